@@ -1,0 +1,45 @@
+# What is found on this machine; the facts reach the code through tess_config.h.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS C)
+find_package(ZLIB REQUIRED)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
+pkg_check_modules(HWLOC IMPORTED_TARGET hwloc)
+set(TESS_HAVE_HWLOC ${HWLOC_FOUND})
+
+set(TESS_HAVE_PNG OFF)
+set(TESS_HAVE_DNNL OFF)
+if(TESS_TRAIN)
+  # By header and library: the CMake package of Debian's oneDNN insists on OpenCL's headers.
+  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h)
+  find_library(DNNL_LIBRARY dnnl)
+  if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
+    set(TESS_HAVE_DNNL ON)
+    file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h version_lines
+         REGEX "DNNL_VERSION_(MAJOR|MINOR|PATCH) +[0-9]+")
+    string(REGEX REPLACE "[^0-9;]" "" version_numbers "${version_lines}")
+    list(JOIN version_numbers . DNNL_VERSION)
+    add_library(tess_dnnl INTERFACE IMPORTED)
+    target_include_directories(tess_dnnl INTERFACE ${DNNL_INCLUDE_DIR})
+    target_link_libraries(tess_dnnl INTERFACE ${DNNL_LIBRARY})
+  endif()
+  find_package(PNG QUIET)
+  set(TESS_HAVE_PNG ${PNG_FOUND})
+endif()
+
+set(TESS_HAVE_MPI OFF)
+if(TESS_MPI)
+  find_package(MPI QUIET COMPONENTS C)
+  set(TESS_HAVE_MPI ${MPI_C_FOUND})
+endif()
+
+# The instruction sets this compiler can produce for this processor family.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(TESS_HAVE_ISA_AVX2 ON)
+  set(TESS_HAVE_ISA_AVX512 ON)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(TESS_HAVE_ISA_NEON ON)
+endif()
+set(TESS_HAVE_ISA_WIDE ${TESS_ISA_WIDE})
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/tess_config.h.in ${PROJECT_BINARY_DIR}/src/tess_config.h)

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tessera.h - every header of libtessera at once (train.h and mpi.h belong to their libraries). */
+#ifndef TESSERA_TESSERA_H
+#define TESSERA_TESSERA_H
+
+#include "base.h"
+#include "dist.h"
+
+#endif

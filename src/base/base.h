@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base.h (internal) - status, memory, log, context, files: what every room above uses.
+ *
+ * What lives here: everything that is not about attention. What comes in: options, bytes of files,
+ * the machine. What goes out: statuses with one sentence, memory, tensors, numbers, time.
+ */
+#ifndef TESS_BASE_H
+#define TESS_BASE_H
+
+#include "kernels/kernels.h"
+#include "tessera/base.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+/* libtessera_train and libtessera_mpi are parts of this house, but libraries of their own: what
+ * they call below the public API is marked with this. tools/check_symbols knows the mark. */
+#define TESS_SIBLING __attribute__((visibility("default")))
+
+/* ---- status.c: one sentence per failure, written where the failure is decided ---------------- */
+
+/* Stores the sentence for this thread and returns status. */
+TESS_SIBLING tess_status tess__fail(tess_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+TESS_SIBLING tess_status tess__vfail(tess_status status, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+
+#define TESS_TRY(call)                                                                             \
+    do {                                                                                           \
+        tess_status tess_try_status_ = (call);                                                     \
+        if (tess_try_status_ != TESS_OK)                                                           \
+            return tess_try_status_;                                                               \
+    } while (0)
+
+/* ---- ctx.c ------------------------------------------------------------------------------------
+ */
+
+struct tess_ctx {
+    const tess__kernels *kernels;
+    const char *isa;
+    int threads;
+    tess_allocator allocator;
+    tess_log_fn log;
+    void *log_user;
+    tess_log_level log_level;
+    tess_progress_fn progress;
+    void *progress_user;
+    /* Counted in mem.c, by any thread that allocates. */
+    _Atomic int64_t bytes_now, bytes_peak, allocations;
+};
+
+TESS_SIBLING void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* TESS_OK to go on, or TESS_ESTOPPED with its sentence when the caller's callback asks to stop.
+ * Call it at most every few milliseconds, from the thread of the entry point. */
+TESS_SIBLING tess_status tess__progress(const tess_ctx *ctx, const char *what, int64_t done,
+                                        int64_t total);
+
+/* ---- mem.c: all memory comes from here ----------------------------------------------------------
+ */
+
+enum { TESS_ALIGN = 64 };
+
+/* 64-byte aligned, not cleared; NULL with ENOMEM's sentence set when there is none (ask
+ * tess__nomem for the status). bytes 0 gives a valid pointer. The ctx is not const for its
+ * counters. */
+TESS_SIBLING void *tess__alloc(tess_ctx *ctx, size_t bytes);
+TESS_SIBLING void *tess__alloc_zero(tess_ctx *ctx, size_t bytes);
+TESS_SIBLING void tess__free(tess_ctx *ctx, void *memory); /* NULL accepted */
+
+/* ENOMEM and its sentence: "cannot allocate 123 bytes". */
+TESS_SIBLING tess_status tess__nomem(size_t bytes);
+
+/* *product = a * b; returns 0, or 1 if it overflows. */
+TESS_SIBLING int tess__mul(size_t a, size_t b, size_t *product);
+
+/* An arena hands out 64-byte aligned pieces that are freed together. {.ctx = ctx} is a valid empty
+ * one. reserve makes one piece of memory from which the next takes are served, so that an object
+ * that knows its size makes one allocation; take grows by further chunks when it must. */
+typedef struct tess__chunk tess__chunk;
+typedef struct {
+    tess_ctx *ctx;
+    tess__chunk *chunks; /* newest first */
+} tess__arena;
+
+TESS_SIBLING tess_status tess__arena_reserve(tess__arena *arena, size_t bytes);
+TESS_SIBLING void *tess__arena_take(tess__arena *arena,
+                                    size_t bytes); /* NULL: ENOMEM, sentence set */
+TESS_SIBLING char *tess__arena_string(tess__arena *arena, const char *s,
+                                      size_t length);   /* copy, NUL added */
+TESS_SIBLING void tess__arena_free(tess__arena *arena); /* all pieces; the arena is empty again */
+
+/* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
+TESS_SIBLING size_t tess__arena_round(size_t bytes);
+
+/* ---- machine.c ----------------------------------------------------------------------------------
+ */
+
+/* Cores this process may use: its affinity mask, and its container's CPU quota rounded up. */
+int tess__cores_usable(void);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ctx.c - the context: instruction set, threads, allocator, log, progress. */
+#include "base.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS_MAX = 1024 };
+
+static void *libc_alloc(void *user, size_t bytes)
+{
+    (void)user;
+    return aligned_alloc(TESS_ALIGN, bytes); /* mem.c rounds bytes up to the alignment */
+}
+
+static void libc_free(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+/* The index of the instruction set called name, or the best one if name is NULL. */
+static tess_status find_isa(const char *name, int *index)
+{
+    for (int i = 0; i < tess__isa_total; i++) {
+        const char *why = tess__isa_missing(i);
+        if (!name && !*why && !tess__isas[i].test_only) {
+            *index = i;
+            return TESS_OK;
+        }
+        if (name && strcmp(name, tess__isas[i].name) == 0) {
+            if (*why)
+                return tess__fail(TESS_ENOTSUP, "tess_ctx_create: isa \"%s\" cannot be used: %s",
+                                  name, why);
+            *index = i;
+            return TESS_OK;
+        }
+    }
+    return tess__fail(TESS_EINVAL,
+                      "tess_ctx_create: isa is \"%s\", must be avx512, avx2, neon, base or wide",
+                      name ? name : "");
+}
+
+static tess_status find_threads(int wanted, int *threads)
+{
+    const char *text = getenv("TESS_THREADS");
+    if (wanted == 0 && text && *text) {
+        char *end;
+        errno = 0;
+        const long value = strtol(text, &end, 10);
+        if (*end || errno || value < 1 || value > THREADS_MAX)
+            return tess__fail(TESS_EINVAL, "tess_ctx_create: TESS_THREADS is \"%s\", must be 1..%d",
+                              text, THREADS_MAX);
+        wanted = (int)value;
+    }
+    if (wanted < 0 || wanted > THREADS_MAX)
+        return tess__fail(
+            TESS_EINVAL, "tess_ctx_create: threads is %d, must be 1..%d, or 0 for all usable cores",
+            wanted, THREADS_MAX);
+    *threads = wanted ? wanted : tess__cores_usable();
+    return TESS_OK;
+}
+
+tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx)
+{
+    static const tess_ctx_opts defaults;
+    if (!ctx)
+        return tess__fail(TESS_EINVAL, "tess_ctx_create: ctx is NULL");
+    if (!opts)
+        opts = &defaults;
+    if (!opts->allocator.alloc != !opts->allocator.free)
+        return tess__fail(TESS_EINVAL,
+                          "tess_ctx_create: allocator has only one of alloc and free, needs both");
+    if (opts->log_level < TESS_LOG_OFF || opts->log_level > TESS_LOG_DEBUG)
+        return tess__fail(TESS_EINVAL, "tess_ctx_create: log_level is %d, must be %d..%d",
+                          (int)opts->log_level, TESS_LOG_OFF, TESS_LOG_DEBUG);
+
+    const char *name = opts->isa ? opts->isa : getenv("TESS_ISA");
+    int isa = 0, threads = 0;
+    TESS_TRY(find_isa(name && *name ? name : NULL, &isa));
+    TESS_TRY(find_threads(opts->threads, &threads));
+
+    tess_allocator allocator = opts->allocator;
+    if (!allocator.alloc)
+        allocator = (tess_allocator){libc_alloc, libc_free, NULL};
+    const size_t bytes = tess__arena_round(sizeof(tess_ctx));
+    tess_ctx *made = allocator.alloc(allocator.user, bytes);
+    if (!made)
+        return tess__nomem(bytes);
+    *made = (tess_ctx){
+        .kernels = tess__isas[isa].kernels,
+        .isa = tess__isas[isa].name,
+        .threads = threads,
+        .allocator = allocator,
+        .log = opts->log,
+        .log_user = opts->log_user,
+        .log_level = opts->log_level ? opts->log_level : TESS_LOG_WARN,
+        .progress = opts->progress,
+        .progress_user = opts->progress_user,
+    };
+    *ctx = made;
+    return TESS_OK;
+}
+
+tess_status tess_ctx_query(const tess_ctx *ctx, tess_ctx_info *info)
+{
+    if (!ctx || !info)
+        return tess__fail(TESS_EINVAL, "tess_ctx_query: %s is NULL", ctx ? "info" : "ctx");
+    *info = (tess_ctx_info){
+        .isa = ctx->isa,
+        .threads = ctx->threads,
+        .bytes_now = atomic_load(&ctx->bytes_now),
+        .bytes_peak = atomic_load(&ctx->bytes_peak),
+        .allocations = atomic_load(&ctx->allocations),
+    };
+    return TESS_OK;
+}
+
+void tess_ctx_destroy(tess_ctx *ctx)
+{
+    if (ctx)
+        ctx->allocator.free(ctx->allocator.user, ctx);
+}
+
+void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ...)
+{
+    if (!ctx->log || level > ctx->log_level)
+        return;
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    ctx->log(ctx->log_user, level, message);
+}
+
+tess_status tess__progress(const tess_ctx *ctx, const char *what, int64_t done, int64_t total)
+{
+    if (ctx->progress && ctx->progress(ctx->progress_user, what, done, total) != 0)
+        return tess__fail(TESS_ESTOPPED, "stopped by the caller while %s", what);
+    return TESS_OK;
+}
+
+int tess_isa_count(void)
+{
+    return tess__isa_total;
+}
+
+tess_status tess_isa_query(int index, tess_isa *isa)
+{
+    if (!isa)
+        return tess__fail(TESS_EINVAL, "tess_isa_query: isa is NULL");
+    if (index < 0 || index >= tess__isa_total)
+        return tess__fail(TESS_EINVAL, "tess_isa_query: index is %d, must be 0..%d", index,
+                          tess__isa_total - 1);
+    const char *why = tess__isa_missing(index);
+    *isa = (tess_isa){
+        .name = tess__isas[index].name,
+        .bytes = tess__isas[index].bytes,
+        .available = !*why,
+        .test_only = tess__isas[index].test_only,
+        .why = why,
+    };
+    return TESS_OK;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kernels.h - the loops that carry the work, one source for every instruction set.
+ *
+ * What lives here: single-threaded loops over plain pointers and sizes. They cannot fail, allocate
+ * nothing and know nothing of the rooms above, which is why this is the lowest room: even base
+ * stands on it (conversions, the FMA probe). What comes in: pointers the caller has checked. What
+ * goes out: numbers in the caller's buffers.
+ *
+ * Every file but isa.c is compiled once per instruction set with -DTESS_ISA=<name>; TESS_K(f) is
+ * then f_<name>, and table.c gathers them into one tess__kernels. To add a kernel: one file, one
+ * member here, one line in table.c. To add an instruction set: one line in CMakeLists.txt and one
+ * in isa.c.
+ */
+#ifndef TESS_KERNELS_H
+#define TESS_KERNELS_H
+
+#include "tessera/base.h"
+
+#define TESS_PASTE_(a, b) a##_##b
+#define TESS_PASTE(a, b) TESS_PASTE_(a, b)
+#define TESS_K(name) TESS_PASTE(name, TESS_ISA)
+
+typedef struct {
+    /* peak.c */
+    int64_t (*fma)(int64_t rounds, float *sink); /* returns the flop done */
+    float (*read)(const float *x, size_t n);     /* sum of x, for its memory traffic */
+} tess__kernels;
+
+typedef struct {
+    const char *name;
+    const tess__kernels *kernels; /* NULL: not in this build */
+    int bytes;                    /* of a vector */
+    int test_only;
+    const char *(*missing)(void); /* why this machine cannot run it; "" if it can */
+} tess__isa;
+
+/* The instruction sets, best first. */
+extern const tess__isa tess__isas[];
+extern const int tess__isa_total;
+
+/* Why isas[i] cannot be chosen; "" if it can. */
+const char *tess__isa_missing(int i);
+
+/* What the operating system lets this process do with AMX; asks for permission once. */
+tess_amx tess__amx_state(void);
+
+#endif

@@ -41,6 +41,10 @@ TESS_API const char *tess_version(void);    /* "0.1.0" */
 TESS_API const char *tess_last_error(void); /* of this thread's last failed call; "" before one */
 TESS_API const char *tess_status_name(tess_status status); /* "EINVAL"; "unknown" for others */
 
+/* The candidate that word was probably meant to be: fewest edits, at most a third of the longer one
+ * (ASCII case apart), the first of equals. NULL if none is near. For "did you mean" sentences. */
+TESS_API const char *tess_nearest(const char *word, const char *const *candidates, int n);
+
 /* ---- types every room shares ------------------------------------------------------------- */
 
 typedef enum {

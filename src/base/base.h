@@ -95,6 +95,30 @@ TESS_SIBLING void tess__arena_free(tess__arena *arena); /* all pieces; the arena
 /* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
 TESS_SIBLING size_t tess__arena_round(size_t bytes);
 
+/* ---- out.c: output files that appear whole or not at all
+ * ------------------------------------------
+ */
+
+/* Errors say "path: cannot write: No space left on device". A write that failed leaves abort as the
+ * only thing to do. */
+typedef struct tess__out tess__out;
+TESS_SIBLING tess_status tess__out_open(tess_ctx *ctx, const char *path, tess__out **out);
+TESS_SIBLING tess_status tess__out_write(tess__out *out, const void *bytes, size_t n);
+
+/* Overwrites n bytes at offset, all of them written before. */
+TESS_SIBLING tess_status tess__out_patch(tess__out *out, uint64_t offset, const void *bytes,
+                                         size_t n);
+
+/* Brings all bytes to disk and closes the temporary file, so that a commit that follows can only
+ * fail by its rename: for several files that shall appear together. */
+TESS_SIBLING tess_status tess__out_sync(tess__out *out);
+
+/* Syncs, renames, syncs the folder, and frees out, also on failure. A failure removes the temporary
+ * file, and what was there before remains; only when the folder's sync fails, after the rename, the
+ * new file is in place. */
+TESS_SIBLING tess_status tess__out_commit(tess__out *out);
+TESS_SIBLING void tess__out_abort(tess__out *out); /* leaves no trace; NULL accepted */
+
 /* ---- machine.c ----------------------------------------------------------------------------------
  */
 

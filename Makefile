@@ -1,0 +1,16 @@
+# Aliases; the build itself is CMake's (see CMakePresets.json).
+.PHONY: all test full demo fuzz format clean
+all:
+	cmake --preset release && cmake --build --preset release
+test:
+	scripts/test
+full:
+	scripts/test --full
+demo:
+	scripts/demo
+fuzz:
+	scripts/fuzz
+format:
+	tools/format --fix
+clean:
+	rm -rf build

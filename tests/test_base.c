@@ -134,6 +134,27 @@ static void every_status_has_a_name(void **state)
     assert_string_equal(tess_status_name((tess_status)-7), "unknown");
 }
 
+static void every_dtype_has_a_size_and_a_name(void **state)
+{
+    (void)state;
+    static const struct {
+        tess_dtype dtype;
+        const char *name;
+        size_t size;
+    } want[] = {
+        {TESS_DTYPE_F32, "F32", 4}, {TESS_DTYPE_BF16, "BF16", 2}, {TESS_DTYPE_F16, "F16", 2},
+        {TESS_DTYPE_F64, "F64", 8}, {TESS_DTYPE_I32, "I32", 4},   {TESS_DTYPE_I64, "I64", 8},
+        {TESS_DTYPE_U8, "U8", 1},   {TESS_DTYPE_BOOL, "BOOL", 1},
+    };
+    assert_int_equal(sizeof want / sizeof *want, TESS_DTYPE_COUNT);
+    for (int i = 0; i < TESS_DTYPE_COUNT; i++) {
+        assert_int_equal(tess_dtype_size(want[i].dtype), want[i].size);
+        assert_string_equal(tess_dtype_name(want[i].dtype), want[i].name);
+    }
+    assert_int_equal(tess_dtype_size(TESS_DTYPE_COUNT), 0);
+    assert_string_equal(tess_dtype_name((tess_dtype)-1), "unknown");
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_context_says_what_it_uses),
     cmocka_unit_test(a_wrong_context_gets_a_sentence),
@@ -142,5 +163,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_arena_serves_reserved_pieces_from_one_allocation),
     cmocka_unit_test(a_progress_callback_can_stop),
     cmocka_unit_test(every_status_has_a_name),
+    cmocka_unit_test(every_dtype_has_a_size_and_a_name),
 };
 RUN_TESTS(tests)

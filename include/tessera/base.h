@@ -25,7 +25,7 @@ extern "C" {
 
 #define TESS_API __attribute__((visibility("default")))
 
-/* ---- status ---------------------------------------------------------------------------- */
+/* ---- status ------------------------------------------------------------------------------ */
 
 typedef enum {
     TESS_OK = 0,
@@ -159,7 +159,7 @@ typedef struct {
 TESS_API tess_status tess_tensor_stats(const tess_ctx *ctx, const tess_tensor *tensor,
                                        tess_stats *stats);
 
-/* ---- tensor files: .npy, .npz, .safetensors, sharded safetensors --------------------------- */
+/* ---- tensor files: .npy, .npz, .safetensors, sharded safetensors ------------------------- */
 
 typedef struct tess_file tess_file;
 
@@ -221,7 +221,7 @@ TESS_API void tess_file_close(tess_file *file);
 TESS_API tess_status tess_file_write(tess_ctx *ctx, const char *path, const tess_tensor *tensors,
                                      int n, const tess_file_opts *opts);
 
-/* ---- the machine -------------------------------------------------------------------------- */
+/* ---- the machine ------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name; /* "base", "avx2", "avx512", "neon", "wide" */
@@ -287,7 +287,7 @@ typedef enum {
 
 typedef struct {
     tess_finding_level level;
-    const char *topic;    /* "threads", "openmp", "mpi", "amx", "huge pages", "disk", "memory" */
+    const char *topic;    /* "threads", "openmp", "mpi", "isa", "amx", "memory", "disk", ... */
     const char *sentence; /* what was found, with its numbers */
     const char *advice;   /* what to do about it; "" if nothing */
 } tess_finding;
@@ -303,7 +303,7 @@ typedef struct {
 TESS_API tess_status tess_doctor_run(const tess_ctx *ctx, const tess_doctor_opts *opts,
                                      tess_finding_fn fn, void *user);
 
-/* ---- time --------------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------------- */
 
 TESS_API int64_t tess_clock_ns(void); /* monotonic, from an arbitrary start */
 

@@ -18,7 +18,7 @@
  * they call below the public API is marked with this. tools/check_symbols knows the mark. */
 #define TESS_SIBLING __attribute__((visibility("default")))
 
-/* ---- status.c: one sentence per failure, written where the failure is decided ---------------- */
+/* ---- status.c: one sentence per failure, written where the failure is decided ------------ */
 
 /* Stores the sentence for this thread and returns status. */
 TESS_SIBLING tess_status tess__fail(tess_status status, const char *format, ...)
@@ -33,8 +33,7 @@ TESS_SIBLING tess_status tess__vfail(tess_status status, const char *format, va_
             return tess_try_status_;                                                               \
     } while (0)
 
-/* ---- ctx.c ------------------------------------------------------------------------------------
- */
+/* ---- ctx.c ------------------------------------------------------------------------------- */
 
 struct tess_ctx {
     const tess__kernels *kernels;
@@ -58,8 +57,7 @@ TESS_SIBLING void tess__log(const tess_ctx *ctx, tess_log_level level, const cha
 TESS_SIBLING tess_status tess__progress(const tess_ctx *ctx, const char *what, int64_t done,
                                         int64_t total);
 
-/* ---- mem.c: all memory comes from here ----------------------------------------------------------
- */
+/* ---- mem.c: all memory comes from here --------------------------------------------------- */
 
 enum { TESS_ALIGN = 64 };
 
@@ -95,9 +93,7 @@ TESS_SIBLING void tess__arena_free(tess__arena *arena); /* all pieces; the arena
 /* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
 TESS_SIBLING size_t tess__arena_round(size_t bytes);
 
-/* ---- out.c: output files that appear whole or not at all
- * ------------------------------------------
- */
+/* ---- out.c: output files that appear whole or not at all * ------------------------------- */
 
 /* Errors say "path: cannot write: No space left on device". A write that failed leaves abort as the
  * only thing to do. */
@@ -119,10 +115,27 @@ TESS_SIBLING tess_status tess__out_sync(tess__out *out);
 TESS_SIBLING tess_status tess__out_commit(tess__out *out);
 TESS_SIBLING void tess__out_abort(tess__out *out); /* leaves no trace; NULL accepted */
 
-/* ---- machine.c ----------------------------------------------------------------------------------
- */
+/* ---- machine.c, topology.c --------------------------------------------------------------- */
 
-/* Cores this process may use: its affinity mask, and its container's CPU quota rounded up. */
-int tess__cores_usable(void);
+/* Small files of /proc and /sys below a root; "" is the machine's own. */
+int tess__sys_text(const char *root, const char *path, char *text, size_t size); /* length, or -1 */
+int64_t tess__sys_number(const char *root, const char *path, int64_t otherwise);
+
+/* Cores this process may use: distinct cores of its affinity mask, at most the container's quota.
+ */
+int tess__cores_usable(const char *root);
+
+/* Fills sockets, cores, hardware_threads, numa_nodes, caches and topology. */
+void tess__topology_hwloc(tess_machine *machine);
+void tess__topology_sysfs(const char *root, tess_machine *machine);
+
+/* Everything else of tess_machine that /proc and /sys know. */
+void tess__machine_read(const char *root, tess_machine *machine);
+
+/* ---- timing.c * -------------------------------------------------------------------------- */
+
+/* tess_timing_run with the probes on `threads` threads. */
+tess_status tess__timing_run(tess_ctx *ctx, int threads, const tess_timing_opts *opts,
+                             tess_timed_fn fn, void *user, tess_timing *timing);
 
 #endif

@@ -58,7 +58,7 @@ static tess_status find_threads(int wanted, int *threads)
         return tess__fail(
             TESS_EINVAL, "tess_ctx_create: threads is %d, must be 1..%d, or 0 for all usable cores",
             wanted, THREADS_MAX);
-    *threads = wanted ? wanted : tess__cores_usable();
+    *threads = wanted ? wanted : tess__cores_usable("");
     return TESS_OK;
 }
 

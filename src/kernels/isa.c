@@ -9,13 +9,19 @@
 
 #include "tess_config.h"
 
-#if defined(__x86_64__)
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#elif defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
-/* ---- what each set asks of the machine ---------------------------------------------------- */
+/* ---- what each set asks of the machine --------------------------------------------------- */
 
 static const char *missing_nothing(void)
 {
@@ -67,7 +73,7 @@ static const char *missing_neon(void)
 }
 #endif
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- the list ---------------------------------------------------------------------------- */
 
 /* NULL for a set that was not built. */
 #ifdef TESS_HAVE_ISA_AVX512
@@ -113,23 +119,75 @@ const char *tess__isa_missing(int i)
     return why;
 }
 
+/* ---- features ---------------------------------------------------------------------------- */
+
+static void append(char *text, size_t size, const char *word)
+{
+    const size_t used = strlen(text);
+    if (used + strlen(word) + 2 <= size)
+        snprintf(text + used, size - used, "%s%s", used ? " " : "", word);
+}
+
 #if defined(__x86_64__)
+void tess__cpu_features(char *text, size_t size)
+{
+    /* The builtin takes literals only. */
+    const struct {
+        const char *name;
+        int has;
+    } features[] = {
+        {"sse4.2", __builtin_cpu_supports("sse4.2")},
+        {"avx", __builtin_cpu_supports("avx")},
+        {"avx2", __builtin_cpu_supports("avx2")},
+        {"fma", __builtin_cpu_supports("fma")},
+        {"avx512f", __builtin_cpu_supports("avx512f")},
+        {"avx512bw", __builtin_cpu_supports("avx512bw")},
+        {"avx512dq", __builtin_cpu_supports("avx512dq")},
+        {"avx512vl", __builtin_cpu_supports("avx512vl")},
+        {"avx512vnni", __builtin_cpu_supports("avx512vnni")},
+        {"avx512bf16", __builtin_cpu_supports("avx512bf16")},
+        {"amx", tess__amx_state() >= TESS_AMX_PALETTE_HIDDEN},
+    };
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof features / sizeof features[0]; i++)
+        if (features[i].has)
+            append(text, size, features[i].name);
+}
+
 tess_amx tess__amx_state(void)
 {
-    enum { ARCH_REQ_XCOMP_PERM_ = 0x1023, XFEATURE_XTILEDATA = 18 };
-    unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return TESS_AMX_ABSENT;
+    enum { REQUEST_PERMISSION = 0x1023 /* ARCH_REQ_XCOMP_PERM */, XTILEDATA = 18 };
     const unsigned tile = 1u << 24, bf16 = 1u << 22;
-    if ((d & tile) == 0 || (d & bf16) == 0)
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & tile) || !(d & bf16))
         return TESS_AMX_ABSENT;
-    if (syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM_, XFEATURE_XTILEDATA) != 0)
+    if (syscall(SYS_arch_prctl, REQUEST_PERMISSION, XTILEDATA) != 0)
         return TESS_AMX_REFUSED;
     if (!__get_cpuid_count(0x1d, 0, &a, &b, &c, &d) || a == 0)
         return TESS_AMX_PALETTE_HIDDEN;
     return TESS_AMX_READY;
 }
 #else
+void tess__cpu_features(char *text, size_t size)
+{
+    text[0] = '\0';
+#if defined(__aarch64__)
+    const unsigned long hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
+    const struct {
+        const char *name;
+        int has;
+    } features[] = {
+        {"asimd", (hwcap & HWCAP_ASIMD) != 0},
+        {"asimdhp", (hwcap & HWCAP_ASIMDHP) != 0},
+        {"sve", (hwcap & HWCAP_SVE) != 0},
+        {"bf16", (hwcap2 & HWCAP2_BF16) != 0},
+    };
+    for (size_t i = 0; i < sizeof features / sizeof features[0]; i++)
+        if (features[i].has)
+            append(text, size, features[i].name);
+#endif
+}
+
 tess_amx tess__amx_state(void)
 {
     return TESS_AMX_ABSENT;

@@ -41,6 +41,9 @@ extern const int tess__isa_total;
 /* Why isas[i] cannot be chosen; "" if it can. */
 const char *tess__isa_missing(int i);
 
+/* The instruction set extensions that matter here and may be used, space-separated. */
+void tess__cpu_features(char *text, size_t size);
+
 /* What the operating system lets this process do with AMX; asks for permission once. */
 tess_amx tess__amx_state(void);
 

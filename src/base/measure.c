@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* measure.c - the peaks of this machine: FMA rate, memory read and copy bandwidth.
+ *
+ * Each is measured on one thread and on all of the context's, and is the best quiet sample of
+ * timing.c. The memory is cut evenly over the threads that will use it, and each touches its own
+ * part first, so that it lies on that thread's NUMA node. It is larger than every cache four times
+ * over, but takes at most a quarter of what is available.
+ */
+#include "base.h"
+
+#include <omp.h>
+#include <string.h>
+
+typedef struct {
+    const tess_ctx *ctx;
+    int threads;
+    int64_t rounds; /* of the FMA kernel, per thread */
+    float *memory;
+    size_t floats; /* of memory; a multiple of 2 * 16 * threads */
+    float sink;    /* keeps the sums alive */
+    double work;   /* flop or bytes of one call */
+} job;
+
+static tess_status run_fma(void *user)
+{
+    job *j = user;
+    double flop = 0.0;
+#pragma omp parallel num_threads(j->threads) reduction(+ : flop)
+    {
+        float sink = 0.0f;
+        flop += (double)j->ctx->kernels->fma(j->rounds, &sink);
+    }
+    j->work = flop;
+    return TESS_OK;
+}
+
+static tess_status run_touch(void *user)
+{
+    job *j = user;
+    const size_t part = j->floats / (size_t)j->threads;
+#pragma omp parallel num_threads(j->threads)
+    memset(j->memory + part * (size_t)omp_get_thread_num(), 1, part * sizeof(float));
+    return TESS_OK;
+}
+
+static tess_status run_read(void *user)
+{
+    job *j = user;
+    const size_t part = j->floats / (size_t)j->threads;
+    float sum = 0.0f;
+#pragma omp parallel num_threads(j->threads) reduction(+ : sum)
+    sum += j->ctx->kernels->read(j->memory + part * (size_t)omp_get_thread_num(), part);
+    j->sink += sum;
+    j->work = (double)(part * (size_t)j->threads * sizeof(float));
+    return TESS_OK;
+}
+
+static tess_status run_copy(void *user)
+{
+    job *j = user;
+    const size_t part = j->floats / (size_t)j->threads, half = part / 2;
+#pragma omp parallel num_threads(j->threads)
+    {
+        float *mine = j->memory + part * (size_t)omp_get_thread_num();
+        memcpy(mine + half, mine, half * sizeof(float));
+    }
+    j->work = (double)(half * (size_t)j->threads * sizeof(float));
+    return TESS_OK;
+}
+
+/* Adds the samples to the counts and writes the best rate. */
+static tess_status rate(tess_ctx *ctx, job *j, tess_timed_fn fn, tess_speed *speed, double *result)
+{
+    const tess_timing_opts opts = {.samples = 5, .samples_max = 15, .quiet = 0.93};
+    tess_timing timing;
+    TESS_TRY(tess__timing_run(ctx, j->threads, &opts, fn, j, &timing));
+    speed->kept += timing.kept;
+    speed->dropped += timing.dropped;
+    *result = j->work / timing.best;
+    return TESS_OK;
+}
+
+static size_t memory_floats(const tess_machine *machine, int threads)
+{
+    const int64_t largest =
+        machine->cache_l3 > machine->cache_l2 ? machine->cache_l3 : machine->cache_l2;
+    int64_t bytes = 4 * largest * machine->sockets;
+    bytes = bytes < (int64_t)128 << 20 ? (int64_t)128 << 20 : bytes;
+    if (machine->memory_available > 0 && bytes > machine->memory_available / 4)
+        bytes = machine->memory_available / 4;
+    const size_t unit = 2 * 16 * (size_t)threads;
+    return ((size_t)bytes / sizeof(float) + unit - 1) / unit * unit;
+}
+
+tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
+{
+    if (!ctx || !speed)
+        return tess__fail(TESS_EINVAL, "tess_machine_measure: %s is NULL", ctx ? "speed" : "ctx");
+    tess_machine machine;
+    TESS_TRY(tess_machine_query(ctx, &machine));
+    tess_speed found = {0};
+    tess_status status = TESS_OK;
+    for (int all = 0; all < 2 && status == TESS_OK; all++) {
+        job j = {.ctx = ctx, .threads = all ? ctx->threads : 1, .rounds = 1000000};
+        j.floats = memory_floats(&machine, j.threads);
+        j.memory = tess__alloc(ctx, j.floats * sizeof(float));
+        if (!j.memory)
+            return TESS_ENOMEM;
+        run_touch(&j);
+        status = rate(ctx, &j, run_fma, &found, all ? &found.flops_all : &found.flops_one);
+        if (status == TESS_OK)
+            status = rate(ctx, &j, run_read, &found, all ? &found.read_all : &found.read_one);
+        if (status == TESS_OK)
+            status = rate(ctx, &j, run_copy, &found, all ? &found.copy_all : &found.copy_one);
+        tess__free(ctx, j.memory);
+    }
+    TESS_TRY(status);
+    *speed = found;
+    return TESS_OK;
+}

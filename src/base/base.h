@@ -93,6 +93,14 @@ TESS_SIBLING void tess__arena_free(tess__arena *arena); /* all pieces; the arena
 /* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
 TESS_SIBLING size_t tess__arena_round(size_t bytes);
 
+/* ---- random.c: for the tests ----------------------------------------------------------------- */
+
+/* One block of Philox4x32-10. */
+void tess__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* Two normal numbers of two words, before they are rounded to float. */
+void tess__normal_pair(uint32_t w, uint32_t v, double pair[2]);
+
 /* ---- out.c: output files that appear whole or not at all * ------------------------------- */
 
 /* Errors say "path: cannot write: No space left on device". A write that failed leaves abort as the

@@ -3,6 +3,11 @@ install(TARGETS ${TESS_LIBRARIES} EXPORT tesseraTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS tessera_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
+# Everything finds its libraries wherever the tree is moved to.
+file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(tessera_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+set_target_properties(${TESS_LIBRARIES} PROPERTIES INSTALL_RPATH "$ORIGIN")
+
 set(headers base.h dist.h tessera.h)
 if(TARGET tessera_train)
   list(APPEND headers train.h)
@@ -22,10 +27,23 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
         DESTINATION ${package_dir})
 
-# tess_pc(FILE LIBRARY DESCRIPTION REQUIRES): relocatable, found relative to where the file lies.
-function(tess_pc file library description requires)
+# Relocatable: found relative to where the .pc file lies, which is one level deeper for each folder
+# of a library path like lib/x86_64-linux-gnu.
+file(RELATIVE_PATH pc_up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" pc_up "${pc_up}")
+
+# tess_pc(FILE LIBRARY DESCRIPTION REQUIRES STATIC_REQUIRES STATIC_LIBS): a shared library brings what
+# it needs; for a static one the last two are added. They are not .private ones, because those would
+# also ask for everything that a static hwloc or libpng needs.
+function(tess_pc file library description requires static_requires static_libs)
+  if(BUILD_SHARED_LIBS)
+    set(static_requires "")
+    set(static_libs "")
+  endif()
+  string(STRIP "${requires} ${static_requires}" requires)
+  string(STRIP "-l${library} ${static_libs}" libs)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${file}.pc @ONLY CONTENT [[
-prefix=${pcfiledir}/../..
+prefix=${pcfiledir}/@pc_up@
 libdir=${prefix}/@CMAKE_INSTALL_LIBDIR@
 includedir=${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
 
@@ -33,15 +51,24 @@ Name: @file@
 Description: @description@
 Version: @PROJECT_VERSION@
 Requires: @requires@
-Libs: -L${libdir} -l@library@
+Libs: -L${libdir} @libs@
 Cflags: -I${includedir}
 ]])
   install(FILES ${PROJECT_BINARY_DIR}/${file}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
-tess_pc(tessera tessera "${PROJECT_DESCRIPTION}" "")
+
+set(core_requires "jansson zlib")
+if(TESS_HAVE_HWLOC)
+  string(APPEND core_requires " hwloc")
+endif()
+tess_pc(tessera tessera "${PROJECT_DESCRIPTION}" "" "${core_requires}" "${OpenMP_C_FLAGS} -pthread -lm")
 if(TARGET tessera_train)
-  tess_pc(tessera-train tessera_train "Tessera's training stack" tessera)
+  if(TESS_HAVE_PNG)
+    set(png_requires libpng)
+  endif()
+  tess_pc(tessera-train tessera_train "Tessera's training stack" tessera
+          "${png_requires}" -ldnnl)
 endif()
 if(TARGET tessera_mpi)
-  tess_pc(tessera-mpi tessera_mpi "Tessera's communicator over MPI" tessera)
+  tess_pc(tessera-mpi tessera_mpi "Tessera's communicator over MPI; compile with mpicc" tessera "" "")
 endif()

@@ -72,3 +72,12 @@ endif()
 if(TARGET tessera_mpi)
   tess_pc(tessera-mpi tessera_mpi "Tessera's communicator over MPI; compile with mpicc" tessera "" "")
 endif()
+
+# The manual page and the completions, made from the command's tables.
+if(TARGET tess_manual)
+  set(generated ${PROJECT_BINARY_DIR}/cli/generated)
+  install(FILES ${generated}/tessera.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${generated}/tessera DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${generated}/_tessera DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${generated}/tessera.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli.h - the command `tessera`: tables of commands and options, output, the world of ranks.
+ *
+ * main.c finds the command in the table, opt.c fills the command's values from the arguments, the
+ * command's run makes a result, output.c prints it. Everything a user can read about a command
+ * (help, docs/cli.md, manual page, shell completion) is made from the same tables by help.c,
+ * manual.c and complete.c. A command is a file cmd_<name>.c and a line in commands.c.
+ */
+#ifndef TESS_CLI_H
+#define TESS_CLI_H
+
+#include "tessera/dist.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* ---- opt.c: option tables ---------------------------------------------------------------- */
+
+typedef enum {
+    OPT_FLAG,    /* int: 1, or 0 after --no-NAME */
+    OPT_COUNT,   /* int: how often it was given; 0 after --no-NAME */
+    OPT_INT,     /* int64_t */
+    OPT_DOUBLE,  /* double, finite; NaN if not given */
+    OPT_SIZE,    /* int64_t, bytes: 4096, 64K = 64KiB = 65536, 64KB = 64000, also M G T */
+    OPT_STRING,  /* const char *; NULL if not given */
+    OPT_PATH,    /* the same, completed by the shell as a file */
+    OPT_CHOICE,  /* the same: one of choices */
+    OPT_STRINGS, /* strings: may be given several times */
+    OPT_PATHS,   /* the same, completed by the shell as files */
+} opt_type;
+
+typedef struct {
+    const char **items;
+    int n;
+} strings;
+
+/* An option, or a positional argument (then name is what help calls it, and short_name, value and
+ * initial are unused). An OPT_FLAG whose initial is "1" is shown as --no-NAME. */
+typedef struct {
+    const char *name;           /* without dashes */
+    char short_name;            /* 0: none */
+    opt_type type;              /* and with it what lies at offset */
+    size_t offset;              /* into the command's values */
+    const char *value;          /* what help calls the value: "N" */
+    const char *initial;        /* the default, as a user writes it; NULL: zero or not given */
+    double min, max;            /* of numbers and sizes; both 0: any */
+    const char *const *choices; /* of OPT_CHOICE, ended by NULL */
+    int required;               /* argument only */
+    const char *help;           /* a phrase: no capital, no full stop */
+} opt;
+
+/* The first member of every command's values, filled by the options all commands share. */
+typedef struct {
+    int help, json, quiet, verbose;
+    int64_t threads, seed;
+    const char *isa;
+} common;
+
+typedef struct cli cli;
+
+typedef struct {
+    const char *line, *what; /* "tessera info --measure", "also measure the peaks" */
+} example;
+
+typedef struct {
+    const char *name, *summary, *description; /* paragraphs of the description end with \n */
+    const opt *arguments, *options;
+    int n_arguments, n_options;
+    const example *examples;
+    int n_examples;
+    int plain;   /* 1: no context, no ranks, and --help is the only common option */
+    size_t size; /* of the values */
+    tess_status (*run)(cli *c, const void *values);
+} command;
+
+extern const command *const commands[];
+extern const int n_commands;
+
+const command *command_find(const char *name); /* NULL: there is none */
+
+enum { OPT_ERROR_MAX = 512 };
+
+/* Fills values (cmd->size bytes) with the defaults and then from argv[0..argc), which they may
+ * point into. After --help it stops without asking for the rest. Returns 0, or -1 with a sentence
+ * that names the option, its value and the rule. Call opt_free in both cases. */
+int opt_parse(const command *cmd, int argc, char *const *argv, void *values,
+              char error[OPT_ERROR_MAX]);
+void opt_free(const command *cmd, void *values);
+
+/* The options every command shares: all of them, or --help alone for a plain one. */
+const opt *opt_common(const command *cmd, int *n);
+
+/* "an integer 1..1024": what a value must be. */
+void opt_rule(const opt *o, char *text, size_t bytes);
+int opt_takes_value(const opt *o);
+int opt_repeats(const opt *o);
+int opt_negative(const opt *o); /* 1: on unless --no-NAME is given */
+
+/* ---- help.c, manual.c, complete.c: everything to read, from the tables ------------------- */
+
+void help_short(FILE *f);
+void help_command(FILE *f, const command *cmd);
+void help_synopsis(FILE *f, const command *cmd);          /* "tessera tensor [OPTION...] FILE..." */
+void help_option(const opt *o, char *text, size_t bytes); /* "-j, --threads N" */
+void help_default(const opt *o, char *text, size_t bytes); /* "; default: 1G", " (a, b or c)" */
+void manual_markdown(FILE *f);
+void manual_man(FILE *f);
+void complete_shell(FILE *f, const char *shell); /* "bash", "zsh" or "fish" */
+
+/* ---- output.c, progress.c, signals.c: what the user sees --------------------------------- */
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISMATCH = 3, EXIT_MACHINE = 4, EXIT_SIGNAL = 128 };
+
+/* One line about a long call, on stderr: rewritten on a terminal, else repeated now and then. */
+typedef struct {
+    int on, terminal, shown;  /* shown: characters of it are on the terminal */
+    int64_t started, printed; /* nanoseconds */
+    /* A command that makes many calls frames them as one job of span_total steps; the running
+     * call is the steps part_begin..part_begin + part_size of it. span NULL: no frame. */
+    const char *span;
+    int64_t span_total, part_begin, part_size;
+    char what[64];
+} progress;
+
+struct cli {
+    const command *cmd;
+    const common *common;
+    tess_ctx *ctx;   /* NULL for a plain command */
+    tess_comm *comm; /* NULL unless a launcher started several ranks */
+    int rank, ranks;
+    FILE *out;       /* the result as text */
+    json_t *json;    /* the result's members with --json, else NULL */
+    int json_failed; /* 1: memory ran out while the result was made */
+    int code;        /* exit code of a command that worked: a doctor that found a problem sets 1 */
+    int colour;      /* 1: escapes may be printed on stdout */
+    char sentence[OPT_ERROR_MAX]; /* why the command failed, if not the library's sentence */
+    progress progress;
+};
+
+typedef enum { STYLE_PLAIN, STYLE_BOLD, STYLE_GOOD, STYLE_WARN, STYLE_BAD } style;
+const char *out_style(const cli *c, style s); /* an escape, or "" where there are no colours */
+
+/* A failure the command itself decides: stores the sentence. Wrong usage exits with 2. */
+tess_status out_fail(cli *c, tess_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+tess_status out_usage(cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints "tessera COMMAND: sentence" on stderr, without control characters. */
+void out_error(const cli *c, const char *sentence);
+void out_log(void *user, tess_log_level level, const char *message); /* a tess_log_fn */
+
+/* Prints what is left of the result and closes stdout. Returns the exit code. */
+int out_finish(cli *c, tess_status status);
+
+/* Members of JSON objects. A value that is NULL for want of memory is remembered in the cli. */
+void out_set(cli *c, json_t *object, const char *key, json_t *value);
+void out_append(cli *c, json_t *array, json_t *value);
+json_t *out_text(const char *text); /* any bytes: those that are not UTF-8 become ? */
+json_t *out_number(double value);   /* NaN: null; infinities: "Infinity", "-Infinity" */
+
+/* Text in the caller's buffer, which is also returned. */
+char *out_bytes(int64_t bytes, char text[32]);            /* "1.50 GiB" */
+char *out_clean(const char *s, char *text, size_t bytes); /* control characters become ? */
+
+/* Prints text wrapped at 79 columns, further lines indented; \n ends a paragraph. column is where
+ * the cursor stands. */
+void out_wrap(FILE *f, const char *text, int column, int indent);
+
+int progress_call(void *user, const char *what, int64_t done, int64_t total); /* user: the cli */
+void progress_span(cli *c, const char *what, int64_t total); /* what NULL: ends the span */
+void progress_part(cli *c, int64_t begin, int64_t size);
+void progress_clear(cli *c); /* before anything else is printed */
+
+void signals_catch(void);
+int signals_caught(void); /* SIGINT or SIGTERM, or 0 */
+
+/* ---- world.c: the ranks a launcher started ----------------------------------------------- */
+
+int world_rank(void); /* as the launcher's environment says: 0 without one */
+tess_status world_open(cli *c);
+/* Collective: the status and the exit code of the first rank that failed, for all. */
+tess_status world_agree(cli *c, tess_status status);
+void world_close(cli *c);
+
+#endif

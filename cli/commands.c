@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* commands.c - the table of commands, in the order of the help. */
+#include "commands.h"
+
+#include <string.h>
+
+const command *const commands[] = {&command_help};
+const int n_commands = sizeof commands / sizeof *commands;
+
+const command *command_find(const char *name)
+{
+    for (int i = 0; i < n_commands; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}

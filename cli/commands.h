@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* commands.h - the commands, one per cmd_<name>.c. */
+#ifndef TESS_COMMANDS_H
+#define TESS_COMMANDS_H
+
+#include "cli.h"
+
+extern const command command_help;
+
+#endif

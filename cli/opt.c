@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* opt.c - option tables: arguments in, a filled struct or one sentence out.
+ *
+ * --name value, --name=value, --no-name for flags, -j 4, -j4, -vq for short ones; -- ends the
+ * options, and a lone - is an argument. Options and arguments mix freely. The last of an option
+ * that does not repeat wins. Nothing is printed here.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const char *const isas[] = {"avx512", "avx2", "neon", "base", "wide", NULL};
+
+static const opt common_options[] = {
+    {"help", 'h', OPT_FLAG, offsetof(common, help), .help = "print this help"},
+    {"json", 0, OPT_FLAG, offsetof(common, json), .help = "print the result as one JSON object"},
+    {"quiet", 'q', OPT_FLAG, offsetof(common, quiet), .help = "no progress and no warnings"},
+    {"verbose", 'v', OPT_COUNT, offsetof(common, verbose),
+     .help = "tell what happens; twice: in detail"},
+    {"threads", 'j', OPT_INT, offsetof(common, threads), "N", .min = 1, .max = 1024,
+     .help = "threads to use; default: $TESS_THREADS, else every usable core"},
+    {"seed", 0, OPT_INT, offsetof(common, seed), "N", "0", .max = INFINITY,
+     .help = "seed of all random numbers"},
+    {"isa", 0, OPT_CHOICE, offsetof(common, isa), "ISA", .choices = isas,
+     .help = "instruction set; default: $TESS_ISA, else the best this machine runs"},
+};
+
+typedef struct {
+    const command *cmd;
+    char *values;
+    int argc;
+    char *error; /* OPT_ERROR_MAX bytes */
+} parser;
+
+const opt *opt_common(const command *cmd, int *n)
+{
+    *n = cmd->plain ? 1 : (int)(sizeof common_options / sizeof *common_options);
+    return common_options;
+}
+
+int opt_takes_value(const opt *o)
+{
+    return o->type != OPT_FLAG && o->type != OPT_COUNT;
+}
+
+int opt_repeats(const opt *o)
+{
+    return o->type == OPT_STRINGS || o->type == OPT_PATHS;
+}
+
+int opt_negative(const opt *o)
+{
+    return o->type == OPT_FLAG && o->initial && strcmp(o->initial, "1") == 0;
+}
+
+/* Writes the sentence and returns -1. */
+__attribute__((format(printf, 2, 3))) static int wrong(parser *p, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(p->error, OPT_ERROR_MAX, format, args);
+    va_end(args);
+    return -1;
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+static void rule_range(const opt *o, const char *kind, char *text, size_t bytes)
+{
+    if (o->min == 0 && o->max == 0)
+        snprintf(text, bytes, "%s", kind);
+    else if (isinf(o->max))
+        snprintf(text, bytes, "%s of at least %.15g", kind, o->min);
+    else
+        snprintf(text, bytes, "%s%s %.15g..%.15g", kind, o->type == OPT_SIZE ? "," : "", o->min,
+                 o->max);
+}
+
+void opt_rule(const opt *o, char *text, size_t bytes)
+{
+    size_t used = 0;
+    switch (o->type) {
+    case OPT_INT: rule_range(o, "an integer", text, bytes); return;
+    case OPT_DOUBLE: rule_range(o, "a number", text, bytes); return;
+    case OPT_SIZE: rule_range(o, "a size such as 4096, 64K or 2GiB", text, bytes); return;
+    case OPT_CHOICE:
+        text[0] = 0;
+        for (int i = 0; o->choices[i] && used < bytes; i++)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s",
+                                     i == 0              ? ""
+                                     : o->choices[i + 1] ? ", "
+                                                         : " or ",
+                                     o->choices[i]);
+        return;
+    default: snprintf(text, bytes, "a text that is not empty"); return;
+    }
+}
+
+static int in_range(const opt *o, double value)
+{
+    return (o->min == 0 && o->max == 0) || (value >= o->min && value <= o->max);
+}
+
+static int starts_like_number(const char *s)
+{
+    if (*s == '-' || *s == '+')
+        s++;
+    return (*s >= '0' && *s <= '9') || *s == '.';
+}
+
+static int parse_int(const opt *o, const char *text, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    const long long v = strtoll(text, &end, 10);
+    if (!starts_like_number(text) || *end || errno || !in_range(o, (double)v))
+        return -1;
+    *value = v;
+    return 0;
+}
+
+static int parse_double(const opt *o, const char *text, double *value)
+{
+    char *end;
+    const double v = strtod(text, &end);
+    if (!starts_like_number(text) || *end || !isfinite(v) || !in_range(o, v))
+        return -1;
+    *value = v;
+    return 0;
+}
+
+static int parse_size(const opt *o, const char *text, int64_t *value)
+{
+    static const char prefixes[] = "KMGT";
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (*text < '0' || *text > '9' || errno)
+        return -1;
+    const char *prefix = *end ? strchr(prefixes, *end) : NULL;
+    if (prefix) {
+        const int thousand = strcmp(end + 1, "B") == 0;
+        if (end[1] && !thousand && strcmp(end + 1, "iB") != 0)
+            return -1;
+        for (const char *p = prefixes; p <= prefix; p++)
+            if (__builtin_mul_overflow(v, thousand ? 1000 : 1024, &v))
+                return -1;
+    } else if (*end && strcmp(end, "B") != 0) {
+        return -1;
+    }
+    if (!in_range(o, (double)v))
+        return -1;
+    *value = v;
+    return 0;
+}
+
+static int parse_choice(const opt *o, const char *text, const char **value)
+{
+    for (int i = 0; o->choices[i]; i++)
+        if (strcasecmp(o->choices[i], text) == 0) {
+            *value = o->choices[i];
+            return 0;
+        }
+    return -1;
+}
+
+/* A list has room for every argument there is, so that it is allocated once. */
+static int append(parser *p, strings *list, const char *text)
+{
+    if (!list->items) {
+        list->items = calloc((size_t)p->argc + 1, sizeof *list->items);
+        if (!list->items)
+            return wrong(p, "no memory for %d arguments", p->argc);
+    }
+    list->items[list->n++] = text;
+    return 0;
+}
+
+/* Stores text at the option's place. dashes is "--" for an option and "" for an argument. */
+static int store(parser *p, const opt *o, const char *dashes, const char *text)
+{
+    void *at = p->values + o->offset;
+    int bad = 0;
+    switch (o->type) {
+    case OPT_FLAG:
+    case OPT_COUNT: *(int *)at = atoi(text); return 0;
+    case OPT_INT: bad = parse_int(o, text, at); break;
+    case OPT_DOUBLE: bad = parse_double(o, text, at); break;
+    case OPT_SIZE: bad = parse_size(o, text, at); break;
+    case OPT_CHOICE: bad = parse_choice(o, text, at); break;
+    case OPT_STRING:
+    case OPT_PATH:
+        bad = !*text;
+        *(const char **)at = text;
+        break;
+    case OPT_STRINGS:
+    case OPT_PATHS:
+        bad = !*text;
+        if (!bad)
+            return append(p, at, text);
+    }
+    if (!bad)
+        return 0;
+    char rule[256];
+    opt_rule(o, rule, sizeof rule);
+    return wrong(p, "%s%s is \"%.80s\", must be %s", dashes, o->name, text, rule);
+}
+
+/* ---- options ----------------------------------------------------------------------------- */
+
+/* Option number i of a command, its own before the common ones; NULL beyond the last. */
+static const opt *option(const command *cmd, int i)
+{
+    int n = 0;
+    const opt *shared = opt_common(cmd, &n);
+    if (i < cmd->n_options)
+        return &cmd->options[i];
+    i -= cmd->n_options;
+    return i < n ? &shared[i] : NULL;
+}
+
+static int unknown(parser *p, const char *arg, size_t length)
+{
+    enum { MAX = 64 };
+    char word[80], names[MAX][40];
+    const char *candidates[MAX];
+    int n = 0;
+    const opt *o;
+    for (int i = 0; (o = option(p->cmd, i)) && n < MAX; i++, n++) {
+        snprintf(names[n], sizeof names[n], "%s%s", opt_negative(o) ? "--no-" : "--", o->name);
+        candidates[n] = names[n];
+    }
+    snprintf(word, sizeof word, "%.*s", (int)length, arg);
+    const char *near = tess_nearest(word, candidates, n);
+    return near ? wrong(p, "%s is no option, did you mean %s?", word, near)
+                : wrong(p, "%s is no option", word);
+}
+
+/* arg is --name, --name=value or --no-name; next is the argument behind it or NULL. Returns the
+ * number of arguments used, or -1. */
+static int parse_long(parser *p, const char *arg, const char *next)
+{
+    const char *name = arg + 2;
+    const size_t length = strcspn(name, "=");
+    const char *value = name[length] ? name + length + 1 : NULL;
+    const opt *o;
+    for (int i = 0; (o = option(p->cmd, i)); i++) {
+        const size_t size = strlen(o->name);
+        const int same = length == size && memcmp(name, o->name, size) == 0;
+        if (!opt_takes_value(o)) {
+            const int no = !same && length == size + 3 && memcmp(name, "no-", 3) == 0 &&
+                           memcmp(name + 3, o->name, size) == 0;
+            if (!same && !no)
+                continue;
+            if (value)
+                return wrong(p, "%.*s is given \"%.80s\", takes no value", (int)length + 2, arg,
+                             value);
+            int *at = (int *)(p->values + o->offset);
+            *at = no ? 0 : o->type == OPT_COUNT ? *at + 1 : 1;
+            return 1;
+        }
+        if (!same)
+            continue;
+        if (!value && !next) {
+            char rule[256];
+            opt_rule(o, rule, sizeof rule);
+            return wrong(p, "--%s lacks its value, must be %s", o->name, rule);
+        }
+        return store(p, o, "--", value ? value : next) ? -1 : value ? 1 : 2;
+    }
+    return unknown(p, arg, length + 2);
+}
+
+/* arg is -x, -xyz (flags) or -x with its value attached; as above otherwise. */
+static int parse_short(parser *p, const char *arg, const char *next)
+{
+    for (const char *letter = arg + 1; *letter; letter++) {
+        const opt *o = NULL;
+        for (int i = 0; (o = option(p->cmd, i)); i++)
+            if (o->short_name == *letter)
+                break;
+        if (!o)
+            return wrong(p, "-%c is no option", *letter);
+        char name[64];
+        snprintf(name, sizeof name, "--%s", o->name);
+        if (!opt_takes_value(o)) {
+            parse_long(p, name, NULL);
+            continue;
+        }
+        if (!letter[1])
+            return parse_long(p, name, next);
+        return store(p, o, "--", letter + 1) ? -1 : 1;
+    }
+    return 1;
+}
+
+/* ---- arguments --------------------------------------------------------------------------- */
+
+/* at counts the arguments so far; the last argument of the table may repeat. */
+static int parse_argument(parser *p, const char *text, int at)
+{
+    const command *cmd = p->cmd;
+    const opt *last = cmd->n_arguments ? &cmd->arguments[cmd->n_arguments - 1] : NULL;
+    if (at < cmd->n_arguments)
+        return store(p, &cmd->arguments[at], "", text);
+    if (last && opt_repeats(last))
+        return store(p, last, "", text);
+    return wrong(p, "\"%.80s\" is one argument too many", text);
+}
+
+static void defaults(parser *p)
+{
+    const opt *o;
+    memset(p->values, 0, p->cmd->size);
+    for (int i = 0; (o = option(p->cmd, i)); i++) {
+        if (o->type == OPT_DOUBLE)
+            *(double *)(p->values + o->offset) = NAN;
+        if (o->initial)
+            store(p, o, "--", o->initial);
+    }
+}
+
+int opt_parse(const command *cmd, int argc, char *const *argv, void *values,
+              char error[OPT_ERROR_MAX])
+{
+    parser p = {cmd, values, argc, error};
+    int options_end = 0, arguments = 0;
+    error[0] = 0;
+    defaults(&p);
+    for (int i = 0; i < argc;) {
+        const char *arg = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+        int used = 1;
+        if (options_end || arg[0] != '-' || !arg[1])
+            used = parse_argument(&p, arg, arguments++) ? -1 : 1;
+        else if (strcmp(arg, "--") == 0)
+            options_end = 1;
+        else
+            used = arg[1] == '-' ? parse_long(&p, arg, next) : parse_short(&p, arg, next);
+        if (used < 0)
+            return -1;
+        if (((const common *)values)->help)
+            return 0;
+        i += used;
+    }
+    for (int i = arguments; i < cmd->n_arguments; i++)
+        if (cmd->arguments[i].required)
+            return wrong(&p, "%s is missing", cmd->arguments[i].name);
+    return 0;
+}
+
+void opt_free(const command *cmd, void *values)
+{
+    for (int i = 0; i < cmd->n_options; i++)
+        if (opt_repeats(&cmd->options[i]))
+            free(((strings *)((char *)values + cmd->options[i].offset))->items);
+    for (int i = 0; i < cmd->n_arguments; i++)
+        if (opt_repeats(&cmd->arguments[i]))
+            free(((strings *)((char *)values + cmd->arguments[i].offset))->items);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* progress.c - one line on stderr about a long call, and the question whether to stop.
+ *
+ *   statistics of model.safetensors   42 %   1.2 G/s   0:12 left
+ *
+ * On a terminal the line is rewritten at most 6 times a second and erased at the end; elsewhere a
+ * plain line appears every 10 seconds. The first one waits for that long, so that what is quick
+ * shows nothing.
+ */
+#include "cli.h"
+
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static const int64_t every_terminal = 1000000000 / 6, every_line = 10000000000;
+
+static void restart(progress *p, const char *what)
+{
+    snprintf(p->what, sizeof p->what, "%s", what);
+    p->started = p->printed = tess_clock_ns();
+}
+
+/* "1.2 G", of something counted. */
+static void count_text(double n, char text[32])
+{
+    static const char units[] = " kMGTPE";
+    int unit = 0;
+    for (; n >= 999.5 && unit < 6; unit++)
+        n /= 1000;
+    snprintf(text, 32, "%.3g%s%.*s", n, unit ? " " : "", unit ? 1 : 0, &units[unit]);
+}
+
+static void line_text(const progress *p, int64_t done, int64_t total, double seconds, char *text,
+                      size_t bytes)
+{
+    char what[sizeof p->what], rate[32];
+    const double per_second = seconds > 0 ? (double)done / seconds : 0;
+    out_clean(p->what, what, sizeof what);
+    count_text(per_second, rate);
+    if (total <= 0 || done <= 0) {
+        snprintf(text, bytes, "%s   %s/s", what, rate);
+        return;
+    }
+    const int64_t left = (int64_t)((double)(total - done) / per_second + 0.5);
+    snprintf(text, bytes, "%s   %d %%   %s/s   %d:%02d left", what,
+             (int)(100 * ((double)done / (double)total)), rate, (int)(left / 60), (int)(left % 60));
+}
+
+static void show(cli *c, int64_t done, int64_t total, int64_t now)
+{
+    progress *p = &c->progress;
+    char text[256];
+    line_text(p, done, total, (double)(now - p->started) / 1e9, text, sizeof text);
+    p->printed = now;
+    if (!p->terminal) {
+        out_error(c, text);
+        return;
+    }
+    struct winsize size;
+    const int known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    fprintf(stderr, "\r%.*s\033[K", known ? size.ws_col - 1 : 79, text);
+    p->shown = 1;
+}
+
+int progress_call(void *user, const char *what, int64_t done, int64_t total)
+{
+    cli *c = user;
+    progress *p = &c->progress;
+    if (signals_caught())
+        return 1;
+    if (!p->on)
+        return 0;
+    if (p->span) {
+        const double share = total > 0 ? (double)done / (double)total : 0;
+        done = p->part_begin + (int64_t)(share * (double)p->part_size);
+        total = p->span_total;
+    } else if (strncmp(what, p->what, sizeof p->what - 1) != 0) {
+        restart(p, what);
+    }
+    const int64_t now = tess_clock_ns();
+    if (now - p->printed >= (p->terminal ? every_terminal : every_line))
+        show(c, done, total, now);
+    return 0;
+}
+
+void progress_span(cli *c, const char *what, int64_t total)
+{
+    c->progress.span = what;
+    c->progress.span_total = total;
+    if (what)
+        restart(&c->progress, what);
+    else
+        progress_clear(c);
+}
+
+void progress_part(cli *c, int64_t begin, int64_t size)
+{
+    c->progress.part_begin = begin;
+    c->progress.part_size = size;
+}
+
+void progress_clear(cli *c)
+{
+    if (c->progress.shown)
+        fputs("\r\033[K", stderr);
+    c->progress.shown = 0;
+}

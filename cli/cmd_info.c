@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_info.c - tessera info: the version, what it was built with, and what this machine offers. */
+#include "commands.h"
+
+#include <string.h>
+
+#ifdef CLI_TRAIN
+#include "tessera/train.h"
+#endif
+
+typedef struct {
+    common common;
+    int measure;
+} values;
+
+typedef struct {
+    tess_ctx_info ctx;
+    tess_machine machine;
+    tess_speed speed;
+    int measured;
+} facts;
+
+#ifdef CLI_MPI
+enum { HAVE_MPI = 1 };
+#else
+enum { HAVE_MPI = 0 };
+#endif
+
+static const char *const amx_names[] = {"absent", "refused", "palette hidden", "ready"};
+static const char *const amx_texts[] = {
+    "absent",
+    "refused by the operating system",
+    "works, but its palette leaf is hidden: oneDNN and PyTorch crash",
+    "ready",
+};
+
+/* ---- components: those of libtessera, then those of libtessera_train --------------------- */
+
+static int component_total(void)
+{
+    int n = tess_component_count();
+#ifdef CLI_TRAIN
+    n += tess_train_component_count();
+#endif
+    return n;
+}
+
+static tess_status component_get(int i, tess_component *component)
+{
+#ifdef CLI_TRAIN
+    if (i >= tess_component_count())
+        return tess_train_component_query(i - tess_component_count(), component);
+#endif
+    return tess_component_query(i, component);
+}
+
+/* ---- text -------------------------------------------------------------------------------- */
+
+static void title(const cli *c, const char *text)
+{
+    fprintf(c->out, "\n%s%s%s\n", out_style(c, STYLE_BOLD), text, out_style(c, STYLE_PLAIN));
+}
+
+static void line(const cli *c, const char *name, const char *text)
+{
+    fprintf(c->out, "  %-12s ", name);
+    out_wrap(c->out, text, 15, 15);
+    fputc('\n', c->out);
+}
+
+static const char *cache_text(int64_t bytes, char text[32])
+{
+    return bytes ? out_bytes(bytes, text) : "unknown";
+}
+
+static const char *plural(int n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static void print_machine(const cli *c, const tess_machine *m)
+{
+    char text[256], a[32], b[32], d[32];
+    title(c, "machine");
+    snprintf(text, sizeof text, "%s (%s)", m->cpu, m->arch);
+    line(c, "cpu", text);
+    snprintf(text, sizeof text,
+             "%d of %d usable, %d hardware thread%s, %d socket%s, %d NUMA node%s", m->cores_usable,
+             m->cores, m->hardware_threads, plural(m->hardware_threads), m->sockets,
+             plural(m->sockets), m->numa_nodes, plural(m->numa_nodes));
+    line(c, "cores", text);
+    snprintf(text, sizeof text, "L1d %s, L2 %s, L3 %s", cache_text(m->cache_l1d, a),
+             cache_text(m->cache_l2, b), cache_text(m->cache_l3, d));
+    line(c, "caches", text);
+    snprintf(text, sizeof text, "%s, of which %s available", out_bytes(m->memory_total, a),
+             out_bytes(m->memory_available, b));
+    line(c, "memory", text);
+    line(c, "huge pages", m->huge_pages);
+    line(c, "features", m->features);
+    line(c, "AMX", amx_texts[m->amx]);
+    line(c, "read from", m->topology);
+}
+
+static void print_isas(const cli *c, const facts *f)
+{
+    tess_isa isa;
+    title(c, "instruction sets");
+    for (int i = 0; tess_isa_query(i, &isa) == TESS_OK; i++) {
+        const int used = strcmp(isa.name, f->ctx.isa) == 0;
+        char text[256];
+        snprintf(text, sizeof text, "%d-byte vectors, %s%s%s", isa.bytes,
+                 used            ? "in use"
+                 : isa.available ? "available"
+                                 : "not available: ",
+                 isa.why, isa.test_only ? " (for tests only)" : "");
+        line(c, isa.name, text);
+    }
+}
+
+static void print_components(const cli *c)
+{
+    tess_component part;
+    title(c, "built with");
+    for (int i = 0; i < component_total() && component_get(i, &part) == TESS_OK; i++)
+        fprintf(c->out, "  %-12s %-10s %s\n", part.name, part.found ? part.version : "without",
+                part.effect);
+    fprintf(c->out, "  %-12s %-10s %s\n", "MPI", HAVE_MPI ? "found" : "without",
+            HAVE_MPI ? "many processes" : "one process only");
+}
+
+static void print_speed(const cli *c, const facts *f)
+{
+    const struct {
+        const char *name, *unit;
+        double one, all, scale;
+    } rows[] = {
+        {"FMA", "GFLOP/s", f->speed.flops_one, f->speed.flops_all, 1e9},
+        {"memory read", "GB/s", f->speed.read_one, f->speed.read_all, 1e9},
+        {"memory copy", "GB/s", f->speed.copy_one, f->speed.copy_all, 1e9},
+    };
+    char text[64];
+    snprintf(text, sizeof text, "measured with %s", f->ctx.isa);
+    title(c, text);
+    snprintf(text, sizeof text, "%d thread%s", f->ctx.threads, plural(f->ctx.threads));
+    fprintf(c->out, "  %-12s %9s %12s\n", "", "1 thread", text);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        fprintf(c->out, "  %-12s %9.1f %12.1f %s\n", rows[i].name, rows[i].one / rows[i].scale,
+                rows[i].all / rows[i].scale, rows[i].unit);
+    fprintf(c->out, "  %d samples kept, %d disturbed ones dropped\n", f->speed.kept,
+            f->speed.dropped);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+static void json_machine(cli *c, const tess_machine *m)
+{
+    json_t *o = json_object(), *caches = json_object();
+    out_set(c, o, "cpu", out_text(m->cpu));
+    out_set(c, o, "arch", json_string(m->arch));
+    out_set(c, o, "sockets", json_integer(m->sockets));
+    out_set(c, o, "numa_nodes", json_integer(m->numa_nodes));
+    out_set(c, o, "cores", json_integer(m->cores));
+    out_set(c, o, "cores_usable", json_integer(m->cores_usable));
+    out_set(c, o, "hardware_threads", json_integer(m->hardware_threads));
+    out_set(c, caches, "l1d", json_integer(m->cache_l1d));
+    out_set(c, caches, "l2", json_integer(m->cache_l2));
+    out_set(c, caches, "l3", json_integer(m->cache_l3));
+    out_set(c, o, "caches", caches);
+    out_set(c, o, "memory_total", json_integer(m->memory_total));
+    out_set(c, o, "memory_available", json_integer(m->memory_available));
+    out_set(c, o, "huge_pages", json_string(m->huge_pages));
+    out_set(c, o, "features", json_string(m->features));
+    out_set(c, o, "amx", json_string(amx_names[m->amx]));
+    out_set(c, o, "topology", json_string(m->topology));
+    out_set(c, c->json, "machine", o);
+}
+
+static void json_build(cli *c)
+{
+    json_t *o = json_object(), *list = json_array();
+    tess_component part;
+    out_set(c, o, "mpi", json_boolean(HAVE_MPI));
+    for (int i = 0; i < component_total() && component_get(i, &part) == TESS_OK; i++) {
+        json_t *p = json_object();
+        out_set(c, p, "name", json_string(part.name));
+        out_set(c, p, "found", json_boolean(part.found));
+        out_set(c, p, "version", json_string(part.version));
+        out_set(c, p, "effect", json_string(part.effect));
+        out_append(c, list, p);
+    }
+    out_set(c, o, "components", list);
+    out_set(c, c->json, "build", o);
+}
+
+static void json_isas(cli *c)
+{
+    json_t *list = json_array();
+    tess_isa isa;
+    for (int i = 0; tess_isa_query(i, &isa) == TESS_OK; i++) {
+        json_t *o = json_object();
+        out_set(c, o, "name", json_string(isa.name));
+        out_set(c, o, "vector_bytes", json_integer(isa.bytes));
+        out_set(c, o, "available", json_boolean(isa.available));
+        out_set(c, o, "test_only", json_boolean(isa.test_only));
+        out_set(c, o, "why", json_string(isa.why));
+        out_append(c, list, o);
+    }
+    out_set(c, c->json, "isas", list);
+}
+
+static void json_speed(cli *c, const tess_speed *s)
+{
+    json_t *o = json_object();
+    out_set(c, o, "flops_one", out_number(s->flops_one));
+    out_set(c, o, "flops_all", out_number(s->flops_all));
+    out_set(c, o, "read_one", out_number(s->read_one));
+    out_set(c, o, "read_all", out_number(s->read_all));
+    out_set(c, o, "copy_one", out_number(s->copy_one));
+    out_set(c, o, "copy_all", out_number(s->copy_all));
+    out_set(c, o, "kept", json_integer(s->kept));
+    out_set(c, o, "dropped", json_integer(s->dropped));
+    out_set(c, c->json, "measured", o);
+}
+
+/* ---- the command ------------------------------------------------------------------------- */
+
+static tess_status run(cli *c, const void *given)
+{
+    const values *v = given;
+    facts f = {.measured = v->measure};
+    tess_status status = tess_ctx_query(c->ctx, &f.ctx);
+    if (status == TESS_OK)
+        status = tess_machine_query(c->ctx, &f.machine);
+    if (status == TESS_OK && v->measure)
+        status = tess_machine_measure(c->ctx, &f.speed);
+    if (status != TESS_OK)
+        return status;
+    progress_clear(c);
+    if (c->json) {
+        json_build(c);
+        json_isas(c);
+        json_machine(c, &f.machine);
+        if (f.measured)
+            json_speed(c, &f.speed);
+        return TESS_OK;
+    }
+    fprintf(c->out, "tessera %s, %s, %d thread%s\n", tess_version(), f.ctx.isa, f.ctx.threads,
+            plural(f.ctx.threads));
+    print_isas(c, &f);
+    print_machine(c, &f.machine);
+    print_components(c);
+    if (f.measured)
+        print_speed(c, &f);
+    return TESS_OK;
+}
+
+static const opt options[] = {
+    {"measure", 0, OPT_FLAG, offsetof(values, measure),
+     .help = "also measure the peaks of arithmetic and memory; takes about two seconds"},
+};
+
+static const example examples[] = {
+    {"tessera info --measure", "what this machine reaches"},
+    {"tessera info --isa base -j 1", "whether a slower instruction set could be used"},
+};
+
+const command command_info = {
+    .name = "info",
+    .summary = "what this build contains and this machine offers",
+    .description = "Prints the version, the instruction sets with the reason where one cannot be "
+                   "used, the machine as the operating system lets this process use it, and the "
+                   "libraries the build found with what is lost without the others.\n",
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .examples = examples,
+    .n_examples = sizeof examples / sizeof *examples,
+    .size = sizeof(values),
+    .run = run,
+};

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""terminal.py - runs a command on a terminal of 60 columns and prints what it wrote there.
+
+    terminal.py [--stdout] COMMAND...
+
+stderr is the terminal; with --stdout stdout is, too. Exits with the command's code.
+"""
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+
+arguments = sys.argv[1:]
+both = arguments[0] == "--stdout"
+ours, theirs = pty.openpty()
+fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+child = subprocess.Popen(arguments[both:], stdin=subprocess.DEVNULL, stderr=theirs,
+                         stdout=theirs if both else subprocess.DEVNULL)
+os.close(theirs)
+while True:
+    try:
+        data = os.read(ours, 65536)
+    except OSError:  # the other end is closed
+        break
+    if not data:
+        break
+    sys.stdout.buffer.write(data)
+sys.exit(child.wait())

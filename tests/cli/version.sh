@@ -1,0 +1,1 @@
+tessera --version | sed 's/[0-9][0-9.]*$/N/'

@@ -32,6 +32,23 @@
         assert_string_equal(tess_last_error(), sentence);                                          \
     } while (0)
 
+/* Runs fn with a context of each instruction set this machine has; names those it skips. */
+static inline void on_every_isa(void (*fn)(const tess_ctx *ctx))
+{
+    for (int i = 0; i < tess_isa_count(); i++) {
+        tess_isa isa;
+        CHECK_OK(tess_isa_query(i, &isa));
+        if (!isa.available) {
+            print_message("skipped on %s: %s\n", isa.name, isa.why);
+            continue;
+        }
+        tess_ctx *ctx = NULL;
+        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.isa = isa.name, .threads = 2}, &ctx));
+        fn(ctx);
+        tess_ctx_destroy(ctx);
+    }
+}
+
 /* Runs the tests of a table; the first argument, if any, selects by name (cmocka's * and ?). */
 #define RUN_TESTS(tests)                                                                           \
     int main(int argc, char **argv)                                                                \

@@ -93,6 +93,13 @@ TESS_SIBLING void tess__arena_free(tess__arena *arena); /* all pieces; the arena
 /* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
 TESS_SIBLING size_t tess__arena_round(size_t bytes);
 
+/* ---- convert.c --------------------------------------------------------------------------------
+ */
+
+/* tess_convert on the calling thread, its arguments checked before. */
+TESS_SIBLING void tess__convert_chunk(const tess__kernels *kernels, tess_dtype from,
+                                      const void *src, tess_dtype to, void *dst, size_t n);
+
 /* ---- random.c: for the tests ----------------------------------------------------------------- */
 
 /* One block of Philox4x32-10. */

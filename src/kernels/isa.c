@@ -35,6 +35,10 @@ static const char *missing_avx2(void)
         return "the CPU or the operating system offers no AVX2";
     if (!__builtin_cpu_supports("fma"))
         return "the CPU or the operating system offers no FMA";
+    /* Some compilers' CPU test does not know F16C by name. */
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_F16C) == 0)
+        return "the CPU offers no F16C";
     return "";
 }
 

@@ -24,6 +24,11 @@ typedef struct {
     /* peak.c */
     int64_t (*fma)(int64_t rounds, float *sink); /* returns the flop done */
     float (*read)(const float *x, size_t n);     /* sum of x, for its memory traffic */
+    /* half.c; n elements, no overlap */
+    void (*f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
+    void (*bf16_from_f32)(uint16_t *dst, const float *src, size_t n);
+    void (*f32_from_f16)(float *dst, const uint16_t *src, size_t n);
+    void (*f16_from_f32)(uint16_t *dst, const float *src, size_t n);
 } tess__kernels;
 
 typedef struct {

@@ -4,9 +4,17 @@
 
 int64_t TESS_K(tess__fma)(int64_t rounds, float *sink);
 float TESS_K(tess__read)(const float *x, size_t n);
+void TESS_K(tess__f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
+void TESS_K(tess__bf16_from_f32)(uint16_t *dst, const float *src, size_t n);
+void TESS_K(tess__f32_from_f16)(float *dst, const uint16_t *src, size_t n);
+void TESS_K(tess__f16_from_f32)(uint16_t *dst, const float *src, size_t n);
 
 extern const tess__kernels TESS_K(tess__kernels);
 const tess__kernels TESS_K(tess__kernels) = {
     .fma = TESS_K(tess__fma),
     .read = TESS_K(tess__read),
+    .f32_from_bf16 = TESS_K(tess__f32_from_bf16),
+    .bf16_from_f32 = TESS_K(tess__bf16_from_f32),
+    .f32_from_f16 = TESS_K(tess__f32_from_f16),
+    .f16_from_f32 = TESS_K(tess__f16_from_f32),
 };

@@ -9,8 +9,13 @@
 #ifndef TESS_VEC_H
 #define TESS_VEC_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 enum { VL = TESS_VEC / (int)sizeof(float) };
 
@@ -41,5 +46,39 @@ static inline float vf_sum(vf v)
         s += v[i];
     return s;
 }
+
+/* F16 by instruction: converts the first elements, as many as fit, and returns how many. A NaN
+ * becomes quiet and keeps its leading bits; the caller's rounding and denormal modes play no part.
+ */
+#ifdef __F16C__
+static inline size_t vec_widen_f16(float *dst, const uint16_t *src, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(src + i))));
+    return i;
+}
+
+static inline size_t vec_narrow_f16(uint16_t *dst, const float *src, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(dst + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
+    return i;
+}
+#else
+static inline size_t vec_widen_f16(float *dst, const uint16_t *src, size_t n)
+{
+    (void)dst, (void)src, (void)n;
+    return 0;
+}
+
+static inline size_t vec_narrow_f16(uint16_t *dst, const float *src, size_t n)
+{
+    (void)dst, (void)src, (void)n;
+    return 0;
+}
+#endif
 
 #endif

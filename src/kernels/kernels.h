@@ -20,6 +20,14 @@
 #define TESS_PASTE(a, b) TESS_PASTE_(a, b)
 #define TESS_K(name) TESS_PASTE(name, TESS_ISA)
 
+/* What scan.c finds in a chunk. m2 is the sum of squared deviations from the mean. */
+enum { TESS_SCAN_CHUNK = 8192 }; /* elements, at most */
+typedef struct {
+    int64_t nan, inf, zero, finite;
+    double min, max; /* of what is not NaN; infinity and -infinity if all is */
+    double mean, m2; /* of what is finite; 0 if nothing is */
+} tess__scan;
+
 typedef struct {
     /* peak.c */
     int64_t (*fma)(int64_t rounds, float *sink); /* returns the flop done */
@@ -29,6 +37,11 @@ typedef struct {
     void (*bf16_from_f32)(uint16_t *dst, const float *src, size_t n);
     void (*f32_from_f16)(float *dst, const uint16_t *src, size_t n);
     void (*f16_from_f32)(uint16_t *dst, const float *src, size_t n);
+    /* scan.c; n is 0..TESS_SCAN_CHUNK */
+    void (*scan_f32)(const float *x, size_t n, tess__scan *scan);
+    void (*scan_bf16)(const uint16_t *x, size_t n, tess__scan *scan);
+    void (*scan_f16)(const uint16_t *x, size_t n, tess__scan *scan);
+    void (*scan_f64)(const double *x, size_t n, tess__scan *scan);
 } tess__kernels;
 
 typedef struct {

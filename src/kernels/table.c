@@ -8,6 +8,10 @@ void TESS_K(tess__f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
 void TESS_K(tess__bf16_from_f32)(uint16_t *dst, const float *src, size_t n);
 void TESS_K(tess__f32_from_f16)(float *dst, const uint16_t *src, size_t n);
 void TESS_K(tess__f16_from_f32)(uint16_t *dst, const float *src, size_t n);
+void TESS_K(tess__scan_f32)(const float *x, size_t n, tess__scan *scan);
+void TESS_K(tess__scan_bf16)(const uint16_t *x, size_t n, tess__scan *scan);
+void TESS_K(tess__scan_f16)(const uint16_t *x, size_t n, tess__scan *scan);
+void TESS_K(tess__scan_f64)(const double *x, size_t n, tess__scan *scan);
 
 extern const tess__kernels TESS_K(tess__kernels);
 const tess__kernels TESS_K(tess__kernels) = {
@@ -17,4 +21,8 @@ const tess__kernels TESS_K(tess__kernels) = {
     .bf16_from_f32 = TESS_K(tess__bf16_from_f32),
     .f32_from_f16 = TESS_K(tess__f32_from_f16),
     .f16_from_f32 = TESS_K(tess__f16_from_f32),
+    .scan_f32 = TESS_K(tess__scan_f32),
+    .scan_bf16 = TESS_K(tess__scan_bf16),
+    .scan_f16 = TESS_K(tess__scan_f16),
+    .scan_f64 = TESS_K(tess__scan_f64),
 };

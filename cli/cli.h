@@ -115,8 +115,8 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISMATCH = 3, EXIT_MACHINE = 4, EXI
 typedef struct {
     int on, terminal, shown;  /* shown: characters of it are on the terminal */
     int64_t started, printed; /* nanoseconds */
-    /* A command that makes many calls frames them as one job of span_total steps; the running
-     * call is the steps part_begin..part_begin + part_size of it. span NULL: no frame. */
+    /* A command that makes many calls frames them as one job over span_total bytes; the running
+     * call is the part_size bytes from part_begin on. span NULL: no frame. */
     const char *span;
     int64_t span_total, part_begin, part_size;
     char what[64];
@@ -130,6 +130,7 @@ struct cli {
     int rank, ranks;
     FILE *out;       /* the result as text */
     json_t *json;    /* the result's members with --json, else NULL */
+    int lost;        /* the errno of a result that could not be written */
     int json_failed; /* 1: memory ran out while the result was made */
     int code;        /* exit code of a command that worked: a doctor that found a problem sets 1 */
     int colour;      /* 1: escapes may be printed on stdout */
@@ -148,6 +149,9 @@ tess_status out_usage(cli *c, const char *format, ...) __attribute__((format(pri
 /* Prints "tessera COMMAND: sentence" on stderr, without control characters. */
 void out_error(const cli *c, const char *sentence);
 void out_log(void *user, tess_log_level level, const char *message); /* a tess_log_fn */
+
+/* Shows the text so far. -1 if it cannot be written: the rest is not worth computing. */
+int out_flush(cli *c);
 
 /* Prints what is left of the result and closes stdout. Returns the exit code. */
 int out_finish(cli *c, tess_status status);

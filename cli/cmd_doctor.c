@@ -8,6 +8,8 @@ typedef struct {
     int64_t disk;
 } values;
 
+enum { INDENT = 9 }; /* of sentences, behind the level */
+
 typedef struct {
     cli *c;
     json_t *list;
@@ -31,11 +33,16 @@ static void take(void *user, const tess_finding *finding)
         out_append(c, f->list, o);
         return;
     }
-    fprintf(c->out, "%s%-8s%s %s: %s\n", out_style(c, level_styles[finding->level]),
-            level_names[finding->level], out_style(c, STYLE_PLAIN), finding->topic,
-            finding->sentence);
-    if (*finding->advice)
-        fprintf(c->out, "%9s%s\n", "", finding->advice);
+    fprintf(c->out, "%s%-8s%s ", out_style(c, level_styles[finding->level]),
+            level_names[finding->level], out_style(c, STYLE_PLAIN));
+    const int column = INDENT + fprintf(c->out, "%s:", finding->topic);
+    out_wrap(c->out, finding->sentence, column, INDENT);
+    fputc('\n', c->out);
+    if (*finding->advice) {
+        fprintf(c->out, "%*s", INDENT, "");
+        out_wrap(c->out, finding->advice, INDENT, INDENT);
+        fputc('\n', c->out);
+    }
 }
 
 static tess_status run(cli *c, const void *given)

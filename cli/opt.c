@@ -72,13 +72,13 @@ __attribute__((format(printf, 2, 3))) static int wrong(parser *p, const char *fo
 
 static void rule_range(const opt *o, const char *kind, char *text, size_t bytes)
 {
+    const char *comma = o->type == OPT_SIZE ? "," : ""; /* its kind is a list */
     if (o->min == 0 && o->max == 0)
         snprintf(text, bytes, "%s", kind);
     else if (isinf(o->max))
-        snprintf(text, bytes, "%s of at least %.15g", kind, o->min);
+        snprintf(text, bytes, "%s%s of at least %.15g", kind, comma, o->min);
     else
-        snprintf(text, bytes, "%s%s %.15g..%.15g", kind, o->type == OPT_SIZE ? "," : "", o->min,
-                 o->max);
+        snprintf(text, bytes, "%s%s %.15g..%.15g", kind, comma, o->min, o->max);
 }
 
 void opt_rule(const opt *o, char *text, size_t bytes)
@@ -172,12 +172,13 @@ static int parse_choice(const opt *o, const char *text, const char **value)
 /* A list has room for every argument there is, so that it is allocated once. */
 static int append(parser *p, strings *list, const char *text)
 {
-    if (!list->items) {
-        list->items = calloc((size_t)p->argc + 1, sizeof *list->items);
-        if (!list->items)
-            return wrong(p, "no memory for %d arguments", p->argc);
-    }
-    list->items[list->n++] = text;
+    const char **items = list->items;
+    if (!items)
+        items = calloc((size_t)p->argc + 1, sizeof *items);
+    if (!items)
+        return wrong(p, "no memory for %d arguments", p->argc);
+    items[list->n++] = text;
+    list->items = items;
     return 0;
 }
 

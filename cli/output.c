@@ -12,8 +12,10 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SCHEMA = 1, WIDTH = 79 };
 
@@ -140,16 +142,31 @@ static json_t *failure(cli *c, tess_status status, const char *sentence)
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
+int out_flush(cli *c)
+{
+    if (fflush(c->out) == 0 && !ferror(c->out))
+        return 0;
+    if (!c->lost)
+        c->lost = errno;
+    return -1;
+}
+
+static int reader_left(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) > 0 && (out.revents & POLLERR);
+}
+
 /* Returns 0, or -1 if the result did not reach its reader. */
 static int close_stdout(const cli *c)
 {
-    /* A stream that failed earlier has lost its errno: the flush of the rest fails again or not. */
+    const int left = reader_left(), lost = ferror(stdout);
     errno = 0;
-    const int lost = ferror(stdout);
     if (fclose(stdout) == 0 && !lost)
         return 0;
-    if (errno != EPIPE) {
+    if (!left) {
         char sentence[128];
+        errno = c->lost ? c->lost : errno;
         snprintf(sentence, sizeof sentence, "stdout: the result cannot be written%s%s",
                  errno ? ": " : "", errno ? strerror(errno) : "");
         out_error(c, sentence);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* progress.c - one line on stderr about a long call, and the question whether to stop.
  *
- *   statistics of model.safetensors   42 %   1.2 G/s   0:12 left
+ *   statistics of model.safetensors   42 %   1.2 GB/s   0:12 left
  *
  * On a terminal the line is rewritten at most 6 times a second and erased at the end; elsewhere a
  * plain line appears every 10 seconds. The first one waits for that long, so that what is quick
@@ -21,14 +21,14 @@ static void restart(progress *p, const char *what)
     p->started = p->printed = tess_clock_ns();
 }
 
-/* "1.2 G", of something counted. */
-static void count_text(double n, char text[32])
+/* "1.2 GB": so many of a unit. */
+static void count_text(double n, const char *unit, char text[32])
 {
-    static const char units[] = " kMGTPE";
-    int unit = 0;
-    for (; n >= 999.5 && unit < 6; unit++)
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+    int prefix = 0;
+    for (; n >= 999.5 && prefix < 6; prefix++)
         n /= 1000;
-    snprintf(text, 32, "%.3g%s%.*s", n, unit ? " " : "", unit ? 1 : 0, &units[unit]);
+    snprintf(text, 32, "%.3g%s%s%s", n, prefix || *unit ? " " : "", prefixes[prefix], unit);
 }
 
 static void line_text(const progress *p, int64_t done, int64_t total, double seconds, char *text,
@@ -37,7 +37,7 @@ static void line_text(const progress *p, int64_t done, int64_t total, double sec
     char what[sizeof p->what], rate[32];
     const double per_second = seconds > 0 ? (double)done / seconds : 0;
     out_clean(p->what, what, sizeof what);
-    count_text(per_second, rate);
+    count_text(per_second, p->span ? "B" : "", rate);
     if (total <= 0 || done <= 0) {
         snprintf(text, bytes, "%s   %s/s", what, rate);
         return;

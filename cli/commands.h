@@ -5,6 +5,6 @@
 
 #include "cli.h"
 
-extern const command command_info, command_doctor, command_help;
+extern const command command_info, command_doctor, command_tensor, command_help;
 
 #endif

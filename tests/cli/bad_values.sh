@@ -14,3 +14,6 @@ try info --json=yes
 try doctor --disk 10X
 try doctor --dir ""
 try help --completion csh
+try tensor x.npy --low abc
+try tensor x.npy --dtype F99
+try tensor x.npy --shard 5Q

@@ -16,3 +16,5 @@ try tessera info -j ""
 try tessera doctor --dir ""
 try tessera help --completion z
 try tessera help i
+try tessera tensor --no
+try tessera tensor x.npy --dtype B

@@ -15,7 +15,8 @@ import struct
 import sys
 import zipfile
 
-CODES = {"F32": "f", "F64": "d", "F16": "e", "I32": "i", "I64": "q", "U8": "B", "BOOL": "?"}
+CODES = {"F32": "f", "F64": "d", "F16": "e", "I32": "i", "I64": "q", "U8": "B", "BOOL": "?",
+         "F8_E4M3": "B"}  # bytes of a type Tessera does not read
 NUMPY = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "I32": "<i4", "I64": "<i8", "U8": "|u1", "BOOL": "|b1"}
 
 
@@ -29,7 +30,7 @@ class Tensor:
         self.size = struct.calcsize(CODES[self.dtype]) * self.count
         self.data = None
         if values:
-            kind = float if self.dtype[0] == "F" else int
+            kind = float if CODES[self.dtype] in "fde" else int
             repeated = itertools.islice(itertools.cycle([kind(v) for v in values[0].split(",")]), self.count)
             self.data = struct.pack(f"<{self.count}{CODES[self.dtype]}", *repeated)
 

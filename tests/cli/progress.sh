@@ -1,0 +1,20 @@
+# On a terminal the progress is one line, rewritten, never wider than the terminal, erased at the end.
+python3 "$CASES/make.py" a_file_with_a_name_that_is_long_enough_to_be_cut.npy big:F32:20000000000
+TERM=xterm python3 - <<'END'
+import os, subprocess, sys
+command = ["tessera", "tensor", "a_file_with_a_name_that_is_long_enough_to_be_cut.npy"]
+terminal = [sys.executable, os.environ["CASES"] + "/terminal.py"]
+stop = ["timeout", "--foreground", "--preserve-status", "-s", "INT", "1.5"]
+text = subprocess.run(terminal + stop + command, stdout=subprocess.PIPE).stdout.decode()
+*updates, rest = text.split("\r")[1:-1]
+assert 2 <= len(updates) <= 10, text
+for line in updates:
+    assert line.startswith("statistics of a_file_with") and line.endswith("\033[K"), line
+    assert "\n" not in line and len(line) <= 59 + len("\033[K"), line
+assert rest == "\033[Ktessera tensor: interrupted by a signal", rest
+quiet = subprocess.run(terminal + stop + command + ["--quiet"], stdout=subprocess.PIPE).stdout
+assert quiet == b"tessera tensor: interrupted by a signal\r\n", quiet
+pipe = subprocess.run(stop + command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE).stderr
+assert pipe == b"tessera tensor: interrupted by a signal\n", pipe
+print("erased")
+END

@@ -1,0 +1,16 @@
+# A conversion that cannot be done leaves what was there, and no half a file.
+make() { python3 "$CASES/make.py" "$@"; }
+make m.safetensors w:F32:2:1,2 b:F32:2:0.5
+echo precious >out.npy
+try() { tessera tensor m.safetensors "$@"; echo "exit $?" >&2; }
+try -o out.npy
+try -o out.txt
+try -o no/such/folder/out.npz
+try --name w --dtype bf16 -o out.npy
+try --name w --dtype f99 -o out.npz
+try --dtype bf16
+try --shard 1G
+try --compress
+try --shard 0 -o out.npz
+cat out.npy
+ls

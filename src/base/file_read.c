@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file_read.c - the data of tensors: in the mapping, as a copy, or copied to the caller.
  *
- * Plain data is read in waves of pieces, one piece per thread at a time; between waves the caller
- * may stop. Without conversion a piece goes straight to its place; with it, through a scratch of
- * the thread's own that stays in its cache. Which thread reads a piece changes nothing in the
- * result.
+ * Plain data is read in pieces, which the threads take as they come; between pieces the caller may
+ * stop. Without conversion a piece goes straight to its place; with it, through a scratch of the
+ * thread's own that stays in its cache. Which thread reads a piece changes nothing in the result.
  *
  * Members of .npz are read in order, through zlib where they are deflated, and their crc is
  * compared when all has been seen. A stored member that has passed once is plain data from then on.
@@ -18,9 +17,10 @@
 #include <zlib.h>
 
 enum {
-    PIECE = 1 << 18,      /* with conversion: source and result stay in the second-level cache */
-    PIECE_COPY = 1 << 21, /* without: long enough to hide the system call */
-    WAVE = 1 << 25,       /* a few milliseconds of reading */
+    PIECE = 1 << 18,        /* with conversion: source and result stay in the second-level cache */
+    PIECE_COPY = 1 << 21,   /* without: long enough to hide the system call */
+    REPORT = 1 << 25,       /* a few milliseconds of reading */
+    THREADS_FROM = 1 << 23, /* bytes below which a second thread is not worth waking */
     WHERE = 400,
 };
 
@@ -87,44 +87,60 @@ static int read_piece(const job *j, size_t at, size_t n, char *scratch)
     return 0;
 }
 
-static tess_status read_wave(const job *j, size_t start, size_t end, size_t piece, char *scratch)
+/* What the threads of one reading share. */
+typedef struct {
+    size_t piece;
+    char *scratch;       /* a piece for each thread; NULL: no conversion */
+    _Atomic size_t next; /* where the next piece starts */
+    _Atomic size_t done; /* bytes in their place */
+    _Atomic int error;   /* errno of a read that failed; -1: none */
+    _Atomic int stop;    /* 1: no further piece is begun */
+    tess_status status;  /* of progress; the calling thread's alone */
+} team;
+
+/* Takes pieces until none is left. Thread 0 is the caller's, and reports. */
+static void read_pieces(const job *j, team *t, int thread)
 {
-    const int threads = j->entry->bytes < WAVE / 4 ? 1 : j->file->ctx->threads;
-    const int64_t pieces = (int64_t)((end - start + piece - 1) / piece);
-    _Atomic int error = -1;
-#pragma omp parallel num_threads(threads)
-    {
-        char *mine = scratch ? scratch + (size_t)omp_get_thread_num() * piece : NULL;
-#pragma omp for schedule(static)
-        for (int64_t p = 0; p < pieces; p++) {
-            const size_t at = start + (size_t)p * piece;
-            if (read_piece(j, at, end - at < piece ? end - at : piece, mine))
-                atomic_store(&error, errno);
+    const size_t bytes = j->entry->bytes;
+    char *scratch = t->scratch ? t->scratch + (size_t)thread * t->piece : NULL;
+    size_t reported = 0;
+    while (!atomic_load(&t->stop)) {
+        const size_t at = atomic_fetch_add(&t->next, t->piece);
+        if (at >= bytes)
+            return;
+        const size_t n = bytes - at < t->piece ? bytes - at : t->piece;
+        if (read_piece(j, at, n, scratch)) {
+            atomic_store(&t->error, errno);
+            atomic_store(&t->stop, 1);
+            return;
+        }
+        const size_t done = atomic_fetch_add(&t->done, n) + n;
+        if (thread == 0 && done - reported >= REPORT && done < bytes) {
+            reported = done;
+            t->status = report(j, done);
+            if (t->status != TESS_OK)
+                atomic_store(&t->stop, 1);
         }
     }
-    return error < 0 ? TESS_OK : tess__source_failed(j->entry->source, error);
 }
 
 static tess_status read_plain(const job *j)
 {
     tess_ctx *ctx = j->file->ctx;
-    const size_t bytes = j->entry->bytes, piece = j->entry->dtype == j->to ? PIECE_COPY : PIECE;
-    char *scratch = NULL;
+    const int threads = j->entry->bytes < THREADS_FROM ? 1 : ctx->threads;
+    team t = {.piece = j->entry->dtype == j->to ? PIECE_COPY : PIECE, .error = -1};
     if (j->entry->dtype != j->to) {
-        scratch = tess__alloc(ctx, piece * (size_t)ctx->threads);
-        if (!scratch)
+        t.scratch = tess__alloc(ctx, t.piece * (size_t)threads);
+        if (!t.scratch)
             return TESS_ENOMEM;
     }
-    tess_status status = TESS_OK;
-    for (size_t at = 0; at < bytes && status == TESS_OK;) {
-        const size_t end = bytes - at < WAVE ? bytes : at + WAVE;
-        status = read_wave(j, at, end, piece, scratch);
-        if (status == TESS_OK)
-            status = report(j, end);
-        at = end;
-    }
-    tess__free(ctx, scratch);
-    return status;
+#pragma omp parallel num_threads(threads)
+    read_pieces(j, &t, omp_get_thread_num());
+    tess__free(ctx, t.scratch);
+    TESS_TRY(t.status);
+    if (t.error >= 0)
+        return tess__source_failed(j->entry->source, t.error);
+    return report(j, j->entry->bytes);
 }
 
 /* ---- members of .npz ----------------------------------------------------------------------------
@@ -217,7 +233,7 @@ static tess_status check_mapped(const tess_file *file, tess__entry *e)
     const size_t bytes = e->head + e->bytes;
     uint32_t crc = 0;
     for (size_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < WAVE ? bytes - at : WAVE;
+        n = bytes - at < REPORT ? bytes - at : REPORT;
         crc = (uint32_t)crc32_z(crc, data + at, n);
         TESS_TRY(tess__progress(file->ctx, "checking bytes", (int64_t)(at + n), (int64_t)bytes));
     }

@@ -4,6 +4,7 @@
 #include "files.h"
 
 #include <fcntl.h>
+#include <time.h>
 
 static const char *const kinds[] = {"t.npy", "t.npz", "t.safetensors", "t.safetensors.index.json"};
 
@@ -242,7 +243,8 @@ static void files_without_tensors_are_files(void **state)
 }
 
 /* Also more members than a zip directory of 16 bits can count. The bound is far above what it takes
- * (under 0.3 s each, unsanitized) and far below what a linear lookup would: 10^10 comparisons. */
+ * (under 0.3 s each, unsanitized) and far below what a linear lookup would: 10^10 comparisons. It
+ * is processor time, so that other processes do not count. */
 static void a_hundred_thousand_tensors_open_and_are_found_fast(void **state)
 {
     (void)state;
@@ -258,7 +260,7 @@ static void a_hundred_thousand_tensors_open_and_are_found_fast(void **state)
     }
     for (int p = 0; p < 2; p++) {
         CHECK_OK(tess_file_write(ctx, paths[p], t, N, NULL));
-        const int64_t start = tess_clock_ns();
+        const clock_t start = clock();
         tess_file *file = NULL;
         CHECK_OK(tess_file_open(ctx, paths[p], &file));
         for (int i = 0; i < N; i++) {
@@ -267,7 +269,7 @@ static void a_hundred_thousand_tensors_open_and_are_found_fast(void **state)
             assert_int_equal(got, i);
         }
         tess_file_close(file);
-        const double seconds = (double)(tess_clock_ns() - start) * 1e-9;
+        const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
         print_message("%s: %.3f s\n", paths[p], seconds);
         assert_true(seconds < 20);
     }

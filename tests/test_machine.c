@@ -272,7 +272,9 @@ static void measured_peaks_are_consistent(void **state)
     tess_speed s;
     CHECK_OK(tess_machine_measure(ctx, &s));
     assert_true(s.flops_one > 1e7 && s.read_one > 1e7 && s.copy_one > 1e7);
-    assert_true(s.flops_all > 0.3 * s.flops_one);
+    /* Other processes may hold the other cores; a team that waits for them all the time still
+     * does its share. A wrong unit or count of threads is what this finds. */
+    assert_true(s.flops_all > 0.05 * s.flops_one);
     assert_true(s.kept + s.dropped >= 6 * 5);
     tess_ctx_info info;
     CHECK_OK(tess_ctx_query(ctx, &info));

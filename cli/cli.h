@@ -120,6 +120,7 @@ typedef struct {
     const char *span;
     int64_t span_total, part_begin, part_size;
     char what[64];
+    int64_t done;
 } progress;
 
 struct cli {

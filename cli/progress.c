@@ -75,9 +75,10 @@ int progress_call(void *user, const char *what, int64_t done, int64_t total)
         const double share = total > 0 ? (double)done / (double)total : 0;
         done = p->part_begin + (int64_t)(share * (double)p->part_size);
         total = p->span_total;
-    } else if (strncmp(what, p->what, sizeof p->what - 1) != 0) {
-        restart(p, what);
+    } else if (done < p->done || strncmp(what, p->what, sizeof p->what - 1) != 0) {
+        restart(p, what); /* another call began */
     }
+    p->done = done;
     const int64_t now = tess_clock_ns();
     if (now - p->printed >= (p->terminal ? every_terminal : every_line))
         show(c, done, total, now);

@@ -13,5 +13,5 @@ for key in list(o)[6:]:
     elif isinstance(o[key], list):
         print(" ", key, *sorted({k for item in o[key] for k in item}))'
 }
-check info --json -j 2 --seed 7 --measure
+check info --json -j 2 --seed 7 --measure --quiet
 check doctor -j2 --seed=7 --json

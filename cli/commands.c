@@ -5,7 +5,7 @@
 #include <string.h>
 
 const command *const commands[] = {&command_info, &command_doctor, &command_tensor, &command_help};
-const int n_commands = sizeof commands / sizeof *commands;
+const int n_commands = sizeof commands / sizeof commands[0];
 
 const command *command_find(const char *name)
 {

@@ -114,7 +114,8 @@ int main(int argc, char **argv)
     hold_standard_streams();
     signals_catch();
     cli c = {.out = stdout, .rank = world_rank()};
-    c.colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour) && term && strcmp(term, "dumb");
+    c.colour =
+        isatty(STDOUT_FILENO) && !(no_colour && *no_colour) && term && strcmp(term, "dumb") != 0;
     c.cmd = argc > 1 ? command_find(argv[1]) : NULL;
     if (!c.cmd)
         return run_bare(&c, argc > 1 ? argv[1] : NULL);

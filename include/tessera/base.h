@@ -176,7 +176,7 @@ typedef struct {
     int64_t bytes;         /* of all files together */
     int shards;            /* files that hold tensors */
     int tensors;
-    int metas; /* pairs of safetensors metadata; __metadata__ of the first shard or the index */
+    int metas; /* pairs of safetensors metadata; of an index, those of its first shard */
 } tess_file_info;
 
 typedef struct {
@@ -202,7 +202,8 @@ TESS_API tess_status tess_file_open_memory(tess_ctx *ctx, const char *name, cons
 TESS_API tess_status tess_file_query(const tess_file *file, tess_file_info *info);
 TESS_API tess_status tess_file_meta(const tess_file *file, int index, tess_meta *meta);
 
-/* Tensor number index, in the file's order, described without touching its data (data is NULL). */
+/* Tensor number index, in the order of the data, described without touching it (data is NULL).
+ * ENOTSUP: a dtype or rank this library does not read; the file's other tensors can be had. */
 TESS_API tess_status tess_file_describe(const tess_file *file, int index, tess_tensor *tensor);
 
 /* The tensor with its data: in the mapping where its place is aligned, else a copy that the file
@@ -210,7 +211,8 @@ TESS_API tess_status tess_file_describe(const tess_file *file, int index, tess_t
 TESS_API tess_status tess_file_tensor(tess_file *file, const char *name, tess_tensor *tensor);
 
 /* Copies a tensor's elements to dst as `dtype` (converted as by tess_convert). bytes must be
- * exactly the number of elements times the size of dtype. */
+ * exactly the number of elements times the size of dtype, and dst aligned to it. After a failure
+ * dst holds any part of them. */
 TESS_API tess_status tess_file_read(tess_file *file, const char *name, tess_dtype dtype, void *dst,
                                     size_t bytes);
 TESS_API void tess_file_close(tess_file *file);

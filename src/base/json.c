@@ -30,6 +30,15 @@ static size_t string_start(const char *text, size_t end)
     return start;
 }
 
+int tess__json_short(const json_error_t *error)
+{
+    if (json_error_code(error) == json_error_out_of_memory || !*error->text)
+        return 1;
+    json_t *probe = json_integer(1);
+    json_decref(probe);
+    return !probe;
+}
+
 /* The sentence for what jansson refused. */
 static tess_status fail_parse(const tess__json *doc, const json_error_t *error)
 {
@@ -40,8 +49,9 @@ static tess_status fail_parse(const tess__json *doc, const json_error_t *error)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = ' '; /* the near text may hold control characters */
 
+    if (tess__json_short(error))
+        return tess__nomem(doc->bytes);
     switch ((int)json_error_code(error)) {
-    case json_error_out_of_memory: return tess__nomem(doc->bytes);
     case json_error_duplicate_key: {
         const size_t end = (size_t)error->position;
         if (error->position <= 0 || end > doc->bytes)
@@ -55,9 +65,6 @@ static tess_status fail_parse(const tess__json *doc, const json_error_t *error)
         return tess__fail(TESS_EFORMAT, "%s: line %d: a string holds \\u0000", doc->name, line);
     default: break;
     }
-    /* jansson also fails without a word when it cannot allocate a value. */
-    if (!*text)
-        return tess__nomem(doc->bytes);
     return tess__fail(TESS_EFORMAT, "%s: line %d: %s", doc->name, line, text);
 }
 

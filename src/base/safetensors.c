@@ -15,8 +15,8 @@
  * that tensor is refused when it is asked for. Tensors are listed in the order of their data.
  */
 #include "file.h"
+#include "json.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -246,7 +246,7 @@ static tess_status load_json(const tess__source *s, size_t n, json_t **root)
     *root = json_loadb((const char *)s->data + PREFIX, n, JSON_REJECT_DUPLICATES, &error);
     if (*root)
         return TESS_OK;
-    if (json_error_code(&error) == json_error_out_of_memory)
+    if (tess__json_short(&error))
         return tess__nomem(n);
     return tess__fail(TESS_EFORMAT, "%s: header: byte %d: %s", s->name, PREFIX + error.position,
                       error.text);

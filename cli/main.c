@@ -48,10 +48,11 @@ static int run_bare(cli *c, const char *word)
                                        "%.80s comes before the command, must be --help or "
                                        "--version; a command's options come after it",
                                        word));
-    const char *names[32];
-    for (int i = 0; i < n_commands; i++)
-        names[i] = commands[i]->name;
-    const char *near = tess_nearest(word, names, n_commands);
+    const char *names[64], *near;
+    int n = 0;
+    for (; n < n_commands && n < 64; n++)
+        names[n] = commands[n]->name;
+    near = tess_nearest(word, names, n);
     return out_finish(c,
                       out_usage(c, "\"%.80s\" is no command%s%s%s", word,
                                 near ? ", did you mean " : "", near ? near : "", near ? "?" : ""));

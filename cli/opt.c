@@ -242,6 +242,40 @@ static int unknown(parser *p, const char *arg, size_t length)
                 : wrong(p, "%s is no option", word);
 }
 
+/* The option called by `length` characters of name, or NULL. *no is 1 for --no- in front of a flag.
+ */
+static const opt *find_long(const command *cmd, const char *name, size_t length, int *no)
+{
+    const opt *o;
+    for (int i = 0; (o = option(cmd, i)); i++) {
+        const size_t size = strlen(o->name);
+        *no = 0;
+        if (length == size && memcmp(name, o->name, size) == 0)
+            return o;
+        *no = 1;
+        if (!opt_takes_value(o) && length == size + 3 && memcmp(name, "no-", 3) == 0 &&
+            memcmp(name + 3, o->name, size) == 0)
+            return o;
+    }
+    return NULL;
+}
+
+static void set_flag(parser *p, const opt *o, int no)
+{
+    int *at = (int *)(p->values + o->offset);
+    *at = no ? 0 : o->type == OPT_COUNT ? *at + 1 : 1;
+}
+
+/* text is the option's value, or NULL if there is none. */
+static int set_value(parser *p, const opt *o, const char *text)
+{
+    char rule[256];
+    if (text)
+        return store(p, o, "--", text);
+    opt_rule(o, rule, sizeof rule);
+    return wrong(p, "--%s lacks its value, must be %s", o->name, rule);
+}
+
 /* arg is --name, --name=value or --no-name; next is the argument behind it or NULL. Returns the
  * number of arguments used, or -1. */
 static int parse_long(parser *p, const char *arg, const char *next)
@@ -249,32 +283,16 @@ static int parse_long(parser *p, const char *arg, const char *next)
     const char *name = arg + 2;
     const size_t length = strcspn(name, "=");
     const char *value = name[length] ? name + length + 1 : NULL;
-    const opt *o;
-    for (int i = 0; (o = option(p->cmd, i)); i++) {
-        const size_t size = strlen(o->name);
-        const int same = length == size && memcmp(name, o->name, size) == 0;
-        if (!opt_takes_value(o)) {
-            const int no = !same && length == size + 3 && memcmp(name, "no-", 3) == 0 &&
-                           memcmp(name + 3, o->name, size) == 0;
-            if (!same && !no)
-                continue;
-            if (value)
-                return wrong(p, "%.*s is given \"%.80s\", takes no value", (int)length + 2, arg,
-                             value);
-            int *at = (int *)(p->values + o->offset);
-            *at = no ? 0 : o->type == OPT_COUNT ? *at + 1 : 1;
-            return 1;
-        }
-        if (!same)
-            continue;
-        if (!value && !next) {
-            char rule[256];
-            opt_rule(o, rule, sizeof rule);
-            return wrong(p, "--%s lacks its value, must be %s", o->name, rule);
-        }
-        return store(p, o, "--", value ? value : next) ? -1 : value ? 1 : 2;
-    }
-    return unknown(p, arg, length + 2);
+    int no;
+    const opt *o = find_long(p->cmd, name, length, &no);
+    if (!o)
+        return unknown(p, arg, length + 2);
+    if (opt_takes_value(o))
+        return set_value(p, o, value ? value : next) ? -1 : value ? 1 : 2;
+    if (value)
+        return wrong(p, "%.*s is given \"%.80s\", takes no value", (int)length + 2, arg, value);
+    set_flag(p, o, no);
+    return 1;
 }
 
 /* arg is -x, -xyz (flags) or -x with its value attached; as above otherwise. */
@@ -287,15 +305,9 @@ static int parse_short(parser *p, const char *arg, const char *next)
                 break;
         if (!o)
             return wrong(p, "-%c is no option", *letter);
-        char name[64];
-        snprintf(name, sizeof name, "--%s", o->name);
-        if (!opt_takes_value(o)) {
-            parse_long(p, name, NULL);
-            continue;
-        }
-        if (!letter[1])
-            return parse_long(p, name, next);
-        return store(p, o, "--", letter + 1) ? -1 : 1;
+        if (opt_takes_value(o))
+            return set_value(p, o, letter[1] ? letter + 1 : next) ? -1 : letter[1] ? 1 : 2;
+        set_flag(p, o, 0);
     }
     return 1;
 }

@@ -125,6 +125,30 @@ tess_status tess__npy_read(const char *where, const unsigned char *data, size_t 
 size_t tess__npy_format(const tess_tensor *tensor, char text[TESS_NPY_TEXT]);
 const char *tess__npy_descr(tess_dtype dtype); /* "<f4"; NULL for BF16, which .npy does not know */
 
+/* ---- safetensors_text.c: the tokens of a header
+ * -----------------------------------------------------
+ */
+
+typedef struct {
+    const tess__source *source;
+    size_t at, end; /* bytes in the file */
+} tess__cursor;
+
+tess_status tess__cursor_fail(const tess__cursor *cursor, const char *expected); /* EFORMAT */
+
+void tess__cursor_space(tess__cursor *cursor);
+
+/* Skips spaces; takes c, or word, if it comes next. */
+int tess__cursor_accept(tess__cursor *cursor, char c);
+int tess__cursor_word(tess__cursor *cursor, const char *word);
+
+/* Between the elements of an array or object: *more is 0 if `close` ends it. *first starts as 1. */
+tess_status tess__cursor_next(tess__cursor *cursor, char close, int *first, int *more);
+tess_status tess__cursor_length(tess__cursor *cursor,
+                                int64_t *value); /* an integer of at least 0 */
+tess_status tess__cursor_string(tess__cursor *cursor, tess__arena *arena, const char **string);
+tess_status tess__cursor_skip(tess__cursor *cursor, int depth); /* any value; depth 0 */
+
 /* ---- zip.c
  * --------------------------------------------------------------------------------------- */
 

@@ -15,7 +15,6 @@
  * that tensor is refused when it is asked for. Tensors are listed in the order of their data.
  */
 #include "file.h"
-#include "json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,10 +45,9 @@ static tess_status tensor_fail(const tess__entry *e, const char *format, ...)
 
 /* Bits of an element: of a dtype we read (then e->dtype is set), a foreign one (e->refused is set),
  * or 0 for one nobody here has heard of. */
-static tess_status read_dtype(tess_file *file, const json_t *value, tess__entry *e, unsigned *bits)
+static tess_status read_dtype(tess_file *file, const char *name, tess__entry *e, unsigned *bits)
 {
-    const char *name = json_string_value(value);
-    if (!name || json_string_length(value) >= DTYPE_MAX || tess__name_rule(name, strlen(name)))
+    if (!*name || strlen(name) >= DTYPE_MAX || tess__name_rule(name, strlen(name)))
         return tensor_fail(e, "dtype must be a name such as \"F32\"");
     for (int i = 0; i < TESS_DTYPE_COUNT; i++) {
         if (strcmp(name, tess_dtype_name((tess_dtype)i)) == 0) {
@@ -70,44 +68,49 @@ static tess_status read_dtype(tess_file *file, const json_t *value, tess__entry 
     return e->refused ? TESS_OK : TESS_ENOMEM;
 }
 
-static int is_length(const json_t *value)
+static tess_status read_shape(tess_file *file, tess__cursor *s, tess__entry *e)
 {
-    return json_is_integer(value) && json_integer_value(value) >= 0;
-}
-
-static tess_status read_shape(tess_file *file, const json_t *value, tess__entry *e)
-{
-    const size_t rank = json_array_size(value);
-    if (!json_is_array(value))
-        return tensor_fail(e, "shape must be an array");
+    int first = 1, more = 0, rank = 0;
+    if (!tess__cursor_accept(s, '['))
+        return tess__cursor_fail(s, "'['");
+    for (;;) {
+        int64_t length = 0;
+        TESS_TRY(tess__cursor_next(s, ']', &first, &more));
+        if (!more)
+            break;
+        TESS_TRY(tess__cursor_length(s, &length));
+        if (rank < TESS_RANK_MAX)
+            e->shape[rank] = length;
+        rank++;
+    }
+    e->rank = rank;
     if (rank > TESS_RANK_MAX) {
         char why[64];
-        const int n = snprintf(why, sizeof why, "rank is %zu, must be 0..%d", rank, TESS_RANK_MAX);
+        const int n = snprintf(why, sizeof why, "rank is %d, must be 0..%d", rank, TESS_RANK_MAX);
         e->refused = tess__arena_string(&file->arena, why, (size_t)n);
         return e->refused ? TESS_OK : TESS_ENOMEM;
     }
-    for (size_t i = 0; i < rank; i++) {
-        const json_t *length = json_array_get(value, i);
-        if (!is_length(length))
-            return tensor_fail(e, "shape[%zu] must be an integer of at least 0", i);
-        e->shape[i] = json_integer_value(length);
-    }
-    e->rank = (int)rank;
     return TESS_OK;
 }
 
 /* Offset and bytes, still counted from the start of the data. */
-static tess_status read_offsets(const json_t *value, size_t data, tess__entry *e)
+static tess_status read_offsets(tess__cursor *s, size_t data, tess__entry *e)
 {
-    const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
-    if (json_array_size(value) != 2 || !is_length(begin) || !is_length(end))
-        return tensor_fail(e, "data_offsets must be two integers of at least 0");
-    const long long from = json_integer_value(begin), to = json_integer_value(end);
+    int64_t from = 0, to = 0;
+    if (!tess__cursor_accept(s, '['))
+        return tess__cursor_fail(s, "'['");
+    TESS_TRY(tess__cursor_length(s, &from));
+    if (!tess__cursor_accept(s, ','))
+        return tess__cursor_fail(s, "','");
+    TESS_TRY(tess__cursor_length(s, &to));
+    if (!tess__cursor_accept(s, ']'))
+        return tess__cursor_fail(s, "']'");
     if (from > to)
-        return tensor_fail(e, "data_offsets [%lld,%lld] end before they begin", from, to);
-    if ((unsigned long long)to > data)
-        return tensor_fail(e, "data_offsets [%lld,%lld] end beyond the %zu bytes of data", from, to,
-                           data);
+        return tensor_fail(e, "data_offsets [%lld,%lld] end before they begin", (long long)from,
+                           (long long)to);
+    if ((uint64_t)to > data)
+        return tensor_fail(e, "data_offsets [%lld,%lld] end beyond the %zu bytes of data",
+                           (long long)from, (long long)to, data);
     e->offset = (size_t)from;
     e->bytes = (size_t)(to - from);
     return TESS_OK;
@@ -127,52 +130,120 @@ static tess_status check_size(const tess__entry *e, const char *dtype, unsigned 
     return TESS_OK;
 }
 
-static tess_status read_tensor(tess_file *file, const char *name, const json_t *value, size_t data,
+enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4, HAS_ALL = 7 };
+
+/* One member of a tensor's object. */
+static tess_status read_member(tess_file *file, tess__cursor *s, size_t data, tess__entry *e,
+                               int *has, const char **dtype)
+{
+    static const struct {
+        const char *quoted, *name;
+        int bit;
+    } keys[] = {{"\"dtype\"", "dtype", HAS_DTYPE},
+                {"\"shape\"", "shape", HAS_SHAPE},
+                {"\"data_offsets\"", "data_offsets", HAS_OFFSETS}};
+    const char *key = NULL;
+    int bit = 0;
+    for (int i = 0; i < 3 && !bit; i++)
+        bit = tess__cursor_word(s, keys[i].quoted) ? keys[i].bit : 0;
+    if (!bit) { /* another key, or one of these with escapes */
+        TESS_TRY(tess__cursor_string(s, &file->arena, &key));
+        for (int i = 0; i < 3; i++)
+            bit |= strcmp(key, keys[i].name) == 0 ? keys[i].bit : 0;
+    }
+    if (*has & bit)
+        return tensor_fail(e, "%s is there twice", keys[bit / 2].name);
+    *has |= bit;
+    if (!tess__cursor_accept(s, ':'))
+        return tess__cursor_fail(s, "':'");
+    switch (bit) {
+    case HAS_DTYPE: return tess__cursor_string(s, &file->arena, dtype);
+    case HAS_SHAPE: return read_shape(file, s, e);
+    case HAS_OFFSETS: return read_offsets(s, data, e);
+    default: return tess__cursor_skip(s, 0);
+    }
+}
+
+static tess_status read_tensor(tess_file *file, tess__cursor *s, const char *name, size_t data,
                                tess__entry *e)
 {
+    const char *dtype = "";
     unsigned bits = 0;
+    int has = 0, first = 1, more = 0;
     *e = (tess__entry){.name = name, .source = &file->source};
     const char *rule = tess__name_rule(name, strlen(name));
     if (rule)
         return tess__fail(TESS_EFORMAT, "%s: header: the name of tensor number %d %s",
                           file->source.name, file->n_entries, rule);
-    e->name = tess__arena_string(&file->arena, name, strlen(name));
-    if (!e->name)
-        return TESS_ENOMEM;
-    if (!json_is_object(value))
-        return tensor_fail(e, "must be an object with dtype, shape and data_offsets");
-    TESS_TRY(read_dtype(file, json_object_get(value, "dtype"), e, &bits));
-    TESS_TRY(read_shape(file, json_object_get(value, "shape"), e));
-    TESS_TRY(read_offsets(json_object_get(value, "data_offsets"), data, e));
-    if (bits > 0 && json_array_size(json_object_get(value, "shape")) <= TESS_RANK_MAX)
-        TESS_TRY(check_size(e, json_string_value(json_object_get(value, "dtype")), bits));
+    if (!tess__cursor_accept(s, '{'))
+        return tess__cursor_fail(s, "'{'");
+    for (;;) {
+        TESS_TRY(tess__cursor_next(s, '}', &first, &more));
+        if (!more)
+            break;
+        TESS_TRY(read_member(file, s, data, e, &has, &dtype));
+    }
+    if (has != HAS_ALL)
+        return tensor_fail(e, "lacks %s",
+                           !(has & HAS_DTYPE)   ? "dtype"
+                           : !(has & HAS_SHAPE) ? "shape"
+                                                : "data_offsets");
+    TESS_TRY(read_dtype(file, dtype, e, &bits));
+    if (bits > 0 && e->rank <= TESS_RANK_MAX)
+        TESS_TRY(check_size(e, dtype, bits));
     return TESS_OK;
 }
 
-static tess_status read_metadata(tess_file *file, json_t *object)
+static int by_key(const void *a, const void *b)
 {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(object))
-        return tess__fail(TESS_EFORMAT, "%s: header: __metadata__ must be an object",
-                          file->source.name);
-    file->metas = tess__arena_take(&file->arena, sizeof *file->metas * json_object_size(object));
-    if (!file->metas)
+    return strcmp((*(const tess_meta *const *)a)->key, (*(const tess_meta *const *)b)->key);
+}
+
+static tess_status check_keys(tess_file *file)
+{
+    const size_t n = (size_t)file->n_metas;
+    const tess_meta **sorted = tess__arena_take(&file->arena, sizeof *sorted * n);
+    if (!sorted)
         return TESS_ENOMEM;
-    json_object_foreach(object, key, value)
-    {
-        tess_meta *meta = &file->metas[file->n_metas];
-        if (!json_is_string(value))
-            return tess__fail(TESS_EFORMAT, "%s: header: __metadata__: \"%.300s\" must be a string",
-                              file->source.name, key);
-        meta->key = tess__arena_string(&file->arena, key, strlen(key));
-        meta->value =
-            tess__arena_string(&file->arena, json_string_value(value), json_string_length(value));
-        if (!meta->key || !meta->value)
-            return TESS_ENOMEM;
-        file->n_metas++;
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = &file->metas[i];
+    qsort(sorted, n, sizeof *sorted, by_key);
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
+            return tess__fail(TESS_EFORMAT, "%s: header: __metadata__: \"%.300s\" is there twice",
+                              file->source.name, sorted[i]->key);
     }
     return TESS_OK;
+}
+
+/* The shortest pair and the shortest tensor with their commas: what bounds their number. */
+enum { META_MIN = sizeof "\"\":\"\"", TENSOR_MIN = 40 };
+
+static tess_status read_metadata(tess_file *file, tess__cursor *s)
+{
+    int first = 1, more = 0;
+    if (file->metas)
+        return tess__fail(TESS_EFORMAT, "%s: header: __metadata__ is there twice",
+                          file->source.name);
+    tess__cursor whole = *s;
+    TESS_TRY(tess__cursor_skip(&whole, 0));
+    if (!tess__cursor_accept(s, '{'))
+        return tess__cursor_fail(s, "'{'");
+    file->metas =
+        tess__arena_take(&file->arena, sizeof *file->metas * (1 + (whole.at - s->at) / META_MIN));
+    if (!file->metas)
+        return TESS_ENOMEM;
+    for (;;) {
+        tess_meta *meta = &file->metas[file->n_metas];
+        TESS_TRY(tess__cursor_next(s, '}', &first, &more));
+        if (!more)
+            return check_keys(file);
+        TESS_TRY(tess__cursor_string(s, &file->arena, &meta->key));
+        if (!tess__cursor_accept(s, ':'))
+            return tess__cursor_fail(s, "':'");
+        TESS_TRY(tess__cursor_string(s, &file->arena, &meta->value));
+        file->n_metas++;
+    }
 }
 
 static int by_offset(const void *a, const void *b)
@@ -217,39 +288,31 @@ static tess_status check_layout(tess_file *file, size_t base, size_t data)
     return TESS_OK;
 }
 
-static tess_status read_header(tess_file *file, json_t *root, size_t data)
+static tess_status read_header(tess_file *file, tess__cursor *s, size_t data)
 {
-    const char *name;
-    json_t *value;
-    const size_t n = json_object_size(root);
-    if (n > INT32_MAX)
-        return tess__fail(TESS_ENOTSUP, "%s: header: %zu tensors are too many", file->source.name,
-                          n);
-    file->entries = tess__arena_take(&file->arena, sizeof *file->entries * n);
+    const char *name = "";
+    int first = 1, more = 0;
+    tess__cursor_accept(s, '{');
+    file->entries =
+        tess__arena_take(&file->arena, sizeof *file->entries * (1 + (s->end - s->at) / TENSOR_MIN));
     if (!file->entries)
         return TESS_ENOMEM;
-    json_object_foreach(root, name, value)
-    {
+    for (;;) {
+        TESS_TRY(tess__cursor_next(s, '}', &first, &more));
+        if (!more)
+            break;
+        TESS_TRY(tess__cursor_string(s, &file->arena, &name));
+        if (!tess__cursor_accept(s, ':'))
+            return tess__cursor_fail(s, "':'");
         if (strcmp(name, "__metadata__") == 0) {
-            TESS_TRY(read_metadata(file, value));
+            TESS_TRY(read_metadata(file, s));
         } else {
-            TESS_TRY(read_tensor(file, name, value, data, &file->entries[file->n_entries]));
+            TESS_TRY(read_tensor(file, s, name, data, &file->entries[file->n_entries]));
             file->n_entries++;
         }
     }
-    return TESS_OK;
-}
-
-static tess_status load_json(const tess__source *s, size_t n, json_t **root)
-{
-    json_error_t error;
-    *root = json_loadb((const char *)s->data + PREFIX, n, JSON_REJECT_DUPLICATES, &error);
-    if (*root)
-        return TESS_OK;
-    if (tess__json_short(&error))
-        return tess__nomem(n);
-    return tess__fail(TESS_EFORMAT, "%s: header: byte %d: %s", s->name, PREFIX + error.position,
-                      error.text);
+    tess__cursor_space(s);
+    return s->at == s->end ? TESS_OK : tess__cursor_fail(s, "nothing but spaces after '}'");
 }
 
 tess_status tess__safetensors_parse(tess_file *file)
@@ -271,14 +334,9 @@ tess_status tess__safetensors_parse(tess_file *file)
     if (n == 0 || s->data[PREFIX] != '{')
         return tess__fail(TESS_EFORMAT, "%s: header: byte %d: must be '{'", s->name, PREFIX);
 
-    json_t *root;
     const size_t base = PREFIX + (size_t)n, data = s->bytes - base;
-    TESS_TRY(load_json(s, (size_t)n, &root));
-    tess_status status = read_header(file, root, data);
-    json_decref(root);
-    if (status == TESS_OK) {
-        sort_entries(file);
-        status = check_layout(file, base, data);
-    }
-    return status;
+    tess__cursor scan = {s, PREFIX, base};
+    TESS_TRY(read_header(file, &scan, data));
+    sort_entries(file);
+    return check_layout(file, base, data);
 }

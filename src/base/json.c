@@ -30,7 +30,9 @@ static size_t string_start(const char *text, size_t end)
     return start;
 }
 
-int tess__json_short(const json_error_t *error)
+/* Whether jansson refused a text for want of memory. It says so for few of its allocations, fails
+ * without a word for others, and blames the text for the rest: then one more value is asked for. */
+static int is_short(const json_error_t *error)
 {
     if (json_error_code(error) == json_error_out_of_memory || !*error->text)
         return 1;
@@ -49,7 +51,7 @@ static tess_status fail_parse(const tess__json *doc, const json_error_t *error)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = ' '; /* the near text may hold control characters */
 
-    if (tess__json_short(error))
+    if (is_short(error))
         return tess__nomem(doc->bytes);
     switch ((int)json_error_code(error)) {
     case json_error_duplicate_key: {

@@ -60,10 +60,6 @@ TESS_SIBLING tess_status tess__json_open_memory(tess_ctx *ctx, const char *name,
                                                 size_t bytes, tess__json *doc);
 TESS_SIBLING void tess__json_close(tess__json *doc); /* {0} and a closed one accepted */
 
-/* Whether jansson refused a text for want of memory. It says so for few of its allocations, fails
- * without a word for others, and blames the text for the rest: then one more value is asked for. */
-int tess__json_short(const json_error_t *error);
-
 TESS_SIBLING tess__json_node tess__json_root(const tess__json *doc);
 TESS_SIBLING tess__json_node tess__json_member(const tess__json_node *object, const char *key);
 TESS_SIBLING tess__json_node tess__json_optional(const tess__json_node *object, const char *key);

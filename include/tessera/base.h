@@ -259,7 +259,7 @@ typedef struct {
 TESS_API tess_status tess_machine_query(const tess_ctx *ctx, tess_machine *machine);
 
 /* Peaks measured with this context's ISA, on one thread and on all of its threads; disturbed
- * samples are dropped. Takes about two seconds. */
+ * samples are dropped. Takes a second or two. */
 typedef struct {
     double flops_one, flops_all; /* fused multiply-adds on registers, FLOP/s */
     double read_one, read_all;   /* bytes/s read from memory, beyond the caches */
@@ -313,7 +313,7 @@ typedef struct {
     int samples;     /* undisturbed ones wanted; 0: 7 */
     int samples_max; /* give up after this many; 0: 4 * samples */
     double quiet;    /* a sample counts if the FMA rate before and after it is at least this share
-                        of the run's best; 0: 0.93 */
+                        of the run's best, and nobody pushed the process aside in it; 0: 0.93 */
 } tess_timing_opts;
 
 typedef struct {

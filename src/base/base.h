@@ -149,8 +149,10 @@ void tess__machine_read(const char *root, tess_machine *machine);
 
 /* ---- timing.c * -------------------------------------------------------------------------- */
 
-/* tess_timing_run with the probes on `threads` threads. */
-tess_status tess__timing_run(tess_ctx *ctx, int threads, const tess_timing_opts *opts,
-                             tess_timed_fn fn, void *user, tess_timing *timing);
+/* tess_timing_run with the probes on `threads` threads; progress is told of `what`. Options have no
+ * defaults here. */
+tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
+                             const tess_timing_opts *opts, tess_timed_fn fn, void *user,
+                             tess_timing *timing);
 
 #endif

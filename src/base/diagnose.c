@@ -49,7 +49,8 @@ static void threads(const tess__facts *f, tess__diagnosis *d)
             "%d threads; this process may use %d of the machine's %d cores", f->threads, usable,
             f->machine.cores);
     else
-        say(d, TESS_FINDING_FINE, "", "%d threads on %d usable cores", f->threads, usable);
+        say(d, TESS_FINDING_FINE, "", "%d thread%s on %d usable core%s", f->threads,
+            f->threads == 1 ? "" : "s", usable, usable == 1 ? "" : "s");
 }
 
 static void openmp(const tess__facts *f, tess__diagnosis *d)

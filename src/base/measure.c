@@ -69,11 +69,12 @@ static tess_status run_copy(void *user)
 }
 
 /* Adds the samples to the counts and writes the best rate. */
-static tess_status rate(tess_ctx *ctx, job *j, tess_timed_fn fn, tess_speed *speed, double *result)
+static tess_status rate(tess_ctx *ctx, job *j, const char *what, tess_timed_fn fn,
+                        tess_speed *speed, double *result)
 {
     const tess_timing_opts opts = {.samples = 5, .samples_max = 15, .quiet = 0.93};
     tess_timing timing;
-    TESS_TRY(tess__timing_run(ctx, j->threads, &opts, fn, j, &timing));
+    TESS_TRY(tess__timing_run(ctx, what, j->threads, &opts, fn, j, &timing));
     speed->kept += timing.kept;
     speed->dropped += timing.dropped;
     *result = j->work / timing.best;
@@ -107,11 +108,17 @@ tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
         if (!j.memory)
             return TESS_ENOMEM;
         run_touch(&j);
-        status = rate(ctx, &j, run_fma, &found, all ? &found.flops_all : &found.flops_one);
-        if (status == TESS_OK)
-            status = rate(ctx, &j, run_read, &found, all ? &found.read_all : &found.read_one);
-        if (status == TESS_OK)
-            status = rate(ctx, &j, run_copy, &found, all ? &found.copy_all : &found.copy_one);
+        const struct {
+            const char *what;
+            tess_timed_fn run;
+            double *result;
+        } peaks[] = {
+            {"measuring the FMA rate", run_fma, all ? &found.flops_all : &found.flops_one},
+            {"measuring memory reads", run_read, all ? &found.read_all : &found.read_one},
+            {"measuring memory copies", run_copy, all ? &found.copy_all : &found.copy_one},
+        };
+        for (int i = 0; i < 3 && status == TESS_OK; i++)
+            status = rate(ctx, &j, peaks[i].what, peaks[i].run, &found, peaks[i].result);
         tess__free(ctx, j.memory);
     }
     TESS_TRY(status);

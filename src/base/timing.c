@@ -4,14 +4,16 @@
  *   probe, sample, probe, sample, ..., probe
  *
  * A probe runs the FMA kernel for about half a millisecond on every thread and adds up their rates.
- * A sample is quiet if the probes on both its sides reach `quiet` of the best probe of the run; the
- * others are dropped and more are taken, up to samples_max. The judgement is made at the end, when
- * the best probe is known, and after each sample to see whether enough are quiet.
+ * A sample is quiet if the probes on both its sides reach `quiet` of the best probe of the run, and
+ * if the process was not pushed aside meanwhile: a probe is shorter than a time slice, so the count
+ * of involuntary switches tells of what happens inside a long sample. The others are dropped and
+ * more are taken, up to samples_max. The judgement is made after each sample over all of them,
+ * since a better probe may come.
  */
 #include "base.h"
 
 #include <stdlib.h>
-#include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { SAMPLES = 7, SAMPLES_LIMIT = 10000, PROBE_NS = 500000 };
@@ -56,13 +58,32 @@ static double probe(const tess_ctx *ctx, int threads, int64_t rounds)
     return rate;
 }
 
-/* Copies the times whose probes before and after reach `least` to kept; returns how many. */
-static int keep_quiet(const double *times, const double *probes, int n, double least, double *kept)
+static long switches(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+/* The kernel's own work switches a thread out now and then; a competitor does it hundreds of times
+ * a second. */
+static int pushed_aside(long count, double seconds, int threads)
+{
+    return (double)count > 2.0 + 20.0 * seconds * threads;
+}
+
+/* What is known of each sample; sample i lies between probes i and i + 1. */
+typedef struct {
+    double *times, *probes, *kept; /* kept: the times of the quiet ones */
+    unsigned char *aside;
+} record;
+
+/* Gathers the quiet samples of n; returns how many. */
+static int keep_quiet(const record *r, int n, double least)
 {
     int quiet = 0;
     for (int i = 0; i < n; i++)
-        if (probes[i] >= least && probes[i + 1] >= least)
-            kept[quiet++] = times[i];
+        if (r->probes[i] >= least && r->probes[i + 1] >= least && !r->aside[i])
+            r->kept[quiet++] = r->times[i];
     return quiet;
 }
 
@@ -81,36 +102,41 @@ static void summarise(double *times, int n, tess_timing *timing)
     timing->high = times[(3 * n) / 4];
 }
 
-tess_status tess__timing_run(tess_ctx *ctx, int threads, const tess_timing_opts *opts,
-                             tess_timed_fn fn, void *user, tess_timing *timing)
+tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
+                             const tess_timing_opts *opts, tess_timed_fn fn, void *user,
+                             tess_timing *timing)
 {
     const int wanted = opts->samples, most = opts->samples_max;
-    double *times = tess__alloc(ctx, (size_t)(3 * most + 1) * sizeof *times);
-    if (!times)
+    record r = {.times = tess__alloc(ctx, (size_t)(3 * most + 1) * sizeof *r.times + (size_t)most)};
+    if (!r.times)
         return TESS_ENOMEM;
-    double *probes = times + most, *kept = probes + most + 1;
+    r.probes = r.times + most;
+    r.kept = r.probes + most + 1;
+    r.aside = (unsigned char *)(r.kept + most);
 
     tess_status status = fn(user);
     const int64_t rounds = calibrate(ctx);
     probe(ctx, threads, rounds); /* wakes the threads */
-    double best = probes[0] = probe(ctx, threads, rounds);
+    double best = r.probes[0] = probe(ctx, threads, rounds);
     int n = 0, quiet = 0;
     while (status == TESS_OK && n < most && quiet < wanted) {
+        const long before = switches();
         const int64_t start = tess_clock_ns();
         status = fn(user);
-        times[n] = seconds_since(start);
-        probes[++n] = probe(ctx, threads, rounds);
-        best = probes[n] > best ? probes[n] : best;
-        quiet = keep_quiet(times, probes, n, opts->quiet * best, kept);
+        r.times[n] = seconds_since(start);
+        r.aside[n] = (unsigned char)pushed_aside(switches() - before, r.times[n], threads);
+        r.probes[++n] = probe(ctx, threads, rounds);
+        best = r.probes[n] > best ? r.probes[n] : best;
+        quiet = keep_quiet(&r, n, opts->quiet * best);
         if (status == TESS_OK)
-            status = tess__progress(ctx, "timing", quiet, wanted);
+            status = tess__progress(ctx, what, quiet, wanted);
     }
     if (status == TESS_OK) {
         *timing = (tess_timing){
             .kept = quiet, .dropped = n - quiet, .disturbed = quiet < wanted, .flops = best};
-        summarise(quiet ? kept : times, quiet ? quiet : n, timing);
+        summarise(quiet ? r.kept : r.times, quiet ? quiet : n, timing);
     }
-    tess__free(ctx, times);
+    tess__free(ctx, r.times);
     return status;
 }
 
@@ -134,5 +160,5 @@ tess_status tess_timing_run(tess_ctx *ctx, const tess_timing_opts *opts, tess_ti
     if (!(o.quiet >= 0.0 && o.quiet <= 1.0))
         return tess__fail(TESS_EINVAL, "tess_timing_run: quiet is %g, must be 0..1", o.quiet);
     o.quiet = o.quiet > 0.0 ? o.quiet : 0.93;
-    return tess__timing_run(ctx, ctx->threads, &o, fn, user, timing);
+    return tess__timing_run(ctx, "timing", ctx->threads, &o, fn, user, timing);
 }

@@ -8,7 +8,7 @@ file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_
 set_target_properties(tessera_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
 set_target_properties(${TESS_LIBRARIES} PROPERTIES INSTALL_RPATH "$ORIGIN")
 
-set(headers base.h dist.h tessera.h)
+set(headers base.h attn.h select.h dist.h tessera.h)
 if(TARGET tessera_train)
   list(APPEND headers train.h)
 endif()

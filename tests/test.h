@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test.h - what the tests need beyond cmocka: statuses with their sentence, a run of named tests.
- */
+/* test.h - what the tests need beyond cmocka: statuses with their sentence, arrays compared by
+ * their worst element, random arrays, a run of named tests. */
 #ifndef TESS_TEST_H
 #define TESS_TEST_H
 
@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,13 +50,67 @@ static inline void on_every_isa(void (*fn)(const tess_ctx *ctx))
     }
 }
 
-/* Runs the tests of a table; the first argument, if any, selects by name (cmocka's * and ?). */
-#define RUN_TESTS(tests)                                                                           \
+/* max |got - want| / max |want| is at most the tolerance, or the worst element is named. Infinities
+ * and zeros must be met exactly where want has them (zeros: where it has nothing else), and a NaN
+ * in got never passes. got is float * or double *, want is double *. */
+#define CHECK_CLOSE(got, want, n, tolerance)                                                       \
+    check_close_(                                                                                  \
+        #got,                                                                                      \
+        _Generic((got) + 0, float * : 0, const float * : 0, double * : 1, const double * : 1),     \
+        (got), (want), (n), (tolerance), __FILE__, __LINE__)
+
+static inline double element_(const void *x, int is_double, size_t i)
+{
+    return is_double ? ((const double *)x)[i] : ((const float *)x)[i];
+}
+
+/* max |got - want| / max |want|, infinite where CHECK_CLOSE asks for the same; *at is its place. */
+static inline double worst_element_(const void *got, int is_double, const double *want, size_t n,
+                                    size_t *at)
+{
+    double size = 0.0, worst = 0.0;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(want[i]))
+            size = fmax(size, fabs(want[i]));
+    for (size_t i = 0; i < n; i++) {
+        const double x = element_(got, is_double, i);
+        const double apart = isfinite(x) && isfinite(want[i]) ? fabs(x - want[i]) / size : INFINITY;
+        if (x != want[i] && apart > worst) {
+            worst = apart;
+            *at = i;
+        }
+    }
+    return worst;
+}
+
+static inline void check_close_(const char *name, int is_double, const void *got,
+                                const double *want, size_t n, double tolerance, const char *file,
+                                int line)
+{
+    size_t at = 0;
+    const double worst = worst_element_(got, is_double, want, n, &at);
+    if (worst <= tolerance)
+        return;
+    print_error("%s[%zu] is %.17g, must be %.17g: off by %.3g of the largest, allowed is %.3g\n",
+                name, at, element_(got, is_double, at), want[at], worst, tolerance);
+    _fail(file, line);
+}
+
+/* n normal numbers of the seed. */
+static inline void fill_normal(float *x, size_t n, uint64_t seed)
+{
+    CHECK_OK(tess_random_normal(seed, 0, 0, x, n));
+}
+
+/* Runs the tests of a table; the first argument, if any, selects by name (cmocka's * and ?). The
+ * second form calls a function before the first test and one after the last; NULL is none. */
+#define RUN_TESTS(tests) RUN_TESTS_WITH(tests, NULL, NULL)
+#define RUN_TESTS_WITH(tests, setup, teardown)                                                     \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \
         if (argc > 1)                                                                              \
             cmocka_set_test_filter(argv[1]);                                                       \
-        return cmocka_run_group_tests(tests, NULL, NULL);                                          \
+        return cmocka_run_group_tests(tests, setup, teardown);                                     \
     }
 
 #endif

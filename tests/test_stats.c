@@ -72,7 +72,7 @@ static void check(const tess_ctx *ctx, const tess_tensor *t)
                 3e-10 * want.deviation + 1e-15 * fabs(want.mean));
 }
 
-static void fill_normal(float *x, int64_t n, float scale, float shift)
+static void fill_shifted(float *x, int64_t n, float scale, float shift)
 {
     CHECK_OK(tess_random_normal(11, 0, 0, x, (size_t)n));
     for (int64_t i = 0; i < n; i++)
@@ -84,7 +84,7 @@ static void all_types(const tess_ctx *ctx)
     static const int64_t lengths[] = {0, 1, 2, 15, 16, 17, 1023, 8192, 8193, 20000};
     static float x[20000];
     static _Alignas(64) char data[20000 * 8];
-    fill_normal(x, 20000, 40.0f, 3.0f);
+    fill_shifted(x, 20000, 40.0f, 3.0f);
     for (int dtype = 0; dtype < TESS_DTYPE_COUNT; dtype++) {
         CHECK_OK(tess_convert(ctx, TESS_DTYPE_F32, x, (tess_dtype)dtype, data, 20000));
         for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
@@ -110,7 +110,7 @@ static void special_values(const tess_ctx *ctx)
     static float x[N];
     static _Alignas(64) char data[N * 8];
     for (int round = 0; round < 8; round++) {
-        fill_normal(x, N, 2.0f, -1.0f);
+        fill_shifted(x, N, 2.0f, -1.0f);
         for (int i = 0; i < N; i++)
             if (round >= 5 || i % 97 < round || i >= N - round || i < round)
                 x[i] = specials[round < 5    ? (i + round) % 5
@@ -158,11 +158,11 @@ static void hard_means(const tess_ctx *ctx)
 {
     static float x[MANY];
     static double y[MANY];
-    fill_normal(x, MANY, 1.0f, 16777208.0f);
+    fill_shifted(x, MANY, 1.0f, 16777208.0f);
     x[0] = 0.0f; /* the first chunk's pivot lies far off */
     const tess_tensor t = vector(TESS_DTYPE_F32, x, MANY);
     check(ctx, &t);
-    fill_normal(x, MANY, 1.0f, 0.0f);
+    fill_shifted(x, MANY, 1.0f, 0.0f);
     static const double scales[] = {1e307, 1e-310, 1e-200, 1e160};
     for (size_t k = 0; k < 4; k++) {
         for (int i = 0; i < MANY; i++)
@@ -189,7 +189,7 @@ static void compare_bits(const tess_ctx *ctx)
 {
     static float x[MANY];
     static _Alignas(64) char data[MANY * 8];
-    fill_normal(x, MANY, 100.0f, 10.0f);
+    fill_shifted(x, MANY, 100.0f, 10.0f);
     x[5000] = NAN, x[20000] = INFINITY, x[MANY - 1] = -0.0f;
     for (int dtype = 0; dtype < TESS_DTYPE_COUNT; dtype++) {
         CHECK_OK(tess_convert(ctx, TESS_DTYPE_F32, x, (tess_dtype)dtype, data, MANY));

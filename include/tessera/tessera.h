@@ -3,7 +3,9 @@
 #ifndef TESSERA_TESSERA_H
 #define TESSERA_TESSERA_H
 
+#include "attn.h"
 #include "base.h"
 #include "dist.h"
+#include "select.h"
 
 #endif

@@ -14,6 +14,7 @@
 #ifndef TESS_KERNELS_H
 #define TESS_KERNELS_H
 
+#include "attn_tile.h"
 #include "tessera/base.h"
 
 #define TESS_PASTE_(a, b) a##_##b
@@ -27,11 +28,18 @@ typedef struct {
     double min, max; /* of what is not NaN; infinity and -infinity if all is */
     double mean, m2; /* of what is finite; 0 if nothing is */
 } tess__scan;
+enum {
+    TESS_PANEL = 16,    /* keys side by side in a panel, see score.c */
+    TESS_TOPK_PAD = 64, /* elements topk may write beyond what it returns */
+};
 
 typedef struct {
     /* peak.c */
     int64_t (*fma)(int64_t rounds, float *sink); /* returns the flop done */
     float (*read)(const float *x, size_t n);     /* sum of x, for its memory traffic */
+    /* attn_forward.c, attn_backward.c */
+    void (*attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w);
+    void (*attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *w);
     /* half.c; n elements, no overlap */
     void (*f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
     void (*bf16_from_f32)(uint16_t *dst, const float *src, size_t n);
@@ -42,6 +50,15 @@ typedef struct {
     void (*scan_bf16)(const uint16_t *x, size_t n, tess__scan *scan);
     void (*scan_f16)(const uint16_t *x, size_t n, tess__scan *scan);
     void (*scan_f64)(const double *x, size_t n, tess__scan *scan);
+    /* score.c: strides and ld in floats; panels of TESS_PANEL keys */
+    void (*panel_pack)(float *panels, const float *k, int64_t stride, int n, int dim);
+    void (*score)(float *s, int64_t ld, const float *q, int64_t stride, int rows,
+                  const float *panels, int64_t n_panels, int dim);
+    void (*lse_step)(float *m, float *l, const float *s, int64_t ld, int rows, int n, float scale2);
+    void (*mass_step)(float *mass, const float *s, int64_t ld, int rows, int n, float scale2,
+                      const float *lse2);
+    /* topk.c: 1 <= k <= n; index has room for k + TESS_TOPK_PAD, scratch for twice n + that */
+    void (*topk)(int32_t *index, const float *x, int32_t n, int32_t k, int32_t *scratch);
 } tess__kernels;
 
 typedef struct {

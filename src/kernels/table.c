@@ -4,6 +4,8 @@
 
 int64_t TESS_K(tess__fma)(int64_t rounds, float *sink);
 float TESS_K(tess__read)(const float *x, size_t n);
+void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w);
+void TESS_K(tess__attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *w);
 void TESS_K(tess__f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
 void TESS_K(tess__bf16_from_f32)(uint16_t *dst, const float *src, size_t n);
 void TESS_K(tess__f32_from_f16)(float *dst, const uint16_t *src, size_t n);
@@ -12,11 +14,21 @@ void TESS_K(tess__scan_f32)(const float *x, size_t n, tess__scan *scan);
 void TESS_K(tess__scan_bf16)(const uint16_t *x, size_t n, tess__scan *scan);
 void TESS_K(tess__scan_f16)(const uint16_t *x, size_t n, tess__scan *scan);
 void TESS_K(tess__scan_f64)(const double *x, size_t n, tess__scan *scan);
+void TESS_K(tess__panel_pack)(float *panels, const float *k, int64_t stride, int n, int dim);
+void TESS_K(tess__score)(float *s, int64_t ld, const float *q, int64_t stride, int rows,
+                         const float *panels, int64_t n_panels, int dim);
+void TESS_K(tess__lse_step)(float *m, float *l, const float *s, int64_t ld, int rows, int n,
+                            float scale2);
+void TESS_K(tess__mass_step)(float *mass, const float *s, int64_t ld, int rows, int n, float scale2,
+                             const float *lse2);
+void TESS_K(tess__topk)(int32_t *index, const float *x, int32_t n, int32_t k, int32_t *scratch);
 
 extern const tess__kernels TESS_K(tess__kernels);
 const tess__kernels TESS_K(tess__kernels) = {
     .fma = TESS_K(tess__fma),
     .read = TESS_K(tess__read),
+    .attn_forward = TESS_K(tess__attn_forward),
+    .attn_backward = TESS_K(tess__attn_backward),
     .f32_from_bf16 = TESS_K(tess__f32_from_bf16),
     .bf16_from_f32 = TESS_K(tess__bf16_from_f32),
     .f32_from_f16 = TESS_K(tess__f32_from_f16),
@@ -25,4 +37,9 @@ const tess__kernels TESS_K(tess__kernels) = {
     .scan_bf16 = TESS_K(tess__scan_bf16),
     .scan_f16 = TESS_K(tess__scan_f16),
     .scan_f64 = TESS_K(tess__scan_f64),
+    .panel_pack = TESS_K(tess__panel_pack),
+    .score = TESS_K(tess__score),
+    .lse_step = TESS_K(tess__lse_step),
+    .mass_step = TESS_K(tess__mass_step),
+    .topk = TESS_K(tess__topk),
 };

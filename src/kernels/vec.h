@@ -4,7 +4,8 @@
  * GNU vector extensions, so that one source serves every width: TESS_VEC bytes, set by the build.
  * A product followed by a sum becomes a fused multiply-add where the instruction set has one
  * (-ffp-contract=fast). Everything is static inline: no copy made for one instruction set can be
- * picked by the linker for another.
+ * picked by the linker for another. Intrinsics stand only where the extensions have no word for an
+ * instruction, or compilers do not find it.
  */
 #ifndef TESS_VEC_H
 #define TESS_VEC_H
@@ -17,30 +18,62 @@
 #include <immintrin.h>
 #endif
 
-enum { VL = TESS_VEC / (int)sizeof(float), VD = TESS_VEC / (int)sizeof(double) };
+#define VINLINE static inline __attribute__((always_inline))
+
+/* Before a loop over registers: unroll it whole, or four times. */
+#if defined(__clang__)
+#define VUNROLL _Pragma("unroll")
+#define VUNROLL4 _Pragma("unroll 4")
+#else
+#define VUNROLL _Pragma("GCC unroll 16")
+#define VUNROLL4 _Pragma("GCC unroll 4")
+#endif
+
+enum {
+    VL = TESS_VEC / (int)sizeof(float),
+    VD = TESS_VEC / (int)sizeof(double),
+#if defined(__AVX512F__) || defined(__aarch64__)
+    VREGS = 32, /* vector registers to plan with */
+#else
+    VREGS = 16,
+#endif
+};
 
 typedef float vf __attribute__((vector_size(TESS_VEC)));
 typedef int32_t vi __attribute__((vector_size(TESS_VEC)));
 typedef double vd __attribute__((vector_size(TESS_VEC)));
 
-static inline vf vf_load(const float *p)
+VINLINE vf vf_load(const float *p)
 {
     vf v;
     memcpy(&v, p, sizeof v);
     return v;
 }
 
-static inline void vf_store(float *p, vf v)
+VINLINE void vf_store(float *p, vf v)
 {
     memcpy(p, &v, sizeof v);
 }
 
-static inline vf vf_set1(float x)
+VINLINE vf vf_set1(float x)
 {
+#if defined(__AVX512F__) && TESS_VEC == 64
+    return (vf)_mm512_set1_ps(x);
+#elif defined(__AVX__) && TESS_VEC == 32
+    return (vf)_mm256_set1_ps(x);
+#elif defined(__SSE__) && TESS_VEC == 16
+    return (vf)_mm_set1_ps(x);
+#else
     return x - (vf){0};
+#endif
 }
 
-static inline float vf_sum(vf v)
+VINLINE vi vi_set1(int32_t x)
+{
+    return x - (vi){0};
+}
+
+VINLINE float vf_sum(vf v)
 {
     float s = 0.0f;
     for (int i = 0; i < VL; i++)
@@ -50,12 +83,12 @@ static inline float vf_sum(vf v)
 
 /* The smaller and the larger of each pair; where one is NaN, or both are zeros, b. Compilers make
  * a choice by masks out of the portable form, so the instruction is named where there is one. */
-static inline vf vf_choose(vi mask, vf a, vf b)
+VINLINE vf vf_choose(vi mask, vf a, vf b)
 {
     return (vf)(((vi)a & mask) | ((vi)b & ~mask));
 }
 
-static inline vf vf_min(vf a, vf b)
+VINLINE vf vf_min(vf a, vf b)
 {
 #if defined(__AVX512F__) && TESS_VEC == 64
     return (vf)_mm512_min_ps((__m512)a, (__m512)b);
@@ -68,7 +101,7 @@ static inline vf vf_min(vf a, vf b)
 #endif
 }
 
-static inline vf vf_max(vf a, vf b)
+VINLINE vf vf_max(vf a, vf b)
 {
 #if defined(__AVX512F__) && TESS_VEC == 64
     return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -81,8 +114,34 @@ static inline vf vf_max(vf a, vf b)
 #endif
 }
 
+/* 2^x for x <= 127; below -126 it stays at 2^-126, which is nothing beside the 1 that every softmax
+ * row contains. NaN stays NaN.
+ *
+ * x = n + f with n the nearest integer, found by adding 1.5 * 2^23, whose low bits then hold n;
+ * with the exponent's bias of 127 added too, those bits shifted into place are 2^n. 2^f on [-0.5,
+ * 0.5] is a minimax polynomial of degree 5 (relative error 1.9e-7). */
+VINLINE vf vf_exp2(vf x)
+{
+    const vf magic = vf_set1(12582912.0f + 127.0f);
+    x = vf_max(vf_set1(-126.0f), x);
+    const vf n = x + magic;
+    const vf f = x - (n - magic);
+    vf p = vf_set1(1.327647187e-3f);
+    p = p * f + vf_set1(9.675541334e-3f);
+    p = p * f + vf_set1(5.550713274e-2f);
+    p = p * f + vf_set1(2.402211972e-1f);
+    p = p * f + vf_set1(6.931469671e-1f);
+    p = p * f + vf_set1(1.0f);
+    return p * (vf)((vi)n << 23);
+}
+
+VINLINE void v_prefetch_write(const void *p)
+{
+    __builtin_prefetch(p, 1, 3);
+}
+
 /* VD floats as doubles; gcc converts whole vectors in halves unless told how. */
-static inline vd vd_load_f32(const float *p)
+VINLINE vd vd_load_f32(const float *p)
 {
 #if defined(__AVX512F__) && TESS_VEC == 64
     return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p));
@@ -100,7 +159,7 @@ static inline vd vd_load_f32(const float *p)
  * becomes quiet and keeps its leading bits; the caller's rounding and denormal modes play no part.
  */
 #ifdef __F16C__
-static inline size_t vec_widen_f16(float *dst, const uint16_t *src, size_t n)
+VINLINE size_t vec_widen_f16(float *dst, const uint16_t *src, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
@@ -108,7 +167,7 @@ static inline size_t vec_widen_f16(float *dst, const uint16_t *src, size_t n)
     return i;
 }
 
-static inline size_t vec_narrow_f16(uint16_t *dst, const float *src, size_t n)
+VINLINE size_t vec_narrow_f16(uint16_t *dst, const float *src, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
@@ -117,13 +176,13 @@ static inline size_t vec_narrow_f16(uint16_t *dst, const float *src, size_t n)
     return i;
 }
 #else
-static inline size_t vec_widen_f16(float *dst, const uint16_t *src, size_t n)
+VINLINE size_t vec_widen_f16(float *dst, const uint16_t *src, size_t n)
 {
     (void)dst, (void)src, (void)n;
     return 0;
 }
 
-static inline size_t vec_narrow_f16(uint16_t *dst, const float *src, size_t n)
+VINLINE size_t vec_narrow_f16(uint16_t *dst, const float *src, size_t n)
 {
     (void)dst, (void)src, (void)n;
     return 0;

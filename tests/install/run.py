@@ -15,14 +15,15 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONSUMER = os.path.join(HERE, "consumer")
+EXAMPLES = os.path.join(HERE, "..", "..", "examples")
 # As in tests/mpi: Open MPI would refuse to run as root and without ssh.
 MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_plm_rsh_agent": "",
                    "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
-def run(*command, **environment):
+def run(*command, cwd=None, **environment):
     print("+", " ".join(command), flush=True)
-    result = subprocess.run(command, env={**os.environ, **environment}, text=True, stdin=subprocess.DEVNULL,
+    result = subprocess.run(command, cwd=cwd, env={**os.environ, **environment}, text=True, stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if result.returncode != 0:
         print(result.stdout)
@@ -73,6 +74,17 @@ def by_pkg_config(options, prefix, work):
     run_consumers(options, folder, LD_LIBRARY_PATH=libraries)
 
 
+def examples(options, prefix, work):
+    """The examples, compiled by the line that stands in their heads."""
+    libraries = os.path.join(prefix, options.libdir)
+    flags = run("pkg-config", "--cflags", "--libs", "tessera",
+                PKG_CONFIG_PATH=os.path.join(libraries, "pkgconfig")).split()
+    for source in sorted(name for name in os.listdir(EXAMPLES) if name.endswith(".c")):
+        program = os.path.join(work, source[:-2])
+        run(options.cc, "-o", program, os.path.join(EXAMPLES, source), *flags, "-lm")
+        run(program, cwd=work, LD_LIBRARY_PATH=libraries)
+
+
 def check_moved(prefix, old):
     """No text file of the tree names the place it was installed to."""
     for here, _, names in os.walk(prefix):
@@ -106,6 +118,7 @@ def main():
         expect(run(os.path.join(prefix, "bin", "tessera"), "--version"), f"tessera {options.version}")
         by_cmake(options, prefix, work)
         by_pkg_config(options, prefix, work)
+        examples(options, prefix, work)
     print("install_consumer: all well")
 
 

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention.c - attention objects, and the forward pass over all threads.
+ *
+ * The work is cut into tiles of queries: a group of the selection, or part of one, or TILE_DENSE
+ * rows when there is none. A tile is computed whole by one thread, tiles are handed out one by one,
+ * so uneven heads and rows load all threads evenly and the bits do not depend on who computed what.
+ *
+ * Memory: one tess__attn_scratch per thread, 3.8 KiB per element of head_dim and 133 KiB (0.6 MiB
+ * at head_dim 128), and 512 bytes per head.
+ */
+#include "attention.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE_DENSE = 96 }; /* divides by every register block */
+
+/* ---- creation ------------------------------------------------------------------------------ */
+
+static tess_status check_shape(const tess_attn_shape *s)
+{
+    const char *who = "tess_attn_create";
+    if (s->batch < 1 || s->batch > 65536)
+        return tess__fail(TESS_EINVAL, "%s: batch is %d, must be 1..65536", who, s->batch);
+    if (s->heads < 1 || s->heads > 65536)
+        return tess__fail(TESS_EINVAL, "%s: heads is %d, must be 1..65536", who, s->heads);
+    if (s->head_dim < 8 || s->head_dim > TESS_DIM_MAX || s->head_dim % 8 != 0)
+        return tess__fail(TESS_EINVAL, "%s: head_dim is %d, must be a multiple of 8 up to %d", who,
+                          s->head_dim, TESS_DIM_MAX);
+    if (s->tokens_q < 0 || s->tokens_q > INT32_MAX)
+        return tess__fail(TESS_EINVAL, "%s: tokens_q is %lld, must be 0..2147483647", who,
+                          (long long)s->tokens_q);
+    if (s->tokens_k < 0 || s->tokens_k > INT32_MAX)
+        return tess__fail(TESS_EINVAL, "%s: tokens_k is %lld, must be 0..2147483647", who,
+                          (long long)s->tokens_k);
+    if (!isfinite(s->scale) || s->scale < 0.0f)
+        return tess__fail(TESS_EINVAL,
+                          "%s: scale is %g, must be positive, or 0 for 1/sqrt(head_dim)", who,
+                          (double)s->scale);
+    if (s->precision == TESS_PRECISION_BF16)
+        return tess__fail(TESS_ENOTSUP, "%s: precision is BF16, products are FP32 only so far",
+                          who);
+    if (s->precision != TESS_PRECISION_FP32)
+        return tess__fail(TESS_EINVAL, "%s: precision is %d, must be FP32 (0) or BF16 (1)", who,
+                          (int)s->precision);
+    return TESS_OK;
+}
+
+/* The pieces of one thread's scratch: where each pointer is, and its bytes. */
+enum { PIECES = 19 };
+typedef struct {
+    void **piece;
+    size_t bytes;
+} piece;
+
+static void list_pieces(tess__attn_scratch *w, int dim, piece pieces[PIECES])
+{
+    const size_t wide = (size_t)tess__wide(dim) * sizeof(float), tile = TESS_TILE * wide;
+    const size_t chunk = TESS_CHUNK * wide, row = TESS_TILE * sizeof(float);
+    const size_t scores = (TESS_CHUNK + TESS_SPARE) * TESS_SCORE_LD * sizeof(float);
+    const size_t pointers = (TESS_CHUNK + TESS_SPARE) * sizeof(float *);
+    const piece all[PIECES] = {
+        {(void **)&w->qt, tile},
+        {(void **)&w->gt, tile},
+        {(void **)&w->qn, tile},
+        {(void **)&w->gn, tile},
+        {(void **)&w->st, scores},
+        {(void **)&w->dt, scores},
+        {(void **)&w->panel, chunk},
+        {(void **)&w->acc, tile + TESS_SPARE * wide},
+        {(void **)&w->kf, chunk},
+        {(void **)&w->vf, chunk},
+        {(void **)&w->m, row},
+        {(void **)&w->l, row},
+        {(void **)&w->top, row},
+        {(void **)&w->spare, wide},
+        {(void **)&w->kp, pointers},
+        {(void **)&w->vp, pointers},
+        {(void **)&w->dkp, pointers},
+        {(void **)&w->dvp, pointers},
+        {(void **)&w->rows, TESS_CHUNK * sizeof(int32_t)},
+    };
+    memcpy(pieces, all, sizeof all);
+}
+
+static size_t scratch_bytes(int dim)
+{
+    tess__attn_scratch none;
+    piece pieces[PIECES];
+    list_pieces(&none, dim, pieces);
+    size_t bytes = 0;
+    for (int i = 0; i < PIECES; i++)
+        bytes += tess__arena_round(pieces[i].bytes);
+    return bytes;
+}
+
+/* The arena has room for it. Cleared: register blocks read columns past the last query. */
+static void cut_scratch(tess__arena *arena, tess__attn_scratch *w, int dim)
+{
+    piece pieces[PIECES];
+    list_pieces(w, dim, pieces);
+    for (int i = 0; i < PIECES; i++) {
+        *pieces[i].piece = tess__arena_take(arena, pieces[i].bytes);
+        memset(*pieces[i].piece, 0, pieces[i].bytes);
+    }
+}
+
+tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_attn **attn)
+{
+    if (!ctx || !shape || !attn)
+        return tess__fail(TESS_EINVAL, "tess_attn_create: %s is NULL",
+                          !ctx     ? "ctx"
+                          : !shape ? "shape"
+                                   : "attn");
+    TESS_TRY(check_shape(shape));
+    const size_t threads = (size_t)ctx->threads, ranges = TESS_RANGES_MAX;
+    const size_t turns =
+        (size_t)shape->batch * (size_t)shape->heads * ranges * sizeof *(*attn)->turns;
+    tess__arena arena = {.ctx = ctx};
+    TESS_TRY(tess__arena_reserve(&arena, tess__arena_round(sizeof **attn) +
+                                             tess__arena_round(turns) +
+                                             tess__arena_round(threads * sizeof *(*attn)->scratch) +
+                                             threads * scratch_bytes(shape->head_dim)));
+    tess_attn *made = tess__arena_take(&arena, sizeof *made);
+    *made = (tess_attn){.ctx = ctx, .shape = *shape};
+    made->turns = tess__arena_take(&arena, turns);
+    made->scratch = tess__arena_take(&arena, threads * sizeof *made->scratch);
+    for (size_t i = 0; i < threads; i++)
+        cut_scratch(&arena, &made->scratch[i], shape->head_dim);
+    if (made->shape.scale == 0.0f)
+        made->shape.scale = 1.0f / sqrtf((float)shape->head_dim);
+    made->arena = arena;
+    *attn = made;
+    return TESS_OK;
+}
+
+void tess_attn_destroy(tess_attn *attn)
+{
+    if (attn) {
+        tess__arena arena = attn->arena; /* the object itself lies in it */
+        tess__arena_free(&arena);
+    }
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+tess_status tess__attn_check_inputs(const char *who, const tess_attn *attn,
+                                    const tess_selection *sel, const tess_view *q,
+                                    const tess_view *k, const tess_view *v)
+{
+    const tess_attn_shape *s = &attn->shape;
+    if (sel)
+        TESS_TRY(tess__selection_fits(who, sel, s->batch, s->heads, s->tokens_q, s->tokens_k));
+    TESS_TRY(tess__view_check(who, "q", q, TESS_DTYPE_F32, TESS_DTYPE_F32, s->tokens_q));
+    TESS_TRY(tess__view_check(who, "k", k, TESS_DTYPE_F32, TESS_DTYPE_BF16, s->tokens_k));
+    TESS_TRY(tess__view_check(who, "v", v, TESS_DTYPE_F32, TESS_DTYPE_BF16, s->tokens_k));
+    if (k->dtype != v->dtype)
+        return tess__fail(TESS_EINVAL, "%s: k is %s and v is %s, must be the same", who,
+                          tess_dtype_name(k->dtype), tess_dtype_name(v->dtype));
+    return TESS_OK;
+}
+
+tess_status tess__attn_check_output(const char *who, const char *name, const tess_attn *attn,
+                                    const tess_view *view, int64_t tokens)
+{
+    TESS_TRY(tess__view_check(who, name, view, TESS_DTYPE_F32, TESS_DTYPE_F32, tokens));
+    if (tokens > 1 && llabs((long long)view->stride_s) < attn->shape.head_dim)
+        return tess__fail(TESS_EINVAL, "%s: %s has token stride %lld, its rows of %d overlap", who,
+                          name, (long long)view->stride_s, attn->shape.head_dim);
+    return TESS_OK;
+}
+
+/* ---- tiles ------------------------------------------------------------------------------------
+ */
+
+int64_t tess__tile_count(const tess_attn *attn, const tess_selection *sel)
+{
+    return sel ? sel->tiles[sel->n_q] : (attn->shape.tokens_q + TILE_DENSE - 1) / TILE_DENSE;
+}
+
+tess__query_tile tess__tile_at(const tess_attn *attn, const tess_selection *sel, int64_t index)
+{
+    if (!sel) {
+        const int64_t begin = index * TILE_DENSE, left = attn->shape.tokens_q - begin;
+        return (tess__query_tile){.begin = begin,
+                                  .n = (int)(left < TILE_DENSE ? left : TILE_DENSE)};
+    }
+    /* The group whose first tile is the last one not after index. */
+    int64_t low = 0, high = sel->n_q;
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (sel->tiles[middle] <= index)
+            low = middle;
+        else
+            high = middle;
+    }
+    const int64_t parts = sel->tiles[low + 1] - sel->tiles[low], part = index - sel->tiles[low];
+    const int64_t first = sel->bounds_q[low], rows = sel->bounds_q[low + 1] - first;
+    const int64_t begin = first + rows * part / parts, end = first + rows * (part + 1) / parts;
+    return (tess__query_tile){.begin = begin, .n = (int)(end - begin), .group = (int32_t)low};
+}
+
+tess__attn_tile tess__tile_job(const tess_attn *attn, const tess_selection *sel, const tess_view *q,
+                               const tess_view *k, const tess_view *v, int64_t b, int64_t h,
+                               const tess__query_tile *tile)
+{
+    tess__attn_tile job = {
+        .dim = attn->shape.head_dim,
+        .n = tile->n,
+        .scale = attn->shape.scale,
+        .bf16 = k->dtype == TESS_DTYPE_BF16,
+        .q = {tess__view_row(q, b, h, tile->begin), q->stride_s},
+        .k = {tess__view_row(k, b, h, 0), k->stride_s},
+        .v = {tess__view_row(v, b, h, 0), v->stride_s},
+    };
+    if (sel) {
+        const int64_t list = (b * attn->shape.heads + h) * sel->n_q + tile->group;
+        job.keys.units = sel->indices + sel->offsets[list];
+        job.keys.n = sel->offsets[list + 1] - sel->offsets[list];
+        job.keys.bounds = sel->unit == 1 ? NULL : sel->bounds_k;
+    } else {
+        job.keys.end = attn->shape.tokens_k;
+    }
+    return job;
+}
+
+/* ---- forward -----------------------------------------------------------------------------------
+ */
+
+tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const tess_view *q,
+                              const tess_view *k, const tess_view *v, const tess_view *o,
+                              float *lse)
+{
+    static const char who[] = "tess_attn_forward";
+    if (!attn)
+        return tess__fail(TESS_EINVAL, "%s: attn is NULL", who);
+    TESS_TRY(tess__attn_check_inputs(who, attn, sel, q, k, v));
+    TESS_TRY(tess__attn_check_output(who, "o", attn, o, attn->shape.tokens_q));
+
+    const tess_attn_shape *s = &attn->shape;
+    const int64_t tiles = tess__tile_count(attn, sel), items = tiles * s->batch * s->heads;
+    tess__turns run = {.ctx = attn->ctx, .what = "attention", .total = items};
+#pragma omp parallel num_threads(attn->ctx->threads)
+    {
+        tess__attn_scratch *w = &attn->scratch[omp_get_thread_num()];
+        int64_t item;
+        while ((item = tess__turns_next(&run)) >= 0) {
+            const int64_t head = item / tiles, b = head / s->heads, h = head % s->heads;
+            const tess__query_tile tile = tess__tile_at(attn, sel, item % tiles);
+            const tess__attn_fwd job = {
+                .tile = tess__tile_job(attn, sel, q, k, v, b, h, &tile),
+                .o = tess__view_row(o, b, h, tile.begin),
+                .stride_o = o->stride_s,
+                .lse = lse ? lse + head * s->tokens_q + tile.begin : NULL,
+            };
+            attn->ctx->kernels->attn_forward(&job, w);
+        }
+    }
+    return tess__turns_end(&run);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention.h (internal) - what the forward and the backward pass share: the object, tiles, turns.
+ */
+#ifndef TESS_ATTENTION_H
+#define TESS_ATTENTION_H
+
+#include "attn.h"
+
+enum { TESS_RANGES_MAX = 64 }; /* parts a head's keys are cut into for the backward pass */
+
+/* All of it lies in the arena, the object first. */
+struct tess_attn {
+    tess_ctx *ctx;
+    tess__arena arena;
+    tess_attn_shape shape;       /* with the scale resolved */
+    tess__attn_scratch *scratch; /* one per thread */
+    _Atomic int64_t *turns;      /* batch * heads * TESS_RANGES_MAX: tiles finished by a range */
+};
+
+/* ---- attention.c --------------------------------------------------------------------------------
+ */
+
+/* Queries begin..begin+n of a group, at most TESS_TILE of them. */
+typedef struct {
+    int64_t begin;
+    int n;
+    int32_t group; /* 0 without a selection */
+} tess__query_tile;
+
+int64_t tess__tile_count(const tess_attn *attn, const tess_selection *sel); /* of one head */
+tess__query_tile tess__tile_at(const tess_attn *attn, const tess_selection *sel, int64_t index);
+
+/* The kernel's view of a tile with all of its keys. */
+tess__attn_tile tess__tile_job(const tess_attn *attn, const tess_selection *sel, const tess_view *q,
+                               const tess_view *k, const tess_view *v, int64_t b, int64_t h,
+                               const tess__query_tile *tile);
+
+tess_status tess__attn_check_inputs(const char *who, const tess_attn *attn,
+                                    const tess_selection *sel, const tess_view *q,
+                                    const tess_view *k, const tess_view *v);
+tess_status tess__attn_check_output(const char *who, const char *name, const tess_attn *attn,
+                                    const tess_view *view, int64_t tokens);
+
+/* ---- turns.c: work items handed out in order, and the caller's wish to stop
+ * ----------------------- */
+
+typedef struct {
+    tess_ctx *ctx;
+    const char *what;
+    int64_t total;
+    _Atomic int64_t next;
+    _Atomic int stopped;
+    int64_t told; /* when progress was last told; the calling thread's own */
+    /* Where this is one of several runs that make up a whole: items of the runs before it, and of
+     * all. Progress is told for the whole. */
+    int64_t before, whole; /* whole 0: this run is all */
+} tess__turns;
+
+/* The next item in ascending order, or -1 when there is none or the caller asked to stop. Called by
+ * every thread of the region; the thread that made the call also tells the progress. */
+int64_t tess__turns_next(tess__turns *run);
+
+/* Waits until *turn exceeds `value`; 0 if the run was stopped meanwhile. */
+int tess__turns_wait(const tess__turns *run, const _Atomic int64_t *turn, int64_t value);
+
+/* TESS_OK, or TESS_ESTOPPED with its sentence; after the region. */
+tess_status tess__turns_end(const tess__turns *run);
+
+#endif

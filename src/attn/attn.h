@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attn.h (internal) - attention calls, selections, selectors, token order.
+ *
+ * What lives here: which keys each query sees, and the loops that hand tiles of queries and lists
+ * of keys to the kernels on all threads. What comes in: views of the caller's tensors. What goes
+ * out: selections, outputs and gradients in the caller's buffers.
+ */
+#ifndef TESS_ATTN_H
+#define TESS_ATTN_H
+
+#include "base/base.h"
+#include "tessera/attn.h"
+
+/* ---- selection.c, selection_set.c, transpose.c, coarsen.c --------------------------------- */
+
+/* Memory: one arena, in which the selection itself lies; see selection.c and transpose.c. */
+struct tess_selection {
+    tess_ctx *ctx;
+    tess__arena arena;
+    int batch, heads;
+    int64_t tokens_q, tokens_k;
+    int32_t n_q, n_k;
+    int64_t *bounds_q, *bounds_k;
+    int64_t *tiles; /* (n_q + 1): tiles of queries before each group */
+    int64_t lists, capacity;
+    int64_t *offsets; /* valid at all times: offsets[lists] indices are in use */
+    int32_t *indices;
+    int64_t *offsets_t; /* NULL until the first transpose */
+    int32_t *indices_t;
+    int transposed;      /* 1: the transpose belongs to the lists */
+    int32_t group, unit; /* uniform sizes; 0 where bounds were given */
+};
+
+/* For writers of lists: fill sel->offsets and sel->indices, then call this, which forgets the
+ * transpose. The lists must be valid (asserted in debug builds). */
+void tess__selection_changed(tess_selection *sel);
+
+/* Checks everything about a shape; *n_q and *n_k = its ranges, also of uniform sizes. */
+tess_status tess__sel_shape_check(const char *who, const tess_sel_shape *shape, int32_t *n_q,
+                                  int32_t *n_k);
+
+/* Bytes to reserve for an arena of n arrays; SIZE_MAX where a size_t does not hold them. */
+size_t tess__sel_bytes(int n, const int64_t counts[], const size_t sizes[]);
+
+/* Threads for `work` indices: 1 where a team costs more than it saves. */
+int tess__selection_team(const tess_selection *sel, int64_t work);
+
+/* EINVAL if the selection's batch, heads or tokens are not these; `who` starts the sentence. */
+tess_status tess__selection_fits(const char *who, const tess_selection *sel, int batch, int heads,
+                                 int64_t tokens_q, int64_t tokens_k);
+
+/* ---- view.c ------------------------------------------------------------------------------- */
+
+/* EINVAL unless the view has data, aligned to its elements, and one of the two types; `who` and
+ * `name` start the sentence. A NULL pointer is accepted when there is nothing in it (tokens 0). */
+tess_status tess__view_check(const char *who, const char *name, const tess_view *view,
+                             tess_dtype first, tess_dtype second, int64_t tokens);
+
+/* The row of head_dim elements at (b, h, s); NULL in a view without data. */
+static inline void *tess__view_row(const tess_view *view, int64_t b, int64_t h, int64_t s)
+{
+    const int64_t element = b * view->stride_b + h * view->stride_h + s * view->stride_s;
+    return view->data ? (char *)view->data + (int64_t)tess_dtype_size(view->dtype) * element : NULL;
+}
+
+#endif

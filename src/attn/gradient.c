@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gradient.c - the backward pass over all threads, without atomics on numbers.
+ *
+ * The keys of each head are cut into ranges. One thread takes a range and walks the head's tiles of
+ * queries in order: the range's rows of dk and dv are its own. A tile's dq gets a part from every
+ * range, and range r adds its part after range r - 1 has, in turn:
+ *
+ *   range 0   tile 0 | tile 1 | tile 2 | ...        turns[0] counts the tiles range 0 has finished,
+ *   range 1     tile 0 | tile 1 | tile 2 | ...      range 1 waits for turns[0] > t before adding to
+ * t
+ *
+ * So every sum has one order, whatever the threads do, nothing is computed twice and no copy of dq
+ * is kept. Items run range by range over all heads, so that threads meet on one head only when
+ * there are fewer heads than threads, and then they follow each other a tile apart.
+ *
+ * The number of ranges follows from the shape and the selection alone. A range should hold enough
+ * keys of a tile to pay for packing its queries (4 n D floats against 10 n D flop per key), and a
+ * call with few heads still needs items for many threads.
+ */
+#include "attention.h"
+
+#include <omp.h>
+#include <string.h>
+
+enum { KEYS_GOOD = 768, KEYS_LEAST = 192, ITEMS_LEAST = 16 };
+
+typedef struct {
+    const tess_attn *attn;
+    const tess_selection *sel;
+    const tess_attn_saved *saved;
+    const tess_view *dout, *dq, *dk, *dv;
+    const float *dlse;
+    int64_t tiles, ranges;
+    int64_t units; /* key units, or rows without a selection */
+} job;
+
+/* Keys that a tile has on average. */
+static int64_t keys_per_tile(const tess_attn *attn, const tess_selection *sel)
+{
+    if (!sel)
+        return attn->shape.tokens_k;
+    if (sel->lists == 0 || sel->n_k == 0)
+        return 0;
+    const int64_t units = sel->offsets[sel->lists] / sel->lists;
+    return units * (sel->tokens_k / sel->n_k);
+}
+
+static int64_t choose_ranges(const tess_attn *attn, const tess_selection *sel, int64_t units)
+{
+    const int64_t keys = keys_per_tile(attn, sel);
+    const int64_t heads = (int64_t)attn->shape.batch * attn->shape.heads;
+    const int64_t wanted = (ITEMS_LEAST + heads - 1) / heads, affordable = keys / KEYS_LEAST;
+    int64_t n = keys / KEYS_GOOD;
+    if (n < wanted)
+        n = wanted < affordable ? wanted : affordable;
+    n = n > TESS_RANGES_MAX ? TESS_RANGES_MAX : n;
+    n = n > units ? units : n;
+    return n < 1 ? 1 : n;
+}
+
+/* The first place in units[0..n) whose value is at least least. */
+static int64_t lower_bound(const int32_t *units, int64_t n, int64_t least)
+{
+    int64_t low = 0;
+    while (n > 0) {
+        const int64_t half = n / 2;
+        if (units[low + half] < least) {
+            low += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return low;
+}
+
+/* Leaves of the tile's keys those in units first..last. */
+static void cut_keys(tess__key_list *keys, int64_t first, int64_t last)
+{
+    if (!keys->units) {
+        keys->begin = first;
+        keys->end = last;
+        return;
+    }
+    const int64_t from = lower_bound(keys->units, keys->n, first);
+    const int64_t to = lower_bound(keys->units, keys->n, last);
+    keys->units += from;
+    keys->n = to - from;
+}
+
+static void zero_rows(const tess_view *view, int64_t b, int64_t h, int64_t first, int64_t last,
+                      int dim)
+{
+    for (int64_t s = first; s < last; s++)
+        memset(tess__view_row(view, b, h, s), 0, (size_t)dim * sizeof(float));
+}
+
+/* Adds the tile's dq, or writes it if this is the first range.
+ * Without keys the part is zero. */
+static void hand_over(const job *j, int64_t b, int64_t h, int64_t range,
+                      const tess__query_tile *tile, const float *acc, int has_keys)
+{
+    const int dim = j->attn->shape.head_dim;
+
+    if (range > 0 && !has_keys)
+        return;
+    for (int q = 0; q < tile->n; q++) {
+        float *row = tess__view_row(j->dq, b, h, tile->begin + q);
+        const float *part = acc + (size_t)q * (size_t)tess__wide(dim);
+        for (int d = 0; d < dim; d++)
+            row[d] = range == 0 ? (has_keys ? part[d] : 0.0f) : row[d] + part[d];
+    }
+}
+
+/* One range of one head, all tiles. */
+static void run_range(const job *j, tess__turns *run, int64_t head, int64_t range,
+                      tess__attn_scratch *w)
+{
+    const tess_attn_shape *s = &j->attn->shape;
+    const tess_attn_saved *in = j->saved;
+    const int64_t b = head / s->heads, h = head % s->heads;
+    const int64_t first = j->units * range / j->ranges, last = j->units * (range + 1) / j->ranges;
+    const int64_t row_first = j->sel ? j->sel->bounds_k[first] : first;
+    const int64_t row_last = j->sel ? j->sel->bounds_k[last] : last;
+    zero_rows(j->dk, b, h, row_first, row_last, s->head_dim);
+    zero_rows(j->dv, b, h, row_first, row_last, s->head_dim);
+
+    _Atomic int64_t *turn = &j->attn->turns[head * TESS_RANGES_MAX + range];
+    for (int64_t t = 0; t < j->tiles; t++) {
+        const tess__query_tile tile = tess__tile_at(j->attn, j->sel, t);
+        const int64_t at = head * s->tokens_q + tile.begin;
+        tess__attn_bwd task = {
+            .tile = tess__tile_job(j->attn, j->sel, in->q, in->k, in->v, b, h, &tile),
+            .o = tess__view_row(in->o, b, h, tile.begin),
+            .dout = tess__view_row(j->dout, b, h, tile.begin),
+            .stride_o = in->o->stride_s,
+            .stride_dout = j->dout->stride_s,
+            .lse = in->lse + at,
+            .dlse = j->dlse ? j->dlse + at : NULL,
+            .dk = tess__view_row(j->dk, b, h, 0),
+            .dv = tess__view_row(j->dv, b, h, 0),
+            .stride_dk = j->dk->stride_s,
+            .stride_dv = j->dv->stride_s,
+        };
+        cut_keys(&task.tile.keys, first, last);
+        const int has_keys =
+            task.tile.keys.units ? task.tile.keys.n > 0 : task.tile.keys.end > task.tile.keys.begin;
+        if (has_keys)
+            j->attn->ctx->kernels->attn_backward(&task, w);
+        if (range > 0 && !tess__turns_wait(run, turn - 1, t))
+            return;
+        hand_over(j, b, h, range, &tile, w->acc, has_keys);
+        atomic_store_explicit(turn, t + 1, memory_order_release);
+    }
+}
+
+static tess_status check(const tess_attn *attn, const tess_selection *sel,
+                         const tess_attn_saved *saved, const tess_view *dout, const tess_view *dq,
+                         const tess_view *dk, const tess_view *dv)
+{
+    static const char who[] = "tess_attn_backward";
+    if (!attn || !saved)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, attn ? "saved" : "attn");
+    const tess_attn_shape *s = &attn->shape;
+    TESS_TRY(tess__attn_check_inputs(who, attn, sel, saved->q, saved->k, saved->v));
+    TESS_TRY(tess__view_check(who, "o", saved->o, TESS_DTYPE_F32, TESS_DTYPE_F32, s->tokens_q));
+    if (!saved->lse && s->tokens_q > 0)
+        return tess__fail(TESS_EINVAL, "%s: lse is NULL", who);
+    TESS_TRY(tess__view_check(who, "dout", dout, TESS_DTYPE_F32, TESS_DTYPE_F32, s->tokens_q));
+    TESS_TRY(tess__attn_check_output(who, "dq", attn, dq, s->tokens_q));
+    TESS_TRY(tess__attn_check_output(who, "dk", attn, dk, s->tokens_k));
+    return tess__attn_check_output(who, "dv", attn, dv, s->tokens_k);
+}
+
+tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
+                               const tess_attn_saved *saved, const tess_view *dout,
+                               const float *dlse, const tess_view *dq, const tess_view *dk,
+                               const tess_view *dv)
+{
+    TESS_TRY(check(attn, sel, saved, dout, dq, dk, dv));
+    const int64_t heads = (int64_t)attn->shape.batch * attn->shape.heads;
+    job j = {
+        .attn = attn,
+        .sel = sel,
+        .saved = saved,
+        .dout = dout,
+        .dlse = dlse,
+        .dq = dq,
+        .dk = dk,
+        .dv = dv,
+        .tiles = tess__tile_count(attn, sel),
+        .units = sel ? sel->n_k : attn->shape.tokens_k,
+    };
+    j.ranges = choose_ranges(attn, sel, j.units);
+    for (int64_t i = 0; i < heads * TESS_RANGES_MAX; i++)
+        atomic_init(&attn->turns[i], 0);
+
+    tess__turns run = {.ctx = attn->ctx, .what = "attention backward", .total = heads * j.ranges};
+#pragma omp parallel num_threads(attn->ctx->threads)
+    {
+        tess__attn_scratch *w = &attn->scratch[omp_get_thread_num()];
+        int64_t item;
+        while ((item = tess__turns_next(&run)) >= 0)
+            run_range(&j, &run, item % heads, item / heads, w);
+    }
+    return tess__turns_end(&run);
+}

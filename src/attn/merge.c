@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* merge.c - two attentions over different keys become one.
+ *
+ *   m = max(a, b)   s = e^(a-m) + e^(b-m)   lse = m + log s   o = (e^(a-m) o_a + e^(b-m) o_b) / s
+ *
+ * with a and b the two lse. A part that saw nothing (-inf) changes nothing; two of them give 0 and
+ * -inf. Cost: three passes over a row, bound by memory.
+ */
+#include "attn.h"
+
+#include <math.h>
+
+/* Row o becomes the merge with row part; returns the merged lse. */
+static float merge_row(float *o, float lse, const float *part, float lse_part, int dim)
+{
+    if (lse_part == -INFINITY)
+        return lse;
+    if (lse == -INFINITY) {
+        for (int d = 0; d < dim; d++)
+            o[d] = part[d];
+        return lse_part;
+    }
+    const float m = lse > lse_part ? lse : lse_part;
+    const float a = expf(lse - m), b = expf(lse_part - m), s = a + b;
+    for (int d = 0; d < dim; d++)
+        o[d] = (a * o[d] + b * part[d]) / s;
+    return m + logf(s);
+}
+
+tess_status tess_attn_merge(const tess_attn_shape *shape, const tess_view *o_part,
+                            const float *lse_part, const tess_view *o, float *lse)
+{
+    static const char who[] = "tess_attn_merge";
+    if (!shape)
+        return tess__fail(TESS_EINVAL, "%s: shape is NULL", who);
+    if (shape->batch < 1 || shape->heads < 1 || shape->head_dim < 1 || shape->tokens_q < 0)
+        return tess__fail(TESS_EINVAL, "%s: the shape is %d x %d x %lld x %d, must be positive",
+                          who, shape->batch, shape->heads, (long long)shape->tokens_q,
+                          shape->head_dim);
+    TESS_TRY(
+        tess__view_check(who, "o_part", o_part, TESS_DTYPE_F32, TESS_DTYPE_F32, shape->tokens_q));
+    TESS_TRY(tess__view_check(who, "o", o, TESS_DTYPE_F32, TESS_DTYPE_F32, shape->tokens_q));
+    if ((!lse_part || !lse) && shape->tokens_q > 0)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, lse_part ? "lse" : "lse_part");
+    for (int64_t b = 0; b < shape->batch; b++)
+        for (int64_t h = 0; h < shape->heads; h++)
+            for (int64_t s = 0; s < shape->tokens_q; s++) {
+                const int64_t i = (b * shape->heads + h) * shape->tokens_q + s;
+                lse[i] = merge_row(tess__view_row(o, b, h, s), lse[i],
+                                   tess__view_row(o_part, b, h, s), lse_part[i], shape->head_dim);
+            }
+    return TESS_OK;
+}

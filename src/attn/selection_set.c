@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* selection_set.c - writes the lists of a selection: from lists, from a mask.
+ *
+ * Lists can hold 1e8 indices and masks 1e10 elements, so both are read at the speed of memory by
+ * all threads. The lists are cut into at most PARTS runs of neighbours, however many threads there
+ * are. Everything is checked before the first write: a call that fails leaves the selection as it
+ * was, without memory of its own.
+ */
+#include "attn.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { PARTS = 1024 };
+
+/* The first list of part number `part` of `parts`. */
+static int64_t part_begin(int64_t lists, int part, int parts)
+{
+    return lists / parts * part + (lists % parts < part ? lists % parts : part);
+}
+
+static int parts_of(int64_t lists)
+{
+    return lists < PARTS ? (int)lists : PARTS;
+}
+
+int tess__selection_team(const tess_selection *sel, int64_t work)
+{
+    /* Below this a team costs more than it saves. */
+    return work < (1 << 16) ? 1 : sel->ctx->threads;
+}
+
+/* ---- lists -------------------------------------------------------------------------------- */
+
+/* The first offset that falls, or lists + 1. */
+static int64_t first_falling_offset(const tess_selection *sel, const int64_t *offsets)
+{
+    const int threads = tess__selection_team(sel, sel->lists);
+    const int parts = parts_of(sel->lists);
+    int64_t first = sel->lists + 1;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) reduction(min : first)
+    for (int part = 0; part < parts; part++) {
+        const int64_t end = part_begin(sel->lists, part + 1, parts);
+        for (int64_t i = part_begin(sel->lists, part, parts) + 1; i <= end && i < first; i++)
+            if (offsets[i] < offsets[i - 1])
+                first = i;
+    }
+    return first;
+}
+
+/* Ascending from 0 or more to at most n_k - 1. No way out of the loop, so that it becomes vectors.
+ */
+static int list_is_valid(const int32_t *list, int64_t n, int32_t n_k)
+{
+    if (n == 0)
+        return 1;
+    int bad = (list[0] < 0) | (list[n - 1] >= n_k);
+    for (int64_t i = 1; i < n; i++)
+        bad |= list[i] <= list[i - 1];
+    return !bad;
+}
+
+/* The first list that is not valid, or `lists`. */
+static int64_t first_invalid_list(const tess_selection *sel, const int64_t *offsets,
+                                  const int32_t *indices)
+{
+    const int threads = tess__selection_team(sel, offsets[sel->lists]);
+    const int parts = offsets[sel->lists] > 0 ? parts_of(sel->lists) : 0;
+    int64_t first = sel->lists;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) reduction(min : first)
+    for (int part = 0; part < parts; part++) {
+        const int64_t end = part_begin(sel->lists, part + 1, parts);
+        for (int64_t i = part_begin(sel->lists, part, parts); i < end && i < first; i++)
+            if (!list_is_valid(indices + offsets[i], offsets[i + 1] - offsets[i], sel->n_k))
+                first = i;
+    }
+    return first;
+}
+
+/* The sentence about the first wrong index of a list that is not valid. */
+static tess_status fail_list(const tess_selection *sel, int64_t list, const int64_t *offsets,
+                             const int32_t *indices)
+{
+    int64_t i = offsets[list];
+    while (indices[i] >= 0 && indices[i] < sel->n_k &&
+           (i == offsets[list] || indices[i] > indices[i - 1]))
+        i++;
+    if (indices[i] < 0 || indices[i] >= sel->n_k)
+        return tess__fail(TESS_EINVAL,
+                          "tess_selection_set_lists: indices[%lld] is %d in list %lld, must be "
+                          "below %d and not negative",
+                          (long long)i, indices[i], (long long)list, sel->n_k);
+    return tess__fail(
+        TESS_EINVAL,
+        "tess_selection_set_lists: indices[%lld] is %d in list %lld, must be above %d "
+        "before it",
+        (long long)i, indices[i], (long long)list, indices[i - 1]);
+}
+
+static tess_status check_offsets(const tess_selection *sel, const int64_t *offsets)
+{
+    static const char who[] = "tess_selection_set_lists";
+    if (offsets[0] != 0)
+        return tess__fail(TESS_EINVAL, "%s: offsets[0] is %lld, must be 0", who,
+                          (long long)offsets[0]);
+    const int64_t i = first_falling_offset(sel, offsets);
+    if (i <= sel->lists)
+        return tess__fail(TESS_EINVAL,
+                          "%s: offsets[%lld] is %lld, must be %lld or more as before it", who,
+                          (long long)i, (long long)offsets[i], (long long)offsets[i - 1]);
+    if (offsets[sel->lists] > sel->capacity)
+        return tess__fail(TESS_EINVAL, "%s: %lld indices, the selection has room for %lld", who,
+                          (long long)offsets[sel->lists], (long long)sel->capacity);
+    return TESS_OK;
+}
+
+/* memcpy by all threads. */
+static void copy_indices(tess_selection *sel, const int32_t *indices, int64_t n)
+{
+    const int threads = tess__selection_team(sel, n);
+    const int parts = parts_of(n);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int part = 0; part < parts; part++) {
+        const int64_t begin = part_begin(n, part, parts), end = part_begin(n, part + 1, parts);
+        memcpy(sel->indices + begin, indices + begin, (size_t)(end - begin) * sizeof *indices);
+    }
+}
+
+tess_status tess_selection_set_lists(tess_selection *sel, const int64_t *offsets,
+                                     const int32_t *indices)
+{
+    static const char who[] = "tess_selection_set_lists";
+    if (!sel || !offsets)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, sel ? "offsets" : "sel");
+    TESS_TRY(check_offsets(sel, offsets));
+    const int64_t n = offsets[sel->lists];
+    if (!indices && n > 0)
+        return tess__fail(TESS_EINVAL, "%s: indices is NULL", who);
+    const int64_t bad = first_invalid_list(sel, offsets, indices);
+    if (bad < sel->lists)
+        return fail_list(sel, bad, offsets, indices);
+    memcpy(sel->offsets, offsets, ((size_t)sel->lists + 1) * sizeof *offsets);
+    copy_indices(sel, indices, n);
+    tess__selection_changed(sel);
+    return TESS_OK;
+}
+
+void tess__selection_changed(tess_selection *sel)
+{
+    assert(sel->offsets[0] == 0 && sel->offsets[sel->lists] <= sel->capacity);
+    assert(first_falling_offset(sel, sel->offsets) > sel->lists);
+    assert(first_invalid_list(sel, sel->offsets, sel->indices) == sel->lists);
+    sel->transposed = 0;
+}
+
+/* ---- mask --------------------------------------------------------------------------------- */
+
+/* A row of a mask. */
+typedef struct {
+    const uint8_t *data;
+    tess_mask_kind kind;
+    int32_t n;
+} mask_row;
+
+static size_t mask_row_bytes(tess_mask_kind kind, int32_t n)
+{
+    return kind == TESS_MASK_BITS ? ((size_t)n + 7) / 8 : (size_t)n;
+}
+
+static mask_row mask_row_at(const void *mask, tess_mask_kind kind, int32_t n, int64_t row)
+{
+    return (mask_row){(const uint8_t *)mask + (size_t)row * mask_row_bytes(kind, n), kind, n};
+}
+
+/* Eight bytes as eight bits, 1 where a byte is not 0, the lowest first. Each byte becomes 0 or 1;
+ * the product moves the ones side by side into the top byte. Byte i is taken as digit i, as
+ * little-endian machines load it. */
+static uint64_t eight_bits(const uint8_t *bytes)
+{
+    uint64_t x;
+    memcpy(&x, bytes, sizeof x);
+    x |= x >> 4;
+    x |= x >> 2;
+    x |= x >> 1;
+    x &= 0x0101010101010101u;
+    return (x * 0x0102040810204080u) >> 56;
+}
+
+/* Elements at .. at + 63 (at is a multiple of 64) as bits, the lowest first; 0 past the end. */
+static uint64_t mask_word(mask_row row, int64_t at)
+{
+    const int left = row.n - at < 64 ? (int)(row.n - at) : 64;
+    uint64_t word = 0;
+    int i = 0;
+    if (row.kind == TESS_MASK_BITS) {
+        memcpy(&word, row.data + at / 8, ((size_t)left + 7) / 8);
+        return left < 64 ? word & ((UINT64_C(1) << left) - 1) : word;
+    }
+    for (; i + 8 <= left; i += 8)
+        word |= eight_bits(row.data + at + i) << i;
+    for (; i < left; i++)
+        word |= (uint64_t)(row.data[at + i] != 0) << i;
+    return word;
+}
+
+static int64_t mask_count(mask_row row)
+{
+    int64_t n = 0;
+    for (int64_t at = 0; at < row.n; at += 64)
+        n += __builtin_popcountll(mask_word(row, at));
+    return n;
+}
+
+/* Writes the indices of the row; returns how many. */
+static int64_t mask_indices(mask_row row, int32_t *indices)
+{
+    int64_t n = 0;
+    for (int64_t at = 0; at < row.n; at += 64)
+        for (uint64_t word = mask_word(row, at); word; word &= word - 1)
+            indices[n++] = (int32_t)at + __builtin_ctzll(word);
+    return n;
+}
+
+tess_status tess_selection_set_mask(tess_selection *sel, const void *mask, tess_mask_kind kind)
+{
+    static const char who[] = "tess_selection_set_mask";
+    if (!sel)
+        return tess__fail(TESS_EINVAL, "%s: sel is NULL", who);
+    if (kind != TESS_MASK_BYTES && kind != TESS_MASK_BITS)
+        return tess__fail(TESS_EINVAL, "%s: kind is %d, must be %d or %d", who, (int)kind,
+                          TESS_MASK_BYTES, TESS_MASK_BITS);
+    if (!mask && sel->lists > 0 && sel->n_k > 0)
+        return tess__fail(TESS_EINVAL, "%s: mask is NULL", who);
+    if (!mask)
+        mask = ""; /* it has no element, and none is read */
+
+    /* Counts by part first: each part then knows where its indices begin. */
+    const int threads = tess__selection_team(sel, sel->lists * sel->n_k / 8);
+    const int parts = parts_of(sel->lists);
+    int64_t begins[PARTS + 1] = {0};
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int part = 0; part < parts; part++) {
+        const int64_t end = part_begin(sel->lists, part + 1, parts);
+        int64_t n = 0;
+        for (int64_t i = part_begin(sel->lists, part, parts); i < end; i++)
+            n += mask_count(mask_row_at(mask, kind, sel->n_k, i));
+        begins[part + 1] = n;
+    }
+    for (int part = 0; part < parts; part++)
+        begins[part + 1] += begins[part];
+    if (begins[parts] > sel->capacity)
+        return tess__fail(TESS_EINVAL,
+                          "%s: the mask selects %lld units, the selection has room for %lld", who,
+                          (long long)begins[parts], (long long)sel->capacity);
+
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int part = 0; part < parts; part++) {
+        const int64_t end = part_begin(sel->lists, part + 1, parts);
+        int64_t at = begins[part];
+        for (int64_t i = part_begin(sel->lists, part, parts); i < end; i++) {
+            at += mask_indices(mask_row_at(mask, kind, sel->n_k, i), sel->indices + at);
+            sel->offsets[i + 1] = at;
+        }
+    }
+    tess__selection_changed(sel);
+    return TESS_OK;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* view.c - checks of the views that come in through the public calls. */
+#include "attn.h"
+
+tess_status tess__view_check(const char *who, const char *name, const tess_view *view,
+                             tess_dtype first, tess_dtype second, int64_t tokens)
+{
+    if (!view)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, name);
+    if (view->dtype != first && view->dtype != second)
+        return tess__fail(TESS_EINVAL, "%s: %s.dtype is %s, must be %s%s%s", who, name,
+                          tess_dtype_name(view->dtype), tess_dtype_name(first),
+                          first == second ? "" : " or ",
+                          first == second ? "" : tess_dtype_name(second));
+    if (!view->data && tokens > 0)
+        return tess__fail(TESS_EINVAL, "%s: %s.data is NULL", who, name);
+    const size_t size = tess_dtype_size(view->dtype);
+    if ((uintptr_t)view->data % size != 0)
+        return tess__fail(TESS_EINVAL,
+                          "%s: %s.data is %p, must be aligned to its %zu-byte elements", who, name,
+                          view->data, size);
+    return TESS_OK;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attn_forward.c - attention of one tile of queries over a list of keys.
+ *
+ *   S = scale * log2(e) * K Q^T,  P = 2^(S - m),  O = P^T V / l,  lse = (m + log2 l) / log2(e)
+ *
+ * Scores are kept by key: S[i][q] is key i of the chunk and query q of the tile. So a key's row is
+ * only ever broadcast from where it lies (no gather, no transpose of K), the softmax runs down the
+ * columns without a horizontal operation, and P is already the operand that the second product
+ * broadcasts. V's rows are copied into panels chunk by chunk, which costs one copy per n queries.
+ * The softmax is the online one: m and l are the running maximum and sum of each query, and O is
+ * rescaled when m grows. A tile that sees no key gets O = 0 and lse = -inf.
+ *
+ * Work: 4 n D flop and 8 D bytes per key. Scratch: attn_tile.h.
+ */
+#include "attn_tile.h"
+#include "gemm.h"
+#include "kernels.h"
+#include "keys.h"
+
+#include <math.h>
+
+void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w);
+
+static const float LOG2E = 1.44269504088896341f, LN2 = 0.693147180559945309f;
+static const float M_START = -1e30f; /* below every score, and finite: m - m is never NaN */
+
+/* Multiplies row q of the output by 2^(m_old - m_new), left in w->top by softmax(). */
+static void rescale(const tess__attn_tile *t, tess__attn_scratch *w)
+{
+    for (int q = 0; q < t->n; q++) {
+        if (w->top[q] == 1.0f)
+            continue;
+        const vf a = vf_set1(w->top[q]);
+        float *o = w->acc + (size_t)q * (size_t)tess__wide(t->dim);
+        for (int d = 0; d < t->dim; d += VL)
+            vf_store(o + d, a * vf_load(o + d));
+    }
+}
+
+/* S becomes P; m and l take the chunk in; w->top becomes the factor of what was summed before. */
+static void softmax(const tess__attn_tile *t, tess__attn_scratch *w, int n)
+{
+    for (int q = 0; q < t->n; q += VL) {
+        const vf m_old = vf_load(w->m + q), m = vf_max(m_old, vf_load(w->top + q));
+        const vf factor = vf_exp2(m_old - m);
+        vf sum = {0};
+        float *s = w->st + q;
+        for (int i = 0; i < n; i++, s += TESS_SCORE_LD) {
+            const vf p = vf_exp2(vf_load(s) - m);
+            vf_store(s, p);
+            sum += p;
+        }
+        vf_store(w->l + q, vf_load(w->l + q) * factor + sum);
+        vf_store(w->m + q, m);
+        vf_store(w->top + q, factor);
+    }
+}
+
+/* l is 0 only where there was no key; a NaN among the scores is in l, and reaches o and lse. */
+static void finish(const tess__attn_fwd *job, const tess__attn_scratch *w)
+{
+    const tess__attn_tile *t = &job->tile;
+    for (int q = 0; q < t->n; q++) {
+        const float l = w->l[q], inverse = 1.0f / l;
+        float *o = job->o + (int64_t)q * job->stride_o;
+        const float *acc = w->acc + (size_t)q * (size_t)tess__wide(t->dim);
+        for (int d = 0; d < t->dim; d++)
+            o[d] = l != 0.0f ? acc[d] * inverse : 0.0f;
+        if (job->lse)
+            job->lse[q] = l != 0.0f ? (w->m[q] + log2f(l)) * LN2 : -INFINITY;
+    }
+}
+
+void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w)
+{
+    const tess__attn_tile *t = &job->tile;
+    pack_transposed(w->qt, t->q.data, t->q.stride, t->n, t->dim, t->scale * LOG2E);
+    for (int q = 0; q < t->n; q += VL) {
+        vf_store(w->m + q, vf_set1(M_START));
+        vf_store(w->l + q, (vf){0});
+    }
+    memset(w->acc, 0, (size_t)t->n * (size_t)tess__wide(t->dim) * sizeof(float));
+
+    key_cursor at = keys_start(&t->keys);
+    int n;
+    while ((n = keys_next(&t->keys, &at, w->rows)) > 0) {
+        key_pointers(w->kp, &t->k, w->rows, n, t->dim, t->bf16, w->kf);
+        key_pointers(w->vp, &t->v, w->rows, n, t->dim, t->bf16, w->vf);
+        gemm_scores(w->st, w->kp, n, w->qt, t->n, t->dim, w->top, M_START);
+        softmax(t, w, n);
+        rescale(t, w);
+        pack_rows(w->panel, w->vp, n, t->dim, 1.0f);
+        gemm_output(w->acc, w->st, n, w->panel, t->n, t->dim);
+    }
+    finish(job, w);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attn_tile.h - what the attention kernels take: a tile of queries, a list of keys, scratch.
+ *
+ * Dense attention, block masks and token lists differ only in how the list of key rows is written
+ * down; the kernels walk it in chunks of TESS_CHUNK rows and see pointers to rows, so that none of
+ * the three pays for the others.
+ */
+#ifndef TESS_ATTN_TILE_H
+#define TESS_ATTN_TILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TESS_TILE = 128, /* queries of a tile at most: a multiple of every NR */
+    TESS_CHUNK =
+        96, /* key rows taken at a time: a multiple of every MR; 192 leaves L2 at D = 128 */
+    TESS_SPARE = 16, /* rows and columns past the end that a register block may touch */
+    /* Floats between two rows of scores; no power of two, so that rows fall into different sets of
+     * the cache. */
+    TESS_SCORE_LD = TESS_TILE + TESS_SPARE,
+    TESS_DIM_MAX = 256,
+};
+
+/* Floats between two rows of a tile's output or dq: head_dim rounded up to the widest panel. */
+static inline int tess__wide(int dim)
+{
+    return (dim + 31) / 32 * 32;
+}
+
+/* Rows of one head: row i begins stride elements after row i - 1. */
+typedef struct {
+    const void *data;
+    int64_t stride;
+} tess__rows;
+
+/* Which rows: units[0..n) ascending, unit u being rows bounds[u]..bounds[u + 1] (bounds NULL: row
+ * u); without units, rows begin..end. */
+typedef struct {
+    const int32_t *units;
+    int64_t n;
+    const int64_t *bounds;
+    int64_t begin, end;
+} tess__key_list;
+
+/* One thread's memory. Sizes in floats behind each name; D is tess__wide(head_dim). */
+typedef struct {
+    float *qt, *gt; /* TESS_TILE * D: panels of the queries' (and dout's) transpose */
+    float *qn, *gn; /* TESS_TILE * D: panels of their rows (backward) */
+    float *st, *dt; /* (TESS_CHUNK + SPARE) * SCORE_LD: scores by key and query; their gradient */
+    float *panel;   /* TESS_CHUNK * D: panels of v's rows (backward: k's) */
+    float *acc;     /* (TESS_TILE + SPARE) * D: output (backward: dq) of the tile */
+    float *kf, *vf; /* TESS_CHUNK * D: rows widened from bf16 */
+    float *m, *l,
+        *top;     /* TESS_TILE: running maximum, sum, the chunk's maximum (backward: lse, delta) */
+    float *spare; /* D: where rows past the end are written */
+    const float **kp, **vp; /* TESS_CHUNK + SPARE: rows of the chunk */
+    float **dkp, **dvp;     /* TESS_CHUNK + SPARE: their gradients */
+    int32_t *rows;          /* TESS_CHUNK: their numbers */
+} tess__attn_scratch;
+
+typedef struct {
+    int dim;            /* head_dim */
+    int n;              /* queries, 1..TESS_TILE */
+    float scale;        /* of the scores */
+    int bf16;           /* 1: k and v are bf16 */
+    tess__rows q, k, v; /* q starts at the tile's first row, k and v at the head's row 0 */
+    tess__key_list keys;
+} tess__attn_tile;
+
+/* Forward: o and lse are written (lse may be NULL). */
+typedef struct {
+    tess__attn_tile tile;
+    float *o;
+    int64_t stride_o;
+    float *lse;
+} tess__attn_fwd;
+
+/* Backward: dk and dv rows of the listed keys are added to; the tile's dq (scale included) is left
+ * in scratch->acc, n rows of D floats. dlse may be NULL. */
+typedef struct {
+    tess__attn_tile tile;
+    const float *o, *dout;
+    int64_t stride_o, stride_dout;
+    const float *lse, *dlse;
+    float *dk, *dv;
+    int64_t stride_dk, stride_dv;
+} tess__attn_bwd;
+
+#endif

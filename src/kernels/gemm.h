@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm.h - the register blocks that all products of attention are made of, and their packing.
+ *
+ * A block is MR rows by NR = 2 VL columns of C, held in registers. B is always a panel: `depth`
+ * rows of NR contiguous floats, 64-byte aligned. A is read one float at a time and broadcast, in
+ * one of two orders:
+ *
+ *   rows:  C[r][:] = sum_k a[r][k]        * B[k][:]      each row of A is contiguous, by pointer
+ *   cols:  C[r][:] = sum_k a[k * lda + r] * B[k][:]      each column of A is contiguous
+ *
+ * Per k: 2 loads of B, MR broadcasts, 2 MR multiply-adds. MR = 6 uses 15 of 16 registers; with 32
+ * registers MR = 8 divides the tile sizes. Sums run over k in order, whatever the block's size, so
+ * an element's bits do not depend on the block that computed it.
+ */
+#ifndef TESS_GEMM_H
+#define TESS_GEMM_H
+
+#include "attn_tile.h"
+#include "vec.h"
+
+enum { NR = 2 * VL, MR = VREGS == 32 ? 8 : 6 };
+
+VINLINE void gemm_zero(const int mr, vf c[MR][2])
+{
+    VUNROLL
+    for (int r = 0; r < mr; r++)
+        c[r][0] = c[r][1] = (vf){0};
+}
+
+VINLINE void gemm_rows(const int mr, int depth, const float *const *a, const float *b, vf c[MR][2])
+{
+    VUNROLL4
+    for (int k = 0; k < depth; k++) {
+        const vf b0 = vf_load(b + (size_t)k * NR), b1 = vf_load(b + (size_t)k * NR + VL);
+        VUNROLL
+        for (int r = 0; r < mr; r++) {
+            const vf x = vf_set1(a[r][k]);
+            c[r][0] += x * b0;
+            c[r][1] += x * b1;
+        }
+    }
+}
+
+VINLINE void gemm_cols(const int mr, int depth, const float *a, int lda, const float *b,
+                       vf c[MR][2])
+{
+    VUNROLL4
+    for (int k = 0; k < depth; k++) {
+        const vf b0 = vf_load(b + (size_t)k * NR), b1 = vf_load(b + (size_t)k * NR + VL);
+        VUNROLL
+        for (int r = 0; r < mr; r++) {
+            const vf x = vf_set1(a[(size_t)k * (size_t)lda + (size_t)r]);
+            c[r][0] += x * b0;
+            c[r][1] += x * b1;
+        }
+    }
+}
+
+/* ---- packing ------------------------------------------------------------------------------- */
+
+/* Panels of the transpose: out[p][d][j] = factor * row(p NR + j)[d], for n rows of dim floats;
+ * columns past n are 0. out: ceil(n / NR) * dim * NR floats. */
+VINLINE void pack_transposed(float *out, const float *x, int64_t stride, int n, int dim,
+                             float factor)
+{
+    for (int p = 0; p < n; p += NR) {
+        const int width = n - p < NR ? n - p : NR;
+        const float *rows = x + (int64_t)p * stride;
+        for (int d = 0; d < dim; d++, out += NR) {
+            for (int j = 0; j < width; j++)
+                out[j] = factor * rows[(int64_t)j * stride + d];
+            for (int j = width; j < NR; j++)
+                out[j] = 0.0f;
+        }
+    }
+}
+
+/* Panels of rows: out[d / NR][i][d % NR] = factor * row(i)[d], for n rows; columns past dim are 0.
+ * out: ceil(dim / NR) * n * NR floats. */
+VINLINE void pack_rows(float *out, const float *const *rows, int n, int dim, float factor)
+{
+    const vf f = vf_set1(factor);
+    for (int i = 0; i < n; i++) {
+        const float *row = rows[i];
+        float *to = out + (size_t)i * NR;
+        int d = 0;
+        for (; d + NR <= dim; d += NR, to += (size_t)n * NR) {
+            vf_store(to, f * vf_load(row + d));
+            vf_store(to + VL, f * vf_load(row + d + VL));
+        }
+        if (d < dim)
+            for (int j = 0; j < NR; j++)
+                to[j] = d + j < dim ? factor * row[d + j] : 0.0f;
+    }
+}
+
+/* ---- the products of a tile --------------------------------------------------------------------
+ */
+
+/* out[i][q] = rows[i] . column q of the panels, for n rows (up to the next multiple of MR are read
+ * and written) by nq columns (up to the next multiple of NR are written). With top, its column q
+ * becomes the maximum over the rows, or `floor` if that is larger. */
+VINLINE void gemm_scores(float *out, const float *const *rows, int n, const float *panels, int nq,
+                         int dim, float *top, float floor)
+{
+    for (int p = 0; p < nq; p += NR) {
+        const float *b = panels + (size_t)p * (size_t)dim;
+        vf top0 = vf_set1(floor), top1 = top0;
+        for (int i = 0; i < n; i += MR) {
+            vf c[MR][2];
+            gemm_zero(MR, c);
+            gemm_rows(MR, dim, rows + i, b, c);
+            float *s = out + (size_t)i * TESS_SCORE_LD + p;
+            VUNROLL
+            for (int r = 0; r < MR; r++) {
+                vf_store(s + r * TESS_SCORE_LD, c[r][0]);
+                vf_store(s + r * TESS_SCORE_LD + VL, c[r][1]);
+                if (top) {
+                    top0 = vf_max(top0, c[r][0]);
+                    top1 = vf_max(top1, c[r][1]);
+                }
+            }
+        }
+        if (top) {
+            vf_store(top + p, top0);
+            vf_store(top + p + VL, top1);
+        }
+    }
+}
+
+VINLINE void gemm_output_rows(const int mr, float *acc, const float *weights, int n,
+                              const float *panels, int dim)
+{
+    const int wide = tess__wide(dim);
+    for (int d = 0; d < dim; d += NR) {
+        vf c[MR][2];
+        VUNROLL
+        for (int r = 0; r < mr; r++) {
+            c[r][0] = vf_load(acc + r * wide + d);
+            c[r][1] = vf_load(acc + r * wide + d + VL);
+        }
+        gemm_cols(mr, n, weights, TESS_SCORE_LD, panels + (size_t)d * (size_t)n, c);
+        VUNROLL
+        for (int r = 0; r < mr; r++) {
+            vf_store(acc + r * wide + d, c[r][0]);
+            vf_store(acc + r * wide + d + VL, c[r][1]);
+        }
+    }
+}
+
+/* acc[q] += sum over n keys of weights[i][q] * row i of the panels, for nq queries (and one more if
+ * nq is odd). acc's rows are tess__wide(dim) apart. */
+VINLINE void gemm_output(float *acc, const float *weights, int n, const float *panels, int nq,
+                         int dim)
+{
+    const size_t wide = (size_t)tess__wide(dim);
+    int q = 0;
+    for (; q + MR <= nq; q += MR)
+        gemm_output_rows(MR, acc + (size_t)q * wide, weights + q, n, panels, dim);
+    for (; q + 4 <= nq; q += 4)
+        gemm_output_rows(4, acc + (size_t)q * wide, weights + q, n, panels, dim);
+    for (; q < nq; q += 2)
+        gemm_output_rows(2, acc + (size_t)q * wide, weights + q, n, panels, dim);
+}
+
+#endif

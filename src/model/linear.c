@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* linear.c - linear layers in fp32: y = x w^T + bias, and its gradients.
+ *
+ *   forward    y = x w^T + bias      (rows, out) = (rows, in) (out, in)^T
+ *   backward   dx = dy w             (rows, in)  = (rows, out) (out, in)
+ *              dw = dy^T x           (out, in)   = (rows, out)^T (rows, in)
+ *              dbias = sums of dy's columns, in double, row after row
+ *
+ * Each result is cut into blocks of fixed size, and each block is one call of oneDNN's product on
+ * one thread over the whole sum: so the bits do not depend on the number of threads. oneDNN packs
+ * both operands in every call, which at these sizes costs a few percent. Work: 2 rows in out flop
+ * for each product. Memory: oneDNN's packing buffers, on each thread.
+ */
+#include "model.h"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <string.h>
+
+enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 384, BIAS_COLUMNS = 64 };
+
+/* c = op(a) op(b) + bias: (m, n), row-major; op is the transpose where its letter is 'T'. */
+typedef struct {
+    char trans_a, trans_b;
+    int64_t m, n, k;
+    const float *a, *b, *bias;
+    int64_t lda, ldb;
+    float *c;
+} product;
+
+#ifdef TESS_PLAIN_GEMM
+/* For builds whose sanitizer cannot see into oneDNN's threads. */
+static int multiply(const product *p, int64_t m, int64_t n, const float *a, const float *b,
+                    float *c)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float sum = 0.0f;
+            for (int64_t l = 0; l < p->k; l++)
+                sum += a[p->trans_a == 'T' ? l * p->lda + i : i * p->lda + l] *
+                       b[p->trans_b == 'T' ? j * p->ldb + l : l * p->ldb + j];
+            c[i * p->n + j] = sum;
+        }
+    return 0;
+}
+#else
+static int multiply(const product *p, int64_t m, int64_t n, const float *a, const float *b,
+                    float *c)
+{
+    return dnnl_sgemm(p->trans_a, p->trans_b, m, n, p->k, 1.0f, a, p->lda, b, p->ldb, 0.0f, c,
+                      p->n) != dnnl_success;
+}
+#endif
+
+/* The block of c that begins at row i and column j. Returns 1 if oneDNN failed. */
+static int run_block(const product *p, int64_t i, int64_t j)
+{
+    const int64_t m = p->m - i < BLOCK_ROWS ? p->m - i : BLOCK_ROWS;
+    const int64_t n = p->n - j < BLOCK_COLUMNS ? p->n - j : BLOCK_COLUMNS;
+    const float *a = p->a + (p->trans_a == 'T' ? i : i * p->lda);
+    const float *b = p->b + (p->trans_b == 'T' ? j * p->ldb : j);
+    float *c = p->c + i * p->n + j;
+    if (multiply(p, m, n, a, b, c))
+        return 1;
+    for (int64_t row = 0; p->bias && row < m; row++)
+        for (int64_t col = 0; col < n; col++)
+            c[row * p->n + col] += p->bias[j + col];
+    return 0;
+}
+
+static tess_status run_product(const tess_ctx *ctx, const char *who, const product *p)
+{
+    const int64_t across = (p->n + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
+    const int64_t blocks = (p->m + BLOCK_ROWS - 1) / BLOCK_ROWS * across;
+    int failed = 0;
+#pragma omp parallel num_threads(ctx->threads) reduction(| : failed)
+    {
+        /* oneDNN asks whether it is in a parallel region, and a team of one is none. This is the
+         * setting of the thread's own task, and ends with the region. */
+        omp_set_num_threads(1);
+#pragma omp for schedule(dynamic)
+        for (int64_t block = 0; block < blocks; block++)
+            failed |= run_block(p, block / across * BLOCK_ROWS, block % across * BLOCK_COLUMNS);
+    }
+    if (failed)
+        return tess__fail(TESS_ENOMEM,
+                          "%s: oneDNN has no memory for a product of %lld x %lld x "
+                          "%lld",
+                          who, (long long)p->m, (long long)p->n, (long long)p->k);
+    return TESS_OK;
+}
+
+static void sum_columns(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,
+                        float *dbias)
+{
+#pragma omp parallel for num_threads(ctx->threads)
+    for (int64_t j = 0; j < s->out; j += BIAS_COLUMNS) {
+        const int64_t n = s->out - j < BIAS_COLUMNS ? s->out - j : BIAS_COLUMNS;
+        double sum[BIAS_COLUMNS] = {0};
+        for (int64_t i = 0; i < s->rows; i++)
+            for (int64_t col = 0; col < n; col++)
+                sum[col] += dy[i * s->out + j + col];
+        for (int64_t col = 0; col < n; col++)
+            dbias[j + col] = (float)sum[col];
+    }
+}
+
+static tess_status check_shape(const char *who, const tess_ctx *ctx, const tess_linear_shape *s)
+{
+    enum { MOST = 1 << 30 };
+    if (!ctx || !s)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !ctx ? "ctx" : "shape");
+    const struct {
+        const char *name;
+        int64_t value, least;
+    } sides[] = {{"rows", s->rows, 0}, {"in", s->in, 1}, {"out", s->out, 1}};
+    for (int i = 0; i < 3; i++)
+        if (sides[i].value < sides[i].least || sides[i].value > MOST)
+            return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld..%d", who, sides[i].name,
+                              (long long)sides[i].value, (long long)sides[i].least, MOST);
+    return TESS_OK;
+}
+
+tess_status tess_linear_forward(const tess_ctx *ctx, const tess_linear_shape *shape, const float *x,
+                                const float *w, const float *bias, float *y)
+{
+    static const char who[] = "tess_linear_forward";
+    TESS_TRY(check_shape(who, ctx, shape));
+    if (!x || !w || !y)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !x ? "x" : !w ? "w" : "y");
+    return run_product(ctx, who,
+                       &(product){'N', 'T', shape->rows, shape->out, shape->in, x, w, bias,
+                                  shape->in, shape->in, y});
+}
+
+tess_status tess_linear_backward(const tess_ctx *ctx, const tess_linear_shape *shape,
+                                 const float *x, const float *w, const float *dy, float *dx,
+                                 float *dw, float *dbias)
+{
+    static const char who[] = "tess_linear_backward";
+    TESS_TRY(check_shape(who, ctx, shape));
+    if (!dy)
+        return tess__fail(TESS_EINVAL, "%s: dy is NULL", who);
+    if ((dx && !w) || (dw && !x))
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must be given for %s", who,
+                          dx && !w ? "w" : "x", dx && !w ? "dx" : "dw");
+    const int64_t rows = shape->rows, in = shape->in, out = shape->out;
+    if (dx)
+        TESS_TRY(
+            run_product(ctx, who, &(product){'N', 'N', rows, in, out, dy, w, NULL, out, in, dx}));
+    if (dw && rows == 0)
+        memset(dw, 0, (size_t)(in * out) * sizeof *dw);
+    else if (dw)
+        TESS_TRY(
+            run_product(ctx, who, &(product){'T', 'N', out, in, rows, dy, x, NULL, out, in, dw}));
+    if (dbias)
+        sum_columns(ctx, shape, dy, dbias);
+    return TESS_OK;
+}

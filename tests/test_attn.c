@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_attn.c - attention forward and backward against the double-precision reference, on every
+ * instruction set of the machine, and what must hold besides values. */
+#include "attn/attention.h"
+#include "ref/ref.h"
+#include "test.h"
+
+#include <stdlib.h>
+
+/* ---- problems ----------------------------------------------------------------------------------
+ */
+
+typedef enum { DENSE, RANDOM, FULL, EMPTY_ROWS } pattern;
+
+/* A group or unit of 0 stands for bounds that grow: 1, 2, 3, ... rows. */
+typedef struct {
+    int batch, heads, dim;
+    int64_t tq, tk;
+    pattern pattern;
+    int32_t group, unit;
+    double density;
+    int token_major; /* [B,S,H,D] instead of [B,H,S,D] */
+    int bf16;
+    int dlse;
+} problem;
+
+static const problem problems[] = {
+    {1, 1, 8, 1, 1, DENSE, 0, 0, 0, 0, 0, 0},           /* the smallest */
+    {1, 1, 8, 1, 1, RANDOM, 1, 1, 1.0, 0, 0, 1},        /* the same through a list */
+    {1, 2, 64, 100, 300, DENSE, 0, 0, 0, 0, 0, 1},      /* cross-attention, tails everywhere */
+    {2, 3, 72, 97, 193, DENSE, 0, 0, 0, 1, 0, 0},       /* a head_dim no panel divides */
+    {1, 2, 128, 200, 200, DENSE, 0, 0, 0, 1, 1, 1},     /* bf16 storage */
+    {1, 1, 256, 65, 130, DENSE, 0, 0, 0, 0, 0, 0},      /* the largest head_dim */
+    {1, 1, 40, 50, 0, DENSE, 0, 0, 0, 0, 0, 0},         /* no keys */
+    {1, 1, 40, 0, 50, DENSE, 0, 0, 0, 0, 0, 0},         /* no queries */
+    {2, 2, 64, 256, 256, RANDOM, 64, 64, 0.4, 0, 0, 1}, /* block masks */
+    {1, 2, 128, 300, 500, RANDOM, 128, 64, 0.3, 1, 0, 0},
+    {1, 2, 72, 250, 333, RANDOM, 100, 16, 0.3, 0, 0, 1},
+    {1, 3, 64, 256, 700, RANDOM, 64, 1, 0.2, 0, 0, 1}, /* token lists */
+    {2, 2, 128, 130, 1000, RANDOM, 64, 1, 0.1, 1, 1, 0},
+    {1, 2, 24, 77, 500, RANDOM, 5, 1, 0.2, 0, 0, 1},       /* groups narrower than a vector */
+    {1, 1, 16, 40, 90, RANDOM, 1, 1, 0.3, 0, 0, 0},        /* no grouping at all */
+    {1, 2, 64, 600, 300, RANDOM, 256, 32, 0.5, 0, 0, 1},   /* groups cut into tiles */
+    {1, 2, 64, 137, 211, RANDOM, 0, 0, 0.4, 0, 0, 1},      /* bounds on both sides */
+    {1, 2, 64, 128, 256, EMPTY_ROWS, 16, 8, 0.3, 0, 0, 1}, /* rows that see nothing */
+    {1, 2, 64, 200, 200, FULL, 64, 8, 1.0, 1, 0, 1},
+    {1, 1, 64, 96, 2500, RANDOM, 64, 1, 0.9, 0, 0, 1}, /* several ranges of keys */
+};
+enum { PROBLEMS = sizeof problems / sizeof problems[0] };
+
+/* Buffers hold exactly what is needed, so that the address sanitizer sees a step outside. */
+typedef struct {
+    const problem *p;
+    tess_attn_shape shape;
+    float *q, *k, *v, *o, *lse, *dout, *dlse, *dq, *dk, *dv;
+    uint16_t *k16, *v16;
+    tess_view vq, vk, vv, vo, vdout, vdq, vdk, vdv;
+    tess_selection *sel;
+} setting;
+
+static float *buffer(size_t n, uint64_t seed)
+{
+    float *x = malloc(n ? n * sizeof *x : 1);
+    assert_non_null(x);
+    if (seed)
+        fill_normal(x, n, seed);
+    else
+        memset(x, 0xff, n * sizeof *x); /* NaN: what is not written shows */
+    return x;
+}
+
+static tess_view view_of(const problem *p, void *data, tess_dtype dtype, int64_t tokens)
+{
+    if (p->token_major)
+        return (tess_view){data, dtype, tokens * p->heads * p->dim, p->dim,
+                           (int64_t)p->heads * p->dim};
+    return (tess_view){data, dtype, p->heads * tokens * p->dim, tokens * p->dim, p->dim};
+}
+
+static int64_t *growing_bounds(int64_t tokens, int32_t *n)
+{
+    int64_t *bounds = malloc((size_t)(tokens + 1) * sizeof *bounds);
+    assert_non_null(bounds);
+    bounds[0] = 0;
+    *n = 0;
+    for (int64_t at = 0; at < tokens; bounds[*n] = at) {
+        at += *n + 1;
+        at = at < tokens ? at : tokens;
+        ++*n;
+    }
+    return bounds;
+}
+
+static tess_selection *make_selection(tess_ctx *ctx, const problem *p)
+{
+    tess_sel_shape shape = {.batch = p->batch,
+                            .heads = p->heads,
+                            .tokens_q = p->tq,
+                            .tokens_k = p->tk,
+                            .group = p->group,
+                            .unit = p->unit};
+    int64_t *bounds_q = NULL, *bounds_k = NULL;
+    if (!p->group)
+        shape.bounds_q = bounds_q = growing_bounds(p->tq, &shape.n_q);
+    if (!p->unit)
+        shape.bounds_k = bounds_k = growing_bounds(p->tk, &shape.n_k);
+    const int64_t nq = p->group ? (p->tq + p->group - 1) / p->group : shape.n_q;
+    const int64_t nk = p->unit ? (p->tk + p->unit - 1) / p->unit : shape.n_k;
+    const size_t n = (size_t)(p->batch * p->heads * nq * nk);
+    tess_selection *sel = NULL;
+    CHECK_OK(tess_selection_create(ctx, &shape, (int64_t)n, &sel));
+    float *u = malloc(n * sizeof *u);
+    uint8_t *mask = malloc(n);
+    assert_true(u && mask);
+    CHECK_OK(tess_random_uniform(7, 1, 0, u, n));
+    for (size_t i = 0; i < n; i++) {
+        const size_t group = i / (size_t)nk % (size_t)nq;
+        mask[i] = (double)u[i] < p->density && !(p->pattern == EMPTY_ROWS && group % 3 == 0);
+    }
+    CHECK_OK(tess_selection_set_mask(sel, mask, TESS_MASK_BYTES));
+    free(u);
+    free(mask);
+    free(bounds_q);
+    free(bounds_k);
+    return sel;
+}
+
+static uint16_t *round_bf16(float *x, size_t n)
+{
+    uint16_t *half = malloc(n * sizeof *half);
+    assert_non_null(half);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        half[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+    return half;
+}
+
+static setting make(tess_ctx *ctx, const problem *p)
+{
+    const size_t heads = (size_t)(p->batch * p->heads);
+    const size_t rows_q = heads * (size_t)p->tq, nq = rows_q * (size_t)p->dim;
+    const size_t nk = heads * (size_t)p->tk * (size_t)p->dim;
+    setting s = {
+        .p = p,
+        .shape = {.batch = p->batch,
+                  .heads = p->heads,
+                  .head_dim = p->dim,
+                  .tokens_q = p->tq,
+                  .tokens_k = p->tk},
+        .q = buffer(nq, 1),
+        .k = buffer(nk, 2),
+        .v = buffer(nk, 3),
+        .o = buffer(nq, 0),
+        .lse = buffer(rows_q, 0),
+        .dout = buffer(nq, 4),
+        .dlse = p->dlse ? buffer(rows_q, 5) : NULL,
+        .dq = buffer(nq, 0),
+        .dk = buffer(nk, 0),
+        .dv = buffer(nk, 0),
+    };
+    s.vq = view_of(p, s.q, TESS_DTYPE_F32, p->tq);
+    s.vk = view_of(p, s.k, TESS_DTYPE_F32, p->tk);
+    s.vv = view_of(p, s.v, TESS_DTYPE_F32, p->tk);
+    if (p->bf16) {
+        s.k16 = round_bf16(s.k, nk);
+        s.v16 = round_bf16(s.v, nk);
+        s.vk.data = s.k16;
+        s.vv.data = s.v16;
+        s.vk.dtype = s.vv.dtype = TESS_DTYPE_BF16;
+    }
+    s.vo = view_of(p, s.o, TESS_DTYPE_F32, p->tq);
+    s.vdout = view_of(p, s.dout, TESS_DTYPE_F32, p->tq);
+    s.vdq = view_of(p, s.dq, TESS_DTYPE_F32, p->tq);
+    s.vdk = view_of(p, s.dk, TESS_DTYPE_F32, p->tk);
+    s.vdv = view_of(p, s.dv, TESS_DTYPE_F32, p->tk);
+    if (p->pattern != DENSE)
+        s.sel = make_selection(ctx, p);
+    return s;
+}
+
+static void drop(setting *s)
+{
+    tess_selection_destroy(s->sel);
+    void *all[] = {s->q,    s->k,  s->v,  s->o,  s->lse, s->dout,
+                   s->dlse, s->dq, s->dk, s->dv, s->k16, s->v16};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]);
+}
+
+static void run(tess_ctx *ctx, setting *s)
+{
+    tess_attn *attn = NULL;
+    CHECK_OK(tess_attn_create(ctx, &s->shape, &attn));
+    CHECK_OK(tess_attn_forward(attn, s->sel, &s->vq, &s->vk, &s->vv, &s->vo, s->lse));
+    const tess_attn_saved saved = {&s->vq, &s->vk, &s->vv, &s->vo, s->lse};
+    CHECK_OK(
+        tess_attn_backward(attn, s->sel, &saved, &s->vdout, s->dlse, &s->vdq, &s->vdk, &s->vdv));
+    tess_attn_destroy(attn);
+}
+
+/* ---- values
+ * -------------------------------------------------------------------------------------- */
+
+/* Copies (b, h, s, d) of a view into the reference's order. */
+static float *in_order(const problem *p, const tess_view *view, int64_t tokens)
+{
+    float *out = buffer((size_t)(p->batch * p->heads * tokens * p->dim), 0), *to = out;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t t = 0; t < tokens; t++, to += p->dim)
+                memcpy(to, tess__view_row(view, b, h, t), (size_t)p->dim * sizeof *to);
+    return out;
+}
+
+static void check_close(const problem *p, const tess_view *got, const double *want, int64_t tokens,
+                        double tolerance)
+{
+    float *x = in_order(p, got, tokens);
+    CHECK_CLOSE(x, want, (size_t)(p->batch * p->heads * tokens * p->dim), tolerance);
+    free(x);
+}
+
+/* A score is a dot product of head_dim normal numbers, scaled to unit variance, so rarely beyond 6;
+ * its rounding errors add up to about 6 * 2^-24 * sqrt(256) = 6e-6 in the exponent, the polynomial
+ * adds 2e-7 and the sums over at most 2500 keys 50 * 2^-24 = 3e-6. The gradients pass through two
+ * such products and a difference (dP - delta), which may cancel by a few times. */
+static const double tol_forward = 1e-5, tol_backward = 4e-5;
+
+static void check_problem(tess_ctx *ctx, const problem *p)
+{
+    setting s = make(ctx, p);
+    run(ctx, &s);
+    tess_selection_lists lists;
+    if (s.sel)
+        CHECK_OK(tess_selection_view(s.sel, &lists));
+    const size_t heads = (size_t)(p->batch * p->heads), rows_q = heads * (size_t)p->tq;
+    const size_t nq = rows_q * (size_t)p->dim, nk = heads * (size_t)p->tk * (size_t)p->dim;
+    double *want = malloc((nq + rows_q + 2 * nk + 1) * sizeof *want);
+    assert_non_null(want);
+    double *lse = want + nq, *dk = lse + rows_q, *dv = dk + nk;
+    CHECK_OK(
+        ref_attn_forward(ctx, &s.shape, s.sel ? &lists : NULL, &s.vq, &s.vk, &s.vv, want, lse));
+    check_close(p, &s.vo, want, p->tq, tol_forward);
+    CHECK_CLOSE(s.lse, lse, rows_q, tol_forward);
+    CHECK_OK(ref_attn_backward(ctx, &s.shape, s.sel ? &lists : NULL, &s.vq, &s.vk, &s.vv, &s.vdout,
+                               s.dlse, want, dk, dv));
+    check_close(p, &s.vdq, want, p->tq, tol_backward);
+    check_close(p, &s.vdk, dk, p->tk, tol_backward);
+    check_close(p, &s.vdv, dv, p->tk, tol_backward);
+    free(want);
+    drop(&s);
+}
+
+static void attention_matches_the_reference_on_every_isa(void **state)
+{
+    (void)state;
+    for (int i = 0; i < tess_isa_count(); i++) {
+        tess_isa isa;
+        CHECK_OK(tess_isa_query(i, &isa));
+        if (!isa.available) {
+            print_message("skipped %s: %s\n", isa.name, isa.why);
+            continue;
+        }
+        tess_ctx *ctx = NULL;
+        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.isa = isa.name, .threads = 3}, &ctx));
+        for (int n = 0; n < PROBLEMS; n++) {
+            print_message("%s: problem %d\n", isa.name, n);
+            check_problem(ctx, &problems[n]);
+        }
+        tess_ctx_destroy(ctx);
+    }
+}
+
+/* ---- what must hold besides -------------------------------------------------------------------
+ */
+
+static void check_same_bits(const setting *a, const setting *b)
+{
+    const problem *p = a->p;
+    const size_t heads = (size_t)(p->batch * p->heads), rows_q = heads * (size_t)p->tq;
+    const size_t nq = rows_q * (size_t)p->dim, nk = heads * (size_t)p->tk * (size_t)p->dim;
+    assert_memory_equal(a->o, b->o, nq * sizeof(float));
+    assert_memory_equal(a->lse, b->lse, rows_q * sizeof(float));
+    assert_memory_equal(a->dq, b->dq, nq * sizeof(float));
+    assert_memory_equal(a->dk, b->dk, nk * sizeof(float));
+    assert_memory_equal(a->dv, b->dv, nk * sizeof(float));
+}
+
+static void every_number_of_threads_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const int counts[] = {1, 2, 7};
+    for (int n = 0; n < PROBLEMS; n++) {
+        setting s[3];
+        tess_ctx *ctx[3];
+        for (int i = 0; i < 3; i++) {
+            CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = counts[i]}, &ctx[i]));
+            s[i] = make(ctx[i], &problems[n]);
+            run(ctx[i], &s[i]);
+        }
+        check_same_bits(&s[0], &s[1]);
+        check_same_bits(&s[0], &s[2]);
+        for (int i = 0; i < 3; i++) {
+            drop(&s[i]);
+            tess_ctx_destroy(ctx[i]);
+        }
+    }
+}
+
+static void a_full_list_gives_the_bits_of_dense_attention(void **state)
+{
+    tess_ctx *ctx = *state;
+    static const problem dense = {1, 2, 64, 200, 300, DENSE, 0, 0, 0, 0, 0, 0};
+    static const int32_t groups[] = {200, 64, 1}, units[] = {300, 32, 1};
+    setting d = make(ctx, &dense);
+    run(ctx, &d);
+    for (int i = 0; i < 3; i++) {
+        problem full = dense;
+        full.pattern = FULL;
+        full.group = groups[i];
+        full.unit = units[i];
+        full.density = 1.0;
+        setting f = make(ctx, &full);
+        run(ctx, &f);
+        assert_memory_equal(d.o, f.o, 2 * 200 * 64 * sizeof(float));
+        assert_memory_equal(d.lse, f.lse, 2 * 200 * sizeof(float));
+        drop(&f);
+    }
+    drop(&d);
+}
+
+/* Selection s keeps the units with (unit + 1) % 2 == half of the full set. */
+static tess_selection *half_of(tess_ctx *ctx, const problem *p, int half)
+{
+    problem whole = *p;
+    whole.pattern = FULL;
+    tess_selection *sel = make_selection(ctx, &whole);
+    tess_selection_lists lists;
+    CHECK_OK(tess_selection_view(sel, &lists));
+    const size_t nk = (size_t)lists.shape.n_k, n = (size_t)lists.lists * nk;
+    uint8_t *mask = malloc(n);
+    assert_non_null(mask);
+    for (size_t i = 0; i < n; i++)
+        mask[i] = (int)(i % nk % 2) == half;
+    CHECK_OK(tess_selection_set_mask(sel, mask, TESS_MASK_BYTES));
+    free(mask);
+    return sel;
+}
+
+static void merging_two_halves_equals_the_whole(void **state)
+{
+    tess_ctx *ctx = *state;
+    static const problem p = {2, 2, 64, 100, 260, DENSE, 16, 13, 1.0, 0, 0, 0};
+    setting whole = make(ctx, &p), a = make(ctx, &p), b = make(ctx, &p);
+    run(ctx, &whole);
+    a.sel = half_of(ctx, &p, 0);
+    b.sel = half_of(ctx, &p, 1);
+    run(ctx, &a);
+    run(ctx, &b);
+    const size_t rows = 2 * 2 * 100, n = rows * 64;
+    b.lse[3] = -INFINITY; /* a row that saw nothing changes nothing, whatever it holds */
+    float kept[64];
+    memcpy(kept, a.o + 3 * 64, sizeof kept);
+    const float kept_lse = a.lse[3];
+    CHECK_OK(tess_attn_merge(&a.shape, &b.vo, b.lse, &a.vo, a.lse));
+    assert_memory_equal(a.o + 3 * 64, kept, sizeof kept);
+    assert_memory_equal(&a.lse[3], &kept_lse, sizeof kept_lse);
+    double *want = malloc(n * sizeof *want);
+    assert_non_null(want);
+    memcpy(a.o + 3 * 64, whole.o + 3 * 64, sizeof kept); /* that row is not the whole's */
+    a.lse[3] = whole.lse[3];
+    for (size_t i = 0; i < n; i++)
+        want[i] = whole.o[i];
+    CHECK_CLOSE(a.o, want, n, tol_forward);
+    for (size_t i = 0; i < rows; i++)
+        want[i] = whole.lse[i];
+    CHECK_CLOSE(a.lse, want, rows, tol_forward);
+
+    for (size_t i = 0; i < rows; i++)
+        a.lse[i] = b.lse[i] = -INFINITY;
+    memset(a.o, 0, n * sizeof(float));
+    CHECK_OK(tess_attn_merge(&a.shape, &b.vo, b.lse, &a.vo, a.lse));
+    for (size_t i = 0; i < rows; i++)
+        assert_true(a.lse[i] == -INFINITY && a.o[i * 64] == 0.0f);
+    free(want);
+    drop(&whole);
+    drop(&a);
+    drop(&b);
+}
+
+static void rows_between_heads_are_left_alone(void **state)
+{
+    tess_ctx *ctx = *state;
+    /* Outputs whose rows are 80 floats apart for 72 used: the gaps keep their NaN. */
+    enum { TQ = 50, TK = 70, D = 72, STEP = 80 };
+    const tess_attn_shape shape = {
+        .batch = 1, .heads = 1, .head_dim = D, .tokens_q = TQ, .tokens_k = TK};
+    float *q = buffer(TQ * D, 1), *k = buffer(TK * D, 2), *lse = buffer(TQ, 0);
+    float *o = buffer(TQ * STEP, 0), *dq = buffer(TQ * STEP, 0), *dk = buffer(TK * STEP, 0),
+          *dv = buffer(TK * STEP, 0);
+    const tess_view vq = {q, TESS_DTYPE_F32, 0, 0, D}, vk = {k, TESS_DTYPE_F32, 0, 0, D};
+    const tess_view vo = {o, TESS_DTYPE_F32, 0, 0, STEP}, vdq = {dq, TESS_DTYPE_F32, 0, 0, STEP};
+    const tess_view vdk = {dk, TESS_DTYPE_F32, 0, 0, STEP}, vdv = {dv, TESS_DTYPE_F32, 0, 0, STEP};
+    tess_attn *attn = NULL;
+    CHECK_OK(tess_attn_create(ctx, &shape, &attn));
+    CHECK_OK(tess_attn_forward(attn, NULL, &vq, &vk, &vk, &vo, lse));
+    const tess_attn_saved saved = {&vq, &vk, &vk, &vo, lse};
+    CHECK_OK(tess_attn_backward(attn, NULL, &saved, &vq, NULL, &vdq, &vdk, &vdv));
+    const float *all[] = {o, dq, dk, dv};
+    for (int a = 0; a < 4; a++)
+        for (int i = 0; i < (a < 2 ? TQ : TK); i++)
+            for (int d = 0; d < STEP; d++)
+                assert_int_equal(isnan(all[a][i * STEP + d]) != 0, d >= D);
+    tess_attn_destroy(attn);
+    float *mine[] = {q, k, lse, o, dq, dk, dv};
+    for (int i = 0; i < 7; i++)
+        free(mine[i]);
+}
+
+static void a_nan_is_not_lost(void **state)
+{
+    tess_ctx *ctx = *state;
+    static const problem p = {1, 1, 16, 40, 50, DENSE, 0, 0, 0, 0, 0, 0};
+    /* One that arithmetic makes, and one with a payload, as a debugger or a file may put there. */
+    static const uint32_t bits[] = {0x7fc00000, 0x7fc00001, 0xffc12345};
+    for (int i = 0; i < 3; i++) {
+        setting s = make(ctx, &p);
+        memcpy(&s.q[7 * 16 + 3], &bits[i], sizeof bits[i]);
+        run(ctx, &s);
+        for (int q = 0; q < 40; q++)
+            assert_int_equal(isnan(s.o[q * 16]) != 0, q == 7);
+        drop(&s);
+    }
+}
+
+static void the_steady_state_allocates_nothing(void **state)
+{
+    tess_ctx *ctx = *state;
+    setting s = make(ctx, &problems[11]);
+    tess_attn *attn = NULL;
+    CHECK_OK(tess_attn_create(ctx, &s.shape, &attn));
+    tess_ctx_info before, after;
+    CHECK_OK(tess_ctx_query(ctx, &before));
+    const tess_attn_saved saved = {&s.vq, &s.vk, &s.vv, &s.vo, s.lse};
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(tess_attn_forward(attn, s.sel, &s.vq, &s.vk, &s.vv, &s.vo, s.lse));
+        CHECK_OK(tess_attn_backward(attn, s.sel, &saved, &s.vdout, NULL, &s.vdq, &s.vdk, &s.vdv));
+    }
+    CHECK_OK(tess_ctx_query(ctx, &after));
+    assert_int_equal(before.allocations, after.allocations);
+    tess_attn_destroy(attn);
+    drop(&s);
+}
+
+static int stop_after(void *user, const char *what, int64_t done, int64_t total)
+{
+    (void)what, (void)done, (void)total;
+    return --*(int *)user <= 0;
+}
+
+static void a_long_call_can_be_stopped(void **state)
+{
+    (void)state;
+    int calls = 1; /* the first question is answered with "stop" */
+    tess_ctx *ctx = NULL;
+    CHECK_OK(tess_ctx_create(
+        &(tess_ctx_opts){.threads = 3, .progress = stop_after, .progress_user = &calls}, &ctx));
+    setting s = make(ctx, &problems[19]);
+    tess_attn *attn = NULL;
+    CHECK_OK(tess_attn_create(ctx, &s.shape, &attn));
+    CHECK_FAILS(tess_attn_forward(attn, s.sel, &s.vq, &s.vk, &s.vv, &s.vo, s.lse), TESS_ESTOPPED,
+                "stopped by the caller while attention");
+    const tess_attn_saved saved = {&s.vq, &s.vk, &s.vv, &s.vo, s.lse};
+    CHECK_FAILS(tess_attn_backward(attn, s.sel, &saved, &s.vdout, NULL, &s.vdq, &s.vdk, &s.vdv),
+                TESS_ESTOPPED, "stopped by the caller while attention backward");
+    tess_attn_destroy(attn);
+    drop(&s);
+    tess_ctx_destroy(ctx);
+}
+
+static void wrong_arguments_get_a_sentence(void **state)
+{
+    tess_ctx *ctx = *state;
+    tess_attn *attn = NULL;
+    tess_attn_shape shape = {.batch = 1, .heads = 1, .head_dim = 20, .tokens_q = 4, .tokens_k = 4};
+    CHECK_FAILS(tess_attn_create(ctx, &shape, &attn), TESS_EINVAL,
+                "tess_attn_create: head_dim is 20, must be a multiple of 8 up to 256");
+    shape.head_dim = 16;
+    shape.heads = 0;
+    CHECK_FAILS(tess_attn_create(ctx, &shape, &attn), TESS_EINVAL,
+                "tess_attn_create: heads is 0, must be 1..65536");
+    shape.heads = 1;
+    shape.scale = NAN;
+    CHECK_FAILS(tess_attn_create(ctx, &shape, &attn), TESS_EINVAL,
+                "tess_attn_create: scale is nan, must be positive, or 0 for 1/sqrt(head_dim)");
+    shape.scale = 0.0f;
+    shape.precision = TESS_PRECISION_BF16;
+    CHECK_FAILS(tess_attn_create(ctx, &shape, &attn), TESS_ENOTSUP,
+                "tess_attn_create: precision is BF16, products are FP32 only so far");
+    shape.precision = TESS_PRECISION_FP32;
+    CHECK_FAILS(tess_attn_create(ctx, NULL, &attn), TESS_EINVAL, "tess_attn_create: shape is NULL");
+    assert_null(attn);
+    CHECK_OK(tess_attn_create(ctx, &shape, &attn));
+
+    float x[64] = {0}, lse[4];
+    const tess_view good = {x, TESS_DTYPE_F32, 0, 0, 16}, half = {x, TESS_DTYPE_BF16, 0, 0, 16};
+    const tess_view folded = {x, TESS_DTYPE_F32, 0, 0, 8}, none = {NULL, TESS_DTYPE_F32, 0, 0, 16};
+    CHECK_FAILS(tess_attn_forward(NULL, NULL, &good, &good, &good, &good, lse), TESS_EINVAL,
+                "tess_attn_forward: attn is NULL");
+    CHECK_FAILS(tess_attn_forward(attn, NULL, &half, &good, &good, &good, lse), TESS_EINVAL,
+                "tess_attn_forward: q.dtype is BF16, must be F32");
+    CHECK_FAILS(tess_attn_forward(attn, NULL, &good, &half, &good, &good, lse), TESS_EINVAL,
+                "tess_attn_forward: k is BF16 and v is F32, must be the same");
+    CHECK_FAILS(tess_attn_forward(attn, NULL, &good, &none, &good, &good, lse), TESS_EINVAL,
+                "tess_attn_forward: k.data is NULL");
+    CHECK_FAILS(tess_attn_forward(attn, NULL, &good, &good, &good, &folded, lse), TESS_EINVAL,
+                "tess_attn_forward: o has token stride 8, its rows of 16 overlap");
+    const tess_attn_saved saved = {&good, &good, &good, &good, NULL};
+    CHECK_FAILS(tess_attn_backward(attn, NULL, &saved, &good, NULL, &good, &good, &good),
+                TESS_EINVAL, "tess_attn_backward: lse is NULL");
+    tess_selection *sel = NULL;
+    CHECK_OK(tess_selection_create(
+        ctx,
+        &(tess_sel_shape){
+            .batch = 1, .heads = 2, .tokens_q = 4, .tokens_k = 4, .group = 1, .unit = 1},
+        16, &sel));
+    CHECK_FAILS(tess_attn_forward(attn, sel, &good, &good, &good, &good, lse), TESS_EINVAL,
+                "tess_attn_forward: the selection's heads is 2, must be 1");
+    tess_selection_destroy(sel);
+    tess_attn_destroy(attn);
+    tess_attn_destroy(NULL);
+}
+
+static int make_ctx(void **state)
+{
+    return tess_ctx_create(NULL, (tess_ctx **)state);
+}
+
+static int drop_ctx(void **state)
+{
+    tess_ctx_destroy(*state);
+    return 0;
+}
+
+static int count_nan(const float *x, size_t n)
+{
+    int found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += isnan(x[i]) != 0;
+    return found;
+}
+
+/* 0 and -inf are for rows that saw nothing; a number gone wrong must not look like one. */
+static void check_nan(tess_ctx *ctx)
+{
+    static const problem dense = {1, 1, 64, 100, 150, DENSE, 0, 0, 0, 0, 0, 0};
+    setting s = make(ctx, &dense);
+    s.q[5 * 64 + 3] = NAN;
+    run(ctx, &s);
+    assert_true(isnan(s.lse[5]));
+    assert_int_equal(count_nan(s.lse, 100), 1);
+    assert_int_equal(count_nan(s.o + 5 * 64, 64), 64);
+    assert_int_equal(count_nan(s.o, 100 * 64), 64);
+    assert_int_equal(count_nan(s.dq, 100 * 64), 64);
+    assert_int_equal(count_nan(s.dk, 150 * 64), 150 * 64);
+    drop(&s);
+
+    s = make(ctx, &dense);
+    s.k[149 * 64 + 3] = NAN;
+    run(ctx, &s);
+    assert_int_equal(count_nan(s.lse, 100), 100);
+    assert_int_equal(count_nan(s.o, 100 * 64), 100 * 64);
+    drop(&s);
+}
+
+static void nan_reaches_every_row_that_sees_it_on_every_isa(void **state)
+{
+    (void)state;
+    for (int i = 0; i < tess_isa_count(); i++) {
+        tess_isa isa;
+        CHECK_OK(tess_isa_query(i, &isa));
+        if (!isa.available)
+            continue; /* named above */
+        tess_ctx *ctx = NULL;
+        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.isa = isa.name, .threads = 2}, &ctx));
+        check_nan(ctx);
+        tess_ctx_destroy(ctx);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(attention_matches_the_reference_on_every_isa),
+    cmocka_unit_test(every_number_of_threads_gives_the_same_bits),
+    cmocka_unit_test_setup_teardown(a_full_list_gives_the_bits_of_dense_attention, make_ctx,
+                                    drop_ctx),
+    cmocka_unit_test_setup_teardown(merging_two_halves_equals_the_whole, make_ctx, drop_ctx),
+    cmocka_unit_test_setup_teardown(rows_between_heads_are_left_alone, make_ctx, drop_ctx),
+    cmocka_unit_test_setup_teardown(a_nan_is_not_lost, make_ctx, drop_ctx),
+    cmocka_unit_test_setup_teardown(the_steady_state_allocates_nothing, make_ctx, drop_ctx),
+    cmocka_unit_test(nan_reaches_every_row_that_sees_it_on_every_isa),
+    cmocka_unit_test(a_long_call_can_be_stopped),
+    cmocka_unit_test_setup_teardown(wrong_arguments_get_a_sentence, make_ctx, drop_ctx),
+};
+RUN_TESTS(tests)

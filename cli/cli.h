@@ -62,10 +62,19 @@ typedef struct {
     const char *line, *what; /* "tessera info --measure", "also measure the peaks" */
 } example;
 
+/* Keys that an argument's text may hold, "heads=8,dim=128": like options, without dashes. */
+typedef struct {
+    const char *name, *summary; /* "attn", "attention, dense or on a random selection" */
+    const opt *keys;
+    int n;
+} key_table;
+
 typedef struct {
     const char *name, *summary, *description; /* paragraphs of the description end with \n */
     const opt *arguments, *options;
     int n_arguments, n_options;
+    const key_table *tables;
+    int n_tables;
     const example *examples;
     int n_examples;
     int plain;   /* 1: no context, no ranks, and --help is the only common option */
@@ -90,6 +99,10 @@ void opt_free(const command *cmd, void *values);
 /* The options every command shares: all of them, or --help alone for a plain one. */
 const opt *opt_common(const command *cmd, int *n);
 
+/* Stores a text at the place of an option that does not repeat. Returns -1 if it breaks the rule.
+ */
+int opt_store(const opt *o, const char *text, void *values);
+
 /* "an integer 1..1024": what a value must be. */
 void opt_rule(const opt *o, char *text, size_t bytes);
 int opt_takes_value(const opt *o);
@@ -103,6 +116,8 @@ void help_command(FILE *f, const command *cmd);
 void help_synopsis(FILE *f, const command *cmd);          /* "tessera tensor [OPTION...] FILE..." */
 void help_option(const opt *o, char *text, size_t bytes); /* "-j, --threads N" */
 void help_default(const opt *o, char *text, size_t bytes); /* "; default: 1G", " (a, b or c)" */
+void help_key(const opt *o, char *term, size_t term_bytes, char *more,
+              size_t more_bytes); /* "heads=N", " (1..64); default: 1" */
 void manual_markdown(FILE *f);
 void manual_man(FILE *f);
 void complete_shell(FILE *f, const char *shell); /* "bash", "zsh" or "fish" */
@@ -141,6 +156,13 @@ struct cli {
 
 typedef enum { STYLE_PLAIN, STYLE_BOLD, STYLE_GOOD, STYLE_WARN, STYLE_BAD } style;
 const char *out_style(const cli *c, style s); /* an escape, or "" where there are no colours */
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const tess_status try_status_ = (call);                                                    \
+        if (try_status_ != TESS_OK)                                                                \
+            return try_status_;                                                                    \
+    } while (0)
 
 /* A failure the command itself decides: stores the sentence. Wrong usage exits with 2. */
 tess_status out_fail(cli *c, tess_status status, const char *format, ...)

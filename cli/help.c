@@ -29,6 +29,15 @@ void help_default(const opt *o, char *text, size_t bytes)
         snprintf(text + strlen(text), bytes - strlen(text), "; default: %s", o->initial);
 }
 
+void help_key(const opt *o, char *term, size_t term_bytes, char *more, size_t more_bytes)
+{
+    size_t used = 0;
+    snprintf(term, term_bytes, "%s=%s", o->name, o->value);
+    if (o->type != OPT_CHOICE && o->max > o->min && o->max < INT32_MAX)
+        used = (size_t)snprintf(more, more_bytes, " (%.15g..%.15g)", o->min, o->max);
+    help_default(o, more + used, more_bytes - used);
+}
+
 void help_synopsis(FILE *f, const command *cmd)
 {
     fprintf(f, "tessera %s [OPTION...]", cmd->name);
@@ -67,6 +76,18 @@ static void option_list(FILE *f, const char *title, const opt *options, int n, i
     }
 }
 
+static void key_list(FILE *f, const key_table *table)
+{
+    char term[64], more[256];
+    fprintf(f, "\n%s:", table->name);
+    out_wrap(f, table->summary, (int)strlen(table->name) + 1, 0);
+    fputc('\n', f);
+    for (int i = 0; i < table->n; i++) {
+        help_key(&table->keys[i], term, sizeof term, more, sizeof more);
+        entry(f, term, table->keys[i].help, more);
+    }
+}
+
 void help_short(FILE *f)
 {
     fprintf(f,
@@ -91,6 +112,8 @@ void help_command(FILE *f, const command *cmd)
     fprintf(f, "\n\ntessera %s: %s\n\n", cmd->name, cmd->summary);
     out_wrap(f, cmd->description, 0, 0);
     option_list(f, "Arguments", cmd->arguments, cmd->n_arguments, 1);
+    for (int i = 0; i < cmd->n_tables; i++)
+        key_list(f, &cmd->tables[i]);
     option_list(f, "Options", cmd->options, cmd->n_options, 0);
     option_list(f, cmd->n_options ? "Common options" : "Options", shared, n, 0);
     if (cmd->n_examples)

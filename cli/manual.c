@@ -55,6 +55,19 @@ static void markdown_options(FILE *f, const opt *options, int n, const char *tit
     }
 }
 
+static void markdown_keys(FILE *f, const key_table *table)
+{
+    char term[64], more[256];
+    fprintf(f, "\n| `%s`: %s | |\n|---|---|\n", table->name, table->summary);
+    for (int i = 0; i < table->n; i++) {
+        help_key(&table->keys[i], term, sizeof term, more, sizeof more);
+        fprintf(f, "| `%s` | ", term);
+        cell(f, table->keys[i].help);
+        cell(f, more);
+        fputs(" |\n", f);
+    }
+}
+
 static void markdown_command(FILE *f, const command *cmd)
 {
     fprintf(f, "\n## tessera %s\n\n%c%s.\n\n```\n", cmd->name, cmd->summary[0] - 'a' + 'A',
@@ -62,6 +75,8 @@ static void markdown_command(FILE *f, const command *cmd)
     help_synopsis(f, cmd);
     fprintf(f, "\n```\n\n%s", cmd->description);
     markdown_options(f, cmd->arguments, cmd->n_arguments, "argument", 1);
+    for (int i = 0; i < cmd->n_tables; i++)
+        markdown_keys(f, &cmd->tables[i]);
     markdown_options(f, cmd->options, cmd->n_options, "option", 0);
     if (cmd->n_examples)
         fputs("\n| example | |\n|---|---|\n", f);
@@ -137,6 +152,20 @@ static void roff_options(FILE *f, const opt *options, int n, int arguments)
     }
 }
 
+static void roff_keys(FILE *f, const key_table *table)
+{
+    char term[64], more[256];
+    fputs(".PP\n", f);
+    roff(f, table->name);
+    fputs(": ", f);
+    roff(f, table->summary);
+    fputc('\n', f);
+    for (int i = 0; i < table->n; i++) {
+        help_key(&table->keys[i], term, sizeof term, more, sizeof more);
+        roff_entry(f, term, table->keys[i].help, more);
+    }
+}
+
 static void roff_command(FILE *f, const command *cmd)
 {
     fprintf(f, ".SS tessera %s\n", cmd->name);
@@ -148,6 +177,8 @@ static void roff_command(FILE *f, const command *cmd)
     roff(f, cmd->description);
     fputc('\n', f);
     roff_options(f, cmd->arguments, cmd->n_arguments, 1);
+    for (int i = 0; i < cmd->n_tables; i++)
+        roff_keys(f, &cmd->tables[i]);
     roff_options(f, cmd->options, cmd->n_options, 0);
 }
 

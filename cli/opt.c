@@ -182,30 +182,26 @@ static int append(parser *p, strings *list, const char *text)
     return 0;
 }
 
-/* Stores text at the option's place. dashes is "--" for an option and "" for an argument. */
-static int store(parser *p, const opt *o, const char *dashes, const char *text)
+int opt_store(const opt *o, const char *text, void *values)
 {
-    void *at = p->values + o->offset;
-    int bad = 0;
+    void *at = (char *)values + o->offset;
     switch (o->type) {
     case OPT_FLAG:
     case OPT_COUNT: *(int *)at = atoi(text); return 0;
-    case OPT_INT: bad = parse_int(o, text, at); break;
-    case OPT_DOUBLE: bad = parse_double(o, text, at); break;
-    case OPT_SIZE: bad = parse_size(o, text, at); break;
-    case OPT_CHOICE: bad = parse_choice(o, text, at); break;
-    case OPT_STRING:
-    case OPT_PATH:
-        bad = !*text;
-        *(const char **)at = text;
-        break;
-    case OPT_STRINGS:
-    case OPT_PATHS:
-        bad = !*text;
-        if (!bad)
-            return append(p, at, text);
+    case OPT_INT: return parse_int(o, text, at);
+    case OPT_DOUBLE: return parse_double(o, text, at);
+    case OPT_SIZE: return parse_size(o, text, at);
+    case OPT_CHOICE: return parse_choice(o, text, at);
+    default: *(const char **)at = text; return *text ? 0 : -1;
     }
-    if (!bad)
+}
+
+/* Stores text at the option's place. dashes is "--" for an option and "" for an argument. */
+static int store(parser *p, const opt *o, const char *dashes, const char *text)
+{
+    if (opt_repeats(o) && *text)
+        return append(p, (strings *)(p->values + o->offset), text);
+    if (!opt_repeats(o) && opt_store(o, text, p->values) == 0)
         return 0;
     char rule[256];
     opt_rule(o, rule, sizeof rule);

@@ -1,6 +1,6 @@
 # The help of every command fits 79 columns and exits with 0.
 tessera --help | sed 's/^tessera [0-9.]*:/tessera N:/'
-for command in info doctor tensor help; do
+for command in info doctor tensor check bench help; do
     echo "---- $command"
     tessera $command --help || echo "exit $?"
     tessera help $command | cmp - <(tessera $command -h)

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_bench.c - tessera bench: how fast is a problem, beside dense attention and the peak? */
+#include "baseline.h"
+#include "commands.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct {
+    common common;
+    strings texts;
+    const char *file, *compare;
+    int64_t samples;
+} values;
+
+/* ---- text --------------------------------------------------------------------------------- */
+
+/* "12.34", or "-" where a ratio does not apply. */
+static const char *ratio(double x, const char *format, char text[32])
+{
+    if (isnan(x))
+        return "-";
+    snprintf(text, 32, format, x);
+    return text;
+}
+
+static void print_row(const cli *c, const measured *m)
+{
+    char ideal[32], dense[32], whole[32];
+    fprintf(c->out, "  %-6s %-4s %8.4f %9.3f %9.3f %8.1f %6.3f %6s %7s %7s %5d %4d\n", m->name,
+            m->pass, m->density, m->time.best * 1e3, m->time.median * 1e3, m->gflops,
+            m->share_of_peak, ratio(m->over_ideal, "%.2f", ideal),
+            ratio(m->speedup_over_dense, "%.2fx", dense),
+            ratio(m->speedup_with_select, "%.2fx", whole), m->time.kept, m->time.dropped);
+}
+
+static void print_report(const cli *c, const report *r)
+{
+    const measured *sparse = measured_find(r, "sparse");
+    int disturbed = 0;
+    fprintf(c->out, "%s%s%s\n", out_style(c, STYLE_BOLD), r->text, out_style(c, STYLE_PLAIN));
+    fputs("  name   pass  density   best ms    median  GFLOP/s  share  ideal   dense select "
+          " kept drop\n",
+          c->out);
+    for (int i = 0; i < r->n; i++) {
+        print_row(c, &r->rows[i]);
+        disturbed |= r->rows[i].time.disturbed;
+    }
+    fprintf(c->out, "  peak %.1f GFLOP/s on one thread", r->peak_one / 1e9);
+    if (r->threads > 1)
+        fprintf(c->out, ", %.1f on %d at once; shares are of %d times one", r->peak_all / 1e9,
+                r->threads, r->threads);
+    fputc('\n', c->out);
+    if (sparse && sparse->speedup_with_select < 1)
+        fputs("  sparse with its selection is slower than dense at this density\n", c->out);
+    if (disturbed)
+        fputs("  the machine was disturbed: fewer samples were quiet than asked for\n", c->out);
+}
+
+static void print_break_even(const cli *c, const report *reports, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!isnan(reports[i].break_even))
+            fprintf(c->out, "%s\n  break-even density %.3f, %s\n", reports[i].text,
+                    reports[i].break_even,
+                    reports[i].break_even_measured ? "between measured ones" : "estimated");
+}
+
+/* ---- JSON --------------------------------------------------------------------------------- */
+
+static json_t *row_json(cli *c, const measured *m)
+{
+    json_t *o = json_object();
+    out_set(c, o, "name", json_string(m->name));
+    out_set(c, o, "pass", json_string(m->pass));
+    out_set(c, o, "density", out_number(m->density));
+    out_set(c, o, "seconds", out_number(m->time.best));
+    out_set(c, o, "seconds_median", out_number(m->time.median));
+    out_set(c, o, "seconds_low", out_number(m->time.low));
+    out_set(c, o, "seconds_high", out_number(m->time.high));
+    out_set(c, o, "gflops", out_number(m->gflops));
+    out_set(c, o, "share_of_peak", out_number(m->share_of_peak));
+    out_set(c, o, "over_ideal", out_number(m->over_ideal));
+    out_set(c, o, "speedup_over_dense", out_number(m->speedup_over_dense));
+    out_set(c, o, "speedup_with_select", out_number(m->speedup_with_select));
+    out_set(c, o, "kept", json_integer(m->time.kept));
+    out_set(c, o, "dropped", json_integer(m->time.dropped));
+    out_set(c, o, "disturbed", json_boolean(m->time.disturbed));
+    return o;
+}
+
+static void set_members(cli *c, json_t *object, const report *r)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < r->n; i++)
+        out_append(c, rows, row_json(c, &r->rows[i]));
+    out_set(c, object, "problem", json_string(r->text));
+    out_set(c, object, "precision", json_string(r->p.precision ? r->p.precision : "fp32"));
+    out_set(c, object, "peak_gflops", out_number(r->peak / 1e9));
+    out_set(c, object, "peak_one_gflops", out_number(r->peak_one / 1e9));
+    out_set(c, object, "peak_all_gflops", out_number(r->peak_all / 1e9));
+    out_set(c, object, "break_even_density", out_number(r->break_even));
+    out_set(c, object, "break_even_measured", json_boolean(r->break_even_measured));
+    out_set(c, object, "results", rows);
+}
+
+/* One problem's members are the result's; several are a list. */
+static void json_reports(cli *c, const report *reports, int n)
+{
+    if (n == 1) {
+        set_members(c, c->json, &reports[0]);
+        return;
+    }
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        json_t *object = json_object();
+        set_members(c, object, &reports[i]);
+        out_append(c, list, object);
+    }
+    out_set(c, c->json, "problems", list);
+}
+
+/* ---- the command -------------------------------------------------------------------------- */
+
+/* Tells the rows that are slower than the baseline, or that it does not have; 3 if there is one. */
+static void compare(cli *c, const json_t *baseline, const report *reports, int n)
+{
+    json_t *list = c->json ? json_array() : NULL;
+    int slower = 0, compared = 0;
+    for (int i = 0; i < n; i++)
+        for (int row = 0; row < reports[i].n; row++) {
+            const measured *m = &reports[i].rows[row];
+            double share, least;
+            if (!baseline_find(baseline, &reports[i], m, &share, &least))
+                continue;
+            compared++;
+            if (m->share_of_peak >= least)
+                continue;
+            slower++;
+            if (list) {
+                json_t *o = json_object();
+                out_set(c, o, "problem", json_string(reports[i].text));
+                out_set(c, o, "name", json_string(m->name));
+                out_set(c, o, "share_of_peak", out_number(m->share_of_peak));
+                out_set(c, o, "baseline", out_number(share));
+                out_set(c, o, "least", out_number(least));
+                out_append(c, list, o);
+            } else {
+                fprintf(c->out, "%s\n  %sslower%s  %s: share %.3f, was %.3f, allowed is %.3f\n",
+                        reports[i].text, out_style(c, STYLE_BAD), out_style(c, STYLE_PLAIN),
+                        m->name, m->share_of_peak, share, least);
+            }
+        }
+    if (list) {
+        out_set(c, c->json, "compared", json_integer(compared));
+        out_set(c, c->json, "slower", list);
+    } else {
+        fprintf(c->out, "compared with the baseline: %d, slower: %d\n", compared, slower);
+    }
+    c->code = slower ? EXIT_MISMATCH : 0;
+}
+
+static tess_status measure_all(cli *c, const problems *list, const values *given, report *reports)
+{
+    json_t *baseline = NULL;
+    tess_status status = TESS_OK;
+    if (given->compare)
+        status = baseline_read(c, given->compare, &baseline);
+    for (int i = 0; i < list->n && status == TESS_OK; i++) {
+        status = measure(c, &list->items[i], (int)given->samples, &reports[i]);
+        progress_clear(c);
+        if (status == TESS_OK && !c->json) {
+            if (i == 0)
+                workload_head(c);
+            print_report(c, &reports[i]);
+        }
+        if (status == TESS_OK && out_flush(c) != 0)
+            status = out_fail(c, TESS_EIO, "stdout: the result cannot be written");
+    }
+    if (status == TESS_OK) {
+        measure_break_even(reports, list->n);
+        if (c->json)
+            json_reports(c, reports, list->n);
+        else
+            print_break_even(c, reports, list->n);
+        if (baseline)
+            compare(c, baseline, reports, list->n);
+    }
+    json_decref(baseline);
+    return status;
+}
+
+static tess_status run(cli *c, const void *given)
+{
+    const values *v = given;
+    problems list;
+    report *reports = NULL;
+    tess_status status = problems_read(c, &v->texts, v->file, &list);
+    if (status == TESS_OK) {
+        reports = calloc((size_t)list.n, sizeof *reports);
+        status = reports ? measure_all(c, &list, v, reports)
+                         : out_fail(c, TESS_ENOMEM, "no memory for %d reports", list.n);
+    }
+    free(reports);
+    problems_free(&list);
+    return status;
+}
+
+static const opt arguments[] = {
+    {"PROBLEM", 0, OPT_STRINGS, offsetof(values, texts),
+     .help = "what to measure: a kind and its keys, such as attn,heads=8,density=0.1"},
+};
+
+static const opt options[] = {
+    {"file", 0, OPT_PATH, offsetof(values, file), "FILE",
+     .help = "also measure the problems in a file, one to a line; # begins a comment"},
+    {"samples", 0, OPT_INT, offsetof(values, samples), "N", "7", .min = 1, .max = 10000,
+     .help = "undisturbed samples wanted of each call; four times as many are tried"},
+    {"compare", 0, OPT_PATH, offsetof(values, compare), "FILE",
+     .help = "compare with what --json printed earlier; exit with 3 if a share of the peak is "
+             "lower by more than that run's own spread"},
+};
+
+static const example examples[] = {
+    {"tessera bench attn,heads=8,tokens=8192,density=0.1,unit=1 -j 1", "token lists on one core"},
+    {"tessera bench --file bench/quick.txt --json > base.json", "a baseline"},
+    {"tessera bench --file bench/quick.txt --compare base.json", "did anything become slower"},
+};
+
+const command command_bench = {
+    .name = "bench",
+    .summary = "measure a problem beside dense attention and the peak",
+    .description =
+        "Times each problem; a sparse one together with dense attention of the same shape, and "
+        "the selection apart: that of a predictor of rank 16. The FMA peak is measured around "
+        "each sample, and disturbed samples are dropped. Rates and ratios are of the best sample: "
+        "share of the peak (share), time over density x dense time (ideal), speed-up over dense "
+        "attention (dense), and the same with the time of the selection added (select). Work is "
+        "counted as 4 pairs x dim forward and 10 backward. The break-even density is where sparse "
+        "with its selection takes as long as dense: between measured densities if problems "
+        "differ in density alone, otherwise estimated.\n"
+        "With --json each problem has the members problem, precision, peak_gflops (of one thread, "
+        "times the threads), break_even_density and results, a list of name (dense, sparse, select "
+        "or linear), pass, density, seconds (of the best sample), gflops, share_of_peak, "
+        "over_ideal, speedup_over_dense and speedup_with_select; several problems are the list "
+        "problems.\n",
+    .arguments = arguments,
+    .n_arguments = sizeof arguments / sizeof *arguments,
+    .tables = problem_keys,
+    .n_tables = PROBLEM_KINDS,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .examples = examples,
+    .n_examples = sizeof examples / sizeof *examples,
+    .size = sizeof(values),
+    .run = run,
+};

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* problem.c - problem texts: the tables of keys, the parser, the canonical text.
+ *
+ * A text is cut at its commas in a copy; each key is found in the kind's table and stored as an
+ * option is. What no single key can say (a multiple of 8, sizes whose product overflows) is
+ * checked at the end, with the same kind of sentence.
+ */
+#include "problem.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#define AT(member) offsetof(problem, member)
+
+enum { TOKENS_MAX = INT32_MAX, SIDE_MAX = 1 << 24 };
+static const double elements_max = 1099511627776.0; /* 2^40: of one tensor */
+
+static const char *const passes[] = {"fwd", "bwd", "both", NULL};
+static const char *const storages[] = {"f32", "bf16", NULL};
+static const char *const layouts[] = {"bhsd", "bshd", NULL};
+static const char *const precisions[] = {"fp32", "bf16", NULL};
+static const char *const selectors[] = {"predictor", "oracle", "pooled", NULL};
+static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
+
+/* ---- the tables --------------------------------------------------------------------------- */
+
+static const opt attn_keys[] = {
+    {"batch", 0, OPT_INT, AT(batch), "N", "1", 1, 65536, .help = "sequences"},
+    {"heads", 0, OPT_INT, AT(heads), "N", "1", 1, 65536, .help = "heads of each"},
+    {"dim", 0, OPT_INT, AT(dim), "N", "128", 8, 256, .help = "head dimension, a multiple of 8"},
+    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 1, TOKENS_MAX, .help = "queries, and keys"},
+    {"tokens_q", 0, OPT_INT, AT(tokens_q), "N", NULL, 1, TOKENS_MAX,
+     .help = "queries, if not as many as keys"},
+    {"tokens_k", 0, OPT_INT, AT(tokens_k), "N", NULL, 1, TOKENS_MAX,
+     .help = "keys, if not as many as queries"},
+    {"density", 0, OPT_DOUBLE, AT(density), "X", "1", 0, 1,
+     .help = "share of the key units that each group of queries selects at random, at least one; "
+             "1 is dense attention, without a selection"},
+    {"unit", 0, OPT_INT, AT(unit), "N", "64", 1, TOKENS_MAX, .help = "keys selected together"},
+    {"group", 0, OPT_INT, AT(group), "N", "64", 1, TOKENS_MAX,
+     .help = "queries that share their selection"},
+    {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "fwd", .choices = passes,
+     .help = "forward, backward, or one after the other"},
+    {"storage", 0, OPT_CHOICE, AT(storage), "TYPE", "f32", .choices = storages,
+     .help = "elements of k and v"},
+    {"layout", 0, OPT_CHOICE, AT(layout), "ORDER", "bhsd", .choices = layouts,
+     .help = "order of batch, head, token and dimension in memory"},
+    {"precision", 0, OPT_CHOICE, AT(precision), "TYPE", "fp32", .choices = precisions,
+     .help = "of the products"},
+    {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,
+     .help = "of the random numbers; default: that of --seed"},
+};
+
+static const opt select_keys[] = {
+    {"kind", 0, OPT_CHOICE, AT(selector), "KIND", "predictor", .choices = selectors,
+     .help = "rule that ranks the keys"},
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "PROXY", "mean", .choices = proxies,
+     .help = "what stands for a group before the predictor"},
+    {"rank", 0, OPT_INT, AT(rank), "N", "16", 8, 256,
+     .help = "dimension of the vectors whose products are ranked, a multiple of 8; at most 64 for "
+             "the predictor"},
+    {"batch", 0, OPT_INT, AT(batch), "N", "1", 1, 65536, .help = "sequences"},
+    {"heads", 0, OPT_INT, AT(heads), "N", "1", 1, 65536, .help = "heads of each"},
+    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 1, TOKENS_MAX, .help = "queries, and keys"},
+    {"tokens_q", 0, OPT_INT, AT(tokens_q), "N", NULL, 1, TOKENS_MAX,
+     .help = "queries, if not as many as keys"},
+    {"tokens_k", 0, OPT_INT, AT(tokens_k), "N", NULL, 1, TOKENS_MAX,
+     .help = "keys, if not as many as queries"},
+    {"density", 0, OPT_DOUBLE, AT(density), "X", "0.1", 0, 1,
+     .help = "share of the key units to select, at least one"},
+    {"unit", 0, OPT_INT, AT(unit), "N", "1", 1, TOKENS_MAX, .help = "keys selected together"},
+    {"group", 0, OPT_INT, AT(group), "N", "64", 1, TOKENS_MAX,
+     .help = "queries that share their selection"},
+    {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,
+     .help = "of the random numbers; default: that of --seed"},
+};
+
+static const opt linear_keys[] = {
+    {"m", 0, OPT_INT, AT(m), "N", "4096", 1, SIDE_MAX, .help = "rows: tokens"},
+    {"n", 0, OPT_INT, AT(n), "N", "1536", 1, SIDE_MAX, .help = "features out"},
+    {"k", 0, OPT_INT, AT(k), "N", "1536", 1, SIDE_MAX, .help = "features in"},
+    {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "fwd", .choices = passes,
+     .help = "forward, backward, or one after the other"},
+    {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,
+     .help = "of the random numbers; default: that of --seed"},
+};
+
+const key_table problem_keys[PROBLEM_KINDS] = {
+    {"attn", "attention, dense or on a random selection", attn_keys, COUNT(attn_keys)},
+    {"select", "choosing the keys that matter", select_keys, COUNT(select_keys)},
+    {"linear", "a linear layer, y = x w^T + bias, by oneDNN with the instructions it chooses",
+     linear_keys, COUNT(linear_keys)},
+};
+
+/* ---- the parser --------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static int wrong(char *error, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error, OPT_ERROR_MAX, format, args);
+    va_end(args);
+    return -1;
+}
+
+/* The kind's number, or -1. */
+static int find_kind(const char *word, char *error)
+{
+    const char *names[PROBLEM_KINDS];
+    for (int i = 0; i < PROBLEM_KINDS; i++) {
+        names[i] = problem_keys[i].name;
+        if (strcmp(word, names[i]) == 0)
+            return i;
+    }
+    const char *near = tess_nearest(word, names, PROBLEM_KINDS);
+    return near
+               ? wrong(error, "problem is \"%.40s\", did you mean %s?", word, near)
+               : wrong(error, "problem is \"%.40s\", must begin with attn, select or linear", word);
+}
+
+static int unknown_key(const key_table *table, const char *word, char *error)
+{
+    const char *names[32];
+    for (int i = 0; i < table->n; i++)
+        names[i] = table->keys[i].name;
+    const char *near = tess_nearest(word, names, table->n);
+    return near ? wrong(error, "%s: \"%.40s\" is no key, did you mean %s?", table->name, word, near)
+                : wrong(error, "%s: \"%.40s\" is no key", table->name, word);
+}
+
+/* word is key=value and is cut at the =. given has a bit for each key of the table. */
+static int parse_key(const key_table *table, char *word, problem *p, unsigned *given, char *error)
+{
+    char *value = strchr(word, '=');
+    if (value)
+        *value++ = 0;
+    for (int i = 0; i < table->n; i++) {
+        const opt *key = &table->keys[i];
+        if (strcmp(word, key->name) != 0)
+            continue;
+        if (*given & 1u << i)
+            return wrong(error, "%s: %s is given twice", table->name, word);
+        *given |= 1u << i;
+        if (value && opt_store(key, value, p) == 0)
+            return 0;
+        char rule[256];
+        opt_rule(key, rule, sizeof rule);
+        return value
+                   ? wrong(error, "%s: %s is \"%.40s\", must be %s", table->name, word, value, rule)
+                   : wrong(error, "%s: %s lacks its value, must be %s", table->name, word, rule);
+    }
+    return unknown_key(table, word, error);
+}
+
+/* What the keys say together. */
+static int check(problem *p, char *error)
+{
+    const char *name = problem_keys[p->kind].name;
+    p->tokens_q = p->tokens_q ? p->tokens_q : p->tokens;
+    p->tokens_k = p->tokens_k ? p->tokens_k : p->tokens;
+    p->forward = p->pass && strcmp(p->pass, "bwd") != 0;
+    p->backward = p->pass && strcmp(p->pass, "fwd") != 0;
+    if (p->kind == PROBLEM_LINEAR) {
+        const double largest =
+            fmax((double)p->m * fmax((double)p->n, (double)p->k), (double)p->n * (double)p->k);
+        if (largest > elements_max)
+            return wrong(error, "%s: a matrix has %.3g elements, must be at most %.3g", name,
+                         largest, elements_max);
+        return 0;
+    }
+    const int64_t dim = p->kind == PROBLEM_ATTN ? p->dim : p->rank;
+    const char *dim_name = p->kind == PROBLEM_ATTN ? "dim" : "rank";
+    const int most = p->selector && strcmp(p->selector, "predictor") == 0 ? 64 : 256;
+    if (dim % 8 != 0 || dim > most)
+        return wrong(error, "%s: %s is %lld, must be a multiple of 8 up to %d", name, dim_name,
+                     (long long)dim, most);
+    const double elements = (double)p->batch * (double)p->heads * (double)dim *
+                            (double)(p->tokens_q > p->tokens_k ? p->tokens_q : p->tokens_k);
+    if (elements > elements_max)
+        return wrong(error, "%s: a tensor has %.3g elements, must be at most %.3g", name, elements,
+                     elements_max);
+    return 0;
+}
+
+int problem_parse(const char *text, int64_t seed, problem *p, char error[OPT_ERROR_MAX])
+{
+    char copy[PROBLEM_TEXT_MAX];
+    unsigned given = 0;
+    error[0] = 0;
+    if (strlen(text) >= sizeof copy)
+        return wrong(error, "problem has %zu characters, must have fewer than %d", strlen(text),
+                     PROBLEM_TEXT_MAX);
+    strcpy(copy, text);
+    char *rest = copy;
+    const int kind = find_kind(strsep(&rest, ","), error);
+    if (kind < 0)
+        return -1;
+    const key_table *table = &problem_keys[kind];
+    *p = (problem){.kind = (problem_kind)kind, .seed = seed};
+    for (int i = 0; i < table->n; i++)
+        if (table->keys[i].initial)
+            opt_store(&table->keys[i], table->keys[i].initial, p);
+    while (rest)
+        if (parse_key(table, strsep(&rest, ","), p, &given, error) != 0)
+            return -1;
+    return check(p, error);
+}
+
+/* ---- the canonical text ------------------------------------------------------------------- */
+
+static int has_effect(const problem *p, const opt *key)
+{
+    switch (key->offset) {
+    case AT(tokens): return p->tokens_q == p->tokens_k;
+    case AT(tokens_q):
+    case AT(tokens_k): return p->tokens_q != p->tokens_k;
+    case AT(unit):
+    case AT(group): return p->kind == PROBLEM_SELECT || p->density < 1;
+    case AT(proxy): return strcmp(p->selector, "predictor") == 0;
+    default: return 1;
+    }
+}
+
+/* The value of a key as a user writes it. */
+static void value_text(const opt *key, const char *at, char text[64])
+{
+    if (key->type == OPT_INT) {
+        snprintf(text, 64, "%lld", (long long)*(const int64_t *)at);
+    } else if (key->type == OPT_DOUBLE) {
+        /* As short as reads back to the same number. */
+        const double x = *(const double *)at;
+        snprintf(text, 64, "%.15g", x);
+        if (strtod(text, NULL) != x)
+            snprintf(text, 64, "%.17g", x);
+    } else {
+        snprintf(text, 64, "%s", *(const char *const *)at);
+    }
+}
+
+void problem_text(const problem *p, char text[PROBLEM_TEXT_MAX])
+{
+    const key_table *table = &problem_keys[p->kind];
+    size_t used = (size_t)snprintf(text, PROBLEM_TEXT_MAX, "%s", table->name);
+    for (int i = 0; i < table->n; i++) {
+        const opt *key = &table->keys[i];
+        const size_t at = key->offset == AT(tokens) ? AT(tokens_q) : key->offset;
+        char value[64];
+        if (!has_effect(p, key))
+            continue;
+        value_text(key, (const char *)p + at, value);
+        used += (size_t)snprintf(text + used, PROBLEM_TEXT_MAX - used, ",%s=%s", key->name, value);
+    }
+}

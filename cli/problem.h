@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* problem.h - problem texts: what `tessera check` verifies and `tessera bench` measures.
+ *
+ *   attn,heads=8,dim=128,tokens=8192,density=0.1,unit=1,group=64,pass=bwd
+ *
+ * A kind, then keys in any order. What a key means, its range and its default stand in one table
+ * for each kind, from which come the parser, the help and the canonical text.
+ */
+#ifndef TESS_PROBLEM_H
+#define TESS_PROBLEM_H
+
+#include "cli.h"
+
+typedef enum { PROBLEM_ATTN, PROBLEM_SELECT, PROBLEM_LINEAR, PROBLEM_KINDS } problem_kind;
+
+/* Members that the kind's table does not name are zero. */
+typedef struct {
+    problem_kind kind;
+    int64_t batch, heads, dim, tokens_q, tokens_k;
+    double density; /* 1: dense, without a selection */
+    int64_t unit, group;
+    int forward, backward; /* of pass: what runs */
+    const char *pass;      /* "fwd", "bwd", "both" */
+    const char *storage;   /* of k and v: "f32", "bf16" */
+    const char *layout;    /* "bhsd", "bshd" */
+    const char *precision; /* "fp32", "bf16" */
+    const char *selector;  /* "predictor", "oracle", "pooled" */
+    const char *proxy;     /* of the predictor: "mean", "centre", "softmax" */
+    int64_t rank;
+    int64_t m, n, k;
+    int64_t seed;
+    int64_t tokens; /* as given; tokens_q and tokens_k are what counts */
+} problem;
+
+enum { PROBLEM_TEXT_MAX = 512 };
+
+/* Reads a text. seed is that of a text without one. Returns 0, or -1 with a sentence that names the
+ * key, its value and the rule. */
+int problem_parse(const char *text, int64_t seed, problem *p, char error[OPT_ERROR_MAX]);
+
+/* The canonical text: every key that has an effect, in the order of the table. */
+void problem_text(const problem *p, char text[PROBLEM_TEXT_MAX]);
+
+/* The tables, for the help of the commands that take problems. */
+extern const key_table problem_keys[PROBLEM_KINDS];
+
+/* ---- lists of problems -------------------------------------------------------------------- */
+
+typedef struct {
+    problem *items;
+    int n;
+} problems;
+
+/* Reads the texts of the arguments and then those of a file (NULL: none): one to a line, empty
+ * lines and what follows a # left out. A sentence about the file names the line. Call
+ * problems_free in any case. */
+tess_status problems_read(cli *c, const strings *texts, const char *path, problems *list);
+void problems_free(problems *list);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stopwatch.c - times a problem's calls in one run: dense, sparse, selection; or a linear layer.
+ *
+ * Each is timed by tess_timing_run, which probes the FMA peak of all threads around every sample.
+ * The peak that shares are of is that of one thread alone times the threads: what the cores would
+ * give if they did not disturb each other.
+ */
+#include "stopwatch.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { PEAK_SAMPLES = 5 };
+
+typedef struct {
+    workload *w;
+    tess_status (*call)(workload *w, const tess_selection *sel);
+    const tess_selection *sel;
+} timed;
+
+static tess_status run_timed(void *user)
+{
+    const timed *t = user;
+    return t->call(t->w, t->sel);
+}
+
+static tess_status call_select(workload *w, const tess_selection *sel)
+{
+    (void)sel;
+    return workload_select(w);
+}
+
+static tess_status call_linear(workload *w, const tess_selection *sel)
+{
+    (void)sel;
+    return workload_linear(w);
+}
+
+static tess_status call_nothing(void *user)
+{
+    (void)user;
+    return TESS_OK;
+}
+
+/* The peak of one thread, measured while the others rest. */
+static tess_status measure_peak_one(const char *isa, double *peak)
+{
+    tess_ctx *one = NULL;
+    tess_timing t;
+    TRY(tess_ctx_create(&(tess_ctx_opts){.isa = isa, .threads = 1}, &one));
+    const tess_status status =
+        tess_timing_run(one, &(tess_timing_opts){.samples = PEAK_SAMPLES}, call_nothing, NULL, &t);
+    if (status == TESS_OK)
+        *peak = fmax(*peak, t.flops);
+    tess_ctx_destroy(one);
+    return status;
+}
+
+static tess_status add_row(cli *c, report *r, timed call, const char *name, double density,
+                           double flop, int samples)
+{
+    measured *row = &r->rows[r->n];
+    *row = (measured){.name = name,
+                      .pass = r->p.pass ? r->p.pass : "fwd",
+                      .density = density,
+                      .over_ideal = NAN,
+                      .speedup_over_dense = NAN,
+                      .speedup_with_select = NAN};
+    const tess_timing_opts opts = {.samples = samples};
+    TRY(tess_timing_run(c->ctx, &opts, run_timed, &call, &row->time));
+    row->gflops = flop / row->time.best / 1e9;
+    r->peak_all = fmax(r->peak_all, row->time.flops);
+    r->n++;
+    return TESS_OK;
+}
+
+/* A backward pass needs the outputs of the forward pass over the same pairs. */
+static tess_status add_attn(cli *c, report *r, workload *w, const tess_selection *sel, int samples)
+{
+    const double density = sel ? w->density : 1;
+    if (!r->p.forward)
+        TRY(workload_forward(w, sel));
+    return add_row(c, r, (timed){w, workload_attn, sel}, sel ? "sparse" : "dense", density,
+                   workload_attn_flop(&r->p, density), samples);
+}
+
+static tess_status add_select(cli *c, report *r, workload *w, int samples)
+{
+    tess_selection_lists lists;
+    TRY(add_row(c, r, (timed){w, call_select, NULL}, "select", 0, workload_select_flop(w),
+                samples));
+    TRY(tess_selection_view(w->chosen, &lists));
+    r->rows[r->n - 1].pass = "fwd";
+    r->rows[r->n - 1].density = lists.density;
+    return TESS_OK;
+}
+
+static tess_status add_rows(cli *c, report *r, workload *w, int samples)
+{
+    const problem *p = &r->p;
+    if (p->kind == PROBLEM_LINEAR)
+        return add_row(c, r, (timed){w, call_linear, NULL}, "linear", 1, workload_linear_flop(p),
+                       samples);
+    if (p->kind == PROBLEM_ATTN)
+        TRY(add_attn(c, r, w, NULL, samples));
+    if (w->sel)
+        TRY(add_attn(c, r, w, w->sel, samples));
+    return w->selector ? add_select(c, r, w, samples) : TESS_OK;
+}
+
+const measured *measured_find(const report *r, const char *name)
+{
+    for (int i = 0; i < r->n; i++)
+        if (strcmp(r->rows[i].name, name) == 0)
+            return &r->rows[i];
+    return NULL;
+}
+
+/* Shares of the peak, and what compares with dense attention. */
+static void set_ratios(report *r)
+{
+    const measured *dense = measured_find(r, "dense"), *select = measured_find(r, "select");
+    r->peak = r->peak_one * r->threads;
+    for (int i = 0; i < r->n; i++) {
+        measured *row = &r->rows[i];
+        row->share_of_peak = row->gflops * 1e9 / r->peak;
+        if (!dense || row == select)
+            continue;
+        const double choosing = row != dense && select ? select->time.best : 0;
+        row->over_ideal = row->time.best / (row->density * dense->time.best);
+        row->speedup_over_dense = dense->time.best / row->time.best;
+        row->speedup_with_select = dense->time.best / (row->time.best + choosing);
+    }
+}
+
+tess_status measure(cli *c, const problem *p, int samples, report *r)
+{
+    workload w;
+    tess_ctx_info info;
+    *r = (report){.p = *p, .break_even = NAN};
+    problem_text(p, r->text);
+    TRY(tess_ctx_query(c->ctx, &info));
+    r->threads = info.threads;
+    tess_status status = workload_make(c, p, 1, &w);
+    if (status == TESS_OK)
+        status = measure_peak_one(info.isa, &r->peak_one);
+    if (status == TESS_OK)
+        status = add_rows(c, r, &w, samples);
+    if (status == TESS_OK)
+        status = measure_peak_one(info.isa, &r->peak_one);
+    workload_free(&w);
+    if (status == TESS_OK) {
+        if (info.threads == 1)
+            r->peak_one = r->peak_all = fmax(r->peak_one, r->peak_all);
+        set_ratios(r);
+    }
+    return status;
+}
+
+/* ---- break-even --------------------------------------------------------------------------- */
+
+static int same_but_density(const report *a, const report *b)
+{
+    char text_a[PROBLEM_TEXT_MAX], text_b[PROBLEM_TEXT_MAX];
+    problem x = a->p, y = b->p;
+    x.density = y.density = 0;
+    problem_text(&x, text_a);
+    problem_text(&y, text_b);
+    return strcmp(text_a, text_b) == 0;
+}
+
+/* From one point: sparse time grows in proportion to the density, the selection's does not. */
+static double estimate(const measured *sparse)
+{
+    const double choosing = 1 / sparse->speedup_with_select - 1 / sparse->speedup_over_dense;
+    return fmin(1, fmax(0, (1 - choosing) / sparse->over_ideal));
+}
+
+static void set_break_even(report *r, const report *reports, int n)
+{
+    const measured *below = NULL, *above = NULL, *own = measured_find(r, "sparse");
+    if (!own)
+        return;
+    for (int i = 0; i < n; i++) {
+        const measured *m = measured_find(&reports[i], "sparse");
+        if (!m || !same_but_density(r, &reports[i]))
+            continue;
+        if (m->speedup_with_select >= 1 && (!below || m->density > below->density))
+            below = m;
+        if (m->speedup_with_select < 1 && (!above || m->density < above->density))
+            above = m;
+    }
+    r->break_even_measured = below && above && below->density < above->density;
+    if (!r->break_even_measured) {
+        r->break_even = estimate(own);
+        return;
+    }
+    /* Between them the time relative to dense is taken to be a line, which reaches 1. */
+    const double low = 1 / below->speedup_with_select, high = 1 / above->speedup_with_select;
+    r->break_even = below->density + (1 - low) / (high - low) * (above->density - below->density);
+}
+
+void measure_break_even(report *reports, int n)
+{
+    for (int i = 0; i < n; i++)
+        set_break_even(&reports[i], reports, n);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stopwatch.h - the times of a problem, beside dense attention and the machine's peak. */
+#ifndef STOPWATCH_H
+#define STOPWATCH_H
+
+#include "workload.h"
+
+enum { MEASURE_ROWS = 3 };
+
+/* One measured call. Ratios that do not apply are NaN. */
+typedef struct {
+    const char *name; /* "dense", "sparse", "select", "linear" */
+    const char *pass; /* "fwd", "bwd", "both" */
+    double density;   /* achieved: of (query, key) pairs */
+    double gflops, share_of_peak;
+    double over_ideal;          /* time / (density x dense time) */
+    double speedup_over_dense;  /* dense time / time: the selection is given */
+    double speedup_with_select; /* dense time / (time + selection time) */
+    tess_timing time;           /* rates and ratios are of the best */
+} measured;
+
+typedef struct {
+    problem p;
+    char text[PROBLEM_TEXT_MAX]; /* canonical */
+    measured rows[MEASURE_ROWS];
+    int n;
+    int threads;
+    double peak_one, peak_all; /* FLOP/s: one thread alone; all threads at once */
+    double peak;               /* peak_one x threads: what shares are of */
+    double break_even;         /* density at which sparse with selection takes as long as dense */
+    int break_even_measured;   /* 1: between two measured densities; 0: estimated from this one */
+} report;
+
+tess_status measure(cli *c, const problem *p, int samples, report *r);
+
+/* Sets break_even of all reports: problems that differ in density alone are measured points. */
+void measure_break_even(report *reports, int n);
+
+const measured *measured_find(const report *r, const char *name); /* NULL: not measured */
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify.c - attention against the double-precision reference, and what all comparisons share.
+ *
+ * The reference runs on the sampled queries alone: their rows of q and dout are gathered into
+ * tensors of their own, and each gets its group's list as a list of its own.
+ */
+#include "verify.h"
+
+#include "ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double flop_max = 1e9; /* about a second of the reference */
+static const double epsilon = 0x1p-24;
+
+/* ---- what all share ----------------------------------------------------------------------- */
+
+int64_t verify_count(int64_t total, double flop_row, int all)
+{
+    const double affordable = flop_max / flop_row;
+    if (all || affordable >= (double)total)
+        return total;
+    return affordable > 2 ? (int64_t)affordable : total < 2 ? total : 2;
+}
+
+tess_status verify_sample(const workload *w, uint64_t stream, int64_t count, int64_t total,
+                          int64_t *rows)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t begin = (int64_t)((double)i * (double)total / (double)count);
+        const int64_t end = (int64_t)((double)(i + 1) * (double)total / (double)count);
+        uint32_t bits;
+        TRY(tess_random_bits((uint64_t)w->p.seed, stream, (uint64_t)i, &bits, 1));
+        rows[i] = begin + (int64_t)bits % (end - begin);
+    }
+    if (count > 1) {
+        rows[0] = 0;
+        rows[count - 1] = total - 1;
+    }
+    return TESS_OK;
+}
+
+void verify_widen(const verify_rows *r, double *difference, double *largest)
+{
+    for (int64_t i = 0; i < r->count; i++) {
+        const float *got = r->got + (r->rows ? r->rows[i] : i) * r->stride;
+        for (int64_t c = 0; c < r->width; c++) {
+            const double want = r->want[i * r->width + c], apart = fabs(got[c] - want);
+            *difference = isfinite(apart) ? fmax(*difference, apart) : INFINITY;
+            *largest = fmax(*largest, fabs(want));
+        }
+    }
+}
+
+void verify_add(verdict *v, const char *name, double difference, double largest, double tolerance)
+{
+    const double error = difference == 0 ? 0 : largest > 0 ? difference / largest : INFINITY;
+    v->outputs[v->n++] = (comparison){name, error, tolerance};
+}
+
+/* ---- attention ---------------------------------------------------------------------------- */
+
+/* A score is a dot product of dim products of normal numbers, scaled to unit variance: rarely
+ * beyond 6, its rounding errors add up like a random walk to 6 sqrt(dim) units of 2^-24 in the
+ * exponent. The polynomial of exp2 adds 3, the sums over n keys or queries sqrt(n). */
+static double tolerance_forward(const problem *p)
+{
+    const int64_t n = p->tokens_q > p->tokens_k && p->backward ? p->tokens_q : p->tokens_k;
+    return epsilon * (6 * sqrt((double)p->dim) + 3 + sqrt((double)n));
+}
+
+/* The gradients pass through two such products and a difference, dp - delta, that may cancel by a
+ * few times. */
+static double tolerance_backward(const problem *p)
+{
+    return 4 * tolerance_forward(p);
+}
+
+typedef struct {
+    workload *w;
+    int64_t heads, count; /* batch x heads; rows of each */
+    int64_t *rows;        /* (heads, count) */
+    tess_attn_shape shape;
+    tess_view q, dout; /* (heads, count, dim) */
+    tess_selection_lists lists;
+    double *o, *lse, *dq, *dk, *dv; /* wanted; dq lies where o does */
+} attn_sample;
+
+static float *row_of(const tess_view *view, const problem *p, int64_t head, int64_t row)
+{
+    return (float *)view->data + head / p->heads * view->stride_b +
+           head % p->heads * view->stride_h + row * view->stride_s;
+}
+
+/* Copies the sampled rows of a tensor into one of their own, or back. */
+static void copy_rows(const attn_sample *s, const tess_view *view, float *packed, int back)
+{
+    const int64_t dim = s->w->p.dim;
+    for (int64_t i = 0; i < s->heads * s->count; i++) {
+        float *row = row_of(view, &s->w->p, i / s->count, s->rows[i]), *own = packed + i * dim;
+        memcpy(back ? row : own, back ? own : row, (size_t)dim * sizeof *own);
+    }
+}
+
+static tess_status pack(attn_sample *s, const tess_view *from, tess_view *to)
+{
+    const problem *p = &s->w->p;
+    void *data;
+    TRY(workload_take(s->w, s->heads * s->count * p->dim, TESS_DTYPE_F32, &data));
+    copy_rows(s, from, data, 0);
+    *to =
+        (tess_view){data, TESS_DTYPE_F32, p->heads * s->count * p->dim, s->count * p->dim, p->dim};
+    return TESS_OK;
+}
+
+/* The lists of the sampled rows: each row is a group. */
+static tess_status pack_lists(attn_sample *s)
+{
+    tess_selection_lists whole;
+    void *bounds, *offsets, *indices;
+    const int64_t n = s->heads * s->count;
+    TRY(tess_selection_view(s->w->sel, &whole));
+    TRY(workload_take(s->w, s->count + 1, TESS_DTYPE_I64, &bounds));
+    TRY(workload_take(s->w, n + 1, TESS_DTYPE_I64, &offsets));
+    int64_t *at = offsets, total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t list = i / s->count * whole.shape.n_q + s->rows[i] / s->w->p.group;
+        at[i] = total;
+        total += whole.offsets[list + 1] - whole.offsets[list];
+    }
+    at[n] = total;
+    TRY(workload_take(s->w, total, TESS_DTYPE_I32, &indices));
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t list = i / s->count * whole.shape.n_q + s->rows[i] / s->w->p.group;
+        memcpy((int32_t *)indices + at[i], whole.indices + whole.offsets[list],
+               (size_t)(at[i + 1] - at[i]) * sizeof(int32_t));
+    }
+    for (int64_t i = 0; i <= s->count; i++)
+        ((int64_t *)bounds)[i] = i;
+    s->lists = whole;
+    s->lists.shape.bounds_q = bounds;
+    s->lists.shape.n_q = (int32_t)s->count;
+    s->lists.offsets = offsets;
+    s->lists.indices = indices;
+    return TESS_OK;
+}
+
+static tess_status take_doubles(attn_sample *s, int64_t n, double **data)
+{
+    void *memory;
+    TRY(workload_take(s->w, n, TESS_DTYPE_F64, &memory));
+    *data = memory;
+    return TESS_OK;
+}
+
+static tess_status make_sample(attn_sample *s, int all)
+{
+    workload *w = s->w;
+    const problem *p = &w->p;
+    void *rows;
+    s->heads = p->batch * p->heads;
+    s->count = verify_count(p->tokens_q,
+                            (p->backward ? 14.0 : 4.0) * w->density * (double)p->dim *
+                                (double)p->tokens_k * (double)s->heads,
+                            all);
+    TRY(workload_take(w, s->heads * s->count, TESS_DTYPE_I64, &rows));
+    s->rows = rows;
+    for (int64_t h = 0; h < s->heads; h++)
+        TRY(verify_sample(w, (uint64_t)(100 + h), s->count, p->tokens_q, s->rows + h * s->count));
+    s->shape = w->shape;
+    s->shape.tokens_q = s->count;
+    TRY(pack(s, &w->q, &s->q));
+    if (w->sel)
+        TRY(pack_lists(s));
+    TRY(take_doubles(s, s->heads * s->count * p->dim, &s->o));
+    TRY(take_doubles(s, s->heads * s->count, &s->lse));
+    s->dq = s->o;
+    if (!p->backward)
+        return TESS_OK;
+    TRY(take_doubles(s, s->heads * p->tokens_k * p->dim, &s->dk));
+    TRY(take_doubles(s, s->heads * p->tokens_k * p->dim, &s->dv));
+    TRY(pack(s, &w->dout, &s->dout));
+    if (s->count < p->tokens_q) {
+        memset(w->dout.data, 0, (size_t)(s->heads * p->tokens_q * p->dim) * sizeof(float));
+        copy_rows(s, &w->dout, s->dout.data, 1);
+    }
+    return TESS_OK;
+}
+
+/* Sampled rows of queries, or all rows of keys. */
+static void compare(const attn_sample *s, const char *name, const tess_view *got,
+                    const double *want, int keys, double tolerance, verdict *v)
+{
+    const problem *p = &s->w->p;
+    const int64_t count = keys ? p->tokens_k : s->count;
+    double difference = 0, largest = 0;
+    for (int64_t h = 0; h < s->heads; h++)
+        verify_widen(&(verify_rows){row_of(got, p, h, 0), got->stride_s, want + h * count * p->dim,
+                                    keys ? NULL : s->rows + h * count, count, p->dim},
+                     &difference, &largest);
+    verify_add(v, name, difference, largest, tolerance);
+}
+
+static void compare_lse(const attn_sample *s, double tolerance, verdict *v)
+{
+    double difference = 0, largest = 0;
+    for (int64_t h = 0; h < s->heads; h++)
+        verify_widen(&(verify_rows){s->w->lse + h * s->w->p.tokens_q, 1, s->lse + h * s->count,
+                                    s->rows + h * s->count, s->count, 1},
+                     &difference, &largest);
+    verify_add(v, "lse", difference, largest, tolerance);
+}
+
+tess_status verify_attn(workload *w, int all, verdict *v)
+{
+    attn_sample s = {.w = w};
+    const double forward = tolerance_forward(&w->p), backward = tolerance_backward(&w->p);
+    TRY(make_sample(&s, all));
+    if (!w->p.forward)
+        TRY(workload_forward(w, w->sel));
+    TRY(workload_attn(w, w->sel));
+    const tess_selection_lists *lists = w->sel ? &s.lists : NULL;
+    TRY(ref_attn_forward(w->c->ctx, &s.shape, lists, &s.q, &w->k, &w->v, s.o, s.lse));
+    compare(&s, "o", &w->o, s.o, 0, forward, v);
+    compare_lse(&s, forward, v);
+    if (w->p.backward) {
+        TRY(ref_attn_backward(w->c->ctx, &s.shape, lists, &s.q, &w->k, &w->v, &s.dout, NULL, s.dq,
+                              s.dk, s.dv));
+        compare(&s, "dq", &w->dq, s.dq, 0, backward, v);
+        compare(&s, "dk", &w->dk, s.dk, 1, backward, v);
+        compare(&s, "dv", &w->dv, s.dv, 1, backward, v);
+    }
+    v->checked = s.heads * s.count;
+    v->total = s.heads * w->p.tokens_q;
+    return TESS_OK;
+}

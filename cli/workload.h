@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* workload.h - a problem made real: tensors, selections and the calls on them.
+ *
+ * `tessera check` and `tessera bench` both run what is made here, so that what is timed is what is
+ * verified. Tensors are normal numbers of the problem's seed; outputs begin as NaN, so that what
+ * is not written shows.
+ */
+#ifndef TESS_WORKLOAD_H
+#define TESS_WORKLOAD_H
+
+#include "problem.h"
+#include "tessera/attn.h"
+#include "tessera/select.h"
+
+enum { WORKLOAD_BUFFERS = 32 };
+
+typedef struct {
+    cli *c;
+    problem p;
+    /* attn */
+    tess_attn_shape shape;
+    tess_attn *attn;
+    tess_selection *sel; /* NULL: dense */
+    double density;      /* of sel; 1 without one */
+    tess_view q, k, v, o, dout, dq, dk, dv;
+    float *lse;
+    /* select: in a selection of its own */
+    tess_selector_opts rule;
+    tess_selector *selector;
+    tess_select_in in;
+    tess_view low_q, low_k;
+    tess_selection *chosen;
+    /* linear */
+    float *x, *w, *bias, *y, *dy, *dx, *dw, *dbias;
+    void *buffers[WORKLOAD_BUFFERS];
+    int n_buffers;
+    int64_t bytes, bytes_max; /* taken; there are */
+} workload;
+
+/* Makes everything a problem needs. with_select: an attn problem also gets the selector that would
+ * make its selection, the predictor of rank 16. Call workload_free in any case. */
+tess_status workload_make(cli *c, const problem *p, int with_select, workload *w);
+void workload_free(workload *w);
+
+/* "avx2, 2 threads": what all problems of a command run on. */
+void workload_head(const cli *c);
+
+/* Further memory for n elements, all bits set, until workload_free. */
+tess_status workload_take(workload *w, int64_t n, tess_dtype dtype, void **data);
+
+/* The calls. attn runs the problem's pass on a selection, NULL for dense; a backward pass stands on
+ * the last forward one. */
+tess_status workload_forward(workload *w, const tess_selection *sel);
+tess_status workload_attn(workload *w, const tess_selection *sel);
+tess_status workload_select(workload *w);
+tess_status workload_linear(workload *w);
+
+/* Floating-point operations of these calls; density is that of the attention's selection. */
+double workload_attn_flop(const problem *p, double density);
+double workload_select_flop(const workload *w);
+double workload_linear_flop(const problem *p);
+
+#endif

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""run.py - Tessera's attention beside PyTorch, FlexAttention and ONNX Runtime, in one run.
+
+    bench/peers/run.py                                   the standard shapes, one thread and two
+    bench/peers/run.py --shape heads=8,dim=128,tokens=8192 --threads 1 --json result.json
+
+Makes a virtual environment in build/ on the first call and installs torch, onnxruntime, onnx and
+numpy from PyPI into it; nothing else needs them. The plain torch wheel brings gigabytes of CUDA
+libraries; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu makes pip take the small one.
+Then measures in a process of its own for each number of threads (measure.py says how). Run it on an
+otherwise idle machine.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PACKAGES = ["torch", "onnxruntime", "onnx", "numpy"]
+SHAPES = ["heads=4,dim=64,tokens=4096", "heads=4,dim=128,tokens=4096",
+          "heads=1,dim=64,tokens=16384", "heads=1,dim=128,tokens=16384"]
+IMPORT = "import torch, onnxruntime, onnx, numpy"
+
+
+def environment(folder):
+    """The interpreter of the virtual environment, with the peers in it."""
+    python = os.path.join(folder, "bin", "python")
+    if not os.path.exists(python):
+        print(f"making the environment {folder}", file=sys.stderr)
+        venv.create(folder, with_pip=True)
+    if subprocess.run([python, "-c", IMPORT], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        print("installing", " ".join(PACKAGES), file=sys.stderr)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True, stdout=sys.stderr)
+    return python
+
+
+def measure(python, options, threads):
+    """The results of measure.py with so many threads on both sides."""
+    count = str(threads)
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
+        subprocess.run([python, os.path.join(HERE, "measure.py"), "--library", options.library, "--threads", count,
+                        "--samples", str(options.samples), "--peers", options.peers, "--out", out.name,
+                        *options.shape], check=True, env={**os.environ, "OMP_NUM_THREADS": count,
+                                                          "MKL_NUM_THREADS": count, "TESS_THREADS": count})
+        return json.load(out)
+
+
+def report(results):
+    for part in results["runs"]:
+        machine = part["machine"]
+        print(f"\n{machine['cpu']}, {machine['isa']}, {part['threads']} threads, "
+              f"peak {part['peak_gflops']:.0f} GFLOP/s; " +
+              ", ".join(f"{name} {version}" for name, version in machine["versions"].items()))
+        print(f"{'shape':34} {'pass':8} {'density':>7} {'peer':12} {'peer GF/s':>9} {'ours':>6} {'of peak':>7}"
+              f" {'median':>7} {'best':>6} {'apart':>8} {'samples':>8}")
+        for row in part["results"]:
+            if "skipped" in row:
+                print(f"{row['shape']:34} {row['pass']:8} {row['density']:7.3f} {row['peer']:12} {row['skipped']}")
+                continue
+            print(f"{row['shape']:34} {row['pass']:8} {row['density']:7.3f} {row['peer']:12}"
+                  f" {row['peer_gflops']:9.1f} {row['ours_gflops']:6.1f} {row['ours_share_of_peak']:7.3f}"
+                  f" {row['ratio_median']:6.2f}x {row['ratio_best']:5.2f}x {row['max_difference']:8.1e}"
+                  f" {row['kept']:3d}/{row['taken']:<3d}{' disturbed' if row['disturbed'] else ''}")
+    print("\nRatios are peer's time over ours, of medians and of best samples; GFLOP/s are of the medians.")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", action="append", metavar="TEXT", help="heads=N,dim=N,tokens=N; may be repeated")
+    parser.add_argument("--threads", default="1,2", help="numbers of threads, separated by commas (default 1,2)")
+    parser.add_argument("--peers", default="sdpa,flex,onnxruntime", help="which to run (default: all three)")
+    parser.add_argument("--samples", type=int, default=7, help="undisturbed samples of each side (default 7)")
+    parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    parser.add_argument("--library", default=os.path.join(ROOT, "build", "release", "lib", "libtessera.so"))
+    parser.add_argument("--venv", default=os.path.join(ROOT, "build", "peers-venv"))
+    options = parser.parse_args()
+    options.shape = options.shape or SHAPES
+    if not os.path.exists(options.library):
+        sys.exit(f"{options.library}: does not exist; build the preset release first")
+    python = environment(options.venv)
+    results = {"schema": 1, "runs": [measure(python, options, int(n)) for n in options.threads.split(",")]}
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+            file.write("\n")
+    report(results)
+
+
+main()

@@ -7,7 +7,7 @@
 
 Makes a virtual environment in build/ on the first call and installs torch, onnxruntime, onnx and
 numpy from PyPI into it; nothing else needs them. The plain torch wheel brings gigabytes of CUDA
-libraries; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu makes pip take the small one.
+libraries; PIP_EXTRA_INDEX_URL with PyTorch's index of CPU wheels makes pip take the small one.
 Then measures in a process of its own for each number of threads (measure.py says how). Run it on an
 otherwise idle machine.
 """

@@ -66,7 +66,8 @@ int main(void)
         TRY(tess_selection_measure(ctx, sel, &measure, &stats));
         TRY(tess_attn_forward(attn, sel, &vq, &vk, &vv, &vs, NULL));
         for (int i = 0; i < ALL; i++)
-            error[n] = fmax(error[n], fabs((double)dense[i] - (double)sparse[i]));
+            if (fabs((double)dense[i] - (double)sparse[i]) > error[n])
+                error[n] = fabs((double)dense[i] - (double)sparse[i]);
         recall[n] = stats.recall;
         printf("%-9s density %.3f  recall %.3f  mass %.3f  largest difference to dense %.3f\n",
                tess_select_kind_name(kinds[n]), stats.density, stats.recall, stats.mass, error[n]);

@@ -56,11 +56,12 @@ tess_status tess__selection_fits(const char *who, const tess_selection *sel, int
 tess_status tess__view_check(const char *who, const char *name, const tess_view *view,
                              tess_dtype first, tess_dtype second, int64_t tokens);
 
-/* The row of head_dim elements at (b, h, s); NULL in a view without data. */
+/* The row of head_dim elements at (b, h, s). By number, for a view without data has rows nobody
+ * reads. */
 static inline void *tess__view_row(const tess_view *view, int64_t b, int64_t h, int64_t s)
 {
     const int64_t element = b * view->stride_b + h * view->stride_h + s * view->stride_s;
-    return view->data ? (char *)view->data + (int64_t)tess_dtype_size(view->dtype) * element : NULL;
+    return (void *)((uintptr_t)view->data + tess_dtype_size(view->dtype) * (uintptr_t)element);
 }
 
 #endif

@@ -58,7 +58,7 @@ static int32_t choose_window(const tess__select_job *job, float *scores, int32_t
 {
     const int32_t *n = job->n_cubes, *window = job->opts->window;
     const int32_t at[3] = {cube / (n[1] * n[2]), cube / n[2] % n[1], cube % n[2]};
-    int32_t begin[3], end[3], added = 0;
+    int32_t begin[3] = {0}, end[3] = {0}, added = 0;
     for (int a = 0; a < 3; a++)
         begin[a] = window_begin(at[a], n[a], window[a], &end[a]);
     for (int32_t f = begin[0]; f < end[0]; f++)

@@ -58,21 +58,24 @@ VINLINE void gemm_cols(const int mr, int depth, const float *a, int lda, const f
 
 /* ---- packing ------------------------------------------------------------------------------- */
 
-/* Panels of the transpose: out[p][d][j] = factor * row(p NR + j)[d], for n rows of dim floats;
- * columns past n are 0. out: ceil(n / NR) * dim * NR floats. */
+/* Panels of the transpose: out[p][d][j] = factor * row(p NR + j)[d], for n rows of dim floats, dim
+ * a multiple of 4; columns past n are 0. out: ceil(n / NR) * dim * NR floats. */
 VINLINE void pack_transposed(float *out, const float *x, int64_t stride, int n, int dim,
                              float factor)
 {
-    for (int p = 0; p < n; p += NR) {
-        const int width = n - p < NR ? n - p : NR;
-        const float *rows = x + (int64_t)p * stride;
-        for (int d = 0; d < dim; d++, out += NR) {
-            for (int j = 0; j < width; j++)
-                out[j] = factor * rows[(int64_t)j * stride + d];
-            for (int j = width; j < NR; j++)
-                out[j] = 0.0f;
+    for (int p = 0; p < n; p += NR, out += (size_t)dim * NR)
+        for (int j = 0; j < NR; j += 4) {
+            const float *rows = x + (int64_t)(p + j) * stride;
+            const int left = n - p - j;
+            for (int d = 0; d < dim; d += left < 4 ? 1 : 4) {
+                float *to = out + (size_t)d * NR + j;
+                if (left >= 4)
+                    v_transpose4(to, NR, rows + d, stride, factor);
+                else
+                    for (int i = 0; i < 4; i++)
+                        to[i] = i < left ? factor * rows[i * stride + d] : 0.0f;
+            }
         }
-    }
 }
 
 /* Panels of rows: out[d / NR][i][d % NR] = factor * row(i)[d], for n rows; columns past dim are 0.

@@ -128,7 +128,7 @@ static float bracket(const float *x, int32_t n, int32_t k, int32_t *scratch)
 static int32_t compact(int32_t *value, int32_t *index, const float *x, int32_t n, float least)
 {
     const vf bound = vf_set1(least);
-    vi at;
+    vi at = {0};
     for (int i = 0; i < VL; i++)
         at[i] = i;
     int32_t m = 0, i = 0;

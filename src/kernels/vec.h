@@ -135,6 +135,25 @@ VINLINE vf vf_exp2(vf x)
     return p * (vf)((vi)n << 23);
 }
 
+/* out[d][j] = factor * in[j][d] for four rows of four floats; strides in floats. */
+VINLINE void v_transpose4(float *out, int64_t stride_out, const float *in, int64_t stride_in,
+                          float factor)
+{
+#if defined(__SSE__)
+    const __m128 f = _mm_set1_ps(factor);
+    __m128 r[4];
+    for (int j = 0; j < 4; j++)
+        r[j] = _mm_mul_ps(f, _mm_loadu_ps(in + j * stride_in));
+    _MM_TRANSPOSE4_PS(r[0], r[1], r[2], r[3]);
+    for (int d = 0; d < 4; d++)
+        _mm_storeu_ps(out + d * stride_out, r[d]);
+#else
+    for (int d = 0; d < 4; d++)
+        for (int j = 0; j < 4; j++)
+            out[d * stride_out + j] = factor * in[j * stride_in + d];
+#endif
+}
+
 VINLINE void v_prefetch_write(const void *p)
 {
     __builtin_prefetch(p, 1, 3);

@@ -25,7 +25,7 @@ typedef struct {
 } problem;
 
 static const problem problems[] = {
-    {1, 1, 8, 1, 1, DENSE, 0, 0, 0, 0, 0, 0},           /* the smallest */
+    {1, 1, 8, 1, 1, DENSE, 0, 0, 0, 0, 0, 1},           /* the smallest: dq comes from dlse alone */
     {1, 1, 8, 1, 1, RANDOM, 1, 1, 1.0, 0, 0, 1},        /* the same through a list */
     {1, 2, 64, 100, 300, DENSE, 0, 0, 0, 0, 0, 1},      /* cross-attention, tails everywhere */
     {2, 3, 72, 97, 193, DENSE, 0, 0, 0, 1, 0, 0},       /* a head_dim no panel divides */

@@ -69,10 +69,14 @@ void tess__source_close(tess__source *source)
 }
 
 /* Whether n bytes at offset are now in memory and mapped. Ranges start on a page; where pages are
- * larger than PAGE the call says no. */
+ * larger than PAGE the call says no. Emulators say yes to advice they do not know, so the file's
+ * size is asked for too. */
 static int populate(const tess__source *source, size_t offset, size_t n)
 {
     const size_t start = offset / PAGE * PAGE;
+    struct stat st;
+    if (fstat(source->fd, &st) != 0 || (uint64_t)st.st_size < offset + n)
+        return 0;
     return madvise((void *)(source->data + start), offset + n - start, MADV_POPULATE_READ) == 0;
 }
 

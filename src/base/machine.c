@@ -132,6 +132,11 @@ tess_status tess_machine_query(const tess_ctx *ctx, tess_machine *machine)
         tess__topology_sysfs("", &found);
     tess__machine_read("", &found);
     found.cores_usable = tess__cores_usable("");
+    /* Where /sys is hidden, the cores of the affinity mask are the ones known of. */
+    if (found.cores < found.cores_usable)
+        found.cores = found.cores_usable;
+    if (found.hardware_threads < found.cores)
+        found.hardware_threads = found.cores;
     tess__cpu_features(found.features, sizeof found.features);
     found.amx = tess__amx_state();
     *machine = found;

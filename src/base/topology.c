@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef TESS_HAVE_HWLOC
 #include <hwloc.h>
@@ -30,8 +31,9 @@ static int count(hwloc_topology_t topology, hwloc_obj_type_t type)
 
 void tess__topology_hwloc(tess_machine *machine)
 {
+    /* Without /sys hwloc complains on stderr, where a library has no business. */
     hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
+    if (access("/sys/devices/system/cpu", R_OK) != 0 || hwloc_topology_init(&topology) != 0)
         return;
     if (hwloc_topology_load(topology) == 0) {
         strcpy(machine->topology, "hwloc");

@@ -1,4 +1,6 @@
 # On a terminal the progress is one line, rewritten, never wider than the terminal, erased at the end.
+python3 -c 'import pty; pty.openpty()' 2>/dev/null ||
+    { echo "no pseudo-terminal can be opened here" >&2; exit 77; }
 python3 "$CASES/make.py" a_file_with_a_name_that_is_long_enough_to_be_cut.npy big:F32:20000000000
 TERM=xterm python3 - <<'END'
 import os, subprocess, sys

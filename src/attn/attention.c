@@ -187,19 +187,12 @@ tess__query_tile tess__tile_at(const tess_attn *attn, const tess_selection *sel,
         return (tess__query_tile){.begin = begin,
                                   .n = (int)(left < TILE_DENSE ? left : TILE_DENSE)};
     }
-    /* The group whose first tile is the last one not after index. */
-    int64_t low = 0, high = sel->n_q;
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (sel->tiles[middle] <= index)
-            low = middle;
-        else
-            high = middle;
-    }
-    const int64_t parts = sel->tiles[low + 1] - sel->tiles[low], part = index - sel->tiles[low];
-    const int64_t first = sel->bounds_q[low], rows = sel->bounds_q[low + 1] - first;
+    const int32_t group = tess__range_of(sel->tiles, sel->n_q, index);
+    const int64_t parts = sel->tiles[group + 1] - sel->tiles[group],
+                  part = index - sel->tiles[group];
+    const int64_t first = sel->bounds_q[group], rows = sel->bounds_q[group + 1] - first;
     const int64_t begin = first + rows * part / parts, end = first + rows * (part + 1) / parts;
-    return (tess__query_tile){.begin = begin, .n = (int)(end - begin), .group = (int32_t)low};
+    return (tess__query_tile){.begin = begin, .n = (int)(end - begin), .group = group};
 }
 
 tess__attn_tile tess__tile_job(const tess_attn *attn, const tess_selection *sel, const tess_view *q,

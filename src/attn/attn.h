@@ -45,6 +45,9 @@ size_t tess__sel_bytes(int n, const int64_t counts[], const size_t sizes[]);
 /* Threads for `work` indices: 1 where a team costs more than it saves. */
 int tess__selection_team(const tess_selection *sel, int64_t work);
 
+/* The range among n, with n + 1 ascending bounds, that holds the row. */
+int32_t tess__range_of(const int64_t *bounds, int32_t n, int64_t row);
+
 /* EINVAL if the selection's batch, heads or tokens are not these; `who` starts the sentence. */
 tess_status tess__selection_fits(const char *who, const tess_selection *sel, int batch, int heads,
                                  int64_t tokens_q, int64_t tokens_k);

@@ -46,20 +46,6 @@ static int64_t set_empty(unit_set *set, int32_t *indices)
     return n;
 }
 
-/* The range that holds a row, of n ascending ones. */
-static int32_t range_of(const int64_t *bounds, int32_t n, int64_t row)
-{
-    int32_t low = 0, high = n - 1;
-    while (low < high) {
-        const int32_t middle = low + (high - low + 1) / 2;
-        if (bounds[middle] <= row)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
 /* What one run of the two passes needs. */
 typedef struct {
     const tess_selection *fine;
@@ -73,8 +59,8 @@ static int64_t coarse_list(const job *j, int64_t list, unit_set *set, int32_t *i
 {
     const tess_selection *fine = j->fine, *coarse = j->coarse;
     const int64_t head = list / coarse->n_q, g = list % coarse->n_q;
-    const int32_t begin = range_of(fine->bounds_q, fine->n_q, coarse->bounds_q[g]);
-    const int32_t end = range_of(fine->bounds_q, fine->n_q, coarse->bounds_q[g + 1] - 1);
+    const int32_t begin = tess__range_of(fine->bounds_q, fine->n_q, coarse->bounds_q[g]);
+    const int32_t end = tess__range_of(fine->bounds_q, fine->n_q, coarse->bounds_q[g + 1] - 1);
     const int64_t *offsets = fine->offsets + head * fine->n_q;
     /* The lists of neighbouring groups are neighbours in memory. */
     for (int64_t i = offsets[begin]; i < offsets[end + 1]; i++) {
@@ -123,8 +109,8 @@ static tess_status prepare(tess__arena *scratch, int threads, job *j)
     unit_set *sets = tess__arena_take(scratch, (size_t)counts[2] * sizes[2]);
     uint64_t *bits = tess__arena_take(scratch, (size_t)counts[3] * sizes[3]);
     for (int32_t u = 0; u < fine->n_k; u++) {
-        first[u] = range_of(coarse->bounds_k, coarse->n_k, fine->bounds_k[u]);
-        last[u] = range_of(coarse->bounds_k, coarse->n_k, fine->bounds_k[u + 1] - 1);
+        first[u] = tess__range_of(coarse->bounds_k, coarse->n_k, fine->bounds_k[u]);
+        last[u] = tess__range_of(coarse->bounds_k, coarse->n_k, fine->bounds_k[u + 1] - 1);
     }
     memset(bits, 0, (size_t)counts[3] * sizes[3]);
     for (int t = 0; t < threads; t++, bits += n_words + n_summary)

@@ -12,20 +12,6 @@
 
 static const float CHOSEN = 2.0f; /* above every random number */
 
-/* The range among n that holds the row; bounds (n + 1) ascend. */
-static int32_t range_of(const int64_t *bounds, int32_t n, int64_t row)
-{
-    int32_t low = 0, high = n - 1;
-    while (low < high) {
-        const int32_t middle = low + (high - low + 1) / 2;
-        if (bounds[middle] <= row)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
 /* Chooses units first .. last; returns how many of them were not chosen before. */
 static int32_t choose(float *scores, int32_t first, int32_t last)
 {
@@ -65,8 +51,8 @@ static int32_t choose_window(const tess__select_job *job, float *scores, int32_t
         for (int32_t y = begin[1]; y < end[1]; y++) {
             const int32_t line = (f * n[1] + y) * n[2];
             const int64_t row = job->cubes[line + begin[2]], stop = job->cubes[line + end[2]];
-            added += choose(scores, range_of(job->sel->bounds_k, job->sel->n_k, row),
-                            range_of(job->sel->bounds_k, job->sel->n_k, stop - 1));
+            added += choose(scores, tess__range_of(job->sel->bounds_k, job->sel->n_k, row),
+                            tess__range_of(job->sel->bounds_k, job->sel->n_k, stop - 1));
         }
     return added;
 }
@@ -80,7 +66,8 @@ void tess__rule_window(tess__select_job *job, const tess__scratch *w, int64_t he
         const int64_t row = sel->bounds_q[g + i], stop = sel->bounds_q[g + i + 1];
         int32_t k = 0;
         memset(w->scores, 0, sizeof *w->scores * (size_t)sel->n_k);
-        for (int32_t c = range_of(job->cubes, cubes, row); c < cubes && job->cubes[c] < stop; c++)
+        for (int32_t c = tess__range_of(job->cubes, cubes, row); c < cubes && job->cubes[c] < stop;
+             c++)
             k += choose_window(job, w->scores, c);
         tess__select_emit(job, w, head, g + i, w->scores, k);
     }
@@ -102,8 +89,9 @@ static int32_t choose_local(const tess__select_job *job, float *scores, int32_t 
     const tess_selection *sel = job->sel;
     const int64_t row = sel->bounds_q[g] * sel->tokens_k / sel->tokens_q;
     const int64_t stop = (sel->bounds_q[g + 1] * sel->tokens_k + sel->tokens_q - 1) / sel->tokens_q;
-    const int64_t first = (int64_t)range_of(sel->bounds_k, sel->n_k, row) - job->opts->local;
-    const int64_t last = (int64_t)range_of(sel->bounds_k, sel->n_k, stop - 1) + job->opts->local;
+    const int64_t first = (int64_t)tess__range_of(sel->bounds_k, sel->n_k, row) - job->opts->local;
+    const int64_t last =
+        (int64_t)tess__range_of(sel->bounds_k, sel->n_k, stop - 1) + job->opts->local;
     return choose(scores, first < 0 ? 0 : (int32_t)first,
                   last >= sel->n_k ? sel->n_k - 1 : (int32_t)last);
 }

@@ -268,3 +268,16 @@ tess_status tess_selection_view(const tess_selection *sel, tess_selection_lists 
     };
     return TESS_OK;
 }
+
+int32_t tess__range_of(const int64_t *bounds, int32_t n, int64_t row)
+{
+    int32_t low = 0, high = n - 1;
+    while (low < high) {
+        const int32_t middle = low + (high - low + 1) / 2;
+        if (bounds[middle] <= row)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}

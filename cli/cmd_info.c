@@ -5,7 +5,7 @@
 #include <string.h>
 
 #ifdef CLI_TRAIN
-#include "tessera/train.h"
+#include "tessera/media.h"
 #endif
 
 typedef struct {

@@ -10,7 +10,7 @@
 
 #ifdef CLI_TRAIN
 
-#include "tessera/train.h"
+#include "tessera/media.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include "tessera/attn.h"
 #include "tessera/dist.h"
 #ifdef TESS_TEST_TRAIN
-#include "tessera/train.h"
+#include "tessera/media.h"
 #endif
 
 #include <dirent.h>

@@ -8,6 +8,6 @@
 #define TESS_MEDIA_H
 
 #include "base/base.h"
-#include "tessera/train.h"
+#include "tessera/media.h"
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train.c - uses libtessera_train. */
 #include <stdio.h>
+#include <tessera/media.h>
 #include <tessera/tessera.h>
-#include <tessera/train.h>
 
 int main(void)
 {

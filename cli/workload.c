@@ -7,7 +7,7 @@
 #include <string.h>
 
 #ifdef CLI_TRAIN
-#include "tessera/train.h"
+#include "tessera/model.h"
 #endif
 
 enum { CHUNK = 1 << 16, RANK = 16 };

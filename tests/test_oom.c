@@ -12,6 +12,7 @@
 #include "tessera/dist.h"
 #ifdef TESS_TEST_TRAIN
 #include "tessera/media.h"
+#include "tessera/model.h"
 #endif
 
 #include <dirent.h>
@@ -274,6 +275,31 @@ static tess_status s_image(world *w)
     static const uint8_t pixels[16 * 16 * 3];
     return tess_image_write(w->ctx, in_folder("y.png"), &(tess_image){16, 16, 3, pixels});
 }
+
+static const tess_model_config model_config = {.patch = {1, 2, 2},
+                                               .heads = 2,
+                                               .head_dim = 8,
+                                               .in_channels = 3,
+                                               .out_channels = 3,
+                                               .text_dim = 8,
+                                               .text_len = 4,
+                                               .freq_dim = 8,
+                                               .ffn_dim = 32,
+                                               .layers = 1,
+                                               .cross_attn_norm = 1,
+                                               .qk_norm = 1,
+                                               .eps = 1e-6,
+                                               .rope_max = 16};
+
+static tess_status s_model(world *w)
+{
+    tess_model *model = NULL;
+    const tess_status status =
+        tess_model_create(w->ctx, &model_config, &(tess_model_opts){.gradients = 1}, &model);
+    assert_true((status == TESS_OK) == (model != NULL));
+    tess_model_destroy(model);
+    return status;
+}
 #endif
 
 /* `file` names a file that is opened before, and `sel` asks for a selection, both with all the
@@ -311,6 +337,7 @@ static const struct {
     {"create attention", s_attn, NULL, 0},
 #ifdef TESS_TEST_TRAIN
     {"write a picture", s_image, NULL, 0},
+    {"create a model", s_model, NULL, 0},
 #endif
 };
 

@@ -14,7 +14,10 @@ import subprocess
 import tree
 
 # What belongs to the libraries besides libtessera: public headers, rooms, sources outside a room.
-OTHERS = {"tessera_train": ({"media.h", "data.h", "train.h"}, {"media", "model", "train"}), "tessera_mpi": ({"mpi.h"}, set())}
+OTHERS = {
+    "tessera_train": ({"media.h", "model.h", "data.h", "train.h"}, {"media", "model", "train"}),
+    "tessera_mpi": ({"mpi.h"}, set()),
+}
 TAKEN_HEADERS = set().union(*(headers for headers, _ in OTHERS.values()))
 TAKEN_ROOMS = set().union(*(rooms for _, rooms in OTHERS.values()))
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tessera.h - every header of libtessera at once (train.h and mpi.h belong to their libraries). */
+/* tessera.h - every header of libtessera at once (those of libtessera_train and
+ * libtessera_mpi belong to their libraries). */
 #ifndef TESSERA_TESSERA_H
 #define TESSERA_TESSERA_H
 

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.h - the Wan2.1 video transformer at any size: weights, forward pass, gradients, memory.
+ * Link with libtessera_train.
+ *
+ *   tess_model_config config = {...};                     // or from a file, or a preset
+ *   tess_model *model;
+ *   tess_model_create(ctx, &config, &(tess_model_opts){.gradients = 1, .seed = 7}, &model);
+ *   tess_pass *pass;                                      // owns all activations of one shape
+ *   tess_pass_create(model, &(tess_pass_shape){.batch = 1, ..., .train = 1}, &pass);
+ *   tess_pass_forward(pass, &(tess_model_in){x, timestep, text}, out);
+ *   tess_pass_backward(pass, dout, NULL);                 // adds to the model's gradients
+ */
+#ifndef TESSERA_MODEL_H
+#define TESSERA_MODEL_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- configuration ------------------------------------------------------------------------ */
+
+/* The sizes of a model, as in the config.json beside its weights. dim = heads * head_dim. */
+typedef struct {
+    int patch[3];                  /* frames, rows, columns of a token; Wan: 1, 2, 2; 1..64 each */
+    int heads, head_dim;           /* head_dim a multiple of 8 up to 256; dim at most 65536 */
+    int in_channels, out_channels; /* of the latent; 1..65536 */
+    int text_dim, text_len;        /* of the prompt's vectors; 1..65536 */
+    int freq_dim;                  /* of the timestep's sinusoids; even, 2..65536 */
+    int ffn_dim;                   /* 1..1048576 */
+    int layers;                    /* 1..1024 */
+    int cross_attn_norm;           /* 1: a norm with weights before attention to the text */
+    int qk_norm;                   /* 1: RMS norm of queries and keys across heads; 0: none */
+    double eps;                    /* of the norms; above 0, at most 1 */
+    int rope_max;                  /* tokens along a side at most; 1..1048576 */
+} tess_model_config;
+
+TESS_API tess_status tess_model_config_check(const tess_model_config *config);
+
+/* ---- the model ---------------------------------------------------------------------------- */
+
+typedef struct tess_model tess_model;
+
+typedef struct {
+    int gradients; /* 1: with a buffer of gradients, for training */
+    uint64_t seed; /* of the random weights */
+} tess_model_opts;
+
+/* Weights are random as in Wan: matrices with variance 2 / (in + out), embeddings of text and time
+ * with deviation 0.02, modulation tables with 1 / sqrt(dim), norms 1, biases and proj_out 0. Each
+ * parameter has random numbers of its own, so they depend on the seed and its name's place alone.
+ * Gradients begin as 0. */
+TESS_API tess_status tess_model_create(tess_ctx *ctx, const tess_model_config *config,
+                                       const tess_model_opts *opts, tess_model **model);
+
+typedef struct {
+    tess_ctx *ctx;
+    tess_model_config config;
+    int params;       /* tensors */
+    int64_t count;    /* numbers in all of them */
+    float *values;    /* (count): every parameter, one behind the other in their order */
+    float *gradients; /* (count), or NULL */
+} tess_model_info;
+
+TESS_API tess_status tess_model_query(const tess_model *model, tess_model_info *info);
+
+typedef enum {
+    TESS_PARAM_EMBEDDING, /* a matrix outside the blocks */
+    TESS_PARAM_MATRIX,    /* a matrix of a block: what Muon takes */
+    TESS_PARAM_VECTOR,    /* a bias, norm or table: without weight decay */
+} tess_param_kind;
+
+typedef struct {
+    const char *name; /* as diffusers calls it; the model's */
+    tess_param_kind kind;
+    int layer; /* -1 outside the blocks */
+    int rank;
+    int64_t shape[5];
+    int64_t count;
+    float *value;    /* inside tess_model_info.values */
+    float *gradient; /* NULL without gradients */
+} tess_param;
+
+/* Parameter number index; the order is fixed by the configuration. */
+TESS_API tess_status tess_model_param(const tess_model *model, int index, tess_param *param);
+TESS_API tess_status tess_model_zero_gradients(tess_model *model); /* EINVAL without them */
+TESS_API void tess_model_destroy(tess_model *model);               /* after its passes */
+
+/* ---- linear layers ------------------------------------------------------------------------ */
+
+/* A layer of `out` features from `in`, for `rows` tokens. All matrices are F32, row-major and
+ * contiguous, and outputs do not overlap inputs. The same bits for every number of threads. */
+typedef struct {
+    int64_t rows;    /* 0..2^30 */
+    int64_t in, out; /* 1..2^30 */
+} tess_linear_shape;
+
+/* y = x w^T + bias.   x: (rows, in)   w: (out, in)   bias: (out), or NULL   y: (rows, out) */
+TESS_API tess_status tess_linear_forward(const tess_ctx *ctx, const tess_linear_shape *shape,
+                                         const float *x, const float *w, const float *bias,
+                                         float *y);
+
+/* dx = dy w, dw = dy^T x, dbias = the sums of dy's columns, from dy: (rows, out), each in the shape
+ * of its namesake and overwritten. Any of the three may be NULL; x may be if dw is, w if dx is. */
+TESS_API tess_status tess_linear_backward(const tess_ctx *ctx, const tess_linear_shape *shape,
+                                          const float *x, const float *w, const float *dy,
+                                          float *dx, float *dw, float *dbias);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

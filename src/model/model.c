@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.c - models: one buffer of values, one of gradients, and what lies where in them. */
+#include "model.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- creation ------------------------------------------------------------------------------- */
+
+enum { NAME_MAX_BYTES = 96 };
+
+static tess_status make_names(tess_model *m, tess__arena *arena)
+{
+    for (int i = 0; i < m->params.params; i++) {
+        char name[NAME_MAX_BYTES];
+        int layer;
+        const tess__param *p = tess__params_at(&m->params, i, &layer);
+        const int n = layer < 0 ? snprintf(name, sizeof name, "%s", p->name)
+                                : snprintf(name, sizeof name, "blocks.%d.%s", layer, p->name);
+        m->names[i] = tess__arena_string(arena, name, (size_t)n);
+        if (!m->names[i])
+            return TESS_ENOMEM;
+    }
+    return TESS_OK;
+}
+
+static tess_status make_buffers(tess_model *m, int gradients)
+{
+    const size_t bytes = (size_t)m->params.count * sizeof(float);
+    m->values = tess__alloc(m->ctx, bytes);
+    if (!m->values)
+        return TESS_ENOMEM;
+    if (gradients && !(m->gradients = tess__alloc_zero(m->ctx, bytes)))
+        return TESS_ENOMEM;
+    return TESS_OK;
+}
+
+tess_status tess__model_make(tess_ctx *ctx, const tess_model_config *config, int gradients,
+                             tess_model **model)
+{
+    tess__arena arena = {.ctx = ctx};
+    tess_model *made = tess__arena_take(&arena, sizeof *made);
+    if (!made)
+        return TESS_ENOMEM;
+    *made = (tess_model){.ctx = ctx, .config = *config, .dim = config->heads * config->head_dim};
+    tess__params_make(config, &made->params);
+    made->names = tess__arena_take(&arena, (size_t)made->params.params * sizeof *made->names);
+    tess_status status = made->names ? make_names(made, &arena) : TESS_ENOMEM;
+    if (status == TESS_OK)
+        status = make_buffers(made, gradients);
+    made->arena = arena;
+    if (status != TESS_OK) {
+        tess_model_destroy(made);
+        return status;
+    }
+    *model = made;
+    return TESS_OK;
+}
+
+void tess_model_destroy(tess_model *model)
+{
+    if (!model)
+        return;
+    tess__free(model->ctx, model->values);
+    tess__free(model->ctx, model->gradients);
+    tess__arena arena = model->arena; /* the object itself lies in it */
+    tess__arena_free(&arena);
+}
+
+/* ---- first values ---------------------------------------------------------------------------- */
+
+/* The deviation of the random numbers; 0 for constants. */
+static double deviation(const tess_model *m, const tess__param *p)
+{
+    switch (p->init) {
+    case TESS__INIT_XAVIER:
+        return sqrt(2.0 / ((double)p->shape[0] + (double)p->count / (double)p->shape[0]));
+    case TESS__INIT_SMALL: return 0.02;
+    case TESS__INIT_TABLE: return 1.0 / sqrt((double)m->dim);
+    default: return 0.0;
+    }
+}
+
+/* Numbers begin .. begin + n - 1 of parameter number index. */
+static void fill(const tess_model *m, int index, uint64_t seed, int64_t begin, int64_t n)
+{
+    int layer;
+    const tess__param *p = tess__params_at(&m->params, index, &layer);
+    float *value = m->values + p->offset + begin +
+                   (layer < 0 ? 0 : m->params.block_begin + layer * m->params.block_count);
+    const float factor = (float)deviation(m, p);
+    if (factor > 0.0f)
+        tess_random_normal(seed, (uint64_t)index, (uint64_t)begin, value, (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        value[i] = factor > 0.0f ? factor * value[i] : p->init == TESS__INIT_ONE;
+}
+
+static void fill_all(const tess_model *m, uint64_t seed)
+{
+    enum { CHUNK = 1 << 16 };
+    for (int index = 0; index < m->params.params; index++) {
+        int layer;
+        const int64_t count = tess__params_at(&m->params, index, &layer)->count;
+#pragma omp parallel for num_threads(m->ctx->threads)
+        for (int64_t i = 0; i < count; i += CHUNK)
+            fill(m, index, seed, i, count - i < CHUNK ? count - i : CHUNK);
+    }
+}
+
+tess_status tess_model_create(tess_ctx *ctx, const tess_model_config *config,
+                              const tess_model_opts *opts, tess_model **model)
+{
+    static const tess_model_opts defaults;
+    if (!ctx || !config || !model)
+        return tess__fail(TESS_EINVAL, "tess_model_create: %s is NULL",
+                          !ctx      ? "ctx"
+                          : !config ? "config"
+                                    : "model");
+    TESS_TRY(tess_model_config_check(config));
+    opts = opts ? opts : &defaults;
+    tess_model *made = NULL;
+    TESS_TRY(tess__model_make(ctx, config, opts->gradients != 0, &made));
+    fill_all(made, opts->seed);
+    *model = made;
+    return TESS_OK;
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+tess_status tess_model_query(const tess_model *model, tess_model_info *info)
+{
+    if (!model || !info)
+        return tess__fail(TESS_EINVAL, "tess_model_query: %s is NULL", model ? "info" : "model");
+    *info = (tess_model_info){
+        .ctx = model->ctx,
+        .config = model->config,
+        .params = model->params.params,
+        .count = model->params.count,
+        .values = model->values,
+        .gradients = model->gradients,
+    };
+    return TESS_OK;
+}
+
+tess_status tess_model_param(const tess_model *model, int index, tess_param *param)
+{
+    if (!model || !param)
+        return tess__fail(TESS_EINVAL, "tess_model_param: %s is NULL", model ? "param" : "model");
+    if (index < 0 || index >= model->params.params)
+        return tess__fail(TESS_EINVAL, "tess_model_param: index is %d, must be 0..%d", index,
+                          model->params.params - 1);
+    int layer;
+    const tess__param *p = tess__params_at(&model->params, index, &layer);
+    const int64_t at =
+        p->offset + (layer < 0 ? 0 : model->params.block_begin + layer * model->params.block_count);
+    *param = (tess_param){
+        .name = model->names[index],
+        .kind = p->kind,
+        .layer = layer,
+        .rank = p->rank,
+        .count = p->count,
+        .value = model->values + at,
+        .gradient = model->gradients ? model->gradients + at : NULL,
+    };
+    memcpy(param->shape, p->shape, sizeof param->shape);
+    return TESS_OK;
+}
+
+tess_status tess_model_zero_gradients(tess_model *model)
+{
+    if (!model)
+        return tess__fail(TESS_EINVAL, "tess_model_zero_gradients: model is NULL");
+    if (!model->gradients)
+        return tess__fail(TESS_EINVAL,
+                          "tess_model_zero_gradients: the model was made without gradients");
+    memset(model->gradients, 0, (size_t)model->params.count * sizeof(float));
+    return TESS_OK;
+}

@@ -28,6 +28,17 @@ typedef struct {
     double min, max; /* of what is not NaN; infinity and -infinity if all is */
     double mean, m2; /* of what is finite; 0 if nothing is */
 } tess__scan;
+
+/* What the passes of descend.c share. */
+typedef struct {
+    float g_scale;      /* of the gradient: clipping */
+    float beta1, beta2; /* of AdamW's moments */
+    float rate;         /* of the step, AdamW's bias correction of m included */
+    float widen, eps;   /* of AdamW's denominator: 1 / sqrt(bias correction of v) */
+    float keep;         /* 1 - rate * weight decay */
+    float blend;        /* what the running average takes of the new weights */
+} tess__descent;
+
 enum {
     TESS_PANEL = 16,    /* keys side by side in a panel, see score.c */
     TESS_TOPK_PAD = 64, /* elements topk may write beyond what it returns */
@@ -59,6 +70,13 @@ typedef struct {
                       const float *lse2);
     /* topk.c: 1 <= k <= n; index has room for k + TESS_TOPK_PAD, scratch for twice n + that */
     void (*topk)(int32_t *index, const float *x, int32_t n, int32_t k, int32_t *scratch);
+    /* descend.c: arrays of n, which do not overlap; ema may be NULL */
+    void (*adamw)(const tess__descent *d, const float *g, float *m, float *v, float *p, float *ema,
+                  size_t n);
+    void (*momentum)(float b, float g_scale, const float *g, float *m, float *u, size_t n);
+    void (*follow)(const tess__descent *d, const float *u, float *p, float *ema, size_t n);
+    void (*mix)(float a, const float *x, float b, float *y, size_t n); /* y = a x + b y */
+    double (*sum_squares)(const float *x, size_t n);
 } tess__kernels;
 
 typedef struct {

@@ -22,6 +22,12 @@ void TESS_K(tess__lse_step)(float *m, float *l, const float *s, int64_t ld, int 
 void TESS_K(tess__mass_step)(float *mass, const float *s, int64_t ld, int rows, int n, float scale2,
                              const float *lse2);
 void TESS_K(tess__topk)(int32_t *index, const float *x, int32_t n, int32_t k, int32_t *scratch);
+void TESS_K(tess__adamw)(const tess__descent *d, const float *g, float *m, float *v, float *p,
+                         float *ema, size_t n);
+void TESS_K(tess__momentum)(float b, float g_scale, const float *g, float *m, float *u, size_t n);
+void TESS_K(tess__follow)(const tess__descent *d, const float *u, float *p, float *ema, size_t n);
+void TESS_K(tess__mix)(float a, const float *x, float b, float *y, size_t n);
+double TESS_K(tess__sum_squares)(const float *x, size_t n);
 
 extern const tess__kernels TESS_K(tess__kernels);
 const tess__kernels TESS_K(tess__kernels) = {
@@ -42,4 +48,9 @@ const tess__kernels TESS_K(tess__kernels) = {
     .lse_step = TESS_K(tess__lse_step),
     .mass_step = TESS_K(tess__mass_step),
     .topk = TESS_K(tess__topk),
+    .adamw = TESS_K(tess__adamw),
+    .momentum = TESS_K(tess__momentum),
+    .follow = TESS_K(tess__follow),
+    .mix = TESS_K(tess__mix),
+    .sum_squares = TESS_K(tess__sum_squares),
 };

@@ -37,6 +37,17 @@ void ref_linear_forward(int64_t rows, int64_t in, int64_t out, const float *x, c
 void ref_linear_backward(int64_t rows, int64_t in, int64_t out, const float *x, const float *w,
                          const float *dy, double *dx, double *dw, double *dbias);
 
+/* One step of an optimiser on n parameters p with gradient g and state m, v, all changed in place.
+ */
+typedef struct {
+    int64_t step; /* from 1 */
+    double lr, beta1, beta2, eps, momentum;
+} ref_optim;
+void ref_adamw(int64_t n, const ref_optim *o, double decay, const double *g, double *m, double *v,
+               double *p);
+tess_status ref_muon(int64_t rows, int64_t cols, const ref_optim *o, double decay, const double *g,
+                     double *m, double *p);
+
 /* What a selector's rule makes of one group: scores (n_k) of the key units, of which the highest
  * are chosen. Softmax masses for ORACLE, SEARCH and the softmax proxy; in->lse is not read. Kinds
  * that read no tensor have no scores. The shape is one with bounds, as tess_selection_view gives

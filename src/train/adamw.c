@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* adamw.c - Adam with decoupled weight decay, and the running average in the same pass.
+ *
+ *   m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
+ *   p = p - lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay p)
+ *
+ * (Kingma and Ba, 2015; Loshchilov and Hutter: Decoupled Weight Decay Regularization, 2019.) Decay
+ * is of matrices alone: a bias, a norm or a table has no reason to be small. Pieces are handed to
+ * threads in any order, for none looks at another.
+ */
+#include "optim.h"
+
+#include <math.h>
+
+void tess__adamw_update(tess__optim *optim, const tess__optim_step *step, float *value,
+                        const float *gradient)
+{
+    const double t = (double)step->step;
+    tess__descent d = {
+        .g_scale = (float)step->scale,
+        .beta1 = (float)step->beta1,
+        .beta2 = (float)step->beta2,
+        .rate = (float)(step->lr / (1.0 - pow(step->beta1, t))),
+        .widen = (float)(1.0 / sqrt(1.0 - pow(step->beta2, t))),
+        .eps = (float)step->eps,
+        .keep = 1.0f,
+        .blend = tess__ema_blend(step->ema, step->step),
+    };
+    tess__descent shrinking = d;
+    shrinking.keep = (float)(1.0 - step->lr * step->weight_decay);
+#pragma omp parallel for num_threads(optim->ctx->threads) schedule(static)
+    for (int64_t i = 0; i < optim->n_adamw; i++) {
+        const tess__piece *p = &optim->pieces[i];
+        const tess__slot *slot = &optim->slots[p->slot];
+        const int64_t at = slot->at + p->at;
+        optim->ctx->kernels->adamw(slot->decay ? &shrinking : &d, gradient + at, optim->first + at,
+                                   optim->second + slot->second + p->at, value + at,
+                                   optim->ema ? optim->ema + at : NULL, p->count);
+    }
+}

@@ -9,6 +9,7 @@ set_target_properties(tessera_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib
 set_target_properties(${TESS_LIBRARIES} PROPERTIES INSTALL_RPATH "$ORIGIN")
 
 set(headers base.h attn.h select.h dist.h tessera.h)
+list(APPEND headers cost.h)
 if(TARGET tessera_train)
   list(APPEND headers media.h)
   list(APPEND headers model.h)
@@ -74,6 +75,9 @@ endif()
 if(TARGET tessera_mpi)
   tess_pc(tessera-mpi tessera_mpi "Tessera's communicator over MPI; compile with mpicc" tessera "" "")
 endif()
+
+# The shipped clusters, as models for a user's own; the library has them compiled in.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 
 # The manual page and the completions, made from the command's tables.
 if(TARGET tess_manual)

@@ -9,6 +9,7 @@
 #include "test.h"
 
 #include "tessera/attn.h"
+#include "tessera/cost.h"
 #include "tessera/dist.h"
 #ifdef TESS_TEST_TRAIN
 #include "tessera/media.h"
@@ -228,6 +229,14 @@ static tess_status s_measure(world *w)
     return tess_machine_measure(w->ctx, &speed);
 }
 
+static tess_status s_cluster(world *w)
+{
+    tess_cluster *cluster = NULL;
+    const tess_status status = tess_cluster_load(w->ctx, "h100", &cluster);
+    tess_cluster_destroy(cluster);
+    return status;
+}
+
 static tess_status s_selection(world *w)
 {
     tess_selection *sel = NULL;
@@ -335,6 +344,7 @@ static const struct {
     {"transpose a selection", s_selection_transpose, NULL, 1},
     {"coarsen a selection", s_selection_coarsen, NULL, 1},
     {"create attention", s_attn, NULL, 0},
+    {"load a cluster", s_cluster, NULL, 0},
 #ifdef TESS_TEST_TRAIN
     {"write a picture", s_image, NULL, 0},
     {"create a model", s_model, NULL, 0},

@@ -6,6 +6,7 @@
 
 #include "attn.h"
 #include "base.h"
+#include "cost.h"
 #include "dist.h"
 #include "select.h"
 

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cost.h - what a machine would take: clusters, and the time of attention and of exchanges on them.
+ *
+ * A cluster is nodes of equal GPUs, a link inside a node and a network between nodes, described by
+ * one JSON file (docs/formats.md) or by the name of one that is shipped. The planner and the
+ * simulator read the same clusters and use the same times.
+ *
+ * Times are int64 nanoseconds, computed with additions, multiplications and divisions alone: the
+ * same on every machine, so that ranks agree on a decision without asking each other.
+ */
+#ifndef TESSERA_COST_H
+#define TESSERA_COST_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- clusters ---------------------------------------------------------------------------- */
+
+typedef struct tess_cluster tess_cluster;
+
+/* Strings live as long as the cluster. Each origin says where the numbers before it come from. */
+typedef struct {
+    const char *name; /* as shipped, or the path */
+    const char *about;
+
+    const char *gpu;
+    double flops_fp32, flops_bf16, flops_fp8; /* dense peaks, FLOP/s; 0: not known */
+    int64_t memory;                           /* bytes */
+    double memory_bandwidth;                  /* bytes/s */
+    const char *gpu_origin;
+
+    int node_gpus;
+    const char *link;
+    double link_bandwidth; /* bytes/s each way for each GPU, nominal */
+    int64_t link_latency;  /* ns */
+    double link_efficiency;
+    const char *link_origin;
+
+    int nics; /* of a node; 0: there is no network, one node is all */
+    const char *network;
+    double nic_bandwidth;    /* bytes/s each way for each adapter, nominal */
+    int64_t network_latency; /* ns */
+    double network_efficiency;
+    double oversubscription; /* what nodes can send together is that share of their adapters */
+    const char *network_origin;
+
+    int64_t launch; /* ns before a collective moves its first byte */
+    const char *launch_origin;
+
+    double attn_forward, attn_backward; /* share of the peak that dense attention sustains */
+    double attn_sparse;                 /* share of that which block-sparse kernels reach */
+    double attn_row_keys; /* keys in whose time a query row is opened and closed, pairs apart */
+    const char *attn_origin;
+} tess_cluster_info;
+
+/* A shipped name, or a path: what contains '/' or ends in ".json". An unknown name is EINVAL with
+ * the nearest one; a file that breaks a rule is EFORMAT with its line. */
+TESS_API tess_status tess_cluster_load(tess_ctx *ctx, const char *name, tess_cluster **cluster);
+TESS_API tess_status tess_cluster_query(const tess_cluster *cluster, tess_cluster_info *info);
+TESS_API void tess_cluster_destroy(tess_cluster *cluster);
+
+/* The shipped ones, in alphabetical order; name is NULL outside 0..count-1. */
+TESS_API int tess_cluster_count(void);
+TESS_API const char *tess_cluster_name(int index);
+
+/* ---- attention --------------------------------------------------------------------------- */
+
+typedef struct {
+    double pairs; /* (query, key) pairs of tokens, over heads */
+    int64_t rows; /* query rows, over heads: each pays attn_row_keys once more */
+    int head_dim; /* 1..4096 */
+    int backward; /* 0: forward, 4 * head_dim FLOP a pair; 1: backward, 10 * head_dim */
+    double flops; /* FLOP/s of this rank as measured; 0: the cluster's peak and shares */
+    tess_precision precision; /* of the products, chooses the peak */
+} tess_attn_work;
+
+/* ns = (pairs + rows * attn_row_keys) * FLOP a pair / rate: efficiency falls with density, because
+ * a query that attends to k keys runs at k / (k + attn_row_keys) of the rate. A measured rate is
+ * what the kernel reaches on long rows. ENOTSUP: the cluster does not know this peak. */
+TESS_API tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_work *work,
+                                         int64_t *ns);
+
+/* ---- exchanges --------------------------------------------------------------------------- */
+
+/* Bytes of one rank that leave it or arrive; what it keeps is no traffic. */
+typedef struct {
+    int64_t near_out, near_in; /* with ranks of its node */
+    int64_t far_out, far_in;   /* with ranks of other nodes */
+} tess_traffic;
+
+/* Time of an all-to-all(v) or of one send and receive for each of n ranks. Node i holds ranks
+ * [i * per_node, (i + 1) * per_node). Links are full duplex:
+ *
+ *   near = latency + max(out, in) / link
+ *   far  = latency + max(most of the rank over its adapters, most of its node over all adapters)
+ *   ns   = launch + max(near, far); 0 for a rank without traffic
+ *
+ * A rank drives nics / node_gpus adapters, at least one. Between nodes oversubscription divides the
+ * bandwidth. ENOTSUP: far traffic without a network. ns has n elements. */
+TESS_API tess_status tess_cost_exchange(const tess_cluster *cluster, const tess_traffic *traffic,
+                                        int n, int per_node, int64_t *ns);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster_read.c - a cluster from its JSON description, every value with its rule.
+ *
+ *   {"schema": 1, "about": text,
+ *    "gpu": {"name", "peak_tflops": {"fp32", "bf16", "fp8"}, "memory_gib", "memory_gbytes_per_s",
+ *            "origin"},
+ *    "node": {"gpus", "link": {"name", "gbytes_per_s", "latency_us", "efficiency", "origin"}},
+ *    "network": {"name", "nics", "gbytes_per_s", "latency_us", "efficiency", "oversubscription",
+ *                "origin"},
+ *    "launch": {"us", "origin"},
+ *    "attention": {"forward", "backward", "sparse", "row_keys", "origin"}}
+ *
+ * A peak that is not known is left out, and so is the network of a single node. Decimal units:
+ * 1 gbyte is 10^9 bytes; memory is binary, as GPUs are sold.
+ */
+#include "cost.h"
+
+#include "base/json.h"
+
+#include <string.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
+
+/* A string of the document, copied so that it outlives it. */
+static tess_status read_text(tess_cluster *c, tess__json_node node, const char **out)
+{
+    const char *text = NULL;
+    TESS_TRY(tess__json_string(node, &text));
+    if (!text)
+        return TESS_OK;
+    char *copy = tess__arena_string(&c->arena, text, strlen(text));
+    if (!copy)
+        return TESS_ENOMEM;
+    *out = copy;
+    return TESS_OK;
+}
+
+/* A number in [min, max] of the document's unit, times what that unit is here. */
+static tess_status read_scaled(tess__json_node node, double min, double max, double unit,
+                               double *out)
+{
+    double x = *out / unit;
+    TESS_TRY(tess__json_double(node, min, max, &x));
+    *out = x * unit;
+    return TESS_OK;
+}
+
+static tess_status read_time(tess__json_node node, int64_t *ns)
+{
+    double us = 0.0;
+    TESS_TRY(tess__json_double(node, 0.0, 1e6, &us));
+    *ns = tess__ns(us * 1e3);
+    return TESS_OK;
+}
+
+static tess_status read_gpu(tess_cluster *c, const tess__json_node *root)
+{
+    static const char *const names[] = {"name", "peak_tflops", "memory_gib", "memory_gbytes_per_s",
+                                        "origin"};
+    static const char *const peaks[] = {"fp32", "bf16", "fp8"};
+    tess_cluster_info *info = &c->info;
+    tess__json_node gpu, peak;
+    double memory = 0.0;
+    TESS_TRY(tess__json_object(tess__json_member(root, "gpu"), names, COUNT(names), &gpu));
+    TESS_TRY(read_text(c, tess__json_member(&gpu, "name"), &info->gpu));
+    TESS_TRY(tess__json_object(tess__json_member(&gpu, "peak_tflops"), peaks, COUNT(peaks), &peak));
+    double *const flops[] = {&info->flops_fp32, &info->flops_bf16, &info->flops_fp8};
+    for (int i = 0; i < COUNT(peaks); i++)
+        TESS_TRY(read_scaled(tess__json_optional(&peak, peaks[i]), 1e-3, 1e6, 1e12, flops[i]));
+    TESS_TRY(read_scaled(tess__json_member(&gpu, "memory_gib"), 0.125, 1e6, 1073741824.0, &memory));
+    info->memory = (int64_t)memory;
+    TESS_TRY(read_scaled(tess__json_member(&gpu, "memory_gbytes_per_s"), 1e-3, 1e6, 1e9,
+                         &info->memory_bandwidth));
+    return read_text(c, tess__json_member(&gpu, "origin"), &info->gpu_origin);
+}
+
+static tess_status read_node(tess_cluster *c, const tess__json_node *root)
+{
+    static const char *const names[] = {"gpus", "link"};
+    static const char *const links[] = {"name", "gbytes_per_s", "latency_us", "efficiency",
+                                        "origin"};
+    tess_cluster_info *info = &c->info;
+    tess__json_node node, link;
+    TESS_TRY(tess__json_object(tess__json_member(root, "node"), names, COUNT(names), &node));
+    TESS_TRY(tess__json_int(tess__json_member(&node, "gpus"), 1, 4096, &info->node_gpus));
+    TESS_TRY(tess__json_object(tess__json_member(&node, "link"), links, COUNT(links), &link));
+    TESS_TRY(read_text(c, tess__json_member(&link, "name"), &info->link));
+    TESS_TRY(read_scaled(tess__json_member(&link, "gbytes_per_s"), 1e-3, 1e6, 1e9,
+                         &info->link_bandwidth));
+    TESS_TRY(read_time(tess__json_member(&link, "latency_us"), &info->link_latency));
+    TESS_TRY(tess__json_double(tess__json_member(&link, "efficiency"), 0.01, 1.0,
+                               &info->link_efficiency));
+    return read_text(c, tess__json_member(&link, "origin"), &info->link_origin);
+}
+
+static tess_status read_network(tess_cluster *c, const tess__json_node *root)
+{
+    static const char *const names[] = {
+        "name", "nics", "gbytes_per_s", "latency_us", "efficiency", "oversubscription", "origin"};
+    tess_cluster_info *info = &c->info;
+    tess__json_node net;
+    TESS_TRY(tess__json_object(tess__json_optional(root, "network"), names, COUNT(names), &net));
+    TESS_TRY(read_text(c, tess__json_member(&net, "name"), &info->network));
+    TESS_TRY(tess__json_int(tess__json_member(&net, "nics"), 1, 4096, &info->nics));
+    TESS_TRY(
+        read_scaled(tess__json_member(&net, "gbytes_per_s"), 1e-3, 1e6, 1e9, &info->nic_bandwidth));
+    TESS_TRY(read_time(tess__json_member(&net, "latency_us"), &info->network_latency));
+    TESS_TRY(tess__json_double(tess__json_member(&net, "efficiency"), 0.01, 1.0,
+                               &info->network_efficiency));
+    TESS_TRY(tess__json_double(tess__json_member(&net, "oversubscription"), 1.0, 64.0,
+                               &info->oversubscription));
+    return read_text(c, tess__json_member(&net, "origin"), &info->network_origin);
+}
+
+static tess_status read_software(tess_cluster *c, const tess__json_node *root)
+{
+    static const char *const launches[] = {"us", "origin"};
+    static const char *const names[] = {"forward", "backward", "sparse", "row_keys", "origin"};
+    tess_cluster_info *info = &c->info;
+    tess__json_node launch, attn;
+    TESS_TRY(
+        tess__json_object(tess__json_member(root, "launch"), launches, COUNT(launches), &launch));
+    TESS_TRY(read_time(tess__json_member(&launch, "us"), &info->launch));
+    TESS_TRY(read_text(c, tess__json_member(&launch, "origin"), &info->launch_origin));
+    TESS_TRY(tess__json_object(tess__json_member(root, "attention"), names, COUNT(names), &attn));
+    TESS_TRY(
+        tess__json_double(tess__json_member(&attn, "forward"), 0.001, 1.0, &info->attn_forward));
+    TESS_TRY(
+        tess__json_double(tess__json_member(&attn, "backward"), 0.001, 1.0, &info->attn_backward));
+    TESS_TRY(tess__json_double(tess__json_member(&attn, "sparse"), 0.001, 1.0, &info->attn_sparse));
+    TESS_TRY(
+        tess__json_double(tess__json_member(&attn, "row_keys"), 0.0, 1e6, &info->attn_row_keys));
+    return read_text(c, tess__json_member(&attn, "origin"), &info->attn_origin);
+}
+
+static tess_status read_cluster(tess_cluster *c, const tess__json *doc)
+{
+    static const char *const names[] = {"schema",  "about",  "gpu",      "node",
+                                        "network", "launch", "attention"};
+    int schema;
+    tess__json_node root;
+    TESS_TRY(tess__json_object(tess__json_root(doc), names, COUNT(names), &root));
+    TESS_TRY(tess__json_int(tess__json_member(&root, "schema"), 1, 1, &schema));
+    TESS_TRY(read_text(c, tess__json_member(&root, "about"), &c->info.about));
+    TESS_TRY(read_gpu(c, &root));
+    TESS_TRY(read_node(c, &root));
+    TESS_TRY(read_network(c, &root));
+    TESS_TRY(read_software(c, &root));
+    char *name = tess__arena_string(&c->arena, doc->name, strlen(doc->name));
+    c->info.name = name;
+    return name ? TESS_OK : TESS_ENOMEM;
+}
+
+/* Takes the document over. */
+static tess_status make(tess_ctx *ctx, tess__json *doc, tess_cluster **cluster)
+{
+    tess_cluster *c = tess__alloc(ctx, sizeof *c);
+    tess_status status = c ? TESS_OK : TESS_ENOMEM;
+    if (c) {
+        *c = (tess_cluster){.ctx = ctx,
+                            .arena = {.ctx = ctx},
+                            .info = {.network = "", .network_origin = "", .oversubscription = 1.0}};
+        status = read_cluster(c, doc);
+    }
+    tess__json_close(doc);
+    if (status == TESS_OK)
+        *cluster = c;
+    else
+        tess_cluster_destroy(c);
+    return status;
+}
+
+tess_status tess__cluster_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                tess_cluster **cluster)
+{
+    tess__json doc;
+    TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));
+    return make(ctx, &doc, cluster);
+}
+
+tess_status tess__cluster_open(tess_ctx *ctx, const char *path, tess_cluster **cluster)
+{
+    tess__json doc;
+    TESS_TRY(tess__json_open(ctx, path, &doc));
+    return make(ctx, &doc, cluster);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cost.h (internal) - clusters, and what attention and exchanges cost on them.
+ *
+ * What lives here: the description of machines and the one model of time, for planner and simulator
+ * alike. What comes in: JSON, counts of pairs, rows and bytes. What goes out: nanoseconds.
+ * Everything is a pure function of its arguments; only + - * / touch a double.
+ */
+#ifndef TESS_COST_H
+#define TESS_COST_H
+
+#include "base/base.h"
+#include "tessera/cost.h"
+
+struct tess_cluster {
+    tess_ctx *ctx;
+    tess__arena arena; /* the strings */
+    tess_cluster_info info;
+};
+
+/* The shipped files, made from share/clusters at build time; ascending by name. */
+typedef struct {
+    const char *name;
+    const unsigned char *text;
+    size_t bytes;
+} tess__shipped_cluster;
+
+extern const tess__shipped_cluster tess__shipped_clusters[];
+extern const int tess__n_shipped_clusters;
+
+/* ---- cluster_read.c ------------------------------------------------------------------------ */
+
+/* Reads a description; name is what errors call it and what the cluster is called. */
+tess_status tess__cluster_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                tess_cluster **cluster);
+tess_status tess__cluster_open(tess_ctx *ctx, const char *path, tess_cluster **cluster);
+
+/* ---- times.c ------------------------------------------------------------------------------- */
+
+/* Rounds a time that is not negative to whole ns, at most 2^62 (146 years). */
+int64_t tess__ns(double ns);
+
+/* ns of one (query, key) pair and of one query row besides its pairs: what tess_cost_attention
+ * multiplies with. */
+typedef struct {
+    double pair, row;
+} tess__attn_rate;
+
+tess_status tess__attn_rates(const tess_cluster *cluster, int head_dim, int backward, double flops,
+                             tess_precision precision, tess__attn_rate *rate);
+int64_t tess__attn_ns(const tess__attn_rate *rate, double pairs, int64_t rows);
+
+/* tess_cost_exchange without its checks. */
+void tess__exchange_ns(const tess_cluster_info *info, const tess_traffic *traffic, int n,
+                       int per_node, int64_t *ns);
+
+#endif

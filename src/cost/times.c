@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* times.c - time of attention and of exchanges.
+ *
+ *   attention   (pairs + rows * row_keys) * 4 head_dim / (peak * share * sparse)   forward
+ *               the same with 10 head_dim and the share of the backward pass       backward
+ *   exchange    launch + max(latency + near / link, latency + far / adapters)
+ *
+ * The backward pass computes five products of the forward pass's two, so 2.5 times its FLOP. All
+ * times are sums and quotients of doubles in a fixed order, rounded once to nanoseconds.
+ */
+#include "cost.h"
+
+int64_t tess__ns(double ns)
+{
+    const double most = 4611686018427387904.0; /* 2^62 */
+    return ns >= most ? (int64_t)1 << 62 : (int64_t)(ns + 0.5);
+}
+
+/* ---- attention ---------------------------------------------------------------------------------
+ */
+
+tess_status tess__attn_rates(const tess_cluster *cluster, int head_dim, int backward, double flops,
+                             tess_precision precision, tess__attn_rate *rate)
+{
+    const tess_cluster_info *info = &cluster->info;
+    const double peak = precision == TESS_PRECISION_FP32 ? info->flops_fp32 : info->flops_bf16;
+    double per_second = flops;
+    if (flops == 0.0) {
+        if (peak == 0.0)
+            return tess__fail(TESS_ENOTSUP, "cluster %s: the peak in %s is not known", info->name,
+                              precision == TESS_PRECISION_FP32 ? "fp32" : "bf16");
+        per_second =
+            peak * (backward ? info->attn_backward : info->attn_forward) * info->attn_sparse;
+    }
+    rate->pair = (backward ? 10.0 : 4.0) * head_dim * 1e9 / per_second;
+    rate->row = rate->pair * info->attn_row_keys;
+    return TESS_OK;
+}
+
+int64_t tess__attn_ns(const tess__attn_rate *rate, double pairs, int64_t rows)
+{
+    return tess__ns(pairs * rate->pair + (double)rows * rate->row);
+}
+
+tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_work *work,
+                                int64_t *ns)
+{
+    const char *fn = "tess_cost_attention";
+    if (!cluster || !work || !ns)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", fn,
+                          !cluster ? "cluster"
+                          : !work  ? "work"
+                                   : "ns");
+    if (!(work->pairs >= 0.0 && work->pairs <= 1e30))
+        return tess__fail(TESS_EINVAL, "%s: pairs is %g, must be 0..1e30", fn, work->pairs);
+    if (work->rows < 0)
+        return tess__fail(TESS_EINVAL, "%s: rows is %lld, must be at least 0", fn,
+                          (long long)work->rows);
+    if (work->head_dim < 1 || work->head_dim > 4096)
+        return tess__fail(TESS_EINVAL, "%s: head_dim is %d, must be 1..4096", fn, work->head_dim);
+    if (!(work->flops == 0.0 || (work->flops >= 1e3 && work->flops <= 1e21)))
+        return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", fn, work->flops);
+    if (work->precision != TESS_PRECISION_FP32 && work->precision != TESS_PRECISION_BF16)
+        return tess__fail(TESS_EINVAL, "%s: precision is %d, must be a tess_precision", fn,
+                          (int)work->precision);
+    tess__attn_rate rate = {0};
+    TESS_TRY(tess__attn_rates(cluster, work->head_dim, work->backward, work->flops, work->precision,
+                              &rate));
+    *ns = tess__attn_ns(&rate, work->pairs, work->rows);
+    return TESS_OK;
+}
+
+/* ---- exchanges ---------------------------------------------------------------------------------
+ */
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Seconds per byte times 1e9: what bytes are multiplied with. */
+typedef struct {
+    double link, rank, node; /* inside; between, of one rank; between, of a whole node */
+} wires;
+
+static wires wires_of(const tess_cluster_info *info)
+{
+    wires w = {.link = 1e9 / (info->link_bandwidth * info->link_efficiency)};
+    if (info->nics > 0) {
+        const double adapters =
+            info->nics > info->node_gpus ? (double)info->nics / info->node_gpus : 1.0;
+        const double nic = info->nic_bandwidth * info->network_efficiency / info->oversubscription;
+        w.rank = 1e9 / (nic * adapters);
+        w.node = 1e9 / (nic * info->nics);
+    }
+    return w;
+}
+
+void tess__exchange_ns(const tess_cluster_info *info, const tess_traffic *traffic, int n,
+                       int per_node, int64_t *ns)
+{
+    const wires w = wires_of(info);
+    for (int begin = 0; begin < n; begin += per_node) {
+        const int end = n - begin < per_node ? n : begin + per_node;
+        int64_t out = 0, in = 0;
+        for (int p = begin; p < end; p++) {
+            out += traffic[p].far_out;
+            in += traffic[p].far_in;
+        }
+        const double node = (double)most(out, in) * w.node;
+        for (int p = begin; p < end; p++) {
+            const int64_t near = most(traffic[p].near_out, traffic[p].near_in);
+            const int64_t far = most(traffic[p].far_out, traffic[p].far_in);
+            const double inside = near ? (double)info->link_latency + (double)near * w.link : 0.0;
+            double between = (double)far * w.rank;
+            if (between < node)
+                between = node;
+            between = far ? (double)info->network_latency + between : 0.0;
+            ns[p] = near || far ? info->launch + tess__ns(inside > between ? inside : between) : 0;
+        }
+    }
+}
+
+tess_status tess_cost_exchange(const tess_cluster *cluster, const tess_traffic *traffic, int n,
+                               int per_node, int64_t *ns)
+{
+    const char *fn = "tess_cost_exchange";
+    if (!cluster || !traffic || !ns)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", fn,
+                          !cluster   ? "cluster"
+                          : !traffic ? "traffic"
+                                     : "ns");
+    if (n < 1 || per_node < 1)
+        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be at least 1", fn,
+                          n < 1 ? "n" : "per_node", n < 1 ? n : per_node);
+    const int64_t limit = INT64_MAX / 4 / n;
+    for (int p = 0; p < n; p++) {
+        const tess_traffic *t = &traffic[p];
+        const int64_t bytes[] = {t->near_out, t->near_in, t->far_out, t->far_in};
+        for (int i = 0; i < 4; i++)
+            if (bytes[i] < 0 || bytes[i] > limit)
+                return tess__fail(TESS_EINVAL, "%s: rank %d moves %lld bytes, must be 0..%lld", fn,
+                                  p, (long long)bytes[i], (long long)limit);
+        if ((t->far_out || t->far_in) && !cluster->info.nics)
+            return tess__fail(TESS_ENOTSUP, "cluster %s: traffic between nodes needs a network",
+                              cluster->info.name);
+    }
+    tess__exchange_ns(&cluster->info, traffic, n, per_node, ns);
+    return TESS_OK;
+}

@@ -12,6 +12,7 @@
 #include "tessera/cost.h"
 #include "tessera/dist.h"
 #ifdef TESS_TEST_TRAIN
+#include "tessera/data.h"
 #include "tessera/media.h"
 #include "tessera/model.h"
 #endif
@@ -309,6 +310,14 @@ static tess_status s_model(world *w)
     tess_model_destroy(model);
     return status;
 }
+
+static tess_status s_data(world *w)
+{
+    tess_data *data = NULL;
+    const tess_status status = tess_data_open(w->ctx, NULL, &data);
+    tess_data_close(data);
+    return status;
+}
 #endif
 
 /* `file` names a file that is opened before, and `sel` asks for a selection, both with all the
@@ -348,6 +357,7 @@ static const struct {
 #ifdef TESS_TEST_TRAIN
     {"write a picture", s_image, NULL, 0},
     {"create a model", s_model, NULL, 0},
+    {"open drawn data", s_data, NULL, 0},
 #endif
 };
 
@@ -400,7 +410,8 @@ static void every_allocation_may_fail_once(void **state)
                     fail_msg("%s, allocation %ld: %s: %s", scenarios[s].name, n,
                              tess_status_name(status), tess_last_error());
                 assert_int_equal(files_in_folder(), files);
-                /* What an object keeps between calls may have grown; what a call makes is gone. */
+                /* What an object keeps between calls may have grown; what a call makes is gone.
+                 */
                 if (!w.file && !w.sel)
                     assert_int_equal(live, before);
                 CHECK_OK(scenarios[s].run(&w));

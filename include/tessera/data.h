@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data.h - clips to train on: drawn on the spot, read from a folder, or latents made elsewhere.
+ * Link with libtessera_train.
+ *
+ * A sample is a pure function of (options, split, index): no call changes the data, so any number
+ * of threads may sample at once, and a run that resumes at index i sees what it would have seen.
+ * docs/data.md describes the sources.
+ */
+#ifndef TESSERA_DATA_H
+#define TESSERA_DATA_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tess_data tess_data;
+
+typedef enum { TESS_SPLIT_TRAIN, TESS_SPLIT_VALIDATION } tess_split;
+
+typedef struct {
+    /* "shapes" (if NULL), "recall", "recall-aligned"; a folder of clips (video files, .y4m, folders
+     * of PNGs, each with its prompt in a .txt beside it); a folder or file of latents (.npy, .npz,
+     * .safetensors). A name with a slash in it, "./shapes", is always a path. */
+    const char *source;
+    int frames, height, width; /* of a clip, in pixels; 0: 8, 32, 32. Latents have their own */
+    int pack; /* p, 0..16: p x p pixels become 3 p^2 channels of one; 0: 1. Divides both sides */
+    int text_len, text_dim; /* vectors of a prompt, and their length; 0: 16 and 64, or as in text */
+    const char *text;       /* NULL, or a folder or file of embeddings made elsewhere */
+    uint64_t seed;          /* of drawn clips, and of the order of files */
+    double fps;             /* of clips in files: frames taken per second; 0: every frame */
+    int token;              /* of the recall boards: pixels on a side, 1..16; 0: 4 */
+    int64_t cache;          /* bytes of decoded clips kept in memory; 0: 1 GiB; below 0: none are */
+} tess_data_opts;
+
+typedef struct {
+    const char *kind; /* "shapes", "recall", "recall-aligned", "clips", "latents" */
+    int channels, frames, height, width; /* of a sample: packed pixels, or a latent */
+    int pack;                            /* 1 for latents */
+    int text_len, text_dim;
+    int64_t clips, clips_validation; /* in a split; 0: endless */
+    int64_t skipped;                 /* broken clips, each named in a warning of the log */
+    int64_t bytes;                   /* of memory held: decoded clips, lists */
+    double fps;                      /* to show a clip at */
+} tess_data_info;
+
+/* Looks at every clip of a folder once, so that the broken ones are known: they are skipped with a
+ * warning, and one that breaks later is an error. Of n clips in files one in twenty (from n = 2 on
+ * at least one) is kept for validation, always the same ones. EFORMAT: there is no clip at all. */
+TESS_API tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data **data);
+TESS_API tess_status tess_data_query(const tess_data *data, tess_data_info *info);
+TESS_API void tess_data_close(tess_data *data);
+
+/* Sample number index, 0 or more. Clips in files come in a new order each time all were seen, fixed
+ * by the seed. x: (channels, frames, height, width), pixels as -1..1.   text: (text_len, text_dim).
+ * prompt: its words, cut to prompt_bytes with the final NUL. Any of the three may be NULL. Only
+ * clips that are decoded from files outside the cache need memory; after a failure x and text hold
+ * any part of a sample. */
+TESS_API tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t index,
+                                      float *x, float *text, char *prompt, size_t prompt_bytes);
+
+/* The vectors of a prompt, (text_len, text_dim): for each word, in order, the first text_dim normal
+ * numbers of a stream that the lower-case word names; rows of zeros follow. Words are runs of ASCII
+ * letters, digits, and bytes beyond ASCII; those after the first text_len are left out. "" is all
+ * zeros: no prompt. ENOTSUP for data whose text was made elsewhere. */
+TESS_API tess_status tess_data_prompt(const tess_data *data, const char *prompt, float *text);
+TESS_API tess_status tess_text_vectors(const char *prompt, int text_len, int text_dim, float *text);
+
+/* Back to (frames, height * pack, width * pack, 3): unpacked, clamped, rounded. EINVAL where the
+ * channels are not those of packed pixels. Of info it reads the shape and pack alone. */
+TESS_API tess_status tess_data_pixels(const tess_data_info *info, const float *x, uint8_t *pixels);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loader.c - batches prepared beside training: one thread, one ring.
+ *
+ *   produced, consumed: batches so far. The thread fills slot produced % depth while produced <
+ *   consumed + depth; next takes slot consumed % depth once produced > consumed. The slot that next
+ *   returned stays the caller's until the following next, which is when consumed moves on.
+ *
+ * A failed sample is a batch too: its slot carries the status and the sentence, and the thread ends
+ * behind it, so that the caller meets the failure exactly where the batch would have been.
+ *
+ * Memory, in one piece: the loader, then depth times x, text and the slot.
+ */
+#include "loader.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+enum { DEPTH = 3, DEPTH_MAX = 1024, SENTENCE = 1024 };
+
+typedef struct {
+    float *x, *text;
+    tess_status status;
+    char sentence[SENTENCE];
+} slot;
+
+struct tess__loader {
+    tess__arena arena; /* holds the slots; the loader itself is an allocation of its own */
+    tess_ctx *ctx;
+    tess__loader_opts opts;
+    size_t x_one, text_one; /* numbers of a sample */
+    slot *slots;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int64_t produced, consumed; /* under the mutex, as is stopping */
+    int stopping;
+    int held; /* 1: the caller has the slot consumed % depth; its own thread alone looks at it */
+};
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void fill(const tess__loader *l, int64_t number, slot *s)
+{
+    s->status = TESS_OK;
+    for (int i = 0; i < l->opts.batch && s->status == TESS_OK; i++)
+        s->status = tess_data_sample(l->opts.data, l->opts.split, number * l->opts.batch + i,
+                                     s->x + (size_t)i * l->x_one, s->text + (size_t)i * l->text_one,
+                                     NULL, 0);
+    if (s->status != TESS_OK)
+        snprintf(s->sentence, sizeof s->sentence, "%s", tess_last_error());
+}
+
+static void *produce(void *user)
+{
+    tess__loader *l = user;
+    int failed = 0;
+    pthread_mutex_lock(&l->mutex);
+    while (!failed) {
+        while (!l->stopping && l->produced == l->consumed + l->opts.depth)
+            pthread_cond_wait(&l->changed, &l->mutex);
+        if (l->stopping)
+            break;
+        slot *s = &l->slots[l->produced % l->opts.depth];
+        const int64_t number = l->opts.first + l->produced;
+        pthread_mutex_unlock(&l->mutex);
+        fill(l, number, s);
+        failed = s->status != TESS_OK;
+        pthread_mutex_lock(&l->mutex);
+        l->produced++;
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->mutex);
+    return NULL;
+}
+
+/* ---- the caller ------------------------------------------------------------------------------ */
+
+/* Bytes of x and text in one slot; returns 1 if they overflow. */
+static int slot_bytes(const tess_data_info *info, int batch, size_t *x, size_t *text)
+{
+    const size_t sides[] = {(size_t)info->frames, (size_t)info->height, (size_t)info->width,
+                            (size_t)batch, sizeof(float)};
+    *x = (size_t)info->channels;
+    *text = (size_t)info->text_len;
+    int over = 0;
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        over |= tess__mul(*x, sides[i], x);
+    over |= tess__mul(*text, (size_t)info->text_dim, text);
+    over |= tess__mul(*text, (size_t)batch * sizeof(float), text);
+    return over || *x > PTRDIFF_MAX / 4 || *text > PTRDIFF_MAX / 4;
+}
+
+int64_t tess__loader_bytes(const tess_data_info *info, int batch, int depth)
+{
+    size_t x, text, all;
+    const size_t n = (size_t)(depth ? depth : DEPTH);
+    if (slot_bytes(info, batch, &x, &text) ||
+        tess__mul(tess__arena_round(x) + tess__arena_round(text), n, &all) || all > PTRDIFF_MAX / 2)
+        return 0;
+    return (int64_t)(all + tess__arena_round(n * sizeof(slot)) + sizeof(tess__loader));
+}
+
+static tess_status take_memory(tess__loader *l, const tess_data_info *info)
+{
+    size_t x, text;
+    const size_t n = (size_t)l->opts.depth;
+    const int64_t all = tess__loader_bytes(info, l->opts.batch, l->opts.depth);
+    if (all == 0 || slot_bytes(info, l->opts.batch, &x, &text))
+        return tess__nomem(SIZE_MAX);
+    TESS_TRY(tess__arena_reserve(&l->arena, (size_t)all - sizeof *l));
+    l->slots = tess__arena_take(&l->arena, n * sizeof *l->slots);
+    if (!l->slots)
+        return TESS_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        l->slots[i].x = tess__arena_take(&l->arena, x);
+        l->slots[i].text = tess__arena_take(&l->arena, text);
+        if (!l->slots[i].x || !l->slots[i].text)
+            return TESS_ENOMEM;
+    }
+    l->x_one = x / sizeof(float) / (size_t)l->opts.batch;
+    l->text_one = text / sizeof(float) / (size_t)l->opts.batch;
+    return TESS_OK;
+}
+
+/* Signals are for the threads of the program: this one takes none. */
+static tess_status start_thread(tess__loader *l)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_mutex_init(&l->mutex, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&l->thread, NULL, produce, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!failed)
+        return TESS_OK;
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->mutex);
+    return tess__fail(TESS_ENOMEM, "cannot start a thread to load data: %s", strerror(failed));
+}
+
+tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tess__loader **loader)
+{
+    tess_data_info info;
+    TESS_TRY(tess_data_query(opts->data, &info));
+    tess__loader *l = tess__alloc_zero(ctx, sizeof *l);
+    if (!l)
+        return TESS_ENOMEM;
+    l->ctx = ctx;
+    l->arena.ctx = ctx;
+    l->opts = *opts;
+    l->opts.depth = opts->depth ? opts->depth : DEPTH;
+    tess_status status = take_memory(l, &info);
+    if (status == TESS_OK)
+        status = start_thread(l);
+    if (status != TESS_OK) {
+        tess__arena_free(&l->arena);
+        tess__free(ctx, l);
+        return status;
+    }
+    *loader = l;
+    return TESS_OK;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+tess_status tess__loader_next(tess__loader *l, tess__batch *batch)
+{
+    const int64_t start = now_ns();
+    pthread_mutex_lock(&l->mutex);
+    const slot *s = &l->slots[l->consumed % l->opts.depth];
+    if (l->held && s->status == TESS_OK) { /* give it back; a failure is kept for good */
+        l->consumed++;
+        pthread_cond_broadcast(&l->changed);
+    }
+    while (l->produced == l->consumed)
+        pthread_cond_wait(&l->changed, &l->mutex);
+    l->held = 1;
+    s = &l->slots[l->consumed % l->opts.depth];
+    const int64_t number = l->opts.first + l->consumed;
+    pthread_mutex_unlock(&l->mutex);
+    if (s->status != TESS_OK)
+        return tess__fail(s->status, "%s", s->sentence);
+    *batch = (tess__batch){number, s->x, s->text, now_ns() - start};
+    return TESS_OK;
+}
+
+void tess__loader_stop(tess__loader *l)
+{
+    if (!l)
+        return;
+    pthread_mutex_lock(&l->mutex);
+    l->stopping = 1;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->mutex);
+    pthread_join(l->thread, NULL);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->mutex);
+    tess__arena_free(&l->arena);
+    tess__free(l->ctx, l);
+}

@@ -8,6 +8,7 @@
 #include "base.h"
 #include "cost.h"
 #include "dist.h"
+#include "plan.h"
 #include "select.h"
 
 #endif

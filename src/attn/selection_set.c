@@ -155,69 +155,51 @@ void tess__selection_changed(tess_selection *sel)
 
 /* ---- mask --------------------------------------------------------------------------------- */
 
-/* A row of a mask. */
+/* A row of a mask, taken CHUNK elements at a time. */
+enum { CHUNK = 4096 };
 typedef struct {
+    const tess__kernels *kernels;
     const uint8_t *data;
-    tess_mask_kind kind;
+    int bytes; /* 1: a byte each, 0: a bit each */
     int32_t n;
 } mask_row;
 
-static size_t mask_row_bytes(tess_mask_kind kind, int32_t n)
+static mask_row mask_row_at(const tess_selection *sel, const void *mask, tess_mask_kind kind,
+                            int64_t row)
 {
-    return kind == TESS_MASK_BITS ? ((size_t)n + 7) / 8 : (size_t)n;
+    const int bytes = kind == TESS_MASK_BYTES;
+    const size_t stride = bytes ? (size_t)sel->n_k : ((size_t)sel->n_k + 7) / 8;
+    return (mask_row){sel->ctx->kernels, (const uint8_t *)mask + (size_t)row * stride, bytes,
+                      sel->n_k};
 }
 
-static mask_row mask_row_at(const void *mask, tess_mask_kind kind, int32_t n, int64_t row)
+/* Elements at .. at + CHUNK - 1 as bits; returns how many are set. */
+static int64_t mask_chunk(const mask_row *row, int64_t at, uint64_t words[CHUNK / 64])
 {
-    return (mask_row){(const uint8_t *)mask + (size_t)row * mask_row_bytes(kind, n), kind, n};
-}
-
-/* Eight bytes as eight bits, 1 where a byte is not 0, the lowest first. Each byte becomes 0 or 1;
- * the product moves the ones side by side into the top byte. Byte i is taken as digit i, as
- * little-endian machines load it. */
-static uint64_t eight_bits(const uint8_t *bytes)
-{
-    uint64_t x;
-    memcpy(&x, bytes, sizeof x);
-    x |= x >> 4;
-    x |= x >> 2;
-    x |= x >> 1;
-    x &= 0x0101010101010101u;
-    return (x * 0x0102040810204080u) >> 56;
-}
-
-/* Elements at .. at + 63 (at is a multiple of 64) as bits, the lowest first; 0 past the end. */
-static uint64_t mask_word(mask_row row, int64_t at)
-{
-    const int left = row.n - at < 64 ? (int)(row.n - at) : 64;
-    uint64_t word = 0;
-    int i = 0;
-    if (row.kind == TESS_MASK_BITS) {
-        memcpy(&word, row.data + at / 8, ((size_t)left + 7) / 8);
-        return left < 64 ? word & ((UINT64_C(1) << left) - 1) : word;
-    }
-    for (; i + 8 <= left; i += 8)
-        word |= eight_bits(row.data + at + i) << i;
-    for (; i < left; i++)
-        word |= (uint64_t)(row.data[at + i] != 0) << i;
-    return word;
+    const int32_t n = row->n - at < CHUNK ? (int32_t)(row->n - at) : CHUNK;
+    return row->kernels->bits_row(words, row->data + (row->bytes ? at : at / 8), row->bytes, n);
 }
 
 static int64_t mask_count(mask_row row)
 {
+    uint64_t words[CHUNK / 64];
     int64_t n = 0;
-    for (int64_t at = 0; at < row.n; at += 64)
-        n += __builtin_popcountll(mask_word(row, at));
+    for (int64_t at = 0; at < row.n; at += CHUNK)
+        n += mask_chunk(&row, at, words);
     return n;
 }
 
 /* Writes the indices of the row; returns how many. */
 static int64_t mask_indices(mask_row row, int32_t *indices)
 {
+    uint64_t words[CHUNK / 64];
     int64_t n = 0;
-    for (int64_t at = 0; at < row.n; at += 64)
-        for (uint64_t word = mask_word(row, at); word; word &= word - 1)
-            indices[n++] = (int32_t)at + __builtin_ctzll(word);
+    for (int64_t at = 0; at < row.n; at += CHUNK) {
+        const int64_t end = n + mask_chunk(&row, at, words);
+        for (int i = 0; n < end; i++)
+            for (uint64_t word = words[i]; word; word &= word - 1)
+                indices[n++] = (int32_t)at + 64 * i + __builtin_ctzll(word);
+    }
     return n;
 }
 
@@ -243,7 +225,7 @@ tess_status tess_selection_set_mask(tess_selection *sel, const void *mask, tess_
         const int64_t end = part_begin(sel->lists, part + 1, parts);
         int64_t n = 0;
         for (int64_t i = part_begin(sel->lists, part, parts); i < end; i++)
-            n += mask_count(mask_row_at(mask, kind, sel->n_k, i));
+            n += mask_count(mask_row_at(sel, mask, kind, i));
         begins[part + 1] = n;
     }
     for (int part = 0; part < parts; part++)
@@ -258,7 +240,7 @@ tess_status tess_selection_set_mask(tess_selection *sel, const void *mask, tess_
         const int64_t end = part_begin(sel->lists, part + 1, parts);
         int64_t at = begins[part];
         for (int64_t i = part_begin(sel->lists, part, parts); i < end; i++) {
-            at += mask_indices(mask_row_at(mask, kind, sel->n_k, i), sel->indices + at);
+            at += mask_indices(mask_row_at(sel, mask, kind, i), sel->indices + at);
             sel->offsets[i + 1] = at;
         }
     }

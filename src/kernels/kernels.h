@@ -40,8 +40,10 @@ typedef struct {
 } tess__descent;
 
 enum {
-    TESS_PANEL = 16,    /* keys side by side in a panel, see score.c */
-    TESS_TOPK_PAD = 64, /* elements topk may write beyond what it returns */
+    TESS_PANEL = 16,       /* keys side by side in a panel, see score.c */
+    TESS_TOPK_PAD = 64,    /* elements topk may write beyond what it returns */
+    TESS_PLANES = 8,       /* of bits_planes */
+    TESS_PLANE_ROWS = 240, /* most rows of it: a multiple of 16 below 2^TESS_PLANES */
 };
 
 typedef struct {
@@ -77,6 +79,12 @@ typedef struct {
     void (*follow)(const tess__descent *d, const float *u, float *p, float *ema, size_t n);
     void (*mix)(float a, const float *x, float b, float *y, size_t n); /* y = a x + b y */
     double (*sum_squares)(const float *x, size_t n);
+    /* bits.c: words (n / 64, rounded up) = n elements of a mask, bits past the end 0; returns how
+     * many are set. bytes 1: a byte each, not 0 is set; 0: a bit each */
+    int64_t (*bits_row)(uint64_t *words, const void *mask, int bytes, int32_t n);
+    int64_t (*bits_and_count)(const uint64_t *a, const uint64_t *b, size_t n);
+    /* planes (TESS_PLANES, words) = the sum of n rows of words by column, in binary digits */
+    void (*bits_planes)(uint64_t *planes, const uint64_t *const *rows, int n, int words);
 } tess__kernels;
 
 typedef struct {

@@ -28,6 +28,9 @@ void TESS_K(tess__momentum)(float b, float g_scale, const float *g, float *m, fl
 void TESS_K(tess__follow)(const tess__descent *d, const float *u, float *p, float *ema, size_t n);
 void TESS_K(tess__mix)(float a, const float *x, float b, float *y, size_t n);
 double TESS_K(tess__sum_squares)(const float *x, size_t n);
+int64_t TESS_K(tess__bits_row)(uint64_t *words, const void *mask, int bytes, int32_t n);
+int64_t TESS_K(tess__bits_and_count)(const uint64_t *a, const uint64_t *b, size_t n);
+void TESS_K(tess__bits_planes)(uint64_t *planes, const uint64_t *const *rows, int n, int words);
 
 extern const tess__kernels TESS_K(tess__kernels);
 const tess__kernels TESS_K(tess__kernels) = {
@@ -53,4 +56,7 @@ const tess__kernels TESS_K(tess__kernels) = {
     .follow = TESS_K(tess__follow),
     .mix = TESS_K(tess__mix),
     .sum_squares = TESS_K(tess__sum_squares),
+    .bits_row = TESS_K(tess__bits_row),
+    .bits_and_count = TESS_K(tess__bits_and_count),
+    .bits_planes = TESS_K(tess__bits_planes),
 };

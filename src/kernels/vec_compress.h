@@ -27,6 +27,41 @@ VINLINE uint32_t vi_bits(vi holds)
 #endif
 }
 
+/* Eight bytes as eight bits, 1 where a byte is not 0, the lowest first. Each byte becomes 0 or 1;
+ * the product moves the ones side by side into the top byte. Byte i is taken as digit i, as
+ * little-endian machines load it. */
+VINLINE uint64_t bits_of_eight(const uint8_t *bytes)
+{
+    uint64_t x;
+    memcpy(&x, bytes, sizeof x);
+    x |= x >> 4;
+    x |= x >> 2;
+    x |= x >> 1;
+    x &= 0x0101010101010101u;
+    return (x * 0x0102040810204080u) >> 56;
+}
+
+/* Bit i is set where byte i of 64 is not 0. */
+VINLINE uint64_t bits_of_bytes(const uint8_t *bytes)
+{
+#if TESS_VEC == 64 && defined(__AVX512BW__)
+    const __m512i v = _mm512_loadu_si512(bytes);
+    return _mm512_test_epi8_mask(v, v);
+#elif TESS_VEC == 32 && defined(__AVX2__)
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i low = _mm256_loadu_si256((const __m256i *)bytes);
+    const __m256i high = _mm256_loadu_si256((const __m256i *)(bytes + 32));
+    const uint32_t l = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, zero));
+    const uint32_t h = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(high, zero));
+    return ~((uint64_t)h << 32 | l);
+#else
+    uint64_t word = 0;
+    for (int i = 0; i < 64; i += 8)
+        word |= bits_of_eight(bytes + i) << i;
+    return word;
+#endif
+}
+
 #if TESS_VEC == 32 && defined(__AVX2__)
 /* Row b lists the set bits of b, lowest first. Place of bit i: how many bits below it are set. */
 #define BIT_(b, i) ((uint64_t)(((b) >> (i)) & 1))

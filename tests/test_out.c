@@ -248,6 +248,84 @@ static void two_files_of_one_name_do_not_disturb_each_other(void **state)
     assert_int_equal(names_in("twice"), 1);
 }
 
+/* ---- folders ------------------------------------------------------------------------------- */
+
+/* Opens a folder at path and writes two files to it. */
+static tess__folder *fill_folder(const char *path, const char *a, const char *b)
+{
+    tess__folder *folder = NULL;
+    const char *file = NULL;
+    CHECK_OK(tess__folder_open(ctx, path, &folder));
+    CHECK_OK(tess__folder_file(folder, "a", &file));
+    write_text(file, a);
+    CHECK_OK(tess__folder_file(folder, "b", &file));
+    write_text(file, b);
+    return folder;
+}
+
+static void a_folder_appears_with_all_its_files(void **state)
+{
+    (void)state;
+    const int before = names_in(".");
+    tess__folder *folder = fill_folder("fresh/", "one", "two");
+    assert_int_equal(access("fresh", F_OK), -1);
+    CHECK_OK(tess__folder_commit(folder));
+    assert_holds("fresh/a", "one");
+    assert_holds("fresh/b", "two");
+    assert_int_equal(names_in("fresh"), 2);
+    assert_int_equal(names_in("."), before + 1);
+}
+
+static void files_of_an_existing_folder_change_at_the_commit(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("kept", 0777), 0);
+    put("kept/a", "old");
+    put("kept/other", "stays");
+    tess__folder *folder = fill_folder("kept", "one", "two");
+    assert_holds("kept/a", "old");
+    assert_int_equal(access("kept/b", F_OK), -1);
+    CHECK_OK(tess__folder_commit(folder));
+    assert_holds("kept/a", "one");
+    assert_holds("kept/b", "two");
+    assert_holds("kept/other", "stays");
+    assert_int_equal(names_in("kept"), 3);
+}
+
+static void an_abandoned_folder_leaves_no_trace(void **state)
+{
+    (void)state;
+    const int before = names_in(".");
+    tess__folder_abort(fill_folder("never", "one", "two"));
+    assert_int_equal(names_in("."), before);
+    assert_int_equal(mkdir("still", 0777), 0);
+    tess__folder_abort(fill_folder("still", "one", "two"));
+    assert_int_equal(names_in("still"), 0);
+    tess__folder_abort(NULL);
+}
+
+static void a_folder_that_cannot_be_says_why(void **state)
+{
+    (void)state;
+    tess__folder *folder = NULL;
+    put("plain", "a file");
+    CHECK_FAILS(tess__folder_open(ctx, "plain", &folder), TESS_EIO,
+                "plain: cannot create: is a file");
+    CHECK_FAILS(tess__folder_open(ctx, "no/where", &folder), TESS_EIO,
+                "no/where: cannot create: No such file or directory");
+    CHECK_FAILS(tess__folder_open(ctx, "", &folder), TESS_EIO,
+                ": cannot create: No such file or directory");
+    assert_null(folder);
+    /* The destination comes into being, with something in it, while the files are written. */
+    const int before = names_in(".");
+    folder = fill_folder("taken", "one", "two");
+    assert_int_equal(mkdir("taken", 0777), 0);
+    put("taken/x", "theirs");
+    CHECK_FAILS(tess__folder_commit(folder), TESS_EIO, "taken: cannot create: Directory not empty");
+    assert_int_equal(names_in("taken"), 1);
+    assert_int_equal(names_in("."), before + 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_file_appears_at_the_commit),
     cmocka_unit_test(an_abort_leaves_what_was_there),
@@ -259,6 +337,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_full_disk_is_reported_by_the_write_or_the_commit),
     cmocka_unit_test(a_destination_that_became_a_folder_is_reported_by_the_commit),
     cmocka_unit_test(two_files_of_one_name_do_not_disturb_each_other),
+    cmocka_unit_test(a_folder_appears_with_all_its_files),
+    cmocka_unit_test(files_of_an_existing_folder_change_at_the_commit),
+    cmocka_unit_test(an_abandoned_folder_leaves_no_trace),
+    cmocka_unit_test(a_folder_that_cannot_be_says_why),
 };
 
 int main(int argc, char **argv)

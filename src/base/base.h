@@ -130,6 +130,21 @@ TESS_SIBLING tess_status tess__out_sync(tess__out *out);
 TESS_SIBLING tess_status tess__out_commit(tess__out *out);
 TESS_SIBLING void tess__out_abort(tess__out *out); /* leaves no trace; NULL accepted */
 
+/* ---- out_folder.c: files that appear in a folder together, or not at all ------------------- */
+
+typedef struct tess__folder tess__folder;
+TESS_SIBLING tess_status tess__folder_open(tess_ctx *ctx, const char *path, tess__folder **folder);
+
+/* Where to write the file called name, until the next call; at most 16 files, whose names are
+ * shorter than 96 bytes. Its writer brings it to disk. */
+TESS_SIBLING tess_status tess__folder_file(tess__folder *folder, const char *name,
+                                           const char **path);
+
+/* Gives the files their places and frees folder, also on failure: then what was there before
+ * remains, unless a rename between two others failed. */
+TESS_SIBLING tess_status tess__folder_commit(tess__folder *folder);
+TESS_SIBLING void tess__folder_abort(tess__folder *folder); /* leaves no trace; NULL accepted */
+
 /* ---- machine.c, topology.c --------------------------------------------------------------- */
 
 /* Small files of /proc and /sys below a root; "" is the machine's own. */

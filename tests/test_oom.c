@@ -318,6 +318,17 @@ static tess_status s_data(world *w)
     tess_data_close(data);
     return status;
 }
+
+static tess_status s_config_write(world *w)
+{
+    return tess_model_config_write(w->ctx, in_folder("y.json"), &model_config);
+}
+
+static tess_status s_config_read(world *w)
+{
+    tess_model_config config;
+    return tess_model_config_read(w->ctx, in_folder("y.json"), &config);
+}
 #endif
 
 /* `file` names a file that is opened before, and `sel` asks for a selection, both with all the
@@ -358,6 +369,8 @@ static const struct {
     {"write a picture", s_image, NULL, 0},
     {"create a model", s_model, NULL, 0},
     {"open drawn data", s_data, NULL, 0},
+    {"write a model's sizes", s_config_write, NULL, 0},
+    {"read a model's sizes", s_config_read, NULL, 0},
 #endif
 };
 
@@ -462,6 +475,7 @@ static int make_files(void **state)
     write_odd();
 #ifdef TESS_TEST_TRAIN
     CHECK_OK(s_image(&w));
+    CHECK_OK(s_config_write(&w));
 #endif
     tess_ctx_destroy(w.ctx);
     return 0;

@@ -38,6 +38,22 @@ typedef struct {
 
 TESS_API tess_status tess_model_config_check(const tess_model_config *config);
 
+/* Sizes that have a name: "tiny" for tests, "small" learns on a CPU in minutes, "1.3b" and "14b"
+ * are Wan2.1's text-to-video models. The name of an index that there is not is NULL. */
+TESS_API int tess_model_preset_count(void);
+TESS_API const char *tess_model_preset_name(int index);
+TESS_API tess_status tess_model_preset(const char *name, tess_model_config *config);
+
+/* From config.json, or from that of a folder, in the words of diffusers or of the original
+ * repository. EFORMAT names the line: a size that breaks its rule, a key that is not known, a model
+ * of another sort. */
+TESS_API tess_status tess_model_config_read(tess_ctx *ctx, const char *path,
+                                            tess_model_config *config);
+
+/* To that file, or to config.json of that folder, in diffusers' words. */
+TESS_API tess_status tess_model_config_write(tess_ctx *ctx, const char *path,
+                                             const tess_model_config *config);
+
 /* ---- the model ---------------------------------------------------------------------------- */
 
 typedef struct tess_model tess_model;
@@ -86,6 +102,12 @@ typedef struct {
 TESS_API tess_status tess_model_param(const tess_model *model, int index, tess_param *param);
 TESS_API tess_status tess_model_zero_gradients(tess_model *model); /* EINVAL without them */
 TESS_API void tess_model_destroy(tess_model *model);               /* after its passes */
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+/* Whose names a file's tensors bear: those of diffusers' WanTransformer3DModel, or those of the
+ * original repository's WanModel. */
+typedef enum { TESS_WEIGHTS_DIFFUSERS, TESS_WEIGHTS_ORIGINAL } tess_weight_names;
 
 /* ---- linear layers ------------------------------------------------------------------------ */
 

@@ -319,6 +319,25 @@ static tess_status s_data(world *w)
     return status;
 }
 
+static tess_status s_model_save(world *w)
+{
+    tess_model *model = NULL;
+    tess_status status = tess_model_create(w->ctx, &model_config, NULL, &model);
+    if (status == TESS_OK)
+        status = tess_model_save(model, in_folder("model"), TESS_WEIGHTS_ORIGINAL);
+    tess_model_destroy(model);
+    return status;
+}
+
+static tess_status s_model_load(world *w)
+{
+    tess_model *model = NULL;
+    const tess_status status = tess_model_load(w->ctx, in_folder("model"), NULL, &model);
+    assert_true((status == TESS_OK) == (model != NULL));
+    tess_model_destroy(model);
+    return status;
+}
+
 static tess_status s_config_write(world *w)
 {
     return tess_model_config_write(w->ctx, in_folder("y.json"), &model_config);
@@ -369,6 +388,8 @@ static const struct {
     {"write a picture", s_image, NULL, 0},
     {"create a model", s_model, NULL, 0},
     {"open drawn data", s_data, NULL, 0},
+    {"save a model", s_model_save, NULL, 0},
+    {"load a model", s_model_load, NULL, 0},
     {"write a model's sizes", s_config_write, NULL, 0},
     {"read a model's sizes", s_config_read, NULL, 0},
 #endif
@@ -475,6 +496,7 @@ static int make_files(void **state)
     write_odd();
 #ifdef TESS_TEST_TRAIN
     CHECK_OK(s_image(&w));
+    CHECK_OK(s_model_save(&w));
     CHECK_OK(s_config_write(&w));
 #endif
     tess_ctx_destroy(w.ctx);

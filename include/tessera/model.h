@@ -109,6 +109,20 @@ TESS_API void tess_model_destroy(tess_model *model);               /* after its 
  * original repository's WanModel. */
 typedef enum { TESS_WEIGHTS_DIFFUSERS, TESS_WEIGHTS_ORIGINAL } tess_weight_names;
 
+/* path is a folder with config.json and diffusion_pytorch_model.safetensors or its index and shards
+ * (or model.safetensors), a pipeline's folder with those in transformer/, or the weights' own path,
+ * with config.json beside it. Either side's names; F32, BF16, F16 and F64, all become F32. EFORMAT
+ * names the tensor that is missing, has no place or another shape. The seed is not used. */
+TESS_API tess_status tess_model_load(tess_ctx *ctx, const char *path, const tess_model_opts *opts,
+                                     tess_model **model);
+
+/* Writes config.json and diffusion_pytorch_model.safetensors, F32: diffusers opens the folder under
+ * its own names. A folder that does not exist is complete when it appears; in one that does, the
+ * two files are replaced when both are complete and on disk. EINVAL if an index lies there, which
+ * readers would prefer. */
+TESS_API tess_status tess_model_save(const tess_model *model, const char *dir,
+                                     tess_weight_names names);
+
 /* ---- linear layers ------------------------------------------------------------------------ */
 
 /* A layer of `out` features from `in`, for `rows` tokens. All matrices are F32, row-major and

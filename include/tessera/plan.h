@@ -99,6 +99,107 @@ typedef enum {
 TESS_API tess_status tess_work_imbalance(const tess_work *work, int layer, int ulysses, int ring,
                                          tess_rho_form form, double *rho);
 
+/* ---- plans --------------------------------------------------------------------------------- */
+
+typedef struct tess_plan tess_plan;
+
+typedef enum {
+    TESS_PLAN_AUTO,       /* the best of all that follow */
+    TESS_PLAN_CONTIGUOUS, /* heads and blocks in their order, as they are */
+    TESS_PLAN_SNAKE,      /* heads by falling load, dealt forth and back */
+    TESS_PLAN_LPT,        /* each head to the least loaded group, any number per group */
+    TESS_PLAN_DB_SP,      /* the same with as many heads in every group */
+    TESS_PLAN_REFINED,    /* then moves and swaps until none helps */
+    TESS_PLAN_FRACTIONAL, /* heads cut between ranks wherever the load asks for it */
+    TESS_PLAN_METHOD_COUNT
+} tess_plan_method;
+
+/* Which ranks are neighbours. u is the head group, 0..U-1, s the sequence part, 0..S-1, where S is
+ * the ring or the selective degree. */
+typedef enum {
+    TESS_PLACE_HEADS_INSIDE,    /* rank = s * U + u: heads are exchanged between neighbours */
+    TESS_PLACE_SEQUENCE_INSIDE, /* rank = u * S + s: keys travel between neighbours */
+    TESS_PLACEMENT_COUNT
+} tess_placement;
+
+typedef enum { TESS_PLAN_FORWARD, TESS_PLAN_TRAIN, TESS_PLAN_PASS_COUNT } tess_plan_pass;
+
+/* The words of the command line and of plan files: "contiguous", ...; "heads-inside",
+ * "sequence-inside"; "fwd", "train". NULL beyond the last. */
+TESS_API const char *tess_plan_method_name(tess_plan_method method);
+TESS_API const char *tess_placement_name(tess_placement placement);
+TESS_API const char *tess_plan_pass_name(tess_plan_pass pass);
+
+/* The query blocks of one head that one rank computes: places q_begin..q_end-1 of the order of the
+ * rank's head group. A rank computes each of its shares against all keys. */
+typedef struct {
+    int32_t rank, head, q_begin, q_end;
+} tess_share;
+
+/* A rectangle of work: a share against one key part, in places of the group's orders. Ring plans
+ * have `ring` key parts, all others one. */
+typedef struct {
+    int32_t rank, head, q_begin, q_end, k_begin, k_end;
+    int32_t step; /* the ring iteration in which the rank holds these keys */
+} tess_piece;
+
+/* One layer. Every head belongs to one head group; a group's ranks are those with its u. The
+ * arrays belong to the plan. */
+typedef struct {
+    tess_plan_method method;
+    int ulysses, ring, selective; /* degrees; 1 x 1 x 1 for fractional heads */
+    tess_placement placement;
+    int groups;               /* head groups: ulysses; 1 for fractional heads */
+    const tess_share *shares; /* ascending by rank, head, q_begin; none is empty */
+    int64_t n_shares;
+    const int64_t *first;      /* (ranks + 1): where each rank's shares begin */
+    const int32_t *head_group; /* (heads); NULL where heads are cut each in its own way */
+    const int32_t *q_cuts;     /* (groups, S + 1): places where the sequence parts begin; NULL as
+                                  head_group is */
+    const int32_t *k_cuts;     /* (groups, ring + 1): places where the key parts begin */
+    const int32_t *q_order;    /* (groups, q_blocks): the block at each place; NULL: as they are */
+    const int32_t *k_order;    /* (groups, k_blocks) */
+    int64_t load_max, load_total; /* units of work of the busiest rank, of all */
+    int64_t load_bound;           /* what the busiest rank must have at least, by this method */
+    double rho[3];                /* imbalance, by tess_rho_form */
+    double rho_before;            /* contiguous at the same degrees; -1 where heads do not divide */
+    double kv_copies;             /* copies of a head's K and V, mean over heads; 1: none extra */
+    int64_t moved_q, moved_k;     /* blocks that the orders bring to another sequence part */
+    int64_t predicted_ns;         /* -1 without a cluster */
+} tess_plan_layer;
+
+typedef struct {
+    int ranks, nodes, layers, heads;
+    int32_t q_blocks, k_blocks;
+    int64_t tokens_q, tokens_k; /* rows; the blocks where tokens are not known */
+    int32_t group, unit;        /* rows of a query and of a key block; 0 where bounds say it */
+    const int64_t *bounds_q;    /* (q_blocks + 1): where blocks begin; NULL: all of `group` rows */
+    const int64_t *bounds_k;
+    const int32_t *speeds; /* (ranks); NULL: all the same */
+    tess_plan_pass pass;
+    int head_dim, element_bytes; /* of the rows that travel */
+} tess_plan_info;
+
+TESS_API tess_status tess_plan_query(const tess_plan *plan, tess_plan_info *info);
+TESS_API tess_status tess_plan_layer_view(const tess_plan *plan, int layer, tess_plan_layer *view);
+
+/* What one rank computes, ordered by step, head and q_begin. pieces NULL: *n = how many there are;
+ * else *n is the room on entry and the number after the call. At step i a rank of sequence part s
+ * holds key part (s - i) mod ring. */
+TESS_API tess_status tess_plan_pieces(const tess_plan *plan, int layer, int rank,
+                                      tess_piece *pieces, int64_t *n);
+
+/* EINVAL, with what is wrong and where, unless the plan is one for work of this shape (NULL: any)
+ * and computes every (head, query block, key block) exactly once. */
+TESS_API tess_status tess_plan_check(const tess_plan *plan, const tess_work *work);
+
+/* The imbalance of this layer of any work of the plan's shape: time of the busiest ranks over the
+ * time of all at perfect balance, where a rank's time is its load over its speed. */
+TESS_API tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_work *work,
+                                         tess_rho_form form, double *rho);
+
+TESS_API void tess_plan_destroy(tess_plan *plan);
+
 #ifdef __cplusplus
 }
 #endif

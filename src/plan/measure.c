@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* measure.c - loads and imbalance of a layer of a plan under some work.
+ *
+ * With load(g, i) of rank g in iteration i, speed v and P ranks, a rank needs load / v, and all
+ * together total / sum(v) at perfect balance:
+ *
+ *   global   rho = sum_i max_g load(g,i) / v_g            / (total / sum v)
+ *   ring     rho = max_u sum_i max_(g of group u) load(g,i) / v_g   / ...
+ *   free     rho = max_g sum_i load(g,i) / v_g            / ...
+ *
+ * 1 where there is no work. In iteration i the rank of part s has tile (s, (s - i) mod ring). Times
+ * of equal ranks are sums of integers, divided once.
+ */
+#include "plan.h"
+
+#include <string.h>
+
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+static int64_t share_load(const tess_plan_info *info, const tess_plan_layer *layer,
+                          const tess_work *work, int at, const tess_share *s)
+{
+    if (!layer->q_order)
+        return tess__work_prefix(work, at, s->head, s->q_end) -
+               tess__work_prefix(work, at, s->head, s->q_begin);
+    const int u = tess__rank_group(layer, s->rank);
+    const int32_t *order = layer->q_order + (size_t)u * (size_t)info->q_blocks;
+    int64_t load = 0;
+    for (int32_t p = s->q_begin; p < s->q_end; p++)
+        load += tess__work_prefix(work, at, s->head, order[p] + 1) -
+                tess__work_prefix(work, at, s->head, order[p]);
+    return load;
+}
+
+void tess__layer_loads(const tess_plan_info *info, const tess_plan_layer *layer,
+                       const tess_work *work, int at, int64_t *loads)
+{
+    for (int r = 0; r < info->ranks; r++) {
+        loads[r] = 0;
+        for (int64_t i = layer->first[r]; i < layer->first[r + 1]; i++)
+            loads[r] += share_load(info, layer, work, at, &layer->shares[i]);
+    }
+}
+
+/* ---- imbalance ------------------------------------------------------------------------------- */
+
+/* A rank's time: its load over its speed, the load itself where all are equal. */
+static double time_of(const tess_plan_info *info, int rank, int64_t load)
+{
+    return info->speeds ? (double)load / info->speeds[rank] : (double)load;
+}
+
+/* Times of the busiest, over those of perfect balance. */
+static double ratio(const tess_plan_info *info, double busiest, int64_t total)
+{
+    double speed = info->ranks;
+    if (info->speeds) {
+        int64_t sum = 0;
+        for (int r = 0; r < info->ranks; r++)
+            sum += info->speeds[r];
+        speed = (double)sum;
+    }
+    return total > 0 ? busiest * speed / (double)total : 1.0;
+}
+
+/* What rings need: tiles of one group, the heads of a group, and the longest time of each step. */
+typedef struct {
+    int64_t *tiles;  /* (ring, ring) */
+    int32_t *heads;  /* (heads) */
+    double *slowest; /* (ring): over all groups */
+} ring_room;
+
+/* The ring form of one group; its steps enter room->slowest. */
+static tess_status ring_time(const tess_plan_info *info, const tess_plan_layer *layer,
+                             const tess_work *work, int at, int u, ring_room *room, double *sum)
+{
+    const int ring = layer->ring;
+    const size_t cut = (size_t)u * ((size_t)ring + 1);
+    int n = 0;
+    for (int h = 0; h < info->heads; h++)
+        if (layer->head_group[h] == u)
+            room->heads[n++] = h;
+    TESS_TRY(tess__work_tiles(
+        work, at, room->heads, n,
+        layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL,
+        layer->q_cuts + cut,
+        layer->k_order ? layer->k_order + (size_t)u * (size_t)info->k_blocks : NULL,
+        layer->k_cuts + cut, ring, room->tiles));
+    *sum = 0.0;
+    for (int step = 0; step < ring; step++) {
+        double slowest = 0.0;
+        for (int s = 0; s < ring; s++) {
+            const int rank = tess__rank_at(layer, u, s), part = tess__key_part(layer, rank, step);
+            const int64_t load = room->tiles[(size_t)s * (size_t)ring + (size_t)part];
+            const double time = time_of(info, rank, load);
+            slowest = time > slowest ? time : slowest;
+        }
+        *sum += slowest;
+        room->slowest[step] = slowest > room->slowest[step] ? slowest : room->slowest[step];
+    }
+    return TESS_OK;
+}
+
+/* The global and the ring form's times of a layer with a ring. */
+static tess_status ring_times(tess_ctx *ctx, const tess_plan_info *info,
+                              const tess_plan_layer *layer, const tess_work *work, int at,
+                              double *global, double *grouped)
+{
+    tess__arena arena = {.ctx = ctx};
+    const size_t ring = (size_t)layer->ring;
+    ring_room room = {
+        .tiles = tess__arena_take(&arena, ring * ring * sizeof *room.tiles),
+        .heads = tess__arena_take(&arena, (size_t)info->heads * sizeof *room.heads),
+        .slowest = tess__arena_take(&arena, ring * sizeof *room.slowest),
+    };
+    tess_status status = room.tiles && room.heads && room.slowest ? TESS_OK : TESS_ENOMEM;
+    double most = 0.0, all = 0.0;
+    for (size_t i = 0; status == TESS_OK && i < ring; i++)
+        room.slowest[i] = 0.0;
+    for (int u = 0; status == TESS_OK && u < layer->groups; u++) {
+        double sum = 0.0;
+        status = ring_time(info, layer, work, at, u, &room, &sum);
+        most = sum > most ? sum : most;
+    }
+    for (size_t i = 0; status == TESS_OK && i < ring; i++)
+        all += room.slowest[i];
+    tess__arena_free(&arena);
+    *global = all;
+    *grouped = most;
+    return status;
+}
+
+/* rho from loads that are known. */
+static tess_status rho_of_loads(tess_ctx *ctx, const tess_plan_info *info,
+                                const tess_plan_layer *layer, const tess_work *work, int at,
+                                const int64_t *loads, double rho[3])
+{
+    double free = 0.0, global = 0.0, grouped = 0.0;
+    int64_t total = 0;
+    for (int r = 0; r < info->ranks; r++) {
+        const double time = time_of(info, r, loads[r]);
+        free = time > free ? time : free;
+        total += loads[r];
+    }
+    if (layer->ring > 1)
+        TESS_TRY(ring_times(ctx, info, layer, work, at, &global, &grouped));
+    else
+        global = grouped = free;
+    rho[TESS_RHO_GLOBAL] = ratio(info, global, total);
+    rho[TESS_RHO_RING] = ratio(info, grouped, total);
+    rho[TESS_RHO_FREE] = ratio(info, free, total);
+    return TESS_OK;
+}
+
+tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tess_plan_layer *layer,
+                            const tess_work *work, int at, double rho[3])
+{
+    int64_t *loads = tess__alloc(ctx, (size_t)info->ranks * sizeof *loads);
+    if (!loads)
+        return TESS_ENOMEM;
+    tess__layer_loads(info, layer, work, at, loads);
+    const tess_status status = rho_of_loads(ctx, info, layer, work, at, loads, rho);
+    tess__free(ctx, loads);
+    return status;
+}
+
+tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_work *work,
+                                tess_rho_form form, double *rho)
+{
+    static const char who[] = "tess_plan_imbalance";
+    TESS_TRY(tess__plan_layer_ok(who, plan, layer));
+    if (!work || !rho)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, work ? "rho" : "work");
+    TESS_TRY(tess__plan_fits(who, &plan->info, work));
+    if (layer >= work->info.layers)
+        return tess__fail(TESS_EINVAL, "%s: layer is %d, the work has %d", who, layer,
+                          work->info.layers);
+    if ((unsigned)form > TESS_RHO_FREE)
+        return tess__fail(TESS_EINVAL, "%s: form is %d, must be 0..%d", who, form, TESS_RHO_FREE);
+    double all[3];
+    TESS_TRY(tess__layer_rho(plan->ctx, &plan->info, &plan->layers[layer], work, layer, all));
+    *rho = all[form];
+    return TESS_OK;
+}
+
+/* ---- everything at once ---------------------------------------------------------------------- */
+
+/* Blocks that an order brings to another part than the one an even cut of all blocks puts them in.
+ */
+static int64_t moved_blocks(const int32_t *order, const int32_t *cuts, int groups, int parts,
+                            int32_t blocks)
+{
+    int64_t moved = 0;
+    for (int u = 0; order && u < groups; u++) {
+        const int32_t *mine = order + (size_t)u * (size_t)blocks;
+        const int32_t *cut = cuts + (size_t)u * ((size_t)parts + 1);
+        for (int p = 0; p < parts; p++) {
+            const int32_t begin = tess__even_cut(blocks, parts, p);
+            const int32_t end = tess__even_cut(blocks, parts, p + 1);
+            for (int32_t i = cut[p]; i < cut[p + 1]; i++)
+                moved += mine[i] < begin || mine[i] >= end;
+        }
+    }
+    return moved;
+}
+
+int64_t tess__shares_union(const tess_plan_info *info, const tess_plan_layer *layer,
+                           const tess_work *work, int at, int64_t begin, int64_t end,
+                           uint64_t *bits)
+{
+    const size_t words = (size_t)tess__work_words(work);
+    const int u = tess__rank_group(layer, layer->shares[begin].rank);
+    const int32_t *order =
+        layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL;
+    memset(bits, 0, words * sizeof *bits);
+    for (int64_t i = begin; i < end; i++) {
+        const tess_share *s = &layer->shares[i];
+        for (int32_t p = s->q_begin; p < s->q_end; p++) {
+            const uint64_t *row = tess__work_bits(work, at, s->head, order ? order[p] : p);
+            for (size_t w = 0; w < words; w++)
+                bits[w] |= row[w];
+        }
+    }
+    int64_t count = 0;
+    for (size_t w = 0; w < words; w++)
+        count += __builtin_popcountll(bits[w]);
+    return count;
+}
+
+/* The last share of the run of one head and rank that begins at i, plus 1. */
+int64_t tess__shares_run(const tess_plan_layer *layer, int64_t i)
+{
+    const tess_share *s = &layer->shares[i];
+    int64_t end = i + 1;
+    while (end < layer->n_shares && layer->shares[end].rank == s->rank &&
+           layer->shares[end].head == s->head)
+        end++;
+    return end;
+}
+
+/* Copies of K and V per head, mean over heads, in whole copies. Key parts of a ring are one copy.
+ */
+static tess_status count_copies(tess_ctx *ctx, const tess_plan_info *info,
+                                const tess_plan_layer *layer, const tess_work *work, int at,
+                                double *copies)
+{
+    const int selects = layer->selective > 1 && tess__work_words(work) > 0;
+    uint64_t *bits = NULL;
+    if (selects) {
+        bits = tess__alloc(ctx, (size_t)tess__work_words(work) * sizeof *bits);
+        if (!bits)
+            return TESS_ENOMEM;
+    }
+    int64_t blocks = 0;
+    for (int64_t i = 0; i < layer->n_shares;) {
+        const int64_t end = tess__shares_run(layer, i);
+        blocks +=
+            selects ? tess__shares_union(info, layer, work, at, i, end, bits) : info->k_blocks;
+        i = end;
+    }
+    tess__free(ctx, bits);
+    const double one = (double)info->k_blocks * info->heads;
+    *copies = layer->ring > 1 ? 1.0 : (double)blocks / one;
+    return TESS_OK;
+}
+
+tess_status tess__layer_measure(tess_ctx *ctx, const tess_plan_info *info, const tess_work *work,
+                                int at, tess_plan_layer *layer)
+{
+    tess_plan_layer made = *layer;
+    int64_t *loads = tess__alloc(ctx, (size_t)info->ranks * sizeof *loads);
+    if (!loads)
+        return TESS_ENOMEM;
+    tess__layer_loads(info, &made, work, at, loads);
+    made.load_max = made.load_total = 0;
+    for (int r = 0; r < info->ranks; r++) {
+        made.load_max = loads[r] > made.load_max ? loads[r] : made.load_max;
+        made.load_total += loads[r];
+    }
+    tess_status status = rho_of_loads(ctx, info, &made, work, at, loads, made.rho);
+    tess__free(ctx, loads);
+    TESS_TRY(status);
+    TESS_TRY(count_copies(ctx, info, &made, work, at, &made.kv_copies));
+
+    /* What the same degrees give without a plan; fractional heads stand beside Ulysses. */
+    const int u = made.head_group || made.ulysses > 1 ? made.ulysses : info->ranks;
+    const int parts = tess__layer_parts(&made);
+    made.rho_before = -1.0;
+    if (info->heads % u == 0)
+        TESS_TRY(tess_work_imbalance(
+            work, at, u, parts, made.ring > 1 ? TESS_RHO_GLOBAL : TESS_RHO_FREE, &made.rho_before));
+    made.moved_q = made.moved_k = 0;
+    if (made.ring > 1) {
+        made.moved_q = moved_blocks(made.q_order, made.q_cuts, made.groups, parts, info->q_blocks);
+        made.moved_k = moved_blocks(made.k_order, made.k_cuts, made.groups, parts, info->k_blocks);
+    }
+    *layer = made;
+    return TESS_OK;
+}

@@ -11,6 +11,7 @@
 #include "tessera/attn.h"
 #include "tessera/cost.h"
 #include "tessera/dist.h"
+#include "tessera/plan.h"
 #ifdef TESS_TEST_TRAIN
 #include "tessera/data.h"
 #include "tessera/media.h"
@@ -279,6 +280,64 @@ static tess_status s_attn(world *w)
     return status;
 }
 
+static const uint8_t some_masks[3 * 4 * 5] = {1, 0, 1};
+
+static tess_status s_work_masks(world *w)
+{
+    const tess_mask_set set = {
+        .layers = 1, .heads = 3, .q_blocks = 4, .k_blocks = 5, .data = some_masks};
+    tess_work *work = NULL;
+    tess_status status = tess_work_from_masks(w->ctx, &set, &work);
+    if (status == TESS_OK)
+        status = tess_work_set_masks(work, &set);
+    double rho;
+    if (status == TESS_OK)
+        status = tess_work_imbalance(work, 0, 3, 2, TESS_RHO_GLOBAL, &rho);
+    tess_work_destroy(work);
+    return status;
+}
+
+static tess_status s_work_load(world *w)
+{
+    tess_work *work = NULL;
+    const tess_status status = tess_work_load(w->ctx, in_folder("mask.npy"), NULL, &work);
+    tess_work_destroy(work);
+    return status;
+}
+
+static tess_status s_work_selection(world *w)
+{
+    const tess_selection *sel = w->sel;
+    tess_work *work = NULL;
+    const tess_status status = tess_work_from_selection(w->ctx, &sel, 1, &work);
+    tess_work_destroy(work);
+    return status;
+}
+
+static tess_status s_work_heads(world *w)
+{
+    const int64_t weights[2] = {3, 4};
+    const double density[2] = {0.5, 0.25};
+    tess_work *a = NULL, *b = NULL;
+    tess_status status = tess_work_from_weights(w->ctx, weights, 1, 2, 8, &a);
+    if (status == TESS_OK)
+        status = tess_work_from_density(w->ctx, density, 1, 2, 100, 8, &b);
+    double rho;
+    if (status == TESS_OK)
+        status = tess_work_imbalance(b, 0, 1, 2, TESS_RHO_RING, &rho);
+    tess_work_destroy(a);
+    tess_work_destroy(b);
+    return status;
+}
+
+static tess_status s_profile(world *w)
+{
+    tess_profile *profile = NULL;
+    const tess_status status = tess_profile_open(w->ctx, in_folder("p.csv"), NULL, &profile);
+    tess_profile_close(profile);
+    return status;
+}
+
 #ifdef TESS_TEST_TRAIN
 static tess_status s_image(world *w)
 {
@@ -383,6 +442,11 @@ static const struct {
     {"transpose a selection", s_selection_transpose, NULL, 1},
     {"coarsen a selection", s_selection_coarsen, NULL, 1},
     {"create attention", s_attn, NULL, 0},
+    {"work from masks", s_work_masks, NULL, 0},
+    {"work from a file", s_work_load, NULL, 0},
+    {"work from a selection", s_work_selection, NULL, 1},
+    {"work from weights and densities", s_work_heads, NULL, 0},
+    {"open a profile", s_profile, NULL, 0},
     {"load a cluster", s_cluster, NULL, 0},
 #ifdef TESS_TEST_TRAIN
     {"write a picture", s_image, NULL, 0},
@@ -494,6 +558,14 @@ static int make_files(void **state)
         CHECK_OK(write_file(&w, names[i], strstr(names[i], ".npy") ? 1 : 3, 0));
     CHECK_OK(write_file(&w, "z.npz", 3, 1));
     write_odd();
+    const tess_tensor mask = {"mask", TESS_DTYPE_U8, 3, {3, 4, 5}, some_masks};
+    CHECK_OK(tess_file_write(w.ctx, in_folder("mask.npy"), &mask, 1, NULL));
+    FILE *csv = fopen(in_folder("p.csv"), "w");
+    assert_non_null(csv);
+    fputs("step,layer,head,density\n", csv);
+    for (int i = 1199; i >= 0; i--) /* enough lines for their memory to grow */
+        fprintf(csv, "%d,%d,%d,0.5\n", i / 600, i / 20 % 30, i % 20);
+    fclose(csv);
 #ifdef TESS_TEST_TRAIN
     CHECK_OK(s_image(&w));
     CHECK_OK(s_model_save(&w));

@@ -99,6 +99,34 @@ typedef enum {
 TESS_API tess_status tess_work_imbalance(const tess_work *work, int layer, int ulysses, int ring,
                                          tess_rho_form form, double *rho);
 
+/* ---- density profiles --------------------------------------------------------------------- */
+
+/* A table of densities, one line per head:
+ *
+ *   step,layer,head,density
+ *   1,0,0,0.7382
+ *
+ * CSV as of RFC 4180, in UTF-8, with or without quotes, spaces, a byte order mark, CRLF, further
+ * columns; columns and lines in any order. Steps and layers are numbers of 0 or more, heads are
+ * counted from 0 or from 1; every step has the same layers and every layer the same heads. */
+typedef struct tess_profile tess_profile;
+
+typedef struct {
+    const char *column; /* the kept fraction, 0..1; NULL: "density". Files that call it "Sparsity"
+                           exist; a name that contradicts this is worth a warning in the log. */
+} tess_profile_opts;
+
+typedef struct {
+    int steps, layers, heads;
+    const int64_t *step, *layer; /* (steps), (layers): numbers as in the file, ascending */
+    const double *density;       /* (steps, layers, heads) */
+} tess_profile_view;
+
+TESS_API tess_status tess_profile_open(tess_ctx *ctx, const char *path,
+                                       const tess_profile_opts *opts, tess_profile **profile);
+TESS_API tess_status tess_profile_query(const tess_profile *profile, tess_profile_view *view);
+TESS_API void tess_profile_close(tess_profile *profile);
+
 /* ---- plans --------------------------------------------------------------------------------- */
 
 typedef struct tess_plan tess_plan;

@@ -6,6 +6,8 @@
  */
 #include "work.h"
 
+#include "base/file.h"
+
 #include <string.h>
 
 enum { COUNT_MAX = 65536 };
@@ -196,10 +198,15 @@ static tess_status read_shape(const char *name, const tess_tensor *t, const tess
             "%s: rank is %d, must be 3 or 4: [layers,] heads, query blocks, key blocks", name,
             t->rank);
     const int64_t *s = t->shape + t->rank - 3, layers = t->rank == 4 ? t->shape[0] : 1;
-    TESS_TRY(tess__work_range(name, "layers", layers, COUNT_MAX));
-    TESS_TRY(tess__work_range(name, "heads", s[0], COUNT_MAX));
-    TESS_TRY(tess__work_range(name, "q_blocks", s[1], INT32_MAX));
-    TESS_TRY(tess__work_range(name, "k_blocks", s[2], INT32_MAX));
+    const int64_t most[] = {COUNT_MAX, INT32_MAX, INT32_MAX};
+    int fits = layers >= 1 && layers <= COUNT_MAX;
+    for (int i = 0; i < 3; i++)
+        fits &= s[i] >= 1 && s[i] <= most[i];
+    char text[TESS_SHAPE_TEXT];
+    if (!fits)
+        return tess__fail(TESS_EFORMAT,
+                          "%s: shape is %s, must have 1..%d layers and heads and 1..%d blocks",
+                          name, tess__shape_text(t->rank, t->shape, text), COUNT_MAX, INT32_MAX);
     *m = blocks ? *blocks : (tess_mask_set){0};
     m->layers = (int)layers;
     m->heads = (int)s[0];

@@ -11,6 +11,7 @@ if(TESS_HWLOC)
 endif()
 
 set(TESS_HAVE_PNG OFF)
+set(TESS_HAVE_FFMPEG OFF)
 set(TESS_HAVE_DNNL OFF)
 if(TESS_TRAIN)
   # By header and library: the CMake package of Debian's oneDNN insists on OpenCL's headers.
@@ -28,6 +29,11 @@ if(TESS_TRAIN)
   endif()
   find_package(PNG QUIET)
   set(TESS_HAVE_PNG ${PNG_FOUND})
+  if(TESS_FFMPEG)
+    pkg_check_modules(FFMPEG QUIET IMPORTED_TARGET
+                      libavformat>=59 libavcodec>=59 libavutil>=57 libswscale>=6)
+    set(TESS_HAVE_FFMPEG ${FFMPEG_FOUND})
+  endif()
 endif()
 
 set(TESS_HAVE_MPI OFF)

@@ -24,7 +24,7 @@ static tess_status count_sample(const tess_data *data, tess_split split, int64_t
     return TESS_OK;
 }
 
-static const tess__source counting = {"counting", NULL, count_sample, NULL};
+static const tess__data_source counting = {"counting", NULL, count_sample, NULL};
 
 static tess_data make_counting(tess_ctx *ctx)
 {

@@ -69,8 +69,8 @@ static void the_components_are_named(void **state)
         assert_true(c.name[0] && c.effect[0]);
     }
     tess_component c;
-    CHECK_FAILS(tess_train_component_query(2, &c), TESS_EINVAL,
-                "tess_train_component_query: index is 2, must be 0..1");
+    CHECK_FAILS(tess_train_component_query(3, &c), TESS_EINVAL,
+                "tess_train_component_query: index is 3, must be 0..2");
 }
 
 static int make_ctx(void **state)

@@ -370,6 +370,65 @@ static tess_status s_model(world *w)
     return status;
 }
 
+static tess_clip two_clips(int which)
+{
+    static const uint8_t pixels[2][3 * 16 * 16 * 3] = {{1}};
+    return (tess_clip){3, 16, 16, 8, pixels[which]};
+}
+
+static tess_status write_clips(world *w, const char *name)
+{
+    const tess_clip clips[] = {two_clips(0), two_clips(1)};
+    return tess_clip_write(w->ctx, in_folder(name), clips, 2);
+}
+
+static tess_status read_clip(world *w, const char *name)
+{
+    tess_clip_file *file = NULL;
+    const tess_clip_opts opts = {.height = 8, .width = 12, .fps = 6};
+    const tess_status status = tess_clip_open(w->ctx, in_folder(name), &opts, &file);
+    assert_true((status == TESS_OK) == (file != NULL));
+    tess_clip_close(file);
+    return status;
+}
+
+static tess_status s_write_y4m(world *w)
+{
+    return write_clips(w, "y.y4m");
+}
+
+static tess_status s_write_gif(world *w)
+{
+    return write_clips(w, "y.gif");
+}
+
+static tess_status s_write_sheet(world *w)
+{
+    return write_clips(w, "sheet.png");
+}
+
+static tess_status s_write_mp4(world *w)
+{
+    const tess_status status = write_clips(w, "y.mp4");
+    return status == TESS_ENOTSUP ? TESS_OK : status; /* a build without FFmpeg */
+}
+
+static tess_status s_read_y4m(world *w)
+{
+    return read_clip(w, "y.y4m");
+}
+
+static tess_status s_read_pictures(world *w)
+{
+    return read_clip(w, "pictures");
+}
+
+static tess_status s_read_video(world *w)
+{
+    const tess_status status = read_clip(w, "y.gif");
+    return status == TESS_ENOTSUP ? TESS_OK : status;
+}
+
 static tess_status s_data(world *w)
 {
     tess_data *data = NULL;
@@ -451,6 +510,13 @@ static const struct {
 #ifdef TESS_TEST_TRAIN
     {"write a picture", s_image, NULL, 0},
     {"create a model", s_model, NULL, 0},
+    {"write a Y4M clip", s_write_y4m, NULL, 0},
+    {"write a GIF", s_write_gif, NULL, 0},
+    {"write a sheet of frames", s_write_sheet, NULL, 0},
+    {"write an MP4", s_write_mp4, NULL, 0},
+    {"read a Y4M clip", s_read_y4m, NULL, 0},
+    {"read pictures as a clip", s_read_pictures, NULL, 0},
+    {"read a video", s_read_video, NULL, 0},
     {"open drawn data", s_data, NULL, 0},
     {"save a model", s_model_save, NULL, 0},
     {"load a model", s_model_load, NULL, 0},
@@ -570,6 +636,16 @@ static int make_files(void **state)
     CHECK_OK(s_image(&w));
     CHECK_OK(s_model_save(&w));
     CHECK_OK(s_config_write(&w));
+    CHECK_OK(s_write_y4m(&w));
+    CHECK_OK(s_write_gif(&w));
+    CHECK_OK(s_write_sheet(&w));
+    CHECK_OK(s_write_mp4(&w));
+    if (mkdir(in_folder("pictures"), 0777) != 0)
+        return -1;
+    CHECK_OK(tess_image_write(w.ctx, in_folder("pictures/1.png"),
+                              &(tess_image){16, 16, 3, two_clips(0).pixels}));
+    CHECK_OK(tess_image_write(w.ctx, in_folder("pictures/2.png"),
+                              &(tess_image){16, 16, 3, two_clips(1).pixels}));
 #endif
     tess_ctx_destroy(w.ctx);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* media.h - images, and what libtessera_train was built with.
+/* media.h - pictures and clips in files, and what libtessera_train was built with.
  * Link with libtessera_train. */
 #ifndef TESSERA_MEDIA_H
 #define TESSERA_MEDIA_H
@@ -22,6 +22,49 @@ typedef struct {
 
 /* Writes a PNG; the file appears only when it is complete. ENOTSUP without libpng. */
 TESS_API tess_status tess_image_write(tess_ctx *ctx, const char *path, const tess_image *image);
+
+/* ---- clips ------------------------------------------------------------------------------- */
+
+typedef struct {
+    int frames;            /* 1..65536 */
+    int height, width;     /* 1..16384 */
+    double fps;            /* frames per second, above 0 and at most 1000 */
+    const uint8_t *pixels; /* (frames, height, width, 3): RGB */
+} tess_clip;
+
+typedef struct {
+    int frames;        /* wanted; 0: all. The first ones are taken */
+    int height, width; /* wanted; 0: the file's. Scaled to cover them, then cut at the centre */
+    double fps;        /* wanted, 0..1000: the frame shown at each k / fps; 0: every frame */
+} tess_clip_opts;
+
+typedef struct tess_clip_file tess_clip_file;
+
+/* Decodes a clip into memory: a .y4m (8 bits; 4:2:0, 4:2:2, 4:4:4 or mono, progressive), a folder
+ * of PNGs of one size in the order of their names (which has no rate: fps is taken as given, or 8),
+ * or any video file that FFmpeg reads. The same file gives the same pixels on every machine where
+ * FFmpeg has no part in it.
+ *
+ * EFORMAT: it is not what it claims to be, is cut short, or has fewer frames than wanted.
+ * ENOTSUP: this build lacks FFmpeg or libpng, or the file is of a kind that is not read.
+ * While a call works on a video file, what FFmpeg logs on that thread goes to the context's log at
+ * debug level; for this FFmpeg's log callback, of which a process has one, is replaced. What comes
+ * from other threads goes to FFmpeg's default callback. */
+TESS_API tess_status tess_clip_open(tess_ctx *ctx, const char *path, const tess_clip_opts *opts,
+                                    tess_clip_file **file);
+TESS_API tess_status tess_clip_view(const tess_clip_file *file, tess_clip *clip);
+TESS_API void tess_clip_close(tess_clip_file *file);
+
+/* Writes n clips of one shape and rate; the file appears only when it is complete. The end of the
+ * path chooses what it is:
+ *   .mp4  side by side; H.264, or MPEG-4 where FFmpeg lacks it. ENOTSUP without FFmpeg
+ *   .gif  side by side; 256 colours
+ *   .y4m  side by side; 4:4:4, one pixel per pixel
+ *   .png  a sheet: one row of frames per clip. ENOTSUP without libpng
+ * Small clips are enlarged by a whole number, up to about 256 pixels on a side (.mp4, .gif) or 96
+ * for each frame of a sheet, so that their pixels can be seen. */
+TESS_API tess_status tess_clip_write(tess_ctx *ctx, const char *path, const tess_clip *clips,
+                                     int n);
 
 #ifdef __cplusplus
 }

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-static const tess__source *const drawn[] = {&tess__source_shapes, &tess__source_recall,
-                                            &tess__source_recall_aligned};
+static const tess__data_source *const drawn[] = {&tess__data_shapes, &tess__data_recall,
+                                                 &tess__data_recall_aligned};
 enum { N_DRAWN = sizeof drawn / sizeof drawn[0] };
 
 uint64_t tess__data_seed(uint64_t seed, const char *kind)
@@ -70,7 +70,7 @@ static tess_status set_shape(tess_data *data, const tess_data_opts *o)
 }
 
 /* A drawn source by its name; anything else must be there as a path. */
-static tess_status find_source(const char *name, const tess__source **source)
+static tess_status find_source(const char *name, const tess__data_source **source)
 {
     const char *names[N_DRAWN];
     for (int i = 0; i < N_DRAWN; i++) {
@@ -99,7 +99,7 @@ static tess_status find_source(const char *name, const tess__source **source)
 tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data **data)
 {
     const tess_data_opts o = opts ? *opts : (tess_data_opts){0};
-    const tess__source *source = NULL;
+    const tess__data_source *source = NULL;
     if (!ctx || !data)
         return tess__fail(TESS_EINVAL, "tess_data_open: %s is NULL", ctx ? "data" : "ctx");
     TESS_TRY(check_opts(&o));

@@ -26,18 +26,18 @@ typedef struct {
     tess_status (*sample)(const tess_data *data, tess_split split, int64_t index, float *x,
                           tess__told *told); /* x may be NULL */
     void (*close)(tess_data *data);          /* NULL: there is nothing but the arena */
-} tess__source;
+} tess__data_source;
 
 struct tess_data {
     tess_ctx *ctx;
     tess__arena arena;
     tess_data_info info;
-    const tess__source *source;
+    const tess__data_source *source;
     uint64_t seed;
     int token; /* of recall */
 };
 
-extern const tess__source tess__source_shapes, tess__source_recall, tess__source_recall_aligned;
+extern const tess__data_source tess__data_shapes, tess__data_recall, tess__data_recall_aligned;
 
 /* The random stream of a sample: numbers of (seed, stream), where both sides of a split and the
  * kinds of data have streams of their own. */

@@ -74,7 +74,7 @@ static void roll(const uint32_t draw[2], int rows, int cols, int *dy, int *dx)
 
 static void place(const tess_data *data, uint64_t stream, board *b)
 {
-    const int shifted = data->source == &tess__source_recall;
+    const int shifted = data->source == &tess__data_recall;
     const int holds = (data->info.frames + HOLD - 1) / HOLD;
     int y = 0, x = 0;
     for (int h = 0; h < holds; h++) {
@@ -152,6 +152,6 @@ static tess_status recall_open(tess_data *data, const tess_data_opts *opts)
     return TESS_OK;
 }
 
-const tess__source tess__source_recall = {"recall", recall_open, recall_sample, NULL};
-const tess__source tess__source_recall_aligned = {"recall-aligned", recall_open, recall_sample,
-                                                  NULL};
+const tess__data_source tess__data_recall = {"recall", recall_open, recall_sample, NULL};
+const tess__data_source tess__data_recall_aligned = {"recall-aligned", recall_open, recall_sample,
+                                                     NULL};

@@ -244,4 +244,4 @@ static tess_status shapes_open(tess_data *data, const tess_data_opts *opts)
     return TESS_OK;
 }
 
-const tess__source tess__source_shapes = {"shapes", shapes_open, shapes_sample, NULL};
+const tess__data_source tess__data_shapes = {"shapes", shapes_open, shapes_sample, NULL};

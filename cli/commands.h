@@ -6,6 +6,6 @@
 #include "cli.h"
 
 extern const command command_info, command_doctor, command_tensor, command_check, command_bench,
-    command_help;
+    command_report, command_help;
 
 #endif

@@ -10,7 +10,7 @@ set_target_properties(${TESS_LIBRARIES} PROPERTIES INSTALL_RPATH "$ORIGIN")
 
 set(headers base.h attn.h select.h dist.h tessera.h)
 list(APPEND headers cost.h)
-list(APPEND headers plan.h)
+list(APPEND headers plan.h report.h)
 if(TARGET tessera_train)
   list(APPEND headers media.h)
   list(APPEND headers model.h)

@@ -9,6 +9,7 @@
 #include "cost.h"
 #include "dist.h"
 #include "plan.h"
+#include "report.h"
 #include "select.h"
 
 #endif

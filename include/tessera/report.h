@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.h - pages to look at: one self-contained HTML file each. */
+#ifndef TESSERA_REPORT_H
+#define TESSERA_REPORT_H
+
+#include "plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The page of a plan over any number of steps: imbalance by layer before and after, the load of
+ * each rank, the heads cut into shares, and where masks are known, the masks with the cuts drawn on
+ * them.
+ *
+ *   tess_plan_report *report;
+ *   tess_plan_report_create(ctx, &report);
+ *   tess_plan_report_add(report, step, plan, work);       // for each step, in order
+ *   tess_plan_report_write(report, "plan.html");
+ *   tess_plan_report_destroy(report);
+ *
+ * A page stays below some 10 MB: of many steps and layers it shows every imbalance, but the details
+ * of the first ones only, and says so. */
+typedef struct tess_plan_report tess_plan_report;
+
+TESS_API tess_status tess_plan_report_create(tess_ctx *ctx, tess_plan_report **report);
+
+/* The plan used for this work, which may be one made for an earlier step. Every plan has the same
+ * ranks, layers and heads. After a failure the report is as it was. */
+TESS_API tess_status tess_plan_report_add(tess_plan_report *report, int64_t step,
+                                          const tess_plan *plan, const tess_work *work);
+TESS_API tess_status tess_plan_report_write(tess_plan_report *report, const char *path);
+TESS_API void tess_plan_report_destroy(tess_plan_report *report);
+
+/* The page of a training run: loss, loss by noise level, time of a step by part, samples as they
+ * improved, settings. run is its folder, as docs/training.md describes it; a run that is still
+ * going on will do. */
+TESS_API tess_status tess_report_run(tess_ctx *ctx, const char *run, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,169 @@
+// charts.js - the drawings every report shares: SVG made from the data in the page, nothing loaded.
+"use strict";
+window.addEventListener("error", (event) => { document.body.dataset.error = event.message; });
+
+const data = JSON.parse(document.getElementById("data").textContent);
+
+function element(tag, attributes, parent, text) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  if (parent) parent.append(node);
+  return node;
+}
+
+function shape(tag, attributes, parent, text) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  if (parent) parent.append(node);
+  return node;
+}
+
+// An empty drawing in place of what the figure showed before; its caption stays.
+function canvas(figure, width, height, label) {
+  const old = figure.querySelector("svg");
+  const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+  if (old) old.replaceWith(svg);
+  else figure.prepend(svg);
+  return svg;
+}
+
+// A colour for each of many things: a few chosen ones, then hues far apart by the golden angle.
+const chosenColours = ["#3f7fbf", "#e0873a", "#3a9a76", "#c2568c", "#8a6fc0", "#b9a13a", "#5bb5cf", "#a35a4a"];
+function colour(index) {
+  if (index < chosenColours.length) return chosenColours[index];
+  return `hsl(${(index * 137.508 + 210) % 360} ${index % 2 ? 55 : 68}% ${[52, 62, 44][index % 3]}%)`;
+}
+
+function short(value) {
+  if (!Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 1e15) return value.toExponential(2);
+  for (const [unit, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]])
+    if (size >= unit) return (value / (letter === "k" ? 1e3 : unit)).toPrecision(3) + letter;
+  if (size >= 100 || value === Math.round(value)) return value.toFixed(0);
+  return String(Number(value.toPrecision(size < 0.01 ? 2 : 3)));
+}
+
+// Round numbers that cut [low, high] into about `count` steps.
+function ticks(low, high, count) {
+  const rough = (high - low) / count || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
+  const list = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) list.push(i * step);
+  return list;
+}
+
+// Axes with ticks around a plot; gives back what turns values into places.
+function axes(svg, box, x, y) {
+  const px = (v) => box.left + ((v - x.low) / (x.high - x.low || 1)) * (box.right - box.left);
+  const log = (v) => Math.log10(Math.max(v, y.low));
+  const part = y.log ? (v) => (log(v) - log(y.low)) / (log(y.high) - log(y.low) || 1)
+                     : (v) => (v - y.low) / (y.high - y.low || 1);
+  const py = (v) => box.bottom - part(v) * (box.bottom - box.top);
+  const marks = y.log ? logTicks(y.low, y.high) : ticks(y.low, y.high, 5);
+  for (const v of marks) {
+    shape("path", { class: "axis", d: `M${box.left} ${py(v)}H${box.right}` }, svg);
+    shape("text", { class: "quiet", x: box.left - 6, y: py(v) + 4, "text-anchor": "end" }, svg, short(v));
+  }
+  for (const v of x.marks || ticks(x.low, x.high, 10))
+    shape("text", { class: "quiet", x: px(v), y: box.bottom + 16, "text-anchor": "middle" }, svg, short(v));
+  shape("text", { class: "quiet", x: (box.left + box.right) / 2, y: box.bottom + 34, "text-anchor": "middle" }, svg, x.label);
+  shape("text", { class: "quiet", x: box.left, y: box.top - 10 }, svg, y.label);
+  return { px, py };
+}
+
+function logTicks(low, high) {
+  const list = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
+    for (const m of [1, 2, 5]) if (m * 10 ** power >= low * 0.999 && m * 10 ** power <= high * 1.001) list.push(m * 10 ** power);
+  return list;
+}
+
+function legend(svg, names, right, top) {
+  let x = right;
+  for (const { name, colour: fill } of [...names].reverse()) {
+    const text = shape("text", { x, y: top, "text-anchor": "end" }, svg, name);
+    x -= name.length * 7 + 8;
+    shape("rect", { x: x - 6, y: top - 10, width: 10, height: 10, rx: 2, fill }, svg);
+    x -= 20;
+    text.append("");
+  }
+}
+
+// Lines over x. series: [{name, colour, dash, points: [[x, y], ...]}]; points with y null are gaps.
+function lines(figure, options) {
+  const width = 1100, height = options.height || 300;
+  const svg = canvas(figure, width, height, options.label);
+  const box = { left: 62, right: width - 14, top: 34, bottom: height - 44 };
+  const all = options.series.flatMap((s) => s.points).filter((p) => p[1] !== null);
+  if (!all.length) {
+    shape("text", { class: "quiet", x: width / 2, y: height / 2, "text-anchor": "middle" }, svg, "nothing was recorded");
+    return;
+  }
+  const xs = all.map((p) => p[0]), ys = all.map((p) => p[1]);
+  const min = (a) => a.reduce((m, v) => Math.min(m, v)), max = (a) => a.reduce((m, v) => Math.max(m, v));
+  const x = { low: min(xs), high: max(xs), label: options.x, marks: options.marks };
+  const y = { low: options.low ?? min(ys), high: options.high ?? max(ys) * (options.log ? 1.1 : 1.04), label: options.y, log: options.log };
+  if (y.log) y.low = Math.max(options.low ?? min(ys.filter((v) => v > 0)) * 0.9, 1e-12);
+  const { px, py } = axes(svg, box, x, y);
+  for (const s of options.series) {
+    let path = "", pen = "M";
+    for (const [a, b] of s.points) {
+      if (b === null) { pen = "M"; continue; }
+      path += `${pen}${px(a).toFixed(1)} ${py(b).toFixed(1)}`;
+      pen = "L";
+    }
+    shape("path", { d: path, fill: "none", stroke: s.colour, "stroke-width": s.width || 1.8, "stroke-dasharray": s.dash || "", opacity: s.opacity || 1 }, svg);
+    if (s.points.length <= 60)
+      for (const [a, b] of s.points)
+        if (b !== null) shape("title", {}, shape("circle", { cx: px(a), cy: py(b), r: 2.6, fill: s.colour }, svg), `${s.name}: ${short(a)}, ${short(b)}`);
+  }
+  legend(svg, options.series, box.right, 18);
+}
+
+// Stacked bars. bars: [{label, parts: [{value, colour, title}]}]; mean: a line across.
+function bars(figure, options) {
+  const width = 1100, height = options.height || 280;
+  const svg = canvas(figure, width, height, options.label);
+  const box = { left: 62, right: width - 14, top: 34, bottom: height - 44 };
+  const n = options.bars.length;
+  const total = (bar) => bar.parts.reduce((sum, part) => sum + part.value, 0);
+  const high = Math.max(...options.bars.map(total), options.mean || 0, 1e-9) * 1.05;
+  const every = Math.ceil(n / 32);
+  const { px, py } = axes(svg, box, { low: -0.5, high: n - 0.5, label: options.x, marks: [] }, { low: 0, high, label: options.y });
+  const wide = Math.max((box.right - box.left) / n * 0.8, 0.7);
+  options.bars.forEach((bar, i) => {
+    let sum = 0;
+    for (const part of bar.parts) {
+      const top = py(sum + part.value), bottom = py(sum);
+      sum += part.value;
+      const rect = shape("rect", { x: px(i) - wide / 2, y: top, width: wide, height: Math.max(bottom - top, 0), fill: part.colour }, svg);
+      if (wide > 4) rect.setAttribute("stroke", "var(--panel)"), rect.setAttribute("stroke-width", 0.7);
+      shape("title", {}, rect, part.title);
+    }
+    if (i % every === 0) shape("text", { class: "quiet", x: px(i), y: box.bottom + 16, "text-anchor": "middle" }, svg, bar.label);
+  });
+  if (options.mean) {
+    shape("path", { d: `M${box.left} ${py(options.mean)}H${box.right}`, stroke: "var(--warn)", "stroke-width": 1.4, "stroke-dasharray": "5 4" }, svg);
+    shape("text", { x: box.right, y: py(options.mean) - 5, "text-anchor": "end", style: "fill:var(--warn)" }, svg, options.meanLabel || "mean");
+  }
+}
+
+// A slider that calls draw with its place in `names` now and at each move.
+function slider(parent, label, names, draw) {
+  const holder = element("label", {}, parent, label);
+  const input = element("input", { type: "range", min: 0, max: names.length - 1, value: 0, "aria-label": label }, holder);
+  const shown = element("output", {}, holder, names[0]);
+  input.addEventListener("input", () => { shown.textContent = names[input.value]; draw(); });
+  holder.hidden = names.length < 2;
+  return () => Number(input.value);
+}
+
+function done() {
+  const empty = [...document.querySelectorAll("figure")].filter((f) => !f.querySelector("svg, canvas, img, table"));
+  document.body.dataset.figures = document.querySelectorAll("figure").length - empty.length;
+  if (empty.length) throw new Error(`figure ${empty[0].id} is empty`);
+}

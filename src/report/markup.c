@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* markup.c - text that grows: appending is amortised O(1), and only the first failure is kept. */
+#include "report.h"
+
+#include <string.h>
+
+enum { ROOM_FIRST = 4096 };
+
+/* Makes room for n more bytes and a NUL. Returns 0, or 1 when the text has failed. */
+static int make_room(tess__markup *text, size_t n)
+{
+    if (text->status)
+        return 1;
+    if (n < text->room - text->size)
+        return 0;
+    size_t room = text->room ? text->room : ROOM_FIRST;
+    while (room - text->size <= n && room <= SIZE_MAX / 4)
+        room *= 2;
+    char *data = room - text->size > n ? tess__alloc(text->ctx, room) : NULL;
+    if (!data) {
+        text->status = tess__nomem(room);
+        return 1;
+    }
+    if (text->data)
+        memcpy(data, text->data, text->size + 1);
+    tess__free(text->ctx, text->data);
+    text->data = data;
+    text->room = room;
+    return 0;
+}
+
+void tess__markup_add(tess__markup *text, const char *bytes, size_t n)
+{
+    if (make_room(text, n))
+        return;
+    memcpy(text->data + text->size, bytes, n);
+    text->size += n;
+    text->data[text->size] = '\0';
+}
+
+void tess__markup_print(tess__markup *text, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    const int n = vsnprintf(NULL, 0, format, args);
+    if (n >= 0 && !make_room(text, (size_t)n)) {
+        vsnprintf(text->data + text->size, (size_t)n + 1, format, again);
+        text->size += (size_t)n;
+    }
+    va_end(again);
+    va_end(args);
+}
+
+void tess__markup_html(tess__markup *text, const char *s)
+{
+    for (const char *at = s; *at; at++) {
+        const char *entity = *at == '&'   ? "&amp;"
+                             : *at == '<' ? "&lt;"
+                             : *at == '>' ? "&gt;"
+                             : *at == '"' ? "&quot;"
+                                          : NULL;
+        if (entity)
+            tess__markup_add(text, entity, strlen(entity));
+        else
+            tess__markup_add(text, at, 1);
+    }
+}
+
+void tess__markup_string(tess__markup *text, const char *s)
+{
+    tess__markup_add(text, "\"", 1);
+    for (const unsigned char *at = (const unsigned char *)s; *at; at++) {
+        /* "<" too: no string may end the script element around it. */
+        if (*at < 0x20 || *at == '"' || *at == '\\' || *at == '<')
+            tess__markup_print(text, "\\u%04x", *at);
+        else
+            tess__markup_add(text, (const char *)at, 1);
+    }
+    tess__markup_add(text, "\"", 1);
+}
+
+void tess__markup_base64(tess__markup *text, const void *bytes, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *in = bytes;
+    for (size_t i = 0; i < n; i += 3) {
+        const uint32_t word = (uint32_t)in[i] << 16 | (i + 1 < n ? (uint32_t)in[i + 1] << 8 : 0) |
+                              (i + 2 < n ? in[i + 2] : 0);
+        const char four[4] = {digits[word >> 18], digits[word >> 12 & 63],
+                              i + 1 < n ? digits[word >> 6 & 63] : '=',
+                              i + 2 < n ? digits[word & 63] : '='};
+        tess__markup_add(text, four, 4);
+    }
+}
+
+void tess__markup_free(tess__markup *text)
+{
+    tess__free(text->ctx, text->data);
+    *text = (tess__markup){.ctx = text->ctx};
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_page.h - what plan_page.c and plan_detail.c share. */
+#ifndef TESS_PLAN_PAGE_H
+#define TESS_PLAN_PAGE_H
+
+#include "report.h"
+
+/* One layer of one step under a plan. */
+typedef struct {
+    tess_ctx *ctx;
+    int64_t step;
+    int layer, ranks, heads;
+    int32_t q_blocks, k_blocks;
+    const tess_plan_layer *plan;
+    const tess_work *work;
+} tess__detail;
+
+/* "fractional heads", "refined, 4 head groups x ring of 2". */
+void tess__strategy_text(const tess_plan_layer *plan, char *text, size_t bytes);
+
+/* Adds the layer as a JSON object: head loads, shares, the contiguous loads of ranks, and masks of
+ * up to maps heads. */
+tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup *text);
+
+#endif

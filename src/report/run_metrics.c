@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run_metrics.c - the numbers of a training run, from its metrics.jsonl.
+ *
+ * One line is one step; a process that was killed may have left the last one cut short, which is
+ * passed over. Curves of a long run are thinned to POINTS_MAX points: each is the mean of as many
+ * neighbouring steps. Validation is rare, and every one of it is kept.
+ */
+#define _GNU_SOURCE /* rawmemchr */
+#include "run_page.h"
+
+#include "base/file.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POINTS_MAX = 1500 };
+
+static const char *const columns[TESS_RUN_COLUMNS] = {
+    "loss",      "lr",       "grad_norm",    "step_ms", "attention_ms",
+    "linear_ms", "other_ms", "optimiser_ms", "data_ms", "tokens_per_s"};
+
+/* A number, or NaN where the member is absent, null or something else. */
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void add_number(tess__markup *text, double value)
+{
+    if (isfinite(value))
+        tess__markup_print(text, ",%.7g", value);
+    else
+        tess__markup_print(text, ",null");
+}
+
+/* Adds [step, loss, bucket...] if the line has a validation. */
+static void add_validation(tess__run *run, const json_t *object, int64_t step)
+{
+    const double loss = number(object, "val_loss");
+    const json_t *buckets = json_object_get(object, "val_buckets");
+    if (!isfinite(loss))
+        return;
+    tess__markup_print(&run->validation, "%s[%lld", run->validations ? "," : "", (long long)step);
+    add_number(&run->validation, loss);
+    for (size_t i = 0; i < json_array_size(buckets); i++)
+        add_number(&run->validation, json_number_value(json_array_get(buckets, i)));
+    tess__markup_print(&run->validation, "]");
+    run->validations++;
+    run->val_loss = loss;
+}
+
+typedef struct {
+    int64_t every; /* steps to a point */
+    int64_t lines, in_point;
+    double sums[TESS_RUN_COLUMNS];
+    int64_t counts[TESS_RUN_COLUMNS];
+} thinning;
+
+static void end_point(tess__run *run, thinning *t, int64_t step)
+{
+    tess__markup_print(&run->points, "%s[%lld", t->lines > t->in_point ? "," : "", (long long)step);
+    for (int i = 0; i < TESS_RUN_COLUMNS; i++)
+        add_number(&run->points, t->counts[i] ? t->sums[i] / (double)t->counts[i] : NAN);
+    tess__markup_print(&run->points, "]");
+    for (int i = 0; i < TESS_RUN_COLUMNS; i++)
+        run->last[i] = t->counts[i] ? t->sums[i] / (double)t->counts[i] : NAN;
+    memset(t->sums, 0, sizeof t->sums);
+    memset(t->counts, 0, sizeof t->counts);
+    t->in_point = 0;
+}
+
+static void add_line(tess__run *run, thinning *t, const json_t *object, int last)
+{
+    run->steps = (int64_t)json_integer_value(json_object_get(object, "step"));
+    t->lines++;
+    t->in_point++;
+    for (int i = 0; i < TESS_RUN_COLUMNS; i++) {
+        const double value = number(object, columns[i]);
+        if (isfinite(value)) {
+            t->sums[i] += value;
+            t->counts[i]++;
+        }
+    }
+    add_validation(run, object, run->steps);
+    if (t->in_point == t->every || last)
+        end_point(run, t, run->steps);
+}
+
+static int64_t count_lines(const tess__source *source)
+{
+    int64_t n = 0;
+    for (const unsigned char *at = source->data, *end = at + source->bytes; at < end; n++) {
+        const unsigned char *next = memchr(at, '\n', (size_t)(end - at));
+        if (!next)
+            break;
+        at = next + 1;
+    }
+    return n;
+}
+
+tess_status tess__run_read(tess__run *run, const char *path)
+{
+    tess__source source;
+    TESS_TRY(tess__source_open(path, &source));
+    const int64_t lines = count_lines(&source);
+    thinning t = {.every = (lines + POINTS_MAX - 1) / POINTS_MAX};
+    const char *at = (const char *)source.data;
+    tess_status status = TESS_OK;
+    for (int64_t i = 0; i < lines && !status; i++) {
+        const size_t n = (size_t)((const char *)rawmemchr(at, '\n') - at); /* a line has its end */
+        json_error_t error;
+        json_t *object = json_loadb(at, n, 0, &error);
+        if (!object && json_error_code(&error) == json_error_out_of_memory)
+            status = tess__nomem(n);
+        else if (!json_is_object(object) || !json_is_integer(json_object_get(object, "step")))
+            status = tess__fail(TESS_EFORMAT, "%s: line %lld: not the metrics of a step", path,
+                                (long long)i + 1);
+        else
+            add_line(run, &t, object, i == lines - 1);
+        json_decref(object);
+        at += n + 1;
+    }
+    if (!status && lines == 0)
+        status = tess__fail(TESS_EFORMAT, "%s: no step was recorded", path);
+    tess__source_close(&source);
+    return status;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run_page.c - the page of a training run: curves, times, samples as they improved, settings. */
+#include "run_page.h"
+
+#include "assets.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHEETS_MAX = 10, SHEETS_BYTES_MAX = 16 << 20 };
+
+static tess_status join(const char *folder, const char *name, char path[PATH_MAX])
+{
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+        return tess__fail(TESS_EINVAL, "tess_report_run: %.80s...: the path is too long", folder);
+    return TESS_OK;
+}
+
+/* ---- samples -----------------------------------------------------------------------------------
+ */
+
+static int is_sheet(const struct dirent *entry)
+{
+    const size_t n = strlen(entry->d_name);
+    return n > 4 && strcmp(entry->d_name + n - 4, ".png") == 0;
+}
+
+static tess_status add_sheet(tess__markup *page, const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    TESS_TRY(join(folder, name, path));
+    tess__source source;
+    TESS_TRY(tess__source_open(path, &source));
+    const int64_t step = strtoll(name + strcspn(name, "0123456789"), NULL, 10);
+    tess__markup_print(page,
+                       "<div><img alt=\"samples after step %lld\" "
+                       "src=\"data:image/png;base64,",
+                       (long long)step);
+    if (source.bytes <= SHEETS_BYTES_MAX)
+        tess__markup_base64(page, source.data, source.bytes);
+    tess__markup_print(page, "\"><div class=\"quiet\">step %lld</div></div>\n", (long long)step);
+    tess__source_close(&source);
+    return TESS_OK;
+}
+
+/* Sheets spread evenly over the run, the first and the last among them. */
+static tess_status add_samples(tess__markup *page, const char *run)
+{
+    char folder[PATH_MAX];
+    TESS_TRY(join(run, "samples", folder));
+    struct dirent **names = NULL;
+    const int n = scandir(folder, &names, is_sheet, alphasort);
+    if (n < 0 && errno == ENOMEM)
+        return tess__nomem(0);
+    tess_status status = TESS_OK;
+    if (n > 0)
+        tess__markup_print(page, "<h2>Samples as they improved</h2>\n"
+                                 "<figure id=\"samples\"><div class=\"samples\">\n");
+    const int shown = n < SHEETS_MAX ? n : SHEETS_MAX;
+    for (int i = 0; i < shown && !status; i++)
+        status = add_sheet(page, folder,
+                           names[shown > 1 ? (int64_t)i * (n - 1) / (shown - 1) : 0]->d_name);
+    if (n > 0)
+        tess__markup_print(page,
+                           "</div><figcaption>One row for each prompt, frames from left to "
+                           "right; the noise is the same every time.</figcaption></figure>\n");
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+    return status;
+}
+
+/* ---- settings ----------------------------------------------------------------------------------
+ */
+
+static void add_setting(tess__markup *page, const char *key, const json_t *value)
+{
+    char *text = json_is_string(value)
+                     ? NULL
+                     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    const char *shown = json_is_string(value) ? json_string_value(value) : text;
+    if (!shown) {
+        page->status = page->status ? page->status : tess__nomem(0);
+        return;
+    }
+    tess__markup_print(page, "<tr><td>");
+    tess__markup_html(page, key);
+    tess__markup_print(page, "</td><td>");
+    tess__markup_html(page, shown);
+    tess__markup_print(page, "</td></tr>\n");
+    free(text);
+}
+
+static tess_status add_settings(tess__markup *page, const char *run)
+{
+    char path[PATH_MAX];
+    TESS_TRY(join(run, "settings.json", path));
+    tess__json doc = {0};
+    const tess_status status = tess__json_open(page->ctx, path, &doc);
+    if (status == TESS_EIO)
+        return TESS_OK; /* a run made through the library may have none */
+    if (status)
+        return status;
+    const char *key;
+    json_t *value;
+    tess__markup_print(page, "<h2>Settings</h2>\n<table>\n");
+    json_object_foreach(doc.root, key, value) add_setting(page, key, value);
+    tess__markup_print(page, "</table>\n");
+    tess__json_close(&doc);
+    return TESS_OK;
+}
+
+/* ---- the page ----------------------------------------------------------------------------------
+ */
+
+static void add_tiles(const tess__run *run, tess__markup *page)
+{
+    tess__markup_print(page, "<div class=\"tiles\">\n");
+    tess__page_tile(page, "steps", "%lld", (long long)run->steps);
+    tess__page_tile(page, "training loss", "%.4g", run->last[0]);
+    if (!isnan(run->val_loss))
+        tess__page_tile(page, "validation loss", "%.4g", run->val_loss);
+    tess__page_tile(page, "ms a step", "%.4g", run->last[3]);
+    tess__page_tile(page, "tokens a second", "%.0f", run->last[9]);
+    tess__markup_print(page, "</div>\n");
+}
+
+static void add_figures(const tess__run *run, tess__markup *page)
+{
+    static const tess__figure loss = {
+        "loss", "Mean squared error of the velocity; validation with the averaged weights.", NULL};
+    static const tess__figure buckets = {
+        "buckets", "Validation loss by noise level, from little noise to much.", NULL};
+    static const tess__figure times = {
+        "times", "Where the time of a step goes; each bar is the mean of its steps.", NULL};
+    static const tess__figure rates = {"rates", "Length of the gradient before clipping.", NULL};
+    tess__markup_print(page, "<h2>Loss</h2>\n");
+    tess__page_figure(page, &loss);
+    if (run->validations)
+        tess__page_figure(page, &buckets);
+    tess__markup_print(page, "<h2>Time of a step</h2>\n");
+    tess__page_figure(page, &times);
+    tess__markup_print(page, "<h2>Gradient</h2>\n");
+    tess__page_figure(page, &rates);
+}
+
+static tess_status write_page(tess_ctx *ctx, const char *run, tess__run *metrics, const char *path)
+{
+    tess__markup page = {.ctx = ctx}, data = {.ctx = ctx};
+    tess__page_begin(&page, "A training run", run);
+    add_tiles(metrics, &page);
+    tess_status status = add_samples(&page, run);
+    add_figures(metrics, &page);
+    if (!status)
+        status = add_settings(&page, run);
+    tess__markup_print(&data, "{\"points\":[%s],\n\"validation\":[%s]}",
+                       metrics->points.data ? metrics->points.data : "",
+                       metrics->validation.data ? metrics->validation.data : "");
+    if (!status)
+        status = metrics->points.status ? metrics->points.status : metrics->validation.status;
+    if (!status)
+        status = tess__page_write(&page, &data, tess__asset_run_js, path);
+    tess__markup_free(&page);
+    tess__markup_free(&data);
+    return status;
+}
+
+tess_status tess_report_run(tess_ctx *ctx, const char *run, const char *path)
+{
+    if (!ctx || !run || !path)
+        return tess__fail(TESS_EINVAL, "tess_report_run: %s is NULL",
+                          !ctx   ? "ctx"
+                          : !run ? "run"
+                                 : "path");
+    char metrics[PATH_MAX];
+    TESS_TRY(join(run, "metrics.jsonl", metrics));
+    tess__run numbers = {.val_loss = NAN, .points = {.ctx = ctx}, .validation = {.ctx = ctx}};
+    tess_status status = tess__run_read(&numbers, metrics);
+    if (!status)
+        status = write_page(ctx, run, &numbers, path);
+    tess__markup_free(&numbers.points);
+    tess__markup_free(&numbers.validation);
+    return status;
+}

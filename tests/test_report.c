@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_report.c - pages: what they say, and what is said of runs that are none. Whether they draw
+ * themselves is for tests/browser. */
+#include "files.h"
+#include "tessera/report.h"
+
+static char *page_text(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    static char text[1 << 20];
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    return text;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void make_run(const char *metrics, const char *settings)
+{
+    (void)mkdir("run", 0777);
+    (void)mkdir("run/samples", 0777);
+    write_text("run/metrics.jsonl", metrics);
+    write_text("run/settings.json", settings);
+}
+
+static void the_page_of_a_run_holds_its_numbers(void **state)
+{
+    (void)state;
+    make_run("{\"step\": 1, \"loss\": 0.5, \"step_ms\": 10, \"val_loss\": null}\n"
+             "{\"step\": 2, \"loss\": 0.25, \"step_ms\": 12, \"val_loss\": 0.125, "
+             "\"val_buckets\": [0.1, 0.2, 0.3, 0.4]}\n"
+             "{\"step\": 3, \"lo",
+             "{\"data\": \"shapes\", \"lr\": 0.003, \"note\": \"<script>&\"}");
+    write_text("run/samples/step-000002.png", "abc");
+    CHECK_OK(tess_report_run(ctx, "run", "page.html"));
+    const char *page = page_text("page.html");
+    assert_non_null(strstr(page, "[1,0.5,null,null,10,"));
+    assert_non_null(strstr(page, "[2,0.25,null,null,12,"));
+    assert_non_null(strstr(page, "\"validation\":[[2,0.125,0.1,0.2,0.3,0.4]]"));
+    assert_non_null(strstr(page, "<td>lr</td><td>0.003</td>"));
+    assert_non_null(strstr(page, "&lt;script&gt;&amp;"));
+    assert_non_null(strstr(page, "data:image/png;base64,YWJj\""));
+}
+
+static void a_long_run_is_thinned(void **state)
+{
+    (void)state;
+    (void)mkdir("long", 0777);
+    FILE *f = fopen("long/metrics.jsonl", "wb");
+    assert_non_null(f);
+    for (int i = 1; i <= 4000; i++)
+        fprintf(f, "{\"step\": %d, \"loss\": %d}\n", i, i);
+    fclose(f);
+    CHECK_OK(tess_report_run(ctx, "long", "page.html"));
+    const char *page = page_text("page.html");
+    /* Three steps to a point: the mean of 1, 2, 3 at step 3; the last has one step. */
+    assert_non_null(strstr(page, "\"points\":[[3,2,"));
+    assert_non_null(strstr(page, ",[4000,4000,"));
+}
+
+static void what_is_no_run_gets_a_sentence(void **state)
+{
+    (void)state;
+    CHECK_FAILS(tess_report_run(ctx, "nowhere", "x.html"), TESS_EIO,
+                "nowhere/metrics.jsonl: cannot open: No such file or directory");
+    make_run("", "{}");
+    CHECK_FAILS(tess_report_run(ctx, "run", "x.html"), TESS_EFORMAT,
+                "run/metrics.jsonl: no step was recorded");
+    make_run("{\"step\": 1}\n[]\n", "{}");
+    CHECK_FAILS(tess_report_run(ctx, "run", "x.html"), TESS_EFORMAT,
+                "run/metrics.jsonl: line 2: not the metrics of a step");
+    make_run("{\"step\": 1}\n", "{\"a\": }");
+    assert_int_equal(tess_report_run(ctx, "run", "x.html"), TESS_EFORMAT);
+    make_run("{\"step\": 1}\n", "{}");
+    CHECK_FAILS(tess_report_run(ctx, "run", "none/x.html"), TESS_EIO,
+                "none/x.html: cannot create: No such file or directory");
+    CHECK_FAILS(tess_report_run(ctx, NULL, "x.html"), TESS_EINVAL, "tess_report_run: run is NULL");
+    assert_int_equal(access("x.html", F_OK), -1);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_page_of_a_run_holds_its_numbers),
+    cmocka_unit_test(a_long_run_is_thinned),
+    cmocka_unit_test(what_is_no_run_gets_a_sentence),
+};
+
+RUN_TESTS_IN_FOLDER(tests)

@@ -226,6 +226,10 @@ TESS_API tess_status tess_plan_check(const tess_plan *plan, const tess_work *wor
 TESS_API tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_work *work,
                                          tess_rho_form form, double *rho);
 
+/* JSON, docs/formats.md; the same plan gives the same bytes. Loading checks all that
+ * tess_plan_check does. */
+TESS_API tess_status tess_plan_save(const tess_plan *plan, const char *path);
+TESS_API tess_status tess_plan_load(tess_ctx *ctx, const char *path, tess_plan **plan);
 TESS_API void tess_plan_destroy(tess_plan *plan);
 
 #ifdef __cplusplus

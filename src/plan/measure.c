@@ -204,40 +204,6 @@ static int64_t moved_blocks(const int32_t *order, const int32_t *cuts, int group
     return moved;
 }
 
-int64_t tess__shares_union(const tess_plan_info *info, const tess_plan_layer *layer,
-                           const tess_work *work, int at, int64_t begin, int64_t end,
-                           uint64_t *bits)
-{
-    const size_t words = (size_t)tess__work_words(work);
-    const int u = tess__rank_group(layer, layer->shares[begin].rank);
-    const int32_t *order =
-        layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL;
-    memset(bits, 0, words * sizeof *bits);
-    for (int64_t i = begin; i < end; i++) {
-        const tess_share *s = &layer->shares[i];
-        for (int32_t p = s->q_begin; p < s->q_end; p++) {
-            const uint64_t *row = tess__work_bits(work, at, s->head, order ? order[p] : p);
-            for (size_t w = 0; w < words; w++)
-                bits[w] |= row[w];
-        }
-    }
-    int64_t count = 0;
-    for (size_t w = 0; w < words; w++)
-        count += __builtin_popcountll(bits[w]);
-    return count;
-}
-
-/* The last share of the run of one head and rank that begins at i, plus 1. */
-int64_t tess__shares_run(const tess_plan_layer *layer, int64_t i)
-{
-    const tess_share *s = &layer->shares[i];
-    int64_t end = i + 1;
-    while (end < layer->n_shares && layer->shares[end].rank == s->rank &&
-           layer->shares[end].head == s->head)
-        end++;
-    return end;
-}
-
 /* Copies of K and V per head, mean over heads, in whole copies. Key parts of a ring are one copy.
  */
 static tess_status count_copies(tess_ctx *ctx, const tess_plan_info *info,

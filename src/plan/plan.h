@@ -14,6 +14,7 @@
 #define TESS_PLAN_H
 
 #include "base/base.h"
+#include "base/json.h"
 #include "tessera/plan.h"
 #include "work.h"
 
@@ -24,6 +25,10 @@ enum {
     TESS_PLAN_SHARES_MAX = 1 << 22, /* of a layer */
     TESS_PLAN_WHY = 256,            /* bytes of a sentence about a plan */
 };
+
+/* Of plan files. */
+#define TESS_PLAN_FORMAT "tessera-plan"
+enum { TESS_PLAN_VERSION = 1 };
 
 /* Memory: one arena, in which the plan itself and all arrays of its layers lie. */
 struct tess_plan {
@@ -175,6 +180,8 @@ void tess__layer_loads(const tess_plan_info *info, const tess_plan_layer *layer,
 tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tess_plan_layer *layer,
                             const tess_work *work, int at, double rho[3]);
 
+/* ---- shares.c -------------------------------------------------------------------------------- */
+
 /* Where the run of shares of one head and rank that begins at share i ends. */
 int64_t tess__shares_run(const tess_plan_layer *layer, int64_t i);
 
@@ -183,5 +190,10 @@ int64_t tess__shares_run(const tess_plan_layer *layer, int64_t i);
 int64_t tess__shares_union(const tess_plan_info *info, const tess_plan_layer *layer,
                            const tess_work *work, int at, int64_t begin, int64_t end,
                            uint64_t *bits);
+
+/* ---- plan_read.c ----------------------------------------------------------------------------- */
+
+/* tess_plan_load of a document that is open. */
+tess_status tess__plan_read(tess_ctx *ctx, const tess__json *doc, tess_plan **plan);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base.h"
 #include "cost.h"
 #include "dist.h"
+#include "exchange.h"
 #include "plan.h"
 #include "report.h"
 #include "select.h"

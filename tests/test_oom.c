@@ -466,6 +466,26 @@ static tess_status s_config_read(world *w)
     tess_model_config config;
     return tess_model_config_read(w->ctx, in_folder("y.json"), &config);
 }
+
+static tess_status s_pass(world *w)
+{
+    const tess_pass_shape shape = {.batch = 1,
+                                   .frames = 1,
+                                   .height = 4,
+                                   .width = 4,
+                                   .train = 1,
+                                   .cube = (const int[3]){1, 2, 1}};
+    tess_model *model = NULL;
+    tess_pass *pass = NULL;
+    tess_status status =
+        tess_model_create(w->ctx, &model_config, &(tess_model_opts){.gradients = 1}, &model);
+    if (status == TESS_OK)
+        status = tess_pass_create(model, &shape, &pass);
+    assert_true((status == TESS_OK) == (pass != NULL));
+    tess_pass_destroy(pass);
+    tess_model_destroy(model);
+    return status;
+}
 #endif
 
 /* `file` names a file that is opened before, and `sel` asks for a selection, both with all the
@@ -522,6 +542,7 @@ static const struct {
     {"load a model", s_model_load, NULL, 0},
     {"write a model's sizes", s_config_write, NULL, 0},
     {"read a model's sizes", s_config_read, NULL, 0},
+    {"create a pass", s_pass, NULL, 0},
 #endif
 };
 

@@ -24,7 +24,7 @@ SEES = {
     "model": BELOW_DIST + " dist media",
     "train": BELOW_DIST + " dist media model",
     "report": BELOW_DIST + " dist sim media model train",
-    "ref": "base attn",
+    "ref": "base attn model",
 }
 # The lowest room that may include a public header: kernels know base.h for its types. tessera.h is
 # for users: no room includes it.

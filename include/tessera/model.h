@@ -123,6 +123,73 @@ TESS_API tess_status tess_model_load(tess_ctx *ctx, const char *path, const tess
 TESS_API tess_status tess_model_save(const tess_model *model, const char *dir,
                                      tess_weight_names names);
 
+/* ---- passes -------------------------------------------------------------------------------- */
+
+typedef enum {
+    TESS_KEEP_ALL,    /* keep what the gradients of every block need */
+    TESS_KEEP_BLOCKS, /* keep each block's input and run the block again: a third more work, and a
+                         small part of the memory */
+} tess_keep;
+
+typedef struct {
+    int batch;                 /* samples; 1..65536 */
+    int frames, height, width; /* of the latent: multiples of the patch */
+    int text_len;              /* vectors of each prompt; 0: the configuration's */
+    int train;                 /* 1: for forward and backward; the model has gradients */
+    tess_keep keep;
+    tess_dtype store; /* F32, or BF16: halves what is kept, and rounds it for the gradients */
+    const int *cube;  /* NULL: tokens in raster order; else 3 sides of the cubes that tokens are
+                         brought into after the patches and back from before the output */
+} tess_pass_shape;
+
+typedef struct {
+    const float *x;        /* (batch, in_channels, frames, height, width) */
+    const float *timestep; /* (batch): 0..1000 */
+    const float *text;     /* (batch, text_len, text_dim) */
+} tess_model_in;
+
+/* A pass owns all activations and the workspace for one shape: nothing is allocated in forward or
+ * backward. Several passes may share a model, one call at a time. The results have the same bits
+ * for every number of threads; TESS_KEEP_BLOCKS has those of TESS_KEEP_ALL. */
+typedef struct tess_pass tess_pass;
+
+TESS_API tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape,
+                                      tess_pass **pass);
+
+/* out: (batch, out_channels, frames, height, width), the velocity. */
+TESS_API tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *out);
+
+/* Adds the gradients of a loss to the model's, from dout, the loss's gradient by the last forward
+ * call's out, and the weights as they were in it; a second call needs another forward first. dx:
+ * the gradient by x, written; NULL if it is not wanted. After a failure the model's gradients are
+ * of no use. */
+TESS_API tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx);
+
+/* Where the time went, since the pass was made. Linear layers are counted with what runs on their
+ * results block by block: bias, gate and residual, GELU. */
+typedef struct {
+    int64_t attention_ns, linear_ns, other_ns;
+    int64_t forwards, backwards;
+} tess_pass_times;
+
+TESS_API tess_status tess_pass_times_read(const tess_pass *pass, tess_pass_times *times);
+TESS_API void tess_pass_destroy(tess_pass *pass);
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/* What a model and one pass take from their context, in bytes. */
+typedef struct {
+    int64_t weights, gradients;
+    int64_t activations; /* live from forward to backward */
+    int64_t workspace;
+    int64_t total;
+} tess_model_memory;
+
+/* Allocates nothing. threads: those of the context, 1..1024. */
+TESS_API tess_status tess_model_need(const tess_model_config *config, const tess_model_opts *opts,
+                                     const tess_pass_shape *shape, int threads,
+                                     tess_model_memory *memory);
+
 /* ---- linear layers ------------------------------------------------------------------------ */
 
 /* A layer of `out` features from `in`, for `rows` tokens. All matrices are F32, row-major and

@@ -107,6 +107,23 @@ static void cut_scratch(tess__arena *arena, tess__attn_scratch *w, int dim)
     }
 }
 
+static size_t turns_bytes(const tess_attn_shape *s)
+{
+    return (size_t)s->batch * (size_t)s->heads * TESS_RANGES_MAX * sizeof(_Atomic int64_t);
+}
+
+static size_t object_bytes(const tess_attn_shape *s, size_t threads)
+{
+    return tess__arena_round(sizeof(tess_attn)) + tess__arena_round(turns_bytes(s)) +
+           tess__arena_round(threads * sizeof(tess__attn_scratch)) +
+           threads * scratch_bytes(s->head_dim);
+}
+
+size_t tess__attn_bytes(const tess_attn_shape *shape, int threads)
+{
+    return object_bytes(shape, (size_t)threads) + TESS_CHUNK_OVERHEAD;
+}
+
 tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_attn **attn)
 {
     if (!ctx || !shape || !attn)
@@ -115,14 +132,9 @@ tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_a
                           : !shape ? "shape"
                                    : "attn");
     TESS_TRY(check_shape(shape));
-    const size_t threads = (size_t)ctx->threads, ranges = TESS_RANGES_MAX;
-    const size_t turns =
-        (size_t)shape->batch * (size_t)shape->heads * ranges * sizeof *(*attn)->turns;
+    const size_t threads = (size_t)ctx->threads, turns = turns_bytes(shape);
     tess__arena arena = {.ctx = ctx};
-    TESS_TRY(tess__arena_reserve(&arena, tess__arena_round(sizeof **attn) +
-                                             tess__arena_round(turns) +
-                                             tess__arena_round(threads * sizeof *(*attn)->scratch) +
-                                             threads * scratch_bytes(shape->head_dim)));
+    TESS_TRY(tess__arena_reserve(&arena, object_bytes(shape, threads)));
     tess_attn *made = tess__arena_take(&arena, sizeof *made);
     *made = (tess_attn){.ctx = ctx, .shape = *shape};
     made->turns = tess__arena_take(&arena, turns);

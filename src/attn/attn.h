@@ -52,6 +52,11 @@ int32_t tess__range_of(const int64_t *bounds, int32_t n, int64_t row);
 tess_status tess__selection_fits(const char *who, const tess_selection *sel, int batch, int heads,
                                  int64_t tokens_q, int64_t tokens_k);
 
+/* ---- attention.c -------------------------------------------------------------------------- */
+
+/* Bytes that tess_attn_create takes from the context. */
+TESS_SIBLING size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
+
 /* ---- view.c ------------------------------------------------------------------------------- */
 
 /* EINVAL unless the view has data, aligned to its elements, and one of the two types; `who` and

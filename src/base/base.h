@@ -90,6 +90,9 @@ TESS_SIBLING char *tess__arena_string(tess__arena *arena, const char *s,
                                       size_t length);   /* copy, NUL added */
 TESS_SIBLING void tess__arena_free(tess__arena *arena); /* all pieces; the arena is empty again */
 
+/* What a chunk of an arena costs beyond the bytes it was reserved for, and any other allocation. */
+enum { TESS_ALLOC_OVERHEAD = TESS_ALIGN, TESS_CHUNK_OVERHEAD = 2 * TESS_ALIGN };
+
 /* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
 TESS_SIBLING size_t tess__arena_round(size_t bytes);
 

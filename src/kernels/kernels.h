@@ -85,6 +85,25 @@ typedef struct {
     int64_t (*bits_and_count)(const uint64_t *a, const uint64_t *b, size_t n);
     /* planes (TESS_PLANES, words) = the sum of n rows of words by column, in binary digits */
     void (*bits_planes)(uint64_t *planes, const uint64_t *const *rows, int n, int words);
+    /* norm.c: contiguous rows of n */
+    void (*norm_forward)(float *y, const float *x, const float *scale, const float *shift,
+                         int64_t rows, int64_t n, float eps);
+    void (*norm_backward)(float *dx, float *dscale, float *dshift, const float *dy, const float *x,
+                          const float *scale, int64_t rows, int64_t n, float eps);
+    /* rotary.c: one token */
+    void (*rms_rotary)(float *y, int64_t stride_y, const float *x, const float *weight,
+                       const float *turn, int heads, int dim, float eps);
+    void (*rms_rotary_backward)(float *dx, float *dweight, const float *dy, int64_t stride_dy,
+                                const float *x, const float *weight, const float *turn, int heads,
+                                int dim, float eps);
+    /* gelu.c */
+    void (*gelu)(float *y, const float *x, int64_t n);
+    void (*gelu_backward)(float *dx, float *y, const float *x, int64_t n);
+    /* columns.c */
+    void (*finish)(float *y, const float *bias, const float *gate, const float *x, int64_t n);
+    void (*scale)(float *y, const float *x, const float *gate, int64_t rows, int64_t n);
+    double (*gate_gradient)(float *dw, const float *m, const float *w, float factor, int64_t n);
+    void (*column_sums)(double *sum, const float *x, int64_t stride, int64_t rows, int64_t n);
 } tess__kernels;
 
 typedef struct {

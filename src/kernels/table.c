@@ -31,6 +31,25 @@ double TESS_K(tess__sum_squares)(const float *x, size_t n);
 int64_t TESS_K(tess__bits_row)(uint64_t *words, const void *mask, int bytes, int32_t n);
 int64_t TESS_K(tess__bits_and_count)(const uint64_t *a, const uint64_t *b, size_t n);
 void TESS_K(tess__bits_planes)(uint64_t *planes, const uint64_t *const *rows, int n, int words);
+void TESS_K(tess__norm_forward)(float *y, const float *x, const float *scale, const float *shift,
+                                int64_t rows, int64_t n, float eps);
+void TESS_K(tess__norm_backward)(float *dx, float *dscale, float *dshift, const float *dy,
+                                 const float *x, const float *scale, int64_t rows, int64_t n,
+                                 float eps);
+void TESS_K(tess__rms_rotary)(float *y, int64_t stride_y, const float *x, const float *weight,
+                              const float *turn, int heads, int dim, float eps);
+void TESS_K(tess__rms_rotary_backward)(float *dx, float *dweight, const float *dy,
+                                       int64_t stride_dy, const float *x, const float *weight,
+                                       const float *turn, int heads, int dim, float eps);
+void TESS_K(tess__gelu)(float *y, const float *x, int64_t n);
+void TESS_K(tess__gelu_backward)(float *dx, float *y, const float *x, int64_t n);
+void TESS_K(tess__finish)(float *y, const float *bias, const float *gate, const float *x,
+                          int64_t n);
+void TESS_K(tess__scale)(float *y, const float *x, const float *gate, int64_t rows, int64_t n);
+double TESS_K(tess__gate_gradient)(float *dw, const float *m, const float *w, float factor,
+                                   int64_t n);
+void TESS_K(tess__column_sums)(double *sum, const float *x, int64_t stride, int64_t rows,
+                               int64_t n);
 
 extern const tess__kernels TESS_K(tess__kernels);
 const tess__kernels TESS_K(tess__kernels) = {
@@ -59,4 +78,14 @@ const tess__kernels TESS_K(tess__kernels) = {
     .bits_row = TESS_K(tess__bits_row),
     .bits_and_count = TESS_K(tess__bits_and_count),
     .bits_planes = TESS_K(tess__bits_planes),
+    .norm_forward = TESS_K(tess__norm_forward),
+    .norm_backward = TESS_K(tess__norm_backward),
+    .rms_rotary = TESS_K(tess__rms_rotary),
+    .rms_rotary_backward = TESS_K(tess__rms_rotary_backward),
+    .gelu = TESS_K(tess__gelu),
+    .gelu_backward = TESS_K(tess__gelu_backward),
+    .finish = TESS_K(tess__finish),
+    .scale = TESS_K(tess__scale),
+    .gate_gradient = TESS_K(tess__gate_gradient),
+    .column_sums = TESS_K(tess__column_sums),
 };

@@ -73,6 +73,42 @@ VINLINE vi vi_set1(int32_t x)
     return x - (vi){0};
 }
 
+/* The first n lanes, n below VL; those beyond are zero, or not written. */
+VINLINE vf vf_load_first(const float *p, int64_t n)
+{
+    vf v = {0};
+    memcpy(&v, p, (size_t)n * sizeof *p);
+    return v;
+}
+
+VINLINE void vf_store_first(float *p, vf v, int64_t n)
+{
+    memcpy(p, &v, (size_t)n * sizeof *p);
+}
+
+VINLINE vf vf_first(vf v, int64_t n)
+{
+    vf first = {0};
+    memcpy(&first, &v, (size_t)n * sizeof(float));
+    return first;
+}
+
+/* The elements of each pair exchanged. */
+VINLINE vf vf_swap(vf v)
+{
+#if defined(__clang__)
+    vf w;
+    for (int i = 0; i < VL; i++)
+        w[i] = v[i ^ 1];
+    return w;
+#else
+    vi order;
+    for (int i = 0; i < VL; i++)
+        order[i] = i ^ 1;
+    return __builtin_shuffle(v, order);
+#endif
+}
+
 VINLINE float vf_sum(vf v)
 {
     float s = 0.0f;

@@ -10,6 +10,9 @@
  * one thread over the whole sum: so the bits do not depend on the number of threads. oneDNN packs
  * both operands in every call, which at these sizes costs a few percent. Work: 2 rows in out flop
  * for each product. Memory: oneDNN's packing buffers, on each thread.
+ *
+ * What follows a product element by element (bias, gate and residual, GELU) can be done by a
+ * `finish` on each block while it is in the cache, so that it costs no pass over memory.
  */
 #include "model.h"
 
@@ -17,15 +20,18 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <string.h>
 
-enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 384, BIAS_COLUMNS = 64 };
+enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 384, SUM_COLUMNS = 64 };
 
-/* c = op(a) op(b) + bias: (m, n), row-major; op is the transpose where its letter is 'T'. */
+/* c = op(a) op(b), or c += if add: (m, n), row-major; op is the transpose where its letter is 'T'.
+ */
 typedef struct {
     char trans_a, trans_b;
     int64_t m, n, k;
-    const float *a, *b, *bias;
+    const float *a, *b;
     int64_t lda, ldb;
     float *c;
+    int add;
+    const tess__finish *finish;
 } product;
 
 #ifdef TESS_PLAIN_GEMM
@@ -35,7 +41,7 @@ static int multiply(const product *p, int64_t m, int64_t n, const float *a, cons
 {
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
-            float sum = 0.0f;
+            float sum = p->add ? c[i * p->n + j] : 0.0f;
             for (int64_t l = 0; l < p->k; l++)
                 sum += a[p->trans_a == 'T' ? l * p->lda + i : i * p->lda + l] *
                        b[p->trans_b == 'T' ? j * p->ldb + l : l * p->ldb + j];
@@ -47,8 +53,8 @@ static int multiply(const product *p, int64_t m, int64_t n, const float *a, cons
 static int multiply(const product *p, int64_t m, int64_t n, const float *a, const float *b,
                     float *c)
 {
-    return dnnl_sgemm(p->trans_a, p->trans_b, m, n, p->k, 1.0f, a, p->lda, b, p->ldb, 0.0f, c,
-                      p->n) != dnnl_success;
+    return dnnl_sgemm(p->trans_a, p->trans_b, m, n, p->k, 1.0f, a, p->lda, b, p->ldb,
+                      p->add ? 1.0f : 0.0f, c, p->n) != dnnl_success;
 }
 #endif
 
@@ -62,13 +68,12 @@ static int run_block(const product *p, int64_t i, int64_t j)
     float *c = p->c + i * p->n + j;
     if (multiply(p, m, n, a, b, c))
         return 1;
-    for (int64_t row = 0; p->bias && row < m; row++)
-        for (int64_t col = 0; col < n; col++)
-            c[row * p->n + col] += p->bias[j + col];
+    for (int64_t row = 0; p->finish && row < m; row++)
+        p->finish->fn(p->finish->user, i + row, j, n, c + row * p->n);
     return 0;
 }
 
-static tess_status run_product(const tess_ctx *ctx, const char *who, const product *p)
+static tess_status run_product(const tess_ctx *ctx, const product *p)
 {
     const int64_t across = (p->n + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
     const int64_t blocks = (p->m + BLOCK_ROWS - 1) / BLOCK_ROWS * across;
@@ -83,27 +88,69 @@ static tess_status run_product(const tess_ctx *ctx, const char *who, const produ
             failed |= run_block(p, block / across * BLOCK_ROWS, block % across * BLOCK_COLUMNS);
     }
     if (failed)
-        return tess__fail(TESS_ENOMEM,
-                          "%s: oneDNN has no memory for a product of %lld x %lld x "
-                          "%lld",
-                          who, (long long)p->m, (long long)p->n, (long long)p->k);
+        return tess__fail(TESS_ENOMEM, "oneDNN has no memory for a product of %lld x %lld x %lld",
+                          (long long)p->m, (long long)p->n, (long long)p->k);
     return TESS_OK;
 }
 
-static void sum_columns(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,
-                        float *dbias)
+/* ---- for the rest of the model: arguments are right ------------------------------------------ */
+
+typedef struct {
+    const tess__kernels *kernels;
+    const float *bias;
+} adder;
+
+static void add_bias(const void *user, int64_t row, int64_t column, int64_t n, float *y)
+{
+    const adder *a = user;
+    (void)row;
+    a->kernels->finish(y, a->bias + column, NULL, NULL, n);
+}
+
+tess_status tess__linear_forward(const tess_ctx *ctx, const tess_linear_shape *s, const float *x,
+                                 const float *w, const float *bias, float *y,
+                                 const tess__finish *finish)
+{
+    const adder bias_adder = {ctx->kernels, bias};
+    const tess__finish plain = {add_bias, &bias_adder};
+    const tess__finish *last = finish ? finish : bias ? &plain : NULL;
+    return run_product(
+        ctx, &(product){'N', 'T', s->rows, s->out, s->in, x, w, s->in, s->in, y, .finish = last});
+}
+
+tess_status tess__linear_dx(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,
+                            const float *w, float *dx, int add, const tess__finish *finish)
+{
+    return run_product(
+        ctx, &(product){'N', 'N', s->rows, s->in, s->out, dy, w, s->out, s->in, dx, add, finish});
+}
+
+tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,
+                            const float *x, float *dw, int add)
+{
+    if (s->rows == 0) {
+        if (!add)
+            memset(dw, 0, (size_t)(s->in * s->out) * sizeof *dw);
+        return TESS_OK;
+    }
+    return run_product(
+        ctx, &(product){'T', 'N', s->out, s->in, s->rows, dy, x, s->out, s->in, dw, .add = add});
+}
+
+void tess__column_sums(const tess_ctx *ctx, int64_t rows, int64_t columns, const float *x,
+                       float *sums, int add)
 {
 #pragma omp parallel for num_threads(ctx->threads)
-    for (int64_t j = 0; j < s->out; j += BIAS_COLUMNS) {
-        const int64_t n = s->out - j < BIAS_COLUMNS ? s->out - j : BIAS_COLUMNS;
-        double sum[BIAS_COLUMNS] = {0};
-        for (int64_t i = 0; i < s->rows; i++)
-            for (int64_t col = 0; col < n; col++)
-                sum[col] += dy[i * s->out + j + col];
-        for (int64_t col = 0; col < n; col++)
-            dbias[j + col] = (float)sum[col];
+    for (int64_t j = 0; j < columns; j += SUM_COLUMNS) {
+        const int64_t n = columns - j < SUM_COLUMNS ? columns - j : SUM_COLUMNS;
+        double sum[SUM_COLUMNS] = {0};
+        ctx->kernels->column_sums(sum, x + j, columns, rows, n);
+        for (int64_t i = 0; i < n; i++)
+            sums[j + i] = (float)(add ? sums[j + i] + sum[i] : sum[i]);
     }
 }
+
+/* ---- public ---------------------------------------------------------------------------------- */
 
 static tess_status check_shape(const char *who, const tess_ctx *ctx, const tess_linear_shape *s)
 {
@@ -128,9 +175,7 @@ tess_status tess_linear_forward(const tess_ctx *ctx, const tess_linear_shape *sh
     TESS_TRY(check_shape(who, ctx, shape));
     if (!x || !w || !y)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !x ? "x" : !w ? "w" : "y");
-    return run_product(ctx, who,
-                       &(product){'N', 'T', shape->rows, shape->out, shape->in, x, w, bias,
-                                  shape->in, shape->in, y});
+    return tess__linear_forward(ctx, shape, x, w, bias, y, NULL);
 }
 
 tess_status tess_linear_backward(const tess_ctx *ctx, const tess_linear_shape *shape,
@@ -144,16 +189,11 @@ tess_status tess_linear_backward(const tess_ctx *ctx, const tess_linear_shape *s
     if ((dx && !w) || (dw && !x))
         return tess__fail(TESS_EINVAL, "%s: %s is NULL, must be given for %s", who,
                           dx && !w ? "w" : "x", dx && !w ? "dx" : "dw");
-    const int64_t rows = shape->rows, in = shape->in, out = shape->out;
     if (dx)
-        TESS_TRY(
-            run_product(ctx, who, &(product){'N', 'N', rows, in, out, dy, w, NULL, out, in, dx}));
-    if (dw && rows == 0)
-        memset(dw, 0, (size_t)(in * out) * sizeof *dw);
-    else if (dw)
-        TESS_TRY(
-            run_product(ctx, who, &(product){'T', 'N', out, in, rows, dy, x, NULL, out, in, dw}));
+        TESS_TRY(tess__linear_dx(ctx, shape, dy, w, dx, 0, NULL));
+    if (dw)
+        TESS_TRY(tess__linear_dw(ctx, shape, dy, x, dw, 0));
     if (dbias)
-        sum_columns(ctx, shape, dy, dbias);
+        tess__column_sums(ctx, shape->rows, shape->out, dy, dbias, 0);
     return TESS_OK;
 }

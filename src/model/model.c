@@ -7,21 +7,36 @@
 
 /* ---- creation ------------------------------------------------------------------------------- */
 
-enum { NAME_MAX_BYTES = 96 };
+enum { NAME_BYTES = 64 };
 
-static tess_status make_names(tess_model *m, tess__arena *arena)
+static size_t object_bytes(const tess__params *params)
 {
-    for (int i = 0; i < m->params.params; i++) {
-        char name[NAME_MAX_BYTES];
+    const size_t n = (size_t)params->params;
+    return tess__arena_round(sizeof(tess_model)) + tess__arena_round(n * sizeof(char *)) +
+           tess__arena_round(n * NAME_BYTES);
+}
+
+size_t tess__model_bytes(const tess__params *params)
+{
+    return object_bytes(params) + TESS_CHUNK_OVERHEAD + tess__model_buffer_bytes(params);
+}
+
+size_t tess__model_buffer_bytes(const tess__params *params)
+{
+    return tess__arena_round((size_t)params->count * sizeof(float)) + TESS_ALLOC_OVERHEAD;
+}
+
+static void make_names(tess_model *m, char *names)
+{
+    for (int i = 0; i < m->params.params; i++, names += NAME_BYTES) {
         int layer;
         const tess__param *p = tess__params_at(&m->params, i, &layer);
-        const int n = layer < 0 ? snprintf(name, sizeof name, "%s", p->name)
-                                : snprintf(name, sizeof name, "blocks.%d.%s", layer, p->name);
-        m->names[i] = tess__arena_string(arena, name, (size_t)n);
-        if (!m->names[i])
-            return TESS_ENOMEM;
+        if (layer < 0)
+            snprintf(names, NAME_BYTES, "%s", p->name);
+        else
+            snprintf(names, NAME_BYTES, "blocks.%d.%s", layer, p->name);
+        m->names[i] = names;
     }
-    return TESS_OK;
 }
 
 static tess_status make_buffers(tess_model *m, int gradients)
@@ -38,17 +53,18 @@ static tess_status make_buffers(tess_model *m, int gradients)
 tess_status tess__model_make(tess_ctx *ctx, const tess_model_config *config, int gradients,
                              tess_model **model)
 {
+    tess__params params;
+    tess__params_make(config, &params);
+    const size_t n = (size_t)params.params;
     tess__arena arena = {.ctx = ctx};
+    TESS_TRY(tess__arena_reserve(&arena, object_bytes(&params)));
     tess_model *made = tess__arena_take(&arena, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
-    *made = (tess_model){.ctx = ctx, .config = *config, .dim = config->heads * config->head_dim};
-    tess__params_make(config, &made->params);
-    made->names = tess__arena_take(&arena, (size_t)made->params.params * sizeof *made->names);
-    tess_status status = made->names ? make_names(made, &arena) : TESS_ENOMEM;
-    if (status == TESS_OK)
-        status = make_buffers(made, gradients);
+    *made = (tess_model){
+        .ctx = ctx, .config = *config, .dim = config->heads * config->head_dim, .params = params};
+    made->names = tess__arena_take(&arena, n * sizeof *made->names);
+    make_names(made, tess__arena_take(&arena, n * NAME_BYTES));
     made->arena = arena;
+    const tess_status status = make_buffers(made, gradients);
     if (status != TESS_OK) {
         tess_model_destroy(made);
         return status;

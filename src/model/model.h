@@ -117,6 +117,10 @@ struct tess_model {
     float *values, *gradients; /* (params.count); gradients may be NULL */
 };
 
+/* Bytes a model without gradients takes from its context, and each of its buffers. */
+size_t tess__model_bytes(const tess__params *params);
+size_t tess__model_buffer_bytes(const tess__params *params);
+
 /* A model whose values are not set yet; the caller writes all of them or destroys it. */
 tess_status tess__model_make(tess_ctx *ctx, const tess_model_config *config, int gradients,
                              tess_model **model);
@@ -134,5 +138,27 @@ static inline float *tess__block_at(const tess_model *m, float *buffer, int laye
     const int64_t begin = m->params.block_begin + layer * m->params.block_count;
     return p->rank == 0 ? NULL : buffer + begin + p->offset;
 }
+
+/* ---- linear.c ---------------------------------------------------------------------------------
+ */
+
+/* Called for n elements of each row of a product's result as soon as they are computed, from any
+ * thread, each element once: y is where row `row` and column `column` lie. */
+typedef struct {
+    void (*fn)(const void *user, int64_t row, int64_t column, int64_t n, float *y);
+    const void *user;
+} tess__finish;
+
+/* tess_linear_forward and the parts of tess_linear_backward, with arguments that are right. A
+ * finish takes the place of the bias; NULL: there is none. add: to what is there. */
+tess_status tess__linear_forward(const tess_ctx *ctx, const tess_linear_shape *shape,
+                                 const float *x, const float *w, const float *bias, float *y,
+                                 const tess__finish *finish);
+tess_status tess__linear_dx(const tess_ctx *ctx, const tess_linear_shape *shape, const float *dy,
+                            const float *w, float *dx, int add, const tess__finish *finish);
+tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *shape, const float *dy,
+                            const float *x, float *dw, int add);
+void tess__column_sums(const tess_ctx *ctx, int64_t rows, int64_t columns, const float *x,
+                       float *sums, int add);
 
 #endif

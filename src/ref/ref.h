@@ -12,6 +12,7 @@
 #define TESS_REF_H
 
 #include "tessera/attn.h"
+#include "tessera/model.h"
 #include "tessera/select.h"
 
 /* o and lse of tess_attn_forward; sel NULL is dense. lse may be NULL. */
@@ -65,5 +66,18 @@ tess_status ref_select_mass(tess_ctx *ctx, const tess_select_in *in, const tess_
 /* By how much a list of k units misses the k highest of n scores: the highest score left out less
  * the lowest one taken. Not above 0 for an exact list. */
 double ref_select_miss(const double *scores, int32_t n, const int32_t *list, int64_t k);
+
+/* A model's forward pass, with parameters found by their names in diffusers. text_len and the
+ * latent's sides are those of a tess_pass_shape; x, timestep, text and out as in tess_model_in and
+ * tess_pass_forward. */
+typedef struct {
+    const tess_model_config *config;
+    const double *(*param)(void *user, const char *name);
+    void *user;
+    int batch, frames, height, width, text_len;
+    const double *x, *timestep, *text;
+} ref_model;
+
+tess_status ref_model_forward(const ref_model *model, double *out);
 
 #endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cross_attention.c - the attention of a block to the text, forward and backward.
+ *
+ *   n = norm2(x1), or x1 without cross_attn_norm
+ *   q2 = n wq^T + bq      kv2 = context wkv^T + bkv      q, k: RMS norm
+ *   o2 = attention(q, k, v)      x2 = x1 + o2 wo^T + bo
+ *
+ * The gradient of the context is added up over all blocks in p->dcontext.
+ *
+ *   big: q by rows * dim, k and v by text rows * dim, then their gradients in the same order, all
+ *   by heads; then dq2 and dkv2 by rows over q, k and v
+ */
+#include "pass.h"
+
+/* What big holds from `heads` on: q in parts[0], k and v in parts[1] and parts[2]. */
+static void make_parts(const tess_pass *p, int layer, float *heads, tess__part parts[3])
+{
+    const tess_model *m = p->model;
+    const int64_t n = p->z.rows * p->z.dim, text = p->z.text_rows * p->z.dim;
+    static const tess__block_param norms[2] = {B_NORM_Q2, B_NORM_K2};
+    parts[0] = (tess__part){.heads = heads};
+    parts[1] = (tess__part){.heads = heads + n};
+    parts[2] = (tess__part){.heads = heads + n + text};
+    for (int i = 0; i < 2 && m->config.qk_norm; i++) {
+        parts[i].weight = tess__block_at(m, m->values, layer, norms[i]);
+        if (m->gradients)
+            parts[i].dweight = tess__block_at(m, m->gradients, layer, norms[i]);
+    }
+}
+
+static void make_views(const tess_pass *p, const tess__part parts[3], tess_view views[3])
+{
+    for (int i = 0; i < 3; i++)
+        views[i] = tess__heads_view(p, parts[i].heads, i == 0 ? p->z.tokens : p->z.text);
+}
+
+static void to_heads(tess_pass *p, const tess__set *s, const tess__part parts[3])
+{
+    tess__to_heads(p, p->z.tokens, s->at[SET_Q2], 1, parts);
+    tess__to_heads(p, p->z.text, s->at[SET_KV2], 2, parts + 1);
+}
+
+/* x1 through norm2, where there is one. */
+static const float *norm_input(tess_pass *p, int layer, const tess__set *s)
+{
+    const tess_model *m = p->model;
+    if (!m->config.cross_attn_norm)
+        return s->at[SET_X1];
+    tess__norm_rows(p, s->at[SET_X1], tess__block_at(m, m->values, layer, B_NORM2_W),
+                    tess__block_at(m, m->values, layer, B_NORM2_B), 0, p->n);
+    return p->n;
+}
+
+tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s)
+{
+    const tess__layer query = tess__block_layer(p, layer, B_Q2_W, B_Q2_B, 1);
+    const tess__layer kv = tess__block_layer(p, layer, B_K2_W, B_K2_B, 2);
+    const tess__layer out = tess__block_layer(p, layer, B_O2_W, B_O2_B, 1);
+    const float *n = norm_input(p, layer, s);
+    tess__part parts[3];
+    tess_view v[3];
+    TESS_TRY(tess__layer_forward(p, &query, p->z.rows, n, s->at[SET_Q2], NULL));
+    TESS_TRY(tess__layer_forward(p, &kv, p->z.text_rows, p->context, s->at[SET_KV2], NULL));
+    make_parts(p, layer, p->big, parts);
+    to_heads(p, s, parts);
+    make_views(p, parts, v);
+
+    const int64_t begin = tess_clock_ns();
+    const tess_view o = tess__rows_view(p, s->at[SET_O2]);
+    TESS_TRY(tess_attn_forward(p->cross, NULL, &v[0], &v[1], &v[2], &o, s->at[SET_LSE2]));
+    p->times.attention_ns += tess_clock_ns() - begin;
+    return tess__layer_residual(p, &out, 0, p->z.rows, s->at[SET_O2], s->at[SET_X1], NULL,
+                                s->at[SET_X2]);
+}
+
+/* p->t is the gradient of o2; dq2 and dkv2 come to lie at the beginning of big. */
+static tess_status attend_backward(tess_pass *p, int layer, const tess__set *s)
+{
+    const int64_t half = (p->z.rows + 2 * p->z.text_rows) * p->z.dim;
+    tess__part parts[3], gradients[3];
+    tess_view in[3], d[3];
+    make_parts(p, layer, p->big, parts);
+    make_parts(p, layer, p->big + half, gradients);
+    to_heads(p, s, parts);
+    make_views(p, parts, in);
+    make_views(p, gradients, d);
+
+    const int64_t begin = tess_clock_ns();
+    const tess_view o = tess__rows_view(p, s->at[SET_O2]), dout = tess__rows_view(p, p->t);
+    const tess_attn_saved saved = {&in[0], &in[1], &in[2], &o, s->at[SET_LSE2]};
+    TESS_TRY(tess_attn_backward(p->cross, NULL, &saved, &dout, NULL, &d[0], &d[1], &d[2]));
+    p->times.attention_ns += tess_clock_ns() - begin;
+    tess__from_heads(p, p->z.tokens, s->at[SET_Q2], 1, gradients, parts[0].heads);
+    tess__from_heads(p, p->z.text, s->at[SET_KV2], 2, gradients + 1, parts[1].heads);
+    return TESS_OK;
+}
+
+tess_status tess__cross_backward(tess_pass *p, int layer, const tess__set *s)
+{
+    const tess_model *m = p->model;
+    const tess__layer query = tess__block_layer(p, layer, B_Q2_W, B_Q2_B, 1);
+    const tess__layer kv = tess__block_layer(p, layer, B_K2_W, B_K2_B, 2);
+    const tess__layer out = tess__block_layer(p, layer, B_O2_W, B_O2_B, 1);
+    const int64_t rows = p->z.rows;
+    const float *dq2 = p->big, *dkv2 = p->big + rows * p->z.dim;
+    TESS_TRY(tess__layer_dw(p, &out, rows, p->g, s->at[SET_O2]));
+    TESS_TRY(tess__layer_dx(p, &out, rows, p->g, p->t, 0, NULL));
+    TESS_TRY(attend_backward(p, layer, s));
+    TESS_TRY(tess__layer_dw(p, &kv, p->z.text_rows, dkv2, p->context));
+    TESS_TRY(tess__layer_dx(p, &kv, p->z.text_rows, dkv2, p->dcontext, 1, NULL));
+    TESS_TRY(tess__layer_dw(p, &query, rows, dq2, norm_input(p, layer, s)));
+    if (!m->config.cross_attn_norm)
+        return tess__layer_dx(p, &query, rows, dq2, p->g, 1, NULL);
+    TESS_TRY(tess__layer_dx(p, &query, rows, dq2, p->t, 0, NULL));
+    tess__norm_rows_backward(p, p->t, s->at[SET_X1], tess__block_at(m, m->values, layer, B_NORM2_W),
+                             0, p->g, tess__block_at(m, m->gradients, layer, B_NORM2_W),
+                             tess__block_at(m, m->gradients, layer, B_NORM2_B));
+    return TESS_OK;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* feed_forward.c - the feed-forward layer of a block, forward and backward.
+ *
+ *   n = norm(x2) scale2 + shift2      h = n w1^T + b1      x3 = x2 + gate2 (gelu(h) w2^T + b2)
+ *
+ * Its middle is ffn wide, so it is made TESS__FFN_ROWS rows at a time: only h is ever there as a
+ * whole, and only where the pass keeps it. A chunk never straddles two samples, for each has a gate
+ * of its own.
+ *
+ *   big, in units of chunk * ffn:   forward: gelu(h), or h itself; backward: dh, gelu(h), h
+ */
+#include "pass.h"
+
+static void norm_input(tess_pass *p, const tess__set *s)
+{
+    const int64_t dim = p->z.dim;
+    tess__norm_rows(p, s->at[SET_X2], p->mod + MOD_SCALE2 * dim, p->mod + MOD_SHIFT2 * dim,
+                    MOD_ALL * dim, p->n);
+}
+
+static int64_t rows_at(const tess_pass *p, int64_t row)
+{
+    const int64_t left = p->z.tokens - row % p->z.tokens;
+    return left < p->z.chunk ? left : p->z.chunk;
+}
+
+tess_status tess__ffn_forward(tess_pass *p, int layer, const tess__set *s, float *x_out)
+{
+    const tess__layer first = tess__block_layer(p, layer, B_FFN1_W, B_FFN1_B, 1);
+    const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
+    float *kept = s->at[SET_H];
+    norm_input(p, s);
+    for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
+        rows = rows_at(p, row);
+        float *h = kept ? kept + row * p->z.ffn : p->big;
+        TESS_TRY(tess__layer_gelu(p, &first, rows, p->n + row * p->z.dim, h, p->big));
+        TESS_TRY(tess__layer_residual(p, &second, row, rows, p->big, s->at[SET_X2],
+                                      p->mod + MOD_GATE2 * p->z.dim, x_out));
+    }
+    return TESS_OK;
+}
+
+/* Rows row .. row + rows - 1: adds to the first layer's gradients and to p->m, and turns p->t from
+ * the gradient of the layer's output into that of n. */
+static tess_status backward_rows(tess_pass *p, int layer, const tess__set *s, int64_t row,
+                                 int64_t rows)
+{
+    const tess__layer first = tess__block_layer(p, layer, B_FFN1_W, B_FFN1_B, 1);
+    const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
+    const int64_t dim = p->z.dim, size = p->z.chunk * p->z.ffn;
+    float *dh = p->big, *act = p->big + size, *again = p->big + 2 * size;
+    const float *h = s->at[SET_H] ? s->at[SET_H] + row * p->z.ffn : again;
+    float *n = p->n + row * dim, *t = p->t + row * dim;
+    if (!s->at[SET_H])
+        TESS_TRY(tess__layer_forward(p, &first, rows, n, again, NULL));
+    TESS_TRY(tess__layer_gelu_dx(p, &second, rows, t, h, act, dh));
+    TESS_TRY(tess__layer_m(p, &second, row, rows, act, row % p->z.tokens != 0));
+    TESS_TRY(tess__layer_dw(p, &first, rows, dh, n));
+    return tess__layer_dx(p, &first, rows, dh, t, 0, NULL);
+}
+
+tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s)
+{
+    const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
+    const int64_t dim = p->z.dim, tokens = p->z.tokens;
+    const float *gate = p->mod + MOD_GATE2 * dim;
+    norm_input(p, s);
+    tess__gate_rows(p, p->g, gate, p->t);
+    for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
+        rows = rows_at(p, row);
+        TESS_TRY(backward_rows(p, layer, s, row, rows));
+        const int64_t sample = row / tokens, at = sample * MOD_ALL * dim;
+        if ((row + rows) % tokens == 0)
+            tess__gate_backward(p, &second, sample, gate + at, p->dmod + MOD_GATE2 * dim + at);
+    }
+    tess__norm_rows_backward(p, p->t, s->at[SET_X2], p->mod + MOD_SCALE2 * dim, MOD_ALL * dim, p->g,
+                             p->dmod + MOD_SCALE2 * dim, p->dmod + MOD_SHIFT2 * dim);
+    return TESS_OK;
+}

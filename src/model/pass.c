@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pass.c - the network from its input to its output, and its gradients back.
+ *
+ *   embed -> block 0 -> ... -> block layers - 1 -> head
+ *
+ * Each block's input is the output of the one before it. Where inputs are kept in F32 a block
+ * writes its output to the next one's place; otherwise all inputs share one place in the work set,
+ * and are rounded into what is kept before they are overwritten.
+ */
+#include "pass.h"
+
+#include <string.h>
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static tess_status make_attention(tess_pass *p)
+{
+    const tess_attn_shape self = tess__pass_attention(&p->z, p->z.tokens);
+    const tess_attn_shape cross = tess__pass_attention(&p->z, p->z.text);
+    TESS_TRY(tess_attn_create(p->ctx, &self, &p->self));
+    return tess_attn_create(p->ctx, &cross, &p->cross);
+}
+
+tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, tess_pass **pass)
+{
+    static const char who[] = "tess_pass_create";
+    if (!model || !shape || !pass)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+                          !model   ? "model"
+                          : !shape ? "shape"
+                                   : "pass");
+    tess_pass plan = {.model = model, .ctx = model->ctx, .shape = *shape};
+    size_t kept;
+    TESS_TRY(tess__pass_sizes(who, &model->config, shape, &plan.z));
+    if (shape->train && !model->gradients)
+        return tess__fail(TESS_EINVAL, "%s: train is 1, but the model was made without gradients",
+                          who);
+    const size_t object = tess__arena_round(sizeof plan);
+    char *memory = tess__alloc(model->ctx, object + tess__pass_layout(&plan, NULL, &kept));
+    if (!memory)
+        return TESS_ENOMEM;
+    tess_pass *made = (tess_pass *)memory;
+    *made = plan;
+    tess__pass_layout(made, memory + object, &kept);
+    tess__turns_make(made);
+    tess_status status = make_attention(made);
+    if (status == TESS_OK && shape->cube)
+        status = tess_order_cubes(made->z.grid, shape->cube, made->perm, NULL, NULL, NULL);
+    made->shape.cube = NULL;
+    if (status != TESS_OK) {
+        tess_pass_destroy(made);
+        return status;
+    }
+    *pass = made;
+    return TESS_OK;
+}
+
+void tess_pass_destroy(tess_pass *pass)
+{
+    if (!pass)
+        return;
+    tess_attn_destroy(pass->self);
+    tess_attn_destroy(pass->cross);
+    tess__free(pass->ctx, pass);
+}
+
+tess_status tess_pass_times_read(const tess_pass *pass, tess_pass_times *times)
+{
+    if (!pass || !times)
+        return tess__fail(TESS_EINVAL, "tess_pass_times_read: %s is NULL", pass ? "times" : "pass");
+    *times = pass->times;
+    return TESS_OK;
+}
+
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+static int in_halves(const tess_pass *p)
+{
+    return p->shape.store == TESS_DTYPE_BF16;
+}
+
+/* Copies a slot between the work set and what is kept in halves; log-sums are kept whole. */
+static void copy_slot(tess_pass *p, int layer, int slot, int keep)
+{
+    const int64_t n = p->z.slot[slot];
+    void *kept = p->kept[layer].at[slot];
+    float *work = p->work.at[slot];
+    if (slot == SET_LSE1 || slot == SET_LSE2)
+        memcpy(keep ? kept : work, keep ? (void *)work : kept, (size_t)n * sizeof *work);
+    else if (keep)
+        tess_convert(p->ctx, TESS_DTYPE_F32, work, TESS_DTYPE_BF16, kept, n);
+    else
+        tess_convert(p->ctx, TESS_DTYPE_BF16, kept, TESS_DTYPE_F32, work, n);
+}
+
+/* Where a block's input lies in F32. */
+static float *input_of(const tess_pass *p, int layer)
+{
+    return p->kept && !in_halves(p) ? p->kept[layer].at[SET_X0] : p->work.at[SET_X0];
+}
+
+static float *output_of(const tess_pass *p, int layer)
+{
+    return layer + 1 < p->z.layers ? input_of(p, layer + 1) : p->last;
+}
+
+/* The set that a block works in, with its input. */
+static tess__set set_of(const tess_pass *p, int layer)
+{
+    if (p->kept && !in_halves(p) && p->shape.keep == TESS_KEEP_ALL)
+        return p->kept[layer];
+    tess__set set = p->work;
+    set.at[SET_X0] = input_of(p, layer);
+    return set;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static tess_status run_block(tess_pass *p, int layer)
+{
+    const tess__set set = set_of(p, layer);
+    const int halves = p->kept && in_halves(p);
+    if (halves)
+        copy_slot(p, layer, SET_X0, 1);
+    TESS_TRY(tess__block_forward(p, layer, &set, output_of(p, layer)));
+    for (int slot = SET_X0 + 1; halves && p->shape.keep == TESS_KEEP_ALL && slot < SET_SLOTS;
+         slot++)
+        copy_slot(p, layer, slot, 1);
+    return TESS_OK;
+}
+
+static tess_status run_forward(tess_pass *p, const tess_model_in *in, float *out)
+{
+    TESS_TRY(tess__embed_forward(p, in, input_of(p, 0)));
+    for (int layer = 0; layer < p->z.layers; layer++)
+        TESS_TRY(run_block(p, layer));
+    return tess__head_forward(p, p->last, out);
+}
+
+/* The rest of the time of a call that began at `begin`, when `before` was read. */
+static void count_time(tess_pass *p, int64_t begin, const tess_pass_times *before)
+{
+    const int64_t counted =
+        p->times.attention_ns + p->times.linear_ns - before->attention_ns - before->linear_ns;
+    p->times.other_ns += tess_clock_ns() - begin - counted;
+}
+
+tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *out)
+{
+    static const char who[] = "tess_pass_forward";
+    if (!pass || !in || !out)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !pass ? "pass" : !in ? "in" : "out");
+    if (!in->x || !in->timestep || !in->text)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+                          !in->x          ? "in->x"
+                          : !in->timestep ? "in->timestep"
+                                          : "in->text");
+    const tess_pass_times before = pass->times;
+    const int64_t begin = tess_clock_ns();
+    pass->ready = 0;
+    TESS_TRY(run_forward(pass, in, out));
+    pass->ready = pass->shape.train;
+    pass->times.forwards++;
+    count_time(pass, begin, &before);
+    return TESS_OK;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+static tess_status run_block_backward(tess_pass *p, int layer)
+{
+    const tess__set set = set_of(p, layer);
+    const int all = p->shape.keep == TESS_KEEP_ALL;
+    for (int slot = SET_X0; in_halves(p) && slot < (all ? SET_SLOTS : SET_X0 + 1); slot++)
+        copy_slot(p, layer, slot, 0);
+    if (!all)
+        TESS_TRY(tess__block_again(p, layer, &set));
+    return tess__block_backward(p, layer, &set);
+}
+
+static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
+{
+    const tess__sizes *z = &p->z;
+    memset(p->dsix, 0, (size_t)(z->batch * MOD_ALL * z->dim) * sizeof *p->dsix);
+    memset(p->dtemb, 0, (size_t)(z->batch * z->dim) * sizeof *p->dtemb);
+    memset(p->dcontext, 0, (size_t)(z->text_rows * z->dim) * sizeof *p->dcontext);
+    TESS_TRY(tess__head_backward(p, dout));
+    for (int layer = z->layers - 1; layer >= 0; layer--)
+        TESS_TRY(run_block_backward(p, layer));
+    return tess__embed_backward(p, dx);
+}
+
+tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx)
+{
+    static const char who[] = "tess_pass_backward";
+    if (!pass || !dout)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, pass ? "dout" : "pass");
+    if (!pass->shape.train)
+        return tess__fail(TESS_EINVAL, "%s: the pass was made with train 0", who);
+    if (!pass->ready)
+        return tess__fail(TESS_EINVAL, "%s: there is no forward pass before it", who);
+    const tess_pass_times before = pass->times;
+    const int64_t begin = tess_clock_ns();
+    pass->ready = 0;
+    TESS_TRY(run_backward(pass, dout, dx));
+    pass->times.backwards++;
+    count_time(pass, begin, &before);
+    return TESS_OK;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pass.h (internal) - a pass: what the network is computed in, for one shape.
+ *
+ * Rows are tokens of all samples, one sample behind the other; a sample's text is text_len rows of
+ * its own. A block goes through the same steps in every pass (see block.c) and leaves what its
+ * gradients need in a set of buffers. Where sets are kept is what the options choose:
+ *
+ *   forward only        one set, overwritten by each block
+ *   TESS_KEEP_ALL       a set for each block
+ *   the same in BF16    a set of halves for each block, and one set in F32 to work in
+ *   TESS_KEEP_BLOCKS    each block's input (F32 or BF16), and one set that is filled again
+ */
+#ifndef TESS_PASS_H
+#define TESS_PASS_H
+
+#include "model.h"
+#include "tessera/attn.h"
+
+enum {
+    TESS__BLOCK_ROWS = 64,   /* rows whose column sums are one part, whatever the threads */
+    TESS__FFN_ROWS = 2048,   /* rows of the wide middle of the feed-forward layer at a time */
+    TESS__TURN_MAX = 2 * 256 /* of a token's rotation: see rotary.c */
+};
+
+/* Rows of the modulation, in the order of the tables; the head has the first two. */
+enum { MOD_SHIFT1, MOD_SCALE1, MOD_GATE1, MOD_SHIFT2, MOD_SCALE2, MOD_GATE2, MOD_ALL };
+
+/* What a block leaves for its gradients. */
+typedef enum {
+    SET_X0,   /* (rows, dim): the block's input */
+    SET_QKV,  /* (rows, 3 dim): before norm and rotation */
+    SET_O1,   /* (rows, dim): of self attention */
+    SET_LSE1, /* (batch, heads, tokens) */
+    SET_X1,   /* (rows, dim): after self attention */
+    SET_Q2,   /* (rows, dim) */
+    SET_KV2,  /* (text rows, 2 dim) */
+    SET_O2,   /* (rows, dim): of attention to the text */
+    SET_LSE2, /* (batch, heads, tokens) */
+    SET_X2,   /* (rows, dim): after it */
+    SET_H,    /* (rows, ffn): before the GELU; NULL: made again from x2 where it is needed */
+    SET_SLOTS
+} tess__slot;
+
+typedef struct {
+    float *at[SET_SLOTS];
+} tess__set;
+
+/* Sizes that follow from configuration and shape. */
+typedef struct {
+    int batch, heads, head_dim, layers;
+    int grid[3];          /* tokens along frames, rows and columns */
+    int64_t tokens, rows; /* of a sample; of all */
+    int64_t text, text_rows;
+    int64_t dim, ffn, text_dim, freq;
+    int64_t patch_in, patch_out; /* numbers of a token, in and out */
+    int64_t chunk;               /* rows of the feed-forward layer at a time */
+    int64_t parts;               /* partial column sums */
+    int64_t slot[SET_SLOTS];     /* elements of a set's buffers */
+} tess__sizes;
+
+struct tess_pass {
+    tess_model *model;
+    tess_ctx *ctx;
+    tess_attn *self, *cross;
+    tess__sizes z;
+    tess_pass_shape shape; /* its cube is not kept */
+    int ready;             /* 1: a forward pass has left what backward needs */
+    tess_pass_times times;
+
+    int64_t *perm;  /* (tokens): raster index of each token; NULL: raster order */
+    float *turn[3]; /* (side, 2, part of head_dim): rotations along each axis */
+    int turn_dim[3];
+
+    /* Conditioning: a row for each sample, or for each row of text. */
+    float *sinusoid;                /* (batch, freq) */
+    float *time1, *time1_silu;      /* (batch, dim) */
+    float *temb, *temb_silu;        /* (batch, dim) */
+    float *six;                     /* (batch, 6 dim) */
+    float *text, *text1, *context;  /* (text rows, text_dim), twice (text rows, dim) */
+    float *dsix, *dtemb, *dcontext; /* of a training pass */
+    float *patches;                 /* (rows, patch_in); of a training pass */
+    float *last;                    /* (rows, dim): what the last block gave */
+    tess__set *kept;                /* (layers), or NULL; halves where store is BF16 */
+    tess__set work;                 /* F32; at[i] NULL where it is not needed */
+
+    /* Workspace. */
+    float *mod, *dmod; /* (batch, 6, dim) of a block; the head uses the first two of the six */
+    float *n;          /* (rows, dim): a norm's output */
+    float *g, *t;      /* (rows, dim): the gradient of the stream, and one on its way */
+    float *big;        /* heads, gradients of heads, the middle of the feed-forward layer */
+    float *m;          /* (dim, ffn or dim): the gradient of a matrix before its gate */
+    float *partial;    /* (parts, 3 dim) */
+    float *sums;       /* (dim) */
+};
+
+/* ---- pass_layout.c ----------------------------------------------------------------------------
+ */
+
+/* Checks everything about a shape and fills in the sizes. */
+tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
+                             const tess_pass_shape *shape, tess__sizes *sizes);
+
+/* Bytes of a pass without its attention; *kept those of what lives from forward to backward. With
+ * memory of that size: sets the pointers of the pass, whose sizes and shape are set. */
+size_t tess__pass_layout(tess_pass *pass, void *memory, size_t *kept);
+
+/* What the pass creates for attention to its own tokens, or to the text. */
+tess_attn_shape tess__pass_attention(const tess__sizes *sizes, int64_t keys);
+
+/* ---- layers.c: timed products, and loops over rows ----------------------------------------------
+ */
+
+/* A linear layer of the model, or several side by side. */
+typedef struct {
+    int64_t in, out;
+    const float *w, *b;
+    float *dw, *db; /* NULL without gradients */
+} tess__layer;
+
+tess__layer tess__outer_layer(const tess_pass *p, tess__outer_param weight);
+tess__layer tess__block_layer(const tess_pass *p, int layer, tess__block_param weight,
+                              tess__block_param bias, int side_by_side);
+
+tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
+                                float *y, const tess__finish *finish);
+tess_status tess__layer_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
+                           float *dx, int add, const tess__finish *finish);
+tess_status tess__layer_dw(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
+                           const float *x); /* and the bias's; both are added */
+
+/* y = residual + gate (x w^T + b); gate: (batch, 6, dim), or NULL for 1. */
+tess_status tess__layer_residual(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
+                                 const float *x, const float *residual, const float *gate,
+                                 float *y);
+
+/* h = x w^T + b and act = gelu(h); act may be h. And for the layer behind it: dh = the gradient of
+ * h, from dy, the gradient of that layer's output; act as before. */
+tess_status tess__layer_gelu(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
+                             float *h, float *act);
+tess_status tess__layer_gelu_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
+                                const float *h, float *act, float *dh);
+
+/* p->m = g^T x of rows from row on, or added to it. */
+tess_status tess__layer_m(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
+                          const float *x, int add);
+
+/* The gradients of such a layer's weights and gate, from p->m and p->g of one sample. */
+void tess__gate_backward(tess_pass *p, const tess__layer *l, int64_t sample, const float *gate,
+                         float *dgate);
+
+/* y = g gate, row by row. */
+void tess__gate_rows(tess_pass *p, const float *g, const float *gate, float *y);
+
+/* Layer norm of all rows. A stride of 0 means one scale and shift for all samples. */
+void tess__norm_rows(tess_pass *p, const float *x, const float *scale, const float *shift,
+                     int64_t stride, float *y);
+
+/* Adds to dx. With a stride dscale and dshift of each sample are written, else they are added to.
+ */
+void tess__norm_rows_backward(tess_pass *p, const float *dy, const float *x, const float *scale,
+                              int64_t stride, float *dx, float *dscale, float *dshift);
+
+/* One of the matrices side by side in rows of n_parts * dim: norm weights or NULL, and where its
+ * heads lie as (batch, heads, tokens, head_dim). */
+typedef struct {
+    float *heads;
+    const float *weight;
+    float *dweight;
+    int turn; /* 1: rotated by the token's place */
+} tess__part;
+
+void tess__to_heads(tess_pass *p, int64_t per_sample, const float *x, int n_parts,
+                    const tess__part *parts);
+
+/* dx: (rows, n_parts * dim) of the gradients in heads; x as before. dweight is added to. */
+void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_parts,
+                      const tess__part *parts, float *dx);
+
+tess_view tess__heads_view(const tess_pass *p, const float *heads, int64_t per_sample);
+tess_view tess__rows_view(const tess_pass *p, const float *rows);
+
+/* ---- rope.c ------------------------------------------------------------------------------------
+ */
+
+void tess__turn_dims(int head_dim, int dims[3]); /* elements of a head along each axis */
+void tess__turns_make(tess_pass *p);
+
+/* The rotation of the token at a place, as rotary.c takes it. */
+void tess__turn_at(const tess_pass *p, int64_t token, float turn[TESS__TURN_MAX]);
+
+/* ---- the network, from its input to its output --------------------------------------------------
+ */
+
+/* modulation.c: p->mod = table + vectors for each sample, with 1 added to the scales, and back:
+ * p->dmod to the table's gradient and to that of the vectors. The table has n rows; the vectors'
+ * rows are `step` apart (0: one for all) and their samples n * step, or dim with step 0. */
+void tess__modulate(tess_pass *p, const float *table, int n, const float *vectors, int64_t step);
+void tess__modulate_backward(tess_pass *p, float *dtable, int n, float *dvectors, int64_t step);
+
+/* embed.c: x to tokens, timestep to modulation, text to context. */
+tess_status tess__embed_forward(tess_pass *p, const tess_model_in *in, float *x0);
+tess_status tess__embed_backward(tess_pass *p, float *dx);
+
+/* block.c; x_in is in the set. A block that is run again leaves out what its set does not hold. */
+tess_status tess__block_forward(tess_pass *p, int layer, const tess__set *s, float *x_out);
+tess_status tess__block_again(tess_pass *p, int layer, const tess__set *s);
+tess_status tess__block_backward(tess_pass *p, int layer, const tess__set *s);
+
+/* self_attention.c: o of n, and back: p->g becomes the gradient of x0. */
+tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s);
+tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s);
+
+/* cross_attention.c */
+tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s);
+tess_status tess__cross_backward(tess_pass *p, int layer, const tess__set *s);
+
+/* feed_forward.c */
+tess_status tess__ffn_forward(tess_pass *p, int layer, const tess__set *s, float *x_out);
+tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s);
+
+/* head.c: the velocity of the last block's output, and its gradient as p->g. */
+tess_status tess__head_forward(tess_pass *p, const float *last, float *out);
+tess_status tess__head_backward(tess_pass *p, const float *dout);
+
+/* patches.c: between (batch, channels, frames, height, width) and rows of tokens. */
+void tess__patches_gather(const tess_pass *p, const float *x, int channels, int channel_last,
+                          float *rows);
+void tess__patches_scatter(const tess_pass *p, const float *rows, int channels, int channel_last,
+                           float *x);
+
+#endif

@@ -5,6 +5,7 @@
  * always: about 100 bytes per head and rank, and 40 KiB for the search of runs.
  */
 #include "fraction.h"
+#include "ring.h"
 
 /* One array: where its pointer is kept, and its size. */
 typedef struct {
@@ -42,8 +43,10 @@ static tess_status take(tess__arena *arena, const part *parts, int n)
         (void *)&(field), (count), sizeof *(field)                                                 \
     }
 
-static tess_status fill(tess__space *space, struct tess__fraction *line)
+static tess_status fill(tess__space *space)
 {
+    struct tess__fraction *const line = space->fraction;
+    tess__ring *const turn = space->ring;
     const tess__space_shape *const shape = &space->shape;
     const size_t heads = (size_t)shape->heads, ranks = (size_t)shape->ranks;
     const size_t q = (size_t)shape->q_blocks, k = (size_t)shape->k_blocks;
@@ -65,6 +68,20 @@ static tess_status fill(tess__space *space, struct tess__fraction *line)
         PART(space->some[0], TESS__SOME_MAX),
         PART(space->some[1], TESS__SOME_MAX),
         PART(space->start, heads),
+        PART(space->prefix, q + 1),
+        PART(space->weights, blocks),
+        PART(space->x, blocks * ring),
+        PART(space->x_sums, blocks),
+        PART(space->tiles, ring * ring),
+        PART(space->part_of, blocks),
+        PART(space->home[0], blocks),
+        PART(space->home[1], blocks),
+        PART(turn->tiles, ring * ring),
+        PART(turn->slowness, ring),
+        PART(turn->longest, 3 * ring),
+        PART(turn->place, 3 * ring),
+        PART(turn->lenses, ring),
+        PART(turn->whole, 2 * ring),
         PART(line->room, ranks),
         PART(line->all_speeds, ranks),
         PART(line->loads, heads),
@@ -85,14 +102,13 @@ tess_status tess__space_create(tess_ctx *ctx, const tess__space_shape *shape, te
 {
     tess__arena arena = {.ctx = ctx};
     tess__space *const made = tess__arena_take(&arena, sizeof *made);
-    struct tess__fraction *const line = tess__arena_take(&arena, sizeof *line);
-    if (!made || !line) {
-        tess__arena_free(&arena);
-        return tess__nomem(sizeof *made);
-    }
-    *made = (tess__space){.arena = arena, .shape = *shape, .fraction = line};
-    *line = (struct tess__fraction){0};
-    const tess_status status = fill(made, line);
+    if (!made)
+        return TESS_ENOMEM;
+    *made = (tess__space){.arena = arena, .shape = *shape};
+    const part parts[] = {PART(made->fraction, 1), PART(made->ring, 1)};
+    tess_status status = take(&made->arena, parts, 2);
+    if (status == TESS_OK)
+        status = fill(made);
     if (status != TESS_OK) {
         tess__space_destroy(made);
         return status;

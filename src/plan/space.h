@@ -30,12 +30,15 @@ struct tess__space {
     int32_t *next, *first;       /* (n), (m): refine.c, members of groups as lists */
     tess__some *some[2];         /* (TESS__SOME_MAX): refine.c, sets of members */
     int32_t *start;              /* (n): heads.c, a partition to compare with */
-    /* With shape.ring. */
-    int64_t *weights; /* (n): blocks.c */
-    int32_t *part_of; /* (2 * n): blocks.c, query blocks, then key blocks */
-    int64_t *columns; /* (ring, k_blocks) and (q_blocks, ring): blocks_search.c */
-    int64_t *tiles;   /* (ring, ring) */
-    /* Fractional heads and cuts. */
+    int64_t *prefix;             /* (q_blocks + 1): cuts.c */
+    /* With shape.ring: blocks.c. b: the most of query and key blocks. */
+    int64_t *weights;   /* (b) */
+    double *x, *x_sums; /* (b, ring), (b) */
+    int64_t *tiles;     /* (ring, ring) */
+    int32_t *part_of;   /* (b) */
+    int32_t *home[2];   /* (q_blocks), (k_blocks): parts where no block moves */
+    struct tess__ring *ring;
+    /* Fractional heads. */
     struct tess__fraction *fraction;
 };
 

@@ -119,7 +119,11 @@ static int64_t one_run(struct tess__fraction *line)
 
 int64_t tess__line_runs(struct tess__fraction *line)
 {
-    if (line->n == 0 || line->n > TESS__LINE_RUNS)
+    if (line->n == 0) {
+        line->n_runs = 0;
+        return 0;
+    }
+    if (line->n > TESS__LINE_RUNS)
         return one_run(line);
     tess__place *before = line->places, *after = before + TESS__LINE_RUNS + 1;
     before[0] = (tess__place){0, 0};

@@ -12,6 +12,7 @@
 #include "tessera/cost.h"
 #include "tessera/dist.h"
 #include "tessera/plan.h"
+#include "tessera/strategy.h"
 #ifdef TESS_TEST_TRAIN
 #include "tessera/data.h"
 #include "tessera/media.h"
@@ -229,6 +230,42 @@ static tess_status s_measure(world *w)
 {
     tess_speed speed;
     return tess_machine_measure(w->ctx, &speed);
+}
+
+/* Every candidate of a masked layer on two nodes, and the question whether the plan serves. */
+static tess_status s_plan(world *w)
+{
+    uint8_t mask[4 * 6 * 6];
+    for (size_t i = 0; i < sizeof mask; i++)
+        mask[i] = i % 5 < 2;
+    const tess_mask_set masks = {.layers = 1,
+                                 .heads = 4,
+                                 .q_blocks = 6,
+                                 .k_blocks = 6,
+                                 .data = mask,
+                                 .kind = TESS_MASK_BYTES,
+                                 .tokens_q = 6 * 64,
+                                 .tokens_k = 6 * 64,
+                                 .group = 64,
+                                 .unit = 64};
+    const tess_plan_opts opts = {.ranks = 4, .nodes = 2};
+    tess_cluster *cluster = NULL;
+    tess_work *work = NULL;
+    tess_plan *plan = NULL;
+    tess_plan_verdict keep;
+    tess_status status = tess_cluster_load(w->ctx, "h100", &cluster);
+    if (status == TESS_OK)
+        status = tess_work_from_masks(w->ctx, &masks, &work);
+    if (status == TESS_OK)
+        status = tess_plan_create(w->ctx, work, cluster, &opts, &plan);
+    if (status == TESS_OK)
+        status = tess_plan_keep(plan, work, cluster, &opts, 0, &keep);
+    else
+        assert_null(plan);
+    tess_plan_destroy(plan);
+    tess_work_destroy(work);
+    tess_cluster_destroy(cluster);
+    return status;
 }
 
 static tess_status s_cluster(world *w)
@@ -527,6 +564,7 @@ static const struct {
     {"work from weights and densities", s_work_heads, NULL, 0},
     {"open a profile", s_profile, NULL, 0},
     {"load a cluster", s_cluster, NULL, 0},
+    {"make a plan", s_plan, NULL, 0},
 #ifdef TESS_TEST_TRAIN
     {"write a picture", s_image, NULL, 0},
     {"create a model", s_model, NULL, 0},

@@ -12,5 +12,6 @@
 #include "plan.h"
 #include "report.h"
 #include "select.h"
+#include "strategy.h"
 
 #endif

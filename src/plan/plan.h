@@ -16,6 +16,7 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "tessera/plan.h"
+#include "tessera/strategy.h"
 #include "work.h"
 
 /* Limits that keep all products below 2^63 and the memory of a hostile file in bounds. */
@@ -34,8 +35,10 @@ enum { TESS_PLAN_VERSION = 1 };
 struct tess_plan {
     tess_ctx *ctx;
     tess__arena arena;
-    tess_plan_info info;     /* its arrays lie in the arena */
-    tess_plan_layer *layers; /* (info.layers); zeroed by tess__plan_new */
+    tess_plan_info info;              /* its arrays lie in the arena */
+    tess_plan_layer *layers;          /* (info.layers); zeroed by tess__plan_new */
+    const tess_candidate *candidates; /* (info.layers, n_candidates): what was tried */
+    int n_candidates;
 };
 
 /* ---- plan.c: the object, and layers from head groups or shares -------------------------------

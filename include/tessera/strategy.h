@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy.h - makes plans: tries the ways to split each layer, takes the best and says why, and
+ * tells later whether a plan still serves.
+ *
+ *   tess_cluster *cluster;
+ *   tess_plan *plan;
+ *   tess_cluster_load(ctx, "h100", &cluster);
+ *   tess_plan_create(ctx, work, cluster, &(tess_plan_opts){.ranks = 8}, &plan);
+ *
+ * The same work, cluster and options give the same plan on every rank, compiler and machine.
+ */
+#ifndef TESSERA_STRATEGY_H
+#define TESSERA_STRATEGY_H
+
+#include "base.h"
+#include "cost.h"
+#include "plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- making a plan ------------------------------------------------------------------------ */
+
+typedef struct {
+    int ranks;                    /* 1..65536 */
+    int nodes;                    /* 0: as many as the ranks need of the cluster's, 1 without one */
+    tess_plan_method method;      /* AUTO: refined heads at all degrees, and fractional heads */
+    int ulysses, ring, selective; /* degrees; 0: free. At most one of ring and selective above 1 */
+    tess_plan_pass pass;          /* what is predicted: forward alone, or with the backward pass */
+    int head_dim;                 /* 0: 128 */
+    int element_bytes;            /* of q, k, v, o and their gradients: 2 (0: 2), or 4 for fp32 */
+    int64_t memory;               /* bytes per rank for the tensors of a layer's attention; 0: the
+                                     cluster's GPU, no limit without one */
+    double union_share;           /* share of remote keys that the queries of a rank need together,
+                                     for selective without masks; 0: not known */
+    double flops;                 /* FLOP/s of sparse attention on a rank, as measured; 0: the
+                                     cluster's */
+    int equal_heads;              /* 1: executors that need as many heads on every rank */
+    int whole_keys;               /* 1: kernels without lse, so no ring */
+    int whole_heads;              /* 1: no head on two ranks: no fractional, ring, selective */
+    const int32_t *speeds;        /* (ranks), relative, 1..1000000; NULL: equal */
+    int reward;                   /* for blocks that stay at home, db-SP's R_b; 0: 2, -1: none */
+    double replan_above;          /* for tess_plan_keep: an imbalance; 0: by cost */
+} tess_plan_opts;
+
+/* With a cluster every layer takes the candidate of the least predicted time; then fewer bytes,
+ * then the smaller ulysses. Without one (NULL): the least imbalance in whole percent, then bytes.
+ * EINVAL also if no candidate is possible or fits in memory. */
+TESS_API tess_status tess_plan_create(tess_ctx *ctx, const tess_work *work,
+                                      const tess_cluster *cluster, const tess_plan_opts *opts,
+                                      tess_plan **plan);
+
+/* ---- why ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    tess_plan_method method;
+    int ulysses, ring, selective;
+    tess_placement placement;
+    int64_t ns;                  /* predicted; -1: not predictable, or not planned to the end */
+    int64_t compute_ns, comm_ns; /* busiest rank's attention; the rest, which it does not hide */
+    double rho;                  /* a barrier per iteration in each ring; 0 where not planned */
+    double kv_copies;
+    int64_t bytes;  /* sent by the rank that sends most */
+    int64_t memory; /* of the rank that needs most */
+    int chosen;
+    const char *reason; /* "not chosen: 1.43x slower, imbalance 1.61 against 1.00" */
+} tess_candidate;
+
+typedef void (*tess_candidate_fn)(void *user, int layer, const tess_candidate *candidate);
+
+/* One call for each candidate of each layer, in a fixed order; none for a plan from a file. The
+ * reasons live as long as the plan. */
+TESS_API tess_status tess_plan_explain(const tess_plan *plan, tess_candidate_fn fn, void *user);
+
+/* ---- reuse -------------------------------------------------------------------------------- */
+
+typedef struct {
+    int keep;
+    double rho;         /* mean over layers, a barrier per iteration in each ring */
+    int64_t loss_ns;    /* of this step against a fresh plan; -1 by threshold */
+    int64_t carried_ns; /* with the steps before: the next call's carried_ns */
+    int64_t cost_ns;    /* of a new plan; -1 by threshold */
+    char reason[128];
+} tess_plan_verdict;
+
+/* Whether the plan still serves work of its shape. With replan_above, or without a cluster (then
+ * 1.1): while the mean imbalance is not above it. Else while carried_ns, the losses of the steps
+ * since the plan was made, and this step's together stay below the cost of a new plan; 0 for the
+ * first step. Depends on the arguments alone, so that all ranks decide alike. */
+TESS_API tess_status tess_plan_keep(const tess_plan *plan, const tess_work *work,
+                                    const tess_cluster *cluster, const tess_plan_opts *opts,
+                                    int64_t carried_ns, tess_plan_verdict *answer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* price.c - bytes, time and memory of one layer of a plan on a cluster.
+ *
+ * Forward: q, k and v come to the ranks that compute (one exchange), attention runs, o goes back.
+ * Training adds: dO comes, the backward pass runs, dQ, dK and dV go back. With exact rows of
+ * traffic.c and rows of head_dim elements:
+ *
+ *   ns = in + phase + out          (the same again for the backward pass)
+ *
+ * The phase of a layer without a ring is its busiest rank; price_ring.c has that of rings. A query
+ * row is opened once in each iteration that has work for it. Of ranks of unequal speed the fastest
+ * runs at the cluster's rate.
+ *
+ * A selective layer first tells each owner which key blocks are needed, one bit per block and head.
+ */
+#include "price.h"
+
+#include <string.h>
+
+/* ---- exchanges --------------------------------------------------------------------------------
+ */
+
+static tess_traffic reversed(tess_traffic t)
+{
+    return (tess_traffic){t.near_in, t.near_out, t.far_in, t.far_out};
+}
+
+static tess_traffic sum(tess_traffic a, tess_traffic b, int64_t times)
+{
+    return (tess_traffic){a.near_out + times * b.near_out, a.near_in + times * b.near_in,
+                          a.far_out + times * b.far_out, a.far_in + times * b.far_in};
+}
+
+/* Prices d->traffic, in bytes; returns the slowest rank's time, 0 without a cluster. */
+static int64_t exchange(tess__desk *d)
+{
+    int64_t slowest = 0;
+    for (int p = 0; p < d->info->ranks; p++)
+        d->sent[p] += d->traffic[p].near_out + d->traffic[p].far_out;
+    if (!d->pricing->cluster)
+        return 0;
+    tess__exchange_ns(d->pricing->cluster, d->traffic, d->info->ranks, d->pricing->per_node, d->ns);
+    for (int p = 0; p < d->info->ranks; p++)
+        slowest = tess__larger(slowest, d->ns[p]);
+    return slowest;
+}
+
+/* q rows times q_tensors and kv rows times kv_tensors, to the ranks that compute or back. */
+static int64_t exchange_rows(tess__desk *d, int q_tensors, int kv_tensors, int back)
+{
+    const int64_t row = (int64_t)d->info->head_dim * d->info->element_bytes;
+    for (int p = 0; p < d->info->ranks; p++) {
+        tess_traffic t = sum((tess_traffic){0}, d->flow.q.rows[p], q_tensors * row);
+        t = sum(t, d->flow.kv.rows[p], kv_tensors * row);
+        d->traffic[p] = back ? reversed(t) : t;
+    }
+    return exchange(d);
+}
+
+/* Bits that name key blocks, from those who need them to those who have them. */
+static int64_t exchange_index(tess__desk *d)
+{
+    const tess_plan_info *info = d->info;
+    const int64_t rows =
+        tess__larger(1, info->tokens_k / info->k_blocks) * 8; /* that a byte speaks of */
+    for (int p = 0; p < info->ranks; p++) {
+        const tess_traffic t = reversed(d->flow.all_kv.rows[p]);
+        d->traffic[p] =
+            (tess_traffic){(t.near_out + rows - 1) / rows, (t.near_in + rows - 1) / rows,
+                           (t.far_out + rows - 1) / rows, (t.far_in + rows - 1) / rows};
+    }
+    return exchange(d);
+}
+
+/* A share of the remote keys where their union is not known. */
+static void thin(tess__flow *kv, double share, int ranks)
+{
+    for (int p = 0; p < ranks; p++) {
+        tess_traffic *t = &kv->rows[p];
+        const int64_t remote = t->near_in + t->far_in;
+        int64_t *const counts[] = {&t->near_out, &t->near_in, &t->far_out, &t->far_in};
+        for (int i = 0; i < 4; i++)
+            *counts[i] = (int64_t)((double)*counts[i] * share + 0.5);
+        kv->held[p] -= remote - t->near_in - t->far_in;
+    }
+}
+
+/* ---- attention --------------------------------------------------------------------------------
+ */
+
+int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, int times)
+{
+    const tess__pricing *pricing = d->pricing;
+    const tess__attn_rate *rate = backward ? &pricing->backward : &pricing->forward;
+    const int64_t rows = units > 0 ? d->flow.q.held[p] * times : 0;
+    const int64_t ns = tess__attn_ns(rate, (double)units * pricing->unit_pairs, rows);
+    const int32_t *speeds = d->info->speeds;
+    return speeds ? tess__ns((double)ns * d->fastest / speeds[p]) : ns;
+}
+
+/* Work of all iterations of a rank, each rounded as the phase rounds it. */
+static int64_t attend_all(const tess__desk *d, int backward, int p)
+{
+    const int ring = d->layer->ring;
+    if (ring == 1 || !d->tiles)
+        return tess__attend(d, backward, p, d->loads[p], ring);
+    int64_t ns = 0;
+    for (int i = 0; i < ring; i++)
+        ns += tess__attend(d, backward, p, tess__tile_of(d, p, i), 1);
+    return ns;
+}
+
+/* ---- balance and memory -----------------------------------------------------------------------
+ */
+
+/* The ring form of the imbalance: a barrier per iteration inside each ring. */
+static double balance(const tess__desk *d)
+{
+    const tess_plan_layer *layer = d->layer;
+    const int32_t *speeds = d->info->speeds;
+    const int parts = d->info->ranks / layer->groups; /* of fractional heads: all ranks */
+    double worst = 0.0, speed = 0.0, total = 0.0;
+    for (int u = 0; u < layer->groups; u++) {
+        double time = 0.0;
+        for (int i = 0; i < (d->tiles ? layer->ring : 1); i++) {
+            double slowest = 0.0;
+            for (int s = 0; s < parts; s++) {
+                const int p = tess__rank_at(layer, u, s);
+                const int64_t load = d->tiles ? tess__tile_of(d, p, i) : d->loads[p];
+                const double t = speeds ? (double)load / speeds[p] : (double)load;
+                slowest = t > slowest ? t : slowest;
+            }
+            time += slowest;
+        }
+        worst = time > worst ? time : worst;
+    }
+    for (int p = 0; p < d->info->ranks; p++) {
+        speed += speeds ? speeds[p] : 1;
+        total += (double)d->loads[p];
+    }
+    return total > 0.0 ? worst * speed / total : 1.0;
+}
+
+/* Bytes of the layer's tensors on the rank that holds most: q, k, v, o at home and where they are
+ * computed, lse; a ring's second key part, for the one that arrives; training's gradients. */
+static int64_t memory_of(const tess__desk *d)
+{
+    const tess_plan_info *info = d->info;
+    const int train = info->pass == TESS_PLAN_TRAIN, ring = d->layer->ring > 1;
+    const int64_t element = info->element_bytes, dim = info->head_dim;
+    int64_t most = 0;
+    for (int p = 0; p < info->ranks; p++) {
+        const int64_t home_q = tess__shard(info->tokens_q, info->ranks, p + 1) -
+                               tess__shard(info->tokens_q, info->ranks, p);
+        const int64_t home_k = tess__shard(info->tokens_k, info->ranks, p + 1) -
+                               tess__shard(info->tokens_k, info->ranks, p);
+        const int64_t q = d->flow.q.held[p], kv = d->flow.kv.held[p];
+        int64_t rows = 2 * info->heads * (home_q + home_k) * (1 + train);
+        rows += 2 * q * (1 + train) + 2 * kv * (1 + ring);
+        int64_t bytes = rows * dim * element + 4 * q;
+        if (train)
+            bytes += 2 * kv * dim * (ring ? 2 * TESS_GRADIENT_BYTES : element);
+        most = tess__larger(most, bytes);
+    }
+    return most;
+}
+
+/* ---- all together -----------------------------------------------------------------------------
+ */
+
+static int64_t pass_ns(tess__desk *d, int backward, int64_t *start, int64_t *next, int64_t *compute)
+{
+    int64_t ns = backward ? exchange_rows(d, 1, 0, 0) : exchange_rows(d, 1, 2, 0), busiest = 0;
+    if (!backward && d->layer->selective > 1)
+        ns += exchange_index(d);
+    for (int p = 0; d->pricing->cluster && p < d->info->ranks; p++)
+        busiest = tess__larger(busiest, attend_all(d, backward, p));
+    *compute += busiest;
+    ns += d->layer->ring > 1 ? tess__ring_phase(d, backward, start, next) : busiest;
+    return ns + (backward ? exchange_rows(d, 1, 2, 1) : exchange_rows(d, 1, 0, 1));
+}
+
+static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *work, int at,
+                            tess__price *price)
+{
+    const size_t n = (size_t)d->info->ranks;
+    d->traffic = tess__arena_take(arena, n * sizeof *d->traffic);
+    d->ns = tess__arena_take(arena, n * sizeof *d->ns);
+    d->loads = tess__arena_take(arena, n * sizeof *d->loads);
+    d->sent = tess__arena_take(arena, n * sizeof *d->sent);
+    const size_t turns = (size_t)d->layer->groups * (size_t)d->layer->ring;
+    d->last = tess__arena_take(arena, turns * sizeof *d->last);
+    int64_t *start = tess__arena_take(arena, (size_t)d->layer->ring * sizeof *start);
+    int64_t *next = tess__arena_take(arena, (size_t)d->layer->ring * sizeof *next);
+    if (!d->traffic || !d->ns || !d->loads || !d->sent || !d->last || !start || !next)
+        return TESS_ENOMEM;
+    memset(d->sent, 0, n * sizeof *d->sent);
+    for (int p = 0; d->info->speeds && p < d->info->ranks; p++)
+        d->fastest = d->info->speeds[p] > d->fastest ? d->info->speeds[p] : d->fastest;
+    TESS_TRY(tess__layer_traffic(arena, d->info, d->layer, work, at, &d->flow));
+    if (d->layer->selective > 1 && tess__work_words(work) == 0 && d->pricing->union_share > 0.0)
+        thin(&d->flow.kv, d->pricing->union_share, d->info->ranks);
+    tess__layer_loads(d->info, d->layer, work, at, d->loads);
+
+    int64_t compute = 0, ns = pass_ns(d, 0, start, next, &compute), copies = 0;
+    if (d->info->pass == TESS_PLAN_TRAIN)
+        ns += pass_ns(d, 1, start, next, &compute);
+    *price = (tess__price){.ns = d->pricing->cluster ? ns : -1,
+                           .compute_ns = d->pricing->cluster ? compute : -1,
+                           .memory = memory_of(d),
+                           .rho = balance(d)};
+    for (size_t p = 0; p < n; p++) {
+        price->bytes = tess__larger(price->bytes, d->sent[p]);
+        copies += d->flow.kv.held[p];
+    }
+    price->kv_copies = (double)copies / ((double)d->info->tokens_k * d->info->heads);
+    return TESS_OK;
+}
+
+tess_status tess__layer_price(tess_ctx *ctx, const tess__pricing *pricing,
+                              const tess_plan_info *info, const tess_plan_layer *layer,
+                              const tess_work *work, int at, const int64_t *tiles,
+                              tess__price *price)
+{
+    tess__arena arena = {.ctx = ctx};
+    tess__desk d = {.pricing = pricing, .info = info, .layer = layer, .tiles = tiles};
+    const tess_status status = price_in(&arena, &d, work, at, price);
+    tess__arena_free(&arena);
+    return status;
+}

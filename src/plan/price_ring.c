@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* price_ring.c - the iterations of rings: tiles computed while keys, and gradients, travel on.
+ *
+ *   start(s, i+1) = max(start(s, i) + compute(s, i), max(start(s, i), start(s-1, i)) + hop)
+ *
+ * Rank s computes tile (s, (s - i) mod R) in iteration i; the phase ends with its last rank. The
+ * keys it holds go on to the next rank at the start of an iteration, when both have come to it, as
+ * long as masks show work for them on some rank ahead.
+ * Backward, K and V travel with dK and dV, which are sums in fp32 and need one more hop to come
+ * home. Hops are priced for the largest key part; parts differ by a block at most. Without masks
+ * all tiles of a rank are alike, and the phase of a ring is (R - 1) max(compute, hop) + compute of
+ * its busiest rank.
+ */
+#include "price.h"
+
+#include <string.h>
+
+int64_t tess__tile_of(const tess__desk *d, int p, int iteration)
+{
+    const size_t ring = (size_t)d->layer->ring;
+    const int u = tess__rank_group(d->layer, p), s = tess__rank_part(d->layer, p);
+    const size_t key = ((size_t)s + ring - (size_t)iteration) % ring;
+    return d->tiles[((size_t)u * ring + (size_t)s) * ring + key];
+}
+
+static int64_t part_rows(const tess__desk *d, int u, int part)
+{
+    const tess_plan_layer *layer = d->layer;
+    const int32_t *cuts = layer->k_cuts + (size_t)u * ((size_t)layer->ring + 1);
+    if (!layer->k_order)
+        return tess__plan_k_row(d->info, cuts[part + 1]) - tess__plan_k_row(d->info, cuts[part]);
+    const int32_t *order = layer->k_order + (size_t)u * (size_t)d->info->k_blocks;
+    int64_t rows = 0;
+    for (int32_t i = cuts[part]; i < cuts[part + 1]; i++)
+        rows += tess__plan_k_row(d->info, order[i] + 1) - tess__plan_k_row(d->info, order[i]);
+    return rows;
+}
+
+/* d->ns[p] = time of one hop with `bytes` a key row and head, of the largest part of p's group. */
+static void price_hop(tess__desk *d, int64_t bytes)
+{
+    const tess_plan_layer *layer = d->layer;
+    const int per_node = d->pricing->per_node;
+    memset(d->traffic, 0, (size_t)d->info->ranks * sizeof *d->traffic);
+    for (int u = 0; u < layer->groups; u++) {
+        const int64_t heads = tess__group_heads(d->info, layer, u);
+        int64_t rows = 0;
+        for (int s = 0; s < layer->ring; s++)
+            rows = tess__larger(rows, part_rows(d, u, s));
+        for (int s = 0; s < layer->ring; s++) {
+            const int from = tess__rank_at(layer, u, s);
+            const int to = tess__rank_at(layer, u, (s + 1) % layer->ring);
+            const int near = from / per_node == to / per_node;
+            *(near ? &d->traffic[from].near_out : &d->traffic[from].far_out) +=
+                rows * heads * bytes;
+            *(near ? &d->traffic[to].near_in : &d->traffic[to].far_in) += rows * heads * bytes;
+        }
+    }
+    tess__exchange_ns(d->pricing->cluster, d->traffic, d->info->ranks, per_node, d->ns);
+}
+
+/* The last iteration in which some rank has work with each key part: it travels until then. */
+static void find_last(const tess__desk *d)
+{
+    const tess_plan_layer *layer = d->layer;
+    const size_t ring = (size_t)layer->ring;
+    for (int u = 0; u < layer->groups; u++)
+        for (size_t part = 0; part < ring; part++) {
+            const int64_t *column = d->tiles ? d->tiles + (size_t)u * ring * ring + part : NULL;
+            int last = layer->ring - 1;
+            while (column && last > 0 && column[((part + (size_t)last) % ring) * ring] == 0)
+                last--;
+            d->last[(size_t)u * ring + part] = last;
+        }
+}
+
+/* Whether the keys that rank s of group u holds in an iteration go on. */
+static int passes(const tess__desk *d, int u, int s, int iteration)
+{
+    const int ring = d->layer->ring;
+    return d->last[u * ring + (s - iteration + ring) % ring] > iteration;
+}
+
+/* What a ring's ranks send over a pass: K and V while they are needed, gradients in all hops. */
+static void count_hops(tess__desk *d, int backward)
+{
+    const tess_plan_layer *layer = d->layer;
+    const int64_t row = 2 * (int64_t)d->info->head_dim;
+    const int ring = layer->ring;
+    for (int p = 0; p < d->info->ranks; p++) {
+        const int u = tess__rank_group(layer, p), s = tess__rank_part(layer, p);
+        const int64_t heads = tess__group_heads(d->info, layer, u);
+        int64_t rows = d->info->tokens_k - part_rows(d, u, (s + 1) % ring);
+        if (d->tiles) {
+            rows = 0;
+            for (int i = 0; i + 1 < ring; i++)
+                rows += passes(d, u, s, i) ? part_rows(d, u, (s - i + ring) % ring) : 0;
+        }
+        d->sent[p] += rows * heads * row * d->info->element_bytes;
+        if (backward)
+            d->sent[p] += d->info->tokens_k * heads * row * TESS_GRADIENT_BYTES;
+    }
+}
+
+/* The end of one ring group's iterations, whose hops are in d->ns. Without tiles all of a rank's
+ * are alike. */
+static int64_t ring_group(const tess__desk *d, int backward, int u, int64_t *start, int64_t *next)
+{
+    const tess_plan_layer *layer = d->layer;
+    const int ring = layer->ring;
+    int64_t end = 0;
+    if (!d->tiles) {
+        int64_t compute = 0, hop = 0;
+        for (int s = 0; s < ring; s++) {
+            const int p = tess__rank_at(layer, u, s);
+            compute = tess__larger(compute, tess__attend(d, backward, p, d->loads[p] / ring, 1));
+            hop = tess__larger(hop, d->ns[p]);
+        }
+        return (ring - 1) * tess__larger(compute, hop) + compute;
+    }
+    memset(start, 0, (size_t)ring * sizeof *start);
+    for (int i = 0; i < ring; i++) {
+        for (int s = 0; s < ring; s++) {
+            const int p = tess__rank_at(layer, u, s), before = s ? s - 1 : ring - 1;
+            const int64_t done = start[s] + tess__attend(d, backward, p, tess__tile_of(d, p, i), 1);
+            const int64_t arrives = tess__larger(start[s], start[before]) + d->ns[p];
+            const int waits = i + 1 < ring && (backward || passes(d, u, before, i));
+            next[s] = tess__larger(done, waits ? arrives : 0);
+            end = tess__larger(end, done);
+        }
+        memcpy(start, next, (size_t)ring * sizeof *start);
+    }
+    return end;
+}
+
+int64_t tess__ring_phase(tess__desk *d, int backward, int64_t *start, int64_t *next)
+{
+    const int64_t row = 2 * (int64_t)d->info->head_dim, gradient = row * TESS_GRADIENT_BYTES;
+    int64_t end = 0, home = 0;
+    find_last(d);
+    count_hops(d, backward);
+    if (!d->pricing->cluster)
+        return 0;
+    price_hop(d, row * d->info->element_bytes + (backward ? gradient : 0));
+    for (int u = 0; u < d->layer->groups; u++)
+        end = tess__larger(end, ring_group(d, backward, u, start, next));
+    if (backward) {
+        price_hop(d, gradient);
+        for (int p = 0; p < d->info->ranks; p++)
+            home = tess__larger(home, d->ns[p]);
+    }
+    return end + home;
+}
+
+tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
+                              const tess_plan_layer *layer, const tess_work *work, int at,
+                              int64_t **tiles)
+{
+    *tiles = NULL;
+    if (layer->ring == 1 || tess__work_words(work) == 0)
+        return TESS_OK;
+    const size_t ring = (size_t)layer->ring;
+    int64_t *made = tess__arena_take(arena, (size_t)layer->groups * ring * ring * sizeof *made);
+    int32_t *heads = tess__arena_take(arena, (size_t)info->heads * sizeof *heads);
+    if (!made || !heads)
+        return TESS_ENOMEM;
+    for (int u = 0; u < layer->groups; u++) {
+        const size_t cut = (size_t)u * (ring + 1);
+        int n = 0;
+        for (int h = 0; h < info->heads; h++)
+            if (layer->head_group[h] == u)
+                heads[n++] = h;
+        TESS_TRY(tess__work_tiles(
+            work, at, heads, n,
+            layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL,
+            layer->q_cuts + cut,
+            layer->k_order ? layer->k_order + (size_t)u * (size_t)info->k_blocks : NULL,
+            layer->k_cuts + cut, layer->ring, made + (size_t)u * ring * ring));
+    }
+    *tiles = made;
+    return TESS_OK;
+}

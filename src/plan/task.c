@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* task.c - the options of a plan: their rules and defaults, and the rates they lead to. */
+#include "strategy.h"
+
+#include <string.h>
+
+static tess_status range(const char *who, const char *name, int64_t value, int64_t low,
+                         int64_t high)
+{
+    if (value >= low && value <= high)
+        return TESS_OK;
+    return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld..%lld", who, name,
+                      (long long)value, (long long)low, (long long)high);
+}
+
+static tess_status check_numbers(const char *who, const tess_plan_opts *o)
+{
+    TESS_TRY(range(who, "ranks", o->ranks, 1, TESS_PLAN_RANKS_MAX));
+    TESS_TRY(range(who, "nodes", o->nodes, 0, o->ranks));
+    TESS_TRY(range(who, "method", (int)o->method, 0, TESS_PLAN_METHOD_COUNT - 1));
+    TESS_TRY(range(who, "ulysses", o->ulysses, 0, o->ranks));
+    TESS_TRY(range(who, "ring", o->ring, 0, o->ranks));
+    TESS_TRY(range(who, "selective", o->selective, 0, o->ranks));
+    TESS_TRY(range(who, "pass", (int)o->pass, 0, TESS_PLAN_PASS_COUNT - 1));
+    TESS_TRY(range(who, "head_dim", o->head_dim, 0, 4096));
+    TESS_TRY(range(who, "memory", o->memory, 0, INT64_MAX));
+    TESS_TRY(range(who, "reward", o->reward, -1, 1000000));
+    if (o->element_bytes != 0 && o->element_bytes != 2 && o->element_bytes != 4)
+        return tess__fail(TESS_EINVAL, "%s: element_bytes is %d, must be 0, 2 or 4", who,
+                          o->element_bytes);
+    if (!(o->union_share >= 0.0 && o->union_share <= 1.0))
+        return tess__fail(TESS_EINVAL, "%s: union_share is %g, must be 0..1", who, o->union_share);
+    if (!(o->flops == 0.0 || (o->flops >= 1e3 && o->flops <= 1e21)))
+        return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
+    if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
+        return tess__fail(TESS_EINVAL, "%s: replan_above is %g, must be 0..1e9", who,
+                          o->replan_above);
+    if (o->ring > 1 && o->selective > 1)
+        return tess__fail(TESS_EINVAL, "%s: ring is %d and selective is %d, one must be 1", who,
+                          o->ring, o->selective);
+    for (int p = 0; o->speeds && p < o->ranks; p++)
+        if (o->speeds[p] < 1 || o->speeds[p] > 1000000)
+            return tess__fail(TESS_EINVAL, "%s: speeds[%d] is %d, must be 1..1000000", who, p,
+                              o->speeds[p]);
+    return TESS_OK;
+}
+
+/* Nodes, memory and rates of the cluster. */
+static tess_status use_cluster(const char *who, const tess_cluster *cluster, tess__task *task)
+{
+    const tess_cluster_info *c = &cluster->info;
+    tess_plan_opts *o = &task->opts;
+    const tess_precision precision =
+        o->element_bytes == 4 ? TESS_PRECISION_FP32 : TESS_PRECISION_BF16;
+    if (!o->nodes)
+        o->nodes = (o->ranks + c->node_gpus - 1) / c->node_gpus;
+    const int per_node = (o->ranks + o->nodes - 1) / o->nodes;
+    if (per_node > c->node_gpus)
+        return tess__fail(TESS_EINVAL, "%s: %d ranks on %d nodes, but a node of %s has %d GPUs",
+                          who, o->ranks, o->nodes, c->name, c->node_gpus);
+    if (o->nodes > 1 && !c->nics)
+        return tess__fail(TESS_EINVAL, "%s: nodes is %d, must be 1: cluster %s has no network", who,
+                          o->nodes, c->name);
+    if (task->work->info.unit_pairs == 0.0)
+        return tess__fail(TESS_EINVAL,
+                          "%s: the work is of weights or of blocks without tokens, whose time on "
+                          "a cluster is not known",
+                          who);
+    if (!o->memory)
+        o->memory = c->memory;
+    task->pricing.cluster = c;
+    TESS_TRY(
+        tess__attn_rates(cluster, o->head_dim, 0, o->flops, precision, &task->pricing.forward));
+    return tess__attn_rates(cluster, o->head_dim, 1, o->flops, precision, &task->pricing.backward);
+}
+
+tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *work,
+                            const tess_cluster *cluster, const tess_plan_opts *opts,
+                            tess__task *task)
+{
+    TESS_TRY(check_numbers(who, opts));
+    *task = (tess__task){.ctx = ctx, .work = work, .opts = *opts};
+    tess_plan_opts *o = &task->opts;
+    o->head_dim = o->head_dim ? o->head_dim : 128;
+    o->element_bytes = o->element_bytes ? o->element_bytes : 2;
+    o->reward = o->reward == 0 ? 2 : o->reward < 0 ? 0 : o->reward;
+    if (cluster)
+        TESS_TRY(use_cluster(who, cluster, task));
+    o->nodes = o->nodes ? o->nodes : 1;
+    task->pricing.unit_pairs = work->info.unit_pairs;
+    task->pricing.union_share = o->union_share;
+    task->pricing.per_node = (o->ranks + o->nodes - 1) / o->nodes;
+    tess__plan_info_of_work(work, &task->info);
+    task->info.ranks = o->ranks;
+    task->info.nodes = o->nodes;
+    task->info.speeds = o->speeds;
+    task->info.pass = o->pass;
+    task->info.head_dim = o->head_dim;
+    task->info.element_bytes = o->element_bytes;
+    return TESS_OK;
+}

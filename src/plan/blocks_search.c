@@ -20,6 +20,7 @@
  */
 #include "ring.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -210,11 +211,19 @@ static void try_blocks(tess__ring *ring, tess__side *side, int a, int b, uint64_
     }
 }
 
+/* Draws until the pass is short enough, or became shorter by less than a 1024th while a quarter of
+ * the tries were spent, or all are spent. */
 static void try_many(tess__ring *ring, tess__side *side, double enough)
 {
     uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
     const int64_t tries = (int64_t)side->n * TRIES / DRAWS;
+    double watched = INFINITY;
     for (int64_t t = 0; t < tries && ring->time > enough; t++) {
+        if (t % (tries / 4) == 0) {
+            if (ring->time > watched * (1.0 - 1.0 / 1024))
+                return;
+            watched = ring->time;
+        }
         const int s = draw(&random, ring->ring), r = ring->place[3 * s];
         const int a = side->keys ? wrap(r - s, ring->ring) : r;
         const int b = wrap(a + 1 + draw(&random, ring->ring - 1), ring->ring);

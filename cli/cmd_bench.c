@@ -46,6 +46,13 @@ static void print_report(const cli *c, const report *r)
         print_row(c, &r->rows[i]);
         disturbed |= r->rows[i].time.disturbed;
     }
+    if (r->p.kind == PROBLEM_STEP) {
+        char bytes[32];
+        fprintf(c->out,
+                "  attention %.1f %%, linear layers %.1f %%, the rest %.1f %%; model and pass %s\n",
+                100 * r->shares[0], 100 * r->shares[1], 100 * r->shares[2],
+                out_bytes(r->step_bytes, bytes));
+    }
     fprintf(c->out, "  peak %.1f GFLOP/s on one thread", r->peak_one / 1e9);
     if (r->threads > 1)
         fprintf(c->out, ", %.1f on %d at once; shares are of %d times one", r->peak_all / 1e9,
@@ -101,6 +108,12 @@ static void set_members(cli *c, json_t *object, const report *r)
     out_set(c, object, "peak_all_gflops", out_number(r->peak_all / 1e9));
     out_set(c, object, "break_even_density", out_number(r->break_even));
     out_set(c, object, "break_even_measured", json_boolean(r->break_even_measured));
+    if (r->p.kind == PROBLEM_STEP) {
+        out_set(c, object, "attention_share", out_number(r->shares[0]));
+        out_set(c, object, "linear_share", out_number(r->shares[1]));
+        out_set(c, object, "rest_share", out_number(r->shares[2]));
+        out_set(c, object, "step_bytes", json_integer(r->step_bytes));
+    }
     out_set(c, object, "results", rows);
 }
 
@@ -238,11 +251,14 @@ const command command_bench = {
         "attention (dense), and the same with the time of the selection added (select). Work is "
         "counted as 4 pairs x dim forward and 10 backward. The break-even density is where sparse "
         "with its selection takes as long as dense: between measured densities if problems "
-        "differ in density alone, otherwise estimated.\n"
+        "differ in density alone, otherwise estimated. A step also shows where its time went: "
+        "linear layers with what runs on their results, bias, GELU, gate and residual.\n"
         "With --json each problem has the members problem, precision, peak_gflops (of one thread, "
-        "times the threads), break_even_density and results, a list of name (dense, sparse, select "
-        "or linear), pass, density, seconds (of the best sample), gflops, share_of_peak, "
-        "over_ideal, speedup_over_dense and speedup_with_select; several problems are the list "
+        "times the threads), break_even_density and results, a list of name (dense, sparse, "
+        "select, "
+        "linear or step), pass, density, seconds (of the best sample), gflops, share_of_peak, "
+        "over_ideal, speedup_over_dense and speedup_with_select; a step has attention_share, "
+        "linear_share, rest_share and step_bytes too; several problems are the list "
         "problems.\n",
     .arguments = arguments,
     .n_arguments = sizeof arguments / sizeof *arguments,

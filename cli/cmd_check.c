@@ -37,8 +37,10 @@ static tess_status verify(cli *c, const problem *p, const values *given, verdict
         status = verify_attn(&w, given->all, v);
     else if (status == TESS_OK && p->kind == PROBLEM_SELECT)
         status = verify_select(&w, given->all, v);
-    else if (status == TESS_OK)
+    else if (status == TESS_OK && p->kind == PROBLEM_LINEAR)
         status = verify_linear(&w, given->all, v);
+    else if (status == TESS_OK)
+        status = verify_step(&w, given->all, v);
     workload_free(&w);
     for (int i = 0; i < v->n && !isnan(given->tolerance); i++)
         v->outputs[i].tolerance = given->tolerance;

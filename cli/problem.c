@@ -23,6 +23,8 @@ static const char *const storages[] = {"f32", "bf16", NULL};
 static const char *const layouts[] = {"bhsd", "bshd", NULL};
 static const char *const precisions[] = {"fp32", "bf16", NULL};
 static const char *const selectors[] = {"predictor", "oracle", "pooled", NULL};
+static const char *const step_passes[] = {"fwd", "both", NULL};
+static const char *const keeps[] = {"all", "blocks", NULL};
 static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
 
 /* ---- the tables --------------------------------------------------------------------------- */
@@ -88,11 +90,31 @@ static const opt linear_keys[] = {
      .help = "of the random numbers; default: that of --seed"},
 };
 
+static const opt step_keys[] = {
+    {"batch", 0, OPT_INT, AT(batch), "N", "1", 1, 65536, .help = "samples"},
+    {"heads", 0, OPT_INT, AT(heads), "N", "4", 1, 8192, .help = "heads"},
+    {"dim", 0, OPT_INT, AT(dim), "N", "128", 8, 256, .help = "head dimension, a multiple of 8"},
+    {"layers", 0, OPT_INT, AT(layers), "N", "4", 1, 1024, .help = "blocks"},
+    {"ffn", 0, OPT_INT, AT(ffn), "N", "2048", 1, 1048576,
+     .help = "width of the feed-forward layer"},
+    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 1, SIDE_MAX, .help = "of each sample"},
+    {"text", 0, OPT_INT, AT(text), "N", "512", 1, 65536, .help = "vectors of each prompt"},
+    {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "both", .choices = step_passes,
+     .help = "forward alone, or forward and backward"},
+    {"keep", 0, OPT_CHOICE, AT(keep), "WHAT", "all", .choices = keeps,
+     .help = "what is kept for the gradients: all, or the inputs of blocks, which run again"},
+    {"store", 0, OPT_CHOICE, AT(storage), "TYPE", "f32", .choices = storages,
+     .help = "elements of what is kept"},
+    {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,
+     .help = "of the random numbers; default: that of --seed"},
+};
+
 const key_table problem_keys[PROBLEM_KINDS] = {
     {"attn", "attention, dense or on a random selection", attn_keys, COUNT(attn_keys)},
     {"select", "choosing the keys that matter", select_keys, COUNT(select_keys)},
     {"linear", "a linear layer, y = x w^T + bias, by oneDNN with the instructions it chooses",
      linear_keys, COUNT(linear_keys)},
+    {"step", "a training step of the model, without its optimiser", step_keys, COUNT(step_keys)},
 };
 
 /* ---- the parser --------------------------------------------------------------------------- */
@@ -116,9 +138,9 @@ static int find_kind(const char *word, char *error)
             return i;
     }
     const char *near = tess_nearest(word, names, PROBLEM_KINDS);
-    return near
-               ? wrong(error, "problem is \"%.40s\", did you mean %s?", word, near)
-               : wrong(error, "problem is \"%.40s\", must begin with attn, select or linear", word);
+    return near ? wrong(error, "problem is \"%.40s\", did you mean %s?", word, near)
+                : wrong(error, "problem is \"%.40s\", must begin with attn, select, linear or step",
+                        word);
 }
 
 static int unknown_key(const key_table *table, const char *word, char *error)
@@ -171,8 +193,8 @@ static int check(problem *p, char *error)
                          largest, elements_max);
         return 0;
     }
-    const int64_t dim = p->kind == PROBLEM_ATTN ? p->dim : p->rank;
-    const char *dim_name = p->kind == PROBLEM_ATTN ? "dim" : "rank";
+    const int64_t dim = p->kind == PROBLEM_SELECT ? p->rank : p->dim;
+    const char *dim_name = p->kind == PROBLEM_SELECT ? "rank" : "dim";
     const int most = p->selector && strcmp(p->selector, "predictor") == 0 ? 64 : 256;
     if (dim % 8 != 0 || dim > most)
         return wrong(error, "%s: %s is %lld, must be a multiple of 8 up to %d", name, dim_name,

@@ -11,7 +11,13 @@
 
 #include "cli.h"
 
-typedef enum { PROBLEM_ATTN, PROBLEM_SELECT, PROBLEM_LINEAR, PROBLEM_KINDS } problem_kind;
+typedef enum {
+    PROBLEM_ATTN,
+    PROBLEM_SELECT,
+    PROBLEM_LINEAR,
+    PROBLEM_STEP,
+    PROBLEM_KINDS
+} problem_kind;
 
 /* Members that the kind's table does not name are zero. */
 typedef struct {
@@ -21,13 +27,15 @@ typedef struct {
     int64_t unit, group;
     int forward, backward; /* of pass: what runs */
     const char *pass;      /* "fwd", "bwd", "both" */
-    const char *storage;   /* of k and v: "f32", "bf16" */
+    const char *storage;   /* of k and v, or of what a step keeps: "f32", "bf16" */
     const char *layout;    /* "bhsd", "bshd" */
     const char *precision; /* "fp32", "bf16" */
     const char *selector;  /* "predictor", "oracle", "pooled" */
     const char *proxy;     /* of the predictor: "mean", "centre", "softmax" */
     int64_t rank;
     int64_t m, n, k;
+    int64_t layers, ffn, text;
+    const char *keep; /* "all", "blocks" */
     int64_t seed;
     int64_t tokens; /* as given; tokens_q and tokens_k are what counts */
 } problem;

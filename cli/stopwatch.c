@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stopwatch.c - times a problem's calls in one run: dense, sparse, selection; or a linear layer.
+/* stopwatch.c - times a problem's calls in one run: dense, sparse, selection; or a linear
+ * layer, or a training step.
  *
  * Each is timed by tess_timing_run, which probes the FMA peak of all threads around every sample.
  * The peak that shares are of is that of one thread alone times the threads: what the cores would
@@ -34,6 +35,12 @@ static tess_status call_linear(workload *w, const tess_selection *sel)
 {
     (void)sel;
     return workload_linear(w);
+}
+
+static tess_status call_step(workload *w, const tess_selection *sel)
+{
+    (void)sel;
+    return workload_step(w);
 }
 
 static tess_status call_nothing(void *user)
@@ -95,12 +102,21 @@ static tess_status add_select(cli *c, report *r, workload *w, int samples)
     return TESS_OK;
 }
 
+static tess_status add_step(cli *c, report *r, workload *w, int samples)
+{
+    TRY(add_row(c, r, (timed){w, call_step, NULL}, "step", 1, workload_step_flop(&r->p), samples));
+    r->step_bytes = w->step_bytes;
+    return workload_step_shares(w, r->shares);
+}
+
 static tess_status add_rows(cli *c, report *r, workload *w, int samples)
 {
     const problem *p = &r->p;
     if (p->kind == PROBLEM_LINEAR)
         return add_row(c, r, (timed){w, call_linear, NULL}, "linear", 1, workload_linear_flop(p),
                        samples);
+    if (p->kind == PROBLEM_STEP)
+        return add_step(c, r, w, samples);
     if (p->kind == PROBLEM_ATTN)
         TRY(add_attn(c, r, w, NULL, samples));
     if (w->sel)

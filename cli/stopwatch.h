@@ -9,7 +9,7 @@ enum { MEASURE_ROWS = 3 };
 
 /* One measured call. Ratios that do not apply are NaN. */
 typedef struct {
-    const char *name; /* "dense", "sparse", "select", "linear" */
+    const char *name; /* "dense", "sparse", "select", "linear", "step" */
     const char *pass; /* "fwd", "bwd", "both" */
     double density;   /* achieved: of (query, key) pairs */
     double gflops, share_of_peak;
@@ -28,6 +28,8 @@ typedef struct {
     double peak_one, peak_all; /* FLOP/s: one thread alone; all threads at once */
     double peak;               /* peak_one x threads: what shares are of */
     double break_even;         /* density at which sparse with selection takes as long as dense */
+    double shares[3];          /* of a step: attention, linear layers, the rest */
+    int64_t step_bytes;        /* of a step: what model and pass take */
     int break_even_measured;   /* 1: between two measured densities; 0: estimated from this one */
 } report;
 

@@ -25,6 +25,7 @@ typedef struct {
 tess_status verify_attn(workload *w, int all, verdict *v);
 tess_status verify_select(workload *w, int all, verdict *v);
 tess_status verify_linear(workload *w, int all, verdict *v);
+tess_status verify_step(workload *w, int all, verdict *v);
 
 /* ---- what they share ---------------------------------------------------------------------- */
 

@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef CLI_TRAIN
-#include "tessera/model.h"
-#endif
-
 enum { CHUNK = 1 << 16, RANK = 16 };
 
 /* Streams of random numbers, one for each input. */
@@ -64,7 +60,7 @@ static tess_status tensor(workload *w, int64_t tokens, int64_t dim, tess_dtype d
     return TESS_OK;
 }
 
-static tess_status matrix(workload *w, int64_t rows, int64_t columns, int stream, float **data)
+tess_status workload_matrix(workload *w, int64_t rows, int64_t columns, int stream, float **data)
 {
     void *memory;
     TRY(workload_take(w, rows * columns, TESS_DTYPE_F32, &memory));
@@ -183,17 +179,17 @@ static tess_status make_attn(workload *w)
 static tess_status make_linear(workload *w)
 {
     const problem *p = &w->p;
-    TRY(matrix(w, p->m, p->k, STREAM_Q, &w->x));
-    TRY(matrix(w, p->n, p->k, STREAM_K, &w->w));
-    TRY(matrix(w, 1, p->n, STREAM_BIAS, &w->bias));
+    TRY(workload_matrix(w, p->m, p->k, STREAM_Q, &w->x));
+    TRY(workload_matrix(w, p->n, p->k, STREAM_K, &w->w));
+    TRY(workload_matrix(w, 1, p->n, STREAM_BIAS, &w->bias));
     if (p->forward)
-        TRY(matrix(w, p->m, p->n, 0, &w->y));
+        TRY(workload_matrix(w, p->m, p->n, 0, &w->y));
     if (!p->backward)
         return TESS_OK;
-    TRY(matrix(w, p->m, p->n, STREAM_DOUT, &w->dy));
-    TRY(matrix(w, p->m, p->k, 0, &w->dx));
-    TRY(matrix(w, p->n, p->k, 0, &w->dw));
-    return matrix(w, 1, p->n, 0, &w->dbias);
+    TRY(workload_matrix(w, p->m, p->n, STREAM_DOUT, &w->dy));
+    TRY(workload_matrix(w, p->m, p->k, 0, &w->dx));
+    TRY(workload_matrix(w, p->n, p->k, 0, &w->dw));
+    return workload_matrix(w, 1, p->n, 0, &w->dbias);
 }
 
 tess_status workload_make(cli *c, const problem *p, int with_select, workload *w)
@@ -204,6 +200,8 @@ tess_status workload_make(cli *c, const problem *p, int with_select, workload *w
     w->bytes_max = machine.memory_available;
     if (p->kind == PROBLEM_LINEAR)
         return make_linear(w);
+    if (p->kind == PROBLEM_STEP)
+        return workload_make_step(w);
     if (p->kind == PROBLEM_ATTN)
         TRY(make_attn(w));
     return p->kind == PROBLEM_SELECT || (with_select && w->sel) ? make_selector(w) : TESS_OK;
@@ -224,6 +222,7 @@ void workload_free(workload *w)
     tess_selection_destroy(w->chosen);
     tess_selector_destroy(w->selector);
     tess_attn_destroy(w->attn);
+    workload_free_step(w);
 }
 
 /* ---- the calls ---------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include "problem.h"
 #include "tessera/attn.h"
+#include "tessera/model.h"
 #include "tessera/select.h"
 
 enum { WORKLOAD_BUFFERS = 32 };
@@ -30,8 +31,13 @@ typedef struct {
     tess_select_in in;
     tess_view low_q, low_k;
     tess_selection *chosen;
-    /* linear */
+    /* linear; a step has its latent in x, text in w, timesteps in bias, velocity in y */
     float *x, *w, *bias, *y, *dy, *dx, *dw, *dbias;
+    /* step */
+    tess_model *model;
+    tess_pass *pass;
+    tess_pass_shape pass_shape;
+    int64_t step_bytes; /* of model and pass */
     void *buffers[WORKLOAD_BUFFERS];
     int n_buffers;
     int64_t bytes, bytes_max; /* taken; there are */
@@ -48,16 +54,28 @@ void workload_head(const cli *c);
 /* Further memory for n elements, all bits set, until workload_free. */
 tess_status workload_take(workload *w, int64_t n, tess_dtype dtype, void **data);
 
+/* A matrix of F32: the normal numbers of a stream, or an output for stream 0. */
+tess_status workload_matrix(workload *w, int64_t rows, int64_t columns, int stream, float **data);
+
+/* workload_step.c: for workload_make and workload_free. */
+tess_status workload_make_step(workload *w);
+void workload_free_step(workload *w);
+
 /* The calls. attn runs the problem's pass on a selection, NULL for dense; a backward pass stands on
  * the last forward one. */
 tess_status workload_forward(workload *w, const tess_selection *sel);
 tess_status workload_attn(workload *w, const tess_selection *sel);
 tess_status workload_select(workload *w);
 tess_status workload_linear(workload *w);
+tess_status workload_step(workload *w);
+
+/* What attention, linear layers and the rest have had of all steps' time. */
+tess_status workload_step_shares(const workload *w, double shares[3]);
 
 /* Floating-point operations of these calls; density is that of the attention's selection. */
 double workload_attn_flop(const problem *p, double density);
 double workload_select_flop(const workload *w);
 double workload_linear_flop(const problem *p);
+double workload_step_flop(const problem *p);
 
 #endif

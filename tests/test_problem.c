@@ -41,6 +41,9 @@ static void texts_have_one_canonical_form(void **state)
                     "select,kind=pooled,rank=128,batch=1,heads=1,tokens=4096,density=1,unit=64,"
                     "group=64,seed=5");
     check_canonical("linear,m=4096,pass=both", "linear,m=4096,n=1536,k=1536,pass=both,seed=5");
+    check_canonical("step,tokens=100,store=bf16,keep=blocks",
+                    "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=100,text=512,pass=both,"
+                    "keep=blocks,store=bf16,seed=5");
 }
 
 static void keys_reach_the_problem(void **state)
@@ -76,8 +79,8 @@ static void check_wrong(const char *text, const char *sentence)
 static void wrong_texts_get_one_sentence(void **state)
 {
     (void)state;
-    check_wrong("", "problem is \"\", must begin with attn, select or linear");
-    check_wrong("matmul", "problem is \"matmul\", must begin with attn, select or linear");
+    check_wrong("", "problem is \"\", must begin with attn, select, linear or step");
+    check_wrong("matmul", "problem is \"matmul\", must begin with attn, select, linear or step");
     check_wrong("liner,m=1", "problem is \"liner\", did you mean linear?");
     check_wrong("attn,", "attn: \"\" is no key");
     check_wrong("attn,hads=8", "attn: \"hads\" is no key, did you mean heads?");

@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """measure.py - the measurement itself; run.py calls it inside the environment.
 
-Both sides compute the same numbers on the same buffers in one process, sample by sample in turn:
-
-    probe, peer, probe, ours, probe, peer, probe, ours, ...
-
-A probe is the FMA rate of all threads. A sample counts if the probes on both its sides reach 0.93
-of the run's best and the operating system hardly ever took a core away during it (a probe is too
-short to see that); so a disturbance spoils a sample instead of a side. Sampling goes on until both
-sides have enough, or four times as many were taken: then the row is marked as disturbed. Before anything is timed the results are
-compared, and a peer whose output differs by more than 1e-4 is an error.
+Both sides compute the same numbers on the same buffers in one process, sample by sample in turn
+(alternate.py). Before anything is timed the results are compared, and a peer whose output differs by
+more than 1e-4 is an error.
 
 PyTorch brings its own OpenMP runtime beside the one libtessera uses, and ONNX Runtime its own
 threads; all are set to the same number. Threads that wait still spin for some milliseconds, so each
@@ -23,9 +17,7 @@ libtessera writes into the caller's.
 """
 import argparse
 import json
-import resource
 import statistics
-import time
 
 import numpy
 import onnxruntime
@@ -35,9 +27,9 @@ from torch.nn import functional
 from torch.nn.attention import flex_attention
 
 import tessera_c
+from alternate import alternate, cpu_name
 
-BLOCK, DENSITY, QUIET, PAUSE, APART = 128, 0.125, 0.93, 0.02, 1e-4
-SWITCHES = 20  # involuntary ones per second of a thread; another busy process makes hundreds
+BLOCK, DENSITY, APART = 128, 0.125, 1e-4
 
 
 class Problem:
@@ -56,35 +48,6 @@ class Problem:
     def products(self, density):
         """FLOP of one matrix product of the attention."""
         return 2.0 * density * self.heads * self.tokens * self.tokens * self.dim
-
-
-def sample(tessera, side):
-    """Seconds, the lower of the FMA rates before and after, and whether we kept the cores."""
-    before = tessera.peak()
-    time.sleep(PAUSE)
-    switches, start = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, time.perf_counter()
-    side()
-    seconds = time.perf_counter() - start
-    switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - switches
-    after = tessera.peak()
-    return seconds, min(before, after), max(before, after), switches <= SWITCHES * seconds * tessera.threads
-
-
-def alternate(tessera, peer, ours, wanted):
-    """Times of undisturbed samples of both, how many were taken, and the best probe."""
-    times = {peer: [], ours: []}
-    peer(), ours()
-    for turn in range(4 * wanted):
-        for side in (peer, ours):
-            times[side].append(sample(tessera, side))
-        best = max(high for side in times for _, _, high, _ in times[side])
-        kept = {side: [t for t, low, _, alone in times[side] if alone and low >= QUIET * best] for side in times}
-        if min(len(kept[peer]), len(kept[ours])) >= wanted:
-            break
-    disturbed = min(len(kept[peer]), len(kept[ours])) < wanted
-    if not kept[peer] or not kept[ours]:
-        kept = {side: [seconds for seconds, *_ in times[side]] for side in times}
-    return kept[peer], kept[ours], turn + 1, disturbed, best
 
 
 def row(tessera, problem, name, what, density, flop, sides, wanted, difference):
@@ -176,11 +139,6 @@ def run_onnxruntime(tessera, p, wanted):
     got = torch.from_numpy(forward()[0]).reshape(1, p.tokens, p.heads, p.dim).transpose(1, 2)
     yield row(tessera, p, "onnxruntime", "fwd", 1.0, 2 * p.products(1.0), (forward, ours), wanted, apart(got, p.o))
     attention.close()
-
-
-def cpu_name():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown CPU")
 
 
 def main():

@@ -17,26 +17,14 @@ import os
 import subprocess
 import sys
 import tempfile
-import venv
+
+from environment import environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PACKAGES = ["torch", "onnxruntime", "onnx", "numpy"]
 SHAPES = ["heads=4,dim=64,tokens=4096", "heads=4,dim=128,tokens=4096",
           "heads=1,dim=64,tokens=16384", "heads=1,dim=128,tokens=16384"]
-IMPORT = "import torch, onnxruntime, onnx, numpy"
-
-
-def environment(folder):
-    """The interpreter of the virtual environment, with the peers in it."""
-    python = os.path.join(folder, "bin", "python")
-    if not os.path.exists(python):
-        print(f"making the environment {folder}", file=sys.stderr)
-        venv.create(folder, with_pip=True)
-    if subprocess.run([python, "-c", IMPORT], stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        print("installing", " ".join(PACKAGES), file=sys.stderr)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True, stdout=sys.stderr)
-    return python
 
 
 def measure(python, options, threads):
@@ -82,7 +70,7 @@ def main():
     options.shape = options.shape or SHAPES
     if not os.path.exists(options.library):
         sys.exit(f"{options.library}: does not exist; build the preset release first")
-    python = environment(options.venv)
+    python = environment(options.venv, PACKAGES)
     results = {"schema": 1, "runs": [measure(python, options, int(n)) for n in options.threads.split(",")]}
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:

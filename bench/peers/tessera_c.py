@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tessera_c.py - the few calls of libtessera that the comparison needs, through ctypes.
 
-The structs repeat include/tessera/base.h and attn.h. Arrays are torch's or NumPy's: [heads, tokens,
+The structs repeat include/tessera/base.h, attn.h and model.h. Arrays are torch's or NumPy's: [heads, tokens,
 head_dim], float32, contiguous, given by their address.
 """
 import ctypes as c
@@ -102,3 +102,45 @@ class Attention:
     def close(self):
         self.tessera.lib.tess_attn_destroy(self.attn)
         self.tessera.lib.tess_selection_destroy(self.sel)
+
+
+class ModelOpts(c.Structure):
+    _fields_ = [("gradients", c.c_int), ("seed", c.c_uint64)]
+
+
+class PassShape(c.Structure):
+    _fields_ = [("batch", c.c_int), ("frames", c.c_int), ("height", c.c_int), ("width", c.c_int),
+                ("text_len", c.c_int), ("train", c.c_int), ("keep", c.c_int), ("store", c.c_int),
+                ("cube", c.c_void_p)]
+
+
+class ModelIn(c.Structure):
+    _fields_ = [("x", c.c_void_p), ("timestep", c.c_void_p), ("text", c.c_void_p)]
+
+
+class Param(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("kind", c.c_int), ("layer", c.c_int), ("rank", c.c_int),
+                ("shape", c.c_int64 * 5), ("count", c.c_int64), ("value", c.c_void_p), ("gradient", c.c_void_p)]
+
+
+class Step:
+    """Forward and backward of a model from a folder, over arrays given by their addresses."""
+
+    def __init__(self, tessera, folder, shape):
+        self.tessera, self.model, self.passes = tessera, c.c_void_p(), c.c_void_p()
+        tessera.call("tess_model_load", tessera.ctx, folder.encode(), c.byref(ModelOpts(1, 0)), c.byref(self.model))
+        tessera.call("tess_pass_create", self.model, c.byref(PassShape(**shape)), c.byref(self.passes))
+
+    def forward(self, x, timestep, text, out):
+        self.tessera.call("tess_pass_forward", self.passes, c.byref(ModelIn(x, timestep, text)), c.c_void_p(out))
+
+    def backward(self, dout):
+        self.tessera.call("tess_model_zero_gradients", self.model)
+        self.tessera.call("tess_pass_backward", self.passes, c.c_void_p(dout), None)
+
+    def params(self):
+        """(name, number of elements, address of the gradient) of every parameter."""
+        param, index = Param(), 0
+        while self.tessera.lib.tess_model_param(self.model, index, c.byref(param)) == 0:
+            yield param.name.decode(), param.count, param.gradient
+            index += 1

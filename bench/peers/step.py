@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""step.py - a training step of the model beside diffusers and PyTorch: time and peak memory.
+
+    bench/peers/step.py                            4096 and 8192 tokens, one thread
+    bench/peers/step.py --tokens 1024 --samples 3 --keep blocks --store bf16
+
+Makes a virtual environment in build/ on the first call and installs torch, diffusers, accelerate and
+numpy from PyPI into it. step_measure.py says what is run. Run it on an otherwise idle machine.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from environment import environment
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PACKAGES = ["torch", "diffusers", "accelerate", "numpy"]
+
+
+def measure(python, options, what, folder, tokens):
+    """What step_measure.py prints in a process of its own."""
+    count = str(options.threads)
+    done = subprocess.run([python, os.path.join(HERE, "step_measure.py"), what, "--library", options.library,
+                           "--folder", folder, "--tokens", str(tokens), "--threads", count,
+                           "--samples", str(options.samples), "--keep", options.keep, "--store", options.store],
+                          check=True, stdout=subprocess.PIPE,
+                          env={**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count,
+                               "TESS_THREADS": count})
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", default="4096,8192", help="tokens, separated by commas (default 4096,8192)")
+    parser.add_argument("--threads", type=int, default=1, help="of both sides (default 1)")
+    parser.add_argument("--samples", type=int, default=5, help="undisturbed samples of each side (default 5)")
+    parser.add_argument("--keep", choices=("all", "blocks"), default="all", help="what ours keeps (default all)")
+    parser.add_argument("--store", choices=("f32", "bf16"), default="f32", help="and how (default f32)")
+    parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    parser.add_argument("--library", default=os.path.join(ROOT, "build", "release", "lib", "libtessera_train.so"))
+    parser.add_argument("--venv", default=os.path.join(ROOT, "build", "peers-venv"))
+    options = parser.parse_args()
+    if not os.path.exists(options.library):
+        sys.exit(f"{options.library}: does not exist; build the preset release first")
+    python = environment(options.venv, PACKAGES)
+    rows = []
+    for tokens in map(int, options.tokens.split(",")):
+        with tempfile.TemporaryDirectory() as folder:
+            row = measure(python, options, "time", folder, tokens)
+            row["peer_bytes"] = measure(python, options, "peer-memory", folder, tokens)["bytes"]
+            row["ours_bytes"] = measure(python, options, "our-memory", folder, tokens)["bytes"]
+        rows.append(row)
+        print(f"{tokens} tokens, {options.threads} thread(s), keep {options.keep}, store {options.store}: "
+              f"diffusers {row['peer_seconds']:.3f} s, ours {row['ours_seconds']:.3f} s, "
+              f"{row['peer_seconds'] / row['ours_seconds']:.2f}x ({row['kept']}/{row['taken']} samples"
+              f"{', disturbed' if row['disturbed'] else ''}); "
+              f"memory {row['peer_bytes'] / 2**20:.0f} and {row['ours_bytes'] / 2**20:.0f} MiB, "
+              f"{row['ours_bytes'] / row['peer_bytes']:.2f}; output apart {row['output_apart']:.1e}, "
+              f"gradients {row['gradient_apart']:.1e}", flush=True)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"schema": 1, "rows": rows}, file, indent=1)
+            file.write("\n")
+
+
+main()

@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-extern const command command_info, command_doctor, command_tensor, command_check, command_bench,
-    command_report, command_help;
+extern const command command_info, command_doctor, command_tensor, command_data, command_check,
+    command_bench, command_report, command_help;
 
 #endif

@@ -474,6 +474,31 @@ static tess_status s_data(world *w)
     return status;
 }
 
+static tess_status sample_data(world *w, const tess_data_opts *opts)
+{
+    static float x[3 * 3 * 8 * 8], text[16 * 64];
+    tess_data *data = NULL;
+    tess_status status = tess_data_open(w->ctx, opts, &data);
+    assert_true((status == TESS_OK) == (data != NULL));
+    if (status == TESS_OK)
+        status = tess_data_sample(data, TESS_SPLIT_TRAIN, 0, x, text, NULL, 0);
+    tess_data_close(data);
+    return status;
+}
+
+static tess_status s_data_clips(world *w)
+{
+    return sample_data(
+        w, &(tess_data_opts){
+               .source = in_folder("clips"), .frames = 3, .height = 8, .width = 8, .cache = -1});
+}
+
+static tess_status s_data_latents(world *w)
+{
+    return sample_data(w, &(tess_data_opts){.source = in_folder("latents"),
+                                            .text = in_folder("text.safetensors")});
+}
+
 static tess_status s_model_save(world *w)
 {
     tess_model *model = NULL;
@@ -576,6 +601,8 @@ static const struct {
     {"read pictures as a clip", s_read_pictures, NULL, 0},
     {"read a video", s_read_video, NULL, 0},
     {"open drawn data", s_data, NULL, 0},
+    {"sample clips", s_data_clips, NULL, 0},
+    {"sample latents", s_data_latents, NULL, 0},
     {"save a model", s_model_save, NULL, 0},
     {"load a model", s_model_load, NULL, 0},
     {"write a model's sizes", s_config_write, NULL, 0},
@@ -699,8 +726,15 @@ static int make_files(void **state)
     CHECK_OK(s_write_gif(&w));
     CHECK_OK(s_write_sheet(&w));
     CHECK_OK(s_write_mp4(&w));
-    if (mkdir(in_folder("pictures"), 0777) != 0)
+    if (mkdir(in_folder("pictures"), 0777) != 0 || mkdir(in_folder("clips"), 0777) != 0 ||
+        mkdir(in_folder("latents"), 0777) != 0)
         return -1;
+    CHECK_OK(write_clips(&w, "clips/a.y4m"));
+    CHECK_OK(write_clips(&w, "clips/b.y4m"));
+    const tess_tensor latent = {"x", TESS_DTYPE_F32, 4, {2, 3, 2, 2}, values};
+    const tess_tensor text = {"a", TESS_DTYPE_F32, 2, {2, 3}, values};
+    CHECK_OK(tess_file_write(w.ctx, in_folder("latents/a.npy"), &latent, 1, NULL));
+    CHECK_OK(tess_file_write(w.ctx, in_folder("text.safetensors"), &text, 1, NULL));
     CHECK_OK(tess_image_write(w.ctx, in_folder("pictures/1.png"),
                               &(tess_image){16, 16, 3, two_clips(0).pixels}));
     CHECK_OK(tess_image_write(w.ctx, in_folder("pictures/2.png"),

@@ -94,6 +94,7 @@ typedef enum {
     TESS_LOG_INFO,
     TESS_LOG_DEBUG
 } tess_log_level;
+/* Calls may come from several threads. */
 typedef void (*tess_log_fn)(void *user, tess_log_level level, const char *message);
 
 /* Called now and then by everything that can take long, from the thread that made the call.

@@ -8,7 +8,6 @@
 #include "media.h"
 
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 struct tess_clip_file {
@@ -182,8 +181,7 @@ static tess_status open_reader(tess_ctx *ctx, const char *path, tess__reader **r
         return tess__fail(TESS_EIO, "%s: cannot open: %m", path);
     if (S_ISDIR(st.st_mode))
         return tess__pictures_open(ctx, path, reader);
-    const size_t length = strlen(path);
-    if (length > 4 && strcasecmp(path + length - 4, ".y4m") == 0)
+    if (tess__ends_in(path, ".y4m"))
         return tess__y4m_open(ctx, path, reader);
     return tess__video_open(ctx, path, reader);
 }

@@ -4,7 +4,6 @@
 #include "media.h"
 
 #include <string.h>
-#include <strings.h>
 
 enum { GOAL_VIDEO = 256, GOAL_SHEET = 96, SHEET_WIDE = 4096, SHEET_GAP = 2, SHEET_GREY = 40 };
 
@@ -86,12 +85,6 @@ static tess_status write_sheet(tess_ctx *ctx, const char *path, const tess_clip 
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-static int ends_in(const char *path, const char *ending)
-{
-    const size_t n = strlen(path), m = strlen(ending);
-    return n > m && strcasecmp(path + n - m, ending) == 0;
-}
-
 tess_status tess_clip_write(tess_ctx *ctx, const char *path, const tess_clip *clips, int n)
 {
     tess__montage m;
@@ -104,16 +97,16 @@ tess_status tess_clip_write(tess_ctx *ctx, const char *path, const tess_clip *cl
         return tess__fail(TESS_EINVAL, "tess_clip_write: n is %d, must be 1 or more", n);
     for (int i = 0; i < n; i++)
         TESS_TRY(check_clip(&clips[i], &clips[0]));
-    if (ends_in(path, ".png"))
+    if (tess__ends_in(path, ".png"))
         return write_sheet(ctx, path, clips, n);
-    if (ends_in(path, ".y4m")) {
+    if (tess__ends_in(path, ".y4m")) {
         TESS_TRY(tess__montage_make(clips, n, 0, &m));
         return tess__y4m_write(ctx, path, &m);
     }
     TESS_TRY(tess__montage_make(clips, n, GOAL_VIDEO, &m));
-    if (ends_in(path, ".gif"))
+    if (tess__ends_in(path, ".gif"))
         return tess__gif_write(ctx, path, &m);
-    if (ends_in(path, ".mp4"))
+    if (tess__ends_in(path, ".mp4"))
         return tess__video_write(ctx, path, &m);
     return tess__fail(TESS_EINVAL,
                       "tess_clip_write: path is \"%.200s\", must end in .mp4, .gif, .y4m or .png",

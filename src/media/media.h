@@ -17,6 +17,19 @@
 
 enum { TESS__CLIP_FRAMES_MAX = 1 << 16, TESS__CLIP_SIDE_MAX = 16384 };
 
+/* ---- folder.c -------------------------------------------------------------------------------- */
+
+int tess__ends_in(const char *name,
+                  const char *ending); /* ASCII case apart; not the ending alone */
+
+/* The paths of what `wanted` takes, in the arena. */
+tess_status tess__folder_list(tess__arena *arena, const char *folder,
+                              int (*wanted)(const char *folder, const char *name), char ***paths,
+                              int *n);
+
+/* 1: there is something that `wanted` takes; 0: nothing, or the folder cannot be read. */
+int tess__folder_has(const char *folder, int (*wanted)(const char *folder, const char *name));
+
 /* ---- readers: frames of a file, one after the other ------------------------------------------ */
 
 typedef struct tess__reader tess__reader;
@@ -43,9 +56,6 @@ tess_status tess__y4m_open_memory(tess_ctx *ctx, const char *name, const void *d
  * reader. */
 tess_status tess__clip_gather(tess__reader *reader, const tess_clip_opts *opts,
                               tess_clip_file **file);
-
-/* 1: the folder holds files that end in .png; 0: none, or it cannot be read. */
-int tess__pictures_there(const char *folder);
 
 /* A PNG as (height, width, 3), in memory of the context that the caller frees. */
 tess_status tess__png_read(tess_ctx *ctx, const char *path, int *height, int *width,

@@ -2,8 +2,9 @@
 /* data.c - opening, asking and closing sources of clips; see data.h for what they share. */
 #include "data.h"
 
-#include <math.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const tess__data_source *const drawn[] = {&tess__data_shapes, &tess__data_recall,
                                                  &tess__data_recall_aligned};
@@ -69,6 +70,25 @@ static tess_status set_shape(tess_data *data, const tess_data_opts *o)
     return TESS_OK;
 }
 
+/* What a path leads to: clips if there is any, else latents. A folder of PNGs is one clip. */
+static tess_status find_files(const char *path, const tess__data_source **source)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return tess__fail(TESS_EIO, "%s: cannot open: %m", path);
+    if (!S_ISDIR(st.st_mode))
+        *source = tess__is_tensors(NULL, path) ? &tess__data_latents : &tess__data_clips;
+    else if (tess__folder_has(path, tess__is_clip))
+        *source = &tess__data_clips;
+    else if (tess__folder_has(path, tess__is_tensors))
+        *source = &tess__data_latents;
+    else
+        return tess__fail(
+            TESS_EFORMAT,
+            "%s: has no clips: neither video files, .y4m, folders of PNGs nor latents", path);
+    return TESS_OK;
+}
+
 /* A drawn source by its name; anything else must be there as a path. */
 static tess_status find_source(const char *name, const tess__data_source **source)
 {
@@ -80,18 +100,18 @@ static tess_status find_source(const char *name, const tess__data_source **sourc
             return TESS_OK;
         }
     }
+    if (strchr(name, '/') || access(name, F_OK) == 0)
+        return find_files(name, source);
     const char *near = tess_nearest(name, names, N_DRAWN);
     if (near)
         return tess__fail(
             TESS_EINVAL,
-            "tess_data_open: source is \"%.200s\", neither a file nor a folder; did you "
-            "mean %s?",
+            "tess_data_open: source is \"%.200s\", neither a file nor a folder; did you mean %s?",
             name, near);
-    return tess__fail(
-        TESS_EINVAL,
-        "tess_data_open: source is \"%.200s\", must be shapes, recall, recall-aligned or "
-        "a path",
-        name);
+    return tess__fail(TESS_EINVAL,
+                      "tess_data_open: source is \"%.200s\", must be shapes, recall, "
+                      "recall-aligned or a path",
+                      name);
 }
 
 /* ---- public ---------------------------------------------------------------------------------- */
@@ -104,6 +124,11 @@ tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data 
         return tess__fail(TESS_EINVAL, "tess_data_open: %s is NULL", ctx ? "data" : "ctx");
     TESS_TRY(check_opts(&o));
     TESS_TRY(find_source(o.source ? o.source : "shapes", &source));
+    if (o.text && source != &tess__data_clips && source != &tess__data_latents)
+        return tess__fail(TESS_EINVAL,
+                          "tess_data_open: text is \"%.200s\", %s has prompts of its own", o.text,
+                          source->kind);
+    const int64_t before = ctx->bytes_now;
     tess_data *made = tess__alloc_zero(ctx, sizeof *made);
     if (!made)
         return TESS_ENOMEM;
@@ -114,6 +139,7 @@ tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data 
     tess_status status = set_shape(made, &o);
     if (status == TESS_OK)
         status = source->open(made, &o);
+    made->info.bytes = ctx->bytes_now - before;
     if (status != TESS_OK) {
         tess_data_close(made);
         return status;
@@ -154,7 +180,9 @@ tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t in
         return tess__fail(TESS_EINVAL, "tess_data_sample: prompt_bytes is 0, must be 1 or more");
     tess__told told = {.prompt = ""};
     TESS_TRY(data->source->sample(data, split, index, x, &told));
-    if (text)
+    if (text && told.item && told.item->text_rows > 0)
+        TESS_TRY(tess__embeddings_read(data, told.item, text));
+    else if (text)
         tess__text_vectors(told.prompt, data->info.text_len, data->info.text_dim, text);
     if (prompt)
         snprintf(prompt, prompt_bytes, "%s", told.prompt);
@@ -168,6 +196,11 @@ tess_status tess_data_prompt(const tess_data *data, const char *prompt, float *t
                           !data     ? "data"
                           : !prompt ? "prompt"
                                     : "text");
+    if (data->items && data->items->items[0].text_rows > 0)
+        return tess__fail(
+            TESS_ENOTSUP,
+            "tess_data_prompt: the text of this data was made elsewhere, words have no "
+            "vectors in it");
     tess__text_vectors(prompt, data->info.text_len, data->info.text_dim, text);
     return TESS_OK;
 }

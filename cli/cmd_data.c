@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_data.c - tessera data: what a model would be trained on, in numbers, in words, as a picture.
+ */
+#include "commands.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    common common;
+    const char *source, *out, *text, *split;
+    int64_t frames, height, width, pack, token, count, first;
+    double fps;
+} values;
+
+#ifdef CLI_TRAIN
+#include "tessera/data.h"
+#include "tessera/media.h"
+
+enum { PROMPT = 4096 };
+
+typedef struct {
+    tess_data *data;
+    tess_data_info info;
+    tess_split split;
+    float *x;        /* one sample */
+    uint8_t *pixels; /* all samples */
+    tess_clip *clips;
+} show;
+
+static tess_status open_data(cli *c, const values *v, show *s)
+{
+    const tess_data_opts opts = {.source = v->source,
+                                 .frames = (int)v->frames,
+                                 .height = (int)v->height,
+                                 .width = (int)v->width,
+                                 .pack = (int)v->pack,
+                                 .token = (int)v->token,
+                                 .fps = isnan(v->fps) ? 0 : v->fps,
+                                 .text = v->text,
+                                 .seed = (uint64_t)c->common->seed};
+    TRY(tess_data_open(c->ctx, &opts, &s->data));
+    TRY(tess_data_query(s->data, &s->info));
+    s->split =
+        v->split && strcmp(v->split, "validation") == 0 ? TESS_SPLIT_VALIDATION : TESS_SPLIT_TRAIN;
+    return TESS_OK;
+}
+
+static size_t numbers(const tess_data_info *i)
+{
+    return (size_t)i->channels * (size_t)i->frames * (size_t)i->height * (size_t)i->width;
+}
+
+/* Room for the pixels of all samples: a clip of bytes has as many as a sample has numbers. */
+static tess_status take_memory(cli *c, const values *v, show *s)
+{
+    const size_t n = numbers(&s->info), count = (size_t)v->count;
+    size_t bytes;
+    if (!v->out)
+        return TESS_OK;
+    if (strcmp(s->info.kind, "latents") == 0)
+        return out_fail(c, TESS_EINVAL, "-o shows pixels, %.200s has latents", v->source);
+    if (__builtin_mul_overflow(n, count, &bytes))
+        return out_fail(c, TESS_ENOMEM, "no memory for %lld clips", (long long)v->count);
+    s->x = malloc(n * sizeof *s->x);
+    s->pixels = malloc(bytes);
+    s->clips = calloc(count, sizeof *s->clips);
+    if (!s->x || !s->pixels || !s->clips)
+        return out_fail(c, TESS_ENOMEM, "no memory for %lld clips", (long long)v->count);
+    return TESS_OK;
+}
+
+static void report_head(cli *c, const show *s)
+{
+    const tess_data_info *i = &s->info;
+    if (c->json) {
+        out_set(c, c->json, "kind", json_string(i->kind));
+        out_set(c, c->json, "channels", json_integer(i->channels));
+        out_set(c, c->json, "frames", json_integer(i->frames));
+        out_set(c, c->json, "height", json_integer(i->height));
+        out_set(c, c->json, "width", json_integer(i->width));
+        out_set(c, c->json, "pack", json_integer(i->pack));
+        out_set(c, c->json, "fps", out_number(i->fps));
+        out_set(c, c->json, "text_len", json_integer(i->text_len));
+        out_set(c, c->json, "text_dim", json_integer(i->text_dim));
+        out_set(c, c->json, "clips", json_integer(i->clips));
+        out_set(c, c->json, "clips_validation", json_integer(i->clips_validation));
+        out_set(c, c->json, "skipped", json_integer(i->skipped));
+        out_set(c, c->json, "memory_bytes", json_integer(i->bytes));
+        out_set(c, c->json, "samples", json_array());
+        return;
+    }
+    fprintf(c->out, "%s: samples of %d x %d x %d x %d (channels, frames, height, width)", i->kind,
+            i->channels, i->frames, i->height, i->width);
+    if (i->clips)
+        fprintf(c->out, "\n%lld clip%s to train on, %lld for validation, %lld skipped",
+                (long long)i->clips, i->clips == 1 ? "" : "s", (long long)i->clips_validation,
+                (long long)i->skipped);
+    fputc('\n', c->out);
+}
+
+static void report_sample(cli *c, int64_t index, const char *prompt)
+{
+    char clean[PROMPT];
+    if (c->json) {
+        json_t *o = json_object();
+        out_set(c, o, "index", json_integer(index));
+        out_set(c, o, "prompt", out_text(prompt));
+        out_append(c, json_object_get(c->json, "samples"), o);
+        return;
+    }
+    fprintf(c->out, "%6lld  %s\n", (long long)index, out_clean(prompt, clean, sizeof clean));
+}
+
+static tess_status take_sample(cli *c, const values *v, show *s, int64_t i)
+{
+    char prompt[PROMPT];
+    TRY(tess_data_sample(s->data, s->split, v->first + i, s->x, NULL, prompt, sizeof prompt));
+    report_sample(c, v->first + i, prompt);
+    if (!s->x)
+        return TESS_OK;
+    uint8_t *pixels = s->pixels + (size_t)i * numbers(&s->info);
+    TRY(tess_data_pixels(&s->info, s->x, pixels));
+    s->clips[i] = (tess_clip){.frames = s->info.frames,
+                              .height = s->info.height * s->info.pack,
+                              .width = s->info.width * s->info.pack,
+                              .fps = s->info.fps,
+                              .pixels = pixels};
+    return TESS_OK;
+}
+
+static tess_status show_all(cli *c, const values *v, show *s)
+{
+    TRY(open_data(c, v, s));
+    TRY(take_memory(c, v, s));
+    progress_clear(c);
+    report_head(c, s);
+    for (int64_t i = 0; i < v->count; i++)
+        TRY(take_sample(c, v, s, i));
+    if (!v->out)
+        return TESS_OK;
+    TRY(tess_clip_write(c->ctx, v->out, s->clips, (int)v->count));
+    if (c->json)
+        out_set(c, c->json, "out", out_text(v->out));
+    return TESS_OK;
+}
+
+static tess_status run(cli *c, const void *given)
+{
+    const values *v = given;
+    show s = {0};
+    const tess_status status = show_all(c, v, &s);
+    tess_data_close(s.data);
+    free(s.x);
+    free(s.pixels);
+    free(s.clips);
+    return status;
+}
+
+#else
+
+static tess_status run(cli *c, const void *given)
+{
+    (void)given;
+    return out_fail(c, TESS_ENOTSUP, "data needs libtessera_train, which this build lacks");
+}
+
+#endif
+
+static const char *const splits[] = {"train", "validation", NULL};
+
+static const opt arguments[] = {
+    {"SOURCE", 0, OPT_PATH, offsetof(values, source), .required = 1,
+     .help =
+         "shapes, recall or recall-aligned, which are drawn; a folder of clips; a folder or file "
+         "of latents"},
+};
+
+static const opt options[] = {
+    {"frames", 0, OPT_INT, offsetof(values, frames), "N", .min = 1, .max = 4096,
+     .help = "frames of a clip; 8 unless given"},
+    {"height", 0, OPT_INT, offsetof(values, height), "N", .min = 1, .max = 16384,
+     .help = "pixels; clips are scaled to cover the size and cut at the centre; 32 unless given"},
+    {"width", 0, OPT_INT, offsetof(values, width), "N", .min = 1, .max = 16384,
+     .help = "pixels; 32 unless given"},
+    {"pack", 0, OPT_INT, offsetof(values, pack), "P", .min = 1, .max = 16,
+     .help = "P x P pixels become the channels of one; 1 unless given"},
+    {"fps", 0, OPT_DOUBLE, offsetof(values, fps), "X", .min = 0.001, .max = 1000,
+     .help = "frames taken per second of a clip in a file; every frame unless given"},
+    {"token", 0, OPT_INT, offsetof(values, token), "N", .min = 1, .max = 16,
+     .help = "pixels on a side of the tokens that recall's cards are made of; 4 unless given"},
+    {"text", 0, OPT_PATH, offsetof(values, text), "PATH",
+     .help = "folder or file of text embeddings made elsewhere"},
+    {"split", 0, OPT_CHOICE, offsetof(values, split), "NAME", .initial = "train", .choices = splits,
+     .help = "which samples"},
+    {"first", 0, OPT_INT, offsetof(values, first), "I", .max = 1e15,
+     .help = "number of the first sample; 0 unless given"},
+    {"count", 'n', OPT_INT, offsetof(values, count), "N", .initial = "8", .min = 1, .max = 1000,
+     .help = "samples"},
+    {"output", 'o', OPT_PATH, offsetof(values, out), "FILE",
+     .help = "also show them: a .png has a row of frames for each, a .mp4, .gif or .y4m plays them "
+             "side by side"},
+};
+
+static const example examples[] = {
+    {"tessera data shapes -o shapes.png", "eight clips with their prompts"},
+    {"tessera data recall -n 1 -o recall.gif", "the board of cards, moving"},
+    {"tessera data clips/ --frames 16 --height 64 --width 64 --fps 8 -o clips.png",
+     "what is left of your own clips"},
+    {"tessera data latents.safetensors --text t5/ --json", "shapes, counts and prompts"},
+};
+
+const command command_data = {
+    .name = "data",
+    .summary = "what a model would be trained on",
+    .description =
+        "Opens a source of training data as the trainer does, and prints the shape of its samples, "
+        "how many clips there are and how many were skipped because they are broken (each is named "
+        "by a warning), and the prompts of some. A text file beside a clip, with the same name and "
+        "the ending .txt, is its prompt.\n"
+        "A sample depends on the seed, the split and its number alone.\n",
+    .arguments = arguments,
+    .n_arguments = sizeof arguments / sizeof *arguments,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .examples = examples,
+    .n_examples = sizeof examples / sizeof *examples,
+    .size = sizeof(values),
+    .run = run,
+};

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+static const uint64_t PLANS_HASH = 0x6d4066e5f35f73b9;
+
 /* ---- candidates and reasons -------------------------------------------------------------------
  */
 
@@ -166,6 +168,46 @@ static void the_same_input_gives_the_same_plan(void **state)
         tess_plan_destroy(b);
         tess_work_destroy(work);
     }
+}
+
+/* Every number and every share of these plans, folded into one: the same for every compiler and
+ * instruction set. A change of the model changes it; nothing else may. */
+static void plans_have_the_same_bits_everywhere(void **state)
+{
+    (void)state;
+    uint64_t hash = 1469598103934665603u;
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        tess_work *work = random_masks(seed, 3 + (int)(seed % 8), 20, 22, 30);
+        tess_cluster *cluster = NULL;
+        tess_plan *plan = NULL;
+        found f = {0};
+        CHECK_OK(
+            tess_cluster_load(ctx, tess_cluster_name((int)seed % tess_cluster_count()), &cluster));
+        CHECK_OK(tess_plan_create(ctx, work, cluster,
+                                  &(tess_plan_opts){.ranks = 8,
+                                                    .nodes = 1 + (int)(seed % 4),
+                                                    .pass = (tess_plan_pass)(seed % 2)},
+                                  &plan));
+        CHECK_OK(tess_plan_explain(plan, find_all, &f));
+        for (int i = 0; i < f.n; i++) {
+            const int64_t numbers[] = {f.c[i].ns, f.c[i].compute_ns, f.c[i].bytes, f.c[i].memory};
+            for (int n = 0; n < 4; n++)
+                hash = (hash ^ (uint64_t)numbers[n]) * 1099511628211u;
+            for (const char *c = f.c[i].reason; *c; c++)
+                hash = (hash ^ (uint64_t)(unsigned char)*c) * 1099511628211u;
+        }
+        for (int64_t i = 0; i < plan->layers[0].n_shares; i++) {
+            const tess_share *share = &plan->layers[0].shares[i];
+            hash = (hash ^ (uint64_t)(share->rank * 31 + share->head)) * 1099511628211u;
+            hash = (hash ^ (uint64_t)(share->q_begin * 31 + share->q_end)) * 1099511628211u;
+        }
+        tess_plan_destroy(plan);
+        tess_cluster_destroy(cluster);
+        tess_work_destroy(work);
+    }
+    if (hash != PLANS_HASH)
+        fail_msg("plans fold to 0x%016llx, must be 0x%016llx", (unsigned long long)hash,
+                 (unsigned long long)PLANS_HASH);
 }
 
 static void the_largest_world_is_planned(void **state)
@@ -425,6 +467,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(limits_of_executors_are_respected),
     cmocka_unit_test(what_does_not_fit_is_told_the_amount),
     cmocka_unit_test(the_same_input_gives_the_same_plan),
+    cmocka_unit_test(plans_have_the_same_bits_everywhere),
     cmocka_unit_test(the_largest_world_is_planned),
     cmocka_unit_test(a_faster_rank_gets_more),
     cmocka_unit_test(bad_options_are_told),

@@ -63,77 +63,50 @@ static double ratio(const tess_plan_info *info, double busiest, int64_t total)
     return total > 0 ? busiest * speed / (double)total : 1.0;
 }
 
-/* What rings need: tiles of one group, the heads of a group, and the longest time of each step. */
-typedef struct {
-    int64_t *tiles;  /* (ring, ring) */
-    int32_t *heads;  /* (heads) */
-    double *slowest; /* (ring): over all groups */
-} ring_room;
-
-/* The ring form of one group; its steps enter room->slowest. */
-static tess_status ring_time(const tess_plan_info *info, const tess_plan_layer *layer,
-                             const tess_work *work, int at, int u, ring_room *room, double *sum)
+tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
+                              const tess_plan_layer *layer, const tess_work *work, int at,
+                              int64_t **tiles)
 {
-    const int ring = layer->ring;
-    const size_t cut = (size_t)u * ((size_t)ring + 1);
-    int n = 0;
-    for (int h = 0; h < info->heads; h++)
-        if (layer->head_group[h] == u)
-            room->heads[n++] = h;
-    TESS_TRY(tess__work_tiles(
-        work, at, room->heads, n,
-        layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL,
-        layer->q_cuts + cut,
-        layer->k_order ? layer->k_order + (size_t)u * (size_t)info->k_blocks : NULL,
-        layer->k_cuts + cut, ring, room->tiles));
-    *sum = 0.0;
-    for (int step = 0; step < ring; step++) {
-        double slowest = 0.0;
-        for (int s = 0; s < ring; s++) {
-            const int rank = tess__rank_at(layer, u, s), part = tess__key_part(layer, rank, step);
-            const int64_t load = room->tiles[(size_t)s * (size_t)ring + (size_t)part];
-            const double time = time_of(info, rank, load);
-            slowest = time > slowest ? time : slowest;
-        }
-        *sum += slowest;
-        room->slowest[step] = slowest > room->slowest[step] ? slowest : room->slowest[step];
+    *tiles = NULL;
+    if (layer->ring == 1 || tess__work_words(work) == 0)
+        return TESS_OK;
+    const size_t ring = (size_t)layer->ring;
+    int64_t *made = tess__arena_take(arena, (size_t)layer->groups * ring * ring * sizeof *made);
+    int32_t *heads = tess__arena_take(arena, (size_t)info->heads * sizeof *heads);
+    if (!made || !heads)
+        return TESS_ENOMEM;
+    for (int u = 0; u < layer->groups; u++) {
+        const size_t cut = (size_t)u * (ring + 1);
+        int n = 0;
+        for (int h = 0; h < info->heads; h++)
+            if (layer->head_group[h] == u)
+                heads[n++] = h;
+        TESS_TRY(tess__work_tiles(
+            work, at, heads, n,
+            layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL,
+            layer->q_cuts + cut,
+            layer->k_order ? layer->k_order + (size_t)u * (size_t)info->k_blocks : NULL,
+            layer->k_cuts + cut, layer->ring, made + (size_t)u * ring * ring));
     }
+    *tiles = made;
     return TESS_OK;
 }
 
-/* The global and the ring form's times of a layer with a ring. */
-static tess_status ring_times(tess_ctx *ctx, const tess_plan_info *info,
-                              const tess_plan_layer *layer, const tess_work *work, int at,
-                              double *global, double *grouped)
+/* The longest time of a group's tiles in one iteration. */
+static double slowest_tile(const tess_plan_info *info, const tess_plan_layer *layer,
+                           const int64_t *tiles, int u, int step)
 {
-    tess__arena arena = {.ctx = ctx};
-    const size_t ring = (size_t)layer->ring;
-    ring_room room = {
-        .tiles = tess__arena_take(&arena, ring * ring * sizeof *room.tiles),
-        .heads = tess__arena_take(&arena, (size_t)info->heads * sizeof *room.heads),
-        .slowest = tess__arena_take(&arena, ring * sizeof *room.slowest),
-    };
-    tess_status status = room.tiles && room.heads && room.slowest ? TESS_OK : TESS_ENOMEM;
-    double most = 0.0, all = 0.0;
-    for (size_t i = 0; status == TESS_OK && i < ring; i++)
-        room.slowest[i] = 0.0;
-    for (int u = 0; status == TESS_OK && u < layer->groups; u++) {
-        double sum = 0.0;
-        status = ring_time(info, layer, work, at, u, &room, &sum);
-        most = sum > most ? sum : most;
+    double slowest = 0.0;
+    for (int s = 0; s < layer->ring; s++) {
+        const int rank = tess__rank_at(layer, u, s);
+        const double time = time_of(info, rank, tess__tile(layer, tiles, rank, step));
+        slowest = time > slowest ? time : slowest;
     }
-    for (size_t i = 0; status == TESS_OK && i < ring; i++)
-        all += room.slowest[i];
-    tess__arena_free(&arena);
-    *global = all;
-    *grouped = most;
-    return status;
+    return slowest;
 }
 
-/* rho from loads that are known. */
-static tess_status rho_of_loads(tess_ctx *ctx, const tess_plan_info *info,
-                                const tess_plan_layer *layer, const tess_work *work, int at,
-                                const int64_t *loads, double rho[3])
+void tess__layer_rho_of(const tess_plan_info *info, const tess_plan_layer *layer,
+                        const int64_t *loads, const int64_t *tiles, double rho[3])
 {
     double free = 0.0, global = 0.0, grouped = 0.0;
     int64_t total = 0;
@@ -142,14 +115,38 @@ static tess_status rho_of_loads(tess_ctx *ctx, const tess_plan_info *info,
         free = time > free ? time : free;
         total += loads[r];
     }
-    if (layer->ring > 1)
-        TESS_TRY(ring_times(ctx, info, layer, work, at, &global, &grouped));
-    else
-        global = grouped = free;
-    rho[TESS_RHO_GLOBAL] = ratio(info, global, total);
-    rho[TESS_RHO_RING] = ratio(info, grouped, total);
+    for (int u = 0; tiles && u < layer->groups; u++) {
+        double sum = 0.0;
+        for (int step = 0; step < layer->ring; step++)
+            sum += slowest_tile(info, layer, tiles, u, step);
+        grouped = sum > grouped ? sum : grouped;
+    }
+    for (int step = 0; tiles && step < layer->ring; step++) {
+        double slowest = 0.0;
+        for (int u = 0; u < layer->groups; u++) {
+            const double time = slowest_tile(info, layer, tiles, u, step);
+            slowest = time > slowest ? time : slowest;
+        }
+        global += slowest;
+    }
+    rho[TESS_RHO_GLOBAL] = ratio(info, tiles ? global : free, total);
+    rho[TESS_RHO_RING] = ratio(info, tiles ? grouped : free, total);
     rho[TESS_RHO_FREE] = ratio(info, free, total);
-    return TESS_OK;
+}
+
+/* loads (ranks) and rho of a layer. */
+static tess_status measure_loads(tess_ctx *ctx, const tess_plan_info *info,
+                                 const tess_plan_layer *layer, const tess_work *work, int at,
+                                 int64_t *loads, double rho[3])
+{
+    tess__arena arena = {.ctx = ctx};
+    int64_t *tiles;
+    const tess_status status = tess__layer_tiles(&arena, info, layer, work, at, &tiles);
+    tess__layer_loads(info, layer, work, at, loads);
+    if (status == TESS_OK)
+        tess__layer_rho_of(info, layer, loads, tiles, rho);
+    tess__arena_free(&arena);
+    return status;
 }
 
 tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tess_plan_layer *layer,
@@ -158,8 +155,7 @@ tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tes
     int64_t *loads = tess__alloc(ctx, (size_t)info->ranks * sizeof *loads);
     if (!loads)
         return TESS_ENOMEM;
-    tess__layer_loads(info, layer, work, at, loads);
-    const tess_status status = rho_of_loads(ctx, info, layer, work, at, loads, rho);
+    const tess_status status = measure_loads(ctx, info, layer, work, at, loads, rho);
     tess__free(ctx, loads);
     return status;
 }
@@ -237,13 +233,12 @@ tess_status tess__layer_measure(tess_ctx *ctx, const tess_plan_info *info, const
     int64_t *loads = tess__alloc(ctx, (size_t)info->ranks * sizeof *loads);
     if (!loads)
         return TESS_ENOMEM;
-    tess__layer_loads(info, &made, work, at, loads);
+    const tess_status status = measure_loads(ctx, info, &made, work, at, loads, made.rho);
     made.load_max = made.load_total = 0;
-    for (int r = 0; r < info->ranks; r++) {
+    for (int r = 0; status == TESS_OK && r < info->ranks; r++) {
         made.load_max = loads[r] > made.load_max ? loads[r] : made.load_max;
         made.load_total += loads[r];
     }
-    tess_status status = rho_of_loads(ctx, info, &made, work, at, loads, made.rho);
     tess__free(ctx, loads);
     TESS_TRY(status);
     TESS_TRY(count_copies(ctx, info, &made, work, at, &made.kv_copies));

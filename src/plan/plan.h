@@ -179,6 +179,26 @@ tess_status tess__layer_measure(tess_ctx *ctx, const tess_plan_info *info, const
 void tess__layer_loads(const tess_plan_info *info, const tess_plan_layer *layer,
                        const tess_work *work, int at, int64_t *loads);
 
+/* The tiles of rings, (groups, ring, ring) by group, query part and key part, in the arena; they do
+ * not depend on the placement. NULL for layers without a ring and without masks, where all tiles of
+ * a rank are alike. */
+tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
+                              const tess_plan_layer *layer, const tess_work *work, int at,
+                              int64_t **tiles);
+
+/* The tile of a rank in a ring iteration. */
+static inline int64_t tess__tile(const tess_plan_layer *layer, const int64_t *tiles, int rank,
+                                 int step)
+{
+    const size_t ring = (size_t)layer->ring, u = (size_t)tess__rank_group(layer, rank),
+                 s = (size_t)tess__rank_part(layer, rank);
+    return tiles[(u * ring + s) * ring + (size_t)tess__key_part(layer, rank, step)];
+}
+
+/* rho[3] by tess_rho_form, from loads and tiles as they come from the calls above. */
+void tess__layer_rho_of(const tess_plan_info *info, const tess_plan_layer *layer,
+                        const int64_t *loads, const int64_t *tiles, double rho[3]);
+
 /* rho[3] by tess_rho_form. */
 tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tess_plan_layer *layer,
                             const tess_work *work, int at, double rho[3]);

@@ -106,40 +106,12 @@ static int64_t attend_all(const tess__desk *d, int backward, int p)
         return tess__attend(d, backward, p, d->loads[p], ring);
     int64_t ns = 0;
     for (int i = 0; i < ring; i++)
-        ns += tess__attend(d, backward, p, tess__tile_of(d, p, i), 1);
+        ns += tess__attend(d, backward, p, tess__tile(d->layer, d->tiles, p, i), 1);
     return ns;
 }
 
-/* ---- balance and memory -----------------------------------------------------------------------
+/* ---- memory -----------------------------------------------------------------------
  */
-
-/* The ring form of the imbalance: a barrier per iteration inside each ring. */
-static double balance(const tess__desk *d)
-{
-    const tess_plan_layer *layer = d->layer;
-    const int32_t *speeds = d->info->speeds;
-    const int parts = d->info->ranks / layer->groups; /* of fractional heads: all ranks */
-    double worst = 0.0, speed = 0.0, total = 0.0;
-    for (int u = 0; u < layer->groups; u++) {
-        double time = 0.0;
-        for (int i = 0; i < (d->tiles ? layer->ring : 1); i++) {
-            double slowest = 0.0;
-            for (int s = 0; s < parts; s++) {
-                const int p = tess__rank_at(layer, u, s);
-                const int64_t load = d->tiles ? tess__tile_of(d, p, i) : d->loads[p];
-                const double t = speeds ? (double)load / speeds[p] : (double)load;
-                slowest = t > slowest ? t : slowest;
-            }
-            time += slowest;
-        }
-        worst = time > worst ? time : worst;
-    }
-    for (int p = 0; p < d->info->ranks; p++) {
-        speed += speeds ? speeds[p] : 1;
-        total += (double)d->loads[p];
-    }
-    return total > 0.0 ? worst * speed / total : 1.0;
-}
 
 /* Bytes of the layer's tensors on the rank that holds most: q, k, v, o at home and where they are
  * computed, lse; a ring's second key part, for the one that arrives; training's gradients. */
@@ -205,10 +177,12 @@ static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *
     int64_t compute = 0, ns = pass_ns(d, 0, start, next, &compute), copies = 0;
     if (d->info->pass == TESS_PLAN_TRAIN)
         ns += pass_ns(d, 1, start, next, &compute);
+    double rho[3];
+    tess__layer_rho_of(d->info, d->layer, d->loads, d->tiles, rho);
     *price = (tess__price){.ns = d->pricing->cluster ? ns : -1,
                            .compute_ns = d->pricing->cluster ? compute : -1,
                            .memory = memory_of(d),
-                           .rho = balance(d)};
+                           .rho = rho[TESS_RHO_RING]};
     for (size_t p = 0; p < n; p++) {
         price->bytes = tess__larger(price->bytes, d->sent[p]);
         copies += d->flow.kv.held[p];

@@ -33,9 +33,6 @@ int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, in
 
 /* ---- price_ring.c ---------------------------------------------------------------------------- */
 
-/* The tile of rank p in an iteration, with d->tiles. */
-int64_t tess__tile_of(const tess__desk *d, int p, int iteration);
-
 /* Time from the first tile to the last, 0 without a cluster; d->sent gets the hops. start and next
  * (ring) are scratch. */
 int64_t tess__ring_phase(tess__desk *d, int backward, int64_t *start, int64_t *next);

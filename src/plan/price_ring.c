@@ -15,14 +15,6 @@
 
 #include <string.h>
 
-int64_t tess__tile_of(const tess__desk *d, int p, int iteration)
-{
-    const size_t ring = (size_t)d->layer->ring;
-    const int u = tess__rank_group(d->layer, p), s = tess__rank_part(d->layer, p);
-    const size_t key = ((size_t)s + ring - (size_t)iteration) % ring;
-    return d->tiles[((size_t)u * ring + (size_t)s) * ring + key];
-}
-
 static int64_t part_rows(const tess__desk *d, int u, int part)
 {
     const tess_plan_layer *layer = d->layer;
@@ -122,7 +114,8 @@ static int64_t ring_group(const tess__desk *d, int backward, int u, int64_t *sta
     for (int i = 0; i < ring; i++) {
         for (int s = 0; s < ring; s++) {
             const int p = tess__rank_at(layer, u, s), before = s ? s - 1 : ring - 1;
-            const int64_t done = start[s] + tess__attend(d, backward, p, tess__tile_of(d, p, i), 1);
+            const int64_t done =
+                start[s] + tess__attend(d, backward, p, tess__tile(layer, d->tiles, p, i), 1);
             const int64_t arrives = tess__larger(start[s], start[before]) + d->ns[p];
             const int waits = i + 1 < ring && (backward || passes(d, u, before, i));
             next[s] = tess__larger(done, waits ? arrives : 0);
@@ -150,33 +143,4 @@ int64_t tess__ring_phase(tess__desk *d, int backward, int64_t *start, int64_t *n
             home = tess__larger(home, d->ns[p]);
     }
     return end + home;
-}
-
-tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
-                              const tess_plan_layer *layer, const tess_work *work, int at,
-                              int64_t **tiles)
-{
-    *tiles = NULL;
-    if (layer->ring == 1 || tess__work_words(work) == 0)
-        return TESS_OK;
-    const size_t ring = (size_t)layer->ring;
-    int64_t *made = tess__arena_take(arena, (size_t)layer->groups * ring * ring * sizeof *made);
-    int32_t *heads = tess__arena_take(arena, (size_t)info->heads * sizeof *heads);
-    if (!made || !heads)
-        return TESS_ENOMEM;
-    for (int u = 0; u < layer->groups; u++) {
-        const size_t cut = (size_t)u * (ring + 1);
-        int n = 0;
-        for (int h = 0; h < info->heads; h++)
-            if (layer->head_group[h] == u)
-                heads[n++] = h;
-        TESS_TRY(tess__work_tiles(
-            work, at, heads, n,
-            layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL,
-            layer->q_cuts + cut,
-            layer->k_order ? layer->k_order + (size_t)u * (size_t)info->k_blocks : NULL,
-            layer->k_cuts + cut, layer->ring, made + (size_t)u * ring * ring));
-    }
-    *tiles = made;
-    return TESS_OK;
 }

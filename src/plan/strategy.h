@@ -71,12 +71,6 @@ typedef struct {
     double rho, kv_copies;
 } tess__price;
 
-/* Work of each rank in each ring iteration, tiles (groups, ring, ring) by (group, query part, key
- * part). NULL without masks, and for layers without a ring. */
-tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
-                              const tess_plan_layer *layer, const tess_work *work, int at,
-                              int64_t **tiles);
-
 /* tiles as of tess__layer_tiles, which do not depend on the placement. */
 tess_status tess__layer_price(tess_ctx *ctx, const tess__pricing *pricing,
                               const tess_plan_info *info, const tess_plan_layer *layer,

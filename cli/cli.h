@@ -149,6 +149,7 @@ struct cli {
     int lost;        /* the errno of a result that could not be written */
     int json_failed; /* 1: memory ran out while the result was made */
     int code;        /* exit code of a command that worked: a doctor that found a problem sets 1 */
+    int usage;       /* 1: the command line is wrong, and the help is worth a hint */
     int colour;      /* 1: escapes may be printed on stdout */
     char sentence[OPT_ERROR_MAX]; /* why the command failed, if not the library's sentence */
     progress progress;

@@ -46,6 +46,7 @@ tess_status out_usage(cli *c, const char *format, ...)
     set_sentence(c, format, args);
     va_end(args);
     c->code = EXIT_USAGE;
+    c->usage = 1;
     return TESS_EINVAL;
 }
 
@@ -191,7 +192,7 @@ int out_finish(cli *c, tess_status status)
     }
     if (status != TESS_OK) {
         out_error(c, sentence);
-        if (c->code == EXIT_USAGE)
+        if (c->usage)
             fprintf(stderr, "Try 'tessera%s%s --help'.\n", c->cmd ? " " : "",
                     c->cmd ? c->cmd->name : "");
         if (c->json) {

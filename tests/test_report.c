@@ -3,6 +3,7 @@
  * themselves is for tests/browser. */
 #include "files.h"
 #include "tessera/report.h"
+#include "tessera/strategy.h"
 
 static char *page_text(const char *path)
 {
@@ -86,7 +87,42 @@ static void what_is_no_run_gets_a_sentence(void **state)
     assert_int_equal(access("x.html", F_OK), -1);
 }
 
+/* Four heads on three ranks, as docs/planning.md draws them: loads 4, 3, 1, 1 of three blocks each.
+ */
+static void the_page_of_a_plan_holds_shares_and_imbalance(void **state)
+{
+    (void)state;
+    const int64_t weights[] = {4, 3, 1, 1};
+    tess_work *work = NULL, *other = NULL;
+    tess_plan *plan = NULL;
+    tess_plan_report *report = NULL;
+    CHECK_OK(tess_work_from_weights(ctx, weights, 1, 4, 12, &work));
+    CHECK_OK(tess_work_from_weights(ctx, weights, 2, 2, 12, &other));
+    const tess_plan_opts opts = {.ranks = 3, .method = TESS_PLAN_FRACTIONAL};
+    CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &plan));
+    CHECK_OK(tess_plan_report_create(ctx, &(tess_plan_report_opts){.first_layer = 7}, &report));
+    CHECK_FAILS(tess_plan_report_write(report, "page.html"), TESS_EINVAL,
+                "tess_plan_report_write: no step was added");
+    CHECK_OK(tess_plan_report_add(report, 1, plan, work));
+    CHECK_FAILS(tess_plan_report_add(report, 2, plan, other), TESS_EINVAL,
+                "tess_plan_report_add: the work has 2 layers of 2 heads of 12 x 12 blocks, the "
+                "plan 1 of 4 of 12 x 12");
+    CHECK_OK(tess_plan_report_add(report, 5, plan, work));
+    CHECK_OK(tess_plan_report_write(report, "page.html"));
+    const char *page = page_text("page.html");
+    assert_non_null(strstr(page, "\"layers\":[7],"));
+    assert_non_null(strstr(page, "\"steps\":[1,5],"));
+    assert_non_null(strstr(page, "\"before\":[[null],[null]],"));
+    assert_non_null(strstr(page, "\"after\":[[1],[1]],"));
+    assert_non_null(strstr(page, "{\"step\":5,\"layer\":7,\"strategy\":\"fractional heads\","));
+    tess_plan_report_destroy(report);
+    tess_plan_destroy(plan);
+    tess_work_destroy(other);
+    tess_work_destroy(work);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_page_of_a_plan_holds_shares_and_imbalance),
     cmocka_unit_test(the_page_of_a_run_holds_its_numbers),
     cmocka_unit_test(a_long_run_is_thinned),
     cmocka_unit_test(what_is_no_run_gets_a_sentence),

@@ -485,11 +485,11 @@ static const char *in_folder(const char *name)
 }
 
 /* Writes the tensor as m.npy and loads it. */
-static tess_status load(tess_tensor t, const tess_mask_set *blocks, tess_work **work)
+static tess_status load(tess_tensor t, const tess_mask_opts *opts, tess_work **work)
 {
     t.name = "m";
     CHECK_OK(tess_file_write(context(), in_folder("m.npy"), &t, 1, NULL));
-    return tess_work_load(context(), in_folder("m.npy"), blocks, work);
+    return tess_work_load(context(), in_folder("m.npy"), opts, work);
 }
 
 static void mask_files_are_masks(void **state)
@@ -511,7 +511,7 @@ static void mask_files_are_masks(void **state)
     }
     /* Without layers, and with the rows of blocks. */
     tess_work *work = NULL;
-    const tess_mask_set blocks = {
+    const tess_mask_opts blocks = {
         .tokens_q = 64 * m.q - 5, .tokens_k = 64 * m.k, .group = 64, .unit = 64};
     CHECK_OK(load(
         (tess_tensor){
@@ -561,7 +561,7 @@ static void masks_that_are_none_are_told(void **state)
     assert_string_equal(
         said(), "m.npy: shape is [2,0,2,3], must have 1..65536 layers and heads and 1..2147483647 "
                 "blocks");
-    const tess_mask_set blocks = {.tokens_q = 128, .tokens_k = 128, .group = 64, .unit = 64};
+    const tess_mask_opts blocks = {.tokens_q = 128, .tokens_k = 128, .group = 64, .unit = 64};
     assert_int_equal(load(good, &blocks, &work), TESS_EINVAL);
     assert_string_equal(said(),
                         "m.npy: k_blocks is 3, but tokens_k 128 in blocks of 64 rows make 2");

@@ -56,8 +56,14 @@ TESS_API tess_status tess_work_from_masks(tess_ctx *ctx, const tess_mask_set *ma
 TESS_API tess_status tess_work_set_masks(tess_work *work, const tess_mask_set *masks);
 
 /* Masks from a file with one tensor: BOOL, or U8 of 0 and 1, ([layers,] heads, q_blocks, k_blocks).
- * blocks gives tokens_q, tokens_k, group and unit; its other fields are ignored. NULL: unknown. */
-TESS_API tess_status tess_work_load(tess_ctx *ctx, const char *path, const tess_mask_set *blocks,
+ */
+typedef struct {
+    int32_t group, unit;        /* rows of a block; both 0: unknown */
+    int64_t tokens_q, tokens_k; /* 0: as many as whole blocks have */
+    int layer, layers;          /* the first, and how many; layers 0: all from the first on */
+} tess_mask_opts;
+
+TESS_API tess_status tess_work_load(tess_ctx *ctx, const char *path, const tess_mask_opts *opts,
                                     tess_work **work);
 
 /* One selection for each of n layers, all of the same shape and of batch 1. A unit is a pair of

@@ -14,7 +14,7 @@ extern "C" {
  * them.
  *
  *   tess_plan_report *report;
- *   tess_plan_report_create(ctx, &report);
+ *   tess_plan_report_create(ctx, NULL, &report);
  *   tess_plan_report_add(report, step, plan, work);       // for each step, in order
  *   tess_plan_report_write(report, "plan.html");
  *   tess_plan_report_destroy(report);
@@ -23,7 +23,12 @@ extern "C" {
  * of the first ones only, and says so. */
 typedef struct tess_plan_report tess_plan_report;
 
-TESS_API tess_status tess_plan_report_create(tess_ctx *ctx, tess_plan_report **report);
+typedef struct {
+    int64_t first_layer; /* the number of the plans' first layer, for the page */
+} tess_plan_report_opts;
+
+TESS_API tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *opts,
+                                             tess_plan_report **report);
 
 /* The plan used for this work, which may be one made for an earlier step. Every plan has the same
  * ranks, layers and heads. After a failure the report is as it was. */

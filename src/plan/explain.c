@@ -99,7 +99,7 @@ void tess__candidate_reason(const tess__task *task, const tess_candidate *c,
                               : "chosen: the only one, not predictable");
         return;
     }
-    if (timed && c->ns < 0) {
+    if (timed ? c->ns < 0 : c->rho == 0.0) { /* not entered: its bytes are not known */
         snprintf(why, TESS_REASON_BYTES, "not predictable: selective needs masks or a union share");
         return;
     }

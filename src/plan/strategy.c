@@ -113,7 +113,7 @@ static tess_status try_candidate(contest *k, int i, int *used)
     tess_candidate *c = &k->list[i];
     *used = 1;
     tess__candidate_bar(task, c, k->why[i]);
-    if (k->why[i][0] || (task->pricing.cluster && k->best >= 0 && !is_known(task, c)))
+    if (k->why[i][0] || (k->best >= 0 && !is_known(task, c)))
         return TESS_OK;
     if (c->method != TESS_PLAN_FRACTIONAL) {
         if (k->split != c->ulysses || task->info.speeds) {
@@ -186,6 +186,7 @@ static tess_status run_layer(contest *k, const char *who, tess_plan *plan)
         tess__candidate_place(task, &plan->arena, &k->layer, k->list[k->best].placement, layer));
     TESS_TRY(tess__layer_measure(task->ctx, &task->info, task->work, k->at, layer));
     layer->predicted_ns = k->list[k->best].ns;
+    layer->kv_copies = k->list[k->best].kv_copies; /* with the union share, where that is known */
     layer->load_bound = bound_of(task, k->at, layer);
     k->list[k->best].chosen = 1;
     for (int i = 0; i < k->n; i++) {

@@ -155,7 +155,7 @@ tess_status tess__work_range(const char *who, const char *name, int64_t value, i
 
 /* tess_work_load of an open file, which `name` stands for in sentences. */
 tess_status tess__work_read(tess_ctx *ctx, const char *name, tess_file *file,
-                            const tess_mask_set *blocks, tess_work **work);
+                            const tess_mask_opts *opts, tess_work **work);
 
 /* profile.c: tess_profile_open of a text in memory, which `name` stands for in sentences. */
 tess_status tess__profile_read(tess_ctx *ctx, const char *name, const void *text, size_t bytes,

@@ -166,7 +166,8 @@ tess_status tess_work_set_masks(tess_work *work, const tess_mask_set *masks)
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* A sentence about the first byte of a head that is neither 0 nor 1, or TESS_OK. */
+/* A sentence about the first byte of head number `at`, counted over the layers of the file, that is
+ * neither 0 nor 1, or TESS_OK. */
 static tess_status check_bytes(const char *name, const tess_mask_set *m, size_t at,
                                const uint8_t *mask, size_t n)
 {
@@ -185,8 +186,8 @@ static tess_status check_bytes(const char *name, const tess_mask_set *m, size_t 
                       name, at / heads, at % heads, i / k, i % k, mask[i]);
 }
 
-/* The shape of the tensor as that of masks. */
-static tess_status read_shape(const char *name, const tess_tensor *t, const tess_mask_set *blocks,
+/* The layers of the tensor that are asked for, as masks. */
+static tess_status read_shape(const char *name, const tess_tensor *t, const tess_mask_opts *opts,
                               tess_mask_set *m)
 {
     if (t->dtype != TESS_DTYPE_BOOL && t->dtype != TESS_DTYPE_U8)
@@ -207,42 +208,54 @@ static tess_status read_shape(const char *name, const tess_tensor *t, const tess
         return tess__fail(TESS_EFORMAT,
                           "%s: shape is %s, must have 1..%d layers and heads and 1..%d blocks",
                           name, tess__shape_text(t->rank, t->shape, text), COUNT_MAX, INT32_MAX);
-    *m = blocks ? *blocks : (tess_mask_set){0};
-    m->layers = (int)layers;
-    m->heads = (int)s[0];
-    m->q_blocks = (int32_t)s[1];
-    m->k_blocks = (int32_t)s[2];
-    m->kind = TESS_MASK_BYTES;
-    m->data = t->data;
+    if (opts->layer < 0 || opts->layers < 0 || (int64_t)opts->layer + opts->layers > layers ||
+        opts->layer == layers)
+        return tess__fail(
+            TESS_EINVAL, "%s: layers %d..%lld are asked for, it has 0..%lld", name, opts->layer,
+            (long long)opts->layer + (opts->layers ? opts->layers - 1 : 0), (long long)layers - 1);
+    *m = (tess_mask_set){
+        .layers = opts->layers ? opts->layers : (int)layers - opts->layer,
+        .heads = (int)s[0],
+        .q_blocks = (int32_t)s[1],
+        .k_blocks = (int32_t)s[2],
+        .kind = TESS_MASK_BYTES,
+        .tokens_q = opts->tokens_q ? opts->tokens_q : s[1] * opts->group,
+        .tokens_k = opts->tokens_k ? opts->tokens_k : s[2] * opts->unit,
+        .group = opts->group,
+        .unit = opts->unit,
+    };
+    m->data = (const uint8_t *)t->data + (size_t)opts->layer * (size_t)(s[0] * s[1] * s[2]);
     return check_shape(name, m);
 }
 
 /* Takes the masks head by head, so that a long read can be followed and stopped. */
 static tess_status read_heads(const char *name, tess_work *work, const tess_mask_set *m,
-                              tess_dtype dtype)
+                              int first_layer, tess_dtype dtype)
 {
+    const size_t first = (size_t)first_layer * (size_t)m->heads;
     const size_t n = (size_t)m->layers * (size_t)m->heads, stride = head_bytes(work, 1);
     for (size_t i = 0; i < n; i++) {
         const uint8_t *mask = (const uint8_t *)m->data + i * stride;
         TESS_TRY(tess__progress(work->ctx, "reading masks", (int64_t)i, (int64_t)n));
         if (dtype == TESS_DTYPE_U8)
-            TESS_TRY(check_bytes(name, m, i, mask, stride));
+            TESS_TRY(check_bytes(name, m, first + i, mask, stride));
         set_head(work, i, mask, 1);
     }
     return TESS_OK;
 }
 
 tess_status tess__work_read(tess_ctx *ctx, const char *name, tess_file *file,
-                            const tess_mask_set *blocks, tess_work **work)
+                            const tess_mask_opts *opts, tess_work **work)
 {
+    static const tess_mask_opts none;
     tess_tensor t;
     tess_mask_set m;
     tess_work *made = NULL;
     TESS_TRY(tess_file_tensor(file, NULL, &t));
-    TESS_TRY(read_shape(name, &t, blocks, &m));
+    TESS_TRY(read_shape(name, &t, opts ? opts : &none, &m));
     TESS_TRY(make(ctx, &m, &made));
     clear_loads(made);
-    const tess_status status = read_heads(name, made, &m, t.dtype);
+    const tess_status status = read_heads(name, made, &m, opts ? opts->layer : 0, t.dtype);
     if (status == TESS_OK)
         *work = made;
     else
@@ -250,7 +263,7 @@ tess_status tess__work_read(tess_ctx *ctx, const char *name, tess_file *file,
     return status;
 }
 
-tess_status tess_work_load(tess_ctx *ctx, const char *path, const tess_mask_set *blocks,
+tess_status tess_work_load(tess_ctx *ctx, const char *path, const tess_mask_opts *opts,
                            tess_work **work)
 {
     if (!ctx || !path || !work)
@@ -260,7 +273,7 @@ tess_status tess_work_load(tess_ctx *ctx, const char *path, const tess_mask_set 
                                   : "work");
     tess_file *file = NULL;
     TESS_TRY(tess_file_open(ctx, path, &file));
-    const tess_status status = tess__work_read(ctx, path, file, blocks, work);
+    const tess_status status = tess__work_read(ctx, path, file, opts, work);
     tess_file_close(file);
     return status;
 }

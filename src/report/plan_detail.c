@@ -174,8 +174,8 @@ tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup 
     int64_t *rows = tess__alloc(detail->ctx, (size_t)detail->q_blocks * sizeof *rows);
     if (!rows)
         return tess__nomem((size_t)detail->q_blocks * sizeof *rows);
-    tess__markup_print(text, "{\"step\":%lld,\"layer\":%d,\"strategy\":", (long long)detail->step,
-                       detail->layer);
+    tess__markup_print(text, "{\"step\":%lld,\"layer\":%lld,\"strategy\":", (long long)detail->step,
+                       (long long)detail->number);
     tess__markup_string(text, strategy);
     tess__markup_add(text, ",", 1);
     tess_status status = add_shares(detail, rows, text);

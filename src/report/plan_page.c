@@ -16,7 +16,8 @@ enum { DETAIL_BYTES_MAX = 8 << 20 };
 struct tess_plan_report {
     tess_ctx *ctx;
     tess_plan_info info; /* of the first plan */
-    int masks;           /* 1: some detail shows masks */
+    int64_t first_layer;
+    int masks; /* 1: some detail shows masks */
     int64_t steps, details, layers;
     double before_sum, after_sum, before_max, after_max, copies_sum;
     int64_t before_count;
@@ -24,7 +25,8 @@ struct tess_plan_report {
     char method[64];
 };
 
-tess_status tess_plan_report_create(tess_ctx *ctx, tess_plan_report **report)
+tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *opts,
+                                    tess_plan_report **report)
 {
     if (!ctx || !report)
         return tess__fail(TESS_EINVAL, "tess_plan_report_create: %s is NULL",
@@ -33,6 +35,7 @@ tess_status tess_plan_report_create(tess_ctx *ctx, tess_plan_report **report)
     if (!r)
         return tess__nomem(sizeof *r);
     r->ctx = ctx;
+    r->first_layer = opts ? opts->first_layer : 0;
     r->step.ctx = r->before.ctx = r->after.ctx = r->detail.ctx = ctx;
     *report = r;
     return TESS_OK;
@@ -90,6 +93,7 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
     if (r->detail.size >= DETAIL_BYTES_MAX)
         return TESS_OK;
     const tess__detail detail = {
+        .number = r->first_layer + index,
         .ctx = r->ctx,
         .step = step,
         .layer = index,
@@ -250,7 +254,7 @@ tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
                        "{\"ranks\":%d,\"heads\":%d,\"q_blocks\":%d,\"k_blocks\":%d,\"layers\":[",
                        r->info.ranks, r->info.heads, r->info.q_blocks, r->info.k_blocks);
     for (int layer = 0; layer < r->info.layers; layer++)
-        tess__markup_print(&data, "%s%d", layer ? "," : "", layer);
+        tess__markup_print(&data, "%s%lld", layer ? "," : "", (long long)(r->first_layer + layer));
     tess__markup_print(&data,
                        "],\n\"steps\":[%s],\n\"before\":[%s],\n\"after\":[%s],\n\"details\":[",
                        r->step.data, r->before.data, r->after.data);

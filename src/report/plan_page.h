@@ -8,7 +8,7 @@
 /* One layer of one step under a plan. */
 typedef struct {
     tess_ctx *ctx;
-    int64_t step;
+    int64_t step, number; /* the layer's, for people */
     int layer, ranks, heads;
     int32_t q_blocks, k_blocks;
     const tess_plan_layer *plan;

@@ -31,8 +31,8 @@ static void look_at(const tess_work *work)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* Blocks of 64 rows fit masks of four blocks; other masks must be refused for them. */
-    const tess_mask_set sizes = {.tokens_q = 200, .tokens_k = 256, .group = 64, .unit = 64};
-    const tess_mask_set *const blocks[] = {NULL, &sizes};
+    const tess_mask_opts sizes = {.tokens_q = 200, .tokens_k = 256, .group = 64, .unit = 64};
+    const tess_mask_opts *const blocks[] = {NULL, &sizes};
     tess_ctx *ctx;
     tess_file *file;
     if (tess_ctx_create(&(tess_ctx_opts){.isa = "base", .threads = 1}, &ctx) != TESS_OK)

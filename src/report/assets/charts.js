@@ -68,7 +68,7 @@ function axes(svg, box, x, y) {
     shape("path", { class: "axis", d: `M${box.left} ${py(v)}H${box.right}` }, svg);
     shape("text", { class: "quiet", x: box.left - 6, y: py(v) + 4, "text-anchor": "end" }, svg, short(v));
   }
-  for (const v of x.marks || ticks(x.low, x.high, 10))
+  for (const v of x.marks || ticks(x.low, x.high, 10).filter(Number.isInteger))
     shape("text", { class: "quiet", x: px(v), y: box.bottom + 16, "text-anchor": "middle" }, svg, short(v));
   shape("text", { class: "quiet", x: (box.left + box.right) / 2, y: box.bottom + 34, "text-anchor": "middle" }, svg, x.label);
   shape("text", { class: "quiet", x: box.left, y: box.top - 10 }, svg, y.label);
@@ -82,18 +82,19 @@ function logTicks(low, high) {
   return list;
 }
 
+// Names with their colours, ending at the right edge.
 function legend(svg, names, right, top) {
   let x = right;
   for (const { name, colour: fill } of [...names].reverse()) {
     const text = shape("text", { x, y: top, "text-anchor": "end" }, svg, name);
-    x -= name.length * 7 + 8;
-    shape("rect", { x: x - 6, y: top - 10, width: 10, height: 10, rx: 2, fill }, svg);
-    x -= 20;
-    text.append("");
+    x -= text.getComputedTextLength() + 15;
+    shape("rect", { x, y: top - 10, width: 10, height: 10, rx: 2, fill }, svg);
+    x -= 14;
   }
 }
 
-// Lines over x. series: [{name, colour, dash, points: [[x, y], ...]}]; points with y null are gaps.
+// Lines over x. series: [{name, colour, points: [[x, y], ...]}]; points with y null are gaps. names: what
+// the legend says instead, where many series share a colour.
 function lines(figure, options) {
   const width = 1100, height = options.height || 300;
   const svg = canvas(figure, width, height, options.label);
@@ -116,12 +117,12 @@ function lines(figure, options) {
       path += `${pen}${px(a).toFixed(1)} ${py(b).toFixed(1)}`;
       pen = "L";
     }
-    shape("path", { d: path, fill: "none", stroke: s.colour, "stroke-width": s.width || 1.8, "stroke-dasharray": s.dash || "", opacity: s.opacity || 1 }, svg);
+    shape("path", { d: path, fill: "none", stroke: s.colour, "stroke-width": s.width || 1.8, opacity: s.opacity || 1 }, svg);
     if (s.points.length <= 60)
       for (const [a, b] of s.points)
         if (b !== null) shape("title", {}, shape("circle", { cx: px(a), cy: py(b), r: 2.6, fill: s.colour }, svg), `${s.name}: ${short(a)}, ${short(b)}`);
   }
-  legend(svg, options.series, box.right, 18);
+  legend(svg, options.names || options.series, box.right, 18);
 }
 
 // Stacked bars. bars: [{label, parts: [{value, colour, title}]}]; mean: a line across.
@@ -148,7 +149,7 @@ function bars(figure, options) {
   });
   if (options.mean) {
     shape("path", { d: `M${box.left} ${py(options.mean)}H${box.right}`, stroke: "var(--warn)", "stroke-width": 1.4, "stroke-dasharray": "5 4" }, svg);
-    shape("text", { x: box.right, y: py(options.mean) - 5, "text-anchor": "end", style: "fill:var(--warn)" }, svg, options.meanLabel || "mean");
+    shape("text", { x: box.right, y: py(options.mean) - 5, "text-anchor": "end", class: "mean" }, svg, options.meanLabel || "mean");
   }
 }
 

@@ -11,13 +11,10 @@ function drawImbalance() {
     if (hasBefore) series.push({ name: `contiguous, step ${step}`, colour: "var(--before)", opacity: faint, points: points(data.before[i]) });
     series.push({ name: `planned, step ${step}`, colour: "var(--after)", opacity: faint, points: points(data.after[i]) });
   });
-  const shown = series.slice();
-  lines(find("imbalance"), { label: "imbalance by layer", x: "layer", y: "imbalance: slowest rank / mean", series: shown, low: 1, marks: data.layers.length < 2 ? data.layers : undefined });
-  // One entry for each colour says enough.
-  find("imbalance").querySelectorAll("svg > text:not(.quiet), svg > rect").forEach((node) => node.remove());
   const names = [{ name: "planned", colour: "var(--after)" }];
   if (hasBefore) names.unshift({ name: "contiguous heads and blocks", colour: "var(--before)" });
-  legend(find("imbalance").querySelector("svg"), names, 1086, 18);
+  lines(find("imbalance"), { label: "imbalance by layer", x: "layer", y: "imbalance: slowest rank / mean", series, names, low: 1,
+    marks: data.layers.length < 2 ? data.layers : undefined });
 }
 
 

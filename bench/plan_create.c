@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_create.c - what tess_plan_create takes for one layer, of masks and of densities.
+ *
+ *   plan_create
+ *
+ * 40 heads of 1184 x 1184 blocks of 64 tokens, uneven over heads and rows, on h100; one thread, CPU
+ * time, the best of SAMPLES.
+ */
+#include "tessera/tessera.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { HEADS = 40, BLOCKS = 1184, GROUP = 64, SAMPLES = 7 };
+
+static void need(tess_status status)
+{
+    if (status != TESS_OK) {
+        fprintf(stderr, "plan_create: %s\n", tess_last_error());
+        exit(1);
+    }
+}
+
+/* Nanoseconds of this thread alone: others may use the machine. */
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A band, and beside it random blocks, fewer or more by head and by row. */
+static tess_work *masked_work(tess_ctx *ctx)
+{
+    uint8_t *mask = malloc((size_t)HEADS * BLOCKS * BLOCKS);
+    uint32_t bits[BLOCKS];
+    if (!mask)
+        exit(1);
+    for (int i = 0; i < HEADS * BLOCKS; i++) {
+        const int head = i / BLOCKS, q = i % BLOCKS;
+        const uint32_t percent = (uint32_t)((5 + head % 7 * 9) * (q % 5 ? 1 : 2) / 2);
+        need(tess_random_bits(3, 0, (uint64_t)i * BLOCKS, bits, BLOCKS));
+        for (int k = 0; k < BLOCKS; k++)
+            mask[(size_t)i * BLOCKS + (size_t)k] = abs(q - k) < 30 || bits[k] % 100 < percent;
+    }
+    const tess_mask_set set = {.layers = 1,
+                               .heads = HEADS,
+                               .q_blocks = BLOCKS,
+                               .k_blocks = BLOCKS,
+                               .data = mask,
+                               .kind = TESS_MASK_BYTES,
+                               .tokens_q = BLOCKS * GROUP,
+                               .tokens_k = BLOCKS * GROUP,
+                               .group = GROUP,
+                               .unit = GROUP};
+    tess_work *work = NULL;
+    need(tess_work_from_masks(ctx, &set, &work));
+    free(mask);
+    return work;
+}
+
+static void run(tess_ctx *ctx, const char *name, const tess_work *work, const tess_cluster *cluster,
+                const tess_plan_opts *opts)
+{
+    int64_t best = INT64_MAX;
+    tess_plan_layer layer = {0};
+    for (int s = 0; s < SAMPLES; s++) {
+        tess_plan *plan = NULL;
+        const int64_t start = now();
+        need(tess_plan_create(ctx, work, cluster, opts, &plan));
+        const int64_t ns = now() - start;
+        best = ns < best ? ns : best;
+        need(tess_plan_layer_view(plan, 0, &layer));
+        tess_plan_destroy(plan);
+    }
+    printf("%-44s %8.3f ms  %s %d x %d x %d\n", name, (double)best * 1e-6,
+           tess_plan_method_name(layer.method), layer.ulysses, layer.ring, layer.selective);
+}
+
+int main(void)
+{
+    tess_ctx *ctx;
+    tess_cluster *cluster;
+    tess_work *masks, *densities;
+    double density[HEADS];
+    need(tess_ctx_create(&(tess_ctx_opts){.threads = 1}, &ctx));
+    need(tess_cluster_load(ctx, "h100", &cluster));
+    masks = masked_work(ctx);
+    for (int h = 0; h < HEADS; h++)
+        density[h] = 0.05 + h * 37 % 100 / 120.0;
+    need(tess_work_from_density(ctx, density, 1, HEADS, BLOCKS * GROUP, GROUP, &densities));
+    const tess_plan_opts whole = {.ranks = 8, .ulysses = 8, .method = TESS_PLAN_REFINED};
+    run(ctx, "masks, 8 ranks, heads alone", masks, cluster, &whole);
+    run(ctx, "masks, 8 ranks, auto", masks, cluster, &(tess_plan_opts){.ranks = 8});
+    run(ctx, "masks, 8 ranks, auto, no cluster", masks, NULL, &(tess_plan_opts){.ranks = 8});
+    run(ctx, "masks, 16 ranks on 2 nodes, auto", masks, cluster, &(tess_plan_opts){.ranks = 16});
+    run(ctx, "densities, 8 ranks, heads alone", densities, cluster, &whole);
+    run(ctx, "densities, 8 ranks, auto", densities, cluster, &(tess_plan_opts){.ranks = 8});
+    run(ctx, "densities, 1024 ranks, refined, all degrees", densities, cluster,
+        &(tess_plan_opts){.ranks = 1024, .method = TESS_PLAN_REFINED});
+    run(ctx, "densities, 1024 ranks, auto", densities, cluster, &(tess_plan_opts){.ranks = 1024});
+    tess_work_destroy(masks);
+    tess_work_destroy(densities);
+    tess_cluster_destroy(cluster);
+    tess_ctx_destroy(ctx);
+    return 0;
+}

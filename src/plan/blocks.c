@@ -9,25 +9,30 @@
  *      (blocks_level.c), or where these do not, db-SP's biased greedy (with speeds: contiguous
  *      ranges by work)
  *   2. the work of every key block with each query part, and exchanges of key blocks that shorten
- *      the pass (blocks_search.c); if that is not enough and parts of keys are uneven, from even
- *      parts once more
- *   3. while a pass is not near the bound: the work of every query block with each key part, and
- *      exchanges of query blocks; then those of key blocks again
- *   4. contiguous parts, if that has not made the pass shorter
+ *      the pass (blocks_search.c)
+ *   3. if the pass is still too long, everything afresh: the biased greedy on both sides, and
+ *      exchanges of key blocks
+ *   4. if it is still too long, the work of every query block with each key part, and exchanges of
+ *      query blocks
+ *   5. contiguous parts, if that has not made the pass shorter
  *
- * Exchanges move far fewer blocks than the greedy, which deals out all of them afresh.
+ * Exchanges move far fewer blocks than the greedy, which deals out all of them, so it comes last.
  *
- * Cost: each of 2. and 3. reads the bits of the group once, about 1 and 1.6 ms for 40 heads of 1184
- * x 1184 blocks. Memory: (blocks, ring) sums, in the space.
+ * Cost: each of 2., 3. and 4. reads the bits of the group once, about 1, 1 and 1.6 ms for 40 heads
+ * of 1184 x 1184 blocks. Memory: (blocks, ring) sums, in the space.
  */
 #include "plan.h"
 #include "ring.h"
 
 #include <string.h>
 
-/* Passes longer than the bound by this factor are planned, and planned again; a search ends below
- * the smaller one. */
-static const double FAR = 1.01, NEAR = 1.003;
+/* A pass is planned if it is FAR above the bound; a search ends NEAR it; TOO_FAR is worth moving
+ * most blocks, and another look at the bits. */
+static const double TOO_FAR = 1.02, FAR = 1.01, NEAR = 1.003;
+
+/* The longest ring in which query blocks are searched for: counting them against every key part
+ * takes time in proportion to the ring. */
+enum { MOST_PARTS = 64 };
 
 typedef struct {
     tess__space *space;
@@ -37,72 +42,11 @@ typedef struct {
     double bound;
 } state;
 
-void tess__blocks_greedy(tess__space *space, const int64_t *weights, int32_t n, int parts,
-                         int reward, int32_t *part_of)
-{
-    tess__sort_loads(weights, n, space->order, space->order_swap);
-    const tess__greedy_job job = {.n = n,
-                                  .groups = parts,
-                                  .loads = weights,
-                                  .order = space->order,
-                                  .capped = 1,
-                                  .reward = reward};
-    tess__greedy(space, &job, part_of);
-}
-
-/* ---- orders ---------------------------------------------------------------------------------
- */
-
-/* order and cuts of blocks in parts, ascending inside each. */
-static void order_parts(const int32_t *part_of, int32_t n, int parts, int32_t *order, int32_t *cuts)
-{
-    memset(cuts, 0, ((size_t)parts + 1) * sizeof *cuts);
-    for (int32_t i = 0; i < n; i++)
-        cuts[part_of[i] + 1]++;
-    for (int p = 0; p < parts; p++)
-        cuts[p + 1] += cuts[p];
-    for (int32_t i = 0; i < n; i++)
-        order[cuts[part_of[i]]++] = i;
-    for (int p = parts; p > 0; p--)
-        cuts[p] = cuts[p - 1];
-    cuts[0] = 0;
-}
-
-/* Sorts the blocks inside each part. */
-static void sort_parts(tess__space *space, int32_t n, int parts, int32_t *order, int32_t *cuts)
-{
-    for (int p = 0; p < parts; p++)
-        for (int32_t at = cuts[p]; at < cuts[p + 1]; at++)
-            space->part_of[order[at]] = p;
-    order_parts(space->part_of, n, parts, order, cuts);
-}
-
-static void contiguous(int32_t n, int parts, int32_t *order, int32_t *cuts, int32_t *home)
-{
-    for (int p = 0; p <= parts; p++)
-        cuts[p] = tess__even_cut(n, parts, p);
-    for (int p = 0; p < parts; p++)
-        for (int32_t i = cuts[p]; i < cuts[p + 1]; i++) {
-            order[i] = i;
-            home[i] = p;
-        }
-}
-
 static void all_contiguous(state *s)
 {
     const tess_work_info *const info = &s->job->work->info;
-    contiguous(info->q_blocks, s->job->ring, s->q_order, s->q_cuts, s->space->home[0]);
-    contiguous(info->k_blocks, s->job->ring, s->k_order, s->k_cuts, s->space->home[1]);
-}
-
-static int64_t count_moved(const int32_t *order, const int32_t *cuts, int parts,
-                           const int32_t *home)
-{
-    int64_t moved = 0;
-    for (int p = 0; p < parts; p++)
-        for (int32_t at = cuts[p]; at < cuts[p + 1]; at++)
-            moved += home[order[at]] != p;
-    return moved;
+    tess__parts_contiguous(info->q_blocks, s->job->ring, s->q_order, s->q_cuts, s->space->home[0]);
+    tess__parts_contiguous(info->k_blocks, s->job->ring, s->k_order, s->k_cuts, s->space->home[1]);
 }
 
 /* ---- the two sides --------------------------------------------------------------------------
@@ -133,24 +77,15 @@ static double heaviest(const int64_t *weights, const int32_t *order, const int32
     return most;
 }
 
-/* Orders n blocks of the given weights by parts that are even: by few exchanges where these do,
- * else by the biased greedy. */
-static void make_even(state *s, int keys, int32_t n, int32_t *order, int32_t *cuts)
+/* Orders the n blocks of the space's weights by db-SP's biased greedy. */
+static void deal(state *s, int32_t n, int32_t *order, int32_t *cuts)
 {
-    const tess__ring_job *const job = s->job;
-    const tess__level_job level = {.weights = s->space->weights,
-                                   .n = n,
-                                   .parts = job->ring,
-                                   .cuts = cuts,
-                                   .home = s->space->home[keys],
-                                   .reward = job->reward,
-                                   .limit = NEAR * s->bound};
-    if (tess__blocks_level(s->space, &level, order))
-        return;
-    tess__blocks_greedy(s->space, s->space->weights, n, job->ring, job->reward, s->space->part_of);
-    order_parts(s->space->part_of, n, job->ring, order, cuts);
+    tess__blocks_greedy(s->space, s->space->weights, n, s->job->ring, s->job->reward,
+                        s->space->part_of);
+    tess__parts_order(s->space->part_of, n, s->job->ring, order, cuts);
 }
 
+/* Step 1. */
 static void begin_queries(state *s)
 {
     const tess__ring_job *const job = s->job;
@@ -160,8 +95,17 @@ static void begin_queries(state *s)
         return;
     }
     add_rows(s, s->space->weights);
-    if (heaviest(s->space->weights, s->q_order, s->q_cuts, job->ring) > FAR * s->bound)
-        make_even(s, 0, job->work->info.q_blocks, s->q_order, s->q_cuts);
+    if (heaviest(s->space->weights, s->q_order, s->q_cuts, job->ring) <= FAR * s->bound)
+        return;
+    const tess__level_job level = {.weights = s->space->weights,
+                                   .n = job->work->info.q_blocks,
+                                   .parts = job->ring,
+                                   .cuts = s->q_cuts,
+                                   .home = s->space->home[0],
+                                   .reward = job->reward,
+                                   .limit = NEAR * s->bound};
+    if (!tess__blocks_level(s->space, &level, s->q_order))
+        deal(s, level.n, s->q_order, s->q_cuts);
 }
 
 /* sums[n] = sums of x. */
@@ -205,23 +149,29 @@ static void add_columns(state *s)
     add_sums(space, n, job->ring);
 }
 
-/* Key blocks from where they are; if that is not enough and columns are uneven, from even parts. */
-static void begin_keys(state *s)
+/* Step 2. */
+static void plan_keys(state *s)
 {
-    tess__space *const space = s->space;
-    const int32_t n = s->job->work->info.k_blocks;
     add_columns(s);
-    for (int32_t k = 0; k < n; k++)
-        space->weights[k] = (int64_t)space->x_sums[k];
-    const int even =
-        heaviest(space->weights, s->k_order, s->k_cuts, s->job->ring) <= FAR * s->bound;
-    search(s, 1);
-    if (s->ring->time <= FAR * s->bound || even)
-        return;
-    make_even(s, 1, n, s->k_order, s->k_cuts);
     search(s, 1);
 }
 
+/* Step 3. */
+static void deal_all(state *s)
+{
+    const tess_work_info *const info = &s->job->work->info;
+    if (!s->job->speeds) {
+        add_rows(s, s->space->weights);
+        deal(s, info->q_blocks, s->q_order, s->q_cuts);
+        add_columns(s);
+    }
+    for (int32_t k = 0; k < info->k_blocks; k++)
+        s->space->weights[k] = (int64_t)s->space->x_sums[k];
+    deal(s, info->k_blocks, s->k_order, s->k_cuts);
+    search(s, 1);
+}
+
+/* Step 4. */
 static tess_status plan_queries(state *s)
 {
     const tess__ring_job *const job = s->job;
@@ -265,17 +215,36 @@ static tess_status begin(state *s)
     return TESS_OK;
 }
 
-/* Steps 1 to 3. */
+/* Puts the orders, cuts and tiles aside (keep 1), or takes them back. */
+static void keep_plan(state *s, int keep)
+{
+    const tess_work_info *const info = &s->job->work->info;
+    const size_t ring = (size_t)s->job->ring, q = (size_t)info->q_blocks,
+                 k = (size_t)info->k_blocks;
+    int32_t *const arrays[] = {s->q_order, s->k_order, s->q_cuts, s->k_cuts};
+    const size_t sizes[] = {q, k, ring + 1, ring + 1};
+    int32_t *aside = s->space->kept;
+    for (int i = 0; i < 4; aside += sizes[i++])
+        memcpy(keep ? aside : arrays[i], keep ? arrays[i] : aside, sizes[i] * sizeof *aside);
+    double *const tiles = s->ring->tiles, *const kept = s->space->kept_tiles;
+    memcpy(keep ? kept : tiles, keep ? tiles : kept, ring * ring * sizeof *tiles);
+    if (!keep)
+        tess__ring_update(s->ring);
+}
+
 static tess_status plan(state *s)
 {
     begin_queries(s);
-    begin_keys(s);
-    if (s->ring->time > FAR * s->bound)
-        TESS_TRY(plan_queries(s));
-    if (s->ring->time > FAR * s->bound) {
-        add_columns(s);
-        search(s, 1);
+    plan_keys(s);
+    const double time = s->ring->time;
+    if (time > TOO_FAR * s->bound) {
+        keep_plan(s, 1);
+        deal_all(s);
+        if (s->ring->time >= time)
+            keep_plan(s, 0);
     }
+    if (s->ring->time > TOO_FAR * s->bound && s->job->ring <= MOST_PARTS)
+        TESS_TRY(plan_queries(s));
     return TESS_OK;
 }
 
@@ -298,17 +267,17 @@ tess_status tess__blocks_plan(tess__space *space, const tess__ring_job *job, int
         after = s.ring->time;
     }
     if (after < before) {
-        sort_parts(space, job->work->info.q_blocks, job->ring, q_order, q_cuts);
-        sort_parts(space, job->work->info.k_blocks, job->ring, k_order, k_cuts);
+        tess__parts_sort(space, job->work->info.q_blocks, job->ring, q_order, q_cuts);
+        tess__parts_sort(space, job->work->info.k_blocks, job->ring, k_order, k_cuts);
     } else {
         all_contiguous(&s);
         after = before;
     }
-    *result =
-        (tess__ring_result){.before = before,
-                            .after = after,
-                            .bound = s.bound,
-                            .moved_q = count_moved(q_order, q_cuts, job->ring, space->home[0]),
-                            .moved_k = count_moved(k_order, k_cuts, job->ring, space->home[1])};
+    *result = (tess__ring_result){
+        .before = before,
+        .after = after,
+        .bound = s.bound,
+        .moved_q = tess__parts_moved(q_order, q_cuts, job->ring, space->home[0]),
+        .moved_k = tess__parts_moved(k_order, k_cuts, job->ring, space->home[1])};
     return TESS_OK;
 }

@@ -4,7 +4,8 @@
  * As long as the heaviest part is above a limit, one of its blocks changes places with one of the
  * lightest part: the two whose difference is nearest to half the gap between the parts. This moves
  * few blocks where parts are nearly even from the start, while a greedy deals out all of them
- * afresh.
+ * afresh. By the reward's rule an exchange must lighten the heavier part by more than reward / 64
+ * of the weight that leaves home.
  *
  * Blocks of a part are kept in ascending order of weight, so that the best pair is found by walking
  * both parts once. Cost: O(n / parts) per exchange, at most n exchanges.
@@ -113,7 +114,7 @@ int tess__blocks_level(tess__space *space, const tess__level_job *job, int32_t *
         if ((double)s.sums[a] <= job->limit)
             return 1;
         const pair best = find(&s, a, b);
-        if (best.at < 0 || !tess__is_worth(job->reward, (double)best.gain,
+        if (best.at < 0 || !tess__is_worth(job->reward, 8.0 * (double)best.gain,
                                            moved(&s, best.at, a, b) + moved(&s, best.bt, b, a)))
             return 0;
         make(&s, a, b, &best);

@@ -3,7 +3,7 @@
  *
  * Blocks i of part a and j of part b change places if the pass of the ring becomes shorter by
  *
- *   gain > 0   and   gain * 64 > reward * (weight that leaves home - weight that comes home)
+ *   gain > 0   and   gain * ring * 8 > reward * (weight that leaves home - weight that comes home)
  *
  * so that a reward of 0 takes whatever helps and a large one moves nothing. Whole parts may change
  * places by the same rule. Each diagonal keeps its three longest tiles: an exchange between two
@@ -24,57 +24,14 @@
 #include <string.h>
 
 enum {
-    FEW = 32,       /* blocks of which every exchange is tried */
-    FEW_PARTS = 16, /* parts that change places as a whole */
-    TRIES = 16,     /* exchanges drawn per block, */
-    DRAWS = 8       /* so many of them between the same two parts */
+    FEW = 32,           /* blocks of which every exchange is tried */
+    FEW_PARTS = 16,     /* parts that change places as a whole */
+    TRIES = 16,         /* exchanges drawn per block, */
+    DRAWS = 8,          /* so many of them between the same two parts, */
+    MOST_WORK = 1 << 21 /* and so many tiles looked at in all */
 };
 
 typedef tess__lens lens;
-
-/* ---- diagonals ------------------------------------------------------------------------------
- */
-
-static int wrap(int i, int ring)
-{
-    return i < 0 ? i + ring : i >= ring ? i - ring : i;
-}
-
-static double tile_time(const tess__ring *ring, int r, int c)
-{
-    return ring->tiles[r * ring->ring + c] * ring->slowness[r];
-}
-
-/* Puts a tile of rank r among the three longest of its diagonal. */
-static void rank_tile(double time, int32_t r, double longest[3], int32_t place[3])
-{
-    int i = 3;
-    for (; i > 0 && (place[i - 1] < 0 || time > longest[i - 1]); i--)
-        if (i < 3) {
-            longest[i] = longest[i - 1];
-            place[i] = place[i - 1];
-        }
-    if (i < 3) {
-        longest[i] = time;
-        place[i] = r;
-    }
-}
-
-static void rank_tiles(tess__ring *ring)
-{
-    ring->time = 0.0;
-    for (int s = 0; s < ring->ring; s++) {
-        double *const longest = ring->longest + 3 * s;
-        int32_t *const place = ring->place + 3 * s;
-        for (int i = 0; i < 3; i++) {
-            longest[i] = 0.0;
-            place[i] = -1;
-        }
-        for (int r = 0; r < ring->ring; r++)
-            rank_tile(tile_time(ring, r, wrap(r - s, ring->ring)), r, longest, place);
-        ring->time += longest[0];
-    }
-}
 
 /* ---- exchanges ------------------------------------------------------------------------------
  */
@@ -91,8 +48,8 @@ static void focus(const tess__ring *ring, const tess__side *side, int a, int b)
     const int n = ring->ring;
     for (int s = 0; s < n; s++) {
         lens *const l = &ring->lenses[s];
-        l->oa = side->keys ? wrap(a + s, n) : wrap(a - s, n);
-        l->ob = side->keys ? wrap(b + s, n) : wrap(b - s, n);
+        l->oa = side->keys ? tess__wrap(a + s, n) : tess__wrap(a - s, n);
+        l->ob = side->keys ? tess__wrap(b + s, n) : tess__wrap(b - s, n);
         const int ra = side->keys ? l->oa : a, rb = side->keys ? l->ob : b;
         l->a = *tile(ring, side, a, l->oa);
         l->b = *tile(ring, side, b, l->ob);
@@ -133,6 +90,13 @@ static double moved(const tess__side *side, int32_t place, int from, int to)
     return side->weights[block] * ((to != home) - (from != home));
 }
 
+/* A block has about 1 / ring of its weight in the longest tiles that its part can have, so a gain
+ * is measured against that. */
+static int is_worth(const tess__ring *ring, const tess__side *side, double gain, double weight)
+{
+    return tess__is_worth(side->reward, gain * ring->ring, weight);
+}
+
 /* Exchanges the blocks at two places, of parts a and b. */
 static void make(tess__ring *ring, tess__side *side, int a, int b, int32_t at, int32_t bt)
 {
@@ -144,6 +108,26 @@ static void make(tess__ring *ring, tess__side *side, int a, int b, int32_t at, i
     const int32_t block = side->order[at];
     side->order[at] = side->order[bt];
     side->order[bt] = block;
+}
+
+/* Brings the longest tiles up to date after parts a and b changed: diagonals on which their tiles
+ * neither were nor are among the three need no look. */
+static void update_parts(tess__ring *ring, const tess__side *side, int a, int b)
+{
+    const int n = ring->ring;
+    for (int s = 0; s < n; s++) {
+        const int ra = side->keys ? tess__wrap(a + s, n) : a,
+                  rb = side->keys ? tess__wrap(b + s, n) : b;
+        const int32_t *const place = ring->place + 3 * s;
+        const double third = ring->longest[3 * s + 2];
+        int touched = tess__tile_time(ring, ra, tess__wrap(ra - s, n)) > third ||
+                      tess__tile_time(ring, rb, tess__wrap(rb - s, n)) > third;
+        for (int i = 0; i < 3; i++)
+            touched |= place[i] == ra || place[i] == rb;
+        if (touched)
+            tess__ring_rank(ring, s);
+    }
+    tess__ring_add(ring);
 }
 
 static int part_size(const tess__side *side, int p)
@@ -169,11 +153,11 @@ static void try_parts(tess__ring *ring, tess__side *side, int a, int b)
         return;
     for (int32_t at = side->cuts[a]; at < side->cuts[a + 1]; at++)
         weight += moved(side, at, a, b) + moved(side, at + to_b, b, a);
-    if (!tess__is_worth(side->reward, gain, weight))
+    if (!is_worth(ring, side, gain, weight))
         return;
     for (int32_t at = side->cuts[a]; at < side->cuts[a + 1]; at++)
         make(ring, side, a, b, at, at + to_b);
-    rank_tiles(ring);
+    update_parts(ring, side, a, b);
 }
 
 static void try_all_parts(tess__ring *ring, tess__side *side)
@@ -203,9 +187,9 @@ static void try_blocks(tess__ring *ring, tess__side *side, int a, int b, uint64_
         const double gain =
             ring->time - time_after(ring, work_of(ring, side, at), work_of(ring, side, bt));
         if (gain > 0.0 &&
-            tess__is_worth(side->reward, gain, moved(side, at, a, b) + moved(side, bt, b, a))) {
+            is_worth(ring, side, gain, moved(side, at, a, b) + moved(side, bt, b, a))) {
             make(ring, side, a, b, at, bt);
-            rank_tiles(ring);
+            update_parts(ring, side, a, b);
             return;
         }
     }
@@ -216,17 +200,18 @@ static void try_blocks(tess__ring *ring, tess__side *side, int a, int b, uint64_
 static void try_many(tess__ring *ring, tess__side *side, double enough)
 {
     uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
-    const int64_t tries = (int64_t)side->n * TRIES / DRAWS;
+    const int64_t affordable = MOST_WORK / ring->ring, wanted = (int64_t)side->n * TRIES;
+    const int64_t tries = (wanted < affordable ? wanted : affordable) / DRAWS;
     double watched = INFINITY;
     for (int64_t t = 0; t < tries && ring->time > enough; t++) {
-        if (t % (tries / 4) == 0) {
+        if (t % (tries / 4 + 1) == 0) {
             if (ring->time > watched * (1.0 - 1.0 / 1024))
                 return;
             watched = ring->time;
         }
         const int s = draw(&random, ring->ring), r = ring->place[3 * s];
-        const int a = side->keys ? wrap(r - s, ring->ring) : r;
-        const int b = wrap(a + 1 + draw(&random, ring->ring - 1), ring->ring);
+        const int a = side->keys ? tess__wrap(r - s, ring->ring) : r;
+        const int b = tess__wrap(a + 1 + draw(&random, ring->ring - 1), ring->ring);
         if (part_size(side, a) > 0 && part_size(side, b) > 0)
             try_blocks(ring, side, a, b, &random);
     }
@@ -243,7 +228,7 @@ static double unlikeness(const tess__ring *ring)
     for (int s = 0; s < ring->ring; s++) {
         double first = 0.0, second = 0.0;
         for (int r = 0; r < ring->ring; r++) {
-            const double time = tile_time(ring, r, wrap(r - s, ring->ring));
+            const double time = tess__tile_time(ring, r, tess__wrap(r - s, ring->ring));
             first += time;
             second += time * time;
         }
@@ -258,11 +243,11 @@ static int step(tess__ring *ring, tess__side *side, int a, int b, int32_t at, in
 {
     const double time = ring->time, unlike = unlikeness(ring);
     make(ring, side, a, b, at, bt);
-    rank_tiles(ring);
+    update_parts(ring, side, a, b);
     if (ring->time < time || (ring->time == time && unlikeness(ring) < unlike))
         return 1;
     make(ring, side, a, b, at, bt);
-    rank_tiles(ring);
+    update_parts(ring, side, a, b);
     return 0;
 }
 
@@ -294,7 +279,7 @@ static void add_up(tess__ring *ring, tess__side *side)
         for (int32_t at = side->cuts[p]; at < side->cuts[p + 1]; at++)
             for (int o = 0; o < ring->ring; o++)
                 *tile(ring, side, p, o) += work_of(ring, side, at)[o];
-    rank_tiles(ring);
+    tess__ring_update(ring);
 }
 
 static void try_few(tess__ring *ring, tess__side *side)
@@ -304,7 +289,7 @@ static void try_few(tess__ring *ring, tess__side *side)
     const double time = ring->time, weight = away(side, ring->ring);
     for (int pass = 0; pass < FEW && step_all(ring, side) > 0; pass++)
         ;
-    if (tess__is_worth(side->reward, time - ring->time, away(side, ring->ring) - weight))
+    if (is_worth(ring, side, time - ring->time, away(side, ring->ring) - weight))
         return;
     memcpy(side->order, before, (size_t)side->n * sizeof *before);
     add_up(ring, side);
@@ -317,13 +302,8 @@ void tess__side_search(tess__ring *ring, tess__side *side, double enough)
         return;
     if (ring->ring <= FEW_PARTS)
         try_all_parts(ring, side);
-    if (side->n <= FEW)
+    if (side->n <= FEW && ring->ring <= FEW_PARTS)
         try_few(ring, side);
     else
         try_many(ring, side, enough);
-}
-
-void tess__ring_update(tess__ring *ring)
-{
-    rank_tiles(ring);
 }

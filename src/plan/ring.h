@@ -45,11 +45,30 @@ typedef struct {
     double reward;
 } tess__side;
 
+/* ---- blocks_order.c: parts of blocks ---------------------------------------------------------
+ */
+
+/* order[n] and cuts[parts + 1] of blocks whose parts are given, ascending inside each part. */
+void tess__parts_order(const int32_t *part_of, int32_t n, int parts, int32_t *order, int32_t *cuts);
+
+/* Sorts the blocks inside each part. */
+void tess__parts_sort(tess__space *space, int32_t n, int parts, int32_t *order, int32_t *cuts);
+
+/* Blocks as they are numbered, in parts as even as can be; home[n] is their part. */
+void tess__parts_contiguous(int32_t n, int parts, int32_t *order, int32_t *cuts, int32_t *home);
+
+/* How many blocks are not at home. */
+int64_t tess__parts_moved(const int32_t *order, const int32_t *cuts, int parts,
+                          const int32_t *home);
+
+/* ---- exchanges --------------------------------------------------------------------------------
+ */
+
 /* The rule of the reward: whether shortening something by `gain` is worth that blocks of `weight`
- * leave home. A reward of 64 asks for the whole weight. */
+ * leave home. A reward of 8 asks for the whole weight. */
 static inline int tess__is_worth(double reward, double gain, double weight)
 {
-    return gain > 0.0 && gain * 64 > reward * weight;
+    return gain > 0.0 && gain * 8 > reward * weight;
 }
 
 /* blocks_level.c: exchanges blocks between contiguous parts until none is above the limit; 1 if
@@ -63,8 +82,27 @@ typedef struct {
 } tess__level_job;
 int tess__blocks_level(tess__space *space, const tess__level_job *job, int32_t *order);
 
-/* Sets longest, place and time by the tiles. */
+/* ---- ring.c ------------------------------------------------------------------------------------
+ */
+
+/* i mod ring, of -ring <= i < 2 * ring. */
+static inline int tess__wrap(int i, int ring)
+{
+    return i < 0 ? i + ring : i >= ring ? i - ring : i;
+}
+
+static inline double tess__tile_time(const tess__ring *ring, int r, int c)
+{
+    return ring->tiles[r * ring->ring + c] * ring->slowness[r];
+}
+
+/* Sets longest and place of one diagonal by its tiles; time by longest; all of them. */
+void tess__ring_rank(tess__ring *ring, int s);
+void tess__ring_add(tess__ring *ring);
 void tess__ring_update(tess__ring *ring);
+
+/* ---- blocks_search.c --------------------------------------------------------------------------
+ */
 
 /* Sets the tiles by the side's x and order, then exchanges blocks between parts as long as that
  * shortens the pass enough for the reward and it is longer than `enough`; keeps order and tiles up

@@ -76,6 +76,8 @@ static tess_status fill(tess__space *space)
         PART(space->part_of, blocks),
         PART(space->home[0], blocks),
         PART(space->home[1], blocks),
+        PART(space->kept, 2 * (blocks + ring + 1)),
+        PART(space->kept_tiles, ring * ring),
         PART(turn->tiles, ring * ring),
         PART(turn->slowness, ring),
         PART(turn->longest, 3 * ring),

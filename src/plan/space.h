@@ -37,6 +37,8 @@ struct tess__space {
     int64_t *tiles;     /* (ring, ring) */
     int32_t *part_of;   /* (b) */
     int32_t *home[2];   /* (q_blocks), (k_blocks): parts where no block moves */
+    int32_t *kept;      /* (2 * b + 2 * ring + 2): orders and cuts put aside, */
+    double *kept_tiles; /* (ring, ring): and their tiles */
     struct tess__ring *ring;
     /* Fractional heads. */
     struct tess__fraction *fraction;

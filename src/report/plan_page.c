@@ -22,7 +22,7 @@ struct tess_plan_report {
     double before_sum, after_sum, before_max, after_max, copies_sum;
     int64_t before_count;
     tess__markup step, before, after, detail;
-    char method[64];
+    char strategy[96]; /* of all layers, if they agree */
 };
 
 tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *opts,
@@ -89,7 +89,11 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
         r->before_sum += before;
         r->before_max = before > r->before_max ? before : r->before_max;
     }
-    tess__strategy_text(&layer, r->method, sizeof r->method);
+    char strategy[sizeof r->strategy];
+    tess__strategy_text(&layer, strategy, sizeof strategy);
+    if (r->layers > 1 && strcmp(strategy, r->strategy) != 0)
+        snprintf(strategy, sizeof strategy, "each layer by the strategy that suits it");
+    memcpy(r->strategy, strategy, sizeof strategy);
     if (r->detail.size >= DETAIL_BYTES_MAX)
         return TESS_OK;
     const tess__detail detail = {
@@ -247,7 +251,7 @@ tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
     tess__markup page = {.ctx = r->ctx}, data = {.ctx = r->ctx};
     char title[128];
     snprintf(title, sizeof title, "Sparse attention on %d ranks", r->info.ranks);
-    tess__page_begin(&page, title, r->method);
+    tess__page_begin(&page, title, r->strategy);
     add_tiles(r, &page);
     add_figures(r, &page);
     tess__markup_print(&data,

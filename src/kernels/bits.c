@@ -41,32 +41,50 @@ VINLINE int64_t count_word(uint64_t x)
 #endif
 }
 
-static int64_t count_words(const uint64_t *x, size_t n)
+VINLINE uint64_t load_word(const uint8_t *bytes)
+{
+    uint64_t word;
+    memcpy(&word, bytes, sizeof word);
+    return word;
+}
+
+static int64_t row_of_bytes(uint64_t *words, const uint8_t *from, int32_t n)
 {
     int64_t sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += count_word(x[i]);
-    return sum;
+    for (; n >= 64; n -= 64, from += 64, words++) {
+        *words = bits_of_bytes(from);
+        sum += count_word(*words);
+    }
+    if (n == 0)
+        return sum;
+    uint8_t last[64] = {0};
+    memcpy(last, from, (size_t)n);
+    *words = bits_of_bytes(last);
+    return sum + count_word(*words);
+}
+
+static int64_t row_of_bits(uint64_t *words, const uint8_t *from, int32_t n)
+{
+    const int full = n / 64, left = n % 64, tail = (left + 7) / 8;
+    int64_t sum = 0;
+    for (int i = 0; i < full; i++) {
+        words[i] = load_word(from + (size_t)i * 8);
+        sum += count_word(words[i]);
+    }
+    if (left == 0)
+        return sum;
+    uint64_t word = 0;
+    if (full > 0) /* the last eight bytes of the row, without those before the tail */
+        word = load_word(from + (size_t)full * 8 + tail - 8) >> (64 - 8 * tail);
+    else
+        memcpy(&word, from, (size_t)tail);
+    words[full] = word & ((UINT64_C(1) << left) - 1);
+    return sum + count_word(words[full]);
 }
 
 int64_t TESS_K(tess__bits_row)(uint64_t *words, const void *mask, int bytes, int32_t n)
 {
-    const uint8_t *from = mask;
-    const size_t full = (size_t)n / 64, left = (size_t)n % 64;
-    if (!bytes) {
-        memcpy(words, from, full * 8);
-    } else {
-        for (size_t i = 0; i < full; i++)
-            words[i] = bits_of_bytes(from + i * 64);
-    }
-    if (left == 0)
-        return count_words(words, full);
-    uint8_t last[64] = {0};
-    memcpy(last, from + full * (bytes ? 64 : 8), bytes ? left : (left + 7) / 8);
-    uint64_t word;
-    memcpy(&word, last, sizeof word);
-    words[full] = bytes ? bits_of_bytes(last) : word & ((UINT64_C(1) << left) - 1);
-    return count_words(words, full + 1);
+    return bytes ? row_of_bytes(words, mask, n) : row_of_bits(words, mask, n);
 }
 
 int64_t TESS_K(tess__bits_and_count)(const uint64_t *a, const uint64_t *b, size_t n)

@@ -54,6 +54,14 @@ VINLINE uint64_t bits_of_bytes(const uint8_t *bytes)
     const uint32_t l = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, zero));
     const uint32_t h = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(high, zero));
     return ~((uint64_t)h << 32 | l);
+#elif TESS_VEC == 16 && defined(__SSE2__)
+    uint64_t zeros = 0;
+    for (int i = 0; i < 64; i += 16) {
+        const __m128i v = _mm_loadu_si128((const __m128i *)(bytes + i));
+        const int bits = _mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_setzero_si128()));
+        zeros |= (uint64_t)(uint32_t)bits << i;
+    }
+    return ~zeros;
 #else
     uint64_t word = 0;
     for (int i = 0; i < 64; i += 8)

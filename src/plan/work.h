@@ -115,8 +115,8 @@ int64_t tess__work_union(const tess_work *work, int layer, int head, int32_t q_b
 typedef struct {
     const tess_work *work;
     int n;
-    uint64_t *bits; /* (n, slices, words), with masks */
-    int64_t *rows;  /* (n + 1), without: rows of the parts before */
+    uint64_t *bits; /* (n, slices, words); NULL without masks, and for all keys in one part */
+    int64_t *rows;  /* (n + 1), then: rows of the parts before */
 } tess__key_parts;
 
 tess_status tess__key_parts_make(const tess_work *work, const int32_t *k_order,

@@ -45,9 +45,9 @@ static void for_batches(const tess_work *work, int layer, const int32_t *heads, 
         add(user, rows, filled, weight);
 }
 
-/* Without masks: the load of the heads' query blocks at these places. */
-static int64_t even_load(const tess_work *work, int layer, const int32_t *heads, int n,
-                         const int32_t *q_order, int32_t q_begin, int32_t q_end)
+/* The load of the heads' query blocks at these places, over all keys. */
+static int64_t load_of_places(const tess_work *work, int layer, const int32_t *heads, int n,
+                              const int32_t *q_order, int32_t q_begin, int32_t q_end)
 {
     int64_t sum = 0;
     for (int i = 0; i < n; i++) {
@@ -105,7 +105,9 @@ tess_status tess__key_parts_make(const tess_work *work, const int32_t *k_order,
                                  const int32_t *k_cuts, int n, tess__key_parts *parts)
 {
     tess__key_parts made = {.work = work, .n = n};
-    if (!work->bits) {
+    /* All keys in one part: prefix sums know what it has. */
+    const int whole = n == 1 && k_cuts[0] == 0 && k_cuts[1] == work->info.k_blocks;
+    if (!work->bits || whole) {
         made.rows = tess__alloc(work->ctx, ((size_t)n + 1) * sizeof *made.rows);
         if (!made.rows)
             return TESS_ENOMEM;
@@ -175,8 +177,8 @@ void tess__key_parts_sum(const tess__key_parts *parts, int layer, const int32_t 
                          const int32_t *q_order, int32_t q_begin, int32_t q_end, int64_t *row)
 {
     const tess_work *work = parts->work;
-    if (!work->bits) {
-        const int64_t load = even_load(work, layer, heads, n, q_order, q_begin, q_end);
+    if (!parts->bits) {
+        const int64_t load = load_of_places(work, layer, heads, n, q_order, q_begin, q_end);
         for (int j = 0; j < parts->n; j++)
             row[j] = tess__work_share(load, parts->rows[j + 1], work->rows_k) -
                      tess__work_share(load, parts->rows[j], work->rows_k);
@@ -251,7 +253,7 @@ void tess__work_columns(const tess_work *work, int layer, const int32_t *heads, 
 {
     const int32_t k_blocks = work->info.k_blocks;
     if (!work->bits) {
-        const int64_t load = even_load(work, layer, heads, n, q_order, q_begin, q_end);
+        const int64_t load = load_of_places(work, layer, heads, n, q_order, q_begin, q_end);
         int64_t before = 0;
         for (int32_t k = 0; k < k_blocks; k++) {
             const int64_t here =

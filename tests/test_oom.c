@@ -11,8 +11,6 @@
 #include "tessera/attn.h"
 #include "tessera/cost.h"
 #include "tessera/dist.h"
-#include "tessera/plan.h"
-#include "tessera/strategy.h"
 #ifdef TESS_TEST_TRAIN
 #include "tessera/data.h"
 #include "tessera/media.h"
@@ -232,41 +230,7 @@ static tess_status s_measure(world *w)
     return tess_machine_measure(w->ctx, &speed);
 }
 
-/* Every candidate of a masked layer on two nodes, and the question whether the plan serves. */
-static tess_status s_plan(world *w)
-{
-    uint8_t mask[4 * 6 * 6];
-    for (size_t i = 0; i < sizeof mask; i++)
-        mask[i] = i % 5 < 2;
-    const tess_mask_set masks = {.layers = 1,
-                                 .heads = 4,
-                                 .q_blocks = 6,
-                                 .k_blocks = 6,
-                                 .data = mask,
-                                 .kind = TESS_MASK_BYTES,
-                                 .tokens_q = 6 * 64,
-                                 .tokens_k = 6 * 64,
-                                 .group = 64,
-                                 .unit = 64};
-    const tess_plan_opts opts = {.ranks = 4, .nodes = 2};
-    tess_cluster *cluster = NULL;
-    tess_work *work = NULL;
-    tess_plan *plan = NULL;
-    tess_plan_verdict keep;
-    tess_status status = tess_cluster_load(w->ctx, "h100", &cluster);
-    if (status == TESS_OK)
-        status = tess_work_from_masks(w->ctx, &masks, &work);
-    if (status == TESS_OK)
-        status = tess_plan_create(w->ctx, work, cluster, &opts, &plan);
-    if (status == TESS_OK)
-        status = tess_plan_keep(plan, work, cluster, &opts, 0, &keep);
-    else
-        assert_null(plan);
-    tess_plan_destroy(plan);
-    tess_work_destroy(work);
-    tess_cluster_destroy(cluster);
-    return status;
-}
+#include "oom_plan.h"
 
 static tess_status s_cluster(world *w)
 {
@@ -314,64 +278,6 @@ static tess_status s_attn(world *w)
     tess_attn *attn = NULL;
     const tess_status status = tess_attn_create(w->ctx, &shape, &attn);
     tess_attn_destroy(attn);
-    return status;
-}
-
-static const uint8_t some_masks[3 * 4 * 5] = {1, 0, 1};
-
-static tess_status s_work_masks(world *w)
-{
-    const tess_mask_set set = {
-        .layers = 1, .heads = 3, .q_blocks = 4, .k_blocks = 5, .data = some_masks};
-    tess_work *work = NULL;
-    tess_status status = tess_work_from_masks(w->ctx, &set, &work);
-    if (status == TESS_OK)
-        status = tess_work_set_masks(work, &set);
-    double rho;
-    if (status == TESS_OK)
-        status = tess_work_imbalance(work, 0, 3, 2, TESS_RHO_GLOBAL, &rho);
-    tess_work_destroy(work);
-    return status;
-}
-
-static tess_status s_work_load(world *w)
-{
-    tess_work *work = NULL;
-    const tess_status status = tess_work_load(w->ctx, in_folder("mask.npy"), NULL, &work);
-    tess_work_destroy(work);
-    return status;
-}
-
-static tess_status s_work_selection(world *w)
-{
-    const tess_selection *sel = w->sel;
-    tess_work *work = NULL;
-    const tess_status status = tess_work_from_selection(w->ctx, &sel, 1, &work);
-    tess_work_destroy(work);
-    return status;
-}
-
-static tess_status s_work_heads(world *w)
-{
-    const int64_t weights[2] = {3, 4};
-    const double density[2] = {0.5, 0.25};
-    tess_work *a = NULL, *b = NULL;
-    tess_status status = tess_work_from_weights(w->ctx, weights, 1, 2, 8, &a);
-    if (status == TESS_OK)
-        status = tess_work_from_density(w->ctx, density, 1, 2, 100, 8, &b);
-    double rho;
-    if (status == TESS_OK)
-        status = tess_work_imbalance(b, 0, 1, 2, TESS_RHO_RING, &rho);
-    tess_work_destroy(a);
-    tess_work_destroy(b);
-    return status;
-}
-
-static tess_status s_profile(world *w)
-{
-    tess_profile *profile = NULL;
-    const tess_status status = tess_profile_open(w->ctx, in_folder("p.csv"), NULL, &profile);
-    tess_profile_close(profile);
     return status;
 }
 
@@ -590,6 +496,8 @@ static const struct {
     {"open a profile", s_profile, NULL, 0},
     {"load a cluster", s_cluster, NULL, 0},
     {"make a plan", s_plan, NULL, 0},
+    {"carry a ring plan out", s_plan_ring, NULL, 0},
+    {"carry a selective plan out", s_plan_selective, NULL, 0},
 #ifdef TESS_TEST_TRAIN
     {"write a picture", s_image, NULL, 0},
     {"create a model", s_model, NULL, 0},
@@ -712,6 +620,7 @@ static int make_files(void **state)
     write_odd();
     const tess_tensor mask = {"mask", TESS_DTYPE_U8, 3, {3, 4, 5}, some_masks};
     CHECK_OK(tess_file_write(w.ctx, in_folder("mask.npy"), &mask, 1, NULL));
+    CHECK_OK(s_plan_ring(&w));
     FILE *csv = fopen(in_folder("p.csv"), "w");
     assert_non_null(csv);
     fputs("step,layer,head,density\n", csv);

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* oom_plan.h - the scenarios of test_oom.c that plan: work, profiles, plans, exchange lists.
+ *
+ * Included by test_oom.c behind its world.
+ */
+#ifndef TESS_OOM_PLAN_H
+#define TESS_OOM_PLAN_H
+
+#include "tessera/cost.h"
+#include "tessera/exchange.h"
+#include "tessera/plan.h"
+#include "tessera/strategy.h"
+
+static const uint8_t some_masks[3 * 4 * 5] = {1, 0, 1};
+
+static tess_status s_work_masks(world *w)
+{
+    const tess_mask_set set = {
+        .layers = 1, .heads = 3, .q_blocks = 4, .k_blocks = 5, .data = some_masks};
+    tess_work *work = NULL;
+    tess_status status = tess_work_from_masks(w->ctx, &set, &work);
+    if (status == TESS_OK)
+        status = tess_work_set_masks(work, &set);
+    double rho;
+    if (status == TESS_OK)
+        status = tess_work_imbalance(work, 0, 3, 2, TESS_RHO_GLOBAL, &rho);
+    tess_work_destroy(work);
+    return status;
+}
+
+static tess_status s_work_load(world *w)
+{
+    tess_work *work = NULL;
+    const tess_status status = tess_work_load(w->ctx, in_folder("mask.npy"), NULL, &work);
+    tess_work_destroy(work);
+    return status;
+}
+
+static tess_status s_work_selection(world *w)
+{
+    const tess_selection *sel = w->sel;
+    tess_work *work = NULL;
+    const tess_status status = tess_work_from_selection(w->ctx, &sel, 1, &work);
+    tess_work_destroy(work);
+    return status;
+}
+
+static tess_status s_work_heads(world *w)
+{
+    const int64_t weights[2] = {3, 4};
+    const double density[2] = {0.5, 0.25};
+    tess_work *a = NULL, *b = NULL;
+    tess_status status = tess_work_from_weights(w->ctx, weights, 1, 2, 8, &a);
+    if (status == TESS_OK)
+        status = tess_work_from_density(w->ctx, density, 1, 2, 100, 8, &b);
+    double rho;
+    if (status == TESS_OK)
+        status = tess_work_imbalance(b, 0, 1, 2, TESS_RHO_RING, &rho);
+    tess_work_destroy(a);
+    tess_work_destroy(b);
+    return status;
+}
+
+static tess_status s_profile(world *w)
+{
+    tess_profile *profile = NULL;
+    const tess_status status = tess_profile_open(w->ctx, in_folder("p.csv"), NULL, &profile);
+    tess_profile_close(profile);
+    return status;
+}
+
+/* A plan of 4 ranks with this many sequence parts, written, read again, checked, and its lists made
+ * for a rank. */
+static tess_status plan_round(world *w, int ring, int selective)
+{
+    /* Even work, so that measures are short: jansson 2.14 aborts when memory ends within a number
+     * of 16 digits. */
+    uint8_t mask[4 * 4 * 4];
+    memset(mask, 1, sizeof mask);
+    const tess_mask_set set = {.layers = 1, .heads = 4, .q_blocks = 4, .k_blocks = 4, .data = mask};
+    const tess_plan_opts opts = {
+        .ranks = 4, .method = TESS_PLAN_REFINED, .ring = ring, .selective = selective};
+    const int64_t bounds_q[5] = {0, 1, 2, 3, 4}, bounds_k[5] = {0, 1, 1, 3, 4};
+    tess_work *work = NULL;
+    tess_plan *plan = NULL, *back = NULL;
+    tess_exchange *exchange = NULL;
+    double rho;
+    tess_status status = tess_work_from_masks(w->ctx, &set, &work);
+    if (status == TESS_OK)
+        status = tess_plan_create(w->ctx, work, NULL, &opts, &plan);
+    if (status == TESS_OK)
+        status = tess_plan_save(plan, in_folder("plan.json"));
+    if (status == TESS_OK)
+        status = tess_plan_load(w->ctx, in_folder("plan.json"), &back);
+    if (status == TESS_OK)
+        status = tess_plan_check(back, work);
+    if (status == TESS_OK)
+        status = tess_plan_imbalance(back, 0, work, TESS_RHO_GLOBAL, &rho);
+    if (status == TESS_OK)
+        status = tess_plan_exchange(back, work, 0, 1, bounds_q, bounds_k, &exchange);
+    if (status != TESS_OK)
+        assert_null(exchange);
+    tess_exchange_destroy(exchange);
+    tess_plan_destroy(back);
+    tess_plan_destroy(plan);
+    tess_work_destroy(work);
+    return status;
+}
+
+static tess_status s_plan_ring(world *w)
+{
+    return plan_round(w, 2, 1);
+}
+
+static tess_status s_plan_selective(world *w)
+{
+    return plan_round(w, 1, 2);
+}
+
+/* Every candidate of a masked layer on two nodes, and the question whether the plan serves. */
+static tess_status s_plan(world *w)
+{
+    uint8_t mask[4 * 6 * 6];
+    for (size_t i = 0; i < sizeof mask; i++)
+        mask[i] = i % 5 < 2;
+    const tess_mask_set masks = {.layers = 1,
+                                 .heads = 4,
+                                 .q_blocks = 6,
+                                 .k_blocks = 6,
+                                 .data = mask,
+                                 .kind = TESS_MASK_BYTES,
+                                 .tokens_q = 6 * 64,
+                                 .tokens_k = 6 * 64,
+                                 .group = 64,
+                                 .unit = 64};
+    const tess_plan_opts opts = {.ranks = 4, .nodes = 2};
+    tess_cluster *cluster = NULL;
+    tess_work *work = NULL;
+    tess_plan *plan = NULL;
+    tess_plan_verdict keep;
+    tess_status status = tess_cluster_load(w->ctx, "h100", &cluster);
+    if (status == TESS_OK)
+        status = tess_work_from_masks(w->ctx, &masks, &work);
+    if (status == TESS_OK)
+        status = tess_plan_create(w->ctx, work, cluster, &opts, &plan);
+    if (status == TESS_OK)
+        status = tess_plan_keep(plan, work, cluster, &opts, 0, &keep);
+    else
+        assert_null(plan);
+    tess_plan_destroy(plan);
+    tess_work_destroy(work);
+    tess_cluster_destroy(cluster);
+    return status;
+}
+
+#endif

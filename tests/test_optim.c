@@ -31,12 +31,12 @@ static const tess__optim_step rule = {
     .scale = 0.5,
 };
 
-static int64_t make_slots(tess__slot *slots)
+static int64_t make_slots(tess__optim_slot *slots)
 {
     int64_t at = 0;
     for (int i = 0; i < SLOTS; i++) {
-        slots[i] =
-            (tess__slot){at, layout[i].count, layout[i].rows, layout[i].cols, layout[i].decay, 0};
+        slots[i] = (tess__optim_slot){
+            at, layout[i].count, layout[i].rows, layout[i].cols, layout[i].decay, 0};
         at += layout[i].count;
     }
     return at;
@@ -64,7 +64,7 @@ static double *widen(const float *x, int64_t n)
 static void run(const tess_ctx *shared, float *value, float *ema, int64_t n)
 {
     tess_ctx *ctx = (tess_ctx *)shared; /* its counters change */
-    tess__slot slots[SLOTS];
+    tess__optim_slot slots[SLOTS];
     tess__optim optim;
     make_slots(slots);
     CHECK_OK(tess__optim_create(ctx, slots, SLOTS, 1, value, &optim));
@@ -86,7 +86,7 @@ static void run(const tess_ctx *shared, float *value, float *ema, int64_t n)
 
 static void run_reference(const float *start, double *value, double *ema, int64_t n)
 {
-    tess__slot slots[SLOTS];
+    tess__optim_slot slots[SLOTS];
     double *m = widen(NULL, n), *v = widen(NULL, n);
     make_slots(slots);
     for (int64_t i = 0; i < n; i++)
@@ -123,7 +123,7 @@ static void run_reference(const float *start, double *value, double *ema, int64_
  * 4 steps, is 2.3e-6, times sqrt(130 / 40). */
 static void check_matches(const tess_ctx *ctx)
 {
-    tess__slot slots[SLOTS];
+    tess__optim_slot slots[SLOTS];
     const int64_t n = make_slots(slots);
     float *value = buffer(n, 1), *ema = buffer(n, 2);
     double *want = widen(NULL, n), *want_ema = widen(NULL, n);
@@ -149,7 +149,7 @@ static void every_number_of_threads_gives_the_same_bits(void **state)
 {
     (void)state;
     static const int counts[] = {1, 2, 5};
-    tess__slot slots[SLOTS];
+    tess__optim_slot slots[SLOTS];
     const int64_t n = make_slots(slots);
     const size_t bytes = (size_t)n * sizeof(float);
     float *value[3], *ema[3];
@@ -176,7 +176,7 @@ static void muons_step_is_nearly_orthogonal(void **state)
 {
     tess_ctx *ctx = *state;
     enum { ROWS = 20, COLS = 60, N = ROWS * COLS };
-    const tess__slot slot = {0, N, ROWS, COLS, 0, 0};
+    const tess__optim_slot slot = {0, N, ROWS, COLS, 0, 0};
     float *value = buffer(N, 1), *gradient = buffer(N, 2);
     tess__optim optim;
     memset(value, 0, N * sizeof *value);
@@ -199,7 +199,7 @@ static void muons_step_is_nearly_orthogonal(void **state)
 static void a_gradient_of_zero_moves_nothing_but_decay(void **state)
 {
     tess_ctx *ctx = *state;
-    tess__slot slots[SLOTS];
+    tess__optim_slot slots[SLOTS];
     const int64_t n = make_slots(slots);
     float *value = buffer(n, 1), *start = buffer(n, 1), *gradient = buffer(n, 2);
     memset(gradient, 0, (size_t)n * sizeof *gradient);
@@ -223,7 +223,7 @@ static void a_gradient_of_zero_moves_nothing_but_decay(void **state)
 static void the_norm_is_of_all_gradients_and_sees_what_is_not_finite(void **state)
 {
     tess_ctx *ctx = *state;
-    tess__slot slots[SLOTS];
+    tess__optim_slot slots[SLOTS];
     const int64_t n = make_slots(slots);
     float *g = buffer(n, 3);
     tess__optim optim;
@@ -244,7 +244,7 @@ static void the_norm_is_of_all_gradients_and_sees_what_is_not_finite(void **stat
 static void swapping_twice_is_nothing(void **state)
 {
     tess_ctx *ctx = *state;
-    tess__slot slots[SLOTS];
+    tess__optim_slot slots[SLOTS];
     const int64_t n = make_slots(slots);
     const size_t bytes = (size_t)n * sizeof(float);
     float *value = buffer(n, 1), *start = buffer(n, 1);
@@ -271,13 +271,13 @@ static void the_need_is_what_is_allocated(void **state)
         for (int ema = 0; ema <= 1; ema++) {
             tess_ctx *ctx = NULL;
             CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = threads}, &ctx));
-            tess__slot slots[SLOTS];
+            tess__optim_slot slots[SLOTS];
             const int64_t n = make_slots(slots);
             float *value = buffer(n, 1);
             tess__optim optim;
             tess__optim_need need;
             tess_ctx_info info;
-            tess__optim_measure(slots, SLOTS, ema, threads, &need);
+            tess__optim_measure(slots, NULL, SLOTS, ema, threads, &need);
             CHECK_OK(tess__optim_create(ctx, slots, SLOTS, ema, value, &optim));
             CHECK_OK(tess_ctx_query(ctx, &info));
             const int64_t total = need.moments + need.ema + need.workspace;

@@ -1,14 +1,188 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train.h - the training stack, as it comes: the model is in model.h.
- * Link with libtessera_train. */
+/* train.h - training the model on clips, checkpoints, and sampling new clips from it.
+ * Link with libtessera_train.
+ *
+ *   tess_train *train;                                 // the model with gradients, and the data
+ *   tess_train_create(model, data, &(tess_train_opts){.steps = 1500, .folder = "run"}, &train);
+ *   tess_train_run(train, 0, show_step, NULL);         // to the end; writes run/checkpoints/...
+ *   tess_train_destroy(train);
+ *
+ * Flow matching: between a clip x0 and noise eps lies x_s = (1 - s) x0 + s eps, and the model
+ * learns the velocity eps - x0 from (x_s, 1000 s, text). docs/training.md tells the rest, and what
+ * lies in the folder of a run.
+ *
+ * A run is a function of (model, data, options): random numbers are keyed by (seed, step, tensor,
+ * index), so that a run that was stopped and resumed, also with another number of threads, ends
+ * with the same bits as one that was not.
+ */
 #ifndef TESSERA_TRAIN_H
 #define TESSERA_TRAIN_H
 
+#include "data.h"
 #include "model.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- training ----------------------------------------------------------------------------- */
+
+typedef enum {
+    TESS_OPTIM_MUON,  /* for the matrices of the blocks; AdamW for all else */
+    TESS_OPTIM_ADAMW, /* for everything */
+} tess_optim;
+
+/* A field left at 0 has the default named; where nothing is a choice too, a value below 0 is it. */
+typedef struct {
+    int batch;         /* clips in a pass, 1..65536; 0: 4 */
+    int accumulate;    /* passes in a step, 1..65536; 0: 1 */
+    int64_t steps;     /* of the whole run, 1..10^9; 0: 1500 */
+    int64_t warmup;    /* steps over which the rates rise from 0; 0: 50; below 0: none */
+    double decay_from; /* share of the steps after which the rates fall linearly towards 0, up to 1;
+                          0: 0.5; below 0: they do not */
+    tess_optim optim;
+    double lr;           /* of AdamW; 0: 3e-3 */
+    double lr_muon;      /* 0: 0.02 */
+    double beta1, beta2; /* of AdamW, below 1; 0: 0.9, 0.99 */
+    double momentum;     /* of Muon, below 1; 0: 0.95 */
+    double weight_decay; /* of matrices, decoupled; 0: none */
+    double clip;         /* longest gradient; 0: 1; below 0: any */
+    double ema;          /* of the running average of weights, below 1; 0: 0.995; below 0: none */
+    double shift;        /* of noise levels: s = shift u / (1 + (shift - 1) u); 0: 2 */
+    double
+        prompt_dropout; /* share of clips that are shown without prompt; 0: 0.12; below 0: none */
+    uint64_t seed;
+    tess_keep keep;   /* TESS_KEEP_BLOCKS recomputes inside each block: less memory, more time */
+    tess_dtype store; /* of saved activations: F32 or BF16 */
+    int cube[3];      /* token order; all 0: by frames, rows, columns */
+
+    int64_t validate_every; /* steps; 0: 250; below 0: never. Also at the end of the run */
+    int validate_clips;     /* each at four noise levels; 0: 16 */
+
+    const char *folder;   /* of the run; NULL: nothing is written */
+    const char *settings; /* a text kept as settings.json, here and in checkpoints; NULL: none */
+    int64_t checkpoint_every; /* steps; 0: 500; below 0: never. Also at the end, and when stopped */
+    int checkpoints_kept;     /* the last ones; 0: 3; below 0: all */
+    int64_t sample_every;     /* steps between sheets of samples; 0 and below: none */
+    int sample_steps;         /* of Euler's method; 0: 25 */
+    double guidance;          /* of samples; 0: 2 */
+} tess_train_opts;
+
+/* What a run will hold, in bytes, before anything is allocated. */
+typedef struct {
+    int64_t weights, gradients, activations, workspace; /* of the model and its passes */
+    int64_t moments, average, optimiser;                /* of the optimiser; its scratch */
+    int64_t batches;                                    /* clips, noise, prompts, prefetched ones */
+    int64_t total;
+} tess_train_memory;
+
+TESS_API tess_status tess_train_need(const tess_model_config *config, const tess_data_info *data,
+                                     const tess_train_opts *opts, int threads,
+                                     tess_train_memory *memory);
+
+typedef struct tess_train tess_train;
+
+/* The model must have gradients, and channels and text that fit the data; model and data are used
+ * until the destroy, and the model is nobody else's between. Writes nothing yet. */
+TESS_API tess_status tess_train_create(tess_model *model, tess_data *data,
+                                       const tess_train_opts *opts, tess_train **train);
+TESS_API void tess_train_destroy(tess_train *train); /* before the model and the data */
+
+enum { TESS_NOISE_BUCKETS = 4 };
+
+/* A step that is done. Times are of this step. */
+typedef struct {
+    int64_t step, steps; /* done, from 1; of the whole run */
+    double loss;         /* mean squared error of the velocity */
+    double loss_mean;    /* its running mean over about 50 steps */
+    double lr, lr_muon;  /* rates in force */
+    double grad_norm;    /* before clipping */
+    double step_ms;      /* all of it, without validation, samples and checkpoint */
+    double attention_ms; /* self-attention, forward and backward */
+    double linear_ms;    /* linear layers */
+    double other_ms;     /* the rest of the passes, noise and loss */
+    double optimiser_ms;
+    double data_ms; /* waited for clips */
+    double tokens_per_s;
+    double val_loss;                        /* NaN where it was not validated */
+    double val_buckets[TESS_NOISE_BUCKETS]; /* by quarter of u, from little noise to much */
+} tess_step;
+
+/* Called after each step, from the thread of tess_train_run. Not 0: stop here. */
+typedef int (*tess_step_fn)(void *user, const tess_step *step);
+
+/* Runs `steps` steps, or 0: all that are left of opts.steps. fn may be NULL. Stopped by fn, it
+ * writes a checkpoint (with a folder) and returns ESTOPPED. A loss or gradient that is not finite
+ * ends the run with EINVAL before it touches the weights, also with a checkpoint. With a folder,
+ * the first call without a resume before fails if there is a checkpoint in it. */
+TESS_API tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user);
+
+/* The loss on the fixed validation set, with the averaged weights, and its part in each quarter of
+ * u, whose mean it is. buckets may be NULL. */
+TESS_API tess_status tess_train_validate(tess_train *train, double *loss,
+                                         double buckets[TESS_NOISE_BUCKETS]);
+
+typedef struct {
+    int64_t step, steps; /* done, of the whole run */
+    int64_t tokens;      /* of a step */
+    double loss_mean;    /* NaN before the first step */
+    double val_loss;     /* of the last validation; NaN before one */
+    const char
+        *checkpoint; /* the folder of the last one written or read; NULL: none. The train's */
+} tess_train_info;
+
+TESS_API tess_status tess_train_query(const tess_train *train, tess_train_info *info);
+
+/* ---- checkpoints -------------------------------------------------------------------------- */
+
+/* Writes everything a run needs to go on into a new folder, which appears when it is complete. The
+ * folder opens in diffusers; its subfolder ema too, with the averaged weights. EINVAL if dir
+ * exists; after any failure nothing of it does. */
+TESS_API tess_status tess_train_save(tess_train *train, const char *dir);
+
+/* Goes on from a checkpoint of the same model and optimiser. After a failure the train can only be
+ * destroyed. */
+TESS_API tess_status tess_train_resume(tess_train *train, const char *dir);
+
+typedef struct {
+    int64_t step;
+    char kind[32];       /* of the data */
+    tess_data_info data; /* the shape of a sample, pack, text and fps; its kind is NULL */
+    double shift, guidance;
+    int ema;      /* 1: averaged weights are in the subfolder ema */
+    int external; /* 1: prompts were embedded elsewhere, words are not known */
+} tess_checkpoint;
+
+/* The newest complete checkpoint of a run's folder, or dir itself if it is one: its path, which
+ * must fit in bytes. EIO if there is none. */
+TESS_API tess_status tess_checkpoint_find(tess_ctx *ctx, const char *dir, char *path, size_t bytes);
+
+/* What sampling needs to know of a checkpoint. */
+TESS_API tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir,
+                                          tess_checkpoint *checkpoint);
+
+/* ---- sampling ----------------------------------------------------------------------------- */
+
+typedef struct {
+    int batch;                 /* clips at once; 0: 1 */
+    int steps;                 /* of Euler's method, 1..10000; 0: 25 */
+    int frames, height, width; /* of the latent: multiples of the model's patch */
+    int text_len;              /* 0: the configuration's */
+    double shift;              /* 0: 2 */
+    double guidance;           /* 0: 2; 1: none */
+    uint64_t seed;             /* clip i has noise of (seed, first + i) alone */
+    int64_t first;             /* number of the batch's first clip */
+    int cube[3];               /* token order; all 0: by frames, rows, columns */
+} tess_sample_opts;
+
+/* Integrates dx/ds = v from noise at s = 1 to a clip at s = 0 by Euler's method, with guidance
+ * v = v_none + guidance (v_text - v_none).
+ *
+ *   text: (batch, text_len, text_dim)   latents: (batch, channels, frames, height, width)
+ *
+ * No prompt is zeros. The same bits for every number of threads. */
+TESS_API tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts,
+                                     const float *text, float *latents);
 
 #ifdef __cplusplus
 }

@@ -30,8 +30,8 @@ void tess__adamw_update(tess__optim *optim, const tess__optim_step *step, float 
     shrinking.keep = (float)(1.0 - step->lr * step->weight_decay);
 #pragma omp parallel for num_threads(optim->ctx->threads) schedule(static)
     for (int64_t i = 0; i < optim->n_adamw; i++) {
-        const tess__piece *p = &optim->pieces[i];
-        const tess__slot *slot = &optim->slots[p->slot];
+        const tess__optim_piece *p = &optim->pieces[i];
+        const tess__optim_slot *slot = &optim->slots[p->slot];
         const int64_t at = slot->at + p->at;
         optim->ctx->kernels->adamw(slot->decay ? &shrinking : &d, gradient + at, optim->first + at,
                                    optim->second + slot->second + p->at, value + at,

@@ -115,8 +115,8 @@ static tess_status polynomial(const tess_ctx *ctx, int64_t rows, int64_t cols, c
 }
 
 /* Leaves the nearly orthogonal matrix of x in x or next; returns which in *end. */
-static tess_status orthogonalise(const tess_ctx *ctx, const tess__slot *slot, float *x, float *next,
-                                 float **end)
+static tess_status orthogonalise(const tess_ctx *ctx, const tess__optim_slot *slot, float *x,
+                                 float *next, float **end)
 {
     const int64_t k = shorter(slot->rows, slot->cols);
     float *gram = next + slot->count, *square = gram + k * k;
@@ -133,8 +133,8 @@ static tess_status orthogonalise(const tess_ctx *ctx, const tess__slot *slot, fl
 
 /* sums has room for the pieces of the matrix. */
 static tess_status update_matrix(const tess_ctx *ctx, const tess__optim *optim,
-                                 const tess__optim_step *step, const tess__slot *slot, float *value,
-                                 const float *gradient, float *scratch, double *sums)
+                                 const tess__optim_step *step, const tess__optim_slot *slot,
+                                 float *value, const float *gradient, float *scratch, double *sums)
 {
     const int64_t n = slot->count, at = slot->at;
     float *x = scratch, *u = x + n;
@@ -163,7 +163,7 @@ static tess_status update_small(tess__optim *optim, const tess__optim_step *step
     int failed = 0;
 #pragma omp parallel for num_threads(optim->teams) schedule(dynamic) reduction(| : failed)
     for (int i = 0; i < optim->n_matrices; i++) {
-        const tess__slot *slot = &optim->slots[optim->matrices[i]];
+        const tess__optim_slot *slot = &optim->slots[optim->matrices[i]];
         double sums[SMALL / TESS_PIECE];
         float *scratch = optim->scratch + omp_get_thread_num() * optim->scratch_each;
         if (tess__muon_small(slot->rows, slot->cols))
@@ -180,7 +180,7 @@ tess_status tess__muon_update(tess__optim *optim, const tess__optim_step *step, 
 {
     TESS_TRY(update_small(optim, step, value, gradient));
     for (int i = 0; i < optim->n_matrices; i++) {
-        const tess__slot *slot = &optim->slots[optim->matrices[i]];
+        const tess__optim_slot *slot = &optim->slots[optim->matrices[i]];
         if (!tess__muon_small(slot->rows, slot->cols))
             TESS_TRY(update_matrix(optim->ctx, optim, step, slot, value, gradient, optim->scratch,
                                    optim->sums));

@@ -14,33 +14,35 @@
 
 typedef struct {
     int64_t total, second, pieces;
-    int matrices;
+    int slots, matrices;
     int64_t scratch_each; /* floats */
     int teams;
 } measures;
 
-static int64_t pieces_of(const tess__slot *slot)
+static int64_t pieces_of(const tess__optim_slot *slot)
 {
     return (slot->count + TESS_PIECE - 1) / TESS_PIECE;
 }
 
 /* Small matrices are one thread's each; a large one is everybody's, with scratch of its own size.
  */
-static measures measure(const tess__slot *slots, int n, int threads)
+static measures measure(const tess__optim_slot *slots, const int *times, int n, int threads)
 {
     measures m = {.teams = 1};
     int64_t small = 0, large = 0;
     for (int i = 0; i < n; i++) {
-        m.total += slots[i].count;
-        m.pieces += pieces_of(&slots[i]);
+        const int repeat = times ? times[i] : 1;
+        m.slots += repeat;
+        m.total += repeat * slots[i].count;
+        m.pieces += repeat * pieces_of(&slots[i]);
         if (slots[i].rows == 0) {
-            m.second += slots[i].count;
+            m.second += repeat * slots[i].count;
             continue;
         }
         const int64_t need = tess__muon_scratch(slots[i].rows, slots[i].cols);
         int64_t *most = tess__muon_small(slots[i].rows, slots[i].cols) ? &small : &large;
         *most = need > *most ? need : *most;
-        m.matrices++;
+        m.matrices += repeat;
     }
     if (small > 0)
         m.teams = threads < m.matrices ? threads : m.matrices;
@@ -50,16 +52,16 @@ static measures measure(const tess__slot *slots, int n, int threads)
     return m;
 }
 
-void tess__optim_measure(const tess__slot *slots, int n, int ema, int threads,
-                         tess__optim_need *need)
+void tess__optim_measure(const tess__optim_slot *slots, const int *times, int n, int ema,
+                         int threads, tess__optim_need *need)
 {
-    const measures m = measure(slots, n, threads);
+    const measures m = measure(slots, times, n, threads);
     const int64_t f = (int64_t)sizeof(float);
     need->moments = (m.total + m.second) * f;
     need->ema = ema ? m.total * f : 0;
     need->workspace = m.scratch_each * m.teams * f +
-                      m.pieces * (int64_t)(sizeof(tess__piece) + sizeof(double)) +
-                      n * (int64_t)(sizeof(tess__slot) + sizeof(int));
+                      m.pieces * (int64_t)(sizeof(tess__optim_piece) + sizeof(double)) +
+                      m.slots * (int64_t)(sizeof(tess__optim_slot) + sizeof(int));
 }
 
 /* ---- making -----------------------------------------------------------------------------------
@@ -68,18 +70,18 @@ void tess__optim_measure(const tess__slot *slots, int n, int ema, int threads,
 static void add_pieces(tess__optim *o, int muon)
 {
     for (int i = 0; i < o->n_slots; i++) {
-        const tess__slot *slot = &o->slots[i];
+        const tess__optim_slot *slot = &o->slots[i];
         if ((slot->rows != 0) != muon)
             continue;
         for (int64_t at = 0; at < slot->count; at += TESS_PIECE) {
             const int64_t left = slot->count - at;
             o->pieces[o->n_pieces++] =
-                (tess__piece){i, at, (size_t)(left < TESS_PIECE ? left : TESS_PIECE)};
+                (tess__optim_piece){i, at, (size_t)(left < TESS_PIECE ? left : TESS_PIECE)};
         }
     }
 }
 
-static void fill_tables(tess__optim *o, const tess__slot *slots)
+static void fill_tables(tess__optim *o, const tess__optim_slot *slots)
 {
     int64_t second = 0;
     for (int i = 0; i < o->n_slots; i++) {
@@ -95,10 +97,10 @@ static void fill_tables(tess__optim *o, const tess__slot *slots)
     add_pieces(o, 1);
 }
 
-tess_status tess__optim_create(tess_ctx *ctx, const tess__slot *slots, int n, int ema,
+tess_status tess__optim_create(tess_ctx *ctx, const tess__optim_slot *slots, int n, int ema,
                                const float *value, tess__optim *optim)
 {
-    const measures m = measure(slots, n, ctx->threads);
+    const measures m = measure(slots, NULL, n, ctx->threads);
     const size_t f = sizeof(float), total = (size_t)m.total;
     tess__optim o = {.ctx = ctx,
                      .arena = {.ctx = ctx},
@@ -151,7 +153,7 @@ double tess__optim_norm(tess__optim *optim, const float *gradient)
 {
 #pragma omp parallel for num_threads(optim->ctx->threads) schedule(static)
     for (int64_t i = 0; i < optim->n_pieces; i++) {
-        const tess__piece *p = &optim->pieces[i];
+        const tess__optim_piece *p = &optim->pieces[i];
         optim->sums[i] =
             optim->ctx->kernels->sum_squares(gradient + optim->slots[p->slot].at + p->at, p->count);
     }

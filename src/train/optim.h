@@ -19,7 +19,7 @@ typedef struct {
     int64_t rows, cols; /* of a matrix that is Muon's; 0: AdamW's */
     int decay;          /* 1: weight decay applies */
     int64_t second;     /* place in `second`; set by tess__optim_create */
-} tess__slot;
+} tess__optim_slot;
 
 /* At most so many elements of one slot. */
 enum { TESS_PIECE = 1 << 15 };
@@ -27,14 +27,14 @@ typedef struct {
     int slot;
     int64_t at; /* within the slot */
     size_t count;
-} tess__piece;
+} tess__optim_piece;
 
 typedef struct {
     tess_ctx *ctx;
     tess__arena arena;
-    tess__slot *slots;
+    tess__optim_slot *slots;
     int n_slots, n_matrices;
-    tess__piece *pieces; /* of AdamW's slots first, then of Muon's */
+    tess__optim_piece *pieces; /* of AdamW's slots first, then of Muon's */
     int64_t n_pieces, n_adamw;
     double *sums; /* (n_pieces) */
     int *matrices;
@@ -54,16 +54,16 @@ typedef struct {
     double scale; /* of the gradients */
 } tess__optim_step;
 
-/* Sizes alone, in bytes, for tess_train_need. */
+/* Sizes alone, in bytes, for tess_train_need; slot i comes times[i] times, or once if NULL. */
 typedef struct {
     int64_t moments, ema, workspace;
 } tess__optim_need;
-void tess__optim_measure(const tess__slot *slots, int n, int ema, int threads,
-                         tess__optim_need *need);
+void tess__optim_measure(const tess__optim_slot *slots, const int *times, int n, int ema,
+                         int threads, tess__optim_need *need);
 
 /* The slots cover 0 .. total - 1 in ascending order. All moments are zero; ema is a copy of value.
  */
-tess_status tess__optim_create(tess_ctx *ctx, const tess__slot *slots, int n, int ema,
+tess_status tess__optim_create(tess_ctx *ctx, const tess__optim_slot *slots, int n, int ema,
                                const float *value, tess__optim *optim);
 void tess__optim_destroy(tess__optim *optim); /* {0} accepted */
 

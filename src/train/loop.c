@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loop.c - steps: forward, backward, clip, update; and what happens between them.
+ *
+ * A step takes `accumulate` batches, each noised with levels that are spread over all of them, and
+ * adds up their gradients. The loss and the gradients' norm are looked at before the optimiser
+ * touches anything: if one is not finite, the state is still that of the step before, and is saved.
+ * Between steps come, when their turn has come, validation, a sheet of samples, a checkpoint. A
+ * step allocates nothing.
+ */
+#include "train.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double loss_memory = 0.98; /* of the running mean: about 50 steps */
+
+/* ---- one step ---------------------------------------------------------------------------------
+ */
+
+/* Noises a batch and drops some of its prompts; micro is its number in the step. */
+static void prepare(tess_train *t, const tess__batch *batch, int micro)
+{
+    const tess_train_opts *o = &t->opts;
+    const int64_t total = (int64_t)o->batch * o->accumulate;
+    for (int b = 0; b < o->batch; b++) {
+        const int64_t i = (int64_t)micro * o->batch + b;
+        const double u = tess__noise_level(o->seed, t->step, i, total);
+        const tess__noising noising = {.seed = o->seed,
+                                       .stream = tess__stream(TESS__NOISE, t->step),
+                                       .first = (uint64_t)(i * t->size),
+                                       .s = tess__shifted(o->shift, u)};
+        tess__flow_noise(t->ctx, &noising, batch->x + b * t->size, t->size, t->x + b * t->size,
+                         t->target + b * t->size);
+        t->timestep[b] = (float)(1000.0 * noising.s);
+
+        float chance, *text = t->text + b * t->text_size;
+        const size_t bytes = (size_t)t->text_size * sizeof *text;
+        tess_random_uniform(o->seed, tess__stream(TESS__DROPOUT, t->step), (uint64_t)i, &chance, 1);
+        if ((double)chance < o->prompt_dropout)
+            memset(text, 0, bytes);
+        else
+            memcpy(text, batch->text + b * t->text_size, bytes);
+    }
+}
+
+/* The gradients of a step; its loss, and what it waited for data. */
+static tess_status gather(tess_train *t, double *loss, int64_t *waited)
+{
+    const int64_t n = (int64_t)t->opts.batch * t->size;
+    const double share = 1.0 / t->opts.accumulate;
+    double sum = 0.0;
+    TESS_TRY(tess_model_zero_gradients(t->model));
+    for (int micro = 0; micro < t->opts.accumulate; micro++) {
+        tess__batch batch;
+        TESS_TRY(tess__loader_next(t->loader, &batch));
+        *waited += batch.waited_ns;
+        prepare(t, &batch, micro);
+        TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
+        sum += share * tess__flow_loss(t->ctx, t->target, n, share, t->out, t->sums);
+        if (!isfinite(sum))
+            break; /* its gradients say no more */
+        TESS_TRY(tess_pass_backward(t->pass, t->out, NULL));
+    }
+    *loss = sum;
+    return TESS_OK;
+}
+
+/* EINVAL, with a checkpoint of the state before the step that went wrong. */
+static tess_status give_up(tess_train *t, const char *what, double value)
+{
+    const long long step = (long long)t->step + 1;
+    if (!t->opts.folder)
+        return tess__fail(TESS_EINVAL, "tess_train_run: %s of step %lld is %g, must be finite",
+                          what, step, value);
+    TESS_TRY(tess__run_checkpoint(t));
+    return tess__fail(TESS_EINVAL,
+                      "tess_train_run: %s of step %lld is %g, must be finite; %s holds the state "
+                      "before it",
+                      what, step, value, t->checkpoint);
+}
+
+static tess_status update(tess_train *t, double norm, double factor)
+{
+    const tess_train_opts *o = &t->opts;
+    const double scale = o->clip > 0 && norm > o->clip ? o->clip / norm : 1.0;
+    const tess__optim_step step = {
+        .step = t->step + 1,
+        .lr = factor * o->lr,
+        .lr_muon = factor * o->lr_muon,
+        .beta1 = o->beta1,
+        .beta2 = o->beta2,
+        .eps = 1e-8,
+        .momentum = o->momentum,
+        .weight_decay = o->weight_decay,
+        .ema = o->ema,
+        .scale = scale,
+    };
+    return tess__optim_update(&t->optim, &step, t->model->values, t->model->gradients);
+}
+
+static double ms(int64_t ns)
+{
+    return 1e-6 * (double)ns;
+}
+
+static tess_status run_step(tess_train *t, tess_step *now)
+{
+    const double factor = tess__schedule(&t->opts, t->step);
+    tess_pass_times before, after;
+    double loss = 0.0, norm = 0.0;
+    int64_t waited = 0;
+    const int64_t begin = tess_clock_ns();
+    TESS_TRY(tess_pass_times_read(t->pass, &before));
+    TESS_TRY(gather(t, &loss, &waited));
+    if (!isfinite(loss))
+        return give_up(t, "the loss", loss);
+    const int64_t middle = tess_clock_ns();
+    norm = tess__optim_norm(&t->optim, t->model->gradients);
+    if (!isfinite(norm))
+        return give_up(t, "the gradients' norm", norm);
+    TESS_TRY(update(t, norm, factor));
+    const int64_t end = tess_clock_ns();
+    TESS_TRY(tess_pass_times_read(t->pass, &after));
+
+    t->step++;
+    t->batches += t->opts.accumulate;
+    t->loss_mean =
+        isnan(t->loss_mean) ? loss : loss_memory * t->loss_mean + (1.0 - loss_memory) * loss;
+    *now = (tess_step){
+        .step = t->step,
+        .steps = t->opts.steps,
+        .loss = loss,
+        .loss_mean = t->loss_mean,
+        .lr = factor * t->opts.lr,
+        .lr_muon = t->opts.optim == TESS_OPTIM_MUON ? factor * t->opts.lr_muon : 0.0,
+        .grad_norm = norm,
+        .step_ms = ms(end - begin),
+        .attention_ms = ms(after.attention_ns - before.attention_ns),
+        .linear_ms = ms(after.linear_ns - before.linear_ns),
+        .optimiser_ms = ms(end - middle),
+        .data_ms = ms(waited),
+        .tokens_per_s = (double)t->tokens / (1e-9 * (double)(end - begin)),
+        .val_loss = (double)NAN,
+        .val_buckets = {(double)NAN, (double)NAN, (double)NAN, (double)NAN},
+    };
+    now->other_ms =
+        now->step_ms - now->attention_ms - now->linear_ms - now->optimiser_ms - now->data_ms;
+    return TESS_OK;
+}
+
+/* ---- between steps ----------------------------------------------------------------------------
+ */
+
+static int turn(int64_t every, const tess_train *t)
+{
+    return every > 0 && (t->step % every == 0 || t->step == t->opts.steps);
+}
+
+static tess_status after_step(tess_train *t, tess_step *now)
+{
+    if (turn(t->opts.validate_every, t)) {
+        TESS_TRY(tess__train_validate(t, &t->val_loss, t->val_buckets));
+        now->val_loss = t->val_loss;
+        memcpy(now->val_buckets, t->val_buckets, sizeof now->val_buckets);
+    }
+    if (!t->opts.folder)
+        return TESS_OK;
+    TESS_TRY(tess__metrics_add(t->opts.folder, now));
+    if (turn(t->opts.sample_every, t))
+        TESS_TRY(tess__sheet_write(t));
+    return turn(t->opts.checkpoint_every, t) ? tess__run_checkpoint(t) : TESS_OK;
+}
+
+static tess_status start(tess_train *t)
+{
+    if (t->opts.folder && !t->opened)
+        TESS_TRY(tess__run_open(t));
+    t->opened = 1;
+    if (t->loader)
+        return TESS_OK;
+    return tess__loader_start(t->ctx,
+                              &(tess__loader_opts){.data = t->data,
+                                                   .split = TESS_SPLIT_TRAIN,
+                                                   .batch = t->opts.batch,
+                                                   .depth = TESS__RING,
+                                                   .first = t->batches},
+                              &t->loader);
+}
+
+tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user)
+{
+    if (!train)
+        return tess__fail(TESS_EINVAL, "tess_train_run: train is NULL");
+    if (steps < 0)
+        return tess__fail(TESS_EINVAL, "tess_train_run: steps is %lld, must be 0 or more",
+                          (long long)steps);
+    const int64_t left = train->opts.steps - train->step;
+    const int64_t end = train->step + (steps == 0 || steps > left ? left : steps);
+    TESS_TRY(start(train));
+    while (train->step < end) {
+        tess_step now;
+        TESS_TRY(run_step(train, &now));
+        TESS_TRY(after_step(train, &now));
+        if (!fn || !fn(user, &now) || train->step == train->opts.steps)
+            continue;
+        if (train->opts.folder)
+            TESS_TRY(tess__run_checkpoint(train));
+        return tess__fail(TESS_ESTOPPED, "tess_train_run: stopped by the caller after step %lld",
+                          (long long)train->step);
+    }
+    return TESS_OK;
+}

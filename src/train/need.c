@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* need.c - what a run will hold in memory, said before anything is allocated; and what it needs of
+ * its data.
+ *
+ *   model and passes (tess_model_need) + moments, average and scratch of the optimiser
+ *   + four batches of numbers, prompts, and the batches prefetched
+ */
+#include "train.h"
+
+void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *info,
+                            tess_pass_shape *shape)
+{
+    const int ordered = opts->cube[0] || opts->cube[1] || opts->cube[2];
+    *shape = (tess_pass_shape){
+        .batch = opts->batch,
+        .frames = info->frames,
+        .height = info->height,
+        .width = info->width,
+        .text_len = info->text_len,
+        .train = 1,
+        .keep = opts->keep,
+        .store = opts->store,
+        .cube = ordered ? opts->cube : NULL,
+    };
+}
+
+static tess__optim_slot slot_of(const tess__param *p, tess_optim optim)
+{
+    const int muon = optim == TESS_OPTIM_MUON && p->kind == TESS_PARAM_MATRIX;
+    return (tess__optim_slot){.count = p->count,
+                              .rows = muon ? p->shape[0] : 0,
+                              .cols = muon ? p->count / p->shape[0] : 0,
+                              .decay = p->kind != TESS_PARAM_VECTOR};
+}
+
+void tess__train_slots(const tess__params *params, tess_optim optim, tess__optim_slot *slots)
+{
+    int64_t at = 0;
+    for (int i = 0; i < params->params; i++) {
+        int layer;
+        slots[i] = slot_of(tess__params_at(params, i, &layer), optim);
+        slots[i].at = at;
+        at += slots[i].count;
+    }
+}
+
+tess_status tess__train_fits(const char *who, const tess_model_config *config,
+                             const tess_data_info *info)
+{
+    const struct {
+        const char *what, *rule;
+        int data, in, out;
+    } sides[] = {
+        {"channels", "in_channels and out_channels", info->channels, config->in_channels,
+         config->out_channels},
+        {"text_dim", "text_dim", info->text_dim, config->text_dim, config->text_dim},
+    };
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        if (sides[i].data != sides[i].in || sides[i].data != sides[i].out)
+            return tess__fail(TESS_EINVAL, "%s: the data's %s is %d, must be the model's %s, %d",
+                              who, sides[i].what, sides[i].data, sides[i].rule,
+                              sides[i].data != sides[i].in ? sides[i].in : sides[i].out);
+    return TESS_OK;
+}
+
+/* Four batches of clips, their prompts and levels. */
+static int64_t batch_bytes(const tess_train_opts *opts, const tess_data_info *info)
+{
+    const int64_t size = (int64_t)info->channels * info->frames * info->height * info->width;
+    const int64_t text = (int64_t)info->text_len * info->text_dim;
+    return opts->batch * (4 * size + text + 1) * (int64_t)sizeof(float) +
+           (opts->batch * size / TESS_PIECE + 1) * (int64_t)sizeof(double) +
+           tess__loader_bytes(info, opts->batch, TESS__RING);
+}
+
+/* The parameters of a block are measured once, and count for every layer. */
+static void optim_need(const tess_model_config *config, const tess_train_opts *opts, int threads,
+                       tess__optim_need *need)
+{
+    tess__params params;
+    tess__optim_slot slots[P_OUTER + B_BLOCK];
+    int times[P_OUTER + B_BLOCK], n = 0;
+    tess__params_make(config, &params);
+    for (int i = 0; i < P_OUTER + B_BLOCK; i++) {
+        const tess__param *p = i < P_OUTER ? &params.outer[i] : &params.block[i - P_OUTER];
+        if (p->rank == 0)
+            continue;
+        slots[n] = slot_of(p, opts->optim);
+        times[n++] = i < P_OUTER ? 1 : config->layers;
+    }
+    tess__optim_measure(slots, times, n, opts->ema >= 0, threads, need);
+}
+
+tess_status tess_train_need(const tess_model_config *config, const tess_data_info *data,
+                            const tess_train_opts *opts, int threads, tess_train_memory *memory)
+{
+    static const char who[] = "tess_train_need";
+    if (!config || !data || !memory)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+                          !config ? "config"
+                          : !data ? "data"
+                                  : "memory");
+    if (threads < 1 || threads > 1024)
+        return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1..1024", who, threads);
+    tess_train_opts full;
+    tess_pass_shape shape;
+    tess_model_memory model;
+    tess__optim_need optim;
+    TESS_TRY(tess_model_config_check(config));
+    TESS_TRY(tess__train_options(who, opts, &full));
+    TESS_TRY(tess__train_fits(who, config, data));
+    tess__train_pass_shape(&full, data, &shape);
+    TESS_TRY(tess_model_need(config, &(tess_model_opts){.gradients = 1}, &shape, threads, &model));
+    optim_need(config, &full, threads, &optim);
+    const int64_t batches = batch_bytes(&full, data);
+    *memory = (tess_train_memory){
+        .weights = model.weights,
+        .gradients = model.gradients,
+        .activations = model.activations,
+        .workspace = model.workspace,
+        .moments = optim.moments,
+        .average = optim.ema,
+        .optimiser = optim.workspace,
+        .batches = batches,
+        .total = model.total + optim.moments + optim.ema + optim.workspace + batches,
+    };
+    return TESS_OK;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample.c - new clips: Euler's method along the learned velocity, with guidance.
+ *
+ *   s_k = shift(1 - k / steps),  x <- x + (s_{k+1} - s_k) v(x, 1000 s_k, text)
+ *   v = v_none + guidance (v_text - v_none)
+ *
+ * from noise at s = 1 to a clip at s = 0. Each step is one forward pass, two with guidance. Clip i
+ * begins as the normal numbers of stream i: it does not depend on what is sampled beside it in a
+ * batch of the same size.
+ */
+#include "train.h"
+
+static void begin(const tess_ctx *ctx, const tess__sampling *s, float *x)
+{
+    enum { PART = 4096 };
+    const int64_t parts = (s->size + PART - 1) / PART;
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t i = 0; i < s->batch * parts; i++) {
+        const int64_t clip = i / parts, at = i % parts * PART;
+        const int64_t n = s->size - at < PART ? s->size - at : PART;
+        tess_random_normal(s->seed, tess__stream(TESS__SAMPLE, s->first + clip), (uint64_t)at,
+                           x + clip * s->size + at, (size_t)n);
+    }
+}
+
+/* x += length (v_none + guidance (v - v_none)) */
+static void move(const tess_ctx *ctx, const tess__sampling *s, double length, float *x)
+{
+    const float full = (float)(length * (s->v_none ? s->guidance : 1.0));
+    const float rest = (float)(length * (1.0 - s->guidance));
+    const int64_t n = s->batch * s->size;
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t at = 0; at < n; at += TESS_PIECE) {
+        const int64_t end = n - at < TESS_PIECE ? n : at + TESS_PIECE;
+        for (int64_t i = at; i < end; i++)
+            x[i] += s->v_none ? full * s->v[i] + rest * s->v_none[i] : full * s->v[i];
+    }
+}
+
+tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampling *s, float *x)
+{
+    begin(ctx, s, x);
+    for (int k = 0; k < s->steps; k++) {
+        TESS_TRY(tess__progress(ctx, "sampling", k, s->steps));
+        const double now = tess__shifted(s->shift, 1.0 - (double)k / s->steps);
+        const double next = tess__shifted(s->shift, 1.0 - (double)(k + 1) / s->steps);
+        for (int64_t b = 0; b < s->batch; b++)
+            s->timestep[b] = (float)(1000.0 * now);
+        TESS_TRY(tess_pass_forward(pass, &(tess_model_in){x, s->timestep, s->text}, s->v));
+        if (s->v_none)
+            TESS_TRY(tess_pass_forward(pass, &(tess_model_in){x, s->timestep, s->none}, s->v_none));
+        move(ctx, s, next - now, x);
+    }
+    return TESS_OK;
+}
+
+static tess_status check(const char *who, const tess_model *model, tess_sample_opts *o)
+{
+    const tess_model_config *config = &model->config;
+    o->batch = o->batch ? o->batch : 1;
+    o->steps = o->steps ? o->steps : 25;
+    o->text_len = o->text_len ? o->text_len : config->text_len;
+    o->shift = o->shift != 0.0 ? o->shift : 2.0;
+    o->guidance = o->guidance != 0.0 ? o->guidance : 2.0;
+    if (o->steps < 1 || o->steps > 10000)
+        return tess__fail(TESS_EINVAL, "%s: steps is %d, must be 1..10000", who, o->steps);
+    if (!(o->shift >= 1e-3 && o->shift <= 1e3))
+        return tess__fail(TESS_EINVAL, "%s: shift is %g, must be 0.001..1000", who, o->shift);
+    if (!(o->guidance >= -1e3 && o->guidance <= 1e3))
+        return tess__fail(TESS_EINVAL, "%s: guidance is %g, must be -1000..1000", who, o->guidance);
+    if (o->first < 0)
+        return tess__fail(TESS_EINVAL, "%s: first is %lld, must be 0 or more", who,
+                          (long long)o->first);
+    if (config->in_channels != config->out_channels)
+        return tess__fail(TESS_EINVAL,
+                          "%s: the model has %d channels in and %d out, must be as many", who,
+                          config->in_channels, config->out_channels);
+    return TESS_OK;
+}
+
+/* The pass exists, so its sizes are within their rules and their products fit. */
+static tess_status sample_with(tess_model *model, tess_pass *pass, const tess_sample_opts *o,
+                               const float *text, float *latents)
+{
+    const tess_model_config *config = &model->config;
+    const int64_t size = (int64_t)config->in_channels * o->frames * o->height * o->width;
+    const size_t n = (size_t)o->batch * (size_t)size, f = sizeof(float);
+    const size_t prompts = (size_t)o->batch * (size_t)o->text_len * (size_t)config->text_dim;
+    const int guided = o->guidance != 1.0;
+    tess__sampling s = {.batch = o->batch,
+                        .size = size,
+                        .steps = o->steps,
+                        .shift = o->shift,
+                        .guidance = o->guidance,
+                        .seed = o->seed,
+                        .first = o->first,
+                        .text = text};
+    tess__arena arena = {.ctx = model->ctx};
+    float *x = tess__arena_take(&arena, n * f);
+    float *none = x ? tess__alloc_zero(model->ctx, guided ? prompts * f : 0) : NULL;
+    s.none = none;
+    s.timestep = none ? tess__arena_take(&arena, (size_t)o->batch * f) : NULL;
+    s.v = s.timestep ? tess__arena_take(&arena, n * f) : NULL;
+    s.v_none = s.v && guided ? tess__arena_take(&arena, n * f) : NULL;
+    tess_status status = s.v && (s.v_none || !guided) ? TESS_OK : TESS_ENOMEM;
+    if (status == TESS_OK)
+        status = tess__sample(model->ctx, pass, &s, x);
+    for (size_t i = 0; i < n && status == TESS_OK; i++)
+        latents[i] = x[i];
+    tess__free(model->ctx, none);
+    tess__arena_free(&arena);
+    return status;
+}
+
+tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, const float *text,
+                            float *latents)
+{
+    static const char who[] = "tess_sample_run";
+    if (!model || !opts || !text || !latents)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+                          !model  ? "model"
+                          : !opts ? "opts"
+                          : !text ? "text"
+                                  : "latents");
+    tess_sample_opts o = *opts;
+    TESS_TRY(check(who, model, &o));
+    const int ordered = o.cube[0] || o.cube[1] || o.cube[2];
+    const tess_pass_shape shape = {.batch = o.batch,
+                                   .frames = o.frames,
+                                   .height = o.height,
+                                   .width = o.width,
+                                   .text_len = o.text_len,
+                                   .cube = ordered ? o.cube : NULL};
+    tess_pass *pass = NULL;
+    TESS_TRY(tess_pass_create(model, &shape, &pass));
+    const tess_status status = sample_with(model, pass, &o, text, latents);
+    tess_pass_destroy(pass);
+    return status;
+}

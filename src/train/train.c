@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train.c - a run: making it, asking it, ending it. */
+#include "train.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Copies of the caller's texts, for they need not live as long as the run. */
+static tess_status copy_texts(tess_train *t)
+{
+    const char **texts[] = {&t->opts.folder, &t->opts.settings};
+    for (int i = 0; i < 2; i++)
+        if (*texts[i]) {
+            *texts[i] = tess__arena_string(&t->arena, *texts[i], strlen(*texts[i]));
+            if (!*texts[i])
+                return TESS_ENOMEM;
+        }
+    return TESS_OK;
+}
+
+static tess_status take_buffers(tess_train *t)
+{
+    const size_t numbers = (size_t)t->opts.batch * (size_t)t->size;
+    const struct {
+        void **place;
+        size_t bytes;
+    } parts[] = {
+        {(void **)&t->clip, numbers * sizeof *t->clip},
+        {(void **)&t->x, numbers * sizeof *t->x},
+        {(void **)&t->target, numbers * sizeof *t->target},
+        {(void **)&t->out, numbers * sizeof *t->out},
+        {(void **)&t->text, (size_t)t->opts.batch * (size_t)t->text_size * sizeof *t->text},
+        {(void **)&t->timestep, (size_t)t->opts.batch * sizeof *t->timestep},
+        {(void **)&t->sums, (numbers / TESS_PIECE + 1) * sizeof *t->sums},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        *parts[i].place = tess__arena_take(&t->arena, parts[i].bytes);
+        if (!*parts[i].place)
+            return TESS_ENOMEM;
+    }
+    return TESS_OK;
+}
+
+static tess_status make_optim(tess_train *t)
+{
+    const int n = t->model->params.params;
+    tess__optim_slot *slots = tess__alloc(t->ctx, (size_t)n * sizeof *slots);
+    if (!slots)
+        return TESS_ENOMEM;
+    tess__train_slots(&t->model->params, t->opts.optim, slots);
+    const tess_status status =
+        tess__optim_create(t->ctx, slots, n, t->opts.ema >= 0, t->model->values, &t->optim);
+    tess__free(t->ctx, slots);
+    return status;
+}
+
+static tess_status build(tess_train *t)
+{
+    tess_pass_shape shape;
+    const int *patch = t->model->config.patch;
+    tess__train_pass_shape(&t->opts, &t->info, &shape);
+    TESS_TRY(tess_pass_create(t->model, &shape, &t->pass)); /* checks the shape */
+    t->size = (int64_t)t->info.channels * t->info.frames * t->info.height * t->info.width;
+    t->text_size = (int64_t)t->info.text_len * t->info.text_dim;
+    t->tokens = (int64_t)t->opts.batch * t->opts.accumulate * (t->info.frames / patch[0]) *
+                (t->info.height / patch[1]) * (t->info.width / patch[2]);
+    TESS_TRY(copy_texts(t));
+    TESS_TRY(take_buffers(t));
+    return make_optim(t);
+}
+
+tess_status tess_train_create(tess_model *model, tess_data *data, const tess_train_opts *opts,
+                              tess_train **train)
+{
+    static const char who[] = "tess_train_create";
+    if (!model || !data || !train)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+                          !model  ? "model"
+                          : !data ? "data"
+                                  : "train");
+    if (!model->gradients)
+        return tess__fail(TESS_EINVAL, "%s: the model has no gradients, must be made with them",
+                          who);
+    tess_train_opts full;
+    tess_data_info info;
+    TESS_TRY(tess__train_options(who, opts, &full));
+    TESS_TRY(tess_data_query(data, &info));
+    TESS_TRY(tess__train_fits(who, &model->config, &info));
+
+    tess__arena arena = {.ctx = model->ctx};
+    tess_train *t = tess__arena_take(&arena, sizeof *t);
+    if (!t)
+        return TESS_ENOMEM;
+    *t = (tess_train){.ctx = model->ctx,
+                      .arena = arena,
+                      .model = model,
+                      .data = data,
+                      .info = info,
+                      .opts = full,
+                      .loss_mean = (double)NAN,
+                      .val_loss = (double)NAN,
+                      .saved = -1};
+    const tess_status status = build(t);
+    if (status != TESS_OK) {
+        tess_train_destroy(t);
+        return status;
+    }
+    *train = t;
+    return TESS_OK;
+}
+
+void tess_train_destroy(tess_train *train)
+{
+    if (!train)
+        return;
+    tess__loader_stop(train->loader);
+    tess_pass_destroy(train->pass);
+    tess__optim_destroy(&train->optim);
+    tess__arena arena = train->arena; /* the train lies in it */
+    tess__arena_free(&arena);
+}
+
+tess_status tess_train_query(const tess_train *train, tess_train_info *info)
+{
+    if (!train || !info)
+        return tess__fail(TESS_EINVAL, "tess_train_query: %s is NULL", !train ? "train" : "info");
+    *info = (tess_train_info){
+        .step = train->step,
+        .steps = train->opts.steps,
+        .tokens = train->tokens,
+        .loss_mean = train->loss_mean,
+        .val_loss = train->val_loss,
+        .checkpoint = train->checkpoint[0] ? train->checkpoint : NULL,
+    };
+    return TESS_OK;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train.h (internal) - the loop: batches, steps, validation, checkpoints, metrics, samples.
+ *
+ * What lives here: everything between data and a trained model. What comes in: a model with
+ * gradients, data, options. What goes out: changed weights, and the folder of a run, whose files
+ * are described in docs/training.md.
+ */
+#ifndef TESS_TRAIN_H
+#define TESS_TRAIN_H
+
+#include "base/base.h"
+#include "loader.h"
+#include "model/model.h"
+#include "optim.h"
+#include "tessera/train.h"
+
+#include <limits.h>
+
+struct tess_train {
+    tess_ctx *ctx;
+    tess__arena arena; /* the object itself first, then buffers */
+    tess_model *model;
+    tess_data *data;
+    tess_data_info info;
+    tess_train_opts opts; /* no field is left at 0 for its default; texts are copies */
+    tess_pass *pass;
+    tess__optim optim;
+    tess__loader *loader;    /* NULL until the first step */
+    int64_t size, text_size; /* numbers of a clip, of a prompt */
+    int64_t tokens;          /* of a step */
+
+    float *clip, *x, *target, *out; /* (batch, size) each */
+    float *text;                    /* (batch, text_size) */
+    float *timestep;                /* (batch) */
+    double *sums;                   /* of the pieces of a batch */
+
+    int64_t step;    /* done */
+    int64_t batches; /* taken from the data */
+    double loss_mean, val_loss, val_buckets[TESS_NOISE_BUCKETS];
+    int opened;    /* 1: the folder is ready for this run */
+    int resumed;   /* 1: a checkpoint was read */
+    int64_t saved; /* step of the checkpoint below; -1: none */
+    char checkpoint[PATH_MAX];
+};
+
+/* ---- options.c -------------------------------------------------------------------------------
+ */
+
+/* Options with every default filled in; EINVAL names the field that breaks its rule. */
+tess_status tess__train_options(const char *who, const tess_train_opts *given,
+                                tess_train_opts *opts);
+
+/* The rates' factor in step number step, from 0: warm-up, constant, decay. */
+double tess__schedule(const tess_train_opts *opts, int64_t step);
+
+/* ---- flow.c: noise, and the loss --------------------------------------------------------------
+ */
+
+/* Streams of random numbers are keyed by what they are for, and a number: a step, a clip. */
+typedef enum {
+    TESS__NOISE = 0x71,
+    TESS__LEVEL,
+    TESS__DROPOUT,
+    TESS__VALIDATION,
+    TESS__SAMPLE
+} tess__purpose;
+uint64_t tess__stream(tess__purpose purpose, int64_t number);
+
+/* s of u, both 0..1. */
+double tess__shifted(double shift, double u);
+
+/* u of clip i of the n of a step: one in each n-th of 0..1. */
+double tess__noise_level(uint64_t seed, int64_t step, int64_t i, int64_t n);
+
+/* x = (1 - s) clip + s eps and target = eps - clip, with eps numbers `first` and on of a stream. */
+typedef struct {
+    uint64_t seed, stream, first;
+    double s;
+} tess__noising;
+void tess__flow_noise(const tess_ctx *ctx, const tess__noising *noising, const float *clip,
+                      int64_t n, float *x, float *target);
+
+/* The mean of (out - target)^2 over n numbers; then out = 2 factor (out - target) / n, the gradient
+ * of factor times that mean. sums has room for n / TESS_PIECE + 1. */
+double tess__flow_loss(const tess_ctx *ctx, const float *target, int64_t n, double factor,
+                       float *out, double *sums);
+
+/* ---- need.c ----------------------------------------------------------------------------------
+ */
+
+enum { TESS__RING = 3 }; /* batches prefetched */
+
+/* The pass of a run, and the slots of a model's parameters; slots has room for all of them. */
+void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *info,
+                            tess_pass_shape *shape);
+void tess__train_slots(const tess__params *params, tess_optim optim, tess__optim_slot *slots);
+
+/* Whether data fits the model, as "who: value, rule". */
+tess_status tess__train_fits(const char *who, const tess_model_config *config,
+                             const tess_data_info *info);
+
+/* ---- loop.c, validate.c, sample.c, sheet.c ----------------------------------------------------
+ */
+
+tess_status tess__train_validate(tess_train *train, double *loss, double *buckets);
+
+/* Euler's method on a pass of the shape of x. */
+typedef struct {
+    int64_t batch, size; /* clips, and numbers in each */
+    int steps;
+    double shift, guidance;
+    uint64_t seed;
+    int64_t first;
+    const float *text, *none; /* prompts, and no prompts */
+    float *timestep;          /* (batch) */
+    float *v, *v_none;        /* (batch, size); v_none NULL without guidance */
+} tess__sampling;
+tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampling *s, float *x);
+
+/* samples/step-000100.png of the run's folder, one row per clip. */
+tess_status tess__sheet_write(tess_train *train);
+
+/* ---- metrics.c -------------------------------------------------------------------------------
+ */
+
+/* Makes the files of the run's folder end with `step`, or begins them. */
+tess_status tess__metrics_open(tess_ctx *ctx, const char *folder, int64_t step);
+tess_status tess__metrics_add(const char *folder, const tess_step *step);
+
+/* ---- checkpoint.c, checkpoint_state.c, run_folder.c --------------------------------------------
+ */
+
+/* What state.json holds beside what tess_checkpoint tells. */
+typedef struct {
+    tess_checkpoint told;
+    int64_t batches, batch;
+    int64_t seed;
+    int optim;
+    double loss_mean, val_loss, val_buckets[TESS_NOISE_BUCKETS]; /* NaN: none */
+} tess__state;
+tess_status tess__state_write(tess_ctx *ctx, const char *path, const tess__state *state);
+tess_status tess__state_read(tess_ctx *ctx, const char *path, tess__state *state);
+
+/* path = a/b; EIO with a sentence if it is too long. */
+tess_status tess__path(char path[PATH_MAX], const char *a, const char *b);
+tess_status tess__make_folder(const char *path); /* one that exists is fine */
+tess_status tess__sync_folder(const char *path); /* what was renamed in it is on disk afterwards */
+void tess__remove_folder(const char *path);      /* with all it holds; failures are not told */
+
+/* settings.json in a folder; nothing without the text. */
+tess_status tess__settings_write(const tess_train *train, const char *folder);
+
+/* The folder of the run: checkpoints/ and samples/ exist, what a killed process left is gone. */
+tess_status tess__run_open(tess_train *train);
+
+/* checkpoints/step-000500, unless it is there already; then the oldest ones go. */
+tess_status tess__run_checkpoint(tess_train *train);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* validate.c - the loss on a fixed set of clips, noises and noise levels.
+ *
+ * Clip i of n is seen four times, once in each quarter of u: u = (quarter + (i + 1/2) / n) / 4. So
+ * the levels of all clips together are spread evenly over the distribution that training draws
+ * from, and the mean over the quarters is the loss. Noise does not depend on the seed of the run:
+ * runs with different seeds on the same data are validated alike. Weights are the averaged ones.
+ */
+#include "train.h"
+
+#include <string.h>
+
+static const uint64_t validation_seed = 0x76616c6964617465; /* "validate" */
+
+/* Clip number pair / 4 at a level of its quarter pair % 4, in place b of the batch. */
+static tess_status prepare(tess_train *t, int64_t pair, int b)
+{
+    const int64_t clip = pair / TESS_NOISE_BUCKETS, quarter = pair % TESS_NOISE_BUCKETS;
+    const double within = ((double)clip + 0.5) / t->opts.validate_clips;
+    const double u = ((double)quarter + within) / TESS_NOISE_BUCKETS;
+    const tess__noising noising = {.seed = validation_seed,
+                                   .stream = tess__stream(TESS__VALIDATION, pair),
+                                   .s = tess__shifted(t->opts.shift, u)};
+    const int64_t at = b * t->size;
+    TESS_TRY(tess_data_sample(t->data, TESS_SPLIT_VALIDATION, clip, t->clip + at,
+                              t->text + b * t->text_size, NULL, 0));
+    tess__flow_noise(t->ctx, &noising, t->clip + at, t->size, t->x + at, t->target + at);
+    t->timestep[b] = (float)(1000.0 * noising.s);
+    return TESS_OK;
+}
+
+/* A batch that is not full repeats its last pair. */
+static tess_status run_batches(tess_train *t, double *buckets)
+{
+    const int64_t pairs = (int64_t)t->opts.validate_clips * TESS_NOISE_BUCKETS;
+    memset(buckets, 0, TESS_NOISE_BUCKETS * sizeof *buckets);
+    for (int64_t first = 0; first < pairs; first += t->opts.batch) {
+        TESS_TRY(tess__progress(t->ctx, "validating", first, pairs));
+        for (int b = 0; b < t->opts.batch; b++)
+            TESS_TRY(prepare(t, first + b < pairs ? first + b : pairs - 1, b));
+        TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
+        for (int b = 0; b < t->opts.batch && first + b < pairs; b++)
+            buckets[(first + b) % TESS_NOISE_BUCKETS] +=
+                tess__flow_loss(t->ctx, t->target + b * t->size, t->size, 0.0, t->out + b * t->size,
+                                t->sums) /
+                t->opts.validate_clips;
+    }
+    return TESS_OK;
+}
+
+tess_status tess__train_validate(tess_train *train, double *loss, double *buckets)
+{
+    double found[TESS_NOISE_BUCKETS];
+    tess__optim_swap(&train->optim, train->model->values);
+    const tess_status status = run_batches(train, found);
+    tess__optim_swap(&train->optim, train->model->values);
+    TESS_TRY(status);
+    double sum = 0.0;
+    for (int i = 0; i < TESS_NOISE_BUCKETS; i++)
+        sum += found[i];
+    *loss = sum / TESS_NOISE_BUCKETS;
+    memcpy(buckets, found, sizeof found);
+    return TESS_OK;
+}
+
+tess_status tess_train_validate(tess_train *train, double *loss, double buckets[TESS_NOISE_BUCKETS])
+{
+    double unused[TESS_NOISE_BUCKETS];
+    if (!train || !loss)
+        return tess__fail(TESS_EINVAL, "tess_train_validate: %s is NULL",
+                          !train ? "train" : "loss");
+    return tess__train_validate(train, loss, buckets ? buckets : unused);
+}

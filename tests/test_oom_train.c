@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_oom_train.c - out of memory in the calls of libtessera_train. To cover a new one, add a line
+ * to the table. */
+#include "oom.h"
+
+#include "tessera/media.h"
+#include "tessera/train.h"
+
+static const float values[24] = {1, 2, 3, -4, 5.5f};
+
+static tess_status s_image(world *w)
+{
+    static const uint8_t pixels[16 * 16 * 3];
+    return tess_image_write(w->ctx, in_folder("y.png"), &(tess_image){16, 16, 3, pixels});
+}
+
+static const tess_model_config model_config = {.patch = {1, 2, 2},
+                                               .heads = 2,
+                                               .head_dim = 8,
+                                               .in_channels = 3,
+                                               .out_channels = 3,
+                                               .text_dim = 8,
+                                               .text_len = 4,
+                                               .freq_dim = 8,
+                                               .ffn_dim = 32,
+                                               .layers = 1,
+                                               .cross_attn_norm = 1,
+                                               .qk_norm = 1,
+                                               .eps = 1e-6,
+                                               .rope_max = 16};
+
+static tess_status s_model(world *w)
+{
+    tess_model *model = NULL;
+    const tess_status status =
+        tess_model_create(w->ctx, &model_config, &(tess_model_opts){.gradients = 1}, &model);
+    assert_true((status == TESS_OK) == (model != NULL));
+    tess_model_destroy(model);
+    return status;
+}
+
+static tess_clip two_clips(int which)
+{
+    static const uint8_t pixels[2][3 * 16 * 16 * 3] = {{1}};
+    return (tess_clip){3, 16, 16, 8, pixels[which]};
+}
+
+static tess_status write_clips(world *w, const char *name)
+{
+    const tess_clip clips[] = {two_clips(0), two_clips(1)};
+    return tess_clip_write(w->ctx, in_folder(name), clips, 2);
+}
+
+static tess_status read_clip(world *w, const char *name)
+{
+    tess_clip_file *file = NULL;
+    const tess_clip_opts opts = {.height = 8, .width = 12, .fps = 6};
+    const tess_status status = tess_clip_open(w->ctx, in_folder(name), &opts, &file);
+    assert_true((status == TESS_OK) == (file != NULL));
+    tess_clip_close(file);
+    return status;
+}
+
+static tess_status s_write_y4m(world *w)
+{
+    return write_clips(w, "y.y4m");
+}
+
+static tess_status s_write_gif(world *w)
+{
+    return write_clips(w, "y.gif");
+}
+
+static tess_status s_write_sheet(world *w)
+{
+    return write_clips(w, "sheet.png");
+}
+
+static tess_status s_write_mp4(world *w)
+{
+    const tess_status status = write_clips(w, "y.mp4");
+    return status == TESS_ENOTSUP ? TESS_OK : status; /* a build without FFmpeg */
+}
+
+static tess_status s_read_y4m(world *w)
+{
+    return read_clip(w, "y.y4m");
+}
+
+static tess_status s_read_pictures(world *w)
+{
+    return read_clip(w, "pictures");
+}
+
+static tess_status s_read_video(world *w)
+{
+    const tess_status status = read_clip(w, "y.gif");
+    return status == TESS_ENOTSUP ? TESS_OK : status;
+}
+
+static tess_status s_data(world *w)
+{
+    tess_data *data = NULL;
+    const tess_status status = tess_data_open(w->ctx, NULL, &data);
+    tess_data_close(data);
+    return status;
+}
+
+static tess_status sample_data(world *w, const tess_data_opts *opts)
+{
+    static float x[3 * 3 * 8 * 8], text[16 * 64];
+    tess_data *data = NULL;
+    tess_status status = tess_data_open(w->ctx, opts, &data);
+    assert_true((status == TESS_OK) == (data != NULL));
+    if (status == TESS_OK)
+        status = tess_data_sample(data, TESS_SPLIT_TRAIN, 0, x, text, NULL, 0);
+    tess_data_close(data);
+    return status;
+}
+
+static tess_status s_data_clips(world *w)
+{
+    return sample_data(
+        w, &(tess_data_opts){
+               .source = in_folder("clips"), .frames = 3, .height = 8, .width = 8, .cache = -1});
+}
+
+static tess_status s_data_latents(world *w)
+{
+    return sample_data(w, &(tess_data_opts){.source = in_folder("latents"),
+                                            .text = in_folder("text.safetensors")});
+}
+
+static tess_status s_model_save(world *w)
+{
+    tess_model *model = NULL;
+    tess_status status = tess_model_create(w->ctx, &model_config, NULL, &model);
+    if (status == TESS_OK)
+        status = tess_model_save(model, in_folder("model"), TESS_WEIGHTS_ORIGINAL);
+    tess_model_destroy(model);
+    return status;
+}
+
+static tess_status s_model_load(world *w)
+{
+    tess_model *model = NULL;
+    const tess_status status = tess_model_load(w->ctx, in_folder("model"), NULL, &model);
+    assert_true((status == TESS_OK) == (model != NULL));
+    tess_model_destroy(model);
+    return status;
+}
+
+static tess_status s_config_write(world *w)
+{
+    return tess_model_config_write(w->ctx, in_folder("y.json"), &model_config);
+}
+
+static tess_status s_config_read(world *w)
+{
+    tess_model_config config;
+    return tess_model_config_read(w->ctx, in_folder("y.json"), &config);
+}
+
+static tess_status s_pass(world *w)
+{
+    const tess_pass_shape shape = {.batch = 1,
+                                   .frames = 1,
+                                   .height = 4,
+                                   .width = 4,
+                                   .train = 1,
+                                   .cube = (const int[3]){1, 2, 1}};
+    tess_model *model = NULL;
+    tess_pass *pass = NULL;
+    tess_status status =
+        tess_model_create(w->ctx, &model_config, &(tess_model_opts){.gradients = 1}, &model);
+    if (status == TESS_OK)
+        status = tess_pass_create(model, &shape, &pass);
+    assert_true((status == TESS_OK) == (pass != NULL));
+    tess_pass_destroy(pass);
+    tess_model_destroy(model);
+    return status;
+}
+
+/* A step, and its validation. */
+static tess_status train_step(const world *w, tess_train *train)
+{
+    (void)w;
+    return tess_train_run(train, 0, NULL, NULL);
+}
+
+/* A checkpoint, and the run that resumes it. */
+static tess_status train_save(const world *w, tess_train *train)
+{
+    char path[512], command[128];
+    tess_checkpoint told;
+    tess_status status = tess_train_save(train, in_folder("checkpoint"));
+    if (status == TESS_OK)
+        status = tess_checkpoint_find(w->ctx, in_folder("checkpoint"), path, sizeof path);
+    if (status == TESS_OK)
+        status = tess_checkpoint_read(w->ctx, path, &told);
+    if (status == TESS_OK)
+        status = tess_train_resume(train, path);
+    snprintf(command, sizeof command, "rm -rf %s", in_folder("checkpoint"));
+    assert_int_equal(system(command), 0);
+    return status;
+}
+
+static tess_status with_train(world *w, tess_status (*run)(const world *w, tess_train *train))
+{
+    const tess_train_opts opts = {.batch = 1, .steps = 1, .validate_clips = 1};
+    const tess_data_opts shape = {.frames = 1,
+                                  .height = 8,
+                                  .width = 8,
+                                  .text_len = model_config.text_len,
+                                  .text_dim = model_config.text_dim};
+    tess_model *model = NULL;
+    tess_data *data = NULL;
+    tess_train *train = NULL;
+    tess_status status =
+        tess_model_create(w->ctx, &model_config, &(tess_model_opts){.gradients = 1}, &model);
+    if (status == TESS_OK)
+        status = tess_data_open(w->ctx, &shape, &data);
+    if (status == TESS_OK)
+        status = tess_train_create(model, data, &opts, &train);
+    if (status == TESS_OK)
+        status = run(w, train);
+    tess_train_destroy(train);
+    tess_data_close(data);
+    tess_model_destroy(model);
+    return status;
+}
+
+static tess_status s_train(world *w)
+{
+    return with_train(w, train_step);
+}
+
+static tess_status s_train_save(world *w)
+{
+    return with_train(w, train_save);
+}
+
+static tess_status s_sample(world *w)
+{
+    float text[4 * 8] = {0}, latents[3 * 4 * 4];
+    tess_model *model = NULL;
+    tess_status status = tess_model_create(w->ctx, &model_config, NULL, &model);
+    if (status == TESS_OK)
+        status = tess_sample_run(
+            model, &(tess_sample_opts){.steps = 1, .frames = 1, .height = 4, .width = 4}, text,
+            latents);
+    tess_model_destroy(model);
+    return status;
+}
+
+static const scenario scenarios[] = {
+    {"write a picture", s_image, NULL, NULL},
+    {"create a model", s_model, NULL, NULL},
+    {"write a Y4M clip", s_write_y4m, NULL, NULL},
+    {"write a GIF", s_write_gif, NULL, NULL},
+    {"write a sheet of frames", s_write_sheet, NULL, NULL},
+    {"write an MP4", s_write_mp4, NULL, NULL},
+    {"read a Y4M clip", s_read_y4m, NULL, NULL},
+    {"read pictures as a clip", s_read_pictures, NULL, NULL},
+    {"read a video", s_read_video, NULL, NULL},
+    {"open drawn data", s_data, NULL, NULL},
+    {"sample clips", s_data_clips, NULL, NULL},
+    {"sample latents", s_data_latents, NULL, NULL},
+    {"save a model", s_model_save, NULL, NULL},
+    {"load a model", s_model_load, NULL, NULL},
+    {"write a model's sizes", s_config_write, NULL, NULL},
+    {"read a model's sizes", s_config_read, NULL, NULL},
+    {"create a pass", s_pass, NULL, NULL},
+    {"train", s_train, NULL, NULL},
+    {"save and resume a run", s_train_save, NULL, NULL},
+    {"sample", s_sample, NULL, NULL},
+};
+
+static void every_allocation_may_fail_once(void **state)
+{
+    (void)state;
+    run_scenarios(scenarios, sizeof scenarios / sizeof scenarios[0]);
+}
+
+/* What a scenario writes exists already, and must survive its failures. */
+static int make_files(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    countdown = -1;
+    world w = {0};
+    CHECK_OK(tess_ctx_create(NULL, &w.ctx));
+    CHECK_OK(s_image(&w));
+    CHECK_OK(s_model_save(&w));
+    CHECK_OK(s_config_write(&w));
+    CHECK_OK(s_write_y4m(&w));
+    CHECK_OK(s_write_gif(&w));
+    CHECK_OK(s_write_sheet(&w));
+    CHECK_OK(s_write_mp4(&w));
+    if (mkdir(in_folder("pictures"), 0777) != 0 || mkdir(in_folder("clips"), 0777) != 0 ||
+        mkdir(in_folder("latents"), 0777) != 0)
+        return -1;
+    CHECK_OK(write_clips(&w, "clips/a.y4m"));
+    CHECK_OK(write_clips(&w, "clips/b.y4m"));
+    const tess_tensor latent = {"x", TESS_DTYPE_F32, 4, {2, 3, 2, 2}, values};
+    const tess_tensor text = {"a", TESS_DTYPE_F32, 2, {2, 3}, values};
+    CHECK_OK(tess_file_write(w.ctx, in_folder("latents/a.npy"), &latent, 1, NULL));
+    CHECK_OK(tess_file_write(w.ctx, in_folder("text.safetensors"), &text, 1, NULL));
+    CHECK_OK(tess_image_write(w.ctx, in_folder("pictures/1.png"),
+                              &(tess_image){16, 16, 3, two_clips(0).pixels}));
+    CHECK_OK(tess_image_write(w.ctx, in_folder("pictures/2.png"),
+                              &(tess_image){16, 16, 3, two_clips(1).pixels}));
+    tess_ctx_destroy(w.ctx);
+    return 0;
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_allocation_may_fail_once),
+};
+RUN_TESTS_WITH(tests, make_files, drop_files)

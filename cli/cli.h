@@ -129,6 +129,7 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISMATCH = 3, EXIT_MACHINE = 4, EXI
 /* One line about a long call, on stderr: rewritten on a terminal, else repeated now and then. */
 typedef struct {
     int on, terminal, shown;  /* shown: characters of it are on the terminal */
+    int hold;                 /* 1: a signal stops nothing; the command asks for it itself */
     int64_t started, printed; /* nanoseconds */
     /* A command that makes many calls frames them as one job over span_total bytes; the running
      * call is the part_size bytes from part_begin on. span NULL: no frame. */
@@ -140,6 +141,8 @@ typedef struct {
 
 struct cli {
     const command *cmd;
+    int argc; /* what stands behind the command's name */
+    char *const *argv;
     const common *common;
     tess_ctx *ctx;   /* NULL for a plain command */
     tess_comm *comm; /* NULL unless a launcher started several ranks */
@@ -197,7 +200,8 @@ void out_wrap(FILE *f, const char *text, int column, int indent);
 int progress_call(void *user, const char *what, int64_t done, int64_t total); /* user: the cli */
 void progress_span(cli *c, const char *what, int64_t total); /* what NULL: ends the span */
 void progress_part(cli *c, int64_t begin, int64_t size);
-void progress_clear(cli *c); /* before anything else is printed */
+void progress_line(cli *c, const char *text); /* a line of the command's own */
+void progress_clear(cli *c);                  /* before anything else is printed */
 
 void signals_catch(void);
 int signals_caught(void); /* SIGINT or SIGTERM, or 0 */

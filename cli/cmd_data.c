@@ -196,7 +196,7 @@ static const opt options[] = {
      .help = "which samples"},
     {"first", 0, OPT_INT, offsetof(values, first), "I", .max = 1e15,
      .help = "number of the first sample; 0 unless given"},
-    {"count", 'n', OPT_INT, offsetof(values, count), "N", .initial = "8", .min = 1, .max = 1000,
+    {"count", 0, OPT_INT, offsetof(values, count), "N", .initial = "8", .min = 1, .max = 1000,
      .help = "samples"},
     {"output", 'o', OPT_PATH, offsetof(values, out), "FILE",
      .help = "also show them: a .png has a row of frames for each, a .mp4, .gif or .y4m plays them "
@@ -205,7 +205,7 @@ static const opt options[] = {
 
 static const example examples[] = {
     {"tessera data shapes -o shapes.png", "eight clips with their prompts"},
-    {"tessera data recall -n 1 -o recall.gif", "the board of cards, moving"},
+    {"tessera data recall --count 1 -o recall.gif", "the board of cards, moving"},
     {"tessera data clips/ --frames 16 --height 64 --width 64 --fps 8 -o clips.png",
      "what is left of your own clips"},
     {"tessera data latents.safetensors --text t5/ --json", "shapes, counts and prompts"},

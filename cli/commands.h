@@ -6,6 +6,6 @@
 #include "cli.h"
 
 extern const command command_info, command_doctor, command_tensor, command_data, command_check,
-    command_bench, command_plan, command_report, command_help;
+    command_bench, command_train, command_sample, command_plan, command_report, command_help;
 
 #endif

@@ -25,7 +25,7 @@ static int exit_code(const cli *c, tess_status status)
     switch (status) {
     case TESS_OK: return c->code;
     case TESS_ENOTSUP: return EXIT_MACHINE;
-    case TESS_ESTOPPED: return EXIT_SIGNAL + signals_caught();
+    case TESS_ESTOPPED: return c->code ? c->code : EXIT_SIGNAL + signals_caught();
     default: return c->code ? c->code : EXIT_FAILED;
     }
 }
@@ -90,7 +90,7 @@ static int run_command(cli *c, const void *values)
     }
     if (status == TESS_OK && c->rank == 0)
         status = c->cmd->run(c, values);
-    if (status == TESS_ESTOPPED && signals_caught())
+    if (status == TESS_ESTOPPED && signals_caught() && !c->sentence[0])
         out_fail(c, status, "interrupted by a signal");
     c->code = exit_code(c, status);
     status = world_agree(c, status);
@@ -120,6 +120,8 @@ int main(int argc, char **argv)
     c.cmd = argc > 1 ? command_find(argv[1]) : NULL;
     if (!c.cmd)
         return run_bare(&c, argc > 1 ? argv[1] : NULL);
+    c.argc = argc - 2;
+    c.argv = argv + 2;
 
     char error[OPT_ERROR_MAX];
     void *values = calloc(1, c.cmd->size);
@@ -127,8 +129,8 @@ int main(int argc, char **argv)
     c.common = values;
     if (!values) {
         out_error(&c, "no memory for the options");
-    } else if (opt_parse(c.cmd, argc - 2, argv + 2, values, error) != 0) {
-        c.json = has_json(argc - 2, argv + 2) ? json_object() : NULL;
+    } else if (opt_parse(c.cmd, c.argc, c.argv, values, error) != 0) {
+        c.json = has_json(c.argc, c.argv) ? json_object() : NULL;
         code = out_finish(&c, out_usage(&c, "%s", error));
         json_decref(c.json);
     } else if (c.common->help) {

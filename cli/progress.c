@@ -47,11 +47,9 @@ static void line_text(const progress *p, int64_t done, int64_t total, double sec
              (int)(100 * ((double)done / (double)total)), rate, (int)(left / 60), (int)(left % 60));
 }
 
-static void show(cli *c, int64_t done, int64_t total, int64_t now)
+static void show_text(cli *c, const char *text, int64_t now)
 {
     progress *p = &c->progress;
-    char text[256];
-    line_text(p, done, total, (double)(now - p->started) / 1e9, text, sizeof text);
     p->printed = now;
     if (!p->terminal) {
         out_error(c, text);
@@ -63,12 +61,25 @@ static void show(cli *c, int64_t done, int64_t total, int64_t now)
     p->shown = 1;
 }
 
+static void show(cli *c, int64_t done, int64_t total, int64_t now)
+{
+    char text[256];
+    line_text(&c->progress, done, total, (double)(now - c->progress.started) / 1e9, text,
+              sizeof text);
+    show_text(c, text, now);
+}
+
+static int due(const progress *p, int64_t now)
+{
+    return p->on && now - p->printed >= (p->terminal ? every_terminal : every_line);
+}
+
 int progress_call(void *user, const char *what, int64_t done, int64_t total)
 {
     cli *c = user;
     progress *p = &c->progress;
     if (signals_caught())
-        return 1;
+        return !p->hold;
     if (!p->on)
         return 0;
     if (p->span) {
@@ -80,9 +91,18 @@ int progress_call(void *user, const char *what, int64_t done, int64_t total)
     }
     p->done = done;
     const int64_t now = tess_clock_ns();
-    if (now - p->printed >= (p->terminal ? every_terminal : every_line))
+    if (due(p, now))
         show(c, done, total, now);
     return 0;
+}
+
+void progress_line(cli *c, const char *text)
+{
+    const int64_t now = tess_clock_ns();
+    if (c->progress.printed == 0)
+        c->progress.printed = now;
+    if (due(&c->progress, now))
+        show_text(c, text, now);
 }
 
 void progress_span(cli *c, const char *what, int64_t total)

@@ -4,25 +4,25 @@ tessera info | grep -q 'oneDNN *[0-9]' || { echo "the build has no libtessera_tr
 tessera info | grep -q 'libpng *[0-9]' || { echo "the build has no libpng" >&2; exit 77; }
 try() { tessera data "$@"; echo "exit $?"; }
 size() { python3 -c 'import struct, sys; d = open(sys.argv[1], "rb").read(24); print(d[1:4].decode(), *struct.unpack(">II", d[16:24]))' "$1"; }
-try shapes -n 5
-try shapes -n 2 --first 3 --split validation --seed 9 --pack 2
-try recall -n 1 -o board.png --frames 4
+try shapes --count 5
+try shapes --count 2 --first 3 --split validation --seed 9 --pack 2
+try recall --count 1 -o board.png --frames 4
 size board.png
-try shapes -n 3 -o three.gif
+try shapes --count 3 -o three.gif
 head -c 6 three.gif && echo
 mkdir clips
-tessera data shapes -n 1 -o clips/a.y4m > nothing
-tessera data shapes -n 1 --first 1 -o clips/b.y4m > nothing
+tessera data shapes --count 1 -o clips/a.y4m > nothing
+tessera data shapes --count 1 --first 1 -o clips/b.y4m > nothing
 echo "a clip of ours" > clips/a.txt
 echo "a clip of ours too" > clips/b.txt
 echo "no clip" > clips/c.y4m
-try clips -n 2
-try clips -n 1 --frames 9
+try clips --count 2
+try clips --count 1 --frames 9
 try shape
-try clips -n 1 -o clips.avi
-try shapes -n 0
+try clips --count 1 -o clips.avi
+try shapes --count 0
 try recall --height 36
 make latents.npy x:F32:3x2x2x2x2:1,2,3
-try latents.npy -n 2 --json | sed '/"version"/d; /"isa"/d; /"threads"/d; /memory_bytes/d'
+try latents.npy --count 2 --json | sed '/"version"/d; /"isa"/d; /"threads"/d; /memory_bytes/d'
 try latents.npy -o l.png
 ls

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_train.c - tessera train: its options; train_settings.c and train_run.c do the rest. */
+#include "commands.h"
+#include "train.h"
+
+#include <math.h>
+
+static tess_status run(cli *c, const void *given)
+{
+#ifdef CLI_TRAIN
+    return train_run(c, given);
+#else
+    (void)given;
+    return out_fail(c, TESS_ENOTSUP, "this build has no training stack, needs oneDNN");
+#endif
+}
+
+static const char *const presets[] = {"tiny", "small", "1.3b", "14b", NULL};
+static const char *const attentions[] = {"dense", NULL};
+static const char *const stores[] = {"fp32", "bf16", NULL};
+static const char *const optimisers[] = {"muon", "adamw", NULL};
+
+#define AT(member) offsetof(train_values, member)
+
+static const opt options[] = {
+    {"out", 'o', OPT_PATH, AT(out), "DIR", .help = "folder of the run, made if it does not exist"},
+    {"resume", 0, OPT_FLAG, AT(resume),
+     .help = "go on from the newest checkpoint in --out, with its settings"},
+    {"settings", 0, OPT_PATH, AT(settings), "FILE",
+     .help = "JSON object of options; options given here win"},
+    {"dry-run", 0, OPT_FLAG, AT(dry_run), .help = "print what the run needs, and stop"},
+
+    {"preset", 0, OPT_CHOICE, AT(preset), "NAME", "small", .choices = presets,
+     .help = "size of the model"},
+    {"config", 0, OPT_PATH, AT(config), "FILE", .help = "its config.json instead"},
+    {"init", 0, OPT_PATH, AT(init), "DIR",
+     .help = "begin with the weights of a run, checkpoint or model, at any resolution"},
+    {"attention", 0, OPT_CHOICE, AT(attention), "KIND", "dense", .choices = attentions,
+     .help = "self attention"},
+    {"recompute", 0, OPT_FLAG, AT(recompute),
+     .help = "compute each block again when its gradients need it: less memory, more time"},
+    {"store", 0, OPT_CHOICE, AT(store), "KIND", "fp32", .choices = stores,
+     .help = "numbers kept for the gradients"},
+
+    {"data", 0, OPT_PATH, AT(data), "NAME|DIR", "shapes",
+     .help = "shapes, recall, recall-aligned, a folder of clips, or latents"},
+    {"text", 0, OPT_PATH, AT(text), "PATH", .help = "embeddings of the prompts made elsewhere"},
+    {"frames", 0, OPT_INT, AT(frames), "N", "8", .min = 1, .max = 4096, .help = "of a clip"},
+    {"height", 0, OPT_INT, AT(height), "N", "32", .min = 1, .max = 16384, .help = "in pixels"},
+    {"width", 0, OPT_INT, AT(width), "N", "32", .min = 1, .max = 16384, .help = "in pixels"},
+    {"pack", 0, OPT_INT, AT(pack), "N", "0", .max = 16,
+     .help = "N x N pixels become channels of one; 0: as the model's channels ask for"},
+    {"fps", 0, OPT_DOUBLE, AT(fps), "N", "0", .max = 1000,
+     .help = "frames of a file taken per second; 0: all"},
+
+    {"steps", 0, OPT_INT, AT(steps), "N", "1500", .min = 1, .max = 1e9, .help = "of the run"},
+    {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips in a pass"},
+    {"accumulate", 0, OPT_INT, AT(accumulate), "N", "1", .min = 1, .max = 65536,
+     .help = "passes in a step"},
+    {"optimiser", 0, OPT_CHOICE, AT(optimiser), "NAME", "muon", .choices = optimisers,
+     .help = "muon is for the matrices of blocks, and leaves the rest to AdamW"},
+    {"lr", 0, OPT_DOUBLE, AT(lr), "X", "0.003", .min = 1e-12, .max = 1000, .help = "rate of AdamW"},
+    {"lr-muon", 0, OPT_DOUBLE, AT(lr_muon), "X", "0.02", .min = 1e-12, .max = 1000,
+     .help = "rate of Muon"},
+    {"warmup", 0, OPT_INT, AT(warmup), "N", "50", .max = 1e9,
+     .help = "steps over which the rates rise"},
+    {"decay-from", 0, OPT_DOUBLE, AT(decay_from), "X", "0.5", .min = 1e-6, .max = 1,
+     .help = "share of the steps after which the rates fall to 0; 1: never"},
+    {"beta1", 0, OPT_DOUBLE, AT(beta1), "X", "0.9", .min = 1e-6, .max = 0.999999,
+     .help = "of AdamW"},
+    {"beta2", 0, OPT_DOUBLE, AT(beta2), "X", "0.99", .min = 1e-6, .max = 0.9999999,
+     .help = "of AdamW"},
+    {"momentum", 0, OPT_DOUBLE, AT(momentum), "X", "0.95", .min = 1e-6, .max = 0.999999,
+     .help = "of Muon"},
+    {"weight-decay", 0, OPT_DOUBLE, AT(weight_decay), "X", "0", .max = 1000,
+     .help = "of matrices, per step and rate"},
+    {"clip", 0, OPT_DOUBLE, AT(clip), "X", "1", .max = 1e30, .help = "longest gradient; 0: any"},
+    {"ema", 0, OPT_DOUBLE, AT(ema), "X", "0.995", .max = 0.9999999,
+     .help = "of the average of weights; 0: none is kept"},
+    {"shift", 0, OPT_DOUBLE, AT(shift), "X", "2", .min = 0.001, .max = 1000,
+     .help = "of noise levels: more than 1 trains more on much noise"},
+    {"prompt-dropout", 0, OPT_DOUBLE, AT(prompt_dropout), "X", "0.12", .max = 1,
+     .help = "share of clips shown without prompt, for guidance"},
+
+    {"validate-every", 0, OPT_INT, AT(validate_every), "N", "250", .max = 1e9,
+     .help = "steps between validations; 0: none"},
+    {"validate-clips", 0, OPT_INT, AT(validate_clips), "N", "16", .min = 1, .max = 1e6,
+     .help = "clips of the fixed validation set, each at four noise levels"},
+    {"checkpoint-every", 0, OPT_INT, AT(checkpoint_every), "N", "500", .max = 1e9,
+     .help = "steps between checkpoints; 0: none, also not at the end"},
+    {"keep", 0, OPT_INT, AT(keep), "N", "3", .max = 1e6,
+     .help = "checkpoints kept, the newest; 0: all"},
+    {"sample-every", 0, OPT_INT, AT(sample_every), "N", "0", .max = 1e9,
+     .help = "steps between sheets of samples; 0: none"},
+    {"sample-steps", 0, OPT_INT, AT(sample_steps), "N", "25", .min = 1, .max = 10000,
+     .help = "of Euler's method for these"},
+    {"guidance", 0, OPT_DOUBLE, AT(guidance), "X", "2", .min = 0.001, .max = 1000,
+     .help = "of these; kept in checkpoints for `tessera sample`"},
+};
+
+static const example examples[] = {
+    {"tessera train --data shapes --out run", "the small model on moving shapes"},
+    {"tessera train --out run --resume", "go on where it stopped"},
+    {"tessera train --data clips/ --frames 16 --height 64 --width 64 --dry-run",
+     "what training on a folder of videos would need"},
+    {"tessera train --init run --frames 16 --out longer", "the same model on longer clips"},
+};
+
+const command command_train = {
+    .name = "train",
+    .summary = "train the video model on clips",
+    .description =
+        "Trains a Wan video transformer by flow matching and keeps everything in the folder of the "
+        "run: settings.json, metrics.jsonl and metrics.csv, checkpoints, sheets of samples. A "
+        "checkpoint opens in diffusers. A run that was stopped, killed or resumed with another "
+        "number of threads ends with the same bits as one that was not.\n"
+        "Ctrl-C and SIGTERM write a checkpoint and exit with 130; a second one ends at once. A "
+        "loss that is not finite ends the run with a checkpoint of the state before it.\n",
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .examples = examples,
+    .n_examples = sizeof examples / sizeof *examples,
+    .size = sizeof(train_values),
+    .run = run,
+};

@@ -1,0 +1,9 @@
+# What a run needs is said before it begins; a run that does not fit is refused.
+tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+numbers() { sed -E 's/ +[0-9.]+ [KMGT]iB$/ N/; s/[0-9.]+ [KMGT]iB/N/g'; }
+tessera train --preset tiny --dry-run | numbers
+tessera train --preset tiny --dry-run --json | grep -c '"total"'
+tessera train --preset 14b --data shapes --frames 80 --height 960 --width 960 --dry-run 2>err | numbers
+numbers <err
+tessera train --preset 14b --frames 80 --height 960 --width 960 --out run 2>&1 | numbers
+ls

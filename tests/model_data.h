@@ -44,15 +44,15 @@ static inline void randomise(tess_model *model, int params)
     }
 }
 
-static inline world make_world(int threads, const tess_model_config *config,
-                               const tess_pass_shape *shape)
+static inline world make_world_on(const char *isa, int threads, const tess_model_config *config,
+                                  const tess_pass_shape *shape)
 {
     world w = {.shape = *shape};
     const int text_len = shape->text_len ? shape->text_len : config->text_len;
     const size_t volume =
         (size_t)shape->batch * (size_t)shape->frames * (size_t)shape->height * (size_t)shape->width;
     w.shape.text_len = text_len;
-    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = threads}, &w.ctx));
+    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.isa = isa, .threads = threads}, &w.ctx));
     CHECK_OK(tess_model_create(w.ctx, config, &(tess_model_opts){shape->train, 1}, &w.model));
     CHECK_OK(tess_model_query(w.model, &w.info));
     randomise(w.model, w.info.params);
@@ -69,6 +69,12 @@ static inline world make_world(int threads, const tess_model_config *config,
     for (int i = 0; i < shape->batch; i++)
         w.timestep[i] = 123.5f + 400.0f * (float)i;
     return w;
+}
+
+static inline world make_world(int threads, const tess_model_config *config,
+                               const tess_pass_shape *shape)
+{
+    return make_world_on(NULL, threads, config, shape);
 }
 
 static inline void drop_world(world *w)

@@ -126,7 +126,7 @@ static void check_all_gradients(const tess_model_config *config, const tess_pass
 static void every_gradient_matches_finite_differences(void **state)
 {
     (void)state;
-    check_all_gradients(&bare, &bare_shape, 64);
+    check_all_gradients(&bare, &bare_shape, 24);
     tess_pass_shape shape = odd_shape;
     shape.frames = 2, shape.height = 4, shape.width = 9;
     check_all_gradients(&odd, &shape, 8);
@@ -136,11 +136,14 @@ static void every_gradient_matches_finite_differences(void **state)
 
 /* The whole gradient at once, along a random direction: what a sample of elements may miss. The sum
  * of n terms with roundings of their own is as far off as its terms' root mean square tells. */
-static void check_direction(const tess_model_config *config, const tess_pass_shape *shape)
+static void check_direction(const char *isa, const tess_model_config *config,
+                            const tess_pass_shape *shape)
 {
-    world w = make_world(2, config, shape);
+    world w = make_world_on(isa, 2, config, shape);
     doubles d = make_doubles(&w);
     run_both(&w);
+    reference(&d);
+    CHECK_CLOSE(w.out, d.out, w.n_out, tolerance);
     const size_t n = (size_t)w.info.count;
     float *direction = floats(n, 7);
     double along = 0.0, size = 0.0, loss[2];
@@ -165,14 +168,26 @@ static void check_direction(const tess_model_config *config, const tess_pass_sha
 static void gradients_match_along_a_direction_over_many_tokens(void **state)
 {
     (void)state;
-    check_direction(&odd, &odd_shape);
     tess_model_config config = bare;
     config.qk_norm = config.cross_attn_norm = 1;
     config.rope_max = 64;
     check_direction(
-        &config,
+        NULL, &config,
         &(tess_pass_shape){
             .batch = 1, .frames = 2, .height = 46, .width = 46, .text_len = 3, .train = 1});
+}
+
+static void every_instruction_set_matches_double_precision(void **state)
+{
+    (void)state;
+    for (int i = 0; i < tess_isa_count(); i++) {
+        tess_isa isa;
+        CHECK_OK(tess_isa_query(i, &isa));
+        if (isa.available)
+            check_direction(isa.name, &odd, &odd_shape);
+        else
+            print_message("skipped on %s: %s\n", isa.name, isa.why);
+    }
 }
 
 static void backward_adds_to_the_gradients(void **state)
@@ -447,6 +462,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(outputs_match_double_precision),
     cmocka_unit_test(every_gradient_matches_finite_differences),
     cmocka_unit_test(gradients_match_along_a_direction_over_many_tokens),
+    cmocka_unit_test(every_instruction_set_matches_double_precision),
     cmocka_unit_test(backward_adds_to_the_gradients),
     cmocka_unit_test(every_number_of_threads_gives_the_same_bits),
     cmocka_unit_test(recomputing_blocks_gives_the_same_bits),

@@ -6,10 +6,10 @@
  *              dw = dy^T x           (out, in)   = (rows, out)^T (rows, in)
  *              dbias = sums of dy's columns, in double, row after row
  *
- * Each result is cut into blocks of fixed size, and each block is one call of oneDNN's product on
- * one thread over the whole sum: so the bits do not depend on the number of threads. oneDNN packs
- * both operands in every call, which at these sizes costs a few percent. Work: 2 rows in out flop
- * for each product. Memory: oneDNN's packing buffers, on each thread.
+ * Each result is cut into blocks whose size follows from its shape, and each block is one call of
+ * oneDNN's product on one thread over the whole sum: so the bits do not depend on the number of
+ * threads. Work: 2 rows in out flop for each product. Memory: oneDNN's packing buffers, on each
+ * thread.
  *
  * What follows a product element by element (bias, gate and residual, GELU) can be done by a
  * `finish` on each block while it is in the cache, so that it costs no pass over memory.
@@ -20,7 +20,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <string.h>
 
-enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 384, SUM_COLUMNS = 64 };
+enum { SUM_COLUMNS = 64 };
 
 /* c = op(a) op(b), or c += if add: (m, n), row-major; op is the transpose where its letter is 'T'.
  */
@@ -32,7 +32,36 @@ typedef struct {
     float *c;
     int add;
     const tess__finish *finish;
+    int64_t block_m, block_n; /* set by choose_blocks */
 } product;
+
+static int64_t round_up(int64_t x)
+{
+    return (x + 15) / 16 * 16;
+}
+
+/* oneDNN packs its operands unless 1/m + 1/n is 0.0038 or more; then it reads them in place. That
+ * is the fastest, unless rows of an operand that is walked across them are a multiple of 2 KiB
+ * apart: they fall into the same sets of the cache, and the product takes twice as long. So those,
+ * and x w^T, get blocks just large enough to be packed, and the others blocks that fit the cache.
+ */
+static void choose_blocks(product *p)
+{
+    enum { COLUMNS = 1024, ROWS_MAX = 2048, SET_STRIDE = 512 };
+    const double packed = 0.0036;
+    const int across = p->trans_a == 'T' || p->trans_b == 'N';
+    const int clashes = p->lda % SET_STRIDE == 0 || p->ldb % SET_STRIDE == 0;
+    const int64_t n_pieces = (p->n + COLUMNS - 1) / COLUMNS;
+    const int64_t columns = round_up((p->n + n_pieces - 1) / n_pieces);
+    const double left = packed - 1.0 / (double)columns;
+    p->block_m = 256;
+    p->block_n = 384;
+    if ((across && !clashes) || left < 1.0 / ROWS_MAX)
+        return;
+    const int64_t rows = (int64_t)(1.0 / left) + 1, m_pieces = p->m / rows;
+    p->block_n = columns;
+    p->block_m = m_pieces > 1 ? round_up((p->m + m_pieces - 1) / m_pieces) : round_up(p->m);
+}
 
 #ifdef TESS_PLAIN_GEMM
 /* For builds whose sanitizer cannot see into oneDNN's threads. */
@@ -61,8 +90,8 @@ static int multiply(const product *p, int64_t m, int64_t n, const float *a, cons
 /* The block of c that begins at row i and column j. Returns 1 if oneDNN failed. */
 static int run_block(const product *p, int64_t i, int64_t j)
 {
-    const int64_t m = p->m - i < BLOCK_ROWS ? p->m - i : BLOCK_ROWS;
-    const int64_t n = p->n - j < BLOCK_COLUMNS ? p->n - j : BLOCK_COLUMNS;
+    const int64_t m = p->m - i < p->block_m ? p->m - i : p->block_m;
+    const int64_t n = p->n - j < p->block_n ? p->n - j : p->block_n;
     const float *a = p->a + (p->trans_a == 'T' ? i : i * p->lda);
     const float *b = p->b + (p->trans_b == 'T' ? j * p->ldb : j);
     float *c = p->c + i * p->n + j;
@@ -73,10 +102,11 @@ static int run_block(const product *p, int64_t i, int64_t j)
     return 0;
 }
 
-static tess_status run_product(const tess_ctx *ctx, const product *p)
+static tess_status run_product(const tess_ctx *ctx, product *p)
 {
-    const int64_t across = (p->n + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
-    const int64_t blocks = (p->m + BLOCK_ROWS - 1) / BLOCK_ROWS * across;
+    choose_blocks(p);
+    const int64_t across = (p->n + p->block_n - 1) / p->block_n;
+    const int64_t blocks = (p->m + p->block_m - 1) / p->block_m * across;
     int failed = 0;
 #pragma omp parallel num_threads(ctx->threads) reduction(| : failed)
     {
@@ -85,7 +115,7 @@ static tess_status run_product(const tess_ctx *ctx, const product *p)
         omp_set_num_threads(1);
 #pragma omp for schedule(dynamic)
         for (int64_t block = 0; block < blocks; block++)
-            failed |= run_block(p, block / across * BLOCK_ROWS, block % across * BLOCK_COLUMNS);
+            failed |= run_block(p, block / across * p->block_m, block % across * p->block_n);
     }
     if (failed)
         return tess__fail(TESS_ENOMEM, "oneDNN has no memory for a product of %lld x %lld x %lld",
@@ -121,8 +151,8 @@ tess_status tess__linear_forward(const tess_ctx *ctx, const tess_linear_shape *s
 tess_status tess__linear_dx(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,
                             const float *w, float *dx, int add, const tess__finish *finish)
 {
-    return run_product(
-        ctx, &(product){'N', 'N', s->rows, s->in, s->out, dy, w, s->out, s->in, dx, add, finish});
+    return run_product(ctx, &(product){'N', 'N', s->rows, s->in, s->out, dy, w, s->out, s->in, dx,
+                                       .add = add, .finish = finish});
 }
 
 tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,

@@ -3,6 +3,11 @@
 #include "clips.h"
 
 #include "media/media.h"
+#include "tess_config.h"
+
+#ifdef TESS_HAVE_PNG
+#include <png.h>
+#endif
 
 /* The mean of |clip - back| over bytes, where back is the clip with every pixel enlarged. */
 static double mean_error(const tess_clip *clip, const tess_clip *back)
@@ -314,6 +319,48 @@ static void pictures_follow_in_the_order_of_their_numbers(void **state)
     tess_clip_close(file);
 }
 
+/* Transparency lies over black, mixed in linear light as these files are sRGB (half of 255 is 186
+ * or 188 then); 16 bits are cut to 8, grey and palettes are widened. */
+static void every_kind_of_png_is_read(void **state)
+{
+#ifdef TESS_HAVE_PNG
+    static const png_byte rgba[2][4] = {{255, 100, 0, 255}, {255, 255, 255, 128}};
+    static const png_byte ga[2][2] = {{100, 255}, {255, 0}};
+    static const png_uint_16 wide[2][3] = {{65535, 25700, 0}, {32896, 32896, 32896}};
+    static const png_byte indices[2] = {1, 0};
+    static const png_byte map[2][4] = {{255, 255, 255, 128}, {255, 100, 0, 255}};
+    const struct {
+        png_uint_32 format;
+        const void *pixels, *colours;
+        uint8_t want[2][3];
+    } cases[] = {
+        {PNG_FORMAT_RGBA, rgba, NULL, {{255, 100, 0}, {187, 187, 187}}},
+        {PNG_FORMAT_GA, ga, NULL, {{100, 100, 100}, {0, 0, 0}}},
+        {PNG_FORMAT_LINEAR_Y | PNG_FORMAT_FLAG_COLOR, wide, NULL, {{255, 100, 0}, {128, 128, 128}}},
+        {PNG_FORMAT_RGBA_COLORMAP, indices, map, {{255, 100, 0}, {187, 187, 187}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        png_image image = {.version = PNG_IMAGE_VERSION,
+                           .width = 2,
+                           .height = 1,
+                           .format = cases[i].format,
+                           .colormap_entries = 2};
+        assert_true(png_image_write_to_file(&image, in_folder("kind.png"), 0, cases[i].pixels, 0,
+                                            cases[i].colours));
+        int height, width;
+        uint8_t *pixels;
+        CHECK_OK(tess__png_read(*state, in_folder("kind.png"), &height, &width, &pixels));
+        assert_true(height == 1 && width == 2);
+        for (int k = 0; k < 6; k++)
+            assert_in_range(pixels[k] + 1 - cases[i].want[k / 3][k % 3], 0, 2);
+        tess__free(*state, pixels);
+    }
+#else
+    (void)state;
+    (void)need("libpng");
+#endif
+}
+
 /* A sheet has a row per clip, frames enlarged to 96, and gaps of 2; side by side is one clip. */
 static void clips_are_shown_together(void **state)
 {
@@ -358,6 +405,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(frames_are_scaled_to_cover_and_cut_at_the_centre),
     cmocka_unit_test(y4m_of_every_layout_is_read),
     cmocka_unit_test(pictures_follow_in_the_order_of_their_numbers),
+    cmocka_unit_test(every_kind_of_png_is_read),
     cmocka_unit_test(clips_are_shown_together),
 };
 RUN_TESTS_WITH(tests, make_world, drop_world)

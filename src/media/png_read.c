@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* png_read.c - reading PNG through libpng: any kind becomes 8-bit RGB.
  *
- * Palettes and grey are widened, 16 bits are cut to 8, transparency is laid over black. As in png.c
- * everything that must survive libpng's longjmp lives in one struct, and the function that calls
- * setjmp changes no local of its own behind it.
+ * Palettes and grey are widened, 16 bits are cut to 8, transparency is laid over black, in linear
+ * light where the file names its gamma. As in png.c everything that must survive libpng's longjmp
+ * lives in one struct, and the function that calls setjmp changes no local of its own behind it.
  */
 #include "media.h"
 

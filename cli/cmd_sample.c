@@ -42,6 +42,8 @@ static const opt options[] = {
      .help = "in pixels, or of the latent; default: the checkpoint's"},
     {"fps", 0, OPT_DOUBLE, AT(fps), "N", .min = 0.1, .max = 1000,
      .help = "of the video; default: the checkpoint's"},
+    {"scale", 0, OPT_INT, AT(scale), "N", "1", .min = 1, .max = 64,
+     .help = "each pixel of a picture or video becomes N x N"},
     {"text", 0, OPT_PATH, AT(text), "FILE",
      .help = "the prompt's embedding made elsewhere, text_len x text_dim, instead of words"},
     {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
@@ -49,7 +51,7 @@ static const opt options[] = {
 };
 
 static const example examples[] = {
-    {"tessera sample run --prompt \"a red disc moving left\" -o out.mp4", "one clip"},
+    {"tessera sample run --prompt \"a red disc moving left\" --scale 8 -o out.mp4", "one clip"},
     {"tessera sample run --prompt \"a red disc\" --prompt \"a blue square\" --count 4 -o sheet.png",
      "a contact sheet of eight"},
 };

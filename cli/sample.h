@@ -9,7 +9,7 @@ typedef struct {
     common common;
     const char *checkpoint, *output, *text;
     strings prompts;
-    int64_t count, batch, steps, frames, height, width;
+    int64_t count, batch, steps, frames, height, width, scale;
     double guidance, shift, fps;
     int ema;
 } sample_values;

@@ -178,20 +178,40 @@ static tess_status write_latents(const job *j)
     return tess_file_write(j->c->ctx, j->v->output, &tensor, 1, NULL);
 }
 
+/* Each pixel of (rows, width, 3) becomes scale x scale of them. */
+static void enlarge(const uint8_t *from, int64_t rows, int width, int scale, uint8_t *to)
+{
+    const size_t line = (size_t)width * (size_t)scale * 3;
+    for (int64_t y = 0; y < rows; y++, from += 3 * width) {
+        uint8_t *first = to;
+        for (int x = 0; x < width * scale; x++)
+            memcpy(first + 3 * x, from + 3 * (x / scale), 3);
+        for (int i = 0; i < scale; i++, to += line)
+            if (i > 0)
+                memcpy(to, first, line);
+    }
+}
+
 static tess_status write_clips(job *j)
 {
     const tess_data_info *d = &j->told.data;
-    const int height = d->height * d->pack, width = d->width * d->pack;
-    /* As many bytes as the latent has numbers. */
-    j->pixels = malloc((size_t)(j->clips * j->size));
+    const int scale = (int)j->v->scale, height = d->height * d->pack, width = d->width * d->pack;
+    const int64_t large = j->size * scale * scale; /* bytes: as many as the latent has numbers */
+    uint8_t *small = malloc((size_t)j->size);
+    tess_status status = TESS_OK;
+    j->pixels = malloc((size_t)(j->clips * large));
     j->list = calloc((size_t)j->clips, sizeof *j->list);
-    if (!j->pixels || !j->list)
-        return no_memory(j);
-    for (int64_t i = 0; i < j->clips; i++) {
-        uint8_t *pixels = j->pixels + i * j->size;
-        TRY(tess_data_pixels(d, j->latents + i * j->size, pixels));
-        j->list[i] = (tess_clip){d->frames, height, width, d->fps, pixels};
+    if (!small || !j->pixels || !j->list)
+        status = no_memory(j);
+    for (int64_t i = 0; i < j->clips && status == TESS_OK; i++) {
+        uint8_t *pixels = j->pixels + i * large;
+        status = tess_data_pixels(d, j->latents + i * j->size, small);
+        if (status == TESS_OK)
+            enlarge(small, (int64_t)d->frames * height, width, scale, pixels);
+        j->list[i] = (tess_clip){d->frames, height * scale, width * scale, d->fps, pixels};
     }
+    free(small);
+    TRY(status);
     return tess_clip_write(j->c->ctx, j->v->output, j->list, (int)j->clips);
 }
 

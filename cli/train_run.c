@@ -25,9 +25,10 @@ typedef struct {
     char *settings;
     double *times; /* of the steps of this call */
     int64_t n_times, room;
-    double buckets[TESS_NOISE_BUCKETS]; /* of the last validation */
-    int64_t begun;                      /* nanoseconds */
-    int64_t first;                      /* steps done before */
+    double buckets[TESS_NOISE_BUCKETS]; /* of the last validation of this call */
+    int validated;
+    int64_t begun; /* nanoseconds */
+    int64_t first; /* steps done before */
 } job;
 
 /* ---- where it begins ---------------------------------------------------------------------------
@@ -259,8 +260,10 @@ static int on_step(void *user, const tess_step *step)
         (double)(tess_clock_ns() - j->begun) / 1e9 / (double)(step->step - j->first);
     const int64_t left = (int64_t)(per_step * (double)(step->steps - step->step) + 0.5);
     remember(j, step->step_ms);
-    if (!isnan(step->val_loss))
+    if (!isnan(step->val_loss)) {
         memcpy(j->buckets, step->val_buckets, sizeof j->buckets);
+        j->validated = 1;
+    }
     snprintf(text, sizeof text,
              "step %lld/%lld   loss %.4f   %.1f ms   %.0f tokens/s   %lld:%02d left",
              (long long)step->step, (long long)step->steps, step->loss_mean, step->step_ms,
@@ -324,12 +327,12 @@ static void print_result(const cli *c, const job *j, const tess_train_info *info
         fprintf(c->out, "train loss   %.4f\n", info->loss_mean);
     if (!isnan(info->val_loss))
         fprintf(c->out, "val loss     %.4f\n", info->val_loss);
-    if (!isnan(step_ms)) {
+    if (j->validated)
         fprintf(c->out, "by noise     %.4f %.4f %.4f %.4f\n", j->buckets[0], j->buckets[1],
                 j->buckets[2], j->buckets[3]);
+    if (!isnan(step_ms))
         fprintf(c->out, "step         %.1f ms, %.0f tokens/s\n", step_ms,
                 1e3 * (double)info->tokens / step_ms);
-    }
     fprintf(c->out, "memory       %s at most\n", out_bytes(peak, text));
     if (info->checkpoint)
         fprintf(c->out, "checkpoint   %s\n", info->checkpoint);

@@ -68,15 +68,16 @@ static tess_status gather(tess_train *t, double *loss, int64_t *waited)
 /* EINVAL, with a checkpoint of the state before the step that went wrong. */
 static tess_status give_up(tess_train *t, const char *what, double value)
 {
+    const char *text = isnan(value) ? "NaN" : "infinite"; /* printf may sign a NaN */
     const long long step = (long long)t->step + 1;
     if (!t->opts.folder)
-        return tess__fail(TESS_EINVAL, "tess_train_run: %s of step %lld is %g, must be finite",
-                          what, step, value);
+        return tess__fail(TESS_EINVAL, "tess_train_run: %s of step %lld is %s, must be finite",
+                          what, step, text);
     TESS_TRY(tess__run_checkpoint(t));
     return tess__fail(TESS_EINVAL,
-                      "tess_train_run: %s of step %lld is %g, must be finite; %s holds the state "
+                      "tess_train_run: %s of step %lld is %s, must be finite; %s holds the state "
                       "before it",
-                      what, step, value, t->checkpoint);
+                      what, step, text, t->checkpoint);
 }
 
 static tess_status update(tess_train *t, double norm, double factor)

@@ -6,7 +6,7 @@ tessera sample run --prompt "a red disc" --steps 2 -o two.npy -j 3
 cmp one.npy two.npy
 tessera sample run/checkpoints/step-000002 --prompt "a red disc" --prompt "a blue square" --count 2 --steps 2 -o sheet.png
 head -c 4 sheet.png | tail -c 3; echo
-tessera sample run --frames 4 --height 24 --width 32 --steps 2 -o clip.y4m
+tessera sample run --frames 4 --height 24 --width 32 --steps 2 --scale 3 -o clip.y4m
 head -n 1 clip.y4m | cut -d ' ' -f 1-3
 tessera sample run --no-ema --steps 2 --guidance 1 -o plain.npy --json | grep -v 'version\|isa\|threads'
 cmp -s one.npy plain.npy || echo "other weights, other clip"

@@ -205,8 +205,8 @@ static const opt options[] = {
      .help = "block masks instead, bool or uint8: [layers,] heads, query blocks, key blocks"},
     {"column", 0, OPT_STRING, offsetof(plan_values, column), "NAME",
      .help = "the profile's column that holds the kept fraction; density unless given"},
-    {"ranks", 'n', OPT_INT, offsetof(plan_values, ranks), "P", .initial = "8", .min = 1,
-     .max = 65536, .help = "ranks to spread the attention over"},
+    {"ranks", 0, OPT_INT, offsetof(plan_values, ranks), "P", .initial = "8", .min = 1, .max = 65536,
+     .help = "ranks to spread the attention over"},
     {"nodes", 0, OPT_INT, offsetof(plan_values, nodes), "N", .min = 1, .max = 65536,
      .help = "nodes they are in; as many as the cluster's nodes need unless given"},
     {"cluster", 0, OPT_STRING, offsetof(plan_values, cluster), "NAME|FILE",
@@ -221,13 +221,14 @@ static const opt options[] = {
      .max = 4096, .help = "size of a head"},
     {"method", 0, OPT_CHOICE, offsetof(plan_values, method), "NAME", .initial = "auto",
      .choices = methods,
-     .help = "how heads are dealt out: to all ranks, unless -U, -R or -C is given too; auto tries "
+     .help = "how heads are dealt out: to all ranks, unless --ulysses, --ring or --selective is "
+             "given too; auto tries "
              "refined heads at all degrees and fractional heads"},
-    {"ulysses", 'U', OPT_INT, offsetof(plan_values, ulysses), "U", .min = 1, .max = 65536,
+    {"ulysses", 0, OPT_INT, offsetof(plan_values, ulysses), "U", .min = 1, .max = 65536,
      .help = "head groups; free unless given"},
-    {"ring", 'R', OPT_INT, offsetof(plan_values, ring), "R", .min = 1, .max = 4096,
+    {"ring", 0, OPT_INT, offsetof(plan_values, ring), "R", .min = 1, .max = 4096,
      .help = "sequence parts whose keys and values travel round a ring; free unless given"},
-    {"selective", 'C', OPT_INT, offsetof(plan_values, selective), "C", .min = 1, .max = 65536,
+    {"selective", 0, OPT_INT, offsetof(plan_values, selective), "C", .min = 1, .max = 65536,
      .help = "sequence parts that fetch the keys they select; free unless given"},
     {"pass", 0, OPT_CHOICE, offsetof(plan_values, pass), "PASS", .initial = "fwd",
      .choices = passes, .help = "what the time covers: forward, or forward and backward"},
@@ -263,8 +264,8 @@ static const opt options[] = {
 
 static const example examples[] = {
     {"tessera plan --density profile.csv --ranks 8", "the best plan for each layer and step"},
-    {"tessera plan --mask masks.npy -n 16 --cluster h100 --explain", "times, and why"},
-    {"tessera plan --density profile.csv -n 7 --method fractional --html plan.html",
+    {"tessera plan --mask masks.npy --ranks 16 --cluster h100 --explain", "times, and why"},
+    {"tessera plan --density profile.csv --ranks 7 --method fractional --html plan.html",
      "any number of ranks; look at it"},
     {"tessera plan --density profile.csv --replan-above 1.1 --method db-sp", "as db-SP does it"},
 };

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static const uint64_t PLANS_HASH = 0x6d4066e5f35f73b9;
+static const uint64_t PLANS_HASH = 0xa9101d3240286a8f;
 
 /* ---- candidates and reasons -------------------------------------------------------------------
  */

@@ -48,9 +48,9 @@ def main():
 
         write_masks(here / "masks.npy")
         write_profile(here / "profile.csv")
-        plans = {"ring": ("--mask", here / "masks.npy", "-n", 4, "-U", 2, "-R", 2),
-                 "fractional": ("--mask", here / "masks.npy", "-n", 5, "--method", "fractional"),
-                 "profile": ("--density", here / "profile.csv", "-n", 16, "--cluster", "h100")}
+        plans = {"ring": ("--mask", here / "masks.npy", "--ranks", 4, "--ulysses", 2, "--ring", 2),
+                 "fractional": ("--mask", here / "masks.npy", "--ranks", 5, "--method", "fractional"),
+                 "profile": ("--density", here / "profile.csv", "--ranks", 16, "--cluster", "h100")}
         for name, arguments in plans.items():
             tessera("plan", *arguments, "--html", here / f"{name}.html")
         pages = [here / f"{name}.html" for name in plans]

@@ -12,21 +12,21 @@ for method in contiguous snake lpt db-sp refined fractional auto; do
     tessera plan --density p.csv --ranks 2 --method $method | sed -n '4,$p' | still
 done
 echo "- any number of ranks"
-tessera plan --density p.csv -n 3 | still
-tessera plan --density p.csv -n 7 --method fractional --tokens 1000 | still
+tessera plan --density p.csv --ranks 3 | still
+tessera plan --density p.csv --ranks 7 --method fractional --tokens 1000 | still
 echo "- times and reasons"
-tessera plan --density p.csv -n 4 --cluster h100 --step 2 --layer 1 --explain | still
-tessera plan --density p.csv -n 4 --cluster h100 --pass train --union 0.5 --step 1 --layer 0 --explain | still
+tessera plan --density p.csv --ranks 4 --cluster h100 --step 2 --layer 1 --explain | still
+tessera plan --density p.csv --ranks 4 --cluster h100 --pass train --union 0.5 --step 1 --layer 0 --explain | still
 echo "- reuse"
-tessera plan --density p.csv -n 2 --method lpt --replan-above 1.1 | tail -1 | still
-tessera plan --density p.csv -n 2 --method lpt --replan-above 5 | tail -1 | still
-tessera plan --density p.csv -n 2 --cluster h100 --reuse | tail -1 | still
+tessera plan --density p.csv --ranks 2 --method lpt --replan-above 1.1 | tail -1 | still
+tessera plan --density p.csv --ranks 2 --method lpt --replan-above 5 | tail -1 | still
+tessera plan --density p.csv --ranks 2 --cluster h100 --reuse | tail -1 | still
 echo "- options of executors"
-tessera plan --density p.csv -n 2 --speeds 3,1 --step 1 --layer 0 | still
-tessera plan --density p.csv -n 2 --equal-heads --whole-heads --whole-keys --step 1 --layer 0 | still
+tessera plan --density p.csv --ranks 2 --speeds 3,1 --step 1 --layer 0 | still
+tessera plan --density p.csv --ranks 2 --equal-heads --whole-heads --whole-keys --step 1 --layer 0 | still
 echo "- files"
-tessera plan --density p.csv -n 3 --out plan.json --html page.html | tail -2
-tessera plan --density p.csv -n 3 --out again.json >/dev/null && cmp plan.json again.json
+tessera plan --density p.csv --ranks 3 --out plan.json --html page.html | tail -2
+tessera plan --density p.csv --ranks 3 --out again.json >/dev/null && cmp plan.json again.json
 python3 "$CASES/make.py" m.npy m:U8:2x3x8x8:1,0,0,1,1,0,1
-tessera plan --mask m.npy -n 2 -U 1 -R 2 --out ring.json --html ring.html | still
+tessera plan --mask m.npy --ranks 2 --ulysses 1 --ring 2 --out ring.json --html ring.html | still
 grep -c '<figure' page.html ring.html

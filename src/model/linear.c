@@ -41,10 +41,10 @@ static int64_t round_up(int64_t x)
 }
 
 /* oneDNN packs its operands unless 1/m + 1/n is 0.0038 or more; then it reads them in place. That
- * is the fastest, unless rows of an operand that is walked across them are a multiple of 2 KiB
- * apart: they fall into the same sets of the cache, and the product takes twice as long. So those,
- * and x w^T, get blocks just large enough to be packed, and the others blocks that fit the cache.
- */
+ * is the fastest, and small blocks are as fast as large ones, unless rows of an operand that is
+ * walked across them are a multiple of 2 KiB apart: they fall into the same sets of the cache, and
+ * the product takes twice as long. So those, and x w^T, get blocks just large enough to be packed,
+ * an even number of them, and the others get small blocks, for many threads. */
 static void choose_blocks(product *p)
 {
     enum { COLUMNS = 1024, ROWS_MAX = 2048, SET_STRIDE = 512 };
@@ -54,13 +54,14 @@ static void choose_blocks(product *p)
     const int64_t n_pieces = (p->n + COLUMNS - 1) / COLUMNS;
     const int64_t columns = round_up((p->n + n_pieces - 1) / n_pieces);
     const double left = packed - 1.0 / (double)columns;
-    p->block_m = 256;
-    p->block_n = 384;
-    if ((across && !clashes) || left < 1.0 / ROWS_MAX)
+    const int64_t rows = left > 1.0 / ROWS_MAX ? (int64_t)(1.0 / left) + 1 : INT64_MAX;
+    p->block_m = 128;
+    p->block_n = 192;
+    if ((across && !clashes) || p->m < rows)
         return;
-    const int64_t rows = (int64_t)(1.0 / left) + 1, m_pieces = p->m / rows;
+    const int64_t fit = p->m / rows, m_pieces = fit > 1 ? fit / 2 * 2 : 1;
     p->block_n = columns;
-    p->block_m = m_pieces > 1 ? round_up((p->m + m_pieces - 1) / m_pieces) : round_up(p->m);
+    p->block_m = round_up((p->m + m_pieces - 1) / m_pieces);
 }
 
 #ifdef TESS_PLAIN_GEMM

@@ -4,45 +4,13 @@
 #ifndef TESS_WORK_MODEL_H
 #define TESS_WORK_MODEL_H
 
-#include "test.h"
+#include "draw.h"
 
 #include "tessera/plan.h"
 
 #include <stdlib.h>
 
 /* ---- random cases --------------------------------------------------------------------------- */
-
-static uint64_t draws; /* numbers drawn so far, of one stream */
-
-static inline uint32_t draw(uint32_t below)
-{
-    uint32_t bits;
-    CHECK_OK(tess_random_bits(5, 0, draws++, &bits, 1));
-    return (uint32_t)(((uint64_t)bits * below) >> 32);
-}
-
-static inline int between(int least, int most)
-{
-    return least + (int)draw((uint32_t)(most - least + 1));
-}
-
-static inline tess_ctx *context(void)
-{
-    static tess_ctx *ctx;
-    if (!ctx)
-        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = 1}, &ctx));
-    return ctx;
-}
-
-static inline int drop_context(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    CHECK_OK(tess_ctx_query(context(), &info));
-    assert_int_equal(info.bytes_now, 0);
-    tess_ctx_destroy(context());
-    return 0;
-}
 
 /* A mask as bytes, and what each pair of blocks counts. */
 enum { SIDE_MAX = 200, HEADS_MAX = 6, LAYERS_MAX = 2 };

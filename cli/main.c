@@ -21,10 +21,10 @@ static void hold_standard_streams(void)
 }
 
 /* A thread that waits for the others of its team would spin for milliseconds before it sleeps, and
- * where cores are shared with other processes it keeps them from the very thread it waits for: steps
- * of many short loops were seen to take five times as long. GNU's OpenMP reads how long to spin when
- * it is loaded, so the command starts itself again with a short time. Who has said something about
- * waiting is left alone. */
+ * where cores are shared with other processes it keeps them from the very thread it waits for:
+ * steps of many short loops were seen to take five times as long. GNU's OpenMP reads how long to
+ * spin when it is loaded, so the command starts itself again with a short time. Who has said
+ * something about waiting is left alone. */
 static void spin_briefly(char **argv)
 {
     if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT") &&

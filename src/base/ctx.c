@@ -17,10 +17,11 @@ static void *libc_alloc(void *user, size_t bytes)
     (void)user;
     if (bytes < LARGE)
         return aligned_alloc(TESS_ALIGN, bytes); /* mem.c rounds bytes up to the alignment */
-    void *memory = aligned_alloc(HUGE, bytes);
+    void *memory;
+    if (posix_memalign(&memory, HUGE, bytes) != 0) /* any size, unlike aligned_alloc */
+        return NULL;
 #ifdef MADV_HUGEPAGE
-    if (memory)
-        madvise(memory, bytes / HUGE * HUGE, MADV_HUGEPAGE);
+    madvise(memory, bytes / HUGE * HUGE, MADV_HUGEPAGE);
 #endif
     return memory;
 }

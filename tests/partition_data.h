@@ -95,4 +95,33 @@ static inline profile read_profile(const char *name)
     return p;
 }
 
+/* ---- what a file of tests has, made by its set_up
+ * ------------------------------------------------ */
+
+static tess_ctx *ctx;
+static tess__space *space;
+
+static inline int tear_down(void **state)
+{
+    (void)state;
+    tess__space_destroy(space);
+    tess_ctx_destroy(ctx);
+    return 0;
+}
+
+static inline tess_work *mask_work(const uint8_t *mask, int heads, int32_t q_blocks,
+                                   int32_t k_blocks)
+{
+    tess_work *work = NULL;
+    CHECK_OK(tess_work_from_masks(ctx,
+                                  &(tess_mask_set){.layers = 1,
+                                                   .heads = heads,
+                                                   .q_blocks = q_blocks,
+                                                   .k_blocks = k_blocks,
+                                                   .data = mask,
+                                                   .kind = TESS_MASK_BYTES},
+                                  &work));
+    return work;
+}
+
 #endif

@@ -5,37 +5,12 @@
 
 enum { MOST_HEADS = 4, MOST_BLOCKS = 1184, MOST_RING = 40 };
 
-static tess_ctx *ctx;
-static tess__space *space;
-
 static int set_up(void **state)
 {
     (void)state;
     CHECK_OK(tess_ctx_create(NULL, &ctx));
     space = new_space(ctx, 64, 64, MOST_BLOCKS, MOST_RING);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    tess__space_destroy(space);
-    tess_ctx_destroy(ctx);
-    return 0;
-}
-
-static tess_work *mask_work(const uint8_t *mask, int heads, int32_t q_blocks, int32_t k_blocks)
-{
-    tess_work *work = NULL;
-    CHECK_OK(tess_work_from_masks(ctx,
-                                  &(tess_mask_set){.layers = 1,
-                                                   .heads = heads,
-                                                   .q_blocks = q_blocks,
-                                                   .k_blocks = k_blocks,
-                                                   .data = mask,
-                                                   .kind = TESS_MASK_BYTES},
-                                  &work));
-    return work;
 }
 
 static const int32_t all_heads[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,

@@ -5,22 +5,11 @@
 
 enum { MOST_HEADS = 24, MOST_RANKS = 40, MOST_BLOCKS = 40 };
 
-static tess_ctx *ctx;
-static tess__space *space;
-
 static int set_up(void **state)
 {
     (void)state;
     CHECK_OK(tess_ctx_create(NULL, &ctx));
     space = new_space(ctx, 1024, 1024, 2048, 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    tess__space_destroy(space);
-    tess_ctx_destroy(ctx);
     return 0;
 }
 
@@ -41,16 +30,7 @@ static tess_work *random_masks(uint64_t *random, int heads, int32_t blocks)
             for (int32_t k = 0; k < blocks; k++)
                 mask[(h * blocks + q) * blocks + k] = below(random, 100) < share;
         }
-    tess_work *work = NULL;
-    CHECK_OK(tess_work_from_masks(ctx,
-                                  &(tess_mask_set){.layers = 1,
-                                                   .heads = heads,
-                                                   .q_blocks = blocks,
-                                                   .k_blocks = blocks,
-                                                   .data = mask,
-                                                   .kind = TESS_MASK_BYTES},
-                                  &work));
-    return work;
+    return mask_work(mask, heads, blocks, blocks);
 }
 
 static int64_t share_load(const tess_work *work, const tess_share *share)

@@ -9,22 +9,11 @@ static const tess_plan_method methods[] = {TESS_PLAN_CONTIGUOUS, TESS_PLAN_SNAKE
                                            TESS_PLAN_DB_SP, TESS_PLAN_REFINED};
 enum { METHODS = sizeof methods / sizeof *methods };
 
-static tess_ctx *ctx;
-static tess__space *space;
-
 static int set_up(void **state)
 {
     (void)state;
     CHECK_OK(tess_ctx_create(NULL, &ctx));
     space = new_space(ctx, 4096, 1024, 1, 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    tess__space_destroy(space);
-    tess_ctx_destroy(ctx);
     return 0;
 }
 

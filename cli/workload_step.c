@@ -11,6 +11,18 @@
 
 enum { CHANNELS = 16, PATCH = 2, TEXT_DIM = 4096, FREQ_DIM = 256, ROPE_MAX = 1 << 20 };
 
+double workload_step_flop(const problem *p)
+{
+    const double d = (double)(p->heads * p->dim), f = (double)p->ffn, layers = (double)p->layers;
+    const double rows = (double)(p->batch * p->tokens), text = (double)(p->batch * p->text);
+    const double patch = CHANNELS * PATCH * PATCH;
+    const double linear = rows * (layers * (6 * d * d + 2 * d * f) + 2 * patch * d) +
+                          text * (TEXT_DIM * d + d * d + layers * 2 * d * d);
+    const double pairs = rows * (double)(p->tokens + p->text) * d * layers;
+    return (2.0 + 4.0 * p->backward) * linear + (4.0 + 10.0 * p->backward) * pairs;
+}
+
+#ifdef CLI_TRAIN
 /* The largest divisor of n that is not above the limit. */
 static int64_t divisor(int64_t n, double limit)
 {
@@ -52,18 +64,6 @@ static tess_pass_shape shape_of(const problem *p)
                                  strcmp(p->storage, "f32") == 0 ? TESS_DTYPE_F32 : TESS_DTYPE_BF16};
 }
 
-double workload_step_flop(const problem *p)
-{
-    const double d = (double)(p->heads * p->dim), f = (double)p->ffn, layers = (double)p->layers;
-    const double rows = (double)(p->batch * p->tokens), text = (double)(p->batch * p->text);
-    const double patch = CHANNELS * PATCH * PATCH;
-    const double linear = rows * (layers * (6 * d * d + 2 * d * f) + 2 * patch * d) +
-                          text * (TEXT_DIM * d + d * d + layers * 2 * d * d);
-    const double pairs = rows * (double)(p->tokens + p->text) * d * layers;
-    return (2.0 + 4.0 * p->backward) * linear + (4.0 + 10.0 * p->backward) * pairs;
-}
-
-#ifdef CLI_TRAIN
 /* Everything a step needs is known before it is taken. */
 static tess_status check_memory(workload *w, const tess_model_config *config,
                                 const tess_pass_shape *shape)

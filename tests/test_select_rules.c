@@ -78,6 +78,39 @@ static void lists_ascend_and_have_exactly_the_units_of_their_head(void **state)
     with_every_isa(random_runs);
 }
 
+/* One sample's lists are those of a run with that sample's budget for all, whatever the others
+ * have; 0 gives empty lists. */
+static void each_runs(tess_ctx *ctx)
+{
+    static const int32_t each[] = {5, 0, 96, 1, 40, 0};
+    problem p = problem_make(&square, 16, 0);
+    for (int i = 0; i < 7; i++) {
+        const tess_selector_opts *o = &kinds[i];
+        tess_select_in in = in_of(&p, o, 0.0);
+        in.budget.keys_each = each;
+        tess_selection *sel = select_by(ctx, &p, o, &in);
+        for (int64_t head = 0; head < 6; head++) {
+            in.budget = (tess_budget){.keys = each[head] ? each[head] : 1};
+            tess_selection *one = select_by(ctx, &p, o, &in);
+            for (int64_t list = head * p.n_q; list < (head + 1) * p.n_q; list++) {
+                assert_int_equal(sel->offsets[list + 1] - sel->offsets[list], each[head]);
+                assert_memory_equal(sel->indices + sel->offsets[list],
+                                    one->indices + one->offsets[list],
+                                    sizeof(int32_t) * (size_t)each[head]);
+            }
+            tess_selection_destroy(one);
+        }
+        tess_selection_destroy(sel);
+    }
+    problem_free(&p);
+}
+
+static void every_sample_and_head_may_have_a_budget_of_its_own(void **state)
+{
+    (void)state;
+    with_every_isa(each_runs);
+}
+
 static void a_density_is_rounded_up_and_gives_at_least_one_unit(void **state)
 {
     (void)state;
@@ -474,6 +507,7 @@ static void wrong_inputs_are_named(void **state)
     const tess_selector_opts *predictor = &kinds[0], *truth = &kinds[3], *window = &kinds[7];
     const tess_view bf16 = {p.q_data, TESS_DTYPE_BF16, 0, 0, 0}, empty = {.data = NULL};
     const int32_t keys[] = {1, 97, 1};
+    const int32_t each[] = {1, 0, 1, 1, -1, 97};
     const double shares[] = {0.5, 0.5, 1.5};
     const tess_select_in good = in_of(&p, predictor, 0.1);
     tess_select_in in;
@@ -502,6 +536,10 @@ static void wrong_inputs_are_named(void **state)
     CASE(truth, in.budget = (tess_budget){.keys = -1}, "budget.keys is -1, must be 1..96");
     CASE(truth, in.budget = (tess_budget){.keys_head = keys},
          "budget.keys_head[1] is 97, must be 1..96");
+    CASE(truth, in.budget = (tess_budget){.keys_each = each},
+         "budget.keys_each[4] is -1, must be 0..96");
+    CASE(window, in.budget = (tess_budget){.keys_each = each},
+         "1 budgets are given, window takes none");
     CASE(truth, in.budget = (tess_budget){.density_head = shares},
          "budget.density_head[2] is 1.5, must be 0..1");
     const tess_selector_opts grid = {
@@ -591,6 +629,7 @@ static void too_little_room_is_told_with_the_need(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lists_ascend_and_have_exactly_the_units_of_their_head),
+    cmocka_unit_test(every_sample_and_head_may_have_a_budget_of_its_own),
     cmocka_unit_test(a_density_is_rounded_up_and_gives_at_least_one_unit),
     cmocka_unit_test(the_capacity_asked_for_is_enough),
     cmocka_unit_test(no_tokens_give_empty_lists),

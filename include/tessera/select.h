@@ -74,6 +74,7 @@ typedef struct {
     double density;             /* ceil(density * n_k) units, at least 1; above 0, at most 1 */
     const int32_t *keys_head;   /* (heads), each 1..n_k */
     const double *density_head; /* (heads), each 0..1; 0 still selects one unit */
+    const int32_t *keys_each;   /* (batch, heads), each 0..n_k; 0: empty lists, at no cost */
     double mass;                /* ORACLE, POOLED, SEARCH: the smallest set that reaches this share
                                    of the group's softmax mass; above 0, at most 1 */
 } tess_budget;

@@ -37,9 +37,9 @@ void tess_selector_destroy(tess_selector *selector)
     if (!selector)
         return;
     tess_ctx *ctx = selector->ctx;
-    tess__buffer *const all[] = {&selector->panels,   &selector->staged, &selector->starts,
-                                 &selector->counts,   &selector->cubes,  &selector->scratch,
-                                 &selector->keys_head};
+    tess__buffer *const all[] = {&selector->panels, &selector->staged, &selector->starts,
+                                 &selector->counts, &selector->cubes,  &selector->scratch,
+                                 &selector->keys};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         tess__buffer_free(ctx, all[i]);
     tess__free(ctx, selector);
@@ -55,7 +55,7 @@ tess_status tess_selector_query(const tess_selector *selector, tess_selector_inf
         .kind = s->opts.kind,
         .reused = s->reused,
         .bytes = (int64_t)(s->panels.bytes + s->staged.bytes + s->starts.bytes + s->counts.bytes +
-                           s->scratch.bytes + s->cubes.bytes + s->keys_head.bytes),
+                           s->scratch.bytes + s->cubes.bytes + s->keys.bytes),
     };
     return TESS_OK;
 }
@@ -67,12 +67,12 @@ static tess_status no_room(const tess_selection *sel, int64_t needed)
 }
 
 /* Indices of a budget of units. */
-static int64_t count_budget(const tess_sel_shape *shape, int32_t n_q, const int32_t *keys_head)
+static int64_t count_budget(const tess_sel_shape *shape, int32_t n_q, const int32_t *keys)
 {
-    int64_t keys = 0;
-    for (int h = 0; h < shape->heads; h++)
-        keys += keys_head[h];
-    return keys * shape->batch * n_q;
+    int64_t sum = 0;
+    for (int64_t head = 0; head < (int64_t)shape->batch * shape->heads; head++)
+        sum += keys[head];
+    return sum * n_q;
 }
 
 /* ---- the public calls ------------------------------------------------------------------------ */
@@ -117,17 +117,17 @@ tess_status tess_selector_capacity(tess_selector *selector, const tess_sel_shape
     TESS_TRY(tess__sel_shape_check(who, shape, &n_q, &n_k));
     const tess__rule *rule = tess__rule_of(&selector->opts);
     /* Not the selector's own: it may hold what its lists are repeated for. */
-    int32_t *keys_head = tess__alloc(selector->ctx, sizeof *keys_head * (size_t)shape->heads);
-    if (!keys_head)
-        return tess__nomem(sizeof *keys_head * (size_t)shape->heads);
+    tess__buffer keys = {0};
+    const int64_t heads = (int64_t)shape->batch * shape->heads;
+    TESS_TRY(tess__buffer_grow(selector->ctx, &keys, heads, sizeof(int32_t)));
     tess_status status =
-        tess__select_check_size(who, &selector->opts, &in->budget, shape, n_k, keys_head);
-    int64_t count = (int64_t)shape->batch * shape->heads * n_q * n_k; /* of a mass, at most */
+        tess__select_check_size(who, &selector->opts, &in->budget, shape, n_k, keys.data);
+    int64_t count = heads * n_q * n_k; /* of a mass, at most */
     if (status == TESS_OK && rule->budget && in->budget.mass == 0.0)
-        count = count_budget(shape, n_q, keys_head);
+        count = count_budget(shape, n_q, keys.data);
     else if (status == TESS_OK && !rule->budget)
         status = count_lists(selector, shape, in, &count);
-    tess__free(selector->ctx, keys_head);
+    tess__buffer_free(selector->ctx, &keys);
     TESS_TRY(status);
     *capacity = count;
     return TESS_OK;
@@ -151,22 +151,23 @@ static void publish(const tess_selector *s, tess_selection *sel)
 /* Keeps what the staged lists were made for. */
 static void keep(tess_selector *s, const tess__list_key *key)
 {
-    int32_t *keys_head = s->keys_head.data;
-    memcpy(keys_head + key->heads, keys_head, sizeof *keys_head * (size_t)key->heads);
+    const size_t heads = (size_t)key->batch * (size_t)key->heads;
+    int32_t *keys = s->keys.data;
+    memcpy(keys + heads, keys, sizeof *keys * heads);
     s->key = *key;
     s->left = s->opts.kind == TESS_SELECT_SEARCH ? s->opts.reuse : 0;
 }
 
 static int may_reuse(const tess_selector *s, const tess__list_key *key)
 {
-    const int32_t *keys_head = s->keys_head.data;
+    const size_t heads = (size_t)key->batch * (size_t)key->heads;
+    const int32_t *keys = s->keys.data;
     const tess__list_key *k = &s->key;
     return s->left > 0 && k->batch == key->batch && k->heads == key->heads &&
            k->tokens_q == key->tokens_q && k->tokens_k == key->tokens_k && k->n_q == key->n_q &&
            k->n_k == key->n_k && k->group == key->group && k->unit == key->unit &&
            k->mass == key->mass &&
-           (key->mass != 0.0 ||
-            memcmp(keys_head, keys_head + key->heads, sizeof *keys_head * (size_t)key->heads) == 0);
+           (key->mass != 0.0 || memcmp(keys, keys + heads, sizeof *keys * heads) == 0);
 }
 
 /* Makes the lists in staging. */
@@ -175,7 +176,7 @@ static tess_status search(tess_selector *s, const tess_select_in *in, const tess
     const tess__rule *rule = tess__rule_of(&s->opts);
     const int counted = rule->budget && in->budget.mass == 0.0;
     const tess_sel_shape size = shape_of(sel);
-    const int64_t needed = counted ? count_budget(&size, sel->n_q, s->keys_head.data) : 0;
+    const int64_t needed = counted ? count_budget(&size, sel->n_q, s->keys.data) : 0;
     if (needed > sel->capacity)
         return no_room(sel, needed);
     tess__select_job job = {
@@ -183,7 +184,7 @@ static tess_status search(tess_selector *s, const tess_select_in *in, const tess
         .in = in,
         .sel = sel,
         .kernels = s->ctx->kernels,
-        .keys_head = counted ? s->keys_head.data : NULL,
+        .keys = counted ? s->keys.data : NULL,
     };
     if (rule->reads)
         job.scale = tess__select_scale(in->scale, in->head_dim);
@@ -212,11 +213,11 @@ tess_status tess_selector_run(tess_selector *selector, const tess_select_in *in,
     tess_selector *s = selector;
     const tess__rule *rule = tess__rule_of(&s->opts);
     const tess_sel_shape shape = shape_of(sel);
-    if (s->left > 0 && sel->heads != s->key.heads)
-        s->left = 0; /* growing keys_head would lose what the lists were made for */
-    TESS_TRY(tess__buffer_grow(s->ctx, &s->keys_head, 2 * (int64_t)sel->heads, sizeof(int32_t)));
+    if (s->left > 0 && (sel->batch != s->key.batch || sel->heads != s->key.heads))
+        s->left = 0; /* growing keys would lose what the lists were made for */
     TESS_TRY(
-        tess__select_check_size(who, &s->opts, &in->budget, &shape, sel->n_k, s->keys_head.data));
+        tess__buffer_grow(s->ctx, &s->keys, 2 * (int64_t)sel->batch * sel->heads, sizeof(int32_t)));
+    TESS_TRY(tess__select_check_size(who, &s->opts, &in->budget, &shape, sel->n_k, s->keys.data));
     if (rule->reads)
         TESS_TRY(tess__select_check_qk(who, in->q, in->k, in->head_dim, rule->dim_max, in->scale,
                                        sel->tokens_q, sel->tokens_k));

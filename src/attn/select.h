@@ -98,10 +98,10 @@ struct tess_selector {
     tess_ctx *ctx;
     tess_selector_opts opts;
     tess__buffer panels, staged, starts, counts, scratch, cubes;
-    tess__buffer keys_head; /* (2, heads): of this call, and of the lists in staging */
-    tess__list_key key;     /* of the lists in staging */
-    int64_t used;           /* indices of them */
-    int left;               /* calls that may still repeat them */
+    tess__buffer keys;  /* (2, batch, heads): of this call, and of the lists in staging */
+    tess__list_key key; /* of the lists in staging */
+    int64_t used;       /* indices of them */
+    int left;           /* calls that may still repeat them */
     int reused;
 };
 
@@ -115,8 +115,8 @@ typedef struct {
     const tess_selection *sel; /* its shape; not its lists */
     const tess__kernels *kernels;
     float scale;
-    const int32_t *keys_head; /* (heads): units per group; NULL without such a budget */
-    const int64_t *cubes;     /* WINDOW: first row of each cube, and the end */
+    const int32_t *keys;  /* (batch, heads): units per group; NULL without such a budget */
+    const int64_t *cubes; /* WINDOW: first row of each cube, and the end */
     int32_t n_cubes[3];
 
     float *panels;       /* of heads first_head, first_head + 1, ... */
@@ -197,11 +197,11 @@ void tess__select_emit(tess__select_job *job, const tess__scratch *w, int64_t he
 /* ---- select_check.c ---------------------------------------------------------------------------
  */
 
-/* EINVAL unless shape and budget are as documented; fills keys_head (heads) unless the budget is a
- * mass or there is none. */
+/* EINVAL unless shape and budget are as documented; fills keys (batch, heads) unless the budget is
+ * a mass or there is none. */
 tess_status tess__select_check_size(const char *who, const tess_selector_opts *opts,
                                     const tess_budget *budget, const tess_sel_shape *shape,
-                                    int32_t n_k, int32_t *keys_head);
+                                    int32_t n_k, int32_t *keys);
 tess_status tess__select_check_opts(const char *who, const tess_selector_opts *opts);
 
 /* EINVAL unless lists of that many keys can be chosen from. */

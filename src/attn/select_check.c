@@ -117,9 +117,10 @@ static int32_t units_of(double density, int32_t n)
     return units < 1.0 ? (n > 0) : (int32_t)units;
 }
 
-static tess_status check_keys(const char *who, const char *name, int32_t keys, int32_t n_k)
+static tess_status check_keys(const char *who, const char *name, int32_t keys, int32_t least,
+                              int32_t n_k)
 {
-    const bound b = {name, keys, 1, n_k > 0 ? n_k : INT32_MAX};
+    const bound b = {name, keys, least, n_k > 0 ? n_k : INT32_MAX};
     return check_bounds(who, &b, 1);
 }
 
@@ -133,21 +134,25 @@ static tess_status check_share(const char *who, const char *name, double share, 
                       who, name, share);
 }
 
-/* Units per group of one head. */
-static tess_status head_keys(const char *who, const tess_budget *b, int h, int32_t n_k,
-                             int32_t *keys)
+/* Units per group of head h of one sample; head counts over samples and heads. */
+static tess_status head_keys(const char *who, const tess_budget *b, int64_t head, int h,
+                             int32_t n_k, int32_t *keys)
 {
     char name[48];
-    if (b->keys_head) {
+    if (b->keys_each) {
+        snprintf(name, sizeof name, "budget.keys_each[%lld]", (long long)head);
+        TESS_TRY(check_keys(who, name, b->keys_each[head], 0, n_k));
+        *keys = n_k > 0 ? b->keys_each[head] : 0;
+    } else if (b->keys_head) {
         snprintf(name, sizeof name, "budget.keys_head[%d]", h);
-        TESS_TRY(check_keys(who, name, b->keys_head[h], n_k));
+        TESS_TRY(check_keys(who, name, b->keys_head[h], 1, n_k));
         *keys = n_k > 0 ? b->keys_head[h] : 0;
     } else if (b->density_head) {
         snprintf(name, sizeof name, "budget.density_head[%d]", h);
         TESS_TRY(check_share(who, name, b->density_head[h], 1));
         *keys = units_of(b->density_head[h], n_k);
     } else if (b->keys != 0) {
-        TESS_TRY(check_keys(who, "budget.keys", b->keys, n_k));
+        TESS_TRY(check_keys(who, "budget.keys", b->keys, 1, n_k));
         *keys = n_k > 0 ? b->keys : 0;
     } else {
         TESS_TRY(check_share(who, "budget.density", b->density, 0));
@@ -157,10 +162,10 @@ static tess_status head_keys(const char *who, const tess_budget *b, int h, int32
 }
 
 static tess_status check_budget(const char *who, const tess__rule *rule, const tess_budget *b,
-                                int heads, int32_t n_k, int32_t *keys_head)
+                                const tess_sel_shape *shape, int32_t n_k, int32_t *keys)
 {
     const int given = (b->keys != 0) + (b->density != 0.0) + (b->keys_head != NULL) +
-                      (b->density_head != NULL) + (b->mass != 0.0);
+                      (b->density_head != NULL) + (b->keys_each != NULL) + (b->mass != 0.0);
     if (given != rule->budget)
         return tess__fail(TESS_EINVAL, "%s: %d budgets are given, %s takes %s", who, given,
                           rule->name, rule->budget ? "exactly one" : "none");
@@ -170,8 +175,9 @@ static tess_status check_budget(const char *who, const tess__rule *rule, const t
                               b->mass, rule->name);
         return check_share(who, "budget.mass", b->mass, 0);
     }
-    for (int h = 0; h < heads && rule->budget; h++)
-        TESS_TRY(head_keys(who, b, h, n_k, &keys_head[h]));
+    const int64_t heads = rule->budget ? (int64_t)shape->batch * shape->heads : 0;
+    for (int64_t head = 0; head < heads; head++)
+        TESS_TRY(head_keys(who, b, head, (int)(head % shape->heads), n_k, &keys[head]));
     return TESS_OK;
 }
 
@@ -184,10 +190,10 @@ tess_status tess__select_check_tokens(const char *who, int64_t tokens_k)
 
 tess_status tess__select_check_size(const char *who, const tess_selector_opts *opts,
                                     const tess_budget *budget, const tess_sel_shape *shape,
-                                    int32_t n_k, int32_t *keys_head)
+                                    int32_t n_k, int32_t *keys)
 {
     TESS_TRY(tess__select_check_tokens(who, shape->tokens_k));
     if (opts->kind == TESS_SELECT_WINDOW)
         TESS_TRY(check_grid(who, opts->grid, shape));
-    return check_budget(who, tess__rule_of(opts), budget, shape->heads, n_k, keys_head);
+    return check_budget(who, tess__rule_of(opts), budget, shape, n_k, keys);
 }

@@ -119,6 +119,6 @@ void tess__rule_random(tess__select_job *job, const tess__scratch *w, int64_t he
 {
     for (; n > 0; n--, g++) {
         draw(job, w, head, g);
-        tess__select_emit(job, w, head, g, w->scores, job->keys_head[head % job->sel->heads]);
+        tess__select_emit(job, w, head, g, w->scores, job->keys[head]);
     }
 }

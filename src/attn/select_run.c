@@ -84,6 +84,23 @@ void tess__select_emit(tess__select_job *job, const tess__scratch *w, int64_t he
     memcpy(job->staged + start, w->index, sizeof *w->index * (size_t)k);
 }
 
+/* 1: the budget asks nothing of this head, whose lists stay empty. */
+static int is_idle(const tess__select_job *job, int64_t head)
+{
+    return job->keys && job->keys[head] == 0;
+}
+
+static void run_groups(const tess__rule *rule, tess__select_job *job, const tess__scratch *w,
+                       int64_t head, int32_t g, int32_t n)
+{
+    if (!is_idle(job, head)) {
+        rule->run(job, w, head, g, n);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++)
+        tess__select_emit(job, w, head, g + i, NULL, 0);
+}
+
 /* The heads of one batch. */
 static tess_status run_heads(const tess_selector *s, tess__select_job *job, int64_t heads,
                              const tess__scratch_shape *shape, int64_t *told)
@@ -106,14 +123,15 @@ static tess_status run_heads(const tess_selector *s, tess__select_job *job, int6
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < heads * packs; i++) {
             const int64_t first = i % packs * PACK_CHUNK, left = job->head_panels - first;
-            tess__select_pack(job, &w, job->first_head + i / packs, first,
-                              left < PACK_CHUNK ? left : PACK_CHUNK);
+            const int64_t head = job->first_head + i / packs;
+            if (!is_idle(job, head))
+                tess__select_pack(job, &w, head, first, left < PACK_CHUNK ? left : PACK_CHUNK);
         }
         int64_t i;
         while ((i = tess__turns_next(&run)) >= 0) {
             const int64_t head = job->first_head + i / chunks;
             const int32_t g = (int32_t)(i % chunks * rule->chunk), left = n_q - g;
-            rule->run(job, &w, head, g, left < rule->chunk ? left : rule->chunk);
+            run_groups(rule, job, &w, head, g, left < rule->chunk ? left : rule->chunk);
         }
     }
     *told = run.told;

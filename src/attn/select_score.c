@@ -94,7 +94,7 @@ void tess__rule_proxy(tess__select_job *job, const tess__scratch *w, int64_t hea
             reduce(w->scores, scores, sel->bounds_k, sel->n_k, job->opts->unit_score);
             scores = w->scores;
         }
-        tess__select_emit(job, w, head, g + i, scores, job->keys_head[h]);
+        tess__select_emit(job, w, head, g + i, scores, job->keys[head]);
     }
 }
 
@@ -123,8 +123,8 @@ void tess__rule_pooled(tess__select_job *job, const tess__scratch *w, int64_t he
                         job->head_panels, dim);
     for (int32_t i = 0; i < n; i++) {
         const float *scores = w->rows + i * w->ld;
-        const int32_t k = job->keys_head
-                              ? job->keys_head[h]
+        const int32_t k = job->keys
+                              ? job->keys[head]
                               : count_top_p(scores, sel->n_k, job->scale, job->in->budget.mass, w);
         tess__select_emit(job, w, head, g + i, scores, k);
     }
@@ -152,8 +152,8 @@ void tess__rule_mass(tess__select_job *job, const tess__scratch *w, int64_t head
         const int64_t row = sel->bounds_q[g + i], rows = sel->bounds_q[g + i + 1] - row;
         tess__mass_group(&keys, tess__view_row(job->in->q, b, h, row), job->in->q->stride_s, rows,
                          lse ? lse + head * sel->tokens_q + row : NULL, w, w->scores);
-        const int32_t k = job->keys_head
-                              ? job->keys_head[h]
+        const int32_t k = job->keys
+                              ? job->keys[head]
                               : tess__mass_count(w->scores, sel->n_k, job->in->budget.mass, w);
         tess__select_emit(job, w, head, g + i, w->scores, k);
     }

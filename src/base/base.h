@@ -96,6 +96,15 @@ enum { TESS_ALLOC_OVERHEAD = TESS_ALIGN, TESS_CHUNK_OVERHEAD = 2 * TESS_ALIGN };
 /* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
 TESS_SIBLING size_t tess__arena_round(size_t bytes);
 
+/* ---- shipped files -------------------------------------------------------------------------- */
+
+/* A file of share/, compiled in by cmake/shipped.cmake; tables of them ascend by name. */
+typedef struct {
+    const char *name; /* of the file, without .json */
+    const unsigned char *text;
+    size_t bytes;
+} tess__shipped;
+
 /* ---- convert.c --------------------------------------------------------------------------------
  */
 

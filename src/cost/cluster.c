@@ -52,7 +52,7 @@ tess_status tess_cluster_load(tess_ctx *ctx, const char *name, tess_cluster **cl
     if (is_path(name))
         return tess__cluster_open(ctx, name, cluster);
     for (int i = 0; i < tess__n_shipped_clusters; i++) {
-        const tess__shipped_cluster *shipped = &tess__shipped_clusters[i];
+        const tess__shipped *shipped = &tess__shipped_clusters[i];
         if (strcmp(name, shipped->name) == 0)
             return tess__cluster_parse(ctx, shipped->name, (const char *)shipped->text,
                                        shipped->bytes, cluster);

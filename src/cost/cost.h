@@ -17,14 +17,8 @@ struct tess_cluster {
     tess_cluster_info info;
 };
 
-/* The shipped files, made from share/clusters at build time; ascending by name. */
-typedef struct {
-    const char *name;
-    const unsigned char *text;
-    size_t bytes;
-} tess__shipped_cluster;
-
-extern const tess__shipped_cluster tess__shipped_clusters[];
+/* The files of share/clusters. */
+extern const tess__shipped tess__shipped_clusters[];
 extern const int tess__n_shipped_clusters;
 
 /* ---- cluster_read.c ------------------------------------------------------------------------ */

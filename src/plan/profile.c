@@ -10,8 +10,8 @@
  */
 #include "work.h"
 
+#include "base/csv.h"
 #include "base/file.h"
-#include "csv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #ifndef TESS_CSV_H
 #define TESS_CSV_H
 
-#include "base/base.h"
+#include "base.h"
 
 typedef struct {
     const char *name; /* what errors call it */

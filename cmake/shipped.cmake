@@ -32,3 +32,4 @@ const int tess__n_shipped_@folder@ =
 endfunction()
 
 tess_ship(clusters)
+tess_ship(simulator)

@@ -6,6 +6,7 @@
 
 #include "tessera/cost.h"
 #include "tessera/dist.h"
+#include "tessera/sim.h"
 
 static const float values[24] = {1, 2, 3, -4, 5.5f};
 static const tess_tensor tensors[] = {
@@ -150,6 +151,14 @@ static tess_status s_measure(world *w)
 
 #include "oom_plan.h"
 
+static tess_status s_sim_params(world *w)
+{
+    tess_sim_params *params = NULL;
+    const tess_status status = tess_sim_params_load(w->ctx, NULL, &params);
+    tess_sim_params_destroy(params);
+    return status;
+}
+
 static tess_status s_cluster(world *w)
 {
     tess_cluster *cluster = NULL;
@@ -231,6 +240,7 @@ static const scenario scenarios[] = {
     {"work from weights and densities", s_work_heads, NULL, NULL},
     {"open a profile", s_profile, NULL, NULL},
     {"load a cluster", s_cluster, NULL, NULL},
+    {"load the simulator's parameters", s_sim_params, NULL, NULL},
     {"make a plan", s_plan, NULL, NULL},
     {"carry a ring plan out", s_plan_ring, NULL, NULL},
     {"carry a selective plan out", s_plan_selective, NULL, NULL},

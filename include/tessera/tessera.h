@@ -12,6 +12,7 @@
 #include "plan.h"
 #include "report.h"
 #include "select.h"
+#include "sim.h"
 #include "strategy.h"
 
 #endif

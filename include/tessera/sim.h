@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim.h - what a training job costs before it is run: time of a step, memory, and why.
+ *
+ * A scenario is a model, its layout over GPUs, how it is trained, and the software that trains it:
+ * one struct of plain values, in which zero means the default. The simulator turns it into the
+ * operations of one GPU of each pipeline stage, times each of them on a cluster (cost.h) with
+ * parameters that are listed in one file with their origin, and puts them together: pipeline
+ * schedule, exposed communication, optimiser, memory. docs/simulator.md tells the model.
+ *
+ * The same operations that make up the step can be asked for afterwards, so that every number has
+ * its reasons. Times are seconds, sizes bytes.
+ */
+#ifndef TESSERA_SIM_H
+#define TESSERA_SIM_H
+
+#include "cost.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- scenarios ------------------------------------------------------------------------------- */
+
+enum { TESS_SIM_DECODER, TESS_SIM_DIT }; /* kind of a model */
+enum { TESS_SIM_CP_RING, TESS_SIM_CP_ULYSSES, TESS_SIM_CP_PLAN };
+enum { TESS_SIM_SCHEDULE_DEFAULT, TESS_SIM_1F1B, TESS_SIM_INTERLEAVED, TESS_SIM_ZERO_BUBBLE };
+enum { TESS_SIM_BF16, TESS_SIM_FP16, TESS_SIM_FP32, TESS_SIM_FP8, TESS_SIM_MXFP8, TESS_SIM_NVFP4 };
+enum { TESS_SIM_RECOMPUTE_NONE, TESS_SIM_RECOMPUTE_SELECTIVE, TESS_SIM_RECOMPUTE_FULL };
+enum { TESS_SIM_ATTENTION_DEFAULT, TESS_SIM_FLASH, TESS_SIM_FUSED_SOFTMAX, TESS_SIM_UNFUSED };
+
+/* Three values: what the software era does, on, off. */
+enum { TESS_SIM_AUTO = 0, TESS_SIM_ON = 1, TESS_SIM_OFF = -1 };
+
+typedef struct {
+    int kind;
+    int layers, hidden, heads;
+    int kv_heads;   /* 0: heads */
+    int head_dim;   /* 0: hidden / heads */
+    int64_t ffn;    /* 0: 4 hidden; of dense layers */
+    int gated;      /* 1: two matrices in, as SwiGLU */
+    int64_t vocab;  /* 0: no embedding and no LM head (a layer alone, a DiT) */
+    int64_t seq;    /* tokens of a sample; a DiT's may be 0: then from frames, height, width */
+    int tied;       /* 1: the LM head is the embedding */
+    int full;       /* 1: attention is not causal (always so in a DiT) */
+    int64_t window; /* keys a query sees at most; 0: all */
+    int parallel;   /* 1: attention and MLP read the same input, one all-reduce less */
+    int learned_positions; /* 1: a table of seq x hidden */
+    double density;        /* kept share of (query, key) pairs; 0: 1 */
+    double imbalance; /* slowest rank's attention over the mean, of context parallelism; 0: 1 */
+
+    /* Mixture of experts; experts 0: dense. */
+    int experts, top_k;
+    int64_t expert_ffn, shared_ffn; /* of one expert; of the one that every token passes, 0: none */
+    int dense_layers;               /* layers before the first one with experts */
+    double capacity;                /* busiest expert rank's tokens over the mean; 0: 1 */
+
+    /* Multi-head latent attention; kv_rank 0: none. head_dim is then nope_dim + rope_dim. */
+    int q_rank, kv_rank, rope_dim, nope_dim, value_dim;
+    int predict_layers; /* multi-token prediction: further layers with an LM head each */
+
+    /* A DiT over video: pixels, strides of its autoencoder (0: 4 x 8 x 8), patch (0: 1 x 2 x 2). */
+    int frames, height, width;
+    int stride_t, stride_s, patch_t, patch_s;
+    int text;   /* tokens of the prompt; they join the sequence, unless ... */
+    int cross;  /* 1: each layer attends to them apart */
+    int latent; /* channels of the latent; 0: 16 */
+} tess_sim_model;
+
+typedef struct {
+    int gpus;     /* 0: tp cp pp dp */
+    int tp;       /* 0: 1, and so for the others */
+    int sequence; /* 1: sequence parallelism among the tp ranks */
+    int pp, vpp;
+    int schedule;
+    int cp, cp_kind;
+    int ep;
+    int etp;  /* tensor parallelism of experts; 0: tp */
+    int dp;   /* 0: gpus / (tp cp pp) */
+    int zero; /* 0; 1: optimiser, 2: and gradients, 3: and weights are split over dp (FSDP) */
+    int first_layers, last_layers; /* of the first and last stage; 0: an even split */
+    int outer_layers; /* 1: embedding and LM head count as a layer each when layers are split */
+} tess_sim_layout;
+
+typedef struct {
+    int micro_batch;      /* samples; 0: 1 */
+    int64_t global_batch; /* samples; 0: dp micro_batch */
+    int precision;
+    int recompute;
+    int recompute_layers; /* of each stage; 0: all */
+    int grad_bytes;       /* of a gradient as it is reduced; 0: the era's; 2 or 4 */
+    int attention;
+    int dropout; /* AUTO, ON, OFF, as all below */
+    int overlap_tp, overlap_dp, overlap_pp;
+    int distributed_optimizer; /* ZeRO-1 of Megatron; layout.zero of 1 or more says the same */
+    int offload;               /* activations to the host: not modelled, a scenario with ON fails */
+    int graphs;                /* CUDA graphs: no host floor */
+} tess_sim_training;
+
+/* Only cluster and era are looked up by the simulator; system chooses the scalar of (system, era).
+ */
+typedef struct {
+    char cluster[128]; /* as tess_cluster_load takes it */
+    char era[32];      /* "": the parameters' default era */
+    char system[32];   /* "": unknown, whose scalar is 1 */
+    int straggle;      /* AUTO, ON, OFF: the scalar is used unless OFF */
+} tess_sim_system;
+
+typedef struct {
+    tess_sim_model model;
+    tess_sim_layout layout;
+    tess_sim_training training;
+    tess_sim_system system;
+} tess_scenario;
+
+/* *full is the scenario with every default filled in. EINVAL names the value and the rule that it
+ * breaks: "scenario: layout.tp is 3, must divide model.heads 16". full may be scenario itself. */
+TESS_API tess_status tess_scenario_fill(const tess_scenario *scenario, tess_scenario *full);
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+/* Named numbers, each of a kind of hardware, of a software era, or the scalar of a (system, era).
+ */
+typedef struct tess_sim_params tess_sim_params;
+
+typedef struct {
+    const char *group; /* "hardware", "era" or "scalar" */
+    const char *owner; /* "a100", "megatron-2022", or "selene megatron-2022" */
+    const char *name;  /* "gemm_share" */
+    const char *unit;
+    double value;
+    double low, high; /* what value may be */
+    const char *origin;
+} tess_sim_param;
+
+/* The shipped file, or the one at path. */
+TESS_API tess_status tess_sim_params_load(tess_ctx *ctx, const char *path,
+                                          tess_sim_params **params);
+TESS_API void tess_sim_params_destroy(tess_sim_params *params);
+
+TESS_API int tess_sim_params_count(const tess_sim_params *params); /* 0 of NULL */
+TESS_API tess_status tess_sim_params_query(const tess_sim_params *params, int index,
+                                           tess_sim_param *param);
+/* Gives a parameter another value, which stays within its limits. */
+TESS_API tess_status tess_sim_params_set(tess_sim_params *params, int index, double value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

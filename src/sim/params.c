@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* params.c - the parameters of the simulator: what there is, and how it is found.
+ *
+ * A parameter belongs to a kind of hardware or to a software era, never to a model or a row of a
+ * table; besides, a (system, era) may have one scalar. docs/simulator.md says what each one means.
+ * Index order of the public calls: hardware sets, eras, scalars, each in the order of the file.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+const tess__param_def tess__hw_defs[TESS__HW_COUNT] = {
+    [TESS__HW_SMS] = {"sms", "", 1, 1000, 132},
+    [TESS__HW_GEMM_SHARE] = {"gemm_share", "of the peak", 0.05, 1, 0.75},
+    [TESS__HW_GEMM_DEPTH] = {"gemm_depth", "elements", 0, 10000, 133},
+    [TESS__HW_GEMM_WAVE] = {"gemm_wave", "", 0, 1, 0.54},
+    [TESS__HW_TILE_128] = {"tile_128", "of 256 x 128", 0.05, 1, 0.93},
+    [TESS__HW_TILE_64] = {"tile_64", "of 256 x 128", 0.05, 1, 0.75},
+    [TESS__HW_TILE_32] = {"tile_32", "of 256 x 128", 0.05, 1, 0.55},
+    [TESS__HW_GEMM_WEIGHT] = {"gemm_weight", "", 0.5, 3, 1.05},
+    [TESS__HW_GEMM_FP32] = {"gemm_fp32", "of the peak", 0.05, 1, 0.8},
+    [TESS__HW_GEMM_FP8] = {"gemm_fp8", "of the peak", 0.05, 1, 0.66},
+    [TESS__HW_BMM_SHARE] = {"bmm_share", "of the peak", 0.01, 1, 0.5},
+    [TESS__HW_FLASH_FORWARD] = {"flash_forward", "of the peak", 0.01, 1, 0.52},
+    [TESS__HW_FLASH_BACKWARD] = {"flash_backward", "of the peak", 0.01, 1, 0.38},
+    [TESS__HW_FLASH_KEYS] = {"flash_keys", "keys", 0, 10000, 300},
+    [TESS__HW_MEMORY_SHARE] = {"memory_share", "of the bandwidth", 0.05, 1, 0.8},
+    [TESS__HW_KERNEL_US] = {"kernel_us", "us", 0, 100, 3},
+    [TESS__HW_RESERVED_GIB] = {"reserved_gib", "GiB", 0, 64, 5},
+};
+
+const tess__param_def tess__era_defs[TESS__ERA_COUNT] = {
+    [TESS__ERA_HOST_FORWARD_US] = {"host_forward_us", "us of a layer", 0, 1e5, 300},
+    [TESS__ERA_HOST_BACKWARD_US] = {"host_backward_us", "us of a layer", 0, 1e5, 500},
+    [TESS__ERA_HOST_STEP_MS] = {"host_step_ms", "ms", 0, 1e5, 0},
+    [TESS__ERA_HOST_BATCH_MS] = {"host_batch_ms", "ms of a micro-batch", 0, 1e4, 0},
+    [TESS__ERA_ATTENTION] = {"attention", "1 flash, 2 fused softmax, 3 unfused", 1, 3, 1},
+    [TESS__ERA_FLASH] = {"flash", "of today's kernels", 0.1, 2, 1},
+    [TESS__ERA_DROPOUT] = {"dropout", "0 or 1", 0, 1, 0},
+    [TESS__ERA_GRAD_BYTES] = {"grad_bytes", "bytes", 2, 4, 4},
+    [TESS__ERA_TP_EXPOSED] = {"tp_exposed", "share", 0, 1, 1},
+    [TESS__ERA_CP_EXPOSED] = {"cp_exposed", "share", 0, 1, 1},
+    [TESS__ERA_EP_EXPOSED] = {"ep_exposed", "share", 0, 1, 1},
+    [TESS__ERA_PP_EXPOSED] = {"pp_exposed", "share", 0, 1, 1},
+    [TESS__ERA_DP_HIDDEN] = {"dp_hidden", "of a backward pass", 0, 1, 0},
+    [TESS__ERA_DP_FORWARD] = {"dp_forward", "of a forward pass", 0, 1, 0},
+    [TESS__ERA_NETWORK_SHARE] = {"network_share", "of the collective's rate", 0.05, 2, 1},
+    [TESS__ERA_OVERLAP_SLOW] = {"overlap_slow", "share of the hidden time", 0, 1, 0},
+    [TESS__ERA_PP_SPLIT] = {"pp_split", "0 or 1", 0, 1, 0},
+    [TESS__ERA_OPT_BYTES] = {"opt_bytes", "bytes of a parameter", 0, 1000, 56},
+    [TESS__ERA_OPT_MS] = {"opt_ms", "ms", 0, 1e4, 0},
+    [TESS__ERA_FUSED] = {"fused", "0 or 1", 0, 1, 1},
+    [TESS__ERA_WEIGHT_DUMMY] = {"weight_dummy", "0 or 1", 0, 1, 0},
+    [TESS__ERA_FP8_CAST] = {"fp8_cast", "passes", 0, 10, 1},
+    [TESS__ERA_STRAGGLE] = {"straggle", "share for each doubling of nodes", 0, 1, 0},
+};
+
+_Static_assert((int)TESS__HW_COUNT <= TESS__VALUES_MAX, "a set holds every hardware parameter");
+_Static_assert((int)TESS__ERA_COUNT <= TESS__VALUES_MAX, "a set holds every era parameter");
+
+/* ---- finding ----------------------------------------------------------------------------------
+ */
+
+tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu,
+                                  const tess__param_set **set)
+{
+    for (int i = 0; i < params->n_hardware; i++)
+        for (int k = 0; k < params->hardware[i].n_gpus; k++)
+            if (strncmp(gpu, params->hardware[i].gpus[k], strlen(params->hardware[i].gpus[k])) ==
+                0) {
+                *set = &params->hardware[i];
+                return TESS_OK;
+            }
+    return tess__fail(TESS_EINVAL,
+                      "%s: no hardware for the GPU \"%.64s\"; add one whose \"gpus\" match",
+                      params->name, gpu);
+}
+
+tess_status tess__params_era(const tess_sim_params *params, const char *name, int *era)
+{
+    const char *names[32];
+    int n = 0;
+    if (!*name) {
+        *era = params->default_era;
+        return TESS_OK;
+    }
+    for (int i = 0; i < params->n_eras; i++) {
+        if (strcmp(name, params->eras[i].name) == 0) {
+            *era = i;
+            return TESS_OK;
+        }
+        if (n < 32)
+            names[n++] = params->eras[i].name;
+    }
+    const char *near = tess_nearest(name, names, n);
+    return tess__fail(TESS_EINVAL, "%s: no era \"%.32s\"; did you mean \"%s\"?", params->name, name,
+                      near ? near : params->eras[params->default_era].name);
+}
+
+double tess__params_scalar(const tess_sim_params *params, const char *system, int era)
+{
+    for (int i = 0; i < params->n_scalars; i++)
+        if (params->scalars[i].era == era && strcmp(params->scalars[i].system, system) == 0)
+            return params->scalars[i].value;
+    return 1.0;
+}
+
+/* ---- the list of all --------------------------------------------------------------------------
+ */
+
+int tess_sim_params_count(const tess_sim_params *params)
+{
+    return params ? params->n_hardware * TESS__HW_COUNT + params->n_eras * TESS__ERA_COUNT +
+                        params->n_scalars
+                  : 0;
+}
+
+/* Where parameter `index` is kept; *def is NULL for a scalar. */
+static double *place(const tess_sim_params *params, int index, const tess__param_def **def,
+                     tess_sim_param *param)
+{
+    const int n_hw = params->n_hardware * TESS__HW_COUNT, n_era = params->n_eras * TESS__ERA_COUNT;
+    if (index >= n_hw + n_era) {
+        tess__scalar *s = &params->scalars[index - n_hw - n_era];
+        static const tess__param_def scalar = {"scalar", "", 0.2, 5, 1};
+        *def = &scalar;
+        *param = (tess_sim_param){.group = "scalar", .owner = s->owner, .origin = s->origin};
+        return &s->value;
+    }
+    const int hardware = index < n_hw;
+    const int at = hardware ? index : index - n_hw;
+    const int width = hardware ? (int)TESS__HW_COUNT : (int)TESS__ERA_COUNT;
+    tess__param_set *set = hardware ? &params->hardware[at / width] : &params->eras[at / width];
+    *def = hardware ? &tess__hw_defs[at % width] : &tess__era_defs[at % width];
+    *param = (tess_sim_param){.group = hardware ? "hardware" : "era",
+                              .owner = set->name,
+                              .origin = set->origin[at % width]};
+    return &set->value[at % width];
+}
+
+static tess_status check_index(const char *who, const tess_sim_params *params, int index)
+{
+    if (!params)
+        return tess__fail(TESS_EINVAL, "%s: params is NULL, must not be", who);
+    const int n = tess_sim_params_count(params);
+    if (index < 0 || index >= n)
+        return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index, n - 1);
+    return TESS_OK;
+}
+
+tess_status tess_sim_params_query(const tess_sim_params *params, int index, tess_sim_param *param)
+{
+    const char *who = "tess_sim_params_query";
+    const tess__param_def *def;
+    tess_sim_param found;
+    TESS_TRY(check_index(who, params, index));
+    if (!param)
+        return tess__fail(TESS_EINVAL, "%s: param is NULL, must not be", who);
+    found.value = 0.0;
+    const double value = *place(params, index, &def, &found);
+    found.name = def->name;
+    found.unit = def->unit;
+    found.low = def->low;
+    found.high = def->high;
+    found.value = value;
+    *param = found;
+    return TESS_OK;
+}
+
+tess_status tess_sim_params_set(tess_sim_params *params, int index, double value)
+{
+    const char *who = "tess_sim_params_set";
+    const tess__param_def *def;
+    tess_sim_param found;
+    TESS_TRY(check_index(who, params, index));
+    double *at = place(params, index, &def, &found);
+    if (!(value >= def->low && value <= def->high))
+        return tess__fail(TESS_EINVAL, "%s: %s of %s is %g, must be %g..%g", who, def->name,
+                          found.owner, value, def->low, def->high);
+    *at = value;
+    return TESS_OK;
+}
+
+void tess_sim_params_destroy(tess_sim_params *params)
+{
+    if (!params)
+        return;
+    tess_ctx *ctx = params->ctx;
+    tess__arena_free(&params->arena);
+    tess__free(ctx, params);
+}

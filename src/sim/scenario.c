@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scenario.c - a scenario's defaults and rules.
+ *
+ * Every value is checked where it stands, then defaults are derived in the order model, layout,
+ * training, and last the rules that connect groups: tp divides heads, gpus = tp cp pp dp, the
+ * global batch divides into micro-batches.
+ */
+#include "sim.h"
+
+#include <stddef.h>
+
+typedef struct {
+    const char *name;
+    size_t offset;
+    int64_t low, high;
+} rule;
+
+#define INT(field, low, high)                                                                      \
+    {                                                                                              \
+#field, offsetof(tess_scenario, field), low, high                                          \
+    }
+
+static const rule ints[] = {
+    INT(model.kind, 0, TESS_SIM_DIT),
+    INT(model.layers, 1, 100000),
+    INT(model.hidden, 1, 1 << 20),
+    INT(model.heads, 1, 1 << 16),
+    INT(model.kv_heads, 0, 1 << 16),
+    INT(model.head_dim, 0, 4096),
+    INT(model.gated, 0, 1),
+    INT(model.tied, 0, 1),
+    INT(model.full, 0, 1),
+    INT(model.parallel, 0, 1),
+    INT(model.learned_positions, 0, 1),
+    INT(model.experts, 0, 65536),
+    INT(model.top_k, 0, 65536),
+    INT(model.dense_layers, 0, 100000),
+    INT(model.q_rank, 0, 1 << 20),
+    INT(model.kv_rank, 0, 1 << 20),
+    INT(model.rope_dim, 0, 4096),
+    INT(model.nope_dim, 0, 4096),
+    INT(model.value_dim, 0, 4096),
+    INT(model.predict_layers, 0, 64),
+    INT(model.frames, 0, 1 << 20),
+    INT(model.height, 0, 1 << 20),
+    INT(model.width, 0, 1 << 20),
+    INT(model.stride_t, 0, 64),
+    INT(model.stride_s, 0, 64),
+    INT(model.patch_t, 0, 64),
+    INT(model.patch_s, 0, 64),
+    INT(model.text, 0, 1 << 20),
+    INT(model.cross, 0, 1),
+    INT(model.latent, 0, 65536),
+    INT(layout.gpus, 0, 1 << 24),
+    INT(layout.tp, 0, 1 << 16),
+    INT(layout.sequence, 0, 1),
+    INT(layout.pp, 0, 4096),
+    INT(layout.vpp, 0, 4096),
+    INT(layout.schedule, 0, TESS_SIM_ZERO_BUBBLE),
+    INT(layout.cp, 0, 1 << 16),
+    INT(layout.cp_kind, 0, TESS_SIM_CP_PLAN),
+    INT(layout.ep, 0, 65536),
+    INT(layout.etp, 0, 1 << 16),
+    INT(layout.dp, 0, 1 << 24),
+    INT(layout.zero, 0, 3),
+    INT(layout.first_layers, 0, 100000),
+    INT(layout.last_layers, 0, 100000),
+    INT(layout.outer_layers, 0, 1),
+    INT(training.micro_batch, 0, 1 << 24),
+    INT(training.precision, 0, TESS_SIM_NVFP4),
+    INT(training.recompute, 0, TESS_SIM_RECOMPUTE_FULL),
+    INT(training.recompute_layers, 0, 100000),
+    INT(training.grad_bytes, 0, 4),
+    INT(training.attention, 0, TESS_SIM_UNFUSED),
+    INT(training.dropout, -1, 1),
+    INT(training.overlap_tp, -1, 1),
+    INT(training.overlap_dp, -1, 1),
+    INT(training.overlap_pp, -1, 1),
+    INT(training.distributed_optimizer, -1, 1),
+    INT(training.offload, -1, 1),
+    INT(training.graphs, -1, 1),
+    INT(system.straggle, -1, 1),
+};
+
+static const rule longs[] = {
+    INT(model.ffn, 0, (int64_t)1 << 32),
+    INT(model.vocab, 0, (int64_t)1 << 32),
+    INT(model.seq, 0, (int64_t)1 << 32),
+    INT(model.window, 0, (int64_t)1 << 32),
+    INT(model.expert_ffn, 0, (int64_t)1 << 32),
+    INT(model.shared_ffn, 0, (int64_t)1 << 32),
+    INT(training.global_batch, 0, (int64_t)1 << 32),
+};
+
+static tess_status broken(const char *name, int64_t value, const char *rule_text, int64_t other)
+{
+    return tess__fail(TESS_EINVAL, "scenario: %s is %lld, must %s %lld", name, (long long)value,
+                      rule_text, (long long)other);
+}
+
+static tess_status check_range(const rule *r, int64_t value)
+{
+    if (value >= r->low && value <= r->high)
+        return TESS_OK;
+    return tess__fail(TESS_EINVAL, "scenario: %s is %lld, must be %lld..%lld", r->name,
+                      (long long)value, (long long)r->low, (long long)r->high);
+}
+
+static tess_status check_ranges(const tess_scenario *s)
+{
+    const char *base = (const char *)s;
+    for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
+        TESS_TRY(check_range(&ints[i], *(const int *)(base + ints[i].offset)));
+    for (size_t i = 0; i < sizeof longs / sizeof longs[0]; i++)
+        TESS_TRY(check_range(&longs[i], *(const int64_t *)(base + longs[i].offset)));
+    if (!(s->model.density >= 0.0 && s->model.density <= 1.0))
+        return tess__fail(TESS_EINVAL, "scenario: model.density is %g, must be 0..1",
+                          s->model.density);
+    if (!(s->model.imbalance == 0.0 ||
+          (s->model.imbalance >= 1.0 && s->model.imbalance <= 65536.0)))
+        return tess__fail(TESS_EINVAL, "scenario: model.imbalance is %g, must be 0 or 1..65536",
+                          s->model.imbalance);
+    if (!(s->model.capacity == 0.0 || (s->model.capacity >= 1.0 && s->model.capacity <= 65536.0)))
+        return tess__fail(TESS_EINVAL, "scenario: model.capacity is %g, must be 0 or 1..65536",
+                          s->model.capacity);
+    if (s->training.offload > 0)
+        return tess__fail(TESS_ENOTSUP,
+                          "scenario: training.offload is on, which the simulator does not model");
+    return TESS_OK;
+}
+
+static void usual(int *value, int otherwise)
+{
+    if (*value == 0)
+        *value = otherwise;
+}
+
+static void usual_real(double *value, double otherwise)
+{
+    if (*value == 0.0)
+        *value = otherwise;
+}
+
+/* ---- the model --------------------------------------------------------------------------------
+ */
+
+/* Tokens of a clip: the autoencoder keeps the first frame and strides over the others. */
+static tess_status fill_video(tess_sim_model *m)
+{
+    usual(&m->stride_t, 4);
+    usual(&m->stride_s, 8);
+    usual(&m->patch_t, 1);
+    usual(&m->patch_s, 2);
+    usual(&m->latent, 16);
+    m->full = 1;
+    if (m->seq)
+        return TESS_OK;
+    if (!m->frames || !m->height || !m->width)
+        return tess__fail(TESS_EINVAL,
+                          "scenario: a DiT needs model.seq, or model.frames, height and width");
+    const int cell = m->stride_s * m->patch_s;
+    if (m->height % cell)
+        return broken("model.height", m->height, "be a multiple of", cell);
+    if (m->width % cell)
+        return broken("model.width", m->width, "be a multiple of", cell);
+    const int64_t steps = ((m->frames - 1) / m->stride_t + m->patch_t) / m->patch_t;
+    m->seq = steps * (m->height / cell) * (m->width / cell) + (m->cross ? 0 : m->text);
+    return TESS_OK;
+}
+
+static tess_status fill_experts(tess_sim_model *m)
+{
+    if (!m->experts)
+        return TESS_OK;
+    if (!m->top_k || m->top_k > m->experts)
+        return tess__fail(TESS_EINVAL, "scenario: model.top_k is %d, must be 1..%d (model.experts)",
+                          m->top_k, m->experts);
+    if (!m->expert_ffn)
+        m->expert_ffn = m->ffn;
+    if (m->dense_layers > m->layers)
+        return broken("model.dense_layers", m->dense_layers, "be at most model.layers", m->layers);
+    usual_real(&m->capacity, 1.0);
+    return TESS_OK;
+}
+
+static tess_status fill_model(tess_sim_model *m)
+{
+    usual(&m->kv_heads, m->heads);
+    if (m->kv_rank) {
+        if (!m->nope_dim || !m->value_dim)
+            return tess__fail(TESS_EINVAL,
+                              "scenario: model.kv_rank is %d, but model.nope_dim or "
+                              "model.value_dim is missing",
+                              m->kv_rank);
+        m->head_dim = m->nope_dim + m->rope_dim;
+    }
+    if (!m->head_dim && m->hidden % m->heads)
+        return broken("model.hidden", m->hidden, "be a multiple of model.heads", m->heads);
+    usual(&m->head_dim, m->hidden / m->heads);
+    usual(&m->value_dim, m->head_dim);
+    if (m->heads % m->kv_heads)
+        return broken("model.heads", m->heads, "be a multiple of model.kv_heads", m->kv_heads);
+    if (!m->ffn)
+        m->ffn = 4 * (int64_t)m->hidden;
+    usual_real(&m->density, 1.0);
+    usual_real(&m->imbalance, 1.0);
+    TESS_TRY(fill_experts(m));
+    if (m->kind == TESS_SIM_DIT)
+        return fill_video(m);
+    if (!m->seq)
+        return tess__fail(TESS_EINVAL, "scenario: model.seq is 0, must be at least 1");
+    return TESS_OK;
+}
+
+/* ---- layout and training ----------------------------------------------------------------------
+ */
+
+static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
+{
+    int *const degrees[] = {&l->tp, &l->pp, &l->vpp, &l->cp, &l->ep};
+    for (int i = 0; i < 5; i++)
+        usual(degrees[i], 1);
+    usual(&l->etp, l->tp);
+    const int64_t model_gpus = (int64_t)l->tp * l->pp * l->cp;
+    if (!l->dp && l->gpus) {
+        if (l->gpus % model_gpus)
+            return broken("layout.gpus", l->gpus, "be a multiple of tp cp pp", model_gpus);
+        l->dp = (int)(l->gpus / model_gpus);
+    }
+    usual(&l->dp, 1);
+    if (!l->gpus && model_gpus * l->dp <= 1 << 24)
+        l->gpus = (int)(model_gpus * l->dp);
+    if (l->gpus != model_gpus * l->dp)
+        return broken("layout.gpus", l->gpus, "be tp cp pp dp =", model_gpus * l->dp);
+    if (m->heads % l->tp)
+        return broken("layout.tp", l->tp, "divide model.heads", m->heads);
+    if ((int64_t)l->pp * l->vpp > m->layers + 2 * l->outer_layers)
+        return broken("layout.pp", l->pp, "leave a layer to each stage; layers / vpp is",
+                      m->layers / l->vpp);
+    if (l->vpp > 1 && l->pp == 1)
+        return broken("layout.vpp", l->vpp, "be 1 without a pipeline: layout.pp is", l->pp);
+    if (l->cp_kind == TESS_SIM_CP_ULYSSES && (m->heads / l->tp) % l->cp)
+        return broken("layout.cp", l->cp, "divide the heads of a tensor-parallel rank,",
+                      m->heads / l->tp);
+    if (l->ep > 1 && !m->experts)
+        return broken("layout.ep", l->ep, "be 1: model.experts is", 0);
+    if (m->experts && m->experts % l->ep)
+        return broken("layout.ep", l->ep, "divide model.experts", m->experts);
+    if (l->ep > 1 && ((int64_t)l->tp * l->cp * l->dp) % ((int64_t)l->ep * l->etp))
+        return broken("layout.ep", l->ep, "with etp divide tp cp dp,",
+                      (int64_t)l->tp * l->cp * l->dp);
+    if (l->schedule == TESS_SIM_SCHEDULE_DEFAULT)
+        l->schedule = l->vpp > 1 ? TESS_SIM_INTERLEAVED : TESS_SIM_1F1B;
+    if (l->schedule != TESS_SIM_INTERLEAVED && l->vpp > 1)
+        return broken("layout.vpp", l->vpp, "be 1 with this schedule, not", l->vpp);
+    if (l->pp > 1 && l->first_layers + l->last_layers > m->layers - (l->pp - 2))
+        return broken("layout.first_layers", l->first_layers,
+                      "leave layers to the other stages; model.layers is", m->layers);
+    return TESS_OK;
+}
+
+static tess_status fill_training(const tess_sim_layout *l, tess_sim_training *t)
+{
+    usual(&t->micro_batch, 1);
+    const int64_t round = (int64_t)l->dp * t->micro_batch;
+    if (!t->global_batch)
+        t->global_batch = round;
+    if (t->global_batch % round)
+        return broken("training.global_batch", t->global_batch,
+                      "be a multiple of dp times micro_batch,", round);
+    if (t->grad_bytes == 1 || t->grad_bytes == 3)
+        return tess__fail(TESS_EINVAL, "scenario: training.grad_bytes is %d, must be 0, 2 or 4",
+                          t->grad_bytes);
+    return TESS_OK;
+}
+
+tess_status tess_scenario_fill(const tess_scenario *scenario, tess_scenario *full)
+{
+    if (!scenario || !full)
+        return tess__fail(TESS_EINVAL, "tess_scenario_fill: %s is NULL, must not be",
+                          !scenario ? "scenario" : "full");
+    tess_scenario s = *scenario;
+    TESS_TRY(check_ranges(&s));
+    TESS_TRY(fill_model(&s.model));
+    TESS_TRY(fill_layout(&s.model, &s.layout));
+    TESS_TRY(fill_training(&s.layout, &s.training));
+    *full = s;
+    return TESS_OK;
+}

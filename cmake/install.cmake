@@ -8,7 +8,7 @@ file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_
 set_target_properties(tessera_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
 set_target_properties(${TESS_LIBRARIES} PROPERTIES INSTALL_RPATH "$ORIGIN")
 
-set(headers base.h attn.h select.h dist.h tessera.h)
+set(headers base.h attn.h select.h predict.h dist.h tessera.h)
 list(APPEND headers cost.h)
 list(APPEND headers plan.h report.h)
 list(APPEND headers exchange.h)

@@ -210,24 +210,4 @@ static inline tess_selection *select_by(tess_ctx *ctx, const problem *p,
     return sel;
 }
 
-/* As on_every_isa, for a function that makes objects in the context and frees them all. */
-static inline void with_every_isa(void (*fn)(tess_ctx *ctx))
-{
-    for (int i = 0; i < tess_isa_count(); i++) {
-        tess_isa isa;
-        tess_ctx *ctx = NULL;
-        tess_ctx_info info;
-        CHECK_OK(tess_isa_query(i, &isa));
-        if (!isa.available) {
-            print_message("skipped on %s: %s\n", isa.name, isa.why);
-            continue;
-        }
-        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.isa = isa.name, .threads = 2}, &ctx));
-        fn(ctx);
-        CHECK_OK(tess_ctx_query(ctx, &info));
-        assert_int_equal(info.bytes_now, 0);
-        tess_ctx_destroy(ctx);
-    }
-}
-
 #endif

@@ -50,6 +50,26 @@ static inline void on_every_isa(void (*fn)(const tess_ctx *ctx))
     }
 }
 
+/* As on_every_isa, for a function that makes objects in the context and frees them all. */
+static inline void with_every_isa(void (*fn)(tess_ctx *ctx))
+{
+    for (int i = 0; i < tess_isa_count(); i++) {
+        tess_isa isa;
+        tess_ctx *ctx = NULL;
+        tess_ctx_info info;
+        CHECK_OK(tess_isa_query(i, &isa));
+        if (!isa.available) {
+            print_message("skipped on %s: %s\n", isa.name, isa.why);
+            continue;
+        }
+        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.isa = isa.name, .threads = 2}, &ctx));
+        fn(ctx);
+        CHECK_OK(tess_ctx_query(ctx, &info));
+        assert_int_equal(info.bytes_now, 0);
+        tess_ctx_destroy(ctx);
+    }
+}
+
 /* max |got - want| / max |want| is at most the tolerance, or the worst element is named. Infinities
  * and zeros must be met exactly where want has them (zeros: where it has nothing else), and a NaN
  * in got never passes. got is float * or double *, want is double *. */

@@ -6,6 +6,7 @@
 
 #include "tessera/cost.h"
 #include "tessera/dist.h"
+#include "tessera/predict.h"
 #include "tessera/sim.h"
 
 static const float values[24] = {1, 2, 3, -4, 5.5f};
@@ -208,6 +209,16 @@ static tess_status s_attn(world *w)
     return status;
 }
 
+static tess_status s_predict(world *w)
+{
+    const tess_predict_shape shape = {
+        .batch = 1, .heads = 2, .head_dim = 16, .rank = 8, .tokens = 40, .rows = 4};
+    tess_predict *predict = NULL;
+    const tess_status status = tess_predict_create(w->ctx, &shape, &predict);
+    tess_predict_destroy(predict);
+    return status;
+}
+
 static const scenario scenarios[] = {
     {"create a context", s_context, NULL, NULL},
     {"create a communicator", s_comm, NULL, NULL},
@@ -234,6 +245,7 @@ static const scenario scenarios[] = {
     {"transpose a selection", s_selection_transpose, NULL, &sel_shape},
     {"coarsen a selection", s_selection_coarsen, NULL, &sel_shape},
     {"create attention", s_attn, NULL, NULL},
+    {"create a predictor's workspace", s_predict, NULL, NULL},
     {"work from masks", s_work_masks, NULL, NULL},
     {"work from a file", s_work_load, NULL, NULL},
     {"work from a selection", s_work_selection, NULL, &sel_shape},

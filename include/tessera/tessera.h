@@ -10,6 +10,7 @@
 #include "dist.h"
 #include "exchange.h"
 #include "plan.h"
+#include "predict.h"
 #include "report.h"
 #include "select.h"
 #include "sim.h"

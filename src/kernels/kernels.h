@@ -39,6 +39,13 @@ typedef struct {
     float blend;        /* what the running average takes of the new weights */
 } tess__descent;
 
+/* What predict.c's divergence needs of the rows of two tiles of scores. */
+typedef struct {
+    float scale2, scale2_low;     /* of the scores, times log2(e) */
+    float weight;                 /* of the gradient */
+    const float *lse2, *lse2_low; /* (cols), base 2 */
+} tess__kl;
+
 enum {
     TESS_PANEL = 16,       /* keys side by side in a panel, see score.c */
     TESS_TOPK_PAD = 64,    /* elements topk may write beyond what it returns */
@@ -70,6 +77,17 @@ typedef struct {
     void (*lse_step)(float *m, float *l, const float *s, int64_t ld, int rows, int n, float scale2);
     void (*mass_step)(float *mass, const float *s, int64_t ld, int rows, int n, float scale2,
                       const float *lse2);
+    /* predict.c: tiles of n rows by cols columns, a multiple of TESS_PANEL */
+    void (*lse_columns)(float *m, float *l, const float *s, int64_t ld, int cols, int n,
+                        float scale2);
+    void (*kl_columns)(float *loss, float *student, const float *teacher, int64_t ld, int cols,
+                       int n, const tess__kl *kl);
+    void (*dot_columns)(float *tt, float *ts, float *ss, const float *student, const float *teacher,
+                        int64_t ld, int cols, int n);
+    void (*blend_columns)(float *student, const float *teacher, int64_t ld, int cols, int n,
+                          const float *x, const float *y);
+    void (*add_products)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
+                         int64_t ldb, int n, int rows, int cols);
     /* topk.c: 1 <= k <= n; index has room for k + TESS_TOPK_PAD, scratch for twice n + that */
     void (*topk)(int32_t *index, const float *x, int32_t n, int32_t k, int32_t *scratch);
     /* descend.c: arrays of n, which do not overlap; ema may be NULL */

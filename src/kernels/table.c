@@ -21,6 +21,16 @@ void TESS_K(tess__lse_step)(float *m, float *l, const float *s, int64_t ld, int 
                             float scale2);
 void TESS_K(tess__mass_step)(float *mass, const float *s, int64_t ld, int rows, int n, float scale2,
                              const float *lse2);
+void TESS_K(tess__lse_columns)(float *m, float *l, const float *s, int64_t ld, int cols, int n,
+                               float scale2);
+void TESS_K(tess__kl_columns)(float *loss, float *student, const float *teacher, int64_t ld,
+                              int cols, int n, const tess__kl *kl);
+void TESS_K(tess__dot_columns)(float *tt, float *ts, float *ss, const float *student,
+                               const float *teacher, int64_t ld, int cols, int n);
+void TESS_K(tess__blend_columns)(float *student, const float *teacher, int64_t ld, int cols, int n,
+                                 const float *x, const float *y);
+void TESS_K(tess__add_products)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
+                                int64_t ldb, int n, int rows, int cols);
 void TESS_K(tess__topk)(int32_t *index, const float *x, int32_t n, int32_t k, int32_t *scratch);
 void TESS_K(tess__adamw)(const tess__descent *d, const float *g, float *m, float *v, float *p,
                          float *ema, size_t n);
@@ -69,6 +79,11 @@ const tess__kernels TESS_K(tess__kernels) = {
     .score = TESS_K(tess__score),
     .lse_step = TESS_K(tess__lse_step),
     .mass_step = TESS_K(tess__mass_step),
+    .lse_columns = TESS_K(tess__lse_columns),
+    .kl_columns = TESS_K(tess__kl_columns),
+    .dot_columns = TESS_K(tess__dot_columns),
+    .blend_columns = TESS_K(tess__blend_columns),
+    .add_products = TESS_K(tess__add_products),
     .topk = TESS_K(tess__topk),
     .adamw = TESS_K(tess__adamw),
     .momentum = TESS_K(tess__momentum),

@@ -13,6 +13,7 @@
 
 #include "tessera/attn.h"
 #include "tessera/model.h"
+#include "tessera/predict.h"
 #include "tessera/select.h"
 
 /* o and lse of tess_attn_forward; sel NULL is dense. lse may be NULL. */
@@ -66,6 +67,10 @@ tess_status ref_select_mass(tess_ctx *ctx, const tess_select_in *in, const tess_
 /* By how much a list of k units misses the k highest of n scores: the highest score left out less
  * the lowest one taken. Not above 0 for an exact list. */
 double ref_select_miss(const double *scores, int32_t n, const int32_t *list, int64_t k);
+
+/* loss_heads, dq_low and dk_low of tess_predict_loss_run. */
+tess_status ref_predict_loss(tess_ctx *ctx, const tess_predict_shape *shape,
+                             const tess_predict_in *in, double *loss_heads, double *dq, double *dk);
 
 /* A model's forward pass, with parameters found by their names in diffusers. text_len and the
  * latent's sides are those of a tess_pass_shape; x, timestep, text and out as in tess_model_in and

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* predict.h - what predictors of attention learn from, and how sparse attention is.
+ *
+ * A predictor gives every query and key a vector of few dimensions, whose products tell which keys
+ * matter (TESS_SELECT_PREDICTOR). It learns from the true scores of some sampled queries against
+ * all keys. Nothing of queries by keys is kept: loss and gradients come out of one call.
+ *
+ *   tess_predict *predict;                                   // owns the workspace
+ *   tess_predict_create(ctx, &shape, &predict);
+ *   tess_predict_map(predict, &q, w_q, &q_low);              // low-rank vectors, and so for k
+ *   tess_predict_loss_run(predict, &in, loss_heads, &dq_low, &dk_low);
+ *   tess_predict_map_backward(predict, &q, &dq_low, rows, n_rows, dw_q);
+ *   tess_predict_map_backward(predict, &k, &dk_low, NULL, 0, dw_k);
+ *
+ * docs/predictor.md gives the formulas, and what they cost.
+ */
+#ifndef TESSERA_PREDICT_H
+#define TESSERA_PREDICT_H
+
+#include "attn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- learning ------------------------------------------------------------------------------ */
+
+/* Between the rows of true scores s = scale q k^T and predicted ones r = scale_low q_low k_low^T of
+ * a query over all keys, S of them. */
+typedef enum {
+    TESS_PREDICT_KL,     /* KL(softmax(s) || softmax(r)), in nats */
+    TESS_PREDICT_COSINE, /* 0.95 (1 - cos(s, r)) + 0.05 |s/|s| - r/|r||^2 / S (DSV); 1 - cos is 1
+                            where a row is all zeros */
+} tess_predict_loss;
+
+typedef struct {
+    int batch, heads; /* 1..65536 each */
+    int head_dim;     /* a multiple of 8 up to 256 */
+    int rank;         /* of the low-rank vectors: a multiple of 8 up to 64 */
+    int64_t tokens;   /* 1..2^31-1 */
+    int rows;         /* sampled queries of each sample and head, at most; 1..512 */
+} tess_predict_shape;
+
+typedef struct tess_predict tess_predict;
+
+/* Allocates the workspace for the context's threads; nothing is allocated afterwards. */
+TESS_API tess_status tess_predict_create(tess_ctx *ctx, const tess_predict_shape *shape,
+                                         tess_predict **predict);
+TESS_API void tess_predict_destroy(tess_predict *predict);
+
+typedef struct {
+    const tess_view *q, *k;         /* F32, batch x heads x tokens x head_dim: the teacher */
+    const tess_view *q_low, *k_low; /* F32, batch x heads x tokens x rank */
+    float scale, scale_low;         /* 0: 1 / sqrt(head_dim), 1 / sqrt(rank) */
+    const int64_t *rows;            /* (n_rows): ascending sampled queries, of every head */
+    int n_rows;                     /* 1..rows of the shape */
+    tess_predict_loss loss;
+} tess_predict_in;
+
+/* loss_heads (batch, heads) = the mean loss over the rows; dq_low and dk_low = the gradients of the
+ * mean over samples, heads and rows. All F32, overwritten.
+ *
+ *   dq_low: batch x heads x n_rows x rank, its row i for the query rows[i]
+ *   dk_low: batch x heads x tokens x rank
+ *
+ * Both gradients NULL: the loss alone. Where scores are not finite, so are loss and gradients. The
+ * same bits for every number of threads. */
+TESS_API tess_status tess_predict_loss_run(tess_predict *predict, const tess_predict_in *in,
+                                           double *loss_heads, const tess_view *dq_low,
+                                           const tess_view *dk_low);
+
+/* low = x w^T for each head: x batch x heads x tokens x head_dim, w (heads, rank, head_dim), low
+ * batch x heads x tokens x rank, all F32. */
+TESS_API tess_status tess_predict_map(tess_predict *predict, const tess_view *x, const float *w,
+                                      const tess_view *low);
+
+/* dw (heads, rank, head_dim) += sum over samples and rows of dlow_i x_rows[i], dlow being batch x
+ * heads x n_rows x rank. rows ascend; NULL: all tokens, and n_rows is not read. The same bits for
+ * every number of threads. */
+TESS_API tess_status tess_predict_map_backward(tess_predict *predict, const tess_view *x,
+                                               const tess_view *dlow, const int64_t *rows,
+                                               int64_t n_rows, float *dw);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

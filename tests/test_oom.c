@@ -155,7 +155,11 @@ static tess_status s_measure(world *w)
 static tess_status s_sim_params(world *w)
 {
     tess_sim_params *params = NULL;
-    const tess_status status = tess_sim_params_load(w->ctx, NULL, &params);
+    tess_sim *sim = NULL;
+    tess_status status = tess_sim_params_load(w->ctx, NULL, &params);
+    if (status == TESS_OK)
+        status = tess_sim_create(w->ctx, params, &sim);
+    tess_sim_destroy(sim);
     tess_sim_params_destroy(params);
     return status;
 }

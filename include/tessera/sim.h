@@ -143,6 +143,77 @@ TESS_API tess_status tess_sim_params_query(const tess_sim_params *params, int in
 /* Gives a parameter another value, which stays within its limits. */
 TESS_API tess_status tess_sim_params_set(tess_sim_params *params, int index, double value);
 
+/* ---- simulation ------------------------------------------------------------------------------ */
+
+/* Bytes of one GPU of the stage that needs most. */
+typedef struct {
+    double weights, gradients, optimiser; /* of layers, embedding and LM head */
+    double layer_state;                   /* of these the layers' alone */
+    double activations;       /* kept for the backward pass by all micro-batches in flight */
+    double layer_activations; /* of these the layers' alone */
+    double working;           /* of the layer, or of the LM head, that is being computed */
+    double buffers;           /* communication, gathered weights, dummy gradients */
+    double allocated;         /* sum of the above: the framework's peak of allocations */
+    double reserved;          /* context, libraries, fragments */
+    double peak;              /* allocated + reserved */
+    double capacity;          /* of the GPU */
+    int fits;
+    int stage;           /* the one that needs most */
+    const char *largest; /* name of the largest part */
+} tess_sim_memory;
+
+/* compute .. host add up to step_s: what the slowest stage does, and what it waits for. */
+typedef struct {
+    double step_s;
+    double compute_s;
+    double tp_s, cp_s, ep_s, pp_s, dp_s; /* communication that is waited for */
+    double bubble_s;                     /* the pipeline's idle time */
+    double optimiser_s;
+    double host_s;  /* time by which the host is slower than the GPU */
+    double other_s; /* the scalar of (system, era), stragglers */
+    double scalar;
+
+    double layer_forward_s, layer_backward_s; /* of one layer and one micro-batch */
+    int64_t micro_batches;                    /* of each data-parallel rank */
+    double tokens_per_s;                      /* of all GPUs */
+    double parameters;                        /* of the whole model */
+    double model_flop; /* of a step: products of the forward pass x 3, attention over all pairs */
+    double hardware_flop; /* with recomputation */
+    double mfu, hfu;      /* over gpus x the dense peak of bf16 (fp32 runs: of fp32) */
+    double mfu_causal;    /* with half the attention of a causal model */
+    double gpu_hours;     /* of a step */
+    tess_sim_memory memory;
+} tess_sim_result;
+
+typedef struct tess_sim tess_sim;
+
+/* Keeps params, which must outlive it; a run sees values set later. */
+TESS_API tess_status tess_sim_create(tess_ctx *ctx, const tess_sim_params *params, tess_sim **sim);
+TESS_API void tess_sim_destroy(tess_sim *sim);
+
+/* One scenario, defaults filled in here. Allocates nothing. Errors: those of tess_scenario_fill; an
+ * unknown era or GPU; ENOTSUP: the cluster lacks a peak or a network that the layout needs. */
+TESS_API tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster,
+                                  const tess_scenario *scenario, tess_sim_result *result);
+
+/* What the last run is made of. `seconds` is what one execution adds to its pass, `times` how often
+ * the slowest stage executes it in a step. */
+typedef struct {
+    const char *part;    /* "layer", "expert layer", "embedding", "head", "step" */
+    const char *pass;    /* "forward", "backward", "weight", "again" (recomputation), "step" */
+    const char *name;    /* "qkv" */
+    const char *kind;    /* "gemm", "flash", "memory", "comm", "host" */
+    const char *formula; /* in words and symbols */
+    double batch, m, n, k;
+    double flop, bytes, kept; /* kept: bytes held until the backward pass */
+    double seconds, hidden_s, times;
+    int measured;  /* 1: from the profile database */
+    int params[4]; /* indices for tess_sim_params_query that the formula uses; -1: none */
+} tess_sim_op;
+
+TESS_API int tess_sim_ops(const tess_sim *sim); /* 0 before the first run */
+TESS_API tess_status tess_sim_op_query(const tess_sim *sim, int index, tess_sim_op *op);
+
 #ifdef __cplusplus
 }
 #endif

@@ -26,9 +26,11 @@ enum {
     TESS__HW_GEMM_WEIGHT, /* time of a weight gradient relative to a product of its shape */
     TESS__HW_GEMM_FP32,   /* share of the fp32 peak; TF32 is not used */
     TESS__HW_GEMM_FP8,    /* share of the fp8 peak */
-    TESS__HW_BMM_SHARE,   /* of the peak, of batched products in attention without flash */
+    TESS__HW_BMM_SHARE,   /* rate of batched products in attention, relative to plain ones */
+    TESS__HW_BMM_ODD,     /* the same where head_dim is no multiple of 8 */
     TESS__HW_FLASH_FORWARD,
     TESS__HW_FLASH_BACKWARD,
+    TESS__HW_FLASH_DIM,    /* head_dim at which half of the rate is reached */
     TESS__HW_FLASH_KEYS,   /* keys in whose time a query row is opened and closed */
     TESS__HW_MEMORY_SHARE, /* of the memory bandwidth, of elementwise kernels */
     TESS__HW_KERNEL_US,    /* start and end of one kernel */
@@ -114,5 +116,139 @@ tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu
 tess_status tess__params_era(const tess_sim_params *params, const char *name, int *era);
 /* Of (system, era), or 1. */
 double tess__params_scalar(const tess_sim_params *params, const char *system, int era);
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+enum { TESS__GEMM, TESS__FLASH, TESS__MEMORY, TESS__COMM, TESS__HOST, TESS__OP_KINDS };
+enum { TESS__FORWARD, TESS__BACKWARD, TESS__WEIGHT, TESS__AGAIN, TESS__STEP, TESS__PASSES };
+enum { TESS__LAYER, TESS__EXPERTS, TESS__EMBED, TESS__HEAD, TESS__WHOLE, TESS__PARTS };
+enum { TESS__COMPUTE, TESS__TP, TESS__CP, TESS__EP, TESS__PP, TESS__DP, TESS__CLASSES };
+
+typedef struct {
+    const char *name;
+    int kind, pass, part, class;
+    int core;              /* 1: selective recomputation runs it again */
+    double batch, m, n, k; /* of a product; of flash attention: heads, queries, keys, head_dim */
+    double flop, bytes;
+    double kept;            /* bytes held for the backward pass */
+    double seconds, hidden; /* waited for; not waited for */
+    double times;           /* in a step, on the slowest stage */
+    int measured;
+} tess__op;
+
+enum { TESS__OPS_MAX = 320, TESS__STAGES_MAX = 4096 };
+
+/* Sums of a part, of one micro-batch. */
+typedef struct {
+    double pass[TESS__PASSES];              /* seconds, the host's floor included */
+    double of[TESS__CLASSES][TESS__PASSES]; /* of these by class */
+    double host[TESS__PASSES];
+    double flop, flop_causal, flop_again; /* of the forward pass; that are run again */
+    double kept, kept_core, kept_input, working;
+    double weights;        /* parameters of this rank */
+    double expert_weights; /* of these in experts */
+} tess__part;
+
+struct tess_sim {
+    tess_ctx *ctx;
+    const tess_sim_params *params;
+    tess_scenario s;
+    const tess_cluster_info *cluster;
+    const double *hw, *era;
+    int i_hw, i_era;
+    double scalar;
+
+    /* Of a micro-batch on one rank. */
+    double tokens;  /* where all hidden columns are whole */
+    double rows;    /* the same, split by sequence parallelism */
+    double element; /* bytes of an activation */
+    double dropout;
+    int attention;
+    int64_t batches; /* micro-batches of a rank */
+
+    double dummy; /* parameters of the largest matrix */
+
+    tess__part parts[TESS__PARTS];
+    int part; /* that operations are added to */
+    tess__op ops[TESS__OPS_MAX];
+    int n_ops;
+
+    int layers[TESS__STAGES_MAX], experts[TESS__STAGES_MAX]; /* layers of a stage, by kind */
+    double forward[TESS__STAGES_MAX], backward[TESS__STAGES_MAX];
+};
+
+/* ---- op_time.c ------------------------------------------------------------------------------- */
+
+/* batch products of (m, k) and (k, n); weight: a weight gradient, added to fp32. */
+double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n, double k,
+                          int precision, int weight);
+double tess__memory_seconds(const tess_sim *sim, double bytes);
+double tess__flash_seconds(const tess_sim *sim, double heads, double queries, double keys,
+                           double head_dim, double value_dim, int backward);
+
+/* ---- ops.c: adding operations to the current part ---------------------------------------------
+ */
+
+tess__op *tess__add_memory(tess_sim *sim, const char *name, int pass, double bytes);
+tess__op *tess__add_gemm(tess_sim *sim, const char *name, int pass, double batch, double m,
+                         double n, double k, int precision);
+
+tess__op *tess__add_flash(tess_sim *sim, const char *name, int pass, double heads, double queries,
+                          double keys, double head_dim, double value_dim);
+
+/* A linear layer of `batch` matrices: forward, gradient of its input and of its weights. kept: of
+ * its input. Adds the parameters to the part. */
+void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, double n, double k,
+                      double kept);
+/* kind of cost.h's collectives; of n ranks that lie `stride` apart. share: that is waited for. */
+enum { TESS__ALL_REDUCE, TESS__ALL_GATHER, TESS__REDUCE_SCATTER, TESS__ALL_TO_ALL, TESS__SEND };
+tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class, int what,
+                         double bytes, int n, int stride, double share);
+double tess__comm_seconds(const tess_sim *sim, int what, double bytes, int n, int stride);
+
+/* ---- layer.c, attention.c, experts.c, ends.c ---------------------------------------------------
+ */
+
+void tess__layer_ops(tess_sim *sim, int experts);
+void tess__attention_ops(tess_sim *sim);
+void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double kept);
+void tess__expert_ops(tess_sim *sim);
+void tess__embed_ops(tess_sim *sim);
+void tess__head_ops(tess_sim *sim);
+
+/* ---- schedule.c -------------------------------------------------------------------------------
+ */
+
+typedef struct {
+    int stages, chunks, schedule;
+    int64_t batches;
+    const double *forward, *backward; /* of each stage and micro-batch; backward with weights */
+    double weight;                    /* mean of a stage's weight gradients, inside backward */
+    double hop;                       /* from a stage to the next */
+    double hop_waited;                /* of this what a stage waits for in the steady state */
+} tess__pipeline;
+
+/* Seconds of a step's passes; *slowest is the stage that sets the pace. */
+double tess__pipeline_seconds(const tess__pipeline *p, int *slowest);
+
+/* ---- step.c: what follows the passes -----------------------------------------------------------
+ */
+
+/* Parameters of a stage on one rank; *experts: of these in experts. */
+double tess__stage_weights(const tess_sim *sim, int stage, double *experts);
+void tess__fsdp_ops(tess_sim *sim, int part); /* gathers and scatters of a layer */
+double tess__gradient_seconds(tess_sim *sim, int stage);
+double tess__optimiser_seconds(tess_sim *sim, int stage);
+
+/* ---- flop.c ------------------------------------------------------------------------------------
+ */
+
+void tess__count_flop(const tess_sim *sim, tess_sim_result *result);
+
+/* ---- memory.c ---------------------------------------------------------------------------------
+ */
+
+void tess__memory_of(const tess_sim *sim, tess_sim_memory *memory);
+double tess__in_flight(const tess_sim *sim, int stage); /* micro-batches of all its layers */
 
 #endif

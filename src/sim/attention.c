@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention.c - the attention of a layer: projections, scores, context parallelism.
+ *
+ * Of one rank: heads / tp heads, tokens rows; a causal query sees half of the keys on average, and
+ * context parallelism hands out the rows so that all ranks have the same pairs. Flash attention is
+ * one kernel each way. Without it the scores exist: two batched products, a softmax and, where
+ * training drops out, a mask,
+ *
+ *   scores (s, s, head_dim), softmax, dropout, values (s, head_dim, s)     for batch heads / tp
+ *
+ * each forward product with two backward ones. The fused softmax takes rows of at most 16384 and a
+ * multiple of 4 heads times samples; otherwise scale, mask, conversion and softmax are kernels.
+ *
+ * Latent attention (MLA) projects down to q_rank and kv_rank and up again to heads of nope_dim +
+ * rope_dim for scores and value_dim for values.
+ */
+#include "sim.h"
+
+#include <math.h>
+
+/* Keys that a query of a sample sees on average. */
+static double keys_seen(const tess_sim_model *m)
+{
+    const double s = (double)m->seq;
+    double keys = m->full ? s : s / 2.0;
+    if (m->window && (double)m->window < s) {
+        const double w = (double)m->window;
+        keys = m->full ? fmin(2.0 * w, s) : w - w * w / (2.0 * s);
+    }
+    return keys * m->density;
+}
+
+static void flash(tess_sim *sim, const char *name, double queries, double keys, double heads)
+{
+    const tess_sim_model *m = &sim->s.model;
+    tess__op *op =
+        tess__add_flash(sim, name, TESS__FORWARD, heads, queries, keys, m->head_dim, m->value_dim);
+    op->core = 1;
+    op->seconds *= m->imbalance;
+    op =
+        tess__add_flash(sim, name, TESS__BACKWARD, heads, queries, keys, m->head_dim, m->value_dim);
+    op->seconds *= m->imbalance;
+}
+
+/* Bytes that a softmax of one score moves, forward and backward. */
+static void softmax(tess_sim *sim, double scores, double heads_and_samples)
+{
+    const double s = (double)sim->s.model.seq;
+    const int fused = sim->attention == TESS_SIM_FUSED_SOFTMAX && s <= 16384.0 &&
+                      fmod(heads_and_samples, 4.0) == 0.0;
+    const double e = sim->element;
+    /* Separate: scale and mask (2 e each), to fp32 (e + 4), softmax (8), back (4 + e). */
+    tess__op *op = tess__add_memory(sim, "softmax", TESS__FORWARD,
+                                    scores * (fused ? 2.0 * e : 6.0 * e + 16.0));
+    op->core = 1;
+    op->kept = scores * e;
+    tess__add_memory(sim, "softmax", TESS__BACKWARD, scores * (fused ? 3.0 * e : 7.0 * e + 20.0));
+    if (sim->dropout > 0.0) {
+        op = tess__add_memory(sim, "dropout of scores", TESS__FORWARD, scores * (2.0 * e + 1.0));
+        op->core = 1;
+        op->kept = scores * (e + 1.0);
+        tess__add_memory(sim, "dropout of scores", TESS__BACKWARD, scores * (2.0 * e + 1.0));
+    }
+}
+
+/* A batched product of attention, which may be slower than a plain one. */
+static void batched(tess_sim *sim, const char *name, int pass, double b, double m, double n,
+                    double k)
+{
+    const tess_sim_model *model = &sim->s.model;
+    const int precision =
+        sim->s.training.precision == TESS_SIM_FP32 ? TESS_SIM_FP32 : TESS_SIM_BF16;
+    tess__op *op = tess__add_gemm(sim, name, pass, b, m, n, k, precision);
+    op->seconds /= sim->hw[TESS__HW_BMM_SHARE];
+    /* Rows that are no multiple of 16 bytes cannot be loaded as vectors. */
+    if (model->head_dim % 8)
+        op->seconds /= sim->hw[TESS__HW_BMM_ODD];
+    op->core = pass == TESS__FORWARD;
+}
+
+static void scores_and_values(tess_sim *sim, double samples, double heads)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const double s = (double)m->seq, queries = s / sim->s.layout.cp, b = samples * heads;
+    batched(sim, "scores", TESS__FORWARD, b, queries, s, m->head_dim);
+    batched(sim, "scores", TESS__BACKWARD, b, queries, m->head_dim, s);
+    batched(sim, "scores", TESS__BACKWARD, b, s, m->head_dim, queries);
+    softmax(sim, b * queries * s, b);
+    batched(sim, "values", TESS__FORWARD, b, queries, m->value_dim, s);
+    batched(sim, "values", TESS__BACKWARD, b, queries, s, m->value_dim);
+    batched(sim, "values", TESS__BACKWARD, b, s, m->value_dim, queries);
+    /* The result goes from (samples, heads, rows) to rows of all heads. */
+    tess__add_memory(sim, "reorder", TESS__FORWARD,
+                     2.0 * sim->element * sim->tokens * heads * m->value_dim)
+        ->core = 1;
+    tess__add_memory(sim, "reorder", TESS__BACKWARD,
+                     2.0 * sim->element * sim->tokens * heads * m->value_dim);
+}
+
+/* What keys and values cost to bring to the queries, beside `seconds` of attention. */
+static void context_parallel(tess_sim *sim, double heads, double kv, const double seconds[2])
+{
+    const tess_sim_model *m = &sim->s.model;
+    const tess_sim_layout *l = &sim->s.layout;
+    const double e = sim->element, share = sim->era[TESS__ERA_CP_EXPOSED];
+    if (l->cp < 2)
+        return;
+    const double kv_bytes = e * sim->tokens * kv * (m->head_dim + m->value_dim);
+    const double q_bytes = e * sim->tokens * heads * (m->head_dim + m->value_dim);
+    for (int pass = TESS__FORWARD; pass <= TESS__BACKWARD; pass++) {
+        const double twice = pass == TESS__BACKWARD ? 2.0 : 1.0;
+        if (l->cp_kind == TESS_SIM_CP_ULYSSES) {
+            tess__add_comm(sim, "exchange heads", pass, TESS__CP, TESS__ALL_TO_ALL,
+                           kv_bytes + q_bytes, l->cp, l->tp, 1.0);
+            continue;
+        }
+        /* A ring: while one part is computed the next arrives (backward: with its gradients). */
+        tess__op *op = tess__add_comm(sim, "ring of keys", pass, TESS__CP, TESS__SEND,
+                                      twice * kv_bytes, 2, l->tp, 1.0);
+        const double step = op->seconds, compute = seconds[pass] / l->cp;
+        const double waited = (l->cp - 1) * (fmax(step - compute, 0.0) * share);
+        op->hidden = (l->cp - 1) * step - waited;
+        op->seconds = waited;
+    }
+}
+
+/* Norm and rotation of queries and keys: read and written once. */
+static void rotary(tess_sim *sim, double columns)
+{
+    const double bytes = 2.0 * sim->element * sim->tokens * columns;
+    tess__add_memory(sim, "rotary", TESS__FORWARD, bytes);
+    tess__add_memory(sim, "rotary", TESS__BACKWARD, bytes);
+}
+
+static void latent_projections(tess_sim *sim, double heads, double kept)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const double t = sim->tokens, e = sim->element;
+    if (m->q_rank) {
+        tess__add_linear(sim, "q down", 1, sim->rows, m->q_rank, m->hidden, kept);
+        tess__add_memory(sim, "q norm", TESS__FORWARD, 2.0 * e * t * m->q_rank)->kept =
+            e * sim->rows * m->q_rank;
+        tess__add_memory(sim, "q norm", TESS__BACKWARD, 3.0 * e * t * m->q_rank);
+        tess__add_linear(sim, "q up", 1, t, heads * m->head_dim, m->q_rank,
+                         e * sim->rows * m->q_rank);
+    } else {
+        tess__add_linear(sim, "q", 1, t, heads * m->head_dim, m->hidden, kept);
+    }
+    const double down = m->kv_rank + m->rope_dim;
+    tess__add_linear(sim, "kv down", 1, sim->rows, down, m->hidden, m->q_rank ? 0.0 : kept);
+    tess__add_memory(sim, "kv norm", TESS__FORWARD, 2.0 * e * t * m->kv_rank)->kept =
+        e * sim->rows * down;
+    tess__add_memory(sim, "kv norm", TESS__BACKWARD, 3.0 * e * t * m->kv_rank);
+    tess__add_linear(sim, "kv up", 1, t, heads * (m->nope_dim + m->value_dim), m->kv_rank,
+                     e * sim->rows * m->kv_rank);
+    rotary(sim, heads * (2.0 * m->head_dim));
+}
+
+void tess__attention_ops(tess_sim *sim)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const tess_sim_layout *l = &sim->s.layout;
+    const double t = sim->tokens, e = sim->element, tp = l->tp;
+    const double heads = m->heads / tp, kv = fmax(m->kv_heads / tp, 1.0);
+    const double input = e * sim->rows * m->hidden;
+    const double q = heads * m->head_dim, k = kv * m->head_dim, v = kv * m->value_dim;
+    if (m->kv_rank)
+        latent_projections(sim, heads, input);
+    else
+        tess__add_linear(sim, "qkv", 1, t, q + k + v, m->hidden, input);
+    if (m->gated && !m->kv_rank)
+        rotary(sim, q + k);
+
+    const double samples = sim->s.training.micro_batch;
+    const double kk = m->kv_rank ? heads * m->head_dim : k,
+                 vv = m->kv_rank ? heads * m->value_dim : v;
+    tess__add_memory(sim, "queries, keys, values", TESS__FORWARD, 0.0)->kept =
+        e * t * (q + kk + vv);
+    sim->ops[sim->n_ops - 1].seconds = 0.0; /* what the projection has written is only kept */
+    const int first = sim->n_ops;
+    if (sim->attention == TESS_SIM_FLASH) {
+        flash(sim, "attention", samples * (double)m->seq / l->cp, keys_seen(m), heads);
+        sim->ops[first].kept = 4.0 * t * heads;
+    } else {
+        scores_and_values(sim, samples, heads);
+    }
+    double seconds[2] = {0.0, 0.0};
+    for (int i = first; i < sim->n_ops; i++)
+        seconds[sim->ops[i].pass == TESS__BACKWARD] += sim->ops[i].seconds;
+    context_parallel(sim, heads, m->kv_rank ? heads : kv, seconds);
+    tess__add_linear(sim, "projection", 1, t, m->hidden, heads * m->value_dim,
+                     e * t * heads * m->value_dim);
+}

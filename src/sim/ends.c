@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ends.c - what stands before the first layer and after the last: embedding, LM head, loss.
+ *
+ * The vocabulary is split over tensor-parallel ranks. Each looks up its rows and all add them up;
+ * the head multiplies with its columns, and the loss needs the largest logit and the sum of
+ * exponentials of all of them: the logits are converted to fp32 and passed over a few times.
+ */
+#include "sim.h"
+
+void tess__embed_ops(tess_sim *sim)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const tess_sim_layout *l = &sim->s.layout;
+    const double x = sim->element * sim->tokens * m->hidden;
+    sim->part = TESS__EMBED;
+    if (!m->vocab)
+        return;
+    tess__part *part = &sim->parts[TESS__EMBED];
+    part->weights = (double)m->vocab * m->hidden / l->tp +
+                    (m->learned_positions ? (double)m->seq * m->hidden : 0.0);
+    /* Rows are gathered, masked, added to positions and dropped out. */
+    tess__add_memory(sim, "lookup", TESS__FORWARD, (4.0 + 2.0 * sim->dropout) * x)->kept =
+        sim->dropout * sim->rows * m->hidden;
+    tess__add_memory(sim, "lookup", TESS__WEIGHT, (2.0 + 4.0 + 2.0 * sim->dropout) * x);
+    if (l->tp > 1)
+        tess__add_comm(sim, "reduce", TESS__FORWARD, TESS__TP,
+                       l->sequence ? TESS__REDUCE_SCATTER : TESS__ALL_REDUCE, x, l->tp, 1, 1.0);
+}
+
+void tess__head_ops(tess_sim *sim)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const tess_sim_layout *l = &sim->s.layout;
+    const double e = sim->element, t = sim->tokens, h = m->hidden;
+    const double columns = (double)m->vocab / l->tp, logits = t * columns;
+    sim->part = TESS__HEAD;
+    if (!m->vocab)
+        return;
+    tess__part *part = &sim->parts[TESS__HEAD];
+    tess__add_memory(sim, "norm", TESS__FORWARD, 2.0 * e * sim->rows * h)->kept = e * sim->rows * h;
+    tess__add_memory(sim, "norm", TESS__BACKWARD, 5.0 * e * sim->rows * h);
+    if (l->tp > 1 && l->sequence)
+        tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS__ALL_GATHER, e * t * h, l->tp,
+                       1, 1.0);
+    const int precision =
+        sim->s.training.precision == TESS_SIM_FP32 ? TESS_SIM_FP32 : TESS_SIM_BF16;
+    tess__add_gemm(sim, "logits", TESS__FORWARD, 1, t, columns, h, precision)->kept =
+        e * sim->rows * h;
+    tess__add_gemm(sim, "logits", TESS__BACKWARD, 1, t, h, columns, precision);
+    tess__add_gemm(sim, "logits", TESS__WEIGHT, 1, columns, h, t, precision);
+    if (!(m->tied && l->pp == 1))
+        part->weights = columns * h;
+    /* To fp32 (e + 4), maximum (4), subtract (8), exponentials (8), sum (4), divide (8). */
+    const double passes = sim->era[TESS__ERA_FUSED] > 0.5 ? e + 4.0 + 8.0 : e + 4.0 + 32.0;
+    tess__add_memory(sim, "loss", TESS__FORWARD, passes * logits)->kept = 4.0 * logits;
+    tess__add_memory(sim, "loss", TESS__BACKWARD, (8.0 + 4.0 + e) * logits);
+    if (l->tp > 1) {
+        tess__add_comm(sim, "reduce loss", TESS__FORWARD, TESS__TP, TESS__ALL_REDUCE, 12.0 * t,
+                       l->tp, 1, 1.0);
+        tess__add_comm(sim, "reduce gradient", TESS__BACKWARD, TESS__TP,
+                       l->sequence ? TESS__REDUCE_SCATTER : TESS__ALL_REDUCE, e * t * h, l->tp, 1,
+                       1.0);
+    }
+    part->working = (4.0 + e) * logits;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* experts.c - a mixture of experts: routing, exchange of tokens, grouped products.
+ *
+ * A rank has experts / ep experts. Each of its rows goes to top_k experts: it is copied (permute),
+ * sent to the ranks of its experts (all-to-all), multiplied there in groups, sent back and summed
+ * with its weights (unpermute). Routing is taken as even; `capacity` is the busiest rank's load
+ * over the mean. The shared expert is an MLP of all rows.
+ */
+#include "sim.h"
+
+#include <math.h>
+
+static void exchange(tess_sim *sim, const char *name, double rows)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    const double bytes = sim->element * rows * sim->s.model.hidden;
+    const double share = sim->era[TESS__ERA_EP_EXPOSED];
+    for (int pass = TESS__FORWARD; pass <= TESS__BACKWARD; pass++) {
+        if (l->ep > 1)
+            tess__add_comm(sim, name, pass, TESS__EP, TESS__ALL_TO_ALL, bytes, l->ep, l->etp,
+                           share);
+        if (l->etp > 1)
+            tess__add_comm(sim, name, pass, TESS__EP,
+                           (pass == TESS__FORWARD) == (name[0] == 'd') ? TESS__ALL_GATHER
+                                                                       : TESS__REDUCE_SCATTER,
+                           bytes * l->etp, l->etp, 1, share);
+    }
+}
+
+static void permute(tess_sim *sim, const char *name, double rows)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const double bytes = sim->element * m->hidden * (sim->rows + rows);
+    tess__add_memory(sim, name, TESS__FORWARD, bytes);
+    tess__add_memory(sim, name, TESS__BACKWARD, bytes);
+}
+
+void tess__expert_ops(tess_sim *sim)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const tess_sim_layout *l = &sim->s.layout;
+    const double e = sim->element, local = (double)m->experts / l->ep;
+    /* Without sequence parallelism tp ranks hold the same rows, and route their share of them. */
+    const double own = sim->tokens / l->tp, sent = own * m->top_k;
+    const double rows = sent * l->etp * m->capacity;
+    const double input = e * sim->rows * m->hidden;
+    tess__part *part = &sim->parts[sim->part];
+
+    tess__add_gemm(sim, "router", TESS__FORWARD, 1, own, m->experts, m->hidden, TESS_SIM_BF16)
+        ->kept = input;
+    tess__add_gemm(sim, "router", TESS__BACKWARD, 1, own, m->hidden, m->experts, TESS_SIM_BF16);
+    tess__add_gemm(sim, "router", TESS__WEIGHT, 1, m->experts, m->hidden, own, TESS_SIM_BF16);
+    tess__add_memory(sim, "choose experts", TESS__FORWARD, 16.0 * own * m->experts)->kept =
+        8.0 * own * m->experts;
+    part->weights += (double)m->experts * m->hidden;
+    permute(sim, "permute", sent);
+    exchange(sim, "dispatch", sent);
+    const double before = part->weights;
+    tess__mlp_ops(sim, local, rows / local, (double)m->expert_ffn / l->etp, e * rows * m->hidden);
+    part->expert_weights = part->weights - before;
+    exchange(sim, "combine", sent);
+    permute(sim, "unpermute", sent);
+    if (m->shared_ffn)
+        tess__mlp_ops(sim, 1.0, sim->tokens, (double)m->shared_ffn / l->tp, 0.0);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* flop.c - floating-point operations of a step, as utilisations count them.
+ *
+ * The forward pass of a token: 2 FLOP for each weight of its matrices (of experts: those that it
+ * visits; the LM head once for each prediction) and 2 (head_dim + value_dim) seq heads in
+ * attention, over all pairs, causal or not. The backward pass is twice that. Hardware FLOP add the
+ * forward passes that recomputation runs again.
+ */
+#include "sim.h"
+
+typedef struct {
+    double weights; /* of a layer's matrices, all of them and those of one token */
+    double active;
+} matrices;
+
+static double attention_weights(const tess_sim_model *m)
+{
+    const double h = m->hidden, heads = m->heads;
+    const double out = heads * m->value_dim * h;
+    if (!m->kv_rank)
+        return h * m->head_dim * (heads + m->kv_heads) + h * m->value_dim * m->kv_heads + out;
+    const double q = m->q_rank ? m->q_rank * (h + heads * m->head_dim) : h * heads * m->head_dim;
+    return q + h * (m->kv_rank + m->rope_dim) + m->kv_rank * heads * (m->nope_dim + m->value_dim) +
+           out;
+}
+
+static matrices of_layer(const tess_sim_model *m, int experts)
+{
+    const double h = m->hidden, in = m->gated ? 3.0 : 2.0;
+    matrices l;
+    l.weights = l.active = attention_weights(m);
+    if (m->cross && m->text)
+        l.weights = l.active = l.active + 4.0 * h * m->heads * m->head_dim;
+    if (!experts) {
+        l.weights += in * h * (double)m->ffn;
+        l.active += in * h * (double)m->ffn;
+        return l;
+    }
+    const double shared = in * h * (double)m->shared_ffn + h * m->experts;
+    l.weights += shared + m->experts * in * h * (double)m->expert_ffn;
+    l.active += shared + m->top_k * in * h * (double)m->expert_ffn;
+    return l;
+}
+
+void tess__count_flop(const tess_sim *sim, tess_sim_result *r)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const tess_sim_training *t = &sim->s.training;
+    const double h = m->hidden, s = (double)m->seq;
+    const double with = m->experts ? m->layers - m->dense_layers + m->predict_layers : 0.0;
+    const double plain = m->experts ? m->dense_layers : m->layers + m->predict_layers;
+    const matrices dense = of_layer(m, 0), moe = of_layer(m, 1);
+    const double head = (double)m->vocab * h * (1.0 + m->predict_layers);
+    const double pairs = 2.0 * (m->head_dim + m->value_dim) * m->heads * s;
+    const double layers = 2.0 * (plain * dense.active + with * moe.active);
+    const double attention = (plain + with) * pairs;
+    const double cross = m->cross ? (plain + with) * 4.0 * m->head_dim * m->heads * m->text : 0.0;
+    const double tokens = (double)t->global_batch * s;
+    r->parameters = plain * dense.weights + with * moe.weights +
+                    (double)m->vocab * h * (m->tied ? 1.0 : 2.0) +
+                    (m->learned_positions ? s * h : 0.0) + (plain + with) * 4.0 * h;
+    const double forward = layers + attention + cross + 2.0 * head;
+    r->model_flop = 3.0 * forward * tokens;
+    double share = 1.0;
+    if (t->recompute_layers) {
+        const double each = (double)m->layers / sim->s.layout.pp;
+        share = t->recompute_layers < each ? t->recompute_layers / each : 1.0;
+    }
+    const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL        ? layers + attention + cross
+                         : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? attention
+                                                                        : 0.0;
+    r->hardware_flop = r->model_flop + share * again * tokens;
+    const double peak =
+        t->precision == TESS_SIM_FP32 ? sim->cluster->flops_fp32 : sim->cluster->flops_bf16;
+    const double can = peak * sim->s.layout.gpus * r->step_s;
+    r->mfu = r->model_flop / can;
+    r->hfu = r->hardware_flop / can;
+    r->mfu_causal = (r->model_flop - (m->full ? 0.0 : 1.5 * attention * tokens)) / can;
+}

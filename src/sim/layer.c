@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layer.c - the operations of one layer of a transformer, forward and backward.
+ *
+ *   x -> norm -> attention -> + -> norm -> MLP or experts -> +
+ *
+ * Tensor parallelism splits heads and the MLP's inner columns; the two places where its ranks add
+ * up are an all-reduce each way, or with sequence parallelism a reduce-scatter and the all-gather
+ * after the norm, which then works on rows / tp. A DiT's layer has a third part, attention to the
+ * prompt, and shifts and gates each part by the timestep.
+ *
+ * Bytes of elementwise operations count what their kernels read and write once.
+ */
+#include "sim.h"
+
+static void norm(tess_sim *sim, const char *name)
+{
+    const double x = sim->element * sim->rows * sim->s.model.hidden;
+    const double gate = sim->s.model.kind == TESS_SIM_DIT ? 2.0 : 1.0;
+    tess__add_memory(sim, name, TESS__FORWARD, gate * 2.0 * x)->kept = x;
+    /* dx of x and dy, and the gradients of scale and shift in a second pass over both. */
+    tess__add_memory(sim, name, TESS__BACKWARD, (3.0 + 2.0) * gate * x);
+}
+
+/* Bias, dropout and the sum with the residual in one kernel; backward two reads and a write. */
+static void residual(tess_sim *sim)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const double n = sim->rows * m->hidden, e = sim->element, mask = sim->dropout;
+    const double gate = m->kind == TESS_SIM_DIT ? 1.0 : 0.0;
+    tess__add_memory(sim, "residual", TESS__FORWARD, n * ((3.0 + gate) * e + mask))->kept =
+        n * (mask + gate * e);
+    tess__add_memory(sim, "residual", TESS__BACKWARD,
+                     n * ((3.0 + 2.0 * gate) * e + mask * (2.0 * e + 1.0)));
+}
+
+static double tp_share(const tess_sim *sim)
+{
+    const double era = sim->era[TESS__ERA_TP_EXPOSED];
+    const int overlap = sim->s.training.overlap_tp;
+    return overlap == TESS_SIM_OFF ? 1.0 : overlap == TESS_SIM_ON && era == 1.0 ? 0.5 : era;
+}
+
+/* What tensor-parallel ranks exchange before (gather) and after (reduce) a part. */
+static void tp_enter(tess_sim *sim)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    const double bytes = sim->element * sim->tokens * sim->s.model.hidden;
+    if (l->tp < 2)
+        return;
+    if (l->sequence) {
+        tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS__ALL_GATHER, bytes, l->tp, 1,
+                       tp_share(sim));
+        tess__add_comm(sim, "scatter gradient", TESS__BACKWARD, TESS__TP, TESS__REDUCE_SCATTER,
+                       bytes, l->tp, 1, tp_share(sim));
+    } else {
+        tess__add_comm(sim, "reduce gradient", TESS__BACKWARD, TESS__TP, TESS__ALL_REDUCE, bytes,
+                       l->tp, 1, tp_share(sim));
+    }
+}
+
+static void tp_leave(tess_sim *sim)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    const double bytes = sim->element * sim->tokens * sim->s.model.hidden;
+    if (l->tp < 2)
+        return;
+    if (l->sequence) {
+        tess__add_comm(sim, "scatter", TESS__FORWARD, TESS__TP, TESS__REDUCE_SCATTER, bytes, l->tp,
+                       1, tp_share(sim));
+        tess__add_comm(sim, "gather gradient", TESS__BACKWARD, TESS__TP, TESS__ALL_GATHER, bytes,
+                       l->tp, 1, tp_share(sim));
+    } else {
+        tess__add_comm(sim, "reduce", TESS__FORWARD, TESS__TP, TESS__ALL_REDUCE, bytes, l->tp, 1,
+                       tp_share(sim));
+    }
+}
+
+void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double kept)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const double e = sim->element, n = batch * rows * inner, in = m->gated ? 2.0 : 1.0;
+    tess__add_linear(sim, "mlp in", batch, rows, in * inner, m->hidden, kept);
+    tess__add_memory(sim, "activation", TESS__FORWARD, (in + 1.0) * e * n)->kept = in * e * n;
+    tess__add_memory(sim, "activation", TESS__BACKWARD, (2.0 * in + 1.0) * e * n);
+    tess__add_linear(sim, "mlp out", batch, rows, m->hidden, inner, e * n);
+}
+
+/* Queries of the clip over the keys of the prompt, whose projections are of few rows. */
+static void cross_attention(tess_sim *sim)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const double t = sim->tokens, e = sim->element, heads = (double)m->heads / sim->s.layout.tp;
+    const double q = heads * m->head_dim, text = (double)m->text * sim->s.training.micro_batch;
+    norm(sim, "norm of cross attention");
+    tp_enter(sim);
+    tess__add_linear(sim, "cross q", 1, t, q, m->hidden, e * sim->rows * m->hidden);
+    tess__add_linear(sim, "cross kv", 1, text, 2.0 * q, m->hidden, e * text * m->hidden);
+    tess__add_flash(sim, "cross attention", TESS__FORWARD, heads, t, m->text, m->head_dim,
+                    m->head_dim)
+        ->kept = e * (t * q + 2.0 * text * q);
+    tess__add_flash(sim, "cross attention", TESS__BACKWARD, heads, t, m->text, m->head_dim,
+                    m->head_dim);
+    tess__add_linear(sim, "cross projection", 1, t, m->hidden, q, e * t * q);
+    tp_leave(sim);
+    residual(sim);
+}
+
+void tess__layer_ops(tess_sim *sim, int experts)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const double input = sim->element * sim->rows * m->hidden;
+    sim->part = experts ? TESS__EXPERTS : TESS__LAYER;
+    tess__part *part = &sim->parts[sim->part];
+    part->kept_input = input;
+    norm(sim, "norm of attention");
+    tp_enter(sim);
+    tess__attention_ops(sim);
+    if (!m->parallel) {
+        tp_leave(sim);
+        residual(sim);
+        if (m->kind == TESS_SIM_DIT && m->cross && m->text)
+            cross_attention(sim);
+        norm(sim, "norm of mlp");
+        tp_enter(sim);
+    }
+    if (experts)
+        tess__expert_ops(sim);
+    else
+        tess__mlp_ops(sim, 1.0, sim->tokens, (double)m->ffn / sim->s.layout.tp,
+                      m->parallel ? 0.0 : input);
+    tp_leave(sim);
+    residual(sim);
+    part->weights += 4.0 * m->hidden; /* scales and shifts, held by every rank */
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.c - bytes of one GPU, part by part, and the peak.
+ *
+ * State: weights in the element type, gradients as they are kept, and for Adam 12 bytes of master
+ * weight and moments (8 where training is in fp32), split over data-parallel ranks as `zero` says.
+ *
+ * Activations: what the operations of a layer keep for the backward pass, for each layer and each
+ * micro-batch in flight. 1F1B has min(m, p - i) in flight at stage i; interleaved, in chunks of a
+ * v-th of the stage,
+ *
+ *   (p - i - 1) 2 + (v - 1) p + 1   chunks, at most m v,
+ *
+ * which at the first stage is 1 + (p - 1) / (p v) times the whole model's layers. Selective
+ * recomputation leaves out what scores and softmax keep, full recomputation all but the input of
+ * each layer; what one layer needs while it runs again is `working`.
+ */
+#include "sim.h"
+
+#include <math.h>
+
+double tess__in_flight(const tess_sim *sim, int stage)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    const double m = (double)sim->batches, p = l->pp, v = l->vpp;
+    if (l->schedule != TESS_SIM_INTERLEAVED)
+        return fmin(m, p - stage);
+    const double chunks = 2.0 * (p - stage - 1.0) + (v - 1.0) * p + 1.0;
+    return fmin(m, chunks / v);
+}
+
+static double kept_of(const tess_sim *sim, int part, double layers)
+{
+    const tess__part *p = &sim->parts[part];
+    const tess_sim_training *t = &sim->s.training;
+    const double again = t->recompute_layers ? fmin(t->recompute_layers, layers) : layers;
+    switch (t->recompute) {
+    case TESS_SIM_RECOMPUTE_FULL: return again * p->kept_input + (layers - again) * p->kept;
+    case TESS_SIM_RECOMPUTE_SELECTIVE: return layers * p->kept - again * p->kept_core;
+    default: return layers * p->kept;
+    }
+}
+
+static double working_of(const tess_sim *sim, int stage)
+{
+    const tess_sim_training *t = &sim->s.training;
+    double most = 0.0;
+    for (int part = TESS__LAYER; part <= TESS__EXPERTS; part++) {
+        const int n = part == TESS__LAYER ? sim->layers[stage] : sim->experts[stage];
+        const tess__part *p = &sim->parts[part];
+        if (n && t->recompute == TESS_SIM_RECOMPUTE_FULL)
+            most = fmax(most, p->kept - p->kept_input);
+        if (n && t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE)
+            most = fmax(most, p->kept_core);
+    }
+    if (stage == sim->s.layout.pp - 1)
+        most = fmax(most, sim->parts[TESS__HEAD].working);
+    return most;
+}
+
+static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    const tess_sim_training *t = &sim->s.training;
+    const int fp32 = t->precision == TESS_SIM_FP32;
+    const int zero = l->zero ? l->zero : t->distributed_optimizer > 0 ? 1 : 0;
+    const double each[] = {fp32 ? 4.0 : 2.0,
+                           t->grad_bytes ? t->grad_bytes : sim->era[TESS__ERA_GRAD_BYTES],
+                           fp32 ? 8.0 : 12.0};
+    double experts;
+    const double weights = tess__stage_weights(sim, stage, &experts);
+    const double layers = sim->layers[stage] * sim->parts[TESS__LAYER].weights +
+                          sim->experts[stage] * sim->parts[TESS__EXPERTS].weights;
+    const double over = (double)l->dp * l->cp;
+    const double over_experts = fmax((double)l->tp * over / ((double)l->ep * l->etp), 1.0);
+    double out[3];
+    for (int i = 0; i < 3; i++) {
+        const int split = zero >= 3 - i; /* optimiser from 1, gradients from 2, weights from 3 */
+        out[i] = each[i] * ((weights - experts) / (split ? over : 1.0) +
+                            experts / (split ? over_experts : 1.0));
+    }
+    m->weights = out[0];
+    m->gradients = out[1];
+    m->optimiser = out[2];
+    m->layer_state = weights > 0.0 ? (out[0] + out[1] + out[2]) * layers / weights : 0.0;
+}
+
+static void stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
+{
+    const tess__part *parts = sim->parts;
+    const double flight = tess__in_flight(sim, stage);
+    *m = (tess_sim_memory){.stage = stage};
+    state_of(sim, stage, m);
+    m->layer_activations = flight * (kept_of(sim, TESS__LAYER, sim->layers[stage]) +
+                                     kept_of(sim, TESS__EXPERTS, sim->experts[stage]));
+    m->activations = m->layer_activations;
+    if (stage == 0)
+        m->activations += flight * parts[TESS__EMBED].kept;
+    if (stage == sim->s.layout.pp - 1)
+        m->activations += parts[TESS__HEAD].kept;
+    m->working = working_of(sim, stage);
+    if (sim->era[TESS__ERA_WEIGHT_DUMMY] > 0.0)
+        m->buffers += sim->element * sim->dummy;
+    m->allocated =
+        m->weights + m->gradients + m->optimiser + m->activations + m->working + m->buffers;
+}
+
+void tess__memory_of(const tess_sim *sim, tess_sim_memory *memory)
+{
+    const int p = sim->s.layout.pp, stages[] = {0, p > 2 ? 1 : 0, p - 1};
+    for (int i = 0; i < 3; i++) {
+        tess_sim_memory m;
+        stage_memory(sim, stages[i], &m);
+        if (i == 0 || m.allocated > memory->allocated)
+            *memory = m;
+    }
+    const struct {
+        const char *name;
+        double bytes;
+    } list[] = {{"weights", memory->weights},        {"gradients", memory->gradients},
+                {"optimiser", memory->optimiser},    {"activations", memory->activations},
+                {"working memory", memory->working}, {"buffers", memory->buffers}};
+    double most = -1.0;
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (list[i].bytes > most) {
+            most = list[i].bytes;
+            memory->largest = list[i].name;
+        }
+    memory->reserved = sim->hw[TESS__HW_RESERVED_GIB] * 1073741824.0;
+    memory->peak = memory->allocated + memory->reserved;
+    memory->capacity = (double)sim->cluster->memory;
+    memory->fits = memory->peak <= memory->capacity;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* op_time.c - the time of one operation on one GPU.
+ *
+ * Products run tile by tile. With tiles of tm x tn,
+ *
+ *   waves   = batch ceil(m / tm) ceil(n / tn) / sms
+ *   paid    = (1 - wave) waves + wave ceil(waves)
+ *   seconds = paid sms 2 tm tn k / (peak gemm_share rate) (k + gemm_depth) / k
+ *
+ * and the library takes the fastest of its tiles; rate is that of smaller tiles, which reuse less.
+ * Edges of tiles and the last wave are so paid for, and a short k is slow. No product is faster
+ * than its operands can be read and its result written. Weight gradients take gemm_weight times as
+ * long, because they are added to a matrix of fp32.
+ *
+ * Flash attention runs at a share of the peak; a query row costs flash_keys keys besides its own.
+ * All other operations take their bytes over the memory's bandwidth. Each kernel costs kernel_us.
+ */
+#include "sim.h"
+
+#include <math.h>
+
+double tess__memory_seconds(const tess_sim *sim, double bytes)
+{
+    return bytes / (sim->cluster->memory_bandwidth * sim->hw[TESS__HW_MEMORY_SHARE]) +
+           sim->hw[TESS__HW_KERNEL_US] * 1e-6;
+}
+
+static double peak_of(const tess_sim *sim, int precision, double *share)
+{
+    const double *hw = sim->hw;
+    if (precision == TESS_SIM_FP32) {
+        *share = hw[TESS__HW_GEMM_FP32];
+        return sim->cluster->flops_fp32;
+    }
+    if (precision == TESS_SIM_FP8 || precision == TESS_SIM_MXFP8 || precision == TESS_SIM_NVFP4) {
+        *share = hw[TESS__HW_GEMM_FP8];
+        return sim->cluster->flops_fp8 * (precision == TESS_SIM_NVFP4 ? 2.0 : 1.0);
+    }
+    *share = hw[TESS__HW_GEMM_SHARE];
+    return sim->cluster->flops_bf16;
+}
+
+double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n, double k,
+                          int precision, int weight)
+{
+    const double *hw = sim->hw;
+    const double sms = hw[TESS__HW_SMS], wave = hw[TESS__HW_GEMM_WAVE];
+    const struct {
+        double m, n, rate;
+    } tiles[] = {{256, 128, 1.0},
+                 {128, 256, 1.0},
+                 {128, 128, hw[TESS__HW_TILE_128]},
+                 {128, 64, hw[TESS__HW_TILE_64]},
+                 {64, 128, hw[TESS__HW_TILE_64]},
+                 {64, 64, hw[TESS__HW_TILE_32]}};
+    double share, best = INFINITY;
+    const double peak = peak_of(sim, precision, &share);
+    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
+        const double waves = batch * ceil(m / tiles[i].m) * ceil(n / tiles[i].n) / sms;
+        const double paid = (1.0 - wave) * waves + wave * ceil(waves);
+        const double flop = 2.0 * tiles[i].m * tiles[i].n * (k + hw[TESS__HW_GEMM_DEPTH]);
+        best = fmin(best, paid * sms * flop / (peak * share * tiles[i].rate));
+    }
+    if (weight)
+        best *= hw[TESS__HW_GEMM_WEIGHT];
+    const double in = precision == TESS_SIM_FP32                                 ? 4.0
+                      : precision == TESS_SIM_BF16 || precision == TESS_SIM_FP16 ? 2.0
+                                                                                 : 1.0;
+    const double out = weight ? 8.0 : precision == TESS_SIM_FP32 ? 4.0 : 2.0;
+    const double bytes = batch * (in * (m * k + k * n) + out * m * n);
+    best = fmax(best, bytes / (sim->cluster->memory_bandwidth * hw[TESS__HW_MEMORY_SHARE]));
+    return best + hw[TESS__HW_KERNEL_US] * 1e-6;
+}
+
+double tess__flash_seconds(const tess_sim *sim, double heads, double queries, double keys,
+                           double head_dim, double value_dim, int backward)
+{
+    const double *hw = sim->hw;
+    const double share =
+        hw[backward ? TESS__HW_FLASH_BACKWARD : TESS__HW_FLASH_FORWARD] * sim->era[TESS__ERA_FLASH];
+    /* Forward: q k^T and p v; backward: q k^T again, dv, dp, dq, dk. */
+    const double pair =
+        backward ? 6.0 * head_dim + 4.0 * value_dim : 2.0 * head_dim + 2.0 * value_dim;
+    /* Vectors of 64 columns leave half of each tile's work to the softmax. */
+    const double narrow = head_dim / (head_dim + hw[TESS__HW_FLASH_DIM]);
+    const double flop = heads * queries * (keys + hw[TESS__HW_FLASH_KEYS]) * pair;
+    return flop / (sim->cluster->flops_bf16 * share * narrow) + hw[TESS__HW_KERNEL_US] * 1e-6;
+}

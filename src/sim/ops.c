@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ops.c - operations, added one by one to the part that is being described.
+ *
+ * A linear layer y = x W^T of m rows, n outputs and k inputs is three products:
+ *
+ *   forward   y  = x W^T     (m, n, k)
+ *   backward  dx = dy W      (m, k, n)
+ *   weight    dW = dy^T x    (n, k, m)
+ *
+ * In 8 bits its operands are cast first: fp8_cast passes over x in the forward and over dy in the
+ * backward pass, each of which reads 2 bytes and writes 2 (the matrix and its transpose).
+ */
+#include "sim.h"
+
+#include <assert.h>
+
+static tess__op *add(tess_sim *sim, const char *name, int kind, int pass)
+{
+    assert(sim->n_ops < TESS__OPS_MAX);
+    tess__op *op = &sim->ops[sim->n_ops++];
+    *op = (tess__op){.name = name, .kind = kind, .pass = pass, .part = sim->part, .batch = 1.0};
+    return op;
+}
+
+tess__op *tess__add_memory(tess_sim *sim, const char *name, int pass, double bytes)
+{
+    tess__op *op = add(sim, name, TESS__MEMORY, pass);
+    op->bytes = bytes;
+    op->seconds = tess__memory_seconds(sim, bytes);
+    return op;
+}
+
+tess__op *tess__add_gemm(tess_sim *sim, const char *name, int pass, double batch, double m,
+                         double n, double k, int precision)
+{
+    tess__op *op = add(sim, name, TESS__GEMM, pass);
+    op->batch = batch;
+    op->m = m;
+    op->n = n;
+    op->k = k;
+    op->flop = 2.0 * batch * m * n * k;
+    op->seconds = tess__gemm_seconds(sim, batch, m, n, k, precision, pass == TESS__WEIGHT);
+    return op;
+}
+
+tess__op *tess__add_flash(tess_sim *sim, const char *name, int pass, double heads, double queries,
+                          double keys, double head_dim, double value_dim)
+{
+    tess__op *op = add(sim, name, TESS__FLASH, pass);
+    const int backward = pass == TESS__BACKWARD;
+    op->batch = heads;
+    op->m = queries;
+    op->n = keys;
+    op->k = head_dim;
+    op->flop = heads * queries * keys *
+               (backward ? 6.0 * head_dim + 4.0 * value_dim : 2.0 * head_dim + 2.0 * value_dim);
+    op->seconds = tess__flash_seconds(sim, heads, queries, keys, head_dim, value_dim, backward);
+    return op;
+}
+
+static int eight_bits(int precision)
+{
+    return precision == TESS_SIM_FP8 || precision == TESS_SIM_MXFP8 || precision == TESS_SIM_NVFP4;
+}
+
+void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, double n, double k,
+                      double kept)
+{
+    const int precision = sim->s.training.precision;
+    const double cast = eight_bits(precision) ? 4.0 * sim->era[TESS__ERA_FP8_CAST] : 0.0;
+    if (cast > 0.0) {
+        tess__add_memory(sim, "cast input", TESS__FORWARD, cast * batch * m * k);
+        tess__add_memory(sim, "cast gradient", TESS__BACKWARD, cast * batch * m * n);
+    }
+    tess__add_gemm(sim, name, TESS__FORWARD, batch, m, n, k, precision)->kept = kept;
+    tess__add_gemm(sim, name, TESS__BACKWARD, batch, m, k, n, precision);
+    tess__add_gemm(sim, name, TESS__WEIGHT, batch, n, k, m, precision);
+    sim->parts[sim->part].weights += batch * n * k;
+}
+
+tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class, int what,
+                         double bytes, int n, int stride, double share)
+{
+    tess__op *op = add(sim, name, TESS__COMM, pass);
+    const double seconds = tess__comm_seconds(sim, what, bytes, n, stride);
+    op->class = class;
+    op->batch = what;
+    op->bytes = bytes;
+    op->m = n;
+    op->n = stride;
+    op->seconds = share * seconds;
+    op->hidden = seconds - op->seconds;
+    return op;
+}

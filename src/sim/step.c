@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* step.c - gradients, gathered weights and the optimiser: what a step has beside its passes.
+ *
+ * Data parallelism adds gradients up over dp cp ranks (experts: over the ranks that hold the same
+ * ones): an all-reduce, or with a split optimiser a reduce-scatter of gradients and an all-gather
+ * of weights. They hide behind the backward pass of the last micro-batch and the forward pass of
+ * the first one as far as the era overlaps them. With weights split too (ZeRO-3, FSDP) every layer
+ * gathers its weights before each pass and scatters its gradients after, for every micro-batch.
+ */
+#include "sim.h"
+
+#include <math.h>
+
+double tess__stage_weights(const tess_sim *sim, int stage, double *experts)
+{
+    const tess__part *parts = sim->parts;
+    const int last = stage == sim->s.layout.pp - 1;
+    double n = sim->layers[stage] * parts[TESS__LAYER].weights +
+               sim->experts[stage] * parts[TESS__EXPERTS].weights;
+    *experts = sim->experts[stage] * parts[TESS__EXPERTS].expert_weights;
+    if (stage == 0)
+        n += parts[TESS__EMBED].weights;
+    if (last) {
+        const int more = sim->s.model.predict_layers;
+        const int kind = sim->s.model.experts ? TESS__EXPERTS : TESS__LAYER;
+        n += parts[TESS__HEAD].weights + more * parts[kind].weights;
+        *experts += more * parts[kind].expert_weights;
+    }
+    return n;
+}
+
+static double hidden_share(const tess_sim *sim, int parameter)
+{
+    const double era = sim->era[parameter];
+    const int overlap = sim->s.training.overlap_dp;
+    return overlap == TESS_SIM_OFF ? 0.0 : overlap == TESS_SIM_ON && era == 0.0 ? 0.9 : era;
+}
+
+static double grad_bytes(const tess_sim *sim)
+{
+    return sim->s.training.grad_bytes ? sim->s.training.grad_bytes : sim->era[TESS__ERA_GRAD_BYTES];
+}
+
+/* Seconds of a collective on `weights` parameters of this rank, experts apart. */
+static double both(tess_sim *sim, const char *name, int pass, int what, double weights,
+                   double experts, double bytes)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    const double share = sim->era[TESS__ERA_NETWORK_SHARE];
+    const int n = l->dp * l->cp;
+    const int ne = (int)((double)l->tp * l->cp * l->dp / ((double)l->ep * l->etp));
+    double seconds = 0.0;
+    const double counts[] = {weights - experts, experts};
+    const int group[] = {n, ne}, stride[] = {l->tp, l->ep * l->etp};
+    for (int i = 0; i < 2; i++) {
+        if (counts[i] <= 0.0 || group[i] < 2)
+            continue;
+        tess__op *op = tess__add_comm(sim, name, pass, TESS__DP, what, bytes * counts[i], group[i],
+                                      stride[i], 1.0);
+        op->seconds /= share;
+        seconds += op->seconds;
+    }
+    return seconds;
+}
+
+/* Lets the operations from `first` on hide behind `room` seconds; returns what is waited for. */
+static double hide(tess_sim *sim, int first, double seconds, double room)
+{
+    const double waited = fmax(seconds - room, 0.0);
+    for (int i = first; i < sim->n_ops && seconds > 0.0; i++) {
+        tess__op *op = &sim->ops[i];
+        const double all = op->seconds;
+        op->seconds *= waited / seconds;
+        op->hidden = all - op->seconds;
+    }
+    return waited;
+}
+
+double tess__gradient_seconds(tess_sim *sim, int stage)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    double experts, waited;
+    sim->part = TESS__WHOLE;
+    if (l->zero == 3)
+        return 0.0;
+    const double weights = tess__stage_weights(sim, stage, &experts);
+    const double behind = hidden_share(sim, TESS__ERA_DP_HIDDEN) * sim->backward[stage];
+    const double before = hidden_share(sim, TESS__ERA_DP_FORWARD) * sim->forward[stage];
+    const int split = l->zero > 0 || sim->s.training.distributed_optimizer > 0;
+    int first = sim->n_ops;
+    const double all =
+        both(sim, split ? "scatter gradients" : "reduce gradients", TESS__STEP,
+             split ? TESS__REDUCE_SCATTER : TESS__ALL_REDUCE, weights, experts, grad_bytes(sim));
+    waited = hide(sim, first, all, behind);
+    if (split) {
+        first = sim->n_ops;
+        waited += hide(sim, first,
+                       both(sim, "gather weights", TESS__STEP, TESS__ALL_GATHER, weights, experts,
+                            sim->element),
+                       before);
+    }
+    if (sim->s.model.tied && l->pp > 1) {
+        tess__op *op = tess__add_comm(
+            sim, "reduce tied embedding", TESS__STEP, TESS__DP, TESS__ALL_REDUCE,
+            grad_bytes(sim) * sim->parts[TESS__EMBED].weights, 2, l->tp * l->cp * l->dp, 1.0);
+        waited += op->seconds;
+    }
+    return waited;
+}
+
+double tess__optimiser_seconds(tess_sim *sim, int stage)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    double experts;
+    sim->part = TESS__WHOLE;
+    const int split = l->zero > 0 || sim->s.training.distributed_optimizer > 0;
+    const double over = split ? (double)l->dp * l->cp : 1.0;
+    const double over_experts =
+        split ? fmax((double)l->tp * l->cp * l->dp / ((double)l->ep * l->etp), 1.0) : 1.0;
+    const double weights = tess__stage_weights(sim, stage, &experts);
+    const double own = (weights - experts) / over + experts / over_experts;
+    tess__op *op =
+        tess__add_memory(sim, "optimiser", TESS__STEP, sim->era[TESS__ERA_OPT_BYTES] * own);
+    op->seconds += sim->era[TESS__ERA_OPT_MS] * 1e-3;
+    return op->seconds;
+}
+
+void tess__fsdp_ops(tess_sim *sim, int part)
+{
+    const tess__part *p = &sim->parts[part];
+    if (sim->s.layout.zero != 3 || p->weights == 0.0)
+        return;
+    sim->part = part;
+    double compute[TESS__PASSES] = {0};
+    for (int i = 0; i < sim->n_ops; i++)
+        if (sim->ops[i].part == part)
+            compute[sim->ops[i].pass] += sim->ops[i].seconds;
+    int first = sim->n_ops;
+    double all = both(sim, "gather weights", TESS__FORWARD, TESS__ALL_GATHER, p->weights,
+                      p->expert_weights, sim->element);
+    hide(sim, first, all, hidden_share(sim, TESS__ERA_DP_FORWARD) * compute[TESS__FORWARD]);
+    first = sim->n_ops;
+    all = both(sim, "gather weights", TESS__BACKWARD, TESS__ALL_GATHER, p->weights,
+               p->expert_weights, sim->element);
+    all += both(sim, "scatter gradients", TESS__BACKWARD, TESS__REDUCE_SCATTER, p->weights,
+                p->expert_weights, grad_bytes(sim));
+    hide(sim, first, all,
+         hidden_share(sim, TESS__ERA_DP_HIDDEN) *
+             (compute[TESS__BACKWARD] + compute[TESS__WEIGHT] + compute[TESS__AGAIN]));
+}

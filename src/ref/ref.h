@@ -81,6 +81,10 @@ typedef struct {
     void *user;
     int batch, frames, height, width, text_len;
     const double *x, *timestep, *text;
+    /* Whether a query attends to a key in a layer's self attention, both by their raster index;
+     * NULL: always. */
+    int (*attends)(void *user, int layer, int sample, int head, int64_t query, int64_t key);
+    int compensate; /* 1: one more key stands for those a query does not attend to */
 } ref_model;
 
 tess_status ref_model_forward(const ref_model *model, double *out);

@@ -12,7 +12,7 @@
 typedef struct {
     const ref_model *m;
     char prefix[32]; /* of parameter names */
-    int sample, grid[3];
+    int layer, sample, grid[3];
     int64_t tokens, text, dim, ffn, patch_in, patch_out;
     double *x, *n, *q, *k, *v, *o, *h, *wide; /* wide: for products, the widest */
     double *context, *temb, *six;
@@ -109,28 +109,66 @@ static void rotate(const net *t, double *x)
         }
 }
 
-/* o = softmax(q k^T / sqrt(head_dim)) v for each head; scores lie in wide. */
-static void attention(const net *t, int64_t keys)
+static double dot(const double *a, const double *b, int n)
+{
+    double sum = 0.0;
+    for (int c = 0; c < n; c++)
+        sum += a[c] * b[c];
+    return sum;
+}
+
+/* to = the mean of the rows of x, `stride` apart, of the keys whose score is -inf. */
+static double mean_dropped(const double *x, int64_t stride, const double *s, int64_t keys, int dim,
+                           double *to)
+{
+    double n = 0.0;
+    memset(to, 0, (size_t)dim * sizeof *to);
+    for (int64_t j = 0; j < keys; j++)
+        if (s[j] == -INFINITY) {
+            n += 1.0;
+            for (int c = 0; c < dim; c++)
+                to[c] += x[j * stride + c];
+        }
+    for (int c = 0; c < dim && n > 0.0; c++)
+        to[c] /= n;
+    return n;
+}
+
+/* One query of one head: o = softmax(s) v over the keys it attends to, and over one more that
+ * stands for the rest, with score q kbar / sqrt(dim) + log of their number. */
+static void attend(const net *t, int64_t i, int h, int64_t keys, int self)
 {
     const int dim = t->m->config->head_dim;
+    const int64_t at = h * dim;
+    const double *q = t->q + i * t->dim + at, *k = t->k + at, *v = t->v + at;
+    double *s = t->wide, *o = t->o + i * t->dim + at, most = -INFINITY, sum = 0.0, mean[256] = {0};
+    for (int64_t j = 0; j < keys; j++) {
+        const int sees =
+            !self || !t->m->attends || t->m->attends(t->m->user, t->layer, t->sample, h, i, j);
+        s[j] = sees ? dot(q, k + j * t->dim, dim) / sqrt((double)dim) : -INFINITY;
+    }
+    s[keys] = -INFINITY;
+    if (self && t->m->compensate) {
+        const double dropped = mean_dropped(k, t->dim, s, keys, dim, mean);
+        if (dropped > 0.0)
+            s[keys] = dot(q, mean, dim) / sqrt((double)dim) + log(dropped);
+        mean_dropped(v, t->dim, s, keys, dim, mean);
+    }
+    for (int64_t j = 0; j <= keys; j++)
+        most = fmax(most, s[j]);
+    for (int64_t j = 0; j <= keys; j++)
+        sum += s[j] = exp(s[j] - most);
+    memset(o, 0, (size_t)dim * sizeof *o);
+    for (int64_t j = 0; j <= keys; j++)
+        for (int c = 0; c < dim && s[j] > 0.0; c++)
+            o[c] += s[j] / sum * (j < keys ? v[j * t->dim + c] : mean[c]);
+}
+
+static void attention(const net *t, int64_t keys, int self)
+{
     for (int64_t i = 0; i < t->tokens; i++)
-        for (int h = 0; h < t->m->config->heads; h++) {
-            const int64_t at = h * dim;
-            double *s = t->wide, *o = t->o + i * t->dim + at, most = -INFINITY, sum = 0.0;
-            for (int64_t j = 0; j < keys; j++) {
-                s[j] = 0.0;
-                for (int c = 0; c < dim; c++)
-                    s[j] += t->q[i * t->dim + at + c] * t->k[j * t->dim + at + c];
-                s[j] /= sqrt((double)dim);
-                most = fmax(most, s[j]);
-            }
-            for (int64_t j = 0; j < keys; j++)
-                sum += s[j] = exp(s[j] - most);
-            memset(o, 0, (size_t)dim * sizeof *o);
-            for (int64_t j = 0; j < keys; j++)
-                for (int c = 0; c < dim; c++)
-                    o[c] += s[j] / sum * t->v[j * t->dim + at + c];
-        }
+        for (int h = 0; h < t->m->config->heads; h++)
+            attend(t, i, h, keys, self);
 }
 
 /* x += gate (y in wide), gate NULL being 1. */
@@ -157,7 +195,7 @@ static void block(const net *t)
     rms_norm(t, "attn1.norm_k.weight", tokens, t->k);
     rotate(t, t->q);
     rotate(t, t->k);
-    attention(t, tokens);
+    attention(t, tokens, 1);
     linear(t, "attn1.to_out.0", tokens, dim, dim, t->o, t->wide);
     add(t, mod + 2 * dim);
 
@@ -170,7 +208,7 @@ static void block(const net *t)
     linear(t, "attn2.to_v", t->text, dim, dim, t->context, t->v);
     rms_norm(t, "attn2.norm_q.weight", tokens, t->q);
     rms_norm(t, "attn2.norm_k.weight", t->text, t->k);
-    attention(t, t->text);
+    attention(t, t->text, 0);
     linear(t, "attn2.to_out.0", tokens, dim, dim, t->o, t->wide);
     add(t, NULL);
 
@@ -226,6 +264,7 @@ static void run_sample(net *t, double *out)
         t->wide[i] = t->m->x[place(t, i / t->patch_in, i % t->patch_in, c->in_channels, 0)];
     linear(t, "patch_embedding", t->tokens, t->patch_in, dim, t->wide, t->x);
     for (int layer = 0; layer < c->layers; layer++) {
+        t->layer = layer;
         snprintf(t->prefix, sizeof t->prefix, "blocks.%d.", layer);
         block(t);
     }

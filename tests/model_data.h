@@ -105,6 +105,10 @@ static inline void run_both(world *w)
 typedef struct {
     const world *w;
     double *values, *x, *timestep, *text, *out;
+    /* Of a sparse pass: as in ref_model. */
+    int (*attends)(void *user, int layer, int sample, int head, int64_t query, int64_t key);
+    int compensate;
+    const void *lists; /* for attends, whose user is the doubles */
 } doubles;
 
 static inline double *widened(const float *x, size_t n)
@@ -162,7 +166,9 @@ static inline double reference(doubles *d)
                          .text_len = w->shape.text_len,
                          .x = d->x,
                          .timestep = d->timestep,
-                         .text = d->text};
+                         .text = d->text,
+                         .attends = d->attends,
+                         .compensate = d->compensate};
     CHECK_OK(ref_model_forward(&m, d->out));
     double loss = 0.0;
     for (size_t i = 0; i < w->n_out; i++)

@@ -4,6 +4,7 @@
 #include "oom.h"
 
 #include "tessera/media.h"
+#include "tessera/sparse.h"
 #include "tessera/train.h"
 
 static const float values[24] = {1, 2, 3, -4, 5.5f};
@@ -181,6 +182,64 @@ static tess_status s_pass(world *w)
     return status;
 }
 
+static tess_status s_predictor_save(world *w)
+{
+    tess_predictor *predictor = NULL;
+    tess_status status = tess_predictor_create(w->ctx, &model_config, NULL, &predictor);
+    assert_true((status == TESS_OK) == (predictor != NULL));
+    if (status == TESS_OK)
+        status = tess_predictor_save(predictor, in_folder("predictor.safetensors"));
+    tess_predictor_destroy(predictor);
+    return status;
+}
+
+static tess_status s_predictor_load(world *w)
+{
+    tess_predictor *predictor = NULL;
+    const tess_status status =
+        tess_predictor_load(w->ctx, &model_config, in_folder("predictor.safetensors"), &predictor);
+    assert_true((status == TESS_OK) == (predictor != NULL));
+    tess_predictor_destroy(predictor);
+    return status;
+}
+
+/* The selector's workspace comes with the first forward pass. */
+static tess_status sparse_forward(tess_pass *pass, tess_predictor *predictor)
+{
+    static const int32_t keys[2] = {1, 3};
+    static float x[3 * 4 * 4], timestep, text[4 * 8], out[3 * 4 * 4];
+    const tess_attend_layer layer = {.kind = TESS_SELECT_PREDICTOR, .keys = keys};
+    const tess_status status =
+        tess_pass_attend(pass, &(tess_attend){.layers = &layer, .predictor = predictor});
+    return status == TESS_OK ? tess_pass_forward(pass, &(tess_model_in){x, &timestep, text}, out)
+                             : status;
+}
+
+static tess_status s_sparse(world *w)
+{
+    const tess_sparse_opts room = {.rank = 16};
+    const tess_pass_shape shape = {.batch = 1,
+                                   .frames = 1,
+                                   .height = 4,
+                                   .width = 4,
+                                   .cube = (const int[3]){1, 2, 1},
+                                   .sparse = &room};
+    tess_model *model = NULL;
+    tess_pass *pass = NULL;
+    tess_predictor *predictor = NULL;
+    tess_status status = tess_model_create(w->ctx, &model_config, NULL, &model);
+    if (status == TESS_OK)
+        status = tess_predictor_create(w->ctx, &model_config, NULL, &predictor);
+    if (status == TESS_OK)
+        status = tess_pass_create(model, &shape, &pass);
+    if (status == TESS_OK)
+        status = sparse_forward(pass, predictor);
+    tess_pass_destroy(pass);
+    tess_predictor_destroy(predictor);
+    tess_model_destroy(model);
+    return status;
+}
+
 /* A step, and its validation. */
 static tess_status train_step(const world *w, tess_train *train)
 {
@@ -271,6 +330,9 @@ static const scenario scenarios[] = {
     {"write a model's sizes", s_config_write, NULL, NULL},
     {"read a model's sizes", s_config_read, NULL, NULL},
     {"create a pass", s_pass, NULL, NULL},
+    {"save a predictor", s_predictor_save, NULL, NULL},
+    {"load a predictor", s_predictor_load, NULL, NULL},
+    {"attend sparsely", s_sparse, NULL, NULL},
     {"train", s_train, NULL, NULL},
     {"save and resume a run", s_train_save, NULL, NULL},
     {"sample", s_sample, NULL, NULL},
@@ -294,6 +356,7 @@ static int make_files(void **state)
     CHECK_OK(s_image(&w));
     CHECK_OK(s_model_save(&w));
     CHECK_OK(s_config_write(&w));
+    CHECK_OK(s_predictor_save(&w));
     CHECK_OK(s_write_y4m(&w));
     CHECK_OK(s_write_gif(&w));
     CHECK_OK(s_write_sheet(&w));

@@ -30,10 +30,10 @@ SEES = {
 # for users: no room includes it.
 PUBLIC = {
     "base.h": "kernels", "attn.h": "attn", "select.h": "attn", "predict.h": "attn", "cost.h": "cost", "plan.h": "plan", "exchange.h": "plan", "strategy.h": "plan", "dist.h": "dist",
-    "mpi.h": "dist", "sim.h": "sim", "media.h": "media", "model.h": "model", "data.h": "train", "train.h": "train",
+    "mpi.h": "dist", "sim.h": "sim", "media.h": "media", "model.h": "model", "sparse.h": "model", "data.h": "train", "train.h": "train",
     "report.h": "report",
 }
-OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "data.h", "train.h"}  # not part of tessera.h
+OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "sparse.h", "data.h", "train.h"}  # not part of tessera.h
 PUBLIC_SYSTEM = {"stddef.h", "stdint.h"}
 MPI_USER = "src/dist/comm_mpi.c"
 

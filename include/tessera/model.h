@@ -131,6 +131,17 @@ typedef enum {
                          small part of the memory */
 } tess_keep;
 
+/* What a pass that may attend sparsely (sparse.h) makes room for. */
+typedef struct {
+    int unit_cubes;     /* 1: keys are selected by whole cubes; 0: one by one */
+    int rank;           /* of the predictor that goes with it; 0: none, or a multiple of 8 to 64 */
+    int learn_rows;     /* queries of each sample and head it learns from at most; 0: never */
+    int compensate;     /* 1: one more key stands for all that were dropped */
+    double max_density; /* largest share of the keys in a list; 0: 1 */
+    int64_t index_memory; /* bytes for lists kept for the gradients; 0: 1/32 of what else is. What
+                             does not fit is selected again */
+} tess_sparse_opts;
+
 typedef struct {
     int batch;                 /* samples; 1..65536 */
     int frames, height, width; /* of the latent: multiples of the patch */
@@ -140,6 +151,8 @@ typedef struct {
     tess_dtype store; /* F32, or BF16: halves what is kept, and rounds it for the gradients */
     const int *cube;  /* NULL: tokens in raster order; else 3 sides of the cubes that tokens are
                          brought into after the patches and back from before the output */
+    const tess_sparse_opts *sparse; /* NULL: attention is dense; else queries are grouped by the
+                                       cubes, which must be given */
 } tess_pass_shape;
 
 typedef struct {
@@ -169,6 +182,9 @@ TESS_API tess_status tess_pass_backward(tess_pass *pass, const float *dout, floa
  * results block by block: bias, gate and residual, GELU. */
 typedef struct {
     int64_t attention_ns, linear_ns, other_ns;
+    int64_t select_ns; /* choosing keys: predictor, selection, kept lists */
+    int64_t learn_ns;  /* the predictor's loss and gradients */
+    int64_t look_ns;   /* in the look callback */
     int64_t forwards, backwards;
 } tess_pass_times;
 

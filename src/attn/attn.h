@@ -42,6 +42,10 @@ tess_status tess__sel_shape_check(const char *who, const tess_sel_shape *shape, 
 /* Bytes to reserve for an arena of n arrays; SIZE_MAX where a size_t does not hold them. */
 size_t tess__sel_bytes(int n, const int64_t counts[], const size_t sizes[]);
 
+/* Bytes that tess_selection_create takes from the context. */
+TESS_SIBLING size_t tess__selection_bytes(int32_t n_q, int32_t n_k, int64_t lists,
+                                          int64_t capacity);
+
 /* Threads for `work` indices: 1 where a team costs more than it saves. */
 int tess__selection_team(const tess_selection *sel, int64_t work);
 

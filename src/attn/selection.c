@@ -128,6 +128,27 @@ size_t tess__sel_bytes(int n, const int64_t counts[], const size_t sizes[])
     return total;
 }
 
+/* The pieces of a selection's memory, in their order. */
+enum { PIECES = 6 };
+
+static size_t list_pieces(int32_t n_q, int32_t n_k, int64_t lists, int64_t capacity,
+                          size_t bytes[PIECES])
+{
+    const int64_t counts[PIECES] = {1,         (int64_t)n_q + 1, (int64_t)n_k + 1, (int64_t)n_q + 1,
+                                    lists + 1, capacity};
+    const size_t sizes[PIECES] = {sizeof(tess_selection), sizeof(int64_t), sizeof(int64_t),
+                                  sizeof(int64_t),        sizeof(int64_t), sizeof(int32_t)};
+    for (int i = 0; i < PIECES; i++)
+        bytes[i] = (size_t)counts[i] * sizes[i];
+    return tess__sel_bytes(PIECES, counts, sizes);
+}
+
+size_t tess__selection_bytes(int32_t n_q, int32_t n_k, int64_t lists, int64_t capacity)
+{
+    size_t bytes[PIECES];
+    return list_pieces(n_q, n_k, lists, capacity, bytes) + TESS_CHUNK_OVERHEAD;
+}
+
 tess_status tess_selection_create(tess_ctx *ctx, const tess_sel_shape *shape, int64_t capacity,
                                   tess_selection **sel)
 {
@@ -144,16 +165,12 @@ tess_status tess_selection_create(tess_ctx *ctx, const tess_sel_shape *shape, in
                           (long long)capacity);
 
     const int64_t lists = (int64_t)shape->batch * shape->heads * n_q;
-    enum { PIECES = 6 };
-    const int64_t counts[PIECES] = {1,         (int64_t)n_q + 1, (int64_t)n_k + 1, (int64_t)n_q + 1,
-                                    lists + 1, capacity};
-    const size_t sizes[PIECES] = {sizeof **sel,    sizeof(int64_t), sizeof(int64_t),
-                                  sizeof(int64_t), sizeof(int64_t), sizeof(int32_t)};
+    size_t bytes[PIECES];
     tess__arena arena = {.ctx = ctx};
-    TESS_TRY(tess__arena_reserve(&arena, tess__sel_bytes(PIECES, counts, sizes)));
+    TESS_TRY(tess__arena_reserve(&arena, list_pieces(n_q, n_k, lists, capacity, bytes)));
     void *piece[PIECES]; /* the reserve above holds them all: no take can fail */
     for (int i = 0; i < PIECES; i++)
-        piece[i] = tess__arena_take(&arena, (size_t)counts[i] * sizes[i]);
+        piece[i] = tess__arena_take(&arena, bytes[i]);
 
     tess_selection *made = piece[0];
     *made = (tess_selection){

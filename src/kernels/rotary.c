@@ -9,7 +9,8 @@
  * same for all heads; NULL leaves the rotation out, and weight NULL the norm.
  *
  * Shapes: x, weight: (heads, dim), contiguous; y: heads of dim, stride_y apart, for attention
- * reads the rows of a head one after another. Bytes: 8 heads dim forward, 12 backward.
+ * reads the rows of a head one after another; without a norm y may be x. Bytes: 8 heads dim
+ * forward, 12 backward.
  */
 #include "kernels.h"
 #include "vec.h"
@@ -64,7 +65,7 @@ void TESS_K(tess__rms_rotary)(float *y, int64_t stride_y, const float *x, const 
         if (weight)
             for (int i = 0; i < dim; i++)
                 y[i] = x[i] * r * weight[h * dim + i];
-        else
+        else if (y != x)
             memcpy(y, x, (size_t)dim * sizeof *y);
         if (turn)
             rotate(y, y, turn, dim, 1.0f);

@@ -257,7 +257,7 @@ void tess__to_heads(tess_pass *p, int64_t per_sample, const float *x, int n_part
         float turn[TESS__TURN_MAX];
         for (int64_t row = b.begin; row < b.begin + b.n; row++) {
             if (parts[0].turn)
-                tess__turn_at(p, row % per_sample, turn);
+                tess__turn_at(p, row % per_sample, z->head_dim, p->turn, turn);
             for (int k = 0; k < n_parts; k++)
                 p->ctx->kernels->rms_rotary(parts[k].heads + head_place(p, per_sample, row), stride,
                                             x + (row * n_parts + k) * z->dim, parts[k].weight,
@@ -281,7 +281,7 @@ void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_pa
         memset(sum, 0, (size_t)width * sizeof *sum);
         for (int64_t row = b.begin; row < b.begin + b.n; row++) {
             if (parts[0].turn)
-                tess__turn_at(p, row % per_sample, turn);
+                tess__turn_at(p, row % per_sample, z->head_dim, p->turn, turn);
             for (int k = 0; k < n_parts; k++)
                 p->ctx->kernels->rms_rotary_backward(
                     dx + row * width + k * z->dim, sum + k * z->dim,

@@ -18,7 +18,24 @@ static tess_status make_attention(tess_pass *p)
     const tess_attn_shape self = tess__pass_attention(&p->z, p->z.tokens);
     const tess_attn_shape cross = tess__pass_attention(&p->z, p->z.text);
     TESS_TRY(tess_attn_create(p->ctx, &self, &p->self));
-    return tess_attn_create(p->ctx, &cross, &p->cross);
+    TESS_TRY(tess_attn_create(p->ctx, &cross, &p->cross));
+    if (!p->z.sparse)
+        return TESS_OK;
+    const tess_attn_shape one = tess__pass_one(p);
+    const tess_sel_shape lists = tess__pass_lists(p);
+    TESS_TRY(tess_attn_create(p->ctx, &one, &p->one));
+    return tess_selection_create(p->ctx, &lists, (int64_t)p->z.n_q * p->z.units_most, &p->lists);
+}
+
+/* Token order and rotations; the attention stands on the cubes. */
+static tess_status make_places(tess_pass *p, const int *cube)
+{
+    tess__turns_make(p, p->z.head_dim, p->turn);
+    if (p->turn_low[0])
+        tess__turns_make(p, p->room.rank, p->turn_low);
+    if (cube)
+        TESS_TRY(tess_order_cubes(p->z.grid, cube, p->perm, NULL, p->bounds, NULL));
+    return TESS_OK;
 }
 
 tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, tess_pass **pass)
@@ -30,6 +47,8 @@ tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, te
                           : !shape ? "shape"
                                    : "pass");
     tess_pass plan = {.model = model, .ctx = model->ctx, .shape = *shape};
+    if (shape->sparse)
+        plan.room = *shape->sparse;
     size_t kept;
     TESS_TRY(tess__pass_sizes(who, &model->config, shape, &plan.z));
     if (shape->train && !model->gradients)
@@ -42,11 +61,13 @@ tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, te
     tess_pass *made = (tess_pass *)memory;
     *made = plan;
     tess__pass_layout(made, memory + object, &kept);
-    tess__turns_make(made);
-    tess_status status = make_attention(made);
-    if (status == TESS_OK && shape->cube)
-        status = tess_order_cubes(made->z.grid, shape->cube, made->perm, NULL, NULL, NULL);
+    tess_status status = make_places(made, shape->cube);
+    if (status == TESS_OK)
+        status = make_attention(made);
+    if (status == TESS_OK)
+        status = tess_pass_attend(made, NULL);
     made->shape.cube = NULL;
+    made->shape.sparse = NULL;
     if (status != TESS_OK) {
         tess_pass_destroy(made);
         return status;
@@ -61,6 +82,10 @@ void tess_pass_destroy(tess_pass *pass)
         return;
     tess_attn_destroy(pass->self);
     tess_attn_destroy(pass->cross);
+    tess_attn_destroy(pass->one);
+    tess_selection_destroy(pass->lists);
+    for (int kind = 0; kind < TESS_SELECT_COUNT; kind++)
+        tess_selector_destroy(pass->selectors[kind]);
     tess__free(pass->ctx, pass);
 }
 
@@ -137,12 +162,15 @@ static tess_status run_forward(tess_pass *p, const tess_model_in *in, float *out
     return tess__head_forward(p, p->last, out);
 }
 
+static int64_t counted(const tess_pass_times *t)
+{
+    return t->attention_ns + t->linear_ns + t->select_ns + t->learn_ns + t->look_ns;
+}
+
 /* The rest of the time of a call that began at `begin`, when `before` was read. */
 static void count_time(tess_pass *p, int64_t begin, const tess_pass_times *before)
 {
-    const int64_t counted =
-        p->times.attention_ns + p->times.linear_ns - before->attention_ns - before->linear_ns;
-    p->times.other_ns += tess_clock_ns() - begin - counted;
+    p->times.other_ns += tess_clock_ns() - begin - (counted(&p->times) - counted(before));
 }
 
 tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *out)
@@ -173,8 +201,12 @@ static tess_status run_block_backward(tess_pass *p, int layer)
     const int all = p->shape.keep == TESS_KEEP_ALL;
     for (int slot = SET_X0; in_halves(p) && slot < (all ? SET_SLOTS : SET_X0 + 1); slot++)
         copy_slot(p, layer, slot, 0);
-    if (!all)
-        TESS_TRY(tess__block_again(p, layer, &set));
+    if (!all) {
+        p->again = 1;
+        const tess_status status = tess__block_again(p, layer, &set);
+        p->again = 0;
+        TESS_TRY(status);
+    }
     return tess__block_backward(p, layer, &set);
 }
 

@@ -14,7 +14,7 @@
 #define TESS_PASS_H
 
 #include "model.h"
-#include "tessera/attn.h"
+#include "tessera/sparse.h"
 
 enum {
     TESS__BLOCK_ROWS = 64,   /* rows whose column sums are one part, whatever the threads */
@@ -56,6 +56,12 @@ typedef struct {
     int64_t chunk;               /* rows of the feed-forward layer at a time */
     int64_t parts;               /* partial column sums */
     int64_t slot[SET_SLOTS];     /* elements of a set's buffers */
+    /* Of a pass whose layers may attend sparsely; else 0. */
+    int sparse;
+    int cube[3];
+    int32_t n_q, n_k;   /* groups of queries, units of keys */
+    int32_t units_most; /* of a list */
+    int64_t head_bits;  /* bytes of one head's lists as bits */
 } tess__sizes;
 
 struct tess_pass {
@@ -63,13 +69,14 @@ struct tess_pass {
     tess_ctx *ctx;
     tess_attn *self, *cross;
     tess__sizes z;
-    tess_pass_shape shape; /* its cube is not kept */
+    tess_pass_shape shape; /* its cube and sparse are not kept */
+    tess_sparse_opts room; /* what sparse pointed to */
     int ready;             /* 1: a forward pass has left what backward needs */
+    int again;             /* 1: a block is being run again for its gradients */
     tess_pass_times times;
 
     int64_t *perm;  /* (tokens): raster index of each token; NULL: raster order */
     float *turn[3]; /* (side, 2, part of head_dim): rotations along each axis */
-    int turn_dim[3];
 
     /* Conditioning: a row for each sample, or for each row of text. */
     float *sinusoid;                /* (batch, freq) */
@@ -91,6 +98,21 @@ struct tess_pass {
     float *m;          /* (dim, ffn or dim): the gradient of a matrix before its gate */
     float *partial;    /* (parts, 3 dim) */
     float *sums;       /* (dim) */
+
+    /* How layers attend; attend.layers points to layers, whose keys lie in keys. */
+    tess_attend attend;
+    tess_attend_layer *layers;
+    int32_t *keys;         /* (layers, batch, heads) */
+    double *density;       /* (layers, batch, heads): of the last forward pass */
+    int kept_lists;        /* layers whose lists are kept: the first ones */
+    uint8_t *bits;         /* (kept_lists, batch, heads, head_bits) */
+    uint8_t *bits_again;   /* (batch, heads, head_bits): of the block run again, or NULL */
+    int64_t *bounds;       /* (n_q + 1): the cubes */
+    float *low;            /* (2, rows, heads * rank): q and k of the predictor */
+    float *turn_low[3];    /* as turn, for vectors of the rank */
+    tess_attn *one;        /* attention of one head of one sample */
+    tess_selection *lists; /* of it */
+    tess_selector *selectors[TESS_SELECT_COUNT]; /* of the kinds in use */
 };
 
 /* ---- pass_layout.c ----------------------------------------------------------------------------
@@ -104,8 +126,11 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
  * memory of that size: sets the pointers of the pass, whose sizes and shape are set. */
 size_t tess__pass_layout(tess_pass *pass, void *memory, size_t *kept);
 
-/* What the pass creates for attention to its own tokens, or to the text. */
+/* What the pass creates for attention to its own tokens, or to the text; and for one head of one
+ * sample, with its lists. */
 tess_attn_shape tess__pass_attention(const tess__sizes *sizes, int64_t keys);
+tess_attn_shape tess__pass_one(const tess_pass *pass);
+tess_sel_shape tess__pass_lists(const tess_pass *pass);
 
 /* ---- layers.c: timed products, and loops over rows ----------------------------------------------
  */
@@ -183,10 +208,13 @@ tess_view tess__rows_view(const tess_pass *p, const float *rows);
  */
 
 void tess__turn_dims(int head_dim, int dims[3]); /* elements of a head along each axis */
-void tess__turns_make(tess_pass *p);
 
-/* The rotation of the token at a place, as rotary.c takes it. */
-void tess__turn_at(const tess_pass *p, int64_t token, float turn[TESS__TURN_MAX]);
+/* Fills tables (side, 2, part) along each axis, for vectors of dim elements. */
+void tess__turns_make(const tess_pass *p, int dim, float *const turn[3]);
+
+/* The rotation of the token at a place, as rotary.c takes it, by such tables. */
+void tess__turn_at(const tess_pass *p, int64_t token, int dim, float *const turn[3],
+                   float out[TESS__TURN_MAX]);
 
 /* ---- the network, from its input to its output --------------------------------------------------
  */
@@ -209,6 +237,15 @@ tess_status tess__block_backward(tess_pass *p, int layer, const tess__set *s);
 /* self_attention.c: o of n, and back: p->g becomes the gradient of x0. */
 tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s);
+
+/* sparse_attention.c: attention over the tokens, dense or as the pass was told to attend, with
+ * parts and gradients by heads. Forward goes from p->n and parts to o1 and lse1; backward needs
+ * p->n too. */
+tess_status tess__attend_forward(tess_pass *p, int layer, const tess__part parts[3],
+                                 const tess__set *s);
+tess_status tess__attend_backward(tess_pass *p, int layer, const tess__part parts[3],
+                                  const tess__part gradients[3], const tess__set *s,
+                                  const float *dout);
 
 /* cross_attention.c */
 tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s);

@@ -8,6 +8,8 @@
 #include "attn/attn.h"
 #include "pass.h"
 
+#include <math.h>
+
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 static tess_status check_choices(const char *who, const tess_pass_shape *s)
@@ -31,6 +33,51 @@ static tess_status check_choices(const char *who, const tess_pass_shape *s)
             return tess__fail(TESS_EINVAL, "%s: cube[%d] is %d, must be 1 or more", who, i,
                               s->cube[i]);
     return TESS_OK;
+}
+
+static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64_t tokens)
+{
+    const tess_sparse_opts *o = s->sparse;
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } rules[] = {
+        {"unit_cubes", o->unit_cubes, 1},
+        {"compensate", o->compensate, 1},
+        {"learn_rows", o->learn_rows, tokens},
+        {"index_memory", o->index_memory, INT64_MAX / 2},
+    };
+    if (!s->cube)
+        return tess__fail(TESS_EINVAL, "%s: cube is NULL, must be given with sparse", who);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].value < 0 || rules[i].value > rules[i].most)
+            return tess__fail(TESS_EINVAL, "%s: sparse.%s is %lld, must be 0..%lld", who,
+                              rules[i].name, (long long)rules[i].value, (long long)rules[i].most);
+    if (o->rank < 0 || o->rank > 64 || o->rank % 8 != 0)
+        return tess__fail(TESS_EINVAL,
+                          "%s: sparse.rank is %d, must be 0 or a multiple of 8 up to 64", who,
+                          o->rank);
+    if (o->learn_rows > 0 && o->rank == 0)
+        return tess__fail(TESS_EINVAL, "%s: sparse.rank is 0, must be given with learn_rows", who);
+    if (!(o->max_density >= 0.0 && o->max_density <= 1.0))
+        return tess__fail(TESS_EINVAL, "%s: sparse.max_density is %g, must be 0..1", who,
+                          o->max_density);
+    return TESS_OK;
+}
+
+/* Sizes of lists: groups are cubes, units are cubes or single keys. */
+static void size_lists(const tess_pass_shape *s, tess__sizes *z)
+{
+    z->sparse = 1;
+    z->n_q = 1;
+    for (int i = 0; i < 3; i++) {
+        z->cube[i] = s->cube[i];
+        z->n_q *= (int32_t)(((int64_t)z->grid[i] + s->cube[i] - 1) / s->cube[i]);
+    }
+    z->n_k = s->sparse->unit_cubes ? z->n_q : (int32_t)z->tokens;
+    const double share = s->sparse->max_density > 0.0 ? s->sparse->max_density : 1.0;
+    z->units_most = (int32_t)ceil(share * z->n_k);
+    z->head_bits = (int64_t)z->n_q * ((z->n_k + 7) / 8);
 }
 
 static tess_status check_sides(const char *who, const tess_model_config *c,
@@ -98,6 +145,10 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
     const int64_t longer = z.tokens > z.text ? z.tokens : z.text;
     z.parts = z.batch * ((longer + TESS__BLOCK_ROWS - 1) / TESS__BLOCK_ROWS);
     set_slots(&z);
+    if (shape->sparse) {
+        TESS_TRY(check_sparse(who, shape, z.tokens));
+        size_lists(shape, &z);
+    }
     *sizes = z;
     return TESS_OK;
 }
@@ -147,6 +198,16 @@ static void cut_conditioning(tess_pass *p, cutter *c)
     }
 }
 
+/* Lists of as many layers as there is memory for; cut last, for the default is a share of the rest.
+ */
+static void cut_lists(tess_pass *p, cutter *c)
+{
+    const int64_t layer = p->z.batch * p->z.heads * p->z.head_bits;
+    const int64_t room = p->room.index_memory ? p->room.index_memory : (int64_t)(c->used / 32);
+    p->kept_lists = room / layer < p->z.layers ? (int)(room / layer) : p->z.layers;
+    p->bits = cut(c, (size_t)(p->kept_lists * layer));
+}
+
 /* What lives from the forward to the backward pass. */
 static void cut_kept(tess_pass *p, cutter *c)
 {
@@ -161,6 +222,8 @@ static void cut_kept(tess_pass *p, cutter *c)
             if (c->memory)
                 p->kept[layer].at[slot] = piece;
         }
+    if (p->z.sparse)
+        cut_lists(p, c);
 }
 
 /* The set that blocks work in: of those that are not kept in F32 as they are. */
@@ -212,15 +275,40 @@ static int64_t big_size(const tess_pass *p)
     return largest(steps, sizeof steps / sizeof *steps);
 }
 
+static void cut_turns(const tess_pass *p, cutter *c, int dim, float *turn[3])
+{
+    int dims[3];
+    tess__turn_dims(dim, dims);
+    for (int i = 0; i < 3; i++)
+        turn[i] = cut_floats(c, (int64_t)p->z.grid[i] * 2 * dims[i]);
+}
+
+static void cut_attending(tess_pass *p, cutter *c)
+{
+    const tess__sizes *z = &p->z;
+    const int64_t heads = (int64_t)z->batch * z->heads;
+    p->layers = cut(c, (size_t)z->layers * sizeof *p->layers);
+    p->density = cut(c, (size_t)(z->layers * heads) * sizeof *p->density);
+    if (!z->sparse)
+        return;
+    p->keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->keys);
+    p->bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->bounds);
+    if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->kept_lists < z->layers)
+        p->bits_again = cut(c, (size_t)(heads * z->head_bits));
+    if (p->room.rank > 0) {
+        p->low = cut_floats(c, 2 * z->rows * z->heads * p->room.rank);
+        cut_turns(p, c, p->room.rank, p->turn_low);
+    }
+}
+
 static void cut_workspace(tess_pass *p, cutter *c)
 {
     const tess__sizes *z = &p->z;
     const int64_t n = z->batch * z->dim, wide = z->rows * z->dim;
     if (p->shape.cube)
         p->perm = cut(c, (size_t)z->tokens * sizeof *p->perm);
-    tess__turn_dims(z->head_dim, p->turn_dim);
-    for (int i = 0; i < 3; i++)
-        p->turn[i] = cut_floats(c, (int64_t)z->grid[i] * 2 * p->turn_dim[i]);
+    cut_turns(p, c, z->head_dim, p->turn);
+    cut_attending(p, c);
     p->mod = cut_floats(c, MOD_ALL * n);
     p->n = cut_floats(c, wide);
     p->big = cut_floats(c, big_size(p));
@@ -258,6 +346,39 @@ tess_attn_shape tess__pass_attention(const tess__sizes *z, int64_t keys)
                              .tokens_k = keys};
 }
 
+tess_attn_shape tess__pass_one(const tess_pass *p)
+{
+    return (tess_attn_shape){.batch = 1,
+                             .heads = 1,
+                             .head_dim = p->z.head_dim,
+                             .tokens_q = p->z.tokens,
+                             .tokens_k = p->z.tokens};
+}
+
+tess_sel_shape tess__pass_lists(const tess_pass *p)
+{
+    const tess__sizes *z = &p->z;
+    return (tess_sel_shape){.batch = 1,
+                            .heads = 1,
+                            .tokens_q = z->tokens,
+                            .tokens_k = z->tokens,
+                            .unit = 1,
+                            .bounds_q = p->bounds,
+                            .n_q = z->n_q,
+                            .bounds_k = p->room.unit_cubes ? p->bounds : NULL,
+                            .n_k = z->n_k};
+}
+
+/* Of the objects that attention of one head stands on. */
+static size_t one_bytes(const tess_pass *p, int threads)
+{
+    if (!p->z.sparse)
+        return 0;
+    const tess_attn_shape one = tess__pass_one(p);
+    return tess__attn_bytes(&one, threads) +
+           tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, (int64_t)p->z.n_q * p->z.units_most);
+}
+
 tess_status tess_model_need(const tess_model_config *config, const tess_model_opts *opts,
                             const tess_pass_shape *shape, int threads, tess_model_memory *memory)
 {
@@ -271,6 +392,8 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
         return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1..1024", who, threads);
     TESS_TRY(tess_model_config_check(config));
     tess_pass pass = {.shape = *shape};
+    if (shape->sparse)
+        pass.room = *shape->sparse;
     tess__params params;
     size_t kept;
     TESS_TRY(tess__pass_sizes(who, config, shape, &pass.z));
@@ -282,9 +405,9 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
         .weights = (int64_t)tess__model_bytes(&params),
         .gradients = opts && opts->gradients ? (int64_t)tess__model_buffer_bytes(&params) : 0,
         .activations = (int64_t)kept,
-        .workspace =
-            (int64_t)(all - kept + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
-                      tess__attn_bytes(&self, threads) + tess__attn_bytes(&cross, threads)),
+        .workspace = (int64_t)(all - kept + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
+                               tess__attn_bytes(&self, threads) +
+                               tess__attn_bytes(&cross, threads) + one_bytes(&pass, threads)),
     };
     m.total = m.weights + m.gradients + m.activations + m.workspace;
     *memory = m;

@@ -6,9 +6,7 @@
  *   x1 = x0 + gate1 (o1 wo^T + bo)
  *
  * Attention reads its keys many times, so q, k and v are laid out head by head for it. The
- * backward pass makes them again from qkv rather than keeping them. attend and attend_backward are
- * the only places that call attention over the tokens, with q, k, v, o and lse of the layer at
- * hand.
+ * backward pass makes them again from qkv rather than keeping them. sparse_attention.c runs it.
  *
  *   big, in units of rows * dim:   q k v | dq dk dv, by heads;  then dqkv by rows over q k v
  */
@@ -28,36 +26,6 @@ static void make_parts(const tess_pass *p, int layer, float *heads, tess__part p
     }
 }
 
-static tess_status attend(tess_pass *p, const tess__part parts[3], const tess__set *s)
-{
-    const int64_t begin = tess_clock_ns();
-    const tess_view q = tess__heads_view(p, parts[0].heads, p->z.tokens);
-    const tess_view k = tess__heads_view(p, parts[1].heads, p->z.tokens);
-    const tess_view v = tess__heads_view(p, parts[2].heads, p->z.tokens);
-    const tess_view o = tess__rows_view(p, s->at[SET_O1]);
-    const tess_status status = tess_attn_forward(p->self, NULL, &q, &k, &v, &o, s->at[SET_LSE1]);
-    p->times.attention_ns += tess_clock_ns() - begin;
-    return status;
-}
-
-static tess_status attend_backward(tess_pass *p, const tess__part parts[3],
-                                   const tess__part gradients[3], const tess__set *s,
-                                   const float *dout)
-{
-    const int64_t begin = tess_clock_ns();
-    tess_view in[3], out[3];
-    for (int i = 0; i < 3; i++) {
-        in[i] = tess__heads_view(p, parts[i].heads, p->z.tokens);
-        out[i] = tess__heads_view(p, gradients[i].heads, p->z.tokens);
-    }
-    const tess_view o = tess__rows_view(p, s->at[SET_O1]), d = tess__rows_view(p, dout);
-    const tess_attn_saved saved = {&in[0], &in[1], &in[2], &o, s->at[SET_LSE1]};
-    const tess_status status =
-        tess_attn_backward(p->self, NULL, &saved, &d, NULL, &out[0], &out[1], &out[2]);
-    p->times.attention_ns += tess_clock_ns() - begin;
-    return status;
-}
-
 static void norm_input(tess_pass *p, const tess__set *s)
 {
     const int64_t dim = p->z.dim;
@@ -74,7 +42,7 @@ tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
     TESS_TRY(tess__layer_forward(p, &qkv, p->z.rows, p->n, s->at[SET_QKV], NULL));
     make_parts(p, layer, p->big, parts);
     tess__to_heads(p, p->z.tokens, s->at[SET_QKV], 3, parts);
-    TESS_TRY(attend(p, parts, s));
+    TESS_TRY(tess__attend_forward(p, layer, parts, s));
     return tess__layer_residual(p, &out, 0, p->z.rows, s->at[SET_O1], s->at[SET_X0],
                                 p->mod + MOD_GATE1 * p->z.dim, s->at[SET_X1]);
 }
@@ -104,10 +72,10 @@ tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s)
     make_parts(p, layer, p->big, parts);
     make_parts(p, layer, p->big + 3 * rows * dim, gradients);
     tess__to_heads(p, p->z.tokens, s->at[SET_QKV], 3, parts);
-    TESS_TRY(attend_backward(p, parts, gradients, s, p->t));
+    norm_input(p, s);
+    TESS_TRY(tess__attend_backward(p, layer, parts, gradients, s, p->t));
     float *dqkv = p->big;
     tess__from_heads(p, p->z.tokens, s->at[SET_QKV], 3, gradients, dqkv);
-    norm_input(p, s);
     TESS_TRY(tess__layer_dw(p, &qkv, rows, dqkv, p->n));
     TESS_TRY(tess__layer_dx(p, &qkv, rows, dqkv, p->t, 0, NULL));
     tess__norm_rows_backward(p, p->t, s->at[SET_X0], p->mod + MOD_SCALE1 * dim, MOD_ALL * dim, p->g,

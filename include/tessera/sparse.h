@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sparse.h - dynamic sparse attention inside a pass: predictors, and who attends to how many keys.
+ * Link with libtessera_train.
+ *
+ * A pass runs each (sample, head) of each layer either dense or on the keys that a selector
+ * chooses for it, as it was told before the forward pass. Which heads are sparse, with how many
+ * keys and since when is the caller's business.
+ *
+ *   const int cube[3] = {2, 4, 4};                          // queries that share their keys
+ *   const tess_sparse_opts room = {.rank = 16, .max_density = 0.5};
+ *   tess_pass_create(model, &(tess_pass_shape){..., .cube = cube, .sparse = &room}, &pass);
+ *   tess_predictor_create(ctx, &config, NULL, &predictor);
+ *   tess_attend_layer layers[N] = {{.kind = TESS_SELECT_PREDICTOR, .keys = keys}, ...};
+ *   tess_pass_attend(pass, &(tess_attend){.layers = layers, .predictor = predictor});
+ *   tess_pass_forward(pass, &in, out);                      // and backward, as ever
+ */
+#ifndef TESSERA_SPARSE_H
+#define TESSERA_SPARSE_H
+
+#include "model.h"
+#include "select.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- predictors ---------------------------------------------------------------------------- */
+
+/* What a predictor makes its low-rank vectors of, for each layer and head. */
+typedef enum {
+    TESS_PREDICT_QK,     /* q and k as attention takes them, by one matrix (rank, head_dim) each */
+    TESS_PREDICT_HIDDEN, /* the block's normed and modulated input, by linear layers with bias from
+                            dim to heads * rank (DSV) */
+} tess_predict_input;
+
+typedef struct {
+    tess_predict_input input;
+    int rank;      /* of the vectors: a multiple of 8 up to 64; 0: 16 */
+    int rotary;    /* HIDDEN: 1: rotated by the token's place in three dimensions */
+    uint64_t seed; /* of the first values */
+} tess_predictor_opts;
+
+/* The predictors of all layers of a model: one buffer of values and one of gradients. */
+typedef struct tess_predictor tess_predictor;
+
+/* First values: QK begins with the same random matrix for q and k, whose products estimate those
+ * of q and k; HIDDEN with variance 1 / dim and biases of 0. Gradients begin as 0. */
+TESS_API tess_status tess_predictor_create(tess_ctx *ctx, const tess_model_config *config,
+                                           const tess_predictor_opts *opts,
+                                           tess_predictor **predictor);
+
+typedef struct {
+    tess_predictor_opts opts; /* with the rank resolved */
+    int params;               /* tensors */
+    int64_t count;            /* numbers in all of them */
+    float *values;            /* (count): every parameter, one behind the other in their order */
+    float *gradients;         /* (count) */
+} tess_predictor_info;
+
+TESS_API tess_status tess_predictor_query(const tess_predictor *predictor,
+                                          tess_predictor_info *info);
+
+/* Parameter number index, in the order of layers:
+ *
+ *   QK      blocks.N.attn1.predictor.q.weight, k.weight          (heads, rank, head_dim)
+ *   HIDDEN  blocks.N.attn1.predictor.q.weight, k.weight          (heads * rank, dim)
+ *           blocks.N.attn1.predictor.q.bias, k.bias              (heads * rank) */
+TESS_API tess_status tess_predictor_param(const tess_predictor *predictor, int index,
+                                          tess_param *param);
+TESS_API tess_status tess_predictor_zero_gradients(tess_predictor *predictor);
+
+/* A safetensors file of F32 whose metadata hold format (1), input (qk, hidden), rank and rotary.
+ * Loading asks for the sizes of the model it goes with; EFORMAT names what is missing or wrong. */
+TESS_API tess_status tess_predictor_save(const tess_predictor *predictor, const char *path);
+TESS_API tess_status tess_predictor_load(tess_ctx *ctx, const tess_model_config *config,
+                                         const char *path, tess_predictor **predictor);
+TESS_API void tess_predictor_destroy(tess_predictor *predictor); /* after the passes that use it */
+
+/* ---- how a pass attends ---------------------------------------------------------------------- */
+
+/* One layer. All zero is dense. */
+typedef struct {
+    tess_select_kind kind; /* all but EDGES */
+    const int32_t *keys;   /* (batch, heads): key units for each group of that sample's head; 0:
+                              dense. WINDOW asks only whether it is 0. NULL: all dense */
+    int look;              /* 1: the look callback is called in the forward pass */
+} tess_attend_layer;
+
+/* What a layer's attention took and gave; valid during the call. Views are F32, batch x heads x
+ * tokens x head_dim (or rank), in the pass's order of tokens. */
+typedef struct {
+    int layer;
+    const tess_view *q, *k, *v;
+    const tess_view *q_low, *k_low; /* of the predictor; NULL without one */
+    int rank;
+    const float *lse; /* (batch, heads, tokens) over the keys that were attended to; NULL in a pass
+                         without training */
+} tess_look;
+
+/* A failure ends the forward pass with that status. */
+typedef tess_status (*tess_look_fn)(void *user, const tess_look *look);
+
+typedef struct {
+    const tess_attend_layer *layers; /* (layers of the model) */
+    tess_predictor *predictor;       /* for PREDICTOR; not the pass's, and must outlive its calls */
+    tess_proxy proxy;                /* of a group before the predictor */
+    int32_t window[3];               /* of WINDOW: cubes */
+    uint64_t seed, step;             /* of RANDOM */
+    tess_look_fn look;
+    void *user;
+} tess_attend;
+
+/* What the next forward passes do, copied with its arrays; NULL: dense. A block that is run again
+ * for its gradients attends to the same keys, and is not looked at again. EINVAL: more keys than
+ * the pass has room for, a predictor of another model; the pass stays as it was. */
+TESS_API tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend);
+
+/* Of the last forward pass, of one layer. The arrays are the pass's. */
+typedef struct {
+    const double *density; /* (batch, heads): (query, key) pairs attended to / all; 1: dense */
+    int reselected;        /* 1: the lists are not kept, and selected again for the gradients */
+} tess_attend_seen;
+
+TESS_API tess_status tess_pass_seen(const tess_pass *pass, int layer, tess_attend_seen *seen);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

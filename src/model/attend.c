@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attend.c - telling a pass how its layers attend, and asking what they did. */
+#include "sparse.h"
+
+#include <string.h>
+
+static const char who[] = "tess_pass_attend";
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static tess_status check_predictor(const tess_pass *p, const tess_predictor *predictor)
+{
+    const tess_model_config *a = &predictor->config, *b = &p->model->config;
+    const struct {
+        const char *name;
+        int have, want;
+    } sizes[] = {{"layers", a->layers, b->layers},
+                 {"heads", a->heads, b->heads},
+                 {"head_dim", a->head_dim, b->head_dim},
+                 {"rank", predictor->opts.rank, p->room.rank}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].have != sizes[i].want)
+            return tess__fail(TESS_EINVAL, "%s: the predictor's %s is %d, must be the pass's, %d",
+                              who, sizes[i].name, sizes[i].have, sizes[i].want);
+    return TESS_OK;
+}
+
+static tess_status check_window(const tess_pass *p, const tess_attend *a, int layer)
+{
+    const tess__sizes *z = &p->z;
+    int64_t units = 1;
+    for (int i = 0; i < 3; i++) {
+        if (a->window[i] < 1)
+            return tess__fail(TESS_EINVAL, "%s: window[%d] is %d, must be 1 or more", who, i,
+                              a->window[i]);
+        const int64_t size = p->room.unit_cubes ? 1 : z->cube[i];
+        const int64_t side =
+            p->room.unit_cubes ? (z->grid[i] + z->cube[i] - 1) / z->cube[i] : z->grid[i];
+        units *= a->window[i] * size < side ? a->window[i] * size : side;
+    }
+    if (units > z->units_most)
+        return tess__fail(TESS_EINVAL,
+                          "%s: layer %d: the window has %lld key units, the pass has room for %d",
+                          who, layer, (long long)units, z->units_most);
+    return TESS_OK;
+}
+
+static tess_status check_keys(const tess_pass *p, const tess_attend_layer *l, int layer)
+{
+    for (int i = 0; i < p->z.batch * p->z.heads; i++) {
+        const int most = l->kind == TESS_SELECT_WINDOW ? INT32_MAX : p->z.units_most;
+        if (l->keys[i] < 0 || l->keys[i] > most)
+            return tess__fail(TESS_EINVAL,
+                              "%s: layer %d: keys[%d] is %d, must be 0..%d: the pass has room for "
+                              "no more",
+                              who, layer, i, l->keys[i], most);
+    }
+    return TESS_OK;
+}
+
+static tess_status check_layer(const tess_pass *p, const tess_attend *a, int layer)
+{
+    const tess_attend_layer *l = &a->layers[layer];
+    if (l->look != 0 && l->look != 1)
+        return tess__fail(TESS_EINVAL, "%s: layer %d: look is %d, must be 0 or 1", who, layer,
+                          l->look);
+    if (l->look && !a->look)
+        return tess__fail(TESS_EINVAL, "%s: layer %d: look is 1, but there is no callback", who,
+                          layer);
+    if (!l->keys)
+        return TESS_OK;
+    if (!p->z.sparse)
+        return tess__fail(TESS_EINVAL,
+                          "%s: layer %d: keys are given, but the pass was made without sparse", who,
+                          layer);
+    if ((unsigned)l->kind >= TESS_SELECT_COUNT || l->kind == TESS_SELECT_EDGES)
+        return tess__fail(TESS_EINVAL,
+                          "%s: layer %d: kind is %d, must be a kind of selector but EDGES", who,
+                          layer, (int)l->kind);
+    if (l->kind == TESS_SELECT_PREDICTOR && !a->predictor)
+        return tess__fail(TESS_EINVAL, "%s: layer %d: kind is PREDICTOR, but there is none", who,
+                          layer);
+    if (l->kind == TESS_SELECT_WINDOW)
+        TESS_TRY(check_window(p, a, layer));
+    return check_keys(p, l, layer);
+}
+
+static tess_status check(const tess_pass *p, const tess_attend *a)
+{
+    if (!a->layers)
+        return tess__fail(TESS_EINVAL, "%s: layers is NULL", who);
+    if ((unsigned)a->proxy > TESS_PROXY_SOFTMAX)
+        return tess__fail(TESS_EINVAL, "%s: proxy is %d, must be 0..%d", who, (int)a->proxy,
+                          (int)TESS_PROXY_SOFTMAX);
+    if (a->predictor)
+        TESS_TRY(check_predictor(p, a->predictor));
+    for (int layer = 0; layer < p->z.layers; layer++)
+        TESS_TRY(check_layer(p, a, layer));
+    return TESS_OK;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static int uses(const tess_pass *p, const tess_attend *a, int kind)
+{
+    for (int layer = 0; layer < p->z.layers; layer++)
+        if (a->layers[layer].keys && (int)a->layers[layer].kind == kind)
+            return 1;
+    return 0;
+}
+
+/* A selector is made where there is none that does the same. */
+static int has_selector(const tess_pass *p, const tess_attend *a, int kind)
+{
+    return p->selectors[kind] && (kind != TESS_SELECT_PREDICTOR || a->proxy == p->attend.proxy) &&
+           (kind != TESS_SELECT_WINDOW ||
+            memcmp(a->window, p->attend.window, sizeof a->window) == 0);
+}
+
+static tess_status make_selectors(tess_pass *p, const tess_attend *a,
+                                  tess_selector *made[TESS_SELECT_COUNT])
+{
+    for (int kind = 0; kind < TESS_SELECT_COUNT; kind++) {
+        tess_selector_opts opts = {.kind = (tess_select_kind)kind, .proxy = a->proxy};
+        for (int i = 0; i < 3; i++) {
+            opts.grid[i] = p->z.grid[i];
+            opts.cube[i] = p->z.cube[i];
+            opts.window[i] = a->window[i];
+        }
+        if (uses(p, a, kind) && !has_selector(p, a, kind))
+            TESS_TRY(tess_selector_create(p->ctx, &opts, &made[kind]));
+    }
+    return TESS_OK;
+}
+
+/* Nothing fails from here on. */
+static void take(tess_pass *p, const tess_attend *a, tess_selector *const made[TESS_SELECT_COUNT])
+{
+    const int64_t heads = (int64_t)p->z.batch * p->z.heads;
+    for (int kind = 0; kind < TESS_SELECT_COUNT; kind++)
+        if (made[kind]) {
+            tess_selector_destroy(p->selectors[kind]);
+            p->selectors[kind] = made[kind];
+        }
+    p->attend = *a;
+    for (int layer = 0; layer < p->z.layers; layer++) {
+        p->layers[layer] = a->layers[layer];
+        if (a->layers[layer].keys) {
+            memcpy(p->keys + layer * heads, a->layers[layer].keys, (size_t)heads * sizeof *p->keys);
+            p->layers[layer].keys = p->keys + layer * heads;
+        }
+    }
+    p->attend.layers = p->layers;
+}
+
+static void forget(tess_pass *p)
+{
+    p->attend = (tess_attend){.layers = p->layers};
+    memset(p->layers, 0, (size_t)p->z.layers * sizeof *p->layers);
+    for (int64_t i = 0; i < (int64_t)p->z.layers * p->z.batch * p->z.heads; i++)
+        p->density[i] = 1.0;
+}
+
+tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
+{
+    if (!pass)
+        return tess__fail(TESS_EINVAL, "%s: pass is NULL", who);
+    tess_selector *made[TESS_SELECT_COUNT] = {0};
+    if (attend) {
+        TESS_TRY(check(pass, attend));
+        const tess_status status = make_selectors(pass, attend, made);
+        for (int kind = 0; status != TESS_OK && kind < TESS_SELECT_COUNT; kind++)
+            tess_selector_destroy(made[kind]);
+        TESS_TRY(status);
+    }
+    forget(pass);
+    if (attend)
+        take(pass, attend, made);
+    pass->ready = 0;
+    return TESS_OK;
+}
+
+tess_status tess_pass_seen(const tess_pass *pass, int layer, tess_attend_seen *seen)
+{
+    if (!pass || !seen)
+        return tess__fail(TESS_EINVAL, "tess_pass_seen: %s is NULL", pass ? "seen" : "pass");
+    if (layer < 0 || layer >= pass->z.layers)
+        return tess__fail(TESS_EINVAL, "tess_pass_seen: layer is %d, must be 0..%d", layer,
+                          pass->z.layers - 1);
+    *seen = (tess_attend_seen){
+        .density = pass->density + (int64_t)layer * pass->z.batch * pass->z.heads,
+        .reselected = pass->shape.train && pass->layers[layer].keys && layer >= pass->kept_lists,
+    };
+    return TESS_OK;
+}

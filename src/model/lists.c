@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lists.c - the keys of one (sample, head) of a layer: selected, put away as bits, brought back.
+ *
+ * A list of K of n units takes 32 K bits as indices and n as bits: bits are the smaller from a
+ * density of 1/32 on, and their size does not depend on the budget, so a pass knows beforehand
+ * which layers' lists it keeps. Cost of putting away and bringing back: one pass over both.
+ */
+#include "sparse.h"
+
+#include <string.h>
+
+tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head)
+{
+    tess_view one = *view;
+    one.data = (float *)view->data + sample * view->stride_b + head * view->stride_h;
+    return one;
+}
+
+/* Where the bits of a head's lists are: kept, or of the block that is run again; NULL: nowhere. */
+static uint8_t *bits_of(const tess_pass *p, int layer, int sample, int head)
+{
+    const int64_t heads = (int64_t)p->z.batch * p->z.heads;
+    const int64_t at = (int64_t)sample * p->z.heads + head;
+    if (layer < p->kept_lists)
+        return p->bits + (layer * heads + at) * p->z.head_bits;
+    return p->bits_again ? p->bits_again + at * p->z.head_bits : NULL;
+}
+
+static tess_status put_away(const tess_pass *p, uint8_t *bits)
+{
+    tess_selection_lists l;
+    TESS_TRY(tess_selection_view(p->lists, &l));
+    const size_t row = (size_t)(p->z.n_k + 7) / 8;
+#pragma omp parallel for num_threads(p->ctx->threads)
+    for (int64_t g = 0; g < l.lists; g++) {
+        uint8_t *to = bits + (size_t)g * row;
+        memset(to, 0, row);
+        for (int64_t i = l.offsets[g]; i < l.offsets[g + 1]; i++)
+            to[l.indices[i] / 8] |= (uint8_t)(1u << l.indices[i] % 8);
+    }
+    return TESS_OK;
+}
+
+/* A seed for each list of a run: random numbers of its place in it. */
+static tess_status seed_of(const tess_pass *p, int layer, int64_t at, uint64_t *seed)
+{
+    uint32_t words[2];
+    const uint64_t stream = p->attend.step * (uint64_t)p->z.layers + (uint64_t)layer;
+    TESS_TRY(tess_random_bits(p->attend.seed, stream, 2 * (uint64_t)at, words, 2));
+    *seed = (uint64_t)words[0] << 32 | words[1];
+    return TESS_OK;
+}
+
+static tess_status select_keys(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                               const tess_view *k)
+{
+    const tess_attend_layer *how = &p->layers[layer];
+    const int64_t at = (int64_t)sample * p->z.heads + head;
+    tess_view low[2], one[2];
+    tess_select_in in = {.head_dim = p->z.head_dim};
+    if (how->kind == TESS_SELECT_PREDICTOR) {
+        tess__low_views(p, &low[0], &low[1]);
+        in.head_dim = p->room.rank;
+        q = &low[0];
+        k = &low[1];
+    }
+    one[0] = tess__one_head(q, sample, head);
+    one[1] = tess__one_head(k, sample, head);
+    in.q = &one[0];
+    in.k = &one[1];
+    if (how->kind != TESS_SELECT_WINDOW)
+        in.budget.keys = how->keys[at];
+    TESS_TRY(seed_of(p, layer, at, &in.seed));
+    return tess_selector_run(p->selectors[how->kind], &in, p->lists);
+}
+
+static tess_status forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                           const tess_view *k)
+{
+    uint8_t *bits = bits_of(p, layer, sample, head);
+    if (p->again && layer < p->kept_lists)
+        return tess_selection_set_mask(p->lists, bits, TESS_MASK_BITS);
+    TESS_TRY(select_keys(p, layer, sample, head, q, k));
+    /* The forward pass leaves alone what belongs to the block that is run again. */
+    if (bits && (p->again || layer < p->kept_lists))
+        TESS_TRY(put_away(p, bits));
+    if (p->again)
+        return TESS_OK;
+    tess_selection_lists l;
+    TESS_TRY(tess_selection_view(p->lists, &l));
+    const int64_t heads = (int64_t)p->z.batch * p->z.heads;
+    p->density[layer * heads + (int64_t)sample * p->z.heads + head] = l.density;
+    return TESS_OK;
+}
+
+tess_status tess__lists_forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                                const tess_view *k)
+{
+    const int64_t begin = tess_clock_ns();
+    const tess_status status = forward(p, layer, sample, head, q, k);
+    p->times.select_ns += tess_clock_ns() - begin;
+    return status;
+}
+
+tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                                 const tess_view *k, int *again)
+{
+    const int64_t begin = tess_clock_ns();
+    const uint8_t *bits = bits_of(p, layer, sample, head);
+    const tess_status status = bits ? tess_selection_set_mask(p->lists, bits, TESS_MASK_BITS)
+                                    : select_keys(p, layer, sample, head, q, k);
+    p->times.select_ns += tess_clock_ns() - begin;
+    *again = !bits && p->shape.store == TESS_DTYPE_BF16;
+    return status;
+}

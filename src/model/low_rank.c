@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* low_rank.c - a predictor's low-rank vectors of a layer.
+ *
+ *   qk       q_low = q wq^T, k_low = k wk^T for each head: (batch, heads, tokens, rank) each
+ *   hidden   low = n w^T + b: (rows, 2 heads rank), q beside k; rotated by the token's place
+ *
+ * n is the block's normed and modulated input. Work: 4 rows dim rank flop, or heads times as much
+ * for hidden.
+ */
+#include "sparse.h"
+
+static int of_hidden(const tess_pass *p)
+{
+    return p->attend.predictor->opts.input == TESS_PREDICT_HIDDEN;
+}
+
+void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low)
+{
+    const int64_t rank = p->room.rank, wide = p->z.heads * rank, head = p->z.tokens * rank;
+    const tess_view q = {p->low, TESS_DTYPE_F32, p->z.tokens * 2 * wide, rank, 2 * wide};
+    const tess_view by_heads = {p->low, TESS_DTYPE_F32, p->z.heads * head, head, rank};
+    *q_low = *k_low = of_hidden(p) ? q : by_heads;
+    k_low->data = p->low + (of_hidden(p) ? wide : p->z.rows * wide);
+}
+
+/* Each row's 2 * heads vectors, in place. */
+static void rotate(tess_pass *p)
+{
+    const int vectors = 2 * p->z.heads, rank = p->room.rank;
+    const int64_t wide = (int64_t)vectors * rank;
+#pragma omp parallel for num_threads(p->ctx->threads)
+    for (int64_t row = 0; row < p->z.rows; row++) {
+        float turn[TESS__TURN_MAX], *x = p->low + row * wide;
+        tess__turn_at(p, row % p->z.tokens, rank, p->turn_low, turn);
+        p->ctx->kernels->rms_rotary(x, rank, x, NULL, turn, vectors, rank, 0.0f);
+    }
+}
+
+static tess_status make_hidden(tess_pass *p, const float *w)
+{
+    const tess_predictor *predictor = p->attend.predictor;
+    const tess_linear_shape shape = {p->z.rows, p->z.dim, 2 * (int64_t)p->z.heads * p->room.rank};
+    const float *bias = w + 2 * tess__predictor_matrix(predictor);
+    TESS_TRY(tess__linear_forward(p->ctx, &shape, p->n, w, bias, p->low, NULL));
+    if (predictor->opts.rotary)
+        rotate(p);
+    return TESS_OK;
+}
+
+/* One of the two, head by head. */
+static tess_status make_heads(tess_pass *p, const tess_view *x, const float *w, const tess_view *to)
+{
+    const tess_linear_shape shape = {p->z.tokens, p->z.head_dim, p->room.rank};
+    for (int sample = 0; sample < p->z.batch; sample++)
+        for (int head = 0; head < p->z.heads; head++) {
+            const tess_view from = tess__one_head(x, sample, head);
+            const tess_view low = tess__one_head(to, sample, head);
+            TESS_TRY(tess__linear_forward(p->ctx, &shape, from.data,
+                                          w + (int64_t)head * p->z.head_dim * p->room.rank, NULL,
+                                          low.data, NULL));
+        }
+    return TESS_OK;
+}
+
+static tess_status make_qk(tess_pass *p, const float *w, const tess_view *q, const tess_view *k)
+{
+    tess_view q_low, k_low;
+    tess__low_views(p, &q_low, &k_low);
+    TESS_TRY(make_heads(p, q, w, &q_low));
+    return make_heads(p, k, w + tess__predictor_matrix(p->attend.predictor), &k_low);
+}
+
+tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
+{
+    const int64_t begin = tess_clock_ns();
+    const tess_predictor *predictor = p->attend.predictor;
+    const float *w = tess__predictor_at(predictor, predictor->values, layer);
+    const tess_status status = of_hidden(p) ? make_hidden(p, w) : make_qk(p, w, q, k);
+    p->times.select_ns += tess_clock_ns() - begin;
+    return status;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* predictor.c - predictors: their parameters in one buffer, gradients in another, first values.
+ *
+ * A layer has the matrices of q and k, and the biases of both if its input is the hidden state:
+ *
+ *   | q.weight | k.weight | q.bias | k.bias |      so that the two are one linear layer
+ *
+ * Numbers: 2 heads rank head_dim of each layer; heads times that and 2 heads rank for hidden.
+ */
+#include "sparse.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { NAME_BYTES = 64, RANK_DEFAULT = 16, RANK_MAX = 64 };
+
+static const char *const parts[] = {"q.weight", "k.weight", "q.bias", "k.bias"};
+
+int64_t tess__predictor_matrix(const tess_predictor *p)
+{
+    const int64_t inputs = p->opts.input == TESS_PREDICT_HIDDEN
+                               ? (int64_t)p->config.heads * p->config.head_dim
+                               : p->config.head_dim;
+    return (int64_t)p->config.heads * p->opts.rank * inputs;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts)
+{
+    if (opts->input != TESS_PREDICT_QK && opts->input != TESS_PREDICT_HIDDEN)
+        return tess__fail(TESS_EINVAL, "%s: input is %d, must be QK (0) or HIDDEN (1)", who,
+                          (int)opts->input);
+    if (opts->rank < 0 || opts->rank > RANK_MAX || opts->rank % 8 != 0)
+        return tess__fail(TESS_EINVAL, "%s: rank is %d, must be a multiple of 8 up to %d", who,
+                          opts->rank, RANK_MAX);
+    if (opts->rotary != 0 && opts->rotary != 1)
+        return tess__fail(TESS_EINVAL, "%s: rotary is %d, must be 0 or 1", who, opts->rotary);
+    if (opts->rotary && opts->input == TESS_PREDICT_QK)
+        return tess__fail(TESS_EINVAL, "%s: rotary is 1, must be 0 for QK, which is rotated", who);
+    return TESS_OK;
+}
+
+tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
+                                 const tess_predictor_opts *opts, tess_predictor **predictor)
+{
+    const int hidden = opts->input == TESS_PREDICT_HIDDEN, params = hidden ? 4 : 2;
+    const size_t object = tess__arena_round(sizeof(tess_predictor));
+    tess_predictor *made =
+        tess__alloc(ctx, object + (size_t)config->layers * (size_t)params * NAME_BYTES);
+    if (!made)
+        return TESS_ENOMEM;
+    *made = (tess_predictor){.ctx = ctx, .opts = *opts, .config = *config, .layer_params = params};
+    made->names = (char *)made + object;
+    made->layer_count =
+        2 * tess__predictor_matrix(made) + (hidden ? 2 * (int64_t)config->heads * opts->rank : 0);
+    for (int i = 0; i < config->layers * params; i++)
+        snprintf(made->names + (size_t)i * NAME_BYTES, NAME_BYTES, "blocks.%d.attn1.predictor.%s",
+                 i / params, parts[i % params]);
+    const size_t bytes = (size_t)(config->layers * made->layer_count) * sizeof(float);
+    made->values = tess__alloc(ctx, bytes);
+    made->gradients = made->values ? tess__alloc_zero(ctx, bytes) : NULL;
+    if (!made->gradients) {
+        tess_predictor_destroy(made);
+        return TESS_ENOMEM;
+    }
+    *predictor = made;
+    return TESS_OK;
+}
+
+void tess_predictor_destroy(tess_predictor *predictor)
+{
+    if (!predictor)
+        return;
+    tess__free(predictor->ctx, predictor->values);
+    tess__free(predictor->ctx, predictor->gradients);
+    tess__free(predictor->ctx, predictor);
+}
+
+/* ---- first values ---------------------------------------------------------------------------- */
+
+/* With the same matrix w of deviation s for both, q_low k_low / sqrt(rank) is on average
+ * s^2 sqrt(rank) q k, which is the score of attention, q k / sqrt(head_dim), for
+ * s^4 = 1 / (rank head_dim). */
+static tess_status fill_layer(const tess_predictor *p, int layer, uint64_t seed)
+{
+    const int hidden = p->opts.input == TESS_PREDICT_HIDDEN;
+    const int64_t n = tess__predictor_matrix(p), drawn = hidden ? 2 * n : n;
+    const double dim = (double)p->config.heads * p->config.head_dim;
+    const double deviation =
+        hidden ? 1.0 / sqrt(dim) : pow((double)p->opts.rank * p->config.head_dim, -0.25);
+    float *w = tess__predictor_at(p, p->values, layer);
+    TESS_TRY(tess_random_normal(seed, (uint64_t)layer, 0, w, (size_t)drawn));
+    for (int64_t i = 0; i < drawn; i++)
+        w[i] *= (float)deviation;
+    if (hidden)
+        memset(w + drawn, 0, (size_t)(p->layer_count - drawn) * sizeof *w);
+    else
+        memcpy(w + n, w, (size_t)n * sizeof *w);
+    return TESS_OK;
+}
+
+tess_status tess_predictor_create(tess_ctx *ctx, const tess_model_config *config,
+                                  const tess_predictor_opts *opts, tess_predictor **predictor)
+{
+    static const char who[] = "tess_predictor_create";
+    if (!ctx || !config || !predictor)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+                          !ctx      ? "ctx"
+                          : !config ? "config"
+                                    : "predictor");
+    tess_predictor_opts resolved = opts ? *opts : (tess_predictor_opts){0};
+    TESS_TRY(tess_model_config_check(config));
+    TESS_TRY(tess__predictor_check(who, &resolved));
+    resolved.rank = resolved.rank ? resolved.rank : RANK_DEFAULT;
+    tess_predictor *made = NULL;
+    TESS_TRY(tess__predictor_make(ctx, config, &resolved, &made));
+    for (int layer = 0; layer < config->layers; layer++) {
+        const tess_status status = fill_layer(made, layer, resolved.seed);
+        if (status != TESS_OK) {
+            tess_predictor_destroy(made);
+            return status;
+        }
+    }
+    *predictor = made;
+    return TESS_OK;
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+tess_status tess_predictor_query(const tess_predictor *predictor, tess_predictor_info *info)
+{
+    if (!predictor || !info)
+        return tess__fail(TESS_EINVAL, "tess_predictor_query: %s is NULL",
+                          predictor ? "info" : "predictor");
+    *info = (tess_predictor_info){
+        .opts = predictor->opts,
+        .params = predictor->config.layers * predictor->layer_params,
+        .count = predictor->config.layers * predictor->layer_count,
+        .values = predictor->values,
+        .gradients = predictor->gradients,
+    };
+    return TESS_OK;
+}
+
+tess_status tess_predictor_param(const tess_predictor *predictor, int index, tess_param *param)
+{
+    static const char who[] = "tess_predictor_param";
+    if (!predictor || !param)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, predictor ? "param" : "predictor");
+    const tess_predictor *p = predictor;
+    const int n = p->config.layers * p->layer_params;
+    if (index < 0 || index >= n)
+        return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index, n - 1);
+    const int layer = index / p->layer_params, part = index % p->layer_params;
+    const int64_t heads = p->config.heads, rank = p->opts.rank, dim = p->config.head_dim;
+    const int64_t matrix = tess__predictor_matrix(p), bias = heads * rank;
+    const int64_t at = part < 2 ? part * matrix : 2 * matrix + (part - 2) * bias;
+    const int hidden = p->opts.input == TESS_PREDICT_HIDDEN;
+    *param = (tess_param){
+        .name = p->names + (size_t)index * NAME_BYTES,
+        .kind = part < 2 ? TESS_PARAM_MATRIX : TESS_PARAM_VECTOR,
+        .layer = layer,
+        .rank = part >= 2 ? 1
+                : hidden  ? 2
+                          : 3,
+        .shape = {hidden ? heads * rank : heads, hidden ? heads * dim : rank, dim},
+        .count = part < 2 ? matrix : bias,
+        .value = tess__predictor_at(p, p->values, layer) + at,
+        .gradient = tess__predictor_at(p, p->gradients, layer) + at,
+    };
+    for (int i = param->rank; i < 5; i++)
+        param->shape[i] = 0;
+    return TESS_OK;
+}
+
+tess_status tess_predictor_zero_gradients(tess_predictor *predictor)
+{
+    if (!predictor)
+        return tess__fail(TESS_EINVAL, "tess_predictor_zero_gradients: predictor is NULL");
+    memset(predictor->gradients, 0,
+           (size_t)(predictor->config.layers * predictor->layer_count) * sizeof(float));
+    return TESS_OK;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sparse.h (internal) - predictors, and layers that attend to chosen keys.
+ *
+ * A layer in which any head of any sample is sparse runs one (sample, head) after the other: its
+ * keys are selected, attended to, and put away as bits, a row of n_k for each group. The lists of
+ * one head exist at a time. What the gradients need comes back from the bits, or is selected again
+ * where the bits have no room:
+ *
+ *   TESS_KEEP_ALL       from q and k, which are made again as well; in BF16 these are not quite
+ *                       those of the forward pass, so attention runs again on the lists they give
+ *   TESS_KEEP_BLOCKS    the block that is run again selects, and leaves its bits for its gradients
+ */
+#ifndef TESS_MODEL_SPARSE_H
+#define TESS_MODEL_SPARSE_H
+
+#include "pass.h"
+
+/* ---- predictor.c ------------------------------------------------------------------------------
+ */
+
+struct tess_predictor {
+    tess_ctx *ctx;
+    tess_predictor_opts opts;
+    tess_model_config config;
+    int64_t layer_count; /* numbers of each layer */
+    int layer_params;    /* tensors of each layer */
+    char *names;
+    float *values, *gradients; /* one allocation each */
+};
+
+/* A layer's part of a buffer; q and k side by side: matrices, then biases. */
+static inline float *tess__predictor_at(const tess_predictor *p, float *buffer, int layer)
+{
+    return buffer + layer * p->layer_count;
+}
+
+/* Numbers of one of a layer's two matrices. */
+int64_t tess__predictor_matrix(const tess_predictor *p);
+
+/* A predictor whose values are not set yet; opts with the rank resolved. */
+tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
+                                 const tess_predictor_opts *opts, tess_predictor **predictor);
+tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts);
+
+/* ---- lists.c: the keys of one (sample, head) of a layer, in p->lists ----------------------------
+ */
+
+/* q, k: of the whole layer. Of a forward pass, or of a block that is run again. */
+tess_status tess__lists_forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                                const tess_view *k);
+
+/* For the gradients. *again = 1: they are not those that o and lse belong to. */
+tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                                 const tess_view *k, int *again);
+
+/* The part of a view that belongs to one head of one sample. */
+tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head);
+
+/* ---- low_rank.c -------------------------------------------------------------------------------
+ */
+
+/* Makes the low-rank vectors of a layer from p->n, or from q and k. */
+tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
+void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low);
+
+#endif

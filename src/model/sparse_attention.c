@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sparse_attention.c - attention over the tokens, as the pass was told to attend.
+ *
+ * A layer without sparse heads is one call over the batch. Otherwise each (sample, head) is a call
+ * of its own, dense or on its lists: a budget of each makes lists of each, and those of one head
+ * are in memory at a time. Attention's bits do not depend on which way a dense head goes.
+ *
+ * Work of a sparse head: density times that of a dense one, 4 and 10 D flop for each pair.
+ */
+#include "sparse.h"
+
+typedef struct {
+    tess_view q, k, v;
+} qkv_views;
+
+static qkv_views views_of(const tess_pass *p, const tess__part parts[3])
+{
+    return (qkv_views){tess__heads_view(p, parts[0].heads, p->z.tokens),
+                       tess__heads_view(p, parts[1].heads, p->z.tokens),
+                       tess__heads_view(p, parts[2].heads, p->z.tokens)};
+}
+
+static qkv_views one_of(const qkv_views *all, int sample, int head)
+{
+    return (qkv_views){tess__one_head(&all->q, sample, head), tess__one_head(&all->k, sample, head),
+                       tess__one_head(&all->v, sample, head)};
+}
+
+static float *lse_of(const tess_pass *p, const tess__set *s, int sample, int head)
+{
+    const int64_t row = ((int64_t)sample * p->z.heads + head) * p->z.tokens;
+    return s->at[SET_LSE1] ? s->at[SET_LSE1] + row : NULL;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* One head of one sample on the lists at hand, or dense. */
+static tess_status forward_one(tess_pass *p, int sparse, const qkv_views *all, const tess__set *s,
+                               int sample, int head)
+{
+    const int64_t begin = tess_clock_ns();
+    const qkv_views x = one_of(all, sample, head);
+    const tess_view rows = tess__rows_view(p, s->at[SET_O1]);
+    const tess_view o = tess__one_head(&rows, sample, head);
+    const tess_status status = tess_attn_forward(p->one, sparse ? p->lists : NULL, &x.q, &x.k, &x.v,
+                                                 &o, lse_of(p, s, sample, head));
+    p->times.attention_ns += tess_clock_ns() - begin;
+    return status;
+}
+
+static tess_status forward_heads(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
+{
+    const int32_t *keys = p->layers[layer].keys;
+    for (int sample = 0; sample < p->z.batch; sample++)
+        for (int head = 0; head < p->z.heads; head++, keys++) {
+            if (*keys > 0)
+                TESS_TRY(tess__lists_forward(p, layer, sample, head, &all->q, &all->k));
+            TESS_TRY(forward_one(p, *keys > 0, all, s, sample, head));
+        }
+    return TESS_OK;
+}
+
+static tess_status forward_dense(tess_pass *p, const qkv_views *all, const tess__set *s)
+{
+    const int64_t begin = tess_clock_ns();
+    const tess_view o = tess__rows_view(p, s->at[SET_O1]);
+    const tess_status status =
+        tess_attn_forward(p->self, NULL, &all->q, &all->k, &all->v, &o, s->at[SET_LSE1]);
+    p->times.attention_ns += tess_clock_ns() - begin;
+    return status;
+}
+
+static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
+{
+    const int64_t begin = tess_clock_ns();
+    tess_view q_low, k_low;
+    tess_look look = {.layer = layer, .q = &all->q, .k = &all->k, .v = &all->v};
+    look.lse = s->at[SET_LSE1];
+    if (p->attend.predictor) {
+        tess__low_views(p, &q_low, &k_low);
+        look.q_low = &q_low;
+        look.k_low = &k_low;
+        look.rank = p->room.rank;
+    }
+    const tess_status status = p->attend.look(p->attend.user, &look);
+    p->times.look_ns += tess_clock_ns() - begin;
+    return status;
+}
+
+/* Whether the low-rank vectors of a layer are read. */
+static int needs_low(const tess_pass *p, int layer)
+{
+    const tess_attend_layer *how = &p->layers[layer];
+    const int chooses = how->keys && how->kind == TESS_SELECT_PREDICTOR;
+    if (p->again)
+        return chooses && layer >= p->kept_lists;
+    return p->attend.predictor && (chooses || how->look);
+}
+
+tess_status tess__attend_forward(tess_pass *p, int layer, const tess__part parts[3],
+                                 const tess__set *s)
+{
+    const tess_attend_layer *how = &p->layers[layer];
+    const qkv_views all = views_of(p, parts);
+    if (needs_low(p, layer))
+        TESS_TRY(tess__low_make(p, layer, &all.q, &all.k));
+    TESS_TRY(how->keys ? forward_heads(p, layer, &all, s) : forward_dense(p, &all, s));
+    return how->look && !p->again ? show(p, layer, &all, s) : TESS_OK;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+static tess_status backward_call(tess_pass *p, tess_attn *attn, const tess_selection *sel,
+                                 const qkv_views *x, const qkv_views *d, const tess_view *o,
+                                 const float *lse, const tess_view *dout)
+{
+    const int64_t begin = tess_clock_ns();
+    const tess_attn_saved saved = {&x->q, &x->k, &x->v, o, lse};
+    const tess_status status =
+        tess_attn_backward(attn, sel, &saved, dout, NULL, &d->q, &d->k, &d->v);
+    p->times.attention_ns += tess_clock_ns() - begin;
+    return status;
+}
+
+static tess_status backward_heads(tess_pass *p, int layer, const qkv_views *all,
+                                  const qkv_views *gradients, const tess__set *s,
+                                  const tess_view *dout)
+{
+    const int32_t *keys = p->layers[layer].keys;
+    const tess_view rows = tess__rows_view(p, s->at[SET_O1]);
+    for (int sample = 0; sample < p->z.batch; sample++)
+        for (int head = 0; head < p->z.heads; head++, keys++) {
+            const qkv_views x = one_of(all, sample, head), d = one_of(gradients, sample, head);
+            const tess_view o = tess__one_head(&rows, sample, head);
+            const tess_view dout_one = tess__one_head(dout, sample, head);
+            int again = 0;
+            if (*keys > 0)
+                TESS_TRY(tess__lists_backward(p, layer, sample, head, &all->q, &all->k, &again));
+            if (again)
+                TESS_TRY(forward_one(p, 1, all, s, sample, head));
+            TESS_TRY(backward_call(p, p->one, *keys > 0 ? p->lists : NULL, &x, &d, &o,
+                                   lse_of(p, s, sample, head), &dout_one));
+        }
+    return TESS_OK;
+}
+
+tess_status tess__attend_backward(tess_pass *p, int layer, const tess__part parts[3],
+                                  const tess__part gradients[3], const tess__set *s,
+                                  const float *dout)
+{
+    const tess_attend_layer *how = &p->layers[layer];
+    const qkv_views all = views_of(p, parts), d = views_of(p, gradients);
+    const tess_view o = tess__rows_view(p, s->at[SET_O1]), rows = tess__rows_view(p, dout);
+    if (!how->keys)
+        return backward_call(p, p->self, NULL, &all, &d, &o, s->at[SET_LSE1], &rows);
+    if (how->kind == TESS_SELECT_PREDICTOR && layer >= p->kept_lists && !p->bits_again)
+        TESS_TRY(tess__low_make(p, layer, &all.q, &all.k));
+    return backward_heads(p, layer, &all, &d, s, &rows);
+}

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_sparse.c - passes that attend sparsely: against dense ones, against double precision on the
+ * lists they chose, kept or selected again, and what they refuse. */
+#include "model_data.h"
+
+#include "tessera/sparse.h"
+
+/* Cubes of which those at the edges are smaller: 3 x 5 x 5 tokens in 2 x 3 x 2 cubes. */
+static const tess_model_config config = {.patch = {1, 1, 1},
+                                         .heads = 3,
+                                         .head_dim = 16,
+                                         .in_channels = 2,
+                                         .out_channels = 2,
+                                         .text_dim = 5,
+                                         .text_len = 3,
+                                         .freq_dim = 8,
+                                         .ffn_dim = 20,
+                                         .layers = 2,
+                                         .cross_attn_norm = 1,
+                                         .qk_norm = 1,
+                                         .eps = 1e-6,
+                                         .rope_max = 16};
+static const int cube[3] = {2, 2, 3};
+enum { TOKENS = 3 * 5 * 5, GROUPS = 2 * 3 * 2, BATCH = 2, HEADS = 3, LAYERS = 2 };
+enum { LISTS = LAYERS * BATCH * HEADS };
+
+static tess_pass_shape shape_with(const tess_sparse_opts *sparse)
+{
+    return (tess_pass_shape){.batch = BATCH,
+                             .frames = 3,
+                             .height = 5,
+                             .width = 5,
+                             .train = 1,
+                             .cube = cube,
+                             .sparse = sparse};
+}
+
+/* Every sample and head has another budget, and one of each layer is dense. */
+static const int32_t mixed[LAYERS][BATCH * HEADS] = {{9, 0, 20, 13, 5, 33}, {40, 7, 11, 0, 22, 3}};
+static const int32_t all_keys[BATCH * HEADS] = {75, 75, 75, 75, 75, 75};
+
+static tess_attend attend_with(tess_select_kind kind, const int32_t *first, const int32_t *second,
+                               tess_attend_layer layers[LAYERS])
+{
+    layers[0] = (tess_attend_layer){.kind = kind, .keys = first};
+    layers[1] = (tess_attend_layer){.kind = kind, .keys = second};
+    return (tess_attend){.layers = layers, .window = {1, 2, 1}, .seed = 5, .step = 7};
+}
+
+static void check_same(const world *a, const world *b)
+{
+    assert_memory_equal(a->out, b->out, a->n_out * sizeof(float));
+    assert_memory_equal(a->dx, b->dx, a->n_x * sizeof(float));
+    assert_memory_equal(a->info.gradients, b->info.gradients,
+                        (size_t)a->info.count * sizeof(float));
+}
+
+/* ---- beside dense ---------------------------------------------------------------------------- */
+
+static void a_sparse_pass_told_nothing_is_dense(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.rank = 8};
+    const tess_pass_shape sparse = shape_with(&room), dense = shape_with(NULL);
+    world a = make_world(2, &config, &sparse), b = make_world(2, &config, &dense);
+    run_both(&a);
+    run_both(&b);
+    check_same(&a, &b);
+    drop_world(&a);
+    drop_world(&b);
+}
+
+/* A full list gives the bits of dense attention forward; backward cuts keys into other ranges, so
+ * sums of up to 75 terms come in another order: 75^0.5 2^-24 a few times over. */
+static void full_lists_are_dense(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.rank = 8};
+    const tess_pass_shape sparse = shape_with(&room), dense = shape_with(NULL);
+    tess_attend_layer layers[LAYERS];
+    const tess_attend attend = attend_with(TESS_SELECT_RANDOM, all_keys, all_keys, layers);
+    world a = make_world(2, &config, &sparse), b = make_world(2, &config, &dense);
+    CHECK_OK(tess_pass_attend(a.pass, &attend));
+    run_both(&a);
+    run_both(&b);
+    assert_memory_equal(a.out, b.out, a.n_out * sizeof(float));
+    double *want = widened(b.info.gradients, (size_t)b.info.count);
+    CHECK_CLOSE(a.info.gradients, want, (size_t)a.info.count, 3e-6);
+    free(want);
+    drop_world(&a);
+    drop_world(&b);
+}
+
+/* ---- against double precision ---------------------------------------------------------------- */
+
+/* What each query attends to, by raster index. */
+typedef struct {
+    uint8_t sees[LISTS][TOKENS][TOKENS];
+    tess_ctx *ctx;
+    const tess_attend *attend;
+    int64_t perm[TOKENS], bounds[GROUPS + 1];
+    int looks;
+} seen_lists;
+
+static int attends(void *user, int layer, int sample, int head, int64_t query, int64_t key)
+{
+    const doubles *d = user;
+    const seen_lists *s = d->lists;
+    return s->sees[(layer * BATCH + sample) * HEADS + head][query][key];
+}
+
+static void mark(seen_lists *s, int list, const tess_selection *sel)
+{
+    tess_selection_lists l;
+    CHECK_OK(tess_selection_view(sel, &l));
+    memset(s->sees[list], 0, sizeof s->sees[list]);
+    for (int32_t g = 0; g < l.shape.n_q; g++)
+        for (int64_t i = l.offsets[g]; i < l.offsets[g + 1]; i++)
+            for (int64_t q = l.shape.bounds_q[g]; q < l.shape.bounds_q[g + 1]; q++)
+                for (int64_t k = l.shape.bounds_k[l.indices[i]];
+                     k < l.shape.bounds_k[l.indices[i] + 1]; k++)
+                    s->sees[list][s->perm[q]][s->perm[k]] = 1;
+}
+
+/* Selects what the pass selects, from the same numbers. */
+static tess_status look(void *user, const tess_look *l)
+{
+    seen_lists *s = user;
+    const tess_attend_layer *how = &s->attend->layers[l->layer];
+    const int low = how->kind == TESS_SELECT_PREDICTOR;
+    tess_selector *selector = NULL;
+    tess_selection *sel = NULL;
+    const tess_sel_shape shape = {.batch = 1,
+                                  .heads = 1,
+                                  .tokens_q = TOKENS,
+                                  .tokens_k = TOKENS,
+                                  .bounds_q = s->bounds,
+                                  .n_q = GROUPS,
+                                  .unit = 1};
+    CHECK_OK(tess_selector_create(s->ctx,
+                                  &(tess_selector_opts){.kind = how->kind,
+                                                        .proxy = s->attend->proxy,
+                                                        .grid = {3, 5, 5},
+                                                        .cube = {2, 2, 3},
+                                                        .window = {1, 2, 1}},
+                                  &selector));
+    CHECK_OK(tess_selection_create(s->ctx, &shape, GROUPS * TOKENS, &sel));
+    for (int i = 0; i < BATCH * HEADS; i++) {
+        const int list = l->layer * BATCH * HEADS + i;
+        tess_view q = low ? *l->q_low : *l->q, k = low ? *l->k_low : *l->k;
+        q.data = (float *)q.data + i / HEADS * q.stride_b + i % HEADS * q.stride_h;
+        k.data = (float *)k.data + i / HEADS * k.stride_b + i % HEADS * k.stride_h;
+        tess_select_in in = {.q = &q, .k = &k, .head_dim = low ? l->rank : config.head_dim};
+        in.budget.keys = how->kind == TESS_SELECT_WINDOW ? 0 : how->keys[i];
+        memset(s->sees[list], 1, sizeof s->sees[list]);
+        if (how->keys[i] > 0) {
+            CHECK_OK(tess_selector_run(selector, &in, sel));
+            mark(s, list, sel);
+        }
+    }
+    tess_selection_destroy(sel);
+    tess_selector_destroy(selector);
+    s->looks++;
+    return TESS_OK;
+}
+
+/* As in test_pass.c: widths of at most 48, and fewer layers. */
+static const double tolerance = 1.2e-5, step = 1e-5;
+
+/* The output, and the whole gradient along a random direction, on the lists that were chosen. */
+static void check_against_reference(tess_select_kind kind, const tess_predictor_opts *opts,
+                                    tess_proxy proxy, const tess_sparse_opts *room)
+{
+    seen_lists *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    const tess_pass_shape shape = shape_with(room);
+    tess_attend_layer layers[LAYERS];
+    tess_attend attend = attend_with(kind, mixed[0], mixed[1], layers);
+    world w = make_world(2, &config, &shape);
+    if (opts)
+        CHECK_OK(tess_predictor_create(w.ctx, &config, opts, &attend.predictor));
+    s->ctx = w.ctx;
+    s->attend = &attend;
+    CHECK_OK(tess_order_cubes((int[3]){3, 5, 5}, cube, s->perm, NULL, s->bounds, NULL));
+    layers[0].look = layers[1].look = 1;
+    attend.proxy = proxy;
+    attend.look = look;
+    attend.user = s;
+    CHECK_OK(tess_pass_attend(w.pass, &attend));
+    run_both(&w);
+    assert_int_equal(s->looks, LAYERS);
+
+    doubles d = make_doubles(&w);
+    d.attends = attends;
+    d.compensate = room->compensate;
+    d.lists = s;
+    reference(&d);
+    CHECK_CLOSE(w.out, d.out, w.n_out, tolerance);
+    const size_t n = (size_t)w.info.count;
+    float *direction = floats(n, 7);
+    double along = 0.0, size = 0.0, loss[2];
+    for (size_t i = 0; i < n; i++) {
+        along += (double)w.info.gradients[i] * direction[i];
+        size += pow((double)w.info.gradients[i] * direction[i], 2);
+    }
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < n; i++)
+            d.values[i] = w.info.values[i] + (side ? -step : step) * direction[i];
+        loss[side] = reference(&d);
+    }
+    const double off = fabs((loss[0] - loss[1]) / (2.0 * step) - along);
+    if (!(off < 1e-4 * sqrt(size)))
+        fail_msg("off by %g of %g", off, sqrt(size));
+    free(direction);
+    drop_doubles(&d);
+    tess_predictor_destroy(attend.predictor);
+    drop_world(&w);
+    free(s);
+}
+
+static void every_kind_matches_double_precision_on_its_lists(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.rank = 8};
+    static const tess_select_kind kinds[] = {TESS_SELECT_ORACLE, TESS_SELECT_SEARCH,
+                                             TESS_SELECT_POOLED, TESS_SELECT_WINDOW};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        check_against_reference(kinds[i], NULL, TESS_PROXY_MEAN, &room);
+}
+
+static void every_predictor_matches_double_precision_on_its_lists(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.rank = 8};
+    for (int proxy = 0; proxy <= TESS_PROXY_SOFTMAX; proxy++) {
+        const tess_predictor_opts qk = {.rank = 8}, plain = {TESS_PREDICT_HIDDEN, 8, 0, 3},
+                                  rotated = {TESS_PREDICT_HIDDEN, 8, 1, 3};
+        check_against_reference(TESS_SELECT_PREDICTOR, &qk, (tess_proxy)proxy, &room);
+        check_against_reference(TESS_SELECT_PREDICTOR, &plain, (tess_proxy)proxy, &room);
+        check_against_reference(TESS_SELECT_PREDICTOR, &rotated, (tess_proxy)proxy, &room);
+    }
+}
+
+/* ---- keeping and selecting again ------------------------------------------------------------- */
+
+static world run_kept(tess_keep keep, tess_dtype store, int64_t index_memory, int threads,
+                      tess_select_kind kind, int reselected)
+{
+    const tess_sparse_opts room = {.rank = 8, .index_memory = index_memory};
+    tess_pass_shape shape = shape_with(&room);
+    shape.keep = keep;
+    shape.store = store;
+    tess_attend_layer layers[LAYERS];
+    tess_attend attend = attend_with(kind, mixed[0], mixed[1], layers);
+    tess_attend_seen seen;
+    world w = make_world(threads, &config, &shape);
+    if (kind == TESS_SELECT_PREDICTOR)
+        CHECK_OK(tess_predictor_create(w.ctx, &config, &(tess_predictor_opts){.rank = 8},
+                                       &attend.predictor));
+    CHECK_OK(tess_pass_attend(w.pass, &attend));
+    run_both(&w);
+    for (int layer = 0; layer < LAYERS; layer++) {
+        CHECK_OK(tess_pass_seen(w.pass, layer, &seen));
+        assert_int_equal(seen.reselected, reselected);
+        for (int i = 0; i < BATCH * HEADS; i++) /* every list has exactly its budget */
+            assert_true(fabs(seen.density[i] - (mixed[layer][i] ? mixed[layer][i] / 75.0 : 1.0)) <
+                        1e-12);
+    }
+    tess_predictor_destroy(attend.predictor);
+    return w;
+}
+
+enum { PLENTY = 1 << 20, NONE = 1 };
+
+static void lists_kept_selected_again_or_run_again_give_the_same_bits(void **state)
+{
+    (void)state;
+    static const tess_select_kind kinds[] = {TESS_SELECT_PREDICTOR, TESS_SELECT_ORACLE,
+                                             TESS_SELECT_RANDOM};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        world first = run_kept(TESS_KEEP_ALL, TESS_DTYPE_F32, PLENTY, 1, kinds[i], 0);
+        for (int choice = 1; choice < 8; choice++) {
+            const int none = choice & 2;
+            world w = run_kept(choice & 1 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL, TESS_DTYPE_F32,
+                               none ? NONE : PLENTY, choice & 4 ? 2 : 1, kinds[i], none != 0);
+            check_same(&first, &w);
+            drop_world(&w);
+        }
+        drop_world(&first);
+    }
+}
+
+static double apart(const float *a, const float *b, int64_t n)
+{
+    double off = 0.0, size = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        off += pow((double)a[i] - b[i], 2);
+        size += pow(b[i], 2);
+    }
+    return sqrt(off / size);
+}
+
+/* As for dense passes, see test_pass.c; a list selected again from rounded numbers may have other
+ * keys, but only where two had nearly the same score. */
+static void halves_change_gradients_by_their_rounding_alone(void **state)
+{
+    (void)state;
+    world exact = run_kept(TESS_KEEP_ALL, TESS_DTYPE_F32, PLENTY, 2, TESS_SELECT_PREDICTOR, 0);
+    for (int choice = 0; choice < 4; choice++) {
+        const int none = choice & 1;
+        world w = run_kept(choice & 2 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL, TESS_DTYPE_BF16,
+                           none ? NONE : PLENTY, 2, TESS_SELECT_PREDICTOR, none);
+        assert_memory_equal(exact.out, w.out, w.n_out * sizeof(float));
+        const double off = apart(w.info.gradients, exact.info.gradients, w.info.count);
+        assert_true(off > 1e-4 && off < (none ? 5e-2 : 1.1e-2));
+        drop_world(&w);
+    }
+    drop_world(&exact);
+}
+
+static void a_pass_without_training_gives_the_same_output(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.rank = 8};
+    tess_pass_shape train = shape_with(&room), forward = train;
+    forward.train = 0;
+    tess_attend_layer layers[LAYERS];
+    tess_attend attend = attend_with(TESS_SELECT_ORACLE, mixed[0], mixed[1], layers);
+    world a = make_world(2, &config, &train), b = make_world(2, &config, &forward);
+    CHECK_OK(tess_pass_attend(a.pass, &attend));
+    CHECK_OK(tess_pass_attend(b.pass, &attend));
+    run_forward(&a);
+    run_forward(&b);
+    assert_memory_equal(a.out, b.out, a.n_out * sizeof(float));
+    drop_world(&a);
+    drop_world(&b);
+}
+
+static void random_lists_change_with_the_step_alone(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.max_density = 0.6};
+    const tess_pass_shape shape = shape_with(&room);
+    tess_attend_layer layers[LAYERS];
+    tess_attend attend = attend_with(TESS_SELECT_RANDOM, mixed[0], mixed[1], layers);
+    world w = make_world(2, &config, &shape);
+    float *first = malloc(w.n_out * sizeof *first);
+    assert_non_null(first);
+    for (int run = 0; run < 3; run++) {
+        attend.step = run < 2 ? 7 : 8;
+        CHECK_OK(tess_pass_attend(w.pass, &attend));
+        run_forward(&w);
+        if (run == 0)
+            memcpy(first, w.out, w.n_out * sizeof *first);
+        else
+            assert_int_equal(memcmp(first, w.out, w.n_out * sizeof *first) != 0, run == 2);
+    }
+    free(first);
+    drop_world(&w);
+}
+
+static void keys_may_be_selected_by_cubes(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.unit_cubes = 1};
+    const tess_pass_shape shape = shape_with(&room);
+    static const int32_t keys[BATCH * HEADS] = {1, 2, 12, 5, 4, 3};
+    tess_attend_layer layers[LAYERS];
+    tess_attend attend = attend_with(TESS_SELECT_POOLED, keys, NULL, layers);
+    tess_attend_seen seen;
+    world w = make_world(1, &config, &shape);
+    CHECK_OK(tess_pass_attend(w.pass, &attend));
+    run_both(&w);
+    CHECK_OK(tess_pass_seen(w.pass, 0, &seen));
+    assert_true(seen.density[2] == 1.0 && seen.density[0] < 0.25 && seen.density[0] > 0.01);
+    CHECK_OK(tess_pass_seen(w.pass, 1, &seen));
+    assert_true(seen.density[0] == 1.0 && !seen.reselected);
+    drop_world(&w);
+}
+
+static void the_memory_needed_is_the_memory_taken(void **state)
+{
+    (void)state;
+    for (int choice = 0; choice < 32; choice++) {
+        const tess_sparse_opts room = {.rank = choice & 1 ? 16 : 0,
+                                       .unit_cubes = choice >> 1 & 1,
+                                       .max_density = choice & 2 ? 0.3 : 0,
+                                       .index_memory = choice & 4 ? NONE : 0};
+        tess_pass_shape shape = shape_with(&room);
+        shape.keep = choice & 8 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL;
+        shape.train = choice & 16 ? 0 : 1;
+        world w = make_world(2, &config, &shape);
+        tess_ctx_info info;
+        tess_model_memory need;
+        CHECK_OK(tess_ctx_query(w.ctx, &info));
+        CHECK_OK(tess_model_need(&config, &(tess_model_opts){.gradients = shape.train}, &shape, 2,
+                                 &need));
+        assert_int_equal(need.total, info.bytes_peak);
+        drop_world(&w);
+    }
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static void a_pass_says_what_is_wrong_with_its_room(void **state)
+{
+    (void)state;
+    const struct {
+        tess_sparse_opts room;
+        const char *sentence;
+    } cases[] = {
+        {{.unit_cubes = 2}, "tess_model_need: sparse.unit_cubes is 2, must be 0..1"},
+        {{.compensate = -1}, "tess_model_need: sparse.compensate is -1, must be 0..1"},
+        {{.rank = 12}, "tess_model_need: sparse.rank is 12, must be 0 or a multiple of 8 up to 64"},
+        {{.rank = 8, .learn_rows = 76}, "tess_model_need: sparse.learn_rows is 76, must be 0..75"},
+        {{.learn_rows = 5}, "tess_model_need: sparse.rank is 0, must be given with learn_rows"},
+        {{.max_density = 1.5}, "tess_model_need: sparse.max_density is 1.5, must be 0..1"},
+        {{.index_memory = -1},
+         "tess_model_need: sparse.index_memory is -1, must be 0..4611686018427387903"},
+    };
+    tess_model_memory need;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tess_pass_shape shape = shape_with(&cases[i].room);
+        CHECK_FAILS(tess_model_need(&config, NULL, &shape, 1, &need), TESS_EINVAL,
+                    cases[i].sentence);
+    }
+    const tess_sparse_opts room = {0};
+    tess_pass_shape shape = shape_with(&room);
+    shape.cube = NULL;
+    CHECK_FAILS(tess_model_need(&config, NULL, &shape, 1, &need), TESS_EINVAL,
+                "tess_model_need: cube is NULL, must be given with sparse");
+}
+
+static void a_pass_says_how_it_cannot_attend(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.rank = 8, .max_density = 0.5};
+    const tess_pass_shape shape = shape_with(&room), dense_shape = shape_with(NULL);
+    tess_attend_layer layers[LAYERS];
+    tess_attend a = attend_with(TESS_SELECT_ORACLE, mixed[0], all_keys, layers);
+    tess_attend_seen seen;
+    world w = make_world(1, &config, &shape), dense = make_world(1, &config, &dense_shape);
+    CHECK_FAILS(tess_pass_attend(NULL, &a), TESS_EINVAL, "tess_pass_attend: pass is NULL");
+    CHECK_FAILS(tess_pass_attend(w.pass, &(tess_attend){0}), TESS_EINVAL,
+                "tess_pass_attend: layers is NULL");
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: layer 1: keys[0] is 75, must be 0..38: the pass has room for no "
+                "more");
+    CHECK_FAILS(tess_pass_attend(dense.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: layer 0: keys are given, but the pass was made without sparse");
+    layers[1].keys = NULL;
+    layers[0].kind = TESS_SELECT_EDGES;
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: layer 0: kind is 5, must be a kind of selector but EDGES");
+    layers[0].kind = TESS_SELECT_PREDICTOR;
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: layer 0: kind is PREDICTOR, but there is none");
+    CHECK_OK(tess_predictor_create(w.ctx, &config, NULL, &a.predictor));
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: the predictor's rank is 16, must be the pass's, 8");
+    tess_predictor_destroy(a.predictor);
+    a.predictor = NULL;
+    layers[0].kind = TESS_SELECT_WINDOW;
+    a.window[0] = 2, a.window[1] = 3;
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: layer 0: the window has 45 key units, the pass has room for 38");
+    a.window[2] = 0;
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: window[2] is 0, must be 1 or more");
+    layers[0].keys = NULL;
+    layers[0].look = 1;
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: layer 0: look is 1, but there is no callback");
+    layers[0].look = 2;
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: layer 0: look is 2, must be 0 or 1");
+    a.proxy = (tess_proxy)3;
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: proxy is 3, must be 0..2");
+    CHECK_FAILS(tess_pass_seen(w.pass, LAYERS, &seen), TESS_EINVAL,
+                "tess_pass_seen: layer is 2, must be 0..1");
+    CHECK_FAILS(tess_pass_seen(w.pass, 0, NULL), TESS_EINVAL, "tess_pass_seen: seen is NULL");
+    drop_world(&w);
+    drop_world(&dense);
+}
+
+static tess_status refuse(void *user, const tess_look *l)
+{
+    (void)l;
+    ++*(int *)user;
+    return TESS_ESTOPPED;
+}
+
+static void a_look_can_end_the_pass(void **state)
+{
+    (void)state;
+    const tess_pass_shape shape = shape_with(NULL);
+    int calls = 0;
+    tess_attend_layer layers[LAYERS] = {{.look = 1}, {.look = 1}};
+    const tess_attend a = {.layers = layers, .look = refuse, .user = &calls};
+    world w = make_world(1, &config, &shape);
+    CHECK_OK(tess_pass_attend(w.pass, &a));
+    assert_int_equal(tess_pass_forward(w.pass, &(tess_model_in){w.x, w.timestep, w.text}, w.out),
+                     TESS_ESTOPPED);
+    assert_int_equal(calls, 1);
+    CHECK_FAILS(tess_pass_backward(w.pass, w.dout, NULL), TESS_EINVAL,
+                "tess_pass_backward: there is no forward pass before it");
+    CHECK_OK(tess_pass_attend(w.pass, NULL));
+    run_both(&w);
+    assert_int_equal(calls, 1);
+    drop_world(&w);
+}
+
+static void telling_a_pass_to_attend_ends_what_a_forward_pass_left(void **state)
+{
+    (void)state;
+    const tess_pass_shape shape = shape_with(NULL);
+    world w = make_world(1, &config, &shape);
+    run_forward(&w);
+    CHECK_OK(tess_pass_attend(w.pass, NULL));
+    CHECK_FAILS(tess_pass_backward(w.pass, w.dout, NULL), TESS_EINVAL,
+                "tess_pass_backward: there is no forward pass before it");
+    drop_world(&w);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_look_can_end_the_pass),
+    cmocka_unit_test(telling_a_pass_to_attend_ends_what_a_forward_pass_left),
+    cmocka_unit_test(a_sparse_pass_told_nothing_is_dense),
+    cmocka_unit_test(full_lists_are_dense),
+    cmocka_unit_test(every_kind_matches_double_precision_on_its_lists),
+    cmocka_unit_test(every_predictor_matches_double_precision_on_its_lists),
+    cmocka_unit_test(lists_kept_selected_again_or_run_again_give_the_same_bits),
+    cmocka_unit_test(halves_change_gradients_by_their_rounding_alone),
+    cmocka_unit_test(a_pass_without_training_gives_the_same_output),
+    cmocka_unit_test(random_lists_change_with_the_step_alone),
+    cmocka_unit_test(keys_may_be_selected_by_cubes),
+    cmocka_unit_test(the_memory_needed_is_the_memory_taken),
+    cmocka_unit_test(a_pass_says_what_is_wrong_with_its_room),
+    cmocka_unit_test(a_pass_says_how_it_cannot_attend),
+};
+RUN_TESTS(tests)

@@ -175,14 +175,15 @@ static void the_same_input_gives_the_same_plan(void **state)
 static void plans_have_the_same_bits_everywhere(void **state)
 {
     (void)state;
+    static const char *const names[] = {"a100-40", "a100-80", "a800", "azure-ndv4", "b200", "b300",
+                                        "gb200",   "h100",    "h20",  "h200",       "h800"};
     uint64_t hash = 1469598103934665603u;
     for (uint64_t seed = 0; seed < 30; seed++) {
         tess_work *work = random_masks(seed, 3 + (int)(seed % 8), 20, 22, 30);
         tess_cluster *cluster = NULL;
         tess_plan *plan = NULL;
         found f = {0};
-        CHECK_OK(
-            tess_cluster_load(ctx, tess_cluster_name((int)seed % tess_cluster_count()), &cluster));
+        CHECK_OK(tess_cluster_load(ctx, names[seed % (sizeof names / sizeof names[0])], &cluster));
         CHECK_OK(tess_plan_create(ctx, work, cluster,
                                   &(tess_plan_opts){.ranks = 8,
                                                     .nodes = 1 + (int)(seed % 4),

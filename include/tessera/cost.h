@@ -21,6 +21,41 @@ extern "C" {
 
 typedef struct tess_cluster tess_cluster;
 
+/* How a collective's rows travel, and in which form: NCCL's words. */
+typedef enum {
+    TESS_ALGORITHM_RING,
+    TESS_ALGORITHM_TREE,      /* two binary trees over nodes, a chain inside each */
+    TESS_ALGORITHM_NVLS,      /* the switch of the node adds and copies */
+    TESS_ALGORITHM_NVLS_TREE, /* the same, and trees over nodes */
+    TESS_ALGORITHM_PAIRS      /* every rank with every other, or one with one */
+} tess_algorithm;
+
+typedef enum {
+    TESS_PROTOCOL_LL,    /* a flag beside every 4 bytes: no waiting, half of the bandwidth */
+    TESS_PROTOCOL_LL128, /* 8 of 128 bytes are flags */
+    TESS_PROTOCOL_SIMPLE /* large pieces, a wait for each */
+} tess_protocol;
+
+enum { TESS_PROTOCOLS = 3, TESS_COLLECTIVE_GPUS_MAX = 64 };
+
+/* What the time of a collective is made of (docs/cost.md). Times in ns, bandwidths in bytes/s. */
+typedef struct {
+    double call;    /* of the smallest call, hops apart */
+    double channel; /* of each channel after the first */
+    int channels;   /* most that large messages use */
+    double ring;    /* a ring inside a node: what nccl-tests call bus bandwidth */
+    double ring_by_gpus[TESS_COLLECTIVE_GPUS_MAX + 1]; /* the same by GPUs; 0: ring */
+    double network;                           /* a ring over nodes that uses all their adapters */
+    double share_ll, share_ll128, share_tree; /* of these bandwidths */
+    double extra[TESS_PROTOCOLS];             /* of a call in this protocol */
+    double loop;                              /* of each further round of Simple's buffers */
+    double hop[2][TESS_PROTOCOLS];            /* inside a node: [tess_algorithm, ring or tree] */
+    double net_hop[2][TESS_PROTOCOLS];        /* between nodes */
+    double nvls, nvls_bandwidth; /* of a call; what a GPU sends to the switch; 0: no NVLS */
+    int nvls_gpus;               /* fewest that use it */
+    const char *origin;          /* NULL: not described, all of it derived */
+} tess_collective_params;
+
 /* Strings live as long as the cluster. Each origin says where the numbers before it come from. */
 typedef struct {
     const char *name; /* as shipped, or the path */
@@ -54,6 +89,8 @@ typedef struct {
     double attn_sparse;                 /* share of that which block-sparse kernels reach */
     double attn_row_keys; /* keys in whose time a query row is opened and closed, pairs apart */
     const char *attn_origin;
+
+    tess_collective_params collectives;
 } tess_cluster_info;
 
 /* A shipped name, or a path: what contains '/' or ends in ".json". An unknown name is EINVAL with
@@ -102,6 +139,45 @@ typedef struct {
  * bandwidth. ENOTSUP: far traffic without a network. ns has n elements. */
 TESS_API tess_status tess_cost_exchange(const tess_cluster *cluster, const tess_traffic *traffic,
                                         int n, int per_node, int64_t *ns);
+
+/* ---- collectives ------------------------------------------------------------------------- */
+
+typedef enum {
+    TESS_ALL_REDUCE,
+    TESS_ALL_GATHER,
+    TESS_REDUCE_SCATTER,
+    TESS_ALL_TO_ALL,
+    TESS_BROADCAST,
+    TESS_SEND_RECEIVE, /* each rank sends to the next: between nodes if there are several */
+    TESS_COLLECTIVE_OPS
+} tess_collective_op;
+
+typedef struct {
+    tess_collective_op op;
+    int64_t bytes; /* as nccl-tests count: of a rank's larger buffer, so of what all_gather gathers
+                      and of what reduce_scatter takes; 0..2^53 */
+    int gpus;      /* 1..2^20 */
+    int per_node;  /* of them in a node; 0: as many as a node has, or all of them */
+} tess_collective;
+
+typedef struct {
+    int64_t ns;
+    double algbw, busbw; /* bytes/s: bytes / time, and times what the op moves at least */
+    tess_algorithm algorithm;
+    tess_protocol protocol; /* the fastest by this model: what NCCL is believed to pick */
+    int channels;
+} tess_collective_result;
+
+/* Time of one call, from the call to the end on the slowest rank, with the wires to itself; the
+ * adapters of the other GPUs of its nodes stay idle. ENOTSUP: several nodes without a network. An
+ * uneven all-to-all is tess_cost_exchange's. */
+TESS_API tess_status tess_collective_time(const tess_cluster *cluster, const tess_collective *work,
+                                          tess_collective_result *result);
+
+/* "all_reduce", "ring", "LL128"; NULL outside the enum. */
+TESS_API const char *tess_collective_name(tess_collective_op op);
+TESS_API const char *tess_algorithm_name(tess_algorithm algorithm);
+TESS_API const char *tess_protocol_name(tess_protocol protocol);
 
 #ifdef __cplusplus
 }

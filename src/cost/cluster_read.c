@@ -8,21 +8,20 @@
  *    "network": {"name", "nics", "gbytes_per_s", "latency_us", "efficiency", "oversubscription",
  *                "origin"},
  *    "launch": {"us", "origin"},
- *    "attention": {"forward", "backward", "sparse", "row_keys", "origin"}}
+ *    "attention": {"forward", "backward", "sparse", "row_keys", "origin"},
+ *    "collectives": cluster_collectives.c}
  *
  * A peak that is not known is left out, and so is the network of a single node. Decimal units:
  * 1 gbyte is 10^9 bytes; memory is binary, as GPUs are sold.
  */
 #include "cost.h"
 
-#include "base/json.h"
-
 #include <string.h>
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
 /* A string of the document, copied so that it outlives it. */
-static tess_status read_text(tess_cluster *c, tess__json_node node, const char **out)
+tess_status tess__cluster_read_text(tess_cluster *c, tess__json_node node, const char **out)
 {
     const char *text = NULL;
     TESS_TRY(tess__json_string(node, &text));
@@ -62,7 +61,7 @@ static tess_status read_gpu(tess_cluster *c, const tess__json_node *root)
     tess__json_node gpu, peak;
     double memory = 0.0;
     TESS_TRY(tess__json_object(tess__json_member(root, "gpu"), names, COUNT(names), &gpu));
-    TESS_TRY(read_text(c, tess__json_member(&gpu, "name"), &info->gpu));
+    TESS_TRY(tess__cluster_read_text(c, tess__json_member(&gpu, "name"), &info->gpu));
     TESS_TRY(tess__json_object(tess__json_member(&gpu, "peak_tflops"), peaks, COUNT(peaks), &peak));
     double *const flops[] = {&info->flops_fp32, &info->flops_bf16, &info->flops_fp8};
     for (int i = 0; i < COUNT(peaks); i++)
@@ -71,7 +70,7 @@ static tess_status read_gpu(tess_cluster *c, const tess__json_node *root)
     info->memory = (int64_t)memory;
     TESS_TRY(read_scaled(tess__json_member(&gpu, "memory_gbytes_per_s"), 1e-3, 1e6, 1e9,
                          &info->memory_bandwidth));
-    return read_text(c, tess__json_member(&gpu, "origin"), &info->gpu_origin);
+    return tess__cluster_read_text(c, tess__json_member(&gpu, "origin"), &info->gpu_origin);
 }
 
 static tess_status read_node(tess_cluster *c, const tess__json_node *root)
@@ -84,13 +83,13 @@ static tess_status read_node(tess_cluster *c, const tess__json_node *root)
     TESS_TRY(tess__json_object(tess__json_member(root, "node"), names, COUNT(names), &node));
     TESS_TRY(tess__json_int(tess__json_member(&node, "gpus"), 1, 4096, &info->node_gpus));
     TESS_TRY(tess__json_object(tess__json_member(&node, "link"), links, COUNT(links), &link));
-    TESS_TRY(read_text(c, tess__json_member(&link, "name"), &info->link));
+    TESS_TRY(tess__cluster_read_text(c, tess__json_member(&link, "name"), &info->link));
     TESS_TRY(read_scaled(tess__json_member(&link, "gbytes_per_s"), 1e-3, 1e6, 1e9,
                          &info->link_bandwidth));
     TESS_TRY(read_time(tess__json_member(&link, "latency_us"), &info->link_latency));
     TESS_TRY(tess__json_double(tess__json_member(&link, "efficiency"), 0.01, 1.0,
                                &info->link_efficiency));
-    return read_text(c, tess__json_member(&link, "origin"), &info->link_origin);
+    return tess__cluster_read_text(c, tess__json_member(&link, "origin"), &info->link_origin);
 }
 
 static tess_status read_network(tess_cluster *c, const tess__json_node *root)
@@ -100,7 +99,7 @@ static tess_status read_network(tess_cluster *c, const tess__json_node *root)
     tess_cluster_info *info = &c->info;
     tess__json_node net;
     TESS_TRY(tess__json_object(tess__json_optional(root, "network"), names, COUNT(names), &net));
-    TESS_TRY(read_text(c, tess__json_member(&net, "name"), &info->network));
+    TESS_TRY(tess__cluster_read_text(c, tess__json_member(&net, "name"), &info->network));
     TESS_TRY(tess__json_int(tess__json_member(&net, "nics"), 1, 4096, &info->nics));
     TESS_TRY(
         read_scaled(tess__json_member(&net, "gbytes_per_s"), 1e-3, 1e6, 1e9, &info->nic_bandwidth));
@@ -109,7 +108,7 @@ static tess_status read_network(tess_cluster *c, const tess__json_node *root)
                                &info->network_efficiency));
     TESS_TRY(tess__json_double(tess__json_member(&net, "oversubscription"), 1.0, 64.0,
                                &info->oversubscription));
-    return read_text(c, tess__json_member(&net, "origin"), &info->network_origin);
+    return tess__cluster_read_text(c, tess__json_member(&net, "origin"), &info->network_origin);
 }
 
 static tess_status read_software(tess_cluster *c, const tess__json_node *root)
@@ -121,7 +120,8 @@ static tess_status read_software(tess_cluster *c, const tess__json_node *root)
     TESS_TRY(
         tess__json_object(tess__json_member(root, "launch"), launches, COUNT(launches), &launch));
     TESS_TRY(read_time(tess__json_member(&launch, "us"), &info->launch));
-    TESS_TRY(read_text(c, tess__json_member(&launch, "origin"), &info->launch_origin));
+    TESS_TRY(
+        tess__cluster_read_text(c, tess__json_member(&launch, "origin"), &info->launch_origin));
     TESS_TRY(tess__json_object(tess__json_member(root, "attention"), names, COUNT(names), &attn));
     TESS_TRY(
         tess__json_double(tess__json_member(&attn, "forward"), 0.001, 1.0, &info->attn_forward));
@@ -130,22 +130,23 @@ static tess_status read_software(tess_cluster *c, const tess__json_node *root)
     TESS_TRY(tess__json_double(tess__json_member(&attn, "sparse"), 0.001, 1.0, &info->attn_sparse));
     TESS_TRY(
         tess__json_double(tess__json_member(&attn, "row_keys"), 0.0, 1e6, &info->attn_row_keys));
-    return read_text(c, tess__json_member(&attn, "origin"), &info->attn_origin);
+    return tess__cluster_read_text(c, tess__json_member(&attn, "origin"), &info->attn_origin);
 }
 
 static tess_status read_cluster(tess_cluster *c, const tess__json *doc)
 {
-    static const char *const names[] = {"schema",  "about",  "gpu",      "node",
-                                        "network", "launch", "attention"};
+    static const char *const names[] = {"schema",  "about",  "gpu",       "node",
+                                        "network", "launch", "attention", "collectives"};
     int schema;
     tess__json_node root;
     TESS_TRY(tess__json_object(tess__json_root(doc), names, COUNT(names), &root));
     TESS_TRY(tess__json_int(tess__json_member(&root, "schema"), 1, 1, &schema));
-    TESS_TRY(read_text(c, tess__json_member(&root, "about"), &c->info.about));
+    TESS_TRY(tess__cluster_read_text(c, tess__json_member(&root, "about"), &c->info.about));
     TESS_TRY(read_gpu(c, &root));
     TESS_TRY(read_node(c, &root));
     TESS_TRY(read_network(c, &root));
     TESS_TRY(read_software(c, &root));
+    TESS_TRY(tess__cluster_read_collectives(c, &root));
     char *name = tess__arena_string(&c->arena, doc->name, strlen(doc->name));
     c->info.name = name;
     return name ? TESS_OK : TESS_ENOMEM;

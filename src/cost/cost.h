@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cost.h (internal) - clusters, and what attention and exchanges cost on them.
+/* cost.h (internal) - clusters, and what attention, exchanges and collectives cost on them.
  *
  * What lives here: the description of machines and the one model of time, for planner and simulator
  * alike. What comes in: JSON, counts of pairs, rows and bytes. What goes out: nanoseconds.
@@ -9,6 +9,7 @@
 #define TESS_COST_H
 
 #include "base/base.h"
+#include "base/json.h"
 #include "tessera/cost.h"
 
 struct tess_cluster {
@@ -27,6 +28,19 @@ extern const int tess__n_shipped_clusters;
 tess_status tess__cluster_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                                 tess_cluster **cluster);
 tess_status tess__cluster_open(tess_ctx *ctx, const char *path, tess_cluster **cluster);
+
+/* ---- cluster_collectives.c ----------------------------------------------------------------- */
+
+/* Fills info->collectives from what else is known, then from the member "collectives" of the
+ * description, where it has one. */
+tess_status tess__cluster_read_collectives(tess_cluster *cluster, const tess__json_node *root);
+tess_status tess__cluster_read_text(tess_cluster *cluster, tess__json_node node, const char **out);
+
+/* ---- collective.c -------------------------------------------------------------------------- */
+
+/* tess_collective_time without its checks. */
+void tess__collective_ns(const tess_cluster_info *info, const tess_collective *work,
+                         tess_collective_result *result);
 
 /* ---- times.c ------------------------------------------------------------------------------- */
 

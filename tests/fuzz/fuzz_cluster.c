@@ -18,6 +18,7 @@ static void use(const tess_cluster *cluster)
     const tess_attn_work work = {.pairs = 1e12, .rows = 1000, .head_dim = 128};
     tess_cluster_info info;
     int64_t ns[4];
+    tess_collective_result result;
     MUST(tess_cluster_query(cluster, &info) == TESS_OK);
     MUST(info.node_gpus >= 1 && info.memory > 0 && info.name && info.about && info.network);
     MUST(tess_cost_exchange(cluster, traffic, 4, 2, ns) == TESS_OK);
@@ -25,6 +26,12 @@ static void use(const tess_cluster *cluster)
     const tess_status status = tess_cost_attention(cluster, &work, ns);
     MUST(status == TESS_OK || (status == TESS_ENOTSUP && info.flops_fp32 == 0.0));
     MUST(status != TESS_OK || ns[0] >= 0);
+    for (int op = 0; op < TESS_COLLECTIVE_OPS; op++) {
+        const tess_collective one = {(tess_collective_op)op, 1 << 20, info.node_gpus, 0};
+        MUST(tess_collective_time(cluster, &one, &result) == TESS_OK);
+        MUST(result.ns >= 0 && result.algbw >= 0.0 && result.busbw >= 0.0);
+        MUST(tess_algorithm_name(result.algorithm) && tess_protocol_name(result.protocol));
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -14,6 +14,7 @@ list(APPEND headers plan.h report.h)
 list(APPEND headers exchange.h)
 list(APPEND headers strategy.h)
 list(APPEND headers sim.h)
+list(APPEND headers scenario.h)
 if(TARGET tessera_train)
   list(APPEND headers media.h)
   list(APPEND headers model.h sparse.h)
@@ -87,6 +88,8 @@ endif()
 # The shipped clusters, as models for a user's own; the library has them compiled in.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/simulator DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/models ${PROJECT_SOURCE_DIR}/share/scenarios
+        ${PROJECT_SOURCE_DIR}/share/tables DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 
 # The manual page and the completions, made from the command's tables.
 if(TARGET tess_manual)

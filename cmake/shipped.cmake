@@ -33,3 +33,6 @@ endfunction()
 
 tess_ship(clusters)
 tess_ship(simulator)
+tess_ship(models)
+tess_ship(scenarios)
+tess_ship(tables)

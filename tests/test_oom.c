@@ -7,7 +7,7 @@
 #include "tessera/cost.h"
 #include "tessera/dist.h"
 #include "tessera/predict.h"
-#include "tessera/sim.h"
+#include "tessera/scenario.h"
 
 static const float values[24] = {1, 2, 3, -4, 5.5f};
 static const tess_tensor tensors[] = {
@@ -152,6 +152,12 @@ static tess_status s_measure(world *w)
 
 #include "oom_plan.h"
 
+static tess_status s_scenario(world *w)
+{
+    tess_scenario s;
+    return tess_scenario_load(w->ctx, "llama3-405b", &s);
+}
+
 static tess_status s_sim_params(world *w)
 {
     tess_sim_params *params = NULL;
@@ -257,6 +263,7 @@ static const scenario scenarios[] = {
     {"open a profile", s_profile, NULL, NULL},
     {"load a cluster", s_cluster, NULL, NULL},
     {"load the simulator's parameters", s_sim_params, NULL, NULL},
+    {"load a scenario", s_scenario, NULL, NULL},
     {"make a plan", s_plan, NULL, NULL},
     {"carry a ring plan out", s_plan_ring, NULL, NULL},
     {"carry a selective plan out", s_plan_selective, NULL, NULL},

@@ -12,6 +12,7 @@
 #include "plan.h"
 #include "predict.h"
 #include "report.h"
+#include "scenario.h"
 #include "select.h"
 #include "sim.h"
 #include "strategy.h"

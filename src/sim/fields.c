@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fields.c - the settings of a scenario: names, types, rules, and their values from and to text. */
+#include "fields.h"
+
+#include "base/csv.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const kinds[] = {"decoder", "dit", NULL};
+static const char *const cp_kinds[] = {"ring", "ulysses", "plan", NULL};
+static const char *const schedules[] = {"default", "1f1b", "interleaved", "zero-bubble", NULL};
+static const char *const precisions[] = {"bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const attentions[] = {"default", "flash", "fused-softmax", "unfused", NULL};
+
+#define BIG 1e12
+#define AT(group, member) offsetof(tess_scenario, group.member)
+#define INT(group, member, low, high, help)                                                        \
+    {                                                                                              \
+#group, #member, TESS__FIELD_INT, AT(group, member), low, high, NULL, 0, help              \
+    }
+#define INT64(group, member, low, high, help)                                                      \
+    {                                                                                              \
+#group, #member, TESS__FIELD_INT64, AT(group, member), low, high, NULL, 0, help            \
+    }
+#define REAL(group, member, low, high, help)                                                       \
+    {                                                                                              \
+#group, #member, TESS__FIELD_REAL, AT(group, member), low, high, NULL, 0, help             \
+    }
+#define FLAG(group, member, help)                                                                  \
+    {                                                                                              \
+#group, #member, TESS__FIELD_FLAG, AT(group, member), 0, 1, NULL, 0, help                  \
+    }
+#define SWITCH(group, member, help)                                                                \
+    {                                                                                              \
+#group, #member, TESS__FIELD_SWITCH, AT(group, member), -1, 1, NULL, 0, help               \
+    }
+#define WORD(group, member, words, help)                                                           \
+    {                                                                                              \
+#group, #member, TESS__FIELD_WORD, AT(group, member), 0, 0, words, 0, help                 \
+    }
+#define TEXT(group, member, help)                                                                  \
+    {                                                                                              \
+#group, #member, TESS__FIELD_TEXT, AT(group, member), 0, 0, NULL,                          \
+            sizeof((tess_scenario *)0)->group.member, help                                         \
+    }
+
+const tess__field tess__fields[] = {
+    WORD(model, kind, kinds, "a decoder of text, or a video DiT"),
+    INT(model, layers, 1, 100000, "transformer layers"),
+    INT(model, hidden, 1, 1000000, "width"),
+    INT(model, heads, 1, 65536, "query heads"),
+    INT(model, kv_heads, 0, 65536, "key and value heads; 0: heads"),
+    INT(model, head_dim, 0, 65536, "size of a head; 0: hidden / heads"),
+    INT64(model, ffn, 0, BIG, "width of the MLP; 0: 4 hidden"),
+    FLAG(model, gated, "two matrices into the MLP, as SwiGLU"),
+    INT64(model, vocab, 0, BIG, "words; 0: no embedding and no LM head"),
+    INT64(model, seq, 0, BIG, "tokens of a sample"),
+    FLAG(model, tied, "the LM head is the embedding"),
+    FLAG(model, full, "attention is not causal"),
+    INT64(model, window, 0, BIG, "keys a query sees at most; 0: all"),
+    FLAG(model, parallel, "attention and MLP read the same input"),
+    FLAG(model, learned_positions, "a table of positions"),
+    REAL(model, density, 0, 1, "kept share of (query, key) pairs; 0: all"),
+    REAL(model, imbalance, 0, 1000, "slowest rank's attention over the mean; 0: 1"),
+    INT(model, experts, 0, 65536, "experts of a layer; 0: dense"),
+    INT(model, top_k, 0, 65536, "experts of a token"),
+    INT64(model, expert_ffn, 0, BIG, "width of one expert"),
+    INT64(model, shared_ffn, 0, BIG, "width of the expert that every token passes"),
+    INT(model, dense_layers, 0, 100000, "layers before the first one with experts"),
+    REAL(model, capacity, 0, 1000, "busiest expert rank's tokens over the mean; 0: 1"),
+    INT(model, q_rank, 0, 1000000, "latent attention: rank of the queries"),
+    INT(model, kv_rank, 0, 1000000, "latent attention: rank of keys and values; 0: none"),
+    INT(model, rope_dim, 0, 65536, "latent attention: rotated part of a head"),
+    INT(model, nope_dim, 0, 65536, "latent attention: the rest of a head"),
+    INT(model, value_dim, 0, 65536, "latent attention: size of a value head"),
+    INT(model, predict_layers, 0, 1000, "layers of multi-token prediction"),
+    INT(model, frames, 0, 1000000, "of a clip, in pixels"),
+    INT(model, height, 0, 1000000, "of a clip, in pixels"),
+    INT(model, width, 0, 1000000, "of a clip, in pixels"),
+    INT(model, stride_t, 0, 1024, "frames of a latent frame; 0: 4"),
+    INT(model, stride_s, 0, 1024, "pixels of a latent pixel each way; 0: 8"),
+    INT(model, patch_t, 0, 1024, "latent frames of a token; 0: 1"),
+    INT(model, patch_s, 0, 1024, "latent pixels of a token each way; 0: 2"),
+    INT(model, text, 0, 1000000, "tokens of the prompt"),
+    FLAG(model, cross, "each layer attends to the prompt apart"),
+    INT(model, latent, 0, 65536, "channels of the latent; 0: 16"),
+
+    INT(layout, gpus, 0, 10000000, "in all; 0: tp cp pp dp"),
+    INT(layout, tp, 0, 65536, "tensor parallelism"),
+    FLAG(layout, sequence, "sequence parallelism among the tp ranks"),
+    INT(layout, pp, 0, 65536, "pipeline stages"),
+    INT(layout, vpp, 0, 65536, "parts of a stage that are interleaved"),
+    WORD(layout, schedule, schedules, "order of the micro-batches"),
+    INT(layout, cp, 0, 65536, "context parallelism"),
+    WORD(layout, cp_kind, cp_kinds, "how context parallelism exchanges"),
+    INT(layout, ep, 0, 65536, "expert parallelism"),
+    INT(layout, etp, 0, 65536, "tensor parallelism of experts; 0: tp"),
+    INT(layout, dp, 0, 10000000, "data parallelism; 0: gpus / (tp cp pp)"),
+    INT(layout, zero, 0, 3, "what data parallelism splits: 1 optimiser, 2 gradients, 3 weights"),
+    INT(layout, first_layers, 0, 100000, "layers of the first stage; 0: an even split"),
+    INT(layout, last_layers, 0, 100000, "layers of the last stage; 0: an even split"),
+    FLAG(layout, outer_layers, "embedding and LM head count as layers when these are split"),
+
+    INT(training, micro_batch, 0, 1000000, "samples; 0: 1"),
+    INT64(training, global_batch, 0, BIG, "samples; 0: dp micro_batch"),
+    WORD(training, precision, precisions, "of the products"),
+    WORD(training, recompute, recomputes, "activations that the backward pass makes again"),
+    INT(training, recompute_layers, 0, 100000, "of a stage; 0: all"),
+    INT(training, grad_bytes, 0, 4, "of a gradient as it is reduced; 0: the era's"),
+    WORD(training, attention, attentions, "kernels of attention"),
+    SWITCH(training, dropout, "dropout"),
+    SWITCH(training, overlap_tp, "tensor-parallel communication beside products"),
+    SWITCH(training, overlap_dp, "gradients beside the backward pass"),
+    SWITCH(training, overlap_pp, "pipeline messages beside the layers"),
+    SWITCH(training, distributed_optimizer, "Megatron's ZeRO-1"),
+    SWITCH(training, offload, "activations in the host's memory"),
+    SWITCH(training, graphs, "CUDA graphs"),
+
+    TEXT(system, cluster, "a shipped cluster, or a file"),
+    TEXT(system, era, "software era of the parameters"),
+    TEXT(system, system, "whose scalar is used"),
+    SWITCH(system, straggle, "the scalar"),
+};
+const int tess__n_fields = (int)(sizeof tess__fields / sizeof tess__fields[0]);
+
+const tess__field *tess__field_find(const char *group, const char *name)
+{
+    for (int i = 0; i < tess__n_fields; i++)
+        if (strcmp(tess__fields[i].name, name) == 0 && strcmp(tess__fields[i].group, group) == 0)
+            return &tess__fields[i];
+    return NULL;
+}
+
+/* ---- text to value ----------------------------------------------------------------------------
+ */
+
+static tess_status fail(const tess__field *f, const char *value, const char *rule)
+{
+    return tess__fail(TESS_EINVAL, "%s.%s is \"%.60s\", must be %s", f->group, f->name, value,
+                      rule);
+}
+
+static tess_status fail_word(const tess__field *f, const char *value, const char *const *words)
+{
+    char rule[256];
+    size_t n = 0;
+    for (int i = 0; words[i]; i++)
+        n += (size_t)snprintf(rule + n, sizeof rule - n, "%s%s",
+                              i == 0         ? ""
+                              : words[i + 1] ? ", "
+                                             : " or ",
+                              words[i]);
+    return fail(f, value, rule);
+}
+
+/* The number of the word, or -1. */
+static int find_word(const char *value, const char *const *words)
+{
+    const tess__csv_field text = {value, strlen(value)};
+    for (int i = 0; words[i]; i++)
+        if (tess__csv_is(&text, words[i]))
+            return i;
+    return -1;
+}
+
+static tess_status read_number(const tess__field *f, const char *value, double *number)
+{
+    char rule[96];
+    const int whole = f->type != TESS__FIELD_REAL;
+    if (tess__csv_number(&(tess__csv_field){value, strlen(value)}, number) && *number >= f->low &&
+        *number <= f->high && (!whole || *number == floor(*number)))
+        return TESS_OK;
+    snprintf(rule, sizeof rule, "%s %.10g..%.10g", whole ? "an integer" : "a number", f->low,
+             f->high);
+    return fail(f, value, rule);
+}
+
+/* A choice among words: its number. */
+static tess_status read_word(const tess__field *f, const char *value, int *number)
+{
+    static const char *const flags[] = {"false", "true", "0", "1", "no", "yes", NULL};
+    static const char *const switches[] = {"auto", "on", "off", NULL};
+    const char *const *words = f->type == TESS__FIELD_WORD   ? f->words
+                               : f->type == TESS__FIELD_FLAG ? flags
+                                                             : switches;
+    *number = find_word(value, words);
+    if (*number < 0)
+        return f->type == TESS__FIELD_FLAG ? fail(f, value, "true or false")
+                                           : fail_word(f, value, words);
+    if (f->type == TESS__FIELD_FLAG)
+        *number %= 2;
+    else if (f->type == TESS__FIELD_SWITCH)
+        *number = (int[]){TESS_SIM_AUTO, TESS_SIM_ON, TESS_SIM_OFF}[*number];
+    return TESS_OK;
+}
+
+tess_status tess__field_set(tess_scenario *scenario, const tess__field *f, const char *value)
+{
+    char *at = (char *)scenario + f->offset;
+    double number;
+    int word;
+    switch (f->type) {
+    case TESS__FIELD_INT:
+        TESS_TRY(read_number(f, value, &number));
+        *(int *)(void *)at = (int)number;
+        return TESS_OK;
+    case TESS__FIELD_INT64:
+        TESS_TRY(read_number(f, value, &number));
+        *(int64_t *)(void *)at = (int64_t)number;
+        return TESS_OK;
+    case TESS__FIELD_REAL:
+        TESS_TRY(read_number(f, value, &number));
+        *(double *)(void *)at = number;
+        return TESS_OK;
+    case TESS__FIELD_FLAG:
+    case TESS__FIELD_SWITCH:
+    case TESS__FIELD_WORD:
+        TESS_TRY(read_word(f, value, &word));
+        *(int *)(void *)at = word;
+        return TESS_OK;
+    case TESS__FIELD_TEXT: break;
+    }
+    char rule[64];
+    snprintf(rule, sizeof rule, "shorter than %zu bytes", f->size);
+    if (strlen(value) >= f->size)
+        return fail(f, value, rule);
+    memset(at, 0, f->size);
+    memcpy(at, value, strlen(value));
+    return TESS_OK;
+}
+
+/* ---- value to text ----------------------------------------------------------------------------
+ */
+
+const char *tess__field_text(const tess_scenario *scenario, const tess__field *f, char *text,
+                             size_t bytes)
+{
+    const char *at = (const char *)scenario + f->offset;
+    const int value = f->type == TESS__FIELD_TEXT ? 0 : *(const int *)(const void *)at;
+    switch (f->type) {
+    case TESS__FIELD_INT: snprintf(text, bytes, "%d", value); break;
+    case TESS__FIELD_INT64:
+        snprintf(text, bytes, "%lld", (long long)*(const int64_t *)(const void *)at);
+        break;
+    case TESS__FIELD_REAL: snprintf(text, bytes, "%.10g", *(const double *)(const void *)at); break;
+    case TESS__FIELD_FLAG: snprintf(text, bytes, "%s", value ? "true" : "false"); break;
+    case TESS__FIELD_SWITCH:
+        snprintf(text, bytes, "%s",
+                 value == TESS_SIM_ON    ? "on"
+                 : value == TESS_SIM_OFF ? "off"
+                                         : "auto");
+        break;
+    case TESS__FIELD_WORD: snprintf(text, bytes, "%s", f->words[value]); break;
+    case TESS__FIELD_TEXT: snprintf(text, bytes, "%s", at); break;
+    }
+    return text;
+}
+
+int tess__field_unset(const tess_scenario *scenario, const tess__field *f)
+{
+    const char *at = (const char *)scenario + f->offset;
+    switch (f->type) {
+    case TESS__FIELD_INT64: return *(const int64_t *)(const void *)at == 0;
+    case TESS__FIELD_REAL: return *(const double *)(const void *)at == 0;
+    case TESS__FIELD_TEXT: return *at == '\0';
+    default: return *(const int *)(const void *)at == 0;
+    }
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fields.h - the settings of a scenario by name: one table for files, --set, models and tables.
+ *
+ * A setting is a member of tess_scenario with its name ("layout.tp"), its type and its rule. JSON
+ * files, the command line, the catalogue of models and the rows of tables all come through here, so
+ * that a value is checked in one place and named the same everywhere.
+ */
+#ifndef TESS_SIM_FIELDS_H
+#define TESS_SIM_FIELDS_H
+
+#include "base/json.h"
+#include "tessera/scenario.h"
+
+typedef enum {
+    TESS__FIELD_INT,
+    TESS__FIELD_INT64,
+    TESS__FIELD_REAL,
+    TESS__FIELD_FLAG,   /* int: false, true */
+    TESS__FIELD_SWITCH, /* int: auto, on, off as TESS_SIM_AUTO, ON, OFF */
+    TESS__FIELD_WORD,   /* int: the number of a word */
+    TESS__FIELD_TEXT    /* char[] */
+} tess__field_type;
+
+typedef struct {
+    const char *group, *name; /* "layout", "tp" */
+    tess__field_type type;
+    size_t offset; /* in tess_scenario */
+    double low, high;
+    const char *const *words; /* ended by NULL */
+    size_t size;              /* of a text, its NUL included */
+    const char *help;         /* a phrase */
+} tess__field;
+
+extern const tess__field tess__fields[];
+extern const int tess__n_fields;
+
+const tess__field *tess__field_find(const char *group, const char *name); /* NULL: none */
+
+/* EINVAL: "layout.tp is "3.5", must be an integer 1..65536". */
+tess_status tess__field_set(tess_scenario *scenario, const tess__field *field, const char *value);
+
+/* The value as a text that tess__field_set takes. */
+const char *tess__field_text(const tess_scenario *scenario, const tess__field *field, char *text,
+                             size_t bytes);
+
+/* Whether the member is 0 or "": its default. */
+int tess__field_unset(const tess_scenario *scenario, const tess__field *field);
+
+/* ---- catalogue.c: models by name --------------------------------------------------------------
+ */
+
+extern const tess__shipped tess__shipped_models[];
+extern const int tess__n_shipped_models;
+
+/* Gives scenario->model the values of a shipped model. EINVAL with the nearest name. */
+tess_status tess__model_use(tess_ctx *ctx, const char *name, tess_scenario *scenario);
+
+/* ---- import.c: models from the config.json that is published with their weights ----------------
+ */
+
+tess_status tess__model_import(tess_ctx *ctx, const char *path, tess_scenario *scenario);
+tess_status tess__model_import_text(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                    tess_scenario *scenario);
+
+/* ---- scenario_read.c ---------------------------------------------------------------------------
+ */
+
+extern const tess__shipped tess__shipped_scenarios[];
+extern const int tess__n_shipped_scenarios;
+
+/* Reads the member `key` of an object as the setting of that name; EFORMAT with its line. */
+tess_status tess__field_read(const tess__json_node *object, const char *group, const char *key,
+                             tess_scenario *scenario);
+
+tess_status tess__scenario_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                 tess_scenario *scenario);
+
+#endif

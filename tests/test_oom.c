@@ -229,6 +229,20 @@ static tess_status s_predict(world *w)
     return status;
 }
 
+/* Density and overlap of three groups over units of keys. */
+static tess_status s_density(world *w)
+{
+    static float rows[30 * 8];
+    const tess_view view = {rows, TESS_DTYPE_F32, 0, 0, 8};
+    const tess_sel_shape groups = {
+        .batch = 1, .heads = 1, .tokens_q = 30, .tokens_k = 30, .group = 10, .unit = 4};
+    const tess_density_in in = {
+        .q = &view, .k = &view, .head_dim = 8, .groups = &groups, .mass = 0.9};
+    double density, overlap;
+    const tess_status status = tess_density_measure(w->ctx, &in, &density);
+    return status == TESS_OK ? tess_overlap_measure(w->ctx, &in, 0, &overlap) : status;
+}
+
 static const scenario scenarios[] = {
     {"create a context", s_context, NULL, NULL},
     {"create a communicator", s_comm, NULL, NULL},
@@ -256,6 +270,7 @@ static const scenario scenarios[] = {
     {"coarsen a selection", s_selection_coarsen, NULL, &sel_shape},
     {"create attention", s_attn, NULL, NULL},
     {"create a predictor's workspace", s_predict, NULL, NULL},
+    {"measure density and overlap", s_density, NULL, NULL},
     {"work from masks", s_work_masks, NULL, NULL},
     {"work from a file", s_work_load, NULL, NULL},
     {"work from a selection", s_work_selection, NULL, &sel_shape},

@@ -81,6 +81,36 @@ TESS_API tess_status tess_predict_map_backward(tess_predict *predict, const tess
                                                const tess_view *dlow, const int64_t *rows,
                                                int64_t n_rows, float *dw);
 
+/* ---- how sparse attention is ----------------------------------------------------------------- */
+
+typedef struct {
+    const tess_view *q, *k; /* F32, batch x heads x tokens x head_dim */
+    int head_dim;           /* a multiple of 8 up to 256 */
+    float scale;            /* above 0; 0: 1 / sqrt(head_dim) */
+    const float *lse;       /* (batch, heads, tokens_q) over all keys, as dense attention gives
+                               it; saves one of two passes. NULL: computed */
+    const tess_sel_shape *groups; /* batch, heads, tokens, groups of queries, units of keys */
+    double mass;                  /* the share of softmax mass to reach; above 0, at most 1 */
+    int32_t every, first; /* measures groups first, first + every, ...; 0 and more than there
+                             are groups are 1 and all of them; first counts modulo every */
+    double quantile;      /* 0: the mean over groups, weighted by their queries; above 0, at
+                             most 1: what this share of the groups does not exceed */
+} tess_density_in;
+
+/* density (batch, heads) = units that a group of queries needs to reach `mass` of their softmax,
+ * summed over the group, as a share of all units. Queries whose softmax is not finite are left
+ * out; a head without others has density 1. The same bits for every number of threads. ESTOPPED if
+ * the context's progress callback asks for it. */
+TESS_API tess_status tess_density_measure(tess_ctx *ctx, const tess_density_in *in,
+                                          double *density);
+
+/* ratio (batch, heads) = what sharing one set costs the queries of a group: the mass of its K best
+ * units / the mean mass of each query's own K best, mean over groups weighted by their queries; 1:
+ * nothing. K is `keys`, or 0: what the group's queries need for `mass` on their own, their mean
+ * rounded up. Heads without finite queries have ratio 0. lse and quantile are not read. */
+TESS_API tess_status tess_overlap_measure(tess_ctx *ctx, const tess_density_in *in, int32_t keys,
+                                          double *ratio);
+
 #ifdef __cplusplus
 }
 #endif

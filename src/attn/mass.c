@@ -15,6 +15,18 @@
 #include <math.h>
 #include <string.h>
 
+void tess__mass_pack(const tess__kernels *kernels, float *panels, const tess_view *k, int64_t b,
+                     int64_t h, int64_t tokens, int dim)
+{
+    const int64_t n_panels = (tokens + TESS_PANEL - 1) / TESS_PANEL;
+#pragma omp for schedule(static)
+    for (int64_t p = 0; p < n_panels; p++) {
+        const int64_t at = p * TESS_PANEL, left = tokens - at;
+        kernels->panel_pack(panels + (size_t)at * (size_t)dim, tess__view_row(k, b, h, at),
+                            k->stride_s, left < TESS_PANEL ? (int)left : TESS_PANEL, dim);
+    }
+}
+
 /* Scores of rows queries against the keys of the tile that begins at key j; returns its keys. */
 static int score_tile(const tess__mass_keys *keys, const float *q, int64_t stride, int rows,
                       int64_t j, const tess__scratch *w)
@@ -132,21 +144,36 @@ static const uint32_t *sort_down(const float *mass, int32_t n, const tess__scrat
     return from;
 }
 
+static double mass_at(const uint32_t *sorted, int32_t i)
+{
+    float x;
+    memcpy(&x, sorted + i, sizeof x);
+    return (double)x;
+}
+
+/* The sum of all, from the largest down. */
+static double sum_down(const uint32_t *sorted, int32_t n)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < n; i++)
+        sum += mass_at(sorted, i);
+    return sum;
+}
+
 int32_t tess__mass_count(const float *mass, int32_t n, double share, const tess__scratch *w)
 {
     const uint32_t *sorted = sort_down(mass, n, w);
-    double total = 0.0, sum = 0.0;
-    for (int32_t i = 0; i < n; i++) {
-        float x;
-        memcpy(&x, sorted + i, sizeof x);
-        total += (double)x;
-    }
+    const double total = sum_down(sorted, n);
+    double sum = 0.0;
     int32_t k = 0;
-    while (k < n && (k == 0 || sum < share * total)) {
-        float x;
-        memcpy(&x, sorted + k, sizeof x);
-        sum += (double)x;
-        k++;
-    }
+    while (k < n && (k == 0 || sum < share * total))
+        sum += mass_at(sorted, k++);
     return k;
+}
+
+double tess__mass_top(const float *mass, int32_t n, int32_t k, const tess__scratch *w)
+{
+    const uint32_t *sorted = sort_down(mass, n, w);
+    const double total = sum_down(sorted, n);
+    return total > 0.0 ? sum_down(sorted, k) / total : 0.0;
 }

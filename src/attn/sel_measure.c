@@ -168,7 +168,6 @@ static tess_status measure_head(job *j, const tess__buffer *scratch,
                                 const tess__scratch_shape *shape, int64_t *told, record *sum)
 {
     const int64_t groups = ((int64_t)j->sel->n_q + j->every - 1) / j->every;
-    const int dim = j->in->head_dim;
     tess__turns run = {
         .ctx = j->ctx,
         .what = "measuring a selection",
@@ -180,13 +179,8 @@ static tess_status measure_head(job *j, const tess__buffer *scratch,
 #pragma omp parallel num_threads(j->ctx->threads)
     {
         const tess__scratch w = tess__scratch_of(scratch, shape, omp_get_thread_num());
-#pragma omp for schedule(static)
-        for (int64_t p = 0; p < j->n_panels; p++) {
-            const int64_t at = p * TESS_PANEL, left = j->sel->tokens_k - at;
-            j->kernels->panel_pack(j->panels + (size_t)at * (size_t)dim,
-                                   tess__view_row(j->in->k, j->b, j->h, at), j->in->k->stride_s,
-                                   left < TESS_PANEL ? (int)left : TESS_PANEL, dim);
-        }
+        tess__mass_pack(j->kernels, j->panels, j->in->k, j->b, j->h, j->sel->tokens_k,
+                        j->in->head_dim);
         int64_t i;
         while ((i = tess__turns_next(&run)) >= 0)
             measure_group(j, &w, (int32_t)(i * j->every), &j->records[i]);

@@ -71,6 +71,11 @@ typedef struct {
     int32_t n_k;
 } tess__mass_keys;
 
+/* Packs the keys of one head; shared out to the threads of the region that calls it, all of which
+ * wait until it is done. */
+void tess__mass_pack(const tess__kernels *kernels, float *panels, const tess_view *k, int64_t b,
+                     int64_t h, int64_t tokens, int dim);
+
 /* mass[u] = the softmax mass of unit u summed over n queries, `stride` floats apart. lse (n), or
  * NULL to compute it. Returns how many queries count: those whose lse is finite. */
 int64_t tess__mass_group(const tess__mass_keys *keys, const float *q, int64_t stride, int64_t n,
@@ -83,6 +88,9 @@ void tess__mass_row(const tess__mass_keys *keys, const float *scores, const tess
 /* How many of n masses, largest first, reach `share` of their sum; at least 1. Masses are 0 or
  * more; w->sort is used. */
 int32_t tess__mass_count(const float *mass, int32_t n, double share, const tess__scratch *w);
+
+/* The share that the k largest of n masses have of their sum; 0 of a sum of 0. As above. */
+double tess__mass_top(const float *mass, int32_t n, int32_t k, const tess__scratch *w);
 
 /* ---- select.c -------------------------------------------------------------------------------- */
 

@@ -44,6 +44,8 @@ static const opt attn_keys[] = {
     {"unit", 0, OPT_INT, AT(unit), "N", "64", 1, TOKENS_MAX, .help = "keys selected together"},
     {"group", 0, OPT_INT, AT(group), "N", "64", 1, TOKENS_MAX,
      .help = "queries that share their selection"},
+    {"compensate", 0, OPT_INT, AT(compensate), "N", "0", 0, 1,
+     .help = "1: a virtual key stands for the keys that were not selected"},
     {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "fwd", .choices = passes,
      .help = "forward, backward, or one after the other"},
     {"storage", 0, OPT_CHOICE, AT(storage), "TYPE", "f32", .choices = storages,
@@ -241,6 +243,7 @@ static int has_effect(const problem *p, const opt *key)
     case AT(tokens_k): return p->tokens_q != p->tokens_k;
     case AT(unit):
     case AT(group): return p->kind == PROBLEM_SELECT || p->density < 1;
+    case AT(compensate): return p->density < 1 && p->compensate;
     case AT(proxy): return strcmp(p->selector, "predictor") == 0;
     default: return 1;
     }

@@ -158,6 +158,7 @@ static tess_status make_attn(workload *w)
         .head_dim = (int)p->dim,
         .tokens_q = p->tokens_q,
         .tokens_k = p->tokens_k,
+        .compensate = (int)p->compensate,
         .precision = strcmp(p->precision, "fp32") == 0 ? TESS_PRECISION_FP32 : TESS_PRECISION_BF16};
     TRY(tess_attn_create(w->c->ctx, &w->shape, &w->attn));
     if (p->density < 1)

@@ -62,7 +62,8 @@ int main(void)
     const tess_view vk = {k, TESS_DTYPE_F32, ALL, DIM, HEADS * DIM};
     const tess_view vv = {v, TESS_DTYPE_F32, ALL, DIM, HEADS * DIM};
     const tess_view vo = {o, TESS_DTYPE_F32, ALL, DIM, HEADS * DIM};
-    const tess_attn_shape shape = {1, HEADS, DIM, TOKENS, TOKENS, 0, TESS_PRECISION_FP32};
+    const tess_attn_shape shape = {
+        .batch = 1, .heads = HEADS, .head_dim = DIM, .tokens_q = TOKENS, .tokens_k = TOKENS};
     tess_attn *attn;
     TRY(tess_attn_create(ctx, &shape, &attn)); /* the scale 0 stands for 1 / sqrt(head_dim) */
     TRY(tess_attn_forward(attn, NULL, &vq, &vk, &vv, &vo, lse)); /* no selection: dense */

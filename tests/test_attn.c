@@ -1,257 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_attn.c - attention forward and backward against the double-precision reference, on every
  * instruction set of the machine, and what must hold besides values. */
-#include "attn/attention.h"
-#include "ref/ref.h"
-#include "test.h"
-
-#include <stdlib.h>
+#include "attn_data.h"
 
 /* ---- problems ----------------------------------------------------------------------------------
  */
 
-typedef enum { DENSE, RANDOM, FULL, EMPTY_ROWS } pattern;
-
-/* A group or unit of 0 stands for bounds that grow: 1, 2, 3, ... rows. */
-typedef struct {
-    int batch, heads, dim;
-    int64_t tq, tk;
-    pattern pattern;
-    int32_t group, unit;
-    double density;
-    int token_major; /* [B,S,H,D] instead of [B,H,S,D] */
-    int bf16;
-    int dlse;
-} problem;
-
 static const problem problems[] = {
-    {1, 1, 8, 1, 1, DENSE, 0, 0, 0, 0, 0, 1},           /* the smallest: dq comes from dlse alone */
-    {1, 1, 8, 1, 1, RANDOM, 1, 1, 1.0, 0, 0, 1},        /* the same through a list */
-    {1, 2, 64, 100, 300, DENSE, 0, 0, 0, 0, 0, 1},      /* cross-attention, tails everywhere */
-    {2, 3, 72, 97, 193, DENSE, 0, 0, 0, 1, 0, 0},       /* a head_dim no panel divides */
-    {1, 2, 128, 200, 200, DENSE, 0, 0, 0, 1, 1, 1},     /* bf16 storage */
-    {1, 1, 256, 65, 130, DENSE, 0, 0, 0, 0, 0, 0},      /* the largest head_dim */
-    {1, 1, 40, 50, 0, DENSE, 0, 0, 0, 0, 0, 0},         /* no keys */
-    {1, 1, 40, 0, 50, DENSE, 0, 0, 0, 0, 0, 0},         /* no queries */
-    {2, 2, 64, 256, 256, RANDOM, 64, 64, 0.4, 0, 0, 1}, /* block masks */
-    {1, 2, 128, 300, 500, RANDOM, 128, 64, 0.3, 1, 0, 0},
-    {1, 2, 72, 250, 333, RANDOM, 100, 16, 0.3, 0, 0, 1},
-    {1, 3, 64, 256, 700, RANDOM, 64, 1, 0.2, 0, 0, 1}, /* token lists */
-    {2, 2, 128, 130, 1000, RANDOM, 64, 1, 0.1, 1, 1, 0},
-    {1, 2, 24, 77, 500, RANDOM, 5, 1, 0.2, 0, 0, 1},       /* groups narrower than a vector */
-    {1, 1, 16, 40, 90, RANDOM, 1, 1, 0.3, 0, 0, 0},        /* no grouping at all */
-    {1, 2, 64, 600, 300, RANDOM, 256, 32, 0.5, 0, 0, 1},   /* groups cut into tiles */
-    {1, 2, 64, 137, 211, RANDOM, 0, 0, 0.4, 0, 0, 1},      /* bounds on both sides */
-    {1, 2, 64, 128, 256, EMPTY_ROWS, 16, 8, 0.3, 0, 0, 1}, /* rows that see nothing */
-    {1, 2, 64, 200, 200, FULL, 64, 8, 1.0, 1, 0, 1},
-    {1, 1, 64, 96, 2500, RANDOM, 64, 1, 0.9, 0, 0, 1}, /* several ranges of keys */
+    {1, 1, 8, 1, 1, DENSE, 0, 0, 0, 0, 0, 1, 0},       /* the smallest: dq comes from dlse alone */
+    {1, 1, 8, 1, 1, RANDOM, 1, 1, 1.0, 0, 0, 1, 0},    /* the same through a list */
+    {1, 2, 64, 100, 300, DENSE, 0, 0, 0, 0, 0, 1, 0},  /* cross-attention, tails everywhere */
+    {2, 3, 72, 97, 193, DENSE, 0, 0, 0, 1, 0, 0, 0},   /* a head_dim no panel divides */
+    {1, 2, 128, 200, 200, DENSE, 0, 0, 0, 1, 1, 1, 0}, /* bf16 storage */
+    {1, 1, 256, 65, 130, DENSE, 0, 0, 0, 0, 0, 0, 0},  /* the largest head_dim */
+    {1, 1, 40, 50, 0, DENSE, 0, 0, 0, 0, 0, 0, 0},     /* no keys */
+    {1, 1, 40, 0, 50, DENSE, 0, 0, 0, 0, 0, 0, 0},     /* no queries */
+    {2, 2, 64, 256, 256, RANDOM, 64, 64, 0.4, 0, 0, 1, 0}, /* block masks */
+    {1, 2, 128, 300, 500, RANDOM, 128, 64, 0.3, 1, 0, 0, 0},
+    {1, 2, 72, 250, 333, RANDOM, 100, 16, 0.3, 0, 0, 1, 0},
+    {1, 3, 64, 256, 700, RANDOM, 64, 1, 0.2, 0, 0, 1, 0}, /* token lists */
+    {2, 2, 128, 130, 1000, RANDOM, 64, 1, 0.1, 1, 1, 0, 0},
+    {1, 2, 24, 77, 500, RANDOM, 5, 1, 0.2, 0, 0, 1, 0},       /* groups narrower than a vector */
+    {1, 1, 16, 40, 90, RANDOM, 1, 1, 0.3, 0, 0, 0, 0},        /* no grouping at all */
+    {1, 2, 64, 600, 300, RANDOM, 256, 32, 0.5, 0, 0, 1, 0},   /* groups cut into tiles */
+    {1, 2, 64, 137, 211, RANDOM, 0, 0, 0.4, 0, 0, 1, 0},      /* bounds on both sides */
+    {1, 2, 64, 128, 256, EMPTY_ROWS, 16, 8, 0.3, 0, 0, 1, 0}, /* rows that see nothing */
+    {1, 2, 64, 200, 200, FULL, 64, 8, 1.0, 1, 0, 1, 0},
+    {1, 1, 64, 96, 2500, RANDOM, 64, 1, 0.9, 0, 0, 1, 0}, /* several ranges of keys */
 };
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
-
-/* Buffers hold exactly what is needed, so that the address sanitizer sees a step outside. */
-typedef struct {
-    const problem *p;
-    tess_attn_shape shape;
-    float *q, *k, *v, *o, *lse, *dout, *dlse, *dq, *dk, *dv;
-    uint16_t *k16, *v16;
-    tess_view vq, vk, vv, vo, vdout, vdq, vdk, vdv;
-    tess_selection *sel;
-} setting;
-
-static float *buffer(size_t n, uint64_t seed)
-{
-    float *x = malloc(n ? n * sizeof *x : 1);
-    assert_non_null(x);
-    if (seed)
-        fill_normal(x, n, seed);
-    else
-        memset(x, 0xff, n * sizeof *x); /* NaN: what is not written shows */
-    return x;
-}
-
-static tess_view view_of(const problem *p, void *data, tess_dtype dtype, int64_t tokens)
-{
-    if (p->token_major)
-        return (tess_view){data, dtype, tokens * p->heads * p->dim, p->dim,
-                           (int64_t)p->heads * p->dim};
-    return (tess_view){data, dtype, p->heads * tokens * p->dim, tokens * p->dim, p->dim};
-}
-
-static int64_t *growing_bounds(int64_t tokens, int32_t *n)
-{
-    int64_t *bounds = malloc((size_t)(tokens + 1) * sizeof *bounds);
-    assert_non_null(bounds);
-    bounds[0] = 0;
-    *n = 0;
-    for (int64_t at = 0; at < tokens; bounds[*n] = at) {
-        at += *n + 1;
-        at = at < tokens ? at : tokens;
-        ++*n;
-    }
-    return bounds;
-}
-
-static tess_selection *make_selection(tess_ctx *ctx, const problem *p)
-{
-    tess_sel_shape shape = {.batch = p->batch,
-                            .heads = p->heads,
-                            .tokens_q = p->tq,
-                            .tokens_k = p->tk,
-                            .group = p->group,
-                            .unit = p->unit};
-    int64_t *bounds_q = NULL, *bounds_k = NULL;
-    if (!p->group)
-        shape.bounds_q = bounds_q = growing_bounds(p->tq, &shape.n_q);
-    if (!p->unit)
-        shape.bounds_k = bounds_k = growing_bounds(p->tk, &shape.n_k);
-    const int64_t nq = p->group ? (p->tq + p->group - 1) / p->group : shape.n_q;
-    const int64_t nk = p->unit ? (p->tk + p->unit - 1) / p->unit : shape.n_k;
-    const size_t n = (size_t)(p->batch * p->heads * nq * nk);
-    tess_selection *sel = NULL;
-    CHECK_OK(tess_selection_create(ctx, &shape, (int64_t)n, &sel));
-    float *u = malloc(n * sizeof *u);
-    uint8_t *mask = malloc(n);
-    assert_true(u && mask);
-    CHECK_OK(tess_random_uniform(7, 1, 0, u, n));
-    for (size_t i = 0; i < n; i++) {
-        const size_t group = i / (size_t)nk % (size_t)nq;
-        mask[i] = (double)u[i] < p->density && !(p->pattern == EMPTY_ROWS && group % 3 == 0);
-    }
-    CHECK_OK(tess_selection_set_mask(sel, mask, TESS_MASK_BYTES));
-    free(u);
-    free(mask);
-    free(bounds_q);
-    free(bounds_k);
-    return sel;
-}
-
-static uint16_t *round_bf16(float *x, size_t n)
-{
-    uint16_t *half = malloc(n * sizeof *half);
-    assert_non_null(half);
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        half[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
-    return half;
-}
-
-static setting make(tess_ctx *ctx, const problem *p)
-{
-    const size_t heads = (size_t)(p->batch * p->heads);
-    const size_t rows_q = heads * (size_t)p->tq, nq = rows_q * (size_t)p->dim;
-    const size_t nk = heads * (size_t)p->tk * (size_t)p->dim;
-    setting s = {
-        .p = p,
-        .shape = {.batch = p->batch,
-                  .heads = p->heads,
-                  .head_dim = p->dim,
-                  .tokens_q = p->tq,
-                  .tokens_k = p->tk},
-        .q = buffer(nq, 1),
-        .k = buffer(nk, 2),
-        .v = buffer(nk, 3),
-        .o = buffer(nq, 0),
-        .lse = buffer(rows_q, 0),
-        .dout = buffer(nq, 4),
-        .dlse = p->dlse ? buffer(rows_q, 5) : NULL,
-        .dq = buffer(nq, 0),
-        .dk = buffer(nk, 0),
-        .dv = buffer(nk, 0),
-    };
-    s.vq = view_of(p, s.q, TESS_DTYPE_F32, p->tq);
-    s.vk = view_of(p, s.k, TESS_DTYPE_F32, p->tk);
-    s.vv = view_of(p, s.v, TESS_DTYPE_F32, p->tk);
-    if (p->bf16) {
-        s.k16 = round_bf16(s.k, nk);
-        s.v16 = round_bf16(s.v, nk);
-        s.vk.data = s.k16;
-        s.vv.data = s.v16;
-        s.vk.dtype = s.vv.dtype = TESS_DTYPE_BF16;
-    }
-    s.vo = view_of(p, s.o, TESS_DTYPE_F32, p->tq);
-    s.vdout = view_of(p, s.dout, TESS_DTYPE_F32, p->tq);
-    s.vdq = view_of(p, s.dq, TESS_DTYPE_F32, p->tq);
-    s.vdk = view_of(p, s.dk, TESS_DTYPE_F32, p->tk);
-    s.vdv = view_of(p, s.dv, TESS_DTYPE_F32, p->tk);
-    if (p->pattern != DENSE)
-        s.sel = make_selection(ctx, p);
-    return s;
-}
-
-static void drop(setting *s)
-{
-    tess_selection_destroy(s->sel);
-    void *all[] = {s->q,    s->k,  s->v,  s->o,  s->lse, s->dout,
-                   s->dlse, s->dq, s->dk, s->dv, s->k16, s->v16};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i]);
-}
-
-static void run(tess_ctx *ctx, setting *s)
-{
-    tess_attn *attn = NULL;
-    CHECK_OK(tess_attn_create(ctx, &s->shape, &attn));
-    CHECK_OK(tess_attn_forward(attn, s->sel, &s->vq, &s->vk, &s->vv, &s->vo, s->lse));
-    const tess_attn_saved saved = {&s->vq, &s->vk, &s->vv, &s->vo, s->lse};
-    CHECK_OK(
-        tess_attn_backward(attn, s->sel, &saved, &s->vdout, s->dlse, &s->vdq, &s->vdk, &s->vdv));
-    tess_attn_destroy(attn);
-}
-
-/* ---- values
- * -------------------------------------------------------------------------------------- */
-
-/* Copies (b, h, s, d) of a view into the reference's order. */
-static float *in_order(const problem *p, const tess_view *view, int64_t tokens)
-{
-    float *out = buffer((size_t)(p->batch * p->heads * tokens * p->dim), 0), *to = out;
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t t = 0; t < tokens; t++, to += p->dim)
-                memcpy(to, tess__view_row(view, b, h, t), (size_t)p->dim * sizeof *to);
-    return out;
-}
-
-static void check_close(const problem *p, const tess_view *got, const double *want, int64_t tokens,
-                        double tolerance)
-{
-    float *x = in_order(p, got, tokens);
-    CHECK_CLOSE(x, want, (size_t)(p->batch * p->heads * tokens * p->dim), tolerance);
-    free(x);
-}
-
-/* A score is a dot product of head_dim normal numbers, scaled to unit variance, so rarely beyond 6;
- * its rounding errors add up to about 6 * 2^-24 * sqrt(256) = 6e-6 in the exponent, the polynomial
- * adds 2e-7 and the sums over at most 2500 keys 50 * 2^-24 = 3e-6. The gradients pass through two
- * such products and a difference (dP - delta), which may cancel by a few times. */
-static const double tol_forward = 1e-5, tol_backward = 4e-5;
-
-static void check_problem(tess_ctx *ctx, const problem *p)
-{
-    setting s = make(ctx, p);
-    run(ctx, &s);
-    tess_selection_lists lists;
-    if (s.sel)
-        CHECK_OK(tess_selection_view(s.sel, &lists));
-    const size_t heads = (size_t)(p->batch * p->heads), rows_q = heads * (size_t)p->tq;
-    const size_t nq = rows_q * (size_t)p->dim, nk = heads * (size_t)p->tk * (size_t)p->dim;
-    double *want = malloc((nq + rows_q + 2 * nk + 1) * sizeof *want);
-    assert_non_null(want);
-    double *lse = want + nq, *dk = lse + rows_q, *dv = dk + nk;
-    CHECK_OK(
-        ref_attn_forward(ctx, &s.shape, s.sel ? &lists : NULL, &s.vq, &s.vk, &s.vv, want, lse));
-    check_close(p, &s.vo, want, p->tq, tol_forward);
-    CHECK_CLOSE(s.lse, lse, rows_q, tol_forward);
-    CHECK_OK(ref_attn_backward(ctx, &s.shape, s.sel ? &lists : NULL, &s.vq, &s.vk, &s.vv, &s.vdout,
-                               s.dlse, want, dk, dv));
-    check_close(p, &s.vdq, want, p->tq, tol_backward);
-    check_close(p, &s.vdk, dk, p->tk, tol_backward);
-    check_close(p, &s.vdv, dv, p->tk, tol_backward);
-    free(want);
-    drop(&s);
-}
 
 static void attention_matches_the_reference_on_every_isa(void **state)
 {
@@ -275,18 +52,6 @@ static void attention_matches_the_reference_on_every_isa(void **state)
 
 /* ---- what must hold besides -------------------------------------------------------------------
  */
-
-static void check_same_bits(const setting *a, const setting *b)
-{
-    const problem *p = a->p;
-    const size_t heads = (size_t)(p->batch * p->heads), rows_q = heads * (size_t)p->tq;
-    const size_t nq = rows_q * (size_t)p->dim, nk = heads * (size_t)p->tk * (size_t)p->dim;
-    assert_memory_equal(a->o, b->o, nq * sizeof(float));
-    assert_memory_equal(a->lse, b->lse, rows_q * sizeof(float));
-    assert_memory_equal(a->dq, b->dq, nq * sizeof(float));
-    assert_memory_equal(a->dk, b->dk, nk * sizeof(float));
-    assert_memory_equal(a->dv, b->dv, nk * sizeof(float));
-}
 
 static void every_number_of_threads_gives_the_same_bits(void **state)
 {
@@ -312,7 +77,7 @@ static void every_number_of_threads_gives_the_same_bits(void **state)
 static void a_full_list_gives_the_bits_of_dense_attention(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem dense = {1, 2, 64, 200, 300, DENSE, 0, 0, 0, 0, 0, 0};
+    static const problem dense = {1, 2, 64, 200, 300, DENSE, 0, 0, 0, 0, 0, 0, 0};
     static const int32_t groups[] = {200, 64, 1}, units[] = {300, 32, 1};
     setting d = make(ctx, &dense);
     run(ctx, &d);
@@ -352,7 +117,7 @@ static tess_selection *half_of(tess_ctx *ctx, const problem *p, int half)
 static void merging_two_halves_equals_the_whole(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem p = {2, 2, 64, 100, 260, DENSE, 16, 13, 1.0, 0, 0, 0};
+    static const problem p = {2, 2, 64, 100, 260, DENSE, 16, 13, 1.0, 0, 0, 0, 0};
     setting whole = make(ctx, &p), a = make(ctx, &p), b = make(ctx, &p);
     run(ctx, &whole);
     a.sel = half_of(ctx, &p, 0);
@@ -422,7 +187,7 @@ static void rows_between_heads_are_left_alone(void **state)
 static void a_nan_is_not_lost(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem p = {1, 1, 16, 40, 50, DENSE, 0, 0, 0, 0, 0, 0};
+    static const problem p = {1, 1, 16, 40, 50, DENSE, 0, 0, 0, 0, 0, 0, 0};
     /* One that arithmetic makes, and one with a payload, as a debugger or a file may put there. */
     static const uint32_t bits[] = {0x7fc00000, 0x7fc00001, 0xffc12345};
     for (int i = 0; i < 3; i++) {
@@ -533,17 +298,6 @@ static void wrong_arguments_get_a_sentence(void **state)
     tess_attn_destroy(NULL);
 }
 
-static int make_ctx(void **state)
-{
-    return tess_ctx_create(NULL, (tess_ctx **)state);
-}
-
-static int drop_ctx(void **state)
-{
-    tess_ctx_destroy(*state);
-    return 0;
-}
-
 static int count_nan(const float *x, size_t n)
 {
     int found = 0;
@@ -555,7 +309,7 @@ static int count_nan(const float *x, size_t n)
 /* 0 and -inf are for rows that saw nothing; a number gone wrong must not look like one. */
 static void check_nan(tess_ctx *ctx)
 {
-    static const problem dense = {1, 1, 64, 100, 150, DENSE, 0, 0, 0, 0, 0, 0};
+    static const problem dense = {1, 1, 64, 100, 150, DENSE, 0, 0, 0, 0, 0, 0, 0};
     setting s = make(ctx, &dense);
     s.q[5 * 64 + 3] = NAN;
     run(ctx, &s);

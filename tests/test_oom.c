@@ -243,6 +243,27 @@ static tess_status s_density(world *w)
     return status == TESS_OK ? tess_overlap_measure(w->ctx, &in, 0, &overlap) : status;
 }
 
+/* The first backward pass with virtual keys takes memory for them. */
+static tess_status s_attn_virtual(world *w)
+{
+    static float x[2 * 50 * 16], dk[2 * 50 * 16], dv[2 * 50 * 16], o[2 * 40 * 16], dq[2 * 40 * 16];
+    static float lse[2 * 40];
+    const tess_attn_shape shape = {
+        .batch = 1, .heads = 2, .head_dim = 16, .tokens_q = 40, .tokens_k = 50, .compensate = 1};
+    const tess_view q = {x, TESS_DTYPE_F32, 0, 40 * 16, 16}, k = {x, TESS_DTYPE_F32, 0, 800, 16};
+    const tess_view vo = {o, TESS_DTYPE_F32, 0, 640, 16}, vdq = {dq, TESS_DTYPE_F32, 0, 640, 16};
+    const tess_view vdk = {dk, TESS_DTYPE_F32, 0, 800, 16}, vdv = {dv, TESS_DTYPE_F32, 0, 800, 16};
+    tess_attn *attn = NULL;
+    tess_status status = tess_attn_create(w->ctx, &shape, &attn);
+    if (status == TESS_OK)
+        status = tess_attn_forward(attn, w->sel, &q, &k, &k, &vo, lse);
+    if (status == TESS_OK)
+        status = tess_attn_backward(attn, w->sel, &(tess_attn_saved){&q, &k, &k, &vo, lse}, &q,
+                                    NULL, &vdq, &vdk, &vdv);
+    tess_attn_destroy(attn);
+    return status;
+}
+
 static const scenario scenarios[] = {
     {"create a context", s_context, NULL, NULL},
     {"create a communicator", s_comm, NULL, NULL},
@@ -271,6 +292,7 @@ static const scenario scenarios[] = {
     {"create attention", s_attn, NULL, NULL},
     {"create a predictor's workspace", s_predict, NULL, NULL},
     {"measure density and overlap", s_density, NULL, NULL},
+    {"gradients of virtual keys", s_attn_virtual, NULL, &sel_shape},
     {"work from masks", s_work_masks, NULL, NULL},
     {"work from a file", s_work_load, NULL, NULL},
     {"work from a selection", s_work_selection, NULL, &sel_shape},

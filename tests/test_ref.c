@@ -47,7 +47,8 @@ static void a_comparison_finds_the_worst_element(void **state)
  * to the largest number on the way, which is below twice the largest result. */
 static const double hand_tolerance = 4e-15;
 static const double hand_q[] = {1, 0, 0, 0}, hand_v[] = {8, 0, 0, 8, 16, 24};
-static const tess_attn_shape hand_shape = {1, 1, 2, 2, 3, 1.0f, TESS_PRECISION_FP32};
+static const tess_attn_shape hand_shape = {
+    .batch = 1, .heads = 1, .head_dim = 2, .tokens_q = 2, .tokens_k = 3, .scale = 1.0f};
 
 static tess_view f64(const double *data, int64_t tokens, int64_t dim, int heads)
 {
@@ -111,6 +112,35 @@ static void an_empty_row_gives_zero_and_minus_infinity(void **state)
     tess_selection_destroy(sel);
 }
 
+/* Query 0 selects key 0; keys 1 and 2 have scores log 2 and log 8, their mean log 4, with log 2 for
+ * their number log 8. So the probabilities are 1/9 and 8/9. Query 1 selects all three. */
+static void a_virtual_key_stands_for_what_is_left_out(void **state)
+{
+    (void)state;
+    const double k[] = {0, 0, log(2), 0, log(8), 0}, dout[] = {9, 0, 0, 0};
+    const tess_view vq = f64(hand_q, 2, 2, 1), vk = f64(k, 3, 2, 1), vv = f64(hand_v, 3, 2, 1);
+    const tess_view vdo = f64(dout, 2, 2, 1);
+    tess_attn_shape with = hand_shape;
+    with.compensate = 1;
+    tess_selection *sel = NULL;
+    tess_selection_lists lists;
+    CHECK_OK(
+        tess_selection_create(ctx, &(tess_sel_shape){1, 1, 2, 3, 1, 1, NULL, NULL, 0, 0}, 4, &sel));
+    CHECK_OK(tess_selection_set_lists(sel, (int64_t[]){0, 1, 4}, (int32_t[]){0, 0, 1, 2}));
+    CHECK_OK(tess_selection_view(sel, &lists));
+    double o[4], lse[2], dq[4], dk[6], dv[6];
+    CHECK_OK(ref_attn_forward(ctx, &with, &lists, &vq, &vk, &vv, o, lse));
+    /* The mean value is (8, 16). */
+    CHECK_CLOSE(o, ((double[]){8, 128.0 / 9, 8, 32.0 / 3}), 4, hand_tolerance);
+    CHECK_CLOSE(lse, ((double[]){log(9), log(3)}), 2, hand_tolerance);
+    /* dp is 72 for both, so ds is 0; dv of the virtual key is 8, of which each gets half. */
+    CHECK_OK(ref_attn_backward(ctx, &with, &lists, &vq, &vk, &vv, &vdo, NULL, dq, dk, dv));
+    CHECK_CLOSE(dv, ((double[]){1, 0, 4, 0, 4, 0}), 6, hand_tolerance);
+    for (int i = 0; i < 6; i++)
+        assert_true(fabs(dk[i]) < 72 * hand_tolerance);
+    tess_selection_destroy(sel);
+}
+
 static void no_keys_and_no_queries_are_allowed(void **state)
 {
     (void)state;
@@ -137,13 +167,15 @@ static void no_keys_and_no_queries_are_allowed(void **state)
 /* ---- finite differences ------------------------------------------------------------------- */
 
 enum { B = 2, H = 2, TQ = 7, TK = 9, D = 8, NQ = B * H * TQ * D, NK = B * H * TK * D };
-static const tess_attn_shape shape = {B, H, D, TQ, TK, 0.0f, TESS_PRECISION_FP32};
+static const tess_attn_shape shape = {
+    .batch = B, .heads = H, .head_dim = D, .tokens_q = TQ, .tokens_k = TK};
 
 /* Queries stored as [B,S,H,D], keys and values as [B,H,S,D]. */
 typedef struct {
     double q[NQ], k[NK], v[NK], dout[NQ];
     float dlse[B * H * TQ];
     const tess_selection_lists *sel;
+    int compensate;
 } problem;
 
 static tess_view view_q(const double *data)
@@ -181,14 +213,23 @@ static void fill_problem(problem *p, const tess_selection_lists *sel)
     widen_normal(p->dout, NQ, 4);
     fill_normal(p->dlse, B * H * TQ, 5);
     p->sel = sel;
+    p->compensate = 0;
+}
+
+static tess_attn_shape shape_of(const problem *p)
+{
+    tess_attn_shape s = shape;
+    s.compensate = p->compensate;
+    return s;
 }
 
 /* The sum of dout * o + dlse * lse over the rows that see anything. */
 static double loss(const problem *p)
 {
     const tess_view q = view_q(p->q), k = view_k(p->k), v = view_k(p->v);
+    const tess_attn_shape s = shape_of(p);
     double o[NQ], lse[B * H * TQ], sum = 0.0;
-    CHECK_OK(ref_attn_forward(ctx, &shape, p->sel, &q, &k, &v, o, lse));
+    CHECK_OK(ref_attn_forward(ctx, &s, p->sel, &q, &k, &v, o, lse));
     for (size_t n = 0; n < NQ; n++)
         sum += p->dout[place_q(n)] * o[n];
     for (size_t i = 0; i < B * H * TQ; i++)
@@ -217,7 +258,8 @@ static void check_gradients(problem *p)
 {
     const tess_view q = view_q(p->q), k = view_k(p->k), v = view_k(p->v), dout = view_q(p->dout);
     static double dq[NQ], dk[NK], dv[NK], slopes_q[NQ], slopes_k[NK], slopes_v[NK];
-    CHECK_OK(ref_attn_backward(ctx, &shape, p->sel, &q, &k, &v, &dout, p->dlse, dq, dk, dv));
+    const tess_attn_shape s = shape_of(p);
+    CHECK_OK(ref_attn_backward(ctx, &s, p->sel, &q, &k, &v, &dout, p->dlse, dq, dk, dv));
     for (size_t n = 0; n < NQ; n++)
         slopes_q[n] = slope(p, &p->q[place_q(n)]);
     for (size_t n = 0; n < NK; n++) {
@@ -261,6 +303,8 @@ static void sparse_gradients_are_the_slopes_of_a_loss(void **state)
     CHECK_OK(tess_selection_view(sel, &lists));
     static problem p;
     fill_problem(&p, &lists);
+    check_gradients(&p);
+    p.compensate = 1;
     check_gradients(&p);
     tess_selection_destroy(sel);
 }
@@ -389,6 +433,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_forward_pass_gives_what_a_hand_does),
     cmocka_unit_test(the_backward_pass_gives_what_a_hand_does),
     cmocka_unit_test(an_empty_row_gives_zero_and_minus_infinity),
+    cmocka_unit_test(a_virtual_key_stands_for_what_is_left_out),
     cmocka_unit_test(no_keys_and_no_queries_are_allowed),
     cmocka_unit_test(dense_gradients_are_the_slopes_of_a_loss),
     cmocka_unit_test(sparse_gradients_are_the_slopes_of_a_loss),

@@ -113,6 +113,7 @@ typedef struct {
     int64_t tokens_q, tokens_k; /* 0..2^31-1 */
     float scale;                /* 0: 1 / sqrt(head_dim) */
     tess_precision precision;   /* of the products; BF16 is ENOTSUP */
+    int compensate;             /* 1: a virtual key stands for the keys a list leaves out */
 } tess_attn_shape;
 
 /* What the forward pass took and gave, as the backward pass needs it. */
@@ -121,7 +122,9 @@ typedef struct {
     const float *lse;
 } tess_attn_saved;
 
-/* Allocates the workspace for the context's threads; nothing is allocated afterwards. */
+/* Allocates the workspace for the context's threads. Nothing is allocated afterwards, except by the
+ * first backward pass of a shape that compensates on a selection with more groups than before: 8
+ * head_dim bytes for each group (or 128 queries of it) and head. */
 TESS_API tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape,
                                       tess_attn **attn);
 
@@ -133,14 +136,19 @@ TESS_API tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shap
  * q and o are F32; k and v are both F32 or both BF16. sel NULL is dense attention. A query that
  * selects nothing gets o = 0 and lse = -inf. o and lse must not overlap the inputs.
  * The result is the same bit for bit for every number of threads, and a row's does not depend on
- * the group it is in: a full list gives the bits of dense attention. */
+ * the group it is in: a full list gives the bits of dense attention.
+ *
+ * With shape.compensate, each group has one key more, which stands for the n keys that its list
+ * leaves out: their mean key, their mean value, and log n added to its score. o and lse include it,
+ * and the gradients go through it to every key left out. An empty list then attends to the mean of
+ * all keys; a full one, and sel NULL, give the bits they give without it. */
 TESS_API tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel,
                                        const tess_view *q, const tess_view *k, const tess_view *v,
                                        const tess_view *o, float *lse);
 
 /* dq, dk, dv = the gradients of a loss whose gradients by o and lse are dout and dlse (NULL: lse is
- * not used by the loss). All F32, overwritten; a key that nobody selected gets 0. Deterministic:
- * the same bits on every run and for every number of threads. */
+ * not used by the loss). All F32, overwritten; a key that nobody selected gets 0, unless the shape
+ * compensates. Deterministic: the same bits on every run and for every number of threads. */
 TESS_API tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
                                         const tess_attn_saved *saved, const tess_view *dout,
                                         const float *dlse, const tess_view *dq, const tess_view *dk,

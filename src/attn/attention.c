@@ -45,11 +45,13 @@ static tess_status check_shape(const tess_attn_shape *s)
     if (s->precision != TESS_PRECISION_FP32)
         return tess__fail(TESS_EINVAL, "%s: precision is %d, must be FP32 (0) or BF16 (1)", who,
                           (int)s->precision);
+    if (s->compensate != 0 && s->compensate != 1)
+        return tess__fail(TESS_EINVAL, "%s: compensate is %d, must be 0 or 1", who, s->compensate);
     return TESS_OK;
 }
 
 /* The pieces of one thread's scratch: where each pointer is, and its bytes. */
-enum { PIECES = 19 };
+enum { PIECES = 22 };
 typedef struct {
     void **piece;
     size_t bytes;
@@ -81,6 +83,9 @@ static void list_pieces(tess__attn_scratch *w, int dim, piece pieces[PIECES])
         {(void **)&w->dkp, pointers},
         {(void **)&w->dvp, pointers},
         {(void **)&w->rows, TESS_CHUNK * sizeof(int32_t)},
+        {(void **)&w->sum, 2 * (size_t)dim * sizeof(double)},
+        {(void **)&w->mean, 2 * wide},
+        {(void **)&w->start, 2 * wide},
     };
     memcpy(pieces, all, sizeof all);
 }
@@ -112,9 +117,16 @@ static size_t turns_bytes(const tess_attn_shape *s)
     return (size_t)s->batch * (size_t)s->heads * TESS_RANGES_MAX * sizeof(_Atomic int64_t);
 }
 
+static size_t totals_bytes(const tess_attn_shape *s)
+{
+    return (size_t)s->batch * (size_t)s->heads * 2 * (size_t)tess__virtual_slices(s) *
+           (size_t)s->head_dim * sizeof(double);
+}
+
 static size_t object_bytes(const tess_attn_shape *s, size_t threads)
 {
     return tess__arena_round(sizeof(tess_attn)) + tess__arena_round(turns_bytes(s)) +
+           tess__arena_round(totals_bytes(s)) +
            tess__arena_round(threads * sizeof(tess__attn_scratch)) +
            threads * scratch_bytes(s->head_dim);
 }
@@ -138,6 +150,8 @@ tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_a
     tess_attn *made = tess__arena_take(&arena, sizeof *made);
     *made = (tess_attn){.ctx = ctx, .shape = *shape};
     made->turns = tess__arena_take(&arena, turns);
+    made->slices = tess__virtual_slices(shape);
+    made->totals = tess__arena_take(&arena, totals_bytes(shape));
     made->scratch = tess__arena_take(&arena, threads * sizeof *made->scratch);
     for (size_t i = 0; i < threads; i++)
         cut_scratch(&arena, &made->scratch[i], shape->head_dim);
@@ -151,6 +165,7 @@ tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_a
 void tess_attn_destroy(tess_attn *attn)
 {
     if (attn) {
+        tess__free(attn->ctx, attn->starts);
         tess__arena arena = attn->arena; /* the object itself lies in it */
         tess__arena_free(&arena);
     }
@@ -207,6 +222,17 @@ tess__query_tile tess__tile_at(const tess_attn *attn, const tess_selection *sel,
     return (tess__query_tile){.begin = begin, .n = (int)(end - begin), .group = group};
 }
 
+/* Rows of the head that the list leaves out. */
+static int64_t dropped(const tess_selection *sel, const tess__key_list *list)
+{
+    int64_t rows = sel->tokens_k;
+    if (!list->bounds)
+        return rows - list->n;
+    for (int64_t i = 0; i < list->n; i++)
+        rows -= list->bounds[list->units[i] + 1] - list->bounds[list->units[i]];
+    return rows;
+}
+
 tess__attn_tile tess__tile_job(const tess_attn *attn, const tess_selection *sel, const tess_view *q,
                                const tess_view *k, const tess_view *v, int64_t b, int64_t h,
                                const tess__query_tile *tile)
@@ -225,6 +251,11 @@ tess__attn_tile tess__tile_job(const tess_attn *attn, const tess_selection *sel,
         job.keys.units = sel->indices + sel->offsets[list];
         job.keys.n = sel->offsets[list + 1] - sel->offsets[list];
         job.keys.bounds = sel->unit == 1 ? NULL : sel->bounds_k;
+        if (tess__compensates(attn, sel)) {
+            job.dropped = dropped(sel, &job.keys);
+            job.tokens = sel->tokens_k;
+            job.total = tess__virtual_total(attn, b * attn->shape.heads + h);
+        }
     } else {
         job.keys.end = attn->shape.tokens_k;
     }
@@ -251,6 +282,8 @@ tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const 
     {
         tess__attn_scratch *w = &attn->scratch[omp_get_thread_num()];
         int64_t item;
+        if (tess__compensates(attn, sel))
+            tess__virtual_totals(attn, k, v, w);
         while ((item = tess__turns_next(&run)) >= 0) {
             const int64_t head = item / tiles, b = head / s->heads, h = head % s->heads;
             const tess__query_tile tile = tess__tile_at(attn, sel, item % tiles);

@@ -15,6 +15,11 @@ struct tess_attn {
     tess_attn_shape shape;       /* with the scale resolved */
     tess__attn_scratch *scratch; /* one per thread */
     _Atomic int64_t *turns;      /* batch * heads * TESS_RANGES_MAX: tiles finished by a range */
+    /* The virtual key; see virtual.c. Without it all are NULL or 0. */
+    int slices;     /* parts that the rows of a head are summed in */
+    double *totals; /* (batch * heads, slices, 2, head_dim): of k and of v */
+    float *starts;  /* (batch * heads, tiles + 1, 2, head_dim), of an allocation of its own */
+    size_t starts_bytes;
 };
 
 /* ---- attention.c --------------------------------------------------------------------------------
@@ -35,11 +40,36 @@ tess__attn_tile tess__tile_job(const tess_attn *attn, const tess_selection *sel,
                                const tess_view *k, const tess_view *v, int64_t b, int64_t h,
                                const tess__query_tile *tile);
 
+/* Whether keys that the selection drops are stood for by a virtual key. */
+static inline int tess__compensates(const tess_attn *attn, const tess_selection *sel)
+{
+    return attn->shape.compensate && sel;
+}
+
 tess_status tess__attn_check_inputs(const char *who, const tess_attn *attn,
                                     const tess_selection *sel, const tess_view *q,
                                     const tess_view *k, const tess_view *v);
 tess_status tess__attn_check_output(const char *who, const char *name, const tess_attn *attn,
                                     const tess_view *view, int64_t tokens);
+
+/* ---- virtual.c: the virtual key ------------------------------------------------------------- */
+
+int tess__virtual_slices(const tess_attn_shape *shape);
+
+/* Sums the rows of k and v of every head. Called by all threads of a region; ends with a barrier.
+ */
+void tess__virtual_totals(tess_attn *attn, const tess_view *k, const tess_view *v,
+                          tess__attn_scratch *w);
+const double *tess__virtual_total(const tess_attn *attn, int64_t head); /* (2, head_dim) */
+
+/* Room for what the tiles of each head take back (2, head_dim), and for their sum, which comes
+ * last.
+ */
+tess_status tess__virtual_reserve(tess_attn *attn, int64_t tiles);
+float *tess__virtual_start(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile);
+
+/* Sums the starts of each head, with the sign turned. Called as tess__virtual_totals is. */
+void tess__virtual_spread(tess_attn *attn, int64_t tiles);
 
 /* ---- turns.c: work items handed out in order, and the caller's wish to stop
  * ----------------------- */

@@ -16,6 +16,9 @@
  * The number of ranges follows from the shape and the selection alone. A range should hold enough
  * keys of a tile to pay for packing its queries (4 n D floats against 10 n D flop per key), and a
  * call with few heads still needs items for many threads.
+ *
+ * With virtual keys, these come first: they need the whole list of a tile and what they give goes
+ * to every key, so that each range begins with their sum. See attn_virtual.c.
  */
 #include "attention.h"
 
@@ -88,28 +91,79 @@ static void cut_keys(tess__key_list *keys, int64_t first, int64_t last)
     keys->n = to - from;
 }
 
-static void zero_rows(const tess_view *view, int64_t b, int64_t h, int64_t first, int64_t last,
-                      int dim)
+/* Rows begin as start, or as zeros without one. */
+static void start_rows(const tess_view *view, int64_t b, int64_t h, int64_t first, int64_t last,
+                       const float *start, int dim)
 {
-    for (int64_t s = first; s < last; s++)
-        memset(tess__view_row(view, b, h, s), 0, (size_t)dim * sizeof(float));
+    for (int64_t s = first; s < last; s++) {
+        float *row = tess__view_row(view, b, h, s);
+        if (start)
+            memcpy(row, start, (size_t)dim * sizeof *row);
+        else
+            memset(row, 0, (size_t)dim * sizeof *row);
+    }
 }
 
-/* Adds the tile's dq, or writes it if this is the first range.
- * Without keys the part is zero. */
-static void hand_over(const job *j, int64_t b, int64_t h, int64_t range,
-                      const tess__query_tile *tile, const float *acc, int has_keys)
+/* Adds the tile's dq, or writes it if there is nothing yet. Without keys the part is zero. */
+static void hand_over(const job *j, int64_t b, int64_t h, int first, const tess__query_tile *tile,
+                      const float *acc, int has_keys)
 {
     const int dim = j->attn->shape.head_dim;
 
-    if (range > 0 && !has_keys)
+    if (!first && !has_keys)
         return;
     for (int q = 0; q < tile->n; q++) {
         float *row = tess__view_row(j->dq, b, h, tile->begin + q);
         const float *part = acc + (size_t)q * (size_t)tess__wide(dim);
         for (int d = 0; d < dim; d++)
-            row[d] = range == 0 ? (has_keys ? part[d] : 0.0f) : row[d] + part[d];
+            row[d] = first ? (has_keys ? part[d] : 0.0f) : row[d] + part[d];
     }
+}
+
+/* The kernel's view of tile t of a head with all of its keys. */
+static tess__attn_bwd make_task(const job *j, int64_t head, int64_t t, tess__query_tile *tile)
+{
+    const tess_attn_shape *s = &j->attn->shape;
+    const tess_attn_saved *in = j->saved;
+    const int64_t b = head / s->heads, h = head % s->heads;
+    *tile = tess__tile_at(j->attn, j->sel, t);
+    const int64_t at = head * s->tokens_q + tile->begin;
+    return (tess__attn_bwd){
+        .tile = tess__tile_job(j->attn, j->sel, in->q, in->k, in->v, b, h, tile),
+        .o = tess__view_row(in->o, b, h, tile->begin),
+        .dout = tess__view_row(j->dout, b, h, tile->begin),
+        .stride_o = in->o->stride_s,
+        .stride_dout = j->dout->stride_s,
+        .lse = in->lse + at,
+        .dlse = j->dlse ? j->dlse + at : NULL,
+        .dk = tess__view_row(j->dk, b, h, 0),
+        .dv = tess__view_row(j->dv, b, h, 0),
+        .stride_dk = j->dk->stride_s,
+        .stride_dv = j->dv->stride_s,
+    };
+}
+
+/* The virtual keys of all tiles: dq of each begins with its part, and what each takes back from the
+ * keys it lists is set aside. Called by all threads of the region; ends with a barrier. */
+static void run_virtual(const job *j, tess_attn *attn, tess__attn_scratch *w)
+{
+    const tess_attn_shape *s = &attn->shape;
+    const int64_t items = (int64_t)s->batch * s->heads * j->tiles;
+    tess__virtual_totals(attn, j->saved->k, j->saved->v, w);
+#pragma omp for schedule(dynamic)
+    for (int64_t item = 0; item < items; item++) {
+        const int64_t head = item / j->tiles, t = item % j->tiles;
+        float *start = tess__virtual_start(attn, j->tiles, head, t);
+        tess__query_tile tile;
+        const tess__attn_bwd task = make_task(j, head, t, &tile);
+        if (task.tile.dropped > 0)
+            attn->ctx->kernels->attn_virtual(
+                &task, tess__view_row(j->dq, head / s->heads, head % s->heads, tile.begin),
+                j->dq->stride_s, start, w);
+        else
+            memset(start, 0, 2 * (size_t)s->head_dim * sizeof *start);
+    }
+    tess__virtual_spread(attn, j->tiles);
 }
 
 /* One range of one head, all tiles. */
@@ -117,31 +171,21 @@ static void run_range(const job *j, tess__turns *run, int64_t head, int64_t rang
                       tess__attn_scratch *w)
 {
     const tess_attn_shape *s = &j->attn->shape;
-    const tess_attn_saved *in = j->saved;
     const int64_t b = head / s->heads, h = head % s->heads;
     const int64_t first = j->units * range / j->ranges, last = j->units * (range + 1) / j->ranges;
     const int64_t row_first = j->sel ? j->sel->bounds_k[first] : first;
     const int64_t row_last = j->sel ? j->sel->bounds_k[last] : last;
-    zero_rows(j->dk, b, h, row_first, row_last, s->head_dim);
-    zero_rows(j->dv, b, h, row_first, row_last, s->head_dim);
+    const int virtual = tess__compensates(j->attn, j->sel);
+    const float *rest = virtual ? tess__virtual_start(j->attn, j->tiles, head, j->tiles) : NULL;
+    start_rows(j->dk, b, h, row_first, row_last, rest, s->head_dim);
+    start_rows(j->dv, b, h, row_first, row_last, rest ? rest + s->head_dim : NULL, s->head_dim);
 
     _Atomic int64_t *turn = &j->attn->turns[head * TESS_RANGES_MAX + range];
     for (int64_t t = 0; t < j->tiles; t++) {
-        const tess__query_tile tile = tess__tile_at(j->attn, j->sel, t);
-        const int64_t at = head * s->tokens_q + tile.begin;
-        tess__attn_bwd task = {
-            .tile = tess__tile_job(j->attn, j->sel, in->q, in->k, in->v, b, h, &tile),
-            .o = tess__view_row(in->o, b, h, tile.begin),
-            .dout = tess__view_row(j->dout, b, h, tile.begin),
-            .stride_o = in->o->stride_s,
-            .stride_dout = j->dout->stride_s,
-            .lse = in->lse + at,
-            .dlse = j->dlse ? j->dlse + at : NULL,
-            .dk = tess__view_row(j->dk, b, h, 0),
-            .dv = tess__view_row(j->dv, b, h, 0),
-            .stride_dk = j->dk->stride_s,
-            .stride_dv = j->dv->stride_s,
-        };
+        tess__query_tile tile;
+        tess__attn_bwd task = make_task(j, head, t, &tile);
+        if (task.tile.dropped > 0)
+            task.start = tess__virtual_start(j->attn, j->tiles, head, t);
         cut_keys(&task.tile.keys, first, last);
         const int has_keys =
             task.tile.keys.units ? task.tile.keys.n > 0 : task.tile.keys.end > task.tile.keys.begin;
@@ -149,7 +193,7 @@ static void run_range(const job *j, tess__turns *run, int64_t head, int64_t rang
             j->attn->ctx->kernels->attn_backward(&task, w);
         if (range > 0 && !tess__turns_wait(run, turn - 1, t))
             return;
-        hand_over(j, b, h, range, &tile, w->acc, has_keys);
+        hand_over(j, b, h, range == 0 && task.tile.dropped == 0, &tile, w->acc, has_keys);
         atomic_store_explicit(turn, t + 1, memory_order_release);
     }
 }
@@ -192,6 +236,8 @@ tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
         .units = sel ? sel->n_k : attn->shape.tokens_k,
     };
     j.ranges = choose_ranges(attn, sel, j.units);
+    if (tess__compensates(attn, sel))
+        TESS_TRY(tess__virtual_reserve(attn, j.tiles));
     for (int64_t i = 0; i < heads * TESS_RANGES_MAX; i++)
         atomic_init(&attn->turns[i], 0);
 
@@ -200,6 +246,8 @@ tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
     {
         tess__attn_scratch *w = &attn->scratch[omp_get_thread_num()];
         int64_t item;
+        if (tess__compensates(attn, sel))
+            run_virtual(&j, attn, w);
         while ((item = tess__turns_next(&run)) >= 0)
             run_range(&j, &run, item % heads, item / heads, w);
     }

@@ -8,7 +8,9 @@
  * As in the forward pass, everything is kept by key: S[i][q]. K and V rows are broadcast from where
  * they lie, dK and dV rows are added to where they lie, and only K's panels for dQ are copied. The
  * caller owns the listed rows of dK and dV while this runs, and walks keys and tiles in a fixed
- * order: no atomics, the same bits every time.
+ * order: no atomics, the same bits every time. What the virtual key takes back from the keys that
+ * were not dropped (attn_virtual.c) is where the sums for rows of dK and dV begin, and costs
+ * nothing.
  *
  * Work: 10 n D flop per key; 24 D bytes per key (K and V read, dK and dV read and written).
  */
@@ -54,6 +56,13 @@ static void prepare(const tess__attn_bwd *job, tess__attn_scratch *w)
     }
     for (int q = t->n; q < TESS_TILE; q++)
         w->m[q] = w->l[q] = 0.0f;
+
+    const size_t wide = (size_t)tess__wide(t->dim), bytes = (size_t)t->dim * sizeof(float);
+    memset(w->start, 0, 2 * wide * sizeof(float));
+    if (job->start) {
+        memcpy(w->start, job->start, bytes);
+        memcpy(w->start + wide, job->start + t->dim, bytes);
+    }
 }
 
 /* S becomes P and dP becomes dS. */
@@ -90,12 +99,13 @@ VINLINE void add_block(float *const *rows, int d, int left, vf c[MR][2])
     }
 }
 
-/* rows[i] += sum over queries of weights[i][q] * panel row q. */
+/* rows[i] += start + sum over queries of weights[i][q] * panel row q. */
 static void add_rows(const tess__attn_tile *t, const float *weights, const float *panels, int n,
-                     float *const *rows)
+                     const float *start, float *const *rows)
 {
     for (int d = 0; d < t->dim; d += NR) {
         const float *b = panels + (size_t)d * (size_t)t->n;
+        const vf start0 = vf_load(start + d), start1 = vf_load(start + d + VL);
         for (int i = 0; i < n; i += MR) {
             const float *a[MR];
             VUNROLL
@@ -105,7 +115,11 @@ static void add_rows(const tess__attn_tile *t, const float *weights, const float
             for (int r = 0; r < MR; r++)
                 v_prefetch_write(rows[i + MR + r] + d);
             vf c[MR][2];
-            gemm_zero(MR, c);
+            VUNROLL
+            for (int r = 0; r < MR; r++) {
+                c[r][0] = start0;
+                c[r][1] = start1;
+            }
             gemm_rows(MR, t->n, a, b, c);
             add_block(rows + i, d, t->dim - d, c);
         }
@@ -145,8 +159,8 @@ void TESS_K(tess__attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *
         gemm_scores(w->st, w->kp, n, w->qt, t->n, t->dim, NULL, 0.0f);
         gemm_scores(w->dt, w->vp, n, w->gt, t->n, t->dim, NULL, 0.0f);
         softmax_gradient(t, w, n);
-        add_rows(t, w->st, w->gn, n, w->dvp);
-        add_rows(t, w->dt, w->qn, n, w->dkp);
+        add_rows(t, w->st, w->gn, n, w->start + tess__wide(t->dim), w->dvp);
+        add_rows(t, w->dt, w->qn, n, w->start, w->dkp);
         pack_rows(w->panel, w->kp, n, t->dim, 1.0f);
         gemm_output(w->acc, w->dt, n, w->panel, t->n, t->dim);
     }

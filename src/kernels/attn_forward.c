@@ -10,12 +10,17 @@
  * The softmax is the online one: m and l are the running maximum and sum of each query, and O is
  * rescaled when m grows. A tile that sees no key gets O = 0 and lse = -inf.
  *
- * Work: 4 n D flop and 8 D bytes per key. Scratch: attn_tile.h.
+ * Where the list leaves keys out and the tile asks for it, a virtual key comes last
+ * (virtual_key.h): the list's rows are summed chunk by chunk while they are in the cache, so its
+ * place is the end of the last chunk.
+ *
+ * Work: 4 n D flop and 8 D bytes per key, 2 D more for the sums. Scratch: attn_tile.h.
  */
 #include "attn_tile.h"
 #include "gemm.h"
 #include "kernels.h"
 #include "keys.h"
+#include "virtual_key.h"
 
 #include <math.h>
 
@@ -71,6 +76,36 @@ static void finish(const tess__attn_fwd *job, const tess__attn_scratch *w)
     }
 }
 
+/* Points at the chunk's n rows, takes them into the sums, and puts the virtual key behind the last
+ * of them. Returns how many keys that makes. */
+static int chunk_pointers(const tess__attn_tile *t, tess__attn_scratch *w, int n, int sum, int last)
+{
+    if (n > 0) {
+        key_pointers(w->kp, &t->k, w->rows, n, t->dim, t->bf16, w->kf);
+        key_pointers(w->vp, &t->v, w->rows, n, t->dim, t->bf16, w->vf);
+    }
+    if (sum)
+        virtual_add(t, w, n);
+    if (!last || t->dropped == 0)
+        return n;
+    virtual_finish(t, w);
+    for (int i = n; i <= n + TESS_SPARE; i++) {
+        w->kp[i] = w->mean;
+        w->vp[i] = w->mean + tess__wide(t->dim);
+    }
+    return n + 1;
+}
+
+/* The virtual key's score is that of as many keys as were dropped. The maximum that the softmax
+ * subtracts is left without this, which costs nothing: 2^31 is far from the end of the range. */
+static void virtual_bias(const tess__attn_tile *t, tess__attn_scratch *w, int i)
+{
+    const vf bias = vf_set1(log2f((float)t->dropped));
+    float *s = w->st + (size_t)i * TESS_SCORE_LD;
+    for (int q = 0; q < t->n; q += VL)
+        vf_store(s + q, vf_load(s + q) + bias);
+}
+
 void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w)
 {
     const tess__attn_tile *t = &job->tile;
@@ -82,11 +117,17 @@ void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w
     memset(w->acc, 0, (size_t)t->n * (size_t)tess__wide(t->dim) * sizeof(float));
 
     key_cursor at = keys_start(&t->keys);
-    int n;
-    while ((n = keys_next(&t->keys, &at, w->rows)) > 0) {
-        key_pointers(w->kp, &t->k, w->rows, n, t->dim, t->bf16, w->kf);
-        key_pointers(w->vp, &t->v, w->rows, n, t->dim, t->bf16, w->vf);
+    const int sum = virtual_start(t, w);
+    int n, done = 0;
+    while (!done) {
+        n = keys_next(&t->keys, &at, w->rows);
+        done = n < TESS_CHUNK;
+        n = chunk_pointers(t, w, n, sum, done);
+        if (n == 0)
+            break;
         gemm_scores(w->st, w->kp, n, w->qt, t->n, t->dim, w->top, M_START);
+        if (done && t->dropped > 0)
+            virtual_bias(t, w, n - 1);
         softmax(t, w, n);
         rescale(t, w);
         pack_rows(w->panel, w->vp, n, t->dim, 1.0f);

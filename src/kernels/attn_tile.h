@@ -57,6 +57,9 @@ typedef struct {
     const float **kp, **vp; /* TESS_CHUNK + SPARE: rows of the chunk */
     float **dkp, **dvp;     /* TESS_CHUNK + SPARE: their gradients */
     int32_t *rows;          /* TESS_CHUNK: their numbers */
+    double *sum;            /* 2 * D: sums of k's and of v's rows, for the virtual key */
+    float *mean;            /* 2 * D: the virtual key and its value */
+    float *start;           /* 2 * D: what sums for rows of dk and dv begin with (backward) */
 } tess__attn_scratch;
 
 typedef struct {
@@ -66,6 +69,10 @@ typedef struct {
     int bf16;           /* 1: k and v are bf16 */
     tess__rows q, k, v; /* q starts at the tile's first row, k and v at the head's row 0 */
     tess__key_list keys;
+    /* The virtual key, which stands for the rows that the tile's whole list leaves out. */
+    int64_t dropped;     /* how many; 0: there is no virtual key */
+    int64_t tokens;      /* rows of the head */
+    const double *total; /* (2, dim): sums of all rows of k and of v */
 } tess__attn_tile;
 
 /* Forward: o and lse are written (lse may be NULL). */
@@ -77,7 +84,8 @@ typedef struct {
 } tess__attn_fwd;
 
 /* Backward: dk and dv rows of the listed keys are added to; the tile's dq (scale included) is left
- * in scratch->acc, n rows of D floats. dlse may be NULL. */
+ * in scratch->acc, n rows of D floats. dlse may be NULL. start (2, dim), if not NULL, is added to
+ * each of the listed rows of dk and dv besides; see attn_virtual.c. */
 typedef struct {
     tess__attn_tile tile;
     const float *o, *dout;
@@ -85,6 +93,7 @@ typedef struct {
     const float *lse, *dlse;
     float *dk, *dv;
     int64_t stride_dk, stride_dv;
+    const float *start;
 } tess__attn_bwd;
 
 #endif

@@ -60,6 +60,11 @@ typedef struct {
     /* attn_forward.c, attn_backward.c */
     void (*attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w);
     void (*attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *w);
+    /* attn_virtual.c */
+    void (*attn_total)(double *total, const tess__rows *x, int bf16, int dim, int64_t begin,
+                       int64_t end, tess__attn_scratch *w);
+    void (*attn_virtual)(const tess__attn_bwd *job, float *dq, int64_t stride_dq, float *start,
+                         tess__attn_scratch *w);
     /* half.c; n elements, no overlap */
     void (*f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
     void (*bf16_from_f32)(uint16_t *dst, const float *src, size_t n);

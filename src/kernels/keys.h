@@ -42,6 +42,28 @@ VINLINE int keys_next(const tess__key_list *list, key_cursor *at, int32_t *rows)
     return n;
 }
 
+/* The same for the rows 0..tokens - 1 that the list does not name; the cursor begins as {0, 0}. */
+VINLINE int keys_next_dropped(const tess__key_list *list, int64_t tokens, key_cursor *at,
+                              int32_t *rows)
+{
+    int n = 0;
+    while (n < TESS_CHUNK && at->row < tokens) {
+        int64_t begin = tokens, end = tokens;
+        if (at->unit < list->n) {
+            const int32_t unit = list->units[at->unit];
+            begin = list->bounds ? list->bounds[unit] : unit;
+            end = list->bounds ? list->bounds[unit + 1] : unit + (int64_t)1;
+        }
+        while (n < TESS_CHUNK && at->row < begin)
+            rows[n++] = (int32_t)at->row++;
+        if (at->row == begin) {
+            at->row = end;
+            at->unit++;
+        }
+    }
+    return n;
+}
+
 /* bf16 is the upper half of a float. */
 VINLINE void widen_row(float *out, const uint16_t *x, int dim)
 {

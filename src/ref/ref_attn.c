@@ -9,6 +9,10 @@
  *   dp_j = do_i . v_j          ds_j = p_j (dp_j - sum_j p_j dp_j + dlse_i)
  *   dq_i = sum_j scale ds_j k_j         dk_j += scale ds_j q_i         dv_j += p_j do_i
  *
+ * With shape.compensate J has one key more, the mean of the n keys that are not in it, with log n
+ * added to its score; its gradients are summed over the queries of a group, and a share of 1 / n
+ * goes to each of the n.
+ *
  * One head after the other, one row after the other. Work: 4 D flop for each pair forward, 10 D
  * backward. Memory for each thread: one head's q, k, v and do in double, and a row of scores.
  */
@@ -28,6 +32,10 @@ typedef struct {
     double *p, *dp;           /* (tokens_k), of which n are in use */
     int64_t *keys;            /* (tokens_k): the keys of the row, ascending */
     int64_t n;
+    int64_t dropped;           /* keys that the virtual one stands for; 0: there is none */
+    double *mean_k, *mean_v;   /* (dim): the virtual key */
+    double *mean_dk, *mean_dv; /* (dim): its gradients so far */
+    double p_mean;             /* its probability for the row */
 } head;
 
 static double widen_one(const void *row, tess_dtype dtype, int64_t c)
@@ -92,10 +100,51 @@ static void select_keys(head *w, const tess_selection_lists *sel, int64_t bh, in
     }
 }
 
+/* to (tokens_k, dim) gets share * row for each key that is not selected. */
+static void add_to_dropped(const head *w, double *to, double share, const double *row)
+{
+    for (int64_t j = 0, next = 0; j < w->tokens_k; j++)
+        if (next < w->n && w->keys[next] == j)
+            next++;
+        else
+            add(to + j * w->dim, share, row, w->dim);
+}
+
+/* Sets the virtual key of the keys that are not selected. */
+static void make_virtual(head *w)
+{
+    w->dropped = w->tokens_k - w->n;
+    memset(w->mean_k, 0, (size_t)w->dim * sizeof *w->mean_k);
+    memset(w->mean_v, 0, (size_t)w->dim * sizeof *w->mean_v);
+    memset(w->mean_dk, 0, (size_t)w->dim * sizeof *w->mean_dk);
+    memset(w->mean_dv, 0, (size_t)w->dim * sizeof *w->mean_dv);
+    for (int64_t j = 0, next = 0; j < w->tokens_k; j++) {
+        if (next < w->n && w->keys[next] == j) {
+            next++;
+            continue;
+        }
+        add(w->mean_k, 1.0 / (double)w->dropped, w->k + j * w->dim, w->dim);
+        add(w->mean_v, 1.0 / (double)w->dropped, w->v + j * w->dim, w->dim);
+    }
+}
+
+/* Gives the gradients of the virtual key to the keys it stands for. */
+static void spread_virtual(const head *w, double *dk, double *dv)
+{
+    if (w->dropped == 0)
+        return;
+    add_to_dropped(w, dk, 1.0 / (double)w->dropped, w->mean_dk);
+    add_to_dropped(w, dv, 1.0 / (double)w->dropped, w->mean_dv);
+}
+
 /* Sets p for query i; returns lse. */
 static double softmax(head *w, int64_t i)
 {
     double max = -INFINITY, sum = 0.0;
+    if (w->dropped > 0) {
+        w->p_mean = w->scale * dot(w->q + i * w->dim, w->mean_k, w->dim) + log((double)w->dropped);
+        max = w->p_mean;
+    }
     for (int64_t j = 0; j < w->n; j++) {
         w->p[j] = w->scale * dot(w->q + i * w->dim, w->k + w->keys[j] * w->dim, w->dim);
         max = fmax(max, w->p[j]);
@@ -104,9 +153,12 @@ static double softmax(head *w, int64_t i)
         w->p[j] = exp(w->p[j] - max);
         sum += w->p[j];
     }
+    if (w->dropped > 0)
+        sum += w->p_mean = exp(w->p_mean - max);
     for (int64_t j = 0; j < w->n; j++)
         w->p[j] /= sum;
-    return w->n > 0 ? max + log(sum) : -INFINITY;
+    w->p_mean /= sum;
+    return w->n > 0 || w->dropped > 0 ? max + log(sum) : -INFINITY;
 }
 
 static void forward_row(head *w, int64_t i, double *o, double *lse)
@@ -115,6 +167,8 @@ static void forward_row(head *w, int64_t i, double *o, double *lse)
     memset(o, 0, (size_t)w->dim * sizeof *o);
     for (int64_t j = 0; j < w->n; j++)
         add(o, w->p[j], w->v + w->keys[j] * w->dim, w->dim);
+    if (w->dropped > 0)
+        add(o, w->p_mean, w->mean_v, w->dim);
     if (lse)
         *lse = row_lse;
 }
@@ -130,6 +184,9 @@ static void backward_row(head *w, int64_t i, double dlse, double *dq, double *dk
         w->dp[j] = dot(dout, w->v + w->keys[j] * dim, dim);
         delta += w->p[j] * w->dp[j];
     }
+    const double dp_mean = w->dropped > 0 ? dot(dout, w->mean_v, dim) : 0.0;
+    if (w->dropped > 0)
+        delta += w->p_mean * dp_mean;
     memset(dq, 0, (size_t)dim * sizeof *dq);
     for (int64_t j = 0; j < w->n; j++) {
         const int64_t key = w->keys[j];
@@ -137,6 +194,12 @@ static void backward_row(head *w, int64_t i, double dlse, double *dq, double *dk
         add(dq, ds, w->k + key * dim, dim);
         add(dk + key * dim, ds, w->q + i * dim, dim);
         add(dv + key * dim, w->p[j], dout, dim);
+    }
+    if (w->dropped > 0) {
+        const double ds = w->scale * w->p_mean * (dp_mean - delta + dlse);
+        add(dq, ds, w->mean_k, dim);
+        add(w->mean_dk, ds, w->q + i * dim, dim);
+        add(w->mean_dv, w->p_mean, dout, dim);
     }
 }
 
@@ -149,6 +212,18 @@ typedef struct {
     double *o, *lse, *dq, *dk, *dv;
 } job;
 
+/* Moves on to the next group of queries. */
+static void next_group(const job *j, head *w, int64_t bh, int64_t g)
+{
+    const int64_t keys = bh * w->tokens_k * w->dim;
+    if (g > 0 && j->dq)
+        spread_virtual(w, j->dk + keys, j->dv + keys);
+    w->dropped = 0;
+    select_keys(w, j->sel, bh, g);
+    if (j->sel && j->shape->compensate)
+        make_virtual(w);
+}
+
 static void run_head(const job *j, head *w, int64_t bh)
 {
     const int64_t b = bh / j->shape->heads, h = bh % j->shape->heads, dim = w->dim;
@@ -156,6 +231,7 @@ static void run_head(const job *j, head *w, int64_t bh)
     widen(w->q, j->q, b, h, w->tokens_q, dim);
     widen(w->k, j->k, b, h, w->tokens_k, dim);
     widen(w->v, j->v, b, h, w->tokens_k, dim);
+    w->dropped = 0;
     if (j->dq) {
         widen(w->dout, j->dout, b, h, w->tokens_q, dim);
         memset(j->dk + keys * dim, 0, (size_t)(w->tokens_k * dim) * sizeof *j->dk);
@@ -164,7 +240,7 @@ static void run_head(const job *j, head *w, int64_t bh)
     int64_t g = -1;
     for (int64_t i = 0; i < w->tokens_q; i++) {
         if (i == 0 || (j->sel && i == j->sel->shape.bounds_q[g + 1]))
-            select_keys(w, j->sel, bh, ++g);
+            next_group(j, w, bh, ++g);
         const int64_t row = rows + i;
         if (j->dq)
             backward_row(w, i, j->dlse ? j->dlse[row] : 0.0, j->dq + row * dim, j->dk + keys * dim,
@@ -172,6 +248,8 @@ static void run_head(const job *j, head *w, int64_t bh)
         else
             forward_row(w, i, j->o + row * dim, j->lse ? &j->lse[row] : NULL);
     }
+    if (j->dq)
+        spread_virtual(w, j->dk + keys * dim, j->dv + keys * dim);
 }
 
 /* Memory for one thread. */
@@ -190,6 +268,13 @@ static tess_status take_head(tess__arena *arena, const job *j, head *w)
     w->p = tess__arena_take(arena, row);
     w->dp = tess__arena_take(arena, row);
     w->keys = tess__arena_take(arena, row);
+    const size_t dim = (size_t)s->head_dim;
+    w->mean_k = tess__arena_take(arena, 4 * dim * sizeof *w->mean_k);
+    if (!w->mean_k)
+        return TESS_ENOMEM;
+    w->mean_v = w->mean_k + dim;
+    w->mean_dk = w->mean_v + dim;
+    w->mean_dv = w->mean_dk + dim;
     return w->q && w->dout && w->k && w->v && w->p && w->dp && w->keys ? TESS_OK : TESS_ENOMEM;
 }
 

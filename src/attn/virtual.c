@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* virtual.c - what the virtual key needs of a whole head: sums of its keys, gradients to spread.
+ *
+ * A tile's virtual key is the mean of the rows its list leaves out: the sum of all rows less that
+ * of the listed ones. The sums of all rows are made once for a call, here, by slices of rows and
+ * then over the slices, cut by the shape alone.
+ *
+ * In the backward pass each tile gives what it takes back from the rows it lists, -e and -f of
+ * attn_virtual.c; they lie side by side by head and tile, and behind the last tile of a head lies
+ * the sum of e and f over its tiles, with which every row of dk and dv begins.
+ *
+ * Cost: 2 D additions for each key and 2 D for each tile.
+ */
+#include "attention.h"
+
+#include <string.h>
+
+/* Slices are for many threads with few heads, and worth their sum from a few thousand rows on. */
+enum { ITEMS_GOOD = 16, ROWS_LEAST = 2048 };
+
+int tess__virtual_slices(const tess_attn_shape *shape)
+{
+    const int64_t heads = (int64_t)shape->batch * shape->heads;
+    const int64_t most = ITEMS_GOOD / heads, by_rows = shape->tokens_k / ROWS_LEAST;
+    const int64_t n = by_rows < most ? by_rows : most;
+    return !shape->compensate ? 0 : n < 1 ? 1 : (int)n;
+}
+
+const double *tess__virtual_total(const tess_attn *attn, int64_t head)
+{
+    return attn->totals + head * 2 * attn->slices * attn->shape.head_dim;
+}
+
+void tess__virtual_totals(tess_attn *attn, const tess_view *k, const tess_view *v,
+                          tess__attn_scratch *w)
+{
+    const tess_attn_shape *s = &attn->shape;
+    const int64_t slices = attn->slices, items = (int64_t)s->batch * s->heads * 2 * slices;
+    const int64_t dim = s->head_dim;
+#pragma omp for schedule(dynamic)
+    for (int64_t item = 0; item < items; item++) {
+        const int64_t slice = item / 2 % slices, head = item / 2 / slices;
+        const tess_view *x = item % 2 ? v : k;
+        const tess__rows rows = {tess__view_row(x, head / s->heads, head % s->heads, 0),
+                                 x->stride_s};
+        attn->ctx->kernels->attn_total(
+            attn->totals + item * dim, &rows, x->dtype == TESS_DTYPE_BF16, (int)dim,
+            s->tokens_k * slice / slices, s->tokens_k * (slice + 1) / slices, w);
+    }
+    if (slices == 1)
+        return;
+#pragma omp for
+    for (int64_t item = 0; item < items / slices; item++) {
+        double *sum = attn->totals + (item / 2 * slices * 2 + item % 2) * dim;
+        for (int64_t slice = 1; slice < slices; slice++)
+            for (int64_t d = 0; d < dim; d++)
+                sum[d] += sum[slice * 2 * dim + d];
+    }
+}
+
+tess_status tess__virtual_reserve(tess_attn *attn, int64_t tiles)
+{
+    const size_t heads = (size_t)attn->shape.batch * (size_t)attn->shape.heads;
+    size_t bytes;
+    if (tess__mul(heads, 2 * (size_t)attn->shape.head_dim * sizeof(float), &bytes) ||
+        tess__mul(bytes, (size_t)tiles + 1, &bytes))
+        return tess__nomem(SIZE_MAX);
+    if (bytes <= attn->starts_bytes)
+        return TESS_OK;
+    float *starts = tess__alloc(attn->ctx, bytes);
+    if (!starts)
+        return tess__nomem(bytes);
+    tess__free(attn->ctx, attn->starts);
+    attn->starts = starts;
+    attn->starts_bytes = bytes;
+    return TESS_OK;
+}
+
+float *tess__virtual_start(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile)
+{
+    return attn->starts + (head * (tiles + 1) + tile) * 2 * attn->shape.head_dim;
+}
+
+void tess__virtual_spread(tess_attn *attn, int64_t tiles)
+{
+    const tess_attn_shape *s = &attn->shape;
+    const int64_t columns = s->head_dim, items = (int64_t)s->batch * s->heads * 2;
+#pragma omp for
+    for (int64_t item = 0; item < items; item++) {
+        const float *start = tess__virtual_start(attn, tiles, item / 2, 0) + item % 2 * columns;
+        float *rest = tess__virtual_start(attn, tiles, item / 2, tiles) + item % 2 * columns;
+        double sum[TESS_DIM_MAX] = {0};
+        for (int64_t t = 0; t < tiles; t++)
+            for (int64_t d = 0; d < columns; d++)
+                sum[d] -= (double)start[t * 2 * columns + d];
+        for (int64_t d = 0; d < columns; d++)
+            rest[d] = (float)sum[d];
+    }
+}

@@ -12,6 +12,8 @@
  */
 #include "sim.h"
 
+#include <math.h>
+
 static void norm(tess_sim *sim, const char *name)
 {
     const double x = sim->element * sim->rows * sim->s.model.hidden;
@@ -40,22 +42,55 @@ static double tp_share(const tess_sim *sim)
     return overlap == TESS_SIM_OFF ? 1.0 : overlap == TESS_SIM_ON && era == 1.0 ? 0.5 : era;
 }
 
-/* What tensor-parallel ranks exchange before (gather) and after (reduce) a part. */
-static void tp_enter(tess_sim *sim)
+/* What tensor-parallel ranks exchange before a part. Returns the operation that sums the gradient of
+ * its input, for tp_behind; below 0: none. */
+static int tp_enter(tess_sim *sim)
 {
     const tess_sim_layout *l = &sim->s.layout;
     const double bytes = sim->element * sim->tokens * sim->s.model.hidden;
     if (l->tp < 2)
-        return;
+        return -1;
     if (l->sequence) {
         tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS__ALL_GATHER, bytes, l->tp, 1,
                        tp_share(sim));
+        tess__add_comm(sim, "gather input again", TESS__BACKWARD, TESS__TP, TESS__ALL_GATHER,
+                       bytes, l->tp, 1, tp_share(sim));
         tess__add_comm(sim, "scatter gradient", TESS__BACKWARD, TESS__TP, TESS__REDUCE_SCATTER,
                        bytes, l->tp, 1, tp_share(sim));
     } else {
         tess__add_comm(sim, "reduce gradient", TESS__BACKWARD, TESS__TP, TESS__ALL_REDUCE, bytes,
                        l->tp, 1, tp_share(sim));
     }
+    return sim->n_ops - 1;
+}
+
+/* Of two things at a time the longer is waited for, and both are slowed down by sharing. */
+static void beside(const tess_sim *sim, tess__op *comm, double compute)
+{
+    const double all = comm->seconds + comm->hidden;
+    const double hidden = fmin(all, compute);
+    comm->seconds = all - hidden + sim->era[TESS__ERA_OVERLAP_SLOW] * hidden;
+    comm->hidden = all - comm->seconds;
+}
+
+/* The sum of input gradients runs beside the weight gradient of the linear layer that follows it in
+ * the list; gathering the input again, beside its input gradient. */
+static void tp_behind(tess_sim *sim, int comm)
+{
+    double weight = 0.0, input = 0.0;
+    if (comm < 0)
+        return;
+    for (int i = sim->n_ops - 1; i > comm; i--) {
+        const tess__op *op = &sim->ops[i];
+        if (op->kind == TESS__GEMM && op->pass == TESS__WEIGHT)
+            weight = op->seconds;
+        if (op->kind == TESS__GEMM && op->pass == TESS__BACKWARD)
+            input = op->seconds;
+    }
+    if (sim->s.layout.sequence)
+        beside(sim, &sim->ops[comm - 1], input);
+    if (sim->era[TESS__ERA_TP_ASYNC] > 0.5)
+        beside(sim, &sim->ops[comm], weight);
 }
 
 static void tp_leave(tess_sim *sim)
@@ -92,7 +127,7 @@ static void cross_attention(tess_sim *sim)
     const double t = sim->tokens, e = sim->element, heads = (double)m->heads / sim->s.layout.tp;
     const double q = heads * m->head_dim, text = (double)m->text * sim->s.training.micro_batch;
     norm(sim, "norm of cross attention");
-    tp_enter(sim);
+    const int comm = tp_enter(sim);
     tess__add_linear(sim, "cross q", 1, t, q, m->hidden, e * sim->rows * m->hidden);
     tess__add_linear(sim, "cross kv", 1, text, 2.0 * q, m->hidden, e * text * m->hidden);
     tess__add_flash(sim, "cross attention", TESS__FORWARD, heads, t, m->text, m->head_dim,
@@ -101,6 +136,7 @@ static void cross_attention(tess_sim *sim)
     tess__add_flash(sim, "cross attention", TESS__BACKWARD, heads, t, m->text, m->head_dim,
                     m->head_dim);
     tess__add_linear(sim, "cross projection", 1, t, m->hidden, q, e * t * q);
+    tp_behind(sim, comm);
     tp_leave(sim);
     residual(sim);
 }
@@ -113,21 +149,23 @@ void tess__layer_ops(tess_sim *sim, int experts)
     tess__part *part = &sim->parts[sim->part];
     part->kept_input = input;
     norm(sim, "norm of attention");
-    tp_enter(sim);
+    int comm = tp_enter(sim);
     tess__attention_ops(sim);
     if (!m->parallel) {
+        tp_behind(sim, comm);
         tp_leave(sim);
         residual(sim);
         if (m->kind == TESS_SIM_DIT && m->cross && m->text)
             cross_attention(sim);
         norm(sim, "norm of mlp");
-        tp_enter(sim);
+        comm = tp_enter(sim);
     }
     if (experts)
         tess__expert_ops(sim);
     else
         tess__mlp_ops(sim, 1.0, sim->tokens, (double)m->ffn / sim->s.layout.tp,
                       m->parallel ? 0.0 : input);
+    tp_behind(sim, comm);
     tp_leave(sim);
     residual(sim);
     part->weights += 4.0 * m->hidden; /* scales and shifts, held by every rank */

@@ -41,6 +41,7 @@ const tess__param_def tess__era_defs[TESS__ERA_COUNT] = {
     [TESS__ERA_DROPOUT] = {"dropout", "0 or 1", 0, 1, 0},
     [TESS__ERA_GRAD_BYTES] = {"grad_bytes", "bytes", 2, 4, 4},
     [TESS__ERA_TP_EXPOSED] = {"tp_exposed", "share", 0, 1, 1},
+    [TESS__ERA_TP_ASYNC] = {"tp_async", "0 or 1", 0, 1, 0},
     [TESS__ERA_CP_EXPOSED] = {"cp_exposed", "share", 0, 1, 1},
     [TESS__ERA_EP_EXPOSED] = {"ep_exposed", "share", 0, 1, 1},
     [TESS__ERA_PP_EXPOSED] = {"pp_exposed", "share", 0, 1, 1},

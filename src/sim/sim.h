@@ -49,6 +49,7 @@ enum {
     TESS__ERA_DROPOUT,       /* 1: dropout is on */
     TESS__ERA_GRAD_BYTES,
     TESS__ERA_TP_EXPOSED, /* share of tensor-parallel communication that is waited for */
+    TESS__ERA_TP_ASYNC, /* 1: gradients are reduced while weight gradients are computed */
     TESS__ERA_CP_EXPOSED, /* of what attention does not hide */
     TESS__ERA_EP_EXPOSED,
     TESS__ERA_PP_EXPOSED,

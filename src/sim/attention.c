@@ -42,19 +42,26 @@ static void flash(tess_sim *sim, const char *name, double queries, double keys, 
     op->seconds *= m->imbalance;
 }
 
-/* Bytes that a softmax of one score moves, forward and backward. */
-static void softmax(tess_sim *sim, double scores, double heads_and_samples)
+int tess__softmax_fused(const tess_sim *sim)
 {
-    const double s = (double)sim->s.model.seq;
-    const int fused = sim->attention == TESS_SIM_FUSED_SOFTMAX && s <= 16384.0 &&
-                      fmod(heads_and_samples, 4.0) == 0.0;
-    const double e = sim->element;
-    /* Separate: scale and mask (2 e each), to fp32 (e + 4), softmax (8), back (4 + e). */
+    const tess_sim_model *m = &sim->s.model;
+    return sim->attention == TESS_SIM_FUSED_SOFTMAX && m->seq <= 16384 &&
+           (int64_t)sim->s.training.micro_batch * (m->heads / sim->s.layout.tp) % 4 == 0;
+}
+
+/* The fused kernel of a causal model reads the half that is not masked and writes all. Separate
+ * ones scale and mask (2 e each), convert to fp32 (e + 4), take the softmax (8) and convert back
+ * (4 + e). */
+static void softmax(tess_sim *sim, double scores)
+{
+    const int fused = tess__softmax_fused(sim);
+    const double e = sim->element, read = sim->s.model.full ? e : e / 2.0;
     tess__op *op = tess__add_memory(sim, "softmax", TESS__FORWARD,
-                                    scores * (fused ? 2.0 * e : 6.0 * e + 16.0));
+                                    scores * (fused ? read + e : 6.0 * e + 16.0));
     op->core = 1;
     op->kept = scores * e;
-    tess__add_memory(sim, "softmax", TESS__BACKWARD, scores * (fused ? 3.0 * e : 7.0 * e + 20.0));
+    tess__add_memory(sim, "softmax", TESS__BACKWARD,
+                     scores * (fused ? 2.0 * read + e : 7.0 * e + 20.0));
     if (sim->dropout > 0.0) {
         op = tess__add_memory(sim, "dropout of scores", TESS__FORWARD, scores * (2.0 * e + 1.0));
         op->core = 1;
@@ -85,7 +92,7 @@ static void scores_and_values(tess_sim *sim, double samples, double heads)
     batched(sim, "scores", TESS__FORWARD, b, queries, s, m->head_dim);
     batched(sim, "scores", TESS__BACKWARD, b, queries, m->head_dim, s);
     batched(sim, "scores", TESS__BACKWARD, b, s, m->head_dim, queries);
-    softmax(sim, b * queries * s, b);
+    softmax(sim, b * queries * s);
     batched(sim, "values", TESS__FORWARD, b, queries, m->value_dim, s);
     batched(sim, "values", TESS__BACKWARD, b, queries, s, m->value_dim);
     batched(sim, "values", TESS__BACKWARD, b, s, m->value_dim, queries);

@@ -2,45 +2,30 @@
 /* comm.c - the time of a collective among ranks of the layout.
  *
  * Ranks are numbered tensor parallel first, then context, data and pipeline parallel. A group of n
- * ranks that lie `stride` apart has min(n, node_gpus / stride) members in a node.
+ * ranks that lie `stride` apart has min(n, node_gpus / stride) members in a node; cost.h's model of
+ * collectives does the rest.
  */
 #include "sim.h"
 
 #include <math.h>
 
-static double ring_seconds(const tess_sim *sim, double bytes, double n, double members)
-{
-    const tess_cluster_info *c = sim->cluster;
-    const double link = c->link_bandwidth * c->link_efficiency;
-    double rate = link, hop = (double)c->link_latency * 1e-9;
-    if (members < n) {
-        const double nic =
-            c->nic_bandwidth * c->network_efficiency / c->oversubscription * c->nics / c->node_gpus;
-        rate = fmin(link, nic * members);
-        hop = (double)c->network_latency * 1e-9;
-    }
-    return (n - 1.0) / n * bytes / rate + hop * (n > members ? ceil(n / members) : n - 1.0);
-}
+static const tess_collective_op ops[] = {[TESS__ALL_REDUCE] = TESS_ALL_REDUCE,
+                                         [TESS__ALL_GATHER] = TESS_ALL_GATHER,
+                                         [TESS__REDUCE_SCATTER] = TESS_REDUCE_SCATTER,
+                                         [TESS__ALL_TO_ALL] = TESS_ALL_TO_ALL,
+                                         [TESS__SEND] = TESS_SEND_RECEIVE};
 
 double tess__comm_seconds(const tess_sim *sim, int what, double bytes, int n, int stride)
 {
     const tess_cluster_info *c = sim->cluster;
     if (n < 2)
         return 0.0;
-    const double launch = (double)c->launch * 1e-9;
-    double members = floor((double)c->node_gpus / stride);
-    members = members < 1.0 ? 1.0 : fmin(members, n);
-    const double once = ring_seconds(sim, bytes, n, members);
-    switch (what) {
-    case TESS__ALL_REDUCE: return launch + 2.0 * once;
-    case TESS__SEND: return launch + 2.0 * ring_seconds(sim, bytes, 2.0, members < 2.0 ? 1.0 : 2.0);
-    case TESS__ALL_TO_ALL:
-        if (members < n) {
-            const double nic = c->nic_bandwidth * c->network_efficiency / c->oversubscription *
-                               c->nics / c->node_gpus;
-            return launch + (n - members) / n * bytes / nic + (double)c->network_latency * 1e-9;
-        }
-        return launch + once;
-    default: return launch + once;
-    }
+    const int members = stride > c->node_gpus ? 1 : c->node_gpus / stride;
+    const tess_collective work = {.op = ops[what],
+                                  .bytes = (int64_t)fmin(bytes, 9007199254740992.0),
+                                  .gpus = n,
+                                  .per_node = members < n ? members : n};
+    tess_collective_result result;
+    tess__collective_ns(c, &work, &result);
+    return (double)result.ns * 1e-9;
 }

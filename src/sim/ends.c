@@ -3,7 +3,9 @@
  *
  * The vocabulary is split over tensor-parallel ranks. Each looks up its rows and all add them up;
  * the head multiplies with its columns, and the loss needs the largest logit and the sum of
- * exponentials of all of them: the logits are converted to fp32 and passed over a few times.
+ * exponentials of all of them. By separate kernels the logits are converted to fp32 (6 bytes), read
+ * for the maximum (4), shifted (8), raised (8), summed (4) and divided (8), and on the way back
+ * scaled (8) and converted (6): 52 bytes each, about 0.7 of them forward.
  */
 #include "sim.h"
 
@@ -50,10 +52,9 @@ void tess__head_ops(tess_sim *sim)
     tess__add_gemm(sim, "logits", TESS__WEIGHT, 1, columns, h, t, precision);
     if (!(m->tied && l->pp == 1))
         part->weights = columns * h;
-    /* To fp32 (e + 4), maximum (4), subtract (8), exponentials (8), sum (4), divide (8). */
-    const double passes = sim->era[TESS__ERA_FUSED] > 0.5 ? e + 4.0 + 8.0 : e + 4.0 + 32.0;
-    tess__add_memory(sim, "loss", TESS__FORWARD, passes * logits)->kept = 4.0 * logits;
-    tess__add_memory(sim, "loss", TESS__BACKWARD, (8.0 + 4.0 + e) * logits);
+    const double passes = sim->era[TESS__ERA_LOSS_BYTES] * logits;
+    tess__add_memory(sim, "loss", TESS__FORWARD, 0.7 * passes)->kept = 4.0 * logits;
+    tess__add_memory(sim, "loss", TESS__BACKWARD, 0.3 * passes);
     if (l->tp > 1) {
         tess__add_comm(sim, "reduce loss", TESS__FORWARD, TESS__TP, TESS__ALL_REDUCE, 12.0 * t,
                        l->tp, 1, 1.0);

@@ -164,19 +164,38 @@ static void sum_part(tess_sim *sim, int part)
     }
 }
 
-/* The GPU is never faster than the host that feeds it. */
+/* What a layer takes when the GPU needs one time and the host that feeds it another: near the
+ * longer one, more where they are alike, because neither runs far ahead of the other. */
+static double host_extra(const tess_sim *sim, double gpu, double host)
+{
+    const double p = sim->era[TESS__ERA_HOST_POWER], most = fmax(gpu, host);
+    if (host <= 0.0)
+        return 0.0;
+    return most * pow(pow(gpu / most, p) + pow(host / most, p), 1.0 / p) - gpu;
+}
+
 static void floor_by_host(tess_sim *sim, int part)
 {
     tess__part *p = &sim->parts[part];
-    if (sim->s.training.graphs > 0)
+    const int layer_part = part == TESS__LAYER || part == TESS__EXPERTS;
+    double comms[TESS__PASSES] = {0};
+    if (sim->s.training.graphs > 0 || !layer_part)
         return;
-    const double forward = sim->era[TESS__ERA_HOST_FORWARD_US] * 1e-6;
-    double backward = sim->era[TESS__ERA_HOST_BACKWARD_US] * 1e-6;
+    for (int i = 0; i < sim->n_ops; i++)
+        if (sim->ops[i].part == part && sim->ops[i].kind == TESS__COMM)
+            comms[sim->ops[i].pass] += log2(fmax(sim->ops[i].m, 2.0));
+    const double comm = sim->era[TESS__ERA_HOST_COMM_US] * 1e-6;
+    /* A softmax in pieces is about a third more kernels than a layer has. */
+    const double more = sim->attention != TESS_SIM_FLASH && !tess__softmax_fused(sim) ? 1.3 : 1.0;
+    const double once = sim->era[TESS__ERA_HOST_FORWARD_US] * 1e-6 * more;
+    const double forward = once + comm * comms[TESS__FORWARD];
+    double backward = sim->era[TESS__ERA_HOST_BACKWARD_US] * 1e-6 * more +
+                      comm * (comms[TESS__BACKWARD] + comms[TESS__AGAIN]);
     if (sim->s.training.recompute == TESS_SIM_RECOMPUTE_FULL)
-        backward += again_share(sim) * forward;
+        backward += again_share(sim) * once;
     const double gpu = p->pass[TESS__BACKWARD] + p->pass[TESS__WEIGHT] + p->pass[TESS__AGAIN];
-    p->host[TESS__FORWARD] = fmax(forward - p->pass[TESS__FORWARD], 0.0);
-    p->host[TESS__BACKWARD] = fmax(backward - gpu, 0.0);
+    p->host[TESS__FORWARD] = host_extra(sim, p->pass[TESS__FORWARD], forward);
+    p->host[TESS__BACKWARD] = host_extra(sim, gpu, backward);
     p->pass[TESS__FORWARD] += p->host[TESS__FORWARD];
     p->pass[TESS__BACKWARD] += p->host[TESS__BACKWARD];
 }

@@ -42,6 +42,8 @@ enum {
 enum {
     TESS__ERA_HOST_FORWARD_US, /* host time of a layer: the GPU cannot go faster */
     TESS__ERA_HOST_BACKWARD_US,
+    TESS__ERA_HOST_COMM_US, /* and of a collective, for each doubling of its ranks: the slowest host */
+    TESS__ERA_HOST_POWER,   /* p of (gpu^p + host^p)^(1/p): how well one runs ahead of the other */
     TESS__ERA_HOST_STEP_MS,  /* host time of a step outside layers and optimiser */
     TESS__ERA_HOST_BATCH_MS, /* and of a micro-batch */
     TESS__ERA_ATTENTION,     /* a value of enum TESS_SIM_FLASH.. */
@@ -60,7 +62,7 @@ enum {
     TESS__ERA_PP_SPLIT,      /* 1: activations are sent split over tensor-parallel ranks */
     TESS__ERA_OPT_BYTES,     /* memory traffic of the optimiser for a parameter */
     TESS__ERA_OPT_MS,        /* its fixed part */
-    TESS__ERA_FUSED,         /* 1: norms, rotary and activations are fused kernels */
+    TESS__ERA_LOSS_BYTES,    /* memory traffic of the loss for a logit, both passes */
     TESS__ERA_WEIGHT_DUMMY,  /* 1: a buffer of the largest weight gradient is held */
     TESS__ERA_FP8_CAST,      /* passes over an operand to cast it to 8 bits */
     TESS__ERA_STRAGGLE,      /* step time grows by this for each doubling of nodes */
@@ -212,6 +214,7 @@ double tess__comm_seconds(const tess_sim *sim, int what, double bytes, int n, in
 
 void tess__layer_ops(tess_sim *sim, int experts);
 void tess__attention_ops(tess_sim *sim);
+int tess__softmax_fused(const tess_sim *sim);
 void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double kept);
 void tess__expert_ops(tess_sim *sim);
 void tess__embed_ops(tess_sim *sim);

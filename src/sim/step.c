@@ -57,7 +57,8 @@ static double both(tess_sim *sim, const char *name, int pass, int what, double w
             continue;
         tess__op *op = tess__add_comm(sim, name, pass, TESS__DP, what, bytes * counts[i], group[i],
                                       stride[i], 1.0);
-        op->seconds /= share;
+        if (stride[i] * group[i] > sim->cluster->node_gpus)
+            op->seconds /= share;
         seconds += op->seconds;
     }
     return seconds;

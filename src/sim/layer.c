@@ -42,8 +42,8 @@ static double tp_share(const tess_sim *sim)
     return overlap == TESS_SIM_OFF ? 1.0 : overlap == TESS_SIM_ON && era == 1.0 ? 0.5 : era;
 }
 
-/* What tensor-parallel ranks exchange before a part. Returns the operation that sums the gradient of
- * its input, for tp_behind; below 0: none. */
+/* What tensor-parallel ranks exchange before a part. Returns the operation that sums the gradient
+ * of its input, for tp_behind; below 0: none. */
 static int tp_enter(tess_sim *sim)
 {
     const tess_sim_layout *l = &sim->s.layout;
@@ -53,8 +53,8 @@ static int tp_enter(tess_sim *sim)
     if (l->sequence) {
         tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS__ALL_GATHER, bytes, l->tp, 1,
                        tp_share(sim));
-        tess__add_comm(sim, "gather input again", TESS__BACKWARD, TESS__TP, TESS__ALL_GATHER,
-                       bytes, l->tp, 1, tp_share(sim));
+        tess__add_comm(sim, "gather input again", TESS__BACKWARD, TESS__TP, TESS__ALL_GATHER, bytes,
+                       l->tp, 1, tp_share(sim));
         tess__add_comm(sim, "scatter gradient", TESS__BACKWARD, TESS__TP, TESS__REDUCE_SCATTER,
                        bytes, l->tp, 1, tp_share(sim));
     } else {

@@ -42,16 +42,17 @@ enum {
 enum {
     TESS__ERA_HOST_FORWARD_US, /* host time of a layer: the GPU cannot go faster */
     TESS__ERA_HOST_BACKWARD_US,
-    TESS__ERA_HOST_COMM_US, /* and of a collective, for each doubling of its ranks: the slowest host */
+    TESS__ERA_HOST_COMM_US, /* and of a collective, for each doubling of its ranks: the slowest host
+                             */
     TESS__ERA_HOST_POWER,   /* p of (gpu^p + host^p)^(1/p): how well one runs ahead of the other */
-    TESS__ERA_HOST_STEP_MS,  /* host time of a step outside layers and optimiser */
+    TESS__ERA_HOST_STEP_MS, /* host time of a step outside layers and optimiser */
     TESS__ERA_HOST_BATCH_MS, /* and of a micro-batch */
     TESS__ERA_ATTENTION,     /* a value of enum TESS_SIM_FLASH.. */
     TESS__ERA_FLASH,         /* speed of its flash kernels relative to today's */
     TESS__ERA_DROPOUT,       /* 1: dropout is on */
     TESS__ERA_GRAD_BYTES,
     TESS__ERA_TP_EXPOSED, /* share of tensor-parallel communication that is waited for */
-    TESS__ERA_TP_ASYNC, /* 1: gradients are reduced while weight gradients are computed */
+    TESS__ERA_TP_ASYNC,   /* 1: gradients are reduced while weight gradients are computed */
     TESS__ERA_CP_EXPOSED, /* of what attention does not hide */
     TESS__ERA_EP_EXPOSED,
     TESS__ERA_PP_EXPOSED,

@@ -61,6 +61,18 @@ static tess_status s_work_heads(world *w)
     return status;
 }
 
+static tess_status s_profile_write(world *w)
+{
+    static const int64_t one[] = {0};
+    static const double half[] = {0.5};
+    const tess_profile_view view = {1, 1, 1, one, one, half};
+    const char *path = in_folder("written.csv");
+    const tess_status status = tess_profile_write(w->ctx, path, &view);
+    if (status == TESS_OK)
+        remove(path);
+    return status;
+}
+
 static tess_status s_profile(world *w)
 {
     tess_profile *profile = NULL;

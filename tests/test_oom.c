@@ -298,6 +298,7 @@ static const scenario scenarios[] = {
     {"work from a selection", s_work_selection, NULL, &sel_shape},
     {"work from weights and densities", s_work_heads, NULL, NULL},
     {"open a profile", s_profile, NULL, NULL},
+    {"write a profile", s_profile_write, NULL, NULL},
     {"load a cluster", s_cluster, NULL, NULL},
     {"load the simulator's parameters", s_sim_params, NULL, NULL},
     {"load a scenario", s_scenario, NULL, NULL},

@@ -302,6 +302,61 @@ static void published_profiles_are_read(void **state)
     check_published(folder, "wan2.1_14b_t2v.csv", 5, 40, 40);
 }
 
+/* Six digits are kept, so that what is read back is within half a millionth. */
+static void what_is_written_is_read_again(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/tess-profile-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/p.csv", folder);
+    const int64_t step[] = {0, 7}, layer[] = {3, 4, 9};
+    const double density[] = {0.0,         1.0,  0.5,  1.0 / 3.0, 0.1234567, 1e-9,
+                              0.999999999, 0.25, 0.75, 0.03,      0.3,       0.9};
+    const tess_profile_view written = {2, 3, 2, step, layer, density};
+    tess_profile *profile = NULL;
+    tess_profile_view v;
+    CHECK_OK(tess_profile_write(ctx, path, &written));
+    CHECK_OK(tess_profile_open(ctx, path, NULL, &profile));
+    CHECK_OK(tess_profile_query(profile, &v));
+    assert_true(v.steps == 2 && v.layers == 3 && v.heads == 2);
+    assert_memory_equal(v.step, step, sizeof step);
+    assert_memory_equal(v.layer, layer, sizeof layer);
+    for (int i = 0; i < 12; i++)
+        assert_true(fabs(v.density[i] - density[i]) <= 0.5000001e-6);
+    tess_profile_close(profile);
+    remove(path);
+    remove(folder);
+}
+
+static void what_is_no_profile_is_not_written(void **state)
+{
+    (void)state;
+    static const char path[] = "/nowhere/p.csv";
+    const int64_t step[] = {1, 2}, layer[] = {0, 0};
+    const double density[] = {0.5, NAN, 0.5, 0.5};
+    const tess_profile_view good = {2, 1, 1, step, layer, density + 2};
+    tess_profile_view v;
+#define CASE(change, sentence)                                                                     \
+    v = good;                                                                                      \
+    change;                                                                                        \
+    CHECK_FAILS(tess_profile_write(ctx, path, &v), TESS_EINVAL, "tess_profile_write: " sentence)
+    CASE(v.heads = 0, "view has 2 steps, 1 layers, 0 heads, needs 1 of each");
+    CASE(v.step = NULL, "view.step is NULL");
+    CASE(v.layer = NULL, "view.layer is NULL");
+    CASE(v.density = NULL, "view.density is NULL");
+    CASE(v.step = layer, "step[1] is 0, must be 0 or more and ascend");
+    CASE((v.steps = 1, v.layers = 2), "layer[1] is 0, must be 0 or more and ascend");
+    CASE(v.density = density, "density[1] is nan, must be 0..1");
+#undef CASE
+    CHECK_FAILS(tess_profile_write(NULL, path, &good), TESS_EINVAL,
+                "tess_profile_write: ctx is NULL");
+    CHECK_FAILS(tess_profile_write(ctx, NULL, &good), TESS_EINVAL,
+                "tess_profile_write: path is NULL");
+    CHECK_FAILS(tess_profile_write(ctx, path, NULL), TESS_EINVAL,
+                "tess_profile_write: view is NULL");
+    assert_int_equal(tess_profile_write(ctx, path, &good), TESS_EIO);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(tables_of_any_dress_are_read),
     cmocka_unit_test(numbers_of_steps_and_layers_are_kept),
@@ -312,6 +367,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bad_values_are_told_with_their_line),
     cmocka_unit_test(tables_with_holes_are_told),
     cmocka_unit_test(bad_calls_are_told),
+    cmocka_unit_test(what_is_written_is_read_again),
+    cmocka_unit_test(what_is_no_profile_is_not_written),
     cmocka_unit_test(published_profiles_are_read),
 };
 RUN_TESTS_WITH(tests, make_context, drop_context)

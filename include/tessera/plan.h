@@ -133,6 +133,11 @@ TESS_API tess_status tess_profile_open(tess_ctx *ctx, const char *path,
 TESS_API tess_status tess_profile_query(const tess_profile *profile, tess_profile_view *view);
 TESS_API void tess_profile_close(tess_profile *profile);
 
+/* Writes such a file, heads counted from 0, densities to six digits; it appears whole or not at
+ * all. */
+TESS_API tess_status tess_profile_write(tess_ctx *ctx, const char *path,
+                                        const tess_profile_view *view);
+
 /* ---- plans --------------------------------------------------------------------------------- */
 
 typedef struct tess_plan tess_plan;

@@ -385,6 +385,7 @@ static void the_memory_needed_is_the_memory_taken(void **state)
         const tess_sparse_opts room = {.rank = choice & 1 ? 16 : 0,
                                        .unit_cubes = choice >> 1 & 1,
                                        .max_density = choice & 2 ? 0.3 : 0,
+                                       .learn_rows = choice & 1 && choice & 4 ? 7 : 0,
                                        .index_memory = choice & 4 ? NONE : 0};
         tess_pass_shape shape = shape_with(&room);
         shape.keep = choice & 8 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL;

@@ -18,6 +18,7 @@
 #define TESSERA_SPARSE_H
 
 #include "model.h"
+#include "predict.h"
 #include "select.h"
 
 #ifdef __cplusplus
@@ -83,6 +84,8 @@ typedef struct {
     tess_select_kind kind; /* all but EDGES */
     const int32_t *keys;   /* (batch, heads): key units for each group of that sample's head; 0:
                               dense. WINDOW asks only whether it is 0. NULL: all dense */
+    int learn;             /* 1: the forward pass adds the gradients of the predictor's loss to the
+                              predictor's; what is learned from stays as it is */
     int look;              /* 1: the look callback is called in the forward pass */
 } tess_attend_layer;
 
@@ -105,20 +108,23 @@ typedef struct {
     tess_predictor *predictor;       /* for PREDICTOR; not the pass's, and must outlive its calls */
     tess_proxy proxy;                /* of a group before the predictor */
     int32_t window[3];               /* of WINDOW: cubes */
-    uint64_t seed, step;             /* of RANDOM */
+    tess_predict_loss loss; /* of learning, over the pass's learn_rows queries of each head */
+    uint64_t seed, step;    /* of these queries, and of RANDOM */
     tess_look_fn look;
     void *user;
 } tess_attend;
 
 /* What the next forward passes do, copied with its arrays; NULL: dense. A block that is run again
- * for its gradients attends to the same keys, and is not looked at again. EINVAL: more keys than
- * the pass has room for, a predictor of another model; the pass stays as it was. */
+ * for its gradients attends to the same keys; nothing is learned or looked at twice. EINVAL: more
+ * keys than the pass has room for, a predictor of another model; the pass stays as it was. */
 TESS_API tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend);
 
 /* Of the last forward pass, of one layer. The arrays are the pass's. */
 typedef struct {
     const double *density; /* (batch, heads): (query, key) pairs attended to / all; 1: dense */
-    int reselected;        /* 1: the lists are not kept, and selected again for the gradients */
+    double loss;           /* of the predictor, mean over samples, heads and queries; NaN: none */
+    const double *loss_heads; /* (batch, heads): the same, of each */
+    int reselected;           /* 1: the lists are not kept, and selected again for the gradients */
 } tess_attend_seen;
 
 TESS_API tess_status tess_pass_seen(const tess_pass *pass, int layer, tess_attend_seen *seen);

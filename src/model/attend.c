@@ -2,6 +2,7 @@
 /* attend.c - telling a pass how its layers attend, and asking what they did. */
 #include "sparse.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char who[] = "tess_pass_attend";
@@ -64,6 +65,14 @@ static tess_status check_layer(const tess_pass *p, const tess_attend *a, int lay
     if (l->look != 0 && l->look != 1)
         return tess__fail(TESS_EINVAL, "%s: layer %d: look is %d, must be 0 or 1", who, layer,
                           l->look);
+    if (l->learn != 0 && l->learn != 1)
+        return tess__fail(TESS_EINVAL, "%s: layer %d: learn is %d, must be 0 or 1", who, layer,
+                          l->learn);
+    if (l->learn && !(a->predictor && p->room.learn_rows && p->shape.train))
+        return tess__fail(TESS_EINVAL, "%s: layer %d: learn is 1, but %s", who, layer,
+                          !a->predictor         ? "there is no predictor"
+                          : !p->room.learn_rows ? "the pass was made with learn_rows 0"
+                                                : "the pass was made with train 0");
     if (l->look && !a->look)
         return tess__fail(TESS_EINVAL, "%s: layer %d: look is 1, but there is no callback", who,
                           layer);
@@ -92,6 +101,9 @@ static tess_status check(const tess_pass *p, const tess_attend *a)
     if ((unsigned)a->proxy > TESS_PROXY_SOFTMAX)
         return tess__fail(TESS_EINVAL, "%s: proxy is %d, must be 0..%d", who, (int)a->proxy,
                           (int)TESS_PROXY_SOFTMAX);
+    if (a->loss != TESS_PREDICT_KL && a->loss != TESS_PREDICT_COSINE)
+        return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", who,
+                          (int)a->loss);
     if (a->predictor)
         TESS_TRY(check_predictor(p, a->predictor));
     for (int layer = 0; layer < p->z.layers; layer++)
@@ -158,7 +170,7 @@ static void forget(tess_pass *p)
     p->attend = (tess_attend){.layers = p->layers};
     memset(p->layers, 0, (size_t)p->z.layers * sizeof *p->layers);
     for (int64_t i = 0; i < (int64_t)p->z.layers * p->z.batch * p->z.heads; i++)
-        p->density[i] = 1.0;
+        p->density[i] = 1.0, p->losses[i] = NAN;
 }
 
 tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
@@ -187,8 +199,14 @@ tess_status tess_pass_seen(const tess_pass *pass, int layer, tess_attend_seen *s
     if (layer < 0 || layer >= pass->z.layers)
         return tess__fail(TESS_EINVAL, "tess_pass_seen: layer is %d, must be 0..%d", layer,
                           pass->z.layers - 1);
+    const int64_t heads = (int64_t)pass->z.batch * pass->z.heads;
+    double loss = 0.0;
+    for (int64_t i = 0; i < heads; i++)
+        loss += pass->losses[layer * heads + i] / (double)heads;
     *seen = (tess_attend_seen){
-        .density = pass->density + (int64_t)layer * pass->z.batch * pass->z.heads,
+        .density = pass->density + layer * heads,
+        .loss = loss,
+        .loss_heads = pass->losses + layer * heads,
         .reselected = pass->shape.train && pass->layers[layer].keys && layer >= pass->kept_lists,
     };
     return TESS_OK;

@@ -41,12 +41,18 @@ static tess_status put_away(const tess_pass *p, uint8_t *bits)
     return TESS_OK;
 }
 
+tess_status tess__attend_random(const tess_pass *p, int layer, uint64_t index, uint32_t *out,
+                                size_t n)
+{
+    const uint64_t stream = p->attend.step * (uint64_t)p->z.layers + (uint64_t)layer;
+    return tess_random_bits(p->attend.seed, stream, index, out, n);
+}
+
 /* A seed for each list of a run: random numbers of its place in it. */
 static tess_status seed_of(const tess_pass *p, int layer, int64_t at, uint64_t *seed)
 {
     uint32_t words[2];
-    const uint64_t stream = p->attend.step * (uint64_t)p->z.layers + (uint64_t)layer;
-    TESS_TRY(tess_random_bits(p->attend.seed, stream, 2 * (uint64_t)at, words, 2));
+    TESS_TRY(tess__attend_random(p, layer, 2 * (uint64_t)at, words, 2));
     *seed = (uint64_t)words[0] << 32 | words[1];
     return TESS_OK;
 }

@@ -9,18 +9,13 @@
  */
 #include "sparse.h"
 
-static int of_hidden(const tess_pass *p)
-{
-    return p->attend.predictor->opts.input == TESS_PREDICT_HIDDEN;
-}
-
 void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low)
 {
     const int64_t rank = p->room.rank, wide = p->z.heads * rank, head = p->z.tokens * rank;
     const tess_view q = {p->low, TESS_DTYPE_F32, p->z.tokens * 2 * wide, rank, 2 * wide};
     const tess_view by_heads = {p->low, TESS_DTYPE_F32, p->z.heads * head, head, rank};
-    *q_low = *k_low = of_hidden(p) ? q : by_heads;
-    k_low->data = p->low + (of_hidden(p) ? wide : p->z.rows * wide);
+    *q_low = *k_low = tess__of_hidden(p) ? q : by_heads;
+    k_low->data = p->low + (tess__of_hidden(p) ? wide : p->z.rows * wide);
 }
 
 /* Each row's 2 * heads vectors, in place. */
@@ -47,27 +42,12 @@ static tess_status make_hidden(tess_pass *p, const float *w)
     return TESS_OK;
 }
 
-/* One of the two, head by head. */
-static tess_status make_heads(tess_pass *p, const tess_view *x, const float *w, const tess_view *to)
-{
-    const tess_linear_shape shape = {p->z.tokens, p->z.head_dim, p->room.rank};
-    for (int sample = 0; sample < p->z.batch; sample++)
-        for (int head = 0; head < p->z.heads; head++) {
-            const tess_view from = tess__one_head(x, sample, head);
-            const tess_view low = tess__one_head(to, sample, head);
-            TESS_TRY(tess__linear_forward(p->ctx, &shape, from.data,
-                                          w + (int64_t)head * p->z.head_dim * p->room.rank, NULL,
-                                          low.data, NULL));
-        }
-    return TESS_OK;
-}
-
 static tess_status make_qk(tess_pass *p, const float *w, const tess_view *q, const tess_view *k)
 {
     tess_view q_low, k_low;
     tess__low_views(p, &q_low, &k_low);
-    TESS_TRY(make_heads(p, q, w, &q_low));
-    return make_heads(p, k, w + tess__predictor_matrix(p->attend.predictor), &k_low);
+    TESS_TRY(tess_predict_map(p->predict, q, w, &q_low));
+    return tess_predict_map(p->predict, k, w + tess__predictor_matrix(p->attend.predictor), &k_low);
 }
 
 tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
@@ -75,7 +55,7 @@ tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const te
     const int64_t begin = tess_clock_ns();
     const tess_predictor *predictor = p->attend.predictor;
     const float *w = tess__predictor_at(predictor, predictor->values, layer);
-    const tess_status status = of_hidden(p) ? make_hidden(p, w) : make_qk(p, w, q, k);
+    const tess_status status = tess__of_hidden(p) ? make_hidden(p, w) : make_qk(p, w, q, k);
     p->times.select_ns += tess_clock_ns() - begin;
     return status;
 }

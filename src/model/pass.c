@@ -24,7 +24,9 @@ static tess_status make_attention(tess_pass *p)
     const tess_attn_shape one = tess__pass_one(p);
     const tess_sel_shape lists = tess__pass_lists(p);
     TESS_TRY(tess_attn_create(p->ctx, &one, &p->one));
-    return tess_selection_create(p->ctx, &lists, (int64_t)p->z.n_q * p->z.units_most, &p->lists);
+    TESS_TRY(tess_selection_create(p->ctx, &lists, (int64_t)p->z.n_q * p->z.units_most, &p->lists));
+    const tess_predict_shape predict = tess__pass_predict(p);
+    return p->room.rank ? tess_predict_create(p->ctx, &predict, &p->predict) : TESS_OK;
 }
 
 /* Token order and rotations; the attention stands on the cubes. */
@@ -84,6 +86,7 @@ void tess_pass_destroy(tess_pass *pass)
     tess_attn_destroy(pass->cross);
     tess_attn_destroy(pass->one);
     tess_selection_destroy(pass->lists);
+    tess_predict_destroy(pass->predict);
     for (int kind = 0; kind < TESS_SELECT_COUNT; kind++)
         tess_selector_destroy(pass->selectors[kind]);
     tess__free(pass->ctx, pass);

@@ -104,11 +104,15 @@ struct tess_pass {
     tess_attend_layer *layers;
     int32_t *keys;         /* (layers, batch, heads) */
     double *density;       /* (layers, batch, heads): of the last forward pass */
+    double *losses;        /* the same, of the predictor; NaN: not learned */
     int kept_lists;        /* layers whose lists are kept: the first ones */
     uint8_t *bits;         /* (kept_lists, batch, heads, head_bits) */
     uint8_t *bits_again;   /* (batch, heads, head_bits): of the block run again, or NULL */
     int64_t *bounds;       /* (n_q + 1): the cubes */
     float *low;            /* (2, rows, heads * rank): q and k of the predictor */
+    tess_predict *predict; /* maps and losses of the predictor */
+    int64_t *learn_rows;   /* (learn_rows): the queries it learns from */
+    float *dq_low;         /* (batch, heads, learn_rows, rank): their gradients */
     float *turn_low[3];    /* as turn, for vectors of the rank */
     tess_attn *one;        /* attention of one head of one sample */
     tess_selection *lists; /* of it */
@@ -131,6 +135,7 @@ size_t tess__pass_layout(tess_pass *pass, void *memory, size_t *kept);
 tess_attn_shape tess__pass_attention(const tess__sizes *sizes, int64_t keys);
 tess_attn_shape tess__pass_one(const tess_pass *pass);
 tess_sel_shape tess__pass_lists(const tess_pass *pass);
+tess_predict_shape tess__pass_predict(const tess_pass *pass); /* where it has a rank */
 
 /* ---- layers.c: timed products, and loops over rows ----------------------------------------------
  */

@@ -6,6 +6,7 @@
  * workspace R 9 d and two or three chunks of TESS__FFN_ROWS f.
  */
 #include "attn/attn.h"
+#include "attn/predict.h"
 #include "pass.h"
 
 #include <math.h>
@@ -44,7 +45,7 @@ static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64
     } rules[] = {
         {"unit_cubes", o->unit_cubes, 1},
         {"compensate", o->compensate, 1},
-        {"learn_rows", o->learn_rows, tokens},
+        {"learn_rows", o->learn_rows, tokens < 512 ? tokens : 512},
         {"index_memory", o->index_memory, INT64_MAX / 2},
     };
     if (!s->cube)
@@ -268,9 +269,14 @@ static int64_t big_size(const tess_pass *p)
     const int train = p->shape.train, both = train ? 2 : 1;
     const int chunks = !train ? 1 : p->shape.keep == TESS_KEEP_ALL ? 2 : 3;
     const int64_t steps[] = {
-        both * 3 * z->rows * z->dim, both * (z->rows + 2 * z->text_rows) * z->dim,
-        chunks * z->chunk * z->ffn,  both * z->text_rows * z->dim,
-        z->rows * z->patch_in,       z->rows * z->patch_out,
+        both * 3 * z->rows * z->dim,
+        both * (z->rows + 2 * z->text_rows) * z->dim,
+        chunks * z->chunk * z->ffn,
+        both * z->text_rows * z->dim,
+        z->rows * z->patch_in,
+        z->rows * z->patch_out,
+        train && p->room.learn_rows ? 3 * z->rows * z->dim + 2 * z->rows * z->heads * p->room.rank
+                                    : 0,
     };
     return largest(steps, sizeof steps / sizeof *steps);
 }
@@ -289,6 +295,7 @@ static void cut_attending(tess_pass *p, cutter *c)
     const int64_t heads = (int64_t)z->batch * z->heads;
     p->layers = cut(c, (size_t)z->layers * sizeof *p->layers);
     p->density = cut(c, (size_t)(z->layers * heads) * sizeof *p->density);
+    p->losses = cut(c, (size_t)(z->layers * heads) * sizeof *p->losses);
     if (!z->sparse)
         return;
     p->keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->keys);
@@ -298,6 +305,8 @@ static void cut_attending(tess_pass *p, cutter *c)
     if (p->room.rank > 0) {
         p->low = cut_floats(c, 2 * z->rows * z->heads * p->room.rank);
         cut_turns(p, c, p->room.rank, p->turn_low);
+        p->learn_rows = cut(c, (size_t)p->room.learn_rows * sizeof *p->learn_rows);
+        p->dq_low = cut_floats(c, heads * p->room.learn_rows * p->room.rank);
     }
 }
 
@@ -369,13 +378,25 @@ tess_sel_shape tess__pass_lists(const tess_pass *p)
                             .n_k = z->n_k};
 }
 
-/* Of the objects that attention of one head stands on. */
-static size_t one_bytes(const tess_pass *p, int threads)
+tess_predict_shape tess__pass_predict(const tess_pass *p)
+{
+    return (tess_predict_shape){.batch = p->z.batch,
+                                .heads = p->z.heads,
+                                .head_dim = p->z.head_dim,
+                                .rank = p->room.rank,
+                                .tokens = p->z.tokens,
+                                .rows = p->room.learn_rows ? p->room.learn_rows : 1};
+}
+
+/* Of the objects that sparse attention stands on. */
+static size_t sparse_bytes(const tess_pass *p, int threads)
 {
     if (!p->z.sparse)
         return 0;
     const tess_attn_shape one = tess__pass_one(p);
+    const tess_predict_shape predict = tess__pass_predict(p);
     return tess__attn_bytes(&one, threads) +
+           (p->room.rank ? tess__predict_bytes(&predict, threads) : 0) +
            tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, (int64_t)p->z.n_q * p->z.units_most);
 }
 
@@ -407,7 +428,7 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
         .activations = (int64_t)kept,
         .workspace = (int64_t)(all - kept + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
                                tess__attn_bytes(&self, threads) +
-                               tess__attn_bytes(&cross, threads) + one_bytes(&pass, threads)),
+                               tess__attn_bytes(&cross, threads) + sparse_bytes(&pass, threads)),
     };
     m.total = m.weights + m.gradients + m.activations + m.workspace;
     *memory = m;

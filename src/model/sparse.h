@@ -34,6 +34,11 @@ static inline float *tess__predictor_at(const tess_predictor *p, float *buffer, 
     return buffer + layer * p->layer_count;
 }
 
+static inline int tess__of_hidden(const tess_pass *p)
+{
+    return p->attend.predictor->opts.input == TESS_PREDICT_HIDDEN;
+}
+
 /* Numbers of one of a layer's two matrices. */
 int64_t tess__predictor_matrix(const tess_predictor *p);
 
@@ -62,5 +67,12 @@ tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head);
 /* Makes the low-rank vectors of a layer from p->n, or from q and k. */
 tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
 void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low);
+
+/* learn.c: the loss of a layer's vectors, whose gradients are added to the predictor's. */
+tess_status tess__learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
+
+/* Random numbers of a layer in a step of the run: those of its lists, and of its queries. */
+tess_status tess__attend_random(const tess_pass *p, int layer, uint64_t index, uint32_t *out,
+                                size_t n);
 
 #endif

@@ -94,7 +94,7 @@ static int needs_low(const tess_pass *p, int layer)
     const int chooses = how->keys && how->kind == TESS_SELECT_PREDICTOR;
     if (p->again)
         return chooses && layer >= p->kept_lists;
-    return p->attend.predictor && (chooses || how->look);
+    return p->attend.predictor && (chooses || how->learn || how->look);
 }
 
 tess_status tess__attend_forward(tess_pass *p, int layer, const tess__part parts[3],
@@ -105,6 +105,8 @@ tess_status tess__attend_forward(tess_pass *p, int layer, const tess__part parts
     if (needs_low(p, layer))
         TESS_TRY(tess__low_make(p, layer, &all.q, &all.k));
     TESS_TRY(how->keys ? forward_heads(p, layer, &all, s) : forward_dense(p, &all, s));
+    if (how->learn && !p->again)
+        TESS_TRY(tess__learn(p, layer, &all.q, &all.k));
     return how->look && !p->again ? show(p, layer, &all, s) : TESS_OK;
 }
 

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* learn.c - a layer's predictor learns inside the forward pass.
+ *
+ * Its loss compares the scores of low-rank vectors with those of q and k for some queries against
+ * all keys. Loss and gradients come out of one call while q and k are there, so nothing is kept;
+ * q, k and the hidden state get no gradient from it, and the network does not know of it.
+ *
+ * The queries are the same for all samples and heads, one at random in each of learn_rows parts of
+ * the tokens. Work: 4 learn_rows tokens (dim + 3 heads rank) flop and the maps' gradients, which
+ * take as much as the maps.
+ *
+ *   big, behind q k v:   dk_low by heads (qk), or dlow (rows, 2 heads rank), q beside k (hidden)
+ */
+#include "sparse.h"
+
+#include <string.h>
+
+/* Random numbers behind those of the lists. */
+static const uint64_t rows_index = (uint64_t)1 << 40;
+
+static tess_status choose_rows(tess_pass *p, int layer)
+{
+    const int64_t n = p->room.learn_rows;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t begin = i * p->z.tokens / n, end = (i + 1) * p->z.tokens / n;
+        uint32_t word;
+        TESS_TRY(tess__attend_random(p, layer, rows_index + (uint64_t)i, &word, 1));
+        p->learn_rows[i] = begin + word % (end - begin);
+    }
+    return TESS_OK;
+}
+
+static tess_view dq_view(const tess_pass *p)
+{
+    const int64_t rank = p->room.rank, head = p->room.learn_rows * rank;
+    return (tess_view){p->dq_low, TESS_DTYPE_F32, p->z.heads * head, head, rank};
+}
+
+static float *dlow_of(const tess_pass *p)
+{
+    return p->big + 3 * p->z.rows * p->z.dim;
+}
+
+/* As the low-rank vectors of k lie, in a buffer of their gradients. */
+static tess_view dk_view(const tess_pass *p)
+{
+    tess_view q_low, dk;
+    tess__low_views(p, &q_low, &dk);
+    dk.data = dlow_of(p) + (tess__of_hidden(p) ? (int64_t)p->z.heads * p->room.rank : 0);
+    return dk;
+}
+
+/* ---- hidden ---------------------------------------------------------------------------------- */
+
+/* dlow of q is that of the chosen queries, and 0 for the others. */
+static void scatter_queries(tess_pass *p)
+{
+    const int64_t rank = p->room.rank, wide = p->z.heads * rank, n = p->room.learn_rows;
+    float *dlow = dlow_of(p);
+    for (int64_t row = 0; row < p->z.rows; row++)
+        memset(dlow + row * 2 * wide, 0, (size_t)wide * sizeof *dlow);
+    for (int64_t b = 0; b < p->z.batch; b++)
+        for (int64_t h = 0; h < p->z.heads; h++)
+            for (int64_t i = 0; i < n; i++)
+                memcpy(dlow + (b * p->z.tokens + p->learn_rows[i]) * 2 * wide + h * rank,
+                       p->dq_low + ((b * p->z.heads + h) * n + i) * rank,
+                       (size_t)rank * sizeof *dlow);
+}
+
+static void rotate_back(tess_pass *p)
+{
+    const int vectors = 2 * p->z.heads, rank = p->room.rank;
+#pragma omp parallel for num_threads(p->ctx->threads)
+    for (int64_t row = 0; row < p->z.rows; row++) {
+        float turn[TESS__TURN_MAX], *d = dlow_of(p) + row * vectors * rank;
+        tess__turn_at(p, row % p->z.tokens, rank, p->turn_low, turn);
+        p->ctx->kernels->rms_rotary_backward(d, NULL, d, rank, NULL, NULL, turn, vectors, rank,
+                                             0.0f);
+    }
+}
+
+static tess_status hidden_gradients(tess_pass *p, float *dw)
+{
+    const tess_predictor *predictor = p->attend.predictor;
+    const tess_linear_shape shape = {p->z.rows, p->z.dim, 2 * (int64_t)p->z.heads * p->room.rank};
+    scatter_queries(p);
+    if (predictor->opts.rotary)
+        rotate_back(p);
+    TESS_TRY(tess__linear_dw(p->ctx, &shape, dlow_of(p), p->n, dw, 1));
+    tess__column_sums(p->ctx, shape.rows, shape.out, dlow_of(p),
+                      dw + 2 * tess__predictor_matrix(predictor), 1);
+    return TESS_OK;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static tess_status qk_gradients(tess_pass *p, const tess_view *q, const tess_view *k, float *dw)
+{
+    const tess_view dq = dq_view(p), dk = dk_view(p);
+    TESS_TRY(tess_predict_map_backward(p->predict, q, &dq, p->learn_rows, p->room.learn_rows, dw));
+    return tess_predict_map_backward(p->predict, k, &dk, NULL, 0,
+                                     dw + tess__predictor_matrix(p->attend.predictor));
+}
+
+static tess_status learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
+{
+    const tess_predictor *predictor = p->attend.predictor;
+    const tess_view dq = dq_view(p), dk = dk_view(p);
+    float *dw = tess__predictor_at(predictor, predictor->gradients, layer);
+    tess_view q_low, k_low;
+    tess__low_views(p, &q_low, &k_low);
+    TESS_TRY(choose_rows(p, layer));
+    const tess_predict_in in = {.q = q,
+                                .k = k,
+                                .q_low = &q_low,
+                                .k_low = &k_low,
+                                .rows = p->learn_rows,
+                                .n_rows = p->room.learn_rows,
+                                .loss = p->attend.loss};
+    double *losses = p->losses + (int64_t)layer * p->z.batch * p->z.heads;
+    TESS_TRY(tess_predict_loss_run(p->predict, &in, losses, &dq, &dk));
+    return tess__of_hidden(p) ? hidden_gradients(p, dw) : qk_gradients(p, q, k, dw);
+}
+
+tess_status tess__learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
+{
+    const int64_t begin = tess_clock_ns();
+    const tess_status status = learn(p, layer, q, k);
+    p->times.learn_ns += tess_clock_ns() - begin;
+    return status;
+}

@@ -241,12 +241,22 @@ static void every_predictor_matches_double_precision_on_its_lists(void **state)
     }
 }
 
+static void a_virtual_key_stands_for_what_is_dropped(void **state)
+{
+    (void)state;
+    const tess_sparse_opts virtual = {.rank = 8, .compensate = 1};
+    const tess_predictor_opts qk = {.rank = 8};
+    check_against_reference(TESS_SELECT_PREDICTOR, &qk, TESS_PROXY_MEAN, &virtual);
+    check_against_reference(TESS_SELECT_WINDOW, NULL, TESS_PROXY_MEAN, &virtual);
+}
+
 /* ---- keeping and selecting again ------------------------------------------------------------- */
 
 static world run_kept(tess_keep keep, tess_dtype store, int64_t index_memory, int threads,
                       tess_select_kind kind, int reselected)
 {
-    const tess_sparse_opts room = {.rank = 8, .index_memory = index_memory};
+    const tess_sparse_opts room = {
+        .rank = 8, .index_memory = index_memory, .compensate = kind == TESS_SELECT_ORACLE};
     tess_pass_shape shape = shape_with(&room);
     shape.keep = keep;
     shape.store = store;
@@ -531,6 +541,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(full_lists_are_dense),
     cmocka_unit_test(every_kind_matches_double_precision_on_its_lists),
     cmocka_unit_test(every_predictor_matches_double_precision_on_its_lists),
+    cmocka_unit_test(a_virtual_key_stands_for_what_is_dropped),
     cmocka_unit_test(lists_kept_selected_again_or_run_again_give_the_same_bits),
     cmocka_unit_test(halves_change_gradients_by_their_rounding_alone),
     cmocka_unit_test(a_pass_without_training_gives_the_same_output),

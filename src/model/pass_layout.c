@@ -361,7 +361,8 @@ tess_attn_shape tess__pass_one(const tess_pass *p)
                              .heads = 1,
                              .head_dim = p->z.head_dim,
                              .tokens_q = p->z.tokens,
-                             .tokens_k = p->z.tokens};
+                             .tokens_k = p->z.tokens,
+                             .compensate = p->room.compensate};
 }
 
 tess_sel_shape tess__pass_lists(const tess_pass *p)

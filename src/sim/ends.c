@@ -52,8 +52,12 @@ void tess__head_ops(tess_sim *sim)
     tess__add_gemm(sim, "logits", TESS__WEIGHT, 1, columns, h, t, precision);
     if (!(m->tied && l->pp == 1))
         part->weights = columns * h;
+    /* A fused loss leaves the gradient where the logits were; separate kernels keep them in fp32,
+     * and need the conversion and the gradient besides. */
+    const int fused = sim->era[TESS__ERA_LOSS_BYTES] < 40.0;
+    const double kept = fused ? e : 4.0;
     const double passes = sim->era[TESS__ERA_LOSS_BYTES] * logits;
-    tess__add_memory(sim, "loss", TESS__FORWARD, 0.7 * passes)->kept = 4.0 * logits;
+    tess__add_memory(sim, "loss", TESS__FORWARD, 0.7 * passes)->kept = kept * logits;
     tess__add_memory(sim, "loss", TESS__BACKWARD, 0.3 * passes);
     if (l->tp > 1) {
         tess__add_comm(sim, "reduce loss", TESS__FORWARD, TESS__TP, TESS__ALL_REDUCE, 12.0 * t,
@@ -62,5 +66,5 @@ void tess__head_ops(tess_sim *sim)
                        l->sequence ? TESS__REDUCE_SCATTER : TESS__ALL_REDUCE, e * t * h, l->tp, 1,
                        1.0);
     }
-    part->working = (4.0 + e) * logits;
+    part->working = (fused ? e : 4.0 + e) * logits;
 }

@@ -118,6 +118,9 @@ void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, doubl
     tess__add_memory(sim, "activation", TESS__FORWARD, (in + 1.0) * e * n)->kept = in * e * n;
     tess__add_memory(sim, "activation", TESS__BACKWARD, (2.0 * in + 1.0) * e * n);
     tess__add_linear(sim, "mlp out", batch, rows, m->hidden, inner, e * n);
+    /* On the way back the gradients of both activations and of input and output exist at once. */
+    tess__part *part = &sim->parts[sim->part];
+    part->working = fmax(part->working, e * ((in + 1.0) * n + 2.0 * batch * rows * m->hidden));
 }
 
 /* Queries of the clip over the keys of the prompt, whose projections are of few rows. */

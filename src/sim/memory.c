@@ -40,6 +40,8 @@ static double kept_of(const tess_sim *sim, int part, double layers)
     }
 }
 
+/* What one layer needs while it runs backward, and before that again; at the last stage besides,
+ * the gradient of the logits. */
 static double working_of(const tess_sim *sim, int stage)
 {
     const tess_sim_training *t = &sim->s.training;
@@ -47,14 +49,33 @@ static double working_of(const tess_sim *sim, int stage)
     for (int part = TESS__LAYER; part <= TESS__EXPERTS; part++) {
         const int n = part == TESS__LAYER ? sim->layers[stage] : sim->experts[stage];
         const tess__part *p = &sim->parts[part];
-        if (n && t->recompute == TESS_SIM_RECOMPUTE_FULL)
-            most = fmax(most, p->kept - p->kept_input);
-        if (n && t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE)
-            most = fmax(most, p->kept_core);
+        const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL ? p->kept - p->kept_input
+                             : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? p->kept_core
+                                                                            : 0.0;
+        if (n)
+            most = fmax(most, p->working + again);
     }
-    if (stage == sim->s.layout.pp - 1)
-        most = fmax(most, sim->parts[TESS__HEAD].working);
-    return most;
+    return most + (stage == sim->s.layout.pp - 1 ? sim->parts[TESS__HEAD].working : 0.0);
+}
+
+/* Transformer Engine hands autograd a dummy gradient of each shape of weights, and keeps it. */
+static double dummies_of(const tess_sim *sim, int stage)
+{
+    double bytes = 0.0;
+    for (int i = 0; i < sim->n_ops; i++) {
+        const tess__op *op = &sim->ops[i];
+        const int here = (op->part == TESS__LAYER && sim->layers[stage]) ||
+                         (op->part == TESS__EXPERTS && sim->experts[stage]);
+        int known = !here || op->kind != TESS__GEMM || op->pass != TESS__WEIGHT;
+        for (int k = 0; k < i && !known; k++)
+            known = sim->ops[k].kind == TESS__GEMM && sim->ops[k].pass == TESS__WEIGHT &&
+                    sim->ops[k].m == op->m && sim->ops[k].n == op->n &&
+                    ((sim->ops[k].part == TESS__LAYER && sim->layers[stage]) ||
+                     (sim->ops[k].part == TESS__EXPERTS && sim->experts[stage]));
+        if (!known)
+            bytes += sim->element * op->m * op->n;
+    }
+    return bytes;
 }
 
 static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
@@ -99,7 +120,7 @@ static void stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
         m->activations += parts[TESS__HEAD].kept;
     m->working = working_of(sim, stage);
     if (sim->era[TESS__ERA_WEIGHT_DUMMY] > 0.0)
-        m->buffers += sim->element * sim->dummy;
+        m->buffers += dummies_of(sim, stage);
     m->allocated =
         m->weights + m->gradients + m->optimiser + m->activations + m->working + m->buffers;
 }

@@ -9,10 +9,12 @@
  *
  * and the library takes the fastest of its tiles; rate is that of smaller tiles, which reuse less.
  * Edges of tiles and the last wave are so paid for, and a short k is slow. No product is faster
- * than its operands can be read and its result written. Weight gradients take gemm_weight times as
- * long, because they are added to a matrix of fp32.
+ * than its operands can be read and its result written; experts' products, one after the other,
+ * take both times, because each is too short to hide its loads. Weight gradients take gemm_weight
+ * times as long, because they are added to a matrix of fp32.
  *
- * Flash attention runs at a share of the peak; a query row costs flash_keys keys besides its own.
+ * Flash attention runs at a share of the peak; a query row costs flash_keys keys besides its own,
+ * and a call with few tiles leaves GPUs' units idle: it costs flash_wave waves of tiles besides.
  * All other operations take their bytes over the memory's bandwidth. Each kernel costs kernel_us.
  */
 #include "sim.h"
@@ -41,7 +43,7 @@ static double peak_of(const tess_sim *sim, int precision, double *share)
 }
 
 double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n, double k,
-                          int precision, int weight)
+                          int precision, int weight, int grouped)
 {
     const double *hw = sim->hw;
     const double sms = hw[TESS__HW_SMS], wave = hw[TESS__HW_GEMM_WAVE];
@@ -68,7 +70,8 @@ double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n,
                                                                                  : 1.0;
     const double out = weight ? 8.0 : precision == TESS_SIM_FP32 ? 4.0 : 2.0;
     const double bytes = batch * (in * (m * k + k * n) + out * m * n);
-    best = fmax(best, bytes / (sim->cluster->memory_bandwidth * hw[TESS__HW_MEMORY_SHARE]));
+    const double moved = bytes / (sim->cluster->memory_bandwidth * hw[TESS__HW_MEMORY_SHARE]);
+    best = grouped ? best + moved : fmax(best, moved);
     return best + hw[TESS__HW_KERNEL_US] * 1e-6;
 }
 
@@ -81,8 +84,13 @@ double tess__flash_seconds(const tess_sim *sim, double heads, double queries, do
     /* Forward: q k^T and p v; backward: q k^T again, dv, dp, dq, dk. */
     const double pair =
         backward ? 6.0 * head_dim + 4.0 * value_dim : 2.0 * head_dim + 2.0 * value_dim;
-    /* Vectors of 64 columns leave half of each tile's work to the softmax. */
-    const double narrow = head_dim / (head_dim + hw[TESS__HW_FLASH_DIM]);
+    /* Narrow heads leave more of each tile's time to the softmax. */
+    double rate = sim->cluster->flops_bf16 * share * head_dim / (head_dim + hw[TESS__HW_FLASH_DIM]);
+    if (head_dim != value_dim)
+        rate *= hw[TESS__HW_FLASH_UNEVEN];
+    /* Forward a tile is 256 queries; backward there are four times as many. */
+    const double tiles = heads * queries / (backward ? 64.0 : 256.0);
+    const double partial = 1.0 + hw[TESS__HW_FLASH_WAVE] * hw[TESS__HW_SMS] / fmax(tiles, 1.0);
     const double flop = heads * queries * (keys + hw[TESS__HW_FLASH_KEYS]) * pair;
-    return flop / (sim->cluster->flops_bf16 * share * narrow) + hw[TESS__HW_KERNEL_US] * 1e-6;
+    return flop * partial / rate + hw[TESS__HW_KERNEL_US] * 1e-6;
 }

@@ -31,6 +31,8 @@ enum {
     TESS__HW_FLASH_FORWARD,
     TESS__HW_FLASH_BACKWARD,
     TESS__HW_FLASH_DIM,    /* head_dim at which half of the rate is reached */
+    TESS__HW_FLASH_UNEVEN, /* rate where queries and values differ in width, relative to others */
+    TESS__HW_FLASH_WAVE,   /* waves of tiles in whose time a call begins and ends */
     TESS__HW_FLASH_KEYS,   /* keys in whose time a query row is opened and closed */
     TESS__HW_MEMORY_SHARE, /* of the memory bandwidth, of elementwise kernels */
     TESS__HW_KERNEL_US,    /* start and end of one kernel */
@@ -62,6 +64,7 @@ enum {
     TESS__ERA_OVERLAP_SLOW,  /* compute beside communication takes that much longer */
     TESS__ERA_PP_SPLIT,      /* 1: activations are sent split over tensor-parallel ranks */
     TESS__ERA_OPT_BYTES,     /* memory traffic of the optimiser for a parameter */
+    TESS__ERA_GRAD_TRAFFIC,  /* and to clear, scale and measure a gradient before it is split */
     TESS__ERA_OPT_MS,        /* its fixed part */
     TESS__ERA_LOSS_BYTES,    /* memory traffic of the loss for a logit, both passes */
     TESS__ERA_WEIGHT_DUMMY,  /* 1: a buffer of the largest weight gradient is held */
@@ -170,8 +173,6 @@ struct tess_sim {
     int attention;
     int64_t batches; /* micro-batches of a rank */
 
-    double dummy; /* parameters of the largest matrix */
-
     tess__part parts[TESS__PARTS];
     int part; /* that operations are added to */
     tess__op ops[TESS__OPS_MAX];
@@ -183,9 +184,10 @@ struct tess_sim {
 
 /* ---- op_time.c ------------------------------------------------------------------------------- */
 
-/* batch products of (m, k) and (k, n); weight: a weight gradient, added to fp32. */
+/* batch products of (m, k) and (k, n); weight: a weight gradient, added to fp32; grouped: of
+ * experts, which run one after the other. */
 double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n, double k,
-                          int precision, int weight);
+                          int precision, int weight, int grouped);
 double tess__memory_seconds(const tess_sim *sim, double bytes);
 double tess__flash_seconds(const tess_sim *sim, double heads, double queries, double keys,
                            double head_dim, double value_dim, int backward);

@@ -120,8 +120,10 @@ double tess__optimiser_seconds(tess_sim *sim, int stage)
         split ? fmax((double)l->tp * l->cp * l->dp / ((double)l->ep * l->etp), 1.0) : 1.0;
     const double weights = tess__stage_weights(sim, stage, &experts);
     const double own = (weights - experts) / over + experts / over_experts;
-    tess__op *op =
-        tess__add_memory(sim, "optimiser", TESS__STEP, sim->era[TESS__ERA_OPT_BYTES] * own);
+    const double each = l->zero > 1 ? own : weights;
+    tess__op *op = tess__add_memory(sim, "optimiser", TESS__STEP,
+                                    sim->era[TESS__ERA_OPT_BYTES] * own +
+                                        sim->era[TESS__ERA_GRAD_TRAFFIC] * each);
     op->seconds += sim->era[TESS__ERA_OPT_MS] * 1e-3;
     return op->seconds;
 }

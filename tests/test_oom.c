@@ -151,6 +151,7 @@ static tess_status s_measure(world *w)
 }
 
 #include "oom_plan.h"
+#include "oom_report.h"
 
 static tess_status s_scenario(world *w)
 {
@@ -305,6 +306,8 @@ static const scenario scenarios[] = {
     {"make a plan", s_plan, NULL, NULL},
     {"carry a ring plan out", s_plan_ring, NULL, NULL},
     {"carry a selective plan out", s_plan_selective, NULL, NULL},
+    {"compare runs", s_compare, NULL, NULL},
+    {"report a run", s_report_run, NULL, NULL},
 };
 
 static void every_allocation_may_fail_once(void **state)
@@ -344,6 +347,7 @@ static int make_files(void **state)
         CHECK_OK(write_file(&w, names[i], strstr(names[i], ".npy") ? 1 : 3, 0));
     CHECK_OK(write_file(&w, "z.npz", 3, 1));
     write_odd();
+    write_run();
     const tess_tensor mask = {"mask", TESS_DTYPE_U8, 3, {3, 4, 5}, some_masks};
     CHECK_OK(tess_file_write(w.ctx, in_folder("mask.npy"), &mask, 1, NULL));
     CHECK_OK(s_plan_ring(&w));

@@ -33,6 +33,7 @@ PUBLIC = {
     "mpi.h": "dist", "sim.h": "sim", "media.h": "media", "model.h": "model", "sparse.h": "model", "data.h": "train", "train.h": "train",
     "scenario.h": "sim",
     "report.h": "report",
+    "compare.h": "report",
 }
 OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "sparse.h", "data.h", "train.h"}  # not part of tessera.h
 PUBLIC_SYSTEM = {"stddef.h", "stdint.h"}

@@ -6,6 +6,7 @@
 
 #include "attn.h"
 #include "base.h"
+#include "compare.h"
 #include "cost.h"
 #include "dist.h"
 #include "exchange.h"

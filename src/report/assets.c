@@ -21,3 +21,4 @@ ASSET(page_css, "page.css");
 ASSET(charts_js, "charts.js");
 ASSET(plan_js, "plan.js");
 ASSET(run_js, "run.js");
+ASSET(compare_js, "compare.js");

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_metrics.c - the numbers of a training run, from its metrics.jsonl.
  *
- * One line is one step; a process that was killed may have left the last one cut short, which is
- * passed over. Curves of a long run are thinned to POINTS_MAX points: each is the mean of as many
- * neighbouring steps. Validation is rare, and every one of it is kept.
+ * One line is one step. Curves of a long run are thinned to POINTS_MAX points: each is the mean of
+ * as many neighbouring steps. Validation is rare, and every one of it is kept.
  */
-#define _GNU_SOURCE /* rawmemchr */
 #include "run_page.h"
 
-#include "base/file.h"
+#include "jsonl.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { POINTS_MAX = 1500 };
@@ -20,13 +16,6 @@ enum { POINTS_MAX = 1500 };
 static const char *const columns[TESS_RUN_COLUMNS] = {
     "loss",      "lr",       "grad_norm",    "step_ms", "attention_ms",
     "linear_ms", "other_ms", "optimiser_ms", "data_ms", "tokens_per_s"};
-
-/* A number, or NaN where the member is absent, null or something else. */
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
 
 static void add_number(tess__markup *text, double value)
 {
@@ -39,7 +28,7 @@ static void add_number(tess__markup *text, double value)
 /* Adds [step, loss, bucket...] if the line has a validation. */
 static void add_validation(tess__run *run, const json_t *object, int64_t step)
 {
-    const double loss = number(object, "val_loss");
+    const double loss = tess__jsonl_number(object, "val_loss");
     const json_t *buckets = json_object_get(object, "val_buckets");
     if (!isfinite(loss))
         return;
@@ -78,7 +67,7 @@ static void add_line(tess__run *run, thinning *t, const json_t *object, int last
     t->lines++;
     t->in_point++;
     for (int i = 0; i < TESS_RUN_COLUMNS; i++) {
-        const double value = number(object, columns[i]);
+        const double value = tess__jsonl_number(object, columns[i]);
         if (isfinite(value)) {
             t->sums[i] += value;
             t->counts[i]++;
@@ -89,42 +78,21 @@ static void add_line(tess__run *run, thinning *t, const json_t *object, int last
         end_point(run, t, run->steps);
 }
 
-static int64_t count_lines(const tess__source *source)
-{
-    int64_t n = 0;
-    for (const unsigned char *at = source->data, *end = at + source->bytes; at < end; n++) {
-        const unsigned char *next = memchr(at, '\n', (size_t)(end - at));
-        if (!next)
-            break;
-        at = next + 1;
-    }
-    return n;
-}
-
 tess_status tess__run_read(tess__run *run, const char *path)
 {
-    tess__source source;
-    TESS_TRY(tess__source_open(path, &source));
-    const int64_t lines = count_lines(&source);
-    thinning t = {.every = (lines + POINTS_MAX - 1) / POINTS_MAX};
-    const char *at = (const char *)source.data;
+    tess__jsonl file;
+    TESS_TRY(tess__jsonl_open(path, "the metrics of a step", &file));
+    thinning t = {.every = (file.lines + POINTS_MAX - 1) / POINTS_MAX};
     tess_status status = TESS_OK;
-    for (int64_t i = 0; i < lines && !status; i++) {
-        const size_t n = (size_t)((const char *)rawmemchr(at, '\n') - at); /* a line has its end */
-        json_error_t error;
-        json_t *object = json_loadb(at, n, 0, &error);
-        if (!object && json_error_code(&error) == json_error_out_of_memory)
-            status = tess__nomem(n);
-        else if (!json_is_object(object) || !json_is_integer(json_object_get(object, "step")))
-            status = tess__fail(TESS_EFORMAT, "%s: line %lld: not the metrics of a step", path,
-                                (long long)i + 1);
-        else
-            add_line(run, &t, object, i == lines - 1);
+    for (int64_t i = 0; i < file.lines && !status; i++) {
+        json_t *object = NULL;
+        status = tess__jsonl_next(&file, &object);
+        if (!status)
+            add_line(run, &t, object, i == file.lines - 1);
         json_decref(object);
-        at += n + 1;
     }
-    if (!status && lines == 0)
+    if (!status && file.lines == 0)
         status = tess__fail(TESS_EFORMAT, "%s: no step was recorded", path);
-    tess__source_close(&source);
+    tess__jsonl_close(&file);
     return status;
 }

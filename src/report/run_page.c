@@ -79,22 +79,28 @@ static tess_status add_samples(tess__markup *page, const char *run)
 /* ---- settings ----------------------------------------------------------------------------------
  */
 
+static int add_piece(const char *bytes, size_t n, void *text)
+{
+    tess__markup_add(text, bytes, n);
+    return ((tess__markup *)text)->status ? -1 : 0;
+}
+
 static void add_setting(tess__markup *page, const char *key, const json_t *value)
 {
-    char *text = json_is_string(value)
-                     ? NULL
-                     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-    const char *shown = json_is_string(value) ? json_string_value(value) : text;
-    if (!shown) {
+    /* Through a callback: a text of jansson's would be freed with the function it was made with. */
+    tess__markup text = {.ctx = page->ctx};
+    if (!json_is_string(value) &&
+        json_dump_callback(value, add_piece, &text,
+                           JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0)
         page->status = page->status ? page->status : tess__nomem(0);
-        return;
-    }
     tess__markup_print(page, "<tr><td>");
     tess__markup_html(page, key);
     tess__markup_print(page, "</td><td>");
-    tess__markup_html(page, shown);
+    tess__markup_html(page, json_is_string(value) ? json_string_value(value)
+                            : text.data           ? text.data
+                                                  : "");
     tess__markup_print(page, "</td></tr>\n");
-    free(text);
+    tess__markup_free(&text);
 }
 
 static tess_status add_settings(tess__markup *page, const char *run)

@@ -68,7 +68,7 @@ function axes(svg, box, x, y) {
     shape("path", { class: "axis", d: `M${box.left} ${py(v)}H${box.right}` }, svg);
     shape("text", { class: "quiet", x: box.left - 6, y: py(v) + 4, "text-anchor": "end" }, svg, short(v));
   }
-  for (const v of x.marks || ticks(x.low, x.high, 10).filter(Number.isInteger))
+  for (const v of x.marks || ticks(x.low, x.high, Math.min(10, (box.right - box.left) / 70)).filter(Number.isInteger))
     shape("text", { class: "quiet", x: px(v), y: box.bottom + 16, "text-anchor": "middle" }, svg, short(v));
   shape("text", { class: "quiet", x: (box.left + box.right) / 2, y: box.bottom + 34, "text-anchor": "middle" }, svg, x.label);
   shape("text", { class: "quiet", x: box.left, y: box.top - 10 }, svg, y.label);
@@ -94,9 +94,10 @@ function legend(svg, names, right, top) {
 }
 
 // Lines over x. series: [{name, colour, points: [[x, y], ...]}]; points with y null are gaps. names: what
-// the legend says instead, where many series share a colour.
+// the legend says instead, where many series share a colour. A series' band: [[x, low, high], ...] behind
+// its line. notches: [{x, colour, title}] on the x axis. strip: [low, high], shaded across.
 function lines(figure, options) {
-  const width = 1100, height = options.height || 300;
+  const width = options.width || 1100, height = options.height || 300;
   const svg = canvas(figure, width, height, options.label);
   const box = { left: 62, right: width - 14, top: 34, bottom: height - 44 };
   const all = options.series.flatMap((s) => s.points).filter((p) => p[1] !== null);
@@ -110,6 +111,18 @@ function lines(figure, options) {
   const y = { low: options.low ?? min(ys), high: options.high ?? max(ys) * (options.log ? 1.1 : 1.04), label: options.y, log: options.log };
   if (y.log) y.low = Math.max(options.low ?? min(ys.filter((v) => v > 0)) * 0.9, 1e-12);
   const { px, py } = axes(svg, box, x, y);
+  if (options.strip)
+    shape("rect", { x: box.left, y: py(options.strip[1]), width: box.right - box.left, height: py(options.strip[0]) - py(options.strip[1]), fill: "var(--good)", opacity: 0.16 }, svg);
+  for (const s of options.series) {
+    const band = (s.band || []).filter((p) => p[1] !== null);
+    if (band.length > 1) {
+      const edge = [...band.map(([a, low]) => [a, low]), ...band.reverse().map(([a, , high]) => [a, high])];
+      const inside = (v) => Math.min(Math.max(v, y.low), y.high); // few seeds have bands without end
+      shape("polygon", { points: edge.map(([a, b]) => `${px(a).toFixed(1)},${py(inside(b)).toFixed(1)}`).join(" "), fill: s.colour, opacity: 0.16 }, svg);
+    }
+  }
+  for (const n of options.notches || [])
+    shape("title", {}, shape("path", { d: `M${px(n.x)} ${box.bottom}v-9`, stroke: n.colour, "stroke-width": 1.6 }, svg), n.title);
   for (const s of options.series) {
     let path = "", pen = "M";
     for (const [a, b] of s.points) {

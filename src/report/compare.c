@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compare.c - training runs side by side: what is common to all, the numbers of an arm, notes.
+ *
+ * Arms are compared at one place that every run has reached: the last step at which all were
+ * validated, and the time and the work of attention at the last validation of the run that had
+ * least of it. A change is the mean over pairs of runs with the same seed of loss / baseline's loss
+ * - 1. Cost: O(lines of all runs), for an arm's view too.
+ */
+#include "compare.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- notes -------------------------------------------------------------------------------- */
+
+tess_status tess__compare_say(tess_compare *c, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (c->info.notes == c->notes_room) {
+        const int room = 2 * c->notes_room + 8;
+        const char **notes = tess__arena_take(&c->arena, (size_t)room * sizeof *notes);
+        if (!notes)
+            return TESS_ENOMEM;
+        if (c->info.notes)
+            memcpy(notes, c->notes, (size_t)c->info.notes * sizeof *notes);
+        c->notes = notes;
+        c->notes_room = room;
+    }
+    const char *note =
+        tess__arena_string(&c->arena, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
+    if (!note)
+        return TESS_ENOMEM;
+    c->notes[c->info.notes++] = note;
+    return TESS_OK;
+}
+
+/* ---- what all runs have ------------------------------------------------------------------- */
+
+static int all_validated(const tess_compare *c, int64_t step)
+{
+    for (int i = 0; i < c->info.runs; i++)
+        if (isnan(tess__seen_at_step(&c->runs[i], step, TESS_SEEN_VAL)))
+            return 0;
+    return 1;
+}
+
+static int64_t common_step(const tess_compare *c)
+{
+    const tess__seen *run = &c->runs[0];
+    for (int64_t i = tess__seen_last(run); i >= 0; i--)
+        if (!isnan(run->seen[TESS_SEEN_VAL][i]) && all_validated(c, run->steps[i]))
+            return run->steps[i];
+    return 0;
+}
+
+/* The least that a run has of an axis at its last validation; NaN if one has nothing. */
+static double common_place(const tess_compare *c, int axis)
+{
+    double least = INFINITY;
+    for (int i = 0; i < c->info.runs; i++) {
+        const int64_t last = tess__seen_last(&c->runs[i]);
+        if (last < 0 || isnan(c->runs[i].seen[axis][last]))
+            return NAN;
+        least = fmin(least, c->runs[i].seen[axis][last]);
+    }
+    return least;
+}
+
+static tess_status note_lengths(tess_compare *c)
+{
+    int64_t most = 0;
+    for (int i = 0; i < c->info.runs; i++) {
+        const int64_t last = c->runs[i].steps[c->runs[i].lines - 1];
+        most = last > most ? last : most;
+    }
+    for (int i = 0; i < c->info.runs; i++) {
+        const tess__seen *run = &c->runs[i];
+        const int64_t end = run->steps[run->lines - 1];
+        if (tess__seen_last(run) < 0)
+            TESS_TRY(tess__compare_say(c, "%s was never validated: there is nothing to compare",
+                                       run->path));
+        else if (end < most)
+            TESS_TRY(tess__compare_say(c, "%s ends at step %lld, others go on to step %lld",
+                                       run->path, (long long)end, (long long)most));
+    }
+    if (c->info.step == 0)
+        return tess__compare_say(c, "there is no step at which every run was validated");
+    if (c->info.step < most)
+        return tess__compare_say(c,
+                                 "the last step at which every run was validated is %lld of %lld",
+                                 (long long)c->info.step, (long long)most);
+    return TESS_OK;
+}
+
+/* Losses on other clips, or of other noise, are not of the same thing. */
+static tess_status note_data(tess_compare *c)
+{
+    static const char *const keys[] = {"data", "frames", "height",        "width",
+                                       "pack", "shift",  "validate-clips"};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (int i = 1; i < c->info.runs; i++) {
+            const json_t *first = json_object_get(c->runs[0].settings, keys[k]);
+            const json_t *other = json_object_get(c->runs[i].settings, keys[k]);
+            if (first && other && !json_equal(first, other)) {
+                TESS_TRY(tess__compare_say(c,
+                                           "runs differ in \"%s\": their losses are not of the "
+                                           "same thing",
+                                           keys[k]));
+                break;
+            }
+        }
+    return TESS_OK;
+}
+
+static tess_status note_pairs(tess_compare *c)
+{
+    for (int i = 0; i < c->info.arms; i++) {
+        if (i != c->info.baseline && c->info.step) {
+            tess_compare_arm arm;
+            TESS_TRY(tess_compare_arm_view(c, i, &arm));
+            if (arm.at_step.change.n == 0)
+                TESS_TRY(tess__compare_say(c, "%s has no seed in common with %s: no change is told",
+                                           arm.label, c->arms[c->info.baseline].label));
+            else if (arm.at_step.change.n == 1)
+                TESS_TRY(tess__compare_say(c, "%s has one seed in common with %s: no interval",
+                                           arm.label, c->arms[c->info.baseline].label));
+        }
+    }
+    return TESS_OK;
+}
+
+/* ---- the object --------------------------------------------------------------------------- */
+
+static tess_status find_baseline(tess_compare *c, const char *label)
+{
+    if (!label)
+        return TESS_OK;
+    const char *near = NULL;
+    for (int i = 0; i < c->info.arms; i++) {
+        if (strcmp(c->arms[i].label, label) == 0) {
+            c->info.baseline = i;
+            return TESS_OK;
+        }
+        near = tess_nearest(label, &c->arms[i].label, 1) ? c->arms[i].label : near;
+    }
+    return tess__fail(TESS_EINVAL, "tess_compare_create: no arm is called \"%.80s\", %s \"%.200s\"",
+                      label, near ? "did you mean" : "the first is",
+                      near ? near : c->arms[0].label);
+}
+
+static tess_status fill(tess_compare *c, const tess_compare_run *runs, const char *baseline)
+{
+    c->runs = tess__arena_take(&c->arena, (size_t)c->info.runs * sizeof *c->runs);
+    if (!c->runs)
+        return TESS_ENOMEM;
+    memset(c->runs, 0, (size_t)c->info.runs * sizeof *c->runs);
+    for (int i = 0; i < c->info.runs; i++) {
+        tess__seen *run = &c->runs[i];
+        run->path = tess__arena_string(&c->arena, runs[i].path, strlen(runs[i].path));
+        if (!run->path)
+            return TESS_ENOMEM;
+        run->label = runs[i].label; /* until the arms have names of their own */
+        TESS_TRY(tess__seen_read(&c->arena, run));
+        TESS_TRY(tess__progress(c->ctx, "reading runs", i + 1, c->info.runs));
+    }
+    TESS_TRY(tess__arms_find(c));
+    TESS_TRY(find_baseline(c, baseline));
+    c->info.step = common_step(c);
+    c->info.wall_s = common_place(c, TESS_SEEN_WALL);
+    c->info.gflop = common_place(c, TESS_SEEN_GFLOP);
+    TESS_TRY(note_lengths(c));
+    TESS_TRY(note_data(c));
+    return note_pairs(c);
+}
+
+static tess_status check(const tess_compare_run *runs, int n, const tess_compare_opts *o)
+{
+    if (n < 1 || n > 65536)
+        return tess__fail(TESS_EINVAL, "tess_compare_create: n is %d, must be 1..65536", n);
+    for (int i = 0; i < n; i++)
+        if (!runs[i].path)
+            return tess__fail(TESS_EINVAL, "tess_compare_create: runs[%d].path is NULL", i);
+    if (!(o->margin >= 0 && isfinite(o->margin)))
+        return tess__fail(TESS_EINVAL, "tess_compare_create: margin is %g, must be 0 or more",
+                          o->margin);
+    if (!(o->confidence >= 0 && o->confidence < 1))
+        return tess__fail(TESS_EINVAL,
+                          "tess_compare_create: confidence is %g, must be 0 or more, below 1",
+                          o->confidence);
+    return TESS_OK;
+}
+
+tess_status tess_compare_create(tess_ctx *ctx, const tess_compare_run *runs, int n,
+                                const tess_compare_opts *opts, tess_compare **compare)
+{
+    static const tess_compare_opts none;
+    const tess_compare_opts *o = opts ? opts : &none;
+    if (!ctx || !runs || !compare)
+        return tess__fail(TESS_EINVAL, "tess_compare_create: %s is NULL",
+                          !ctx    ? "ctx"
+                          : !runs ? "runs"
+                                  : "compare");
+    TESS_TRY(check(runs, n, o));
+    tess_compare *c = tess__alloc_zero(ctx, sizeof *c);
+    if (!c)
+        return TESS_ENOMEM;
+    c->ctx = ctx;
+    c->arena.ctx = ctx;
+    c->info = (tess_compare_info){.runs = n,
+                                  .margin = o->margin > 0 ? o->margin : 0.01,
+                                  .confidence = o->confidence > 0 ? o->confidence : 0.95};
+    const tess_status status = fill(c, runs, o->baseline);
+    if (status) {
+        tess_compare_destroy(c);
+        return status;
+    }
+    *compare = c;
+    return TESS_OK;
+}
+
+void tess_compare_destroy(tess_compare *compare)
+{
+    if (!compare)
+        return;
+    for (int i = 0; compare->runs && i < compare->info.runs; i++)
+        json_decref(compare->runs[i].settings);
+    tess__arena_free(&compare->arena);
+    tess__free(compare->ctx, compare);
+}
+
+tess_status tess_compare_query(const tess_compare *compare, tess_compare_info *info)
+{
+    if (!compare || !info)
+        return tess__fail(TESS_EINVAL, "tess_compare_query: %s is NULL",
+                          compare ? "info" : "compare");
+    *info = compare->info;
+    return TESS_OK;
+}
+
+const char *tess_compare_note(const tess_compare *compare, int index)
+{
+    return compare && index >= 0 && index < compare->info.notes ? compare->notes[index] : NULL;
+}

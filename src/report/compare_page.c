@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compare_page.c - the page of a comparison: changes with their intervals, curves with bands,
+ * tables.
+ *
+ *   {"baseline":0,"margin":..,"confidence":..,"step":..,"wall":..,"gflop":..,"arms":[{"label":"..",
+ *    "runs":..,"at":{"step":{..},"wall":{..},"gflop":{..}},"numbers":{"density":[n,mean,low,high],..},
+ *    "changes":[[step,mean,low,high],..],
+ *    "validation":[[step,wall,gflop,mean,low,high,bucket..],..],
+ *    "training":[[step,wall,gflop,mean,low,high,density,recall],..],"turns":[[step,sparse],..]}]}
+ *
+ * A point of a curve is the mean over the runs of an arm at one step; of training each run's loss
+ * is first averaged over its neighbouring steps, so that a curve has at most POINTS_MAX points.
+ */
+#include "compare.h"
+
+#include "assets.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { POINTS_MAX = 200, TURNS_MAX = 400 };
+
+static void add_number(tess__markup *text, double value)
+{
+    if (isfinite(value))
+        tess__markup_print(text, "%.7g", value);
+    else
+        tess__markup_print(text, "null");
+}
+
+static void add_estimate(tess__markup *text, const tess_estimate *e)
+{
+    tess__markup_print(text, "[%d,", e->n);
+    add_number(text, e->mean);
+    tess__markup_print(text, ",");
+    add_number(text, e->low);
+    tess__markup_print(text, ",");
+    add_number(text, e->high);
+    tess__markup_print(text, "]");
+}
+
+static void add_at(tess__markup *text, const char *name, const tess_compare_at *at)
+{
+    tess__markup_print(text, "\"%s\":{\"verdict\":\"%s\",\"loss\":[", name,
+                       tess_verdict_name(at->verdict));
+    add_estimate(text, &at->loss);
+    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++) {
+        tess__markup_print(text, ",");
+        add_estimate(text, &at->buckets[b]);
+    }
+    tess__markup_print(text, "],\"change\":[");
+    add_estimate(text, &at->change);
+    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++) {
+        tess__markup_print(text, ",");
+        add_estimate(text, &at->bucket_changes[b]);
+    }
+    tess__markup_print(text, "]}");
+}
+
+/* ---- curves ------------------------------------------------------------------------------- */
+
+typedef struct {
+    const tess_compare *c;
+    int arm;
+    double *values; /* (runs) */
+    tess__markup *text;
+    int points;
+} curve;
+
+/* The estimate over the arm's runs of means over lines [begin, end). */
+static tess_estimate over_runs(const curve *v, int column, int64_t begin, int64_t end)
+{
+    int n = 0;
+    for (int i = 0; i < v->c->info.runs; i++)
+        if (v->c->runs[i].arm == v->arm)
+            v->values[n++] = tess__seen_mean(&v->c->runs[i], column, begin, end);
+    return tess__estimate(v->values, n, v->c->info.confidence);
+}
+
+/* Adds [step, wall, gflop, mean, low, high, the means of further columns]: of `column` over lines
+ * [begin, end), the axes at the last of them. */
+static void add_point(curve *v, int column, int64_t begin, int64_t end, const int *more, int n)
+{
+    const tess_estimate e = over_runs(v, column, begin, end);
+    const double head[] = {over_runs(v, TESS_SEEN_WALL, end - 1, end).mean,
+                           over_runs(v, TESS_SEEN_GFLOP, end - 1, end).mean, e.mean, e.low, e.high};
+    tess__markup_print(v->text, "%s[%lld", v->points++ ? "," : "",
+                       (long long)v->c->runs[v->c->arms[v->arm].first].steps[end - 1]);
+    for (size_t i = 0; i < sizeof head / sizeof *head; i++) {
+        tess__markup_print(v->text, ",");
+        add_number(v->text, head[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        tess__markup_print(v->text, ",");
+        add_number(v->text, over_runs(v, more[i], begin, end).mean);
+    }
+    tess__markup_print(v->text, "]");
+}
+
+/* Lines on which all runs of the arm have the same steps; curves are of these. */
+static int64_t common_lines(const curve *v)
+{
+    const tess__seen *first = &v->c->runs[v->c->arms[v->arm].first];
+    int64_t n = first->lines;
+    for (int i = 0; i < v->c->info.runs; i++) {
+        const tess__seen *run = &v->c->runs[i];
+        if (run->arm != v->arm)
+            continue;
+        n = run->lines < n ? run->lines : n;
+        while (n > 0 && memcmp(run->steps, first->steps, (size_t)n * sizeof *run->steps) != 0)
+            n--;
+    }
+    return n;
+}
+
+static int validated(const curve *v, int64_t line)
+{
+    for (int i = 0; i < v->c->info.runs; i++)
+        if (v->c->runs[i].arm == v->arm && isnan(v->c->runs[i].seen[TESS_SEEN_VAL][line]))
+            return 0;
+    return 1;
+}
+
+/* [[step, mean, low, high], ...]: the change against the baseline where both were validated. */
+static void add_changes(const curve *v)
+{
+    const tess__seen *first = &v->c->runs[v->c->arms[v->arm].first];
+    int n = 0;
+    tess__markup_print(v->text, "\"changes\":[");
+    for (int64_t i = 0; i < first->lines; i++) {
+        const tess_estimate e =
+            isnan(first->seen[TESS_SEEN_VAL][i])
+                ? (tess_estimate){0}
+                : tess__compare_change(v->c, v->arm, first->steps[i], v->values);
+        if (e.n == 0)
+            continue;
+        tess__markup_print(v->text, "%s[%lld,%.7g,", n++ ? "," : "", (long long)first->steps[i],
+                           e.mean);
+        add_number(v->text, e.low);
+        tess__markup_print(v->text, ",");
+        add_number(v->text, e.high);
+        tess__markup_print(v->text, "]");
+    }
+    tess__markup_print(v->text, "],\n");
+}
+
+static void add_curves(curve *v)
+{
+    static const int buckets[] = {TESS_SEEN_BUCKET, TESS_SEEN_BUCKET + 1, TESS_SEEN_BUCKET + 2,
+                                  TESS_SEEN_BUCKET + 3};
+    static const int sparsity[] = {TESS_SEEN_DENSITY, TESS_SEEN_RECALL};
+    const int64_t lines = common_lines(v), every = (lines + POINTS_MAX - 1) / POINTS_MAX;
+    add_changes(v);
+    tess__markup_print(v->text, "\"validation\":[");
+    for (int64_t i = 0; i < lines; i++)
+        if (validated(v, i))
+            add_point(v, TESS_SEEN_VAL, i, i + 1, buckets, TESS_COMPARE_BUCKETS);
+    tess__markup_print(v->text, "],\n\"training\":[");
+    v->points = 0;
+    for (int64_t i = 0; i < lines; i += every)
+        add_point(v, TESS_SEEN_LOSS, i, i + every < lines ? i + every : lines, sparsity, 2);
+    tess__markup_print(v->text, "]");
+}
+
+static void add_turns(const tess_compare *c, int arm, tess__markup *text)
+{
+    int n = 0;
+    tess__markup_print(text, ",\n\"turns\":[");
+    for (int i = 0; i < c->info.runs; i++)
+        for (int64_t t = 0; c->runs[i].arm == arm && t < c->runs[i].n_turns && n < TURNS_MAX; t++)
+            tess__markup_print(text, "%s[%lld,%d]", n++ ? "," : "",
+                               (long long)c->runs[i].turns[t].step, c->runs[i].turns[t].sparse);
+    tess__markup_print(text, "]");
+}
+
+static tess_status add_arm(const tess_compare *c, int index, double *values, tess__markup *text)
+{
+    tess_compare_arm arm;
+    TESS_TRY(tess_compare_arm_view(c, index, &arm));
+    const struct {
+        const char *name;
+        const tess_estimate *value;
+    } numbers[] = {{"train_loss", &arm.train_loss},
+                   {"step_ms", &arm.step_ms},
+                   {"attention_ms", &arm.attention_ms},
+                   {"wall_s", &arm.wall_s},
+                   {"gflop", &arm.gflop},
+                   {"density", &arm.density},
+                   {"recall", &arm.recall}};
+    tess__markup_print(text, "%s{\"label\":", index ? ",\n" : "");
+    tess__markup_string(text, arm.label);
+    tess__markup_print(text,
+                       ",\"runs\":%d,\"steps\":%lld,\"switches\":%d,\"returns\":%d,"
+                       "\"first_switch\":%lld,\"last_switch\":%lld,\n\"at\":{",
+                       arm.runs, (long long)arm.steps, arm.switches, arm.returns,
+                       (long long)arm.first_switch, (long long)arm.last_switch);
+    add_at(text, "step", &arm.at_step);
+    tess__markup_print(text, ",\n");
+    add_at(text, "wall", &arm.at_wall);
+    tess__markup_print(text, ",\n");
+    add_at(text, "gflop", &arm.at_gflop);
+    tess__markup_print(text, "},\n\"numbers\":{");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        tess__markup_print(text, "%s\"%s\":", i ? "," : "", numbers[i].name);
+        add_estimate(text, numbers[i].value);
+    }
+    tess__markup_print(text, "},\n");
+    add_curves(&(curve){.c = c, .arm = index, .values = values, .text = text});
+    add_turns(c, index, text);
+    tess__markup_print(text, "}");
+    return TESS_OK;
+}
+
+/* ---- the page ----------------------------------------------------------------------------- */
+
+static int recorded(const tess_compare *c, int column)
+{
+    for (int i = 0; i < c->info.runs; i++)
+        if (!isnan(tess__seen_mean(&c->runs[i], column, 0, c->runs[i].lines)))
+            return 1;
+    return 0;
+}
+
+static void add_head(const tess_compare *c, tess__markup *page)
+{
+    char text[160];
+    snprintf(text, sizeof text,
+             "Arms are runs that differ in the seed alone. Bands and intervals: %g %% over seeds "
+             "(Student's t).",
+             100 * c->info.confidence);
+    tess__page_begin(page, "Training runs compared", text);
+    tess__markup_print(page, "<div class=\"tiles\">\n");
+    tess__page_tile(page, "runs", "%d", c->info.runs);
+    tess__page_tile(page, "arms", "%d", c->info.arms);
+    if (c->info.step)
+        tess__page_tile(page, "step compared", "%lld", (long long)c->info.step);
+    if (!isnan(c->info.wall_s))
+        tess__page_tile(page, "equal time of steps", "%.0f s", c->info.wall_s);
+    tess__page_tile(page, "margin", "%g %%", 100 * c->info.margin);
+    tess__markup_print(page, "</div>\n");
+    for (int i = 0; i < c->info.notes; i++) {
+        tess__markup_print(page, "<p class=\"note\">");
+        tess__markup_html(page, c->notes[i]);
+        tess__markup_print(page, "</p>\n");
+    }
+}
+
+static void add_figures(const tess_compare *c, tess__markup *page)
+{
+    static const struct {
+        const char *heading;
+        tess__figure figure;
+        int column; /* -1: always there */
+    } figures[] = {
+        {"Is the loss the same?",
+         {"changes",
+          "Validation loss against the baseline, by pairs of runs with the same seed: the dot is "
+          "the mean, the bar its interval, the shaded strip the margin. A bar inside the strip: "
+          "the same for all that matters. Left of it: better; right of it: worse. Each place has a "
+          "scale of its own.",
+          NULL},
+         -1},
+        {NULL,
+         {"change_step",
+          "The same change at every validation; bands are its interval, the shaded strip the "
+          "margin.",
+          NULL},
+         -1},
+        {"Validation loss",
+         {"val_step", "Against steps: what a step is worth. Validated with the averaged weights.",
+          NULL},
+         -1},
+        {NULL,
+         {"val_wall", "Against the time of the steps, without validation and samples.", NULL},
+         TESS_SEEN_WALL},
+        {NULL, {"val_gflop", "Against the work that attention did.", NULL}, TESS_SEEN_GFLOP},
+        {"By noise level",
+         {"buckets",
+          "Validation loss in each quarter of the noise levels; change against the "
+          "baseline below it.",
+          NULL},
+         -1},
+        {NULL,
+         {"bucket_curves", "Validation loss against steps, in each quarter.",
+          "<div class=\"four\"></div>"},
+         -1},
+        {"Training loss",
+         {"train_step", "Against steps; neighbouring steps are averaged.", NULL},
+         -1},
+        {NULL, {"train_wall", "Against the time of the steps.", NULL}, TESS_SEEN_WALL},
+        {NULL, {"train_gflop", "Against the work that attention did.", NULL}, TESS_SEEN_GFLOP},
+        {"What attention did",
+         {"density",
+          "Share of (query, key) pairs that attention computed; 1 is dense. Marks on the "
+          "axis: a layer or head became sparse.",
+          NULL},
+         TESS_SEEN_DENSITY},
+        {NULL,
+         {"recall",
+          "Softmax mass of the keys chosen / mass of as many best ones, when it "
+          "was last looked at.",
+          NULL},
+         TESS_SEEN_RECALL},
+        {"The arms in numbers",
+         {"numbers", "Means over runs; times are medians of a run's steps.", NULL},
+         -1},
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        if (figures[i].heading)
+            tess__markup_print(page, "<h2>%s</h2>\n", figures[i].heading);
+        if (figures[i].column < 0 || recorded(c, figures[i].column))
+            tess__page_figure(page, &figures[i].figure);
+        else if (figures[i].heading)
+            tess__markup_print(page, "<p class=\"quiet\">No run recorded it.</p>\n");
+    }
+}
+
+static tess_status add_data(const tess_compare *c, tess__markup *data)
+{
+    double *values = tess__alloc(c->ctx, (size_t)c->info.runs * sizeof *values);
+    if (!values)
+        return TESS_ENOMEM;
+    tess__markup_print(data,
+                       "{\"baseline\":%d,\"margin\":%.9g,\"confidence\":%.9g,\"step\":%lld,"
+                       "\"wall\":",
+                       c->info.baseline, c->info.margin, c->info.confidence,
+                       (long long)c->info.step);
+    add_number(data, c->info.wall_s);
+    tess__markup_print(data, ",\"gflop\":");
+    add_number(data, c->info.gflop);
+    tess__markup_print(data, ",\n\"arms\":[");
+    tess_status status = TESS_OK;
+    for (int i = 0; i < c->info.arms && !status; i++)
+        status = add_arm(c, i, values, data);
+    tess__markup_print(data, "]}");
+    tess__free(c->ctx, values);
+    return status;
+}
+
+tess_status tess_compare_write(tess_compare *compare, const char *path)
+{
+    if (!compare || !path)
+        return tess__fail(TESS_EINVAL, "tess_compare_write: %s is NULL",
+                          compare ? "path" : "compare");
+    tess__markup page = {.ctx = compare->ctx}, data = {.ctx = compare->ctx};
+    add_head(compare, &page);
+    add_figures(compare, &page);
+    tess_status status = add_data(compare, &data);
+    if (!status)
+        status = tess__page_write(&page, &data, tess__asset_compare_js, path);
+    tess__markup_free(&page);
+    tess__markup_free(&data);
+    return status;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compare_view.c - the numbers of one arm of a comparison: means over its runs, changes by pairs.
+ */
+#include "compare.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- losses at one place ------------------------------------------------------------------ */
+
+enum { AXIS_STEP = -1 };
+
+typedef struct {
+    const tess_compare *c;
+    int arm, axis;  /* AXIS_STEP, or a column */
+    int64_t step;   /* of AXIS_STEP; 0: none */
+    double *values; /* scratch of as many as there are runs */
+} place;
+
+static double loss_at(const place *p, const tess__seen *run, int column)
+{
+    const tess_compare_info *info = &p->c->info;
+    if (p->axis == AXIS_STEP)
+        return p->step ? tess__seen_at_step(run, p->step, column) : NAN;
+    const double x = p->axis == TESS_SEEN_WALL ? info->wall_s : info->gflop;
+    return isnan(x) ? NAN : tess__seen_at(run, p->axis, x, column);
+}
+
+static tess_estimate mean_of(const place *p, int column)
+{
+    int n = 0;
+    for (int i = 0; i < p->c->info.runs; i++)
+        if (p->c->runs[i].arm == p->arm)
+            p->values[n++] = loss_at(p, &p->c->runs[i], column);
+    return tess__estimate(p->values, n, p->c->info.confidence);
+}
+
+/* The first run of an arm with this seed, or NULL. */
+static const tess__seen *run_of(const tess_compare *c, int arm, int64_t seed)
+{
+    for (int i = 0; i < c->info.runs; i++)
+        if (c->runs[i].arm == arm && c->runs[i].seed == seed)
+            return &c->runs[i];
+    return NULL;
+}
+
+static tess_estimate change_of(const place *p, int column)
+{
+    const tess_compare *c = p->c;
+    int n = 0;
+    for (int i = 0; i < c->info.runs && p->arm != c->info.baseline; i++) {
+        const tess__seen *run = &c->runs[i];
+        if (run->arm != p->arm || run->seed < 0 || run_of(c, p->arm, run->seed) != run)
+            continue;
+        const tess__seen *base = run_of(c, c->info.baseline, run->seed);
+        if (base)
+            p->values[n++] = loss_at(p, run, column) / loss_at(p, base, column) - 1;
+    }
+    return tess__estimate(p->values, n, c->info.confidence);
+}
+
+tess_estimate tess__compare_change(const tess_compare *c, int arm, int64_t step, double *values)
+{
+    return change_of(
+        &(place){.c = c, .arm = arm, .axis = AXIS_STEP, .step = step, .values = values},
+        TESS_SEEN_VAL);
+}
+
+static tess_compare_at look_at(const place *p)
+{
+    tess_compare_at at = {.loss = mean_of(p, TESS_SEEN_VAL), .change = change_of(p, TESS_SEEN_VAL)};
+    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++) {
+        at.buckets[b] = mean_of(p, TESS_SEEN_BUCKET + b);
+        at.bucket_changes[b] = change_of(p, TESS_SEEN_BUCKET + b);
+    }
+    at.verdict = tess_estimate_judge(&at.change, p->c->info.margin);
+    return at;
+}
+
+/* ---- whole runs --------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* A median: a machine that others use makes some steps slow, never fast. */
+static double median(const tess__seen *run, int column, double *scratch)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < run->lines; i++)
+        if (!isnan(run->seen[column][i]))
+            scratch[n++] = run->seen[column][i];
+    if (n == 0)
+        return NAN;
+    qsort(scratch, (size_t)n, sizeof *scratch, ascending);
+    return (scratch[(n - 1) / 2] + scratch[n / 2]) / 2;
+}
+
+typedef enum { OF_TAIL, OF_MEDIAN, OF_END } summary;
+
+/* A column of each run, summed up, over the runs of an arm. values and scratch: as place.values,
+ * and as many as the longest run has lines. */
+static tess_estimate summed(const place *p, int column, summary how, double *scratch)
+{
+    int n = 0;
+    for (int i = 0; i < p->c->info.runs; i++) {
+        const tess__seen *run = &p->c->runs[i];
+        if (run->arm != p->arm)
+            continue;
+        const int64_t tail = run->lines - (run->lines + 9) / 10;
+        p->values[n++] = how == OF_TAIL     ? tess__seen_mean(run, column, tail, run->lines)
+                         : how == OF_MEDIAN ? median(run, column, scratch)
+                                            : run->seen[column][run->lines - 1];
+    }
+    return tess__estimate(p->values, n, p->c->info.confidence);
+}
+
+static void count_turns(const tess_compare *c, int index, tess_compare_arm *arm)
+{
+    for (int i = 0; i < c->info.runs; i++) {
+        const tess__seen *run = &c->runs[i];
+        for (int64_t t = 0; run->arm == index && t < run->n_turns; t++) {
+            const int64_t step = run->turns[t].step;
+            arm->returns += !run->turns[t].sparse;
+            if (!run->turns[t].sparse)
+                continue;
+            arm->first_switch =
+                arm->switches == 0 || step < arm->first_switch ? step : arm->first_switch;
+            arm->last_switch = step > arm->last_switch ? step : arm->last_switch;
+            arm->switches++;
+        }
+    }
+}
+
+static void view(const tess_compare *c, int index, double *values, double *scratch,
+                 tess_compare_arm *arm)
+{
+    place p = {.c = c, .arm = index, .axis = AXIS_STEP, .step = c->info.step, .values = values};
+    *arm =
+        (tess_compare_arm){.label = c->arms[index].label,
+                           .runs = c->arms[index].runs,
+                           .steps = INT64_MAX,
+                           .train_loss = summed(&p, TESS_SEEN_LOSS, OF_TAIL, scratch),
+                           .step_ms = summed(&p, TESS_SEEN_STEP_MS, OF_MEDIAN, scratch),
+                           .attention_ms = summed(&p, TESS_SEEN_ATTENTION_MS, OF_MEDIAN, scratch),
+                           .wall_s = summed(&p, TESS_SEEN_WALL, OF_END, scratch),
+                           .gflop = summed(&p, TESS_SEEN_GFLOP, OF_END, scratch),
+                           .density = summed(&p, TESS_SEEN_DENSITY, OF_TAIL, scratch),
+                           .recall = summed(&p, TESS_SEEN_RECALL, OF_TAIL, scratch)};
+    for (int i = 0; i < c->info.runs; i++) {
+        const tess__seen *run = &c->runs[i];
+        if (run->arm == index && run->steps[run->lines - 1] < arm->steps)
+            arm->steps = run->steps[run->lines - 1];
+    }
+    arm->at_step = look_at(&p);
+    p.axis = TESS_SEEN_WALL;
+    arm->at_wall = look_at(&p);
+    p.axis = TESS_SEEN_GFLOP;
+    arm->at_gflop = look_at(&p);
+    count_turns(c, index, arm);
+}
+
+tess_status tess_compare_arm_view(const tess_compare *compare, int index, tess_compare_arm *arm)
+{
+    if (!compare || !arm)
+        return tess__fail(TESS_EINVAL, "tess_compare_arm_view: %s is NULL",
+                          compare ? "arm" : "compare");
+    if (index < 0 || index >= compare->info.arms)
+        return tess__fail(TESS_EINVAL, "tess_compare_arm_view: index is %d, must be 0..%d", index,
+                          compare->info.arms - 1);
+    int64_t lines = 0;
+    for (int i = 0; i < compare->info.runs; i++)
+        lines = compare->runs[i].lines > lines ? compare->runs[i].lines : lines;
+    const size_t n = (size_t)compare->info.runs + (size_t)lines;
+    double *values = tess__alloc(compare->ctx, n * sizeof *values);
+    if (!values)
+        return TESS_ENOMEM;
+    view(compare, index, values, values + compare->info.runs, arm);
+    tess__free(compare->ctx, values);
+    return TESS_OK;
+}

@@ -5,10 +5,14 @@
     make_pages.py --tessera PATH [--shot FOLDER]
 
 The masks have heads of windows of different widths, so that the page of a plan shows something to
-balance. The training run is the smallest there is.
+balance. The training run is the smallest there is; the runs that are compared are made up: four
+arms of three seeds, of which one is as good as the first, one better, and one worse.
 """
 import argparse
+import json
+import math
 import pathlib
+import random
 import struct
 import subprocess
 import sys
@@ -29,6 +33,43 @@ def write_profile(path, steps=3, layers=5, heads=7):
     rows = [f"{step},{layer},{head},{0.05 + 0.9 * ((3 * head + layer + step) % heads) / heads:.3f}"
             for step in range(steps) for layer in range(layers) for head in range(heads)]
     path.write_text("\n".join(["step,layer,head,density", *rows, ""]))
+
+
+def made_up_step(step, steps, seed, end, sparse_from, density):
+    noise = random.Random(f"{seed} {step}")  # the same in all arms, as clips and noise are
+    luck = random.Random(seed).gauss(0, 0.02)
+    level = (1 + luck) * (end + 1.2 * math.exp(-4 * step / steps))
+    share = density + (1 - density) * math.exp(-(step - sparse_from) / 20) if sparse_from and step > sparse_from else 1
+    line = {"step": step, "loss": level * noise.uniform(0.8, 1.2), "lr": 0.003, "grad_norm": noise.uniform(0.5, 1),
+            "step_ms": 60 + 60 * share, "attention_ms": 60 * share, "linear_ms": 45, "other_ms": 10, "optimiser_ms": 4,
+            "data_ms": 1, "tokens_per_s": 2e4, "attention_gflop": 8 * share, "val_loss": None, "val_buckets": None}
+    if sparse_from:
+        line |= {"density": share, "recall": 1 - 0.3 * math.exp(-step / 60), "sparse_layers": 4 if share < 1 else 0,
+                 "predictor_loss": 0.4 * math.exp(-step / 90) + 0.02, "select_ms": 2.0, "learn_ms": 1.5}
+    if step % 25 == 0:
+        scatter = 1 + random.Random(f"{seed} {step} {end}").gauss(0, 0.002)
+        line |= {"val_loss": level * scatter, "val_buckets": [level * scatter * f for f in (0.5, 0.8, 1.1, 1.6)]}
+    return line
+
+
+def write_run(folder, seed, settings, end, sparse_from=0, density=1.0, steps=400):
+    folder.mkdir(parents=True)
+    (folder / "settings.json").write_text(json.dumps({"seed": seed, "data": "shapes", "lr": 0.003, **settings}))
+    lines = [made_up_step(step, steps, seed, end, sparse_from, density) for step in range(1, steps + 1)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if sparse_from:
+        events = [{"step": sparse_from + 5 * layer, "layer": layer, "event": "switch", "why": {"recall": 0.96}} for layer in range(4)]
+        events.append({"step": 220, "layer": 2, "head": 1, "event": "back", "why": {"recall": 0.88}})
+        (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def write_runs(folder):
+    for seed in range(3):
+        write_run(folder / f"dense-{seed}", seed, {"attention": "dense"}, 0.1)
+        write_run(folder / f"dsv-{seed}", seed, {"attention": "dsv", "density": 0.125}, 0.1003, 90, 0.125)
+        write_run(folder / f"oracle-{seed}", seed, {"attention": "oracle", "density": 0.125}, 0.094, 120, 0.125)
+        write_run(folder / f"window-{seed}", seed, {"attention": "window", "density": 0.125}, 0.112, 120, 0.125)
+    return sorted(folder.iterdir())
 
 
 def has_train(tessera):
@@ -54,6 +95,10 @@ def main():
         for name, arguments in plans.items():
             tessera("plan", *arguments, "--html", here / f"{name}.html")
         pages = [here / f"{name}.html" for name in plans]
+        runs = write_runs(here / "runs")
+        tessera("compare", *runs, "-o", here / "compare.html")
+        tessera("report", here / "runs/dsv-0", "-o", here / "sparse_run.html")
+        pages += [here / "compare.html", here / "sparse_run.html"]
         if has_train(options.tessera):
             tessera("train", "--preset", "tiny", "--data", "shapes", "--steps", 6, "--out", here / "run", "--quiet",
                     "--validate-every", 3, "--sample-every", 3, "--sample-steps", 2)

@@ -81,15 +81,12 @@ static void list_shared(const tess_predict *p, int threads, int64_t counts[SHARE
 {
     const tess_predict_shape *s = &p->shape;
     const int64_t of_rows = (int64_t)s->rows * p->low, of_map = (int64_t)s->rank * s->head_dim;
-    const int64_t all[SHARED] = {1,
-                                 threads,
-                                 p->tasks * TESS__STATS,
-                                 p->heads * TESS__STATS,
-                                 p->tasks * (of_rows > of_map ? of_rows : of_map),
-                                 p->tasks};
+    const int64_t all[SHARED] = {1,        threads, p->tasks * TESS__STATS, p->heads * TESS__STATS,
+                                 p->tasks, p->tasks};
     const size_t row = (size_t)p->wide * sizeof(float);
+    const size_t partial = (size_t)(of_rows > of_map ? of_rows : of_map) * sizeof(float);
     const size_t each[SHARED] = {
-        sizeof(tess_predict), sizeof(tess__predict_scratch), row, row, sizeof(float), row};
+        sizeof(tess_predict), sizeof(tess__predict_scratch), row, row, partial, row};
     memcpy(counts, all, sizeof all);
     memcpy(sizes, each, sizeof each);
 }

@@ -7,7 +7,7 @@
 #include "tessera/cost.h"
 #include "tessera/dist.h"
 #include "tessera/predict.h"
-#include "tessera/scenario.h"
+#include "tessera/validate.h"
 
 static const float values[24] = {1, 2, 3, -4, 5.5f};
 static const tess_tensor tensors[] = {
@@ -152,6 +152,14 @@ static tess_status s_measure(world *w)
 
 #include "oom_plan.h"
 #include "oom_report.h"
+
+static tess_status s_validation(world *w)
+{
+    tess_validation *v = NULL;
+    const tess_status status = tess_validation_run(w->ctx, in_folder("runs.csv"), NULL, &v);
+    tess_validation_destroy(v);
+    return status;
+}
 
 static tess_status s_scenario(world *w)
 {
@@ -303,6 +311,7 @@ static const scenario scenarios[] = {
     {"load a cluster", s_cluster, NULL, NULL},
     {"load the simulator's parameters", s_sim_params, NULL, NULL},
     {"load a scenario", s_scenario, NULL, NULL},
+    {"validate a table", s_validation, NULL, NULL},
     {"make a plan", s_plan, NULL, NULL},
     {"carry a ring plan out", s_plan_ring, NULL, NULL},
     {"carry a selective plan out", s_plan_selective, NULL, NULL},
@@ -356,6 +365,12 @@ static int make_files(void **state)
     fputs("step,layer,head,density\n", csv);
     for (int i = 1199; i >= 0; i--) /* enough lines for their memory to grow */
         fprintf(csv, "%d,%d,%d,0.5\n", i / 600, i / 20 % 30, i % 20);
+    fclose(csv);
+    csv = fopen(in_folder("runs.csv"), "w");
+    assert_non_null(csv);
+    fputs("model.layers,model.hidden,model.heads,model.seq,system.cluster,measured.step_ms\n", csv);
+    for (int i = 0; i < 70; i++) /* enough rows for the lists to grow; every second is skipped */
+        fprintf(csv, "%d,1024,8,512,%s,%d\n", 1 + i / 2, i % 2 ? "a100-80" : "mars", 1000 + i);
     fclose(csv);
     tess_ctx_destroy(w.ctx);
     return 0;

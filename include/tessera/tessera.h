@@ -17,5 +17,6 @@
 #include "select.h"
 #include "sim.h"
 #include "strategy.h"
+#include "validate.h"
 
 #endif

@@ -270,3 +270,13 @@ int tess__field_unset(const tess_scenario *scenario, const tess__field *f)
     default: return *(const int *)(const void *)at == 0;
     }
 }
+
+int tess__field_equal(const tess_scenario *a, const tess_scenario *b, const tess__field *f)
+{
+    static const size_t sizes[] = {
+        [TESS__FIELD_INT] = sizeof(int),     [TESS__FIELD_INT64] = sizeof(int64_t),
+        [TESS__FIELD_REAL] = sizeof(double), [TESS__FIELD_FLAG] = sizeof(int),
+        [TESS__FIELD_SWITCH] = sizeof(int),  [TESS__FIELD_WORD] = sizeof(int)};
+    const char *x = (const char *)a + f->offset, *y = (const char *)b + f->offset;
+    return f->type == TESS__FIELD_TEXT ? strcmp(x, y) == 0 : memcmp(x, y, sizes[f->type]) == 0;
+}

@@ -43,6 +43,9 @@ tess_status tess__field_set(tess_scenario *scenario, const tess__field *field, c
 const char *tess__field_text(const tess_scenario *scenario, const tess__field *field, char *text,
                              size_t bytes);
 
+/* Whether both have the same value. */
+int tess__field_equal(const tess_scenario *a, const tess_scenario *b, const tess__field *field);
+
 /* Whether the member is 0 or "": its default. */
 int tess__field_unset(const tess_scenario *scenario, const tess__field *field);
 

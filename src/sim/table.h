@@ -102,8 +102,8 @@ void tess__map_close(tess__map *map);
 extern const tess__shipped tess__shipped_tables[];
 extern const int tess__n_shipped_tables;
 
-/* The shipped map that knows the table's header: of those whose detect columns are all there, the
- * one with the most. EFORMAT: none is. */
+/* The map of a canonical table (one with a column "measured.*"), or the shipped map that knows the
+ * header: of those whose detect columns are all there, the one with the most. EFORMAT: none is. */
 tess_status tess__map_find(tess_ctx *ctx, const tess__table *table, tess__map *map);
 
 /* ---- row.c ----------------------------------------------------------------------------------- */

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_calibrate.c - tessera calibrate: parameters of the simulator fitted to measured runs. */
+#include "commands.h"
+#include "tessera/validate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_MAX = 64 };
+
+typedef struct {
+    common common;
+    strings tables;
+    const char *from, *names, *quantity, *out;
+    int leave;
+} values;
+
+static const char *const quantities[] = {"step", "layer", "collective", "memory", "product", NULL};
+
+/* ---- result -----------------------------------------------------------------------------------
+ */
+
+static tess_status print(cli *c, const tess_calibration *k, const tess_calibration_info *info)
+{
+    fprintf(c->out, "%d configurations, %d parameters\n", info->cases, info->parameters);
+    fprintf(c->out, "mean absolute error: %.3f %% before, %.3f %% after\n", info->before,
+            info->after);
+    if (info->models)
+        fprintf(c->out, "fitted without the model it predicts (%d models): %.3f %%\n", info->models,
+                info->left_out);
+    for (int i = 0; i < info->parameters; i++) {
+        tess_sim_param p;
+        double before;
+        TRY(tess_calibration_value(k, i, &p, &before));
+        fprintf(c->out, "  %-10s %-28s %-18s %12.6g -> %.6g\n", p.group, p.owner, p.name, before,
+                p.value);
+    }
+    return TESS_OK;
+}
+
+static tess_status set_json(cli *c, const tess_calibration *k, const tess_calibration_info *info)
+{
+    json_t *list = json_array();
+    out_set(c, c->json, "scored", json_integer(info->cases));
+    out_set(c, c->json, "before_mean_abs_pct", out_number(info->before));
+    out_set(c, c->json, "after_mean_abs_pct", out_number(info->after));
+    out_set(c, c->json, "left_out_mean_abs_pct",
+            info->models ? out_number(info->left_out) : json_null());
+    for (int i = 0; i < info->parameters; i++) {
+        tess_sim_param p;
+        double before;
+        json_t *one = json_object();
+        TRY(tess_calibration_value(k, i, &p, &before));
+        out_set(c, one, "group", out_text(p.group));
+        out_set(c, one, "owner", out_text(p.owner));
+        out_set(c, one, "name", out_text(p.name));
+        out_set(c, one, "before", out_number(before));
+        out_set(c, one, "after", out_number(p.value));
+        out_append(c, list, one);
+    }
+    out_set(c, c->json, "parameters", list);
+    return TESS_OK;
+}
+
+/* ---- command ----------------------------------------------------------------------------------
+ */
+
+/* "a,b,c" in place. */
+static int split(char *text, const char **names)
+{
+    int n = 0;
+    for (char *at = text; at && n < NAMES_MAX; n++) {
+        names[n] = at;
+        at = strchr(at, ',');
+        if (at)
+            *at++ = '\0';
+    }
+    return n;
+}
+
+static tess_status run_with(cli *c, const values *v, char *text)
+{
+    const char *names[NAMES_MAX];
+    tess_calibration *k = NULL;
+    tess_calibration_info info;
+    int quantity = 0;
+    while (strcmp(v->quantity, quantities[quantity]) != 0)
+        quantity++;
+    tess_status status =
+        tess_calibration_run(c->ctx,
+                             &(tess_calibration_opts){.tables = v->tables.items,
+                                                      .n_tables = v->tables.n,
+                                                      .names = names,
+                                                      .n_names = split(text, names),
+                                                      .quantity = (tess_quantity)quantity,
+                                                      .params = v->from,
+                                                      .leave_one_out = v->leave},
+                             &k);
+    if (status == TESS_OK)
+        status = tess_calibration_query(k, &info);
+    if (status == TESS_OK && v->out)
+        status = tess_calibration_write(k, v->out);
+    if (status == TESS_OK)
+        status = c->json ? set_json(c, k, &info) : print(c, k, &info);
+    tess_calibration_destroy(k);
+    return status;
+}
+
+static tess_status run(cli *c, const void *given)
+{
+    const values *v = given;
+    if (!v->names)
+        return out_usage(c, "--params names no parameter");
+    char *text = strdup(v->names);
+    if (!text)
+        return out_fail(c, TESS_ENOMEM, "no memory for the names");
+    const tess_status status = run_with(c, v, text);
+    free(text);
+    if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
+        c->code = EXIT_USAGE;
+    return status;
+}
+
+static const opt arguments[] = {
+    {"TABLE.csv", 0, OPT_PATHS, offsetof(values, tables), .required = 1,
+     .help = "measured runs, as validate takes them"},
+};
+
+static const opt options[] = {
+    {"params", 0, OPT_STRING, offsetof(values, names), "NAMES",
+     .help = "parameters with commas between them: h100.gemm_share, nemo-2024.tp_exposed, "
+             "\"scalar.SYSTEM ERA\""},
+    {"from", 0, OPT_PATH, offsetof(values, from), "FILE.json",
+     .help = "parameters to start from; the shipped ones unless given"},
+    {"quantity", 0, OPT_CHOICE, offsetof(values, quantity), "NAME", .initial = "step",
+     .choices = quantities, .help = "what is fitted"},
+    {"leave-one-out", 0, OPT_FLAG, offsetof(values, leave),
+     .help = "also fit without each model in turn, and predict it"},
+    {"out", 'o', OPT_PATH, offsetof(values, out), "FILE.json",
+     .help = "write the parameters with the fitted values"},
+};
+
+static const example examples[] = {
+    {"tessera calibrate runs.csv --params h100.gemm_share,nemo-2024.tp_exposed --leave-one-out",
+     "fit two parameters, and see whether they carry over"},
+};
+
+const command command_calibrate = {
+    .name = "calibrate",
+    .summary = "fit parameters of the simulator to measured runs",
+    .description =
+        "Moves the listed parameters, one after the other, until the mean absolute error of the "
+        "tables' rows falls no further, within the limits of each parameter. The same rows give "
+        "the same values.\n"
+        "With --leave-one-out every model is also predicted by parameters that were fitted without "
+        "it: the error that a model nobody has measured may expect.\n",
+    .arguments = arguments,
+    .n_arguments = sizeof arguments / sizeof *arguments,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .examples = examples,
+    .n_examples = sizeof examples / sizeof *examples,
+    .size = sizeof(values),
+    .run = run,
+};

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_validate.c - tessera validate: a table of measured runs against what the model says. */
+#include "commands.h"
+#include "tessera/validate.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    common common;
+    const char *table, *map, *params;
+    int rows;
+} values;
+
+/* ---- text -------------------------------------------------------------------------------------
+ */
+
+static void print_score(cli *c, const char *name, const tess_score *s, const tess_score *plain)
+{
+    if (s->scored)
+        fprintf(c->out, "%-24s %6d %9.2f %9.2f %9.2f   %9.2f\n", name, s->scored, s->mean,
+                s->median, s->max, plain->mean);
+}
+
+static tess_status print_cases(cli *c, const tess_validation *v, const tess_validation_info *info)
+{
+    fprintf(c->out, "%5s  %-28s %-10s %12s %12s %9s  %s\n", "row", "", "what", "measured",
+            "predicted", "error", "");
+    for (int i = 0; i < info->cases; i++) {
+        tess_validation_case k;
+        char label[29];
+        TRY(tess_validation_case_query(v, i, &k));
+        out_clean(k.label, label, sizeof label);
+        fprintf(c->out, "%5d  %-28s %-10s %12.5g %12.5g %+8.2f%%  %s", k.row, label,
+                tess_quantity_name(k.quantity), k.measured, k.predicted, k.error, k.unit);
+        if (k.repeats > 1)
+            fprintf(c->out, "; mean of %d", k.repeats);
+        fputc('\n', c->out);
+    }
+    for (int i = 0; i < info->skipped; i++) {
+        tess_validation_skip s;
+        char reason[320];
+        TRY(tess_validation_skip_query(v, i, &s));
+        fprintf(c->out, "%5d  skipped: %s\n", s.row, out_clean(s.reason, reason, sizeof reason));
+    }
+    fputc('\n', c->out);
+    return TESS_OK;
+}
+
+/* Calls with each group once, in the order of the table. */
+static tess_status each_group(const tess_validation *v, const tess_validation_info *info,
+                              tess_quantity quantity, int at, const char **group)
+{
+    *group = NULL;
+    for (int i = 0, seen = 0; i < info->cases; i++) {
+        tess_validation_case a, b;
+        int first = 1;
+        TRY(tess_validation_case_query(v, i, &a));
+        if (a.quantity != quantity || !*a.group)
+            continue;
+        for (int k = 0; k < i && first; k++) {
+            TRY(tess_validation_case_query(v, k, &b));
+            first = b.quantity != quantity || strcmp(a.group, b.group) != 0;
+        }
+        if (first && seen++ == at) {
+            *group = a.group;
+            return TESS_OK;
+        }
+    }
+    return TESS_OK;
+}
+
+static tess_status print_scores(cli *c, const tess_validation *v, const tess_validation_info *info)
+{
+    fprintf(c->out, "%s: %s\n", info->map, info->about);
+    fprintf(c->out, "%d rows, %d configurations scored, %d rows skipped\n", info->rows, info->cases,
+            info->skipped);
+    if (!info->cases)
+        return TESS_OK;
+    fprintf(c->out, "%-24s %6s %9s %9s %9s   %9s\n", "absolute error, %", "scored", "mean",
+            "median", "max", "scalar 1");
+    for (int q = 0; q < TESS_QUANTITIES; q++) {
+        tess_score s, plain;
+        const char *group;
+        TRY(tess_validation_score(v, (tess_quantity)q, NULL, &s, &plain));
+        print_score(c, tess_quantity_name((tess_quantity)q), &s, &plain);
+        for (int i = 0;; i++) {
+            char name[64];
+            TRY(each_group(v, info, (tess_quantity)q, i, &group));
+            if (!group)
+                break;
+            TRY(tess_validation_score(v, (tess_quantity)q, group, &s, &plain));
+            snprintf(name, sizeof name, "  %s", group);
+            print_score(c, name, &s, &plain);
+        }
+    }
+    return TESS_OK;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------
+ */
+
+static void set_score(cli *c, json_t *object, const tess_score *s, const tess_score *plain)
+{
+    out_set(c, object, "scored", json_integer(s->scored));
+    out_set(c, object, "mean_abs_pct", s->scored ? out_number(s->mean) : json_null());
+    out_set(c, object, "median_abs_pct", s->scored ? out_number(s->median) : json_null());
+    out_set(c, object, "max_abs_pct", s->scored ? out_number(s->max) : json_null());
+    out_set(c, object, "mean_abs_pct_scalar_1", s->scored ? out_number(plain->mean) : json_null());
+}
+
+static tess_status set_quantities(cli *c, const tess_validation *v,
+                                  const tess_validation_info *info)
+{
+    json_t *all = json_object();
+    for (int q = 0; q < TESS_QUANTITIES; q++) {
+        tess_score s, plain;
+        const char *group;
+        TRY(tess_validation_score(v, (tess_quantity)q, NULL, &s, &plain));
+        if (!s.scored)
+            continue;
+        json_t *one = json_object(), *groups = json_object();
+        set_score(c, one, &s, &plain);
+        for (int i = 0;; i++) {
+            TRY(each_group(v, info, (tess_quantity)q, i, &group));
+            if (!group)
+                break;
+            json_t *part = json_object();
+            TRY(tess_validation_score(v, (tess_quantity)q, group, &s, &plain));
+            set_score(c, part, &s, &plain);
+            out_set(c, groups, group, part);
+        }
+        out_set(c, one, "groups", groups);
+        out_set(c, all, tess_quantity_name((tess_quantity)q), one);
+    }
+    out_set(c, c->json, "quantities", all);
+    return TESS_OK;
+}
+
+static tess_status set_json(cli *c, const tess_validation *v, const tess_validation_info *info)
+{
+    out_set(c, c->json, "map", out_text(info->map));
+    out_set(c, c->json, "rows", json_integer(info->rows));
+    out_set(c, c->json, "quantity", out_text(tess_quantity_name(info->quantity)));
+    set_score(c, c->json, &info->score, &info->plain);
+    TRY(set_quantities(c, v, info));
+    json_t *cases = json_array(), *skipped = json_array();
+    for (int i = 0; i < info->cases; i++) {
+        tess_validation_case k;
+        json_t *one = json_object();
+        TRY(tess_validation_case_query(v, i, &k));
+        out_set(c, one, "row", json_integer(k.row));
+        out_set(c, one, "repeats", json_integer(k.repeats));
+        out_set(c, one, "label", out_text(k.label));
+        out_set(c, one, "group", out_text(k.group));
+        out_set(c, one, "quantity", out_text(tess_quantity_name(k.quantity)));
+        out_set(c, one, "unit", out_text(k.unit));
+        out_set(c, one, "measured", out_number(k.measured));
+        out_set(c, one, "predicted", out_number(k.predicted));
+        out_set(c, one, "predicted_scalar_1", out_number(k.plain));
+        out_set(c, one, "error_pct", out_number(k.error));
+        out_append(c, cases, one);
+    }
+    for (int i = 0; i < info->skipped; i++) {
+        tess_validation_skip s;
+        json_t *one = json_object();
+        TRY(tess_validation_skip_query(v, i, &s));
+        out_set(c, one, "row", json_integer(s.row));
+        out_set(c, one, "reason", out_text(s.reason));
+        out_append(c, skipped, one);
+    }
+    out_set(c, c->json, "cases", cases);
+    out_set(c, c->json, "skipped", skipped);
+    return TESS_OK;
+}
+
+/* ---- command ----------------------------------------------------------------------------------
+ */
+
+static tess_status run(cli *c, const void *given)
+{
+    const values *v = given;
+    tess_sim_params *params = NULL;
+    tess_validation *validation = NULL;
+    tess_validation_info info;
+    tess_status status = TESS_OK;
+    if (v->params)
+        status = tess_sim_params_load(c->ctx, v->params, &params);
+    if (status == TESS_OK)
+        status = tess_validation_run(c->ctx, v->table,
+                                     &(tess_validation_opts){.map = v->map, .params = params},
+                                     &validation);
+    if (status == TESS_OK)
+        status = tess_validation_query(validation, &info);
+    if (status == TESS_OK && c->json)
+        status = set_json(c, validation, &info);
+    else if (status == TESS_OK && v->rows)
+        status = print_cases(c, validation, &info);
+    if (status == TESS_OK && !c->json)
+        status = print_scores(c, validation, &info);
+    if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
+        c->code = EXIT_USAGE;
+    tess_validation_destroy(validation);
+    tess_sim_params_destroy(params);
+    return status;
+}
+
+static const opt arguments[] = {
+    {"TABLE.csv", 0, OPT_PATH, offsetof(values, table), .required = 1,
+     .help = "measured steps, layers, memory or collectives"},
+};
+
+static const opt options[] = {
+    {"map", 0, OPT_PATH, offsetof(values, map), "MAP.json",
+     .help = "what the columns mean; the shipped map that knows them unless given"},
+    {"params", 0, OPT_PATH, offsetof(values, params), "FILE.json",
+     .help = "parameters of the simulator; the shipped ones unless given"},
+    {"rows", 0, OPT_FLAG, offsetof(values, rows), .initial = "1",
+     .help = "do not print every row, the scores alone"},
+};
+
+static const example examples[] = {
+    {"tessera validate runs.csv", "a published table, or one with the canonical columns"},
+    {"tessera validate runs.csv --map mine.json --no-rows", "a table of your own, scores alone"},
+};
+
+const command command_validate = {
+    .name = "validate",
+    .summary = "compare measured runs with what the simulator predicts",
+    .description =
+        "Every row of the table becomes a scenario, or a collective, and is predicted from its "
+        "settings alone. Errors are |predicted / measured - 1|. Configurations that are there "
+        "several times are scored once, against the mean of their measurements; rows that cannot "
+        "be expressed are named with the reason.\n"
+        "\"scalar 1\" is the mean error without the one scalar that a (system, software era) may "
+        "have. docs/formats.md tells the canonical columns and how to write a map; "
+        "docs/accuracy.md has the results on published tables.\n"
+        "With --json the result has the members rows, scored, mean_abs_pct, median_abs_pct, "
+        "max_abs_pct of the table's first quantity, quantities with all of them, cases, and "
+        "skipped: [{row, reason}]. Rows are counted from 1, without the header.\n",
+    .arguments = arguments,
+    .n_arguments = sizeof arguments / sizeof *arguments,
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .examples = examples,
+    .n_examples = sizeof examples / sizeof *examples,
+    .size = sizeof(values),
+    .run = run,
+};

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* validate.h - predicted against measured: tables of runs, and parameters fitted to them.
+ *
+ * A table is a CSV file of measured steps, layers, memory or collectives; a map (docs/formats.md)
+ * says what its columns mean. Every row is predicted from its settings alone and compared with what
+ * was measured; rows that cannot be expressed are kept with the reason. Configurations that are
+ * there several times are scored once, against the mean of their measurements.
+ */
+#ifndef TESSERA_VALIDATE_H
+#define TESSERA_VALIDATE_H
+
+#include "scenario.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- validation ------------------------------------------------------------------------------ */
+
+typedef enum {
+    TESS_QUANTITY_STEP,       /* ms of a step; throughputs are turned into it */
+    TESS_QUANTITY_LAYER,      /* ms of a layer's forward or backward pass */
+    TESS_QUANTITY_COLLECTIVE, /* us */
+    TESS_QUANTITY_MEMORY,     /* GiB, or % of a baseline */
+    TESS_QUANTITY_PRODUCT,    /* share of the peak that a product reaches */
+    TESS_QUANTITIES
+} tess_quantity;
+
+TESS_API const char *tess_quantity_name(tess_quantity quantity); /* "step"; NULL outside */
+
+/* Of absolute errors |predicted / measured - 1| in %. */
+typedef struct {
+    int scored;
+    double mean, median, max; /* 0 of none */
+} tess_score;
+
+typedef struct {
+    const char *map, *about; /* the map that was used */
+    int rows;                /* of the table */
+    int cases;               /* configurations that are scored, over all quantities */
+    int skipped;             /* rows that are not */
+    tess_quantity quantity;  /* of score: the first that the table has */
+    tess_score score, plain; /* with the scalars of (system, era), and with 1.0 for all */
+} tess_validation_info;
+
+typedef struct {
+    int row; /* of the table, from 1, the header not counted; the first of repeated ones */
+    int repeats;
+    tess_quantity quantity;
+    const char *label, *group, *unit;  /* "" where the map gives none */
+    double measured, predicted, plain; /* plain: with 1.0 instead of the scalar */
+    double error;                      /* predicted / measured - 1, in % */
+} tess_validation_case;
+
+typedef struct {
+    int row;
+    const char *reason;
+} tess_validation_skip;
+
+typedef struct {
+    const char *map;               /* path of a map; NULL: the shipped one that knows the columns */
+    const tess_sim_params *params; /* NULL: the shipped ones */
+} tess_validation_opts;
+
+typedef struct tess_validation tess_validation;
+
+TESS_API tess_status tess_validation_run(tess_ctx *ctx, const char *path,
+                                         const tess_validation_opts *opts,
+                                         tess_validation **validation);
+TESS_API void tess_validation_destroy(tess_validation *validation);
+
+TESS_API tess_status tess_validation_query(const tess_validation *validation,
+                                           tess_validation_info *info);
+
+/* Scores of the cases of one quantity and one group; group NULL: all of them. */
+TESS_API tess_status tess_validation_score(const tess_validation *validation,
+                                           tess_quantity quantity, const char *group,
+                                           tess_score *score, tess_score *plain);
+
+/* Cases in the order of the table; skipped rows likewise. */
+TESS_API tess_status tess_validation_case_query(const tess_validation *validation, int index,
+                                                tess_validation_case *out);
+TESS_API tess_status tess_validation_skip_query(const tess_validation *validation, int index,
+                                                tess_validation_skip *out);
+
+/* ---- calibration ------------------------------------------------------------------------------
+ */
+
+typedef struct {
+    const char *const *tables; /* paths, each read through the map that knows it */
+    int n_tables;
+    const char *const *names; /* "h100.gemm_share", "nemo-2024.tp_exposed", "scalar.SYSTEM ERA" */
+    int n_names;
+    tess_quantity quantity; /* whose mean absolute error falls */
+    const char *params;     /* path of the parameters to start from; NULL: the shipped ones */
+    int leave_one_out;      /* 1: also fit without each model in turn */
+} tess_calibration_opts;
+
+typedef struct {
+    int cases, parameters, models;
+    double before, after; /* mean absolute error in % */
+    double left_out;      /* of models by parameters fitted without them; 0 unless asked for */
+} tess_calibration_info;
+
+typedef struct tess_calibration tess_calibration;
+
+/* The same rows and names give the same values on every machine. */
+TESS_API tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_opts *opts,
+                                          tess_calibration **calibration);
+TESS_API void tess_calibration_destroy(tess_calibration *calibration);
+TESS_API tess_status tess_calibration_query(const tess_calibration *calibration,
+                                            tess_calibration_info *info);
+
+/* A fitted parameter, in the order of the names, and its value before. */
+TESS_API tess_status tess_calibration_value(const tess_calibration *calibration, int index,
+                                            tess_sim_param *param, double *before);
+
+/* The file the fit began from, with the fitted values in it. */
+TESS_API tess_status tess_calibration_write(const tess_calibration *calibration, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* case_predict.c - predicts cases with the engine and the cost model, and scores them. */
+#include "case.h"
+#include "sim.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double GIB = 1073741824.0;
+
+/* ---- one case ---------------------------------------------------------------------------------
+ */
+
+static tess_status predict_collective(const tess__cases *cases, const tess__case *c, double *us)
+{
+    tess_collective_result result;
+    TESS_TRY(tess_collective_time(cases->clusters[c->cluster].cluster, &c->collective, &result));
+    *us = (double)result.ns * 1e-3;
+    return TESS_OK;
+}
+
+/* A product needs the parameters of a GPU alone: any small scenario makes the engine look them up.
+ */
+static tess_status predict_product(tess_sim *sim, const tess__cases *cases, const tess__case *c,
+                                   double *share)
+{
+    const tess_cluster *cluster = cases->clusters[c->cluster].cluster;
+    const tess__product *p = &c->product;
+    tess_scenario s = c->scenario;
+    tess_sim_result unused;
+    if (p->m < 1 || p->n < 1 || p->k < 1)
+        return tess__fail(TESS_EINVAL, "product.m, product.n and product.k must be given");
+    s.model = (tess_sim_model){.layers = 1, .hidden = 1024, .heads = 8, .seq = 1024};
+    TESS_TRY(tess_sim_run(sim, cluster, &s, &unused));
+    const double batch = p->batch > 0 ? p->batch : 1;
+    const double seconds =
+        tess__gemm_seconds(sim, batch, p->m, p->n, p->k, s.training.precision, p->weight, 0);
+    const double peak = s.training.precision >= TESS_SIM_FP8    ? cluster->info.flops_fp8
+                        : s.training.precision == TESS_SIM_FP32 ? cluster->info.flops_fp32
+                                                                : cluster->info.flops_bf16;
+    *share = 2.0 * batch * p->m * p->n * p->k / seconds / peak;
+    return TESS_OK;
+}
+
+static double quantity_of(tess__measured what, const tess_sim_result *r)
+{
+    switch (what) {
+    case TESS__MEASURED_FORWARD_MS: return 1e3 * r->layer_forward_s;
+    case TESS__MEASURED_BACKWARD_MS: return 1e3 * r->layer_backward_s;
+    case TESS__MEASURED_MEMORY: return r->memory.allocated / GIB;
+    case TESS__MEASURED_STATE: return r->memory.layer_state / GIB;
+    case TESS__MEASURED_ACTIVATIONS: return r->memory.layer_activations / GIB;
+    default: return 1e3 * r->step_s;
+    }
+}
+
+static tess_status predict_step(tess_sim *sim, const tess__cases *cases, const tess__case *c,
+                                int plain, double *value)
+{
+    const tess_cluster *cluster = cases->clusters[c->cluster].cluster;
+    tess_scenario s = c->scenario;
+    tess_sim_result r, base;
+    if (plain)
+        s.system.straggle = TESS_SIM_OFF;
+    TESS_TRY(tess_sim_run(sim, cluster, &s, &r));
+    *value = quantity_of(c->what, &r);
+    if (c->what != TESS__MEASURED_ACTIVATIONS_PCT)
+        return TESS_OK;
+    s.layout.sequence = 0;
+    s.training.recompute = TESS_SIM_RECOMPUTE_NONE;
+    TESS_TRY(tess_sim_run(sim, cluster, &s, &base));
+    *value = 100 * r.memory.layer_activations / base.memory.layer_activations;
+    return TESS_OK;
+}
+
+tess_status tess__case_predict(tess_sim *sim, const tess__cases *cases, tess__case *c)
+{
+    const tess_quantity quantity = tess__measured_defs[c->what].quantity;
+    double value[2];
+    if (quantity == TESS_QUANTITY_COLLECTIVE) {
+        TESS_TRY(predict_collective(cases, c, &value[0]));
+        value[1] = value[0];
+    } else if (quantity == TESS_QUANTITY_PRODUCT) {
+        TESS_TRY(predict_product(sim, cases, c, &value[0]));
+        value[1] = value[0];
+    } else {
+        TESS_TRY(predict_step(sim, cases, c, 0, &value[0]));
+        TESS_TRY(predict_step(sim, cases, c, 1, &value[1]));
+    }
+    if (!(value[0] > 0) || !isfinite(value[0]) || !(value[1] > 0) || !isfinite(value[1]))
+        return tess__fail(TESS_EINVAL, "the model gives nothing for this");
+    c->predicted[0] = value[0];
+    c->predicted[1] = value[1];
+    return TESS_OK;
+}
+
+tess_status tess__cases_predict(tess_sim *sim, tess__cases *cases)
+{
+    for (int i = 0; i < cases->n; i++) {
+        const tess_status status = tess__case_predict(sim, cases, &cases->cases[i]);
+        if (status == TESS_ENOMEM)
+            return status;
+        if (status == TESS_OK)
+            continue;
+        char reason[TESS_ROW_REASON];
+        const int row = cases->cases[i].row;
+        snprintf(reason, sizeof reason, "%s", tess_last_error());
+        TESS_TRY(tess__cases_skip(cases, row, reason));
+        while (i >= 0 && (i >= cases->n || cases->cases[i].row >= row))
+            i--;
+    }
+    return TESS_OK;
+}
+
+/* ---- scores -----------------------------------------------------------------------------------
+ */
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+tess_score tess__cases_score(const tess__cases *cases, tess_quantity quantity, const char *group,
+                             int plain, double *room)
+{
+    tess_score score = {0};
+    double sum = 0;
+    for (int i = 0; i < cases->n; i++) {
+        const tess__case *c = &cases->cases[i];
+        if (tess__measured_defs[c->what].quantity != quantity ||
+            (group && strcmp(group, c->group) != 0))
+            continue;
+        const double error = 100 * fabs(c->predicted[plain] / c->measured - 1);
+        room[score.scored++] = error;
+        sum += error;
+    }
+    if (!score.scored)
+        return score;
+    const int n = score.scored;
+    qsort(room, (size_t)n, sizeof *room, ascending);
+    score.mean = sum / n;
+    score.median = n % 2 ? room[n / 2] : 0.5 * (room[n / 2 - 1] + room[n / 2]);
+    score.max = room[n - 1];
+    return score;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* validate.c - a table of measurements from its file to its scores. */
+#include "case.h"
+#include "sim.h"
+
+#include <math.h>
+#include <string.h>
+
+struct tess_validation {
+    tess_ctx *ctx;
+    tess__cases cases;
+    tess__map map;
+    tess_validation_info info;
+    double *room; /* for scores */
+};
+
+const char *tess_quantity_name(tess_quantity quantity)
+{
+    static const char *const names[TESS_QUANTITIES] = {"step", "layer", "collective", "memory",
+                                                       "product"};
+    return (int)quantity >= 0 && quantity < TESS_QUANTITIES ? names[quantity] : NULL;
+}
+
+void tess_validation_destroy(tess_validation *v)
+{
+    if (!v)
+        return;
+    tess_ctx *ctx = v->ctx;
+    tess__cases_free(&v->cases);
+    tess__map_close(&v->map);
+    tess__free(ctx, v->room);
+    tess__free(ctx, v);
+}
+
+static tess_status predict(tess_validation *v, const tess_sim_params *params)
+{
+    tess_sim_params *own = NULL;
+    tess_sim *sim = NULL;
+    tess_status status = TESS_OK;
+    if (!params)
+        status = tess_sim_params_load(v->ctx, NULL, &own);
+    if (status == TESS_OK)
+        status = tess_sim_create(v->ctx, params ? params : own, &sim);
+    if (status == TESS_OK)
+        status = tess__cases_predict(sim, &v->cases);
+    tess_sim_destroy(sim);
+    tess_sim_params_destroy(own);
+    return status;
+}
+
+static tess_status summarise(tess_validation *v)
+{
+    tess_validation_info *info = &v->info;
+    v->room = tess__alloc(v->ctx, (size_t)v->cases.n * sizeof *v->room);
+    if (!v->room)
+        return TESS_ENOMEM;
+    *info = (tess_validation_info){.map = v->map.name,
+                                   .about = v->map.about,
+                                   .rows = v->cases.rows,
+                                   .cases = v->cases.n,
+                                   .skipped = v->cases.n_skips};
+    for (int q = 0; q < TESS_QUANTITIES && !info->score.scored; q++) {
+        info->quantity = (tess_quantity)q;
+        info->score = tess__cases_score(&v->cases, info->quantity, NULL, 0, v->room);
+        info->plain = tess__cases_score(&v->cases, info->quantity, NULL, 1, v->room);
+    }
+    if (!info->score.scored)
+        info->quantity = TESS_QUANTITY_STEP;
+    return TESS_OK;
+}
+
+static tess_status run(tess_validation *v, const char *path, const tess_validation_opts *opts)
+{
+    tess__table table = {0};
+    TESS_TRY(tess__table_open(v->ctx, path, &table));
+    tess_status status = opts->map ? tess__map_open(v->ctx, opts->map, &v->map)
+                                   : tess__map_find(v->ctx, &table, &v->map);
+    if (status == TESS_OK)
+        status = tess__cases_add(&v->cases, &v->map, &table);
+    tess__table_close(&table);
+    if (status == TESS_OK)
+        status = predict(v, opts->params);
+    return status == TESS_OK ? summarise(v) : status;
+}
+
+tess_status tess_validation_run(tess_ctx *ctx, const char *path, const tess_validation_opts *opts,
+                                tess_validation **validation)
+{
+    static const tess_validation_opts none;
+    if (!ctx || !path || !validation)
+        return tess__fail(TESS_EINVAL, "tess_validation_run: %s is NULL, must not be",
+                          !ctx    ? "ctx"
+                          : !path ? "path"
+                                  : "validation");
+    tess_validation *v = tess__alloc_zero(ctx, sizeof *v);
+    if (!v)
+        return TESS_ENOMEM;
+    v->ctx = ctx;
+    v->cases.ctx = v->cases.arena.ctx = ctx;
+    const tess_status status = run(v, path, opts ? opts : &none);
+    if (status != TESS_OK) {
+        tess_validation_destroy(v);
+        return status;
+    }
+    *validation = v;
+    return TESS_OK;
+}
+
+tess_status tess_validation_query(const tess_validation *v, tess_validation_info *info)
+{
+    if (!v || !info)
+        return tess__fail(TESS_EINVAL, "tess_validation_query: %s is NULL, must not be",
+                          !v ? "validation" : "info");
+    *info = v->info;
+    return TESS_OK;
+}
+
+tess_status tess_validation_score(const tess_validation *v, tess_quantity quantity,
+                                  const char *group, tess_score *score, tess_score *plain)
+{
+    if (!v || !score || !plain)
+        return tess__fail(TESS_EINVAL, "tess_validation_score: %s is NULL, must not be",
+                          !v       ? "validation"
+                          : !score ? "score"
+                                   : "plain");
+    *score = tess__cases_score(&v->cases, quantity, group, 0, v->room);
+    *plain = tess__cases_score(&v->cases, quantity, group, 1, v->room);
+    return TESS_OK;
+}
+
+static tess_status check(const char *who, const void *v, const void *out, int index, int n)
+{
+    if (!v || !out)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
+                          !v ? "validation" : "out");
+    if (index < 0 || index >= n)
+        return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index, n - 1);
+    return TESS_OK;
+}
+
+tess_status tess_validation_case_query(const tess_validation *v, int index,
+                                       tess_validation_case *out)
+{
+    TESS_TRY(check("tess_validation_case_query", v, out, index, v ? v->cases.n : 0));
+    const tess__case *c = &v->cases.cases[index];
+    *out = (tess_validation_case){.row = c->row,
+                                  .repeats = c->repeats,
+                                  .quantity = tess__measured_defs[c->what].quantity,
+                                  .label = c->label,
+                                  .group = c->group,
+                                  .unit = tess__measured_defs[c->what].unit,
+                                  .measured = c->measured,
+                                  .predicted = c->predicted[0],
+                                  .plain = c->predicted[1],
+                                  .error = 100 * (c->predicted[0] / c->measured - 1)};
+    return TESS_OK;
+}
+
+tess_status tess_validation_skip_query(const tess_validation *v, int index,
+                                       tess_validation_skip *out)
+{
+    TESS_TRY(check("tess_validation_skip_query", v, out, index, v ? v->cases.n_skips : 0));
+    *out = v->cases.skips[index];
+    return TESS_OK;
+}

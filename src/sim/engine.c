@@ -365,7 +365,7 @@ tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster, const tess_
                                      .hop = hop,
                                      .hop_waited = waited};
     const double passes = tess__pipeline_seconds(&pipeline, &slowest);
-    r.pp_s = l->pp > 1 ? 2.0 * l->vpp * (double)sim->batches * waited : 0.0;
+    r.pp_s = 2.0 * l->vpp * (double)sim->batches * waited * (l->pp - 1.0) / l->pp;
     r.dp_s = tess__gradient_seconds(sim, slowest);
     r.optimiser_s = tess__optimiser_seconds(sim, slowest);
     break_down(sim, slowest, passes, &r);

@@ -9,9 +9,9 @@
  *   zero bubble   m M + (p - 1) (F + B - W) of the mean stage: weight gradients W fill what they
  *                 can (ZB-H1, with the memory of 1F1B); B includes W, so F + (B - W) - W
  *
- * A hop between stages is waited for twice a micro-batch and chunk where sends are not overlapped,
- * and on the way of the first and of the last batch always. A test replays the schedules event by
- * event and finds these within 1 %.
+ * A hop between stages is waited for twice a micro-batch and chunk, (p - 1) / p of it, where sends
+ * are not overlapped, and on the way of the first and of the last batch always. A test replays the
+ * schedules event by event and finds these within 1 %.
  */
 #include "sim.h"
 
@@ -31,7 +31,7 @@ double tess__pipeline_seconds(const tess__pipeline *p, int *slowest)
     }
     *slowest = at;
     const double m = (double)p->batches, v = p->chunks, stages = p->stages;
-    const double steady = p->stages > 1 ? 2.0 * v * p->hop_waited : 0.0;
+    const double steady = 2.0 * v * p->hop_waited * (stages - 1.0) / stages;
     const double pace = most + steady;
     const double fill = p->stages > 1 ? 2.0 * (stages - 1.0) * p->hop : 0.0;
     if (p->schedule == TESS_SIM_INTERLEAVED)

@@ -79,7 +79,8 @@ typedef struct {
     int n_examples;
     int plain;   /* 1: no context, no ranks, and --help is the only common option */
     size_t size; /* of the values */
-    tess_status (*run)(cli *c, const void *values);
+    tess_status (*run)(cli *c, const void *values);   /* on rank 0 */
+    tess_status (*serve)(cli *c, const void *values); /* on the others meanwhile; NULL: they wait */
 } command;
 
 extern const command *const commands[];
@@ -212,6 +213,9 @@ int world_rank(void); /* as the launcher's environment says: 0 without one */
 tess_status world_open(cli *c);
 /* Collective: the status and the exit code of the first rank that failed, for all. */
 tess_status world_agree(cli *c, tess_status status);
+/* Collective: *us is the time of a message of some bytes one way between ranks 0 and 1, the mean of
+ * repeats that come back; 0 with one rank. */
+tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us);
 void world_close(cli *c);
 
 #endif

@@ -96,7 +96,7 @@ void help_short(FILE *f)
             tess_version());
     for (int i = 0; i < n_commands; i++) {
         const int at = fprintf(f, "  %s", commands[i]->name);
-        fprintf(f, "%*s%s\n", 12 - at, "", commands[i]->summary);
+        fprintf(f, "%*s%s\n", 14 - at, "", commands[i]->summary);
     }
     fputs("\n'tessera COMMAND --help' explains a command.\n"
           "'tessera --version' prints the version.\n",

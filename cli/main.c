@@ -102,6 +102,8 @@ static int run_command(cli *c, const void *values)
     }
     if (status == TESS_OK && c->rank == 0)
         status = c->cmd->run(c, values);
+    else if (status == TESS_OK && c->cmd->serve)
+        status = c->cmd->serve(c, values);
     if (status == TESS_ESTOPPED && signals_caught() && !c->sentence[0])
         out_fail(c, status, "interrupted by a signal");
     c->code = exit_code(c, status);

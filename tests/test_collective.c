@@ -29,7 +29,7 @@ static tess_collective_result time_of(const char *name, tess_collective_op op, i
     tess_cluster *cluster = NULL;
     tess_collective_result result;
     CHECK_OK(tess_cluster_load(ctx, name, &cluster));
-    CHECK_OK(tess_collective_time(cluster, &(tess_collective){op, bytes, gpus, 0}, &result));
+    CHECK_OK(tess_collective_time(cluster, &(tess_collective){op, bytes, gpus, 0, 0}, &result));
     tess_cluster_destroy(cluster);
     return result;
 }
@@ -148,33 +148,57 @@ static void times_are_those_computed_by_hand(void **state)
     tess_collective_result r;
     CHECK_OK(parse_with("\"schema\"", "\"schema\"", &c));
     /* 4 GPUs: 6 hops of Simple, 1.5 of 1e9 bytes at 100 GB/s. */
-    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 1000000000, 4, 0}),
+    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 1000000000, 4, 0, 0}),
                      5000 + 6 * 4000 + 15000000);
-    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_GATHER, 1000000000, 4, 0}),
+    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_GATHER, 1000000000, 4, 0, 0}),
                      5000 + 3 * 4000 + 7500000);
-    assert_int_equal(round_ns(c, (tess_collective){TESS_REDUCE_SCATTER, 1000000000, 4, 0}),
+    assert_int_equal(round_ns(c, (tess_collective){TESS_REDUCE_SCATTER, 1000000000, 4, 0, 0}),
                      5000 + 3 * 4000 + 7500000);
-    assert_int_equal(round_ns(c, (tess_collective){TESS_BROADCAST, 1000000000, 4, 0}),
+    assert_int_equal(round_ns(c, (tess_collective){TESS_BROADCAST, 1000000000, 4, 0, 0}),
                      5000 + 3 * 4000 + 10000000);
     /* Links of 100 GB/s carry three quarters; one pair carries all. */
-    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_TO_ALL, 1000000000, 4, 0}),
+    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_TO_ALL, 1000000000, 4, 0, 0}),
                      5000 + 4000 + 7500000);
-    assert_int_equal(round_ns(c, (tess_collective){TESS_SEND_RECEIVE, 1000000000, 2, 0}),
+    assert_int_equal(round_ns(c, (tess_collective){TESS_SEND_RECEIVE, 1000000000, 2, 0, 0}),
                      5000 + 4000 + 10000000);
     /* Two GPUs have a slower ring; 0 bytes cost hops of LL alone; one GPU costs nothing. */
-    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 1000000000, 2, 0}),
+    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 1000000000, 2, 0, 0}),
                      5000 + 2 * 4000 + 20000000);
-    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 0, 8, 0}), 5000 + 14 * 1000);
-    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 1 << 30, 1, 0}), 0);
+    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 0, 8, 0, 0}), 5000 + 14 * 1000);
+    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 1 << 30, 1, 0, 0}), 0);
     /* 16 GPUs in 2 nodes: 26 hops inside and 4 between, 30 sixteenths at 80 GB/s. */
-    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 16000000000, 16, 0}),
+    assert_int_equal(round_ns(c, (tess_collective){TESS_ALL_REDUCE, 16000000000, 16, 0, 0}),
                      5000 + 26 * 4000 + 4 * 10000 + 375000000);
     /* One GPU of each of 2 nodes drives one adapter of 8: 10 GB/s. */
-    assert_int_equal(round_ns(c, (tess_collective){TESS_SEND_RECEIVE, 1000000000, 2, 1}),
+    assert_int_equal(round_ns(c, (tess_collective){TESS_SEND_RECEIVE, 1000000000, 2, 1, 0}),
                      5000 + 10000 + 100000000);
-    CHECK_OK(tess_collective_time(c, &(tess_collective){TESS_ALL_REDUCE, 1000000000, 4, 0}, &r));
+    CHECK_OK(tess_collective_time(c, &(tess_collective){TESS_ALL_REDUCE, 1000000000, 4, 0, 0}, &r));
     assert_true(fabs(r.algbw - 1e18 / 15029000.0) < 1.0);
     assert_true(fabs(r.busbw - 1.5 * r.algbw) < 1.0);
+    tess_cluster_destroy(c);
+}
+
+static void algorithms_can_be_chosen(void **state)
+{
+    (void)state;
+    tess_cluster *c = NULL;
+    tess_collective_result any, ring, tree, pairs;
+    tess_collective work = {TESS_ALL_REDUCE, (int64_t)8 << 30, 8, 0, 0};
+    CHECK_OK(tess_cluster_load(ctx, "h200", &c));
+    CHECK_OK(tess_collective_time(c, &work, &any));
+    work.algorithms = 1 << TESS_ALGORITHM_RING;
+    CHECK_OK(tess_collective_time(c, &work, &ring));
+    assert_int_equal(any.algorithm, TESS_ALGORITHM_NVLS);
+    assert_int_equal(ring.algorithm, TESS_ALGORITHM_RING);
+    assert_true(ring.ns > any.ns);
+    /* Trees need nodes, and an all-to-all has but one way: what cannot be had is not insisted on.
+     */
+    work.algorithms = 1 << TESS_ALGORITHM_TREE;
+    CHECK_OK(tess_collective_time(c, &work, &tree));
+    assert_int_equal(tree.ns, any.ns);
+    work.op = TESS_ALL_TO_ALL;
+    CHECK_OK(tess_collective_time(c, &work, &pairs));
+    assert_int_equal(pairs.algorithm, TESS_ALGORITHM_PAIRS);
     tess_cluster_destroy(c);
 }
 
@@ -189,7 +213,7 @@ static void more_bytes_never_take_less_time(void **state)
                 int64_t before = 0;
                 for (int64_t bytes = 0; bytes < (int64_t)1 << 40; bytes = bytes * 3 / 2 + 7) {
                     const int64_t ns =
-                        round_ns(c, (tess_collective){(tess_collective_op)op, bytes, gpus, 0});
+                        round_ns(c, (tess_collective){(tess_collective_op)op, bytes, gpus, 0, 0});
                     assert_true(ns >= before);
                     before = ns;
                 }
@@ -254,16 +278,16 @@ static void bad_calls_are_refused(void **state)
         tess_collective work;
         const char *sentence;
     } bad[] = {
-        {{(tess_collective_op)6, 1, 2, 0},
+        {{(tess_collective_op)6, 1, 2, 0, 0},
          "tess_collective_time: op is 6, must be a tess_collective_op"},
-        {{TESS_ALL_REDUCE, -1, 2, 0}, "tess_collective_time: bytes is -1, must be 0..2^53"},
-        {{TESS_ALL_REDUCE, 1, 0, 0}, "tess_collective_time: gpus is 0, must be 1..1048576"},
-        {{TESS_ALL_REDUCE, 1, 2, 9},
+        {{TESS_ALL_REDUCE, -1, 2, 0, 0}, "tess_collective_time: bytes is -1, must be 0..2^53"},
+        {{TESS_ALL_REDUCE, 1, 0, 0, 0}, "tess_collective_time: gpus is 0, must be 1..1048576"},
+        {{TESS_ALL_REDUCE, 1, 2, 9, 0},
          "tess_collective_time: per_node is 9, must be 0..8, the GPUs of a node"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         CHECK_FAILS(tess_collective_time(c, &bad[i].work, &r), TESS_EINVAL, bad[i].sentence);
-    const tess_collective good = {TESS_ALL_REDUCE, 1, 2, 0};
+    const tess_collective good = {TESS_ALL_REDUCE, 1, 2, 0, 0};
     CHECK_FAILS(tess_collective_time(NULL, &good, &r), TESS_EINVAL,
                 "tess_collective_time: cluster is NULL, must not be");
     CHECK_FAILS(tess_collective_time(c, NULL, &r), TESS_EINVAL,
@@ -283,6 +307,7 @@ int main(void)
         cmocka_unit_test(published_all_reduces_are_met),
         cmocka_unit_test(nccl_s_choices_are_the_expected_ones),
         cmocka_unit_test(times_are_those_computed_by_hand),
+        cmocka_unit_test(algorithms_can_be_chosen),
         cmocka_unit_test(more_bytes_never_take_less_time),
         cmocka_unit_test(a_cluster_without_the_part_gets_derived_values),
         cmocka_unit_test(bad_descriptions_are_refused_with_their_line),

@@ -85,7 +85,7 @@ static void every_shipped_cluster_loads_and_is_sane(void **state)
                                        info.network_origin, info.launch_origin,
                                        info.attn_origin,    info.collectives.origin};
         for (int k = 0; k < 6; k++)
-            assert_true(strlen(origins[k]) > 10);
+            assert_true(origins[k] && strlen(origins[k]) > 10);
         tess_cluster_destroy(cluster);
     }
 }

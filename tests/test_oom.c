@@ -179,6 +179,27 @@ static tess_status s_sim_params(world *w)
     return status;
 }
 
+static tess_status s_calibrate(world *w)
+{
+    tess_cluster *cluster = NULL, *fitted = NULL;
+    const tess_collective_row row = {{TESS_ALL_REDUCE, 1 << 20, 8, 8, 0}, 100.0, 1};
+    tess_status status = tess_cluster_load(w->ctx, "h100", &cluster);
+    if (status == TESS_OK)
+        status = tess_cluster_calibrate(w->ctx, cluster, &row, 1, "a row", &fitted, NULL);
+    tess_cluster_destroy(fitted);
+    tess_cluster_destroy(cluster);
+    return status;
+}
+
+static tess_status s_nccl_log(world *w)
+{
+    tess_nccl_log *log = NULL;
+    const tess_status status =
+        tess_nccl_log_open(w->ctx, in_folder("n.log"), TESS_ALL_REDUCE, &log);
+    tess_nccl_log_close(log);
+    return status;
+}
+
 static tess_status s_cluster(world *w)
 {
     tess_cluster *cluster = NULL;
@@ -309,6 +330,8 @@ static const scenario scenarios[] = {
     {"open a profile", s_profile, NULL, NULL},
     {"write a profile", s_profile_write, NULL, NULL},
     {"load a cluster", s_cluster, NULL, NULL},
+    {"fit a cluster", s_calibrate, NULL, NULL},
+    {"read a log of nccl-tests", s_nccl_log, NULL, NULL},
     {"load the simulator's parameters", s_sim_params, NULL, NULL},
     {"load a scenario", s_scenario, NULL, NULL},
     {"validate a table", s_validation, NULL, NULL},
@@ -360,6 +383,12 @@ static int make_files(void **state)
     const tess_tensor mask = {"mask", TESS_DTYPE_U8, 3, {3, 4, 5}, some_masks};
     CHECK_OK(tess_file_write(w.ctx, in_folder("mask.npy"), &mask, 1, NULL));
     CHECK_OK(s_plan_ring(&w));
+    FILE *log = fopen(in_folder("n.log"), "w");
+    assert_non_null(log);
+    assert_true(fputs("# Rank 0 Pid 1 on a device 0\n# Rank 1 Pid 1 on a device 1\n"
+                      "8 2 float sum -1 1 1 1 0 1 1 1 0\n",
+                      log) >= 0 &&
+                fclose(log) == 0);
     FILE *csv = fopen(in_folder("p.csv"), "w");
     assert_non_null(csv);
     fputs("step,layer,head,density\n", csv);

@@ -154,10 +154,12 @@ typedef enum {
 
 typedef struct {
     tess_collective_op op;
-    int64_t bytes; /* as nccl-tests count: of a rank's larger buffer, so of what all_gather gathers
-                      and of what reduce_scatter takes; 0..2^53 */
-    int gpus;      /* 1..2^20 */
-    int per_node;  /* of them in a node; 0: as many as a node has, or all of them */
+    int64_t bytes;  /* as nccl-tests count: of a rank's larger buffer, so of what all_gather gathers
+                       and of what reduce_scatter takes; 0..2^53 */
+    int gpus;       /* 1..2^20 */
+    int per_node;   /* of them in a node; 0: as many as a node has, or all of them */
+    int algorithms; /* 1 << tess_algorithm of each that may be used, of ring, tree and NVLS; 0: all,
+                       and so where none of them can run the op */
 } tess_collective;
 
 typedef struct {
@@ -173,6 +175,49 @@ typedef struct {
  * uneven all-to-all is tess_cost_exchange's. */
 TESS_API tess_status tess_collective_time(const tess_cluster *cluster, const tess_collective *work,
                                           tess_collective_result *result);
+
+/* ---- a user's own cluster ---------------------------------------------------------------- */
+
+/* A measured collective. */
+typedef struct {
+    tess_collective work;
+    double us;
+    int64_t line; /* of the log */
+} tess_collective_row;
+
+typedef struct tess_nccl_log tess_nccl_log;
+
+/* Reads what nccl-tests print: rows of any number of runs, one after the other. The GPUs and nodes
+ * of a run come from its "# Rank" lines, the op from the line that names the test; op is that of
+ * runs that do not name it (TESS_COLLECTIVE_OPS: such a run is EFORMAT). Times are those out of
+ * place; rows of 0 bytes and runs of one GPU are passed over. EFORMAT names the line. */
+TESS_API tess_status tess_nccl_log_open(tess_ctx *ctx, const char *path, tess_collective_op op,
+                                        tess_nccl_log **log);
+TESS_API tess_status tess_nccl_log_rows(const tess_nccl_log *log, const tess_collective_row **rows,
+                                        int64_t *n);
+TESS_API void tess_nccl_log_close(tess_nccl_log *log);
+
+typedef struct {
+    int64_t rows, rows_large;    /* those of 16 MiB and more */
+    double before, before_large; /* mean absolute errors with the parameters of the model cluster */
+    double after, after_large;
+} tess_collective_fit;
+
+/* A cluster like `like` whose collectives are fitted to the rows: what the rows do not tell stays
+ * near what it was. The same rows give the same bits everywhere. origin says where the rows come
+ * from; report may be NULL. */
+TESS_API tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *like,
+                                            const tess_collective_row *rows, int64_t n,
+                                            const char *origin, tess_cluster **cluster,
+                                            tess_collective_fit *report);
+
+/* Like tess_cluster_load on a description that info was filled from: strings are copied, values
+ * checked by writing and reading it. */
+TESS_API tess_status tess_cluster_create(tess_ctx *ctx, const tess_cluster_info *info,
+                                         tess_cluster **cluster);
+
+/* Writes the description, complete or not at all. */
+TESS_API tess_status tess_cluster_save(const tess_cluster *cluster, const char *path);
 
 /* "all_reduce", "ring", "LL128"; NULL outside the enum. */
 TESS_API const char *tess_collective_name(tess_collective_op op);

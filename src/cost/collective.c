@@ -22,10 +22,13 @@ typedef struct {
     const tess_collective_params *p;
     const tess_cluster_info *info;
     tess_collective_op op;
+    int algorithms; /* bits */
     double bytes;
     int gpus, nodes, per_node;
     double network; /* bytes/s of a ring over the adapters that these GPUs drive */
 } problem;
+
+static const int all_algorithms = (1 << (TESS_ALGORITHM_PAIRS + 1)) - 1;
 
 /* Bytes that give a channel's threads work: NCCL's threads times bytes of each. */
 static const double busy[TESS_PROTOCOLS] = {512.0 * 8.0, 640.0 * 8.0, 512.0 * 64.0};
@@ -194,16 +197,22 @@ static offer pairs(const problem *q)
 static offer choose(const problem *q)
 {
     offer best = {.ns = -1.0};
+    const int ring_allowed = q->algorithms & 1 << TESS_ALGORITHM_RING;
+    const int tree_allowed = q->algorithms & 1 << TESS_ALGORITHM_TREE;
+    const int nvls_allowed =
+        q->algorithms & (1 << TESS_ALGORITHM_NVLS | 1 << TESS_ALGORITHM_NVLS_TREE);
     if (q->gpus == 1) /* it has everything, in place */
         return (offer){0.0, TESS_ALGORITHM_RING, TESS_PROTOCOL_LL, 0.0};
     if (q->op == TESS_ALL_TO_ALL || q->op == TESS_SEND_RECEIVE)
         return pairs(q);
     for (int protocol = 0; protocol < TESS_PROTOCOLS; protocol++) {
-        consider(&best, ring(q, (tess_protocol)protocol));
-        if (q->op == TESS_ALL_REDUCE && q->nodes > 1)
+        if (ring_allowed)
+            consider(&best, ring(q, (tess_protocol)protocol));
+        if (tree_allowed && q->op == TESS_ALL_REDUCE && q->nodes > 1)
             consider(&best, tree(q, (tess_protocol)protocol));
     }
-    if (q->op == TESS_ALL_REDUCE && q->p->nvls_bandwidth > 0.0 && q->per_node >= q->p->nvls_gpus)
+    if (nvls_allowed && q->op == TESS_ALL_REDUCE && q->p->nvls_bandwidth > 0.0 &&
+        q->per_node >= q->p->nvls_gpus)
         consider(&best, nvls(q));
     return best;
 }
@@ -222,15 +231,20 @@ void tess__collective_ns(const tess_cluster_info *info, const tess_collective *w
 {
     const int k = work->per_node ? work->per_node : info->node_gpus;
     const int per_node = k < work->gpus ? k : work->gpus;
-    const problem q = {.p = &info->collectives,
-                       .info = info,
-                       .op = work->op,
-                       .bytes = (double)work->bytes,
-                       .gpus = work->gpus,
-                       .nodes = (work->gpus + per_node - 1) / per_node,
-                       .per_node = per_node,
-                       .network = network_of(info, per_node)};
-    const offer best = choose(&q);
+    problem q = {.p = &info->collectives,
+                 .info = info,
+                 .op = work->op,
+                 .algorithms = work->algorithms ? work->algorithms : all_algorithms,
+                 .bytes = (double)work->bytes,
+                 .gpus = work->gpus,
+                 .nodes = (work->gpus + per_node - 1) / per_node,
+                 .per_node = per_node,
+                 .network = network_of(info, per_node)};
+    offer best = choose(&q);
+    if (best.ns < 0.0) {
+        q.algorithms = all_algorithms;
+        best = choose(&q);
+    }
     *result = (tess_collective_result){.ns = tess__ns(best.ns),
                                        .algorithm = best.algorithm,
                                        .protocol = best.protocol,

@@ -36,6 +36,16 @@ tess_status tess__cluster_open(tess_ctx *ctx, const char *path, tess_cluster **c
 tess_status tess__cluster_read_collectives(tess_cluster *cluster, const tess__json_node *root);
 tess_status tess__cluster_read_text(tess_cluster *cluster, tess__json_node node, const char **out);
 
+/* ---- cluster_write.c ----------------------------------------------------------------------- */
+
+/* A new reference; NULL: no memory, or a text that is not UTF-8. */
+json_t *tess__cluster_json(const tess_cluster_info *info);
+
+/* ---- nccl_log.c ---------------------------------------------------------------------------- */
+
+tess_status tess__nccl_log_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                 tess_collective_op op, tess_nccl_log **log);
+
 /* ---- collective.c -------------------------------------------------------------------------- */
 
 /* tess_collective_time without its checks. */

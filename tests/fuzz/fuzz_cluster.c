@@ -27,7 +27,7 @@ static void use(const tess_cluster *cluster)
     MUST(status == TESS_OK || (status == TESS_ENOTSUP && info.flops_fp32 == 0.0));
     MUST(status != TESS_OK || ns[0] >= 0);
     for (int op = 0; op < TESS_COLLECTIVE_OPS; op++) {
-        const tess_collective one = {(tess_collective_op)op, 1 << 20, info.node_gpus, 0};
+        const tess_collective one = {(tess_collective_op)op, 1 << 20, info.node_gpus, 0, 0};
         MUST(tess_collective_time(cluster, &one, &result) == TESS_OK);
         MUST(result.ns >= 0 && result.algbw >= 0.0 && result.busbw >= 0.0);
         MUST(tess_algorithm_name(result.algorithm) && tess_protocol_name(result.protocol));

@@ -123,7 +123,7 @@ typedef struct {
 } tess_attn_saved;
 
 /* Allocates the workspace for the context's threads. Nothing is allocated afterwards, except by the
- * first backward pass of a shape that compensates on a selection with more groups than before: 8
+ * first backward pass of a shape that compensates on a selection with more groups than before: 16
  * head_dim bytes for each group (or 128 queries of it) and head. */
 TESS_API tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape,
                                       tess_attn **attn);

@@ -165,7 +165,7 @@ tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_a
 void tess_attn_destroy(tess_attn *attn)
 {
     if (attn) {
-        tess__free(attn->ctx, attn->starts);
+        tess__free(attn->ctx, attn->slots);
         tess__arena arena = attn->arena; /* the object itself lies in it */
         tess__arena_free(&arena);
     }

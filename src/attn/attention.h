@@ -18,8 +18,8 @@ struct tess_attn {
     /* The virtual key; see virtual.c. Without it all are NULL or 0. */
     int slices;     /* parts that the rows of a head are summed in */
     double *totals; /* (batch * heads, slices, 2, head_dim): of k and of v */
-    float *starts;  /* (batch * heads, tiles + 1, 2, head_dim), of an allocation of its own */
-    size_t starts_bytes;
+    double *slots;  /* (batch * heads, tiles + 1, 2, head_dim), an allocation of its own */
+    size_t slots_bytes;
 };
 
 /* ---- attention.c --------------------------------------------------------------------------------
@@ -62,10 +62,12 @@ void tess__virtual_totals(tess_attn *attn, const tess_view *k, const tess_view *
                           tess__attn_scratch *w);
 const double *tess__virtual_total(const tess_attn *attn, int64_t head); /* (2, head_dim) */
 
-/* Room for what the tiles of each head take back (2, head_dim), and for their sum, which comes
- * last.
- */
+/* Room for a slot (2, head_dim) of each tile of each head, and of one tile more. */
 tess_status tess__virtual_reserve(tess_attn *attn, int64_t tiles);
+
+/* What lies in a slot: the sums that the tile's virtual key is made of, and then, in their place,
+ * what the tile takes back from the rows it lists; in the last one what all rows are given. */
+double *tess__virtual_sums(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile);
 float *tess__virtual_start(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile);
 
 /* Sums the starts of each head, with the sign turned. Called as tess__virtual_totals is. */

@@ -25,7 +25,15 @@
 #include <omp.h>
 #include <string.h>
 
-enum { KEYS_GOOD = 768, KEYS_LEAST = 192, ITEMS_LEAST = 16 };
+enum {
+    KEYS_GOOD = 768,
+    KEYS_LEAST = 192,
+    ITEMS_LEAST = 16,
+    /* Virtual keys: tiles side by side, and elements of k in a block, with v half of a second-level
+     * cache of 512 KiB. */
+    TILES_MOST = 64,
+    BLOCK_FLOATS = 32768,
+};
 
 typedef struct {
     const tess_attn *attn;
@@ -143,25 +151,53 @@ static tess__attn_bwd make_task(const job *j, int64_t head, int64_t t, tess__que
     };
 }
 
-/* The virtual keys of all tiles: dq of each begins with its part, and what each takes back from the
- * keys it lists is set aside. Called by all threads of the region; ends with a barrier. */
-static void run_virtual(const job *j, tess_attn *attn, tess__attn_scratch *w)
+/* The virtual keys of tiles first..last - 1 of a head, at most TILES_MOST: the rows they are made
+ * of are summed for all of them block by block, so that a block comes into the cache once; then dq
+ * of each tile begins with its virtual key's part, and what it takes back from the keys it lists is
+ * left in its slot. */
+static void run_virtual(const job *j, int64_t head, int64_t first, int64_t last,
+                        tess__attn_scratch *w)
 {
+    const tess_attn *attn = j->attn;
     const tess_attn_shape *s = &attn->shape;
-    const int64_t items = (int64_t)s->batch * s->heads * j->tiles;
+    const int64_t dim = s->head_dim, rows = BLOCK_FLOATS / dim;
+    const size_t slot = 2 * (size_t)dim * sizeof(double);
+    tess__key_cursor at[TILES_MOST] = {{0}};
+    tess__attn_bwd tasks[TILES_MOST];
+    tess__query_tile tiles[TILES_MOST];
+    for (int64_t t = first; t < last; t++) {
+        tasks[t - first] = make_task(j, head, t, &tiles[t - first]);
+        memset(tess__virtual_sums(attn, j->tiles, head, t), 0, slot);
+    }
+    for (int64_t begin = 0; begin < s->tokens_k; begin += rows) {
+        const int64_t end = s->tokens_k - begin < rows ? s->tokens_k : begin + rows;
+        for (int64_t t = first; t < last; t++)
+            if (tasks[t - first].tile.dropped > 0)
+                attn->ctx->kernels->attn_sums(&tasks[t - first].tile, end, &at[t - first],
+                                              tess__virtual_sums(attn, j->tiles, head, t), w);
+    }
+    for (int64_t t = first; t < last; t++) {
+        const int64_t row = tiles[t - first].begin;
+        if (tasks[t - first].tile.dropped > 0)
+            attn->ctx->kernels->attn_virtual(
+                &tasks[t - first], tess__virtual_sums(attn, j->tiles, head, t),
+                tess__view_row(j->dq, head / s->heads, head % s->heads, row), j->dq->stride_s,
+                tess__virtual_start(attn, j->tiles, head, t), w);
+    }
+}
+
+/* The virtual keys of all tiles. Called by all threads of the region; ends with a barrier. */
+static void run_virtuals(const job *j, tess_attn *attn, tess__attn_scratch *w)
+{
+    const int64_t heads = (int64_t)attn->shape.batch * attn->shape.heads;
+    int64_t each = j->tiles * heads / ITEMS_LEAST;
+    each = each < 1 ? 1 : each > TILES_MOST ? TILES_MOST : each;
+    const int64_t parts = (j->tiles + each - 1) / each;
     tess__virtual_totals(attn, j->saved->k, j->saved->v, w);
 #pragma omp for schedule(dynamic)
-    for (int64_t item = 0; item < items; item++) {
-        const int64_t head = item / j->tiles, t = item % j->tiles;
-        float *start = tess__virtual_start(attn, j->tiles, head, t);
-        tess__query_tile tile;
-        const tess__attn_bwd task = make_task(j, head, t, &tile);
-        if (task.tile.dropped > 0)
-            attn->ctx->kernels->attn_virtual(
-                &task, tess__view_row(j->dq, head / s->heads, head % s->heads, tile.begin),
-                j->dq->stride_s, start, w);
-        else
-            memset(start, 0, 2 * (size_t)s->head_dim * sizeof *start);
+    for (int64_t item = 0; item < heads * parts; item++) {
+        const int64_t first = item % parts * each, left = j->tiles - first;
+        run_virtual(j, item / parts, first, first + (left < each ? left : each), w);
     }
     tess__virtual_spread(attn, j->tiles);
 }
@@ -247,7 +283,7 @@ tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
         tess__attn_scratch *w = &attn->scratch[omp_get_thread_num()];
         int64_t item;
         if (tess__compensates(attn, sel))
-            run_virtual(&j, attn, w);
+            run_virtuals(&j, attn, w);
         while ((item = tess__turns_next(&run)) >= 0)
             run_range(&j, &run, item % heads, item / heads, w);
     }

@@ -9,7 +9,8 @@
  * attn_virtual.c; they lie side by side by head and tile, and behind the last tile of a head lies
  * the sum of e and f over its tiles, with which every row of dk and dv begins.
  *
- * Cost: 2 D additions for each key and 2 D for each tile.
+ * Cost: 2 D additions for each key and 2 D for each tile. Memory: 16 D bytes for each tile and
+ * head.
  */
 #include "attention.h"
 
@@ -62,38 +63,45 @@ tess_status tess__virtual_reserve(tess_attn *attn, int64_t tiles)
 {
     const size_t heads = (size_t)attn->shape.batch * (size_t)attn->shape.heads;
     size_t bytes;
-    if (tess__mul(heads, 2 * (size_t)attn->shape.head_dim * sizeof(float), &bytes) ||
+    if (tess__mul(heads, 2 * (size_t)attn->shape.head_dim * sizeof(double), &bytes) ||
         tess__mul(bytes, (size_t)tiles + 1, &bytes))
         return tess__nomem(SIZE_MAX);
-    if (bytes <= attn->starts_bytes)
+    if (bytes <= attn->slots_bytes)
         return TESS_OK;
-    float *starts = tess__alloc(attn->ctx, bytes);
-    if (!starts)
+    double *slots = tess__alloc(attn->ctx, bytes);
+    if (!slots)
         return tess__nomem(bytes);
-    tess__free(attn->ctx, attn->starts);
-    attn->starts = starts;
-    attn->starts_bytes = bytes;
+    tess__free(attn->ctx, attn->slots);
+    attn->slots = slots;
+    attn->slots_bytes = bytes;
     return TESS_OK;
+}
+
+double *tess__virtual_sums(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile)
+{
+    return attn->slots + (head * (tiles + 1) + tile) * 2 * attn->shape.head_dim;
 }
 
 float *tess__virtual_start(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile)
 {
-    return attn->starts + (head * (tiles + 1) + tile) * 2 * attn->shape.head_dim;
+    return (float *)tess__virtual_sums(attn, tiles, head, tile);
 }
 
 void tess__virtual_spread(tess_attn *attn, int64_t tiles)
 {
     const tess_attn_shape *s = &attn->shape;
-    const int64_t columns = s->head_dim, items = (int64_t)s->batch * s->heads * 2;
+    const int64_t dim = s->head_dim, items = (int64_t)s->batch * s->heads * 2;
 #pragma omp for
     for (int64_t item = 0; item < items; item++) {
-        const float *start = tess__virtual_start(attn, tiles, item / 2, 0) + item % 2 * columns;
-        float *rest = tess__virtual_start(attn, tiles, item / 2, tiles) + item % 2 * columns;
+        const int64_t head = item / 2, column = item % 2 * dim;
         double sum[TESS_DIM_MAX] = {0};
-        for (int64_t t = 0; t < tiles; t++)
-            for (int64_t d = 0; d < columns; d++)
-                sum[d] -= (double)start[t * 2 * columns + d];
-        for (int64_t d = 0; d < columns; d++)
+        for (int64_t t = 0; t < tiles; t++) {
+            const float *start = tess__virtual_start(attn, tiles, head, t) + column;
+            for (int64_t d = 0; d < dim; d++)
+                sum[d] -= (double)start[d];
+        }
+        float *rest = tess__virtual_start(attn, tiles, head, tiles) + column;
+        for (int64_t d = 0; d < dim; d++)
             rest[d] = (float)sum[d];
     }
 }

@@ -88,7 +88,7 @@ static int chunk_pointers(const tess__attn_tile *t, tess__attn_scratch *w, int n
         virtual_add(t, w, n);
     if (!last || t->dropped == 0)
         return n;
-    virtual_finish(t, w);
+    virtual_finish(t, w->sum, w);
     for (int i = n; i <= n + TESS_SPARE; i++) {
         w->kp[i] = w->mean;
         w->vp[i] = w->mean + tess__wide(t->dim);

@@ -43,6 +43,11 @@ typedef struct {
     int64_t begin, end;
 } tess__key_list;
 
+/* Where the next chunk of a list begins: a place in it, and a row inside that unit. */
+typedef struct {
+    int64_t unit, row;
+} tess__key_cursor;
+
 /* One thread's memory. Sizes in floats behind each name; D is tess__wide(head_dim). */
 typedef struct {
     float *qt, *gt; /* TESS_TILE * D: panels of the queries' (and dout's) transpose */

@@ -17,7 +17,9 @@
  * 2^-24 |T| for t tiles that list j, beside t additions of the same size of error that the row's
  * own sum has. And T is small: it is the gradient of a row that nobody listed.
  *
- * Work: 2 D additions for each listed row, 12 n D flop for n queries.
+ * Work: 2 D additions for each listed row, 12 n D flop for n queries. The rows are not in the
+ * cache, so the caller walks the head's keys in blocks that fit into it, with many tiles side by
+ * side.
  */
 #include "attn_tile.h"
 #include "kernels.h"
@@ -27,8 +29,10 @@
 
 void TESS_K(tess__attn_total)(double *total, const tess__rows *x, int bf16, int dim, int64_t begin,
                               int64_t end, tess__attn_scratch *w);
-void TESS_K(tess__attn_virtual)(const tess__attn_bwd *job, float *dq, int64_t stride_dq,
-                                float *start, tess__attn_scratch *w);
+void TESS_K(tess__attn_sums)(const tess__attn_tile *t, int64_t end, tess__key_cursor *at,
+                             double *sums, tess__attn_scratch *w);
+void TESS_K(tess__attn_virtual)(const tess__attn_bwd *job, const double *sums, float *dq,
+                                int64_t stride_dq, float *start, tess__attn_scratch *w);
 
 static const float LOG2E = 1.44269504088896341f;
 
@@ -58,19 +62,18 @@ VINLINE float dot(const float *a, const float *b, int dim)
     return s;
 }
 
-/* The mean of what the list drops, as the forward pass had it. */
-static void find_means(const tess__attn_tile *t, tess__attn_scratch *w)
+/* Takes the rows below `end` that the tile's sums want into them, from the cursor on. */
+void TESS_K(tess__attn_sums)(const tess__attn_tile *t, int64_t end, tess__key_cursor *at,
+                             double *sums, tess__attn_scratch *w)
 {
-    if (virtual_start(t, w)) {
-        key_cursor at = keys_start(&t->keys);
-        int n;
-        while ((n = keys_next(&t->keys, &at, w->rows)) > 0) {
-            key_pointers(w->kp, &t->k, w->rows, n, t->dim, t->bf16, w->kf);
-            key_pointers(w->vp, &t->v, w->rows, n, t->dim, t->bf16, w->vf);
-            virtual_add(t, w, n);
-        }
+    const int dropped = virtual_by_dropped(t);
+    int n;
+    while ((n = keys_next_below(&t->keys, end, dropped, at, w->rows)) > 0) {
+        key_pointers(w->kp, &t->k, w->rows, n, t->dim, t->bf16, w->kf);
+        key_pointers(w->vp, &t->v, w->rows, n, t->dim, t->bf16, w->vf);
+        sum_rows(sums, w->kp, n, t->dim);
+        sum_rows(sums + t->dim, w->vp, n, t->dim);
     }
-    virtual_finish(t, w);
 }
 
 /* p' goes to w->m, ds' to w->l. */
@@ -94,13 +97,13 @@ static void find_weights(const tess__attn_bwd *job, tess__attn_scratch *w)
     }
 }
 
-/* Writes the tile's rows of dq, and -e and -f to start (2, dim). */
-void TESS_K(tess__attn_virtual)(const tess__attn_bwd *job, float *dq, int64_t stride_dq,
-                                float *start, tess__attn_scratch *w)
+/* Writes the tile's rows of dq, and -e and -f to start (2, dim), which may lie where sums does. */
+void TESS_K(tess__attn_virtual)(const tess__attn_bwd *job, const double *sums, float *dq,
+                                int64_t stride_dq, float *start, tess__attn_scratch *w)
 {
     const tess__attn_tile *t = &job->tile;
     const int dim = t->dim;
-    find_means(t, w);
+    virtual_finish(t, sums, w);
     find_weights(job, w);
     const float fraction = 1.0f / (float)t->dropped, fraction_k = t->scale * fraction;
     memset(start, 0, 2 * (size_t)dim * sizeof *start);

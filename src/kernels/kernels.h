@@ -63,8 +63,10 @@ typedef struct {
     /* attn_virtual.c */
     void (*attn_total)(double *total, const tess__rows *x, int bf16, int dim, int64_t begin,
                        int64_t end, tess__attn_scratch *w);
-    void (*attn_virtual)(const tess__attn_bwd *job, float *dq, int64_t stride_dq, float *start,
-                         tess__attn_scratch *w);
+    void (*attn_sums)(const tess__attn_tile *t, int64_t end, tess__key_cursor *at, double *sums,
+                      tess__attn_scratch *w);
+    void (*attn_virtual)(const tess__attn_bwd *job, const double *sums, float *dq,
+                         int64_t stride_dq, float *start, tess__attn_scratch *w);
     /* half.c; n elements, no overlap */
     void (*f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
     void (*bf16_from_f32)(uint16_t *dst, const float *src, size_t n);

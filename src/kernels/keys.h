@@ -6,9 +6,7 @@
 #include "attn_tile.h"
 #include "vec.h"
 
-typedef struct {
-    int64_t unit, row; /* where the next chunk begins: a place in the list, a row inside the unit */
-} key_cursor;
+typedef tess__key_cursor key_cursor;
 
 VINLINE key_cursor keys_start(const tess__key_list *list)
 {
@@ -42,24 +40,33 @@ VINLINE int keys_next(const tess__key_list *list, key_cursor *at, int32_t *rows)
     return n;
 }
 
-/* The same for the rows 0..tokens - 1 that the list does not name; the cursor begins as {0, 0}. */
-VINLINE int keys_next_dropped(const tess__key_list *list, int64_t tokens, key_cursor *at,
-                              int32_t *rows)
+/* The same for rows below `end`, of which the rest are left for a later call; with dropped, for the
+ * rows that the list does not name. The cursor begins as {0, 0}. */
+VINLINE int keys_next_below(const tess__key_list *list, int64_t end, int dropped, key_cursor *at,
+                            int32_t *rows)
 {
     int n = 0;
-    while (n < TESS_CHUNK && at->row < tokens) {
-        int64_t begin = tokens, end = tokens;
+    if (!list->bounds && !dropped) {
+        while (n < TESS_CHUNK && at->unit < list->n && list->units[at->unit] < end)
+            rows[n++] = list->units[at->unit++];
+        return n;
+    }
+    while (n < TESS_CHUNK && at->row < end) {
+        int64_t first = INT64_MAX, last = INT64_MAX; /* of the next unit of the list */
         if (at->unit < list->n) {
             const int32_t unit = list->units[at->unit];
-            begin = list->bounds ? list->bounds[unit] : unit;
-            end = list->bounds ? list->bounds[unit + 1] : unit + (int64_t)1;
+            first = list->bounds ? list->bounds[unit] : unit;
+            last = list->bounds ? list->bounds[unit + 1] : first + 1;
         }
-        while (n < TESS_CHUNK && at->row < begin)
+        if (!dropped && at->row < first)
+            at->row = first;
+        const int64_t stop = dropped ? first : last;
+        while (n < TESS_CHUNK && at->row < stop && at->row < end)
             rows[n++] = (int32_t)at->row++;
-        if (at->row == begin) {
-            at->row = end;
-            at->unit++;
-        }
+        if (at->row < stop)
+            break;
+        at->row = last;
+        at->unit++;
     }
     return n;
 }

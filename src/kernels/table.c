@@ -8,8 +8,10 @@ void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w
 void TESS_K(tess__attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *w);
 void TESS_K(tess__attn_total)(double *total, const tess__rows *x, int bf16, int dim, int64_t begin,
                               int64_t end, tess__attn_scratch *w);
-void TESS_K(tess__attn_virtual)(const tess__attn_bwd *job, float *dq, int64_t stride_dq,
-                                float *start, tess__attn_scratch *w);
+void TESS_K(tess__attn_sums)(const tess__attn_tile *t, int64_t end, tess__key_cursor *at,
+                             double *sums, tess__attn_scratch *w);
+void TESS_K(tess__attn_virtual)(const tess__attn_bwd *job, const double *sums, float *dq,
+                                int64_t stride_dq, float *start, tess__attn_scratch *w);
 void TESS_K(tess__f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
 void TESS_K(tess__bf16_from_f32)(uint16_t *dst, const float *src, size_t n);
 void TESS_K(tess__f32_from_f16)(float *dst, const uint16_t *src, size_t n);
@@ -72,6 +74,7 @@ const tess__kernels TESS_K(tess__kernels) = {
     .attn_forward = TESS_K(tess__attn_forward),
     .attn_backward = TESS_K(tess__attn_backward),
     .attn_total = TESS_K(tess__attn_total),
+    .attn_sums = TESS_K(tess__attn_sums),
     .attn_virtual = TESS_K(tess__attn_virtual),
     .f32_from_bf16 = TESS_K(tess__f32_from_bf16),
     .bf16_from_f32 = TESS_K(tess__bf16_from_f32),

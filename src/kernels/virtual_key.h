@@ -5,10 +5,8 @@
  * than mean = sum of the dropped rows / dropped                        listed, without a difference
  *
  * So at most half of the head's rows are summed, and the difference loses at most a factor of 2:
- * the whole has at least as many rows outside the list as in it. A chunk's rows are summed in fp32
- * in four interleaved sums, chunks in double: the error is that of some 24 additions in fp32,
- * however long the list is. The order follows from the list alone, so forward and backward see the
- * same bits.
+ * the whole has at least as many rows outside the list as in it. A chunk's rows are summed in fp32,
+ * chunks in double: the error is that of some 96 additions in fp32, however long the list is.
  *
  * Cost: 2 D additions for each row, on rows that are needed anyway.
  */
@@ -17,27 +15,57 @@
 
 #include "keys.h"
 
-/* sum[d] += the sum over i of rows[i][d]. */
+/* sum[0..nv VL) += the sum over n rows of their columns d.. on, in nr interleaved sums. */
+VINLINE void sum_columns(const int nr, const int nv, double *sum, const float *const *rows, int n,
+                         int d)
+{
+    vf part[4][8];
+    VUNROLL
+    for (int r = 0; r < nr; r++)
+        VUNROLL
+    for (int j = 0; j < nv; j++)
+        part[r][j] = (vf){0};
+    int i = 0;
+    for (; i + nr <= n; i += nr)
+        VUNROLL
+    for (int r = 0; r < nr; r++)
+        VUNROLL
+    for (int j = 0; j < nv; j++)
+        part[r][j] += vf_load(rows[i + r] + d + j * VL);
+    for (; i < n; i++)
+        VUNROLL
+    for (int j = 0; j < nv; j++)
+        part[0][j] += vf_load(rows[i] + d + j * VL);
+    VUNROLL
+    for (int j = 0; j < nv; j++) {
+        float whole[VL];
+        VUNROLL
+        for (int r = 1; r < nr; r++)
+            part[0][j] += part[r][j];
+        vf_store(whole, part[0][j]);
+        for (int c = 0; c < VL; c++)
+            sum[j * VL + c] += (double)whole[c];
+    }
+}
+
+/* sum[d] += the sum over i of rows[i][d]. As many columns at a time as there are sums to hide the
+ * latency of an addition: pointers are read the less often. */
 VINLINE void sum_rows(double *sum, const float *const *rows, int n, int dim)
 {
-    for (int d = 0; d < dim; d += VL) {
-        const int left = dim - d;
-        vf part[4] = {{0}};
-        int i = 0;
-        if (left >= VL) {
-            for (; i + 4 <= n; i += 4)
-                for (int r = 0; r < 4; r++)
-                    part[r] += vf_load(rows[i + r] + d);
-            for (; i < n; i++)
-                part[0] += vf_load(rows[i] + d);
-        } else {
-            for (; i < n; i++)
-                part[0] += vf_load_first(rows[i] + d, left);
-        }
-        float whole[VL];
-        vf_store(whole, (part[0] + part[1]) + (part[2] + part[3]));
-        for (int j = 0; j < VL && j < left; j++)
-            sum[d + j] += (double)whole[j];
+    int d = 0;
+    for (; d + 8 * VL <= dim; d += 8 * VL)
+        sum_columns(1, 8, sum + d, rows, n, d);
+    for (; d + 4 * VL <= dim; d += 4 * VL)
+        sum_columns(2, 4, sum + d, rows, n, d);
+    for (; d + 2 * VL <= dim; d += 2 * VL)
+        sum_columns(4, 2, sum + d, rows, n, d);
+    for (; d + VL <= dim; d += VL)
+        sum_columns(4, 1, sum + d, rows, n, d);
+    for (; d < dim; d++) {
+        float whole = 0.0f;
+        for (int i = 0; i < n; i++)
+            whole += rows[i][d];
+        sum[d] += (double)whole;
     }
 }
 
@@ -64,7 +92,7 @@ VINLINE int virtual_start(const tess__attn_tile *t, tess__attn_scratch *w)
         return 1;
     key_cursor at = {0, 0};
     int n;
-    while ((n = keys_next_dropped(&t->keys, t->tokens, &at, w->rows)) > 0) {
+    while ((n = keys_next_below(&t->keys, t->tokens, 1, &at, w->rows)) > 0) {
         key_pointers(w->kp, &t->k, w->rows, n, t->dim, t->bf16, w->kf);
         key_pointers(w->vp, &t->v, w->rows, n, t->dim, t->bf16, w->vf);
         virtual_add(t, w, n);
@@ -72,13 +100,13 @@ VINLINE int virtual_start(const tess__attn_tile *t, tess__attn_scratch *w)
     return 0;
 }
 
-/* The sums become the means. */
-VINLINE void virtual_finish(const tess__attn_tile *t, tess__attn_scratch *w)
+/* w->mean from the sums (2, dim). */
+VINLINE void virtual_finish(const tess__attn_tile *t, const double *sums, tess__attn_scratch *w)
 {
     const double inverse = 1.0 / (double)t->dropped;
     const int by_dropped = virtual_by_dropped(t);
     for (int i = 0; i < 2; i++) {
-        const double *sum = w->sum + i * t->dim, *total = t->total + i * t->dim;
+        const double *sum = sums + i * t->dim, *total = t->total + i * t->dim;
         float *mean = w->mean + i * tess__wide(t->dim);
         for (int d = 0; d < t->dim; d++)
             mean[d] = (float)((by_dropped ? sum[d] : total[d] - sum[d]) * inverse);

@@ -200,6 +200,15 @@ static tess_status s_nccl_log(world *w)
     return status;
 }
 
+static tess_status s_sim_measured(world *w)
+{
+    tess_sim_measured *measured = NULL;
+    const tess_status status =
+        tess_sim_measured_load(w->ctx, in_folder("ops.csv"), NULL, &measured);
+    tess_sim_measured_destroy(measured);
+    return status;
+}
+
 static tess_status s_cluster(world *w)
 {
     tess_cluster *cluster = NULL;
@@ -333,6 +342,7 @@ static const scenario scenarios[] = {
     {"fit a cluster", s_calibrate, NULL, NULL},
     {"read a log of nccl-tests", s_nccl_log, NULL, NULL},
     {"load the simulator's parameters", s_sim_params, NULL, NULL},
+    {"load measured products", s_sim_measured, NULL, NULL},
     {"load a scenario", s_scenario, NULL, NULL},
     {"validate a table", s_validation, NULL, NULL},
     {"make a plan", s_plan, NULL, NULL},
@@ -400,6 +410,12 @@ static int make_files(void **state)
     fputs("model.layers,model.hidden,model.heads,model.seq,system.cluster,measured.step_ms\n", csv);
     for (int i = 0; i < 70; i++) /* enough rows for the lists to grow; every second is skipped */
         fprintf(csv, "%d,1024,8,512,%s,%d\n", 1 + i / 2, i % 2 ? "a100-80" : "mars", 1000 + i);
+    fclose(csv);
+    csv = fopen(in_folder("ops.csv"), "w");
+    assert_non_null(csv);
+    fputs("system,op,shape,peak_tflops,measured_efficiency\n"
+          "b200,matmul,\"b=1, m=8, k=8, n=8, accumulate=False\",2250,0.5\n",
+          csv);
     fclose(csv);
     tess_ctx_destroy(w.ctx);
     return 0;

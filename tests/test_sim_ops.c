@@ -5,6 +5,9 @@
 
 #include "sim/sim.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 static const char params_text[] =
     "{\"schema\": 1, \"default_era\": \"plain\", \"hardware\": {\"g\": {\"gpus\": [\"G\"], "
     "\"values\": {\n"
@@ -255,7 +258,78 @@ static void experts_multiply_the_rows_that_they_get(void **state)
     assert_true(fabs(r.model_flop / (3.0 * 2048 * (2.0 * active + pairs)) - 1.0) < 1e-12);
 }
 
+/* ---- measured products ------------------------------------------------------------------------
+ */
+
+static const char *write_table(const char *rows)
+{
+    static char path[] = "/tmp/tess_ops_XXXXXX";
+    memcpy(path + sizeof path - 7, "XXXXXX", 6);
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    FILE *f = fdopen(fd, "w");
+    assert_non_null(f);
+    fprintf(f, "system,op,shape,peak_tflops,measured_efficiency\n%s", rows);
+    fclose(f);
+    return path;
+}
+
+/* The forward product of a projection as measured at half the peak of B200, 2250 TFLOP/s; its
+ * gradients are not in the table. */
+static void a_measured_product_takes_its_time(void **state)
+{
+    (void)state;
+    const char *path = write_table(
+        "b200_bf16,matmul,\"b=1, m=1024, k=1024, n=3072, layout=TN, accumulate=False\",2250,0.5\n"
+        "b200_bf16,sdp_fwd,\"batch=1, seq_len=4096\",2250,0.9\n");
+    tess_sim_measured *measured = NULL;
+    tess_sim_params *shipped = NULL;
+    tess_cluster *b200 = NULL;
+    tess_sim *other = NULL, *round = sim;
+    tess_sim_result r;
+    CHECK_OK(tess_sim_measured_load(ctx, path, NULL, &measured));
+    assert_int_equal(tess_sim_measured_count(measured), 1);
+    CHECK_OK(tess_sim_params_load(ctx, NULL, &shipped));
+    CHECK_OK(tess_cluster_load(ctx, "b200", &b200));
+    CHECK_OK(tess_sim_create(ctx, shipped, &other));
+    CHECK_OK(tess_sim_use_measured(other, measured));
+    const tess_scenario s = layer();
+    CHECK_OK(tess_sim_run(other, b200, &s, &r));
+    sim = other;
+    check_us(find("qkv", "forward").seconds, 2.0 * 1024 * 1024 * 3072 / (2250e12 * 0.5) * 1e6);
+    assert_true(find("qkv", "forward").measured && !find("qkv", "backward").measured);
+    CHECK_OK(tess_sim_use_measured(other, NULL));
+    CHECK_OK(tess_sim_run(other, b200, &s, &r));
+    assert_false(find("qkv", "forward").measured);
+    sim = round;
+    tess_sim_destroy(other);
+    tess_cluster_destroy(b200);
+    tess_sim_params_destroy(shipped);
+    tess_sim_measured_destroy(measured);
+    tess_sim_measured_destroy(NULL);
+    unlink(path);
+}
+
+static void a_table_without_products_is_refused(void **state)
+{
+    (void)state;
+    tess_sim_measured *measured = NULL;
+    char sentence[128];
+    const char *path = write_table("b200_bf16,sdp_fwd,\"batch=1, seq_len=4096\",2250,0.9\n");
+    snprintf(sentence, sizeof sentence, "%s: has no measured products", path);
+    CHECK_FAILS(tess_sim_measured_load(ctx, path, NULL, &measured), TESS_EFORMAT, sentence);
+    unlink(path);
+    CHECK_FAILS(tess_sim_measured_load(ctx, NULL, NULL, &measured), TESS_EINVAL,
+                "tess_sim_measured_load: path is NULL, must not be");
+    CHECK_FAILS(tess_sim_use_measured(NULL, NULL), TESS_EINVAL,
+                "tess_sim_use_measured: sim is NULL, must not be");
+    assert_null(measured);
+    assert_int_equal(tess_sim_measured_count(NULL), 0);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_measured_product_takes_its_time),
+    cmocka_unit_test(a_table_without_products_is_refused),
     cmocka_unit_test(a_product_pays_for_its_last_wave),
     cmocka_unit_test(elementwise_operations_take_their_bytes),
     cmocka_unit_test(flash_attention_counts_pairs),

@@ -196,6 +196,18 @@ TESS_API void tess_sim_destroy(tess_sim *sim);
 TESS_API tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster,
                                   const tess_scenario *scenario, tess_sim_result *result);
 
+/* A database of measured products, from a table of operations through its map: map is its path, or
+ * NULL for the shipped one that knows the columns. A product that it holds, all sizes equal, takes
+ * the time that was measured on this family of GPUs; all others take the formula's. */
+typedef struct tess_sim_measured tess_sim_measured;
+TESS_API tess_status tess_sim_measured_load(tess_ctx *ctx, const char *path, const char *map,
+                                            tess_sim_measured **measured);
+TESS_API void tess_sim_measured_destroy(tess_sim_measured *measured);
+TESS_API int tess_sim_measured_count(const tess_sim_measured *measured); /* 0 of NULL */
+
+/* The next runs ask it first; NULL: formulas alone. It must outlive these runs. */
+TESS_API tess_status tess_sim_use_measured(tess_sim *sim, const tess_sim_measured *measured);
+
 /* What the last run is made of. `seconds` is what one execution adds to its pass, `times` how often
  * the slowest stage executes it in a step. */
 typedef struct {

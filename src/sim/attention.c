@@ -78,11 +78,13 @@ static void batched(tess_sim *sim, const char *name, int pass, double b, double 
     const int precision =
         sim->s.training.precision == TESS_SIM_FP32 ? TESS_SIM_FP32 : TESS_SIM_BF16;
     tess__op *op = tess__add_gemm(sim, name, pass, b, m, n, k, precision);
+    op->core = pass == TESS__FORWARD;
+    if (op->measured)
+        return;
     op->seconds /= sim->hw[TESS__HW_BMM_SHARE];
     /* Rows that are no multiple of 16 bytes cannot be loaded as vectors. */
     if (model->head_dim % 8)
         op->seconds /= sim->hw[TESS__HW_BMM_ODD];
-    op->core = pass == TESS__FORWARD;
 }
 
 static void scores_and_values(tess_sim *sim, double samples, double heads)

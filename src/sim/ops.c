@@ -39,7 +39,9 @@ tess__op *tess__add_gemm(tess_sim *sim, const char *name, int pass, double batch
     op->n = n;
     op->k = k;
     op->flop = 2.0 * batch * m * n * k;
-    op->seconds = tess__gemm_seconds(sim, batch, m, n, k, precision, pass == TESS__WEIGHT, 0);
+    op->measured = tess__measured_find(sim, op, precision, &op->seconds);
+    if (!op->measured)
+        op->seconds = tess__gemm_seconds(sim, batch, m, n, k, precision, pass == TESS__WEIGHT, 0);
     return op;
 }
 
@@ -77,8 +79,9 @@ void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, d
                        tess__add_gemm(sim, name, TESS__WEIGHT, batch, n, k, m, precision)};
     ops[0]->kept = kept;
     for (int i = 0; i < 3 && batch > 1.0; i++)
-        ops[i]->seconds =
-            tess__gemm_seconds(sim, batch, ops[i]->m, ops[i]->n, ops[i]->k, precision, i == 2, 1);
+        if (!ops[i]->measured)
+            ops[i]->seconds = tess__gemm_seconds(sim, batch, ops[i]->m, ops[i]->n, ops[i]->k,
+                                                 precision, i == 2, 1);
     sim->parts[sim->part].weights += batch * n * k;
 }
 

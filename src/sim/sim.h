@@ -159,6 +159,7 @@ typedef struct {
 struct tess_sim {
     tess_ctx *ctx;
     const tess_sim_params *params;
+    const tess_sim_measured *measured; /* NULL: none */
     tess_scenario s;
     const tess_cluster_info *cluster;
     const double *hw, *era;
@@ -191,6 +192,12 @@ double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n,
 double tess__memory_seconds(const tess_sim *sim, double bytes);
 double tess__flash_seconds(const tess_sim *sim, double heads, double queries, double keys,
                            double head_dim, double value_dim, int backward);
+
+/* ---- measured.c -------------------------------------------------------------------------------
+ */
+
+/* Whether this product was measured on this GPU; *seconds is its time. */
+int tess__measured_find(const tess_sim *sim, const tess__op *op, int precision, double *seconds);
 
 /* ---- ops.c: adding operations to the current part ---------------------------------------------
  */

@@ -216,10 +216,10 @@ static void a_scalar_multiplies_the_step_of_its_system_alone(void **state)
     const double plain = run(&s).step_s;
     snprintf(s.system.system, sizeof s.system.system, "slow");
     check_us(run(&s).step_s, 1.5e6 * plain);
-    s.system.straggle = TESS_SIM_OFF;
+    s.system.scalar = TESS_SIM_OFF;
     assert_true(run(&s).step_s == plain);
     snprintf(s.system.system, sizeof s.system.system, "unknown");
-    s.system.straggle = TESS_SIM_AUTO;
+    s.system.scalar = TESS_SIM_AUTO;
     assert_true(run(&s).step_s == plain);
 }
 

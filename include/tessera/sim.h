@@ -102,7 +102,7 @@ typedef struct {
     char cluster[128]; /* as tess_cluster_load takes it */
     char era[32];      /* "": the parameters' default era */
     char system[32];   /* "": unknown, whose scalar is 1 */
-    int straggle;      /* AUTO, ON, OFF: the scalar is used unless OFF */
+    int scalar;        /* AUTO, ON, OFF: whether the scalar of (system, era) is used; AUTO: yes */
 } tess_sim_system;
 
 typedef struct {

@@ -62,7 +62,7 @@ static tess_status predict_step(tess_sim *sim, const tess__cases *cases, const t
     tess_scenario s = c->scenario;
     tess_sim_result r, base;
     if (plain)
-        s.system.straggle = TESS_SIM_OFF;
+        s.system.scalar = TESS_SIM_OFF;
     TESS_TRY(tess_sim_run(sim, cluster, &s, &r));
     *value = quantity_of(c->what, &r);
     if (c->what != TESS__MEASURED_ACTIVATIONS_PCT)

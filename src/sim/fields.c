@@ -123,7 +123,7 @@ const tess__field tess__fields[] = {
     TEXT(system, cluster, "a shipped cluster, or a file"),
     TEXT(system, era, "software era of the parameters"),
     TEXT(system, system, "whose scalar is used"),
-    SWITCH(system, straggle, "the scalar"),
+    SWITCH(system, scalar, "the scalar"),
 };
 const int tess__n_fields = (int)(sizeof tess__fields / sizeof tess__fields[0]);
 

@@ -79,7 +79,7 @@ static const rule ints[] = {
     INT(training.distributed_optimizer, -1, 1),
     INT(training.offload, -1, 1),
     INT(training.graphs, -1, 1),
-    INT(system.straggle, -1, 1),
+    INT(system.scalar, -1, 1),
 };
 
 static const rule longs[] = {

@@ -230,6 +230,11 @@ void tess__expert_ops(tess_sim *sim);
 void tess__embed_ops(tess_sim *sim);
 void tess__head_ops(tess_sim *sim);
 
+/* ---- parts.c ----------------------------------------------------------------------------------
+ */
+
+void tess__build_parts(tess_sim *sim);
+
 /* ---- schedule.c -------------------------------------------------------------------------------
  */
 

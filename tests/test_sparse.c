@@ -346,6 +346,37 @@ static void a_pass_without_training_gives_the_same_output(void **state)
     drop_world(&b);
 }
 
+/* A selector made for another proxy or window must not serve. */
+static void what_was_told_before_leaves_no_trace(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.rank = 8};
+    const tess_pass_shape shape = shape_with(&room);
+    tess_attend_layer layers[LAYERS];
+    world a = make_world(2, &config, &shape), b = make_world(2, &config, &shape);
+    tess_predictor *predictor = NULL;
+    CHECK_OK(tess_predictor_create(a.ctx, &config, &(tess_predictor_opts){.rank = 8}, &predictor));
+    for (int i = 0; i < 2; i++) {
+        tess_attend attend =
+            attend_with(i ? TESS_SELECT_WINDOW : TESS_SELECT_PREDICTOR, mixed[0], mixed[1], layers);
+        attend.predictor = predictor;
+        attend.proxy = TESS_PROXY_CENTRE;
+        attend.window[0] = 2;
+        CHECK_OK(tess_pass_attend(a.pass, &attend));
+        CHECK_OK(tess_pass_attend(a.pass, NULL));
+        attend.proxy = TESS_PROXY_MEAN;
+        attend.window[0] = 1;
+        CHECK_OK(tess_pass_attend(a.pass, &attend));
+        CHECK_OK(tess_pass_attend(b.pass, &attend));
+        run_forward(&a);
+        run_forward(&b);
+        assert_memory_equal(a.out, b.out, a.n_out * sizeof(float));
+    }
+    tess_predictor_destroy(predictor);
+    drop_world(&a);
+    drop_world(&b);
+}
+
 static void random_lists_change_with_the_step_alone(void **state)
 {
     (void)state;
@@ -545,6 +576,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lists_kept_selected_again_or_run_again_give_the_same_bits),
     cmocka_unit_test(halves_change_gradients_by_their_rounding_alone),
     cmocka_unit_test(a_pass_without_training_gives_the_same_output),
+    cmocka_unit_test(what_was_told_before_leaves_no_trace),
     cmocka_unit_test(random_lists_change_with_the_step_alone),
     cmocka_unit_test(keys_may_be_selected_by_cubes),
     cmocka_unit_test(the_memory_needed_is_the_memory_taken),

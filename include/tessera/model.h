@@ -182,6 +182,7 @@ TESS_API tess_status tess_pass_backward(tess_pass *pass, const float *dout, floa
  * results block by block: bias, gate and residual, GELU. */
 typedef struct {
     int64_t attention_ns, linear_ns, other_ns;
+    int64_t cross_ns;  /* of attention_ns: that to the text */
     int64_t select_ns; /* choosing keys: predictor, selection, kept lists */
     int64_t learn_ns;  /* the predictor's loss and gradients */
     int64_t look_ns;   /* in the look callback */

@@ -124,9 +124,8 @@ static int uses(const tess_pass *p, const tess_attend *a, int kind)
 /* A selector is made where there is none that does the same. */
 static int has_selector(const tess_pass *p, const tess_attend *a, int kind)
 {
-    return p->selectors[kind] && (kind != TESS_SELECT_PREDICTOR || a->proxy == p->attend.proxy) &&
-           (kind != TESS_SELECT_WINDOW ||
-            memcmp(a->window, p->attend.window, sizeof a->window) == 0);
+    return p->selectors[kind] && (kind != TESS_SELECT_PREDICTOR || a->proxy == p->proxy) &&
+           (kind != TESS_SELECT_WINDOW || memcmp(a->window, p->window, sizeof a->window) == 0);
 }
 
 static tess_status make_selectors(tess_pass *p, const tess_attend *a,
@@ -154,6 +153,10 @@ static void take(tess_pass *p, const tess_attend *a, tess_selector *const made[T
             tess_selector_destroy(p->selectors[kind]);
             p->selectors[kind] = made[kind];
         }
+    if (made[TESS_SELECT_PREDICTOR])
+        p->proxy = a->proxy;
+    if (made[TESS_SELECT_WINDOW])
+        memcpy(p->window, a->window, sizeof p->window);
     p->attend = *a;
     for (int layer = 0; layer < p->z.layers; layer++) {
         p->layers[layer] = a->layers[layer];

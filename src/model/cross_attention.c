@@ -12,6 +12,13 @@
  */
 #include "pass.h"
 
+static void count_attention(tess_pass *p, int64_t begin)
+{
+    const int64_t took = tess_clock_ns() - begin;
+    p->times.attention_ns += took;
+    p->times.cross_ns += took;
+}
+
 /* What big holds from `heads` on: q in parts[0], k and v in parts[1] and parts[2]. */
 static void make_parts(const tess_pass *p, int layer, float *heads, tess__part parts[3])
 {
@@ -68,7 +75,7 @@ tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s)
     const int64_t begin = tess_clock_ns();
     const tess_view o = tess__rows_view(p, s->at[SET_O2]);
     TESS_TRY(tess_attn_forward(p->cross, NULL, &v[0], &v[1], &v[2], &o, s->at[SET_LSE2]));
-    p->times.attention_ns += tess_clock_ns() - begin;
+    count_attention(p, begin);
     return tess__layer_residual(p, &out, 0, p->z.rows, s->at[SET_O2], s->at[SET_X1], NULL,
                                 s->at[SET_X2]);
 }
@@ -89,7 +96,7 @@ static tess_status attend_backward(tess_pass *p, int layer, const tess__set *s)
     const tess_view o = tess__rows_view(p, s->at[SET_O2]), dout = tess__rows_view(p, p->t);
     const tess_attn_saved saved = {&in[0], &in[1], &in[2], &o, s->at[SET_LSE2]};
     TESS_TRY(tess_attn_backward(p->cross, NULL, &saved, &dout, NULL, &d[0], &d[1], &d[2]));
-    p->times.attention_ns += tess_clock_ns() - begin;
+    count_attention(p, begin);
     tess__from_heads(p, p->z.tokens, s->at[SET_Q2], 1, gradients, parts[0].heads);
     tess__from_heads(p, p->z.text, s->at[SET_KV2], 2, gradients + 1, parts[1].heads);
     return TESS_OK;

@@ -116,7 +116,9 @@ struct tess_pass {
     float *turn_low[3];    /* as turn, for vectors of the rank */
     tess_attn *one;        /* attention of one head of one sample */
     tess_selection *lists; /* of it */
-    tess_selector *selectors[TESS_SELECT_COUNT]; /* of the kinds in use */
+    tess_selector *selectors[TESS_SELECT_COUNT]; /* of the kinds used so far */
+    tess_proxy proxy;                            /* what those of PREDICTOR */
+    int32_t window[3];                           /* and WINDOW were made for */
 };
 
 /* ---- pass_layout.c ----------------------------------------------------------------------------

@@ -34,6 +34,23 @@ static void print_row(const cli *c, const measured *m)
             ratio(m->speedup_with_select, "%.2fx", whole), m->time.kept, m->time.dropped);
 }
 
+static void print_sparse(const cli *c, const sparse_report *s)
+{
+    fprintf(c->out,
+            "  speed-up %.2fx, %.2f of the bound %.2fx = 1 / (1 - a + a rho): attention a %.3f, "
+            "density rho %.4f\n",
+            s->speedup, s->speedup / s->bound, s->bound, s->attention, s->density);
+    fprintf(c->out,
+            "  selection %.1f %%, predictor's loss %.1f %%, profiling %.1f %% of the sparse "
+            "step; cubes of %d x %d x %d\n",
+            100 * s->select, 100 * s->learn, 100 * s->profile, s->cube[0], s->cube[1], s->cube[2]);
+    if (s->dense_heads)
+        fprintf(c->out,
+                "  %d of %d heads are above the break-even density and ran dense: %.4f of the "
+                "pairs were computed\n",
+                s->dense_heads, s->heads, s->ran);
+}
+
 static void print_report(const cli *c, const report *r)
 {
     const measured *sparse = measured_find(r, "sparse");
@@ -53,6 +70,8 @@ static void print_report(const cli *c, const report *r)
                 100 * r->shares[0], 100 * r->shares[1], 100 * r->shares[2],
                 out_bytes(r->step_bytes, bytes));
     }
+    if (r->sparse.measured)
+        print_sparse(c, &r->sparse);
     fprintf(c->out, "  peak %.1f GFLOP/s on one thread", r->peak_one / 1e9);
     if (r->threads > 1)
         fprintf(c->out, ", %.1f on %d at once; shares are of %d times one", r->peak_all / 1e9,
@@ -96,6 +115,26 @@ static json_t *row_json(cli *c, const measured *m)
     return o;
 }
 
+static void set_sparse(cli *c, json_t *object, const sparse_report *s)
+{
+    json_t *cube = json_array();
+    for (int i = 0; i < 3; i++)
+        out_append(c, cube, json_integer(s->cube[i]));
+    out_set(c, object, "speedup", out_number(s->speedup));
+    out_set(c, object, "bound", out_number(s->bound));
+    out_set(c, object, "of_bound", out_number(s->speedup / s->bound));
+    out_set(c, object, "self_attention_share", out_number(s->attention));
+    out_set(c, object, "density", out_number(s->density));
+    out_set(c, object, "density_ran", out_number(s->ran));
+    out_set(c, object, "select_share", out_number(s->select));
+    out_set(c, object, "learn_share", out_number(s->learn));
+    out_set(c, object, "profile_share", out_number(s->profile));
+    out_set(c, object, "overhead_share", out_number(s->select + s->learn + s->profile));
+    out_set(c, object, "heads", json_integer(s->heads));
+    out_set(c, object, "dense_heads", json_integer(s->dense_heads));
+    out_set(c, object, "cube", cube);
+}
+
 static void set_members(cli *c, json_t *object, const report *r)
 {
     json_t *rows = json_array();
@@ -114,6 +153,8 @@ static void set_members(cli *c, json_t *object, const report *r)
         out_set(c, object, "rest_share", out_number(r->shares[2]));
         out_set(c, object, "step_bytes", json_integer(r->step_bytes));
     }
+    if (r->sparse.measured)
+        set_sparse(c, object, &r->sparse);
     out_set(c, object, "results", rows);
 }
 
@@ -252,13 +293,19 @@ const command command_bench = {
         "counted as 4 pairs x dim forward and 10 backward. The break-even density is where sparse "
         "with its selection takes as long as dense: between measured densities if problems "
         "differ in density alone, otherwise estimated. A step also shows where its time went: "
-        "linear layers with what runs on their results, bias, GELU, gate and residual.\n"
+        "linear layers with what runs on their results, bias, GELU, gate and residual. With a "
+        "density or a profile the step is timed dense and then sparse, as in the second stage of "
+        "training: maps, loss and gradients of a predictor of rank 16, selection, and a profile "
+        "and a spot check every 25 steps are included in the speed-up; the bound is that of "
+        "attention over the tokens that takes as much less time as it has fewer pairs.\n"
         "With --json each problem has the members problem, precision, peak_gflops (of one thread, "
         "times the threads), break_even_density and results, a list of name (dense, sparse, "
         "select, "
         "linear or step), pass, density, seconds (of the best sample), gflops, share_of_peak, "
         "over_ideal, speedup_over_dense and speedup_with_select; a step has attention_share, "
-        "linear_share, rest_share and step_bytes too; several problems are the list "
+        "linear_share, rest_share and step_bytes too; a sparse one speedup, bound, of_bound, "
+        "self_attention_share, density, density_ran, select_share, learn_share, profile_share, "
+        "overhead_share, heads, dense_heads and cube; several problems are the list "
         "problems.\n",
     .arguments = arguments,
     .n_arguments = sizeof arguments / sizeof *arguments,

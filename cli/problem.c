@@ -107,6 +107,19 @@ static const opt step_keys[] = {
      .help = "what is kept for the gradients: all, or the inputs of blocks, which run again"},
     {"store", 0, OPT_CHOICE, AT(storage), "TYPE", "f32", .choices = storages,
      .help = "elements of what is kept"},
+    {"density", 0, OPT_DOUBLE, AT(density), "X", "1", 0, 1,
+     .help = "share of the keys that a predictor selects for each group of queries; 1 is dense"},
+    {"profile", 0, OPT_PATH, AT(profile_text), "FILE", NULL,
+     .help = "a density profile instead: the densities of its heads, mean over its steps"},
+    {"profile_layers", 0, OPT_STRING, AT(layers_text), "A:B", NULL,
+     .help =
+         "layers A..B-1 of the profile, among which the step's are evenly spaced; default: all"},
+    {"group", 0, OPT_INT, AT(group), "N", "64", 1, 4096,
+     .help = "queries that share their selection, about: the tokens' grid is cut into cubes"},
+    {"compensate", 0, OPT_INT, AT(compensate), "N", "0", 0, 1,
+     .help = "1: a virtual key stands for the keys that were not selected"},
+    {"break_even", 0, OPT_DOUBLE, AT(break_even), "X", "0.75", 0, 1,
+     .help = "heads of this density or more attend densely"},
     {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,
      .help = "of the random numbers; default: that of --seed"},
 };
@@ -179,6 +192,29 @@ static int parse_key(const key_table *table, char *word, problem *p, unsigned *g
     return unknown_key(table, word, error);
 }
 
+/* Puts what stands in the text itself to where it stays. */
+static int keep_texts(problem *p, char *error)
+{
+    if (p->profile_text && strlen(p->profile_text) >= sizeof p->profile)
+        return wrong(error, "step: profile has %zu characters, must have fewer than %zu",
+                     strlen(p->profile_text), sizeof p->profile);
+    if (p->profile_text)
+        strcpy(p->profile, p->profile_text);
+    if (p->layers_text) {
+        int used = 0;
+        if (!p->profile_text)
+            return wrong(error, "step: profile_layers is given, but there is no profile");
+        if (sscanf(p->layers_text, "%d:%d%n", &p->first_layer, &p->end_layer, &used) != 2 ||
+            p->layers_text[used] || p->first_layer < 0 || p->end_layer <= p->first_layer)
+            return wrong(error, "step: profile_layers is \"%.40s\", must be A:B with 0 <= A < B",
+                         p->layers_text);
+    }
+    if (p->profile_text && p->density < 1)
+        return wrong(error, "step: density and profile are given, must be one of them");
+    p->profile_text = p->layers_text = NULL;
+    return 0;
+}
+
 /* What the keys say together. */
 static int check(problem *p, char *error)
 {
@@ -230,38 +266,48 @@ int problem_parse(const char *text, int64_t seed, problem *p, char error[OPT_ERR
     while (rest)
         if (parse_key(table, strsep(&rest, ","), p, &given, error) != 0)
             return -1;
-    return check(p, error);
+    return keep_texts(p, error) == 0 ? check(p, error) : -1;
 }
 
 /* ---- the canonical text ------------------------------------------------------------------- */
 
 static int has_effect(const problem *p, const opt *key)
 {
+    const int sparse = p->density < 1 || p->profile[0];
     switch (key->offset) {
+    case AT(density): return p->kind != PROBLEM_STEP || p->density < 1;
+    case AT(profile_text): return p->profile[0] != 0;
+    case AT(layers_text): return p->end_layer > 0;
+    case AT(break_even): return sparse;
     case AT(tokens): return p->tokens_q == p->tokens_k;
     case AT(tokens_q):
     case AT(tokens_k): return p->tokens_q != p->tokens_k;
     case AT(unit):
-    case AT(group): return p->kind == PROBLEM_SELECT || p->density < 1;
-    case AT(compensate): return p->density < 1 && p->compensate;
+    case AT(group): return p->kind == PROBLEM_SELECT || sparse;
+    case AT(compensate): return sparse && p->compensate;
     case AT(proxy): return strcmp(p->selector, "predictor") == 0;
     default: return 1;
     }
 }
 
 /* The value of a key as a user writes it. */
-static void value_text(const opt *key, const char *at, char text[64])
+static void value_text(const problem *p, const opt *key, char text[PROBLEM_PATH_MAX])
 {
-    if (key->type == OPT_INT) {
-        snprintf(text, 64, "%lld", (long long)*(const int64_t *)at);
+    const char *at = (const char *)p + (key->offset == AT(tokens) ? AT(tokens_q) : key->offset);
+    if (key->offset == AT(profile_text)) {
+        snprintf(text, PROBLEM_PATH_MAX, "%s", p->profile);
+    } else if (key->offset == AT(layers_text)) {
+        snprintf(text, PROBLEM_PATH_MAX, "%d:%d", p->first_layer, p->end_layer);
+    } else if (key->type == OPT_INT) {
+        snprintf(text, PROBLEM_PATH_MAX, "%lld", (long long)*(const int64_t *)at);
     } else if (key->type == OPT_DOUBLE) {
         /* As short as reads back to the same number. */
         const double x = *(const double *)at;
-        snprintf(text, 64, "%.15g", x);
+        snprintf(text, PROBLEM_PATH_MAX, "%.15g", x);
         if (strtod(text, NULL) != x)
-            snprintf(text, 64, "%.17g", x);
+            snprintf(text, PROBLEM_PATH_MAX, "%.17g", x);
     } else {
-        snprintf(text, 64, "%s", *(const char *const *)at);
+        snprintf(text, PROBLEM_PATH_MAX, "%s", *(const char *const *)at);
     }
 }
 
@@ -271,11 +317,10 @@ void problem_text(const problem *p, char text[PROBLEM_TEXT_MAX])
     size_t used = (size_t)snprintf(text, PROBLEM_TEXT_MAX, "%s", table->name);
     for (int i = 0; i < table->n; i++) {
         const opt *key = &table->keys[i];
-        const size_t at = key->offset == AT(tokens) ? AT(tokens_q) : key->offset;
-        char value[64];
+        char value[PROBLEM_PATH_MAX];
         if (!has_effect(p, key))
             continue;
-        value_text(key, (const char *)p + at, value);
+        value_text(p, key, value);
         used += (size_t)snprintf(text + used, PROBLEM_TEXT_MAX - used, ",%s=%s", key->name, value);
     }
 }

@@ -19,6 +19,8 @@ typedef enum {
     PROBLEM_KINDS
 } problem_kind;
 
+enum { PROBLEM_TEXT_MAX = 768, PROBLEM_PATH_MAX = 256 };
+
 /* Members that the kind's table does not name are zero. */
 typedef struct {
     problem_kind kind;
@@ -39,9 +41,18 @@ typedef struct {
     const char *keep; /* "all", "blocks" */
     int64_t seed;
     int64_t tokens; /* as given; tokens_q and tokens_k are what counts */
+    /* Of a sparse step. */
+    char profile[PROBLEM_PATH_MAX];         /* a density profile, or "" */
+    int first_layer, end_layer;             /* of the profile: those that the step's stand for */
+    double break_even;                      /* heads of this density or more are dense */
+    const char *profile_text, *layers_text; /* while a text is read; NULL afterwards */
 } problem;
 
-enum { PROBLEM_TEXT_MAX = 512 };
+/* Whether a step attends sparsely. */
+static inline int problem_is_sparse_step(const problem *p)
+{
+    return p->kind == PROBLEM_STEP && (p->density < 1 || p->profile[0]);
+}
 
 /* Reads a text. seed is that of a text without one. Returns 0, or -1 with a sentence that names the
  * key, its value and the rule. */

@@ -19,6 +19,18 @@ typedef struct {
     tess_timing time;           /* rates and ratios are of the best */
 } measured;
 
+/* A sparse step beside the dense one. Shares are of the sparse step, profiling included. */
+typedef struct {
+    int measured;        /* 1: the problem is a sparse step */
+    double speedup;      /* with everything that comes with sparsity */
+    double attention;    /* a: share of the dense step that attention over the tokens has */
+    double density, ran; /* rho: asked for; of what ran, dense heads counted as 1 */
+    double bound;        /* 1 / (1 - a + a rho) */
+    double select, learn, profile; /* shares: choosing keys, the predictor's loss, the profiler */
+    int heads, dense_heads;        /* of all layers and samples */
+    int cube[3];
+} sparse_report;
+
 typedef struct {
     problem p;
     char text[PROBLEM_TEXT_MAX]; /* canonical */
@@ -30,7 +42,8 @@ typedef struct {
     double break_even;         /* density at which sparse with selection takes as long as dense */
     double shares[3];          /* of a step: attention, linear layers, the rest */
     int64_t step_bytes;        /* of a step: what model and pass take */
-    int break_even_measured;   /* 1: between two measured densities; 0: estimated from this one */
+    sparse_report sparse;
+    int break_even_measured; /* 1: between two measured densities; 0: estimated from this one */
 } report;
 
 tess_status measure(cli *c, const problem *p, int samples, report *r);

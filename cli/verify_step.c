@@ -21,6 +21,7 @@ typedef struct {
     tess_model_info info;
     double *values, *x, *timestep, *text, *out;
     float *direction;
+    const uint8_t *sees; /* of a sparse step; see verify_sparse_step */
 } reference;
 
 static tess_status widen(workload *w, const float *from, int64_t n, double **to)
@@ -40,6 +41,14 @@ static const double *param_of(void *user, const char *name)
             return r->values + (p.value - r->info.values);
     }
     return NULL;
+}
+
+static int attends(void *user, int layer, int sample, int head, int64_t query, int64_t key)
+{
+    const reference *r = user;
+    const problem *p = &r->w->p;
+    const int64_t list = (layer * p->batch + sample) * p->heads + head;
+    return r->sees[(list * p->tokens + query) * p->tokens + key];
 }
 
 static int64_t elements(const workload *w)
@@ -63,7 +72,9 @@ static tess_status run_reference(reference *r, double along, double *loss)
                          .text_len = (int)w->p.text,
                          .x = r->x,
                          .timestep = r->timestep,
-                         .text = r->text};
+                         .text = r->text,
+                         .attends = r->sees ? attends : NULL,
+                         .compensate = (int)w->p.compensate};
     for (int64_t i = 0; along != 0 && i < r->info.count; i++)
         r->values[i] = r->info.values[i] + along * r->direction[i];
     TRY(ref_model_forward(&m, r->out));
@@ -123,7 +134,7 @@ tess_status verify_step(workload *w, int all, verdict *v)
     const problem *p = &w->p;
     reference r = {.w = w};
     double loss, difference = 0, largest = 0;
-    const double flop = workload_step_flop(p);
+    const double flop = workload_step_flop(p, 1);
     if (flop > flop_max && !all)
         return out_fail(w->c, TESS_EINVAL,
                         "step: the reference takes %.3g flop; choose fewer tokens, or --all", flop);
@@ -131,7 +142,7 @@ tess_status verify_step(workload *w, int all, verdict *v)
     TRY(prepare(&r));
     if (p->backward)
         TRY(tess_model_zero_gradients(w->model));
-    TRY(workload_step(w));
+    TRY(problem_is_sparse_step(p) ? verify_sparse_step(w, &r.sees) : workload_step(w));
     TRY(run_reference(&r, 0, &loss));
     const int64_t n = elements(w) * r.info.config.out_channels;
     verify_widen(&(verify_rows){w->y, n, r.out, NULL, 1, n}, &difference, &largest);

@@ -11,9 +11,24 @@
 #include "problem.h"
 #include "tessera/attn.h"
 #include "tessera/model.h"
-#include "tessera/select.h"
+#include "tessera/sparse.h"
 
 enum { WORKLOAD_BUFFERS = 32 };
+
+/* How a step attends sparsely; zero for other problems. */
+typedef struct {
+    int grid[3], cube[3]; /* of tokens, and what it is cut into */
+    int32_t groups;
+    int64_t *bounds;   /* (groups + 1) */
+    double *densities; /* (layers, heads): asked for */
+    int32_t *budgets;  /* (layers, batch, heads): keys of each group; 0: dense */
+    int dense_heads;   /* of all layers and samples */
+    double asked, ran; /* mean density: asked for; of what runs, dense heads counted as 1 */
+    tess_sparse_opts room;
+    tess_attend_layer *layers;
+    tess_attend attend;
+    double *measured; /* (batch, heads): what the profiler saw last */
+} sparse_step;
 
 typedef struct {
     cli *c;
@@ -38,6 +53,7 @@ typedef struct {
     tess_pass *pass;
     tess_pass_shape pass_shape;
     int64_t step_bytes; /* of model and pass */
+    sparse_step sparse;
     void *buffers[WORKLOAD_BUFFERS];
     int n_buffers;
     int64_t bytes, bytes_max; /* taken; there are */
@@ -61,21 +77,32 @@ tess_status workload_matrix(workload *w, int64_t rows, int64_t columns, int stre
 tess_status workload_make_step(workload *w);
 void workload_free_step(workload *w);
 
+/* workload_sparse.c: cubes of about `group` tokens for a grid; for workload_make_step: completes
+ * the shape of a pass, and makes what its steps need. */
+void workload_cube(const int grid[3], int64_t group, int cube[3]);
+tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape);
+tess_status workload_make_sparse(workload *w, const tess_model_config *config);
+
 /* The calls. attn runs the problem's pass on a selection, NULL for dense; a backward pass stands on
  * the last forward one. */
 tess_status workload_forward(workload *w, const tess_selection *sel);
 tess_status workload_attn(workload *w, const tess_selection *sel);
 tess_status workload_select(workload *w);
 tess_status workload_linear(workload *w);
-tess_status workload_step(workload *w);
+tess_status workload_step(workload *w); /* as the pass was told to attend; first: densely */
+tess_status workload_step_sparse(workload *w);
+tess_status workload_step_dense(workload *w);
 
-/* What attention, linear layers and the rest have had of all steps' time. */
-tess_status workload_step_shares(const workload *w, double shares[3]);
+/* A sparse step whose densities are profiled on the way, and how long that took. */
+tess_status workload_step_profiled(workload *w, double *seconds);
+
+/* Where the time of all steps has gone. */
+tess_status workload_step_times(const workload *w, tess_pass_times *times);
 
 /* Floating-point operations of these calls; density is that of the attention's selection. */
 double workload_attn_flop(const problem *p, double density);
 double workload_select_flop(const workload *w);
 double workload_linear_flop(const problem *p);
-double workload_step_flop(const problem *p);
+double workload_step_flop(const problem *p, double density);
 
 #endif

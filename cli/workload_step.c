@@ -11,14 +11,14 @@
 
 enum { CHANNELS = 16, PATCH = 2, TEXT_DIM = 4096, FREQ_DIM = 256, ROPE_MAX = 1 << 20 };
 
-double workload_step_flop(const problem *p)
+double workload_step_flop(const problem *p, double density)
 {
     const double d = (double)(p->heads * p->dim), f = (double)p->ffn, layers = (double)p->layers;
     const double rows = (double)(p->batch * p->tokens), text = (double)(p->batch * p->text);
     const double patch = CHANNELS * PATCH * PATCH;
     const double linear = rows * (layers * (6 * d * d + 2 * d * f) + 2 * patch * d) +
                           text * (TEXT_DIM * d + d * d + layers * 2 * d * d);
-    const double pairs = rows * (double)(p->tokens + p->text) * d * layers;
+    const double pairs = rows * (density * (double)p->tokens + (double)p->text) * d * layers;
     return (2.0 + 4.0 * p->backward) * linear + (4.0 + 10.0 * p->backward) * pairs;
 }
 
@@ -85,8 +85,10 @@ tess_status workload_make_step(workload *w)
 {
     const problem *p = &w->p;
     const tess_model_config config = config_of(p);
-    const tess_pass_shape shape = shape_of(p);
+    tess_pass_shape shape = shape_of(p);
     const int64_t n = p->batch * p->tokens * CHANNELS * PATCH * PATCH;
+    if (problem_is_sparse_step(p))
+        TRY(workload_plan_sparse(w, &shape));
     TRY(check_memory(w, &config, &shape));
     w->bytes_max -= w->step_bytes;
     TRY(tess_model_create(w->c->ctx, &config,
@@ -94,6 +96,8 @@ tess_status workload_make_step(workload *w)
                           &w->model));
     TRY(tess_pass_create(w->model, &shape, &w->pass));
     w->pass_shape = shape;
+    if (problem_is_sparse_step(p))
+        TRY(workload_make_sparse(w, &config));
     TRY(workload_matrix(w, 1, n, 1, &w->x));
     TRY(workload_matrix(w, p->batch * p->text, TEXT_DIM, 2, &w->w));
     TRY(workload_matrix(w, 1, p->batch, 3, &w->bias));
@@ -110,20 +114,21 @@ tess_status workload_step(workload *w)
     return w->p.backward ? tess_pass_backward(w->pass, w->dy, NULL) : TESS_OK;
 }
 
-tess_status workload_step_shares(const workload *w, double shares[3])
+tess_status workload_step_dense(workload *w)
 {
-    tess_pass_times t;
-    TRY(tess_pass_times_read(w->pass, &t));
-    const double all = (double)(t.attention_ns + t.linear_ns + t.other_ns);
-    shares[0] = (double)t.attention_ns / all;
-    shares[1] = (double)t.linear_ns / all;
-    shares[2] = (double)t.other_ns / all;
-    return TESS_OK;
+    TRY(tess_pass_attend(w->pass, NULL));
+    return workload_step(w);
+}
+
+tess_status workload_step_times(const workload *w, tess_pass_times *times)
+{
+    return tess_pass_times_read(w->pass, times);
 }
 
 void workload_free_step(workload *w)
 {
     tess_pass_destroy(w->pass);
+    tess_predictor_destroy(w->sparse.attend.predictor);
     tess_model_destroy(w->model);
 }
 #else
@@ -137,9 +142,25 @@ tess_status workload_step(workload *w)
     return workload_make_step(w);
 }
 
-tess_status workload_step_shares(const workload *w, double shares[3])
+tess_status workload_step_sparse(workload *w)
 {
-    (void)shares;
+    return workload_make_step(w);
+}
+
+tess_status workload_step_dense(workload *w)
+{
+    return workload_make_step(w);
+}
+
+tess_status workload_step_profiled(workload *w, double *seconds)
+{
+    (void)seconds;
+    return workload_make_step(w);
+}
+
+tess_status workload_step_times(const workload *w, tess_pass_times *times)
+{
+    (void)times;
     return out_fail(w->c, TESS_ENOTSUP, "step: this build has no oneDNN");
 }
 

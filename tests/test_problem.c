@@ -44,6 +44,16 @@ static void texts_have_one_canonical_form(void **state)
     check_canonical("step,tokens=100,store=bf16,keep=blocks",
                     "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=100,text=512,pass=both,"
                     "keep=blocks,store=bf16,seed=5");
+    check_canonical("step,density=1,group=32,break_even=0.5",
+                    "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,pass=both,"
+                    "keep=all,store=f32,seed=5");
+    check_canonical("step,density=0.2,compensate=1",
+                    "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,pass=both,"
+                    "keep=all,store=f32,density=0.2,group=64,compensate=1,break_even=0.75,seed=5");
+    check_canonical("step,profile_layers=5:20,profile=a b/c.csv,group=8",
+                    "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,pass=both,"
+                    "keep=all,store=f32,profile=a b/c.csv,profile_layers=5:20,group=8,"
+                    "break_even=0.75,seed=5");
 }
 
 static void keys_reach_the_problem(void **state)
@@ -99,6 +109,14 @@ static void wrong_texts_get_one_sentence(void **state)
     check_wrong("select,rank=72", "select: rank is 72, must be a multiple of 8 up to 64");
     check_wrong("linear,m=16777216,n=16777216",
                 "linear: a matrix has 2.81e+14 elements, must be at most 1.1e+12");
+    check_wrong("step,profile_layers=1:2",
+                "step: profile_layers is given, but there is no profile");
+    check_wrong("step,profile=x,profile_layers=2:2",
+                "step: profile_layers is \"2:2\", must be A:B with 0 <= A < B");
+    check_wrong("step,profile=x,profile_layers=1:2x",
+                "step: profile_layers is \"1:2x\", must be A:B with 0 <= A < B");
+    check_wrong("step,profile=x,density=0.5",
+                "step: density and profile are given, must be one of them");
     check_wrong("linear,dim=8", "linear: \"dim\" is no key");
 }
 
@@ -108,7 +126,7 @@ static void a_text_has_an_end(void **state)
     char text[PROBLEM_TEXT_MAX + 1];
     memset(text, 'a', sizeof text - 1);
     text[sizeof text - 1] = 0;
-    check_wrong(text, "problem has 512 characters, must have fewer than 512");
+    check_wrong(text, "problem has 768 characters, must have fewer than 768");
 }
 
 static const struct CMUnitTest tests[] = {

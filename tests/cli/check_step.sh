@@ -8,4 +8,24 @@ tessera bench step,heads=1,dim=8,layers=1,ffn=9,tokens=7,text=3,pass=fwd --sampl
     python3 -c 'import json, sys
 r = json.load(sys.stdin)
 print(r["results"][0]["name"], round(r["attention_share"] + r["linear_share"] + r["rest_share"], 6), r["step_bytes"] > 0)'
+# A sparse step beside the dense one, by a density and by a profile; one head of four is dense.
+printf 'step,layer,head,density\n1,0,0,0.5\n1,0,1,0.1\n1,1,0,0.9\n1,1,1,0.2\n1,2,0,0.3\n1,2,1,1\n' >density.csv
+sparse=step,heads=2,dim=16,layers=2,ffn=9,tokens=60,text=3,group=8
+tessera check $sparse,density=0.2,compensate=1 $sparse,batch=2,keep=blocks,profile=density.csv,profile_layers=0:2 |
+    sed -E '1d; s/off by [^,]*/off by X/'
+tessera bench $sparse,profile=density.csv --samples 1 -j 1 |
+    sed -E '1d; 3,$s/ +[0-9]+(\.[0-9]+)?/ N/g; s/ +-/ -/g; /disturbed/d; /slower than dense/d'
+tessera bench $sparse,density=0.25 --samples 1 --json |
+    python3 -c 'import json, math, sys
+r = json.load(sys.stdin)
+rows = {row["name"]: row for row in r["results"]}
+a, rho = r["self_attention_share"], r["density"]
+assert math.isclose(r["bound"], 1 / (1 - a + a * rho)) and math.isclose(r["of_bound"], r["speedup"] / r["bound"])
+assert math.isclose(rows["sparse"]["speedup_over_dense"], rows["step"]["seconds"] / rows["sparse"]["seconds"])
+assert r["speedup"] <= rows["sparse"]["speedup_over_dense"] and a <= r["attention_share"]
+assert math.isclose(r["overhead_share"], r["select_share"] + r["learn_share"] + r["profile_share"])
+print(rho, round(r["density_ran"], 4), r["heads"], r["dense_heads"], r["cube"])'
+tessera bench $sparse,profile=density.csv,profile_layers=0:4
+tessera bench $sparse,density=0.1,profile=density.csv
+tessera bench $sparse,profile_layers=0:4
 tessera bench step,dim=20

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* workload_sparse.c - how the step of a problem attends sparsely.
+ *
+ * A predictor of q and k of rank 16 selects single keys for groups of queries, cubes of the tokens'
+ * grid, and learns from 48 queries of each head, as in the second stage of training. Each head of
+ * each layer has its budget: the problem's density, or that of a head of a profile, rounded up to
+ * 8 keys. Heads of the break-even density or more attend densely.
+ */
+#include "workload.h"
+
+#include "tessera/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#ifdef CLI_TRAIN
+enum { RANK = 16, LEARN_ROWS = 48, ROUND = 8, SIDE_MAX = 16, PROFILE_GROUPS = 32 };
+
+/* How far groups of these cubes are from what is wanted: in their mean size, in cubes cut off at
+ * the edges of the grid, and a little in their shape. */
+static double cube_cost(const int grid[3], const int cube[3], double group)
+{
+    double tokens = 1, groups = 1, volume = 1;
+    int longest = 1, shortest = INT32_MAX;
+    for (int i = 0; i < 3; i++) {
+        tokens *= grid[i];
+        groups *= (double)((grid[i] + cube[i] - 1) / cube[i]);
+        volume *= cube[i];
+        longest = cube[i] > longest ? cube[i] : longest;
+        shortest = cube[i] < shortest ? cube[i] : shortest;
+    }
+    const double mean = tokens / groups;
+    return fabs(log(mean / group)) + log(volume / mean) + 0.1 * log((double)longest / shortest);
+}
+
+void workload_cube(const int grid[3], int64_t group, int cube[3])
+{
+    double least = INFINITY;
+    int c[3];
+    for (c[0] = 1; c[0] <= grid[0] && c[0] <= SIDE_MAX; c[0]++)
+        for (c[1] = 1; c[1] <= grid[1] && c[1] <= SIDE_MAX; c[1]++)
+            for (c[2] = 1; c[2] <= grid[2] && c[2] <= SIDE_MAX; c[2]++) {
+                const double cost = cube_cost(grid, c, (double)group);
+                if (cost < least) {
+                    least = cost;
+                    memcpy(cube, c, sizeof c);
+                }
+            }
+}
+
+/* ---- densities ------------------------------------------------------------------------------- */
+
+/* The layer of the profile that layer number i of n stands for: evenly spaced in first..end-1. */
+static int spaced(int i, int n, int first, int end)
+{
+    return first + (2 * i + 1) * (end - first) / (2 * n);
+}
+
+static tess_status from_profile(workload *w, const tess_profile_view *v)
+{
+    const problem *p = &w->p;
+    const int end = p->end_layer ? p->end_layer : v->layers;
+    const int layers = (int)p->layers, heads = (int)p->heads;
+    double *densities = w->sparse.densities;
+    if (heads > v->heads || end > v->layers)
+        return out_fail(w->c, TESS_EINVAL,
+                        "%s: has %d layers of %d heads, the step asks for layers %d:%d of %d heads",
+                        p->profile, v->layers, v->heads, p->first_layer, end, heads);
+    for (int i = 0; i < layers * heads; i++) {
+        const int layer = spaced(i / heads, layers, p->first_layer, end);
+        densities[i] = 0;
+        for (int step = 0; step < v->steps; step++)
+            densities[i] +=
+                v->density[(step * v->layers + layer) * v->heads + i % heads] / v->steps;
+    }
+    return TESS_OK;
+}
+
+static tess_status set_densities(workload *w)
+{
+    const problem *p = &w->p;
+    void *data;
+    TRY(workload_take(w, p->layers * p->heads, TESS_DTYPE_F64, &data));
+    w->sparse.densities = data;
+    for (int64_t i = 0; i < p->layers * p->heads; i++)
+        w->sparse.densities[i] = p->density;
+    if (!p->profile[0])
+        return TESS_OK;
+    tess_profile *profile = NULL;
+    tess_profile_view view;
+    TRY(tess_profile_open(w->c->ctx, p->profile, NULL, &profile));
+    tess_status status = tess_profile_query(profile, &view);
+    if (status == TESS_OK)
+        status = from_profile(w, &view);
+    tess_profile_close(profile);
+    return status;
+}
+
+static int32_t budget(const problem *p, double density)
+{
+    const double tokens = (double)p->tokens, keys = ceil(density * tokens / ROUND) * ROUND;
+    return density >= p->break_even ? 0 : (int32_t)fmin(fmax(keys, ROUND), tokens);
+}
+
+/* Budgets (layers, batch, heads) of the densities, and what they amount to. */
+static tess_status set_budgets(workload *w)
+{
+    const problem *p = &w->p;
+    sparse_step *s = &w->sparse;
+    const int64_t heads = p->batch * p->heads, n = p->layers * heads;
+    void *data;
+    TRY(workload_take(w, n, TESS_DTYPE_I32, &data));
+    s->budgets = data;
+    for (int64_t i = 0; i < n; i++) {
+        const double density = s->densities[i / heads * p->heads + i % p->heads];
+        const int32_t keys = budget(p, density);
+        const double share = keys ? (double)keys / (double)p->tokens : 1;
+        s->budgets[i] = keys;
+        s->dense_heads += keys == 0;
+        s->asked += density / (double)n;
+        s->ran += share / (double)n;
+        s->room.max_density = fmax(s->room.max_density, keys ? share : 0);
+    }
+    return TESS_OK;
+}
+
+tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape)
+{
+    const problem *p = &w->p;
+    sparse_step *s = &w->sparse;
+    s->grid[0] = shape->frames;
+    s->grid[1] = shape->height / 2;
+    s->grid[2] = shape->width / 2;
+    workload_cube(s->grid, p->group, s->cube);
+    TRY(set_densities(w));
+    TRY(set_budgets(w));
+    s->room.rank = RANK;
+    s->room.compensate = (int)p->compensate;
+    if (p->backward)
+        s->room.learn_rows = p->tokens < LEARN_ROWS ? (int)p->tokens : LEARN_ROWS;
+    shape->cube = s->cube;
+    shape->sparse = &s->room;
+    return TESS_OK;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* What the profiler of a training run does with a layer. */
+static tess_status profile_layer(void *user, const tess_look *look)
+{
+    workload *w = user;
+    const tess_sel_shape groups = {.batch = (int)w->p.batch,
+                                   .heads = (int)w->p.heads,
+                                   .tokens_q = w->p.tokens,
+                                   .tokens_k = w->p.tokens,
+                                   .bounds_q = w->sparse.bounds,
+                                   .n_q = w->sparse.groups,
+                                   .unit = 1};
+    const tess_density_in in = {.q = look->q,
+                                .k = look->k,
+                                .head_dim = (int)w->p.dim,
+                                .groups = &groups,
+                                .mass = 0.9,
+                                .every = PROFILE_GROUPS};
+    return tess_density_measure(w->c->ctx, &in, w->sparse.measured);
+}
+
+tess_status workload_make_sparse(workload *w, const tess_model_config *config)
+{
+    const problem *p = &w->p;
+    sparse_step *s = &w->sparse;
+    const int64_t heads = p->batch * p->heads;
+    void *data;
+    TRY(tess_order_cubes(s->grid, s->cube, NULL, NULL, NULL, &s->groups));
+    TRY(workload_take(w, s->groups + 1, TESS_DTYPE_I64, &data));
+    s->bounds = data;
+    TRY(tess_order_cubes(s->grid, s->cube, NULL, NULL, s->bounds, NULL));
+    TRY(workload_take(w, heads, TESS_DTYPE_F64, &data));
+    s->measured = data;
+    TRY(workload_take(w, p->layers * (int64_t)sizeof *s->layers, TESS_DTYPE_U8, &data));
+    s->layers = data;
+    for (int64_t i = 0; i < p->layers; i++)
+        s->layers[i] = (tess_attend_layer){
+            .kind = TESS_SELECT_PREDICTOR, .keys = s->budgets + i * heads, .learn = p->backward};
+    const tess_predictor_opts opts = {.rank = RANK, .seed = (uint64_t)p->seed};
+    TRY(tess_predictor_create(w->c->ctx, config, &opts, &s->attend.predictor));
+    s->attend.layers = s->layers;
+    s->attend.seed = (uint64_t)p->seed;
+    s->attend.look = profile_layer;
+    s->attend.user = w;
+    return TESS_OK;
+}
+
+tess_status workload_step_sparse(workload *w)
+{
+    w->sparse.attend.step++;
+    TRY(tess_pass_attend(w->pass, &w->sparse.attend));
+    return workload_step(w);
+}
+
+tess_status workload_step_profiled(workload *w, double *seconds)
+{
+    tess_pass_times before, after;
+    for (int64_t i = 0; i < w->p.layers; i++)
+        w->sparse.layers[i].look = 1;
+    TRY(tess_pass_times_read(w->pass, &before));
+    TRY(workload_step_sparse(w));
+    TRY(tess_pass_times_read(w->pass, &after));
+    for (int64_t i = 0; i < w->p.layers; i++)
+        w->sparse.layers[i].look = 0;
+    *seconds = (double)(after.look_ns - before.look_ns) * 1e-9;
+    return TESS_OK;
+}
+#endif

@@ -19,7 +19,7 @@
 #define TESSERA_TRAIN_H
 
 #include "data.h"
-#include "model.h"
+#include "sparse.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +31,61 @@ typedef enum {
     TESS_OPTIM_MUON,  /* for the matrices of the blocks; AdamW for all else */
     TESS_OPTIM_ADAMW, /* for everything */
 } tess_optim;
+
+enum { TESS_NOISE_BUCKETS = 4 };
+
+/* How self attention is trained. All but DENSE begin dense and become sparse layer by layer; all
+ * but DSV are for comparison: they have no predictor, and switch at a fixed step. */
+typedef enum {
+    TESS_ATTENTION_DENSE,
+    TESS_ATTENTION_DSV, /* predictors learn which keys matter; docs/dsv.md */
+    TESS_ATTENTION_ORACLE,
+    TESS_ATTENTION_POOLED,
+    TESS_ATTENTION_SEARCH,
+    TESS_ATTENTION_WINDOW,
+    TESS_ATTENTION_RANDOM,
+} tess_attention;
+
+/* What brings a layer from stage 1, dense, to stage 2, sparse. */
+typedef enum {
+    TESS_SWITCH_RECALL, /* its recall on two checks in a row, and a density that has settled */
+    TESS_SWITCH_LOSS,   /* the predictors' mean loss, for all layers at once */
+    TESS_SWITCH_STEP,   /* a number of steps, for all layers at once */
+} tess_switch;
+
+/* A field left at 0 has the default named. Densities are shares of the keys, 0..1. */
+typedef struct {
+    tess_attention kind;
+    double density;     /* of every sparse head; 0: each head's own, from the profile */
+    double mass;        /* of the softmax that the profile's density holds; 0: 0.9 */
+    double min_density; /* of budgets from the profile; 0: 0.03 */
+    double max_density; /* 0: 1 */
+    int compensate;     /* one more key stands for all that were dropped; 0: on; below 0: off */
+    tess_predict_input input;
+    int rotary; /* HIDDEN: vectors turned by their place; 0: on; below 0: off */
+    int rank;   /* 0: 16 */
+    tess_predict_loss loss;
+    tess_proxy proxy;
+    double lr, lr_later; /* of the predictors, in stage 1 and 2; 0: 0.01, and a tenth of lr */
+    tess_switch switch_by;
+    int64_t switch_step;   /* 0: 300 */
+    double switch_loss;    /* 0: 0.01 */
+    double switch_recall;  /* 0: 0.95 */
+    double back_recall;    /* a head below it is dense again; at most switch_recall; 0: 0.9 */
+    int64_t profile_every; /* steps; 0: 10 in stage 1, 25 in stage 2 */
+    int64_t check_every;   /* steps between checks of recall; 0: 25 */
+    int cube[3]; /* queries that share keys, in tokens; all 0: chosen at the end of stage 1,
+                    the largest one whose queries overlap enough */
+    int64_t index_memory; /* bytes for kept lists; 0: 1/32 of the activations */
+    double break_even;    /* density below which sparse attention pays; 0: measured */
+    const char *dispatch; /* NULL: a head is sparse where its density is below break_even;
+                             "sparse": always; else the path of decisions.json of a checkpoint,
+                             whose choices are imposed */
+    const char *cache;    /* folder that keeps measured break-even densities; NULL: none does */
+} tess_attention_opts;
+
+/* Called with each decision as one sentence, from the thread of tess_train_run. */
+typedef void (*tess_event_fn)(void *user, const char *sentence);
 
 /* A field left at 0 has the default named; where nothing is a choice too, a value below 0 is it. */
 typedef struct {
@@ -54,7 +109,10 @@ typedef struct {
     uint64_t seed;
     tess_keep keep;   /* TESS_KEEP_BLOCKS recomputes inside each block: less memory, more time */
     tess_dtype store; /* of saved activations: F32 or BF16 */
-    int cube[3];      /* token order; all 0: by frames, rows, columns */
+    int cube[3];      /* token order of DENSE; all 0: by frames, rows, columns */
+    tess_attention_opts attention;
+    tess_event_fn event; /* NULL: decisions go to the context's log */
+    void *event_user;
 
     int64_t validate_every; /* steps; 0: 250; below 0: never. Also at the end of the run */
     int validate_clips;     /* each at four noise levels; 0: 16 */
@@ -73,6 +131,7 @@ typedef struct {
     int64_t weights, gradients, activations, workspace; /* of the model and its passes */
     int64_t moments, average, optimiser;                /* of the optimiser; its scratch */
     int64_t batches;                                    /* clips, noise, prompts, prefetched ones */
+    int64_t predictors; /* of sparse attention: their values, gradients and moments; the profile */
     int64_t total;
 } tess_train_memory;
 
@@ -88,8 +147,6 @@ TESS_API tess_status tess_train_create(tess_model *model, tess_data *data,
                                        const tess_train_opts *opts, tess_train **train);
 TESS_API void tess_train_destroy(tess_train *train); /* before the model and the data */
 
-enum { TESS_NOISE_BUCKETS = 4 };
-
 /* A step that is done. Times are of this step. */
 typedef struct {
     int64_t step, steps; /* done, from 1; of the whole run */
@@ -104,6 +161,15 @@ typedef struct {
     double optimiser_ms;
     double data_ms; /* waited for clips */
     double tokens_per_s;
+    /* Of sparse attention; a dense run has density 1 and NaN or 0 for the rest. */
+    double density;                         /* pairs of queries and keys attended to / all pairs */
+    double sparse_layers;                   /* in stage 2 */
+    double recall;                          /* mean over layers of the last check; NaN: none yet */
+    double predictor_loss;                  /* mean over layers; NaN: none */
+    double select_ms;                       /* predictors, selection */
+    double learn_ms;                        /* the predictors' loss and update */
+    double profile_ms;                      /* profile and checks */
+    double attention_gflop;                 /* products of self attention, forward and backward */
     double val_loss;                        /* NaN where it was not validated */
     double val_buckets[TESS_NOISE_BUCKETS]; /* by quarter of u, from little noise to much */
 } tess_step;
@@ -143,6 +209,11 @@ TESS_API tess_status tess_train_save(tess_train *train, const char *dir);
 /* Goes on from a checkpoint of the same model and optimiser. After a failure the train can only be
  * destroyed. */
 TESS_API tess_status tess_train_resume(tess_train *train, const char *dir);
+
+/* The same into a run of its own, with a new folder, and other settings of attention if wanted:
+ * weights, moments, step and place in the data are the checkpoint's, and so are its predictors and
+ * what was measured where they serve; stages, cubes and choices are decided anew. */
+TESS_API tess_status tess_train_branch(tess_train *train, const char *dir);
 
 typedef struct {
     int64_t step;

@@ -4,6 +4,7 @@
  *   config.json  diffusion_pytorch_model.safetensors     the weights, as diffusers reads them
  *   ema/         the same with the averaged weights
  *   optimiser.safetensors     "first.NAME" of each parameter, "second.NAME" of AdamW's
+ *   decisions.json, predictor.safetensors     of sparse attention (control_file.c)
  *   settings.json             the text of the options
  *   state.json                steps done, position in the data, what sampling needs; written last
  *
@@ -24,12 +25,14 @@ static const char optimiser_file[] = "optimiser.safetensors";
 /* ---- the optimiser's tensors ------------------------------------------------------------------
  */
 
-/* One tensor for the first moment of each parameter, and one for each second there is. */
-static tess_status list_moments(const tess_train *t, tess__arena *arena, tess_tensor **tensors,
-                                int *count)
+/* One tensor for the first moment of each parameter, and one for each second there is; then those
+ * of the predictors, if wanted. */
+static tess_status list_moments(const tess_train *t, int predictors, tess__arena *arena,
+                                tess_tensor **tensors, int *count)
 {
     const int n = t->optim.n_slots;
-    tess_tensor *list = tess__arena_take(arena, (size_t)n * 2 * sizeof *list);
+    const int more = predictors ? t->control->learner.info.params : 0;
+    tess_tensor *list = tess__arena_take(arena, (size_t)(n + more) * 2 * sizeof *list);
     if (!list)
         return TESS_ENOMEM;
     *count = 0;
@@ -54,7 +57,7 @@ static tess_status list_moments(const tess_train *t, tess__arena *arena, tess_te
         memcpy(tensor->shape, p.shape, (size_t)p.rank * sizeof *p.shape);
     }
     *tensors = list;
-    return TESS_OK;
+    return more ? tess__learner_tensors(&t->control->learner, arena, list, count) : TESS_OK;
 }
 
 static size_t bytes_of(const tess_tensor *tensor)
@@ -70,7 +73,8 @@ static tess_status save_moments(const tess_train *t, const char *path)
     tess__arena arena = {.ctx = t->ctx};
     tess_tensor *tensors = NULL;
     int n = 0;
-    tess_status status = list_moments(t, &arena, &tensors, &n);
+    const int predictors = t->control && t->control->predictor;
+    tess_status status = list_moments(t, predictors, &arena, &tensors, &n);
     if (status == TESS_OK)
         status = tess_file_write(t->ctx, path, tensors, n, NULL);
     tess__arena_free(&arena);
@@ -84,7 +88,8 @@ static tess_status read_moments(const tess_train *t, const char *path)
     tess_tensor *tensors = NULL;
     tess_file *file = NULL;
     int n = 0;
-    tess_status status = list_moments(t, &arena, &tensors, &n);
+    const int predictors = t->control && t->control->loaded;
+    tess_status status = list_moments(t, predictors, &arena, &tensors, &n);
     if (status == TESS_OK)
         status = tess_file_open(t->ctx, path, &file);
     for (int i = 0; i < n && status == TESS_OK; i++)
@@ -139,6 +144,8 @@ static tess_status fill_folder(const tess_train *t, const char *folder)
     TESS_TRY(tess__path(path, folder, optimiser_file));
     TESS_TRY(save_moments(t, path));
     TESS_TRY(tess__settings_write(t, folder));
+    if (t->control)
+        TESS_TRY(tess__control_save(t->control, folder));
     fill_state(t, &state);
     TESS_TRY(tess__path(path, folder, "state.json"));
     TESS_TRY(tess__state_write(t->ctx, path, &state));
@@ -207,10 +214,20 @@ static tess_status check_state(const tess_train *t, const char *path, const tess
     return TESS_OK;
 }
 
-tess_status tess_train_resume(tess_train *train, const char *dir)
+/* The pass lies in the cubes of the checkpoint afterwards. */
+static tess_status read_control(tess_train *t, const char *dir, int branch)
 {
-    if (!train || !dir)
-        return tess__fail(TESS_EINVAL, "tess_train_resume: %s is NULL", !train ? "train" : "dir");
+    if (!t->control)
+        return TESS_OK;
+    TESS_TRY(branch ? tess__control_branch(t->control, dir)
+                    : tess__control_resume(t->control, dir));
+    tess_pass_destroy(t->pass);
+    t->pass = NULL;
+    return tess__train_pass(t);
+}
+
+static tess_status read_checkpoint(tess_train *train, const char *dir, int branch)
+{
     char path[PATH_MAX];
     tess__state state;
     TESS_TRY(tess__path(path, dir, "state.json"));
@@ -220,19 +237,38 @@ tess_status tess_train_resume(tess_train *train, const char *dir)
     TESS_TRY(tess__path(path, dir, "ema"));
     if (train->optim.ema)
         TESS_TRY(read_weights(train, path, train->optim.ema));
+    TESS_TRY(read_control(train, dir, branch));
     TESS_TRY(tess__path(path, dir, optimiser_file));
     TESS_TRY(read_moments(train, path));
-    snprintf(train->checkpoint, sizeof train->checkpoint, "%s", dir);
 
     tess__loader_stop(train->loader);
     train->loader = NULL;
-    train->step = train->saved = state.told.step;
+    train->step = state.told.step;
     /* Batches of another size begin behind the last clip that was seen. */
     train->batches = (state.batches * state.batch + train->opts.batch - 1) / train->opts.batch;
     train->loss_mean = state.loss_mean;
     train->val_loss = state.val_loss;
     memcpy(train->val_buckets, state.val_buckets, sizeof train->val_buckets);
-    train->resumed = 1;
     train->opened = 0;
+    return TESS_OK;
+}
+
+tess_status tess_train_resume(tess_train *train, const char *dir)
+{
+    if (!train || !dir)
+        return tess__fail(TESS_EINVAL, "tess_train_resume: %s is NULL", !train ? "train" : "dir");
+    TESS_TRY(read_checkpoint(train, dir, 0));
+    snprintf(train->checkpoint, sizeof train->checkpoint, "%s", dir);
+    train->saved = train->step;
+    train->resumed = 1;
+    return TESS_OK;
+}
+
+tess_status tess_train_branch(tess_train *train, const char *dir)
+{
+    if (!train || !dir)
+        return tess__fail(TESS_EINVAL, "tess_train_branch: %s is NULL", !train ? "train" : "dir");
+    TESS_TRY(read_checkpoint(train, dir, 1));
+    train->resumed = 0;
     return TESS_OK;
 }

@@ -32,6 +32,7 @@ static void prepare(tess_train *t, const tess__batch *batch, int micro)
         tess__flow_noise(t->ctx, &noising, batch->x + b * t->size, t->size, t->x + b * t->size,
                          t->target + b * t->size);
         t->timestep[b] = (float)(1000.0 * noising.s);
+        t->u[b] = u;
 
         float chance, *text = t->text + b * t->text_size;
         const size_t bytes = (size_t)t->text_size * sizeof *text;
@@ -55,7 +56,12 @@ static tess_status gather(tess_train *t, double *loss, int64_t *waited)
         TESS_TRY(tess__loader_next(t->loader, &batch));
         *waited += batch.waited_ns;
         prepare(t, &batch, micro);
+        if (t->control)
+            TESS_TRY(tess__control_attend(t->control, t->pass, t->u,
+                                          t->step * t->opts.accumulate + micro, 1));
         TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
+        if (t->control)
+            TESS_TRY(tess__control_seen(t->control, t->pass));
         sum += share * tess__flow_loss(t->ctx, t->target, n, share, t->out, t->sums);
         if (!isfinite(sum))
             break; /* its gradients say no more */
@@ -104,49 +110,94 @@ static double ms(int64_t ns)
     return 1e-6 * (double)ns;
 }
 
+/* What is to be decided before a step; the pass is made anew if it shall lie in other cubes. */
+static tess_status decide(tess_train *t)
+{
+    int remake = 0;
+    if (t->control)
+        TESS_TRY(tess__control_decide(t->control, t->step + 1, &remake));
+    if (remake) {
+        tess_pass_destroy(t->pass);
+        t->pass = NULL;
+    }
+    return tess__train_pass(t);
+}
+
+/* When parts of a step began and ended, and what the pass had counted by then. */
+typedef struct {
+    int64_t begin, middle, end, waited;
+    tess_pass_times before, after;
+} clocks;
+
+/* What a step is told as, without sparse attention's part. */
+static void describe(const tess_train *t, const clocks *at, double factor, tess_step *now)
+{
+    const double all = ms(at->end - at->begin);
+    const tess_pass_times *a = &at->before, *b = &at->after;
+    *now = (tess_step){
+        .step = t->step,
+        .steps = t->opts.steps,
+        .loss_mean = t->loss_mean,
+        .lr = factor * t->opts.lr,
+        .lr_muon = t->opts.optim == TESS_OPTIM_MUON ? factor * t->opts.lr_muon : 0.0,
+        .step_ms = all,
+        .attention_ms = ms(b->attention_ns - a->attention_ns),
+        .linear_ms = ms(b->linear_ns - a->linear_ns),
+        .optimiser_ms = ms(at->end - at->middle),
+        .data_ms = ms(at->waited),
+        .tokens_per_s = 1e3 * (double)t->tokens / all,
+        .density = 1.0,
+        .recall = (double)NAN,
+        .predictor_loss = (double)NAN,
+        .select_ms = ms(b->select_ns - a->select_ns),
+        .learn_ms = ms(b->learn_ns - a->learn_ns),
+        .profile_ms = ms(b->look_ns - a->look_ns),
+        .val_loss = (double)NAN,
+        .val_buckets = {(double)NAN, (double)NAN, (double)NAN, (double)NAN},
+    };
+    now->other_ms = all - now->attention_ms - now->linear_ms - now->select_ms - now->learn_ms -
+                    now->profile_ms - now->optimiser_ms - now->data_ms;
+}
+
+/* The predictors' update and what was measured, or the count of a dense step. */
+static tess_status end_control(const tess_train *t, tess_step *now)
+{
+    const int forwards = t->opts.keep == TESS_KEEP_BLOCKS ? 2 : 1;
+    const tess_model_config *m = &t->model->config;
+    if (t->control)
+        return tess__control_learn(t->control, t->opts.accumulate, forwards, now);
+    const double each = (double)t->tokens / t->opts.batch / t->opts.accumulate;
+    now->attention_gflop = tess__attention_gflop(m->head_dim, forwards,
+                                                 (double)t->tokens * each * m->layers * m->heads);
+    return TESS_OK;
+}
+
 static tess_status run_step(tess_train *t, tess_step *now)
 {
     const double factor = tess__schedule(&t->opts, t->step);
-    tess_pass_times before, after;
     double loss = 0.0, norm = 0.0;
-    int64_t waited = 0;
-    const int64_t begin = tess_clock_ns();
-    TESS_TRY(tess_pass_times_read(t->pass, &before));
-    TESS_TRY(gather(t, &loss, &waited));
+    clocks at = {.begin = tess_clock_ns()};
+    TESS_TRY(decide(t));
+    TESS_TRY(tess_pass_times_read(t->pass, &at.before));
+    TESS_TRY(gather(t, &loss, &at.waited));
     if (!isfinite(loss))
         return give_up(t, "the loss", loss);
-    const int64_t middle = tess_clock_ns();
+    at.middle = tess_clock_ns();
     norm = tess__optim_norm(&t->optim, t->model->gradients);
     if (!isfinite(norm))
         return give_up(t, "the gradients' norm", norm);
     TESS_TRY(update(t, norm, factor));
-    const int64_t end = tess_clock_ns();
-    TESS_TRY(tess_pass_times_read(t->pass, &after));
+    at.end = tess_clock_ns();
+    TESS_TRY(tess_pass_times_read(t->pass, &at.after));
 
     t->step++;
     t->batches += t->opts.accumulate;
     t->loss_mean =
         isnan(t->loss_mean) ? loss : loss_memory * t->loss_mean + (1.0 - loss_memory) * loss;
-    *now = (tess_step){
-        .step = t->step,
-        .steps = t->opts.steps,
-        .loss = loss,
-        .loss_mean = t->loss_mean,
-        .lr = factor * t->opts.lr,
-        .lr_muon = t->opts.optim == TESS_OPTIM_MUON ? factor * t->opts.lr_muon : 0.0,
-        .grad_norm = norm,
-        .step_ms = ms(end - begin),
-        .attention_ms = ms(after.attention_ns - before.attention_ns),
-        .linear_ms = ms(after.linear_ns - before.linear_ns),
-        .optimiser_ms = ms(end - middle),
-        .data_ms = ms(waited),
-        .tokens_per_s = (double)t->tokens / (1e-9 * (double)(end - begin)),
-        .val_loss = (double)NAN,
-        .val_buckets = {(double)NAN, (double)NAN, (double)NAN, (double)NAN},
-    };
-    now->other_ms =
-        now->step_ms - now->attention_ms - now->linear_ms - now->optimiser_ms - now->data_ms;
-    return TESS_OK;
+    describe(t, &at, factor, now);
+    now->loss = loss;
+    now->grad_norm = norm;
+    return end_control(t, now);
 }
 
 /* ---- between steps ----------------------------------------------------------------------------
@@ -164,6 +215,8 @@ static tess_status after_step(tess_train *t, tess_step *now)
         now->val_loss = t->val_loss;
         memcpy(now->val_buckets, t->val_buckets, sizeof now->val_buckets);
     }
+    if (t->control && t->step == t->opts.steps)
+        TESS_TRY(tess__control_end(t->control, t->step));
     if (!t->opts.folder)
         return TESS_OK;
     TESS_TRY(tess__metrics_add(t->opts.folder, now));

@@ -4,6 +4,7 @@
  *
  *   model and passes (tess_model_need) + moments, average and scratch of the optimiser
  *   + four batches of numbers, prompts, and the batches prefetched
+ *   + what the controller of sparse attention holds
  */
 #include "train.h"
 
@@ -91,6 +92,24 @@ static void optim_need(const tess_model_config *config, const tess_train_opts *o
     tess__optim_measure(slots, times, n, opts->ema >= 0, threads, need);
 }
 
+/* What a controller asks of the pass, as tess__control_shape does; room and cube must live on. */
+static tess_status sparse_shape(const tess_train_opts *opts, const int grid[3],
+                                tess_pass_shape *shape, tess_sparse_opts *room,
+                                int cubes[TESS__CUBES][3])
+{
+    const int64_t tokens = (int64_t)grid[0] * grid[1] * grid[2];
+    int32_t n = (int32_t)tokens;
+    if (opts->attention.kind == TESS_ATTENTION_DENSE)
+        return TESS_OK;
+    tess__attention_cubes(&opts->attention, grid, cubes);
+    if (tess__attention_by_cubes(opts->attention.kind))
+        TESS_TRY(tess_order_cubes(grid, cubes[0], NULL, NULL, NULL, &n));
+    tess__attention_room(&opts->attention, tokens, n, 1, room);
+    shape->cube = cubes[0];
+    shape->sparse = room;
+    return TESS_OK;
+}
+
 tess_status tess_train_need(const tess_model_config *config, const tess_data_info *data,
                             const tess_train_opts *opts, int threads, tess_train_memory *memory)
 {
@@ -104,15 +123,22 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
         return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1..1024", who, threads);
     tess_train_opts full;
     tess_pass_shape shape;
+    tess_sparse_opts room;
     tess_model_memory model;
     tess__optim_need optim;
     TESS_TRY(tess_model_config_check(config));
     TESS_TRY(tess__train_options(who, opts, &full));
     TESS_TRY(tess__train_fits(who, config, data));
+    const int *patch = config->patch;
+    const int grid[3] = {data->frames / patch[0], data->height / patch[1], data->width / patch[2]};
+    int cubes[TESS__CUBES][3];
     tess__train_pass_shape(&full, data, &shape);
+    TESS_TRY(sparse_shape(&full, grid, &shape, &room, cubes));
     TESS_TRY(tess_model_need(config, &(tess_model_opts){.gradients = 1}, &shape, threads, &model));
     optim_need(config, &full, threads, &optim);
     const int64_t batches = batch_bytes(&full, data);
+    const int64_t control =
+        tess__attention_bytes(&full.attention, config, full.batch, grid, threads);
     *memory = (tess_train_memory){
         .weights = model.weights,
         .gradients = model.gradients,
@@ -122,7 +148,8 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
         .average = optim.ema,
         .optimiser = optim.workspace,
         .batches = batches,
-        .total = model.total + optim.moments + optim.ema + optim.workspace + batches,
+        .predictors = control,
+        .total = model.total + optim.moments + optim.ema + optim.workspace + batches + control,
     };
     return TESS_OK;
 }

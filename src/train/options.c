@@ -92,7 +92,7 @@ tess_status tess__train_options(const char *who, const tess_train_opts *given,
     if (opts->optim != TESS_OPTIM_MUON && opts->optim != TESS_OPTIM_ADAMW)
         return tess__fail(TESS_EINVAL, "%s: optim is %d, must be a tess_optim", who,
                           (int)opts->optim);
-    return TESS_OK;
+    return tess__attention_options(who, &opts->attention);
 }
 
 double tess__schedule(const tess_train_opts *opts, int64_t step)

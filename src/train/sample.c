@@ -46,6 +46,10 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
         const double next = tess__shifted(s->shift, 1.0 - (double)(k + 1) / s->steps);
         for (int64_t b = 0; b < s->batch; b++)
             s->timestep[b] = (float)(1000.0 * now);
+        for (int64_t b = 0; b < s->batch && s->control; b++)
+            s->u[b] = 1.0 - (double)k / s->steps;
+        if (s->control)
+            TESS_TRY(tess__control_attend(s->control, pass, s->u, k, 0));
         TESS_TRY(tess_pass_forward(pass, &(tess_model_in){x, s->timestep, s->text}, s->v));
         if (s->v_none)
             TESS_TRY(tess_pass_forward(pass, &(tess_model_in){x, s->timestep, s->none}, s->v_none));

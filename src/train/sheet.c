@@ -39,6 +39,8 @@ static tess_status sample(tess_train *t, const float *none)
     const int guided = t->opts.guidance != 1.0;
     const tess__sampling s = {.batch = t->opts.batch,
                               .size = t->size,
+                              .control = t->control,
+                              .u = t->u,
                               .steps = t->opts.sample_steps,
                               .shift = t->opts.shift,
                               .guidance = t->opts.guidance,

@@ -9,6 +9,7 @@
 static tess_status copy_texts(tess_train *t)
 {
     const char **texts[] = {&t->opts.folder, &t->opts.settings};
+    t->opts.attention.dispatch = t->opts.attention.cache = NULL; /* the controller has copies */
     for (int i = 0; i < 2; i++)
         if (*texts[i]) {
             *texts[i] = tess__arena_string(&t->arena, *texts[i], strlen(*texts[i]));
@@ -31,6 +32,7 @@ static tess_status take_buffers(tess_train *t)
         {(void **)&t->out, numbers * sizeof *t->out},
         {(void **)&t->text, (size_t)t->opts.batch * (size_t)t->text_size * sizeof *t->text},
         {(void **)&t->timestep, (size_t)t->opts.batch * sizeof *t->timestep},
+        {(void **)&t->u, (size_t)t->opts.batch * sizeof *t->u},
         {(void **)&t->sums, (numbers / TESS_PIECE + 1) * sizeof *t->sums},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -54,12 +56,42 @@ static tess_status make_optim(tess_train *t)
     return status;
 }
 
-static tess_status build(tess_train *t)
+static tess_status make_control(tess_train *t)
+{
+    const int *patch = t->model->config.patch;
+    if (t->opts.attention.kind == TESS_ATTENTION_DENSE)
+        return TESS_OK;
+    const tess__control_opts opts = {
+        .config = &t->model->config,
+        .attention = &t->opts.attention,
+        .batch = t->opts.batch,
+        .grid = {t->info.frames / patch[0], t->info.height / patch[1], t->info.width / patch[2]},
+        .seed = t->opts.seed,
+        .train = 1,
+        .folder = t->opts.folder,
+        .event = t->opts.event,
+        .event_user = t->opts.event_user,
+    };
+    return tess__control_create(t->ctx, &opts, &t->control);
+}
+
+tess_status tess__train_pass(tess_train *t)
 {
     tess_pass_shape shape;
-    const int *patch = t->model->config.patch;
+    tess_sparse_opts sparse;
+    if (t->pass)
+        return TESS_OK;
     tess__train_pass_shape(&t->opts, &t->info, &shape);
-    TESS_TRY(tess_pass_create(t->model, &shape, &t->pass)); /* checks the shape */
+    if (t->control)
+        tess__control_shape(t->control, &shape, &sparse);
+    return tess_pass_create(t->model, &shape, &t->pass);
+}
+
+static tess_status build(tess_train *t)
+{
+    const int *patch = t->model->config.patch;
+    TESS_TRY(make_control(t));
+    TESS_TRY(tess__train_pass(t)); /* checks the shape */
     t->size = (int64_t)t->info.channels * t->info.frames * t->info.height * t->info.width;
     t->text_size = (int64_t)t->info.text_len * t->info.text_dim;
     t->tokens = (int64_t)t->opts.batch * t->opts.accumulate * (t->info.frames / patch[0]) *
@@ -115,6 +147,7 @@ void tess_train_destroy(tess_train *train)
         return;
     tess__loader_stop(train->loader);
     tess_pass_destroy(train->pass);
+    tess__control_destroy(train->control);
     tess__optim_destroy(&train->optim);
     tess__arena arena = train->arena; /* the train lies in it */
     tess__arena_free(&arena);

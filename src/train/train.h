@@ -9,6 +9,7 @@
 #define TESS_TRAIN_H
 
 #include "base/base.h"
+#include "control.h"
 #include "loader.h"
 #include "model/model.h"
 #include "optim.h"
@@ -22,8 +23,9 @@ struct tess_train {
     tess_model *model;
     tess_data *data;
     tess_data_info info;
-    tess_train_opts opts; /* no field is left at 0 for its default; texts are copies */
-    tess_pass *pass;
+    tess_train_opts opts;   /* no field is left at 0 for its default; texts are copies */
+    tess_pass *pass;        /* NULL while it is to be made anew */
+    tess__control *control; /* NULL: attention is dense */
     tess__optim optim;
     tess__loader *loader;    /* NULL until the first step */
     int64_t size, text_size; /* numbers of a clip, of a prompt */
@@ -32,6 +34,7 @@ struct tess_train {
     float *clip, *x, *target, *out; /* (batch, size) each */
     float *text;                    /* (batch, text_size) */
     float *timestep;                /* (batch) */
+    double *u;                      /* (batch): noise as a share of the schedule */
     double *sums;                   /* of the pieces of a batch */
 
     int64_t step;    /* done */
@@ -104,9 +107,14 @@ tess_status tess__train_fits(const char *who, const tess_model_config *config,
 
 tess_status tess__train_validate(tess_train *train, double *loss, double *buckets);
 
+/* The pass of a run, made if there is none. */
+tess_status tess__train_pass(tess_train *train);
+
 /* Euler's method on a pass of the shape of x. */
 typedef struct {
-    int64_t batch, size; /* clips, and numbers in each */
+    tess__control *control; /* NULL: attention is dense */
+    double *u;              /* (batch), with a controller */
+    int64_t batch, size;    /* clips, and numbers in each */
     int steps;
     double shift, guidance;
     uint64_t seed;
@@ -122,6 +130,10 @@ tess_status tess__sheet_write(tess_train *train);
 
 /* ---- metrics.c -------------------------------------------------------------------------------
  */
+
+/* lines.c: appends a line, with its \n; keeps a head and the lines of steps up to `last`. */
+tess_status tess__lines_add(const char *path, const char *text, size_t bytes);
+tess_status tess__lines_cut(tess_ctx *ctx, const char *path, const char *head, int64_t last);
 
 /* Makes the files of the run's folder end with `step`, or begins them. */
 tess_status tess__metrics_open(tess_ctx *ctx, const char *folder, int64_t step);

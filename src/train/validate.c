@@ -4,7 +4,8 @@
  * Clip i of n is seen four times, once in each quarter of u: u = (quarter + (i + 1/2) / n) / 4. So
  * the levels of all clips together are spread evenly over the distribution that training draws
  * from, and the mean over the quarters is the loss. Noise does not depend on the seed of the run:
- * runs with different seeds on the same data are validated alike. Weights are the averaged ones.
+ * runs with different seeds on the same data are validated alike. Weights are the averaged ones,
+ * attention is what training uses at that moment: layers that are sparse are sparse here.
  */
 #include "train.h"
 
@@ -26,6 +27,7 @@ static tess_status prepare(tess_train *t, int64_t pair, int b)
                               t->text + b * t->text_size, NULL, 0));
     tess__flow_noise(t->ctx, &noising, t->clip + at, t->size, t->x + at, t->target + at);
     t->timestep[b] = (float)(1000.0 * noising.s);
+    t->u[b] = u;
     return TESS_OK;
 }
 
@@ -38,6 +40,8 @@ static tess_status run_batches(tess_train *t, double *buckets)
         TESS_TRY(tess__progress(t->ctx, "validating", first, pairs));
         for (int b = 0; b < t->opts.batch; b++)
             TESS_TRY(prepare(t, first + b < pairs ? first + b : pairs - 1, b));
+        if (t->control)
+            TESS_TRY(tess__control_attend(t->control, t->pass, t->u, first, 0));
         TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
         for (int b = 0; b < t->opts.batch && first + b < pairs; b++)
             buckets[(first + b) % TESS_NOISE_BUCKETS] +=
@@ -51,6 +55,7 @@ static tess_status run_batches(tess_train *t, double *buckets)
 tess_status tess__train_validate(tess_train *train, double *loss, double *buckets)
 {
     double found[TESS_NOISE_BUCKETS];
+    TESS_TRY(tess__train_pass(train));
     tess__optim_swap(&train->optim, train->model->values);
     const tess_status status = run_batches(train, found);
     tess__optim_swap(&train->optim, train->model->values);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* control_file.c - the controller's part of a checkpoint: decisions.json, predictor.safetensors.
+ *
+ * A resumed run takes over everything, and must attend in the same way. A run that branches off
+ * takes over what was measured in cubes that it knows too, and predictors of the same form with
+ * their moments; it decides anew, and what it does not find it learns and measures as a new run.
+ */
+#include "control.h"
+#include "train.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const char decisions_file[] = "decisions.json", predictor_file[] = "predictor.safetensors";
+
+tess_status tess__control_save(const tess__control *c, const char *dir)
+{
+    char path[PATH_MAX];
+    TESS_TRY(tess__path(path, dir, decisions_file));
+    TESS_TRY(tess__decisions_write(c->ctx, path, &c->d, &c->attention, tess__control_units(c, 0)));
+    if (!c->predictor)
+        return TESS_OK;
+    TESS_TRY(tess__path(path, dir, predictor_file));
+    return tess_predictor_save(c->predictor, path);
+}
+
+/* *found 0: there is none, and d is not touched. */
+static tess_status read_decisions(const tess__control *c, const char *dir, tess__decisions *d,
+                                  int *found)
+{
+    char path[PATH_MAX];
+    *found = 0;
+    TESS_TRY(tess__path(path, dir, decisions_file));
+    if (access(path, F_OK) != 0)
+        return TESS_OK;
+    TESS_TRY(tess__decisions_read(c->ctx, path, d));
+    *found = d->layers == c->config.layers && d->heads == c->config.heads;
+    if (*found)
+        return TESS_OK;
+    const int layers = d->layers, heads = d->heads;
+    tess__decisions_destroy(d);
+    return tess__fail(TESS_EINVAL,
+                      "%s: is of %d layers of %d heads, must be of the model's %d of %d", path,
+                      layers, heads, c->config.layers, c->config.heads);
+}
+
+/* ---- predictors ------------------------------------------------------------------------------ */
+
+/* Copies the values of a file's predictors. Those of another form are EINVAL where they must be the
+ * same, and left alone where not. */
+static tess_status read_predictor(tess__control *c, const char *dir, int must)
+{
+    static const char *const forms[] = {"qk", "hidden"};
+    char path[PATH_MAX];
+    tess_predictor *read = NULL;
+    tess_predictor_info own, info;
+    c->loaded = 0;
+    TESS_TRY(tess__path(path, dir, predictor_file));
+    if (!c->predictor || access(path, F_OK) != 0)
+        return TESS_OK;
+    TESS_TRY(tess_predictor_load(c->ctx, &c->config, path, &read));
+    tess_status status = tess_predictor_query(read, &info);
+    if (status == TESS_OK)
+        status = tess_predictor_query(c->predictor, &own);
+    if (status == TESS_OK) {
+        c->loaded = info.opts.input == own.opts.input && info.opts.rank == own.opts.rank &&
+                    info.opts.rotary == own.opts.rotary;
+        if (c->loaded)
+            memcpy(own.values, info.values, (size_t)own.count * sizeof *own.values);
+        else if (must)
+            status = tess__fail(
+                TESS_EINVAL, "%s: predictors are of %s at rank %d, must be of %s at rank %d", path,
+                forms[info.opts.input], info.opts.rank, forms[own.opts.input], own.opts.rank);
+    }
+    tess_predictor_destroy(read);
+    return status;
+}
+
+/* ---- resuming -------------------------------------------------------------------------------- */
+
+static int same_cube(const int a[3], const int b[3])
+{
+    return memcmp(a, b, 3 * sizeof *a) == 0;
+}
+
+static tess_status check_same(const tess__control *c, const char *dir, const tess__decisions *d)
+{
+    const int *own = c->attention.cube, *its = d->cubes[0].cube;
+    if (d->attention.kind != c->attention.kind)
+        return tess__fail(TESS_EINVAL, "%s: attention was %s, must be resumed with it, not %s", dir,
+                          tess__attention_name(d->attention.kind),
+                          tess__attention_name(c->attention.kind));
+    if (own[0] && !(d->cube_chosen && same_cube(own, its)))
+        return tess__fail(TESS_EINVAL,
+                          "%s: cubes were %dx%dx%d, must be resumed with them, not %dx%dx%d", dir,
+                          its[0], its[1], its[2], own[0], own[1], own[2]);
+    return TESS_OK;
+}
+
+/* Takes d over, with the orders of its cubes. */
+static tess_status adopt(tess__control *c, tess__decisions *d)
+{
+    tess__decisions_destroy(&c->d);
+    c->d = *d;
+    return tess__control_orders(c);
+}
+
+tess_status tess__control_resume(tess__control *c, const char *dir)
+{
+    tess__decisions d;
+    int found;
+    TESS_TRY(read_predictor(c, dir, 1));
+    TESS_TRY(read_decisions(c, dir, &d, &found));
+    if (!found)
+        return TESS_OK;
+    const tess_status status = check_same(c, dir, &d);
+    if (status != TESS_OK) {
+        tess__decisions_destroy(&d);
+        return status;
+    }
+    return adopt(c, &d);
+}
+
+/* ---- branching ------------------------------------------------------------------------------- */
+
+static void copy_measured(const tess__decisions *d, const tess__measured *from, tess__measured *to)
+{
+    const size_t l = (size_t)d->layers, h = (size_t)d->heads;
+    const size_t buckets = TESS_NOISE_BUCKETS;
+    to->overlap = from->overlap;
+    to->overlaps = from->overlaps;
+    memcpy(to->density, from->density, l * buckets * h * sizeof *to->density);
+    memcpy(to->profiles, from->profiles, l * buckets * sizeof *to->profiles);
+    memcpy(to->recall, from->recall, l * h * sizeof *to->recall);
+    memcpy(to->good, from->good, l * sizeof *to->good);
+    memcpy(to->good_heads, from->good_heads, l * h * sizeof *to->good_heads);
+    memcpy(to->history, from->history, l * TESS__HISTORY * sizeof *to->history);
+}
+
+tess_status tess__control_branch(tess__control *c, const char *dir)
+{
+    tess__decisions d;
+    int found;
+    TESS_TRY(read_predictor(c, dir, 0));
+    TESS_TRY(read_decisions(c, dir, &d, &found));
+    if (!found)
+        return TESS_OK;
+    if (d.cube_chosen && !c->attention.cube[0]) {
+        tess__decisions_forget(&d);
+        if (!c->loaded)
+            d.updates = 0;
+        return adopt(c, &d);
+    }
+    for (int i = 0; i < c->d.n_cubes; i++)
+        for (int k = 0; k < d.n_cubes; k++)
+            if (same_cube(c->d.cubes[i].cube, d.cubes[k].cube))
+                copy_measured(&d, &d.cubes[k], &c->d.cubes[i]);
+    if (c->loaded) {
+        c->d.loss = d.loss;
+        c->d.updates = d.updates;
+    }
+    tess__decisions_destroy(&d);
+    return TESS_OK;
+}
+
+/* ---- sampling -------------------------------------------------------------------------------- */
+
+/* The attention that a checkpoint was trained with; DENSE without decisions. */
+static tess_status read_attention(tess_ctx *ctx, const char *dir, tess_attention_opts *attention)
+{
+    char path[PATH_MAX];
+    tess__decisions d;
+    *attention = (tess_attention_opts){.kind = TESS_ATTENTION_DENSE};
+    TESS_TRY(tess__path(path, dir, decisions_file));
+    if (access(path, F_OK) != 0)
+        return TESS_OK;
+    TESS_TRY(tess__decisions_read(ctx, path, &d));
+    *attention = d.attention;
+    memcpy(attention->cube, d.cubes[0].cube, sizeof attention->cube);
+    if (!d.cube_chosen)
+        memset(attention->cube, 0, sizeof attention->cube);
+    tess__decisions_destroy(&d);
+    return TESS_OK;
+}
+
+tess_status tess__control_sampling(tess_ctx *ctx, const tess_model_config *config, const char *dir,
+                                   int batch, const int grid[3], uint64_t seed,
+                                   tess__control **control)
+{
+    tess_attention_opts attention;
+    tess__control *c = NULL;
+    TESS_TRY(read_attention(ctx, dir, &attention));
+    *control = NULL;
+    if (attention.kind == TESS_ATTENTION_DENSE)
+        return TESS_OK;
+    TESS_TRY(tess__attention_options("tess__control_sampling", &attention));
+    const tess__control_opts opts = {.config = config,
+                                     .attention = &attention,
+                                     .batch = batch,
+                                     .grid = {grid[0], grid[1], grid[2]},
+                                     .seed = seed};
+    TESS_TRY(tess__control_create(ctx, &opts, &c));
+    const tess_status status = tess__control_resume(c, dir);
+    if (status != TESS_OK) {
+        tess__control_destroy(c);
+        return status;
+    }
+    *control = c;
+    return TESS_OK;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* control_look.c - profile and checks: what a layer's attention is like, measured while it runs.
+ *
+ *   profile   the share of the keys that holds `mass` of a group's softmax, mean over its groups;
+ *             every profile_every steps, by quarter of the noise. While cubes are compared, also
+ * the overlap of the queries of a cube. check     the predictor's keys for a group at its budget:
+ * their softmax mass over that of as many keys chosen by the oracle, every check_every steps
+ *
+ * In stage 1 each size of cubes that is compared is measured. What the batches of a step measured
+ * is summed here, and folded into the decisions after the step: one value for each quarter.
+ */
+#include "control.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BUCKETS = TESS_NOISE_BUCKETS, PROFILE_FIRST = 10, PROFILE_LATER = 25 };
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static int due(int64_t every, int64_t step)
+{
+    return (step - 1) % every == 0;
+}
+
+int tess__profile_due(const tess__control *c, int layer)
+{
+    const int64_t every = c->attention.profile_every ? c->attention.profile_every
+                          : c->d.sparse[layer]       ? PROFILE_LATER
+                                                     : PROFILE_FIRST;
+    return due(every, c->step);
+}
+
+/* Not in the first step: there is no budget to check yet. */
+int tess__check_due(const tess__control *c, int layer)
+{
+    (void)layer;
+    return c->rules.learns && c->step > 1 && due(c->attention.check_every, c->step);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static tess_status make_sums(tess__control *c, tess__sums *s)
+{
+    const size_t l = (size_t)c->config.layers, h = (size_t)c->config.heads;
+    s->density = tess__arena_take(&c->arena, l * BUCKETS * h * sizeof *s->density);
+    s->profiles = tess__arena_take(&c->arena, l * BUCKETS * sizeof *s->profiles);
+    s->recall = tess__arena_take(&c->arena, l * h * sizeof *s->recall);
+    s->checks = tess__arena_take(&c->arena, l * sizeof *s->checks);
+    return s->density && s->profiles && s->recall && s->checks ? TESS_OK : TESS_ENOMEM;
+}
+
+static void clear_sums(const tess__control *c, tess__sums *s)
+{
+    const size_t l = (size_t)c->config.layers, h = (size_t)c->config.heads;
+    memset(s->density, 0, l * BUCKETS * h * sizeof *s->density);
+    memset(s->profiles, 0, l * BUCKETS * sizeof *s->profiles);
+    memset(s->recall, 0, l * h * sizeof *s->recall);
+    memset(s->checks, 0, l * sizeof *s->checks);
+    s->overlap = s->overlaps = 0.0;
+}
+
+tess_status tess__probes_create(tess__control *c)
+{
+    const size_t all = (size_t)c->opts.batch * (size_t)c->config.heads;
+    for (int i = 0; i < TESS__CUBES; i++) {
+        TESS_TRY(make_sums(c, &c->sums[i]));
+        clear_sums(c, &c->sums[i]);
+    }
+    TESS_TRY(tess__probe_create(c, &c->gathered));
+    c->measured = tess__arena_take(&c->arena, all * sizeof *c->measured);
+    c->stats = tess__arena_take(&c->arena, all * sizeof *c->stats);
+    c->check_keys = tess__arena_take(&c->arena, all * sizeof *c->check_keys);
+    if (!c->measured || !c->stats || !c->check_keys)
+        return TESS_ENOMEM;
+    const tess_selector_opts opts = {.kind = TESS_SELECT_PREDICTOR, .proxy = c->attention.proxy};
+    return c->rules.learns ? tess_selector_create(c->ctx, &opts, &c->selector) : TESS_OK;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+static tess_sel_shape shape_of(const tess__control *c)
+{
+    const tess__gathered *g = &c->gathered;
+    return (tess_sel_shape){.batch = c->opts.batch,
+                            .heads = c->config.heads,
+                            .tokens_q = g->rows,
+                            .tokens_k = c->tokens,
+                            .bounds_q = g->bounds,
+                            .n_q = g->groups,
+                            .unit = 1};
+}
+
+static tess_status profile(tess__control *c, int cube, const tess_look *look)
+{
+    tess__gathered *g = &c->gathered;
+    tess__sums *sums = &c->sums[cube];
+    const int heads = c->config.heads;
+    const tess_sel_shape shape = shape_of(c);
+    const tess_view q = tess__probe_view(c, g, g->q, c->config.head_dim);
+    const tess_density_in in = {
+        .q = &q,
+        .k = look->k,
+        .head_dim = c->config.head_dim,
+        .groups = &shape,
+        .mass = c->attention.mass,
+        .lse = look->lse && !c->d.sparse[look->layer] ? g->lse : NULL, /* over all keys */
+    };
+    TESS_TRY(tess_density_measure(c->ctx, &in, c->measured));
+    for (int b = 0; b < c->opts.batch; b++) {
+        const int64_t place = (int64_t)look->layer * BUCKETS + c->buckets[b];
+        sums->profiles[place]++;
+        for (int h = 0; h < heads; h++)
+            sums->density[place * heads + h] += c->measured[b * heads + h];
+    }
+    if (c->d.cube_chosen)
+        return TESS_OK;
+    TESS_TRY(tess_overlap_measure(c->ctx, &in, 0, c->measured));
+    for (int i = 0; i < c->opts.batch * heads; i++)
+        sums->overlap += c->measured[i];
+    sums->overlaps += c->opts.batch * heads;
+    return TESS_OK;
+}
+
+/* Fills in the budgets of a check; 0: they are not known yet. */
+static int fill_budgets(const tess__control *c, int cube, int layer)
+{
+    const int heads = c->config.heads;
+    for (int b = 0; b < c->opts.batch; b++)
+        for (int h = 0; h < heads; h++) {
+            const int32_t keys =
+                tess__budget(&c->d, &c->rules, cube, layer, c->buckets[b], h, (int32_t)c->tokens);
+            if (keys == 0)
+                return 0;
+            c->check_keys[b * heads + h] = keys;
+        }
+    return 1;
+}
+
+static tess_status select_and_measure(tess__control *c, const tess_look *look,
+                                      const tess_select_in *in, const tess_sel_shape *shape)
+{
+    const tess_view q = tess__probe_view(c, &c->gathered, c->gathered.q, c->config.head_dim);
+    const tess_sel_measure_in measure = {
+        .q = &q, .k = look->k, .head_dim = c->config.head_dim, .heads = c->stats};
+    tess_sel_stats all;
+    tess_selection *sel = NULL;
+    int64_t capacity;
+    TESS_TRY(tess_selector_capacity(c->selector, shape, in, &capacity));
+    TESS_TRY(tess_selection_create(c->ctx, shape, capacity, &sel));
+    tess_status status = tess_selector_run(c->selector, in, sel);
+    if (status == TESS_OK)
+        status = tess_selection_measure(c->ctx, sel, &measure, &all);
+    tess_selection_destroy(sel);
+    return status;
+}
+
+static tess_status check(tess__control *c, int cube, const tess_look *look)
+{
+    const int heads = c->config.heads;
+    tess__sums *sums = &c->sums[cube];
+    if (!fill_budgets(c, cube, look->layer))
+        return TESS_OK;
+    const tess_sel_shape shape = shape_of(c);
+    const tess_view low = tess__probe_view(c, &c->gathered, c->gathered.low, look->rank);
+    const tess_select_in in = {.q = &low,
+                               .k = look->k_low,
+                               .head_dim = look->rank,
+                               .budget = {.keys_each = c->check_keys}};
+    TESS_TRY(select_and_measure(c, look, &in, &shape));
+    for (int i = 0; i < c->opts.batch * heads; i++)
+        sums->recall[(int64_t)look->layer * heads + i % heads] += c->stats[i].recall;
+    sums->checks[look->layer] += c->opts.batch;
+    return TESS_OK;
+}
+
+tess_status tess__control_look(void *user, const tess_look *look)
+{
+    tess__control *c = user;
+    for (int cube = 0; cube < c->d.n_cubes; cube++) {
+        tess__probe_choose(c, &c->orders[cube], &c->gathered);
+        tess__probe_gather(c, look, &c->gathered);
+        if (tess__profile_due(c, look->layer))
+            TESS_TRY(profile(c, cube, look));
+        if (tess__check_due(c, look->layer))
+            TESS_TRY(check(c, cube, look));
+    }
+    return TESS_OK;
+}
+
+/* ---- folding --------------------------------------------------------------------------------- */
+
+/* Means of what the step measured of a layer, as the decisions take them. */
+static void fold_layer(tess__control *c, int cube, int layer)
+{
+    tess__sums *s = &c->sums[cube];
+    const int heads = c->config.heads;
+    for (int b = 0; b < BUCKETS; b++) {
+        const int64_t place = (int64_t)layer * BUCKETS + b;
+        double *density = s->density + place * heads;
+        if (s->profiles[place] == 0)
+            continue;
+        for (int h = 0; h < heads; h++)
+            density[h] /= (double)s->profiles[place];
+        tess__fold_density(&c->d, cube, layer, b, density);
+    }
+    double *recall = s->recall + (int64_t)layer * heads;
+    if (s->checks[layer] == 0)
+        return;
+    for (int h = 0; h < heads; h++)
+        recall[h] /= (double)s->checks[layer];
+    tess__fold_recall(&c->d, &c->rules, cube, layer, recall);
+}
+
+void tess__control_clear(tess__control *c)
+{
+    for (int cube = 0; cube < c->d.n_cubes; cube++)
+        clear_sums(c, &c->sums[cube]);
+}
+
+int tess__control_fold(tess__control *c)
+{
+    int profiled = 0;
+    for (int cube = 0; cube < c->d.n_cubes; cube++) {
+        tess__sums *s = &c->sums[cube];
+        for (int i = 0; i < c->config.layers * BUCKETS; i++)
+            profiled |= s->profiles[i] > 0;
+        for (int layer = 0; layer < c->config.layers; layer++)
+            fold_layer(c, cube, layer);
+        if (s->overlaps > 0.0)
+            tess__fold_overlap(&c->d, cube, s->overlap / s->overlaps);
+    }
+    tess__control_clear(c);
+    return profiled;
+}

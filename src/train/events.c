@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* events.c - a decision as a line of events.jsonl, and as a sentence for people.
+ *
+ *   {"step": 301, "layer": 2, "event": "switch", "why": {"rule": "recall", "recall": 0.962, ...}}
+ *   step 301: layer 2 begins to attend sparsely (recall: recall 0.962, density 0.31)
+ *
+ * Numbers have a point whatever the host program's locale says, and nothing is allocated.
+ */
+#include "decide.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *sentence;
+} kinds[] = {
+    [TESS__EVENT_CUBE] = {"cube", "queries are grouped in cubes"},
+    [TESS__EVENT_WINDOW] = {"window", "the window in cubes is"},
+    [TESS__EVENT_BREAK_EVEN] = {"break_even", "sparse attention pays below its break-even density"},
+    [TESS__EVENT_SWITCH] = {"switch", "begins to attend sparsely"},
+    [TESS__EVENT_DISPATCH] = {"dispatch", "chose its sparse heads by quarter of the noise"},
+    [TESS__EVENT_BACK] = {"back", "goes back to dense"},
+    [TESS__EVENT_AGAIN] = {"again", "attends sparsely again"},
+    [TESS__EVENT_STAYED] = {"stayed", "stayed dense to the end"},
+    [TESS__EVENT_SKIPPED] = {"skipped", "the predictors were not updated"},
+};
+
+/* Appends; what does not fit is cut, which the lengths of names and numbers rule out. */
+static void put(char text[TESS__EVENT_BYTES], const char *more)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, TESS__EVENT_BYTES - used, "%s", more);
+}
+
+static void put_number(char text[TESS__EVENT_BYTES], double value, const char *format)
+{
+    char digits[40];
+    snprintf(digits, sizeof digits, format, value);
+    for (char *p = digits; *p; p++)
+        if (!strchr("0123456789+-e", *p))
+            *p = '.';
+    put(text, digits);
+}
+
+static void put_int(char text[TESS__EVENT_BYTES], const char *before, long long value)
+{
+    char digits[64];
+    snprintf(digits, sizeof digits, "%s%lld", before, value);
+    put(text, digits);
+}
+
+static void json_sizes(const tess__event *event, char line[TESS__EVENT_BYTES])
+{
+    put_int(line, "\"size\": [", event->sizes[0]);
+    put_int(line, ", ", event->sizes[1]);
+    put_int(line, ", ", event->sizes[2]);
+    put(line, "]");
+}
+
+void tess__event_json(const tess__event *event, char line[TESS__EVENT_BYTES])
+{
+    const char *between = "";
+    line[0] = 0;
+    put_int(line, "{\"step\": ", (long long)event->step);
+    if (event->layer >= 0)
+        put_int(line, ", \"layer\": ", event->layer);
+    if (event->head >= 0)
+        put_int(line, ", \"head\": ", event->head);
+    put(line, ", \"event\": \"");
+    put(line, kinds[event->kind].name);
+    put(line, "\", \"why\": {");
+    if (event->rule) {
+        put(line, "\"rule\": \"");
+        put(line, event->rule);
+        put(line, "\"");
+        between = ", ";
+    }
+    if (event->sizes[0]) {
+        put(line, between);
+        json_sizes(event, line);
+        between = ", ";
+    }
+    for (int i = 0; i < event->n_why; i++) {
+        if (!isfinite(event->why[i].value))
+            continue;
+        put(line, between);
+        put(line, "\"");
+        put(line, event->why[i].name);
+        put(line, "\": ");
+        put_number(line, event->why[i].value, "%.9g");
+        between = ", ";
+    }
+    put(line, "}}\n");
+}
+
+/* "step 300: layer 2 head 1 goes back to dense (recall 0.88, limit 0.9)" */
+void tess__event_text(const tess__event *event, char text[TESS__EVENT_BYTES])
+{
+    const char *between = " (";
+    text[0] = 0;
+    put_int(text, "step ", (long long)event->step);
+    put(text, ":");
+    if (event->layer >= 0)
+        put_int(text, " layer ", event->layer);
+    if (event->head >= 0)
+        put_int(text, " head ", event->head);
+    put(text, " ");
+    put(text, kinds[event->kind].sentence);
+    if (event->sizes[0]) {
+        put_int(text, " ", event->sizes[0]);
+        put_int(text, "x", event->sizes[1]);
+        put_int(text, "x", event->sizes[2]);
+    }
+    if (event->rule) {
+        put(text, between);
+        put(text, "by ");
+        put(text, event->rule);
+        between = ", ";
+    }
+    for (int i = 0; i < event->n_why; i++) {
+        if (!isfinite(event->why[i].value))
+            continue;
+        put(text, between);
+        for (const char *p = event->why[i].name; *p; p++)
+            put(text, *p == '_' ? " " : (char[]){*p, 0});
+        put(text, " ");
+        put_number(text, event->why[i].value, "%.3g");
+        between = ", ";
+    }
+    if (between[0] == ',')
+        put(text, ")");
+}

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_control.c - runs that become sparse: stages, going back, resuming bit for bit, branching. */
+#include "test.h"
+#include "train/train.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[] = "/tmp/tess-control-XXXXXX";
+
+static const char *in_root(const char *name)
+{
+    static char path[16][PATH_MAX];
+    static int turn;
+    turn = (turn + 1) % 16;
+    snprintf(path[turn], PATH_MAX, "%s/%s", root, name);
+    return path[turn];
+}
+
+static int open_root(void **state)
+{
+    (void)state;
+    return mkdtemp(root) == NULL;
+}
+
+static int close_root(void **state)
+{
+    (void)state;
+    tess__remove_folder(root);
+    return access(root, F_OK) == 0;
+}
+
+/* ---- a run -------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+    tess_ctx *ctx;
+    tess_model *model;
+    tess_data *data;
+    tess_train *train;
+    tess_model_info info;
+} run;
+
+/* A check every 2 steps: five of them, which a density needs to settle, fit into 11 steps. Any
+ * recall and any change of the density will do where a test is not about them. */
+static const tess_train_opts dsv = {.batch = 2,
+                                    .accumulate = 2,
+                                    .steps = 16,
+                                    .warmup = 2,
+                                    .validate_every = 8,
+                                    .validate_clips = 1,
+                                    .seed = 3,
+                                    .attention = {.kind = TESS_ATTENTION_DSV,
+                                                  .density = 0.25,
+                                                  .switch_recall = 1e-6,
+                                                  .back_recall = 1e-6,
+                                                  .profile_every = 2,
+                                                  .check_every = 2,
+                                                  .cube = {2, 2, 2},
+                                                  .dispatch = "sparse"}};
+
+static run start(int threads, const tess_train_opts *opts)
+{
+    run r = {0};
+    tess_model_config config;
+    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = threads}, &r.ctx));
+    CHECK_OK(tess_model_preset("tiny", &config));
+    CHECK_OK(tess_model_create(r.ctx, &config, &(tess_model_opts){1, 9}, &r.model));
+    CHECK_OK(tess_model_query(r.model, &r.info));
+    CHECK_OK(tess_data_open(r.ctx,
+                            &(tess_data_opts){.frames = 4,
+                                              .height = 16,
+                                              .width = 16,
+                                              .pack = 2,
+                                              .text_len = config.text_len,
+                                              .text_dim = config.text_dim},
+                            &r.data));
+    CHECK_OK(tess_train_create(r.model, r.data, opts, &r.train));
+    return r;
+}
+
+static void end(run *r)
+{
+    tess_train_destroy(r->train);
+    tess_data_close(r->data);
+    tess_model_destroy(r->model);
+    tess_ctx_destroy(r->ctx);
+}
+
+static int sparse_layers(const run *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->info.config.layers; i++)
+        n += r->train->control->d.sparse[i];
+    return n;
+}
+
+static void check_same_decisions(const tess__decisions *a, const tess__decisions *b)
+{
+    const size_t l = (size_t)a->layers, h = (size_t)a->heads, all = l * TESS_NOISE_BUCKETS * h;
+    assert_int_equal(a->n_cubes, b->n_cubes);
+    assert_memory_equal(a->cubes[0].cube, b->cubes[0].cube, sizeof a->cubes[0].cube);
+    for (int c = 0; c < a->n_cubes; c++) {
+        assert_memory_equal(a->cubes[c].density, b->cubes[c].density, all * sizeof(double));
+        assert_memory_equal(a->cubes[c].recall, b->cubes[c].recall, l * h * sizeof(double));
+        assert_memory_equal(&a->cubes[c].overlap, &b->cubes[c].overlap, sizeof(double));
+    }
+    assert_memory_equal(a->choice, b->choice, all);
+    assert_memory_equal(a->sparse, b->sparse, l * sizeof(int));
+    assert_memory_equal(&a->loss, &b->loss, sizeof(double));
+    assert_int_equal(a->updates, b->updates);
+}
+
+static void check_same(const run *a, const run *b)
+{
+    const size_t bytes = (size_t)a->info.count * sizeof(float);
+    const tess__optim *x = &a->train->optim, *y = &b->train->optim;
+    assert_memory_equal(a->info.values, b->info.values, bytes);
+    assert_memory_equal(x->first, y->first, bytes);
+    assert_memory_equal(x->ema, y->ema, bytes);
+    assert_true(a->train->loss_mean == b->train->loss_mean);
+    assert_memory_equal(&a->train->val_loss, &b->train->val_loss, sizeof(double));
+    const tess__control *c = a->train->control, *d = b->train->control;
+    if (!c && !d)
+        return;
+    check_same_decisions(&c->d, &d->d);
+    if (!c->predictor)
+        return;
+    const tess__learner *p = &c->learner, *q = &d->learner;
+    assert_memory_equal(p->info.values, q->info.values, (size_t)p->info.count * sizeof(float));
+    for (int i = 0; i < p->layers; i++)
+        assert_memory_equal(p->optims[i].first, q->optims[i].first,
+                            (size_t)p->count * sizeof(float));
+}
+
+/* ---- stages ------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+    const run *r;
+    double density[64], loss[64];
+    int64_t allocations;
+} seen;
+
+static int note(void *user, const tess_step *step)
+{
+    seen *s = user;
+    s->density[step->step] = step->density;
+    s->loss[step->step] = step->predictor_loss;
+    assert_true(step->attention_gflop > 0);
+    return 0;
+}
+
+static void a_run_goes_through_both_stages(void **state)
+{
+    (void)state;
+    seen s = {0};
+    tess_train_opts opts = dsv;
+    opts.folder = in_root("both");
+    run r = start(2, &opts);
+    CHECK_OK(tess_train_run(r.train, 0, note, &s));
+    assert_int_equal(sparse_layers(&r), r.info.config.layers);
+    assert_true(s.density[1] == 1.0 && s.density[2] == 1.0);
+    /* 128 tokens at a quarter: 32 keys, a multiple of 8. */
+    assert_true(fabs(s.density[16] - 0.25) < 1e-12);
+    assert_true(s.loss[16] > 0 && s.loss[16] < s.loss[1]);
+    assert_false(isnan(r.train->val_loss));
+    char line[512];
+    FILE *f = fopen(in_root("both/events.jsonl"), "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    assert_non_null(strstr(line, "\"event\": \"switch\", \"why\": {\"rule\": \"recall\""));
+    fclose(f);
+    f = fopen(in_root("both/density.csv"), "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    assert_string_equal(line, "step,layer,head,density\n");
+    fclose(f);
+    assert_true(access(in_root("both/checkpoints/step-000016/predictor.safetensors"), F_OK) == 0);
+    end(&r);
+}
+
+static void a_head_below_the_limit_goes_back_to_dense(void **state)
+{
+    (void)state;
+    seen s = {0};
+    tess_train_opts opts = dsv;
+    opts.attention.back_recall = opts.attention.switch_recall = 1; /* which no predictor reaches */
+    opts.attention.switch_by = TESS_SWITCH_STEP;
+    opts.attention.switch_step = 6;
+    opts.attention.density = 0.05;
+    opts.folder = in_root("back");
+    run r = start(1, &opts);
+    CHECK_OK(tess_train_run(r.train, 0, note, &s));
+    const tess__decisions *d = &r.train->control->d;
+    int back = 0;
+    for (int i = 0; i < d->layers * d->heads; i++)
+        back += d->back[i];
+    assert_int_equal(sparse_layers(&r), d->layers);
+    assert_int_equal(back, d->layers * d->heads);
+    assert_true(s.density[16] == 1.0);
+    char line[512];
+    int told = 0;
+    FILE *f = fopen(in_root("back/events.jsonl"), "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        told += strstr(line, "\"event\": \"back\"") != NULL;
+    fclose(f);
+    assert_int_equal(told, back);
+    end(&r);
+}
+
+static void every_kind_switches_at_its_step(void **state)
+{
+    (void)state;
+    static const tess_attention kinds[] = {TESS_ATTENTION_ORACLE, TESS_ATTENTION_POOLED,
+                                           TESS_ATTENTION_SEARCH, TESS_ATTENTION_WINDOW,
+                                           TESS_ATTENTION_RANDOM};
+    for (int i = 0; i < 5; i++) {
+        seen s = {0};
+        tess_train_opts opts = dsv;
+        opts.steps = 4;
+        opts.attention.kind = kinds[i];
+        opts.attention.switch_step = 2;
+        run r = start(1, &opts);
+        CHECK_OK(tess_train_run(r.train, 0, note, &s));
+        assert_int_equal(sparse_layers(&r), r.info.config.layers);
+        assert_true(s.density[2] == 1.0);
+        /* 16 cubes: a window of a quarter is 4 of them. */
+        assert_true(fabs(s.density[4] - 0.25) < 1e-12);
+        end(&r);
+    }
+}
+
+static void budgets_come_from_the_profile(void **state)
+{
+    (void)state;
+    seen s = {0};
+    tess_train_opts opts = dsv;
+    opts.attention.density = 0;
+    opts.attention.mass = 0.5;
+    opts.attention.switch_by = TESS_SWITCH_STEP;
+    opts.attention.switch_step = 4;
+    opts.attention.min_density = 0.01;
+    run r = start(1, &opts);
+    CHECK_OK(tess_train_run(r.train, 0, note, &s));
+    const tess__decisions *d = &r.train->control->d;
+    assert_int_equal(sparse_layers(&r), d->layers);
+    for (int layer = 0; layer < d->layers; layer++) {
+        const double density = tess__layer_density(d, 0, layer);
+        assert_true(density > 0.01 && density < 0.75);
+    }
+    assert_true(s.density[16] < 0.9);
+    end(&r);
+}
+
+static void cubes_are_chosen_and_the_pass_is_made_anew(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dsv;
+    memset(opts.attention.cube, 0, sizeof opts.attention.cube);
+    opts.attention.density = 0.5; /* at which the queries of a random model overlap */
+    run r = start(1, &opts);
+    assert_true(r.train->control->d.n_cubes > 1);
+    CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
+    const tess__decisions *d = &r.train->control->d;
+    assert_true(d->cube_chosen && d->n_cubes == 1);
+    assert_true(d->cubes[0].overlap > 0.5);
+    assert_int_equal(sparse_layers(&r), d->layers);
+    end(&r);
+}
+
+/* ---- resuming ----------------------------------------------------------------------------------
+ */
+
+/* Stops after each of several steps: in stage 1, at the switch, in stage 2. */
+static void check_resume(const tess_train_opts *opts, const int *moments, int n)
+{
+    run whole = start(2, opts);
+    CHECK_OK(tess_train_run(whole.train, 0, NULL, NULL));
+    for (int i = 0; i < n; i++) {
+        run first = start(1, opts);
+        CHECK_OK(tess_train_run(first.train, moments[i], NULL, NULL));
+        CHECK_OK(tess_train_save(first.train, in_root("half")));
+        end(&first);
+        run second = start(1 + i % 2, opts);
+        CHECK_OK(tess_train_resume(second.train, in_root("half")));
+        CHECK_OK(tess_train_run(second.train, 0, NULL, NULL));
+        check_same(&whole, &second);
+        end(&second);
+        tess__remove_folder(in_root("half"));
+    }
+    end(&whole);
+}
+
+static void a_resumed_run_takes_the_same_decisions(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dsv;
+    opts.steps = 14;
+    check_resume(&opts, (int[]){3, 11, 12, 13}, 4); /* five checks are done after step 11 */
+    opts.attention.kind = TESS_ATTENTION_RANDOM;
+    opts.attention.switch_step = 4;
+    opts.steps = 7;
+    check_resume(&opts, (int[]){3, 4, 5}, 3);
+}
+
+static void a_resumed_run_chooses_the_same_cubes(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dsv;
+    opts.steps = 14;
+    memset(opts.attention.cube, 0, sizeof opts.attention.cube);
+    opts.attention.density = 0;
+    opts.attention.dispatch = NULL;
+    opts.attention.break_even = 0.9;
+    check_resume(&opts, (int[]){5, 12}, 2);
+}
+
+static void a_resumed_run_must_attend_in_the_same_way(void **state)
+{
+    (void)state;
+    char want[PATH_MAX];
+    run r = start(1, &dsv);
+    CHECK_OK(tess_train_save(r.train, in_root("same")));
+    end(&r);
+    tess_train_opts opts = dsv;
+    opts.attention.rank = 8;
+    r = start(1, &opts);
+    snprintf(want, sizeof want,
+             "%s/predictor.safetensors: predictors are of qk at rank 16, must be of qk at rank 8",
+             in_root("same"));
+    CHECK_FAILS(tess_train_resume(r.train, in_root("same")), TESS_EINVAL, want);
+    end(&r);
+    opts = dsv;
+    opts.attention.cube[2] = 4;
+    r = start(1, &opts);
+    snprintf(want, sizeof want, "%s: cubes were 2x2x2, must be resumed with them, not 2x2x4",
+             in_root("same"));
+    CHECK_FAILS(tess_train_resume(r.train, in_root("same")), TESS_EINVAL, want);
+    end(&r);
+}
+
+/* ---- branching and imposing --------------------------------------------------------------------
+ */
+
+static void arms_branch_off_one_checkpoint(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dsv;
+    opts.attention.switch_by = TESS_SWITCH_STEP;
+    opts.attention.switch_step = 4;
+    opts.steps = 6;
+    run whole = start(1, &opts), first = start(2, &opts);
+    CHECK_OK(tess_train_run(whole.train, 0, NULL, NULL));
+    CHECK_OK(tess_train_run(first.train, 4, NULL, NULL));
+    CHECK_OK(tess_train_save(first.train, in_root("trunk")));
+    end(&first);
+
+    /* The same settings go the same way; others go on from the same weights and step. */
+    run same = start(1, &opts);
+    CHECK_OK(tess_train_branch(same.train, in_root("trunk")));
+    CHECK_OK(tess_train_run(same.train, 0, NULL, NULL));
+    check_same(&whole, &same);
+    end(&same);
+    opts.attention.kind = TESS_ATTENTION_ORACLE;
+    opts.folder = in_root("arm");
+    run arm = start(1, &opts);
+    CHECK_OK(tess_train_branch(arm.train, in_root("trunk")));
+    assert_int_equal(arm.train->step, 4);
+    CHECK_OK(tess_train_run(arm.train, 0, NULL, NULL));
+    assert_int_equal(arm.train->step, 6);
+    assert_int_equal(sparse_layers(&arm), arm.info.config.layers);
+    assert_true(memcmp(arm.info.values, whole.info.values, sizeof(float) * 1000) != 0);
+    assert_true(access(in_root("arm/checkpoints/step-000006/state.json"), F_OK) == 0);
+    end(&arm);
+    opts.attention.kind = TESS_ATTENTION_DENSE;
+    opts.folder = NULL;
+    arm = start(1, &opts);
+    CHECK_OK(tess_train_branch(arm.train, in_root("trunk")));
+    CHECK_OK(tess_train_run(arm.train, 0, NULL, NULL));
+    end(&arm);
+    end(&whole);
+}
+
+static void choices_of_another_run_are_imposed(void **state)
+{
+    (void)state;
+    seen s = {0};
+    tess_train_opts opts = dsv;
+    opts.attention.dispatch = NULL;
+    opts.attention.break_even = 0.01; /* nothing pays */
+    run r = start(1, &opts);
+    CHECK_OK(tess_train_run(r.train, 0, note, &s));
+    assert_int_equal(sparse_layers(&r), r.info.config.layers);
+    assert_true(s.density[16] == 1.0);
+    CHECK_OK(tess_train_save(r.train, in_root("dense_choices")));
+    end(&r);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/decisions.json", in_root("dense_choices"));
+    opts.attention.dispatch = path;
+    opts.attention.break_even = 1;
+    r = start(1, &opts);
+    CHECK_OK(tess_train_run(r.train, 0, note, &s));
+    assert_true(s.density[16] == 1.0);
+    end(&r);
+}
+
+/* ---- memory, options ---------------------------------------------------------------------------
+ */
+
+static int count_allocations(void *user, const tess_step *step)
+{
+    seen *s = user;
+    tess_ctx_info info;
+    CHECK_OK(tess_ctx_query(s->r->ctx, &info));
+    /* Profiles and checks come in odd steps here, and the switch in the first one after five. */
+    if (step->step > 12 && step->step % 2 == 0)
+        assert_int_equal(info.allocations, s->allocations);
+    s->allocations = info.allocations;
+    return 0;
+}
+
+static void a_step_that_does_not_measure_allocates_nothing(void **state)
+{
+    (void)state;
+    run r = start(1, &dsv);
+    seen s = {.r = &r};
+    CHECK_OK(tess_train_run(r.train, 0, count_allocations, &s));
+    assert_int_equal(sparse_layers(&r), r.info.config.layers);
+    end(&r);
+}
+
+static void the_need_is_within_five_percent(void **state)
+{
+    (void)state;
+    run r = start(1, &dsv);
+    tess_train_memory need;
+    tess_data_info data;
+    tess_ctx_info info;
+    CHECK_OK(tess_data_query(r.data, &data));
+    CHECK_OK(tess_train_need(&r.info.config, &data, &dsv, 1, &need));
+    CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
+    CHECK_OK(tess_ctx_query(r.ctx, &info));
+    print_message("needs %lld bytes, took %lld\n", (long long)need.total,
+                  (long long)info.bytes_peak);
+    assert_true(fabs((double)info.bytes_peak / (double)need.total - 1) < 0.05);
+    end(&r);
+}
+
+static void wrong_options_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        tess_attention_opts opts;
+        const char *sentence;
+    } cases[] = {
+        {{.kind = 9}, "t: attention.kind is 9, must be a tess_attention"},
+        {{.density = 1.5}, "t: attention.density is 1.5, must be 0..1"},
+        {{.mass = -1}, "t: attention.mass is -1, must be 1e-06..1"},
+        {{.min_density = 0.5, .max_density = 0.25},
+         "t: attention.min_density is 0.5, must be at most max_density, 0.25"},
+        {{.back_recall = 0.97},
+         "t: attention.back_recall is 0.97, must be at most switch_recall, 0.95"},
+        {{.rank = 12}, "t: attention.rank is 12, must be a multiple of 8 up to 64"},
+        {{.switch_step = -1}, "t: attention.switch_step is -1, must be 0..1000000000"},
+        {{.cube = {2, 0, 2}}, "t: attention.cube[1] is 0, must be 1 or more"},
+        {{.lr = (double)NAN}, "t: attention.lr is nan, must be 0..1000"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tess_attention_opts opts = cases[i].opts;
+        CHECK_FAILS(tess__attention_options("t", &opts), TESS_EINVAL, cases[i].sentence);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_run_goes_through_both_stages),
+    cmocka_unit_test(a_head_below_the_limit_goes_back_to_dense),
+    cmocka_unit_test(every_kind_switches_at_its_step),
+    cmocka_unit_test(budgets_come_from_the_profile),
+    cmocka_unit_test(cubes_are_chosen_and_the_pass_is_made_anew),
+    cmocka_unit_test(a_resumed_run_takes_the_same_decisions),
+    cmocka_unit_test(a_resumed_run_chooses_the_same_cubes),
+    cmocka_unit_test(a_resumed_run_must_attend_in_the_same_way),
+    cmocka_unit_test(arms_branch_off_one_checkpoint),
+    cmocka_unit_test(choices_of_another_run_are_imposed),
+    cmocka_unit_test(a_step_that_does_not_measure_allocates_nothing),
+    cmocka_unit_test(the_need_is_within_five_percent),
+    cmocka_unit_test(wrong_options_are_named),
+};
+RUN_TESTS_WITH(tests, open_root, close_root)

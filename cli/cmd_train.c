@@ -16,7 +16,13 @@ static tess_status run(cli *c, const void *given)
 }
 
 static const char *const presets[] = {"tiny", "small", "1.3b", "14b", NULL};
-static const char *const attentions[] = {"dense", NULL};
+static const char *const attentions[] = {"dense",  "dsv",    "oracle", "pooled",
+                                         "search", "window", "random", NULL};
+static const char *const switches[] = {"recall", "loss", "step", NULL};
+static const char *const predictors[] = {"qk", "hidden", "hidden-plain", NULL};
+static const char *const losses[] = {"kl", "cosine", NULL};
+static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
+static const char *const on_off[] = {"on", "off", NULL};
 static const char *const stores[] = {"fp32", "bf16", NULL};
 static const char *const optimisers[] = {"muon", "adamw", NULL};
 
@@ -35,12 +41,57 @@ static const opt options[] = {
     {"config", 0, OPT_PATH, AT(config), "FILE", .help = "its config.json instead"},
     {"init", 0, OPT_PATH, AT(init), "DIR",
      .help = "begin with the weights of a run, checkpoint or model, at any resolution"},
+    {"branch", 0, OPT_PATH, AT(branch), "DIR",
+     .help = "go on from a checkpoint or run in a new --out, with its settings and other ones"},
     {"attention", 0, OPT_CHOICE, AT(attention), "KIND", "dense", .choices = attentions,
-     .help = "self attention"},
+     .help = "self attention; dsv learns which keys matter, the others are for comparison"},
     {"recompute", 0, OPT_FLAG, AT(recompute),
      .help = "compute each block again when its gradients need it: less memory, more time"},
     {"store", 0, OPT_CHOICE, AT(store), "KIND", "fp32", .choices = stores,
      .help = "numbers kept for the gradients"},
+
+    {"density", 0, OPT_DOUBLE, AT(density), "X", "0", .max = 1,
+     .help = "share of the keys of every sparse head; 0: each head's own, from the profile"},
+    {"mass", 0, OPT_DOUBLE, AT(mass), "X", "0.9", .min = 1e-6, .max = 1,
+     .help = "share of the softmax that a head's own density holds"},
+    {"min-density", 0, OPT_DOUBLE, AT(min_density), "X", "0.03", .min = 1e-6, .max = 1,
+     .help = "least of a head's own density"},
+    {"max-density", 0, OPT_DOUBLE, AT(max_density), "X", "1", .min = 1e-6, .max = 1,
+     .help = "most of a head's own density"},
+    {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", "on", .choices = on_off,
+     .help = "one more key stands for all that were dropped"},
+    {"predictor", 0, OPT_CHOICE, AT(predictor), "KIND", "qk", .choices = predictors,
+     .help = "what predictors see: q and k, or the block's input, with or without its places"},
+    {"rank", 0, OPT_INT, AT(rank), "N", "16", .min = 8, .max = 64,
+     .help = "length of the predictors' vectors, a multiple of 8"},
+    {"predictor-loss", 0, OPT_CHOICE, AT(predictor_loss), "KIND", "kl", .choices = losses,
+     .help = "what predictors learn from"},
+    {"predictor-lr", 0, OPT_DOUBLE, AT(predictor_lr), "X", "0.01", .min = 1e-12, .max = 1000,
+     .help = "rate of the predictors; a tenth of it in stage 2"},
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", "mean", .choices = proxies,
+     .help = "what stands for the queries of a cube"},
+    {"cube", 0, OPT_STRING, AT(cube), "FxHxW|auto", "auto",
+     .help = "queries that share keys; auto: the largest that overlaps enough, after stage 1"},
+    {"switch", 0, OPT_CHOICE, AT(switch_by), "RULE", "recall", .choices = switches,
+     .help = "what makes layers of dsv sparse; the other kinds switch by step"},
+    {"switch-step", 0, OPT_INT, AT(switch_step), "N", "300", .min = 1, .max = 1e9,
+     .help = "dense steps before a switch by step"},
+    {"switch-recall", 0, OPT_DOUBLE, AT(switch_recall), "X", "0.95", .min = 1e-6, .max = 1,
+     .help = "recall of a layer on two checks in a row before a switch by recall"},
+    {"switch-loss", 0, OPT_DOUBLE, AT(switch_loss), "X", "0.01", .min = 1e-9, .max = 1e6,
+     .help = "mean loss of the predictors before a switch by loss"},
+    {"back-recall", 0, OPT_DOUBLE, AT(back_recall), "X", "0.9", .min = 1e-6, .max = 1,
+     .help = "a head whose recall falls below it is dense again"},
+    {"profile-every", 0, OPT_INT, AT(profile_every), "N", "0", .max = 1e9,
+     .help = "steps between profiles; 0: 10 in stage 1, 25 in stage 2"},
+    {"check-every", 0, OPT_INT, AT(check_every), "N", "25", .min = 1, .max = 1e9,
+     .help = "steps between checks of recall"},
+    {"index-memory", 0, OPT_SIZE, AT(index_memory), "SIZE", "0", .max = 4e15,
+     .help = "for lists of keys; what does not fit is selected again; 0: 1/32 of activations"},
+    {"dispatch", 0, OPT_PATH, AT(dispatch), "FILE|auto|sparse", "auto",
+     .help = "who is sparse: heads that gain, all, or as decisions.json of a checkpoint says"},
+    {"cache", 0, OPT_PATH, AT(cache), "DIR",
+     .help = "folder that keeps what was measured to tell which heads gain"},
 
     {"data", 0, OPT_PATH, AT(data), "NAME|DIR", "shapes",
      .help = "shapes, recall, recall-aligned, a folder of clips, or latents"},
@@ -104,6 +155,10 @@ static const example examples[] = {
     {"tessera train --data clips/ --frames 16 --height 64 --width 64 --dry-run",
      "what training on a folder of videos would need"},
     {"tessera train --init run --frames 16 --out longer", "the same model on longer clips"},
+    {"tessera train --attention dsv --out sparse", "with dynamic sparse attention"},
+    {"tessera train --branch run/checkpoints/step-000300 --attention window --density 0.125 "
+     "--out window",
+     "another way to attend, from the same dense beginning"},
 };
 
 const command command_train = {
@@ -115,7 +170,10 @@ const command command_train = {
         "checkpoint opens in diffusers. A run that was stopped, killed or resumed with another "
         "number of threads ends with the same bits as one that was not.\n"
         "Ctrl-C and SIGTERM write a checkpoint and exit with 130; a second one ends at once. A "
-        "loss that is not finite ends the run with a checkpoint of the state before it.\n",
+        "loss that is not finite ends the run with a checkpoint of the state before it.\n"
+        "With --attention dsv a run has two stages: dense while predictors learn which keys "
+        "matter, then sparse, layer by layer. Each decision is printed and kept in events.jsonl; "
+        "docs/dsv.md tells the rules.\n",
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .examples = examples,

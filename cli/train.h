@@ -8,8 +8,14 @@
 typedef struct {
     common common;
     /* model */
-    const char *preset, *config, *init, *attention, *store;
+    const char *preset, *config, *init, *branch, *attention, *store;
     int recompute;
+    /* sparse attention */
+    double density, mass, min_density, max_density, predictor_lr, switch_recall, switch_loss,
+        back_recall;
+    const char *compensate, *predictor, *predictor_loss, *proxy, *switch_by, *cube, *dispatch,
+        *cache;
+    int64_t rank, switch_step, profile_every, check_every, index_memory;
     /* data */
     const char *data, *text;
     int64_t frames, height, width, pack;
@@ -36,8 +42,8 @@ typedef struct {
     int n_words;
 } train_settings;
 
-/* The options in force: the defaults, then the run's own settings if it is resumed, then
- * --settings, then the command line. *values is v itself, or in s. */
+/* The options in force: the defaults, then the run's own settings if it is resumed, or those of the
+ * one it branches off, then --settings, then the command line. *values is v itself, or in s. */
 tess_status train_settings_read(cli *c, const train_values *v, train_settings *s,
                                 const train_values **values);
 void train_settings_free(train_settings *s);

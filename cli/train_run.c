@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_run.c - a training run from the command line: model, data, memory, steps, result. */
 #include "train.h"
-
-#include "tessera/train.h"
+#include "train_attention.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,14 +20,15 @@ typedef struct {
     tess_model *model;
     tess_train *train;
     char start[PATH_BYTES]; /* folder whose weights begin the run; "" for random ones */
-    int resumed;
+    int resumed, branched;
     char *settings;
     double *times; /* of the steps of this call */
     int64_t n_times, room;
     double buckets[TESS_NOISE_BUCKETS]; /* of the last validation of this call */
     int validated;
-    int64_t begun; /* nanoseconds */
-    int64_t first; /* steps done before */
+    double density, sparse_layers; /* of the last step */
+    int64_t begun;                 /* nanoseconds */
+    int64_t first;                 /* steps done before */
 } job;
 
 /* ---- where it begins ---------------------------------------------------------------------------
@@ -71,6 +71,10 @@ static tess_status find_config(job *j)
     const train_values *v = j->v;
     if (v->resume)
         TRY(find_resume(j));
+    if (!j->resumed && v->branch) {
+        TRY(tess_checkpoint_find(j->c->ctx, v->branch, j->start, sizeof j->start));
+        j->branched = 1;
+    }
     if (!j->resumed && v->init)
         TRY(find_init(j));
     if (j->start[0])
@@ -125,6 +129,14 @@ static double or_none(double value)
     return value == 0 ? -1 : value;
 }
 
+/* Each decision of the run as a line, above the one of progress. */
+static void on_event(void *user, const char *sentence)
+{
+    const job *j = user;
+    if (!j->c->common->quiet)
+        out_log(j->c, TESS_LOG_INFO, sentence);
+}
+
 static void fill_options(job *j)
 {
     const train_values *v = j->v;
@@ -157,6 +169,8 @@ static void fill_options(job *j)
         .sample_every = v->sample_every ? v->sample_every : -1,
         .sample_steps = (int)v->sample_steps,
         .guidance = v->guidance,
+        .event = on_event,
+        .event_user = j,
     };
 }
 
@@ -175,6 +189,7 @@ static const struct {
     {"workspace", "workspace", offsetof(tess_train_memory, workspace)},
     {"optimiser", "optimiser", offsetof(tess_train_memory, optimiser)},
     {"batches", "batches", offsetof(tess_train_memory, batches)},
+    {"predictors", "predictors", offsetof(tess_train_memory, predictors)},
     {"total", "total", offsetof(tess_train_memory, total)},
 };
 
@@ -260,6 +275,8 @@ static int on_step(void *user, const tess_step *step)
         (double)(tess_clock_ns() - j->begun) / 1e9 / (double)(step->step - j->first);
     const int64_t left = (int64_t)(per_step * (double)(step->steps - step->step) + 0.5);
     remember(j, step->step_ms);
+    j->density = step->density;
+    j->sparse_layers = step->sparse_layers;
     if (!isnan(step->val_loss)) {
         memcpy(j->buckets, step->val_buckets, sizeof j->buckets);
         j->validated = 1;
@@ -280,6 +297,8 @@ static tess_status make(job *j)
     else
         TRY(tess_model_create(j->c->ctx, &j->config, &opts, &j->model));
     TRY(tess_train_create(j->model, j->data, &j->opts, &j->train));
+    if (j->branched)
+        return tess_train_branch(j->train, j->start);
     return j->resumed ? tess_train_resume(j->train, j->start) : TESS_OK;
 }
 
@@ -333,6 +352,9 @@ static void print_result(const cli *c, const job *j, const tess_train_info *info
     if (!isnan(step_ms))
         fprintf(c->out, "step         %.1f ms, %.0f tokens/s\n", step_ms,
                 1e3 * (double)info->tokens / step_ms);
+    if (j->opts.attention.kind != TESS_ATTENTION_DENSE && j->n_times > 0)
+        fprintf(c->out, "attention    %.0f of %d layers sparse, density %.3f\n", j->sparse_layers,
+                j->config.layers, j->density);
     fprintf(c->out, "memory       %s at most\n", out_bytes(peak, text));
     if (info->checkpoint)
         fprintf(c->out, "checkpoint   %s\n", info->checkpoint);
@@ -356,6 +378,8 @@ static tess_status report(job *j)
     out_set(c, c->json, "val_loss", out_number(info.val_loss));
     out_set(c, c->json, "step_ms_median", out_number(step_ms));
     out_set(c, c->json, "tokens_per_s", out_number(1e3 * (double)info.tokens / step_ms));
+    out_set(c, c->json, "sparse_layers", json_integer((json_int_t)j->sparse_layers));
+    out_set(c, c->json, "density", out_number(j->n_times > 0 ? j->density : (double)NAN));
     out_set(c, c->json, "peak_memory_gib", out_number((double)memory.bytes_peak / (1 << 30)));
     out_set(c, c->json, "checkpoint", info.checkpoint ? out_text(info.checkpoint) : json_null());
     return TESS_OK;
@@ -369,6 +393,7 @@ static tess_status run_job(job *j)
     if (!j->settings)
         return out_fail(j->c, TESS_ENOMEM, "no memory for the settings");
     fill_options(j);
+    TRY(train_attention(j->c, j->v, &j->opts.attention));
     TRY(check_memory(j));
     if (j->v->dry_run)
         return TESS_OK;
@@ -383,6 +408,8 @@ static tess_status check_usage(cli *c, const train_values *v)
         return out_usage(c, "--out is missing, must be the folder of the run");
     if (v->resume && !v->out)
         return out_usage(c, "--resume needs --out, the folder of the run");
+    if (v->init && v->branch)
+        return out_usage(c, "--init and --branch are both given, must be one of them");
     return TESS_OK;
 }
 

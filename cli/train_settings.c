@@ -25,7 +25,7 @@ static const opt *find(const opt *table, int n, const char *name)
 /* Whether an option is a setting: not where a run lies, nor what is done with it. */
 static int is_setting(const opt *o)
 {
-    static const char *const others[] = {"out", "resume", "settings", "dry-run", "init"};
+    static const char *const others[] = {"out", "resume", "settings", "dry-run", "init", "branch"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(o->name, others[i]) == 0)
             return 0;
@@ -48,9 +48,9 @@ static const opt *setting(const command *cmd, const char *name)
 
 static tess_status unknown(cli *c, const char *path, const char *key)
 {
-    const char *names[64];
+    const char *names[128];
     int n = 0;
-    for (int i = 0; i < c->cmd->n_options && n < 63; i++)
+    for (int i = 0; i < c->cmd->n_options && n < 127; i++)
         if (is_setting(&c->cmd->options[i]))
             names[n++] = c->cmd->options[i].name;
     names[n++] = "seed";
@@ -145,14 +145,23 @@ static tess_status parse_all(cli *c, train_settings *s)
     return failed ? out_usage(c, "%s", error) : TESS_OK;
 }
 
+/* The settings that a resumed run has, or the one that a new one branches off; 0: none. */
+static int find_own(const train_values *v, char *path, size_t bytes)
+{
+    const char *folders[] = {v->resume ? v->out : NULL, v->branch};
+    for (int i = 0; i < 2; i++)
+        if (folders[i] && (size_t)snprintf(path, bytes, "%s/settings.json", folders[i]) < bytes &&
+            access(path, F_OK) == 0)
+            return 1;
+    return 0;
+}
+
 tess_status train_settings_read(cli *c, const train_values *v, train_settings *s,
                                 const train_values **values)
 {
     char path[4096];
     *values = v;
-    const int own = v->resume && v->out &&
-                    (size_t)snprintf(path, sizeof path, "%s/settings.json", v->out) < sizeof path &&
-                    access(path, F_OK) == 0;
+    const int own = find_own(v, path, sizeof path);
     if (!own && !v->settings)
         return TESS_OK;
     s->values = calloc(1, sizeof *s->values);
@@ -183,7 +192,8 @@ static json_t *member(const opt *o, const void *values)
     const void *at = (const char *)values + o->offset;
     switch (o->type) {
     case OPT_FLAG: return json_boolean(*(const int *)at);
-    case OPT_INT: return json_integer(*(const int64_t *)at);
+    case OPT_INT:
+    case OPT_SIZE: return json_integer(*(const int64_t *)at);
     case OPT_DOUBLE: return json_real(*(const double *)at);
     default: return json_string(*(const char *const *)at);
     }

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill.py - a run that is killed at a random moment and resumed ends like one that was not.
 
-    kill.py --tessera build/release/bin/tessera [--moments 20] [--seed 1]
+    kill.py --tessera build/release/bin/tessera [--kind dense|dsv] [--moments 20] [--seed 1]
 
 The run is short and writes a checkpoint every few steps, so that many moments fall into the writing
 of one. For each moment a run of its own is killed with SIGKILL, its folder is looked at (whatever is
 called step-N must be complete), and it is resumed with another number of threads. Every file of the
 last checkpoint, and every number of the metrics that is no time, must be the same as in the run that
-nobody disturbed.
+nobody disturbed. A run of kind dsv becomes sparse on its way; its decisions must be the same too.
 """
 import argparse
 import csv
@@ -24,11 +24,15 @@ STEPS = 24
 OPTIONS = ["--preset", "tiny", "--frames", "4", "--height", "16", "--width", "16", "--batch", "2",
            "--steps", str(STEPS), "--warmup", "3", "--checkpoint-every", "2", "--keep", "2",
            "--validate-every", "8", "--validate-clips", "2", "--seed", "5", "--quiet"]
-TIMES = {"step_ms", "attention_ms", "linear_ms", "other_ms", "optimiser_ms", "data_ms", "tokens_per_s"}
+KINDS = {"dense": [],
+         "dsv": ["--attention", "dsv", "--density", "0.25", "--dispatch", "sparse", "--switch-recall", "0.01",
+                 "--back-recall", "0.01", "--profile-every", "2", "--check-every", "2"]}
+TIMES = {"step_ms", "attention_ms", "linear_ms", "other_ms", "optimiser_ms", "data_ms", "tokens_per_s",
+         "select_ms", "learn_ms", "profile_ms"}
 
 
 def command(args, out, threads, *more):
-    return [str(args.tessera), "train", *OPTIONS, "--out", str(out), "-j", str(threads), *more]
+    return [str(args.tessera), "train", *OPTIONS, *KINDS[args.kind], "--out", str(out), "-j", str(threads), *more]
 
 
 def last(out):
@@ -38,8 +42,11 @@ def last(out):
 
 
 def metrics(out):
+    """The numbers that are no times, and what was decided."""
     with open(out / "metrics.csv", newline="") as f:
-        return [{k: v for k, v in row.items() if k not in TIMES} for row in csv.DictReader(f)]
+        rows = [{k: v for k, v in row.items() if k not in TIMES} for row in csv.DictReader(f)]
+    return rows, [(out / name).read_text() for name in ("events.jsonl", "density.csv")
+                  if (out / name).exists()]
 
 
 def complete(out):
@@ -59,6 +66,7 @@ def killed(args, out, after):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tessera", type=pathlib.Path, required=True)
+    parser.add_argument("--kind", choices=KINDS, default="dense")
     parser.add_argument("--moments", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -70,6 +78,8 @@ def main():
         subprocess.run(command(args, whole, 1), check=True, stdout=subprocess.DEVNULL)
         length = time.monotonic() - begin
         want, numbers, hits = last(whole), metrics(whole), 0
+        if args.kind == "dsv" and '"switch"' not in numbers[1][0]:
+            sys.exit("the run never became sparse")
         for i in range(args.moments):
             out = root / f"run-{i}"
             after = length * (i + chance.random()) / args.moments

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_attention.c - the options of sparse attention, from the command line to the library. */
+#include "train_attention.h"
+
+#include <string.h>
+
+/* The number of a word among those of an option, which has checked it. */
+static int number_of(const char *word, const char *const *words)
+{
+    int i = 0;
+    while (words[i] && strcmp(words[i], word) != 0)
+        i++;
+    return i;
+}
+
+/* "2x4x4", or "auto" for zeros. */
+static tess_status read_cube(cli *c, const char *text, int cube[3])
+{
+    int used = 0;
+    if (strcmp(text, "auto") == 0)
+        return TESS_OK;
+    const int n = sscanf(text, "%5dx%5dx%5d%n", &cube[0], &cube[1], &cube[2], &used);
+    if (n == 3 && text[used] == 0 && cube[0] > 0 && cube[1] > 0 && cube[2] > 0)
+        return TESS_OK;
+    return out_usage(c, "--cube is \"%.80s\", must be auto or sizes such as 2x4x4", text);
+}
+
+tess_status train_attention(cli *c, const train_values *v, tess_attention_opts *opts)
+{
+    static const char *const kinds[] = {"dense",  "dsv",    "oracle", "pooled",
+                                        "search", "window", "random", NULL};
+    static const char *const rules[] = {"recall", "loss", "step", NULL};
+    static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
+    tess_attention_opts o = {
+        .kind = (tess_attention)number_of(v->attention, kinds),
+        .density = v->density,
+        .mass = v->mass,
+        .min_density = v->min_density,
+        .max_density = v->max_density,
+        .compensate = strcmp(v->compensate, "on") == 0 ? 1 : -1,
+        .input = strcmp(v->predictor, "qk") == 0 ? TESS_PREDICT_QK : TESS_PREDICT_HIDDEN,
+        .rotary = strcmp(v->predictor, "hidden-plain") == 0 ? -1 : 1,
+        .rank = (int)v->rank,
+        .loss = strcmp(v->predictor_loss, "kl") == 0 ? TESS_PREDICT_KL : TESS_PREDICT_COSINE,
+        .proxy = (tess_proxy)number_of(v->proxy, proxies),
+        .lr = v->predictor_lr,
+        .switch_by = (tess_switch)number_of(v->switch_by, rules),
+        .switch_step = v->switch_step,
+        .switch_loss = v->switch_loss,
+        .switch_recall = v->switch_recall,
+        .back_recall = v->back_recall,
+        .profile_every = v->profile_every,
+        .check_every = v->check_every,
+        .index_memory = v->index_memory,
+        .dispatch = strcmp(v->dispatch, "auto") == 0 ? NULL : v->dispatch,
+        .cache = v->cache,
+    };
+    TRY(read_cube(c, v->cube, o.cube));
+    *opts = o;
+    return TESS_OK;
+}

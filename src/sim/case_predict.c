@@ -49,6 +49,7 @@ static double quantity_of(tess__measured what, const tess_sim_result *r)
     case TESS__MEASURED_FORWARD_MS: return 1e3 * r->layer_forward_s;
     case TESS__MEASURED_BACKWARD_MS: return 1e3 * r->layer_backward_s;
     case TESS__MEASURED_MEMORY: return r->memory.allocated / GIB;
+    case TESS__MEASURED_DEVICE_MEMORY: return r->memory.peak / GIB;
     case TESS__MEASURED_STATE: return r->memory.layer_state / GIB;
     case TESS__MEASURED_ACTIVATIONS: return r->memory.layer_activations / GIB;
     default: return 1e3 * r->step_s;

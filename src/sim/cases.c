@@ -25,6 +25,7 @@ const tess__measured_def tess__measured_defs[TESS__MEASURED_COUNT] = {
     [TESS__MEASURED_COLLECTIVE_US] = {"measured.collective_us", TESS_QUANTITY_COLLECTIVE, "us"},
     [TESS__MEASURED_BUSBW] = {"measured.busbw_gbps", TESS_QUANTITY_COLLECTIVE, "us"},
     [TESS__MEASURED_MEMORY] = {"measured.memory_gib", TESS_QUANTITY_MEMORY, "GiB"},
+    [TESS__MEASURED_DEVICE_MEMORY] = {"measured.device_memory_gib", TESS_QUANTITY_MEMORY, "GiB"},
     [TESS__MEASURED_STATE] = {"measured.state_gib", TESS_QUANTITY_MEMORY, "GiB"},
     [TESS__MEASURED_ACTIVATIONS] = {"measured.activations_gib", TESS_QUANTITY_MEMORY, "GiB"},
     [TESS__MEASURED_ACTIVATIONS_PCT] = {"measured.activations_pct", TESS_QUANTITY_MEMORY, "%"},

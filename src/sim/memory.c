@@ -84,9 +84,10 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
     const tess_sim_training *t = &sim->s.training;
     const int fp32 = t->precision == TESS_SIM_FP32;
     const int zero = l->zero ? l->zero : t->distributed_optimizer > 0 ? 1 : 0;
-    const double each[] = {fp32 ? 4.0 : 2.0,
-                           t->grad_bytes ? t->grad_bytes : sim->era[TESS__ERA_GRAD_BYTES],
-                           fp32 ? 8.0 : 12.0};
+    double gradient = t->grad_bytes ? t->grad_bytes : sim->era[TESS__ERA_GRAD_BYTES];
+    if (gradient > sim->element && sim->era[TESS__ERA_GRAD_COPY] > 0.5)
+        gradient += sim->element;
+    const double each[] = {fp32 ? 4.0 : 2.0, gradient, fp32 ? 8.0 : 12.0};
     double experts;
     const double weights = tess__stage_weights(sim, stage, &experts);
     const double layers = sim->layers[stage] * sim->parts[TESS__LAYER].weights +
@@ -121,6 +122,9 @@ static void stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
     m->working = working_of(sim, stage);
     if (sim->era[TESS__ERA_WEIGHT_DUMMY] > 0.0)
         m->buffers += dummies_of(sim, stage);
+    if (sim->s.layout.pp > 1)
+        m->buffers += flight * sim->era[TESS__ERA_PP_BUFFERS] * sim->element * sim->rows *
+                      sim->s.model.hidden;
     m->allocated =
         m->weights + m->gradients + m->optimiser + m->activations + m->working + m->buffers;
 }
@@ -146,7 +150,8 @@ void tess__memory_of(const tess_sim *sim, tess_sim_memory *memory)
             most = list[i].bytes;
             memory->largest = list[i].name;
         }
-    memory->reserved = sim->hw[TESS__HW_RESERVED_GIB] * 1073741824.0;
+    memory->reserved =
+        (sim->hw[TESS__HW_RESERVED_GIB] + sim->era[TESS__ERA_RESERVED_GIB]) * 1073741824.0;
     memory->peak = memory->allocated + memory->reserved;
     memory->capacity = (double)sim->cluster->memory;
     memory->fits = memory->peak <= memory->capacity;

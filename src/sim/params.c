@@ -38,6 +38,7 @@ const tess__param_def tess__era_defs[TESS__ERA_COUNT] = {
     [TESS__ERA_HOST_BACKWARD_US] = {"host_backward_us", "us of a layer", 0, 1e5, 500},
     [TESS__ERA_HOST_COMM_US] = {"host_comm_us", "us for each doubling of ranks", 0, 1e4, 0},
     [TESS__ERA_HOST_POWER] = {"host_power", "", 1, 64, 8},
+    [TESS__ERA_HOST_SYNC_US] = {"host_sync_us", "us of a layer", 0, 1e5, 0},
     [TESS__ERA_HOST_STEP_MS] = {"host_step_ms", "ms", 0, 1e5, 0},
     [TESS__ERA_HOST_BATCH_MS] = {"host_batch_ms", "ms of a micro-batch", 0, 1e4, 0},
     [TESS__ERA_ATTENTION] = {"attention", "1 flash, 2 fused softmax, 3 unfused", 1, 3, 1},
@@ -60,6 +61,9 @@ const tess__param_def tess__era_defs[TESS__ERA_COUNT] = {
     [TESS__ERA_LOSS_BYTES] = {"loss_bytes", "bytes of a logit", 0, 1000, 28},
     [TESS__ERA_WEIGHT_DUMMY] = {"weight_dummy", "0 or 1", 0, 1, 0},
     [TESS__ERA_FP8_CAST] = {"fp8_cast", "passes", 0, 10, 1},
+    [TESS__ERA_GRAD_COPY] = {"grad_copy", "0 or 1", 0, 1, 0},
+    [TESS__ERA_PP_BUFFERS] = {"pp_buffers", "of a micro-batch", 0, 16, 0},
+    [TESS__ERA_RESERVED_GIB] = {"reserved_more_gib", "GiB", 0, 64, 0},
     [TESS__ERA_STRAGGLE] = {"straggle", "share for each doubling of nodes", 0, 1, 0},
 };
 

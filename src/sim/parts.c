@@ -88,6 +88,8 @@ static void floor_by_host(tess_sim *sim, int part)
     const double gpu = p->pass[TESS__BACKWARD] + p->pass[TESS__WEIGHT] + p->pass[TESS__AGAIN];
     p->host[TESS__FORWARD] = host_extra(sim, p->pass[TESS__FORWARD], forward);
     p->host[TESS__BACKWARD] = host_extra(sim, gpu, backward);
+    if (sim->s.training.recompute == TESS_SIM_RECOMPUTE_FULL)
+        p->host[TESS__BACKWARD] += again_share(sim) * sim->era[TESS__ERA_HOST_SYNC_US] * 1e-6;
     p->pass[TESS__FORWARD] += p->host[TESS__FORWARD];
     p->pass[TESS__BACKWARD] += p->host[TESS__BACKWARD];
 }

@@ -47,6 +47,7 @@ enum {
     TESS__ERA_HOST_COMM_US, /* and of a collective, for each doubling of its ranks: the slowest host
                              */
     TESS__ERA_HOST_POWER,   /* p of (gpu^p + host^p)^(1/p): how well one runs ahead of the other */
+    TESS__ERA_HOST_SYNC_US, /* of a layer that runs again: how long its checkpoint stops the GPU */
     TESS__ERA_HOST_STEP_MS, /* host time of a step outside layers and optimiser */
     TESS__ERA_HOST_BATCH_MS, /* and of a micro-batch */
     TESS__ERA_ATTENTION,     /* a value of enum TESS_SIM_FLASH.. */
@@ -69,6 +70,9 @@ enum {
     TESS__ERA_LOSS_BYTES,    /* memory traffic of the loss for a logit, both passes */
     TESS__ERA_WEIGHT_DUMMY,  /* 1: a buffer of the largest weight gradient is held */
     TESS__ERA_FP8_CAST,      /* passes over an operand to cast it to 8 bits */
+    TESS__ERA_GRAD_COPY,     /* 1: gradients in fp32 stand beside those of the element type */
+    TESS__ERA_PP_BUFFERS,    /* inputs and outputs of a stage that a micro-batch in flight holds */
+    TESS__ERA_RESERVED_GIB,  /* memory that fragments and libraries take besides the hardware's */
     TESS__ERA_STRAGGLE,      /* step time grows by this for each doubling of nodes */
     TESS__ERA_COUNT
 };

@@ -30,6 +30,36 @@ static tess_status s_report_run(world *w)
     return tess_report_run(w->ctx, path[0], path[1]);
 }
 
+static tess_status s_profile_page(world *w)
+{
+    static const double density[] = {0.25};
+    static const uint8_t some[] = {1, 0}, pixels[2 * 3] = {255};
+    static const float mass[] = {0.75f, 0.25f};
+    const tess_profile_map map = {.noise_high = 1, .density = density, .recall = density};
+    const tess_profile_mask mask = {.grid = {1, 1, 2},
+                                    .frames = 1,
+                                    .height = 1,
+                                    .width = 2,
+                                    .pixels = pixels,
+                                    .query = some,
+                                    .mass = mass,
+                                    .oracle = some,
+                                    .predicted = some};
+    tess_profile_report *report = NULL;
+    tess_status status = tess_profile_report_create(
+        w->ctx, &(tess_profile_report_opts){.layers = 1, .heads = 1}, &report);
+    if (status == TESS_OK)
+        status = tess_profile_report_add(report, &map);
+    if (status == TESS_OK)
+        status = tess_profile_report_cube(report, &(tess_profile_cube){{1, 1, 1}, 1, 1});
+    if (status == TESS_OK)
+        status = tess_profile_report_mask(report, &mask);
+    if (status == TESS_OK)
+        status = tess_profile_report_write(report, in_folder("profile.html"));
+    tess_profile_report_destroy(report);
+    return status;
+}
+
 /* The folder of a run, as small as there are. */
 static void write_run(void)
 {

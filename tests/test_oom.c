@@ -350,6 +350,7 @@ static const scenario scenarios[] = {
     {"carry a selective plan out", s_plan_selective, NULL, NULL},
     {"compare runs", s_compare, NULL, NULL},
     {"report a run", s_report_run, NULL, NULL},
+    {"report a profile", s_profile_page, NULL, NULL},
 };
 
 static void every_allocation_may_fail_once(void **state)

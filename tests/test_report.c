@@ -46,9 +46,94 @@ static void the_page_of_a_run_holds_its_numbers(void **state)
     assert_non_null(strstr(page, "[1,0.5,null,null,10,"));
     assert_non_null(strstr(page, "[2,0.25,null,null,12,"));
     assert_non_null(strstr(page, "\"validation\":[[2,0.125,0.1,0.2,0.3,0.4]]"));
+    assert_null(strstr(page, "<figure id=\"density\">")); /* of sparse runs alone */
     assert_non_null(strstr(page, "<td>lr</td><td>0.003</td>"));
     assert_non_null(strstr(page, "&lt;script&gt;&amp;"));
     assert_non_null(strstr(page, "data:image/png;base64,YWJj\""));
+}
+
+static void the_page_of_a_sparse_run_holds_decisions(void **state)
+{
+    (void)state;
+    (void)mkdir("sparse", 0777);
+    write_text(
+        "sparse/metrics.jsonl",
+        "{\"step\": 1, \"loss\": 1, \"density\": 1}\n"
+        "{\"step\": 2, \"loss\": 1, \"density\": 0.25, \"recall\": 0.5, \"select_ms\": 3}\n");
+    write_text("sparse/events.jsonl",
+               "{\"step\": 2, \"layer\": 1, \"event\": \"switch\", \"why\": {\"recall\": 0.5}}\n"
+               "{\"step\": 3, \"layer\": 1, \"head\": 2, \"event\": \"back\"}\n{\"st");
+    CHECK_OK(tess_report_run(ctx, "sparse", "page.html"));
+    const char *page = page_text("page.html");
+    assert_non_null(strstr(page, "<figure id=\"density\">"));
+    assert_non_null(strstr(page, "<b>0.25</b><span>density of attention</span>"));
+    assert_non_null(strstr(page, ",0.25,0.5,null,null,3,null,null]"));
+    assert_non_null(strstr(page, "\"events\":[[2,\"switch\",1,null,\"{\\u0022recall\\u0022:0.5}\"],"
+                                 "[3,\"back\",1,2,\"\"]]"));
+    write_text("sparse/events.jsonl", "[]\n");
+    CHECK_FAILS(tess_report_run(ctx, "sparse", "page.html"), TESS_EFORMAT,
+                "sparse/events.jsonl: line 1: not an event with its step");
+}
+
+static void the_page_of_a_profile_holds_maps_and_masks(void **state)
+{
+    (void)state;
+    const double density[] = {0.25, 0.75}, recall[] = {0.9, 1};
+    const double wrong[] = {0.5, 1.5};
+    const uint8_t some[] = {1, 0, 0, 1}, pixels[2 * 2 * 2 * 3] = {255};
+    const float mass[] = {0.5f, 0.25f, 0.125f, 0.125f};
+    tess_profile_report *report = NULL;
+    const tess_profile_report_opts opts = {.layers = 1, .heads = 2, .subtitle = "<here>"};
+    CHECK_OK(tess_profile_report_create(ctx, &opts, &report));
+    CHECK_FAILS(tess_profile_report_write(report, "page.html"), TESS_EINVAL,
+                "tess_profile_report_write: no map was added");
+    const tess_profile_map map = {
+        .step = 7, .noise_high = 0.5, .density = density, .recall = recall};
+    CHECK_OK(tess_profile_report_add(report, &map));
+    CHECK_OK(tess_profile_report_cube(report, &(tess_profile_cube){{1, 2, 2}, 0.95, 0.5}));
+    const tess_profile_mask mask = {.head = 1,
+                                    .why = "asked for",
+                                    .grid = {2, 1, 2},
+                                    .frames = 2,
+                                    .height = 2,
+                                    .width = 2,
+                                    .pixels = pixels,
+                                    .query = some,
+                                    .mass = mass,
+                                    .oracle = some,
+                                    .predicted = some};
+    CHECK_OK(tess_profile_report_mask(report, &mask));
+    CHECK_OK(tess_profile_report_write(report, "page.html"));
+    const char *page = page_text("page.html");
+    assert_non_null(strstr(page, "&lt;here&gt;"));
+    assert_non_null(strstr(page, "<b>50.0 %</b><span>mean density</span>"));
+    assert_non_null(strstr(page, "\"density\":[0.25,0.75],\"recall\":[0.9,1]}"));
+    assert_non_null(strstr(page, "{\"cube\":[1,2,2],\"overlap\":0.95,\"density\":0.5}"));
+    assert_non_null(strstr(page, "\"keys\":2,\"oracle_mass\":0.625,\"frames\":[0,1]"));
+    assert_non_null(
+        strstr(page, "\"oracle\":\"AQAAAQ==\",\"predicted\":\"AQAAAQ==\",\"found\":1}"));
+    CHECK_FAILS(tess_profile_report_add(report, &(tess_profile_map){.density = wrong}), TESS_EINVAL,
+                "tess_profile_report_add: density[1] is 1.5, must be 0..1");
+    CHECK_FAILS(
+        tess_profile_report_add(report, &(tess_profile_map){.noise_low = 1, .density = density}),
+        TESS_EINVAL, "tess_profile_report_add: noise is 1..0, must ascend in 0..1");
+    tess_profile_mask bad = mask;
+    bad.head = 2;
+    CHECK_FAILS(tess_profile_report_mask(report, &bad), TESS_EINVAL,
+                "tess_profile_report_mask: layer 0, head 2, must be below 1 and 2");
+    bad = mask;
+    bad.grid[1] = 0;
+    CHECK_FAILS(tess_profile_report_mask(report, &bad), TESS_EINVAL,
+                "tess_profile_report_mask: the grid is 2 x 0 x 2, must have 1..4194304 tokens");
+    bad = mask;
+    bad.mass = NULL;
+    CHECK_FAILS(tess_profile_report_mask(report, &bad), TESS_EINVAL,
+                "tess_profile_report_mask: mass is NULL");
+    tess_profile_report_destroy(report);
+    tess_profile_report_destroy(NULL);
+    CHECK_FAILS(tess_profile_report_create(ctx, &(tess_profile_report_opts){.layers = 1}, &report),
+                TESS_EINVAL,
+                "tess_profile_report_create: 1 layers of 0 heads, must be 1..65536 each");
 }
 
 static void a_long_run_is_thinned(void **state)
@@ -124,6 +209,8 @@ static void the_page_of_a_plan_holds_shares_and_imbalance(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_page_of_a_plan_holds_shares_and_imbalance),
     cmocka_unit_test(the_page_of_a_run_holds_its_numbers),
+    cmocka_unit_test(the_page_of_a_sparse_run_holds_decisions),
+    cmocka_unit_test(the_page_of_a_profile_holds_maps_and_masks),
     cmocka_unit_test(a_long_run_is_thinned),
     cmocka_unit_test(what_is_no_run_gets_a_sentence),
 };

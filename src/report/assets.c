@@ -22,3 +22,4 @@ ASSET(charts_js, "charts.js");
 ASSET(plan_js, "plan.js");
 ASSET(run_js, "run.js");
 ASSET(compare_js, "compare.js");
+ASSET(profile_js, "profile.js");

@@ -14,8 +14,10 @@
 enum { POINTS_MAX = 1500 };
 
 static const char *const columns[TESS_RUN_COLUMNS] = {
-    "loss",      "lr",       "grad_norm",    "step_ms", "attention_ms",
-    "linear_ms", "other_ms", "optimiser_ms", "data_ms", "tokens_per_s"};
+    "loss",      "lr",        "grad_norm",      "step_ms",       "attention_ms",
+    "linear_ms", "other_ms",  "optimiser_ms",   "data_ms",       "tokens_per_s",
+    "density",   "recall",    "predictor_loss", "sparse_layers", "select_ms",
+    "learn_ms",  "profile_ms"};
 
 static void add_number(tess__markup *text, double value)
 {
@@ -71,6 +73,7 @@ static void add_line(tess__run *run, thinning *t, const json_t *object, int last
         if (isfinite(value)) {
             t->sums[i] += value;
             t->counts[i]++;
+            run->recorded[i] = 1;
         }
     }
     add_validation(run, object, run->steps);
@@ -95,4 +98,61 @@ tess_status tess__run_read(tess__run *run, const char *path)
         status = tess__fail(TESS_EFORMAT, "%s: no step was recorded", path);
     tess__jsonl_close(&file);
     return status;
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+enum { EVENTS_MAX = 1000 };
+
+static int add_piece(const char *bytes, size_t n, void *text)
+{
+    tess__markup_add(text, bytes, n);
+    return ((tess__markup *)text)->status ? -1 : 0;
+}
+
+static void add_place(tess__markup *text, const json_t *number)
+{
+    if (json_is_integer(number))
+        tess__markup_print(text, ",%lld", (long long)json_integer_value(number));
+    else
+        tess__markup_print(text, ",null");
+}
+
+static void add_event(tess__markup *events, const json_t *object)
+{
+    const char *event = json_string_value(json_object_get(object, "event"));
+    tess__markup why = {.ctx = events->ctx};
+    const json_t *reason = json_object_get(object, "why");
+    if (reason && json_dump_callback(reason, add_piece, &why,
+                                     JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(4)) != 0)
+        events->status = events->status ? events->status : tess__nomem(0);
+    tess__markup_print(events, "%s[%lld,", events->size ? "," : "",
+                       (long long)json_integer_value(json_object_get(object, "step")));
+    tess__markup_string(events, event ? event : "");
+    add_place(events, json_object_get(object, "layer"));
+    add_place(events, json_object_get(object, "head"));
+    tess__markup_print(events, ",");
+    tess__markup_string(events, why.data ? why.data : "");
+    tess__markup_print(events, "]");
+    tess__markup_free(&why);
+}
+
+tess_status tess__run_events(tess__markup *events, const char *path)
+{
+    tess__jsonl file;
+    const tess_status open = tess__jsonl_open(path, "an event with its step", &file);
+    if (open == TESS_EIO)
+        return TESS_OK; /* of dense runs there is none */
+    if (open)
+        return open;
+    tess_status status = TESS_OK;
+    for (int64_t i = 0; i < file.lines && i < EVENTS_MAX && !status; i++) {
+        json_t *object = NULL;
+        status = tess__jsonl_next(&file, &object);
+        if (!status)
+            add_event(events, object);
+        json_decref(object);
+    }
+    tess__jsonl_close(&file);
+    return status ? status : events->status;
 }

@@ -129,11 +129,15 @@ static void add_tiles(const tess__run *run, tess__markup *page)
 {
     tess__markup_print(page, "<div class=\"tiles\">\n");
     tess__page_tile(page, "steps", "%lld", (long long)run->steps);
-    tess__page_tile(page, "training loss", "%.4g", run->last[0]);
+    tess__page_tile(page, "training loss", "%.4g", run->last[TESS_RUN_LOSS]);
     if (!isnan(run->val_loss))
         tess__page_tile(page, "validation loss", "%.4g", run->val_loss);
-    tess__page_tile(page, "ms a step", "%.4g", run->last[3]);
-    tess__page_tile(page, "tokens a second", "%.0f", run->last[9]);
+    tess__page_tile(page, "ms a step", "%.4g", run->last[TESS_RUN_STEP_MS]);
+    tess__page_tile(page, "tokens a second", "%.0f", run->last[TESS_RUN_RATE]);
+    if (run->recorded[TESS_RUN_DENSITY])
+        tess__page_tile(page, "density of attention", "%.3g", run->last[TESS_RUN_DENSITY]);
+    if (run->recorded[TESS_RUN_RECALL])
+        tess__page_tile(page, "recall of the predictor", "%.3g", run->last[TESS_RUN_RECALL]);
     tess__markup_print(page, "</div>\n");
 }
 
@@ -150,6 +154,27 @@ static void add_figures(const tess__run *run, tess__markup *page)
     tess__page_figure(page, &loss);
     if (run->validations)
         tess__page_figure(page, &buckets);
+    static const tess__figure density = {
+        "density",
+        "Share of (query, key) pairs that attention computed, 1 is dense; and the share of layers "
+        "that are sparse. Marks on the axis, blue: a layer or head became sparse; orange: dense "
+        "again.",
+        NULL};
+    static const tess__figure recall = {
+        "recall",
+        "Softmax mass of the keys chosen / mass of as many best ones, when it was last looked at; "
+        "and the loss of the predictors.",
+        NULL};
+    static const tess__figure events = {"events", "What was decided during the run, and why.",
+                                        NULL};
+    if (run->recorded[TESS_RUN_DENSITY]) {
+        tess__markup_print(page, "<h2>Sparse attention</h2>\n");
+        tess__page_figure(page, &density);
+        if (run->recorded[TESS_RUN_RECALL])
+            tess__page_figure(page, &recall);
+        if (run->events.size)
+            tess__page_figure(page, &events);
+    }
     tess__markup_print(page, "<h2>Time of a step</h2>\n");
     tess__page_figure(page, &times);
     tess__markup_print(page, "<h2>Gradient</h2>\n");
@@ -165,9 +190,10 @@ static tess_status write_page(tess_ctx *ctx, const char *run, tess__run *metrics
     add_figures(metrics, &page);
     if (!status)
         status = add_settings(&page, run);
-    tess__markup_print(&data, "{\"points\":[%s],\n\"validation\":[%s]}",
+    tess__markup_print(&data, "{\"points\":[%s],\n\"validation\":[%s],\n\"events\":[%s]}",
                        metrics->points.data ? metrics->points.data : "",
-                       metrics->validation.data ? metrics->validation.data : "");
+                       metrics->validation.data ? metrics->validation.data : "",
+                       metrics->events.data ? metrics->events.data : "");
     if (!status)
         status = metrics->points.status ? metrics->points.status : metrics->validation.status;
     if (!status)
@@ -184,13 +210,20 @@ tess_status tess_report_run(tess_ctx *ctx, const char *run, const char *path)
                           !ctx   ? "ctx"
                           : !run ? "run"
                                  : "path");
-    char metrics[PATH_MAX];
+    char metrics[PATH_MAX], events[PATH_MAX];
     TESS_TRY(join(run, "metrics.jsonl", metrics));
-    tess__run numbers = {.val_loss = NAN, .points = {.ctx = ctx}, .validation = {.ctx = ctx}};
+    TESS_TRY(join(run, "events.jsonl", events));
+    tess__run numbers = {.val_loss = NAN,
+                         .points = {.ctx = ctx},
+                         .validation = {.ctx = ctx},
+                         .events = {.ctx = ctx}};
     tess_status status = tess__run_read(&numbers, metrics);
+    if (!status)
+        status = tess__run_events(&numbers.events, events);
     if (!status)
         status = write_page(ctx, run, &numbers, path);
     tess__markup_free(&numbers.points);
     tess__markup_free(&numbers.validation);
+    tess__markup_free(&numbers.events);
     return status;
 }

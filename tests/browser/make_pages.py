@@ -103,7 +103,8 @@ def main():
             tessera("train", "--preset", "tiny", "--data", "shapes", "--steps", 6, "--out", here / "run", "--quiet",
                     "--validate-every", 3, "--sample-every", 3, "--sample-steps", 2)
             tessera("report", here / "run", "-o", here / "run.html")
-            pages.append(here / "run.html")
+            tessera("profile", here / "run", "--clips", 2, "-o", here / "sparsity.html")
+            pages += [here / "run.html", here / "sparsity.html"]
         shot = ["--shot", options.shot] if options.shot else []
         return subprocess.run([sys.executable, HERE / "pages.py", *shot, *pages]).returncode
 

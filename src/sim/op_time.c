@@ -57,10 +57,12 @@ double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n,
                  {64, 64, hw[TESS__HW_TILE_32]}};
     double share, best = INFINITY;
     const double peak = peak_of(sim, precision, &share);
+    const double depth =
+        hw[precision >= TESS_SIM_FP8 ? TESS__HW_GEMM_DEPTH_FP8 : TESS__HW_GEMM_DEPTH];
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
         const double waves = batch * ceil(m / tiles[i].m) * ceil(n / tiles[i].n) / sms;
         const double paid = (1.0 - wave) * waves + wave * ceil(waves);
-        const double flop = 2.0 * tiles[i].m * tiles[i].n * (k + hw[TESS__HW_GEMM_DEPTH]);
+        const double flop = 2.0 * tiles[i].m * tiles[i].n * (k + depth);
         best = fmin(best, paid * sms * flop / (peak * share * tiles[i].rate));
     }
     if (weight)

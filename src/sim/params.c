@@ -19,6 +19,7 @@ const tess__param_def tess__hw_defs[TESS__HW_COUNT] = {
     [TESS__HW_TILE_32] = {"tile_32", "of 256 x 128", 0.05, 1, 0.55},
     [TESS__HW_GEMM_WEIGHT] = {"gemm_weight", "", 0.5, 3, 1.05},
     [TESS__HW_GEMM_FP32] = {"gemm_fp32", "of the peak", 0.05, 1, 0.8},
+    [TESS__HW_GEMM_DEPTH_FP8] = {"gemm_depth_fp8", "elements", 0, 10000, 133},
     [TESS__HW_GEMM_FP8] = {"gemm_fp8", "of the peak", 0.05, 1, 0.66},
     [TESS__HW_BMM_SHARE] = {"bmm_share", "of plain products", 0.05, 2, 1},
     [TESS__HW_BMM_ODD] = {"bmm_odd", "of plain products", 0.05, 1, 0.5},

@@ -23,11 +23,12 @@ enum {
     TESS__HW_TILE_128,   /* rate of smaller tiles relative to 256 x 128 */
     TESS__HW_TILE_64,
     TESS__HW_TILE_32,
-    TESS__HW_GEMM_WEIGHT, /* time of a weight gradient relative to a product of its shape */
-    TESS__HW_GEMM_FP32,   /* share of the fp32 peak; TF32 is not used */
-    TESS__HW_GEMM_FP8,    /* share of the fp8 peak */
-    TESS__HW_BMM_SHARE,   /* rate of batched products in attention, relative to plain ones */
-    TESS__HW_BMM_ODD,     /* the same where head_dim is no multiple of 8 */
+    TESS__HW_GEMM_WEIGHT,    /* time of a weight gradient relative to a product of its shape */
+    TESS__HW_GEMM_FP32,      /* share of the fp32 peak; TF32 is not used */
+    TESS__HW_GEMM_DEPTH_FP8, /* k at which a tile of 8-bit products reaches half of its rate */
+    TESS__HW_GEMM_FP8,       /* share of the fp8 peak */
+    TESS__HW_BMM_SHARE,      /* rate of batched products in attention, relative to plain ones */
+    TESS__HW_BMM_ODD,        /* the same where head_dim is no multiple of 8 */
     TESS__HW_FLASH_FORWARD,
     TESS__HW_FLASH_BACKWARD,
     TESS__HW_FLASH_DIM,    /* head_dim at which half of the rate is reached */

@@ -77,6 +77,17 @@ static double hide(tess_sim *sim, int first, double seconds, double room)
     return waited;
 }
 
+/* Passes of one micro-batch behind which gradients travel. Without interleaving all gradients are
+ * complete only in the last one. With it the last pp micro-batches pass part by part, and a part's
+ * gradients travel while the parts before it are still computed. Weights in front of the first
+ * micro-batches are the same, backwards. */
+static double window(const tess_sim *sim)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    const double group = fmin((double)l->pp, (double)sim->batches);
+    return l->vpp > 1 ? (group * (l->vpp - 1) + 1.0) / l->vpp : 1.0;
+}
+
 double tess__gradient_seconds(tess_sim *sim, int stage)
 {
     const tess_sim_layout *l = &sim->s.layout;
@@ -85,8 +96,10 @@ double tess__gradient_seconds(tess_sim *sim, int stage)
     if (l->zero == 3)
         return 0.0;
     const double weights = tess__stage_weights(sim, stage, &experts);
-    const double behind = hidden_share(sim, TESS__ERA_DP_HIDDEN) * sim->backward[stage];
-    const double before = hidden_share(sim, TESS__ERA_DP_FORWARD) * sim->forward[stage];
+    const double behind =
+        hidden_share(sim, TESS__ERA_DP_HIDDEN) * sim->backward[stage] * window(sim);
+    const double before =
+        hidden_share(sim, TESS__ERA_DP_FORWARD) * sim->forward[stage] * window(sim);
     const int split = l->zero > 0 || sim->s.training.distributed_optimizer > 0;
     int first = sim->n_ops;
     const double all =

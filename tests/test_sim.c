@@ -33,23 +33,44 @@ static void the_parts_of_a_step_add_up(void **state)
                 1e-4);
 }
 
-/* What can be asked for is what the step is made of. */
-static void the_operations_add_up_to_the_compute_time(void **state)
+/* What can be asked for is what the step is made of: on the slowest stage every second but those of
+ * the pipeline, the optimiser and gradients has its operation. */
+static void check_sums(const tess_scenario *s)
 {
-    (void)state;
-    const tess_scenario s = some();
-    const tess_sim_result r = run_on("a100-80", &s);
-    double compute = 0.0, tp = 0.0;
+    const tess_sim_result r = run_on("a100-80", s);
+    double compute = 0.0, comm = 0.0, host = 0.0;
     for (int i = 0; i < tess_sim_ops(sim); i++) {
         tess_sim_op op;
         CHECK_OK(tess_sim_op_query(sim, i, &op));
         assert_true(op.seconds >= 0.0 && op.times >= 0.0 && strlen(op.formula) > 5);
+        for (int k = 0; k < 4; k++) {
+            tess_sim_param p;
+            if (op.params[k] >= 0)
+                CHECK_OK(tess_sim_params_query(params, op.params[k], &p));
+        }
         if (strcmp(op.part, "step") == 0)
             continue;
-        *(strcmp(op.kind, "comm") ? &compute : &tp) += op.seconds * op.times;
+        *(strcmp(op.kind, "comm") == 0   ? &comm
+          : strcmp(op.kind, "host") == 0 ? &host
+                                         : &compute) += op.seconds * op.times;
     }
     assert_true(near(compute, r.compute_s) < 1e-9);
-    assert_true(near(tp, r.tp_s) < 1e-9);
+    assert_true(near(comm, r.tp_s + r.cp_s + r.ep_s) < 1e-9);
+    assert_true(host == r.host_s || near(host, r.host_s) < 1e-9);
+}
+
+static void the_operations_add_up_to_the_step(void **state)
+{
+    (void)state;
+    tess_scenario s = some();
+    check_sums(&s);
+    s.layout.cp = 2;
+    s.training.recompute = TESS_SIM_RECOMPUTE_FULL;
+    check_sums(&s);
+    s = gpt(8, 1024, 16, 2); /* small enough for the host to matter */
+    snprintf(s.system.era, sizeof s.system.era, "deepspeed-2022");
+    check_sums(&s);
+    assert_true(run_on("a100-80", &s).host_s > 0.0);
 }
 
 static void a_run_allocates_nothing(void **state)
@@ -291,7 +312,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_does_not_fit_is_said_with_its_largest_part),
     cmocka_unit_test(every_kind_of_model_and_layout_runs),
     cmocka_unit_test(the_parts_of_a_step_add_up),
-    cmocka_unit_test(the_operations_add_up_to_the_compute_time),
+    cmocka_unit_test(the_operations_add_up_to_the_step),
     cmocka_unit_test(a_run_allocates_nothing),
     cmocka_unit_test(what_a_run_refuses_it_says),
 };

@@ -22,7 +22,9 @@ static const struct {
                       "bytes / (memory bandwidth memory_share) + kernel_us",
                       {TESS__HW_MEMORY_SHARE, TESS__HW_KERNEL_US, -1}},
     [TESS__COMM] = {"comm", "the collective's time x the share that is waited for", {-1, -1, -1}},
-    [TESS__HOST] = {"host", "the host's time of a layer", {-1, -1, -1}},
+    [TESS__HOST] = {"host",
+                    "(gpu^p + host^p)^(1/p) - gpu, p = host_power, and stops of checkpoints",
+                    {-1, -1, -1}},
 };
 
 /* The era's parameter behind a class of communication. */
@@ -68,5 +70,11 @@ tess_status tess_sim_op_query(const tess_sim *sim, int index, tess_sim_op *op)
     for (int i = 0; i < 3; i++)
         op->params[i] = kinds[o->kind].params[i] < 0 ? -1 : hw + kinds[o->kind].params[i];
     op->params[3] = shares[o->class] < 0 ? -1 : era + shares[o->class];
+    if (o->kind == TESS__HOST) {
+        const int forward = o->pass == TESS__FORWARD;
+        op->params[0] = era + (forward ? TESS__ERA_HOST_FORWARD_US : TESS__ERA_HOST_BACKWARD_US);
+        op->params[1] = era + TESS__ERA_HOST_COMM_US;
+        op->params[2] = era + TESS__ERA_HOST_POWER;
+    }
     return TESS_OK;
 }

@@ -29,8 +29,10 @@ static matrices of_layer(const tess_sim_model *m, int experts)
     const double h = m->hidden, in = m->gated ? 3.0 : 2.0;
     matrices l;
     l.weights = l.active = attention_weights(m);
-    if (m->cross && m->text)
-        l.weights = l.active = l.active + 4.0 * h * m->heads * m->head_dim;
+    if (m->cross && m->text) { /* keys and values are of the prompt's few tokens */
+        l.weights += 4.0 * h * m->heads * m->head_dim;
+        l.active += 2.0 * h * m->heads * m->head_dim;
+    }
     if (!experts) {
         l.weights += in * h * (double)m->ffn;
         l.active += in * h * (double)m->ffn;

@@ -90,8 +90,10 @@ static void floor_by_host(tess_sim *sim, int part)
     p->host[TESS__BACKWARD] = host_extra(sim, gpu, backward);
     if (sim->s.training.recompute == TESS_SIM_RECOMPUTE_FULL)
         p->host[TESS__BACKWARD] += again_share(sim) * sim->era[TESS__ERA_HOST_SYNC_US] * 1e-6;
-    p->pass[TESS__FORWARD] += p->host[TESS__FORWARD];
-    p->pass[TESS__BACKWARD] += p->host[TESS__BACKWARD];
+    for (int pass = TESS__FORWARD; pass <= TESS__BACKWARD; pass++) {
+        p->pass[pass] += p->host[pass];
+        tess__add_host(sim, part, pass, p->host[pass]);
+    }
 }
 
 void tess__build_parts(tess_sim *sim)

@@ -303,6 +303,19 @@ static tess_status s_attn_virtual(world *w)
     return status;
 }
 
+static tess_status s_break_even(world *w)
+{
+    const tess_break_even_shape shape = {.head_dim = 8,
+                                         .tokens = 16,
+                                         .group = 8,
+                                         .unit = 1,
+                                         .compensate = 1,
+                                         .rank = 8,
+                                         .backward = 1};
+    tess_break_even_result result;
+    return tess_break_even(w->ctx, &shape, NULL, &result);
+}
+
 static const scenario scenarios[] = {
     {"create a context", s_context, NULL, NULL},
     {"create a communicator", s_comm, NULL, NULL},
@@ -332,6 +345,7 @@ static const scenario scenarios[] = {
     {"create a predictor's workspace", s_predict, NULL, NULL},
     {"measure density and overlap", s_density, NULL, NULL},
     {"gradients of virtual keys", s_attn_virtual, NULL, &sel_shape},
+    {"measure the break-even density", s_break_even, NULL, NULL},
     {"work from masks", s_work_masks, NULL, NULL},
     {"work from a file", s_work_load, NULL, NULL},
     {"work from a selection", s_work_selection, NULL, &sel_shape},

@@ -111,6 +111,35 @@ TESS_API tess_status tess_density_measure(tess_ctx *ctx, const tess_density_in *
 TESS_API tess_status tess_overlap_measure(tess_ctx *ctx, const tess_density_in *in, int32_t keys,
                                           double *ratio);
 
+/* ---- when sparse attention pays ---------------------------------------------------------------
+ */
+
+typedef struct {
+    int head_dim;        /* a multiple of 8 up to 256 */
+    int64_t tokens;      /* queries, and keys; 1..2^31-1 */
+    int32_t group, unit; /* rows; 1 or more */
+    int compensate;      /* 1: with the virtual key */
+    int rank;            /* of the predictor that selects, a multiple of 8 up to 64; 0: selecting
+                            costs nothing */
+    int backward;        /* 1: forward and backward */
+} tess_break_even_shape;
+
+/* Times are of one head of one sample, on one thread. Sparse attention of density d
+ * takes ns_sparse_fixed + d ns_sparse_per_density, predictor and selection included. */
+typedef struct {
+    double density; /* at which it takes as long as dense attention; 0: never pays, 1: always */
+    double ns_dense, ns_sparse_fixed, ns_sparse_per_density;
+    int cached; /* 1: from the folder */
+} tess_break_even_result;
+
+/* Measures when sparse attention pays on this machine, in a second or two; long sequences on some
+ * of their queries. With a folder, which is made if it is not there, the result is kept in a file
+ * of its own for this CPU, instruction set, version and shape, and found there the next time. A
+ * file that does not fit or cannot be written costs a warning in the context's log, and nothing
+ * else. folder NULL: always measured. */
+TESS_API tess_status tess_break_even(tess_ctx *ctx, const tess_break_even_shape *shape,
+                                     const char *folder, tess_break_even_result *result);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* break_even.h (internal) - what break_even.c measures and break_even_file.c keeps. */
+#ifndef TESS_BREAK_EVEN_H
+#define TESS_BREAK_EVEN_H
+
+#include "attn.h"
+#include "tessera/predict.h"
+
+/* ---- break_even_file.c --------------------------------------------------------------------- */
+
+enum { TESS_BREAK_EVEN_PATH = 4096 };
+
+/* Where the folder keeps the measurement of a shape on this machine. ENOTSUP: the path is too long.
+ */
+tess_status tess__break_even_path(tess_ctx *ctx, const tess_break_even_shape *shape,
+                                  const char *folder, char path[TESS_BREAK_EVEN_PATH]);
+
+/* Reads a kept measurement; EFORMAT unless it is whole and of this machine and shape. */
+tess_status tess__break_even_read(tess_ctx *ctx, const tess_break_even_shape *shape,
+                                  const char *path, tess_break_even_result *result);
+tess_status tess__break_even_write(tess_ctx *ctx, const tess_break_even_shape *shape,
+                                   const char *path, const tess_break_even_result *result);
+
+#endif

@@ -191,6 +191,23 @@ static tess_status s_calibrate(world *w)
     return status;
 }
 
+static tess_status s_scenario_plan(world *w)
+{
+    tess_profile *profile = NULL;
+    tess_cluster *cluster = NULL;
+    tess_scenario s = {
+        .model = {.kind = TESS_SIM_DIT, .layers = 30, .hidden = 320, .heads = 20, .seq = 4096},
+        .layout = {.cp = 4}};
+    tess_status status = tess_profile_open(w->ctx, in_folder("p.csv"), NULL, &profile);
+    if (status == TESS_OK)
+        status = tess_cluster_load(w->ctx, "h100", &cluster);
+    if (status == TESS_OK)
+        status = tess_scenario_plan(w->ctx, cluster, profile, -1, TESS_PLAN_LPT, &s);
+    tess_cluster_destroy(cluster);
+    tess_profile_close(profile);
+    return status;
+}
+
 static tess_status s_nccl_log(world *w)
 {
     tess_nccl_log *log = NULL;
@@ -355,6 +372,7 @@ static const scenario scenarios[] = {
     {"load a cluster", s_cluster, NULL, NULL},
     {"fit a cluster", s_calibrate, NULL, NULL},
     {"read a log of nccl-tests", s_nccl_log, NULL, NULL},
+    {"plan a scenario", s_scenario_plan, NULL, NULL},
     {"load the simulator's parameters", s_sim_params, NULL, NULL},
     {"load measured products", s_sim_measured, NULL, NULL},
     {"load a scenario", s_scenario, NULL, NULL},

@@ -14,6 +14,7 @@
 #define TESSERA_SIM_H
 
 #include "cost.h"
+#include "plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,6 +48,13 @@ typedef struct {
     int learned_positions; /* 1: a table of seq x hidden */
     double density;        /* kept share of (query, key) pairs; 0: 1 */
     double imbalance; /* slowest rank's attention over the mean, of context parallelism; 0: 1 */
+
+    /* Sparse attention, where density is below 1. */
+    int sparse_layers; /* layers that attend to `density` of the pairs, the others to all; 0: all */
+    double sparse_forward, sparse_backward; /* rate of their kernels relative to dense ones; 0: what
+                                               the cluster says of sparse attention */
+    int select_group; /* queries for which a learnt predictor selects keys together, as in DSV; 0:
+                         the selection costs nothing */
 
     /* Mixture of experts; experts 0: dense. */
     int experts, top_k;
@@ -115,6 +123,14 @@ typedef struct {
 /* *full is the scenario with every default filled in. EINVAL names the value and the rule that it
  * breaks: "scenario: layout.tp is 3, must divide model.heads 16". full may be scenario itself. */
 TESS_API tess_status tess_scenario_fill(const tess_scenario *scenario, tess_scenario *full);
+
+/* Sets density, imbalance and cp_kind of a scenario from a density profile: the planner deals the
+ * work of every layer out to the layout's cp ranks, by a method of plan.h (CONTIGUOUS: as Ulysses
+ * does, LPT: DSV's, DB_SP: db-SP's, AUTO: the best there is). step: of the profile, or -1 for the
+ * mean over its steps. EINVAL: a profile with other layers or heads than the model. */
+TESS_API tess_status tess_scenario_plan(tess_ctx *ctx, const tess_cluster *cluster,
+                                        const tess_profile *profile, int64_t step,
+                                        tess_plan_method method, tess_scenario *scenario);
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 

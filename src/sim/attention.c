@@ -27,19 +27,67 @@ static double keys_seen(const tess_sim_model *m)
         const double w = (double)m->window;
         keys = m->full ? fmin(2.0 * w, s) : w - w * w / (2.0 * s);
     }
-    return keys * m->density;
+    return keys;
 }
 
+/* Seconds of sparse layers: a kernel that gathers keys runs at a share of the dense one's rate, and
+ * opens and closes a query row in the time of the cluster's row_keys. */
+static double sparse_seconds(const tess_sim *sim, double queries, double keys, double heads,
+                             int backward)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const tess_cluster_info *c = sim->cluster;
+    const double given = backward ? m->sparse_backward : m->sparse_forward;
+    const double row = c->attn_row_keys - sim->hw[TESS__HW_FLASH_KEYS];
+    return tess__flash_seconds(sim, heads, queries, fmax(keys * m->density + row, 0.0), m->head_dim,
+                               m->value_dim, backward) /
+           (given > 0.0 ? given : c->attn_sparse);
+}
+
+/* One of the layers on average, where some of them are sparse. */
 static void flash(tess_sim *sim, const char *name, double queries, double keys, double heads)
 {
     const tess_sim_model *m = &sim->s.model;
-    tess__op *op =
-        tess__add_flash(sim, name, TESS__FORWARD, heads, queries, keys, m->head_dim, m->value_dim);
-    op->core = 1;
-    op->seconds *= m->imbalance;
-    op =
-        tess__add_flash(sim, name, TESS__BACKWARD, heads, queries, keys, m->head_dim, m->value_dim);
-    op->seconds *= m->imbalance;
+    const double sparse = m->density < 1.0 ? (double)m->sparse_layers / m->layers : 0.0;
+    const double mean = keys * (sparse * m->density + 1.0 - sparse);
+    for (int pass = TESS__FORWARD; pass <= TESS__BACKWARD; pass++) {
+        const int backward = pass == TESS__BACKWARD;
+        const double dense =
+            tess__flash_seconds(sim, heads, queries, keys, m->head_dim, m->value_dim, backward);
+        tess__op *op =
+            tess__add_flash(sim, name, pass, heads, queries, mean, m->head_dim, m->value_dim);
+        op->core = !backward;
+        if (sparse > 0.0)
+            op->seconds = (1.0 - sparse) * dense +
+                          sparse * sparse_seconds(sim, queries, keys, heads, backward);
+        op->seconds *= m->imbalance;
+    }
+}
+
+/* DSV's selection, in the forward pass of sparse layers alone. Every group of queries scores all
+ * keys in a space of 16 numbers a head and keeps the best, in one kernel that runs twice over the
+ * keys (to find the limit, to list what is above) on the units for fp32, since the products are too
+ * slim for others. Some queries are also scored in full, for the predictor to learn from. */
+enum { PREDICTOR_RANK = 16, SELECT_PASSES = 2, LEARN_STRIDE = 64, LEARN_BYTES = 8 };
+
+static void selection(tess_sim *sim, double queries, double keys, double heads)
+{
+    const tess_sim_model *m = &sim->s.model;
+    if (m->density >= 1.0 || m->select_group == 0)
+        return;
+    const double sparse = (double)m->sparse_layers / m->layers;
+    const double scores = heads * queries * keys;
+    const int precision =
+        sim->s.training.precision == TESS_SIM_FP32 ? TESS_SIM_FP32 : TESS_SIM_BF16;
+    for (int pass = TESS__FORWARD; pass <= TESS__BACKWARD; pass++)
+        tess__add_gemm(sim, "predictor", pass, 1, sim->tokens, 2.0 * PREDICTOR_RANK * heads,
+                       m->hidden, precision)
+            ->seconds *= sparse;
+    tess__op *op = tess__add_gemm(sim, "select keys", TESS__FORWARD, SELECT_PASSES * heads,
+                                  queries / m->select_group, keys, PREDICTOR_RANK, TESS_SIM_FP32);
+    op->seconds = sparse * op->flop / (sim->cluster->flops_fp32 * sim->hw[TESS__HW_GEMM_FP32]);
+    tess__add_memory(sim, "predictor's loss", TESS__FORWARD,
+                     sparse * LEARN_BYTES * scores / LEARN_STRIDE);
 }
 
 int tess__softmax_fused(const tess_sim *sim)
@@ -186,9 +234,12 @@ void tess__attention_ops(tess_sim *sim)
     tess__add_memory(sim, "queries, keys, values", TESS__FORWARD, 0.0)->kept =
         e * t * (q + kk + vv);
     sim->ops[sim->n_ops - 1].seconds = 0.0; /* what the projection has written is only kept */
-    const int first = sim->n_ops;
+    int first = sim->n_ops;
     if (sim->attention == TESS_SIM_FLASH) {
-        flash(sim, "attention", samples * (double)m->seq / l->cp, keys_seen(m), heads);
+        const double queries = samples * (double)m->seq / l->cp;
+        selection(sim, queries, keys_seen(m), heads);
+        first = sim->n_ops;
+        flash(sim, "attention", queries, keys_seen(m), heads);
         sim->ops[first].kept = 4.0 * t * heads;
     } else {
         scores_and_values(sim, samples, heads);

@@ -32,6 +32,8 @@ static const rule ints[] = {
     INT(model.full, 0, 1),
     INT(model.parallel, 0, 1),
     INT(model.learned_positions, 0, 1),
+    INT(model.sparse_layers, 0, 100000),
+    INT(model.select_group, 0, 65536),
     INT(model.experts, 0, 65536),
     INT(model.top_k, 0, 65536),
     INT(model.dense_layers, 0, 100000),
@@ -120,6 +122,12 @@ static tess_status check_ranges(const tess_scenario *s)
           (s->model.imbalance >= 1.0 && s->model.imbalance <= 65536.0)))
         return tess__fail(TESS_EINVAL, "scenario: model.imbalance is %g, must be 0 or 1..65536",
                           s->model.imbalance);
+    const double shares[] = {s->model.sparse_forward, s->model.sparse_backward};
+    for (int i = 0; i < 2; i++)
+        if (!(shares[i] == 0.0 || (shares[i] >= 0.001 && shares[i] <= 10.0)))
+            return tess__fail(TESS_EINVAL,
+                              "scenario: model.sparse_%s is %g, must be 0 or 0.001..10",
+                              i ? "backward" : "forward", shares[i]);
     if (!(s->model.capacity == 0.0 || (s->model.capacity >= 1.0 && s->model.capacity <= 65536.0)))
         return tess__fail(TESS_EINVAL, "scenario: model.capacity is %g, must be 0 or 1..65536",
                           s->model.capacity);
@@ -204,6 +212,10 @@ static tess_status fill_model(tess_sim_model *m)
         m->ffn = 4 * (int64_t)m->hidden;
     usual_real(&m->density, 1.0);
     usual_real(&m->imbalance, 1.0);
+    usual(&m->sparse_layers, m->layers);
+    if (m->sparse_layers > m->layers)
+        return broken("model.sparse_layers", m->sparse_layers, "be at most model.layers,",
+                      m->layers);
     TESS_TRY(fill_experts(m));
     if (m->kind == TESS_SIM_DIT)
         return fill_video(m);

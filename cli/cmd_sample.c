@@ -15,6 +15,10 @@ static tess_status run(cli *c, const void *given)
 
 #define AT(member) offsetof(sample_values, member)
 
+static const char *const attentions[] = {"dense",  "dsv",    "oracle", "pooled",
+                                         "search", "window", "random", NULL};
+static const char *const on_off[] = {"on", "off", NULL};
+
 static const opt arguments[] = {
     {"CHECKPOINT", 0, OPT_PATH, AT(checkpoint), .required = 1,
      .help = "a checkpoint, a run (its newest one), or the folder of a model"},
@@ -46,6 +50,20 @@ static const opt options[] = {
      .help = "each pixel of a picture or video becomes N x N"},
     {"text", 0, OPT_PATH, AT(text), "FILE",
      .help = "the prompt's embedding made elsewhere, text_len x text_dim, instead of words"},
+    {"attention", 0, OPT_CHOICE, AT(attention), "KIND", .choices = attentions,
+     .help = "self attention; default: as the checkpoint was trained"},
+    {"density", 0, OPT_DOUBLE, AT(density), "X", .min = 1e-6, .max = 1,
+     .help = "share of the keys of every head; default: the checkpoint's budgets"},
+    {"mass", 0, OPT_DOUBLE, AT(mass), "X", .min = 1e-6, .max = 1,
+     .help = "share of the softmax that budgets hold; measured while sampling, where it differs"},
+    {"max-density", 0, OPT_DOUBLE, AT(max_density), "X", .min = 1e-6, .max = 1,
+     .help = "most of a head's own density"},
+    {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", .choices = on_off,
+     .help = "one more key stands for all that were dropped; default: the checkpoint's"},
+    {"density-out", 0, OPT_PATH, AT(density_out), "FILE",
+     .help = "CSV of the density of each step, layer and head, as tessera plan --density reads it"},
+    {"compare-dense", 0, OPT_FLAG, AT(compare),
+     .help = "sample the same noise with dense attention too, and print PSNR and both times"},
     {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
      .help = "the last weights, not the averaged ones"},
 };
@@ -54,6 +72,9 @@ static const example examples[] = {
     {"tessera sample run --prompt \"a red disc moving left\" --scale 8 -o out.mp4", "one clip"},
     {"tessera sample run --prompt \"a red disc\" --prompt \"a blue square\" --count 4 -o sheet.png",
      "a contact sheet of eight"},
+    {"tessera sample run --attention oracle --mass 0.9 --compare-dense --density-out density.csv "
+     "-o out.mp4",
+     "how sparse a model could be, and what that changes"},
 };
 
 const command command_sample = {
@@ -62,7 +83,11 @@ const command command_sample = {
     .description =
         "Draws noise and follows the velocity that the model learned until a clip is left, with "
         "guidance towards the prompt. The same seed gives the same clip, bit for bit, with any "
-        "number of threads. Several clips are put side by side, in a contact sheet one per row.\n",
+        "number of threads. Several clips are put side by side, in a contact sheet one per row.\n"
+        "A model attends as it was trained: one that was trained sparse uses its predictors and "
+        "budgets. Another --attention, or a --density, holds for every head of every layer; "
+        "without a density, budgets are measured by dense attention in the first step of each "
+        "quarter of the noise.\n",
     .arguments = arguments,
     .n_arguments = sizeof arguments / sizeof *arguments,
     .options = options,

@@ -348,6 +348,27 @@ static tess_status s_sample(world *w)
     return status;
 }
 
+/* Sparse attention with budgets measured on the way. */
+static tess_status s_sample_sparse(world *w)
+{
+    float text[4 * 8] = {0}, latents[3 * 2 * 4 * 4];
+    const tess_attention_opts attention = {.kind = TESS_ATTENTION_ORACLE, .mass = 0.5};
+    double density[2 * 2];
+    tess_model *model = NULL;
+    tess_status status = tess_model_create(w->ctx, &model_config, NULL, &model);
+    if (status == TESS_OK)
+        status = tess_sample_run(model,
+                                 &(tess_sample_opts){.steps = 2,
+                                                     .frames = 2,
+                                                     .height = 4,
+                                                     .width = 4,
+                                                     .attention = &attention,
+                                                     .density = density},
+                                 text, latents);
+    tess_model_destroy(model);
+    return status;
+}
+
 static const scenario scenarios[] = {
     {"write a picture", s_image, NULL, NULL},
     {"create a model", s_model, NULL, NULL},
@@ -373,6 +394,7 @@ static const scenario scenarios[] = {
     {"save and resume a run", s_train_save, NULL, NULL},
     {"train sparsely", s_train_sparse, NULL, NULL},
     {"sample", s_sample, NULL, NULL},
+    {"sample sparsely", s_sample_sparse, NULL, NULL},
 };
 
 static void every_allocation_may_fail_once(void **state)

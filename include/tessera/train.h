@@ -220,8 +220,9 @@ typedef struct {
     char kind[32];       /* of the data */
     tess_data_info data; /* the shape of a sample, pack, text and fps; its kind is NULL */
     double shift, guidance;
-    int ema;      /* 1: averaged weights are in the subfolder ema */
-    int external; /* 1: prompts were embedded elsewhere, words are not known */
+    int ema;                       /* 1: averaged weights are in the subfolder ema */
+    int external;                  /* 1: prompts were embedded elsewhere, words are not known */
+    tess_attention_opts attention; /* how it attends: what sampling needs of it, no texts */
 } tess_checkpoint;
 
 /* The newest complete checkpoint of a run's folder, or dir itself if it is one: its path, which
@@ -243,7 +244,16 @@ typedef struct {
     double guidance;           /* 0: 2; 1: none */
     uint64_t seed;             /* clip i has noise of (seed, first + i) alone */
     int64_t first;             /* number of the batch's first clip */
-    int cube[3];               /* token order; all 0: by frames, rows, columns */
+    int cube[3];               /* token order of dense attention; all 0: frames, rows, columns */
+    const char *checkpoint;    /* whose decisions and predictors are used; NULL: none */
+    /* How to attend; NULL: as the checkpoint was trained, without one dense. Of the fields, those
+     * of training are not read. density: of every head. mass: budgets are measured, by dense
+     * attention in the first step of each quarter of the noise, over all clips of the batch; so
+     * they are with density 0 and a kind that is not the checkpoint's. Both 0, or the mass trained
+     * with: the checkpoint's budgets, for those heads that it made sparse. */
+    const tess_attention_opts *attention;
+    double *density; /* (steps, layers, heads): what was attended to, mean over clips; NULL: not
+                        wanted */
 } tess_sample_opts;
 
 /* Integrates dx/ds = v from noise at s = 1 to a clip at s = 0 by Euler's method, with guidance
@@ -251,7 +261,8 @@ typedef struct {
  *
  *   text: (batch, text_len, text_dim)   latents: (batch, channels, frames, height, width)
  *
- * No prompt is zeros. The same bits for every number of threads. */
+ * No prompt is zeros. The same bits for every number of threads. After a failure density may hold
+ * anything. */
 TESS_API tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts,
                                      const float *text, float *latents);
 

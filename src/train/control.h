@@ -229,9 +229,8 @@ tess_status tess__control_save(const tess__control *control, const char *dir);
 tess_status tess__control_resume(tess__control *control, const char *dir);
 tess_status tess__control_branch(tess__control *control, const char *dir);
 
-/* For sampling as a checkpoint was trained; *control is NULL if that was dense. */
-tess_status tess__control_sampling(tess_ctx *ctx, const tess_model_config *config, const char *dir,
-                                   int batch, const int grid[3], uint64_t seed,
-                                   tess__control **control);
+/* How a checkpoint was trained to attend, with its cubes if they were chosen; DENSE without
+ * decisions. */
+tess_status tess__control_attention(tess_ctx *ctx, const char *dir, tess_attention_opts *attention);
 
 #endif

@@ -165,46 +165,18 @@ tess_status tess__control_branch(tess__control *c, const char *dir)
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
-/* The attention that a checkpoint was trained with; DENSE without decisions. */
-static tess_status read_attention(tess_ctx *ctx, const char *dir, tess_attention_opts *attention)
+tess_status tess__control_attention(tess_ctx *ctx, const char *dir, tess_attention_opts *attention)
 {
     char path[PATH_MAX];
     tess__decisions d;
-    *attention = (tess_attention_opts){.kind = TESS_ATTENTION_DENSE};
     TESS_TRY(tess__path(path, dir, decisions_file));
+    *attention = (tess_attention_opts){.kind = TESS_ATTENTION_DENSE};
     if (access(path, F_OK) != 0)
         return TESS_OK;
     TESS_TRY(tess__decisions_read(ctx, path, &d));
     *attention = d.attention;
-    memcpy(attention->cube, d.cubes[0].cube, sizeof attention->cube);
-    if (!d.cube_chosen)
-        memset(attention->cube, 0, sizeof attention->cube);
+    if (d.cube_chosen)
+        memcpy(attention->cube, d.cubes[0].cube, sizeof attention->cube);
     tess__decisions_destroy(&d);
-    return TESS_OK;
-}
-
-tess_status tess__control_sampling(tess_ctx *ctx, const tess_model_config *config, const char *dir,
-                                   int batch, const int grid[3], uint64_t seed,
-                                   tess__control **control)
-{
-    tess_attention_opts attention;
-    tess__control *c = NULL;
-    TESS_TRY(read_attention(ctx, dir, &attention));
-    *control = NULL;
-    if (attention.kind == TESS_ATTENTION_DENSE)
-        return TESS_OK;
-    TESS_TRY(tess__attention_options("tess__control_sampling", &attention));
-    const tess__control_opts opts = {.config = config,
-                                     .attention = &attention,
-                                     .batch = batch,
-                                     .grid = {grid[0], grid[1], grid[2]},
-                                     .seed = seed};
-    TESS_TRY(tess__control_create(ctx, &opts, &c));
-    const tess_status status = tess__control_resume(c, dir);
-    if (status != TESS_OK) {
-        tess__control_destroy(c);
-        return status;
-    }
-    *control = c;
     return TESS_OK;
 }

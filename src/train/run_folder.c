@@ -159,6 +159,7 @@ tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir, tess_checkpoint
     tess__state state;
     TESS_TRY(tess__path(path, dir, "state.json"));
     TESS_TRY(tess__state_read(ctx, path, &state));
+    TESS_TRY(tess__control_attention(ctx, dir, &state.told.attention));
     *checkpoint = state.told;
     return TESS_OK;
 }

@@ -37,6 +37,17 @@ static void move(const tess_ctx *ctx, const tess__sampling *s, double length, fl
     }
 }
 
+/* One evaluation: the velocity with a text, or pass 1 of a step: without. */
+static tess_status evaluate(tess_pass *pass, const tess__sampling *s, const float *x, int k,
+                            int turn)
+{
+    const tess_model_in in = {x, s->timestep, turn ? s->none : s->text};
+    if (s->sampler)
+        TESS_TRY(tess__sampler_attend(s->sampler, pass, k, turn));
+    TESS_TRY(tess_pass_forward(pass, &in, turn ? s->v_none : s->v));
+    return s->sampler ? tess__sampler_seen(s->sampler, pass, k) : TESS_OK;
+}
+
 tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampling *s, float *x)
 {
     begin(ctx, s, x);
@@ -50,9 +61,9 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
             s->u[b] = 1.0 - (double)k / s->steps;
         if (s->control)
             TESS_TRY(tess__control_attend(s->control, pass, s->u, k, 0));
-        TESS_TRY(tess_pass_forward(pass, &(tess_model_in){x, s->timestep, s->text}, s->v));
+        TESS_TRY(evaluate(pass, s, x, k, 0));
         if (s->v_none)
-            TESS_TRY(tess_pass_forward(pass, &(tess_model_in){x, s->timestep, s->none}, s->v_none));
+            TESS_TRY(evaluate(pass, s, x, k, 1));
         move(ctx, s, next - now, x);
     }
     return TESS_OK;
@@ -83,15 +94,16 @@ static tess_status check(const char *who, const tess_model *model, tess_sample_o
 }
 
 /* The pass exists, so its sizes are within their rules and their products fit. */
-static tess_status sample_with(tess_model *model, tess_pass *pass, const tess_sample_opts *o,
-                               const float *text, float *latents)
+static tess_status sample_with(tess_model *model, tess_pass *pass, tess__sampler *sampler,
+                               const tess_sample_opts *o, const float *text, float *latents)
 {
     const tess_model_config *config = &model->config;
     const int64_t size = (int64_t)config->in_channels * o->frames * o->height * o->width;
     const size_t n = (size_t)o->batch * (size_t)size, f = sizeof(float);
     const size_t prompts = (size_t)o->batch * (size_t)o->text_len * (size_t)config->text_dim;
     const int guided = o->guidance != 1.0;
-    tess__sampling s = {.batch = o->batch,
+    tess__sampling s = {.sampler = sampler,
+                        .batch = o->batch,
                         .size = size,
                         .steps = o->steps,
                         .shift = o->shift,
@@ -129,15 +141,26 @@ tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, con
     tess_sample_opts o = *opts;
     TESS_TRY(check(who, model, &o));
     const int ordered = o.cube[0] || o.cube[1] || o.cube[2];
-    const tess_pass_shape shape = {.batch = o.batch,
-                                   .frames = o.frames,
-                                   .height = o.height,
-                                   .width = o.width,
-                                   .text_len = o.text_len,
-                                   .cube = ordered ? o.cube : NULL};
+    const int *patch = model->config.patch;
+    tess_pass_shape shape = {.batch = o.batch,
+                             .frames = o.frames,
+                             .height = o.height,
+                             .width = o.width,
+                             .text_len = o.text_len,
+                             .cube = ordered ? o.cube : NULL};
+    /* Sides that make no grid are named by the pass. */
+    const int grid[3] = {o.frames / patch[0], o.height / patch[1], o.width / patch[2]};
+    const int some = grid[0] > 0 && grid[1] > 0 && grid[2] > 0;
+    tess__sampler *sampler = NULL;
     tess_pass *pass = NULL;
-    TESS_TRY(tess_pass_create(model, &shape, &pass));
-    const tess_status status = sample_with(model, pass, &o, text, latents);
+    tess_status status = some ? tess__sampler_create(model, &o, grid, &sampler) : TESS_OK;
+    if (status == TESS_OK && sampler)
+        tess__sampler_shape(sampler, &shape);
+    if (status == TESS_OK)
+        status = tess_pass_create(model, &shape, &pass);
+    if (status == TESS_OK)
+        status = sample_with(model, pass, sampler, &o, text, latents);
     tess_pass_destroy(pass);
+    tess__sampler_destroy(sampler);
     return status;
 }

@@ -110,9 +110,27 @@ tess_status tess__train_validate(tess_train *train, double *loss, double *bucket
 /* The pass of a run, made if there is none. */
 tess_status tess__train_pass(tess_train *train);
 
+/* sample_control.c: how sampling alone attends, and what it attended to. */
+typedef struct tess__sampler tess__sampler;
+
+/* From options with their defaults filled in; grid: tokens. *sampler is NULL where attention is
+ * dense and nobody asks for its density. */
+tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *opts, const int grid[3],
+                                 tess__sampler **sampler);
+void tess__sampler_destroy(tess__sampler *sampler); /* after the pass; NULL accepted */
+
+/* Sets what the pass's shape needs. */
+void tess__sampler_shape(tess__sampler *sampler, tess_pass_shape *shape);
+
+/* Before a forward pass and after it: step k, of which this is pass number `turn` (0: with text).
+ */
+tess_status tess__sampler_attend(tess__sampler *sampler, tess_pass *pass, int k, int turn);
+tess_status tess__sampler_seen(tess__sampler *sampler, const tess_pass *pass, int k);
+
 /* Euler's method on a pass of the shape of x. */
 typedef struct {
     tess__control *control; /* NULL: attention is dense */
+    tess__sampler *sampler; /* of sampling alone, instead; NULL: none */
     double *u;              /* (batch), with a controller */
     int64_t batch, size;    /* clips, and numbers in each */
     int steps;

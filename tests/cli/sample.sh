@@ -8,7 +8,7 @@ tessera sample run/checkpoints/step-000002 --prompt "a red disc" --prompt "a blu
 head -c 4 sheet.png | tail -c 3; echo
 tessera sample run --frames 4 --height 24 --width 32 --steps 2 --scale 3 -o clip.y4m
 head -n 1 clip.y4m | cut -d ' ' -f 1-3
-tessera sample run --no-ema --steps 2 --guidance 1 -o plain.npy --json | grep -v 'version\|isa\|threads'
+tessera sample run --no-ema --steps 2 --guidance 1 -o plain.npy --json | grep -v 'version\|isa\|threads\|seconds'
 cmp -s one.npy plain.npy || echo "other weights, other clip"
 tessera sample run/checkpoints/step-000002/ema --frames 2 --height 16 --width 16 --prompt "a red disc" --steps 2 -o same.npy
 cmp one.npy same.npy

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample_control.c - how sampling attends: as its checkpoint was trained, or as it is told.
+ *
+ *   trained    stages, choices and budgets are those of the checkpoint's decisions
+ *   uniform    every head of every layer has the given density
+ *   measured   the first step of each quarter of the noise is dense, and measures with its prompts
+ *              what share of the keys holds `mass`; until the next quarter that is the budget of
+ *              every head of every layer, mean over the clips of the batch
+ *
+ * Measuring takes a sixteenth of the groups, at most: 4 tokens head_dim flop for each query.
+ */
+#include "train.h"
+
+#include "tessera/predict.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BUCKETS = TESS_NOISE_BUCKETS, EVERY = 16, GROUPS = 8 };
+
+typedef enum { TRAINED, UNIFORM, MEASURED } mode;
+
+struct tess__sampler {
+    tess_ctx *ctx;
+    mode mode;
+    tess__control *control; /* NULL: dense */
+    tess_sparse_opts room;
+    int batch, layers, heads, steps, passes; /* passes: of a step */
+    int bucket;                              /* MEASURED: the last one measured; -1: none */
+    double *u;                               /* (batch) */
+    double *measured;                        /* (batch, heads) */
+    double *density;                         /* (steps, layers, heads), the caller's; may be NULL */
+};
+
+/* ---- what is asked for ----------------------------------------------------------------------- */
+
+/* How to attend, from how the checkpoint was trained and what is asked instead. */
+static tess_status choose(const char *who, const tess_attention_opts *trained,
+                          const tess_attention_opts *asked, const int grid[3],
+                          tess_attention_opts *attention, mode *how)
+{
+    static const int cube[3] = {2, 4, 4}; /* 32 queries, as far as the grid goes */
+    *attention = asked ? *asked : *trained;
+    *how = TRAINED;
+    if (attention->kind == TESS_ATTENTION_DENSE)
+        return TESS_OK;
+    const int same = attention->kind == trained->kind;
+    const int other_mass = attention->mass != 0.0 && attention->mass != trained->mass;
+    if (attention->density != 0.0 && !(same && attention->density == trained->density))
+        *how = UNIFORM;
+    else if (attention->density == 0.0 && (!same || other_mass || trained->density != 0.0))
+        *how = MEASURED;
+    attention->mass = attention->mass != 0.0 || !same ? attention->mass : trained->mass;
+    /* The same kind goes on in the cubes of its decisions. */
+    for (int a = 0; a < 3 && !same && attention->cube[a] == 0; a++)
+        attention->cube[a] = cube[a] < grid[a] ? cube[a] : grid[a];
+    attention->dispatch = attention->cache = NULL;
+    TESS_TRY(tess__attention_options(who, attention));
+    if (attention->kind == TESS_ATTENTION_WINDOW && *how == MEASURED)
+        return tess__fail(TESS_EINVAL, "%s: attention.density is 0, a window needs one", who);
+    return TESS_OK;
+}
+
+/* Every head of every layer attends sparsely. */
+static void make_sparse(tess__control *c)
+{
+    const int64_t heads = c->config.heads, all = (int64_t)c->config.layers * BUCKETS * heads;
+    const int *cube = c->d.cubes[0].cube;
+    int cubes[3];
+    for (int layer = 0; layer < c->config.layers; layer++)
+        c->d.sparse[layer] = 1;
+    memset(c->d.choice, 1, (size_t)all * sizeof *c->d.choice);
+    for (int a = 0; a < 3; a++)
+        cubes[a] = (c->opts.grid[a] + cube[a] - 1) / cube[a];
+    if (c->attention.kind == TESS_ATTENTION_WINDOW)
+        tess__window(cubes, c->attention.density, c->d.window);
+}
+
+static tess_status make_control(tess__sampler *s, const tess_model *model,
+                                const tess_sample_opts *o, const int grid[3])
+{
+    static const char who[] = "tess_sample_run";
+    tess_attention_opts trained = {.kind = TESS_ATTENTION_DENSE}, attention;
+    if (o->checkpoint)
+        TESS_TRY(tess__control_attention(s->ctx, o->checkpoint, &trained));
+    TESS_TRY(choose(who, &trained, o->attention, grid, &attention, &s->mode));
+    if (attention.kind == TESS_ATTENTION_DENSE)
+        return TESS_OK;
+    const tess__control_opts opts = {.config = &model->config,
+                                     .attention = &attention,
+                                     .batch = o->batch,
+                                     .grid = {grid[0], grid[1], grid[2]},
+                                     .seed = o->seed};
+    TESS_TRY(tess__control_create(s->ctx, &opts, &s->control));
+    if (attention.kind == trained.kind)
+        TESS_TRY(tess__control_resume(s->control, o->checkpoint));
+    if (s->control->predictor && !s->control->loaded)
+        return tess__fail(TESS_EINVAL, "%s: attention is DSV, but %s has no predictors", who,
+                          o->checkpoint ? o->checkpoint : "the model");
+    if (s->mode != TRAINED)
+        make_sparse(s->control);
+    return TESS_OK;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *o, const int grid[3],
+                                 tess__sampler **sampler)
+{
+    tess_ctx *ctx = model->ctx;
+    const size_t batch = (size_t)o->batch, heads = (size_t)model->config.heads;
+    const size_t bytes =
+        tess__arena_round(sizeof **sampler) + (batch + batch * heads) * sizeof(double);
+    *sampler = NULL;
+    if (!o->checkpoint && !o->attention && !o->density)
+        return TESS_OK;
+    tess__sampler *s = tess__alloc_zero(ctx, bytes);
+    if (!s)
+        return tess__nomem(bytes);
+    s->ctx = ctx;
+    s->batch = o->batch;
+    s->layers = model->config.layers;
+    s->heads = model->config.heads;
+    s->steps = o->steps;
+    s->passes = o->guidance != 1.0 ? 2 : 1;
+    s->bucket = -1;
+    s->u = (double *)((char *)s + tess__arena_round(sizeof *s));
+    s->measured = s->u + batch;
+    s->density = o->density;
+    const size_t densities = (size_t)o->steps * (size_t)s->layers * heads;
+    if (s->density)
+        memset(s->density, 0, densities * sizeof *s->density);
+    const tess_status status = make_control(s, model, o, grid);
+    if (status != TESS_OK) {
+        tess__sampler_destroy(s);
+        return status;
+    }
+    *sampler = s;
+    return TESS_OK;
+}
+
+void tess__sampler_destroy(tess__sampler *sampler)
+{
+    if (!sampler)
+        return;
+    tess__control_destroy(sampler->control);
+    tess__free(sampler->ctx, sampler);
+}
+
+void tess__sampler_shape(tess__sampler *s, tess_pass_shape *shape)
+{
+    if (s->control)
+        tess__control_shape(s->control, shape, &s->room);
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+/* A layer's densities of the quarter at hand, mean over the clips. */
+static tess_status look_at(void *user, const tess_look *look)
+{
+    tess__sampler *s = user;
+    tess__control *c = s->control;
+    const tess__order *order = &c->orders[0];
+    const tess_sel_shape groups = {.batch = s->batch,
+                                   .heads = s->heads,
+                                   .tokens_q = c->tokens,
+                                   .tokens_k = c->tokens,
+                                   .bounds_q = order->bounds,
+                                   .n_q = order->groups,
+                                   .bounds_k = c->unit_cubes ? order->bounds : NULL,
+                                   .n_k = c->unit_cubes ? order->groups : 0,
+                                   .unit = 1};
+    const int32_t every = order->groups / GROUPS < EVERY ? order->groups / GROUPS : EVERY;
+    const tess_density_in in = {.q = look->q,
+                                .k = look->k,
+                                .head_dim = c->config.head_dim,
+                                .groups = &groups,
+                                .mass = c->attention.mass,
+                                .every = every,
+                                .first = look->layer};
+    TESS_TRY(tess_density_measure(s->ctx, &in, s->measured));
+    double *to = c->d.cubes[0].density + ((int64_t)look->layer * BUCKETS + s->bucket) * s->heads;
+    for (int h = 0; h < s->heads; h++) {
+        to[h] = 0.0;
+        for (int b = 0; b < s->batch; b++)
+            to[h] += s->measured[b * s->heads + h] / s->batch;
+    }
+    return TESS_OK;
+}
+
+static tess_status attend_dense(tess__sampler *s, tess_pass *pass)
+{
+    tess_attend_layer *layers = s->control->layers;
+    for (int layer = 0; layer < s->layers; layer++)
+        layers[layer] = (tess_attend_layer){.look = 1};
+    return tess_pass_attend(pass, &(tess_attend){.layers = layers, .look = look_at, .user = s});
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+tess_status tess__sampler_attend(tess__sampler *s, tess_pass *pass, int k, int turn)
+{
+    const double u = 1.0 - (double)k / s->steps;
+    if (!s->control)
+        return TESS_OK;
+    if (s->mode == MEASURED && turn == 0 && tess__bucket(u) != s->bucket) {
+        s->bucket = tess__bucket(u);
+        return attend_dense(s, pass);
+    }
+    for (int b = 0; b < s->batch; b++)
+        s->u[b] = u;
+    return tess__control_attend(s->control, pass, s->u, k, 0);
+}
+
+tess_status tess__sampler_seen(tess__sampler *s, const tess_pass *pass, int k)
+{
+    const double share = 1.0 / ((double)s->batch * s->passes);
+    if (!s->density)
+        return TESS_OK;
+    for (int layer = 0; layer < s->layers; layer++) {
+        double *to = s->density + ((int64_t)k * s->layers + layer) * s->heads;
+        tess_attend_seen seen;
+        TESS_TRY(tess_pass_seen(pass, layer, &seen));
+        for (int i = 0; i < s->batch * s->heads; i++)
+            to[i % s->heads] += share * seen.density[i];
+    }
+    return TESS_OK;
+}

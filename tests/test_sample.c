@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_sample.c - sampling with sparse attention: as trained, at a density, as measured. */
+#include "test.h"
+#include "train/train.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* 4 x 4 x 4 tokens of a tiny model. */
+enum { FRAMES = 4, SIDE = 8, STEPS = 8, LATENT = 12 * FRAMES * SIDE * SIDE, TOKENS = 64 };
+
+static char root[] = "/tmp/tess-sample-XXXXXX";
+static char checkpoint[64];
+static tess_model_config config;
+static float text[2 * 8 * 16]; /* of two clips */
+
+/* A run whose layers all become sparse, and its checkpoint. */
+static void train(const char *folder)
+{
+    const tess_train_opts opts = {.batch = 1,
+                                  .steps = 4,
+                                  .warmup = 1,
+                                  .validate_every = -1,
+                                  .checkpoint_every = -1,
+                                  .attention = {.kind = TESS_ATTENTION_DSV,
+                                                .max_density = 0.5,
+                                                .switch_by = TESS_SWITCH_STEP,
+                                                .switch_step = 2,
+                                                .cube = {2, 2, 2},
+                                                .dispatch = "sparse"}};
+    tess_ctx *ctx = NULL;
+    tess_model *model = NULL;
+    tess_data *data = NULL;
+    tess_train *run = NULL;
+    const tess_data_opts clips = {.frames = FRAMES,
+                                  .height = 2 * SIDE,
+                                  .width = 2 * SIDE,
+                                  .pack = 2,
+                                  .text_len = config.text_len,
+                                  .text_dim = config.text_dim};
+    CHECK_OK(tess_ctx_create(NULL, &ctx));
+    CHECK_OK(tess_model_create(ctx, &config, &(tess_model_opts){1, 9}, &model));
+    CHECK_OK(tess_data_open(ctx, &clips, &data));
+    CHECK_OK(tess_train_create(model, data, &opts, &run));
+    CHECK_OK(tess_train_run(run, 0, NULL, NULL));
+    CHECK_OK(tess_train_save(run, folder));
+    tess_train_destroy(run);
+    tess_data_close(data);
+    tess_model_destroy(model);
+    tess_ctx_destroy(ctx);
+}
+
+static int make_run(void **state)
+{
+    (void)state;
+    if (!mkdtemp(root) || tess_model_preset("tiny", &config) != TESS_OK)
+        return 1;
+    snprintf(checkpoint, sizeof checkpoint, "%s/run", root);
+    fill_normal(text, sizeof text / sizeof *text, 4);
+    train(checkpoint);
+    return 0;
+}
+
+static int drop_run(void **state)
+{
+    (void)state;
+    tess__remove_folder(root);
+    return access(root, F_OK) == 0;
+}
+
+/* ---- one call ------------------------------------------------------------------------------- */
+
+typedef struct {
+    float latents[2 * LATENT];
+    double density[STEPS * 2 * 2]; /* the tiny model has 2 layers of 2 heads */
+} result;
+
+static tess_sample_opts opts_of(const char *from, const tess_attention_opts *attention)
+{
+    return (tess_sample_opts){.batch = 2,
+                              .steps = STEPS,
+                              .frames = FRAMES,
+                              .height = SIDE,
+                              .width = SIDE,
+                              .guidance = 1.0,
+                              .seed = 5,
+                              .checkpoint = from,
+                              .attention = attention};
+}
+
+static result *sample(int threads, tess_sample_opts opts)
+{
+    tess_ctx *ctx = NULL;
+    tess_model *model = NULL;
+    result *r = calloc(1, sizeof *r);
+    assert_non_null(r);
+    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = threads}, &ctx));
+    CHECK_OK(tess_model_load(ctx, checkpoint, NULL, &model));
+    opts.density = r->density;
+    CHECK_OK(tess_sample_run(model, &opts, text, r->latents));
+    tess_model_destroy(model);
+    tess_ctx_info info;
+    CHECK_OK(tess_ctx_query(ctx, &info));
+    assert_int_equal(info.bytes_now, 0);
+    tess_ctx_destroy(ctx);
+    return r;
+}
+
+static int same(const result *a, const result *b)
+{
+    return memcmp(a->latents, b->latents, sizeof a->latents) == 0;
+}
+
+/* ---- as trained ----------------------------------------------------------------------------- */
+
+static void a_checkpoint_tells_how_it_attends(void **state)
+{
+    (void)state;
+    tess_ctx *ctx = NULL;
+    tess_checkpoint told;
+    CHECK_OK(tess_ctx_create(NULL, &ctx));
+    CHECK_OK(tess_checkpoint_read(ctx, checkpoint, &told));
+    assert_int_equal(told.attention.kind, TESS_ATTENTION_DSV);
+    assert_true(told.attention.max_density == 0.5 && told.attention.mass == 0.9);
+    assert_memory_equal(told.attention.cube, ((int[3]){2, 2, 2}), sizeof told.attention.cube);
+    tess_ctx_destroy(ctx);
+}
+
+static void a_checkpoint_is_sampled_as_it_was_trained(void **state)
+{
+    (void)state;
+    tess_ctx *ctx = NULL;
+    tess_checkpoint told;
+    CHECK_OK(tess_ctx_create(NULL, &ctx));
+    CHECK_OK(tess_checkpoint_read(ctx, checkpoint, &told));
+    tess_ctx_destroy(ctx);
+    const tess_attention_opts dense = {.kind = TESS_ATTENTION_DENSE};
+    result *trained = sample(1, opts_of(checkpoint, NULL));
+    result *asked = sample(3, opts_of(checkpoint, &told.attention));
+    result *plain = sample(2, opts_of(checkpoint, &dense)), *none = sample(1, opts_of(NULL, NULL));
+    assert_true(same(trained, asked) && same(plain, none));
+    assert_false(same(trained, plain));
+    for (int i = 0; i < STEPS * 4; i++) {
+        assert_true(trained->density[i] > 0.0 && trained->density[i] <= 0.5);
+        assert_true(plain->density[i] == 1.0);
+    }
+    free(trained);
+    free(asked);
+    free(plain);
+    free(none);
+}
+
+static void caps_and_densities_replace_the_budgets(void **state)
+{
+    (void)state;
+    const tess_attention_opts cap = {.kind = TESS_ATTENTION_DSV, .max_density = 0.125};
+    const tess_attention_opts quarter = {.kind = TESS_ATTENTION_DSV, .density = 0.25};
+    result *capped = sample(2, opts_of(checkpoint, &cap));
+    result *even = sample(2, opts_of(checkpoint, &quarter));
+    for (int i = 0; i < STEPS * 4; i++) {
+        assert_float_equal(capped->density[i], 0.125, 1e-12);
+        assert_float_equal(even->density[i], 0.25, 1e-12);
+    }
+    free(capped);
+    free(even);
+}
+
+/* ---- other kinds ---------------------------------------------------------------------------- */
+
+/* At density 1 every kind is dense attention in the same order of tokens, to the bit. */
+static void every_kind_at_full_density_is_dense(void **state)
+{
+    (void)state;
+    tess_sample_opts ordered = opts_of(NULL, NULL);
+    ordered.cube[0] = ordered.cube[1] = ordered.cube[2] = 2;
+    result *dense = sample(2, ordered);
+    for (int kind = TESS_ATTENTION_ORACLE; kind <= TESS_ATTENTION_RANDOM; kind++) {
+        const tess_attention_opts a = {
+            .kind = (tess_attention)kind, .density = 1.0, .cube = {2, 2, 2}};
+        result *r = sample(2, opts_of(NULL, &a));
+        assert_true(same(r, dense));
+        for (int i = 0; i < STEPS * 4; i++)
+            assert_true(r->density[i] == 1.0);
+        free(r);
+    }
+    free(dense);
+}
+
+static void every_kind_has_the_same_bits_for_any_threads(void **state)
+{
+    (void)state;
+    for (int kind = TESS_ATTENTION_DSV; kind <= TESS_ATTENTION_RANDOM; kind++)
+        for (int measured = 0; measured < 2; measured++) {
+            const tess_attention_opts a = {.kind = (tess_attention)kind,
+                                           .density = measured ? 0.0 : 0.2,
+                                           .mass = measured ? 0.6 : 0.0};
+            if (measured && kind == TESS_ATTENTION_WINDOW)
+                continue;
+            result *one = sample(1, opts_of(checkpoint, &a));
+            result *three = sample(3, opts_of(checkpoint, &a));
+            assert_memory_equal(one, three, sizeof *one);
+            free(one);
+            free(three);
+        }
+}
+
+/* The first step of each quarter is dense; what it measures holds until the next one. */
+static void budgets_of_a_mass_are_measured_in_each_quarter(void **state)
+{
+    (void)state;
+    const tess_attention_opts half = {.kind = TESS_ATTENTION_ORACLE, .mass = 0.5};
+    result *r = sample(2, opts_of(NULL, &half));
+    for (int k = 0; k < STEPS; k++) {
+        const double u = 1.0 - (double)k / STEPS, before = 1.0 - (k - 1.0) / STEPS;
+        const int first = k == 0 || tess__bucket(u) != tess__bucket(before);
+        for (int i = 0; i < 4; i++) {
+            const double density = r->density[k * 4 + i];
+            assert_true(first ? density == 1.0 : density > 0.0 && density < 0.9);
+            if (!first && k > 1 && tess__bucket(before) == tess__bucket(1.0 - (k - 2.0) / STEPS))
+                assert_true(density == r->density[(k - 1) * 4 + i]);
+        }
+    }
+    free(r);
+}
+
+static void guidance_counts_both_of_its_passes(void **state)
+{
+    (void)state;
+    const tess_attention_opts half = {.kind = TESS_ATTENTION_ORACLE, .mass = 0.5};
+    tess_sample_opts opts = opts_of(NULL, &half);
+    opts.guidance = 2.0;
+    result *r = sample(2, opts);
+    /* In the first step the pass with text is dense, the other one is sparse. */
+    for (int i = 0; i < 4; i++)
+        assert_true(r->density[i] > 0.5 && r->density[i] < 1.0);
+    free(r);
+}
+
+/* ---- bad input ------------------------------------------------------------------------------ */
+
+static void wrong_ways_to_attend_are_named(void **state)
+{
+    (void)state;
+    tess_ctx *ctx = NULL;
+    tess_model *model = NULL;
+    float latents[2 * LATENT], untouched[2 * LATENT];
+    char sentence[256];
+    fill_normal(latents, 2 * LATENT, 1);
+    memcpy(untouched, latents, sizeof latents);
+    CHECK_OK(tess_ctx_create(NULL, &ctx));
+    CHECK_OK(tess_model_load(ctx, checkpoint, NULL, &model));
+    const struct {
+        const char *from;
+        tess_attention_opts attention;
+        const char *sentence;
+    } cases[] = {
+        {NULL,
+         {.kind = TESS_ATTENTION_DSV, .density = 0.1},
+         "attention is DSV, but the model has no predictors"},
+        {NULL, {.kind = TESS_ATTENTION_WINDOW}, "attention.density is 0, a window needs one"},
+        {NULL, {.kind = (tess_attention)7}, "attention.kind is 7, must be a tess_attention"},
+        {NULL,
+         {.kind = TESS_ATTENTION_ORACLE, .density = 1.5},
+         "attention.density is 1.5, must be 0..1"},
+        {NULL,
+         {.kind = TESS_ATTENTION_ORACLE, .mass = -1},
+         "attention.mass is -1, must be 1e-06..1"},
+        {NULL,
+         {.kind = TESS_ATTENTION_ORACLE, .density = 0.5, .cube = {2, -1, 2}},
+         "attention.cube[1] is -1, must be 1 or more"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tess_sample_opts opts = opts_of(cases[i].from, &cases[i].attention);
+        snprintf(sentence, sizeof sentence, "tess_sample_run: %s", cases[i].sentence);
+        CHECK_FAILS(tess_sample_run(model, &opts, text, latents), TESS_EINVAL, sentence);
+    }
+    const tess_attention_opts other = {
+        .kind = TESS_ATTENTION_DSV, .density = 0.1, .cube = {1, 2, 2}};
+    const tess_sample_opts opts = opts_of(checkpoint, &other);
+    snprintf(sentence, sizeof sentence,
+             "%s: cubes were 2x2x2, must be resumed with them, not 1x2x2", checkpoint);
+    CHECK_FAILS(tess_sample_run(model, &opts, text, latents), TESS_EINVAL, sentence);
+    assert_memory_equal(latents, untouched, sizeof latents);
+    tess_model_destroy(model);
+    tess_ctx_destroy(ctx);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_checkpoint_tells_how_it_attends),
+    cmocka_unit_test(a_checkpoint_is_sampled_as_it_was_trained),
+    cmocka_unit_test(caps_and_densities_replace_the_budgets),
+    cmocka_unit_test(every_kind_at_full_density_is_dense),
+    cmocka_unit_test(every_kind_has_the_same_bits_for_any_threads),
+    cmocka_unit_test(budgets_of_a_mass_are_measured_in_each_quarter),
+    cmocka_unit_test(guidance_counts_both_of_its_passes),
+    cmocka_unit_test(wrong_ways_to_attend_are_named),
+};
+
+RUN_TESTS_WITH(tests, make_run, drop_run)

@@ -353,8 +353,8 @@ static void print_result(const cli *c, const job *j, const tess_train_info *info
         fprintf(c->out, "step         %.1f ms, %.0f tokens/s\n", step_ms,
                 1e3 * (double)info->tokens / step_ms);
     if (j->opts.attention.kind != TESS_ATTENTION_DENSE && j->n_times > 0)
-        fprintf(c->out, "attention    %.0f of %d layers sparse, density %.3f\n", j->sparse_layers,
-                j->config.layers, j->density);
+        fprintf(c->out, "attention    %.0f of %d layers in stage 2, density %.3f\n",
+                j->sparse_layers, j->config.layers, j->density);
     fprintf(c->out, "memory       %s at most\n", out_bytes(peak, text));
     if (info->checkpoint)
         fprintf(c->out, "checkpoint   %s\n", info->checkpoint);

@@ -45,11 +45,10 @@ enum {
 enum {
     TESS__ERA_HOST_FORWARD_US, /* host time of a layer: the GPU cannot go faster */
     TESS__ERA_HOST_BACKWARD_US,
-    TESS__ERA_HOST_COMM_US, /* and of a collective, for each doubling of its ranks: the slowest host
-                             */
-    TESS__ERA_HOST_POWER,   /* p of (gpu^p + host^p)^(1/p): how well one runs ahead of the other */
-    TESS__ERA_HOST_SYNC_US, /* of a layer that runs again: how long its checkpoint stops the GPU */
-    TESS__ERA_HOST_STEP_MS, /* host time of a step outside layers and optimiser */
+    TESS__ERA_HOST_COMM_US,  /* and of a collective, for each doubling of its ranks */
+    TESS__ERA_HOST_POWER,    /* p of (gpu^p + host^p)^(1/p): how well one runs ahead of the other */
+    TESS__ERA_HOST_SYNC_US,  /* of a layer that runs again: how long its checkpoint stops the GPU */
+    TESS__ERA_HOST_STEP_MS,  /* host time of a step outside layers and optimiser */
     TESS__ERA_HOST_BATCH_MS, /* and of a micro-batch */
     TESS__ERA_ATTENTION,     /* a value of enum TESS_SIM_FLASH.. */
     TESS__ERA_FLASH,         /* speed of its flash kernels relative to today's */
@@ -69,7 +68,7 @@ enum {
     TESS__ERA_GRAD_TRAFFIC,  /* and to clear, scale and measure a gradient before it is split */
     TESS__ERA_OPT_MS,        /* its fixed part */
     TESS__ERA_LOSS_BYTES,    /* memory traffic of the loss for a logit, both passes */
-    TESS__ERA_WEIGHT_DUMMY,  /* 1: a buffer of the largest weight gradient is held */
+    TESS__ERA_WEIGHT_DUMMY,  /* 1: a dummy gradient of each shape of weights is held */
     TESS__ERA_FP8_CAST,      /* passes over an operand to cast it to 8 bits */
     TESS__ERA_GRAD_COPY,     /* 1: gradients in fp32 stand beside those of the element type */
     TESS__ERA_PP_BUFFERS,    /* inputs and outputs of a stage that a micro-batch in flight holds */
@@ -155,7 +154,6 @@ typedef struct {
     double pass[TESS__PASSES];              /* seconds, the host's floor included */
     double of[TESS__CLASSES][TESS__PASSES]; /* of these by class */
     double host[TESS__PASSES];
-    double flop, flop_causal, flop_again; /* of the forward pass; that are run again */
     double kept, kept_core, kept_input, working;
     double weights;        /* parameters of this rank */
     double expert_weights; /* of these in experts */

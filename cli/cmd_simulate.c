@@ -11,7 +11,7 @@ static const double GIB = 1073741824.0;
 
 typedef struct {
     common common;
-    const char *scenario, *params;
+    const char *scenario, *params, *density, *method;
     strings set;
     double price, steps;
     int explain;
@@ -43,6 +43,26 @@ static tess_status apply_settings(job *j)
     return TESS_OK;
 }
 
+/* tess_plan_method, in its order. */
+static const char *const methods[] = {"auto",  "contiguous", "snake",      "lpt",
+                                      "db-sp", "refined",    "fractional", NULL};
+
+/* The scenario's sparse attention from a density profile. */
+static tess_status apply_profile(job *j)
+{
+    tess_profile *profile = NULL;
+    int method = 0;
+    if (!j->given->density)
+        return TESS_OK;
+    while (strcmp(methods[method], j->given->method) != 0)
+        method++;
+    TRY(tess_profile_open(j->c->ctx, j->given->density, NULL, &profile));
+    const tess_status status =
+        tess_scenario_plan(j->c->ctx, j->cluster, profile, -1, (tess_plan_method)method, &j->s);
+    tess_profile_close(profile);
+    return status == TESS_OK ? tess_scenario_fill(&j->s, &j->s) : status;
+}
+
 static tess_status simulate(job *j)
 {
     cli *c = j->c;
@@ -52,6 +72,7 @@ static tess_status simulate(job *j)
     if (!j->s.system.cluster[0])
         return out_usage(c, "the scenario names no cluster; use --set system.cluster=NAME");
     TRY(tess_cluster_load(c->ctx, j->s.system.cluster, &j->cluster));
+    TRY(apply_profile(j));
     TRY(tess_sim_params_load(c->ctx, j->given->params, &j->params));
     TRY(tess_sim_create(c->ctx, j->params, &j->sim));
     return tess_sim_run(j->sim, j->cluster, &j->s, &j->r);
@@ -332,7 +353,7 @@ static tess_status run(cli *c, const void *given)
 static const opt arguments[] = {
     {"SCENARIO", 0, OPT_PATH, offsetof(values, scenario), .required = 1,
      .help = "a JSON file, or the name of a shipped scenario: deepseek-v3, gpt-175b-96, "
-             "gpt-175b-8192, llama3-405b"},
+             "gpt-175b-8192, llama3-405b, wan2.1-14b-dsv-128"},
 };
 
 static const opt options[] = {
@@ -342,6 +363,12 @@ static const opt options[] = {
      .help = "of one GPU for an hour"},
     {"steps", 0, OPT_DOUBLE, offsetof(values, steps), "N", .min = 1, .max = 1e12,
      .help = "also the time and cost of that many steps"},
+    {"density", 0, OPT_PATH, offsetof(values, density), "PROFILE.csv",
+     .help = "sparse attention of a density profile (step, layer, head, density), mean over its "
+             "steps, dealt out to the context-parallel ranks"},
+    {"method", 0, OPT_CHOICE, offsetof(values, method), "NAME", .initial = "auto",
+     .choices = methods,
+     .help = "how heads are dealt out: contiguous as Ulysses does, lpt as DSV, db-sp as db-SP"},
     {"explain", 0, OPT_FLAG, offsetof(values, explain),
      .help = "print the operations that the step is made of, their formulas, and the parameters "
              "with their origin"},
@@ -353,6 +380,8 @@ static const example examples[] = {
     {"tessera simulate gpt-175b-96", "a shipped scenario: time, memory, utilisation"},
     {"tessera simulate gpt-175b-96 --set layout.pp=6 --set layout.gpus=48 --price 2.5",
      "half of the GPUs, and what it costs"},
+    {"tessera simulate wan2.1-14b-dsv-128 --density profile.csv --method db-sp",
+     "a video model with sparse attention as a profile has it"},
     {"tessera simulate mine.json --explain", "every operation, and where its numbers come from"},
 };
 

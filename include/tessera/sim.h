@@ -124,10 +124,11 @@ typedef struct {
  * breaks: "scenario: layout.tp is 3, must divide model.heads 16". full may be scenario itself. */
 TESS_API tess_status tess_scenario_fill(const tess_scenario *scenario, tess_scenario *full);
 
-/* Sets density, imbalance and cp_kind of a scenario from a density profile: the planner deals the
- * work of every layer out to the layout's cp ranks, by a method of plan.h (CONTIGUOUS: as Ulysses
- * does, LPT: DSV's, DB_SP: db-SP's, AUTO: the best there is). step: of the profile, or -1 for the
- * mean over its steps. EINVAL: a profile with other layers or heads than the model. */
+/* Sets density, sparse_layers, imbalance and cp_kind of a scenario from a density profile: the
+ * planner deals the work of every layer out to the layout's cp ranks, by a method of plan.h
+ * (CONTIGUOUS: as Ulysses does, LPT: DSV's, DB_SP: db-SP's, AUTO: the best there is). step: of the
+ * profile, or -1 for the mean over its steps. EINVAL: a profile with other layers or heads than the
+ * model. */
 TESS_API tess_status tess_scenario_plan(tess_ctx *ctx, const tess_cluster *cluster,
                                         const tess_profile *profile, int64_t step,
                                         tess_plan_method method, tess_scenario *scenario);

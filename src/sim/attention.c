@@ -57,10 +57,11 @@ static void flash(tess_sim *sim, const char *name, double queries, double keys, 
         tess__op *op =
             tess__add_flash(sim, name, pass, heads, queries, mean, m->head_dim, m->value_dim);
         op->core = !backward;
-        if (sparse > 0.0)
-            op->seconds = (1.0 - sparse) * dense +
-                          sparse * sparse_seconds(sim, queries, keys, heads, backward);
-        op->seconds *= m->imbalance;
+        /* Dense layers are even, whatever the sparse ones are. */
+        op->seconds = sparse > 0.0 ? (1.0 - sparse) * dense +
+                                         sparse * m->imbalance *
+                                             sparse_seconds(sim, queries, keys, heads, backward)
+                                   : dense * m->imbalance;
     }
 }
 

@@ -118,6 +118,7 @@ tess_status tess_scenario_plan(tess_ctx *ctx, const tess_cluster *cluster,
     if (status != TESS_OK)
         return status;
     made.model.density = sum / (double)n;
+    made.model.sparse_layers = 0; /* dense ones are in the profile, too */
     if (made.layout.cp_kind == TESS_SIM_CP_ULYSSES &&
         full.model.heads / full.layout.tp % full.layout.cp)
         made.layout.cp_kind = TESS_SIM_CP_RING; /* heads that are cut travel as a ring's keys do */

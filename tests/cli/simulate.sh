@@ -15,3 +15,16 @@ try gpt-175b-96 --set layout.tq=3
 try gpt-175b-96 --set layout.tp=7
 try gpt-175b-96 --set system.cluster=
 printf '{"schema": 1, "model": {"name": "gpt-22b"}, "layout": {"tp": "x"}}' >s.json && try s.json
+# Sparse attention from a density profile: half of the heads are dense, and contiguous heads put them together.
+python3 -c '
+print("step,layer,head,density")
+for l in range(30):
+    for h in range(12):
+        print(f"1,{l},{h},{1.0 if h < 6 else 0.1}")' >p.csv
+video="--set model.name=wan2.1-1.3b --set model.frames=81 --set model.height=480 --set model.width=832 --set layout.cp=2 --set layout.gpus=128 --set training.global_batch=64"
+for method in contiguous db-sp; do tessera simulate wan2.1-14b-dsv-128 $video --density p.csv --method $method --json >$method.json; done
+python3 -c '
+import json
+slow, fast = (json.load(open(f + ".json"))["step_ms"] for f in ("contiguous", "db-sp"))
+print("balanced heads are faster:", 1.2 < slow / fast < 1.9)'
+tessera simulate wan2.1-14b-dsv-128 --density p.csv || echo "exit $?"

@@ -102,7 +102,7 @@ tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class, i
 
 void tess__add_host(tess_sim *sim, int part, int pass, double seconds)
 {
-    if (seconds < 1e-9 || sim->n_ops == TESS__OPS_MAX)
+    if (seconds <= 0.0 || sim->n_ops == TESS__OPS_MAX)
         return;
     sim->part = part;
     add(sim, "wait for the host", TESS__HOST, pass)->seconds = seconds;

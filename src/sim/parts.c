@@ -63,7 +63,8 @@ static double host_extra(const tess_sim *sim, double gpu, double host)
     const double p = sim->era[TESS__ERA_HOST_POWER], most = fmax(gpu, host);
     if (host <= 0.0)
         return 0.0;
-    return most * pow(pow(gpu / most, p) + pow(host / most, p), 1.0 / p) - gpu;
+    const double extra = most * pow(pow(gpu / most, p) + pow(host / most, p), 1.0 / p) - gpu;
+    return extra < 1e-9 ? 0.0 : extra; /* below a nanosecond it is rounding */
 }
 
 static void floor_by_host(tess_sim *sim, int part)

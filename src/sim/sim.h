@@ -212,7 +212,7 @@ tess__op *tess__add_gemm(tess_sim *sim, const char *name, int pass, double batch
 tess__op *tess__add_flash(tess_sim *sim, const char *name, int pass, double heads, double queries,
                           double keys, double head_dim, double value_dim);
 
-/* What a part waits for the host, as an operation; nothing where that is below a nanosecond. */
+/* What a part waits for the host, as an operation; nothing where that is 0. */
 void tess__add_host(tess_sim *sim, int part, int pass, double seconds);
 
 /* A linear layer of `batch` matrices: forward, gradient of its input and of its weights. kept: of

@@ -202,7 +202,8 @@ typedef struct {
     int64_t total;
 } tess_model_memory;
 
-/* Allocates nothing. threads: those of the context, 1..1024. */
+/* Allocates nothing. threads: those of the context, 1..1024. To the byte; of a sparse pass it is
+ * the most, for what its selector takes at its first use depends on the kind: that is left. */
 TESS_API tess_status tess_model_need(const tess_model_config *config, const tess_model_opts *opts,
                                      const tess_pass_shape *shape, int threads,
                                      tess_model_memory *memory);

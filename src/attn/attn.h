@@ -61,6 +61,13 @@ tess_status tess__selection_fits(const char *who, const tess_selection *sel, int
 /* Bytes that tess_attn_create takes from the context. */
 TESS_SIBLING size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
 
+/* ---- workspace.c --------------------------------------------------------------------------- */
+
+/* Bytes that a selector of any kind comes to hold at most for lists of one head, `capacity` indices
+ * in all. The shape has n_q and n_k; its bounds are not read. */
+TESS_SIBLING size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim,
+                                         int64_t capacity, int threads);
+
 /* ---- view.c ------------------------------------------------------------------------------- */
 
 /* EINVAL unless the view has data, aligned to its elements, and one of the two types; `who` and

@@ -65,6 +65,28 @@ tess_status tess__scratch_grow(tess_ctx *ctx, tess__buffer *buffer,
     return tess__buffer_grow(ctx, buffer, threads, lay_out(&w, NULL, shape));
 }
 
+size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t capacity,
+                            int threads)
+{
+    const tess__scratch_shape most = {
+        .row_keys = shape->tokens_k, .n_k = shape->n_k, .dim = head_dim, .tile = 1};
+    const size_t panels =
+        (size_t)((shape->tokens_k + TESS_PANEL - 1) / TESS_PANEL) * TESS_PANEL * (size_t)head_dim;
+    tess__scratch w;
+    const size_t pieces[] = {sizeof(tess_selector),
+                             panels * sizeof(float),
+                             2 * (size_t)capacity * sizeof(int32_t), /* old and larger lists */
+                             (size_t)shape->n_q * sizeof(int64_t),
+                             (size_t)shape->n_q * sizeof(int32_t),
+                             ((size_t)shape->n_q + 1) * sizeof(int64_t),
+                             2 * sizeof(int32_t),
+                             (size_t)threads * lay_out(&w, NULL, &most)};
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        bytes += tess__arena_round(pieces[i]) + TESS_ALLOC_OVERHEAD;
+    return bytes;
+}
+
 tess__scratch tess__scratch_of(const tess__buffer *buffer, const tess__scratch_shape *shape,
                                int thread)
 {

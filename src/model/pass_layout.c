@@ -389,16 +389,30 @@ tess_predict_shape tess__pass_predict(const tess_pass *p)
                                 .rows = p->room.learn_rows ? p->room.learn_rows : 1};
 }
 
-/* Of the objects that sparse attention stands on. */
+/* What attention of one head comes to hold for its virtual keys, a pair of rows for each tile. */
+static size_t virtual_bytes(const tess_pass *p)
+{
+    const int64_t volume = (int64_t)p->z.cube[0] * p->z.cube[1] * p->z.cube[2];
+    const int64_t tiles = p->z.n_q * ((volume + TESS_TILE - 1) / TESS_TILE) + 1;
+    const size_t bytes = (size_t)(tiles * 2 * p->z.head_dim) * sizeof(float);
+    return p->room.compensate && p->shape.train ? tess__arena_round(bytes) + TESS_ALLOC_OVERHEAD
+                                                : 0;
+}
+
+/* Of the objects that sparse attention stands on, at most. */
 static size_t sparse_bytes(const tess_pass *p, int threads)
 {
     if (!p->z.sparse)
         return 0;
     const tess_attn_shape one = tess__pass_one(p);
+    const tess_sel_shape lists = tess__pass_lists(p);
     const tess_predict_shape predict = tess__pass_predict(p);
-    return tess__attn_bytes(&one, threads) +
+    const int64_t capacity = (int64_t)p->z.n_q * p->z.units_most;
+    const int dim = p->room.rank > p->z.head_dim ? p->room.rank : p->z.head_dim;
+    return tess__attn_bytes(&one, threads) + virtual_bytes(p) +
            (p->room.rank ? tess__predict_bytes(&predict, threads) : 0) +
-           tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, (int64_t)p->z.n_q * p->z.units_most);
+           tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, capacity) +
+           tess__selector_bytes(&lists, dim, capacity, threads);
 }
 
 tess_status tess_model_need(const tess_model_config *config, const tess_model_opts *opts,

@@ -30,7 +30,7 @@ static const opt options[] = {
     {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips at once"},
     {"mass", 0, OPT_DOUBLE, AT(mass), "X", "0.9", .min = 0.001, .max = 1,
      .help = "share of the softmax that the keys must hold"},
-    {"cube", 0, OPT_STRING, AT(cube), "F,Y,X", "2,2,2",
+    {"cube", 0, OPT_STRING, AT(cube), "FxHxW", "2x2x2",
      .help = "tokens of a group of queries, in frames, rows and columns"},
     {"cubes", 0, OPT_FLAG, AT(cubes), .initial = "1",
      .help = "do not measure the overlap in cubes of other sizes"},

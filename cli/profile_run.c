@@ -18,9 +18,9 @@ static tess_status read_cube(profile_job *j)
 {
     char end;
     const char *text = j->v->cube;
-    if (sscanf(text, "%d,%d,%d%c", &j->cube[0], &j->cube[1], &j->cube[2], &end) != 3 ||
+    if (sscanf(text, "%dx%dx%d%c", &j->cube[0], &j->cube[1], &j->cube[2], &end) != 3 ||
         j->cube[0] < 1 || j->cube[1] < 1 || j->cube[2] < 1)
-        return out_usage(j->c, "--cube is \"%.40s\", must be three numbers above 0, like 2,4,4",
+        return out_usage(j->c, "--cube is \"%.40s\", must be three numbers above 0, like 2x4x4",
                          text);
     return TESS_OK;
 }

@@ -174,6 +174,32 @@ static void a_loss_between_validations_lies_on_their_line(void **state)
     tess_compare_destroy(compare);
 }
 
+/* A run that branched off at step 3 has no time before it, so the other's there does not count. */
+static void runs_that_begin_later_count_time_from_there(void **state)
+{
+    (void)state;
+    write_run("whole", "{\"seed\": 0, \"attention\": \"dense\"}", 6, 1000, 1.0);
+    write_text("late", "settings.json", "{\"seed\": 0, \"attention\": \"dsv\"}");
+    write_text("late", "metrics.jsonl",
+               "{\"step\": 3, \"step_ms\": 500}\n"
+               "{\"step\": 4, \"step_ms\": 500, \"val_loss\": 2}\n"
+               "{\"step\": 5, \"step_ms\": 500}\n"
+               "{\"step\": 6, \"step_ms\": 500, \"val_loss\": 1.5}\n");
+    const tess_compare_run runs[] = {{"whole", NULL}, {"late", NULL}};
+    tess_compare *compare = NULL;
+    tess_compare_info info;
+    tess_compare_arm a;
+    CHECK_OK(tess_compare_create(ctx, runs, 2, NULL, &compare));
+    CHECK_OK(tess_compare_query(compare, &info));
+    CHECK_OK(tess_compare_arm_view(compare, 0, &a));
+    assert_string_equal(tess_compare_note(compare, 0),
+                        "time and work are counted from step 3 on, at which the last run begins");
+    /* 2 s after step 2 the whole run is at step 4, where its loss is 2. */
+    assert_true(info.wall_s == 2 && fabs(a.at_wall.loss.mean - 2) < 1e-12);
+    assert_true(isnan(info.gflop));
+    tess_compare_destroy(compare);
+}
+
 static void labels_and_baselines_may_be_given(void **state)
 {
     (void)state;
@@ -322,6 +348,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_interval_is_judged_by_where_it_lies),
     cmocka_unit_test(arms_are_compared_by_pairs_of_seeds),
     cmocka_unit_test(a_loss_between_validations_lies_on_their_line),
+    cmocka_unit_test(runs_that_begin_later_count_time_from_there),
     cmocka_unit_test(labels_and_baselines_may_be_given),
     cmocka_unit_test(arms_are_named_by_what_differs),
     cmocka_unit_test(what_cannot_be_compared_is_said),

@@ -35,7 +35,7 @@ static void make_run(const char *metrics, const char *settings)
 static void the_page_of_a_run_holds_its_numbers(void **state)
 {
     (void)state;
-    make_run("{\"step\": 1, \"loss\": 0.5, \"step_ms\": 10, \"val_loss\": null}\n"
+    make_run("{\"step\": 1, \"loss\": 0.5, \"step_ms\": 10, \"density\": 1, \"val_loss\": null}\n"
              "{\"step\": 2, \"loss\": 0.25, \"step_ms\": 12, \"val_loss\": 0.125, "
              "\"val_buckets\": [0.1, 0.2, 0.3, 0.4]}\n"
              "{\"step\": 3, \"lo",

@@ -71,6 +71,35 @@ static double common_place(const tess_compare *c, int axis)
     return least;
 }
 
+/* Runs that branched off another begin later: time and work are counted from where all are there.
+ */
+static tess_status align(tess_compare *c)
+{
+    static const int axes[] = {TESS_SEEN_WALL, TESS_SEEN_GFLOP};
+    int64_t first = INT64_MAX, start = 0;
+    for (int i = 0; i < c->info.runs; i++) {
+        const int64_t step = c->runs[i].steps[0];
+        first = step < first ? step : first;
+        start = step > start ? step : start;
+    }
+    if (start == first)
+        return TESS_OK;
+    for (int i = 0; i < c->info.runs; i++) {
+        const tess__seen *run = &c->runs[i];
+        int64_t before = 0;
+        while (before < run->lines && run->steps[before] < start)
+            before++;
+        for (size_t a = 0; a < sizeof axes / sizeof *axes && before > 0; a++) {
+            const double zero = run->seen[axes[a]][before - 1];
+            for (int64_t line = 0; line < run->lines; line++)
+                run->seen[axes[a]][line] -= zero;
+        }
+    }
+    return tess__compare_say(
+        c, "time and work are counted from step %lld on, at which the last run begins",
+        (long long)start);
+}
+
 static tess_status note_lengths(tess_compare *c)
 {
     int64_t most = 0;
@@ -170,6 +199,7 @@ static tess_status fill(tess_compare *c, const tess_compare_run *runs, const cha
     }
     TESS_TRY(tess__arms_find(c));
     TESS_TRY(find_baseline(c, baseline));
+    TESS_TRY(align(c));
     c->info.step = common_step(c);
     c->info.wall_s = common_place(c, TESS_SEEN_WALL);
     c->info.gflop = common_place(c, TESS_SEEN_GFLOP);

@@ -19,7 +19,7 @@ tess_estimate tess__estimate(const double *x, int n, double confidence);
 
 enum {
     TESS_SEEN_LOSS,
-    TESS_SEEN_WALL,  /* seconds of all steps so far */
+    TESS_SEEN_WALL,  /* seconds of all steps so far, from where every run is there */
     TESS_SEEN_GFLOP, /* of attention, of all steps so far; NaN from the first step without it on */
     TESS_SEEN_STEP_MS,
     TESS_SEEN_ATTENTION_MS,

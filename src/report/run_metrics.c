@@ -73,7 +73,7 @@ static void add_line(tess__run *run, thinning *t, const json_t *object, int last
         if (isfinite(value)) {
             t->sums[i] += value;
             t->counts[i]++;
-            run->recorded[i] = 1;
+            run->recorded[i] |= i != TESS_RUN_DENSITY || value < 1;
         }
     }
     add_validation(run, object, run->steps);

@@ -134,7 +134,7 @@ static void add_tiles(const tess__run *run, tess__markup *page)
         tess__page_tile(page, "validation loss", "%.4g", run->val_loss);
     tess__page_tile(page, "ms a step", "%.4g", run->last[TESS_RUN_STEP_MS]);
     tess__page_tile(page, "tokens a second", "%.0f", run->last[TESS_RUN_RATE]);
-    if (run->recorded[TESS_RUN_DENSITY])
+    if (run->recorded[TESS_RUN_DENSITY] || run->recorded[TESS_RUN_RECALL])
         tess__page_tile(page, "density of attention", "%.3g", run->last[TESS_RUN_DENSITY]);
     if (run->recorded[TESS_RUN_RECALL])
         tess__page_tile(page, "recall of the predictor", "%.3g", run->last[TESS_RUN_RECALL]);
@@ -167,7 +167,7 @@ static void add_figures(const tess__run *run, tess__markup *page)
         NULL};
     static const tess__figure events = {"events", "What was decided during the run, and why.",
                                         NULL};
-    if (run->recorded[TESS_RUN_DENSITY]) {
+    if (run->recorded[TESS_RUN_DENSITY] || run->recorded[TESS_RUN_RECALL]) {
         tess__markup_print(page, "<h2>Sparse attention</h2>\n");
         tess__page_figure(page, &density);
         if (run->recorded[TESS_RUN_RECALL])

@@ -18,7 +18,7 @@ typedef struct {
     int64_t steps, validations;
     double val_loss;                /* the last; NaN: none */
     double last[TESS_RUN_COLUMNS];  /* the last point of the curves */
-    int recorded[TESS_RUN_COLUMNS]; /* 1: some step has it */
+    int recorded[TESS_RUN_COLUMNS]; /* 1: some step has it; of density: one below 1 */
     tess__markup points;            /* [step, column...], comma-separated */
     tess__markup validation;        /* [step, loss, bucket...] */
     tess__markup events;            /* [step, event, layer, head, why] */

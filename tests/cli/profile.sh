@@ -9,12 +9,12 @@ cut -d , -f 1-3 noise.csv | tail -n 3
 tessera plan --density noise.csv --ranks 2 >/dev/null 2>&1 && echo planned
 tessera profile run/checkpoints/step-* --clips 2 --no-cubes --csv steps.csv | numbers
 cut -d , -f 1 steps.csv | uniq
-tessera profile run --clips 2 --no-cubes --cube 1,2,2 --json -j 1 | grep -v '"version"\|"isa"\|"threads"' >one.json
-tessera profile run --clips 2 --no-cubes --cube 1,2,2 --json -j 3 | grep -v '"version"\|"isa"\|"threads"' >three.json
+tessera profile run --clips 2 --no-cubes --cube 1x2x2 --json -j 1 | grep -v '"version"\|"isa"\|"threads"' >one.json
+tessera profile run --clips 2 --no-cubes --cube 1x2x2 --json -j 3 | grep -v '"version"\|"isa"\|"threads"' >three.json
 cmp one.json three.json && head -n 16 one.json
 echo "-- what is wrong"
 tessera profile nowhere
 tessera profile run run
-tessera profile run --cube 2x2x2
+tessera profile run --cube 2,2,2
 tessera profile run --layer 7 --clips 1 --no-cubes -o none.html
 [ -e none.html ] || echo "no page"

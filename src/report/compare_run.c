@@ -134,7 +134,7 @@ static tess_status read_events(tess__arena *arena, tess__seen *run)
         json_t *object = NULL;
         status = tess__jsonl_next(&file, &object);
         const char *event = json_string_value(json_object_get(object, "event"));
-        const int sparse = event && strcmp(event, "switch") == 0;
+        const int sparse = event && (!strcmp(event, "switch") || !strcmp(event, "again"));
         if (sparse || (event && strcmp(event, "back") == 0))
             run->turns[run->n_turns++] =
                 (tess__turn){json_integer_value(json_object_get(object, "step")), sparse};

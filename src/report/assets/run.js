@@ -11,7 +11,7 @@ function smooth(points, window) {
   });
 }
 
-const turned = { switch: "became sparse", back: "became dense again" };
+const turned = { switch: "became sparse", again: "became sparse again", back: "became dense again" };
 const notches = data.events.filter((e) => turned[e[1]]).map((e) => ({ x: e[0], colour: e[1] === "back" ? "var(--warn)" : "var(--after)", title: `step ${e[0]}: ${placeOf(e)} ${turned[e[1]]}` }));
 
 function placeOf([, , layer, head]) {

@@ -11,7 +11,7 @@ static const double GIB = 1073741824.0;
 
 typedef struct {
     common common;
-    const char *scenario, *params, *density, *method;
+    const char *scenario, *params, *measured, *density, *method;
     strings set;
     double price, steps;
     int explain;
@@ -24,6 +24,7 @@ typedef struct {
     tess_sim_params *params;
     tess_cluster *cluster;
     tess_sim *sim;
+    tess_sim_measured *measured;
     tess_sim_result r;
 } job;
 
@@ -75,6 +76,10 @@ static tess_status simulate(job *j)
     TRY(apply_profile(j));
     TRY(tess_sim_params_load(c->ctx, j->given->params, &j->params));
     TRY(tess_sim_create(c->ctx, j->params, &j->sim));
+    if (j->given->measured) {
+        TRY(tess_sim_measured_load(c->ctx, j->given->measured, NULL, &j->measured));
+        TRY(tess_sim_use_measured(j->sim, j->measured));
+    }
     return tess_sim_run(j->sim, j->cluster, &j->s, &j->r);
 }
 
@@ -345,6 +350,7 @@ static tess_status run(cli *c, const void *given)
     if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
         c->code = EXIT_USAGE;
     tess_sim_destroy(j.sim);
+    tess_sim_measured_destroy(j.measured);
     tess_sim_params_destroy(j.params);
     tess_cluster_destroy(j.cluster);
     return status;
@@ -374,6 +380,8 @@ static const opt options[] = {
              "with their origin"},
     {"params", 0, OPT_PATH, offsetof(values, params), "FILE.json",
      .help = "parameters of the simulator; the shipped ones unless given"},
+    {"measured", 0, OPT_PATH, offsetof(values, measured), "TABLE.csv",
+     .help = "products that were measured: they come before the formulas"},
 };
 
 static const example examples[] = {

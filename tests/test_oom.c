@@ -153,6 +153,19 @@ static tess_status s_measure(world *w)
 #include "oom_plan.h"
 #include "oom_report.h"
 
+static tess_status s_calibration(world *w)
+{
+    const char *const tables[] = {in_folder("run.csv")};
+    static const char *const names[] = {"a100.gemm_share"};
+    tess_calibration *k = NULL;
+    const tess_status status = tess_calibration_run(
+        w->ctx,
+        &(tess_calibration_opts){.tables = tables, .n_tables = 1, .names = names, .n_names = 1},
+        &k);
+    tess_calibration_destroy(k);
+    return status;
+}
+
 static tess_status s_validation(world *w)
 {
     tess_validation *v = NULL;
@@ -377,6 +390,7 @@ static const scenario scenarios[] = {
     {"load measured products", s_sim_measured, NULL, NULL},
     {"load a scenario", s_scenario, NULL, NULL},
     {"validate a table", s_validation, NULL, NULL},
+    {"calibrate", s_calibration, NULL, NULL},
     {"make a plan", s_plan, NULL, NULL},
     {"carry a ring plan out", s_plan_ring, NULL, NULL},
     {"carry a selective plan out", s_plan_selective, NULL, NULL},
@@ -437,6 +451,12 @@ static int make_files(void **state)
     fputs("step,layer,head,density\n", csv);
     for (int i = 1199; i >= 0; i--) /* enough lines for their memory to grow */
         fprintf(csv, "%d,%d,%d,0.5\n", i / 600, i / 20 % 30, i % 20);
+    fclose(csv);
+    csv = fopen(in_folder("run.csv"), "w");
+    assert_non_null(csv);
+    fputs("model.layers,model.hidden,model.heads,model.seq,system.cluster,measured.step_ms\n"
+          "4,1024,8,512,a100-80,9\n",
+          csv);
     fclose(csv);
     csv = fopen(in_folder("runs.csv"), "w");
     assert_non_null(csv);

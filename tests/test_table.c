@@ -168,6 +168,8 @@ static void rows_that_cannot_be_used_say_why(void **state)
         {"B7,8,1,2", "model is \"B7\", which the map does not know"},
         {"L8,8,none,2", "vpp is \"none\", which holds no number"},
         {"L8,x,1,2", "tp is \"x\", which holds no number"},
+        {"L8,,1,2", "tp is empty"},
+        {",8,1,2", "model is empty"},
         {"L8,8,1", "the row has 3 fields, the header 4"},
         {"L8,8,1,2,3", "the row has 5 fields, the header 4"},
     };

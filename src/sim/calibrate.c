@@ -7,9 +7,10 @@
  * and the search ends when they are small or the rounds are used up. No random numbers and no
  * threads: the same rows give the same parameters.
  *
- * Leave one model out: for each model the parameters start from the file again, are fitted to the
- * rows of all other models and predict the rows of this one. The mean over these predictions is
- * what a model that nobody has measured may expect.
+ * Leave one model out: for each model the parameters start from the defaults of the simulator,
+ * which know no table (scalars from 1), are fitted to the rows of all other models and predict the
+ * rows of this one. The mean over these predictions is what a model that nobody has measured may
+ * expect.
  */
 #include "case.h"
 #include "sim.h"
@@ -137,15 +138,32 @@ static int is_first(const tess_calibration *k, int i)
     return 1;
 }
 
+/* What a parameter is where no file gives it. */
+static double neutral(const tess_calibration *k, int i)
+{
+    tess_sim_param p;
+    (void)tess_sim_params_query(k->params, k->index[i], &p);
+    const int era = strcmp(p.group, "era") == 0;
+    const tess__param_def *defs = era ? tess__era_defs : tess__hw_defs;
+    const int n = era ? (int)TESS__ERA_COUNT : (int)TESS__HW_COUNT;
+    for (int d = 0; d < n && strcmp(p.group, "scalar") != 0; d++)
+        if (strcmp(defs[d].name, p.name) == 0)
+            return defs[d].usual;
+    return 1.0;
+}
+
 static tess_status leave_out(tess_calibration *k)
 {
+    double neutrals[FITTED_MAX];
+    for (int i = 0; i < k->n; i++)
+        neutrals[i] = neutral(k, i);
     double sum = 0, unused;
     int n_all = 0, n;
     for (int i = 0; i < k->cases.n; i++) {
         if (!is_first(k, i))
             continue;
         k->left_out = k->cases.cases[i].model;
-        put_back(k, k->start);
+        put_back(k, neutrals);
         TESS_TRY(search(k, &unused));
         sum += cost_of(k, 1, &n) * n;
         n_all += n;

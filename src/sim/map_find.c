@@ -46,7 +46,8 @@ static tess_status make_canonical(tess_ctx *ctx, const tess__table *table, tess_
             tess__map_close(&made);
             return TESS_ENOMEM;
         }
-        made.columns[made.n_columns++] = (tess__assignment){own, {.column = own, .scale = 1}};
+        made.columns[made.n_columns++] =
+            (tess__assignment){own, {.column = own, .scale = 1, .optional = 1}};
     }
     *map = made;
     return TESS_OK;

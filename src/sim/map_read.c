@@ -9,8 +9,9 @@
  *
  * A value is a scalar (a constant), or an object: the cell of "column", or its first number with
  * "take": "number" (behind the text "after"), times "scale" and the numbers of the columns "times";
- * or what "values" makes of the cell: patterns in the order of the file, null for no value.
- * Everything is copied into the map's arena, texts included.
+ * or what "values" makes of the cell: patterns in the order of the file, null for no value. An
+ * empty cell makes a row unusable unless the value is "optional" or a measurement. Everything is
+ * copied into the map's arena, texts included.
  */
 #include "table.h"
 
@@ -109,19 +110,21 @@ static tess_status read_times(reader *r, const tess__json_node *object, tess__va
 
 static tess_status read_value(reader *r, tess__json_node node, tess__value *value)
 {
-    static const char *const names[] = {"column", "take", "after", "scale", "times", "values"};
+    static const char *const names[] = {"column", "take",   "after",   "scale",
+                                        "times",  "values", "optional"};
     static const char *const takes[] = {"text", "number"};
     tess__json_node object;
     *value = (tess__value){.scale = 1};
     if (!json_is_object(node.value))
         return scalar(r, node, &value->constant);
-    TESS_TRY(tess__json_object(node, names, 6, &object));
+    TESS_TRY(tess__json_object(node, names, 7, &object));
     const char *column;
     TESS_TRY(tess__json_string(tess__json_member(&object, "column"), &column));
     if (!(value->column = copy(r, column)))
         return TESS_ENOMEM;
     TESS_TRY(tess__json_enum(tess__json_optional(&object, "take"), takes, 2, &value->number));
     TESS_TRY(optional_text(r, &object, "after", &value->after));
+    TESS_TRY(tess__json_bool(tess__json_optional(&object, "optional"), &value->optional));
     TESS_TRY(tess__json_double(tess__json_optional(&object, "scale"), -1e30, 1e30, &value->scale));
     TESS_TRY(read_times(r, &object, value));
     if (value->after || value->n_times || value->scale != 1)

@@ -2,9 +2,9 @@
 /* row.c - what a map makes of one row of a table: settings, or the reason why there are none.
  *
  * Rules that skip are asked first, in the order of the map; then the columns are read, then the
- * rules that set are applied. A cell that is empty gives no value, so that the default or an
- * earlier setting holds; a cell that the map's "values" do not know, or that holds no number where
- * one is wanted, makes the whole row unusable: a row is scored as it was published or not at all.
+ * rules that set are applied. A cell that is empty where the map does not call it optional, that
+ * the map's "values" do not know, or that holds no number where one is wanted, makes the whole row
+ * unusable: a row is scored as it was published or not at all.
  */
 #include "table.h"
 
@@ -116,8 +116,12 @@ static tess_status assign(const tess__map *map, const tess__table *table, int at
                 put(row, a->key, v->values[i]);
             return TESS_OK;
         }
-    if (!*cell)
+    if (!*cell) {
+        if (!v->optional && strncmp(a->key, "measured.", 9) != 0 && strcmp(a->key, "label") != 0 &&
+            strcmp(a->key, "group") != 0)
+            refuse(row, "%.40s is empty", v->column);
         return TESS_OK;
+    }
     if (v->number)
         return take_number(map, table, at, a, cell, row);
     if (v->n_words)

@@ -53,8 +53,9 @@ enum { TESS_VALUE_TIMES = 4 };
 /* Where a value comes from. */
 typedef struct {
     const char *column;   /* NULL: constant is the value */
-    const char *constant; /* text; NULL with a column: an empty cell gives no value */
+    const char *constant; /* text */
     int number;           /* 1: the first number in the cell */
+    int optional;         /* 1: an empty cell gives no value; 0: it makes the row unusable */
     const char *after;    /* which stands behind this text; NULL: anywhere */
     double scale;         /* of the number */
     int n_times;          /* columns whose numbers it is multiplied with */

@@ -46,9 +46,9 @@ static void print_sparse(const cli *c, const sparse_report *s)
             100 * s->select, 100 * s->learn, 100 * s->profile, s->cube[0], s->cube[1], s->cube[2]);
     if (s->dense_heads)
         fprintf(c->out,
-                "  %d of %d heads are above the break-even density and ran dense: %.4f of the "
+                "  %d of %d heads are above the break-even density %.2f and ran dense: %.4f of the "
                 "pairs were computed\n",
-                s->dense_heads, s->heads, s->ran);
+                s->dense_heads, s->heads, s->break_even, s->ran);
 }
 
 static void print_report(const cli *c, const report *r)
@@ -132,6 +132,7 @@ static void set_sparse(cli *c, json_t *object, const sparse_report *s)
     out_set(c, object, "overhead_share", out_number(s->select + s->learn + s->profile));
     out_set(c, object, "heads", json_integer(s->heads));
     out_set(c, object, "dense_heads", json_integer(s->dense_heads));
+    out_set(c, object, "break_even", out_number(s->break_even));
     out_set(c, object, "cube", cube);
 }
 
@@ -305,7 +306,7 @@ const command command_bench = {
         "over_ideal, speedup_over_dense and speedup_with_select; a step has attention_share, "
         "linear_share, rest_share and step_bytes too; a sparse one speedup, bound, of_bound, "
         "self_attention_share, density, density_ran, select_share, learn_share, profile_share, "
-        "overhead_share, heads, dense_heads and cube; several problems are the list "
+        "overhead_share, heads, dense_heads, break_even and cube; several problems are the list "
         "problems.\n",
     .arguments = arguments,
     .n_arguments = sizeof arguments / sizeof *arguments,

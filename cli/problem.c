@@ -118,8 +118,8 @@ static const opt step_keys[] = {
      .help = "queries that share their selection, about: the tokens' grid is cut into cubes"},
     {"compensate", 0, OPT_INT, AT(compensate), "N", "0", 0, 1,
      .help = "1: a virtual key stands for the keys that were not selected"},
-    {"break_even", 0, OPT_DOUBLE, AT(break_even), "X", "0.75", 0, 1,
-     .help = "heads of this density or more attend densely"},
+    {"break_even", 0, OPT_DOUBLE, AT(break_even), "X", "0", 0, 1,
+     .help = "heads of this density or more attend densely; 0: measured before a step is timed"},
     {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,
      .help = "of the random numbers; default: that of --seed"},
 };
@@ -278,7 +278,7 @@ static int has_effect(const problem *p, const opt *key)
     case AT(density): return p->kind != PROBLEM_STEP || p->density < 1;
     case AT(profile_text): return p->profile[0] != 0;
     case AT(layers_text): return p->end_layer > 0;
-    case AT(break_even): return sparse;
+    case AT(break_even): return sparse && p->break_even > 0;
     case AT(tokens): return p->tokens_q == p->tokens_k;
     case AT(tokens_q):
     case AT(tokens_k): return p->tokens_q != p->tokens_k;

@@ -149,6 +149,7 @@ static void set_sparse(report *r, const workload *w, const tess_pass_times *befo
     s->ran = w->sparse.ran;
     s->heads = (int)(r->p.layers * r->p.batch * r->p.heads);
     s->dense_heads = w->sparse.dense_heads;
+    s->break_even = w->sparse.break_even;
     memcpy(s->cube, w->sparse.cube, sizeof s->cube);
     s->bound = 1 / (1 - s->attention + s->attention * s->density);
     s->speedup = dense->time.best / total;

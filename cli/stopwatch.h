@@ -27,6 +27,7 @@ typedef struct {
     double density, ran; /* rho: asked for; of what ran, dense heads counted as 1 */
     double bound;        /* 1 / (1 - a + a rho) */
     double select, learn, profile; /* shares: choosing keys, the predictor's loss, the profiler */
+    double break_even;             /* density from which on heads ran dense */
     int heads, dense_heads;        /* of all layers and samples */
     int cube[3];
 } sparse_report;

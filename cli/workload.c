@@ -196,7 +196,7 @@ static tess_status make_linear(workload *w)
 tess_status workload_make(cli *c, const problem *p, int with_select, workload *w)
 {
     tess_machine machine;
-    *w = (workload){.c = c, .p = *p, .density = 1};
+    *w = (workload){.c = c, .p = *p, .timed = with_select, .density = 1};
     TRY(tess_machine_query(c->ctx, &machine));
     w->bytes_max = machine.memory_available;
     if (p->kind == PROBLEM_LINEAR)

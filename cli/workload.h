@@ -23,6 +23,7 @@ typedef struct {
     double *densities; /* (layers, heads): asked for */
     int32_t *budgets;  /* (layers, batch, heads): keys of each group; 0: dense */
     int dense_heads;   /* of all layers and samples */
+    double break_even; /* density from which on heads are dense */
     double asked, ran; /* mean density: asked for; of what runs, dense heads counted as 1 */
     tess_sparse_opts room;
     tess_attend_layer *layers;
@@ -33,6 +34,7 @@ typedef struct {
 typedef struct {
     cli *c;
     problem p;
+    int timed; /* 1: for its times, 0: for its numbers */
     /* attn */
     tess_attn_shape shape;
     tess_attn *attn;

@@ -96,10 +96,29 @@ static tess_status set_densities(workload *w)
     return status;
 }
 
-static int32_t budget(const problem *p, double density)
+/* As given, or measured where times are what is asked for; otherwise any head may be sparse. */
+static tess_status set_break_even(workload *w)
 {
-    const double tokens = (double)p->tokens, keys = ceil(density * tokens / ROUND) * ROUND;
-    return density >= p->break_even ? 0 : (int32_t)fmin(fmax(keys, ROUND), tokens);
+    const problem *p = &w->p;
+    const tess_break_even_shape shape = {.head_dim = (int)p->dim,
+                                         .tokens = p->tokens,
+                                         .group = w->sparse.cube[0] * w->sparse.cube[1] *
+                                                  w->sparse.cube[2],
+                                         .unit = 1,
+                                         .compensate = (int)p->compensate,
+                                         .rank = RANK,
+                                         .backward = p->backward};
+    tess_break_even_result result = {.density = p->break_even > 0 ? p->break_even : 1};
+    if (p->break_even == 0 && w->timed)
+        TRY(tess_break_even(w->c->ctx, &shape, NULL, &result));
+    w->sparse.break_even = result.density;
+    return TESS_OK;
+}
+
+static int32_t budget(const workload *w, double density)
+{
+    const double tokens = (double)w->p.tokens, keys = ceil(density * tokens / ROUND) * ROUND;
+    return density >= w->sparse.break_even ? 0 : (int32_t)fmin(fmax(keys, ROUND), tokens);
 }
 
 /* Budgets (layers, batch, heads) of the densities, and what they amount to. */
@@ -113,7 +132,7 @@ static tess_status set_budgets(workload *w)
     s->budgets = data;
     for (int64_t i = 0; i < n; i++) {
         const double density = s->densities[i / heads * p->heads + i % p->heads];
-        const int32_t keys = budget(p, density);
+        const int32_t keys = budget(w, density);
         const double share = keys ? (double)keys / (double)p->tokens : 1;
         s->budgets[i] = keys;
         s->dense_heads += keys == 0;
@@ -133,6 +152,7 @@ tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape)
     s->grid[2] = shape->width / 2;
     workload_cube(s->grid, p->group, s->cube);
     TRY(set_densities(w));
+    TRY(set_break_even(w));
     TRY(set_budgets(w));
     s->room.rank = RANK;
     s->room.compensate = (int)p->compensate;

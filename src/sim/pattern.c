@@ -91,10 +91,10 @@ int tess__first_number(const char *text, const char *after, double *value)
 static int fits_comparison(const char *pattern, const char *text)
 {
     const char op = pattern[0];
-    const int equal = pattern[1] == '=';
     double limit, number;
     if (op != '<' && op != '>')
         return -1;
+    const int equal = pattern[1] == '=';
     const char *digits = pattern + 1 + equal;
     if (!tess__csv_number(&(tess__csv_field){digits, strlen(digits)}, &limit))
         return -1;

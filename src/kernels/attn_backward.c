@@ -54,7 +54,7 @@ static void prepare(const tess__attn_bwd *job, tess__attn_scratch *w)
         /* A query that saw nothing has no probabilities. */
         w->m[q] = job->lse[q] == -INFINITY ? 1e30f : job->lse[q] * LOG2E;
     }
-    for (int q = t->n; q < TESS_TILE; q++)
+    for (int q = t->n; q % VL != 0; q++)
         w->m[q] = w->l[q] = 0.0f;
 
     const size_t wide = (size_t)tess__wide(t->dim), bytes = (size_t)t->dim * sizeof(float);

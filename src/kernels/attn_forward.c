@@ -26,6 +26,7 @@
 
 void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w);
 
+enum { PREFETCH_LEAST = 32 }; /* queries, for prefetching to be next to nothing */
 static const float LOG2E = 1.44269504088896341f, LN2 = 0.693147180559945309f;
 static const float M_START = -1e30f; /* below every score, and finite: m - m is never NaN */
 
@@ -83,6 +84,10 @@ static int chunk_pointers(const tess__attn_tile *t, tess__attn_scratch *w, int n
     if (n > 0) {
         key_pointers(w->kp, &t->k, w->rows, n, t->dim, t->bf16, w->kf);
         key_pointers(w->vp, &t->v, w->rows, n, t->dim, t->bf16, w->vf);
+        if (t->keys.units && !t->bf16 && t->n >= PREFETCH_LEAST) {
+            prefetch_keys(w->kp, n, t->dim);
+            prefetch_keys(w->vp, n, t->dim);
+        }
     }
     if (sum)
         virtual_add(t, w, n);

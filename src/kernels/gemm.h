@@ -59,12 +59,13 @@ VINLINE void gemm_cols(const int mr, int depth, const float *a, int lda, const f
 /* ---- packing ------------------------------------------------------------------------------- */
 
 /* Panels of the transpose: out[p][d][j] = factor * row(p NR + j)[d], for n rows of dim floats, dim
- * a multiple of 4; columns past n are 0. out: ceil(n / NR) * dim * NR floats. */
+ * a multiple of 4; columns past n are 0, or left alone from VL on if no more are used. out: ceil(n
+ * / NR) * dim * NR floats. */
 VINLINE void pack_transposed(float *out, const float *x, int64_t stride, int n, int dim,
                              float factor)
 {
     for (int p = 0; p < n; p += NR, out += (size_t)dim * NR)
-        for (int j = 0; j < NR; j += 4) {
+        for (int j = 0; j < (n - p <= VL ? VL : NR); j += 4) {
             const float *rows = x + (int64_t)(p + j) * stride;
             const int left = n - p - j;
             for (int d = 0; d < dim; d += left < 4 ? 1 : 4) {
@@ -100,14 +101,46 @@ VINLINE void pack_rows(float *out, const float *const *rows, int n, int dim, flo
 /* ---- the products of a tile --------------------------------------------------------------------
  */
 
-/* out[i][q] = rows[i] . column q of the panels, for n rows (up to the next multiple of MR are read
- * and written) by nq columns (up to the next multiple of NR are written). With top, its column q
- * becomes the maximum over the rows, or `floor` if that is larger. */
+/* gemm_scores for one panel of which only the first VL columns are wanted: as many registers hold
+ * twice the rows, so that a small group of queries costs what it has, not what a panel holds. */
+VINLINE void gemm_scores_narrow(float *out, const float *const *rows, int n, const float *b,
+                                int dim, float *top, float floor)
+{
+    vf most = vf_set1(floor);
+    for (int i = 0; i < n; i += 2 * MR) {
+        vf c[2 * MR];
+        VUNROLL
+        for (int r = 0; r < 2 * MR; r++)
+            c[r] = (vf){0};
+        VUNROLL2
+        for (int k = 0; k < dim; k++) {
+            const vf x = vf_load(b + (size_t)k * NR);
+            VUNROLL
+            for (int r = 0; r < 2 * MR; r++)
+                c[r] += vf_set1(rows[i + r][k]) * x;
+        }
+        VUNROLL
+        for (int r = 0; r < 2 * MR; r++) {
+            vf_store(out + (size_t)(i + r) * TESS_SCORE_LD, c[r]);
+            most = vf_max(most, c[r]);
+        }
+    }
+    if (top)
+        vf_store(top, most);
+}
+
+/* out[i][q] = rows[i] . column q of the panels, for n rows (up to the next multiple of 2 MR are
+ * read and written) by nq columns (up to the next multiple of NR are written). With top, its column
+ * q becomes the maximum over the rows, or `floor` if that is larger. */
 VINLINE void gemm_scores(float *out, const float *const *rows, int n, const float *panels, int nq,
                          int dim, float *top, float floor)
 {
     for (int p = 0; p < nq; p += NR) {
         const float *b = panels + (size_t)p * (size_t)dim;
+        if (nq - p <= VL) {
+            gemm_scores_narrow(out + p, rows, n, b, dim, top ? top + p : NULL, floor);
+            return;
+        }
         vf top0 = vf_set1(floor), top1 = top0;
         for (int i = 0; i < n; i += MR) {
             vf c[MR][2];
@@ -158,7 +191,8 @@ VINLINE void gemm_output(float *acc, const float *weights, int n, const float *p
 {
     const size_t wide = (size_t)tess__wide(dim);
     int q = 0;
-    for (; q + MR <= nq; q += MR)
+    /* Two blocks of 4 rather than one of 6 and one of 2, which would wait for its few sums. */
+    for (; q + MR <= nq && (MR != 6 || nq - q != 8); q += MR)
         gemm_output_rows(MR, acc + (size_t)q * wide, weights + q, n, panels, dim);
     for (; q + 4 <= nq; q += 4)
         gemm_output_rows(4, acc + (size_t)q * wide, weights + q, n, panels, dim);

@@ -98,4 +98,14 @@ VINLINE void key_pointers(const float **out, const tess__rows *x, const int32_t 
         out[i] = out[n - 1];
 }
 
+/* Calls n rows into the cache, all at once: rows of a list are far apart, no hardware prefetcher
+ * sees the next, and a product that comes upon them one by one waits for each (density 0.1 of 16k
+ * keys: 9 % of the forward pass). */
+VINLINE void prefetch_keys(const float *const *rows, int n, int dim)
+{
+    for (int i = 0; i < n; i++)
+        for (int d = 0; d < dim; d += 16)
+            v_prefetch(rows[i] + d);
+}
+
 #endif

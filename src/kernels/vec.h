@@ -20,12 +20,14 @@
 
 #define VINLINE static inline __attribute__((always_inline))
 
-/* Before a loop over registers: unroll it whole, or four times. */
+/* Before a loop over registers: unroll it whole, twice, or four times. */
 #if defined(__clang__)
 #define VUNROLL _Pragma("unroll")
+#define VUNROLL2 _Pragma("unroll 2")
 #define VUNROLL4 _Pragma("unroll 4")
 #else
 #define VUNROLL _Pragma("GCC unroll 16")
+#define VUNROLL2 _Pragma("GCC unroll 2")
 #define VUNROLL4 _Pragma("GCC unroll 4")
 #endif
 
@@ -188,6 +190,11 @@ VINLINE void v_transpose4(float *out, int64_t stride_out, const float *in, int64
         for (int j = 0; j < 4; j++)
             out[d * stride_out + j] = factor * in[j * stride_in + d];
 #endif
+}
+
+VINLINE void v_prefetch(const void *p)
+{
+    __builtin_prefetch(p, 0, 3);
 }
 
 VINLINE void v_prefetch_write(const void *p)

@@ -138,7 +138,9 @@ static tess_status set_collective(const tess__setting *s, tess__case *c)
             }
         return tess__fail(TESS_EINVAL, "collective.op is \"%.60s\", which is not known", s->value);
     }
-    TESS_TRY(number_of(s, 0, 9e15, &value));
+    TESS_TRY(number_of(s, 1, 9e15, &value));
+    if (value != floor(value))
+        return tess__fail(TESS_EINVAL, "%s is \"%.60s\", must be an integer", s->key, s->value);
     if (strcmp(s->key, "collective.bytes") == 0)
         c->collective.bytes = (int64_t)value;
     else if (strcmp(s->key, "collective.gpus") == 0)

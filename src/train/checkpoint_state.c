@@ -9,7 +9,7 @@
  * 2, "text_len": 16, "text_dim": 64, "fps": 8, "words": true, "shift": 2, "guidance": 2}}
  *
  * Random numbers are keyed by seed and step, so these two are the state of the generator. Decisions
- * that came from a timing have their place here; dense training takes none.
+ * of sparse attention are in a file of their own, decisions.json; "decisions" is empty.
  */
 #include "train.h"
 

@@ -8,7 +8,8 @@
  * if the process was not pushed aside meanwhile: a probe is shorter than a time slice, so the count
  * of involuntary switches tells of what happens inside a long sample. The others are dropped and
  * more are taken, up to samples_max. The judgement is made after each sample over all of them,
- * since a better probe may come.
+ * since a better probe may come. The first call warms up and does not count, unless it takes so
+ * long that its beginning does not matter.
  */
 #include "base.h"
 
@@ -17,6 +18,7 @@
 #include <time.h>
 
 enum { SAMPLES = 7, SAMPLES_LIMIT = 10000, PROBE_NS = 500000 };
+static const double warm_seconds = 5.0;
 
 int64_t tess_clock_ns(void)
 {
@@ -114,16 +116,23 @@ tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
     r.kept = r.probes + most + 1;
     r.aside = (unsigned char *)(r.kept + most);
 
-    tess_status status = fn(user);
+    tess_status status = TESS_OK;
     const int64_t rounds = calibrate(ctx);
     probe(ctx, threads, rounds); /* wakes the threads */
     double best = r.probes[0] = probe(ctx, threads, rounds);
-    int n = 0, quiet = 0;
+    int n = 0, quiet = 0, warm = 0;
     while (status == TESS_OK && n < most && quiet < wanted) {
         const long before = switches();
         const int64_t start = tess_clock_ns();
         status = fn(user);
         r.times[n] = seconds_since(start);
+        if (!warm && r.times[n] < warm_seconds) {
+            warm = 1;
+            r.probes[0] = probe(ctx, threads, rounds);
+            best = r.probes[0] > best ? r.probes[0] : best;
+            continue;
+        }
+        warm = 1;
         r.aside[n] = (unsigned char)pushed_aside(switches() - before, r.times[n], threads);
         r.probes[++n] = probe(ctx, threads, rounds);
         best = r.probes[n] > best ? r.probes[n] : best;

@@ -27,6 +27,31 @@ static tess_ctx *make_ctx(void)
     return ctx;
 }
 
+/* An allocator that looks at the context each time it is asked. */
+typedef struct {
+    tess_ctx *ctx;
+    long live, calls;
+} watch;
+
+static void *watched_alloc(void *user, size_t bytes)
+{
+    watch *w = user;
+    tess_ctx_info info;
+    if (w->ctx) {
+        CHECK_OK(tess_ctx_query(w->ctx, &info));
+        assert_int_equal(info.threads, 2);
+    }
+    w->calls++;
+    w->live++;
+    return aligned_alloc(64, bytes);
+}
+
+static void watched_free(void *user, void *p)
+{
+    ((watch *)user)->live -= p != NULL;
+    free(p);
+}
+
 static const tess_break_even_shape small = {
     .head_dim = 8, .tokens = 64, .group = 8, .unit = 1, .rank = 8, .backward = 1};
 
@@ -56,11 +81,28 @@ static void every_kind_of_shape_can_be_measured(void **state)
         assert_int_equal(r.cached, 0);
     }
     assert_int_equal(warnings, 0);
+    tess_ctx_destroy(ctx);
+}
+
+static void measuring_leaves_the_context_as_it_is(void **state)
+{
+    (void)state;
+    watch w = {0};
+    tess_ctx *ctx = NULL;
+    tess_break_even_result r;
+    CHECK_OK(tess_ctx_create(
+        &(tess_ctx_opts){.threads = 2, .allocator = {watched_alloc, watched_free, &w}}, &ctx));
+    w = (watch){.ctx = ctx, .live = w.live};
+    CHECK_OK(tess_break_even(ctx, &small, NULL, &r));
+    check_result(&r);
+    assert_true(w.calls > 0);
+    assert_int_equal(w.live, 1); /* the context itself */
     tess_ctx_info info;
     CHECK_OK(tess_ctx_query(ctx, &info));
     assert_int_equal(info.bytes_now, 0);
-    assert_int_equal(info.threads, 2); /* whatever it was measured with */
+    assert_int_equal(info.threads, 2);
     tess_ctx_destroy(ctx);
+    assert_int_equal(w.live, 0);
 }
 
 static void a_result_is_found_again_in_its_folder(void **state)
@@ -208,6 +250,7 @@ static int drop_folder(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_kind_of_shape_can_be_measured),
+    cmocka_unit_test(measuring_leaves_the_context_as_it_is),
     cmocka_unit_test(a_result_is_found_again_in_its_folder),
     cmocka_unit_test(a_file_that_does_not_fit_is_measured_again),
     cmocka_unit_test(a_number_out_of_range_is_refused),

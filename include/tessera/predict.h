@@ -136,7 +136,8 @@ typedef struct {
  * of their queries. With a folder, which is made if it is not there, the result is kept in a file
  * of its own for this CPU, instruction set, version and shape, and found there the next time. A
  * file that does not fit or cannot be written costs a warning in the context's log, and nothing
- * else. folder NULL: always measured. */
+ * else. folder NULL: always measured. Memory comes from the context's allocator, without being
+ * counted in the context. */
 TESS_API tess_status tess_break_even(tess_ctx *ctx, const tess_break_even_shape *shape,
                                      const char *folder, tess_break_even_result *result);
 

@@ -291,12 +291,21 @@ static tess_status check(const tess_ctx *ctx, const tess_break_even_shape *s,
     return TESS_OK;
 }
 
-static tess_status measure(tess_ctx *ctx, const tess_break_even_shape *shape,
+/* A context of its own keeps the caller's as it is: other threads may be using that one. */
+static tess_status measure(const tess_ctx *ctx, const tess_break_even_shape *shape,
                            tess_break_even_result *result)
 {
-    bench b = {.ctx = ctx, .shape = shape, .arena = {.ctx = ctx}};
-    const int threads = ctx->threads;
-    ctx->threads = 1; /* of all that is made and called until it is set back */
+    const tess_ctx_opts opts = {.isa = ctx->isa,
+                                .threads = 1,
+                                .allocator = ctx->allocator,
+                                .log = ctx->log,
+                                .log_user = ctx->log_user,
+                                .log_level = ctx->log_level,
+                                .progress = ctx->progress,
+                                .progress_user = ctx->progress_user};
+    tess_ctx *alone = NULL;
+    TESS_TRY(tess_ctx_create(&opts, &alone));
+    bench b = {.ctx = alone, .shape = shape, .arena = {.ctx = alone}};
     tess_status status = make(&b);
     if (status == TESS_OK)
         status = time_all(&b);
@@ -305,7 +314,7 @@ static tess_status measure(tess_ctx *ctx, const tess_break_even_shape *shape,
         conclude(&b, result);
     }
     drop(&b);
-    ctx->threads = threads;
+    tess_ctx_destroy(alone);
     return status;
 }
 

@@ -429,7 +429,7 @@ static void files_that_break_a_rule_are_told_with_their_line(void **state)
         {"{\"format\": 2}", "d.json: line 1: \"format\" is 2, must be 1"},
         {"{\"format\": 1,\n\"layers\": 0}", "d.json: line 2: \"layers\" is 0, must be 1..1024"},
         {"{\"format\": 1, \"layers\": 1, \"heads\": 1, \"cubes\": [], \"decisions\": []}",
-         "d.json: line 1: \"cubes\" has 0 elements, must have 1..4"},
+         "d.json: line 1: \"cubes\" has 0 elements, must have 1..6"},
         {"{\"format\": 1, \"layers\": 1, \"heads\": 1, \"cubes\": [{}], \"decisions\": []}",
          "d.json: line 1: \"decisions\" has 0 elements, must have 1"},
         {"{\"format\": 1, \"layers\": 1, \"heads\": 1, \"cubes\": [{}], \"decisions\": [{}]}",

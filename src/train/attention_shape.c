@@ -10,7 +10,8 @@
 enum { LEARN_ROWS = 48, BUCKETS = TESS_NOISE_BUCKETS };
 
 /* Small ones first; the attention kernels are fast from 16 queries on. */
-static const int candidates[TESS__CUBES][3] = {{2, 2, 2}, {2, 2, 4}, {2, 4, 4}, {4, 4, 4}};
+static const int candidates[TESS__CUBES][3] = {{1, 1, 1}, {1, 2, 2}, {2, 2, 2},
+                                               {2, 2, 4}, {2, 4, 4}, {4, 4, 4}};
 
 int tess__attention_cubes(const tess_attention_opts *opts, const int grid[3],
                           int cubes[TESS__CUBES][3])

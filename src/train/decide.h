@@ -17,7 +17,7 @@
 #include "tessera/train.h"
 
 enum {
-    TESS__CUBES = 4,   /* sizes of cubes that may be compared */
+    TESS__CUBES = 6,   /* sizes of cubes that may be compared */
     TESS__HISTORY = 5, /* checks over which a layer's density must have settled */
 };
 

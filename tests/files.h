@@ -35,13 +35,7 @@ static int leave_folder(void **state)
     return chdir("/") != 0 || system(command) != 0 || info.bytes_now != 0;
 }
 
-#define RUN_TESTS_IN_FOLDER(tests)                                                                 \
-    int main(int argc, char **argv)                                                                \
-    {                                                                                              \
-        if (argc > 1)                                                                              \
-            cmocka_set_test_filter(argv[1]);                                                       \
-        return cmocka_run_group_tests(tests, enter_folder, leave_folder);                          \
-    }
+#define RUN_TESTS_IN_FOLDER(tests) RUN_TESTS_WITH(tests, enter_folder, leave_folder)
 
 /* Bytes put together piece by piece. */
 typedef struct {

@@ -123,14 +123,28 @@ static inline void fill_normal(float *x, size_t n, uint64_t seed)
 }
 
 /* Runs the tests of a table; the first argument, if any, selects by name (cmocka's * and ?). The
- * second form calls a function before the first test and one after the last; NULL is none. */
+ * second form calls a function before the first test and one after the last; NULL is none. Where
+ * the last one fails the run does: cmocka 1.1 says so, but does not count it. */
 #define RUN_TESTS(tests) RUN_TESTS_WITH(tests, NULL, NULL)
 #define RUN_TESTS_WITH(tests, setup, teardown)                                                     \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \
         if (argc > 1)                                                                              \
             cmocka_set_test_filter(argv[1]);                                                       \
-        return cmocka_run_group_tests(tests, setup, teardown);                                     \
+        group_teardown_ = teardown;                                                                \
+        const int failed_ = cmocka_run_group_tests(tests, setup, run_teardown_);                   \
+        return failed_ ? failed_ : teardown_failed_;                                               \
     }
+
+static CMFixtureFunction group_teardown_;
+static int teardown_failed_;
+
+static inline int run_teardown_(void **state)
+{
+    teardown_failed_ = group_teardown_ != NULL; /* an assertion does not come back */
+    if (group_teardown_)
+        teardown_failed_ = group_teardown_(state) != 0;
+    return teardown_failed_;
+}
 
 #endif

@@ -94,8 +94,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_wrong_picture_gets_a_sentence),
     cmocka_unit_test(the_components_are_named),
 };
-
-int main(void)
-{
-    return cmocka_run_group_tests(tests, make_ctx, drop_ctx);
-}
+RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

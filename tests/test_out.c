@@ -342,10 +342,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_abandoned_folder_leaves_no_trace),
     cmocka_unit_test(a_folder_that_cannot_be_says_why),
 };
-
-int main(int argc, char **argv)
-{
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, enter, leave);
-}
+RUN_TESTS_WITH(tests, enter, leave)

@@ -446,15 +446,12 @@ static void bad_plans_of_scenarios_are_refused(void **state)
     tess_profile_close(profile);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(db_sp_speedups),
-        cmocka_unit_test(dsv_speedups),
-        cmocka_unit_test(dsv_s_kernels_are_in_the_published_ranges),
-        cmocka_unit_test(methods_differ_by_their_balance),
-        cmocka_unit_test(wan_with_dsv_is_shipped),
-        cmocka_unit_test(bad_plans_of_scenarios_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make, drop);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(db_sp_speedups),
+    cmocka_unit_test(dsv_speedups),
+    cmocka_unit_test(dsv_s_kernels_are_in_the_published_ranges),
+    cmocka_unit_test(methods_differ_by_their_balance),
+    cmocka_unit_test(wan_with_dsv_is_shipped),
+    cmocka_unit_test(bad_plans_of_scenarios_are_refused),
+};
+RUN_TESTS_WITH(tests, make, drop)

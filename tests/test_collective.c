@@ -1,27 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_collective.c - collectives: published times, times computed by hand, and bad input. */
-#include "test.h"
+#include "context.h"
 
 #include "cost/cost.h"
 
 #include <math.h>
-
-static tess_ctx *ctx;
-
-static int make_ctx(void **state)
-{
-    (void)state;
-    return tess_ctx_create(NULL, &ctx) != TESS_OK;
-}
-
-static int drop_ctx(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    const int leak = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
-    tess_ctx_destroy(ctx);
-    return leak;
-}
 
 static tess_collective_result time_of(const char *name, tess_collective_op op, int64_t bytes,
                                       int gpus)
@@ -301,17 +284,14 @@ static void bad_calls_are_refused(void **state)
     assert_string_equal(tess_collective_name(TESS_ALL_GATHER), "all_gather");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_all_reduces_are_met),
-        cmocka_unit_test(nccl_s_choices_are_the_expected_ones),
-        cmocka_unit_test(times_are_those_computed_by_hand),
-        cmocka_unit_test(algorithms_can_be_chosen),
-        cmocka_unit_test(more_bytes_never_take_less_time),
-        cmocka_unit_test(a_cluster_without_the_part_gets_derived_values),
-        cmocka_unit_test(bad_descriptions_are_refused_with_their_line),
-        cmocka_unit_test(bad_calls_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_ctx, drop_ctx);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(published_all_reduces_are_met),
+    cmocka_unit_test(nccl_s_choices_are_the_expected_ones),
+    cmocka_unit_test(times_are_those_computed_by_hand),
+    cmocka_unit_test(algorithms_can_be_chosen),
+    cmocka_unit_test(more_bytes_never_take_less_time),
+    cmocka_unit_test(a_cluster_without_the_part_gets_derived_values),
+    cmocka_unit_test(bad_descriptions_are_refused_with_their_line),
+    cmocka_unit_test(bad_calls_are_refused),
+};
+RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

@@ -1,28 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_cost.c - clusters by name and from files, good and bad, and the times computed by hand. */
-#include "test.h"
+#include "context.h"
 
 #include "cost/cost.h"
 
 #include <stdlib.h>
 #include <unistd.h>
-
-static tess_ctx *ctx;
-
-static int make_ctx(void **state)
-{
-    (void)state;
-    return tess_ctx_create(NULL, &ctx) != TESS_OK;
-}
-
-static int drop_ctx(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    const int leak = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
-    tess_ctx_destroy(ctx);
-    return leak;
-}
 
 /* Round numbers: 100 GB/s inside after 1 us, 8 adapters of 10 GB/s after 2 us, calls of 3 us,
  * 10 TFLOP/s for sparse attention forward and 5 backward, a row costs 100 keys. */

@@ -1,29 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_decide.c - the rules of sparse attention, driven with made-up measurements. */
-#include "test.h"
+#include "context.h"
 #include "train/decide.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { LAYERS = 2, HEADS = 2, UNITS = 512, BUCKETS = TESS_NOISE_BUCKETS };
-
-static tess_ctx *ctx;
-
-static int open_ctx(void **state)
-{
-    (void)state;
-    return tess_ctx_create(NULL, &ctx) != TESS_OK;
-}
-
-static int close_ctx(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    const int leaks = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
-    tess_ctx_destroy(ctx);
-    return leaks;
-}
 
 static const tess__rules by_recall = {.learns = 1,
                                       .switch_by = TESS_SWITCH_RECALL,
@@ -459,4 +442,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(decisions_come_back_bit_for_bit),
     cmocka_unit_test(files_that_break_a_rule_are_told_with_their_line),
 };
-RUN_TESTS_WITH(tests, open_ctx, close_ctx)
+RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

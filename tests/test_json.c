@@ -3,29 +3,12 @@
  */
 #define _GNU_SOURCE
 #include "base/json.h"
-#include "test.h"
+#include "context.h"
 
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-static tess_ctx *ctx;
-
-static int set_up(void **state)
-{
-    (void)state;
-    return tess_ctx_create(NULL, &ctx) != TESS_OK;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    const int clean = tess_ctx_query(ctx, &info) == TESS_OK && info.bytes_now == 0;
-    tess_ctx_destroy(ctx);
-    return !clean;
-}
 
 static tess_status open_text(const char *text, tess__json *doc)
 {
@@ -418,9 +401,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_written_reads_back_the_same),
     cmocka_unit_test(a_pipe_is_read_to_its_end),
 };
-int main(int argc, char **argv)
-{
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

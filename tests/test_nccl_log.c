@@ -1,29 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_nccl_log.c - logs of nccl-tests, good and bad, clusters fitted to them, and clusters written
  * and read again. */
-#include "test.h"
+#include "context.h"
 
 #include "cost/cost.h"
 
 #include <math.h>
 #include <unistd.h>
-
-static tess_ctx *ctx;
-
-static int make_ctx(void **state)
-{
-    (void)state;
-    return tess_ctx_create(NULL, &ctx) != TESS_OK;
-}
-
-static int drop_ctx(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    const int leak = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
-    tess_ctx_destroy(ctx);
-    return leak;
-}
 
 static tess_status parse(const char *text, tess_collective_op op, tess_nccl_log **log)
 {
@@ -263,16 +246,13 @@ static void a_description_that_breaks_a_rule_is_no_cluster(void **state)
     tess_cluster_destroy(one);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_all_runs_are_read),
-        cmocka_unit_test(bad_logs_are_refused_with_their_line),
-        cmocka_unit_test(a_cluster_is_found_again_from_its_times),
-        cmocka_unit_test(what_rows_do_not_tell_stays),
-        cmocka_unit_test(bad_rows_are_refused),
-        cmocka_unit_test(a_cluster_written_and_read_is_the_same),
-        cmocka_unit_test(a_description_that_breaks_a_rule_is_no_cluster),
-    };
-    return cmocka_run_group_tests(tests, make_ctx, drop_ctx);
-}
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rows_of_all_runs_are_read),
+    cmocka_unit_test(bad_logs_are_refused_with_their_line),
+    cmocka_unit_test(a_cluster_is_found_again_from_its_times),
+    cmocka_unit_test(what_rows_do_not_tell_stays),
+    cmocka_unit_test(bad_rows_are_refused),
+    cmocka_unit_test(a_cluster_written_and_read_is_the_same),
+    cmocka_unit_test(a_description_that_breaks_a_rule_is_no_cluster),
+};
+RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

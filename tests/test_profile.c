@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_profile.c - density profiles: what is read, and what is told of files that are none. */
-#include "test.h"
+#include "context.h"
 
 #include "plan/work.h"
 
@@ -17,22 +17,10 @@ static void keep_warning(void *user, tess_log_level level, const char *message)
     snprintf(warned, sizeof warned, "%s", message);
 }
 
-static tess_ctx *ctx;
-
-static int make_context(void **state)
+static int make_logging_ctx(void **state)
 {
     (void)state;
-    return tess_ctx_create(&(tess_ctx_opts){.threads = 1, .log = keep_warning}, &ctx);
-}
-
-static int drop_context(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    CHECK_OK(tess_ctx_query(ctx, &info));
-    assert_int_equal(info.bytes_now, 0);
-    tess_ctx_destroy(ctx);
-    return 0;
+    return open_ctx(&(tess_ctx_opts){.threads = 1, .log = keep_warning});
 }
 
 /* From a buffer of exactly its size, so that a sanitizer sees any step beyond it. */
@@ -371,4 +359,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_no_profile_is_not_written),
     cmocka_unit_test(published_profiles_are_read),
 };
-RUN_TESTS_WITH(tests, make_context, drop_context)
+RUN_TESTS_WITH(tests, make_logging_ctx, drop_ctx)

@@ -1,27 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_ref.c - the double-precision attention against cases solved by hand and finite differences.
  */
+#include "context.h"
 #include "ref/ref.h"
-#include "test.h"
 
 #include <stdlib.h>
 
-static tess_ctx *ctx;
-
-static int make_ctx(void **state)
+static int make_ctx_of_one(void **state)
 {
     (void)state;
-    return tess_ctx_create(&(tess_ctx_opts){.threads = 1}, &ctx) == TESS_OK ? 0 : -1;
-}
-
-static int drop_ctx(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    if (tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0)
-        return -1; /* something was not freed */
-    tess_ctx_destroy(ctx);
-    return 0;
+    return open_ctx(&(tess_ctx_opts){.threads = 1});
 }
 
 static void a_comparison_finds_the_worst_element(void **state)
@@ -442,4 +430,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_merge_of_two_halves_is_the_whole),
     cmocka_unit_test(bf16_and_f32_views_are_widened_exactly),
 };
-RUN_TESTS_WITH(tests, make_ctx, drop_ctx)
+RUN_TESTS_WITH(tests, make_ctx_of_one, drop_ctx)

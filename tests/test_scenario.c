@@ -1,25 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_scenario.c - scenarios in files, settings by name, the catalogue, imported models. */
-#include "test.h"
+#include "context.h"
 
 #include "sim/fields.h"
-
-static tess_ctx *ctx;
-
-static int make_ctx(void **state)
-{
-    (void)state;
-    return tess_ctx_create(NULL, &ctx) != TESS_OK;
-}
-
-static int drop_ctx(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    const int leak = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
-    tess_ctx_destroy(ctx);
-    return leak;
-}
 
 static tess_status parse(const char *text, tess_scenario *s)
 {

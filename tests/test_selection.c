@@ -2,26 +2,14 @@
 /* test_selection.c - selections and token order: every argument's sentence, round trips through
  * masks and transposes, coarsening against masks, cubes that do not divide. */
 #include "attn/attn.h"
-#include "test.h"
+#include "context.h"
 
 #include <stdlib.h>
 
-static tess_ctx *ctx;
-
-static int make_ctx(void **state)
+static int make_ctx_of_two(void **state)
 {
     (void)state;
-    return tess_ctx_create(&(tess_ctx_opts){.threads = 2}, &ctx) == TESS_OK ? 0 : -1;
-}
-
-static int drop_ctx(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    if (tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0)
-        return -1; /* a selection was not freed */
-    tess_ctx_destroy(ctx);
-    return 0;
+    return open_ctx(&(tess_ctx_opts){.threads = 2});
 }
 
 static tess_selection_lists view(const tess_selection *sel)
@@ -753,4 +741,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_selection_of_another_shape_gets_a_sentence),
     cmocka_unit_test(wrong_views_get_a_sentence),
 };
-RUN_TESTS_WITH(tests, make_ctx, drop_ctx)
+RUN_TESTS_WITH(tests, make_ctx_of_two, drop_ctx)

@@ -1,25 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_sim_params.c - scenarios filled in and refused, and the parameters' file, good and bad. */
-#include "test.h"
+#include "context.h"
 
 #include "sim/sim.h"
-
-static tess_ctx *ctx;
-
-static int make_ctx(void **state)
-{
-    (void)state;
-    return tess_ctx_create(NULL, &ctx) != TESS_OK;
-}
-
-static int drop_ctx(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    const int leak = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
-    tess_ctx_destroy(ctx);
-    return leak;
-}
 
 /* ---- scenarios --------------------------------------------------------------------------------
  */

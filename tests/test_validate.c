@@ -1,34 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_validate.c - tables scored, parameters fitted; with TESS_REFERENCE the published tables. */
-#include "test.h"
+#include "context.h"
 
 #include "tessera/validate.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-static tess_ctx *ctx;
 static char folder[] = "/tmp/tessera-validate-XXXXXX";
 static char path[128];
 
 static int begin(void **state)
 {
-    (void)state;
     if (!mkdtemp(folder))
         return -1;
     snprintf(path, sizeof path, "%s/t.csv", folder);
-    return tess_ctx_create(NULL, &ctx) != TESS_OK;
+    return make_ctx(state);
 }
 
 static int end(void **state)
 {
-    (void)state;
-    tess_ctx_info info;
-    const int leak = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
-    tess_ctx_destroy(ctx);
     unlink(path);
     rmdir(folder);
-    return leak;
+    return drop_ctx(state);
 }
 
 static void write_table(const char *text)

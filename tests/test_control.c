@@ -1,46 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_control.c - runs that become sparse: stages, going back, resuming bit for bit, branching. */
-#include "test.h"
-#include "train/train.h"
+#include "train_data.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-static char root[] = "/tmp/tess-control-XXXXXX";
-
-static const char *in_root(const char *name)
-{
-    static char path[16][PATH_MAX];
-    static int turn;
-    turn = (turn + 1) % 16;
-    snprintf(path[turn], PATH_MAX, "%s/%s", root, name);
-    return path[turn];
-}
-
-static int open_root(void **state)
-{
-    (void)state;
-    return mkdtemp(root) == NULL;
-}
-
-static int close_root(void **state)
-{
-    (void)state;
-    tess__remove_folder(root);
-    return access(root, F_OK) == 0;
-}
-
-/* ---- a run -------------------------------------------------------------------------------------
- */
-
-typedef struct {
-    tess_ctx *ctx;
-    tess_model *model;
-    tess_data *data;
-    tess_train *train;
-    tess_model_info info;
-} run;
 
 /* A check every 2 steps: five of them, which a density needs to settle, fit into 11 steps. Any
  * recall and any change of the density will do where a test is not about them. */
@@ -62,30 +24,7 @@ static const tess_train_opts dsv = {.batch = 2,
 
 static run start(int threads, const tess_train_opts *opts)
 {
-    run r = {0};
-    tess_model_config config;
-    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = threads}, &r.ctx));
-    CHECK_OK(tess_model_preset("tiny", &config));
-    CHECK_OK(tess_model_create(r.ctx, &config, &(tess_model_opts){1, 9}, &r.model));
-    CHECK_OK(tess_model_query(r.model, &r.info));
-    CHECK_OK(tess_data_open(r.ctx,
-                            &(tess_data_opts){.frames = 4,
-                                              .height = 16,
-                                              .width = 16,
-                                              .pack = 2,
-                                              .text_len = config.text_len,
-                                              .text_dim = config.text_dim},
-                            &r.data));
-    CHECK_OK(tess_train_create(r.model, r.data, opts, &r.train));
-    return r;
-}
-
-static void end(run *r)
-{
-    tess_train_destroy(r->train);
-    tess_data_close(r->data);
-    tess_model_destroy(r->model);
-    tess_ctx_destroy(r->ctx);
+    return start_run(&(tess_ctx_opts){.threads = threads}, 4, opts);
 }
 
 static int sparse_layers(const run *r)
@@ -114,13 +53,7 @@ static void check_same_decisions(const tess__decisions *a, const tess__decisions
 
 static void check_same(const run *a, const run *b)
 {
-    const size_t bytes = (size_t)a->info.count * sizeof(float);
-    const tess__optim *x = &a->train->optim, *y = &b->train->optim;
-    assert_memory_equal(a->info.values, b->info.values, bytes);
-    assert_memory_equal(x->first, y->first, bytes);
-    assert_memory_equal(x->ema, y->ema, bytes);
-    assert_true(a->train->loss_mean == b->train->loss_mean);
-    assert_memory_equal(&a->train->val_loss, &b->train->val_loss, sizeof(double));
+    check_same_training(a, b);
     const tess__control *c = a->train->control, *d = b->train->control;
     if (!c && !d)
         return;
@@ -281,15 +214,10 @@ static void check_resume(const tess_train_opts *opts, const int *moments, int n)
     CHECK_OK(tess_train_run(whole.train, 0, NULL, NULL));
     for (int i = 0; i < n; i++) {
         run first = start(1, opts);
-        CHECK_OK(tess_train_run(first.train, moments[i], NULL, NULL));
-        CHECK_OK(tess_train_save(first.train, in_root("half")));
-        end(&first);
         run second = start(1 + i % 2, opts);
-        CHECK_OK(tess_train_resume(second.train, in_root("half")));
-        CHECK_OK(tess_train_run(second.train, 0, NULL, NULL));
+        hand_over(&first, moments[i], &second);
         check_same(&whole, &second);
         end(&second);
-        tess__remove_folder(in_root("half"));
     }
     end(&whole);
 }
@@ -436,16 +364,7 @@ static void the_need_is_within_five_percent(void **state)
 {
     (void)state;
     run r = start(1, &dsv);
-    tess_train_memory need;
-    tess_data_info data;
-    tess_ctx_info info;
-    CHECK_OK(tess_data_query(r.data, &data));
-    CHECK_OK(tess_train_need(&r.info.config, &data, &dsv, 1, &need));
-    CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
-    CHECK_OK(tess_ctx_query(r.ctx, &info));
-    print_message("needs %lld bytes, took %lld\n", (long long)need.total,
-                  (long long)info.bytes_peak);
-    assert_true(fabs((double)info.bytes_peak / (double)need.total - 1) < 0.05);
+    check_need(&r, &dsv, 0, 0.05);
     end(&r);
 }
 

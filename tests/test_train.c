@@ -1,54 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_train.c - the loop: schedule, noise, resuming bit for bit, checkpoints, failures. */
-#include "test.h"
-#include "train/train.h"
+#include "train_data.h"
 
 #include <dirent.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-static char root[] = "/tmp/tess-train-XXXXXX";
-
-static const char *in_root(const char *name)
-{
-    static char path[64][PATH_MAX];
-    static int turn;
-    turn = (turn + 1) % 64;
-    snprintf(path[turn], PATH_MAX, "%s/%s", root, name);
-    return path[turn];
-}
-
-static int exists(const char *path)
-{
-    return access(path, F_OK) == 0;
-}
-
-static int open_root(void **state)
-{
-    (void)state;
-    return mkdtemp(root) == NULL;
-}
-
-static int close_root(void **state)
-{
-    (void)state;
-    tess__remove_folder(root);
-    return exists(root);
-}
-
-/* ---- a run ------------------------------------------------------------------------------------
- */
-
-typedef struct {
-    tess_ctx *ctx;
-    tess_model *model;
-    tess_data *data;
-    tess_train *train;
-    tess_model_info info;
-} run;
 
 static const tess_train_opts small = {.batch = 2,
                                       .accumulate = 2,
@@ -61,49 +18,12 @@ static const tess_train_opts small = {.batch = 2,
 
 static run start_with(int threads, const tess_train_opts *opts, tess_log_fn log, void *user)
 {
-    run r = {0};
-    tess_model_config config;
-    const tess_ctx_opts ctx = {.threads = threads, .log = log, .log_user = user};
-    CHECK_OK(tess_ctx_create(&ctx, &r.ctx));
-    CHECK_OK(tess_model_preset("tiny", &config));
-    CHECK_OK(tess_model_create(r.ctx, &config, &(tess_model_opts){1, 9}, &r.model));
-    CHECK_OK(tess_model_query(r.model, &r.info));
-    CHECK_OK(tess_data_open(r.ctx,
-                            &(tess_data_opts){.frames = 2,
-                                              .height = 16,
-                                              .width = 16,
-                                              .pack = 2,
-                                              .text_len = config.text_len,
-                                              .text_dim = config.text_dim},
-                            &r.data));
-    CHECK_OK(tess_train_create(r.model, r.data, opts, &r.train));
-    return r;
+    return start_run(&(tess_ctx_opts){.threads = threads, .log = log, .log_user = user}, 2, opts);
 }
 
 static run start(int threads, const tess_train_opts *opts)
 {
     return start_with(threads, opts, NULL, NULL);
-}
-
-static void end(run *r)
-{
-    tess_train_destroy(r->train);
-    tess_data_close(r->data);
-    tess_model_destroy(r->model);
-    tess_ctx_destroy(r->ctx);
-}
-
-static void check_same(const run *a, const run *b)
-{
-    const size_t bytes = (size_t)a->info.count * sizeof(float);
-    const tess__optim *x = &a->train->optim, *y = &b->train->optim;
-    assert_memory_equal(a->info.values, b->info.values, bytes);
-    assert_memory_equal(x->first, y->first, bytes);
-    assert_memory_equal(x->ema, y->ema, bytes);
-    assert_memory_equal(x->second, y->second, (size_t)x->total_second * sizeof(float));
-    assert_true(a->train->loss_mean == b->train->loss_mean);
-    assert_memory_equal(&a->train->val_loss, &b->train->val_loss, sizeof(double));
-    assert_int_equal(a->train->step, b->train->step);
 }
 
 /* ---- schedule and noise -----------------------------------------------------------------------
@@ -187,15 +107,10 @@ static void a_resumed_run_is_the_run_that_was_not_stopped(void **state)
     assert_false(isnan(whole.train->val_loss));
     for (int at = 3; at < 8; at += 4) {
         run first = start(3, &small);
-        CHECK_OK(tess_train_run(first.train, at, NULL, NULL));
-        CHECK_OK(tess_train_save(first.train, in_root("half")));
-        end(&first);
         run second = start(1, &small);
-        CHECK_OK(tess_train_resume(second.train, in_root("half")));
-        CHECK_OK(tess_train_run(second.train, 0, NULL, NULL));
-        check_same(&whole, &second);
+        hand_over(&first, at, &second);
+        check_same_training(&whole, &second);
         end(&second);
-        tess__remove_folder(in_root("half"));
     }
     end(&whole);
 }
@@ -279,7 +194,7 @@ static void a_loss_that_is_not_finite_keeps_the_state_before(void **state)
              in_root("nan/checkpoints/step-000002"));
     CHECK_FAILS(tess_train_run(r.train, 0, NULL, NULL), TESS_EINVAL, want);
     r.info.values[0] = kept;
-    check_same(&r, &other);
+    check_same_training(&r, &other);
     end(&r);
     end(&other);
 }
@@ -371,7 +286,7 @@ static void what_a_killed_process_left_is_passed_over(void **state)
     assert_int_equal(count_lines(in_root("left/metrics.csv")), 9);
     run whole = start(1, &small);
     CHECK_OK(tess_train_run(whole.train, 0, NULL, NULL));
-    check_same(&whole, &r);
+    check_same_training(&whole, &r);
     end(&whole);
     end(&r);
 }
@@ -537,16 +452,7 @@ static void the_need_is_within_three_percent(void **state)
 {
     (void)state;
     run r = start(1, &small);
-    tess_train_memory need;
-    tess_data_info data;
-    tess_ctx_info info;
-    CHECK_OK(tess_data_query(r.data, &data));
-    CHECK_OK(tess_train_need(&r.info.config, &data, &small, 1, &need));
-    CHECK_OK(tess_train_run(r.train, 2, NULL, NULL));
-    CHECK_OK(tess_ctx_query(r.ctx, &info));
-    print_message("needs %lld bytes, took %lld\n", (long long)need.total,
-                  (long long)info.bytes_peak);
-    assert_true(fabs((double)info.bytes_peak / (double)need.total - 1) < 0.03);
+    check_need(&r, &small, 2, 0.03);
     end(&r);
 }
 

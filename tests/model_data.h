@@ -100,6 +100,25 @@ static inline void run_both(world *w)
     CHECK_OK(tess_pass_backward(w->pass, w->dout, w->dx));
 }
 
+static inline void check_same(const world *a, const world *b)
+{
+    assert_memory_equal(a->out, b->out, a->n_out * sizeof(float));
+    assert_memory_equal(a->dx, b->dx, a->n_x * sizeof(float));
+    assert_memory_equal(a->info.gradients, b->info.gradients,
+                        (size_t)a->info.count * sizeof(float));
+}
+
+/* |a - b| / |b|, by Euclidean lengths. */
+static inline double apart(const float *a, const float *b, int64_t n)
+{
+    double off = 0.0, size = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        off += pow((double)a[i] - b[i], 2);
+        size += pow(b[i], 2);
+    }
+    return sqrt(off / size);
+}
+
 /* ---- the same in double precision ------------------------------------------------------------ */
 
 typedef struct {
@@ -174,6 +193,31 @@ static inline double reference(doubles *d)
     for (size_t i = 0; i < w->n_out; i++)
         loss += d->out[i] * w->dout[i];
     return loss;
+}
+
+/* The output, and the whole gradient at once, along a random direction: what a sample of elements
+ * may miss. The sum of n terms with roundings of their own is as far off as its terms' root mean
+ * square tells. */
+static inline void check_direction(const world *w, doubles *d, double tolerance, double step)
+{
+    reference(d);
+    CHECK_CLOSE(w->out, d->out, w->n_out, tolerance);
+    const size_t n = (size_t)w->info.count;
+    float *direction = floats(n, 7);
+    double along = 0.0, size = 0.0, loss[2];
+    for (size_t i = 0; i < n; i++) {
+        along += (double)w->info.gradients[i] * direction[i];
+        size += pow((double)w->info.gradients[i] * direction[i], 2);
+    }
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < n; i++)
+            d->values[i] = w->info.values[i] + (side ? -step : step) * direction[i];
+        loss[side] = reference(d);
+    }
+    const double off = fabs((loss[0] - loss[1]) / (2.0 * step) - along);
+    if (!(off < 1e-4 * sqrt(size)))
+        fail_msg("off by %g of %g", off, sqrt(size));
+    free(direction);
 }
 
 #endif

@@ -1,26 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_learn.c - predictors that learn inside the forward pass: their gradients against finite
  * differences of their loss, and a network that does not notice. */
-#include "model_data.h"
+#include "sparse_data.h"
 
-#include "tessera/sparse.h"
-
-static const tess_model_config config = {.patch = {1, 1, 1},
-                                         .heads = 3,
-                                         .head_dim = 16,
-                                         .in_channels = 2,
-                                         .out_channels = 2,
-                                         .text_dim = 5,
-                                         .text_len = 3,
-                                         .freq_dim = 8,
-                                         .ffn_dim = 20,
-                                         .layers = 2,
-                                         .cross_attn_norm = 1,
-                                         .qk_norm = 1,
-                                         .eps = 1e-6,
-                                         .rope_max = 16};
-static const int cube[3] = {2, 2, 3};
-enum { BATCH = 2, HEADS = 3, LAYERS = 2, ROWS = 11 };
+enum { ROWS = 11 };
 static const tess_sparse_opts room = {.rank = 8, .learn_rows = ROWS};
 static const int32_t keys[BATCH * HEADS] = {9, 0, 20, 13, 5, 33};
 
@@ -34,14 +17,8 @@ typedef struct {
 
 static pupil make_pupil(int threads, tess_keep keep, const tess_predictor_opts *opts)
 {
-    const tess_pass_shape shape = {.batch = BATCH,
-                                   .frames = 3,
-                                   .height = 5,
-                                   .width = 5,
-                                   .train = 1,
-                                   .keep = keep,
-                                   .cube = cube,
-                                   .sparse = &room};
+    tess_pass_shape shape = shape_with(&room);
+    shape.keep = keep;
     pupil p = {.w = make_world(threads, &config, &shape),
                .layers = {{.learn = 1}, {.learn = 1}},
                .attend = {.seed = 3, .step = 4}};

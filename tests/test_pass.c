@@ -134,32 +134,13 @@ static void every_gradient_matches_finite_differences(void **state)
     check_all_gradients(&odd, &shape, 3);
 }
 
-/* The whole gradient at once, along a random direction: what a sample of elements may miss. The sum
- * of n terms with roundings of their own is as far off as its terms' root mean square tells. */
-static void check_direction(const char *isa, const tess_model_config *config,
-                            const tess_pass_shape *shape)
+static void check_whole_gradient(const char *isa, const tess_model_config *config,
+                                 const tess_pass_shape *shape)
 {
     world w = make_world_on(isa, 2, config, shape);
     doubles d = make_doubles(&w);
     run_both(&w);
-    reference(&d);
-    CHECK_CLOSE(w.out, d.out, w.n_out, tolerance);
-    const size_t n = (size_t)w.info.count;
-    float *direction = floats(n, 7);
-    double along = 0.0, size = 0.0, loss[2];
-    for (size_t i = 0; i < n; i++) {
-        along += (double)w.info.gradients[i] * direction[i];
-        size += pow((double)w.info.gradients[i] * direction[i], 2);
-    }
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < n; i++)
-            d.values[i] = w.info.values[i] + (side ? -step : step) * direction[i];
-        loss[side] = reference(&d);
-    }
-    const double off = fabs((loss[0] - loss[1]) / (2.0 * step) - along);
-    if (!(off < 1e-4 * sqrt(size)))
-        fail_msg("off by %g of %g", off, sqrt(size));
-    free(direction);
+    check_direction(&w, &d, tolerance, step);
     drop_doubles(&d);
     drop_world(&w);
 }
@@ -171,7 +152,7 @@ static void gradients_match_along_a_direction_over_many_tokens(void **state)
     tess_model_config config = bare;
     config.qk_norm = config.cross_attn_norm = 1;
     config.rope_max = 64;
-    check_direction(
+    check_whole_gradient(
         NULL, &config,
         &(tess_pass_shape){
             .batch = 1, .frames = 2, .height = 46, .width = 46, .text_len = 3, .train = 1});
@@ -184,7 +165,7 @@ static void every_instruction_set_matches_double_precision(void **state)
         tess_isa isa;
         CHECK_OK(tess_isa_query(i, &isa));
         if (isa.available)
-            check_direction(isa.name, &odd, &odd_shape);
+            check_whole_gradient(isa.name, &odd, &odd_shape);
         else
             print_message("skipped on %s: %s\n", isa.name, isa.why);
     }
@@ -213,14 +194,6 @@ static void backward_adds_to_the_gradients(void **state)
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
-
-static void check_same(const world *a, const world *b)
-{
-    assert_memory_equal(a->out, b->out, a->n_out * sizeof(float));
-    assert_memory_equal(a->dx, b->dx, a->n_x * sizeof(float));
-    assert_memory_equal(a->info.gradients, b->info.gradients,
-                        (size_t)a->info.count * sizeof(float));
-}
 
 static void every_number_of_threads_gives_the_same_bits(void **state)
 {
@@ -260,17 +233,6 @@ static void a_pass_without_training_gives_the_same_output(void **state)
     assert_memory_equal(a.out, b.out, a.n_out * sizeof(float));
     drop_world(&a);
     drop_world(&b);
-}
-
-/* |a - b| / |b|, by Euclidean lengths. */
-static double apart(const float *a, const float *b, int64_t n)
-{
-    double difference_ = 0.0, size = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        difference_ += pow((double)a[i] - b[i], 2);
-        size += pow(b[i], 2);
-    }
-    return sqrt(difference_ / size);
 }
 
 /* Rounding to BF16 is off by 2^-9 / sqrt(3) = 1.1e-3 of an element's size on average. A gradient

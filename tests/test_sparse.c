@@ -1,39 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_sparse.c - passes that attend sparsely: against dense ones, against double precision on the
  * lists they chose, kept or selected again, and what they refuse. */
-#include "model_data.h"
+#include "sparse_data.h"
 
-#include "tessera/sparse.h"
-
-/* Cubes of which those at the edges are smaller: 3 x 5 x 5 tokens in 2 x 3 x 2 cubes. */
-static const tess_model_config config = {.patch = {1, 1, 1},
-                                         .heads = 3,
-                                         .head_dim = 16,
-                                         .in_channels = 2,
-                                         .out_channels = 2,
-                                         .text_dim = 5,
-                                         .text_len = 3,
-                                         .freq_dim = 8,
-                                         .ffn_dim = 20,
-                                         .layers = 2,
-                                         .cross_attn_norm = 1,
-                                         .qk_norm = 1,
-                                         .eps = 1e-6,
-                                         .rope_max = 16};
-static const int cube[3] = {2, 2, 3};
-enum { TOKENS = 3 * 5 * 5, GROUPS = 2 * 3 * 2, BATCH = 2, HEADS = 3, LAYERS = 2 };
 enum { LISTS = LAYERS * BATCH * HEADS };
-
-static tess_pass_shape shape_with(const tess_sparse_opts *sparse)
-{
-    return (tess_pass_shape){.batch = BATCH,
-                             .frames = 3,
-                             .height = 5,
-                             .width = 5,
-                             .train = 1,
-                             .cube = cube,
-                             .sparse = sparse};
-}
 
 /* Every sample and head has another budget, and one of each layer is dense. */
 static const int32_t mixed[LAYERS][BATCH * HEADS] = {{9, 0, 20, 13, 5, 33}, {40, 7, 11, 0, 22, 3}};
@@ -45,14 +15,6 @@ static tess_attend attend_with(tess_select_kind kind, const int32_t *first, cons
     layers[0] = (tess_attend_layer){.kind = kind, .keys = first};
     layers[1] = (tess_attend_layer){.kind = kind, .keys = second};
     return (tess_attend){.layers = layers, .window = {1, 2, 1}, .seed = 5, .step = 7};
-}
-
-static void check_same(const world *a, const world *b)
-{
-    assert_memory_equal(a->out, b->out, a->n_out * sizeof(float));
-    assert_memory_equal(a->dx, b->dx, a->n_x * sizeof(float));
-    assert_memory_equal(a->info.gradients, b->info.gradients,
-                        (size_t)a->info.count * sizeof(float));
 }
 
 /* ---- beside dense ---------------------------------------------------------------------------- */
@@ -194,24 +156,7 @@ static void check_against_reference(tess_select_kind kind, const tess_predictor_
     d.attends = attends;
     d.compensate = room->compensate;
     d.lists = s;
-    reference(&d);
-    CHECK_CLOSE(w.out, d.out, w.n_out, tolerance);
-    const size_t n = (size_t)w.info.count;
-    float *direction = floats(n, 7);
-    double along = 0.0, size = 0.0, loss[2];
-    for (size_t i = 0; i < n; i++) {
-        along += (double)w.info.gradients[i] * direction[i];
-        size += pow((double)w.info.gradients[i] * direction[i], 2);
-    }
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < n; i++)
-            d.values[i] = w.info.values[i] + (side ? -step : step) * direction[i];
-        loss[side] = reference(&d);
-    }
-    const double off = fabs((loss[0] - loss[1]) / (2.0 * step) - along);
-    if (!(off < 1e-4 * sqrt(size)))
-        fail_msg("off by %g of %g", off, sqrt(size));
-    free(direction);
+    check_direction(&w, &d, tolerance, step);
     drop_doubles(&d);
     tess_predictor_destroy(attend.predictor);
     drop_world(&w);
@@ -298,16 +243,6 @@ static void lists_kept_selected_again_or_run_again_give_the_same_bits(void **sta
         }
         drop_world(&first);
     }
-}
-
-static double apart(const float *a, const float *b, int64_t n)
-{
-    double off = 0.0, size = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        off += pow((double)a[i] - b[i], 2);
-        size += pow(b[i], 2);
-    }
-    return sqrt(off / size);
 }
 
 /* As for dense passes, see test_pass.c; a list selected again from rounded numbers may have other

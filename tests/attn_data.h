@@ -240,6 +240,44 @@ static inline void check_same_bits(const setting *a, const setting *b)
     assert_memory_equal(a->dv, b->dv, nk * sizeof(float));
 }
 
+/* Each problem against the reference, on every instruction set of the machine. */
+static inline void check_on_every_isa(const problem *problems, int n)
+{
+    for (int i = 0; i < tess_isa_count(); i++) {
+        tess_isa isa;
+        CHECK_OK(tess_isa_query(i, &isa));
+        if (!isa.available) {
+            print_message("skipped %s: %s\n", isa.name, isa.why);
+            continue;
+        }
+        tess_ctx *ctx = NULL;
+        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.isa = isa.name, .threads = 3}, &ctx));
+        for (int k = 0; k < n; k++) {
+            print_message("%s: problem %d\n", isa.name, k);
+            check_problem(ctx, &problems[k]);
+        }
+        tess_ctx_destroy(ctx);
+    }
+}
+
+static inline void check_bits_of_any_threads(const problem *p)
+{
+    static const int counts[] = {1, 2, 7};
+    setting s[3];
+    tess_ctx *ctx[3];
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = counts[i]}, &ctx[i]));
+        s[i] = make(ctx[i], p);
+        run(ctx[i], &s[i]);
+    }
+    check_same_bits(&s[0], &s[1]);
+    check_same_bits(&s[0], &s[2]);
+    for (int i = 0; i < 3; i++) {
+        drop(&s[i]);
+        tess_ctx_destroy(ctx[i]);
+    }
+}
+
 static inline int make_ctx(void **state)
 {
     return tess_ctx_create(NULL, (tess_ctx **)state);

@@ -33,21 +33,7 @@ enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 static void attention_matches_the_reference_on_every_isa(void **state)
 {
     (void)state;
-    for (int i = 0; i < tess_isa_count(); i++) {
-        tess_isa isa;
-        CHECK_OK(tess_isa_query(i, &isa));
-        if (!isa.available) {
-            print_message("skipped %s: %s\n", isa.name, isa.why);
-            continue;
-        }
-        tess_ctx *ctx = NULL;
-        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.isa = isa.name, .threads = 3}, &ctx));
-        for (int n = 0; n < PROBLEMS; n++) {
-            print_message("%s: problem %d\n", isa.name, n);
-            check_problem(ctx, &problems[n]);
-        }
-        tess_ctx_destroy(ctx);
-    }
+    check_on_every_isa(problems, PROBLEMS);
 }
 
 /* ---- what must hold besides -------------------------------------------------------------------
@@ -56,22 +42,8 @@ static void attention_matches_the_reference_on_every_isa(void **state)
 static void every_number_of_threads_gives_the_same_bits(void **state)
 {
     (void)state;
-    static const int counts[] = {1, 2, 7};
-    for (int n = 0; n < PROBLEMS; n++) {
-        setting s[3];
-        tess_ctx *ctx[3];
-        for (int i = 0; i < 3; i++) {
-            CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = counts[i]}, &ctx[i]));
-            s[i] = make(ctx[i], &problems[n]);
-            run(ctx[i], &s[i]);
-        }
-        check_same_bits(&s[0], &s[1]);
-        check_same_bits(&s[0], &s[2]);
-        for (int i = 0; i < 3; i++) {
-            drop(&s[i]);
-            tess_ctx_destroy(ctx[i]);
-        }
-    }
+    for (int n = 0; n < PROBLEMS; n++)
+        check_bits_of_any_threads(&problems[n]);
 }
 
 static void a_full_list_gives_the_bits_of_dense_attention(void **state)

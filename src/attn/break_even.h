@@ -18,6 +18,11 @@ tess_status tess__break_even_path(tess_ctx *ctx, const tess_break_even_shape *sh
 /* Reads a kept measurement; EFORMAT unless it is whole and of this machine and shape. */
 tess_status tess__break_even_read(tess_ctx *ctx, const tess_break_even_shape *shape,
                                   const char *path, tess_break_even_result *result);
+
+/* The same for a text in memory, which must have this key; the name stands in sentences. */
+tess_status tess__break_even_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                   const char *key, tess_break_even_result *result);
+
 tess_status tess__break_even_write(tess_ctx *ctx, const tess_break_even_shape *shape,
                                    const char *path, const tess_break_even_result *result);
 

@@ -68,6 +68,25 @@ static tess_status read_members(const tess__json *doc, const char *key,
                              &result->ns_sparse_per_density);
 }
 
+/* What an open document has; closes it. */
+static tess_status take(tess__json *doc, const char *key, tess_break_even_result *result)
+{
+    tess_break_even_result read = {.cached = 1};
+    const tess_status status = read_members(doc, key, &read);
+    tess__json_close(doc);
+    if (status == TESS_OK)
+        *result = read;
+    return status;
+}
+
+tess_status tess__break_even_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                   const char *key, tess_break_even_result *result)
+{
+    tess__json doc;
+    TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));
+    return take(&doc, key, result);
+}
+
 tess_status tess__break_even_read(tess_ctx *ctx, const tess_break_even_shape *shape,
                                   const char *path, tess_break_even_result *result)
 {
@@ -75,12 +94,7 @@ tess_status tess__break_even_read(tess_ctx *ctx, const tess_break_even_shape *sh
     tess__json doc;
     TESS_TRY(key_text(ctx, shape, key));
     TESS_TRY(tess__json_open(ctx, path, &doc));
-    tess_break_even_result read = {.cached = 1};
-    const tess_status status = read_members(&doc, key, &read);
-    tess__json_close(&doc);
-    if (status == TESS_OK)
-        *result = read;
-    return status;
+    return take(&doc, key, result);
 }
 
 tess_status tess__break_even_write(tess_ctx *ctx, const tess_break_even_shape *shape,

@@ -5,94 +5,7 @@
  * training, and last the rules that connect groups: tp divides heads, gpus = tp cp pp dp, the
  * global batch divides into micro-batches.
  */
-#include "sim.h"
-
-#include <stddef.h>
-
-typedef struct {
-    const char *name;
-    size_t offset;
-    int64_t low, high;
-} rule;
-
-#define INT(field, low, high)                                                                      \
-    {                                                                                              \
-#field, offsetof(tess_scenario, field), low, high                                          \
-    }
-
-static const rule ints[] = {
-    INT(model.kind, 0, TESS_SIM_DIT),
-    INT(model.layers, 1, 100000),
-    INT(model.hidden, 1, 1 << 20),
-    INT(model.heads, 1, 1 << 16),
-    INT(model.kv_heads, 0, 1 << 16),
-    INT(model.head_dim, 0, 4096),
-    INT(model.gated, 0, 1),
-    INT(model.tied, 0, 1),
-    INT(model.full, 0, 1),
-    INT(model.parallel, 0, 1),
-    INT(model.learned_positions, 0, 1),
-    INT(model.sparse_layers, 0, 100000),
-    INT(model.select_group, 0, 65536),
-    INT(model.experts, 0, 65536),
-    INT(model.top_k, 0, 65536),
-    INT(model.dense_layers, 0, 100000),
-    INT(model.q_rank, 0, 1 << 20),
-    INT(model.kv_rank, 0, 1 << 20),
-    INT(model.rope_dim, 0, 4096),
-    INT(model.nope_dim, 0, 4096),
-    INT(model.value_dim, 0, 4096),
-    INT(model.predict_layers, 0, 64),
-    INT(model.frames, 0, 1 << 20),
-    INT(model.height, 0, 1 << 20),
-    INT(model.width, 0, 1 << 20),
-    INT(model.stride_t, 0, 64),
-    INT(model.stride_s, 0, 64),
-    INT(model.patch_t, 0, 64),
-    INT(model.patch_s, 0, 64),
-    INT(model.text, 0, 1 << 20),
-    INT(model.cross, 0, 1),
-    INT(model.latent, 0, 65536),
-    INT(layout.gpus, 0, 1 << 24),
-    INT(layout.tp, 0, 1 << 16),
-    INT(layout.sequence, 0, 1),
-    INT(layout.pp, 0, 4096),
-    INT(layout.vpp, 0, 4096),
-    INT(layout.schedule, 0, TESS_SIM_ZERO_BUBBLE),
-    INT(layout.cp, 0, 1 << 16),
-    INT(layout.cp_kind, 0, TESS_SIM_CP_PLAN),
-    INT(layout.ep, 0, 65536),
-    INT(layout.etp, 0, 1 << 16),
-    INT(layout.dp, 0, 1 << 24),
-    INT(layout.zero, 0, 3),
-    INT(layout.first_layers, 0, 100000),
-    INT(layout.last_layers, 0, 100000),
-    INT(layout.outer_layers, 0, 1),
-    INT(training.micro_batch, 0, 1 << 24),
-    INT(training.precision, 0, TESS_SIM_NVFP4),
-    INT(training.recompute, 0, TESS_SIM_RECOMPUTE_FULL),
-    INT(training.recompute_layers, 0, 100000),
-    INT(training.grad_bytes, 0, 4),
-    INT(training.attention, 0, TESS_SIM_UNFUSED),
-    INT(training.dropout, -1, 1),
-    INT(training.overlap_tp, -1, 1),
-    INT(training.overlap_dp, -1, 1),
-    INT(training.overlap_pp, -1, 1),
-    INT(training.distributed_optimizer, -1, 1),
-    INT(training.offload, -1, 1),
-    INT(training.graphs, -1, 1),
-    INT(system.scalar, -1, 1),
-};
-
-static const rule longs[] = {
-    INT(model.ffn, 0, (int64_t)1 << 32),
-    INT(model.vocab, 0, (int64_t)1 << 32),
-    INT(model.seq, 0, (int64_t)1 << 32),
-    INT(model.window, 0, (int64_t)1 << 32),
-    INT(model.expert_ffn, 0, (int64_t)1 << 32),
-    INT(model.shared_ffn, 0, (int64_t)1 << 32),
-    INT(training.global_batch, 0, (int64_t)1 << 32),
-};
+#include "fields.h"
 
 static tess_status broken(const char *name, int64_t value, const char *rule_text, int64_t other)
 {
@@ -100,21 +13,26 @@ static tess_status broken(const char *name, int64_t value, const char *rule_text
                       rule_text, (long long)other);
 }
 
-static tess_status check_range(const rule *r, int64_t value)
+/* Whole numbers, switches and words; reals have rules of their own below. */
+static tess_status check_field(const tess_scenario *s, const tess__field *f)
 {
-    if (value >= r->low && value <= r->high)
+    const char *at = (const char *)s + f->offset;
+    if (f->type == TESS__FIELD_REAL || f->type == TESS__FIELD_TEXT)
         return TESS_OK;
-    return tess__fail(TESS_EINVAL, "scenario: %s is %lld, must be %lld..%lld", r->name,
-                      (long long)value, (long long)r->low, (long long)r->high);
+    int64_t high = (int64_t)f->high;
+    for (int i = 0; f->words && f->words[i]; i++)
+        high = i;
+    const int64_t value = f->type == TESS__FIELD_INT64 ? *(const int64_t *)at : *(const int *)at;
+    if (value >= (int64_t)f->low && value <= high)
+        return TESS_OK;
+    return tess__fail(TESS_EINVAL, "scenario: %s.%s is %lld, must be %lld..%lld", f->group, f->name,
+                      (long long)value, (long long)f->low, (long long)high);
 }
 
 static tess_status check_ranges(const tess_scenario *s)
 {
-    const char *base = (const char *)s;
-    for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
-        TESS_TRY(check_range(&ints[i], *(const int *)(base + ints[i].offset)));
-    for (size_t i = 0; i < sizeof longs / sizeof longs[0]; i++)
-        TESS_TRY(check_range(&longs[i], *(const int64_t *)(base + longs[i].offset)));
+    for (int i = 0; i < tess__n_fields; i++)
+        TESS_TRY(check_field(s, &tess__fields[i]));
     if (!(s->model.density >= 0.0 && s->model.density <= 1.0))
         return tess__fail(TESS_EINVAL, "scenario: model.density is %g, must be 0..1",
                           s->model.density);

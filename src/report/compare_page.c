@@ -256,8 +256,8 @@ static void add_figures(const tess_compare *c, tess__markup *page)
          {"changes",
           "Validation loss against the baseline, by pairs of runs with the same seed: the dot is "
           "the mean, the bar its interval, the shaded strip the margin. A bar inside the strip: "
-          "the same for all that matters. Left of it: better; right of it: worse. Each place has a "
-          "scale of its own.",
+          "the same for all that matters. Left of it: better; right of it: worse; across an end of "
+          "it: open, and more seeds would tell. Each place has a scale of its own.",
           NULL},
          -1},
         {NULL,

@@ -82,11 +82,12 @@ function logTicks(low, high) {
   return list;
 }
 
-// Names with their colours, ending at the right edge.
+// Names with their colours, ending at the right edge; cut where together they are wider than the chart.
 function legend(svg, names, right, top) {
+  const most = Math.max(8, Math.floor((right - 200) / names.length / 7) - 5);
   let x = right;
   for (const { name, colour: fill } of [...names].reverse()) {
-    const text = shape("text", { x, y: top, "text-anchor": "end" }, svg, name);
+    const text = shape("text", { x, y: top, "text-anchor": "end" }, svg, name.length > most ? `${name.slice(0, most - 1)}…` : name);
     x -= text.getComputedTextLength() + 15;
     shape("rect", { x, y: top - 10, width: 10, height: 10, rx: 2, fill }, svg);
     x -= 14;

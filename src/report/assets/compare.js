@@ -4,7 +4,7 @@ const find = (id) => document.getElementById(id);
 const arms = data.arms.map((arm, i) => ({ ...arm, colour: colour(i) }));
 const base = arms[data.baseline];
 const axis = { step: { column: 0, name: "step" }, wall: { column: 1, name: "seconds of steps" }, gflop: { column: 2, name: "GFLOP of attention" } };
-const verdicts = { inside: "inside the margin", better: "better", worse: "worse", open: "open: crosses the margin", none: "" };
+const verdicts = { inside: "inside the margin", better: "better", worse: "worse", open: "open", none: "" };
 const quarters = ["least noise", "second quarter", "third quarter", "most noise"];
 
 const hundredths = (v) => `${v > 0 ? "+" : v < 0 ? "−" : ""}${Math.abs(100 * v).toFixed(2)}`;
@@ -58,7 +58,7 @@ function drawChangeCurves() {
     points: arm.changes.map((p) => [p[0], 100 * p[1]]), band: arm.changes.map((p) => [p[0], p[2] === null ? null : 100 * p[2], 100 * p[3]]) }));
   const values = series.flatMap((s) => s.points.map((p) => p[1]));
   const far = Math.max(200 * data.margin, ...values.map((v) => Math.abs(v) * 1.15));
-  lines(find("change_step"), { label: "change against the baseline", x: "step", y: `% against ${base.label}`, series, low: Math.min(-200 * data.margin, ...values.map((v) => v * 1.15)),
+  lines(find("change_step"), { label: "change against the baseline", x: "step", y: "% of the baseline", series, low: Math.min(-200 * data.margin, ...values.map((v) => v * 1.15)),
     high: Math.min(far, Math.max(200 * data.margin, ...values.map((v) => v * 1.15))), strip: [-100 * data.margin, 100 * data.margin] });
 }
 

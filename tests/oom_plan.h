@@ -49,8 +49,11 @@ static tess_status s_work_heads(world *w)
 {
     const int64_t weights[2] = {3, 4};
     const double density[2] = {0.5, 0.25};
-    tess_work *a = NULL, *b = NULL;
+    const int64_t bounds[3] = {0, 30, 100};
+    tess_work *a = NULL, *b = NULL, *blocks = NULL;
     tess_status status = tess_work_from_weights(w->ctx, weights, 1, 2, 8, &a);
+    if (status == TESS_OK)
+        status = tess_work_from_density_blocks(w->ctx, density, 1, 2, bounds, 2, &blocks);
     if (status == TESS_OK)
         status = tess_work_from_density(w->ctx, density, 1, 2, 100, 8, &b);
     double rho;
@@ -58,6 +61,7 @@ static tess_status s_work_heads(world *w)
         status = tess_work_imbalance(b, 0, 1, 2, TESS_RHO_RING, &rho);
     tess_work_destroy(a);
     tess_work_destroy(b);
+    tess_work_destroy(blocks);
     return status;
 }
 

@@ -225,6 +225,23 @@ static void a_cluster_written_and_read_is_the_same(void **state)
                 "tess_cluster_save: cluster is NULL, must not be");
 }
 
+static void collectives_that_nobody_described_are_derived(void **state)
+{
+    (void)state;
+    tess_cluster *one = NULL, *two = NULL;
+    tess_cluster_info info, back;
+    CHECK_OK(tess_cluster_load(ctx, "h100", &one));
+    CHECK_OK(tess_cluster_query(one, &info));
+    info.collectives = (tess_collective_params){0};
+    CHECK_OK(tess_cluster_create(ctx, &info, &two));
+    CHECK_OK(tess_cluster_query(two, &back));
+    assert_true(back.collectives.channels > 0);
+    assert_true(back.collectives.ring > 0.0);
+    assert_true(back.link_bandwidth == info.link_bandwidth);
+    tess_cluster_destroy(two);
+    tess_cluster_destroy(one);
+}
+
 static void a_description_that_breaks_a_rule_is_no_cluster(void **state)
 {
     (void)state;
@@ -253,6 +270,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_rows_do_not_tell_stays),
     cmocka_unit_test(bad_rows_are_refused),
     cmocka_unit_test(a_cluster_written_and_read_is_the_same),
+    cmocka_unit_test(collectives_that_nobody_described_are_derived),
     cmocka_unit_test(a_description_that_breaks_a_rule_is_no_cluster),
 };
 RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

@@ -86,6 +86,7 @@ static void limits_of_executors_are_respected(void **state)
         int ring, selective, fractional; /* allowed */
     } cases[] = {
         {{.ranks = 4, .whole_keys = 1}, 0, 1, 1},
+        {{.ranks = 4, .whole_keys = 2}, 0, 0, 1},
         {{.ranks = 4, .whole_heads = 1}, 0, 0, 0},
         {{.ranks = 4, .equal_heads = 1}, 1, 1, 0},
     };

@@ -612,12 +612,63 @@ static int drop_folder(void **state)
     return drop_context(state) || remove(folder);
 }
 
+static void densities_are_spread_over_blocks_of_their_own_sizes(void **state)
+{
+    (void)state;
+    const double density[2] = {0.5, 1.0};
+    const int64_t bounds[5] = {0, 10, 64, 65, 100};
+    tess_work *work = NULL;
+    tess_work_info info;
+    int64_t rows[4], loads[2];
+    CHECK_OK(tess_work_from_density_blocks(context(), density, 1, 2, bounds, 4, &work));
+    CHECK_OK(tess_work_query(work, &info));
+    assert_int_equal(info.q_blocks, 4);
+    assert_int_equal(info.k_blocks, 4);
+    assert_int_equal(info.tokens_q, 100);
+    assert_int_equal(info.group, 0);
+    assert_int_equal(info.total, 15000);
+    CHECK_OK(tess_work_loads(work, 0, loads));
+    assert_int_equal(loads[0], 5000);
+    CHECK_OK(tess_work_rows(work, 0, 1, rows));
+    for (int i = 0; i < 4; i++) /* each row of the dense head has 100 pairs */
+        assert_int_equal(rows[i], 100 * (bounds[i + 1] - bounds[i]));
+    tess_work_destroy(work);
+}
+
+static void bad_blocks_of_densities_are_told(void **state)
+{
+    (void)state;
+    tess_ctx *ctx = context();
+    tess_work *work = NULL;
+    const double density[1] = {0.5}, beyond[1] = {1.01};
+    const int64_t bounds[3] = {0, 10, 20}, late[3] = {1, 10, 20}, empty[3] = {0, 10, 10};
+    const int64_t many[2] = {0, INT64_C(1) << 31};
+    CHECK_FAILS(tess_work_from_density_blocks(ctx, beyond, 1, 1, bounds, 2, &work), TESS_EINVAL,
+                "tess_work_from_density_blocks: the density of layer 0, head 0 is 1.01, must be "
+                "0..1");
+    CHECK_FAILS(tess_work_from_density_blocks(ctx, density, 1, 1, NULL, 2, &work), TESS_EINVAL,
+                "tess_work_from_density_blocks: bounds is NULL");
+    CHECK_FAILS(tess_work_from_density_blocks(ctx, density, 1, 1, bounds, 0, &work), TESS_EINVAL,
+                "tess_work_from_density_blocks: n_blocks is 0, must be 1..2147483647");
+    CHECK_FAILS(tess_work_from_density_blocks(ctx, density, 1, 1, late, 2, &work), TESS_EINVAL,
+                "tess_work_from_density_blocks: bounds[0] is 1, must be 0");
+    CHECK_FAILS(tess_work_from_density_blocks(ctx, density, 1, 1, empty, 2, &work), TESS_EINVAL,
+                "tess_work_from_density_blocks: bounds[2] is 10, must be above 10");
+    CHECK_FAILS(tess_work_from_density_blocks(ctx, density, 1, 1, many, 1, &work), TESS_EINVAL,
+                "tess_work_from_density_blocks: tokens is 2147483648, must be 1..2147483647");
+    CHECK_FAILS(tess_work_from_density_blocks(NULL, density, 1, 1, bounds, 2, &work), TESS_EINVAL,
+                "tess_work_from_density_blocks: ctx is NULL");
+    assert_null(work);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(masks_as_bytes_and_as_bits_are_the_same_work),
     cmocka_unit_test(selections_count_pairs_of_tokens),
     cmocka_unit_test(selections_of_a_work_are_alike),
     cmocka_unit_test(loads_of_heads_are_spread_without_loss),
     cmocka_unit_test(densities_become_pairs_of_tokens),
+    cmocka_unit_test(densities_are_spread_over_blocks_of_their_own_sizes),
+    cmocka_unit_test(bad_blocks_of_densities_are_told),
     cmocka_unit_test(bad_loads_are_told),
     cmocka_unit_test(new_masks_reuse_the_memory),
     cmocka_unit_test(bad_masks_are_told),

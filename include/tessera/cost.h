@@ -212,7 +212,7 @@ TESS_API tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *l
                                             tess_collective_fit *report);
 
 /* Like tess_cluster_load on a description that info was filled from: strings are copied, values
- * checked by writing and reading it. */
+ * checked by writing and reading it; collectives without channels are derived. */
 TESS_API tess_status tess_cluster_create(tess_ctx *ctx, const tess_cluster_info *info,
                                          tess_cluster **cluster);
 

@@ -82,6 +82,12 @@ TESS_API tess_status tess_work_from_density(tess_ctx *ctx, const double *density
                                             int heads, int64_t tokens, int32_t group,
                                             tess_work **work);
 
+/* The same with blocks of their own sizes on both sides: block i has rows bounds[i]..bounds[i+1]-1,
+ * from 0 to the tokens, none empty. bounds (n_blocks + 1) is copied. */
+TESS_API tess_status tess_work_from_density_blocks(tess_ctx *ctx, const double *density, int layers,
+                                                   int heads, const int64_t *bounds,
+                                                   int32_t n_blocks, tess_work **work);
+
 TESS_API tess_status tess_work_query(const tess_work *work, tess_work_info *info);
 TESS_API tess_status tess_work_loads(const tess_work *work, int layer,
                                      int64_t *loads); /* (heads): units */

@@ -37,7 +37,8 @@ typedef struct {
     double flops;                 /* FLOP/s of sparse attention on a rank, as measured; 0: the
                                      cluster's */
     int equal_heads;              /* 1: executors that need as many heads on every rank */
-    int whole_keys;               /* 1: kernels without lse, so no ring */
+    int whole_keys;               /* 1: kernels without lse, so no ring; 2: nor selective, for ranks
+                                     that need all keys of their heads */
     int whole_heads;              /* 1: no head on two ranks: no fractional, ring, selective */
     const int32_t *speeds;        /* (ranks), relative, 1..1000000; NULL: equal */
     int reward;                   /* for blocks that stay at home, db-SP's R_b; 0: 2, -1: none */

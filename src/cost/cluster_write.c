@@ -158,7 +158,8 @@ json_t *tess__cluster_json(const tess_cluster_info *i)
     set_gpu(&m, root, i);
     set_wires(&m, root, i);
     set_software(&m, root, i);
-    set_collectives(&m, root, i);
+    if (i->collectives.channels > 0) /* else nobody has filled them, and they are derived */
+        set_collectives(&m, root, i);
     if (m.bad) {
         json_decref(root);
         return NULL;

@@ -54,7 +54,7 @@ void tess__candidate_bar(const tess__task *task, const tess_candidate *c,
     why[0] = '\0';
     if (c->ulysses > heads)
         snprintf(why, size, "%d heads on %d ranks", heads, c->ulysses);
-    else if (o->whole_keys && c->ring > 1)
+    else if ((o->whole_keys && c->ring > 1) || (o->whole_keys > 1 && c->selective > 1))
         snprintf(why, size, "splits keys, which must stay whole");
     else if (o->whole_heads && splits && task->info.ranks > 1)
         snprintf(why, size, "splits heads, which must stay whole");

@@ -24,6 +24,7 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o)
     TESS_TRY(range(who, "pass", (int)o->pass, 0, TESS_PLAN_PASS_COUNT - 1));
     TESS_TRY(range(who, "head_dim", o->head_dim, 0, 4096));
     TESS_TRY(range(who, "memory", o->memory, 0, INT64_MAX));
+    TESS_TRY(range(who, "whole_keys", o->whole_keys, 0, 2));
     TESS_TRY(range(who, "reward", o->reward, -1, 1000000));
     if (o->element_bytes != 0 && o->element_bytes != 2 && o->element_bytes != 4)
         return tess__fail(TESS_EINVAL, "%s: element_bytes is %d, must be 0, 2 or 4", who,

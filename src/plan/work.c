@@ -177,6 +177,17 @@ tess_status tess_work_from_weights(tess_ctx *ctx, const int64_t *weights, int la
     return hand_over(who, made, work);
 }
 
+static tess_status check_densities(const char *who, const double *density, int layers, int heads)
+{
+    const size_t n = (size_t)layers * (size_t)heads;
+    for (size_t i = 0; i < n; i++)
+        if (!(density[i] >= 0.0 && density[i] <= 1.0))
+            return tess__fail(TESS_EINVAL,
+                              "%s: the density of layer %zu, head %zu is %g, must be 0..1", who,
+                              i / (size_t)heads, i % (size_t)heads, density[i]);
+    return TESS_OK;
+}
+
 tess_status tess_work_from_density(tess_ctx *ctx, const double *density, int layers, int heads,
                                    int64_t tokens, int32_t group, tess_work **work)
 {
@@ -184,12 +195,8 @@ tess_status tess_work_from_density(tess_ctx *ctx, const double *density, int lay
     TESS_TRY(check_heads(who, ctx, "density", density, layers, heads, work));
     TESS_TRY(tess__work_range(who, "tokens", tokens, INT32_MAX));
     TESS_TRY(tess__work_range(who, "group", group, INT32_MAX));
+    TESS_TRY(check_densities(who, density, layers, heads));
     const size_t n = (size_t)layers * (size_t)heads;
-    for (size_t i = 0; i < n; i++)
-        if (!(density[i] >= 0.0 && density[i] <= 1.0))
-            return tess__fail(TESS_EINVAL,
-                              "%s: the density of layer %zu, head %zu is %g, must be 0..1", who,
-                              i / (size_t)heads, i % (size_t)heads, density[i]);
     const int32_t blocks = (int32_t)((tokens + group - 1) / group);
     const tess_work_info info = {.layers = layers,
                                  .heads = heads,
@@ -206,6 +213,62 @@ tess_status tess_work_from_density(tess_ctx *ctx, const double *density, int lay
     for (size_t i = 0; i < n; i++)
         made->loads[i] = (int64_t)(density[i] * pairs + 0.5);
     return hand_over(who, made, work);
+}
+
+tess_status tess__work_from_shares(const char *who, tess_ctx *ctx, const tess__head_work *in,
+                                   tess_work **work)
+{
+    const size_t n = (size_t)in->layers * (size_t)in->heads;
+    const tess_work_info info = {.layers = in->layers,
+                                 .heads = in->heads,
+                                 .q_blocks = in->n_q,
+                                 .k_blocks = in->n_k,
+                                 .tokens_q = in->bounds_q[in->n_q],
+                                 .tokens_k = in->bounds_k[in->n_k],
+                                 .unit_pairs = in->unit_pairs};
+    const double pairs = (double)info.tokens_q * (double)info.tokens_k;
+    tess_work *made = NULL;
+    TESS_TRY(tess__work_make(ctx, &info, in->bounds_q, in->bounds_k, 0, &made));
+    for (size_t i = 0; i < n; i++) {
+        const double load = in->shares[i] * pairs + 0.5;
+        made->loads[i] = load < 9.2e18 ? (int64_t)load : INT64_MAX;
+    }
+    return hand_over(who, made, work);
+}
+
+/* EINVAL unless the blocks tile some tokens. */
+static tess_status check_bounds(const char *who, const int64_t *bounds, int32_t n)
+{
+    if (!bounds)
+        return tess__fail(TESS_EINVAL, "%s: bounds is NULL", who);
+    TESS_TRY(tess__work_range(who, "n_blocks", n, INT32_MAX));
+    if (bounds[0] != 0)
+        return tess__fail(TESS_EINVAL, "%s: bounds[0] is %lld, must be 0", who,
+                          (long long)bounds[0]);
+    for (int32_t i = 0; i < n; i++)
+        if (bounds[i + 1] <= bounds[i])
+            return tess__fail(TESS_EINVAL, "%s: bounds[%d] is %lld, must be above %lld", who,
+                              (int)(i + 1), (long long)bounds[i + 1], (long long)bounds[i]);
+    return tess__work_range(who, "tokens", bounds[n], INT32_MAX);
+}
+
+tess_status tess_work_from_density_blocks(tess_ctx *ctx, const double *density, int layers,
+                                          int heads, const int64_t *bounds, int32_t n_blocks,
+                                          tess_work **work)
+{
+    static const char who[] = "tess_work_from_density_blocks";
+    TESS_TRY(check_heads(who, ctx, "density", density, layers, heads, work));
+    TESS_TRY(check_bounds(who, bounds, n_blocks));
+    TESS_TRY(check_densities(who, density, layers, heads));
+    const tess__head_work in = {.layers = layers,
+                                .heads = heads,
+                                .shares = density,
+                                .bounds_q = bounds,
+                                .bounds_k = bounds,
+                                .n_q = n_blocks,
+                                .n_k = n_blocks,
+                                .unit_pairs = 1.0};
+    return tess__work_from_shares(who, ctx, &in, work);
 }
 
 /* ---- what a work holds ---------------------------------------------------------------------- */

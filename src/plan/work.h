@@ -150,6 +150,17 @@ tess_status tess__work_make(tess_ctx *ctx, const tess_work_info *info, const int
 /* Adds up loads into info.total; EINVAL where they reach 2^63. */
 tess_status tess__work_finish(const char *who, tess_work *work);
 
+/* Work known by head, in blocks of these bounds, ascending from 0 to the tokens. */
+typedef struct {
+    int layers, heads;
+    const double *shares;               /* (layers, heads), 0..64: of all pairs of tokens */
+    const int64_t *bounds_q, *bounds_k; /* (n_q + 1), (n_k + 1) */
+    int32_t n_q, n_k;
+    double unit_pairs; /* pairs that a unit stands for */
+} tess__head_work;
+tess_status tess__work_from_shares(const char *who, tess_ctx *ctx, const tess__head_work *in,
+                                   tess_work **work);
+
 /* EINVAL unless 1 <= value <= most. */
 tess_status tess__work_range(const char *who, const char *name, int64_t value, int64_t most);
 

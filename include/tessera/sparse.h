@@ -110,6 +110,7 @@ typedef struct {
     int32_t window[3];               /* of WINDOW: cubes */
     tess_predict_loss loss; /* of learning, over the pass's learn_rows queries of each head */
     uint64_t seed, step;    /* of these queries, and of RANDOM */
+    int64_t sample;         /* number of the pass's first sample in the step, for RANDOM */
     tess_look_fn look;
     void *user;
 } tess_attend;

@@ -76,7 +76,7 @@ static tess_status select_keys(tess_pass *p, int layer, int sample, int head, co
     in.k = &one[1];
     if (how->kind != TESS_SELECT_WINDOW)
         in.budget.keys = how->keys[at];
-    TESS_TRY(seed_of(p, layer, at, &in.seed));
+    TESS_TRY(seed_of(p, layer, p->attend.sample * p->z.heads + at, &in.seed));
     return tess_selector_run(p->selectors[how->kind], &in, p->lists);
 }
 

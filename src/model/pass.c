@@ -213,6 +213,17 @@ static tess_status run_block_backward(tess_pass *p, int layer)
     return tess__block_backward(p, layer, &set);
 }
 
+static tess_status tell_ready(const tess_pass *p, int layer)
+{
+    return p->ready_fn ? p->ready_fn(p->ready_user, layer) : TESS_OK;
+}
+
+void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user)
+{
+    pass->ready_fn = fn;
+    pass->ready_user = user;
+}
+
 static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
 {
     const tess__sizes *z = &p->z;
@@ -220,9 +231,13 @@ static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
     memset(p->dtemb, 0, (size_t)(z->batch * z->dim) * sizeof *p->dtemb);
     memset(p->dcontext, 0, (size_t)(z->text_rows * z->dim) * sizeof *p->dcontext);
     TESS_TRY(tess__head_backward(p, dout));
-    for (int layer = z->layers - 1; layer >= 0; layer--)
+    TESS_TRY(tell_ready(p, z->layers));
+    for (int layer = z->layers - 1; layer >= 0; layer--) {
         TESS_TRY(run_block_backward(p, layer));
-    return tess__embed_backward(p, dx);
+        TESS_TRY(tell_ready(p, layer));
+    }
+    TESS_TRY(tess__embed_backward(p, dx));
+    return tell_ready(p, -1);
 }
 
 tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx)

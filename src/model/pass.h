@@ -74,6 +74,8 @@ struct tess_pass {
     int ready;             /* 1: a forward pass has left what backward needs */
     int again;             /* 1: a block is being run again for its gradients */
     tess_pass_times times;
+    tess__ready_fn ready_fn; /* told of complete gradients; NULL: nobody is */
+    void *ready_user;
 
     int64_t *perm;  /* (tokens): raster index of each token; NULL: raster order */
     float *turn[3]; /* (side, 2, part of head_dim): rotations along each axis */

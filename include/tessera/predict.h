@@ -52,7 +52,8 @@ typedef struct {
     const tess_view *q, *k;         /* F32, batch x heads x tokens x head_dim: the teacher */
     const tess_view *q_low, *k_low; /* F32, batch x heads x tokens x rank */
     float scale, scale_low;         /* 0: 1 / sqrt(head_dim), 1 / sqrt(rank) */
-    const int64_t *rows;            /* (n_rows): ascending sampled queries, of every head */
+    const int64_t *rows;            /* (n_rows): ascending sampled queries, of every head; NULL: q
+                                       and q_low hold the sampled ones alone, n_rows of them */
     int n_rows;                     /* 1..rows of the shape */
     tess_predict_loss loss;
 } tess_predict_in;
@@ -68,6 +69,30 @@ typedef struct {
 TESS_API tess_status tess_predict_loss_run(tess_predict *predict, const tess_predict_in *in,
                                            double *loss_heads, const tess_view *dq_low,
                                            const tess_view *dk_low);
+
+/* The same in two steps, where the keys are shared out, as over ranks. Each part has an object
+ * whose tokens are its keys, k and k_low of these, and all sampled queries (rows NULL):
+ *
+ *   tess_predict_stats_run(predict, &in, stats);              // of the part's keys
+ *   ...                                                       // merged over the parts
+ *   tess_predict_loss_part(predict, &in, stats, keys, loss_heads, &dq_low, &dk_low);
+ *
+ * stats: (batch, heads, n_rows, TESS_PREDICT_STATS), the same on all parts for the second step. */
+enum { TESS_PREDICT_STATS = 4 };
+
+TESS_API tess_status tess_predict_stats_run(tess_predict *predict, const tess_predict_in *in,
+                                            double *stats);
+
+/* stats = those of both sets of keys, for `rows` rows of TESS_PREDICT_STATS numbers. The last bits
+ * depend on the order of merging. */
+TESS_API tess_status tess_predict_stats_merge(tess_predict_loss loss, int64_t rows,
+                                              const double *part, double *stats);
+
+/* keys: of all parts. loss_heads and dq_low are sums over the parts; dk_low is that of the part's
+ * keys. One part alone gives the bits of tess_predict_loss_run. */
+TESS_API tess_status tess_predict_loss_part(tess_predict *predict, const tess_predict_in *in,
+                                            const double *stats, int64_t keys, double *loss_heads,
+                                            const tess_view *dq_low, const tess_view *dk_low);
 
 /* low = x w^T for each head: x batch x heads x tokens x head_dim, w (heads, rank, head_dim), low
  * batch x heads x tokens x rank, all F32. */

@@ -81,8 +81,9 @@ static void list_shared(const tess_predict *p, int threads, int64_t counts[SHARE
 {
     const tess_predict_shape *s = &p->shape;
     const int64_t of_rows = (int64_t)s->rows * p->low, of_map = (int64_t)s->rank * s->head_dim;
-    const int64_t all[SHARED] = {1,        threads, p->tasks * TESS__STATS, p->heads * TESS__STATS,
-                                 p->tasks, p->tasks};
+    const int64_t all[SHARED] = {
+        1,        threads, p->tasks * TESS_PREDICT_STATS, p->heads * TESS_PREDICT_STATS,
+        p->tasks, p->tasks};
     const size_t row = (size_t)p->wide * sizeof(float);
     const size_t partial = (size_t)(of_rows > of_map ? of_rows : of_map) * sizeof(float);
     const size_t each[SHARED] = {
@@ -166,7 +167,7 @@ void tess__predict_pack(const tess_predict *p, float *panels, const tess_view *v
 {
     const int64_t b = head / p->shape.heads, h = head % p->shape.heads;
     for (int i = 0; i < tess__whole_panels(n); i++) {
-        const float *row = i < n ? tess__view_row(view, b, h, rows[i]) : NULL;
+        const float *row = i < n ? tess__view_row(view, b, h, rows ? rows[i] : i) : NULL;
         float *to = panels + (size_t)(i / TESS_PANEL) * TESS_PANEL * (size_t)dim + i % TESS_PANEL;
         for (int d = 0; d < dim; d++)
             to[d * TESS_PANEL] = row ? row[d] : 0.0f;

@@ -93,6 +93,7 @@ typedef struct {
  * tokens x head_dim (or rank), in the pass's order of tokens. */
 typedef struct {
     int layer;
+    int head, heads; /* those shown: the first, and how many; all of them */
     const tess_view *q, *k, *v;
     const tess_view *q_low, *k_low; /* of the predictor; NULL without one */
     int rank;

@@ -38,12 +38,12 @@ static void make_parts(const tess_pass *p, int layer, float *heads, tess__part p
 static void make_views(const tess_pass *p, const tess__part parts[3], tess_view views[3])
 {
     for (int i = 0; i < 3; i++)
-        views[i] = tess__heads_view(p, parts[i].heads, i == 0 ? p->z.tokens : p->z.text);
+        views[i] = tess__heads_view(p, parts[i].heads, i == 0 ? p->z.home : p->z.text);
 }
 
 static void to_heads(tess_pass *p, const tess__set *s, const tess__part parts[3])
 {
-    tess__to_heads(p, p->z.tokens, s->at[SET_Q2], 1, parts);
+    tess__to_heads(p, p->z.home, s->at[SET_Q2], 1, parts);
     tess__to_heads(p, p->z.text, s->at[SET_KV2], 2, parts + 1);
 }
 
@@ -97,7 +97,7 @@ static tess_status attend_backward(tess_pass *p, int layer, const tess__set *s)
     const tess_attn_saved saved = {&in[0], &in[1], &in[2], &o, s->at[SET_LSE2]};
     TESS_TRY(tess_attn_backward(p->cross, NULL, &saved, &dout, NULL, &d[0], &d[1], &d[2]));
     count_attention(p, begin);
-    tess__from_heads(p, p->z.tokens, s->at[SET_Q2], 1, gradients, parts[0].heads);
+    tess__from_heads(p, p->z.home, s->at[SET_Q2], 1, gradients, parts[0].heads);
     tess__from_heads(p, p->z.text, s->at[SET_KV2], 2, gradients + 1, parts[1].heads);
     return TESS_OK;
 }

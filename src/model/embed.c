@@ -116,6 +116,7 @@ tess_status tess__embed_backward(tess_pass *p, float *dx)
     if (!dx)
         return TESS_OK;
     TESS_TRY(tess__layer_dx(p, &l, p->z.rows, p->g, p->big, 0, NULL));
-    tess__patches_scatter(p, p->big, p->model->config.in_channels, 0, dx);
+    tess__patches_scatter(p, (tess__span){0, p->z.tokens}, p->big, p->model->config.in_channels, 0,
+                          dx);
     return TESS_OK;
 }

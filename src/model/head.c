@@ -23,7 +23,8 @@ tess_status tess__head_forward(tess_pass *p, const float *last, float *out)
     const tess__layer l = tess__outer_layer(p, P_OUT_W);
     norm_input(p, last);
     TESS_TRY(tess__layer_forward(p, &l, p->z.rows, p->n, p->big, NULL));
-    tess__patches_scatter(p, p->big, p->model->config.out_channels, 1, out);
+    tess__patches_scatter(p, (tess__span){0, p->z.tokens}, p->big, p->model->config.out_channels, 1,
+                          out);
     return TESS_OK;
 }
 

@@ -85,7 +85,7 @@ static void finish_residual(const void *user, int64_t row, int64_t column, int64
 {
     const residual_finish *f = user;
     const int64_t dim = f->p->z.dim, at = f->row + row;
-    const float *gate = f->gate ? f->gate + at / f->p->z.tokens * MOD_ALL * dim + column : NULL;
+    const float *gate = f->gate ? f->gate + at / f->p->z.home * MOD_ALL * dim + column : NULL;
     f->p->ctx->kernels->finish(y, f->bias + column, gate, f->residual + at * dim + column, n);
 }
 
@@ -146,7 +146,7 @@ void tess__gate_backward(tess_pass *p, const tess__layer *l, int64_t sample, con
                          float *dgate)
 {
     const int64_t dim = p->z.dim, in = l->in;
-    tess__column_sums(p->ctx, p->z.tokens, dim, p->g + sample * p->z.tokens * dim, p->sums, 0);
+    tess__column_sums(p->ctx, p->z.home, dim, p->g + sample * p->z.home * dim, p->sums, 0);
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t j = 0; j < dim; j++) {
         const double dot = p->ctx->kernels->gate_gradient(l->dw + j * in, p->m + j * in,
@@ -193,10 +193,10 @@ static void add_up(const tess_pass *p, const float *partial, int64_t n, int64_t 
 
 void tess__gate_rows(tess_pass *p, const float *g, const float *gate, float *y)
 {
-    const int64_t dim = p->z.dim, blocks = p->z.batch * blocks_of(p->z.tokens);
+    const int64_t dim = p->z.dim, blocks = p->z.batch * blocks_of(p->z.home);
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
-        const rows_block b = block_at(p->z.tokens, i);
+        const rows_block b = block_at(p->z.home, i);
         p->ctx->kernels->scale(y + b.begin * dim, g + b.begin * dim,
                                gate + b.sample * MOD_ALL * dim, b.n, dim);
     }
@@ -205,11 +205,11 @@ void tess__gate_rows(tess_pass *p, const float *g, const float *gate, float *y)
 void tess__norm_rows(tess_pass *p, const float *x, const float *scale, const float *shift,
                      int64_t stride, float *y)
 {
-    const int64_t dim = p->z.dim, blocks = p->z.batch * blocks_of(p->z.tokens);
+    const int64_t dim = p->z.dim, blocks = p->z.batch * blocks_of(p->z.home);
     const float eps = (float)p->model->config.eps;
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
-        const rows_block b = block_at(p->z.tokens, i);
+        const rows_block b = block_at(p->z.home, i);
         p->ctx->kernels->norm_forward(y + b.begin * dim, x + b.begin * dim,
                                       scale + b.sample * stride, shift + b.sample * stride, b.n,
                                       dim, eps);
@@ -219,11 +219,11 @@ void tess__norm_rows(tess_pass *p, const float *x, const float *scale, const flo
 void tess__norm_rows_backward(tess_pass *p, const float *dy, const float *x, const float *scale,
                               int64_t stride, float *dx, float *dscale, float *dshift)
 {
-    const int64_t dim = p->z.dim, per = blocks_of(p->z.tokens), blocks = p->z.batch * per;
+    const int64_t dim = p->z.dim, per = blocks_of(p->z.home), blocks = p->z.batch * per;
     const float eps = (float)p->model->config.eps;
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
-        const rows_block b = block_at(p->z.tokens, i);
+        const rows_block b = block_at(p->z.home, i);
         float *part = p->partial + i * 2 * dim;
         memset(part, 0, (size_t)(2 * dim) * sizeof *part);
         p->ctx->kernels->norm_backward(dx + b.begin * dim, part, part + dim, dy + b.begin * dim,
@@ -257,7 +257,7 @@ void tess__to_heads(tess_pass *p, int64_t per_sample, const float *x, int n_part
         float turn[TESS__TURN_MAX];
         for (int64_t row = b.begin; row < b.begin + b.n; row++) {
             if (parts[0].turn)
-                tess__turn_at(p, row % per_sample, z->head_dim, p->turn, turn);
+                tess__turn_at(p, z->first + row % per_sample, z->head_dim, p->turn, turn);
             for (int k = 0; k < n_parts; k++)
                 p->ctx->kernels->rms_rotary(parts[k].heads + head_place(p, per_sample, row), stride,
                                             x + (row * n_parts + k) * z->dim, parts[k].weight,
@@ -281,7 +281,7 @@ void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_pa
         memset(sum, 0, (size_t)width * sizeof *sum);
         for (int64_t row = b.begin; row < b.begin + b.n; row++) {
             if (parts[0].turn)
-                tess__turn_at(p, row % per_sample, z->head_dim, p->turn, turn);
+                tess__turn_at(p, z->first + row % per_sample, z->head_dim, p->turn, turn);
             for (int k = 0; k < n_parts; k++)
                 p->ctx->kernels->rms_rotary_backward(
                     dx + row * width + k * z->dim, sum + k * z->dim,
@@ -304,6 +304,6 @@ tess_view tess__heads_view(const tess_pass *p, const float *heads, int64_t per_s
 
 tess_view tess__rows_view(const tess_pass *p, const float *rows)
 {
-    return (tess_view){(void *)(uintptr_t)rows, TESS_DTYPE_F32, p->z.tokens * p->z.dim,
-                       p->z.head_dim, p->z.dim};
+    return (tess_view){(void *)(uintptr_t)rows, TESS_DTYPE_F32, p->z.home * p->z.dim, p->z.head_dim,
+                       p->z.dim};
 }

@@ -73,7 +73,7 @@ static void rotate_back(tess_pass *p)
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t row = 0; row < p->z.rows; row++) {
         float turn[TESS__TURN_MAX], *d = dlow_of(p) + row * vectors * rank;
-        tess__turn_at(p, row % p->z.tokens, rank, p->turn_low, turn);
+        tess__turn_at(p, p->z.first + row % p->z.home, rank, p->turn_low, turn);
         p->ctx->kernels->rms_rotary_backward(d, NULL, d, rank, NULL, NULL, turn, vectors, rank,
                                              0.0f);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* low_rank.c - a predictor's low-rank vectors of a layer.
  *
- *   qk       q_low = q wq^T, k_low = k wk^T for each head: (batch, heads, tokens, rank) each
+ *   qk       q_low = q wq^T, k_low = k wk^T for each head: (batch, heads, home, rank) each
  *   hidden   low = n w^T + b: (rows, 2 heads rank), q beside k; rotated by the token's place
  *
  * n is the block's normed and modulated input. Work: 4 rows dim rank flop, or heads times as much
@@ -11,8 +11,8 @@
 
 void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low)
 {
-    const int64_t rank = p->room.rank, wide = p->z.heads * rank, head = p->z.tokens * rank;
-    const tess_view q = {p->low, TESS_DTYPE_F32, p->z.tokens * 2 * wide, rank, 2 * wide};
+    const int64_t rank = p->room.rank, wide = p->z.heads * rank, head = p->z.home * rank;
+    const tess_view q = {p->low, TESS_DTYPE_F32, p->z.home * 2 * wide, rank, 2 * wide};
     const tess_view by_heads = {p->low, TESS_DTYPE_F32, p->z.heads * head, head, rank};
     *q_low = *k_low = tess__of_hidden(p) ? q : by_heads;
     k_low->data = p->low + (tess__of_hidden(p) ? wide : p->z.rows * wide);
@@ -26,7 +26,7 @@ static void rotate(tess_pass *p)
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t row = 0; row < p->z.rows; row++) {
         float turn[TESS__TURN_MAX], *x = p->low + row * wide;
-        tess__turn_at(p, row % p->z.tokens, rank, p->turn_low, turn);
+        tess__turn_at(p, p->z.first + row % p->z.home, rank, p->turn_low, turn);
         p->ctx->kernels->rms_rotary(x, rank, x, NULL, turn, vectors, rank, 0.0f);
     }
 }

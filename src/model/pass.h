@@ -2,8 +2,9 @@
 /* pass.h (internal) - a pass: what the network is computed in, for one shape.
  *
  * Rows are tokens of all samples, one sample behind the other; a sample's text is text_len rows of
- * its own. A block goes through the same steps in every pass (see block.c) and leaves what its
- * gradients need in a set of buffers. Where sets are kept is what the options choose:
+ * its own. Where ranks share the tokens, rows are those at home: the same range of each sample. A
+ * block goes through the same steps in every pass (see block.c) and leaves what its gradients need
+ * in a set of buffers. Where sets are kept is what the options choose:
  *
  *   forward only        one set, overwritten by each block
  *   TESS_KEEP_ALL       a set for each block
@@ -30,12 +31,12 @@ typedef enum {
     SET_X0,   /* (rows, dim): the block's input */
     SET_QKV,  /* (rows, 3 dim): before norm and rotation */
     SET_O1,   /* (rows, dim): of self attention */
-    SET_LSE1, /* (batch, heads, tokens) */
+    SET_LSE1, /* (batch, heads, home) */
     SET_X1,   /* (rows, dim): after self attention */
     SET_Q2,   /* (rows, dim) */
     SET_KV2,  /* (text rows, 2 dim) */
     SET_O2,   /* (rows, dim): of attention to the text */
-    SET_LSE2, /* (batch, heads, tokens) */
+    SET_LSE2, /* (batch, heads, home) */
     SET_X2,   /* (rows, dim): after it */
     SET_H,    /* (rows, ffn): before the GELU; NULL: made again from x2 where it is needed */
     SET_SLOTS
@@ -48,8 +49,10 @@ typedef struct {
 /* Sizes that follow from configuration and shape. */
 typedef struct {
     int batch, heads, head_dim, layers;
-    int grid[3];          /* tokens along frames, rows and columns */
-    int64_t tokens, rows; /* of a sample; of all */
+    int grid[3];         /* tokens along frames, rows and columns */
+    int64_t tokens;      /* of a sample */
+    int64_t first, home; /* of them, those of this rank: the first, and how many */
+    int64_t rows;        /* at home, of all samples */
     int64_t text, text_rows;
     int64_t dim, ffn, text_dim, freq;
     int64_t patch_in, patch_out; /* numbers of a token, in and out */
@@ -123,7 +126,7 @@ struct tess_pass {
     int32_t window[3];                           /* and WINDOW were made for */
 };
 
-/* ---- pass_layout.c ----------------------------------------------------------------------------
+/* ---- pass_sizes.c, pass_layout.c, pass_need.c --------------------------------------------------
  */
 
 /* Checks everything about a shape and fills in the sizes. */
@@ -195,7 +198,7 @@ void tess__norm_rows_backward(tess_pass *p, const float *dy, const float *x, con
                               int64_t stride, float *dx, float *dscale, float *dshift);
 
 /* One of the matrices side by side in rows of n_parts * dim: norm weights or NULL, and where its
- * heads lie as (batch, heads, tokens, head_dim). */
+ * heads lie as (batch, heads, per_sample, head_dim). */
 typedef struct {
     float *heads;
     const float *weight;
@@ -268,10 +271,16 @@ tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__head_forward(tess_pass *p, const float *last, float *out);
 tess_status tess__head_backward(tess_pass *p, const float *dout);
 
-/* patches.c: between (batch, channels, frames, height, width) and rows of tokens. */
+/* Tokens first .. first + n - 1 of each sample. */
+typedef struct {
+    int64_t first, n;
+} tess__span;
+
+/* patches.c: between (batch, channels, frames, height, width) and rows of tokens: those at home,
+ * and those of a span. */
 void tess__patches_gather(const tess_pass *p, const float *x, int channels, int channel_last,
                           float *rows);
-void tess__patches_scatter(const tess_pass *p, const float *rows, int channels, int channel_last,
-                           float *x);
+void tess__patches_scatter(const tess_pass *p, tess__span span, const float *rows, int channels,
+                           int channel_last, float *x);
 
 #endif

@@ -35,25 +35,25 @@ static void copy_token(const tess_pass *p, int64_t sample, int64_t token, int ch
     }
 }
 
-static void copy_all(const tess_pass *p, float *rows, float *x, int channels, int channel_last,
-                     int scatter)
+static void copy_all(const tess_pass *p, tess__span span, float *rows, float *x, int channels,
+                     int channel_last, int scatter)
 {
-    const tess__sizes *z = &p->z;
-    const int64_t n = z->rows ? (channel_last ? z->patch_out : z->patch_in) : 0;
+    const int64_t n = channel_last ? p->z.patch_out : p->z.patch_in;
 #pragma omp parallel for num_threads(p->ctx->threads)
-    for (int64_t row = 0; row < z->rows; row++)
-        copy_token(p, row / z->tokens, row % z->tokens, channels, channel_last, rows + row * n, x,
-                   scatter);
+    for (int64_t row = 0; row < p->z.batch * span.n; row++)
+        copy_token(p, row / span.n, span.first + row % span.n, channels, channel_last,
+                   rows + row * n, x, scatter);
 }
 
 void tess__patches_gather(const tess_pass *p, const float *x, int channels, int channel_last,
                           float *rows)
 {
-    copy_all(p, rows, (float *)(uintptr_t)x, channels, channel_last, 0);
+    const tess__span home = {p->z.first, p->z.home};
+    copy_all(p, home, rows, (float *)(uintptr_t)x, channels, channel_last, 0);
 }
 
-void tess__patches_scatter(const tess_pass *p, const float *rows, int channels, int channel_last,
-                           float *x)
+void tess__patches_scatter(const tess_pass *p, tess__span span, const float *rows, int channels,
+                           int channel_last, float *x)
 {
-    copy_all(p, (float *)(uintptr_t)rows, x, channels, channel_last, 1);
+    copy_all(p, span, (float *)(uintptr_t)rows, x, channels, channel_last, 1);
 }

@@ -41,7 +41,7 @@ tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
     norm_input(p, s);
     TESS_TRY(tess__layer_forward(p, &qkv, p->z.rows, p->n, s->at[SET_QKV], NULL));
     make_parts(p, layer, p->big, parts);
-    tess__to_heads(p, p->z.tokens, s->at[SET_QKV], 3, parts);
+    tess__to_heads(p, p->z.home, s->at[SET_QKV], 3, parts);
     TESS_TRY(tess__attend_forward(p, layer, parts, s));
     return tess__layer_residual(p, &out, 0, p->z.rows, s->at[SET_O1], s->at[SET_X0],
                                 p->mod + MOD_GATE1 * p->z.dim, s->at[SET_X1]);
@@ -51,13 +51,13 @@ tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
 static tess_status out_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer out = tess__block_layer(p, layer, B_O1_W, B_O1_B, 1);
-    const int64_t dim = p->z.dim, tokens = p->z.tokens;
+    const int64_t dim = p->z.dim, home = p->z.home;
     const float *gate = p->mod + MOD_GATE1 * dim;
     tess__gate_rows(p, p->g, gate, p->n);
     TESS_TRY(tess__layer_dx(p, &out, p->z.rows, p->n, p->t, 0, NULL));
     for (int64_t b = 0; b < p->z.batch; b++) {
-        const int64_t row = b * tokens, at = b * MOD_ALL * dim;
-        TESS_TRY(tess__layer_m(p, &out, row, tokens, s->at[SET_O1] + row * dim, 0));
+        const int64_t row = b * home, at = b * MOD_ALL * dim;
+        TESS_TRY(tess__layer_m(p, &out, row, home, s->at[SET_O1] + row * dim, 0));
         tess__gate_backward(p, &out, b, gate + at, p->dmod + MOD_GATE1 * dim + at);
     }
     return TESS_OK;
@@ -71,11 +71,11 @@ tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s)
     TESS_TRY(out_backward(p, layer, s));
     make_parts(p, layer, p->big, parts);
     make_parts(p, layer, p->big + 3 * rows * dim, gradients);
-    tess__to_heads(p, p->z.tokens, s->at[SET_QKV], 3, parts);
+    tess__to_heads(p, p->z.home, s->at[SET_QKV], 3, parts);
     norm_input(p, s);
     TESS_TRY(tess__attend_backward(p, layer, parts, gradients, s, p->t));
     float *dqkv = p->big;
-    tess__from_heads(p, p->z.tokens, s->at[SET_QKV], 3, gradients, dqkv);
+    tess__from_heads(p, p->z.home, s->at[SET_QKV], 3, gradients, dqkv);
     TESS_TRY(tess__layer_dw(p, &qkv, rows, dqkv, p->n));
     TESS_TRY(tess__layer_dx(p, &qkv, rows, dqkv, p->t, 0, NULL));
     tess__norm_rows_backward(p, p->t, s->at[SET_X0], p->mod + MOD_SCALE1 * dim, MOD_ALL * dim, p->g,

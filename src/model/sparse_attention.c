@@ -15,9 +15,9 @@ typedef struct {
 
 static qkv_views views_of(const tess_pass *p, const tess__part parts[3])
 {
-    return (qkv_views){tess__heads_view(p, parts[0].heads, p->z.tokens),
-                       tess__heads_view(p, parts[1].heads, p->z.tokens),
-                       tess__heads_view(p, parts[2].heads, p->z.tokens)};
+    return (qkv_views){tess__heads_view(p, parts[0].heads, p->z.home),
+                       tess__heads_view(p, parts[1].heads, p->z.home),
+                       tess__heads_view(p, parts[2].heads, p->z.home)};
 }
 
 static qkv_views one_of(const qkv_views *all, int sample, int head)
@@ -28,7 +28,7 @@ static qkv_views one_of(const qkv_views *all, int sample, int head)
 
 static float *lse_of(const tess_pass *p, const tess__set *s, int sample, int head)
 {
-    const int64_t row = ((int64_t)sample * p->z.heads + head) * p->z.tokens;
+    const int64_t row = ((int64_t)sample * p->z.heads + head) * p->z.home;
     return s->at[SET_LSE1] ? s->at[SET_LSE1] + row : NULL;
 }
 
@@ -74,7 +74,8 @@ static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tes
 {
     const int64_t begin = tess_clock_ns();
     tess_view q_low, k_low;
-    tess_look look = {.layer = layer, .q = &all->q, .k = &all->k, .v = &all->v};
+    tess_look look = {.layer = layer, .heads = p->z.heads, .q = &all->q, .k = &all->k};
+    look.v = &all->v;
     look.lse = s->at[SET_LSE1];
     if (p->attend.predictor) {
         tess__low_views(p, &q_low, &k_low);

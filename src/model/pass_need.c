@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pass_need.c - the objects that a pass stands on, and the bytes that a model and a pass take. */
+#include "attn/attn.h"
+#include "attn/predict.h"
+#include "pass.h"
+
+tess_attn_shape tess__pass_attention(const tess__sizes *z, int64_t keys)
+{
+    return (tess_attn_shape){.batch = z->batch,
+                             .heads = z->heads,
+                             .head_dim = z->head_dim,
+                             .tokens_q = z->home,
+                             .tokens_k = keys};
+}
+
+tess_attn_shape tess__pass_one(const tess_pass *p)
+{
+    return (tess_attn_shape){.batch = 1,
+                             .heads = 1,
+                             .head_dim = p->z.head_dim,
+                             .tokens_q = p->z.tokens,
+                             .tokens_k = p->z.tokens,
+                             .compensate = p->room.compensate};
+}
+
+tess_sel_shape tess__pass_lists(const tess_pass *p)
+{
+    const tess__sizes *z = &p->z;
+    return (tess_sel_shape){.batch = 1,
+                            .heads = 1,
+                            .tokens_q = z->tokens,
+                            .tokens_k = z->tokens,
+                            .unit = 1,
+                            .bounds_q = p->bounds,
+                            .n_q = z->n_q,
+                            .bounds_k = p->room.unit_cubes ? p->bounds : NULL,
+                            .n_k = z->n_k};
+}
+
+tess_predict_shape tess__pass_predict(const tess_pass *p)
+{
+    return (tess_predict_shape){.batch = p->z.batch,
+                                .heads = p->z.heads,
+                                .head_dim = p->z.head_dim,
+                                .rank = p->room.rank,
+                                .tokens = p->z.home,
+                                .rows = p->room.learn_rows ? p->room.learn_rows : 1};
+}
+
+/* What attention of one head comes to hold for its virtual keys, a pair of rows for each tile. */
+static size_t virtual_bytes(const tess_pass *p)
+{
+    const int64_t volume = (int64_t)p->z.cube[0] * p->z.cube[1] * p->z.cube[2];
+    const int64_t tiles = p->z.n_q * ((volume + TESS_TILE - 1) / TESS_TILE) + 1;
+    const size_t bytes = (size_t)(tiles * 2 * p->z.head_dim) * sizeof(float);
+    return p->room.compensate && p->shape.train ? tess__arena_round(bytes) + TESS_ALLOC_OVERHEAD
+                                                : 0;
+}
+
+/* Of the objects that sparse attention stands on, at most. */
+static size_t sparse_bytes(const tess_pass *p, int threads)
+{
+    if (!p->z.sparse)
+        return 0;
+    const tess_attn_shape one = tess__pass_one(p);
+    const tess_sel_shape lists = tess__pass_lists(p);
+    const tess_predict_shape predict = tess__pass_predict(p);
+    const int64_t capacity = (int64_t)p->z.n_q * p->z.units_most;
+    const int dim = p->room.rank > p->z.head_dim ? p->room.rank : p->z.head_dim;
+    return tess__attn_bytes(&one, threads) + virtual_bytes(p) +
+           (p->room.rank ? tess__predict_bytes(&predict, threads) : 0) +
+           tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, capacity) +
+           tess__selector_bytes(&lists, dim, capacity, threads);
+}
+
+tess_status tess_model_need(const tess_model_config *config, const tess_model_opts *opts,
+                            const tess_pass_shape *shape, int threads, tess_model_memory *memory)
+{
+    static const char who[] = "tess_model_need";
+    if (!config || !shape || !memory)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+                          !config  ? "config"
+                          : !shape ? "shape"
+                                   : "memory");
+    if (threads < 1 || threads > 1024)
+        return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1..1024", who, threads);
+    TESS_TRY(tess_model_config_check(config));
+    tess_pass pass = {.shape = *shape};
+    if (shape->sparse)
+        pass.room = *shape->sparse;
+    tess__params params;
+    size_t kept;
+    TESS_TRY(tess__pass_sizes(who, config, shape, &pass.z));
+    tess__params_make(config, &params);
+    const size_t all = tess__pass_layout(&pass, NULL, &kept);
+    const tess_attn_shape self = tess__pass_attention(&pass.z, pass.z.tokens);
+    const tess_attn_shape cross = tess__pass_attention(&pass.z, pass.z.text);
+    tess_model_memory m = {
+        .weights = (int64_t)tess__model_bytes(&params),
+        .gradients = opts && opts->gradients ? (int64_t)tess__model_buffer_bytes(&params) : 0,
+        .activations = (int64_t)kept,
+        .workspace = (int64_t)(all - kept + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
+                               tess__attn_bytes(&self, threads) +
+                               tess__attn_bytes(&cross, threads) + sparse_bytes(&pass, threads)),
+    };
+    m.total = m.weights + m.gradients + m.activations + m.workspace;
+    *memory = m;
+    return TESS_OK;
+}

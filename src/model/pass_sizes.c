@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pass_sizes.c - whether a pass can have a shape, and the sizes that follow from it. */
+#include "pass.h"
+
+#include <math.h>
+
+static tess_status check_choices(const char *who, const tess_pass_shape *s)
+{
+    if (s->batch < 1 || s->batch > 65536)
+        return tess__fail(TESS_EINVAL, "%s: batch is %d, must be 1..65536", who, s->batch);
+    if (s->text_len < 0 || s->text_len > 65536)
+        return tess__fail(TESS_EINVAL,
+                          "%s: text_len is %d, must be 1..65536, or 0 for the configuration's", who,
+                          s->text_len);
+    if (s->train != 0 && s->train != 1)
+        return tess__fail(TESS_EINVAL, "%s: train is %d, must be 0 or 1", who, s->train);
+    if (s->keep != TESS_KEEP_ALL && s->keep != TESS_KEEP_BLOCKS)
+        return tess__fail(TESS_EINVAL, "%s: keep is %d, must be ALL (0) or BLOCKS (1)", who,
+                          (int)s->keep);
+    if (s->store != TESS_DTYPE_F32 && s->store != TESS_DTYPE_BF16)
+        return tess__fail(TESS_EINVAL, "%s: store is %s, must be F32 or BF16", who,
+                          tess_dtype_name(s->store));
+    for (int i = 0; s->cube && i < 3; i++)
+        if (s->cube[i] < 1)
+            return tess__fail(TESS_EINVAL, "%s: cube[%d] is %d, must be 1 or more", who, i,
+                              s->cube[i]);
+    return TESS_OK;
+}
+
+static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64_t tokens)
+{
+    const tess_sparse_opts *o = s->sparse;
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } rules[] = {
+        {"unit_cubes", o->unit_cubes, 1},
+        {"compensate", o->compensate, 1},
+        {"learn_rows", o->learn_rows, tokens < 512 ? tokens : 512},
+        {"index_memory", o->index_memory, INT64_MAX / 2},
+    };
+    if (!s->cube)
+        return tess__fail(TESS_EINVAL, "%s: cube is NULL, must be given with sparse", who);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].value < 0 || rules[i].value > rules[i].most)
+            return tess__fail(TESS_EINVAL, "%s: sparse.%s is %lld, must be 0..%lld", who,
+                              rules[i].name, (long long)rules[i].value, (long long)rules[i].most);
+    if (o->rank < 0 || o->rank > 64 || o->rank % 8 != 0)
+        return tess__fail(TESS_EINVAL,
+                          "%s: sparse.rank is %d, must be 0 or a multiple of 8 up to 64", who,
+                          o->rank);
+    if (o->learn_rows > 0 && o->rank == 0)
+        return tess__fail(TESS_EINVAL, "%s: sparse.rank is 0, must be given with learn_rows", who);
+    if (!(o->max_density >= 0.0 && o->max_density <= 1.0))
+        return tess__fail(TESS_EINVAL, "%s: sparse.max_density is %g, must be 0..1", who,
+                          o->max_density);
+    return TESS_OK;
+}
+
+/* Sizes of lists: groups are cubes, units are cubes or single keys. */
+static void size_lists(const tess_pass_shape *s, tess__sizes *z)
+{
+    z->sparse = 1;
+    z->n_q = 1;
+    for (int i = 0; i < 3; i++) {
+        z->cube[i] = s->cube[i];
+        z->n_q *= (int32_t)(((int64_t)z->grid[i] + s->cube[i] - 1) / s->cube[i]);
+    }
+    z->n_k = s->sparse->unit_cubes ? z->n_q : (int32_t)z->tokens;
+    const double share = s->sparse->max_density > 0.0 ? s->sparse->max_density : 1.0;
+    z->units_most = (int32_t)ceil(share * z->n_k);
+    z->head_bits = (int64_t)z->n_q * ((z->n_k + 7) / 8);
+}
+
+static tess_status check_sides(const char *who, const tess_model_config *c,
+                               const tess_pass_shape *s, int grid[3])
+{
+    const struct {
+        const char *name;
+        int side;
+    } sides[3] = {{"frames", s->frames}, {"height", s->height}, {"width", s->width}};
+    for (int i = 0; i < 3; i++) {
+        const int patch = c->patch[i];
+        if (sides[i].side < 1 || sides[i].side % patch != 0)
+            return tess__fail(TESS_EINVAL, "%s: %s is %d, must be a multiple of %d, the patch's",
+                              who, sides[i].name, sides[i].side, patch);
+        grid[i] = sides[i].side / patch;
+        if (grid[i] > c->rope_max)
+            return tess__fail(TESS_EINVAL,
+                              "%s: %s is %d tokens, must be at most rope_max, which is %d", who,
+                              sides[i].name, grid[i], c->rope_max);
+    }
+    return TESS_OK;
+}
+
+static void set_slots(tess__sizes *z)
+{
+    const int64_t wide = z->rows * z->dim;
+    for (int i = 0; i < SET_SLOTS; i++)
+        z->slot[i] = wide;
+    z->slot[SET_QKV] = 3 * wide;
+    z->slot[SET_KV2] = 2 * z->text_rows * z->dim;
+    z->slot[SET_LSE1] = z->slot[SET_LSE2] = z->rows * z->heads;
+    z->slot[SET_H] = z->rows * z->ffn;
+}
+
+tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
+                             const tess_pass_shape *shape, tess__sizes *sizes)
+{
+    enum { ROWS_MAX = 1 << 30 };
+    const int64_t volume = (int64_t)config->patch[0] * config->patch[1] * config->patch[2];
+    tess__sizes z = {
+        .batch = shape->batch,
+        .heads = config->heads,
+        .head_dim = config->head_dim,
+        .layers = config->layers,
+        .text = shape->text_len ? shape->text_len : config->text_len,
+        .dim = (int64_t)config->heads * config->head_dim,
+        .ffn = config->ffn_dim,
+        .text_dim = config->text_dim,
+        .freq = config->freq_dim,
+        .patch_in = volume * config->in_channels,
+        .patch_out = volume * config->out_channels,
+    };
+    TESS_TRY(check_choices(who, shape));
+    TESS_TRY(check_sides(who, config, shape, z.grid));
+    const double rows = (double)z.batch * z.grid[0] * z.grid[1] * z.grid[2];
+    const double text_rows = (double)z.batch * (double)z.text;
+    if (rows > ROWS_MAX || text_rows > ROWS_MAX)
+        return tess__fail(TESS_EINVAL, "%s: the batch has %.0f %s, must have at most %d", who,
+                          rows > ROWS_MAX ? rows : text_rows,
+                          rows > ROWS_MAX ? "tokens" : "vectors of text", ROWS_MAX);
+    z.tokens = (int64_t)z.grid[0] * z.grid[1] * z.grid[2];
+    z.home = z.tokens;
+    z.rows = z.batch * z.home;
+    z.text_rows = z.batch * z.text;
+    z.chunk = z.home < TESS__FFN_ROWS ? z.home : TESS__FFN_ROWS;
+    const int64_t longer = z.home > z.text ? z.home : z.text;
+    z.parts = z.batch * ((longer + TESS__BLOCK_ROWS - 1) / TESS__BLOCK_ROWS);
+    set_slots(&z);
+    if (shape->sparse) {
+        TESS_TRY(check_sparse(who, shape, z.tokens));
+        size_lists(shape, &z);
+    }
+    *sizes = z;
+    return TESS_OK;
+}

@@ -439,6 +439,69 @@ static void nan_ranks_last_and_does_not_spread(void **state)
     tess_ctx_destroy(ctx);
 }
 
+/* ---- some of the groups -----------------------------------------------------------------------
+ */
+
+/* Three cubes of eight, not in order: their lists are those of the whole. */
+static void some_groups_get_the_lists_they_have_in_the_whole(void **state)
+{
+    (void)state;
+    static const int grid[3] = {4, 4, 6}, cube[3] = {2, 2, 4};
+    static const int32_t some[3] = {6, 1, 3};
+    int64_t bounds[9], part[4] = {0};
+    int32_t n;
+    tess_ctx *ctx = NULL;
+    CHECK_OK(tess_ctx_create(NULL, &ctx));
+    CHECK_OK(tess_order_cubes(grid, cube, NULL, NULL, bounds, &n));
+    assert_int_equal(n, 8);
+    const tess_sel_shape whole = {.batch = 1,
+                                  .heads = 1,
+                                  .tokens_q = 96,
+                                  .tokens_k = 96,
+                                  .bounds_q = bounds,
+                                  .n_q = n,
+                                  .unit = 1};
+    problem p = problem_make(&whole, 16, 0);
+    float rows[96 * 16];
+    for (int i = 0; i < 3; i++) {
+        const int64_t begin = bounds[some[i]], length = bounds[some[i] + 1] - begin;
+        for (int64_t r = 0; r < length; r++)
+            memcpy(rows + (part[i] + r) * 16, tess__view_row(&p.q, 0, 0, begin + r),
+                   16 * sizeof *rows);
+        part[i + 1] = part[i] + length;
+    }
+    const tess_view q = {rows, TESS_DTYPE_F32, 0, 0, 16};
+    tess_sel_shape share = whole;
+    share.tokens_q = part[3];
+    share.bounds_q = part;
+    share.n_q = 3;
+    for (int kind = 0; kind < KINDS - 1; kind++) {
+        tess_select_in in = in_of(&p, &kinds[kind], 0.2);
+        tess_selection *all = select_by(ctx, &p, &kinds[kind], &in), *sel = NULL;
+        tess_selector *selector = NULL;
+        int64_t room;
+        in.q = &q;
+        in.groups = some;
+        CHECK_OK(tess_selector_create(ctx, &kinds[kind], &selector));
+        CHECK_OK(tess_selector_capacity(selector, &share, &in, &room));
+        CHECK_OK(tess_selection_create(ctx, &share, room, &sel));
+        CHECK_OK(tess_selector_run(selector, &in, sel));
+        for (int i = 0; i < 3; i++) {
+            const int64_t length = sel->offsets[i + 1] - sel->offsets[i];
+            assert_true(length > 0);
+            assert_int_equal(length, all->offsets[some[i] + 1] - all->offsets[some[i]]);
+            assert_memory_equal(sel->indices + sel->offsets[i],
+                                all->indices + all->offsets[some[i]],
+                                (size_t)length * sizeof *sel->indices);
+        }
+        tess_selector_destroy(selector);
+        tess_selection_destroy(sel);
+        tess_selection_destroy(all);
+    }
+    problem_free(&p);
+    tess_ctx_destroy(ctx);
+}
+
 /* ---- mistakes ------------------------------------------------------------------------------- */
 
 static void wrong_options_are_named(void **state)
@@ -544,6 +607,11 @@ static void wrong_inputs_are_named(void **state)
          "budget.density_head[2] is 1.5, must be 0..1");
     const tess_selector_opts grid = {
         .kind = TESS_SELECT_WINDOW, .grid = {4, 4, 5}, .cube = {1, 1, 1}, .window = {1, 1, 1}};
+    static const int32_t below[10] = {-1}, far[10] = {0, 8};
+    CASE(truth, in.groups = below, "groups[0] is -1, must be 0..2147483647");
+    CASE(window, (in.groups = far, in.budget.density = 0.0), "groups[1] is 8, must be 0..7");
+    CASE(&kinds[8], (in.groups = far, in.budget.density = 0.0),
+         "groups are given, edges takes whole selections");
     CASE(&grid, in.budget.density = 0.0, "tokens_q is 96, must be grid's 4 x 4 x 5");
 #undef CASE
     problem_free(&p);
@@ -639,6 +707,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_caller_can_stop_a_search_and_keeps_the_selection),
     cmocka_unit_test(odd_numbers_give_valid_lists),
     cmocka_unit_test(nan_ranks_last_and_does_not_spread),
+    cmocka_unit_test(some_groups_get_the_lists_they_have_in_the_whole),
     cmocka_unit_test(wrong_options_are_named),
     cmocka_unit_test(wrong_inputs_are_named),
     cmocka_unit_test(missing_arguments_are_named),

@@ -86,6 +86,9 @@ typedef struct {
     const float *lse;       /* ORACLE, SEARCH: (batch, heads, tokens_q) of q and k, as
                                tess_attn_forward gives it; saves one of two passes. NULL: computed */
     uint64_t seed;          /* RANDOM, EDGES: the same seed gives the same lists */
+    const int32_t *groups;  /* (n_q): sel holds these of a whole's groups, and q their rows; RANDOM
+                               draws by the numbers, WINDOW takes them for cubes. NULL: all, in
+                               order. Not of EDGES */
     tess_budget budget;
 } tess_select_in;
 

@@ -121,7 +121,7 @@ tess_status tess_selector_capacity(tess_selector *selector, const tess_sel_shape
     const int64_t heads = (int64_t)shape->batch * shape->heads;
     TESS_TRY(tess__buffer_grow(selector->ctx, &keys, heads, sizeof(int32_t)));
     tess_status status =
-        tess__select_check_size(who, &selector->opts, &in->budget, shape, n_k, keys.data);
+        tess__select_check_size(who, &selector->opts, in, shape, n_q, n_k, keys.data);
     int64_t count = heads * n_q * n_k; /* of a mass, at most */
     if (status == TESS_OK && rule->budget && in->budget.mass == 0.0)
         count = count_budget(shape, n_q, keys.data);
@@ -217,7 +217,7 @@ tess_status tess_selector_run(tess_selector *selector, const tess_select_in *in,
         s->left = 0; /* growing keys would lose what the lists were made for */
     TESS_TRY(
         tess__buffer_grow(s->ctx, &s->keys, 2 * (int64_t)sel->batch * sel->heads, sizeof(int32_t)));
-    TESS_TRY(tess__select_check_size(who, &s->opts, &in->budget, &shape, sel->n_k, s->keys.data));
+    TESS_TRY(tess__select_check_size(who, &s->opts, in, &shape, sel->n_q, sel->n_k, s->keys.data));
     if (rule->reads)
         TESS_TRY(tess__select_check_qk(who, in->q, in->k, in->head_dim, rule->dim_max, in->scale,
                                        sel->tokens_q, sel->tokens_k));

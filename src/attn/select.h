@@ -208,8 +208,8 @@ void tess__select_emit(tess__select_job *job, const tess__scratch *w, int64_t he
 /* EINVAL unless shape and budget are as documented; fills keys (batch, heads) unless the budget is
  * a mass or there is none. */
 tess_status tess__select_check_size(const char *who, const tess_selector_opts *opts,
-                                    const tess_budget *budget, const tess_sel_shape *shape,
-                                    int32_t n_k, int32_t *keys);
+                                    const tess_select_in *in, const tess_sel_shape *shape,
+                                    int32_t n_q, int32_t n_k, int32_t *keys);
 tess_status tess__select_check_opts(const char *who, const tess_selector_opts *opts);
 
 /* EINVAL unless lists of that many keys can be chosen from. */

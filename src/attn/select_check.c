@@ -95,15 +95,34 @@ tess_status tess__select_check_qk(const char *who, const tess_view *q, const tes
     return tess__view_check(who, "k", k, TESS_DTYPE_F32, TESS_DTYPE_F32, tokens_k);
 }
 
-/* The tokens are the grid's. */
-static tess_status check_grid(const char *who, const int32_t grid[3], const tess_sel_shape *shape)
+/* The tokens are the grid's; only those of the keys where groups are given. */
+static tess_status check_grid(const char *who, const int32_t grid[3], const tess_sel_shape *shape,
+                              int some)
 {
     const double tokens = (double)grid[0] * grid[1] * grid[2];
     const int64_t both[] = {shape->tokens_q, shape->tokens_k};
-    for (int i = 0; i < 2; i++)
+    for (int i = some; i < 2; i++)
         if ((double)both[i] != tokens)
             return tess__fail(TESS_EINVAL, "%s: tokens_%c is %lld, must be grid's %d x %d x %d",
                               who, "qk"[i], (long long)both[i], grid[0], grid[1], grid[2]);
+    return TESS_OK;
+}
+
+/* Numbers of groups in a whole, which for WINDOW are those of the cubes. */
+static tess_status check_groups(const char *who, const tess_selector_opts *opts,
+                                const int32_t *groups, int32_t n_q)
+{
+    int32_t most = INT32_MAX;
+    if (opts->kind == TESS_SELECT_EDGES)
+        return tess__fail(TESS_EINVAL, "%s: groups are given, edges takes whole selections", who);
+    if (opts->kind == TESS_SELECT_WINDOW) {
+        TESS_TRY(tess_order_cubes(opts->grid, opts->cube, NULL, NULL, NULL, &most));
+        most--;
+    }
+    for (int32_t i = 0; i < n_q; i++)
+        if (groups[i] < 0 || groups[i] > most)
+            return tess__fail(TESS_EINVAL, "%s: groups[%d] is %d, must be 0..%d", who, i, groups[i],
+                              most);
     return TESS_OK;
 }
 
@@ -189,11 +208,13 @@ tess_status tess__select_check_tokens(const char *who, int64_t tokens_k)
 }
 
 tess_status tess__select_check_size(const char *who, const tess_selector_opts *opts,
-                                    const tess_budget *budget, const tess_sel_shape *shape,
-                                    int32_t n_k, int32_t *keys)
+                                    const tess_select_in *in, const tess_sel_shape *shape,
+                                    int32_t n_q, int32_t n_k, int32_t *keys)
 {
     TESS_TRY(tess__select_check_tokens(who, shape->tokens_k));
     if (opts->kind == TESS_SELECT_WINDOW)
-        TESS_TRY(check_grid(who, opts->grid, shape));
-    return check_budget(who, tess__rule_of(opts), budget, shape, n_k, keys);
+        TESS_TRY(check_grid(who, opts->grid, shape, in->groups != NULL));
+    if (in->groups)
+        TESS_TRY(check_groups(who, opts, in->groups, n_q));
+    return check_budget(who, tess__rule_of(opts), &in->budget, shape, n_k, keys);
 }

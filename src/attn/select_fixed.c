@@ -63,11 +63,14 @@ void tess__rule_window(tess__select_job *job, const tess__scratch *w, int64_t he
     const tess_selection *sel = job->sel;
     const int32_t cubes = job->n_cubes[0] * job->n_cubes[1] * job->n_cubes[2];
     for (int32_t i = 0; i < n; i++) {
+        const int32_t *given = job->in->groups;
         const int64_t row = sel->bounds_q[g + i], stop = sel->bounds_q[g + i + 1];
         int32_t k = 0;
         memset(w->scores, 0, sizeof *w->scores * (size_t)sel->n_k);
-        for (int32_t c = tess__range_of(job->cubes, cubes, row); c < cubes && job->cubes[c] < stop;
-             c++)
+        if (given)
+            k = choose_window(job, w->scores, given[g + i]);
+        for (int32_t c = tess__range_of(job->cubes, cubes, row);
+             !given && c < cubes && job->cubes[c] < stop; c++)
             k += choose_window(job, w->scores, c);
         tess__select_emit(job, w, head, g + i, w->scores, k);
     }
@@ -78,7 +81,8 @@ void tess__rule_window(tess__select_job *job, const tess__scratch *w, int64_t he
 
 static void draw(const tess__select_job *job, const tess__scratch *w, int64_t head, int32_t g)
 {
-    const uint64_t stream = (uint64_t)head << 32 | (uint32_t)g;
+    const int32_t group = job->in->groups ? job->in->groups[g] : g;
+    const uint64_t stream = (uint64_t)head << 32 | (uint32_t)group;
     /* Fails only for a missing buffer or a stream's end, and neither can be. */
     (void)tess_random_uniform(job->in->seed, stream, 0, w->scores, (size_t)job->sel->n_k);
 }

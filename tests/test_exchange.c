@@ -16,6 +16,7 @@ typedef struct {
     tess_exchange_info info[RANKS];
     int64_t *shard[2][RANKS];  /* (heads, rows): q, k */
     int64_t *packed[2][RANKS]; /* what the rank computes with */
+    int64_t *low[RANKS];       /* all keys of its heads */
 } world;
 
 static int64_t tag(int side, int head, int64_t token)
@@ -48,6 +49,7 @@ static world make_world(const plan_case *c, const tess_work *work)
         CHECK_OK(tess_plan_exchange(c->plan, work, 0, r, c->bounds[0], c->bounds[1], &w.x[r]));
         CHECK_OK(tess_exchange_query(w.x[r], &w.info[r]));
         assert_int_equal(w.info[r].rank, r);
+        w.low[r] = filled(w.info[r].packed_low, NOTHING);
         for (int side = 0; side < 2; side++) {
             const int64_t rows = shard_rows(&w, side, r);
             assert_int_equal(rows, c->bounds[side][r + 1] - c->bounds[side][r]);
@@ -65,6 +67,7 @@ static void drop_world(world *w)
 {
     for (int r = 0; r < w->ranks; r++) {
         tess_exchange_destroy(w->x[r]);
+        free(w->low[r]);
         for (int side = 0; side < 2; side++) {
             free(w->shard[side][r]);
             free(w->packed[side][r]);
@@ -163,6 +166,22 @@ static void check_blocks(const plan_case *c, int side, int head, const int32_t *
         }
     }
     assert_int_equal(at, n_rows);
+}
+
+/* All keys of the heads of a rank's shares, once, in token order. */
+static void check_low(const plan_case *c, const world *w, int r)
+{
+    const int64_t tokens = c->plan->info.tokens_k;
+    const tess_slot *slots;
+    int64_t n, heads = 0;
+    CHECK_OK(tess_exchange_slots(w->x[r], &slots, &n));
+    for (int64_t i = 0; i < n; i++) {
+        heads += i == 0 || slots[i].head != slots[i - 1].head;
+        assert_int_equal(slots[i].low_place, (heads - 1) * tokens);
+        for (int64_t t = 0; t < tokens; t++)
+            assert_int_equal(w->low[r][slots[i].low_place + t], tag(1, slots[i].head, t));
+    }
+    assert_int_equal(w->info[r].packed_low, heads * tokens);
 }
 
 /* The slots are the rank's shares, their rows are there, and nothing else is. In a selective layer
@@ -360,8 +379,11 @@ static void run_case(const plan_case *c, const tess_work *work, tess_layout layo
     check_counts(c, &w);
     carry(&w, TESS_ROWS_Q, TESS_LAYOUT_HEADS, w.shard[0], w.packed[0]);
     carry(&w, TESS_ROWS_KV, TESS_LAYOUT_HEADS, w.shard[1], w.packed[1]);
-    for (int r = 0; r < w.ranks; r++)
+    carry(&w, TESS_ROWS_LOW, TESS_LAYOUT_HEADS, w.shard[1], w.low);
+    for (int r = 0; r < w.ranks; r++) {
         check_slots(c, &w, r);
+        check_low(c, &w, r);
+    }
     check_way_back(c, &w, layout);
     check_key_sums(c, &w);
     if (c->plan->layers[0].ring > 1 && work)
@@ -470,6 +492,37 @@ static void a_ring_without_work_passes_all_keys_on(void **state)
     drop_case(&c);
 }
 
+/* Which keys are needed is known when lists are chosen; until then only queries have a place. */
+static void a_selective_layer_without_work_has_its_queries_alone(void **state)
+{
+    (void)state;
+    plan_case c = wan_case(2, 1, 4);
+    world w = make_world(&c, NULL), known = make_world(&c, c.work);
+    carry(&w, TESS_ROWS_Q, TESS_LAYOUT_HEADS, w.shard[0], w.packed[0]);
+    carry(&w, TESS_ROWS_LOW, TESS_LAYOUT_HEADS, w.shard[1], w.low);
+    for (int r = 0; r < w.ranks; r++) {
+        const tess_slot *slots, *want;
+        tess_rows_view kv;
+        int64_t n, wanted;
+        check_low(&c, &w, r);
+        CHECK_OK(tess_exchange_view(w.x[r], TESS_ROWS_KV, &kv));
+        assert_int_equal(kv.n_sends + kv.n_recvs + kv.send_total + kv.recv_total, 0);
+        assert_int_equal(w.info[r].packed_k, 0);
+        CHECK_OK(tess_exchange_slots(w.x[r], &slots, &n));
+        CHECK_OK(tess_exchange_slots(known.x[r], &want, &wanted));
+        assert_int_equal(n, wanted);
+        for (int64_t i = 0; i < n; i++) {
+            assert_true(slots[i].head == want[i].head && slots[i].q_place == want[i].q_place);
+            assert_int_equal(slots[i].n_k + slots[i].k_rows, 0);
+            check_blocks(&c, 0, slots[i].head, slots[i].q_ids, slots[i].n_q,
+                         w.packed[0][r] + slots[i].q_place, slots[i].q_rows);
+        }
+    }
+    drop_world(&known);
+    drop_world(&w);
+    drop_case(&c);
+}
+
 static void wrong_calls_say_what_is_wrong(void **state)
 {
     (void)state;
@@ -481,8 +534,6 @@ static void wrong_calls_say_what_is_wrong(void **state)
     REFUSED(tess_plan_exchange(NULL, c.work, 0, 0, b, NULL, &x), "plan is NULL");
     REFUSED(tess_plan_exchange(c.plan, c.work, 0, 0, NULL, NULL, &x), "bounds_q is NULL");
     REFUSED(tess_plan_exchange(c.plan, c.work, 0, 0, b, NULL, NULL), "exchange is NULL");
-    REFUSED(tess_plan_exchange(c.plan, NULL, 0, 0, b, NULL, &x),
-            "work is NULL, but layer 0 is selective");
     REFUSED(CALL(1, 0, b, NULL), "layer is 1, must be 0..0");
     REFUSED(CALL(0, 8, b, NULL), "rank is 8, must be 0..7");
     REFUSED(CALL(0, -1, b, NULL), "rank is -1, must be 0..7");
@@ -513,7 +564,7 @@ static void wrong_calls_say_what_is_wrong(void **state)
     const tess_slot *slots;
     CHECK_OK(CALL(0, 0, b, NULL));
     CHECK_FAILS(tess_exchange_view(x, TESS_ROWS_COUNT, &view), TESS_EINVAL,
-                "tess_exchange_view: rows is 6, must be 0..5");
+                "tess_exchange_view: rows is 7, must be 0..6");
     CHECK_FAILS(tess_exchange_view(x, TESS_ROWS_Q, NULL), TESS_EINVAL,
                 "tess_exchange_view: view is NULL");
     CHECK_FAILS(tess_exchange_view(NULL, TESS_ROWS_Q, &view), TESS_EINVAL,
@@ -537,6 +588,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(shards_may_be_empty_or_all_on_one_rank),
     cmocka_unit_test(shards_that_cut_blocks_carry_every_row),
     cmocka_unit_test(a_ring_without_work_passes_all_keys_on),
+    cmocka_unit_test(a_selective_layer_without_work_has_its_queries_alone),
     cmocka_unit_test(wrong_calls_say_what_is_wrong),
 };
 RUN_TESTS_WITH(tests, NULL, drop_context)

@@ -28,8 +28,9 @@ typedef struct tess_exchange tess_exchange;
 
 /* bounds_q and bounds_k: (ranks + 1) rows, from 0 to the plan's tokens, not falling; shards may cut
  * blocks and may be empty. bounds_k NULL: those of the queries. work: which key rows a selective
- * layer needs, and which tiles of a ring are empty; all ranks give the same. NULL otherwise: a ring
- * then passes all keys on, and a selective layer is EINVAL. */
+ * layer needs, and which tiles of a ring are empty; all ranks give the same. NULL where this is not
+ * known in advance: a ring then passes all keys on, and the KV lists of a selective layer are
+ * empty, for its executor asks the owners itself when it knows. */
 TESS_API tess_status tess_plan_exchange(const tess_plan *plan, const tess_work *work, int layer,
                                         int rank, const int64_t *bounds_q, const int64_t *bounds_k,
                                         tess_exchange **exchange);
@@ -39,6 +40,7 @@ typedef struct {
     int rank, ranks, heads;
     int64_t shard_q, shard_k;   /* rows of each head in the rank's shard */
     int64_t packed_q, packed_k; /* rows of its packed buffers, over heads */
+    int64_t packed_low;         /* rows of that of TESS_ROWS_LOW */
 } tess_exchange_info;
 
 TESS_API tess_status tess_exchange_query(const tess_exchange *exchange, tess_exchange_info *info);
@@ -52,6 +54,8 @@ typedef enum {
     TESS_ROWS_DO,  /* gradients of O, as Q */
     TESS_ROWS_DQ,  /* as O */
     TESS_ROWS_DKV, /* as K came, back; the owner adds what it gets */
+    TESS_ROWS_LOW, /* of all keys, owner to computing rank: what a selector looks at. All tokens of
+                      each head that the rank has a share of, in their order */
     TESS_ROWS_COUNT
 } tess_rows;
 
@@ -94,13 +98,15 @@ TESS_API tess_status tess_exchange_index(const tess_exchange *exchange, tess_row
 
 /* One share: packed query rows against packed key rows. Shares of one head have the same keys. In a
  * ring the keys are those the rank begins with. Blocks in packed order: their rows follow each
- * other, and the block with the last tokens, which may be shorter, is anywhere. */
+ * other, and the block with the last tokens, which may be shorter, is anywhere. A selective layer
+ * without work has no keys here. */
 typedef struct {
     int32_t head;
     int32_t n_q, n_k;             /* blocks */
     const int32_t *q_ids, *k_ids; /* (n_q), (n_k): which ones */
     int64_t q_place, q_rows;      /* rows of the packed buffers */
     int64_t k_place, k_rows;
+    int64_t low_place; /* of TESS_ROWS_LOW: all tokens of the head */
 } tess_slot;
 
 TESS_API tess_status tess_exchange_slots(const tess_exchange *exchange, const tess_slot **slots,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exchange.c - exchange lists of one rank: the object and the questions it answers.
  *
- * Two lists on each of two sides (queries, keys) hold everything: what the rank sends as owner to
- * each computing rank, and what it gets as computing rank from each owner. The way back has the
- * lists swapped, and gradients travel like what they are gradients of.
+ * Two lists on each side (queries, keys, all keys for selectors) hold everything: what the rank
+ * sends as owner to each computing rank, and what it gets as computing rank from each owner. The
+ * way back has the lists swapped, and gradients travel like what they are gradients of.
  *
  * Cost: for every computing rank the spans of its patterns (see exchange_rows.c), and the runs that
  * come out. Memory: 32 bytes per run.
@@ -19,7 +19,7 @@ void tess_exchange_destroy(tess_exchange *exchange)
     if (!exchange)
         return;
     tess_ctx *ctx = exchange->ctx;
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < TESS__SIDES; side++) {
         tess__free(ctx, exchange->to_compute[side].runs);
         tess__free(ctx, exchange->computed[side].runs);
     }
@@ -46,9 +46,7 @@ static tess_status check_work(const char *who, const tess_plan *plan, int layer,
 {
     const int selects = plan->layers[layer].selective > 1;
     if (!work)
-        return selects ? tess__fail(TESS_EINVAL, "%s: work is NULL, but layer %d is selective", who,
-                                    layer)
-                       : TESS_OK;
+        return TESS_OK;
     TESS_TRY(tess__plan_fits(who, &plan->info, work));
     if (layer >= work->info.layers)
         return tess__fail(TESS_EINVAL, "%s: layer is %d, the work has %d", who, layer,
@@ -110,17 +108,18 @@ static tess_status fill_side(const tess__job *job, tess__side side, tess__uses *
 
 static tess_status fill(tess__job *job, tess_exchange *x)
 {
-    tess__uses others[2] = {{0}}, mine[2] = {{0}};
+    tess__uses others[TESS__SIDES] = {{0}}, mine[TESS__SIDES] = {{0}};
     tess_status status = gather_heads(&x->arena, job);
-    for (int side = 0; status == TESS_OK && side < 2; side++)
+    for (int side = 0; status == TESS_OK && side < TESS__SIDES; side++)
         status = fill_side(job, (tess__side)side, &others[side], &mine[side], x);
     if (status == TESS_OK)
-        status = tess__exchange_slots(job, &mine[TESS__SIDE_Q], &mine[TESS__SIDE_K], x);
+        status = tess__exchange_slots(job, mine, x);
     if (status == TESS_OK)
         status = tess__exchange_ring(job, x);
     x->info.packed_q = mine[TESS__SIDE_Q].rows;
     x->info.packed_k = mine[TESS__SIDE_K].rows;
-    for (int side = 0; side < 2; side++) {
+    x->info.packed_low = mine[TESS__SIDE_LOW].rows;
+    for (int side = 0; side < TESS__SIDES; side++) {
         tess__uses_free(&others[side]);
         tess__uses_free(&mine[side]);
     }
@@ -141,7 +140,7 @@ tess_status tess_plan_exchange(const tess_plan *plan, const tess_work *work, int
     TESS_TRY(check(who, plan, work, layer, rank, bounds_q, bounds_k));
     const tess_plan_info *info = &plan->info;
     tess__arena arena = {.ctx = plan->ctx};
-    const size_t counts = 4 * (size_t)info->ranks * sizeof(int64_t);
+    const size_t counts = 2 * TESS__SIDES * (size_t)info->ranks * sizeof(int64_t);
     tess_exchange *x = tess__arena_take(&arena, sizeof *x);
     int64_t *rows = x ? tess__arena_take(&arena, counts) : NULL;
     if (!rows) {
@@ -158,7 +157,7 @@ tess_status tess_plan_exchange(const tess_plan *plan, const tess_work *work, int
                  .shard_q = bounds_q[rank + 1] - bounds_q[rank],
                  .shard_k = bounds_k[rank + 1] - bounds_k[rank]},
     };
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < TESS__SIDES; side++) {
         x->to_compute[side].rows = rows + (size_t)(2 * side) * (size_t)info->ranks;
         x->computed[side].rows = rows + (size_t)(2 * side + 1) * (size_t)info->ranks;
     }
@@ -168,7 +167,7 @@ tess_status tess_plan_exchange(const tess_plan *plan, const tess_work *work, int
                      .work = work,
                      .at = layer,
                      .rank = rank,
-                     .bounds = {bounds_q, bounds_k}};
+                     .bounds = {bounds_q, bounds_k, bounds_k}};
     const tess_status status = fill(&job, x);
     if (status != TESS_OK) {
         tess_exchange_destroy(x);
@@ -194,9 +193,10 @@ static const struct {
     tess__side side;
     int back;
 } ways[TESS_ROWS_COUNT] = {
-    [TESS_ROWS_Q] = {TESS__SIDE_Q, 0},  [TESS_ROWS_KV] = {TESS__SIDE_K, 0},
-    [TESS_ROWS_O] = {TESS__SIDE_Q, 1},  [TESS_ROWS_DO] = {TESS__SIDE_Q, 0},
-    [TESS_ROWS_DQ] = {TESS__SIDE_Q, 1}, [TESS_ROWS_DKV] = {TESS__SIDE_K, 1},
+    [TESS_ROWS_Q] = {TESS__SIDE_Q, 0},     [TESS_ROWS_KV] = {TESS__SIDE_K, 0},
+    [TESS_ROWS_O] = {TESS__SIDE_Q, 1},     [TESS_ROWS_DO] = {TESS__SIDE_Q, 0},
+    [TESS_ROWS_DQ] = {TESS__SIDE_Q, 1},    [TESS_ROWS_DKV] = {TESS__SIDE_K, 1},
+    [TESS_ROWS_LOW] = {TESS__SIDE_LOW, 0},
 };
 
 static tess_status check_rows(const char *who, const tess_exchange *exchange, tess_rows rows)

@@ -12,7 +12,8 @@
 #include "plan.h"
 #include "tessera/exchange.h"
 
-typedef enum { TESS__SIDE_Q, TESS__SIDE_K } tess__side;
+/* SIDE_LOW: all keys, in token order. */
+typedef enum { TESS__SIDE_Q, TESS__SIDE_K, TESS__SIDE_LOW, TESS__SIDES } tess__side;
 
 /* Runs that grow; rows counts them per peer. */
 typedef struct {
@@ -27,8 +28,8 @@ struct tess_exchange {
     tess_ctx *ctx;
     tess__arena arena;
     tess_exchange_info info;
-    tess__run_list to_compute[2]; /* rows this rank owns, for each computing rank; by side */
-    tess__run_list computed[2];   /* rows this rank computes with, from each owner */
+    tess__run_list to_compute[TESS__SIDES]; /* rows this rank owns, for each computing rank */
+    tess__run_list computed[TESS__SIDES];   /* rows this rank computes with, from each owner */
     tess_slot *slots;
     int64_t n_slots;
     tess_ring_view ring;
@@ -43,9 +44,9 @@ typedef struct {
     const tess_work *work; /* NULL: not given */
     int at;                /* layer of the work */
     int rank;
-    const int64_t *bounds[2]; /* by side */
-    const int32_t *heads;     /* (heads): of each group, ascending; layers of whole heads */
-    const int32_t *heads_at;  /* (groups + 1) */
+    const int64_t *bounds[TESS__SIDES];
+    const int32_t *heads;    /* (heads): of each group, ascending; layers of whole heads */
+    const int32_t *heads_at; /* (groups + 1) */
 } tess__job;
 
 /* A range of tokens, and its place within its pattern. */
@@ -96,8 +97,8 @@ tess_status tess__uses_message(const tess__job *job, tess__side side, tess__uses
 
 /* ---- exchange_slots.c ---- */
 
-tess_status tess__exchange_slots(const tess__job *job, const tess__uses *q, const tess__uses *k,
-                                 tess_exchange *x);
+/* uses: those of the job's own rank, by side. */
+tess_status tess__exchange_slots(const tess__job *job, const tess__uses *uses, tess_exchange *x);
 tess_status tess__exchange_ring(const tess__job *job, tess_exchange *x);
 
 #endif

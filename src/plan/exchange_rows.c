@@ -153,8 +153,8 @@ static tess_status union_pattern(const tess__job *job, tess__uses *uses, const i
 /* ---- uses ------------------------------------------------------------------------------------ */
 
 /* Takes the memory for the uses and patterns of a rank: one of each per share at most, or per head
- * of its group. */
-static tess_status begin_uses(const tess__job *job, tess__side side, int64_t n, tess__uses *uses)
+ * of its group; with unions, for their bits too. */
+static tess_status begin_uses(const tess__job *job, int unions, int64_t n, tess__uses *uses)
 {
     uses->ctx = job->ctx;
     uses->n_uses = uses->n_patterns = uses->n_spans = uses->n_ids = uses->rows = 0;
@@ -166,7 +166,7 @@ static tess_status begin_uses(const tess__job *job, tess__side side, int64_t n, 
     status = grow(job->ctx, &array, 0, n, sizeof *uses->uses, &uses->room_uses);
     uses->uses = array;
     TESS_TRY(status);
-    if (side == TESS__SIDE_K && job->layer->selective > 1 && !uses->bits) {
+    if (unions && !uses->bits) {
         uses->bits = tess__alloc(job->ctx, (size_t)tess__work_words(job->work) * sizeof(uint64_t));
         if (!uses->bits)
             return TESS_ENOMEM;
@@ -188,7 +188,7 @@ static tess_status query_uses(const tess__job *job, int rank, const int32_t *ord
 {
     const tess_plan_layer *layer = job->layer;
     const int64_t begin = layer->first[rank], end = layer->first[rank + 1];
-    TESS_TRY(begin_uses(job, TESS__SIDE_Q, end - begin, uses));
+    TESS_TRY(begin_uses(job, 0, end - begin, uses));
     for (int64_t i = begin; i < end; i++) {
         const tess_share *s = &layer->shares[i];
         if (i == begin || s->q_begin != s[-1].q_begin || s->q_end != s[-1].q_end)
@@ -204,23 +204,27 @@ static tess_status ring_uses(const tess__job *job, int rank, const int32_t *orde
     const tess_plan_layer *layer = job->layer;
     const int u = tess__rank_group(layer, rank), part = tess__key_part(layer, rank, 0);
     const int32_t *cut = layer->k_cuts + (size_t)u * ((size_t)layer->ring + 1) + part;
-    TESS_TRY(begin_uses(job, TESS__SIDE_K, job->heads_at[u + 1] - job->heads_at[u] + 1, uses));
+    TESS_TRY(begin_uses(job, 0, job->heads_at[u + 1] - job->heads_at[u] + 1, uses));
     TESS_TRY(place_pattern(job, TESS__SIDE_K, uses, order, cut[0], cut[1]));
     for (int32_t i = job->heads_at[u]; i < job->heads_at[u + 1]; i++)
         add_use(uses, (tess__use){0}, job->heads[i]);
     return TESS_OK;
 }
 
-/* No ring: the keys of each head that the rank has shares of, all of them or the union. */
-static tess_status key_uses(const tess__job *job, int rank, const int32_t *order, tess__uses *uses)
+/* The keys of each head that the rank has shares of: all of them, or the union where unions says
+ * so; none where it is not known. */
+static tess_status key_uses(const tess__job *job, int rank, const int32_t *order, int unions,
+                            tess__uses *uses)
 {
     const tess_plan_layer *layer = job->layer;
     const int64_t begin = layer->first[rank], end = layer->first[rank + 1];
-    TESS_TRY(begin_uses(job, TESS__SIDE_K, end - begin, uses));
+    TESS_TRY(begin_uses(job, unions && job->work, end - begin, uses));
+    if (unions && !job->work)
+        return TESS_OK;
     for (int64_t i = begin; i < end;) {
         const int64_t next = tess__shares_run(layer, i);
         tess__use use = {0};
-        if (layer->selective > 1) {
+        if (unions) {
             const int64_t count =
                 tess__shares_union(job->info, layer, job->work, job->at, i, next, uses->bits);
             TESS_TRY(union_pattern(job, uses, order, count));
@@ -243,7 +247,10 @@ tess_status tess__uses_make(const tess__job *job, tess__side side, int rank, tes
     const int32_t *k = layer->k_order ? layer->k_order + u * (size_t)job->info->k_blocks : NULL;
     if (side == TESS__SIDE_Q)
         return query_uses(job, rank, q, uses);
-    return layer->ring > 1 ? ring_uses(job, rank, k, uses) : key_uses(job, rank, k, uses);
+    if (side == TESS__SIDE_LOW)
+        return key_uses(job, rank, NULL, 0, uses);
+    return layer->ring > 1 ? ring_uses(job, rank, k, uses)
+                           : key_uses(job, rank, k, layer->selective > 1, uses);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

@@ -40,10 +40,10 @@ static int64_t fill_keys(tess_slot *slots, int64_t n, int64_t i, const tess__use
     return i;
 }
 
-tess_status tess__exchange_slots(const tess__job *job, const tess__uses *q, const tess__uses *k,
-                                 tess_exchange *x)
+tess_status tess__exchange_slots(const tess__job *job, const tess__uses *uses, tess_exchange *x)
 {
     const tess_plan_layer *layer = job->layer;
+    const tess__uses *q = &uses[TESS__SIDE_Q], *k = &uses[TESS__SIDE_K];
     const size_t u = (size_t)tess__rank_group(layer, job->rank);
     const int32_t *order_q = layer->q_order, *order_k = layer->k_order;
     order_q = order_q ? order_q + u * (size_t)job->info->q_blocks : NULL;
@@ -67,6 +67,9 @@ tess_status tess__exchange_slots(const tess__job *job, const tess__uses *q, cons
             .q_rows = q->patterns[q->uses[i].pattern].rows,
         };
     }
+    for (int64_t i = 0, at = 0; i < uses[TESS__SIDE_LOW].n_uses; i++)
+        for (; at < x->n_slots && x->slots[at].head == uses[TESS__SIDE_LOW].uses[i].head; at++)
+            x->slots[at].low_place = uses[TESS__SIDE_LOW].uses[i].place;
     const int part = tess__key_part(layer, job->rank, 0);
     const int32_t *cut = layer->k_cuts + u * ((size_t)layer->ring + 1) + part;
     int64_t at = 0;

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static const uint64_t PLANS_HASH = 0xa9101d3240286a8f;
+static const uint64_t PLANS_HASH = 0xee67b0f462029c0b;
 
 /* ---- candidates and reasons -------------------------------------------------------------------
  */

@@ -161,10 +161,11 @@ static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *
     d->loads = tess__arena_take(arena, n * sizeof *d->loads);
     d->sent = tess__arena_take(arena, n * sizeof *d->sent);
     const size_t turns = (size_t)d->layer->groups * (size_t)d->layer->ring;
+    d->first = tess__arena_take(arena, turns * sizeof *d->first);
     d->last = tess__arena_take(arena, turns * sizeof *d->last);
     int64_t *start = tess__arena_take(arena, (size_t)d->layer->ring * sizeof *start);
     int64_t *next = tess__arena_take(arena, (size_t)d->layer->ring * sizeof *next);
-    if (!d->traffic || !d->ns || !d->loads || !d->sent || !d->last || !start || !next)
+    if (!d->traffic || !d->ns || !d->loads || !d->sent || !d->first || !d->last || !start || !next)
         return TESS_ENOMEM;
     memset(d->sent, 0, n * sizeof *d->sent);
     for (int p = 0; d->info->speeds && p < d->info->ranks; p++)

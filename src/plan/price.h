@@ -21,7 +21,7 @@ typedef struct {
     tess__layer_flow flow;
     tess_traffic *traffic; /* (ranks) */
     int64_t *ns, *loads;   /* (ranks) */
-    int *last;             /* (groups, ring): scratch of price_ring.c */
+    int *first, *last;     /* (groups, ring): scratch of price_ring.c */
     int64_t *sent;         /* (ranks): bytes, over all exchanges and hops */
     int32_t fastest;       /* speed */
 } tess__desk;

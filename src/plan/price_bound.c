@@ -86,7 +86,7 @@ static int64_t bound_group(const tess__pricing *pricing, const tess_plan_info *i
     int64_t ns = in + tess__larger(tess__attn_ns(&pricing->forward, pairs, g->rows), hops) + out;
     if (train) {
         const double gradient = hop * TESS_GRADIENT_BYTES;
-        const int64_t back = (c->ring - 1) * at_least(&l, hop * info->element_bytes + gradient);
+        const int64_t back = (g->busy - 1) * at_least(&l, hop * info->element_bytes + gradient);
         ns += out + tess__larger(tess__attn_ns(&pricing->backward, pairs, g->rows), back) + in;
     }
     return ns;

@@ -6,10 +6,10 @@
  * Rank s computes tile (s, (s - i) mod R) in iteration i; the phase ends with its last rank. The
  * keys it holds go on to the next rank at the start of an iteration, when both have come to it, as
  * long as masks show work for them on some rank ahead.
- * Backward, K and V travel with dK and dV, which are sums in fp32 and need one more hop to come
- * home. Hops are priced for the largest key part; parts differ by a block at most. Without masks
- * all tiles of a rank are alike, and the phase of a ring is (R - 1) max(compute, hop) + compute of
- * its busiest rank.
+ * Backward, K and V travel with dK and dV, sums in fp32 that begin at the first rank with work for
+ * the part, go on to the last one, and need one more hop from there to come home. Hops are priced
+ * for the largest key part; parts differ by a block at most. Without masks all tiles of a rank are
+ * alike, and the phase of a ring is (R - 1) max(compute, hop) + compute of its busiest rank.
  */
 #include "price.h"
 
@@ -51,18 +51,22 @@ static void price_hop(tess__desk *d, int64_t bytes)
     tess__exchange_ns(d->pricing->cluster, d->traffic, d->info->ranks, per_node, d->ns);
 }
 
-/* The last iteration in which some rank has work with each key part: it travels until then. */
-static void find_last(const tess__desk *d)
+/* The first and the last iteration in which some rank has work with each key part: it travels until
+ * the last, and its gradients from the first on. */
+static void find_ends(const tess__desk *d)
 {
     const tess_plan_layer *layer = d->layer;
     const size_t ring = (size_t)layer->ring;
     for (int u = 0; u < layer->groups; u++)
         for (size_t part = 0; part < ring; part++) {
             const int64_t *column = d->tiles ? d->tiles + (size_t)u * ring * ring + part : NULL;
-            int last = layer->ring - 1;
+            int first = 0, last = layer->ring - 1;
             while (column && last > 0 && column[((part + (size_t)last) % ring) * ring] == 0)
                 last--;
+            while (column && first < last && column[((part + (size_t)first) % ring) * ring] == 0)
+                first++;
             d->last[(size_t)u * ring + part] = last;
+            d->first[(size_t)u * ring + part] = first;
         }
 }
 
@@ -73,7 +77,15 @@ static int passes(const tess__desk *d, int u, int s, int iteration)
     return d->last[u * ring + (s - iteration + ring) % ring] > iteration;
 }
 
-/* What a ring's ranks send over a pass: K and V while they are needed, gradients in all hops. */
+/* Whether gradients of the part that rank s of group u holds in an iteration leave it: to the next
+ * rank, or home from the last. What only its first holder has worked with is at home. */
+static int returns(const tess__desk *d, int u, int s, int iteration)
+{
+    const int ring = d->layer->ring, at = u * ring + (s - iteration + ring) % ring;
+    return d->last[at] > 0 && d->first[at] <= iteration && iteration <= d->last[at];
+}
+
+/* What a ring's ranks send over a pass: K and V while they are needed, gradients until home. */
 static void count_hops(tess__desk *d, int backward)
 {
     const tess_plan_layer *layer = d->layer;
@@ -82,15 +94,16 @@ static void count_hops(tess__desk *d, int backward)
     for (int p = 0; p < d->info->ranks; p++) {
         const int u = tess__rank_group(layer, p), s = tess__rank_part(layer, p);
         const int64_t heads = tess__group_heads(d->info, layer, u);
-        int64_t rows = d->info->tokens_k - part_rows(d, u, (s + 1) % ring);
-        if (d->tiles) {
-            rows = 0;
-            for (int i = 0; i + 1 < ring; i++)
-                rows += passes(d, u, s, i) ? part_rows(d, u, (s - i + ring) % ring) : 0;
+        const int known = d->tiles != NULL;
+        int64_t rows = known ? 0 : d->info->tokens_k - part_rows(d, u, (s + 1) % ring);
+        int64_t gradients = known || !backward ? 0 : d->info->tokens_k;
+        for (int i = 0; known && i < ring; i++) {
+            const int64_t part = part_rows(d, u, (s - i + ring) % ring);
+            rows += passes(d, u, s, i) ? part : 0;
+            gradients += backward && returns(d, u, s, i) ? part : 0;
         }
         d->sent[p] += rows * heads * row * d->info->element_bytes;
-        if (backward)
-            d->sent[p] += d->info->tokens_k * heads * row * TESS_GRADIENT_BYTES;
+        d->sent[p] += gradients * heads * row * TESS_GRADIENT_BYTES;
     }
 }
 
@@ -117,8 +130,7 @@ static int64_t ring_group(const tess__desk *d, int backward, int u, int64_t *sta
             const int64_t done =
                 start[s] + tess__attend(d, backward, p, tess__tile(layer, d->tiles, p, i), 1);
             const int64_t arrives = tess__larger(start[s], start[before]) + d->ns[p];
-            const int waits = i + 1 < ring && (backward || passes(d, u, before, i));
-            next[s] = tess__larger(done, waits ? arrives : 0);
+            next[s] = tess__larger(done, passes(d, u, before, i) ? arrives : 0);
             end = tess__larger(end, done);
         }
         memcpy(start, next, (size_t)ring * sizeof *start);
@@ -130,7 +142,7 @@ int64_t tess__ring_phase(tess__desk *d, int backward, int64_t *start, int64_t *n
 {
     const int64_t row = 2 * (int64_t)d->info->head_dim, gradient = row * TESS_GRADIENT_BYTES;
     int64_t end = 0, home = 0;
-    find_last(d);
+    find_ends(d);
     count_hops(d, backward);
     if (!d->pricing->cluster)
         return 0;

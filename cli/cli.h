@@ -77,9 +77,10 @@ typedef struct {
     int n_tables;
     const example *examples;
     int n_examples;
-    int plain;   /* 1: no context, no ranks, and --help is the only common option */
-    size_t size; /* of the values */
-    tess_status (*run)(cli *c, const void *values);   /* on rank 0 */
+    int plain;      /* 1: no context, no ranks, and --help is the only common option */
+    size_t size;    /* of the values */
+    int everywhere; /* 1: every rank runs it, and c->comm joins them */
+    tess_status (*run)(cli *c, const void *values);   /* on rank 0, or everywhere */
     tess_status (*serve)(cli *c, const void *values); /* on the others meanwhile; NULL: they wait */
 } command;
 
@@ -125,6 +126,8 @@ void complete_shell(FILE *f, const char *shell); /* "bash", "zsh" or "fish" */
 
 /* ---- output.c, progress.c, signals.c: what the user sees --------------------------------- */
 
+enum { CLI_SENTENCE_MAX = 1024 }; /* bytes of an error's sentence */
+
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISMATCH = 3, EXIT_MACHINE = 4, EXIT_SIGNAL = 128 };
 
 /* One line about a long call, on stderr: rewritten on a terminal, else repeated now and then. */
@@ -148,14 +151,14 @@ struct cli {
     tess_ctx *ctx;   /* NULL for a plain command */
     tess_comm *comm; /* NULL unless a launcher started several ranks */
     int rank, ranks;
-    FILE *out;       /* the result as text */
-    json_t *json;    /* the result's members with --json, else NULL */
+    FILE *out;       /* the result as text; goes nowhere on ranks other than 0 */
+    json_t *json;    /* the result's members with --json on rank 0, else NULL */
     int lost;        /* the errno of a result that could not be written */
     int json_failed; /* 1: memory ran out while the result was made */
     int code;        /* exit code of a command that worked: a doctor that found a problem sets 1 */
     int usage;       /* 1: the command line is wrong, and the help is worth a hint */
     int colour;      /* 1: escapes may be printed on stdout */
-    char sentence[OPT_ERROR_MAX]; /* why the command failed, if not the library's sentence */
+    char sentence[CLI_SENTENCE_MAX]; /* why the command failed, if not the library's sentence */
     progress progress;
 };
 
@@ -176,7 +179,7 @@ tess_status out_usage(cli *c, const char *format, ...) __attribute__((format(pri
 
 /* Prints "tessera COMMAND: sentence" on stderr, without control characters. */
 void out_error(const cli *c, const char *sentence);
-void out_log(void *user, tess_log_level level, const char *message); /* a tess_log_fn */
+void out_log(void *user, tess_log_level level, const char *message); /* a tess_log_fn, of rank 0 */
 
 /* Shows the text so far. -1 if it cannot be written: the rest is not worth computing. */
 int out_flush(cli *c);
@@ -205,17 +208,24 @@ void progress_line(cli *c, const char *text); /* a line of the command's own */
 void progress_clear(cli *c);                  /* before anything else is printed */
 
 void signals_catch(void);
-int signals_caught(void); /* SIGINT or SIGTERM, or 0 */
+int signals_caught(void); /* SIGINT, SIGTERM or SIGUSR1, or 0 */
 
 /* ---- world.c: the ranks a launcher started ----------------------------------------------- */
 
 int world_rank(void); /* as the launcher's environment says: 0 without one */
-tess_status world_open(cli *c);
-/* Collective: the status and the exit code of the first rank that failed, for all. */
-tess_status world_agree(cli *c, tess_status status);
+
+/* Collective. so_far: what failed on this rank before; then no communicator is made anywhere. A
+ * command that runs on every rank fails if there are fewer ranks than the launcher meant, or if
+ * they are of different builds. */
+tess_status world_open(cli *c, tess_status so_far);
+
 /* Collective: *us is the time of a message of some bytes one way between ranks 0 and 1, the mean of
  * repeats that come back; 0 with one rank. */
 tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us);
-void world_close(cli *c);
+
+/* Collective: one status, exit code and sentence for all, found also where a rank that failed left
+ * others waiting, or where one does not come. */
+tess_status world_end(cli *c, tess_status status);
+void world_close(cli *c, tess_status status, int code);
 
 #endif

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_check.c - tessera check: are the results of a problem right? */
+/* cmd_check.c - tessera check: are the results of a problem right?
+ *
+ * Every rank checks on its own machine. Rank 0 prints what it found; a mismatch on another rank is
+ * told as that rank's failure, with the same exit code.
+ */
 #include "commands.h"
 #include "verify.h"
 
@@ -85,6 +89,15 @@ static void set_members(cli *c, json_t *object, const problem *p, const char *te
     out_set(c, object, "rows", json_integer(v->total));
 }
 
+/* What a rank that does not print says of a mismatch. */
+static tess_status tell(cli *c, const char *text, const verdict *v)
+{
+    const comparison *w = worst(v);
+    c->code = EXIT_MISMATCH;
+    return out_fail(c, TESS_EINVAL, "%.400s: %s is off by %.2e, allowed is %.2e", text, w->name,
+                    w->error, w->tolerance);
+}
+
 /* One problem's members are the result's; several are a list. */
 static tess_status check_all(cli *c, const problems *list, const values *given)
 {
@@ -99,6 +112,8 @@ static tess_status check_all(cli *c, const problems *list, const values *given)
         if (status != TESS_OK)
             break;
         bad += !passed(worst(&v));
+        if (c->rank != 0 && bad)
+            return tell(c, text, &v);
         if (several) {
             json_t *object = json_object();
             set_members(c, object, &list->items[i], text, &v);
@@ -161,7 +176,9 @@ const command command_check = {
     .description = "Runs each problem and the same computation in double precision, and compares "
                    "every output: the largest difference, relative to the largest value. A large "
                    "problem has rows of queries chosen at random for that, and says how many. "
-                   "Exits with 3 if a difference is beyond the tolerance.\n"
+                   "Exits with 3 if a difference is beyond the tolerance. Under a launcher every "
+                   "rank checks on its machine: rank 0 prints, and a mismatch elsewhere is told "
+                   "with its rank.\n"
                    "With --json each problem has the members problem, precision, ok, "
                    "max_rel_error and tolerance, and outputs with these for each output; several "
                    "problems are the list problems.\n",
@@ -174,5 +191,6 @@ const command command_check = {
     .examples = examples,
     .n_examples = sizeof examples / sizeof *examples,
     .size = sizeof(values),
+    .everywhere = 1,
     .run = run,
 };

@@ -43,31 +43,30 @@ static int exit_code(const cli *c, tess_status status)
 }
 
 /* `tessera` without a command, or with something that is none. */
-static int run_bare(cli *c, const char *word)
+static tess_status run_bare(cli *c, const char *word)
 {
     if (!word || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         if (c->rank == 0)
             help_short(stdout);
-        return out_finish(c, TESS_OK);
+        return TESS_OK;
     }
     if (strcmp(word, "--version") == 0) {
         if (c->rank == 0)
             printf("tessera %s\n", tess_version());
-        return out_finish(c, TESS_OK);
+        return TESS_OK;
     }
     if (*word == '-')
-        return out_finish(c, out_usage(c,
-                                       "%.80s comes before the command, must be --help or "
-                                       "--version; a command's options come after it",
-                                       word));
+        return out_usage(c,
+                         "%.80s comes before the command, must be --help or --version; a command's "
+                         "options come after it",
+                         word);
     const char *names[64], *near;
     int n = 0;
     for (; n < n_commands && n < 64; n++)
         names[n] = commands[n]->name;
     near = tess_nearest(word, names, n);
-    return out_finish(c,
-                      out_usage(c, "\"%.80s\" is no command%s%s%s", word,
-                                near ? ", did you mean " : "", near ? near : "", near ? "?" : ""));
+    return out_usage(c, "\"%.80s\" is no command%s%s%s", word, near ? ", did you mean " : "",
+                     near ? near : "", near ? "?" : "");
 }
 
 static tess_status open_context(cli *c)
@@ -85,34 +84,53 @@ static tess_status open_context(cli *c)
         .progress = progress_call,
         .progress_user = c,
     };
-    const tess_status status = tess_ctx_create(&opts, &c->ctx);
-    return status == TESS_OK ? world_open(c) : status;
+    return tess_ctx_create(&opts, &c->ctx);
 }
 
-/* Runs a command whose options are read. Returns the exit code. */
-static int run_command(cli *c, const void *values)
+/* Rank 0 alone prints. */
+static tess_status open_output(cli *c)
 {
-    tess_status status = TESS_OK;
-    if (!c->cmd->plain) {
-        c->json = c->common->json ? json_object() : NULL;
-        c->json_failed = c->common->json && !c->json;
-        c->progress.terminal = isatty(STDERR_FILENO);
-        c->progress.on = !c->common->quiet;
-        status = open_context(c);
+    if (c->rank != 0) {
+        c->out = fopen("/dev/null", "w");
+        return c->out ? TESS_OK : out_fail(c, TESS_EIO, "/dev/null: cannot be opened");
     }
-    if (status == TESS_OK && c->rank == 0)
-        status = c->cmd->run(c, values);
-    else if (status == TESS_OK && c->cmd->serve)
-        status = c->cmd->serve(c, values);
-    if (status == TESS_ESTOPPED && signals_caught() && !c->sentence[0])
-        out_fail(c, status, "interrupted by a signal");
+    c->json = c->common->json ? json_object() : NULL;
+    c->json_failed = c->common->json && !c->json;
+    c->progress.terminal = isatty(STDERR_FILENO);
+    c->progress.on = !c->common->quiet;
+    return TESS_OK;
+}
+
+/* Leaves together with the other ranks. Returns the exit code. */
+static int finish(cli *c, tess_status status)
+{
     c->code = exit_code(c, status);
-    status = world_agree(c, status);
+    status = world_end(c, status);
     const int code = out_finish(c, status);
-    world_close(c);
+    world_close(c, status, code);
+    if (c->out && c->out != stdout)
+        fclose(c->out);
     tess_ctx_destroy(c->ctx);
     json_decref(c->json);
     return code;
+}
+
+/* Runs a command whose options are read. */
+static tess_status run_command(cli *c, const void *values)
+{
+    if (!c->cmd->plain) {
+        const tess_status opened = world_open(c, open_context(c));
+        TRY(open_output(c)); /* a failure too is told as JSON */
+        TRY(opened);
+    }
+    tess_status status = TESS_OK;
+    if (c->cmd->everywhere || c->rank == 0)
+        status = c->cmd->run(c, values);
+    else if (c->cmd->serve)
+        status = c->cmd->serve(c, values);
+    if (status == TESS_ESTOPPED && signals_caught() && !c->sentence[0])
+        out_fail(c, status, "interrupted by a signal");
+    return status;
 }
 
 static int has_json(int argc, char *const *argv)
@@ -133,28 +151,29 @@ int main(int argc, char **argv)
     c.colour =
         isatty(STDOUT_FILENO) && !(no_colour && *no_colour) && term && strcmp(term, "dumb") != 0;
     c.cmd = argc > 1 ? command_find(argv[1]) : NULL;
-    if (!c.cmd)
-        return run_bare(&c, argc > 1 ? argv[1] : NULL);
+    if (!c.cmd) {
+        const tess_status status = run_bare(&c, argc > 1 ? argv[1] : NULL);
+        return finish(&c, status == TESS_OK ? status : world_open(&c, status));
+    }
     c.argc = argc - 2;
     c.argv = argv + 2;
 
     char error[OPT_ERROR_MAX];
     void *values = calloc(1, c.cmd->size);
-    int code = EXIT_FAILED;
+    tess_status status = TESS_OK;
     c.common = values;
     if (!values) {
-        out_error(&c, "no memory for the options");
+        status = world_open(&c, out_fail(&c, TESS_ENOMEM, "no memory for the options"));
     } else if (opt_parse(c.cmd, c.argc, c.argv, values, error) != 0) {
-        c.json = has_json(c.argc, c.argv) ? json_object() : NULL;
-        code = out_finish(&c, out_usage(&c, "%s", error));
-        json_decref(c.json);
+        status = world_open(&c, out_usage(&c, "%s", error));
+        c.json = c.rank == 0 && has_json(c.argc, c.argv) ? json_object() : NULL;
     } else if (c.common->help) {
         if (c.rank == 0)
             help_command(stdout, c.cmd);
-        code = out_finish(&c, TESS_OK);
     } else {
-        code = run_command(&c, values);
+        status = run_command(&c, values);
     }
+    const int code = finish(&c, status);
     if (values)
         opt_free(c.cmd, values);
     free(values);

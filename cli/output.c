@@ -70,6 +70,8 @@ void out_log(void *user, tess_log_level level, const char *message)
 {
     static const char *const names[] = {"", "error: ", "warning: ", "", "debug: "};
     char line[2048];
+    if (((const cli *)user)->rank != 0)
+        return;
     snprintf(line, sizeof line, "%s%s", names[level], message);
     progress_clear(user);
     out_error(user, line);
@@ -181,7 +183,7 @@ int out_finish(cli *c, tess_status status)
         return c->code;
     progress_clear(c);
     json_t *object = NULL;
-    char sentence[1024];
+    char sentence[CLI_SENTENCE_MAX];
     snprintf(sentence, sizeof sentence, "%s", c->sentence[0] ? c->sentence : tess_last_error());
     if (status == TESS_OK && c->json)
         object = whole_result(c);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* signals.c - Ctrl-C asks a long call to stop; a second one ends the process at once. */
+/* signals.c - Ctrl-C asks a long call to stop; a second one ends the process at once.
+ *
+ * SIGUSR1 does too: it is what launchers pass on to ranks, and what batch systems send before a
+ * job's time is over.
+ */
 #include "cli.h"
 
 #include <signal.h>
@@ -27,6 +31,7 @@ void signals_catch(void)
 {
     catch_one(SIGINT);
     catch_one(SIGTERM);
+    catch_one(SIGUSR1);
     /* A reader that leaves is seen as a failed write, after which files in the making are removed.
      */
     signal(SIGPIPE, SIG_IGN);

@@ -1,62 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world.c - the ranks a launcher started: the only file of the command that calls MPI.
+/* world.c - the ranks a launcher started: MPI begins and ends here.
  *
- * MPI is initialised only under a launcher, because it costs more than most commands. Commands run
- * on rank 0; the others wait in world_agree and leave with the same exit code, silently.
+ * MPI is initialised only under a launcher, because it costs more than most commands. Where it
+ * finds fewer ranks than the launcher started, each process is a world of its own that would do the
+ * whole job: a command that runs on every rank refuses, with one message; any other one is still
+ * printed once, by the process that the launcher calls rank 0.
  */
-#include "cli.h"
+#include "world.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* What is meant by "start with another one". */
+static tess_status refuse(cli *c, const launcher *l, const char *found, const char *advice)
+{
+    c->rank = l->rank;
+    return out_fail(c, TESS_EINVAL, "%s started %d processes, but %s; %s", l->name, l->ranks, found,
+                    advice);
+}
 
 #ifdef CLI_MPI
 #include "tessera/mpi.h"
-#endif
 
-int world_rank(void)
+/* "Open MPI v4.1.4" */
+static void library_name(char *text, size_t bytes)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
-        if (text)
-            return atoi(text);
-    }
-    return 0;
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, ",\n")] = 0;
+    for (char *at = version; *at; at++)
+        if (*at == '\t')
+            *at = ' ';
+    snprintf(text, bytes, "%s", version);
 }
 
-#ifdef CLI_MPI
-
-static int launched(void)
+static tess_status alone(cli *c, const launcher *l, int size)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK",
-                                        "PMIX_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv(names[i]))
-            return 1;
-    return 0;
-}
-
-tess_status world_open(cli *c)
-{
-    tess_comm_info info;
-    if (!launched())
+    char library[64], found[160];
+    c->ranks = size;
+    if (!c->cmd || !c->cmd->everywhere)
         return TESS_OK;
-    MPI_Init(NULL, NULL); /* MPI's errors are fatal until there is a communicator of ours */
-    const tess_status status = tess_comm_from_mpi(c->ctx, MPI_COMM_WORLD, &c->comm);
-    if (status != TESS_OK)
-        return status;
-    tess_comm_query(c->comm, &info);
-    c->rank = info.rank;
-    c->ranks = info.size;
-    return TESS_OK;
+    library_name(library, sizeof library);
+    snprintf(found, sizeof found, "MPI (%.60s) sees %d: each would do the whole job", library,
+             size);
+    return refuse(c, l, found,
+                  "start with the mpirun of that MPI, or under Slurm with srun --mpi=pmix or "
+                  "--mpi=pmi2, whichever srun --mpi=list has and that MPI was built for");
 }
 
-tess_status world_agree(cli *c, tess_status status)
+/* All ranks compute the same way and send the messages that the others expect. */
+static tess_status same_build(cli *c)
 {
-    if (!c->comm)
-        return status;
-    status = tess_comm_agree(c->comm, status);
-    MPI_Allreduce(MPI_IN_PLACE, &c->code, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    return status;
+    uint64_t mine = build_fingerprint(), *all = calloc((size_t)c->ranks, sizeof *all);
+    int missing = !all, anyone = 0, other = 0;
+    MPI_Allreduce(&missing, &anyone, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    if (!anyone) {
+        MPI_Allgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, MPI_COMM_WORLD);
+        for (int i = c->ranks - 1; i > 0; i--)
+            other = all[i] != all[0] ? i : other;
+    }
+    free(all);
+    if (anyone)
+        return out_fail(c, TESS_ENOMEM, "a rank has no memory for %d numbers", c->ranks);
+    return other ? out_fail(c, TESS_EINVAL,
+                            "rank %d has another build of tessera than rank 0; install the same "
+                            "one on all hosts",
+                            other)
+                 : TESS_OK;
+}
+
+tess_status world_open(cli *c, tess_status so_far)
+{
+    launcher l;
+    int level, rank, size, first;
+    const int everywhere = c->cmd && c->cmd->everywhere;
+    if (!launcher_find(&l) || (!l.wired && !everywhere))
+        return so_far;
+    /* MPI's errors are fatal until there is a communicator of ours. One thread alone calls it. */
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (l.ranks > 0 && size != l.ranks)
+        return so_far == TESS_OK ? alone(c, &l, size) : so_far;
+    c->rank = rank;
+    c->ranks = size;
+    end_open();
+    first = so_far == TESS_OK ? size : rank;
+    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (first < size)
+        return so_far != TESS_OK ? so_far : out_fail(c, TESS_EINVAL, "rank %d: failed", first);
+    TRY(tess_comm_from_mpi(c->ctx, MPI_COMM_WORLD, &c->comm));
+    return everywhere ? same_build(c) : TESS_OK;
 }
 
 /* repeats of there and back, in a buffer that both ranks have. */
@@ -90,26 +125,28 @@ tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us)
     return anyone ? out_fail(c, TESS_ENOMEM, "a rank has no memory for messages") : TESS_OK;
 }
 
-void world_close(cli *c)
+void world_close(cli *c, tess_status status, int code)
 {
     int initialised = 0;
+    MPI_Initialized(&initialised);
+    if (!initialised)
+        return;
+    end_close(status, code);
     tess_comm_destroy(c->comm);
-    if (launched() && MPI_Initialized(&initialised) == MPI_SUCCESS && initialised)
-        MPI_Finalize();
+    c->comm = NULL;
+    MPI_Finalize();
 }
 
 #else
 
-tess_status world_open(cli *c)
+tess_status world_open(cli *c, tess_status so_far)
 {
-    (void)c;
-    return TESS_OK;
-}
-
-tess_status world_agree(cli *c, tess_status status)
-{
-    (void)c;
-    return status;
+    launcher l;
+    if (so_far != TESS_OK || !c->cmd || !c->cmd->everywhere || !launcher_find(&l) || l.ranks < 2)
+        return so_far;
+    return refuse(c, &l, "this build has no MPI: each would do the whole job",
+                  "start it without a launcher, or rebuild with TESS_MPI=ON and an MPI that CMake "
+                  "finds");
 }
 
 tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us)
@@ -121,9 +158,11 @@ tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us)
     return TESS_OK;
 }
 
-void world_close(cli *c)
+void world_close(cli *c, tess_status status, int code)
 {
     (void)c;
+    (void)status;
+    (void)code;
 }
 
 #endif

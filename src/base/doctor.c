@@ -78,7 +78,8 @@ static const char *best_isa(void)
 static tess_status gather(const tess_ctx *ctx, const tess_doctor_opts *opts, tess__facts *f)
 {
     static const char *const limits[] = {"OMP_THREAD_LIMIT"};
-    static const char *const worlds[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    static const char *const worlds[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                         "SLURM_STEP_NUM_TASKS"};
     static const char *const locals[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
 
     TESS_TRY(tess_machine_query(ctx, &f->machine));
@@ -87,7 +88,7 @@ static tess_status gather(const tess_ctx *ctx, const tess_doctor_opts *opts, tes
     f->threads = ctx->threads;
     f->thread_limit = environment_number(limits, 1);
     dl_iterate_phdr(note_runtime, f);
-    f->launcher_ranks = environment_number(worlds, 2);
+    f->launcher_ranks = environment_number(worlds, 3);
     f->launcher_local = environment_number(locals, 2);
     f->mpi_ranks = opts->mpi_ranks;
     f->shm_free = free_bytes("/dev/shm");

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* world_end.c - how ranks leave: together, with one exit code and one message, and always.
+ *
+ *   every rank   tells rank 0 how its command ended: status, exit code, sentence
+ *   rank 0       waits for all of them, decides what the command as a whole says, and tells that
+ *
+ * Messages lie on a communicator of their own, so that nothing that was left over elsewhere is in
+ * the way. Who waits sleeps between looks, because a command that runs on rank 0 alone may take
+ * hours. After a failure nobody waits for long: a rank that computes, or hangs in a call, is given
+ * 4 seconds, then rank 0 prints the message and ends all; if it is rank 0 itself that does not
+ * come, the rank that failed does so after 6. MPI_Finalize too may wait for messages that will
+ * never come: after a failure it has 2 seconds.
+ *
+ * Whose failure is told: rank 0's, if it failed by itself; else that of the lowest rank that did,
+ * as "rank 2: ...". A rank that only heard of it, by a sentence that begins so, does not count.
+ */
+#include "world.h"
+
+#ifdef CLI_MPI
+
+#include "tessera/mpi.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TAG_ENDING = 1, TAG_VERDICT = 2 };
+static const int64_t second = 1000000000;
+
+/* How a rank ended, as it travels. */
+typedef struct {
+    int32_t status, code, usage;
+    char sentence[CLI_SENTENCE_MAX];
+} ending;
+
+static MPI_Comm endings = MPI_COMM_NULL;
+static int abandoned; /* 1: somebody did not come, and nothing collective can be done */
+static volatile sig_atomic_t late_code;
+
+void end_open(void)
+{
+    MPI_Comm_dup(MPI_COMM_WORLD, &endings);
+}
+
+static void pause_briefly(void)
+{
+    const struct timespec ms = {.tv_nsec = 1000000};
+    nanosleep(&ms, NULL);
+}
+
+/* ---- rank 0 ------------------------------------------------------------------------------ */
+
+/* The rank in "rank 2: no space left", or -1; *rest is what stands behind. */
+static int told_of(const char *sentence, const char **rest)
+{
+    int rank = -1, used = 0;
+    *rest = sentence;
+    if (sscanf(sentence, "rank %d: %n", &rank, &used) != 1 || used == 0)
+        return -1;
+    *rest = sentence + used;
+    return rank;
+}
+
+/* What the command as a whole says: the exit code of success is the largest one. */
+static ending decide(const ending *all, int n)
+{
+    int failed = -1, heard = -1;
+    ending verdict = {0};
+    for (int i = 0; i < n; i++) {
+        const char *rest;
+        if (all[i].status == TESS_OK) {
+            verdict.code = all[i].code > verdict.code ? all[i].code : verdict.code;
+        } else if (told_of(all[i].sentence, &rest) >= 0) {
+            heard = heard < 0 ? i : heard;
+        } else if (failed < 0) {
+            failed = i;
+        }
+    }
+    if (failed < 0 && heard < 0)
+        return verdict;
+    verdict = all[failed >= 0 ? failed : heard];
+    if (failed > 0)
+        snprintf(verdict.sentence, sizeof verdict.sentence, "rank %d: %.*s", failed,
+                 (int)sizeof verdict.sentence - 24, all[failed].sentence);
+    return verdict;
+}
+
+/* Waits for the endings of the others: without limit while nobody failed. */
+static void collect(MPI_Request *requests, ending *all, int n)
+{
+    int64_t deadline = all[0].status == TESS_OK ? 0 : tess_clock_ns() + 4 * second;
+    for (int left = n - 1; left > 0;) {
+        int at = MPI_UNDEFINED, came = 0;
+        MPI_Testany(n - 1, requests, &at, &came, MPI_STATUS_IGNORE);
+        if (came && at != MPI_UNDEFINED) {
+            left--;
+            if (all[at + 1].status != TESS_OK && !deadline)
+                deadline = tess_clock_ns() + 4 * second;
+            continue;
+        }
+        if (deadline && tess_clock_ns() > deadline) {
+            abandoned = 1;
+            return;
+        }
+        pause_briefly();
+    }
+}
+
+static ending lead(const ending *mine, int n)
+{
+    ending *all = calloc((size_t)n, sizeof *all);
+    MPI_Request *requests = calloc((size_t)n, sizeof *requests);
+    ending verdict = *mine;
+    if (!all || !requests) {
+        abandoned = 1;
+    } else {
+        all[0] = *mine;
+        for (int i = 1; i < n; i++)
+            MPI_Irecv(&all[i], sizeof all[i], MPI_BYTE, i, TAG_ENDING, endings, &requests[i - 1]);
+        collect(requests, all, n);
+        verdict = decide(all, n);
+        for (int i = 1; i < n && !abandoned; i++)
+            MPI_Isend(&verdict, sizeof verdict, MPI_BYTE, i, TAG_VERDICT, endings,
+                      &requests[i - 1]);
+        if (!abandoned)
+            MPI_Waitall(n - 1, requests, MPI_STATUSES_IGNORE);
+    }
+    /* Where somebody did not come, MPI may still write an ending: it keeps its room. */
+    if (!abandoned) {
+        free(all);
+        free(requests);
+    }
+    return verdict;
+}
+
+/* ---- the others -------------------------------------------------------------------------- */
+
+static ending follow(const cli *c, const ending *mine)
+{
+    static ending sent, verdict; /* MPI may still use them when the wait is given up */
+    MPI_Request requests[2];
+    int done = 0;
+    sent = verdict = *mine;
+    MPI_Irecv(&verdict, sizeof verdict, MPI_BYTE, 0, TAG_VERDICT, endings, &requests[0]);
+    MPI_Isend(&sent, sizeof sent, MPI_BYTE, 0, TAG_ENDING, endings, &requests[1]);
+    /* Of several that failed, the first that gives up ends the others. */
+    const int64_t patience = 6 * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
+    const int64_t deadline = mine->status == TESS_OK ? 0 : tess_clock_ns() + patience;
+    for (;;) {
+        MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE);
+        if (done)
+            return verdict;
+        if (deadline && tess_clock_ns() > deadline)
+            break;
+        pause_briefly();
+    }
+    const char *rest;
+    char text[CLI_SENTENCE_MAX + 32];
+    const int heard = told_of(mine->sentence, &rest);
+    snprintf(text, sizeof text, "rank %d: %s", heard < 0 ? c->rank : heard, rest);
+    out_error(c, text);
+    abandoned = 1;
+    return *mine;
+}
+
+tess_status world_end(cli *c, tess_status status)
+{
+    if (endings == MPI_COMM_NULL || c->ranks < 2)
+        return status;
+    ending mine = {.status = status, .code = c->code, .usage = c->usage};
+    if (status != TESS_OK)
+        snprintf(mine.sentence, sizeof mine.sentence, "%s",
+                 c->sentence[0] ? c->sentence : tess_last_error());
+    const ending verdict = c->rank == 0 ? lead(&mine, c->ranks) : follow(c, &mine);
+    c->code = verdict.code;
+    c->usage = verdict.usage;
+    if (verdict.status != TESS_OK)
+        snprintf(c->sentence, sizeof c->sentence, "%s", verdict.sentence);
+    return (tess_status)verdict.status;
+}
+
+static void leave(int number)
+{
+    (void)number;
+    _exit(late_code);
+}
+
+void end_close(tess_status status, int code)
+{
+    if (abandoned) {
+        MPI_Abort(MPI_COMM_WORLD, code ? code : EXIT_FAILED);
+        _exit(code ? code : EXIT_FAILED);
+    }
+    if (status != TESS_OK) {
+        late_code = code;
+        signal(SIGALRM, leave);
+        alarm(2);
+    }
+    if (endings != MPI_COMM_NULL)
+        MPI_Comm_free(&endings);
+}
+
+#else
+
+tess_status world_end(cli *c, tess_status status)
+{
+    (void)c;
+    return status;
+}
+
+#endif

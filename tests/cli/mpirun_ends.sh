@@ -1,0 +1,40 @@
+# One rank that fails ends all of them: one message that names it, one exit code, within 10 seconds.
+mpirun=${MPIEXEC:-mpirun}
+command -v "$mpirun" >/dev/null || { echo "mpirun is not installed" >&2; exit 77; }
+tessera info | grep -q 'MPI *found' || { echo "the build has no MPI" >&2; exit 77; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1
+export ASAN_OPTIONS=detect_leaks=0 # MPI's own
+# Prints what the ranks say, not what the launcher adds, and the exit code.
+launch() {
+    local start=$SECONDS
+    timeout 60 "$mpirun" "$@" 2>err
+    echo "exit $?"
+    grep '^tessera' err
+    [ $((SECONDS - start)) -le 10 ] || echo "took $((SECONDS - start)) s"
+}
+short=attn,heads=1,dim=16,tokens=64
+long=attn,heads=8,dim=64,tokens=4096
+echo "a mismatch on a rank that does not print"
+launch -n 1 tessera check $short -j 1 : -n 2 tessera check $short -j 1 --tolerance 0 |
+    sed -E 's/off by [^,]+/off by X/; s/[^ ]+ isa.*|^tessera [0-9].*/HEAD/'
+echo "wrong usage on one rank, as of another version"
+launch -n 2 tessera check $short -j 1 : -n 1 tessera check $short -j 1 --another 1
+echo "a file that one rank lacks, while the others compute"
+launch -n 2 tessera check $long --all -j 1 : -n 1 tessera check --file no/such/file -j 1
+echo "a rank that is killed"
+timeout 60 "$mpirun" -n 3 bash -c 'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+    exec tessera check '$long' --all -j 1' >out 2>err &
+for i in {1..100}; do [ -s pid.2 ] && break; sleep 0.1; done
+sleep 1
+start=$SECONDS
+kill -9 "$(cat pid.2)"
+wait $!
+code=$?
+[ $code -ne 0 ] && echo "fails"
+[ $((SECONDS - start)) -le 10 ] || echo "took $((SECONDS - start)) s"
+sleep 0.5
+for rank in 0 1; do # who has ended may wait to be buried
+    grep -q '^State:.*[RSD] ' "/proc/$(cat pid.$rank)/status" 2>/dev/null && echo "rank $rank still runs"
+done
+exit 0

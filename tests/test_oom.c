@@ -81,6 +81,27 @@ static tess_status s_comm(world *w)
     return status;
 }
 
+static tess_status split_and_sum(void *user, tess_ctx *ctx, tess_comm *comm)
+{
+    (void)user;
+    (void)ctx;
+    tess_comm *part = NULL;
+    float x = 1.0f;
+    tess_status status = tess_comm_split(comm, 0, 0, &part);
+    if (status == TESS_OK)
+        status = tess_comm_sum_f32(part, TESS_TRAFFIC_PAYLOAD, &x, 1);
+    tess_comm_destroy(part);
+    return status;
+}
+
+/* One rank: the count of allocations is not made for several threads. */
+static tess_status s_comm_threads(world *w)
+{
+    (void)w;
+    return tess_comm_threads(&(tess_ctx_opts){.allocator = {ctx_alloc, ctx_free, NULL}}, 1, NULL,
+                             split_and_sum, NULL);
+}
+
 static tess_status s_open_npy(world *w)
 {
     return open_and_close(w, "x.npy");
@@ -349,6 +370,7 @@ static tess_status s_break_even(world *w)
 static const scenario scenarios[] = {
     {"create a context", s_context, NULL, NULL},
     {"create a communicator", s_comm, NULL, NULL},
+    {"run ranks as threads", s_comm_threads, NULL, NULL},
     {"open npy", s_open_npy, NULL, NULL},
     {"open npz", s_open_npz, NULL, NULL},
     {"open safetensors", s_open_safetensors, NULL, NULL},

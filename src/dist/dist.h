@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dist.h (internal) - communicators: what an algorithm over many ranks may ask for.
  *
- * What lives here: the table of operations that each kind of communicator fills in. What comes in:
- * a group of ranks. What goes out: the same answer on each of them.
+ * What lives here: messages between ranks, and everything that is made of them. What comes in: a
+ * group of ranks. What goes out: the same answer on each of them.
+ *
+ * A kind of communicator moves single messages, and that is all it does: comm.c checks arguments,
+ * counts, and turns an all-to-all into messages; the collectives are made of all-to-alls, so that
+ * their sums have one order on every kind.
  */
 #ifndef TESS_DIST_H
 #define TESS_DIST_H
@@ -10,12 +14,44 @@
 #include "base/base.h"
 #include "tessera/dist.h"
 
-enum { TESS_SENTENCE_MAX = 1024 }; /* bytes of an error sentence as it travels, NUL included */
+enum {
+    TESS_SENTENCE_MAX = 1024,   /* bytes of an error sentence as it travels, NUL included */
+    TESS_COMM_PIECE = 64 << 10, /* bytes of the scratch for each rank: what a sum sends at a time */
+};
+
+/* One message of a request. The k-th message from a rank to another one is the k-th that this one
+ * receives from it: number tells them apart when several are under way. */
+typedef struct {
+    int peer;
+    int done;
+    int64_t number;
+    char *data; /* of a message to send never written */
+    int64_t bytes;
+} tess__message;
+
+struct tess_request {
+    int open;
+    int n_sends, n_receives;
+    tess__message *sends, *receives; /* at most size - 1 each */
+};
 
 typedef struct {
     const char *kind;
-    /* Writes the status of the lowest failed rank and its sentence; TESS_OK if none failed. */
-    tess_status (*agree)(tess_comm *comm, tess_status mine, char sentence[TESS_SENTENCE_MAX]);
+    /* Begin to move one message of the communicator. */
+    tess_status (*send)(tess_comm *comm, tess__message *message);
+    tess_status (*receive)(tess_comm *comm, tess__message *message);
+    /* Returns when all messages of the request are done, or when a rank has failed. */
+    tess_status (*finish)(tess_comm *comm, tess_request *request);
+    /* Moves started messages on. Fails if a rank of the world has failed. */
+    tess_status (*progress)(tess_comm *comm);
+    /* Tells the world of the sentence. After it and after a failure that came from another rank the
+     * buffers of all open requests are the caller's. */
+    void (*fail)(tess_comm *comm, tess_status status, const char *sentence);
+    int64_t (*clock)(const tess_comm *comm);
+    int64_t (*fresh)(tess_comm *comm); /* a tag that no communicator of the world has */
+    /* Collective. A communicator of n ranks of comm, of which order[i] is rank i; tag is one that
+     * all of them share. n 0: *part is NULL. */
+    tess_status (*part)(tess_comm *comm, const int *order, int n, int64_t tag, tess_comm **part);
     void (*destroy)(tess_comm *comm); /* frees what hangs on comm, not comm itself */
 } tess__comm_ops;
 
@@ -23,7 +59,45 @@ typedef struct {
 struct tess_comm {
     tess_ctx *ctx;
     const tess__comm_ops *ops;
-    int rank, size;
+    int rank, size, nodes, node;
+    tess_comm_counts counts;
+    tess__arena arena;
+    int64_t *sent, *received; /* (size) numbers of the next messages to and from each rank */
+    int64_t *sizes[2];        /* (size) for collectives */
+    tess__message *messages;  /* (TESS_COMM_OPEN, 2, size - 1) */
+    char *scratch;            /* size * TESS_COMM_PIECE bytes */
+    tess_request requests[TESS_COMM_OPEN];
 };
+
+/* ---- comm.c ----------------------------------------------------------------------------------
+ */
+
+/* Fills in what all kinds have; on failure nothing is held. close frees it. */
+TESS_SIBLING tess_status tess__comm_open(tess_comm *comm, tess_ctx *ctx, const tess__comm_ops *ops,
+                                         int rank, int size);
+TESS_SIBLING void tess__comm_close(tess_comm *comm);
+
+/* From every rank to every rank, as tess_comm_alltoall lays it out, or the same bytes of send to
+ * everyone. Arguments are checked before. */
+typedef struct {
+    const char *send;
+    const int64_t *send_bytes; /* NULL: all of send to everyone, recv_bytes[rank] bytes */
+    char *recv;
+    const int64_t *recv_bytes;
+} tess__moves;
+tess_status tess__comm_start(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves,
+                             tess_request **request);
+tess_status tess__comm_move(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves);
+
+/* All-gather of `bytes` bytes of every rank. */
+tess_status tess__comm_gather_even(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                                   int64_t bytes, void *recv);
+
+/* EINVAL, naming the argument, if traffic is none. */
+tess_status tess__comm_check(const char *fn, const tess_comm *comm, tess_traffic_kind traffic);
+
+/* EINVAL if sizes are negative or too large, or data is missing; name is "send" or "recv". */
+tess_status tess__comm_check_bytes(const char *fn, const tess_comm *comm, const char *name,
+                                   const void *data, const int64_t *bytes);
 
 #endif

@@ -270,6 +270,8 @@ static void bad_options_are_told(void **state)
         {{.ranks = 2, .element_bytes = 3}, "element_bytes is 3, must be 0, 2 or 4"},
         {{.ranks = 2, .union_share = 1.5}, "union_share is 1.5, must be 0..1"},
         {{.ranks = 2, .union_share = NAN}, "union_share is nan, must be 0..1"},
+        {{.ranks = 2, .union_shares = (const double[]){0.5, 1.0, -0.5}},
+         "union_shares[2] is -0.5, must be 0..1"},
         {{.ranks = 2, .flops = -1}, "flops is -1, must be 0 or 1e3..1e21"},
         {{.ranks = 2, .memory = -1}, "memory is -1, must be 0..9223372036854775807"},
         {{.ranks = 2, .speeds = speeds}, "speeds[1] is 0, must be 1..1000000"},

@@ -34,6 +34,7 @@ typedef struct {
                                      cluster's GPU, no limit without one */
     double union_share;           /* share of remote keys that the queries of a rank need together,
                                      for selective without masks; 0: not known */
+    const double *union_shares;   /* (ranks + 1): the same by selective degree; NULL: union_share */
     double flops;                 /* FLOP/s of sparse attention on a rank, as measured; 0: the
                                      cluster's */
     int equal_heads;              /* 1: executors that need as many heads on every rank */

@@ -171,8 +171,9 @@ static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *
     for (int p = 0; d->info->speeds && p < d->info->ranks; p++)
         d->fastest = d->info->speeds[p] > d->fastest ? d->info->speeds[p] : d->fastest;
     TESS_TRY(tess__layer_traffic(arena, d->info, d->layer, work, at, &d->flow));
-    if (d->layer->selective > 1 && tess__work_words(work) == 0 && d->pricing->union_share > 0.0)
-        thin(&d->flow.kv, d->pricing->union_share, d->info->ranks);
+    const double travels = tess__union_share(d->pricing, d->layer->selective);
+    if (d->layer->selective > 1 && tess__work_words(work) == 0 && travels > 0.0)
+        thin(&d->flow.kv, travels, d->info->ranks);
     tess__layer_loads(d->info, d->layer, work, at, d->loads);
 
     int64_t compute = 0, ns = pass_ns(d, 0, start, next, &compute), copies = 0;

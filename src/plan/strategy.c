@@ -39,7 +39,8 @@ static int class_of(const tess_candidate *c)
 /* Whether it is known which keys travel. */
 static int is_known(const tess__task *task, const tess_candidate *c)
 {
-    return c->selective == 1 || task->work->info.masks || task->pricing.union_share > 0.0;
+    return c->selective == 1 || task->work->info.masks ||
+           tess__union_share(&task->pricing, c->selective) > 0.0;
 }
 
 /* Whether a candidate is beaten before its blocks are planned; then it gets its bound. */

@@ -62,8 +62,15 @@ typedef struct {
     tess__attn_rate forward, backward;
     double unit_pairs;
     double union_share; /* of remote keys, for selective layers without masks; 0: not known */
+    const double *union_shares; /* (ranks + 1): by selective degree; NULL: union_share */
     int per_node;
 } tess__pricing;
+
+/* The share of remote keys that travel in a selective layer without masks; 0: not known. */
+static inline double tess__union_share(const tess__pricing *pricing, int selective)
+{
+    return pricing->union_shares ? pricing->union_shares[selective] : pricing->union_share;
+}
 
 typedef struct {
     int64_t ns, compute_ns; /* -1 without a cluster */

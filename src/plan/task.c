@@ -31,6 +31,10 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o)
                           o->element_bytes);
     if (!(o->union_share >= 0.0 && o->union_share <= 1.0))
         return tess__fail(TESS_EINVAL, "%s: union_share is %g, must be 0..1", who, o->union_share);
+    for (int i = 0; o->union_shares && i <= o->ranks; i++)
+        if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
+            return tess__fail(TESS_EINVAL, "%s: union_shares[%d] is %g, must be 0..1", who, i,
+                              o->union_shares[i]);
     if (!(o->flops == 0.0 || (o->flops >= 1e3 && o->flops <= 1e21)))
         return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
     if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
@@ -90,6 +94,7 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     o->nodes = o->nodes ? o->nodes : 1;
     task->pricing.unit_pairs = work->info.unit_pairs;
     task->pricing.union_share = o->union_share;
+    task->pricing.union_shares = o->union_shares;
     task->pricing.per_node = (o->ranks + o->nodes - 1) / o->nodes;
     tess__plan_info_of_work(work, &task->info);
     task->info.ranks = o->ranks;

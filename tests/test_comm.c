@@ -2,6 +2,9 @@
 /* test_comm.c - communicators without MPI: one rank alone, ranks as threads, virtual clocks. */
 #include "comm_ranks.h"
 #include "context.h"
+#include "dist/thread.h"
+
+#include <unistd.h>
 
 enum { WORKS = sizeof rank_works / sizeof *rank_works };
 
@@ -97,12 +100,189 @@ static void wrong_arguments_get_a_sentence(void **state)
                 "tess_ctx_create: threads is -2, must be 1..1024, or 0 for all usable cores");
 }
 
+/* ---- virtual time ------------------------------------------------------------------------------
+ */
+
+static void messages_share_a_wire_one_after_the_other(void **state)
+{
+    (void)state;
+    const tess_link link = {.latency = 1000,
+                            .bandwidth = 1e9, /* a byte per ns */
+                            .node_ranks = 2,
+                            .network_latency = 7000,
+                            .network_bandwidth = 1e8};
+    tess__clock sender = {.now = 100}, receiver = {.now = 0};
+    int64_t sent = 0;
+    assert_int_equal(tess__link_leave(&link, &sender, 0, 500, &sent), 100);
+    assert_int_equal(sent, 600);
+    assert_int_equal(tess__link_leave(&link, &sender, 0, 300, &sent), 600);
+    assert_int_equal(sent, 900);
+    /* The wire to other nodes is another one. */
+    assert_int_equal(tess__link_leave(&link, &sender, 1, 50, &sent), 100);
+    assert_int_equal(sent, 600);
+    sender.now = 5000;
+    assert_int_equal(tess__link_leave(&link, &sender, 0, 0, &sent), 5000);
+
+    assert_int_equal(tess__link_arrive(&link, &receiver, 0, 500, 100), 1600);
+    assert_int_equal(tess__link_arrive(&link, &receiver, 0, 300, 600), 1900);
+    /* From another sender at the same time: it waits for the receiver's wire. */
+    assert_int_equal(tess__link_arrive(&link, &receiver, 0, 300, 600), 2200);
+    assert_int_equal(tess__link_arrive(&link, &receiver, 1, 50, 100), 7600);
+    /* No bandwidth is an infinite one. */
+    const tess_link free = {.latency = 10};
+    assert_int_equal(tess__link_arrive(&free, &receiver, 0, 1 << 30, 5000), 5010);
+}
+
+/* Seconds of the rank's clock are what they must be, and up to a tenth more: what the rank computes
+ * between its calls counts too, and takes microseconds. */
+static tess_status expect_seconds(const tess_comm *comm, double want)
+{
+    const double got = (double)tess_comm_clock(comm) * 1e-9;
+    if (got < want || got > want + 0.1)
+        fprintf(stderr, "the clock is at %g s, expected %g\n", got, want);
+    EXPECT(got >= want && got <= want + 0.1);
+    return TESS_OK;
+}
+
+enum { HALF_A_SECOND = 500000 }; /* bytes at 1e6 bytes/s */
+
+/* Rank 0 sends to rank 1 and to rank 2, then both to rank 0. */
+static tess_status congested(void *user, tess_ctx *own, tess_comm *comm)
+{
+    (void)user;
+    (void)own;
+    tess_comm_info info;
+    tess_comm_counts counts;
+    static char out[2 * HALF_A_SECOND];
+    char *in = calloc(2, HALF_A_SECOND);
+    EXPECT(in != NULL);
+    EXPECT_OK(tess_comm_query(comm, &info));
+    const int64_t some = HALF_A_SECOND, scatter[] = {0, some, some}, none[3] = {0};
+    const int64_t one[] = {info.rank ? some : 0, 0, 0};
+    if (info.rank == 0)
+        EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, out, scatter, in, none));
+    else
+        EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, out, none, in, one));
+    /* The last byte leaves rank 0 after 1 s; it arrives half a second and the latency after it
+     * began to leave. */
+    EXPECT_OK(expect_seconds(comm, info.rank == 0 ? 1.0 : 1.0 + 0.5 * info.rank));
+    if (info.rank == 0)
+        EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, out, none, in, scatter));
+    else
+        EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, out, one, in, none));
+    /* Rank 1 sends from 1.5 s to 2 s, rank 2 from 2 s to 2.5 s: no two arrive at once. */
+    EXPECT_OK(expect_seconds(comm, info.rank == 0 ? 3.5 : 1.5 + 0.5 * info.rank));
+    EXPECT_OK(tess_comm_counts_read(comm, &counts));
+    EXPECT_OK(expect_seconds(comm, (double)counts.wait_ns * 1e-9)); /* there was little else */
+    free(in);
+    return TESS_OK;
+}
+
+/* Ranks 0 and 1, 2 and 3 share nodes. Everyone sends to everyone. */
+static tess_status two_nodes(void *user, tess_ctx *own, tess_comm *comm)
+{
+    (void)user;
+    (void)own;
+    tess_comm_info info;
+    tess_comm *row = NULL, *column = NULL;
+    char *data = calloc(8, HALF_A_SECOND);
+    EXPECT(data != NULL);
+    EXPECT_OK(tess_comm_query(comm, &info));
+    EXPECT(info.nodes == 2 && info.node == info.rank / 2);
+    const int64_t sizes[] = {HALF_A_SECOND, HALF_A_SECOND, HALF_A_SECOND, HALF_A_SECOND};
+    EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, data, sizes, data + 4 * HALF_A_SECOND,
+                                 sizes));
+    /* Inside the node 1 + 0.5 s; outside two messages of 5 s, one after the other, after 3 s. */
+    EXPECT_OK(expect_seconds(comm, 13.0));
+    free(data);
+    EXPECT_OK(tess_comm_grid(comm, 2, &row, &column));
+    EXPECT_OK(tess_comm_query(row, &info));
+    EXPECT(info.nodes == 1 && info.node == 0);
+    EXPECT_OK(tess_comm_query(column, &info));
+    EXPECT(info.nodes == 2 && info.node == info.rank);
+    tess_comm_destroy(column);
+    tess_comm_destroy(row);
+    return TESS_OK;
+}
+
+/* Sleeping is nothing, computing is what it takes, waiting is what the link takes. */
+static tess_status compute(void *user, tess_ctx *own, tess_comm *comm)
+{
+    (void)user;
+    (void)own;
+    usleep(200000);
+    EXPECT_OK(expect_seconds(comm, 0.0));
+    const int64_t begin = tess__thread_cpu_ns();
+    while (tess__thread_cpu_ns() - begin < 50000000)
+        ;
+    EXPECT_OK(expect_seconds(comm, 0.05));
+    int64_t x = 1;
+    EXPECT_OK(tess_comm_sum_i64(comm, TESS_TRAFFIC_CONTROL, &x, 1));
+    return expect_seconds(comm, 1.05);
+}
+
+static void clocks_advance_by_computing_and_by_links(void **state)
+{
+    (void)state;
+    const tess_link link = {.latency = 1000000000,
+                            .bandwidth = 1e6,
+                            .node_ranks = 2,
+                            .network_latency = 3000000000,
+                            .network_bandwidth = 1e5};
+    const tess_link one_node = {.latency = link.latency, .bandwidth = link.bandwidth};
+    CHECK_OK(tess_comm_threads(NULL, 3, &one_node, congested, NULL));
+    CHECK_OK(tess_comm_threads(NULL, 4, &link, two_nodes, NULL));
+    CHECK_OK(tess_comm_threads(NULL, 2, &link, compute, NULL));
+}
+
+static tess_status measure(void *user, tess_ctx *own, tess_comm *comm)
+{
+    (void)own;
+    const tess_link *want = user;
+    tess_link got;
+    EXPECT_OK(tess_comm_measure(comm, &got));
+    /* The clock also counts what is computed between messages: 1 % of the latency is 0.2 ms. Ranks
+     * begin a round up to a latency apart, which is 0.5 % of its 4.2 s. */
+    EXPECT(got.latency >= want->latency && (double)got.latency < 1.01 * (double)want->latency);
+    EXPECT(fabs(got.bandwidth / want->bandwidth - 1.0) < 0.01);
+    EXPECT(got.node_ranks == want->node_ranks);
+    if (want->node_ranks > 0) {
+        EXPECT(fabs((double)got.network_latency / (double)want->network_latency - 1.0) < 0.01);
+        EXPECT(fabs(got.network_bandwidth / want->network_bandwidth - 1.0) < 0.01);
+    }
+    return TESS_OK;
+}
+
+static void measuring_finds_the_links_that_were_injected(void **state)
+{
+    (void)state;
+    tess_link link = {.latency = 20000000, .bandwidth = 1e6};
+    for (int ranks = 2; ranks <= 4; ranks++)
+        CHECK_OK(tess_comm_threads(NULL, ranks, &link, measure, &link));
+    link.node_ranks = 2;
+    link.network_latency = 70000000;
+    link.network_bandwidth = 1e5;
+    CHECK_OK(tess_comm_threads(NULL, 4, &link, measure, &link));
+    CHECK_OK(tess_comm_threads(NULL, 6, &link, measure, &link));
+
+    tess_comm *alone = NULL;
+    tess_link nothing = {.latency = 5};
+    CHECK_OK(tess_comm_self(ctx, &alone));
+    CHECK_OK(tess_comm_measure(alone, &nothing));
+    assert_true(nothing.latency == 0 && nothing.bandwidth == 0.0 && nothing.node_ranks == 0);
+    CHECK_FAILS(tess_comm_measure(alone, NULL), TESS_EINVAL, "tess_comm_measure: link is NULL");
+    tess_comm_destroy(alone);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(threads_do_what_every_communicator_must),
     cmocka_unit_test(a_rank_alone_does_too),
     cmocka_unit_test(a_rank_that_returns_a_failure_ends_the_others),
     cmocka_unit_test(waiting_for_a_rank_that_has_returned_is_an_error),
     cmocka_unit_test(wrong_arguments_get_a_sentence),
+    cmocka_unit_test(messages_share_a_wire_one_after_the_other),
+    cmocka_unit_test(clocks_advance_by_computing_and_by_links),
+    cmocka_unit_test(measuring_finds_the_links_that_were_injected),
 };
 
 RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

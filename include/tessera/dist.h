@@ -150,7 +150,7 @@ TESS_API tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_c
 TESS_API tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row,
                                     tess_comm **column);
 
-/* ---- ranks as threads ---------------------------------------------------------------------- */
+/* ---- links, and ranks as threads ----------------------------------------------------------- */
 
 /* What lies between ranks. All 0: nothing is injected. */
 typedef struct {
@@ -160,6 +160,11 @@ typedef struct {
     int64_t network_latency;  /* between nodes */
     double network_bandwidth; /* the same, each way of each rank */
 } tess_link;
+
+/* What lies between the ranks of a communicator, measured: pings for the latency, an all-to-all of
+ * 4 MiB from each rank for the bandwidth, the slowest rank's of both, the same on all. On several
+ * nodes node_ranks is the most of a node; a rank alone measures nothing, and gets zeros. */
+TESS_API tess_status tess_comm_measure(tess_comm *comm, tess_link *link);
 
 /* The work of one rank. ctx and comm are its own, and gone when it returns. */
 typedef tess_status (*tess_rank_fn)(void *user, tess_ctx *ctx, tess_comm *comm);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm.c - the public calls that move messages: arguments, counts, requests.
  *
- * An all-to-all is size - 1 messages out and as many in. They are started with the next rank first,
+ * An all-to-all is size - 1 messages out and as many in. Turn i of everyone is a permutation, so
+ * that no rank gets messages from all others at once, and on several nodes so is every turn between
+ * two nodes:
  *
- *   rank 0 of 4:  to 1 2 3     from 3 2 1
- *   rank 1 of 4:  to 2 3 0     from 0 3 2
+ *   4 ranks, 1 node    rank 0:  to 1 2 3   from 3 2 1      2 nodes    rank 0:  to 1 2 3   from 1 2
+ * 3 rank 1:  to 2 3 0   from 0 3 2                 rank 1:  to 0 3 2   from 0 3 2
  *
- * so that no rank gets messages from all others at once. A request keeps its messages in the
- * communicator's own memory: starting one allocates nothing.
+ * A request keeps its messages in the communicator's own memory: starting one allocates nothing.
  */
 #include "dist.h"
 
@@ -132,36 +133,34 @@ static int64_t total(const int64_t *bytes, int n)
     return sum;
 }
 
-/* What comes from the ranks before this one, nearest first, then from those behind it. */
+/* The rank that is `turn` turns away: its node and its place on it both go round. way is 1 for whom
+ * to send to, -1 for whom to receive from. */
+static int peer_of(const tess_comm *comm, int turn, int way)
+{
+    const int each = comm->size % comm->nodes == 0 ? comm->size / comm->nodes : comm->size;
+    const int nodes = comm->size / each;
+    const int node = (comm->rank / each + way * (turn / each) + nodes) % nodes;
+    return node * each + (comm->rank % each + way * (turn % each) + each) % each;
+}
+
 static tess_status start_receives(tess_comm *comm, const tess__moves *moves, tess_request *request)
 {
-    const int64_t *bytes = moves->recv_bytes;
-    char *end = moves->recv + total(bytes, comm->rank);
-    for (int p = comm->rank - 1; p >= 0; p--) {
-        end -= bytes[p];
-        TESS_TRY(start_receive(comm, request, p, end, bytes[p]));
-    }
-    end = moves->recv + total(bytes, comm->size);
-    for (int p = comm->size - 1; p > comm->rank; p--) {
-        end -= bytes[p];
-        TESS_TRY(start_receive(comm, request, p, end, bytes[p]));
+    for (int i = 1; i < comm->size; i++) {
+        const int p = peer_of(comm, i, -1);
+        TESS_TRY(start_receive(comm, request, p, moves->recv + total(moves->recv_bytes, p),
+                               moves->recv_bytes[p]));
     }
     return TESS_OK;
 }
 
-/* What goes to the ranks behind this one, nearest first, then to those before it. */
 static tess_status start_sends(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves,
                                tess_request *request)
 {
     const int64_t *bytes = moves->send_bytes;
-    const int64_t same = moves->recv_bytes[comm->rank];
-    const char *at = moves->send + (bytes ? total(bytes, comm->rank + 1) : 0);
     for (int i = 1; i < comm->size; i++) {
-        const int p = (comm->rank + i) % comm->size;
-        if (p == 0)
-            at = moves->send;
-        TESS_TRY(start_send(comm, request, traffic, p, at, bytes ? bytes[p] : same));
-        at += bytes ? bytes[p] : 0;
+        const int p = peer_of(comm, i, 1);
+        TESS_TRY(start_send(comm, request, traffic, p, moves->send + (bytes ? total(bytes, p) : 0),
+                            bytes ? bytes[p] : moves->recv_bytes[comm->rank]));
     }
     return TESS_OK;
 }

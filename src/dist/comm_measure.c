@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_measure.c - latency and bandwidth between ranks, as messages of this library see them.
+ *
+ * Latency: half of a round trip of 8 bytes between ranks 2i and 2i + 1, all pairs at once, median
+ * over many. Bandwidth: 4 MiB of every rank, even parts to all others at once, less the latency.
+ * Ranks that begin a round one latency apart take turns in being early, so two rounds are timed
+ * together; the median of a few counts. Both are the slowest rank's, and the same on all of them.
+ *
+ * On several nodes the ranks of each node are one group, and those of the same place on every node
+ * another: what all of them get when they use the network together.
+ */
+#include "dist.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PINGS = 100, PING_BYTES = 8, ROUNDS = 5, ROUND_BYTES = 4 << 20 };
+
+typedef struct {
+    double latency; /* ns; 0 for a rank that is alone */
+    double per_byte;
+} seen;
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t median(int64_t *x, size_t n)
+{
+    qsort(x, n, sizeof *x, ascending);
+    return x[n / 2];
+}
+
+static tess_status one_way(tess_comm *comm, char *data, int to, int from)
+{
+    tess_request *request = NULL;
+    TESS_TRY(tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, data, PING_BYTES, to, data,
+                                      PING_BYTES, from, &request));
+    return tess_comm_wait(comm, request);
+}
+
+static tess_status ping(tess_comm *comm, double *latency)
+{
+    const int peer = comm->rank ^ 1, first = comm->rank < peer;
+    int64_t times[PINGS];
+    char data[PING_BYTES] = {0};
+    if (peer >= comm->size)
+        return TESS_OK;
+    for (int i = -PINGS / 10; i < PINGS; i++) { /* the first ones wake wires and caches */
+        const int64_t begin = tess_comm_clock(comm);
+        TESS_TRY(one_way(comm, data, first ? peer : -1, first ? -1 : peer));
+        TESS_TRY(one_way(comm, data, first ? -1 : peer, first ? peer : -1));
+        if (i >= 0)
+            times[i] = tess_comm_clock(comm) - begin;
+    }
+    *latency = (double)median(times, PINGS) / 2.0;
+    return TESS_OK;
+}
+
+/* send and recv have ROUND_BYTES each; sizes one element per rank. */
+static tess_status flood(tess_comm *comm, const char *send, char *recv, int64_t *sizes,
+                         double *round)
+{
+    int64_t times[ROUNDS];
+    for (int p = 0; p < comm->size; p++)
+        sizes[p] = p == comm->rank ? 0 : ROUND_BYTES / (comm->size - 1);
+    for (int i = -1; i < ROUNDS; i++) {
+        const int64_t begin = tess_comm_clock(comm);
+        for (int twice = 0; twice < 2; twice++)
+            TESS_TRY(tess_comm_alltoall(comm, TESS_TRAFFIC_CONTROL, send, sizes, recv, sizes));
+        if (i >= 0)
+            times[i] = tess_comm_clock(comm) - begin;
+    }
+    *round = (double)median(times, ROUNDS) / 2.0;
+    return TESS_OK;
+}
+
+static tess_status measure_group(tess_comm *comm, seen *s)
+{
+    *s = (seen){0};
+    if (comm->size == 1)
+        return TESS_OK;
+    double round = 0.0;
+    tess__arena arena = {.ctx = comm->ctx};
+    char *send = tess__arena_take(&arena, 2 * (size_t)ROUND_BYTES);
+    int64_t *sizes = tess__arena_take(&arena, (size_t)comm->size * sizeof *sizes);
+    tess_status status = tess_comm_agree(comm, send && sizes ? TESS_OK : TESS_ENOMEM);
+    if (status == TESS_OK) {
+        memset(send, 0, 2 * (size_t)ROUND_BYTES);
+        status = ping(comm, &s->latency);
+    }
+    if (status == TESS_OK)
+        status = flood(comm, send, send + ROUND_BYTES, sizes, &round);
+    tess__arena_free(&arena);
+    TESS_TRY(status);
+    double slowest[] = {s->latency, round};
+    TESS_TRY(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, slowest, 2));
+    const int64_t bytes = ROUND_BYTES / (comm->size - 1) * (comm->size - 1);
+    s->latency = slowest[0];
+    s->per_byte = (slowest[1] > slowest[0] ? slowest[1] - slowest[0] : slowest[1]) / (double)bytes;
+    return TESS_OK;
+}
+
+/* Inside the nodes, and between those of equal place on every node. */
+static tess_status measure_nodes(tess_comm *comm, seen *inside, seen *between)
+{
+    tess_comm *node = NULL, *across = NULL;
+    TESS_TRY(tess_comm_split(comm, comm->node, comm->rank, &node));
+    tess_status status = tess_comm_split(comm, node->rank, comm->rank, &across);
+    if (status == TESS_OK)
+        status = measure_group(node, inside);
+    /* All nodes have finished before the network is measured. */
+    if (status == TESS_OK)
+        status = tess_comm_agree(comm, TESS_OK);
+    if (status == TESS_OK)
+        status = measure_group(across, between);
+    tess_comm_destroy(across);
+    tess_comm_destroy(node);
+    return status;
+}
+
+static double rate(double per_byte)
+{
+    return per_byte > 0.0 ? 1e9 / per_byte : 0.0;
+}
+
+tess_status tess_comm_measure(tess_comm *comm, tess_link *link)
+{
+    if (!comm || !link)
+        return tess__fail(TESS_EINVAL, "tess_comm_measure: %s is NULL", comm ? "link" : "comm");
+    seen inside = {0}, between = {0};
+    if (comm->nodes == 1)
+        TESS_TRY(measure_group(comm, &inside));
+    else
+        TESS_TRY(measure_nodes(comm, &inside, &between));
+    double x[] = {inside.latency, inside.per_byte, between.latency, between.per_byte};
+    TESS_TRY(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, x, 4));
+    *link = (tess_link){
+        .latency = (int64_t)(x[0] + 0.5),
+        .bandwidth = rate(x[1]),
+        .node_ranks = comm->nodes == 1 ? 0 : (comm->size + comm->nodes - 1) / comm->nodes,
+        .network_latency = (int64_t)(x[2] + 0.5),
+        .network_bandwidth = rate(x[3]),
+    };
+    return TESS_OK;
+}

@@ -19,6 +19,7 @@
 #define TESSERA_TRAIN_H
 
 #include "data.h"
+#include "dist.h"
 #include "sparse.h"
 
 #ifdef __cplusplus
@@ -124,9 +125,16 @@ typedef struct {
     int64_t sample_every;     /* steps between sheets of samples; 0 and below: none */
     int sample_steps;         /* of Euler's method; 0: 25 */
     double guidance;          /* of samples; 0: 2 */
+
+    /* Many ranks: every call on the run is then collective. The model, the data and the options are
+     * the same on all of them. Groups of ranks_context ranks share the clips of a pass, which must
+     * be a multiple of their number. */
+    tess_comm *comm;   /* NULL: this rank is alone. Used until the destroy */
+    int ranks_context; /* ranks that share the tokens of each clip; 0: all */
 } tess_train_opts;
 
-/* What a run will hold, in bytes, before anything is allocated. */
+/* What a run will hold, in bytes, before anything is allocated; of many ranks, what this one will.
+ */
 typedef struct {
     int64_t weights, gradients, activations, workspace; /* of the model and its passes */
     int64_t moments, average, optimiser;                /* of the optimiser; its scratch */
@@ -174,7 +182,8 @@ typedef struct {
     double val_buckets[TESS_NOISE_BUCKETS]; /* by quarter of u, from little noise to much */
 } tess_step;
 
-/* Called after each step, from the thread of tess_train_run. Not 0: stop here. */
+/* Called after each step, from the thread of tess_train_run. Not 0: stop here; of many ranks, all
+ * stop if one is asked to. */
 typedef int (*tess_step_fn)(void *user, const tess_step *step);
 
 /* Runs `steps` steps, or 0: all that are left of opts.steps. fn may be NULL. Stopped by fn, it

@@ -32,9 +32,9 @@ void tess__adamw_update(tess__optim *optim, const tess__optim_step *step, float 
     for (int64_t i = 0; i < optim->n_adamw; i++) {
         const tess__optim_piece *p = &optim->pieces[i];
         const tess__optim_slot *slot = &optim->slots[p->slot];
-        const int64_t at = slot->at + p->at;
-        optim->ctx->kernels->adamw(slot->decay ? &shrinking : &d, gradient + at, optim->first + at,
+        const int64_t at = slot->at + p->at, own = slot->first + p->at;
+        optim->ctx->kernels->adamw(slot->decay ? &shrinking : &d, gradient + at, optim->first + own,
                                    optim->second + slot->second + p->at, value + at,
-                                   optim->ema ? optim->ema + at : NULL, p->count);
+                                   optim->ema ? optim->ema + own : NULL, p->count);
     }
 }

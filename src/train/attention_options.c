@@ -115,6 +115,19 @@ tess_status tess__attention_options(const char *who, tess_attention_opts *opts)
     return TESS_OK;
 }
 
+uint64_t tess__attention_hash(const tess_attention_opts *o)
+{
+    const int64_t wholes[] = {o->kind,          o->compensate,  o->input,       o->rotary,
+                              o->rank,          o->loss,        o->proxy,       o->switch_by,
+                              o->cube[0],       o->cube[1],     o->cube[2],     o->switch_step,
+                              o->profile_every, o->check_every, o->index_memory};
+    uint64_t h = tess__hash(0, wholes, sizeof wholes);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        h = tess__hash(h, (const char *)o + reals[i].offset, sizeof(double));
+    h = tess__hash(h, &o->lr_later, sizeof o->lr_later);
+    return o->dispatch ? tess__hash(h, o->dispatch, strlen(o->dispatch)) : h;
+}
+
 void tess__attention_rules(const tess_attention_opts *o, tess__rules *rules)
 {
     *rules = (tess__rules){

@@ -10,6 +10,10 @@
  *
  * All of it is written to a hidden folder beside the destination, each file brought to disk, and
  * renamed at the end. Numbers are F32 as they are in memory, so that nothing is lost on the way.
+ *
+ * Of many ranks the first one writes, and the others send it what they own: the average and the
+ * first moments to the model's gradients, which nobody needs between steps. So the files do not
+ * tell how many ranks there were, and every rank reads what it owns.
  */
 #include "train.h"
 
@@ -25,33 +29,44 @@ static const char optimiser_file[] = "optimiser.safetensors";
 /* ---- the optimiser's tensors ------------------------------------------------------------------
  */
 
+/* Where moments lie: of this rank's slots, or of all of them. */
+typedef struct {
+    const tess__optim_slot *slots;
+    int n;
+    float *first, *second;
+} moments;
+
+static moments own_moments(const tess_train *t)
+{
+    return (moments){t->optim.slots, t->optim.n_slots, t->optim.first, t->optim.second};
+}
+
 /* One tensor for the first moment of each parameter, and one for each second there is; then those
  * of the predictors, if wanted. */
-static tess_status list_moments(const tess_train *t, int predictors, tess__arena *arena,
-                                tess_tensor **tensors, int *count)
+static tess_status list_moments(const tess_train *t, const moments *m, int predictors,
+                                tess__arena *arena, tess_tensor **tensors, int *count)
 {
-    const int n = t->optim.n_slots;
+    const int n = m->n;
     const int more = predictors ? t->control->learner.info.params : 0;
     tess_tensor *list = tess__arena_take(arena, (size_t)(n + more) * 2 * sizeof *list);
     if (!list)
         return TESS_ENOMEM;
     *count = 0;
     for (int i = 0; i < 2 * n; i++) {
-        const tess__optim_slot *slot = &t->optim.slots[i % n];
+        const tess__optim_slot *slot = &m->slots[i % n];
         const int second = i >= n;
         if (second && slot->rows != 0)
             continue;
         tess_param p;
         char name[256];
-        TESS_TRY(tess_model_param(t->model, i % n, &p));
+        TESS_TRY(tess_model_param(t->model, slot->param, &p));
         const int length =
             snprintf(name, sizeof name, "%s.%s", second ? "second" : "first", p.name);
         tess_tensor *tensor = &list[(*count)++];
         *tensor = (tess_tensor){.name = tess__arena_string(arena, name, (size_t)length),
                                 .dtype = TESS_DTYPE_F32,
                                 .rank = p.rank,
-                                .data = second ? t->optim.second + slot->second
-                                               : t->optim.first + slot->at};
+                                .data = second ? m->second + slot->second : m->first + slot->first};
         if (!tensor->name)
             return TESS_ENOMEM;
         memcpy(tensor->shape, p.shape, (size_t)p.rank * sizeof *p.shape);
@@ -68,13 +83,13 @@ static size_t bytes_of(const tess_tensor *tensor)
     return n;
 }
 
-static tess_status save_moments(const tess_train *t, const char *path)
+static tess_status save_moments(const tess_train *t, const moments *m, const char *path)
 {
     tess__arena arena = {.ctx = t->ctx};
     tess_tensor *tensors = NULL;
     int n = 0;
     const int predictors = t->control && t->control->predictor;
-    tess_status status = list_moments(t, predictors, &arena, &tensors, &n);
+    tess_status status = list_moments(t, m, predictors, &arena, &tensors, &n);
     if (status == TESS_OK)
         status = tess_file_write(t->ctx, path, tensors, n, NULL);
     tess__arena_free(&arena);
@@ -89,7 +104,8 @@ static tess_status read_moments(const tess_train *t, const char *path)
     tess_file *file = NULL;
     int n = 0;
     const int predictors = t->control && t->control->loaded;
-    tess_status status = list_moments(t, predictors, &arena, &tensors, &n);
+    const moments own = own_moments(t);
+    tess_status status = list_moments(t, &own, predictors, &arena, &tensors, &n);
     if (status == TESS_OK)
         status = tess_file_open(t->ctx, path, &file);
     for (int i = 0; i < n && status == TESS_OK; i++)
@@ -120,7 +136,7 @@ static void fill_state(const tess_train *t, tess__state *state)
                  .data = t->info,
                  .shift = t->opts.shift,
                  .guidance = t->opts.guidance,
-                 .ema = t->optim.ema != NULL,
+                 .ema = t->opts.ema >= 0,
                  .external = tess_data_prompt(t->data, "", t->text) == TESS_ENOTSUP},
         .batches = t->batches,
         .batch = t->opts.batch,
@@ -133,16 +149,20 @@ static void fill_state(const tess_train *t, tess__state *state)
     memcpy(state->val_buckets, t->val_buckets, sizeof state->val_buckets);
 }
 
-static tess_status fill_folder(const tess_train *t, const char *folder)
+static tess_status fill_weights(const tess_train *t, const char *folder, const float *average)
+{
+    char path[PATH_MAX];
+    TESS_TRY(save_weights(t, folder, t->model->values));
+    TESS_TRY(tess__path(path, folder, "ema"));
+    return average ? save_weights(t, path, average) : TESS_OK;
+}
+
+static tess_status fill_rest(const tess_train *t, const char *folder, const moments *m)
 {
     char path[PATH_MAX];
     tess__state state;
-    TESS_TRY(save_weights(t, folder, t->model->values));
-    TESS_TRY(tess__path(path, folder, "ema"));
-    if (t->optim.ema)
-        TESS_TRY(save_weights(t, path, t->optim.ema));
     TESS_TRY(tess__path(path, folder, optimiser_file));
-    TESS_TRY(save_moments(t, path));
+    TESS_TRY(save_moments(t, m, path));
     TESS_TRY(tess__settings_write(t, folder));
     if (t->control)
         TESS_TRY(tess__control_save(t->control, folder));
@@ -169,27 +189,86 @@ static tess_status split(const char *dir, char parent[PATH_MAX], char temp[PATH_
     return TESS_OK;
 }
 
-tess_status tess_train_save(tess_train *train, const char *dir)
-{
-    if (!train || !dir)
-        return tess__fail(TESS_EINVAL, "tess_train_save: %s is NULL", !train ? "train" : "dir");
+/* A checkpoint in the making, on the rank that writes it. */
+typedef struct {
+    const char *dir;
     char parent[PATH_MAX], temp[PATH_MAX];
-    TESS_TRY(split(dir, parent, temp));
+    float *second; /* of all slots, with many ranks */
+} saving;
+
+static tess_status begin_saving(const tess_train *t, const char *dir, saving *s)
+{
+    s->dir = dir;
+    TESS_TRY(split(dir, s->parent, s->temp));
     if (access(dir, F_OK) == 0)
         return tess__fail(TESS_EINVAL, "tess_train_save: %s exists, must be a new folder", dir);
-    tess__remove_folder(temp);
-    tess_status status = fill_folder(train, temp);
-    if (status == TESS_OK && rename(temp, dir) != 0)
-        status = tess__fail(TESS_EIO, "%s: cannot create: %m", dir);
-    if (status == TESS_OK)
-        status = tess__sync_folder(parent);
+    tess__remove_folder(s->temp);
+    if (!tess__team_many(&t->team))
+        return TESS_OK;
+    s->second = tess__alloc(t->ctx, (size_t)t->owners.total_second * sizeof *s->second);
+    return s->second ? TESS_OK : TESS_ENOMEM;
+}
+
+/* The files that are left, and the name of the folder. */
+static tess_status finish_saving(const tess_train *t, const saving *s)
+{
+    const moments all = tess__team_many(&t->team) ? (moments){t->owners.slots, t->owners.n_slots,
+                                                              t->model->gradients, s->second}
+                                                  : own_moments(t);
+    TESS_TRY(fill_rest(t, s->temp, &all));
+    if (rename(s->temp, s->dir) != 0)
+        return tess__fail(TESS_EIO, "%s: cannot create: %m", s->dir);
+    return tess__sync_folder(s->parent);
+}
+
+/* Rank 0 has all of a kind of state in `to`; alone it is where it was. */
+static tess_status gather(const tess_train *t, tess__state_kind kind, float *to)
+{
+    return tess__team_many(&t->team) ? tess__state_gather(&t->team, &t->owners, &t->optim, kind, to)
+                                     : TESS_OK;
+}
+
+/* Every rank takes part; the first one writes, and all know after each part whether it could. */
+static tess_status save(tess_train *t, const char *dir, saving *s)
+{
+    const int writes = t->team.rank == 0, averages = t->opts.ema >= 0;
+    float *buffer = t->model->gradients;
+    const float *average = tess__team_many(&t->team) ? buffer : t->optim.ema;
+    tess_status status = writes ? begin_saving(t, dir, s) : TESS_OK;
+    TESS_TRY(tess__team_agree(&t->team, status));
+    TESS_TRY(tess__train_same(t));
+    if (averages)
+        TESS_TRY(gather(t, TESS__STATE_EMA, buffer));
+    if (writes)
+        status = fill_weights(t, s->temp, averages ? average : NULL);
+    TESS_TRY(tess__team_agree(&t->team, status));
+    TESS_TRY(gather(t, TESS__STATE_FIRST, buffer));
+    TESS_TRY(gather(t, TESS__STATE_SECOND, s->second));
+    if (writes)
+        status = finish_saving(t, s);
+    return tess__team_agree(&t->team, status);
+}
+
+tess_status tess__train_save(tess_train *train, const char *dir)
+{
+    saving s = {.dir = NULL};
+    const tess_status status = save(train, dir, &s);
+    tess__free(train->ctx, s.second);
     if (status != TESS_OK) {
-        tess__remove_folder(temp);
+        if (s.temp[0])
+            tess__remove_folder(s.temp);
         return status;
     }
     train->saved = train->step;
     snprintf(train->checkpoint, sizeof train->checkpoint, "%s", dir);
     return TESS_OK;
+}
+
+tess_status tess_train_save(tess_train *train, const char *dir)
+{
+    if (!train || !dir)
+        return tess__fail(TESS_EINVAL, "tess_train_save: %s is NULL", !train ? "train" : "dir");
+    return tess__team_leave(&train->team, tess__train_save(train, dir));
 }
 
 /* ---- resuming ---------------------------------------------------------------------------------
@@ -208,22 +287,29 @@ static tess_status check_state(const tess_train *t, const char *path, const tess
     if ((tess_optim)state->optim != t->opts.optim)
         return tess__fail(TESS_EINVAL, "%s: was trained with %s, must be resumed with it, not %s",
                           path, names[state->optim], names[t->opts.optim]);
-    if (t->optim.ema && !state->told.ema)
+    if (t->opts.ema >= 0 && !state->told.ema)
         return tess__fail(TESS_EINVAL,
                           "%s: has no averaged weights, must be resumed without an average", path);
     return TESS_OK;
 }
 
-/* The pass lies in the cubes of the checkpoint afterwards. */
-static tess_status read_control(tess_train *t, const char *dir, int branch)
+/* The averages of what this rank owns, by way of the gradients. */
+static tess_status read_average(const tess_train *t, const char *folder)
+{
+    const float *all = t->model->gradients;
+    TESS_TRY(read_weights(t, folder, t->model->gradients));
+    for (int i = 0; i < t->optim.n_slots; i++) {
+        const tess__optim_slot *slot = &t->optim.slots[i];
+        memcpy(t->optim.ema + slot->first, all + slot->at, (size_t)slot->count * sizeof *all);
+    }
+    return TESS_OK;
+}
+
+static tess_status read_control(const tess_train *t, const char *dir, int branch)
 {
     if (!t->control)
         return TESS_OK;
-    TESS_TRY(branch ? tess__control_branch(t->control, dir)
-                    : tess__control_resume(t->control, dir));
-    tess_pass_destroy(t->pass);
-    t->pass = NULL;
-    return tess__train_pass(t);
+    return branch ? tess__control_branch(t->control, dir) : tess__control_resume(t->control, dir);
 }
 
 static tess_status read_checkpoint(tess_train *train, const char *dir, int branch)
@@ -235,8 +321,8 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
     TESS_TRY(check_state(train, dir, &state));
     TESS_TRY(read_weights(train, dir, train->model->values));
     TESS_TRY(tess__path(path, dir, "ema"));
-    if (train->optim.ema)
-        TESS_TRY(read_weights(train, path, train->optim.ema));
+    if (train->opts.ema >= 0)
+        TESS_TRY(read_average(train, path));
     TESS_TRY(read_control(train, dir, branch));
     TESS_TRY(tess__path(path, dir, optimiser_file));
     TESS_TRY(read_moments(train, path));
@@ -253,11 +339,23 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
     return TESS_OK;
 }
 
+/* Every rank reads, and all have read the same; the pass lies in the cubes of the checkpoint. */
+static tess_status read_together(tess_train *t, const char *dir, int branch)
+{
+    TESS_TRY(tess__team_agree(&t->team, read_checkpoint(t, dir, branch)));
+    TESS_TRY(tess__train_same(t));
+    if (!t->control)
+        return TESS_OK;
+    tess_pass_destroy(t->pass);
+    t->pass = NULL;
+    return tess__team_agree(&t->team, tess__train_pass(t));
+}
+
 tess_status tess_train_resume(tess_train *train, const char *dir)
 {
     if (!train || !dir)
         return tess__fail(TESS_EINVAL, "tess_train_resume: %s is NULL", !train ? "train" : "dir");
-    TESS_TRY(read_checkpoint(train, dir, 0));
+    TESS_TRY(tess__team_leave(&train->team, read_together(train, dir, 0)));
     snprintf(train->checkpoint, sizeof train->checkpoint, "%s", dir);
     train->saved = train->step;
     train->resumed = 1;
@@ -268,7 +366,7 @@ tess_status tess_train_branch(tess_train *train, const char *dir)
 {
     if (!train || !dir)
         return tess__fail(TESS_EINVAL, "tess_train_branch: %s is NULL", !train ? "train" : "dir");
-    TESS_TRY(read_checkpoint(train, dir, 1));
+    TESS_TRY(tess__team_leave(&train->team, read_together(train, dir, 1)));
     train->resumed = 0;
     return TESS_OK;
 }

@@ -279,7 +279,7 @@ static void fill_keys(const tess__control *c, int layer, int32_t *keys)
 }
 
 tess_status tess__control_attend(tess__control *c, tess_pass *pass, const double *u, int64_t turn,
-                                 int train)
+                                 int64_t sample, int train)
 {
     const int64_t each = (int64_t)c->opts.batch * c->config.heads;
     for (int b = 0; b < c->opts.batch; b++)
@@ -303,6 +303,7 @@ tess_status tess__control_attend(tess__control *c, tess_pass *pass, const double
         .loss = c->attention.loss,
         .seed = c->opts.seed,
         .step = (uint64_t)turn,
+        .sample = sample,
         .look = tess__control_look,
         .user = c,
     };

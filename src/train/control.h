@@ -27,6 +27,7 @@
 #include "decide.h"
 #include "model/model.h"
 #include "optim.h"
+#include "team.h"
 #include "tessera/train.h"
 
 /* ---- attention_options.c ----------------------------------------------------------------------
@@ -34,6 +35,9 @@
 
 /* Fills in the defaults; EINVAL names the field that breaks its rule. */
 tess_status tess__attention_options(const char *who, tess_attention_opts *opts);
+
+/* Of everything that must be the same on all ranks. */
+uint64_t tess__attention_hash(const tess_attention_opts *opts);
 
 /* ---- attention_shape.c: what the options ask of a pass ------------------------------------------
  */
@@ -102,8 +106,9 @@ typedef struct {
 typedef struct {
     const tess_model_config *config;
     const tess_attention_opts *attention; /* defaults filled in; not DENSE */
-    int batch;
-    int grid[3]; /* tokens: frames, rows, columns */
+    tess__team *team;                     /* that decide together; NULL: this one alone */
+    int batch;                            /* clips of a pass on this rank */
+    int grid[3];                          /* tokens: frames, rows, columns */
     uint64_t seed;
     int train;          /* 1: learns and measures; 0: for sampling, from a checkpoint */
     const char *folder; /* of the run, for events.jsonl and density.csv; NULL: none */
@@ -111,12 +116,15 @@ typedef struct {
     void *event_user;
 } tess__control_opts;
 
+/* One array, so that ranks add theirs by one message; whole numbers are exact in it. */
 typedef struct {
-    double *density;   /* (layers, buckets, heads) of what a step measured */
-    int64_t *profiles; /* (layers, buckets) */
-    double *recall;    /* (layers, heads) */
-    int64_t *checks;   /* (layers) */
-    double overlap, overlaps;
+    double *all; /* (n): what follows, one behind the other */
+    int64_t n;
+    double *density;  /* (layers, buckets, heads) of what a step measured */
+    double *profiles; /* (layers, buckets): how many it is the sum of */
+    double *recall;   /* (layers, heads) */
+    double *checks;   /* (layers) */
+    double *overlap;  /* 2: the sum, and how many */
 } tess__sums;
 
 typedef struct tess__control {
@@ -165,9 +173,10 @@ void tess__control_shape(const tess__control *control, tess_pass_shape *shape,
 tess_status tess__control_decide(tess__control *control, int64_t step, int *remake);
 
 /* How the next forward pass attends. u: (batch), the noise of each clip as a share of the schedule;
- * turn: what random choices are keyed by; train: 1: learns, and looks where it is due. */
+ * turn and sample, the number of its first clip: what random choices are keyed by; train: 1:
+ * learns, and looks where it is due. */
 tess_status tess__control_attend(tess__control *control, tess_pass *pass, const double *u,
-                                 int64_t turn, int train);
+                                 int64_t turn, int64_t sample, int train);
 
 /* After a forward pass of training. */
 tess_status tess__control_seen(tess__control *control, const tess_pass *pass);
@@ -192,8 +201,16 @@ tess_status tess__control_orders(tess__control *control);
 tess_status tess__control_chosen(tess__control *control);
 int32_t tess__control_units(const tess__control *control, int cube);
 
-/* control_dispatch.c: the density at which sparse attention costs what dense does, and whence. */
+/* control_dispatch.c: the density at which sparse attention costs what dense does, on this machine;
+ * control_team.c: for all ranks, and whence. */
+tess_status tess__control_measure_break_even(tess__control *control, double *density, int *cached);
 tess_status tess__control_break_even(tess__control *control, double *density, const char **rule);
+
+/* control_team.c. Collective: what this rank has measured in a step becomes that of all ranks. */
+tess_status tess__control_sum(tess__control *control);
+
+/* Of everything that all ranks must have alike. */
+uint64_t tess__control_hash(const tess__control *control);
 
 /* control_probe.c */
 tess_status tess__probe_create(tess__control *control, tess__gathered *gathered);

@@ -9,7 +9,7 @@
 
 #include "tessera/predict.h"
 
-tess_status tess__control_break_even(tess__control *c, double *density, const char **rule)
+tess_status tess__control_measure_break_even(tess__control *c, double *density, int *cached)
 {
     const int *cube = c->d.cubes[0].cube;
     const int32_t group = (int32_t)((int64_t)cube[0] * cube[1] * cube[2]);
@@ -23,6 +23,6 @@ tess_status tess__control_break_even(tess__control *c, double *density, const ch
     tess_break_even_result result;
     TESS_TRY(tess_break_even(c->ctx, &shape, c->attention.cache, &result));
     *density = result.density;
-    *rule = result.cached ? "cached" : "measured";
+    *cached = result.cached;
     return TESS_OK;
 }

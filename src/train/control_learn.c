@@ -59,8 +59,8 @@ void tess__learner_destroy(tess_ctx *ctx, tess__learner *learner)
 int tess__learner_update(tess__learner *learner, const double *rates, double scale, int64_t number)
 {
     for (int layer = 0; layer < learner->layers; layer++)
-        if (!isfinite(tess__optim_norm(&learner->optims[layer],
-                                       learner->info.gradients + layer * learner->count)))
+        if (!isfinite(tess__optim_squares(&learner->optims[layer],
+                                          learner->info.gradients + layer * learner->count)))
             return 0;
     for (int layer = 0; layer < learner->layers; layer++) {
         const int64_t at = layer * learner->count;
@@ -89,11 +89,11 @@ tess_status tess__learner_tensors(const tess__learner *learner, tess__arena *are
         TESS_TRY(tess_predictor_param(learner->predictor, index, &p));
         const int length = snprintf(name, sizeof name, "%s.%s", names[moment], p.name);
         tess_tensor *tensor = &tensors[(*count)++];
-        *tensor =
-            (tess_tensor){.name = tess__arena_string(arena, name, (size_t)length),
-                          .dtype = TESS_DTYPE_F32,
-                          .rank = p.rank,
-                          .data = moment ? optim->second + slot->second : optim->first + slot->at};
+        *tensor = (tess_tensor){.name = tess__arena_string(arena, name, (size_t)length),
+                                .dtype = TESS_DTYPE_F32,
+                                .rank = p.rank,
+                                .data = moment ? optim->second + slot->second
+                                               : optim->first + slot->first};
         if (!tensor->name)
             return TESS_ENOMEM;
         memcpy(tensor->shape, p.shape, (size_t)p.rank * sizeof *p.shape);

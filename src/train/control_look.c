@@ -42,22 +42,22 @@ int tess__check_due(const tess__control *c, int layer)
 
 static tess_status make_sums(tess__control *c, tess__sums *s)
 {
-    const size_t l = (size_t)c->config.layers, h = (size_t)c->config.heads;
-    s->density = tess__arena_take(&c->arena, l * BUCKETS * h * sizeof *s->density);
-    s->profiles = tess__arena_take(&c->arena, l * BUCKETS * sizeof *s->profiles);
-    s->recall = tess__arena_take(&c->arena, l * h * sizeof *s->recall);
-    s->checks = tess__arena_take(&c->arena, l * sizeof *s->checks);
-    return s->density && s->profiles && s->recall && s->checks ? TESS_OK : TESS_ENOMEM;
+    const int64_t l = c->config.layers, h = c->config.heads;
+    s->n = l * BUCKETS * h + l * BUCKETS + l * h + l + 2;
+    s->all = tess__arena_take(&c->arena, (size_t)s->n * sizeof *s->all);
+    if (!s->all)
+        return TESS_ENOMEM;
+    s->density = s->all;
+    s->profiles = s->density + l * BUCKETS * h;
+    s->recall = s->profiles + l * BUCKETS;
+    s->checks = s->recall + l * h;
+    s->overlap = s->checks + l;
+    return TESS_OK;
 }
 
-static void clear_sums(const tess__control *c, tess__sums *s)
+static void clear_sums(tess__sums *s)
 {
-    const size_t l = (size_t)c->config.layers, h = (size_t)c->config.heads;
-    memset(s->density, 0, l * BUCKETS * h * sizeof *s->density);
-    memset(s->profiles, 0, l * BUCKETS * sizeof *s->profiles);
-    memset(s->recall, 0, l * h * sizeof *s->recall);
-    memset(s->checks, 0, l * sizeof *s->checks);
-    s->overlap = s->overlaps = 0.0;
+    memset(s->all, 0, (size_t)s->n * sizeof *s->all);
 }
 
 tess_status tess__probes_create(tess__control *c)
@@ -65,7 +65,7 @@ tess_status tess__probes_create(tess__control *c)
     const size_t all = (size_t)c->opts.batch * (size_t)c->config.heads;
     for (int i = 0; i < TESS__CUBES; i++) {
         TESS_TRY(make_sums(c, &c->sums[i]));
-        clear_sums(c, &c->sums[i]);
+        clear_sums(&c->sums[i]);
     }
     TESS_TRY(tess__probe_create(c, &c->gathered));
     c->measured = tess__arena_take(&c->arena, all * sizeof *c->measured);
@@ -109,7 +109,7 @@ static tess_status profile(tess__control *c, int cube, const tess_look *look)
     TESS_TRY(tess_density_measure(c->ctx, &in, c->measured));
     for (int b = 0; b < c->opts.batch; b++) {
         const int64_t place = (int64_t)look->layer * BUCKETS + c->buckets[b];
-        sums->profiles[place]++;
+        sums->profiles[place] += 1.0;
         for (int h = 0; h < heads; h++)
             sums->density[place * heads + h] += c->measured[b * heads + h];
     }
@@ -117,8 +117,8 @@ static tess_status profile(tess__control *c, int cube, const tess_look *look)
         return TESS_OK;
     TESS_TRY(tess_overlap_measure(c->ctx, &in, 0, c->measured));
     for (int i = 0; i < c->opts.batch * heads; i++)
-        sums->overlap += c->measured[i];
-    sums->overlaps += c->opts.batch * heads;
+        sums->overlap[0] += c->measured[i];
+    sums->overlap[1] += c->opts.batch * heads;
     return TESS_OK;
 }
 
@@ -198,24 +198,24 @@ static void fold_layer(tess__control *c, int cube, int layer)
     for (int b = 0; b < BUCKETS; b++) {
         const int64_t place = (int64_t)layer * BUCKETS + b;
         double *density = s->density + place * heads;
-        if (s->profiles[place] == 0)
+        if (s->profiles[place] == 0.0)
             continue;
         for (int h = 0; h < heads; h++)
-            density[h] /= (double)s->profiles[place];
+            density[h] /= s->profiles[place];
         tess__fold_density(&c->d, cube, layer, b, density);
     }
     double *recall = s->recall + (int64_t)layer * heads;
-    if (s->checks[layer] == 0)
+    if (s->checks[layer] == 0.0)
         return;
     for (int h = 0; h < heads; h++)
-        recall[h] /= (double)s->checks[layer];
+        recall[h] /= s->checks[layer];
     tess__fold_recall(&c->d, &c->rules, cube, layer, recall);
 }
 
 void tess__control_clear(tess__control *c)
 {
     for (int cube = 0; cube < c->d.n_cubes; cube++)
-        clear_sums(c, &c->sums[cube]);
+        clear_sums(&c->sums[cube]);
 }
 
 int tess__control_fold(tess__control *c)
@@ -224,11 +224,11 @@ int tess__control_fold(tess__control *c)
     for (int cube = 0; cube < c->d.n_cubes; cube++) {
         tess__sums *s = &c->sums[cube];
         for (int i = 0; i < c->config.layers * BUCKETS; i++)
-            profiled |= s->profiles[i] > 0;
+            profiled |= s->profiles[i] > 0.0;
         for (int layer = 0; layer < c->config.layers; layer++)
             fold_layer(c, cube, layer);
-        if (s->overlaps > 0.0)
-            tess__fold_overlap(&c->d, cube, s->overlap / s->overlaps);
+        if (s->overlap[1] > 0.0)
+            tess__fold_overlap(&c->d, cube, s->overlap[0] / s->overlap[1]);
     }
     tess__control_clear(c);
     return profiled;

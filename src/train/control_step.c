@@ -52,11 +52,12 @@ static double last_recall(const tess__control *c)
 static void learn(tess__control *c, int batches)
 {
     const tess_attention_opts *o = &c->attention;
+    const int groups = c->opts.team ? c->opts.team->groups : 1;
+    const double scale = 1.0 / ((double)batches * groups);
     const double loss = c->step_loss / (double)c->step_losses;
     for (int layer = 0; layer < c->config.layers; layer++)
         c->rates[layer] = c->d.sparse[layer] ? o->lr_later : o->lr;
-    if (isfinite(loss) &&
-        tess__learner_update(&c->learner, c->rates, 1.0 / batches, c->d.updates + 1)) {
+    if (isfinite(loss) && tess__learner_update(&c->learner, c->rates, scale, c->d.updates + 1)) {
         tess__fold_loss(&c->d, loss);
         return;
     }
@@ -71,6 +72,7 @@ tess_status tess__control_learn(tess__control *c, int batches, int forwards, tes
 {
     const int64_t begin = tess_clock_ns();
     c->told = TESS_OK;
+    TESS_TRY(tess__control_sum(c));
     if (c->step_losses > 0)
         learn(c, batches);
     const double took = 1e-6 * (double)(tess_clock_ns() - begin);

@@ -44,10 +44,11 @@ struct tess__loader {
 static void fill(const tess__loader *l, int64_t number, slot *s)
 {
     s->status = TESS_OK;
+    const int64_t first = number * l->opts.of + l->opts.skip;
     for (int i = 0; i < l->opts.batch && s->status == TESS_OK; i++)
-        s->status = tess_data_sample(l->opts.data, l->opts.split, number * l->opts.batch + i,
-                                     s->x + (size_t)i * l->x_one, s->text + (size_t)i * l->text_one,
-                                     NULL, 0);
+        s->status =
+            tess_data_sample(l->opts.data, l->opts.split, first + i, s->x + (size_t)i * l->x_one,
+                             s->text + (size_t)i * l->text_one, NULL, 0);
     if (s->status != TESS_OK)
         snprintf(s->sentence, sizeof s->sentence, "%s", tess_last_error());
 }
@@ -152,6 +153,7 @@ tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tes
     l->arena.ctx = ctx;
     l->opts = *opts;
     l->opts.depth = opts->depth ? opts->depth : DEPTH;
+    l->opts.of = opts->of ? opts->of : opts->batch;
     tess_status status = take_memory(l, &info);
     if (status == TESS_OK)
         status = start_thread(l);

@@ -2,7 +2,8 @@
 /* loader.h - batches prepared beside training.
  *
  * One thread samples ahead into a ring of `depth` batches. Batch k always holds samples k * batch
- * to (k + 1) * batch - 1 of its split, so that nothing depends on timing: a run that resumes starts
+ * to (k + 1) * batch - 1 of its split (or, where ranks share batches, some `batch` of the k-th `of`
+ * samples), so that nothing depends on timing: a run that resumes starts
  * the loader at the batch where it stopped. All memory is taken by start; after it only the
  * decoding of clips outside the data's cache allocates.
  *
@@ -28,6 +29,8 @@ typedef struct {
     const tess_data *data; /* outlives the loader */
     tess_split split;
     int batch;     /* samples, 1 or more */
+    int of;        /* samples of a batch over all ranks; 0: batch */
+    int64_t skip;  /* of these, samples before ours */
     int depth;     /* batches in the ring, 1..1024; 0: 3 */
     int64_t first; /* number of the first batch */
 } tess__loader_opts;

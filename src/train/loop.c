@@ -6,6 +6,10 @@
  * touches anything: if one is not finite, the state is still that of the step before, and is saved.
  * Between steps come, when their turn has come, validation, a sheet of samples, a checkpoint. A
  * step allocates nothing.
+ *
+ * Of many ranks each has its clips of every batch, with the numbers, and so the noise, that they
+ * would have on one; gradients travel to their owners behind the backward of the last batch
+ * (reduce.c), and loss and norm are sums over all ranks.
  */
 #include "train.h"
 
@@ -22,8 +26,9 @@ static void prepare(tess_train *t, const tess__batch *batch, int micro)
 {
     const tess_train_opts *o = &t->opts;
     const int64_t total = (int64_t)o->batch * o->accumulate;
-    for (int b = 0; b < o->batch; b++) {
-        const int64_t i = (int64_t)micro * o->batch + b;
+    const int64_t first = (int64_t)micro * o->batch + (int64_t)t->team.group * t->batch;
+    for (int b = 0; b < t->batch; b++) {
+        const int64_t i = first + b;
         const double u = tess__noise_level(o->seed, t->step, i, total);
         const tess__noising noising = {.seed = o->seed,
                                        .stream = tess__stream(TESS__NOISE, t->step),
@@ -44,42 +49,65 @@ static void prepare(tess_train *t, const tess__batch *batch, int micro)
     }
 }
 
-/* The gradients of a step; its loss, and what it waited for data. */
+/* One forward pass of a step. */
+static tess_status forward(tess_train *t, int micro)
+{
+    if (t->control)
+        TESS_TRY(tess__control_attend(t->control, t->pass, t->u,
+                                      t->step * t->opts.accumulate + micro,
+                                      (int64_t)t->team.group * t->batch, 1));
+    TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
+    return t->control ? tess__control_seen(t->control, t->pass) : TESS_OK;
+}
+
+/* The gradients of a step, of many ranks on their way to their owners; its loss, or this rank's
+ * part of it, and what it waited for data. */
 static tess_status gather(tess_train *t, double *loss, int64_t *waited)
 {
-    const int64_t n = (int64_t)t->opts.batch * t->size;
-    const double share = 1.0 / t->opts.accumulate;
+    const int64_t n = (int64_t)t->batch * t->size;
+    const double share = 1.0 / ((double)t->opts.accumulate * t->team.groups);
+    const int many = tess__team_many(&t->team);
     double sum = 0.0;
     TESS_TRY(tess_model_zero_gradients(t->model));
     for (int micro = 0; micro < t->opts.accumulate; micro++) {
+        const int last = micro == t->opts.accumulate - 1;
         tess__batch batch;
         TESS_TRY(tess__loader_next(t->loader, &batch));
         *waited += batch.waited_ns;
         prepare(t, &batch, micro);
-        if (t->control)
-            TESS_TRY(tess__control_attend(t->control, t->pass, t->u,
-                                          t->step * t->opts.accumulate + micro, 1));
-        TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
-        if (t->control)
-            TESS_TRY(tess__control_seen(t->control, t->pass));
+        TESS_TRY(forward(t, micro));
         sum += share * tess__flow_loss(t->ctx, t->target, n, share, t->out, t->sums);
-        if (!isfinite(sum))
-            break; /* its gradients say no more */
+        if (!isfinite(sum) && !many)
+            break; /* its gradients say no more; others may wait for them all the same */
+        tess__pass_ready(t->pass, many && last ? tess__reduce_ready : NULL, &t->reduce);
         TESS_TRY(tess_pass_backward(t->pass, t->out, NULL));
     }
     *loss = sum;
     return TESS_OK;
 }
 
-/* EINVAL, with a checkpoint of the state before the step that went wrong. */
+/* The loss and the gradients' norm, over all ranks. */
+static tess_status measure(tess_train *t, double *loss, double *norm)
+{
+    double sums[2] = {t->team.place == 0 ? *loss : 0.0,
+                      tess__optim_squares(&t->optim, t->model->gradients)};
+    TESS_TRY(tess__team_sum(&t->team, sums, 2));
+    *loss = sums[0];
+    *norm = sqrt(sums[1]);
+    return TESS_OK;
+}
+
+/* EINVAL, with a checkpoint of the state before the step that went wrong. All ranks are here. */
 static tess_status give_up(tess_train *t, const char *what, double value)
 {
     const char *text = isnan(value) ? "NaN" : "infinite"; /* printf may sign a NaN */
     const long long step = (long long)t->step + 1;
+    if (t->opts.folder)
+        TESS_TRY(tess__run_checkpoint(t));
+    t->team.known = 1;
     if (!t->opts.folder)
         return tess__fail(TESS_EINVAL, "tess_train_run: %s of step %lld is %s, must be finite",
                           what, step, text);
-    TESS_TRY(tess__run_checkpoint(t));
     return tess__fail(TESS_EINVAL,
                       "tess_train_run: %s of step %lld is %s, must be finite; %s holds the state "
                       "before it",
@@ -102,7 +130,8 @@ static tess_status update(tess_train *t, double norm, double factor)
         .ema = o->ema,
         .scale = scale,
     };
-    return tess__optim_update(&t->optim, &step, t->model->values, t->model->gradients);
+    TESS_TRY(tess__optim_update(&t->optim, &step, t->model->values, t->model->gradients));
+    return tess__team_many(&t->team) ? tess__reduce_values(&t->reduce, t->model->values) : TESS_OK;
 }
 
 static double ms(int64_t ns)
@@ -180,10 +209,10 @@ static tess_status run_step(tess_train *t, tess_step *now)
     TESS_TRY(decide(t));
     TESS_TRY(tess_pass_times_read(t->pass, &at.before));
     TESS_TRY(gather(t, &loss, &at.waited));
+    at.middle = tess_clock_ns();
+    TESS_TRY(measure(t, &loss, &norm));
     if (!isfinite(loss))
         return give_up(t, "the loss", loss);
-    at.middle = tess_clock_ns();
-    norm = tess__optim_norm(&t->optim, t->model->gradients);
     if (!isfinite(norm))
         return give_up(t, "the gradients' norm", norm);
     TESS_TRY(update(t, norm, factor));
@@ -219,7 +248,8 @@ static tess_status after_step(tess_train *t, tess_step *now)
         TESS_TRY(tess__control_end(t->control, t->step));
     if (!t->opts.folder)
         return TESS_OK;
-    TESS_TRY(tess__metrics_add(t->opts.folder, now));
+    if (t->team.rank == 0)
+        TESS_TRY(tess__metrics_add(t->opts.folder, now));
     if (turn(t->opts.sample_every, t))
         TESS_TRY(tess__sheet_write(t));
     return turn(t->opts.checkpoint_every, t) ? tess__run_checkpoint(t) : TESS_OK;
@@ -227,18 +257,52 @@ static tess_status after_step(tess_train *t, tess_step *now)
 
 static tess_status start(tess_train *t)
 {
-    if (t->opts.folder && !t->opened)
-        TESS_TRY(tess__run_open(t));
+    tess_status status = TESS_OK;
+    if (t->opts.folder && !t->opened && t->team.rank == 0)
+        status = tess__run_open(t);
+    TESS_TRY(tess__team_agree(&t->team, status));
     t->opened = 1;
     if (t->loader)
         return TESS_OK;
     return tess__loader_start(t->ctx,
                               &(tess__loader_opts){.data = t->data,
                                                    .split = TESS_SPLIT_TRAIN,
-                                                   .batch = t->opts.batch,
+                                                   .batch = t->batch,
+                                                   .of = t->opts.batch,
+                                                   .skip = (int64_t)t->team.group * t->batch,
                                                    .depth = TESS__RING,
                                                    .first = t->batches},
                               &t->loader);
+}
+
+/* Whether the caller of any rank wants to stop. */
+static tess_status ask(tess_train *t, tess_step_fn fn, void *user, const tess_step *now, int *stop)
+{
+    int64_t wish = fn && fn(user, now);
+    if (tess__team_many(&t->team))
+        TESS_TRY(tess_comm_max_i64(t->team.world, TESS_TRAFFIC_CONTROL, &wish, 1));
+    *stop = wish != 0;
+    return TESS_OK;
+}
+
+static tess_status run_steps(tess_train *t, int64_t end, tess_step_fn fn, void *user)
+{
+    TESS_TRY(start(t));
+    while (t->step < end) {
+        tess_step now;
+        int stop;
+        TESS_TRY(run_step(t, &now));
+        TESS_TRY(after_step(t, &now));
+        TESS_TRY(ask(t, fn, user, &now, &stop));
+        if (!stop || t->step == t->opts.steps)
+            continue;
+        if (t->opts.folder)
+            TESS_TRY(tess__run_checkpoint(t));
+        t->team.known = 1;
+        return tess__fail(TESS_ESTOPPED, "tess_train_run: stopped by the caller after step %lld",
+                          (long long)t->step);
+    }
+    return TESS_OK;
 }
 
 tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user)
@@ -250,17 +314,5 @@ tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, vo
                           (long long)steps);
     const int64_t left = train->opts.steps - train->step;
     const int64_t end = train->step + (steps == 0 || steps > left ? left : steps);
-    TESS_TRY(start(train));
-    while (train->step < end) {
-        tess_step now;
-        TESS_TRY(run_step(train, &now));
-        TESS_TRY(after_step(train, &now));
-        if (!fn || !fn(user, &now) || train->step == train->opts.steps)
-            continue;
-        if (train->opts.folder)
-            TESS_TRY(tess__run_checkpoint(train));
-        return tess__fail(TESS_ESTOPPED, "tess_train_run: stopped by the caller after step %lld",
-                          (long long)train->step);
-    }
-    return TESS_OK;
+    return tess__team_leave(&train->team, run_steps(train, end, fn, user));
 }

@@ -138,7 +138,7 @@ static tess_status update_matrix(const tess_ctx *ctx, const tess__optim *optim,
 {
     const int64_t n = slot->count, at = slot->at;
     float *x = scratch, *u = x + n;
-    look_ahead(ctx, step, gradient + at, optim->first + at, u, n);
+    look_ahead(ctx, step, gradient + at, optim->first + slot->first, u, n);
     /* 0 x is 0 as long as x is finite, which scratch need not be. */
     memset(x, 0, (size_t)n * sizeof *x);
     mix(ctx, (float)(1.0 / (norm(ctx, u, n, sums) + 1e-7)), u, 0.0f, x, n);
@@ -150,7 +150,7 @@ static tess_status update_matrix(const tess_ctx *ctx, const tess__optim *optim,
         .keep = (float)(1.0 - step->lr_muon * (slot->decay ? step->weight_decay : 0.0)),
         .blend = tess__ema_blend(step->ema, step->step),
     };
-    follow(ctx, &d, x, value + at, optim->ema ? optim->ema + at : NULL, n);
+    follow(ctx, &d, x, value + at, optim->ema ? optim->ema + slot->first : NULL, n);
     return TESS_OK;
 }
 

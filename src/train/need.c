@@ -5,15 +5,19 @@
  *   model and passes (tess_model_need) + moments, average and scratch of the optimiser
  *   + four batches of numbers, prompts, and the batches prefetched
  *   + what the controller of sparse attention holds
+ *
+ * A rank among many holds all weights and gradients, and of the rest its part.
  */
 #include "train.h"
 
-void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *info,
+#include "dist/dist.h"
+
+void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *info, int batch,
                             tess_pass_shape *shape)
 {
     const int ordered = opts->cube[0] || opts->cube[1] || opts->cube[2];
     *shape = (tess_pass_shape){
-        .batch = opts->batch,
+        .batch = batch,
         .frames = info->frames,
         .height = info->height,
         .width = info->width,
@@ -41,6 +45,7 @@ void tess__train_slots(const tess__params *params, tess_optim optim, tess__optim
         int layer;
         slots[i] = slot_of(tess__params_at(params, i, &layer), optim);
         slots[i].at = at;
+        slots[i].param = i;
         at += slots[i].count;
     }
 }
@@ -65,13 +70,36 @@ tess_status tess__train_fits(const char *who, const tess_model_config *config,
 }
 
 /* Four batches of clips, their prompts and levels. */
-static int64_t batch_bytes(const tess_train_opts *opts, const tess_data_info *info)
+static int64_t batch_bytes(int batch, const tess_data_info *info)
 {
     const int64_t size = (int64_t)info->channels * info->frames * info->height * info->width;
     const int64_t text = (int64_t)info->text_len * info->text_dim;
-    return opts->batch * (4 * size + text + 1) * (int64_t)sizeof(float) +
-           (opts->batch * size / TESS_PIECE + 1) * (int64_t)sizeof(double) +
-           tess__loader_bytes(info, opts->batch, TESS__RING);
+    return batch * (4 * size + text + 1) * (int64_t)sizeof(float) +
+           (batch * size / TESS_PIECE + 1) * (int64_t)sizeof(double) +
+           tess__loader_bytes(info, batch, TESS__RING);
+}
+
+/* Of a rank among many: what it owns, parts on their way, and on rank 0 what it gathers for a
+ * checkpoint. */
+static tess_status owned_need(const tess_model_config *config, const tess_train_opts *opts,
+                              const tess__team *team, int threads, tess__optim_need *need)
+{
+    tess_ctx *ctx = opts->comm->ctx;
+    tess__params params;
+    tess__owners owners;
+    tess__params_make(config, &params);
+    TESS_TRY(tess__owners_create(ctx, &params, opts->optim, team->size, &owners));
+    tess__optim_slot *own = tess__alloc(ctx, (size_t)owners.n_slots * sizeof *own);
+    if (own) {
+        const int n = tess__owners_own(&owners, team->rank, own);
+        tess__optim_measure(own, NULL, n, opts->ema >= 0, threads, need);
+        need->workspace += tess__reduce_bytes(&owners, team->rank);
+        if (team->rank == 0)
+            need->workspace += owners.total_second * (int64_t)sizeof(float);
+    }
+    tess__free(ctx, own);
+    tess__owners_destroy(&owners);
+    return own ? TESS_OK : TESS_ENOMEM;
 }
 
 /* The parameters of a block are measured once, and count for every layer. */
@@ -126,19 +154,24 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
     tess_sparse_opts room;
     tess_model_memory model;
     tess__optim_need optim;
+    tess__team team;
     TESS_TRY(tess_model_config_check(config));
     TESS_TRY(tess__train_options(who, opts, &full));
+    TESS_TRY(tess__team_place(who, &full, &team));
     TESS_TRY(tess__train_fits(who, config, data));
     const int *patch = config->patch;
     const int grid[3] = {data->frames / patch[0], data->height / patch[1], data->width / patch[2]};
     int cubes[TESS__CUBES][3];
-    tess__train_pass_shape(&full, data, &shape);
+    const int batch = full.batch / team.groups;
+    tess__train_pass_shape(&full, data, batch, &shape);
     TESS_TRY(sparse_shape(&full, grid, &shape, &room, cubes));
     TESS_TRY(tess_model_need(config, &(tess_model_opts){.gradients = 1}, &shape, threads, &model));
-    optim_need(config, &full, threads, &optim);
-    const int64_t batches = batch_bytes(&full, data);
-    const int64_t control =
-        tess__attention_bytes(&full.attention, config, full.batch, grid, threads);
+    if (tess__team_many(&team))
+        TESS_TRY(owned_need(config, &full, &team, threads, &optim));
+    else
+        optim_need(config, &full, threads, &optim);
+    const int64_t batches = batch_bytes(batch, data);
+    const int64_t control = tess__attention_bytes(&full.attention, config, batch, grid, threads);
     *memory = (tess_train_memory){
         .weights = model.weights,
         .gradients = model.gradients,

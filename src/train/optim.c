@@ -6,7 +6,6 @@
  */
 #include "optim.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- sizes ------------------------------------------------------------------------------------
@@ -83,10 +82,12 @@ static void add_pieces(tess__optim *o, int muon)
 
 static void fill_tables(tess__optim *o, const tess__optim_slot *slots)
 {
-    int64_t second = 0;
+    int64_t first = 0, second = 0;
     for (int i = 0; i < o->n_slots; i++) {
         o->slots[i] = slots[i];
+        o->slots[i].first = first;
         o->slots[i].second = second;
+        first += slots[i].count;
         if (slots[i].rows == 0)
             second += slots[i].count;
         else
@@ -134,9 +135,9 @@ tess_status tess__optim_create(tess_ctx *ctx, const tess__optim_slot *slots, int
     o.scratch = parts[7];
     memset(o.first, 0, total * f);
     memset(o.second, 0, (size_t)m.second * f);
-    if (ema)
-        memcpy(o.ema, value, total * f);
     fill_tables(&o, slots);
+    for (int i = 0; ema && i < n; i++)
+        memcpy(o.ema + o.slots[i].first, value + slots[i].at, (size_t)slots[i].count * f);
     *optim = o;
     return TESS_OK;
 }
@@ -149,7 +150,7 @@ void tess__optim_destroy(tess__optim *optim)
 /* ---- a step -----------------------------------------------------------------------------------
  */
 
-double tess__optim_norm(tess__optim *optim, const float *gradient)
+double tess__optim_squares(tess__optim *optim, const float *gradient)
 {
 #pragma omp parallel for num_threads(optim->ctx->threads) schedule(static)
     for (int64_t i = 0; i < optim->n_pieces; i++) {
@@ -160,7 +161,7 @@ double tess__optim_norm(tess__optim *optim, const float *gradient)
     double sum = 0.0;
     for (int64_t i = 0; i < optim->n_pieces; i++)
         sum += optim->sums[i];
-    return sqrt(sum);
+    return sum;
 }
 
 tess_status tess__optim_update(tess__optim *optim, const tess__optim_step *step, float *value,
@@ -180,14 +181,15 @@ void tess__optim_swap(const tess__optim *optim, float *value)
 {
     if (!optim->ema)
         return;
-    const int64_t blocks = (optim->total + TESS_PIECE - 1) / TESS_PIECE;
 #pragma omp parallel for num_threads(optim->ctx->threads) schedule(static)
-    for (int64_t block = 0; block < blocks; block++) {
-        const int64_t end = (block + 1) * TESS_PIECE;
-        for (int64_t i = block * TESS_PIECE; i < end && i < optim->total; i++) {
-            const float kept = value[i];
-            value[i] = optim->ema[i];
-            optim->ema[i] = kept;
+    for (int64_t i = 0; i < optim->n_pieces; i++) {
+        const tess__optim_piece *p = &optim->pieces[i];
+        float *v = value + optim->slots[p->slot].at + p->at;
+        float *e = optim->ema + optim->slots[p->slot].first + p->at;
+        for (size_t k = 0; k < p->count; k++) {
+            const float kept = v[k];
+            v[k] = e[k];
+            e[k] = kept;
         }
     }
 }

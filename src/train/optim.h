@@ -6,8 +6,10 @@
  * goes out: changed parameters and their running average. The bits do not depend on threads: work
  * is cut into pieces of fixed size, and sums are taken in their order. A step allocates nothing.
  *
- *   value     |slot 0|slot 1|  ...  |      gradient, first and ema lie the same way;
- *   second    |slots of AdamW alone|       Muon has no second moment.
+ *   value        |slot 0|......|slot 1|...|      gradients lie the same way; what no slot covers is
+ *                                                 another rank's
+ *   first, ema   |slot 0|slot 1| ...
+ *   second       |slots of AdamW alone|           Muon has no second moment.
  */
 #ifndef TESS_OPTIM_H
 #define TESS_OPTIM_H
@@ -15,10 +17,11 @@
 #include "base/base.h"
 
 typedef struct {
-    int64_t at, count;  /* place in the array, and length */
-    int64_t rows, cols; /* of a matrix that is Muon's; 0: AdamW's */
-    int decay;          /* 1: weight decay applies */
-    int64_t second;     /* place in `second`; set by tess__optim_create */
+    int64_t at, count;     /* place in the array, and length */
+    int64_t rows, cols;    /* of a matrix that is Muon's; 0: AdamW's */
+    int decay;             /* 1: weight decay applies */
+    int param;             /* the caller's number of it */
+    int64_t first, second; /* places in `first` and `ema`, in `second`; set by tess__optim_create */
 } tess__optim_slot;
 
 /* At most so many elements of one slot. */
@@ -38,10 +41,10 @@ typedef struct {
     int64_t n_pieces, n_adamw;
     double *sums; /* (n_pieces) */
     int *matrices;
-    int64_t total, total_second;
-    float *first, *second; /* moments; Muon's momentum is in `first` */
-    float *ema;            /* NULL: none */
-    float *scratch;        /* Muon's, `scratch_each` floats for each of `teams` teams */
+    int64_t total, total_second; /* numbers in the slots, and in those of AdamW */
+    float *first, *second;       /* moments; Muon's momentum is in `first` */
+    float *ema;                  /* NULL: none */
+    float *scratch;              /* Muon's, `scratch_each` floats for each of `teams` teams */
     int64_t scratch_each;
     int teams;
 } tess__optim;
@@ -61,14 +64,13 @@ typedef struct {
 void tess__optim_measure(const tess__optim_slot *slots, const int *times, int n, int ema,
                          int threads, tess__optim_need *need);
 
-/* The slots cover 0 .. total - 1 in ascending order. All moments are zero; ema is a copy of value.
- */
+/* The slots ascend. All moments are zero; ema is a copy of value. */
 tess_status tess__optim_create(tess_ctx *ctx, const tess__optim_slot *slots, int n, int ema,
                                const float *value, tess__optim *optim);
 void tess__optim_destroy(tess__optim *optim); /* {0} accepted */
 
-/* sqrt of the sum of squares of all gradients; not finite if one of them is not. */
-double tess__optim_norm(tess__optim *optim, const float *gradient);
+/* The sum of squares of all gradients; not finite if one of them is not. */
+double tess__optim_squares(tess__optim *optim, const float *gradient);
 
 tess_status tess__optim_update(tess__optim *optim, const tess__optim_step *step, float *value,
                                const float *gradient);

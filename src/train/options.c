@@ -7,6 +7,7 @@
 #include "train.h"
 
 #include <math.h>
+#include <string.h>
 
 static const struct {
     const char *name;
@@ -93,6 +94,21 @@ tess_status tess__train_options(const char *who, const tess_train_opts *given,
         return tess__fail(TESS_EINVAL, "%s: optim is %d, must be a tess_optim", who,
                           (int)opts->optim);
     return tess__attention_options(who, &opts->attention);
+}
+
+uint64_t tess__train_options_hash(const tess_train_opts *opts)
+{
+    const int64_t others[] = {(int64_t)opts->seed, opts->optim,        opts->keep,
+                              opts->store,         opts->cube[0],      opts->cube[1],
+                              opts->cube[2],       opts->ranks_context};
+    uint64_t h = tess__attention_hash(&opts->attention);
+    h = tess__hash(h, others, sizeof others);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        h = tess__hash(h, (const char *)opts + reals[i].offset, sizeof(double));
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)
+        h = tess__hash(h, (const char *)opts + wholes[i].offset,
+                       wholes[i].wide ? sizeof(int64_t) : sizeof(int));
+    return opts->settings ? tess__hash(h, opts->settings, strlen(opts->settings)) : h;
 }
 
 double tess__schedule(const tess_train_opts *opts, int64_t step)

@@ -254,13 +254,14 @@ static tess_status rotate(const tess_train *train, const char *folder)
 tess_status tess__run_checkpoint(tess_train *train)
 {
     char name[48], folder[PATH_MAX], path[PATH_MAX];
+    const int writes = train->team.rank == 0;
     if (train->saved == train->step)
         return TESS_OK;
     name_of(train->step, name);
     TESS_TRY(tess__path(folder, train->opts.folder, checkpoints));
     TESS_TRY(tess__path(path, folder, name));
-    TESS_TRY(
-        drop(folder, train->step)); /* of this name there can only be one that is not readable */
-    TESS_TRY(tess_train_save(train, path));
-    return rotate(train, folder);
+    /* Of this name there can only be one that is not readable. */
+    TESS_TRY(tess__team_agree(&train->team, writes ? drop(folder, train->step) : TESS_OK));
+    TESS_TRY(tess__train_save(train, path));
+    return tess__team_agree(&train->team, writes ? rotate(train, folder) : TESS_OK);
 }

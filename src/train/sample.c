@@ -60,7 +60,7 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
         for (int64_t b = 0; b < s->batch && s->control; b++)
             s->u[b] = 1.0 - (double)k / s->steps;
         if (s->control)
-            TESS_TRY(tess__control_attend(s->control, pass, s->u, k, 0));
+            TESS_TRY(tess__control_attend(s->control, pass, s->u, k, s->first, 0));
         TESS_TRY(evaluate(pass, s, x, k, 0));
         if (s->v_none)
             TESS_TRY(evaluate(pass, s, x, k, 1));

@@ -209,7 +209,7 @@ tess_status tess__sampler_attend(tess__sampler *s, tess_pass *pass, int k, int t
     }
     for (int b = 0; b < s->batch; b++)
         s->u[b] = u;
-    return tess__control_attend(s->control, pass, s->u, k, 0);
+    return tess__control_attend(s->control, pass, s->u, k, 0, 0);
 }
 
 tess_status tess__sampler_seen(tess__sampler *s, const tess_pass *pass, int k)

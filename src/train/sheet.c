@@ -3,7 +3,8 @@
  *
  * Each sheet shows the prompts of the first validation clips, one row each, from the same noise:
  * what differs from sheet to sheet is the model. samples/prompts.txt has the prompt of each row.
- * The averaged weights sample on the pass and in the buffers of training.
+ * The averaged weights sample on the pass and in the buffers of training. Each group of ranks
+ * samples its clips of a batch; rank 0 gathers and writes them.
  */
 #include "train.h"
 
@@ -11,8 +12,18 @@
 
 #include <string.h>
 
-/* The prompts' vectors in t->text, their words in samples/prompts.txt. */
+/* The vectors of this rank's prompts in t->text. */
 static tess_status choose_prompts(tess_train *t)
+{
+    const int64_t first = (int64_t)t->team.group * t->batch;
+    for (int b = 0; b < t->batch; b++)
+        TESS_TRY(tess_data_sample(t->data, TESS_SPLIT_VALIDATION, first + b, NULL,
+                                  t->text + b * t->text_size, NULL, 0));
+    return TESS_OK;
+}
+
+/* The words of all prompts in samples/prompts.txt. */
+static tess_status write_prompts(tess_train *t)
 {
     char path[PATH_MAX], prompt[256];
     tess__out *out = NULL;
@@ -20,8 +31,8 @@ static tess_status choose_prompts(tess_train *t)
     TESS_TRY(tess__out_open(t->ctx, path, &out));
     tess_status status = TESS_OK;
     for (int b = 0; b < t->opts.batch && status == TESS_OK; b++) {
-        status = tess_data_sample(t->data, TESS_SPLIT_VALIDATION, b, NULL,
-                                  t->text + b * t->text_size, prompt, sizeof prompt - 1);
+        status = tess_data_sample(t->data, TESS_SPLIT_VALIDATION, b, NULL, NULL, prompt,
+                                  sizeof prompt - 1);
         if (status != TESS_OK)
             break;
         strcat(prompt, "\n");
@@ -37,7 +48,7 @@ static tess_status choose_prompts(tess_train *t)
 static tess_status sample(tess_train *t, const float *none)
 {
     const int guided = t->opts.guidance != 1.0;
-    const tess__sampling s = {.batch = t->opts.batch,
+    const tess__sampling s = {.batch = t->batch,
                               .size = t->size,
                               .control = t->control,
                               .u = t->u,
@@ -45,25 +56,50 @@ static tess_status sample(tess_train *t, const float *none)
                               .shift = t->opts.shift,
                               .guidance = t->opts.guidance,
                               .seed = t->opts.seed,
+                              .first = (int64_t)t->team.group * t->batch,
                               .text = t->text,
                               .none = none,
                               .timestep = t->timestep,
                               .v = t->out,
                               .v_none = guided ? t->target : NULL};
-    tess__optim_swap(&t->optim, t->model->values);
+    TESS_TRY(tess__train_swap(t));
     const tess_status status = tess__sample(t->ctx, t->pass, &s, t->x);
-    tess__optim_swap(&t->optim, t->model->values);
-    return status;
+    if (status != TESS_OK) {
+        tess__optim_swap(&t->optim, t->model->values);
+        return status;
+    }
+    return tess__train_swap(t);
 }
 
-static tess_status write_sheet(tess_train *t, uint8_t *pixels, tess_clip *clips)
+/* The clips of all groups on rank 0, from the first rank of each. all: (batch, size) there. */
+static tess_status gather(tess_train *t, float *all)
+{
+    const int64_t n = (int64_t)t->batch * t->size, bytes = n * (int64_t)sizeof *all;
+    const tess__team *team = &t->team;
+    if (team->rank == 0)
+        memcpy(all, t->x, (size_t)bytes);
+    for (int group = 1; group < team->groups; group++) {
+        tess_request *request = NULL;
+        const int from = group * team->ranks_context;
+        const int sends = team->rank == from, takes = team->rank == 0;
+        if (!sends && !takes)
+            continue;
+        TESS_TRY(tess_comm_start_exchange(
+            team->world, TESS_TRAFFIC_PAYLOAD, t->x, sends ? bytes : 0, sends ? 0 : -1,
+            takes ? all + group * n : NULL, takes ? bytes : 0, takes ? from : -1, &request));
+        TESS_TRY(tess_comm_wait(team->world, request));
+    }
+    return TESS_OK;
+}
+
+static tess_status write_sheet(tess_train *t, const float *all, uint8_t *pixels, tess_clip *clips)
 {
     char name[64], path[PATH_MAX];
     const int height = t->info.height * t->info.pack, width = t->info.width * t->info.pack;
     const int64_t bytes = (int64_t)t->info.frames * height * width * 3;
     for (int b = 0; b < t->opts.batch; b++) {
         clips[b] = (tess_clip){t->info.frames, height, width, t->info.fps, pixels + b * bytes};
-        TESS_TRY(tess_data_pixels(&t->info, t->x + b * t->size, pixels + b * bytes));
+        TESS_TRY(tess_data_pixels(&t->info, all + b * t->size, pixels + b * bytes));
     }
     snprintf(name, sizeof name, "samples/step-%06lld.png", (long long)t->step);
     TESS_TRY(tess__path(path, t->opts.folder, name));
@@ -74,18 +110,24 @@ tess_status tess__sheet_write(tess_train *t)
 {
     if (t->info.channels != 3 * t->info.pack * t->info.pack)
         return TESS_OK; /* latents: there is nothing to see without their decoder */
-    const size_t numbers = (size_t)t->size * (size_t)t->opts.batch; /* one byte each */
-    float *none =
-        tess__alloc_zero(t->ctx, (size_t)t->text_size * (size_t)t->opts.batch * sizeof *none);
-    uint8_t *pixels = none ? tess__alloc(t->ctx, numbers) : NULL;
+    const int writes = t->team.rank == 0;
+    const size_t numbers = (size_t)t->size * (size_t)t->opts.batch; /* one byte each as pixels */
+    float *none = tess__alloc_zero(t->ctx, (size_t)t->text_size * (size_t)t->batch * sizeof *none);
+    float *all = none ? tess__alloc(t->ctx, writes ? numbers * sizeof *all : 0) : NULL;
+    uint8_t *pixels = all ? tess__alloc(t->ctx, writes ? numbers : 0) : NULL;
     tess_clip *clips = pixels ? tess__alloc(t->ctx, (size_t)t->opts.batch * sizeof *clips) : NULL;
     tess_status status = clips ? choose_prompts(t) : TESS_ENOMEM;
+    if (status == TESS_OK && writes)
+        status = write_prompts(t);
     if (status == TESS_OK)
         status = sample(t, none);
     if (status == TESS_OK)
-        status = write_sheet(t, pixels, clips);
+        status = gather(t, all);
+    if (status == TESS_OK && writes)
+        status = write_sheet(t, all, pixels, clips);
     tess__free(t->ctx, clips);
     tess__free(t->ctx, pixels);
+    tess__free(t->ctx, all);
     tess__free(t->ctx, none);
     return status;
 }

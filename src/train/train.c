@@ -21,7 +21,7 @@ static tess_status copy_texts(tess_train *t)
 
 static tess_status take_buffers(tess_train *t)
 {
-    const size_t numbers = (size_t)t->opts.batch * (size_t)t->size;
+    const size_t batch = (size_t)t->batch, numbers = batch * (size_t)t->size;
     const struct {
         void **place;
         size_t bytes;
@@ -30,9 +30,9 @@ static tess_status take_buffers(tess_train *t)
         {(void **)&t->x, numbers * sizeof *t->x},
         {(void **)&t->target, numbers * sizeof *t->target},
         {(void **)&t->out, numbers * sizeof *t->out},
-        {(void **)&t->text, (size_t)t->opts.batch * (size_t)t->text_size * sizeof *t->text},
-        {(void **)&t->timestep, (size_t)t->opts.batch * sizeof *t->timestep},
-        {(void **)&t->u, (size_t)t->opts.batch * sizeof *t->u},
+        {(void **)&t->text, batch * (size_t)t->text_size * sizeof *t->text},
+        {(void **)&t->timestep, batch * sizeof *t->timestep},
+        {(void **)&t->u, batch * sizeof *t->u},
         {(void **)&t->sums, (numbers / TESS_PIECE + 1) * sizeof *t->sums},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -43,17 +43,30 @@ static tess_status take_buffers(tess_train *t)
     return TESS_OK;
 }
 
+/* All parameters, or those that this rank owns. */
 static tess_status make_optim(tess_train *t)
 {
-    const int n = t->model->params.params;
+    int n = t->model->params.params;
     tess__optim_slot *slots = tess__alloc(t->ctx, (size_t)n * sizeof *slots);
     if (!slots)
         return TESS_ENOMEM;
-    tess__train_slots(&t->model->params, t->opts.optim, slots);
+    if (tess__team_many(&t->team))
+        n = tess__owners_own(&t->owners, t->team.rank, slots);
+    else
+        tess__train_slots(&t->model->params, t->opts.optim, slots);
     const tess_status status =
         tess__optim_create(t->ctx, slots, n, t->opts.ema >= 0, t->model->values, &t->optim);
     tess__free(t->ctx, slots);
     return status;
+}
+
+static tess_status make_owners(tess_train *t)
+{
+    if (!tess__team_many(&t->team))
+        return TESS_OK;
+    TESS_TRY(
+        tess__owners_create(t->ctx, &t->model->params, t->opts.optim, t->team.size, &t->owners));
+    return tess__reduce_create(t->ctx, &t->team, &t->owners, t->model->gradients, &t->reduce);
 }
 
 static tess_status make_control(tess_train *t)
@@ -64,11 +77,12 @@ static tess_status make_control(tess_train *t)
     const tess__control_opts opts = {
         .config = &t->model->config,
         .attention = &t->opts.attention,
-        .batch = t->opts.batch,
+        .team = tess__team_many(&t->team) ? &t->team : NULL,
+        .batch = t->batch,
         .grid = {t->info.frames / patch[0], t->info.height / patch[1], t->info.width / patch[2]},
         .seed = t->opts.seed,
         .train = 1,
-        .folder = t->opts.folder,
+        .folder = t->team.rank == 0 ? t->opts.folder : NULL,
         .event = t->opts.event,
         .event_user = t->opts.event_user,
     };
@@ -81,15 +95,25 @@ tess_status tess__train_pass(tess_train *t)
     tess_sparse_opts sparse;
     if (t->pass)
         return TESS_OK;
-    tess__train_pass_shape(&t->opts, &t->info, &shape);
+    tess__train_pass_shape(&t->opts, &t->info, t->batch, &shape);
     if (t->control)
         tess__control_shape(t->control, &shape, &sparse);
     return tess_pass_create(t->model, &shape, &t->pass);
 }
 
+tess_status tess__train_swap(tess_train *t)
+{
+    tess__optim_swap(&t->optim, t->model->values);
+    return tess__team_many(&t->team) && t->opts.ema >= 0
+               ? tess__reduce_values(&t->reduce, t->model->values)
+               : TESS_OK;
+}
+
+/* What a rank does by itself. */
 static tess_status build(tess_train *t)
 {
     const int *patch = t->model->config.patch;
+    t->batch = t->opts.batch / t->team.groups;
     TESS_TRY(make_control(t));
     TESS_TRY(tess__train_pass(t)); /* checks the shape */
     t->size = (int64_t)t->info.channels * t->info.frames * t->info.height * t->info.width;
@@ -98,13 +122,22 @@ static tess_status build(tess_train *t)
                 (t->info.height / patch[1]) * (t->info.width / patch[2]);
     TESS_TRY(copy_texts(t));
     TESS_TRY(take_buffers(t));
+    TESS_TRY(make_owners(t));
     return make_optim(t);
 }
 
-tess_status tess_train_create(tess_model *model, tess_data *data, const tess_train_opts *opts,
-                              tess_train **train)
+static tess_status build_together(tess_train *t, const char *who)
 {
-    static const char who[] = "tess_train_create";
+    TESS_TRY(tess__team_open(who, &t->opts, &t->team));
+    TESS_TRY(tess__team_agree(&t->team, build(t)));
+    return tess__train_same_start(t);
+}
+
+static tess_status check(const char *who, const tess_model *model, const tess_data *data,
+                         const tess_train_opts *opts, tess_train *const *train,
+                         tess_train_opts *full, tess_data_info *info)
+{
+    tess__team team;
     if (!model || !data || !train)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
                           !model  ? "model"
@@ -113,16 +146,33 @@ tess_status tess_train_create(tess_model *model, tess_data *data, const tess_tra
     if (!model->gradients)
         return tess__fail(TESS_EINVAL, "%s: the model has no gradients, must be made with them",
                           who);
+    TESS_TRY(tess__train_options(who, opts, full));
+    TESS_TRY(tess__team_place(who, full, &team));
+    TESS_TRY(tess_data_query(data, info));
+    return tess__train_fits(who, &model->config, info);
+}
+
+tess_status tess_train_create(tess_model *model, tess_data *data, const tess_train_opts *opts,
+                              tess_train **train)
+{
+    static const char who[] = "tess_train_create";
+    tess_comm *comm = opts ? opts->comm : NULL;
     tess_train_opts full;
     tess_data_info info;
-    TESS_TRY(tess__train_options(who, opts, &full));
-    TESS_TRY(tess_data_query(data, &info));
-    TESS_TRY(tess__train_fits(who, &model->config, &info));
-
-    tess__arena arena = {.ctx = model->ctx};
-    tess_train *t = tess__arena_take(&arena, sizeof *t);
-    if (!t)
-        return TESS_ENOMEM;
+    tess__arena arena = {.ctx = NULL};
+    tess_train *t = NULL;
+    tess_status status = check(who, model, data, opts, train, &full, &info);
+    if (status == TESS_OK) {
+        arena.ctx = model->ctx;
+        t = tess__arena_take(&arena, sizeof *t);
+        status = t ? TESS_OK : TESS_ENOMEM;
+    }
+    if (comm)
+        status = tess_comm_agree(comm, status);
+    if (status != TESS_OK) {
+        tess__arena_free(&arena);
+        return status;
+    }
     *t = (tess_train){.ctx = model->ctx,
                       .arena = arena,
                       .model = model,
@@ -132,7 +182,7 @@ tess_status tess_train_create(tess_model *model, tess_data *data, const tess_tra
                       .loss_mean = (double)NAN,
                       .val_loss = (double)NAN,
                       .saved = -1};
-    const tess_status status = build(t);
+    status = tess__team_leave(&t->team, build_together(t, who));
     if (status != TESS_OK) {
         tess_train_destroy(t);
         return status;
@@ -149,6 +199,9 @@ void tess_train_destroy(tess_train *train)
     tess_pass_destroy(train->pass);
     tess__control_destroy(train->control);
     tess__optim_destroy(&train->optim);
+    tess__reduce_destroy(&train->reduce);
+    tess__owners_destroy(&train->owners);
+    tess__team_close(&train->team);
     tess__arena arena = train->arena; /* the train lies in it */
     tess__arena_free(&arena);
 }

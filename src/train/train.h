@@ -13,6 +13,7 @@
 #include "loader.h"
 #include "model/model.h"
 #include "optim.h"
+#include "team.h"
 #include "tessera/train.h"
 
 #include <limits.h>
@@ -26,10 +27,14 @@ struct tess_train {
     tess_train_opts opts;   /* no field is left at 0 for its default; texts are copies */
     tess_pass *pass;        /* NULL while it is to be made anew */
     tess__control *control; /* NULL: attention is dense */
-    tess__optim optim;
+    tess__team team;
+    tess__owners owners; /* with many ranks, as is reduce; else {0} */
+    tess__reduce reduce;
+    tess__optim optim;       /* of the parameters that this rank owns */
     tess__loader *loader;    /* NULL until the first step */
+    int batch;               /* clips of a pass on this rank */
     int64_t size, text_size; /* numbers of a clip, of a prompt */
-    int64_t tokens;          /* of a step */
+    int64_t tokens;          /* of a step, over all ranks */
 
     float *clip, *x, *target, *out; /* (batch, size) each */
     float *text;                    /* (batch, text_size) */
@@ -52,6 +57,9 @@ struct tess_train {
 /* Options with every default filled in; EINVAL names the field that breaks its rule. */
 tess_status tess__train_options(const char *who, const tess_train_opts *given,
                                 tess_train_opts *opts);
+
+/* Of everything that must be the same on all ranks. */
+uint64_t tess__train_options_hash(const tess_train_opts *opts);
 
 /* The rates' factor in step number step, from 0: warm-up, constant, decay. */
 double tess__schedule(const tess_train_opts *opts, int64_t step);
@@ -93,8 +101,9 @@ double tess__flow_loss(const tess_ctx *ctx, const float *target, int64_t n, doub
 
 enum { TESS__RING = 3 }; /* batches prefetched */
 
-/* The pass of a run, and the slots of a model's parameters; slots has room for all of them. */
-void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *info,
+/* The pass of a run, for so many clips; and the slots of a model's parameters; slots has room for
+ * all of them. */
+void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *info, int batch,
                             tess_pass_shape *shape);
 void tess__train_slots(const tess__params *params, tess_optim optim, tess__optim_slot *slots);
 
@@ -109,6 +118,14 @@ tess_status tess__train_validate(tess_train *train, double *loss, double *bucket
 
 /* The pass of a run, made if there is none. */
 tess_status tess__train_pass(tess_train *train);
+
+/* Collective: the weights and their average change places, on all ranks. */
+tess_status tess__train_swap(tess_train *train);
+
+/* same.c. Collective: EINVAL unless all ranks have the same step, decisions and weights; at the
+ * start also the same program, options and data. */
+tess_status tess__train_same(tess_train *train);
+tess_status tess__train_same_start(tess_train *train);
 
 /* sample_control.c: how sampling alone attends, and what it attended to. */
 typedef struct tess__sampler tess__sampler;
@@ -181,6 +198,9 @@ void tess__remove_folder(const char *path);      /* with all it holds; failures 
 
 /* settings.json in a folder; nothing without the text. */
 tess_status tess__settings_write(const tess_train *train, const char *folder);
+
+/* tess_train_save, without telling other ranks of a failure that this one met alone. */
+tess_status tess__train_save(tess_train *train, const char *dir);
 
 /* The folder of the run: checkpoints/ and samples/ exist, what a killed process left is gone. */
 tess_status tess__run_open(tess_train *train);

@@ -6,6 +6,8 @@
  * from, and the mean over the quarters is the loss. Noise does not depend on the seed of the run:
  * runs with different seeds on the same data are validated alike. Weights are the averaged ones,
  * attention is what training uses at that moment: layers that are sparse are sparse here.
+ *
+ * Groups of ranks take the batches in turn; each clip's loss is added up by one of them.
  */
 #include "train.h"
 
@@ -31,35 +33,40 @@ static tess_status prepare(tess_train *t, int64_t pair, int b)
     return TESS_OK;
 }
 
-/* A batch that is not full repeats its last pair. */
+/* A batch that is not full repeats its last pair. Random choices are keyed by the pair. */
 static tess_status run_batches(tess_train *t, double *buckets)
 {
     const int64_t pairs = (int64_t)t->opts.validate_clips * TESS_NOISE_BUCKETS;
+    const int64_t step = (int64_t)t->batch * t->team.groups;
     memset(buckets, 0, TESS_NOISE_BUCKETS * sizeof *buckets);
-    for (int64_t first = 0; first < pairs; first += t->opts.batch) {
+    for (int64_t first = (int64_t)t->batch * t->team.group; first < pairs; first += step) {
         TESS_TRY(tess__progress(t->ctx, "validating", first, pairs));
-        for (int b = 0; b < t->opts.batch; b++)
+        for (int b = 0; b < t->batch; b++)
             TESS_TRY(prepare(t, first + b < pairs ? first + b : pairs - 1, b));
         if (t->control)
-            TESS_TRY(tess__control_attend(t->control, t->pass, t->u, first, 0));
+            TESS_TRY(tess__control_attend(t->control, t->pass, t->u, 0, first, 0));
         TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
-        for (int b = 0; b < t->opts.batch && first + b < pairs; b++)
+        for (int b = 0; b < t->batch && first + b < pairs; b++)
             buckets[(first + b) % TESS_NOISE_BUCKETS] +=
                 tess__flow_loss(t->ctx, t->target + b * t->size, t->size, 0.0, t->out + b * t->size,
                                 t->sums) /
                 t->opts.validate_clips;
     }
-    return TESS_OK;
+    return tess__team_sum_once(&t->team, buckets, TESS_NOISE_BUCKETS);
 }
 
 tess_status tess__train_validate(tess_train *train, double *loss, double *buckets)
 {
     double found[TESS_NOISE_BUCKETS];
     TESS_TRY(tess__train_pass(train));
-    tess__optim_swap(&train->optim, train->model->values);
+    TESS_TRY(tess__train_swap(train));
     const tess_status status = run_batches(train, found);
-    tess__optim_swap(&train->optim, train->model->values);
-    TESS_TRY(status);
+    if (status != TESS_OK) {
+        /* Others may be in the middle of theirs: what this rank owns is put back, and no more. */
+        tess__optim_swap(&train->optim, train->model->values);
+        return status;
+    }
+    TESS_TRY(tess__train_swap(train));
     double sum = 0.0;
     for (int i = 0; i < TESS_NOISE_BUCKETS; i++)
         sum += found[i];
@@ -74,5 +81,6 @@ tess_status tess_train_validate(tess_train *train, double *loss, double buckets[
     if (!train || !loss)
         return tess__fail(TESS_EINVAL, "tess_train_validate: %s is NULL",
                           !train ? "train" : "loss");
-    return tess__train_validate(train, loss, buckets ? buckets : unused);
+    return tess__team_leave(&train->team,
+                            tess__train_validate(train, loss, buckets ? buckets : unused));
 }

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* team.c - the ranks of a run: their groups, what they agree on, and how they leave together. */
+#include "team.h"
+
+#include <string.h>
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+tess_status tess__team_place(const char *who, const tess_train_opts *opts, tess__team *team)
+{
+    tess_comm_info info = {.rank = 0, .size = 1};
+    if (opts->comm)
+        TESS_TRY(tess_comm_query(opts->comm, &info));
+    const int context = opts->ranks_context ? opts->ranks_context : info.size;
+    if (context < 1 || info.size % context != 0)
+        return tess__fail(TESS_EINVAL, "%s: ranks_context is %d, must divide the %d ranks", who,
+                          context, info.size);
+    const int groups = info.size / context;
+    if (opts->batch % groups != 0)
+        return tess__fail(TESS_EINVAL,
+                          "%s: batch is %d, must be a multiple of the %d groups of ranks that "
+                          "share it",
+                          who, opts->batch, groups);
+    *team = (tess__team){.rank = info.rank,
+                         .size = info.size,
+                         .groups = groups,
+                         .group = info.rank / context,
+                         .ranks_context = context,
+                         .place = info.rank % context};
+    return TESS_OK;
+}
+
+tess_status tess__team_open(const char *who, const tess_train_opts *opts, tess__team *team)
+{
+    tess__team made;
+    tess_comm *across = NULL;
+    TESS_TRY(tess__team_place(who, opts, &made));
+    if (made.ranks_context > 1)
+        return tess__fail(TESS_ENOTSUP, "%s: ranks_context is %d, must be 1", who,
+                          made.ranks_context);
+    if (made.size > 1) {
+        made.world = opts->comm;
+        TESS_TRY(tess_comm_grid(made.world, made.ranks_context, &made.context, &across));
+        tess_comm_destroy(across);
+    }
+    if (made.ranks_context == 1) {
+        tess_comm_destroy(made.context);
+        made.context = NULL;
+    }
+    *team = made;
+    return TESS_OK;
+}
+
+void tess__team_close(tess__team *team)
+{
+    tess_comm_destroy(team->context);
+    team->context = NULL;
+}
+
+/* ---- agreement ------------------------------------------------------------------------------- */
+
+tess_status tess__team_agree(tess__team *team, tess_status mine)
+{
+    if (!team->world)
+        return mine;
+    const tess_status agreed = tess_comm_agree(team->world, mine);
+    team->known |= agreed != TESS_OK;
+    return agreed;
+}
+
+tess_status tess__team_leave(tess__team *team, tess_status status)
+{
+    const int known = team->known;
+    team->known = 0;
+    if (status == TESS_OK || known || !team->world)
+        return status;
+    return tess_comm_fail(team->world, status);
+}
+
+tess_status tess__team_same(tess__team *team, const char *what, const void *data, size_t bytes)
+{
+    if (!team->world)
+        return TESS_OK;
+    const tess_status status = tess_comm_same(team->world, what, data, bytes);
+    team->known |= status != TESS_OK;
+    return status;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+tess_status tess__team_sum(const tess__team *team, double *values, int64_t n)
+{
+    return team->world ? tess_comm_sum_f64(team->world, TESS_TRAFFIC_CONTROL, values, n) : TESS_OK;
+}
+
+tess_status tess__team_sum_once(const tess__team *team, double *values, int64_t n)
+{
+    if (team->place > 0)
+        memset(values, 0, (size_t)n * sizeof *values);
+    return tess__team_sum(team, values, n);
+}
+
+/* ---- hashes ---------------------------------------------------------------------------------- */
+
+/* Words of 8 bytes by the finaliser of splitmix64; what is left over, and the length, at the end.
+ */
+static uint64_t mix(uint64_t h)
+{
+    h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+    return h ^ h >> 31;
+}
+
+uint64_t tess__hash(uint64_t before, const void *data, size_t bytes)
+{
+    const char *at = data;
+    uint64_t h = mix(before + 0x9e3779b97f4a7c15u), word;
+    for (size_t i = 0; i + sizeof word <= bytes; i += sizeof word) {
+        memcpy(&word, at + i, sizeof word);
+        h = mix(h + word + 0x9e3779b97f4a7c15u);
+    }
+    word = 0;
+    memcpy(&word, at + (bytes & ~(sizeof word - 1)), bytes % sizeof word);
+    return mix(mix(h + word) + bytes);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_train_ranks.c - training on many ranks, as threads: the run of one rank, whoever does it.
+ *
+ * Gradients of clips are added in another order when clips lie on other ranks, so runs of different
+ * numbers of ranks differ by rounding: 2^-24 of a gradient in a step, which training carries on
+ * from step to step. 1e-4 of the loss after 50 steps is the bar; runs of the same number of ranks
+ * have the same bits. What fails on a rank is looked at in the test's own thread.
+ */
+#include "train_ranks.h"
+
+#include <sys/stat.h>
+
+static const tess_train_opts dense = {.batch = 4,
+                                      .steps = 50,
+                                      .warmup = 5,
+                                      .validate_every = 25,
+                                      .validate_clips = 3,
+                                      .weight_decay = 0.01,
+                                      .ranks_context = 1,
+                                      .seed = 3};
+
+static const tess_train_opts sparse = {.batch = 4,
+                                       .steps = 50,
+                                       .warmup = 5,
+                                       .validate_every = 25,
+                                       .validate_clips = 3,
+                                       .ranks_context = 1,
+                                       .seed = 3,
+                                       .attention = {.kind = TESS_ATTENTION_DSV,
+                                                     .density = 0.25,
+                                                     .dispatch = "sparse",
+                                                     .switch_by = TESS_SWITCH_STEP,
+                                                     .switch_step = 10,
+                                                     .profile_every = 5,
+                                                     .check_every = 5,
+                                                     .cube = {2, 2, 2}}};
+
+/* ---- the same run ------------------------------------------------------------------------------
+ */
+
+static void compare_losses(const story *want, const story *got)
+{
+    assert_int_equal(got->steps, want->steps);
+    for (int64_t i = got->first; i < want->steps; i++)
+        if (!(fabs(got->loss[i] / want->loss[i] - 1.0) < 1e-4))
+            fail_msg("%d ranks: loss of step %d is %.9g, must be %.9g", got->ranks, (int)i + 1,
+                     got->loss[i], want->loss[i]);
+    assert_true(fabs(got->val_loss / want->val_loss - 1.0) < 1e-4);
+}
+
+static void check_runs(const tess_train_opts *opts)
+{
+    story one = {.opts = opts, .ranks = 1};
+    tell(&one);
+    assert_int_equal(one.steps, opts->steps);
+    assert_true(one.loss[49] < 0.9 * one.loss[0]);
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        story many = {.opts = opts, .ranks = ranks}, again = {.opts = opts, .ranks = ranks};
+        tell(&many);
+        compare_losses(&one, &many);
+        tell(&again);
+        check_same(&many, &again);
+        for (int r = 1; r < ranks; r++)
+            assert_true(many.weights[r] == many.weights[0]);
+    }
+}
+
+static void losses_do_not_depend_on_ranks(void **state)
+{
+    (void)state;
+    check_runs(&dense);
+}
+
+static void losses_of_sparse_attention_do_not_depend_on_ranks(void **state)
+{
+    (void)state;
+    check_runs(&sparse);
+}
+
+static void accumulated_passes_are_sent_once(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dense;
+    opts.accumulate = 2;
+    opts.optim = TESS_OPTIM_ADAMW;
+    opts.keep = TESS_KEEP_BLOCKS;
+    opts.ema = -1;
+    story one = {.opts = &opts, .ranks = 1}, two = {.opts = &opts, .ranks = 2};
+    tell(&one);
+    tell(&two);
+    compare_losses(&one, &two);
+}
+
+/* Gradients to their owners, values back: each rank sends what it does not own, and what it owns to
+ * everyone else, once in each step; validation brings the average and takes it back. */
+static void a_step_sends_what_it_must_and_no_more(void **state)
+{
+    (void)state;
+    enum { STEPS = 3 };
+    tess_train_opts opts = dense;
+    opts.validate_every = -1;
+    opts.steps = STEPS;
+    story s = {.opts = &opts, .ranks = 3};
+    opts.batch = 3;
+    tell(&s);
+    int64_t owned = 0;
+    for (int r = 0; r < s.ranks; r++)
+        owned += s.owned[r];
+    assert_int_equal(owned, s.params);
+    for (int r = 0; r < s.ranks; r++) {
+        const int64_t each = s.params - s.owned[r] + 2 * s.owned[r];
+        assert_int_equal(s.payload[r], STEPS * each * (int64_t)sizeof(float));
+    }
+}
+
+/* ---- checkpoints -------------------------------------------------------------------------------
+ */
+
+static void a_run_goes_on_with_other_ranks(void **state)
+{
+    (void)state;
+    static const int from[] = {4, 1, 2}, to[] = {2, 4, 1};
+    for (int kind = 0; kind < 2; kind++) {
+        const tess_train_opts *opts = kind ? &sparse : &dense;
+        story whole = {.opts = opts, .ranks = 1};
+        tell(&whole);
+        for (int i = 0; i < 3; i++) {
+            story first = {.opts = opts, .ranks = from[i], .stop = 20, .save = in_root("half")};
+            story second = {.opts = opts, .ranks = to[i], .resume = in_root("half")};
+            tell(&first);
+            tell(&second);
+            compare_losses(&whole, &second);
+            tess__remove_folder(in_root("half"));
+        }
+    }
+}
+
+static void a_resumed_run_of_as_many_ranks_has_the_same_bits(void **state)
+{
+    (void)state;
+    story whole = {.opts = &sparse, .ranks = 2};
+    story first = {.opts = &sparse, .ranks = 2, .stop = 23, .save = in_root("half")};
+    story second = {.opts = &sparse, .ranks = 2, .resume = in_root("half")};
+    tell(&whole);
+    tell(&first);
+    tell(&second);
+    assert_memory_equal(whole.loss + 23, second.loss + 23, 27 * sizeof *whole.loss);
+    assert_true(whole.weights[1] == second.weights[1]);
+    tess__remove_folder(in_root("half"));
+}
+
+static void files_do_not_tell_how_many_ranks_there_were(void **state)
+{
+    (void)state;
+    story alone = {.opts = &sparse, .ranks = 1, .stop = 12, .save = in_root("alone")};
+    story many = {.opts = &sparse, .ranks = 4, .stop = 12, .save = in_root("many")};
+    tell(&alone);
+    tell(&many);
+    for (size_t i = 0; i < sizeof checkpoint_files / sizeof *checkpoint_files; i++) {
+        struct stat a, b;
+        char path[2][PATH_MAX];
+        CHECK_OK(tess__path(path[0], in_root("alone"), checkpoint_files[i]));
+        CHECK_OK(tess__path(path[1], in_root("many"), checkpoint_files[i]));
+        assert_int_equal(stat(path[0], &a), 0);
+        assert_int_equal(stat(path[1], &b), 0);
+        if (strstr(path[0], ".safetensors"))
+            assert_int_equal(a.st_size, b.st_size);
+    }
+    tess__remove_folder(in_root("alone"));
+    tess__remove_folder(in_root("many"));
+}
+
+static void the_folder_of_a_run_is_written_once(void **state)
+{
+    (void)state;
+    tess_train_opts opts = sparse;
+    opts.folder = in_root("run");
+    opts.steps = 12;
+    opts.checkpoint_every = 6;
+    opts.sample_every = 12;
+    opts.sample_steps = 2;
+    story s = {.opts = &opts, .ranks = 4};
+    tell(&s);
+    assert_int_equal(count_lines(in_root("run/metrics.jsonl")), 12);
+    assert_int_equal(count_lines(in_root("run/samples/prompts.txt")), 4);
+    assert_true(exists(in_root("run/samples/step-000012.png")));
+    assert_true(exists(in_root("run/checkpoints/step-000006/state.json")));
+    assert_true(exists(in_root("run/checkpoints/step-000012/state.json")));
+    tess__remove_folder(in_root("run"));
+}
+
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+static void a_rank_needs_its_part(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 4; ranks *= 2) {
+        story s = {.opts = &dense, .ranks = ranks, .stop = 2};
+        tell(&s);
+        for (int r = 0; r < ranks; r++) {
+            print_message("rank %d of %d needs %lld bytes, took %lld\n", r, ranks,
+                          (long long)s.need[r], (long long)s.peak[r]);
+            assert_true(fabs((double)s.peak[r] / (double)s.need[r] - 1.0) < 0.06);
+        }
+    }
+}
+
+/* ---- failures ----------------------------------------------------------------------------------
+ */
+
+static void one_rank_stops_all(void **state)
+{
+    (void)state;
+    story s = {.opts = &dense, .ranks = 3, .odd = ODD_STOPS};
+    tess_train_opts opts = dense;
+    opts.batch = 3;
+    s.opts = &opts;
+    CHECK_FAILS(run_story(&s), TESS_ESTOPPED, "tess_train_run: stopped by the caller after step 4");
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(s.done[r], 4);
+}
+
+static void ranks_that_differ_are_told_so(void **state)
+{
+    (void)state;
+    static const struct {
+        oddity odd;
+        const char *sentence;
+    } cases[] = {
+        {ODD_OPTIONS, "rank 1 has another set of options than rank 0"},
+        {ODD_DATA, "rank 1 has another set of data than rank 0"},
+        {ODD_WEIGHTS, "rank 1 has another set of weights than rank 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        story s = {.opts = &dense, .ranks = 2, .odd = cases[i].odd};
+        CHECK_FAILS(run_story(&s), TESS_EINVAL, cases[i].sentence);
+    }
+}
+
+static void groups_divide_ranks_and_clips(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dense;
+    story s = {.opts = &opts, .ranks = 3};
+    CHECK_FAILS(run_story(&s), TESS_EINVAL,
+                "tess_train_create: batch is 4, must be a multiple of the 3 groups of ranks that "
+                "share it");
+    opts.ranks_context = 2;
+    CHECK_FAILS(run_story(&s), TESS_EINVAL,
+                "tess_train_create: ranks_context is 2, must divide the 3 ranks");
+    opts.ranks_context = -1;
+    CHECK_FAILS(run_story(&s), TESS_EINVAL,
+                "tess_train_create: ranks_context is -1, must divide the 3 ranks");
+}
+
+static void a_folder_that_goes_ends_all_ranks(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dense;
+    opts.folder = in_root("gone");
+    story s = {.opts = &opts, .ranks = 2, .odd = ODD_FOLDER};
+    char sentence[PATH_MAX + 64], want[PATH_MAX + 128];
+    assert_int_equal(run_story(&s), TESS_EIO);
+    snprintf(sentence, sizeof sentence, "%s/metrics.jsonl: cannot open: No such file or directory",
+             in_root("gone"));
+    assert_string_equal(s.sentence[0], sentence);
+    snprintf(want, sizeof want, "rank 0: %s", sentence);
+    assert_string_equal(s.sentence[1], want);
+}
+
+static void a_loss_that_is_not_finite_ends_all_ranks(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dense;
+    opts.folder = in_root("nan");
+    story s = {.opts = &opts, .ranks = 2, .odd = ODD_NAN};
+    char want[PATH_MAX + 160];
+    assert_int_equal(run_story(&s), TESS_EINVAL);
+    snprintf(
+        want, sizeof want,
+        "tess_train_run: the loss of step 5 is NaN, must be finite; %s/checkpoints/step-000004 "
+        "holds the state before it",
+        in_root("nan"));
+    assert_string_equal(s.sentence[0], want);
+    assert_string_equal(s.sentence[1], want);
+    assert_true(exists(in_root("nan/checkpoints/step-000004/state.json")));
+}
+
+static void a_checkpoint_that_cannot_be_written_fails_on_all(void **state)
+{
+    (void)state;
+    story s = {.opts = &dense, .ranks = 2, .stop = 2, .save = in_root("none/below")};
+    char want[PATH_MAX + 64];
+    assert_int_equal(run_story(&s), TESS_EIO);
+    snprintf(want, sizeof want, "%s: cannot create: No such file or directory",
+             in_root("none/.below.tmp"));
+    assert_string_equal(s.sentence[0], want);
+    assert_string_equal(s.sentence[1], want);
+}
+
+/* ---- owners ------------------------------------------------------------------------------------
+ */
+
+static void owners_have_as_much_to_do(void **state)
+{
+    (void)state;
+    tess_ctx *ctx = NULL;
+    tess_model_config config;
+    tess__params params;
+    CHECK_OK(tess_ctx_create(NULL, &ctx));
+    CHECK_OK(tess_model_preset("1.3b", &config));
+    tess__params_make(&config, &params);
+    for (int ranks = 1; ranks <= 16; ranks *= 2) {
+        tess__owners o;
+        int64_t least = INT64_MAX, most = 0, slots = 0;
+        CHECK_OK(tess__owners_create(ctx, &params, TESS_OPTIM_ADAMW, ranks, &o));
+        for (int r = 0; r < ranks; r++) {
+            int64_t bytes = 0;
+            for (int part = 0; part < o.parts; part++)
+                bytes += o.bytes[part * ranks + r];
+            slots += tess__owners_own(&o, r, NULL);
+            least = bytes < least ? bytes : least;
+            most = bytes > most ? bytes : most;
+        }
+        assert_int_equal(slots, params.params);
+        assert_int_equal(o.total, params.count);
+        /* No parameter is larger than 1/120 of a block's share: 30 blocks of about 4 such. */
+        assert_true((double)most <= 1.15 * (double)least);
+        tess__owners_destroy(&o);
+    }
+    tess_ctx_destroy(ctx);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(losses_do_not_depend_on_ranks),
+    cmocka_unit_test(losses_of_sparse_attention_do_not_depend_on_ranks),
+    cmocka_unit_test(accumulated_passes_are_sent_once),
+    cmocka_unit_test(a_step_sends_what_it_must_and_no_more),
+    cmocka_unit_test(a_run_goes_on_with_other_ranks),
+    cmocka_unit_test(a_resumed_run_of_as_many_ranks_has_the_same_bits),
+    cmocka_unit_test(files_do_not_tell_how_many_ranks_there_were),
+    cmocka_unit_test(the_folder_of_a_run_is_written_once),
+    cmocka_unit_test(a_rank_needs_its_part),
+    cmocka_unit_test(one_rank_stops_all),
+    cmocka_unit_test(ranks_that_differ_are_told_so),
+    cmocka_unit_test(groups_divide_ranks_and_clips),
+    cmocka_unit_test(a_folder_that_goes_ends_all_ranks),
+    cmocka_unit_test(a_loss_that_is_not_finite_ends_all_ranks),
+    cmocka_unit_test(a_checkpoint_that_cannot_be_written_fails_on_all),
+    cmocka_unit_test(owners_have_as_much_to_do),
+};
+RUN_TESTS_WITH(tests, open_root, close_root)

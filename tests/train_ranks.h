@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_ranks.h - a training run on some ranks, as threads, and what it told. */
+#ifndef TESS_TRAIN_RANKS_H
+#define TESS_TRAIN_RANKS_H
+
+#include "train_data.h"
+
+enum { RANKS_MOST = 8, STEPS_MOST = 64 };
+
+/* What rank 1 (or, of ODD_FOLDER, rank 0) does that the others do not. */
+typedef enum {
+    ODD_NONE,
+    ODD_STOPS,   /* asks to stop after step 4 */
+    ODD_OPTIONS, /* has another learning rate */
+    ODD_DATA,    /* clips of another seed */
+    ODD_WEIGHTS, /* a model of another seed */
+    ODD_FOLDER,  /* removes the run's folder after step 4 */
+    ODD_NAN,     /* and so do all: breaks its weights after step 4 */
+} oddity;
+
+typedef struct {
+    const tess_train_opts *opts;
+    int ranks;
+    int64_t stop;              /* steps of this call; 0: all */
+    const char *save, *resume; /* folders, or NULL */
+    oddity odd;
+
+    /* Told by rank 0, by step of the whole run. */
+    double loss[STEPS_MOST], val_loss;
+    int64_t first, steps, params; /* steps done before, and at the end */
+    /* Told by each rank. */
+    uint64_t weights[RANKS_MOST];
+    int64_t owned[RANKS_MOST], payload[RANKS_MOST], need[RANKS_MOST], peak[RANKS_MOST],
+        done[RANKS_MOST];
+    tess_status status[RANKS_MOST];
+    char sentence[RANKS_MOST][1024];
+} story;
+
+/* A rank of a story. */
+typedef struct {
+    story *s;
+    int rank;
+    tess_ctx *ctx;
+    tess_comm *comm;
+    int64_t before; /* bytes of the communicator */
+    run r;
+} teller;
+
+static inline int on_story_step(void *user, const tess_step *step)
+{
+    teller *t = user;
+    story *s = t->s;
+    if (t->rank == 0) {
+        s->loss[step->step - 1] = step->loss;
+        s->steps = step->step;
+    }
+    s->done[t->rank] = step->step;
+    if (step->step != 4)
+        return 0;
+    if (s->odd == ODD_NAN)
+        t->r.info.values[0] = NAN;
+    if (s->odd == ODD_FOLDER && t->rank == 0)
+        tess__remove_folder(s->opts->folder);
+    return s->odd == ODD_STOPS && t->rank == 1;
+}
+
+/* No assertion here: it would leave the thread of the rank. */
+static inline tess_status begin_story(teller *t)
+{
+    const story *s = t->s;
+    const int odd = t->rank == 1 ? (int)s->odd : ODD_NONE;
+    tess_model_config config;
+    tess_train_opts opts = *s->opts;
+    opts.comm = t->comm;
+    if (odd == ODD_OPTIONS)
+        opts.lr = 1e-3;
+    TESS_TRY(tess_model_preset("tiny", &config));
+    TESS_TRY(tess_model_create(t->ctx, &config, &(tess_model_opts){1, odd == ODD_WEIGHTS ? 10 : 9},
+                               &t->r.model));
+    TESS_TRY(tess_model_query(t->r.model, &t->r.info));
+    TESS_TRY(tess_data_open(t->ctx,
+                            &(tess_data_opts){.frames = 2,
+                                              .height = 16,
+                                              .width = 16,
+                                              .pack = 2,
+                                              .seed = odd == ODD_DATA,
+                                              .text_len = config.text_len,
+                                              .text_dim = config.text_dim},
+                            &t->r.data));
+    return tess_train_create(t->r.model, t->r.data, &opts, &t->r.train);
+}
+
+static inline tess_status tell_memory(teller *t)
+{
+    tess_train_memory need;
+    tess_data_info data;
+    tess_ctx_info info;
+    tess_train_opts opts = *t->s->opts;
+    opts.comm = t->comm;
+    TESS_TRY(tess_data_query(t->r.data, &data));
+    TESS_TRY(tess_ctx_query(t->ctx, &info));
+    t->s->peak[t->rank] = info.bytes_peak - t->before;
+    TESS_TRY(tess_train_need(&t->r.info.config, &data, &opts, 1, &need));
+    t->s->need[t->rank] = need.total;
+    return TESS_OK;
+}
+
+static inline tess_status go_on(teller *t)
+{
+    story *s = t->s;
+    tess_comm_counts before, after;
+    tess_train_info info;
+    TESS_TRY(begin_story(t));
+    if (s->resume)
+        TESS_TRY(tess_train_resume(t->r.train, s->resume));
+    TESS_TRY(tess_train_query(t->r.train, &info));
+    if (t->rank == 0)
+        s->first = info.step;
+    TESS_TRY(tess_comm_counts_read(t->comm, &before));
+    TESS_TRY(tess_train_run(t->r.train, s->stop, on_story_step, t));
+    TESS_TRY(tess_comm_counts_read(t->comm, &after));
+    s->payload[t->rank] = after.bytes[TESS_TRAFFIC_PAYLOAD] - before.bytes[TESS_TRAFFIC_PAYLOAD];
+    s->owned[t->rank] = t->r.train->optim.total;
+    s->weights[t->rank] =
+        tess__hash(0, t->r.info.values, (size_t)t->r.info.count * sizeof *t->r.info.values);
+    TESS_TRY(tess_train_query(t->r.train, &info));
+    if (t->rank == 0) {
+        s->val_loss = info.val_loss;
+        s->params = t->r.info.count;
+    }
+    if (s->save)
+        TESS_TRY(tess_train_save(t->r.train, s->save));
+    return tell_memory(t);
+}
+
+/* A failure is the test's to look at: returned, it would be told to ranks that have it already. */
+static inline tess_status run_rank(void *user, tess_ctx *ctx, tess_comm *comm)
+{
+    teller t = {.s = user, .ctx = ctx, .comm = comm};
+    tess_comm_info info;
+    tess_ctx_info memory;
+    TESS_TRY(tess_comm_query(comm, &info));
+    TESS_TRY(tess_ctx_query(ctx, &memory));
+    t.rank = info.rank;
+    t.before = memory.bytes_now;
+    const tess_status status = t.s->status[t.rank] = go_on(&t);
+    if (status != TESS_OK)
+        snprintf(t.s->sentence[t.rank], sizeof t.s->sentence[0], "%s", tess_last_error());
+    tess_train_destroy(t.r.train);
+    tess_data_close(t.r.data);
+    tess_model_destroy(t.r.model);
+    return TESS_OK;
+}
+
+/* The failure of the first rank that has one. */
+static inline tess_status run_story(story *s)
+{
+    CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, s->ranks, NULL, run_rank, s));
+    for (int r = 0; r < s->ranks; r++)
+        if (s->status[r] != TESS_OK)
+            return tess__fail(s->status[r], "%s", s->sentence[r]);
+    return TESS_OK;
+}
+
+static inline void tell(story *s)
+{
+    CHECK_OK(run_story(s));
+}
+
+/* The same bits. */
+static inline void check_same(const story *a, const story *b)
+{
+    assert_memory_equal(a->loss, b->loss, sizeof a->loss);
+    assert_memory_equal(a->weights, b->weights, sizeof a->weights);
+    assert_memory_equal(&a->val_loss, &b->val_loss, sizeof a->val_loss);
+}
+
+/* Of a checkpoint of sparse attention. */
+static const char *const checkpoint_files[] = {
+    "config.json",           "diffusion_pytorch_model.safetensors",
+    "ema/config.json",       "ema/diffusion_pytorch_model.safetensors",
+    "optimiser.safetensors", "decisions.json",
+    "predictor.safetensors", "state.json",
+};
+
+static inline int count_lines(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    int lines = 0;
+    for (int c; (c = fgetc(file)) != EOF;)
+        lines += c == '\n';
+    fclose(file);
+    return lines;
+}
+
+#endif

@@ -219,6 +219,11 @@ int world_rank(void); /* as the launcher's environment says: 0 without one */
  * they are of different builds. */
 tess_status world_open(cli *c, tess_status so_far);
 
+/* Not collective. Tells all ranks that this one failed, wherever they wait; world_failed asks
+ * whether one did, and remembers its sentence. */
+void world_fail(cli *c, tess_status status);
+int world_failed(cli *c);
+
 /* Collective: *us is the time of a message of some bytes one way between ranks 0 and 1, the mean of
  * repeats that come back; 0 with one rank. */
 tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us);

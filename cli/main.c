@@ -130,6 +130,8 @@ static tess_status run_command(cli *c, const void *values)
         status = c->cmd->serve(c, values);
     if (status == TESS_ESTOPPED && signals_caught() && !c->sentence[0])
         out_fail(c, status, "interrupted by a signal");
+    if (status != TESS_OK)
+        world_fail(c, status);
     return status;
 }
 

@@ -78,6 +78,8 @@ int progress_call(void *user, const char *what, int64_t done, int64_t total)
 {
     cli *c = user;
     progress *p = &c->progress;
+    if (world_failed(c))
+        return 1;
     if (signals_caught())
         return !p->hold;
     if (!p->on)

@@ -70,6 +70,8 @@ static tess_status same_build(cli *c)
                  : TESS_OK;
 }
 
+static _Thread_local int calls_mpi; /* 1 on the one thread that may */
+
 tess_status world_open(cli *c, tess_status so_far)
 {
     launcher l;
@@ -79,6 +81,7 @@ tess_status world_open(cli *c, tess_status so_far)
         return so_far;
     /* MPI's errors are fatal until there is a communicator of ours. One thread alone calls it. */
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+    calls_mpi = 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (l.ranks > 0 && size != l.ranks)
@@ -92,6 +95,22 @@ tess_status world_open(cli *c, tess_status so_far)
         return so_far != TESS_OK ? so_far : out_fail(c, TESS_EINVAL, "rank %d: failed", first);
     TRY(tess_comm_from_mpi(c->ctx, MPI_COMM_WORLD, &c->comm));
     return everywhere ? same_build(c) : TESS_OK;
+}
+
+void world_fail(cli *c, tess_status status)
+{
+    if (c->comm)
+        tess_comm_fail(c->comm, status);
+}
+
+int world_failed(cli *c)
+{
+    if (!c->comm || !calls_mpi)
+        return 0;
+    const tess_status status = tess_comm_progress(c->comm);
+    if (status != TESS_OK && !c->sentence[0])
+        out_fail(c, status, "%s", tess_last_error());
+    return status != TESS_OK;
 }
 
 /* repeats of there and back, in a buffer that both ranks have. */
@@ -147,6 +166,18 @@ tess_status world_open(cli *c, tess_status so_far)
     return refuse(c, &l, "this build has no MPI: each would do the whole job",
                   "start it without a launcher, or rebuild with TESS_MPI=ON and an MPI that CMake "
                   "finds");
+}
+
+void world_fail(cli *c, tess_status status)
+{
+    (void)c;
+    (void)status;
+}
+
+int world_failed(cli *c)
+{
+    (void)c;
+    return 0;
 }
 
 tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us)

@@ -7,8 +7,8 @@
  * Messages lie on a communicator of their own, so that nothing that was left over elsewhere is in
  * the way. Who waits sleeps between looks, because a command that runs on rank 0 alone may take
  * hours. After a failure nobody waits for long: a rank that computes, or hangs in a call, is given
- * 4 seconds, then rank 0 prints the message and ends all; if it is rank 0 itself that does not
- * come, the rank that failed does so after 6. MPI_Finalize too may wait for messages that will
+ * 3 seconds, then rank 0 prints the message and ends all; if it is rank 0 itself that does not
+ * come, the rank that failed does so after 5. MPI_Finalize too may wait for messages that will
  * never come: after a failure it has 2 seconds.
  *
  * Whose failure is told: rank 0's, if it failed by itself; else that of the lowest rank that did,
@@ -90,14 +90,14 @@ static ending decide(const ending *all, int n)
 /* Waits for the endings of the others: without limit while nobody failed. */
 static void collect(MPI_Request *requests, ending *all, int n)
 {
-    int64_t deadline = all[0].status == TESS_OK ? 0 : tess_clock_ns() + 4 * second;
+    int64_t deadline = all[0].status == TESS_OK ? 0 : tess_clock_ns() + 3 * second;
     for (int left = n - 1; left > 0;) {
         int at = MPI_UNDEFINED, came = 0;
         MPI_Testany(n - 1, requests, &at, &came, MPI_STATUS_IGNORE);
         if (came && at != MPI_UNDEFINED) {
             left--;
             if (all[at + 1].status != TESS_OK && !deadline)
-                deadline = tess_clock_ns() + 4 * second;
+                deadline = tess_clock_ns() + 3 * second;
             continue;
         }
         if (deadline && tess_clock_ns() > deadline) {
@@ -146,7 +146,7 @@ static ending follow(const cli *c, const ending *mine)
     MPI_Irecv(&verdict, sizeof verdict, MPI_BYTE, 0, TAG_VERDICT, endings, &requests[0]);
     MPI_Isend(&sent, sizeof sent, MPI_BYTE, 0, TAG_ENDING, endings, &requests[1]);
     /* Of several that failed, the first that gives up ends the others. */
-    const int64_t patience = 6 * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
+    const int64_t patience = 5 * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
     const int64_t deadline = mine->status == TESS_OK ? 0 : tess_clock_ns() + patience;
     for (;;) {
         MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE);

@@ -10,6 +10,7 @@
  */
 #include "attention.h"
 
+#include <assert.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -150,7 +151,7 @@ tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_a
     tess_attn *made = tess__arena_take(&arena, sizeof *made);
     *made = (tess_attn){.ctx = ctx, .shape = *shape};
     made->turns = tess__arena_take(&arena, turns);
-    made->slices = tess__virtual_slices(shape);
+    made->slices = made->slices_most = tess__virtual_slices(shape);
     made->totals = tess__arena_take(&arena, totals_bytes(shape));
     made->scratch = tess__arena_take(&arena, threads * sizeof *made->scratch);
     for (size_t i = 0; i < threads; i++)
@@ -169,6 +170,19 @@ void tess_attn_destroy(tess_attn *attn)
         tess__arena arena = attn->arena; /* the object itself lies in it */
         tess__arena_free(&arena);
     }
+}
+
+void tess__attn_resize(tess_attn *attn, int64_t tokens_q, int64_t tokens_k)
+{
+    attn->shape.tokens_q = tokens_q;
+    attn->shape.tokens_k = tokens_k;
+    assert(tess__virtual_slices(&attn->shape) <= attn->slices_most);
+    attn->slices = tess__virtual_slices(&attn->shape);
+}
+
+tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles)
+{
+    return attn->shape.compensate ? tess__virtual_reserve(attn, tiles) : TESS_OK;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */

@@ -16,9 +16,10 @@ struct tess_attn {
     tess__attn_scratch *scratch; /* one per thread */
     _Atomic int64_t *turns;      /* batch * heads * TESS_RANGES_MAX: tiles finished by a range */
     /* The virtual key; see virtual.c. Without it all are NULL or 0. */
-    int slices;     /* parts that the rows of a head are summed in */
-    double *totals; /* (batch * heads, slices, 2, head_dim): of k and of v */
-    double *slots;  /* (batch * heads, tiles + 1, 2, head_dim), an allocation of its own */
+    int slices;      /* parts that the rows of a head are summed in, */
+    int slices_most; /* and how many totals has room for */
+    double *totals;  /* (batch * heads, slices, 2, head_dim): of k and of v */
+    double *slots;   /* (batch * heads, tiles + 1, 2, head_dim), an allocation of its own */
     size_t slots_bytes;
 };
 

@@ -27,8 +27,10 @@ struct tess_selection {
     int32_t *indices;
     int64_t *offsets_t; /* NULL until the first transpose */
     int32_t *indices_t;
-    int transposed;      /* 1: the transpose belongs to the lists */
-    int32_t group, unit; /* uniform sizes; 0 where bounds were given */
+    int transposed;         /* 1: the transpose belongs to the lists */
+    int32_t group, unit;    /* uniform sizes; 0 where bounds were given */
+    int32_t room_q, room_k; /* ranges there is memory for, */
+    int64_t room_lists;     /* and lists */
 };
 
 /* For writers of lists: fill sel->offsets and sel->indices, then call this, which forgets the
@@ -38,6 +40,11 @@ void tess__selection_changed(tess_selection *sel);
 /* Checks everything about a shape; *n_q and *n_k = its ranges, also of uniform sizes. */
 tess_status tess__sel_shape_check(const char *who, const tess_sel_shape *shape, int32_t *n_q,
                                   int32_t *n_k);
+
+/* Another shape of the same memory: batch, heads and ranges at most those that the selection was
+ * made for, which the caller has checked; after a transpose the same key units. The lists are
+ * empty. */
+void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape);
 
 /* Bytes to reserve for an arena of n arrays; SIZE_MAX where a size_t does not hold them. */
 size_t tess__sel_bytes(int n, const int64_t counts[], const size_t sizes[]);
@@ -60,6 +67,13 @@ tess_status tess__selection_fits(const char *who, const tess_selection *sel, int
 
 /* Bytes that tess_attn_create takes from the context. */
 TESS_SIBLING size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
+
+/* Other tokens in the same workspace, whose shape asked for no fewer keys. */
+void tess__attn_resize(tess_attn *attn, int64_t tokens_q, int64_t tokens_k);
+
+/* Makes the memory beforehand that backward passes of a shape that compensates take for lists whose
+ * groups have `tiles` tiles of TESS_TILE queries together. */
+tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles);
 
 /* ---- workspace.c --------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
  */
 #include "attn.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { HEADS_MAX = 65536 };
@@ -56,6 +57,11 @@ static tess_status check_bounds(const char *who, const side *s)
     return TESS_OK;
 }
 
+static int32_t range_count(const side *s)
+{
+    return s->bounds ? s->n : (int32_t)((s->tokens + s->uniform - 1) / s->uniform);
+}
+
 /* Checks the side; *n = its number of ranges. */
 static tess_status check_side(const char *who, const side *s, int32_t *n)
 {
@@ -70,7 +76,7 @@ static tess_status check_side(const char *who, const side *s, int32_t *n)
     if (s->uniform < 1)
         return tess__fail(TESS_EINVAL, "%s: %s is %d, must be 1 or more, or bounds_%c given", who,
                           s->uniform_name, s->uniform, s->name);
-    *n = (int32_t)((s->tokens + s->uniform - 1) / s->uniform);
+    *n = range_count(s);
     return TESS_OK;
 }
 
@@ -191,6 +197,9 @@ tess_status tess_selection_create(tess_ctx *ctx, const tess_sel_shape *shape, in
         .indices = piece[5],
         .group = shape->bounds_q ? 0 : shape->group,
         .unit = shape->bounds_k ? 0 : shape->unit,
+        .room_q = n_q,
+        .room_k = n_k,
+        .room_lists = lists,
     };
     const side q = side_q(shape), k = side_k(shape);
     fill_bounds(made->bounds_q, &q, n_q);
@@ -199,6 +208,29 @@ tess_status tess_selection_create(tess_ctx *ctx, const tess_sel_shape *shape, in
     memset(made->offsets, 0, ((size_t)lists + 1) * sizeof *made->offsets);
     *sel = made;
     return TESS_OK;
+}
+
+void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape)
+{
+    const side q = side_q(shape), k = side_k(shape);
+    const int32_t n_q = range_count(&q), n_k = range_count(&k);
+    const int64_t lists = (int64_t)shape->batch * shape->heads * n_q;
+    assert(n_q <= sel->room_q && n_k <= sel->room_k && lists <= sel->room_lists);
+    assert(!sel->offsets_t || (sel->n_k == n_k && sel->batch == shape->batch));
+    sel->batch = shape->batch;
+    sel->heads = shape->heads;
+    sel->tokens_q = q.tokens;
+    sel->tokens_k = k.tokens;
+    sel->n_q = n_q;
+    sel->n_k = n_k;
+    sel->lists = lists;
+    sel->group = q.bounds ? 0 : q.uniform;
+    sel->unit = k.bounds ? 0 : k.uniform;
+    sel->transposed = 0;
+    fill_bounds(sel->bounds_q, &q, n_q);
+    fill_bounds(sel->bounds_k, &k, n_k);
+    fill_tiles(sel->tiles, sel->bounds_q, n_q);
+    memset(sel->offsets, 0, ((size_t)lists + 1) * sizeof *sel->offsets);
 }
 
 void tess_selection_destroy(tess_selection *sel)

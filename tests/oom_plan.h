@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oom_plan.h - the scenarios of test_oom.c that plan: work, profiles, plans, exchange lists.
+/* oom_plan.h - the scenarios of test_oom.c that plan: work, profiles, plans, exchange lists, and
+ * the executor of plans.
  *
  * Included by test_oom.c behind its world.
  */
@@ -7,6 +8,7 @@
 #define TESS_OOM_PLAN_H
 
 #include "tessera/cost.h"
+#include "tessera/dist_attn.h"
 #include "tessera/exchange.h"
 #include "tessera/plan.h"
 #include "tessera/strategy.h"
@@ -131,6 +133,58 @@ static tess_status s_plan_ring(world *w)
 static tess_status s_plan_selective(world *w)
 {
     return plan_round(w, 1, 2);
+}
+
+static tess_status choose_every_other(void *user, const tess_share_in *in, tess_selection *lists,
+                                      int *dense)
+{
+    (void)user;
+    uint8_t mask[4 * 32];
+    *dense = in->head == 0;
+    memset(mask, 0x55, sizeof mask);
+    return *dense ? TESS_OK : tess_selection_set_mask(lists, mask, TESS_MASK_BITS);
+}
+
+/* The executor of a plan on one rank: made, given a plan twice, forward, backward. */
+static tess_status s_dist_attn(world *w)
+{
+    static const double density[] = {1.0, 0.5};
+    static const int64_t bounds[] = {0, 32}, groups[] = {0, 8, 16, 24, 32};
+    static float x[2 * 32 * 8], out[2 * 32 * 8];
+    const tess_view in = {x, TESS_DTYPE_F32, 0, 32 * 8, 8};
+    const tess_view o = {out, TESS_DTYPE_F32, 0, 32 * 8, 8};
+    const tess_dist_attn_opts opts = {.batch = 1,
+                                      .heads = 2,
+                                      .head_dim = 8,
+                                      .compensate = 1,
+                                      .tokens = 32,
+                                      .bounds = bounds,
+                                      .n_groups = 4,
+                                      .groups = groups,
+                                      .saves = 2};
+    const tess_dist_call call = {.save = 1, .choose = choose_every_other};
+    tess_comm *comm = NULL;
+    tess_work *work = NULL;
+    tess_plan *plan = NULL;
+    tess_dist_attn *attn = NULL;
+    tess_status status = tess_comm_self(w->ctx, &comm);
+    if (status == TESS_OK)
+        status = tess_work_from_density(w->ctx, density, 1, 2, 32, 8, &work);
+    if (status == TESS_OK)
+        status = tess_plan_create(w->ctx, work, NULL, &(tess_plan_opts){.ranks = 1}, &plan);
+    if (status == TESS_OK)
+        status = tess_dist_attn_create(w->ctx, comm, &opts, &attn);
+    for (int i = 0; status == TESS_OK && i < 2; i++)
+        status = tess_dist_attn_plan(attn, plan);
+    if (status == TESS_OK)
+        status = tess_dist_attn_forward(attn, &call, &in, &in, &in, &o, NULL);
+    if (status == TESS_OK)
+        status = tess_dist_attn_backward(attn, &call, &in, &o, &o, &o);
+    tess_dist_attn_destroy(attn);
+    tess_plan_destroy(plan);
+    tess_work_destroy(work);
+    tess_comm_destroy(comm);
+    return status;
 }
 
 /* Every candidate of a masked layer on two nodes, and the question whether the plan serves. */

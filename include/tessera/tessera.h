@@ -9,6 +9,7 @@
 #include "compare.h"
 #include "cost.h"
 #include "dist.h"
+#include "dist_attn.h"
 #include "exchange.h"
 #include "plan.h"
 #include "predict.h"

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_dist_attn_mpi.c - attention over the ranks of mpirun -n 2 and 4, against one rank: what
+ * test_dist_attn.c does with threads. Every rank checks its own rows.
+ */
+#include "dist_attn_data.h"
+#include "tessera/mpi.h"
+
+static tess_comm *comm;
+static int rank, size;
+
+static void check_problem(const problem *p, tess_plan_method method)
+{
+    world *w = make_world(p);
+    make_plan(w, method);
+    CHECK_OK(run_rank(w, ctx, comm));
+    answer_alone(w);
+    check_answers(w, w->bounds[rank], w->bounds[rank + 1]);
+    assert_int_equal(w->reports[rank].wrong, 0);
+    assert_int_equal(w->reports[rank].allocations, 0);
+    check_densities(w, &w->reports[rank]);
+    free_world(w);
+}
+
+static void plans_of_whole_and_cut_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    static const tess_plan_method methods[] = {TESS_PLAN_CONTIGUOUS, TESS_PLAN_REFINED,
+                                               TESS_PLAN_FRACTIONAL};
+    for (int i = 0; i < 18; i++) {
+        const problem p = {.ranks = size,
+                           .heads = 7,
+                           .dim = 16,
+                           .batch = 1 + i % 2,
+                           .tokens = 121,
+                           .lists = (list_kind)(i / 3 % LIST_KINDS),
+                           .shards = (shard_kind)(i / 2 % SHARD_KINDS),
+                           .compensate = i % 4 == 1,
+                           .tokens_first = i % 5 == 2,
+                           .with_lse = i % 3 == 1,
+                           .seed = (uint64_t)i};
+        check_problem(&p, methods[i % 3]);
+    }
+}
+
+/* Messages of a megabyte and more. */
+static void long_messages_arrive_whole(void **state)
+{
+    (void)state;
+    const problem p = {
+        .ranks = size, .heads = 8, .dim = 128, .batch = 1, .tokens = 701, .lists = ROWS, .seed = 5};
+    check_problem(&p, TESS_PLAN_FRACTIONAL);
+}
+
+static void nothing_stays_allocated(void **state)
+{
+    (void)state;
+    tess_ctx_info info;
+    tess_comm_destroy(comm);
+    CHECK_OK(tess_ctx_query(ctx, &info));
+    assert_int_equal(info.bytes_now, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_of_whole_and_cut_heads_equal_one_rank),
+        cmocka_unit_test(long_messages_arrive_whole),
+        cmocka_unit_test(nothing_stays_allocated),
+    };
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc > 1 && atoi(argv[1]) != size) {
+        fprintf(stderr, "%d ranks, expected %s: is this the launcher of another MPI?\n", size,
+                argv[1]);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    if (open_ctx(&(tess_ctx_opts){.threads = 1}) ||
+        tess_comm_from_mpi(ctx, MPI_COMM_WORLD, &comm) != TESS_OK)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    const int failed = cmocka_run_group_tests_name("with MPI", tests, NULL, NULL);
+    MPI_Finalize();
+    tess_ctx_destroy(ctx);
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_dist_attn.c - attention over ranks that are threads, against one rank: layers with whole
+ * keys. */
+#include "dist_attn_data.h"
+
+#include "plan/exchange.h"
+#include "plan/strategy.h"
+
+static const tess_plan_method methods[] = {TESS_PLAN_CONTIGUOUS, TESS_PLAN_LPT, TESS_PLAN_DB_SP,
+                                           TESS_PLAN_REFINED, TESS_PLAN_FRACTIONAL};
+enum { METHODS = sizeof methods / sizeof methods[0] };
+
+/* ---- payload --------------------------------------------------------------------------------- */
+
+/* Rows that a rank sends as owner and as computing rank: by the lists of rows, and, where shards
+ * are those of the cost model, by its count. */
+typedef struct {
+    int64_t q_out, kv_out, q_back, kv_back;
+} flow;
+
+static flow flow_of(const world *w, int layer, int rank)
+{
+    tess_exchange *x = NULL;
+    tess_rows_view view[4];
+    static const tess_rows kinds[] = {TESS_ROWS_Q, TESS_ROWS_KV, TESS_ROWS_O, TESS_ROWS_DKV};
+    int64_t rows[4];
+    CHECK_OK(tess_plan_exchange(w->plan, NULL, layer, rank, w->bounds, NULL, &x));
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(tess_exchange_view(x, kinds[i], &view[i]));
+        rows[i] = view[i].send_total - view[i].send_rows[rank];
+    }
+    tess_exchange_destroy(x);
+    return (flow){rows[0], rows[1], rows[2], rows[3]};
+}
+
+static flow flow_of_model(const world *w, int layer, int rank)
+{
+    tess__arena arena = {.ctx = ctx};
+    tess__layer_flow f;
+    CHECK_OK(tess__layer_traffic(&arena, &w->plan->info, &w->plan->layers[layer], NULL, 0, &f));
+    const tess_traffic q = f.q.rows[rank], kv = f.kv.rows[rank];
+    tess__arena_free(&arena);
+    return (flow){q.near_out + q.far_out, kv.near_out + kv.far_out, q.near_in + q.far_in,
+                  kv.near_in + kv.far_in};
+}
+
+static void check_payload(const world *w)
+{
+    const problem *p = &w->p;
+    const int64_t low = p->with_lse ? LOW : 0, lse = p->with_lse, dim = p->dim;
+    for (int l = 0; l < LAYERS; l++)
+        for (int r = 0; r < p->ranks; r++) {
+            const flow f = p->shards == EVEN ? flow_of_model(w, l, r) : flow_of(w, l, r);
+            assert_int_equal(
+                w->reports[r].bytes[l][0],
+                4 * p->batch *
+                    (f.q_out * (dim + low) + f.kv_out * (2 * dim + low) + f.q_back * (dim + lse)));
+            assert_int_equal(w->reports[r].bytes[l][1],
+                             4 * p->batch * dim * (f.q_out + f.q_back + 2 * f.kv_back));
+        }
+}
+
+/* ---- worlds ---------------------------------------------------------------------------------- */
+
+static void check_world(world *w)
+{
+    CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, w->p.ranks, NULL, run_rank, w));
+    answer_alone(w);
+    check_answers(w, 0, w->p.tokens);
+    /* A row has its keys in one order wherever it is computed: the same bits. */
+    assert_memory_equal(w->got[0].o, w->want.o, LAYERS * numbers(&w->p, w->p.dim) * sizeof(float));
+    if (w->p.with_lse)
+        assert_memory_equal(w->got[0].lse, w->want.lse, LAYERS * numbers(&w->p, 1) * sizeof(float));
+    check_payload(w);
+    for (int r = 0; r < w->p.ranks; r++) {
+        assert_int_equal(w->reports[r].wrong, 0);
+        assert_int_equal(w->reports[r].allocations, 0);
+        check_densities(w, &w->reports[r]);
+    }
+}
+
+static void check_problem(const problem *p, tess_plan_method method)
+{
+    world *w = make_world(p);
+    make_plan(w, method);
+    check_world(w);
+    free_world(w);
+}
+
+/* Each number of heads on each number of ranks by each method; what else there is goes round. */
+static void check_heads(int heads)
+{
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks++)
+        for (int m = 0; m < METHODS; m++) {
+            const int i = heads + 5 * ranks + m;
+            const problem p = {.ranks = ranks,
+                               .heads = heads,
+                               .dim = i % 4 == 3 ? 24 : 8,
+                               .batch = 1 + i % 2,
+                               .tokens = 41 + i % 3 * 16,
+                               .lists = (list_kind)((ranks + m) % LIST_KINDS),
+                               .shards = (shard_kind)(i / 2 % SHARD_KINDS),
+                               .compensate = i / 3 % 2,
+                               .tokens_first = i / 5 % 2,
+                               .with_lse = i / 4 % 2,
+                               .seed = (uint64_t)i};
+            if (heads < ranks && methods[m] != TESS_PLAN_FRACTIONAL)
+                continue; /* no such plan */
+            check_problem(&p, methods[m]);
+        }
+}
+
+static void plans_of_12_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    check_heads(12);
+}
+
+static void plans_of_24_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    check_heads(24);
+}
+
+static void plans_of_40_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    check_heads(40);
+}
+
+static void plans_of_7_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    check_heads(7);
+}
+
+/* ---- plans that no planner makes ------------------------------------------------------------- */
+
+static uint32_t drawn(const world *w, uint32_t i, uint32_t below)
+{
+    return (uint32_t)(mix(w->p.seed * 1000 + i) % below);
+}
+
+static void draw_order(const world *w, int32_t *order, int32_t n, uint32_t at)
+{
+    for (int32_t i = 0; i < n; i++)
+        order[i] = i;
+    for (int32_t i = n - 1; i > 0; i--) {
+        const uint32_t j = drawn(w, at + (uint32_t)i, (uint32_t)i + 1);
+        const int32_t kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+}
+
+/* Heads on any ranks, and query and key blocks in any order, each head group in its own. */
+static void draw_heads(world *w, int layer)
+{
+    const tess_plan_info *info = &w->plan->info;
+    static int32_t group[64], q[RANKS_MAX * 256], k[RANKS_MAX * 256];
+    for (int h = 0; h < info->heads; h++)
+        group[h] = (int32_t)drawn(w, (uint32_t)(layer * 64 + h), (uint32_t)info->ranks);
+    for (int u = 0; u < info->ranks; u++) {
+        draw_order(w, q + u * info->q_blocks, info->q_blocks, 1000);
+        draw_order(w, k + u * info->k_blocks, info->k_blocks, 2000);
+    }
+    const tess__layer_heads in = {.method = TESS_PLAN_REFINED,
+                                  .ulysses = info->ranks,
+                                  .ring = 1,
+                                  .selective = 1,
+                                  .head_group = group,
+                                  .q_order = q,
+                                  .k_order = k};
+    CHECK_OK(tess__layer_from_heads(&w->plan->arena, info, &in, &w->plan->layers[layer]));
+}
+
+/* Heads cut anywhere, their shares on any ranks: several of a head on one, too. */
+static void draw_shares(world *w, int layer)
+{
+    const tess_plan_info *info = &w->plan->info;
+    static tess_share shares[64 * 256];
+    int64_t n = 0;
+    for (int h = 0; h < info->heads; h++)
+        for (int32_t q = 0; q < info->q_blocks; n++) {
+            const uint32_t at = 5000 + (uint32_t)(n + 1000 * layer);
+            const int32_t left = info->q_blocks - q;
+            const int32_t end = q + 1 + (int32_t)drawn(w, at, (uint32_t)left) / 2;
+            const int rank = (int)drawn(w, 2 * at, (uint32_t)info->ranks);
+            shares[n] = (tess_share){rank, h, q, end};
+            q = end;
+        }
+    const tess__layer_heads in = {
+        .method = TESS_PLAN_FRACTIONAL, .ulysses = 1, .ring = 1, .selective = 1};
+    CHECK_OK(
+        tess__layer_from_shares(&w->plan->arena, info, &in, shares, n, &w->plan->layers[layer]));
+}
+
+static void blocks_in_any_order_and_shares_anywhere_equal_one_rank(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 18; i++) {
+        const problem p = {.ranks = 1 + i % 6,
+                           .heads = 5,
+                           .dim = 8,
+                           .batch = 1 + i % 2,
+                           .tokens = 97,
+                           .lists = (list_kind)(i % LIST_KINDS),
+                           .shards = (shard_kind)(i / 3 % SHARD_KINDS),
+                           .compensate = i / 2 % 2,
+                           .with_lse = 1,
+                           .seed = (uint64_t)i + 100};
+        world *w = make_world(&p);
+        tess_work *work = make_work(w);
+        tess_plan_info info;
+        tess__plan_info_of_work(work, &info);
+        info.ranks = p.ranks;
+        info.nodes = 1;
+        info.head_dim = p.dim;
+        info.element_bytes = 4;
+        CHECK_OK(tess__plan_new(ctx, "test", &info, &w->plan));
+        tess_work_destroy(work);
+        draw_heads(w, 0);
+        draw_shares(w, 1);
+        check_world(w);
+        free_world(w);
+    }
+}
+
+/* ---- bytes, threads -------------------------------------------------------------------------- */
+
+static void take_chosen(void *user, int layer, const tess_candidate *c)
+{
+    if (c->chosen)
+        ((int64_t *)user)[layer] = c->bytes;
+}
+
+static void the_busiest_sender_sends_what_the_plan_says(void **state)
+{
+    (void)state;
+    for (int m = 0; m < METHODS; m++) {
+        const problem p = {.ranks = 3,
+                           .heads = 12,
+                           .dim = 16,
+                           .batch = 1,
+                           .tokens = 130,
+                           .lists = ROWS,
+                           .seed = 7};
+        world *w = make_world(&p);
+        make_plan(w, methods[m]);
+        CHECK_OK(tess_comm_threads(NULL, p.ranks, NULL, run_rank, w));
+        int64_t bytes[LAYERS] = {0};
+        CHECK_OK(tess_plan_explain(w->plan, take_chosen, bytes));
+        for (int l = 0; l < LAYERS; l++) {
+            int64_t most = 0;
+            for (int r = 0; r < p.ranks; r++) {
+                const int64_t sent = w->reports[r].bytes[l][0] + w->reports[r].bytes[l][1];
+                most = sent > most ? sent : most;
+            }
+            assert_true(bytes[l] > 0);
+            assert_int_equal(most, bytes[l]);
+        }
+        free_world(w);
+    }
+}
+
+static void threads_of_a_rank_change_no_bit(void **state)
+{
+    (void)state;
+    /* Enough rows for copies by a team. */
+    const problem p = {.ranks = 2,
+                       .heads = 6,
+                       .dim = 32,
+                       .batch = 2,
+                       .tokens = 401,
+                       .lists = ROWS,
+                       .compensate = 1,
+                       .with_lse = 1,
+                       .seed = 3};
+    world *w[2];
+    for (int i = 0; i < 2; i++) {
+        w[i] = make_world(&p);
+        make_plan(w[i], TESS_PLAN_FRACTIONAL);
+        const tess_ctx_opts opts = {.threads = 1 + 2 * i};
+        CHECK_OK(tess_comm_threads(&opts, p.ranks, NULL, run_rank, w[i]));
+    }
+    const answer *a = &w[0]->got[0], *b = &w[1]->got[0];
+    const size_t bytes = LAYERS * numbers(&p, p.dim) * sizeof(float);
+    assert_memory_equal(a->o, b->o, bytes);
+    assert_memory_equal(a->lse, b->lse, LAYERS * numbers(&p, 1) * sizeof(float));
+    assert_memory_equal(a->dq, b->dq, bytes);
+    assert_memory_equal(a->dk, b->dk, bytes);
+    assert_memory_equal(a->dv, b->dv, bytes);
+    free_world(w[0]);
+    free_world(w[1]);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+enum { FAILING = 2 };
+
+static tess_status choose_or_fail(void *user, const tess_share_in *in, tess_selection *lists,
+                                  int *dense)
+{
+    const rank_state *s = user;
+    (void)in;
+    (void)lists;
+    *dense = 1;
+    return s->rank == FAILING ? tess__fail(TESS_EIO, "no lists on rank %d", FAILING) : TESS_OK;
+}
+
+/* Rank 2 fails to choose; then all go on. */
+static tess_status run_failing(void *user, tess_ctx *own, tess_comm *comm)
+{
+    world *w = user;
+    tess_comm_info info;
+    TESS_TRY(tess_comm_query(comm, &info));
+    const tess_dist_attn_opts opts = options_of(w);
+    rank_state s = {.w = w, .rank = info.rank};
+    tess_dist_attn *attn = NULL;
+    const int64_t first = w->bounds[info.rank];
+    const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, first);
+    const tess_view o = rows_from(&w->p, w->got[0].o, 0, w->p.dim, first);
+    tess_status status = tess_dist_attn_create(own, comm, &opts, &attn);
+    if (status == TESS_OK)
+        status = tess_dist_attn_plan(attn, w->plan);
+    if (status == TESS_OK) {
+        tess_dist_call call = {.save = 0, .choose = choose_or_fail, .user = &s};
+        const tess_status failed = tess_dist_attn_forward(attn, &call, &q, &q, &q, &o, NULL);
+        w->reports[info.rank].wrong =
+            failed != TESS_EIO || strcmp(tess_last_error(), "no lists on rank 2") != 0;
+        /* Nothing was written, and the set is void. */
+        for (size_t i = 0; i < numbers(&w->p, w->p.dim); i++)
+            w->reports[info.rank].wrong += w->got[0].o[i] != 0.0f;
+        w->reports[info.rank].wrong +=
+            tess_dist_attn_backward(attn, &call, &q, &o, &o, &o) != TESS_EINVAL;
+        call.choose = NULL;
+        status = tess_comm_agree(comm, TESS_OK); /* all have looked at o */
+        if (status == TESS_OK)
+            status = tess_dist_attn_forward(attn, &call, &q, &q, &q, &o, NULL);
+    }
+    tess_dist_attn_destroy(attn);
+    return status;
+}
+
+static void a_rank_that_cannot_choose_fails_all_with_its_sentence(void **state)
+{
+    (void)state;
+    const problem p = {
+        .ranks = 4, .heads = 8, .dim = 8, .batch = 1, .tokens = 40, .lists = ROWS, .seed = 1};
+    world *w = make_world(&p);
+    make_plan(w, TESS_PLAN_CONTIGUOUS);
+    CHECK_OK(tess_comm_threads(NULL, p.ranks, NULL, run_failing, w));
+    for (int r = 0; r < p.ranks; r++)
+        assert_int_equal(w->reports[r].wrong, 0);
+    free_world(w);
+}
+
+/* ---- plans one after the other, sets --------------------------------------------------------- */
+
+typedef struct {
+    tess_comm *comm;
+    world *w;
+    tess_dist_attn *attn;
+    tess_view q, o, dq;
+} alone;
+
+/* One rank, an executor of it with one set, and a plan. */
+static alone make_alone(void)
+{
+    const problem p = {
+        .ranks = 1, .heads = 3, .dim = 8, .batch = 1, .tokens = 40, .lists = ROWS, .seed = 1};
+    alone a = {.w = make_world(&p)};
+    make_plan(a.w, TESS_PLAN_CONTIGUOUS);
+    CHECK_OK(tess_comm_self(ctx, &a.comm));
+    tess_dist_attn_opts opts = options_of(a.w);
+    opts.saves = 1;
+    CHECK_OK(tess_dist_attn_create(ctx, a.comm, &opts, &a.attn));
+    a.q = rows_from(&p, a.w->q, 0, p.dim, 0);
+    a.o = rows_from(&p, a.w->got[0].o, 0, p.dim, 0);
+    a.dq = rows_from(&p, a.w->got[0].dq, 0, p.dim, 0);
+    return a;
+}
+
+static void free_alone(alone *a)
+{
+    tess_dist_attn_destroy(a->attn);
+    tess_comm_destroy(a->comm);
+    free_world(a->w);
+}
+
+static void gradients_need_the_set_of_their_layer(void **state)
+{
+    (void)state;
+    alone a = make_alone();
+    tess_dist_call call = {.layer = 1, .save = 0};
+    CHECK_FAILS(tess_dist_attn_forward(a.attn, &call, &a.q, &a.q, &a.q, &a.o, NULL), TESS_EINVAL,
+                "tess_dist_attn_forward: no plan (tess_dist_attn_plan comes first)");
+    CHECK_OK(tess_dist_attn_plan(a.attn, a.w->plan));
+    CHECK_OK(tess_dist_attn_forward(a.attn, &call, &a.q, &a.q, &a.q, &a.o, NULL));
+    CHECK_OK(tess_dist_attn_backward(a.attn, &call, &a.q, &a.dq, &a.dq, &a.dq));
+    CHECK_OK(tess_dist_attn_backward(a.attn, &call, &a.q, &a.dq, &a.dq, &a.dq));
+    call.layer = 0;
+    CHECK_FAILS(tess_dist_attn_backward(a.attn, &call, &a.q, &a.dq, &a.dq, &a.dq), TESS_EINVAL,
+                "tess_dist_attn_backward: set 0 has no forward call of layer 0");
+    call = (tess_dist_call){.layer = 1, .save = -1};
+    CHECK_FAILS(tess_dist_attn_backward(a.attn, &call, &a.q, &a.dq, &a.dq, &a.dq), TESS_EINVAL,
+                "tess_dist_attn_backward: save is -1, must be the set of a forward call");
+    CHECK_OK(tess_dist_attn_forward(a.attn, &call, &a.q, &a.q, &a.q, &a.o, NULL));
+    call.save = 0; /* a call without a set has worked in the last one */
+    CHECK_FAILS(tess_dist_attn_backward(a.attn, &call, &a.q, &a.dq, &a.dq, &a.dq), TESS_EINVAL,
+                "tess_dist_attn_backward: set 0 has no forward call of layer 1");
+    CHECK_OK(tess_dist_attn_forward(a.attn, &call, &a.q, &a.q, &a.q, &a.o, NULL));
+    CHECK_OK(tess_dist_attn_plan(a.attn, a.w->plan));
+    CHECK_FAILS(tess_dist_attn_backward(a.attn, &call, &a.q, &a.dq, &a.dq, &a.dq), TESS_EINVAL,
+                "tess_dist_attn_backward: set 0 has no forward call of layer 1");
+    free_alone(&a);
+}
+
+/* ---- wrong arguments ------------------------------------------------------------------------- */
+
+static tess_status forward_of(const alone *a, const tess_dist_call *call, const tess_view *q,
+                              const tess_view *o)
+{
+    return tess_dist_attn_forward(a->attn, call, q, &a->q, &a->q, o, NULL);
+}
+
+static void wrong_calls_get_a_sentence(void **state)
+{
+    (void)state;
+    alone a = make_alone();
+    tess_dist_seen seen;
+    CHECK_FAILS(tess_dist_attn_seen(a.attn, 0, &seen), TESS_EINVAL,
+                "tess_dist_attn_seen: no plan (tess_dist_attn_plan comes first)");
+    CHECK_OK(tess_dist_attn_plan(a.attn, a.w->plan));
+    const tess_dist_call fine = {.save = 0};
+    tess_dist_call call = fine;
+    call.layer = 2;
+    CHECK_FAILS(forward_of(&a, &call, &a.q, &a.o), TESS_EINVAL,
+                "tess_dist_attn_forward: layer is 2, must be 0..1");
+    call = (tess_dist_call){.save = 1};
+    CHECK_FAILS(forward_of(&a, &call, &a.q, &a.o), TESS_EINVAL,
+                "tess_dist_attn_forward: save is 1, must be -1..0");
+    call = (tess_dist_call){.k_low = &a.q};
+    CHECK_FAILS(forward_of(&a, &call, &a.q, &a.o), TESS_EINVAL,
+                "tess_dist_attn_forward: k_low is given, but rank_low is 0");
+    CHECK_FAILS(forward_of(&a, NULL, &a.q, &a.o), TESS_EINVAL,
+                "tess_dist_attn_forward: call is NULL");
+    CHECK_FAILS(forward_of(&a, &fine, NULL, &a.o), TESS_EINVAL,
+                "tess_dist_attn_forward: q is NULL");
+    tess_view view = a.q;
+    view.dtype = TESS_DTYPE_BF16;
+    CHECK_FAILS(forward_of(&a, &fine, &view, &a.o), TESS_EINVAL,
+                "tess_dist_attn_forward: q.dtype is BF16, must be F32");
+    view = a.o;
+    view.stride_s = 4;
+    CHECK_FAILS(forward_of(&a, &fine, &a.q, &view), TESS_EINVAL,
+                "tess_dist_attn_forward: o has token stride 4, its rows of 8 overlap");
+    CHECK_FAILS(tess_dist_attn_plan(a.attn, NULL), TESS_EINVAL,
+                "tess_dist_attn_plan: plan is NULL");
+    CHECK_FAILS(tess_dist_attn_seen(a.attn, 2, &seen), TESS_EINVAL,
+                "tess_dist_attn_seen: layer is 2, must be 0..1");
+    free_alone(&a);
+}
+
+static void choosing_needs_groups(void **state)
+{
+    (void)state;
+    alone a = make_alone();
+    tess_dist_attn *attn = NULL;
+    tess_dist_attn_opts opts = options_of(a.w);
+    opts.n_groups = 0;
+    CHECK_OK(tess_dist_attn_create(ctx, a.comm, &opts, &attn));
+    CHECK_OK(tess_dist_attn_plan(attn, a.w->plan));
+    const tess_dist_call call = {.choose = choose};
+    CHECK_FAILS(tess_dist_attn_forward(attn, &call, &a.q, &a.q, &a.q, &a.o, NULL), TESS_EINVAL,
+                "tess_dist_attn_forward: choose is given, but n_groups is 0");
+    tess_dist_attn_destroy(attn);
+    free_alone(&a);
+}
+
+static void check_options(const alone *a, const tess_dist_attn_opts *opts, const char *sentence)
+{
+    tess_dist_attn *attn = NULL;
+    CHECK_FAILS(tess_dist_attn_create(ctx, a->comm, opts, &attn), TESS_EINVAL, sentence);
+    assert_null(attn);
+}
+
+static void wrong_options_get_a_sentence(void **state)
+{
+    (void)state;
+    alone a = make_alone();
+    const tess_dist_attn_opts fine = options_of(a.w);
+    static const int64_t late[] = {1, 40}, falling[] = {0, 9, 9, 40};
+#define WITH(member, value, sentence)                                                              \
+    do {                                                                                           \
+        tess_dist_attn_opts opts = fine;                                                           \
+        opts.member = value;                                                                       \
+        check_options(&a, &opts, "tess_dist_attn_create: " sentence);                              \
+    } while (0)
+    WITH(batch, 0, "batch is 0, must be 1..65536");
+    WITH(heads, 65537, "heads is 65537, must be 1..65536");
+    WITH(head_dim, 20, "head_dim is 20, must be a multiple of 8 up to 256");
+    WITH(scale, -1.0f, "scale is -1, must be positive, or 0 for 1/sqrt(head_dim)");
+    WITH(compensate, 2, "compensate is 2, must be 0..1");
+    WITH(tokens, 0, "tokens is 0, must be 1..2147483647");
+    WITH(rank_low, -1, "rank_low is -1, must be 0..65536");
+    WITH(saves, -1, "saves is -1, must be 0..65536");
+    WITH(n_groups, -1, "n_groups is -1, must be 0..40");
+    WITH(bounds, NULL, "bounds is NULL");
+    WITH(groups, NULL, "groups is NULL");
+    WITH(bounds, late, "bounds go from 1 to 40, must go from 0 to 40");
+    WITH(units_most, 41, "units_most is 41, must be 0..40");
+#undef WITH
+    tess_dist_attn_opts opts = fine;
+    opts.groups = falling;
+    opts.n_groups = 3;
+    check_options(&a, &opts, "tess_dist_attn_create: groups[2] is 9, must be above 9 before it");
+    opts = fine;
+    opts.units = falling;
+    opts.n_units = 41;
+    check_options(&a, &opts, "tess_dist_attn_create: n_units is 41, must be 1..40");
+    opts = fine;
+    opts.batch = opts.heads = 65536;
+    opts.tokens = INT32_MAX;
+    check_options(&a, &opts,
+                  "tess_dist_attn_create: 2147483647 x 2147483647 tokens in 4294967296 heads, must "
+                  "be below 2^63");
+    opts.tokens = 40000;
+    opts.head_dim = 256;
+    check_options(&a, &opts,
+                  "tess_dist_attn_create: 40000 tokens in 4294967296 heads of 256 numbers, must be "
+                  "below 2^55");
+    tess_dist_attn *attn = NULL;
+    CHECK_FAILS(tess_dist_attn_create(NULL, a.comm, &fine, &attn), TESS_EINVAL,
+                "tess_dist_attn_create: ctx is NULL");
+    CHECK_FAILS(tess_dist_attn_create(ctx, a.comm, NULL, &attn), TESS_EINVAL,
+                "tess_dist_attn_create: opts is NULL");
+    free_alone(&a);
+}
+
+static void plans_of_another_shape_get_a_sentence(void **state)
+{
+    (void)state;
+    alone a = make_alone();
+    tess_work *work = NULL;
+    tess_plan *plan = NULL;
+    const double density[] = {1, 1, 1};
+    CHECK_OK(tess_work_from_density(ctx, density, 1, 3, 40, 10, &work));
+    CHECK_OK(tess_plan_create(ctx, work, NULL, &(tess_plan_opts){.ranks = 1}, &plan));
+    CHECK_FAILS(tess_dist_attn_plan(a.attn, plan), TESS_EINVAL,
+                "tess_dist_attn_plan: query block 1 begins at row 10, inside of a group");
+    tess_plan_destroy(plan);
+    CHECK_OK(tess_plan_create(ctx, work, NULL, &(tess_plan_opts){.ranks = 3}, &plan));
+    CHECK_FAILS(tess_dist_attn_plan(a.attn, plan), TESS_EINVAL,
+                "tess_dist_attn_plan: the plan's ranks is 3, must be 1");
+    tess_plan_destroy(plan);
+    tess_work_destroy(work);
+    CHECK_OK(tess_dist_attn_plan(a.attn, a.w->plan));
+    free_alone(&a);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(plans_of_12_heads_equal_one_rank),
+    cmocka_unit_test(plans_of_24_heads_equal_one_rank),
+    cmocka_unit_test(plans_of_40_heads_equal_one_rank),
+    cmocka_unit_test(plans_of_7_heads_equal_one_rank),
+    cmocka_unit_test(blocks_in_any_order_and_shares_anywhere_equal_one_rank),
+    cmocka_unit_test(the_busiest_sender_sends_what_the_plan_says),
+    cmocka_unit_test(threads_of_a_rank_change_no_bit),
+    cmocka_unit_test(a_rank_that_cannot_choose_fails_all_with_its_sentence),
+    cmocka_unit_test(gradients_need_the_set_of_their_layer),
+    cmocka_unit_test(wrong_calls_get_a_sentence),
+    cmocka_unit_test(choosing_needs_groups),
+    cmocka_unit_test(wrong_options_get_a_sentence),
+    cmocka_unit_test(plans_of_another_shape_get_a_sentence),
+};
+
+RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

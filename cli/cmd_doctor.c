@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_doctor.c - tessera doctor: what would go wrong on this machine, worst first. */
 #include "commands.h"
+#include "doctor.h"
 
 typedef struct {
     common common;
@@ -50,7 +51,9 @@ static tess_status run(cli *c, const void *given)
     const values *v = given;
     findings f = {.c = c, .list = c->json ? json_array() : NULL};
     const tess_doctor_opts opts = {.dir = v->dir, .mpi_ranks = c->ranks, .disk_bytes = v->disk};
-    const tess_status status = tess_doctor_run(c->ctx, &opts, take, &f);
+    tess_status status = tess_doctor_run(c->ctx, &opts, take, &f);
+    if (status == TESS_OK)
+        status = doctor_ranks(c, take, &f);
     if (status != TESS_OK) {
         json_decref(f.list);
         return status;
@@ -66,6 +69,13 @@ static tess_status run(cli *c, const void *given)
     }
     c->code = problems ? EXIT_FAILED : 0;
     return TESS_OK;
+}
+
+/* The other ranks tell what they have, and take part in measuring. */
+static tess_status serve(cli *c, const void *given)
+{
+    (void)given;
+    return doctor_ranks(c, NULL, NULL);
 }
 
 static const opt options[] = {
@@ -87,11 +97,15 @@ const command command_doctor = {
     .description = "Looks at threads against cores, the OpenMP runtimes in the process, the MPI "
                    "launcher, the instruction set, memory and disk. Each finding is a sentence "
                    "with its numbers and, if something can be done, an advice. Exits with 1 if "
-                   "there is a problem; warnings and notes do not change the exit code.\n",
+                   "there is a problem; warnings and notes do not change the exit code.\n"
+                   "Under a launcher it goes on with all ranks: whether they are of one build, the "
+                   "ranks, threads, cores and memory of each host, and the latency and bandwidth "
+                   "of the links between them, measured.\n",
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .examples = examples,
     .n_examples = sizeof examples / sizeof *examples,
     .size = sizeof(values),
     .run = run,
+    .serve = serve,
 };

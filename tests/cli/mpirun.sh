@@ -11,3 +11,9 @@ launch tessera --version | sed 's/^tessera .*/tessera N/'
 launch tessera info -j 1 | grep -c '^tessera '
 launch tessera doctor -j 1 --dir no/such/folder | grep '^problem  disk\|^ [0-9]'
 launch tessera info --theads 1 2>&1
+# The doctor asks all ranks.
+launch tessera doctor -j 1 | grep -o '^fine *builds: all ranks\|: ranks 0-1, 2 threads\|ranks 0-1 with 2 threads\|^fine *links: [0-9]' |
+    sed 's/ranks 0-1 with/: ranks 0-1,/; s/[0-9]$/N/'
+launch tessera doctor -j 1 --json | sed '$d' | python3 -c 'import json, sys
+found = json.load(sys.stdin)
+print([host["ranks"] for host in found["hosts"]], found["links"]["latency_ns"] > 0, found["links"]["bandwidth"] > 0)'

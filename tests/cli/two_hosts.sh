@@ -12,6 +12,11 @@ export ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1
 "$two"; echo "exit $?"
 "$two" 1 hostname; echo "exit $?"
 "$two" 3 hostname | sort | uniq -c | tr -s ' '
+# A wire of 200 Mbit/s passes 0.025 GB/s, and what its bucket holds at the start.
+"$two" --rate 200mbit 2 tessera doctor -j 1 --json | python3 -c 'import json, sys
+found = json.load(sys.stdin)
+rate = found["network"]["bandwidth"]
+print([(host["host"], host["ranks"]) for host in found["hosts"]], rate if not 0 < rate < 0.03e9 else "shaped")'
 "$two" 2 sh -c 'exit 5' 2>/dev/null; echo "exit $?"
 "$two" 2 sh -c 'echo $$ >>pids; exec sleep 100' 2>/dev/null &
 for i in {1..100}; do [ "$(cat pids 2>/dev/null | wc -l)" = 2 ] && break; sleep 0.1; done

@@ -417,6 +417,7 @@ static const scenario scenarios[] = {
     {"carry a ring plan out", s_plan_ring, NULL, NULL},
     {"carry a selective plan out", s_plan_selective, NULL, NULL},
     {"attend by a plan", s_dist_attn, NULL, NULL},
+    {"plan at run time", s_run_plans, NULL, NULL},
     {"compare runs", s_compare, NULL, NULL},
     {"report a run", s_report_run, NULL, NULL},
     {"report a profile", s_profile_page, NULL, NULL},

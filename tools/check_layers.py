@@ -29,7 +29,7 @@ SEES = {
 # The lowest room that may include a public header: kernels know base.h for its types. tessera.h is
 # for users: no room includes it.
 PUBLIC = {
-    "base.h": "kernels", "attn.h": "attn", "select.h": "attn", "predict.h": "attn", "cost.h": "cost", "plan.h": "plan", "exchange.h": "plan", "strategy.h": "plan", "dist.h": "dist", "dist_attn.h": "dist",
+    "base.h": "kernels", "attn.h": "attn", "select.h": "attn", "predict.h": "attn", "cost.h": "cost", "plan.h": "plan", "exchange.h": "plan", "strategy.h": "plan", "dist.h": "dist", "dist_attn.h": "dist", "context.h": "dist",
     "mpi.h": "dist", "sim.h": "sim", "media.h": "media", "model.h": "model", "sparse.h": "model", "data.h": "train", "train.h": "train",
     "scenario.h": "sim", "validate.h": "sim",
     "report.h": "report",

@@ -7,6 +7,7 @@
 #include "attn.h"
 #include "base.h"
 #include "compare.h"
+#include "context.h"
 #include "cost.h"
 #include "dist.h"
 #include "dist_attn.h"

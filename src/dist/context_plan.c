@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* context_plan.c - before each step: what the last one took, densities, and a plan kept or made.
+ *
+ * Ranks exchange two small arrays: densities with the time of selectors, which are added up, and
+ * times and bytes of layers, of which the largest count. From there on every rank computes the
+ * same. The work of a head is its time, in pairs of lists:
+ *
+ *   sparse   density * tokens + row_keys + select_keys      keys for each query row
+ *   dense    tokens * dense
+ *
+ * where row_keys and dense come from the probe, and select_keys from the callbacks of the last
+ * step. A plan is kept by tess_plan_keep's rule, which looks at the balance; once there is a
+ * quarter more or less work than it was made for, another strategy may be the fastest, and a new
+ * one is made.
+ */
+#include "context.h"
+
+#include "plan/work.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double work_changes = 1.25;   /* what makes another strategy likely */
+static const double memory_of_means = 0.8; /* weight of the past in running means */
+
+/* ---- what ranks tell each other -------------------------------------------------------------- */
+
+static size_t n_heads(const tess_context *c)
+{
+    return (size_t)c->opts.layers * (size_t)c->opts.heads;
+}
+
+static tess_status check(const tess_context *c, int64_t step, const double *density)
+{
+    static const char who[] = "tess_context_plan";
+    if (step < 0)
+        return tess__fail(TESS_EINVAL, "%s: step is %lld, must be at least 0", who,
+                          (long long)step);
+    const size_t heads = (size_t)c->opts.heads;
+    for (size_t i = 0; density && i < n_heads(c); i++)
+        if (!(density[i] >= 0.0 && density[i] <= 1.0))
+            return tess__fail(TESS_EINVAL,
+                              "%s: the density of layer %zu, head %zu is %g, must be 0..1", who,
+                              i / heads, i % heads, density[i]);
+    return TESS_OK;
+}
+
+/* Times and bytes of the last step into c->seen; returns the time of selectors on this rank. */
+static double look_back(tess_context *c)
+{
+    double select_ns = 0.0;
+    memset(c->seen, 0, 2 * (size_t)c->opts.layers * sizeof *c->seen);
+    for (int l = 0; c->plan && l < c->opts.layers; l++) {
+        tess_dist_seen seen;
+        if (tess_dist_attn_seen(c->attn, l, &seen) != TESS_OK)
+            continue;
+        c->seen[2 * l] = (double)(seen.attend_ns + seen.exchange_ns + seen.move_ns +
+                                  seen.select_ns + seen.index_ns);
+        c->seen[2 * l + 1] =
+            (double)(seen.bytes[TESS_TRAFFIC_PAYLOAD] + seen.bytes[TESS_TRAFFIC_INDEX]);
+        select_ns += (double)seen.select_ns;
+    }
+    return select_ns;
+}
+
+static void add_to_mean(double *mean, double x)
+{
+    *mean = *mean < 0.0 ? x : memory_of_means * *mean + (1.0 - memory_of_means) * x;
+}
+
+/* Pairs in whose time a sparse query row is given its list. */
+static void learn_selecting(tess_context *c, double select_ns)
+{
+    const double pair = c->rates.forward + (c->opts.train ? c->rates.backward : 0.0);
+    double rows = 0.0;
+    for (size_t i = 0; i < n_heads(c); i++)
+        rows += c->density[i] < 1.0 ? (double)c->opts.tokens * c->opts.batch : 0.0;
+    if (select_ns > 0.0 && rows > 0.0 && pair > 0.0) {
+        const double keys = select_ns / (rows * pair);
+        c->select_keys = c->select_keys == 0.0
+                             ? keys
+                             : memory_of_means * c->select_keys + (1.0 - memory_of_means) * keys;
+    }
+}
+
+/* Collective: densities, measured values and the time of selectors, the same on all ranks. */
+static tess_status agree_numbers(tess_context *c, const double *density)
+{
+    const size_t n = n_heads(c);
+    for (size_t i = 0; i < n; i++)
+        c->density[i] = density ? density[i] : 1.0;
+    c->density[n] = look_back(c);
+    TESS_TRY(tess_comm_sum_f64(c->comm, TESS_TRAFFIC_CONTROL, c->density, (int64_t)n + 1));
+    if (c->plan)
+        TESS_TRY(
+            tess_comm_max_f64(c->comm, TESS_TRAFFIC_CONTROL, c->seen, 2 * (int64_t)c->opts.layers));
+    for (size_t i = 0; i < n; i++)
+        c->density[i] = fmin(c->density[i] / c->ranks, 1.0);
+    for (int l = 0; l < c->opts.layers; l++)
+        if (c->seen[2 * l] > 0.0) {
+            add_to_mean(&c->layers[l].measured_ns, c->seen[2 * l]);
+            add_to_mean(&c->layers[l].measured_bytes, c->seen[2 * l + 1]);
+        }
+    learn_selecting(c, c->density[n]);
+    return TESS_OK;
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+/* c->shares, and their mean. */
+static double weigh(tess_context *c)
+{
+    const size_t n = n_heads(c);
+    const double opens = (c->rates.row_keys + c->select_keys) / (double)c->opts.tokens;
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = c->density[i];
+        c->shares[i] = d < 1.0 ? d + opens : c->rates.dense;
+        sum += c->shares[i];
+    }
+    return sum / (double)n;
+}
+
+static tess_status make_work(tess_context *c, tess_work **work)
+{
+    const tess__head_work in = {.layers = c->opts.layers,
+                                .heads = c->opts.heads,
+                                .shares = c->shares,
+                                .bounds_q = c->blocks_q,
+                                .bounds_k = c->blocks_k,
+                                .n_q = c->n_q,
+                                .n_k = c->n_k,
+                                .unit_pairs = c->opts.batch};
+    return tess__work_from_shares("tess_context_plan", c->ctx, &in, work);
+}
+
+/* ---- sentences ------------------------------------------------------------------------------- */
+
+/* Layers by their words: "20 layers fractional and 8 layers 4x2 ring, refined". */
+static void count_words(const tess_context *c, char *text, size_t size)
+{
+    size_t used = 0;
+    for (int l = 0; l < c->opts.layers && used < size; l++) {
+        int before = 0, same = 0;
+        for (int i = 0; i < l; i++)
+            before += strcmp(c->layers[i].words, c->layers[l].words) == 0;
+        for (int i = l; i < c->opts.layers; i++)
+            same += strcmp(c->layers[i].words, c->layers[l].words) == 0;
+        if (!before)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%d layer%s %s", used ? " and " : "",
+                                 same, same == 1 ? "" : "s", c->layers[l].words);
+    }
+}
+
+static void predicted_text(int64_t ns, char text[40])
+{
+    if (ns < 0)
+        snprintf(text, 40, "time not predictable");
+    else
+        snprintf(text, 40, "predicted %.3g ms", (double)ns * 1e-6);
+}
+
+/* What the plan before was, told together with the one that follows it. */
+typedef struct {
+    int64_t plans, kept, predicted, measured;
+    double rho; /* of the work at hand; 0: there was none */
+} past;
+
+static void tell_made(const tess_context *c, int64_t step, const past *before, double rho)
+{
+    char kinds[TESS_TOLD / 2] = "", time[40], was[40] = "", last[160] = "";
+    double bytes = 0.0;
+    for (int l = 0; l < c->opts.layers; l++)
+        bytes += (double)c->layers[l].bytes;
+    count_words(c, kinds, sizeof kinds);
+    predicted_text(tess__context_predicted(c), time);
+    if (before->rho > 0.0)
+        snprintf(was, sizeof was, " (was %.2f)", before->rho);
+    if (before->plans > 0) {
+        char old[40] = "";
+        predicted_text(before->predicted, old);
+        snprintf(last, sizeof last, "; the last was kept %lld step%s", (long long)before->kept,
+                 before->kept == 1 ? "" : "s");
+        if (before->measured >= 0)
+            snprintf(last + strlen(last), sizeof last - strlen(last), ", %s, measured %.3g ms", old,
+                     (double)before->measured * 1e-6);
+    }
+    tess__context_tell(c, TESS_CONTEXT_MADE, step,
+                       "plan %lld of step %lld: %s, imbalance %.2f%s, %s, %.1f MiB sent%s",
+                       (long long)c->plans, (long long)step, kinds, rho, was, time,
+                       bytes / 1048576.0, last);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    tess_context *c;
+    int64_t step;
+    char last[192]; /* the reason told last */
+} reader;
+
+/* Takes the bytes of the chosen candidates, and tells once why others could not be. */
+static void read_candidate(void *user, int layer, const tess_candidate *candidate)
+{
+    reader *r = user;
+    if (candidate->chosen)
+        r->c->layers[layer].bytes = candidate->bytes * r->c->opts.batch;
+    if (layer > 0 || candidate->chosen || candidate->ns >= 0 || r->c->plans > 1 ||
+        strcmp(r->last, candidate->reason) == 0)
+        return;
+    char words[TESS_WORDS];
+    const tess_plan_layer like = {.method = candidate->method,
+                                  .ulysses = candidate->ulysses,
+                                  .ring = candidate->ring,
+                                  .selective = candidate->selective};
+    tess__strategy_words(&like, words);
+    snprintf(r->last, sizeof r->last, "%s", candidate->reason);
+    tess__context_tell(r->c, TESS_CONTEXT_FALLBACK, r->step, "%s is no candidate: %s", words,
+                       candidate->reason);
+}
+
+/* Words and bytes of the layers of a new plan; its mean imbalance. */
+static double describe(tess_context *c, int64_t step)
+{
+    reader r = {.c = c, .step = step};
+    double rho = 0.0;
+    for (int l = 0; l < c->opts.layers; l++) {
+        tess_plan_layer layer = {0};
+        tess_plan_layer_view(c->plan, l, &layer);
+        tess__strategy_words(&layer, c->layers[l].words);
+        c->layers[l].measured_ns = c->layers[l].measured_bytes = -1.0;
+        rho += layer.rho[TESS_RHO_RING] / c->opts.layers;
+    }
+    tess_plan_explain(c->plan, read_candidate, &r);
+    return rho;
+}
+
+/* A number for what the plan says, to be compared between ranks. */
+static uint64_t plan_hash(const tess_plan *plan, int layers)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (int l = 0; l < layers; l++) {
+        tess_plan_layer v = {0};
+        tess_plan_layer_view(plan, l, &v);
+        hash = (hash ^ (uint64_t)(v.ring * 65537 + v.selective)) * UINT64_C(1099511628211);
+        for (int64_t i = 0; i < v.n_shares; i++) {
+            const tess_share *s = &v.shares[i];
+            const int32_t parts[] = {s->rank, s->head, s->q_begin, s->q_end};
+            for (int k = 0; k < 4; k++)
+                hash = (hash ^ (uint64_t)parts[k]) * UINT64_C(1099511628211);
+        }
+    }
+    return hash;
+}
+
+/* Collective. On failure the plan before stays with the context, and the executor of a rank may
+ * have either: the group cannot go on. */
+static tess_status replace_plan(tess_context *c, const tess_work *work)
+{
+    tess_plan *plan = NULL;
+    tess_status status = tess_plan_create(c->ctx, work, c->priced, &c->how, &plan);
+    status = tess_comm_agree(c->comm, status);
+    if (status == TESS_OK) {
+        const uint64_t hash = plan_hash(plan, c->opts.layers);
+        status = tess_comm_same(c->comm, "plan", &hash, sizeof hash);
+    }
+    if (status == TESS_OK)
+        status = tess_comm_agree(c->comm, tess_dist_attn_plan(c->attn, plan));
+    if (status != TESS_OK) {
+        tess_plan_destroy(plan);
+        return status;
+    }
+    tess_plan_destroy(c->plan);
+    c->plan = plan;
+    c->carried_ns = c->kept = 0;
+    c->plans++;
+    return TESS_OK;
+}
+
+/* Whether the plan serves this work; verdict.rho is its imbalance. */
+static tess_status judge(tess_context *c, const tess_work *work, double total, int *keep,
+                         tess_plan_verdict *verdict)
+{
+    *keep = 0;
+    *verdict = (tess_plan_verdict){0};
+    if (!c->plan)
+        return TESS_OK;
+    TESS_TRY(tess_plan_keep(c->plan, work, c->priced, &c->how, c->carried_ns, verdict));
+    *keep = verdict->keep && !c->opts.fresh && total <= c->planned * work_changes &&
+            total * work_changes >= c->planned;
+    return TESS_OK;
+}
+
+static tess_status decide(tess_context *c, int64_t step, const tess_work *work, double total,
+                          int *replanned)
+{
+    tess_plan_verdict verdict;
+    int keep;
+    TESS_TRY(tess_comm_agree(c->comm, judge(c, work, total, &keep, &verdict)));
+    if (keep) {
+        c->carried_ns = verdict.carried_ns;
+        c->kept++;
+        tess__context_tell(c, TESS_CONTEXT_KEPT, step,
+                           "plan %lld kept for step %lld: imbalance %.2f; %s", (long long)c->plans,
+                           (long long)step, verdict.rho, verdict.reason);
+        *replanned = 0;
+        return TESS_OK;
+    }
+    const past before = {.plans = c->plans,
+                         .kept = c->kept,
+                         .predicted = tess__context_predicted(c),
+                         .measured = tess__context_measured(c),
+                         .rho = verdict.rho};
+    TESS_TRY(replace_plan(c, work));
+    c->planned = total;
+    tell_made(c, step, &before, describe(c, step));
+    *replanned = 1;
+    return TESS_OK;
+}
+
+tess_status tess_context_plan(tess_context *context, int64_t step, const double *density,
+                              int *replanned)
+{
+    if (!context)
+        return tess__fail(TESS_EINVAL, "tess_context_plan: context is NULL, must not be");
+    TESS_TRY(tess_comm_agree(context->comm, check(context, step, density)));
+    TESS_TRY(agree_numbers(context, density));
+    const double total = weigh(context);
+    tess_work *work = NULL;
+    int made = 0;
+    tess_status status = tess_comm_agree(context->comm, make_work(context, &work));
+    if (status == TESS_OK)
+        status = decide(context, step, work, total, &made);
+    tess_work_destroy(work);
+    if (status == TESS_OK && replanned)
+        *replanned = made;
+    return status;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* context_rates.c - what ranks and links do, agreed on and put into a cluster.
+ *
+ * Every rank times its own attention; the group takes the median of each number, so that one rank
+ * that was disturbed decides nothing, and all plan alike. Links are measured together. A byte that
+ * travels is packed by its sender and unpacked by its receiver, which the cost model does not know:
+ * its time is added to that of the link. With a cluster's name nothing is measured.
+ */
+#include "context.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODE = 5, MEMORY = 6, NUMBERS = 7 }; /* of a rank: its rates, its node, its memory */
+
+/* The limits of a cluster's description. */
+static const double least_flops = 1e9, least_bandwidth = 1e6, most_bandwidth = 1e15;
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median over ranks of column i of all (ranks, NUMBERS); scratch (ranks). */
+static double median(const double *all, int ranks, int i, double *scratch)
+{
+    for (int r = 0; r < ranks; r++)
+        scratch[r] = all[(size_t)r * NUMBERS + (size_t)i];
+    qsort(scratch, (size_t)ranks, sizeof *scratch, by_size);
+    return scratch[(ranks - 1) / 2];
+}
+
+/* ---- rates ----------------------------------------------------------------------------------- */
+
+static tess_status own_rates(const tess_context *c, const tess_context_opts *o, tess__rates *rates)
+{
+    const tess__probe_shape shape = {
+        .head_dim = o->head_dim,
+        .backward = o->train,
+        .tokens = o->tokens,
+        .group = o->n_groups ? (o->tokens + o->n_groups - 1) / o->n_groups : 128,
+        .unit = o->n_units ? (o->tokens + o->n_units - 1) / o->n_units : 1};
+    if (o->flops == 0.0)
+        return tess__probe(c->ctx, &shape, rates);
+    *rates = (tess__rates){.forward = 4e9 * o->head_dim / o->flops,
+                           .backward = 10e9 * o->head_dim / o->flops,
+                           .dense = 1.0};
+    return TESS_OK;
+}
+
+/* Whether node i has the ranks [i * per_node, (i + 1) * per_node), as the planner takes it. */
+static int nodes_in_order(const double *all, int ranks, int nodes)
+{
+    const int per_node = (ranks + nodes - 1) / nodes;
+    for (int r = 0; r < ranks; r++)
+        if ((int)all[(size_t)r * NUMBERS + NODE] != r / per_node)
+            return 0;
+    return 1;
+}
+
+/* What the group agreed on besides c->rates. */
+typedef struct {
+    int nodes;
+    int ordered;   /* the ranks of each node are neighbours */
+    double memory; /* of the rank that has least */
+} world;
+
+static tess_status agree_rates(tess_context *c, const tess_context_opts *o, int node, world *w)
+{
+    tess_machine machine = {0};
+    const size_t n = (size_t)c->ranks;
+    tess__rates own = {0};
+    tess__arena arena = {.ctx = c->ctx};
+    double *all = tess__arena_take(&arena, n * NUMBERS * sizeof *all);
+    double *scratch = tess__arena_take(&arena, n * sizeof *scratch);
+    int64_t *sizes = tess__arena_take(&arena, n * sizeof *sizes);
+    tess_status status = all && scratch && sizes ? own_rates(c, o, &own) : TESS_ENOMEM;
+    if (status == TESS_OK)
+        status = tess_machine_query(c->ctx, &machine);
+    status = tess_comm_agree(c->comm, status);
+    if (status == TESS_OK) {
+        const double mine[NUMBERS] = {own.forward,
+                                      own.backward,
+                                      own.row_keys,
+                                      own.dense,
+                                      own.copied,
+                                      node,
+                                      (double)machine.memory_total};
+        for (size_t r = 0; r < n; r++)
+            sizes[r] = sizeof mine;
+        status = tess_comm_gather(c->comm, TESS_TRAFFIC_CONTROL, mine, sizeof mine, all, sizes);
+    }
+    if (status == TESS_OK) {
+        c->rates = (tess__rates){.forward = median(all, c->ranks, 0, scratch),
+                                 .backward = median(all, c->ranks, 1, scratch),
+                                 .row_keys = median(all, c->ranks, 2, scratch),
+                                 .dense = median(all, c->ranks, 3, scratch),
+                                 .copied = median(all, c->ranks, 4, scratch)};
+        w->ordered = nodes_in_order(all, c->ranks, w->nodes);
+        median(all, c->ranks, MEMORY, scratch);
+        w->memory = floor(scratch[0] / 134217728.0) * 134217728.0; /* whole eighths of a GiB */
+    }
+    tess__arena_free(&arena);
+    return status;
+}
+
+/* ---- the cluster ----------------------------------------------------------------------------- */
+
+/* bytes/s of a link whose bytes are also packed and unpacked; what is not limited gets a limit that
+ * a cluster's description may have. */
+static double with_copies(double bandwidth, double copied)
+{
+    const double ns = 2.0 * copied + (bandwidth > 0.0 ? 1e9 / bandwidth : 0.0);
+    const double whole = ns > 1e9 / most_bandwidth ? 1e9 / ns : most_bandwidth;
+    return whole > least_bandwidth ? whole : least_bandwidth;
+}
+
+static tess_status describe(const tess_context *c, const tess_link *link, const world *w,
+                            tess_cluster **cluster)
+{
+    const double forward = 4e9 * c->opts.head_dim / c->rates.forward;
+    const double backward = 10e9 * c->opts.head_dim / c->rates.backward;
+    const double faster = forward > backward ? forward : backward;
+    const double peak = faster > least_flops ? faster : least_flops;
+    const int per_node = (c->ranks + w->nodes - 1) / w->nodes;
+    const char *origin = "measured by these ranks";
+    tess_cluster_info info = {.name = "measured",
+                              .about = "the ranks of this job",
+                              .gpu = "rank",
+                              .flops_fp32 = peak,
+                              .memory = (int64_t)w->memory,
+                              .memory_bandwidth = 1e9,
+                              .gpu_origin = origin,
+                              .node_gpus = per_node,
+                              .link = "ranks of a node",
+                              .link_bandwidth = with_copies(link->bandwidth, c->rates.copied),
+                              .link_latency = link->latency,
+                              .link_efficiency = 1.0,
+                              .link_origin = origin,
+                              .network = "",
+                              .oversubscription = 1.0,
+                              .network_origin = origin,
+                              .launch_origin = "part of the latency",
+                              .attn_forward = forward / peak,
+                              .attn_backward = backward / peak,
+                              .attn_sparse = 1.0,
+                              .attn_row_keys = c->rates.row_keys,
+                              .attn_origin = origin};
+    if (w->nodes > 1) {
+        info.network = "between nodes";
+        info.nics = per_node;
+        info.nic_bandwidth = with_copies(link->network_bandwidth, c->rates.copied);
+        info.network_latency = link->network_latency;
+        info.network_efficiency = 1.0;
+    }
+    return tess_cluster_create(c->ctx, &info, cluster);
+}
+
+/* Bandwidth that several samples share. */
+static double shared(double bandwidth, int batch)
+{
+    const double each = bandwidth / batch;
+    return bandwidth == 0.0 || each > least_bandwidth ? each : least_bandwidth;
+}
+
+/* The cluster for a pass of several samples at once. Work counts a pair of tokens in each of them,
+ * so that attention's rate stays, and has the rows' part in it where rates were measured. */
+static tess_status divide(tess_context *c, tess_cluster **priced)
+{
+    tess_cluster_info info;
+    TESS_TRY(tess_cluster_query(c->cluster, &info));
+    c->how.memory = info.memory / c->opts.batch;
+    info.attn_row_keys = c->rates.row_keys > 0.0 ? 0.0 : info.attn_row_keys * c->opts.batch;
+    info.collectives = (tess_collective_params){0}; /* nobody asks for them here */
+    info.link_bandwidth = shared(info.link_bandwidth, c->opts.batch);
+    info.nic_bandwidth = shared(info.nic_bandwidth, c->opts.batch);
+    return tess_cluster_create(c->ctx, &info, priced);
+}
+
+static void tell_rates(const tess_context *c, const tess_context_opts *o, const tess_link *link,
+                       int nodes)
+{
+    const double forward = 4.0 * c->opts.head_dim / c->rates.forward;
+    const double backward = 10.0 * c->opts.head_dim / c->rates.backward;
+    char wires[160] = "", back[48] = "";
+    if (o->train)
+        snprintf(back, sizeof back, " forward, %.1f backward", backward);
+    if (c->ranks > 1)
+        snprintf(wires, sizeof wires, "; links %.1f us, %.2f GB/s", (double)link->latency * 1e-3,
+                 link->bandwidth * 1e-9);
+    if (nodes > 1)
+        snprintf(wires + strlen(wires), sizeof wires - strlen(wires),
+                 ", between %d nodes %.1f us, %.2f GB/s", nodes,
+                 (double)link->network_latency * 1e-3, link->network_bandwidth * 1e-9);
+    tess__context_tell(c, TESS_CONTEXT_RATES, -1,
+                       "rates %s: attention %.1f GFLOP/s%s on lists, dense %.2fx as fast%s",
+                       o->flops > 0.0 ? "given" : "measured", forward, back, 1.0 / c->rates.dense,
+                       wires);
+}
+
+static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)
+{
+    tess_comm_info comm;
+    tess_link link = {0};
+    TESS_TRY(tess_comm_query(c->comm, &comm));
+    world w = {.nodes = comm.nodes};
+    TESS_TRY(agree_rates(c, o, comm.node, &w));
+    if (c->ranks > 1)
+        TESS_TRY(tess_comm_measure(c->comm, &link));
+    if (!w.ordered) {
+        tess__context_tell(c, TESS_CONTEXT_FALLBACK, -1,
+                           "the ranks of a node are not neighbours: planned as one node with the "
+                           "links between nodes");
+        link.bandwidth = link.network_bandwidth;
+        link.latency = link.network_latency;
+        w.nodes = 1;
+    }
+    c->how.nodes = w.nodes;
+    tell_rates(c, o, &link, w.nodes);
+    return describe(c, &link, &w, &c->cluster);
+}
+
+static tess_status named_cluster(tess_context *c, const tess_context_opts *o)
+{
+    tess_cluster_info info;
+    TESS_TRY(tess_cluster_load(c->ctx, o->cluster, &c->cluster));
+    TESS_TRY(tess_cluster_query(c->cluster, &info));
+    c->how.flops = o->flops;
+    c->rates.dense = 1.0;
+    tess__context_tell(c, TESS_CONTEXT_RATES, -1, "rates of cluster %s%s", info.name,
+                       o->flops > 0.0 ? ", attention's given" : "");
+    return TESS_OK;
+}
+
+/* The rates of another context. */
+static tess_status same_cluster(tess_context *c, const tess_context *like)
+{
+    tess_cluster_info info;
+    c->rates = like->rates;
+    c->how.flops = like->how.flops;
+    c->how.nodes = like->how.nodes;
+    TESS_TRY(tess_cluster_query(like->cluster, &info));
+    return tess_cluster_create(c->ctx, &info, &c->cluster);
+}
+
+tess_status tess__context_rates(tess_context *c, const tess_context_opts *o)
+{
+    tess_status status = o->like      ? same_cluster(c, o->like)
+                         : o->cluster ? named_cluster(c, o)
+                                      : measured_cluster(c, o);
+    if (status == TESS_OK)
+        status = divide(c, &c->priced);
+    return tess_comm_agree(c->comm, status);
+}

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_context.c - plans at run time: strategies in words, rates, plans kept and made, sentences.
+ *
+ * Ranks are threads. They fill what the test then looks at: a failed assertion must not leave a
+ * thread. Clusters with names make predictions the same everywhere.
+ */
+#include "context.h"
+
+#include "dist/context.h"
+#include "tessera/context.h"
+
+#include <stdlib.h>
+
+enum { RANKS = 4, LAYERS = 2, HEADS = 8, DIM = 16, TOKENS = 200, GROUPS = 10, TOLD_MAX = 16 };
+
+static const int64_t groups[GROUPS + 1] = {0, 20, 40, 60, 80, 100, 120, 140, 160, 180, 200};
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void strategies_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        tess__strategy want;
+    } cases[] = {
+        {NULL, {TESS_PLAN_AUTO, 0, 0, 0, 0}},
+        {"auto", {TESS_PLAN_AUTO, 0, 0, 0, 0}},
+        {"contiguous", {TESS_PLAN_CONTIGUOUS, 8, 1, 1, 1}},
+        {"db-sp", {TESS_PLAN_DB_SP, 8, 1, 1, 1}},
+        {"refined", {TESS_PLAN_REFINED, 8, 1, 1, 1}},
+        {"fractional", {TESS_PLAN_FRACTIONAL, 0, 0, 0, 1}},
+        {"ring", {TESS_PLAN_REFINED, 1, 8, 1, 1}},
+        {"selective", {TESS_PLAN_REFINED, 1, 1, 8, 1}},
+        {"4x2r", {TESS_PLAN_REFINED, 4, 2, 1, 1}},
+        {"2x4s", {TESS_PLAN_REFINED, 2, 1, 4, 1}},
+        {"8x1", {TESS_PLAN_REFINED, 8, 1, 1, 1}},
+        {"1x8r", {TESS_PLAN_REFINED, 1, 8, 1, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tess__strategy got;
+        const tess__strategy *want = &cases[i].want;
+        CHECK_OK(tess__strategy_parse("f", cases[i].text, 8, &got));
+        assert_int_equal(got.method, want->method);
+        assert_int_equal(got.ulysses, want->ulysses);
+        assert_int_equal(got.ring, want->ring);
+        assert_int_equal(got.selective, want->selective);
+        assert_int_equal(got.imposed, want->imposed);
+    }
+}
+
+static void strategies_that_are_none_are_told(void **state)
+{
+    (void)state;
+    tess__strategy s;
+    CHECK_FAILS(tess__strategy_parse("f", "rign", 8, &s), TESS_EINVAL,
+                "f: strategy is \"rign\", did you mean ring?");
+    CHECK_FAILS(tess__strategy_parse("f", "fractionl", 8, &s), TESS_EINVAL,
+                "f: strategy is \"fractionl\", did you mean fractional?");
+    CHECK_FAILS(tess__strategy_parse("f", "", 8, &s), TESS_EINVAL,
+                "f: strategy is \"\", must be auto, ring, selective, a method such as refined or "
+                "fractional, or degrees such as 4x2r, 2x4s or 8x1");
+    CHECK_FAILS(tess__strategy_parse("f", "3x2r", 8, &s), TESS_EINVAL,
+                "f: strategy is \"3x2r\", must be degrees that make 8 ranks");
+    CHECK_FAILS(tess__strategy_parse("f", "99999999999999999999x1", 8, &s), TESS_EINVAL,
+                "f: strategy is \"99999999999999999999x1\", must be degrees that make 8 ranks");
+    CHECK_FAILS(tess__strategy_parse("f", "4x2", 8, &s), TESS_EINVAL,
+                "f: strategy is \"4x2\", must say what splits the sequence: 4x2r, a ring, or 4x2s, "
+                "selective");
+    static const char *const bad[] = {"4x2q", "4x2rr", "x2r", "4xr", "0x8r", "4x02r", "-4x2r"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(tess__strategy_parse("f", bad[i], 8, &s), TESS_EINVAL);
+}
+
+static void layers_are_put_into_words(void **state)
+{
+    (void)state;
+    char words[TESS_WORDS];
+    const tess_plan_layer ring = {
+        .method = TESS_PLAN_REFINED, .ulysses = 4, .ring = 2, .selective = 1};
+    const tess_plan_layer keys = {
+        .method = TESS_PLAN_DB_SP, .ulysses = 2, .ring = 1, .selective = 4};
+    const tess_plan_layer heads = {
+        .method = TESS_PLAN_FRACTIONAL, .ulysses = 1, .ring = 1, .selective = 1};
+    tess__strategy_words(&ring, words);
+    assert_string_equal(words, "4x2 ring, refined");
+    tess__strategy_words(&keys, words);
+    assert_string_equal(words, "2x4 selective, db-sp");
+    tess__strategy_words(&heads, words);
+    assert_string_equal(words, "fractional");
+}
+
+/* ---- the probe ------------------------------------------------------------------------------- */
+
+static void attention_is_probed_on_any_shape(void **state)
+{
+    (void)state;
+    static const tess__probe_shape shapes[] = {
+        {8, 0, 1, 1, 1}, {64, 1, 300, 64, 1}, {128, 0, 5000, 100, 16}, {72, 1, 20, 64, 64}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        tess__rates r = {0};
+        CHECK_OK(tess__probe(ctx, &shapes[i], &r));
+        assert_true(r.forward > 0.0 && isfinite(r.forward));
+        assert_true(r.backward > 0.0 && isfinite(r.backward));
+        assert_true(r.row_keys >= 0.0 && isfinite(r.row_keys));
+        assert_true(r.dense > 0.0 && r.dense <= 1.0);
+        assert_true(r.copied > 0.0 && isfinite(r.copied));
+    }
+}
+
+/* ---- contexts on several ranks --------------------------------------------------------------- */
+
+/* What ranks are given and what they say. */
+typedef struct {
+    tess_context_opts opts;
+    int odd;     /* 1: rank 2 has one layer more */
+    int attends; /* 1: forward passes after each plan */
+    int steps;   /* plans */
+    double density[4][RANKS][LAYERS * HEADS];
+    /* Of rank 0, but for bounds. */
+    char told[TOLD_MAX][512];
+    tess_context_event_kind kinds[TOLD_MAX];
+    int n_told;
+    int replanned[4];
+    tess_context_info info;
+    tess_context_layer_info layers[LAYERS];
+    char words[LAYERS][64];
+    int64_t rows[RANKS], first[RANKS];
+    tess_share shares[RANKS][64]; /* of layer 0 */
+    int64_t n_shares[RANKS];
+} stage;
+
+static stage *play;
+
+static void listen(void *user, const tess_context_event *event)
+{
+    stage *s = user;
+    if (s->n_told < TOLD_MAX) {
+        s->kinds[s->n_told] = event->kind;
+        snprintf(s->told[s->n_told++], sizeof s->told[0], "%s", event->sentence);
+    }
+}
+
+/* One forward pass over all layers on numbers that do not matter. */
+static tess_status attend(const tess_context *c)
+{
+    tess_context_info info;
+    const tess_status known = tess_context_view(c, &info);
+    if (known != TESS_OK)
+        return known;
+    const int64_t rows = info.rows;
+    float *x = calloc((size_t)(HEADS * rows * DIM) * 2, sizeof *x);
+    const tess_view in = {x, TESS_DTYPE_F32, HEADS * rows * DIM, rows * DIM, DIM};
+    const tess_view out = {x + HEADS * rows * DIM, TESS_DTYPE_F32, HEADS * rows * DIM, rows * DIM,
+                           DIM};
+    tess_status status = TESS_OK;
+    for (int l = 0; status == TESS_OK && l < LAYERS; l++) {
+        const tess_dist_call call = {.layer = l, .save = -1};
+        status = tess_dist_attn_forward(info.attn, &call, &in, &in, &in, &out, NULL);
+    }
+    free(x);
+    return status;
+}
+
+static tess_status look(stage *s, const tess_context *c, int rank)
+{
+    tess_context_info info;
+    tess_plan_layer layer;
+    tess_status status = tess_context_view(c, &info);
+    s->rows[rank] = info.rows;
+    s->first[rank] = info.first;
+    if (status == TESS_OK)
+        status = tess_plan_layer_view(info.plan, 0, &layer);
+    if (status == TESS_OK && layer.n_shares <= 64) {
+        memcpy(s->shares[rank], layer.shares, (size_t)layer.n_shares * sizeof *layer.shares);
+        s->n_shares[rank] = layer.n_shares;
+    }
+    for (int l = 0; status == TESS_OK && rank == 0 && l < LAYERS; l++) {
+        status = tess_context_layer(c, l, &s->layers[l]);
+        if (status == TESS_OK)
+            snprintf(s->words[l], sizeof s->words[l], "%s", s->layers[l].words);
+    }
+    if (rank == 0)
+        s->info = info;
+    return status;
+}
+
+static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
+{
+    stage *s = user;
+    tess_context_opts opts = s->opts;
+    tess_comm_info group;
+    tess_context *c = NULL;
+    tess_status status = tess_comm_query(comm, &group);
+    opts.layers += s->odd && group.rank == 2;
+    opts.tell = group.rank == 0 ? listen : NULL;
+    opts.user = s;
+    if (status == TESS_OK)
+        status = tess_context_create(rank_ctx, comm, &opts, &c);
+    for (int i = 0; status == TESS_OK && i < s->steps; i++) {
+        int made = -1;
+        status = tess_context_plan(c, 10 * i, s->density[i][group.rank], &made);
+        if (group.rank == 0)
+            s->replanned[i] = made;
+        if (status == TESS_OK)
+            status = look(s, c, group.rank);
+        if (status == TESS_OK && s->attends)
+            status = attend(c);
+    }
+    tess_context_destroy(c);
+    return status == TESS_OK ? TESS_OK : tess_comm_fail(comm, status);
+}
+
+static void set_stage(const char *strategy, int steps)
+{
+    memset(play, 0, sizeof *play);
+    play->steps = steps;
+    play->opts = (tess_context_opts){.layers = LAYERS,
+                                     .heads = HEADS,
+                                     .head_dim = DIM,
+                                     .batch = 1,
+                                     .tokens = TOKENS,
+                                     .n_groups = GROUPS,
+                                     .groups = groups,
+                                     .strategy = strategy,
+                                     .cluster = "h100"};
+    for (int i = 0; i < 4; i++)
+        for (int r = 0; r < RANKS; r++)
+            for (int h = 0; h < LAYERS * HEADS; h++)
+                play->density[i][r][h] = 0.25;
+}
+
+static void run_stage(void)
+{
+    CHECK_OK(tess_comm_threads(NULL, RANKS, NULL, act, play));
+}
+
+static void rows_at_home_are_even_shares(void **state)
+{
+    (void)state;
+    static const int64_t odd[GROUPS + 1] = {0, 20, 40, 60, 80, 100, 120, 140, 160, 180, 203};
+    set_stage("fractional", 1);
+    play->opts.tokens = 203;
+    play->opts.groups = odd;
+    run_stage();
+    const int64_t rows[RANKS] = {51, 51, 51, 50};
+    int64_t first = 0;
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(play->rows[r], rows[r]);
+        assert_int_equal(play->first[r], first);
+        first += rows[r];
+    }
+}
+
+static void every_decision_is_told_in_a_sentence(void **state)
+{
+    (void)state;
+    set_stage("fractional", 3);
+    for (int r = 0; r < RANKS; r++) /* nearly all work in one head of each layer */
+        for (int h = 0; h < LAYERS * HEADS; h++)
+            play->density[2][r][h] = h % HEADS == 0 ? 0.9 : 0.157;
+    play->opts.replan_above = 1.1;
+    run_stage();
+    assert_int_equal(play->n_told, 4);
+    assert_string_equal(play->told[0], "rates of cluster h100");
+    assert_int_equal(play->kinds[0], TESS_CONTEXT_RATES);
+    assert_int_equal(play->kinds[1], TESS_CONTEXT_MADE);
+    assert_int_equal(play->kinds[2], TESS_CONTEXT_KEPT);
+    assert_int_equal(play->kinds[3], TESS_CONTEXT_MADE);
+    assert_string_equal(
+        play->told[2], "plan 1 kept for step 10: imbalance 1.00; imbalance 1.000, not above 1.100");
+    const char *want = "plan 1 of step 0: 2 layers fractional, imbalance 1.00, predicted ";
+    assert_memory_equal(play->told[1], want, strlen(want));
+    want = "plan 2 of step 20: 2 layers fractional, imbalance 1.0";
+    assert_memory_equal(play->told[3], want, strlen(want));
+    assert_non_null(strstr(play->told[3], "(was 2."));
+    assert_non_null(strstr(play->told[3], "MiB sent; the last was kept 1 step"));
+    assert_int_equal(play->replanned[0], 1);
+    assert_int_equal(play->replanned[1], 0);
+    assert_int_equal(play->replanned[2], 1);
+}
+
+static void a_plan_is_made_anew_when_there_is_other_work(void **state)
+{
+    (void)state;
+    set_stage("refined", 4);
+    for (int r = 0; r < RANKS; r++)
+        for (int h = 0; h < LAYERS * HEADS; h++) {
+            play->density[1][r][h] = 0.30; /* a fifth more is not enough */
+            play->density[2][r][h] = 0.40;
+            play->density[3][r][h] = 0.20; /* half of that */
+        }
+    run_stage();
+    const int want[4] = {1, 0, 1, 1};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(play->replanned[i], want[i]);
+    set_stage("refined", 2);
+    play->opts.fresh = 1;
+    run_stage();
+    assert_int_equal(play->replanned[1], 1);
+}
+
+static void ranks_plan_the_mean_of_their_densities(void **state)
+{
+    (void)state;
+    static tess_share mean[64];
+    set_stage("fractional", 1);
+    for (int r = 0; r < RANKS; r++)
+        for (int h = 0; h < LAYERS * HEADS; h++) /* dyadic, so that the mean is exact */
+            play->density[0][r][h] = 0.125 * (1 + h % 5) + (r % 2 ? 0.0625 : -0.0625);
+    run_stage();
+    const int64_t n = play->n_shares[0];
+    assert_true(n > HEADS);
+    for (int r = 1; r < RANKS; r++) {
+        assert_int_equal(play->n_shares[r], n);
+        assert_memory_equal(play->shares[r], play->shares[0], (size_t)n * sizeof *mean);
+    }
+    memcpy(mean, play->shares[0], (size_t)n * sizeof *mean);
+    for (int r = 0; r < RANKS; r++)
+        for (int h = 0; h < LAYERS * HEADS; h++)
+            play->density[0][r][h] = 0.125 * (1 + h % 5);
+    run_stage();
+    assert_int_equal(play->n_shares[0], n);
+    assert_memory_equal(play->shares[0], mean, (size_t)n * sizeof *mean);
+}
+
+static void measured_times_and_bytes_come_back(void **state)
+{
+    (void)state;
+    set_stage("refined", 3);
+    play->attends = 1;
+    play->opts.cluster = NULL; /* measured rates */
+    run_stage();
+    assert_int_equal(play->kinds[0], TESS_CONTEXT_RATES);
+    assert_non_null(strstr(play->told[0], "rates measured: attention "));
+    assert_non_null(strstr(play->told[0], "; links "));
+    for (int l = 0; l < LAYERS; l++) {
+        assert_string_equal(play->words[l], "refined");
+        assert_true(play->layers[l].predicted_ns > 0);
+        assert_true(play->layers[l].measured_ns > 0);
+        assert_int_equal(play->layers[l].bytes_sent, play->layers[l].bytes_predicted);
+    }
+    assert_true(play->info.measured_ns > 0);
+    assert_true(play->info.predicted_ns > 0);
+    assert_int_equal(play->info.plans, 1);
+    assert_int_equal(play->info.kept, 2);
+}
+
+static void what_is_no_candidate_is_told_once(void **state)
+{
+    (void)state;
+    set_stage(NULL, 2);
+    play->opts.whole_keys = 1;
+    play->opts.fresh = 1;
+    run_stage();
+    int keys = 0;
+    for (int i = 0; i < play->n_told; i++)
+        keys += play->kinds[i] == TESS_CONTEXT_FALLBACK;
+    assert_int_equal(keys, 1);
+    assert_string_equal(play->told[1],
+                        "2x2 ring, refined is no candidate: splits keys, which must stay whole");
+}
+
+/* All ranks fail with this sentence, which a rank that leaves first may tell the others. */
+static void fails_with(const char *sentence)
+{
+    assert_int_equal(tess_comm_threads(NULL, RANKS, NULL, act, play), TESS_EINVAL);
+    const char *said = tess_last_error(), *at = strstr(said, sentence);
+    if (!at || strlen(at) != strlen(sentence))
+        fail_msg("\"%s\" does not end in \"%s\"", said, sentence);
+}
+
+static void ranks_that_disagree_are_told(void **state)
+{
+    (void)state;
+    set_stage("refined", 1);
+    play->odd = 1;
+    fails_with("rank 2 has another shape or strategy than rank 0");
+}
+
+static void a_bad_density_on_one_rank_ends_all(void **state)
+{
+    (void)state;
+    set_stage("refined", 1);
+    play->density[0][3][9] = 1.5;
+    fails_with("tess_context_plan: the density of layer 1, head 1 is 1.5, must be 0..1");
+}
+
+/* ---- one rank -------------------------------------------------------------------------------- */
+
+static void one_rank_alone_has_everything(void **state)
+{
+    (void)state;
+    tess_comm *comm = NULL;
+    tess_context *c = NULL;
+    tess_context_info info;
+    tess_context_layer_info layer;
+    const tess_context_opts opts = {
+        .layers = 1, .heads = 3, .head_dim = 8, .batch = 2, .tokens = 50, .flops = 1e9};
+    CHECK_OK(tess_comm_self(ctx, &comm));
+    CHECK_OK(tess_context_create(ctx, comm, &opts, &c));
+    CHECK_FAILS(tess_context_layer(c, 0, &layer), TESS_EINVAL,
+                "tess_context_layer: there is no plan yet");
+    CHECK_OK(tess_context_plan(c, 0, NULL, NULL));
+    CHECK_OK(tess_context_view(c, &info));
+    assert_int_equal(info.ranks, 1);
+    assert_int_equal(info.rows, 50);
+    assert_int_equal(info.opts->heads, 3);
+    assert_int_equal(info.measured_ns, -1);
+    /* 3 heads of 2 samples, 2500 pairs of 32 flop each, at 1 flop/ns. */
+    assert_int_equal(info.predicted_ns, 3 * 2 * 2500 * 32);
+    CHECK_OK(tess_context_layer(c, 0, &layer));
+    assert_int_equal(layer.bytes_predicted, 0);
+    CHECK_FAILS(tess_context_layer(c, 1, &layer), TESS_EINVAL,
+                "tess_context_layer: layer is 1, must be 0..0");
+    CHECK_FAILS(tess_context_plan(c, -1, NULL, NULL), TESS_EINVAL,
+                "tess_context_plan: step is -1, must be at least 0");
+    tess_context_destroy(c);
+    tess_comm_destroy(comm);
+}
+
+static void bad_options_are_told(void **state)
+{
+    (void)state;
+    tess_comm *comm = NULL;
+    tess_context *c = NULL;
+    const tess_context_opts good = {
+        .layers = 1, .heads = 3, .head_dim = 8, .batch = 1, .tokens = 50, .flops = 1e9};
+    CHECK_OK(tess_comm_self(ctx, &comm));
+    static const double shares[2] = {0.0, 1.5};
+#define BAD(member, value, sentence)                                                               \
+    do {                                                                                           \
+        tess_context_opts o = good;                                                                \
+        o.member = value;                                                                          \
+        CHECK_FAILS(tess_context_create(ctx, comm, &o, &c), TESS_EINVAL,                           \
+                    "tess_context_create: " sentence);                                             \
+    } while (0)
+    BAD(layers, 0, "layers is 0, must be 1..65536");
+    BAD(heads, 65537, "heads is 65537, must be 1..65536");
+    BAD(batch, 0, "batch is 0, must be 1..65536");
+    BAD(tokens, 0, "tokens is 0, must be 1..2147483647");
+    BAD(head_dim, 12, "head_dim is 12, must be a multiple of 8 up to 256");
+    BAD(n_groups, 3, "groups is NULL, must not be");
+    BAD(n_units, 3, "units is NULL, must not be");
+    BAD(train, 2, "train is 2, must be 0..1");
+    BAD(flops, -1.0, "flops is -1, must be 0 or 1e3..1e21");
+    BAD(union_share, 1.5, "union_share is 1.5, must be 0..1");
+    BAD(union_shares, shares, "union_shares[1] is 1.5, must be 0..1");
+    BAD(replan_above, -1.0, "replan_above is -1, must be 0..1e9");
+    BAD(strategy, "2x2r", "strategy is \"2x2r\", must be degrees that make 1 ranks");
+#undef BAD
+    CHECK_FAILS(tess_context_create(NULL, comm, &good, &c), TESS_EINVAL,
+                "tess_context_create: ctx is NULL, must not be");
+    CHECK_FAILS(tess_context_create(ctx, comm, NULL, &c), TESS_EINVAL,
+                "tess_context_create: opts is NULL, must not be");
+    CHECK_FAILS(tess_context_create(ctx, comm, &good, NULL), TESS_EINVAL,
+                "tess_context_create: context is NULL, must not be");
+    CHECK_FAILS(tess_context_plan(NULL, 0, NULL, NULL), TESS_EINVAL,
+                "tess_context_plan: context is NULL, must not be");
+    CHECK_FAILS(tess_context_view(NULL, NULL), TESS_EINVAL,
+                "tess_context_view: context is NULL, must not be");
+    assert_null(c);
+    tess_comm_destroy(comm);
+}
+
+static tess_status impose_ring(void *user, tess_ctx *rank_ctx, tess_comm *comm)
+{
+    (void)user;
+    tess_context *c = NULL;
+    const tess_context_opts opts = {.layers = 1,
+                                    .heads = 3,
+                                    .head_dim = 8,
+                                    .batch = 1,
+                                    .tokens = 50,
+                                    .whole_keys = 1,
+                                    .strategy = "ring",
+                                    .flops = 1e9};
+    return tess_context_create(rank_ctx, comm, &opts, &c);
+}
+
+static void keys_that_must_stay_whole_are_not_split(void **state)
+{
+    (void)state;
+    assert_int_equal(tess_comm_threads(NULL, 2, NULL, impose_ring, NULL), TESS_EINVAL);
+    assert_non_null(
+        strstr(tess_last_error(),
+               "tess_context_create: strategy is \"ring\", must leave keys whole: their selector "
+               "needs all keys of a head on one rank"));
+}
+
+static int set_up(void **state)
+{
+    play = calloc(1, sizeof *play);
+    return !play || make_ctx(state);
+}
+
+static int tear_down(void **state)
+{
+    free(play);
+    return drop_ctx(state);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(strategies_are_read),
+    cmocka_unit_test(strategies_that_are_none_are_told),
+    cmocka_unit_test(layers_are_put_into_words),
+    cmocka_unit_test(attention_is_probed_on_any_shape),
+    cmocka_unit_test(rows_at_home_are_even_shares),
+    cmocka_unit_test(every_decision_is_told_in_a_sentence),
+    cmocka_unit_test(a_plan_is_made_anew_when_there_is_other_work),
+    cmocka_unit_test(ranks_plan_the_mean_of_their_densities),
+    cmocka_unit_test(measured_times_and_bytes_come_back),
+    cmocka_unit_test(what_is_no_candidate_is_told_once),
+    cmocka_unit_test(ranks_that_disagree_are_told),
+    cmocka_unit_test(a_bad_density_on_one_rank_ends_all),
+    cmocka_unit_test(one_rank_alone_has_everything),
+    cmocka_unit_test(bad_options_are_told),
+    cmocka_unit_test(keys_that_must_stay_whole_are_not_split),
+};
+RUN_TESTS_WITH(tests, set_up, tear_down)

@@ -355,6 +355,59 @@ static void a_rank_that_cannot_choose_fails_all_with_its_sentence(void **state)
     free_world(w);
 }
 
+static _Thread_local int stops; /* whether this thread's rank asks to stop */
+
+static int ask_to_stop(void *user, const char *what, int64_t done, int64_t total)
+{
+    (void)user;
+    (void)what;
+    (void)done;
+    (void)total;
+    return stops;
+}
+
+/* Rank 2 is asked to stop while it attends, then while it makes gradients; then all go on. */
+static tess_status run_stopped(void *user, tess_ctx *own, tess_comm *comm)
+{
+    world *w = user;
+    tess_comm_info info;
+    TESS_TRY(tess_comm_query(comm, &info));
+    const tess_dist_attn_opts opts = options_of(w);
+    const tess_dist_call call = {.save = 0};
+    tess_dist_attn *attn = NULL;
+    const int64_t first = w->bounds[info.rank];
+    const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, first);
+    const tess_view o = rows_from(&w->p, w->got[0].o, 0, w->p.dim, first);
+    tess_status status = tess_dist_attn_create(own, comm, &opts, &attn);
+    if (status == TESS_OK)
+        status = tess_dist_attn_plan(attn, w->plan);
+    int wrong = 0;
+    for (int back = 0; status == TESS_OK && back < 2; back++)
+        for (int again = 0; status == TESS_OK && again < 2; again++) {
+            stops = info.rank == FAILING && !again;
+            status = back ? tess_dist_attn_backward(attn, &call, &q, &o, &o, &o)
+                          : tess_dist_attn_forward(attn, &call, &q, &q, &q, &o, NULL);
+            wrong += status != (again ? TESS_OK : TESS_ESTOPPED);
+            status = TESS_OK;
+        }
+    w->reports[info.rank].wrong = wrong;
+    tess_dist_attn_destroy(attn);
+    return status;
+}
+
+static void a_rank_that_is_asked_to_stop_stops_all(void **state)
+{
+    (void)state;
+    const problem p = {.ranks = 3, .heads = 3, .dim = 8, .batch = 1, .tokens = 40, .seed = 1};
+    world *w = make_world(&p);
+    make_plan(w, TESS_PLAN_CONTIGUOUS);
+    CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.progress = ask_to_stop}, p.ranks, NULL,
+                               run_stopped, w));
+    for (int r = 0; r < p.ranks; r++)
+        assert_int_equal(w->reports[r].wrong, 0);
+    free_world(w);
+}
+
 /* ---- plans one after the other, sets --------------------------------------------------------- */
 
 typedef struct {
@@ -568,6 +621,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_busiest_sender_sends_what_the_plan_says),
     cmocka_unit_test(threads_of_a_rank_change_no_bit),
     cmocka_unit_test(a_rank_that_cannot_choose_fails_all_with_its_sentence),
+    cmocka_unit_test(a_rank_that_is_asked_to_stop_stops_all),
     cmocka_unit_test(gradients_need_the_set_of_their_layer),
     cmocka_unit_test(wrong_calls_get_a_sentence),
     cmocka_unit_test(choosing_needs_groups),

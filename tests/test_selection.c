@@ -367,6 +367,30 @@ static void a_mask_becomes_its_lists(void **state)
     }
 }
 
+static void a_selection_takes_the_shape_of_another(void **state)
+{
+    (void)state;
+    /* More lists and units than any case has. */
+    const tess_sel_shape largest = {2, 4, 4096, 4096, 1, 1, NULL, NULL, 0, 0};
+    tess_selection *sel = make(&largest, 1 << 20);
+    for (int i = 0; i < MASK_CASES; i++) {
+        uint8_t *mask;
+        tess_selection *want = make_from_mask(&mask_cases[i], (uint64_t)i, &mask);
+        tess__selection_reshape(sel, &mask_cases[i].shape);
+        assert_int_equal(view(sel).pairs, 0);
+        CHECK_OK(tess_selection_set_mask(sel, mask, TESS_MASK_BYTES));
+        check_is_mask(sel, mask);
+        const tess_selection_lists l = view(sel), w = view(want);
+        assert_int_equal(l.shape.group, w.shape.group);
+        assert_int_equal(l.shape.unit, w.shape.unit);
+        assert_int_equal(l.shape.tokens_q, w.shape.tokens_q);
+        assert_int_equal(l.shape.tokens_k, w.shape.tokens_k);
+        tess_selection_destroy(want);
+        free(mask);
+    }
+    tess_selection_destroy(sel);
+}
+
 /* The bits behind a row's last element are set: they must not select. */
 static void a_mask_of_bits_is_the_mask_of_bytes(void **state)
 {
@@ -728,6 +752,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(wrong_lists_get_a_sentence_and_change_nothing),
     cmocka_unit_test(the_first_of_many_mistakes_is_reported),
     cmocka_unit_test(a_mask_becomes_its_lists),
+    cmocka_unit_test(a_selection_takes_the_shape_of_another),
     cmocka_unit_test(a_mask_of_bits_is_the_mask_of_bytes),
     cmocka_unit_test(wrong_masks_get_a_sentence_and_change_nothing),
     cmocka_unit_test(the_transpose_of_the_transpose_is_the_selection),

@@ -117,9 +117,9 @@ typedef struct {
     const double
         *density;        /* (batch, heads): pairs attended to by all pairs, the same on all ranks */
     int64_t attend_ns;   /* attention */
-    int64_t exchange_ns; /* inside of exchanges */
+    int64_t exchange_ns; /* inside of exchanges and agreement: waiting for others, too */
     int64_t move_ns;     /* packing and unpacking rows */
-    int64_t select_ns;   /* the callback */
+    int64_t select_ns;   /* the callback; backward: lists from their bits */
     int64_t index_ns;    /* selective: finding and telling which keys are needed */
     int64_t cpu_ns;      /* CPU time of the calling thread in attention */
     int64_t bytes[TESS_TRAFFIC_COUNT]; /* sent to other ranks */

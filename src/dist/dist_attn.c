@@ -96,21 +96,30 @@ static tess_status count_bytes(tess_dist_attn *d, const tess_comm_counts *before
 
 tess_status tess__run_agree(tess_dist_attn *d, const tess__dist_run *run)
 {
-    return tess_comm_agree(d->comm, run->mine);
+    const int64_t begin = tess_comm_clock(d->comm);
+    const tess_status status = tess_comm_agree(d->comm, run->mine);
+    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    return status;
+}
+
+/* The pairs of all ranks, and how many ranks failed behind them. */
+static tess_status sum_pairs(tess_dist_attn *d, const tess__dist_run *run, int64_t heads)
+{
+    const int64_t begin = tess_comm_clock(d->comm);
+    d->pairs[heads] = run->mine != TESS_OK;
+    TESS_TRY(tess_comm_sum_f64(d->comm, TESS_TRAFFIC_CONTROL, d->pairs, heads + 1));
+    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    return TESS_OK;
 }
 
 /* Densities of all heads from the pairs of all ranks, or the failure of any. */
 static tess_status agree_pairs(tess_dist_attn *d, const tess__dist_run *run)
 {
     const int64_t heads = (int64_t)d->opts.batch * d->opts.heads;
-    if (run->call->choose) {
-        d->pairs[heads] = run->mine != TESS_OK;
-        TESS_TRY(tess_comm_sum_f64(d->comm, TESS_TRAFFIC_CONTROL, d->pairs, heads + 1));
-        if (d->pairs[heads] > 0.0)
-            return tess__run_agree(d, run);
-    } else {
+    if (run->call->choose)
+        TESS_TRY(sum_pairs(d, run, heads));
+    if (!run->call->choose || d->pairs[heads] > 0.0)
         TESS_TRY(tess__run_agree(d, run));
-    }
     const double all = (double)d->opts.tokens * (double)d->opts.tokens;
     for (int64_t i = 0; i < heads; i++)
         run->layer->density[i] = run->call->choose ? d->pairs[i] / all : 1.0;

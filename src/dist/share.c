@@ -89,11 +89,13 @@ tess_status tess__share_restore(tess_dist_attn *d, const tess__dist_run *run, in
                                 const tess_selection **lists)
 {
     const tess__dist_share *share = &run->layer->shares[i];
+    const int64_t begin = tess_comm_clock(d->comm);
     *lists = NULL;
     if (run->set->dense[sample * run->layer->n_shares + i])
         return TESS_OK;
     take_shape(d, share);
     TESS_TRY(tess_selection_set_mask(d->lists, bits_of(run, sample, share), TESS_MASK_BITS));
     *lists = d->lists;
+    run->layer->seen.select_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }

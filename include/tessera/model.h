@@ -14,6 +14,7 @@
 #define TESSERA_MODEL_H
 
 #include "base.h"
+#include "context.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -153,6 +154,9 @@ typedef struct {
                          brought into after the patches and back from before the output */
     const tess_sparse_opts *sparse; /* NULL: attention is dense; else queries are grouped by the
                                        cubes, which must be given */
+    tess_context *context; /* NULL: this rank has all tokens; else the ranks that share them.
+                              Outlives the pass; made for the same sizes, with as many saves as
+                              layers, 1 with TESS_KEEP_BLOCKS, 0 without training */
 } tess_pass_shape;
 
 typedef struct {
@@ -163,7 +167,14 @@ typedef struct {
 
 /* A pass owns all activations and the workspace for one shape: nothing is allocated in forward or
  * backward. Several passes may share a model, one call at a time. The results have the same bits
- * for every number of threads; TESS_KEEP_BLOCKS has those of TESS_KEEP_ALL. */
+ * for every number of threads; TESS_KEEP_BLOCKS has those of TESS_KEEP_ALL.
+ *
+ * With a context all its ranks make the same calls with the same input and weights; each computes
+ * its rows of tokens, and all get the whole output. A plan has been made (tess_context_plan).
+ * Output and gradients are those of one rank up to rounding, with the same bits on every run;
+ * gradients of parameters, the predictor's too, are partial: their sum over the ranks is the
+ * gradient. A rank that fails in forward or backward fails the context's communicator, so that no
+ * other waits. */
 typedef struct tess_pass tess_pass;
 
 TESS_API tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape,
@@ -174,18 +185,19 @@ TESS_API tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in,
 
 /* Adds the gradients of a loss to the model's, from dout, the loss's gradient by the last forward
  * call's out, and the weights as they were in it; a second call needs another forward first. dx:
- * the gradient by x, written; NULL if it is not wanted. After a failure the model's gradients are
- * of no use. */
+ * the gradient by x, written, whole on every rank; NULL, on all of them, if it is not wanted. After
+ * a failure the model's gradients are of no use. */
 TESS_API tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx);
 
 /* Where the time went, since the pass was made. Linear layers are counted with what runs on their
  * results block by block: bias, gate and residual, GELU. */
 typedef struct {
     int64_t attention_ns, linear_ns, other_ns;
-    int64_t cross_ns;  /* of attention_ns: that to the text */
-    int64_t select_ns; /* choosing keys: predictor, selection, kept lists */
-    int64_t learn_ns;  /* the predictor's loss and gradients */
-    int64_t look_ns;   /* in the look callback */
+    int64_t cross_ns;    /* of attention_ns: that to the text */
+    int64_t select_ns;   /* choosing keys: predictor, selection, kept lists */
+    int64_t learn_ns;    /* the predictor's loss and gradients */
+    int64_t look_ns;     /* in the look callback, and bringing heads to it */
+    int64_t exchange_ns; /* waiting for other ranks; in none of the others */
     int64_t forwards, backwards;
 } tess_pass_times;
 
@@ -203,7 +215,8 @@ typedef struct {
 } tess_model_memory;
 
 /* Allocates nothing. threads: those of the context, 1..1024. To the byte; of a sparse pass it is
- * the most, for what its selector takes at its first use depends on the kind: that is left. */
+ * the most, for what its selector takes at its first use depends on the kind: that is left. With
+ * shape.context it is this rank's, without what the context itself holds. */
 TESS_API tess_status tess_model_need(const tess_model_config *config, const tess_model_opts *opts,
                                      const tess_pass_shape *shape, int threads,
                                      tess_model_memory *memory);

@@ -90,11 +90,13 @@ typedef struct {
 } tess_attend_layer;
 
 /* What a layer's attention took and gave; valid during the call. Views are F32, batch x heads x
- * tokens x head_dim (or rank), in the pass's order of tokens. */
+ * tokens x head_dim (or rank), of the heads that are shown, in the pass's order of tokens. */
 typedef struct {
     int layer;
-    int head, heads; /* those shown: the first, and how many; all of them */
-    const tess_view *q, *k, *v;
+    int head, heads; /* those shown: the first, and how many. All; with a context, an even share for
+                        each rank, which is not called without any */
+    const tess_view *q, *k;
+    const tess_view *v;             /* NULL with a context */
     const tess_view *q_low, *k_low; /* of the predictor; NULL without one */
     int rank;
     const float *lse; /* (batch, heads, tokens) over the keys that were attended to; NULL in a pass

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attend.c - telling a pass how its layers attend, and asking what they did. */
-#include "sparse.h"
+#include "ranks.h"
 
 #include <math.h>
 #include <string.h>
@@ -144,6 +144,14 @@ static tess_status make_selectors(tess_pass *p, const tess_attend *a,
     return TESS_OK;
 }
 
+static int looks_at_any(const tess_pass *p, const tess_attend *a)
+{
+    int any = 0;
+    for (int layer = 0; layer < p->z.layers; layer++)
+        any |= a->layers[layer].look;
+    return any;
+}
+
 /* Nothing fails from here on. */
 static void take(tess_pass *p, const tess_attend *a, tess_selector *const made[TESS_SELECT_COUNT])
 {
@@ -183,7 +191,9 @@ tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
     tess_selector *made[TESS_SELECT_COUNT] = {0};
     if (attend) {
         TESS_TRY(check(pass, attend));
-        const tess_status status = make_selectors(pass, attend, made);
+        tess_status status = make_selectors(pass, attend, made);
+        if (status == TESS_OK && pass->ranks.comm && looks_at_any(pass, attend))
+            status = tess__looks_make(pass);
         for (int kind = 0; status != TESS_OK && kind < TESS_SELECT_COUNT; kind++)
             tess_selector_destroy(made[kind]);
         TESS_TRY(status);
@@ -206,11 +216,13 @@ tess_status tess_pass_seen(const tess_pass *pass, int layer, tess_attend_seen *s
     double loss = 0.0;
     for (int64_t i = 0; i < heads; i++)
         loss += pass->losses[layer * heads + i] / (double)heads;
+    const int kept =
+        pass->ranks.comm ? pass->shape.keep == TESS_KEEP_ALL : layer < pass->kept_lists;
     *seen = (tess_attend_seen){
         .density = pass->density + layer * heads,
         .loss = loss,
         .loss_heads = pass->losses + layer * heads,
-        .reselected = pass->shape.train && pass->layers[layer].keys && layer >= pass->kept_lists,
+        .reselected = pass->shape.train && pass->layers[layer].keys && !kept,
     };
     return TESS_OK;
 }

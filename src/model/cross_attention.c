@@ -12,9 +12,9 @@
  */
 #include "pass.h"
 
-static void count_attention(tess_pass *p, int64_t begin)
+static void count_attention(tess_pass *p, tess__lap lap)
 {
-    const int64_t took = tess_clock_ns() - begin;
+    const int64_t took = tess__lap_end(p, lap);
     p->times.attention_ns += took;
     p->times.cross_ns += took;
 }
@@ -72,10 +72,10 @@ tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s)
     to_heads(p, s, parts);
     make_views(p, parts, v);
 
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_view o = tess__rows_view(p, s->at[SET_O2]);
     TESS_TRY(tess_attn_forward(p->cross, NULL, &v[0], &v[1], &v[2], &o, s->at[SET_LSE2]));
-    count_attention(p, begin);
+    count_attention(p, lap);
     return tess__layer_residual(p, &out, 0, p->z.rows, s->at[SET_O2], s->at[SET_X1], NULL,
                                 s->at[SET_X2]);
 }
@@ -92,11 +92,11 @@ static tess_status attend_backward(tess_pass *p, int layer, const tess__set *s)
     make_views(p, parts, in);
     make_views(p, gradients, d);
 
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_view o = tess__rows_view(p, s->at[SET_O2]), dout = tess__rows_view(p, p->t);
     const tess_attn_saved saved = {&in[0], &in[1], &in[2], &o, s->at[SET_LSE2]};
     TESS_TRY(tess_attn_backward(p->cross, NULL, &saved, &dout, NULL, &d[0], &d[1], &d[2]));
-    count_attention(p, begin);
+    count_attention(p, lap);
     tess__from_heads(p, p->z.home, s->at[SET_Q2], 1, gradients, parts[0].heads);
     tess__from_heads(p, p->z.text, s->at[SET_KV2], 2, gradients + 1, parts[1].heads);
     return TESS_OK;

@@ -115,8 +115,7 @@ tess_status tess__embed_backward(tess_pass *p, float *dx)
     TESS_TRY(tess__layer_dw(p, &l, p->z.rows, p->g, p->patches));
     if (!dx)
         return TESS_OK;
-    TESS_TRY(tess__layer_dx(p, &l, p->z.rows, p->g, p->big, 0, NULL));
-    tess__patches_scatter(p, (tess__span){0, p->z.tokens}, p->big, p->model->config.in_channels, 0,
-                          dx);
-    return TESS_OK;
+    float *rows = tess__whole_place(p, p->big, p->z.patch_in);
+    TESS_TRY(tess__layer_dx(p, &l, p->z.rows, p->g, rows, 0, NULL));
+    return tess__whole_latent(p, p->big, p->model->config.in_channels, 0, dx);
 }

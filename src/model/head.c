@@ -3,7 +3,8 @@
  *
  *   out = (norm(x) scale + shift) w^T + b,  shift, scale = table + temb (scale 1 more)
  *
- * big holds the tokens' numbers, (rows, patch_out).
+ * big holds the tokens' numbers, (batch * tokens, patch_out), on the way out; those at home on the
+ * way back.
  */
 #include "pass.h"
 
@@ -22,10 +23,9 @@ tess_status tess__head_forward(tess_pass *p, const float *last, float *out)
 {
     const tess__layer l = tess__outer_layer(p, P_OUT_W);
     norm_input(p, last);
-    TESS_TRY(tess__layer_forward(p, &l, p->z.rows, p->n, p->big, NULL));
-    tess__patches_scatter(p, (tess__span){0, p->z.tokens}, p->big, p->model->config.out_channels, 1,
-                          out);
-    return TESS_OK;
+    float *rows = tess__whole_place(p, p->big, p->z.patch_out);
+    TESS_TRY(tess__layer_forward(p, &l, p->z.rows, p->n, rows, NULL));
+    return tess__whole_latent(p, p->big, p->model->config.out_channels, 1, out);
 }
 
 tess_status tess__head_backward(tess_pass *p, const float *dout)

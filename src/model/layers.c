@@ -47,31 +47,31 @@ tess__layer tess__block_layer(const tess_pass *p, int layer, tess__block_param w
 tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
                                 float *y, const tess__finish *finish)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_linear_shape shape = {rows, l->in, l->out};
     const tess_status status = tess__linear_forward(p->ctx, &shape, x, l->w, l->b, y, finish);
-    p->times.linear_ns += tess_clock_ns() - begin;
+    p->times.linear_ns += tess__lap_end(p, lap);
     return status;
 }
 
 tess_status tess__layer_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
                            float *dx, int add, const tess__finish *finish)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_linear_shape shape = {rows, l->in, l->out};
     const tess_status status = tess__linear_dx(p->ctx, &shape, dy, l->w, dx, add, finish);
-    p->times.linear_ns += tess_clock_ns() - begin;
+    p->times.linear_ns += tess__lap_end(p, lap);
     return status;
 }
 
 tess_status tess__layer_dw(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
                            const float *x)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_linear_shape shape = {rows, l->in, l->out};
     const tess_status status = tess__linear_dw(p->ctx, &shape, dy, x, l->dw, 1);
     tess__column_sums(p->ctx, rows, l->out, dy, l->db, 1);
-    p->times.linear_ns += tess_clock_ns() - begin;
+    p->times.linear_ns += tess__lap_end(p, lap);
     return status;
 }
 
@@ -135,10 +135,10 @@ tess_status tess__layer_gelu_dx(tess_pass *p, const tess__layer *l, int64_t rows
 tess_status tess__layer_m(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
                           const float *x, int add)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_linear_shape shape = {rows, l->in, l->out};
     const tess_status status = tess__linear_dw(p->ctx, &shape, p->g + row * p->z.dim, x, p->m, add);
-    p->times.linear_ns += tess_clock_ns() - begin;
+    p->times.linear_ns += tess__lap_end(p, lap);
     return status;
 }
 

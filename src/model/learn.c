@@ -11,7 +11,7 @@
  *
  *   big, behind q k v:   dk_low by heads (qk), or dlow (rows, 2 heads rank), q beside k (hidden)
  */
-#include "sparse.h"
+#include "ranks.h"
 
 #include <string.h>
 
@@ -30,10 +30,30 @@ static tess_status choose_rows(tess_pass *p, int layer)
     return TESS_OK;
 }
 
-static tess_view dq_view(const tess_pass *p)
+tess__span tess__learn_home(const tess_pass *p, int64_t first, int64_t n)
+{
+    tess__span span = {0, 0};
+    for (int64_t i = 0; i < p->room.learn_rows; i++) {
+        span.first += p->learn_rows[i] < first;
+        span.n += p->learn_rows[i] >= first && p->learn_rows[i] < first + n;
+    }
+    return span;
+}
+
+/* The gradients of the queries from the first-th on. */
+static tess_view dq_view(const tess_pass *p, int64_t first)
 {
     const int64_t rank = p->room.rank, head = p->room.learn_rows * rank;
-    return (tess_view){p->dq_low, TESS_DTYPE_F32, p->z.heads * head, head, rank};
+    return (tess_view){p->dq_low + first * rank, TESS_DTYPE_F32, p->z.heads * head, head, rank};
+}
+
+/* The queries at home, as rows there. */
+static const int64_t *rows_at_home(const tess_pass *p, tess__span own)
+{
+    int64_t *rows = p->learn_rows + p->room.learn_rows;
+    for (int64_t i = 0; i < own.n; i++)
+        rows[i] = p->learn_rows[own.first + i] - p->z.first;
+    return rows;
 }
 
 static float *dlow_of(const tess_pass *p)
@@ -52,18 +72,19 @@ static tess_view dk_view(const tess_pass *p)
 
 /* ---- hidden ---------------------------------------------------------------------------------- */
 
-/* dlow of q is that of the chosen queries, and 0 for the others. */
-static void scatter_queries(tess_pass *p)
+/* dlow of q is that of the chosen queries at home, and 0 for the others. */
+static void scatter_queries(tess_pass *p, tess__span own)
 {
     const int64_t rank = p->room.rank, wide = p->z.heads * rank, n = p->room.learn_rows;
+    const int64_t *rows = rows_at_home(p, own);
     float *dlow = dlow_of(p);
     for (int64_t row = 0; row < p->z.rows; row++)
         memset(dlow + row * 2 * wide, 0, (size_t)wide * sizeof *dlow);
     for (int64_t b = 0; b < p->z.batch; b++)
         for (int64_t h = 0; h < p->z.heads; h++)
-            for (int64_t i = 0; i < n; i++)
-                memcpy(dlow + (b * p->z.tokens + p->learn_rows[i]) * 2 * wide + h * rank,
-                       p->dq_low + ((b * p->z.heads + h) * n + i) * rank,
+            for (int64_t i = 0; i < own.n; i++)
+                memcpy(dlow + (b * p->z.home + rows[i]) * 2 * wide + h * rank,
+                       p->dq_low + ((b * p->z.heads + h) * n + own.first + i) * rank,
                        (size_t)rank * sizeof *dlow);
 }
 
@@ -79,11 +100,11 @@ static void rotate_back(tess_pass *p)
     }
 }
 
-static tess_status hidden_gradients(tess_pass *p, float *dw)
+static tess_status hidden_gradients(tess_pass *p, tess__span own, float *dw)
 {
     const tess_predictor *predictor = p->attend.predictor;
     const tess_linear_shape shape = {p->z.rows, p->z.dim, 2 * (int64_t)p->z.heads * p->room.rank};
-    scatter_queries(p);
+    scatter_queries(p, own);
     if (predictor->opts.rotary)
         rotate_back(p);
     TESS_TRY(tess__linear_dw(p->ctx, &shape, dlow_of(p), p->n, dw, 1));
@@ -94,10 +115,12 @@ static tess_status hidden_gradients(tess_pass *p, float *dw)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static tess_status qk_gradients(tess_pass *p, const tess_view *q, const tess_view *k, float *dw)
+static tess_status qk_gradients(tess_pass *p, tess__span own, const tess_view *q,
+                                const tess_view *k, float *dw)
 {
-    const tess_view dq = dq_view(p), dk = dk_view(p);
-    TESS_TRY(tess_predict_map_backward(p->predict, q, &dq, p->learn_rows, p->room.learn_rows, dw));
+    const tess_view dq = dq_view(p, own.first), dk = dk_view(p);
+    if (own.n > 0)
+        TESS_TRY(tess_predict_map_backward(p->predict, q, &dq, rows_at_home(p, own), own.n, dw));
     return tess_predict_map_backward(p->predict, k, &dk, NULL, 0,
                                      dw + tess__predictor_matrix(p->attend.predictor));
 }
@@ -105,7 +128,7 @@ static tess_status qk_gradients(tess_pass *p, const tess_view *q, const tess_vie
 static tess_status learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
     const tess_predictor *predictor = p->attend.predictor;
-    const tess_view dq = dq_view(p), dk = dk_view(p);
+    const tess_view dq = dq_view(p, 0), dk = dk_view(p);
     float *dw = tess__predictor_at(predictor, predictor->gradients, layer);
     tess_view q_low, k_low;
     tess__low_views(p, &q_low, &k_low);
@@ -118,14 +141,16 @@ static tess_status learn(tess_pass *p, int layer, const tess_view *q, const tess
                                 .n_rows = p->room.learn_rows,
                                 .loss = p->attend.loss};
     double *losses = p->losses + (int64_t)layer * p->z.batch * p->z.heads;
-    TESS_TRY(tess_predict_loss_run(p->predict, &in, losses, &dq, &dk));
-    return tess__of_hidden(p) ? hidden_gradients(p, dw) : qk_gradients(p, q, k, dw);
+    TESS_TRY(p->ranks.comm ? tess__ranks_loss(p, &in, losses, &dq, &dk)
+                           : tess_predict_loss_run(p->predict, &in, losses, &dq, &dk));
+    const tess__span own = tess__learn_home(p, p->z.first, p->z.home);
+    return tess__of_hidden(p) ? hidden_gradients(p, own, dw) : qk_gradients(p, own, q, k, dw);
 }
 
 tess_status tess__learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_status status = learn(p, layer, q, k);
-    p->times.learn_ns += tess_clock_ns() - begin;
+    p->times.learn_ns += tess__lap_end(p, lap);
     return status;
 }

@@ -57,27 +57,33 @@ static tess_status seed_of(const tess_pass *p, int layer, int64_t at, uint64_t *
     return TESS_OK;
 }
 
-static tess_status select_keys(tess_pass *p, int layer, int sample, int head, const tess_view *q,
-                               const tess_view *k)
+tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                               const tess_view *k, const int32_t *groups, tess_selection *lists)
 {
     const tess_attend_layer *how = &p->layers[layer];
     const int64_t at = (int64_t)sample * p->z.heads + head;
-    tess_view low[2], one[2];
-    tess_select_in in = {.head_dim = p->z.head_dim};
-    if (how->kind == TESS_SELECT_PREDICTOR) {
-        tess__low_views(p, &low[0], &low[1]);
-        in.head_dim = p->room.rank;
-        q = &low[0];
-        k = &low[1];
-    }
-    one[0] = tess__one_head(q, sample, head);
-    one[1] = tess__one_head(k, sample, head);
-    in.q = &one[0];
-    in.k = &one[1];
+    const int low = how->kind == TESS_SELECT_PREDICTOR;
+    tess_select_in in = {
+        .q = q, .k = k, .head_dim = low ? p->room.rank : p->z.head_dim, .groups = groups};
     if (how->kind != TESS_SELECT_WINDOW)
         in.budget.keys = how->keys[at];
     TESS_TRY(seed_of(p, layer, p->attend.sample * p->z.heads + at, &in.seed));
-    return tess_selector_run(p->selectors[how->kind], &in, p->lists);
+    return tess_selector_run(p->selectors[how->kind], &in, lists);
+}
+
+/* The lists of all groups, in p->lists. */
+static tess_status select_keys(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                               const tess_view *k)
+{
+    tess_view low[2];
+    if (p->layers[layer].kind == TESS_SELECT_PREDICTOR) {
+        tess__low_views(p, &low[0], &low[1]);
+        q = &low[0];
+        k = &low[1];
+    }
+    const tess_view one_q = tess__one_head(q, sample, head),
+                    one_k = tess__one_head(k, sample, head);
+    return tess__lists_select(p, layer, sample, head, &one_q, &one_k, NULL, p->lists);
 }
 
 static tess_status forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
@@ -102,20 +108,20 @@ static tess_status forward(tess_pass *p, int layer, int sample, int head, const 
 tess_status tess__lists_forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                 const tess_view *k)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_status status = forward(p, layer, sample, head, q, k);
-    p->times.select_ns += tess_clock_ns() - begin;
+    p->times.select_ns += tess__lap_end(p, lap);
     return status;
 }
 
 tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                  const tess_view *k, int *again)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const uint8_t *bits = bits_of(p, layer, sample, head);
     const tess_status status = bits ? tess_selection_set_mask(p->lists, bits, TESS_MASK_BITS)
                                     : select_keys(p, layer, sample, head, q, k);
-    p->times.select_ns += tess_clock_ns() - begin;
+    p->times.select_ns += tess__lap_end(p, lap);
     *again = !bits && p->shape.store == TESS_DTYPE_BF16;
     return status;
 }

@@ -52,10 +52,10 @@ static tess_status make_qk(tess_pass *p, const float *w, const tess_view *q, con
 
 tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_predictor *predictor = p->attend.predictor;
     const float *w = tess__predictor_at(predictor, predictor->values, layer);
     const tess_status status = tess__of_hidden(p) ? make_hidden(p, w) : make_qk(p, w, q, k);
-    p->times.select_ns += tess_clock_ns() - begin;
+    p->times.select_ns += tess__lap_end(p, lap);
     return status;
 }

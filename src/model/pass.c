@@ -7,7 +7,7 @@
  * writes its output to the next one's place; otherwise all inputs share one place in the work set,
  * and are rounded into what is kept before they are overwritten.
  */
-#include "pass.h"
+#include "ranks.h"
 
 #include <string.h>
 
@@ -17,14 +17,19 @@ static tess_status make_attention(tess_pass *p)
 {
     const tess_attn_shape self = tess__pass_attention(&p->z, p->z.tokens);
     const tess_attn_shape cross = tess__pass_attention(&p->z, p->z.text);
-    TESS_TRY(tess_attn_create(p->ctx, &self, &p->self));
+    const int alone = !p->ranks.comm;
+    if (alone)
+        TESS_TRY(tess_attn_create(p->ctx, &self, &p->self));
     TESS_TRY(tess_attn_create(p->ctx, &cross, &p->cross));
     if (!p->z.sparse)
         return TESS_OK;
     const tess_attn_shape one = tess__pass_one(p);
     const tess_sel_shape lists = tess__pass_lists(p);
-    TESS_TRY(tess_attn_create(p->ctx, &one, &p->one));
-    TESS_TRY(tess_selection_create(p->ctx, &lists, (int64_t)p->z.n_q * p->z.units_most, &p->lists));
+    const int64_t room = (int64_t)p->z.n_q * p->z.units_most;
+    if (alone) {
+        TESS_TRY(tess_attn_create(p->ctx, &one, &p->one));
+        TESS_TRY(tess_selection_create(p->ctx, &lists, room, &p->lists));
+    }
     const tess_predict_shape predict = tess__pass_predict(p);
     return p->room.rank ? tess_predict_create(p->ctx, &predict, &p->predict) : TESS_OK;
 }
@@ -53,6 +58,7 @@ tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, te
         plan.room = *shape->sparse;
     size_t kept;
     TESS_TRY(tess__pass_sizes(who, &model->config, shape, &plan.z));
+    plan.ranks = tess__ranks_of(shape->context);
     if (shape->train && !model->gradients)
         return tess__fail(TESS_EINVAL, "%s: train is 1, but the model was made without gradients",
                           who);
@@ -70,6 +76,7 @@ tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, te
         status = tess_pass_attend(made, NULL);
     made->shape.cube = NULL;
     made->shape.sparse = NULL;
+    made->shape.context = NULL;
     if (status != TESS_OK) {
         tess_pass_destroy(made);
         return status;
@@ -89,6 +96,7 @@ void tess_pass_destroy(tess_pass *pass)
     tess_predict_destroy(pass->predict);
     for (int kind = 0; kind < TESS_SELECT_COUNT; kind++)
         tess_selector_destroy(pass->selectors[kind]);
+    tess__free(pass->ctx, pass->looks);
     tess__free(pass->ctx, pass);
 }
 
@@ -171,9 +179,10 @@ static int64_t counted(const tess_pass_times *t)
 }
 
 /* The rest of the time of a call that began at `begin`, when `before` was read. */
-static void count_time(tess_pass *p, int64_t begin, const tess_pass_times *before)
+static void count_time(tess_pass *p, tess__lap begin, const tess_pass_times *before)
 {
-    p->times.other_ns += tess_clock_ns() - begin - (counted(&p->times) - counted(before));
+    p->times.exchange_ns += tess__lap_begin(p).waited - begin.waited;
+    p->times.other_ns += tess__lap_end(p, begin) - (counted(&p->times) - counted(before));
 }
 
 tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *out)
@@ -187,9 +196,9 @@ tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *o
                           : !in->timestep ? "in->timestep"
                                           : "in->text");
     const tess_pass_times before = pass->times;
-    const int64_t begin = tess_clock_ns();
+    const tess__lap begin = tess__lap_begin(pass);
     pass->ready = 0;
-    TESS_TRY(run_forward(pass, in, out));
+    TESS_TRY(tess__ranks_end(pass, run_forward(pass, in, out)));
     pass->ready = pass->shape.train;
     pass->times.forwards++;
     count_time(pass, begin, &before);
@@ -250,9 +259,9 @@ tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx)
     if (!pass->ready)
         return tess__fail(TESS_EINVAL, "%s: there is no forward pass before it", who);
     const tess_pass_times before = pass->times;
-    const int64_t begin = tess_clock_ns();
+    const tess__lap begin = tess__lap_begin(pass);
     pass->ready = 0;
-    TESS_TRY(run_backward(pass, dout, dx));
+    TESS_TRY(tess__ranks_end(pass, run_backward(pass, dout, dx)));
     pass->times.backwards++;
     count_time(pass, begin, &before);
     return TESS_OK;

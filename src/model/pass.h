@@ -15,6 +15,7 @@
 #define TESS_PASS_H
 
 #include "model.h"
+#include "tessera/context.h"
 #include "tessera/sparse.h"
 
 enum {
@@ -67,12 +68,23 @@ typedef struct {
     int64_t head_bits;  /* bytes of one head's lists as bits */
 } tess__sizes;
 
+/* The ranks that share the tokens; all 0 where there is one. */
+typedef struct {
+    tess_comm *comm;
+    tess_dist_attn *attn;
+    int rank, ranks;
+    const int64_t *bounds; /* (ranks + 1): rows of each at home */
+} tess__ranks;
+
+typedef struct tess__looks tess__looks;
+
 struct tess_pass {
     tess_model *model;
     tess_ctx *ctx;
-    tess_attn *self, *cross;
+    tess__ranks ranks;
+    tess_attn *self, *cross; /* self: NULL where ranks share the tokens */
     tess__sizes z;
-    tess_pass_shape shape; /* its cube and sparse are not kept */
+    tess_pass_shape shape; /* its cube, sparse and context are not kept */
     tess_sparse_opts room; /* what sparse pointed to */
     int ready;             /* 1: a forward pass has left what backward needs */
     int again;             /* 1: a block is being run again for its gradients */
@@ -116,11 +128,17 @@ struct tess_pass {
     int64_t *bounds;       /* (n_q + 1): the cubes */
     float *low;            /* (2, rows, heads * rank): q and k of the predictor */
     tess_predict *predict; /* maps and losses of the predictor */
-    int64_t *learn_rows;   /* (learn_rows): the queries it learns from */
+    int64_t *learn_rows;   /* (2, learn_rows): the queries it learns from; those at home, there */
     float *dq_low;         /* (batch, heads, learn_rows, rank): their gradients */
     float *turn_low[3];    /* as turn, for vectors of the rank */
-    tess_attn *one;        /* attention of one head of one sample */
-    tess_selection *lists; /* of it */
+    /* Of ranks that share the tokens: see ranks.h. */
+    int64_t *message;    /* (2, ranks): bytes to and from each */
+    float *learn_q;      /* all ranks' queries to learn from */
+    double *learn_stats; /* what all ranks' keys say of them */
+    tess__looks *looks;  /* NULL until a pass is told to look */
+    /* Of a rank with all tokens: */
+    tess_attn *one;                              /* attention of one head of one sample */
+    tess_selection *lists;                       /* of it */
     tess_selector *selectors[TESS_SELECT_COUNT]; /* of the kinds used so far */
     tess_proxy proxy;                            /* what those of PREDICTOR */
     int32_t window[3];                           /* and WINDOW were made for */
@@ -143,6 +161,22 @@ tess_attn_shape tess__pass_attention(const tess__sizes *sizes, int64_t keys);
 tess_attn_shape tess__pass_one(const tess_pass *pass);
 tess_sel_shape tess__pass_lists(const tess_pass *pass);
 tess_predict_shape tess__pass_predict(const tess_pass *pass); /* where it has a rank */
+
+/* ---- ranks.c -----------------------------------------------------------------------------------
+ */
+
+/* Time by the ranks' clock, without what was waited for other ranks. */
+typedef struct {
+    int64_t clock, waited;
+} tess__lap;
+
+tess__lap tess__lap_begin(const tess_pass *p);
+int64_t tess__lap_end(const tess_pass *p, tess__lap begin);
+
+/* Rows of all tokens, (batch * tokens, width): where those at home begin. They are shared out by
+ * rank; then the latent that they make together. */
+float *tess__whole_place(const tess_pass *p, float *rows, int64_t width);
+tess_status tess__whole_latent(tess_pass *p, float *rows, int channels, int channel_last, float *x);
 
 /* ---- layers.c: timed products, and loops over rows ----------------------------------------------
  */

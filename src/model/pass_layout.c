@@ -74,7 +74,7 @@ static void cut_kept(tess_pass *p, cutter *c)
             if (c->memory)
                 p->kept[layer].at[slot] = piece;
         }
-    if (p->z.sparse)
+    if (p->z.sparse && !p->ranks.comm)
         cut_lists(p, c);
 }
 
@@ -124,8 +124,8 @@ static int64_t big_size(const tess_pass *p)
         both * (z->rows + 2 * z->text_rows) * z->dim,
         chunks * z->chunk * z->ffn,
         both * z->text_rows * z->dim,
-        z->rows * z->patch_in,
-        z->rows * z->patch_out,
+        z->batch * z->tokens * z->patch_in,
+        z->batch * z->tokens * z->patch_out,
         train && p->room.learn_rows ? 3 * z->rows * z->dim + 2 * z->rows * z->heads * p->room.rank
                                     : 0,
     };
@@ -151,14 +151,27 @@ static void cut_attending(tess_pass *p, cutter *c)
         return;
     p->keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->keys);
     p->bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->bounds);
-    if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->kept_lists < z->layers)
+    if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->kept_lists < z->layers &&
+        !p->ranks.comm)
         p->bits_again = cut(c, (size_t)(heads * z->head_bits));
     if (p->room.rank > 0) {
         p->low = cut_floats(c, 2 * z->rows * z->heads * p->room.rank);
         cut_turns(p, c, p->room.rank, p->turn_low);
-        p->learn_rows = cut(c, (size_t)p->room.learn_rows * sizeof *p->learn_rows);
+        p->learn_rows = cut(c, 2 * (size_t)p->room.learn_rows * sizeof *p->learn_rows);
         p->dq_low = cut_floats(c, heads * p->room.learn_rows * p->room.rank);
     }
+}
+
+/* What ranks that share the tokens tell each other. */
+static void cut_ranks(tess_pass *p, cutter *c)
+{
+    const int64_t ranks = p->ranks.ranks, heads = (int64_t)p->z.batch * p->z.heads;
+    const int64_t rows = heads * p->room.learn_rows;
+    if (!p->ranks.comm)
+        return;
+    p->message = cut(c, 2 * (size_t)ranks * sizeof *p->message);
+    p->learn_q = cut_floats(c, rows * (p->z.head_dim + p->room.rank));
+    p->learn_stats = cut(c, (size_t)(ranks * rows * TESS_PREDICT_STATS) * sizeof *p->learn_stats);
 }
 
 static void cut_workspace(tess_pass *p, cutter *c)
@@ -169,6 +182,7 @@ static void cut_workspace(tess_pass *p, cutter *c)
         p->perm = cut(c, (size_t)z->tokens * sizeof *p->perm);
     cut_turns(p, c, z->head_dim, p->turn);
     cut_attending(p, c);
+    cut_ranks(p, c);
     p->mod = cut_floats(c, MOD_ALL * n);
     p->n = cut_floats(c, wide);
     p->big = cut_floats(c, big_size(p));

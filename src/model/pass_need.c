@@ -2,7 +2,7 @@
 /* pass_need.c - the objects that a pass stands on, and the bytes that a model and a pass take. */
 #include "attn/attn.h"
 #include "attn/predict.h"
-#include "pass.h"
+#include "ranks.h"
 
 tess_attn_shape tess__pass_attention(const tess__sizes *z, int64_t keys)
 {
@@ -67,10 +67,12 @@ static size_t sparse_bytes(const tess_pass *p, int threads)
     const tess_predict_shape predict = tess__pass_predict(p);
     const int64_t capacity = (int64_t)p->z.n_q * p->z.units_most;
     const int dim = p->room.rank > p->z.head_dim ? p->room.rank : p->z.head_dim;
-    return tess__attn_bytes(&one, threads) + virtual_bytes(p) +
-           (p->room.rank ? tess__predict_bytes(&predict, threads) : 0) +
-           tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, capacity) +
-           tess__selector_bytes(&lists, dim, capacity, threads);
+    const size_t choosing = (p->room.rank ? tess__predict_bytes(&predict, threads) : 0) +
+                            tess__selector_bytes(&lists, dim, capacity, threads);
+    if (p->ranks.comm)
+        return choosing + tess__looks_bytes(p);
+    return choosing + tess__attn_bytes(&one, threads) + virtual_bytes(p) +
+           tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, capacity);
 }
 
 tess_status tess_model_need(const tess_model_config *config, const tess_model_opts *opts,
@@ -85,7 +87,7 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
     if (threads < 1 || threads > 1024)
         return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1..1024", who, threads);
     TESS_TRY(tess_model_config_check(config));
-    tess_pass pass = {.shape = *shape};
+    tess_pass pass = {.shape = *shape, .ranks = tess__ranks_of(shape->context)};
     if (shape->sparse)
         pass.room = *shape->sparse;
     tess__params params;
@@ -100,7 +102,7 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
         .gradients = opts && opts->gradients ? (int64_t)tess__model_buffer_bytes(&params) : 0,
         .activations = (int64_t)kept,
         .workspace = (int64_t)(all - kept + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
-                               tess__attn_bytes(&self, threads) +
+                               (shape->context ? 0 : tess__attn_bytes(&self, threads)) +
                                tess__attn_bytes(&cross, threads) + sparse_bytes(&pass, threads)),
     };
     m.total = m.weights + m.gradients + m.activations + m.workspace;

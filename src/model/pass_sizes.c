@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pass_sizes.c - whether a pass can have a shape, and the sizes that follow from it. */
-#include "pass.h"
+#include "ranks.h"
 
 #include <math.h>
 
@@ -132,16 +132,20 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
                           rows > ROWS_MAX ? "tokens" : "vectors of text", ROWS_MAX);
     z.tokens = (int64_t)z.grid[0] * z.grid[1] * z.grid[2];
     z.home = z.tokens;
+    if (shape->sparse) {
+        TESS_TRY(check_sparse(who, shape, z.tokens));
+        size_lists(shape, &z);
+    }
+    if (shape->context)
+        TESS_TRY(tess__ranks_fit(who, shape, &z));
     z.rows = z.batch * z.home;
     z.text_rows = z.batch * z.text;
     z.chunk = z.home < TESS__FFN_ROWS ? z.home : TESS__FFN_ROWS;
     const int64_t longer = z.home > z.text ? z.home : z.text;
     z.parts = z.batch * ((longer + TESS__BLOCK_ROWS - 1) / TESS__BLOCK_ROWS);
     set_slots(&z);
-    if (shape->sparse) {
-        TESS_TRY(check_sparse(who, shape, z.tokens));
-        size_lists(shape, &z);
-    }
+    if (shape->context)
+        z.slot[SET_LSE1] = 0; /* the executor keeps them */
     *sizes = z;
     return TESS_OK;
 }

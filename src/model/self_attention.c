@@ -71,7 +71,8 @@ tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s)
     TESS_TRY(out_backward(p, layer, s));
     make_parts(p, layer, p->big, parts);
     make_parts(p, layer, p->big + 3 * rows * dim, gradients);
-    tess__to_heads(p, p->z.home, s->at[SET_QKV], 3, parts);
+    if (!p->ranks.comm) /* the executor keeps its own */
+        tess__to_heads(p, p->z.home, s->at[SET_QKV], 3, parts);
     norm_input(p, s);
     TESS_TRY(tess__attend_backward(p, layer, parts, gradients, s, p->t));
     float *dqkv = p->big;

@@ -50,6 +50,11 @@ tess_status tess__predictor_check(const char *who, const tess_predictor_opts *op
 /* ---- lists.c: the keys of one (sample, head) of a layer, in p->lists ----------------------------
  */
 
+/* Chooses keys as the layer was told to, by q and k (or low-rank vectors) of that head: for all
+ * groups, or for those given. */
+tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                               const tess_view *k, const int32_t *groups, tess_selection *lists);
+
 /* q, k: of the whole layer. Of a forward pass, or of a block that is run again. */
 tess_status tess__lists_forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                 const tess_view *k);
@@ -70,6 +75,10 @@ void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low);
 
 /* learn.c: the loss of a layer's vectors, whose gradients are added to the predictor's. */
 tess_status tess__learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
+
+/* Of the queries it learns from, those that are tokens first .. first + n - 1: the place of the
+ * first of them, and how many. */
+tess__span tess__learn_home(const tess_pass *p, int64_t first, int64_t n);
 
 /* Random numbers of a layer in a step of the run: those of its lists, and of its queries. */
 tess_status tess__attend_random(const tess_pass *p, int layer, uint64_t index, uint32_t *out,

@@ -5,9 +5,11 @@
  * of its own, dense or on its lists: a budget of each makes lists of each, and those of one head
  * are in memory at a time. Attention's bits do not depend on which way a dense head goes.
  *
+ * Where ranks share the tokens, the context's executor does all of this (ranks_attention.c).
+ *
  * Work of a sparse head: density times that of a dense one, 4 and 10 D flop for each pair.
  */
-#include "sparse.h"
+#include "ranks.h"
 
 typedef struct {
     tess_view q, k, v;
@@ -38,13 +40,13 @@ static float *lse_of(const tess_pass *p, const tess__set *s, int sample, int hea
 static tess_status forward_one(tess_pass *p, int sparse, const qkv_views *all, const tess__set *s,
                                int sample, int head)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const qkv_views x = one_of(all, sample, head);
     const tess_view rows = tess__rows_view(p, s->at[SET_O1]);
     const tess_view o = tess__one_head(&rows, sample, head);
     const tess_status status = tess_attn_forward(p->one, sparse ? p->lists : NULL, &x.q, &x.k, &x.v,
                                                  &o, lse_of(p, s, sample, head));
-    p->times.attention_ns += tess_clock_ns() - begin;
+    p->times.attention_ns += tess__lap_end(p, lap);
     return status;
 }
 
@@ -62,17 +64,26 @@ static tess_status forward_heads(tess_pass *p, int layer, const qkv_views *all, 
 
 static tess_status forward_dense(tess_pass *p, const qkv_views *all, const tess__set *s)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_view o = tess__rows_view(p, s->at[SET_O1]);
     const tess_status status =
         tess_attn_forward(p->self, NULL, &all->q, &all->k, &all->v, &o, s->at[SET_LSE1]);
-    p->times.attention_ns += tess_clock_ns() - begin;
+    p->times.attention_ns += tess__lap_end(p, lap);
     return status;
+}
+
+/* The log-sums travel for a look alone: the executor keeps those of the gradients. */
+static tess_status forward_ranks(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
+{
+    const int looks = p->layers[layer].look && p->shape.train && !p->again;
+    const tess_view o = tess__rows_view(p, s->at[SET_O1]);
+    return tess__ranks_forward(p, layer, &all->q, &all->k, &all->v, &o,
+                               looks ? p->looks->lse_home : NULL);
 }
 
 static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     tess_view q_low, k_low;
     tess_look look = {.layer = layer, .heads = p->z.heads, .q = &all->q, .k = &all->k};
     look.v = &all->v;
@@ -84,7 +95,7 @@ static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tes
         look.rank = p->room.rank;
     }
     const tess_status status = p->attend.look(p->attend.user, &look);
-    p->times.look_ns += tess_clock_ns() - begin;
+    p->times.look_ns += tess__lap_end(p, lap);
     return status;
 }
 
@@ -105,10 +116,14 @@ tess_status tess__attend_forward(tess_pass *p, int layer, const tess__part parts
     const qkv_views all = views_of(p, parts);
     if (needs_low(p, layer))
         TESS_TRY(tess__low_make(p, layer, &all.q, &all.k));
-    TESS_TRY(how->keys ? forward_heads(p, layer, &all, s) : forward_dense(p, &all, s));
+    TESS_TRY(p->ranks.comm ? forward_ranks(p, layer, &all, s)
+             : how->keys   ? forward_heads(p, layer, &all, s)
+                           : forward_dense(p, &all, s));
     if (how->learn && !p->again)
         TESS_TRY(tess__learn(p, layer, &all.q, &all.k));
-    return how->look && !p->again ? show(p, layer, &all, s) : TESS_OK;
+    if (!how->look || p->again)
+        return TESS_OK;
+    return p->ranks.comm ? tess__ranks_show(p, layer, &all.q, &all.k) : show(p, layer, &all, s);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -117,11 +132,11 @@ static tess_status backward_call(tess_pass *p, tess_attn *attn, const tess_selec
                                  const qkv_views *x, const qkv_views *d, const tess_view *o,
                                  const float *lse, const tess_view *dout)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__lap lap = tess__lap_begin(p);
     const tess_attn_saved saved = {&x->q, &x->k, &x->v, o, lse};
     const tess_status status =
         tess_attn_backward(attn, sel, &saved, dout, NULL, &d->q, &d->k, &d->v);
-    p->times.attention_ns += tess_clock_ns() - begin;
+    p->times.attention_ns += tess__lap_end(p, lap);
     return status;
 }
 
@@ -154,6 +169,8 @@ tess_status tess__attend_backward(tess_pass *p, int layer, const tess__part part
     const tess_attend_layer *how = &p->layers[layer];
     const qkv_views all = views_of(p, parts), d = views_of(p, gradients);
     const tess_view o = tess__rows_view(p, s->at[SET_O1]), rows = tess__rows_view(p, dout);
+    if (p->ranks.comm)
+        return tess__ranks_backward(p, layer, &rows, &d.q, &d.k, &d.v);
     if (!how->keys)
         return backward_call(p, p->self, NULL, &all, &d, &o, s->at[SET_LSE1], &rows);
     if (how->kind == TESS_SELECT_PREDICTOR && layer >= p->kept_lists && !p->bits_again)

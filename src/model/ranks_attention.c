@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ranks_attention.c - self attention of a pass through its context's executor.
+ *
+ * The executor asks for the keys of each share on the rank that computes it, and keeps what the
+ * gradients need in a set of its own: one for each layer, or one that a block fills which is run
+ * again. Its lists lie there as bits, so the pass keeps none.
+ */
+#include "ranks.h"
+
+#include <string.h>
+
+/* The keys of one share, for a layer with sparse heads. */
+static tess_status choose(void *user, const tess_share_in *in, tess_selection *lists, int *dense)
+{
+    tess_pass *p = user;
+    const tess_attend_layer *how = &p->layers[in->layer];
+    const int by_low = how->kind == TESS_SELECT_PREDICTOR;
+    if (how->keys[(int64_t)in->sample * p->z.heads + in->head] == 0) {
+        *dense = 1;
+        return TESS_OK;
+    }
+    const tess_view *k = by_low ? in->k_low : in->k;
+    const int reads = how->kind != TESS_SELECT_WINDOW && how->kind != TESS_SELECT_RANDOM;
+    if (!k && reads)
+        return tess__fail(TESS_ENOTSUP,
+                          "tess_pass_forward: layer %d: the selector reads all keys of a head, "
+                          "which no rank of this plan has",
+                          in->layer);
+    const tess__lap lap = tess__lap_begin(p);
+    const tess_status status = tess__lists_select(p, in->layer, in->sample, in->head,
+                                                  by_low ? in->q_low : in->q, k, in->groups, lists);
+    p->times.select_ns += tess__lap_end(p, lap);
+    return status;
+}
+
+static tess_dist_call call_of(tess_pass *p, int layer)
+{
+    const tess_attend_layer *how = &p->layers[layer];
+    const int all = p->shape.keep == TESS_KEEP_ALL;
+    return (tess_dist_call){
+        .layer = layer,
+        .save = !p->shape.train ? -1
+                : all           ? layer
+                : p->again      ? 0
+                                : -1,
+        .choose = how->keys ? choose : NULL,
+        .user = p,
+    };
+}
+
+static tess_status see(tess_pass *p, int layer)
+{
+    const int64_t heads = (int64_t)p->z.batch * p->z.heads;
+    tess_dist_seen seen;
+    TESS_TRY(tess_dist_attn_seen(p->ranks.attn, layer, &seen));
+    memcpy(p->density + layer * heads, seen.density, (size_t)heads * sizeof *p->density);
+    return TESS_OK;
+}
+
+tess_status tess__ranks_forward(tess_pass *p, int layer, const tess_view *q, const tess_view *k,
+                                const tess_view *v, const tess_view *o, float *lse)
+{
+    const tess_attend_layer *how = &p->layers[layer];
+    const tess__lap lap = tess__lap_begin(p);
+    const int64_t selected = p->times.select_ns;
+    tess_dist_call call = call_of(p, layer);
+    tess_view q_low, k_low;
+    if (how->keys && how->kind == TESS_SELECT_PREDICTOR) {
+        tess__low_views(p, &q_low, &k_low);
+        call.q_low = &q_low;
+        call.k_low = &k_low;
+    }
+    TESS_TRY(tess_dist_attn_forward(p->ranks.attn, &call, q, k, v, o, lse));
+    p->times.attention_ns += tess__lap_end(p, lap) - (p->times.select_ns - selected);
+    return how->keys && !p->again ? see(p, layer) : TESS_OK;
+}
+
+tess_status tess__ranks_backward(tess_pass *p, int layer, const tess_view *dout,
+                                 const tess_view *dq, const tess_view *dk, const tess_view *dv)
+{
+    const tess__lap lap = tess__lap_begin(p);
+    tess_dist_call call = call_of(p, layer);
+    call.save = p->shape.keep == TESS_KEEP_ALL ? layer : 0;
+    TESS_TRY(tess_dist_attn_backward(p->ranks.attn, &call, dout, dq, dk, dv));
+    p->times.attention_ns += tess__lap_end(p, lap);
+    return TESS_OK;
+}

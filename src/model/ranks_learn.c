@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ranks_learn.c - a predictor's loss where ranks share the keys.
+ *
+ * The sampled queries come to every rank, which scores them against its own keys. What the keys of
+ * all ranks say of each row is merged in rank order; then every rank has the gradient of its own
+ * low-rank keys, and the sums over ranks are the losses and the gradient of the queries.
+ *
+ *   learn_q      (learn_rows, batch, heads, head_dim + rank): a sampled row is one rank's, so they
+ *                lie in order when ranks do
+ *   learn_stats  (ranks, batch, heads, learn_rows, TESS_PREDICT_STATS)
+ *
+ * Bytes that travel, with R rows: 4 R batch (dim + heads rank) once to every rank, 32 R batch heads
+ * of each rank, and the sum of 4 R batch heads rank.
+ */
+#include "attn/attn.h"
+#include "ranks.h"
+
+#include <string.h>
+
+static int64_t row_floats(const tess_pass *p)
+{
+    return (int64_t)p->z.batch * p->z.heads * (p->z.head_dim + p->room.rank);
+}
+
+/* Puts this rank's sampled rows to their place among all, from views of the rows at home. */
+static void put_rows(tess_pass *p, const tess_view *q, const tess_view *q_low)
+{
+    const int64_t dim = p->z.head_dim, rank = p->room.rank;
+    const tess__span own = tess__learn_home(p, p->z.first, p->z.home);
+    float *to = p->learn_q + own.first * row_floats(p);
+    for (int64_t i = 0; i < own.n; i++)
+        for (int64_t b = 0; b < p->z.batch; b++)
+            for (int64_t h = 0; h < p->z.heads; h++, to += dim + rank) {
+                const int64_t row = p->learn_rows[own.first + i] - p->z.first;
+                memcpy(to, tess__view_row(q, b, h, row), (size_t)dim * sizeof *to);
+                memcpy(to + dim, tess__view_row(q_low, b, h, row), (size_t)rank * sizeof *to);
+            }
+}
+
+static tess_status gather_rows(tess_pass *p)
+{
+    const int64_t bytes = row_floats(p) * (int64_t)sizeof(float), *bounds = p->ranks.bounds;
+    for (int r = 0; r < p->ranks.ranks; r++)
+        p->message[r] = bytes * tess__learn_home(p, bounds[r], bounds[r + 1] - bounds[r]).n;
+    const int64_t first = tess__learn_home(p, p->z.first, p->z.home).first;
+    return tess_comm_gather(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->learn_q + first * row_floats(p),
+                            p->message[p->ranks.rank], p->learn_q, p->message);
+}
+
+/* What the keys of all ranks say of the rows: p->learn_stats of rank 0's place. */
+static tess_status gather_stats(tess_pass *p, const tess_predict_in *in)
+{
+    const int64_t rows = (int64_t)p->z.batch * p->z.heads * in->n_rows;
+    const int64_t n = rows * TESS_PREDICT_STATS;
+    double *own = p->learn_stats + p->ranks.rank * n;
+    TESS_TRY(tess_predict_stats_run(p->predict, in, own));
+    for (int r = 0; r < p->ranks.ranks; r++)
+        p->message[r] = n * (int64_t)sizeof *own;
+    TESS_TRY(tess_comm_gather(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, own, p->message[0],
+                              p->learn_stats, p->message));
+    for (int r = 1; r < p->ranks.ranks; r++)
+        TESS_TRY(tess_predict_stats_merge(in->loss, rows, p->learn_stats + r * n, p->learn_stats));
+    return TESS_OK;
+}
+
+tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *losses,
+                             const tess_view *dq, const tess_view *dk)
+{
+    const int64_t heads = (int64_t)p->z.batch * p->z.heads;
+    const int64_t width = p->z.head_dim + p->room.rank;
+    const tess_view q = {p->learn_q, TESS_DTYPE_F32, p->z.heads * width, width, row_floats(p)};
+    tess_view q_low = q;
+    q_low.data = p->learn_q + p->z.head_dim;
+    put_rows(p, in->q, in->q_low);
+    TESS_TRY(gather_rows(p));
+    tess_predict_in all = *in;
+    all.q = &q;
+    all.q_low = &q_low;
+    all.rows = NULL;
+    TESS_TRY(gather_stats(p, &all));
+    TESS_TRY(tess_predict_loss_part(p->predict, &all, p->learn_stats, p->z.tokens, losses, dq, dk));
+    TESS_TRY(tess_comm_sum_f64(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, losses, heads));
+    return tess_comm_sum_f32(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->dq_low,
+                             heads * in->n_rows * p->room.rank);
+}

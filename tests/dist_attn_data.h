@@ -27,6 +27,8 @@ typedef struct {
     list_kind lists;
     shard_kind shards;
     int compensate;
+    int band; /* above 0: keys at most so many rows before a group's first, no later ones; no dense
+                 heads */
     int tokens_first; /* 1: tensors are [batch, tokens, heads, dim], else [batch, heads, tokens,
                          dim] */
     int with_lse;     /* 1: lse comes home, and low-rank vectors travel */
@@ -43,6 +45,8 @@ typedef struct {
     int64_t allocations;            /* in forward and backward */
     int64_t bytes[LAYERS][2];       /* payload of forward, and of backward */
     double density[LAYERS][2 * 64]; /* (batch, heads) */
+    int64_t union_rows[LAYERS];
+    int64_t index[LAYERS]; /* bytes that say which keys, forward */
 } rank_report;
 
 typedef struct {
@@ -69,7 +73,7 @@ static inline uint64_t mix(uint64_t x)
 /* Of 1000: some heads have no keys, some all. */
 static inline unsigned density_of(const world *w, int layer, int head)
 {
-    if (w->p.lists == DENSE || (head + layer) % 5 == 3)
+    if (w->p.lists == DENSE || (!w->p.band && (head + layer) % 5 == 3))
         return 1000;
     if (head % 7 == 5)
         return 0;
@@ -80,6 +84,9 @@ static inline int selects(const world *w, int layer, int sample, int head, int32
 {
     const uint64_t place = (((uint64_t)layer * 8 + (uint64_t)sample) * 64 + (uint64_t)head) << 40 |
                            (uint64_t)g << 20 | (uint64_t)u;
+    const int64_t row = w->p.lists == BLOCKS ? w->units[u] : u;
+    if (w->p.band && (row > w->groups[g] || row < w->groups[g] - w->p.band))
+        return 0;
     return mix(mix(w->p.seed) ^ place) % 1000 < density_of(w, layer, head);
 }
 
@@ -378,6 +385,8 @@ static inline tess_status run_layer(const rank_run *r, int layer, int backward, 
         put_lse(w, r->state->rank, layer, r->lse, to->lse);
     report->bytes[layer][backward] =
         seen.bytes[TESS_TRAFFIC_PAYLOAD] - (backward ? report->bytes[layer][0] : 0);
+    report->union_rows[layer] = seen.union_rows;
+    report->index[layer] = seen.bytes[TESS_TRAFFIC_INDEX];
     memcpy(report->density[layer], seen.density,
            (size_t)p->batch * (size_t)p->heads * sizeof *seen.density);
     return TESS_OK;

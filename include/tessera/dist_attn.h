@@ -123,7 +123,7 @@ typedef struct {
     int64_t index_ns;    /* selective: finding and telling which keys are needed */
     int64_t cpu_ns;      /* CPU time of the calling thread in attention */
     int64_t bytes[TESS_TRAFFIC_COUNT]; /* sent to other ranks */
-    int64_t union_rows;                /* selective: rows of K that came or were here */
+    int64_t union_rows;                /* selective: rows of K that came from other ranks */
 } tess_dist_seen;
 
 TESS_API tess_status tess_dist_attn_seen(const tess_dist_attn *dist_attn, int layer,

@@ -8,6 +8,9 @@
  *   move.c            rows from their owners to the ranks that compute with them, and back
  *   share.c           keys of one share: chosen, put away as bits, brought back
  *   whole.c           layers whose ranks have whole keys: Ulysses, uneven heads, fractional heads
+ *   dist_tile.*       attention of a share against some of the keys: what the following share
+ *   dist_ring*.*      layers whose keys go round rings
+ *   dist_selective.*, dist_ask.c   layers in which only selected keys travel
  *
  * A call of forward, and what does it:
  *
@@ -115,6 +118,7 @@ typedef struct {
     int64_t n_shares;
     tess__road q, kv;
     size_t bits;         /* bytes of the lists of a sample */
+    size_t own;          /* bytes that the kind keeps in a set */
     void *extra;         /* the kind's own, in the plan's arena */
     double *density;     /* (batch, heads) */
     tess_dist_seen seen; /* with the density above */
@@ -134,7 +138,7 @@ typedef struct {
 /* ---- sets: what the backward pass needs (dist_set.c) --------------------------------------- */
 
 /* Lies in a buffer that holds the largest layer; pointers are those of the layer it was taken for.
- * k and v have kv.places rows. */
+ * k and v have kv.places rows, and v lies behind k. */
 typedef struct {
     tess__buffer memory;
     int layer;            /* -1: void */
@@ -142,6 +146,8 @@ typedef struct {
     float *lse;           /* (batch, q.places) */
     uint8_t *dense;       /* (batch, shares): 1: no lists */
     uint8_t *bits;        /* (batch, layer->bits): lists of the shares, a row of bits per group */
+    uint8_t *own;         /* (layer->own): the kind's, aligned to 64 bytes */
+    tess__buffer keys;    /* selective: rows of K and V, as many as lists ask for */
 } tess__dist_set;
 
 /* One call. */
@@ -173,7 +179,7 @@ struct tess__dist_kind {
     tess_status (*backward)(tess_dist_attn *d, tess__dist_run *run);
 };
 
-extern const tess__dist_kind tess__dist_whole;
+extern const tess__dist_kind tess__dist_whole, tess__dist_ring, tess__dist_selective;
 
 /* ---- the object ----------------------------------------------------------------------------- */
 
@@ -192,6 +198,7 @@ struct tess_dist_attn {
     /* Kept from plan to plan, growing: */
     tess_attn *attn; /* of one head, large enough for any share: tess__attn_resize */
     tess__buffer send, recv, gradients, low, scratch;
+    tess__buffer sums;    /* selective: gradients of keys, as many as lists ask for */
     tess__dist_set *sets; /* (saves, at least 1) */
     /* Of a move: */
     int64_t *send_bytes, *recv_bytes; /* (ranks) */
@@ -250,6 +257,9 @@ tess_status tess__share_choose(tess_dist_attn *d, tess__dist_run *run, int sampl
 /* The lists of a share from its bits: *lists = d->lists, or NULL for dense. */
 tess_status tess__share_restore(tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i,
                                 const tess_selection **lists);
+
+/* CPU time of the calling thread, in ns (dist_tile.c). */
+int64_t tess__cpu_now(void);
 
 /* Bytes of the bits of a group. */
 static inline size_t tess__group_bytes(const tess_dist_attn *d)

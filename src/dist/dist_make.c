@@ -186,9 +186,12 @@ void tess_dist_attn_destroy(tess_dist_attn *d)
     if (!d)
         return;
     tess_ctx *ctx = d->ctx;
-    for (int i = 0; d->sets && i < (d->opts.saves > 0 ? d->opts.saves : 1); i++)
+    for (int i = 0; d->sets && i < (d->opts.saves > 0 ? d->opts.saves : 1); i++) {
         tess__buffer_free(ctx, &d->sets[i].memory);
-    tess__buffer *const buffers[] = {&d->send, &d->recv, &d->gradients, &d->low, &d->scratch};
+        tess__buffer_free(ctx, &d->sets[i].keys);
+    }
+    tess__buffer *const buffers[] = {&d->send, &d->recv,    &d->gradients,
+                                     &d->low,  &d->scratch, &d->sums};
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         tess__buffer_free(ctx, buffers[i]);
     tess_selection_destroy(d->lists);

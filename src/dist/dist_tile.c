@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_tile.c - attention of one share against some of the keys, and how its lists are chosen.
+ *
+ * Rings and selective layers choose keys before they have them: by low-rank vectors of all tokens,
+ * which travel on a road of their own, or by nothing but the queries. Lists are kept as bits over
+ * all key units, and become lists among the keys in hand when there are some.
+ *
+ *   d->low   q_low (batch, packed queries, rank_low) | k_low (batch, heads of shares, tokens,
+ *            rank_low)
+ */
+#include "dist_tile.h"
+
+#include <string.h>
+#include <time.h>
+
+int64_t tess__cpu_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static tess_view rows_of(const tess_dist_attn *d, float *data)
+{
+    return (tess_view){.data = data, .dtype = TESS_DTYPE_F32, .stride_s = d->opts.head_dim};
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+tess__bit_lists tess__tile_bits(const tess_dist_attn *d, const tess__dist_run *run, int sample,
+                                const tess__dist_share *share)
+{
+    return (tess__bit_lists){run->set->bits + (size_t)sample * run->layer->bits + share->bits,
+                             tess__group_bytes(d), share->n_groups, d->opts.n_units};
+}
+
+tess_selection *tess__tile_shape(tess_dist_attn *d, const tess__dist_share *share,
+                                 const tess__tile_keys *keys)
+{
+    const tess_sel_shape shape = {.batch = 1,
+                                  .heads = 1,
+                                  .tokens_q = share->q_rows,
+                                  .tokens_k = keys->rows,
+                                  .bounds_q = share->bounds,
+                                  .n_q = share->n_groups,
+                                  .bounds_k = keys->bounds,
+                                  .n_k = keys->n_units,
+                                  .unit = 1};
+    tess__selection_reshape(d->lists, &shape);
+    return d->lists;
+}
+
+tess_status tess__tile_forward(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                               const tess__tile_keys *keys, const tess_selection *lists, float *o,
+                               float *lse)
+{
+    const tess__dist_share *share = &run->layer->shares[i];
+    const tess_view q = tess__share_q(run->layer, sample, share, run->set->q, d->opts.head_dim);
+    const tess_view k = rows_of(d, keys->k), v = rows_of(d, keys->v), to = rows_of(d, o);
+    tess__attn_resize(d->attn, share->q_rows, keys->rows);
+    const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_now();
+    const tess_status status = tess_attn_forward(d->attn, lists, &q, &k, &v, &to, lse);
+    run->layer->seen.attend_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->seen.cpu_ns += tess__cpu_now() - cpu;
+    return status;
+}
+
+tess_status tess__tile_backward(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                                const tess__tile_keys *keys, const tess_selection *lists, float *dq,
+                                float *dk, float *dv)
+{
+    tess__dist_layer *layer = run->layer;
+    const tess__dist_share *share = &layer->shares[i];
+    const int dim = d->opts.head_dim;
+    const tess_view q = tess__share_q(layer, sample, share, run->set->q, dim);
+    const tess_view o = tess__share_q(layer, sample, share, run->set->o, dim);
+    const tess_view dout = tess__share_q(layer, sample, share, run->dout, dim);
+    const tess_view k = rows_of(d, keys->k), v = rows_of(d, keys->v);
+    const tess_view to_q = rows_of(d, dq), to_k = rows_of(d, dk), to_v = rows_of(d, dv);
+    const tess_attn_saved saved = {&q, &k, &v, &o,
+                                   run->set->lse + sample * layer->q.places + share->q_place};
+    tess__attn_resize(d->attn, share->q_rows, keys->rows);
+    const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_now();
+    const tess_status status =
+        tess_attn_backward(d->attn, lists, &saved, &dout, NULL, &to_q, &to_k, &to_v);
+    layer->seen.attend_ns += tess_comm_clock(d->comm) - begin;
+    layer->seen.cpu_ns += tess__cpu_now() - cpu;
+    return status;
+}
+
+void tess__add_floats(const tess_dist_attn *d, float *restrict to, const float *restrict from,
+                      int64_t n)
+{
+#pragma omp parallel for num_threads(d->ctx->threads) if (n > 1 << 16)
+    for (int64_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+tess_status tess__tile_plan(const tess_dist_attn *d, const tess__dist_plan *in, int kv_floats,
+                            tess__dist_layer *layer, tess__road *low, tess__dist_need *need)
+{
+    const int64_t width = d->opts.rank_low, batch = d->opts.batch, q = d->opts.head_dim + width;
+    const int rank = d->rank, ranks = d->ranks;
+    tess__need_move(d, layer, d->opts.head_dim, kv_floats, need);
+    if (width == 0)
+        return TESS_OK;
+    tess_exchange_info info;
+    TESS_TRY(tess_exchange_query(in->exchange, &info));
+    TESS_TRY(tess__road_make(d, in, TESS_ROWS_LOW, info.packed_low, low));
+    tess__need_most(&need->low, batch * (layer->q.places + low->places) * width);
+    tess__need_most(&need->send,
+                    batch * (tess__lane_rows(&layer->q.home, rank, ranks) * q +
+                             tess__lane_rows(&layer->kv.home, rank, ranks) * kv_floats +
+                             tess__lane_rows(&low->home, rank, ranks) * width));
+    tess__need_most(&need->recv,
+                    batch * (tess__lane_rows(&layer->q.packed, rank, ranks) * q +
+                             tess__lane_rows(&layer->kv.packed, rank, ranks) * kv_floats +
+                             tess__lane_rows(&low->packed, rank, ranks) * width));
+    return TESS_OK;
+}
+
+int tess__low_cargo(const tess_dist_attn *d, const tess__dist_run *run, const tess__road *low,
+                    tess__cargo *cargo)
+{
+    const tess__road *q = &run->layer->q;
+    const int width = d->opts.rank_low;
+    float *q_low = d->low.data, *k_low = q_low ? q_low + d->opts.batch * q->places * width : NULL;
+    int n = 0;
+    cargo[n++] = (tess__cargo){q, d->opts.head_dim, *run->q, run->set->q};
+    if (run->call->q_low)
+        cargo[n++] = (tess__cargo){q, width, *run->call->q_low, q_low};
+    if (run->call->k_low)
+        cargo[n++] = (tess__cargo){low, width, *run->call->k_low, k_low};
+    return n;
+}
+
+void tess__choose_all(tess_dist_attn *d, tess__dist_run *run, const tess__road *low)
+{
+    const tess__dist_layer *layer = run->layer;
+    const tess_dist_call *call = run->call;
+    const int64_t width = d->opts.rank_low, tokens = d->opts.tokens;
+    float *q_low = d->low.data;
+    float *k_low = q_low ? q_low + d->opts.batch * layer->q.places * width : NULL;
+    for (int sample = 0; sample < d->opts.batch; sample++) {
+        int64_t head = -1; /* of those with shares here */
+        for (int64_t i = 0; run->mine == TESS_OK && i < layer->n_shares; i++) {
+            const tess__dist_share *share = &layer->shares[i];
+            head += !share->again;
+            tess_view ql = {0}, kl = {0};
+            if (call->q_low)
+                ql = tess__share_q(layer, sample, share, q_low, (int)width);
+            if (call->k_low)
+                kl = (tess_view){.data = k_low + (sample * low->places + head * tokens) * width,
+                                 .dtype = TESS_DTYPE_F32,
+                                 .stride_s = width};
+            run->mine = tess__share_choose(d, run, sample, i, NULL, call->q_low ? &ql : NULL,
+                                           call->k_low ? &kl : NULL, 1);
+        }
+    }
+}

@@ -184,7 +184,7 @@ static const tess__dist_kind *kind_of(const tess_plan_layer *layer)
 {
     if (layer->ring > 1)
         return &tess__dist_ring;
-    return layer->selective > 1 ? NULL : &tess__dist_whole;
+    return layer->selective > 1 ? &tess__dist_selective : &tess__dist_whole;
 }
 
 static tess_status fill_layer(const tess_dist_attn *d, const tess__dist_plan *in,
@@ -215,8 +215,6 @@ static tess_status make_layer(const tess_dist_attn *d, tess__dist_plan *in, tess
     tess_plan_layer view;
     TESS_TRY(tess_plan_layer_view(in->plan, in->layer, &view));
     *layer = (tess__dist_layer){.kind = kind_of(&view)};
-    if (!layer->kind)
-        return tess__fail(TESS_ENOTSUP, "tess_dist_attn_plan: layer %d is selective", in->layer);
     tess_exchange *exchange = NULL;
     TESS_TRY(
         tess_plan_exchange(in->plan, NULL, in->layer, d->rank, d->opts.bounds, NULL, &exchange));

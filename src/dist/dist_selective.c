@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_selective.c - layers in which only selected keys travel: U x C, DSV's head x sequence
+ * hybrid.
+ *
+ * Heads are split over U groups of ranks, the queries of a group's heads over its C ranks. A rank
+ * has the query rows of its shares; of each head it needs the keys that its queries select, all of
+ * them together: the union, which is found when keys are chosen.
+ *
+ *   forward    q (and the low-rank vectors) out; keys chosen; units asked for; K, V of the union
+ *              come; attention of each share against the union of its head; o back
+ *   backward   dout out; gradients; dq back; dK, dV of the union back, summed by their owners
+ *
+ * Cost of a rank beside that of q: 2 D floats for each row of the union that is elsewhere, forward
+ * and backward, and at most a bit for each key unit, head and sample. Memory: the union's rows, and
+ * as much for gradients. The union is not known before, so their memory grows when it must.
+ */
+#include "dist_selective.h"
+
+#include <string.h>
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+/* Which heads each rank has shares of. */
+static tess_status list_heads(const tess_dist_attn *d, const tess__dist_plan *in,
+                              tess__selective *x)
+{
+    tess_plan_layer plan;
+    TESS_TRY(tess_plan_layer_view(in->plan, in->layer, &plan));
+    x->first = tess__arena_take(in->arena, ((size_t)d->ranks + 1) * sizeof *x->first);
+    x->heads = tess__arena_take(in->arena, (size_t)plan.n_shares * sizeof *x->heads);
+    if (!x->first || !x->heads)
+        return TESS_ENOMEM;
+    int64_t n = 0;
+    for (int r = 0; r < d->ranks; r++) {
+        x->first[r] = n;
+        for (int64_t i = plan.first[r]; i < plan.first[r + 1]; i++)
+            if (i == plan.first[r] || plan.shares[i].head != plan.shares[i - 1].head)
+                x->heads[n++] = plan.shares[i].head;
+    }
+    x->first[d->ranks] = n;
+    x->n_mine = x->first[d->rank + 1] - x->first[d->rank];
+    return TESS_OK;
+}
+
+/* The units with rows at home on each rank; a unit may be on two. */
+static tess_status list_units(const tess_dist_attn *d, const tess__dist_plan *in,
+                              tess__selective *x)
+{
+    const size_t bytes = (size_t)d->ranks * sizeof *x->unit_begin;
+    x->unit_begin = tess__arena_take(in->arena, bytes);
+    x->unit_end = tess__arena_take(in->arena, bytes);
+    if (!x->unit_begin || !x->unit_end)
+        return TESS_ENOMEM;
+    for (int r = 0; r < d->ranks; r++) {
+        const int64_t begin = d->opts.bounds[r], end = d->opts.bounds[r + 1];
+        x->unit_begin[r] = begin;
+        x->unit_end[r] = end;
+        if (d->opts.units && begin < end) {
+            x->unit_begin[r] = tess__range_of(d->opts.units, d->opts.n_units, begin);
+            x->unit_end[r] = tess__range_of(d->opts.units, d->opts.n_units, end - 1) + 1;
+        } else if (begin == end) {
+            x->unit_begin[r] = x->unit_end[r] = 0;
+        }
+    }
+    return TESS_OK;
+}
+
+/* Numbers of units before each word of a union, and where its units begin among its rows. */
+static size_t index_bytes(const tess_dist_attn *d, const tess__selective *x)
+{
+    return (size_t)x->words * sizeof(int64_t) + ((size_t)d->opts.n_units + 1) * sizeof(int64_t);
+}
+
+static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__selective *x,
+                       tess__dist_need *need)
+{
+    const int64_t batch = d->opts.batch;
+    x->words = tess__set_words(d->opts.n_units);
+    x->home_words = tess__set_words(x->unit_end[d->rank] - x->unit_begin[d->rank]);
+    for (int r = 0; r < d->ranks; r++) {
+        x->message_out +=
+            batch * x->n_mine * tess__set_message_most(x->unit_end[r] - x->unit_begin[r]);
+        x->message_in += batch * (x->first[r + 1] - x->first[r]) *
+                         tess__set_message_most(x->unit_end[d->rank] - x->unit_begin[d->rank]);
+    }
+    const int64_t ask = tess__ask_scratch(d, x), index = (int64_t)index_bytes(d, x);
+    tess__need_most(&need->scratch, ((ask > index ? ask : index) + 3) / 4);
+    layer->own = tess__asked_bytes(d, x);
+}
+
+static tess_status selective_plan(const tess_dist_attn *d, const tess__dist_plan *in,
+                                  tess__dist_layer *layer, tess__dist_need *need)
+{
+    if (d->opts.compensate)
+        return tess__fail(TESS_ENOTSUP,
+                          "tess_dist_attn_plan: layer %d is selective, which has no virtual key",
+                          in->layer);
+    tess__selective *x = tess__arena_take(in->arena, sizeof *x);
+    if (!x)
+        return TESS_ENOMEM;
+    *x = (tess__selective){0};
+    layer->extra = x;
+    TESS_TRY(list_heads(d, in, x));
+    TESS_TRY(list_units(d, in, x));
+    TESS_TRY(tess__road_make(d, in, TESS_ROWS_KV, 0, &layer->kv)); /* empty */
+    TESS_TRY(tess__tile_plan(d, in, 0, layer, &x->low, need));
+    raise_need(d, layer, x, need);
+    return TESS_OK;
+}
+
+/* ---- unions ---------------------------------------------------------------------------------- */
+
+/* What this rank needs: of each sample and head all units that its shares select. */
+static void join_shares(const tess_dist_attn *d, const tess__dist_run *run,
+                        const tess__selective *x, const tess__asked *a)
+{
+    const tess__dist_layer *layer = run->layer;
+    memset(a->mine, 0, (size_t)(d->opts.batch * x->n_mine * x->words) * sizeof *a->mine);
+    for (int sample = 0; run->mine == TESS_OK && sample < d->opts.batch; sample++) {
+        uint64_t *set = a->mine + (sample * x->n_mine - 1) * x->words;
+        for (int64_t i = 0; i < layer->n_shares; i++) {
+            set += layer->shares[i].again ? 0 : x->words;
+            const tess__bit_lists lists = tess__tile_bits(d, run, sample, &layer->shares[i]);
+            if (run->set->dense[sample * layer->n_shares + i])
+                tess__set_fill(set, 0, d->opts.n_units);
+            else
+                tess__set_join(set, &lists);
+        }
+    }
+}
+
+/* The keys of sample and head i, with the index of their units in d->scratch. */
+static tess__tile_keys union_keys(const tess_dist_attn *d, const tess__dist_run *run,
+                                  const tess__selective *x, const tess__asked *a, int64_t i)
+{
+    const int64_t items = d->opts.batch * x->n_mine, dim = d->opts.head_dim;
+    const uint64_t *set = a->mine + i * x->words;
+    int64_t *const bounds = d->scratch.data;
+    int32_t *const before = (int32_t *)(bounds + d->opts.n_units + 1);
+    int64_t n = 0, row = 0;
+    for (int64_t w = 0; w < x->words; w++) {
+        before[w] = (int32_t)n;
+        n += __builtin_popcountll(set[w]);
+    }
+    int64_t at = 0;
+    for (int64_t u = 0;
+         d->opts.units && (u = tess__set_next(set, u, d->opts.n_units, 1)) < d->opts.n_units; u++) {
+        bounds[at++] = row;
+        row += tess__unit_row(d, u + 1) - tess__unit_row(d, u);
+    }
+    bounds[at] = row;
+    float *k = (float *)run->set->keys.data + a->places[i] * dim;
+    return (tess__tile_keys){k, k + a->places[items] * dim, a->places[i + 1] - a->places[i],
+                             (int32_t)n, d->opts.units ? bounds : NULL};
+}
+
+/* The lists of a share among its union; NULL: all of it. */
+static const tess_selection *union_lists(tess_dist_attn *d, const tess__dist_run *run,
+                                         const tess__asked *a, const tess__selective *x,
+                                         const tess__tile_keys *keys, int sample, int64_t i,
+                                         int64_t item)
+{
+    const tess__dist_share *share = &run->layer->shares[i];
+    if (run->set->dense[sample * run->layer->n_shares + i])
+        return NULL;
+    const tess__bit_lists lists = tess__tile_bits(d, run, sample, share);
+    const int32_t *before = (int32_t *)((int64_t *)d->scratch.data + d->opts.n_units + 1);
+    tess_selection *sel = tess__tile_shape(d, share, keys);
+    tess__lists_in_set(&lists, a->mine + item * x->words, before, sel->offsets, sel->indices);
+    tess__selection_changed(sel);
+    return sel;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static tess_status attend(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                          const tess__asked *a)
+{
+    const tess__dist_layer *layer = run->layer;
+    for (int sample = 0; sample < d->opts.batch; sample++) {
+        int64_t item = sample * x->n_mine - 1;
+        tess__tile_keys keys = {0};
+        for (int64_t i = 0; i < layer->n_shares; i++) {
+            const tess__dist_share *share = &layer->shares[i];
+            const int64_t row = sample * layer->q.places + share->q_place;
+            if (!share->again)
+                keys = union_keys(d, run, x, a, ++item);
+            TESS_TRY(tess__tile_forward(d, run, sample, i, &keys,
+                                        union_lists(d, run, a, x, &keys, sample, i, item),
+                                        run->set->o + row * d->opts.head_dim, run->set->lse + row));
+        }
+    }
+    return TESS_OK;
+}
+
+static tess_status selective_forward(tess_dist_attn *d, tess__dist_run *run)
+{
+    tess__dist_layer *layer = run->layer;
+    const tess__selective *x = layer->extra;
+    const tess__asked a = tess__asked_of(d, x, run->set->own);
+    tess__cargo cargo[TESS__CARGO_MOST];
+    const int n = tess__low_cargo(d, run, &x->low, cargo);
+    TESS_TRY(tess__move_out(d, &layer->seen, cargo, n));
+    tess__choose_all(d, run, &x->low);
+    const int64_t begin = tess_comm_clock(d->comm);
+    join_shares(d, run, x, &a);
+    TESS_TRY(tess__ask(d, run, x, &a));
+    layer->seen.index_ns += tess_comm_clock(d->comm) - begin;
+    TESS_TRY(tess__keys_come(d, run, x, &a));
+    run->mine = attend(d, run, x, &a);
+    return TESS_OK;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* Gradients of all shares: dq, and dk and dv of the unions, (2, places, head_dim). Behind them is
+ * room for those of one more share, which are added where a head has several. */
+static tess_status differentiate(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                                 const tess__asked *a, float *sums)
+{
+    const tess__dist_layer *layer = run->layer;
+    const int64_t dim = d->opts.head_dim, all = a->places[d->opts.batch * x->n_mine] * dim;
+    for (int sample = 0; sample < d->opts.batch; sample++) {
+        int64_t item = sample * x->n_mine - 1;
+        tess__tile_keys keys = {0};
+        for (int64_t i = 0; i < layer->n_shares; i++) {
+            const tess__dist_share *share = &layer->shares[i];
+            if (!share->again)
+                keys = union_keys(d, run, x, a, ++item);
+            float *const dk = sums + a->places[item] * dim, *const dv = dk + all;
+            float *const part = sums + 2 * all;
+            const int64_t n = keys.rows * dim;
+            TESS_TRY(tess__tile_backward(
+                d, run, sample, i, &keys, union_lists(d, run, a, x, &keys, sample, i, item),
+                run->dq + (sample * layer->q.places + share->q_place) * dim,
+                share->again ? part : dk, share->again ? part + n : dv));
+            if (share->again) {
+                tess__add_floats(d, dk, part, n);
+                tess__add_floats(d, dv, part + n, n);
+            }
+        }
+    }
+    return TESS_OK;
+}
+
+/* Floats of the gradients of all unions, and of the largest once more. */
+static int64_t sum_floats(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a)
+{
+    const int64_t items = d->opts.batch * x->n_mine;
+    int64_t most = 0;
+    for (int64_t i = 0; i < items; i++)
+        tess__need_most(&most, a->places[i + 1] - a->places[i]);
+    return 2 * (a->places[items] + most) * d->opts.head_dim;
+}
+
+static tess_status selective_backward(tess_dist_attn *d, tess__dist_run *run)
+{
+    tess__dist_layer *layer = run->layer;
+    const tess__selective *x = layer->extra;
+    const tess__asked a = tess__asked_of(d, x, run->set->own);
+    run->mine = tess__buffer_grow(d->ctx, &d->sums, sum_floats(d, x, &a), sizeof(float));
+    if (run->mine == TESS_OK)
+        run->mine = differentiate(d, run, x, &a, d->sums.data);
+    TESS_TRY(tess__run_agree(d, run));
+    const tess__cargo dq = {&layer->q, d->opts.head_dim, *run->home_dq, run->dq};
+    TESS_TRY(tess__move_back(d, &layer->seen, &dq, 1));
+    return tess__keys_return(d, run, x, &a, d->sums.data);
+}
+
+const tess__dist_kind tess__dist_selective = {"selective", selective_plan, selective_forward,
+                                              selective_backward};

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_dist_selective.c - layers in which only selected keys travel, over ranks that are threads,
+ * against one rank; and the messages that say which keys these are. */
+#include "dist_mesh_data.h"
+
+#include "dist/unit_set.h"
+
+#include <stdatomic.h>
+
+static const mesh meshes[] = {{1, 1, 2}, {1, 1, 3}, {2, 1, 2}, {1, 1, 5}, {3, 1, 2},
+                              {2, 1, 3}, {1, 1, 7}, {2, 1, 4}, {4, 1, 2}, {1, 1, 8}};
+enum { MESHES = sizeof meshes / sizeof meshes[0], TOKENS_MAX = 1024 };
+
+/* ---- payload --------------------------------------------------------------------------------- */
+
+/* Rows of K that rank c needs of those at home on each rank, over samples and heads. */
+static void union_of(const world *w, int layer, int c, int64_t *rows)
+{
+    const tess_plan_layer *l = &w->plan->layers[layer];
+    static uint8_t needed[TOKENS_MAX];
+    for (int64_t i = l->first[c]; i < l->first[c + 1];) {
+        int64_t end = i;
+        while (end < l->first[c + 1] && l->shares[end].head == l->shares[i].head)
+            end++;
+        for (int sample = 0; sample < w->p.batch; sample++) {
+            memset(needed, 0, sizeof needed);
+            for (int64_t s = i; s < end; s++)
+                share_keys(w, layer, &l->shares[s], sample, needed);
+            for (int p = 0; p < w->p.ranks; p++)
+                for (int64_t row = w->bounds[p]; row < w->bounds[p + 1]; row++)
+                    rows[p] += needed[row];
+        }
+        i = end;
+    }
+}
+
+/* Every rank sends K and V of the rows that others select, and nothing else. */
+static void check_payload(const world *w)
+{
+    const int ranks = w->p.ranks;
+    for (int l = 0; l < LAYERS; l++) {
+        int64_t rows[RANKS_MAX][RANKS_MAX] = {{0}};
+        for (int c = 0; c < ranks; c++)
+            union_of(w, l, c, rows[c]);
+        for (int r = 0; r < ranks; r++) {
+            int64_t in = 0, out = 0;
+            for (int peer = 0; peer < ranks; peer++) {
+                in += peer == r ? 0 : rows[r][peer];
+                out += peer == r ? 0 : rows[peer][r];
+            }
+            assert_int_equal(w->reports[r].union_rows[l], in);
+            assert_int_equal(w->reports[r].bytes[l][0],
+                             query_bytes(w, l, r, 0) + 8 * w->p.dim * out);
+            assert_int_equal(w->reports[r].bytes[l][1],
+                             query_bytes(w, l, r, 1) + 8 * w->p.dim * in);
+            /* At most a bit for each unit of another rank, and a byte for each head and owner. */
+            const tess_plan_layer *layer = &w->plan->layers[l];
+            const int64_t heads = layer->first[r + 1] - layer->first[r];
+            assert_true(w->reports[r].index[l] <=
+                        w->p.batch * heads * (w->n_units / 8 + 3 * ranks));
+        }
+    }
+}
+
+/* ---- worlds ---------------------------------------------------------------------------------- */
+
+static void check_world(world *w)
+{
+    run_world(w);
+    /* A row has its keys in one order wherever it is computed: the same bits. */
+    assert_memory_equal(w->got[0].o, w->want.o, LAYERS * numbers(&w->p, w->p.dim) * sizeof(float));
+    check_payload(w);
+}
+
+static problem problem_of(int i, const mesh *m, int heads)
+{
+    const list_kind lists = (list_kind)(i % LIST_KINDS);
+    return (problem){.ranks = m->ulysses * m->selective,
+                     .heads = heads,
+                     .dim = i % 4 == 3 ? 24 : 8,
+                     .batch = 1 + i % 2,
+                     .tokens = 97 + i % 3 * 22,
+                     .lists = lists,
+                     .shards = (shard_kind)(i / 2 % SHARD_KINDS),
+                     .band = lists == DENSE ? 0 : i / 3 % 3 * 9,
+                     .tokens_first = i / 5 % 2,
+                     .with_lse = i / 4 % 2,
+                     .seed = (uint64_t)i};
+}
+
+static void cut_heads(int heads)
+{
+    for (int i = 0; i < 3 * MESHES; i++) {
+        const mesh *m = &meshes[i % MESHES];
+        const problem p = problem_of(i + heads, m, heads);
+        world *w = make_world(&p);
+        if (p.lists == BLOCKS) { /* unions are known: the planner makes such plans */
+            plan_mesh(w, m, TESS_PLAN_REFINED);
+        } else {
+            begin_plan(w);
+            draw_layer(w, 0, m, 0);
+            draw_layer(w, 1, m, 0);
+        }
+        check_world(w);
+        free_world(w);
+    }
+}
+
+static void selected_keys_of_12_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    cut_heads(12);
+}
+
+static void selected_keys_of_7_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    cut_heads(7);
+}
+
+/* Heads each cut in its own way over the ranks of its group: several shares on one rank, too. */
+static void draw_shares(world *w, int layer, const mesh *m)
+{
+    const tess_plan_info *info = &w->plan->info;
+    static tess_share shares[64 * BLOCKS_MAX];
+    const tess__layer_heads in = {.method = TESS_PLAN_REFINED,
+                                  .ulysses = m->ulysses,
+                                  .ring = 1,
+                                  .selective = m->selective,
+                                  .placement = (tess_placement)drawn(w, 3, 2)};
+    const tess_plan_layer grid = {.groups = m->ulysses,
+                                  .ulysses = m->ulysses,
+                                  .ring = 1,
+                                  .selective = m->selective,
+                                  .placement = in.placement};
+    int64_t n = 0;
+    for (int h = 0; h < info->heads; h++) {
+        const int u = (int)drawn(w, 900 + (uint32_t)h, (uint32_t)m->ulysses);
+        for (int32_t q = 0; q < info->q_blocks; n++) {
+            const uint32_t at = 5000 + (uint32_t)n;
+            const int32_t left = info->q_blocks - q;
+            const int32_t end = q + 1 + (int32_t)drawn(w, at, (uint32_t)left) / 2;
+            const int s = (int)drawn(w, 2 * at, (uint32_t)m->selective);
+            shares[n] = (tess_share){tess__rank_at(&grid, u, s), h, q, end};
+            q = end;
+        }
+    }
+    CHECK_OK(
+        tess__layer_from_shares(&w->plan->arena, info, &in, shares, n, &w->plan->layers[layer]));
+}
+
+/* Orders, cuts and shares that no planner makes. */
+static void blocks_in_any_order_and_shares_anywhere_equal_one_rank(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 * MESHES; i++) {
+        const mesh *m = &meshes[i % MESHES];
+        problem p = problem_of(i, m, 1 + i % 5);
+        p.seed += 100;
+        world *w = make_world(&p);
+        begin_plan(w);
+        draw_layer(w, 0, m, 1);
+        draw_shares(w, 1, m);
+        check_world(w);
+        free_world(w);
+    }
+}
+
+/* A tenth of the keys: what came is the union to the row, and what says so is little beside it. */
+static void a_tenth_of_the_keys_costs_the_union(void **state)
+{
+    (void)state;
+    const mesh m = {2, 1, 4};
+    const problem p = {.ranks = 8,
+                       .heads = 4,
+                       .dim = 64,
+                       .batch = 1,
+                       .tokens = 500,
+                       .lists = ROWS,
+                       .band = 100,
+                       .seed = 11};
+    world *w = make_world(&p);
+    begin_plan(w);
+    draw_layer(w, 0, &m, 0);
+    draw_layer(w, 1, &m, 0);
+    check_world(w);
+    int64_t came = 0, index = 0;
+    for (int r = 0; r < p.ranks; r++) {
+        came += w->reports[r].union_rows[0];
+        index += w->reports[r].index[0];
+    }
+    const int64_t rows = 8 * p.dim * came;
+    assert_true(came > 0 && came < p.heads * p.tokens * 4);
+    assert_true((double)(rows + index) <= 1.05 * (double)rows);
+    free_world(w);
+}
+
+/* Rows and bits by the cost model, where the planner has the masks. */
+static void rows_are_those_of_the_cost_model(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES; i++) {
+        problem p = problem_of(i, &meshes[i], 6);
+        p.lists = BLOCKS;
+        p.batch = 1;
+        p.shards = EVEN;
+        p.with_lse = 0;
+        world *w = make_world(&p);
+        plan_mesh(w, &meshes[i], TESS_PLAN_REFINED);
+        tess_work *work = make_work(w);
+        check_world(w);
+        for (int l = 0; l < LAYERS; l++) {
+            tess__arena arena = {.ctx = ctx};
+            tess__layer_flow f;
+            CHECK_OK(tess__layer_traffic(&arena, &w->plan->info, &w->plan->layers[l], work, l, &f));
+            for (int r = 0; r < p.ranks; r++) {
+                const tess_traffic q = f.q.rows[r], kv = f.kv.rows[r];
+                const int64_t q_all = q.near_in + q.near_out;
+                assert_int_equal(w->reports[r].bytes[l][0], 4 * p.dim * (q_all + 2 * kv.near_out));
+                assert_int_equal(w->reports[r].bytes[l][1], 4 * p.dim * (q_all + 2 * kv.near_in));
+            }
+            tess__arena_free(&arena);
+        }
+        tess_work_destroy(work);
+        free_world(w);
+    }
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static tess_status choose_or_fail(void *user, const tess_share_in *in, tess_selection *lists,
+                                  int *dense)
+{
+    (void)in;
+    (void)lists;
+    *dense = 1;
+    return *(int *)user == 1 ? tess__fail(TESS_EIO, "no lists on rank 1") : TESS_OK;
+}
+
+static tess_status run_failing(void *user, tess_ctx *own, tess_comm *comm)
+{
+    world *w = user;
+    tess_comm_info info;
+    TESS_TRY(tess_comm_query(comm, &info));
+    const tess_dist_attn_opts opts = options_of(w);
+    tess_dist_attn *attn = NULL;
+    const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, w->bounds[info.rank]);
+    const tess_view o = rows_from(&w->p, w->got[0].o, 0, w->p.dim, w->bounds[info.rank]);
+    tess_status status = tess_dist_attn_create(own, comm, &opts, &attn);
+    if (status == TESS_OK)
+        status = tess_dist_attn_plan(attn, w->plan);
+    for (int layer = 0; status == TESS_OK && layer < LAYERS; layer++) {
+        tess_dist_call call = {
+            .layer = layer, .save = 0, .choose = choose_or_fail, .user = &info.rank};
+        w->reports[info.rank].wrong +=
+            tess_dist_attn_forward(attn, &call, &q, &q, &q, &o, NULL) != TESS_EIO ||
+            strcmp(tess_last_error(), "no lists on rank 1") != 0;
+        call.choose = NULL;
+        status = tess_dist_attn_forward(attn, &call, &q, &q, &q, &o, NULL);
+    }
+    tess_dist_attn_destroy(attn);
+    return status;
+}
+
+/* A ring and a selective layer; then all go on. */
+static void a_rank_that_cannot_choose_fails_all_with_its_sentence(void **state)
+{
+    (void)state;
+    const problem p = {
+        .ranks = 4, .heads = 4, .dim = 8, .batch = 1, .tokens = 80, .lists = ROWS, .seed = 1};
+    world *w = make_world(&p);
+    begin_plan(w);
+    draw_layer(w, 0, &(mesh){2, 2, 1}, 0);
+    draw_layer(w, 1, &(mesh){2, 1, 2}, 0);
+    CHECK_OK(tess_comm_threads(NULL, p.ranks, NULL, run_failing, w));
+    for (int r = 0; r < p.ranks; r++)
+        assert_int_equal(w->reports[r].wrong, 0);
+    free_world(w);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* An allocator for all ranks, of which one allocation fails. */
+typedef struct {
+    _Atomic int64_t left, bytes;
+} shortage;
+
+static void *allocate(void *user, size_t bytes)
+{
+    shortage *s = user;
+    if (atomic_fetch_sub(&s->left, 1) == 1)
+        return NULL;
+    size_t *memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    if (!memory)
+        return NULL;
+    *memory = bytes;
+    atomic_fetch_add(&s->bytes, (int64_t)bytes);
+    return memory + 64 / sizeof *memory;
+}
+
+static void release(void *user, void *memory)
+{
+    shortage *s = user;
+    if (!memory)
+        return;
+    size_t *begin = (size_t *)memory - 64 / sizeof(size_t);
+    atomic_fetch_sub(&s->bytes, (int64_t)*begin);
+    free(begin);
+}
+
+/* A ring and a selective layer: whichever allocation fails on whichever rank, all ranks end with
+ * the same status, and nothing is left. */
+static void a_rank_without_memory_ends_all(void **state)
+{
+    (void)state;
+    const problem p = {
+        .ranks = 4, .heads = 3, .dim = 8, .batch = 1, .tokens = 60, .lists = ROWS, .seed = 2};
+    world *w = make_world(&p);
+    begin_plan(w);
+    draw_layer(w, 0, &(mesh){2, 2, 1}, 1);
+    draw_layer(w, 1, &(mesh){1, 1, 4}, 1);
+    tess_status status = TESS_ENOMEM;
+    int64_t n = 1;
+    for (; status != TESS_OK; n++) {
+        shortage s = {.left = n};
+        const tess_ctx_opts opts = {.threads = 1, .allocator = {allocate, release, &s}};
+        status = tess_comm_threads(&opts, p.ranks, NULL, run_rank, w);
+        if (status != TESS_OK)
+            assert_string_equal(tess_status_name(status), "ENOMEM");
+        assert_int_equal(s.bytes, 0);
+        assert_true(n < 5000);
+    }
+    assert_true(n > 10 * p.ranks);
+    free_world(w);
+}
+
+/* ---- messages about units -------------------------------------------------------------------- */
+
+enum { UNITS = 700 };
+
+static void sets_come_through_messages(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 4000; i++) {
+        uint64_t set[UNITS / 64 + 1] = {0}, got[UNITS / 64 + 1] = {0}, want[UNITS / 64 + 1] = {0};
+        uint8_t message[1 + UNITS / 8 + 1];
+        const int64_t begin = (int64_t)(mix(i) % UNITS);
+        const int64_t end = begin + 1 + (int64_t)(mix(i + 7777) % (uint64_t)(UNITS - begin));
+        static const unsigned shares[] = {0, 3, 10, 100, 500, 1000};
+        int64_t count = 0;
+        for (int64_t u = 0; u < UNITS; u++)
+            if (mix(i * 1000 + (uint64_t)u) % 1000 < shares[i % 6]) {
+                set[u / 64] |= UINT64_C(1) << u % 64;
+                if (u >= begin && u < end) {
+                    want[(u - begin) / 64] |= UINT64_C(1) << (u - begin) % 64;
+                    count++;
+                }
+            }
+        const int64_t n = end - begin;
+        memset(message, 0xee, sizeof message);
+        const int64_t bytes = tess__set_encode(set, begin, end, message);
+        assert_true(bytes <= tess__set_message_most(n));
+        assert_true(message[bytes] == 0xee || bytes == (int64_t)sizeof message);
+        if (count == 0 || count == n)
+            assert_int_equal(bytes, 1);
+        if (n > 200 && count < 5)
+            assert_true(bytes <= 2 + 2 * count);
+        assert_int_equal(tess__set_count(set, begin, end), count);
+        assert_int_equal(tess__set_decode(message, bytes, 0, n, got), bytes);
+        assert_memory_equal(got, want, sizeof want);
+        /* Cut short it is no message; and what follows is not read. */
+        memset(got, 0, sizeof got);
+        assert_int_equal(tess__set_decode(message, bytes - 1, 0, n, got), 0);
+        memset(got, 0, sizeof got);
+        assert_int_equal(tess__set_decode(message, sizeof message, 0, n, got), bytes);
+    }
+}
+
+static void what_is_no_message_is_refused(void **state)
+{
+    (void)state;
+    uint64_t set[2] = {0};
+    const uint8_t unknown[] = {4}, far[] = {3, 1, 100}, many[] = {3, 2, 1}, endless[] = {3, 255};
+    assert_int_equal(tess__set_decode(unknown, 1, 0, 100, set), 0);
+    assert_int_equal(tess__set_decode(far, 3, 0, 100, set), 0);
+    assert_int_equal(tess__set_decode(many, 3, 0, 100, set), 0);
+    assert_int_equal(tess__set_decode(endless, 2, 0, 100, set), 0);
+    assert_int_equal(tess__set_decode(NULL, 0, 0, 100, set), 0);
+    /* The last unit that there is. */
+    const uint8_t last[] = {3, 1, 99};
+    assert_int_equal(tess__set_decode(last, 3, 0, 100, set), 3);
+    assert_true(set[1] == UINT64_C(1) << 35);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(selected_keys_of_12_heads_equal_one_rank),
+    cmocka_unit_test(selected_keys_of_7_heads_equal_one_rank),
+    cmocka_unit_test(blocks_in_any_order_and_shares_anywhere_equal_one_rank),
+    cmocka_unit_test(a_tenth_of_the_keys_costs_the_union),
+    cmocka_unit_test(rows_are_those_of_the_cost_model),
+    cmocka_unit_test(a_rank_that_cannot_choose_fails_all_with_its_sentence),
+    cmocka_unit_test(a_rank_without_memory_ends_all),
+    cmocka_unit_test(sets_come_through_messages),
+    cmocka_unit_test(what_is_no_message_is_refused),
+};
+
+RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

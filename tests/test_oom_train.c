@@ -240,6 +240,55 @@ static tess_status s_sparse(world *w)
     return status;
 }
 
+static tess_status see_nothing(void *user, const tess_look *look)
+{
+    (void)user;
+    (void)look;
+    return TESS_OK;
+}
+
+/* On a context: the pass has no attention of its own, and whole heads come to looks. */
+static tess_status pass_on(const world *w, const tess_pass_shape *shape)
+{
+    static float x[3 * 4 * 4], timestep, text[4 * 8], out[3 * 4 * 4];
+    const tess_attend_layer layer = {.look = 1};
+    tess_model *model = NULL;
+    tess_pass *pass = NULL;
+    tess_status status = tess_model_create(w->ctx, &model_config, NULL, &model);
+    if (status == TESS_OK)
+        status = tess_pass_create(model, shape, &pass);
+    if (status == TESS_OK)
+        status = tess_pass_attend(pass, &(tess_attend){.layers = &layer, .look = see_nothing});
+    if (status == TESS_OK)
+        status = tess_pass_forward(pass, &(tess_model_in){x, &timestep, text}, out);
+    tess_pass_destroy(pass);
+    tess_model_destroy(model);
+    return status;
+}
+
+static tess_status s_pass_ranks(world *w)
+{
+    const tess_context_opts opts = {.layers = 1,
+                                    .heads = 2,
+                                    .head_dim = 8,
+                                    .batch = 1,
+                                    .tokens = 4,
+                                    .strategy = "fractional",
+                                    .cluster = "a100-80"};
+    tess_pass_shape shape = {.batch = 1, .frames = 1, .height = 4, .width = 4};
+    tess_comm *comm = NULL;
+    tess_status status = tess_comm_self(w->ctx, &comm);
+    if (status == TESS_OK)
+        status = tess_context_create(w->ctx, comm, &opts, &shape.context);
+    if (status == TESS_OK)
+        status = tess_context_plan(shape.context, 0, NULL, NULL);
+    if (status == TESS_OK)
+        status = pass_on(w, &shape);
+    tess_context_destroy(shape.context);
+    tess_comm_destroy(comm);
+    return status;
+}
+
 /* A step, and its validation. */
 static tess_status train_step(const world *w, tess_train *train)
 {
@@ -398,6 +447,7 @@ static const scenario scenarios[] = {
     {"save a predictor", s_predictor_save, NULL, NULL},
     {"load a predictor", s_predictor_load, NULL, NULL},
     {"attend sparsely", s_sparse, NULL, NULL},
+    {"run a pass on a context", s_pass_ranks, NULL, NULL},
     {"train", s_train, NULL, NULL},
     {"save and resume a run", s_train_save, NULL, NULL},
     {"train sparsely", s_train_sparse, NULL, NULL},

@@ -105,6 +105,7 @@ static trial *make_trial(tess_keep keep, const tess_sparse_opts *room, const cha
     t->shape = shape_with(NULL);
     t->shape.keep = keep;
     t->strategy = strategy;
+    t->predictor.rank = LOW;
     t->sparse = room != NULL;
     if (room)
         t->room = *room;
@@ -159,6 +160,33 @@ static void passes_with_predictors_equal_one_rank(void **state)
             t->layers[layer].learn = 1;
         }
         check_all_ranks(t);
+    }
+}
+
+static void use_predictor(trial *t)
+{
+    for (int layer = 0; layer < LAYERS; layer++) {
+        t->layers[layer].kind = TESS_SELECT_PREDICTOR;
+        t->layers[layer].keys = keys;
+    }
+}
+
+/* Keys that go round, or that are asked for: dense, and on the keys of a predictor. */
+static void keys_that_are_nowhere_whole_equal_one_rank(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"ring", "selective", "2x2r", "2x2s"};
+    for (int choice = 0; choice < 8; choice++) {
+        const tess_sparse_opts room = {.rank = LOW};
+        const int sparse = choice % 2, some = choice / 2 < 2;
+        trial *t = make_trial(choice & 4 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL,
+                              sparse || choice / 2 % 2 ? &room : NULL, strategies[choice / 2]);
+        if (sparse)
+            use_predictor(t);
+        run_alone(t);
+        for (int ranks = some ? 2 : 4; ranks <= (some ? 3 : 4); ranks++)
+            check_ranks(t, ranks, TOL);
+        drop_trial(t);
     }
 }
 
@@ -217,11 +245,7 @@ static void a_rank_takes_what_was_told(void **state)
     }
     const tess_sparse_opts room = {.rank = LOW, .learn_rows = LEARN};
     trial *t = make_trial(TESS_KEEP_ALL, &room, "fractional");
-    t->predictor.rank = LOW;
-    for (int layer = 0; layer < LAYERS; layer++) {
-        t->layers[layer].kind = TESS_SELECT_PREDICTOR;
-        t->layers[layer].keys = keys;
-    }
+    use_predictor(t);
     run_alone(t);
     CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, 3, NULL, run_rank, t));
     for (int r = 0; r < 3; r++)
@@ -293,6 +317,21 @@ static void one_rank_that_fails_ends_all(void **state)
     run_alone(t);
     CHECK_FAILS(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, 3, NULL, run_refusing, t),
                 TESS_EINVAL, "rank 2: tess_predictor_query: predictor is NULL");
+    drop_trial(t);
+}
+
+static void a_selector_that_reads_keys_which_no_rank_has_is_refused(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {0};
+    trial *t = make_trial(TESS_KEEP_ALL, &room, "ring");
+    t->layers[1].kind = TESS_SELECT_ORACLE;
+    t->layers[1].keys = keys;
+    run_alone(t);
+    CHECK_FAILS(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, 2, NULL, run_rank, t),
+                TESS_ENOTSUP,
+                "tess_pass_forward: layer 1: the selector reads all keys of a head, which no rank "
+                "of this plan has");
     drop_trial(t);
 }
 
@@ -383,11 +422,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(dense_passes_equal_one_rank),
     cmocka_unit_test(passes_without_training_equal_one_rank),
     cmocka_unit_test(passes_with_predictors_equal_one_rank),
+    cmocka_unit_test(keys_that_are_nowhere_whole_equal_one_rank),
     cmocka_unit_test(other_selectors_choose_the_same_keys),
     cmocka_unit_test(halves_round_gradients_and_not_the_output),
     cmocka_unit_test(a_rank_takes_what_was_told),
     cmocka_unit_test(waiting_for_others_is_told_apart),
     cmocka_unit_test(one_rank_that_fails_ends_all),
+    cmocka_unit_test(a_selector_that_reads_keys_which_no_rank_has_is_refused),
     cmocka_unit_test(a_context_of_other_sizes_is_refused),
 };
 

@@ -270,20 +270,31 @@ static inline tess_work *make_work(const world *w)
     return work;
 }
 
-static inline void make_plan(world *w, tess_plan_method method)
+typedef struct {
+    int ulysses, ring, selective; /* 0: free */
+} mesh;
+
+/* The plan that the planner makes at these degrees. */
+static inline void plan_mesh(world *w, const mesh *m, tess_plan_method method)
 {
     tess_work *work = make_work(w);
-    tess_plan_opts opts = {.ranks = w->p.ranks,
-                           .method = method,
-                           .pass = TESS_PLAN_TRAIN,
-                           .head_dim = w->p.dim,
-                           .element_bytes = 4};
-    if (method != TESS_PLAN_FRACTIONAL) {
-        opts.ulysses = w->p.ranks;
-        opts.ring = opts.selective = 1;
-    }
+    const tess_plan_opts opts = {.ranks = w->p.ranks,
+                                 .method = method,
+                                 .ulysses = m->ulysses,
+                                 .ring = m->ring,
+                                 .selective = m->selective,
+                                 .pass = TESS_PLAN_TRAIN,
+                                 .head_dim = w->p.dim,
+                                 .element_bytes = 4};
     CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &w->plan));
     tess_work_destroy(work);
+}
+
+/* Whole keys: whole heads, or fractional ones. */
+static inline void make_plan(world *w, tess_plan_method method)
+{
+    const mesh whole = {w->p.ranks, 1, 1}, cut_anywhere = {0, 0, 0};
+    plan_mesh(w, method == TESS_PLAN_FRACTIONAL ? &cut_anywhere : &whole, method);
 }
 
 /* ---- one rank -------------------------------------------------------------------------------- */

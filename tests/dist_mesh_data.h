@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_mesh_data.h - plans of rings and of selective layers for the problems of dist_attn_data.h,
+/* dist_mesh_data.h - plans that no planner makes for the problems of dist_attn_data.h,
  * and which keys each rank needs under them, counted one by one. */
 #ifndef TESS_DIST_MESH_DATA_H
 #define TESS_DIST_MESH_DATA_H
@@ -10,10 +10,6 @@
 #include "plan/strategy.h"
 
 enum { BLOCKS_MAX = 256 };
-
-typedef struct {
-    int ulysses, ring, selective;
-} mesh;
 
 static inline uint32_t drawn(const world *w, uint32_t i, uint32_t below)
 {
@@ -87,22 +83,6 @@ static inline void begin_plan(world *w)
     info.head_dim = w->p.dim;
     info.element_bytes = 4;
     CHECK_OK(tess__plan_new(ctx, "test", &info, &w->plan));
-    tess_work_destroy(work);
-}
-
-/* The plan that the planner makes at these degrees. */
-static inline void plan_mesh(world *w, const mesh *m, tess_plan_method method)
-{
-    tess_work *work = make_work(w);
-    const tess_plan_opts opts = {.ranks = w->p.ranks,
-                                 .method = method,
-                                 .ulysses = m->ulysses,
-                                 .ring = m->ring,
-                                 .selective = m->selective,
-                                 .pass = TESS_PLAN_TRAIN,
-                                 .head_dim = w->p.dim,
-                                 .element_bytes = 4};
-    CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &w->plan));
     tess_work_destroy(work);
 }
 

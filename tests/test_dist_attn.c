@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_dist_attn.c - attention over ranks that are threads, against one rank: layers with whole
  * keys. */
-#include "dist_attn_data.h"
-
-#include "plan/exchange.h"
-#include "plan/strategy.h"
+#include "dist_mesh_data.h"
 
 static const tess_plan_method methods[] = {TESS_PLAN_CONTIGUOUS, TESS_PLAN_LPT, TESS_PLAN_DB_SP,
                                            TESS_PLAN_REFINED, TESS_PLAN_FRACTIONAL};
@@ -136,44 +133,6 @@ static void plans_of_7_heads_equal_one_rank(void **state)
 
 /* ---- plans that no planner makes ------------------------------------------------------------- */
 
-static uint32_t drawn(const world *w, uint32_t i, uint32_t below)
-{
-    return (uint32_t)(mix(w->p.seed * 1000 + i) % below);
-}
-
-static void draw_order(const world *w, int32_t *order, int32_t n, uint32_t at)
-{
-    for (int32_t i = 0; i < n; i++)
-        order[i] = i;
-    for (int32_t i = n - 1; i > 0; i--) {
-        const uint32_t j = drawn(w, at + (uint32_t)i, (uint32_t)i + 1);
-        const int32_t kept = order[i];
-        order[i] = order[j];
-        order[j] = kept;
-    }
-}
-
-/* Heads on any ranks, and query and key blocks in any order, each head group in its own. */
-static void draw_heads(world *w, int layer)
-{
-    const tess_plan_info *info = &w->plan->info;
-    static int32_t group[64], q[RANKS_MAX * 256], k[RANKS_MAX * 256];
-    for (int h = 0; h < info->heads; h++)
-        group[h] = (int32_t)drawn(w, (uint32_t)(layer * 64 + h), (uint32_t)info->ranks);
-    for (int u = 0; u < info->ranks; u++) {
-        draw_order(w, q + u * info->q_blocks, info->q_blocks, 1000);
-        draw_order(w, k + u * info->k_blocks, info->k_blocks, 2000);
-    }
-    const tess__layer_heads in = {.method = TESS_PLAN_REFINED,
-                                  .ulysses = info->ranks,
-                                  .ring = 1,
-                                  .selective = 1,
-                                  .head_group = group,
-                                  .q_order = q,
-                                  .k_order = k};
-    CHECK_OK(tess__layer_from_heads(&w->plan->arena, info, &in, &w->plan->layers[layer]));
-}
-
 /* Heads cut anywhere, their shares on any ranks: several of a head on one, too. */
 static void draw_shares(world *w, int layer)
 {
@@ -209,17 +168,10 @@ static void blocks_in_any_order_and_shares_anywhere_equal_one_rank(void **state)
                            .compensate = i / 2 % 2,
                            .with_lse = 1,
                            .seed = (uint64_t)i + 100};
+        const mesh whole = {p.ranks, 1, 1};
         world *w = make_world(&p);
-        tess_work *work = make_work(w);
-        tess_plan_info info;
-        tess__plan_info_of_work(work, &info);
-        info.ranks = p.ranks;
-        info.nodes = 1;
-        info.head_dim = p.dim;
-        info.element_bytes = 4;
-        CHECK_OK(tess__plan_new(ctx, "test", &info, &w->plan));
-        tess_work_destroy(work);
-        draw_heads(w, 0);
+        begin_plan(w);
+        draw_layer(w, 0, &whole, 1);
         draw_shares(w, 1);
         check_world(w);
         free_world(w);

@@ -8,16 +8,21 @@
 static tess_comm *comm;
 static int rank, size;
 
-static void check_problem(const problem *p, tess_plan_method method)
+static void check_world(world *w)
 {
-    world *w = make_world(p);
-    make_plan(w, method);
     CHECK_OK(run_rank(w, ctx, comm));
     answer_alone(w);
     check_answers(w, w->bounds[rank], w->bounds[rank + 1]);
     assert_int_equal(w->reports[rank].wrong, 0);
-    assert_int_equal(w->reports[rank].allocations, 0);
     check_densities(w, &w->reports[rank]);
+}
+
+static void check_problem(const problem *p, tess_plan_method method)
+{
+    world *w = make_world(p);
+    make_plan(w, method);
+    check_world(w);
+    assert_int_equal(w->reports[rank].allocations, 0);
     free_world(w);
 }
 
@@ -39,6 +44,28 @@ static void plans_of_whole_and_cut_heads_equal_one_rank(void **state)
                            .with_lse = i % 3 == 1,
                            .seed = (uint64_t)i};
         check_problem(&p, methods[i % 3]);
+    }
+}
+
+static void rings_and_selected_keys_equal_one_rank(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        const problem p = {.ranks = size,
+                           .heads = 6,
+                           .dim = 16,
+                           .batch = 1 + i % 2,
+                           .tokens = 121,
+                           .lists = (list_kind)(i / 4 % LIST_KINDS),
+                           .shards = (shard_kind)(i / 2 % SHARD_KINDS),
+                           .with_lse = i % 3 == 1,
+                           .seed = (uint64_t)i + 50};
+        const int parts = i % 4 < 2 ? size : 2; /* alone, or beside groups of heads */
+        const mesh ring = {size / parts, parts, 1}, selective = {size / parts, 1, parts};
+        world *w = make_world(&p);
+        plan_mesh(w, i % 2 ? &selective : &ring, TESS_PLAN_REFINED);
+        check_world(w);
+        free_world(w);
     }
 }
 
@@ -64,6 +91,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_of_whole_and_cut_heads_equal_one_rank),
+        cmocka_unit_test(rings_and_selected_keys_equal_one_rank),
         cmocka_unit_test(long_messages_arrive_whole),
         cmocka_unit_test(nothing_stays_allocated),
     };

@@ -18,6 +18,7 @@ static tess_status run(cli *c, const void *given)
 static const char *const attentions[] = {"dense",  "dsv",    "oracle", "pooled",
                                          "search", "window", "random", NULL};
 static const char *const on_off[] = {"on", "off", NULL};
+static const char *const halves[] = {"auto", "on", "off", NULL};
 
 static const opt arguments[] = {
     {"CHECKPOINT", 0, OPT_PATH, AT(checkpoint), .required = 1,
@@ -66,6 +67,15 @@ static const opt options[] = {
      .help = "sample the same noise with dense attention too, and print PSNR and both times"},
     {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
      .help = "the last weights, not the averaged ones"},
+
+    {"halves", 0, OPT_CHOICE, AT(halves), "WHEN", "auto", .choices = halves,
+     .help = "of many ranks one half follows the prompt and the other one does without; auto: with "
+             "guidance and an even number of ranks"},
+    {"strategy", 0, OPT_STRING, AT(strategy), "WORD", "auto",
+     .help = "how ranks share attention: contiguous, refined, fractional, ring, selective, degrees "
+             "such as 4x2r; auto: per layer, by predicted time"},
+    {"plan-log", 0, OPT_FLAG, AT(plan_log),
+     .help = "print what was planned for each step, and when a plan was kept"},
 };
 
 static const example examples[] = {
@@ -75,6 +85,8 @@ static const example examples[] = {
     {"tessera sample run --attention oracle --mass 0.9 --compare-dense --density-out density.csv "
      "-o out.mp4",
      "how sparse a model could be, and what that changes"},
+    {"mpirun -n 4 tessera sample run --prompt \"a red disc\" --plan-log -o out.mp4",
+     "on four ranks, two with the prompt and two without"},
 };
 
 const command command_sample = {
@@ -87,7 +99,10 @@ const command command_sample = {
         "A model attends as it was trained: one that was trained sparse uses its predictors and "
         "budgets. Another --attention, or a --density, holds for every head of every layer; "
         "without a density, budgets are measured by dense attention in the first step of each "
-        "quarter of the noise.\n",
+        "quarter of the noise.\n"
+        "Under mpirun or srun all ranks sample together: they share the tokens of each clip, by "
+        "plans made from the densities of the step before, and rank 0 writes the result, which is "
+        "that of one rank up to rounding.\n",
     .arguments = arguments,
     .n_arguments = sizeof arguments / sizeof *arguments,
     .options = options,
@@ -95,5 +110,6 @@ const command command_sample = {
     .examples = examples,
     .n_examples = sizeof examples / sizeof *examples,
     .size = sizeof(sample_values),
+    .everywhere = 1,
     .run = run,
 };

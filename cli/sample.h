@@ -18,6 +18,9 @@ typedef struct {
     double density, mass, max_density;  /* NaN: the checkpoint's */
     const char *density_out;            /* NULL: not written */
     int compare;
+    /* many ranks */
+    const char *halves, *strategy;
+    int plan_log;
 } sample_values;
 
 /* Densities of each step, layer and head, summed over clips. */

@@ -75,6 +75,21 @@ static void add_densities(sample_densities *d, int clips)
     d->clips += clips;
 }
 
+/* Each plan as a line, on rank 0. */
+static void tell_plan(void *user, const tess_context_event *event)
+{
+    const sample_job *j = user;
+    const int wanted =
+        j->v->plan_log || (j->c->common->verbose && event->kind != TESS_CONTEXT_KEPT);
+    if (wanted)
+        out_log(j->c, TESS_LOG_INFO, event->sentence);
+}
+
+static int halves_of(const sample_values *v)
+{
+    return strcmp(v->halves, "auto") == 0 ? 0 : strcmp(v->halves, "on") == 0 ? 1 : -1;
+}
+
 /* All clips; with dense attention, or as chosen. */
 static tess_status sample(sample_job *j, const tess_attention_opts *attention, int record,
                           float *latents, double *seconds)
@@ -97,6 +112,11 @@ static tess_status sample(sample_job *j, const tess_attention_opts *attention, i
             .checkpoint = j->known ? j->checkpoint : NULL,
             .attention = attention,
             .density = record ? j->densities.last : NULL,
+            .comm = j->c->ranks > 1 ? j->c->comm : NULL,
+            .halves = halves_of(j->v),
+            .strategy = j->v->strategy,
+            .tell = tell_plan,
+            .tell_user = j,
         };
         TRY(tess_sample_run(j->model, &opts, j->text + first * j->text_size,
                             latents + first * j->size));
@@ -124,5 +144,5 @@ tess_status sample_all(sample_job *j)
         TRY(sample(j, &dense, 0, j->dense, &j->dense_seconds));
         TRY(sample_psnr(j));
     }
-    return j->v->density_out ? sample_density_write(j) : TESS_OK;
+    return j->v->density_out && j->c->rank == 0 ? sample_density_write(j) : TESS_OK;
 }

@@ -131,7 +131,8 @@ static tess_status run_job(sample_job *j)
     TRY(make_text(j));
     TRY(tess_model_load(j->c->ctx, j->folder, NULL, &j->model));
     TRY(sample_all(j));
-    TRY(sample_write(j));
+    if (j->c->rank == 0)
+        TRY(sample_write(j));
     progress_clear(j->c);
     sample_report(j);
     return TESS_OK;

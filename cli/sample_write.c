@@ -82,6 +82,8 @@ static void report_json(const sample_job *j)
     out_set(c, c->json, "attention", json_string(kind_name(j->attention.kind)));
     out_set(c, c->json, "density", json_real(sample_density_mean(&j->densities)));
     out_set(c, c->json, "seconds", json_real(j->seconds));
+    if (c->ranks > 1)
+        out_set(c, c->json, "ranks", json_integer(c->ranks));
     if (j->v->density_out)
         out_set(c, c->json, "density_out", out_text(j->v->density_out));
     if (!j->v->compare)
@@ -104,6 +106,8 @@ void sample_report(const sample_job *j)
     if (j->attention.kind != TESS_ATTENTION_DENSE)
         fprintf(c->out, "attention %s, density %.3f\n", kind_name(j->attention.kind),
                 sample_density_mean(&j->densities));
+    if (c->ranks > 1)
+        fprintf(c->out, "%d ranks, %.2f s\n", c->ranks, j->seconds);
     if (j->v->density_out)
         fprintf(c->out, "%s: density of %d steps, %d layers, %d heads\n", j->v->density_out,
                 j->densities.steps, j->densities.layers, j->densities.heads);

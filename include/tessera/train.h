@@ -262,7 +262,19 @@ typedef struct {
      * with: the checkpoint's budgets, for those heads that it made sparse. */
     const tess_attention_opts *attention;
     double *density; /* (steps, layers, heads): what was attended to, mean over clips; NULL: not
-                        wanted */
+                        wanted, on all ranks or on none */
+
+    /* Many ranks: the call is then collective, with the same model, options and text on all of
+     * them, and every rank gets the clips. They share the tokens, by plans that are made from the
+     * densities of the step before, and kept while they pay. */
+    tess_comm *comm;      /* NULL: this rank is alone. After a failure it can only be destroyed */
+    int halves;           /* with guidance one half of the ranks evaluates with the prompts, the
+                             other one without; 0: where the number of ranks is even; above 0: EINVAL
+                             where that cannot be; below 0: all ranks do both */
+    const char *strategy; /* how ranks attend, as of tess_context_opts; NULL: chosen per layer */
+    const char *cluster;  /* what plans are made for, likewise; NULL: measured */
+    tess_context_fn tell; /* called with each plan, on every rank; NULL: nobody is told */
+    void *tell_user;
 } tess_sample_opts;
 
 /* Integrates dx/ds = v from noise at s = 1 to a clip at s = 0 by Euler's method, with guidance
@@ -270,8 +282,8 @@ typedef struct {
  *
  *   text: (batch, text_len, text_dim)   latents: (batch, channels, frames, height, width)
  *
- * No prompt is zeros. The same bits for every number of threads. After a failure density may hold
- * anything. */
+ * No prompt is zeros. The same bits for every number of threads, on every rank and on repeat;
+ * another number of ranks adds in another order. After a failure density may hold anything. */
 TESS_API tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts,
                                      const float *text, float *latents);
 

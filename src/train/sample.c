@@ -6,9 +6,9 @@
  *
  * from noise at s = 1 to a clip at s = 0. Each step is one forward pass, two with guidance. Clip i
  * begins as the normal numbers of stream i: it does not depend on what is sampled beside it in a
- * batch of the same size.
+ * batch of the same size. crew.c tells how many ranks do this together.
  */
-#include "train.h"
+#include "crew.h"
 
 static void begin(const tess_ctx *ctx, const tess__sampling *s, float *x)
 {
@@ -45,7 +45,22 @@ static tess_status evaluate(tess_pass *pass, const tess__sampling *s, const floa
     if (s->sampler)
         TESS_TRY(tess__sampler_attend(s->sampler, pass, k, turn));
     TESS_TRY(tess_pass_forward(pass, &in, turn ? s->v_none : s->v));
+    TESS_TRY(tess__crew_seen(s->crew, pass, (int)s->batch));
     return s->sampler ? tess__sampler_seen(s->sampler, pass, k) : TESS_OK;
+}
+
+/* The velocities of a step. Budgets that are measured with prompts hold for the pass without. */
+static tess_status evaluate_step(tess_pass *pass, const tess__sampling *s, const float *x, int k)
+{
+    const int measures = s->sampler && tess__sampler_measures(s->sampler, k);
+    TESS_TRY(tess__crew_plan(s->crew, k));
+    if (tess__crew_evaluates(s->crew, 0))
+        TESS_TRY(evaluate(pass, s, x, k, 0));
+    if (measures)
+        TESS_TRY(tess__sampler_share(s->sampler, s->crew, k));
+    if (s->v_none && tess__crew_evaluates(s->crew, 1))
+        TESS_TRY(evaluate(pass, s, x, k, 1));
+    return tess__crew_exchange(s->crew, s->v, s->v_none, s->batch * s->size);
 }
 
 tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampling *s, float *x)
@@ -61,12 +76,10 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
             s->u[b] = 1.0 - (double)k / s->steps;
         if (s->control)
             TESS_TRY(tess__control_attend(s->control, pass, s->u, k, s->first, 0));
-        TESS_TRY(evaluate(pass, s, x, k, 0));
-        if (s->v_none)
-            TESS_TRY(evaluate(pass, s, x, k, 1));
+        TESS_TRY(evaluate_step(pass, s, x, k));
         move(ctx, s, next - now, x);
     }
-    return TESS_OK;
+    return s->sampler ? tess__sampler_end(s->sampler, s->crew) : TESS_OK;
 }
 
 static tess_status check(const char *who, const tess_model *model, tess_sample_opts *o)
@@ -95,7 +108,8 @@ static tess_status check(const char *who, const tess_model *model, tess_sample_o
 
 /* The pass exists, so its sizes are within their rules and their products fit. */
 static tess_status sample_with(tess_model *model, tess_pass *pass, tess__sampler *sampler,
-                               const tess_sample_opts *o, const float *text, float *latents)
+                               tess__crew *crew, const tess_sample_opts *o, const float *text,
+                               float *latents)
 {
     const tess_model_config *config = &model->config;
     const int64_t size = (int64_t)config->in_channels * o->frames * o->height * o->width;
@@ -103,6 +117,7 @@ static tess_status sample_with(tess_model *model, tess_pass *pass, tess__sampler
     const size_t prompts = (size_t)o->batch * (size_t)o->text_len * (size_t)config->text_dim;
     const int guided = o->guidance != 1.0;
     tess__sampling s = {.sampler = sampler,
+                        .crew = crew,
                         .batch = o->batch,
                         .size = size,
                         .steps = o->steps,
@@ -128,6 +143,47 @@ static tess_status sample_with(tess_model *model, tess_pass *pass, tess__sampler
     return status;
 }
 
+/* What a sampling is made of: freed together, whatever happened. */
+typedef struct {
+    tess__sampler *sampler;
+    tess__crew crew;
+    tess_pass *pass;
+} parts;
+
+static tess_status make(tess_model *model, const tess_sample_opts *o, const float *text, parts *p)
+{
+    static const char who[] = "tess_sample_run";
+    const int ordered = o->cube[0] || o->cube[1] || o->cube[2];
+    const int *patch = model->config.patch;
+    tess_pass_shape shape = {.batch = o->batch,
+                             .frames = o->frames,
+                             .height = o->height,
+                             .width = o->width,
+                             .text_len = o->text_len,
+                             .cube = ordered ? o->cube : NULL};
+    /* Sides that make no grid are named by the pass. */
+    const int grid[3] = {o->frames / patch[0], o->height / patch[1], o->width / patch[2]};
+    const int some = grid[0] > 0 && grid[1] > 0 && grid[2] > 0;
+    TESS_TRY(tess__crew_open(who, model, o, text, &p->crew));
+    tess_status status = some ? tess__sampler_create(model, o, grid, &p->sampler) : TESS_OK;
+    if (o->comm)
+        status = tess_comm_agree(o->comm, status);
+    TESS_TRY(status);
+    if (p->sampler)
+        tess__sampler_shape(p->sampler, &shape);
+    const tess__sharing sharing = {.config = &model->config,
+                                   .shape = &shape,
+                                   .attention = tess__sampler_attention(p->sampler),
+                                   .strategy = o->strategy,
+                                   .cluster = o->cluster,
+                                   .tell = o->tell,
+                                   .user = o->tell_user};
+    if (some)
+        TESS_TRY(tess__crew_share(&p->crew, &sharing));
+    shape.context = p->crew.context;
+    return tess_pass_create(model, &shape, &p->pass);
+}
+
 tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, const float *text,
                             float *latents)
 {
@@ -139,28 +195,15 @@ tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, con
                           : !text ? "text"
                                   : "latents");
     tess_sample_opts o = *opts;
-    TESS_TRY(check(who, model, &o));
-    const int ordered = o.cube[0] || o.cube[1] || o.cube[2];
-    const int *patch = model->config.patch;
-    tess_pass_shape shape = {.batch = o.batch,
-                             .frames = o.frames,
-                             .height = o.height,
-                             .width = o.width,
-                             .text_len = o.text_len,
-                             .cube = ordered ? o.cube : NULL};
-    /* Sides that make no grid are named by the pass. */
-    const int grid[3] = {o.frames / patch[0], o.height / patch[1], o.width / patch[2]};
-    const int some = grid[0] > 0 && grid[1] > 0 && grid[2] > 0;
-    tess__sampler *sampler = NULL;
-    tess_pass *pass = NULL;
-    tess_status status = some ? tess__sampler_create(model, &o, grid, &sampler) : TESS_OK;
-    if (status == TESS_OK && sampler)
-        tess__sampler_shape(sampler, &shape);
+    parts p = {0};
+    tess_status status = check(who, model, &o);
     if (status == TESS_OK)
-        status = tess_pass_create(model, &shape, &pass);
+        status = make(model, &o, text, &p);
     if (status == TESS_OK)
-        status = sample_with(model, pass, sampler, &o, text, latents);
-    tess_pass_destroy(pass);
-    tess__sampler_destroy(sampler);
-    return status;
+        status = sample_with(model, p.pass, p.sampler, &p.crew, &o, text, latents);
+    tess_pass_destroy(p.pass);
+    tess__sampler_destroy(p.sampler);
+    tess__crew_close(&p.crew);
+    /* Others may wait for a rank that failed alone. */
+    return o.comm ? tess_comm_fail(o.comm, status) : status;
 }

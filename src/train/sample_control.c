@@ -7,9 +7,10 @@
  *              what share of the keys holds `mass`; until the next quarter that is the budget of
  *              every head of every layer, mean over the clips of the batch
  *
- * Measuring takes a sixteenth of the groups, at most: 4 tokens head_dim flop for each query.
+ * Measuring takes a sixteenth of the groups, at most: 4 tokens head_dim flop for each query. Of
+ * many ranks each measures the heads that it is shown, and the others get them from it.
  */
-#include "train.h"
+#include "crew.h"
 
 #include "tessera/predict.h"
 
@@ -28,7 +29,7 @@ struct tess__sampler {
     int batch, layers, heads, steps, passes; /* passes: of a step */
     int bucket;                              /* MEASURED: the last one measured; -1: none */
     double *u;                               /* (batch) */
-    double *measured;                        /* (batch, heads) */
+    double *measured;                        /* (batch, heads), (layers, heads) */
     double *density;                         /* (steps, layers, heads), the caller's; may be NULL */
 };
 
@@ -109,8 +110,9 @@ tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *o, c
 {
     tess_ctx *ctx = model->ctx;
     const size_t batch = (size_t)o->batch, heads = (size_t)model->config.heads;
+    const size_t layers = (size_t)model->config.layers, most = batch > layers ? batch : layers;
     const size_t bytes =
-        tess__arena_round(sizeof **sampler) + (batch + batch * heads) * sizeof(double);
+        tess__arena_round(sizeof **sampler) + (batch + most * heads) * sizeof(double);
     *sampler = NULL;
     if (!o->checkpoint && !o->attention && !o->density)
         return TESS_OK;
@@ -153,16 +155,27 @@ void tess__sampler_shape(tess__sampler *s, tess_pass_shape *shape)
         tess__control_shape(s->control, shape, &s->room);
 }
 
+const tess_attention_opts *tess__sampler_attention(const tess__sampler *s)
+{
+    return s && s->control ? &s->control->attention : NULL;
+}
+
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* A layer's densities of the quarter at hand, mean over the clips. */
+/* A layer's densities of the quarter at hand: (heads). */
+static double *densities(const tess__sampler *s, int layer)
+{
+    return s->control->d.cubes[0].density + ((int64_t)layer * BUCKETS + s->bucket) * s->heads;
+}
+
+/* Those of the heads that are shown, mean over the clips. */
 static tess_status look_at(void *user, const tess_look *look)
 {
     tess__sampler *s = user;
     tess__control *c = s->control;
     const tess__order *order = &c->orders[0];
     const tess_sel_shape groups = {.batch = s->batch,
-                                   .heads = s->heads,
+                                   .heads = look->heads,
                                    .tokens_q = c->tokens,
                                    .tokens_k = c->tokens,
                                    .bounds_q = order->bounds,
@@ -179,13 +192,19 @@ static tess_status look_at(void *user, const tess_look *look)
                                 .every = every,
                                 .first = look->layer};
     TESS_TRY(tess_density_measure(s->ctx, &in, s->measured));
-    double *to = c->d.cubes[0].density + ((int64_t)look->layer * BUCKETS + s->bucket) * s->heads;
-    for (int h = 0; h < s->heads; h++) {
-        to[h] = 0.0;
+    double *to = densities(s, look->layer) + look->head;
+    for (int h = 0; h < look->heads; h++)
         for (int b = 0; b < s->batch; b++)
-            to[h] += s->measured[b * s->heads + h] / s->batch;
-    }
+            to[h] += s->measured[b * look->heads + h] / s->batch;
     return TESS_OK;
+}
+
+/* The quarter of step k begins: nothing is known of it. */
+static void begin_bucket(tess__sampler *s, int k)
+{
+    s->bucket = tess__bucket(1.0 - (double)k / s->steps);
+    for (int layer = 0; layer < s->layers; layer++)
+        memset(densities(s, layer), 0, (size_t)s->heads * sizeof(double));
 }
 
 static tess_status attend_dense(tess__sampler *s, tess_pass *pass)
@@ -196,6 +215,25 @@ static tess_status attend_dense(tess__sampler *s, tess_pass *pass)
     return tess_pass_attend(pass, &(tess_attend){.layers = layers, .look = look_at, .user = s});
 }
 
+int tess__sampler_measures(const tess__sampler *s, int k)
+{
+    return s->mode == MEASURED && tess__bucket(1.0 - (double)k / s->steps) != s->bucket;
+}
+
+/* Each head was shown to one rank, and is 0 on the others. */
+tess_status tess__sampler_share(tess__sampler *s, tess__crew *crew, int k)
+{
+    const size_t bytes = (size_t)s->heads * sizeof *s->measured;
+    if (tess__sampler_measures(s, k))
+        begin_bucket(s, k); /* the other half measures */
+    for (int layer = 0; layer < s->layers; layer++)
+        memcpy(s->measured + (int64_t)layer * s->heads, densities(s, layer), bytes);
+    TESS_TRY(tess__crew_sum(crew, s->measured, (int64_t)s->layers * s->heads));
+    for (int layer = 0; layer < s->layers; layer++)
+        memcpy(densities(s, layer), s->measured + (int64_t)layer * s->heads, bytes);
+    return TESS_OK;
+}
+
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 tess_status tess__sampler_attend(tess__sampler *s, tess_pass *pass, int k, int turn)
@@ -203,8 +241,8 @@ tess_status tess__sampler_attend(tess__sampler *s, tess_pass *pass, int k, int t
     const double u = 1.0 - (double)k / s->steps;
     if (!s->control)
         return TESS_OK;
-    if (s->mode == MEASURED && turn == 0 && tess__bucket(u) != s->bucket) {
-        s->bucket = tess__bucket(u);
+    if (turn == 0 && tess__sampler_measures(s, k)) {
+        begin_bucket(s, k);
         return attend_dense(s, pass);
     }
     for (int b = 0; b < s->batch; b++)
@@ -225,4 +263,10 @@ tess_status tess__sampler_seen(tess__sampler *s, const tess_pass *pass, int k)
             to[i % s->heads] += share * seen.density[i];
     }
     return TESS_OK;
+}
+
+tess_status tess__sampler_end(tess__sampler *s, tess__crew *crew)
+{
+    const int64_t n = (int64_t)s->steps * s->layers * s->heads;
+    return s->density ? tess__crew_sum_halves(crew, s->density, n) : TESS_OK;
 }

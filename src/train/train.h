@@ -127,8 +127,24 @@ tess_status tess__train_swap(tess_train *train);
 tess_status tess__train_same(tess_train *train);
 tess_status tess__train_same_start(tess_train *train);
 
+/* pass_context.c: the ranks that share the tokens of a pass. */
+typedef struct {
+    const tess_model_config *config;
+    const tess_pass_shape *shape;         /* everything but its context, which is not read */
+    const tess_attention_opts *attention; /* of a sparse pass: how it attends; NULL: dense */
+    const char *strategy, *cluster;       /* as of tess_context_opts */
+    const tess_context *like;
+    tess_context_fn tell;
+    void *user;
+} tess__sharing;
+
+/* Collective. */
+tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__sharing *sharing,
+                               tess_context **context);
+
 /* sample_control.c: how sampling alone attends, and what it attended to. */
 typedef struct tess__sampler tess__sampler;
+typedef struct tess__crew tess__crew; /* crew.h: the ranks of a sampling */
 
 /* From options with their defaults filled in; grid: tokens. *sampler is NULL where attention is
  * dense and nobody asks for its density. */
@@ -138,16 +154,24 @@ void tess__sampler_destroy(tess__sampler *sampler); /* after the pass; NULL acce
 
 /* Sets what the pass's shape needs. */
 void tess__sampler_shape(tess__sampler *sampler, tess_pass_shape *shape);
+const tess_attention_opts *tess__sampler_attention(const tess__sampler *sampler); /* NULL: dense */
 
 /* Before a forward pass and after it: step k, of which this is pass number `turn` (0: with text).
  */
 tess_status tess__sampler_attend(tess__sampler *sampler, tess_pass *pass, int k, int turn);
 tess_status tess__sampler_seen(tess__sampler *sampler, const tess_pass *pass, int k);
 
+/* 1: budgets are measured in pass 0 of step k. Then, collective: all ranks have what was measured;
+ * before pass 1. And at the end: what both halves of a crew attended to. */
+int tess__sampler_measures(const tess__sampler *sampler, int k);
+tess_status tess__sampler_share(tess__sampler *sampler, tess__crew *crew, int k);
+tess_status tess__sampler_end(tess__sampler *sampler, tess__crew *crew);
+
 /* Euler's method on a pass of the shape of x. */
 typedef struct {
     tess__control *control; /* NULL: attention is dense */
     tess__sampler *sampler; /* of sampling alone, instead; NULL: none */
+    tess__crew *crew;       /* NULL: this rank evaluates all, on a pass that has its plan */
     double *u;              /* (batch), with a controller */
     int64_t batch, size;    /* clips, and numbers in each */
     int steps;

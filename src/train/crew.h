@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* crew.h (internal) - the ranks of a sampling. A crew of {0}, or NULL, is one rank alone. */
+#ifndef TESS_CREW_H
+#define TESS_CREW_H
+
+#include "train.h"
+
+typedef struct tess__crew {
+    tess_ctx *ctx;
+    tess_comm *world;      /* the caller's; NULL: alone */
+    tess_comm *half;       /* with halves: the ranks of this one's */
+    tess_comm *pair;       /* with halves: this rank and its counterpart, by half */
+    int halves, turn;      /* turn: what this half evaluates; 0: with prompts, 1: without */
+    tess_context *context; /* NULL: this rank has all tokens */
+    int layers, heads;
+    double *density; /* (layers, heads): sums over evaluations since the last plan */
+    int seen;        /* evaluations */
+} tess__crew;
+
+/* Collective. EINVAL if ranks differ, or cannot work in halves that are asked for. Close it in any
+ * case. */
+tess_status tess__crew_open(const char *who, tess_model *model, const tess_sample_opts *opts,
+                            const float *text, tess__crew *crew);
+
+/* Collective: makes the context in which the ranks of a half, or all, share the tokens. */
+tess_status tess__crew_share(tess__crew *crew, const tess__sharing *sharing);
+void tess__crew_close(tess__crew *crew); /* after the pass */
+
+int tess__crew_evaluates(const tess__crew *crew, int turn);
+
+/* Collective over a half: before the evaluations of a step, after each, and after all of them. */
+tess_status tess__crew_plan(tess__crew *crew, int step);
+tess_status tess__crew_seen(tess__crew *crew, const tess_pass *pass, int batch);
+tess_status tess__crew_exchange(tess__crew *crew, float *v, float *v_none, int64_t n);
+
+/* Collective: sums over all ranks; over this one and its counterpart. */
+tess_status tess__crew_sum(tess__crew *crew, double *x, int64_t n);
+tess_status tess__crew_sum_halves(tess__crew *crew, double *x, int64_t n);
+
+#endif

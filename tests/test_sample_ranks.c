@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_sample_ranks.c - sampling on many ranks, as threads: the clips of one rank, plans that are
+ * kept, failures that all hear of. */
+#include "sample_data.h"
+
+enum { RANKS_MOST = 4 };
+
+/* What rank 1 does that the others do not. */
+typedef enum { ODD_NONE, ODD_TEXT, ODD_OPTIONS, ODD_WEIGHTS, ODD_STOPS } oddity;
+
+typedef struct {
+    tess_sample_opts opts;
+    oddity odd;
+    int64_t plans[TESS_CONTEXT_EVENTS]; /* events that rank 0 was told */
+    result told[RANKS_MOST];
+    tess_status status[RANKS_MOST];
+    char sentence[RANKS_MOST][512];
+} story;
+
+static _Thread_local int stops; /* 1: this rank stops in its third step */
+
+static int stop_here(void *user, const char *what, int64_t done, int64_t total)
+{
+    (void)user;
+    (void)total;
+    return stops && strcmp(what, "sampling") == 0 && done == 2;
+}
+
+static void count_event(void *user, const tess_context_event *event)
+{
+    story *s = user;
+    s->plans[event->kind]++;
+}
+
+/* No assertion here: it would leave the thread of the rank. */
+static tess_status sample_rank(tess_ctx *ctx, tess_comm *comm, story *s, int rank)
+{
+    tess_model *model = NULL;
+    tess_model_info info;
+    float prompts[sizeof text / sizeof *text];
+    tess_sample_opts opts = s->opts;
+    const oddity odd = rank == 1 ? s->odd : ODD_NONE;
+    memcpy(prompts, text, sizeof text);
+    opts.comm = comm;
+    opts.cluster = "a100-80"; /* plans that depend on no clock */
+    opts.density = s->told[rank].density;
+    opts.tell = rank == 0 ? count_event : NULL;
+    opts.tell_user = s;
+    prompts[3] += odd == ODD_TEXT;
+    opts.seed += odd == ODD_OPTIONS;
+    stops = odd == ODD_STOPS;
+    tess_status status = tess_model_load(ctx, checkpoint, NULL, &model);
+    if (status == TESS_OK && odd == ODD_WEIGHTS && tess_model_query(model, &info) == TESS_OK)
+        info.values[7] += 1.0f;
+    if (status == TESS_OK)
+        status = tess_sample_run(model, &opts, prompts, s->told[rank].latents);
+    s->status[rank] = status;
+    snprintf(s->sentence[rank], sizeof s->sentence[rank], "%s",
+             status == TESS_OK ? "" : tess_last_error());
+    tess_model_destroy(model);
+    return status;
+}
+
+static tess_status play_rank(void *user, tess_ctx *ctx, tess_comm *comm)
+{
+    tess_comm_info info;
+    tess_status status = tess_comm_query(comm, &info);
+    return status == TESS_OK ? sample_rank(ctx, comm, user, info.rank) : status;
+}
+
+static tess_status play(story *s, int ranks)
+{
+    return tess_comm_threads(&(tess_ctx_opts){.threads = 1, .progress = stop_here}, ranks, NULL,
+                             play_rank, s);
+}
+
+/* Plays a story that goes well: all ranks have the same bits, and those are one rank's within 1e-4,
+ * relative: eight steps add up differences of sums in another order, about 1e-6 in each, which two
+ * layers and guidance multiply by a few. */
+static void check_ranks(int ranks, tess_sample_opts opts)
+{
+    static double want[2 * LATENT];
+    story *s = calloc(1, sizeof *s), *again = calloc(1, sizeof *again);
+    assert_true(s && again);
+    result *one = sample(1, opts);
+    s->opts = again->opts = opts;
+    CHECK_OK(play(s, ranks));
+    CHECK_OK(play(again, ranks));
+    for (int i = 0; i < 2 * LATENT; i++)
+        want[i] = one->latents[i];
+    CHECK_CLOSE(s->told[0].latents, want, 2 * LATENT, 1e-4);
+    CHECK_CLOSE(s->told[0].density, one->density, STEPS * 4, 1e-9);
+    for (int r = 0; r < ranks; r++) {
+        assert_memory_equal(s->told[r].latents, s->told[0].latents, sizeof one->latents);
+        assert_memory_equal(s->told[r].latents, again->told[r].latents, sizeof one->latents);
+        CHECK_CLOSE(s->told[r].density, one->density, STEPS * 4, 1e-9);
+    }
+    free(one);
+    free(s);
+    free(again);
+}
+
+static void check_all_ranks(const char *from, const tess_attention_opts *attention)
+{
+    for (int ranks = 1; ranks <= RANKS_MOST; ranks++)
+        for (int halves = -1; halves <= 0; halves++) {
+            tess_sample_opts opts = opts_of(from, attention);
+            opts.guidance = 2.0;
+            opts.halves = halves;
+            check_ranks(ranks, opts);
+        }
+}
+
+static void clips_of_many_ranks_are_those_of_one(void **state)
+{
+    (void)state;
+    check_all_ranks(NULL, NULL);
+}
+
+static void so_they_are_with_the_budgets_of_a_checkpoint(void **state)
+{
+    (void)state;
+    check_all_ranks(checkpoint, NULL);
+}
+
+/* The half without prompts gets what the other one measures. */
+static void so_they_are_with_measured_budgets(void **state)
+{
+    (void)state;
+    const tess_attention_opts half = {.kind = TESS_ATTENTION_ORACLE, .mass = 0.5};
+    check_all_ranks(NULL, &half);
+}
+
+static void so_they_are_without_guidance(void **state)
+{
+    (void)state;
+    const tess_attention_opts window = {.kind = TESS_ATTENTION_WINDOW, .density = 0.5};
+    check_ranks(4, opts_of(NULL, NULL));
+    check_ranks(3, opts_of(checkpoint, NULL));
+    check_ranks(2, opts_of(NULL, &window));
+}
+
+/* A dense plan for the first step, one for the densities that it saw, and few more. */
+static void plans_are_kept_from_step_to_step(void **state)
+{
+    (void)state;
+    story *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    s->opts = opts_of(checkpoint, NULL);
+    CHECK_OK(play(s, 2));
+    const int64_t made = s->plans[TESS_CONTEXT_MADE], kept = s->plans[TESS_CONTEXT_KEPT];
+    assert_true(made >= 1 && made <= 3);
+    assert_int_equal(made + kept, STEPS);
+    free(s);
+}
+
+static void halves_that_cannot_be_are_an_error(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        double guidance;
+        const char *sentence;
+    } cases[] = {
+        {3, 2.0,
+         "tess_sample_run: halves are asked for with 3 ranks and guidance 2, need an even number "
+         "of "
+         "ranks and a guidance other than 1"},
+        {2, 1.0,
+         "tess_sample_run: halves are asked for with 2 ranks and guidance 1, need an even number "
+         "of "
+         "ranks and a guidance other than 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        story *s = calloc(1, sizeof *s);
+        assert_non_null(s);
+        s->opts = opts_of(NULL, NULL);
+        s->opts.guidance = cases[i].guidance;
+        s->opts.halves = 1;
+        CHECK_FAILS(play(s, cases[i].ranks), TESS_EINVAL, cases[i].sentence);
+        free(s);
+    }
+}
+
+static void ranks_that_differ_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        oddity odd;
+        const char *sentence;
+    } cases[] = {
+        {ODD_TEXT, "rank 1 has another set of prompts than rank 0"},
+        {ODD_OPTIONS, "rank 1 has another set of options than rank 0"},
+        {ODD_WEIGHTS, "rank 1 has another set of weights than rank 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        story *s = calloc(1, sizeof *s);
+        assert_non_null(s);
+        s->opts = opts_of(NULL, NULL);
+        s->odd = cases[i].odd;
+        assert_int_equal(play(s, 3), TESS_EINVAL);
+        for (int r = 0; r < 3; r++)
+            assert_non_null(strstr(s->sentence[r], cases[i].sentence));
+        free(s);
+    }
+}
+
+static void a_rank_that_stops_stops_all(void **state)
+{
+    (void)state;
+    for (int halves = -1; halves <= 0; halves++) {
+        story *s = calloc(1, sizeof *s);
+        assert_non_null(s);
+        s->opts = opts_of(checkpoint, NULL);
+        s->opts.guidance = 2.0;
+        s->opts.halves = halves;
+        s->odd = ODD_STOPS;
+        assert_int_equal(play(s, 4), TESS_ESTOPPED);
+        for (int r = 0; r < 4; r++) {
+            assert_int_equal(s->status[r], TESS_ESTOPPED);
+            assert_non_null(strstr(s->sentence[r], "stopped by the caller while sampling"));
+            assert_int_equal(strncmp(s->sentence[r], "rank 1: ", 8) == 0, r != 1);
+        }
+        free(s);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(clips_of_many_ranks_are_those_of_one),
+    cmocka_unit_test(so_they_are_with_the_budgets_of_a_checkpoint),
+    cmocka_unit_test(so_they_are_with_measured_budgets),
+    cmocka_unit_test(so_they_are_without_guidance),
+    cmocka_unit_test(plans_are_kept_from_step_to_step),
+    cmocka_unit_test(halves_that_cannot_be_are_an_error),
+    cmocka_unit_test(ranks_that_differ_are_named),
+    cmocka_unit_test(a_rank_that_stops_stops_all),
+};
+
+RUN_TESTS_WITH(tests, make_run, drop_run)

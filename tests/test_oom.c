@@ -102,6 +102,23 @@ static tess_status s_comm_threads(world *w)
                              split_and_sum, NULL);
 }
 
+static tess_status s_trace(world *w)
+{
+    tess_comm *comm = NULL, *row = NULL, *column = NULL;
+    tess_status status = tess_comm_trace(w->ctx, 1, 4, &comm);
+    if (status == TESS_OK)
+        status = tess_comm_grid(comm, 2, &row, &column);
+    if (status == TESS_OK)
+        status = tess_comm_agree(row, TESS_OK);
+    if (status == TESS_OK)
+        status = tess_comm_trace_write(comm, in_folder("trace.json"));
+    unlink(in_folder("trace.json"));
+    tess_comm_destroy(column);
+    tess_comm_destroy(row);
+    tess_comm_destroy(comm);
+    return status;
+}
+
 static tess_status s_open_npy(world *w)
 {
     return open_and_close(w, "x.npy");
@@ -371,6 +388,7 @@ static const scenario scenarios[] = {
     {"create a context", s_context, NULL, NULL},
     {"create a communicator", s_comm, NULL, NULL},
     {"run ranks as threads", s_comm_threads, NULL, NULL},
+    {"play a rank and write its trace", s_trace, NULL, NULL},
     {"open npy", s_open_npy, NULL, NULL},
     {"open npz", s_open_npz, NULL, NULL},
     {"open safetensors", s_open_safetensors, NULL, NULL},

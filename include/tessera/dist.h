@@ -183,6 +183,19 @@ typedef tess_status (*tess_rank_fn)(void *user, tess_ctx *ctx, tess_comm *comm);
 TESS_API tess_status tess_comm_threads(const tess_ctx_opts *opts, int ranks, const tess_link *link,
                                        tess_rank_fn fn, void *user);
 
+/* ---- one rank of many, alone ----------------------------------------------------------------- */
+
+/* Plays rank `rank` of `size` (1..1024): nothing is sent. What would come from others is a copy of
+ * what this rank sends itself, in a gather and an exchange of what it sends, or zeros where sizes
+ * differ; sums are its own times size, maxima, broadcasts and agreement its own. Parts are made by
+ * tess_comm_grid alone. Every call is written down with its bytes, its group and the time since the
+ * one before it: the work of one rank of a job that no machine at hand could hold. */
+TESS_API tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm);
+
+/* The calls so far, of the communicator and its parts, as a Chrome trace (docs/formats.md). comm is
+ * the one that tess_comm_trace made. */
+TESS_API tess_status tess_comm_trace_write(const tess_comm *comm, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -85,32 +85,44 @@ int64_t tess_comm_clock(const tess_comm *comm)
 /* ---- requests ----------------------------------------------------------------------------------
  */
 
-static tess_status take_request(tess_comm *comm, tess_request **request)
+static tess_status take_request(tess_comm *comm, tess_traffic_kind traffic, const char *own,
+                                int64_t own_bytes, tess_request **request)
 {
-    for (int i = 0; i < TESS_COMM_OPEN; i++)
-        if (!comm->requests[i].open) {
-            *request = &comm->requests[i];
-            (*request)->open = 1;
-            (*request)->n_sends = (*request)->n_receives = 0;
-            return TESS_OK;
-        }
+    for (int i = 0; i < TESS_COMM_OPEN; i++) {
+        tess_request *r = &comm->requests[i];
+        if (r->open)
+            continue;
+        *r = (tess_request){.open = 1,
+                            .traffic = traffic,
+                            .own = own,
+                            .own_bytes = own_bytes,
+                            .sends = r->sends,
+                            .receives = r->receives};
+        *request = r;
+        return TESS_OK;
+    }
     return tess__fail(TESS_EINVAL,
                       "%d operations are open on a communicator, that is the most: "
                       "tess_comm_wait ends them",
                       TESS_COMM_OPEN);
 }
 
+void tess__comm_count(tess_comm *comm, tess_traffic_kind traffic, int64_t bytes, int64_t messages)
+{
+    comm->counts.bytes[traffic] += bytes;
+    comm->counts.messages[traffic] += messages;
+}
+
 /* A message of nothing is none: both sides know its size. */
-static tess_status start_send(tess_comm *comm, tess_request *request, tess_traffic_kind traffic,
-                              int to, const char *data, int64_t bytes)
+static tess_status start_send(tess_comm *comm, tess_request *request, int to, const char *data,
+                              int64_t bytes)
 {
     if (bytes == 0)
         return TESS_OK;
     tess__message *m = &request->sends[request->n_sends++];
     *m = (tess__message){
         .peer = to, .number = comm->sent[to]++, .data = (char *)(uintptr_t)data, .bytes = bytes};
-    comm->counts.bytes[traffic] += bytes;
-    comm->counts.messages[traffic]++;
+    tess__comm_count(comm, request->traffic, bytes, 1);
     return comm->ops->send(comm, m);
 }
 
@@ -153,13 +165,12 @@ static tess_status start_receives(tess_comm *comm, const tess__moves *moves, tes
     return TESS_OK;
 }
 
-static tess_status start_sends(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves,
-                               tess_request *request)
+static tess_status start_sends(tess_comm *comm, const tess__moves *moves, tess_request *request)
 {
     const int64_t *bytes = moves->send_bytes;
     for (int i = 1; i < comm->size; i++) {
         const int p = peer_of(comm, i, 1);
-        TESS_TRY(start_send(comm, request, traffic, p, moves->send + (bytes ? total(bytes, p) : 0),
+        TESS_TRY(start_send(comm, request, p, moves->send + (bytes ? total(bytes, p) : 0),
                             bytes ? bytes[p] : moves->recv_bytes[comm->rank]));
     }
     return TESS_OK;
@@ -169,12 +180,11 @@ tess_status tess__comm_start(tess_comm *comm, tess_traffic_kind traffic, const t
                              tess_request **request)
 {
     tess_request *r = NULL;
+    const int64_t *out = moves->send_bytes, own = moves->recv_bytes[comm->rank];
+    const char *from = own > 0 ? moves->send + (out ? total(out, comm->rank) : 0) : NULL;
     TESS_TRY(comm->ops->progress(comm));
-    TESS_TRY(take_request(comm, &r));
-    const int64_t own = moves->recv_bytes[comm->rank];
+    TESS_TRY(take_request(comm, traffic, from, own, &r));
     if (own > 0) {
-        const int64_t *out = moves->send_bytes;
-        const char *from = moves->send + (out ? total(out, comm->rank) : 0);
         char *to = moves->recv + total(moves->recv_bytes, comm->rank);
         if (from != to)
             memcpy(to, from, (size_t)own);
@@ -182,9 +192,27 @@ tess_status tess__comm_start(tess_comm *comm, tess_traffic_kind traffic, const t
     if (moves->recv)
         TESS_TRY(start_receives(comm, moves, r));
     if (moves->send)
-        TESS_TRY(start_sends(comm, traffic, moves, r));
+        TESS_TRY(start_sends(comm, moves, r));
     *request = r;
     return TESS_OK;
+}
+
+tess_status tess__comm_note(tess_comm *comm, const char *op, tess_traffic_kind traffic,
+                            const tess__moves *moves, int64_t request)
+{
+    tess__call call = {.op = op, .traffic = traffic, .request = request};
+    if (!comm->ops->note)
+        return TESS_OK;
+    for (int p = 0; p < comm->size; p++) {
+        const int64_t *out = moves->send_bytes;
+        const int64_t bytes = out ? out[p] : moves->recv_bytes[comm->rank];
+        if (p == comm->rank)
+            continue;
+        call.sent += bytes;
+        call.received += moves->recv_bytes[p];
+        call.most = call.most > bytes ? call.most : bytes;
+    }
+    return comm->ops->note(comm, &call);
 }
 
 /* ---- all-to-all --------------------------------------------------------------------------------
@@ -231,6 +259,11 @@ static tess_status check_alltoall(const char *fn, const tess_comm *comm, tess_tr
     return TESS_OK;
 }
 
+static int64_t number_of(tess_comm *comm)
+{
+    return comm->ops->note ? comm->ops->fresh(comm) : 0;
+}
+
 tess_status tess_comm_start_alltoall(tess_comm *comm, tess_traffic_kind traffic, const void *send,
                                      const int64_t *send_bytes, void *recv,
                                      const int64_t *recv_bytes, tess_request **request)
@@ -240,14 +273,28 @@ tess_status tess_comm_start_alltoall(tess_comm *comm, tess_traffic_kind traffic,
     TESS_TRY(check_alltoall(fn, comm, traffic, &moves));
     if (!request)
         return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
-    return tess__comm_start(comm, traffic, &moves, request);
+    const int64_t number = number_of(comm);
+    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &moves, number));
+    TESS_TRY(tess__comm_start(comm, traffic, &moves, request));
+    (*request)->number = number;
+    return TESS_OK;
+}
+
+/* Ends a request that is open. */
+static tess_status finish(tess_comm *comm, tess_request *request)
+{
+    const int64_t begin = comm->ops->clock(comm);
+    const tess_status status = comm->ops->finish(comm, request);
+    comm->counts.wait_ns += comm->ops->clock(comm) - begin;
+    request->open = 0;
+    return status;
 }
 
 tess_status tess__comm_move(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves)
 {
     tess_request *request = NULL;
     TESS_TRY(tess__comm_start(comm, traffic, moves, &request));
-    return tess_comm_wait(comm, request);
+    return finish(comm, request);
 }
 
 tess_status tess_comm_alltoall(tess_comm *comm, tess_traffic_kind traffic, const void *send,
@@ -255,6 +302,7 @@ tess_status tess_comm_alltoall(tess_comm *comm, tess_traffic_kind traffic, const
 {
     const tess__moves moves = {send, send_bytes, recv, recv_bytes};
     TESS_TRY(check_alltoall("tess_comm_alltoall", comm, traffic, &moves));
+    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &moves, 0));
     return tess__comm_move(comm, traffic, &moves);
 }
 
@@ -300,14 +348,23 @@ tess_status tess_comm_start_exchange(tess_comm *comm, tess_traffic_kind traffic,
                           from == comm->rank ? (long long)recv_bytes : 0);
     if (!request)
         return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
+    const tess__call call = {.op = "exchange",
+                             .traffic = traffic,
+                             .sent = own || to < 0 ? 0 : send_bytes,
+                             .received = own || from < 0 ? 0 : recv_bytes,
+                             .most = own || to < 0 ? 0 : send_bytes,
+                             .request = number_of(comm)};
+    if (comm->ops->note)
+        TESS_TRY(comm->ops->note(comm, &call));
     TESS_TRY(comm->ops->progress(comm));
-    TESS_TRY(take_request(comm, &r));
+    TESS_TRY(take_request(comm, traffic, to < 0 ? NULL : send, to < 0 ? 0 : send_bytes, &r));
+    r->number = call.request;
     if (own && send_bytes > 0 && send != recv)
         memcpy(recv, send, (size_t)send_bytes);
     if (!own && from >= 0)
         TESS_TRY(start_receive(comm, r, from, recv, recv_bytes));
     if (!own && to >= 0)
-        TESS_TRY(start_send(comm, r, traffic, to, send, send_bytes));
+        TESS_TRY(start_send(comm, r, to, send, send_bytes));
     *request = r;
     return TESS_OK;
 }
@@ -326,11 +383,10 @@ tess_status tess_comm_wait(tess_comm *comm, tess_request *request)
         known |= request == &comm->requests[i] && request->open;
     if (!known)
         return tess__fail(TESS_EINVAL, "tess_comm_wait: request is not open on this communicator");
-    const int64_t begin = comm->ops->clock(comm);
-    const tess_status status = comm->ops->finish(comm, request);
-    comm->counts.wait_ns += comm->ops->clock(comm) - begin;
-    request->open = 0;
-    return status;
+    const tess__call call = {.op = "wait", .traffic = request->traffic, .request = request->number};
+    if (comm->ops->note)
+        TESS_TRY(comm->ops->note(comm, &call));
+    return finish(comm, request);
 }
 
 tess_status tess_comm_progress(tess_comm *comm)

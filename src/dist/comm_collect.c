@@ -29,7 +29,22 @@ tess_status tess_comm_gather(tess_comm *comm, tess_traffic_kind traffic, const v
                           (long long)bytes, comm->rank, (long long)recv_bytes[comm->rank]);
     if (bytes > 0 && !send)
         return tess__fail(TESS_EINVAL, "%s: send is NULL, with %lld bytes", fn, (long long)bytes);
-    return tess__comm_move(comm, traffic, &(tess__moves){send, NULL, recv, recv_bytes});
+    const tess__moves moves = {send, NULL, recv, recv_bytes};
+    TESS_TRY(tess__comm_note(comm, "gather", traffic, &moves, 0));
+    return tess__comm_move(comm, traffic, &moves);
+}
+
+/* A trace writes down a collective that changes nothing on a rank whose others are like it. */
+static tess_status play(tess_comm *comm, const char *op, tess_traffic_kind traffic, int64_t sent,
+                        int64_t messages, int64_t received)
+{
+    const tess__call call = {.op = op,
+                             .traffic = traffic,
+                             .sent = sent,
+                             .received = received,
+                             .most = messages > 0 ? sent / messages : 0};
+    tess__comm_count(comm, traffic, sent, messages);
+    return comm->ops->note(comm, &call);
 }
 
 tess_status tess__comm_gather_even(tess_comm *comm, tess_traffic_kind traffic, const void *send,
@@ -74,6 +89,19 @@ static tess_status broadcast_large(tess_comm *comm, tess_traffic_kind traffic, i
     return tess__comm_move(comm, traffic, &(tess__moves){own, NULL, data, in});
 }
 
+static tess_status play_broadcast(tess_comm *comm, tess_traffic_kind traffic, int root,
+                                  int64_t bytes, int small)
+{
+    const int64_t peers = comm->size - 1, is_root = comm->rank == root;
+    const int64_t own =
+        part_begin(bytes, comm->size, comm->rank + 1) - part_begin(bytes, comm->size, comm->rank);
+    if (small)
+        return play(comm, "broadcast", traffic, is_root * peers * bytes, is_root * peers,
+                    is_root ? 0 : bytes);
+    return play(comm, "broadcast", traffic, is_root * (bytes - own) + peers * own,
+                (1 + is_root) * peers, is_root ? bytes - own : bytes);
+}
+
 tess_status tess_comm_broadcast(tess_comm *comm, tess_traffic_kind traffic, int root, void *data,
                                 int64_t bytes)
 {
@@ -88,9 +116,11 @@ tess_status tess_comm_broadcast(tess_comm *comm, tess_traffic_kind traffic, int 
         return tess__fail(TESS_EINVAL, "%s: data is NULL, with %lld bytes", fn, (long long)bytes);
     if (bytes == 0)
         return comm->ops->progress(comm);
-    return bytes <= TESS_COMM_PIECE || comm->size <= 2
-               ? broadcast_small(comm, traffic, root, data, bytes)
-               : broadcast_large(comm, traffic, root, data, bytes);
+    const int small = bytes <= TESS_COMM_PIECE || comm->size <= 2;
+    if (comm->ops->note)
+        return play_broadcast(comm, traffic, root, bytes, small);
+    return small ? broadcast_small(comm, traffic, root, data, bytes)
+                 : broadcast_large(comm, traffic, root, data, bytes);
 }
 
 /* ---- agreement ---------------------------------------------------------------------------------
@@ -100,12 +130,16 @@ tess_status tess_comm_agree(tess_comm *comm, tess_status mine)
 {
     if (!comm)
         return tess__fail(TESS_EINVAL, "tess_comm_agree: comm is NULL");
+    const int32_t own = mine;
+    const int64_t peers = comm->size - 1;
     char sentence[TESS_SENTENCE_MAX] = "";
     strncpy(sentence, tess_last_error(), sizeof sentence - 1);
-    if (comm->size == 1)
+    if (comm->ops->note)
+        TESS_TRY(play(comm, "agree", TESS_TRAFFIC_CONTROL, peers * (int64_t)sizeof own, peers,
+                      peers * (int64_t)sizeof own));
+    if (comm->size == 1 || comm->ops->note)
         return mine == TESS_OK ? TESS_OK : tess__fail(mine, "%s", sentence);
 
-    const int32_t own = mine;
     const int32_t *statuses = (const int32_t *)(void *)comm->scratch;
     TESS_TRY(tess__comm_gather_even(comm, TESS_TRAFFIC_CONTROL, &own, sizeof own, comm->scratch));
     for (int p = 0; p < comm->size; p++) {
@@ -131,6 +165,15 @@ static tess_status compare(tess_comm *comm, const char *data, int64_t bytes, int
     return TESS_OK;
 }
 
+static tess_status play_same(tess_comm *comm, int64_t bytes)
+{
+    const int64_t peers = comm->size - 1, first = comm->rank == 0;
+    const int64_t small = peers * (int64_t)(sizeof(int64_t) + sizeof(int32_t));
+    const int64_t pieces = (bytes + TESS_COMM_PIECE - 1) / TESS_COMM_PIECE;
+    return play(comm, "same", TESS_TRAFFIC_CONTROL, small + first * peers * bytes,
+                peers * (2 + first * pieces), small + (first ? 0 : bytes));
+}
+
 tess_status tess_comm_same(tess_comm *comm, const char *what, const void *data, size_t bytes)
 {
     const char *fn = "tess_comm_same";
@@ -141,6 +184,8 @@ tess_status tess_comm_same(tess_comm *comm, const char *what, const void *data, 
                                   : "data");
     if (bytes > INT64_MAX / 2)
         return tess__fail(TESS_EINVAL, "%s: bytes is %zu, must be below 2^62", fn, bytes);
+    if (comm->ops->note)
+        return play_same(comm, (int64_t)bytes);
     if (comm->size == 1)
         return TESS_OK;
 

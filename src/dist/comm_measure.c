@@ -130,6 +130,8 @@ tess_status tess_comm_measure(tess_comm *comm, tess_link *link)
 {
     if (!comm || !link)
         return tess__fail(TESS_EINVAL, "tess_comm_measure: %s is NULL", comm ? "link" : "comm");
+    if (comm->ops->note)
+        return tess__fail(TESS_ENOTSUP, "tess_comm_measure: a trace is alone and has no links");
     seen inside = {0}, between = {0};
     if (comm->nodes == 1)
         TESS_TRY(measure_group(comm, &inside));

@@ -91,10 +91,41 @@ static tess_status split(tess_comm *comm, int color, int key, tess_comm **part)
     return TESS_OK;
 }
 
+/* The ranks first, first + stride, ... */
+static tess_status play_part(tess_comm *comm, int first, int n, int stride, tess_comm **part)
+{
+    int *order = tess__alloc(comm->ctx, (size_t)n * sizeof *order);
+    if (!order)
+        return TESS_ENOMEM;
+    for (int i = 0; i < n; i++)
+        order[i] = first + i * stride;
+    const tess_status status = comm->ops->part(comm, order, n, 0, part);
+    tess__free(comm->ctx, order);
+    return status;
+}
+
+/* Of a trace: nobody needs to be asked. */
+static tess_status play_grid(tess_comm *comm, int columns, tess_comm **row, tess_comm **column)
+{
+    const int r = comm->rank / columns, c = comm->rank % columns;
+    tess_comm *made = NULL;
+    TESS_TRY(play_part(comm, r * columns, columns, 1, &made));
+    const tess_status status = play_part(comm, c, comm->size / columns, columns, column);
+    if (status != TESS_OK) {
+        tess_comm_destroy(made);
+        return status;
+    }
+    *row = made;
+    return TESS_OK;
+}
+
 tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **part)
 {
     if (!comm || !part)
         return tess__fail(TESS_EINVAL, "tess_comm_split: %s is NULL", comm ? "part" : "comm");
+    if (comm->ops->note)
+        return tess__fail(TESS_ENOTSUP, "tess_comm_split: a trace cannot know the colours of other "
+                                        "ranks; tess_comm_grid makes parts of it");
     return split(comm, color, key, part);
 }
 
@@ -110,6 +141,8 @@ tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row, tess_c
         return tess__fail(TESS_EINVAL, "%s: columns is %d, must divide the %d ranks", fn, columns,
                           comm->size);
     const int r = comm->rank / columns, c = comm->rank % columns;
+    if (comm->ops->note)
+        return play_grid(comm, columns, row, column);
     tess_comm *made = NULL, *other = NULL;
     TESS_TRY(split(comm, r, c, &made));
     const tess_status status = split(comm, c, r, &other);

@@ -18,6 +18,7 @@
 #include <string.h>
 
 typedef struct {
+    const char *name; /* for a trace */
     size_t size;
     void (*combine)(void *into, const void *with, int64_t n); /* into = into op with */
 } operation;
@@ -99,6 +100,48 @@ static tess_status by_segments(tess_comm *comm, tess_traffic_kind traffic, const
     return tess__comm_move(comm, traffic, &(tess__moves){segment, NULL, x, out});
 }
 
+/* What a rank sends for n elements: in pieces, its segments out and the own one to everyone. */
+static int64_t traffic_of(const tess_comm *comm, const operation *op, int64_t n, int64_t *messages)
+{
+    const int64_t size = comm->size, peers = size - 1;
+    const int64_t most = size * (TESS_COMM_PIECE / (int64_t)op->size);
+    int64_t elements = 0;
+    *messages = n > 0 ? peers : 0;
+    if (n * (int64_t)op->size <= FEW)
+        return peers * n * (int64_t)op->size;
+    *messages = 0;
+    for (int64_t now; n > 0; n -= now) {
+        now = n < most ? n : most;
+        const int64_t own = now / size + (comm->rank < now % size);
+        elements += now - own + peers * own;
+        *messages += (now < size ? now : size) - (own > 0) + (own > 0 ? peers : 0);
+    }
+    return elements * (int64_t)op->size;
+}
+
+/* A trace: everyone has what this rank has, and what is sent is what ranks would send. */
+static tess_status play(tess_comm *comm, tess_traffic_kind traffic, const operation *op, char *x,
+                        int64_t n)
+{
+    const tess_comm_counts before = comm->counts;
+    const int64_t size = (int64_t)op->size;
+    int64_t messages;
+    const int64_t sent = traffic_of(comm, op, n, &messages);
+    const tess__call call = {.op = op->name,
+                             .traffic = traffic,
+                             .sent = sent,
+                             .received = sent,
+                             .most = comm->size > 1 ? sent / (comm->size - 1) : 0};
+    TESS_TRY(comm->ops->note(comm, &call));
+    for (int64_t at = 0, now; at < n && comm->size > 1; at += now) {
+        now = n - at < TESS_COMM_PIECE / size ? n - at : TESS_COMM_PIECE / size;
+        TESS_TRY(all_to_everyone(comm, traffic, op, x + at * size, now));
+    }
+    comm->counts = before;
+    tess__comm_count(comm, traffic, sent, messages);
+    return TESS_OK;
+}
+
 static tess_status reduce(const char *fn, tess_comm *comm, tess_traffic_kind traffic,
                           const operation *op, void *data, int64_t n)
 {
@@ -107,6 +150,8 @@ static tess_status reduce(const char *fn, tess_comm *comm, tess_traffic_kind tra
         return tess__fail(TESS_EINVAL, "%s: n is %lld, must be 0..2^59", fn, (long long)n);
     if (n > 0 && !data)
         return tess__fail(TESS_EINVAL, "%s: x is NULL, with %lld elements", fn, (long long)n);
+    if (comm->ops->note)
+        return play(comm, traffic, op, data, n);
     if (comm->size == 1)
         return TESS_OK;
     char *x = data;
@@ -124,30 +169,30 @@ static tess_status reduce(const char *fn, tess_comm *comm, tess_traffic_kind tra
 
 tess_status tess_comm_sum_f32(tess_comm *comm, tess_traffic_kind traffic, float *x, int64_t n)
 {
-    static const operation op = {sizeof *x, add_f32};
+    static const operation op = {"sum", sizeof *x, add_f32};
     return reduce("tess_comm_sum_f32", comm, traffic, &op, x, n);
 }
 
 tess_status tess_comm_sum_f64(tess_comm *comm, tess_traffic_kind traffic, double *x, int64_t n)
 {
-    static const operation op = {sizeof *x, add_f64};
+    static const operation op = {"sum", sizeof *x, add_f64};
     return reduce("tess_comm_sum_f64", comm, traffic, &op, x, n);
 }
 
 tess_status tess_comm_sum_i64(tess_comm *comm, tess_traffic_kind traffic, int64_t *x, int64_t n)
 {
-    static const operation op = {sizeof *x, add_i64};
+    static const operation op = {"sum", sizeof *x, add_i64};
     return reduce("tess_comm_sum_i64", comm, traffic, &op, x, n);
 }
 
 tess_status tess_comm_max_f64(tess_comm *comm, tess_traffic_kind traffic, double *x, int64_t n)
 {
-    static const operation op = {sizeof *x, max_f64};
+    static const operation op = {"max", sizeof *x, max_f64};
     return reduce("tess_comm_max_f64", comm, traffic, &op, x, n);
 }
 
 tess_status tess_comm_max_i64(tess_comm *comm, tess_traffic_kind traffic, int64_t *x, int64_t n)
 {
-    static const operation op = {sizeof *x, max_i64};
+    static const operation op = {"max", sizeof *x, max_i64};
     return reduce("tess_comm_max_i64", comm, traffic, &op, x, n);
 }

@@ -31,9 +31,21 @@ typedef struct {
 
 struct tess_request {
     int open;
+    tess_traffic_kind traffic;
+    int64_t number;  /* in a trace; 0: of a blocking call */
+    const char *own; /* what the rank sends itself or, in an exchange, another one */
+    int64_t own_bytes;
     int n_sends, n_receives;
     tess__message *sends, *receives; /* at most size - 1 each */
 };
+
+/* A public call, as a trace writes it down. */
+typedef struct {
+    const char *op;
+    tess_traffic_kind traffic;
+    int64_t sent, received, most; /* bytes to others, from others, to one of them */
+    int64_t request;              /* that of a started operation and of its wait; 0: none */
+} tess__call;
 
 typedef struct {
     const char *kind;
@@ -48,10 +60,13 @@ typedef struct {
      * buffers of all open requests are the caller's. */
     void (*fail)(tess_comm *comm, tess_status status, const char *sentence);
     int64_t (*clock)(const tess_comm *comm);
-    int64_t (*fresh)(tess_comm *comm); /* a tag that no communicator of the world has */
-    /* Collective. A communicator of n ranks of comm, of which order[i] is rank i; tag is one that
-     * all of them share. n 0: *part is NULL. */
+    int64_t (*fresh)(tess_comm *comm); /* a number that it gives only once in the world */
+    /* Collective. A communicator of n ranks of comm, of which order[i] is rank i; tag is a fresh
+     * number of one of them. n 0: *part is NULL. */
     tess_status (*part)(tess_comm *comm, const int *order, int n, int64_t tag, tess_comm **part);
+    /* Writes a call down before it is made. NULL for all but a trace, which plays alone: what a
+     * rank cannot know of the others it takes to be like its own. */
+    tess_status (*note)(tess_comm *comm, const tess__call *call);
     void (*destroy)(tess_comm *comm); /* frees what hangs on comm, not comm itself */
 } tess__comm_ops;
 
@@ -88,6 +103,13 @@ typedef struct {
 tess_status tess__comm_start(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves,
                              tess_request **request);
 tess_status tess__comm_move(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves);
+
+/* Writes an all-to-all or a gather down, if the communicator is a trace. */
+tess_status tess__comm_note(tess_comm *comm, const char *op, tess_traffic_kind traffic,
+                            const tess__moves *moves, int64_t request);
+
+/* Counts bytes and messages that a trace did not send one by one. */
+void tess__comm_count(tess_comm *comm, tess_traffic_kind traffic, int64_t bytes, int64_t messages);
 
 /* All-gather of `bytes` bytes of every rank. */
 tess_status tess__comm_gather_even(tess_comm *comm, tess_traffic_kind traffic, const void *send,

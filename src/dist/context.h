@@ -41,6 +41,7 @@ void tess__strategy_words(const tess_plan_layer *layer, char words[TESS_WORDS]);
 typedef struct {
     double forward, backward; /* of a (query, key) pair in a list */
     double row_keys;          /* pairs in whose time a query row is opened and closed */
+    double part_keys;         /* the same of each further part of the keys, merged */
     double dense;             /* a pair of dense attention in pairs of lists: 1 or less */
     double copied;            /* of a byte that is packed or unpacked */
 } tess__rates;
@@ -74,6 +75,7 @@ struct tess_context {
     int32_t n_q, n_k;
     double *unions; /* (ranks + 1); NULL: one share for all degrees */
     tess_dist_attn *attn;
+    int measured;          /* 1: rates are the ranks' own, 0: a named cluster's */
     tess__rates rates;     /* agreed */
     tess_cluster *cluster; /* as measured or named */
     tess_cluster *priced;  /* the same for a pass of all samples */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODE = 5, MEMORY = 6, NUMBERS = 7 }; /* of a rank: its rates, its node, its memory */
+enum { NODE = 6, MEMORY = 7, NUMBERS = 8 }; /* of a rank: its rates, its node, its memory */
 
 /* The limits of a cluster's description. */
 static const double least_flops = 1e9, least_bandwidth = 1e6, most_bandwidth = 1e15;
@@ -81,23 +81,18 @@ static tess_status agree_rates(tess_context *c, const tess_context_opts *o, int 
         status = tess_machine_query(c->ctx, &machine);
     status = tess_comm_agree(c->comm, status);
     if (status == TESS_OK) {
-        const double mine[NUMBERS] = {own.forward,
-                                      own.backward,
-                                      own.row_keys,
-                                      own.dense,
-                                      own.copied,
-                                      node,
-                                      (double)machine.memory_total};
+        const double mine[NUMBERS] = {
+            own.forward, own.backward, own.row_keys, own.part_keys,
+            own.dense,   own.copied,   node,         (double)machine.memory_total};
         for (size_t r = 0; r < n; r++)
             sizes[r] = sizeof mine;
         status = tess_comm_gather(c->comm, TESS_TRAFFIC_CONTROL, mine, sizeof mine, all, sizes);
     }
     if (status == TESS_OK) {
-        c->rates = (tess__rates){.forward = median(all, c->ranks, 0, scratch),
-                                 .backward = median(all, c->ranks, 1, scratch),
-                                 .row_keys = median(all, c->ranks, 2, scratch),
-                                 .dense = median(all, c->ranks, 3, scratch),
-                                 .copied = median(all, c->ranks, 4, scratch)};
+        double *const rates[NODE] = {&c->rates.forward,   &c->rates.backward, &c->rates.row_keys,
+                                     &c->rates.part_keys, &c->rates.dense,    &c->rates.copied};
+        for (int i = 0; i < NODE; i++)
+            *rates[i] = median(all, c->ranks, i, scratch);
         w->ordered = nodes_in_order(all, c->ranks, w->nodes);
         median(all, c->ranks, MEMORY, scratch);
         w->memory = floor(scratch[0] / 134217728.0) * 134217728.0; /* whole eighths of a GiB */
@@ -166,13 +161,14 @@ static double shared(double bandwidth, int batch)
 }
 
 /* The cluster for a pass of several samples at once. Work counts a pair of tokens in each of them,
- * so that attention's rate stays, and has the rows' part in it where rates were measured. */
+ * so that attention's rate stays; where rates were measured it has the rows' part in it, but for
+ * what each part of the keys adds. */
 static tess_status divide(tess_context *c, tess_cluster **priced)
 {
     tess_cluster_info info;
     TESS_TRY(tess_cluster_query(c->cluster, &info));
     c->how.memory = info.memory / c->opts.batch;
-    info.attn_row_keys = c->rates.row_keys > 0.0 ? 0.0 : info.attn_row_keys * c->opts.batch;
+    info.attn_row_keys = (c->measured ? c->rates.part_keys : info.attn_row_keys) * c->opts.batch;
     info.collectives = (tess_collective_params){0}; /* nobody asks for them here */
     info.link_bandwidth = shared(info.link_bandwidth, c->opts.batch);
     info.nic_bandwidth = shared(info.nic_bandwidth, c->opts.batch);
@@ -195,9 +191,11 @@ static void tell_rates(const tess_context *c, const tess_context_opts *o, const 
                  ", between %d nodes %.1f us, %.2f GB/s", nodes,
                  (double)link->network_latency * 1e-3, link->network_bandwidth * 1e-9);
     tess__context_tell(c, TESS_CONTEXT_RATES, -1,
-                       "rates %s: attention %.1f GFLOP/s%s on lists, dense %.2fx as fast%s",
-                       o->flops > 0.0 ? "given" : "measured", forward, back, 1.0 / c->rates.dense,
-                       wires);
+                       "rates %s: attention %.1f GFLOP/s%s on lists, a row as %.0f keys and %.0f "
+                       "for each part of them, "
+                       "dense %.2fx as fast%s",
+                       o->flops > 0.0 ? "given" : "measured", forward, back, c->rates.row_keys,
+                       c->rates.part_keys, 1.0 / c->rates.dense, wires);
 }
 
 static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)
@@ -218,6 +216,7 @@ static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)
         w.nodes = 1;
     }
     c->how.nodes = w.nodes;
+    c->measured = 1;
     tell_rates(c, o, &link, w.nodes);
     return describe(c, &link, &w, &c->cluster);
 }
@@ -239,6 +238,7 @@ static tess_status same_cluster(tess_context *c, const tess_context *like)
 {
     tess_cluster_info info;
     c->rates = like->rates;
+    c->measured = like->measured;
     c->how.flops = like->how.flops;
     c->how.nodes = like->how.nodes;
     TESS_TRY(tess_cluster_query(like->cluster, &info));

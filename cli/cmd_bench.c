@@ -55,6 +55,10 @@ static void print_report(const cli *c, const report *r)
 {
     const measured *sparse = measured_find(r, "sparse");
     int disturbed = 0;
+    if (r->context) {
+        context_print(c, r->text, r->context);
+        return;
+    }
     fprintf(c->out, "%s%s%s\n", out_style(c, STYLE_BOLD), r->text, out_style(c, STYLE_PLAIN));
     fputs("  name   pass  density   best ms    median  GFLOP/s  share  ideal   dense select "
           " kept drop\n",
@@ -81,6 +85,17 @@ static void print_report(const cli *c, const report *r)
         fputs("  sparse with its selection is slower than dense at this density\n", c->out);
     if (disturbed)
         fputs("  the machine was disturbed: fewer samples were quiet than asked for\n", c->out);
+}
+
+/* One line for each context problem, where there are several. */
+static void print_links(const cli *c, const report *reports, int n)
+{
+    int contexts = 0, printed = 0;
+    for (int i = 0; i < n; i++)
+        contexts += reports[i].context != NULL;
+    for (int i = 0; i < n && contexts > 1; i++)
+        if (reports[i].context)
+            context_print_line(c, &reports[i].p, reports[i].context, printed++ == 0);
 }
 
 static void print_break_even(const cli *c, const report *reports, int n)
@@ -138,10 +153,14 @@ static void set_sparse(cli *c, json_t *object, const sparse_report *s)
 
 static void set_members(cli *c, json_t *object, const report *r)
 {
+    out_set(c, object, "problem", json_string(r->text));
+    if (r->context) {
+        context_json(c, object, r->context);
+        return;
+    }
     json_t *rows = json_array();
     for (int i = 0; i < r->n; i++)
         out_append(c, rows, row_json(c, &r->rows[i]));
-    out_set(c, object, "problem", json_string(r->text));
     out_set(c, object, "precision", json_string(r->p.precision ? r->p.precision : "fp32"));
     out_set(c, object, "peak_gflops", out_number(r->peak / 1e9));
     out_set(c, object, "peak_one_gflops", out_number(r->peak_one / 1e9));
@@ -234,10 +253,12 @@ static tess_status measure_all(cli *c, const problems *list, const values *given
     }
     if (status == TESS_OK) {
         measure_break_even(reports, list->n);
-        if (c->json)
+        if (c->json) {
             json_reports(c, reports, list->n);
-        else
+        } else {
             print_break_even(c, reports, list->n);
+            print_links(c, reports, list->n);
+        }
         if (baseline)
             compare(c, baseline, reports, list->n);
     }
@@ -256,6 +277,8 @@ static tess_status run(cli *c, const void *given)
         status = reports ? measure_all(c, &list, v, reports)
                          : out_fail(c, TESS_ENOMEM, "no memory for %d reports", list.n);
     }
+    for (int i = 0; reports && i < list.n; i++)
+        measure_free(&reports[i]);
     free(reports);
     problems_free(&list);
     return status;
@@ -278,6 +301,9 @@ static const opt options[] = {
 
 static const example examples[] = {
     {"tessera bench attn,heads=8,tokens=8192,density=0.1,unit=1 -j 1", "token lists on one core"},
+    {"tessera bench context,ranks=8,heads=40,density=0.2 context,ranks=8,heads=40,density=0.2,"
+     "bandwidth=0.125",
+     "strategies of context parallelism on two kinds of links"},
     {"tessera bench --file bench/quick.txt --json > base.json", "a baseline"},
     {"tessera bench --file bench/quick.txt --compare base.json", "did anything become slower"},
 };
@@ -299,6 +325,17 @@ const command command_bench = {
         "training: maps, loss and gradients of a predictor of rank 16, selection, and a profile "
         "and a spot check every 25 steps are included in the speed-up; the bound is that of "
         "attention over the tokens that takes as much less time as it has fewer pairs.\n"
+        "A context problem runs attention on ranks that are threads with injected links, whose "
+        "clocks are virtual: eight ranks on two cores measure what eight cores with such links "
+        "would take. Each strategy is measured: planned imbalance; CPU time of attention, the "
+        "busiest rank's over the mean (max/mean), of the mean and of the worst layer, medians over "
+        "samples; predicted and measured milliseconds, and of the latter the mean rank's in "
+        "attention, in exchanges, and in packing and choosing keys (rest); MiB that the busiest "
+        "rank sent, and that "
+        "over the cost model's count (/model); and the keys that travelled over those needed. "
+        "Then what the planner would choose, over the fastest strategy of each layer, and "
+        "Spearman's correlation of predicted and measured times. Several such problems end in a "
+        "table with a line for each.\n"
         "With --json each problem has the members problem, precision, peak_gflops (of one thread, "
         "times the threads), break_even_density and results, a list of name (dense, sparse, "
         "select, "
@@ -306,8 +343,13 @@ const command command_bench = {
         "over_ideal, speedup_over_dense and speedup_with_select; a step has attention_share, "
         "linear_share, rest_share and step_bytes too; a sparse one speedup, bound, of_bound, "
         "self_attention_share, density, density_ran, select_share, learn_share, profile_share, "
-        "overhead_share, heads, dense_heads, break_even and cube; several problems are the list "
-        "problems.\n",
+        "overhead_share, heads, dense_heads, break_even and cube; a context problem has problem, "
+        "rates, choice, seconds_chosen, seconds_best, chosen_over_best, rank_correlation and "
+        "strategies, a list of strategy, possible, reason, words, imbalance_planned, "
+        "cpu_max_over_mean, cpu_max_over_mean_worst, seconds_predicted, seconds_measured, "
+        "seconds_attend, seconds_exchange, seconds_rest, "
+        "bytes_sent_most, bytes_modelled_most, index_bytes, key_bytes and union_bytes; several "
+        "problems are the list problems.\n",
     .arguments = arguments,
     .n_arguments = sizeof arguments / sizeof *arguments,
     .tables = problem_keys,

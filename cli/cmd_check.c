@@ -5,7 +5,7 @@
  * told as that rank's failure, with the same exit code.
  */
 #include "commands.h"
-#include "verify.h"
+#include "context.h"
 
 #include <math.h>
 
@@ -43,6 +43,8 @@ static tess_status verify(cli *c, const problem *p, const values *given, verdict
         status = verify_select(&w, given->all, v);
     else if (status == TESS_OK && p->kind == PROBLEM_LINEAR)
         status = verify_linear(&w, given->all, v);
+    else if (status == TESS_OK && p->kind == PROBLEM_CONTEXT)
+        status = context_verify(&w, v);
     else if (status == TESS_OK)
         status = verify_step(&w, given->all, v);
     workload_free(&w);
@@ -176,6 +178,8 @@ const command command_check = {
     .description = "Runs each problem and the same computation in double precision, and compares "
                    "every output: the largest difference, relative to the largest value. A large "
                    "problem has rows of queries chosen at random for that, and says how many. "
+                   "A context problem is compared with attention on one rank, over all its "
+                   "strategies. "
                    "Exits with 3 if a difference is beyond the tolerance. Under a launcher every "
                    "rank checks on its machine: rank 0 prints, and a mismatch elsewhere is told "
                    "with its rank.\n"

@@ -25,6 +25,7 @@ static const char *const precisions[] = {"fp32", "bf16", NULL};
 static const char *const selectors[] = {"predictor", "oracle", "pooled", NULL};
 static const char *const step_passes[] = {"fwd", "both", NULL};
 static const char *const keeps[] = {"all", "blocks", NULL};
+static const char *const list_kinds[] = {"random", "local", NULL};
 static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
 
 /* ---- the tables --------------------------------------------------------------------------- */
@@ -124,12 +125,49 @@ static const opt step_keys[] = {
      .help = "of the random numbers; default: that of --seed"},
 };
 
+static const opt context_keys[] = {
+    {"ranks", 0, OPT_INT, AT(ranks), "N", "4", 1, 64, .help = "ranks, each a thread"},
+    {"heads", 0, OPT_INT, AT(heads), "N", "12", 1, 4096, .help = "heads"},
+    {"dim", 0, OPT_INT, AT(dim), "N", "128", 8, 256, .help = "head dimension, a multiple of 8"},
+    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 64, SIDE_MAX, .help = "of the sample"},
+    {"layers", 0, OPT_INT, AT(layers), "N", "1", 1, 1024, .help = "layers, each with its plan"},
+    {"density", 0, OPT_DOUBLE, AT(density), "X", "1", 0, 1,
+     .help = "share of the key units that each group of queries attends to; 1 is dense"},
+    {"profile", 0, OPT_PATH, AT(profile_text), "FILE", NULL,
+     .help = "a density profile instead: the densities of its heads, mean over its steps"},
+    {"profile_layers", 0, OPT_STRING, AT(layers_text), "A:B", NULL,
+     .help = "layers A..B-1 of the profile, among which the problem's are evenly spaced"},
+    {"lists", 0, OPT_CHOICE, AT(lists), "KIND", "random", .choices = list_kinds,
+     .help = "which keys: anywhere, or those around the group"},
+    {"unit", 0, OPT_INT, AT(unit), "N", "1", 1, 4096, .help = "keys selected together"},
+    {"group", 0, OPT_INT, AT(group), "N", "64", 1, 4096,
+     .help = "queries that share their selection"},
+    {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "fwd", .choices = step_passes,
+     .help = "forward alone, or forward and backward"},
+    {"strategy", 0, OPT_STRING, AT(strategy_text), "S", "all",
+     .help = "a strategy of --strategy, such as fractional, ring, 4x2r or 2x4s; all: each in turn"},
+    {"latency", 0, OPT_DOUBLE, AT(latency), "US", "5", 0, 1e6,
+     .help = "injected between ranks, microseconds"},
+    {"bandwidth", 0, OPT_DOUBLE, AT(bandwidth), "GB/S", "10", 1e-3, 1e6,
+     .help = "injected, each way of each rank"},
+    {"node_ranks", 0, OPT_INT, AT(node_ranks), "N", "0", 0, 64,
+     .help = "ranks of a node; 0: all are on one"},
+    {"network_latency", 0, OPT_DOUBLE, AT(network_latency), "US", "50", 0, 1e6,
+     .help = "between nodes"},
+    {"network_bandwidth", 0, OPT_DOUBLE, AT(network_bandwidth), "GB/S", "1", 1e-3, 1e6,
+     .help = "between nodes, each way of each rank"},
+    {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,
+     .help = "of the random numbers; default: that of --seed"},
+};
+
 const key_table problem_keys[PROBLEM_KINDS] = {
     {"attn", "attention, dense or on a random selection", attn_keys, COUNT(attn_keys)},
     {"select", "choosing the keys that matter", select_keys, COUNT(select_keys)},
     {"linear", "a linear layer, y = x w^T + bias, by oneDNN with the instructions it chooses",
      linear_keys, COUNT(linear_keys)},
     {"step", "a training step of the model, without its optimiser", step_keys, COUNT(step_keys)},
+    {"context", "attention over many ranks, by each strategy, over injected links", context_keys,
+     COUNT(context_keys)},
 };
 
 /* ---- the parser --------------------------------------------------------------------------- */
@@ -154,7 +192,9 @@ static int find_kind(const char *word, char *error)
     }
     const char *near = tess_nearest(word, names, PROBLEM_KINDS);
     return near ? wrong(error, "problem is \"%.40s\", did you mean %s?", word, near)
-                : wrong(error, "problem is \"%.40s\", must begin with attn, select, linear or step",
+                : wrong(error,
+                        "problem is \"%.40s\", must begin with attn, select, linear, "
+                        "step or context",
                         word);
 }
 
@@ -195,23 +235,29 @@ static int parse_key(const key_table *table, char *word, problem *p, unsigned *g
 /* Puts what stands in the text itself to where it stays. */
 static int keep_texts(problem *p, char *error)
 {
+    const char *name = problem_keys[p->kind].name;
     if (p->profile_text && strlen(p->profile_text) >= sizeof p->profile)
-        return wrong(error, "step: profile has %zu characters, must have fewer than %zu",
+        return wrong(error, "%s: profile has %zu characters, must have fewer than %zu", name,
                      strlen(p->profile_text), sizeof p->profile);
+    if (p->strategy_text && strlen(p->strategy_text) >= sizeof p->strategy)
+        return wrong(error, "%s: strategy has %zu characters, must have fewer than %zu", name,
+                     strlen(p->strategy_text), sizeof p->strategy);
+    if (p->strategy_text)
+        strcpy(p->strategy, p->strategy_text);
     if (p->profile_text)
         strcpy(p->profile, p->profile_text);
     if (p->layers_text) {
         int used = 0;
         if (!p->profile_text)
-            return wrong(error, "step: profile_layers is given, but there is no profile");
+            return wrong(error, "%s: profile_layers is given, but there is no profile", name);
         if (sscanf(p->layers_text, "%d:%d%n", &p->first_layer, &p->end_layer, &used) != 2 ||
             p->layers_text[used] || p->first_layer < 0 || p->end_layer <= p->first_layer)
-            return wrong(error, "step: profile_layers is \"%.40s\", must be A:B with 0 <= A < B",
-                         p->layers_text);
+            return wrong(error, "%s: profile_layers is \"%.40s\", must be A:B with 0 <= A < B",
+                         name, p->layers_text);
     }
     if (p->profile_text && p->density < 1)
-        return wrong(error, "step: density and profile are given, must be one of them");
-    p->profile_text = p->layers_text = NULL;
+        return wrong(error, "%s: density and profile are given, must be one of them", name);
+    p->profile_text = p->layers_text = p->strategy_text = NULL;
     return 0;
 }
 
@@ -221,6 +267,7 @@ static int check(problem *p, char *error)
     const char *name = problem_keys[p->kind].name;
     p->tokens_q = p->tokens_q ? p->tokens_q : p->tokens;
     p->tokens_k = p->tokens_k ? p->tokens_k : p->tokens;
+    p->batch = p->kind == PROBLEM_CONTEXT ? 1 : p->batch;
     p->forward = p->pass && strcmp(p->pass, "bwd") != 0;
     p->backward = p->pass && strcmp(p->pass, "fwd") != 0;
     if (p->kind == PROBLEM_LINEAR) {
@@ -275,7 +322,9 @@ static int has_effect(const problem *p, const opt *key)
 {
     const int sparse = p->density < 1 || p->profile[0];
     switch (key->offset) {
-    case AT(density): return p->kind != PROBLEM_STEP || p->density < 1;
+    case AT(density):
+        return p->kind == PROBLEM_STEP ? p->density < 1
+                                       : p->kind != PROBLEM_CONTEXT || !p->profile[0];
     case AT(profile_text): return p->profile[0] != 0;
     case AT(layers_text): return p->end_layer > 0;
     case AT(break_even): return sparse && p->break_even > 0;
@@ -285,6 +334,10 @@ static int has_effect(const problem *p, const opt *key)
     case AT(unit):
     case AT(group): return p->kind == PROBLEM_SELECT || sparse;
     case AT(compensate): return sparse && p->compensate;
+    case AT(lists): return sparse;
+    case AT(node_ranks):
+    case AT(network_latency):
+    case AT(network_bandwidth): return p->node_ranks > 0;
     case AT(proxy): return strcmp(p->selector, "predictor") == 0;
     default: return 1;
     }
@@ -296,6 +349,8 @@ static void value_text(const problem *p, const opt *key, char text[PROBLEM_PATH_
     const char *at = (const char *)p + (key->offset == AT(tokens) ? AT(tokens_q) : key->offset);
     if (key->offset == AT(profile_text)) {
         snprintf(text, PROBLEM_PATH_MAX, "%s", p->profile);
+    } else if (key->offset == AT(strategy_text)) {
+        snprintf(text, PROBLEM_PATH_MAX, "%s", p->strategy);
     } else if (key->offset == AT(layers_text)) {
         snprintf(text, PROBLEM_PATH_MAX, "%d:%d", p->first_layer, p->end_layer);
     } else if (key->type == OPT_INT) {

@@ -16,10 +16,11 @@ typedef enum {
     PROBLEM_SELECT,
     PROBLEM_LINEAR,
     PROBLEM_STEP,
+    PROBLEM_CONTEXT,
     PROBLEM_KINDS
 } problem_kind;
 
-enum { PROBLEM_TEXT_MAX = 768, PROBLEM_PATH_MAX = 256 };
+enum { PROBLEM_TEXT_MAX = 768, PROBLEM_PATH_MAX = 256, PROBLEM_STRATEGY_MAX = 32 };
 
 /* Members that the kind's table does not name are zero. */
 typedef struct {
@@ -46,6 +47,14 @@ typedef struct {
     int first_layer, end_layer;             /* of the profile: those that the step's stand for */
     double break_even;                      /* heads of this density or more are dense */
     const char *profile_text, *layers_text; /* while a text is read; NULL afterwards */
+    /* Of many ranks. */
+    int64_t ranks;
+    char strategy[PROBLEM_STRATEGY_MAX]; /* as of tess_context_opts, or "all" */
+    const char *strategy_text;           /* while a text is read */
+    const char *lists;                   /* "random", "local" */
+    int64_t node_ranks;                  /* 0: one node */
+    double latency, bandwidth;           /* us, GB/s: between ranks of a node */
+    double network_latency, network_bandwidth;
 } problem;
 
 /* Whether a step attends sparsely. */

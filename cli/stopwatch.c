@@ -225,6 +225,12 @@ tess_status measure(cli *c, const problem *p, int samples, report *r)
     TRY(tess_ctx_query(c->ctx, &info));
     r->threads = info.threads;
     tess_status status = workload_make(c, p, 1, &w);
+    if (p->kind == PROBLEM_CONTEXT) {
+        if (status == TESS_OK)
+            status = context_measure(&w, samples, &r->context);
+        workload_free(&w);
+        return status;
+    }
     if (status == TESS_OK)
         status = measure_peak_one(info.isa, &r->peak_one);
     if (status == TESS_OK)
@@ -238,6 +244,12 @@ tess_status measure(cli *c, const problem *p, int samples, report *r)
         set_ratios(r);
     }
     return status;
+}
+
+void measure_free(report *r)
+{
+    context_report_free(r->context);
+    r->context = NULL;
 }
 
 /* ---- break-even --------------------------------------------------------------------------- */

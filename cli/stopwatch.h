@@ -3,6 +3,7 @@
 #ifndef STOPWATCH_H
 #define STOPWATCH_H
 
+#include "context.h"
 #include "workload.h"
 
 enum { MEASURE_ROWS = 3 };
@@ -44,10 +45,14 @@ typedef struct {
     double shares[3];          /* of a step: attention, linear layers, the rest */
     int64_t step_bytes;        /* of a step: what model and pass take */
     sparse_report sparse;
+    context_report *context; /* of a context problem; NULL otherwise */
     int break_even_measured; /* 1: between two measured densities; 0: estimated from this one */
 } report;
 
+/* Call measure_free in any case. */
 tess_status measure(cli *c, const problem *p, int samples, report *r);
+
+void measure_free(report *r);
 
 /* Sets break_even of all reports: problems that differ in density alone are measured points. */
 void measure_break_even(report *reports, int n);

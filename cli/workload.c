@@ -146,23 +146,12 @@ static tess_status make_selector(workload *w)
 
 /* ---- the kinds ---------------------------------------------------------------------------- */
 
-static tess_status make_attn(workload *w)
+/* q, k, v and what the passes write. */
+static tess_status make_tensors(workload *w, tess_dtype storage)
 {
     const problem *p = &w->p;
-    const tess_dtype storage = strcmp(p->storage, "f32") == 0 ? TESS_DTYPE_F32 : TESS_DTYPE_BF16;
     const tess_dtype f32 = TESS_DTYPE_F32;
     void *lse;
-    w->shape = (tess_attn_shape){
-        .batch = (int)p->batch,
-        .heads = (int)p->heads,
-        .head_dim = (int)p->dim,
-        .tokens_q = p->tokens_q,
-        .tokens_k = p->tokens_k,
-        .compensate = (int)p->compensate,
-        .precision = strcmp(p->precision, "fp32") == 0 ? TESS_PRECISION_FP32 : TESS_PRECISION_BF16};
-    TRY(tess_attn_create(w->c->ctx, &w->shape, &w->attn));
-    if (p->density < 1)
-        TRY(select_at_random(w));
     TRY(tensor(w, p->tokens_q, p->dim, f32, STREAM_Q, &w->q));
     TRY(tensor(w, p->tokens_k, p->dim, storage, STREAM_K, &w->k));
     TRY(tensor(w, p->tokens_k, p->dim, storage, STREAM_V, &w->v));
@@ -175,6 +164,37 @@ static tess_status make_attn(workload *w)
     TRY(tensor(w, p->tokens_q, p->dim, f32, 0, &w->dq));
     TRY(tensor(w, p->tokens_k, p->dim, f32, 0, &w->dk));
     return tensor(w, p->tokens_k, p->dim, f32, 0, &w->dv);
+}
+
+static tess_status make_attn(workload *w)
+{
+    const problem *p = &w->p;
+    const tess_dtype storage = strcmp(p->storage, "f32") == 0 ? TESS_DTYPE_F32 : TESS_DTYPE_BF16;
+    w->shape = (tess_attn_shape){
+        .batch = (int)p->batch,
+        .heads = (int)p->heads,
+        .head_dim = (int)p->dim,
+        .tokens_q = p->tokens_q,
+        .tokens_k = p->tokens_k,
+        .compensate = (int)p->compensate,
+        .precision = strcmp(p->precision, "fp32") == 0 ? TESS_PRECISION_FP32 : TESS_PRECISION_BF16};
+    TRY(tess_attn_create(w->c->ctx, &w->shape, &w->attn));
+    if (p->density < 1)
+        TRY(select_at_random(w));
+    return make_tensors(w, storage);
+}
+
+/* One sample, whose heads have densities of their own; context_lists.c makes the lists. */
+static tess_status make_context(workload *w)
+{
+    const problem *p = &w->p;
+    w->shape = (tess_attn_shape){.batch = 1,
+                                 .heads = (int)p->heads,
+                                 .head_dim = (int)p->dim,
+                                 .tokens_q = p->tokens_q,
+                                 .tokens_k = p->tokens_k};
+    TRY(workload_densities(w));
+    return make_tensors(w, TESS_DTYPE_F32);
 }
 
 static tess_status make_linear(workload *w)
@@ -203,6 +223,8 @@ tess_status workload_make(cli *c, const problem *p, int with_select, workload *w
         return make_linear(w);
     if (p->kind == PROBLEM_STEP)
         return workload_make_step(w);
+    if (p->kind == PROBLEM_CONTEXT)
+        return make_context(w);
     if (p->kind == PROBLEM_ATTN)
         TRY(make_attn(w));
     return p->kind == PROBLEM_SELECT || (with_select && w->sel) ? make_selector(w) : TESS_OK;

@@ -75,6 +75,9 @@ tess_status workload_take(workload *w, int64_t n, tess_dtype dtype, void **data)
 /* A matrix of F32: the normal numbers of a stream, or an output for stream 0. */
 tess_status workload_matrix(workload *w, int64_t rows, int64_t columns, int stream, float **data);
 
+/* workload_density.c: sparse.densities (layers, heads) of the problem's density or profile. */
+tess_status workload_densities(workload *w);
+
 /* workload_step.c: for workload_make and workload_free. */
 tess_status workload_make_step(workload *w);
 void workload_free_step(workload *w);

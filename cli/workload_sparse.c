@@ -8,8 +8,6 @@
  */
 #include "workload.h"
 
-#include "tessera/plan.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -48,53 +46,7 @@ void workload_cube(const int grid[3], int64_t group, int cube[3])
             }
 }
 
-/* ---- densities ------------------------------------------------------------------------------- */
-
-/* The layer of the profile that layer number i of n stands for: evenly spaced in first..end-1. */
-static int spaced(int i, int n, int first, int end)
-{
-    return first + (2 * i + 1) * (end - first) / (2 * n);
-}
-
-static tess_status from_profile(workload *w, const tess_profile_view *v)
-{
-    const problem *p = &w->p;
-    const int end = p->end_layer ? p->end_layer : v->layers;
-    const int layers = (int)p->layers, heads = (int)p->heads;
-    double *densities = w->sparse.densities;
-    if (heads > v->heads || end > v->layers)
-        return out_fail(w->c, TESS_EINVAL,
-                        "%s: has %d layers of %d heads, the step asks for layers %d:%d of %d heads",
-                        p->profile, v->layers, v->heads, p->first_layer, end, heads);
-    for (int i = 0; i < layers * heads; i++) {
-        const int layer = spaced(i / heads, layers, p->first_layer, end);
-        densities[i] = 0;
-        for (int step = 0; step < v->steps; step++)
-            densities[i] +=
-                v->density[(step * v->layers + layer) * v->heads + i % heads] / v->steps;
-    }
-    return TESS_OK;
-}
-
-static tess_status set_densities(workload *w)
-{
-    const problem *p = &w->p;
-    void *data;
-    TRY(workload_take(w, p->layers * p->heads, TESS_DTYPE_F64, &data));
-    w->sparse.densities = data;
-    for (int64_t i = 0; i < p->layers * p->heads; i++)
-        w->sparse.densities[i] = p->density;
-    if (!p->profile[0])
-        return TESS_OK;
-    tess_profile *profile = NULL;
-    tess_profile_view view;
-    TRY(tess_profile_open(w->c->ctx, p->profile, NULL, &profile));
-    tess_status status = tess_profile_query(profile, &view);
-    if (status == TESS_OK)
-        status = from_profile(w, &view);
-    tess_profile_close(profile);
-    return status;
-}
+/* ---- budgets --------------------------------------------------------------------------------- */
 
 /* As given, or measured where times are what is asked for; otherwise any head may be sparse. */
 static tess_status set_break_even(workload *w)
@@ -151,7 +103,7 @@ tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape)
     s->grid[1] = shape->height / 2;
     s->grid[2] = shape->width / 2;
     workload_cube(s->grid, p->group, s->cube);
-    TRY(set_densities(w));
+    TRY(workload_densities(w));
     TRY(set_break_even(w));
     TRY(set_budgets(w));
     s->room.rank = RANK;

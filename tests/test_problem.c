@@ -54,6 +54,13 @@ static void texts_have_one_canonical_form(void **state)
                     "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,pass=both,"
                     "keep=all,store=f32,profile=a b/c.csv,profile_layers=5:20,group=8,"
                     "break_even=0.5,seed=5");
+    check_canonical("context,ranks=8,strategy=4x2r,bandwidth=0.125,density=1",
+                    "context,ranks=8,heads=12,dim=128,tokens=4096,layers=1,density=1,pass=fwd,"
+                    "strategy=4x2r,latency=5,bandwidth=0.125,seed=5");
+    check_canonical("context,profile=p.csv,node_ranks=2,lists=local,layers=3",
+                    "context,ranks=4,heads=12,dim=128,tokens=4096,layers=3,profile=p.csv,"
+                    "lists=local,unit=1,group=64,pass=fwd,strategy=all,latency=5,bandwidth=10,"
+                    "node_ranks=2,network_latency=50,network_bandwidth=1,seed=5");
 }
 
 static void keys_reach_the_problem(void **state)
@@ -89,8 +96,9 @@ static void check_wrong(const char *text, const char *sentence)
 static void wrong_texts_get_one_sentence(void **state)
 {
     (void)state;
-    check_wrong("", "problem is \"\", must begin with attn, select, linear or step");
-    check_wrong("matmul", "problem is \"matmul\", must begin with attn, select, linear or step");
+    check_wrong("", "problem is \"\", must begin with attn, select, linear, step or context");
+    check_wrong("matmul",
+                "problem is \"matmul\", must begin with attn, select, linear, step or context");
     check_wrong("liner,m=1", "problem is \"liner\", did you mean linear?");
     check_wrong("attn,", "attn: \"\" is no key");
     check_wrong("attn,hads=8", "attn: \"hads\" is no key, did you mean heads?");
@@ -117,6 +125,12 @@ static void wrong_texts_get_one_sentence(void **state)
                 "step: profile_layers is \"1:2x\", must be A:B with 0 <= A < B");
     check_wrong("step,profile=x,density=0.5",
                 "step: density and profile are given, must be one of them");
+    check_wrong("context,profile=x,density=0.5",
+                "context: density and profile are given, must be one of them");
+    check_wrong("context,strategy=abcdefghijklmnopqrstuvwxyzabcdefgh",
+                "context: strategy has 34 characters, must have fewer than 32");
+    check_wrong("context,ranks=65", "context: ranks is \"65\", must be an integer 1..64");
+    check_wrong("context,tokens=63", "context: tokens is \"63\", must be an integer 64..16777216");
     check_wrong("linear,dim=8", "linear: \"dim\" is no key");
 }
 

@@ -10,7 +10,7 @@
  *   whole.c           layers whose ranks have whole keys: Ulysses, uneven heads, fractional heads
  *   dist_tile.*       attention of a share against some of the keys: what the following share
  *   dist_ring*.*      layers whose keys go round rings
- *   dist_selective.*, dist_ask.c   layers in which only selected keys travel
+ *   dist_selective.*, dist_ask.c, dist_answer.c   layers in which only selected keys travel
  *
  * A call of forward, and what does it:
  *

@@ -174,11 +174,17 @@ static tess_status forward_share(tess_dist_attn *d, tess__dist_run *run, const t
     const tess__dist_layer *layer = run->layer;
     const tess__dist_share *share = &layer->shares[i];
     const int p = tess__ring_at(x, step), dim = d->opts.head_dim;
-    if (!tess__ring_needs(d, run, &x->parts[p], sample, i))
+    const int works = tess__ring_needs(d, run, &x->parts[p], sample, i);
+    const int virtual = tess__has_virtual(d, run, sample, i);
+    if (!works && !virtual)
         return TESS_OK;
     const tess__tile_keys keys =
         tess__ring_rows(d, x, p, tess__ring_keys(d, run, x, step), sample, i);
     const tess_selection *lists = tess__ring_lists(d, run, &x->parts[p], &keys, sample, i);
+    if (virtual)
+        tess__tile_left(d, run, sample, i, &keys, lists);
+    if (!works)
+        return TESS_OK;
     const int64_t row = sample * layer->q.places + share->q_place;
     float *const o = run->set->o + row * dim, *const lse = run->set->lse + row;
     uint8_t *begun = &x->begun[sample * layer->n_shares + i];
@@ -226,12 +232,14 @@ static tess_status ring_forward(tess_dist_attn *d, tess__dist_run *run)
     tess__choose_all(d, run, &x->low);
     TESS_TRY(tell_needs(d, run, x, needs));
     tess__ring_ends(x, needs);
+    if (d->opts.compensate && run->call->choose)
+        TESS_TRY(tess__ring_unseen(d, run, x, needs));
     memset(x->begun, 0, (size_t)d->opts.batch * (size_t)layer->n_shares);
     for (int step = 0; step < x->steps; step++) {
         tess_request *hop;
         TESS_TRY(tess__ring_hop(d, run, x, step, &hop));
         for (int64_t item = 0; item < d->opts.batch * layer->n_shares; item++) {
-            if (run->mine == TESS_OK)
+            if (run->mine == TESS_OK && needs[x->me * x->steps + tess__ring_at(x, step)])
                 run->mine = forward_share(d, run, x, step, (int)(item / layer->n_shares),
                                           item % layer->n_shares);
             TESS_TRY(tess_comm_progress(d->comm));
@@ -239,6 +247,9 @@ static tess_status ring_forward(tess_dist_attn *d, tess__dist_run *run)
         TESS_TRY(tess__ring_finish(d, run, &hop));
     }
     finish_shares(d, run, x);
+    for (int64_t item = 0; run->mine == TESS_OK && item < d->opts.batch * layer->n_shares; item++)
+        if (tess__has_virtual(d, run, (int)(item / layer->n_shares), item % layer->n_shares))
+            tess__tile_join(d, run, (int)(item / layer->n_shares), item % layer->n_shares);
     return TESS_OK;
 }
 

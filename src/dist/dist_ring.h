@@ -4,6 +4,7 @@
  *   dist_ring_plan.c   the parts of a ring, their units, the memory they take
  *   dist_ring.c        who needs which part; parts on their way; forward
  *   dist_ring_back.c   backward: parts on their way once more, and the sums of their gradients
+ *   dist_ring_sums.c   virtual keys: sums over parts that a place does not see
  */
 #ifndef TESS_DIST_RING_H
 #define TESS_DIST_RING_H
@@ -31,6 +32,8 @@ typedef struct {
     uint8_t *message;       /* (2, steps, bytes of a message): who needs which part */
     int *first, *last;      /* (steps): steps in which a part has its first and its last work */
     uint8_t *begun;         /* (batch, shares): 1: some tile has written o, or dq */
+    int64_t behind;         /* floats of scratch before what virtual keys take */
+    int64_t sums;           /* floats of sums of rows: (batch, heads, 2, head_dim) */
 } tess__ring;
 
 /* The part in hand at a step. */
@@ -83,6 +86,30 @@ float *tess__ring_keys(const tess_dist_attn *d, const tess__dist_run *run, const
                        int step);
 tess_status tess__ring_hop(tess_dist_attn *d, tess__dist_run *run, const tess__ring *x, int step,
                            tess_request **request);
+
+/* ---- dist_ring_sums.c ------------------------------------------------------------------------ */
+
+/* Floats of scratch that virtual keys take behind the others. */
+int64_t tess__ring_virtual_floats(const tess_dist_attn *d, const tess__dist_layer *layer,
+                                  const tess__ring *x);
+
+/* Forward: what lists leave out of the parts that come to this place for no share of it. */
+tess_status tess__ring_unseen(tess_dist_attn *d, tess__dist_run *run, const tess__ring *x,
+                              const uint8_t *needs);
+
+/* Backward: what each group gives to a row that it leaves out, (batch, groups, 2, head_dim) in the
+ * order of shares, and the sum over the groups of each share, (batch, shares, 2, head_dim). */
+float *tess__ring_each(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring *x,
+                       int sample, int64_t i);
+float *tess__ring_all(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring *x,
+                      int sample, int64_t i);
+
+/* Fills these, and begins dq. */
+void tess__ring_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__ring *x);
+
+/* Adds to run->dk and run->dv what places give that have not seen the part that began here. */
+tess_status tess__ring_return(tess_dist_attn *d, tess__dist_run *run, const tess__ring *x,
+                              const uint8_t *needs);
 
 /* ---- the kind's steps -------------------------------------------------------------------------
  */

@@ -37,19 +37,22 @@ static tess_status backward_share(tess_dist_attn *d, tess__dist_run *run, const 
     const tess__tile_keys keys =
         tess__ring_rows(d, x, p, tess__ring_keys(d, run, x, step), sample, i);
     const tess__tile_keys to = tess__ring_rows(d, x, p, tile, sample, i);
-    if (!tess__ring_needs(d, run, &x->parts[p], sample, i)) {
-        memset(to.k, 0, (size_t)(to.rows * dim) * sizeof(float));
-        memset(to.v, 0, (size_t)(to.rows * dim) * sizeof(float));
-        return TESS_OK;
-    }
     const tess_selection *lists = tess__ring_lists(d, run, &x->parts[p], &keys, sample, i);
     float *const dq = run->dq + (sample * layer->q.places + share->q_place) * dim;
     uint8_t *begun = &x->begun[sample * layer->n_shares + i];
-    TESS_TRY(
-        tess__tile_backward(d, run, sample, i, &keys, lists, *begun ? dq_part : dq, to.k, to.v));
-    if (*begun)
-        tess__add_floats(d, dq, dq_part, share->q_rows * dim);
-    *begun = 1;
+    if (tess__ring_needs(d, run, &x->parts[p], sample, i)) {
+        TESS_TRY(tess__tile_backward(d, run, sample, i, &keys, lists, *begun ? dq_part : dq, to.k,
+                                     to.v));
+        if (*begun)
+            tess__add_floats(d, dq, dq_part, share->q_rows * dim);
+        *begun = 1;
+    } else {
+        memset(to.k, 0, (size_t)(to.rows * dim) * sizeof(float));
+        memset(to.v, 0, (size_t)(to.rows * dim) * sizeof(float));
+    }
+    if (tess__has_virtual(d, run, sample, i))
+        tess__tile_return(d, run, lists, tess__ring_each(d, run, x, sample, i),
+                          tess__ring_all(d, run, x, sample, i), to.k, to.v);
     return TESS_OK;
 }
 
@@ -133,6 +136,8 @@ tess_status tess__ring_backward(tess_dist_attn *d, tess__dist_run *run)
     tess__ring_ends(x, needs);
     memset(x->begun, 0, (size_t)d->opts.batch * (size_t)layer->n_shares);
     memset(run->dq, 0, (size_t)(d->opts.batch * layer->q.places * dim) * sizeof(float));
+    if (d->opts.compensate)
+        tess__ring_virtual(d, run, x);
     /* The sum of the part that began here comes from the last place with work for it. From the
      * place before this one other messages come first, so that it is waited for in the last step.
      */
@@ -146,6 +151,8 @@ tess_status tess__ring_backward(tess_dist_attn *d, tess__dist_run *run)
     TESS_TRY(tess__ring_finish(d, run, &f.home));
     TESS_TRY(tess__ring_finish(d, run, &f.away[0]));
     TESS_TRY(tess__ring_finish(d, run, &f.away[1]));
+    if (d->opts.compensate)
+        TESS_TRY(tess__ring_return(d, run, x, needs));
     TESS_TRY(tess__run_agree(d, run));
     const tess__cargo cargo[] = {{&layer->q, dim, *run->home_dq, run->dq},
                                  {&layer->kv, dim, *run->home_dk, run->dk},

@@ -73,7 +73,7 @@ static tess_status make_arrays(const tess_dist_attn *d, tess__arena *arena,
 }
 
 /* Scratch: two parts of keys on their way, backward three of sums, and o and lse, or dq, of a tile.
- * Sets keep who needs which part. */
+ * Sets keep who needs which part, and what lists leave out. */
 static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__ring *x,
                        tess__dist_need *need)
 {
@@ -83,17 +83,16 @@ static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__r
     for (int64_t i = 0; i < layer->n_shares; i++)
         tess__need_most(&x->q_floats, layer->shares[i].q_rows * dim);
     const int parts = d->opts.saves > 0 ? 5 : 2;
-    tess__need_most(&need->scratch, 2 * x->most * parts + 2 * x->q_floats);
+    x->behind = 2 * x->most * parts + 2 * x->q_floats;
+    x->sums = (int64_t)d->opts.batch * x->n_heads * 2 * dim;
+    tess__need_most(&need->scratch, x->behind + tess__ring_virtual_floats(d, layer, x));
     layer->own = (size_t)x->steps * (size_t)x->steps;
+    tess__left_plan(d, layer);
 }
 
 tess_status tess__ring_plan(const tess_dist_attn *d, const tess__dist_plan *in,
                             tess__dist_layer *layer, tess__dist_need *need)
 {
-    if (d->opts.compensate)
-        return tess__fail(TESS_ENOTSUP,
-                          "tess_dist_attn_plan: layer %d is a ring, which has no virtual key",
-                          in->layer);
     tess_ring_view view;
     tess_exchange_info info;
     tess_plan_layer plan;

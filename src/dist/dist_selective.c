@@ -11,7 +11,8 @@
  *   backward   dout out; gradients; dq back; dK, dV of the union back, summed by their owners
  *
  * Cost of a rank beside that of q: 2 D floats for each row of the union that is elsewhere, forward
- * and backward, and at most a bit for each key unit, head and sample. Memory: the union's rows, and
+ * and backward, and at most a bit for each key unit, head and sample; with virtual keys two rows of
+ * sums for each owner, head and sample, forward and backward. Memory: the union's rows, and
  * as much for gradients. The union is not known before, so their memory grows when it must.
  */
 #include "dist_selective.h"
@@ -71,6 +72,22 @@ static size_t index_bytes(const tess_dist_attn *d, const tess__selective *x)
     return (size_t)x->words * sizeof(int64_t) + ((size_t)d->opts.n_units + 1) * sizeof(int64_t);
 }
 
+/* With virtual keys: rest (batch, n_mine, 2, head_dim), and each (groups of a share, 2, head_dim);
+ * behind the index. */
+static int64_t virtual_floats(const tess_dist_attn *d, const tess__dist_layer *layer,
+                              const tess__selective *x)
+{
+    int64_t groups = 0;
+    for (int64_t i = 0; i < layer->n_shares; i++)
+        tess__need_most(&groups, layer->shares[i].n_groups);
+    return d->opts.compensate ? 2 * d->opts.head_dim * (d->opts.batch * x->n_mine + groups) : 0;
+}
+
+static float *rest_of(const tess_dist_attn *d, const tess__selective *x)
+{
+    return (float *)d->scratch.data + index_bytes(d, x) / sizeof(float);
+}
+
 static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__selective *x,
                        tess__dist_need *need)
 {
@@ -83,18 +100,15 @@ static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__s
         x->message_in += batch * (x->first[r + 1] - x->first[r]) *
                          tess__set_message_most(x->unit_end[d->rank] - x->unit_begin[d->rank]);
     }
-    const int64_t ask = tess__ask_scratch(d, x), index = (int64_t)index_bytes(d, x);
-    tess__need_most(&need->scratch, ((ask > index ? ask : index) + 3) / 4);
+    tess__need_most(&need->scratch, (tess__ask_scratch(d, x) + 3) / 4);
+    tess__need_most(&need->scratch, (int64_t)index_bytes(d, x) / 4 + virtual_floats(d, layer, x));
     layer->own = tess__asked_bytes(d, x);
+    tess__left_plan(d, layer);
 }
 
 static tess_status selective_plan(const tess_dist_attn *d, const tess__dist_plan *in,
                                   tess__dist_layer *layer, tess__dist_need *need)
 {
-    if (d->opts.compensate)
-        return tess__fail(TESS_ENOTSUP,
-                          "tess_dist_attn_plan: layer %d is selective, which has no virtual key",
-                          in->layer);
     tess__selective *x = tess__arena_take(in->arena, sizeof *x);
     if (!x)
         return TESS_ENOMEM;
@@ -173,6 +187,18 @@ static const tess_selection *union_lists(tess_dist_attn *d, const tess__dist_run
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+/* A share's virtual keys: of what it leaves out of the union, and of all rows beside it. */
+static void join_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                         const tess__tile_keys *keys, const tess_selection *lists, int sample,
+                         int64_t i, int64_t item)
+{
+    const tess__left left = tess__left_of(d, run, sample, i);
+    tess__left_all(d->attn, d->opts.tokens - keys->rows,
+                   rest_of(d, x) + item * 2 * d->opts.head_dim, &left);
+    tess__tile_left(d, run, sample, i, keys, lists);
+    tess__tile_join(d, run, sample, i);
+}
+
 static tess_status attend(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                           const tess__asked *a)
 {
@@ -185,9 +211,11 @@ static tess_status attend(tess_dist_attn *d, tess__dist_run *run, const tess__se
             const int64_t row = sample * layer->q.places + share->q_place;
             if (!share->again)
                 keys = union_keys(d, run, x, a, ++item);
-            TESS_TRY(tess__tile_forward(d, run, sample, i, &keys,
-                                        union_lists(d, run, a, x, &keys, sample, i, item),
+            const tess_selection *lists = union_lists(d, run, a, x, &keys, sample, i, item);
+            TESS_TRY(tess__tile_forward(d, run, sample, i, &keys, lists,
                                         run->set->o + row * d->opts.head_dim, run->set->lse + row));
+            if (tess__has_virtual(d, run, sample, i))
+                join_virtual(d, run, x, &keys, lists, sample, i, item);
         }
     }
     return TESS_OK;
@@ -207,11 +235,28 @@ static tess_status selective_forward(tess_dist_attn *d, tess__dist_run *run)
     TESS_TRY(tess__ask(d, run, x, &a));
     layer->seen.index_ns += tess_comm_clock(d->comm) - begin;
     TESS_TRY(tess__keys_come(d, run, x, &a));
+    if (d->opts.compensate) {
+        TESS_TRY(tess__rest_come(d, run, x, &a, rest_of(d, x)));
+        tess__left_clear(d, run);
+    }
     run->mine = attend(d, run, x, &a);
     return TESS_OK;
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
+
+/* What a share's virtual keys give: to dq, to dk and dv of the union, and to the rest. */
+static void return_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                           const tess_selection *lists, int sample, int64_t i, int64_t item,
+                           float *dk, float *dv)
+{
+    const int64_t row = 2 * d->opts.head_dim;
+    float *const rest = rest_of(d, x), *const each = rest + d->opts.batch * x->n_mine * row;
+    float all[2 * TESS_DIM_MAX] = {0};
+    tess__tile_virtual(d, run, sample, i, each, all);
+    tess__tile_return(d, run, lists, each, all, dk, dv);
+    tess__add_floats(d, rest + item * row, all, row);
+}
 
 /* Gradients of all shares: dq, and dk and dv of the unions, (2, places, head_dim). Behind them is
  * room for those of one more share, which are added where a head has several. */
@@ -230,10 +275,14 @@ static tess_status differentiate(tess_dist_attn *d, tess__dist_run *run, const t
             float *const dk = sums + a->places[item] * dim, *const dv = dk + all;
             float *const part = sums + 2 * all;
             const int64_t n = keys.rows * dim;
-            TESS_TRY(tess__tile_backward(
-                d, run, sample, i, &keys, union_lists(d, run, a, x, &keys, sample, i, item),
-                run->dq + (sample * layer->q.places + share->q_place) * dim,
-                share->again ? part : dk, share->again ? part + n : dv));
+            const tess_selection *lists = union_lists(d, run, a, x, &keys, sample, i, item);
+            TESS_TRY(
+                tess__tile_backward(d, run, sample, i, &keys, lists,
+                                    run->dq + (sample * layer->q.places + share->q_place) * dim,
+                                    share->again ? part : dk, share->again ? part + n : dv));
+            if (tess__has_virtual(d, run, sample, i))
+                return_virtual(d, run, x, lists, sample, i, item, share->again ? part : dk,
+                               share->again ? part + n : dv);
             if (share->again) {
                 tess__add_floats(d, dk, part, n);
                 tess__add_floats(d, dv, part + n, n);
@@ -259,12 +308,16 @@ static tess_status selective_backward(tess_dist_attn *d, tess__dist_run *run)
     const tess__selective *x = layer->extra;
     const tess__asked a = tess__asked_of(d, x, run->set->own);
     run->mine = tess__buffer_grow(d->ctx, &d->sums, sum_floats(d, x, &a), sizeof(float));
+    if (d->opts.compensate)
+        memset(rest_of(d, x), 0,
+               (size_t)(d->opts.batch * x->n_mine * 2 * d->opts.head_dim) * sizeof(float));
     if (run->mine == TESS_OK)
         run->mine = differentiate(d, run, x, &a, d->sums.data);
     TESS_TRY(tess__run_agree(d, run));
     const tess__cargo dq = {&layer->q, d->opts.head_dim, *run->home_dq, run->dq};
     TESS_TRY(tess__move_back(d, &layer->seen, &dq, 1));
-    return tess__keys_return(d, run, x, &a, d->sums.data);
+    return tess__keys_return(d, run, x, &a, d->sums.data,
+                             d->opts.compensate ? rest_of(d, x) : NULL);
 }
 
 const tess__dist_kind tess__dist_selective = {"selective", selective_plan, selective_forward,

@@ -2,7 +2,8 @@
 /* dist_selective.h - layers in which only selected keys travel: what their files share.
  *
  *   dist_selective.c   planning, forward and backward
- *   dist_ask.c         which rows of keys ranks ask each other for, and those rows on their way
+ *   dist_ask.c         which rows of keys ranks ask each other for
+ *   dist_answer.c      those rows on their way, and their gradients back
  */
 #ifndef TESS_DIST_SELECTIVE_H
 #define TESS_DIST_SELECTIVE_H
@@ -32,6 +33,35 @@ typedef struct {
 size_t tess__asked_bytes(const tess_dist_attn *d, const tess__selective *x);
 tess__asked tess__asked_of(const tess_dist_attn *d, const tess__selective *x, uint8_t *own);
 
+/* ---- dist_ask.c ------------------------------------------------------------------------------ */
+
+/* What rank first[..] <= item < first[.. + 1] asks of this one. */
+uint64_t *tess__theirs_at(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                          int sample, int64_t item);
+
+/* Whether rank c asks owner p for anything: both know. */
+int tess__asks(const tess__selective *x, int c, int p);
+
+typedef struct {
+    int64_t begin, end;
+} tess__row_span;
+
+/* The next rows in [low, high) of units at..n-1 that are in a set, or not in it (value 0), whose
+ * unit 0 is `base`; at moves behind them. No rows: there are no more. */
+tess__row_span tess__next_rows(const tess_dist_attn *d, const uint64_t *set, int value,
+                               int64_t base, int64_t n, int64_t low, int64_t high, int64_t *at);
+
+/* Rows in [low, high) of units begin..end-1 that are in a set, whose unit 0 is `base`. */
+int64_t tess__count_rows(const tess_dist_attn *d, const uint64_t *set, int64_t base, int64_t begin,
+                         int64_t end, int64_t low, int64_t high);
+
+/* Rows of a sample and head that owner p has of what this rank needs; rows here that a rank needs.
+ */
+int64_t tess__rows_from(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                        int p, int sample, int64_t head);
+int64_t tess__rows_for(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                       int sample, int64_t item);
+
 /* Bytes of scratch that tess__ask takes. */
 int64_t tess__ask_scratch(const tess_dist_attn *d, const tess__selective *x);
 
@@ -41,12 +71,21 @@ int64_t tess__ask_scratch(const tess_dist_attn *d, const tess__selective *x);
 tess_status tess__ask(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                       const tess__asked *a);
 
+/* ---- dist_answer.c --------------------------------------------------------------------------- */
+
 /* K and V of the units asked for, from run->k and run->v to set->keys: (2, places, head_dim). */
 tess_status tess__keys_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                             const tess__asked *a);
 
-/* Their gradients, (2, places, head_dim), back to run->home_dk and run->home_dv. */
+/* Their gradients, (2, places, head_dim), back to run->home_dk and run->home_dv. With virtual keys
+ * also `rest` (batch, n_mine, 2, head_dim), which every row gets that this rank has not asked for;
+ * NULL without. */
 tess_status tess__keys_return(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                              const tess__asked *a, float *gradients);
+                              const tess__asked *a, float *gradients, const float *rest);
+
+/* rest (batch, n_mine, 2, head_dim) = the sums of K and of V over the rows that this rank has not
+ * asked for. */
+tess_status tess__rest_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                            const tess__asked *a, float *rest);
 
 #endif

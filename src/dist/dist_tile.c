@@ -20,6 +20,22 @@ int64_t tess__cpu_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* Time spent in attention. */
+typedef struct {
+    int64_t clock, cpu;
+} timer;
+
+static timer begin(const tess_dist_attn *d)
+{
+    return (timer){tess_comm_clock(d->comm), tess__cpu_now()};
+}
+
+static void end(const tess_dist_attn *d, const tess__dist_run *run, timer t)
+{
+    run->layer->seen.attend_ns += tess_comm_clock(d->comm) - t.clock;
+    run->layer->seen.cpu_ns += tess__cpu_now() - t.cpu;
+}
+
 static tess_view rows_of(const tess_dist_attn *d, float *data)
 {
     return (tess_view){.data = data, .dtype = TESS_DTYPE_F32, .stride_s = d->opts.head_dim};
@@ -57,11 +73,12 @@ tess_status tess__tile_forward(tess_dist_attn *d, tess__dist_run *run, int sampl
     const tess__dist_share *share = &run->layer->shares[i];
     const tess_view q = tess__share_q(run->layer, sample, share, run->set->q, d->opts.head_dim);
     const tess_view k = rows_of(d, keys->k), v = rows_of(d, keys->v), to = rows_of(d, o);
+    const timer t = begin(d);
+    tess__attn_compensate(d->attn, 0);
     tess__attn_resize(d->attn, share->q_rows, keys->rows);
-    const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_now();
     const tess_status status = tess_attn_forward(d->attn, lists, &q, &k, &v, &to, lse);
-    run->layer->seen.attend_ns += tess_comm_clock(d->comm) - begin;
-    run->layer->seen.cpu_ns += tess__cpu_now() - cpu;
+    tess__attn_compensate(d->attn, d->opts.compensate);
+    end(d, run, t);
     return status;
 }
 
@@ -79,12 +96,13 @@ tess_status tess__tile_backward(tess_dist_attn *d, tess__dist_run *run, int samp
     const tess_view to_q = rows_of(d, dq), to_k = rows_of(d, dk), to_v = rows_of(d, dv);
     const tess_attn_saved saved = {&q, &k, &v, &o,
                                    run->set->lse + sample * layer->q.places + share->q_place};
+    const timer t = begin(d);
+    tess__attn_compensate(d->attn, 0);
     tess__attn_resize(d->attn, share->q_rows, keys->rows);
-    const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_now();
     const tess_status status =
         tess_attn_backward(d->attn, lists, &saved, &dout, NULL, &to_q, &to_k, &to_v);
-    layer->seen.attend_ns += tess_comm_clock(d->comm) - begin;
-    layer->seen.cpu_ns += tess__cpu_now() - cpu;
+    tess__attn_compensate(d->attn, d->opts.compensate);
+    end(d, run, t);
     return status;
 }
 
@@ -94,6 +112,99 @@ void tess__add_floats(const tess_dist_attn *d, float *restrict to, const float *
 #pragma omp parallel for num_threads(d->ctx->threads) if (n > 1 << 16)
     for (int64_t i = 0; i < n; i++)
         to[i] += from[i];
+}
+
+/* ---- virtual keys ---------------------------------------------------------------------------- */
+
+int64_t tess__layer_groups(const tess_dist_attn *d, const tess__dist_layer *layer)
+{
+    return (int64_t)(layer->bits / tess__group_bytes(d));
+}
+
+static size_t left_bytes(const tess_dist_attn *d, const tess__dist_layer *layer)
+{
+    const size_t groups = (size_t)d->opts.batch * (size_t)tess__layer_groups(d, layer);
+    return d->opts.compensate
+               ? groups * (sizeof(int64_t) + 2 * (size_t)d->opts.head_dim * sizeof(float))
+               : 0;
+}
+
+void tess__left_plan(const tess_dist_attn *d, tess__dist_layer *layer)
+{
+    layer->own = tess__arena_round(layer->own) + left_bytes(d, layer);
+}
+
+void tess__left_clear(const tess_dist_attn *d, const tess__dist_run *run)
+{
+    const size_t bytes = left_bytes(d, run->layer);
+    memset(run->set->own + run->layer->own - bytes, 0, bytes);
+}
+
+int tess__has_virtual(const tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i)
+{
+    return d->opts.compensate && !run->set->dense[sample * run->layer->n_shares + i];
+}
+
+tess__left tess__left_of(const tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i)
+{
+    const tess__dist_layer *layer = run->layer;
+    const tess__dist_share *share = &layer->shares[i];
+    const int64_t groups = tess__layer_groups(d, layer);
+    const int64_t at = sample * groups + (int64_t)(share->bits / tess__group_bytes(d));
+    int64_t *rows = (int64_t *)(void *)(run->set->own + layer->own - left_bytes(d, layer));
+    float *sums = (float *)(rows + d->opts.batch * groups);
+    return (tess__left){share->n_groups, share->bounds, rows + at,
+                        sums + at * 2 * d->opts.head_dim};
+}
+
+void tess__tile_left(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                     const tess__tile_keys *keys, const tess_selection *lists)
+{
+    const tess__left left = tess__left_of(d, run, sample, i);
+    const tess_view k = rows_of(d, keys->k), v = rows_of(d, keys->v);
+    const timer t = begin(d);
+    tess__left_out(d->attn, lists, &k, &v, &left);
+    end(d, run, t);
+}
+
+void tess__tile_join(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i)
+{
+    const tess__dist_layer *layer = run->layer;
+    const tess__dist_share *share = &layer->shares[i];
+    const tess__left left = tess__left_of(d, run, sample, i);
+    const tess_view q = tess__share_q(layer, sample, share, run->set->q, d->opts.head_dim);
+    const tess_view o = tess__share_q(layer, sample, share, run->set->o, d->opts.head_dim);
+    const timer t = begin(d);
+    tess__virtual_join(d->attn, &left, &q, &o,
+                       run->set->lse + sample * layer->q.places + share->q_place);
+    end(d, run, t);
+}
+
+void tess__tile_virtual(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i, float *each,
+                        float *all)
+{
+    const tess__dist_layer *layer = run->layer;
+    const tess__dist_share *share = &layer->shares[i];
+    const int dim = d->opts.head_dim;
+    const tess__left left = tess__left_of(d, run, sample, i);
+    const tess_view q = tess__share_q(layer, sample, share, run->set->q, dim);
+    const tess_view o = tess__share_q(layer, sample, share, run->set->o, dim);
+    const tess_view dout = tess__share_q(layer, sample, share, run->dout, dim);
+    const tess_view dq = tess__share_q(layer, sample, share, run->dq, dim);
+    const tess_attn_saved saved = {
+        .q = &q, .o = &o, .lse = run->set->lse + sample * layer->q.places + share->q_place};
+    const timer t = begin(d);
+    tess__virtual_gradients(d->attn, &left, &saved, &dout, &dq, each, all);
+    end(d, run, t);
+}
+
+void tess__tile_return(tess_dist_attn *d, tess__dist_run *run, const tess_selection *lists,
+                       const float *each, const float *all, float *dk, float *dv)
+{
+    const tess_view to_k = rows_of(d, dk), to_v = rows_of(d, dv);
+    const timer t = begin(d);
+    tess__virtual_return(d->attn, lists, each, all, &to_k, &to_v);
+    end(d, run, t);
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #ifndef TESS_DIST_TILE_H
 #define TESS_DIST_TILE_H
 
+#include "attn/virtual_part.h"
 #include "dist_attn.h"
 #include "unit_set.h"
 
@@ -39,6 +40,32 @@ tess_status tess__tile_forward(tess_dist_attn *d, tess__dist_run *run, int sampl
 tess_status tess__tile_backward(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
                                 const tess__tile_keys *keys, const tess_selection *lists, float *dq,
                                 float *dk, float *dv);
+
+/* ---- virtual keys: what lists leave out, kept at the end of set->own ------------------------- */
+
+/* Groups of all shares. */
+int64_t tess__layer_groups(const tess_dist_attn *d, const tess__dist_layer *layer);
+
+/* Adds what sets keep of virtual keys to layer->own, which is then complete. */
+void tess__left_plan(const tess_dist_attn *d, tess__dist_layer *layer);
+
+/* Nothing is left out. */
+void tess__left_clear(const tess_dist_attn *d, const tess__dist_run *run);
+
+/* 1: share i of a sample has virtual keys; what its lists leave out so far. */
+int tess__has_virtual(const tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i);
+tess__left tess__left_of(const tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i);
+
+/* What a share's lists leave out of some keys is counted; its o and lse in the set see its virtual
+ * keys; their gradients go to run->dq, to each (groups, 2, head_dim) and to all (2, head_dim); dk
+ * and dv of some keys get theirs. */
+void tess__tile_left(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                     const tess__tile_keys *keys, const tess_selection *lists);
+void tess__tile_join(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i);
+void tess__tile_virtual(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i, float *each,
+                        float *all);
+void tess__tile_return(tess_dist_attn *d, tess__dist_run *run, const tess_selection *lists,
+                       const float *each, const float *all, float *dk, float *dv);
 
 /* Adds n floats to others. */
 void tess__add_floats(const tess_dist_attn *d, float *restrict to, const float *restrict from,

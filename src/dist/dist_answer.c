@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_answer.c - rows of keys that ranks have asked for, on their way, and their gradients back.
+ *
+ *   p   K rows, V rows, by sample, head   ->  c     payload: the union, row by row
+ *       dK rows, dV rows                  <-        backward: the same rows; p adds them, ranks
+ *                                                   ascending
+ *
+ * The rows of a sample and head lie in token order, so that what comes from an owner is one piece.
+ * Virtual keys stand for rows that are not asked for, too: their owners send the sums of these, two
+ * rows of floats for each sample and head (control), and get back what each such row is given.
+ */
+#include "dist_selective.h"
+
+#include <string.h>
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Rows here that a sample and head of another rank asks for, as they lie at home, one by one. */
+typedef void (*row_fn)(float *home, float *message, int width);
+
+static void take_row(float *home, float *message, int width)
+{
+    memcpy(message, home, (size_t)width * sizeof *home);
+}
+
+static void add_row(float *home, float *message, int width)
+{
+    for (int i = 0; i < width; i++)
+        home[i] += message[i];
+}
+
+/* Calls fn for each row of view that is asked for, with rows of the message one after the other;
+ * returns where these end. asked 0: for each row that is not, with the same row of the message. */
+static float *each_row(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                       int sample, int64_t item, int asked, const tess_view *view, row_fn fn,
+                       float *message)
+{
+    const uint64_t *set = tess__theirs_at(d, x, a, sample, item);
+    const int64_t low = d->opts.bounds[d->rank], high = d->opts.bounds[d->rank + 1];
+    const int64_t base = x->unit_begin[d->rank], n = x->unit_end[d->rank] - base;
+    int64_t at = 0;
+    for (tess__row_span s;
+         s = tess__next_rows(d, set, asked, base, n, low, high, &at), s.end > s.begin;)
+        for (int64_t row = s.begin; row < s.end; row++, message += asked * d->opts.head_dim)
+            fn(tess__view_row(view, sample, x->heads[item], row - low), message, d->opts.head_dim);
+    return message;
+}
+
+/* Bytes of the messages of rows: to those who ask, or from those who are asked. */
+static void row_sizes(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                      int64_t *asked, int64_t *asking)
+{
+    const int64_t row = 2 * d->opts.head_dim * (int64_t)sizeof(float);
+    for (int r = 0; r < d->ranks; r++) {
+        int64_t out = 0, in = 0;
+        for (int sample = 0; r != d->rank && sample < d->opts.batch; sample++) {
+            for (int64_t item = x->first[r]; item < x->first[r + 1]; item++)
+                out += tess__rows_for(d, x, a, sample, item);
+            for (int64_t h = 0; h < x->n_mine; h++)
+                in += tess__rows_from(d, x, a, r, sample, h);
+        }
+        asked[r] = out * row;
+        asking[r] = in * row;
+    }
+}
+
+/* Rows of sample and head i before those that owner p has. */
+static int64_t rows_before(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                           int p, int64_t i)
+{
+    return tess__count_rows(d, a->mine + i * x->words, 0, 0, x->unit_end[p], 0, d->opts.bounds[p]);
+}
+
+/* Copies the rows of every sample and head that owner p has, K and then V, from keys to a message
+ * (out) or from it. Returns where the message ends. */
+static float *copy_pieces(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                          int p, float *keys, int out, float *message)
+{
+    const int64_t items = d->opts.batch * x->n_mine, dim = d->opts.head_dim;
+    for (int64_t i = 0; i < items; i++) {
+        const int64_t rows = tess__rows_from(d, x, a, p, (int)(i / x->n_mine), i % x->n_mine);
+        const int64_t place = a->places[i] + rows_before(d, x, a, p, i);
+        for (int v = 0; rows > 0 && v < 2; v++, message += rows * dim) {
+            float *piece = keys + (v * a->places[items] + place) * dim;
+            memcpy(out ? message : piece, out ? piece : message,
+                   (size_t)(rows * dim) * sizeof *keys);
+        }
+    }
+    return message;
+}
+
+/* Rows at home that this rank itself asks for: fn between home and keys. */
+static void own_rows(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                     const tess_view *k, const tess_view *v, row_fn fn, float *keys)
+{
+    const int64_t items = d->opts.batch * x->n_mine, dim = d->opts.head_dim;
+    for (int64_t i = 0; i < items; i++) {
+        const int sample = (int)(i / x->n_mine);
+        const int64_t item = x->first[d->rank] + i % x->n_mine;
+        const int64_t place = a->places[i] + rows_before(d, x, a, d->rank, i);
+        each_row(d, x, a, sample, item, 1, k, fn, keys + place * dim);
+        each_row(d, x, a, sample, item, 1, v, fn, keys + (a->places[items] + place) * dim);
+    }
+}
+
+/* Rows at home that rank c asks for: fn between home and its message, K and then V for each sample
+ * and head. Returns where the message ends. */
+static float *asked_rows(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                         int c, const tess_view *k, const tess_view *v, row_fn fn, float *message)
+{
+    for (int sample = 0; sample < d->opts.batch; sample++)
+        for (int64_t item = x->first[c]; item < x->first[c + 1]; item++) {
+            message = each_row(d, x, a, sample, item, 1, k, fn, message);
+            message = each_row(d, x, a, sample, item, 1, v, fn, message);
+        }
+    return message;
+}
+
+/* One all-to-all of rows, whose sizes are in d->send_bytes and d->recv_bytes. */
+static tess_status exchange(tess_dist_attn *d, tess_dist_seen *seen)
+{
+    const int64_t begin = tess_comm_clock(d->comm);
+    TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_PAYLOAD, d->send.data, d->send_bytes,
+                                d->recv.data, d->recv_bytes));
+    seen->exchange_ns += tess_comm_clock(d->comm) - begin;
+    return TESS_OK;
+}
+
+tess_status tess__keys_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                            const tess__asked *a)
+{
+    tess_dist_seen *seen = &run->layer->seen;
+    const int64_t begin = tess_comm_clock(d->comm), exchanged = seen->exchange_ns;
+    float *message = d->send.data;
+    row_sizes(d, x, a, d->send_bytes, d->recv_bytes);
+    for (int c = 0; c < d->ranks; c++)
+        if (c != d->rank)
+            message = asked_rows(d, x, a, c, run->k, run->v, take_row, message);
+    TESS_TRY(exchange(d, seen));
+    message = d->recv.data;
+    for (int p = 0; p < d->ranks; p++) {
+        seen->union_rows += d->recv_bytes[p] / (2 * d->opts.head_dim * (int64_t)sizeof(float));
+        if (p != d->rank)
+            message = copy_pieces(d, x, a, p, run->set->keys.data, 0, message);
+    }
+    own_rows(d, x, a, run->k, run->v, take_row, run->set->keys.data);
+    seen->move_ns += tess_comm_clock(d->comm) - begin - (seen->exchange_ns - exchanged);
+    return TESS_OK;
+}
+
+/* ---- rows that are not asked for ------------------------------------------------------------- */
+
+/* sum (head_dim) = that of the rows at home that a sample and head of a rank does not ask for. */
+static void sum_unasked(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                        int sample, int64_t item, const tess_view *view, float *sum)
+{
+    const uint64_t *set = tess__theirs_at(d, x, a, sample, item);
+    const int64_t low = d->opts.bounds[d->rank], high = d->opts.bounds[d->rank + 1];
+    const int64_t base = x->unit_begin[d->rank], n = x->unit_end[d->rank] - base;
+    double sums[TESS_DIM_MAX] = {0};
+    int64_t at = 0;
+    for (tess__row_span s;
+         s = tess__next_rows(d, set, 0, base, n, low, high, &at), s.end > s.begin;)
+        for (int64_t r = s.begin; r < s.end; r++) {
+            const float *row = tess__view_row(view, sample, x->heads[item], r - low);
+            for (int c = 0; c < d->opts.head_dim; c++)
+                sums[c] += (double)row[c];
+        }
+    for (int c = 0; c < d->opts.head_dim; c++)
+        sum[c] = (float)sums[c];
+}
+
+/* Sizes of the messages of sums: from owners to those who ask, or back. */
+static void rest_sizes(const tess_dist_attn *d, const tess__selective *x, int64_t *owner,
+                       int64_t *asking)
+{
+    const int64_t row = d->opts.batch * 2 * d->opts.head_dim * (int64_t)sizeof(float);
+    for (int r = 0; r < d->ranks; r++) {
+        owner[r] = tess__asks(x, r, d->rank) ? row * (x->first[r + 1] - x->first[r]) : 0;
+        asking[r] = tess__asks(x, d->rank, r) ? row * x->n_mine : 0;
+    }
+}
+
+tess_status tess__rest_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                            const tess__asked *a, float *rest)
+{
+    const int64_t dim = d->opts.head_dim, n = d->opts.batch * x->n_mine * 2 * dim;
+    float *out = d->send.data;
+    const float *in = d->recv.data;
+    rest_sizes(d, x, d->send_bytes, d->recv_bytes);
+    for (int c = 0; c < d->ranks; c++)
+        for (int sample = 0; d->send_bytes[c] > 0 && sample < d->opts.batch; sample++)
+            for (int64_t item = x->first[c]; item < x->first[c + 1]; item++, out += 2 * dim) {
+                sum_unasked(d, x, a, sample, item, run->k, out);
+                sum_unasked(d, x, a, sample, item, run->v, out + dim);
+            }
+    const int64_t begin = tess_comm_clock(d->comm);
+    TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_CONTROL, d->send.data, d->send_bytes,
+                                d->recv.data, d->recv_bytes));
+    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    memset(rest, 0, (size_t)n * sizeof *rest);
+    for (int p = 0; p < d->ranks; p++)
+        if (d->recv_bytes[p] > 0) {
+            tess__add_floats(d, rest, in, n);
+            in += n;
+        }
+    return TESS_OK;
+}
+
+/* The same way back: brings what rows get that were not asked for into d->recv. */
+static tess_status rest_return(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                               const float *rest)
+{
+    const int64_t n = d->opts.batch * x->n_mine * 2 * d->opts.head_dim;
+    float *out = d->send.data;
+    rest_sizes(d, x, d->recv_bytes, d->send_bytes);
+    for (int p = 0; p < d->ranks; p++)
+        if (d->send_bytes[p] > 0) {
+            memcpy(out, rest, (size_t)n * sizeof *out);
+            out += n;
+        }
+    const int64_t begin = tess_comm_clock(d->comm);
+    TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_CONTROL, d->send.data, d->send_bytes,
+                                d->recv.data, d->recv_bytes));
+    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    return TESS_OK;
+}
+
+/* Adds them, ranks ascending. */
+static void add_rest(const tess_dist_attn *d, const tess__dist_run *run, const tess__selective *x,
+                     const tess__asked *a)
+{
+    const int dim = d->opts.head_dim;
+    float *in = d->recv.data;
+    for (int c = 0; c < d->ranks; c++)
+        for (int sample = 0; tess__asks(x, c, d->rank) && sample < d->opts.batch; sample++)
+            for (int64_t item = x->first[c]; item < x->first[c + 1]; item++, in += 2 * dim) {
+                each_row(d, x, a, sample, item, 0, run->home_dk, add_row, in);
+                each_row(d, x, a, sample, item, 0, run->home_dv, add_row, in + dim);
+            }
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static void clear_home(const tess_dist_attn *d, const tess_view *view)
+{
+    for (int b = 0; b < d->opts.batch; b++)
+        for (int h = 0; h < d->opts.heads; h++)
+            for (int64_t row = 0; row < d->home; row++)
+                memset(tess__view_row(view, b, h, row), 0,
+                       (size_t)d->opts.head_dim * sizeof(float));
+}
+
+tess_status tess__keys_return(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                              const tess__asked *a, float *gradients, const float *rest)
+{
+    tess_dist_seen *seen = &run->layer->seen;
+    const int64_t begin = tess_comm_clock(d->comm), exchanged = seen->exchange_ns;
+    float *message = d->send.data;
+    row_sizes(d, x, a, d->recv_bytes, d->send_bytes);
+    for (int p = 0; p < d->ranks; p++)
+        if (p != d->rank)
+            message = copy_pieces(d, x, a, p, gradients, 1, message);
+    TESS_TRY(exchange(d, seen));
+    clear_home(d, run->home_dk);
+    clear_home(d, run->home_dv);
+    message = d->recv.data;
+    for (int c = 0; c < d->ranks; c++)
+        if (c == d->rank)
+            own_rows(d, x, a, run->home_dk, run->home_dv, add_row, gradients);
+        else
+            message = asked_rows(d, x, a, c, run->home_dk, run->home_dv, add_row, message);
+    if (rest) {
+        TESS_TRY(rest_return(d, run, x, rest));
+        add_rest(d, run, x, a);
+    }
+    seen->move_ns += tess_comm_clock(d->comm) - begin - (seen->exchange_ns - exchanged);
+    return TESS_OK;
+}

@@ -60,7 +60,7 @@ typedef struct {
     double density;     /* of every sparse head; 0: each head's own, from the profile */
     double mass;        /* of the softmax that the profile's density holds; 0: 0.9 */
     double min_density; /* of budgets from the profile; 0: 0.03 */
-    double max_density; /* 0: 0.25 with `compensate`, 1 without */
+    double max_density; /* 0: 1 */
     int compensate;     /* one more key stands for all that were dropped; 0: on; below 0: off */
     tess_predict_input input;
     int rotary; /* HIDDEN: vectors turned by their place; 0: on; below 0: off */

@@ -5,9 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Where a virtual key stands for what is dropped, a diffuse head need not hold most of its mass. */
-static const double cap = 0.25;
-
 static const struct {
     const char *name;
     size_t offset;
@@ -16,7 +13,7 @@ static const struct {
     {"density", offsetof(tess_attention_opts, density), 0, 0, 1},
     {"mass", offsetof(tess_attention_opts, mass), 0.9, 1e-6, 1},
     {"min_density", offsetof(tess_attention_opts, min_density), 0.03, 0, 1},
-    {"max_density", offsetof(tess_attention_opts, max_density), 0, 0, 1},
+    {"max_density", offsetof(tess_attention_opts, max_density), 1, 0, 1},
     {"lr", offsetof(tess_attention_opts, lr), 0.01, 0, 1e3},
     {"switch_loss", offsetof(tess_attention_opts, switch_loss), 0.01, 0, 1e6},
     {"switch_recall", offsetof(tess_attention_opts, switch_recall), 0.95, 0, 1},
@@ -39,8 +36,6 @@ static tess_status fill_reals(const char *who, tess_attention_opts *o)
     if (!(o->lr_later >= 0.0 && o->lr_later <= 1e3))
         return tess__fail(TESS_EINVAL, "%s: attention.lr_later is %g, must be 0..1000", who,
                           o->lr_later);
-    if (o->max_density == 0.0)
-        o->max_density = o->compensate < 0 ? 1.0 : cap;
     if (o->min_density > o->max_density)
         return tess__fail(TESS_EINVAL,
                           "%s: attention.min_density is %g, must be at most max_density, %g", who,

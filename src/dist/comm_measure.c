@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PINGS = 100, PING_BYTES = 8, ROUNDS = 5, ROUND_BYTES = 4 << 20 };
+enum { PINGS = 100, PINGS_LEAST = 10, PING_BYTES = 8, ROUNDS = 5, ROUND_BYTES = 4 << 20 };
+static const double budget = 3e8; /* ns for either, where that is enough */
 
 typedef struct {
     double latency; /* ns; 0 for a rank that is alone */
@@ -41,40 +42,60 @@ static tess_status one_way(tess_comm *comm, char *data, int to, int from)
     return tess_comm_wait(comm, request);
 }
 
-static tess_status ping(tess_comm *comm, double *latency)
+static tess_status ping(tess_comm *comm, int n, double *latency)
 {
     const int peer = comm->rank ^ 1, first = comm->rank < peer;
     int64_t times[PINGS];
     char data[PING_BYTES] = {0};
     if (peer >= comm->size)
         return TESS_OK;
-    for (int i = -PINGS / 10; i < PINGS; i++) { /* the first ones wake wires and caches */
+    for (int i = 0; i < n; i++) {
         const int64_t begin = tess_comm_clock(comm);
         TESS_TRY(one_way(comm, data, first ? peer : -1, first ? -1 : peer));
         TESS_TRY(one_way(comm, data, first ? -1 : peer, first ? peer : -1));
-        if (i >= 0)
-            times[i] = tess_comm_clock(comm) - begin;
+        times[i] = tess_comm_clock(comm) - begin;
     }
-    *latency = (double)median(times, PINGS) / 2.0;
+    *latency = (double)median(times, (size_t)n) / 2.0;
     return TESS_OK;
 }
 
 /* send and recv have ROUND_BYTES each; sizes one element per rank. */
-static tess_status flood(tess_comm *comm, const char *send, char *recv, int64_t *sizes,
+static tess_status flood(tess_comm *comm, const char *send, char *recv, int64_t *sizes, int n,
                          double *round)
 {
     int64_t times[ROUNDS];
     for (int p = 0; p < comm->size; p++)
         sizes[p] = p == comm->rank ? 0 : ROUND_BYTES / (comm->size - 1);
-    for (int i = -1; i < ROUNDS; i++) {
+    for (int i = 0; i < n; i++) {
         const int64_t begin = tess_comm_clock(comm);
         for (int twice = 0; twice < 2; twice++)
             TESS_TRY(tess_comm_alltoall(comm, TESS_TRAFFIC_CONTROL, send, sizes, recv, sizes));
-        if (i >= 0)
-            times[i] = tess_comm_clock(comm) - begin;
+        times[i] = tess_comm_clock(comm) - begin;
     }
-    *round = (double)median(times, ROUNDS) / 2.0;
+    *round = (double)median(times, (size_t)n) / 2.0;
     return TESS_OK;
+}
+
+/* How many more of what took `once` on the slowest rank. */
+static tess_status affordable(tess_comm *comm, double once, int least, int most, int *n)
+{
+    TESS_TRY(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, &once, 1));
+    *n = once * most <= budget ? most : (int)(budget / once);
+    *n = *n < least ? least : *n;
+    return TESS_OK;
+}
+
+/* The first ones wake wires and caches, and tell how many are worth while. */
+static tess_status time_group(tess_comm *comm, char *buffer, int64_t *sizes, double slowest[2])
+{
+    int n = 0;
+    TESS_TRY(ping(comm, PINGS_LEAST, &slowest[0]));
+    TESS_TRY(affordable(comm, 2.0 * slowest[0], PINGS_LEAST, PINGS, &n));
+    TESS_TRY(ping(comm, n, &slowest[0]));
+    TESS_TRY(flood(comm, buffer, buffer + ROUND_BYTES, sizes, 1, &slowest[1]));
+    TESS_TRY(affordable(comm, 2.0 * slowest[1], 1, ROUNDS, &n));
+    TESS_TRY(flood(comm, buffer, buffer + ROUND_BYTES, sizes, n, &slowest[1]));
+    return tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, slowest, 2);
 }
 
 static tess_status measure_group(tess_comm *comm, seen *s)
@@ -82,21 +103,17 @@ static tess_status measure_group(tess_comm *comm, seen *s)
     *s = (seen){0};
     if (comm->size == 1)
         return TESS_OK;
-    double round = 0.0;
+    double slowest[2] = {0};
     tess__arena arena = {.ctx = comm->ctx};
-    char *send = tess__arena_take(&arena, 2 * (size_t)ROUND_BYTES);
+    char *buffer = tess__arena_take(&arena, 2 * (size_t)ROUND_BYTES);
     int64_t *sizes = tess__arena_take(&arena, (size_t)comm->size * sizeof *sizes);
-    tess_status status = tess_comm_agree(comm, send && sizes ? TESS_OK : TESS_ENOMEM);
+    tess_status status = tess_comm_agree(comm, buffer && sizes ? TESS_OK : TESS_ENOMEM);
     if (status == TESS_OK) {
-        memset(send, 0, 2 * (size_t)ROUND_BYTES);
-        status = ping(comm, &s->latency);
+        memset(buffer, 0, 2 * (size_t)ROUND_BYTES);
+        status = time_group(comm, buffer, sizes, slowest);
     }
-    if (status == TESS_OK)
-        status = flood(comm, send, send + ROUND_BYTES, sizes, &round);
     tess__arena_free(&arena);
     TESS_TRY(status);
-    double slowest[] = {s->latency, round};
-    TESS_TRY(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, slowest, 2));
     const int64_t bytes = ROUND_BYTES / (comm->size - 1) * (comm->size - 1);
     s->latency = slowest[0];
     s->per_byte = (slowest[1] > slowest[0] ? slowest[1] - slowest[0] : slowest[1]) / (double)bytes;

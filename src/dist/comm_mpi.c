@@ -18,6 +18,7 @@
 enum {
     CHUNK = 1 << 26,            /* bytes; MPI counts with an int */
     TAGS = 1 << 15,             /* tags that every MPI has */
+    SPINS = 200,                /* looks before the processor is yielded: some 50 us */
     PATIENCE_NS = 100 * 1000000 /* for messages that are given up */
 };
 
@@ -253,10 +254,11 @@ static tess_status mpi_progress(tess_comm *comm)
 static tess_status mpi_finish(tess_comm *comm, tess_request *request)
 {
     const comm_mpi *self = (const comm_mpi *)comm;
-    while (push_request(self, request) > 0) {
+    for (int polls = 0; push_request(self, request) > 0; polls++) {
         TESS_TRY(ask(self->world));
         push_all(self->world);
-        sched_yield();
+        if (polls >= SPINS)
+            sched_yield();
     }
     for (int i = 0; i < request->n_receives + request->n_sends; i++)
         TESS_TRY(judge(self, message_of(request, i)));

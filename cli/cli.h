@@ -224,10 +224,6 @@ tess_status world_open(cli *c, tess_status so_far);
 void world_fail(cli *c, tess_status status);
 int world_failed(cli *c);
 
-/* Collective: *us is the time of a message of some bytes one way between ranks 0 and 1, the mean of
- * repeats that come back; 0 with one rank. */
-tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us);
-
 /* Collective: one status, exit code and sentence for all, found also where a rank that failed left
  * others waiting, or where one does not come. */
 tess_status world_end(cli *c, tess_status status);

@@ -129,34 +129,38 @@ static tess_status run_show(cli *c, const values *v)
 
 /* ---- measure --------------------------------------------------------------------------------- */
 
-/* Two ranks of MPI: the time of the smallest message one way, and the rate of large ones. */
-enum { PING_SMALL = 8, PING_LARGE = 4 << 20 };
-
 typedef struct {
     tess_machine machine;
     tess_speed speed;
     int ranks;
-    double small_us, large_us; /* of a message one way; 0: no second rank */
+    tess_link link; /* zeros: there is no second rank */
 } facts;
+
+static tess_status measure_link(cli *c, tess_link *link)
+{
+    *link = (tess_link){0};
+    return c->comm ? tess_comm_measure(c->comm, link) : TESS_OK;
+}
 
 static tess_status gather(cli *c, facts *f)
 {
     /* First, because the other ranks wait for it. */
-    TRY(world_ping(c, PING_SMALL, 1000, &f->small_us));
-    TRY(world_ping(c, PING_LARGE, 20, &f->large_us));
-    if (f->large_us <= f->small_us)
-        f->small_us = f->large_us = 0.0; /* disturbed beyond use */
+    TRY(measure_link(c, &f->link));
     TRY(tess_machine_query(c->ctx, &f->machine));
     return tess_machine_measure(c->ctx, &f->speed);
 }
 
 /* This machine as a cluster: a "GPU" is what one rank has, all the cores it may use, and a node
- * has as many as were started. Between nodes nothing is known: one machine is measured. */
+ * has as many as were started on one host. */
 static tess_cluster_info describe(const facts *f, char *about, size_t about_bytes)
 {
-    const int pinged = f->small_us > 0.0;
-    const double rate =
-        pinged ? PING_LARGE / ((f->large_us - f->small_us) * 1e-6) : f->speed.copy_all;
+    const tess_link *link = &f->link;
+    const int pinged = link->bandwidth > 0.0 || link->network_bandwidth > 0.0;
+    const double rate = link->bandwidth > 0.0 ? link->bandwidth : f->speed.copy_all;
+    const int64_t latency = link->bandwidth > 0.0 ? link->latency : 100;
+    const int64_t slowest = latency > link->network_latency ? latency : link->network_latency;
+    const double hop = pinged ? (double)slowest : 0.0;
+    const char *messages = "tessera cluster measure: pings of 8 B, an all-to-all of 4 MiB";
     snprintf(about, about_bytes, "%.100s, %d cores, as measured", f->machine.cpu,
              f->machine.cores_usable);
     return (tess_cluster_info){
@@ -167,31 +171,45 @@ static tess_cluster_info describe(const facts *f, char *about, size_t about_byte
         .memory = f->machine.memory_total,
         .memory_bandwidth = f->speed.read_all,
         .gpu_origin = "tessera cluster measure: multiply-adds on registers, reading memory",
-        .node_gpus = f->ranks,
-        .link = pinged ? "MPI" : "memory",
+        .node_gpus = link->node_ranks > 0 ? link->node_ranks : f->ranks,
+        .link = link->bandwidth > 0.0 ? "MPI" : "memory",
         .link_bandwidth = rate,
-        .link_latency = pinged ? (int64_t)(f->small_us * 1e3 + 0.5) : 100,
+        .link_latency = latency,
         .link_efficiency = 1.0,
-        .link_origin = pinged ? "ping-pong between MPI ranks 0 and 1, 8 B and 4 MiB"
-                              : "memcpy on all cores; latency assumed: start two ranks with mpirun "
-                                "to measure",
-        .launch = pinged ? (int64_t)(f->small_us * 1e3 + 0.5) : 100,
-        .launch_origin = pinged ? "the smallest message of the ping-pong" : "assumed",
+        .link_origin = link->bandwidth > 0.0 ? messages
+                                             : "memcpy on all cores; latency assumed: start two "
+                                               "ranks with mpirun to measure",
+        .nics = link->node_ranks,
+        .network = link->node_ranks > 0 ? "MPI" : NULL,
+        .nic_bandwidth = link->network_bandwidth,
+        .network_latency = link->network_latency,
+        .network_efficiency = 1.0,
+        .oversubscription = 1.0,
+        .network_origin = link->node_ranks > 0 ? messages : NULL,
+        .launch = slowest,
+        .launch_origin = pinged ? "the smallest message" : "assumed",
         .attn_forward = 0.5,
         .attn_backward = 0.5,
         .attn_sparse = 0.9,
         .attn_row_keys = 10.0,
         .attn_origin = "assumed: `tessera bench attn` measures it",
-        .collectives = {.call = pinged ? f->small_us * 1e3 : 100.0,
+        .collectives = {.call = (double)slowest,
                         .channels = 1,
                         .ring = rate,
+                        .network = link->network_bandwidth * link->node_ranks,
                         .share_ll = 1.0,
                         .share_ll128 = 1.0,
                         .share_tree = 1.0,
-                        .hop = {{f->small_us * 1e3, f->small_us * 1e3, f->small_us * 1e3},
-                                {f->small_us * 1e3, f->small_us * 1e3, f->small_us * 1e3}},
-                        .origin = pinged ? "the same ping-pong" : "derived from the rest"},
+                        .hop = {{hop, hop, hop}, {hop, hop, hop}},
+                        .origin = pinged ? "the same messages" : "derived from the rest"},
     };
+}
+
+static void print_link(const cli *c, const char *name, int64_t latency, double bandwidth)
+{
+    if (bandwidth > 0.0)
+        fprintf(c->out, "  %-9s  %.2f us, %.2f GB/s each way of each rank\n", name,
+                (double)latency * 1e-3, bandwidth * 1e-9);
 }
 
 static void print_facts(const cli *c, const facts *f)
@@ -202,11 +220,18 @@ static void print_facts(const cli *c, const facts *f)
     fprintf(c->out, "  fp32       %.1f GFLOP/s\n", f->speed.flops_all / 1e9);
     fprintf(c->out, "  memory     %.2f GB/s read, %.2f GB/s copied\n", f->speed.read_all / 1e9,
             f->speed.copy_all / 1e9);
-    if (f->small_us > 0.0)
-        fprintf(c->out, "  ping-pong  %.2f us, %.2f GB/s\n", f->small_us,
-                PING_LARGE / (f->large_us - f->small_us) / 1e3);
-    else
-        fprintf(c->out, "  ping-pong  not measured: start two ranks with mpirun\n");
+    print_link(c, "messages", f->link.latency, f->link.bandwidth);
+    print_link(c, "network", f->link.network_latency, f->link.network_bandwidth);
+    if (f->ranks == 1)
+        fprintf(c->out, "  messages   not measured: start two ranks with mpirun\n");
+}
+
+/* null where there is none. */
+static void set_link(cli *c, const char *time, int64_t latency, const char *rate, double bandwidth)
+{
+    const int there = bandwidth > 0.0;
+    out_set(c, c->json, time, there ? json_real((double)latency * 1e-3) : json_null());
+    out_set(c, c->json, rate, there ? json_real(bandwidth * 1e-9) : json_null());
 }
 
 static void set_facts(cli *c, const facts *f)
@@ -217,10 +242,9 @@ static void set_facts(cli *c, const facts *f)
     out_set(c, c->json, "flops_fp32", json_real(f->speed.flops_all));
     out_set(c, c->json, "read_gbytes_per_s", json_real(f->speed.read_all / 1e9));
     out_set(c, c->json, "copy_gbytes_per_s", json_real(f->speed.copy_all / 1e9));
-    out_set(c, c->json, "ping_us", f->small_us > 0.0 ? json_real(f->small_us) : json_null());
-    out_set(c, c->json, "ping_gbytes_per_s",
-            f->small_us > 0.0 ? json_real(PING_LARGE / (f->large_us - f->small_us) / 1e3)
-                              : json_null());
+    set_link(c, "message_us", f->link.latency, "message_gbytes_per_s", f->link.bandwidth);
+    set_link(c, "network_us", f->link.network_latency, "network_gbytes_per_s",
+             f->link.network_bandwidth);
 }
 
 static tess_status run_measure(cli *c, const values *v)
@@ -247,15 +271,14 @@ static tess_status run_measure(cli *c, const values *v)
     return TESS_OK;
 }
 
-/* The other ranks answer the pings of a measurement. */
+/* The other ranks take part in the measurement of messages. */
 static tess_status serve(cli *c, const void *given)
 {
     const values *v = given;
-    double us;
+    tess_link link;
     if (strcmp(v->action, "measure") != 0 || v->name)
         return TESS_OK;
-    TRY(world_ping(c, PING_SMALL, 1000, &us));
-    return world_ping(c, PING_LARGE, 20, &us);
+    return measure_link(c, &link);
 }
 
 static tess_status run(cli *c, const void *given)
@@ -294,7 +317,7 @@ const command command_cluster = {
     .summary = "the machines that times are predicted for",
     .description = "Lists the shipped clusters, shows one with the origin of its numbers, or "
                    "measures this machine: cores, memory, and under mpirun with two ranks or more "
-                   "the time of messages between the first two.\n"
+                   "messages between them, inside hosts and between hosts.\n"
                    "--out writes a cluster that all commands take, to be changed by hand or fitted "
                    "with tessera collective --calibrate.\n",
     .arguments = arguments,

@@ -113,37 +113,6 @@ int world_failed(cli *c)
     return status != TESS_OK;
 }
 
-/* repeats of there and back, in a buffer that both ranks have. */
-static void ping(int rank, char *buffer, int bytes, int repeats)
-{
-    const int peer = 1 - rank;
-    for (int i = 0; i < repeats; i++) {
-        if (rank == 0)
-            MPI_Send(buffer, bytes, MPI_CHAR, peer, 0, MPI_COMM_WORLD);
-        MPI_Recv(buffer, bytes, MPI_CHAR, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (rank == 1)
-            MPI_Send(buffer, bytes, MPI_CHAR, peer, 0, MPI_COMM_WORLD);
-    }
-}
-
-tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us)
-{
-    *us = 0.0;
-    if (!c->comm || c->ranks < 2)
-        return TESS_OK;
-    char *buffer = calloc(1, (size_t)bytes);
-    int missing = !buffer, anyone = 0;
-    MPI_Allreduce(&missing, &anyone, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    if (!anyone && c->rank < 2) {
-        ping(c->rank, buffer, (int)bytes, repeats / 10); /* wires and caches awake */
-        const double begin = MPI_Wtime();
-        ping(c->rank, buffer, (int)bytes, repeats);
-        *us = (MPI_Wtime() - begin) * 1e6 / (2.0 * repeats);
-    }
-    free(buffer);
-    return anyone ? out_fail(c, TESS_ENOMEM, "a rank has no memory for messages") : TESS_OK;
-}
-
 void world_close(cli *c, tess_status status, int code)
 {
     int initialised = 0;
@@ -178,15 +147,6 @@ int world_failed(cli *c)
 {
     (void)c;
     return 0;
-}
-
-tess_status world_ping(cli *c, int64_t bytes, int repeats, double *us)
-{
-    (void)c;
-    (void)bytes;
-    (void)repeats;
-    *us = 0.0;
-    return TESS_OK;
 }
 
 void world_close(cli *c, tess_status status, int code)

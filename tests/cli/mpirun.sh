@@ -17,3 +17,6 @@ launch tessera doctor -j 1 | grep -o '^fine *builds: all ranks\|: ranks 0-1, 2 t
 launch tessera doctor -j 1 --json | sed '$d' | python3 -c 'import json, sys
 found = json.load(sys.stdin)
 print([host["ranks"] for host in found["hosts"]], found["links"]["latency_ns"] > 0, found["links"]["bandwidth"] > 0)'
+# The machine as a cluster, with messages between its ranks.
+launch tessera cluster measure -j 1 -o here.json | grep -o '^  messages\|^here.json\|^ [0-9].*'
+tessera cluster show here.json | grep -o 'node *2 GPUs, MPI'

@@ -65,6 +65,63 @@ static void check_runs(const tess_train_opts *opts)
     }
 }
 
+/* Ranks, and how many of them share tokens, with a strategy that does not depend on a clock. */
+static void check_shared_tokens(const tess_train_opts *opts)
+{
+    static const struct {
+        int ranks, context;
+        const char *strategy;
+    } cases[] = {{2, 2, "contiguous"}, {4, 2, "refined"}, {4, 4, "fractional"}};
+    story one = {.opts = opts, .ranks = 1};
+    tell(&one);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        story many = {.opts = opts,
+                      .ranks = cases[i].ranks,
+                      .context = cases[i].context,
+                      .strategy = cases[i].strategy};
+        story again = many;
+        tell(&many);
+        compare_losses(&one, &many);
+        tell(&again);
+        check_same(&many, &again);
+        for (int r = 1; r < many.ranks; r++)
+            assert_true(many.weights[r] == many.weights[0]);
+    }
+}
+
+static void rings_and_selected_keys_train_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *strategy;
+    } cases[] = {{2, "ring"}, {2, "selective"}, {4, "2x2r"}, {4, "2x2s"}};
+    tess_train_opts opts = sparse;
+    opts.steps = 30;
+    story one = {.opts = &opts, .ranks = 1};
+    tell(&one);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        story many = {.opts = &opts,
+                      .ranks = cases[i].ranks,
+                      .context = cases[i].ranks,
+                      .strategy = cases[i].strategy};
+        tell(&many);
+        compare_losses(&one, &many);
+    }
+}
+
+static void losses_do_not_depend_on_who_has_which_tokens(void **state)
+{
+    (void)state;
+    check_shared_tokens(&dense);
+}
+
+static void losses_of_sparse_attention_do_not_depend_on_who_has_which_tokens(void **state)
+{
+    (void)state;
+    check_shared_tokens(&sparse);
+}
+
 static void losses_do_not_depend_on_ranks(void **state)
 {
     (void)state;
@@ -119,14 +176,19 @@ static void a_step_sends_what_it_must_and_no_more(void **state)
 static void a_run_goes_on_with_other_ranks(void **state)
 {
     (void)state;
-    static const int from[] = {4, 1, 2}, to[] = {2, 4, 1};
+    static const int from[] = {4, 1, 2}, to[] = {2, 4, 1}, shared[][2] = {{2, 1}, {1, 4}, {2, 1}};
     for (int kind = 0; kind < 2; kind++) {
         const tess_train_opts *opts = kind ? &sparse : &dense;
         story whole = {.opts = opts, .ranks = 1};
         tell(&whole);
         for (int i = 0; i < 3; i++) {
-            story first = {.opts = opts, .ranks = from[i], .stop = 20, .save = in_root("half")};
-            story second = {.opts = opts, .ranks = to[i], .resume = in_root("half")};
+            story first = {.opts = opts,
+                           .ranks = from[i],
+                           .context = shared[i][0],
+                           .stop = 20,
+                           .save = in_root("half")};
+            story second = {
+                .opts = opts, .ranks = to[i], .context = shared[i][1], .resume = in_root("half")};
             tell(&first);
             tell(&second);
             compare_losses(&whole, &second);
@@ -179,9 +241,10 @@ static void the_folder_of_a_run_is_written_once(void **state)
     opts.checkpoint_every = 6;
     opts.sample_every = 12;
     opts.sample_steps = 2;
-    story s = {.opts = &opts, .ranks = 4};
+    story s = {.opts = &opts, .ranks = 4, .context = 2};
     tell(&s);
     assert_int_equal(count_lines(in_root("run/metrics.jsonl")), 12);
+    assert_int_equal(count_lines(in_root("run/plans.csv")), 1 + 2); /* a line for each layer */
     assert_int_equal(count_lines(in_root("run/samples/prompts.txt")), 4);
     assert_true(exists(in_root("run/samples/step-000012.png")));
     assert_true(exists(in_root("run/checkpoints/step-000006/state.json")));
@@ -191,6 +254,21 @@ static void the_folder_of_a_run_is_written_once(void **state)
 
 /* ---- memory ------------------------------------------------------------------------------------
  */
+
+/* Of ranks that share tokens it is an estimate. */
+static void a_rank_needs_its_part_of_the_tokens(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 4; ranks *= 2) {
+        story s = {.opts = &sparse, .ranks = ranks, .context = ranks, .stop = 12, .frames = 16};
+        tell(&s);
+        for (int r = 0; r < ranks; r++) {
+            print_message("rank %d of %d needs %lld bytes, took %lld\n", r, ranks,
+                          (long long)s.need[r], (long long)s.peak[r]);
+            assert_true(fabs((double)s.peak[r] / (double)s.need[r] - 1.0) < 0.3);
+        }
+    }
+}
 
 static void a_rank_needs_its_part(void **state)
 {
@@ -252,6 +330,14 @@ static void groups_divide_ranks_and_clips(void **state)
     opts.ranks_context = -1;
     CHECK_FAILS(run_story(&s), TESS_EINVAL,
                 "tess_train_create: ranks_context is -1, must divide the 3 ranks");
+}
+
+static void strategies_must_be_known(void **state)
+{
+    (void)state;
+    story s = {.opts = &dense, .ranks = 2, .context = 2, .strategy = "rign"};
+    CHECK_FAILS(run_story(&s), TESS_EINVAL,
+                "tess_context_create: strategy is \"rign\", did you mean ring?");
 }
 
 static void a_folder_that_goes_ends_all_ranks(void **state)
@@ -335,6 +421,9 @@ static void owners_have_as_much_to_do(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(losses_do_not_depend_on_ranks),
     cmocka_unit_test(losses_of_sparse_attention_do_not_depend_on_ranks),
+    cmocka_unit_test(losses_do_not_depend_on_who_has_which_tokens),
+    cmocka_unit_test(rings_and_selected_keys_train_the_same),
+    cmocka_unit_test(losses_of_sparse_attention_do_not_depend_on_who_has_which_tokens),
     cmocka_unit_test(accumulated_passes_are_sent_once),
     cmocka_unit_test(a_step_sends_what_it_must_and_no_more),
     cmocka_unit_test(a_run_goes_on_with_other_ranks),
@@ -342,9 +431,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_do_not_tell_how_many_ranks_there_were),
     cmocka_unit_test(the_folder_of_a_run_is_written_once),
     cmocka_unit_test(a_rank_needs_its_part),
+    cmocka_unit_test(a_rank_needs_its_part_of_the_tokens),
     cmocka_unit_test(one_rank_stops_all),
     cmocka_unit_test(ranks_that_differ_are_told_so),
     cmocka_unit_test(groups_divide_ranks_and_clips),
+    cmocka_unit_test(strategies_must_be_known),
     cmocka_unit_test(a_folder_that_goes_ends_all_ranks),
     cmocka_unit_test(a_loss_that_is_not_finite_ends_all_ranks),
     cmocka_unit_test(a_checkpoint_that_cannot_be_written_fails_on_all),

@@ -20,7 +20,9 @@ typedef enum {
 
 typedef struct {
     const tess_train_opts *opts;
-    int ranks;
+    int ranks, context; /* context: of which so many share tokens; 0: one */
+    const char *strategy;
+    int frames;                /* 0: 2 */
     int64_t stop;              /* steps of this call; 0: all */
     const char *save, *resume; /* folders, or NULL */
     oddity odd;
@@ -72,6 +74,9 @@ static inline tess_status begin_story(teller *t)
     tess_model_config config;
     tess_train_opts opts = *s->opts;
     opts.comm = t->comm;
+    opts.ranks_context = s->context ? s->context : opts.ranks_context;
+    opts.strategy = s->strategy;
+    opts.cluster = s->context ? "h100" : NULL; /* plans that depend on no clock */
     if (odd == ODD_OPTIONS)
         opts.lr = 1e-3;
     TESS_TRY(tess_model_preset("tiny", &config));
@@ -79,7 +84,7 @@ static inline tess_status begin_story(teller *t)
                                &t->r.model));
     TESS_TRY(tess_model_query(t->r.model, &t->r.info));
     TESS_TRY(tess_data_open(t->ctx,
-                            &(tess_data_opts){.frames = 2,
+                            &(tess_data_opts){.frames = s->frames ? s->frames : 2,
                                               .height = 16,
                                               .width = 16,
                                               .pack = 2,
@@ -97,6 +102,7 @@ static inline tess_status tell_memory(teller *t)
     tess_ctx_info info;
     tess_train_opts opts = *t->s->opts;
     opts.comm = t->comm;
+    opts.ranks_context = t->s->context ? t->s->context : opts.ranks_context;
     TESS_TRY(tess_data_query(t->r.data, &data));
     TESS_TRY(tess_ctx_query(t->ctx, &info));
     t->s->peak[t->rank] = info.bytes_peak - t->before;

@@ -129,8 +129,10 @@ typedef struct {
     /* Many ranks: every call on the run is then collective. The model, the data and the options are
      * the same on all of them. Groups of ranks_context ranks share the clips of a pass, which must
      * be a multiple of their number. */
-    tess_comm *comm;   /* NULL: this rank is alone. Used until the destroy */
-    int ranks_context; /* ranks that share the tokens of each clip; 0: all */
+    tess_comm *comm;      /* NULL: this rank is alone. Used until the destroy */
+    int ranks_context;    /* ranks that share the tokens of each clip; 0: all */
+    const char *strategy; /* how these attend, as of tess_context_opts; NULL: chosen per layer */
+    const char *cluster;  /* what plans are made for, likewise; NULL: measured */
 } tess_train_opts;
 
 /* What a run will hold, in bytes, before anything is allocated; of many ranks, what this one will.
@@ -170,14 +172,19 @@ typedef struct {
     double data_ms; /* waited for clips */
     double tokens_per_s;
     /* Of sparse attention; a dense run has density 1 and NaN or 0 for the rest. */
-    double density;                         /* pairs of queries and keys attended to / all pairs */
-    double sparse_layers;                   /* in stage 2 */
-    double recall;                          /* mean over layers of the last check; NaN: none yet */
-    double predictor_loss;                  /* mean over layers; NaN: none */
-    double select_ms;                       /* predictors, selection */
-    double learn_ms;                        /* the predictors' loss and update */
-    double profile_ms;                      /* profile and checks */
-    double attention_gflop;                 /* products of self attention, forward and backward */
+    double density;         /* pairs of queries and keys attended to / all pairs */
+    double sparse_layers;   /* in stage 2 */
+    double recall;          /* mean over layers of the last check; NaN: none yet */
+    double predictor_loss;  /* mean over layers; NaN: none */
+    double select_ms;       /* predictors, selection */
+    double learn_ms;        /* the predictors' loss and update */
+    double profile_ms;      /* profile and checks */
+    double attention_gflop; /* products of self attention, forward and backward */
+    /* Of many ranks; alone 0, and an imbalance of 1. Other times are without exchange_ms. */
+    double exchange_ms;                     /* waited for other ranks */
+    double plan_ms;                         /* planning who computes what */
+    double imbalance;                       /* of attention as planned, mean over layers */
+    double payload_bytes;                   /* sent by this rank: rows, gradients, weights */
     double val_loss;                        /* NaN where it was not validated */
     double val_buckets[TESS_NOISE_BUCKETS]; /* by quarter of u, from little noise to much */
 } tess_step;

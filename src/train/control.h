@@ -209,6 +209,9 @@ tess_status tess__control_break_even(tess__control *control, double *density, co
 /* control_team.c. Collective: what this rank has measured in a step becomes that of all ranks. */
 tess_status tess__control_sum(tess__control *control);
 
+/* What heads are expected to attend to in the next step, mean over the noise: (layers, heads). */
+void tess__control_densities(const tess__control *control, double *densities);
+
 /* Of everything that all ranks must have alike. */
 uint64_t tess__control_hash(const tess__control *control);
 
@@ -219,8 +222,8 @@ void tess__probe_choose(const tess__control *control, const tess__order *order,
                         tess__gathered *gathered);
 void tess__probe_gather(const tess__control *control, const tess_look *look,
                         tess__gathered *gathered);
-tess_view tess__probe_view(const tess__control *control, const tess__gathered *gathered,
-                           float *data, int64_t dim);
+tess_view tess__probe_view(const tess_look *look, const tess__gathered *gathered, float *data,
+                           int64_t dim);
 
 /* control_look.c: profile and check of one layer; which ones are due in this step. */
 tess_status tess__probes_create(tess__control *control);

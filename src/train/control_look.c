@@ -6,8 +6,9 @@
  * the overlap of the queries of a cube. check     the predictor's keys for a group at its budget:
  * their softmax mass over that of as many keys chosen by the oracle, every check_every steps
  *
- * In stage 1 each size of cubes that is compared is measured. What the batches of a step measured
- * is summed here, and folded into the decisions after the step: one value for each quarter.
+ * In stage 1 each size of cubes that is compared is measured. Ranks that share tokens are shown
+ * some heads each; the one that has the first head counts. What the batches of a step measured is
+ * summed here, and folded into the decisions after the step: one value for each quarter.
  */
 #include "control.h"
 
@@ -79,11 +80,11 @@ tess_status tess__probes_create(tess__control *c)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-static tess_sel_shape shape_of(const tess__control *c)
+static tess_sel_shape shape_of(const tess__control *c, const tess_look *look)
 {
     const tess__gathered *g = &c->gathered;
     return (tess_sel_shape){.batch = c->opts.batch,
-                            .heads = c->config.heads,
+                            .heads = look->heads,
                             .tokens_q = g->rows,
                             .tokens_k = c->tokens,
                             .bounds_q = g->bounds,
@@ -95,9 +96,9 @@ static tess_status profile(tess__control *c, int cube, const tess_look *look)
 {
     tess__gathered *g = &c->gathered;
     tess__sums *sums = &c->sums[cube];
-    const int heads = c->config.heads;
-    const tess_sel_shape shape = shape_of(c);
-    const tess_view q = tess__probe_view(c, g, g->q, c->config.head_dim);
+    const int heads = c->config.heads, shown = look->heads;
+    const tess_sel_shape shape = shape_of(c, look);
+    const tess_view q = tess__probe_view(look, g, g->q, c->config.head_dim);
     const tess_density_in in = {
         .q = &q,
         .k = look->k,
@@ -109,30 +110,29 @@ static tess_status profile(tess__control *c, int cube, const tess_look *look)
     TESS_TRY(tess_density_measure(c->ctx, &in, c->measured));
     for (int b = 0; b < c->opts.batch; b++) {
         const int64_t place = (int64_t)look->layer * BUCKETS + c->buckets[b];
-        sums->profiles[place] += 1.0;
-        for (int h = 0; h < heads; h++)
-            sums->density[place * heads + h] += c->measured[b * heads + h];
+        sums->profiles[place] += look->head == 0;
+        for (int h = 0; h < shown; h++)
+            sums->density[place * heads + look->head + h] += c->measured[b * shown + h];
     }
     if (c->d.cube_chosen)
         return TESS_OK;
     TESS_TRY(tess_overlap_measure(c->ctx, &in, 0, c->measured));
-    for (int i = 0; i < c->opts.batch * heads; i++)
+    for (int i = 0; i < c->opts.batch * shown; i++)
         sums->overlap[0] += c->measured[i];
-    sums->overlap[1] += c->opts.batch * heads;
+    sums->overlap[1] += c->opts.batch * shown;
     return TESS_OK;
 }
 
 /* Fills in the budgets of a check; 0: they are not known yet. */
-static int fill_budgets(const tess__control *c, int cube, int layer)
+static int fill_budgets(const tess__control *c, int cube, const tess_look *look)
 {
-    const int heads = c->config.heads;
     for (int b = 0; b < c->opts.batch; b++)
-        for (int h = 0; h < heads; h++) {
-            const int32_t keys =
-                tess__budget(&c->d, &c->rules, cube, layer, c->buckets[b], h, (int32_t)c->tokens);
+        for (int h = 0; h < look->heads; h++) {
+            const int32_t keys = tess__budget(&c->d, &c->rules, cube, look->layer, c->buckets[b],
+                                              look->head + h, (int32_t)c->tokens);
             if (keys == 0)
                 return 0;
-            c->check_keys[b * heads + h] = keys;
+            c->check_keys[b * look->heads + h] = keys;
         }
     return 1;
 }
@@ -140,7 +140,7 @@ static int fill_budgets(const tess__control *c, int cube, int layer)
 static tess_status select_and_measure(tess__control *c, const tess_look *look,
                                       const tess_select_in *in, const tess_sel_shape *shape)
 {
-    const tess_view q = tess__probe_view(c, &c->gathered, c->gathered.q, c->config.head_dim);
+    const tess_view q = tess__probe_view(look, &c->gathered, c->gathered.q, c->config.head_dim);
     const tess_sel_measure_in measure = {
         .q = &q, .k = look->k, .head_dim = c->config.head_dim, .heads = c->stats};
     tess_sel_stats all;
@@ -157,20 +157,20 @@ static tess_status select_and_measure(tess__control *c, const tess_look *look,
 
 static tess_status check(tess__control *c, int cube, const tess_look *look)
 {
-    const int heads = c->config.heads;
     tess__sums *sums = &c->sums[cube];
-    if (!fill_budgets(c, cube, look->layer))
+    double *recall = sums->recall + (int64_t)look->layer * c->config.heads + look->head;
+    if (!fill_budgets(c, cube, look))
         return TESS_OK;
-    const tess_sel_shape shape = shape_of(c);
-    const tess_view low = tess__probe_view(c, &c->gathered, c->gathered.low, look->rank);
+    const tess_sel_shape shape = shape_of(c, look);
+    const tess_view low = tess__probe_view(look, &c->gathered, c->gathered.low, look->rank);
     const tess_select_in in = {.q = &low,
                                .k = look->k_low,
                                .head_dim = look->rank,
                                .budget = {.keys_each = c->check_keys}};
     TESS_TRY(select_and_measure(c, look, &in, &shape));
-    for (int i = 0; i < c->opts.batch * heads; i++)
-        sums->recall[(int64_t)look->layer * heads + i % heads] += c->stats[i].recall;
-    sums->checks[look->layer] += c->opts.batch;
+    for (int i = 0; i < c->opts.batch * look->heads; i++)
+        recall[i % look->heads] += c->stats[i].recall;
+    sums->checks[look->layer] += look->head == 0 ? c->opts.batch : 0;
     return TESS_OK;
 }
 

@@ -50,10 +50,10 @@ void tess__probe_choose(const tess__control *c, const tess__order *order, tess__
 }
 
 /* to: (batch, heads, rows, dim) */
-static void gather_rows(const tess__control *c, const tess__gathered *g, const tess_view *from,
-                        int64_t dim, float *to)
+static void gather_rows(const tess__control *c, const tess__gathered *g, int64_t heads,
+                        const tess_view *from, int64_t dim, float *to)
 {
-    const int64_t heads = c->config.heads, all = c->opts.batch * heads;
+    const int64_t all = c->opts.batch * heads;
 #pragma omp parallel for num_threads(c->ctx->threads) schedule(static)
     for (int64_t i = 0; i < all; i++) {
         const float *base =
@@ -66,21 +66,20 @@ static void gather_rows(const tess__control *c, const tess__gathered *g, const t
 
 void tess__probe_gather(const tess__control *c, const tess_look *look, tess__gathered *g)
 {
-    const int64_t all = (int64_t)c->opts.batch * c->config.heads;
-    gather_rows(c, g, look->q, c->config.head_dim, g->q);
+    const int64_t all = (int64_t)c->opts.batch * look->heads;
+    gather_rows(c, g, look->heads, look->q, c->config.head_dim, g->q);
     if (look->q_low)
-        gather_rows(c, g, look->q_low, look->rank, g->low);
+        gather_rows(c, g, look->heads, look->q_low, look->rank, g->low);
     for (int64_t i = 0; i < all && look->lse; i++)
         for (int64_t r = 0; r < g->rows; r++)
             g->lse[i * g->rows + r] = look->lse[i * c->tokens + g->place[r]];
 }
 
-tess_view tess__probe_view(const tess__control *c, const tess__gathered *g, float *data,
-                           int64_t dim)
+tess_view tess__probe_view(const tess_look *look, const tess__gathered *g, float *data, int64_t dim)
 {
     return (tess_view){.data = data,
                        .dtype = TESS_DTYPE_F32,
-                       .stride_b = c->config.heads * g->rows * dim,
+                       .stride_b = look->heads * g->rows * dim,
                        .stride_h = g->rows * dim,
                        .stride_s = dim};
 }

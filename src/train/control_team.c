@@ -41,6 +41,22 @@ tess_status tess__control_sum(tess__control *c)
     return TESS_OK;
 }
 
+void tess__control_densities(const tess__control *c, double *densities)
+{
+    const int32_t n = tess__control_units(c, 0);
+    const int heads = c->config.heads;
+    for (int i = 0; i < c->config.layers * heads; i++) {
+        const int layer = i / heads, head = i % heads;
+        double sum = 0.0;
+        for (int b = 0; b < TESS_NOISE_BUCKETS; b++) {
+            const int64_t place = ((int64_t)layer * TESS_NOISE_BUCKETS + b) * heads + head;
+            const int sparse = c->d.sparse[layer] && c->d.choice[place];
+            sum += sparse ? (double)tess__budget(&c->d, &c->rules, 0, layer, b, head, n) / n : 1.0;
+        }
+        densities[i] = sum / TESS_NOISE_BUCKETS;
+    }
+}
+
 /* ---- what a clock decides ---------------------------------------------------------------------
  */
 

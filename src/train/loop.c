@@ -149,12 +149,33 @@ static tess_status decide(tess_train *t)
         tess_pass_destroy(t->pass);
         t->pass = NULL;
     }
-    return tess__train_pass(t);
+    TESS_TRY(tess__train_pass(t));
+    return tess__plans_make(t);
+}
+
+/* What this rank has waited for others, and the payload that it has sent to them. */
+typedef struct {
+    int64_t waited_ns, payload;
+} traffic;
+
+static traffic traffic_of(const tess_train *t)
+{
+    tess_comm *const comms[] = {t->team.world, t->team.context};
+    traffic sum = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        tess_comm_counts counts;
+        if (!comms[i] || tess_comm_counts_read(comms[i], &counts) != TESS_OK)
+            continue;
+        sum.waited_ns += counts.wait_ns;
+        sum.payload += counts.bytes[TESS_TRAFFIC_PAYLOAD];
+    }
+    return sum;
 }
 
 /* When parts of a step began and ended, and what the pass had counted by then. */
 typedef struct {
     int64_t begin, middle, end, waited;
+    traffic begun, between, ended;
     tess_pass_times before, after;
 } clocks;
 
@@ -163,6 +184,7 @@ static void describe(const tess_train *t, const clocks *at, double factor, tess_
 {
     const double all = ms(at->end - at->begin);
     const tess_pass_times *a = &at->before, *b = &at->after;
+    const int64_t late = at->ended.waited_ns - at->between.waited_ns;
     *now = (tess_step){
         .step = t->step,
         .steps = t->opts.steps,
@@ -172,7 +194,7 @@ static void describe(const tess_train *t, const clocks *at, double factor, tess_
         .step_ms = all,
         .attention_ms = ms(b->attention_ns - a->attention_ns),
         .linear_ms = ms(b->linear_ns - a->linear_ns),
-        .optimiser_ms = ms(at->end - at->middle),
+        .optimiser_ms = ms(at->end - at->middle - late),
         .data_ms = ms(at->waited),
         .tokens_per_s = 1e3 * (double)t->tokens / all,
         .density = 1.0,
@@ -181,11 +203,16 @@ static void describe(const tess_train *t, const clocks *at, double factor, tess_
         .select_ms = ms(b->select_ns - a->select_ns),
         .learn_ms = ms(b->learn_ns - a->learn_ns),
         .profile_ms = ms(b->look_ns - a->look_ns),
+        .exchange_ms = ms(at->ended.waited_ns - at->begun.waited_ns),
+        .plan_ms = ms(t->plan_ns),
+        .imbalance = tess__plans_imbalance(t),
+        .payload_bytes = (double)(at->ended.payload - at->begun.payload),
         .val_loss = (double)NAN,
         .val_buckets = {(double)NAN, (double)NAN, (double)NAN, (double)NAN},
     };
     now->other_ms = all - now->attention_ms - now->linear_ms - now->select_ms - now->learn_ms -
-                    now->profile_ms - now->optimiser_ms - now->data_ms;
+                    now->profile_ms - now->optimiser_ms - now->data_ms - now->exchange_ms -
+                    now->plan_ms;
 }
 
 /* The predictors' update and what was measured, or the count of a dense step. */
@@ -205,11 +232,13 @@ static tess_status run_step(tess_train *t, tess_step *now)
 {
     const double factor = tess__schedule(&t->opts, t->step);
     double loss = 0.0, norm = 0.0;
-    clocks at = {.begin = tess_clock_ns()};
+    clocks at = {.begin = tess_clock_ns(), .begun = traffic_of(t)};
+    t->plan_ns = 0;
     TESS_TRY(decide(t));
     TESS_TRY(tess_pass_times_read(t->pass, &at.before));
     TESS_TRY(gather(t, &loss, &at.waited));
     at.middle = tess_clock_ns();
+    at.between = traffic_of(t);
     TESS_TRY(measure(t, &loss, &norm));
     if (!isfinite(loss))
         return give_up(t, "the loss", loss);
@@ -217,6 +246,7 @@ static tess_status run_step(tess_train *t, tess_step *now)
         return give_up(t, "the gradients' norm", norm);
     TESS_TRY(update(t, norm, factor));
     at.end = tess_clock_ns();
+    at.ended = traffic_of(t);
     TESS_TRY(tess_pass_times_read(t->pass, &at.after));
 
     t->step++;
@@ -246,6 +276,8 @@ static tess_status after_step(tess_train *t, tess_step *now)
     }
     if (t->control && t->step == t->opts.steps)
         TESS_TRY(tess__control_end(t->control, t->step));
+    if (turn(t->opts.validate_every, t) || t->step == t->opts.steps)
+        TESS_TRY(tess__plans_add(t));
     if (!t->opts.folder)
         return TESS_OK;
     if (t->team.rank == 0)

@@ -33,6 +33,10 @@ static const struct {
     {"learn_ms", offsetof(tess_step, learn_ms)},
     {"profile_ms", offsetof(tess_step, profile_ms)},
     {"attention_gflop", offsetof(tess_step, attention_gflop)},
+    {"exchange_ms", offsetof(tess_step, exchange_ms)},
+    {"plan_ms", offsetof(tess_step, plan_ms)},
+    {"imbalance", offsetof(tess_step, imbalance)},
+    {"payload_bytes", offsetof(tess_step, payload_bytes)},
     {"val_loss", offsetof(tess_step, val_loss)},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };

@@ -138,6 +138,35 @@ static tess_status sparse_shape(const tess_train_opts *opts, const int grid[3],
     return TESS_OK;
 }
 
+/* Whole heads that a rank is shown, and its rows of all heads on their way to others. */
+static int64_t look_bytes(const tess_model_config *m, const tess_sparse_opts *room, int ranks,
+                          int64_t rows)
+{
+    const int64_t shown = rows * ranks * ((m->heads + ranks - 1) / ranks);
+    return (shown * (3 * m->head_dim + 2 * room->rank + 1) + rows * m->heads * (m->head_dim + 1)) *
+           (int64_t)sizeof(float);
+}
+
+/* Where ranks share tokens, a rank's part of the pass is about what it holds of the rows; besides
+ * it the context keeps what attention needs of the heads that a rank computes, for each layer or
+ * for one, packs what travels, and has a communicator of its own. Plans decide how much exactly, so
+ * this is an estimate. */
+static void share_tokens(const tess_model_config *m, const tess_pass_shape *shape, int ranks,
+                         int64_t tokens, tess_model_memory *memory)
+{
+    const int64_t dim = (int64_t)m->heads * m->head_dim, f = (int64_t)sizeof(float);
+    const int64_t rows = shape->batch * ((tokens + ranks - 1) / ranks);
+    const int64_t saves = shape->keep == TESS_KEEP_ALL ? m->layers : 1;
+    if (ranks == 1)
+        return;
+    memory->activations = memory->activations / ranks + saves * rows * (4 * dim + m->heads) * f;
+    memory->workspace =
+        memory->workspace / ranks + 8 * rows * dim * f + (int64_t)ranks * TESS_COMM_PIECE;
+    if (shape->sparse)
+        memory->workspace += look_bytes(m, shape->sparse, ranks, rows);
+    memory->total = memory->weights + memory->gradients + memory->activations + memory->workspace;
+}
+
 tess_status tess_train_need(const tess_model_config *config, const tess_data_info *data,
                             const tess_train_opts *opts, int threads, tess_train_memory *memory)
 {
@@ -166,6 +195,7 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
     tess__train_pass_shape(&full, data, batch, &shape);
     TESS_TRY(sparse_shape(&full, grid, &shape, &room, cubes));
     TESS_TRY(tess_model_need(config, &(tess_model_opts){.gradients = 1}, &shape, threads, &model));
+    share_tokens(config, &shape, team.ranks_context, (int64_t)grid[0] * grid[1] * grid[2], &model);
     if (tess__team_many(&team))
         TESS_TRY(owned_need(config, &full, &team, threads, &optim));
     else

@@ -35,9 +35,6 @@ tess_status tess__team_open(const char *who, const tess_train_opts *opts, tess__
     tess__team made;
     tess_comm *across = NULL;
     TESS_TRY(tess__team_place(who, opts, &made));
-    if (made.ranks_context > 1)
-        return tess__fail(TESS_ENOTSUP, "%s: ranks_context is %d, must be 1", who,
-                          made.ranks_context);
     if (made.size > 1) {
         made.world = opts->comm;
         TESS_TRY(tess_comm_grid(made.world, made.ranks_context, &made.context, &across));

@@ -8,9 +8,10 @@
 /* Copies of the caller's texts, for they need not live as long as the run. */
 static tess_status copy_texts(tess_train *t)
 {
-    const char **texts[] = {&t->opts.folder, &t->opts.settings};
+    const char **texts[] = {&t->opts.folder, &t->opts.settings, &t->opts.strategy,
+                            &t->opts.cluster};
     t->opts.attention.dispatch = t->opts.attention.cache = NULL; /* the controller has copies */
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i]) {
             *texts[i] = tess__arena_string(&t->arena, *texts[i], strlen(*texts[i]));
             if (!*texts[i])
@@ -74,6 +75,10 @@ static tess_status make_control(tess_train *t)
     const int *patch = t->model->config.patch;
     if (t->opts.attention.kind == TESS_ATTENTION_DENSE)
         return TESS_OK;
+    const size_t heads = (size_t)t->model->config.layers * (size_t)t->model->config.heads;
+    t->densities = tess__arena_take(&t->arena, heads * sizeof *t->densities);
+    if (!t->densities)
+        return TESS_ENOMEM;
     const tess__control_opts opts = {
         .config = &t->model->config,
         .attention = &t->opts.attention,
@@ -98,6 +103,8 @@ tess_status tess__train_pass(tess_train *t)
     tess__train_pass_shape(&t->opts, &t->info, t->batch, &shape);
     if (t->control)
         tess__control_shape(t->control, &shape, &sparse);
+    TESS_TRY(tess__plans_create(t, &shape));
+    shape.context = t->context;
     return tess_pass_create(t->model, &shape, &t->pass);
 }
 
@@ -113,9 +120,6 @@ tess_status tess__train_swap(tess_train *t)
 static tess_status build(tess_train *t)
 {
     const int *patch = t->model->config.patch;
-    t->batch = t->opts.batch / t->team.groups;
-    TESS_TRY(make_control(t));
-    TESS_TRY(tess__train_pass(t)); /* checks the shape */
     t->size = (int64_t)t->info.channels * t->info.frames * t->info.height * t->info.width;
     t->text_size = (int64_t)t->info.text_len * t->info.text_dim;
     t->tokens = (int64_t)t->opts.batch * t->opts.accumulate * (t->info.frames / patch[0]) *
@@ -129,6 +133,9 @@ static tess_status build(tess_train *t)
 static tess_status build_together(tess_train *t, const char *who)
 {
     TESS_TRY(tess__team_open(who, &t->opts, &t->team));
+    t->batch = t->opts.batch / t->team.groups;
+    TESS_TRY(tess__team_agree(&t->team, make_control(t)));
+    TESS_TRY(tess__team_agree(&t->team, tess__train_pass(t))); /* checks the shape */
     TESS_TRY(tess__team_agree(&t->team, build(t)));
     return tess__train_same_start(t);
 }
@@ -197,6 +204,7 @@ void tess_train_destroy(tess_train *train)
         return;
     tess__loader_stop(train->loader);
     tess_pass_destroy(train->pass);
+    tess_context_destroy(train->context);
     tess__control_destroy(train->control);
     tess__optim_destroy(&train->optim);
     tess__reduce_destroy(&train->reduce);

@@ -26,6 +26,9 @@ struct tess_train {
     tess_data_info info;
     tess_train_opts opts;   /* no field is left at 0 for its default; texts are copies */
     tess_pass *pass;        /* NULL while it is to be made anew */
+    tess_context *context;  /* of ranks that share tokens; NULL: none do */
+    double *densities;      /* (layers, heads), for its plans */
+    int64_t plan_ns;        /* spent on them */
     tess__control *control; /* NULL: attention is dense */
     tess__team team;
     tess__owners owners; /* with many ranks, as is reduce; else {0} */
@@ -186,6 +189,18 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
 
 /* samples/step-000100.png of the run's folder, one row per clip. */
 tess_status tess__sheet_write(tess_train *train);
+
+/* ---- plans.c: ranks that share the tokens of clips ---------------------------------------------
+ */
+
+/* Collective, as is make. The context of a pass of that shape, with a first plan. */
+tess_status tess__plans_create(tess_train *train, const tess_pass_shape *shape);
+tess_status tess__plans_make(tess_train *train); /* before a step */
+double tess__plans_imbalance(const tess_train *train);
+
+/* plans.csv, by rank 0: begins, or ends with the steps done; and what the plan in force takes. */
+tess_status tess__plans_open(const tess_train *train);
+tess_status tess__plans_add(const tess_train *train);
 
 /* ---- metrics.c -------------------------------------------------------------------------------
  */

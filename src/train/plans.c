@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plans.c - ranks that share the tokens of clips: their context, and a plan before each step.
+ *
+ * The context is made with the pass, for both stand on the same cubes, and takes over the rates
+ * that were measured for the one before it. Densities come from the controller, which has the same
+ * ones on all ranks: a head that is sparse counts with its budget, any other one as dense. A new
+ * plan is told in a sentence; what the plan in force is for each layer, and what it takes, is added
+ * to plans.csv of the run's folder when it is validated, and at the end:
+ *
+ *   step,layer,strategy,imbalance,predicted_ms,measured_ms,predicted_bytes,sent_bytes
+ */
+#include "train.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char plans_file[] = "plans.csv";
+static const char plans_head[] =
+    "step,layer,strategy,imbalance,predicted_ms,measured_ms,predicted_bytes,sent_bytes\n";
+
+/* ---- making ------------------------------------------------------------------------------------
+ */
+
+/* Rates and plans are told once for all groups; why something is no candidate is for the log. */
+static void tell(void *user, const tess_context_event *event)
+{
+    const tess_train *t = user;
+    if (t->team.rank > 0 || event->kind == TESS_CONTEXT_KEPT)
+        return;
+    if (t->opts.event && event->kind != TESS_CONTEXT_FALLBACK)
+        t->opts.event(t->opts.event_user, event->sentence);
+    else
+        tess__log(t->ctx, TESS_LOG_INFO, "%s", event->sentence);
+}
+
+/* Selectors that compare a head's queries with all of its keys. */
+static int needs_whole_keys(const tess_attention_opts *o)
+{
+    return o->kind == TESS_ATTENTION_ORACLE || o->kind == TESS_ATTENTION_POOLED ||
+           o->kind == TESS_ATTENTION_SEARCH;
+}
+
+/* What lists of the pass need; the cubes' bounds are the controller's. */
+static void fill_lists(const tess_train *t, const tess_sparse_opts *room, tess_context_opts *o)
+{
+    const tess__order *order = &t->control->orders[0];
+    const int32_t units = tess__control_units(t->control, 0);
+    o->n_groups = order->groups;
+    o->groups = order->bounds;
+    if (room->unit_cubes) {
+        o->n_units = order->groups;
+        o->units = order->bounds;
+    }
+    o->units_most = (int32_t)ceil(room->max_density * units);
+    o->rank_low = room->rank;
+    o->compensate = room->compensate;
+    o->whole_keys = needs_whole_keys(&t->opts.attention);
+}
+
+tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
+{
+    const tess_model_config *m = &t->model->config;
+    tess_context *before = t->context, *made = NULL;
+    tess_context_opts o = {
+        .layers = m->layers,
+        .heads = m->heads,
+        .head_dim = m->head_dim,
+        .batch = t->batch,
+        .tokens = (int64_t)(t->info.frames / m->patch[0]) * (t->info.height / m->patch[1]) *
+                  (t->info.width / m->patch[2]),
+        .saves = t->opts.keep == TESS_KEEP_ALL ? m->layers : 1,
+        .train = 1,
+        .strategy = t->opts.strategy,
+        .cluster = t->opts.cluster,
+        .like = before,
+        .tell = tell,
+        .user = t,
+    };
+    if (!t->team.context)
+        return TESS_OK;
+    if (shape->sparse)
+        fill_lists(t, shape->sparse, &o);
+    TESS_TRY(tess_context_create(t->ctx, t->team.context, &o, &made));
+    tess_context_destroy(before);
+    t->context = made;
+    return tess__plans_make(t);
+}
+
+/* ---- before a step -----------------------------------------------------------------------------
+ */
+
+tess_status tess__plans_make(tess_train *t)
+{
+    if (!t->context)
+        return TESS_OK;
+    const int64_t begin = tess_clock_ns();
+    if (t->control)
+        tess__control_densities(t->control, t->densities);
+    TESS_TRY(tess_context_plan(t->context, t->step + 1, t->control ? t->densities : NULL, NULL));
+    t->plan_ns += tess_clock_ns() - begin;
+    return TESS_OK;
+}
+
+/* ---- telling -----------------------------------------------------------------------------------
+ */
+
+double tess__plans_imbalance(const tess_train *t)
+{
+    const int layers = t->model->config.layers;
+    double sum = 0.0;
+    for (int layer = 0; t->context && layer < layers; layer++) {
+        tess_context_layer_info info;
+        if (tess_context_layer(t->context, layer, &info) != TESS_OK)
+            return (double)NAN;
+        sum += info.imbalance;
+    }
+    return t->context ? sum / layers : 1.0;
+}
+
+/* Thousandths as an integer, for a point in every locale; nothing where it is not known. */
+static void put_thousandths(char text[32], double value)
+{
+    const long long parts = llround(1e3 * value);
+    text[0] = 0;
+    if (value >= 0.0)
+        snprintf(text, 32, "%lld.%03lld", parts / 1000, parts % 1000);
+}
+
+static void put_bytes(char text[32], int64_t bytes)
+{
+    text[0] = 0;
+    if (bytes >= 0)
+        snprintf(text, 32, "%lld", (long long)bytes);
+}
+
+static double ms_of(int64_t ns)
+{
+    return ns < 0 ? -1.0 : 1e-6 * (double)ns;
+}
+
+static tess_status add_layer(const tess_train *t, const char *path, int layer)
+{
+    tess_context_layer_info info;
+    char text[5][32], line[512];
+    TESS_TRY(tess_context_layer(t->context, layer, &info));
+    put_thousandths(text[0], info.imbalance);
+    put_thousandths(text[1], ms_of(info.predicted_ns));
+    put_thousandths(text[2], ms_of(info.measured_ns));
+    put_bytes(text[3], info.bytes_predicted);
+    put_bytes(text[4], info.bytes_sent);
+    const int n =
+        snprintf(line, sizeof line, "%lld,%d,\"%.200s\",%s,%s,%s,%s,%s\n", (long long)t->step,
+                 layer, info.words, text[0], text[1], text[2], text[3], text[4]);
+    return tess__lines_add(path, line, (size_t)n);
+}
+
+tess_status tess__plans_add(const tess_train *t)
+{
+    char path[PATH_MAX];
+    if (!t->context || !t->opts.folder || t->team.rank > 0)
+        return TESS_OK;
+    TESS_TRY(tess__path(path, t->opts.folder, plans_file));
+    for (int layer = 0; layer < t->model->config.layers; layer++)
+        TESS_TRY(add_layer(t, path, layer));
+    return TESS_OK;
+}
+
+tess_status tess__plans_open(const tess_train *t)
+{
+    char path[PATH_MAX];
+    if (!t->team.context)
+        return TESS_OK;
+    TESS_TRY(tess__path(path, t->opts.folder, plans_file));
+    return tess__lines_cut(t->ctx, path, plans_head, t->step);
+}

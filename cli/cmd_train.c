@@ -147,6 +147,15 @@ static const opt options[] = {
      .help = "of Euler's method for these"},
     {"guidance", 0, OPT_DOUBLE, AT(guidance), "X", "2", .min = 0.001, .max = 1000,
      .help = "of these; kept in checkpoints for `tessera sample`"},
+
+    {"ranks-context", 0, OPT_INT, AT(ranks_context), "N", "0", .max = 65536,
+     .help = "ranks that share the tokens of each clip, while groups of so many share the clips; "
+             "0: all"},
+    {"strategy", 0, OPT_STRING, AT(strategy), "WORD", "auto",
+     .help = "how these attend: contiguous, refined, fractional, ring, selective, degrees such as "
+             "4x2r; auto: per layer, by predicted time"},
+    {"cluster", 0, OPT_PATH, AT(cluster), "NAME|FILE",
+     .help = "plan for this cluster instead of measured rates: the same plans in every run"},
 };
 
 static const example examples[] = {
@@ -159,6 +168,8 @@ static const example examples[] = {
     {"tessera train --branch run/checkpoints/step-000300 --attention window --density 0.125 "
      "--out window",
      "another way to attend, from the same dense beginning"},
+    {"mpirun -n 4 tessera train --ranks-context 2 --out run",
+     "on four ranks: two groups with half of the clips each"},
 };
 
 const command command_train = {
@@ -173,11 +184,14 @@ const command command_train = {
         "loss that is not finite ends the run with a checkpoint of the state before it.\n"
         "With --attention dsv a run has two stages: dense while predictors learn which keys "
         "matter, then sparse, layer by layer. Each decision is printed and kept in events.jsonl; "
-        "docs/dsv.md tells the rules.\n",
+        "docs/dsv.md tells the rules.\n"
+        "Under mpirun or srun all ranks train together, as docs/training.md tells: the losses are "
+        "those of one rank, and a run may be resumed on any number of them.\n",
     .options = options,
     .n_options = sizeof options / sizeof *options,
     .examples = examples,
     .n_examples = sizeof examples / sizeof *examples,
     .size = sizeof(train_values),
+    .everywhere = 1,
     .run = run,
 };

@@ -31,6 +31,9 @@ typedef struct {
     int64_t checkpoint_every, keep, sample_every, sample_steps;
     double guidance;
     int resume, dry_run;
+    /* many ranks */
+    int64_t ranks_context;
+    const char *strategy, *cluster;
 } train_values;
 
 /* ---- train_settings.c: settings.json, in and out ------------------------------------------- */

@@ -171,7 +171,50 @@ static void fill_options(job *j)
         .guidance = v->guidance,
         .event = on_event,
         .event_user = j,
+        .comm = j->c->comm,
+        .ranks_context = (int)v->ranks_context,
+        .strategy = v->strategy,
+        .cluster = v->cluster,
     };
+}
+
+/* ---- many ranks --------------------------------------------------------------------------------
+ */
+
+/* Collective: nobody goes on if a rank has failed. Which one, and why, is told at the end. */
+static tess_status agree(cli *c, tess_status status)
+{
+    int64_t failed = status == TESS_OK ? 0 : c->ranks - c->rank;
+    if (!c->comm)
+        return status;
+    const tess_status sent = tess_comm_max_i64(c->comm, TESS_TRAFFIC_CONTROL, &failed, 1);
+    TRY(status);
+    TRY(sent);
+    return failed ? out_fail(c, TESS_EINVAL, "rank %d: failed", c->ranks - (int)failed) : TESS_OK;
+}
+
+/* What all ranks of this one's host need together. */
+static tess_status add_neighbours(const cli *c, int64_t *bytes)
+{
+    tess_comm_info info;
+    if (!c->comm)
+        return TESS_OK;
+    TRY(tess_comm_query(c->comm, &info));
+    int64_t *all = calloc((size_t)info.nodes, sizeof *all);
+    TRY(tess_comm_agree(c->comm, all ? TESS_OK : TESS_ENOMEM));
+    all[info.node] = *bytes;
+    const tess_status status = tess_comm_sum_i64(c->comm, TESS_TRAFFIC_CONTROL, all, info.nodes);
+    *bytes = all[info.node];
+    free(all);
+    return status;
+}
+
+/* Collective: all ranks begin with the same checkpoint, or with none. */
+static tess_status same_start(const job *j)
+{
+    const cli *c = j->c;
+    return c->comm ? tess_comm_same(c->comm, "checkpoint to start from", j->start, strlen(j->start))
+                   : TESS_OK;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------
@@ -238,16 +281,18 @@ static tess_status check_memory(job *j)
     char a[32], b[32];
     TRY(tess_ctx_query(j->c->ctx, &info));
     TRY(tess_machine_query(j->c->ctx, &machine));
-    TRY(tess_train_need(&j->config, &j->info, &j->opts, info.threads, &need));
+    TRY(agree(j->c, tess_train_need(&j->config, &j->info, &j->opts, info.threads, &need)));
+    int64_t all = need.total;
+    TRY(add_neighbours(j->c, &all));
     if (j->v->dry_run) {
         show_plan(j);
         show_need(j->c, &need, machine.memory_available);
     }
-    if (need.total > machine.memory_available)
+    if (all > machine.memory_available)
         return out_fail(j->c, TESS_ENOMEM,
                         "needs %s, %s available; a smaller --batch, --recompute or --store bf16 "
                         "needs less",
-                        out_bytes(need.total, a), out_bytes(machine.memory_available, b));
+                        out_bytes(all, a), out_bytes(machine.memory_available, b));
     return TESS_OK;
 }
 
@@ -289,13 +334,17 @@ static int on_step(void *user, const tess_step *step)
     return signals_caught();
 }
 
-static tess_status make(job *j)
+static tess_status make_model(job *j)
 {
     const tess_model_opts opts = {.gradients = 1, .seed = (uint64_t)j->v->common.seed};
     if (j->start[0])
-        TRY(tess_model_load(j->c->ctx, j->start, &opts, &j->model));
-    else
-        TRY(tess_model_create(j->c->ctx, &j->config, &opts, &j->model));
+        return tess_model_load(j->c->ctx, j->start, &opts, &j->model);
+    return tess_model_create(j->c->ctx, &j->config, &opts, &j->model);
+}
+
+static tess_status make(job *j)
+{
+    TRY(agree(j->c, make_model(j)));
     TRY(tess_train_create(j->model, j->data, &j->opts, &j->train));
     if (j->branched)
         return tess_train_branch(j->train, j->start);
@@ -312,8 +361,8 @@ static tess_status run_steps(job *j)
     const tess_status status = tess_train_run(j->train, 0, on_step, j);
     j->c->progress.hold = 0;
     progress_clear(j->c);
-    if (status != TESS_ESTOPPED || !signals_caught())
-        return status;
+    if (status != TESS_ESTOPPED)
+        return status;            /* on_step stops for signals alone, of this rank or another one */
     j->c->code = EXIT_SIGNAL + 2; /* of Ctrl-C, for SIGTERM too */
     TRY(tess_train_query(j->train, &info));
     return out_fail(j->c, status, "interrupted by a signal; --resume goes on from %s",
@@ -337,6 +386,11 @@ static double median(job *j)
     return j->times[j->n_times / 2];
 }
 
+static int ranks_context(const job *j)
+{
+    return j->opts.ranks_context ? j->opts.ranks_context : j->c->ranks;
+}
+
 static void print_result(const cli *c, const job *j, const tess_train_info *info, double step_ms,
                          int64_t peak)
 {
@@ -355,6 +409,9 @@ static void print_result(const cli *c, const job *j, const tess_train_info *info
     if (j->opts.attention.kind != TESS_ATTENTION_DENSE && j->n_times > 0)
         fprintf(c->out, "attention    %.0f of %d layers in stage 2, density %.3f\n",
                 j->sparse_layers, j->config.layers, j->density);
+    if (c->ranks > 1)
+        fprintf(c->out, "ranks        %d, of which %d share the tokens of a clip\n", c->ranks,
+                ranks_context(j));
     fprintf(c->out, "memory       %s at most\n", out_bytes(peak, text));
     if (info->checkpoint)
         fprintf(c->out, "checkpoint   %s\n", info->checkpoint);
@@ -380,12 +437,17 @@ static tess_status report(job *j)
     out_set(c, c->json, "tokens_per_s", out_number(1e3 * (double)info.tokens / step_ms));
     out_set(c, c->json, "sparse_layers", json_integer((json_int_t)j->sparse_layers));
     out_set(c, c->json, "density", out_number(j->n_times > 0 ? j->density : (double)NAN));
+    if (c->ranks > 1) {
+        out_set(c, c->json, "ranks", json_integer(c->ranks));
+        out_set(c, c->json, "ranks_context", json_integer(ranks_context(j)));
+    }
     out_set(c, c->json, "peak_memory_gib", out_number((double)memory.bytes_peak / (1 << 30)));
     out_set(c, c->json, "checkpoint", info.checkpoint ? out_text(info.checkpoint) : json_null());
     return TESS_OK;
 }
 
-static tess_status run_job(job *j)
+/* Everything that is read before the run is made. */
+static tess_status prepare(job *j)
 {
     TRY(find_config(j));
     TRY(open_data(j));
@@ -393,8 +455,14 @@ static tess_status run_job(job *j)
     if (!j->settings)
         return out_fail(j->c, TESS_ENOMEM, "no memory for the settings");
     fill_options(j);
-    TRY(train_attention(j->c, j->v, &j->opts.attention));
-    TRY(check_memory(j));
+    return train_attention(j->c, j->v, &j->opts.attention);
+}
+
+static tess_status run_job(job *j)
+{
+    TRY(agree(j->c, prepare(j)));
+    TRY(same_start(j));
+    TRY(agree(j->c, check_memory(j)));
     if (j->v->dry_run)
         return TESS_OK;
     TRY(make(j));
@@ -420,6 +488,7 @@ tess_status train_run(cli *c, const train_values *v)
     tess_status status = check_usage(c, v);
     if (status == TESS_OK)
         status = train_settings_read(c, v, &settings, &j.v);
+    status = agree(c, status);
     if (status == TESS_OK) {
         if (c->json)
             out_set(c, c->json, "seed", json_integer(j.v->common.seed));

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ranks.py - training under a launcher: the losses of one rank, and failures that end all ranks.
+
+    ranks.py --tessera build/release/bin/tessera --mpirun mpirun [--case NAME]
+
+Whatever fails, and on whichever rank: the command ends with a code that is not 0 within 10 seconds
+(and twice the time that a run of one step takes here and now), says one sentence on stderr (or leaves that to the launcher, where a rank was killed), and the last
+checkpoint can be resumed. Exit 77: skipped.
+"""
+import argparse
+import csv
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+LIMIT = 10
+OPTIONS = ["--preset", "tiny", "--frames", "2", "--height", "16", "--width", "16", "--batch", "4",
+           "--warmup", "3", "--validate-clips", "2", "--seed", "5", "--quiet", "-j", "1"]
+DSV = ["--attention", "dsv", "--density", "0.25", "--dispatch", "sparse", "--switch", "step", "--switch-step", "4",
+       "--profile-every", "3", "--check-every", "3", "--cube", "2x2x2"]
+ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_plm_rsh_agent": "",
+               "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+               "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_mpi_yield_when_idle": "1",
+               "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "ASAN_OPTIONS": "detect_leaks=0"}
+
+
+class Case:
+    """A folder of its own, and the command."""
+
+    def __init__(self, args, root):
+        self.args = args
+        self.root = root
+        root.mkdir()
+
+    def train(self, *more, tessera=None):
+        return [str(tessera or self.args.tessera), "train", *OPTIONS, *more]
+
+    def launch(self, ranks, *more):
+        return [self.args.mpirun, "-n", str(ranks), *self.train(*self.context(), *more)]
+
+    def context(self):
+        return ["--ranks-context", str(self.args.contexts[-1]), "--cluster", "h100"]
+
+    def run(self, command):
+        """Must work."""
+        done = subprocess.run(command, env=ENVIRONMENT, cwd=self.root, timeout=300, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr}")
+
+    def fails(self, command, sentence):
+        """Must fail soon, and say it once."""
+        begin = time.monotonic()
+        done = subprocess.run(command, env=ENVIRONMENT, cwd=self.root, timeout=300, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True)
+        said = [line for line in done.stderr.splitlines() if line.startswith("tessera")]
+        if done.returncode == 0 or time.monotonic() - begin > self.args.limit:
+            sys.exit(f"{' '.join(command)}: exit {done.returncode} after {time.monotonic() - begin:.1f} s")
+        if len(said) != 1 or not re.fullmatch("tessera train: " + sentence, said[0]):
+            sys.exit(f"said {said}, must say once: {sentence}\n{done.stderr}")
+
+    def losses(self, out):
+        with open(self.root / out / "metrics.csv", newline="") as f:
+            return [float(row["loss"]) for row in csv.DictReader(f)]
+
+    def goes_on(self, out):
+        """The last checkpoint is complete: a resumed run does two more steps."""
+        folders = sorted((self.root / out / "checkpoints").glob("step-*"))
+        if not folders or not (folders[-1] / "state.json").exists():
+            sys.exit(f"{out}: no complete checkpoint")
+        step = int(folders[-1].name[5:])
+        self.run(self.launch(2, "--out", out, "--resume", "--steps", str(step + 2)))
+
+
+def compare(want, got, what):
+    if len(want) != len(got) or any(abs(b / a - 1) > 1e-4 for a, b in zip(want, got)):
+        sys.exit(f"{what}: losses differ: {want[-1]} and {got[-1]}")
+
+
+# ---- what must work ---------------------------------------------------------------------------------------
+
+def losses(case):
+    """One rank and two, by clips and by tokens; resumed on another number."""
+    for kind, options in (("dense", []), ("dsv", DSV)):
+        steps = ["--steps", "10", "--checkpoint-every", "5", *options]
+        case.run(case.train(*steps, "--out", kind))
+        want = case.losses(kind)
+        for context in case.args.contexts:
+            out = f"{kind}-{context}"
+            case.run([case.args.mpirun, "-n", "2",
+                      *case.train(*steps, "--ranks-context", str(context), "--out", out)])
+            compare(want, case.losses(out), out)
+        shutil.rmtree(case.root / f"{kind}-1/checkpoints/step-000010")
+        case.run(case.train("--out", f"{kind}-1", "--resume"))
+        compare(want, case.losses(f"{kind}-1"), f"{kind}, resumed alone")
+
+
+# ---- what must fail ---------------------------------------------------------------------------------------
+
+def killed(case):
+    """A rank dies while the others train."""
+    process = subprocess.Popen(
+        [case.args.mpirun, "-n", "2", "bash", "-c",
+         'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$@"', "-",
+         *case.train(*case.context(), "--steps", "1000000", "--checkpoint-every", "10", "--validate-every", "0", "--out", "run")],
+        env=ENVIRONMENT, cwd=case.root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    begin = time.monotonic()
+    while not list(case.root.glob("run/checkpoints/step-*")) and time.monotonic() - begin < 30:
+        if process.poll() is not None:
+            sys.exit(f"killed: ended by itself: {process.communicate()[1]}")
+        time.sleep(0.05)
+    os.kill(int((case.root / "pid.1").read_text()), signal.SIGKILL)
+    begin = time.monotonic()
+    said = process.communicate(timeout=60)[1]
+    if process.returncode == 0 or time.monotonic() - begin > case.args.limit:
+        sys.exit(f"killed: exit {process.returncode} after {time.monotonic() - begin:.1f} s")
+    if not said.strip():
+        sys.exit("killed: nothing was said")
+    alive = [rank for rank in (0, 1) if running(int((case.root / f"pid.{rank}").read_text()))]
+    if alive:
+        sys.exit(f"killed: rank {alive[0]} still runs")
+    case.goes_on("run")
+
+
+def running(pid):
+    try:
+        return re.search(r"^State:\s+[RSD]", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)
+    except OSError:
+        return None
+
+
+def disk(case):
+    """The disk is full."""
+    if subprocess.run(["unshare", "-rm", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        print("disk: skipped, no file system can be mounted here")
+        return
+    (case.root / "disk").mkdir()
+    inside = ["unshare", "-rm", "bash", "-c",
+              'mount -t tmpfs -o size=3m none disk || exit 9; "$@"; code=$?; cp -r disk/run kept; exit $code', "-"]
+    case.fails(inside + case.launch(2, "--steps", "1000", "--checkpoint-every", "1", "--keep", "0",
+                                    "--validate-every", "0", "--out", "disk/run"),
+               r"disk/run/\S+: cannot write: No space left on device")
+    left = [p.name for p in (case.root / "kept/checkpoints").iterdir() if not p.name.startswith("step-0000")]
+    if left:
+        sys.exit(f"disk: {left} is half made")
+    case.goes_on("kept")
+
+
+def checkpoint(case):
+    """A checkpoint that is wrong, or another one on one rank."""
+    for out in ("a", "b"):
+        case.run(case.train("--steps", "2", "--out", out, "--seed", out == "a" and "1" or "2"))
+    for rank, out in ((0, "a"), (1, "b")):
+        shutil.copytree(case.root / out, case.root / f"rank.{rank}" / "run")
+    inside = ["bash", "-c", 'cd rank.${OMPI_COMM_WORLD_RANK:-$PMI_RANK} && "$@"', "-"]
+    resume = case.train(*case.context(), "--out", "run", "--resume", "--steps", "4", "--seed", "1")
+    case.fails([case.args.mpirun, "-n", "2", *inside, *resume],
+               "rank 1 has another set of weights than rank 0")
+    shutil.rmtree(case.root / "rank.1" / "run")
+    case.fails([case.args.mpirun, "-n", "2", *inside, *resume],
+               "rank 1 has another checkpoint to start from than rank 0")
+    weights = case.root / "a/checkpoints/step-000002/diffusion_pytorch_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    case.fails(case.launch(2, "--out", "a", "--resume", "--steps", "4"), r"a/\S+/\S+\.safetensors: .*")
+
+
+def build(case):
+    """One rank runs another build: the same code, but for the length of an instruction that does nothing."""
+    other = case.root / "tessera"
+    code = case.args.tessera.read_bytes()
+    idle = b"\x66\x2e\x0f\x1f\x84\x00\x00\x00\x00\x00"
+    if code.count(idle) == 0:
+        print("build: skipped, no idle instruction to change")
+        return
+    other.write_bytes(code.replace(idle, idle[:-1] + b"\x01", 1))
+    other.chmod(0o755)
+    case.fails([case.args.mpirun, "-n", "1", *case.train(*case.context(), "--out", "run"), ":",
+                "-n", "1", *case.train(*case.context(), "--out", "run", tessera=other)],
+               "rank 1 has another build of tessera than rank 0; .*")
+
+
+def options(case):
+    """One rank is told something else, or lacks a file."""
+    def both(first, second):
+        return [case.args.mpirun, "-n", "1", *case.train(*case.context(), *first), ":",
+                "-n", "1", *case.train(*case.context(), *second)]
+    case.fails(both(["--out", "run"], ["--out", "run", "--lr", "0.1"]), "rank 1 has another set of options than rank 0")
+    case.fails(both(["--out", "run"], ["--out", "run", "--data", "missing/"]), r"rank 1: missing/?: .*")
+    case.fails(case.launch(2, "--out", "run", "--ranks-context", "3"),
+               r"tess_train_\w+: ranks_context is 3, must divide the 2 ranks")
+
+
+CASES = {f.__name__: f for f in (losses, killed, disk, checkpoint, build, options)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tessera", type=pathlib.Path, required=True)
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--case", choices=CASES, action="append")
+    parser.add_argument("--contexts", type=int, nargs="+", default=[1, 2])
+    args = parser.parse_args()
+    args.tessera = args.tessera.resolve()
+    if not shutil.which(args.mpirun):
+        print("skipped: there is no mpirun")
+        return 77
+    root = pathlib.Path(tempfile.mkdtemp(prefix="tessera-ranks-"))
+    try:
+        begin = time.monotonic()
+        first = Case(args, root / "first")
+        first.run(first.launch(2, "--steps", "1", "--out", "run"))
+        args.limit = LIMIT + 2 * (time.monotonic() - begin)
+        for name in args.case or CASES:
+            begin = time.monotonic()
+            CASES[name](Case(args, root / name))
+            print(f"{name}: {time.monotonic() - begin:.1f} s")
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,9 +4,9 @@
  * What lives here: messages between ranks, and everything that is made of them. What comes in: a
  * group of ranks. What goes out: the same answer on each of them.
  *
- * A kind of communicator moves single messages, and that is all it does: comm.c checks arguments,
- * counts, and turns an all-to-all into messages; the collectives are made of all-to-alls, so that
- * their sums have one order on every kind.
+ * A kind of communicator moves single messages, and that is all it does: comm_move.c checks
+ * arguments, counts, and turns an all-to-all into messages; the collectives are made of
+ * all-to-alls, so that their sums have one order on every kind.
  */
 #ifndef TESS_DIST_H
 #define TESS_DIST_H
@@ -91,6 +91,12 @@ struct tess_comm {
 TESS_SIBLING tess_status tess__comm_open(tess_comm *comm, tess_ctx *ctx, const tess__comm_ops *ops,
                                          int rank, int size);
 TESS_SIBLING void tess__comm_close(tess_comm *comm);
+
+/* Ends a request that is open. */
+tess_status tess__comm_finish(tess_comm *comm, tess_request *request);
+
+/* ---- comm_move.c -----------------------------------------------------------------------------
+ */
 
 /* From every rank to every rank, as tess_comm_alltoall lays it out, or the same bytes of send to
  * everyone. Arguments are checked before. */

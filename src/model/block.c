@@ -34,7 +34,9 @@ tess_status tess__block_backward(tess_pass *p, int layer, const tess__set *s)
     const tess_model *m = p->model;
     modulate(p, layer);
     TESS_TRY(tess__ffn_backward(p, layer, s));
+    TESS_TRY(tess__tell_ready(p, TESS__NOT_READY));
     TESS_TRY(tess__cross_backward(p, layer, s));
+    TESS_TRY(tess__tell_ready(p, TESS__NOT_READY));
     TESS_TRY(tess__self_backward(p, layer, s));
     tess__modulate_backward(p, tess__block_at(m, m->gradients, layer, B_TABLE), MOD_ALL, p->dsix,
                             p->z.dim);

@@ -144,8 +144,10 @@ static inline float *tess__block_at(const tess_model *m, float *buffer, int laye
 
 /* Called inside tess_pass_backward as soon as the gradients of some parameters are complete: layer
  * `layers` are those behind the blocks, then come the blocks, last one first, and at the end layer
- * -1, those before the blocks. A failure ends the backward pass with that status. fn NULL: nobody
- * is told. */
+ * -1, those before the blocks. Between the parts of a block it is called with TESS__NOT_READY, for
+ * messages that are on their way to move on. A failure ends the backward pass with that status. fn
+ * NULL: nobody is told. */
+enum { TESS__NOT_READY = -2 };
 typedef tess_status (*tess__ready_fn)(void *user, int layer);
 void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user);
 

@@ -222,7 +222,7 @@ static tess_status run_block_backward(tess_pass *p, int layer)
     return tess__block_backward(p, layer, &set);
 }
 
-static tess_status tell_ready(const tess_pass *p, int layer)
+tess_status tess__tell_ready(const tess_pass *p, int layer)
 {
     return p->ready_fn ? p->ready_fn(p->ready_user, layer) : TESS_OK;
 }
@@ -240,13 +240,13 @@ static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
     memset(p->dtemb, 0, (size_t)(z->batch * z->dim) * sizeof *p->dtemb);
     memset(p->dcontext, 0, (size_t)(z->text_rows * z->dim) * sizeof *p->dcontext);
     TESS_TRY(tess__head_backward(p, dout));
-    TESS_TRY(tell_ready(p, z->layers));
+    TESS_TRY(tess__tell_ready(p, z->layers));
     for (int layer = z->layers - 1; layer >= 0; layer--) {
         TESS_TRY(run_block_backward(p, layer));
-        TESS_TRY(tell_ready(p, layer));
+        TESS_TRY(tess__tell_ready(p, layer));
     }
     TESS_TRY(tess__embed_backward(p, dx));
-    return tell_ready(p, -1);
+    return tess__tell_ready(p, -1);
 }
 
 tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx)

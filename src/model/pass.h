@@ -275,6 +275,9 @@ void tess__modulate_backward(tess_pass *p, float *dtable, int n, float *dvectors
 tess_status tess__embed_forward(tess_pass *p, const tess_model_in *in, float *x0);
 tess_status tess__embed_backward(tess_pass *p, float *dx);
 
+/* pass.c: tells who waits for gradients that some are complete, or that there is a pause. */
+tess_status tess__tell_ready(const tess_pass *p, int layer);
+
 /* block.c; x_in is in the set. A block that is run again leaves out what its set does not hold. */
 tess_status tess__block_forward(tess_pass *p, int layer, const tess__set *s, float *x_out);
 tess_status tess__block_again(tess_pass *p, int layer, const tess__set *s);

@@ -124,6 +124,8 @@ static tess_status send_part(tess__reduce *r, int part)
 tess_status tess__reduce_ready(void *user, int layer)
 {
     tess__reduce *r = user;
+    if (layer == TESS__NOT_READY)
+        return tess_comm_progress(r->team->world);
     TESS_TRY(send_part(r, layer + 1));
     for (int i = 0; layer < 0 && i < TESS__STAGES; i++)
         TESS_TRY(take_in(r, &r->stages[(r->turn + i) % TESS__STAGES]));

@@ -197,6 +197,23 @@ static void a_run_goes_on_with_other_ranks(void **state)
     }
 }
 
+static void a_run_branches_off_to_other_ranks(void **state)
+{
+    (void)state;
+    tess_train_opts other = sparse;
+    other.attention.kind = TESS_ATTENTION_WINDOW;
+    other.attention.switch_step = 22;
+    story first = {.opts = &dense, .ranks = 4, .stop = 20, .save = in_root("trunk")};
+    story alone = {.opts = &other, .ranks = 1, .resume = in_root("trunk"), .branch = 1};
+    story many = {
+        .opts = &other, .ranks = 4, .context = 2, .resume = in_root("trunk"), .branch = 1};
+    tell(&first);
+    tell(&alone);
+    tell(&many);
+    compare_losses(&alone, &many);
+    tess__remove_folder(in_root("trunk"));
+}
+
 static void a_resumed_run_of_as_many_ranks_has_the_same_bits(void **state)
 {
     (void)state;
@@ -427,6 +444,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(accumulated_passes_are_sent_once),
     cmocka_unit_test(a_step_sends_what_it_must_and_no_more),
     cmocka_unit_test(a_run_goes_on_with_other_ranks),
+    cmocka_unit_test(a_run_branches_off_to_other_ranks),
     cmocka_unit_test(a_resumed_run_of_as_many_ranks_has_the_same_bits),
     cmocka_unit_test(files_do_not_tell_how_many_ranks_there_were),
     cmocka_unit_test(the_folder_of_a_run_is_written_once),

@@ -25,6 +25,7 @@ typedef struct {
     int frames;                /* 0: 2 */
     int64_t stop;              /* steps of this call; 0: all */
     const char *save, *resume; /* folders, or NULL */
+    int branch;                /* 1: the run branches off instead of going on */
     oddity odd;
 
     /* Told by rank 0, by step of the whole run. */
@@ -118,7 +119,8 @@ static inline tess_status go_on(teller *t)
     tess_train_info info;
     TESS_TRY(begin_story(t));
     if (s->resume)
-        TESS_TRY(tess_train_resume(t->r.train, s->resume));
+        TESS_TRY(s->branch ? tess_train_branch(t->r.train, s->resume)
+                           : tess_train_resume(t->r.train, s->resume));
     TESS_TRY(tess_train_query(t->r.train, &info));
     if (t->rank == 0)
         s->first = info.step;

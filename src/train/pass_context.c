@@ -2,8 +2,8 @@
 /* pass_context.c - the ranks that share the tokens of a pass: a context made for its shape.
  *
  * Lists are of the pass's cubes: groups of queries, and units of keys where these are selected by
- * whole cubes. The oracle, pooled keys and the search score all keys of a head, and so does a
- * virtual key that stands for the dropped ones: such layers keep heads whole on a rank.
+ * whole cubes. The oracle, pooled keys and the search score all keys of a head: such layers keep
+ * heads whole on a rank.
  */
 #include "train.h"
 
@@ -12,7 +12,7 @@
 static int wants_whole_keys(const tess_attention_opts *a)
 {
     return a->kind == TESS_ATTENTION_ORACLE || a->kind == TESS_ATTENTION_POOLED ||
-           a->kind == TESS_ATTENTION_SEARCH || a->compensate > 0;
+           a->kind == TESS_ATTENTION_SEARCH;
 }
 
 /* What the pass's lists ask of the context's options; bounds are allocated. */

@@ -12,7 +12,6 @@
 #include "train.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char plans_file[] = "plans.csv";
 static const char plans_head[] =
@@ -33,55 +32,21 @@ static void tell(void *user, const tess_context_event *event)
         tess__log(t->ctx, TESS_LOG_INFO, "%s", event->sentence);
 }
 
-/* Selectors that compare a head's queries with all of its keys. */
-static int needs_whole_keys(const tess_attention_opts *o)
-{
-    return o->kind == TESS_ATTENTION_ORACLE || o->kind == TESS_ATTENTION_POOLED ||
-           o->kind == TESS_ATTENTION_SEARCH;
-}
-
-/* What lists of the pass need; the cubes' bounds are the controller's. */
-static void fill_lists(const tess_train *t, const tess_sparse_opts *room, tess_context_opts *o)
-{
-    const tess__order *order = &t->control->orders[0];
-    const int32_t units = tess__control_units(t->control, 0);
-    o->n_groups = order->groups;
-    o->groups = order->bounds;
-    if (room->unit_cubes) {
-        o->n_units = order->groups;
-        o->units = order->bounds;
-    }
-    o->units_most = (int32_t)ceil(room->max_density * units);
-    o->rank_low = room->rank;
-    o->compensate = room->compensate;
-    o->whole_keys = needs_whole_keys(&t->opts.attention);
-}
-
 tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
 {
-    const tess_model_config *m = &t->model->config;
-    tess_context *before = t->context, *made = NULL;
-    tess_context_opts o = {
-        .layers = m->layers,
-        .heads = m->heads,
-        .head_dim = m->head_dim,
-        .batch = t->batch,
-        .tokens = (int64_t)(t->info.frames / m->patch[0]) * (t->info.height / m->patch[1]) *
-                  (t->info.width / m->patch[2]),
-        .saves = t->opts.keep == TESS_KEEP_ALL ? m->layers : 1,
-        .train = 1,
-        .strategy = t->opts.strategy,
-        .cluster = t->opts.cluster,
-        .like = before,
-        .tell = tell,
-        .user = t,
-    };
+    const tess__sharing sharing = {.config = &t->model->config,
+                                   .shape = shape,
+                                   .attention = &t->opts.attention,
+                                   .strategy = t->opts.strategy,
+                                   .cluster = t->opts.cluster,
+                                   .like = t->context,
+                                   .tell = tell,
+                                   .user = t};
+    tess_context *made = NULL;
     if (!t->team.context)
         return TESS_OK;
-    if (shape->sparse)
-        fill_lists(t, shape->sparse, &o);
-    TESS_TRY(tess_context_create(t->ctx, t->team.context, &o, &made));
-    tess_context_destroy(before);
+    TESS_TRY(tess__pass_context(t->ctx, t->team.context, &sharing, &made));
+    tess_context_destroy(t->context);
     t->context = made;
     return tess__plans_make(t);
 }

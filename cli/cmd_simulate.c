@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_simulate.c - tessera simulate: what a step of a training job costs, and why. */
 #include "commands.h"
+#include "simulate.h"
 #include "tessera/scenario.h"
 
 #include <math.h>
@@ -15,6 +16,9 @@ typedef struct {
     strings set;
     double price, steps;
     int explain;
+    const char *trace, *cluster; /* of a traced rank, instead of a scenario */
+    double compute_scale;
+    int64_t per_node;
 } values;
 
 typedef struct {
@@ -341,11 +345,33 @@ static tess_status report(const job *j)
     return j->given->explain ? print_reasons(j) : TESS_OK;
 }
 
+/* A traced rank or a scenario, and what belongs to it. */
+static tess_status check_usage(cli *c, const values *v)
+{
+    if (!v->trace && !v->scenario)
+        return out_usage(c, "SCENARIO is missing");
+    if (!v->trace && (v->cluster || !isnan(v->compute_scale) || v->per_node))
+        return out_usage(c, "--%s is given, but no --trace",
+                         v->cluster                 ? "cluster"
+                         : !isnan(v->compute_scale) ? "compute-scale"
+                                                    : "per-node");
+    if (!v->trace)
+        return TESS_OK;
+    if (v->scenario || v->set.n || v->density || v->params || v->measured || v->explain)
+        return out_usage(c, "--trace takes no scenario and none of its options");
+    return v->cluster ? TESS_OK : out_usage(c, "--cluster is missing, --trace needs one");
+}
+
 static tess_status run(cli *c, const void *given)
 {
+    const values *v = given;
     job j = {.c = c, .given = given};
-    tess_status status = simulate(&j);
-    if (status == TESS_OK)
+    tess_status status = check_usage(c, v);
+    if (status == TESS_OK && v->trace)
+        status = simulate_trace(c, v->trace, v->cluster, v->compute_scale, v->per_node);
+    else if (status == TESS_OK)
+        status = simulate(&j);
+    if (status == TESS_OK && !v->trace)
         status = report(&j);
     if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
         c->code = EXIT_USAGE;
@@ -357,7 +383,7 @@ static tess_status run(cli *c, const void *given)
 }
 
 static const opt arguments[] = {
-    {"SCENARIO", 0, OPT_PATH, offsetof(values, scenario), .required = 1,
+    {"SCENARIO", 0, OPT_PATH, offsetof(values, scenario),
      .help = "a JSON file, or the name of a shipped scenario: deepseek-v3, gpt-175b-96, "
              "gpt-175b-8192, llama3-405b, wan2.1-14b-dsv-128"},
 };
@@ -382,6 +408,14 @@ static const opt options[] = {
      .help = "parameters of the simulator; the shipped ones unless given"},
     {"measured", 0, OPT_PATH, offsetof(values, measured), "TABLE.csv",
      .help = "products that were measured: they come before the formulas"},
+    {"trace", 0, OPT_PATH, offsetof(values, trace), "FILE.json",
+     .help = "instead of a scenario: a rank that was played alone, its computing as recorded"},
+    {"cluster", 0, OPT_PATH, offsetof(values, cluster), "NAME",
+     .help = "with --trace: where its messages travel; a shipped name or a JSON file"},
+    {"compute-scale", 0, OPT_DOUBLE, offsetof(values, compute_scale), "X", .min = 1e-9, .max = 1e9,
+     .help = "with --trace: time of computing there over the recorded one; default: 1"},
+    {"per-node", 0, OPT_INT, offsetof(values, per_node), "N", .max = 1048576,
+     .help = "with --trace: ranks of a node; default: the cluster's"},
 };
 
 static const example examples[] = {
@@ -391,6 +425,8 @@ static const example examples[] = {
     {"tessera simulate wan2.1-14b-dsv-128 --density profile.csv --method db-sp",
      "a video model with sparse attention as a profile has it"},
     {"tessera simulate mine.json --explain", "every operation, and where its numbers come from"},
+    {"tessera simulate --trace rank0.json --cluster h100 --compute-scale 0.004",
+     "the step of a rank that was traced here, on another machine"},
 };
 
 const command command_simulate = {
@@ -403,7 +439,11 @@ const command command_simulate = {
         "MFU counts the products of forward and backward pass once, with attention over all pairs, "
         "over the dense bf16 peak; HFU also what is computed again.\n"
         "With --json the result has the members step_ms, tokens_per_s, memory_gib, fits, breakdown "
-        "in ms, memory_parts_gib, and with --explain operations.\n",
+        "in ms, memory_parts_gib, and with --explain operations.\n"
+        "With --trace the step is that of one rank, as `tessera train --trace-out` wrote it: what "
+        "it computed takes as long as recorded, times --compute-scale, and what it sent takes what "
+        "the cluster's links take. With --json the result has step_ms, compute_ms, wait_ms, "
+        "hidden_ms and, for each kind of call, calls, bytes, message_ms and wait_ms.\n",
     .arguments = arguments,
     .n_arguments = sizeof arguments / sizeof *arguments,
     .options = options,

@@ -7,6 +7,7 @@
 #include "tessera/cost.h"
 #include "tessera/dist.h"
 #include "tessera/predict.h"
+#include "tessera/trace.h"
 #include "tessera/validate.h"
 
 static const float values[24] = {1, 2, 3, -4, 5.5f};
@@ -112,6 +113,17 @@ static tess_status s_trace(world *w)
         status = tess_comm_agree(row, TESS_OK);
     if (status == TESS_OK)
         status = tess_comm_trace_write(comm, in_folder("trace.json"));
+    tess_cluster *cluster = NULL;
+    tess_trace *trace = NULL;
+    tess_trace_result result;
+    if (status == TESS_OK)
+        status = tess_trace_load(w->ctx, in_folder("trace.json"), &trace);
+    if (status == TESS_OK)
+        status = tess_cluster_load(w->ctx, "h100", &cluster);
+    if (status == TESS_OK)
+        status = tess_trace_replay(trace, cluster, NULL, &result);
+    tess_cluster_destroy(cluster);
+    tess_trace_destroy(trace);
     unlink(in_folder("trace.json"));
     tess_comm_destroy(column);
     tess_comm_destroy(row);
@@ -388,7 +400,7 @@ static const scenario scenarios[] = {
     {"create a context", s_context, NULL, NULL},
     {"create a communicator", s_comm, NULL, NULL},
     {"run ranks as threads", s_comm_threads, NULL, NULL},
-    {"play a rank and write its trace", s_trace, NULL, NULL},
+    {"play a rank, write its trace and replay it", s_trace, NULL, NULL},
     {"open npy", s_open_npy, NULL, NULL},
     {"open npz", s_open_npz, NULL, NULL},
     {"open safetensors", s_open_safetensors, NULL, NULL},

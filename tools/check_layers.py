@@ -31,7 +31,7 @@ SEES = {
 PUBLIC = {
     "base.h": "kernels", "attn.h": "attn", "select.h": "attn", "predict.h": "attn", "cost.h": "cost", "plan.h": "plan", "exchange.h": "plan", "strategy.h": "plan", "dist.h": "dist", "dist_attn.h": "dist", "context.h": "dist",
     "mpi.h": "dist", "sim.h": "sim", "media.h": "media", "model.h": "model", "sparse.h": "model", "data.h": "train", "train.h": "train",
-    "scenario.h": "sim", "validate.h": "sim",
+    "scenario.h": "sim", "validate.h": "sim", "trace.h": "sim",
     "report.h": "report",
     "compare.h": "report",
 }

@@ -19,6 +19,7 @@
 #include "select.h"
 #include "sim.h"
 #include "strategy.h"
+#include "trace.h"
 #include "validate.h"
 
 #endif

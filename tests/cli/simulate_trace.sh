@@ -1,0 +1,25 @@
+# A traced rank on a cluster: its step as text and as JSON, and wrong usage.
+cat >t.json <<'JSON'
+{"otherData": {"tessera_trace": 1, "rank": 1, "ranks": 8},
+"traceEvents": [
+{"name": "alltoall", "ph": "X", "args": {"op": "alltoall", "traffic": "payload", "group": [0, 4, 1], "sent": 3145728, "received": 3145728, "peer": 1048576, "compute_ns": 2000000, "request": 1}},
+{"name": "wait", "ph": "X", "args": {"op": "wait", "traffic": "payload", "group": [0, 4, 1], "sent": 0, "received": 0, "peer": 0, "compute_ns": 1000, "request": 1}},
+{"name": "sum", "ph": "X", "args": {"op": "sum", "traffic": "payload", "group": [1, 2, 4], "sent": 8388608, "received": 8388608, "peer": 8388608, "compute_ns": 500000}}
+]}
+JSON
+tessera simulate --trace t.json --cluster a100-80
+tessera simulate --trace t.json --cluster h100 --compute-scale 0.1 --per-node 4 --json | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+assert abs(r["step_ms"] - r["compute_ms"] - r["wait_ms"]) < 1e-9
+assert abs(r["compute_ms"] - 0.1 * r["recorded_compute_ms"]) < 1e-9
+print(r["rank"], r["ranks"], r["calls"]["sum"]["bytes"], sorted(r["calls"]))'
+try() { tessera simulate "$@" || echo "exit $?"; }
+try
+try --trace t.json
+try gpt-175b-96 --trace t.json --cluster h100
+try gpt-175b-96 --cluster h100
+try --trace no.json --cluster h100
+try --trace t.json --cluster h101
+try --trace t.json --cluster h100 --compute-scale 0
+sed 's/"alltoall", "traffic"/"all", "traffic"/' t.json >bad.json && try --trace bad.json --cluster h100

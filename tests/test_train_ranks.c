@@ -269,6 +269,34 @@ static void the_folder_of_a_run_is_written_once(void **state)
     tess__remove_folder(in_root("run"));
 }
 
+/* Of dense layers the bytes are those predicted, also in steps behind a validation, which has no
+ * backward pass. */
+static void plans_are_told_with_what_they_take(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dense;
+    opts.folder = in_root("plans");
+    opts.steps = 9;
+    opts.validate_every = 4;
+    story s = {.opts = &opts, .ranks = 2, .context = 2, .strategy = "ring"};
+    tell(&s);
+    FILE *file = fopen(in_root("plans/plans.csv"), "r");
+    char line[256];
+    int lines = 0, step, layer;
+    long long predicted, sent;
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    for (; fgets(line, sizeof line, file); lines++) {
+        assert_int_equal(sscanf(line, "%d,%d,\"1x2 ring, %*[^\"]\",%*f,%*f,%*f,%lld,%lld", &step,
+                                &layer, &predicted, &sent),
+                         4);
+        assert_int_equal(sent, predicted);
+    }
+    assert_int_equal(lines, 3 * 2); /* of steps 4, 8 and 9 */
+    fclose(file);
+    tess__remove_folder(in_root("plans"));
+}
+
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
@@ -448,6 +476,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_resumed_run_of_as_many_ranks_has_the_same_bits),
     cmocka_unit_test(files_do_not_tell_how_many_ranks_there_were),
     cmocka_unit_test(the_folder_of_a_run_is_written_once),
+    cmocka_unit_test(plans_are_told_with_what_they_take),
     cmocka_unit_test(a_rank_needs_its_part),
     cmocka_unit_test(a_rank_needs_its_part_of_the_tokens),
     cmocka_unit_test(one_rank_stops_all),

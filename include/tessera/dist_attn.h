@@ -124,6 +124,7 @@ typedef struct {
     int64_t cpu_ns;      /* CPU time of the calling thread in attention */
     int64_t bytes[TESS_TRAFFIC_COUNT]; /* sent to other ranks */
     int64_t union_rows;                /* selective: rows of K that came from other ranks */
+    int backward;                      /* 1: the backward call that followed is in it */
 } tess_dist_seen;
 
 TESS_API tess_status tess_dist_attn_seen(const tess_dist_attn *dist_attn, int layer,

@@ -46,14 +46,15 @@ static tess_status check(const tess_context *c, int64_t step, const double *dens
     return TESS_OK;
 }
 
-/* Times and bytes of the last step into c->seen; returns the time of selectors on this rank. */
+/* Times and bytes of the last step into c->seen; returns the time of selectors on this rank. In
+ * training a forward pass alone, of a validation, is no step. */
 static double look_back(tess_context *c)
 {
     double select_ns = 0.0;
     memset(c->seen, 0, 2 * (size_t)c->opts.layers * sizeof *c->seen);
     for (int l = 0; c->plan && l < c->opts.layers; l++) {
         tess_dist_seen seen;
-        if (tess_dist_attn_seen(c->attn, l, &seen) != TESS_OK)
+        if (tess_dist_attn_seen(c->attn, l, &seen) != TESS_OK || (c->opts.train && !seen.backward))
             continue;
         c->seen[2 * l] = (double)(seen.attend_ns + seen.exchange_ns + seen.move_ns +
                                   seen.select_ns + seen.index_ns);

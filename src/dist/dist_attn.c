@@ -188,6 +188,7 @@ tess_status tess_dist_attn_backward(tess_dist_attn *d, const tess_dist_call *cal
     tess_comm_counts before;
     TESS_TRY(tess_comm_counts_read(d->comm, &before));
     const tess__cargo cargo = {&layer->q, d->opts.head_dim, *dout, run.dout};
+    layer->seen.backward = 1;
     TESS_TRY(tess__move_out(d, &layer->seen, &cargo, 1));
     TESS_TRY(layer->kind->backward(d, &run));
     return count_bytes(d, &before, &layer->seen);

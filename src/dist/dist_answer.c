@@ -15,34 +15,49 @@
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Rows here that a sample and head of another rank asks for, as they lie at home, one by one. */
-typedef void (*row_fn)(float *home, float *message, int width);
+/* Rows at home, `stride` floats apart, and those of a message, `step` floats apart. */
+typedef void (*rows_fn)(float *home, int64_t stride, float *message, int64_t step, int64_t rows,
+                        int width);
 
-static void take_row(float *home, float *message, int width)
+static void take_rows(float *home, int64_t stride, float *message, int64_t step, int64_t rows,
+                      int width)
 {
-    memcpy(message, home, (size_t)width * sizeof *home);
+    if (stride == width && step == width) {
+        memcpy(message, home, (size_t)rows * (size_t)width * sizeof *home);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++, home += stride, message += step)
+        memcpy(message, home, (size_t)width * sizeof *home);
 }
 
-static void add_row(float *home, float *message, int width)
+static void add_rows(float *home, int64_t stride, float *message, int64_t step, int64_t rows,
+                     int width)
 {
-    for (int i = 0; i < width; i++)
-        home[i] += message[i];
+    for (int64_t r = 0; r < rows; r++) {
+        float *restrict to = home + r * stride;
+        const float *restrict from = message + r * step;
+        for (int i = 0; i < width; i++)
+            to[i] += from[i];
+    }
 }
 
-/* Calls fn for each row of view that is asked for, with rows of the message one after the other;
- * returns where these end. asked 0: for each row that is not, with the same row of the message. */
+/* Calls fn for the rows of view that are asked for, with those of the message one after the other;
+ * returns where these end. asked 0: for the rows that are not, with one row of the message. */
 static float *each_row(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                       int sample, int64_t item, int asked, const tess_view *view, row_fn fn,
+                       int sample, int64_t item, int asked, const tess_view *view, rows_fn fn,
                        float *message)
 {
     const uint64_t *set = tess__theirs_at(d, x, a, sample, item);
     const int64_t low = d->opts.bounds[d->rank], high = d->opts.bounds[d->rank + 1];
     const int64_t base = x->unit_begin[d->rank], n = x->unit_end[d->rank] - base;
+    const int64_t step = asked ? d->opts.head_dim : 0;
     int64_t at = 0;
     for (tess__row_span s;
-         s = tess__next_rows(d, set, asked, base, n, low, high, &at), s.end > s.begin;)
-        for (int64_t row = s.begin; row < s.end; row++, message += asked * d->opts.head_dim)
-            fn(tess__view_row(view, sample, x->heads[item], row - low), message, d->opts.head_dim);
+         s = tess__next_rows(d, set, asked, base, n, low, high, &at), s.end > s.begin;) {
+        fn(tess__view_row(view, sample, x->heads[item], s.begin - low), view->stride_s, message,
+           step, s.end - s.begin, d->opts.head_dim);
+        message += (s.end - s.begin) * step;
+    }
     return message;
 }
 
@@ -91,7 +106,7 @@ static float *copy_pieces(const tess_dist_attn *d, const tess__selective *x, con
 
 /* Rows at home that this rank itself asks for: fn between home and keys. */
 static void own_rows(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                     const tess_view *k, const tess_view *v, row_fn fn, float *keys)
+                     const tess_view *k, const tess_view *v, rows_fn fn, float *keys)
 {
     const int64_t items = d->opts.batch * x->n_mine, dim = d->opts.head_dim;
     for (int64_t i = 0; i < items; i++) {
@@ -106,7 +121,7 @@ static void own_rows(const tess_dist_attn *d, const tess__selective *x, const te
 /* Rows at home that rank c asks for: fn between home and its message, K and then V for each sample
  * and head. Returns where the message ends. */
 static float *asked_rows(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                         int c, const tess_view *k, const tess_view *v, row_fn fn, float *message)
+                         int c, const tess_view *k, const tess_view *v, rows_fn fn, float *message)
 {
     for (int sample = 0; sample < d->opts.batch; sample++)
         for (int64_t item = x->first[c]; item < x->first[c + 1]; item++) {
@@ -135,7 +150,7 @@ tess_status tess__keys_come(tess_dist_attn *d, tess__dist_run *run, const tess__
     row_sizes(d, x, a, d->send_bytes, d->recv_bytes);
     for (int c = 0; c < d->ranks; c++)
         if (c != d->rank)
-            message = asked_rows(d, x, a, c, run->k, run->v, take_row, message);
+            message = asked_rows(d, x, a, c, run->k, run->v, take_rows, message);
     TESS_TRY(exchange(d, seen));
     message = d->recv.data;
     for (int p = 0; p < d->ranks; p++) {
@@ -143,7 +158,7 @@ tess_status tess__keys_come(tess_dist_attn *d, tess__dist_run *run, const tess__
         if (p != d->rank)
             message = copy_pieces(d, x, a, p, run->set->keys.data, 0, message);
     }
-    own_rows(d, x, a, run->k, run->v, take_row, run->set->keys.data);
+    own_rows(d, x, a, run->k, run->v, take_rows, run->set->keys.data);
     seen->move_ns += tess_comm_clock(d->comm) - begin - (seen->exchange_ns - exchanged);
     return TESS_OK;
 }
@@ -235,8 +250,8 @@ static void add_rest(const tess_dist_attn *d, const tess__dist_run *run, const t
     for (int c = 0; c < d->ranks; c++)
         for (int sample = 0; tess__asks(x, c, d->rank) && sample < d->opts.batch; sample++)
             for (int64_t item = x->first[c]; item < x->first[c + 1]; item++, in += 2 * dim) {
-                each_row(d, x, a, sample, item, 0, run->home_dk, add_row, in);
-                each_row(d, x, a, sample, item, 0, run->home_dv, add_row, in + dim);
+                each_row(d, x, a, sample, item, 0, run->home_dk, add_rows, in);
+                each_row(d, x, a, sample, item, 0, run->home_dv, add_rows, in + dim);
             }
 }
 
@@ -267,9 +282,9 @@ tess_status tess__keys_return(tess_dist_attn *d, tess__dist_run *run, const tess
     message = d->recv.data;
     for (int c = 0; c < d->ranks; c++)
         if (c == d->rank)
-            own_rows(d, x, a, run->home_dk, run->home_dv, add_row, gradients);
+            own_rows(d, x, a, run->home_dk, run->home_dv, add_rows, gradients);
         else
-            message = asked_rows(d, x, a, c, run->home_dk, run->home_dv, add_row, message);
+            message = asked_rows(d, x, a, c, run->home_dk, run->home_dv, add_rows, message);
     if (rest) {
         TESS_TRY(rest_return(d, run, x, rest));
         add_rest(d, run, x, a);

@@ -317,6 +317,27 @@ static void a_rank_that_cannot_choose_fails_all_with_its_sentence(void **state)
     free_world(w);
 }
 
+/* ---- one rank of many, alone ----------------------------------------------------------------- */
+
+/* What others would ask and send is not known; the rank still goes through all of it. */
+static void a_rank_is_played_alone(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * MESHES; i++) {
+        const mesh *m = &meshes[i % MESHES], ring = {m->ulysses, m->selective, 1};
+        const problem p = problem_of(i, m, 1 + i % 5);
+        world *w = make_world(&p);
+        tess_comm *comm = NULL;
+        begin_plan(w);
+        draw_layer(w, 0, &ring, 1);
+        draw_layer(w, 1, m, 1);
+        CHECK_OK(tess_comm_trace(ctx, i % p.ranks, p.ranks, &comm));
+        CHECK_OK(run_rank(w, ctx, comm));
+        tess_comm_destroy(comm);
+        free_world(w);
+    }
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* An allocator for all ranks, of which one allocation fails. */
@@ -445,6 +466,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rows_are_those_of_the_cost_model),
     cmocka_unit_test(threads_of_a_rank_change_no_bit),
     cmocka_unit_test(a_rank_that_cannot_choose_fails_all_with_its_sentence),
+    cmocka_unit_test(a_rank_is_played_alone),
     cmocka_unit_test(a_rank_without_memory_ends_all),
     cmocka_unit_test(sets_come_through_messages),
     cmocka_unit_test(what_is_no_message_is_refused),

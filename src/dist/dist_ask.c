@@ -145,6 +145,39 @@ static int read_questions(const tess_dist_attn *d, const tess__selective *x, con
     return 1;
 }
 
+/* A rank that is played alone gets no questions: others ask for what it asks of itself. */
+static int plays_alone(const tess_dist_attn *d)
+{
+    tess_comm_info info;
+    return tess_comm_query(d->comm, &info) == TESS_OK && strcmp(info.kind, "trace") == 0;
+}
+
+static void play_questions(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a)
+{
+    const int64_t first = x->first[d->rank];
+    for (int sample = 0; sample < d->opts.batch; sample++)
+        for (int64_t item = 0; x->n_mine > 0 && item < x->first[d->ranks]; item++)
+            if (item < first || item >= first + x->n_mine)
+                memcpy(tess__theirs_at(d, x, a, sample, item),
+                       tess__theirs_at(d, x, a, sample, first + item % x->n_mine),
+                       (size_t)x->home_words * sizeof *a->theirs);
+}
+
+/* The bytes of each question, once their numbers have come; -1 if they cannot be. */
+static int64_t question_sizes(const tess_dist_attn *d, const tess__selective *x, int alone,
+                              const int64_t *sizes)
+{
+    int64_t total = 0;
+    for (int c = 0, n = 0; c < d->ranks; c++) {
+        const int64_t bytes = tess__asks(x, c, d->rank) ? sizes[n++] : 0;
+        if (bytes < 0 || bytes > x->message_in)
+            return -1;
+        d->recv_base[c] = alone && c != d->rank ? 0 : bytes;
+        total += d->recv_base[c];
+    }
+    return total <= x->message_in ? total : -1;
+}
+
 /* Room for n floats, and some more where there is not enough: the next lists may ask for more. */
 static tess_status grow(const tess_dist_attn *d, tess__buffer *buffer, int64_t n)
 {
@@ -209,19 +242,17 @@ tess_status tess__ask(tess_dist_attn *d, tess__dist_run *run, const tess__select
     fixed_sizes(d, x, sizeof(int64_t));
     TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_CONTROL, sizes, d->send_bytes, sizes_in,
                                 d->recv_bytes));
-    int64_t total = 0;
-    for (int c = 0, n = 0; c < d->ranks; c++) {
-        d->recv_base[c] = tess__asks(x, c, d->rank) ? sizes_in[n++] : 0;
-        total += d->recv_base[c];
-    }
-    if (total > x->message_in || total < 0)
-        return tess__fail(TESS_EFORMAT, "a question of %lld bytes about keys, must be at most %lld",
-                          (long long)total, (long long)x->message_in);
+    const int alone = plays_alone(d);
+    if (question_sizes(d, x, alone, sizes_in) < 0)
+        return tess__fail(TESS_EFORMAT, "questions about keys have more than %lld bytes",
+                          (long long)x->message_in);
     TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_INDEX, out, d->send_base, in, d->recv_base));
     memset(a->theirs, 0,
            (size_t)(d->opts.batch * x->first[d->ranks] * x->home_words) * sizeof *a->theirs);
     if (!read_questions(d, x, a, in) && run->mine == TESS_OK)
         run->mine = tess__fail(TESS_EFORMAT, "a question about keys that names none");
+    if (alone)
+        play_questions(d, x, a);
     if (run->mine == TESS_OK)
         run->mine = reserve_messages(d, x, a);
     return tess__run_agree(d, run);

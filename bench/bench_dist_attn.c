@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_dist_attn.c - what a rank does in one layer of attention over many: attend, pack, exchange.
  *
- *   bench_dist_attn [tokens [ranks]]        4096 2
+ *   bench_dist_attn [tokens [ranks [ring | selective]]]        4096 2
  *
- * 12 heads of 64, whole on their ranks; forward and backward, dense and at a density of 10 % in
- * lists of single keys for groups of 64 queries. Ranks are threads with virtual clocks and links of
- * 10 GB/s, so that times are CPU times of rank 0, whatever else the machine does; the best of
- * SAMPLES. Tensors lie as [heads, tokens, dim] or as [tokens, heads, dim].
+ * 12 heads of 64, whole on their ranks, or cut over all of them; forward and backward, dense and at
+ * a density of 10 % in lists of single keys for groups of 64 queries. Ranks are threads with
+ * virtual clocks and links of 10 GB/s, so that times are CPU times of rank 0, whatever else the
+ * machine does; the best of SAMPLES. Tensors lie as [heads, tokens, dim] or as [tokens, heads,
+ * dim].
  */
 #include "tessera/dist_attn.h"
 #include "tessera/strategy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { HEADS = 12, DIM = 64, GROUP = 64, EVERY = 10, SAMPLES = 4, RANKS = 64, TENSORS = 8 };
 
@@ -46,19 +48,30 @@ static void *take(size_t bytes)
 static tess_status choose(void *user, const tess_share_in *in, tess_selection *lists, int *dense)
 {
     const bench *b = user;
-    (void)in;
     (void)dense;
-    return tess_selection_set_lists(lists, b->offsets, b->indices);
+    int64_t *offsets = take(((size_t)in->n_groups + 1) * sizeof *offsets);
+    int32_t *indices = take((size_t)b->offsets[b->n_groups] * sizeof *indices);
+    offsets[0] = 0;
+    for (int32_t i = 0; i < in->n_groups; i++) {
+        const int64_t first = b->offsets[in->groups[i]], n = b->offsets[in->groups[i] + 1] - first;
+        memcpy(indices + offsets[i], b->indices + first, (size_t)n * sizeof *indices);
+        offsets[i + 1] = offsets[i] + n;
+    }
+    const tess_status status = tess_selection_set_lists(lists, offsets, indices);
+    free(offsets);
+    free(indices);
+    return status;
 }
 
 static void report(const bench *b, const tess_dist_seen *seen, int64_t ns)
 {
     printf("%-6s [%s]  %8.2f ms: attention %8.2f, packing %6.2f (%.2f %%), exchange %6.2f, "
-           "lists %6.2f\n",
+           "lists %6.2f, which keys %6.2f (%.2f %%)\n",
            b->sparse ? "10 %" : "dense", b->tokens_first ? "tokens, heads" : "heads, tokens",
            1e-6 * (double)ns, 1e-6 * (double)seen->attend_ns, 1e-6 * (double)seen->move_ns,
            100.0 * (double)seen->move_ns / (double)ns, 1e-6 * (double)seen->exchange_ns,
-           1e-6 * (double)seen->select_ns);
+           1e-6 * (double)seen->select_ns, 1e-6 * (double)seen->index_ns,
+           100.0 * (double)seen->index_ns / (double)ns);
 }
 
 /* Forward and backward; the shortest on rank 0 is told. */
@@ -138,7 +151,8 @@ int main(int argc, char **argv)
 {
     bench b = {.tokens = argc > 1 ? atoll(argv[1]) : 4096, .ranks = argc > 2 ? atoi(argv[2]) : 2};
     if (b.tokens < 1 || b.tokens > INT32_MAX || b.ranks < 1 || b.ranks > HEADS) {
-        fprintf(stderr, "usage: bench_dist_attn [tokens [ranks, 1..%d]]\n", HEADS);
+        fprintf(stderr, "usage: bench_dist_attn [tokens [ranks, 1..%d [ring | selective]]]\n",
+                HEADS);
         return 2;
     }
     cut(&b);
@@ -149,11 +163,14 @@ int main(int argc, char **argv)
         density[h] = 1.0;
     need(tess_ctx_create(NULL, &ctx));
     need(tess_work_from_density(ctx, density, 1, HEADS, b.tokens, GROUP, &work));
+    const int ring = argc > 3 && strcmp(argv[3], "ring") == 0;
+    const int selective = argc > 3 && strcmp(argv[3], "selective") == 0;
     const tess_plan_opts opts = {.ranks = b.ranks,
                                  .method = TESS_PLAN_CONTIGUOUS,
-                                 .ulysses = b.ranks,
-                                 .ring = 1,
-                                 .selective = 1};
+                                 .ulysses = ring || selective ? 1 : b.ranks,
+                                 .ring = ring ? b.ranks : 1,
+                                 .selective = selective ? b.ranks : 1,
+                                 .union_share = 1.0};
     need(tess_plan_create(ctx, work, NULL, &opts, &b.plan));
     const tess_link link = {.latency = 10000, .bandwidth = 1e10};
     for (b.sparse = 0; b.sparse < 2; b.sparse++)

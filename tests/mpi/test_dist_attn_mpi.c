@@ -58,6 +58,7 @@ static void rings_and_selected_keys_equal_one_rank(void **state)
                            .tokens = 121,
                            .lists = (list_kind)(i / 4 % LIST_KINDS),
                            .shards = (shard_kind)(i / 2 % SHARD_KINDS),
+                           .compensate = i % 5 < 2,
                            .with_lse = i % 3 == 1,
                            .seed = (uint64_t)i + 50};
         const int parts = i % 4 < 2 ? size : 2; /* alone, or beside groups of heads */
@@ -76,6 +77,17 @@ static void long_messages_arrive_whole(void **state)
     const problem p = {
         .ranks = size, .heads = 8, .dim = 128, .batch = 1, .tokens = 701, .lists = ROWS, .seed = 5};
     check_problem(&p, TESS_PLAN_FRACTIONAL);
+    for (int i = 0; i < 4; i++) {
+        problem q = p;
+        q.heads = 3;
+        q.compensate = i % 2;
+        q.band = i < 2 ? 0 : 150; /* sums of a ring go home from the next but one */
+        const mesh ring = {1, size, 1}, selective = {1, 1, size};
+        world *w = make_world(&q);
+        plan_mesh(w, i == 1 ? &selective : &ring, TESS_PLAN_CONTIGUOUS);
+        check_world(w);
+        free_world(w);
+    }
 }
 
 static void nothing_stays_allocated(void **state)

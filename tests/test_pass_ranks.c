@@ -177,7 +177,7 @@ static void keys_that_are_nowhere_whole_equal_one_rank(void **state)
     (void)state;
     static const char *const strategies[] = {"ring", "selective", "2x2r", "2x2s"};
     for (int choice = 0; choice < 8; choice++) {
-        const tess_sparse_opts room = {.rank = LOW};
+        const tess_sparse_opts room = {.rank = LOW, .compensate = choice % 6 == 1};
         const int sparse = choice % 2, some = choice / 2 < 2;
         trial *t = make_trial(choice & 4 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL,
                               sparse || choice / 2 % 2 ? &room : NULL, strategies[choice / 2]);

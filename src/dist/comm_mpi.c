@@ -18,6 +18,7 @@
 enum {
     CHUNK = 1 << 26,            /* bytes; MPI counts with an int */
     TAGS = 1 << 15,             /* tags that every MPI has */
+    EAGER = 2048,               /* bytes that every MPI sends without asking */
     SPINS = 200,                /* looks before the processor is yielded: some 50 us */
     PATIENCE_NS = 100 * 1000000 /* for messages that are given up */
 };
@@ -280,11 +281,27 @@ static int64_t mpi_fresh(tess_comm *comm)
 /* ---- life --------------------------------------------------------------------------------------
  */
 
+/* After a failure: what has come for nobody. Some MPIs complain about it at their end. Messages
+ * that do not lie here whole are left alone, for their sender may be gone. */
+static void drain(MPI_Comm mpi)
+{
+    MPI_Status seen;
+    int there = 0, bytes = 0;
+    char nobody[EAGER];
+    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi, &there, &seen) == MPI_SUCCESS && there &&
+           MPI_Get_count(&seen, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes <= EAGER)
+        MPI_Recv(nobody, EAGER, MPI_BYTE, seen.MPI_SOURCE, seen.MPI_TAG, mpi, MPI_STATUS_IGNORE);
+}
+
 static void mpi_destroy(tess_comm *comm)
 {
     comm_mpi *self = (comm_mpi *)comm;
     comm_mpi **at = &self->world->comms;
     give_up(self, tess_clock_ns() + PATIENCE_NS);
+    if (self->world->failed)
+        drain(self->mpi);
+    if (self->whole)
+        drain(self->world->notices);
     while (*at != self)
         at = &(*at)->next;
     *at = self->next;

@@ -124,8 +124,8 @@ static ending lead(const ending *mine, int n)
         for (int i = 1; i < n && !abandoned; i++)
             MPI_Isend(&verdict, sizeof verdict, MPI_BYTE, i, TAG_VERDICT, endings,
                       &requests[i - 1]);
-        if (!abandoned)
-            MPI_Waitall(n - 1, requests, MPI_STATUSES_IGNORE);
+        for (int i = 1; i < n && !abandoned; i++)
+            MPI_Wait(&requests[i - 1], MPI_STATUS_IGNORE);
     }
     /* Where somebody did not come, MPI may still write an ending: it keeps its room. */
     if (!abandoned) {
@@ -141,6 +141,7 @@ static ending follow(const cli *c, const ending *mine)
 {
     static ending sent, verdict; /* MPI may still use them when the wait is given up */
     MPI_Request requests[2];
+    MPI_Status seen[2];
     int done = 0;
     sent = verdict = *mine;
     MPI_Irecv(&verdict, sizeof verdict, MPI_BYTE, 0, TAG_VERDICT, endings, &requests[0]);
@@ -149,7 +150,7 @@ static ending follow(const cli *c, const ending *mine)
     const int64_t patience = 5 * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
     const int64_t deadline = mine->status == TESS_OK ? 0 : tess_clock_ns() + patience;
     for (;;) {
-        MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE);
+        MPI_Testall(2, requests, &done, seen);
         if (done)
             return verdict;
         if (deadline && tess_clock_ns() > deadline)

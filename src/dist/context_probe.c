@@ -2,7 +2,7 @@
 /* context_probe.c - what attention takes on this rank: dense, and on lists of two densities.
  *
  *   lists of density d:  rows * (d keys + row_keys) * pair      two densities give pair, row_keys
- *   the same in halves:  rows * part_keys * pair more           halves of the keys, merged
+ *   one key, and merged: rows * part_keys * pair                what a further part of keys adds
  *   dense:               rows * keys * pair * dense             forward and backward together
  *
  * Some queries of one head, with the groups and units that plans will have, in as many rounds as
@@ -15,18 +15,21 @@
 #include "tessera/select.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { DENSE, SPARSER, DENSER, HALVES, KINDS };
-static const double densities[KINDS] = {[SPARSER] = 0.05, [DENSER] = 0.4, [HALVES] = 0.4};
+enum { DENSE, SPARSER, DENSER, KINDS };
+static const double densities[KINDS] = {[SPARSER] = 0.05, [DENSER] = 0.4};
 
 enum {
     KEYS_MOST = 2048,
     ROWS_MOST = 384,
     ROUNDS = 5,
-    PERIOD = 65521, /* of the numbers: a prime, so that no two rows are the same */
-    COPY_ROWS = 16384,
+    PARTS = 15,
+    OTHER_BYTES = 4 << 20, /* more than a core's own caches */
+    PERIOD = 65521,        /* of the numbers: a prime, so that no two rows are the same */
+    COPY_ROWS = 32768,
 };
 
 typedef struct {
@@ -36,12 +39,14 @@ typedef struct {
     int64_t rows, keys;
     tess_view q, k, v, o, dout, dq, dk, dv;
     float *lse;
-    tess_attn *attn, *half; /* of all keys, of half of them */
+    float *part_lse;
+    tess_attn *attn;
     tess_selector *selector;
-    tess_selection *sel, *half_sel;
-    float *half_lse;
+    tess_selection *sel;
     double best[2][KINDS]; /* forward, backward */
     double density[KINDS];
+    char *other;   /* OTHER_BYTES */
+    double part;   /* ns of one more part of the keys */
     double copied; /* ns of a byte */
 } probe;
 
@@ -65,8 +70,9 @@ static tess_status make_tensors(probe *p)
     tess_view *const of_keys[] = {&p->k, &p->v, &p->dk, &p->dv};
     float *numbers = tess__arena_take(&p->arena, PERIOD * sizeof *numbers);
     p->lse = tess__arena_take(&p->arena, (size_t)p->rows * sizeof *p->lse);
-    p->half_lse = tess__arena_take(&p->arena, (size_t)p->rows * sizeof *p->half_lse);
-    if (!numbers || !p->lse || !p->half_lse)
+    p->other = tess__arena_take(&p->arena, OTHER_BYTES);
+    p->part_lse = tess__arena_take(&p->arena, (size_t)p->rows * sizeof *p->part_lse);
+    if (!numbers || !p->lse || !p->part_lse || !p->other)
         return TESS_ENOMEM;
     TESS_TRY(tess_random_normal(1, 0, 0, numbers, PERIOD));
     for (int i = 0; i < 4; i++) {
@@ -76,44 +82,34 @@ static tess_status make_tensors(probe *p)
     return TESS_OK;
 }
 
-/* Attention and lists over some keys. */
-static tess_status make_part(probe *p, int64_t keys, tess_attn **attn, tess_selection **sel)
+static tess_status make(probe *p)
 {
     const tess__probe_shape *s = p->shape;
-    const tess_attn_shape shape = {
-        .batch = 1, .heads = 1, .head_dim = s->head_dim, .tokens_q = p->rows, .tokens_k = keys};
+    p->keys = s->tokens < KEYS_MOST ? s->tokens : KEYS_MOST;
+    p->rows = p->keys < ROWS_MOST ? p->keys : ROWS_MOST;
+    const tess_attn_shape attn = {
+        .batch = 1, .heads = 1, .head_dim = s->head_dim, .tokens_q = p->rows, .tokens_k = p->keys};
     const tess_sel_shape lists = {.batch = 1,
                                   .heads = 1,
                                   .tokens_q = p->rows,
-                                  .tokens_k = keys,
+                                  .tokens_k = p->keys,
                                   .group = (int32_t)(s->group < p->rows ? s->group : p->rows),
-                                  .unit = (int32_t)(s->unit < keys ? s->unit : keys)};
+                                  .unit = (int32_t)(s->unit < p->keys ? s->unit : p->keys)};
     const tess_select_in in = {.seed = 1, .budget.density = densities[DENSER]};
     int64_t capacity;
-    TESS_TRY(tess_attn_create(p->ctx, &shape, attn));
-    TESS_TRY(tess_selector_capacity(p->selector, &lists, &in, &capacity));
-    return tess_selection_create(p->ctx, &lists, capacity, sel);
-}
-
-static tess_status make(probe *p)
-{
-    const int64_t tokens = p->shape->tokens;
-    p->keys = tokens < KEYS_MOST ? tokens : KEYS_MOST;
-    p->rows = p->keys < ROWS_MOST ? p->keys : ROWS_MOST;
     for (int kind = 0; kind < KINDS; kind++)
         p->best[0][kind] = p->best[1][kind] = INFINITY;
     TESS_TRY(make_tensors(p));
+    TESS_TRY(tess_attn_create(p->ctx, &attn, &p->attn));
     TESS_TRY(tess_selector_create(p->ctx, &(tess_selector_opts){.kind = TESS_SELECT_RANDOM},
                                   &p->selector));
-    TESS_TRY(make_part(p, p->keys, &p->attn, &p->sel));
-    return p->keys > 1 ? make_part(p, p->keys / 2, &p->half, &p->half_sel) : TESS_OK;
+    TESS_TRY(tess_selector_capacity(p->selector, &lists, &in, &capacity));
+    return tess_selection_create(p->ctx, &lists, capacity, &p->sel);
 }
 
 static void drop(probe *p)
 {
     tess_selection_destroy(p->sel);
-    tess_selection_destroy(p->half_sel);
-    tess_attn_destroy(p->half);
     tess_selector_destroy(p->selector);
     tess_attn_destroy(p->attn);
     tess__arena_free(&p->arena);
@@ -134,23 +130,17 @@ static void keep_best(double *best, double start)
     *best = ns < *best ? ns : *best;
 }
 
-/* The lists of a kind, which are not part of its time. */
-static tess_status choose(probe *p, int kind, tess_selection *sel)
-{
-    const tess_select_in in = {.seed = 1, .budget.density = densities[kind]};
-    tess_selection_lists lists;
-    TESS_TRY(tess_selector_run(p->selector, &in, sel));
-    TESS_TRY(tess_selection_view(sel, &lists));
-    p->density[kind] = lists.density;
-    return TESS_OK;
-}
-
 static tess_status time_kind(probe *p, int kind)
 {
     const tess_attn_saved saved = {&p->q, &p->k, &p->v, &p->o, p->lse};
     const tess_selection *sel = kind == DENSE ? NULL : p->sel;
-    if (sel)
-        TESS_TRY(choose(p, kind, p->sel));
+    if (sel) { /* its lists are not part of the time */
+        const tess_select_in in = {.seed = 1, .budget.density = densities[kind]};
+        tess_selection_lists lists;
+        TESS_TRY(tess_selector_run(p->selector, &in, p->sel));
+        TESS_TRY(tess_selection_view(p->sel, &lists));
+        p->density[kind] = lists.density;
+    }
     double start = thread_ns();
     TESS_TRY(tess_attn_forward(p->attn, sel, &p->q, &p->k, &p->v, &p->o, p->lse));
     keep_best(&p->best[0][kind], start);
@@ -162,21 +152,32 @@ static tess_status time_kind(probe *p, int kind)
     return TESS_OK;
 }
 
-/* Two halves of the keys, one after the other, merged: forward alone. */
-static tess_status time_halves(probe *p)
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What each further part of the keys adds: rows opened and closed for a list of one unit, and
+ * merged with what earlier parts gave. A ring comes back to a head when it has done all others, so
+ * that nothing of it is left in the caches. Forward alone; the median of many. */
+static tess_status time_part(probe *p)
 {
     const tess_attn_shape shape = {
         .batch = 1, .heads = 1, .head_dim = p->shape->head_dim, .tokens_q = p->rows};
-    const int64_t second = p->keys / 2 * p->shape->head_dim;
-    tess_view k = p->k, v = p->v;
-    k.data = (float *)k.data + second;
-    v.data = (float *)v.data + second;
-    TESS_TRY(choose(p, HALVES, p->half_sel));
-    const double start = thread_ns();
-    TESS_TRY(tess_attn_forward(p->half, p->half_sel, &p->q, &p->k, &p->v, &p->o, p->lse));
-    TESS_TRY(tess_attn_forward(p->half, p->half_sel, &p->q, &k, &v, &p->dq, p->half_lse));
-    TESS_TRY(tess_attn_merge(&shape, &p->dq, p->half_lse, &p->o, p->lse));
-    keep_best(&p->best[0][HALVES], start);
+    const tess_select_in one = {.seed = 1, .budget.keys = 1};
+    double ns[PARTS];
+    TESS_TRY(tess_selector_run(p->selector, &one, p->sel));
+    TESS_TRY(tess_attn_forward(p->attn, NULL, &p->q, &p->k, &p->v, &p->o, p->lse));
+    for (int i = 0; i < PARTS; i++) {
+        memset(p->other, i, OTHER_BYTES);
+        const double start = thread_ns();
+        TESS_TRY(tess_attn_forward(p->attn, p->sel, &p->q, &p->k, &p->v, &p->dq, p->part_lse));
+        TESS_TRY(tess_attn_merge(&shape, &p->dq, p->part_lse, &p->o, p->lse));
+        ns[i] = thread_ns() - start;
+    }
+    qsort(ns, PARTS, sizeof *ns, by_size);
+    p->part = ns[PARTS / 2];
     return TESS_OK;
 }
 
@@ -219,11 +220,6 @@ static void conclude(const probe *p, int threads, tess__rates *rates)
     const double forward = pair_of(p, p->best[0]), backward = pair_of(p, p->best[1]);
     const double rows =
         p->best[0][DENSER] / ((double)p->rows * forward) - p->density[DENSER] * (double)p->keys;
-    /* As many pairs in one call as in two, up to a unit or so. */
-    const double pairs = p->density[HALVES] * (double)(p->keys / 2 * 2) * (double)p->rows;
-    const double more = p->half ? p->best[0][HALVES] - p->best[0][DENSER] -
-                                      (pairs - p->density[DENSER] * cells) * forward
-                                : 0.0;
     double dense = p->best[0][DENSE] / cells, lists = forward;
     if (p->shape->backward) {
         dense += p->best[1][DENSE] / cells;
@@ -232,7 +228,7 @@ static void conclude(const probe *p, int threads, tess__rates *rates)
     *rates = (tess__rates){.forward = forward / threads,
                            .backward = (p->shape->backward ? backward : 2.5 * forward) / threads,
                            .row_keys = fmax(rows, 0.0),
-                           .part_keys = fmax(more / ((double)p->rows * forward), 0.0),
+                           .part_keys = p->part / ((double)p->rows * forward),
                            .dense = fmin(dense / lists, 1.0),
                            .copied = p->copied / threads};
 }
@@ -240,12 +236,10 @@ static void conclude(const probe *p, int threads, tess__rates *rates)
 static tess_status run(probe *p)
 {
     TESS_TRY(make(p));
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int kind = 0; kind < HALVES; kind++)
+    for (int round = 0; round < ROUNDS; round++)
+        for (int kind = 0; kind < KINDS; kind++)
             TESS_TRY(time_kind(p, kind));
-        if (p->half)
-            TESS_TRY(time_halves(p));
-    }
+    TESS_TRY(time_part(p));
     return time_copies(p);
 }
 

@@ -178,11 +178,16 @@ static tess_status divide(tess_context *c, tess_cluster **priced)
 static void tell_rates(const tess_context *c, const tess_context_opts *o, const tess_link *link,
                        int nodes)
 {
-    const double forward = 4.0 * c->opts.head_dim / c->rates.forward;
-    const double backward = 10.0 * c->opts.head_dim / c->rates.backward;
-    char wires[160] = "", back[48] = "";
+    const tess__rates *r = &c->rates;
+    char wires[160] = "", rows[160] = "";
     if (o->train)
-        snprintf(back, sizeof back, " forward, %.1f backward", backward);
+        snprintf(rows, sizeof rows, " forward, %.1f backward",
+                 10.0 * c->opts.head_dim / r->backward);
+    if (o->flops == 0.0)
+        snprintf(rows + strlen(rows), sizeof rows - strlen(rows),
+                 " on lists, a row as %.0f keys and %.0f for each part of them, dense %.2fx as "
+                 "fast; copies %.1f GB/s",
+                 r->row_keys, r->part_keys, 1.0 / r->dense, 1.0 / r->copied);
     if (c->ranks > 1)
         snprintf(wires, sizeof wires, "; links %.1f us, %.2f GB/s", (double)link->latency * 1e-3,
                  link->bandwidth * 1e-9);
@@ -190,12 +195,9 @@ static void tell_rates(const tess_context *c, const tess_context_opts *o, const 
         snprintf(wires + strlen(wires), sizeof wires - strlen(wires),
                  ", between %d nodes %.1f us, %.2f GB/s", nodes,
                  (double)link->network_latency * 1e-3, link->network_bandwidth * 1e-9);
-    tess__context_tell(c, TESS_CONTEXT_RATES, -1,
-                       "rates %s: attention %.1f GFLOP/s%s on lists, a row as %.0f keys and %.0f "
-                       "for each part of them, "
-                       "dense %.2fx as fast%s",
-                       o->flops > 0.0 ? "given" : "measured", forward, back, c->rates.row_keys,
-                       c->rates.part_keys, 1.0 / c->rates.dense, wires);
+    tess__context_tell(c, TESS_CONTEXT_RATES, -1, "rates %s: attention %.1f GFLOP/s%s%s",
+                       o->flops > 0.0 ? "given" : "measured", 4.0 * c->opts.head_dim / r->forward,
+                       rows, wires);
 }
 
 static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)

@@ -59,6 +59,10 @@ static void print_report(const cli *c, const report *r)
         context_print(c, r->text, r->context);
         return;
     }
+    if (r->step_ranks.ranks) {
+        step_ranks_print(c, r->text, &r->step_ranks);
+        return;
+    }
     fprintf(c->out, "%s%s%s\n", out_style(c, STYLE_BOLD), r->text, out_style(c, STYLE_PLAIN));
     fputs("  name   pass  density   best ms    median  GFLOP/s  share  ideal   dense select "
           " kept drop\n",
@@ -156,6 +160,10 @@ static void set_members(cli *c, json_t *object, const report *r)
     out_set(c, object, "problem", json_string(r->text));
     if (r->context) {
         context_json(c, object, r->context);
+        return;
+    }
+    if (r->step_ranks.ranks) {
+        step_ranks_json(c, object, &r->step_ranks);
         return;
     }
     json_t *rows = json_array();
@@ -325,6 +333,9 @@ const command command_bench = {
         "training: maps, loss and gradients of a predictor of rank 16, selection, and a profile "
         "and a spot check every 25 steps are included in the speed-up; the bound is that of "
         "attention over the tokens that takes as much less time as it has fewer pairs.\n"
+        "With ranks=N a step is timed on one rank of one thread, then on N of them that share the "
+        "tokens, by the wall clock: N cores must be free. Planning and the sum of the gradients "
+        "are part of it.\n"
         "A context problem runs attention on ranks that are threads with injected links, whose "
         "clocks are virtual: eight ranks on two cores measure what eight cores with such links "
         "would take. Each strategy is measured: planned imbalance; CPU time of attention, the "
@@ -343,7 +354,9 @@ const command command_bench = {
         "over_ideal, speedup_over_dense and speedup_with_select; a step has attention_share, "
         "linear_share, rest_share and step_bytes too; a sparse one speedup, bound, of_bound, "
         "self_attention_share, density, density_ran, select_share, learn_share, profile_share, "
-        "overhead_share, heads, dense_heads, break_even and cube; a context problem has problem, "
+        "overhead_share, heads, dense_heads, break_even and cube; a step with ranks has ranks and "
+        "steps, a list of name, seconds_one, seconds_ranks, speedup, plan_share, gradient_share "
+        "and strategy; a context problem has problem, "
         "rates, choice, seconds_chosen, seconds_best, chosen_over_best, rank_correlation and "
         "strategies, a list of strategy, possible, reason, words, imbalance_planned, "
         "cpu_max_over_mean, cpu_max_over_mean_worst, seconds_predicted, seconds_measured, "

@@ -34,8 +34,12 @@ static const comparison *worst(const verdict *v)
 
 static tess_status verify(cli *c, const problem *p, const values *given, verdict *v)
 {
-    workload w;
+    workload w = {0};
     *v = (verdict){0};
+    if (p->kind == PROBLEM_STEP && p->ranks > 1)
+        return out_fail(c, TESS_EINVAL,
+                        "step: ranks is %lld, must be 1 here; context problems are checked on many",
+                        (long long)p->ranks);
     tess_status status = workload_make(c, p, 0, &w);
     if (status == TESS_OK && p->kind == PROBLEM_ATTN)
         status = verify_attn(&w, given->all, v);

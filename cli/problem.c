@@ -94,6 +94,8 @@ static const opt linear_keys[] = {
 };
 
 static const opt step_keys[] = {
+    {"ranks", 0, OPT_INT, AT(ranks), "N", "1", 1, 64,
+     .help = "2 or more: on one rank, and on so many that share the tokens; each has one core"},
     {"batch", 0, OPT_INT, AT(batch), "N", "1", 1, 65536, .help = "samples"},
     {"heads", 0, OPT_INT, AT(heads), "N", "4", 1, 8192, .help = "heads"},
     {"dim", 0, OPT_INT, AT(dim), "N", "128", 8, 256, .help = "head dimension, a multiple of 8"},
@@ -335,6 +337,7 @@ static int has_effect(const problem *p, const opt *key)
     case AT(group): return p->kind == PROBLEM_SELECT || sparse;
     case AT(compensate): return sparse && p->compensate;
     case AT(lists): return sparse;
+    case AT(ranks): return p->kind == PROBLEM_CONTEXT || p->ranks > 1;
     case AT(node_ranks):
     case AT(network_latency):
     case AT(network_bandwidth): return p->node_ranks > 0;

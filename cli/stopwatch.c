@@ -218,12 +218,14 @@ static void set_ratios(report *r)
 
 tess_status measure(cli *c, const problem *p, int samples, report *r)
 {
-    workload w;
+    workload w = {0};
     tess_ctx_info info;
     *r = (report){.p = *p, .break_even = NAN};
     problem_text(p, r->text);
     TRY(tess_ctx_query(c->ctx, &info));
     r->threads = info.threads;
+    if (p->kind == PROBLEM_STEP && p->ranks > 1)
+        return step_ranks_measure(c, p, samples, &r->step_ranks);
     tess_status status = workload_make(c, p, 1, &w);
     if (p->kind == PROBLEM_CONTEXT) {
         if (status == TESS_OK)

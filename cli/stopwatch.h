@@ -4,6 +4,7 @@
 #define STOPWATCH_H
 
 #include "context.h"
+#include "step_ranks.h"
 #include "workload.h"
 
 enum { MEASURE_ROWS = 3 };
@@ -45,7 +46,8 @@ typedef struct {
     double shares[3];          /* of a step: attention, linear layers, the rest */
     int64_t step_bytes;        /* of a step: what model and pass take */
     sparse_report sparse;
-    context_report *context; /* of a context problem; NULL otherwise */
+    context_report *context;      /* of a context problem; NULL otherwise */
+    step_ranks_report step_ranks; /* of a step on several ranks; ranks 0 otherwise */
     int break_even_measured; /* 1: between two measured densities; 0: estimated from this one */
 } report;
 

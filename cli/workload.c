@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 16, RANK = 16 };
+enum { CHUNK = 1 << 12, RANK = 16 };
 
 /* Streams of random numbers, one for each input. */
 enum { STREAM_Q = 1, STREAM_K, STREAM_V, STREAM_DOUT, STREAM_LOW_Q, STREAM_LOW_K, STREAM_BIAS };
@@ -32,7 +32,7 @@ tess_status workload_take(workload *w, int64_t n, tess_dtype dtype, void **data)
 /* Fills n elements of F32 or BF16 with the normal numbers of a stream. */
 static tess_status fill(const workload *w, void *data, tess_dtype dtype, int64_t n, uint64_t stream)
 {
-    static float numbers[CHUNK];
+    static _Thread_local float numbers[CHUNK]; /* ranks may be threads */
     for (int64_t i = 0; i < n; i += CHUNK) {
         const int64_t count = n - i < CHUNK ? n - i : CHUNK;
         void *to = (char *)data + i * (int64_t)tess_dtype_size(dtype);
@@ -216,7 +216,7 @@ static tess_status make_linear(workload *w)
 tess_status workload_make(cli *c, const problem *p, int with_select, workload *w)
 {
     tess_machine machine;
-    *w = (workload){.c = c, .p = *p, .timed = with_select, .density = 1};
+    *w = (workload){.c = c, .p = *p, .timed = with_select, .density = 1, .comm = w->comm};
     TRY(tess_machine_query(c->ctx, &machine));
     w->bytes_max = machine.memory_available;
     if (p->kind == PROBLEM_LINEAR)

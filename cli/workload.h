@@ -55,14 +55,17 @@ typedef struct {
     tess_pass *pass;
     tess_pass_shape pass_shape;
     int64_t step_bytes; /* of model and pass */
+    tess_comm *comm;    /* set before workload_make: ranks that share the tokens of a step */
+    tess_context *context;
     sparse_step sparse;
     void *buffers[WORKLOAD_BUFFERS];
     int n_buffers;
     int64_t bytes, bytes_max; /* taken; there are */
 } workload;
 
-/* Makes everything a problem needs. with_select: an attn problem also gets the selector that would
- * make its selection, the predictor of rank 16. Call workload_free in any case. */
+/* Makes everything a problem needs; of *w only comm is looked at. with_select: an attn problem also
+ * gets the selector that would make its selection, the predictor of rank 16. Call workload_free in
+ * any case. */
 tess_status workload_make(cli *c, const problem *p, int with_select, workload *w);
 void workload_free(workload *w);
 
@@ -86,6 +89,7 @@ void workload_free_step(workload *w);
  * the shape of a pass, and makes what its steps need. */
 void workload_cube(const int grid[3], int64_t group, int cube[3]);
 tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape);
+tess_status workload_groups(workload *w); /* sparse.groups and bounds, of the cubes */
 tess_status workload_make_sparse(workload *w, const tess_model_config *config);
 
 /* The calls. attn runs the problem's pass on a selection, NULL for dense; a backward pass stands on

@@ -137,16 +137,24 @@ static tess_status profile_layer(void *user, const tess_look *look)
     return tess_density_measure(w->c->ctx, &in, w->sparse.measured);
 }
 
+tess_status workload_groups(workload *w)
+{
+    sparse_step *s = &w->sparse;
+    void *data;
+    TRY(tess_order_cubes(s->grid, s->cube, NULL, NULL, NULL, &s->groups));
+    TRY(workload_take(w, s->groups + 1, TESS_DTYPE_I64, &data));
+    s->bounds = data;
+    return tess_order_cubes(s->grid, s->cube, NULL, NULL, s->bounds, NULL);
+}
+
 tess_status workload_make_sparse(workload *w, const tess_model_config *config)
 {
     const problem *p = &w->p;
     sparse_step *s = &w->sparse;
     const int64_t heads = p->batch * p->heads;
     void *data;
-    TRY(tess_order_cubes(s->grid, s->cube, NULL, NULL, NULL, &s->groups));
-    TRY(workload_take(w, s->groups + 1, TESS_DTYPE_I64, &data));
-    s->bounds = data;
-    TRY(tess_order_cubes(s->grid, s->cube, NULL, NULL, s->bounds, NULL));
+    if (!s->bounds)
+        TRY(workload_groups(w));
     TRY(workload_take(w, heads, TESS_DTYPE_F64, &data));
     s->measured = data;
     TRY(workload_take(w, p->layers * (int64_t)sizeof *s->layers, TESS_DTYPE_U8, &data));

@@ -6,6 +6,8 @@
  */
 #include "workload.h"
 
+#include "tessera/context.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -81,6 +83,34 @@ static tess_status check_memory(workload *w, const tess_model_config *config,
                     out_bytes(need.total, wanted), out_bytes(w->bytes_max, have));
 }
 
+/* The ranks that share the tokens, and their first plan. */
+static tess_status make_ranks(workload *w, tess_pass_shape *shape)
+{
+    const problem *p = &w->p;
+    const int sparse = problem_is_sparse_step(p);
+    tess_context_opts opts = {.layers = (int)p->layers,
+                              .heads = (int)p->heads,
+                              .head_dim = (int)p->dim,
+                              .batch = (int)p->batch,
+                              .tokens = p->tokens,
+                              .saves = !shape->train                  ? 0
+                                       : shape->keep == TESS_KEEP_ALL ? (int)p->layers
+                                                                      : 1,
+                              .train = shape->train};
+    if (sparse) {
+        TRY(workload_groups(w));
+        opts.n_groups = w->sparse.groups;
+        opts.groups = w->sparse.bounds;
+        opts.rank_low = w->sparse.room.rank;
+        opts.compensate = opts.whole_keys = w->sparse.room.compensate;
+        const double most = w->sparse.room.max_density;
+        opts.units_most = (int32_t)ceil((most > 0 ? most : 1) * (double)p->tokens);
+    }
+    TRY(tess_context_create(w->c->ctx, w->comm, &opts, &w->context));
+    shape->context = w->context;
+    return tess_context_plan(w->context, 0, NULL, NULL);
+}
+
 tess_status workload_make_step(workload *w)
 {
     const problem *p = &w->p;
@@ -89,6 +119,8 @@ tess_status workload_make_step(workload *w)
     const int64_t n = p->batch * p->tokens * CHANNELS * PATCH * PATCH;
     if (problem_is_sparse_step(p))
         TRY(workload_plan_sparse(w, &shape));
+    if (w->comm)
+        TRY(make_ranks(w, &shape));
     TRY(check_memory(w, &config, &shape));
     w->bytes_max -= w->step_bytes;
     TRY(tess_model_create(w->c->ctx, &config,
@@ -130,6 +162,7 @@ void workload_free_step(workload *w)
     tess_pass_destroy(w->pass);
     tess_predictor_destroy(w->sparse.attend.predictor);
     tess_model_destroy(w->model);
+    tess_context_destroy(w->context);
 }
 #else
 tess_status workload_make_step(workload *w)

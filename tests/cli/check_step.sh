@@ -29,3 +29,12 @@ tessera bench $sparse,profile=density.csv,profile_layers=0:4
 tessera bench $sparse,density=0.1,profile=density.csv
 tessera bench $sparse,profile_layers=0:4
 tessera bench step,dim=20
+# One rank and two that share the tokens, dense and sparse.
+tessera bench $sparse,ranks=2,density=0.25 --samples 1 --json |
+    python3 -c 'import json, math, sys
+r = json.load(sys.stdin)
+for s in r["steps"]:
+    assert math.isclose(s["speedup"], s["seconds_one"] / s["seconds_ranks"])
+    assert 0 <= s["plan_share"] < 1 and 0 < s["gradient_share"] < 1 and s["strategy"]
+print(r["ranks"], *(s["name"] for s in r["steps"]))'
+tessera check $sparse,ranks=2

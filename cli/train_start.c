@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_start.c - how a training run begins: where it comes from, its data, its options. */
+#include "train_job.h"
+
+#include <string.h>
+
+/* ---- where it begins ---------------------------------------------------------------------------
+ */
+
+/* The newest checkpoint to resume from, if there is one. */
+static tess_status find_resume(train_job *j)
+{
+    const tess_status status =
+        tess_checkpoint_find(j->c->ctx, j->v->out, j->start, sizeof j->start);
+    if (status == TESS_EIO) {
+        char text[PATH_BYTES + 64];
+        snprintf(text, sizeof text, "%s, so the run begins at step 0", tess_last_error());
+        if (!j->c->common->quiet)
+            out_log(j->c, TESS_LOG_WARN, text);
+        j->start[0] = 0;
+        return TESS_OK;
+    }
+    j->resumed = status == TESS_OK;
+    return status;
+}
+
+/* --init takes a run, a checkpoint, whose averaged weights are the better ones, or any model. */
+static tess_status find_init(train_job *j)
+{
+    tess_checkpoint checkpoint;
+    tess_ctx *ctx = j->c->ctx;
+    if (tess_checkpoint_find(ctx, j->v->init, j->start, sizeof j->start) != TESS_OK) {
+        snprintf(j->start, sizeof j->start, "%s", j->v->init);
+        return TESS_OK;
+    }
+    TRY(tess_checkpoint_read(ctx, j->start, &checkpoint));
+    if (checkpoint.ema && strlen(j->start) + 5 < sizeof j->start)
+        strcat(j->start, "/ema");
+    return TESS_OK;
+}
+
+static tess_status find_config(train_job *j)
+{
+    const train_values *v = j->v;
+    if (v->resume)
+        TRY(find_resume(j));
+    if (!j->resumed && v->branch) {
+        TRY(tess_checkpoint_find(j->c->ctx, v->branch, j->start, sizeof j->start));
+        j->branched = 1;
+    }
+    if (!j->resumed && v->init)
+        TRY(find_init(j));
+    if (j->start[0])
+        return tess_model_config_read(j->c->ctx, j->start, &j->config);
+    if (v->config)
+        return tess_model_config_read(j->c->ctx, v->config, &j->config);
+    return tess_model_preset(v->preset, &j->config);
+}
+
+/* ---- data and options --------------------------------------------------------------------------
+ */
+
+/* The pack that gives the model its channels; 1 if there is none. */
+static int natural_pack(const tess_model_config *config)
+{
+    for (int p = 1; p <= 16; p++)
+        if (3 * p * p == config->in_channels)
+            return p;
+    return 1;
+}
+
+/* A preset is a size: its channels and text follow the data. */
+static tess_status open_data(train_job *j)
+{
+    const train_values *v = j->v;
+    const int adapts = !j->start[0] && !v->config;
+    const tess_data_opts opts = {
+        .source = v->data,
+        .frames = (int)v->frames,
+        .height = (int)v->height,
+        .width = (int)v->width,
+        .pack = v->pack ? (int)v->pack : natural_pack(&j->config),
+        .text_len = v->text ? 0 : j->config.text_len,
+        .text_dim = v->text ? 0 : j->config.text_dim,
+        .text = v->text,
+        .seed = (uint64_t)v->common.seed,
+        .fps = v->fps,
+    };
+    TRY(tess_data_open(j->c->ctx, &opts, &j->data));
+    TRY(tess_data_query(j->data, &j->info));
+    if (adapts) {
+        j->config.in_channels = j->config.out_channels = j->info.channels;
+        j->config.text_dim = j->info.text_dim;
+        j->config.text_len = j->info.text_len;
+    }
+    return TESS_OK;
+}
+
+/* On the command line 0 is none; in the options of the library it is the default. */
+static double or_none(double value)
+{
+    return value == 0 ? -1 : value;
+}
+
+/* Each decision of the run as a line, above the one of progress. */
+static void on_event(void *user, const char *sentence)
+{
+    const train_job *j = user;
+    if (!j->c->common->quiet)
+        out_log(j->c, TESS_LOG_INFO, sentence);
+}
+
+static void fill_options(train_job *j)
+{
+    const train_values *v = j->v;
+    j->opts = (tess_train_opts){
+        .batch = (int)v->batch,
+        .accumulate = (int)v->accumulate,
+        .steps = v->steps,
+        .warmup = v->warmup ? v->warmup : -1,
+        .decay_from = v->decay_from >= 1 ? -1 : v->decay_from,
+        .optim = strcmp(v->optimiser, "adamw") == 0 ? TESS_OPTIM_ADAMW : TESS_OPTIM_MUON,
+        .lr = v->lr,
+        .lr_muon = v->lr_muon,
+        .beta1 = v->beta1,
+        .beta2 = v->beta2,
+        .momentum = v->momentum,
+        .weight_decay = v->weight_decay,
+        .clip = or_none(v->clip),
+        .ema = or_none(v->ema),
+        .shift = v->shift,
+        .prompt_dropout = or_none(v->prompt_dropout),
+        .seed = (uint64_t)v->common.seed,
+        .keep = v->recompute ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL,
+        .store = strcmp(v->store, "bf16") == 0 ? TESS_DTYPE_BF16 : TESS_DTYPE_F32,
+        .validate_every = v->validate_every ? v->validate_every : -1,
+        .validate_clips = (int)v->validate_clips,
+        .folder = v->out,
+        .settings = j->settings,
+        .checkpoint_every = v->checkpoint_every ? v->checkpoint_every : -1,
+        .checkpoints_kept = v->keep ? (int)v->keep : -1,
+        .sample_every = v->sample_every ? v->sample_every : -1,
+        .sample_steps = (int)v->sample_steps,
+        .guidance = v->guidance,
+        .event = on_event,
+        .event_user = j,
+        .comm = j->c->comm,
+        .ranks_context = (int)v->ranks_context,
+        .strategy = v->strategy,
+        .cluster = v->cluster,
+    };
+}
+
+/* Everything that is read before the run is made. */
+tess_status train_prepare(train_job *j)
+{
+    TRY(find_config(j));
+    TRY(open_data(j));
+    j->settings = train_settings_text(j->c->cmd, j->v);
+    if (!j->settings)
+        return out_fail(j->c, TESS_ENOMEM, "no memory for the settings");
+    fill_options(j);
+    return train_attention(j->c, j->v, &j->opts.attention);
+}

@@ -26,96 +26,6 @@
 
 static const char optimiser_file[] = "optimiser.safetensors";
 
-/* ---- the optimiser's tensors ------------------------------------------------------------------
- */
-
-/* Where moments lie: of this rank's slots, or of all of them. */
-typedef struct {
-    const tess__optim_slot *slots;
-    int n;
-    float *first, *second;
-} moments;
-
-static moments own_moments(const tess_train *t)
-{
-    return (moments){t->optim.slots, t->optim.n_slots, t->optim.first, t->optim.second};
-}
-
-/* One tensor for the first moment of each parameter, and one for each second there is; then those
- * of the predictors, if wanted. */
-static tess_status list_moments(const tess_train *t, const moments *m, int predictors,
-                                tess__arena *arena, tess_tensor **tensors, int *count)
-{
-    const int n = m->n;
-    const int more = predictors ? t->control->learner.info.params : 0;
-    tess_tensor *list = tess__arena_take(arena, (size_t)(n + more) * 2 * sizeof *list);
-    if (!list)
-        return TESS_ENOMEM;
-    *count = 0;
-    for (int i = 0; i < 2 * n; i++) {
-        const tess__optim_slot *slot = &m->slots[i % n];
-        const int second = i >= n;
-        if (second && slot->rows != 0)
-            continue;
-        tess_param p;
-        char name[256];
-        TESS_TRY(tess_model_param(t->model, slot->param, &p));
-        const int length =
-            snprintf(name, sizeof name, "%s.%s", second ? "second" : "first", p.name);
-        tess_tensor *tensor = &list[(*count)++];
-        *tensor = (tess_tensor){.name = tess__arena_string(arena, name, (size_t)length),
-                                .dtype = TESS_DTYPE_F32,
-                                .rank = p.rank,
-                                .data = second ? m->second + slot->second : m->first + slot->first};
-        if (!tensor->name)
-            return TESS_ENOMEM;
-        memcpy(tensor->shape, p.shape, (size_t)p.rank * sizeof *p.shape);
-    }
-    *tensors = list;
-    return more ? tess__learner_tensors(&t->control->learner, arena, list, count) : TESS_OK;
-}
-
-static size_t bytes_of(const tess_tensor *tensor)
-{
-    size_t n = sizeof(float);
-    for (int d = 0; d < tensor->rank; d++)
-        n *= (size_t)tensor->shape[d];
-    return n;
-}
-
-static tess_status save_moments(const tess_train *t, const moments *m, const char *path)
-{
-    tess__arena arena = {.ctx = t->ctx};
-    tess_tensor *tensors = NULL;
-    int n = 0;
-    const int predictors = t->control && t->control->predictor;
-    tess_status status = list_moments(t, m, predictors, &arena, &tensors, &n);
-    if (status == TESS_OK)
-        status = tess_file_write(t->ctx, path, tensors, n, NULL);
-    tess__arena_free(&arena);
-    return status;
-}
-
-/* Every tensor of the list is read over the memory it describes. */
-static tess_status read_moments(const tess_train *t, const char *path)
-{
-    tess__arena arena = {.ctx = t->ctx};
-    tess_tensor *tensors = NULL;
-    tess_file *file = NULL;
-    int n = 0;
-    const int predictors = t->control && t->control->loaded;
-    const moments own = own_moments(t);
-    tess_status status = list_moments(t, &own, predictors, &arena, &tensors, &n);
-    if (status == TESS_OK)
-        status = tess_file_open(t->ctx, path, &file);
-    for (int i = 0; i < n && status == TESS_OK; i++)
-        status = tess_file_read(file, tensors[i].name, TESS_DTYPE_F32, (void *)tensors[i].data,
-                                bytes_of(&tensors[i]));
-    tess_file_close(file);
-    tess__arena_free(&arena);
-    return status;
-}
-
 /* ---- saving -----------------------------------------------------------------------------------
  */
 
@@ -157,12 +67,12 @@ static tess_status fill_weights(const tess_train *t, const char *folder, const f
     return average ? save_weights(t, path, average) : TESS_OK;
 }
 
-static tess_status fill_rest(const tess_train *t, const char *folder, const moments *m)
+static tess_status fill_rest(const tess_train *t, const char *folder, const tess__moments *m)
 {
     char path[PATH_MAX];
     tess__state state;
     TESS_TRY(tess__path(path, folder, optimiser_file));
-    TESS_TRY(save_moments(t, m, path));
+    TESS_TRY(tess__moments_write(t, m, path));
     TESS_TRY(tess__settings_write(t, folder));
     if (t->control)
         TESS_TRY(tess__control_save(t->control, folder));
@@ -212,9 +122,10 @@ static tess_status begin_saving(const tess_train *t, const char *dir, saving *s)
 /* The files that are left, and the name of the folder. */
 static tess_status finish_saving(const tess_train *t, const saving *s)
 {
-    const moments all = tess__team_many(&t->team) ? (moments){t->owners.slots, t->owners.n_slots,
-                                                              t->model->gradients, s->second}
-                                                  : own_moments(t);
+    const tess__moments all =
+        tess__team_many(&t->team)
+            ? (tess__moments){t->owners.slots, t->owners.n_slots, t->model->gradients, s->second}
+            : tess__moments_own(t);
     TESS_TRY(fill_rest(t, s->temp, &all));
     if (rename(s->temp, s->dir) != 0)
         return tess__fail(TESS_EIO, "%s: cannot create: %m", s->dir);
@@ -325,7 +236,7 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
         TESS_TRY(read_average(train, path));
     TESS_TRY(read_control(train, dir, branch));
     TESS_TRY(tess__path(path, dir, optimiser_file));
-    TESS_TRY(read_moments(train, path));
+    TESS_TRY(tess__moments_read(train, path));
 
     tess__loader_stop(train->loader);
     train->loader = NULL;

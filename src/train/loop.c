@@ -134,11 +134,6 @@ static tess_status update(tess_train *t, double norm, double factor)
     return tess__team_many(&t->team) ? tess__reduce_values(&t->reduce, t->model->values) : TESS_OK;
 }
 
-static double ms(int64_t ns)
-{
-    return 1e-6 * (double)ns;
-}
-
 /* What is to be decided before a step; the pass is made anew if it shall lie in other cubes. */
 static tess_status decide(tess_train *t)
 {
@@ -151,68 +146,6 @@ static tess_status decide(tess_train *t)
     }
     TESS_TRY(tess__train_pass(t));
     return tess__plans_make(t);
-}
-
-/* What this rank has waited for others, and the payload that it has sent to them. */
-typedef struct {
-    int64_t waited_ns, payload;
-} traffic;
-
-static traffic traffic_of(const tess_train *t)
-{
-    tess_comm *const comms[] = {t->team.world, t->team.context};
-    traffic sum = {0, 0};
-    for (int i = 0; i < 2; i++) {
-        tess_comm_counts counts;
-        if (!comms[i] || tess_comm_counts_read(comms[i], &counts) != TESS_OK)
-            continue;
-        sum.waited_ns += counts.wait_ns;
-        sum.payload += counts.bytes[TESS_TRAFFIC_PAYLOAD];
-    }
-    return sum;
-}
-
-/* When parts of a step began and ended, and what the pass had counted by then. */
-typedef struct {
-    int64_t begin, middle, end, waited;
-    traffic begun, between, ended;
-    tess_pass_times before, after;
-} clocks;
-
-/* What a step is told as, without sparse attention's part. */
-static void describe(const tess_train *t, const clocks *at, double factor, tess_step *now)
-{
-    const double all = ms(at->end - at->begin);
-    const tess_pass_times *a = &at->before, *b = &at->after;
-    const int64_t late = at->ended.waited_ns - at->between.waited_ns;
-    *now = (tess_step){
-        .step = t->step,
-        .steps = t->opts.steps,
-        .loss_mean = t->loss_mean,
-        .lr = factor * t->opts.lr,
-        .lr_muon = t->opts.optim == TESS_OPTIM_MUON ? factor * t->opts.lr_muon : 0.0,
-        .step_ms = all,
-        .attention_ms = ms(b->attention_ns - a->attention_ns),
-        .linear_ms = ms(b->linear_ns - a->linear_ns),
-        .optimiser_ms = ms(at->end - at->middle - late),
-        .data_ms = ms(at->waited),
-        .tokens_per_s = 1e3 * (double)t->tokens / all,
-        .density = 1.0,
-        .recall = (double)NAN,
-        .predictor_loss = (double)NAN,
-        .select_ms = ms(b->select_ns - a->select_ns),
-        .learn_ms = ms(b->learn_ns - a->learn_ns),
-        .profile_ms = ms(b->look_ns - a->look_ns),
-        .exchange_ms = ms(at->ended.waited_ns - at->begun.waited_ns),
-        .plan_ms = ms(t->plan_ns),
-        .imbalance = tess__plans_imbalance(t),
-        .payload_bytes = (double)(at->ended.payload - at->begun.payload),
-        .val_loss = (double)NAN,
-        .val_buckets = {(double)NAN, (double)NAN, (double)NAN, (double)NAN},
-    };
-    now->other_ms = all - now->attention_ms - now->linear_ms - now->select_ms - now->learn_ms -
-                    now->profile_ms - now->optimiser_ms - now->data_ms - now->exchange_ms -
-                    now->plan_ms;
 }
 
 /* The predictors' update and what was measured, or the count of a dense step. */
@@ -232,13 +165,13 @@ static tess_status run_step(tess_train *t, tess_step *now)
 {
     const double factor = tess__schedule(&t->opts, t->step);
     double loss = 0.0, norm = 0.0;
-    clocks at = {.begin = tess_clock_ns(), .begun = traffic_of(t)};
+    tess__step_times at = {.begin = tess_clock_ns(), .begun = tess__traffic_of(t)};
     t->plan_ns = 0;
     TESS_TRY(decide(t));
     TESS_TRY(tess_pass_times_read(t->pass, &at.before));
     TESS_TRY(gather(t, &loss, &at.waited));
     at.middle = tess_clock_ns();
-    at.between = traffic_of(t);
+    at.between = tess__traffic_of(t);
     TESS_TRY(measure(t, &loss, &norm));
     if (!isfinite(loss))
         return give_up(t, "the loss", loss);
@@ -246,14 +179,14 @@ static tess_status run_step(tess_train *t, tess_step *now)
         return give_up(t, "the gradients' norm", norm);
     TESS_TRY(update(t, norm, factor));
     at.end = tess_clock_ns();
-    at.ended = traffic_of(t);
+    at.ended = tess__traffic_of(t);
     TESS_TRY(tess_pass_times_read(t->pass, &at.after));
 
     t->step++;
     t->batches += t->opts.accumulate;
     t->loss_mean =
         isnan(t->loss_mean) ? loss : loss_memory * t->loss_mean + (1.0 - loss_memory) * loss;
-    describe(t, &at, factor, now);
+    tess__step_describe(t, &at, factor, now);
     now->loss = loss;
     now->grad_norm = norm;
     return end_control(t, now);

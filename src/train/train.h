@@ -202,6 +202,26 @@ double tess__plans_imbalance(const tess_train *train);
 tess_status tess__plans_open(const tess_train *train);
 tess_status tess__plans_add(const tess_train *train);
 
+/* ---- step_times.c ------------------------------------------------------------------------------
+ */
+
+/* What this rank has waited for others, and the payload that it has sent to them. */
+typedef struct {
+    int64_t waited_ns, payload;
+} tess__traffic;
+tess__traffic tess__traffic_of(const tess_train *train);
+
+/* When parts of a step began and ended, and what the pass had counted by then. */
+typedef struct {
+    int64_t begin, middle, end, waited;
+    tess__traffic begun, between, ended;
+    tess_pass_times before, after;
+} tess__step_times;
+
+/* What a step is told as, without the part of sparse attention. */
+void tess__step_describe(const tess_train *train, const tess__step_times *at, double factor,
+                         tess_step *now);
+
 /* ---- metrics.c -------------------------------------------------------------------------------
  */
 
@@ -215,6 +235,18 @@ tess_status tess__metrics_add(const char *folder, const tess_step *step);
 
 /* ---- checkpoint.c, checkpoint_state.c, run_folder.c --------------------------------------------
  */
+
+/* moments.c: where moments lie, of this rank's slots or of all of them. */
+typedef struct {
+    const tess__optim_slot *slots;
+    int n;
+    float *first, *second;
+} tess__moments;
+
+tess__moments tess__moments_own(const tess_train *train);
+tess_status tess__moments_write(const tess_train *train, const tess__moments *moments,
+                                const char *path);
+tess_status tess__moments_read(const tess_train *train, const char *path); /* of what is owned */
 
 /* What state.json holds beside what tess_checkpoint tells. */
 typedef struct {

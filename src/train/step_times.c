@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* step_times.c - what a step is told as: its rates, its times, what it sent.
+ *
+ * Times of the pass are without waiting for other ranks, and so is that of the optimiser here:
+ * exchange_ms has all of it. What is left of the step is other_ms.
+ */
+#include "train.h"
+
+#include <math.h>
+
+static double ms(int64_t ns)
+{
+    return 1e-6 * (double)ns;
+}
+
+tess__traffic tess__traffic_of(const tess_train *t)
+{
+    tess_comm *const comms[] = {t->team.world, t->team.context};
+    tess__traffic sum = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        tess_comm_counts counts;
+        if (!comms[i] || tess_comm_counts_read(comms[i], &counts) != TESS_OK)
+            continue;
+        sum.waited_ns += counts.wait_ns;
+        sum.payload += counts.bytes[TESS_TRAFFIC_PAYLOAD];
+    }
+    return sum;
+}
+
+void tess__step_describe(const tess_train *t, const tess__step_times *at, double factor,
+                         tess_step *now)
+{
+    const double all = ms(at->end - at->begin);
+    const tess_pass_times *a = &at->before, *b = &at->after;
+    const int64_t late = at->ended.waited_ns - at->between.waited_ns;
+    *now = (tess_step){
+        .step = t->step,
+        .steps = t->opts.steps,
+        .loss_mean = t->loss_mean,
+        .lr = factor * t->opts.lr,
+        .lr_muon = t->opts.optim == TESS_OPTIM_MUON ? factor * t->opts.lr_muon : 0.0,
+        .step_ms = all,
+        .attention_ms = ms(b->attention_ns - a->attention_ns),
+        .linear_ms = ms(b->linear_ns - a->linear_ns),
+        .optimiser_ms = ms(at->end - at->middle - late),
+        .data_ms = ms(at->waited),
+        .tokens_per_s = 1e3 * (double)t->tokens / all,
+        .density = 1.0,
+        .recall = (double)NAN,
+        .predictor_loss = (double)NAN,
+        .select_ms = ms(b->select_ns - a->select_ns),
+        .learn_ms = ms(b->learn_ns - a->learn_ns),
+        .profile_ms = ms(b->look_ns - a->look_ns),
+        .exchange_ms = ms(at->ended.waited_ns - at->begun.waited_ns),
+        .plan_ms = ms(t->plan_ns),
+        .imbalance = tess__plans_imbalance(t),
+        .payload_bytes = (double)(at->ended.payload - at->begun.payload),
+        .val_loss = (double)NAN,
+        .val_buckets = {(double)NAN, (double)NAN, (double)NAN, (double)NAN},
+    };
+    now->other_ms = all - now->attention_ms - now->linear_ms - now->select_ms - now->learn_ms -
+                    now->profile_ms - now->optimiser_ms - now->data_ms - now->exchange_ms -
+                    now->plan_ms;
+}

@@ -156,6 +156,13 @@ static const opt options[] = {
              "4x2r; auto: per layer, by predicted time"},
     {"cluster", 0, OPT_PATH, AT(cluster), "NAME|FILE",
      .help = "plan for this cluster instead of measured rates: the same plans in every run"},
+    {"trace-out", 0, OPT_PATH, AT(trace_out), "FILE.json",
+     .help = "train nothing: play one rank of many alone, and write what a step of it sends and "
+             "computes, for `tessera simulate --trace`"},
+    {"trace-ranks", 0, OPT_INT, AT(trace_ranks), "N", .max = 1024,
+     .help = "with --trace-out: ranks of the job"},
+    {"trace-rank", 0, OPT_INT, AT(trace_rank), "R", .max = 1023,
+     .help = "with --trace-out: which of them; default: 0"},
 };
 
 static const example examples[] = {
@@ -170,6 +177,9 @@ static const example examples[] = {
      "another way to attend, from the same dense beginning"},
     {"mpirun -n 4 tessera train --ranks-context 2 --out run",
      "on four ranks: two groups with half of the clips each"},
+    {"tessera train --frames 16 --height 64 --width 64 --trace-ranks 8 --cluster h100 --trace-out "
+     "rank0.json",
+     "what rank 0 of eight would send and compute in a step"},
 };
 
 const command command_train = {

@@ -4,6 +4,7 @@
 #define TESS_CLI_TRAIN_H
 
 #include "cli.h"
+#include "tessera/train.h"
 
 typedef struct {
     common common;
@@ -34,6 +35,8 @@ typedef struct {
     /* many ranks */
     int64_t ranks_context;
     const char *strategy, *cluster;
+    const char *trace_out;
+    int64_t trace_ranks, trace_rank;
 } train_values;
 
 /* ---- train_settings.c: settings.json, in and out ------------------------------------------- */
@@ -57,5 +60,11 @@ char *train_settings_text(const command *cmd, const train_values *v);
 /* ---- train_run.c ---------------------------------------------------------------------------- */
 
 tess_status train_run(cli *c, const train_values *v);
+
+/* ---- train_trace.c: one rank of many, played alone ------------------------------------------ */
+
+tess_status train_trace_check(cli *c, const train_values *v);
+tess_status train_trace_open(cli *c, const train_values *v, tess_comm **comm); /* if asked for */
+tess_status train_trace_run(cli *c, const train_values *v, tess_train *train, tess_comm *comm);
 
 #endif

@@ -17,6 +17,7 @@ typedef struct {
     tess_data_info info;
     tess_train_opts opts;
     tess_model *model;
+    tess_comm *trace; /* of a rank that is played alone; NULL: none is */
     tess_train *train;
     char start[PATH_BYTES]; /* folder whose weights begin the run; "" for random ones */
     int resumed, branched;

@@ -112,13 +112,16 @@ static tess_status run_job(train_job *j)
     if (j->v->dry_run)
         return TESS_OK;
     TRY(make(j));
+    if (j->trace)
+        return train_trace_run(j->c, j->v, j->train, j->trace);
     TRY(run_steps(j));
     return train_report(j);
 }
 
 static tess_status check_usage(cli *c, const train_values *v)
 {
-    if (!v->out && !v->dry_run)
+    TRY(train_trace_check(c, v));
+    if (!v->out && !v->dry_run && !v->trace_out)
         return out_usage(c, "--out is missing, must be the folder of the run");
     if (v->resume && !v->out)
         return out_usage(c, "--resume needs --out, the folder of the run");
@@ -141,6 +144,7 @@ tess_status train_run(cli *c, const train_values *v)
         status = run_job(&j);
     }
     tess_train_destroy(j.train);
+    tess_comm_destroy(j.trace);
     tess_model_destroy(j.model);
     tess_data_close(j.data);
     free(j.settings);

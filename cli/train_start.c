@@ -144,7 +144,7 @@ static void fill_options(train_job *j)
         .guidance = v->guidance,
         .event = on_event,
         .event_user = j,
-        .comm = j->c->comm,
+        .comm = j->trace ? j->trace : j->c->comm,
         .ranks_context = (int)v->ranks_context,
         .strategy = v->strategy,
         .cluster = v->cluster,
@@ -159,6 +159,7 @@ tess_status train_prepare(train_job *j)
     j->settings = train_settings_text(j->c->cmd, j->v);
     if (!j->settings)
         return out_fail(j->c, TESS_ENOMEM, "no memory for the settings");
+    TRY(train_trace_open(j->c, j->v, &j->trace));
     fill_options(j);
     return train_attention(j->c, j->v, &j->opts.attention);
 }

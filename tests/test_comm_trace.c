@@ -240,7 +240,10 @@ static void wrong_arguments_get_a_sentence(void **state)
                 "tess_comm_trace: rank is 4, must be 0..3");
     CHECK_FAILS(tess_comm_trace_write(NULL, "x"), TESS_EINVAL,
                 "tess_comm_trace_write: comm is NULL");
+    CHECK_FAILS(tess_comm_trace_clear(NULL), TESS_EINVAL, "tess_comm_trace_clear: comm is NULL");
     CHECK_OK(tess_comm_self(ctx, &comm));
+    CHECK_FAILS(tess_comm_trace_clear(comm), TESS_EINVAL,
+                "tess_comm_trace_clear: comm is not one that tess_comm_trace made");
     CHECK_FAILS(tess_comm_trace_write(comm, "x"), TESS_EINVAL,
                 "tess_comm_trace_write: comm is not one that tess_comm_trace made");
     tess_comm_destroy(comm);

@@ -187,6 +187,32 @@ static void what_a_rank_wrote_is_read(void **state)
     unlink(path);
 }
 
+static void what_was_before_a_clear_is_not_in_the_trace(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/tess-replay-XXXXXX";
+    const int file = mkstemp(path);
+    tess_comm *comm = NULL;
+    tess_trace *trace = NULL;
+    tess_trace_info info;
+    double x = 1;
+    assert_true(file >= 0);
+    close(file);
+    CHECK_OK(tess_comm_trace(ctx, 0, 4, &comm));
+    CHECK_OK(tess_comm_agree(comm, TESS_OK));
+    CHECK_OK(tess_comm_agree(comm, TESS_OK));
+    CHECK_OK(tess_comm_trace_clear(comm));
+    CHECK_OK(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, &x, 1));
+    CHECK_OK(tess_comm_trace_write(comm, path));
+    CHECK_OK(tess_trace_load(ctx, path, &trace));
+    CHECK_OK(tess_trace_query(trace, &info));
+    assert_int_equal(info.calls, 1);
+    assert_true(info.compute_s < 1.0);
+    tess_trace_destroy(trace);
+    tess_comm_destroy(comm);
+    unlink(path);
+}
+
 /* ---- wrong ones ----------------------------------------------------------------------------- */
 
 static void wrong_traces_are_refused_with_their_line(void **state)
@@ -253,6 +279,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(groups_alone_and_empty_messages_cost_nothing),
     cmocka_unit_test(strides_reach_other_nodes),
     cmocka_unit_test(what_a_rank_wrote_is_read),
+    cmocka_unit_test(what_was_before_a_clear_is_not_in_the_trace),
     cmocka_unit_test(wrong_traces_are_refused_with_their_line),
     cmocka_unit_test(wrong_arguments_get_a_sentence),
 };

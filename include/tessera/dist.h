@@ -192,6 +192,9 @@ TESS_API tess_status tess_comm_threads(const tess_ctx_opts *opts, int ranks, con
  * one before it: the work of one rank of a job that no machine at hand could hold. */
 TESS_API tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm);
 
+/* Forgets the calls so far, so that the trace begins here: with the step that is of interest. */
+TESS_API tess_status tess_comm_trace_clear(tess_comm *comm);
+
 /* The calls so far, of the communicator and its parts, as a Chrome trace (docs/formats.md). comm is
  * the one that tess_comm_trace made. */
 TESS_API tess_status tess_comm_trace_write(const tess_comm *comm, const char *path);

@@ -196,3 +196,17 @@ tess_status tess__trace_of(const char *fn, const tess_comm *comm, const tess__tr
     *trace = (const tess__trace *)comm;
     return TESS_OK;
 }
+
+tess_status tess_comm_trace_clear(tess_comm *comm)
+{
+    const char *fn = "tess_comm_trace_clear";
+    const tess__trace *trace = NULL;
+    if (!comm)
+        return tess__fail(TESS_EINVAL, "%s: comm is NULL", fn);
+    TESS_TRY(tess__trace_of(fn, comm, &trace));
+    tess__tape *tape = trace->tape;
+    tape->n = 0;
+    tape->end = 0;
+    tape->origin = tess_clock_ns();
+    return TESS_OK;
+}

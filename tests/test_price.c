@@ -503,7 +503,12 @@ static void a_union_share_stands_for_masks(void **state)
     /* Half of the remote keys, and one bit per 64 tokens of all of them. */
     assert_int_equal(c.bytes, (int64_t)2 * 2 * 2400 * 128 * 2 + 2 * 4800 / 64 / 8 + 1);
     assert_true(c.ns > 0);
-    const int64_t half = c.bytes;
+    const int64_t half = c.bytes, ns = c.ns;
+    opts.selected_ns = 2.0; /* of each byte of 2,400 rows of 2 heads, K and V */
+    one_candidate(work, &opts, &c);
+    assert_int_equal(c.ns - ns, 2 * 2 * 2400 * 2 * 128 * 2);
+    assert_int_equal(c.bytes, half);
+    opts.selected_ns = 0.0;
     const double by_degree[5] = {0.0, 0.0, 1.0, 0.0, 0.5};
     opts.union_share = 1.0;
     opts.union_shares = by_degree; /* goes before */

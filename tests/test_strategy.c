@@ -77,6 +77,37 @@ static void the_reason_names_what_is_worse(void **state)
     tess_work_destroy(work);
 }
 
+static void as_many_heads_on_every_rank_may_be_the_fastest(void **state)
+{
+    (void)state;
+    /* One head has most of the work: balance puts it alone, and five heads travel to the other. */
+    const double density[6] = {0.5, 0.1, 0.1, 0.1, 0.1, 0.1};
+    tess_plan_opts opts = {.ranks = 2, .whole_heads = 1};
+    tess_cluster_info info;
+    tess_cluster *slow = NULL;
+    tess_work *work = NULL;
+    CHECK_OK(tess_cluster_query(round_cluster, &info));
+    info.link_bandwidth = 1e6;
+    CHECK_OK(tess_cluster_create(ctx, &info, &slow));
+    CHECK_OK(tess_work_from_density(ctx, density, 1, 6, 6400, 64, &work));
+    for (int too = 0; too < 2; too++) {
+        tess_plan *plan = NULL;
+        tess_plan_layer layer;
+        opts.equal_too = too;
+        CHECK_OK(tess_plan_create(ctx, work, slow, &opts, &plan));
+        CHECK_OK(tess_plan_layer_view(plan, 0, &layer));
+        assert_int_equal(layer.method, too ? TESS_PLAN_DB_SP : TESS_PLAN_REFINED);
+        CHECK_OK(tess_plan_check(plan, work));
+        tess_plan_destroy(plan);
+        CHECK_OK(tess_plan_create(ctx, work, round_cluster, &opts, &plan));
+        CHECK_OK(tess_plan_layer_view(plan, 0, &layer));
+        assert_int_equal(layer.method, TESS_PLAN_REFINED);
+        tess_plan_destroy(plan);
+    }
+    tess_work_destroy(work);
+    tess_cluster_destroy(slow);
+}
+
 static void limits_of_executors_are_respected(void **state)
 {
     (void)state;
@@ -272,6 +303,7 @@ static void bad_options_are_told(void **state)
         {{.ranks = 2, .union_share = NAN}, "union_share is nan, must be 0..1"},
         {{.ranks = 2, .union_shares = (const double[]){0.5, 1.0, -0.5}},
          "union_shares[2] is -0.5, must be 0..1"},
+        {{.ranks = 2, .selected_ns = -1}, "selected_ns is -1, must be 0..1e6"},
         {{.ranks = 2, .flops = -1}, "flops is -1, must be 0 or 1e3..1e21"},
         {{.ranks = 2, .memory = -1}, "memory is -1, must be 0..9223372036854775807"},
         {{.ranks = 2, .speeds = speeds}, "speeds[1] is 0, must be 1..1000000"},
@@ -468,6 +500,7 @@ static void keep_says_what_is_wrong(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_factorisation_is_tried_and_explained),
     cmocka_unit_test(the_reason_names_what_is_worse),
+    cmocka_unit_test(as_many_heads_on_every_rank_may_be_the_fastest),
     cmocka_unit_test(limits_of_executors_are_respected),
     cmocka_unit_test(what_does_not_fit_is_told_the_amount),
     cmocka_unit_test(the_same_input_gives_the_same_plan),

@@ -35,8 +35,12 @@ typedef struct {
     double union_share;           /* share of remote keys that the queries of a rank need together,
                                      for selective without masks; 0: not known */
     const double *union_shares;   /* (ranks + 1): the same by selective degree; NULL: union_share */
+    double selected_ns;           /* of a byte of K and V that comes to a selective rank, beside the
+                                     link: found, told and put into place row by row; 0..1e6 */
     double flops;                 /* FLOP/s of sparse attention on a rank, as measured; 0: the
                                      cluster's */
+    int equal_too;                /* 1: AUTO also tries heads alone by db-sp, as many on every rank:
+                                     over slow links the fewest bytes may be the fastest */
     int equal_heads;              /* 1: executors that need as many heads on every rank */
     int whole_keys;               /* 1: kernels without lse, so no ring; 2: nor selective, for ranks
                                      that need all keys of their heads */

@@ -49,6 +49,8 @@ int tess__candidate_list(const tess__task *task, tess_candidate *list)
             continue;
         if (parts == 1) {
             n = list_degrees(task, method, u, 1, 1, list, n);
+            if (o->method == TESS_PLAN_AUTO && o->equal_too)
+                n = list_degrees(task, TESS_PLAN_DB_SP, u, 1, 1, list, n);
             continue;
         }
         n = list_degrees(task, method, u, parts, 1, list, n);

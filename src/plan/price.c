@@ -72,6 +72,16 @@ static int64_t exchange_index(tess__desk *d)
     return exchange(d);
 }
 
+/* Keys of a selective layer, found, told and put into place one by one: the rank that gets most. */
+static int64_t place_keys(const tess__desk *d)
+{
+    const double row = 2.0 * d->info->head_dim * d->info->element_bytes;
+    int64_t most = 0;
+    for (int p = 0; p < d->info->ranks; p++)
+        most = tess__larger(most, d->flow.kv.rows[p].near_in + d->flow.kv.rows[p].far_in);
+    return d->pricing->cluster ? tess__ns((double)most * row * d->pricing->selected_ns) : 0;
+}
+
 /* A share of the remote keys where their union is not known. */
 static void thin(tess__flow *kv, double share, int ranks)
 {
@@ -145,6 +155,8 @@ static int64_t pass_ns(tess__desk *d, int backward, int64_t *start, int64_t *nex
     int64_t ns = backward ? exchange_rows(d, 1, 0, 0) : exchange_rows(d, 1, 2, 0), busiest = 0;
     if (!backward && d->layer->selective > 1)
         ns += exchange_index(d);
+    if (d->layer->selective > 1)
+        ns += place_keys(d);
     for (int p = 0; d->pricing->cluster && p < d->info->ranks; p++)
         busiest = tess__larger(busiest, attend_all(d, backward, p));
     *compute += busiest;

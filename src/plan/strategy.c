@@ -23,6 +23,7 @@ typedef struct {
     uint8_t *bounded;               /* (n): ns is a lower bound */
     int32_t *group_of;              /* (heads) of the U that was split last */
     int split;                      /* that U; 0: none */
+    tess_plan_method split_by;      /* its method */
     int best;                       /* -1: none */
     tess__arena arena;              /* holds the best layer */
     tess_plan_layer layer;
@@ -117,9 +118,10 @@ static tess_status try_candidate(contest *k, int i, int *used)
     if (k->why[i][0] || (k->best >= 0 && !is_known(task, c)))
         return TESS_OK;
     if (c->method != TESS_PLAN_FRACTIONAL) {
-        if (k->split != c->ulysses || task->info.speeds) {
+        if (k->split != c->ulysses || k->split_by != c->method || task->info.speeds) {
             tess__candidate_heads(task, k->at, c, k->group_of);
             k->split = c->ulysses;
+            k->split_by = c->method;
         }
         if (is_hopeless(k, i))
             return TESS_OK;

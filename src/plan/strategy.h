@@ -63,6 +63,7 @@ typedef struct {
     double unit_pairs;
     double union_share; /* of remote keys, for selective layers without masks; 0: not known */
     const double *union_shares; /* (ranks + 1): by selective degree; NULL: union_share */
+    double selected_ns;         /* of a byte of selected keys that comes, beside the link */
     int per_node;
 } tess__pricing;
 

@@ -25,6 +25,7 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o)
     TESS_TRY(range(who, "head_dim", o->head_dim, 0, 4096));
     TESS_TRY(range(who, "memory", o->memory, 0, INT64_MAX));
     TESS_TRY(range(who, "whole_keys", o->whole_keys, 0, 2));
+    TESS_TRY(range(who, "equal_too", o->equal_too, 0, 1));
     TESS_TRY(range(who, "reward", o->reward, -1, 1000000));
     if (o->element_bytes != 0 && o->element_bytes != 2 && o->element_bytes != 4)
         return tess__fail(TESS_EINVAL, "%s: element_bytes is %d, must be 0, 2 or 4", who,
@@ -35,6 +36,9 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o)
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
             return tess__fail(TESS_EINVAL, "%s: union_shares[%d] is %g, must be 0..1", who, i,
                               o->union_shares[i]);
+    if (!(o->selected_ns >= 0.0 && o->selected_ns <= 1e6))
+        return tess__fail(TESS_EINVAL, "%s: selected_ns is %g, must be 0..1e6", who,
+                          o->selected_ns);
     if (!(o->flops == 0.0 || (o->flops >= 1e3 && o->flops <= 1e21)))
         return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
     if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
@@ -95,6 +99,7 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     task->pricing.unit_pairs = work->info.unit_pairs;
     task->pricing.union_share = o->union_share;
     task->pricing.union_shares = o->union_shares;
+    task->pricing.selected_ns = o->selected_ns;
     task->pricing.per_node = (o->ranks + o->nodes - 1) / o->nodes;
     tess__plan_info_of_work(work, &task->info);
     task->info.ranks = o->ranks;

@@ -227,6 +227,7 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
                               .union_share = o->union_share,
                               .union_shares = c->unions,
                               .whole_keys = o->whole_keys ? 2 : 0,
+                              .equal_too = 1,
                               .replan_above = o->replan_above};
     *context = c;
     return make_executor(c, o);

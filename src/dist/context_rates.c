@@ -3,8 +3,9 @@
  *
  * Every rank times its own attention; the group takes the median of each number, so that one rank
  * that was disturbed decides nothing, and all plan alike. Links are measured together. A byte that
- * travels is packed by its sender and unpacked by its receiver, which the cost model does not know:
- * its time is added to that of the link. With a cluster's name nothing is measured.
+ * travels is packed by its sender and unpacked by its receiver, one that stays is copied once, and
+ * the cost model knows neither: the time of the second copy is added to that of the link. With a
+ * cluster's name nothing is measured.
  */
 #include "context.h"
 
@@ -13,6 +14,10 @@
 #include <string.h>
 
 enum { NODE = 6, MEMORY = 7, NUMBERS = 8 }; /* of a rank: its rates, its node, its memory */
+
+/* What the executor was measured to take in terms of the probe: copies of a selected row, which is
+ * found in bits, told and put into place by itself; and a ring's part, to which lists are cut. */
+static const double selected_copies = 2.5, part_factor = 1.5;
 
 /* The limits of a cluster's description. */
 static const double least_flops = 1e9, least_bandwidth = 1e6, most_bandwidth = 1e15;
@@ -93,6 +98,7 @@ static tess_status agree_rates(tess_context *c, const tess_context_opts *o, int 
                                      &c->rates.part_keys, &c->rates.dense,    &c->rates.copied};
         for (int i = 0; i < NODE; i++)
             *rates[i] = median(all, c->ranks, i, scratch);
+        c->rates.part_keys *= part_factor;
         w->ordered = nodes_in_order(all, c->ranks, w->nodes);
         median(all, c->ranks, MEMORY, scratch);
         w->memory = floor(scratch[0] / 134217728.0) * 134217728.0; /* whole eighths of a GiB */
@@ -103,11 +109,11 @@ static tess_status agree_rates(tess_context *c, const tess_context_opts *o, int 
 
 /* ---- the cluster ----------------------------------------------------------------------------- */
 
-/* bytes/s of a link whose bytes are also packed and unpacked; what is not limited gets a limit that
+/* bytes/s of a link whose bytes are copied once more; what is not limited gets a limit that
  * a cluster's description may have. */
 static double with_copies(double bandwidth, double copied)
 {
-    const double ns = 2.0 * copied + (bandwidth > 0.0 ? 1e9 / bandwidth : 0.0);
+    const double ns = copied + (bandwidth > 0.0 ? 1e9 / bandwidth : 0.0);
     const double whole = ns > 1e9 / most_bandwidth ? 1e9 / ns : most_bandwidth;
     return whole > least_bandwidth ? whole : least_bandwidth;
 }
@@ -218,6 +224,7 @@ static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)
         w.nodes = 1;
     }
     c->how.nodes = w.nodes;
+    c->how.selected_ns = selected_copies * c->rates.copied * c->opts.batch;
     c->measured = 1;
     tell_rates(c, o, &link, w.nodes);
     return describe(c, &link, &w, &c->cluster);
@@ -243,6 +250,7 @@ static tess_status same_cluster(tess_context *c, const tess_context *like)
     c->measured = like->measured;
     c->how.flops = like->how.flops;
     c->how.nodes = like->how.nodes;
+    c->how.selected_ns = like->how.selected_ns / like->opts.batch * c->opts.batch;
     TESS_TRY(tess_cluster_query(like->cluster, &info));
     return tess_cluster_create(c->ctx, &info, &c->cluster);
 }

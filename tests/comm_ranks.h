@@ -582,7 +582,7 @@ static inline tess_status rank_fail(void *user, tess_ctx *ctx, tess_comm *comm)
         EXPECT_FAILS(tess_comm_progress(part), TESS_EINVAL, expected);
         int64_t x = 1;
         EXPECT_FAILS(tess_comm_sum_i64(part, TESS_TRAFFIC_CONTROL, &x, 1), TESS_EINVAL, expected);
-        EXPECT(tess_clock_ns() - begin < 1000000000);
+        EXPECT(tess_clock_ns() - begin < 3000000000); /* at once, but the machine may be busy */
     }
     free(send);
     free(recv);

@@ -137,7 +137,9 @@ TESS_API tess_status tess_comm_same(tess_comm *comm, const char *what, const voi
  * cannot go on: their calls, also those in which they wait and those on parts, return this status
  * with the sentence "rank 2: <this thread's tess_last_error>", with the rank's number in the world.
  * Returns mine; TESS_OK tells nobody. Afterwards communicators of that world can be asked and
- * destroyed, and nothing else. */
+ * destroyed, and nothing else. Buffers of open operations are the callers' again; over MPI, which
+ * cannot take a send back, if all ranks come to a call within two seconds: a rank that another one
+ * does not answer should end its process rather than go on. */
 TESS_API tess_status tess_comm_fail(tess_comm *comm, tess_status mine);
 
 /* ---- parts --------------------------------------------------------------------------------- */

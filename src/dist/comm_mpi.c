@@ -16,12 +16,15 @@
 #include <string.h>
 
 enum {
-    CHUNK = 1 << 26,            /* bytes; MPI counts with an int */
-    TAGS = 1 << 15,             /* tags that every MPI has */
-    EAGER = 2048,               /* bytes that every MPI sends without asking */
-    SPINS = 200,                /* looks before the processor is yielded: some 50 us */
-    PATIENCE_NS = 100 * 1000000 /* for messages that are given up */
+    CHUNK = 1 << 26, /* bytes; MPI counts with an int */
+    TAGS = 1 << 15,  /* tags that every MPI has */
+    EAGER = 2048,    /* bytes that every MPI sends without asking */
+    SPINS = 200,     /* looks before the processor is yielded: some 50 us */
+    TAG_NOTICE = 0,
+    TAG_QUIET = 1,
 };
+
+static const int64_t PATIENCE_NS = 2000000000; /* for messages that are given up */
 
 typedef struct {
     int32_t status, rank;
@@ -35,6 +38,7 @@ typedef struct {
     struct comm_mpi *comms; /* all of this rank */
     int failed;
     notice failure; /* as it came in, or as it goes out to everyone */
+    char quiet[];   /* (size) 1: expects no more messages */
 } world_mpi;
 
 typedef struct {
@@ -51,6 +55,7 @@ typedef struct comm_mpi {
     int whole; /* owns the world */
     struct comm_mpi *next;
     flight *flights; /* flight i is that of message i */
+    int *places;     /* (size) ranks of the world */
 } comm_mpi;
 
 static tess_status mpi_error(const char *what, int code)
@@ -162,41 +167,92 @@ static void push_all(const world_mpi *world)
 /* ---- failure -----------------------------------------------------------------------------------
  */
 
-/* Ends a message within the time that is left. A receive that has begun cannot be taken back when
- * its sender is gone, so patience has an end. */
-static void give_up_message(const comm_mpi *self, tess__message *m, int sends, int64_t until)
+/* Every rank hears that this one expects no more messages. */
+static void tell_quiet(const world_mpi *world)
 {
-    flight *f = flight_of(self, m);
-    int arrived = 0;
-    if (!sends)
-        MPI_Cancel(&f->handle);
-    do {
-        if (MPI_Test(&f->handle, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            break;
-    } while (!arrived && tess_clock_ns() < until);
-    if (f->handle != MPI_REQUEST_NULL)
-        MPI_Request_free(&f->handle);
-    m->done = 1;
+    for (int p = 0; p < world->size; p++) {
+        MPI_Request handle = MPI_REQUEST_NULL;
+        if (p != world->rank &&
+            MPI_Isend(NULL, 0, MPI_BYTE, p, TAG_QUIET, world->notices, &handle) == MPI_SUCCESS)
+            MPI_Request_free(&handle);
+    }
 }
 
-/* Ends what still moves, so that all buffers are the caller's. */
-static void give_up(const comm_mpi *self, int64_t until)
+static void hear_quiet(world_mpi *world)
+{
+    MPI_Status seen;
+    int there = 0;
+    while (MPI_Iprobe(MPI_ANY_SOURCE, TAG_QUIET, world->notices, &there, &seen) == MPI_SUCCESS &&
+           there) {
+        MPI_Recv(NULL, 0, MPI_BYTE, seen.MPI_SOURCE, TAG_QUIET, world->notices, MPI_STATUS_IGNORE);
+        world->quiet[seen.MPI_SOURCE] = 1;
+    }
+}
+
+/* Looks once at every message that still moves, after having taken receives back if asked to.
+ * Returns how many of them touch the caller's memory yet. */
+static int settle(const world_mpi *world, int cancel, int *receives)
+{
+    int moving = 0;
+    *receives = 0;
+    for (comm_mpi *c = world->comms; c; c = c->next)
+        for (int i = 0; i < TESS_COMM_OPEN; i++) {
+            tess_request *r = &c->comm.requests[i];
+            for (int j = 0; r->open && j < r->n_receives + r->n_sends; j++) {
+                tess__message *m = message_of(r, j);
+                MPI_Request *handle = &flight_of(c, m)->handle;
+                const int sends = j >= r->n_receives;
+                int arrived = 0;
+                if (m->done)
+                    continue;
+                if (cancel && !sends)
+                    MPI_Cancel(handle);
+                m->done = MPI_Test(handle, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS || arrived;
+                *receives += !m->done && !sends;
+                moving += !m->done && !(sends && world->quiet[c->places[m->peer]]);
+            }
+        }
+    return moving;
+}
+
+/* Forgets what still moves on a communicator. */
+static void abandon(comm_mpi *self)
 {
     for (int i = 0; i < TESS_COMM_OPEN; i++) {
-        const tess_request *r = &self->comm.requests[i];
+        tess_request *r = &self->comm.requests[i];
         for (int j = 0; r->open && j < r->n_receives + r->n_sends; j++) {
-            tess__message *m = message_of((tess_request *)(uintptr_t)r, j);
-            if (!m->done)
-                give_up_message(self, m, j >= r->n_receives, until);
+            flight *f = flight_of(self, message_of(r, j));
+            if (!message_of(r, j)->done && f->handle != MPI_REQUEST_NULL)
+                MPI_Request_free(&f->handle);
+            message_of(r, j)->done = 1;
         }
     }
 }
 
-static void give_up_all(const world_mpi *world)
+/* Ends what still moves, so that all buffers are the caller's. A receive that nobody has begun to
+ * send can be taken back, one that has begun comes to its end; then the rank says that it is quiet.
+ * A send cannot be taken back: nobody reads it any more once it is done or its receiver is quiet.
+ * A receiver that computes for long does not answer, so patience has an end. */
+static void give_up(world_mpi *world)
 {
     const int64_t until = tess_clock_ns() + PATIENCE_NS;
+    int receives, told = 0;
+    int moving = settle(world, 1, &receives);
+    while (tess_clock_ns() < until) {
+        if (!told && receives == 0) {
+            tell_quiet(world);
+            told = 1;
+        }
+        if (moving == 0)
+            break;
+        sched_yield();
+        hear_quiet(world);
+        moving = settle(world, 0, &receives);
+    }
+    if (!told)
+        tell_quiet(world);
     for (comm_mpi *c = world->comms; c; c = c->next)
-        give_up(c, until);
+        abandon(c);
 }
 
 static tess_status told(const world_mpi *world)
@@ -212,14 +268,15 @@ static tess_status ask(world_mpi *world)
     int there = 0;
     if (world->failed)
         return told(world);
-    if (MPI_Iprobe(MPI_ANY_SOURCE, 0, world->notices, &there, &seen) != MPI_SUCCESS || !there)
+    if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, world->notices, &there, &seen) != MPI_SUCCESS ||
+        !there)
         return TESS_OK;
-    const int code = MPI_Recv(&world->failure, sizeof world->failure, MPI_BYTE, seen.MPI_SOURCE, 0,
-                              world->notices, MPI_STATUS_IGNORE);
+    const int code = MPI_Recv(&world->failure, sizeof world->failure, MPI_BYTE, seen.MPI_SOURCE,
+                              TAG_NOTICE, world->notices, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS)
         return mpi_error("MPI_Recv", code);
     world->failed = 1;
-    give_up_all(world);
+    give_up(world);
     return told(world);
 }
 
@@ -234,11 +291,11 @@ static void mpi_fail(tess_comm *comm, tess_status status, const char *sentence)
     for (int p = 0; p < world->size; p++) {
         MPI_Request handle = MPI_REQUEST_NULL;
         /* So short that MPI takes a copy; the buffer lives as long as the world anyway. */
-        if (p != world->rank && MPI_Isend(&world->failure, sizeof world->failure, MPI_BYTE, p, 0,
-                                          world->notices, &handle) == MPI_SUCCESS)
+        if (p != world->rank && MPI_Isend(&world->failure, sizeof world->failure, MPI_BYTE, p,
+                                          TAG_NOTICE, world->notices, &handle) == MPI_SUCCESS)
             MPI_Request_free(&handle);
     }
-    give_up_all(world);
+    give_up(world);
 }
 
 /* ---- waiting -----------------------------------------------------------------------------------
@@ -297,7 +354,7 @@ static void mpi_destroy(tess_comm *comm)
 {
     comm_mpi *self = (comm_mpi *)comm;
     comm_mpi **at = &self->world->comms;
-    give_up(self, tess_clock_ns() + PATIENCE_NS);
+    abandon(self);
     if (self->world->failed)
         drain(self->mpi);
     if (self->whole)
@@ -305,11 +362,14 @@ static void mpi_destroy(tess_comm *comm)
     while (*at != self)
         at = &(*at)->next;
     *at = self->next;
-    MPI_Comm_free(&self->mpi);
-    if (self->whole) {
+    /* After a failure messages may still come, and MPI would take them for those of the next
+     * communicator that it gives the same number: this one keeps its number. */
+    if (!self->world->failed)
+        MPI_Comm_free(&self->mpi);
+    if (self->whole && !self->world->failed)
         MPI_Comm_free(&self->world->notices);
+    if (self->whole)
         tess__free(comm->ctx, self->world);
-    }
 }
 
 static tess_status mpi_part(tess_comm *comm, const int *order, int n, int64_t tag,
@@ -335,9 +395,12 @@ static comm_mpi *make(tess_ctx *ctx, int rank, int size)
     if (!made)
         return NULL;
     const size_t flights = TESS_COMM_OPEN * 2 * ((size_t)size - 1) * sizeof *made->flights;
-    if (tess__comm_open(&made->comm, ctx, &mpi_ops, rank, size) == TESS_OK &&
-        (made->flights = tess__arena_take(&made->comm.arena, flights)) != NULL)
-        return made;
+    if (tess__comm_open(&made->comm, ctx, &mpi_ops, rank, size) == TESS_OK) {
+        made->flights = tess__arena_take(&made->comm.arena, flights);
+        made->places = tess__arena_take(&made->comm.arena, (size_t)size * sizeof *made->places);
+        if (made->flights && made->places)
+            return made;
+    }
     tess__comm_close(&made->comm);
     tess__free(ctx, made);
     return NULL;
@@ -371,6 +434,8 @@ static tess_status mpi_part(tess_comm *comm, const int *order, int n, int64_t ta
         MPI_Comm_free(&mpi);
         return TESS_ENOMEM;
     }
+    for (int i = 0; i < n; i++)
+        made->places[i] = self->places[order[i]];
     join(made, self->world, mpi);
     *part = &made->comm;
     return TESS_OK;
@@ -411,7 +476,11 @@ static tess_status join_world(comm_mpi *made, world_mpi *world, MPI_Comm mpi)
         return mpi_error("duplicating the MPI communicator", code);
     }
     MPI_Comm_set_errhandler(notices, MPI_ERRORS_RETURN);
-    *world = (world_mpi){.notices = notices, .rank = made->comm.rank, .size = made->comm.size};
+    world->notices = notices;
+    world->rank = made->comm.rank;
+    world->size = made->comm.size;
+    for (int p = 0; p < world->size; p++)
+        made->places[p] = p;
     made->whole = 1;
     join(made, world, own);
     return TESS_OK;
@@ -433,7 +502,7 @@ tess_status tess_comm_from_mpi(tess_ctx *ctx, MPI_Comm mpi, tess_comm **comm)
     MPI_Comm_size(mpi, &size);
 
     comm_mpi *made = make(ctx, rank, size);
-    world_mpi *world = tess__alloc_zero(ctx, sizeof *world);
+    world_mpi *world = tess__alloc_zero(ctx, sizeof *world + (size_t)size);
     /* Collective: whoever lacks memory takes part, and then all leave together. */
     int missing = !made || !world, anyone = 0;
     const int code = MPI_Allreduce(&missing, &anyone, 1, MPI_INT, MPI_MAX, mpi);

@@ -20,7 +20,6 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { DENSE, SPARSER, DENSER, MAPS, KINDS };
@@ -190,13 +189,6 @@ static tess_status call(const bench *b, part *p, int kind)
     return tess_attn_backward(p->attn, sel, &saved, &b->dout, NULL, &b->dq, &b->dk, &b->dv);
 }
 
-static double thread_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 static tess_status time_part(const bench *b, part *p)
 {
     for (int kind = 0; kind < KINDS; kind++) {
@@ -205,9 +197,9 @@ static tess_status time_part(const bench *b, part *p)
             continue;
         if (densities[kind] > 0 && !b->shape->rank) /* not part of the time */
             TESS_TRY(tess_selector_run(b->selector, &in, p->sel));
-        const double start = thread_ns();
+        const int64_t start = tess__cpu_ns();
         TESS_TRY(call(b, p, kind));
-        const double ns = fmax(thread_ns() - start, 1);
+        const double ns = fmax((double)(tess__cpu_ns() - start), 1);
         p->best[kind] = ns < p->best[kind] ? ns : p->best[kind];
         if (densities[kind] > 0) {
             tess_selection_lists lists;

@@ -120,7 +120,7 @@ void tess__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out
 /* Two normal numbers of two words, before they are rounded to float. */
 void tess__normal_pair(uint32_t w, uint32_t v, double pair[2]);
 
-/* ---- out.c: output files that appear whole or not at all * ------------------------------- */
+/* ---- out.c: output files that appear whole or not at all --------------------------------- */
 
 /* Errors say "path: cannot write: No space left on device". A write that failed leaves abort as the
  * only thing to do. */
@@ -174,7 +174,10 @@ void tess__topology_sysfs(const char *root, tess_machine *machine);
 /* Everything else of tess_machine that /proc and /sys know. */
 void tess__machine_read(const char *root, tess_machine *machine);
 
-/* ---- timing.c * -------------------------------------------------------------------------- */
+/* ---- timing.c ---------------------------------------------------------------------------- */
+
+/* CPU time of the calling thread. */
+int64_t tess__cpu_ns(void);
 
 /* tess_timing_run with the probes on `threads` threads; progress is told of `what`. Options have no
  * defaults here. */

@@ -20,11 +20,21 @@
 enum { SAMPLES = 7, SAMPLES_LIMIT = 10000, PROBE_NS = 500000 };
 static const double warm_seconds = 5.0;
 
-int64_t tess_clock_ns(void)
+static int64_t clock_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t tess_clock_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+int64_t tess__cpu_ns(void)
+{
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static double seconds_since(int64_t start)

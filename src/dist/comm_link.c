@@ -14,15 +14,6 @@
  */
 #include "thread.h"
 
-#include <time.h>
-
-int64_t tess__thread_cpu_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static int64_t later(int64_t a, int64_t b)
 {
     return a > b ? a : b;

@@ -43,21 +43,21 @@ static void stop_clock(const comm_thread *self)
 {
     tess__clock *clock = &self->world->boxes[self->place].clock;
     if (self->world->linked)
-        clock->now += tess__thread_cpu_ns() - clock->cpu;
+        clock->now += tess__cpu_ns() - clock->cpu;
 }
 
 /* And goes on here: what a call itself took is the link's business. */
 static void start_clock(const comm_thread *self)
 {
     if (self->world->linked)
-        self->world->boxes[self->place].clock.cpu = tess__thread_cpu_ns();
+        self->world->boxes[self->place].clock.cpu = tess__cpu_ns();
 }
 
 static int64_t thread_clock(const tess_comm *comm)
 {
     const comm_thread *self = (const comm_thread *)comm;
     const tess__clock *clock = &self->world->boxes[self->place].clock;
-    return self->world->linked ? clock->now + tess__thread_cpu_ns() - clock->cpu : tess_clock_ns();
+    return self->world->linked ? clock->now + tess__cpu_ns() - clock->cpu : tess_clock_ns();
 }
 
 static int far_from(const comm_thread *self, int rank)

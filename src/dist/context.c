@@ -3,8 +3,9 @@
  *
  * Memory is one arena:
  *
- *   | tess_context | bounds (ranks + 1) | unions (ranks + 1) | blocks_q (n_q + 1) | blocks_k (n_k +
- * 1) | | density (layers, heads) + 1 | shares (layers, heads) | seen (layers, 2) | layers |
+ *   | tess_context | bounds (ranks + 1) | unions (ranks + 1) | blocks_q (n_q + 1) |
+ *   | blocks_k (n_k + 1) | density (layers, heads) + 1 | shares (layers, heads) |
+ *   | seen (layers, 2) | layers |
  *
  * beside the executor, the plan and two clusters, which are objects of their own.
  */

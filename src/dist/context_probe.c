@@ -17,7 +17,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { DENSE, SPARSER, DENSER, KINDS };
 static const double densities[KINDS] = {[SPARSER] = 0.05, [DENSER] = 0.4};
@@ -117,16 +116,9 @@ static void drop(probe *p)
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-static double thread_ns(void)
+static void keep_best(double *best, int64_t start)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static void keep_best(double *best, double start)
-{
-    const double ns = fmax(thread_ns() - start, 1.0);
+    const double ns = fmax((double)(tess__cpu_ns() - start), 1.0);
     *best = ns < *best ? ns : *best;
 }
 
@@ -141,12 +133,12 @@ static tess_status time_kind(probe *p, int kind)
         TESS_TRY(tess_selection_view(p->sel, &lists));
         p->density[kind] = lists.density;
     }
-    double start = thread_ns();
+    int64_t start = tess__cpu_ns();
     TESS_TRY(tess_attn_forward(p->attn, sel, &p->q, &p->k, &p->v, &p->o, p->lse));
     keep_best(&p->best[0][kind], start);
     if (!p->shape->backward)
         return TESS_OK;
-    start = thread_ns();
+    start = tess__cpu_ns();
     TESS_TRY(tess_attn_backward(p->attn, sel, &saved, &p->dout, NULL, &p->dq, &p->dk, &p->dv));
     keep_best(&p->best[1][kind], start);
     return TESS_OK;
@@ -171,10 +163,10 @@ static tess_status time_part(probe *p)
     TESS_TRY(tess_attn_forward(p->attn, NULL, &p->q, &p->k, &p->v, &p->o, p->lse));
     for (int i = 0; i < PARTS; i++) {
         memset(p->other, i, OTHER_BYTES);
-        const double start = thread_ns();
+        const int64_t start = tess__cpu_ns();
         TESS_TRY(tess_attn_forward(p->attn, p->sel, &p->q, &p->k, &p->v, &p->dq, p->part_lse));
         TESS_TRY(tess_attn_merge(&shape, &p->dq, p->part_lse, &p->o, p->lse));
-        ns[i] = thread_ns() - start;
+        ns[i] = (double)(tess__cpu_ns() - start);
     }
     qsort(ns, PARTS, sizeof *ns, by_size);
     p->part = ns[PARTS / 2];
@@ -193,7 +185,7 @@ static tess_status time_copies(probe *p)
     memset(to, 0, COPY_ROWS * row);
     double best = INFINITY;
     for (int round = 0; round < ROUNDS; round++) {
-        const double start = thread_ns();
+        const int64_t start = tess__cpu_ns();
         for (size_t i = 0; i < COPY_ROWS; i++) /* the rows of 16 heads lie between neighbours */
             memcpy(to + i * row, from + (i % 16 * (COPY_ROWS / 16) + i / 16) * row, row);
         keep_best(&best, start);

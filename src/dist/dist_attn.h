@@ -258,9 +258,6 @@ tess_status tess__share_choose(tess_dist_attn *d, tess__dist_run *run, int sampl
 tess_status tess__share_restore(tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i,
                                 const tess_selection **lists);
 
-/* CPU time of the calling thread, in ns (dist_tile.c). */
-int64_t tess__cpu_now(void);
-
 /* Bytes of the bits of a group. */
 static inline size_t tess__group_bytes(const tess_dist_attn *d)
 {

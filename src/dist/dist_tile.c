@@ -11,14 +11,6 @@
 #include "dist_tile.h"
 
 #include <string.h>
-#include <time.h>
-
-int64_t tess__cpu_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* Time spent in attention. */
 typedef struct {
@@ -27,13 +19,13 @@ typedef struct {
 
 static timer begin(const tess_dist_attn *d)
 {
-    return (timer){tess_comm_clock(d->comm), tess__cpu_now()};
+    return (timer){tess_comm_clock(d->comm), tess__cpu_ns()};
 }
 
 static void end(const tess_dist_attn *d, const tess__dist_run *run, timer t)
 {
     run->layer->seen.attend_ns += tess_comm_clock(d->comm) - t.clock;
-    run->layer->seen.cpu_ns += tess__cpu_now() - t.cpu;
+    run->layer->seen.cpu_ns += tess__cpu_ns() - t.cpu;
 }
 
 static tess_view rows_of(const tess_dist_attn *d, float *data)

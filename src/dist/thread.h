@@ -22,8 +22,6 @@ typedef struct {
     int64_t out[2], in[2]; /* when the wires are free */
 } tess__clock;
 
-int64_t tess__thread_cpu_ns(void);
-
 /* A message of `bytes` starts at clock->now: returns when it leaves, and *sent is when its last
  * byte has left. */
 int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int far, int64_t bytes,

@@ -94,12 +94,12 @@ static tess_status attend(tess_dist_attn *d, tess__dist_run *run, int sample, in
     const tess_view o = tess__share_q(layer, sample, share, set->o, dim);
     const int dense = set->dense[sample * layer->n_shares + i];
     tess__attn_resize(d->attn, share->q_rows, share->k_rows);
-    const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_now();
+    const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_ns();
     const tess_status status =
         tess_attn_forward(d->attn, dense ? NULL : d->lists, &q, k, &v, &o,
                           set->lse + sample * layer->q.places + share->q_place);
     layer->seen.attend_ns += tess_comm_clock(d->comm) - begin;
-    layer->seen.cpu_ns += tess__cpu_now() - cpu;
+    layer->seen.cpu_ns += tess__cpu_ns() - cpu;
     return status;
 }
 
@@ -163,7 +163,7 @@ static tess_status backward_share(tess_dist_attn *d, tess__dist_run *run, int sa
     const tess_selection *lists;
     TESS_TRY(tess__share_restore(d, run, sample, i, &lists));
     tess__attn_resize(d->attn, share->q_rows, share->k_rows);
-    const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_now();
+    const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_ns();
     const tess_status status =
         tess_attn_backward(d->attn, lists, &saved, &dout, NULL, &dq, &dk_part, &dv_part);
     if (status == TESS_OK && share->again) {
@@ -171,7 +171,7 @@ static tess_status backward_share(tess_dist_attn *d, tess__dist_run *run, int sa
         add(d, dv.data, dv_part.data);
     }
     layer->seen.attend_ns += tess_comm_clock(d->comm) - begin;
-    layer->seen.cpu_ns += tess__cpu_now() - cpu;
+    layer->seen.cpu_ns += tess__cpu_ns() - cpu;
     return status;
 }
 

@@ -15,7 +15,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
 enum { DEPTH = 3, DEPTH_MAX = 1024, SENTENCE = 1024 };
 
@@ -166,16 +165,9 @@ tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tes
     return TESS_OK;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 tess_status tess__loader_next(tess__loader *l, tess__batch *batch)
 {
-    const int64_t start = now_ns();
+    const int64_t start = tess_clock_ns();
     pthread_mutex_lock(&l->mutex);
     const slot *s = &l->slots[l->consumed % l->opts.depth];
     if (l->held && s->status == TESS_OK) { /* give it back; a failure is kept for good */
@@ -190,7 +182,7 @@ tess_status tess__loader_next(tess__loader *l, tess__batch *batch)
     pthread_mutex_unlock(&l->mutex);
     if (s->status != TESS_OK)
         return tess__fail(s->status, "%s", s->sentence);
-    *batch = (tess__batch){number, s->x, s->text, now_ns() - start};
+    *batch = (tess__batch){number, s->x, s->text, tess_clock_ns() - start};
     return TESS_OK;
 }
 

@@ -292,6 +292,22 @@ static tess_status run(cli *c, const void *given)
     return status;
 }
 
+/* What the other ranks do: their part of the problems that run on all of them. */
+static tess_status serve(cli *c, const void *given)
+{
+    const values *v = given;
+    problems list;
+    report part;
+    tess_status status = problems_read(c, &v->texts, v->file, &list);
+    for (int i = 0; i < list.n && status == TESS_OK; i++)
+        if (problem_on_mpi(&list.items[i])) {
+            status = measure(c, &list.items[i], (int)v->samples, &part);
+            measure_free(&part);
+        }
+    problems_free(&list);
+    return status;
+}
+
 static const opt arguments[] = {
     {"PROBLEM", 0, OPT_STRINGS, offsetof(values, texts),
      .help = "what to measure: a kind and its keys, such as attn,heads=8,density=0.1"},
@@ -312,6 +328,8 @@ static const example examples[] = {
     {"tessera bench context,ranks=8,heads=40,density=0.2 context,ranks=8,heads=40,density=0.2,"
      "bandwidth=0.125",
      "strategies of context parallelism on two kinds of links"},
+    {"mpirun -n 4 tessera bench context,links=mpi,heads=40,density=0.2",
+     "the same over the network that there is"},
     {"tessera bench --file bench/quick.txt --json > base.json", "a baseline"},
     {"tessera bench --file bench/quick.txt --compare base.json", "did anything become slower"},
 };
@@ -338,7 +356,9 @@ const command command_bench = {
         "are part of it.\n"
         "A context problem runs attention on ranks that are threads with injected links, whose "
         "clocks are virtual: eight ranks on two cores measure what eight cores with such links "
-        "would take. Each strategy is measured: planned imbalance; CPU time of attention, the "
+        "would take. With links=mpi its ranks are those that mpirun started, with the links they "
+        "have, and times are the wall clock's. Each strategy is measured: planned imbalance; CPU "
+        "time of attention, the "
         "busiest rank's over the mean (max/mean), of the mean and of the worst layer, medians over "
         "samples; predicted and measured milliseconds, and of the latter the mean rank's in "
         "attention, in exchanges, and in packing and choosing keys (rest); MiB that the busiest "
@@ -373,4 +393,5 @@ const command command_bench = {
     .n_examples = sizeof examples / sizeof *examples,
     .size = sizeof(values),
     .run = run,
+    .serve = serve,
 };

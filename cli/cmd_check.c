@@ -40,6 +40,10 @@ static tess_status verify(cli *c, const problem *p, const values *given, verdict
         return out_fail(c, TESS_EINVAL,
                         "step: ranks is %lld, must be 1 here; context problems are checked on many",
                         (long long)p->ranks);
+    if (problem_on_mpi(p))
+        return out_fail(c, TESS_EINVAL,
+                        "context: links is mpi, must be injected here; tessera "
+                        "bench measures over MPI");
     tess_status status = workload_make(c, p, 0, &w);
     if (status == TESS_OK && p->kind == PROBLEM_ATTN)
         status = verify_attn(&w, given->all, v);

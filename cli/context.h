@@ -3,7 +3,9 @@
  * are right.
  *
  * Ranks are threads with injected links: their clocks are virtual (tessera/dist.h), so that eight
- * ranks on two cores measure what eight cores with such links would take. Every strategy attends to
+ * ranks on two cores measure what eight cores with such links would take. Or they are those that a
+ * launcher started, with the links they have and the clock of the wall (links=mpi): each makes the
+ * same tensors and lists for itself, and rank 0 gets everybody's numbers. Every strategy attends to
  * the same keys.
  */
 #ifndef TESS_CLI_CONTEXT_H
@@ -56,6 +58,7 @@ typedef struct {
 typedef struct {
     workload *w;
     const context_lists *lists;
+    tess_comm *comm; /* of the launcher's ranks; NULL: threads */
     int samples;
     context_run *runs; /* (n) */
     int n;

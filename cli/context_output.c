@@ -52,9 +52,12 @@ void context_print_line(const cli *c, const problem *p, const context_report *r,
         fputs("  ranks  tokens    us    GB/s  nodes  net us  net GB/s  correlation  chosen/best  "
               "choice\n",
               c->out);
-    fprintf(c->out, "  %5lld %7lld %5.4g %7.4g %6lld", (long long)p->ranks, (long long)p->tokens,
-            p->latency, p->bandwidth, (long long)nodes);
-    if (nodes > 1)
+    fprintf(c->out, "  %5lld %7lld", (long long)p->ranks, (long long)p->tokens);
+    if (problem_on_mpi(p))
+        fprintf(c->out, " %5s %7s %6s", "mpi", "-", "-");
+    else
+        fprintf(c->out, " %5.4g %7.4g %6lld", p->latency, p->bandwidth, (long long)nodes);
+    if (nodes > 1 && !problem_on_mpi(p))
         fprintf(c->out, " %7.4g %9.4g", p->network_latency, p->network_bandwidth);
     else
         fprintf(c->out, " %7s %9s", "-", "-");

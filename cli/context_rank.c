@@ -105,9 +105,11 @@ static tess_status time_layer(state *s, int sample, int layer)
     const size_t at = cell(s, sample, layer), bytes = cell(s, 0, layer);
     tess_dist_seen seen;
     TRY(tess_comm_agree(s->comm, TESS_OK)); /* all are here */
-    s->run->start[at] = tess_comm_clock(s->comm);
+    const int64_t now = tess_comm_clock(s->comm);
+    const int64_t zero = s->job->comm ? now : 0; /* processes may have clocks that differ */
+    s->run->start[at] = now - zero;
     TRY(run_layer(s, layer));
-    s->run->end[at] = tess_comm_clock(s->comm);
+    s->run->end[at] = tess_comm_clock(s->comm) - zero;
     TRY(tess_dist_attn_seen(s->info.attn, layer, &seen));
     s->run->cpu[at] = seen.cpu_ns;
     s->run->payload[bytes] = seen.bytes[TESS_TRAFFIC_PAYLOAD];
@@ -256,6 +258,24 @@ static void drop_strategy(state *s)
     s->marks = NULL;
 }
 
+/* ---- what ranks fill ------------------------------------------------------------------------- */
+
+enum { BY_SAMPLE = 3, ARRAYS = 10 };
+
+static int64_t **array_of(context_run *run, int i)
+{
+    int64_t **const all[ARRAYS] = {&run->cpu,      &run->start, &run->end,   &run->payload,
+                                   &run->index,    &run->apart, &run->moved, &run->attend,
+                                   &run->exchange, &run->rest};
+    return all[i];
+}
+
+static size_t array_cells(const context_job *job, int i)
+{
+    const size_t cells = (size_t)job->lists->layers * (size_t)job->lists->ranks;
+    return i < BY_SAMPLE && job->samples ? cells * (size_t)job->samples : cells;
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 /* What the planner would take for each layer; nothing where the executor cannot run it. */
@@ -305,9 +325,23 @@ static tess_status rank_main(void *user, tess_ctx *ctx, tess_comm *comm)
     return status == TESS_OK ? TESS_OK : tess_comm_fail(comm, status);
 }
 
+/* The cells of all ranks on each; those that are not its own are 0 so far. */
+static tess_status collect(context_job *job)
+{
+    for (int i = 0; i < job->n; i++)
+        for (int k = 0; k < ARRAYS; k++)
+            TRY(tess_comm_sum_i64(job->comm, TESS_TRAFFIC_CONTROL, *array_of(&job->runs[i], k),
+                                  (int64_t)array_cells(job, k)));
+    return TESS_OK;
+}
+
 tess_status context_job_run(context_job *job)
 {
     const problem *p = &job->w->p;
+    if (job->comm) {
+        TRY(rank_main(job, job->w->c->ctx, job->comm));
+        return collect(job);
+    }
     const tess_link link = {.latency = (int64_t)round(p->latency * 1e3),
                             .bandwidth = p->bandwidth * 1e9,
                             .node_ranks = (int)p->node_ranks,
@@ -324,16 +358,9 @@ tess_status context_job_run(context_job *job)
 static int make_run(const context_job *job, context_run *run)
 {
     const size_t layers = (size_t)job->lists->layers;
-    const size_t cells = layers * (size_t)job->lists->ranks,
-                 all = cells * (size_t)(job->samples ? job->samples : 1);
-    int64_t **const by_sample[] = {&run->cpu, &run->start, &run->end};
-    int64_t **const by_cell[] = {&run->payload, &run->index,    &run->apart, &run->moved,
-                                 &run->attend,  &run->exchange, &run->rest};
     int good = 1;
-    for (int i = 0; i < 3; i++)
-        good &= (*by_sample[i] = calloc(all, sizeof(int64_t))) != NULL;
-    for (int i = 0; i < 7; i++)
-        good &= (*by_cell[i] = calloc(cells, sizeof(int64_t))) != NULL;
+    for (int k = 0; k < ARRAYS; k++)
+        good &= (*array_of(run, k) = calloc(array_cells(job, k), sizeof(int64_t))) != NULL;
     run->words = calloc(layers, sizeof *run->words);
     run->predicted = calloc(layers, sizeof *run->predicted);
     run->imbalance = calloc(layers, sizeof *run->imbalance);
@@ -359,10 +386,10 @@ void context_job_free(context_job *job)
 {
     for (int i = 0; i < job->n; i++) {
         context_run *run = &job->runs[i];
-        void *const parts[] = {run->cpu,       run->start,     run->end,      run->payload,
-                               run->index,     run->apart,     run->moved,    run->words,
-                               run->predicted, run->imbalance, run->modelled, run->selective,
-                               run->attend,    run->exchange,  run->rest};
+        void *const parts[] = {run->words, run->predicted, run->imbalance, run->modelled,
+                               run->selective};
+        for (int k = 0; k < ARRAYS; k++)
+            free(*array_of(run, k));
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
             free(parts[k]);
     }

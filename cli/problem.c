@@ -26,6 +26,7 @@ static const char *const selectors[] = {"predictor", "oracle", "pooled", NULL};
 static const char *const step_passes[] = {"fwd", "both", NULL};
 static const char *const keeps[] = {"all", "blocks", NULL};
 static const char *const list_kinds[] = {"random", "local", NULL};
+static const char *const link_kinds[] = {"injected", "mpi", NULL};
 static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
 
 /* ---- the tables --------------------------------------------------------------------------- */
@@ -148,6 +149,9 @@ static const opt context_keys[] = {
      .help = "forward alone, or forward and backward"},
     {"strategy", 0, OPT_STRING, AT(strategy_text), "S", "all",
      .help = "a strategy of --strategy, such as fractional, ring, 4x2r or 2x4s; all: each in turn"},
+    {"links", 0, OPT_CHOICE, AT(links), "KIND", "injected", .choices = link_kinds,
+     .help = "between threads as the keys below say, or between the ranks that mpirun started, as "
+             "many as these are"},
     {"latency", 0, OPT_DOUBLE, AT(latency), "US", "5", 0, 1e6,
      .help = "injected between ranks, microseconds"},
     {"bandwidth", 0, OPT_DOUBLE, AT(bandwidth), "GB/S", "10", 1e-3, 1e6,
@@ -168,8 +172,8 @@ const key_table problem_keys[PROBLEM_KINDS] = {
     {"linear", "a linear layer, y = x w^T + bias, by oneDNN with the instructions it chooses",
      linear_keys, COUNT(linear_keys)},
     {"step", "a training step of the model, without its optimiser", step_keys, COUNT(step_keys)},
-    {"context", "attention over many ranks, by each strategy, over injected links", context_keys,
-     COUNT(context_keys)},
+    {"context", "attention over many ranks, by each strategy, over injected or real links",
+     context_keys, COUNT(context_keys)},
 };
 
 /* ---- the parser --------------------------------------------------------------------------- */
@@ -318,6 +322,11 @@ int problem_parse(const char *text, int64_t seed, problem *p, char error[OPT_ERR
     return keep_texts(p, error) == 0 ? check(p, error) : -1;
 }
 
+int problem_on_mpi(const problem *p)
+{
+    return p->links && strcmp(p->links, "mpi") == 0;
+}
+
 /* ---- the canonical text ------------------------------------------------------------------- */
 
 static int has_effect(const problem *p, const opt *key)
@@ -338,9 +347,12 @@ static int has_effect(const problem *p, const opt *key)
     case AT(compensate): return sparse && p->compensate;
     case AT(lists): return sparse;
     case AT(ranks): return p->kind == PROBLEM_CONTEXT || p->ranks > 1;
+    case AT(links): return problem_on_mpi(p);
+    case AT(latency):
+    case AT(bandwidth): return !problem_on_mpi(p);
     case AT(node_ranks):
     case AT(network_latency):
-    case AT(network_bandwidth): return p->node_ranks > 0;
+    case AT(network_bandwidth): return p->node_ranks > 0 && !problem_on_mpi(p);
     case AT(proxy): return strcmp(p->selector, "predictor") == 0;
     default: return 1;
     }

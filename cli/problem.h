@@ -52,6 +52,7 @@ typedef struct {
     char strategy[PROBLEM_STRATEGY_MAX]; /* as of tess_context_opts, or "all" */
     const char *strategy_text;           /* while a text is read */
     const char *lists;                   /* "random", "local" */
+    const char *links;                   /* "injected", "mpi" */
     int64_t node_ranks;                  /* 0: one node */
     double latency, bandwidth;           /* us, GB/s: between ranks of a node */
     double network_latency, network_bandwidth;
@@ -66,6 +67,9 @@ static inline int problem_is_sparse_step(const problem *p)
 /* Reads a text. seed is that of a text without one. Returns 0, or -1 with a sentence that names the
  * key, its value and the rule. */
 int problem_parse(const char *text, int64_t seed, problem *p, char error[OPT_ERROR_MAX]);
+
+/* Whether its ranks are those that a launcher started. */
+int problem_on_mpi(const problem *p);
 
 /* The canonical text: every key that has an effect, in the order of the table. */
 void problem_text(const problem *p, char text[PROBLEM_TEXT_MAX]);

@@ -221,6 +221,14 @@ tess_status measure(cli *c, const problem *p, int samples, report *r)
     workload w = {0};
     tess_ctx_info info;
     *r = (report){.p = *p, .break_even = NAN};
+    if (problem_on_mpi(p)) {
+        if (c->ranks < 2)
+            return out_fail(c, TESS_EINVAL,
+                            "context: links is mpi, but there is one rank; start several, with "
+                            "mpirun -n 4 tessera bench ...");
+        r->p.ranks = c->ranks;
+        p = &r->p;
+    }
     problem_text(p, r->text);
     TRY(tess_ctx_query(c->ctx, &info));
     r->threads = info.threads;

@@ -25,3 +25,7 @@ tessera bench context,ranks=4,heads=3,dim=16,tokens=256,density=0.25,group=32 \
     --samples 1 --json | python3 table.py
 tessera bench context,strategy=rign,ranks=2,dim=8,tokens=64
 echo "exit $?"
+tessera bench context,links=mpi
+echo "exit $?"
+tessera check context,links=mpi
+echo "exit $?"

@@ -20,3 +20,11 @@ print([host["ranks"] for host in found["hosts"]], found["links"]["latency_ns"] >
 # The machine as a cluster, with messages between its ranks.
 launch tessera cluster measure -j 1 -o here.json | grep -o '^  messages\|^here.json\|^ [0-9].*'
 tessera cluster show here.json | grep -o 'node *2 GPUs, MPI'
+# Strategies over MPI: every rank's numbers reach rank 0.
+launch tessera bench -j 1 --samples 1 --json context,links=mpi,heads=3,dim=16,tokens=131,density=0.3,group=16,pass=both |
+    sed '$d' | python3 -c 'import json, sys
+found = json.load(sys.stdin)
+print(found["problem"])
+for s in found["strategies"]:
+    assert s["cpu_max_over_mean"] < 2 and s["seconds_attend"] > 0 and s["seconds_measured"] > 0, s
+    print(s["words"], s["bytes_sent_most"] == s["bytes_modelled_most"] or s["key_bytes"] == s["union_bytes"])'

@@ -274,20 +274,30 @@ typedef struct {
     int ulysses, ring, selective; /* 0: free */
 } mesh;
 
-/* The plan that the planner makes at these degrees. */
-static inline void plan_mesh(world *w, const mesh *m, tess_plan_method method)
+/* The plan that the planner makes at these degrees, for forward alone or with backward. */
+static inline tess_plan *plan_pass(const world *w, const mesh *m, tess_plan_method method,
+                                   tess_plan_pass pass)
 {
+    tess_plan *plan = NULL;
     tess_work *work = make_work(w);
     const tess_plan_opts opts = {.ranks = w->p.ranks,
                                  .method = method,
                                  .ulysses = m->ulysses,
                                  .ring = m->ring,
                                  .selective = m->selective,
-                                 .pass = TESS_PLAN_TRAIN,
+                                 .pass = pass,
                                  .head_dim = w->p.dim,
-                                 .element_bytes = 4};
-    CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &w->plan));
+                                 .element_bytes = 4,
+                                 .rank_low = w->p.with_lse ? LOW : 0,
+                                 .lse = w->p.with_lse};
+    CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &plan));
     tess_work_destroy(work);
+    return plan;
+}
+
+static inline void plan_mesh(world *w, const mesh *m, tess_plan_method method)
+{
+    w->plan = plan_pass(w, m, method, TESS_PLAN_TRAIN);
 }
 
 /* Whole keys: whole heads, or fractional ones. */

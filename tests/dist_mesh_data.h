@@ -149,6 +149,51 @@ static inline int64_t query_bytes(const world *w, int layer, int rank, int backw
     return 4 * w->p.batch * (out * (dim + low) + back * (dim + lse) + low_floats(w, layer, rank));
 }
 
+/* ---- the cost model -------------------------------------------------------------------------- */
+
+static inline void take_chosen(void *user, int layer, const tess_candidate *c)
+{
+    if (c->chosen)
+        ((int64_t *)user)[layer] = c->bytes;
+}
+
+/* Bytes of the busiest sender of each layer, as the planner says at these degrees; the layers are
+ * those of w->plan, which has run. */
+static inline void planned_bytes(const world *w, const mesh *m, tess_plan_method method,
+                                 tess_plan_pass pass, int64_t bytes[LAYERS])
+{
+    tess_plan *plan = plan_pass(w, m, method, pass);
+    CHECK_OK(tess_plan_explain(plan, take_chosen, bytes));
+    for (int l = 0; l < LAYERS; l++) {
+        const tess_plan_layer *a = &plan->layers[l], *b = &w->plan->layers[l];
+        assert_int_equal(a->n_shares, b->n_shares);
+        assert_memory_equal(a->shares, b->shares, (size_t)a->n_shares * sizeof *a->shares);
+    }
+    tess_plan_destroy(plan);
+}
+
+/* Forward alone, and with the backward pass: what the busiest rank sent is what the planner says.
+ * It counts what rings tell each other where low-rank vectors travel. */
+static inline void check_planned_bytes(const world *w, const mesh *m, tess_plan_method method)
+{
+    for (int pass = TESS_PLAN_FORWARD; pass <= TESS_PLAN_TRAIN; pass++) {
+        int64_t bytes[LAYERS] = {0};
+        planned_bytes(w, m, method, (tess_plan_pass)pass, bytes);
+        for (int l = 0; l < LAYERS; l++) {
+            int64_t most = 0;
+            for (int r = 0; r < w->p.ranks; r++) {
+                const rank_report *report = &w->reports[r];
+                const int64_t sent = report->bytes[l][0] +
+                                     (pass == TESS_PLAN_TRAIN ? report->bytes[l][1] : 0) +
+                                     (w->p.with_lse ? report->index[l] : 0);
+                most = sent > most ? sent : most;
+            }
+            assert_true(bytes[l] > 0);
+            assert_int_equal(bytes[l], most);
+        }
+    }
+}
+
 /* Runs the ranks as threads and compares with one rank. */
 static inline void run_world(world *w)
 {

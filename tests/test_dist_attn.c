@@ -180,37 +180,24 @@ static void blocks_in_any_order_and_shares_anywhere_equal_one_rank(void **state)
 
 /* ---- bytes, threads -------------------------------------------------------------------------- */
 
-static void take_chosen(void *user, int layer, const tess_candidate *c)
-{
-    if (c->chosen)
-        ((int64_t *)user)[layer] = c->bytes;
-}
-
 static void the_busiest_sender_sends_what_the_plan_says(void **state)
 {
     (void)state;
-    for (int m = 0; m < METHODS; m++) {
+    for (int i = 0; i < 4 * METHODS; i++) {
+        const tess_plan_method method = methods[i % METHODS];
         const problem p = {.ranks = 3,
                            .heads = 12,
                            .dim = 16,
                            .batch = 1,
-                           .tokens = 130,
-                           .lists = ROWS,
+                           .tokens = 131,
+                           .lists = i / METHODS / 2 ? DENSE : ROWS,
+                           .with_lse = i / METHODS % 2,
                            .seed = 7};
+        const mesh m = method == TESS_PLAN_FRACTIONAL ? (mesh){0, 0, 0} : (mesh){p.ranks, 1, 1};
         world *w = make_world(&p);
-        make_plan(w, methods[m]);
+        plan_mesh(w, &m, method);
         CHECK_OK(tess_comm_threads(NULL, p.ranks, NULL, run_rank, w));
-        int64_t bytes[LAYERS] = {0};
-        CHECK_OK(tess_plan_explain(w->plan, take_chosen, bytes));
-        for (int l = 0; l < LAYERS; l++) {
-            int64_t most = 0;
-            for (int r = 0; r < p.ranks; r++) {
-                const int64_t sent = w->reports[r].bytes[l][0] + w->reports[r].bytes[l][1];
-                most = sent > most ? sent : most;
-            }
-            assert_true(bytes[l] > 0);
-            assert_int_equal(most, bytes[l]);
-        }
+        check_planned_bytes(w, &m, method);
         free_world(w);
     }
 }

@@ -130,21 +130,25 @@ static tess_traffic rows_of_view(const tess_exchange *x, tess_rows kind, int ran
     return t;
 }
 
-/* Bytes that a rank sends by its exchange lists: q, k, v; o; a ring's keys; the bits of a selective
- * layer, which no list has, come from the flow. */
-static int64_t bytes_of_lists(const tess_exchange *x, const tess_plan *plan, int rank)
+/* Bytes that a rank sends by its exchange lists: q, k, v, low-rank vectors; o, lse; a ring's keys,
+ * and who needs them. The bits of a selective layer, which no list has, come from the flow. */
+static int64_t bytes_of_lists(const tess_exchange *x, const tess_plan *plan,
+                              const tess_plan_opts *opts, int rank)
 {
     const tess_plan_info *info = &plan->info;
     const int64_t row = (int64_t)info->head_dim * info->element_bytes;
+    const int64_t low = (int64_t)opts->rank_low * info->element_bytes;
+    const int degree = plan->layers[0].ring, bits = low ? (degree - 1) * ((degree + 7) / 8) : 0;
     tess_ring_view ring;
     const tess_traffic q = rows_of_view(x, TESS_ROWS_Q, rank, info->ranks, info->ranks);
     const tess_traffic kv = rows_of_view(x, TESS_ROWS_KV, rank, info->ranks, info->ranks);
     const tess_traffic o = rows_of_view(x, TESS_ROWS_O, rank, info->ranks, info->ranks);
+    const tess_traffic keys = rows_of_view(x, TESS_ROWS_LOW, rank, info->ranks, info->ranks);
     int64_t rows = q.near_out + 2 * kv.near_out + o.near_out;
     CHECK_OK(tess_exchange_ring(x, &ring));
     for (int i = 0; i < ring.steps; i++)
         rows += ring.step[i].passes ? 2 * ring.n_heads * ring.step[i].rows : 0;
-    return rows * row;
+    return rows * row + (q.near_out + keys.near_out) * low + 4 * opts->lse * o.near_out + bits;
 }
 
 static void check_traffic(tess_traffic a, tess_traffic b)
@@ -162,7 +166,9 @@ static void bytes_are_those_of_the_exchange_lists(void **state)
     int rings = 0, selects = 0;
     for (uint64_t seed = 0; seed < 1500; seed++) {
         tess_work *work = random_work(seed);
-        const tess_plan_opts opts = random_opts(seed, work);
+        tess_plan_opts opts = random_opts(seed, work);
+        opts.rank_low = seed % 3 ? 0 : draw(seed, 40, 1, 64);
+        opts.lse = draw(seed, 41, 0, 1);
         tess_plan *plan = NULL;
         found f = {0};
         if (tess_plan_create(ctx, work, NULL, &opts, &plan) != TESS_OK ||
@@ -186,7 +192,9 @@ static void bytes_are_those_of_the_exchange_lists(void **state)
             CHECK_OK(tess_plan_exchange(plan, work, 0, p, q, k, &x));
             check_traffic(flow.q.rows[p], rows_of_view(x, TESS_ROWS_Q, p, opts.ranks, per_node));
             check_traffic(flow.kv.rows[p], rows_of_view(x, TESS_ROWS_KV, p, opts.ranks, per_node));
-            const int64_t sent = bytes_of_lists(x, plan, p);
+            check_traffic(flow.low.rows[p],
+                          rows_of_view(x, TESS_ROWS_LOW, p, opts.ranks, per_node));
+            const int64_t sent = bytes_of_lists(x, plan, &opts, p);
             most = sent > most ? sent : most;
             tess_exchange_destroy(x);
         }
@@ -245,6 +253,70 @@ static void heads_alone_move_and_take_what_one_computes_by_hand(void **state)
     assert_int_equal(t.compute_ns, attend + 5 * attend);
     assert_int_equal(t.ns, 2 * (in + out) + 6 * attend);
     assert_true(t.memory > c.memory);
+    tess_work_destroy(work);
+}
+
+/* The same heads with low-rank vectors of 16 elements: those of q come with q, those of all keys of
+ * a rank's heads with k and v, forward alone; lse, 4 bytes, goes back with o. In layers that are
+ * said to have none nothing changes. */
+static void low_rank_vectors_and_lse_are_bytes_too(void **state)
+{
+    (void)state;
+    tess_work *work = even_work(8, 6400, 64, 0.25);
+    tess_plan_opts opts = {.ranks = 4, .ulysses = 4, .method = TESS_PLAN_CONTIGUOUS};
+    tess_candidate plain, c;
+    const int64_t rows = 2 * 4800, row = 128 * 2, low = 16 * 2;
+    for (int pass = TESS_PLAN_FORWARD; pass <= TESS_PLAN_TRAIN; pass++) {
+        opts.pass = (tess_plan_pass)pass;
+        one_candidate(work, &opts, &plain);
+        opts.rank_low = 16;
+        one_candidate(work, &opts, &c);
+        assert_int_equal(c.bytes - plain.bytes, 2 * rows * low);
+        assert_int_equal(c.ns - plain.ns, 2 * rows * low / 100);
+        assert_int_equal(c.compute_ns, plain.compute_ns);
+        /* Of 8 heads at home and of 2 where they are computed, of q and of k. */
+        assert_int_equal(c.memory - plain.memory, 2 * (8 * 1600 + 2 * 6400) * low);
+        opts.lse = 1;
+        one_candidate(work, &opts, &c);
+        assert_int_equal(c.bytes - plain.bytes, 2 * rows * low + 4 * rows);
+        assert_int_equal(c.ns - plain.ns, 2 * rows * low / 100 + 4 * rows / 100);
+        opts.low_layers = (const uint8_t[1]){0};
+        one_candidate(work, &opts, &c);
+        assert_int_equal(c.bytes - plain.bytes, 4 * rows);
+        opts.low_layers = (const uint8_t[1]){1};
+        opts.lse = 0;
+        one_candidate(work, &opts, &c);
+        assert_int_equal(c.bytes - plain.bytes, 2 * rows * low);
+        opts.low_layers = NULL;
+        opts.rank_low = 0;
+    }
+    assert_int_equal(plain.bytes, 8 * rows * row);
+    tess_work_destroy(work);
+}
+
+/* In a ring of 4, and selective, queries stay, and the low-rank vectors of all keys of all heads
+ * come: 3 shards of 8 heads. A ring's ranks then tell each other what they need: a byte each, and
+ * 4 us. */
+static void low_rank_keys_come_whole_where_keys_do_not(void **state)
+{
+    (void)state;
+    tess_work *work = even_work(8, 6400, 64, 0.25);
+    const int64_t low = (int64_t)3 * 8 * 1600 * 16 * 2;
+    for (int ring = 0; ring < 2; ring++) {
+        tess_plan_opts opts = {.ranks = 4,
+                               .ulysses = 1,
+                               .ring = ring ? 4 : 1,
+                               .selective = ring ? 1 : 4,
+                               .union_share = 0.5,
+                               .method = TESS_PLAN_CONTIGUOUS};
+        tess_candidate plain, c;
+        one_candidate(work, &opts, &plain);
+        opts.rank_low = 16;
+        one_candidate(work, &opts, &c);
+        assert_int_equal(c.bytes - plain.bytes, low + (ring ? 3 : 0));
+        /* A ring has no exchange of q, k and v without them. */
+        assert_int_equal(c.ns - plain.ns, low / 100 + (ring ? 4000 + 4000 : 0));
+    }
     tess_work_destroy(work);
 }
 
@@ -637,6 +709,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(traffic_is_what_counting_tokens_gives),
     cmocka_unit_test(bytes_are_those_of_the_exchange_lists),
     cmocka_unit_test(heads_alone_move_and_take_what_one_computes_by_hand),
+    cmocka_unit_test(low_rank_vectors_and_lse_are_bytes_too),
+    cmocka_unit_test(low_rank_keys_come_whole_where_keys_do_not),
     cmocka_unit_test(a_ring_overlaps_its_hops_with_its_tiles),
     cmocka_unit_test(a_ring_waits_for_the_keys_it_needs),
     cmocka_unit_test(uneven_heads_are_charged_to_the_rank_that_has_them),

@@ -30,6 +30,13 @@ typedef struct {
     tess_plan_pass pass;          /* what is predicted: forward alone, or with the backward pass */
     int head_dim;                 /* 0: 128 */
     int element_bytes;            /* of q, k, v, o and their gradients: 2 (0: 2), or 4 for fp32 */
+    int rank_low;                 /* elements of the low-rank vectors by which ranks choose keys,
+                                     0..65536: forward, those of a query row travel with it, those
+                                     of all keys of a head to every rank that has a share of it, and
+                                     the ranks of a ring tell each other what they chose; 0: none */
+    const uint8_t *low_layers;    /* (layers of the work): 0 where keys are not chosen so, and none
+                                     of this travels; NULL: everywhere */
+    int lse;                      /* 1: forward, lse comes home with o, 4 bytes a query row */
     int64_t memory;               /* bytes per rank for the tensors of a layer's attention; 0: the
                                      cluster's GPU, no limit without one */
     double union_share;           /* share of remote keys that the queries of a rank need together,

@@ -2,8 +2,10 @@
 /* price.c - bytes, time and memory of one layer of a plan on a cluster.
  *
  * Forward: q, k and v come to the ranks that compute (one exchange), attention runs, o goes back.
- * Training adds: dO comes, the backward pass runs, dQ, dK and dV go back. With exact rows of
- * traffic.c and rows of head_dim elements:
+ * Training adds: dO comes, the backward pass runs, dQ, dK and dV go back. Where keys are chosen by
+ * low-rank vectors, forward those of a query row come with q and those of all keys of a rank's
+ * heads with k, and rings tell what was chosen; lse goes back with o where it is asked for. With
+ * exact rows of traffic.c and rows of head_dim elements:
  *
  *   ns = in + phase + out          (the same again for the backward pass)
  *
@@ -31,8 +33,7 @@ static tess_traffic sum(tess_traffic a, tess_traffic b, int64_t times)
                           a.far_out + times * b.far_out, a.far_in + times * b.far_in};
 }
 
-/* Prices d->traffic, in bytes; returns the slowest rank's time, 0 without a cluster. */
-static int64_t exchange(tess__desk *d)
+int64_t tess__price_exchange(tess__desk *d)
 {
     int64_t slowest = 0;
     for (int p = 0; p < d->info->ranks; p++)
@@ -45,16 +46,17 @@ static int64_t exchange(tess__desk *d)
     return slowest;
 }
 
-/* q rows times q_tensors and kv rows times kv_tensors, to the ranks that compute or back. */
-static int64_t exchange_rows(tess__desk *d, int q_tensors, int kv_tensors, int back)
+/* So many bytes of each row of q, of the keys, and of those with low-rank vectors, to the ranks
+ * that compute or back. */
+static int64_t exchange_rows(tess__desk *d, int64_t q, int64_t kv, int64_t low, int back)
 {
-    const int64_t row = (int64_t)d->info->head_dim * d->info->element_bytes;
     for (int p = 0; p < d->info->ranks; p++) {
-        tess_traffic t = sum((tess_traffic){0}, d->flow.q.rows[p], q_tensors * row);
-        t = sum(t, d->flow.kv.rows[p], kv_tensors * row);
+        tess_traffic t = sum((tess_traffic){0}, d->flow.q.rows[p], q);
+        t = sum(t, d->flow.kv.rows[p], kv);
+        t = sum(t, d->flow.low.rows[p], low);
         d->traffic[p] = back ? reversed(t) : t;
     }
-    return exchange(d);
+    return tess__price_exchange(d);
 }
 
 /* Bits that name key blocks, from those who need them to those who have them. */
@@ -64,12 +66,12 @@ static int64_t exchange_index(tess__desk *d)
     const int64_t rows =
         tess__larger(1, info->tokens_k / info->k_blocks) * 8; /* that a byte speaks of */
     for (int p = 0; p < info->ranks; p++) {
-        const tess_traffic t = reversed(d->flow.all_kv.rows[p]);
+        const tess_traffic t = reversed(d->flow.low.rows[p]);
         d->traffic[p] =
             (tess_traffic){(t.near_out + rows - 1) / rows, (t.near_in + rows - 1) / rows,
                            (t.far_out + rows - 1) / rows, (t.far_in + rows - 1) / rows};
     }
-    return exchange(d);
+    return tess__price_exchange(d);
 }
 
 /* Keys of a selective layer, found, told and put into place one by one: the rank that gets most. */
@@ -124,7 +126,8 @@ static int64_t attend_all(const tess__desk *d, int backward, int p)
  */
 
 /* Bytes of the layer's tensors on the rank that holds most: q, k, v, o at home and where they are
- * computed, lse; a ring's second key part, for the one that arrives; training's gradients. */
+ * computed, lse; low-rank vectors; a ring's second key part, for the one that arrives; training's
+ * gradients. */
 static int64_t memory_of(const tess__desk *d)
 {
     const tess_plan_info *info = d->info;
@@ -140,6 +143,8 @@ static int64_t memory_of(const tess__desk *d)
         int64_t rows = 2 * info->heads * (home_q + home_k) * (1 + train);
         rows += 2 * q * (1 + train) + 2 * kv * (1 + ring);
         int64_t bytes = rows * dim * element + 4 * q;
+        bytes +=
+            (info->heads * (home_q + home_k) + q + d->flow.low.held[p]) * d->rank_low * element;
         if (train)
             bytes += 2 * kv * dim * (ring ? 2 * TESS_GRADIENT_BYTES : element);
         most = tess__larger(most, bytes);
@@ -152,16 +157,24 @@ static int64_t memory_of(const tess__desk *d)
 
 static int64_t pass_ns(tess__desk *d, int backward, int64_t *start, int64_t *next, int64_t *compute)
 {
-    int64_t ns = backward ? exchange_rows(d, 1, 0, 0) : exchange_rows(d, 1, 2, 0), busiest = 0;
+    const int64_t row = (int64_t)d->info->head_dim * d->info->element_bytes;
+    const int64_t low = (int64_t)d->rank_low * d->info->element_bytes;
+    const int64_t lse = d->pricing->lse ? sizeof(float) : 0;
+    int64_t ns =
+        backward ? exchange_rows(d, row, 0, 0, 0) : exchange_rows(d, row + low, 2 * row, low, 0);
+    int64_t busiest = 0;
     if (!backward && d->layer->selective > 1)
         ns += exchange_index(d);
+    if (!backward && d->layer->ring > 1 && low > 0)
+        ns += tess__ring_tell(d);
     if (d->layer->selective > 1)
         ns += place_keys(d);
     for (int p = 0; d->pricing->cluster && p < d->info->ranks; p++)
         busiest = tess__larger(busiest, attend_all(d, backward, p));
     *compute += busiest;
     ns += d->layer->ring > 1 ? tess__ring_phase(d, backward, start, next) : busiest;
-    return ns + (backward ? exchange_rows(d, 1, 2, 1) : exchange_rows(d, 1, 0, 1));
+    return ns +
+           (backward ? exchange_rows(d, row, 2 * row, 0, 1) : exchange_rows(d, row + lse, 0, 0, 1));
 }
 
 static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *work, int at,
@@ -180,6 +193,7 @@ static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *
     if (!d->traffic || !d->ns || !d->loads || !d->sent || !d->first || !d->last || !start || !next)
         return TESS_ENOMEM;
     memset(d->sent, 0, n * sizeof *d->sent);
+    d->rank_low = tess__rank_low(d->pricing, at);
     for (int p = 0; d->info->speeds && p < d->info->ranks; p++)
         d->fastest = d->info->speeds[p] > d->fastest ? d->info->speeds[p] : d->fastest;
     TESS_TRY(tess__layer_traffic(arena, d->info, d->layer, work, at, &d->flow));

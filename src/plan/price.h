@@ -23,15 +23,23 @@ typedef struct {
     int64_t *ns, *loads;   /* (ranks) */
     int *first, *last;     /* (groups, ring): scratch of price_ring.c */
     int64_t *sent;         /* (ranks): bytes, over all exchanges and hops */
+    int rank_low;          /* elements of the layer's low-rank vectors */
     int32_t fastest;       /* speed */
 } tess__desk;
 
 /* ---- price.c --------------------------------------------------------------------------------- */
 
+/* Prices d->traffic, in bytes, and adds it to d->sent; returns the slowest rank's time, 0 without a
+ * cluster. */
+int64_t tess__price_exchange(tess__desk *d);
+
 /* Time of a rank for units of work whose query rows are opened `times` times. */
 int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, int times);
 
 /* ---- price_ring.c ---------------------------------------------------------------------------- */
+
+/* Which key parts ranks have work with, told to all of their ring: the time that takes. */
+int64_t tess__ring_tell(tess__desk *d);
 
 /* Time from the first tile to the last, 0 without a cluster; d->sent gets the hops. start and next
  * (ring) are scratch. */

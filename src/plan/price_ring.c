@@ -51,6 +51,23 @@ static void price_hop(tess__desk *d, int64_t bytes)
     tess__exchange_ns(d->pricing->cluster, d->traffic, d->info->ranks, per_node, d->ns);
 }
 
+int64_t tess__ring_tell(tess__desk *d)
+{
+    const tess_plan_layer *layer = d->layer;
+    const int64_t each = tess__ring_told(layer->ring) / (layer->ring - 1);
+    const int per_node = d->pricing->per_node;
+    for (int p = 0; p < d->info->ranks; p++) {
+        tess_traffic t = {0};
+        for (int s = 0; s < layer->ring; s++) {
+            const int to = tess__rank_at(layer, tess__rank_group(layer, p), s);
+            if (to != p)
+                *(p / per_node == to / per_node ? &t.near_out : &t.far_out) += each;
+        }
+        d->traffic[p] = (tess_traffic){t.near_out, t.near_out, t.far_out, t.far_out};
+    }
+    return tess__price_exchange(d);
+}
+
 /* The first and the last iteration in which some rank has work with each key part: it travels until
  * the last, and its gradients from the first on. */
 static void find_ends(const tess__desk *d)

@@ -45,7 +45,8 @@ typedef struct {
 
 typedef struct {
     tess__flow q, kv;
-    tess__flow all_kv; /* selective: as if every key were needed; what the indices speak of */
+    tess__flow low; /* all tokens of each head that a rank has a share of: low-rank vectors, and
+                       what the indices of a selective layer speak of */
 } tess__layer_flow;
 
 /* Arrays lie in the arena. Selective layers need masks to know their unions; without, kv is all
@@ -64,6 +65,9 @@ typedef struct {
     double union_share; /* of remote keys, for selective layers without masks; 0: not known */
     const double *union_shares; /* (ranks + 1): by selective degree; NULL: union_share */
     double selected_ns;         /* of a byte of selected keys that comes, beside the link */
+    int rank_low;               /* elements of low-rank vectors */
+    const uint8_t *low_layers;  /* (layers): 0: none there; NULL: everywhere */
+    int lse;                    /* 1: it comes home with o */
     int per_node;
 } tess__pricing;
 
@@ -71,6 +75,19 @@ typedef struct {
 static inline double tess__union_share(const tess__pricing *pricing, int selective)
 {
     return pricing->union_shares ? pricing->union_shares[selective] : pricing->union_share;
+}
+
+/* Elements of the low-rank vectors that travel in layer `at`. */
+static inline int tess__rank_low(const tess__pricing *pricing, int at)
+{
+    return !pricing->low_layers || pricing->low_layers[at] ? pricing->rank_low : 0;
+}
+
+/* Bytes in which a rank tells the others of its ring which key parts it has work with. They speak
+ * of all samples of a pass. */
+static inline int64_t tess__ring_told(int ring)
+{
+    return (int64_t)(ring - 1) * ((ring + 7) / 8);
 }
 
 typedef struct {

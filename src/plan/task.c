@@ -23,6 +23,8 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o)
     TESS_TRY(range(who, "selective", o->selective, 0, o->ranks));
     TESS_TRY(range(who, "pass", (int)o->pass, 0, TESS_PLAN_PASS_COUNT - 1));
     TESS_TRY(range(who, "head_dim", o->head_dim, 0, 4096));
+    TESS_TRY(range(who, "rank_low", o->rank_low, 0, 65536));
+    TESS_TRY(range(who, "lse", o->lse, 0, 1));
     TESS_TRY(range(who, "memory", o->memory, 0, INT64_MAX));
     TESS_TRY(range(who, "whole_keys", o->whole_keys, 0, 2));
     TESS_TRY(range(who, "equal_too", o->equal_too, 0, 1));
@@ -100,6 +102,9 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     task->pricing.union_share = o->union_share;
     task->pricing.union_shares = o->union_shares;
     task->pricing.selected_ns = o->selected_ns;
+    task->pricing.rank_low = o->rank_low;
+    task->pricing.low_layers = o->low_layers;
+    task->pricing.lse = o->lse;
     task->pricing.per_node = (o->ranks + o->nodes - 1) / o->nodes;
     tess__plan_info_of_work(work, &task->info);
     task->info.ranks = o->ranks;

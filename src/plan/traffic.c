@@ -204,15 +204,15 @@ tess_status tess__layer_traffic(tess__arena *arena, const tess_plan_info *info,
                                 const tess_plan_layer *layer, const tess_work *work, int at,
                                 tess__layer_flow *flow)
 {
-    loom q, kv, all;
+    loom q, kv, low;
     *flow = (tess__layer_flow){0};
     TESS_TRY(loom_make(arena, info, info->tokens_q, &flow->q, &q));
     TESS_TRY(loom_make(arena, info, info->tokens_k, &flow->kv, &kv));
-    const int selects = layer->selective > 1;
-    const int unions = selects && tess__work_words(work) > 0;
+    const int unions = layer->selective > 1 && tess__work_words(work) > 0;
+    const int apart = layer->selective > 1 || layer->ring > 1; /* low is not kv */
     uint64_t *bits = NULL;
-    if (selects)
-        TESS_TRY(loom_make(arena, info, info->tokens_k, &flow->all_kv, &all));
+    if (apart)
+        TESS_TRY(loom_make(arena, info, info->tokens_k, &flow->low, &low));
     if (unions) {
         bits = tess__arena_take(arena, (size_t)tess__work_words(work) * sizeof *bits);
         if (!bits)
@@ -226,12 +226,14 @@ tess_status tess__layer_traffic(tess__arena *arena, const tess_plan_info *info,
             bring_unions(&kv, info, layer, work, at, p, bits);
         else
             bring(&kv, p, 0, info->tokens_k, heads_of_rank(layer, p));
-        if (selects)
-            bring(&all, p, 0, info->tokens_k, heads_of_rank(layer, p));
+        if (apart)
+            bring(&low, p, 0, info->tokens_k, heads_of_rank(layer, p));
     }
     loom_finish(&q);
     loom_finish(&kv);
-    if (selects)
-        loom_finish(&all);
+    if (apart)
+        loom_finish(&low);
+    else
+        flow->low = flow->kv;
     return TESS_OK;
 }

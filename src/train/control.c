@@ -264,6 +264,14 @@ static const tess_select_kind kinds[] = {
     [TESS_ATTENTION_WINDOW] = TESS_SELECT_WINDOW, [TESS_ATTENTION_RANDOM] = TESS_SELECT_RANDOM,
 };
 
+/* Whether a layer has sparse heads, for clips of any noise: one without needs no selector, and no
+ * low-rank vectors on their way. The densities that plans are made for say the same. */
+static int has_sparse_heads(const tess__control *c, int layer)
+{
+    const size_t all = BUCKETS * (size_t)c->config.heads;
+    return c->d.sparse[layer] && memchr(c->d.choice + (size_t)layer * all, 1, all) != NULL;
+}
+
 /* The budgets of a sparse layer, of each clip by its noise. */
 static void fill_keys(const tess__control *c, int layer, int32_t *keys)
 {
@@ -286,11 +294,12 @@ tess_status tess__control_attend(tess__control *c, tess_pass *pass, const double
         c->buckets[b] = tess__bucket(u[b]);
     for (int layer = 0; layer < c->config.layers; layer++) {
         int32_t *keys = c->keys + layer * each;
-        if (c->d.sparse[layer])
+        const int sparse = has_sparse_heads(c, layer);
+        if (sparse)
             fill_keys(c, layer, keys);
         c->layers[layer] = (tess_attend_layer){
             .kind = kinds[c->attention.kind],
-            .keys = c->d.sparse[layer] ? keys : NULL,
+            .keys = sparse ? keys : NULL,
             .learn = train && c->rules.learns,
             .look = train && (tess__profile_due(c, layer) || tess__check_due(c, layer)),
         };

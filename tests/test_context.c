@@ -442,6 +442,7 @@ static void bad_options_are_told(void **state)
     BAD(head_dim, 12, "head_dim is 12, must be a multiple of 8 up to 256");
     BAD(n_groups, 3, "groups is NULL, must not be");
     BAD(n_units, 3, "units is NULL, must not be");
+    BAD(lse, 2, "lse is 2, must be 0..1");
     BAD(train, 2, "train is 2, must be 0..1");
     BAD(flops, -1.0, "flops is -1, must be 0 or 1e3..1e21");
     BAD(union_share, 1.5, "union_share is 1.5, must be 0..1");

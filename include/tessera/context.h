@@ -55,7 +55,9 @@ typedef struct {
     int32_t n_units;             /* key units; 0: single rows */
     const int64_t *units;        /* (n_units + 1) */
     int32_t units_most;          /* of a list; 0: all */
-    int rank_low;                /* elements of low-rank vectors; 0: none */
+    int rank_low;                /* elements of low-rank vectors, which travel in layers that have a
+                                    head of a density below 1; 0: none */
+    int lse;                     /* 1: all forward calls ask for lse */
     int compensate;              /* 1: a virtual key stands for the keys a list leaves out */
     int saves;                   /* sets kept between forward and backward; tess_dist_attn_opts */
     int train;                   /* 1: backward passes too; 0: forward alone */
@@ -88,7 +90,8 @@ TESS_API void tess_context_destroy(tess_context *context);
 /* Collective, before each step. density (layers, heads), 0..1: the share of pairs that heads
  * computed, 1 for dense ones; NULL: all dense. Densities are averaged over ranks first. The first
  * call makes a plan; later ones keep it or make another by the rule of tess_plan_keep, and always
- * make another once the work has grown or shrunk by a quarter, which may be another strategy's.
+ * make another once the work has grown or shrunk by a quarter, or low-rank vectors travel in other
+ * layers, which may be another strategy's.
  * *replanned (may be NULL) = 1: saved sets of the executor are void. */
 TESS_API tess_status tess_context_plan(tess_context *context, int64_t step, const double *density,
                                        int *replanned);
@@ -112,7 +115,9 @@ typedef struct {
 TESS_API tess_status tess_context_view(const tess_context *context, tess_context_info *info);
 
 /* One layer of the plan. Times and bytes are of the rank that has most of them; measured ones are
- * agreed when the next step is planned, and running means over steps. */
+ * agreed when the next step is planned, and running means over steps. lse that a call asks for
+ * where the options say none is not in the bytes. They are those predicted, but for keys that lists
+ * decide about: those of selective layers, and parts that no rank of a ring ahead needs. */
 typedef struct {
     const char *words; /* "fractional"; "4x2 ring, refined"; the context's, until the next plan */
     double imbalance;  /* of the work it was planned for */

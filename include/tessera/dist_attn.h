@@ -123,6 +123,7 @@ typedef struct {
     int64_t index_ns;    /* selective: finding and telling which keys are needed */
     int64_t cpu_ns;      /* CPU time of the calling thread in attention */
     int64_t bytes[TESS_TRAFFIC_COUNT]; /* sent to other ranks */
+    int64_t lse_bytes;                 /* of the payload: lse on its way home */
     int64_t union_rows;                /* selective: rows of K that came from other ranks */
     int backward;                      /* 1: the backward call that followed is in it */
 } tess_dist_seen;

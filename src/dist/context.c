@@ -5,7 +5,7 @@
  *
  *   | tess_context | bounds (ranks + 1) | unions (ranks + 1) | blocks_q (n_q + 1) |
  *   | blocks_k (n_k + 1) | density (layers, heads) + 1 | shares (layers, heads) |
- *   | seen (layers, 2) | layers |
+ *   | seen (layers, 2) | layers | low (2, layers) |
  *
  * beside the executor, the plan and two clusters, which are objects of their own.
  */
@@ -38,6 +38,7 @@ static tess_status check_numbers(const char *who, const tess_context_opts *o, in
     TESS_TRY(range(who, "tokens", o->tokens, ranks, INT32_MAX));
     TESS_TRY(range(who, "n_groups", o->n_groups, 0, INT32_MAX));
     TESS_TRY(range(who, "n_units", o->n_units, 0, INT32_MAX));
+    TESS_TRY(range(who, "lse", o->lse, 0, 1));
     TESS_TRY(range(who, "train", o->train, 0, 1));
     TESS_TRY(range(who, "whole_keys", o->whole_keys, 0, 1));
     TESS_TRY(range(who, "fresh", o->fresh, 0, 1));
@@ -91,9 +92,10 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
 /* Everything that plans depend on, in a few bytes. */
 static uint64_t fingerprint(const tess_context_opts *o, int ranks)
 {
-    const int64_t counts[] = {o->layers,   o->heads,   o->head_dim,   o->batch,    o->tokens,
-                              o->n_groups, o->n_units, o->units_most, o->rank_low, o->compensate,
-                              o->saves,    o->train,   o->whole_keys, o->fresh,    o->like != NULL};
+    const int64_t counts[] = {o->layers,     o->heads,      o->head_dim,     o->batch,
+                              o->tokens,     o->n_groups,   o->n_units,      o->units_most,
+                              o->rank_low,   o->compensate, o->saves,        o->train,
+                              o->whole_keys, o->fresh,      o->like != NULL, o->lse};
     const double numbers[] = {o->scale, o->flops, o->union_share, o->replan_above};
     const char *const texts[] = {o->strategy ? o->strategy : "auto", o->cluster ? o->cluster : ""};
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -143,7 +145,7 @@ static size_t total_bytes(const tess_context_opts *o, int ranks, int32_t n_q, in
            tess__arena_round((heads + 1) * sizeof(double)) +
            tess__arena_round(heads * sizeof(double)) +
            tess__arena_round(2 * layers * sizeof(double)) +
-           tess__arena_round(layers * sizeof(tess__context_layer));
+           tess__arena_round(layers * sizeof(tess__context_layer)) + tess__arena_round(2 * layers);
 }
 
 /* The context with its arrays, of which only bounds are filled. */
@@ -164,6 +166,7 @@ static tess_status lay_out(tess_ctx *ctx, const tess_context_opts *o, int ranks,
     c->shares = tess__arena_take(&arena, heads * sizeof *c->shares);
     c->seen = tess__arena_take(&arena, 2 * layers * sizeof *c->seen);
     c->layers = tess__arena_take(&arena, layers * sizeof *c->layers);
+    c->low = memset(tess__arena_take(&arena, 2 * layers), 0, 2 * layers);
     for (int p = 0; p <= ranks; p++)
         c->bounds[p] = tess__shard(o->tokens, ranks, p);
     if (o->union_shares)
@@ -225,6 +228,9 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
                               .pass = o->train ? TESS_PLAN_TRAIN : TESS_PLAN_FORWARD,
                               .head_dim = o->head_dim,
                               .element_bytes = sizeof(float),
+                              .rank_low = o->rank_low,
+                              .low_layers = c->low,
+                              .lse = o->lse,
                               .union_share = o->union_share,
                               .union_shares = c->unions,
                               .whole_keys = o->whole_keys ? 2 : 0,

@@ -83,6 +83,7 @@ struct tess_context {
     tess_plan *plan; /* NULL before the first */
     int64_t plans, kept, carried_ns;
     double planned;     /* work that the plan was made for: mean over heads of shares */
+    uint8_t *low;       /* (layers): 1: low-rank vectors travel; behind them those of the plan */
     double select_keys; /* pairs in whose time a sparse query row is given its list */
     double *density;    /* (layers, heads), then the sum of select_ns: agreed */
     double *shares;     /* (layers, heads): time of a head in dense heads of lists */

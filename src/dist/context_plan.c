@@ -11,11 +11,12 @@
  * and part_keys for each part of the keys that a row meets, which the cluster adds: one, or those
  * of a ring. row_keys, part_keys and dense come from the probe, and select_keys from the callbacks
  * of the last step. A plan is kept by tess_plan_keep's rule, which looks at the balance; once there
- * is a quarter more or less work than it was made for, another strategy may be the fastest, and a
- * new one is made.
+ * is a quarter more or less work than it was made for, or low-rank vectors travel in other layers,
+ * another strategy may be the fastest, and a new one is made.
  */
 #include "context.h"
 
+#include "plan/strategy.h"
 #include "plan/work.h"
 
 #include <math.h>
@@ -59,7 +60,8 @@ static double look_back(tess_context *c)
         c->seen[2 * l] = (double)(seen.attend_ns + seen.exchange_ns + seen.move_ns +
                                   seen.select_ns + seen.index_ns);
         c->seen[2 * l + 1] =
-            (double)(seen.bytes[TESS_TRAFFIC_PAYLOAD] + seen.bytes[TESS_TRAFFIC_INDEX]);
+            (double)(seen.bytes[TESS_TRAFFIC_PAYLOAD] + seen.bytes[TESS_TRAFFIC_INDEX] -
+                     (c->opts.lse ? 0 : seen.lse_bytes));
         select_ns += (double)seen.select_ns;
     }
     return select_ns;
@@ -109,16 +111,18 @@ static tess_status agree_numbers(tess_context *c, const double *density)
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-/* c->shares, and their mean. */
+/* c->shares, and their mean; c->low. */
 static double weigh(tess_context *c)
 {
     const size_t n = n_heads(c);
     const double row = c->rates.row_keys - c->rates.part_keys; /* which the cluster has */
     const double opens = (fmax(row, 0.0) + c->select_keys) / (double)c->opts.tokens;
     double sum = 0.0;
+    memset(c->low, 0, (size_t)c->opts.layers);
     for (size_t i = 0; i < n; i++) {
         const double d = c->density[i];
         c->shares[i] = d < 1.0 ? d + opens : c->rates.dense;
+        c->low[i / (size_t)c->opts.heads] |= d < 1.0 && c->opts.rank_low > 0;
         sum += c->shares[i];
     }
     return sum / (double)n;
@@ -207,8 +211,10 @@ typedef struct {
 static void read_candidate(void *user, int layer, const tess_candidate *candidate)
 {
     reader *r = user;
-    if (candidate->chosen)
-        r->c->layers[layer].bytes = candidate->bytes * r->c->opts.batch;
+    if (candidate->chosen) {
+        const int64_t once = r->c->low[layer] ? tess__ring_told(candidate->ring) : 0;
+        r->c->layers[layer].bytes = (candidate->bytes - once) * r->c->opts.batch + once;
+    }
     if (layer > 0 || candidate->chosen || candidate->ns >= 0 || r->c->plans > 1 ||
         strcmp(r->last, candidate->reason) == 0)
         return;
@@ -290,8 +296,9 @@ static tess_status judge(tess_context *c, const tess_work *work, double total, i
     if (!c->plan)
         return TESS_OK;
     TESS_TRY(tess_plan_keep(c->plan, work, c->priced, &c->how, c->carried_ns, verdict));
+    const size_t layers = (size_t)c->opts.layers;
     *keep = verdict->keep && !c->opts.fresh && total <= c->planned * work_changes &&
-            total * work_changes >= c->planned;
+            total * work_changes >= c->planned && memcmp(c->low, c->low + layers, layers) == 0;
     return TESS_OK;
 }
 
@@ -317,6 +324,7 @@ static tess_status decide(tess_context *c, int64_t step, const tess_work *work, 
                          .rho = verdict.rho};
     TESS_TRY(replace_plan(c, work));
     c->planned = total;
+    memcpy(c->low + c->opts.layers, c->low, (size_t)c->opts.layers);
     tell_made(c, step, &before, describe(c, step));
     *replanned = 1;
     return TESS_OK;

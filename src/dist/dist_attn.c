@@ -135,6 +135,10 @@ static tess_status bring_home(tess_dist_attn *d, const tess__dist_run *run, cons
     const tess_view rows = {lse, TESS_DTYPE_F32, d->opts.heads * d->home, d->home, 1};
     const tess__cargo cargo[] = {{&layer->q, d->opts.head_dim, *o, run->set->o},
                                  {&layer->q, 1, rows, run->set->lse}};
+    if (lse)
+        layer->seen.lse_bytes = d->opts.batch *
+                                tess__lane_rows(&layer->q.packed, d->rank, d->ranks) *
+                                (int64_t)sizeof *lse;
     return tess__move_back(d, &layer->seen, cargo, lse ? 2 : 1);
 }
 

@@ -5,8 +5,9 @@
     ranks.py --tessera build/release/bin/tessera --mpirun mpirun [--case NAME]
 
 Whatever fails, and on whichever rank: the command ends with a code that is not 0 within 10 seconds
-(and twice the time that a run of one step takes here and now), says one sentence on stderr (or leaves that to the launcher, where a rank was killed), and the last
-checkpoint can be resumed. Exit 77: skipped.
+(and twice the time that a run of one step takes here and now), says one sentence on stderr (or leaves
+that to the launcher, where a rank was killed), and the last checkpoint can be resumed. Exit 77:
+skipped.
 """
 import argparse
 import csv
@@ -124,9 +125,11 @@ def killed(case):
         sys.exit(f"killed: exit {process.returncode} after {time.monotonic() - begin:.1f} s")
     if not said.strip():
         sys.exit("killed: nothing was said")
-    alive = [rank for rank in (0, 1) if running(int((case.root / f"pid.{rank}").read_text()))]
-    if alive:
-        sys.exit(f"killed: rank {alive[0]} still runs")
+    for rank in (0, 1): # mpirun may end a moment before the ranks that it killed
+        while running(int((case.root / f"pid.{rank}").read_text())):
+            if time.monotonic() - begin > case.args.limit:
+                sys.exit(f"killed: rank {rank} still runs")
+            time.sleep(0.05)
     case.goes_on("run")
 
 

@@ -15,13 +15,11 @@
  * Work: 10 n D flop per key; 24 D bytes per key (K and V read, dK and dV read and written).
  */
 #include "attn_tile.h"
+#include "entries.h"
 #include "gemm.h"
-#include "kernels.h"
 #include "keys.h"
 
 #include <math.h>
-
-void TESS_K(tess__attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *w);
 
 static const float LOG2E = 1.44269504088896341f;
 

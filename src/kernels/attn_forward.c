@@ -17,14 +17,12 @@
  * Work: 4 n D flop and 8 D bytes per key, 2 D more for the sums. Scratch: attn_tile.h.
  */
 #include "attn_tile.h"
+#include "entries.h"
 #include "gemm.h"
-#include "kernels.h"
 #include "keys.h"
 #include "virtual_key.h"
 
 #include <math.h>
-
-void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w);
 
 enum { PREFETCH_LEAST = 32 }; /* queries, for prefetching to be next to nothing */
 static const float LOG2E = 1.44269504088896341f, LN2 = 0.693147180559945309f;

@@ -22,17 +22,10 @@
  * side.
  */
 #include "attn_tile.h"
-#include "kernels.h"
+#include "entries.h"
 #include "virtual_key.h"
 
 #include <math.h>
-
-void TESS_K(tess__attn_total)(double *total, const tess__rows *x, int bf16, int dim, int64_t begin,
-                              int64_t end, tess__attn_scratch *w);
-void TESS_K(tess__attn_sums)(const tess__attn_tile *t, int64_t end, tess__key_cursor *at,
-                             double *sums, tess__attn_scratch *w);
-void TESS_K(tess__attn_virtual)(const tess__attn_bwd *job, const double *sums, float *dq,
-                                int64_t stride_dq, float *start, tess__attn_scratch *w);
 
 static const float LOG2E = 1.44269504088896341f;
 

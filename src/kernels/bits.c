@@ -15,12 +15,8 @@
  * Bytes: every row once. Planes are held in registers; the last vector of a row overlaps the one
  * before where words do not fill vectors.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec_compress.h"
-
-int64_t TESS_K(tess__bits_row)(uint64_t *words, const void *mask, int bytes, int32_t n);
-int64_t TESS_K(tess__bits_and_count)(const uint64_t *a, const uint64_t *b, size_t n);
-void TESS_K(tess__bits_planes)(uint64_t *planes, const uint64_t *const *rows, int n, int words);
 
 typedef uint64_t vu __attribute__((vector_size(TESS_VEC)));
 enum { VU = TESS_VEC / (int)sizeof(uint64_t) };

@@ -6,16 +6,8 @@
  *   gate_gradient dw += factor m, and the sum of w m
  *   column_sums   sum[j] += sum over rows of x[i][j], in double
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec.h"
-
-void TESS_K(tess__finish)(float *y, const float *bias, const float *gate, const float *x,
-                          int64_t n);
-void TESS_K(tess__scale)(float *y, const float *x, const float *gate, int64_t rows, int64_t n);
-double TESS_K(tess__gate_gradient)(float *dw, const float *m, const float *w, float factor,
-                                   int64_t n);
-void TESS_K(tess__column_sums)(double *sum, const float *x, int64_t stride, int64_t rows,
-                               int64_t n);
 
 void TESS_K(tess__finish)(float *restrict y, const float *restrict bias, const float *restrict gate,
                           const float *restrict x, int64_t n)

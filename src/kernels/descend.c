@@ -12,16 +12,9 @@
  * double precision, in lanes that are added in a fixed order. Loops are plain; the compiler
  * vectorises them.
  */
-#include "kernels.h"
+#include "entries.h"
 
 #include <math.h>
-
-void TESS_K(tess__adamw)(const tess__descent *d, const float *g, float *m, float *v, float *p,
-                         float *ema, size_t n);
-void TESS_K(tess__momentum)(float b, float g_scale, const float *g, float *m, float *u, size_t n);
-void TESS_K(tess__follow)(const tess__descent *d, const float *u, float *p, float *ema, size_t n);
-void TESS_K(tess__mix)(float a, const float *x, float b, float *y, size_t n);
-double TESS_K(tess__sum_squares)(const float *x, size_t n);
 
 static void average(float blend, const float *restrict p, float *restrict ema, size_t n)
 {

@@ -8,11 +8,8 @@
  * that exp(-2u) would overflow, s stays at 2^-126: y is then below 1e-36 in size.
  * Operations: 20 per element forward, 30 backward.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec.h"
-
-void TESS_K(tess__gelu)(float *y, const float *x, int64_t n);
-void TESS_K(tess__gelu_backward)(float *dx, float *y, const float *x, int64_t n);
 
 /* -2 sqrt(2/pi) log2(e): exp(-2u) = 2^(FACTOR (x + CUBE x^3)) */
 #define FACTOR (-2.302208198f)

@@ -12,15 +12,10 @@
  * to a denormal, so that a caller's flush-to-zero mode changes nothing.
  * Bytes: 6 n; operations: 5 (BF16) to 20 (F16) per element.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec.h"
 
 #include <string.h>
-
-void TESS_K(tess__f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
-void TESS_K(tess__bf16_from_f32)(uint16_t *dst, const float *src, size_t n);
-void TESS_K(tess__f32_from_f16)(float *dst, const uint16_t *src, size_t n);
-void TESS_K(tess__f16_from_f32)(uint16_t *dst, const float *src, size_t n);
 
 static inline uint32_t bits_of(float x)
 {

@@ -8,7 +8,7 @@
  *
  * Every file but isa.c is compiled once per instruction set with -DTESS_ISA=<name>; TESS_K(f) is
  * then f_<name>, and table.c gathers them into one tess__kernels. To add a kernel: one file, one
- * member here, one line in table.c. To add an instruction set: one line in CMakeLists.txt and one
+ * member here, its name in entries.h. To add an instruction set: one line in CMakeLists.txt and one
  * in isa.c.
  */
 #ifndef TESS_KERNELS_H

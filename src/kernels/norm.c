@@ -10,16 +10,10 @@
  * rather than reading them: a row is in the first cache by then.
  * Bytes: 8 n per row forward, 16 n backward; nothing is allocated.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec.h"
 
 #include <math.h>
-
-void TESS_K(tess__norm_forward)(float *y, const float *x, const float *scale, const float *shift,
-                                int64_t rows, int64_t n, float eps);
-void TESS_K(tess__norm_backward)(float *dx, float *dscale, float *dshift, const float *dy,
-                                 const float *x, const float *scale, int64_t rows, int64_t n,
-                                 float eps);
 
 static float row_mean(const float *x, int64_t n)
 {

@@ -9,13 +9,10 @@
  *
  *   read: the sum of n floats, four vectors at a time: one load per addition, 4 n bytes.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec.h"
 
 enum { CHAINS = 12 };
-
-int64_t TESS_K(tess__fma)(int64_t rounds, float *sink);
-float TESS_K(tess__read)(const float *x, size_t n);
 
 int64_t TESS_K(tess__fma)(int64_t rounds, float *sink)
 {

@@ -15,23 +15,12 @@
  * Sums run over the keys in ascending order. Flop of add_products: 2 n rows cols, in blocks of 4
  * rows by 2 vectors: 6 loads and 8 multiply-adds for each key.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec.h"
 
 #include <math.h>
 
 enum { BR = 4 }; /* rows of a block of add_products */
-
-void TESS_K(tess__lse_columns)(float *m, float *l, const float *s, int64_t ld, int cols, int n,
-                               float scale2);
-void TESS_K(tess__kl_columns)(float *loss, float *student, const float *teacher, int64_t ld,
-                              int cols, int n, const tess__kl *kl);
-void TESS_K(tess__dot_columns)(float *tt, float *ts, float *ss, const float *student,
-                               const float *teacher, int64_t ld, int cols, int n);
-void TESS_K(tess__blend_columns)(float *student, const float *teacher, int64_t ld, int cols, int n,
-                                 const float *x, const float *y);
-void TESS_K(tess__add_products)(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
-                                int64_t ldb, int n, int rows, int cols);
 
 /* ---- columns ------------------------------------------------------------------------------- */
 

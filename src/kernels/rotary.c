@@ -12,17 +12,11 @@
  * reads the rows of a head one after another; without a norm y may be x. Bytes: 8 heads dim
  * forward, 12 backward.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec.h"
 
 #include <math.h>
 #include <string.h>
-
-void TESS_K(tess__rms_rotary)(float *y, int64_t stride_y, const float *x, const float *weight,
-                              const float *turn, int heads, int dim, float eps);
-void TESS_K(tess__rms_rotary_backward)(float *dx, float *dweight, const float *dy,
-                                       int64_t stride_dy, const float *x, const float *weight,
-                                       const float *turn, int heads, int dim, float eps);
 
 /* 1 / sqrt(mean(x^2) + eps) */
 static float reciprocal(const float *x, int n, float eps)

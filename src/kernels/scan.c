@@ -14,17 +14,10 @@
  *
  * Bytes: the chunk, once from memory. Work per element: 5 operations on doubles, 5 on floats.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec.h"
 
 #include <math.h>
-
-void TESS_K(tess__scan_f32)(const float *x, size_t n, tess__scan *scan);
-void TESS_K(tess__scan_bf16)(const uint16_t *x, size_t n, tess__scan *scan);
-void TESS_K(tess__scan_f16)(const uint16_t *x, size_t n, tess__scan *scan);
-void TESS_K(tess__scan_f64)(const double *x, size_t n, tess__scan *scan);
-void TESS_K(tess__f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
-void TESS_K(tess__f32_from_f16)(float *dst, const uint16_t *src, size_t n);
 
 enum { LANES = 16, PIECE = 1024, VECTORS = LANES / VD };
 _Static_assert(LANES % VL == 0 && PIECE % LANES == 0, "vectors fill lanes, lanes fill pieces");

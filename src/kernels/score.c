@@ -14,7 +14,7 @@
  * Flop: score 2 * rows * n * dim. Bytes: score reads the panels once for all rows as long as the
  * rows' queries stay in the first-level cache, and writes 4 * rows * n.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec.h"
 
 #include <math.h>
@@ -25,14 +25,6 @@ enum {
          : NV == 2 ? 6
                    : 3 /* rows of a register block */
 };
-
-void TESS_K(tess__panel_pack)(float *panels, const float *k, int64_t stride, int n, int dim);
-void TESS_K(tess__score)(float *s, int64_t ld, const float *q, int64_t stride, int rows,
-                         const float *panels, int64_t n_panels, int dim);
-void TESS_K(tess__lse_step)(float *m, float *l, const float *s, int64_t ld, int rows, int n,
-                            float scale2);
-void TESS_K(tess__mass_step)(float *mass, const float *s, int64_t ld, int rows, int n, float scale2,
-                             const float *lse2);
 
 void TESS_K(tess__panel_pack)(float *panels, const float *k, int64_t stride, int n, int dim)
 {

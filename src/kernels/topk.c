@@ -15,7 +15,7 @@
  * Cost: n loads and compares, and about 25 k counted candidates; the worst case counts 32 n.
  * Scratch: 2 (n + PAD) integers. The result depends on the scores alone, not on the vector width.
  */
-#include "kernels.h"
+#include "entries.h"
 #include "vec_compress.h"
 
 #include <limits.h>
@@ -27,8 +27,6 @@ enum {
     PAD = TESS_TOPK_PAD,
 };
 _Static_assert(PAD >= 4 * VL, "counting goes in steps of four vectors");
-
-void TESS_K(tess__topk)(int32_t *index, const float *x, int32_t n, int32_t k, int32_t *scratch);
 
 VINLINE vi vi_load(const int32_t *p)
 {

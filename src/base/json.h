@@ -101,6 +101,9 @@ TESS_SIBLING tess_status tess__json_bool(tess__json_node node, int *out);
 /* The string lives as long as the document. */
 TESS_SIBLING tess_status tess__json_string(tess__json_node node, const char **out);
 
+/* The same, copied to the arena. */
+tess_status tess__json_text(tess__json_node node, tess__arena *arena, const char **out);
+
 /* One of n names; *out is its number. */
 TESS_SIBLING tess_status tess__json_enum(tess__json_node node, const char *const *names, int n,
                                          int *out);

@@ -293,6 +293,16 @@ tess_status tess__json_string(tess__json_node node, const char **out)
     return TESS_OK;
 }
 
+tess_status tess__json_text(tess__json_node node, tess__arena *arena, const char **out)
+{
+    const char *text = NULL;
+    TESS_TRY(tess__json_string(node, &text));
+    char *copy = text ? tess__arena_string(arena, text, strlen(text)) : NULL;
+    if (copy)
+        *out = copy;
+    return copy || !text ? TESS_OK : TESS_ENOMEM;
+}
+
 /* `must be ring, ulysses or hybrid; did you mean "ring"?` */
 static tess_status fail_enum(tess__json_node node, const char *const *names, int n)
 {

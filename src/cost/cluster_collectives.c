@@ -123,5 +123,5 @@ tess_status tess__cluster_read_collectives(tess_cluster *cluster, const tess__js
     for (int i = 0; i < COUNT(shares); i++)
         TESS_TRY(tess__json_double(tess__json_optional(&share, shares[i]), 0.01, 1.0, values[i]));
     TESS_TRY(read_wires(&object, p));
-    return tess__cluster_read_text(cluster, tess__json_member(&object, "origin"), &p->origin);
+    return tess__json_text(tess__json_member(&object, "origin"), &cluster->arena, &p->origin);
 }

@@ -20,20 +20,6 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
-/* A string of the document, copied so that it outlives it. */
-tess_status tess__cluster_read_text(tess_cluster *c, tess__json_node node, const char **out)
-{
-    const char *text = NULL;
-    TESS_TRY(tess__json_string(node, &text));
-    if (!text)
-        return TESS_OK;
-    char *copy = tess__arena_string(&c->arena, text, strlen(text));
-    if (!copy)
-        return TESS_ENOMEM;
-    *out = copy;
-    return TESS_OK;
-}
-
 /* A number in [min, max] of the document's unit, times what that unit is here. */
 static tess_status read_scaled(tess__json_node node, double min, double max, double unit,
                                double *out)
@@ -61,7 +47,7 @@ static tess_status read_gpu(tess_cluster *c, const tess__json_node *root)
     tess__json_node gpu, peak;
     double memory = 0.0;
     TESS_TRY(tess__json_object(tess__json_member(root, "gpu"), names, COUNT(names), &gpu));
-    TESS_TRY(tess__cluster_read_text(c, tess__json_member(&gpu, "name"), &info->gpu));
+    TESS_TRY(tess__json_text(tess__json_member(&gpu, "name"), &c->arena, &info->gpu));
     TESS_TRY(tess__json_object(tess__json_member(&gpu, "peak_tflops"), peaks, COUNT(peaks), &peak));
     double *const flops[] = {&info->flops_fp32, &info->flops_bf16, &info->flops_fp8};
     for (int i = 0; i < COUNT(peaks); i++)
@@ -70,7 +56,7 @@ static tess_status read_gpu(tess_cluster *c, const tess__json_node *root)
     info->memory = (int64_t)memory;
     TESS_TRY(read_scaled(tess__json_member(&gpu, "memory_gbytes_per_s"), 1e-3, 1e6, 1e9,
                          &info->memory_bandwidth));
-    return tess__cluster_read_text(c, tess__json_member(&gpu, "origin"), &info->gpu_origin);
+    return tess__json_text(tess__json_member(&gpu, "origin"), &c->arena, &info->gpu_origin);
 }
 
 static tess_status read_node(tess_cluster *c, const tess__json_node *root)
@@ -83,13 +69,13 @@ static tess_status read_node(tess_cluster *c, const tess__json_node *root)
     TESS_TRY(tess__json_object(tess__json_member(root, "node"), names, COUNT(names), &node));
     TESS_TRY(tess__json_int(tess__json_member(&node, "gpus"), 1, 4096, &info->node_gpus));
     TESS_TRY(tess__json_object(tess__json_member(&node, "link"), links, COUNT(links), &link));
-    TESS_TRY(tess__cluster_read_text(c, tess__json_member(&link, "name"), &info->link));
+    TESS_TRY(tess__json_text(tess__json_member(&link, "name"), &c->arena, &info->link));
     TESS_TRY(read_scaled(tess__json_member(&link, "gbytes_per_s"), 1e-3, 1e6, 1e9,
                          &info->link_bandwidth));
     TESS_TRY(read_time(tess__json_member(&link, "latency_us"), &info->link_latency));
     TESS_TRY(tess__json_double(tess__json_member(&link, "efficiency"), 0.01, 1.0,
                                &info->link_efficiency));
-    return tess__cluster_read_text(c, tess__json_member(&link, "origin"), &info->link_origin);
+    return tess__json_text(tess__json_member(&link, "origin"), &c->arena, &info->link_origin);
 }
 
 static tess_status read_network(tess_cluster *c, const tess__json_node *root)
@@ -99,7 +85,7 @@ static tess_status read_network(tess_cluster *c, const tess__json_node *root)
     tess_cluster_info *info = &c->info;
     tess__json_node net;
     TESS_TRY(tess__json_object(tess__json_optional(root, "network"), names, COUNT(names), &net));
-    TESS_TRY(tess__cluster_read_text(c, tess__json_member(&net, "name"), &info->network));
+    TESS_TRY(tess__json_text(tess__json_member(&net, "name"), &c->arena, &info->network));
     TESS_TRY(tess__json_int(tess__json_member(&net, "nics"), 1, 4096, &info->nics));
     TESS_TRY(
         read_scaled(tess__json_member(&net, "gbytes_per_s"), 1e-3, 1e6, 1e9, &info->nic_bandwidth));
@@ -108,7 +94,7 @@ static tess_status read_network(tess_cluster *c, const tess__json_node *root)
                                &info->network_efficiency));
     TESS_TRY(tess__json_double(tess__json_member(&net, "oversubscription"), 1.0, 64.0,
                                &info->oversubscription));
-    return tess__cluster_read_text(c, tess__json_member(&net, "origin"), &info->network_origin);
+    return tess__json_text(tess__json_member(&net, "origin"), &c->arena, &info->network_origin);
 }
 
 static tess_status read_software(tess_cluster *c, const tess__json_node *root)
@@ -121,7 +107,7 @@ static tess_status read_software(tess_cluster *c, const tess__json_node *root)
         tess__json_object(tess__json_member(root, "launch"), launches, COUNT(launches), &launch));
     TESS_TRY(read_time(tess__json_member(&launch, "us"), &info->launch));
     TESS_TRY(
-        tess__cluster_read_text(c, tess__json_member(&launch, "origin"), &info->launch_origin));
+        tess__json_text(tess__json_member(&launch, "origin"), &c->arena, &info->launch_origin));
     TESS_TRY(tess__json_object(tess__json_member(root, "attention"), names, COUNT(names), &attn));
     TESS_TRY(
         tess__json_double(tess__json_member(&attn, "forward"), 0.001, 1.0, &info->attn_forward));
@@ -130,7 +116,7 @@ static tess_status read_software(tess_cluster *c, const tess__json_node *root)
     TESS_TRY(tess__json_double(tess__json_member(&attn, "sparse"), 0.001, 1.0, &info->attn_sparse));
     TESS_TRY(
         tess__json_double(tess__json_member(&attn, "row_keys"), 0.0, 1e6, &info->attn_row_keys));
-    return tess__cluster_read_text(c, tess__json_member(&attn, "origin"), &info->attn_origin);
+    return tess__json_text(tess__json_member(&attn, "origin"), &c->arena, &info->attn_origin);
 }
 
 static tess_status read_cluster(tess_cluster *c, const tess__json *doc)
@@ -141,7 +127,7 @@ static tess_status read_cluster(tess_cluster *c, const tess__json *doc)
     tess__json_node root;
     TESS_TRY(tess__json_object(tess__json_root(doc), names, COUNT(names), &root));
     TESS_TRY(tess__json_int(tess__json_member(&root, "schema"), 1, 1, &schema));
-    TESS_TRY(tess__cluster_read_text(c, tess__json_member(&root, "about"), &c->info.about));
+    TESS_TRY(tess__json_text(tess__json_member(&root, "about"), &c->arena, &c->info.about));
     TESS_TRY(read_gpu(c, &root));
     TESS_TRY(read_node(c, &root));
     TESS_TRY(read_network(c, &root));

@@ -34,7 +34,6 @@ tess_status tess__cluster_open(tess_ctx *ctx, const char *path, tess_cluster **c
 /* Fills info->collectives from what else is known, then from the member "collectives" of the
  * description, where it has one. */
 tess_status tess__cluster_read_collectives(tess_cluster *cluster, const tess__json_node *root);
-tess_status tess__cluster_read_text(tess_cluster *cluster, tess__json_node node, const char **out);
 
 /* ---- cluster_write.c ----------------------------------------------------------------------- */
 

@@ -58,16 +58,6 @@ static tess_status scalar(reader *r, tess__json_node node, const char **text)
     return *text ? TESS_OK : TESS_ENOMEM;
 }
 
-static tess_status optional_text(reader *r, const tess__json_node *object, const char *key,
-                                 const char **text)
-{
-    const char *found = NULL;
-    TESS_TRY(tess__json_string(tess__json_optional(object, key), &found));
-    if (found && !(*text = copy(r, found)))
-        return TESS_ENOMEM;
-    return TESS_OK;
-}
-
 /* "values": {"pattern": scalar or null, ...}. */
 static tess_status read_words(reader *r, const tess__json_node *object, tess__value *value)
 {
@@ -99,12 +89,9 @@ static tess_status read_times(reader *r, const tess__json_node *object, tess__va
     size_t n;
     TESS_TRY(
         tess__json_array(tess__json_optional(object, "times"), 0, TESS_VALUE_TIMES, &array, &n));
-    for (; (size_t)value->n_times < n; value->n_times++) {
-        const char *name;
-        TESS_TRY(tess__json_string(tess__json_element(&array, (size_t)value->n_times), &name));
-        if (!(value->times[value->n_times] = copy(r, name)))
-            return TESS_ENOMEM;
-    }
+    for (; (size_t)value->n_times < n; value->n_times++)
+        TESS_TRY(tess__json_text(tess__json_element(&array, (size_t)value->n_times), r->arena,
+                                 &value->times[value->n_times]));
     return TESS_OK;
 }
 
@@ -118,12 +105,9 @@ static tess_status read_value(reader *r, tess__json_node node, tess__value *valu
     if (!json_is_object(node.value))
         return scalar(r, node, &value->constant);
     TESS_TRY(tess__json_object(node, names, 7, &object));
-    const char *column;
-    TESS_TRY(tess__json_string(tess__json_member(&object, "column"), &column));
-    if (!(value->column = copy(r, column)))
-        return TESS_ENOMEM;
+    TESS_TRY(tess__json_text(tess__json_member(&object, "column"), r->arena, &value->column));
     TESS_TRY(tess__json_enum(tess__json_optional(&object, "take"), takes, 2, &value->number));
-    TESS_TRY(optional_text(r, &object, "after", &value->after));
+    TESS_TRY(tess__json_text(tess__json_optional(&object, "after"), r->arena, &value->after));
     TESS_TRY(tess__json_bool(tess__json_optional(&object, "optional"), &value->optional));
     TESS_TRY(tess__json_double(tess__json_optional(&object, "scale"), -1e30, 1e30, &value->scale));
     TESS_TRY(read_times(r, &object, value));
@@ -191,7 +175,7 @@ static tess_status read_rule(reader *r, tess__json_node node, tess__rule *rule)
     json_t *item;
     json_object_foreach(when.value, key, item)
         TESS_TRY(read_condition(r, tess__json_member(&when, key), &rule->when[rule->n_when++]));
-    TESS_TRY(optional_text(r, &object, "skip", &rule->skip));
+    TESS_TRY(tess__json_text(tess__json_optional(&object, "skip"), r->arena, &rule->skip));
     TESS_TRY(read_set(r, tess__json_optional(&object, "set"), 0, &rule->set, &rule->n_set));
     if (!rule->skip == !rule->n_set)
         return tess__json_fail(object, "a rule has either \"skip\" or \"set\"");
@@ -219,12 +203,9 @@ static tess_status read_detect(reader *r, const tess__json_node *root, tess__map
         tess__json_array(tess__json_member(root, "detect"), 1, TESS_TABLE_COLUMNS, &array, &n));
     if (!(map->detect = take(r, n, sizeof *map->detect)))
         return TESS_ENOMEM;
-    for (; (size_t)map->n_detect < n; map->n_detect++) {
-        const char *name;
-        TESS_TRY(tess__json_string(tess__json_element(&array, (size_t)map->n_detect), &name));
-        if (!(map->detect[map->n_detect] = copy(r, name)))
-            return TESS_ENOMEM;
-    }
+    for (; (size_t)map->n_detect < n; map->n_detect++)
+        TESS_TRY(tess__json_text(tess__json_element(&array, (size_t)map->n_detect), r->arena,
+                                 &map->detect[map->n_detect]));
     return TESS_OK;
 }
 
@@ -259,7 +240,7 @@ static tess_status read_map(const tess__json *doc, tess__map *map)
     map->about = "";
     if (!map->name)
         return TESS_ENOMEM;
-    TESS_TRY(optional_text(&r, &root, "about", &map->about));
+    TESS_TRY(tess__json_text(tess__json_optional(&root, "about"), r.arena, &map->about));
     TESS_TRY(read_detect(&r, &root, map));
     TESS_TRY(read_columns(&r, &root, map));
     return read_rules(&r, &root, map);

@@ -34,13 +34,6 @@ static tess_status copy_text(tess_sim_params *p, const char *text, const char **
     return TESS_OK;
 }
 
-static tess_status read_text(tess_sim_params *p, tess__json_node node, const char **out)
-{
-    const char *text = NULL;
-    TESS_TRY(tess__json_string(node, &text));
-    return text ? copy_text(p, text, out) : TESS_OK;
-}
-
 /* {parameter: [number, origin]}: a parameter that does not exist is told with the nearest one. */
 static tess_status read_values(const reader *r, tess__json_node node, tess__param_set *set)
 {
@@ -58,7 +51,7 @@ static tess_status read_values(const reader *r, tess__json_node node, tess__para
         TESS_TRY(tess__json_array(member, 2, 2, &pair, &n));
         TESS_TRY(tess__json_double(tess__json_element(&pair, 0), r->defs[i].low, r->defs[i].high,
                                    &set->value[i]));
-        TESS_TRY(read_text(r->params, tess__json_element(&pair, 1), &set->origin[i]));
+        TESS_TRY(tess__json_text(tess__json_element(&pair, 1), &r->params->arena, &set->origin[i]));
     }
     return TESS_OK;
 }
@@ -69,7 +62,7 @@ static tess_status read_gpus(const reader *r, tess__json_node node, tess__param_
     size_t n = 0;
     TESS_TRY(tess__json_array(node, 1, TESS__GPU_NAMES, &list, &n));
     for (size_t i = 0; i < n; i++)
-        TESS_TRY(read_text(r->params, tess__json_element(&list, i), &set->gpus[i]));
+        TESS_TRY(tess__json_text(tess__json_element(&list, i), &r->params->arena, &set->gpus[i]));
     set->n_gpus = (int)n;
     return TESS_OK;
 }
@@ -100,7 +93,7 @@ static tess_status read_set(const reader *r, tess__json_node node, const tess__p
     *set = (tess__param_set){.about = ""};
     TESS_TRY(tess__json_object(node, names, hardware ? 4 : 3, &entry));
     TESS_TRY(copy_text(r->params, node.key, &set->name));
-    TESS_TRY(read_text(r->params, tess__json_optional(&entry, "about"), &set->about));
+    TESS_TRY(tess__json_text(tess__json_optional(&entry, "about"), &r->params->arena, &set->about));
     TESS_TRY(read_like(r, &entry, sets, n, set));
     if (hardware)
         TESS_TRY(read_gpus(r, tess__json_member(&entry, "gpus"), set));
@@ -138,10 +131,10 @@ static tess_status read_scalar(tess_sim_params *p, tess__json_node node, const c
     char owner[160];
     tess__json_node entry;
     TESS_TRY(tess__json_object(node, names, COUNT(names), &entry));
-    TESS_TRY(read_text(p, tess__json_member(&entry, "system"), &scalar->system));
+    TESS_TRY(tess__json_text(tess__json_member(&entry, "system"), &p->arena, &scalar->system));
     TESS_TRY(tess__json_enum(tess__json_member(&entry, "era"), eras, p->n_eras, &scalar->era));
     TESS_TRY(tess__json_double(tess__json_member(&entry, "value"), 0.2, 5.0, &scalar->value));
-    TESS_TRY(read_text(p, tess__json_member(&entry, "origin"), &scalar->origin));
+    TESS_TRY(tess__json_text(tess__json_member(&entry, "origin"), &p->arena, &scalar->origin));
     snprintf(owner, sizeof owner, "%.64s %.64s", scalar->system, eras[scalar->era]);
     return copy_text(p, owner, &scalar->owner);
 }

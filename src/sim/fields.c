@@ -16,36 +16,18 @@ static const char *const precisions[] = {"bf16", "fp16", "fp32", "fp8", "mxfp8",
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const attentions[] = {"default", "flash", "fused-softmax", "unfused", NULL};
 
-#define AT(group, member) offsetof(tess_scenario, group.member)
-#define INT(group, member, low, high, help)                                                        \
+#define FIELD(group, member, type, low, high, words, help)                                         \
     {                                                                                              \
-#group, #member, TESS__FIELD_INT, AT(group, member), low, high, NULL, 0, help              \
+#group, #member, TESS__FIELD_##type, offsetof(tess_scenario, group.member),                \
+            sizeof((tess_scenario *)0)->group.member, low, high, words, help                       \
     }
-#define INT64(group, member, low, high, help)                                                      \
-    {                                                                                              \
-#group, #member, TESS__FIELD_INT64, AT(group, member), low, high, NULL, 0, help            \
-    }
-#define REAL(group, member, low, high, help)                                                       \
-    {                                                                                              \
-#group, #member, TESS__FIELD_REAL, AT(group, member), low, high, NULL, 0, help             \
-    }
-#define FLAG(group, member, help)                                                                  \
-    {                                                                                              \
-#group, #member, TESS__FIELD_FLAG, AT(group, member), 0, 1, NULL, 0, help                  \
-    }
-#define SWITCH(group, member, help)                                                                \
-    {                                                                                              \
-#group, #member, TESS__FIELD_SWITCH, AT(group, member), -1, 1, NULL, 0, help               \
-    }
-#define WORD(group, member, words, help)                                                           \
-    {                                                                                              \
-#group, #member, TESS__FIELD_WORD, AT(group, member), 0, 0, words, 0, help                 \
-    }
-#define TEXT(group, member, help)                                                                  \
-    {                                                                                              \
-#group, #member, TESS__FIELD_TEXT, AT(group, member), 0, 0, NULL,                          \
-            sizeof((tess_scenario *)0)->group.member, help                                         \
-    }
+#define INT(group, member, low, high, help) FIELD(group, member, INT, low, high, NULL, help)
+#define INT64(group, member, low, high, help) FIELD(group, member, INT64, low, high, NULL, help)
+#define REAL(group, member, low, high, help) FIELD(group, member, REAL, low, high, NULL, help)
+#define FLAG(group, member, help) FIELD(group, member, FLAG, 0, 1, NULL, help)
+#define SWITCH(group, member, help) FIELD(group, member, SWITCH, -1, 1, NULL, help)
+#define WORD(group, member, words, help) FIELD(group, member, WORD, 0, 0, words, help)
+#define TEXT(group, member, help) FIELD(group, member, TEXT, 0, 0, NULL, help)
 
 const tess__field tess__fields[] = {
     WORD(model, kind, kinds, "a decoder of text, or a video DiT"),
@@ -276,10 +258,6 @@ int tess__field_unset(const tess_scenario *scenario, const tess__field *f)
 
 int tess__field_equal(const tess_scenario *a, const tess_scenario *b, const tess__field *f)
 {
-    static const size_t sizes[] = {
-        [TESS__FIELD_INT] = sizeof(int),     [TESS__FIELD_INT64] = sizeof(int64_t),
-        [TESS__FIELD_REAL] = sizeof(double), [TESS__FIELD_FLAG] = sizeof(int),
-        [TESS__FIELD_SWITCH] = sizeof(int),  [TESS__FIELD_WORD] = sizeof(int)};
     const char *x = (const char *)a + f->offset, *y = (const char *)b + f->offset;
-    return f->type == TESS__FIELD_TEXT ? strcmp(x, y) == 0 : memcmp(x, y, sizes[f->type]) == 0;
+    return f->type == TESS__FIELD_TEXT ? strcmp(x, y) == 0 : memcmp(x, y, f->size) == 0;
 }

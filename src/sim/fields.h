@@ -24,10 +24,9 @@ typedef enum {
 typedef struct {
     const char *group, *name; /* "layout", "tp" */
     tess__field_type type;
-    size_t offset; /* in tess_scenario */
+    size_t offset, size; /* in tess_scenario; of a text its NUL included */
     double low, high;
     const char *const *words; /* ended by NULL */
-    size_t size;              /* of a text, its NUL included */
     const char *help;         /* a phrase */
 } tess__field;
 

@@ -6,6 +6,7 @@
 #include "plan.h"
 
 #include <math.h>
+#include <string.h>
 
 static tess_status check(const char *who, const tess_profile_view *v)
 {
@@ -34,20 +35,24 @@ static tess_status check(const char *who, const tess_profile_view *v)
     return TESS_OK;
 }
 
+size_t tess__profile_line(char line[TESS_PROFILE_LINE], int64_t step, int64_t layer, int head,
+                          double density)
+{
+    const long long parts = llround(1e6 * density);
+    return (size_t)snprintf(line, TESS_PROFILE_LINE, "%lld,%lld,%d,%lld.%06lld\n", (long long)step,
+                            (long long)layer, head, parts / 1000000, parts % 1000000);
+}
+
 static tess_status write_lines(tess__out *out, const tess_profile_view *v)
 {
-    static const char head[] = "step,layer,head,density\n";
+    char line[TESS_PROFILE_LINE];
     const double *density = v->density;
-    TESS_TRY(tess__out_write(out, head, sizeof head - 1));
+    TESS_TRY(tess__out_write(out, TESS_PROFILE_HEAD, strlen(TESS_PROFILE_HEAD)));
     for (int s = 0; s < v->steps; s++)
         for (int l = 0; l < v->layers; l++)
             for (int h = 0; h < v->heads; h++, density++) {
-                char line[96];
-                const long long parts = llround(1e6 * *density);
-                const int n =
-                    snprintf(line, sizeof line, "%lld,%lld,%d,%lld.%06lld\n", (long long)v->step[s],
-                             (long long)v->layer[l], h, parts / 1000000, parts % 1000000);
-                TESS_TRY(tess__out_write(out, line, (size_t)n));
+                const size_t n = tess__profile_line(line, v->step[s], v->layer[l], h, *density);
+                TESS_TRY(tess__out_write(out, line, n));
             }
     return TESS_OK;
 }

@@ -5,13 +5,13 @@
  * head's mean over the quarters of the noise as it is known by then.
  */
 #include "control.h"
+#include "plan/work.h"
 #include "train.h"
 
 #include <math.h>
 #include <string.h>
 
 static const char events_file[] = "events.jsonl", density_file[] = "density.csv";
-static const char density_head[] = "step,layer,head,density\n";
 
 void tess__control_tell(void *user, const tess__event *event)
 {
@@ -36,19 +36,16 @@ void tess__control_tell(void *user, const tess__event *event)
 
 tess_status tess__control_density(const tess__control *c)
 {
-    char path[PATH_MAX], line[96];
+    char path[PATH_MAX], line[TESS_PROFILE_LINE];
     if (!c->opts.folder)
         return TESS_OK;
     TESS_TRY(tess__path(path, c->opts.folder, density_file));
     for (int layer = 0; layer < c->config.layers; layer++)
         for (int head = 0; head < c->config.heads; head++) {
-            /* Millionths as integers: a point in every locale. */
             const double density = tess__head_density(&c->d, 0, layer, head);
-            const long long parts = llround(1e6 * (isnan(density) ? 1.0 : density));
-            const int n =
-                snprintf(line, sizeof line, "%lld,%d,%d,%lld.%06lld\n", (long long)c->step, layer,
-                         head, parts / 1000000, parts % 1000000);
-            TESS_TRY(tess__lines_add(path, line, (size_t)n));
+            const size_t n =
+                tess__profile_line(line, c->step, layer, head, isnan(density) ? 1.0 : density);
+            TESS_TRY(tess__lines_add(path, line, n));
         }
     return TESS_OK;
 }
@@ -61,5 +58,5 @@ tess_status tess__control_open(tess__control *c, int64_t step)
     TESS_TRY(tess__path(path, c->opts.folder, events_file));
     TESS_TRY(tess__lines_cut(c->ctx, path, "", step));
     TESS_TRY(tess__path(path, c->opts.folder, density_file));
-    return tess__lines_cut(c->ctx, path, density_head, step);
+    return tess__lines_cut(c->ctx, path, TESS_PROFILE_HEAD, step);
 }

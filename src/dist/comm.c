@@ -7,17 +7,23 @@
 /* ---- life --------------------------------------------------------------------------------------
  */
 
-tess_status tess__comm_open(tess_comm *comm, tess_ctx *ctx, const tess__comm_ops *ops, int rank,
-                            int size)
+tess_comm *tess__comm_make(tess_ctx *ctx, const tess__comm_ops *ops, size_t bytes, int rank,
+                           int size)
 {
     const size_t n = (size_t)size, peers = n - 1;
     const size_t messages = TESS_COMM_OPEN * 2 * peers * sizeof(tess__message);
     const size_t scratch = size > 1 ? n * TESS_COMM_PIECE : 0;
+    tess_comm *comm = tess__alloc_zero(ctx, bytes);
+    if (!comm)
+        return NULL;
     *comm = (tess_comm){
         .ctx = ctx, .ops = ops, .rank = rank, .size = size, .nodes = 1, .arena = {.ctx = ctx}};
-    TESS_TRY(tess__arena_reserve(&comm->arena, 4 * tess__arena_round(n * sizeof(int64_t)) +
-                                                   tess__arena_round(messages) +
-                                                   tess__arena_round(scratch)));
+    if (tess__arena_reserve(&comm->arena, 4 * tess__arena_round(n * sizeof(int64_t)) +
+                                              tess__arena_round(messages) +
+                                              tess__arena_round(scratch)) != TESS_OK) {
+        tess__free(ctx, comm);
+        return NULL;
+    }
     int64_t **const arrays[] = {&comm->sent, &comm->received, &comm->sizes[0], &comm->sizes[1]};
     for (int i = 0; i < 4; i++) {
         *arrays[i] = tess__arena_take(&comm->arena, n * sizeof(int64_t));
@@ -29,12 +35,15 @@ tess_status tess__comm_open(tess_comm *comm, tess_ctx *ctx, const tess__comm_ops
         comm->requests[i].sends = comm->messages + 2 * i * peers;
         comm->requests[i].receives = comm->requests[i].sends + peers;
     }
-    return TESS_OK;
+    return comm;
 }
 
-void tess__comm_close(tess_comm *comm)
+void tess__comm_free(tess_comm *comm)
 {
+    if (!comm)
+        return;
     tess__arena_free(&comm->arena);
+    tess__free(comm->ctx, comm);
 }
 
 void tess_comm_destroy(tess_comm *comm)
@@ -42,8 +51,7 @@ void tess_comm_destroy(tess_comm *comm)
     if (!comm)
         return;
     comm->ops->destroy(comm);
-    tess__comm_close(comm);
-    tess__free(comm->ctx, comm);
+    tess__comm_free(comm);
 }
 
 tess_status tess_comm_query(const tess_comm *comm, tess_comm_info *info)

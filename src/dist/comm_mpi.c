@@ -372,7 +372,7 @@ static void mpi_destroy(tess_comm *comm)
         tess__free(comm->ctx, self->world);
 }
 
-static tess_status mpi_part(tess_comm *comm, const int *order, int n, int64_t tag,
+static tess_status mpi_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
                             tess_comm **part);
 
 static const tess__comm_ops mpi_ops = {
@@ -391,18 +391,15 @@ static const tess__comm_ops mpi_ops = {
 /* A communicator without world and MPI. */
 static comm_mpi *make(tess_ctx *ctx, int rank, int size)
 {
-    comm_mpi *made = tess__alloc_zero(ctx, sizeof *made);
+    comm_mpi *made = (comm_mpi *)tess__comm_make(ctx, &mpi_ops, sizeof *made, rank, size);
     if (!made)
         return NULL;
     const size_t flights = TESS_COMM_OPEN * 2 * ((size_t)size - 1) * sizeof *made->flights;
-    if (tess__comm_open(&made->comm, ctx, &mpi_ops, rank, size) == TESS_OK) {
-        made->flights = tess__arena_take(&made->comm.arena, flights);
-        made->places = tess__arena_take(&made->comm.arena, (size_t)size * sizeof *made->places);
-        if (made->flights && made->places)
-            return made;
-    }
-    tess__comm_close(&made->comm);
-    tess__free(ctx, made);
+    made->flights = tess__arena_take(&made->comm.arena, flights);
+    made->places = tess__arena_take(&made->comm.arena, (size_t)size * sizeof *made->places);
+    if (made->flights && made->places)
+        return made;
+    tess__comm_free(&made->comm);
     return NULL;
 }
 
@@ -415,15 +412,13 @@ static void join(comm_mpi *made, world_mpi *world, MPI_Comm mpi)
     MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN);
 }
 
-static tess_status mpi_part(tess_comm *comm, const int *order, int n, int64_t tag, tess_comm **part)
+static tess_status mpi_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
+                            tess_comm **part)
 {
     const comm_mpi *self = (const comm_mpi *)comm;
     MPI_Comm mpi = MPI_COMM_NULL;
-    int rank = 0;
     (void)tag;
     *part = NULL;
-    while (rank < n && order[rank] != comm->rank)
-        rank++;
     const int code = MPI_Comm_split(self->mpi, n > 0 ? order[0] : MPI_UNDEFINED, rank, &mpi);
     if (code != MPI_SUCCESS)
         return mpi_error("MPI_Comm_split", code);
@@ -515,9 +510,7 @@ tess_status tess_comm_from_mpi(tess_ctx *ctx, MPI_Comm mpi, tess_comm **comm)
         status = join_world(made, world, mpi);
     if (status != TESS_OK) {
         tess__free(ctx, world);
-        if (made)
-            tess__comm_close(&made->comm);
-        tess__free(ctx, made);
+        tess__comm_free((tess_comm *)made);
         return status;
     }
     *comm = &made->comm;

@@ -41,10 +41,11 @@ static int64_t no_tag(tess_comm *comm)
     return 0;
 }
 
-static tess_status self_part(tess_comm *comm, const int *order, int n, int64_t tag,
+static tess_status self_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
                              tess_comm **part)
 {
     (void)order;
+    (void)rank;
     (void)tag;
     *part = NULL;
     return n > 0 ? tess_comm_self(comm->ctx, part) : TESS_OK;
@@ -72,14 +73,9 @@ tess_status tess_comm_self(tess_ctx *ctx, tess_comm **comm)
 {
     if (!ctx || !comm)
         return tess__fail(TESS_EINVAL, "tess_comm_self: %s is NULL", ctx ? "comm" : "ctx");
-    tess_comm *made = tess__alloc(ctx, sizeof *made);
+    tess_comm *made = tess__comm_make(ctx, &self_ops, sizeof *made, 0, 1);
     if (!made)
         return TESS_ENOMEM;
-    const tess_status status = tess__comm_open(made, ctx, &self_ops, 0, 1);
-    if (status != TESS_OK) {
-        tess__free(ctx, made);
-        return status;
-    }
     *comm = made;
     return TESS_OK;
 }

@@ -53,7 +53,7 @@ static tess_status make_part(tess_comm *comm, const entry *entries, int color, i
     }
     count_nodes(entries, order, n, rank, numbers, &nodes, &node);
     const tess_status status =
-        comm->ops->part(comm, order, n, n > 0 ? entries[first].tag : 0, part);
+        comm->ops->part(comm, order, n, rank, n > 0 ? entries[first].tag : 0, part);
     if (status == TESS_OK && *part) {
         (*part)->nodes = nodes;
         (*part)->node = node;
@@ -99,7 +99,8 @@ static tess_status play_part(tess_comm *comm, int first, int n, int stride, tess
         return TESS_ENOMEM;
     for (int i = 0; i < n; i++)
         order[i] = first + i * stride;
-    const tess_status status = comm->ops->part(comm, order, n, 0, part);
+    const tess_status status =
+        comm->ops->part(comm, order, n, (comm->rank - first) / stride, 0, part);
     tess__free(comm->ctx, order);
     return status;
 }

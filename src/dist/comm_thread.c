@@ -327,7 +327,7 @@ static void thread_destroy(tess_comm *comm)
         withdraw(self, self->tag);
 }
 
-static tess_status thread_part(tess_comm *comm, const int *order, int n, int64_t tag,
+static tess_status thread_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
                                tess_comm **part);
 
 static const tess__comm_ops thread_ops = {
@@ -343,53 +343,45 @@ static const tess__comm_ops thread_ops = {
     .destroy = thread_destroy,
 };
 
-/* places has size elements; NULL: rank p is p. */
-static tess_status make(tess_ctx *ctx, tess__world *world, int rank, int size, tess_comm **comm)
+static comm_thread *make(tess_ctx *ctx, tess__world *world, int rank, int size)
 {
-    comm_thread *made = tess__alloc_zero(ctx, sizeof *made);
+    comm_thread *made = (comm_thread *)tess__comm_make(ctx, &thread_ops, sizeof *made, rank, size);
     if (!made)
-        return TESS_ENOMEM;
+        return NULL;
     const size_t letters = TESS_COMM_OPEN * 2 * ((size_t)size - 1) * sizeof *made->letters;
-    tess_status status = tess__comm_open(&made->comm, ctx, &thread_ops, rank, size);
     made->world = world;
-    if (status == TESS_OK) {
-        made->letters = tess__arena_take(&made->comm.arena, letters);
-        made->places = tess__arena_take(&made->comm.arena, (size_t)size * sizeof *made->places);
-        status = made->letters && made->places ? TESS_OK : TESS_ENOMEM;
-    }
-    if (status != TESS_OK) {
-        tess__comm_close(&made->comm);
-        tess__free(ctx, made);
-        return status;
-    }
-    *comm = &made->comm;
-    return TESS_OK;
+    made->letters = tess__arena_take(&made->comm.arena, letters);
+    made->places = tess__arena_take(&made->comm.arena, (size_t)size * sizeof *made->places);
+    if (made->letters && made->places)
+        return made;
+    tess__comm_free(&made->comm);
+    return NULL;
 }
 
-static tess_status thread_part(tess_comm *comm, const int *order, int n, int64_t tag,
+static tess_status thread_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
                                tess_comm **part)
 {
     const comm_thread *self = (const comm_thread *)comm;
-    int rank = 0;
     *part = NULL;
     if (n == 0)
         return TESS_OK;
-    while (order[rank] != comm->rank)
-        rank++;
-    TESS_TRY(make(comm->ctx, self->world, rank, n, part));
-    comm_thread *made = (comm_thread *)*part;
+    comm_thread *made = make(comm->ctx, self->world, rank, n);
+    if (!made)
+        return TESS_ENOMEM;
     made->tag = tag;
     made->place = self->place;
     for (int i = 0; i < n; i++)
         made->places[i] = self->places[order[i]];
+    *part = &made->comm;
     return TESS_OK;
 }
 
 tess_status tess__thread_comm(tess_ctx *ctx, tess__world *world, int rank, tess_comm **comm)
 {
     const int node = world->link.node_ranks;
-    TESS_TRY(make(ctx, world, rank, world->ranks, comm));
-    comm_thread *made = (comm_thread *)*comm;
+    comm_thread *made = make(ctx, world, rank, world->ranks);
+    if (!made)
+        return TESS_ENOMEM;
     made->place = rank;
     for (int p = 0; p < world->ranks; p++)
         made->places[p] = p;
@@ -397,6 +389,7 @@ tess_status tess__thread_comm(tess_ctx *ctx, tess__world *world, int rank, tess_
         made->comm.nodes = (world->ranks + node - 1) / node;
         made->comm.node = rank / node;
     }
+    *comm = &made->comm;
     return TESS_OK;
 }
 

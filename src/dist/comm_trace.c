@@ -115,7 +115,7 @@ static void trace_destroy(tess_comm *comm)
     tess__free(comm->ctx, self->tape);
 }
 
-static tess_status trace_part(tess_comm *comm, const int *order, int n, int64_t tag,
+static tess_status trace_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
                               tess_comm **part);
 
 static const tess__comm_ops trace_ops = {
@@ -132,32 +132,24 @@ static const tess__comm_ops trace_ops = {
     .destroy = trace_destroy,
 };
 
-static tess_status make(tess_ctx *ctx, tess__tape *tape, int rank, int size, tess__trace **trace)
+static tess__trace *make(tess_ctx *ctx, tess__tape *tape, int rank, int size)
 {
-    tess__trace *made = tess__alloc_zero(ctx, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
-    const tess_status status = tess__comm_open(&made->comm, ctx, &trace_ops, rank, size);
-    if (status != TESS_OK) {
-        tess__free(ctx, made);
-        return status;
+    tess__trace *made = (tess__trace *)tess__comm_make(ctx, &trace_ops, sizeof *made, rank, size);
+    if (made) {
+        made->tape = tape;
+        made->stride = 1;
     }
-    made->tape = tape;
-    made->stride = 1;
-    *trace = made;
-    return TESS_OK;
+    return made;
 }
 
-static tess_status trace_part(tess_comm *comm, const int *order, int n, int64_t tag,
+static tess_status trace_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
                               tess_comm **part)
 {
     const tess__trace *self = (const tess__trace *)comm;
-    tess__trace *made = NULL;
-    int rank = 0;
     (void)tag;
-    while (order[rank] != comm->rank)
-        rank++;
-    TESS_TRY(make(comm->ctx, self->tape, rank, n, &made));
+    tess__trace *made = make(comm->ctx, self->tape, rank, n);
+    if (!made)
+        return TESS_ENOMEM;
     made->first = self->first + order[0] * self->stride;
     made->stride = n > 1 ? (order[1] - order[0]) * self->stride : 1;
     *part = &made->comm;
@@ -176,11 +168,10 @@ tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm)
     tess__tape *tape = tess__alloc_zero(ctx, sizeof *tape);
     if (!tape)
         return TESS_ENOMEM;
-    tess__trace *made = NULL;
-    const tess_status status = make(ctx, tape, rank, size, &made);
-    if (status != TESS_OK) {
+    tess__trace *made = make(ctx, tape, rank, size);
+    if (!made) {
         tess__free(ctx, tape);
-        return status;
+        return TESS_ENOMEM;
     }
     tape->ctx = ctx;
     tape->origin = tess_clock_ns();

@@ -61,9 +61,10 @@ typedef struct {
     void (*fail)(tess_comm *comm, tess_status status, const char *sentence);
     int64_t (*clock)(const tess_comm *comm);
     int64_t (*fresh)(tess_comm *comm); /* a number that it gives only once in the world */
-    /* Collective. A communicator of n ranks of comm, of which order[i] is rank i; tag is a fresh
-     * number of one of them. n 0: *part is NULL. */
-    tess_status (*part)(tess_comm *comm, const int *order, int n, int64_t tag, tess_comm **part);
+    /* Collective. A communicator of n ranks of comm, of which order[i] is rank i and this one is
+     * rank `rank`; tag is a fresh number of one of them. n 0: *part is NULL. */
+    tess_status (*part)(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
+                        tess_comm **part);
     /* Writes a call down before it is made. NULL for all but a trace, which plays alone: what a
      * rank cannot know of the others it takes to be like its own. */
     tess_status (*note)(tess_comm *comm, const tess__call *call);
@@ -87,10 +88,11 @@ struct tess_comm {
 /* ---- comm.c ----------------------------------------------------------------------------------
  */
 
-/* Fills in what all kinds have; on failure nothing is held. close frees it. */
-TESS_SIBLING tess_status tess__comm_open(tess_comm *comm, tess_ctx *ctx, const tess__comm_ops *ops,
-                                         int rank, int size);
-TESS_SIBLING void tess__comm_close(tess_comm *comm);
+/* A communicator at the front of a kind's own struct of `bytes` bytes, the rest of which is 0.
+ * NULL: no memory. free does not ask the kind what hangs on it; NULL accepted. */
+TESS_SIBLING tess_comm *tess__comm_make(tess_ctx *ctx, const tess__comm_ops *ops, size_t bytes,
+                                        int rank, int size);
+TESS_SIBLING void tess__comm_free(tess_comm *comm);
 
 /* Ends a request that is open. */
 tess_status tess__comm_finish(tess_comm *comm, tess_request *request);

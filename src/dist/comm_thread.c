@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_thread.c - a communicator whose ranks are threads: letters, and who waits for whom.
- *
- * Locks: a rank holds one mutex at a time, its own box's or the one of a box it puts a letter into.
- * While bytes are copied none is held; the count `copying` of the sender's box says so, and a
- * sender that gives up waits until it is 0, for its buffers are the caller's from then on.
- */
+/* comm_thread.c - a communicator whose ranks are threads: who waits for whom, by which clock. */
 #include "thread.h"
-
-#include <string.h>
 
 typedef struct {
     tess_comm comm;
@@ -26,13 +19,6 @@ static tess__box *box_of(const comm_thread *self, int rank)
 static tess__letter *letter_of(const comm_thread *self, const tess__message *m)
 {
     return &self->letters[m - self->comm.messages];
-}
-
-static void wake(tess__box *box)
-{
-    pthread_mutex_lock(&box->mutex);
-    pthread_cond_broadcast(&box->changed);
-    pthread_mutex_unlock(&box->mutex);
 }
 
 /* ---- clocks ------------------------------------------------------------------------------------
@@ -95,41 +81,9 @@ static void advance_clock(const comm_thread *self, tess_request *request)
 /* ---- failure -----------------------------------------------------------------------------------
  */
 
-/* Takes letters of this rank back out of all boxes, and expects none: those of one communicator, or
- * all if tag is -1. */
-static void withdraw(const comm_thread *self, int64_t tag)
-{
-    tess__box *mine = &self->world->boxes[self->place];
-    for (int p = 0; p < self->world->ranks; p++) {
-        tess__box *box = &self->world->boxes[p];
-        pthread_mutex_lock(&box->mutex);
-        tess__letter *kept = NULL;
-        for (tess__letter *l = box->first, *next; l; l = next) {
-            next = l->next;
-            if (l->owner == mine && (tag < 0 || l->tag == tag)) {
-                *(kept ? &kept->next : &box->first) = next;
-            } else {
-                kept = l;
-            }
-        }
-        box->last = kept;
-        pthread_mutex_unlock(&box->mutex);
-    }
-    for (tess__letter **at = &mine->expected; *at;) {
-        if (tag < 0 || (*at)->tag == tag)
-            *at = (*at)->next;
-        else
-            at = &(*at)->next;
-    }
-    pthread_mutex_lock(&mine->mutex);
-    while (atomic_load(&mine->copying) > 0)
-        pthread_cond_wait(&mine->changed, &mine->mutex);
-    pthread_mutex_unlock(&mine->mutex);
-}
-
 static tess_status failure(const comm_thread *self)
 {
-    withdraw(self, -1);
+    tess__box_withdraw(self->world, self->place, -1);
     return tess__fail(self->world->status, "%s", self->world->sentence);
 }
 
@@ -147,8 +101,8 @@ static void thread_fail(tess_comm *comm, tess_status status, const char *sentenc
     }
     pthread_mutex_unlock(&world->mutex);
     for (int p = 0; p < world->ranks; p++)
-        wake(&world->boxes[p]);
-    withdraw(self, -1);
+        tess__box_wake(&world->boxes[p]);
+    tess__box_withdraw(self->world, self->place, -1);
 }
 
 /* ---- messages ----------------------------------------------------------------------------------
@@ -169,11 +123,7 @@ static tess_status thread_send(tess_comm *comm, tess__message *m)
     if (self->world->linked)
         l->leaves = tess__link_leave(&self->world->link, &mine->clock, far_from(self, m->peer),
                                      m->bytes, &l->sent);
-    pthread_mutex_lock(&box->mutex);
-    *(box->last ? &box->last->next : &box->first) = l;
-    box->last = l;
-    pthread_cond_broadcast(&box->changed);
-    pthread_mutex_unlock(&box->mutex);
+    tess__box_put(box, l);
     start_clock(self);
     return TESS_OK;
 }
@@ -193,46 +143,6 @@ static tess_status thread_receive(tess_comm *comm, tess__message *m)
     return TESS_OK;
 }
 
-/* Copies a letter that was taken; no mutex is held. */
-static void read_letter(tess__letter *l, tess__letter *expected)
-{
-    tess__box *owner = l->owner;
-    if (l->bytes == expected->message->bytes)
-        memcpy(expected->message->data, l->message->data, (size_t)l->bytes);
-    expected->bytes = l->bytes;
-    expected->leaves = l->leaves;
-    expected->message->done = 1;
-    pthread_mutex_lock(&owner->mutex);
-    l->done = 1;
-    atomic_fetch_sub(&owner->copying, 1);
-    pthread_cond_broadcast(&owner->changed);
-    pthread_mutex_unlock(&owner->mutex);
-}
-
-/* Takes one expected letter out of the box and reads it; 0 if there is none. The mutex of mine is
- * held on entry and on return, but not between when it returns 1. */
-static int take_letter(tess__box *mine)
-{
-    tess__letter *before = NULL;
-    for (tess__letter *l = mine->first; l; before = l, l = l->next) {
-        tess__letter **at = &mine->expected, *e;
-        while ((e = *at) && (e->tag != l->tag || e->from != l->from || e->number != l->number))
-            at = &e->next;
-        if (!e)
-            continue;
-        *at = e->next;
-        *(before ? &before->next : &mine->first) = l->next;
-        if (mine->last == l)
-            mine->last = before;
-        atomic_fetch_add(&l->owner->copying, 1);
-        pthread_mutex_unlock(&mine->mutex);
-        read_letter(l, e);
-        pthread_mutex_lock(&mine->mutex);
-        return 1;
-    }
-    return 0;
-}
-
 static tess_status thread_progress(tess_comm *comm)
 {
     const comm_thread *self = (const comm_thread *)comm;
@@ -241,7 +151,7 @@ static tess_status thread_progress(tess_comm *comm)
         return failure(self);
     stop_clock(self);
     pthread_mutex_lock(&mine->mutex);
-    while (take_letter(mine))
+    while (tess__box_take(mine))
         ;
     pthread_mutex_unlock(&mine->mutex);
     start_clock(self);
@@ -287,7 +197,7 @@ static tess_status thread_finish(tess_comm *comm, tess_request *request)
     stop_clock(self);
     pthread_mutex_lock(&mine->mutex);
     for (;;) {
-        while (take_letter(mine))
+        while (tess__box_take(mine))
             ;
         if (count_open(self, request, &gone) == 0)
             break;
@@ -300,7 +210,7 @@ static tess_status thread_finish(tess_comm *comm, tess_request *request)
     if (failed)
         return failure(self);
     if (gone >= 0) {
-        withdraw(self, -1);
+        tess__box_withdraw(self->world, self->place, -1);
         return tess__fail(TESS_EIO, "rank %d waits for rank %d, which has returned", comm->rank,
                           gone);
     }
@@ -324,7 +234,7 @@ static void thread_destroy(tess_comm *comm)
     for (int i = 0; i < TESS_COMM_OPEN; i++)
         open |= comm->requests[i].open;
     if (open)
-        withdraw(self, self->tag);
+        tess__box_withdraw(self->world, self->place, self->tag);
 }
 
 static tess_status thread_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
@@ -401,8 +311,8 @@ void tess__thread_enter(tess_comm *comm)
 void tess__thread_leave(tess_comm *comm)
 {
     const comm_thread *self = (const comm_thread *)comm;
-    withdraw(self, -1);
+    tess__box_withdraw(self->world, self->place, -1);
     atomic_store(&self->world->boxes[self->place].left, 1);
     for (int p = 0; p < self->world->ranks; p++)
-        wake(&self->world->boxes[p]);
+        tess__box_wake(&self->world->boxes[p]);
 }

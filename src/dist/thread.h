@@ -31,7 +31,7 @@ int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int far, int
 int64_t tess__link_arrive(const tess_link *link, tess__clock *clock, int far, int64_t bytes,
                           int64_t leaves);
 
-/* ---- comm_thread.c -----------------------------------------------------------------------------
+/* ---- comm_box.c: letters and boxes -------------------------------------------------------------
  */
 
 typedef struct tess__box tess__box;
@@ -70,6 +70,20 @@ typedef struct {
     tess_status status;
     char sentence[TESS_SENTENCE_MAX];
 } tess__world;
+
+void tess__box_wake(tess__box *box);
+void tess__box_put(tess__box *box, tess__letter *letter);
+
+/* Takes one expected letter out of the box and reads it; 0 if there is none. The mutex of mine is
+ * held on entry and on return, but not between when it returns 1. */
+int tess__box_take(tess__box *mine);
+
+/* Takes letters of the rank at `place` back out of all boxes, and expects none: those of one
+ * communicator, or all if tag is -1. */
+void tess__box_withdraw(tess__world *world, int place, int64_t tag);
+
+/* ---- comm_thread.c -----------------------------------------------------------------------------
+ */
 
 /* The communicator of rank `rank` of the world. */
 tess_status tess__thread_comm(tess_ctx *ctx, tess__world *world, int rank, tess_comm **comm);

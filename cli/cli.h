@@ -84,6 +84,9 @@ typedef struct {
     tess_status (*serve)(cli *c, const void *values); /* on the others meanwhile; NULL: they wait */
 } command;
 
+/* A member of a command that is an array of its file, and how long that is: TABLE(options). */
+#define TABLE(name) .name = name, .n_##name = sizeof name / sizeof *name
+
 extern const command *const commands[];
 extern const int n_commands;
 
@@ -176,6 +179,10 @@ const char *out_style(const cli *c, style s); /* an escape, or "" where there ar
 tess_status out_fail(cli *c, tess_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 tess_status out_usage(cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Returns the status. What is wrong with a command's input is the caller's to mend, as what is
+ * wrong with an option: EINVAL and EFORMAT exit with 2 as well. */
+tess_status out_input(cli *c, tess_status status);
 
 /* Prints "tessera COMMAND: sentence" on stderr, without control characters. */
 void out_error(const cli *c, const char *sentence);

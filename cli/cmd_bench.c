@@ -383,14 +383,11 @@ const command command_bench = {
         "seconds_attend, seconds_exchange, seconds_rest, "
         "bytes_sent_most, bytes_modelled_most, index_bytes, key_bytes and union_bytes; several "
         "problems are the list problems.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
+    TABLE(arguments),
     .tables = problem_keys,
     .n_tables = PROBLEM_KINDS,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
     .serve = serve,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_calibrate.c - tessera calibrate: parameters of the simulator fitted to measured runs. */
+#include "choices.h"
 #include "commands.h"
 #include "tessera/validate.h"
 
@@ -83,9 +84,7 @@ static tess_status run_with(cli *c, const values *v, char *text)
     const char *names[NAMES_MAX];
     tess_calibration *k = NULL;
     tess_calibration_info info;
-    int quantity = 0;
-    while (strcmp(v->quantity, quantities[quantity]) != 0)
-        quantity++;
+    const int quantity = choices_find(quantities, v->quantity);
     tess_status status =
         tess_calibration_run(c->ctx,
                              &(tess_calibration_opts){.tables = v->tables.items,
@@ -116,9 +115,7 @@ static tess_status run(cli *c, const void *given)
         return out_fail(c, TESS_ENOMEM, "no memory for the names");
     const tess_status status = run_with(c, v, text);
     free(text);
-    if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
-        c->code = EXIT_USAGE;
-    return status;
+    return out_input(c, status);
 }
 
 static const opt arguments[] = {
@@ -154,12 +151,9 @@ const command command_calibrate = {
         "the same values.\n"
         "With --leave-one-out every model is also predicted by parameters that were fitted without "
         "it: the error that a model nobody has measured may expect.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
 };

@@ -194,14 +194,11 @@ const command command_check = {
                    "With --json each problem has the members problem, precision, ok, "
                    "max_rel_error and tolerance, and outputs with these for each output; several "
                    "problems are the list problems.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
+    TABLE(arguments),
     .tables = problem_keys,
     .n_tables = PROBLEM_KINDS,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .everywhere = 1,
     .run = run,

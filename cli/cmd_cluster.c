@@ -289,9 +289,7 @@ static tess_status run(cli *c, const void *given)
         status = v->name || v->out ? out_usage(c, "list takes no name and no --out") : run_list(c);
     else
         status = strcmp(v->action, "show") == 0 ? run_show(c, v) : run_measure(c, v);
-    if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
-        c->code = EXIT_USAGE;
-    return status;
+    return out_input(c, status);
 }
 
 static const opt arguments[] = {
@@ -320,12 +318,9 @@ const command command_cluster = {
                    "messages between them, inside hosts and between hosts.\n"
                    "--out writes a cluster that all commands take, to be changed by hand or fitted "
                    "with tessera collective --calibrate.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
     .serve = serve,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_collective.c - tessera collective: what a collective takes on a cluster, a sweep in the form
  * of nccl-tests, and a cluster fitted to what nccl-tests printed. */
+#include "choices.h"
 #include "commands.h"
 #include "tessera/cost.h"
 
@@ -19,10 +20,7 @@ typedef struct {
 
 static tess_collective_op op_of(const char *word)
 {
-    int i = 0;
-    while (strcmp(ops[i], word) != 0)
-        i++;
-    return (tess_collective_op)i;
+    return (tess_collective_op)choices_find(ops, word);
 }
 
 /* ---- one call -------------------------------------------------------------------------------- */
@@ -262,9 +260,7 @@ static tess_status run(cli *c, const void *given)
                  : v->begin     ? run_sweep(c, v, cluster)
                                 : run_one(c, v, cluster);
     tess_cluster_destroy(cluster);
-    if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
-        c->code = EXIT_USAGE;
-    return status;
+    return out_input(c, status);
 }
 
 static const opt options[] = {
@@ -309,10 +305,8 @@ const command command_collective = {
         "it reads that form, from one or several logs, fits what the model needs and writes a "
         "cluster that all commands take: rows of one GPU are passed over, times are those out of "
         "place.\n",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
 };

@@ -130,12 +130,9 @@ const command command_compare = {
         "its change against the baseline by pairs of runs with the same seed: at the last step at "
         "which every run was validated, at equal time of steps and at equal work of attention, and "
         "by noise level. A change is inside the margin when all of its interval is.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
 };

@@ -220,12 +220,9 @@ const command command_data = {
         "by a warning), and the prompts of some. A text file beside a clip, with the same name and "
         "the ending .txt, is its prompt.\n"
         "A sample depends on the seed, the split and its number alone.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
 };

@@ -101,10 +101,8 @@ const command command_doctor = {
                    "Under a launcher it goes on with all ranks: whether they are of one build, the "
                    "ranks, threads, cores and memory of each host, and the latency and bandwidth "
                    "of the links between them, measured.\n",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
     .serve = serve,

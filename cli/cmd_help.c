@@ -56,12 +56,9 @@ const command command_help = {
     .description = "Without an argument it lists the commands. The manual, the manual page and the "
                    "completions are made from the tables the command itself reads, so they are "
                    "always those of this version.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .plain = 1,
     .size = sizeof(values),
     .run = run,

@@ -270,10 +270,8 @@ const command command_info = {
     .description = "Prints the version, the instruction sets with the reason where one cannot be "
                    "used, the machine as the operating system lets this process use it, and the "
                    "libraries the build found with what is lost without the others.\n",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_plan.c - tessera plan: masks or densities in, a plan for every layer and step out. */
+#include "choices.h"
 #include "commands.h"
 #include "plan.h"
 #include "tessera/report.h"
@@ -9,17 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const methods[] = {"auto",  "contiguous", "snake",      "lpt",
-                                      "db-sp", "refined",    "fractional", NULL};
 static const char *const passes[] = {"fwd", "train", NULL};
-
-static int index_of(const char *word, const char *const *words)
-{
-    int i = 0;
-    while (strcmp(word, words[i]) != 0)
-        i++;
-    return i;
-}
 
 /* "4,4,2": a whole number 1..1000000 for each rank. */
 static tess_status read_speeds(cli *c, const plan_values *v, int32_t **speeds)
@@ -87,11 +78,11 @@ static tess_status prepare(job *j)
     j->opts = (tess_plan_opts){
         .ranks = (int)v->ranks,
         .nodes = (int)v->nodes,
-        .method = (tess_plan_method)index_of(v->method, methods),
+        .method = (tess_plan_method)choices_find(choices_method, v->method),
         .ulysses = (int)default_ulysses(v, j->input.heads),
         .ring = (int)v->ring,
         .selective = (int)v->selective,
-        .pass = (tess_plan_pass)index_of(v->pass, passes),
+        .pass = (tess_plan_pass)choices_find(passes, v->pass),
         .head_dim = (int)v->head_dim,
         .memory = isnan(v->memory) ? 0 : (int64_t)(v->memory * 1073741824.0),
         .flops = isnan(v->rate) ? 0 : v->rate * 1e12,
@@ -186,16 +177,13 @@ static tess_status run(cli *c, const void *given)
     progress_span(c, NULL, 0);
     if (status == TESS_OK)
         status = finish(&j);
-    /* What is wrong with the input is the caller's to mend, as what is wrong with an option. */
-    if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
-        c->code = EXIT_USAGE;
     json_decref(j.tally.plans);
     tess_plan_report_destroy(j.report);
     tess_plan_destroy(j.plan);
     tess_cluster_destroy(j.cluster);
     free(j.speeds);
     plan_input_close(&j.input);
-    return status;
+    return out_input(c, status);
 }
 
 static const opt options[] = {
@@ -220,7 +208,7 @@ static const opt options[] = {
     {"head-dim", 0, OPT_INT, offsetof(plan_values, head_dim), "D", .initial = "128", .min = 1,
      .max = 4096, .help = "size of a head"},
     {"method", 0, OPT_CHOICE, offsetof(plan_values, method), "NAME", .initial = "auto",
-     .choices = methods,
+     .choices = choices_method,
      .help = "how heads are dealt out: to all ranks, unless --ulysses, --ring or --selective is "
              "given too; auto tries "
              "refined heads at all degrees and fractional heads"},
@@ -282,10 +270,8 @@ const command command_plan = {
         "With --json the result has the members summary, with the numbers over all layers and "
         "steps, and plans: for each step its layers with their shares [rank, head, first query "
         "block, last + 1].\n",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(plan_values),
     .run = run,
 };

@@ -68,12 +68,9 @@ const command command_profile = {
         "of its softmax, and where the checkpoint has a predictor, its recall: the mass of as many "
         "keys chosen by it / that of the best. Also measured is what sharing keys in cubes of "
         "several sizes costs.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(profile_values),
     .run = run,
 };

@@ -46,12 +46,9 @@ const command command_report = {
                    "validation loss by noise level, the time of a step by part, samples as they "
                    "improved, and the settings. With --json the result has the member page, the "
                    "file's path.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_sample.c - tessera sample: its options; sample_run.c does the rest. */
+#include "choices.h"
 #include "commands.h"
 #include "sample.h"
 
@@ -15,9 +16,6 @@ static tess_status run(cli *c, const void *given)
 
 #define AT(member) offsetof(sample_values, member)
 
-static const char *const attentions[] = {"dense",  "dsv",    "oracle", "pooled",
-                                         "search", "window", "random", NULL};
-static const char *const on_off[] = {"on", "off", NULL};
 static const char *const halves[] = {"auto", "on", "off", NULL};
 
 static const opt arguments[] = {
@@ -51,7 +49,7 @@ static const opt options[] = {
      .help = "each pixel of a picture or video becomes N x N"},
     {"text", 0, OPT_PATH, AT(text), "FILE",
      .help = "the prompt's embedding made elsewhere, text_len x text_dim, instead of words"},
-    {"attention", 0, OPT_CHOICE, AT(attention), "KIND", .choices = attentions,
+    {"attention", 0, OPT_CHOICE, AT(attention), "KIND", .choices = choices_attention,
      .help = "self attention; default: as the checkpoint was trained"},
     {"density", 0, OPT_DOUBLE, AT(density), "X", .min = 1e-6, .max = 1,
      .help = "share of the keys of every head; default: the checkpoint's budgets"},
@@ -59,7 +57,7 @@ static const opt options[] = {
      .help = "share of the softmax that budgets hold; measured while sampling, where it differs"},
     {"max-density", 0, OPT_DOUBLE, AT(max_density), "X", .min = 1e-6, .max = 1,
      .help = "most of a head's own density"},
-    {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", .choices = on_off,
+    {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", .choices = choices_on_off,
      .help = "one more key stands for all that were dropped; default: the checkpoint's"},
     {"density-out", 0, OPT_PATH, AT(density_out), "FILE",
      .help = "CSV of the density of each step, layer and head, as tessera plan --density reads it"},
@@ -103,12 +101,9 @@ const command command_sample = {
         "Under mpirun or srun all ranks sample together: they share the tokens of each clip, by "
         "plans made from the densities of the step before, and rank 0 writes the result, which is "
         "that of one rank up to rounding.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(sample_values),
     .everywhere = 1,
     .run = run,

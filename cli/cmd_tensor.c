@@ -202,12 +202,9 @@ const command command_tensor = {
                    "its elements are NaN or infinite. The range is that of the elements which are "
                    "not NaN, mean and deviation those of the finite ones. The kind of a file is "
                    "recognised by its content.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(tensor_values),
     .run = run,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_train.c - tessera train: its options; train_settings.c and train_run.c do the rest. */
+#include "choices.h"
 #include "commands.h"
 #include "train.h"
 
@@ -16,13 +17,8 @@ static tess_status run(cli *c, const void *given)
 }
 
 static const char *const presets[] = {"tiny", "small", "1.3b", "14b", NULL};
-static const char *const attentions[] = {"dense",  "dsv",    "oracle", "pooled",
-                                         "search", "window", "random", NULL};
-static const char *const switches[] = {"recall", "loss", "step", NULL};
 static const char *const predictors[] = {"qk", "hidden", "hidden-plain", NULL};
 static const char *const losses[] = {"kl", "cosine", NULL};
-static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
-static const char *const on_off[] = {"on", "off", NULL};
 static const char *const stores[] = {"fp32", "bf16", NULL};
 static const char *const optimisers[] = {"muon", "adamw", NULL};
 
@@ -43,7 +39,7 @@ static const opt options[] = {
      .help = "begin with the weights of a run, checkpoint or model, at any resolution"},
     {"branch", 0, OPT_PATH, AT(branch), "DIR",
      .help = "go on from a checkpoint or run in a new --out, with its settings and other ones"},
-    {"attention", 0, OPT_CHOICE, AT(attention), "KIND", "dense", .choices = attentions,
+    {"attention", 0, OPT_CHOICE, AT(attention), "KIND", "dense", .choices = choices_attention,
      .help = "self attention; dsv learns which keys matter, the others are for comparison"},
     {"recompute", 0, OPT_FLAG, AT(recompute),
      .help = "compute each block again when its gradients need it: less memory, more time"},
@@ -58,7 +54,7 @@ static const opt options[] = {
      .help = "least of a head's own density"},
     {"max-density", 0, OPT_DOUBLE, AT(max_density), "X", "1", .min = 1e-6, .max = 1,
      .help = "most of a head's own density; less is faster, and loses what --mass says"},
-    {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", "on", .choices = on_off,
+    {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", "on", .choices = choices_on_off,
      .help = "one more key stands for all that were dropped"},
     {"predictor", 0, OPT_CHOICE, AT(predictor), "KIND", "qk", .choices = predictors,
      .help = "what predictors see: q and k, or the block's input, with or without its places"},
@@ -68,11 +64,11 @@ static const opt options[] = {
      .help = "what predictors learn from"},
     {"predictor-lr", 0, OPT_DOUBLE, AT(predictor_lr), "X", "0.01", .min = 1e-12, .max = 1000,
      .help = "rate of the predictors; a tenth of it in stage 2"},
-    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", "mean", .choices = proxies,
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", "mean", .choices = choices_proxy,
      .help = "what stands for the queries of a cube"},
     {"cube", 0, OPT_STRING, AT(cube), "FxHxW|auto", "auto",
      .help = "queries that share keys; auto: the largest that overlaps enough, after stage 1"},
-    {"switch", 0, OPT_CHOICE, AT(switch_by), "RULE", "recall", .choices = switches,
+    {"switch", 0, OPT_CHOICE, AT(switch_by), "RULE", "recall", .choices = choices_switch,
      .help = "what makes layers of dsv sparse; the other kinds switch by step"},
     {"switch-step", 0, OPT_INT, AT(switch_step), "N", "300", .min = 1, .max = 1e9,
      .help = "dense steps before a switch by step"},
@@ -197,10 +193,8 @@ const command command_train = {
         "docs/dsv.md tells the rules.\n"
         "Under mpirun or srun all ranks train together, as docs/training.md tells: the losses are "
         "those of one rank, and a run may be resumed on any number of them.\n",
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(train_values),
     .everywhere = 1,
     .run = run,

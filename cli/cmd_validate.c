@@ -198,11 +198,9 @@ static tess_status run(cli *c, const void *given)
         status = print_cases(c, validation, &info);
     if (status == TESS_OK && !c->json)
         status = print_scores(c, validation, &info);
-    if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
-        c->code = EXIT_USAGE;
     tess_validation_destroy(validation);
     tess_sim_params_destroy(params);
-    return status;
+    return out_input(c, status);
 }
 
 static const opt arguments[] = {
@@ -238,12 +236,9 @@ const command command_validate = {
         "With --json the result has the members rows, scored, mean_abs_pct, median_abs_pct, "
         "max_abs_pct of the table's first quantity, quantities with all of them, cases, and "
         "skipped: [{row, reason}]. Rows are counted from 1, without the header.\n",
-    .arguments = arguments,
-    .n_arguments = sizeof arguments / sizeof *arguments,
-    .options = options,
-    .n_options = sizeof options / sizeof *options,
-    .examples = examples,
-    .n_examples = sizeof examples / sizeof *examples,
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
     .size = sizeof(values),
     .run = run,
 };

@@ -50,6 +50,13 @@ tess_status out_usage(cli *c, const char *format, ...)
     return TESS_EINVAL;
 }
 
+tess_status out_input(cli *c, tess_status status)
+{
+    if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)
+        c->code = EXIT_USAGE;
+    return status;
+}
+
 char *out_clean(const char *s, char *text, size_t bytes)
 {
     size_t i = 0;

@@ -6,6 +6,7 @@
  * checked at the end, with the same kind of sentence.
  */
 #include "problem.h"
+#include "choices.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -27,7 +28,6 @@ static const char *const step_passes[] = {"fwd", "both", NULL};
 static const char *const keeps[] = {"all", "blocks", NULL};
 static const char *const list_kinds[] = {"random", "local", NULL};
 static const char *const link_kinds[] = {"injected", "mpi", NULL};
-static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
 
 /* ---- the tables --------------------------------------------------------------------------- */
 
@@ -63,7 +63,7 @@ static const opt attn_keys[] = {
 static const opt select_keys[] = {
     {"kind", 0, OPT_CHOICE, AT(selector), "KIND", "predictor", .choices = selectors,
      .help = "rule that ranks the keys"},
-    {"proxy", 0, OPT_CHOICE, AT(proxy), "PROXY", "mean", .choices = proxies,
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "PROXY", "mean", .choices = choices_proxy,
      .help = "what stands for a group before the predictor"},
     {"rank", 0, OPT_INT, AT(rank), "N", "16", 8, 256,
      .help = "dimension of the vectors whose products are ranked, a multiple of 8; at most 64 for "

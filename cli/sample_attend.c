@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sample_attend.c - how a checkpoint attends while it is sampled, and its batches. */
+#include "choices.h"
 #include "sample.h"
 
 #include <math.h>
@@ -9,13 +10,13 @@
 /* How to attend, where something is asked that is not the checkpoint's. */
 static void choose_attention(const sample_job *j, tess_attention_opts *a)
 {
-    static const char *const kinds[] = {"dense",  "dsv",    "oracle", "pooled",
-                                        "search", "window", "random"};
     const sample_values *v = j->v;
     *a = j->told.attention;
-    for (int i = 0; v->attention && i < 7; i++)
-        if (strcmp(v->attention, kinds[i]) == 0 && a->kind != (tess_attention)i)
-            *a = (tess_attention_opts){.kind = (tess_attention)i};
+    if (v->attention) {
+        const int kind = choices_find(choices_attention, v->attention);
+        if (a->kind != (tess_attention)kind)
+            *a = (tess_attention_opts){.kind = (tess_attention)kind};
+    }
     if (!isnan(v->mass)) {
         a->mass = v->mass;
         a->density = 0.0;

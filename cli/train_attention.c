@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_attention.c - the options of sparse attention, from the command line to the library. */
 #include "train_attention.h"
+#include "choices.h"
 
 #include <string.h>
-
-/* The number of a word among those of an option, which has checked it. */
-static int number_of(const char *word, const char *const *words)
-{
-    int i = 0;
-    while (words[i] && strcmp(words[i], word) != 0)
-        i++;
-    return i;
-}
 
 /* "2x4x4", or "auto" for zeros. */
 static tess_status read_cube(cli *c, const char *text, int cube[3])
@@ -27,12 +19,8 @@ static tess_status read_cube(cli *c, const char *text, int cube[3])
 
 tess_status train_attention(cli *c, const train_values *v, tess_attention_opts *opts)
 {
-    static const char *const kinds[] = {"dense",  "dsv",    "oracle", "pooled",
-                                        "search", "window", "random", NULL};
-    static const char *const rules[] = {"recall", "loss", "step", NULL};
-    static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
     tess_attention_opts o = {
-        .kind = (tess_attention)number_of(v->attention, kinds),
+        .kind = (tess_attention)choices_find(choices_attention, v->attention),
         .density = v->density,
         .mass = v->mass,
         .min_density = v->min_density,
@@ -42,9 +30,9 @@ tess_status train_attention(cli *c, const train_values *v, tess_attention_opts *
         .rotary = strcmp(v->predictor, "hidden-plain") == 0 ? -1 : 1,
         .rank = (int)v->rank,
         .loss = strcmp(v->predictor_loss, "kl") == 0 ? TESS_PREDICT_KL : TESS_PREDICT_COSINE,
-        .proxy = (tess_proxy)number_of(v->proxy, proxies),
+        .proxy = (tess_proxy)choices_find(choices_proxy, v->proxy),
         .lr = v->predictor_lr,
-        .switch_by = (tess_switch)number_of(v->switch_by, rules),
+        .switch_by = (tess_switch)choices_find(choices_switch, v->switch_by),
         .switch_step = v->switch_step,
         .switch_loss = v->switch_loss,
         .switch_recall = v->switch_recall,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workload.c - tensors and selections of a problem, and the calls on them. */
 #include "workload.h"
+#include "choices.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -133,9 +134,7 @@ static tess_status make_selector(workload *w)
     if (p->selector)
         w->rule.kind = kind_named(p->selector);
     if (p->proxy)
-        w->rule.proxy = strcmp(p->proxy, "mean") == 0     ? TESS_PROXY_MEAN
-                        : strcmp(p->proxy, "centre") == 0 ? TESS_PROXY_CENTRE
-                                                          : TESS_PROXY_SOFTMAX;
+        w->rule.proxy = (tess_proxy)choices_find(choices_proxy, p->proxy);
     TRY(tensor(w, p->tokens_q, dim, TESS_DTYPE_F32, STREAM_LOW_Q, &w->low_q));
     TRY(tensor(w, p->tokens_k, dim, TESS_DTYPE_F32, STREAM_LOW_K, &w->low_k));
     w->in = (tess_select_in){

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* choices.c - words of options that several files know, and their numbers. */
+#include "choices.h"
+
+#include <string.h>
+
+const char *const choices_attention[] = {"dense",  "dsv",    "oracle", "pooled",
+                                         "search", "window", "random", NULL};
+const char *const choices_switch[] = {"recall", "loss", "step", NULL};
+const char *const choices_proxy[] = {"mean", "centre", "softmax", NULL};
+const char *const choices_method[] = {"auto",  "contiguous", "snake",      "lpt",
+                                      "db-sp", "refined",    "fractional", NULL};
+const char *const choices_on_off[] = {"on", "off", NULL};
+
+int choices_find(const char *const *choices, const char *word)
+{
+    int i = 0;
+    while (strcmp(choices[i], word) != 0)
+        i++;
+    return i;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* choices.h - words of options that several files know, most of them an enum of the library. */
+#ifndef TESS_CLI_CHOICES_H
+#define TESS_CLI_CHOICES_H
+
+/* Ended by NULL, in the order of the enum. */
+extern const char *const choices_attention[]; /* tess_attention */
+extern const char *const choices_switch[];    /* tess_switch */
+extern const char *const choices_proxy[];     /* tess_proxy */
+extern const char *const choices_method[];    /* tess_plan_method */
+extern const char *const choices_on_off[];
+
+/* The number of a word that is one of the choices. */
+int choices_find(const char *const *choices, const char *word);
+
+#endif

@@ -127,50 +127,48 @@ static inline tess_status expect_counts(const tess_comm *comm, const tess_comm_c
 /* ---- the work of a rank ------------------------------------------------------------------------
  */
 
-static inline tess_status rank_alltoall(void *user, tess_ctx *ctx, tess_comm *comm)
+typedef struct {
+    tess_ctx *ctx;
+    int rank, size;
+} place;
+
+static inline tess_status rank_alltoall(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     tess_comm_counts counts = {0};
     round_data d;
-    EXPECT_OK(tess_comm_query(comm, &info));
     for (int round = 0; round < 20; round++) {
         const tess_traffic_kind traffic = round % TESS_TRAFFIC_COUNT;
-        fill_round(&d, round, info.rank, info.size);
-        count_round(&d, info.rank, info.size, traffic, &counts);
+        fill_round(&d, round, me->rank, me->size);
+        count_round(&d, me->rank, me->size, traffic, &counts);
         EXPECT_OK(tess_comm_alltoall(comm, traffic, d.send, d.send_bytes, d.recv, d.recv_bytes));
-        EXPECT_OK(check_round(&d, round, info.rank, info.size));
+        EXPECT_OK(check_round(&d, round, me->rank, me->size));
     }
     const int64_t none[RANKS_MOST] = {0};
     EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, NULL, none, NULL, none));
     return expect_counts(comm, &counts);
 }
 
-static inline tess_status rank_overlap(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_overlap(const place *me, tess_comm *comm)
 {
     enum { OPEN = 8 };
-    (void)user;
-    tess_comm_info info;
     tess_ctx_info before, after;
     round_data *d = calloc(OPEN, sizeof *d);
     tess_request *requests[OPEN];
     EXPECT(d != NULL);
-    EXPECT_OK(tess_comm_query(comm, &info));
     for (int i = 0; i < OPEN; i++)
-        fill_round(&d[i], i, info.rank, info.size);
-    EXPECT_OK(tess_ctx_query(ctx, &before));
+        fill_round(&d[i], i, me->rank, me->size);
+    EXPECT_OK(tess_ctx_query(me->ctx, &before));
     for (int i = 0; i < OPEN; i++)
         EXPECT_OK(tess_comm_start_alltoall(comm, TESS_TRAFFIC_PAYLOAD, d[i].send, d[i].send_bytes,
                                            d[i].recv, d[i].recv_bytes, &requests[i]));
     EXPECT_OK(tess_comm_progress(comm));
     /* Each rank in an order of its own. */
     for (int i = 0; i < OPEN; i++)
-        EXPECT_OK(tess_comm_wait(comm, requests[(info.rank % 2 ? i : OPEN - 1 - i)]));
-    EXPECT_OK(tess_ctx_query(ctx, &after));
+        EXPECT_OK(tess_comm_wait(comm, requests[(me->rank % 2 ? i : OPEN - 1 - i)]));
+    EXPECT_OK(tess_ctx_query(me->ctx, &after));
     EXPECT(before.allocations == after.allocations);
     for (int i = 0; i < OPEN; i++)
-        EXPECT_OK(check_round(&d[i], i, info.rank, info.size));
+        EXPECT_OK(check_round(&d[i], i, me->rank, me->size));
     EXPECT_OK(tess_comm_wait(comm, NULL));
     EXPECT_FAILS(tess_comm_wait(comm, requests[0]), TESS_EINVAL,
                  "tess_comm_wait: request is not open on this communicator");
@@ -178,17 +176,13 @@ static inline tess_status rank_overlap(void *user, tess_ctx *ctx, tess_comm *com
     return TESS_OK;
 }
 
-static inline tess_status rank_too_many(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_too_many(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     tess_request *requests[TESS_COMM_OPEN], *another = NULL;
     int out[TESS_COMM_OPEN], in[TESS_COMM_OPEN];
-    EXPECT_OK(tess_comm_query(comm, &info));
-    const int next = (info.rank + 1) % info.size, before = (info.rank + info.size - 1) % info.size;
+    const int next = (me->rank + 1) % me->size, before = (me->rank + me->size - 1) % me->size;
     for (int i = 0; i < TESS_COMM_OPEN; i++) {
-        out[i] = 100 * info.rank + i;
+        out[i] = 100 * me->rank + i;
         EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_INDEX, &out[i], sizeof out[i], next,
                                            &in[i], sizeof in[i], before, &requests[i]));
     }
@@ -207,35 +201,31 @@ static inline tess_status rank_too_many(void *user, tess_ctx *ctx, tess_comm *co
 
 /* Something goes once round the ring, and a message down the line from the first rank to the last,
  * whose ends have nobody on one side. */
-static inline tess_status rank_ring(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_ring(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     tess_comm_counts counts = {0};
     tess_request *request = NULL;
-    EXPECT_OK(tess_comm_query(comm, &info));
-    const int next = (info.rank + 1) % info.size, before = (info.rank + info.size - 1) % info.size;
+    const int next = (me->rank + 1) % me->size, before = (me->rank + me->size - 1) % me->size;
     int64_t have[100], comes[100];
     for (int i = 0; i < 100; i++)
-        have[i] = info.rank * 1000 + i;
-    for (int step = 1; step <= info.size; step++) {
+        have[i] = me->rank * 1000 + i;
+    for (int step = 1; step <= me->size; step++) {
         EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_PAYLOAD, have, sizeof have, next,
                                            comes, sizeof comes, before, &request));
         EXPECT_OK(tess_comm_wait(comm, request));
         memcpy(have, comes, sizeof have);
-        const int owner = (info.rank + step * (info.size - 1)) % info.size;
+        const int owner = (me->rank + step * (me->size - 1)) % me->size;
         for (int i = 0; i < 100; i++)
             EXPECT(have[i] == owner * 1000 + i);
-        if (info.size > 1) {
+        if (me->size > 1) {
             counts.bytes[TESS_TRAFFIC_PAYLOAD] += sizeof have;
             counts.messages[TESS_TRAFFIC_PAYLOAD]++;
         }
     }
-    const int to = info.rank + 1 < info.size ? info.rank + 1 : -1;
-    int passed = info.rank == 0 ? 42 : 0;
+    const int to = me->rank + 1 < me->size ? me->rank + 1 : -1;
+    int passed = me->rank == 0 ? 42 : 0;
     EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, NULL, 0, -1, &passed,
-                                       sizeof passed, info.rank - 1, &request));
+                                       sizeof passed, me->rank - 1, &request));
     EXPECT_OK(tess_comm_wait(comm, request));
     EXPECT(passed == 42);
     EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, &passed, sizeof passed, to, NULL,
@@ -254,13 +244,9 @@ static inline float value_of(int rank, int64_t i)
 }
 
 /* Lengths below and above what goes to everyone at once, of uneven segments, of several pieces. */
-static inline tess_status rank_sums(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_sums(const place *me, tess_comm *comm)
 {
     static const int64_t lengths[] = {0, 1, 7, 1024, 1025, 5003, 150001};
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
-    EXPECT_OK(tess_comm_query(comm, &info));
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
         const int64_t n = lengths[l];
         float *x = malloc((size_t)(n + 1) * sizeof *x), *want = malloc((size_t)(n + 1) * sizeof *x);
@@ -268,20 +254,20 @@ static inline tess_status rank_sums(void *user, tess_ctx *ctx, tess_comm *comm)
         EXPECT(x && want && y);
         for (int64_t i = 0; i < n; i++) {
             want[i] = value_of(0, i);
-            for (int p = 1; p < info.size; p++)
+            for (int p = 1; p < me->size; p++)
                 want[i] += value_of(p, i);
         }
         for (int again = 0; again < 2; again++) {
             for (int64_t i = 0; i < n; i++) {
-                x[i] = value_of(info.rank, i);
-                y[i] = (double)value_of(info.rank, i) * 3.0;
+                x[i] = value_of(me->rank, i);
+                y[i] = (double)value_of(me->rank, i) * 3.0;
             }
             EXPECT_OK(tess_comm_sum_f32(comm, TESS_TRAFFIC_PAYLOAD, x, n));
             EXPECT(memcmp(x, want, (size_t)n * sizeof *x) == 0);
             EXPECT_OK(tess_comm_sum_f64(comm, TESS_TRAFFIC_PAYLOAD, y, n));
             for (int64_t i = 0; i < n && i < 3000; i++) {
                 double sum = (double)value_of(0, i) * 3.0;
-                for (int p = 1; p < info.size; p++)
+                for (int p = 1; p < me->size; p++)
                     sum += (double)value_of(p, i) * 3.0;
                 EXPECT(y[i] == sum);
             }
@@ -293,72 +279,60 @@ static inline tess_status rank_sums(void *user, tess_ctx *ctx, tess_comm *comm)
     return TESS_OK;
 }
 
-static inline tess_status rank_largest(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_largest(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
-    EXPECT_OK(tess_comm_query(comm, &info));
-    double x[] = {info.rank, -info.rank, info.rank == 0 ? (double)NAN : 5.0,
-                  info.rank == info.size - 1 ? (double)NAN : 5.0, -(double)INFINITY};
+    double x[] = {me->rank, -me->rank, me->rank == 0 ? (double)NAN : 5.0,
+                  me->rank == me->size - 1 ? (double)NAN : 5.0, -(double)INFINITY};
     EXPECT_OK(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, x, 5));
-    EXPECT(x[0] == info.size - 1 && x[1] == 0.0 && isnan(x[2]) && isnan(x[3]));
+    EXPECT(x[0] == me->size - 1 && x[1] == 0.0 && isnan(x[2]) && isnan(x[3]));
     EXPECT(x[4] == -(double)INFINITY);
-    int64_t y[] = {info.rank, -info.rank, INT64_MIN}, z[] = {1, info.rank};
+    int64_t y[] = {me->rank, -me->rank, INT64_MIN}, z[] = {1, me->rank};
     EXPECT_OK(tess_comm_max_i64(comm, TESS_TRAFFIC_CONTROL, y, 3));
-    EXPECT(y[0] == info.size - 1 && y[1] == 0 && y[2] == INT64_MIN);
+    EXPECT(y[0] == me->size - 1 && y[1] == 0 && y[2] == INT64_MIN);
     EXPECT_OK(tess_comm_sum_i64(comm, TESS_TRAFFIC_CONTROL, z, 2));
-    EXPECT(z[0] == info.size && z[1] == info.size * (info.size - 1) / 2);
+    EXPECT(z[0] == me->size && z[1] == me->size * (me->size - 1) / 2);
     tess_comm_counts counts = {0};
-    counts.messages[TESS_TRAFFIC_CONTROL] = 3 * (info.size - 1);
-    counts.bytes[TESS_TRAFFIC_CONTROL] = (int64_t)(5 + 3 + 2) * 8 * (info.size - 1);
+    counts.messages[TESS_TRAFFIC_CONTROL] = 3 * (me->size - 1);
+    counts.bytes[TESS_TRAFFIC_CONTROL] = (int64_t)(5 + 3 + 2) * 8 * (me->size - 1);
     return expect_counts(comm, &counts);
 }
 
-static inline tess_status rank_gather(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_gather(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     tess_comm_counts counts = {0};
     round_data d;
-    EXPECT_OK(tess_comm_query(comm, &info));
     for (int in_place = 0; in_place < 2; in_place++) {
         unsigned char *own = d.recv;
         memset(d.recv, 0xEE, sizeof d.recv);
-        for (int p = 0; p < info.size; p++) {
+        for (int p = 0; p < me->size; p++) {
             d.recv_bytes[p] = size_of(9, p, p);
-            own += p < info.rank ? d.recv_bytes[p] : 0;
+            own += p < me->rank ? d.recv_bytes[p] : 0;
         }
         unsigned char *from = in_place ? own : d.send;
-        const int64_t n = d.recv_bytes[info.rank];
+        const int64_t n = d.recv_bytes[me->rank];
         for (int64_t i = 0; i < n; i++)
-            from[i] = byte_of(9, info.rank, 0, i);
+            from[i] = byte_of(9, me->rank, 0, i);
         EXPECT_OK(tess_comm_gather(comm, TESS_TRAFFIC_INDEX, from, n, d.recv, d.recv_bytes));
         const unsigned char *at = d.recv;
-        for (int p = 0; p < info.size; p++)
+        for (int p = 0; p < me->size; p++)
             for (int64_t i = 0; i < d.recv_bytes[p]; i++)
                 EXPECT(*at++ == byte_of(9, p, 0, i));
         EXPECT(at == d.recv + sizeof d.recv || *at == 0xEE);
-        counts.bytes[TESS_TRAFFIC_INDEX] += (info.size - 1) * n;
-        counts.messages[TESS_TRAFFIC_INDEX] += n > 0 ? info.size - 1 : 0;
+        counts.bytes[TESS_TRAFFIC_INDEX] += (me->size - 1) * n;
+        counts.messages[TESS_TRAFFIC_INDEX] += n > 0 ? me->size - 1 : 0;
     }
     return expect_counts(comm, &counts);
 }
 
-static inline tess_status rank_broadcast(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_broadcast(const place *me, tess_comm *comm)
 {
     static const int64_t sizes[] = {0, 1, 65536, 65537, 300001};
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     unsigned char *data = malloc(300001);
     EXPECT(data != NULL);
-    EXPECT_OK(tess_comm_query(comm, &info));
-    for (int root = 0; root < info.size; root++)
+    for (int root = 0; root < me->size; root++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             for (int64_t i = 0; i < sizes[s]; i++)
-                data[i] = info.rank == root ? byte_of((int)s, root, 0, i) : 0;
+                data[i] = me->rank == root ? byte_of((int)s, root, 0, i) : 0;
             EXPECT_OK(tess_comm_broadcast(comm, TESS_TRAFFIC_PAYLOAD, root, data, sizes[s]));
             for (int64_t i = 0; i < sizes[s]; i++)
                 EXPECT(data[i] == byte_of((int)s, root, 0, i));
@@ -367,18 +341,14 @@ static inline tess_status rank_broadcast(void *user, tess_ctx *ctx, tess_comm *c
     return TESS_OK;
 }
 
-static inline tess_status rank_agree(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_agree(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     char sentence[200];
-    EXPECT_OK(tess_comm_query(comm, &info));
     EXPECT_OK(tess_comm_agree(comm, TESS_OK));
-    for (int lowest = 0; lowest < info.size; lowest++) {
+    for (int lowest = 0; lowest < me->size; lowest++) {
         /* Those above fail with another status: status and sentence come from one rank. */
-        tess_status mine = info.rank >= lowest ? fail_here(info.rank) : TESS_OK;
-        if (info.rank > lowest)
+        tess_status mine = me->rank >= lowest ? fail_here(me->rank) : TESS_OK;
+        if (me->rank > lowest)
             mine = TESS_EIO;
         sentence_of(lowest, sentence);
         EXPECT_FAILS(tess_comm_agree(comm, mine), TESS_EINVAL, sentence);
@@ -388,21 +358,17 @@ static inline tess_status rank_agree(void *user, tess_ctx *ctx, tess_comm *comm)
 }
 
 /* One rank differs, in its size, in its first byte, in its last one beyond a piece. */
-static inline tess_status rank_same(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_same(const place *me, tess_comm *comm)
 {
     enum { BYTES = 150000 };
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     char *data = calloc(1, BYTES), sentence[100];
     EXPECT(data != NULL);
-    EXPECT_OK(tess_comm_query(comm, &info));
     EXPECT_OK(tess_comm_same(comm, "version", "0.1.0", 5));
     EXPECT_OK(tess_comm_same(comm, "nothing", NULL, 0));
     EXPECT_OK(tess_comm_same(comm, "hash of weights", data, BYTES));
-    for (int who = 1; who < info.size; who++) {
+    for (int who = 1; who < me->size; who++) {
         snprintf(sentence, sizeof sentence, "rank %d has another table than rank 0", who);
-        const int other = info.rank >= who;
+        const int other = me->rank >= who;
         EXPECT_FAILS(tess_comm_same(comm, "table", data, (size_t)(BYTES - other)), TESS_EINVAL,
                      sentence);
         data[0] = (char)other;
@@ -434,22 +400,18 @@ static inline tess_status expect_part(tess_comm *part, int old, int rank, int si
 }
 
 /* Even and odd ranks in reverse order, then halves of these; rank 0 alone stays out of a third. */
-static inline tess_status rank_split(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_split(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     tess_comm_counts before, after;
     tess_comm *part = NULL, *half = NULL, *others = NULL;
-    EXPECT_OK(tess_comm_query(comm, &info));
-    const int n = info.size, odd = info.rank % 2, size = (n + 1 - odd) / 2;
-    const int rank = size - 1 - info.rank / 2;
+    const int n = me->size, odd = me->rank % 2, size = (n + 1 - odd) / 2;
+    const int rank = size - 1 - me->rank / 2;
     int64_t sum = 0, half_sum = 0;
     for (int p = odd; p < n; p += 2)
         sum += p;
-    EXPECT_OK(tess_comm_split(comm, odd, -info.rank, &part));
+    EXPECT_OK(tess_comm_split(comm, odd, -me->rank, &part));
     EXPECT_OK(tess_comm_counts_read(comm, &before));
-    EXPECT_OK(expect_part(part, info.rank, rank, size, sum));
+    EXPECT_OK(expect_part(part, me->rank, rank, size, sum));
     EXPECT_OK(tess_comm_counts_read(comm, &after));
     EXPECT(memcmp(before.bytes, after.bytes, sizeof before.bytes) == 0);
 
@@ -458,12 +420,12 @@ static inline tess_status rank_split(void *user, tess_ctx *ctx, tess_comm *comm)
     for (int i = first; i < first + half_size; i++)
         half_sum += 2 * (size - 1 - i) + odd;
     EXPECT_OK(tess_comm_split(part, upper, 0, &half));
-    EXPECT_OK(expect_part(half, info.rank, rank - first, half_size, half_sum));
+    EXPECT_OK(expect_part(half, me->rank, rank - first, half_size, half_sum));
 
-    EXPECT_OK(tess_comm_split(comm, info.rank == 0 ? -1 : 7, 0, &others));
-    EXPECT((others == NULL) == (info.rank == 0));
+    EXPECT_OK(tess_comm_split(comm, me->rank == 0 ? -1 : 7, 0, &others));
+    EXPECT((others == NULL) == (me->rank == 0));
     if (others)
-        EXPECT_OK(expect_part(others, info.rank, info.rank - 1, n - 1, (int64_t)n * (n - 1) / 2));
+        EXPECT_OK(expect_part(others, me->rank, me->rank - 1, n - 1, (int64_t)n * (n - 1) / 2));
     /* Messages of parts and of the whole are kept apart. */
     int64_t x = 1, y = 1;
     EXPECT_OK(tess_comm_sum_i64(comm, TESS_TRAFFIC_PAYLOAD, &x, 1));
@@ -475,48 +437,40 @@ static inline tess_status rank_split(void *user, tess_ctx *ctx, tess_comm *comm)
     return TESS_OK;
 }
 
-static inline tess_status rank_grid(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_grid(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
-    EXPECT_OK(tess_comm_query(comm, &info));
-    for (int columns = 1; columns <= info.size; columns++) {
+    for (int columns = 1; columns <= me->size; columns++) {
         tess_comm *row = NULL, *column = NULL;
-        if (info.size % columns != 0)
+        if (me->size % columns != 0)
             continue;
-        const int rows = info.size / columns, r = info.rank / columns, c = info.rank % columns;
+        const int rows = me->size / columns, r = me->rank / columns, c = me->rank % columns;
         EXPECT_OK(tess_comm_grid(comm, columns, &row, &column));
-        EXPECT_OK(expect_part(row, info.rank, c, columns,
+        EXPECT_OK(expect_part(row, me->rank, c, columns,
                               r * columns * columns + columns * (columns - 1) / 2));
         EXPECT_OK(
-            expect_part(column, info.rank, r, rows, c * rows + columns * rows * (rows - 1) / 2));
+            expect_part(column, me->rank, r, rows, c * rows + columns * rows * (rows - 1) / 2));
         tess_comm_destroy(column);
         tess_comm_destroy(row);
     }
     tess_comm *row = NULL, *column = NULL;
     char sentence[100];
     snprintf(sentence, sizeof sentence, "tess_comm_grid: columns is %d, must divide the %d ranks",
-             info.size + 1, info.size);
-    EXPECT_FAILS(tess_comm_grid(comm, info.size + 1, &row, &column), TESS_EINVAL, sentence);
+             me->size + 1, me->size);
+    EXPECT_FAILS(tess_comm_grid(comm, me->size + 1, &row, &column), TESS_EINVAL, sentence);
     return TESS_OK;
 }
 
 /* A receiver that expects another size says so; the communicator goes on. */
-static inline tess_status rank_other_size(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_other_size(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     tess_request *request = NULL;
     char bytes[64] = {0};
-    EXPECT_OK(tess_comm_query(comm, &info));
-    if (info.rank == 0 && info.size > 1) {
+    if (me->rank == 0 && me->size > 1) {
         EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_PAYLOAD, bytes, 12, 1, NULL, 0, -1,
                                            &request));
         EXPECT_OK(tess_comm_wait(comm, request));
     }
-    if (info.rank == 1) {
+    if (me->rank == 1) {
         EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_PAYLOAD, NULL, 0, -1, bytes, 16, 0,
                                            &request));
         EXPECT_FAILS(tess_comm_wait(comm, request), TESS_EINVAL,
@@ -527,17 +481,17 @@ static inline tess_status rank_other_size(void *user, tess_ctx *ctx, tess_comm *
 
 /* Everyone tells `who` that it has come so far: a rank that fails at once may otherwise be noticed
  * inside the call before. */
-static inline tess_status ready(tess_comm *comm, const tess_comm_info *info, int who)
+static inline tess_status ready(const place *me, tess_comm *comm, int who)
 {
     tess_request *request = NULL;
     char x = 1;
-    for (int p = 0; p < info->size; p++) {
-        if (p == who || (info->rank != who && info->rank != p))
+    for (int p = 0; p < me->size; p++) {
+        if (p == who || (me->rank != who && me->rank != p))
             continue;
-        EXPECT_OK(info->rank == who ? tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, NULL, 0,
-                                                               -1, &x, 1, p, &request)
-                                    : tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, &x, 1,
-                                                               who, NULL, 0, -1, &request));
+        EXPECT_OK(me->rank == who ? tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, NULL, 0,
+                                                             -1, &x, 1, p, &request)
+                                  : tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, &x, 1, who,
+                                                             NULL, 0, -1, &request));
         EXPECT_OK(tess_comm_wait(comm, request));
     }
     return TESS_OK;
@@ -545,30 +499,26 @@ static inline tess_status ready(tess_comm *comm, const tess_comm_info *info, int
 
 /* One rank fails while the others are in the middle of an all-to-all. It has started its part of it
  * and frees the buffers at once. */
-static inline tess_status rank_fail(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_fail(const place *me, tess_comm *comm)
 {
     enum { BYTES = 1 << 20 };
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     tess_comm *part = NULL;
     tess_request *request = NULL;
     int64_t bytes[RANKS_MOST];
     char sentence[200], expected[240];
-    EXPECT_OK(tess_comm_query(comm, &info));
-    const int who = info.size > 2 ? 2 : info.size - 1;
+    const int who = me->size > 2 ? 2 : me->size - 1;
     sentence_of(who, sentence);
     snprintf(expected, sizeof expected, "rank %d: %s", who, sentence);
-    EXPECT_OK(tess_comm_split(comm, 0, -info.rank, &part));
-    char *send = calloc((size_t)info.size, BYTES), *recv = calloc((size_t)info.size, BYTES);
+    EXPECT_OK(tess_comm_split(comm, 0, -me->rank, &part));
+    char *send = calloc((size_t)me->size, BYTES), *recv = calloc((size_t)me->size, BYTES);
     EXPECT(send && recv);
-    for (int p = 0; p < info.size; p++)
+    for (int p = 0; p < me->size; p++)
         bytes[p] = BYTES;
-    EXPECT_OK(ready(comm, &info, who));
+    EXPECT_OK(ready(me, comm, who));
     const int64_t begin = tess_clock_ns();
     tess_status status =
         tess_comm_start_alltoall(comm, TESS_TRAFFIC_PAYLOAD, send, bytes, recv, bytes, &request);
-    if (info.rank == who) {
+    if (me->rank == who) {
         EXPECT(status == TESS_OK);
         EXPECT(tess_comm_fail(comm, fail_here(who)) == TESS_EINVAL);
         EXPECT(strcmp(tess_last_error(), sentence) == 0);
@@ -590,16 +540,12 @@ static inline tess_status rank_fail(void *user, tess_ctx *ctx, tess_comm *comm)
     return TESS_OK;
 }
 
-static inline tess_status rank_wrong_arguments(void *user, tess_ctx *ctx, tess_comm *comm)
+static inline tess_status rank_wrong_arguments(const place *me, tess_comm *comm)
 {
-    (void)user;
-    (void)ctx;
-    tess_comm_info info;
     tess_comm *part = NULL;
     tess_request *request = NULL;
     char x[8] = {0};
     int64_t sizes[RANKS_MOST] = {0}, other[RANKS_MOST] = {0}, negative[RANKS_MOST] = {-3};
-    EXPECT_OK(tess_comm_query(comm, &info));
     EXPECT_FAILS(tess_comm_alltoall(NULL, 0, x, sizes, x, sizes), TESS_EINVAL,
                  "tess_comm_alltoall: comm is NULL");
     EXPECT_FAILS(tess_comm_alltoall(comm, (tess_traffic_kind)3, x, sizes, x, sizes), TESS_EINVAL,
@@ -612,30 +558,30 @@ static inline tess_status rank_wrong_arguments(void *user, tess_ctx *ctx, tess_c
     EXPECT_FAILS(tess_comm_alltoall(comm, 0, NULL, sizes, x, sizes), TESS_EINVAL,
                  "tess_comm_alltoall: send is NULL, with 4 bytes");
     sizes[0] = 0;
-    other[info.rank] = 5;
+    other[me->rank] = 5;
     char sentence[160];
     snprintf(sentence, sizeof sentence,
-             "tess_comm_start_alltoall: rank %d sends itself 0 bytes and expects 5", info.rank);
+             "tess_comm_start_alltoall: rank %d sends itself 0 bytes and expects 5", me->rank);
     EXPECT_FAILS(tess_comm_start_alltoall(comm, 0, x, sizes, x, other, &request), TESS_EINVAL,
                  sentence);
     EXPECT_FAILS(tess_comm_start_alltoall(comm, 0, x, sizes, x, sizes, NULL), TESS_EINVAL,
                  "tess_comm_start_alltoall: request is NULL");
     snprintf(sentence, sizeof sentence, "tess_comm_start_exchange: to is %d, must be -1..%d",
-             info.size, info.size - 1);
-    EXPECT_FAILS(tess_comm_start_exchange(comm, 0, x, 1, info.size, x, 1, -1, &request),
-                 TESS_EINVAL, sentence);
+             me->size, me->size - 1);
+    EXPECT_FAILS(tess_comm_start_exchange(comm, 0, x, 1, me->size, x, 1, -1, &request), TESS_EINVAL,
+                 sentence);
     EXPECT_FAILS(tess_comm_start_exchange(comm, 0, x, 1, -1, x, -1, 0, &request), TESS_EINVAL,
                  "tess_comm_start_exchange: recv_bytes is -1, must be at least 0");
     snprintf(sentence, sizeof sentence,
              "tess_comm_start_exchange: rank %d sends itself 1 bytes and expects 0 from itself",
-             info.rank);
-    EXPECT_FAILS(tess_comm_start_exchange(comm, 0, x, 1, info.rank, x, 1, -1, &request),
-                 TESS_EINVAL, sentence);
+             me->rank);
+    EXPECT_FAILS(tess_comm_start_exchange(comm, 0, x, 1, me->rank, x, 1, -1, &request), TESS_EINVAL,
+                 sentence);
     EXPECT_FAILS(tess_comm_broadcast(comm, 0, -1, x, 1), TESS_EINVAL,
-                 info.size == 1
+                 me->size == 1
                      ? "tess_comm_broadcast: root is -1, must be 0..0"
                      : (snprintf(sentence, sizeof sentence,
-                                 "tess_comm_broadcast: root is -1, must be 0..%d", info.size - 1),
+                                 "tess_comm_broadcast: root is -1, must be 0..%d", me->size - 1),
                         sentence));
     EXPECT_FAILS(tess_comm_sum_f32(comm, 0, NULL, 3), TESS_EINVAL,
                  "tess_comm_sum_f32: x is NULL, with 3 elements");
@@ -645,7 +591,7 @@ static inline tess_status rank_wrong_arguments(void *user, tess_ctx *ctx, tess_c
     EXPECT_FAILS(tess_comm_split(comm, 0, 0, NULL), TESS_EINVAL, "tess_comm_split: part is NULL");
     EXPECT_FAILS(tess_comm_grid(comm, 0, &part, &part), TESS_EINVAL,
                  (snprintf(sentence, sizeof sentence,
-                           "tess_comm_grid: columns is 0, must divide the %d ranks", info.size),
+                           "tess_comm_grid: columns is 0, must divide the %d ranks", me->size),
                   sentence));
     EXPECT(request == NULL && part == NULL);
     EXPECT(tess_comm_clock(NULL) == 0);
@@ -655,7 +601,7 @@ static inline tess_status rank_wrong_arguments(void *user, tess_ctx *ctx, tess_c
 
 typedef struct {
     const char *name;
-    tess_rank_fn fn;
+    tess_status (*fn)(const place *me, tess_comm *comm);
 } rank_work;
 
 static const rank_work rank_works[] = {
@@ -675,5 +621,15 @@ static const rank_work rank_works[] = {
     {"wrong arguments", rank_wrong_arguments},
     {"fail", rank_fail},
 };
+
+enum { WORKS = sizeof rank_works / sizeof *rank_works };
+
+/* A rank's part in the work of that number, an int. */
+static inline tess_status run_work(void *number, tess_ctx *ctx, tess_comm *comm)
+{
+    tess_comm_info info;
+    EXPECT_OK(tess_comm_query(comm, &info));
+    return rank_works[*(const int *)number].fn(&(place){ctx, info.rank, info.size}, comm);
+}
 
 #endif

@@ -449,6 +449,15 @@ static inline tess_dist_attn_opts options_of(const world *w)
                                  .saves = LAYERS};
 }
 
+/* An executor of the world's plan; the caller destroys it, whatever is returned. */
+static inline tess_status open_attn(const world *w, tess_ctx *own, tess_comm *comm,
+                                    tess_dist_attn **attn)
+{
+    const tess_dist_attn_opts opts = options_of(w);
+    const tess_status status = tess_dist_attn_create(own, comm, &opts, attn);
+    return status == TESS_OK ? tess_dist_attn_plan(*attn, w->plan) : status;
+}
+
 /* What each rank does: a tess_rank_fn. */
 static inline tess_status run_rank(void *user, tess_ctx *own, tess_comm *comm)
 {
@@ -463,12 +472,8 @@ static inline tess_status run_rank(void *user, tess_ctx *own, tess_comm *comm)
     state.indices = malloc(room * sizeof *state.indices);
     rank_run run = {.state = &state, .ctx = own};
     run.lse = malloc((numbers(&w->p, 1) + 1) * sizeof *run.lse);
-    const tess_dist_attn_opts opts = options_of(w);
-    status = state.offsets && state.indices && run.lse
-                 ? tess_dist_attn_create(own, comm, &opts, &run.attn)
-                 : TESS_ENOMEM;
-    if (status == TESS_OK)
-        status = tess_dist_attn_plan(run.attn, w->plan);
+    status = state.offsets && state.indices && run.lse ? open_attn(w, own, comm, &run.attn)
+                                                       : TESS_ENOMEM;
     if (status == TESS_OK)
         status = run_all(&run);
     tess_dist_attn_destroy(run.attn);

@@ -11,6 +11,24 @@
 
 enum { BLOCKS_MAX = 256 };
 
+/* Problem i for the ranks of a mesh: what else there is goes round. */
+static inline problem problem_of(int i, const mesh *m, int heads)
+{
+    const list_kind lists = (list_kind)(i % LIST_KINDS);
+    return (problem){.ranks = m->ulysses * m->ring * m->selective,
+                     .heads = heads,
+                     .dim = i % 4 == 3 ? 24 : 8,
+                     .batch = 1 + i % 2,
+                     .tokens = 97 + i % 3 * 22,
+                     .lists = lists,
+                     .shards = (shard_kind)(i / 2 % SHARD_KINDS),
+                     .compensate = i / 7 % 2,
+                     .band = lists == DENSE ? 0 : i / 3 % 3 * 9,
+                     .tokens_first = i / 5 % 2,
+                     .with_lse = i / 4 % 2,
+                     .seed = (uint64_t)i};
+}
+
 static inline uint32_t drawn(const world *w, uint32_t i, uint32_t below)
 {
     return (uint32_t)(mix(w->p.seed * 1000 + i) % below);
@@ -84,6 +102,14 @@ static inline void begin_plan(world *w)
     info.element_bytes = 4;
     CHECK_OK(tess__plan_new(ctx, "test", &info, &w->plan));
     tess_work_destroy(work);
+}
+
+/* Layers of two meshes. */
+static inline void draw_plan(world *w, const mesh *first, const mesh *second, int wild)
+{
+    begin_plan(w);
+    draw_layer(w, 0, first, wild);
+    draw_layer(w, 1, second, wild);
 }
 
 /* Adds to needed (tokens) the key rows that the share's queries select of a sample. */
@@ -192,6 +218,17 @@ static inline void check_planned_bytes(const world *w, const mesh *m, tess_plan_
             assert_int_equal(bytes[l], most);
         }
     }
+}
+
+static inline void check_same_bits(const world *x, const world *y)
+{
+    const answer *a = &x->got[0], *b = &y->got[0];
+    const size_t bytes = LAYERS * numbers(&x->p, x->p.dim) * sizeof(float);
+    assert_memory_equal(a->o, b->o, bytes);
+    assert_memory_equal(a->lse, b->lse, LAYERS * numbers(&x->p, 1) * sizeof(float));
+    assert_memory_equal(a->dq, b->dq, bytes);
+    assert_memory_equal(a->dk, b->dk, bytes);
+    assert_memory_equal(a->dv, b->dv, bytes);
 }
 
 /* Runs the ranks as threads and compares with one rank. */

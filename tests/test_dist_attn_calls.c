@@ -25,15 +25,12 @@ static tess_status run_failing(void *user, tess_ctx *own, tess_comm *comm)
     world *w = user;
     tess_comm_info info;
     TESS_TRY(tess_comm_query(comm, &info));
-    const tess_dist_attn_opts opts = options_of(w);
     rank_state s = {.w = w, .rank = info.rank};
     tess_dist_attn *attn = NULL;
     const int64_t first = w->bounds[info.rank];
     const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, first);
     const tess_view o = rows_from(&w->p, w->got[0].o, 0, w->p.dim, first);
-    tess_status status = tess_dist_attn_create(own, comm, &opts, &attn);
-    if (status == TESS_OK)
-        status = tess_dist_attn_plan(attn, w->plan);
+    tess_status status = open_attn(w, own, comm, &attn);
     if (status == TESS_OK) {
         tess_dist_call call = {.save = 0, .choose = choose_or_fail, .user = &s};
         const tess_status failed = tess_dist_attn_forward(attn, &call, &q, &q, &q, &o, NULL);
@@ -83,15 +80,12 @@ static tess_status run_stopped(void *user, tess_ctx *own, tess_comm *comm)
     world *w = user;
     tess_comm_info info;
     TESS_TRY(tess_comm_query(comm, &info));
-    const tess_dist_attn_opts opts = options_of(w);
     const tess_dist_call call = {.save = 0};
     tess_dist_attn *attn = NULL;
     const int64_t first = w->bounds[info.rank];
     const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, first);
     const tess_view o = rows_from(&w->p, w->got[0].o, 0, w->p.dim, first);
-    tess_status status = tess_dist_attn_create(own, comm, &opts, &attn);
-    if (status == TESS_OK)
-        status = tess_dist_attn_plan(attn, w->plan);
+    tess_status status = open_attn(w, own, comm, &attn);
     int wrong = 0;
     for (int back = 0; status == TESS_OK && back < 2; back++)
         for (int again = 0; status == TESS_OK && again < 2; again++) {

@@ -109,23 +109,6 @@ static void check_world(world *w)
         assert_int_equal(w->reports[r].allocations, 0);
 }
 
-static problem problem_of(int i, const mesh *m, int heads)
-{
-    const list_kind lists = (list_kind)(i % LIST_KINDS);
-    return (problem){.ranks = m->ulysses * m->ring * m->selective,
-                     .heads = heads,
-                     .dim = i % 4 == 3 ? 24 : 8,
-                     .batch = 1 + i % 2,
-                     .tokens = 97 + i % 3 * 22,
-                     .lists = lists,
-                     .shards = (shard_kind)(i / 2 % SHARD_KINDS),
-                     .compensate = i / 7 % 2,
-                     .band = lists == DENSE ? 0 : i / 3 % 3 * 9,
-                     .tokens_first = i / 5 % 2,
-                     .with_lse = i / 4 % 2,
-                     .seed = (uint64_t)i};
-}
-
 static void planned(int heads)
 {
     for (int m = 1; m < MESHES; m++)
@@ -191,9 +174,7 @@ static void keys_that_nobody_further_needs_stay(void **state)
         for (int all = 0; all < 2; all++) {
             p.band = all ? 0 : 20;
             world *w = make_world(&p);
-            begin_plan(w);
-            draw_layer(w, 0, &m, 0);
-            draw_layer(w, 1, &m, 0);
+            draw_plan(w, &m, &m, 0);
             check_world(w);
             for (int r = 0; r < p.ranks; r++)
                 sent[all] += w->reports[r].bytes[0][0];

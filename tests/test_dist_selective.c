@@ -75,23 +75,6 @@ static void check_world(world *w)
     check_payload(w);
 }
 
-static problem problem_of(int i, const mesh *m, int heads)
-{
-    const list_kind lists = (list_kind)(i % LIST_KINDS);
-    return (problem){.ranks = m->ulysses * m->selective,
-                     .heads = heads,
-                     .dim = i % 4 == 3 ? 24 : 8,
-                     .batch = 1 + i % 2,
-                     .tokens = 97 + i % 3 * 22,
-                     .lists = lists,
-                     .shards = (shard_kind)(i / 2 % SHARD_KINDS),
-                     .compensate = i / 7 % 2,
-                     .band = lists == DENSE ? 0 : i / 3 % 3 * 9,
-                     .tokens_first = i / 5 % 2,
-                     .with_lse = i / 4 % 2,
-                     .seed = (uint64_t)i};
-}
-
 static void cut_heads(int heads)
 {
     for (int i = 0; i < 3 * MESHES; i++) {
@@ -101,9 +84,7 @@ static void cut_heads(int heads)
         if (p.lists == BLOCKS) { /* unions are known: the planner makes such plans */
             plan_mesh(w, m, TESS_PLAN_REFINED);
         } else {
-            begin_plan(w);
-            draw_layer(w, 0, m, 0);
-            draw_layer(w, 1, m, 0);
+            draw_plan(w, m, m, 0);
         }
         check_world(w);
         free_world(w);
@@ -184,9 +165,7 @@ static void a_tenth_of_the_keys_costs_the_union(void **state)
                        .band = 100,
                        .seed = 11};
     world *w = make_world(&p);
-    begin_plan(w);
-    draw_layer(w, 0, &m, 0);
-    draw_layer(w, 1, &m, 0);
+    draw_plan(w, &m, &m, 0);
     check_world(w);
     int64_t came = 0, index = 0;
     for (int r = 0; r < p.ranks; r++) {
@@ -269,21 +248,13 @@ static void threads_of_a_rank_change_no_bit(void **state)
     world *w[2];
     for (int i = 0; i < 2; i++) {
         w[i] = make_world(&p);
-        begin_plan(w[i]);
-        draw_layer(w[i], 0, &(mesh){2, 2, 1}, 1);
-        draw_layer(w[i], 1, &(mesh){1, 1, 4}, 1);
+        draw_plan(w[i], &(mesh){2, 2, 1}, &(mesh){1, 1, 4}, 1);
         const tess_ctx_opts opts = {.threads = 1 + 2 * i};
         CHECK_OK(tess_comm_threads(&opts, p.ranks, NULL, run_rank, w[i]));
     }
     answer_alone(w[0]);
     check_answers(w[0], 0, p.tokens);
-    const answer *a = &w[0]->got[0], *b = &w[1]->got[0];
-    const size_t bytes = LAYERS * numbers(&p, p.dim) * sizeof(float);
-    assert_memory_equal(a->o, b->o, bytes);
-    assert_memory_equal(a->lse, b->lse, LAYERS * numbers(&p, 1) * sizeof(float));
-    assert_memory_equal(a->dq, b->dq, bytes);
-    assert_memory_equal(a->dk, b->dk, bytes);
-    assert_memory_equal(a->dv, b->dv, bytes);
+    check_same_bits(w[0], w[1]);
     free_world(w[0]);
     free_world(w[1]);
 }
@@ -304,13 +275,10 @@ static tess_status run_failing(void *user, tess_ctx *own, tess_comm *comm)
     world *w = user;
     tess_comm_info info;
     TESS_TRY(tess_comm_query(comm, &info));
-    const tess_dist_attn_opts opts = options_of(w);
     tess_dist_attn *attn = NULL;
     const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, w->bounds[info.rank]);
     const tess_view o = rows_from(&w->p, w->got[0].o, 0, w->p.dim, w->bounds[info.rank]);
-    tess_status status = tess_dist_attn_create(own, comm, &opts, &attn);
-    if (status == TESS_OK)
-        status = tess_dist_attn_plan(attn, w->plan);
+    tess_status status = open_attn(w, own, comm, &attn);
     for (int layer = 0; status == TESS_OK && layer < LAYERS; layer++) {
         tess_dist_call call = {
             .layer = layer, .save = 0, .choose = choose_or_fail, .user = &info.rank};
@@ -331,9 +299,7 @@ static void a_rank_that_cannot_choose_fails_all_with_its_sentence(void **state)
     const problem p = {
         .ranks = 4, .heads = 4, .dim = 8, .batch = 1, .tokens = 80, .lists = ROWS, .seed = 1};
     world *w = make_world(&p);
-    begin_plan(w);
-    draw_layer(w, 0, &(mesh){2, 2, 1}, 0);
-    draw_layer(w, 1, &(mesh){2, 1, 2}, 0);
+    draw_plan(w, &(mesh){2, 2, 1}, &(mesh){2, 1, 2}, 0);
     CHECK_OK(tess_comm_threads(NULL, p.ranks, NULL, run_failing, w));
     for (int r = 0; r < p.ranks; r++)
         assert_int_equal(w->reports[r].wrong, 0);
@@ -351,9 +317,7 @@ static void a_rank_is_played_alone(void **state)
         const problem p = problem_of(i, m, 1 + i % 5);
         world *w = make_world(&p);
         tess_comm *comm = NULL;
-        begin_plan(w);
-        draw_layer(w, 0, &ring, 1);
-        draw_layer(w, 1, m, 1);
+        draw_plan(w, &ring, m, 1);
         CHECK_OK(tess_comm_trace(ctx, i % p.ranks, p.ranks, &comm));
         CHECK_OK(run_rank(w, ctx, comm));
         tess_comm_destroy(comm);
@@ -405,9 +369,7 @@ static void a_rank_without_memory_ends_all(void **state)
                        .compensate = 1,
                        .seed = 2};
     world *w = make_world(&p);
-    begin_plan(w);
-    draw_layer(w, 0, &(mesh){2, 2, 1}, 1);
-    draw_layer(w, 1, &(mesh){1, 1, 4}, 1);
+    draw_plan(w, &(mesh){2, 2, 1}, &(mesh){1, 1, 4}, 1);
     tess_status status = TESS_ENOMEM;
     int64_t n = 1;
     for (; status != TESS_OK; n++) {

@@ -327,12 +327,17 @@ static void plans_are_told_with_what_they_take(void **state)
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
-/* Of ranks that share tokens it is an estimate. */
+/* Of ranks that share tokens it is an estimate, for layers of whole keys. */
 static void a_rank_needs_its_part_of_the_tokens(void **state)
 {
     (void)state;
     for (int ranks = 2; ranks <= 4; ranks *= 2) {
-        story s = {.opts = &sparse, .ranks = ranks, .context = ranks, .stop = 12, .frames = 16};
+        story s = {.opts = &sparse,
+                   .ranks = ranks,
+                   .context = ranks,
+                   .strategy = "fractional",
+                   .stop = 12,
+                   .frames = 16};
         tell(&s);
         for (int r = 0; r < ranks; r++) {
             print_message("rank %d of %d needs %lld bytes, took %lld\n", r, ranks,

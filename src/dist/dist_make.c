@@ -181,12 +181,17 @@ tess_status tess_dist_attn_create(tess_ctx *ctx, tess_comm *comm, const tess_dis
     return TESS_OK;
 }
 
+static int n_sets(const tess_dist_attn *d)
+{
+    return d->opts.saves > 0 ? d->opts.saves : 1;
+}
+
 void tess_dist_attn_destroy(tess_dist_attn *d)
 {
     if (!d)
         return;
     tess_ctx *ctx = d->ctx;
-    for (int i = 0; d->sets && i < (d->opts.saves > 0 ? d->opts.saves : 1); i++) {
+    for (int i = 0; d->sets && i < n_sets(d); i++) {
         tess__buffer_free(ctx, &d->sets[i].memory);
         tess__buffer_free(ctx, &d->sets[i].keys);
     }
@@ -203,23 +208,60 @@ void tess_dist_attn_destroy(tess_dist_attn *d)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
+enum { ROOMS = 5 };
+
+typedef struct {
+    tess__buffer *buffer;
+    int64_t floats;
+} room;
+
+static void list_rooms(tess_dist_attn *d, const tess__dist_need *need, room rooms[ROOMS])
+{
+    rooms[0] = (room){&d->send, need->send};
+    rooms[1] = (room){&d->recv, need->recv};
+    rooms[2] = (room){&d->gradients, need->gradients};
+    rooms[3] = (room){&d->low, need->low};
+    rooms[4] = (room){&d->scratch, need->scratch};
+}
+
 static tess_status reserve(tess_dist_attn *d, const tess__dist_need *need)
 {
-    const struct {
-        tess__buffer *buffer;
-        int64_t floats;
-    } rooms[] = {{&d->send, need->send},
-                 {&d->recv, need->recv},
-                 {&d->gradients, need->gradients},
-                 {&d->low, need->low},
-                 {&d->scratch, need->scratch}};
-    for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++)
+    room rooms[ROOMS];
+    list_rooms(d, need, rooms);
+    for (int i = 0; i < ROOMS; i++)
         TESS_TRY(tess__buffer_grow(d->ctx, rooms[i].buffer, rooms[i].floats, sizeof(float)));
-    for (int i = 0; i < (d->opts.saves > 0 ? d->opts.saves : 1); i++) {
+    for (int i = 0; i < n_sets(d); i++) {
         d->sets[i].layer = -1;
         TESS_TRY(tess__buffer_grow(d->ctx, &d->sets[i].memory, need->set, 1));
     }
     return tess__attn_reserve(d->attn, need->tiles);
+}
+
+/* Makes a buffer smaller of which the plan needs less than three quarters, if there is memory for
+ * both. */
+static void shrink(tess_dist_attn *d, tess__buffer *buffer, int64_t n, size_t size)
+{
+    tess__buffer smaller = {0};
+    if (buffer->bytes / 4 * 3 <= (size_t)n * size ||
+        tess__buffer_grow(d->ctx, &smaller, n, size) != TESS_OK)
+        return;
+    tess__buffer_free(d->ctx, buffer);
+    *buffer = smaller;
+}
+
+/* Gives back what the plan has no use for, as when layers become selective: there may be a set for
+ * each of them. */
+static void give_back(tess_dist_attn *d, const tess__dist_need *need)
+{
+    room rooms[ROOMS];
+    list_rooms(d, need, rooms);
+    for (int i = 0; i < ROOMS; i++)
+        shrink(d, rooms[i].buffer, rooms[i].floats, sizeof(float));
+    for (int i = 0; i < n_sets(d); i++) {
+        shrink(d, &d->sets[i].memory, need->set, 1);
+        tess__buffer_free(d->ctx, &d->sets[i].keys);
+    }
+    tess__buffer_free(d->ctx, &d->sums);
 }
 
 /* A selection that any share's lists fit in; NULL if none has groups. */
@@ -259,6 +301,7 @@ tess_status tess_dist_attn_plan(tess_dist_attn *d, const tess_plan *plan)
     }
     tess_selection_destroy(d->lists);
     tess__arena_free(&d->plan_arena);
+    give_back(d, &need);
     d->lists = lists;
     d->plan_arena = arena;
     d->layers = layers;

@@ -148,20 +148,22 @@ static int64_t look_bytes(const tess_model_config *m, const tess_sparse_opts *ro
 }
 
 /* Where ranks share tokens, a rank's part of the pass is about what it holds of the rows; besides
- * it the context keeps what attention needs of the heads that a rank computes, for each layer or
- * for one, packs what travels, and has a communicator of its own. Plans decide how much exactly, so
- * this is an estimate. */
+ * it the context keeps what attention needs of the heads that a rank computes, all keys of whole
+ * heads, for each layer or for one, packs what travels, and has a communicator of its own. Plans
+ * decide how much exactly, so this is an estimate; layers of selected keys may need more. */
 static void share_tokens(const tess_model_config *m, const tess_pass_shape *shape, int ranks,
                          int64_t tokens, tess_model_memory *memory)
 {
     const int64_t dim = (int64_t)m->heads * m->head_dim, f = (int64_t)sizeof(float);
     const int64_t rows = shape->batch * ((tokens + ranks - 1) / ranks);
+    const int64_t keys = shape->batch * tokens * ((m->heads + ranks - 1) / ranks) * m->head_dim;
     const int64_t saves = shape->keep == TESS_KEEP_ALL ? m->layers : 1;
     if (ranks == 1)
         return;
-    memory->activations = memory->activations / ranks + saves * rows * (4 * dim + m->heads) * f;
+    memory->activations =
+        memory->activations / ranks + saves * (2 * keys + rows * (2 * dim + m->heads)) * f;
     memory->workspace =
-        memory->workspace / ranks + 8 * rows * dim * f + (int64_t)ranks * TESS_COMM_PIECE;
+        memory->workspace / ranks + 4 * (rows * dim + keys) * f + (int64_t)ranks * TESS_COMM_PIECE;
     if (shape->sparse)
         memory->workspace += look_bytes(m, shape->sparse, ranks, rows);
     memory->total = memory->weights + memory->gradients + memory->activations + memory->workspace;

@@ -26,8 +26,7 @@ typedef struct {
     int32_t *keys;                       /* (layers, heads): units of a list; 0: dense */
     double *density;                     /* (layers, heads): of pairs, 1 for dense heads */
     tess_selection **chosen;             /* (layers): batch 1, empty lists for dense heads */
-    double *unions;    /* (ranks + 1): by selective degree, as of tess_context_opts */
-    int32_t keys_most; /* of a list */
+    int32_t keys_most;                   /* of a list */
 } context_lists;
 
 /* Call context_lists_free in any case. */

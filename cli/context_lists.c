@@ -2,8 +2,7 @@
 /* context_lists.c - which keys each group of queries attends to, for all layers and heads.
  *
  * A head of density d has round(d * units) key units in each list, at least one: anywhere, or those
- * around the group. A head of density 1 has no lists. Selective layers need the union of the lists
- * of a part of the sequence, which is counted here for every number of parts.
+ * around the group. A head of density 1 has no lists.
  */
 #include "context.h"
 
@@ -99,61 +98,8 @@ static tess_status choose(workload *w, context_lists *l, int layer)
                                             : choose_random(w, l, layer);
 }
 
-/* ---- unions ---------------------------------------------------------------------------------- */
-
-/* Rows of [begin, end) in the units that are marked. */
-static int64_t marked_rows(const context_lists *l, const uint8_t *marks, int64_t begin, int64_t end)
-{
-    int64_t rows = 0;
-    for (int32_t u = 0; u < l->units; u++) {
-        const int64_t a = l->unit_bounds[u] > begin ? l->unit_bounds[u] : begin;
-        const int64_t b = l->unit_bounds[u + 1] < end ? l->unit_bounds[u + 1] : end;
-        rows += marks[u] && b > a ? b - a : 0;
-    }
-    return rows;
-}
-
-/* Of one head and part: the share of the rows that are not at home on the part's first rank. */
-static double union_of(const context_lists *l, const tess_selection_lists *lists, int head,
-                       int parts, int part, uint8_t *marks)
-{
-    const int64_t home[2] = {l->tokens * part / parts,
-                             l->tokens * part / parts + l->tokens / l->ranks};
-    const int32_t begin = (int32_t)((int64_t)l->groups * part / parts);
-    const int32_t end = (int32_t)((int64_t)l->groups * (part + 1) / parts);
-    memset(marks, 0, (size_t)l->units);
-    const int64_t *offsets = lists->offsets + (int64_t)head * l->groups;
-    for (int64_t i = offsets[begin]; i < offsets[end]; i++)
-        marks[lists->indices[i]] = 1;
-    const int64_t all = marked_rows(l, marks, 0, l->tokens);
-    return (double)(all - marked_rows(l, marks, home[0], home[1])) /
-           (double)(l->tokens - (home[1] - home[0]));
-}
-
-static tess_status count_unions(workload *w, context_lists *l)
-{
-    void *data, *marks;
-    TRY(workload_take(w, l->ranks + 1, TESS_DTYPE_F64, &data));
-    TRY(workload_take(w, l->units, TESS_DTYPE_U8, &marks));
-    l->unions = data;
-    for (int parts = 0; parts <= l->ranks; parts++) {
-        double sum = 0;
-        l->unions[parts] = 1;
-        if (parts < 2 || l->ranks % parts != 0)
-            continue;
-        for (int layer = 0; layer < l->layers; layer++) {
-            tess_selection_lists lists;
-            TRY(tess_selection_view(l->chosen[layer], &lists));
-            for (int h = 0; h < l->heads; h++)
-                for (int part = 0; part < parts; part++)
-                    sum += l->keys[layer * l->heads + h]
-                               ? union_of(l, &lists, h, parts, part, marks)
-                               : 1;
-        }
-        l->unions[parts] = sum / ((double)l->layers * l->heads * parts);
-    }
-    return TESS_OK;
-}
+/* ---- all layers -------------------------------------------------------------------------------
+ */
 
 tess_status context_lists_make(workload *w, context_lists *l)
 {
@@ -170,7 +116,7 @@ tess_status context_lists_make(workload *w, context_lists *l)
         return out_fail(w->c, TESS_ENOMEM, "no memory for %d selections", l->layers);
     for (int layer = 0; layer < l->layers; layer++)
         TRY(choose(w, l, layer));
-    return count_unions(w, l);
+    return TESS_OK;
 }
 
 void context_lists_free(context_lists *l)

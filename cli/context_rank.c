@@ -2,9 +2,10 @@
 /* context_rank.c - what each rank of a context problem does: every strategy in turn, on its rows of
  * tensors that all ranks share.
  *
- * The first context measures rates and is asked what it would choose; the contexts of the
- * strategies take its rates over, so that their predictions compare. In a sample each layer begins
- * when all ranks have come to it; it ends with the last of them, by their virtual clocks.
+ * The first context measures rates, and which keys the lists share, in a pass of its own. The
+ * planner and the contexts of the strategies take both over, so that their predictions compare. In
+ * a sample each layer begins when all ranks have come to it; it ends with the last of them, by
+ * their virtual clocks.
  */
 #include "context.h"
 
@@ -20,7 +21,8 @@ typedef struct {
     tess_ctx *ctx;
     tess_comm *comm;
     int rank;
-    tess_context *rates; /* the planner's own */
+    tess_context *rates;  /* the first, which measures */
+    const double *unions; /* of it */
     tess_context *context;
     tess_context_info info;
     context_run *run;
@@ -192,7 +194,7 @@ static tess_status tell_layers(state *s)
 static void tell_rates(void *user, const tess_context_event *event)
 {
     context_job *job = user;
-    if (event->kind == TESS_CONTEXT_RATES)
+    if (event->kind == TESS_CONTEXT_RATES && event->step < 0)
         snprintf(job->rates, sizeof job->rates, "%s", event->sentence);
 }
 
@@ -213,7 +215,7 @@ static tess_status make(state *s, const char *strategy, tess_context **context)
                                     .saves = p->backward,
                                     .train = p->backward,
                                     .strategy = strategy,
-                                    .union_shares = l->unions,
+                                    .union_shares = s->unions,
                                     .like = s->rates,
                                     .tell = s->rank == 0 && !s->rates ? tell_rates : NULL,
                                     .user = s->job};
@@ -278,17 +280,33 @@ static size_t array_cells(const context_job *job, int i)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+/* Rates, and the unions of a pass over all layers: heads cut nowhere or seldom show most of them.
+ */
+static tess_status measure(state *s)
+{
+    const context_lists *l = s->job->lists;
+    TRY(make(s, "fractional", &s->rates));
+    TRY(tess_context_plan(s->rates, 0, l->density, NULL));
+    TRY(tess_context_view(s->rates, &s->info));
+    for (int layer = 0; layer < l->layers; layer++)
+        TRY(run_layer(s, layer));
+    TRY(tess_context_plan(s->rates, 1, l->density, NULL)); /* ranks tell what they saw */
+    TRY(tess_context_view(s->rates, &s->info));
+    s->unions = s->info.union_shares;
+    return TESS_OK;
+}
+
 /* What the planner would take for each layer; nothing where the executor cannot run it. */
 static tess_status ask_planner(state *s)
 {
     tess_context_layer_info told;
-    TRY(make(s, "auto", &s->rates));
-    const tess_status status = tess_context_plan(s->rates, 0, s->job->lists->density, NULL);
+    TRY(make(s, "auto", &s->context));
+    const tess_status status = tess_context_plan(s->context, 0, s->job->lists->density, NULL);
     if (status == TESS_EINVAL || status == TESS_ENOTSUP)
         return TESS_OK;
     TRY(status);
     for (int layer = 0; s->rank == 0 && layer < s->job->lists->layers; layer++) {
-        TRY(tess_context_layer(s->rates, layer, &told));
+        TRY(tess_context_layer(s->context, layer, &told));
         snprintf(s->job->choice[layer], CONTEXT_WORDS, "%s", told.words);
     }
     return TESS_OK;
@@ -296,15 +314,16 @@ static tess_status ask_planner(state *s)
 
 static tess_status run_all(state *s)
 {
-    TRY(ask_planner(s));
-    for (int i = 0; i < s->job->n; i++) {
+    TRY(measure(s));
+    tess_status status = ask_planner(s);
+    drop_strategy(s);
+    for (int i = 0; status == TESS_OK && i < s->job->n; i++) {
         TRY(tess_comm_agree(s->comm, signals_caught() ? TESS_ESTOPPED : TESS_OK));
         s->run = &s->job->runs[i];
-        const tess_status status = run_strategy(s);
+        status = run_strategy(s);
         drop_strategy(s);
-        TRY(status);
     }
-    return TESS_OK;
+    return status;
 }
 
 static tess_status rank_main(void *user, tess_ctx *ctx, tess_comm *comm)

@@ -29,7 +29,7 @@ extern "C" {
 typedef struct tess_context tess_context;
 
 typedef enum {
-    TESS_CONTEXT_RATES,    /* what the ranks and their links do, measured or given */
+    TESS_CONTEXT_RATES,    /* what ranks and links do, and which keys lists share */
     TESS_CONTEXT_FALLBACK, /* what is not done, and why */
     TESS_CONTEXT_MADE,     /* a plan was made */
     TESS_CONTEXT_KEPT,     /* the plan is kept for this step; once in each step */
@@ -69,9 +69,9 @@ typedef struct {
                              groups of heads, rings of 2), "2x4s" (selective), "8x1" */
     const char *cluster;  /* a name or a path as of tess_cluster_load; NULL: measured here */
     double flops;         /* FLOP/s of attention on a rank; 0: measured, or the cluster's */
-    double union_share;   /* as of tess_plan_opts; 0: not known, then selective is imposed or not
-                             a candidate */
-    const double *union_shares; /* (ranks + 1), the same; copied */
+    double union_share;   /* as of tess_plan_opts; 0: looked at in some steps, and selective is a
+                             candidate once lists were seen */
+    const double *union_shares; /* (layers, ranks + 1), the same; copied */
     const tess_context *like;   /* a context of the same ranks and head_dim whose rates are taken
                                    over; NULL: measured, or the cluster's */
     double replan_above;        /* an imbalance; 0: by cost */
@@ -91,7 +91,8 @@ TESS_API void tess_context_destroy(tess_context *context);
  * computed, 1 for dense ones; NULL: all dense. Densities are averaged over ranks first. The first
  * call makes a plan; later ones keep it or make another by the rule of tess_plan_keep, and always
  * make another once the work has grown or shrunk by a quarter, or low-rank vectors travel in other
- * layers, which may be another strategy's.
+ * layers, which may be another strategy's; or where the shares of selected keys that were seen let
+ * layers become selective or cease to be.
  * *replanned (may be NULL) = 1: saved sets of the executor are void. */
 TESS_API tess_status tess_context_plan(tess_context *context, int64_t step, const double *density,
                                        int *replanned);
@@ -106,6 +107,8 @@ typedef struct {
     tess_dist_attn *attn;
     const tess_plan *plan; /* NULL before the first */
     const tess_cluster *cluster;
+    const double *union_shares; /* (layers, ranks + 1): by selective degree, as given or as seen by
+                                   now; 0: not known */
     int64_t predicted_ns; /* attention of a step over all layers, by the plan; -1: not known */
     int64_t measured_ns;  /* the same as it was; -1: not yet */
     int64_t plans;        /* made */

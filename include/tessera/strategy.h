@@ -41,7 +41,8 @@ typedef struct {
                                      cluster's GPU, no limit without one */
     double union_share;           /* share of remote keys that the queries of a rank need together,
                                      for selective without masks; 0: not known */
-    const double *union_shares;   /* (ranks + 1): the same by selective degree; NULL: union_share */
+    const double *union_shares;   /* (layers, ranks + 1): the same by layer and selective degree, 0:
+                                     not known; NULL: union_share */
     double selected_ns;           /* of a byte of K and V that comes to a selective rank, beside the
                                      link: found, told and put into place row by row; 0..1e6 */
     double flops;                 /* FLOP/s of sparse attention on a rank, as measured; 0: the

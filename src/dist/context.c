@@ -3,9 +3,10 @@
  *
  * Memory is one arena:
  *
- *   | tess_context | bounds (ranks + 1) | unions (ranks + 1) | blocks_q (n_q + 1) |
- *   | blocks_k (n_k + 1) | density (layers, heads) + 1 | shares (layers, heads) |
- *   | seen (layers, 2) | layers | low (2, layers) |
+ *   | tess_context | bounds (ranks + 1) | blocks_q (n_q + 1) | blocks_k (n_k + 1) |
+ *   | density (layers, heads) + 1 + (layers, parts, 3) | shares (layers, heads) |
+ *   | seen (layers, 2) | layers | low (2, layers) | unions, looked (layers, ranks + 1) |
+ *   | what counting takes (context_unions.c) |
  *
  * beside the executor, the plan and two clusters, which are objects of their own.
  */
@@ -52,10 +53,10 @@ static tess_status check_numbers(const char *who, const tess_context_opts *o, in
         return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
     if (!(o->union_share >= 0.0 && o->union_share <= 1.0))
         return tess__fail(TESS_EINVAL, "%s: union_share is %g, must be 0..1", who, o->union_share);
-    for (int i = 0; o->union_shares && i <= ranks; i++)
+    for (int64_t i = 0; o->union_shares && i < o->layers * ((int64_t)ranks + 1); i++)
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
-            return tess__fail(TESS_EINVAL, "%s: union_shares[%d] is %g, must be 0..1", who, i,
-                              o->union_shares[i]);
+            return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,
+                              (long long)i, o->union_shares[i]);
     if (o->like && (o->like->ranks != ranks || o->like->opts.head_dim != o->head_dim))
         return tess__fail(TESS_EINVAL, "%s: like has %d ranks and head_dim %d, must have %d and %d",
                           who, o->like->ranks, o->like->opts.head_dim, ranks, o->head_dim);
@@ -108,7 +109,8 @@ static uint64_t fingerprint(const tess_context_opts *o, int ranks)
     if (o->n_units > 0)
         hash = mix(hash, o->units, ((size_t)o->n_units + 1) * sizeof *o->units);
     if (o->union_shares)
-        hash = mix(hash, o->union_shares, ((size_t)ranks + 1) * sizeof *o->union_shares);
+        hash = mix(hash, o->union_shares,
+                   (size_t)o->layers * ((size_t)ranks + 1) * sizeof *o->union_shares);
     return hash;
 }
 
@@ -134,18 +136,26 @@ static void fill_blocks(const tess_context_opts *o, int32_t n, int64_t *bounds)
         bounds[i] = o->tokens * i / n;
 }
 
+/* Of densities and what travels with them. */
+static size_t density_bytes(const tess_context_opts *o, int ranks)
+{
+    int64_t parts;
+    tess__degrees(ranks, NULL, &parts);
+    return ((size_t)o->layers * ((size_t)o->heads + TESS__UNION_COUNTS * (size_t)parts) + 1) *
+           sizeof(double);
+}
+
 static size_t total_bytes(const tess_context_opts *o, int ranks, int32_t n_q, int32_t n_k)
 {
     const size_t heads = (size_t)o->layers * (size_t)o->heads, layers = (size_t)o->layers;
     return tess__arena_round(sizeof(tess_context)) +
            tess__arena_round(((size_t)ranks + 1) * sizeof(int64_t)) +
-           tess__arena_round(((size_t)ranks + 1) * sizeof(double)) +
            tess__arena_round(((size_t)n_q + 1) * sizeof(int64_t)) +
            tess__arena_round(((size_t)n_k + 1) * sizeof(int64_t)) +
-           tess__arena_round((heads + 1) * sizeof(double)) +
-           tess__arena_round(heads * sizeof(double)) +
+           tess__arena_round(density_bytes(o, ranks)) + tess__arena_round(heads * sizeof(double)) +
            tess__arena_round(2 * layers * sizeof(double)) +
-           tess__arena_round(layers * sizeof(tess__context_layer)) + tess__arena_round(2 * layers);
+           tess__arena_round(layers * sizeof(tess__context_layer)) + tess__arena_round(2 * layers) +
+           tess__arena_round(2 * layers * ((size_t)ranks + 1) * sizeof(double));
 }
 
 /* The context with its arrays, of which only bounds are filled. */
@@ -159,18 +169,16 @@ static tess_status lay_out(tess_ctx *ctx, const tess_context_opts *o, int ranks,
     tess_context *c = tess__arena_take(&arena, sizeof *c); /* the reserve holds them all */
     memset(c, 0, sizeof *c);
     c->bounds = tess__arena_take(&arena, ((size_t)ranks + 1) * sizeof *c->bounds);
-    double *unions = tess__arena_take(&arena, ((size_t)ranks + 1) * sizeof *unions);
     c->blocks_q = tess__arena_take(&arena, ((size_t)n_q + 1) * sizeof *c->blocks_q);
     c->blocks_k = tess__arena_take(&arena, ((size_t)n_k + 1) * sizeof *c->blocks_k);
-    c->density = tess__arena_take(&arena, (heads + 1) * sizeof *c->density);
+    c->density = tess__arena_take(&arena, density_bytes(o, ranks));
     c->shares = tess__arena_take(&arena, heads * sizeof *c->shares);
     c->seen = tess__arena_take(&arena, 2 * layers * sizeof *c->seen);
     c->layers = tess__arena_take(&arena, layers * sizeof *c->layers);
     c->low = memset(tess__arena_take(&arena, 2 * layers), 0, 2 * layers);
+    c->unions = tess__arena_take(&arena, 2 * layers * ((size_t)ranks + 1) * sizeof *c->unions);
     for (int p = 0; p <= ranks; p++)
         c->bounds[p] = tess__shard(o->tokens, ranks, p);
-    if (o->union_shares)
-        c->unions = memcpy(unions, o->union_shares, ((size_t)ranks + 1) * sizeof *unions);
     fill_blocks(o, n_q, c->blocks_q);
     if (o->n_units > 0)
         memcpy(c->blocks_k, o->units, ((size_t)n_k + 1) * sizeof *c->blocks_k);
@@ -217,9 +225,11 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
     c->opts = *o;
     c->opts.groups = o->n_groups > 0 ? c->blocks_q : NULL;
     c->opts.units = o->n_units > 0 ? c->blocks_k : NULL;
-    c->opts.union_shares = c->unions;
     c->opts.strategy = c->opts.cluster = NULL;
     c->opts.like = NULL;
+    *context = c;
+    TESS_TRY(tess__context_unions(c, o));
+    c->opts.union_shares = o->union_shares ? c->unions : NULL;
     c->how = (tess_plan_opts){.ranks = c->ranks,
                               .method = strategy->method,
                               .ulysses = strategy->ulysses,
@@ -231,12 +241,10 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
                               .rank_low = o->rank_low,
                               .low_layers = c->low,
                               .lse = o->lse,
-                              .union_share = o->union_share,
                               .union_shares = c->unions,
                               .whole_keys = o->whole_keys ? 2 : 0,
                               .equal_too = 1,
                               .replan_above = o->replan_above};
-    *context = c;
     return make_executor(c, o);
 }
 
@@ -337,6 +345,7 @@ tess_status tess_context_view(const tess_context *c, tess_context_info *info)
                                 .attn = c->attn,
                                 .plan = c->plan,
                                 .cluster = c->cluster,
+                                .union_shares = c->looked,
                                 .predicted_ns = tess__context_predicted(c),
                                 .measured_ns = tess__context_measured(c),
                                 .plans = c->plans,

@@ -6,6 +6,7 @@
  *   context_words.c   strategies in words, read and written, and the sentences of decisions
  *   context_probe.c   what attention and copies take on this rank
  *   context_rates.c   rates and links agreed on, as a cluster
+ *   context_unions.c  which keys selective layers would need, given or looked at
  *   context_plan.c    densities to work, kept plans and new ones, measured times
  *
  * A plan is one for a single sample. A pass has `batch` of them, which take batch times as long but
@@ -15,6 +16,7 @@
 #define TESS_CONTEXT_H
 
 #include "base/base.h"
+#include "dist_attn.h"
 #include "tessera/context.h"
 
 enum { TESS_WORDS = 48, TESS_TOLD = 512 }; /* bytes of a strategy's words, and of a sentence */
@@ -73,7 +75,12 @@ struct tess_context {
     int64_t *bounds;              /* (ranks + 1): rows at home */
     int64_t *blocks_q, *blocks_k; /* (n + 1): bounds of the blocks of plans */
     int32_t n_q, n_k;
-    double *unions; /* (ranks + 1); NULL: one share for all degrees */
+    double *unions;   /* (layers, ranks + 1): shares that plans are priced with; 0: not known */
+    double *looked;   /* the same as it is known by now */
+    int looks;        /* 1: shares are looked at, 0: given, or of no use */
+    int begins;       /* 1: the next look begins the means anew */
+    int64_t unlooked; /* steps since the last look */
+    tess__unions counts;
     tess_dist_attn *attn;
     int measured;          /* 1: rates are the ranks' own, 0: a named cluster's */
     tess__rates rates;     /* agreed */
@@ -85,7 +92,7 @@ struct tess_context {
     double planned;     /* work that the plan was made for: mean over heads of shares */
     uint8_t *low;       /* (layers): 1: low-rank vectors travel; behind them those of the plan */
     double select_keys; /* pairs in whose time a sparse query row is given its list */
-    double *density;    /* (layers, heads), then the sum of select_ns: agreed */
+    double *density;    /* (layers, heads), the sum of select_ns, and counts.rows: agreed */
     double *shares;     /* (layers, heads): time of a head in dense heads of lists */
     double *seen;       /* (layers, 2): ns and bytes of the last step, agreed */
     tess__context_layer *layers;
@@ -101,5 +108,26 @@ int64_t tess__context_measured(const tess_context *c);
 
 /* context_rates.c: fills rates, cluster, priced, how. Collective. */
 tess_status tess__context_rates(tess_context *c, const tess_context_opts *opts);
+
+/* ---- context_unions.c ------------------------------------------------------------------------ */
+
+/* Selective degrees of so many ranks, the divisors above 1; NULL only counts them. *parts: their
+ * sum. */
+int tess__degrees(int ranks, int *degrees, int64_t *parts);
+
+/* Fills unions and looked, and makes what counting needs. */
+tess_status tess__context_unions(tess_context *c, const tess_context_opts *opts);
+
+/* Numbers behind those of densities that ranks add up: 0 where nothing was looked at. */
+int64_t tess__context_counts(const tess_context *c);
+
+/* Takes over what was counted, once that is agreed; 1: plans should be priced anew. */
+int tess__context_learn(tess_context *c, int64_t step);
+
+/* The next plan is priced with what is known. */
+void tess__context_price_unions(tess_context *c);
+
+/* Before a step: whether the executor shall count. made: with a new plan. */
+void tess__context_look(tess_context *c, int made);
 
 #endif

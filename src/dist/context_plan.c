@@ -94,7 +94,8 @@ static tess_status agree_numbers(tess_context *c, const double *density)
     for (size_t i = 0; i < n; i++)
         c->density[i] = density ? density[i] : 1.0;
     c->density[n] = look_back(c);
-    TESS_TRY(tess_comm_sum_f64(c->comm, TESS_TRAFFIC_CONTROL, c->density, (int64_t)n + 1));
+    TESS_TRY(tess_comm_sum_f64(c->comm, TESS_TRAFFIC_CONTROL, c->density,
+                               (int64_t)n + 1 + tess__context_counts(c)));
     if (c->plan)
         TESS_TRY(
             tess_comm_max_f64(c->comm, TESS_TRAFFIC_CONTROL, c->seen, 2 * (int64_t)c->opts.layers));
@@ -207,16 +208,18 @@ typedef struct {
     char last[192]; /* the reason told last */
 } reader;
 
-/* Takes the bytes of the chosen candidates, and tells once why others could not be. */
+/* Takes the bytes of the chosen candidates, and tells once why others could not be; those that are
+ * "not chosen: slower" could. */
 static void read_candidate(void *user, int layer, const tess_candidate *candidate)
 {
     reader *r = user;
+    const char *why = candidate->reason;
     if (candidate->chosen) {
         const int64_t once = r->c->low[layer] ? tess__ring_told(candidate->ring) : 0;
         r->c->layers[layer].bytes = (candidate->bytes - once) * r->c->opts.batch + once;
     }
-    if (layer > 0 || candidate->chosen || candidate->ns >= 0 || r->c->plans > 1 ||
-        strcmp(r->last, candidate->reason) == 0)
+    if (layer > 0 || candidate->ns >= 0 || r->c->plans > 1 || strstr(why, "chosen: ") ||
+        strcmp(r->last, why) == 0)
         return;
     char words[TESS_WORDS];
     const tess_plan_layer like = {.method = candidate->method,
@@ -224,9 +227,10 @@ static void read_candidate(void *user, int layer, const tess_candidate *candidat
                                   .ring = candidate->ring,
                                   .selective = candidate->selective};
     tess__strategy_words(&like, words);
+    if (r->c->looks && strncmp(why, "not predictable", 15) == 0)
+        why = "which keys its ranks would need is seen in the first step with lists";
     snprintf(r->last, sizeof r->last, "%s", candidate->reason);
-    tess__context_tell(r->c, TESS_CONTEXT_FALLBACK, r->step, "%s is no candidate: %s", words,
-                       candidate->reason);
+    tess__context_tell(r->c, TESS_CONTEXT_FALLBACK, r->step, "%s is no candidate: %s", words, why);
 }
 
 /* Words and bytes of the layers of a new plan; its mean imbalance. */
@@ -263,20 +267,36 @@ static uint64_t plan_hash(const tess_plan *plan, int layers)
     return hash;
 }
 
-/* Collective. On failure the plan before stays with the context, and the executor of a rank may
- * have either: the group cannot go on. */
-static tess_status replace_plan(tess_context *c, const tess_work *work)
+/* Whether a layer of `now` is selective in another way, or its time is known at last. */
+static int selects_otherwise(const tess_plan *was, const tess_plan *now, int layers)
+{
+    for (int l = 0; l < layers; l++) {
+        tess_plan_layer a = {0}, b = {0};
+        tess_plan_layer_view(was, l, &a);
+        tess_plan_layer_view(now, l, &b);
+        if (a.selective != b.selective || (a.predicted_ns < 0 && b.predicted_ns >= 0))
+            return 1;
+    }
+    return 0;
+}
+
+/* Collective. keep 1: the plan at hand stays unless the new one selects otherwise; *made = 0 then.
+ * On failure the plan before stays with the context, and the executor of a rank may have either:
+ * the group cannot go on. */
+static tess_status replace_plan(tess_context *c, const tess_work *work, int keep, int *made)
 {
     tess_plan *plan = NULL;
+    tess__context_price_unions(c);
     tess_status status = tess_plan_create(c->ctx, work, c->priced, &c->how, &plan);
     status = tess_comm_agree(c->comm, status);
     if (status == TESS_OK) {
         const uint64_t hash = plan_hash(plan, c->opts.layers);
         status = tess_comm_same(c->comm, "plan", &hash, sizeof hash);
     }
-    if (status == TESS_OK)
+    *made = status == TESS_OK && (!keep || selects_otherwise(c->plan, plan, c->opts.layers));
+    if (*made)
         status = tess_comm_agree(c->comm, tess_dist_attn_plan(c->attn, plan));
-    if (status != TESS_OK) {
+    if (status != TESS_OK || !*made) {
         tess_plan_destroy(plan);
         return status;
     }
@@ -302,31 +322,32 @@ static tess_status judge(tess_context *c, const tess_work *work, double total, i
     return TESS_OK;
 }
 
+/* far 1: what selective layers need is another share than the plan was made with. */
 static tess_status decide(tess_context *c, int64_t step, const tess_work *work, double total,
-                          int *replanned)
+                          int far, int *replanned)
 {
     tess_plan_verdict verdict;
     int keep;
     TESS_TRY(tess_comm_agree(c->comm, judge(c, work, total, &keep, &verdict)));
-    if (keep) {
-        c->carried_ns = verdict.carried_ns;
-        c->kept++;
-        tess__context_tell(c, TESS_CONTEXT_KEPT, step,
-                           "plan %lld kept for step %lld: imbalance %.2f; %s", (long long)c->plans,
-                           (long long)step, verdict.rho, verdict.reason);
-        *replanned = 0;
-        return TESS_OK;
-    }
     const past before = {.plans = c->plans,
                          .kept = c->kept,
                          .predicted = tess__context_predicted(c),
                          .measured = tess__context_measured(c),
                          .rho = verdict.rho};
-    TESS_TRY(replace_plan(c, work));
+    *replanned = 0;
+    if (!keep || far)
+        TESS_TRY(replace_plan(c, work, keep, replanned));
+    if (!*replanned) {
+        c->carried_ns = verdict.carried_ns;
+        c->kept++;
+        tess__context_tell(c, TESS_CONTEXT_KEPT, step,
+                           "plan %lld kept for step %lld: imbalance %.2f; %s", (long long)c->plans,
+                           (long long)step, verdict.rho, verdict.reason);
+        return TESS_OK;
+    }
     c->planned = total;
     memcpy(c->low + c->opts.layers, c->low, (size_t)c->opts.layers);
     tell_made(c, step, &before, describe(c, step));
-    *replanned = 1;
     return TESS_OK;
 }
 
@@ -337,13 +358,15 @@ tess_status tess_context_plan(tess_context *context, int64_t step, const double 
         return tess__fail(TESS_EINVAL, "tess_context_plan: context is NULL, must not be");
     TESS_TRY(tess_comm_agree(context->comm, check(context, step, density)));
     TESS_TRY(agree_numbers(context, density));
+    const int far = tess__context_learn(context, step);
     const double total = weigh(context);
     tess_work *work = NULL;
     int made = 0;
     tess_status status = tess_comm_agree(context->comm, make_work(context, &work));
     if (status == TESS_OK)
-        status = decide(context, step, work, total, &made);
+        status = decide(context, step, work, total, far, &made);
     tess_work_destroy(work);
+    tess__context_look(context, made);
     if (status == TESS_OK && replanned)
         *replanned = made;
     return status;

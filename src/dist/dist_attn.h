@@ -7,6 +7,7 @@
  *   dist_set.c        what forward leaves for backward
  *   move.c            rows from their owners to the ranks that compute with them, and back
  *   share.c           keys of one share: chosen, put away as bits, brought back
+ *   unions.c          which keys selective layers would need, counted while somebody asks
  *   whole.c           layers whose ranks have whole keys: Ulysses, uneven heads, fractional heads
  *   dist_tile.*       attention of a share against some of the keys: what the following share
  *   dist_ring*.*      layers whose keys go round rings
@@ -181,6 +182,24 @@ struct tess__dist_kind {
 
 extern const tess__dist_kind tess__dist_whole, tess__dist_ring, tess__dist_selective;
 
+/* ---- unions of selected keys (unions.c) ------------------------------------------------------ */
+
+enum { TESS__UNION_COUNTS = 3 };
+
+/* Where they are counted; everything belongs to who asks. */
+typedef struct {
+    int n;                 /* degrees: the divisors of ranks above 1 */
+    const int *degrees;    /* (n) */
+    int64_t parts;         /* of all degrees: their sum */
+    int32_t segments;      /* of groups, between neighbouring cuts of all degrees */
+    const int32_t *bounds; /* (segments + 1): their first groups */
+    const int32_t *cuts;   /* for each degree (degree + 1): the first segments of its parts */
+    uint64_t *sets;        /* (segments + 1) sets of units: scratch */
+    double *rows; /* (layers, parts, TESS__UNION_COUNTS), over heads and samples, this rank's, added
+                     to: keys that a part needs of others; those that others have; the same of
+                     parts that are not counted, too */
+} tess__unions;
+
 /* ---- the object ----------------------------------------------------------------------------- */
 
 struct tess_dist_attn {
@@ -204,6 +223,7 @@ struct tess_dist_attn {
     int64_t *send_bytes, *recv_bytes; /* (ranks) */
     int64_t *send_base, *recv_base;   /* (TESS__CARGO_MOST, ranks): floats before a cargo's rows */
     double *pairs;                    /* (batch, heads), and one more: this rank's failures */
+    const tess__unions *unions;       /* what is chosen is counted there; NULL: nobody asks */
 };
 
 /* ---- dist_layer.c ---------------------------------------------------------------------------- */
@@ -257,6 +277,12 @@ tess_status tess__share_choose(tess_dist_attn *d, tess__dist_run *run, int sampl
 /* The lists of a share from its bits: *lists = d->lists, or NULL for dense. */
 tess_status tess__share_restore(tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i,
                                 const tess_selection **lists);
+
+/* ---- unions.c ------------------------------------------------------------------------------ */
+
+/* Adds what the parts of a share need to d->unions; lists NULL: all keys. */
+void tess__unions_count(const tess_dist_attn *d, int layer, const tess__dist_share *share,
+                        const tess_selection *lists);
 
 /* Bytes of the bits of a group. */
 static inline size_t tess__group_bytes(const tess_dist_attn *d)

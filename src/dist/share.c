@@ -73,6 +73,8 @@ tess_status tess__share_choose(tess_dist_attn *d, tess__dist_run *run, int sampl
     if (!dense)
         TESS_TRY(ask(d, run, sample, share, k, q_low, k_low, &dense));
     run->set->dense[sample * run->layer->n_shares + i] = dense != 0;
+    if (d->unions && run->call->choose) /* layers without lists say nothing */
+        tess__unions_count(d, run->call->layer, share, dense ? NULL : d->lists);
     if (dense) {
         *pairs += (double)share->q_rows * (double)d->opts.tokens;
         return TESS_OK;

@@ -197,7 +197,7 @@ static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *
     for (int p = 0; d->info->speeds && p < d->info->ranks; p++)
         d->fastest = d->info->speeds[p] > d->fastest ? d->info->speeds[p] : d->fastest;
     TESS_TRY(tess__layer_traffic(arena, d->info, d->layer, work, at, &d->flow));
-    const double travels = tess__union_share(d->pricing, d->layer->selective);
+    const double travels = tess__union_share(d->pricing, at, d->layer->selective);
     if (d->layer->selective > 1 && tess__work_words(work) == 0 && travels > 0.0)
         thin(&d->flow.kv, travels, d->info->ranks);
     tess__layer_loads(d->info, d->layer, work, at, d->loads);

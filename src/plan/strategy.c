@@ -38,10 +38,10 @@ static int class_of(const tess_candidate *c)
 }
 
 /* Whether it is known which keys travel. */
-static int is_known(const tess__task *task, const tess_candidate *c)
+static int is_known(const tess__task *task, int at, const tess_candidate *c)
 {
     return c->selective == 1 || task->work->info.masks ||
-           tess__union_share(&task->pricing, c->selective) > 0.0;
+           tess__union_share(&task->pricing, at, c->selective) > 0.0;
 }
 
 /* Whether a candidate is beaten before its blocks are planned; then it gets its bound. */
@@ -66,7 +66,7 @@ static int enter(contest *k, int i, const tess__price *price, const tess_plan_la
 {
     tess__task *task = k->task;
     tess_candidate *c = &k->list[i];
-    const int known = is_known(task, c);
+    const int known = is_known(task, k->at, c);
     c->ns = known ? price->ns : -1;
     c->compute_ns = known ? price->compute_ns : -1;
     c->comm_ns = c->ns < 0 ? -1 : price->ns - price->compute_ns;
@@ -115,7 +115,7 @@ static tess_status try_candidate(contest *k, int i, int *used)
     tess_candidate *c = &k->list[i];
     *used = 1;
     tess__candidate_bar(task, c, k->why[i]);
-    if (k->why[i][0] || (k->best >= 0 && !is_known(task, c)))
+    if (k->why[i][0] || (k->best >= 0 && !is_known(task, k->at, c)))
         return TESS_OK;
     if (c->method != TESS_PLAN_FRACTIONAL) {
         if (k->split != c->ulysses || k->split_by != c->method || task->info.speeds) {

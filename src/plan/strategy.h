@@ -63,18 +63,21 @@ typedef struct {
     tess__attn_rate forward, backward;
     double unit_pairs;
     double union_share; /* of remote keys, for selective layers without masks; 0: not known */
-    const double *union_shares; /* (ranks + 1): by selective degree; NULL: union_share */
+    const double *union_shares; /* (layers, ranks + 1): by selective degree; NULL: union_share */
     double selected_ns;         /* of a byte of selected keys that comes, beside the link */
     int rank_low;               /* elements of low-rank vectors */
     const uint8_t *low_layers;  /* (layers): 0: none there; NULL: everywhere */
     int lse;                    /* 1: it comes home with o */
-    int per_node;
+    int ranks, per_node;
 } tess__pricing;
 
 /* The share of remote keys that travel in a selective layer without masks; 0: not known. */
-static inline double tess__union_share(const tess__pricing *pricing, int selective)
+static inline double tess__union_share(const tess__pricing *pricing, int layer, int selective)
 {
-    return pricing->union_shares ? pricing->union_shares[selective] : pricing->union_share;
+    return pricing->union_shares
+               ? pricing->union_shares[(size_t)layer * ((size_t)pricing->ranks + 1) +
+                                       (size_t)selective]
+               : pricing->union_share;
 }
 
 /* Elements of the low-rank vectors that travel in layer `at`. */

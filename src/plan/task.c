@@ -13,7 +13,7 @@ static tess_status range(const char *who, const char *name, int64_t value, int64
                       (long long)value, (long long)low, (long long)high);
 }
 
-static tess_status check_numbers(const char *who, const tess_plan_opts *o)
+static tess_status check_numbers(const char *who, const tess_plan_opts *o, int layers)
 {
     TESS_TRY(range(who, "ranks", o->ranks, 1, TESS_PLAN_RANKS_MAX));
     TESS_TRY(range(who, "nodes", o->nodes, 0, o->ranks));
@@ -34,10 +34,10 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o)
                           o->element_bytes);
     if (!(o->union_share >= 0.0 && o->union_share <= 1.0))
         return tess__fail(TESS_EINVAL, "%s: union_share is %g, must be 0..1", who, o->union_share);
-    for (int i = 0; o->union_shares && i <= o->ranks; i++)
+    for (int64_t i = 0; o->union_shares && i < ((int64_t)o->ranks + 1) * layers; i++)
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
-            return tess__fail(TESS_EINVAL, "%s: union_shares[%d] is %g, must be 0..1", who, i,
-                              o->union_shares[i]);
+            return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,
+                              (long long)i, o->union_shares[i]);
     if (!(o->selected_ns >= 0.0 && o->selected_ns <= 1e6))
         return tess__fail(TESS_EINVAL, "%s: selected_ns is %g, must be 0..1e6", who,
                           o->selected_ns);
@@ -89,7 +89,7 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
                             const tess_cluster *cluster, const tess_plan_opts *opts,
                             tess__task *task)
 {
-    TESS_TRY(check_numbers(who, opts));
+    TESS_TRY(check_numbers(who, opts, work->info.layers));
     *task = (tess__task){.ctx = ctx, .work = work, .opts = *opts};
     tess_plan_opts *o = &task->opts;
     o->head_dim = o->head_dim ? o->head_dim : 128;
@@ -105,6 +105,7 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     task->pricing.rank_low = o->rank_low;
     task->pricing.low_layers = o->low_layers;
     task->pricing.lse = o->lse;
+    task->pricing.ranks = o->ranks;
     task->pricing.per_node = (o->ranks + o->nodes - 1) / o->nodes;
     tess__plan_info_of_work(work, &task->info);
     task->info.ranks = o->ranks;

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unions.c - which share of the others' keys the ranks of a selective layer would need.
+ *
+ * A selective layer of degree C cuts the queries of a head into C parts. The rank of a part needs
+ * the keys that its lists name together, the union, but for those at home. While somebody asks,
+ * this is counted for all degrees at once whenever lists are chosen, whatever the layer's strategy:
+ *
+ *   share(C) = max over parts of  sum of (rows of the union elsewhere) / sum of (rows elsewhere)
+ *
+ * over heads and samples: exchanges wait for the rank that needs most. Part p goes to one of ranks
+ * p U .. p U + U - 1, U = ranks / C, as its head is grouped: of the rows at home of these the mean
+ * counts. A rank sees the lists of its own shares. Of a part that is cut between ranks, each counts
+ * its piece, by its groups, if that tells the share within an eighth: it has seven of the part's
+ * groups, or needs seven of the keys. So whole heads show all degrees, and a ring or selective
+ * layer of R parts the multiples of R.
+ *
+ * Groups between neighbouring cuts of any degree, a segment, are joined once, and parts are joined
+ * from segments. Cost: a bit for each entry of each list.
+ */
+#include "dist_selective.h"
+
+#include <string.h>
+
+static const double tells = 0.875; /* of a part's groups, or of all keys */
+
+/* ---- segments -------------------------------------------------------------------------------- */
+
+/* The groups of segments or parts [a, b) that a share with groups [begin, end) has. */
+typedef struct {
+    int32_t begin, end;
+} span;
+
+static span overlap(const tess__unions *u, int32_t a, int32_t b, span share)
+{
+    const int32_t begin = u->bounds[a], end = u->bounds[b];
+    return (span){begin > share.begin ? begin : share.begin, end < share.end ? end : share.end};
+}
+
+/* The groups of a share; none where they do not follow each other. */
+static span groups_of(const tess__dist_share *share)
+{
+    const int32_t first = share->groups[0];
+    for (int32_t g = 1; g < share->n_groups; g++)
+        if (share->groups[g] != first + g)
+            return (span){0, 0};
+    return (span){first, first + share->n_groups};
+}
+
+static void join_lists(const tess_dist_attn *d, const tess_selection *lists, span share)
+{
+    const tess__unions *u = d->unions;
+    const int64_t words = tess__set_words(d->opts.n_units);
+    const int team = tess__selection_team(lists, lists->offsets[lists->lists]);
+#pragma omp parallel for num_threads(team)
+    for (int32_t s = 0; s < u->segments; s++) {
+        uint64_t *set = u->sets + s * words;
+        const span own = overlap(u, s, s + 1, share);
+        if (own.end > own.begin)
+            memset(set, 0, (size_t)words * sizeof *set);
+        for (int32_t g = own.begin; g < own.end; g++)
+            for (int64_t i = lists->offsets[g - share.begin];
+                 i < lists->offsets[g - share.begin + 1]; i++)
+                set[lists->indices[i] / 64] |= UINT64_C(1) << lists->indices[i] % 64;
+    }
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* Rows of the first `rows` tokens that are in the set. */
+static int64_t rows_before(const tess_dist_attn *d, const uint64_t *set, int64_t rows)
+{
+    return d->opts.units ? tess__count_rows(d, set, 0, 0, d->opts.n_units, 0, rows)
+                         : tess__set_count(set, 0, rows);
+}
+
+/* set = what the segments [a, b) have in a share. */
+static void join_segments(const tess__unions *u, int32_t a, int32_t b, span share, int64_t words,
+                          uint64_t *set)
+{
+    memset(set, 0, (size_t)words * sizeof *set);
+    for (int32_t s = a; s < b; s++) {
+        const span own = overlap(u, s, s + 1, share);
+        for (int64_t w = 0; own.end > own.begin && w < words; w++)
+            set[w] |= u->sets[s * words + w];
+    }
+}
+
+/* What part p of a degree, segments [a, b), adds to its rows; dense: it needs all keys. */
+static void add_part(const tess_dist_attn *d, int degree, int p, int32_t a, int32_t b, span share,
+                     int dense, double *rows)
+{
+    const tess__unions *u = d->unions;
+    const span part = overlap(u, a, b, share);
+    const int64_t words = tess__set_words(d->opts.n_units), tokens = d->opts.tokens;
+    const int homes = d->ranks / degree;
+    const int64_t low = d->opts.bounds[p * homes], high = d->opts.bounds[(p + 1) * homes];
+    const double elsewhere = (double)tokens - (double)(high - low) / homes;
+    double needed = elsewhere;
+    if (part.end <= part.begin)
+        return;
+    if (!dense) {
+        uint64_t *const set = u->sets + u->segments * words;
+        join_segments(u, a, b, share, words, set);
+        const int64_t home = rows_before(d, set, high) - rows_before(d, set, low);
+        needed = (double)rows_before(d, set, tokens) - (double)home / homes;
+    }
+    const double has = (double)(part.end - part.begin) / (double)(u->bounds[b] - u->bounds[a]);
+    rows[2] += has * elsewhere;
+    if (has >= tells || needed >= tells * elsewhere) {
+        rows[0] += has * needed;
+        rows[1] += has * elsewhere;
+    }
+}
+
+void tess__unions_count(const tess_dist_attn *d, int layer, const tess__dist_share *share,
+                        const tess_selection *lists)
+{
+    const tess__unions *u = d->unions;
+    const span own = groups_of(share);
+    double *rows = u->rows + layer * u->parts * TESS__UNION_COUNTS;
+    const int32_t *cuts = u->cuts;
+    if (lists)
+        join_lists(d, lists, own);
+    for (int i = 0; i < u->n; cuts += u->degrees[i] + 1, i++)
+        for (int p = 0; p < u->degrees[i]; p++, rows += TESS__UNION_COUNTS)
+            add_part(d, u->degrees[i], p, cuts[p], cuts[p + 1], own, !lists, rows);
+}

@@ -32,7 +32,7 @@ static void library_name(char *text, size_t bytes)
     for (char *at = version; *at; at++)
         if (*at == '\t')
             *at = ' ';
-    snprintf(text, bytes, "%s", version);
+    snprintf(text, bytes, "%.*s", (int)bytes - 1, version);
 }
 
 static tess_status alone(cli *c, const launcher *l, int size)

@@ -178,10 +178,12 @@ typedef tess_status (*tess_rank_fn)(void *user, tess_ctx *ctx, tess_comm *comm);
  * With a link every rank has a virtual clock, tess_comm_clock: it advances by the CPU time of the
  * rank's thread outside of calls on communicators, and inside of them to the arrival of what the
  * rank waits for. Nothing sleeps, so eight ranks on two cores measure what eight cores with such
- * links would take. Contexts must have one thread. A rank has a wire to the ranks of its node and
- * one to other nodes, both ways at once. A message of n bytes that starts at t leaves when its wire
- * is free, at s >= t, keeps it for n / bandwidth, and has arrived at s + latency + n / bandwidth,
- * or later by what its receiver's wire is busy with messages that left before. */
+ * links would take. No more ranks compute at once than there are cores: fn must wait for other
+ * ranks through its communicator alone. Contexts must have one thread. A rank has a wire to the
+ * ranks of its node and one to other nodes, both ways at once. A message of n bytes that starts at
+ * t leaves when its wire is free, at s >= t, keeps it for n / bandwidth, and has arrived at s +
+ * latency + n / bandwidth, or later by what its receiver's wire is busy with messages that left
+ * before. */
 TESS_API tess_status tess_comm_threads(const tess_ctx_opts *opts, int ranks, const tess_link *link,
                                        tess_rank_fn fn, void *user);
 

@@ -204,7 +204,11 @@ static tess_status thread_finish(tess_comm *comm, tess_request *request)
         failed = atomic_load(&self->world->failed);
         if (failed || gone >= 0)
             break;
+        tess__core_give(self->world);
         pthread_cond_wait(&mine->changed, &mine->mutex);
+        pthread_mutex_unlock(&mine->mutex); /* whoever has a core may need it */
+        tess__core_take(self->world);
+        pthread_mutex_lock(&mine->mutex);
     }
     pthread_mutex_unlock(&mine->mutex);
     if (failed)

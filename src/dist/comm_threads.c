@@ -11,6 +11,7 @@
 enum { RANKS_MAX = 1024 };
 
 typedef struct {
+    tess__world *world;
     tess_ctx *ctx;
     tess_comm *comm;
     tess_rank_fn fn;
@@ -20,9 +21,31 @@ typedef struct {
     char sentence[TESS_SENTENCE_MAX];
 } seat;
 
+void tess__core_take(tess__world *world)
+{
+    if (!world->linked)
+        return;
+    pthread_mutex_lock(&world->core_mutex);
+    while (world->cores == 0)
+        pthread_cond_wait(&world->core_free, &world->core_mutex);
+    world->cores--;
+    pthread_mutex_unlock(&world->core_mutex);
+}
+
+void tess__core_give(tess__world *world)
+{
+    if (!world->linked)
+        return;
+    pthread_mutex_lock(&world->core_mutex);
+    world->cores++;
+    pthread_cond_signal(&world->core_free);
+    pthread_mutex_unlock(&world->core_mutex);
+}
+
 static void *run_rank(void *argument)
 {
     seat *s = argument;
+    tess__core_take(s->world);
     tess__thread_enter(s->comm);
     s->status = s->fn(s->user, s->ctx, s->comm);
     if (s->status != TESS_OK) {
@@ -30,6 +53,7 @@ static void *run_rank(void *argument)
         tess_comm_fail(s->comm, s->status);
     }
     tess__thread_leave(s->comm);
+    tess__core_give(s->world);
     return NULL;
 }
 
@@ -72,7 +96,10 @@ static void open_world(tess__world *world, int ranks, const tess_link *link, tes
     if (link)
         world->link = *link;
     memset(boxes, 0, (size_t)ranks * sizeof *boxes);
+    world->cores = link ? tess__cores_usable("") : 0;
     pthread_mutex_init(&world->mutex, NULL);
+    pthread_mutex_init(&world->core_mutex, NULL);
+    pthread_cond_init(&world->core_free, NULL);
     for (int p = 0; p < ranks; p++) {
         pthread_mutex_init(&boxes[p].mutex, NULL);
         pthread_cond_init(&boxes[p].changed, NULL);
@@ -85,12 +112,15 @@ static void close_world(tess__world *world)
         pthread_mutex_destroy(&world->boxes[p].mutex);
         pthread_cond_destroy(&world->boxes[p].changed);
     }
+    pthread_cond_destroy(&world->core_free);
+    pthread_mutex_destroy(&world->core_mutex);
     pthread_mutex_destroy(&world->mutex);
 }
 
 static tess_status make_seats(const tess_ctx_opts *opts, tess__world *world, seat *seats)
 {
     for (int p = 0; p < world->ranks; p++) {
+        seats[p].world = world;
         TESS_TRY(tess_ctx_create(opts, &seats[p].ctx));
         TESS_TRY(tess__thread_comm(seats[p].ctx, world, p, &seats[p].comm));
     }

@@ -69,7 +69,16 @@ typedef struct {
     pthread_mutex_t mutex; /* of the failure; status and sentence do not change once failed is 1 */
     tess_status status;
     char sentence[TESS_SENTENCE_MAX];
+    pthread_mutex_t core_mutex; /* no other is locked while this is held */
+    pthread_cond_t core_free;
+    int cores; /* that no rank computes on; linked worlds alone count them */
 } tess__world;
+
+/* comm_threads.c: with virtual clocks a rank computes only while it has a core of its own, for
+ * ranks that take turns on one empty each other's caches, and it would show in their CPU times. It
+ * gives the core back while it waits. */
+void tess__core_take(tess__world *world);
+void tess__core_give(tess__world *world);
 
 void tess__box_wake(tess__box *box);
 void tess__box_put(tess__box *box, tess__letter *letter);

@@ -594,6 +594,38 @@ static void a_union_share_stands_for_masks(void **state)
     tess_work_destroy(work);
 }
 
+static void copies_of_rows_are_priced(void **state)
+{
+    (void)state;
+    tess_work *work = even_work(2, 6400, 64, 0.1);
+    tess_plan_opts opts = {.ranks = 2, .ulysses = 2};
+    tess_candidate plain, c;
+    one_candidate(work, &opts, &plain);
+    opts.packed_ns = 2.0; /* q, k, v and o: 3,200 rows leave a rank, and it computes with 6,400 */
+    one_candidate(work, &opts, &c);
+    assert_int_equal(c.ns - plain.ns, 2 * 4 * (3200 + 6400) * 128 * 2);
+    assert_int_equal(c.bytes, plain.bytes);
+    tess_work_destroy(work);
+}
+
+static void rows_that_were_weighed_are_not_priced_again(void **state)
+{
+    (void)state;
+    tess_work *work = even_work(2, 6400, 64, 0.9);
+    int64_t less[2];
+    for (int ring = 1; ring <= 2; ring++) {
+        tess_plan_opts opts = {.ranks = 2, .ulysses = 2 / ring, .ring = ring};
+        tess_candidate plain, c;
+        one_candidate(work, &opts, &plain);
+        opts.rows_weighed = 1;
+        one_candidate(work, &opts, &c);
+        less[ring - 1] = plain.ns - c.ns;
+    }
+    assert_true(less[0] > 0); /* 6,400 rows once; of a ring's two parts one */
+    assert_in_range(less[1], less[0] - 2, less[0] + 2);
+    tess_work_destroy(work);
+}
+
 /* ---- bounds ----------------------------------------------------------------------------------
  */
 
@@ -721,6 +753,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_middle_wins_where_both_ends_cost_more),
     cmocka_unit_test(the_union_of_a_rank_is_measured),
     cmocka_unit_test(a_union_share_stands_for_masks),
+    cmocka_unit_test(copies_of_rows_are_priced),
+    cmocka_unit_test(rows_that_were_weighed_are_not_priced_again),
     cmocka_unit_test(bounds_are_bounds),
     cmocka_unit_test(no_price_is_below_its_bound),
 };

@@ -5,11 +5,11 @@
  * times and bytes of layers, of which the largest count. From there on every rank computes the
  * same. The work of a head is its time, in pairs of lists:
  *
- *   sparse   density * tokens + row_keys - part_keys + select_keys      keys for each query row
+ *   sparse   density * tokens + row_keys + select_keys      keys for each query row
  *   dense    tokens * dense
  *
- * and part_keys for each part of the keys that a row meets, which the cluster adds: one, or those
- * of a ring. row_keys, part_keys and dense come from the probe, and select_keys from the callbacks
+ * and part_keys for each further part of the keys that a row meets in a ring, which the price adds.
+ * row_keys, part_keys and dense come from the probe, and select_keys from the callbacks
  * of the last step. A plan is kept by tess_plan_keep's rule, which looks at the balance; once there
  * is a quarter more or less work than it was made for, or low-rank vectors travel in other layers,
  * another strategy may be the fastest, and a new one is made.
@@ -116,8 +116,7 @@ static tess_status agree_numbers(tess_context *c, const double *density)
 static double weigh(tess_context *c)
 {
     const size_t n = n_heads(c);
-    const double row = c->rates.row_keys - c->rates.part_keys; /* which the cluster has */
-    const double opens = (fmax(row, 0.0) + c->select_keys) / (double)c->opts.tokens;
+    const double opens = (c->rates.row_keys + c->select_keys) / (double)c->opts.tokens;
     double sum = 0.0;
     memset(c->low, 0, (size_t)c->opts.layers);
     for (size_t i = 0; i < n; i++) {

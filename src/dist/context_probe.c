@@ -2,6 +2,11 @@
 /* context_probe.c - what attention takes on this rank: dense, and on lists of two densities.
  *
  *   lists of density d:  rows * (d keys + row_keys) * pair      two densities give pair, row_keys
+ *   one key:             rows * row_keys * pair                 with queries that are in no cache:
+ *                                                               the larger of the two
+ *   a key's K and V:     their bytes, copied                    in no cache either, once for each
+ *                                                               head: as many as rows, so added
+ *                                                               to row_keys
  *   one key, and merged: rows * part_keys * pair                what a further part of keys adds
  *   dense:               rows * keys * pair * dense             forward and backward together
  *
@@ -24,7 +29,7 @@ static const double densities[KINDS] = {[SPARSER] = 0.05, [DENSER] = 0.4};
 enum {
     KEYS_MOST = 2048,
     ROWS_MOST = 384,
-    ROUNDS = 5,
+    ROUNDS = 12,
     PARTS = 15,
     OTHER_BYTES = 4 << 20, /* more than a core's own caches */
     PERIOD = 65521,        /* of the numbers: a prime, so that no two rows are the same */
@@ -44,9 +49,9 @@ typedef struct {
     tess_selection *sel;
     double best[2][KINDS]; /* forward, backward */
     double density[KINDS];
-    char *other;   /* OTHER_BYTES */
-    double part;   /* ns of one more part of the keys */
-    double copied; /* ns of a byte */
+    char *other;      /* OTHER_BYTES */
+    double row, part; /* ns of all rows: one unit of keys; one more part of them */
+    double copied;    /* ns of a byte */
 } probe;
 
 /* ---- what is timed --------------------------------------------------------------------------- */
@@ -150,26 +155,33 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What each further part of the keys adds: rows opened and closed for a list of one unit, and
- * merged with what earlier parts gave. A ring comes back to a head when it has done all others, so
- * that nothing of it is left in the caches. Forward alone; the median of many. */
+static double median(double ns[PARTS])
+{
+    qsort(ns, PARTS, sizeof *ns, by_size);
+    return ns[PARTS / 2];
+}
+
+/* Rows opened and closed for a list of one unit, and merged with what earlier parts of the keys
+ * gave. Queries come from other ranks, and a ring comes back to a head when it has done all others,
+ * so that nothing of it is in the caches. Forward alone; the median of many. */
 static tess_status time_part(probe *p)
 {
     const tess_attn_shape shape = {
         .batch = 1, .heads = 1, .head_dim = p->shape->head_dim, .tokens_q = p->rows};
     const tess_select_in one = {.seed = 1, .budget.keys = 1};
-    double ns[PARTS];
+    double row[PARTS], part[PARTS];
     TESS_TRY(tess_selector_run(p->selector, &one, p->sel));
     TESS_TRY(tess_attn_forward(p->attn, NULL, &p->q, &p->k, &p->v, &p->o, p->lse));
     for (int i = 0; i < PARTS; i++) {
         memset(p->other, i, OTHER_BYTES);
         const int64_t start = tess__cpu_ns();
         TESS_TRY(tess_attn_forward(p->attn, p->sel, &p->q, &p->k, &p->v, &p->dq, p->part_lse));
+        row[i] = (double)(tess__cpu_ns() - start);
         TESS_TRY(tess_attn_merge(&shape, &p->dq, p->part_lse, &p->o, p->lse));
-        ns[i] = (double)(tess__cpu_ns() - start);
+        part[i] = (double)(tess__cpu_ns() - start);
     }
-    qsort(ns, PARTS, sizeof *ns, by_size);
-    p->part = ns[PARTS / 2];
+    p->row = median(row);
+    p->part = median(part);
     return TESS_OK;
 }
 
@@ -210,8 +222,10 @@ static void conclude(const probe *p, int threads, tess__rates *rates)
 {
     const double cells = (double)p->rows * (double)p->keys;
     const double forward = pair_of(p, p->best[0]), backward = pair_of(p, p->best[1]);
-    const double rows =
+    const double lists_rows =
         p->best[0][DENSER] / ((double)p->rows * forward) - p->density[DENSER] * (double)p->keys;
+    const double rows = fmax(lists_rows, p->row / ((double)p->rows * forward) - 1.0);
+    const double keys = 2.0 * p->shape->head_dim * sizeof(float) * p->copied / forward;
     double dense = p->best[0][DENSE] / cells, lists = forward;
     if (p->shape->backward) {
         dense += p->best[1][DENSE] / cells;
@@ -219,7 +233,7 @@ static void conclude(const probe *p, int threads, tess__rates *rates)
     }
     *rates = (tess__rates){.forward = forward / threads,
                            .backward = (p->shape->backward ? backward : 2.5 * forward) / threads,
-                           .row_keys = fmax(rows, 0.0),
+                           .row_keys = fmax(rows, 0.0) + keys,
                            .part_keys = p->part / ((double)p->rows * forward),
                            .dense = fmin(dense / lists, 1.0),
                            .copied = p->copied / threads};

@@ -15,9 +15,10 @@
 
 enum { NODE = 6, MEMORY = 7, NUMBERS = 8 }; /* of a rank: its rates, its node, its memory */
 
-/* What the executor was measured to take in terms of the probe: copies of a selected row, which is
- * found in bits, told and put into place by itself; and a ring's part, to which lists are cut. */
-static const double selected_copies = 2.5, part_factor = 1.5;
+/* What the executor was measured to take in terms of the probe: copies of a row that is packed or
+ * unpacked; of a selected row, which is found in bits, told and put into place by itself; and a
+ * ring's part, to which lists are cut. */
+static const double packed_copies = 1.5, selected_copies = 2.5, part_factor = 1.5;
 
 /* The limits of a cluster's description. */
 static const double least_flops = 1e9, least_bandwidth = 1e6, most_bandwidth = 1e15;
@@ -224,6 +225,8 @@ static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)
         w.nodes = 1;
     }
     c->how.nodes = w.nodes;
+    c->how.rows_weighed = 1;
+    c->how.packed_ns = packed_copies * c->rates.copied * c->opts.batch;
     c->how.selected_ns = selected_copies * c->rates.copied * c->opts.batch;
     c->measured = 1;
     tell_rates(c, o, &link, w.nodes);
@@ -250,6 +253,8 @@ static tess_status same_cluster(tess_context *c, const tess_context *like)
     c->measured = like->measured;
     c->how.flops = like->how.flops;
     c->how.nodes = like->how.nodes;
+    c->how.rows_weighed = like->how.rows_weighed;
+    c->how.packed_ns = like->how.packed_ns / like->opts.batch * c->opts.batch;
     c->how.selected_ns = like->how.selected_ns / like->opts.batch * c->opts.batch;
     TESS_TRY(tess_cluster_query(like->cluster, &info));
     return tess_cluster_create(c->ctx, &info, &c->cluster);

@@ -9,6 +9,8 @@
  *
  *   ns = in + phase + out          (the same again for the backward pass)
  *
+ * where in and out are the slowest rank's wires, and the copies of the rank that has most of them.
+ *
  * The phase of a layer without a ring is its busiest rank; price_ring.c has that of rings. A query
  * row is opened once in each iteration that has work for it. Of ranks of unequal speed the fastest
  * runs at the cluster's rate.
@@ -46,17 +48,28 @@ int64_t tess__price_exchange(tess__desk *d)
     return slowest;
 }
 
+/* Bytes of a flow that rank p copies: those that leave, and all that it computes with. */
+static double copied(const tess__flow *flow, int p, int64_t bytes)
+{
+    return (double)(flow->rows[p].near_out + flow->rows[p].far_out + flow->held[p]) * (double)bytes;
+}
+
 /* So many bytes of each row of q, of the keys, and of those with low-rank vectors, to the ranks
- * that compute or back. */
+ * that compute or back: packed, sent, unpacked. place_keys has the copies of selected keys. */
 static int64_t exchange_rows(tess__desk *d, int64_t q, int64_t kv, int64_t low, int back)
 {
+    double most = 0.0;
     for (int p = 0; p < d->info->ranks; p++) {
         tess_traffic t = sum((tess_traffic){0}, d->flow.q.rows[p], q);
         t = sum(t, d->flow.kv.rows[p], kv);
         t = sum(t, d->flow.low.rows[p], low);
         d->traffic[p] = back ? reversed(t) : t;
+        const double bytes = copied(&d->flow.q, p, q) + copied(&d->flow.low, p, low) +
+                             (d->layer->selective > 1 ? 0.0 : copied(&d->flow.kv, p, kv));
+        most = bytes > most ? bytes : most;
     }
-    return tess__price_exchange(d);
+    const int64_t ns = tess__price_exchange(d);
+    return d->pricing->cluster ? ns + tess__ns(most * d->pricing->packed_ns) : ns;
 }
 
 /* Bits that name key blocks, from those who need them to those who have them. */
@@ -104,7 +117,9 @@ int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, in
 {
     const tess__pricing *pricing = d->pricing;
     const tess__attn_rate *rate = backward ? &pricing->backward : &pricing->forward;
-    const int64_t rows = units > 0 ? d->flow.q.held[p] * times : 0;
+    int64_t rows = units > 0 ? d->flow.q.held[p] * times : 0;
+    if (pricing->rows_weighed) /* all parts but one, even over the iterations */
+        rows = rows * (d->layer->ring - 1) / d->layer->ring;
     const int64_t ns = tess__attn_ns(rate, (double)units * pricing->unit_pairs, rows);
     const int32_t *speeds = d->info->speeds;
     return speeds ? tess__ns((double)ns * d->fastest / speeds[p]) : ns;

@@ -114,6 +114,8 @@ void tess__price_bound(const tess__pricing *pricing, const tess_plan_info *info,
             g.busy = busy_iterations(info, work, at, head_group, u, c->ring);
         if (c->ring > 1 && rows > 0)
             g.rows = rows * g.heads * (g.busy > 1 ? g.busy : 0);
+        if (pricing->rows_weighed)
+            g.rows = g.rows * (c->ring - 1) / c->ring;
         if (g.busy == c->ring && part < info->tokens_k && info->unit > 0)
             sent = tess__larger(sent, g.heads * (info->tokens_k - part));
         g.busy = g.busy > 1 ? g.busy : 1;

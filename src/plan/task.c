@@ -38,6 +38,11 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o, int l
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
             return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,
                               (long long)i, o->union_shares[i]);
+    if (o->rows_weighed < 0 || o->rows_weighed > 1)
+        return tess__fail(TESS_EINVAL, "%s: rows_weighed is %d, must be 0 or 1", who,
+                          o->rows_weighed);
+    if (!(o->packed_ns >= 0.0 && o->packed_ns <= 1e6))
+        return tess__fail(TESS_EINVAL, "%s: packed_ns is %g, must be 0..1e6", who, o->packed_ns);
     if (!(o->selected_ns >= 0.0 && o->selected_ns <= 1e6))
         return tess__fail(TESS_EINVAL, "%s: selected_ns is %g, must be 0..1e6", who,
                           o->selected_ns);
@@ -101,6 +106,8 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     task->pricing.unit_pairs = work->info.unit_pairs;
     task->pricing.union_share = o->union_share;
     task->pricing.union_shares = o->union_shares;
+    task->pricing.rows_weighed = o->rows_weighed;
+    task->pricing.packed_ns = o->packed_ns;
     task->pricing.selected_ns = o->selected_ns;
     task->pricing.rank_low = o->rank_low;
     task->pricing.low_layers = o->low_layers;

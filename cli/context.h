@@ -83,6 +83,7 @@ typedef struct {
     double imbalance;           /* planned, mean over layers */
     double cpu, cpu_worst;      /* max / mean CPU time of attention over ranks, median over samples:
                                    mean over layers, and of the worst layer */
+    double cpu_best;            /* the same of each rank's least time over samples */
     int64_t sent, modelled;     /* bytes of the rank that sends most, summed over layers */
     int64_t index;              /* bytes of indices, over ranks and layers */
     int64_t keys, apart;        /* selective: bytes of K and V that travelled, and those needed */

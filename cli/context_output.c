@@ -17,8 +17,8 @@ static void print_row(const cli *c, const context_row *row)
         snprintf(predicted, sizeof predicted, "%.2f", row->predicted * 1e3);
     if (row->modelled >= 0)
         snprintf(modelled, sizeof modelled, "%.4f", (double)row->sent / (double)row->modelled);
-    fprintf(c->out, "  %-11s %7.3f %8.3f %7.3f %9s %8.2f %7.2f %8.2f %7.2f %8.2f %7s %9.1f",
-            row->run->name, row->imbalance, row->cpu, row->cpu_worst, predicted,
+    fprintf(c->out, "  %-11s %7.3f %8.3f %7.3f %7.3f %9s %8.2f %7.2f %8.2f %7.2f %8.2f %7s %9.1f",
+            row->run->name, row->imbalance, row->cpu_best, row->cpu, row->cpu_worst, predicted,
             row->measured * 1e3, row->attend * 1e3, row->exchange * 1e3, row->rest * 1e3,
             (double)row->sent / 1048576.0, row->modelled > 0 ? modelled : "-",
             (double)row->index / 1024.0);
@@ -32,7 +32,8 @@ void context_print(const cli *c, const char *text, const context_report *r)
     char chosen[64] = "was not measured";
     fprintf(c->out, "%s%s%s\n", out_style(c, STYLE_BOLD), text, out_style(c, STYLE_PLAIN));
     fprintf(c->out, "  %s\n", r->job.rates);
-    fputs("  strategy    planned max/mean   worst predicted measured  attend exchange    rest "
+    fputs("  strategy    planned     best  median   worst predicted measured  attend exchange    "
+          "rest "
           "MiB sent  /model index KiB\n",
           c->out);
     for (int i = 0; i < r->job.n; i++)
@@ -78,6 +79,7 @@ static json_t *row_json(cli *c, const context_row *row)
     out_set(c, o, "words", json_string(row->run->words[0]));
     out_set(c, o, "imbalance_planned", out_number(row->imbalance));
     out_set(c, o, "cpu_max_over_mean", out_number(row->cpu));
+    out_set(c, o, "cpu_max_over_mean_best", out_number(row->cpu_best));
     out_set(c, o, "cpu_max_over_mean_worst", out_number(row->cpu_worst));
     out_set(c, o, "seconds_predicted", out_number(row->predicted < 0 ? NAN : row->predicted));
     out_set(c, o, "seconds_measured", out_number(row->measured));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* context_bench.c - the strategies of a context problem, measured beside what was predicted.
  *
- * A time is that of a pass over all layers: for each layer the median over its quiet samples, from
- * when the last rank begins it to when the last one ends it. Predictions of a group of strategies
+ * A time is that of a pass over all layers: for each layer that of its best sample, from when the
+ * last rank begins it to when the last one ends it. Predictions of a group of strategies
  * are worth something if they order them as the clock does: Spearman's correlation of the two, and
  * the time of the planner's choices over that of the fastest strategy of each layer.
  */
@@ -87,53 +87,22 @@ static int64_t sum(const int64_t *x, int n)
 
 /* ---- a row ----------------------------------------------------------------------------------- */
 
-/* CPU time of attention of all ranks in a sample of a layer. */
-static int64_t total_cpu(const context_job *job, const context_run *run, int layer, int sample)
+/* One layer: the time of its best sample, and the median over samples of max / mean of the ranks'
+ * CPU time. */
+static void layer_times(const context_job *job, const context_run *run, int layer, double *scratch,
+                        double *seconds, double *cpu)
 {
     const int ranks = job->lists->ranks;
-    return sum(run->cpu +
-                   ((size_t)sample * (size_t)job->lists->layers + (size_t)layer) * (size_t)ranks,
-               ranks);
-}
-
-/* The samples of a layer in which the same work took the least CPU time: a third of them, at least
- * three. In the others something else was running. */
-static int quiet_samples(const context_job *job, const context_run *run, int layer, int *quiet)
-{
-    const int most = job->samples < 3 ? job->samples : job->samples / 3 > 3 ? job->samples / 3 : 3;
-    int n = 0;
-    for (int s = 0; s < job->samples; s++) {
-        const int64_t own = total_cpu(job, run, layer, s);
-        int at = n < most ? n++ : most; /* insertion; the slowest falls out at the end */
-        while (at > 0 && total_cpu(job, run, layer, quiet[at - 1]) > own) {
-            if (at < most)
-                quiet[at] = quiet[at - 1];
-            at--;
-        }
-        if (at < most)
-            quiet[at] = s;
-    }
-    return n;
-}
-
-/* Medians over the quiet samples of one layer: its time, and max / mean of the ranks' CPU time. */
-static void layer_times(const context_job *job, const context_run *run, int layer, int *quiet,
-                        double *scratch, double *seconds, double *cpu)
-{
-    const int ranks = job->lists->ranks, n = quiet_samples(job, run, layer, quiet);
     const size_t step = (size_t)job->lists->layers * (size_t)ranks;
-    for (int kind = 0; kind < 2; kind++) {
-        for (int s = 0; s < n; s++) {
-            const size_t at = (size_t)quiet[s] * step + (size_t)layer * (size_t)ranks;
-            const int64_t *own = run->cpu + at;
-            scratch[s] =
-                kind == 0
-                    ? (double)(largest(run->end + at, ranks) - largest(run->start + at, ranks)) *
-                          1e-9
-                    : (double)largest(own, ranks) * ranks / (double)sum(own, ranks);
-        }
-        *(kind == 0 ? seconds : cpu) = median(scratch, n);
+    *seconds = INFINITY;
+    for (int s = 0; s < job->samples; s++) {
+        const size_t at = (size_t)s * step + (size_t)layer * (size_t)ranks;
+        const int64_t *own = run->cpu + at;
+        const int64_t ns = largest(run->end + at, ranks) - largest(run->start + at, ranks);
+        *seconds = fmin(*seconds, (double)ns * 1e-9);
+        scratch[s] = (double)largest(own, ranks) * ranks / (double)sum(own, ranks);
     }
+    *cpu = median(scratch, job->samples);
 }
 
 /* max / mean over ranks of the least CPU time that each took: the plan's part of the imbalance, for
@@ -183,17 +152,15 @@ static tess_status make_row(workload *w, const context_job *job, const context_r
 {
     const int layers = job->lists->layers;
     double *scratch = malloc((size_t)job->samples * sizeof *scratch);
-    int *quiet = malloc((size_t)job->samples * sizeof *quiet);
     *row = (context_row){.run = run};
     row->seconds = calloc((size_t)layers, sizeof *row->seconds);
-    if (!scratch || !quiet || !row->seconds) {
+    if (!scratch || !row->seconds) {
         free(scratch);
-        free(quiet);
         return out_fail(w->c, TESS_ENOMEM, "no memory for %d layers", layers);
     }
     for (int layer = 0; run->possible && layer < layers; layer++) {
         double cpu;
-        layer_times(job, run, layer, quiet, scratch, &row->seconds[layer], &cpu);
+        layer_times(job, run, layer, scratch, &row->seconds[layer], &cpu);
         layer_bytes(job, run, layer, row);
         row->measured += row->seconds[layer];
         row->cpu += cpu / layers;
@@ -205,7 +172,6 @@ static tess_status make_row(workload *w, const context_job *job, const context_r
                              : row->predicted + run->predicted[layer];
     }
     free(scratch);
-    free(quiet);
     return TESS_OK;
 }
 

@@ -47,7 +47,7 @@ typedef struct {
                               cluster's row_keys are those of each further part of a ring alone */
     double packed_ns;      /* of a byte of rows that a rank packs, unpacks or keeps, beside the
                               link; 0: nothing. 0..1e6 */
-    double selected_ns;    /* of a byte of K and V that comes to a selective rank, beside the
+    double selected_ns;    /* of a byte of K and V that a selective rank computes with, beside the
                               link: found, told and put into place row by row; 0..1e6 */
     double flops;          /* FLOP/s of sparse attention on a rank, as measured; 0: the
                               cluster's */

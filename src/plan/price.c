@@ -87,13 +87,14 @@ static int64_t exchange_index(tess__desk *d)
     return tess__price_exchange(d);
 }
 
-/* Keys of a selective layer, found, told and put into place one by one: the rank that gets most. */
+/* Keys of a selective layer, found, told and put into place one by one, its own too: the rank that
+ * has most. */
 static int64_t place_keys(const tess__desk *d)
 {
     const double row = 2.0 * d->info->head_dim * d->info->element_bytes;
     int64_t most = 0;
     for (int p = 0; p < d->info->ranks; p++)
-        most = tess__larger(most, d->flow.kv.rows[p].near_in + d->flow.kv.rows[p].far_in);
+        most = tess__larger(most, d->flow.kv.held[p]);
     return d->pricing->cluster ? tess__ns((double)most * row * d->pricing->selected_ns) : 0;
 }
 

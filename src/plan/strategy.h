@@ -66,7 +66,7 @@ typedef struct {
     const double *union_shares; /* (layers, ranks + 1): by selective degree; NULL: union_share */
     int rows_weighed;           /* 1: work has what a row costs in its first part of the keys */
     double packed_ns;           /* of a byte of rows on their way to messages or out of them */
-    double selected_ns;         /* of a byte of selected keys that comes, beside the link */
+    double selected_ns;         /* of a byte of selected keys, beside the link */
     int rank_low;               /* elements of low-rank vectors */
     const uint8_t *low_layers;  /* (layers): 0: none there; NULL: everywhere */
     int lse;                    /* 1: it comes home with o */

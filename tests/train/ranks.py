@@ -112,15 +112,15 @@ def killed(case):
         [case.args.mpirun, "-n", "2", "bash", "-c",
          'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$@"', "-",
          *case.train(*case.context(), "--steps", "1000000", "--checkpoint-every", "10", "--validate-every", "0", "--out", "run")],
-        env=ENVIRONMENT, cwd=case.root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        env=ENVIRONMENT, cwd=case.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     begin = time.monotonic()
     while not list(case.root.glob("run/checkpoints/step-*")) and time.monotonic() - begin < 30:
         if process.poll() is not None:
-            sys.exit(f"killed: ended by itself: {process.communicate()[1]}")
+            sys.exit(f"killed: ended by itself: {process.communicate()[0]}")
         time.sleep(0.05)
     os.kill(int((case.root / "pid.1").read_text()), signal.SIGKILL)
     begin = time.monotonic()
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=60)[0] # MPICH's mpiexec speaks on stdout
     if process.returncode == 0 or time.monotonic() - begin > case.args.limit:
         sys.exit(f"killed: exit {process.returncode} after {time.monotonic() - begin:.1f} s")
     if not said.strip():

@@ -43,23 +43,25 @@ typedef struct {
                                      for selective without masks; 0: not known */
     const double *union_shares;   /* (layers, ranks + 1): the same by layer and selective degree, 0:
                                      not known; NULL: union_share */
-    int rows_weighed;      /* 1: work also counts what a query row costs beside its keys; then the
-                              cluster's row_keys are those of each further part of a ring alone */
-    double packed_ns;      /* of a byte of rows that a rank packs, unpacks or keeps, beside the
-                              link; 0: nothing. 0..1e6 */
-    double selected_ns;    /* of a byte of K and V that a selective rank computes with, beside the
-                              link: found, told and put into place row by row; 0..1e6 */
-    double flops;          /* FLOP/s of sparse attention on a rank, as measured; 0: the
-                              cluster's */
-    int equal_too;         /* 1: AUTO also tries heads alone by db-sp, as many on every rank:
-                              over slow links the fewest bytes may be the fastest */
-    int equal_heads;       /* 1: executors that need as many heads on every rank */
-    int whole_keys;        /* 1: kernels without lse, so no ring; 2: nor selective, for ranks
-                              that need all keys of their heads */
-    int whole_heads;       /* 1: no head on two ranks: no fractional, ring, selective */
-    const int32_t *speeds; /* (ranks), relative, 1..1000000; NULL: equal */
-    int reward;            /* for blocks that stay at home, db-SP's R_b; 0: 2, -1: none */
-    double replan_above;   /* for tess_plan_keep: an imbalance; 0: by cost */
+    int rows_weighed;             /* 1: work also counts what a query row costs beside its keys;
+                                     then the cluster's row_keys are those of each further part
+                                     of a ring alone */
+    double packed_ns;             /* of a byte of rows that a rank packs, unpacks or keeps,
+                                     beside the link; 0: nothing. 0..1e6 */
+    double selected_ns;           /* of a byte of K and V that a selective rank computes with,
+                                     beside the link: found, told and put into place row by row;
+                                     0..1e6 */
+    double flops;                 /* FLOP/s of sparse attention on a rank, as measured; 0: the
+                                     cluster's */
+    int equal_too;                /* 1: AUTO also tries heads alone by db-sp, as many on every
+                                     rank: over slow links the fewest bytes may be the fastest */
+    int equal_heads;              /* 1: executors that need as many heads on every rank */
+    int whole_keys;               /* 1: kernels without lse, so no ring; 2: nor selective, for
+                                     ranks that need all keys of their heads */
+    int whole_heads;              /* 1: no head on two ranks: no fractional, ring, selective */
+    const int32_t *speeds;        /* (ranks), relative, 1..1000000; NULL: equal */
+    int reward;                   /* for blocks that stay at home, db-SP's R_b; 0: 2, -1: none */
+    double replan_above;          /* for tess_plan_keep: an imbalance; 0: by cost */
 } tess_plan_opts;
 
 /* With a cluster every layer takes the candidate of the least predicted time; then fewer bytes,

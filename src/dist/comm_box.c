@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* comm_box.c - letters in boxes: put in, taken out and read, withdrawn.
  *
- * Locks: a rank holds one mutex at a time, its own box's or the one of a box it puts a letter into.
+ * Locks: a rank holds the mutex of one box at a time, its own or one that it puts a letter into.
  * While bytes are copied none is held; the count `copying` of the sender's box says so, and a
  * sender that gives up waits until it is 0, for its buffers are the caller's from then on.
  */

@@ -169,7 +169,7 @@ static double shared(double bandwidth, int batch)
 
 /* The cluster for a pass of several samples at once. Work counts a pair of tokens in each of them,
  * so that attention's rate stays; where rates were measured it has the rows' part in it, but for
- * what each part of the keys adds. */
+ * what each further part of the keys adds. */
 static tess_status divide(tess_context *c, tess_cluster **priced)
 {
     tess_cluster_info info;

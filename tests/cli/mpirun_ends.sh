@@ -16,8 +16,11 @@ launch() {
 short=attn,heads=1,dim=16,tokens=64
 long=attn,heads=8,dim=64,tokens=4096
 echo "a mismatch on a rank that does not print"
-launch -n 1 tessera check $short -j 1 : -n 2 tessera check $short -j 1 --tolerance 0 |
+launch -n 2 tessera check $short -j 1 : -n 1 tessera check $short -j 1 --tolerance 0 |
     sed -E 's/off by [^,]+/off by X/'
+echo "a mismatch on two ranks: one message, of the one that came to it first"
+launch -n 1 tessera check $short -j 1 : -n 2 tessera check $short -j 1 --tolerance 0 |
+    sed -E 's/off by [^,]+/off by X/; s/rank [12]:/rank R:/'
 echo "wrong usage on one rank, as of another version"
 launch -n 2 tessera check $short -j 1 : -n 1 tessera check $short -j 1 --another 1
 echo "a file that one rank lacks, while the others compute"

@@ -23,19 +23,11 @@ enum { TILE_DENSE = 96 }; /* divides by every register block */
 static tess_status check_shape(const tess_attn_shape *s)
 {
     const char *who = "tess_attn_create";
-    if (s->batch < 1 || s->batch > 65536)
-        return tess__fail(TESS_EINVAL, "%s: batch is %d, must be 1..65536", who, s->batch);
-    if (s->heads < 1 || s->heads > 65536)
-        return tess__fail(TESS_EINVAL, "%s: heads is %d, must be 1..65536", who, s->heads);
-    if (s->head_dim < 8 || s->head_dim > TESS_DIM_MAX || s->head_dim % 8 != 0)
-        return tess__fail(TESS_EINVAL, "%s: head_dim is %d, must be a multiple of 8 up to %d", who,
-                          s->head_dim, TESS_DIM_MAX);
-    if (s->tokens_q < 0 || s->tokens_q > INT32_MAX)
-        return tess__fail(TESS_EINVAL, "%s: tokens_q is %lld, must be 0..2147483647", who,
-                          (long long)s->tokens_q);
-    if (s->tokens_k < 0 || s->tokens_k > INT32_MAX)
-        return tess__fail(TESS_EINVAL, "%s: tokens_k is %lld, must be 0..2147483647", who,
-                          (long long)s->tokens_k);
+    TESS_TRY(tess__check_range(who, "batch", s->batch, 1, 65536));
+    TESS_TRY(tess__check_range(who, "heads", s->heads, 1, 65536));
+    TESS_TRY(tess__check_eights(who, "head_dim", s->head_dim, TESS_DIM_MAX));
+    TESS_TRY(tess__check_range(who, "tokens_q", s->tokens_q, 0, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "tokens_k", s->tokens_k, 0, INT32_MAX));
     if (!isfinite(s->scale) || s->scale < 0.0f)
         return tess__fail(TESS_EINVAL,
                           "%s: scale is %g, must be positive, or 0 for 1/sqrt(head_dim)", who,

@@ -263,12 +263,8 @@ static tess_status check(const tess_ctx *ctx, const tess_break_even_shape *s,
                           !ctx ? "ctx"
                           : !s ? "shape"
                                : "result");
-    if (s->head_dim < 8 || s->head_dim > TESS_DIM_MAX || s->head_dim % 8 != 0)
-        return tess__fail(TESS_EINVAL, "%s: head_dim is %d, must be a multiple of 8 up to %d", who,
-                          s->head_dim, TESS_DIM_MAX);
-    if (s->tokens < 1 || s->tokens > INT32_MAX)
-        return tess__fail(TESS_EINVAL, "%s: tokens is %lld, must be 1..2147483647", who,
-                          (long long)s->tokens);
+    TESS_TRY(tess__check_eights(who, "head_dim", s->head_dim, TESS_DIM_MAX));
+    TESS_TRY(tess__check_range(who, "tokens", s->tokens, 1, INT32_MAX));
     if (s->group < 1 || s->unit < 1)
         return tess__fail(TESS_EINVAL, "%s: %s is %d, must be 1 or more", who,
                           s->group < 1 ? "group" : "unit",

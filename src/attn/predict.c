@@ -9,36 +9,14 @@
 
 #include <string.h>
 
-typedef struct {
-    const char *name;
-    int64_t value, least, most;
-} bound;
-
 static tess_status check_shape(const char *who, const tess_predict_shape *s)
 {
-    const bound bounds[] = {
-        {"batch", s->batch, 1, 65536},
-        {"heads", s->heads, 1, 65536},
-        {"tokens", s->tokens, 1, INT32_MAX},
-        {"rows", s->rows, 1, 512},
-    };
-    const bound multiples[] = {
-        {"head_dim", s->head_dim, 8, TESS_DIM_MAX},
-        {"rank", s->rank, 8, 64},
-    };
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
-        const bound *b = &bounds[i];
-        if (b->value < b->least || b->value > b->most)
-            return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld..%lld", who, b->name,
-                              (long long)b->value, (long long)b->least, (long long)b->most);
-    }
-    for (size_t i = 0; i < sizeof multiples / sizeof multiples[0]; i++) {
-        const bound *b = &multiples[i];
-        if (b->value < b->least || b->value > b->most || b->value % 8 != 0)
-            return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be a multiple of 8 up to %lld",
-                              who, b->name, (long long)b->value, (long long)b->most);
-    }
-    return TESS_OK;
+    TESS_TRY(tess__check_range(who, "batch", s->batch, 1, 65536));
+    TESS_TRY(tess__check_range(who, "heads", s->heads, 1, 65536));
+    TESS_TRY(tess__check_range(who, "tokens", s->tokens, 1, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "rows", s->rows, 1, 512));
+    TESS_TRY(tess__check_eights(who, "head_dim", s->head_dim, TESS_DIM_MAX));
+    return tess__check_eights(who, "rank", s->rank, 64);
 }
 
 /* The sizes that follow from a shape. Tiles' rows are an odd number of cache lines apart, so that

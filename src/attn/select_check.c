@@ -39,23 +39,19 @@ typedef struct {
 static tess_status check_bounds(const char *who, const bound *bounds, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (bounds[i].value < bounds[i].least || bounds[i].value > bounds[i].most)
-            return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld..%lld", who,
-                              bounds[i].name, (long long)bounds[i].value,
-                              (long long)bounds[i].least, (long long)bounds[i].most);
+        TESS_TRY(tess__check_range(who, bounds[i].name, bounds[i].value, bounds[i].least,
+                                   bounds[i].most));
     return TESS_OK;
 }
 
 tess_status tess__select_check_opts(const char *who, const tess_selector_opts *opts)
 {
-    const bound kind = {"kind", (int64_t)opts->kind, 0, TESS_SELECT_COUNT - 1};
-    TESS_TRY(check_bounds(who, &kind, 1));
+    TESS_TRY(tess__check_range(who, "kind", (int64_t)opts->kind, 0, TESS_SELECT_COUNT - 1));
     const int32_t *g = opts->grid, *c = opts->cube, *w = opts->window;
     const bound predictor[] = {
         {"proxy", (int64_t)opts->proxy, 0, TESS_PROXY_SOFTMAX},
         {"unit_score", (int64_t)opts->unit_score, 0, TESS_UNIT_MEAN},
     };
-    const bound search[] = {{"reuse", opts->reuse, 0, REUSE_MAX}};
     const bound window[] = {
         {"grid[0]", g[0], 1, INT32_MAX},   {"grid[1]", g[1], 1, INT32_MAX},
         {"grid[2]", g[2], 1, INT32_MAX},   {"cube[0]", c[0], 1, INT32_MAX},
@@ -72,7 +68,7 @@ tess_status tess__select_check_opts(const char *who, const tess_selector_opts *o
     switch (opts->kind) {
     case TESS_SELECT_PREDICTOR:
         return check_bounds(who, predictor, sizeof predictor / sizeof predictor[0]);
-    case TESS_SELECT_SEARCH: return check_bounds(who, search, sizeof search / sizeof search[0]);
+    case TESS_SELECT_SEARCH: return tess__check_range(who, "reuse", opts->reuse, 0, REUSE_MAX);
     case TESS_SELECT_WINDOW: return check_bounds(who, window, sizeof window / sizeof window[0]);
     case TESS_SELECT_EDGES: return check_bounds(who, edges, sizeof edges / sizeof edges[0]);
     default: return TESS_OK;
@@ -85,9 +81,7 @@ tess_status tess__select_check_qk(const char *who, const tess_view *q, const tes
                                   int head_dim, int dim_max, float scale, int64_t tokens_q,
                                   int64_t tokens_k)
 {
-    if (head_dim < 8 || head_dim > dim_max || head_dim % 8 != 0)
-        return tess__fail(TESS_EINVAL, "%s: head_dim is %d, must be a multiple of 8 up to %d", who,
-                          head_dim, dim_max);
+    TESS_TRY(tess__check_eights(who, "head_dim", head_dim, dim_max));
     if (!(scale >= 0.0f) || isinf(scale))
         return tess__fail(TESS_EINVAL, "%s: scale is %g, must be finite and not below 0", who,
                           (double)scale);
@@ -139,8 +133,7 @@ static int32_t units_of(double density, int32_t n)
 static tess_status check_keys(const char *who, const char *name, int32_t keys, int32_t least,
                               int32_t n_k)
 {
-    const bound b = {name, keys, least, n_k > 0 ? n_k : INT32_MAX};
-    return check_bounds(who, &b, 1);
+    return tess__check_range(who, name, keys, least, n_k > 0 ? n_k : INT32_MAX);
 }
 
 static tess_status check_share(const char *who, const char *name, double share, int zero)
@@ -203,8 +196,7 @@ static tess_status check_budget(const char *who, const tess__rule *rule, const t
 tess_status tess__select_check_tokens(const char *who, int64_t tokens_k)
 {
     /* Places of a list are int32, with room for top-K's padding behind the last. */
-    const bound b = {"tokens_k", tokens_k, 0, INT32_MAX - 4 * TESS_TOPK_PAD};
-    return check_bounds(who, &b, 1);
+    return tess__check_range(who, "tokens_k", tokens_k, 0, INT32_MAX - 4 * TESS_TOPK_PAD);
 }
 
 tess_status tess__select_check_size(const char *who, const tess_selector_opts *opts,

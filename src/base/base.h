@@ -33,6 +33,15 @@ TESS_SIBLING tess_status tess__vfail(tess_status status, const char *format, va_
             return tess_try_status_;                                                               \
     } while (0)
 
+/* ---- range.c: whole numbers against their rules ------------------------------------------- */
+
+/* EINVAL unless low <= value <= high. */
+TESS_SIBLING tess_status tess__check_range(const char *who, const char *name, int64_t value,
+                                           int64_t low, int64_t high);
+/* EINVAL unless value is a multiple of 8, from 8 to high. */
+TESS_SIBLING tess_status tess__check_eights(const char *who, const char *name, int64_t value,
+                                            int64_t high);
+
 /* ---- ctx.c ------------------------------------------------------------------------------- */
 
 struct tess_ctx {

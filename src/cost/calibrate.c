@@ -184,8 +184,7 @@ tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *like,
                           : !rows   ? "rows"
                           : !origin ? "origin"
                                     : "cluster");
-    if (n < 1 || n > 1 << 20)
-        return tess__fail(TESS_EINVAL, "%s: n is %lld, must be 1..1048576", fn, (long long)n);
+    TESS_TRY(tess__check_range(fn, "n", n, 1, 1 << 20));
     TESS_TRY(check_rows(like, rows, n));
     fit *f = tess__alloc_zero(ctx, sizeof *f);
     if (!f)

@@ -268,8 +268,7 @@ tess_status tess_collective_time(const tess_cluster *cluster, const tess_collect
     if (work->bytes < 0 || work->bytes > (int64_t)1 << 53)
         return tess__fail(TESS_EINVAL, "%s: bytes is %lld, must be 0..2^53", fn,
                           (long long)work->bytes);
-    if (work->gpus < 1 || work->gpus > 1 << 20)
-        return tess__fail(TESS_EINVAL, "%s: gpus is %d, must be 1..1048576", fn, work->gpus);
+    TESS_TRY(tess__check_range(fn, "gpus", work->gpus, 1, 1 << 20));
     if (work->per_node < 0 || work->per_node > cluster->info.node_gpus)
         return tess__fail(TESS_EINVAL, "%s: per_node is %d, must be 0..%d, the GPUs of a node", fn,
                           work->per_node, cluster->info.node_gpus);

@@ -56,8 +56,7 @@ tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_wor
     if (work->rows < 0)
         return tess__fail(TESS_EINVAL, "%s: rows is %lld, must be at least 0", fn,
                           (long long)work->rows);
-    if (work->head_dim < 1 || work->head_dim > 4096)
-        return tess__fail(TESS_EINVAL, "%s: head_dim is %d, must be 1..4096", fn, work->head_dim);
+    TESS_TRY(tess__check_range(fn, "head_dim", work->head_dim, 1, 4096));
     if (!(work->flops == 0.0 || (work->flops >= 1e3 && work->flops <= 1e21)))
         return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", fn, work->flops);
     if (work->precision != TESS_PRECISION_FP32 && work->precision != TESS_PRECISION_BF16)

@@ -21,31 +21,20 @@ enum { COUNT_MAX = 65536, BLOCK_ROWS = 64, BLOCKS_PER_RANK = 8 };
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static tess_status range(const char *who, const char *name, int64_t value, int64_t low,
-                         int64_t high)
-{
-    if (value >= low && value <= high)
-        return TESS_OK;
-    return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld..%lld", who, name,
-                      (long long)value, (long long)low, (long long)high);
-}
-
 /* Numbers that the executor does not check. */
 static tess_status check_numbers(const char *who, const tess_context_opts *o, int ranks)
 {
-    TESS_TRY(range(who, "layers", o->layers, 1, COUNT_MAX));
-    TESS_TRY(range(who, "heads", o->heads, 1, COUNT_MAX));
-    TESS_TRY(range(who, "batch", o->batch, 1, COUNT_MAX));
-    TESS_TRY(range(who, "tokens", o->tokens, ranks, INT32_MAX));
-    TESS_TRY(range(who, "n_groups", o->n_groups, 0, INT32_MAX));
-    TESS_TRY(range(who, "n_units", o->n_units, 0, INT32_MAX));
-    TESS_TRY(range(who, "lse", o->lse, 0, 1));
-    TESS_TRY(range(who, "train", o->train, 0, 1));
-    TESS_TRY(range(who, "whole_keys", o->whole_keys, 0, 1));
-    TESS_TRY(range(who, "fresh", o->fresh, 0, 1));
-    if (o->head_dim < 8 || o->head_dim > 256 || o->head_dim % 8 != 0)
-        return tess__fail(TESS_EINVAL, "%s: head_dim is %d, must be a multiple of 8 up to 256", who,
-                          o->head_dim);
+    TESS_TRY(tess__check_range(who, "layers", o->layers, 1, COUNT_MAX));
+    TESS_TRY(tess__check_range(who, "heads", o->heads, 1, COUNT_MAX));
+    TESS_TRY(tess__check_range(who, "batch", o->batch, 1, COUNT_MAX));
+    TESS_TRY(tess__check_range(who, "tokens", o->tokens, ranks, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "n_groups", o->n_groups, 0, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "n_units", o->n_units, 0, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "lse", o->lse, 0, 1));
+    TESS_TRY(tess__check_range(who, "train", o->train, 0, 1));
+    TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 1));
+    TESS_TRY(tess__check_range(who, "fresh", o->fresh, 0, 1));
+    TESS_TRY(tess__check_eights(who, "head_dim", o->head_dim, TESS_DIM_MAX));
     if ((o->n_groups > 0 && !o->groups) || (o->n_units > 0 && !o->units))
         return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
                           o->n_groups > 0 && !o->groups ? "groups" : "units");
@@ -359,7 +348,7 @@ tess_status tess_context_layer(const tess_context *c, int layer, tess_context_la
     tess_plan_layer view;
     if (!c || !info)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, c ? "info" : "context");
-    TESS_TRY(range(who, "layer", layer, 0, c->opts.layers - 1));
+    TESS_TRY(tess__check_range(who, "layer", layer, 0, c->opts.layers - 1));
     if (!c->plan)
         return tess__fail(TESS_EINVAL, "%s: there is no plan yet", who);
     TESS_TRY(tess_plan_layer_view(c->plan, layer, &view));

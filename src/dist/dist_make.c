@@ -36,23 +36,14 @@ static tess_status check_ranges(const char *name, const int64_t *ranges, int64_t
 
 static tess_status check_numbers(const tess_dist_attn_opts *o)
 {
-    const struct {
-        const char *name;
-        int64_t value, least, most;
-    } rules[] = {
-        {"batch", o->batch, 1, 65536},           {"heads", o->heads, 1, 65536},
-        {"compensate", o->compensate, 0, 1},     {"tokens", o->tokens, 1, INT32_MAX},
-        {"rank_low", o->rank_low, 0, 65536},     {"saves", o->saves, 0, 65536},
-        {"n_groups", o->n_groups, 0, o->tokens},
-    };
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (rules[i].value < rules[i].least || rules[i].value > rules[i].most)
-            return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld..%lld", create,
-                              rules[i].name, (long long)rules[i].value, (long long)rules[i].least,
-                              (long long)rules[i].most);
-    if (o->head_dim < 8 || o->head_dim > TESS_DIM_MAX || o->head_dim % 8 != 0)
-        return tess__fail(TESS_EINVAL, "%s: head_dim is %d, must be a multiple of 8 up to %d",
-                          create, o->head_dim, TESS_DIM_MAX);
+    TESS_TRY(tess__check_range(create, "batch", o->batch, 1, 65536));
+    TESS_TRY(tess__check_range(create, "heads", o->heads, 1, 65536));
+    TESS_TRY(tess__check_range(create, "compensate", o->compensate, 0, 1));
+    TESS_TRY(tess__check_range(create, "tokens", o->tokens, 1, INT32_MAX));
+    TESS_TRY(tess__check_range(create, "rank_low", o->rank_low, 0, 65536));
+    TESS_TRY(tess__check_range(create, "saves", o->saves, 0, 65536));
+    TESS_TRY(tess__check_range(create, "n_groups", o->n_groups, 0, o->tokens));
+    TESS_TRY(tess__check_eights(create, "head_dim", o->head_dim, TESS_DIM_MAX));
     if (!isfinite(o->scale) || o->scale < 0.0f)
         return tess__fail(TESS_EINVAL,
                           "%s: scale is %g, must be positive, or 0 for 1/sqrt(head_dim)", create,

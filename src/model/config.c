@@ -90,16 +90,9 @@ tess_status tess_model_preset(const char *name, tess_model_config *config)
 
 /* ---- rules --------------------------------------------------------------------------------- */
 
-static tess_status check_range(const char *who, const char *name, int value, int min, int max)
-{
-    if (value < min || value > max)
-        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be %d..%d", who, name, value, min, max);
-    return TESS_OK;
-}
-
 static tess_status check_field(const char *who, const tess__config_field *f, int value)
 {
-    TESS_TRY(check_range(who, f->name, value, f->min, f->max));
+    TESS_TRY(tess__check_range(who, f->name, value, f->min, f->max));
     if (value % f->step != 0)
         return tess__fail(TESS_EINVAL, "%s: %s is %d, must be %s", who, f->name, value,
                           f->step == 2 ? "even" : "a multiple of 8");
@@ -113,7 +106,7 @@ tess_status tess__config_check(const char *who, const tess_model_config *config)
         return tess__fail(TESS_EINVAL, "%s: config is NULL", who);
     tess_model_config c = *config;
     for (int i = 0; i < 3; i++)
-        TESS_TRY(check_range(who, patches[i], c.patch[i], 1, TESS_CONFIG_PATCH_MAX));
+        TESS_TRY(tess__check_range(who, patches[i], c.patch[i], 1, TESS_CONFIG_PATCH_MAX));
     for (int i = 0; i < tess__config_field_count; i++) {
         const tess__config_field *f = &tess__config_fields[i];
         TESS_TRY(check_field(who, f, *tess__config_at(&c, f)));
@@ -121,8 +114,8 @@ tess_status tess__config_check(const char *who, const tess_model_config *config)
     if (c.heads * c.head_dim > TESS_CONFIG_DIM_MAX)
         return tess__fail(TESS_EINVAL, "%s: heads x head_dim is %d, must be at most %d", who,
                           c.heads * c.head_dim, TESS_CONFIG_DIM_MAX);
-    TESS_TRY(check_range(who, "cross_attn_norm", c.cross_attn_norm, 0, 1));
-    TESS_TRY(check_range(who, "qk_norm", c.qk_norm, 0, 1));
+    TESS_TRY(tess__check_range(who, "cross_attn_norm", c.cross_attn_norm, 0, 1));
+    TESS_TRY(tess__check_range(who, "qk_norm", c.qk_norm, 0, 1));
     if (!(c.eps > 0.0 && c.eps <= 1.0)) /* NaN fails too */
         return tess__fail(TESS_EINVAL, "%s: eps is %g, must be above 0 and at most 1", who, c.eps);
     return TESS_OK;

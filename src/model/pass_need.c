@@ -84,8 +84,7 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
                           !config  ? "config"
                           : !shape ? "shape"
                                    : "memory");
-    if (threads < 1 || threads > 1024)
-        return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1..1024", who, threads);
+    TESS_TRY(tess__check_range(who, "threads", threads, 1, 1024));
     TESS_TRY(tess_model_config_check(config));
     tess_pass pass = {.shape = *shape, .ranks = tess__ranks_of(shape->context)};
     if (shape->sparse)

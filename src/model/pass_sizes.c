@@ -6,8 +6,7 @@
 
 static tess_status check_choices(const char *who, const tess_pass_shape *s)
 {
-    if (s->batch < 1 || s->batch > 65536)
-        return tess__fail(TESS_EINVAL, "%s: batch is %d, must be 1..65536", who, s->batch);
+    TESS_TRY(tess__check_range(who, "batch", s->batch, 1, 65536));
     if (s->text_len < 0 || s->text_len > 65536)
         return tess__fail(TESS_EINVAL,
                           "%s: text_len is %d, must be 1..65536, or 0 for the configuration's", who,

@@ -4,31 +4,22 @@
 
 #include <string.h>
 
-static tess_status range(const char *who, const char *name, int64_t value, int64_t low,
-                         int64_t high)
-{
-    if (value >= low && value <= high)
-        return TESS_OK;
-    return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld..%lld", who, name,
-                      (long long)value, (long long)low, (long long)high);
-}
-
 static tess_status check_numbers(const char *who, const tess_plan_opts *o, int layers)
 {
-    TESS_TRY(range(who, "ranks", o->ranks, 1, TESS_PLAN_RANKS_MAX));
-    TESS_TRY(range(who, "nodes", o->nodes, 0, o->ranks));
-    TESS_TRY(range(who, "method", (int)o->method, 0, TESS_PLAN_METHOD_COUNT - 1));
-    TESS_TRY(range(who, "ulysses", o->ulysses, 0, o->ranks));
-    TESS_TRY(range(who, "ring", o->ring, 0, o->ranks));
-    TESS_TRY(range(who, "selective", o->selective, 0, o->ranks));
-    TESS_TRY(range(who, "pass", (int)o->pass, 0, TESS_PLAN_PASS_COUNT - 1));
-    TESS_TRY(range(who, "head_dim", o->head_dim, 0, 4096));
-    TESS_TRY(range(who, "rank_low", o->rank_low, 0, 65536));
-    TESS_TRY(range(who, "lse", o->lse, 0, 1));
-    TESS_TRY(range(who, "memory", o->memory, 0, INT64_MAX));
-    TESS_TRY(range(who, "whole_keys", o->whole_keys, 0, 2));
-    TESS_TRY(range(who, "equal_too", o->equal_too, 0, 1));
-    TESS_TRY(range(who, "reward", o->reward, -1, 1000000));
+    TESS_TRY(tess__check_range(who, "ranks", o->ranks, 1, TESS_PLAN_RANKS_MAX));
+    TESS_TRY(tess__check_range(who, "nodes", o->nodes, 0, o->ranks));
+    TESS_TRY(tess__check_range(who, "method", (int)o->method, 0, TESS_PLAN_METHOD_COUNT - 1));
+    TESS_TRY(tess__check_range(who, "ulysses", o->ulysses, 0, o->ranks));
+    TESS_TRY(tess__check_range(who, "ring", o->ring, 0, o->ranks));
+    TESS_TRY(tess__check_range(who, "selective", o->selective, 0, o->ranks));
+    TESS_TRY(tess__check_range(who, "pass", (int)o->pass, 0, TESS_PLAN_PASS_COUNT - 1));
+    TESS_TRY(tess__check_range(who, "head_dim", o->head_dim, 0, 4096));
+    TESS_TRY(tess__check_range(who, "rank_low", o->rank_low, 0, 65536));
+    TESS_TRY(tess__check_range(who, "lse", o->lse, 0, 1));
+    TESS_TRY(tess__check_range(who, "memory", o->memory, 0, INT64_MAX));
+    TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 2));
+    TESS_TRY(tess__check_range(who, "equal_too", o->equal_too, 0, 1));
+    TESS_TRY(tess__check_range(who, "reward", o->reward, -1, 1000000));
     if (o->element_bytes != 0 && o->element_bytes != 2 && o->element_bytes != 4)
         return tess__fail(TESS_EINVAL, "%s: element_bytes is %d, must be 0, 2 or 4", who,
                           o->element_bytes);

@@ -15,14 +15,6 @@
 
 enum { COUNT_MAX = 65536 };
 
-tess_status tess__work_range(const char *who, const char *name, int64_t value, int64_t most)
-{
-    if (value < 1 || value > most)
-        return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be 1..%lld", who, name,
-                          (long long)value, (long long)most);
-    return TESS_OK;
-}
-
 /* ---- memory ------------------------------------------------------------------------------- */
 
 enum { BOUNDS_Q, BOUNDS_K, LOADS, PREFIX, SLICES, BITS, PIECES };
@@ -138,8 +130,8 @@ static tess_status check_heads(const char *who, const tess_ctx *ctx, const char 
 {
     if (!ctx || !data || !work)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !ctx ? "ctx" : !data ? name : "work");
-    TESS_TRY(tess__work_range(who, "layers", layers, COUNT_MAX));
-    return tess__work_range(who, "heads", heads, COUNT_MAX);
+    TESS_TRY(tess__check_range(who, "layers", layers, 1, COUNT_MAX));
+    return tess__check_range(who, "heads", heads, 1, COUNT_MAX);
 }
 
 /* Adds up the loads and hands the work over, or destroys it. */
@@ -158,7 +150,7 @@ tess_status tess_work_from_weights(tess_ctx *ctx, const int64_t *weights, int la
 {
     static const char who[] = "tess_work_from_weights";
     TESS_TRY(check_heads(who, ctx, "weights", weights, layers, heads, work));
-    TESS_TRY(tess__work_range(who, "q_blocks", q_blocks, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "q_blocks", q_blocks, 1, INT32_MAX));
     const size_t n = (size_t)layers * (size_t)heads;
     for (size_t i = 0; i < n; i++)
         if (weights[i] < 0)
@@ -193,8 +185,8 @@ tess_status tess_work_from_density(tess_ctx *ctx, const double *density, int lay
 {
     static const char who[] = "tess_work_from_density";
     TESS_TRY(check_heads(who, ctx, "density", density, layers, heads, work));
-    TESS_TRY(tess__work_range(who, "tokens", tokens, INT32_MAX));
-    TESS_TRY(tess__work_range(who, "group", group, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "tokens", tokens, 1, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "group", group, 1, INT32_MAX));
     TESS_TRY(check_densities(who, density, layers, heads));
     const size_t n = (size_t)layers * (size_t)heads;
     const int32_t blocks = (int32_t)((tokens + group - 1) / group);
@@ -241,7 +233,7 @@ static tess_status check_bounds(const char *who, const int64_t *bounds, int32_t 
 {
     if (!bounds)
         return tess__fail(TESS_EINVAL, "%s: bounds is NULL", who);
-    TESS_TRY(tess__work_range(who, "n_blocks", n, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "n_blocks", n, 1, INT32_MAX));
     if (bounds[0] != 0)
         return tess__fail(TESS_EINVAL, "%s: bounds[0] is %lld, must be 0", who,
                           (long long)bounds[0]);
@@ -249,7 +241,7 @@ static tess_status check_bounds(const char *who, const int64_t *bounds, int32_t 
         if (bounds[i + 1] <= bounds[i])
             return tess__fail(TESS_EINVAL, "%s: bounds[%d] is %lld, must be above %lld", who,
                               (int)(i + 1), (long long)bounds[i + 1], (long long)bounds[i]);
-    return tess__work_range(who, "tokens", bounds[n], INT32_MAX);
+    return tess__check_range(who, "tokens", bounds[n], 1, INT32_MAX);
 }
 
 tess_status tess_work_from_density_blocks(tess_ctx *ctx, const double *density, int layers,

@@ -161,9 +161,6 @@ typedef struct {
 tess_status tess__work_from_shares(const char *who, tess_ctx *ctx, const tess__head_work *in,
                                    tess_work **work);
 
-/* EINVAL unless 1 <= value <= most. */
-tess_status tess__work_range(const char *who, const char *name, int64_t value, int64_t most);
-
 /* tess_work_load of an open file, which `name` stands for in sentences. */
 tess_status tess__work_read(tess_ctx *ctx, const char *name, tess_file *file,
                             const tess_mask_opts *opts, tess_work **work);

@@ -20,8 +20,8 @@ static tess_status check_side(const char *who, char side, const char *rows_name,
 {
     char name[] = "tokens_?";
     name[7] = side;
-    TESS_TRY(tess__work_range(who, name, tokens, INT32_MAX));
-    TESS_TRY(tess__work_range(who, rows_name, rows, INT32_MAX));
+    TESS_TRY(tess__check_range(who, name, tokens, 1, INT32_MAX));
+    TESS_TRY(tess__check_range(who, rows_name, rows, 1, INT32_MAX));
     const int64_t made = (tokens + rows - 1) / rows;
     if (made != blocks)
         return tess__fail(TESS_EINVAL,
@@ -38,10 +38,10 @@ static int sizes_known(const tess_mask_set *m)
 /* Everything but the data. */
 static tess_status check_shape(const char *who, const tess_mask_set *m)
 {
-    TESS_TRY(tess__work_range(who, "layers", m->layers, COUNT_MAX));
-    TESS_TRY(tess__work_range(who, "heads", m->heads, COUNT_MAX));
-    TESS_TRY(tess__work_range(who, "q_blocks", m->q_blocks, INT32_MAX));
-    TESS_TRY(tess__work_range(who, "k_blocks", m->k_blocks, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "layers", m->layers, 1, COUNT_MAX));
+    TESS_TRY(tess__check_range(who, "heads", m->heads, 1, COUNT_MAX));
+    TESS_TRY(tess__check_range(who, "q_blocks", m->q_blocks, 1, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "k_blocks", m->k_blocks, 1, INT32_MAX));
     if (!sizes_known(m))
         return TESS_OK;
     TESS_TRY(check_side(who, 'q', "group", m->tokens_q, m->group, m->q_blocks));

@@ -22,7 +22,7 @@ static int same_ranges(const tess_selection *a, const tess_selection *b)
 
 static tess_status check(const char *who, const tess_selection *const *layers, int n)
 {
-    TESS_TRY(tess__work_range(who, "n", n, LAYERS_MAX));
+    TESS_TRY(tess__check_range(who, "n", n, 1, LAYERS_MAX));
     for (int i = 0; i < n; i++) {
         const tess_selection *sel = layers[i], *first = layers[0];
         if (!sel)

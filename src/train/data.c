@@ -27,26 +27,19 @@ uint64_t tess__data_stream(tess_split split, int64_t index)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static tess_status check_range(const char *name, int64_t value, int64_t low, int64_t high)
-{
-    if (value >= low && value <= high)
-        return TESS_OK;
-    return tess__fail(TESS_EINVAL, "tess_data_open: %s is %lld, must be %lld..%lld", name,
-                      (long long)value, (long long)low, (long long)high);
-}
-
 static tess_status check_opts(const tess_data_opts *o)
 {
     enum { TEXT_MAX = 1 << 20 };
-    TESS_TRY(check_range("frames", o->frames, 0, TESS__FRAMES_MAX));
-    TESS_TRY(check_range("height", o->height, 0, TESS__SIDE_MAX));
-    TESS_TRY(check_range("width", o->width, 0, TESS__SIDE_MAX));
-    TESS_TRY(check_range("pack", o->pack, 0, TESS__PACK_MAX));
-    TESS_TRY(check_range("text_len", o->text_len, 0, TEXT_MAX));
-    TESS_TRY(check_range("text_dim", o->text_dim, 0, TEXT_MAX));
-    TESS_TRY(check_range("token", o->token, 0, TESS__TOKEN_MAX));
+    static const char who[] = "tess_data_open";
+    TESS_TRY(tess__check_range(who, "frames", o->frames, 0, TESS__FRAMES_MAX));
+    TESS_TRY(tess__check_range(who, "height", o->height, 0, TESS__SIDE_MAX));
+    TESS_TRY(tess__check_range(who, "width", o->width, 0, TESS__SIDE_MAX));
+    TESS_TRY(tess__check_range(who, "pack", o->pack, 0, TESS__PACK_MAX));
+    TESS_TRY(tess__check_range(who, "text_len", o->text_len, 0, TEXT_MAX));
+    TESS_TRY(tess__check_range(who, "text_dim", o->text_dim, 0, TEXT_MAX));
+    TESS_TRY(tess__check_range(who, "token", o->token, 0, TESS__TOKEN_MAX));
     if (!(o->fps >= 0) || o->fps > 1000)
-        return tess__fail(TESS_EINVAL, "tess_data_open: fps is %g, must be 0..1000", o->fps);
+        return tess__fail(TESS_EINVAL, "%s: fps is %g, must be 0..1000", who, o->fps);
     return TESS_OK;
 }
 

@@ -178,8 +178,7 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
                           !config ? "config"
                           : !data ? "data"
                                   : "memory");
-    if (threads < 1 || threads > 1024)
-        return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1..1024", who, threads);
+    TESS_TRY(tess__check_range(who, "threads", threads, 1, 1024));
     tess_train_opts full;
     tess_pass_shape shape;
     tess_sparse_opts room;

@@ -90,8 +90,7 @@ static tess_status check(const char *who, const tess_model *model, tess_sample_o
     o->text_len = o->text_len ? o->text_len : config->text_len;
     o->shift = o->shift != 0.0 ? o->shift : 2.0;
     o->guidance = o->guidance != 0.0 ? o->guidance : 2.0;
-    if (o->steps < 1 || o->steps > 10000)
-        return tess__fail(TESS_EINVAL, "%s: steps is %d, must be 1..10000", who, o->steps);
+    TESS_TRY(tess__check_range(who, "steps", o->steps, 1, 10000));
     if (!(o->shift >= 1e-3 && o->shift <= 1e3))
         return tess__fail(TESS_EINVAL, "%s: shift is %g, must be 0.001..1000", who, o->shift);
     if (!(o->guidance >= -1e3 && o->guidance <= 1e3))

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* calibration.h - parameters of the simulator on their way to measured rows. */
+#ifndef TESS_SIM_CALIBRATION_H
+#define TESS_SIM_CALIBRATION_H
+
+#include "case.h"
+#include "sim.h"
+
+enum { TESS__FITTED_MAX = 64 };
+
+struct tess_calibration {
+    tess_ctx *ctx;
+    tess__cases cases;
+    tess_sim_params *params;
+    tess_sim *sim;
+    tess_quantity quantity;
+    int n;
+    int index[TESS__FITTED_MAX];
+    double start[TESS__FITTED_MAX];
+    char *from;           /* path of the parameters; NULL: the shipped ones */
+    const char *left_out; /* a model whose cases do not count; NULL: none */
+    tess_calibration_info info;
+};
+
+/* Fits the listed parameters to the cases; with leave it first tells what that is worth. */
+tess_status tess__calibration_fit(tess_calibration *k, int leave);
+
+#endif

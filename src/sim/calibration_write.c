@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* calibration_write.c - a file of parameters with the fitted ones in their places. */
+#include "calibration.h"
+
+#include "base/json.h"
+
+#include <string.h>
+
+static int is_owner(json_t *scalar, const char *owner)
+{
+    const char *system = json_string_value(json_object_get(scalar, "system"));
+    const char *era = json_string_value(json_object_get(scalar, "era"));
+    char text[160];
+    snprintf(text, sizeof text, "%s %s", system ? system : "", era ? era : "");
+    return strcmp(text, owner) == 0;
+}
+
+/* Puts a value where the file has it, or where it would have it. */
+static void put_value(json_t *root, const tess_sim_param *p)
+{
+    if (strcmp(p->group, "scalar") == 0) {
+        json_t *item;
+        size_t i;
+        json_array_foreach(json_object_get(root, "scalars"), i, item) if (is_owner(item, p->owner))
+            json_object_set_new(item, "value", json_real(p->value));
+        return;
+    }
+    json_t *group = json_object_get(root, strcmp(p->group, "era") == 0 ? "eras" : "hardware");
+    json_t *values = json_object_get(json_object_get(group, p->owner), "values");
+    json_t *entry = json_object_get(values, p->name);
+    if (entry)
+        json_array_set_new(entry, 0, json_real(p->value));
+    else
+        json_object_set_new(values, p->name, json_pack("[fs]", p->value, "fitted"));
+}
+
+tess_status tess_calibration_write(const tess_calibration *k, const char *path)
+{
+    if (!k || !path)
+        return tess__fail(TESS_EINVAL, "tess_calibration_write: %s is NULL, must not be",
+                          !k ? "calibration" : "path");
+    const tess__shipped *file = &tess__shipped_simulator[0];
+    tess__json doc;
+    if (k->from)
+        TESS_TRY(tess__json_open(k->ctx, k->from, &doc));
+    else
+        TESS_TRY(tess__json_open_memory(k->ctx, file->name, (const char *)file->text, file->bytes,
+                                        &doc));
+    for (int i = 0; i < k->n; i++) {
+        tess_sim_param p;
+        (void)tess_sim_params_query(k->params, k->index[i], &p);
+        put_value(doc.root, &p);
+    }
+    const tess_status status = tess__json_write(k->ctx, path, doc.root);
+    tess__json_close(&doc);
+    return status;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_mpi_message.c - messages over MPI, and waiting for them.
+ *
+ * Messages are non-blocking sends and receives of bytes, cut into chunks: the next chunk of a
+ * message starts when the one before it is done. The tag is the message's number between its two
+ * ranks, so that chunks of several open requests keep apart.
+ */
+#include "comm_mpi.h"
+
+#include <sched.h>
+
+enum {
+    CHUNK = 1 << 26, /* bytes; MPI counts with an int */
+    TAGS = 1 << 15,  /* tags that every MPI has */
+    SPINS = 200,     /* looks before the processor is yielded: some 50 us */
+};
+
+/* An error ends the message; judge tells it. */
+static void start_chunk(const tess__comm_mpi *self, tess__message *m, int sends)
+{
+    tess__flight *f = tess__flight_of(self, m);
+    const int tag = (int)(m->number % TAGS);
+    char *data = m->data + f->begun;
+    f->chunk = f->got = m->bytes - f->begun < CHUNK ? (int)(m->bytes - f->begun) : CHUNK;
+    f->begun += f->chunk;
+    f->code = sends ? MPI_Isend(data, f->chunk, MPI_BYTE, m->peer, tag, self->mpi, &f->handle)
+                    : MPI_Irecv(data, f->chunk, MPI_BYTE, m->peer, tag, self->mpi, &f->handle);
+    m->done = f->code != MPI_SUCCESS;
+}
+
+static tess_status judge(const tess__comm_mpi *self, const tess__message *m)
+{
+    const tess__flight *f = tess__flight_of(self, m);
+    int kind = MPI_SUCCESS;
+    if (f->code != MPI_SUCCESS)
+        MPI_Error_class(f->code, &kind);
+    if (kind == MPI_ERR_TRUNCATE)
+        return tess__fail(TESS_EINVAL, "rank %d sent more bytes than the %lld that rank %d expects",
+                          m->peer, (long long)m->bytes, self->comm.rank);
+    if (f->code != MPI_SUCCESS)
+        return tess__mpi_error("a message", f->code);
+    if (f->got != f->chunk)
+        return tess__fail(TESS_EINVAL, "rank %d sent %lld bytes where rank %d expects %lld",
+                          m->peer, (long long)(f->begun - f->chunk + f->got), self->comm.rank,
+                          (long long)m->bytes);
+    return TESS_OK;
+}
+
+tess_status tess__mpi_send(tess_comm *comm, tess__message *m)
+{
+    const tess__comm_mpi *self = (const tess__comm_mpi *)comm;
+    *tess__flight_of(self, m) = (tess__flight){.handle = MPI_REQUEST_NULL};
+    start_chunk(self, m, 1);
+    return judge(self, m);
+}
+
+tess_status tess__mpi_receive(tess_comm *comm, tess__message *m)
+{
+    const tess__comm_mpi *self = (const tess__comm_mpi *)comm;
+    *tess__flight_of(self, m) = (tess__flight){.handle = MPI_REQUEST_NULL};
+    start_chunk(self, m, 0);
+    return judge(self, m);
+}
+
+static void push(const tess__comm_mpi *self, tess__message *m, int sends)
+{
+    tess__flight *f = tess__flight_of(self, m);
+    MPI_Status seen;
+    int arrived = 0;
+    f->code = MPI_Test(&f->handle, &arrived, &seen);
+    if (f->code == MPI_SUCCESS && !arrived)
+        return;
+    if (f->code == MPI_SUCCESS && !sends)
+        MPI_Get_count(&seen, MPI_BYTE, &f->got);
+    m->done = 1;
+    if (f->code == MPI_SUCCESS && f->got == f->chunk && f->begun < m->bytes)
+        start_chunk(self, m, sends);
+}
+
+/* Moves a request on; returns how many of its messages are not done. */
+static int push_request(const tess__comm_mpi *self, tess_request *r)
+{
+    int open = 0;
+    for (int i = 0; i < r->n_receives + r->n_sends; i++) {
+        tess__message *m = tess__mpi_message(r, i);
+        if (!m->done)
+            push(self, m, i >= r->n_receives);
+        open += !m->done;
+    }
+    return open;
+}
+
+/* Chunks of all requests move: whoever waits for them may be waited for. */
+static void push_all(const tess__mpi_world *world)
+{
+    for (tess__comm_mpi *c = world->comms; c; c = c->next)
+        for (int i = 0; i < TESS_COMM_OPEN; i++)
+            if (c->comm.requests[i].open)
+                push_request(c, &c->comm.requests[i]);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+tess_status tess__mpi_progress(tess_comm *comm)
+{
+    tess__mpi_world *world = ((const tess__comm_mpi *)comm)->world;
+    TESS_TRY(tess__mpi_ask(world));
+    push_all(world);
+    return TESS_OK;
+}
+
+tess_status tess__mpi_finish(tess_comm *comm, tess_request *request)
+{
+    const tess__comm_mpi *self = (const tess__comm_mpi *)comm;
+    for (int polls = 0; push_request(self, request) > 0; polls++) {
+        TESS_TRY(tess__mpi_ask(self->world));
+        push_all(self->world);
+        if (polls >= SPINS)
+            sched_yield();
+    }
+    for (int i = 0; i < request->n_receives + request->n_sends; i++)
+        TESS_TRY(judge(self, tess__mpi_message(request, i)));
+    return TESS_OK;
+}

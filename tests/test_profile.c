@@ -74,8 +74,8 @@ static void tables_of_any_dress_are_read(void **state)
         "\n  \nStep, LAYER ,\thead\t,\"Density\"\n\n 1 , 0 , \"0\" , "
         "2.5e-1\n1,0,1,.5\n\t\n1,3,0,0.\n"
         "1,3,1,1E0\n\n",
-        "density,note,head,layer,step\n0.25,\"a, \"\"b\"\"\nc\",0,0,1\n0.5,,1,0,1\n-0,d\"e,0,3,1\n"
-        "+1.000,\"\",1,3,1\n",
+        ("density,note,head,layer,step\n0.25,\"a, \"\"b\"\"\nc\",0,0,1\n0.5,,1,0,1\n-0,d\"e,0,3,1\n"
+         "+1.000,\"\",1,3,1\n"),
         "step,layer,head,density\n1,3,1,1\n1,0,0,0.25\n1,3,0,0\n1,0,1,0.5\n",
         "step,layer,head,density\n1,3,2,1\n1,0,1,0.25\n1,3,1,0\n1,0,2,0.5\n", /* heads from 1 */
     };

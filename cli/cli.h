@@ -85,7 +85,7 @@ typedef struct {
 } command;
 
 /* A member of a command that is an array of its file, and how long that is: TABLE(options). */
-#define TABLE(name) .name = name, .n_##name = sizeof name / sizeof *name
+#define TABLE(name) .name = (name), .n_##name = sizeof(name) / sizeof *(name)
 
 extern const command *const commands[];
 extern const int n_commands;

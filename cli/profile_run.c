@@ -222,8 +222,8 @@ static tess_status run_level(profile_job *j, profile_engine *e, int level)
 static tess_status run_point(profile_job *j, profile_engine *e, profile_point *p)
 {
     const size_t heads = (size_t)j->config.layers * (size_t)j->config.heads;
-    const double batches =
-        (double)((j->v->clips + j->probe.batch - 1) / j->probe.batch * j->probe.batch);
+    const int64_t batches = (j->v->clips + j->probe.batch - 1) / j->probe.batch;
+    const double clips = (double)(batches * j->probe.batch); /* the last batch is full too */
     for (int i = 0; i < j->config.layers; i++)
         e->layers[i].look = 1;
     TRY(tess_pass_attend(e->pass, &(tess_attend){.layers = e->layers,
@@ -236,8 +236,8 @@ static tess_status run_point(profile_job *j, profile_engine *e, profile_point *p
         TRY(run_level(j, e, level));
     }
     for (size_t i = 0; i < heads * PROFILE_LEVELS; i++) {
-        p->density[i] /= batches;
-        p->recall[i] = e->predictor ? p->recall[i] / batches : NAN;
+        p->density[i] /= clips;
+        p->recall[i] = e->predictor ? p->recall[i] / clips : NAN;
     }
     return TESS_OK;
 }

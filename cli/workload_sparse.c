@@ -21,8 +21,9 @@ static double cube_cost(const int grid[3], const int cube[3], double group)
     double tokens = 1, groups = 1, volume = 1;
     int longest = 1, shortest = INT32_MAX;
     for (int i = 0; i < 3; i++) {
+        const int cubes = (grid[i] + cube[i] - 1) / cube[i];
         tokens *= grid[i];
-        groups *= (double)((grid[i] + cube[i] - 1) / cube[i]);
+        groups *= cubes;
         volume *= cube[i];
         longest = cube[i] > longest ? cube[i] : longest;
         shortest = cube[i] < shortest ? cube[i] : shortest;

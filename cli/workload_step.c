@@ -55,11 +55,12 @@ static tess_model_config config_of(const problem *p)
 static tess_pass_shape shape_of(const problem *p)
 {
     const int64_t frames = divisor(p->tokens, cbrt((double)p->tokens) + 0.5);
-    const int64_t rows = divisor(p->tokens / frames, sqrt((double)(p->tokens / frames)) + 0.5);
+    const int64_t area = p->tokens / frames;
+    const int64_t rows = divisor(area, sqrt((double)area) + 0.5);
     return (tess_pass_shape){.batch = (int)p->batch,
                              .frames = (int)frames,
                              .height = (int)(PATCH * rows),
-                             .width = (int)(PATCH * (p->tokens / frames / rows)),
+                             .width = (int)(PATCH * (area / rows)),
                              .train = p->backward,
                              .keep = strcmp(p->keep, "all") == 0 ? TESS_KEEP_ALL : TESS_KEEP_BLOCKS,
                              .store =

@@ -41,7 +41,7 @@ static tess_status judge(const tess__comm_mpi *self, const tess__message *m)
         return tess__mpi_error("a message", f->code);
     if (f->got != f->chunk)
         return tess__fail(TESS_EINVAL, "rank %d sent %lld bytes where rank %d expects %lld",
-                          m->peer, (long long)(f->begun - f->chunk + f->got), self->comm.rank,
+                          m->peer, (long long)f->begun - f->chunk + f->got, self->comm.rank,
                           (long long)m->bytes);
     return TESS_OK;
 }

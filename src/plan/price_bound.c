@@ -71,14 +71,16 @@ static int64_t bound_group(const tess__pricing *pricing, const tess_plan_info *i
     const limits l = limits_of(pricing->cluster, info->nodes);
     const int train = info->pass == TESS_PLAN_TRAIN, parts = c->ring * c->selective;
     const double row = (double)info->head_dim * info->element_bytes, heads = (double)g->heads;
-    const double shard_k = (double)(info->tokens_k / info->ranks + 1);
+    const int64_t shard_q = info->tokens_q / info->ranks + 1;
+    const int64_t shard_k = info->tokens_k / info->ranks + 1;
+    const int64_t part_q = info->tokens_q / parts;
     const double pairs = (double)g->units * pricing->unit_pairs / parts;
-    double q = heads * (double)(info->tokens_q / parts - info->tokens_q / info->ranks - 1);
+    double q = heads * (double)(part_q - shard_q);
     double kv = 0.0, hop = 0.0;
     if (c->ring > 1)
         hop = heads * (double)info->tokens_k / c->ring * 2.0 * info->head_dim;
     else if (info->unit > 0 && tess__work_words(work) > 0 && !work->by_rows)
-        kv = ((double)g->units / info->q_blocks - heads) * info->unit - heads * shard_k;
+        kv = ((double)g->units / info->q_blocks - heads) * info->unit - heads * (double)shard_k;
     q = q > 0.0 ? q : 0.0;
     kv = kv > 0.0 ? kv : 0.0;
     const int64_t out = at_least(&l, q * row), in = tess__larger(out, at_least(&l, 2.0 * kv * row));

@@ -103,8 +103,9 @@ static void rotate(const net *t, double *x)
     for (int64_t i = 0; i < t->tokens; i++)
         for (int h = 0; h < t->m->config->heads; h++) {
             double *head = x + i * t->dim + h * dim;
-            rotate_part(head, time, (double)(i / t->grid[2] / t->grid[1]));
-            rotate_part(head + time, side, (double)(i / t->grid[2] % t->grid[1]));
+            const int64_t row = i / t->grid[2], frame = row / t->grid[1];
+            rotate_part(head, time, (double)frame);
+            rotate_part(head + time, side, (double)(row % t->grid[1]));
             rotate_part(head + time + side, side, (double)(i % t->grid[2]));
         }
 }

@@ -258,7 +258,7 @@ tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
                        "{\"ranks\":%d,\"heads\":%d,\"q_blocks\":%d,\"k_blocks\":%d,\"layers\":[",
                        r->info.ranks, r->info.heads, r->info.q_blocks, r->info.k_blocks);
     for (int layer = 0; layer < r->info.layers; layer++)
-        tess__markup_print(&data, "%s%lld", layer ? "," : "", (long long)(r->first_layer + layer));
+        tess__markup_print(&data, "%s%lld", layer ? "," : "", (long long)r->first_layer + layer);
     tess__markup_print(&data,
                        "],\n\"steps\":[%s],\n\"before\":[%s],\n\"after\":[%s],\n\"details\":[",
                        r->step.data, r->before.data, r->after.data);

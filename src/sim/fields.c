@@ -16,11 +16,13 @@ static const char *const precisions[] = {"bf16", "fp16", "fp32", "fp8", "mxfp8",
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const attentions[] = {"default", "flash", "fused-softmax", "unfused", NULL};
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): offsetof takes a member without them */
 #define FIELD(group, member, type, low, high, words, help)                                         \
     {                                                                                              \
 #group, #member, TESS__FIELD_##type, offsetof(tess_scenario, group.member),                \
             sizeof((tess_scenario *)0)->group.member, low, high, words, help                       \
     }
+/* NOLINTEND(bugprone-macro-parentheses) */
 #define INT(group, member, low, high, help) FIELD(group, member, INT, low, high, NULL, help)
 #define INT64(group, member, low, high, help) FIELD(group, member, INT64, low, high, NULL, help)
 #define REAL(group, member, low, high, help) FIELD(group, member, REAL, low, high, NULL, help)

@@ -45,15 +45,14 @@ static json_t *buckets_out(const tess__state *s)
 
 tess_status tess__state_write(tess_ctx *ctx, const char *path, const tess__state *state)
 {
-    const json_int_t step = state->told.step;
+    const json_int_t step = state->told.step, position = state->batches * state->batch;
     json_t *value = json_pack(
         "{s:i,s:s,s:I,s:{s:s,s:I,s:I},s:{s:s,s:I,s:I},s:s,s:b,s:o,s:o,s:o,s:{},s:o}", "format", 1,
         "version", tess_version(), "step", step, "data", "kind", state->told.kind, "position",
-        (json_int_t)(state->batches * state->batch), "batch", (json_int_t)state->batch, "random",
-        "generator", "philox4x32-10", "seed", (json_int_t)state->seed, "step", step, "optimiser",
-        optims[state->optim], "average", state->told.ema, "loss_mean", number(state->loss_mean),
-        "val_loss", number(state->val_loss), "val_buckets", buckets_out(state), "decisions",
-        "sample", sample_out(&state->told));
+        position, "batch", (json_int_t)state->batch, "random", "generator", "philox4x32-10", "seed",
+        (json_int_t)state->seed, "step", step, "optimiser", optims[state->optim], "average",
+        state->told.ema, "loss_mean", number(state->loss_mean), "val_loss", number(state->val_loss),
+        "val_buckets", buckets_out(state), "decisions", "sample", sample_out(&state->told));
     const tess_status status = tess__json_write(ctx, path, value);
     json_decref(value);
     return status;

@@ -177,16 +177,36 @@ static tess_status make_row(workload *w, const context_job *job, const context_r
 
 /* ---- all rows -------------------------------------------------------------------------------- */
 
+/* Strategies that came out alike, as whole heads of one density do, are one: with the best sample
+ * of them all. */
 static void correlate(context_report *r)
 {
     double predicted[CONTEXT_ROWS], measured[CONTEXT_ROWS];
     int n = 0;
-    for (int i = 0; i < r->job.n; i++)
-        if (r->rows[i].run->possible && r->rows[i].predicted >= 0) {
-            predicted[n] = r->rows[i].predicted;
-            measured[n++] = r->rows[i].measured;
-        }
+    for (int i = 0; i < r->job.n; i++) {
+        const context_row *row = &r->rows[i];
+        int at = 0;
+        if (!row->run->possible || row->predicted < 0)
+            continue;
+        while (at < n && predicted[at] != row->predicted)
+            at++;
+        predicted[at] = row->predicted;
+        measured[at] = at < n ? fmin(measured[at], row->measured) : row->measured;
+        n += at == n;
+    }
     r->correlation = n >= 3 ? context_spearman(predicted, measured, n) : NAN;
+}
+
+/* The least time of a layer: of all strategies, or of those predicted to take `alike` seconds. */
+static double least_seconds(const context_report *r, int layer, double alike)
+{
+    double least = INFINITY;
+    for (int i = 0; i < r->job.n; i++) {
+        const context_row *row = &r->rows[i];
+        if (row->run->possible && (isnan(alike) || row->run->predicted[layer] == alike))
+            least = fmin(least, row->seconds[layer]);
+    }
+    return least;
 }
 
 /* Times of the planner's choice and of the fastest for each layer; NaN if the choice was not
@@ -194,16 +214,13 @@ static void correlate(context_report *r)
 static void judge_choice(context_report *r)
 {
     for (int layer = 0; layer < r->layers; layer++) {
-        double best = INFINITY, chosen = NAN;
+        double chosen = NAN;
         for (int i = 0; i < r->job.n; i++) {
-            const context_row *row = &r->rows[i];
-            if (!row->run->possible)
-                continue;
-            best = fmin(best, row->seconds[layer]);
-            if (strcmp(row->run->words[layer], r->job.choice[layer]) == 0)
-                chosen = row->seconds[layer];
+            const context_run *run = r->rows[i].run;
+            if (run->possible && strcmp(run->words[layer], r->job.choice[layer]) == 0)
+                chosen = least_seconds(r, layer, run->predicted[layer]);
         }
-        r->best += best;
+        r->best += least_seconds(r, layer, NAN);
         r->chosen += chosen;
     }
 }

@@ -3,9 +3,10 @@
  * tensors that all ranks share.
  *
  * The first context measures rates, and which keys the lists share, in a pass of its own. The
- * planner and the contexts of the strategies take both over, so that their predictions compare. In
- * a sample each layer begins when all ranks have come to it; it ends with the last of them, by
- * their virtual clocks.
+ * planner and the contexts of the strategies take both over, so that their predictions compare.
+ * Samples are taken in rounds over all strategies, so that a machine that is slow for a while is so
+ * for all of them. In a sample each layer begins when all ranks have come to it; it ends with the
+ * last of them, by their virtual clocks.
  */
 #include "context.h"
 
@@ -15,6 +16,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ROUNDS_MOST = 5 };
 
 typedef struct {
     context_job *job;
@@ -222,8 +225,9 @@ static tess_status make(state *s, const char *strategy, tess_context **context)
     return tess_context_create(s->ctx, s->comm, &opts, context);
 }
 
-/* Fails where the group is lost; what makes a strategy impossible is agreed on and kept. */
-static tess_status run_strategy(state *s)
+/* Samples [from, to). Fails where the group is lost; what makes a strategy impossible is agreed on
+ * and kept. */
+static tess_status run_strategy(state *s, int from, int to)
 {
     tess_status status = make(s, s->run->name, &s->context);
     if (status == TESS_OK)
@@ -242,7 +246,7 @@ static tess_status run_strategy(state *s)
     }
     TRY(tell_layers(s));
     TRY(first_pass(s));
-    for (int sample = 0; sample < s->job->samples; sample++)
+    for (int sample = from; sample < to; sample++)
         for (int layer = 0; layer < s->job->lists->layers; layer++)
             TRY(time_layer(s, sample, layer));
     if (s->rank == 0)
@@ -317,10 +321,13 @@ static tess_status run_all(state *s)
     TRY(measure(s));
     tess_status status = ask_planner(s);
     drop_strategy(s);
-    for (int i = 0; status == TESS_OK && i < s->job->n; i++) {
+    const int samples = s->job->samples;
+    const int rounds = samples < 1 ? 1 : samples < ROUNDS_MOST ? samples : ROUNDS_MOST;
+    for (int turn = 0; status == TESS_OK && turn < rounds * s->job->n; turn++) {
+        const int round = turn / s->job->n;
         TRY(tess_comm_agree(s->comm, signals_caught() ? TESS_ESTOPPED : TESS_OK));
-        s->run = &s->job->runs[i];
-        status = run_strategy(s);
+        s->run = &s->job->runs[turn % s->job->n];
+        status = run_strategy(s, samples * round / rounds, samples * (round + 1) / rounds);
         drop_strategy(s);
     }
     return status;
@@ -365,7 +372,8 @@ tess_status context_job_run(context_job *job)
                             .bandwidth = p->bandwidth * 1e9,
                             .node_ranks = (int)p->node_ranks,
                             .network_latency = (int64_t)round(p->network_latency * 1e3),
-                            .network_bandwidth = p->network_bandwidth * 1e9};
+                            .network_bandwidth = p->network_bandwidth * 1e9,
+                            .share_cores = problem_shares_cores(p)};
     tess_ctx_info info;
     TRY(tess_ctx_query(job->w->c->ctx, &info));
     return tess_comm_threads(&(tess_ctx_opts){.isa = info.isa, .threads = 1}, (int)p->ranks, &link,

@@ -204,7 +204,8 @@ tess_status doctor_ranks(cli *c, tess_finding_fn fn, void *user)
         const doctor d = {c, all, fn, user, c->json ? json_array() : NULL};
         judge_builds(&d);
         judge_hosts(&d);
-        judge_link(&d, "links", link.latency, link.bandwidth);
+        if (link.node_ranks != 1) /* else nobody to measure them with */
+            judge_link(&d, "links", link.latency, link.bandwidth);
         if (link.node_ranks)
             judge_link(&d, "network", link.network_latency, link.network_bandwidth);
         if (c->json)

@@ -28,6 +28,7 @@ static const char *const step_passes[] = {"fwd", "both", NULL};
 static const char *const keeps[] = {"all", "blocks", NULL};
 static const char *const list_kinds[] = {"random", "local", NULL};
 static const char *const link_kinds[] = {"injected", "mpi", NULL};
+static const char *const core_kinds[] = {"turns", "shared", NULL};
 
 /* ---- the tables --------------------------------------------------------------------------- */
 
@@ -162,6 +163,9 @@ static const opt context_keys[] = {
      .help = "between nodes"},
     {"network_bandwidth", 0, OPT_DOUBLE, AT(network_bandwidth), "GB/S", "1", 1e-3, 1e6,
      .help = "between nodes, each way of each rank"},
+    {"cores", 0, OPT_CHOICE, AT(cores), "KIND", "turns", .choices = core_kinds,
+     .help = "ranks over injected links take turns on this machine's cores, which times them best, "
+             "or share them in slices, which compares their CPU times best"},
     {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,
      .help = "of the random numbers; default: that of --seed"},
 };
@@ -327,6 +331,11 @@ int problem_on_mpi(const problem *p)
     return p->links && strcmp(p->links, "mpi") == 0;
 }
 
+int problem_shares_cores(const problem *p)
+{
+    return p->cores && strcmp(p->cores, "shared") == 0 && !problem_on_mpi(p);
+}
+
 /* ---- the canonical text ------------------------------------------------------------------- */
 
 static int has_effect(const problem *p, const opt *key)
@@ -348,6 +357,7 @@ static int has_effect(const problem *p, const opt *key)
     case AT(lists): return sparse;
     case AT(ranks): return p->kind == PROBLEM_CONTEXT || p->ranks > 1;
     case AT(links): return problem_on_mpi(p);
+    case AT(cores): return problem_shares_cores(p);
     case AT(latency):
     case AT(bandwidth): return !problem_on_mpi(p);
     case AT(node_ranks):

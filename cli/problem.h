@@ -53,6 +53,7 @@ typedef struct {
     const char *strategy_text;           /* while a text is read */
     const char *lists;                   /* "random", "local" */
     const char *links;                   /* "injected", "mpi" */
+    const char *cores;                   /* "turns", "shared" */
     int64_t node_ranks;                  /* 0: one node */
     double latency, bandwidth;           /* us, GB/s: between ranks of a node */
     double network_latency, network_bandwidth;
@@ -70,6 +71,9 @@ int problem_parse(const char *text, int64_t seed, problem *p, char error[OPT_ERR
 
 /* Whether its ranks are those that a launcher started. */
 int problem_on_mpi(const problem *p);
+
+/* Whether all ranks compute at once, in slices of the cores there are. */
+int problem_shares_cores(const problem *p);
 
 /* The canonical text: every key that has an effect, in the order of the table. */
 void problem_text(const problem *p, char text[PROBLEM_TEXT_MAX]);

@@ -4,6 +4,8 @@
 #include "context.h"
 #include "dist/thread.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 static void threads_do_what_every_communicator_must(void **state)
@@ -92,6 +94,8 @@ static void wrong_arguments_get_a_sentence(void **state)
                 "tess_comm_threads: network_bandwidth is -1, must be 0 or 1..1e18 bytes/s");
     CHECK_FAILS(tess_comm_threads(NULL, 1, &(tess_link){.node_ranks = -1}, fn, NULL), TESS_EINVAL,
                 "tess_comm_threads: node_ranks is -1, must be at least 0");
+    CHECK_FAILS(tess_comm_threads(NULL, 1, &(tess_link){.share_cores = 2}, fn, NULL), TESS_EINVAL,
+                "tess_comm_threads: share_cores is 2, must be 0 or 1");
     CHECK_FAILS(tess_comm_threads(&(tess_ctx_opts){.threads = 2}, 1, &(tess_link){0}, fn, NULL),
                 TESS_EINVAL, "tess_comm_threads: threads is 2, must be 1 with a link");
     CHECK_FAILS(tess_comm_threads(&(tess_ctx_opts){.threads = -2}, 1, NULL, fn, NULL), TESS_EINVAL,
@@ -100,6 +104,27 @@ static void wrong_arguments_get_a_sentence(void **state)
 
 /* ---- virtual time ------------------------------------------------------------------------------
  */
+
+/* Waits for all others without a call that gives the core away. */
+static tess_status meet(void *user, tess_ctx *own, tess_comm *comm)
+{
+    (void)own;
+    atomic_int *here = user;
+    tess_comm_info info;
+    TESS_TRY(tess_comm_query(comm, &info));
+    atomic_fetch_add(here, 1);
+    while (atomic_load(here) < info.size)
+        sched_yield();
+    return TESS_OK;
+}
+
+static void ranks_that_share_cores_compute_at_once(void **state)
+{
+    (void)state;
+    atomic_int here = 0;
+    CHECK_OK(tess_comm_threads(NULL, tess__cores_usable("") + 3, &(tess_link){.share_cores = 1},
+                               meet, &here));
+}
 
 static void messages_share_a_wire_one_after_the_other(void **state)
 {
@@ -278,6 +303,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_rank_that_returns_a_failure_ends_the_others),
     cmocka_unit_test(waiting_for_a_rank_that_has_returned_is_an_error),
     cmocka_unit_test(wrong_arguments_get_a_sentence),
+    cmocka_unit_test(ranks_that_share_cores_compute_at_once),
     cmocka_unit_test(messages_share_a_wire_one_after_the_other),
     cmocka_unit_test(clocks_advance_by_computing_and_by_links),
     cmocka_unit_test(measuring_finds_the_links_that_were_injected),

@@ -161,6 +161,7 @@ typedef struct {
     int node_ranks;           /* ranks of a node, neighbours; 0: one node is all */
     int64_t network_latency;  /* between nodes */
     double network_bandwidth; /* the same, each way of each rank */
+    int share_cores;          /* threads alone: 1: ranks compute at once, however many there are */
 } tess_link;
 
 /* What lies between the ranks of a communicator, measured: pings for the latency, an all-to-all of
@@ -179,11 +180,13 @@ typedef tess_status (*tess_rank_fn)(void *user, tess_ctx *ctx, tess_comm *comm);
  * rank's thread outside of calls on communicators, and inside of them to the arrival of what the
  * rank waits for. Nothing sleeps, so eight ranks on two cores measure what eight cores with such
  * links would take. No more ranks compute at once than there are cores: fn must wait for other
- * ranks through its communicator alone. Contexts must have one thread. A rank has a wire to the
- * ranks of its node and one to other nodes, both ways at once. A message of n bytes that starts at
- * t leaves when its wire is free, at s >= t, keeps it for n / bandwidth, and has arrived at s +
- * latency + n / bandwidth, or later by what its receiver's wire is busy with messages that left
- * before. */
+ * ranks through its communicator alone. With share_cores all of them do, in slices that the system
+ * gives them: caches are shared and clocks late, but where the machine is slow for a while it is so
+ * for all ranks alike, and their CPU times compare. Contexts must have one thread. A rank has a
+ * wire to the ranks of its node and one to other nodes, both ways at once. A message of n bytes
+ * that starts at t leaves when its wire is free, at s >= t, keeps it for n / bandwidth, and has
+ * arrived at s + latency + n / bandwidth, or later by what its receiver's wire is busy with
+ * messages that left before. */
 TESS_API tess_status tess_comm_threads(const tess_ctx_opts *opts, int ranks, const tess_link *link,
                                        tess_rank_fn fn, void *user);
 

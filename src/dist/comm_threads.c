@@ -84,6 +84,9 @@ static tess_status check(const tess_ctx_opts *opts, int ranks, const tess_link *
     if (link->node_ranks < 0)
         return tess__fail(TESS_EINVAL, "%s: node_ranks is %d, must be at least 0", name,
                           link->node_ranks);
+    if (link->share_cores != 0 && link->share_cores != 1)
+        return tess__fail(TESS_EINVAL, "%s: share_cores is %d, must be 0 or 1", name,
+                          link->share_cores);
     if (opts && opts->threads > 1)
         return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1 with a link", name,
                           opts->threads);
@@ -96,7 +99,8 @@ static void open_world(tess__world *world, int ranks, const tess_link *link, tes
     if (link)
         world->link = *link;
     memset(boxes, 0, (size_t)ranks * sizeof *boxes);
-    world->cores = link ? tess__cores_usable("") : 0;
+    if (link)
+        world->cores = link->share_cores ? ranks : tess__cores_usable("");
     pthread_mutex_init(&world->mutex, NULL);
     pthread_mutex_init(&world->core_mutex, NULL);
     pthread_cond_init(&world->core_free, NULL);

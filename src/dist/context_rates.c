@@ -195,12 +195,12 @@ static void tell_rates(const tess_context *c, const tess_context_opts *o, const 
                  " on lists, a row as %.0f keys and %.0f for each part of them, dense %.2fx as "
                  "fast; copies %.1f GB/s",
                  r->row_keys, r->part_keys, 1.0 / r->dense, 1.0 / r->copied);
-    if (c->ranks > 1)
+    if (c->ranks > nodes)
         snprintf(wires, sizeof wires, "; links %.1f us, %.2f GB/s", (double)link->latency * 1e-3,
                  link->bandwidth * 1e-9);
     if (nodes > 1)
         snprintf(wires + strlen(wires), sizeof wires - strlen(wires),
-                 ", between %d nodes %.1f us, %.2f GB/s", nodes,
+                 "; between %d nodes %.1f us, %.2f GB/s", nodes,
                  (double)link->network_latency * 1e-3, link->network_bandwidth * 1e-9);
     tess__context_tell(c, TESS_CONTEXT_RATES, -1, "rates %s: attention %.1f GFLOP/s%s%s",
                        o->flops > 0.0 ? "given" : "measured", 4.0 * c->opts.head_dim / r->forward,

@@ -120,11 +120,14 @@ def check_cli(root, path):
 
 def main():
     root = tree.arguments(__doc__.split("\n")[0]).parse_args().root
-    problems, count = [], 0
+    problems, count, names = [], 0, {}
     for folder, check in (("include", check_public), ("src", check_source), ("cli", check_cli)):
         for path in tree.files(root, [folder], (".c", ".h")):
             problems += check(root, path)
             count += 1
+            first = names.setdefault(os.path.basename(path), path)
+            if path.endswith(".c") and first != path:
+                problems.append(f"{path}: {first} has the same name; names of .c files are unique")
     tree.verdict("check_layers", problems, f"{count} files")
 
 

@@ -166,8 +166,7 @@ tess_status tess__layer_check(tess_ctx *ctx, const tess_plan_info *info,
 /* EINVAL unless the work has the plan's heads, blocks and tokens. */
 tess_status tess__plan_fits(const char *who, const tess_plan_info *info, const tess_work *work);
 
-/* ---- measure.c: loads and imbalance of a layer under some work -------------------------------
- */
+/* ---- layer_loads.c: loads and imbalance of a layer under some work --------------------------- */
 
 /* Fills load_max, load_total, rho, rho_before, kv_copies, moved_q and moved_k from layer `at` of
  * the work. load_bound and predicted_ns stay. Cost: O(shares), the tiles of a ring (see

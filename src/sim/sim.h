@@ -12,7 +12,7 @@
 #include "cost/cost.h"
 #include "tessera/sim.h"
 
-/* ---- params.c: the numbers, found by place and not by name ----------------------------------- */
+/* ---- params_find.c: the numbers, found by place and not by name ------------------------------ */
 
 /* Of a kind of GPU. */
 enum {
@@ -225,8 +225,7 @@ tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class, i
                          double bytes, int n, int stride, double share);
 double tess__comm_seconds(const tess_sim *sim, int what, double bytes, int n, int stride);
 
-/* ---- layer.c, attention.c, experts.c, ends.c ---------------------------------------------------
- */
+/* ---- layer.c, attention_ops.c, experts.c, ends.c --------------------------------------------- */
 
 void tess__layer_ops(tess_sim *sim, int experts);
 void tess__attention_ops(tess_sim *sim);

@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 
-/* ---- table.c: a CSV file in memory ----------------------------------------------------------- */
+/* ---- table_csv.c: a CSV file in memory ------------------------------------------------------- */
 
 enum { TESS_TABLE_COLUMNS = 256, TESS_TABLE_ROWS = 1 << 20 };
 

@@ -97,6 +97,7 @@ LAYERS = {
     "the system's mpi.h in a room": (c("src/dist/comm.c", "#include <mpi.h>\n"), "only tessera/mpi.h"),
     "a room with the header of all": (c("src/dist/comm.c", '#include "tessera/tessera.h"\n'), "no room includes it"),
     "a header outside the house": (c("src/base/up.c", '#include "../cli/cli.h"\n'), "not a header of a room"),
+    "two sources of one name": ({**c("src/base/twin.c"), **c("cli/twin.c")}, "names of .c files are unique"),
     "a room without a place": (c("src/attic/a.c"), "unknown room"),
     "a command that looks inside": (c("cli/cmd.c", '#include "base/base.h"\n'), "public headers and ref.h only"),
     "a public header that needs stdio": (c("include/tessera/base.h", "#include <stdio.h>\n"), "<stdio.h>"),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.c - the attention of a layer: projections, scores, context parallelism.
+/* attention_ops.c - the attention of a layer: projections, scores, context parallelism.
  *
  * Of one rank: heads / tp heads, tokens rows; a causal query sees half of the keys on average, and
  * context parallelism hands out the rows so that all ranks have the same pairs. Flash attention is

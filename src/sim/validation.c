@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* validate.c - a table of measurements from its file to its scores. */
+/* validation.c - a table of measurements from its file to its scores. */
 #include "case.h"
 #include "sim.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - a CSV file in memory: the header, and the cells of every row.
+/* table_csv.c - a CSV file in memory: the header, and the cells of every row.
  *
  * Two walks over the text: the first counts rows and fields, so that the arrays are taken once; the
  * second copies the cells, quotes written twice made one. A row with fewer fields than the header

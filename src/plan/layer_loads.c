@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* measure.c - loads and imbalance of a layer of a plan under some work.
+/* layer_loads.c - loads and imbalance of a layer of a plan under some work.
  *
  * With load(g, i) of rank g in iteration i, speed v and P ranks, a rank needs load / v, and all
  * together total / sum(v) at perfect balance:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm.c - the time of a collective among ranks of the layout.
+/* comm_time.c - the time of a collective among ranks of the layout.
  *
  * Ranks are numbered tensor parallel first, then context, data and pipeline parallel. A group of n
  * ranks that lie `stride` apart has min(n, node_gpus / stride) members in a node; cost.h's model of

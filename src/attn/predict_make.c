@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict.c - the workspace of predictors: its life, packing, and the product both loss and maps
- * are made of.
+/* predict_make.c - the workspace of predictors: its life, packing, and the product that both loss
+ * and maps are made of.
  *
  * Memory: per thread 4 (head_dim + 2 rank) bytes per sampled row and two tiles of scores (128 x
  * rows); over all tasks, one for 2048 tokens of a head, 4 rank max(rows, head_dim) bytes each.

@@ -8,8 +8,9 @@
  * the way. Who waits sleeps between looks, because a command that runs on rank 0 alone may take
  * hours. After a failure nobody waits for long: a rank that computes, or hangs in a call, is given
  * 3 seconds, then rank 0 prints the message and ends all; if it is rank 0 itself that does not
- * come, the rank that failed does so after 5. MPI_Finalize too may wait for messages that will
- * never come: after a failure it has 2 seconds.
+ * come, the rank that failed does so after 5, and one that only heard of it after 7: the end of the
+ * others may take a moment, and what went wrong is told once. MPI_Finalize too may wait for
+ * messages that will never come: after a failure it has 2 seconds.
  *
  * Whose failure is told: rank 0's, if it failed by itself; else that of the lowest rank that did,
  * as "rank 2: ...". A rank that only heard of it, by a sentence that begins so, does not count.
@@ -146,8 +147,11 @@ static ending follow(const cli *c, const ending *mine)
     sent = verdict = *mine;
     MPI_Irecv(&verdict, sizeof verdict, MPI_BYTE, 0, TAG_VERDICT, endings, &requests[0]);
     MPI_Isend(&sent, sizeof sent, MPI_BYTE, 0, TAG_ENDING, endings, &requests[1]);
+    const char *rest;
+    const int heard = told_of(mine->sentence, &rest);
     /* Of several that failed, the first that gives up ends the others. */
-    const int64_t patience = 5 * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
+    const int64_t patience =
+        (heard < 0 ? 5 : 7) * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
     const int64_t deadline = mine->status == TESS_OK ? 0 : tess_clock_ns() + patience;
     for (;;) {
         MPI_Testall(2, requests, &done, seen);
@@ -157,9 +161,7 @@ static ending follow(const cli *c, const ending *mine)
             break;
         pause_briefly();
     }
-    const char *rest;
     char text[CLI_SENTENCE_MAX + 32];
-    const int heard = told_of(mine->sentence, &rest);
     snprintf(text, sizeof text, "rank %d: %s", heard < 0 ? c->rank : heard, rest);
     out_error(c, text);
     abandoned = 1;

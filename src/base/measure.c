@@ -4,7 +4,10 @@
  * Each is measured on one thread and on all of the context's, and is the best quiet sample of
  * timing.c. The memory is cut evenly over the threads that will use it, and each touches its own
  * part first, so that it lies on that thread's NUMA node. It is larger than every cache four times
- * over, but takes at most a quarter of what is available.
+ * over, but takes at most a quarter of what is available. A call goes over a window of it, at least
+ * 128 MiB where there are several, and the next call over the next one: whatever a cache held of a
+ * window has left it when its turn comes again, and a cache of 260 MiB does not make a minute of
+ * it.
  */
 #include "base.h"
 
@@ -16,9 +19,11 @@ typedef struct {
     int threads;
     int64_t rounds; /* of the FMA kernel, per thread */
     float *memory;
-    size_t floats; /* of memory; a multiple of 2 * 16 * threads */
-    float sink;    /* keeps the sums alive */
-    double work;   /* flop or bytes of one call */
+    size_t floats;  /* of memory; a multiple of 2 * 16 * threads * windows */
+    size_t windows; /* of each thread's part */
+    size_t turn;    /* counts the calls */
+    float sink;     /* keeps the sums alive */
+    double work;    /* flop or bytes of one call */
 } job;
 
 static tess_status run_fma(void *user)
@@ -43,27 +48,37 @@ static tess_status run_touch(void *user)
     return TESS_OK;
 }
 
+/* The window of the calling thread whose turn it is. */
+static float *window_of(const job *j)
+{
+    const size_t part = j->floats / (size_t)j->threads;
+    return j->memory + part * (size_t)omp_get_thread_num() +
+           part / j->windows * (j->turn % j->windows);
+}
+
 static tess_status run_read(void *user)
 {
     job *j = user;
-    const size_t part = j->floats / (size_t)j->threads;
+    const size_t window = j->floats / (size_t)j->threads / j->windows;
     float sum = 0.0f;
 #pragma omp parallel num_threads(j->threads) reduction(+ : sum)
-    sum += j->ctx->kernels->read(j->memory + part * (size_t)omp_get_thread_num(), part);
+    sum += j->ctx->kernels->read(window_of(j), window);
+    j->turn++;
     j->sink += sum;
-    j->work = (double)(part * (size_t)j->threads * sizeof(float));
+    j->work = (double)(window * (size_t)j->threads * sizeof(float));
     return TESS_OK;
 }
 
 static tess_status run_copy(void *user)
 {
     job *j = user;
-    const size_t part = j->floats / (size_t)j->threads, half = part / 2;
+    const size_t half = j->floats / (size_t)j->threads / j->windows / 2;
 #pragma omp parallel num_threads(j->threads)
     {
-        float *mine = j->memory + part * (size_t)omp_get_thread_num();
+        float *mine = window_of(j);
         memcpy(mine + half, mine, half * sizeof(float));
     }
+    j->turn++;
     j->work = (double)(half * (size_t)j->threads * sizeof(float));
     return TESS_OK;
 }
@@ -81,16 +96,18 @@ static tess_status rate(tess_ctx *ctx, job *j, const char *what, tess_timed_fn f
     return TESS_OK;
 }
 
-static size_t memory_floats(const tess_machine *machine, int threads)
+static void size_memory(const tess_machine *machine, job *j)
 {
+    const int64_t window = (int64_t)128 << 20;
     const int64_t largest =
         machine->cache_l3 > machine->cache_l2 ? machine->cache_l3 : machine->cache_l2;
     int64_t bytes = 4 * largest * machine->sockets;
-    bytes = bytes < (int64_t)128 << 20 ? (int64_t)128 << 20 : bytes;
+    bytes = bytes < window ? window : bytes;
     if (machine->memory_available > 0 && bytes > machine->memory_available / 4)
         bytes = machine->memory_available / 4;
-    const size_t unit = 2 * 16 * (size_t)threads;
-    return ((size_t)bytes / sizeof(float) + unit - 1) / unit * unit;
+    j->windows = bytes > window ? (size_t)(bytes / window) : 1;
+    const size_t unit = 2 * 16 * (size_t)j->threads * j->windows;
+    j->floats = ((size_t)bytes / sizeof(float) + unit - 1) / unit * unit;
 }
 
 tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
@@ -103,7 +120,7 @@ tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
     tess_status status = TESS_OK;
     for (int all = 0; all < 2 && status == TESS_OK; all++) {
         job j = {.ctx = ctx, .threads = all ? ctx->threads : 1, .rounds = 1000000};
-        j.floats = memory_floats(&machine, j.threads);
+        size_memory(&machine, &j);
         j.memory = tess__alloc(ctx, j.floats * sizeof(float));
         if (!j.memory)
             return TESS_ENOMEM;

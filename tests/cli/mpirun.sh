@@ -2,7 +2,7 @@
 mpirun=${MPIEXEC:-mpirun}
 command -v "$mpirun" >/dev/null || { echo "mpirun is not installed" >&2; exit 77; }
 tessera info | grep -q 'MPI *found' || { echo "the build has no MPI" >&2; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export ASAN_OPTIONS=detect_leaks=0 # MPI's own
 oversubscribe=
 if "$mpirun" --version | grep -q 'Open MPI'; then oversubscribe=--oversubscribe; fi

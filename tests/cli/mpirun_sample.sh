@@ -13,7 +13,7 @@ tessera sample $options -o one.npy >/dev/null
 launch() { # RANKS OPTION...
     local ranks=$1
     shift
-    timeout 60 "$mpirun" -n "$ranks" tessera sample $options "$@" 2>err | sed -E 's/[0-9.]+ s$/N s/'
+    timeout 250 "$mpirun" -n "$ranks" tessera sample $options "$@" 2>err | sed -E 's/[0-9.]+ s$/N s/'
     echo "exit ${PIPESTATUS[0]}"
 }
 # The largest difference, relative to the largest value.

@@ -9,7 +9,7 @@ export ASAN_OPTIONS=detect_leaks=0 # MPI's own
 options="--preset tiny --frames 2 --height 16 --width 16 --batch 2 --validate-every 0 --cluster h100 --out run -q -j 1"
 "$mpirun" -n 2 bash -c 'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
     exec tessera train '"$options"' --steps 1000000' >out 2>err &
-for i in {1..300}; do [ "$(cat run/metrics.jsonl 2>/dev/null | wc -l)" -ge 3 ] && break; sleep 0.1; done
+while kill -0 $! && [ "$(cat run/metrics.jsonl 2>/dev/null | wc -l)" -lt 3 ]; do sleep 0.1; done
 kill -USR1 "$(cat pid.1)" # one rank alone is signalled
 wait $!
 echo "exit $?"

@@ -40,7 +40,7 @@ def run(case, tessera):
     folder = tempfile.mkdtemp(prefix="tessera-cli-")
     try:
         done = subprocess.run(["bash", str(case)], cwd=folder, env=environment(tessera, folder),
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {"stdout": done.stdout, "stderr": done.stderr, "exit": b"%d\n" % done.returncode}

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """terminal.py - runs a command on a terminal of 60 columns and prints what it wrote there.
 
-    terminal.py [--stdout] COMMAND...
+    terminal.py [--stdout | --interrupt LINES] COMMAND...
 
-stderr is the terminal; with --stdout stdout is, too. Exits with the command's code.
+stderr is the terminal; with --stdout stdout is, too. With --interrupt the command gets SIGINT when it
+has rewritten its line so often. Exits with the command's code.
 """
 import fcntl
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -16,9 +18,10 @@ import termios
 
 arguments = sys.argv[1:]
 both = arguments[0] == "--stdout"
+left = int(arguments[1]) if arguments[0] == "--interrupt" else 0
 ours, theirs = pty.openpty()
 fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-child = subprocess.Popen(arguments[both:], stdin=subprocess.DEVNULL, stderr=theirs,
+child = subprocess.Popen(arguments[2 if left else both:], stdin=subprocess.DEVNULL, stderr=theirs,
                          stdout=theirs if both else subprocess.DEVNULL)
 os.close(theirs)
 while True:
@@ -29,4 +32,8 @@ while True:
     if not data:
         break
     sys.stdout.buffer.write(data)
+    if left > 0:
+        left -= data.count(b"\r")
+        if left <= 0:
+            child.send_signal(signal.SIGINT)
 sys.exit(child.wait())

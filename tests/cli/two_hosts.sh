@@ -19,9 +19,12 @@ rate = found["network"]["bandwidth"]
 print([(host["host"], host["ranks"]) for host in found["hosts"]], rate if not 0 < rate < 0.03e9 else "shaped")'
 "$two" 2 sh -c 'exit 5' 2>/dev/null; echo "exit $?"
 "$two" 2 sh -c 'echo $$ >>pids; exec sleep 100' 2>/dev/null &
-for i in {1..100}; do [ "$(cat pids 2>/dev/null | wc -l)" = 2 ] && break; sleep 0.1; done
+while kill -0 $! && [ "$(cat pids 2>/dev/null | wc -l)" != 2 ]; do sleep 0.1; done
 ip netns list | grep -c "^tess-$!-"
 kill -TERM $!; wait $!; echo "exit $?"
 ip netns list | grep -c "^tess-$!-"
-for pid in $(cat pids); do grep -q '^State:.*[RSD] ' /proc/$pid/status 2>/dev/null && echo "$pid still runs"; done
+for pid in $(cat pids); do # what was killed may take a moment to go
+    for i in {1..100}; do grep -q '^State:.*[RSD] ' /proc/$pid/status 2>/dev/null || continue 2; sleep 0.1; done
+    echo "$pid still runs"
+done
 exit 0

@@ -264,8 +264,8 @@ static tess_status measure(void *user, tess_ctx *own, tess_comm *comm)
     const tess_link *want = user;
     tess_link got;
     EXPECT_OK(tess_comm_measure(comm, &got));
-    /* The clock also counts what is computed between messages: 1 % of the latency is 0.2 ms. Ranks
-     * begin a round up to a latency apart, which is 0.5 % of its 4.2 s. */
+    /* The clock also counts what is computed between messages: 1 % of the latency is 20 ms. Ranks
+     * begin a round up to a latency apart, which is 0.5 % of its 420 s. */
     EXPECT(got.latency >= want->latency && (double)got.latency < 1.01 * (double)want->latency);
     EXPECT(fabs(got.bandwidth / want->bandwidth - 1.0) < 0.01);
     EXPECT(got.node_ranks == want->node_ranks);
@@ -279,12 +279,12 @@ static tess_status measure(void *user, tess_ctx *own, tess_comm *comm)
 static void measuring_finds_the_links_that_were_injected(void **state)
 {
     (void)state;
-    tess_link link = {.latency = 20000000, .bandwidth = 1e6};
+    tess_link link = {.latency = 2000000000, .bandwidth = 1e4};
     for (int ranks = 2; ranks <= 4; ranks++)
         CHECK_OK(tess_comm_threads(NULL, ranks, &link, measure, &link));
     link.node_ranks = 2;
-    link.network_latency = 70000000;
-    link.network_bandwidth = 1e5;
+    link.network_latency = 7000000000;
+    link.network_bandwidth = 1e3;
     CHECK_OK(tess_comm_threads(NULL, 4, &link, measure, &link));
     CHECK_OK(tess_comm_threads(NULL, 6, &link, measure, &link));
 

@@ -278,7 +278,8 @@ static void a_hundred_thousand_tensors_open_and_are_found_fast(void **state)
     free(data);
 }
 
-/* 10 GB of holes with one number in each of two tensors, the second beyond 32 bits. */
+/* 10 GB of holes with one number in each of two tensors, the second beyond 32 bits. To read them
+ * would take seconds of the processor. */
 static void a_sparse_file_of_ten_gigabytes_opens_at_once(void **state)
 {
     (void)state;
@@ -298,9 +299,9 @@ static void a_sparse_file_of_ten_gigabytes_opens_at_once(void **state)
     assert_int_equal(pwrite(fd, &seven, 4, (off_t)b.bytes + 10000000004), 4);
     close(fd);
     tess_file *file = NULL;
-    const int64_t start = tess_clock_ns();
+    const clock_t start = clock();
     CHECK_OK(tess_file_open(ctx, "sparse.safetensors", &file));
-    assert_true(tess_clock_ns() - start < 1000000000);
+    assert_true(clock() - start < CLOCKS_PER_SEC);
     tess_tensor got;
     CHECK_OK(tess_file_tensor(file, "b", &got));
     assert_int_equal(((const int32_t *)got.data)[0], 0);

@@ -257,7 +257,7 @@ static void a_rank_takes_what_was_told(void **state)
 static void waiting_for_others_is_told_apart(void **state)
 {
     (void)state;
-    const tess_link slow = {.latency = 50000000}; /* 50 ms: longer than all else together */
+    const tess_link slow = {.latency = 1000000000}; /* longer than all else together */
     trial *t = make_trial(TESS_KEEP_ALL, NULL, "fractional");
     run_alone(t);
     CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, 2, &slow, run_rank, t));

@@ -216,6 +216,13 @@ static void set_ratios(report *r)
     }
 }
 
+/* Why there are no ranks to measure links between. */
+#ifdef CLI_MPI
+static const char alone[] = "there is one rank; start several, with mpirun -n 4 tessera bench ...";
+#else
+static const char alone[] = "this build has no MPI";
+#endif
+
 tess_status measure(cli *c, const problem *p, int samples, report *r)
 {
     workload w = {0};
@@ -223,9 +230,7 @@ tess_status measure(cli *c, const problem *p, int samples, report *r)
     *r = (report){.p = *p, .break_even = NAN};
     if (problem_on_mpi(p)) {
         if (c->ranks < 2)
-            return out_fail(c, TESS_EINVAL,
-                            "context: links is mpi, but there is one rank; start several, with "
-                            "mpirun -n 4 tessera bench ...");
+            return out_fail(c, TESS_EINVAL, "context: links is mpi, but %s", alone);
         r->p.ranks = c->ranks;
         p = &r->p;
     }

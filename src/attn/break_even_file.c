@@ -36,9 +36,7 @@ tess_status tess__break_even_path(tess_ctx *ctx, const tess_break_even_shape *sh
 {
     char key[KEY_MAX];
     TESS_TRY(key_text(ctx, shape, key));
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-    for (const char *c = key; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    const uint64_t hash = tess__hash(0, key, strlen(key));
     const int n =
         snprintf(path, TESS_BREAK_EVEN_PATH, "%s/break-even-%016" PRIx64 ".json", folder, hash);
     if (n >= TESS_BREAK_EVEN_PATH)

@@ -42,6 +42,14 @@ TESS_SIBLING tess_status tess__check_range(const char *who, const char *name, in
 TESS_SIBLING tess_status tess__check_eights(const char *who, const char *name, int64_t value,
                                             int64_t high);
 
+/* ---- hash.c, sort.c --------------------------------------------------------------------- */
+
+/* A number that depends on every byte, and on the one before. */
+TESS_SIBLING uint64_t tess__hash(uint64_t before, const void *data, size_t bytes);
+
+/* Ascending; no NaN among them. */
+TESS_SIBLING void tess__sort(double *x, size_t n);
+
 /* ---- ctx.c ------------------------------------------------------------------------------- */
 
 struct tess_ctx {

@@ -13,7 +13,6 @@
  */
 #include "base.h"
 
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -99,15 +98,9 @@ static int keep_quiet(const record *r, int n, double least)
     return quiet;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void summarise(double *times, int n, tess_timing *timing)
 {
-    qsort(times, (size_t)n, sizeof *times, by_size);
+    tess__sort(times, (size_t)n);
     timing->best = times[0];
     timing->low = times[n / 4];
     timing->median = n % 2 ? times[n / 2] : 0.5 * (times[n / 2 - 1] + times[n / 2]);

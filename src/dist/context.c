@@ -70,15 +70,6 @@ static tess_status check(const char *who, const tess_context_opts *o, tess_conte
     return TESS_OK;
 }
 
-/* FNV-1a. */
-static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
-{
-    const unsigned char *at = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ at[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
 /* Everything that plans depend on, in a few bytes. */
 static uint64_t fingerprint(const tess_context_opts *o, int ranks)
 {
@@ -88,18 +79,17 @@ static uint64_t fingerprint(const tess_context_opts *o, int ranks)
                               o->whole_keys, o->fresh,      o->like != NULL, o->lse};
     const double numbers[] = {o->scale, o->flops, o->union_share, o->replan_above};
     const char *const texts[] = {o->strategy ? o->strategy : "auto", o->cluster ? o->cluster : ""};
-    uint64_t hash = UINT64_C(14695981039346656037);
-    hash = mix(hash, counts, sizeof counts);
-    hash = mix(hash, numbers, sizeof numbers);
+    uint64_t hash = tess__hash(0, counts, sizeof counts);
+    hash = tess__hash(hash, numbers, sizeof numbers);
     for (int i = 0; i < 2; i++)
-        hash = mix(hash, texts[i], strlen(texts[i]) + 1);
+        hash = tess__hash(hash, texts[i], strlen(texts[i]) + 1);
     if (o->n_groups > 0)
-        hash = mix(hash, o->groups, ((size_t)o->n_groups + 1) * sizeof *o->groups);
+        hash = tess__hash(hash, o->groups, ((size_t)o->n_groups + 1) * sizeof *o->groups);
     if (o->n_units > 0)
-        hash = mix(hash, o->units, ((size_t)o->n_units + 1) * sizeof *o->units);
+        hash = tess__hash(hash, o->units, ((size_t)o->n_units + 1) * sizeof *o->units);
     if (o->union_shares)
-        hash = mix(hash, o->union_shares,
-                   (size_t)o->layers * ((size_t)ranks + 1) * sizeof *o->union_shares);
+        hash = tess__hash(hash, o->union_shares,
+                          (size_t)o->layers * ((size_t)ranks + 1) * sizeof *o->union_shares);
     return hash;
 }
 

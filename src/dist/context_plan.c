@@ -248,20 +248,28 @@ static double describe(tess_context *c, int64_t step)
     return rho;
 }
 
-/* A number for what the plan says, to be compared between ranks. */
-static uint64_t plan_hash(const tess_plan *plan, int layers)
+/* Of n numbers, which may not be there. */
+static uint64_t hash_of(uint64_t before, const int32_t *x, int64_t n)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (int l = 0; l < layers; l++) {
+    return x ? tess__hash(before, x, (size_t)n * sizeof *x) : before;
+}
+
+/* A number for all that the executor takes from the plan, to be compared between ranks. */
+static uint64_t plan_hash(const tess_context *c, const tess_plan *plan)
+{
+    uint64_t hash = 0;
+    for (int l = 0; l < c->opts.layers; l++) {
         tess_plan_layer v = {0};
         tess_plan_layer_view(plan, l, &v);
-        hash = (hash ^ (uint64_t)(v.ring * 65537 + v.selective)) * UINT64_C(1099511628211);
-        for (int64_t i = 0; i < v.n_shares; i++) {
-            const tess_share *s = &v.shares[i];
-            const int32_t parts[] = {s->rank, s->head, s->q_begin, s->q_end};
-            for (int k = 0; k < 4; k++)
-                hash = (hash ^ (uint64_t)parts[k]) * UINT64_C(1099511628211);
-        }
+        const int degrees[] = {v.ulysses, v.ring, v.selective, v.placement, v.groups};
+        const int64_t parts = v.ring > v.selective ? v.ring : v.selective;
+        hash = tess__hash(hash, degrees, sizeof degrees);
+        hash = tess__hash(hash, v.shares, (size_t)v.n_shares * sizeof *v.shares);
+        hash = hash_of(hash, v.head_group, c->opts.heads);
+        hash = hash_of(hash, v.q_cuts, v.groups * (parts + 1));
+        hash = hash_of(hash, v.k_cuts, (int64_t)v.groups * (v.ring + 1));
+        hash = hash_of(hash, v.q_order, (int64_t)v.groups * c->n_q);
+        hash = hash_of(hash, v.k_order, (int64_t)v.groups * c->n_k);
     }
     return hash;
 }
@@ -289,7 +297,7 @@ static tess_status replace_plan(tess_context *c, const tess_work *work, int keep
     tess_status status = tess_plan_create(c->ctx, work, c->priced, &c->how, &plan);
     status = tess_comm_agree(c->comm, status);
     if (status == TESS_OK) {
-        const uint64_t hash = plan_hash(plan, c->opts.layers);
+        const uint64_t hash = plan_hash(c, plan);
         status = tess_comm_same(c->comm, "plan", &hash, sizeof hash);
     }
     *made = status == TESS_OK && (!keep || selects_otherwise(c->plan, plan, c->opts.layers));

@@ -4,7 +4,6 @@
 #include "compare.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- losses at one place ------------------------------------------------------------------ */
@@ -80,12 +79,6 @@ static tess_compare_at look_at(const place *p)
 
 /* ---- whole runs --------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* A median: a machine that others use makes some steps slow, never fast. */
 static double median(const tess__seen *run, int column, double *scratch)
 {
@@ -95,7 +88,7 @@ static double median(const tess__seen *run, int column, double *scratch)
             scratch[n++] = run->seen[column][i];
     if (n == 0)
         return NAN;
-    qsort(scratch, (size_t)n, sizeof *scratch, ascending);
+    tess__sort(scratch, (size_t)n);
     return (scratch[(n - 1) / 2] + scratch[n / 2]) / 2;
 }
 

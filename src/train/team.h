@@ -64,9 +64,6 @@ tess_status tess__team_sum_once(const tess__team *team, double *values, int64_t 
 /* Collective: EINVAL on all ranks if one has another `what` than rank 0. */
 tess_status tess__team_same(tess__team *team, const char *what, const void *data, size_t bytes);
 
-/* A number that depends on every byte, and on the one before. */
-uint64_t tess__hash(uint64_t before, const void *data, size_t bytes);
-
 /* ---- owners.c: which rank owns which parameters ------------------------------------------------
  */
 

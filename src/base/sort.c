@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sort.c - numbers in ascending order, for medians and quartiles. */
+#include "base.h"
+
+#include <stdlib.h>
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void tess__sort(double *x, size_t n)
+{
+    qsort(x, n, sizeof *x, ascending);
+}

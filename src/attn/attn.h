@@ -68,6 +68,10 @@ tess_status tess__selection_fits(const char *who, const tess_selection *sel, int
 /* Bytes that tess_attn_create takes from the context. */
 TESS_SIBLING size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
 
+/* tess_attn_merge on several threads, of arguments that are known to be right. */
+void tess__merge(int threads, const tess_attn_shape *shape, const tess_view *o_part,
+                 const float *lse_part, const tess_view *o, float *lse);
+
 /* Other tokens in the same workspace, whose shape asked for no fewer keys. */
 void tess__attn_resize(tess_attn *attn, int64_t tokens_q, int64_t tokens_k);
 

@@ -22,9 +22,23 @@ static float merge_row(float *o, float lse, const float *part, float lse_part, i
     }
     const float m = lse > lse_part ? lse : lse_part;
     const float a = expf(lse - m), b = expf(lse_part - m), s = a + b;
+    const float own = a / s, other = b / s; /* one division for each row, not for each element */
     for (int d = 0; d < dim; d++)
-        o[d] = (a * o[d] + b * part[d]) / s;
+        o[d] = own * o[d] + other * part[d];
     return m + logf(s);
+}
+
+void tess__merge(int threads, const tess_attn_shape *shape, const tess_view *o_part,
+                 const float *lse_part, const tess_view *o, float *lse)
+{
+    const int64_t tokens = shape->tokens_q, heads = shape->heads;
+    const int64_t rows = shape->batch * heads * tokens;
+#pragma omp parallel for num_threads(threads) if (rows * shape->head_dim > 1 << 16)
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t b = i / (heads * tokens), h = i / tokens % heads, s = i % tokens;
+        lse[i] = merge_row(tess__view_row(o, b, h, s), lse[i], tess__view_row(o_part, b, h, s),
+                           lse_part[i], shape->head_dim);
+    }
 }
 
 tess_status tess_attn_merge(const tess_attn_shape *shape, const tess_view *o_part,
@@ -42,12 +56,6 @@ tess_status tess_attn_merge(const tess_attn_shape *shape, const tess_view *o_par
     TESS_TRY(tess__view_check(who, "o", o, TESS_DTYPE_F32, TESS_DTYPE_F32, shape->tokens_q));
     if ((!lse_part || !lse) && shape->tokens_q > 0)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, lse_part ? "lse" : "lse_part");
-    for (int64_t b = 0; b < shape->batch; b++)
-        for (int64_t h = 0; h < shape->heads; h++)
-            for (int64_t s = 0; s < shape->tokens_q; s++) {
-                const int64_t i = (b * shape->heads + h) * shape->tokens_q + s;
-                lse[i] = merge_row(tess__view_row(o, b, h, s), lse[i],
-                                   tess__view_row(o_part, b, h, s), lse_part[i], shape->head_dim);
-            }
+    tess__merge(1, shape, o_part, lse_part, o, lse);
     return TESS_OK;
 }

@@ -198,7 +198,8 @@ static tess_status forward_share(tess_dist_attn *d, tess__dist_run *run, const t
         .batch = 1, .heads = 1, .head_dim = dim, .tokens_q = share->q_rows};
     const tess_view from = {.data = o_part, .dtype = TESS_DTYPE_F32, .stride_s = dim};
     const tess_view to = {.data = o, .dtype = TESS_DTYPE_F32, .stride_s = dim};
-    return tess_attn_merge(&shape, &from, lse_part, &to, lse);
+    tess__merge(d->ctx->threads, &shape, &from, lse_part, &to, lse);
+    return TESS_OK;
 }
 
 /* Shares that no part has work for see nothing. */

@@ -97,9 +97,9 @@ static int64_t read_number(const uint8_t **from, const uint8_t *end)
 static uint8_t *write_gaps(const uint64_t *set, int64_t begin, int64_t end, int64_t count,
                            int64_t room, uint8_t *to)
 {
-    const uint8_t *const last = to + room - 5; /* a number has at most 5 bytes */
     if (room < 10 || count >= room)
         return NULL;
+    const uint8_t *const last = to + room - 5; /* a number has at most 5 bytes */
     to = write_number(to, (uint64_t)count);
     int64_t next = begin;
     for (int64_t unit = begin; (unit = tess__set_next(set, unit, end, 1)) < end; unit++) {

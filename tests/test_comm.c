@@ -272,6 +272,7 @@ static tess_status measure(void *user, tess_ctx *own, tess_comm *comm)
     if (want->node_ranks > 0) {
         EXPECT(fabs((double)got.network_latency / (double)want->network_latency - 1.0) < 0.01);
         EXPECT(fabs(got.network_bandwidth / want->network_bandwidth - 1.0) < 0.01);
+        EXPECT(fabs(got.network_alone / want->network_bandwidth - 1.0) < 0.01);
     }
     return TESS_OK;
 }

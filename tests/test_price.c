@@ -582,6 +582,10 @@ static void a_union_share_stands_for_masks(void **state)
     assert_int_equal(c.ns - ns, 2 * 2 * (2400 + 1600) * 2 * 128 * 2);
     assert_int_equal(c.bytes, half);
     opts.selected_ns = 0.0;
+    opts.loaded_ns = 3.0; /* there are 1,600 query rows in 2 heads, and so many more keys */
+    one_candidate(work, &opts, &c);
+    assert_int_equal(c.ns - ns, 3 * 2 * (2400 + 1600 - 1600) * 2 * 128 * 2);
+    opts.loaded_ns = 0.0;
     const double by_degree[5] = {0.0, 0.0, 1.0, 0.0, 0.5};
     opts.union_share = 1.0;
     opts.union_shares = by_degree; /* goes before */

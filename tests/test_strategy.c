@@ -308,6 +308,7 @@ static void bad_options_are_told(void **state)
         {{.ranks = 2, .rows_weighed = 2}, "rows_weighed is 2, must be 0 or 1"},
         {{.ranks = 2, .packed_ns = -1}, "packed_ns is -1, must be 0..1e6"},
         {{.ranks = 2, .selected_ns = -1}, "selected_ns is -1, must be 0..1e6"},
+        {{.ranks = 2, .loaded_ns = -1}, "loaded_ns is -1, must be 0..1e6"},
         {{.ranks = 2, .flops = -1}, "flops is -1, must be 0 or 1e3..1e21"},
         {{.ranks = 2, .memory = -1}, "memory is -1, must be 0..9223372036854775807"},
         {{.ranks = 2, .speeds = speeds}, "speeds[1] is 0, must be 1..1000000"},

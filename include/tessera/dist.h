@@ -161,12 +161,14 @@ typedef struct {
     int node_ranks;           /* ranks of a node, neighbours; 0: one node is all */
     int64_t network_latency;  /* between nodes */
     double network_bandwidth; /* the same, each way of each rank */
-    int share_cores;          /* threads alone: 1: ranks compute at once, however many there are */
+    double network_alone; /* measured: what a rank has while the others of its node are silent */
+    int share_cores;      /* threads alone: 1: ranks compute at once, however many there are */
 } tess_link;
 
 /* What lies between the ranks of a communicator, measured: pings for the latency, an all-to-all of
  * 4 MiB from each rank for the bandwidth, the slowest rank's of both, the same on all. On several
- * nodes node_ranks is the most of a node; a rank alone measures nothing, and gets zeros. */
+ * nodes node_ranks is the most of a node, and the network is measured twice: used by all ranks at
+ * once, and by one of each node. A rank alone measures nothing, and gets zeros. */
 TESS_API tess_status tess_comm_measure(tess_comm *comm, tess_link *link);
 
 /* The work of one rank. ctx and comm are its own, and gone when it returns. */

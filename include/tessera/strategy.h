@@ -51,6 +51,9 @@ typedef struct {
     double selected_ns;           /* of a byte of K and V that a selective rank computes with,
                                      beside the link: found, told and put into place row by row;
                                      0..1e6 */
+    double loaded_ns;             /* of a byte of K and V, in no cache, that a rank attends to. Work
+                                     counts as many keys as query rows; ranks that share a head, or
+                                     its sequence, have more keys than that. 0..1e6 */
     double flops;                 /* FLOP/s of sparse attention on a rank, as measured; 0: the
                                      cluster's */
     int equal_too;                /* 1: AUTO also tries heads alone by db-sp, as many on every

@@ -4,10 +4,10 @@
  *   lists of density d:  rows * (d keys + row_keys) * pair      two densities give pair, row_keys
  *   one key:             rows * row_keys * pair                 with queries that are in no cache:
  *                                                               the larger of the two
- *   a key's K and V:     their bytes, copied                    in no cache either, once for each
- *                                                               head: as many as rows, so added
- *                                                               to row_keys
  *   one key, and merged: rows * part_keys * pair                what a further part of keys adds
+ *   a key's K and V:     their bytes, copied                    in no cache either, once for each
+ *                                                               head or part of one: as many as
+ *                                                               rows, so added to both
  *   dense:               rows * keys * pair * dense             forward and backward together
  *
  * Some queries of one head, with the groups and units that plans will have, in as many rounds as
@@ -20,7 +20,6 @@
 #include "tessera/select.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { DENSE, SPARSER, DENSER, KINDS };
@@ -149,15 +148,9 @@ static tess_status time_kind(probe *p, int kind)
     return TESS_OK;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double ns[PARTS])
 {
-    qsort(ns, PARTS, sizeof *ns, by_size);
+    tess__sort(ns, PARTS);
     return ns[PARTS / 2];
 }
 
@@ -234,7 +227,7 @@ static void conclude(const probe *p, int threads, tess__rates *rates)
     *rates = (tess__rates){.forward = forward / threads,
                            .backward = (p->shape->backward ? backward : 2.5 * forward) / threads,
                            .row_keys = fmax(rows, 0.0) + keys,
-                           .part_keys = p->part / ((double)p->rows * forward),
+                           .part_keys = p->part / ((double)p->rows * forward) + keys,
                            .dense = fmin(dense / lists, 1.0),
                            .copied = p->copied / threads};
 }

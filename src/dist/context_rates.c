@@ -2,39 +2,31 @@
 /* context_rates.c - what ranks and links do, agreed on and put into a cluster.
  *
  * Every rank times its own attention; the group takes the median of each number, so that one rank
- * that was disturbed decides nothing, and all plan alike. Links are measured together. A byte that
- * travels is packed by its sender and unpacked by its receiver, one that stays is copied once, and
- * the cost model knows neither: the time of the second copy is added to that of the link. With a
- * cluster's name nothing is measured.
+ * that was disturbed decides nothing, and all plan alike. Links are measured together. Packing and
+ * unpacking are no part of a link's time: the price counts them by the bytes that each rank copies.
+ * With a cluster's name nothing is measured.
  */
 #include "context.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NODE = 6, MEMORY = 7, NUMBERS = 8 }; /* of a rank: its rates, its node, its memory */
 
-/* What the executor was measured to take in terms of the probe: copies of a row that is packed or
- * unpacked; of a selected row, which is found in bits, told and put into place by itself; and a
- * ring's part, to which lists are cut. */
-static const double packed_copies = 1.5, selected_copies = 2.5, part_factor = 1.5;
+/* What the executor was measured to take in terms of the probe (`tessera bench context`, Zen 4 and
+ * Xeon): copies of a row that is packed or unpacked; of a selected row, which is found in bits,
+ * told and put into place by itself. */
+static const double packed_copies = 1.5, selected_copies = 2.5;
 
 /* The limits of a cluster's description. */
 static const double least_flops = 1e9, least_bandwidth = 1e6, most_bandwidth = 1e15;
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* The median over ranks of column i of all (ranks, NUMBERS); scratch (ranks). */
 static double median(const double *all, int ranks, int i, double *scratch)
 {
     for (int r = 0; r < ranks; r++)
         scratch[r] = all[(size_t)r * NUMBERS + (size_t)i];
-    qsort(scratch, (size_t)ranks, sizeof *scratch, by_size);
+    tess__sort(scratch, (size_t)ranks);
     return scratch[(ranks - 1) / 2];
 }
 
@@ -64,6 +56,19 @@ static int nodes_in_order(const double *all, int ranks, int nodes)
         if ((int)all[(size_t)r * NUMBERS + NODE] != r / per_node)
             return 0;
     return 1;
+}
+
+/* Of the rank that has least, in whole eighths of a GiB: the ranks of a node share its memory. */
+static double least_memory(const double *all, int ranks)
+{
+    double least = INFINITY;
+    for (int r = 0; r < ranks; r++) {
+        int sharers = 0;
+        for (int i = 0; i < ranks; i++)
+            sharers += all[(size_t)i * NUMBERS + NODE] == all[(size_t)r * NUMBERS + NODE];
+        least = fmin(least, all[(size_t)r * NUMBERS + MEMORY] / sharers);
+    }
+    return floor(least / 134217728.0) * 134217728.0;
 }
 
 /* What the group agreed on besides c->rates. */
@@ -99,10 +104,8 @@ static tess_status agree_rates(tess_context *c, const tess_context_opts *o, int 
                                      &c->rates.part_keys, &c->rates.dense,    &c->rates.copied};
         for (int i = 0; i < NODE; i++)
             *rates[i] = median(all, c->ranks, i, scratch);
-        c->rates.part_keys *= part_factor;
         w->ordered = nodes_in_order(all, c->ranks, w->nodes);
-        median(all, c->ranks, MEMORY, scratch);
-        w->memory = floor(scratch[0] / 134217728.0) * 134217728.0; /* whole eighths of a GiB */
+        w->memory = least_memory(all, c->ranks);
     }
     tess__arena_free(&arena);
     return status;
@@ -110,13 +113,22 @@ static tess_status agree_rates(tess_context *c, const tess_context_opts *o, int 
 
 /* ---- the cluster ----------------------------------------------------------------------------- */
 
-/* bytes/s of a link whose bytes are copied once more; what is not limited gets a limit that
- * a cluster's description may have. */
-static double with_copies(double bandwidth, double copied)
+/* Within what a cluster's description may have; 0 is not limited. */
+static double described(double bandwidth)
 {
-    const double ns = copied + (bandwidth > 0.0 ? 1e9 / bandwidth : 0.0);
-    const double whole = ns > 1e9 / most_bandwidth ? 1e9 / ns : most_bandwidth;
-    return whole > least_bandwidth ? whole : least_bandwidth;
+    return bandwidth == 0.0 || bandwidth > most_bandwidth ? most_bandwidth
+           : bandwidth > least_bandwidth                  ? bandwidth
+                                                          : least_bandwidth;
+}
+
+/* How many wires the ranks of a node have between them: as many as one alone would need to get what
+ * they get together. */
+static int adapters(const tess_link *link, int per_node)
+{
+    const double wires = link->network_alone > 0.0
+                             ? link->network_bandwidth * per_node / link->network_alone
+                             : per_node;
+    return wires < 1.5 ? 1 : wires > per_node - 0.5 ? per_node : (int)(wires + 0.5);
 }
 
 static tess_status describe(const tess_context *c, const tess_link *link, const world *w,
@@ -137,7 +149,7 @@ static tess_status describe(const tess_context *c, const tess_link *link, const 
                               .gpu_origin = origin,
                               .node_gpus = per_node,
                               .link = "ranks of a node",
-                              .link_bandwidth = with_copies(link->bandwidth, c->rates.copied),
+                              .link_bandwidth = described(link->bandwidth),
                               .link_latency = link->latency,
                               .link_efficiency = 1.0,
                               .link_origin = origin,
@@ -152,8 +164,8 @@ static tess_status describe(const tess_context *c, const tess_link *link, const 
                               .attn_origin = origin};
     if (w->nodes > 1) {
         info.network = "between nodes";
-        info.nics = per_node;
-        info.nic_bandwidth = with_copies(link->network_bandwidth, c->rates.copied);
+        info.nics = adapters(link, per_node);
+        info.nic_bandwidth = described(link->network_bandwidth * per_node / info.nics);
         info.network_latency = link->network_latency;
         info.network_efficiency = 1.0;
     }
@@ -228,6 +240,7 @@ static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)
     c->how.rows_weighed = 1;
     c->how.packed_ns = packed_copies * c->rates.copied * c->opts.batch;
     c->how.selected_ns = selected_copies * c->rates.copied * c->opts.batch;
+    c->how.loaded_ns = c->rates.copied * c->opts.batch;
     c->measured = 1;
     tell_rates(c, o, &link, w.nodes);
     return describe(c, &link, &w, &c->cluster);
@@ -256,6 +269,7 @@ static tess_status same_cluster(tess_context *c, const tess_context *like)
     c->how.rows_weighed = like->how.rows_weighed;
     c->how.packed_ns = like->how.packed_ns / like->opts.batch * c->opts.batch;
     c->how.selected_ns = like->how.selected_ns / like->opts.batch * c->opts.batch;
+    c->how.loaded_ns = like->how.loaded_ns / like->opts.batch * c->opts.batch;
     TESS_TRY(tess_cluster_query(like->cluster, &info));
     return tess_cluster_create(c->ctx, &info, &c->cluster);
 }

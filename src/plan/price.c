@@ -126,11 +126,22 @@ int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, in
     return speeds ? tess__ns((double)ns * d->fastest / speeds[p]) : ns;
 }
 
+/* K and V of keys beyond one for each query row, which work knows nothing of, come into caches. A
+ * ring's are among the costs of its parts. */
+static int64_t load_keys(const tess__desk *d, int p)
+{
+    const int64_t rows = d->flow.kv.held[p] - d->flow.q.held[p];
+    const double row = 2.0 * d->info->head_dim * d->info->element_bytes;
+    return rows > 0 ? tess__ns((double)rows * row * d->pricing->loaded_ns) : 0;
+}
+
 /* Work of all iterations of a rank, each rounded as the phase rounds it. */
 static int64_t attend_all(const tess__desk *d, int backward, int p)
 {
     const int ring = d->layer->ring;
-    if (ring == 1 || !d->tiles)
+    if (ring == 1)
+        return tess__attend(d, backward, p, d->loads[p], 1) + load_keys(d, p);
+    if (!d->tiles)
         return tess__attend(d, backward, p, d->loads[p], ring);
     int64_t ns = 0;
     for (int i = 0; i < ring; i++)

@@ -67,6 +67,7 @@ typedef struct {
     int rows_weighed;           /* 1: work has what a row costs in its first part of the keys */
     double packed_ns;           /* of a byte of rows on their way to messages or out of them */
     double selected_ns;         /* of a byte of selected keys, beside the link */
+    double loaded_ns;           /* of a byte of K and V of keys beyond one for each query row */
     int rank_low;               /* elements of low-rank vectors */
     const uint8_t *low_layers;  /* (layers): 0: none there; NULL: everywhere */
     int lse;                    /* 1: it comes home with o */

@@ -37,6 +37,8 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o, int l
     if (!(o->selected_ns >= 0.0 && o->selected_ns <= 1e6))
         return tess__fail(TESS_EINVAL, "%s: selected_ns is %g, must be 0..1e6", who,
                           o->selected_ns);
+    if (!(o->loaded_ns >= 0.0 && o->loaded_ns <= 1e6))
+        return tess__fail(TESS_EINVAL, "%s: loaded_ns is %g, must be 0..1e6", who, o->loaded_ns);
     if (!(o->flops == 0.0 || (o->flops >= 1e3 && o->flops <= 1e21)))
         return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
     if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
@@ -100,6 +102,7 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     task->pricing.rows_weighed = o->rows_weighed;
     task->pricing.packed_ns = o->packed_ns;
     task->pricing.selected_ns = o->selected_ns;
+    task->pricing.loaded_ns = o->loaded_ns;
     task->pricing.rank_low = o->rank_low;
     task->pricing.low_layers = o->low_layers;
     task->pricing.lse = o->lse;

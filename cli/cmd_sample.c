@@ -59,6 +59,8 @@ static const opt options[] = {
      .help = "most of a head's own density"},
     {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", .choices = choices_on_off,
      .help = "one more key stands for all that were dropped; default: the checkpoint's"},
+    {"search-every", 0, OPT_INT, AT(search_every), "N", .min = 1, .max = 10000,
+     .help = "steps from one search of search to the next; those between use its keys; default: 4"},
     {"density-out", 0, OPT_PATH, AT(density_out), "FILE",
      .help = "CSV of the density of each step, layer and head, as tessera plan --density reads it"},
     {"compare-dense", 0, OPT_FLAG, AT(compare),

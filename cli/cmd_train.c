@@ -40,7 +40,8 @@ static const opt options[] = {
     {"branch", 0, OPT_PATH, AT(branch), "DIR",
      .help = "go on from a checkpoint or run in a new --out, with its settings and other ones"},
     {"attention", 0, OPT_CHOICE, AT(attention), "KIND", "dense", .choices = choices_attention,
-     .help = "self attention; dsv learns which keys matter, the others are for comparison"},
+     .help = "self attention; dsv learns which keys matter, the others are for comparison; search "
+             "is oracle here, and keeps its keys for some steps in tessera sample alone"},
     {"recompute", 0, OPT_FLAG, AT(recompute),
      .help = "compute each block again when its gradients need it: less memory, more time"},
     {"store", 0, OPT_CHOICE, AT(store), "KIND", "fp32", .choices = stores,

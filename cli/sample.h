@@ -18,6 +18,7 @@ typedef struct {
     double density, mass, max_density;  /* NaN: the checkpoint's */
     const char *density_out;            /* NULL: not written */
     int compare;
+    int64_t search_every; /* 0: not given */
     /* many ranks */
     const char *halves, *strategy;
     int plan_log;

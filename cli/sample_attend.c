@@ -42,6 +42,9 @@ static tess_status check_attention(const sample_job *j)
                        : !isnan(v->max_density) ? "max-density"
                        : v->compensate          ? "compensate"
                                                 : NULL;
+    if (v->search_every && a->kind != TESS_ATTENTION_SEARCH)
+        return out_usage(j->c, "--search-every is given, but attention is %s",
+                         choices_attention[a->kind]);
     if (a->kind == TESS_ATTENTION_DENSE && name)
         return out_usage(j->c, "--%s is given, but attention is dense%s", name,
                          v->attention ? "" : ": choose one by --attention");
@@ -112,6 +115,7 @@ static tess_status sample(sample_job *j, const tess_attention_opts *attention, i
             .first = first,
             .checkpoint = j->known ? j->checkpoint : NULL,
             .attention = attention,
+            .search_every = j->v->search_every,
             .density = record ? j->densities.last : NULL,
             .comm = j->c->ranks > 1 ? j->c->comm : NULL,
             .halves = halves_of(j->v),

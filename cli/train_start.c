@@ -161,5 +161,9 @@ tess_status train_prepare(train_job *j)
         return out_fail(j->c, TESS_ENOMEM, "no memory for the settings");
     TRY(train_trace_open(j->c, j->v, &j->trace));
     fill_options(j);
-    return train_attention(j->c, j->v, &j->opts.attention);
+    TRY(train_attention(j->c, j->v, &j->opts.attention));
+    if (j->opts.attention.kind == TESS_ATTENTION_SEARCH)
+        on_event(j,
+                 "every step has other clips, so that search finds its keys anew, as oracle does");
+    return TESS_OK;
 }

@@ -209,6 +209,75 @@ static void other_selectors_choose_the_same_keys(void **state)
     }
 }
 
+/* Two steps: one that searches, and one of other clips that uses its keys again. */
+static tess_status run_two_steps(const trial *t, tess_context *context, tess_pass *pass, float *out)
+{
+    static const double density[LAYERS * HEADS] = {1, 0.05, 0.3, 0.05, 1, 0.05};
+    float *x = malloc(t->one.n_x * sizeof *x);
+    tess_attend attend = t->attend;
+    tess_status status = x ? TESS_OK : TESS_ENOMEM;
+    attend.layers = t->layers;
+    for (int k = 0; k < 2 && status == TESS_OK; k++, attend.step++) {
+        for (size_t i = 0; i < t->one.n_x; i++)
+            x[i] = k ? -t->one.x[i] : t->one.x[i];
+        status = tess_pass_attend(pass, &attend);
+        if (status == TESS_OK && context && k == 1) /* groups move to ranks that did not search */
+            status = tess_context_plan(context, 1, density, NULL);
+        if (status == TESS_OK)
+            status =
+                tess_pass_forward(pass, &(tess_model_in){x, t->one.timestep, t->one.text}, out);
+    }
+    free(x);
+    return status;
+}
+
+static tess_status run_searching(void *user, tess_ctx *ctx, tess_comm *comm)
+{
+    trial *t = user;
+    rank_objects o = {0};
+    tess_comm_info info;
+    tess_model_info model;
+    TRY(tess_comm_query(comm, &info));
+    tess_pass_shape shape = t->shape;
+    tess_status status = make_context(t, ctx, comm, &o.context);
+    shape.sparse = &t->room;
+    shape.context = o.context;
+    if (status == TESS_OK)
+        status = tess_model_create(ctx, &config, &(tess_model_opts){0, 1}, &o.model);
+    if (status == TESS_OK)
+        status = tess_model_query(o.model, &model);
+    if (status == TESS_OK) {
+        memcpy(model.values, t->one.info.values, (size_t)model.count * sizeof(float));
+        status = tess_pass_create(o.model, &shape, &o.pass);
+    }
+    if (status == TESS_OK)
+        status = run_two_steps(t, o.context, o.pass, t->of[info.rank].out);
+    tess_pass_destroy(o.pass);
+    tess_model_destroy(o.model);
+    tess_context_destroy(o.context);
+    return status;
+}
+
+static void what_ranks_found_is_used_again_by_others(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.searches = 1};
+    trial *t = make_trial(TESS_KEEP_ALL, &room, "fractional");
+    t->shape.train = 0;
+    t->attend.reuse = 1;
+    for (int layer = 0; layer < LAYERS; layer++)
+        t->layers[layer] = (tess_attend_layer){.kind = TESS_SELECT_SEARCH, .keys = keys};
+    run_alone(t);
+    CHECK_OK(tess_pass_attend(t->one.pass, NULL));
+    CHECK_OK(run_two_steps(t, NULL, t->one.pass, t->alone.out));
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, ranks, NULL, run_searching, t));
+        for (int r = 0; r < ranks; r++)
+            check_near("out", t->of[r].out, t->alone.out, (int64_t)t->one.n_out, TOL);
+    }
+    drop_trial(t);
+}
+
 /* What is kept in halves is rounded for the gradients: 0.5 % of their length. */
 static void halves_round_gradients_and_not_the_output(void **state)
 {
@@ -424,6 +493,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(passes_with_predictors_equal_one_rank),
     cmocka_unit_test(keys_that_are_nowhere_whole_equal_one_rank),
     cmocka_unit_test(other_selectors_choose_the_same_keys),
+    cmocka_unit_test(what_ranks_found_is_used_again_by_others),
     cmocka_unit_test(halves_round_gradients_and_not_the_output),
     cmocka_unit_test(a_rank_takes_what_was_told),
     cmocka_unit_test(waiting_for_others_is_told_apart),

@@ -132,6 +132,43 @@ static void guidance_counts_both_of_its_passes(void **state)
     free(r);
 }
 
+/* Steps 0, 3 and 6 of 8 search: with that of 0 alone, a clip is the oracle's. */
+static void search_is_the_oracle_until_it_uses_its_keys_again(void **state)
+{
+    (void)state;
+    const tess_attention_opts oracle = {.kind = TESS_ATTENTION_ORACLE, .density = 0.2};
+    const tess_attention_opts search = {.kind = TESS_ATTENTION_SEARCH, .density = 0.2};
+    for (int guided = 0; guided < 2; guided++) {
+        tess_sample_opts as[] = {opts_of(NULL, &oracle), opts_of(NULL, &search),
+                                 opts_of(NULL, &search), opts_of(NULL, &search)};
+        result *r[4];
+        as[1].search_every = 1;
+        as[2].search_every = 3;
+        for (int i = 0; i < 4; i++) {
+            as[i].guidance = guided ? 2.0 : 1.0;
+            r[i] = sample(2, as[i]);
+            for (int k = 0; k < STEPS * 4; k++)
+                assert_float_equal(r[i]->density[k], r[0]->density[k], 1e-12);
+        }
+        assert_true(same(r[0], r[1]));
+        assert_false(same(r[0], r[2]));
+        assert_false(same(r[0], r[3])); /* 4 where nothing is said */
+        assert_false(same(r[2], r[3]));
+        as[0].steps = as[3].steps = 1;
+        result *first[] = {sample(2, as[0]), sample(2, as[3])};
+        assert_true(same(first[0], first[1]));
+        as[0].steps = as[3].steps = 2;
+        result *second[] = {sample(2, as[0]), sample(2, as[3])};
+        assert_false(same(second[0], second[1]));
+        for (int i = 0; i < 4; i++)
+            free(r[i]);
+        for (int i = 0; i < 2; i++) {
+            free(first[i]);
+            free(second[i]);
+        }
+    }
+}
+
 /* ---- bad input ------------------------------------------------------------------------------ */
 
 static void wrong_ways_to_attend_are_named(void **state)
@@ -189,6 +226,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_kind_has_the_same_bits_for_any_threads),
     cmocka_unit_test(budgets_of_a_mass_are_measured_in_each_quarter),
     cmocka_unit_test(guidance_counts_both_of_its_passes),
+    cmocka_unit_test(search_is_the_oracle_until_it_uses_its_keys_again),
     cmocka_unit_test(wrong_ways_to_attend_are_named),
 };
 

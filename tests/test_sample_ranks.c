@@ -131,6 +131,17 @@ static void so_they_are_with_measured_budgets(void **state)
     check_all_ranks(NULL, &half);
 }
 
+static void so_they_are_with_keys_that_are_used_again(void **state)
+{
+    (void)state;
+    const tess_attention_opts search = {
+        .kind = TESS_ATTENTION_SEARCH, .density = 0.2, .cube = {2, 2, 2}};
+    const tess_attention_opts measured = {
+        .kind = TESS_ATTENTION_SEARCH, .mass = 0.5, .cube = {2, 2, 2}};
+    check_all_ranks(NULL, &search);
+    check_all_ranks(NULL, &measured);
+}
+
 static void so_they_are_without_guidance(void **state)
 {
     (void)state;
@@ -229,6 +240,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(clips_of_many_ranks_are_those_of_one),
     cmocka_unit_test(so_they_are_with_the_budgets_of_a_checkpoint),
     cmocka_unit_test(so_they_are_with_measured_budgets),
+    cmocka_unit_test(so_they_are_with_keys_that_are_used_again),
     cmocka_unit_test(so_they_are_without_guidance),
     cmocka_unit_test(plans_are_kept_from_step_to_step),
     cmocka_unit_test(halves_that_cannot_be_are_an_error),

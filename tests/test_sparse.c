@@ -335,6 +335,107 @@ static void random_lists_change_with_the_step_alone(void **state)
     drop_world(&w);
 }
 
+/* ---- searching now and then -------------------------------------------------------------------
+ */
+
+/* The output of a forward pass of other clips for each draw, by SEARCH in a set, or by ORACLE. */
+static void run_search(world *w, uint64_t at, int reuse, int set, uint64_t draw)
+{
+    tess_attend_layer layers[LAYERS];
+    tess_attend attend = attend_with(reuse < 0 ? TESS_SELECT_ORACLE : TESS_SELECT_SEARCH, mixed[0],
+                                     mixed[1], layers);
+    attend.step = at;
+    attend.reuse = reuse < 0 ? 0 : reuse;
+    attend.search = set;
+    fill_normal(w->x, w->n_x, draw);
+    CHECK_OK(tess_pass_attend(w->pass, &attend));
+    run_forward(w);
+}
+
+static int as_oracle(const world *w, world *oracle, uint64_t draw)
+{
+    run_search(oracle, 0, -1, 0, draw);
+    return memcmp(w->out, oracle->out, w->n_out * sizeof *w->out) == 0;
+}
+
+static void a_search_is_the_oracle_and_is_used_again(void **state)
+{
+    (void)state;
+    const tess_sparse_opts keeps = {.searches = 2}, none = {0};
+    tess_pass_shape searches = shape_with(&keeps), plain = shape_with(&none);
+    searches.train = plain.train = 0;
+    world w = make_world(2, &config, &searches), oracle = make_world(2, &config, &plain);
+    for (int set = 0; set < 2; set++) {
+        run_search(&w, 7, 2, set, 10 + (uint64_t)set);
+        assert_true(as_oracle(&w, &oracle, 10 + (uint64_t)set));
+    }
+    for (int set = 0; set < 2; set++) { /* each set has the lists of its own clips and heads */
+        run_search(&w, 8, 2, set, 10 + (uint64_t)set);
+        assert_true(as_oracle(&w, &oracle, 10 + (uint64_t)set));
+        run_search(&w, 9, 2, set, 12); /* other clips need others */
+        assert_false(as_oracle(&w, &oracle, 12));
+        run_search(&w, 9, 2, set, 10 + (uint64_t)set); /* and did not replace them */
+        assert_true(as_oracle(&w, &oracle, 10 + (uint64_t)set));
+    }
+    run_search(&w, 10, 2, 0, 12); /* three steps behind */
+    assert_true(as_oracle(&w, &oracle, 12));
+    run_search(&w, 10, 2, 0, 13); /* the same step is another one's */
+    assert_true(as_oracle(&w, &oracle, 13));
+    run_search(&w, 3, 2, 0, 14); /* and so is an earlier one */
+    assert_true(as_oracle(&w, &oracle, 14));
+    CHECK_OK(tess_pass_attend(w.pass, NULL));
+    run_search(&w, 4, 2, 0, 15);
+    assert_true(as_oracle(&w, &oracle, 15));
+    drop_world(&w);
+    drop_world(&oracle);
+}
+
+/* A head of another budget is searched anew, the others are not. */
+static void another_budget_is_searched_for(void **state)
+{
+    (void)state;
+    static const int32_t before[BATCH * HEADS] = {9, 0, 20, 13, 5, 33},
+                                        after[BATCH * HEADS] = {9, 0, 21, 13, 5, 33};
+    const tess_sparse_opts room = {.searches = 1};
+    tess_pass_shape shape = shape_with(&room);
+    shape.train = 0;
+    tess_attend_layer layers[LAYERS];
+    tess_attend attend = attend_with(TESS_SELECT_SEARCH, before, NULL, layers);
+    tess_attend_seen seen;
+    world w = make_world(2, &config, &shape);
+    attend.reuse = 5;
+    CHECK_OK(tess_pass_attend(w.pass, &attend));
+    run_forward(&w);
+    attend.step++;
+    layers[0].keys = after;
+    CHECK_OK(tess_pass_attend(w.pass, &attend));
+    run_forward(&w);
+    CHECK_OK(tess_pass_seen(w.pass, 0, &seen));
+    for (int i = 0; i < BATCH * HEADS; i++)
+        assert_true(fabs(seen.density[i] - (after[i] ? after[i] / 75.0 : 1.0)) < 1e-12);
+    drop_world(&w);
+}
+
+static void kept_searches_are_in_the_memory_that_is_told(void **state)
+{
+    (void)state;
+    const tess_sparse_opts none = {0}, two = {.searches = 2};
+    tess_model_memory need[2];
+    tess_pass_shape shape = shape_with(&none);
+    shape.train = 0;
+    CHECK_OK(tess_model_need(&config, NULL, &shape, 2, &need[0]));
+    shape.sparse = &two;
+    CHECK_OK(tess_model_need(&config, NULL, &shape, 2, &need[1]));
+    assert_in_range(need[1].total - need[0].total, 2 * LISTS * GROUPS * 10,
+                    2 * LISTS * (GROUPS * 10 + 32) + 128); /* 10 bytes hold 75 bits */
+    tess_ctx_info info;
+    world w = make_world(2, &config, &shape);
+    run_search(&w, 1, 3, 1, 5);
+    CHECK_OK(tess_ctx_query(w.ctx, &info));
+    assert_in_range(info.bytes_peak, need[1].total * 4 / 5, need[1].total);
+    drop_world(&w);
+}
+
 static void keys_may_be_selected_by_cubes(void **state)
 {
     (void)state;
@@ -409,6 +510,7 @@ static void a_pass_says_what_is_wrong_with_its_room(void **state)
         {{.max_density = 1.5}, "tess_model_need: sparse.max_density is 1.5, must be 0..1"},
         {{.index_memory = -1},
          "tess_model_need: sparse.index_memory is -1, must be 0..4611686018427387903"},
+        {{.searches = 1}, "tess_model_need: sparse.searches is 1, must be 0..0"},
     };
     tess_model_memory need;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -466,6 +568,12 @@ static void a_pass_says_how_it_cannot_attend(void **state)
     layers[0].look = 2;
     CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
                 "tess_pass_attend: layer 0: look is 2, must be 0 or 1");
+    a.reuse = 1;
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: reuse is 1, but the pass was made without searches");
+    a.reuse = -1;
+    CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
+                "tess_pass_attend: reuse is -1, must be 0 or more");
     a.proxy = (tess_proxy)3;
     CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
                 "tess_pass_attend: proxy is 3, must be 0..2");
@@ -528,6 +636,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_pass_without_training_gives_the_same_output),
     cmocka_unit_test(what_was_told_before_leaves_no_trace),
     cmocka_unit_test(random_lists_change_with_the_step_alone),
+    cmocka_unit_test(a_search_is_the_oracle_and_is_used_again),
+    cmocka_unit_test(another_budget_is_searched_for),
+    cmocka_unit_test(kept_searches_are_in_the_memory_that_is_told),
     cmocka_unit_test(keys_may_be_selected_by_cubes),
     cmocka_unit_test(the_memory_taken_is_what_is_needed_at_most),
     cmocka_unit_test(a_pass_says_what_is_wrong_with_its_room),

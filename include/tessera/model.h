@@ -141,6 +141,8 @@ typedef struct {
     double max_density; /* largest share of the keys in a list; 0: 1 */
     int64_t index_memory; /* bytes for lists kept for the gradients; 0: 1/32 of what else is. What
                              does not fit is selected again */
+    int searches; /* sets of lists that SEARCH found and later forward passes may use again, one for
+                     each row of passes that are alike; 0: none. Not with train */
 } tess_sparse_opts;
 
 typedef struct {

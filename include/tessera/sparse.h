@@ -114,11 +114,15 @@ typedef struct {
     tess_predict_loss loss; /* of learning, over the pass's learn_rows queries of each head */
     uint64_t seed, step;    /* of these queries, and of RANDOM */
     int64_t sample;         /* number of the pass's first sample in the step, for RANDOM */
+    int reuse;              /* SEARCH: what was found for a sample's head in one of so many steps
+                               before `step` is used again, if its budget is the same; 0: nothing */
+    int search;             /* SEARCH: the set that is used and filled, below the pass's searches */
     tess_look_fn look;
     void *user;
 } tess_attend;
 
-/* What the next forward passes do, copied with its arrays; NULL: dense. A block that is run again
+/* What the next forward passes do, copied with its arrays; NULL: dense, and what SEARCH found is
+ * forgotten. A block that is run again
  * for its gradients attends to the same keys; nothing is learned or looked at twice. EINVAL: more
  * keys than the pass has room for, a predictor of another model; the pass stays as it was. */
 TESS_API tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend);

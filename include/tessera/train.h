@@ -42,7 +42,8 @@ typedef enum {
     TESS_ATTENTION_DSV, /* predictors learn which keys matter; docs/dsv.md */
     TESS_ATTENTION_ORACLE,
     TESS_ATTENTION_POOLED,
-    TESS_ATTENTION_SEARCH,
+    TESS_ATTENTION_SEARCH, /* in sampling; training sees other clips in each step, and its search
+                              is the ORACLE's */
     TESS_ATTENTION_WINDOW,
     TESS_ATTENTION_RANDOM,
 } tess_attention;
@@ -268,6 +269,8 @@ typedef struct {
      * they are with density 0 and a kind that is not the checkpoint's. Both 0, or the mass trained
      * with: the checkpoint's budgets, for those heads that it made sparse. */
     const tess_attention_opts *attention;
+    int64_t search_every; /* SEARCH: steps; those between use again what the last search found, as
+                             long as the budget stays; 0: 4. 1 is ORACLE */
     double *density; /* (steps, layers, heads): what was attended to, mean over clips; NULL: not
                         wanted, on all ranks or on none */
 

@@ -104,6 +104,14 @@ static tess_status check(const tess_pass *p, const tess_attend *a)
     if (a->loss != TESS_PREDICT_KL && a->loss != TESS_PREDICT_COSINE)
         return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", who,
                           (int)a->loss);
+    if (a->reuse < 0)
+        return tess__fail(TESS_EINVAL, "%s: reuse is %d, must be 0 or more", who, a->reuse);
+    if (a->reuse > 0 && p->room.searches == 0)
+        return tess__fail(TESS_EINVAL, "%s: reuse is %d, but the pass was made without searches",
+                          who, a->reuse);
+    if (a->reuse > 0 && (a->search < 0 || a->search >= p->room.searches))
+        return tess__fail(TESS_EINVAL, "%s: search is %d, must be 0..%d", who, a->search,
+                          p->room.searches - 1);
     if (a->predictor)
         TESS_TRY(check_predictor(p, a->predictor));
     for (int layer = 0; layer < p->z.layers; layer++)
@@ -201,6 +209,8 @@ tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
     forget(pass);
     if (attend)
         take(pass, attend, made);
+    else
+        tess__lists_forget(pass);
     pass->ready = 0;
     return TESS_OK;
 }

@@ -4,6 +4,10 @@
  * A list of K of n units takes 32 K bits as indices and n as bits: bits are the smaller from a
  * density of 1/32 on, and their size does not depend on the budget, so a pass knows beforehand
  * which layers' lists it keeps. Cost of putting away and bringing back: one pass over both.
+ *
+ * SEARCH keeps what it found beyond its pass: the bits of each (set, layer, sample, head), with the
+ * step and the budget they were found for. Where ranks share the groups of a head, all of them get
+ * all its bits, for in a later step they may share them in another way.
  */
 #include "sparse.h"
 
@@ -26,14 +30,21 @@ static uint8_t *bits_of(const tess_pass *p, int layer, int sample, int head)
     return p->bits_again ? p->bits_again + at * p->z.head_bits : NULL;
 }
 
-static tess_status put_away(const tess_pass *p, uint8_t *bits)
+static size_t row_bytes(const tess_pass *p)
+{
+    return (size_t)(p->z.n_k + 7) / 8;
+}
+
+/* Lists of all groups, or of those given, to their places among a head's bits. */
+static tess_status put_away(const tess_pass *p, const tess_selection *lists, const int32_t *groups,
+                            uint8_t *bits)
 {
     tess_selection_lists l;
-    TESS_TRY(tess_selection_view(p->lists, &l));
-    const size_t row = (size_t)(p->z.n_k + 7) / 8;
+    TESS_TRY(tess_selection_view(lists, &l));
+    const size_t row = row_bytes(p);
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t g = 0; g < l.lists; g++) {
-        uint8_t *to = bits + (size_t)g * row;
+        uint8_t *to = bits + (size_t)(groups ? groups[g] : g) * row;
         memset(to, 0, row);
         for (int64_t i = l.offsets[g]; i < l.offsets[g + 1]; i++)
             to[l.indices[i] / 8] |= (uint8_t)(1u << l.indices[i] % 8);
@@ -57,18 +68,122 @@ static tess_status seed_of(const tess_pass *p, int layer, int64_t at, uint64_t *
     return TESS_OK;
 }
 
+/* ---- what SEARCH found --------------------------------------------------------------------------
+ */
+
+void tess__lists_forget(tess_pass *p)
+{
+    const int64_t heads = (int64_t)p->z.layers * p->z.batch * p->z.heads;
+    if (p->found)
+        memset(p->found, 0, (size_t)(p->room.searches * heads) * sizeof *p->found);
+}
+
+/* One head of one sample. */
+typedef struct {
+    tess__found *what; /* NULL: nothing is kept */
+    uint8_t *bits;
+    int32_t keys; /* wanted now */
+} found_head;
+
+static found_head found_of(const tess_pass *p, int layer, int64_t at)
+{
+    const int64_t heads = (int64_t)p->z.batch * p->z.heads;
+    const int64_t place = ((int64_t)p->attend.search * p->z.layers + layer) * heads + at;
+    const tess_attend_layer *how = &p->layers[layer];
+    if (!how->keys || how->kind != TESS_SELECT_SEARCH || p->attend.reuse == 0)
+        return (found_head){0};
+    return (found_head){p->found + place, p->found_bits + place * p->z.head_bits, how->keys[at]};
+}
+
+/* Whether it was found for the same budget, in an earlier step that is near. */
+static int may_reuse(const tess_pass *p, const found_head *f)
+{
+    if (!f->what)
+        return 0;
+    const uint64_t steps = p->attend.step - f->what->step; /* of a later one: a large number */
+    return f->what->keys == f->keys && steps > 0 && steps <= (uint64_t)p->attend.reuse;
+}
+
+static tess_status reuse(const tess_pass *p, const found_head *f, const int32_t *groups,
+                         tess_selection *lists)
+{
+    tess_selection_lists l;
+    const size_t row = row_bytes(p);
+    uint8_t *rows = (uint8_t *)p->found_words;
+    if (!groups)
+        return tess_selection_set_mask(lists, f->bits, TESS_MASK_BITS);
+    TESS_TRY(tess_selection_view(lists, &l));
+    for (int64_t i = 0; i < l.lists; i++)
+        memcpy(rows + (size_t)i * row, f->bits + (size_t)groups[i] * row, row);
+    return tess_selection_set_mask(lists, rows, TESS_MASK_BITS);
+}
+
+static tess_status keep(const tess_pass *p, const found_head *f, const int32_t *groups,
+                        const tess_selection *lists)
+{
+    if (!f->what)
+        return TESS_OK;
+    *f->what = (tess__found){p->attend.step, f->keys};
+    return put_away(p, lists, groups, f->bits);
+}
+
+void tess__lists_begin(const tess_pass *p, int layer)
+{
+    for (int64_t at = 0; at < (int64_t)p->z.batch * p->z.heads; at++) {
+        const found_head f = found_of(p, layer, at);
+        if (f.keys > 0 && !may_reuse(p, &f))
+            memset(f.bits, 0, (size_t)p->z.head_bits);
+    }
+}
+
+/* Each bit is one rank's, so sums of words are exact, and the words of all. */
+static tess_status share_bits(const tess_pass *p, uint8_t *bits)
+{
+    const size_t n = tess__bit_words(&p->z), bytes = (size_t)p->z.head_bits;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t word = 0;
+        memcpy(&word, bits + 4 * i, 4 * i + 4 <= bytes ? 4 : bytes - 4 * i);
+        p->found_words[i] = word;
+    }
+    TESS_TRY(tess_comm_sum_f64(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->found_words, (int64_t)n));
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t word = (uint32_t)p->found_words[i];
+        memcpy(bits + 4 * i, &word, 4 * i + 4 <= bytes ? 4 : bytes - 4 * i);
+    }
+    return TESS_OK;
+}
+
+tess_status tess__lists_share(const tess_pass *p, int layer)
+{
+    for (int64_t at = 0; at < (int64_t)p->z.batch * p->z.heads; at++) {
+        const found_head f = found_of(p, layer, at);
+        if (f.keys == 0 || may_reuse(p, &f))
+            continue;
+        *f.what = (tess__found){p->attend.step, f.keys};
+        TESS_TRY(share_bits(p, f.bits));
+    }
+    return TESS_OK;
+}
+
+/* ---- selecting ----------------------------------------------------------------------------------
+ */
+
 tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                const tess_view *k, const int32_t *groups, tess_selection *lists)
 {
     const tess_attend_layer *how = &p->layers[layer];
     const int64_t at = (int64_t)sample * p->z.heads + head;
     const int low = how->kind == TESS_SELECT_PREDICTOR;
+    const found_head found = found_of(p, layer, at);
+    if (may_reuse(p, &found))
+        return reuse(p, &found, groups, lists);
     tess_select_in in = {
         .q = q, .k = k, .head_dim = low ? p->room.rank : p->z.head_dim, .groups = groups};
     if (how->kind != TESS_SELECT_WINDOW)
         in.budget.keys = how->keys[at];
     TESS_TRY(seed_of(p, layer, p->attend.sample * p->z.heads + at, &in.seed));
-    return tess_selector_run(p->selectors[how->kind], &in, lists);
+    TESS_TRY(tess_selector_run(p->selectors[how->kind], &in, lists));
+    return keep(p, &found, groups, lists);
 }
 
 /* The lists of all groups, in p->lists. */
@@ -95,7 +210,7 @@ static tess_status forward(tess_pass *p, int layer, int sample, int head, const 
     TESS_TRY(select_keys(p, layer, sample, head, q, k));
     /* The forward pass leaves alone what belongs to the block that is run again. */
     if (bits && (p->again || layer < p->kept_lists))
-        TESS_TRY(put_away(p, bits));
+        TESS_TRY(put_away(p, p->lists, NULL, bits));
     if (p->again)
         return TESS_OK;
     tess_selection_lists l;

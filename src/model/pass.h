@@ -68,6 +68,12 @@ typedef struct {
     int64_t head_bits;  /* bytes of one head's lists as bits */
 } tess__sizes;
 
+/* A head's bits in words of 32. */
+static inline size_t tess__bit_words(const tess__sizes *z)
+{
+    return ((size_t)z->head_bits + 3) / 4;
+}
+
 /* The ranks that share the tokens; all 0 where there is one. */
 typedef struct {
     tess_comm *comm;
@@ -75,6 +81,12 @@ typedef struct {
     int rank, ranks;
     const int64_t *bounds; /* (ranks + 1): rows of each at home */
 } tess__ranks;
+
+/* What SEARCH found for a head of a sample, whose bits lie beside it. */
+typedef struct {
+    uint64_t step;
+    int32_t keys; /* 0: nothing was found */
+} tess__found;
 
 typedef struct tess__looks tess__looks;
 
@@ -125,6 +137,9 @@ struct tess_pass {
     int kept_lists;        /* layers whose lists are kept: the first ones */
     uint8_t *bits;         /* (kept_lists, batch, heads, head_bits) */
     uint8_t *bits_again;   /* (batch, heads, head_bits): of the block run again, or NULL */
+    tess__found *found;    /* (searches, layers, batch, heads) */
+    uint8_t *found_bits;   /* (searches, layers, batch, heads, head_bits) */
+    double *found_words;   /* where ranks share groups: a head's bits in words of 32 */
     int64_t *bounds;       /* (n_q + 1): the cubes */
     float *low;            /* (2, rows, heads * rank): q and k of the predictor */
     tess_predict *predict; /* maps and losses of the predictor */

@@ -140,6 +140,19 @@ static void cut_turns(const tess_pass *p, cutter *c, int dim, float *turn[3])
         turn[i] = cut_floats(c, (int64_t)p->z.grid[i] * 2 * dims[i]);
 }
 
+/* Lists that SEARCH found, for later passes. */
+static void cut_found(tess_pass *p, cutter *c)
+{
+    const size_t heads =
+        (size_t)p->room.searches * (size_t)p->z.layers * (size_t)p->z.batch * (size_t)p->z.heads;
+    if (p->room.searches == 0)
+        return;
+    p->found = cut(c, heads * sizeof *p->found);
+    p->found_bits = cut(c, heads * (size_t)p->z.head_bits);
+    if (p->ranks.comm)
+        p->found_words = cut(c, tess__bit_words(&p->z) * sizeof *p->found_words);
+}
+
 static void cut_attending(tess_pass *p, cutter *c)
 {
     const tess__sizes *z = &p->z;
@@ -151,6 +164,7 @@ static void cut_attending(tess_pass *p, cutter *c)
         return;
     p->keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->keys);
     p->bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->bounds);
+    cut_found(p, c);
     if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->kept_lists < z->layers &&
         !p->ranks.comm)
         p->bits_again = cut(c, (size_t)(heads * z->head_bits));

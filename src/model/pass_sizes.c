@@ -37,6 +37,7 @@ static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64
         {"compensate", o->compensate, 1},
         {"learn_rows", o->learn_rows, tokens < 512 ? tokens : 512},
         {"index_memory", o->index_memory, INT64_MAX / 2},
+        {"searches", o->searches, s->train ? 0 : 16},
     };
     if (!s->cube)
         return tess__fail(TESS_EINVAL, "%s: cube is NULL, must be given with sparse", who);

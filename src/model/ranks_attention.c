@@ -70,7 +70,9 @@ tess_status tess__ranks_forward(tess_pass *p, int layer, const tess_view *q, con
         call.q_low = &q_low;
         call.k_low = &k_low;
     }
+    tess__lists_begin(p, layer);
     TESS_TRY(tess_dist_attn_forward(p->ranks.attn, &call, q, k, v, o, lse));
+    TESS_TRY(tess__lists_share(p, layer));
     p->times.attention_ns += tess__lap_end(p, lap) - (p->times.select_ns - selected);
     return how->keys && !p->again ? see(p, layer) : TESS_OK;
 }

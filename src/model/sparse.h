@@ -55,6 +55,12 @@ tess_status tess__predictor_check(const char *who, const tess_predictor_opts *op
 tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                const tess_view *k, const int32_t *groups, tess_selection *lists);
 
+/* What SEARCH found is forgotten; and, where ranks share groups, before and after the attention of
+ * a layer: room for what is found, and what all of them found. */
+void tess__lists_forget(tess_pass *p);
+void tess__lists_begin(const tess_pass *p, int layer);
+tess_status tess__lists_share(const tess_pass *p, int layer); /* collective */
+
 /* q, k: of the whole layer. Of a forward pass, or of a block that is run again. */
 tess_status tess__lists_forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                 const tess_view *k);

@@ -313,6 +313,8 @@ tess_status tess__control_attend(tess__control *c, tess_pass *pass, const double
         .seed = c->opts.seed,
         .step = (uint64_t)turn,
         .sample = sample,
+        .reuse = c->reuse,
+        .search = c->search,
         .look = tess__control_look,
         .user = c,
     };

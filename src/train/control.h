@@ -150,6 +150,7 @@ typedef struct tess__control {
     int *buckets;              /* (batch) */
     double *rates;             /* (layers) */
     int64_t step;              /* from 1, of the last decide */
+    int reuse, search;         /* of sampling, as of tess_attend */
     tess__sums sums[TESS__CUBES];
     tess__gathered gathered;
     double *measured;                           /* (batch, heads) */

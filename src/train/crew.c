@@ -49,9 +49,10 @@ static tess_status split(tess__crew *crew, int ranks)
 static tess_status same(const tess__crew *crew, const tess_model *model, const tess_sample_opts *o,
                         const float *text)
 {
-    const int64_t sizes[] = {o->batch,   o->steps,    o->frames,        o->height, o->width,
-                             o->first,   o->text_len, (int64_t)o->seed, o->halves, !!o->density,
-                             o->cube[0], o->cube[1],  o->cube[2]};
+    const int64_t sizes[] = {o->batch,   o->steps,       o->frames,   o->height,
+                             o->width,   o->first,       o->text_len, (int64_t)o->seed,
+                             o->halves,  !!o->density,   o->cube[0],  o->cube[1],
+                             o->cube[2], o->search_every};
     const double numbers[] = {o->shift, o->guidance};
     const size_t prompts = (size_t)o->batch * (size_t)o->text_len * (size_t)model->config.text_dim;
     uint64_t options = tess__hash(tess__hash(0, sizes, sizeof sizes), numbers, sizeof numbers);

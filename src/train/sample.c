@@ -90,7 +90,9 @@ static tess_status check(const char *who, const tess_model *model, tess_sample_o
     o->text_len = o->text_len ? o->text_len : config->text_len;
     o->shift = o->shift != 0.0 ? o->shift : 2.0;
     o->guidance = o->guidance != 0.0 ? o->guidance : 2.0;
+    o->search_every = o->search_every ? o->search_every : 4;
     TESS_TRY(tess__check_range(who, "steps", o->steps, 1, 10000));
+    TESS_TRY(tess__check_range(who, "search_every", o->search_every, 1, 10000));
     if (!(o->shift >= 1e-3 && o->shift <= 1e3))
         return tess__fail(TESS_EINVAL, "%s: shift is %g, must be 0.001..1000", who, o->shift);
     if (!(o->guidance >= -1e3 && o->guidance <= 1e3))
@@ -169,7 +171,7 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
         status = tess_comm_agree(o->comm, status);
     TESS_TRY(status);
     if (p->sampler)
-        tess__sampler_shape(p->sampler, &shape);
+        tess__sampler_shape(p->sampler, &p->crew, &shape);
     const tess__sharing sharing = {.config = &model->config,
                                    .shape = &shape,
                                    .attention = tess__sampler_attention(p->sampler),

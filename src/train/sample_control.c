@@ -7,6 +7,9 @@
  *              what share of the keys holds `mass`; until the next quarter that is the budget of
  *              every head of every layer, mean over the clips of the batch
  *
+ * SEARCH finds its keys anew every few steps, and uses them again in those between: with the
+ * prompts its own, and without.
+ *
  * Measuring takes a sixteenth of the groups, at most: 4 tokens head_dim flop for each query. Of
  * many ranks each measures the heads that it is shown, and the others get them from it.
  */
@@ -27,6 +30,7 @@ struct tess__sampler {
     tess__control *control; /* NULL: dense */
     tess_sparse_opts room;
     int batch, layers, heads, steps, passes; /* passes: of a step */
+    int reuse;                               /* SEARCH: steps between two that search */
     int bucket;                              /* MEASURED: the last one measured; -1: none */
     double *u;                               /* (batch) */
     double *measured;                        /* (batch, heads), (layers, heads) */
@@ -125,6 +129,7 @@ tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *o, c
     s->heads = model->config.heads;
     s->steps = o->steps;
     s->passes = o->guidance != 1.0 ? 2 : 1;
+    s->reuse = (int)o->search_every - 1;
     s->bucket = -1;
     s->u = (double *)((char *)s + tess__arena_round(sizeof *s));
     s->measured = s->u + batch;
@@ -149,10 +154,15 @@ void tess__sampler_destroy(tess__sampler *sampler)
     tess__free(sampler->ctx, sampler);
 }
 
-void tess__sampler_shape(tess__sampler *s, tess_pass_shape *shape)
+void tess__sampler_shape(tess__sampler *s, const tess__crew *crew, tess_pass_shape *shape)
 {
-    if (s->control)
-        tess__control_shape(s->control, shape, &s->room);
+    if (!s->control)
+        return;
+    tess__control_shape(s->control, shape, &s->room);
+    if (s->control->attention.kind != TESS_ATTENTION_SEARCH || s->reuse == 0)
+        return;
+    s->control->reuse = s->reuse;
+    s->room.searches = crew->halves ? 1 : s->passes;
 }
 
 const tess_attention_opts *tess__sampler_attention(const tess__sampler *s)
@@ -247,6 +257,7 @@ tess_status tess__sampler_attend(tess__sampler *s, tess_pass *pass, int k, int t
     }
     for (int b = 0; b < s->batch; b++)
         s->u[b] = u;
+    s->control->search = s->room.searches > 1 ? turn : 0;
     return tess__control_attend(s->control, pass, s->u, k, 0, 0);
 }
 

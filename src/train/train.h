@@ -156,7 +156,7 @@ tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *opts
 void tess__sampler_destroy(tess__sampler *sampler); /* after the pass; NULL accepted */
 
 /* Sets what the pass's shape needs. */
-void tess__sampler_shape(tess__sampler *sampler, tess_pass_shape *shape);
+void tess__sampler_shape(tess__sampler *sampler, const tess__crew *crew, tess_pass_shape *shape);
 const tess_attention_opts *tess__sampler_attention(const tess__sampler *sampler); /* NULL: dense */
 
 /* Before a forward pass and after it: step k, of which this is pass number `turn` (0: with text).

@@ -15,7 +15,14 @@ tessera sample run --steps 4 -o x.npy --attention random --density 1 | tail -n 1
 tessera sample run --steps 4 -o x.npy --attention pooled --density 0.25 --compensate off | tail -n 1
 tessera sample run --steps 8 -o x.npy --attention oracle --mass 0.5 --guidance 1 --density-out density.csv | wc -l
 grep -c ',1.000000' density.csv
+echo "== search"
+for every in 1 2; do
+    tessera sample run --steps 3 -o search-$every.npy --attention search --density 0.25 --search-every $every | tail -n 1
+done
+tessera sample run --steps 3 -o oracle.npy --attention oracle --density 0.25 | tail -n 1
+cmp oracle.npy search-1.npy && ! cmp -s oracle.npy search-2.npy && echo "oracle, until keys are used again"
 echo "== wrong"
+tessera sample run --steps 3 -o x.npy --attention oracle --density 0.25 --search-every 2; echo "exit $?"
 tessera sample run --steps 4 -o x.npy --attention window; echo "exit $?"
 tessera sample run --steps 4 -o x.npy --attention dense --mass 0.5; echo "exit $?"
 tessera sample run --steps 4 -o x.npy --mass 0.5 --density 0.5; echo "exit $?"

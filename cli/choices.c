@@ -2,6 +2,7 @@
 /* choices.c - words of options that several files know, and their numbers. */
 #include "choices.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *const choices_attention[] = {"dense",  "dsv",    "oracle", "pooled",
@@ -18,4 +19,11 @@ int choices_find(const char *const *choices, const char *word)
     while (strcmp(choices[i], word) != 0)
         i++;
     return i;
+}
+
+int choices_cube(const char *text, int cube[3])
+{
+    int used = 0;
+    const int n = sscanf(text, "%5dx%5dx%5d%n", &cube[0], &cube[1], &cube[2], &used);
+    return n == 3 && text[used] == 0 && cube[0] > 0 && cube[1] > 0 && cube[2] > 0;
 }

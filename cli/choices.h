@@ -13,4 +13,7 @@ extern const char *const choices_on_off[];
 /* The number of a word that is one of the choices. */
 int choices_find(const char *const *choices, const char *word);
 
+/* Sizes of a cube, "2x4x4": 1; any other text: 0. */
+int choices_cube(const char *text, int cube[3]);
+
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_profile.c - tessera profile: its options; profile_run.c does the rest. */
+#include "choices.h"
 #include "commands.h"
 #include "profile.h"
 
@@ -30,8 +31,13 @@ static const opt options[] = {
     {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips at once"},
     {"mass", 0, OPT_DOUBLE, AT(mass), "X", "0.9", .min = 0.001, .max = 1,
      .help = "share of the softmax that the keys must hold"},
-    {"cube", 0, OPT_STRING, AT(cube), "FxHxW", "2x2x2",
-     .help = "tokens of a group of queries, in frames, rows and columns"},
+    {"cube", 0, OPT_STRING, AT(cube), "FxHxW",
+     .help = "tokens of a group of queries, in frames, rows and columns; default: the last "
+             "checkpoint's, or 2x2x2"},
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", .choices = choices_proxy,
+     .help = "what stands for a group before its predictor; default: the last checkpoint's"},
+    {"density", 0, OPT_DOUBLE, AT(density), "X", .min = 1e-6, .max = 1,
+     .help = "share of the keys at which recall is measured; default: each head's own density"},
     {"cubes", 0, OPT_FLAG, AT(cubes), .initial = "1",
      .help = "do not measure the overlap in cubes of other sizes"},
     {"csv", 0, OPT_PATH, AT(csv), "FILE",
@@ -66,7 +72,9 @@ const command command_profile = {
         "Runs the model, dense, on clips of the validation set at four noise levels. For every "
         "layer and head it measures the share of keys that a group of queries needs to hold --mass "
         "of its softmax, and where the checkpoint has a predictor, its recall: the mass of as many "
-        "keys chosen by it / that of the best. Also measured is what sharing keys in cubes of "
+        "keys chosen by it / that of the best. Groups and the predictor's proxy are those that the "
+        "checkpoint was trained with, unless options say otherwise. Also measured is what sharing "
+        "keys in cubes of "
         "several sizes costs.\n",
     TABLE(arguments),
     TABLE(options),

@@ -8,9 +8,10 @@
 typedef struct {
     common common;
     strings checkpoints;
-    const char *data, *out, *csv, *by, *cube;
+    const char *data, *out, *csv, *by;
+    const char *cube, *proxy; /* NULL: the checkpoint's */
     int64_t clips, batch, layer, head;
-    double mass, noise;
+    double mass, noise, density; /* density: NaN: of each head's own */
     int ema, cubes;
 } profile_values;
 
@@ -24,7 +25,7 @@ tess_status profile_run(cli *c, const profile_values *v);
 /* ---- profile_probe.c: what is measured of a layer while the model runs ------------------------
  */
 
-enum { PROFILE_CUBES = 5, PROFILE_LEVELS = TESS_NOISE_BUCKETS };
+enum { PROFILE_CUBES = TESS_CUBES + 1, PROFILE_LEVELS = TESS_NOISE_BUCKETS };
 
 /* Tokens in cubes of one size. */
 typedef struct {
@@ -42,6 +43,8 @@ typedef struct {
     int grid[3];
     int64_t tokens;
     double mass;
+    tess_proxy proxy;
+    double keys_share; /* of recall; NaN: the density that was measured */
     int n_orders;
     profile_order orders[PROFILE_CUBES]; /* the first is the pass's own */
     int compare;                         /* 1: the other orders are measured too */
@@ -51,7 +54,8 @@ typedef struct {
     int32_t *keys;
     tess_sel_stats *stats;
     double *density,
-        *recall; /* (layers, heads): sums over samples, the caller's; recall NULL: none */
+        *recall;     /* (layers, heads): sums over samples, the caller's; recall NULL: none */
+    double *overlap; /* (layers): of the first order, sums as its own; the caller's */
     tess_selector *predictor; /* made when there are vectors to choose by */
 } profile_probe;
 
@@ -87,6 +91,7 @@ typedef struct {
     cli *c;
     const profile_values *v;
     int cube[3];
+    double *overlap; /* (layers): of the last checkpoint, in groups of this cube */
     profile_point *points;
     int n_points;
     tess_model_config config;

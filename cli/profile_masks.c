@@ -168,8 +168,8 @@ static tess_status mark(const viewer *w, tess_select_kind kind, const tess_selec
     tess_selection *sel = NULL;
     tess_selection_lists lists;
     int64_t capacity;
-    tess_status status =
-        tess_selector_create(p->ctx, &(tess_selector_opts){.kind = kind}, &selector);
+    tess_status status = tess_selector_create(
+        p->ctx, &(tess_selector_opts){.kind = kind, .proxy = p->proxy}, &selector);
     if (status == TESS_OK)
         status = tess_selector_capacity(selector, &groups, in, &capacity);
     if (status == TESS_OK)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* profile_output.c - a sparsity profile as text, JSON, CSV and page. */
+#include "choices.h"
 #include "profile.h"
 
 #include <math.h>
@@ -38,16 +39,79 @@ static summary sum_up(const double *x, size_t n)
     return s;
 }
 
+static const profile_point *last_point(const profile_job *j)
+{
+    return &j->points[j->n_points - 1];
+}
+
+static int has_recall(const profile_job *j)
+{
+    return !isnan(last_point(j)->recall[0]);
+}
+
+/* A layer's mean over heads and noise levels, and that of its worst head over noise levels. */
+static void sum_recall(const profile_job *j, int layer, double *mean, double *worst)
+{
+    const int heads = j->config.heads;
+    *mean = 0;
+    *worst = INFINITY;
+    for (int h = 0; h < heads; h++) {
+        double sum = 0;
+        for (int level = 0; level < PROFILE_LEVELS; level++)
+            sum += last_point(j)->recall[(size_t)level * heads_of(j) + (size_t)(layer * heads + h)];
+        *mean += sum / PROFILE_LEVELS / heads;
+        *worst = fmin(*worst, sum / PROFILE_LEVELS);
+    }
+}
+
+/* A layer's overlap in groups of the given cube. */
+static double layer_overlap(const profile_job *j, int layer)
+{
+    return j->overlap[layer] * j->config.layers / (double)j->probe.orders[0].measured;
+}
+
+/* The last checkpoint, a line for each layer. */
+static void show_layers(const profile_job *j)
+{
+    FILE *f = j->c->out;
+    const size_t heads = (size_t)j->config.heads;
+    fprintf(f, "\n%10s  %-27s", "layer", "density by quarter of noise");
+    fprintf(f, "%s%s\n", has_recall(j) ? "  recall (worst head)" : "",
+            j->v->cubes ? "  overlap" : "");
+    for (int l = 0; l < j->config.layers; l++) {
+        fprintf(f, "%10d ", l);
+        for (int level = 0; level < PROFILE_LEVELS; level++) {
+            const size_t at = (size_t)level * heads_of(j) + (size_t)l * heads;
+            fprintf(f, " %.3f", sum_up(last_point(j)->density + at, heads).mean);
+        }
+        double mean, worst;
+        sum_recall(j, l, &mean, &worst);
+        if (has_recall(j))
+            fprintf(f, "    %12.3f (%.3f)", mean, worst);
+        if (j->v->cubes)
+            fprintf(f, "  %*.3f", has_recall(j) ? 7 : 11, layer_overlap(j, l));
+        fprintf(f, "\n");
+    }
+}
+
 static void show_text(const profile_job *j)
 {
     FILE *f = j->c->out;
     const profile_probe *p = &j->probe;
     fprintf(f,
             "%d layers of %d heads, %lld tokens (%d x %d x %d), %lld clips of %s; groups of %d x "
-            "%d x %d queries, mass %g\n\n",
+            "%d x %d queries, mass %g\n",
             j->config.layers, j->config.heads, (long long)p->tokens, p->grid[0], p->grid[1],
             p->grid[2], (long long)j->v->clips, j->info.kind, j->cube[0], j->cube[1], j->cube[2],
             p->mass);
+    if (has_recall(j))
+        fprintf(f, "recall of keys chosen by the predictor, proxy %s, at ",
+                choices_proxy[p->proxy]);
+    if (has_recall(j) && isnan(p->keys_share))
+        fprintf(f, "each head's own density\n");
+    else if (has_recall(j))
+        fprintf(f, "density %g\n", p->keys_share);
+    fprintf(f, "\n");
     fprintf(f, "%10s  %-14s %22s %28s\n", "step", "noise", "density (least..most)",
             "recall (least..most)");
     for (int i = 0; i < j->n_points; i++)
@@ -62,6 +126,7 @@ static void show_text(const profile_job *j)
             else
                 fprintf(f, "  %10.3f (%.3f..%.3f)\n", r.mean, r.least, r.most);
         }
+    show_layers(j);
     if (!j->v->cubes)
         return;
     fprintf(f, "\n%-16s %8s %8s\n", "cube", "overlap", "density");
@@ -119,15 +184,21 @@ static json_t *json_point(const profile_job *j, const profile_point *p)
 static void show_json(const profile_job *j)
 {
     cli *c = j->c;
-    json_t *points = json_array(), *cubes = json_array();
+    json_t *points = json_array(), *cubes = json_array(), *overlap = json_array();
     out_set(c, c->json, "mass", out_number(j->probe.mass));
     out_set(c, c->json, "cube", json_cube(c, j->cube));
+    out_set(c, c->json, "proxy",
+            has_recall(j) ? json_string(choices_proxy[j->probe.proxy]) : json_null());
+    out_set(c, c->json, "recall_density", out_number(j->probe.keys_share));
     out_set(c, c->json, "data", out_text(j->info.kind));
     out_set(c, c->json, "clips", json_integer(j->v->clips));
     out_set(c, c->json, "tokens", json_integer(j->probe.tokens));
     for (int i = 0; i < j->n_points; i++)
         out_append(c, points, json_point(j, &j->points[i]));
     out_set(c, c->json, "checkpoints", points);
+    for (int l = 0; l < j->config.layers && j->v->cubes; l++)
+        out_append(c, overlap, out_number(layer_overlap(j, l)));
+    out_set(c, c->json, "overlap", overlap);
     for (int i = 0; i < j->probe.n_orders && j->v->cubes; i++) {
         const profile_order *order = &j->probe.orders[i];
         json_t *o = json_object();
@@ -150,7 +221,7 @@ static int by_training(const profile_job *j)
 static void fill_csv(const profile_job *j, int steps, int64_t *step, double *density)
 {
     const size_t n = heads_of(j);
-    const profile_point *last = &j->points[j->n_points - 1];
+    const profile_point *last = last_point(j);
     for (int s = 0; s < steps; s++) {
         step[s] = by_training(j) ? j->points[s].told.step : s;
         for (size_t i = 0; i < n; i++) {

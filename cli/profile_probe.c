@@ -3,7 +3,7 @@
  *
  * The pass shows q and k in the order of its cubes. Density and recall are measured there; for the
  * overlap of other cubes q and k are copied into their order. Recall is that of the predictor's
- * keys, as many as the density says, for each sample and head.
+ * keys, as many as the density says, for each sample and head, or as a given share does.
  */
 #include "profile.h"
 
@@ -13,8 +13,6 @@
 
 /* Groups measured of each head at most: on long clips neighbours tell nothing new. */
 enum { GROUPS_MEASURED = 64 };
-
-static const int candidates[][3] = {{1, 2, 2}, {2, 2, 2}, {2, 4, 4}, {4, 4, 4}};
 
 static tess_status no_memory(cli *c)
 {
@@ -38,11 +36,15 @@ static tess_status add_order(cli *c, const int cube[3], const int64_t *place, pr
     return TESS_OK;
 }
 
-/* Whether a cube fits into the grid and is not the first one's. */
-static int worth(const profile_probe *p, const int cube[3])
+/* Those that training compares, without the first one's. */
+static tess_status add_others(cli *c, const int64_t *place, profile_probe *p)
 {
-    return cube[0] <= p->grid[0] && cube[1] <= p->grid[1] && cube[2] <= p->grid[2] &&
-           memcmp(cube, p->orders[0].cube, sizeof p->orders[0].cube) != 0;
+    int cubes[TESS_CUBES][3];
+    const int n = tess_attention_cubes(p->grid, cubes);
+    for (int i = 0; i < n; i++)
+        if (memcmp(cubes[i], p->orders[0].cube, sizeof cubes[i]) != 0)
+            TRY(add_order(c, cubes[i], place, p));
+    return TESS_OK;
 }
 
 tess_status profile_probe_open(cli *c, const int cube[3], int others, profile_probe *p)
@@ -63,9 +65,8 @@ tess_status profile_probe_open(cli *c, const int cube[3], int others, profile_pr
         status = tess_order_cubes(p->grid, cube, p->raster, place, NULL, NULL);
     if (status == TESS_OK)
         status = add_order(c, cube, place, p);
-    for (size_t i = 0; i < sizeof candidates / sizeof *candidates && others; i++)
-        if (status == TESS_OK && worth(p, candidates[i]))
-            status = add_order(c, candidates[i], place, p);
+    if (status == TESS_OK && others)
+        status = add_others(c, place, p);
     free(place);
     return status;
 }
@@ -119,18 +120,21 @@ static double mean(const double *x, int n)
     return sum / n;
 }
 
-/* Recall of the predictor at as many keys as the densities in p->values say. */
+/* Recall of the predictor at as many keys as the densities in p->values say, or as are asked for.
+ */
 static tess_status measure_recall(profile_probe *p, const tess_look *look,
                                   const tess_sel_shape *groups, int32_t every)
 {
     const int pairs = p->batch * p->heads;
     for (int i = 0; i < pairs; i++) {
-        p->keys[i] = (int32_t)ceil(p->values[i] * (double)p->tokens - 1e-9);
+        const double share = isnan(p->keys_share) ? p->values[i] : p->keys_share;
+        p->keys[i] = (int32_t)ceil(share * (double)p->tokens - 1e-9);
         p->keys[i] = p->keys[i] < 1 ? 1 : p->keys[i];
     }
     if (!p->predictor)
-        TRY(tess_selector_create(p->ctx, &(tess_selector_opts){.kind = TESS_SELECT_PREDICTOR},
-                                 &p->predictor));
+        TRY(tess_selector_create(
+            p->ctx, &(tess_selector_opts){.kind = TESS_SELECT_PREDICTOR, .proxy = p->proxy},
+            &p->predictor));
     const tess_select_in in = {.q = look->q_low,
                                .k = look->k_low,
                                .head_dim = look->rank,
@@ -194,7 +198,9 @@ tess_status profile_probe_look(void *probe, const tess_look *look)
         for (int i = 0; i < p->batch * p->heads; i++)
             recall[i % p->heads] += p->stats[i].recall;
     }
+    const double before = p->orders[0].overlap;
     for (int i = 0; i < p->n_orders && p->compare; i++)
         TRY(measure_cube(p, &p->orders[i], look));
+    p->overlap[look->layer] += p->orders[0].overlap - before;
     return TESS_OK;
 }

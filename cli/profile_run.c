@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* profile_run.c - how sparse a model's attention is: checkpoints, clips, noise levels, results. */
+#include "choices.h"
 #include "profile.h"
 
 #include <math.h>
@@ -14,15 +15,15 @@ static tess_status no_memory(cli *c)
 
 /* ---- what is asked for ---------------------------------------------------------------------- */
 
-static tess_status read_cube(profile_job *j)
+/* The cube given, or that of the last checkpoint, where it has one. */
+static tess_status choose_cube(profile_job *j)
 {
-    char end;
-    const char *text = j->v->cube;
-    if (sscanf(text, "%dx%dx%d%c", &j->cube[0], &j->cube[1], &j->cube[2], &end) != 3 ||
-        j->cube[0] < 1 || j->cube[1] < 1 || j->cube[2] < 1)
-        return out_usage(j->c, "--cube is \"%.40s\", must be three numbers above 0, like 2x4x4",
-                         text);
-    return TESS_OK;
+    static const int otherwise[3] = {2, 2, 2};
+    const int *trained = j->points[j->n_points - 1].told.attention.cube;
+    memcpy(j->cube, trained[0] ? trained : otherwise, sizeof j->cube);
+    if (!j->v->cube || choices_cube(j->v->cube, j->cube))
+        return TESS_OK;
+    return out_usage(j->c, "--cube is \"%.40s\", must be sizes such as 2x4x4", j->v->cube);
 }
 
 static int same_model(const tess_model_config *a, const tess_model_config *b)
@@ -124,9 +125,12 @@ static tess_status reserve(profile_job *j)
 
 static tess_status prepare(profile_job *j)
 {
-    TRY(read_cube(j));
     TRY(find_points(j));
+    TRY(choose_cube(j));
     TRY(open_data(j));
+    j->overlap = calloc((size_t)j->config.layers, sizeof *j->overlap);
+    if (!j->overlap)
+        return no_memory(j->c);
     profile_probe *p = &j->probe;
     const int *patch = j->config.patch;
     *p = (profile_probe){
@@ -135,7 +139,11 @@ static tess_status prepare(profile_job *j)
         .heads = j->config.heads,
         .head_dim = j->config.head_dim,
         .grid = {j->info.frames / patch[0], j->info.height / patch[1], j->info.width / patch[2]},
-        .mass = j->v->mass};
+        .mass = j->v->mass,
+        .proxy = j->v->proxy ? (tess_proxy)choices_find(choices_proxy, j->v->proxy)
+                             : j->points[j->n_points - 1].told.attention.proxy,
+        .keys_share = j->v->density,
+        .overlap = j->overlap};
     p->tokens = (int64_t)p->grid[0] * p->grid[1] * p->grid[2];
     TRY(profile_probe_open(j->c, j->cube, j->v->cubes, p));
     return reserve(j);
@@ -248,6 +256,7 @@ static tess_status run_job(profile_job *j)
     tess_status status = TESS_OK;
     for (int i = 0; i < j->n_points && status == TESS_OK; i++) {
         profile_engine e = {0};
+        memset(j->overlap, 0, (size_t)j->config.layers * sizeof *j->overlap);
         for (int k = 0; k < j->probe.n_orders; k++) /* of the last checkpoint alone */
             j->probe.orders[k].overlap = j->probe.orders[k].density = 0,
             j->probe.orders[k].measured = 0;
@@ -278,6 +287,7 @@ tess_status profile_run(cli *c, const profile_values *v)
         free(j.heads[i].predicted);
     }
     free(j.points);
+    free(j.overlap);
     profile_probe_close(&j.probe);
     tess_data_close(j.data);
     free(j.clip);

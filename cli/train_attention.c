@@ -8,11 +8,7 @@
 /* "2x4x4", or "auto" for zeros. */
 static tess_status read_cube(cli *c, const char *text, int cube[3])
 {
-    int used = 0;
-    if (strcmp(text, "auto") == 0)
-        return TESS_OK;
-    const int n = sscanf(text, "%5dx%5dx%5d%n", &cube[0], &cube[1], &cube[2], &used);
-    if (n == 3 && text[used] == 0 && cube[0] > 0 && cube[1] > 0 && cube[2] > 0)
+    if (strcmp(text, "auto") == 0 || choices_cube(text, cube))
         return TESS_OK;
     return out_usage(c, "--cube is \"%.80s\", must be auto or sizes such as 2x4x4", text);
 }

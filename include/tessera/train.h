@@ -86,6 +86,12 @@ typedef struct {
     const char *cache;    /* folder that keeps measured break-even densities; NULL: none does */
 } tess_attention_opts;
 
+enum { TESS_CUBES = 6 };
+
+/* The cubes that are compared where none is given, clipped to a grid of tokens, small ones first;
+ * how many, 0 for NULL. */
+TESS_API int tess_attention_cubes(const int grid[3], int cubes[TESS_CUBES][3]);
+
 /* Called with each decision as one sentence, from the thread of tess_train_run. */
 typedef void (*tess_event_fn)(void *user, const char *sentence);
 

@@ -13,20 +13,26 @@ enum { LEARN_ROWS = 48, BUCKETS = TESS_NOISE_BUCKETS };
 static const int candidates[TESS__CUBES][3] = {{1, 1, 1}, {1, 2, 2}, {2, 2, 2},
                                                {2, 2, 4}, {2, 4, 4}, {4, 4, 4}};
 
-int tess__attention_cubes(const tess_attention_opts *opts, const int grid[3],
-                          int cubes[TESS__CUBES][3])
+int tess_attention_cubes(const int grid[3], int cubes[TESS_CUBES][3])
 {
     int n = 0;
-    if (opts->cube[0]) {
-        memcpy(cubes[0], opts->cube, sizeof cubes[0]);
-        return 1;
-    }
+    if (!grid || !cubes)
+        return 0;
     for (int i = 0; i < TESS__CUBES; i++) {
         for (int a = 0; a < 3; a++)
             cubes[n][a] = candidates[i][a] < grid[a] ? candidates[i][a] : grid[a];
         n += n == 0 || memcmp(cubes[n], cubes[n - 1], sizeof cubes[0]) != 0;
     }
     return n;
+}
+
+int tess__attention_cubes(const tess_attention_opts *opts, const int grid[3],
+                          int cubes[TESS__CUBES][3])
+{
+    if (!opts->cube[0])
+        return tess_attention_cubes(grid, cubes);
+    memcpy(cubes[0], opts->cube, sizeof cubes[0]);
+    return 1;
 }
 
 int tess__attention_by_cubes(tess_attention kind)

@@ -17,8 +17,8 @@
 #include "tessera/train.h"
 
 enum {
-    TESS__CUBES = 6,   /* sizes of cubes that may be compared */
-    TESS__HISTORY = 5, /* checks over which a layer's density must have settled */
+    TESS__CUBES = TESS_CUBES, /* sizes of cubes that may be compared */
+    TESS__HISTORY = 5,        /* checks over which a layer's density must have settled */
 };
 
 /* ---- what was measured, in cubes of one size ------------------------------------------------ */

@@ -11,7 +11,36 @@ tessera profile run/checkpoints/step-* --clips 2 --no-cubes --csv steps.csv | nu
 cut -d , -f 1 steps.csv | uniq
 tessera profile run --clips 2 --no-cubes --cube 1x2x2 --json -j 1 | grep -v '"version"\|"isa"\|"threads"' >one.json
 tessera profile run --clips 2 --no-cubes --cube 1x2x2 --json -j 3 | grep -v '"version"\|"isa"\|"threads"' >three.json
-cmp one.json three.json && head -n 16 one.json
+cmp one.json three.json && head -n 18 one.json
+echo "-- predictors, in the cubes and by the proxy they were trained with"
+tessera train --preset tiny --frames 4 --height 16 --width 16 --steps 4 --validate-every 0 --attention dsv --cube 1x2x4 \
+    --proxy softmax --out dsv -q >/dev/null
+tessera profile dsv --clips 2 | numbers
+recall='
+import json, sys
+r = json.load(sys.stdin)
+all = [x for l in r["checkpoints"][-1]["levels"] for layer in l["recall"] for x in layer]
+assert all and 0 < min(all) and max(all) < 1 + 1e-9, all
+print(r["cube"], r["proxy"], r["recall_density"], len(r["overlap"]), "exact" if min(all) > 1 - 1e-5 else "learned")'
+tessera profile dsv --clips 2 --no-cubes --density 0.125 --json | python3 -c "$recall"
+tessera profile dsv --clips 2 --proxy mean --cube 1x1x1 --density 0.125 --json | python3 -c "$recall"
+python3 - dsv/checkpoints/step-000004/predictor.safetensors <<'END'
+import json, struct, sys
+raw = open(sys.argv[1], "rb").read()
+n, = struct.unpack("<Q", raw[:8])
+out = bytearray(raw)
+for name, t in json.loads(raw[8:8 + n]).items():
+    if name != "__metadata__":  # heads x rank x head_dim: the vectors become q and k themselves
+        heads, rank, dim = t["shape"]
+        one = [float(r == d) for _ in range(heads) for r in range(rank) for d in range(dim)]
+        begin, end = t["data_offsets"]
+        out[8 + n + begin:8 + n + end] = struct.pack("<%df" % len(one), *one)
+open(sys.argv[1], "wb").write(out)
+END
+echo "-- predictors that are exact"
+tessera profile dsv --clips 2 --no-cubes --density 0.125 --json | python3 -c "$recall"
+tessera profile dsv --clips 2 --no-cubes --proxy mean --cube 1x1x1 --json | python3 -c "$recall"
+tessera profile dsv --clips 2 --no-cubes --proxy mean --json | python3 -c "$recall" # of a group the mean is not
 echo "-- what is wrong"
 tessera profile nowhere
 tessera profile run run

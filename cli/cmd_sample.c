@@ -59,6 +59,12 @@ static const opt options[] = {
      .help = "most of a head's own density"},
     {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", .choices = choices_on_off,
      .help = "one more key stands for all that were dropped; default: the checkpoint's"},
+    {"cube", 0, OPT_STRING, AT(cube), "FxHxW",
+     .help = "queries that share keys; with --density, --mass or another --attention; default: the "
+             "checkpoint's, or 2x4x4"},
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", .choices = choices_proxy,
+     .help = "what stands for the queries of a cube before dsv's predictor; default: the "
+             "checkpoint's"},
     {"search-every", 0, OPT_INT, AT(search_every), "N", .min = 1, .max = 10000,
      .help = "steps from one search of search to the next; those between use its keys; default: 4"},
     {"density-out", 0, OPT_PATH, AT(density_out), "FILE",

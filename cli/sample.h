@@ -14,9 +14,9 @@ typedef struct {
     int64_t count, batch, steps, frames, height, width, scale;
     double guidance, shift, fps;
     int ema;
-    const char *attention, *compensate; /* NULL: the checkpoint's */
-    double density, mass, max_density;  /* NaN: the checkpoint's */
-    const char *density_out;            /* NULL: not written */
+    const char *attention, *compensate, *cube, *proxy; /* NULL: the checkpoint's */
+    double density, mass, max_density;                 /* NaN: the checkpoint's */
+    const char *density_out;                           /* NULL: not written */
     int compare;
     int64_t search_every; /* 0: not given */
     /* many ranks */

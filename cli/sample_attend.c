@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* How to attend, where something is asked that is not the checkpoint's. */
-static void choose_attention(const sample_job *j, tess_attention_opts *a)
+static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
 {
     const sample_values *v = j->v;
     *a = j->told.attention;
@@ -30,6 +30,16 @@ static void choose_attention(const sample_job *j, tess_attention_opts *a)
     }
     if (v->compensate)
         a->compensate = strcmp(v->compensate, "on") == 0 ? 1 : -1;
+    if (v->proxy)
+        a->proxy = (tess_proxy)choices_find(choices_proxy, v->proxy);
+    if (v->cube && !choices_cube(v->cube, a->cube))
+        return out_usage(j->c, "--cube is \"%.40s\", must be sizes such as 2x4x4", v->cube);
+    return TESS_OK;
+}
+
+static int same_cube(const int a[3], const int b[3])
+{
+    return a[0] == b[0] && a[1] == b[1] && a[2] == b[2];
 }
 
 /* Options that the chosen attention does not read. */
@@ -41,6 +51,8 @@ static tess_status check_attention(const sample_job *j)
                        : !isnan(v->mass)        ? "mass"
                        : !isnan(v->max_density) ? "max-density"
                        : v->compensate          ? "compensate"
+                       : v->cube                ? "cube"
+                       : v->proxy               ? "proxy"
                                                 : NULL;
     if (v->search_every && a->kind != TESS_ATTENTION_SEARCH)
         return out_usage(j->c, "--search-every is given, but attention is %s",
@@ -48,6 +60,15 @@ static tess_status check_attention(const sample_job *j)
     if (a->kind == TESS_ATTENTION_DENSE && name)
         return out_usage(j->c, "--%s is given, but attention is dense%s", name,
                          v->attention ? "" : ": choose one by --attention");
+    if (v->proxy && a->kind != TESS_ATTENTION_DSV)
+        return out_usage(j->c, "--proxy is given, but attention is %s, which has no predictors",
+                         choices_attention[a->kind]);
+    if (v->cube && a->kind == j->told.attention.kind && isnan(v->density) && isnan(v->mass) &&
+        !same_cube(a->cube, j->told.attention.cube))
+        return out_usage(j->c,
+                         "--cube is %s, but budgets are those of other cubes: give --density "
+                         "or --mass",
+                         v->cube);
     if (a->kind == TESS_ATTENTION_DSV && j->told.attention.kind != a->kind)
         return out_fail(j->c, TESS_EINVAL, "%s was not trained with dsv, and has no predictors",
                         v->checkpoint);
@@ -136,7 +157,7 @@ tess_status sample_all(sample_job *j)
 {
     static const tess_attention_opts dense = {.kind = TESS_ATTENTION_DENSE};
     const size_t bytes = (size_t)(j->clips * j->size) * sizeof *j->latents;
-    choose_attention(j, &j->attention);
+    TRY(choose_attention(j, &j->attention));
     TRY(check_attention(j));
     j->latents = malloc(bytes);
     if (j->v->compare)

@@ -132,6 +132,49 @@ static void guidance_counts_both_of_its_passes(void **state)
     free(r);
 }
 
+/* Kinds that are not the checkpoint's share keys in its cubes, and have its virtual key. */
+static void other_kinds_go_on_in_the_cubes_of_the_checkpoint(void **state)
+{
+    (void)state;
+    for (int kind = TESS_ATTENTION_DSV; kind <= TESS_ATTENTION_RANDOM; kind++) {
+        tess_attention_opts as[] = {{.density = 0.25},
+                                    {.density = 0.25, .cube = {2, 2, 2}, .compensate = 1},
+                                    {.density = 0.25, .cube = {1, 2, 2}},
+                                    {.density = 0.25, .compensate = -1}};
+        result *r[4];
+        for (int i = 0; i < 4; i++) {
+            as[i].kind = (tess_attention)kind;
+            r[i] = sample(2, opts_of(checkpoint, &as[i]));
+        }
+        assert_true(same(r[0], r[1]));
+        assert_false(same(r[0], r[2]));
+        assert_false(same(r[0], r[3]));
+        for (int i = 0; i < 4; i++)
+            free(r[i]);
+    }
+}
+
+/* Predictors choose for single queries by the same scores whatever the proxy, but not for groups.
+ */
+static void predictors_serve_in_other_cubes_and_by_other_proxies(void **state)
+{
+    (void)state;
+    for (int single = 0; single < 2; single++) {
+        tess_attention_opts mean = {.kind = TESS_ATTENTION_DSV, .density = 0.25}, centre;
+        for (int a = 0; a < 3 && single; a++)
+            mean.cube[a] = 1;
+        centre = mean;
+        centre.proxy = TESS_PROXY_CENTRE;
+        result *r[] = {sample(2, opts_of(checkpoint, &mean)),
+                       sample(2, opts_of(checkpoint, &centre))};
+        assert_int_equal(same(r[0], r[1]), single);
+        for (int i = 0; i < STEPS * 4; i++)
+            assert_float_equal(r[0]->density[i], 0.25, 1e-12);
+        free(r[0]);
+        free(r[1]);
+    }
+}
+
 /* Steps 0, 3 and 6 of 8 search: with that of 0 alone, a clip is the oracle's. */
 static void search_is_the_oracle_until_it_uses_its_keys_again(void **state)
 {
@@ -208,7 +251,7 @@ static void wrong_ways_to_attend_are_named(void **state)
         CHECK_FAILS(tess_sample_run(model, &opts, text, latents), TESS_EINVAL, sentence);
     }
     const tess_attention_opts other = {
-        .kind = TESS_ATTENTION_DSV, .density = 0.1, .cube = {1, 2, 2}};
+        .kind = TESS_ATTENTION_DSV, .max_density = 0.25, .cube = {1, 2, 2}};
     const tess_sample_opts opts = opts_of(checkpoint, &other);
     snprintf(sentence, sizeof sentence,
              "%s: cubes were 2x2x2, must be resumed with them, not 1x2x2", checkpoint);
@@ -226,6 +269,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_kind_has_the_same_bits_for_any_threads),
     cmocka_unit_test(budgets_of_a_mass_are_measured_in_each_quarter),
     cmocka_unit_test(guidance_counts_both_of_its_passes),
+    cmocka_unit_test(other_kinds_go_on_in_the_cubes_of_the_checkpoint),
+    cmocka_unit_test(predictors_serve_in_other_cubes_and_by_other_proxies),
     cmocka_unit_test(search_is_the_oracle_until_it_uses_its_keys_again),
     cmocka_unit_test(wrong_ways_to_attend_are_named),
 };

@@ -273,7 +273,8 @@ typedef struct {
      * of training are not read. density: of every head. mass: budgets are measured, by dense
      * attention in the first step of each quarter of the noise, over all clips of the batch; so
      * they are with density 0 and a kind that is not the checkpoint's. Both 0, or the mass trained
-     * with: the checkpoint's budgets, for those heads that it made sparse. */
+     * with: the checkpoint's budgets, for those heads that it made sparse, in its cubes. cube all
+     * 0: the checkpoint's, else 2 x 4 x 4; compensate 0: the checkpoint's, else on. */
     const tess_attention_opts *attention;
     int64_t search_every; /* SEARCH: steps; those between use again what the last search found, as
                              long as the budget stays; 0: 4. 1 is ORACLE */

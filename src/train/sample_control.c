@@ -39,12 +39,25 @@ struct tess__sampler {
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
+/* Budgets that are not the checkpoint's hold in any cubes: those asked for, else the checkpoint's,
+ * so that its predictors and other kinds choose for the same queries; else 32 queries, as far as
+ * the grid goes. */
+static void choose_cube(const tess_attention_opts *trained, const int grid[3], int cube[3])
+{
+    static const int otherwise[3] = {2, 4, 4};
+    if (cube[0] || cube[1] || cube[2])
+        return;
+    for (int a = 0; a < 3; a++)
+        cube[a] = trained->cube[0]         ? trained->cube[a]
+                  : otherwise[a] < grid[a] ? otherwise[a]
+                                           : grid[a];
+}
+
 /* How to attend, from how the checkpoint was trained and what is asked instead. */
 static tess_status choose(const char *who, const tess_attention_opts *trained,
                           const tess_attention_opts *asked, const int grid[3],
                           tess_attention_opts *attention, mode *how)
 {
-    static const int cube[3] = {2, 4, 4}; /* 32 queries, as far as the grid goes */
     *attention = asked ? *asked : *trained;
     *how = TRAINED;
     if (attention->kind == TESS_ATTENTION_DENSE)
@@ -56,9 +69,10 @@ static tess_status choose(const char *who, const tess_attention_opts *trained,
     else if (attention->density == 0.0 && (!same || other_mass || trained->density != 0.0))
         *how = MEASURED;
     attention->mass = attention->mass != 0.0 || !same ? attention->mass : trained->mass;
-    /* The same kind goes on in the cubes of its decisions. */
-    for (int a = 0; a < 3 && !same && attention->cube[a] == 0; a++)
-        attention->cube[a] = cube[a] < grid[a] ? cube[a] : grid[a];
+    if (*how != TRAINED)
+        choose_cube(trained, grid, attention->cube);
+    if (attention->compensate == 0)
+        attention->compensate = trained->compensate;
     attention->dispatch = attention->cache = NULL;
     TESS_TRY(tess__attention_options(who, attention));
     if (attention->kind == TESS_ATTENTION_WINDOW && *how == MEASURED)
@@ -97,8 +111,12 @@ static tess_status make_control(tess__sampler *s, const tess_model *model,
                                      .grid = {grid[0], grid[1], grid[2]},
                                      .seed = o->seed};
     TESS_TRY(tess__control_create(s->ctx, &opts, &s->control));
+    /* The budgets of its decisions are those of their cubes; predictors serve in any. */
+    const int other =
+        s->mode != TRAINED && memcmp(attention.cube, trained.cube, sizeof attention.cube) != 0;
     if (attention.kind == trained.kind)
-        TESS_TRY(tess__control_resume(s->control, o->checkpoint));
+        TESS_TRY(other ? tess__control_branch(s->control, o->checkpoint)
+                       : tess__control_resume(s->control, o->checkpoint));
     if (s->control->predictor && !s->control->loaded)
         return tess__fail(TESS_EINVAL, "%s: attention is DSV, but %s has no predictors", who,
                           o->checkpoint ? o->checkpoint : "the model");

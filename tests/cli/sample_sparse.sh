@@ -21,7 +21,19 @@ for every in 1 2; do
 done
 tessera sample run --steps 3 -o oracle.npy --attention oracle --density 0.25 | tail -n 1
 cmp oracle.npy search-1.npy && ! cmp -s oracle.npy search-2.npy && echo "oracle, until keys are used again"
+echo "== cubes and proxies"
+for kind in oracle dsv; do
+    at="tessera sample run --steps 2 --attention $kind --density 0.25"
+    $at -o trained.npy >/dev/null && $at --cube 2x2x2 -o same.npy >/dev/null && $at --cube 1x1x1 -o other.npy >/dev/null
+    cmp trained.npy same.npy && ! cmp -s trained.npy other.npy && echo "$kind in the cubes of the run"
+done
+$at --proxy mean -o same.npy >/dev/null && $at --proxy softmax -o other.npy >/dev/null
+cmp trained.npy same.npy && ! cmp -s trained.npy other.npy && echo "by the proxy of the run"
 echo "== wrong"
+tessera sample run --steps 3 -o x.npy --cube 1x1x1; echo "exit $?"
+tessera sample run --steps 3 -o x.npy --density 0.5 --cube 1,1,1; echo "exit $?"
+tessera sample run --steps 3 -o x.npy --attention dense --cube 1x1x1; echo "exit $?"
+tessera sample run --steps 3 -o x.npy --attention oracle --proxy mean; echo "exit $?"
 tessera sample run --steps 3 -o x.npy --attention oracle --density 0.25 --search-every 2; echo "exit $?"
 tessera sample run --steps 4 -o x.npy --attention window; echo "exit $?"
 tessera sample run --steps 4 -o x.npy --attention dense --mass 0.5; echo "exit $?"

@@ -18,7 +18,7 @@ s = json.load(open("dsv/settings.json"))
 print(s["attention"], s["density"], s["cube"], s["switch"], s["index-memory"])'
 head -3 dsv/density.csv | cut -d, -f1-3
 ls dsv dsv/checkpoints/step-000005
-for kind in dense window; do
+for kind in dense window search; do
     tessera train --branch dsv/checkpoints/step-000003 --attention $kind --out $kind 2>err >/dev/null
     numbers <err
     python3 -c "

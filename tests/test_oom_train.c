@@ -5,7 +5,7 @@
 
 #include "tessera/media.h"
 #include "tessera/sparse.h"
-#include "tessera/train.h"
+#include "tessera/step.h"
 
 static const float values[24] = {1, 2, 3, -4, 5.5f};
 
@@ -200,6 +200,39 @@ static tess_status s_predictor_load(world *w)
         tess_predictor_load(w->ctx, &model_config, in_folder("predictor.safetensors"), &predictor);
     assert_true((status == TESS_OK) == (predictor != NULL));
     tess_predictor_destroy(predictor);
+    return status;
+}
+
+static tess_status s_learner(world *w)
+{
+    tess_predictor *predictor = NULL;
+    tess_learner *learner = NULL;
+    tess_status status = tess_predictor_create(w->ctx, &model_config, NULL, &predictor);
+    if (status == TESS_OK) {
+        status = tess_learner_create(w->ctx, predictor, model_config.layers, &learner);
+        assert_true((status == TESS_OK) == (learner != NULL));
+    }
+    tess_learner_destroy(learner);
+    tess_predictor_destroy(predictor);
+    return status;
+}
+
+static tess_status s_reduce(world *w)
+{
+    tess_model *model = NULL;
+    tess_comm *comm = NULL;
+    tess_reduce *reduce = NULL;
+    tess_status status =
+        tess_model_create(w->ctx, &model_config, &(tess_model_opts){.gradients = 1}, &model);
+    if (status == TESS_OK)
+        status = tess_comm_self(w->ctx, &comm);
+    if (status == TESS_OK) {
+        status = tess_reduce_create(model, comm, TESS_OPTIM_MUON, &reduce);
+        assert_true((status == TESS_OK) == (reduce != NULL));
+    }
+    tess_reduce_destroy(reduce);
+    tess_comm_destroy(comm);
+    tess_model_destroy(model);
     return status;
 }
 
@@ -446,6 +479,8 @@ static const scenario scenarios[] = {
     {"create a pass", s_pass, NULL, NULL},
     {"save a predictor", s_predictor_save, NULL, NULL},
     {"load a predictor", s_predictor_load, NULL, NULL},
+    {"a learner", s_learner, NULL, NULL},
+    {"a reduce", s_reduce, NULL, NULL},
     {"attend sparsely", s_sparse, NULL, NULL},
     {"run a pass on a context", s_pass_ranks, NULL, NULL},
     {"train", s_train, NULL, NULL},

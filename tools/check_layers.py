@@ -30,12 +30,12 @@ SEES = {
 # for users: no room includes it.
 PUBLIC = {
     "base.h": "kernels", "attn.h": "attn", "select.h": "attn", "predict.h": "attn", "cost.h": "cost", "plan.h": "plan", "exchange.h": "plan", "strategy.h": "plan", "dist.h": "dist", "dist_attn.h": "dist", "context.h": "dist",
-    "mpi.h": "dist", "sim.h": "sim", "media.h": "media", "model.h": "model", "sparse.h": "model", "data.h": "train", "train.h": "train",
+    "mpi.h": "dist", "sim.h": "sim", "media.h": "media", "model.h": "model", "sparse.h": "model", "data.h": "train", "train.h": "train", "step.h": "train",
     "scenario.h": "sim", "validate.h": "sim", "trace.h": "sim",
     "report.h": "report",
     "compare.h": "report",
 }
-OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "sparse.h", "data.h", "train.h"}  # not part of tessera.h
+OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "sparse.h", "data.h", "train.h", "step.h"}  # not part of tessera.h
 PUBLIC_SYSTEM = {"stddef.h", "stdint.h"}
 MPI_USER = "src/dist/comm_mpi.h"
 

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* learner.c - what the stages of sparse training ask for, and the predictors' optimiser, as public
+ * calls (step.h). Both are the controller's own. */
+#include "control.h"
+#include "tessera/step.h"
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+/* Steps between two that are due, by the controller's rule: it knows the defaults of a stage. */
+static int64_t interval(int (*due)(const tess__control *, int), const tess_attention_opts *opts,
+                        int sparse)
+{
+    tess__control c = {.attention = *opts, .rules.learns = 1, .d.sparse = &sparse, .step = 2};
+    while (!due(&c, 0))
+        c.step++;
+    return c.step - 1;
+}
+
+tess_status tess_stage_query(const tess_attention_opts *opts, int sparse, int64_t tokens,
+                             tess_stage *stage)
+{
+    static const char who[] = "tess_stage_query";
+    if (!opts || !stage)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, opts ? "stage" : "opts");
+    if (sparse != 0 && sparse != 1)
+        return tess__fail(TESS_EINVAL, "%s: sparse is %d, must be 0 or 1", who, sparse);
+    TESS_TRY(tess__check_range(who, "tokens", tokens, 1, INT32_MAX));
+    tess_attention_opts o = *opts;
+    TESS_TRY(tess__attention_options(who, &o));
+    *stage = (tess_stage){
+        .lr = sparse ? o.lr_later : o.lr,
+        .mass = o.mass,
+        .profile_every =
+            o.profile_every ? o.profile_every : interval(tess__profile_due, &o, sparse),
+        .check_every = o.check_every,
+        .rows = tess__probe_rows(tokens),
+    };
+    return TESS_OK;
+}
+
+/* ---- learning -------------------------------------------------------------------------------- */
+
+struct tess_learner {
+    tess_ctx *ctx;
+    tess__learner learner;
+    int64_t updates;
+    double *rates; /* (layers) */
+};
+
+tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predictor, int layers,
+                                tess_learner **learner)
+{
+    static const char who[] = "tess_learner_create";
+    tess_predictor_info info;
+    if (!ctx || !predictor || !learner)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+                          !ctx         ? "ctx"
+                          : !predictor ? "predictor"
+                                       : "learner");
+    TESS_TRY(tess_predictor_query(predictor, &info));
+    if (layers < 1 || info.params % layers != 0)
+        return tess__fail(TESS_EINVAL,
+                          "%s: layers is %d, must divide the predictor's %d parameters", who,
+                          layers, info.params);
+    tess_learner *made = tess__alloc_zero(ctx, sizeof *made + (size_t)layers * sizeof(double));
+    if (!made)
+        return TESS_ENOMEM;
+    made->ctx = ctx;
+    made->rates = (double *)(made + 1);
+    const tess_status status = tess__learner_create(ctx, predictor, layers, &made->learner);
+    if (status != TESS_OK) {
+        tess__free(ctx, made);
+        return status;
+    }
+    *learner = made;
+    return TESS_OK;
+}
+
+tess_status tess_learner_update(tess_learner *learner, double lr, int *updated)
+{
+    static const char who[] = "tess_learner_update";
+    if (!learner || !updated)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, learner ? "updated" : "learner");
+    if (!(lr >= 0.0 && lr <= 1e3))
+        return tess__fail(TESS_EINVAL, "%s: lr is %g, must be 0..1000", who, lr);
+    for (int layer = 0; layer < learner->learner.layers; layer++)
+        learner->rates[layer] = lr;
+    *updated = tess__learner_update(&learner->learner, learner->rates, 1.0, learner->updates + 1);
+    learner->updates += *updated;
+    return TESS_OK;
+}
+
+void tess_learner_destroy(tess_learner *learner)
+{
+    if (!learner)
+        return;
+    tess__learner_destroy(learner->ctx, &learner->learner);
+    tess__free(learner->ctx, learner);
+}

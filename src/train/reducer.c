@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reducer.c - reduce.c and owners.c as public calls (step.h). */
+#include "model/pass.h"
+#include "team.h"
+#include "tessera/step.h"
+
+struct tess_reduce {
+    tess_ctx *ctx;
+    tess_model *model;
+    tess_pass *pass; /* attached; NULL: none */
+    tess__team team; /* sizes and the world alone: it holds nothing */
+    tess__owners owners;
+    tess__reduce reduce;
+};
+
+static tess_status check(const char *who, const tess_model *model, const tess_comm *comm,
+                         tess_optim optim, tess_reduce **reduce)
+{
+    if (!model || !comm || !reduce)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+                          !model  ? "model"
+                          : !comm ? "comm"
+                                  : "reduce");
+    if (!model->gradients)
+        return tess__fail(TESS_EINVAL, "%s: the model was made without gradients", who);
+    if (optim != TESS_OPTIM_MUON && optim != TESS_OPTIM_ADAMW)
+        return tess__fail(TESS_EINVAL, "%s: optim is %d, must be a tess_optim", who, (int)optim);
+    return TESS_OK;
+}
+
+tess_status tess_reduce_create(tess_model *model, tess_comm *comm, tess_optim optim,
+                               tess_reduce **reduce)
+{
+    tess_comm_info info;
+    TESS_TRY(check("tess_reduce_create", model, comm, optim, reduce));
+    TESS_TRY(tess_comm_query(comm, &info));
+    tess_reduce *made = tess__alloc_zero(model->ctx, sizeof *made);
+    if (!made)
+        return TESS_ENOMEM;
+    made->ctx = model->ctx;
+    made->model = model;
+    made->team = (tess__team){.world = comm, .rank = info.rank, .size = info.size};
+    tess_status status =
+        tess__owners_create(made->ctx, &model->params, optim, info.size, &made->owners);
+    if (status == TESS_OK)
+        status = tess__reduce_create(made->ctx, &made->team, &made->owners, model->gradients,
+                                     &made->reduce);
+    if (status != TESS_OK) {
+        tess_reduce_destroy(made);
+        return status;
+    }
+    *reduce = made;
+    return TESS_OK;
+}
+
+tess_status tess_reduce_attach(tess_reduce *reduce, tess_pass *pass)
+{
+    static const char who[] = "tess_reduce_attach";
+    if (!reduce)
+        return tess__fail(TESS_EINVAL, "%s: reduce is NULL", who);
+    if (pass && pass->model != reduce->model)
+        return tess__fail(TESS_EINVAL, "%s: the pass is of another model", who);
+    if (reduce->pass)
+        tess__pass_ready(reduce->pass, NULL, NULL);
+    if (pass)
+        tess__pass_ready(pass, tess__reduce_ready, &reduce->reduce);
+    reduce->pass = pass;
+    return TESS_OK;
+}
+
+tess_status tess_reduce_values(tess_reduce *reduce)
+{
+    if (!reduce)
+        return tess__fail(TESS_EINVAL, "tess_reduce_values: reduce is NULL");
+    return tess__reduce_values(&reduce->reduce, reduce->model->values);
+}
+
+tess_status tess_reduce_query(const tess_reduce *reduce, tess_reduce_info *info)
+{
+    if (!reduce || !info)
+        return tess__fail(TESS_EINVAL, "tess_reduce_query: %s is NULL", reduce ? "info" : "reduce");
+    *info = (tess_reduce_info){.waited_ns = reduce->reduce.waited_ns,
+                               .bytes = tess__reduce_bytes(&reduce->owners, reduce->team.rank),
+                               .owner = reduce->owners.owner,
+                               .params = reduce->owners.n_slots};
+    return TESS_OK;
+}
+
+void tess_reduce_destroy(tess_reduce *reduce)
+{
+    if (!reduce)
+        return;
+    if (reduce->pass)
+        tess__pass_ready(reduce->pass, NULL, NULL);
+    tess__reduce_destroy(&reduce->reduce);
+    tess__owners_destroy(&reduce->owners);
+    tess__free(reduce->ctx, reduce);
+}

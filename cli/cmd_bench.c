@@ -41,9 +41,12 @@ static void print_sparse(const cli *c, const sparse_report *s)
             "density rho %.4f\n",
             s->speedup, s->speedup / s->bound, s->bound, s->attention, s->density);
     fprintf(c->out,
-            "  selection %.1f %%, predictor's loss %.1f %%, profiling %.1f %% of the sparse "
-            "step; cubes of %d x %d x %d\n",
-            100 * s->select, 100 * s->learn, 100 * s->profile, s->cube[0], s->cube[1], s->cube[2]);
+            "  selection %.2f %%, predictor's loss %.2f %% and update %.2f %%, profile %.2f %% and "
+            "check %.2f %% of the sparse step\n",
+            100 * s->select, 100 * s->learn, 100 * s->update, 100 * s->profile, 100 * s->check);
+    fprintf(c->out, "  cubes of %d x %d x %d; a profile every %lld steps, a check every %lld\n",
+            s->cube[0], s->cube[1], s->cube[2], (long long)s->profile_every,
+            (long long)s->check_every);
     if (s->dense_heads)
         fprintf(c->out,
                 "  %d of %d heads are above the break-even density %.2f and ran dense: %.4f of the "
@@ -147,8 +150,14 @@ static void set_sparse(cli *c, json_t *object, const sparse_report *s)
     out_set(c, object, "density_ran", out_number(s->ran));
     out_set(c, object, "select_share", out_number(s->select));
     out_set(c, object, "learn_share", out_number(s->learn));
+    out_set(c, object, "update_share", out_number(s->update));
     out_set(c, object, "profile_share", out_number(s->profile));
-    out_set(c, object, "overhead_share", out_number(s->select + s->learn + s->profile));
+    out_set(c, object, "check_share", out_number(s->check));
+    out_set(c, object, "overhead_share",
+            out_number(s->select + s->learn + s->update + s->profile + s->check));
+    out_set(c, object, "profile_every", json_integer(s->profile_every));
+    out_set(c, object, "check_every", json_integer(s->check_every));
+    out_set(c, object, "recall", out_number(s->recall));
     out_set(c, object, "heads", json_integer(s->heads));
     out_set(c, object, "dense_heads", json_integer(s->dense_heads));
     out_set(c, object, "break_even", out_number(s->break_even));
@@ -348,8 +357,9 @@ const command command_bench = {
         "differ in density alone, otherwise estimated. A step also shows where its time went: "
         "linear layers with what runs on their results, bias, GELU, gate and residual. With a "
         "density or a profile the step is timed dense and then sparse, as in the second stage of "
-        "training: maps, loss and gradients of a predictor of rank 16, selection, and a profile "
-        "and a spot check every 25 steps are included in the speed-up; the bound is that of "
+        "training: maps, loss, gradients and update of a predictor of rank 16, selection, and its "
+        "part of a profile and of a check of recall, timed once each and divided by the steps "
+        "between them in training, are included in the speed-up; the bound is that of "
         "attention over the tokens that takes as much less time as it has fewer pairs.\n"
         "With ranks=N a step is timed on one rank of one thread, then on N of them that share the "
         "tokens, by the wall clock: N cores must be free. Planning and the sum of the gradients "
@@ -375,8 +385,9 @@ const command command_bench = {
         "linear or step), pass, density, seconds (of the best sample), gflops, share_of_peak, "
         "over_ideal, speedup_over_dense and speedup_with_select; a step has attention_share, "
         "linear_share, rest_share and step_bytes too; a sparse one speedup, bound, of_bound, "
-        "self_attention_share, density, density_ran, select_share, learn_share, profile_share, "
-        "overhead_share, heads, dense_heads, break_even and cube; a step with ranks has ranks and "
+        "self_attention_share, density, density_ran, select_share, learn_share, update_share, "
+        "profile_share, check_share, overhead_share, profile_every, check_every, recall, heads, "
+        "dense_heads, break_even and cube; a step with ranks has ranks and "
         "steps, a list of name, seconds_one, seconds_ranks, speedup, plan_share, gradient_share "
         "and strategy; a context problem has problem, "
         "rates, choice, seconds_chosen, seconds_best, chosen_over_best, rank_correlation and "

@@ -52,7 +52,7 @@ static tess_status step(state *s, int kind, int64_t number, const double *densit
     if (w->context)
         TRY(tess_context_plan(w->context, number, kind == STEP_SPARSE ? density : NULL, NULL));
     const int64_t planned = tess_clock_ns();
-    TRY(kind == STEP_SPARSE ? workload_step_sparse(w) : workload_step_dense(w));
+    TRY(kind == STEP_SPARSE ? workload_step_learned(w) : workload_step_dense(w));
     const int64_t computed = tess_clock_ns();
     if (w->context && w->p.backward)
         TRY(tess_comm_sum_f32(s->comm, TESS_TRAFFIC_PAYLOAD, s->model.gradients, s->model.count));

@@ -105,7 +105,7 @@ static tess_status add_select(cli *c, report *r, workload *w, int samples)
 static tess_status call_sparse(workload *w, const tess_selection *sel)
 {
     (void)sel;
-    return workload_step_sparse(w);
+    return workload_step_learned(w);
 }
 
 /* Nanoseconds of everything a step does but be looked at. */
@@ -128,34 +128,52 @@ static tess_status add_step(cli *c, report *r, workload *w, int samples)
     return TESS_OK;
 }
 
-/* The profiler's measurement and a spot check of the recall, which costs about the same, run every
- * so many steps. */
-static double amortised(double seconds)
+/* Where the time of all steps has gone, in the pass and behind it. */
+typedef struct {
+    tess_pass_times pass;
+    int64_t update_ns;
+} spent;
+
+static tess_status read_spent(const workload *w, spent *s)
 {
-    enum { PROFILE_EVERY = 25 };
-    return 2 * seconds / PROFILE_EVERY;
+    s->update_ns = w->sparse.update_ns;
+    return workload_step_times(w, &s->pass);
 }
 
-static void set_sparse(report *r, const workload *w, const tess_pass_times *before,
-                       const tess_pass_times *after, double profile)
+static void set_shares(sparse_report *s, double inside, const spent *before, const spent *after)
+{
+    const double update = (double)(after->update_ns - before->update_ns);
+    const double all = all_ns(&after->pass) - all_ns(&before->pass) + update;
+    s->select = inside * (double)(after->pass.select_ns - before->pass.select_ns) / all;
+    s->learn = inside * (double)(after->pass.learn_ns - before->pass.learn_ns) / all;
+    s->update = inside * update / all;
+}
+
+/* Profile and check run in few steps, and every step pays its part of them. */
+static void set_sparse(report *r, const workload *w, const spent *before, const spent *after,
+                       const probed *seen)
 {
     const measured *dense = measured_find(r, "step");
     measured *row = &r->rows[r->n - 1];
     sparse_report *s = &r->sparse;
-    const double total = row->time.best + profile, inside = row->time.best / total;
-    const double all = all_ns(after) - all_ns(before);
+    s->profile_every = w->sparse.stage.profile_every;
+    s->check_every = w->sparse.stage.check_every;
+    const double profile = seen->profile / (double)s->profile_every;
+    const double check = seen->check / (double)s->check_every;
+    const double total = row->time.best + profile + check;
     s->measured = 1;
     s->density = w->sparse.asked;
     s->ran = w->sparse.ran;
     s->heads = (int)(r->p.layers * r->p.batch * r->p.heads);
     s->dense_heads = w->sparse.dense_heads;
     s->break_even = w->sparse.break_even;
+    s->recall = seen->recall;
     memcpy(s->cube, w->sparse.cube, sizeof s->cube);
     s->bound = 1 / (1 - s->attention + s->attention * s->density);
     s->speedup = dense->time.best / total;
-    s->select = inside * (double)(after->select_ns - before->select_ns) / all;
-    s->learn = inside * (double)(after->learn_ns - before->learn_ns) / all;
     s->profile = profile / total;
+    s->check = check / total;
+    set_shares(s, row->time.best / total, before, after);
     row->speedup_over_dense = dense->time.best / row->time.best;
     row->speedup_with_select = s->speedup;
     row->over_ideal = s->bound / s->speedup;
@@ -163,14 +181,14 @@ static void set_sparse(report *r, const workload *w, const tess_pass_times *befo
 
 static tess_status add_sparse_step(cli *c, report *r, workload *w, int samples)
 {
-    tess_pass_times before, after;
-    double profile = 0;
-    TRY(workload_step_profiled(w, &profile));
-    TRY(workload_step_times(w, &before));
+    spent before, after;
+    probed seen = {0};
+    TRY(workload_step_looked(w, &seen));
+    TRY(read_spent(w, &before));
     TRY(add_row(c, r, (timed){w, call_sparse, NULL}, "sparse", w->sparse.ran,
                 workload_step_flop(&r->p, w->sparse.ran), samples));
-    TRY(workload_step_times(w, &after));
-    set_sparse(r, w, &before, &after, amortised(profile));
+    TRY(read_spent(w, &after));
+    set_sparse(r, w, &before, &after, &seen);
     return TESS_OK;
 }
 

@@ -21,16 +21,21 @@ typedef struct {
     tess_timing time;           /* rates and ratios are of the best */
 } measured;
 
-/* A sparse step beside the dense one. Shares are of the sparse step, profiling included. */
+/* A sparse step beside the dense one. Shares are of the sparse step with its part of profile and
+ * check. */
 typedef struct {
     int measured;        /* 1: the problem is a sparse step */
     double speedup;      /* with everything that comes with sparsity */
     double attention;    /* a: share of the dense step that attention over the tokens has */
     double density, ran; /* rho: asked for; of what ran, dense heads counted as 1 */
     double bound;        /* 1 / (1 - a + a rho) */
-    double select, learn, profile; /* shares: choosing keys, the predictor's loss, the profiler */
-    double break_even;             /* density from which on heads ran dense */
-    int heads, dense_heads;        /* of all layers and samples */
+    /* Shares: choosing keys; the predictor's loss and update; profiles and checks of recall, of
+     * which every so many steps have one. */
+    double select, learn, update, profile, check;
+    int64_t profile_every, check_every;
+    double recall;          /* of the check, of numbers that mean nothing */
+    double break_even;      /* density from which on heads ran dense */
+    int heads, dense_heads; /* of all layers and samples */
     int cube[3];
 } sparse_report;
 

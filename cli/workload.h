@@ -12,8 +12,27 @@
 #include "tessera/attn.h"
 #include "tessera/model.h"
 #include "tessera/sparse.h"
+#include "tessera/step.h"
 
 enum { WORKLOAD_BUFFERS = 32 };
+
+/* Seconds that one profile and one check of all layers took, and the mean recall of the check. */
+typedef struct {
+    double profile, check, recall;
+} probed;
+
+/* What profile and check look at. */
+typedef struct {
+    int64_t rows;    /* queries of each sample and head */
+    int32_t groups;  /* that they are of */
+    int64_t *place;  /* (rows): their tokens */
+    int64_t *bounds; /* (groups + 1) */
+    float *q, *low;  /* (batch, heads, rows, dim), (batch, heads, rows, rank) */
+    double *densities;
+    tess_sel_stats *stats;
+    tess_selector *selector;
+    probed seen;
+} probe;
 
 /* How a step attends sparsely; zero for other problems. */
 typedef struct {
@@ -22,13 +41,17 @@ typedef struct {
     int64_t *bounds;   /* (groups + 1) */
     double *densities; /* (layers, heads): asked for */
     int32_t *budgets;  /* (layers, batch, heads): keys of each group; 0: dense */
+    int32_t *checked;  /* the same with dense heads' too: what a check of recall selects */
     int dense_heads;   /* of all layers and samples */
     double break_even; /* density from which on heads are dense */
     double asked, ran; /* mean density: asked for; of what runs, dense heads counted as 1 */
     tess_sparse_opts room;
     tess_attend_layer *layers;
     tess_attend attend;
-    double *measured; /* (batch, heads): what the profiler saw last */
+    tess_stage stage;      /* what training asks for in its second stage */
+    tess_learner *learner; /* NULL: the step learns nothing */
+    int64_t update_ns;     /* of the predictor, in all steps */
+    probe probe;
 } sparse_step;
 
 typedef struct {
@@ -91,6 +114,11 @@ void workload_cube(const int grid[3], int64_t group, int cube[3]);
 tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape);
 tess_status workload_groups(workload *w); /* sparse.groups and bounds, of the cubes */
 tess_status workload_make_sparse(workload *w, const tess_model_config *config);
+void workload_free_sparse(workload *w);
+
+/* workload_probe.c: for workload_make_sparse; a tess_look_fn. */
+tess_status workload_make_probe(workload *w);
+tess_status workload_look(void *workload, const tess_look *look);
 
 /* The calls. attn runs the problem's pass on a selection, NULL for dense; a backward pass stands on
  * the last forward one. */
@@ -102,8 +130,9 @@ tess_status workload_step(workload *w); /* as the pass was told to attend; first
 tess_status workload_step_sparse(workload *w);
 tess_status workload_step_dense(workload *w);
 
-/* A sparse step whose densities are profiled on the way, and how long that took. */
-tess_status workload_step_profiled(workload *w, double *seconds);
+/* A sparse step with the predictor's update; the same with profile and check on the way. */
+tess_status workload_step_learned(workload *w);
+tess_status workload_step_looked(workload *w, probed *seen);
 
 /* Where the time of all steps has gone. */
 tess_status workload_step_times(const workload *w, tess_pass_times *times);

@@ -2,9 +2,9 @@
 /* workload_sparse.c - how the step of a problem attends sparsely.
  *
  * A predictor of q and k of rank 16 selects single keys for groups of queries, cubes of the tokens'
- * grid, and learns from 48 queries of each head, as in the second stage of training. Each head of
- * each layer has its budget: the problem's density, or that of a head of a profile, rounded up to
- * 8 keys. Heads of the break-even density or more attend densely.
+ * grid, and learns from 48 queries of each head by the optimiser and at the rate of the second
+ * stage of training. Each head of each layer has its budget: the problem's density, or that of a
+ * head of a profile, rounded up to 8 keys. Heads of the break-even density or more attend densely.
  */
 #include "workload.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #ifdef CLI_TRAIN
-enum { RANK = 16, LEARN_ROWS = 48, ROUND = 8, SIDE_MAX = 16, PROFILE_GROUPS = 32 };
+enum { RANK = 16, LEARN_ROWS = 48, ROUND = 8, SIDE_MAX = 16 };
 
 /* How far groups of these cubes are from what is wanted: in their mean size, in cubes cut off at
  * the edges of the grid, and a little in their shape. */
@@ -68,10 +68,10 @@ static tess_status set_break_even(workload *w)
     return TESS_OK;
 }
 
-static int32_t budget(const workload *w, double density)
+static int32_t keys_of(const workload *w, double density)
 {
     const double tokens = (double)w->p.tokens, keys = ceil(density * tokens / ROUND) * ROUND;
-    return density >= w->sparse.break_even ? 0 : (int32_t)fmin(fmax(keys, ROUND), tokens);
+    return (int32_t)fmin(fmax(keys, ROUND), tokens);
 }
 
 /* Budgets (layers, batch, heads) of the densities, and what they amount to. */
@@ -83,9 +83,12 @@ static tess_status set_budgets(workload *w)
     void *data;
     TRY(workload_take(w, n, TESS_DTYPE_I32, &data));
     s->budgets = data;
+    TRY(workload_take(w, n, TESS_DTYPE_I32, &data));
+    s->checked = data;
     for (int64_t i = 0; i < n; i++) {
         const double density = s->densities[i / heads * p->heads + i % p->heads];
-        const int32_t keys = budget(w, density);
+        s->checked[i] = keys_of(w, density);
+        const int32_t keys = density >= s->break_even ? 0 : s->checked[i];
         const double share = keys ? (double)keys / (double)p->tokens : 1;
         s->budgets[i] = keys;
         s->dense_heads += keys == 0;
@@ -118,26 +121,6 @@ tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* What the profiler of a training run does with a layer. */
-static tess_status profile_layer(void *user, const tess_look *look)
-{
-    workload *w = user;
-    const tess_sel_shape groups = {.batch = (int)w->p.batch,
-                                   .heads = (int)w->p.heads,
-                                   .tokens_q = w->p.tokens,
-                                   .tokens_k = w->p.tokens,
-                                   .bounds_q = w->sparse.bounds,
-                                   .n_q = w->sparse.groups,
-                                   .unit = 1};
-    const tess_density_in in = {.q = look->q,
-                                .k = look->k,
-                                .head_dim = (int)w->p.dim,
-                                .groups = &groups,
-                                .mass = 0.9,
-                                .every = PROFILE_GROUPS};
-    return tess_density_measure(w->c->ctx, &in, w->sparse.measured);
-}
-
 tess_status workload_groups(workload *w)
 {
     sparse_step *s = &w->sparse;
@@ -148,6 +131,16 @@ tess_status workload_groups(workload *w)
     return tess_order_cubes(s->grid, s->cube, NULL, NULL, s->bounds, NULL);
 }
 
+static tess_status make_learner(workload *w, const tess_model_config *config)
+{
+    sparse_step *s = &w->sparse;
+    const tess_attention_opts opts = {.kind = TESS_ATTENTION_DSV, .rank = RANK};
+    TRY(tess_stage_query(&opts, 1, w->p.tokens, &s->stage));
+    return w->p.backward
+               ? tess_learner_create(w->c->ctx, s->attend.predictor, config->layers, &s->learner)
+               : TESS_OK;
+}
+
 tess_status workload_make_sparse(workload *w, const tess_model_config *config)
 {
     const problem *p = &w->p;
@@ -156,8 +149,6 @@ tess_status workload_make_sparse(workload *w, const tess_model_config *config)
     void *data;
     if (!s->bounds)
         TRY(workload_groups(w));
-    TRY(workload_take(w, heads, TESS_DTYPE_F64, &data));
-    s->measured = data;
     TRY(workload_take(w, p->layers * (int64_t)sizeof *s->layers, TESS_DTYPE_U8, &data));
     s->layers = data;
     for (int64_t i = 0; i < p->layers; i++)
@@ -165,11 +156,19 @@ tess_status workload_make_sparse(workload *w, const tess_model_config *config)
             .kind = TESS_SELECT_PREDICTOR, .keys = s->budgets + i * heads, .learn = p->backward};
     const tess_predictor_opts opts = {.rank = RANK, .seed = (uint64_t)p->seed};
     TRY(tess_predictor_create(w->c->ctx, config, &opts, &s->attend.predictor));
+    TRY(make_learner(w, config));
     s->attend.layers = s->layers;
     s->attend.seed = (uint64_t)p->seed;
-    s->attend.look = profile_layer;
+    s->attend.look = workload_look;
     s->attend.user = w;
-    return TESS_OK;
+    return w->comm ? TESS_OK : workload_make_probe(w);
+}
+
+void workload_free_sparse(workload *w)
+{
+    tess_selector_destroy(w->sparse.probe.selector);
+    tess_learner_destroy(w->sparse.learner);
+    tess_predictor_destroy(w->sparse.attend.predictor);
 }
 
 tess_status workload_step_sparse(workload *w)
@@ -179,17 +178,32 @@ tess_status workload_step_sparse(workload *w)
     return workload_step(w);
 }
 
-tess_status workload_step_profiled(workload *w, double *seconds)
+/* Gradients of ranks are parts of the predictor's. */
+static tess_status update(workload *w)
 {
-    tess_pass_times before, after;
-    for (int64_t i = 0; i < w->p.layers; i++)
-        w->sparse.layers[i].look = 1;
-    TRY(tess_pass_times_read(w->pass, &before));
+    sparse_step *s = &w->sparse;
+    tess_predictor_info info;
+    int updated = 0;
+    TRY(tess_predictor_query(s->attend.predictor, &info));
+    if (w->comm)
+        TRY(tess_comm_sum_f32(w->comm, TESS_TRAFFIC_PAYLOAD, info.gradients, info.count));
+    TRY(tess_learner_update(s->learner, s->stage.lr, &updated));
+    return updated ? TESS_OK
+                   : out_fail(w->c, TESS_EINVAL, "step: a gradient of the predictor is not finite");
+}
+
+tess_status workload_step_learned(workload *w)
+{
+    sparse_step *s = &w->sparse;
+    if (!s->learner)
+        return workload_step_sparse(w);
+    const int64_t start = tess_clock_ns();
+    TRY(tess_predictor_zero_gradients(s->attend.predictor));
+    const int64_t begin = tess_clock_ns();
     TRY(workload_step_sparse(w));
-    TRY(tess_pass_times_read(w->pass, &after));
-    for (int64_t i = 0; i < w->p.layers; i++)
-        w->sparse.layers[i].look = 0;
-    *seconds = (double)(after.look_ns - before.look_ns) * 1e-9;
+    const int64_t end = tess_clock_ns();
+    TRY(update(w));
+    s->update_ns += begin - start + tess_clock_ns() - end;
     return TESS_OK;
 }
 #endif

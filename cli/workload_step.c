@@ -161,7 +161,7 @@ tess_status workload_step_times(const workload *w, tess_pass_times *times)
 void workload_free_step(workload *w)
 {
     tess_pass_destroy(w->pass);
-    tess_predictor_destroy(w->sparse.attend.predictor);
+    workload_free_sparse(w);
     tess_model_destroy(w->model);
     tess_context_destroy(w->context);
 }
@@ -186,9 +186,8 @@ tess_status workload_step_dense(workload *w)
     return workload_make_step(w);
 }
 
-tess_status workload_step_profiled(workload *w, double *seconds)
+tess_status workload_step_learned(workload *w)
 {
-    (void)seconds;
     return workload_make_step(w);
 }
 

@@ -23,8 +23,15 @@ a, rho = r["self_attention_share"], r["density"]
 assert math.isclose(r["bound"], 1 / (1 - a + a * rho)) and math.isclose(r["of_bound"], r["speedup"] / r["bound"])
 assert math.isclose(rows["sparse"]["speedup_over_dense"], rows["step"]["seconds"] / rows["sparse"]["seconds"])
 assert r["speedup"] <= rows["sparse"]["speedup_over_dense"] and a <= r["attention_share"]
-assert math.isclose(r["overhead_share"], r["select_share"] + r["learn_share"] + r["profile_share"])
+parts = [r[part + "_share"] for part in ("select", "learn", "update", "profile", "check")]
+assert min(parts) > 0 and math.isclose(r["overhead_share"], sum(parts)) and 0 < r["recall"] <= 1
+assert math.isclose(rows["sparse"]["seconds"], (1 - parts[3] - parts[4]) * rows["step"]["seconds"] / r["speedup"])
+print("a profile every", r["profile_every"], "steps, a check every", r["check_every"])
 print(rho, round(r["density_ran"], 4), r["heads"], r["dense_heads"], r["cube"])'
+tessera bench $sparse,density=0.25,pass=fwd --samples 1 --json | # nothing is learned
+    python3 -c 'import json, sys
+r = json.load(sys.stdin)
+print(r["learn_share"], r["update_share"], r["check_share"] > 0)'
 tessera bench $sparse,profile=density.csv,profile_layers=0:4
 tessera bench $sparse,density=0.1,profile=density.csv
 tessera bench $sparse,profile_layers=0:4

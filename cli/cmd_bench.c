@@ -54,16 +54,28 @@ static void print_sparse(const cli *c, const sparse_report *s)
                 s->dense_heads, s->heads, s->break_even, s->ran);
 }
 
+/* Where the heads of a profile are not those of the problem. */
+static void print_profile(const cli *c, const report *r)
+{
+    const int heads = (int)r->p.heads, have = r->profile_heads;
+    if (have && heads > have)
+        fprintf(c->out, "  the profile has %d heads: each stands for %s%d of the problem's %d\n",
+                have, heads % have ? "at most " : "", (heads + have - 1) / have, heads);
+    else if (have > heads)
+        fprintf(c->out, "  the profile has %d heads: the problem takes %d, evenly spaced\n", have,
+                heads);
+}
+
 static void print_report(const cli *c, const report *r)
 {
     const measured *sparse = measured_find(r, "sparse");
     int disturbed = 0;
-    if (r->context) {
-        context_print(c, r->text, r->context);
-        return;
-    }
-    if (r->step_ranks.ranks) {
-        step_ranks_print(c, r->text, &r->step_ranks);
+    if (r->context || r->step_ranks.ranks) {
+        if (r->context)
+            context_print(c, r->text, r->context);
+        else
+            step_ranks_print(c, r->text, &r->step_ranks);
+        print_profile(c, r);
         return;
     }
     fprintf(c->out, "%s%s%s\n", out_style(c, STYLE_BOLD), r->text, out_style(c, STYLE_PLAIN));
@@ -83,6 +95,7 @@ static void print_report(const cli *c, const report *r)
     }
     if (r->sparse.measured)
         print_sparse(c, &r->sparse);
+    print_profile(c, r);
     fprintf(c->out, "  peak %.1f GFLOP/s on one thread", r->peak_one / 1e9);
     if (r->threads > 1)
         fprintf(c->out, ", %.1f on %d at once; shares are of %d times one", r->peak_all / 1e9,
@@ -167,6 +180,8 @@ static void set_sparse(cli *c, json_t *object, const sparse_report *s)
 static void set_members(cli *c, json_t *object, const report *r)
 {
     out_set(c, object, "problem", json_string(r->text));
+    if (r->profile_heads)
+        out_set(c, object, "profile_heads", json_integer(r->profile_heads));
     if (r->context) {
         context_json(c, object, r->context);
         return;
@@ -395,8 +410,8 @@ const command command_bench = {
         "cpu_max_over_mean, cpu_max_over_mean_best, cpu_max_over_mean_worst, seconds_predicted, "
         "seconds_measured, "
         "seconds_attend, seconds_exchange, seconds_rest, "
-        "bytes_sent_most, bytes_modelled_most, index_bytes, key_bytes and union_bytes; several "
-        "problems are the list problems.\n",
+        "bytes_sent_most, bytes_modelled_most, index_bytes, key_bytes and union_bytes; one with a "
+        "profile has profile_heads; several problems are the list problems.\n",
     TABLE(arguments),
     .tables = problem_keys,
     .n_tables = PROBLEM_KINDS,

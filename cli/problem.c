@@ -115,7 +115,8 @@ static const opt step_keys[] = {
     {"density", 0, OPT_DOUBLE, AT(density), "X", "1", 0, 1,
      .help = "share of the keys that a predictor selects for each group of queries; 1 is dense"},
     {"profile", 0, OPT_PATH, AT(profile_text), "FILE", NULL,
-     .help = "a density profile instead: the densities of its heads, mean over its steps"},
+     .help = "a density profile instead: the densities of its heads, mean over its steps; more or "
+             "fewer heads are evenly spaced among them"},
     {"profile_layers", 0, OPT_STRING, AT(layers_text), "A:B", NULL,
      .help =
          "layers A..B-1 of the profile, among which the step's are evenly spaced; default: all"},
@@ -138,7 +139,8 @@ static const opt context_keys[] = {
     {"density", 0, OPT_DOUBLE, AT(density), "X", "1", 0, 1,
      .help = "share of the key units that each group of queries attends to; 1 is dense"},
     {"profile", 0, OPT_PATH, AT(profile_text), "FILE", NULL,
-     .help = "a density profile instead: the densities of its heads, mean over its steps"},
+     .help = "a density profile instead: the densities of its heads, mean over its steps; more or "
+             "fewer heads are evenly spaced among them"},
     {"profile_layers", 0, OPT_STRING, AT(layers_text), "A:B", NULL,
      .help = "layers A..B-1 of the profile, among which the problem's are evenly spaced"},
     {"lists", 0, OPT_CHOICE, AT(lists), "KIND", "random", .choices = list_kinds,

@@ -20,6 +20,7 @@ typedef struct {
     int samples;
     double break_even; /* measured alone, the same for all ranks */
     step_ranks_report *report;
+    int profile_heads;
 } job;
 
 /* What a rank holds. */
@@ -104,8 +105,10 @@ static tess_status run(state *s)
     TRY(time_steps(s, STEP_DENSE, NULL));
     if (!problem_is_sparse_step(&p))
         return TESS_OK;
-    if (s->group.size == 1)
+    if (s->group.size == 1) {
         j->break_even = s->w.sparse.break_even;
+        j->profile_heads = s->w.profile_heads;
+    }
     TRY(workload_take(&s->w, p.layers * p.heads, TESS_DTYPE_F64, &density));
     running_densities(s, density);
     return time_steps(s, STEP_SPARSE, density);
@@ -126,7 +129,8 @@ static tess_status rank_main(void *user, tess_ctx *ctx, tess_comm *comm)
     return status == TESS_OK ? TESS_OK : tess_comm_fail(comm, status);
 }
 
-tess_status step_ranks_measure(cli *c, const problem *p, int samples, step_ranks_report *r)
+tess_status step_ranks_measure(cli *c, const problem *p, int samples, step_ranks_report *r,
+                               int *profile_heads)
 {
     tess_ctx_info info;
     *r = (step_ranks_report){.ranks = (int)p->ranks,
@@ -135,11 +139,14 @@ tess_status step_ranks_measure(cli *c, const problem *p, int samples, step_ranks
     TRY(tess_ctx_query(c->ctx, &info));
     const tess_ctx_opts opts = {.isa = info.isa, .threads = 1};
     TRY(tess_comm_threads(&opts, 1, NULL, rank_main, &j));
+    *profile_heads = j.profile_heads;
     return tess_comm_threads(&opts, r->ranks, NULL, rank_main, &j);
 }
 #else
-tess_status step_ranks_measure(cli *c, const problem *p, int samples, step_ranks_report *r)
+tess_status step_ranks_measure(cli *c, const problem *p, int samples, step_ranks_report *r,
+                               int *profile_heads)
 {
+    (void)profile_heads;
     (void)p;
     (void)samples;
     (void)r;

@@ -17,8 +17,9 @@ typedef struct {
     char words[STEP_KINDS][STEP_WORDS]; /* strategy of the first layer */
 } step_ranks_report;
 
-/* Wall time: as many cores as ranks must be free. */
-tess_status step_ranks_measure(cli *c, const problem *p, int samples, step_ranks_report *r);
+/* Wall time: as many cores as ranks must be free. profile_heads: as of a workload. */
+tess_status step_ranks_measure(cli *c, const problem *p, int samples, step_ranks_report *r,
+                               int *profile_heads);
 
 void step_ranks_print(const cli *c, const char *text, const step_ranks_report *r);
 void step_ranks_json(cli *c, json_t *object, const step_ranks_report *r);

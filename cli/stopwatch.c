@@ -256,8 +256,9 @@ tess_status measure(cli *c, const problem *p, int samples, report *r)
     TRY(tess_ctx_query(c->ctx, &info));
     r->threads = info.threads;
     if (p->kind == PROBLEM_STEP && p->ranks > 1)
-        return step_ranks_measure(c, p, samples, &r->step_ranks);
+        return step_ranks_measure(c, p, samples, &r->step_ranks, &r->profile_heads);
     tess_status status = workload_make(c, p, 1, &w);
+    r->profile_heads = w.profile_heads;
     if (p->kind == PROBLEM_CONTEXT) {
         if (status == TESS_OK)
             status = context_measure(&w, samples, &r->context);

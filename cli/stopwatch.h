@@ -50,6 +50,7 @@ typedef struct {
     double break_even;         /* density at which sparse with selection takes as long as dense */
     double shares[3];          /* of a step: attention, linear layers, the rest */
     int64_t step_bytes;        /* of a step: what model and pass take */
+    int profile_heads;         /* of the problem's profile; 0: it has none */
     sparse_report sparse;
     context_report *context;      /* of a context problem; NULL otherwise */
     step_ranks_report step_ranks; /* of a step on several ranks; ranks 0 otherwise */

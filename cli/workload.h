@@ -81,6 +81,7 @@ typedef struct {
     tess_comm *comm;    /* set before workload_make: ranks that share the tokens of a step */
     tess_context *context;
     sparse_step sparse;
+    int profile_heads; /* of the problem's profile; 0: it has none */
     void *buffers[WORKLOAD_BUFFERS];
     int n_buffers;
     int64_t bytes, bytes_max; /* taken; there are */

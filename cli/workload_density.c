@@ -4,7 +4,8 @@
 
 #include "tessera/plan.h"
 
-/* The layer of the profile that layer number i of n stands for: evenly spaced in first..end-1. */
+/* What layer or head number i of n stands for in a profile: evenly spaced in first..end-1, so that
+ * n of them are each once, and of twice as many each is twice. */
 static int spaced(int i, int n, int first, int end)
 {
     return first + (2 * i + 1) * (end - first) / (2 * n);
@@ -16,17 +17,16 @@ static tess_status from_profile(workload *w, const tess_profile_view *v)
     const int end = p->end_layer ? p->end_layer : v->layers;
     const int layers = (int)p->layers, heads = (int)p->heads;
     double *densities = w->sparse.densities;
-    if (heads > v->heads || end > v->layers)
-        return out_fail(w->c, TESS_EINVAL,
-                        "%s: has %d layers of %d heads, the %s asks for layers %d:%d of %d heads",
-                        p->profile, v->layers, v->heads, problem_keys[p->kind].name, p->first_layer,
-                        end, heads);
+    if (end > v->layers)
+        return out_fail(w->c, TESS_EINVAL, "%s: has %d layers, the %s asks for layers %d:%d",
+                        p->profile, v->layers, problem_keys[p->kind].name, p->first_layer, end);
+    w->profile_heads = v->heads;
     for (int i = 0; i < layers * heads; i++) {
         const int layer = spaced(i / heads, layers, p->first_layer, end);
+        const int head = spaced(i % heads, heads, 0, v->heads);
         densities[i] = 0;
         for (int step = 0; step < v->steps; step++)
-            densities[i] +=
-                v->density[(step * v->layers + layer) * v->heads + i % heads] / v->steps;
+            densities[i] += v->density[(step * v->layers + layer) * v->heads + head] / v->steps;
     }
     return TESS_OK;
 }

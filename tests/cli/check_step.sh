@@ -32,6 +32,15 @@ tessera bench $sparse,density=0.25,pass=fwd --samples 1 --json | # nothing is le
     python3 -c 'import json, sys
 r = json.load(sys.stdin)
 print(r["learn_share"], r["update_share"], r["check_share"] > 0)'
+# More heads than the profile has, and fewer.
+few=step,dim=16,layers=1,ffn=9,tokens=64,text=3,group=8,break_even=1,profile=density.csv,profile_layers=0:1
+for heads in 1 2 3 4; do
+    tessera bench $few,heads=$heads,ranks=1 --samples 1 | grep 'profile has'
+    tessera bench $few,heads=$heads --samples 1 --json |
+        python3 -c 'import json, sys
+r = json.load(sys.stdin)
+print(r["profile_heads"], r["heads"], round(r["density"], 4))'
+done
 tessera bench $sparse,profile=density.csv,profile_layers=0:4
 tessera bench $sparse,density=0.1,profile=density.csv
 tessera bench $sparse,profile_layers=0:4

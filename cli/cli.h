@@ -130,6 +130,7 @@ void complete_shell(FILE *f, const char *shell); /* "bash", "zsh" or "fish" */
 /* ---- output.c, progress.c, signals.c: what the user sees --------------------------------- */
 
 enum { CLI_SENTENCE_MAX = 1024 }; /* bytes of an error's sentence */
+enum { CLI_CACHE_MAX = 1024 };    /* bytes of a folder's path */
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISMATCH = 3, EXIT_MACHINE = 4, EXIT_SIGNAL = 128 };
 
@@ -162,6 +163,7 @@ struct cli {
     int usage;       /* 1: the command line is wrong, and the help is worth a hint */
     int colour;      /* 1: escapes may be printed on stdout */
     char sentence[CLI_SENTENCE_MAX]; /* why the command failed, if not the library's sentence */
+    char cache[CLI_CACHE_MAX];       /* cache_choose's folder; "": none */
     progress progress;
 };
 
@@ -235,5 +237,12 @@ int world_failed(cli *c);
  * others waiting, or where one does not come. */
 tess_status world_end(cli *c, tess_status status);
 void world_close(cli *c, tess_status status, int code);
+
+/* ---- cache.c: where measurements of this machine stay from run to run --------------------- */
+
+/* Sets c->cache to the folder given, to none for "none", or for NULL to tessera's own below
+ * XDG_CACHE_HOME or HOME; without either there is none, and the log says so. */
+tess_status cache_choose(cli *c, const char *given);
+const char *cache_folder(const cli *c); /* as the library takes it: NULL for none */
 
 #endif

@@ -9,7 +9,7 @@
 typedef struct {
     common common;
     strings texts;
-    const char *file, *compare;
+    const char *file, *compare, *cache;
     int64_t samples;
 } values;
 
@@ -34,6 +34,10 @@ static void print_row(const cli *c, const measured *m)
             ratio(m->speedup_with_select, "%.2fx", whole), m->time.kept, m->time.dropped);
 }
 
+/* In the order of break_even_source. */
+static const char *const break_even_words[] = {"given", "measured", "from the cache"};
+static const char *const break_even_names[] = {"given", "measured", "cached"};
+
 static void print_sparse(const cli *c, const sparse_report *s)
 {
     fprintf(c->out,
@@ -47,6 +51,9 @@ static void print_sparse(const cli *c, const sparse_report *s)
     fprintf(c->out, "  cubes of %d x %d x %d; a profile every %lld steps, a check every %lld\n",
             s->cube[0], s->cube[1], s->cube[2], (long long)s->profile_every,
             (long long)s->check_every);
+    if (s->break_even_from != BREAK_EVEN_GIVEN)
+        fprintf(c->out, "  break-even density %.3f, %s\n", s->break_even,
+                break_even_words[s->break_even_from]);
     if (s->dense_heads)
         fprintf(c->out,
                 "  %d of %d heads are above the break-even density %.2f and ran dense: %.4f of the "
@@ -174,6 +181,7 @@ static void set_sparse(cli *c, json_t *object, const sparse_report *s)
     out_set(c, object, "heads", json_integer(s->heads));
     out_set(c, object, "dense_heads", json_integer(s->dense_heads));
     out_set(c, object, "break_even", out_number(s->break_even));
+    out_set(c, object, "break_even_from", json_string(break_even_names[s->break_even_from]));
     out_set(c, object, "cube", cube);
 }
 
@@ -298,12 +306,23 @@ static tess_status measure_all(cli *c, const problems *list, const values *given
     return status;
 }
 
+/* Where a step must know from which density on its heads are dense. */
+static tess_status choose_cache(cli *c, const problems *list, const char *given)
+{
+    for (int i = 0; i < list->n; i++)
+        if (problem_is_sparse_step(&list->items[i]) && list->items[i].break_even == 0)
+            return cache_choose(c, given);
+    return TESS_OK;
+}
+
 static tess_status run(cli *c, const void *given)
 {
     const values *v = given;
     problems list;
     report *reports = NULL;
     tess_status status = problems_read(c, &v->texts, v->file, &list);
+    if (status == TESS_OK)
+        status = choose_cache(c, &list, v->cache);
     if (status == TESS_OK) {
         reports = calloc((size_t)list.n, sizeof *reports);
         status = reports ? measure_all(c, &list, v, reports)
@@ -340,6 +359,9 @@ static const opt arguments[] = {
 static const opt options[] = {
     {"file", 0, OPT_PATH, offsetof(values, file), "FILE",
      .help = "also measure the problems in a file, one to a line; # begins a comment"},
+    {"cache", 0, OPT_PATH, offsetof(values, cache), "DIR|none",
+     .help = "folder that keeps the break-even densities of sparse steps; default: tessera in "
+             "XDG_CACHE_HOME or ~/.cache"},
     {"samples", 0, OPT_INT, offsetof(values, samples), "N", "7", .min = 1, .max = 10000,
      .help = "undisturbed samples wanted of each call; four times as many are tried"},
     {"compare", 0, OPT_PATH, offsetof(values, compare), "FILE",
@@ -402,7 +424,8 @@ const command command_bench = {
         "linear_share, rest_share and step_bytes too; a sparse one speedup, bound, of_bound, "
         "self_attention_share, density, density_ran, select_share, learn_share, update_share, "
         "profile_share, check_share, overhead_share, profile_every, check_every, recall, heads, "
-        "dense_heads, break_even and cube; a step with ranks has ranks and "
+        "dense_heads, break_even, break_even_from (given, measured or cached) and cube; a step "
+        "with ranks has ranks and "
         "steps, a list of name, seconds_one, seconds_ranks, speedup, plan_share, gradient_share "
         "and strategy; a context problem has problem, "
         "rates, choice, seconds_chosen, seconds_best, chosen_over_best, rank_correlation and "

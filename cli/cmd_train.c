@@ -87,8 +87,9 @@ static const opt options[] = {
      .help = "for lists of keys; what does not fit is selected again; 0: 1/32 of activations"},
     {"dispatch", 0, OPT_PATH, AT(dispatch), "FILE|auto|sparse", "auto",
      .help = "who is sparse: heads that gain, all, or as decisions.json of a checkpoint says"},
-    {"cache", 0, OPT_PATH, AT(cache), "DIR",
-     .help = "folder that keeps what was measured to tell which heads gain"},
+    {"cache", 0, OPT_PATH, AT(cache), "DIR|none",
+     .help = "folder that keeps what was measured to tell which heads gain; default: tessera in "
+             "XDG_CACHE_HOME or ~/.cache"},
 
     {"data", 0, OPT_PATH, AT(data), "NAME|DIR", "shapes",
      .help = "shapes, recall, recall-aligned, a folder of clips, or latents"},

@@ -167,6 +167,7 @@ static void set_sparse(report *r, const workload *w, const spent *before, const 
     s->heads = (int)(r->p.layers * r->p.batch * r->p.heads);
     s->dense_heads = w->sparse.dense_heads;
     s->break_even = w->sparse.break_even;
+    s->break_even_from = w->sparse.break_even_from;
     s->recall = seen->recall;
     memcpy(s->cube, w->sparse.cube, sizeof s->cube);
     s->bound = 1 / (1 - s->attention + s->attention * s->density);

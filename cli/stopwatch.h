@@ -33,8 +33,9 @@ typedef struct {
      * which every so many steps have one. */
     double select, learn, update, profile, check;
     int64_t profile_every, check_every;
-    double recall;          /* of the check, of numbers that mean nothing */
-    double break_even;      /* density from which on heads ran dense */
+    double recall;     /* of the check, of numbers that mean nothing */
+    double break_even; /* density from which on heads ran dense */
+    break_even_source break_even_from;
     int heads, dense_heads; /* of all layers and samples */
     int cube[3];
 } sparse_report;

@@ -37,8 +37,11 @@ tess_status train_attention(cli *c, const train_values *v, tess_attention_opts *
         .check_every = v->check_every,
         .index_memory = v->index_memory,
         .dispatch = strcmp(v->dispatch, "auto") == 0 ? NULL : v->dispatch,
-        .cache = v->cache,
     };
+    if (o.kind != TESS_ATTENTION_DENSE && !o.dispatch) { /* who gains is measured */
+        TRY(cache_choose(c, v->cache));
+        o.cache = cache_folder(c);
+    }
     TRY(read_cube(c, v->cube, o.cube));
     *opts = o;
     return TESS_OK;

@@ -34,6 +34,8 @@ typedef struct {
     probed seen;
 } probe;
 
+typedef enum { BREAK_EVEN_GIVEN, BREAK_EVEN_MEASURED, BREAK_EVEN_CACHED } break_even_source;
+
 /* How a step attends sparsely; zero for other problems. */
 typedef struct {
     int grid[3], cube[3]; /* of tokens, and what it is cut into */
@@ -44,6 +46,7 @@ typedef struct {
     int32_t *checked;  /* the same with dense heads' too: what a check of recall selects */
     int dense_heads;   /* of all layers and samples */
     double break_even; /* density from which on heads are dense */
+    break_even_source break_even_from;
     double asked, ran; /* mean density: asked for; of what runs, dense heads counted as 1 */
     tess_sparse_opts room;
     tess_attend_layer *layers;

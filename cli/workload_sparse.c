@@ -62,8 +62,10 @@ static tess_status set_break_even(workload *w)
                                          .rank = RANK,
                                          .backward = p->backward};
     tess_break_even_result result = {.density = p->break_even > 0 ? p->break_even : 1};
-    if (p->break_even == 0 && w->timed)
-        TRY(tess_break_even(w->c->ctx, &shape, NULL, &result));
+    if (p->break_even == 0 && w->timed) {
+        TRY(tess_break_even(w->c->ctx, &shape, cache_folder(w->c), &result));
+        w->sparse.break_even_from = result.cached ? BREAK_EVEN_CACHED : BREAK_EVEN_MEASURED;
+    }
     w->sparse.break_even = result.density;
     return TESS_OK;
 }

@@ -111,7 +111,7 @@ static void a_result_is_found_again_in_its_folder(void **state)
     tess_ctx *ctx = make_ctx();
     char path[256];
     tess_break_even_result first, second, other;
-    snprintf(path, sizeof path, "%s/made", folder);
+    snprintf(path, sizeof path, "%s/made/with/its/parents/", folder);
     CHECK_OK(tess_break_even(ctx, &small, path, &first));
     CHECK_OK(tess_break_even(ctx, &small, path, &second));
     assert_int_equal(first.cached, 0);

@@ -158,7 +158,8 @@ typedef struct {
 } tess_break_even_result;
 
 /* Measures when sparse attention pays on this machine, in a second or two; long sequences on some
- * of their queries. With a folder, which is made if it is not there, the result is kept in a file
+ * of their queries. With a folder, which is made if it is not there, and so are
+ * those it is in, the result is kept in a file
  * of its own for this CPU, instruction set, version and shape, and found there the next time. A
  * file that does not fit or cannot be written costs a warning in the context's log, and nothing
  * else. folder NULL: always measured. Memory comes from the context's allocator, without being

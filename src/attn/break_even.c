@@ -318,6 +318,19 @@ static int find_kept(tess_ctx *ctx, const tess_break_even_shape *shape, const ch
     return 0;
 }
 
+/* With the folders it is in. If it is there, or cannot be, who writes into it knows. */
+static void make_folder(const char *folder)
+{
+    char path[TESS_BREAK_EVEN_PATH]; /* the folder's is shorter: it fitted with a file's name */
+    strcpy(path, folder);
+    for (char *at = strchr(path, '/'); at; at = strchr(at + 1, '/')) {
+        *at = 0;
+        mkdir(path, 0777);
+        *at = '/';
+    }
+    mkdir(path, 0777);
+}
+
 tess_status tess_break_even(tess_ctx *ctx, const tess_break_even_shape *shape, const char *folder,
                             tess_break_even_result *result)
 {
@@ -329,7 +342,7 @@ tess_status tess_break_even(tess_ctx *ctx, const tess_break_even_shape *shape, c
     if (!folder || !find_kept(ctx, shape, path, &found)) {
         TESS_TRY(measure(ctx, shape, &found));
         if (folder) {
-            mkdir(folder, 0777); /* if it is there, or cannot be, the next line knows */
+            make_folder(folder);
             if (tess__break_even_write(ctx, shape, path, &found) != TESS_OK)
                 tess__log(ctx, TESS_LOG_WARN, "%s; break-even is measured at each start",
                           tess_last_error());

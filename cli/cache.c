@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cache.c - the folder in which measurements of this machine stay from run to run.
+ *
+ * As other programs do it (XDG Base Directory Specification): $XDG_CACHE_HOME/tessera where that is
+ * an absolute path, else ~/.cache/tessera. The library makes the folder when it has something to
+ * keep.
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The folder that a user who says nothing gets, or -1. */
+static int own_folder(char path[CLI_CACHE_MAX])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (cache && cache[0] == '/')
+        n = snprintf(path, CLI_CACHE_MAX, "%s/tessera", cache);
+    else if (home && home[0])
+        n = snprintf(path, CLI_CACHE_MAX, "%s/.cache/tessera", home);
+    return n > 0 && n < CLI_CACHE_MAX ? 0 : -1;
+}
+
+tess_status cache_choose(cli *c, const char *given)
+{
+    c->cache[0] = 0;
+    if (given && strcmp(given, "none") == 0)
+        return TESS_OK;
+    if (given && strlen(given) >= sizeof c->cache)
+        return out_usage(c, "--cache has %zu characters, must have fewer than %zu", strlen(given),
+                         sizeof c->cache);
+    if (given) {
+        strcpy(c->cache, given);
+        return TESS_OK;
+    }
+    if (own_folder(c->cache) != 0) {
+        c->cache[0] = 0;
+        if (!c->common->quiet)
+            out_log(c, TESS_LOG_INFO,
+                    "there is no home for a cache (XDG_CACHE_HOME, HOME): break-even is measured "
+                    "at each start");
+    }
+    return TESS_OK;
+}
+
+const char *cache_folder(const cli *c)
+{
+    return c->cache[0] ? c->cache : NULL;
+}

@@ -98,6 +98,9 @@ static const opt linear_keys[] = {
 static const opt step_keys[] = {
     {"ranks", 0, OPT_INT, AT(ranks), "N", "1", 1, 64,
      .help = "2 or more: on one rank, and on so many that share the tokens; each has one core"},
+    {"strategy", 0, OPT_STRING, AT(strategy_text), "S", "auto",
+     .help = "of ranks: one of --strategy for all layers, such as fractional, ring or 1x2s; auto: "
+             "planned"},
     {"batch", 0, OPT_INT, AT(batch), "N", "1", 1, 65536, .help = "samples"},
     {"heads", 0, OPT_INT, AT(heads), "N", "4", 1, 8192, .help = "heads"},
     {"dim", 0, OPT_INT, AT(dim), "N", "128", 8, 256, .help = "head dimension, a multiple of 8"},
@@ -290,6 +293,9 @@ static int check(problem *p, char *error)
                          largest, elements_max);
         return 0;
     }
+    if (p->kind == PROBLEM_STEP && p->ranks < 2 && strcmp(p->strategy, "auto") != 0)
+        return wrong(error, "%s: strategy is \"%s\", but ranks is 1, must be 2 or more", name,
+                     p->strategy);
     const int64_t dim = p->kind == PROBLEM_SELECT ? p->rank : p->dim;
     const char *dim_name = p->kind == PROBLEM_SELECT ? "rank" : "dim";
     const int most = p->selector && strcmp(p->selector, "predictor") == 0 ? 64 : 256;
@@ -357,6 +363,8 @@ static int has_effect(const problem *p, const opt *key)
     case AT(group): return p->kind == PROBLEM_SELECT || sparse;
     case AT(compensate): return sparse && p->compensate;
     case AT(lists): return sparse;
+    case AT(strategy_text):
+        return p->kind == PROBLEM_CONTEXT || (p->ranks > 1 && strcmp(p->strategy, "auto") != 0);
     case AT(ranks): return p->kind == PROBLEM_CONTEXT || p->ranks > 1;
     case AT(links): return problem_on_mpi(p);
     case AT(cores): return problem_shares_cores(p);

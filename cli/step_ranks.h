@@ -5,16 +5,24 @@
 
 #include "workload.h"
 
-enum { STEP_DENSE, STEP_SPARSE, STEP_KINDS, STEP_WORDS = 48 };
+enum { STEP_DENSE, STEP_SPARSE, STEP_KINDS, STEP_WORDS = 80 };
+
+/* Medians and best of some samples, in seconds, and shares of all samples' time on all ranks. */
+typedef struct {
+    double one, one_best;   /* on one rank */
+    double many, many_best; /* on all ranks, from when all have come to when all are done */
+    double plan;            /* planning */
+    double index;     /* finding and telling which keys are needed: rings, selected keys alone */
+    double move;      /* packing and unpacking rows; with keep=blocks not of the first forward
+                         pass */
+    double gradients; /* waiting for gradients, and giving values back */
+    char words[STEP_WORDS]; /* strategy of the layers, or of the first and how many have it */
+} step_ranks_row;
 
 typedef struct {
     int ranks;
-    int kinds;               /* STEP_KINDS, or 1: the problem is dense */
-    double one[STEP_KINDS];  /* seconds of the best step on one rank */
-    double many[STEP_KINDS]; /* on all ranks, from the first to begin to the last to end */
-    double plan[STEP_KINDS]; /* of these, planning */
-    double sum[STEP_KINDS];  /* of these, adding up gradients */
-    char words[STEP_KINDS][STEP_WORDS]; /* strategy of the first layer */
+    int kinds; /* STEP_KINDS, or 1: the problem is dense */
+    step_ranks_row rows[STEP_KINDS];
 } step_ranks_report;
 
 /* Wall time: as many cores as ranks must be free. profile_heads: as of a workload. */

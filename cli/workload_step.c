@@ -94,6 +94,7 @@ static tess_status make_ranks(workload *w, tess_pass_shape *shape)
                               .head_dim = (int)p->dim,
                               .batch = (int)p->batch,
                               .tokens = p->tokens,
+                              .strategy = p->strategy,
                               .saves = !shape->train                  ? 0
                                        : shape->keep == TESS_KEEP_ALL ? (int)p->layers
                                                                       : 1,

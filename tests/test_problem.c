@@ -54,6 +54,12 @@ static void texts_have_one_canonical_form(void **state)
                     "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,pass=both,"
                     "keep=all,store=f32,profile=a b/c.csv,profile_layers=5:20,group=8,"
                     "break_even=0.5,seed=5");
+    check_canonical("step,ranks=2,strategy=auto",
+                    "step,ranks=2,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,"
+                    "pass=both,keep=all,store=f32,seed=5");
+    check_canonical("step,strategy=1x2s,ranks=2",
+                    "step,ranks=2,strategy=1x2s,batch=1,heads=4,dim=128,layers=4,ffn=2048,"
+                    "tokens=4096,text=512,pass=both,keep=all,store=f32,seed=5");
     check_canonical("context,ranks=8,strategy=4x2r,bandwidth=0.125,density=1",
                     "context,ranks=8,heads=12,dim=128,tokens=4096,layers=1,density=1,pass=fwd,"
                     "strategy=4x2r,latency=5,bandwidth=0.125,seed=5");
@@ -123,6 +129,8 @@ static void wrong_texts_get_one_sentence(void **state)
                 "step: profile_layers is \"2:2\", must be A:B with 0 <= A < B");
     check_wrong("step,profile=x,profile_layers=1:2x",
                 "step: profile_layers is \"1:2x\", must be A:B with 0 <= A < B");
+    check_wrong("step,strategy=ring",
+                "step: strategy is \"ring\", but ranks is 1, must be 2 or more");
     check_wrong("step,profile=x,density=0.5",
                 "step: density and profile are given, must be one of them");
     check_wrong("context,profile=x,density=0.5",

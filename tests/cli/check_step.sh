@@ -51,6 +51,18 @@ tessera bench $sparse,ranks=2,density=0.25 --samples 1 --json |
 r = json.load(sys.stdin)
 for s in r["steps"]:
     assert math.isclose(s["speedup"], s["seconds_one"] / s["seconds_ranks"])
-    assert 0 <= s["plan_share"] < 1 and 0 < s["gradient_share"] < 1 and s["strategy"]
+    assert s["seconds_one_best"] <= s["seconds_one"] and s["seconds_ranks_best"] <= s["seconds_ranks"]
+    shares = [s[part + "_share"] for part in ("plan", "index", "move", "gradient")]
+    assert min(shares) >= 0 and sum(shares) < 1 and shares[0] > 0 and shares[2] > 0 and shares[3] > 0 and s["strategy"]
 print(r["ranks"], *(s["name"] for s in r["steps"]))'
+# A strategy for all layers; lists of keys are exchanged where it sends selected ones alone.
+for strategy in fractional 1x2s; do
+    tessera bench $sparse,ranks=2,density=0.25,strategy=$strategy --samples 2 --json |
+        python3 -c 'import json, sys
+s = json.load(sys.stdin)["steps"][1]
+print(s["strategy"], s["index_share"] > 0)'
+done
+tessera bench $sparse,ranks=2,strategy=1x2s --samples 1 | sed -E '1d; 3,$s/ +[0-9]+(\.[0-9]+)?/ N/g'
+tessera bench $sparse,ranks=2,strategy=rign
+tessera bench $sparse,strategy=ring
 tessera check $sparse,ranks=2

@@ -370,6 +370,66 @@ static void a_caller_can_stop_a_search_and_keeps_the_selection(void **state)
     problem_free(&p);
 }
 
+static int stop_when_told(void *user, const char *what, int64_t done, int64_t total)
+{
+    (void)what;
+    (void)done;
+    (void)total;
+    return *(const int *)user;
+}
+
+static void lists_in_place_are_those_of_staging_and_gone_when_it_is_stopped(void **state)
+{
+    (void)state;
+    static const tess_select_kind chosen[] = {TESS_SELECT_ORACLE, TESS_SELECT_POOLED,
+                                              TESS_SELECT_RANDOM, TESS_SELECT_WINDOW};
+    static const int32_t keys[4] = {3, 0, 12, 7};
+    const tess_sel_shape shape = {
+        .batch = 2, .heads = 2, .tokens_q = 1200, .tokens_k = 1200, .group = 100, .unit = 100};
+    problem p = problem_make(&shape, 56, 0);
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
+        int stop = 0;
+        tess_ctx *ctx = NULL;
+        CHECK_OK(tess_ctx_create(
+            &(tess_ctx_opts){.threads = 2, .progress = stop_when_told, .progress_user = &stop},
+            &ctx));
+        const int budget = chosen[i] != TESS_SELECT_WINDOW;
+        tess_select_in in = {.q = &p.q, .k = &p.k, .head_dim = 56, .seed = 5};
+        in.budget.keys_each = budget ? keys : NULL;
+        tess_selector_opts opts = {
+            .kind = chosen[i], .grid = {12, 10, 10}, .cube = {1, 10, 10}, .window = {3, 1, 1}};
+        tess_selection *sel[2];
+        tess_selector_info info[2];
+        for (int in_place = 0; in_place < 2; in_place++) {
+            tess_selector *selector = NULL;
+            opts.in_place = in_place;
+            sel[in_place] = selection_make(ctx, &p);
+            CHECK_OK(tess_selector_create(ctx, &opts, &selector));
+            CHECK_OK(tess_selector_run(selector, &in, sel[in_place]));
+            CHECK_OK(tess_selector_query(selector, &info[in_place]));
+            check_valid(sel[in_place]);
+            if (in_place && budget) {
+                stop = 1;
+                assert_int_equal(tess_selector_run(selector, &in, sel[1]), TESS_ESTOPPED);
+                assert_int_equal(sel[1]->offsets[sel[1]->lists], 0);
+                stop = 0;
+                CHECK_OK(tess_selector_run(selector, &in, sel[1]));
+            }
+            tess_selector_destroy(selector);
+        }
+        const int64_t n = sel[0]->offsets[sel[0]->lists];
+        assert_true(n > 0);
+        assert_memory_equal(sel[0]->offsets, sel[1]->offsets,
+                            sizeof *sel[0]->offsets * ((size_t)sel[0]->lists + 1));
+        assert_memory_equal(sel[0]->indices, sel[1]->indices, sizeof *sel[0]->indices * (size_t)n);
+        assert_int_equal(info[0].bytes - info[1].bytes, budget ? n * (int64_t)sizeof(int32_t) : 0);
+        tess_selection_destroy(sel[0]);
+        tess_selection_destroy(sel[1]);
+        tess_ctx_destroy(ctx);
+    }
+    problem_free(&p);
+}
+
 /* ---- odd numbers ---------------------------------------------------------------------------- */
 
 static void odd_numbers(tess_ctx *ctx)
@@ -705,6 +765,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_steady_state_allocates_nothing),
     cmocka_unit_test(out_of_memory_leaves_the_selection_and_the_selector_usable),
     cmocka_unit_test(a_caller_can_stop_a_search_and_keeps_the_selection),
+    cmocka_unit_test(lists_in_place_are_those_of_staging_and_gone_when_it_is_stopped),
     cmocka_unit_test(odd_numbers_give_valid_lists),
     cmocka_unit_test(nan_ranks_last_and_does_not_spread),
     cmocka_unit_test(some_groups_get_the_lists_they_have_in_the_whole),

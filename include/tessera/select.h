@@ -66,6 +66,8 @@ typedef struct {
      * tokens_q and tokens_k differ), `local` more on each side, the first global_k units, and
      * `random` of the rest. The first global_q groups see everything. */
     int32_t local, random, global_k, global_q;
+    int in_place; /* 1: lists of a budget in units go straight into the selection, which takes half
+                     the memory; a run that is stopped leaves it empty. Not with `reuse` */
 } tess_selector_opts;
 
 /* How much to select: exactly one of these is set, and none for WINDOW and EDGES. */
@@ -114,7 +116,8 @@ TESS_API tess_status tess_selector_capacity(tess_selector *selector, const tess_
  *
  * The workspace grows to the largest call and stays: a call no larger than an earlier one
  * allocates nothing. EINVAL if sel has too little room, with the number of indices it needs.
- * ESTOPPED if the context's progress callback asks for it. On failure sel stays as it was. */
+ * ESTOPPED if the context's progress callback asks for it. On failure sel stays as it was, but see
+ * in_place. */
 TESS_API tess_status tess_selector_run(tess_selector *selector, const tess_select_in *in,
                                        tess_selection *sel);
 

@@ -3,7 +3,8 @@
  *
  * select_run.c leaves the lists of a run in the staging area, in any order, with their places and
  * lengths by list number; here they are copied to the selection in order. So a selection is
- * replaced whole or not at all, and a selector that repeats its lists still has them.
+ * replaced whole or not at all, and a selector that repeats its lists still has them. With in_place
+ * lists whose lengths are known, those of a budget in units, are written where they belong.
  *
  * Workspace: panels of a batch of heads | staging: the indices once more | places and lengths, 12
  * bytes per list | per thread: TESS__ROWS rows of scores (proxies) or one tile (mass), and lists.
@@ -170,8 +171,36 @@ static int may_reuse(const tess_selector *s, const tess__list_key *key)
            (key->mass != 0.0 || memcmp(keys, keys + heads, sizeof *keys * heads) == 0);
 }
 
-/* Makes the lists in staging. */
-static tess_status search(tess_selector *s, const tess_select_in *in, const tess_selection *sel)
+/* The places of lists as long as the budget says; returns their sum. */
+static int64_t place_lists(const tess_selection *sel, const int32_t *keys, int64_t *starts)
+{
+    int64_t at = 0;
+    for (int64_t i = 0; i < sel->lists; i++) {
+        starts[i] = at;
+        at += keys[i / sel->n_q];
+    }
+    return at;
+}
+
+/* Makes the lists where they belong. */
+static tess_status search_in_place(tess_selector *s, tess__select_job *job, tess_selection *sel,
+                                   const tess__scratch_shape *scratch, int64_t batch_heads)
+{
+    job->placed = 1;
+    job->room = place_lists(sel, job->keys, job->starts);
+    job->staged = sel->indices;
+    memset(sel->offsets, 0, ((size_t)sel->lists + 1) * sizeof *sel->offsets);
+    sel->transposed = 0;
+    TESS_TRY(tess__select_run(s, job, batch_heads, scratch));
+    memcpy(sel->offsets, job->starts, (size_t)sel->lists * sizeof *sel->offsets);
+    sel->offsets[sel->lists] = job->room;
+    tess__selection_changed(sel);
+    return TESS_OK;
+}
+
+/* Makes the lists in staging, or in the selection itself: *placed. */
+static tess_status search(tess_selector *s, const tess_select_in *in, tess_selection *sel,
+                          int *placed)
 {
     const tess__rule *rule = tess__rule_of(&s->opts);
     const int counted = rule->budget && in->budget.mass == 0.0;
@@ -192,6 +221,10 @@ static tess_status search(tess_selector *s, const tess_select_in *in, const tess
     int64_t batch_heads;
     s->left = 0; /* from here on the staged lists are not those of s->key */
     TESS_TRY(tess__select_prepare(s, &job, &scratch, &batch_heads));
+    const int repeats = s->opts.kind == TESS_SELECT_SEARCH && s->opts.reuse > 0;
+    *placed = counted && s->opts.in_place && !repeats;
+    if (*placed)
+        return search_in_place(s, &job, sel, &scratch, batch_heads);
     const int64_t most = sel->lists * sel->n_k;
     job.room = counted ? needed : sel->capacity < most ? sel->capacity : most;
     TESS_TRY(tess__buffer_grow(s->ctx, &s->staged, job.room, sizeof(int32_t)));
@@ -224,15 +257,17 @@ tess_status tess_selector_run(tess_selector *selector, const tess_select_in *in,
     const tess__list_key key = {sel->batch, sel->heads, sel->tokens_q, sel->tokens_k,  sel->n_q,
                                 sel->n_k,   sel->group, sel->unit,     in->budget.mass};
     const int reused = may_reuse(s, &key);
+    int placed = 0;
     if (reused) {
         if (s->used > sel->capacity)
             return no_room(sel, s->used);
         s->left--;
     } else {
-        TESS_TRY(search(s, in, sel));
+        TESS_TRY(search(s, in, sel, &placed));
         keep(s, &key);
     }
-    publish(s, sel);
+    if (!placed)
+        publish(s, sel);
     s->reused = reused;
     return TESS_OK;
 }

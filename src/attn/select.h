@@ -131,6 +131,7 @@ typedef struct {
     int64_t head_panels; /* panels of one head */
     int64_t first_head;  /* counted over batch and heads */
 
+    int placed;           /* 1: starts are given, and staged is the selection's own */
     int64_t *starts;      /* (lists): where a list begins in staged */
     int32_t *counts;      /* (lists) */
     int32_t *staged;      /* NULL: count only */

@@ -5,7 +5,7 @@
  * each batch the threads first pack the panels and then take tasks, a few groups of one head each,
  * as they come. A finished list goes to the next free place of the staging area, whatever the
  * order; its place and length are kept by list number, so that what comes out does not depend on
- * who did what when.
+ * who did what when. Where the places are known beforehand, they are in the selection itself.
  */
 #include "select.h"
 
@@ -75,7 +75,9 @@ void tess__select_emit(tess__select_job *job, const tess__scratch *w, int64_t he
                        const float *scores, int32_t k)
 {
     const int64_t list = head * job->sel->n_q + g;
-    const int64_t start = atomic_fetch_add_explicit(&job->used, k, memory_order_relaxed);
+    const int64_t start = job->placed
+                              ? job->starts[list]
+                              : atomic_fetch_add_explicit(&job->used, k, memory_order_relaxed);
     job->starts[list] = start;
     job->counts[list] = k;
     if (k == 0 || !job->staged || start + k > job->room)

@@ -493,6 +493,52 @@ static void the_memory_taken_is_what_is_needed_at_most(void **state)
     }
 }
 
+static tess_status count_look(void *user, const tess_look *look)
+{
+    assert_non_null(look->q_low);
+    ++*(int *)user;
+    return TESS_OK;
+}
+
+/* Learns and looks as one with room for lists, to the bit, and takes no more than a dense pass and
+ * the predictor do. */
+static void a_pass_without_lists_learns_and_looks(void **state)
+{
+    (void)state;
+    world worlds[2];
+    tess_predictor *predictors[2];
+    tess_predictor_info info[2];
+    tess_model_memory need[2];
+    for (int i = 0; i < 2; i++) {
+        const tess_sparse_opts room = {.rank = 16, .learn_rows = 9, .dense = i};
+        const tess_pass_shape shape = shape_with(&room);
+        tess_attend_layer layers[LAYERS] = {{.learn = 1, .look = 1}, {.learn = 1, .look = 1}};
+        int looks = 0;
+        CHECK_OK(tess_model_need(&config, NULL, &shape, 1, &need[i]));
+        worlds[i] = make_world(1, &config, &shape);
+        CHECK_OK(tess_predictor_create(worlds[i].ctx, &config, NULL, &predictors[i]));
+        const tess_attend attend = {
+            .layers = layers, .predictor = predictors[i], .look = count_look, .user = &looks};
+        CHECK_OK(tess_pass_attend(worlds[i].pass, &attend));
+        run_both(&worlds[i]);
+        assert_int_equal(looks, LAYERS);
+        CHECK_OK(tess_predictor_query(predictors[i], &info[i]));
+    }
+    check_same(&worlds[0], &worlds[1]);
+    assert_memory_equal(info[0].gradients, info[1].gradients,
+                        (size_t)info[0].count * sizeof(float));
+    assert_true(need[1].total < need[0].total && need[1].activations < need[0].activations);
+    tess_attend_layer layers[LAYERS];
+    const tess_attend attend = attend_with(TESS_SELECT_ORACLE, mixed[0], mixed[0], layers);
+    CHECK_FAILS(tess_pass_attend(worlds[1].pass, &attend), TESS_EINVAL,
+                "tess_pass_attend: layer 0: keys are given, but the pass was made with "
+                "sparse.dense");
+    for (int i = 0; i < 2; i++) {
+        tess_predictor_destroy(predictors[i]);
+        drop_world(&worlds[i]);
+    }
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void a_pass_says_what_is_wrong_with_its_room(void **state)
@@ -504,6 +550,7 @@ static void a_pass_says_what_is_wrong_with_its_room(void **state)
     } cases[] = {
         {{.unit_cubes = 2}, "tess_model_need: sparse.unit_cubes is 2, must be 0..1"},
         {{.compensate = -1}, "tess_model_need: sparse.compensate is -1, must be 0..1"},
+        {{.dense = 2}, "tess_model_need: sparse.dense is 2, must be 0..1"},
         {{.rank = 12}, "tess_model_need: sparse.rank is 12, must be 0 or a multiple of 8 up to 64"},
         {{.rank = 8, .learn_rows = 76}, "tess_model_need: sparse.learn_rows is 76, must be 0..75"},
         {{.learn_rows = 5}, "tess_model_need: sparse.rank is 0, must be given with learn_rows"},
@@ -641,6 +688,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kept_searches_are_in_the_memory_that_is_told),
     cmocka_unit_test(keys_may_be_selected_by_cubes),
     cmocka_unit_test(the_memory_taken_is_what_is_needed_at_most),
+    cmocka_unit_test(a_pass_without_lists_learns_and_looks),
     cmocka_unit_test(a_pass_says_what_is_wrong_with_its_room),
     cmocka_unit_test(a_pass_says_how_it_cannot_attend),
 };

@@ -129,15 +129,12 @@ size_t tess__attn_bytes(const tess_attn_shape *shape, int threads)
     return object_bytes(shape, (size_t)threads) + TESS_CHUNK_OVERHEAD;
 }
 
-tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_attn **attn)
+/* With scratch of its own for so many threads, or that of another object. */
+static tess_status create(tess_ctx *ctx, const tess_attn_shape *shape, size_t threads,
+                          const tess_attn *like, tess_attn **attn)
 {
-    if (!ctx || !shape || !attn)
-        return tess__fail(TESS_EINVAL, "tess_attn_create: %s is NULL",
-                          !ctx     ? "ctx"
-                          : !shape ? "shape"
-                                   : "attn");
     TESS_TRY(check_shape(shape));
-    const size_t threads = (size_t)ctx->threads, turns = turns_bytes(shape);
+    const size_t turns = turns_bytes(shape);
     tess__arena arena = {.ctx = ctx};
     TESS_TRY(tess__arena_reserve(&arena, object_bytes(shape, threads)));
     tess_attn *made = tess__arena_take(&arena, sizeof *made);
@@ -145,7 +142,8 @@ tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_a
     made->turns = tess__arena_take(&arena, turns);
     made->slices = made->slices_most = tess__virtual_slices(shape);
     made->totals = tess__arena_take(&arena, totals_bytes(shape));
-    made->scratch = tess__arena_take(&arena, threads * sizeof *made->scratch);
+    made->scratch =
+        like ? like->scratch : tess__arena_take(&arena, threads * sizeof *made->scratch);
     for (size_t i = 0; i < threads; i++)
         cut_scratch(&arena, &made->scratch[i], shape->head_dim);
     if (made->shape.scale == 0.0f)
@@ -153,6 +151,23 @@ tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_a
     made->arena = arena;
     *attn = made;
     return TESS_OK;
+}
+
+tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_attn **attn)
+{
+    if (!ctx || !shape || !attn)
+        return tess__fail(TESS_EINVAL, "tess_attn_create: %s is NULL",
+                          !ctx     ? "ctx"
+                          : !shape ? "shape"
+                                   : "attn");
+    return create(ctx, shape, (size_t)ctx->threads, NULL, attn);
+}
+
+tess_status tess__attn_create_like(const tess_attn *like, const tess_attn_shape *shape,
+                                   tess_attn **attn)
+{
+    assert(like->shape.head_dim == shape->head_dim);
+    return create(like->ctx, shape, 0, like, attn);
 }
 
 void tess_attn_destroy(tess_attn *attn)

@@ -65,7 +65,12 @@ tess_status tess__selection_fits(const char *who, const tess_selection *sel, int
 
 /* ---- attention.c -------------------------------------------------------------------------- */
 
-/* Bytes that tess_attn_create takes from the context. */
+/* Attention of another shape with the workspace of an object of the same head_dim, which outlives
+ * it: one call at a time on both. */
+TESS_SIBLING tess_status tess__attn_create_like(const tess_attn *like, const tess_attn_shape *shape,
+                                                tess_attn **attn);
+
+/* Bytes that tess_attn_create takes from the context; tess__attn_create_like: with 0 threads. */
 TESS_SIBLING size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
 
 /* tess_attn_merge on several threads, of arguments that are known to be right. */
@@ -81,10 +86,10 @@ tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles);
 
 /* ---- workspace.c --------------------------------------------------------------------------- */
 
-/* Bytes that a selector of any kind comes to hold at most for lists of one head, `capacity` indices
- * in all. The shape has n_q and n_k; its bounds are not read. */
-TESS_SIBLING size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim,
-                                         int64_t capacity, int threads);
+/* Bytes that a selector of any kind comes to hold at most for lists of one head, `staged` indices
+ * of which go through its staging area. The shape has n_q and n_k; its bounds are not read. */
+TESS_SIBLING size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t staged,
+                                         int threads);
 
 /* ---- view.c ------------------------------------------------------------------------------- */
 

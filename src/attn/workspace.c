@@ -65,8 +65,7 @@ tess_status tess__scratch_grow(tess_ctx *ctx, tess__buffer *buffer,
     return tess__buffer_grow(ctx, buffer, threads, lay_out(&w, NULL, shape));
 }
 
-size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t capacity,
-                            int threads)
+size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t staged, int threads)
 {
     const tess__scratch_shape most = {
         .row_keys = shape->tokens_k, .n_k = shape->n_k, .dim = head_dim, .tile = 1};
@@ -75,7 +74,7 @@ size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t c
     tess__scratch w;
     const size_t pieces[] = {sizeof(tess_selector),
                              panels * sizeof(float),
-                             2 * (size_t)capacity * sizeof(int32_t), /* old and larger lists */
+                             2 * (size_t)staged * sizeof(int32_t), /* old and larger lists */
                              (size_t)shape->n_q * sizeof(int64_t),
                              (size_t)shape->n_q * sizeof(int32_t),
                              ((size_t)shape->n_q + 1) * sizeof(int64_t),

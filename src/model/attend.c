@@ -82,6 +82,10 @@ static tess_status check_layer(const tess_pass *p, const tess_attend *a, int lay
         return tess__fail(TESS_EINVAL,
                           "%s: layer %d: keys are given, but the pass was made without sparse", who,
                           layer);
+    if (p->room.dense)
+        return tess__fail(TESS_EINVAL,
+                          "%s: layer %d: keys are given, but the pass was made with sparse.dense",
+                          who, layer);
     if ((unsigned)l->kind >= TESS_SELECT_COUNT || l->kind == TESS_SELECT_EDGES)
         return tess__fail(TESS_EINVAL,
                           "%s: layer %d: kind is %d, must be a kind of selector but EDGES", who,
@@ -140,7 +144,8 @@ static tess_status make_selectors(tess_pass *p, const tess_attend *a,
                                   tess_selector *made[TESS_SELECT_COUNT])
 {
     for (int kind = 0; kind < TESS_SELECT_COUNT; kind++) {
-        tess_selector_opts opts = {.kind = (tess_select_kind)kind, .proxy = a->proxy};
+        tess_selector_opts opts = {
+            .kind = (tess_select_kind)kind, .proxy = a->proxy, .in_place = 1};
         for (int i = 0; i < 3; i++) {
             opts.grid[i] = p->z.grid[i];
             opts.cube[i] = p->z.cube[i];

@@ -237,6 +237,6 @@ tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, 
     const tess_status status = bits ? tess_selection_set_mask(p->lists, bits, TESS_MASK_BITS)
                                     : select_keys(p, layer, sample, head, q, k);
     p->times.select_ns += tess__lap_end(p, lap);
-    *again = !bits && p->shape.store == TESS_DTYPE_BF16;
+    *again = !bits && p->shape.store == TESS_DTYPE_BF16 && p->shape.keep == TESS_KEEP_ALL;
     return status;
 }

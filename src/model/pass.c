@@ -7,6 +7,7 @@
  * writes its output to the next one's place; otherwise all inputs share one place in the work set,
  * and are rounded into what is kept before they are overwritten.
  */
+#include "attn/attn.h"
 #include "ranks.h"
 
 #include <string.h>
@@ -26,8 +27,8 @@ static tess_status make_attention(tess_pass *p)
     const tess_attn_shape one = tess__pass_one(p);
     const tess_sel_shape lists = tess__pass_lists(p);
     const int64_t room = (int64_t)p->z.n_q * p->z.units_most;
-    if (alone) {
-        TESS_TRY(tess_attn_create(p->ctx, &one, &p->one));
+    if (alone && !p->room.dense) {
+        TESS_TRY(tess__attn_create_like(p->self, &one, &p->one));
         TESS_TRY(tess_selection_create(p->ctx, &lists, room, &p->lists));
     }
     const tess_predict_shape predict = tess__pass_predict(p);
@@ -89,9 +90,9 @@ void tess_pass_destroy(tess_pass *pass)
 {
     if (!pass)
         return;
+    tess_attn_destroy(pass->one);
     tess_attn_destroy(pass->self);
     tess_attn_destroy(pass->cross);
-    tess_attn_destroy(pass->one);
     tess_selection_destroy(pass->lists);
     tess_predict_destroy(pass->predict);
     for (int kind = 0; kind < TESS_SELECT_COUNT; kind++)

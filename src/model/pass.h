@@ -64,7 +64,7 @@ typedef struct {
     int sparse;
     int cube[3];
     int32_t n_q, n_k;   /* groups of queries, units of keys */
-    int32_t units_most; /* of a list */
+    int32_t units_most; /* of a list; 0 where there is no room for lists */
     int64_t head_bits;  /* bytes of one head's lists as bits */
 } tess__sizes;
 
@@ -135,13 +135,14 @@ struct tess_pass {
     double *density;       /* (layers, batch, heads): of the last forward pass */
     double *losses;        /* the same, of the predictor; NaN: not learned */
     int kept_lists;        /* layers whose lists are kept: the first ones */
+    int again_fits;        /* 1: as do those of a block that is run again */
     uint8_t *bits;         /* (kept_lists, batch, heads, head_bits) */
     uint8_t *bits_again;   /* (batch, heads, head_bits): of the block run again, or NULL */
     tess__found *found;    /* (searches, layers, batch, heads) */
     uint8_t *found_bits;   /* (searches, layers, batch, heads, head_bits) */
     double *found_words;   /* where ranks share groups: a head's bits in words of 32 */
     int64_t *bounds;       /* (n_q + 1): the cubes */
-    float *low;            /* (2, rows, heads * rank): q and k of the predictor */
+    float *low;            /* (2, rows, heads * rank): q and k of the predictor; may lie in big */
     tess_predict *predict; /* maps and losses of the predictor */
     int64_t *learn_rows;   /* (2, learn_rows): the queries it learns from; those at home, there */
     float *dq_low;         /* (batch, heads, learn_rows, rank): their gradients */

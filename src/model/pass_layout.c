@@ -51,13 +51,14 @@ static void cut_conditioning(tess_pass *p, cutter *c)
 }
 
 /* Lists of as many layers as there is memory for; cut last, for the default is a share of the rest.
- */
+ * Those of a block that is run again may take as much once more. */
 static void cut_lists(tess_pass *p, cutter *c)
 {
     const int64_t layer = p->z.batch * p->z.heads * p->z.head_bits;
     const int64_t room = p->room.index_memory ? p->room.index_memory : (int64_t)(c->used / 32);
     p->kept_lists = room / layer < p->z.layers ? (int)(room / layer) : p->z.layers;
     p->bits = cut(c, (size_t)(p->kept_lists * layer));
+    p->again_fits = layer <= room;
 }
 
 /* What lives from the forward to the backward pass. */
@@ -74,7 +75,7 @@ static void cut_kept(tess_pass *p, cutter *c)
             if (c->memory)
                 p->kept[layer].at[slot] = piece;
         }
-    if (p->z.sparse && !p->ranks.comm)
+    if (p->z.sparse && !p->room.dense && !p->ranks.comm)
         cut_lists(p, c);
 }
 
@@ -113,6 +114,26 @@ static int64_t largest(const int64_t *values, int n)
     return most;
 }
 
+/* Numbers of the predictor's vectors, and where big has them: behind q, k and v and their own
+ * gradients, where the gradients of q, k and v will be. */
+static int64_t low_size(const tess_pass *p)
+{
+    return 2 * p->z.rows * p->z.heads * p->room.rank;
+}
+
+static int64_t low_place(const tess_pass *p)
+{
+    return 3 * p->z.rows * p->z.dim + low_size(p);
+}
+
+/* Whether they can be there: where a backward pass selects none again. */
+static int low_in_big(const tess_pass *p)
+{
+    return p->shape.train && p->room.rank > 0 &&
+           (p->ranks.comm || p->room.dense || p->kept_lists == p->z.layers ||
+            (p->shape.keep == TESS_KEEP_BLOCKS && p->again_fits));
+}
+
 /* Numbers in big, for each step that uses it. */
 static int64_t big_size(const tess_pass *p)
 {
@@ -126,8 +147,8 @@ static int64_t big_size(const tess_pass *p)
         both * z->text_rows * z->dim,
         z->batch * z->tokens * z->patch_in,
         z->batch * z->tokens * z->patch_out,
-        train && p->room.learn_rows ? 3 * z->rows * z->dim + 2 * z->rows * z->heads * p->room.rank
-                                    : 0,
+        train && p->room.learn_rows ? low_place(p) : 0,
+        low_in_big(p) ? low_place(p) + low_size(p) : 0,
     };
     return largest(steps, sizeof steps / sizeof *steps);
 }
@@ -166,10 +187,11 @@ static void cut_attending(tess_pass *p, cutter *c)
     p->bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->bounds);
     cut_found(p, c);
     if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->kept_lists < z->layers &&
-        !p->ranks.comm)
+        p->again_fits)
         p->bits_again = cut(c, (size_t)(heads * z->head_bits));
     if (p->room.rank > 0) {
-        p->low = cut_floats(c, 2 * z->rows * z->heads * p->room.rank);
+        if (!low_in_big(p))
+            p->low = cut_floats(c, low_size(p));
         cut_turns(p, c, p->room.rank, p->turn_low);
         p->learn_rows = cut(c, 2 * (size_t)p->room.learn_rows * sizeof *p->learn_rows);
         p->dq_low = cut_floats(c, heads * p->room.learn_rows * p->room.rank);
@@ -200,6 +222,8 @@ static void cut_workspace(tess_pass *p, cutter *c)
     p->mod = cut_floats(c, MOD_ALL * n);
     p->n = cut_floats(c, wide);
     p->big = cut_floats(c, big_size(p));
+    if (low_in_big(p))
+        p->low = c->memory ? p->big + low_place(p) : NULL;
     cut_work_set(p, c);
     if (!p->shape.train)
         return;

@@ -67,11 +67,16 @@ static size_t sparse_bytes(const tess_pass *p, int threads)
     const tess_predict_shape predict = tess__pass_predict(p);
     const int64_t capacity = (int64_t)p->z.n_q * p->z.units_most;
     const int dim = p->room.rank > p->z.head_dim ? p->room.rank : p->z.head_dim;
-    const size_t choosing = (p->room.rank ? tess__predict_bytes(&predict, threads) : 0) +
-                            tess__selector_bytes(&lists, dim, capacity, threads);
+    /* A window of cubes has no budget, so its lists are staged. */
+    const int64_t staged = p->room.unit_cubes ? capacity : 0;
+    size_t choosing = p->room.rank ? tess__predict_bytes(&predict, threads) : 0;
+    if (!p->room.dense)
+        choosing += tess__selector_bytes(&lists, dim, staged, threads);
     if (p->ranks.comm)
         return choosing + tess__looks_bytes(p);
-    return choosing + tess__attn_bytes(&one, threads) + virtual_bytes(p) +
+    if (p->room.dense)
+        return choosing;
+    return choosing + tess__attn_bytes(&one, 0) + virtual_bytes(p) +
            tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, capacity);
 }
 

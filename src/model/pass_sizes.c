@@ -35,6 +35,7 @@ static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64
     } rules[] = {
         {"unit_cubes", o->unit_cubes, 1},
         {"compensate", o->compensate, 1},
+        {"dense", o->dense, 1},
         {"learn_rows", o->learn_rows, tokens < 512 ? tokens : 512},
         {"index_memory", o->index_memory, INT64_MAX / 2},
         {"searches", o->searches, s->train ? 0 : 16},
@@ -67,6 +68,8 @@ static void size_lists(const tess_pass_shape *s, tess__sizes *z)
         z->n_q *= (int32_t)(((int64_t)z->grid[i] + s->cube[i] - 1) / s->cube[i]);
     }
     z->n_k = s->sparse->unit_cubes ? z->n_q : (int32_t)z->tokens;
+    if (s->sparse->dense)
+        return;
     const double share = s->sparse->max_density > 0.0 ? s->sparse->max_density : 1.0;
     z->units_most = (int32_t)ceil(share * z->n_k);
     z->head_bits = (int64_t)z->n_q * ((z->n_k + 7) / 8);

@@ -57,7 +57,7 @@ tess_status tess__ranks_fit(const char *who, const tess_pass_shape *shape, tess_
     if (o->saves < saves)
         return tess__fail(TESS_EINVAL, "%s: the context's saves is %d, must be %d or more", who,
                           o->saves, saves);
-    if (shape->sparse)
+    if (shape->sparse && !shape->sparse->dense)
         TESS_TRY(check_lists(who, o, shape, z));
     z->first = info.first;
     z->home = info.rows;

@@ -8,7 +8,8 @@
  *
  *   TESS_KEEP_ALL       from q and k, which are made again as well; in BF16 these are not quite
  *                       those of the forward pass, so attention runs again on the lists they give
- *   TESS_KEEP_BLOCKS    the block that is run again selects, and leaves its bits for its gradients
+ *   TESS_KEEP_BLOCKS    the block that is run again selects, and leaves its bits for its gradients,
+ *                       or they select once more, from the same q and k
  */
 #ifndef TESS_MODEL_SPARSE_H
 #define TESS_MODEL_SPARSE_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_control.c - runs that become sparse: stages, going back, resuming bit for bit, branching. */
+#include "model/pass.h"
 #include "train_data.h"
 
 #include <sys/stat.h>
@@ -188,6 +189,13 @@ static void budgets_come_from_the_profile(void **state)
     end(&r);
 }
 
+static int lists_come_with_the_first_sparse_layer(void *user, const tess_step *step)
+{
+    const run *r = user;
+    assert_int_equal(r->train->pass->lists != NULL, step->sparse_layers > 0);
+    return 0;
+}
+
 static void cubes_are_chosen_and_the_pass_is_made_anew(void **state)
 {
     (void)state;
@@ -196,7 +204,7 @@ static void cubes_are_chosen_and_the_pass_is_made_anew(void **state)
     opts.attention.density = 0.5; /* at which the queries of a random model overlap */
     run r = start(1, &opts);
     assert_true(r.train->control->d.n_cubes > 1);
-    CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
+    CHECK_OK(tess_train_run(r.train, 0, lists_come_with_the_first_sparse_layer, &r));
     const tess__decisions *d = &r.train->control->d;
     assert_true(d->cube_chosen && d->n_cubes == 1);
     assert_true(d->cubes[0].overlap > 0.5);
@@ -368,6 +376,150 @@ static void the_need_is_within_five_percent(void **state)
     end(&r);
 }
 
+/* With the same settings a sparse run takes at most a twentieth more than a dense
+ * one, in either stage, whatever cubes are chosen. */
+static void sparse_attention_takes_little_memory_more(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *preset;
+        int heads, head_dim, layers, batch, tokens[3];
+        tess_keep keep;
+        tess_dtype store;
+    } cases[] = {
+        {"small", 0, 0, 0, 4, {8, 8, 8}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {"small", 4, 128, 4, 1, {16, 16, 16}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {"small", 4, 128, 4, 2, {16, 16, 16}, TESS_KEEP_ALL, TESS_DTYPE_BF16},
+        {"small", 4, 128, 4, 1, {16, 16, 16}, TESS_KEEP_BLOCKS, TESS_DTYPE_F32},
+        {"small", 4, 128, 4, 1, {32, 32, 32}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tess_model_config config;
+        CHECK_OK(tess_model_preset(cases[i].preset, &config));
+        if (cases[i].heads) {
+            config.heads = cases[i].heads;
+            config.head_dim = cases[i].head_dim;
+            config.layers = cases[i].layers;
+            config.ffn_dim = 4 * config.heads * config.head_dim;
+        }
+        const tess_data_info data = {.channels = config.in_channels,
+                                     .frames = cases[i].tokens[0] * config.patch[0],
+                                     .height = cases[i].tokens[1] * config.patch[1],
+                                     .width = cases[i].tokens[2] * config.patch[2],
+                                     .text_len = config.text_len,
+                                     .text_dim = config.text_dim};
+        tess_train_opts opts = {
+            .batch = cases[i].batch, .keep = cases[i].keep, .store = cases[i].store};
+        tess_train_memory dense, sparse;
+        CHECK_OK(tess_train_need(&config, &data, &opts, 2, &dense));
+        opts.attention.kind = TESS_ATTENTION_DSV;
+        CHECK_OK(tess_train_need(&config, &data, &opts, 2, &sparse));
+        print_message("case %d: dense %lld, dsv %lld bytes: %.3f\n", (int)i, (long long)dense.total,
+                      (long long)sparse.total, (double)sparse.total / (double)dense.total);
+        assert_true((double)sparse.total <= 1.05 * (double)dense.total);
+    }
+}
+
+/* Of 512 keys, with lists of 512, 64 or 8 groups. */
+static void lists_have_the_room_that_the_dispatcher_can_use(void **state)
+{
+    (void)state;
+    static const struct {
+        double density, max_density, break_even;
+        const char *dispatch;
+        int train, sparse, cube;
+        int64_t memory;
+        int32_t want;
+    } cases[] = {
+        {0, 1, NAN, NULL, 1, 0, 2, 0, 0},             /* stage 1 */
+        {0, 1, NAN, NULL, 1, 1, 2, 0, 512},           /* not known yet */
+        {0, 0.25, NAN, NULL, 1, 1, 2, 0, 136},        /* a cap, and rounding up to 8 */
+        {0.25, 1, NAN, NULL, 1, 1, 2, 0, 136},        /* given */
+        {0, 1, 0.2, NULL, 1, 1, 2, 0, 112},           /* 1.1 * 0.2 * 512 = 112.6 */
+        {0, 1, 0.0, NULL, 1, 1, 2, 0, 0},             /* sparse never pays */
+        {0, 1, 0.2, "sparse", 1, 1, 2, 1 << 20, 512}, /* whatever it costs */
+        {0, 1, 0.2, NULL, 0, 1, 2, 1 << 20, 512},     /* sampling takes choices as they are */
+        {0, 1, NAN, NULL, 1, 1, 2, 1 << 20, 32},      /* 8 KiB for 64 lists */
+        {0, 1, NAN, NULL, 1, 1, 1, 1 << 20, 4},
+        {0, 1, NAN, NULL, 1, 1, 4, 1 << 20, 256},
+        {0, 1, 0.05, NULL, 1, 1, 2, 1 << 20, 28}, /* the smaller one */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int grid[3] = {8, 8, 8}, side = cases[i].cube, cube[3] = {side, side, side};
+        const tess_attention_opts opts = {.kind = TESS_ATTENTION_DSV,
+                                          .rank = 16,
+                                          .density = cases[i].density,
+                                          .max_density = cases[i].max_density,
+                                          .dispatch = cases[i].dispatch};
+        const tess__attention_at at = {.grid = grid,
+                                       .cube = cube,
+                                       .train = cases[i].train,
+                                       .sparse = cases[i].sparse,
+                                       .break_even = cases[i].break_even,
+                                       .memory = cases[i].memory};
+        tess_sparse_opts room;
+        tess__attention_room(&opts, &at, &room);
+        assert_int_equal(tess__attention_units(&opts, &at), cases[i].want);
+        assert_int_equal(room.dense, cases[i].want == 0);
+        assert_true(fabs(room.max_density - cases[i].want / 512.0) < 1e-12);
+    }
+}
+
+/* Bytes that a run of preset small takes at most, of its default data. */
+static int64_t peak_of(const tess_train_opts *opts, int64_t *said)
+{
+    run r = {0};
+    tess_model_config config;
+    tess_data_info data;
+    tess_train_memory need;
+    tess_ctx_info info;
+    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = 2}, &r.ctx));
+    CHECK_OK(tess_model_preset("small", &config));
+    CHECK_OK(tess_model_create(r.ctx, &config, &(tess_model_opts){1, 9}, &r.model));
+    CHECK_OK(tess_data_open(r.ctx,
+                            &(tess_data_opts){.frames = 8,
+                                              .height = 32,
+                                              .width = 32,
+                                              .pack = 2,
+                                              .text_len = config.text_len,
+                                              .text_dim = config.text_dim},
+                            &r.data));
+    CHECK_OK(tess_data_query(r.data, &data));
+    CHECK_OK(tess_train_create(r.model, r.data, opts, &r.train));
+    CHECK_OK(tess_train_need(&config, &data, opts, 2, &need));
+    CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
+    if (r.train->control)
+        assert_true(r.train->control->d.sparse[0] && r.train->control->d.cube_chosen);
+    CHECK_OK(tess_ctx_query(r.ctx, &info));
+    end(&r);
+    *said = need.total;
+    return info.bytes_peak;
+}
+
+/* Through both stages, with cubes that are chosen on the way. */
+static void what_a_run_takes_is_what_was_said(void **state)
+{
+    (void)state;
+    tess_train_opts opts = {.batch = 4, .steps = 4, .validate_every = 4, .validate_clips = 1};
+    int64_t said_dense, said;
+    const int64_t dense = peak_of(&opts, &said_dense);
+    opts.attention = (tess_attention_opts){.kind = TESS_ATTENTION_DSV,
+                                           .switch_by = TESS_SWITCH_STEP,
+                                           .switch_step = 2,
+                                           .max_density = 0.3,
+                                           .back_recall = 1e-6,
+                                           .profile_every = 1,
+                                           .check_every = 1,
+                                           .break_even = 1};
+    const int64_t sparse = peak_of(&opts, &said);
+    print_message("dense %lld of %lld, dsv %lld of %lld bytes: %.3f\n", (long long)dense,
+                  (long long)said_dense, (long long)sparse, (long long)said,
+                  (double)sparse / (double)dense);
+    assert_true(dense <= said_dense && (double)dense > 0.95 * (double)said_dense);
+    assert_true(sparse <= said && (double)sparse > 0.95 * (double)said);
+    assert_true((double)sparse <= 1.05 * (double)dense);
+}
+
 static void wrong_options_are_named(void **state)
 {
     (void)state;
@@ -406,6 +558,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(choices_of_another_run_are_imposed),
     cmocka_unit_test(a_step_that_does_not_measure_allocates_nothing),
     cmocka_unit_test(the_need_is_within_five_percent),
+    cmocka_unit_test(sparse_attention_takes_little_memory_more),
+    cmocka_unit_test(lists_have_the_room_that_the_dispatcher_can_use),
+    cmocka_unit_test(what_a_run_takes_is_what_was_said),
     cmocka_unit_test(wrong_options_are_named),
 };
 RUN_TESTS_WITH(tests, open_root, close_root)

@@ -307,6 +307,14 @@ static void a_head_is_sparse_below_the_break_even_density_with_slack(void **stat
     d.cubes[0].density[4] = 0.28;
     decide(&d, &rules, 4);
     assert_false(d.choice[4]);
+    rules.units_most = 63; /* of 512: there is room for 1/16, but not for 2/16 */
+    const heard h = decide(&d, &rules, 5);
+    assert_true(d.choice[0] && !d.choice[2]);
+    char text[TESS__EVENT_BYTES];
+    tess__event_text(&h.events[0], text);
+    assert_string_equal(text, "step 5: layer 0 chose its sparse heads by quarter of the noise (by "
+                              "table, sparse 1, of 8, changed 1, density 0.883, break even 0.25, "
+                              "room 0.123)");
     tess__decisions_destroy(&d);
 }
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention_shape.c - what the options of sparse attention ask of a pass, and of memory.
  *
- * Cubes that are compared in stage 1 come from a short list, clipped to the grid.
+ * Cubes that are compared in stage 1 come from a short list, clipped to the grid. While no layer is
+ * sparse there is no room for lists, which would be the largest part of it: 4 bytes for each group
+ * of queries and key of a budget.
  */
 #include "control.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { LEARN_ROWS = 48, BUCKETS = TESS_NOISE_BUCKETS };
+enum { LEARN_ROWS = 48, BUCKETS = TESS_NOISE_BUCKETS, LIST_SHARE = 128 };
 
 /* Small ones first; the attention kernels are fast from 16 queries on. */
 static const int candidates[TESS__CUBES][3] = {{1, 1, 1}, {1, 2, 2}, {2, 2, 2},
@@ -40,27 +43,53 @@ int tess__attention_by_cubes(tess_attention kind)
     return kind == TESS_ATTENTION_POOLED || kind == TESS_ATTENTION_WINDOW;
 }
 
-/* The largest share of n units that a budget may be, rounding included. */
-static double most_density(const tess_attention_opts *o, int32_t n)
+/* Lists of one head are in memory at a time. */
+static int64_t groups_of(const tess__attention_at *at)
 {
-    tess__rules rules;
-    tess__attention_rules(o, &rules);
-    const double most = rules.density > 0.0 ? rules.density : rules.max_density;
-    const double share = most + (double)rules.round / n;
-    return o->kind != TESS_ATTENTION_WINDOW && share < 1.0 ? share : 1.0;
+    int64_t groups = 1;
+    for (int i = 0; i < 3; i++)
+        groups *= ((int64_t)at->grid[i] + at->cube[i] - 1) / at->cube[i];
+    return groups;
 }
 
-void tess__attention_room(const tess_attention_opts *o, int64_t tokens, int32_t n, int train,
+/* Of n units: the largest budget, rounding included. By tables a head is sparse only below the
+ * break-even density, and only if its lists take no more than 1/LIST_SHARE of the rest. */
+int32_t tess__attention_units(const tess_attention_opts *o, const tess__attention_at *at)
+{
+    const int64_t groups = groups_of(at), tokens = (int64_t)at->grid[0] * at->grid[1] * at->grid[2];
+    const double n = (double)(tess__attention_by_cubes(o->kind) ? groups : tokens);
+    tess__rules rules;
+    tess__attention_rules(o, &rules);
+    if (!at->sparse)
+        return 0;
+    if (o->kind == TESS_ATTENTION_WINDOW)
+        return (int32_t)n;
+    double most = ceil((rules.density > 0.0 ? rules.density : rules.max_density) * n) + rules.round;
+    if (at->train && rules.choosing == TESS__CHOOSE_TABLE) {
+        const int64_t bytes = groups * (int64_t)sizeof(int32_t);
+        if (!isnan(at->break_even))
+            most = fmin(most, floor(TESS__SLACK * at->break_even * n));
+        if (at->memory > 0 && most > 0.0)
+            most = fmin(most, fmax((double)(at->memory / LIST_SHARE / bytes), 1.0));
+    }
+    return (int32_t)fmin(most, n);
+}
+
+void tess__attention_room(const tess_attention_opts *o, const tess__attention_at *at,
                           tess_sparse_opts *room)
 {
     const int learns = o->kind == TESS_ATTENTION_DSV;
+    const int64_t tokens = (int64_t)at->grid[0] * at->grid[1] * at->grid[2];
     const int rows = tokens < LEARN_ROWS ? (int)tokens : LEARN_ROWS;
+    const int32_t units = tess__attention_units(o, at);
+    const double n = (double)(tess__attention_by_cubes(o->kind) ? groups_of(at) : tokens);
     *room = (tess_sparse_opts){.unit_cubes = tess__attention_by_cubes(o->kind),
                                .rank = learns ? o->rank : 0,
-                               .learn_rows = learns && train ? rows : 0,
+                               .learn_rows = learns && at->train ? rows : 0,
                                .compensate = o->compensate > 0,
-                               .max_density = most_density(o, n),
-                               .index_memory = o->index_memory};
+                               .max_density = units / n,
+                               .index_memory = o->index_memory,
+                               .dense = units == 0};
 }
 
 /* Numbers in the predictors of all layers. */
@@ -73,12 +102,20 @@ static int64_t predictor_count(const tess_attention_opts *o, const tess_model_co
                                        : out * ((int64_t)m->heads * m->head_dim + 1);
 }
 
-/* While it measures: one head's keys, and some rows of scores and a tile of each thread. */
-static int64_t measuring(const tess_model_config *m, int64_t tokens, int threads)
+/* While it measures: keys of one head, and of each thread some rows of scores and a tile, once for
+ * the profile and once for the selector of checks, which has its tile where it takes no proxies;
+ * and the lists that are checked together. */
+static int64_t measuring(const tess_attention_opts *o, const tess_model_config *m, int64_t tokens,
+                         int threads)
 {
-    enum { ROWS = 80, TILE = 1 << 16 };
-    return tokens * m->head_dim * (int64_t)sizeof(float) +
-           threads * (ROWS * tokens * (int64_t)sizeof(float) + TILE);
+    enum { ROWS = 40, TILE = 69 << 10 };
+    const int64_t f = (int64_t)sizeof(float);
+    const int learns = o->kind == TESS_ATTENTION_DSV;
+    const int tiles = learns && o->proxy == TESS_PROXY_SOFTMAX ? 2 : 1;
+    const double most = o->density > 0.0 ? o->density : o->max_density;
+    return tokens * (m->head_dim + (learns ? o->rank : 0)) * f +
+           threads * (ROWS * tokens * f + tiles * TILE) +
+           learns * (int64_t)(most * (double)(TESS__CHECK_GROUPS * tokens)) * f;
 }
 
 int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_config *m, int batch,
@@ -95,6 +132,6 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
     return 4 * predictor_count(o, m) * f + (2 * n + 1) * tokens * (int64_t)sizeof(int64_t) +
            all * rows * (m->head_dim + o->rank + 1) * f +
            (n + TESS__CUBES) * each * (BUCKETS + 2) * (int64_t)sizeof(double) +
-           all * (m->layers * (int64_t)sizeof(int32_t) + (int64_t)sizeof(tess_sel_stats)) +
-           measuring(m, tokens, threads);
+           all * (m->layers * (int64_t)sizeof(int32_t) + (int64_t)sizeof(double)) +
+           measuring(o, m, tokens, threads);
 }

@@ -3,7 +3,7 @@
  *
  * The pass lies in the order of the first of the cubes that are compared until one is chosen;
  * probes find their queries in any order, so nothing that was measured is lost when it is made
- * anew.
+ * anew. It has room for lists when the first layer becomes sparse.
  */
 #include "control.h"
 
@@ -170,12 +170,31 @@ void tess__control_destroy(tess__control *control)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
+static tess__attention_at attention_at(const tess__control *c)
+{
+    tess__attention_at at = {.grid = c->opts.grid,
+                             .cube = c->d.cubes[0].cube,
+                             .train = c->opts.train,
+                             .break_even = c->d.break_even,
+                             .memory = c->opts.memory};
+    for (int layer = 0; layer < c->config.layers; layer++)
+        at.sparse |= c->d.sparse[layer];
+    return at;
+}
+
 void tess__control_shape(const tess__control *c, tess_pass_shape *shape, tess_sparse_opts *sparse)
 {
-    tess__attention_room(&c->attention, c->tokens, tess__control_units(c, 0), c->opts.train,
-                         sparse);
+    const tess__attention_at at = attention_at(c);
+    tess__attention_room(&c->attention, &at, sparse);
     shape->cube = c->d.cubes[0].cube;
     shape->sparse = sparse;
+}
+
+/* Units of a list that the pass has room for. */
+static int32_t units_most(const tess__control *c)
+{
+    const tess__attention_at at = attention_at(c);
+    return tess__attention_units(&c->attention, &at);
 }
 
 /* ---- before a step --------------------------------------------------------------------------- */
@@ -227,8 +246,11 @@ static void know_window(tess__control *c, tess__listener told)
 tess_status tess__control_decide(tess__control *c, int64_t step, int *remake)
 {
     const tess__listener told = {tess__control_tell, c};
-    int before[3];
-    memcpy(before, c->d.cubes[0].cube, sizeof before);
+    tess_pass_shape shape = {.batch = 0};
+    tess_sparse_opts before, after;
+    int cube[3];
+    tess__control_shape(c, &shape, &before);
+    memcpy(cube, shape.cube, sizeof cube);
     const int chosen = c->d.cube_chosen;
     c->step = step;
     c->told = TESS_OK;
@@ -240,12 +262,15 @@ tess_status tess__control_decide(tess__control *c, int64_t step, int *remake)
     const int any = tess__decide(&c->d, &c->rules, step, told);
     if (!chosen && c->d.cube_chosen)
         TESS_TRY(tess__control_chosen(c));
-    *remake = memcmp(before, c->d.cubes[0].cube, sizeof before) != 0;
     if (any) {
         TESS_TRY(know_break_even(c, told));
         know_window(c, told);
+        c->rules.units_most = units_most(c);
         tess__dispatch(&c->d, &c->rules, step, tess__control_units(c, 0), told);
     }
+    tess__control_shape(c, &shape, &after);
+    *remake = memcmp(cube, shape.cube, sizeof cube) != 0 || before.dense != after.dense ||
+              before.max_density != after.max_density;
     return c->told;
 }
 
@@ -272,17 +297,19 @@ static int has_sparse_heads(const tess__control *c, int layer)
     return c->d.sparse[layer] && memchr(c->d.choice + (size_t)layer * all, 1, all) != NULL;
 }
 
-/* The budgets of a sparse layer, of each clip by its noise. */
+/* The budgets of a sparse layer, of each clip by its noise. One may have outgrown its room since
+ * the heads were chosen; then it is dense until they are chosen again. */
 static void fill_keys(const tess__control *c, int layer, int32_t *keys)
 {
-    const int32_t n = tess__control_units(c, 0);
+    const int32_t n = tess__control_units(c, 0), most = units_most(c);
     const int heads = c->config.heads;
     for (int b = 0; b < c->opts.batch; b++)
         for (int h = 0; h < heads; h++) {
             const int bucket = c->buckets[b];
             const int64_t place = ((int64_t)layer * BUCKETS + bucket) * heads + h;
-            keys[b * heads + h] =
+            const int32_t units =
                 c->d.choice[place] ? tess__budget(&c->d, &c->rules, 0, layer, bucket, h, n) : 0;
+            keys[b * heads + h] = units <= most ? units : 0;
         }
 }
 

@@ -47,8 +47,18 @@ int tess__attention_cubes(const tess_attention_opts *opts, const int grid[3],
                           int cubes[TESS__CUBES][3]);
 int tess__attention_by_cubes(tess_attention kind); /* 1: keys are selected by whole cubes */
 
-/* What a pass of so many tokens makes room for, where lists are of n units. */
-void tess__attention_room(const tess_attention_opts *opts, int64_t tokens, int32_t n, int train,
+/* Where and when a pass attends: what its room for lists follows from. */
+typedef struct {
+    const int *grid, *cube; /* tokens */
+    int train;              /* 0: sampling, which takes choices as they are */
+    int sparse;             /* 0: no layer has sparse heads yet */
+    double break_even;      /* NaN: not known */
+    int64_t memory;         /* that the pass takes without lists; 0: lists may take any */
+} tess__attention_at;
+
+/* The most units that a list may have, 0 where none is; and what the pass makes room for. */
+int32_t tess__attention_units(const tess_attention_opts *opts, const tess__attention_at *at);
+void tess__attention_room(const tess_attention_opts *opts, const tess__attention_at *at,
                           tess_sparse_opts *room);
 
 /* Bytes that a controller takes, predictors and their moments included. */
@@ -89,12 +99,15 @@ typedef struct {
     int64_t *bounds; /* (groups + 1) */
 } tess__order;
 
-/* What a probe gathers: the queries of some groups, side by side. */
+/* What a probe gathers: the queries of some groups, side by side. Checks take so many at a time, as
+ * a list may hold every key. */
+enum { TESS__CHECK_GROUPS = 32 };
 typedef struct {
     int64_t rows;    /* queries gathered */
     int32_t groups;  /* they are of */
     int64_t *place;  /* (rows): in the pass's order */
     int64_t *bounds; /* (groups + 1) */
+    int64_t *part;   /* (TESS__CHECK_GROUPS + 1): of those checked together */
     float *q, *low;  /* (batch, heads, rows, head_dim), (batch, heads, rows, rank) */
     float *lse;      /* (batch, heads, rows) */
     int64_t room;    /* rows there is room for */
@@ -111,6 +124,7 @@ typedef struct {
     int grid[3];                          /* tokens: frames, rows, columns */
     uint64_t seed;
     int train;          /* 1: learns and measures; 0: for sampling, from a checkpoint */
+    int64_t memory;     /* that the pass takes without lists, when training */
     const char *folder; /* of the run, for events.jsonl and density.csv; NULL: none */
     tess_event_fn event;
     void *event_user;
@@ -154,7 +168,6 @@ typedef struct tess__control {
     tess__sums sums[TESS__CUBES];
     tess__gathered gathered;
     double *measured;                           /* (batch, heads) */
-    tess_sel_stats *stats;                      /* (batch, heads) */
     int32_t *check_keys;                        /* (batch, heads) */
     double step_density, step_loss, step_pairs; /* sums over layers and batches of a step */
     int64_t step_layers, step_losses;
@@ -165,12 +178,12 @@ tess_status tess__control_create(tess_ctx *ctx, const tess__control_opts *opts,
                                  tess__control **control);
 void tess__control_destroy(tess__control *control); /* after the passes; NULL accepted */
 
-/* What a pass needs: cube and sparse of shape are set; sparse must live as long as shape. */
+/* What a pass needs now: cube and sparse of shape are set; sparse must live as long as shape. */
 void tess__control_shape(const tess__control *control, tess_pass_shape *shape,
                          tess_sparse_opts *sparse);
 
 /* Everything that is due before step number `step`, from 1. *remake: 1: the cubes are others now,
- * and the pass must be made anew. */
+ * or there shall be room for lists: the pass must be made anew. */
 tess_status tess__control_decide(tess__control *control, int64_t step, int *remake);
 
 /* How the next forward pass attends. u: (batch), the noise of each clip as a share of the schedule;

@@ -70,11 +70,11 @@ tess_status tess__probes_create(tess__control *c)
     }
     TESS_TRY(tess__probe_create(c, &c->gathered));
     c->measured = tess__arena_take(&c->arena, all * sizeof *c->measured);
-    c->stats = tess__arena_take(&c->arena, all * sizeof *c->stats);
     c->check_keys = tess__arena_take(&c->arena, all * sizeof *c->check_keys);
-    if (!c->measured || !c->stats || !c->check_keys)
+    if (!c->measured || !c->check_keys)
         return TESS_ENOMEM;
-    const tess_selector_opts opts = {.kind = TESS_SELECT_PREDICTOR, .proxy = c->attention.proxy};
+    const tess_selector_opts opts = {
+        .kind = TESS_SELECT_PREDICTOR, .proxy = c->attention.proxy, .in_place = 1};
     return c->rules.learns ? tess_selector_create(c->ctx, &opts, &c->selector) : TESS_OK;
 }
 
@@ -137,39 +137,63 @@ static int fill_budgets(const tess__control *c, int cube, const tess_look *look)
     return 1;
 }
 
-static tess_status select_and_measure(tess__control *c, const tess_look *look,
-                                      const tess_select_in *in, const tess_sel_shape *shape)
+/* Groups first .. first + n - 1 of one head of one sample: the recall of the keys selected for
+ * them, times their queries. */
+static tess_status check_groups(tess__control *c, const tess_look *look, int64_t at, int32_t first,
+                                int32_t n, double *recall)
 {
-    const tess_view q = tess__probe_view(look, &c->gathered, c->gathered.q, c->config.head_dim);
+    tess__gathered *g = &c->gathered;
+    const int64_t sample = at / look->heads, head = at % look->heads, row = g->bounds[first];
+    const tess_view all[] = {tess__probe_view(look, g, g->q, c->config.head_dim), *look->k,
+                             tess__probe_view(look, g, g->low, look->rank), *look->k_low};
+    tess_view one[4];
+    for (int i = 0; i < 4; i++) {
+        const int64_t rows = i % 2 ? 0 : row * all[i].stride_s;
+        one[i] = all[i];
+        one[i].data =
+            (float *)all[i].data + sample * all[i].stride_b + head * all[i].stride_h + rows;
+    }
+    for (int32_t i = 0; i <= n; i++)
+        g->part[i] = g->bounds[first + i] - row;
+    const tess_sel_shape shape = {.batch = 1,
+                                  .heads = 1,
+                                  .tokens_q = g->part[n],
+                                  .tokens_k = c->tokens,
+                                  .bounds_q = g->part,
+                                  .n_q = n,
+                                  .unit = 1};
+    const tess_select_in in = {
+        .q = &one[2], .k = &one[3], .head_dim = look->rank, .budget = {.keys = c->check_keys[at]}};
     const tess_sel_measure_in measure = {
-        .q = &q, .k = look->k, .head_dim = c->config.head_dim, .heads = c->stats};
-    tess_sel_stats all;
+        .q = &one[0], .k = &one[1], .head_dim = c->config.head_dim};
+    tess_sel_stats stats;
     tess_selection *sel = NULL;
-    int64_t capacity;
-    TESS_TRY(tess_selector_capacity(c->selector, shape, in, &capacity));
-    TESS_TRY(tess_selection_create(c->ctx, shape, capacity, &sel));
-    tess_status status = tess_selector_run(c->selector, in, sel);
+    TESS_TRY(tess_selection_create(c->ctx, &shape, (int64_t)n * c->check_keys[at], &sel));
+    tess_status status = tess_selector_run(c->selector, &in, sel);
     if (status == TESS_OK)
-        status = tess_selection_measure(c->ctx, sel, &measure, &all);
+        status = tess_selection_measure(c->ctx, sel, &measure, &stats);
     tess_selection_destroy(sel);
+    if (status == TESS_OK)
+        *recall += stats.recall * (double)shape.tokens_q;
     return status;
 }
 
 static tess_status check(tess__control *c, int cube, const tess_look *look)
 {
+    const tess__gathered *g = &c->gathered;
     tess__sums *sums = &c->sums[cube];
     double *recall = sums->recall + (int64_t)look->layer * c->config.heads + look->head;
     if (!fill_budgets(c, cube, look))
         return TESS_OK;
-    const tess_sel_shape shape = shape_of(c, look);
-    const tess_view low = tess__probe_view(look, &c->gathered, c->gathered.low, look->rank);
-    const tess_select_in in = {.q = &low,
-                               .k = look->k_low,
-                               .head_dim = look->rank,
-                               .budget = {.keys_each = c->check_keys}};
-    TESS_TRY(select_and_measure(c, look, &in, &shape));
-    for (int i = 0; i < c->opts.batch * look->heads; i++)
-        recall[i % look->heads] += c->stats[i].recall;
+    for (int i = 0; i < c->opts.batch * look->heads; i++) {
+        double sum = 0.0;
+        for (int32_t first = 0; first < g->groups; first += TESS__CHECK_GROUPS) {
+            const int32_t left = g->groups - first;
+            TESS_TRY(check_groups(c, look, i, first,
+                                  left < TESS__CHECK_GROUPS ? left : TESS__CHECK_GROUPS, &sum));
+        }
+        recall[i % look->heads] += sum / (double)g->rows;
+    }
     sums->checks[look->layer] += look->head == 0 ? c->opts.batch : 0;
     return TESS_OK;
 }

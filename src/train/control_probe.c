@@ -92,8 +92,9 @@ tess_status tess__probe_create(tess__control *c, tess__gathered *g)
     const size_t rank = c->rules.learns ? (size_t)c->attention.rank : 0;
     g->place = tess__arena_take(&c->arena, rows * sizeof *g->place);
     g->bounds = tess__arena_take(&c->arena, (rows + 1) * sizeof *g->bounds);
+    g->part = tess__arena_take(&c->arena, (TESS__CHECK_GROUPS + 1) * sizeof *g->part);
     g->q = tess__arena_take(&c->arena, all * rows * (size_t)c->config.head_dim * sizeof *g->q);
     g->low = tess__arena_take(&c->arena, all * rows * rank * sizeof *g->low);
     g->lse = tess__arena_take(&c->arena, all * rows * sizeof *g->lse);
-    return g->place && g->bounds && g->q && g->low && g->lse ? TESS_OK : TESS_ENOMEM;
+    return g->place && g->bounds && g->part && g->q && g->low && g->lse ? TESS_OK : TESS_ENOMEM;
 }

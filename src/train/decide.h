@@ -71,6 +71,7 @@ typedef struct {
     double switch_loss, switch_recall, back_recall;
     double density, min_density, max_density; /* density 0: from the profile */
     int round;                                /* budgets are multiples of so many units */
+    int32_t units_most; /* of a list that there is room for, by TABLE; 0: of any */
     tess__choosing choosing;
     const uint8_t *imposed; /* (layers, buckets, heads) */
 } tess__rules;
@@ -89,6 +90,9 @@ int tess__bucket(double u);
 /* The layer's mean over quarters and heads, and a head's over quarters; NaN: not measured. */
 double tess__layer_density(const tess__decisions *d, int cube, int layer);
 double tess__head_density(const tess__decisions *d, int cube, int layer, int head);
+
+/* How far above the break-even density a head stays sparse that is. */
+#define TESS__SLACK 1.1
 
 /* Units of n that a head gets; 0: its density is not known. */
 int32_t tess__budget(const tess__decisions *d, const tess__rules *rules, int cube, int layer,

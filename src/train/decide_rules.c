@@ -11,7 +11,8 @@
  *   back, again    a head of a sparse layer whose recall is below back_recall on a check is dense,
  *                  until it has reached switch_recall on two checks in a row
  *   dispatch       a head is sparse in a quarter of the noise if its budget's density is below the
- *                  break-even density; once it is, until it is a tenth above
+ *                  break-even density; once it is, until it is a tenth above. Its lists must have
+ *                  room (attention_shape.c)
  */
 #include "decide.h"
 
@@ -19,7 +20,7 @@
 #include <string.h>
 
 enum { BUCKETS = TESS_NOISE_BUCKETS };
-static const double overlap_limit = 0.9, settled_within = 0.1, slack = 1.1;
+static const double overlap_limit = 0.9, settled_within = 0.1;
 
 static void tell(tess__listener told, const tess__event *event)
 {
@@ -187,7 +188,9 @@ static int worth_it(const tess__decisions *d, const tess__rules *rules, int64_t 
         return 0;
     if (rules->choosing != TESS__CHOOSE_TABLE)
         return rules->choosing == TESS__CHOOSE_SPARSE || rules->imposed[place];
-    return (double)units / n < d->break_even * (d->choice[place] ? slack : 1.0);
+    if (rules->units_most > 0 && units > rules->units_most)
+        return 0;
+    return (double)units / n < d->break_even * (d->choice[place] ? TESS__SLACK : 1.0);
 }
 
 static void dispatch_layer(const tess__decisions *d, const tess__rules *rules, int64_t step,
@@ -208,19 +211,23 @@ static void dispatch_layer(const tess__decisions *d, const tess__rules *rules, i
     if (!changed && d->since[layer] != step)
         return;
     const int table = rules->choosing == TESS__CHOOSE_TABLE;
-    tell(told, &(tess__event){.kind = TESS__EVENT_DISPATCH,
-                              .step = step,
-                              .layer = layer,
-                              .head = -1,
-                              .rule = table                                    ? "table"
-                                      : rules->choosing == TESS__CHOOSE_SPARSE ? "sparse"
-                                                                               : "imposed",
-                              .why = {{"sparse", sparse},
-                                      {"of", BUCKETS * d->heads},
-                                      {"changed", changed},
-                                      {"density", density / (BUCKETS * d->heads)},
-                                      {"break_even", table ? d->break_even : (double)NAN}},
-                              .n_why = 5});
+    const int tight =
+        rules->units_most > 0 && rules->units_most < floor(TESS__SLACK * d->break_even * n);
+    tell(told,
+         &(tess__event){.kind = TESS__EVENT_DISPATCH,
+                        .step = step,
+                        .layer = layer,
+                        .head = -1,
+                        .rule = table                                    ? "table"
+                                : rules->choosing == TESS__CHOOSE_SPARSE ? "sparse"
+                                                                         : "imposed",
+                        .why = {{"sparse", sparse},
+                                {"of", BUCKETS * d->heads},
+                                {"changed", changed},
+                                {"density", density / (BUCKETS * d->heads)},
+                                {"break_even", table ? d->break_even : (double)NAN},
+                                {"room", tight ? (double)rules->units_most / n : (double)NAN}},
+                        .n_why = 6});
 }
 
 void tess__dispatch(tess__decisions *d, const tess__rules *rules, int64_t step, int32_t n,

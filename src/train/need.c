@@ -4,13 +4,15 @@
  *
  *   model and passes (tess_model_need) + moments, average and scratch of the optimiser
  *   + four batches of numbers, prompts, and the batches prefetched
- *   + what the controller of sparse attention holds
+ *   + what the controller of sparse attention holds, + names, paths and queues
  *
  * A rank among many holds all weights and gradients, and of the rest its part.
  */
 #include "train.h"
 
 #include "dist/dist.h"
+
+#include <math.h>
 
 void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *info, int batch,
                             tess_pass_shape *shape)
@@ -69,14 +71,16 @@ tess_status tess__train_fits(const char *who, const tess_model_config *config,
     return TESS_OK;
 }
 
-/* Four batches of clips, their prompts and levels. */
+enum { OBJECTS = 1 << 16 }; /* bytes of what is small: names, paths, queues */
+
+/* Four batches of clips, their prompts and levels, and what is small. */
 static int64_t batch_bytes(int batch, const tess_data_info *info)
 {
     const int64_t size = (int64_t)info->channels * info->frames * info->height * info->width;
     const int64_t text = (int64_t)info->text_len * info->text_dim;
     return batch * (4 * size + text + 1) * (int64_t)sizeof(float) +
            (batch * size / TESS_PIECE + 1) * (int64_t)sizeof(double) +
-           tess__loader_bytes(info, batch, TESS__RING);
+           tess__loader_bytes(info, batch, TESS__RING) + OBJECTS;
 }
 
 /* Of a rank among many: what it owns, parts on their way, and on rank 0 what it gathers for a
@@ -120,21 +124,43 @@ static void optim_need(const tess_model_config *config, const tess_train_opts *o
     tess__optim_measure(slots, times, n, opts->ema >= 0, threads, need);
 }
 
-/* What a controller asks of the pass, as tess__control_shape does; room and cube must live on. */
-static tess_status sparse_shape(const tess_train_opts *opts, const int grid[3],
-                                tess_pass_shape *shape, tess_sparse_opts *room,
-                                int cubes[TESS__CUBES][3])
+/* The larger one of two needs. */
+static void larger(const tess_model_memory *other, tess_model_memory *memory)
 {
-    const int64_t tokens = (int64_t)grid[0] * grid[1] * grid[2];
-    int32_t n = (int32_t)tokens;
-    if (opts->attention.kind == TESS_ATTENTION_DENSE)
-        return TESS_OK;
-    tess__attention_cubes(&opts->attention, grid, cubes);
-    if (tess__attention_by_cubes(opts->attention.kind))
-        TESS_TRY(tess_order_cubes(grid, cubes[0], NULL, NULL, NULL, &n));
-    tess__attention_room(&opts->attention, tokens, n, 1, room);
-    shape->cube = cubes[0];
+    if (other->total > memory->total)
+        *memory = *other;
+}
+
+/* The model and the pass in either stage, as tess__control_shape asks for it: without lists, and
+ * with those of any cubes that may be chosen, once memory of the dense pass has told how long lists
+ * may be. room and cubes must live as long as shape, which is left as that of the larger one. */
+static tess_status model_need(const tess_model_config *config, const tess_train_opts *opts,
+                              const int grid[3], int threads, tess_pass_shape *shape,
+                              tess_sparse_opts *room, tess_model_memory *memory)
+{
+    static const tess_model_opts with = {.gradients = 1};
+    const tess_attention_opts *o = &opts->attention;
+    int cubes[TESS__CUBES][3];
+    tess_model_memory dense, need;
+    TESS_TRY(tess_model_need(config, &with, shape, 1, &dense));
+    if (o->kind == TESS_ATTENTION_DENSE)
+        return tess_model_need(config, &with, shape, threads, memory);
+    tess__attention_at at = {.grid = grid,
+                             .train = 1,
+                             .break_even = o->break_even > 0.0 ? o->break_even : (double)NAN,
+                             .memory = dense.activations + dense.workspace};
+    const int n = tess__attention_cubes(o, grid, cubes);
     shape->sparse = room;
+    for (int i = -1; i < n; i++) {
+        at.cube = shape->cube = cubes[i < 0 ? 0 : i];
+        at.sparse = i >= 0;
+        tess__attention_room(o, &at, room);
+        TESS_TRY(tess_model_need(config, &with, shape, threads, &need));
+        if (i < 0)
+            *memory = need;
+        larger(&need, memory);
+    }
+    shape->cube = NULL; /* cubes end here */
     return TESS_OK;
 }
 
@@ -191,11 +217,9 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
     TESS_TRY(tess__train_fits(who, config, data));
     const int *patch = config->patch;
     const int grid[3] = {data->frames / patch[0], data->height / patch[1], data->width / patch[2]};
-    int cubes[TESS__CUBES][3];
     const int batch = full.batch / team.groups;
     tess__train_pass_shape(&full, data, batch, &shape);
-    TESS_TRY(sparse_shape(&full, grid, &shape, &room, cubes));
-    TESS_TRY(tess_model_need(config, &(tess_model_opts){.gradients = 1}, &shape, threads, &model));
+    TESS_TRY(model_need(config, &full, grid, threads, &shape, &room, &model));
     share_tokens(config, &shape, team.ranks_context, (int64_t)grid[0] * grid[1] * grid[2], &model);
     if (tess__team_many(&team))
         TESS_TRY(owned_need(config, &full, &team, threads, &optim));

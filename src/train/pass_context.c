@@ -3,7 +3,7 @@
  *
  * Lists are of the pass's cubes: groups of queries, and units of keys where these are selected by
  * whole cubes. The oracle, pooled keys and the search score all keys of a head: such layers keep
- * heads whole on a rank.
+ * heads whole on a rank. A pass without room for lists is one of dense attention here.
  */
 #include "train.h"
 
@@ -63,7 +63,8 @@ tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__shari
         .user = s->user,
     };
     int64_t *bounds = NULL;
-    tess_status status = shape->sparse ? fill_lists(ctx, s, grid, &o, &bounds) : TESS_OK;
+    const int lists = shape->sparse && !shape->sparse->dense;
+    tess_status status = lists ? fill_lists(ctx, s, grid, &o, &bounds) : TESS_OK;
     status = tess_comm_agree(comm, status);
     if (status == TESS_OK)
         status = tess_context_create(ctx, comm, &o, context);

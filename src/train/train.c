@@ -79,6 +79,10 @@ static tess_status make_control(tess_train *t)
     t->densities = tess__arena_take(&t->arena, heads * sizeof *t->densities);
     if (!t->densities)
         return TESS_ENOMEM;
+    tess_pass_shape shape;
+    tess_model_memory dense;
+    tess__train_pass_shape(&t->opts, &t->info, t->batch, &shape);
+    TESS_TRY(tess_model_need(&t->model->config, NULL, &shape, 1, &dense));
     const tess__control_opts opts = {
         .config = &t->model->config,
         .attention = &t->opts.attention,
@@ -87,6 +91,7 @@ static tess_status make_control(tess_train *t)
         .grid = {t->info.frames / patch[0], t->info.height / patch[1], t->info.width / patch[2]},
         .seed = t->opts.seed,
         .train = 1,
+        .memory = dense.activations + dense.workspace,
         .folder = t->team.rank == 0 ? t->opts.folder : NULL,
         .event = t->opts.event,
         .event_user = t->opts.event_user,

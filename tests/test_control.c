@@ -48,6 +48,8 @@ static void check_same_decisions(const tess__decisions *a, const tess__decisions
     }
     assert_memory_equal(a->choice, b->choice, all);
     assert_memory_equal(a->sparse, b->sparse, l * sizeof(int));
+    assert_memory_equal(a->since, b->since, l * sizeof(int64_t));
+    assert_memory_equal(a->back, b->back, l * h);
     assert_memory_equal(&a->loss, &b->loss, sizeof(double));
     assert_int_equal(a->updates, b->updates);
 }
@@ -115,33 +117,44 @@ static void a_run_goes_through_both_stages(void **state)
     end(&r);
 }
 
-static void a_head_below_the_limit_goes_back_to_dense(void **state)
+/* Sparse from step 5 on; the first check, in step 9, finds what no predictor reaches. */
+static tess_train_opts going_back(void)
+{
+    tess_train_opts opts = dsv;
+    opts.attention.back_recall = opts.attention.switch_recall = 1;
+    opts.attention.switch_by = TESS_SWITCH_STEP;
+    opts.attention.switch_step = 4;
+    opts.attention.check_every = 8;
+    opts.attention.density = 0.05;
+    opts.steps = 12;
+    return opts;
+}
+
+static void a_layer_below_the_limit_goes_back_to_dense(void **state)
 {
     (void)state;
     seen s = {0};
-    tess_train_opts opts = dsv;
-    opts.attention.back_recall = opts.attention.switch_recall = 1; /* which no predictor reaches */
-    opts.attention.switch_by = TESS_SWITCH_STEP;
-    opts.attention.switch_step = 6;
-    opts.attention.density = 0.05;
+    tess_train_opts opts = going_back();
     opts.folder = in_root("back");
     run r = start(1, &opts);
     CHECK_OK(tess_train_run(r.train, 0, note, &s));
-    const tess__decisions *d = &r.train->control->d;
-    int back = 0;
-    for (int i = 0; i < d->layers * d->heads; i++)
-        back += d->back[i];
-    assert_int_equal(sparse_layers(&r), d->layers);
-    assert_int_equal(back, d->layers * d->heads);
-    assert_true(s.density[16] == 1.0);
+    const tess__control *c = r.train->control;
+    assert_int_equal(sparse_layers(&r), 0);
+    assert_true(s.density[4] == 1.0 && s.density[5] < 0.2);
+    assert_true(s.density[9] < 0.2 && s.density[10] == 1.0);
+    for (int layer = 0; layer < c->d.layers; layer++) {
+        assert_int_equal(c->d.since[layer], 10);
+        assert_true(c->rates[layer] == c->attention.lr); /* at full rate again */
+    }
+    assert_null(r.train->pass->lists);
     char line[512];
     int told = 0;
     FILE *f = fopen(in_root("back/events.jsonl"), "r");
     assert_non_null(f);
     while (fgets(line, sizeof line, f))
-        told += strstr(line, "\"event\": \"back\"") != NULL;
+        told += strstr(line, "\"event\": \"back\"") != NULL && !strstr(line, "\"head\"");
     fclose(f);
-    assert_int_equal(told, back);
+    assert_int_equal(told, c->d.layers);
     end(&r);
 }
 
@@ -240,6 +253,13 @@ static void a_resumed_run_takes_the_same_decisions(void **state)
     opts.attention.switch_step = 4;
     opts.steps = 7;
     check_resume(&opts, (int[]){3, 4, 5}, 3);
+}
+
+static void a_resumed_run_goes_back_in_the_same_way(void **state)
+{
+    (void)state;
+    const tess_train_opts opts = going_back();
+    check_resume(&opts, (int[]){8, 9, 10}, 3);
 }
 
 static void a_resumed_run_chooses_the_same_cubes(void **state)
@@ -547,11 +567,12 @@ static void wrong_options_are_named(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_run_goes_through_both_stages),
-    cmocka_unit_test(a_head_below_the_limit_goes_back_to_dense),
+    cmocka_unit_test(a_layer_below_the_limit_goes_back_to_dense),
     cmocka_unit_test(every_kind_switches_at_its_step),
     cmocka_unit_test(budgets_come_from_the_profile),
     cmocka_unit_test(cubes_are_chosen_and_the_pass_is_made_anew),
     cmocka_unit_test(a_resumed_run_takes_the_same_decisions),
+    cmocka_unit_test(a_resumed_run_goes_back_in_the_same_way),
     cmocka_unit_test(a_resumed_run_chooses_the_same_cubes),
     cmocka_unit_test(a_resumed_run_must_attend_in_the_same_way),
     cmocka_unit_test(arms_branch_off_one_checkpoint),

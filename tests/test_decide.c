@@ -240,6 +240,105 @@ static void heads_go_back_and_come_again(void **state)
     tess__decisions_destroy(&d);
 }
 
+static void a_layer_goes_back_by_its_mean_and_comes_again(void **state)
+{
+    (void)state;
+    tess__decisions d = make(1);
+    tess__rules rules = by_recall;
+    char text[TESS__EVENT_BYTES];
+    rules.density = 0.25;
+    rules.choosing = TESS__CHOOSE_SPARSE;
+    rules.switch_by = TESS_SWITCH_STEP; /* which alone would let it switch again at once */
+    rules.switch_step = 8;
+    check(&d, 0, 0, 1.0, 0.95);
+    heard h = decide(&d, &rules, 9);
+    assert_true(d.sparse[0] && d.since[0] == 9);
+    check(&d, 0, 0, 0.8, 0.88);
+    h = decide(&d, &rules, 11);
+    assert_int_equal(h.n, 1);
+    assert_true(h.events[0].kind == TESS__EVENT_BACK && h.events[0].head == -1);
+    tess__event_text(&h.events[0], text);
+    assert_string_equal(text, "step 11: layer 0 goes back to dense (recall 0.84, limit 0.9)");
+    tess__event_json(&h.events[0], text);
+    assert_string_equal(text, "{\"step\": 11, \"layer\": 0, \"event\": \"back\", \"why\": "
+                              "{\"recall\": 0.84, \"limit\": 0.9}}\n");
+    assert_true(!d.sparse[0] && d.since[0] == 11 && !d.back[0] && !d.back[1]);
+    for (int i = 0; i < BUCKETS * HEADS; i++)
+        assert_int_equal(d.choice[i], 0);
+    assert_int_equal(decide(&d, &rules, 12).n, 0);
+    check(&d, 0, 0, 1.0, 1.0);
+    assert_int_equal(decide(&d, &rules, 13).n, 0); /* one check is not enough */
+    check(&d, 0, 0, 1.0, 1.0);
+    h = decide(&d, &rules, 14);
+    assert_int_equal(count(&h, TESS__EVENT_SWITCH), 1);
+    assert_true(d.sparse[0] && d.choice[0] && d.choice[1]);
+    tess__decisions_destroy(&d);
+}
+
+static void a_layer_goes_back_with_the_last_of_its_heads(void **state)
+{
+    (void)state;
+    tess__decisions d = make(1);
+    tess__rules rules = by_recall;
+    char text[TESS__EVENT_BYTES];
+    rules.density = 0.25;
+    rules.choosing = TESS__CHOOSE_SPARSE;
+    check(&d, 0, 0, 1.0, 1.0);
+    check(&d, 0, 0, 1.0, 1.0);
+    decide(&d, &rules, 10);
+    check(&d, 0, 0, 1.0, 0.85);
+    heard h = decide(&d, &rules, 11);
+    assert_true(h.events[0].kind == TESS__EVENT_BACK && h.events[0].head == 1);
+    assert_true(d.sparse[0] && d.back[1]);
+    check(&d, 0, 0, 0.88, 0.94); /* head 1 is not good enough yet, head 0 not any more */
+    h = decide(&d, &rules, 12);
+    assert_int_equal(h.n, 1);
+    tess__event_text(&h.events[0], text);
+    assert_string_equal(text, "step 12: layer 0 goes back to dense (recall 0.91, heads back 2)");
+    assert_true(!d.sparse[0] && !d.back[0] && !d.back[1]);
+    tess__decisions_destroy(&d);
+}
+
+static void what_was_missing_is_told_by_its_rule(void **state)
+{
+    (void)state;
+    static const struct {
+        tess_switch by;
+        int64_t since;
+        const char *sentence;
+    } cases[] = {
+        {TESS_SWITCH_LOSS, 0,
+         "step 40: layer 0 stayed dense to the end (recall 0.75, density 0.2, loss 0.5, loss limit "
+         "0.01)"},
+        {TESS_SWITCH_STEP, 0,
+         "step 40: layer 0 stayed dense to the end (recall 0.75, density 0.2, switch step 50)"},
+        {TESS_SWITCH_STEP, 31,
+         "step 40: layer 0 stayed dense to the end (since 31, recall 0.75, recall limit 0.95, "
+         "density 0.2, switch step 50)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tess__decisions d = make(3);
+        tess__rules rules = by_recall;
+        heard h = {.n = 0};
+        char text[TESS__EVENT_BYTES];
+        rules.switch_by = cases[i].by;
+        rules.switch_step = 50;
+        d.sparse[1] = 1;
+        d.since[0] = cases[i].since;
+        tess__fold_loss(&d, 0.5);
+        for (int c = 0; c < 3; c++) { /* the second cube is the one that would be chosen */
+            tess__fold_overlap(&d, c, c < 2 ? 0.95 : 0.5);
+            profile(&d, c, 0, 0.1 * (c + 1));
+            check(&d, c, 0, 0.25 * (c + 2), 0.25 * (c + 2));
+        }
+        tess__decide_end(&d, &rules, 40, (tess__listener){hear, &h});
+        assert_int_equal(h.n, 1);
+        tess__event_text(&h.events[0], text);
+        assert_string_equal(text, cases[i].sentence);
+        tess__decisions_destroy(&d);
+    }
+}
+
 static void layers_that_stay_dense_are_told_at_the_end(void **state)
 {
     (void)state;
@@ -442,7 +541,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_loss_switches_all_layers_at_once),
     cmocka_unit_test(a_step_switches_when_it_is_done),
     cmocka_unit_test(heads_go_back_and_come_again),
+    cmocka_unit_test(a_layer_goes_back_by_its_mean_and_comes_again),
+    cmocka_unit_test(a_layer_goes_back_with_the_last_of_its_heads),
     cmocka_unit_test(layers_that_stay_dense_are_told_at_the_end),
+    cmocka_unit_test(what_was_missing_is_told_by_its_rule),
     cmocka_unit_test(the_largest_cube_that_overlaps_enough_is_chosen_when_a_layer_is_ready),
     cmocka_unit_test(a_head_is_sparse_below_the_break_even_density_with_slack),
     cmocka_unit_test(choices_can_be_imposed),

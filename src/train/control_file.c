@@ -17,7 +17,8 @@ tess_status tess__control_save(const tess__control *c, const char *dir)
 {
     char path[PATH_MAX];
     TESS_TRY(tess__path(path, dir, decisions_file));
-    TESS_TRY(tess__decisions_write(c->ctx, path, &c->d, &c->attention, tess__control_units(c, 0)));
+    const int32_t n = tess__control_units(c, tess__best_cube(&c->d));
+    TESS_TRY(tess__decisions_write(c->ctx, path, &c->d, &c->attention, n));
     if (!c->predictor)
         return TESS_OK;
     TESS_TRY(tess__path(path, dir, predictor_file));

@@ -35,14 +35,15 @@ tess_status tess__control_seen(tess__control *c, const tess_pass *pass)
     return TESS_OK;
 }
 
-/* Mean over the layers that were checked. */
+/* Mean over the layers that were checked, in the cubes of now. */
 static double last_recall(const tess__control *c)
 {
     const int64_t all = (int64_t)c->config.layers * c->config.heads;
+    const double *of = c->d.cubes[tess__best_cube(&c->d)].recall;
     double sum = 0.0;
     int64_t n = 0;
     for (int64_t i = 0; i < all; i++) {
-        const double recall = c->d.cubes[0].recall[i];
+        const double recall = of[i];
         sum += isnan(recall) ? 0.0 : recall;
         n += !isnan(recall);
     }

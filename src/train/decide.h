@@ -43,7 +43,7 @@ typedef struct {
     tess__measured cubes[TESS__CUBES]; /* those compared, small ones first; then the chosen one */
     int n_cubes, cube_chosen;
     int *sparse;       /* (layers): 1 in stage 2 */
-    int64_t *since;    /* (layers): first step of the stage */
+    int64_t *since;    /* (layers): first step of the stage; 0: it never changed */
     uint8_t *back;     /* (layers, heads): 1: its recall fell, so it is dense in stage 2 */
     uint8_t *choice;   /* (layers, buckets, heads): 1: attends sparsely, in a sparse layer */
     double break_even; /* density at which sparse costs what dense does; NaN: not known */
@@ -106,7 +106,10 @@ typedef struct {
     void *user;
 } tess__listener;
 
-/* Cubes, stages, heads that go back. 1 if a layer is in stage 2. */
+/* The cube that would be chosen now, or the one that was. */
+int tess__best_cube(const tess__decisions *d);
+
+/* Cubes, stages, layers and heads that go back. 1 if a layer is in stage 2. */
 int tess__decide(tess__decisions *d, const tess__rules *rules, int64_t step, tess__listener told);
 
 /* Which heads of sparse layers are worth it, n being the units. */
@@ -144,7 +147,7 @@ struct tess__event {
     struct {
         const char *name;
         double value; /* NaN: left out */
-    } why[6];
+    } why[8];
     int n_why;
 };
 

@@ -112,6 +112,7 @@ static json_t *decided_layer(const tess__decisions *d, const tess__rules *rules,
                              int layer)
 {
     const int64_t h = d->heads;
+    const int cube = tess__best_cube(d);
     json_t *sparse = json_array(), *keys = json_array();
     int failed = !sparse || !keys;
     for (int b = 0; b < BUCKETS && !failed; b++) {
@@ -119,7 +120,7 @@ static json_t *decided_layer(const tess__decisions *d, const tess__rules *rules,
         failed = append(sparse, integers(as_byte, d->choice, (layer * BUCKETS + b) * h, d->heads));
         failed |= append(keys, row);
         for (int i = 0; i < d->heads && !failed; i++)
-            failed = append(row, json_integer(tess__budget(d, rules, 0, layer, b, i, n)));
+            failed = append(row, json_integer(tess__budget(d, rules, cube, layer, b, i, n)));
     }
     return json_pack("{s:s,s:I,s:o,s:o,s:o}", "stage", d->sparse[layer] ? "sparse" : "dense",
                      "since", (json_int_t)d->since[layer], "back",

@@ -9,7 +9,9 @@
  *   cube           the largest one whose overlap is at least 0.9, or the smallest; chosen when the
  *                  first layer would switch in it
  *   back, again    a head of a sparse layer whose recall is below back_recall on a check is dense,
- *                  until it has reached switch_recall on two checks in a row
+ *                  until it has reached switch_recall on two checks in a row. So is a layer whose
+ *                  mean is below, or all of whose heads went back: it is in stage 1 again, and any
+ *                  rule asks for two good checks then
  *   dispatch       a head is sparse in a quarter of the noise if its budget's density is below the
  *                  break-even density; once it is, until it is a tenth above. Its lists must have
  *                  room (attention_shape.c)
@@ -62,6 +64,9 @@ static int ready(const tess__decisions *d, const tess__rules *rules, int64_t ste
 {
     if (rules->density == 0.0 && isnan(tess__layer_density(d, cube, layer)))
         return 0;
+    const int went_back = d->since[layer] > 0;
+    if (went_back && d->cubes[cube].good[layer] < 2)
+        return 0;
     switch (rules->switch_by) {
     case TESS_SWITCH_STEP: return step > rules->switch_step;
     case TESS_SWITCH_LOSS: return d->loss < rules->switch_loss;
@@ -71,13 +76,20 @@ static int ready(const tess__decisions *d, const tess__rules *rules, int64_t ste
 
 /* ---- cubes ----------------------------------------------------------------------------------- */
 
-static void choose_cube(tess__decisions *d, const tess__rules *rules, int64_t step,
-                        tess__listener told)
+int tess__best_cube(const tess__decisions *d)
 {
-    int best = 0, any = 0;
+    int best = 0;
     for (int c = 1; c < d->n_cubes; c++)
         if (d->cubes[c].overlap >= overlap_limit)
             best = c;
+    return best;
+}
+
+static void choose_cube(tess__decisions *d, const tess__rules *rules, int64_t step,
+                        tess__listener told)
+{
+    const int best = tess__best_cube(d);
+    int any = 0;
     for (int layer = 0; layer < d->layers && !any; layer++)
         any = ready(d, rules, step, best, layer);
     if (!any)
@@ -102,24 +114,65 @@ static void choose_cube(tess__decisions *d, const tess__rules *rules, int64_t st
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
+/* Stage 1 again: heads and choices begin anew. */
+static void send_layer_back(const tess__decisions *d, const tess__rules *rules, int64_t step,
+                            int layer, tess__listener told)
+{
+    const int64_t heads = d->heads;
+    const double recall = layer_recall(d, 0, layer);
+    const int by_mean = recall < rules->back_recall;
+    d->sparse[layer] = 0;
+    d->since[layer] = step;
+    d->cubes[0].good[layer] = 0;
+    memset(d->cubes[0].good_heads + layer * heads, 0,
+           (size_t)heads * sizeof *d->cubes[0].good_heads);
+    memset(d->back + layer * heads, 0, (size_t)heads);
+    memset(d->choice + layer * BUCKETS * heads, 0, (size_t)(BUCKETS * heads));
+    tell(told, &(tess__event){.kind = TESS__EVENT_BACK,
+                              .step = step,
+                              .layer = layer,
+                              .head = -1,
+                              .why = {{"recall", recall},
+                                      {"limit", by_mean ? rules->back_recall : (double)NAN},
+                                      {"heads_back", by_mean ? (double)NAN : (double)heads}},
+                              .n_why = 3});
+}
+
+static int falls(const tess__decisions *d, const tess__rules *rules, int64_t place)
+{
+    return !d->back[place] && d->cubes[0].recall[place] < rules->back_recall;
+}
+
+static int rises(const tess__decisions *d, int64_t place)
+{
+    return d->back[place] && d->cubes[0].good_heads[place] >= 2;
+}
+
 static void send_back(const tess__decisions *d, const tess__rules *rules, int64_t step, int layer,
                       tess__listener told)
 {
     const tess__measured *m = &d->cubes[0];
+    const int64_t first = (int64_t)layer * d->heads;
+    int back = 0;
+    for (int64_t i = first; i < first + d->heads; i++)
+        back += falls(d, rules, i) || (d->back[i] && !rises(d, i));
+    if (back == d->heads || layer_recall(d, 0, layer) < rules->back_recall) {
+        send_layer_back(d, rules, step, layer, told);
+        return;
+    }
     for (int h = 0; h < d->heads; h++) {
-        const int64_t place = (int64_t)layer * d->heads + h;
-        const int falls = !d->back[place] && m->recall[place] < rules->back_recall;
-        const int rises = d->back[place] && m->good_heads[place] >= 2;
-        if (!falls && !rises)
+        const int64_t place = first + h;
+        const int down = falls(d, rules, place);
+        if (!down && !rises(d, place))
             continue;
-        d->back[place] = (uint8_t)falls;
+        d->back[place] = (uint8_t)down;
         tell(told,
-             &(tess__event){.kind = falls ? TESS__EVENT_BACK : TESS__EVENT_AGAIN,
+             &(tess__event){.kind = down ? TESS__EVENT_BACK : TESS__EVENT_AGAIN,
                             .step = step,
                             .layer = layer,
                             .head = h,
                             .why = {{"recall", m->recall[place]},
-                                    {"limit", falls ? rules->back_recall : rules->switch_recall}},
+                                    {"limit", down ? rules->back_recall : rules->switch_recall}},
                             .n_why = 2});
     }
 }
@@ -162,20 +215,34 @@ int tess__decide(tess__decisions *d, const tess__rules *rules, int64_t step, tes
     return any;
 }
 
+/* What is missing, by its rule; and recall, where a layer went back. */
 void tess__decide_end(const tess__decisions *d, const tess__rules *rules, int64_t step,
                       tess__listener told)
 {
-    for (int layer = 0; layer < d->layers; layer++)
-        if (!d->sparse[layer])
-            tell(told, &(tess__event){.kind = TESS__EVENT_STAYED,
-                                      .step = step,
-                                      .layer = layer,
-                                      .head = -1,
-                                      .why = {{"recall", layer_recall(d, 0, layer)},
-                                              {"recall_limit", rules->switch_recall},
-                                              {"density", tess__layer_density(d, 0, layer)},
-                                              {"density_change", change_of(d, 0, layer)}},
-                                      .n_why = 4});
+    static const double none = (double)NAN;
+    const int cube = tess__best_cube(d);
+    const int by_loss = rules->switch_by == TESS_SWITCH_LOSS;
+    const int by_step = rules->switch_by == TESS_SWITCH_STEP;
+    for (int layer = 0; layer < d->layers; layer++) {
+        const int64_t since = d->since[layer];
+        const int by_recall = (!by_loss && !by_step) || since > 0;
+        if (d->sparse[layer])
+            continue;
+        tell(told, &(tess__event){
+                       .kind = TESS__EVENT_STAYED,
+                       .step = step,
+                       .layer = layer,
+                       .head = -1,
+                       .why = {{"since", since > 0 ? (double)since : none},
+                               {"recall", layer_recall(d, cube, layer)},
+                               {"recall_limit", by_recall ? rules->switch_recall : none},
+                               {"density", tess__layer_density(d, cube, layer)},
+                               {"density_change", by_recall ? change_of(d, cube, layer) : none},
+                               {"loss", by_loss ? d->loss : none},
+                               {"loss_limit", by_loss ? rules->switch_loss : none},
+                               {"switch_step", by_step ? (double)rules->switch_step : none}},
+                       .n_why = 8});
+    }
 }
 
 /* ---- dispatch -------------------------------------------------------------------------------- */

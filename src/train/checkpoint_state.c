@@ -5,11 +5,11 @@
  *    "data": {"kind": "shapes", "position": 2000, "batch": 4},
  *    "random": {"generator": "philox4x32-10", "seed": 0, "step": 500},
  *    "optimiser": "muon", "average": true, "loss_mean": 0.14, "val_loss": null, "val_buckets":
- * null, "decisions": {}, "sample": {"channels": 12, "frames": 8, "height": 16, "width": 16, "pack":
- * 2, "text_len": 16, "text_dim": 64, "fps": 8, "words": true, "shift": 2, "guidance": 2}}
+ * null, "sample": {"channels": 12, "frames": 8, "height": 16, "width": 16, "pack": 2, "text_len":
+ * 16, "text_dim": 64, "fps": 8, "words": true, "shift": 2, "guidance": 2}}
  *
  * Random numbers are keyed by seed and step, so these two are the state of the generator. Decisions
- * of sparse attention are in a file of their own, decisions.json; "decisions" is empty.
+ * of sparse attention are in a file of their own, decisions.json.
  */
 #include "train.h"
 
@@ -47,12 +47,12 @@ tess_status tess__state_write(tess_ctx *ctx, const char *path, const tess__state
 {
     const json_int_t step = state->told.step, position = state->batches * state->batch;
     json_t *value = json_pack(
-        "{s:i,s:s,s:I,s:{s:s,s:I,s:I},s:{s:s,s:I,s:I},s:s,s:b,s:o,s:o,s:o,s:{},s:o}", "format", 1,
+        "{s:i,s:s,s:I,s:{s:s,s:I,s:I},s:{s:s,s:I,s:I},s:s,s:b,s:o,s:o,s:o,s:o}", "format", 1,
         "version", tess_version(), "step", step, "data", "kind", state->told.kind, "position",
         position, "batch", (json_int_t)state->batch, "random", "generator", "philox4x32-10", "seed",
         (json_int_t)state->seed, "step", step, "optimiser", optims[state->optim], "average",
         state->told.ema, "loss_mean", number(state->loss_mean), "val_loss", number(state->val_loss),
-        "val_buckets", buckets_out(state), "decisions", "sample", sample_out(&state->told));
+        "val_buckets", buckets_out(state), "sample", sample_out(&state->told));
     const tess_status status = tess__json_write(ctx, path, value);
     json_decref(value);
     return status;

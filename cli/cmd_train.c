@@ -78,7 +78,7 @@ static const opt options[] = {
     {"switch-loss", 0, OPT_DOUBLE, AT(switch_loss), "X", "0.01", .min = 1e-9, .max = 1e6,
      .help = "mean loss of the predictors before a switch by loss"},
     {"back-recall", 0, OPT_DOUBLE, AT(back_recall), "X", "0.9", .min = 1e-6, .max = 1,
-     .help = "a head whose recall falls below it is dense again"},
+     .help = "a head or layer whose recall falls below it is dense again"},
     {"profile-every", 0, OPT_INT, AT(profile_every), "N", "0", .max = 1e9,
      .help = "steps between profiles; 0: 10 in stage 1, 25 in stage 2"},
     {"check-every", 0, OPT_INT, AT(check_every), "N", "25", .min = 1, .max = 1e9,

@@ -13,6 +13,20 @@ static tess_status read_cube(cli *c, const char *text, int cube[3])
     return out_usage(c, "--cube is \"%.80s\", must be auto or sizes such as 2x4x4", text);
 }
 
+/* Rules that a table of options cannot tell. */
+static tess_status check(cli *c, const train_values *v)
+{
+    if (v->rank % 8)
+        return out_usage(c, "--rank is %lld, must be a multiple of 8 up to 64", (long long)v->rank);
+    if (v->min_density > v->max_density)
+        return out_usage(c, "--min-density is %g, must be at most --max-density, %g",
+                         v->min_density, v->max_density);
+    if (v->back_recall > v->switch_recall)
+        return out_usage(c, "--back-recall is %g, must be at most --switch-recall, %g",
+                         v->back_recall, v->switch_recall);
+    return TESS_OK;
+}
+
 tess_status train_attention(cli *c, const train_values *v, tess_attention_opts *opts)
 {
     tess_attention_opts o = {
@@ -38,6 +52,7 @@ tess_status train_attention(cli *c, const train_values *v, tess_attention_opts *
         .index_memory = v->index_memory,
         .dispatch = strcmp(v->dispatch, "auto") == 0 ? NULL : v->dispatch,
     };
+    TRY(check(c, v));
     if (o.kind != TESS_ATTENTION_DENSE && !o.dispatch) { /* who gains is measured */
         TRY(cache_choose(c, v->cache));
         o.cache = cache_folder(c);

@@ -202,6 +202,35 @@ static void budgets_come_from_the_profile(void **state)
     end(&r);
 }
 
+static void hear_sentence(void *user, const char *sentence)
+{
+    if (strstr(sentence, "lists of keys"))
+        snprintf(user, 256, "%s", sentence);
+}
+
+static void how_many_lists_are_kept_is_told(void **state)
+{
+    (void)state;
+    char text[256] = "";
+    tess_train_opts opts = dsv;
+    opts.steps = 3;
+    opts.attention.switch_by = TESS_SWITCH_STEP;
+    opts.attention.switch_step = 2;
+    opts.event = hear_sentence;
+    opts.event_user = text;
+    run r = start(1, &opts);
+    /* Room for the bits of one layer: 2 samples of 2 heads, 8 cubes and 64 keys. */
+    const int64_t layer = 2 * r.info.config.heads * 8 * (64 / 8);
+    end(&r);
+    opts.attention.index_memory = layer + layer / 2;
+    r = start(1, &opts);
+    CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
+    assert_string_equal(text,
+                        "step 3: lists of keys are kept for the gradients (layers 1, selected "
+                        "again 1)");
+    end(&r);
+}
+
 static int lists_come_with_the_first_sparse_layer(void *user, const tess_step *step)
 {
     const run *r = user;
@@ -274,6 +303,58 @@ static void a_resumed_run_chooses_the_same_cubes(void **state)
     check_resume(&opts, (int[]){5, 12}, 2);
 }
 
+/* Every choice that changes what a run computes or keeps, through both stages, stopped in each. */
+static void a_run_of_any_choice_is_resumed_bit_for_bit(void **state)
+{
+    (void)state;
+    static const struct {
+        tess_attention_opts attention;
+        tess_keep keep;
+        tess_dtype store;
+    } cases[] = {
+        {{.input = TESS_PREDICT_HIDDEN}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{.input = TESS_PREDICT_HIDDEN, .rotary = -1}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{.loss = TESS_PREDICT_COSINE, .rank = 8}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{.proxy = TESS_PROXY_CENTRE}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{.proxy = TESS_PROXY_SOFTMAX}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{.switch_by = TESS_SWITCH_LOSS, .switch_loss = 1e3}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{.index_memory = 1}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{.compensate = -1}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{.index_memory = 1}, TESS_KEEP_ALL, TESS_DTYPE_BF16},
+        {{.kind = TESS_ATTENTION_DSV}, TESS_KEEP_ALL, TESS_DTYPE_BF16},
+        {{.kind = TESS_ATTENTION_DSV}, TESS_KEEP_BLOCKS, TESS_DTYPE_F32},
+        {{.index_memory = 1}, TESS_KEEP_BLOCKS, TESS_DTYPE_BF16},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tess_train_opts opts = dsv;
+        opts.attention = cases[i].attention;
+        tess_attention_opts *a = &opts.attention;
+        a->kind = TESS_ATTENTION_DSV;
+        a->switch_by = a->switch_by ? a->switch_by : TESS_SWITCH_STEP;
+        a->switch_step = 3;
+        a->density = 0.25;
+        a->back_recall = a->switch_recall = 1e-6;
+        a->profile_every = a->check_every = 2;
+        a->dispatch = "sparse";
+        memcpy(a->cube, dsv.attention.cube, sizeof a->cube);
+        opts.keep = cases[i].keep;
+        opts.store = cases[i].store;
+        opts.accumulate = 1;
+        opts.steps = 6;
+        opts.validate_every = 0;
+        run whole = start(2, &opts);
+        CHECK_OK(tess_train_run(whole.train, 0, NULL, NULL));
+        assert_int_equal(sparse_layers(&whole), whole.info.config.layers);
+        assert_int_equal(tess__pass_kept_lists(whole.train->pass),
+                         a->index_memory == 1 ? 0 : whole.info.config.layers);
+        run first = start(1, &opts), second = start(1 + (int)i % 2, &opts);
+        hand_over(&first, 2 + 2 * ((int)i % 2), &second);
+        check_same(&whole, &second);
+        end(&second);
+        end(&whole);
+    }
+}
+
 static void a_resumed_run_must_attend_in_the_same_way(void **state)
 {
     (void)state;
@@ -290,11 +371,42 @@ static void a_resumed_run_must_attend_in_the_same_way(void **state)
     CHECK_FAILS(tess_train_resume(r.train, in_root("same")), TESS_EINVAL, want);
     end(&r);
     opts = dsv;
+    opts.attention.input = TESS_PREDICT_HIDDEN;
+    opts.attention.rotary = -1;
+    r = start(1, &opts);
+    CHECK_OK(tess_train_save(r.train, in_root("plain")));
+    end(&r);
+    opts.attention.rotary = 1;
+    r = start(1, &opts);
+    snprintf(want, sizeof want,
+             "%s/predictor.safetensors: predictors are of hidden-plain at rank 16, must be of "
+             "hidden at rank 16",
+             in_root("plain"));
+    CHECK_FAILS(tess_train_resume(r.train, in_root("plain")), TESS_EINVAL, want);
+    end(&r);
+    opts = dsv;
     opts.attention.cube[2] = 4;
     r = start(1, &opts);
     snprintf(want, sizeof want, "%s: cubes were 2x2x2, must be resumed with them, not 2x2x4",
              in_root("same"));
     CHECK_FAILS(tess_train_resume(r.train, in_root("same")), TESS_EINVAL, want);
+    end(&r);
+}
+
+static void a_checkpoint_without_its_predictors_is_refused(void **state)
+{
+    (void)state;
+    char want[PATH_MAX];
+    run r = start(1, &dsv);
+    CHECK_OK(tess_train_run(r.train, 2, NULL, NULL));
+    CHECK_OK(tess_train_save(r.train, in_root("bare")));
+    end(&r);
+    assert_int_equal(unlink(in_root("bare/predictor.safetensors")), 0);
+    r = start(1, &dsv);
+    snprintf(want, sizeof want,
+             "%s: predictor.safetensors is not there, must be: its predictors were updated 2 times",
+             in_root("bare"));
+    CHECK_FAILS(tess_train_resume(r.train, in_root("bare")), TESS_EINVAL, want);
     end(&r);
 }
 
@@ -361,6 +473,28 @@ static void choices_of_another_run_are_imposed(void **state)
     CHECK_OK(tess_train_run(r.train, 0, note, &s));
     assert_true(s.density[16] == 1.0);
     end(&r);
+
+    /* Stopped before the layers switch, the run knows them without the file. */
+    run first = start(1, &opts);
+    CHECK_OK(tess_train_run(first.train, 4, NULL, NULL));
+    CHECK_OK(tess_train_save(first.train, in_root("half")));
+    end(&first);
+    assert_int_equal(unlink(path), 0);
+    run second = start(1, &opts);
+    CHECK_OK(tess_train_resume(second.train, in_root("half")));
+    CHECK_OK(tess_train_run(second.train, 0, note, &s));
+    assert_int_equal(sparse_layers(&second), second.info.config.layers);
+    assert_true(s.density[16] == 1.0);
+    end(&second);
+    second = start(1, &opts); /* a branch has them too, unless it names another file */
+    CHECK_OK(tess_train_branch(second.train, in_root("half")));
+    CHECK_OK(tess_train_run(second.train, 0, note, &s));
+    assert_true(s.density[16] == 1.0);
+    end(&second);
+    tess__remove_folder(in_root("half"));
+    second = start(1, &opts);
+    assert_int_equal(tess_train_run(second.train, 0, NULL, NULL), TESS_EIO);
+    end(&second);
 }
 
 /* ---- memory, options ---------------------------------------------------------------------------
@@ -570,11 +704,14 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_layer_below_the_limit_goes_back_to_dense),
     cmocka_unit_test(every_kind_switches_at_its_step),
     cmocka_unit_test(budgets_come_from_the_profile),
+    cmocka_unit_test(how_many_lists_are_kept_is_told),
     cmocka_unit_test(cubes_are_chosen_and_the_pass_is_made_anew),
     cmocka_unit_test(a_resumed_run_takes_the_same_decisions),
     cmocka_unit_test(a_resumed_run_goes_back_in_the_same_way),
     cmocka_unit_test(a_resumed_run_chooses_the_same_cubes),
+    cmocka_unit_test(a_run_of_any_choice_is_resumed_bit_for_bit),
     cmocka_unit_test(a_resumed_run_must_attend_in_the_same_way),
+    cmocka_unit_test(a_checkpoint_without_its_predictors_is_refused),
     cmocka_unit_test(arms_branch_off_one_checkpoint),
     cmocka_unit_test(choices_of_another_run_are_imposed),
     cmocka_unit_test(a_step_that_does_not_measure_allocates_nothing),

@@ -8,6 +8,7 @@
  */
 #include "train_ranks.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 static const tess_train_opts dense = {.batch = 4,
@@ -31,6 +32,7 @@ static const tess_train_opts sparse = {.batch = 4,
                                                      .dispatch = "sparse",
                                                      .switch_by = TESS_SWITCH_STEP,
                                                      .switch_step = 10,
+                                                     .back_recall = 1e-6,
                                                      .profile_every = 5,
                                                      .check_every = 5,
                                                      .cube = {2, 2, 2}}};
@@ -120,6 +122,32 @@ static void losses_of_sparse_attention_do_not_depend_on_who_has_which_tokens(voi
 {
     (void)state;
     check_shared_tokens(&sparse);
+}
+
+static void hear(void *user, const char *sentence)
+{
+    if (strstr(sentence, "index_memory"))
+        strcat(strcat(user, sentence), ";");
+}
+
+static void index_memory_without_effect_is_told_once(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        char text[512] = "";
+        tess_train_opts opts = sparse;
+        opts.steps = 2;
+        opts.attention.switch_step = 1;
+        opts.attention.index_memory = 4096;
+        opts.event = hear;
+        opts.event_user = text;
+        story s = {.opts = &opts, .ranks = ranks, .context = ranks, .strategy = "contiguous"};
+        tell(&s);
+        assert_int_equal(s.steps, 2);
+        assert_string_equal(text, ranks == 1 ? ""
+                                             : "index_memory has no effect where ranks share "
+                                               "tokens: each keeps the lists of what it computes;");
+    }
 }
 
 static void losses_do_not_depend_on_ranks(void **state)
@@ -496,6 +524,7 @@ static void owners_have_as_much_to_do(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(index_memory_without_effect_is_told_once),
     cmocka_unit_test(losses_do_not_depend_on_ranks),
     cmocka_unit_test(losses_of_sparse_attention_do_not_depend_on_ranks),
     cmocka_unit_test(losses_do_not_depend_on_who_has_which_tokens),

@@ -151,6 +151,10 @@ enum { TESS__NOT_READY = -2 };
 typedef tess_status (*tess__ready_fn)(void *user, int layer);
 void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user);
 
+/* Layers whose lists are kept for the gradients; of the others they are selected again. -1: the
+ * pass has no lists, or ranks share its tokens and keep those of what they compute. */
+int tess__pass_kept_lists(const tess_pass *pass);
+
 /* ---- linear.c ---------------------------------------------------------------------------------
  */
 

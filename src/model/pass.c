@@ -234,6 +234,11 @@ void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user)
     pass->ready_user = user;
 }
 
+int tess__pass_kept_lists(const tess_pass *pass)
+{
+    return pass->lists ? pass->kept_lists : -1;
+}
+
 static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
 {
     const tess__sizes *z = &p->z;

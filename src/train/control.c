@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BUCKETS = TESS_NOISE_BUCKETS };
 
@@ -87,6 +88,20 @@ static tess_status make_predictor(tess__control *c)
     return tess__learner_create(c->ctx, c->predictor, c->config.layers, &c->learner);
 }
 
+tess_status tess__control_impose(tess__control *c, const uint8_t *choices)
+{
+    c->rules.imposed = c->d.imposed = NULL;
+    if (c->rules.choosing != TESS__CHOOSE_IMPOSED || !choices)
+        return TESS_OK;
+    const size_t all = (size_t)c->config.layers * BUCKETS * (size_t)c->config.heads;
+    c->d.imposed = tess__arena_take(&c->d.arena, all);
+    if (!c->d.imposed)
+        return TESS_ENOMEM;
+    memcpy(c->d.imposed, choices, all);
+    c->rules.imposed = c->d.imposed;
+    return TESS_OK;
+}
+
 /* Choices of another run, which must be of a model with as many layers and heads. */
 static tess_status read_imposed(tess__control *c)
 {
@@ -98,8 +113,12 @@ static tess_status read_imposed(tess__control *c)
         return tess__fail(TESS_EINVAL,
                           "%s: is of %d layers of %d heads, must be of the model's %d of %d", path,
                           c->imposed.layers, c->imposed.heads, c->config.layers, c->config.heads);
-    c->rules.imposed = c->imposed.choice;
-    return TESS_OK;
+    return tess__control_impose(c, c->imposed.choice);
+}
+
+tess_status tess__control_ready(tess__control *c)
+{
+    return c->rules.imposed ? TESS_OK : read_imposed(c);
 }
 
 static tess_status copy_texts(tess__control *c)
@@ -123,7 +142,8 @@ static tess_status build(tess__control *c)
     TESS_TRY(tess__decisions_create(c->ctx, c->config.layers, c->config.heads,
                                     (const int(*)[3])cubes, n, &c->d));
     c->d.cube_chosen = n == 1;
-    TESS_TRY(read_imposed(c));
+    if (c->attention.dispatch && access(c->attention.dispatch, F_OK) == 0)
+        TESS_TRY(read_imposed(c)); /* else a checkpoint may have them */
     TESS_TRY(tess__control_orders(c));
     TESS_TRY(make_predictor(c));
     return c->opts.train ? tess__probes_create(c) : TESS_OK;
@@ -271,6 +291,21 @@ tess_status tess__control_decide(tess__control *c, int64_t step, int *remake)
     tess__control_shape(c, &shape, &after);
     *remake = memcmp(cube, shape.cube, sizeof cube) != 0 || before.dense != after.dense ||
               before.max_density != after.max_density;
+    return c->told;
+}
+
+tess_status tess__control_remade(tess__control *c, const tess_pass *pass)
+{
+    const int kept = tess__pass_kept_lists(pass);
+    c->told = TESS_OK;
+    if (kept >= 0)
+        tess__control_tell(c, &(tess__event){.kind = TESS__EVENT_LISTS,
+                                             .step = c->step,
+                                             .layer = -1,
+                                             .head = -1,
+                                             .why = {{"layers", kept},
+                                                     {"selected_again", c->config.layers - kept}},
+                                             .n_why = 2});
     return c->told;
 }
 

@@ -178,6 +178,10 @@ tess_status tess__control_create(tess_ctx *ctx, const tess__control_opts *opts,
                                  tess__control **control);
 void tess__control_destroy(tess__control *control); /* after the passes; NULL accepted */
 
+/* Before the first step: fails where imposed choices are neither in the checkpoint that was read
+ * nor in their file. */
+tess_status tess__control_ready(tess__control *control);
+
 /* What a pass needs now: cube and sparse of shape are set; sparse must live as long as shape. */
 void tess__control_shape(const tess__control *control, tess_pass_shape *shape,
                          tess_sparse_opts *sparse);
@@ -185,6 +189,9 @@ void tess__control_shape(const tess__control *control, tess_pass_shape *shape,
 /* Everything that is due before step number `step`, from 1. *remake: 1: the cubes are others now,
  * or there shall be room for lists: the pass must be made anew. */
 tess_status tess__control_decide(tess__control *control, int64_t step, int *remake);
+
+/* After a pass was made anew: tells how many layers' lists it keeps. */
+tess_status tess__control_remade(tess__control *control, const tess_pass *pass);
 
 /* How the next forward pass attends. u: (batch), the noise of each clip as a share of the schedule;
  * turn and sample, the number of its first clip: what random choices are keyed by; train: 1:
@@ -213,6 +220,7 @@ tess_status tess__control_end(tess__control *control, int64_t step);
  */
 tess_status tess__control_orders(tess__control *control);
 tess_status tess__control_chosen(tess__control *control);
+tess_status tess__control_impose(tess__control *control, const uint8_t *choices); /* or NULL */
 int32_t tess__control_units(const tess__control *control, int cube);
 
 /* control_dispatch.c: the density at which sparse attention costs what dense does, on this machine;

@@ -47,11 +47,15 @@ static tess_status read_decisions(const tess__control *c, const char *dir, tess_
 
 /* ---- predictors ------------------------------------------------------------------------------ */
 
+static const char *form_of(const tess_predictor_opts *o)
+{
+    return o->input == TESS_PREDICT_QK ? "qk" : o->rotary ? "hidden" : "hidden-plain";
+}
+
 /* Copies the values of a file's predictors. Those of another form are EINVAL where they must be the
  * same, and left alone where not. */
 static tess_status read_predictor(tess__control *c, const char *dir, int must)
 {
-    static const char *const forms[] = {"qk", "hidden"};
     char path[PATH_MAX];
     tess_predictor *read = NULL;
     tess_predictor_info own, info;
@@ -71,7 +75,7 @@ static tess_status read_predictor(tess__control *c, const char *dir, int must)
         else if (must)
             status = tess__fail(
                 TESS_EINVAL, "%s: predictors are of %s at rank %d, must be of %s at rank %d", path,
-                forms[info.opts.input], info.opts.rank, forms[own.opts.input], own.opts.rank);
+                form_of(&info.opts), info.opts.rank, form_of(&own.opts), own.opts.rank);
     }
     tess_predictor_destroy(read);
     return status;
@@ -95,6 +99,10 @@ static tess_status check_same(const tess__control *c, const char *dir, const tes
         return tess__fail(TESS_EINVAL,
                           "%s: cubes were %dx%dx%d, must be resumed with them, not %dx%dx%d", dir,
                           its[0], its[1], its[2], own[0], own[1], own[2]);
+    if (c->opts.train && c->predictor && !c->loaded && d->updates > 0)
+        return tess__fail(TESS_EINVAL,
+                          "%s: %s is not there, must be: its predictors were updated %lld times",
+                          dir, predictor_file, (long long)d->updates);
     return TESS_OK;
 }
 
@@ -119,7 +127,9 @@ tess_status tess__control_resume(tess__control *c, const char *dir)
         tess__decisions_destroy(&d);
         return status;
     }
-    return adopt(c, &d);
+    TESS_TRY(adopt(c, &d));
+    /* Those of the file may have changed since. */
+    return tess__control_impose(c, d.imposed ? d.imposed : c->imposed.choice);
 }
 
 /* ---- branching ------------------------------------------------------------------------------- */
@@ -150,7 +160,8 @@ tess_status tess__control_branch(tess__control *c, const char *dir)
         tess__decisions_forget(&d);
         if (!c->loaded)
             d.updates = 0;
-        return adopt(c, &d);
+        TESS_TRY(adopt(c, &d));
+        return tess__control_impose(c, c->imposed.choice ? c->imposed.choice : d.imposed);
     }
     for (int i = 0; i < c->d.n_cubes; i++)
         for (int k = 0; k < d.n_cubes; k++)
@@ -160,8 +171,10 @@ tess_status tess__control_branch(tess__control *c, const char *dir)
         c->d.loss = d.loss;
         c->d.updates = d.updates;
     }
+    const tess_status status =
+        tess__control_impose(c, c->imposed.choice ? c->imposed.choice : d.imposed);
     tess__decisions_destroy(&d);
-    return TESS_OK;
+    return status;
 }
 
 /* ---- sampling -------------------------------------------------------------------------------- */

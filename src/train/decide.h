@@ -46,6 +46,7 @@ typedef struct {
     int64_t *since;    /* (layers): first step of the stage; 0: it never changed */
     uint8_t *back;     /* (layers, heads): 1: its recall fell, so it is dense in stage 2 */
     uint8_t *choice;   /* (layers, buckets, heads): 1: attends sparsely, in a sparse layer */
+    uint8_t *imposed;  /* as choice: of another run; NULL: none is */
     double break_even; /* density at which sparse costs what dense does; NaN: not known */
     int window[3];     /* cubes; 0: not chosen */
     double loss;       /* running mean of the predictors' loss; NaN: none */
@@ -130,6 +131,7 @@ typedef enum {
     TESS__EVENT_CUBE,
     TESS__EVENT_WINDOW,
     TESS__EVENT_BREAK_EVEN,
+    TESS__EVENT_LISTS,
     TESS__EVENT_SWITCH,
     TESS__EVENT_DISPATCH,
     TESS__EVENT_BACK,

@@ -7,10 +7,11 @@
  *        {"density": [[0.1, 0.2], ... by quarter of the noise], "profiles": [9, 9, 9, 9],
  *         "recall": [0.97, 0.99], "good": 2, "good_heads": [2, 2], "history": [0.3, ...]}, ...]}],
  *    "decisions": [{"stage": "sparse", "since": 301, "back": [0, 0],
- *                   "sparse": [[1, 1], ...], "keys": [[56, 104], ...]}, ...]}
+ *                   "sparse": [[1, 1], ...], "keys": [[56, 104], ...], "imposed": [[1, 0], ...]}]}
  *
  * Tables have a row for each quarter of the noise and a column for each head. Reals are written
  * with the digits that give back the same double. "keys" is for people: it follows from the rest.
+ * "imposed" is there where choices are those of another run.
  */
 #include "decide.h"
 
@@ -122,10 +123,18 @@ static json_t *decided_layer(const tess__decisions *d, const tess__rules *rules,
         for (int i = 0; i < d->heads && !failed; i++)
             failed = append(row, json_integer(tess__budget(d, rules, cube, layer, b, i, n)));
     }
-    return json_pack("{s:s,s:I,s:o,s:o,s:o}", "stage", d->sparse[layer] ? "sparse" : "dense",
-                     "since", (json_int_t)d->since[layer], "back",
-                     integers(as_byte, d->back, layer * h, d->heads), "sparse",
-                     whole(sparse, failed), "keys", whole(keys, failed));
+    json_t *out = json_pack("{s:s,s:I,s:o,s:o,s:o}", "stage", d->sparse[layer] ? "sparse" : "dense",
+                            "since", (json_int_t)d->since[layer], "back",
+                            integers(as_byte, d->back, layer * h, d->heads), "sparse",
+                            whole(sparse, failed), "keys", whole(keys, failed));
+    if (!out || !d->imposed)
+        return out;
+    json_t *imposed = json_array();
+    failed = json_object_set_new(out, "imposed", imposed) != 0;
+    for (int b = 0; b < BUCKETS && !failed; b++)
+        failed =
+            append(imposed, integers(as_byte, d->imposed, (layer * BUCKETS + b) * h, d->heads));
+    return whole(out, failed);
 }
 
 static json_t *decisions_out(const tess__decisions *d, const tess_attention_opts *attention,
@@ -244,21 +253,37 @@ static tess_status cube_in(tess__json_node node, const tess__decisions *d, tess_
     return TESS_OK;
 }
 
-static tess_status decided_in(tess__json_node node, const tess__decisions *d, int layer)
+/* A row of flags for each quarter of the noise. */
+static tess_status quarters_in(tess__json_node node, const tess__decisions *d, int layer,
+                               uint8_t *flags)
+{
+    tess__json_node rows;
+    size_t count;
+    TESS_TRY(tess__json_array(node, BUCKETS, BUCKETS, &rows, &count));
+    for (int b = 0; b < BUCKETS; b++)
+        TESS_TRY(flags_in(tess__json_element(&rows, (size_t)b), d->heads,
+                          flags + ((int64_t)layer * BUCKETS + b) * d->heads));
+    return TESS_OK;
+}
+
+static tess_status decided_in(tess__json_node node, tess__decisions *d, int layer)
 {
     static const char *const stages[] = {"dense", "sparse"};
-    tess__json_node o, sparse;
-    size_t count;
+    const size_t all = (size_t)d->layers * BUCKETS * (size_t)d->heads;
+    tess__json_node o;
     TESS_TRY(tess__json_object(node, NULL, 0, &o));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "stage"), stages, 2, &d->sparse[layer]));
     TESS_TRY(tess__json_int64(tess__json_member(&o, "since"), 0, count_max, &d->since[layer]));
     TESS_TRY(
         flags_in(tess__json_member(&o, "back"), d->heads, d->back + (int64_t)layer * d->heads));
-    TESS_TRY(tess__json_array(tess__json_member(&o, "sparse"), BUCKETS, BUCKETS, &sparse, &count));
-    for (int b = 0; b < BUCKETS; b++)
-        TESS_TRY(flags_in(tess__json_element(&sparse, (size_t)b), d->heads,
-                          d->choice + ((int64_t)layer * BUCKETS + b) * d->heads));
-    return TESS_OK;
+    TESS_TRY(quarters_in(tess__json_member(&o, "sparse"), d, layer, d->choice));
+    if (layer == 0 && tess__json_optional(&o, "imposed").value) {
+        d->imposed = tess__arena_take(&d->arena, all);
+        if (!d->imposed)
+            return TESS_ENOMEM;
+    }
+    return d->imposed ? quarters_in(tess__json_member(&o, "imposed"), d, layer, d->imposed)
+                      : TESS_OK;
 }
 
 static tess_status tables_in(const tess__json_node *o, tess__decisions *d)

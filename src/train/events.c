@@ -17,6 +17,7 @@ static const struct {
     [TESS__EVENT_CUBE] = {"cube", "queries are grouped in cubes"},
     [TESS__EVENT_WINDOW] = {"window", "the window in cubes is"},
     [TESS__EVENT_BREAK_EVEN] = {"break_even", "sparse attention pays below its break-even density"},
+    [TESS__EVENT_LISTS] = {"lists", "lists of keys are kept for the gradients"},
     [TESS__EVENT_SWITCH] = {"switch", "begins to attend sparsely"},
     [TESS__EVENT_DISPATCH] = {"dispatch", "chose its sparse heads by quarter of the noise"},
     [TESS__EVENT_BACK] = {"back", "goes back to dense"},

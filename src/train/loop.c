@@ -145,6 +145,8 @@ static tess_status decide(tess_train *t)
         t->pass = NULL;
     }
     TESS_TRY(tess__train_pass(t));
+    if (remake)
+        TESS_TRY(tess__control_remade(t->control, t->pass));
     return tess__plans_make(t);
 }
 
@@ -222,8 +224,8 @@ static tess_status after_step(tess_train *t, tess_step *now)
 
 static tess_status start(tess_train *t)
 {
-    tess_status status = TESS_OK;
-    if (t->opts.folder && !t->opened && t->team.rank == 0)
+    tess_status status = t->control ? tess__control_ready(t->control) : TESS_OK;
+    if (status == TESS_OK && t->opts.folder && !t->opened && t->team.rank == 0)
         status = tess__run_open(t);
     TESS_TRY(tess__team_agree(&t->team, status));
     t->opened = 1;

@@ -32,6 +32,20 @@ static void tell(void *user, const tess_context_event *event)
         tess__log(t->ctx, TESS_LOG_INFO, "%s", event->sentence);
 }
 
+/* What is asked for and has no effect here. */
+static void tell_index_memory(const tess_train *t)
+{
+    static const char sentence[] =
+        "index_memory has no effect where ranks share tokens: each keeps the lists of what it "
+        "computes";
+    if (t->team.rank > 0 || t->context || t->opts.attention.index_memory == 0)
+        return; /* told already */
+    if (t->opts.event)
+        t->opts.event(t->opts.event_user, sentence);
+    else
+        tess__log(t->ctx, TESS_LOG_WARN, "%s", sentence);
+}
+
 tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
 {
     const tess__sharing sharing = {.config = &t->model->config,
@@ -45,6 +59,7 @@ tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
     tess_context *made = NULL;
     if (!t->team.context)
         return TESS_OK;
+    tell_index_memory(t);
     TESS_TRY(tess__pass_context(t->ctx, t->team.context, &sharing, &made));
     tess_context_destroy(t->context);
     t->context = made;

@@ -8,7 +8,7 @@ numbers <err
 python3 -c '
 import json
 lines = [json.loads(l) for l in open("dsv/events.jsonl")]
-print([(l["step"], l["layer"], l["event"]) for l in lines])
+print([(l["step"], l.get("layer"), l["event"]) for l in lines])
 steps = [json.loads(l) for l in open("dsv/metrics.jsonl")]
 print([(s["density"], s["sparse_layers"]) for s in steps])
 print([s["predictor_loss"] > 0 for s in steps])

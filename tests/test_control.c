@@ -585,18 +585,18 @@ static void lists_have_the_room_that_the_dispatcher_can_use(void **state)
         int64_t memory;
         int32_t want;
     } cases[] = {
-        {0, 1, NAN, NULL, 1, 0, 2, 0, 0},             /* stage 1 */
-        {0, 1, NAN, NULL, 1, 1, 2, 0, 512},           /* not known yet */
-        {0, 0.25, NAN, NULL, 1, 1, 2, 0, 136},        /* a cap, and rounding up to 8 */
-        {0.25, 1, NAN, NULL, 1, 1, 2, 0, 136},        /* given */
-        {0, 1, 0.2, NULL, 1, 1, 2, 0, 112},           /* 1.1 * 0.2 * 512 = 112.6 */
-        {0, 1, 0.0, NULL, 1, 1, 2, 0, 0},             /* sparse never pays */
-        {0, 1, 0.2, "sparse", 1, 1, 2, 1 << 20, 512}, /* whatever it costs */
-        {0, 1, 0.2, NULL, 0, 1, 2, 1 << 20, 512},     /* sampling takes choices as they are */
-        {0, 1, NAN, NULL, 1, 1, 2, 1 << 20, 32},      /* 8 KiB for 64 lists */
-        {0, 1, NAN, NULL, 1, 1, 1, 1 << 20, 4},
-        {0, 1, NAN, NULL, 1, 1, 4, 1 << 20, 256},
-        {0, 1, 0.05, NULL, 1, 1, 2, 1 << 20, 28}, /* the smaller one */
+        {0, 1, NAN, NULL, 1, 0, 2, 0, 0},              /* stage 1 */
+        {0, 1, NAN, NULL, 1, 1, 2, 0, 512},            /* not known yet */
+        {0, 0.25, NAN, NULL, 1, 1, 2, 0, 136},         /* a cap, and rounding up to 8 */
+        {0.25, 1, NAN, NULL, 1, 1, 2, 0, 136},         /* given */
+        {0, 1, 0.2, NULL, 1, 1, 2, 0, 112},            /* 1.1 * 0.2 * 512 = 112.6 */
+        {0, 1, 0.0, NULL, 1, 1, 2, 0, 0},              /* sparse never pays */
+        {0, 1, 0.2, "sparse", 1, 1, 2, 40 << 13, 512}, /* whatever it costs */
+        {0, 1, 0.2, NULL, 0, 1, 2, 40 << 13, 512},     /* sampling takes choices as they are */
+        {0, 1, NAN, NULL, 1, 1, 2, 40 << 13, 32},      /* 8 KiB for 64 lists */
+        {0, 1, NAN, NULL, 1, 1, 1, 40 << 13, 4},
+        {0, 1, NAN, NULL, 1, 1, 4, 40 << 13, 256},
+        {0, 1, 0.05, NULL, 1, 1, 2, 40 << 13, 28}, /* the smaller one */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int grid[3] = {8, 8, 8}, side = cases[i].cube, cube[3] = {side, side, side};

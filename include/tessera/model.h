@@ -139,8 +139,8 @@ typedef struct {
     int learn_rows;     /* queries of each sample and head it learns from at most; 0: never */
     int compensate;     /* 1: one more key stands for all that were dropped */
     double max_density; /* largest share of the keys in a list; 0: 1 */
-    int64_t index_memory; /* bytes for lists kept for the gradients; 0: 1/32 of what else is. What
-                             does not fit is selected again */
+    int64_t index_memory; /* bytes for lists kept for the gradients; 0: 1/32 of what else is, less
+                             the lists of one head. What does not fit is selected again */
     int searches; /* sets of lists that SEARCH found and later forward passes may use again, one for
                      each row of passes that are alike; 0: none. Not with train */
     int dense;            /* 1: layers learn and are looked at, but all heads attend to all keys:

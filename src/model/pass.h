@@ -142,7 +142,8 @@ struct tess_pass {
     uint8_t *found_bits;   /* (searches, layers, batch, heads, head_bits) */
     double *found_words;   /* where ranks share groups: a head's bits in words of 32 */
     int64_t *bounds;       /* (n_q + 1): the cubes */
-    float *low;            /* (2, rows, heads * rank): q and k of the predictor; may lie in big */
+    float *low;            /* (2, rows, heads * rank): q and k of the predictor */
+    int low_in_big;        /* 1: which lies in big, where gradients will be */
     tess_predict *predict; /* maps and losses of the predictor */
     int64_t *learn_rows;   /* (2, learn_rows): the queries it learns from; those at home, there */
     float *dq_low;         /* (batch, heads, learn_rows, rank): their gradients */

@@ -50,12 +50,16 @@ static void cut_conditioning(tess_pass *p, cutter *c)
     }
 }
 
-/* Lists of as many layers as there is memory for; cut last, for the default is a share of the rest.
- * Those of a block that is run again may take as much once more. */
+/* Lists of as many layers as there is memory for; cut last, for the default is a share of the rest,
+ * less the lists of the head at hand. Those of a block that is run again may take as much once
+ * more.
+ */
 static void cut_lists(tess_pass *p, cutter *c)
 {
     const int64_t layer = p->z.batch * p->z.heads * p->z.head_bits;
-    const int64_t room = p->room.index_memory ? p->room.index_memory : (int64_t)(c->used / 32);
+    const int64_t lists = (int64_t)p->z.n_q * p->z.units_most * (int64_t)sizeof(int32_t);
+    const int64_t share = (int64_t)(c->used / 32), rest = share > lists ? share - lists : 0;
+    const int64_t room = p->room.index_memory ? p->room.index_memory : rest;
     p->kept_lists = room / layer < p->z.layers ? (int)(room / layer) : p->z.layers;
     p->bits = cut(c, (size_t)(p->kept_lists * layer));
     p->again_fits = layer <= room;
@@ -126,12 +130,11 @@ static int64_t low_place(const tess_pass *p)
     return 3 * p->z.rows * p->z.dim + low_size(p);
 }
 
-/* Whether they can be there: where a backward pass selects none again. */
+/* Whether they can be there: where a backward pass that selects again has another place for them.
+ */
 static int low_in_big(const tess_pass *p)
 {
-    return p->shape.train && p->room.rank > 0 &&
-           (p->ranks.comm || p->room.dense || p->kept_lists == p->z.layers ||
-            (p->shape.keep == TESS_KEEP_BLOCKS && p->again_fits));
+    return p->shape.train && p->room.rank > 0 && low_size(p) <= p->z.slot[SET_X2];
 }
 
 /* Numbers in big, for each step that uses it. */
@@ -222,7 +225,8 @@ static void cut_workspace(tess_pass *p, cutter *c)
     p->mod = cut_floats(c, MOD_ALL * n);
     p->n = cut_floats(c, wide);
     p->big = cut_floats(c, big_size(p));
-    if (low_in_big(p))
+    p->low_in_big = low_in_big(p);
+    if (p->low_in_big)
         p->low = c->memory ? p->big + low_place(p) : NULL;
     cut_work_set(p, c);
     if (!p->shape.train)

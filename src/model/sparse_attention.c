@@ -173,7 +173,15 @@ tess_status tess__attend_backward(tess_pass *p, int layer, const tess__part part
         return tess__ranks_backward(p, layer, &rows, &d.q, &d.k, &d.v);
     if (!how->keys)
         return backward_call(p, p->self, NULL, &all, &d, &o, s->at[SET_LSE1], &rows);
-    if (how->kind == TESS_SELECT_PREDICTOR && layer >= p->kept_lists && !p->bits_again)
-        TESS_TRY(tess__low_make(p, layer, &all.q, &all.k));
-    return backward_heads(p, layer, &all, &d, s, &rows);
+    float *const low = p->low;
+    tess_status status = TESS_OK;
+    if (how->kind == TESS_SELECT_PREDICTOR && layer >= p->kept_lists && !p->bits_again) {
+        if (p->low_in_big) /* which has gradients there; what x2 was kept for is done */
+            p->low = s->at[SET_X2];
+        status = tess__low_make(p, layer, &all.q, &all.k);
+    }
+    if (status == TESS_OK)
+        status = backward_heads(p, layer, &all, &d, s, &rows);
+    p->low = low;
+    return status;
 }

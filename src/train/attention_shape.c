@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEARN_ROWS = 48, BUCKETS = TESS_NOISE_BUCKETS, LIST_SHARE = 128 };
+enum { LEARN_ROWS = 48, BUCKETS = TESS_NOISE_BUCKETS, LIST_SHARE = 40 };
 
 /* Small ones first; the attention kernels are fast from 16 queries on. */
 static const int candidates[TESS__CUBES][3] = {{1, 1, 1}, {1, 2, 2}, {2, 2, 2},

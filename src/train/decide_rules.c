@@ -247,6 +247,7 @@ void tess__decide_end(const tess__decisions *d, const tess__rules *rules, int64_
 
 /* ---- dispatch -------------------------------------------------------------------------------- */
 
+/* Whether a head would be sparse if memory were no matter. */
 static int worth_it(const tess__decisions *d, const tess__rules *rules, int64_t place, int head,
                     int32_t units, int32_t n)
 {
@@ -255,21 +256,27 @@ static int worth_it(const tess__decisions *d, const tess__rules *rules, int64_t 
         return 0;
     if (rules->choosing != TESS__CHOOSE_TABLE)
         return rules->choosing == TESS__CHOOSE_SPARSE || rules->imposed[place];
-    if (rules->units_most > 0 && units > rules->units_most)
-        return 0;
     return (double)units / n < d->break_even * (d->choice[place] ? TESS__SLACK : 1.0);
+}
+
+static int has_room(const tess__rules *rules, int32_t units)
+{
+    return rules->choosing != TESS__CHOOSE_TABLE || rules->units_most == 0 ||
+           units <= rules->units_most;
 }
 
 static void dispatch_layer(const tess__decisions *d, const tess__rules *rules, int64_t step,
                            int layer, int32_t n, tess__listener told)
 {
-    int changed = 0, sparse = 0;
+    int changed = 0, sparse = 0, tight = 0;
     double density = 0.0;
     for (int b = 0; b < BUCKETS; b++)
         for (int h = 0; h < d->heads; h++) {
             const int64_t place = ((int64_t)layer * BUCKETS + b) * d->heads + h;
             const int32_t units = tess__budget(d, rules, 0, layer, b, h, n);
-            const int now = worth_it(d, rules, place, h, units, n);
+            const int worth = worth_it(d, rules, place, h, units, n);
+            const int now = worth && has_room(rules, units);
+            tight += worth && !now;
             changed += now != d->choice[place];
             sparse += now;
             density += now ? (double)units / n : 1.0;
@@ -278,8 +285,6 @@ static void dispatch_layer(const tess__decisions *d, const tess__rules *rules, i
     if (!changed && d->since[layer] != step)
         return;
     const int table = rules->choosing == TESS__CHOOSE_TABLE;
-    const int tight =
-        rules->units_most > 0 && rules->units_most < floor(TESS__SLACK * d->break_even * n);
     tell(told,
          &(tess__event){.kind = TESS__EVENT_DISPATCH,
                         .step = step,

@@ -143,8 +143,8 @@ typedef struct {
                              the lists of one head. What does not fit is selected again */
     int searches; /* sets of lists that SEARCH found and later forward passes may use again, one for
                      each row of passes that are alike; 0: none. Not with train */
-    int dense;            /* 1: layers learn and are looked at, but all heads attend to all keys:
-                             there is no room for lists */
+    int dense;    /* 1: layers learn and are looked at, but all heads attend to all keys:
+                     there is no room for lists */
 } tess_sparse_opts;
 
 typedef struct {

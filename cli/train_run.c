@@ -11,13 +11,25 @@
 
 tess_status train_agree(cli *c, tess_status status)
 {
+    struct {
+        tess_status status;
+        char sentence[CLI_SENTENCE_MAX];
+    } told = {.status = status};
     int64_t failed = status == TESS_OK ? 0 : c->ranks - c->rank;
     if (!c->comm)
         return status;
-    const tess_status sent = tess_comm_max_i64(c->comm, TESS_TRAFFIC_CONTROL, &failed, 1);
+    tess_status sent = tess_comm_max_i64(c->comm, TESS_TRAFFIC_CONTROL, &failed, 1);
+    const int first = c->ranks - (int)failed;
+    if (sent == TESS_OK && failed) {
+        snprintf(told.sentence, sizeof told.sentence, "%s",
+                 c->sentence[0] ? c->sentence : tess_last_error());
+        sent = tess_comm_broadcast(c->comm, TESS_TRAFFIC_CONTROL, first, &told, sizeof told);
+    }
     TRY(status);
     TRY(sent);
-    return failed ? out_fail(c, TESS_EINVAL, "rank %d: failed", c->ranks - (int)failed) : TESS_OK;
+    return failed ? out_fail(c, told.status, "rank %d: %.*s", first, CLI_SENTENCE_MAX - 24,
+                             told.sentence)
+                  : TESS_OK;
 }
 
 /* Collective: all ranks begin with the same checkpoint, or with none. */

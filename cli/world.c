@@ -14,9 +14,11 @@
 /* What is meant by "start with another one". */
 static tess_status refuse(cli *c, const launcher *l, const char *found, const char *advice)
 {
+    char processes[32] = "an unknown number of processes";
+    if (l->ranks > 0)
+        snprintf(processes, sizeof processes, "%d processes", l->ranks);
     c->rank = l->rank;
-    return out_fail(c, TESS_EINVAL, "%s started %d processes, but %s; %s", l->name, l->ranks, found,
-                    advice);
+    return out_fail(c, TESS_EINVAL, "%s started %s, but %s; %s", l->name, processes, found, advice);
 }
 
 #ifdef CLI_MPI
@@ -45,8 +47,35 @@ static tess_status alone(cli *c, const launcher *l, int size)
     snprintf(found, sizeof found, "MPI (%.60s) sees %d: each would do the whole job", library,
              size);
     return refuse(c, l, found,
-                  "start with the mpirun of that MPI, or under Slurm with srun --mpi=pmix or "
-                  "--mpi=pmi2, whichever srun --mpi=list has and that MPI was built for");
+                  l->ranks == 0
+                      ? "start with the mpirun of that MPI, and one rank without a launcher"
+                      : "start with the mpirun of that MPI, or under Slurm with srun --mpi=pmix or "
+                        "--mpi=pmi2, whichever srun --mpi=list has and that MPI was built for");
+}
+
+/* What a rank tells the others of its failure. */
+typedef struct {
+    int status;
+    char sentence[CLI_SENTENCE_MAX];
+} failure;
+
+/* Collective, if a rank failed: the others get the sentence of the first one that did. */
+static tess_status share_failure(cli *c, tess_status so_far, int first)
+{
+    failure f = {.status = (int)so_far};
+    snprintf(f.sentence, sizeof f.sentence, "%s", c->sentence[0] ? c->sentence : tess_last_error());
+    MPI_Bcast(&f, sizeof f, MPI_BYTE, first, MPI_COMM_WORLD);
+    return so_far != TESS_OK ? so_far
+                             : out_fail(c, (tess_status)f.status, "rank %d: %.*s", first,
+                                        CLI_SENTENCE_MAX - 24, f.sentence);
+}
+
+static const char *level_name(int level)
+{
+    return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
+           : level == MPI_THREAD_FUNNELED   ? "MPI_THREAD_FUNNELED"
+           : level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                                            : "MPI_THREAD_MULTIPLE";
 }
 
 /* All ranks compute the same way and send the messages that the others expect. */
@@ -84,15 +113,20 @@ tess_status world_open(cli *c, tess_status so_far)
     calls_mpi = 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (l.ranks > 0 && size != l.ranks)
+    if (l.ranks > 0 ? size != l.ranks : size == 1)
         return so_far == TESS_OK ? alone(c, &l, size) : so_far;
     c->rank = rank;
     c->ranks = size;
     end_open();
+    if (so_far == TESS_OK && level < MPI_THREAD_FUNNELED)
+        so_far = out_fail(c, TESS_ENOTSUP,
+                          "MPI offers %s, must offer MPI_THREAD_FUNNELED or more: ranks compute "
+                          "with threads of their own",
+                          level_name(level));
     first = so_far == TESS_OK ? size : rank;
     MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (first < size)
-        return so_far != TESS_OK ? so_far : out_fail(c, TESS_EINVAL, "rank %d: failed", first);
+        return share_failure(c, so_far, first);
     TRY(tess_comm_from_mpi(c->ctx, MPI_COMM_WORLD, &c->comm));
     return everywhere ? same_build(c) : TESS_OK;
 }
@@ -130,7 +164,7 @@ void world_close(cli *c, tess_status status, int code)
 tess_status world_open(cli *c, tess_status so_far)
 {
     launcher l;
-    if (so_far != TESS_OK || !c->cmd || !c->cmd->everywhere || !launcher_find(&l) || l.ranks < 2)
+    if (so_far != TESS_OK || !c->cmd || !c->cmd->everywhere || !launcher_find(&l) || l.ranks == 1)
         return so_far;
     return refuse(c, &l, "this build has no MPI: each would do the whole job",
                   "start it without a launcher, or rebuild with TESS_MPI=ON and an MPI that CMake "

@@ -3,7 +3,8 @@
  *
  * A process that Open MPI's mpirun starts inside a Slurm job has srun's variables too, of the
  * daemon that started it: the launcher nearest to the process comes first. A batch script has
- * SLURM_NTASKS without having been started by srun; only srun sets SLURM_STEP_NUM_TASKS.
+ * SLURM_NTASKS without having been started by srun; only srun sets SLURM_STEP_NUM_TASKS. PMIx says
+ * no number in the environment: srun does, where it is the launcher.
  */
 #include "world.h"
 
@@ -16,13 +17,13 @@ static const struct {
     {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", 0},
     {"an mpirun of the MPICH family", "PMI_SIZE", "PMI_RANK", 0},
     {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 2}, /* a task alone is like any process */
-    {"a PMIx launcher", NULL, "PMIX_RANK", 0},
+    {"a PMIx launcher", "SLURM_STEP_NUM_TASKS", "PMIX_RANK", 0},
 };
 
 /* The number in a variable, or -1. */
 static int number(const char *name)
 {
-    const char *text = name ? getenv(name) : NULL;
+    const char *text = getenv(name);
     char *end;
     if (!text || !*text)
         return -1;

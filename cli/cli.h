@@ -233,6 +233,10 @@ tess_status world_open(cli *c, tess_status so_far);
 void world_fail(cli *c, tess_status status);
 int world_failed(cli *c);
 
+/* Collective: what all ranks sent, by kind, on a line that begins with the label, or as the member
+ * "sent". One rank alone says nothing. */
+tess_status world_sent(cli *c, const char *label, const tess_comm_counts *mine);
+
 /* Collective: one status, exit code and sentence for all, found also where a rank that failed left
  * others waiting, or where one does not come. */
 tess_status world_end(cli *c, tess_status status);

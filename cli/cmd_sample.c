@@ -80,6 +80,10 @@ static const opt options[] = {
     {"strategy", 0, OPT_STRING, AT(strategy), "WORD", "auto",
      .help = "how ranks share attention: contiguous, refined, fractional, ring, selective, degrees "
              "such as 4x2r; auto: per layer, by predicted time"},
+    {"cluster", 0, OPT_PATH, AT(cluster), "NAME|FILE",
+     .help =
+         "plan for this cluster instead of measured rates: the same plans, and the same bits, in "
+         "every run"},
     {"plan-log", 0, OPT_FLAG, AT(plan_log),
      .help = "print what was planned for each step, and when a plan was kept"},
 };

@@ -20,7 +20,7 @@ typedef struct {
     int compare;
     int64_t search_every; /* 0: not given */
     /* many ranks */
-    const char *halves, *strategy;
+    const char *halves, *strategy, *cluster;
     int plan_log;
 } sample_values;
 
@@ -48,6 +48,7 @@ typedef struct {
     tess_attention_opts attention; /* chosen */
     sample_densities densities;
     double seconds, dense_seconds, psnr;
+    tess_comm_counts sent; /* by this rank, both times of a comparison */
     uint8_t *pixels;
     tess_clip *list;
 } sample_job;
@@ -66,6 +67,6 @@ tess_status sample_density_write(const sample_job *j);
 
 /* sample_write.c: the file, and what is said about it. */
 tess_status sample_write(sample_job *j);
-void sample_report(const sample_job *j);
+tess_status sample_report(const sample_job *j);
 
 #endif

@@ -141,8 +141,10 @@ static tess_status sample(sample_job *j, const tess_attention_opts *attention, i
             .comm = j->c->ranks > 1 ? j->c->comm : NULL,
             .halves = halves_of(j->v),
             .strategy = j->v->strategy,
+            .cluster = j->v->cluster,
             .tell = tell_plan,
             .tell_user = j,
+            .sent = &j->sent,
         };
         TRY(tess_sample_run(j->model, &opts, j->text + first * j->text_size,
                             latents + first * j->size));

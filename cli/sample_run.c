@@ -134,8 +134,7 @@ static tess_status run_job(sample_job *j)
     if (j->c->rank == 0)
         TRY(sample_write(j));
     progress_clear(j->c);
-    sample_report(j);
-    return TESS_OK;
+    return sample_report(j);
 }
 
 static tess_status check_usage(cli *c, const sample_values *v)

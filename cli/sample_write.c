@@ -62,7 +62,7 @@ tess_status sample_write(sample_job *j)
     return sample_ends_with(j->v->output, ".npy") ? write_latents(j) : write_clips(j);
 }
 
-static void report_json(const sample_job *j)
+static tess_status report_json(const sample_job *j)
 {
     cli *c = j->c;
     const tess_data_info *d = &j->told.data;
@@ -78,23 +78,23 @@ static void report_json(const sample_job *j)
     out_set(c, c->json, "seconds", json_real(j->seconds));
     if (c->ranks > 1)
         out_set(c, c->json, "ranks", json_integer(c->ranks));
+    TRY(world_sent(c, NULL, &j->sent));
     if (j->v->density_out)
         out_set(c, c->json, "density_out", out_text(j->v->density_out));
     if (!j->v->compare)
-        return;
+        return TESS_OK;
     /* Clips that are the same have no finite PSNR. */
     out_set(c, c->json, "psnr_db", isinf(j->psnr) ? json_null() : json_real(j->psnr));
     out_set(c, c->json, "dense_seconds", json_real(j->dense_seconds));
+    return TESS_OK;
 }
 
-void sample_report(const sample_job *j)
+tess_status sample_report(const sample_job *j)
 {
     cli *c = j->c;
     const tess_data_info *d = &j->told.data;
-    if (c->json) {
-        report_json(j);
-        return;
-    }
+    if (c->json)
+        return report_json(j);
     fprintf(c->out, "%s: %lld clip%s of %d frames, %d x %d\n", j->v->output, (long long)j->clips,
             j->clips == 1 ? "" : "s", d->frames, d->height * d->pack, d->width * d->pack);
     if (j->attention.kind != TESS_ATTENTION_DENSE)
@@ -102,15 +102,17 @@ void sample_report(const sample_job *j)
                 sample_density_mean(&j->densities));
     if (c->ranks > 1)
         fprintf(c->out, "%d ranks, %.2f s\n", c->ranks, j->seconds);
+    TRY(world_sent(c, "sent ", &j->sent));
     if (j->v->density_out)
         fprintf(c->out, "%s: density of %d steps, %d layers, %d heads\n", j->v->density_out,
                 j->densities.steps, j->densities.layers, j->densities.heads);
     if (!j->v->compare)
-        return;
+        return TESS_OK;
     if (isinf(j->psnr))
         fprintf(c->out, "the same clip as by dense attention\n");
     else
         fprintf(c->out, "PSNR %.1f dB against dense attention\n", j->psnr);
     fprintf(c->out, "%.2f s, dense %.2f s: %.2fx\n", j->seconds, j->dense_seconds,
             j->dense_seconds / j->seconds);
+    return TESS_OK;
 }

@@ -24,8 +24,8 @@ static int ranks_context(const train_job *j)
     return j->opts.ranks_context ? j->opts.ranks_context : j->c->ranks;
 }
 
-static void print_result(const cli *c, const train_job *j, const tess_train_info *info,
-                         double step_ms, int64_t peak)
+static tess_status print_result(cli *c, const train_job *j, const tess_train_info *info,
+                                double step_ms, int64_t peak)
 {
     char text[32];
     fprintf(c->out, "steps        %lld\n", (long long)info->step);
@@ -45,9 +45,11 @@ static void print_result(const cli *c, const train_job *j, const tess_train_info
     if (c->ranks > 1)
         fprintf(c->out, "ranks        %d, of which %d share the tokens of a clip\n", c->ranks,
                 ranks_context(j));
+    TRY(world_sent(c, "sent         ", &info->sent));
     fprintf(c->out, "memory       %s at most\n", out_bytes(peak, text));
     if (info->checkpoint)
         fprintf(c->out, "checkpoint   %s\n", info->checkpoint);
+    return TESS_OK;
 }
 
 tess_status train_report(train_job *j)
@@ -58,10 +60,8 @@ tess_status train_report(train_job *j)
     TRY(tess_train_query(j->train, &info));
     TRY(tess_ctx_query(c->ctx, &memory));
     const double step_ms = median(j);
-    if (!c->json) {
-        print_result(c, j, &info, step_ms, memory.bytes_peak);
-        return TESS_OK;
-    }
+    if (!c->json)
+        return print_result(c, j, &info, step_ms, memory.bytes_peak);
     out_set(c, c->json, "run", out_text(j->v->out));
     out_set(c, c->json, "steps", json_integer(info.step));
     out_set(c, c->json, "train_loss", out_number(info.loss_mean));
@@ -74,6 +74,7 @@ tess_status train_report(train_job *j)
         out_set(c, c->json, "ranks", json_integer(c->ranks));
         out_set(c, c->json, "ranks_context", json_integer(ranks_context(j)));
     }
+    TRY(world_sent(c, NULL, &info.sent));
     out_set(c, c->json, "peak_memory_gib", out_number((double)memory.bytes_peak / (1 << 30)));
     out_set(c, c->json, "checkpoint", info.checkpoint ? out_text(info.checkpoint) : json_null());
     return TESS_OK;

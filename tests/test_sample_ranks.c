@@ -6,13 +6,23 @@
 enum { RANKS_MOST = 4 };
 
 /* What rank 1 does that the others do not. */
-typedef enum { ODD_NONE, ODD_TEXT, ODD_OPTIONS, ODD_WEIGHTS, ODD_STOPS } oddity;
+typedef enum {
+    ODD_NONE,
+    ODD_TEXT,
+    ODD_OPTIONS,
+    ODD_DENSITY, /* these of attention */
+    ODD_MASS,
+    ODD_COMPENSATE,
+    ODD_WEIGHTS,
+    ODD_STOPS
+} oddity;
 
 typedef struct {
     tess_sample_opts opts;
     oddity odd;
     int64_t plans[TESS_CONTEXT_EVENTS]; /* events that rank 0 was told */
     result told[RANKS_MOST];
+    tess_comm_counts sent[RANKS_MOST];
     tess_status status[RANKS_MOST];
     char sentence[RANKS_MOST][512];
 } story;
@@ -44,6 +54,12 @@ static tess_status sample_rank(tess_ctx *ctx, tess_comm *comm, story *s, int ran
     opts.comm = comm;
     opts.cluster = "a100-80"; /* plans that depend on no clock */
     opts.density = s->told[rank].density;
+    tess_attention_opts attention = opts.attention ? *opts.attention : (tess_attention_opts){0};
+    attention.density += odd == ODD_DENSITY ? 0.125 : 0.0;
+    attention.mass -= odd == ODD_MASS ? 0.125 : 0.0;
+    attention.compensate = odd == ODD_COMPENSATE ? -1 : attention.compensate;
+    opts.attention = opts.attention ? &attention : NULL;
+    opts.sent = &s->sent[rank];
     opts.tell = rank == 0 ? count_event : NULL;
     opts.tell_user = s;
     prompts[3] += odd == ODD_TEXT;
@@ -165,6 +181,32 @@ static void plans_are_kept_from_step_to_step(void **state)
     free(s);
 }
 
+/* By every rank, in halves or not; a second call adds to it. */
+static void what_was_sent_is_told_by_kind(void **state)
+{
+    (void)state;
+    for (int halves = -1; halves <= 0; halves++) {
+        story *s = calloc(1, sizeof *s);
+        assert_non_null(s);
+        s->opts = opts_of(checkpoint, NULL);
+        s->opts.guidance = 2.0;
+        s->opts.halves = halves;
+        s->opts.strategy = "selective";
+        CHECK_OK(play(s, 4));
+        const tess_comm_counts once = s->sent[1];
+        CHECK_OK(play(s, 4));
+        for (int kind = 0; kind < TESS_TRAFFIC_COUNT; kind++) {
+            assert_true(once.bytes[kind] > 0 && once.messages[kind] > 0);
+            assert_int_equal(s->sent[1].bytes[kind], 2 * once.bytes[kind]);
+            assert_int_equal(s->sent[1].messages[kind], 2 * once.messages[kind]);
+        }
+        /* Velocities of two clips in each step, at least. */
+        if (halves == 0)
+            assert_true(once.bytes[TESS_TRAFFIC_PAYLOAD] > STEPS * 2 * LATENT * 4);
+        free(s);
+    }
+}
+
 static void halves_that_cannot_be_are_an_error(void **state)
 {
     (void)state;
@@ -202,12 +244,18 @@ static void ranks_that_differ_are_named(void **state)
     } cases[] = {
         {ODD_TEXT, "rank 1 has another set of prompts than rank 0"},
         {ODD_OPTIONS, "rank 1 has another set of options than rank 0"},
+        {ODD_DENSITY, "rank 1 has another set of options than rank 0"},
+        {ODD_MASS, "rank 1 has another set of options than rank 0"},
+        {ODD_COMPENSATE, "rank 1 has another set of options than rank 0"},
         {ODD_WEIGHTS, "rank 1 has another set of weights than rank 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         story *s = calloc(1, sizeof *s);
         assert_non_null(s);
-        s->opts = opts_of(NULL, NULL);
+        const tess_attention_opts oracle = {.kind = TESS_ATTENTION_ORACLE,
+                                            .density = cases[i].odd == ODD_MASS ? 0.0 : 0.5,
+                                            .mass = cases[i].odd == ODD_MASS ? 0.5 : 0.0};
+        s->opts = opts_of(NULL, &oracle);
         s->odd = cases[i].odd;
         assert_int_equal(play(s, 3), TESS_EINVAL);
         for (int r = 0; r < 3; r++)
@@ -243,6 +291,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(so_they_are_with_keys_that_are_used_again),
     cmocka_unit_test(so_they_are_without_guidance),
     cmocka_unit_test(plans_are_kept_from_step_to_step),
+    cmocka_unit_test(what_was_sent_is_told_by_kind),
     cmocka_unit_test(halves_that_cannot_be_are_an_error),
     cmocka_unit_test(ranks_that_differ_are_named),
     cmocka_unit_test(a_rank_that_stops_stops_all),

@@ -291,6 +291,33 @@ static void what_a_killed_process_left_is_passed_over(void **state)
     end(&r);
 }
 
+/* A run that an older version began: its files lack columns, or have them elsewhere. */
+static void columns_of_another_version_go_below_their_names(void **state)
+{
+    (void)state;
+    static const char head[] = "step,layer,words,added,bytes\n";
+    char line[256];
+    tess_ctx *ctx = NULL;
+    FILE *f = fopen(in_root("old.csv"), "w");
+    assert_non_null(f);
+    fputs("step,words,gone,layer,bytes\n1,\"a, b\",x,0,7\n2,\"c\",y,1,8\n2,,,,\n3,d,z,1,9\n", f);
+    fclose(f);
+    CHECK_OK(tess_ctx_create(NULL, &ctx));
+    for (int i = 0; i < 2; i++) { /* what has the right columns stays as it is */
+        CHECK_OK(tess__lines_cut(ctx, in_root("old.csv"), head, 2));
+        static const char *const want[] = {head, "1,0,\"a, b\",,7\n", "2,1,\"c\",,8\n", "2,,,,\n"};
+        f = fopen(in_root("old.csv"), "r");
+        assert_non_null(f);
+        for (int n = 0; n < 4; n++) {
+            assert_non_null(fgets(line, sizeof line, f));
+            assert_string_equal(line, want[n]);
+        }
+        assert_null(fgets(line, sizeof line, f));
+        fclose(f);
+    }
+    tess_ctx_destroy(ctx);
+}
+
 static void a_folder_with_checkpoints_must_be_resumed(void **state)
 {
     (void)state;
@@ -504,6 +531,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_loss_that_is_not_finite_keeps_the_state_before),
     cmocka_unit_test(the_last_checkpoints_are_kept_and_the_newest_is_found),
     cmocka_unit_test(what_a_killed_process_left_is_passed_over),
+    cmocka_unit_test(columns_of_another_version_go_below_their_names),
     cmocka_unit_test(a_folder_with_checkpoints_must_be_resumed),
     cmocka_unit_test(a_full_disk_leaves_the_last_checkpoint),
     cmocka_unit_test(wrong_options_are_named),

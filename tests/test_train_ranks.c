@@ -198,6 +198,57 @@ static void a_step_sends_what_it_must_and_no_more(void **state)
     }
 }
 
+/* What a step and a run tell, beside what the communicators of all ranks counted: by kind. */
+static void what_is_sent_is_told_by_kind(void **state)
+{
+    (void)state;
+    tess_train_opts opts = sparse;
+    opts.validate_every = -1;
+    opts.checkpoint_every = -1;
+    opts.steps = 12; /* sparse from step 10 on */
+    opts.folder = in_root("kinds");
+    story s = {.opts = &opts, .ranks = 4, .context = 2, .strategy = "selective"};
+    tell(&s);
+    for (int r = 0; r < s.ranks; r++) {
+        const tess_step *step = &s.first_step[r];
+        const tess_comm_counts *sent = &s.sent[r];
+        assert_true(step->payload_bytes > 0 && step->control_bytes > 0 && step->messages > 0);
+        assert_true(step->messages == floor(step->messages));
+        /* Payload is all that the world counts, and the rows that the context's ranks swap. */
+        assert_true(sent->bytes[TESS_TRAFFIC_PAYLOAD] > s.payload[r]);
+        assert_true(sent->bytes[TESS_TRAFFIC_INDEX] > 0);
+        assert_true((double)sent->bytes[TESS_TRAFFIC_CONTROL] > step->control_bytes);
+    }
+    /* The sum of the file's lines is what rank 0 sent within steps: all of the payload. */
+    FILE *file = fopen(in_root("kinds/metrics.csv"), "r");
+    char line[2048];
+    double sums[4] = {0};
+    static const char *const names[] = {"payload_bytes", "index_bytes", "control_bytes",
+                                        "messages"};
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    int at[4] = {0};
+    for (int i = 0; i < 4; i++) {
+        const char *name = strstr(line, names[i]);
+        assert_non_null(name);
+        for (const char *c = line; c < name; c++)
+            at[i] += *c == ',';
+    }
+    while (fgets(line, sizeof line, file))
+        for (int i = 0; i < 4; i++) {
+            const char *field = line;
+            for (int n = 0; n < at[i]; n++)
+                field = strchr(field, ',') + 1;
+            sums[i] += atof(field);
+        }
+    fclose(file);
+    assert_true(sums[0] == (double)s.sent[0].bytes[TESS_TRAFFIC_PAYLOAD]);
+    assert_true(sums[1] == (double)s.sent[0].bytes[TESS_TRAFFIC_INDEX]);
+    assert_true(sums[2] > 0.0 && sums[2] < (double)s.sent[0].bytes[TESS_TRAFFIC_CONTROL]);
+    assert_true(sums[3] > 0.0);
+    tess__remove_folder(in_root("kinds"));
+}
+
 /* ---- checkpoints -------------------------------------------------------------------------------
  */
 
@@ -532,6 +583,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(losses_of_sparse_attention_do_not_depend_on_who_has_which_tokens),
     cmocka_unit_test(accumulated_passes_are_sent_once),
     cmocka_unit_test(a_step_sends_what_it_must_and_no_more),
+    cmocka_unit_test(what_is_sent_is_told_by_kind),
     cmocka_unit_test(a_run_goes_on_with_other_ranks),
     cmocka_unit_test(a_run_branches_off_to_other_ranks),
     cmocka_unit_test(a_resumed_run_of_as_many_ranks_has_the_same_bits),

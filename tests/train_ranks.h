@@ -33,6 +33,8 @@ typedef struct {
     int64_t first, steps, params; /* steps done before, and at the end */
     /* Told by each rank. */
     uint64_t weights[RANKS_MOST];
+    tess_comm_counts sent[RANKS_MOST]; /* from the making of the train on */
+    tess_step first_step[RANKS_MOST];
     int64_t owned[RANKS_MOST], payload[RANKS_MOST], need[RANKS_MOST], peak[RANKS_MOST],
         done[RANKS_MOST];
     tess_status status[RANKS_MOST];
@@ -58,6 +60,8 @@ static inline int on_story_step(void *user, const tess_step *step)
         s->steps = step->step;
     }
     s->done[t->rank] = step->step;
+    if (step->step == 1)
+        s->first_step[t->rank] = *step;
     if (step->step != 4)
         return 0;
     if (s->odd == ODD_NAN)
@@ -127,6 +131,8 @@ static inline tess_status go_on(teller *t)
     TESS_TRY(tess_comm_counts_read(t->comm, &before));
     TESS_TRY(tess_train_run(t->r.train, s->stop, on_story_step, t));
     TESS_TRY(tess_comm_counts_read(t->comm, &after));
+    TESS_TRY(tess_train_query(t->r.train, &info));
+    s->sent[t->rank] = info.sent;
     s->payload[t->rank] = after.bytes[TESS_TRAFFIC_PAYLOAD] - before.bytes[TESS_TRAFFIC_PAYLOAD];
     s->owned[t->rank] = t->r.train->optim.total;
     s->weights[t->rank] =

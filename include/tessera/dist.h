@@ -44,7 +44,7 @@ TESS_API void tess_comm_destroy(tess_comm *comm);
 typedef enum {
     TESS_TRAFFIC_PAYLOAD, /* rows of tensors, gradients, weights */
     TESS_TRAFFIC_INDEX,   /* which rows */
-    TESS_TRAFFIC_CONTROL, /* counts, agreement, settings */
+    TESS_TRAFFIC_CONTROL, /* counts, agreement, settings; sums that virtual keys are made of */
     TESS_TRAFFIC_COUNT
 } tess_traffic_kind;
 

@@ -188,11 +188,12 @@ typedef struct {
     double profile_ms;      /* profile and checks */
     double attention_gflop; /* products of self attention, forward and backward */
     /* Of many ranks; alone 0, and an imbalance of 1. Other times are without exchange_ms. */
-    double exchange_ms;                     /* waited for other ranks */
-    double plan_ms;                         /* planning who computes what */
-    double imbalance;                       /* of attention as planned, mean over layers */
-    double payload_bytes;                   /* sent by this rank: rows, gradients, weights */
-    double val_loss;                        /* NaN where it was not validated */
+    double exchange_ms; /* waited for other ranks */
+    double plan_ms;     /* planning who computes what */
+    double imbalance;   /* of attention as planned, mean over layers */
+    double payload_bytes, index_bytes, control_bytes; /* sent by this rank, by tess_traffic_kind */
+    double messages;                                  /* of all kinds together */
+    double val_loss;                                  /* NaN where it was not validated */
     double val_buckets[TESS_NOISE_BUCKETS]; /* by quarter of u, from little noise to much */
 } tess_step;
 
@@ -217,7 +218,8 @@ typedef struct {
     double loss_mean;    /* NaN before the first step */
     double val_loss;     /* of the last validation; NaN before one */
     const char
-        *checkpoint; /* the folder of the last one written or read; NULL: none. The train's */
+        *checkpoint;       /* the folder of the last one written or read; NULL: none. The train's */
+    tess_comm_counts sent; /* by this rank to others, since the train was made */
 } tess_train_info;
 
 TESS_API tess_status tess_train_query(const tess_train *train, tess_train_info *info);
@@ -292,6 +294,7 @@ typedef struct {
     const char *cluster;  /* what plans are made for, likewise; NULL: measured */
     tess_context_fn tell; /* called with each plan, on every rank; NULL: nobody is told */
     void *tell_user;
+    tess_comm_counts *sent; /* grows by what this rank sent and waited; NULL: not wanted */
 } tess_sample_opts;
 
 /* Integrates dx/ds = v from noise at s = 1 to a clip at s = 0 by Euler's method, with guidance
@@ -299,8 +302,9 @@ typedef struct {
  *
  *   text: (batch, text_len, text_dim)   latents: (batch, channels, frames, height, width)
  *
- * No prompt is zeros. The same bits for every number of threads, on every rank and on repeat;
- * another number of ranks adds in another order. After a failure density may hold anything. */
+ * No prompt is zeros. The same bits for every number of threads and on every rank; on repeat too if
+ * the plans are the same, as with a cluster. Another number of ranks adds in another order. After a
+ * failure density may hold anything. */
 TESS_API tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts,
                                      const float *text, float *latents);
 

@@ -56,8 +56,8 @@ static tess_status same(const tess__crew *crew, const tess_model *model, const t
     const double numbers[] = {o->shift, o->guidance};
     const size_t prompts = (size_t)o->batch * (size_t)o->text_len * (size_t)model->config.text_dim;
     uint64_t options = tess__hash(tess__hash(0, sizes, sizeof sizes), numbers, sizeof numbers);
-    if (o->attention)
-        options = tess__hash(options, &o->attention->kind, sizeof o->attention->kind);
+    const uint64_t attention = o->attention ? tess__attention_hash(o->attention) : 0;
+    options = tess__hash(options, &attention, sizeof attention);
     const struct {
         const char *what;
         uint64_t hash;
@@ -76,7 +76,9 @@ tess_status tess__crew_open(const char *who, tess_model *model, const tess_sampl
                             const float *text, tess__crew *crew)
 {
     tess_comm_info info = {.size = 1};
-    *crew = (tess__crew){.ctx = model->ctx, .world = o->comm};
+    *crew = (tess__crew){.ctx = model->ctx, .world = o->comm, .sent = o->sent};
+    if (crew->sent)
+        tess__counts_add(crew->world, -1, crew->sent);
     if (o->comm)
         TESS_TRY(tess_comm_query(o->comm, &info));
     TESS_TRY(choose(who, crew, o, info.size));
@@ -111,6 +113,9 @@ tess_status tess__crew_share(tess__crew *crew, const tess__sharing *sharing)
 
 void tess__crew_close(tess__crew *crew)
 {
+    tess_comm *const comms[] = {crew->world, crew->half, crew->pair};
+    for (int i = 0; i < 3 && crew->sent; i++)
+        tess__counts_add(comms[i], 1, crew->sent);
     tess_context_destroy(crew->context);
     tess__free(crew->ctx, crew->density);
     tess_comm_destroy(crew->pair);

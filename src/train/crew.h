@@ -13,8 +13,9 @@ typedef struct tess__crew {
     int halves, turn;      /* turn: what this half evaluates; 0: with prompts, 1: without */
     tess_context *context; /* NULL: this rank has all tokens */
     int layers, heads;
-    double *density; /* (layers, heads): sums over evaluations since the last plan */
-    int seen;        /* evaluations */
+    double *density;        /* (layers, heads): sums over evaluations since the last plan */
+    int seen;               /* evaluations */
+    tess_comm_counts *sent; /* the caller's, or NULL */
 } tess__crew;
 
 /* Collective. EINVAL if ranks differ, or cannot work in halves that are asked for. Close it in any
@@ -24,7 +25,7 @@ tess_status tess__crew_open(const char *who, tess_model *model, const tess_sampl
 
 /* Collective: makes the context in which the ranks of a half, or all, share the tokens. */
 tess_status tess__crew_share(tess__crew *crew, const tess__sharing *sharing);
-void tess__crew_close(tess__crew *crew); /* after the pass */
+void tess__crew_close(tess__crew *crew); /* after the pass; adds up what was sent */
 
 int tess__crew_evaluates(const tess__crew *crew, int turn);
 

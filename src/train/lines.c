@@ -4,7 +4,8 @@
  * A line is appended by one write, so that a killed process leaves at most the last one cut short.
  * A run that resumes at step n first cuts the files behind the lines of step n, by writing them
  * again: later lines are of steps that will be done once more. A line begins with its step, as
- * {"step": 12 or 12, .
+ * {"step": 12 or 12, . A CSV file that another version wrote may have other columns: its fields go
+ * below their names in the head of this one, and what it does not know stays empty.
  */
 #include "train.h"
 
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { LINE_MOST = 2048 };
 
 tess_status tess__lines_add(const char *path, const char *text, size_t bytes)
 {
@@ -41,15 +44,58 @@ static int64_t step_of(const char *text)
     return strtoll(text, NULL, 10);
 }
 
-/* Copies the whole lines of steps 1 .. last. */
-static tess_status copy_lines(FILE *in, int64_t last, tess__out *out)
+/* The bytes of the field at the beginning of a line: up to a comma that is in no quotes, or \n. */
+static size_t field_bytes(const char *text)
 {
-    char text[2048];
+    size_t n = 0;
+    for (int quoted = 0; text[n] && text[n] != '\n' && (quoted || text[n] != ','); n++)
+        quoted ^= text[n] == '"';
+    return n;
+}
+
+/* The field of a line that stands where `name` stands in its head; "" if there is none. */
+static const char *field_below(const char *head, const char *name, size_t bytes, const char *line)
+{
+    for (;;) {
+        const size_t at = field_bytes(head), below = field_bytes(line);
+        if (at == bytes && memcmp(head, name, bytes) == 0)
+            return line;
+        if (head[at] != ',' || line[below] != ',')
+            return "";
+        head += at + 1;
+        line += below + 1;
+    }
+}
+
+/* A line below one head, as a line below another. */
+static tess_status write_below(const char *from, const char *to, const char *line, tess__out *out)
+{
+    for (;;) {
+        const size_t name = field_bytes(to);
+        const char *field = field_below(from, to, name, line);
+        TESS_TRY(tess__out_write(out, field, field_bytes(field)));
+        TESS_TRY(tess__out_write(out, to[name] == ',' ? "," : "\n", 1));
+        if (to[name] != ',')
+            return TESS_OK;
+        to += name + 1;
+    }
+}
+
+/* Copies the whole lines of steps 1 .. last. */
+static tess_status copy_lines(FILE *in, const char *head, int64_t last, tess__out *out)
+{
+    char text[LINE_MOST], from[LINE_MOST] = "";
     while (fgets(text, sizeof text, in)) {
         const size_t n = strlen(text);
         const int64_t step = step_of(text);
-        if (n > 0 && text[n - 1] == '\n' && step > 0 && step <= last)
+        if (*head && !*from && step == 0)
+            memcpy(from, text, n + 1);
+        if (n == 0 || text[n - 1] != '\n' || step <= 0 || step > last)
+            continue;
+        if (!*from || strcmp(from, head) == 0)
             TESS_TRY(tess__out_write(out, text, n));
+        else
+            TESS_TRY(write_below(from, head, text, out));
     }
     return TESS_OK;
 }
@@ -61,7 +107,7 @@ tess_status tess__lines_cut(tess_ctx *ctx, const char *path, const char *head, i
     tess_status status = tess__out_write(out, head, strlen(head));
     FILE *in = fopen(path, "re");
     if (in && status == TESS_OK)
-        status = copy_lines(in, last, out);
+        status = copy_lines(in, head, last, out);
     if (in)
         fclose(in);
     if (status != TESS_OK) {

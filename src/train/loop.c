@@ -167,13 +167,13 @@ static tess_status run_step(tess_train *t, tess_step *now)
 {
     const double factor = tess__schedule(&t->opts, t->step);
     double loss = 0.0, norm = 0.0;
-    tess__step_times at = {.begin = tess_clock_ns(), .begun = tess__traffic_of(t)};
+    tess__step_times at = {.begin = tess_clock_ns(), .begun = tess__train_sent(t)};
     t->plan_ns = 0;
     TESS_TRY(decide(t));
     TESS_TRY(tess_pass_times_read(t->pass, &at.before));
     TESS_TRY(gather(t, &loss, &at.waited));
     at.middle = tess_clock_ns();
-    at.between = tess__traffic_of(t);
+    at.between = tess__train_sent(t);
     TESS_TRY(measure(t, &loss, &norm));
     if (!isfinite(loss))
         return give_up(t, "the loss", loss);
@@ -181,7 +181,7 @@ static tess_status run_step(tess_train *t, tess_step *now)
         return give_up(t, "the gradients' norm", norm);
     TESS_TRY(update(t, norm, factor));
     at.end = tess_clock_ns();
-    at.ended = tess__traffic_of(t);
+    at.ended = tess__train_sent(t);
     TESS_TRY(tess_pass_times_read(t->pass, &at.after));
 
     t->step++;
@@ -191,7 +191,9 @@ static tess_status run_step(tess_train *t, tess_step *now)
     tess__step_describe(t, &at, factor, now);
     now->loss = loss;
     now->grad_norm = norm;
-    return end_control(t, now);
+    TESS_TRY(end_control(t, now));
+    tess__step_sent(t, &at.begun, now);
+    return TESS_OK;
 }
 
 /* ---- between steps ----------------------------------------------------------------------------

@@ -37,6 +37,9 @@ static const struct {
     {"plan_ms", offsetof(tess_step, plan_ms)},
     {"imbalance", offsetof(tess_step, imbalance)},
     {"payload_bytes", offsetof(tess_step, payload_bytes)},
+    {"index_bytes", offsetof(tess_step, index_bytes)},
+    {"control_bytes", offsetof(tess_step, control_bytes)},
+    {"messages", offsetof(tess_step, messages)},
     {"val_loss", offsetof(tess_step, val_loss)},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
@@ -45,14 +48,14 @@ enum { COLUMNS = sizeof columns / sizeof *columns };
  */
 
 typedef struct {
-    char text[1024];
+    char text[2048];
     size_t used;
 } line;
 
 static void put(line *l, const char *text)
 {
     const size_t n = strlen(text);
-    if (l->used + n < sizeof l->text) /* lines are some 600 bytes */
+    if (l->used + n < sizeof l->text) /* lines are some 700 bytes */
         memcpy(l->text + l->used, text, n + 1), l->used += n;
 }
 
@@ -64,7 +67,8 @@ static void put_number(line *l, double value, const char *none)
         put(l, none);
         return;
     }
-    snprintf(digits, sizeof digits, "%.9g", value);
+    const int whole = fabs(value) < 0x1p53 && value == floor(value); /* bytes, to the last one */
+    snprintf(digits, sizeof digits, whole ? "%.0f" : "%.9g", value);
     for (char *p = digits; *p; p++)
         if (!strchr("0123456789+-e", *p))
             *p = '.';

@@ -13,18 +13,23 @@ static double ms(int64_t ns)
     return 1e-6 * (double)ns;
 }
 
-tess__traffic tess__traffic_of(const tess_train *t)
+tess_comm_counts tess__train_sent(const tess_train *t)
 {
-    tess_comm *const comms[] = {t->team.world, t->team.context};
-    tess__traffic sum = {0, 0};
-    for (int i = 0; i < 2; i++) {
-        tess_comm_counts counts;
-        if (!comms[i] || tess_comm_counts_read(comms[i], &counts) != TESS_OK)
-            continue;
-        sum.waited_ns += counts.wait_ns;
-        sum.payload += counts.bytes[TESS_TRAFFIC_PAYLOAD];
-    }
+    tess_comm_counts sum = t->sent_before;
+    tess__counts_add(t->team.world, 1, &sum);
+    tess__counts_add(t->team.context, 1, &sum);
     return sum;
+}
+
+void tess__step_sent(const tess_train *t, const tess_comm_counts *before, tess_step *now)
+{
+    double *const bytes[] = {&now->payload_bytes, &now->index_bytes, &now->control_bytes};
+    const tess_comm_counts sent = tess__train_sent(t);
+    now->messages = 0.0;
+    for (int kind = 0; kind < TESS_TRAFFIC_COUNT; kind++) {
+        *bytes[kind] = (double)(sent.bytes[kind] - before->bytes[kind]);
+        now->messages += (double)(sent.messages[kind] - before->messages[kind]);
+    }
 }
 
 void tess__step_describe(const tess_train *t, const tess__step_times *at, double factor,
@@ -32,7 +37,7 @@ void tess__step_describe(const tess_train *t, const tess__step_times *at, double
 {
     const double all = ms(at->end - at->begin);
     const tess_pass_times *a = &at->before, *b = &at->after;
-    const int64_t late = at->ended.waited_ns - at->between.waited_ns;
+    const int64_t late = at->ended.wait_ns - at->between.wait_ns;
     *now = (tess_step){
         .step = t->step,
         .steps = t->opts.steps,
@@ -51,10 +56,9 @@ void tess__step_describe(const tess_train *t, const tess__step_times *at, double
         .select_ms = ms(b->select_ns - a->select_ns),
         .learn_ms = ms(b->learn_ns - a->learn_ns),
         .profile_ms = ms(b->look_ns - a->look_ns),
-        .exchange_ms = ms(at->ended.waited_ns - at->begun.waited_ns),
+        .exchange_ms = ms(at->ended.wait_ns - at->begun.wait_ns),
         .plan_ms = ms(t->plan_ns),
         .imbalance = tess__plans_imbalance(t),
-        .payload_bytes = (double)(at->ended.payload - at->begun.payload),
         .val_loss = (double)NAN,
         .val_buckets = {(double)NAN, (double)NAN, (double)NAN, (double)NAN},
     };

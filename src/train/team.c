@@ -96,3 +96,17 @@ tess_status tess__team_sum_once(const tess__team *team, double *values, int64_t 
         memset(values, 0, (size_t)n * sizeof *values);
     return tess__team_sum(team, values, n);
 }
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+void tess__counts_add(const tess_comm *comm, int times, tess_comm_counts *sum)
+{
+    tess_comm_counts counts;
+    if (!comm || tess_comm_counts_read(comm, &counts) != TESS_OK)
+        return;
+    for (int kind = 0; kind < TESS_TRAFFIC_COUNT; kind++) {
+        sum->bytes[kind] += times * counts.bytes[kind];
+        sum->messages[kind] += times * counts.messages[kind];
+    }
+    sum->wait_ns += times * counts.wait_ns;
+}

@@ -64,6 +64,9 @@ tess_status tess__team_sum_once(const tess__team *team, double *values, int64_t 
 /* Collective: EINVAL on all ranks if one has another `what` than rank 0. */
 tess_status tess__team_same(tess__team *team, const char *what, const void *data, size_t bytes);
 
+/* Adds what was counted on a communicator, NULL accepted, `times` times: 1 or -1. */
+void tess__counts_add(const tess_comm *comm, int times, tess_comm_counts *sum);
+
 /* ---- owners.c: which rank owns which parameters ------------------------------------------------
  */
 
@@ -112,7 +115,6 @@ typedef struct {
     float *gradients; /* of the model */
     tess__stage stages[TESS__STAGES];
     int turn;
-    int64_t waited_ns; /* for what was on its way; since it was made */
 } tess__reduce;
 
 tess_status tess__reduce_create(tess_ctx *ctx, const tess__team *team, const tess__owners *owners,

@@ -194,6 +194,7 @@ tess_status tess_train_create(tess_model *model, tess_data *data, const tess_tra
                       .loss_mean = (double)NAN,
                       .val_loss = (double)NAN,
                       .saved = -1};
+    tess__counts_add(comm, -1, &t->sent_before);
     status = tess__team_leave(&t->team, build_together(t, who));
     if (status != TESS_OK) {
         tess_train_destroy(t);
@@ -230,6 +231,7 @@ tess_status tess_train_query(const tess_train *train, tess_train_info *info)
         .loss_mean = train->loss_mean,
         .val_loss = train->val_loss,
         .checkpoint = train->checkpoint[0] ? train->checkpoint : NULL,
+        .sent = tess__train_sent(train),
     };
     return TESS_OK;
 }

@@ -24,12 +24,13 @@ struct tess_train {
     tess_model *model;
     tess_data *data;
     tess_data_info info;
-    tess_train_opts opts;   /* no field is left at 0 for its default; texts are copies */
-    tess_pass *pass;        /* NULL while it is to be made anew */
-    tess_context *context;  /* of ranks that share tokens; NULL: none do */
-    double *densities;      /* (layers, heads), for its plans */
-    int64_t plan_ns;        /* spent on them */
-    tess__control *control; /* NULL: attention is dense */
+    tess_train_opts opts;         /* no field is left at 0 for its default; texts are copies */
+    tess_pass *pass;              /* NULL while it is to be made anew */
+    tess_context *context;        /* of ranks that share tokens; NULL: none do */
+    double *densities;            /* (layers, heads), for its plans */
+    int64_t plan_ns;              /* spent on them */
+    tess_comm_counts sent_before; /* less than 0: what the world had sent when this was made */
+    tess__control *control;       /* NULL: attention is dense */
     tess__team team;
     tess__owners owners; /* with many ranks, as is reduce; else {0} */
     tess__reduce reduce;
@@ -205,20 +206,20 @@ tess_status tess__plans_add(const tess_train *train);
 /* ---- step_times.c ------------------------------------------------------------------------------
  */
 
-/* What this rank has waited for others, and the payload that it has sent to them. */
-typedef struct {
-    int64_t waited_ns, payload;
-} tess__traffic;
-tess__traffic tess__traffic_of(const tess_train *train);
+/* What this rank has sent to others since the train was made, and waited for them. */
+tess_comm_counts tess__train_sent(const tess_train *train);
 
 /* When parts of a step began and ended, and what the pass had counted by then. */
 typedef struct {
     int64_t begin, middle, end, waited;
-    tess__traffic begun, between, ended;
+    tess_comm_counts begun, between, ended;
     tess_pass_times before, after;
 } tess__step_times;
 
-/* What a step is told as, without the part of sparse attention. */
+/* What this rank has sent since then, by kind. */
+void tess__step_sent(const tess_train *train, const tess_comm_counts *before, tess_step *now);
+
+/* What a step is told as, without the part of sparse attention and what was sent. */
 void tess__step_describe(const tess_train *train, const tess__step_times *at, double factor,
                          tess_step *now);
 

@@ -13,7 +13,8 @@ tessera sample $options -o one.npy >/dev/null
 launch() { # RANKS OPTION...
     local ranks=$1
     shift
-    timeout 250 "$mpirun" -n "$ranks" tessera sample $options "$@" 2>err | sed -E 's/[0-9.]+ s$/N s/'
+    timeout 250 "$mpirun" -n "$ranks" tessera sample $options "$@" 2>err |
+        sed -E 's/[0-9.]+ s$/N s/; /^sent /s/[0-9.]+( [KMG]iB)?( B)?/N/g'
     echo "exit ${PIPESTATUS[0]}"
 }
 # The largest difference, relative to the largest value.
@@ -37,6 +38,15 @@ grep -c 'plan [0-9]* \(of\|kept for\) step [0-3]' err
 launch 2 --halves off --strategy contiguous --density-out density.csv -o x.npy
 difference one.npy x.npy
 wc -l <density.csv
+# Plans for a described cluster depend on no clock.
+launch 3 --cluster h100 -o a.npy >/dev/null
+launch 3 --cluster h100 -o b.npy >/dev/null
+cmp a.npy b.npy && difference one.npy a.npy
+launch 3 --cluster nowhere -o x.npy
+grep '^tessera' err | sed 's/: rank [0-9]*: /: /'
+launch 2 --halves off --strategy selective --json -o x.npy | sed '$d' | python3 -c 'import json, sys
+for kind, sent in json.load(sys.stdin)["sent"].items():
+    print(kind, sent["bytes"] > sent["messages"] > 0)'
 launch 3 -o x.npy --halves on
 grep '^tessera' err | sed 's/: rank [0-9]*: /: /'
 launch 2 -o no/such/folder/x.npy

@@ -27,8 +27,10 @@ typedef struct {
     list_kind lists;
     shard_kind shards;
     int compensate;
-    int band; /* above 0: keys at most so many rows before a group's first, no later ones; no dense
-                 heads */
+    int band;  /* above 0: keys at most so many rows before a group's first, no later ones; no dense
+                  heads */
+    int alike; /* 1: of rows, lists of a tenth of the keys that are much alike, as queries'
+                  are: near ones, some that all want, some that are a group's own */
     int tokens_first; /* 1: tensors are [batch, tokens, heads, dim], else [batch, heads, tokens,
                          dim] */
     int with_lse;     /* 1: lse comes home, and low-rank vectors travel */
@@ -70,9 +72,21 @@ static inline uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
+/* Of all keys 3 of 100, in runs of four, two of five of an eighth around the group, and 2 of 100.
+ */
+static inline int selects_alike(const world *w, uint64_t head, int32_t g, int64_t row)
+{
+    const int64_t apart = row > w->groups[g] ? row - w->groups[g] : w->groups[g] - row;
+    const uint64_t own = mix(w->p.seed ^ head << 40 ^ (uint64_t)g << 20 ^ (uint64_t)row) % 1000;
+    return mix(w->p.seed ^ head << 40 ^ (uint64_t)(row / 4)) % 1000 < 30 ||
+           own < (apart < w->p.tokens / 16 ? 400 : 20);
+}
+
 /* Of 1000: some heads have no keys, some all. */
 static inline unsigned density_of(const world *w, int layer, int head)
 {
+    if (w->p.alike)
+        return 100;
     if (w->p.lists == DENSE || (!w->p.band && (head + layer) % 5 == 3))
         return 1000;
     if (head % 7 == 5)
@@ -85,6 +99,8 @@ static inline int selects(const world *w, int layer, int sample, int head, int32
     const uint64_t place = (((uint64_t)layer * 8 + (uint64_t)sample) * 64 + (uint64_t)head) << 40 |
                            (uint64_t)g << 20 | (uint64_t)u;
     const int64_t row = w->p.lists == BLOCKS ? w->units[u] : u;
+    if (w->p.alike)
+        return selects_alike(w, (uint64_t)(layer * 64 + head), g, row);
     if (w->p.band && (row > w->groups[g] || row < w->groups[g] - w->p.band))
         return 0;
     return mix(mix(w->p.seed) ^ place) % 1000 < density_of(w, layer, head);

@@ -123,6 +123,35 @@ static void planned(int heads)
         }
 }
 
+/* One kind of lists for each mesh, in turn, and few tokens: what is many here is heads. */
+static void many_heads(int heads)
+{
+    for (int m = 1; m < MESHES; m++) {
+        const int lists = (m + heads) % LIST_KINDS;
+        problem p = problem_of(5 * m + lists + heads, &meshes[m], heads);
+        p.lists = (list_kind)lists;
+        p.band = lists == DENSE ? 0 : p.band;
+        p.dim = 8;
+        p.tokens = 49 + 2 * m;
+        world *w = make_world(&p);
+        plan_mesh(w, &meshes[m], lists ? TESS_PLAN_REFINED : TESS_PLAN_DB_SP);
+        check_world(w);
+        free_world(w);
+    }
+}
+
+static void rings_of_24_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    many_heads(24);
+}
+
+static void rings_of_40_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    many_heads(40);
+}
+
 static void rings_of_12_heads_equal_one_rank(void **state)
 {
     (void)state;
@@ -209,6 +238,8 @@ static void the_busiest_sender_sends_what_the_plan_says(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rings_of_12_heads_equal_one_rank),
+    cmocka_unit_test(rings_of_24_heads_equal_one_rank),
+    cmocka_unit_test(rings_of_40_heads_equal_one_rank),
     cmocka_unit_test(rings_of_7_heads_equal_one_rank),
     cmocka_unit_test(blocks_in_any_order_equal_one_rank),
     cmocka_unit_test(keys_that_nobody_further_needs_stay),

@@ -3,6 +3,10 @@
  * instruction set of the machine, and what must hold besides values. */
 #include "attn_data.h"
 
+#include "attn/attn.h"
+
+#include <pthread.h>
+
 /* ---- problems ----------------------------------------------------------------------------------
  */
 
@@ -217,6 +221,49 @@ static void a_long_call_can_be_stopped(void **state)
     tess_ctx_destroy(ctx);
 }
 
+typedef struct {
+    pthread_t caller;
+    int calls, elsewhere; /* elsewhere: on another thread */
+} meanwhile;
+
+static void count_call(void *user)
+{
+    meanwhile *m = user;
+    m->calls++;
+    m->elsewhere += !pthread_equal(pthread_self(), m->caller);
+}
+
+/* What is on its way moves on between tiles, forward and backward, by the thread that called; with
+ * one thread between any two, with several ones between those of its own. */
+static void other_work_is_done_between_tiles(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 3; threads += 2) {
+        const problem p = {1, 2, 64, 8 * TESS_TILE, 300, DENSE, 0, 0, 0, 0, 0, 1, 0};
+        meanwhile m = {.caller = pthread_self()};
+        tess_ctx *ctx = NULL;
+        tess_attn *attn = NULL;
+        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.threads = threads}, &ctx));
+        setting s = make(ctx, &p);
+        const tess_attn_saved saved = {&s.vq, &s.vk, &s.vv, &s.vo, s.lse};
+        CHECK_OK(tess_attn_create(ctx, &s.shape, &attn));
+        tess__attn_meanwhile(attn, count_call, &m);
+        CHECK_OK(tess_attn_forward(attn, s.sel, &s.vq, &s.vk, &s.vv, &s.vo, s.lse));
+        assert_true(m.calls >= (threads == 1 ? 16 : 1));
+        m.calls = 0;
+        CHECK_OK(tess_attn_backward(attn, s.sel, &saved, &s.vdout, NULL, &s.vdq, &s.vdk, &s.vdv));
+        assert_true(m.calls >= (threads == 1 ? 16 : 1));
+        assert_int_equal(m.elsewhere, 0);
+        m.calls = 0;
+        tess__attn_meanwhile(attn, NULL, NULL);
+        CHECK_OK(tess_attn_forward(attn, s.sel, &s.vq, &s.vk, &s.vv, &s.vo, s.lse));
+        assert_int_equal(m.calls, 0);
+        tess_attn_destroy(attn);
+        drop(&s);
+        tess_ctx_destroy(ctx);
+    }
+}
+
 static void wrong_arguments_get_a_sentence(void **state)
 {
     tess_ctx *ctx = *state;
@@ -327,6 +374,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(the_steady_state_allocates_nothing, make_ctx, drop_ctx),
     cmocka_unit_test(nan_reaches_every_row_that_sees_it_on_every_isa),
     cmocka_unit_test(a_long_call_can_be_stopped),
+    cmocka_unit_test(other_work_is_done_between_tiles),
     cmocka_unit_test_setup_teardown(wrong_arguments_get_a_sentence, make_ctx, drop_ctx),
 };
 RUN_TESTS(tests)

@@ -236,6 +236,91 @@ static void the_busiest_sender_sends_what_the_plan_says(void **state)
     }
 }
 
+/* ---- overlap --------------------------------------------------------------------------------- */
+
+enum { PLACES = 4 };
+
+typedef struct {
+    world *w;
+    int64_t attend[PLACES], exchange[PLACES]; /* of the last call */
+} timed;
+
+/* A forward call of the second layer, when all is warm. */
+static tess_status time_rank(void *user, tess_ctx *own, tess_comm *comm)
+{
+    timed *t = user;
+    const world *w = t->w;
+    tess_comm_info info;
+    tess_dist_seen seen;
+    tess_dist_attn *attn = NULL;
+    TESS_TRY(tess_comm_query(comm, &info));
+    const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, w->bounds[info.rank]);
+    const tess_view o = rows_from(&w->p, w->got[0].o, 0, w->p.dim, w->bounds[info.rank]);
+    tess_status status = open_attn(w, own, comm, &attn);
+    for (int i = 0; status == TESS_OK && i < 3; i++)
+        status = tess_dist_attn_forward(attn, &(tess_dist_call){.layer = 1, .save = -1}, &q, &q, &q,
+                                        &o, NULL);
+    if (status == TESS_OK)
+        status = tess_dist_attn_seen(attn, 1, &seen);
+    if (status == TESS_OK) {
+        t->attend[info.rank] = seen.attend_ns;
+        t->exchange[info.rank] = seen.exchange_ns;
+    }
+    tess_dist_attn_destroy(attn);
+    return status;
+}
+
+static timed time_ring(world *w, const tess_link *link)
+{
+    timed t = {.w = w};
+    CHECK_OK(tess_comm_threads(NULL, PLACES, link, time_rank, &t));
+    return t;
+}
+
+/* Of the time that hops take, the share that could be hidden behind computing and was: hops are
+ * (R - 1) hop, of which (R - 1) min(compute, hop) can be; what a rank waited for was not. With
+ * hops that keep ranks waiting until they have arrived it is 0, and a phase of a ring takes
+ * (R - 1) hop + R compute; with the share 1 it takes (R - 1) max(compute, hop) + compute. */
+static double hidden_share(const timed *t, double hop)
+{
+    double hidden = 0.0, most = 0.0;
+    for (int r = 0; r < PLACES; r++) {
+        const double compute = (double)t->attend[r] / PLACES;
+        hidden += (PLACES - 1) * hop - (double)t->exchange[r];
+        most += (PLACES - 1) * (compute < hop ? compute : hop);
+    }
+    return hidden / most;
+}
+
+/* On virtual clocks; ranks that others disturb wait for each other too, and are measured again. */
+static void hops_are_hidden_behind_tiles(void **state)
+{
+    (void)state;
+    static const double ratios[] = {0.5, 1.0, 3.0}; /* of a hop to a tile */
+    const mesh m = {1, PLACES, 1};
+    const problem p = {.ranks = PLACES, .heads = 2, .dim = 64, .batch = 1, .tokens = 1024};
+    world *w = make_world(&p);
+    plan_mesh(w, &m, TESS_PLAN_CONTIGUOUS);
+    const double bytes = 2.0 * p.heads * p.dim * (double)p.tokens / PLACES * sizeof(float);
+    for (size_t i = 0; i < sizeof ratios / sizeof *ratios; i++) {
+        double best = 0.0, longest = 0.0;
+        for (int again = 0; again < 10 && best < 0.7; again++) {
+            const timed alone = time_ring(w, &(tess_link){.latency = 1});
+            const double hop = ratios[i] * (double)alone.attend[0] / PLACES;
+            const timed t =
+                time_ring(w, &(tess_link){.latency = 1, .bandwidth = 1e9 * bytes / hop});
+            const double share = hidden_share(&t, hop);
+            best = share > best ? share : best;
+            longest = (double)t.exchange[0] / hop;
+        }
+        if (!(best >= 0.7))
+            fail_msg("hops of %g tiles: %.2f of what can be hidden is", ratios[i], best);
+        /* Hops do take time: two more of three tiles cannot be hidden. */
+        assert_true(ratios[i] < 2.0 || longest > 1.0);
+    }
+    free_world(w);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rings_of_12_heads_equal_one_rank),
     cmocka_unit_test(rings_of_24_heads_equal_one_rank),
@@ -244,6 +329,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(blocks_in_any_order_equal_one_rank),
     cmocka_unit_test(keys_that_nobody_further_needs_stay),
     cmocka_unit_test(the_busiest_sender_sends_what_the_plan_says),
+    cmocka_unit_test(hops_are_hidden_behind_tiles),
 };
 
 RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

@@ -187,6 +187,12 @@ void tess__attn_resize(tess_attn *attn, int64_t tokens_q, int64_t tokens_k)
     attn->slices = tess__virtual_slices(&attn->shape);
 }
 
+void tess__attn_meanwhile(tess_attn *attn, tess__meanwhile_fn meanwhile, void *user)
+{
+    attn->meanwhile = meanwhile;
+    attn->meanwhile_user = user;
+}
+
 tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles)
 {
     return attn->shape.compensate ? tess__virtual_reserve(attn, tiles) : TESS_OK;
@@ -298,7 +304,11 @@ tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const 
 
     const tess_attn_shape *s = &attn->shape;
     const int64_t tiles = tess__tile_count(attn, sel), items = tiles * s->batch * s->heads;
-    tess__turns run = {.ctx = attn->ctx, .what = "attention", .total = items};
+    tess__turns run = {.ctx = attn->ctx,
+                       .what = "attention",
+                       .total = items,
+                       .meanwhile = attn->meanwhile,
+                       .meanwhile_user = attn->meanwhile_user};
 #pragma omp parallel num_threads(attn->ctx->threads)
     {
         tess__attn_scratch *w = &attn->scratch[omp_get_thread_num()];

@@ -21,6 +21,8 @@ struct tess_attn {
     double *totals;  /* (batch * heads, slices, 2, head_dim): of k and of v */
     double *slots;   /* (batch * heads, tiles + 1, 2, head_dim), an allocation of its own */
     size_t slots_bytes;
+    tess__meanwhile_fn meanwhile; /* NULL: none */
+    void *meanwhile_user;
 };
 
 /* ---- attention.c --------------------------------------------------------------------------------
@@ -86,12 +88,18 @@ typedef struct {
     int64_t told; /* when progress was last told; the calling thread's own */
     /* Where this is one of several runs that make up a whole: items of the runs before it, and of
      * all. Progress is told for the whole. */
-    int64_t before, whole; /* whole 0: this run is all */
+    int64_t before, whole;        /* whole 0: this run is all */
+    tess__meanwhile_fn meanwhile; /* as of tess__attn_meanwhile */
+    void *meanwhile_user;
 } tess__turns;
 
 /* The next item in ascending order, or -1 when there is none or the caller asked to stop. Called by
- * every thread of the region; the thread that made the call also tells the progress. */
+ * every thread of the region; the thread that made the call also tells the progress, and does what
+ * is to be done meanwhile. */
 int64_t tess__turns_next(tess__turns *run);
+
+/* The latter alone, within an item that takes long. */
+void tess__turns_meanwhile(const tess__turns *run);
 
 /* Waits until *turn exceeds `value`; 0 if the run was stopped meanwhile. */
 int tess__turns_wait(const tess__turns *run, const _Atomic int64_t *turn, int64_t value);

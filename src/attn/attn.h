@@ -80,6 +80,11 @@ void tess__merge(int threads, const tess_attn_shape *shape, const tess_view *o_p
 /* Other tokens in the same workspace, whose shape asked for no fewer keys. */
 void tess__attn_resize(tess_attn *attn, int64_t tokens_q, int64_t tokens_k);
 
+/* Called now and then while attention runs, a tile or so apart, by the thread that called it: what
+ * is on its way meanwhile may move on. NULL: nothing is. */
+typedef void (*tess__meanwhile_fn)(void *user);
+void tess__attn_meanwhile(tess_attn *attn, tess__meanwhile_fn meanwhile, void *user);
+
 /* Makes the memory beforehand that backward passes of a shape that compensates take for lists whose
  * groups have `tiles` tiles of TESS_TILE queries together. */
 tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles);

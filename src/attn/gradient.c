@@ -227,6 +227,7 @@ static void run_range(const job *j, tess__turns *run, int64_t head, int64_t rang
             task.tile.keys.units ? task.tile.keys.n > 0 : task.tile.keys.end > task.tile.keys.begin;
         if (has_keys)
             j->attn->ctx->kernels->attn_backward(&task, w);
+        tess__turns_meanwhile(run);
         if (range > 0 && !tess__turns_wait(run, turn - 1, t))
             return;
         hand_over(j, b, h, range == 0 && task.tile.dropped == 0, &tile, w->acc, has_keys);
@@ -277,7 +278,11 @@ tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
     for (int64_t i = 0; i < heads * TESS_RANGES_MAX; i++)
         atomic_init(&attn->turns[i], 0);
 
-    tess__turns run = {.ctx = attn->ctx, .what = "attention backward", .total = heads * j.ranges};
+    tess__turns run = {.ctx = attn->ctx,
+                       .what = "attention backward",
+                       .total = heads * j.ranges,
+                       .meanwhile = attn->meanwhile,
+                       .meanwhile_user = attn->meanwhile_user};
 #pragma omp parallel num_threads(attn->ctx->threads)
     {
         tess__attn_scratch *w = &attn->scratch[omp_get_thread_num()];

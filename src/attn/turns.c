@@ -12,7 +12,8 @@
 
 enum { TELL_NS = 50 * 1000 * 1000, SPINS = 200 };
 
-/* Thread 0 of the region is the thread that made the call, as OpenMP promises. */
+/* Thread 0 of the region is the thread that made the call, as OpenMP promises: for MPI too it is
+ * the one that may. */
 static void tell(tess__turns *run)
 {
     if (!run->ctx->progress || omp_get_thread_num() != 0)
@@ -27,9 +28,16 @@ static void tell(tess__turns *run)
         atomic_store(&run->stopped, 1);
 }
 
+void tess__turns_meanwhile(const tess__turns *run)
+{
+    if (run->meanwhile && omp_get_thread_num() == 0)
+        run->meanwhile(run->meanwhile_user);
+}
+
 int64_t tess__turns_next(tess__turns *run)
 {
     tell(run);
+    tess__turns_meanwhile(run);
     if (atomic_load(&run->stopped))
         return -1;
     const int64_t item = atomic_fetch_add(&run->next, 1);

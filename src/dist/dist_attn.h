@@ -224,6 +224,7 @@ struct tess_dist_attn {
     int64_t *send_base, *recv_base;   /* (TESS__CARGO_MOST, ranks): floats before a cargo's rows */
     double *pairs;                    /* (batch, heads), and one more: this rank's failures */
     const tess__unions *unions;       /* what is chosen is counted there; NULL: nobody asks */
+    int lost;                         /* 1: a rank failed while attention ran */
 };
 
 /* ---- dist_layer.c ---------------------------------------------------------------------------- */

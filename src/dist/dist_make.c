@@ -112,6 +112,14 @@ static tess_status copy_options(tess_dist_attn *d)
 }
 
 /* Everything that does not depend on the plan. */
+/* A long tile would let messages wait: MPI moves long ones only inside of calls. A rank that failed
+ * is noticed by the call behind the tile. */
+static void move_on(void *user)
+{
+    tess_dist_attn *d = user;
+    d->lost = d->lost || tess_comm_progress(d->comm) != TESS_OK;
+}
+
 static tess_status fill(tess_dist_attn *d)
 {
     const tess_dist_attn_opts *o = &d->opts;
@@ -136,7 +144,9 @@ static tess_status fill(tess_dist_attn *d)
                                    .tokens_k = o->tokens,
                                    .scale = o->scale,
                                    .compensate = o->compensate};
-    return tess_attn_create(d->ctx, &shape, &d->attn);
+    TESS_TRY(tess_attn_create(d->ctx, &shape, &d->attn));
+    tess__attn_meanwhile(d->attn, move_on, d);
+    return TESS_OK;
 }
 
 tess_status tess_dist_attn_create(tess_ctx *ctx, tess_comm *comm, const tess_dist_attn_opts *opts,

@@ -378,6 +378,20 @@ static void ranks_that_disagree_are_told(void **state)
     fails_with("rank 2 has another shape or strategy than rank 0");
 }
 
+/* A rank has rows of a pass to compute: layers and predictors of none are not for it. */
+static void fewer_tokens_than_ranks_are_refused(void **state)
+{
+    (void)state;
+    set_stage("fractional", 1);
+    play->opts.tokens = RANKS - 1;
+    play->opts.n_groups = 0;
+    play->opts.groups = NULL;
+    fails_with("tess_context_create: tokens is 3, must be 4..2147483647");
+    play->opts.tokens = RANKS;
+    run_stage();
+    assert_int_equal(play->rows[RANKS - 1], 1);
+}
+
 static void a_bad_density_on_one_rank_ends_all(void **state)
 {
     (void)state;
@@ -513,6 +527,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(measured_times_and_bytes_come_back),
     cmocka_unit_test(what_is_no_candidate_is_told_once),
     cmocka_unit_test(ranks_that_disagree_are_told),
+    cmocka_unit_test(fewer_tokens_than_ranks_are_refused),
     cmocka_unit_test(a_bad_density_on_one_rank_ends_all),
     cmocka_unit_test(one_rank_alone_has_everything),
     cmocka_unit_test(bad_options_are_told),

@@ -94,11 +94,13 @@ static tess_status take_in(tess__reduce *r, tess__stage *s)
 {
     if (s->part < 0)
         return TESS_OK;
+    const int64_t begin = tess_comm_clock(r->team->world);
     const int part = s->part;
     tess_request *request = s->request;
     s->part = -1;
     s->request = NULL;
     TESS_TRY(tess_comm_wait(r->team->world, request));
+    r->waited_ns += tess_comm_clock(r->team->world) - begin;
     add_up(r, s->recv, s->recv_bytes[0] / (int64_t)sizeof(float));
     copy_slots(r, part, r->team->rank, r->gradients, s->recv, 0);
     return TESS_OK;
@@ -139,8 +141,10 @@ tess_status tess__reduce_values(tess__reduce *r, float *values)
     for (int part = 0; part < o->parts; part++) {
         const int64_t *bytes = o->bytes + (int64_t)part * o->ranks;
         copy_slots(r, part, r->team->rank, values, s->recv, 1);
+        const int64_t begin = tess_comm_clock(r->team->world);
         TESS_TRY(tess_comm_gather(r->team->world, TESS_TRAFFIC_PAYLOAD, s->recv,
                                   bytes[r->team->rank], s->send, bytes));
+        r->waited_ns += tess_comm_clock(r->team->world) - begin;
         copy_slots(r, part, -1, values, s->send, 0);
     }
     return TESS_OK;

@@ -115,6 +115,7 @@ typedef struct {
     float *gradients; /* of the model */
     tess__stage stages[TESS__STAGES];
     int turn;
+    int64_t waited_ns; /* for what was on its way; since it was made */
 } tess__reduce;
 
 tess_status tess__reduce_create(tess_ctx *ctx, const tess__team *team, const tess__owners *owners,

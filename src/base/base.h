@@ -42,7 +42,7 @@ TESS_SIBLING tess_status tess__check_range(const char *who, const char *name, in
 TESS_SIBLING tess_status tess__check_eights(const char *who, const char *name, int64_t value,
                                             int64_t high);
 
-/* ---- hash.c, sort.c --------------------------------------------------------------------- */
+/* ---- hash.c, ascending.c ---------------------------------------------------------------- */
 
 /* A number that depends on every byte, and on the one before. */
 TESS_SIBLING uint64_t tess__hash(uint64_t before, const void *data, size_t bytes);

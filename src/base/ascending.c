@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sort.c - numbers in ascending order, for medians and quartiles. */
+/* ascending.c - numbers in ascending order, for medians and quartiles. */
 #include "base.h"
 
 #include <stdlib.h>

@@ -9,8 +9,7 @@
  *   tess_select_in in = {.q = &q_low, .k = &k_low, .head_dim = 16, .budget = {.density = 0.1}};
  *   tess_selector_capacity(selector, &sel_shape, &in, &capacity);
  *   tess_selection_create(ctx, &sel_shape, capacity, &sel);
- *   tess_selector_run(selector, &in, sel);                    // then tess_attn_forward(attn, sel,
- * ...)
+ *   tess_selector_run(selector, &in, sel);                    // for tess_attn_forward
  *
  * Scores that are equal are taken from the lowest index up. NaN ranks below every number, and a
  * query whose softmax is not finite counts as nothing, so that any input gives valid lists.
@@ -86,7 +85,7 @@ typedef struct {
     int head_dim;           /* a multiple of 8 up to 256; up to 64 for PREDICTOR */
     float scale;            /* of the scores before the softmax, above 0; 0: 1 / sqrt(head_dim) */
     const float *lse;       /* ORACLE, SEARCH: (batch, heads, tokens_q) of q and k, as
-                               tess_attn_forward gives it; saves one of two passes. NULL: computed */
+                               tess_attn_forward gives it; saves a pass of two. NULL: computed */
     uint64_t seed;          /* RANDOM, EDGES: the same seed gives the same lists */
     const int32_t *groups;  /* (n_q): sel holds these of a whole's groups, and q their rows; RANDOM
                                draws by the numbers, WINDOW takes them for cubes. NULL: all, in

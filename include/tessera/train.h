@@ -288,8 +288,8 @@ typedef struct {
      * densities of the step before, and kept while they pay. */
     tess_comm *comm;      /* NULL: this rank is alone. After a failure it can only be destroyed */
     int halves;           /* with guidance one half of the ranks evaluates with the prompts, the
-                             other one without; 0: where the number of ranks is even; above 0: EINVAL
-                             where that cannot be; below 0: all ranks do both */
+                             other one without; 0: where the number of ranks is even; above 0:
+                             EINVAL where that cannot be; below 0: all ranks do both */
     const char *strategy; /* how ranks attend, as of tess_context_opts; NULL: chosen per layer */
     const char *cluster;  /* what plans are made for, likewise; NULL: measured */
     tess_context_fn tell; /* called with each plan, on every rank; NULL: nobody is told */

@@ -5,9 +5,9 @@
  * queries in order: the range's rows of dk and dv are its own. A tile's dq gets a part from every
  * range, and range r adds its part after range r - 1 has, in turn:
  *
- *   range 0   tile 0 | tile 1 | tile 2 | ...        turns[0] counts the tiles range 0 has finished,
- *   range 1     tile 0 | tile 1 | tile 2 | ...      range 1 waits for turns[0] > t before adding to
- * t
+ *   range 0   tile 0 | tile 1 | tile 2 | ...      turns[0] counts the tiles it has finished
+ *   range 1            tile 0 | tile 1 | ...      adds to tile t when turns[0] > t
+ *   range 2                     tile 0 | ...      adds to tile t when turns[1] > t
  *
  * So every sum has one order, whatever the threads do, nothing is computed twice and no copy of dq
  * is kept. Items run range by range over all heads, so that threads meet on one head only when

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shards.c - reading model.safetensors.index.json and the shards beside it.
  *
- *   {"metadata": {"total_size": 28}, "weight_map": {"a.weight":
- * "model-00001-of-00002.safetensors"}}
+ *   {"metadata": {"total_size": 28},
+ *    "weight_map": {"a.weight": "model-00001-of-00002.safetensors"}}
  *
  * Every shard is opened at once, since describing a tensor needs its shard's header; their data
  * stay untouched. A shard's name is that of a file in the index's own folder: no index leads

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shards_write.c - writing safetensors in shards with an index.
  *
- *   model.safetensors.index.json -> model-00001-of-00002.safetensors,
- * model-00002-of-00002.safetensors
+ *   model.safetensors.index.json --> model-00001-of-00002.safetensors
+ *                                    model-00002-of-00002.safetensors
  *
  * Shards are filled in the caller's order, and a tensor that does not fit starts the next. All
  * files are written and synced before the first gets its name, and the index gets its own last, so

@@ -5,8 +5,12 @@
  * that no rank gets messages from all others at once, and on several nodes so is every turn between
  * two nodes:
  *
- *   4 ranks, 1 node    rank 0:  to 1 2 3   from 3 2 1      2 nodes    rank 0:  to 1 2 3   from 1 2
- * 3 rank 1:  to 2 3 0   from 0 3 2                 rank 1:  to 0 3 2   from 0 3 2
+ *   4 ranks on 1 node                         4 ranks on 2 nodes: {0 1} {2 3}
+ *   turn      1        2        3             turn      1        2        3
+ *   rank 0    to 1     to 2     to 3          rank 0    to 1     to 2     to 3
+ *             from 3   from 2   from 1                  from 1   from 2   from 3
+ *   rank 1    to 2     to 3     to 0          rank 1    to 0     to 3     to 2
+ *             from 0   from 3   from 2                  from 0   from 3   from 2
  *
  * A request keeps its messages in the communicator's own memory: starting one allocates nothing.
  */

@@ -5,9 +5,14 @@
  * one tensor after the other, in each the samples, in each the rows in the order of c's packed
  * buffer. With ranks that need heads of their own, of q, k and v:
  *
- *   p's home    head 0  head 1  head 2  ...          c's packed buffer    head 1: p 0 | p 1 | p 2
- * .. |                                              head 4: p 0 | p 1 | ...
- *                          '--> [q 1, q 4 | k 1, k 4 | v 1, v 4] --'
+ *   home of p       q, k, v   | head 0 | head 1 | head 2 | head 3 | head 4 |   p's tokens
+ *                                           |                          |
+ *                                           v                          v
+ *   message         one       [ q of heads 1, 4 | k of heads 1, 4 | v of heads 1, 4 ]
+ *                                           |
+ *                                           v
+ *   packed of c     q         head 1 | tokens of rank 0 | .. of rank p .. | of the last rank |
+ *   (k, v alike)              head 4 | tokens of rank 0 | .. of rank p .. | of the last rank |
  *
  * Rows that stay are copied straight from home to the packed buffer, while the messages travel.
  * On the way home a row may come from several ranks (gradients of keys): each head is one item of

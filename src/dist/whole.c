@@ -4,13 +4,18 @@
  * A rank has the query rows of its shares, and of each head it has a share of the keys of all
  * tokens, in token order. With 4 heads on 3 ranks, head 0 cut in two:
  *
- *   rank 0   head 0, first half of the queries, keys 0        each share is one attention of its
- * own, rank 1   head 0, second half, keys 0; head 1, keys 1      over all keys: o and lse are final
- *   rank 2   heads 2 and 3, keys 2 and 3
+ *            queries                                   keys and values of all tokens
+ *   rank 0   head 0, first half                        head 0
+ *   rank 1   head 0, second half;  head 1              head 0;  head 1
+ *   rank 2   head 2;  head 3                           head 2;  head 3
+ *
+ * Each share is one attention of its own over all keys: its o and lse are final.
  *
  *   forward    q, k, v (and the low-rank vectors) out in one all-to-all; attention; o back
- *   backward   dout out; gradients; dq, dk, dv back in one, where owners add dk and dv of heads
- * that several ranks have: here ranks 0 and 1 for head 0
+ *   backward   dout out; gradients; dq, dk, dv back in one all-to-all
+ *
+ * Where several ranks have a head (here 0 and 1 have head 0), the owners of its rows add their
+ * dk and dv.
  *
  * Cost of a rank with Q query rows and K key rows (over heads) of width D, of which q and k are at
  * home: (Q - q + 2 (K - k)) D floats come and Q - q go forward, the same in turn backward. Memory:

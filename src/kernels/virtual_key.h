@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* virtual_key.h - the mean key and the mean value of the rows that a tile's list leaves out.
  *
- *   mean = (sum of all rows - sum of the listed rows) / dropped     or, where fewer are dropped
- * than mean = sum of the dropped rows / dropped                        listed, without a difference
+ *   half or more dropped    mean = (sum of all rows - sum of the listed rows) / dropped
+ *   less than half dropped  mean = sum of the dropped rows / dropped, without a difference
  *
  * So at most half of the head's rows are summed, and the difference loses at most a factor of 2:
  * the whole has at least as many rows outside the list as in it. A chunk's rows are summed in fp32,

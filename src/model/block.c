@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* block.c - one block: self attention, attention to the text, feed-forward layer.
  *
- *   x1 = x0 + gate1 attn1(norm(x0))    x2 = x1 + attn2(norm2(x1), text)    x3 = x2 + gate2
- * ffn(norm(x2))
+ *   x1 = x0 + gate1 attn1(norm(x0))
+ *   x2 = x1 + attn2(norm2(x1), text)
+ *   x3 = x2 + gate2 ffn(norm(x2))
  *
  * Backward walks the same steps from the end; p->g is the gradient of the stream, in place.
  * Work per token, with d = dim and f = ffn: linear layers 2 (6 d^2 + 2 d f) flop forward and twice

@@ -4,8 +4,9 @@
  * b(i, u, r) is the work of rank r in the ring of head run u in iteration i: tile (r, (r + i) mod
  * R) of that ring. With the mean m = all work / (U R),
  *
- *   global  sum_i max_u,r b / m         ring  max_u sum_i max_r b / m         free  max_u,r sum_i b
- * / m
+ *   global   sum_i max_u,r b / m      all ranks meet after every iteration
+ *   ring     max_u sum_i max_r b / m  the ranks of a ring do
+ *   free     max_u,r sum_i b / m      nobody waits before the end
  *
  * so that global >= ring >= free >= 1. The direction of the ring does not matter: the iterations of
  * the one are those of the other in another order. One row of tiles is held at a time: memory is

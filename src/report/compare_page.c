@@ -2,8 +2,9 @@
 /* compare_page.c - the page of a comparison: changes with their intervals, curves with bands,
  * tables.
  *
- *   {"baseline":0,"margin":..,"confidence":..,"step":..,"wall":..,"gflop":..,"arms":[{"label":"..",
- *    "runs":..,"at":{"step":{..},"wall":{..},"gflop":{..}},"numbers":{"density":[n,mean,low,high],..},
+ *   {"baseline":0,"margin":..,"confidence":..,"step":..,"wall":..,"gflop":..,
+ *    "arms":[{"label":"..","runs":..,"at":{"step":{..},"wall":{..},"gflop":{..}},
+ *    "numbers":{"density":[n,mean,low,high],..},
  *    "changes":[[step,mean,low,high],..],
  *    "validation":[[step,wall,gflop,mean,low,high,bucket..],..],
  *    "training":[[step,wall,gflop,mean,low,high,density,recall],..],"turns":[[step,sparse],..]}]}

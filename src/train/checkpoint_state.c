@@ -4,9 +4,11 @@
  *   {"format": 1, "version": "0.1.0", "step": 500,
  *    "data": {"kind": "shapes", "position": 2000, "batch": 4},
  *    "random": {"generator": "philox4x32-10", "seed": 0, "step": 500},
- *    "optimiser": "muon", "average": true, "loss_mean": 0.14, "val_loss": null, "val_buckets":
- * null, "sample": {"channels": 12, "frames": 8, "height": 16, "width": 16, "pack": 2, "text_len":
- * 16, "text_dim": 64, "fps": 8, "words": true, "shift": 2, "guidance": 2}}
+ *    "optimiser": "muon", "average": true,
+ *    "loss_mean": 0.14, "val_loss": null, "val_buckets": null,
+ *    "sample": {"channels": 12, "frames": 8, "height": 16, "width": 16, "pack": 2,
+ *               "text_len": 16, "text_dim": 64, "fps": 8, "words": true,
+ *               "shift": 2, "guidance": 2}}
  *
  * Random numbers are keyed by seed and step, so these two are the state of the generator. Decisions
  * of sparse attention are in a file of their own, decisions.json.

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* control_look.c - profile and checks: what a layer's attention is like, measured while it runs.
  *
- *   profile   the share of the keys that holds `mass` of a group's softmax, mean over its groups;
- *             every profile_every steps, by quarter of the noise. While cubes are compared, also
- * the overlap of the queries of a cube. check     the predictor's keys for a group at its budget:
- * their softmax mass over that of as many keys chosen by the oracle, every check_every steps
+ *   profile   every profile_every steps, by quarter of the noise: the share of the keys that
+ *             holds `mass` of a group's softmax, mean over the groups. While cubes are compared,
+ *             also the overlap of the queries of a cube.
+ *   check     every check_every steps: the predictor's keys for a group at its budget, their
+ *             softmax mass over that of as many keys chosen by the oracle.
  *
  * In stage 1 each size of cubes that is compared is measured. Ranks that share tokens are shown
  * some heads each; the one that has the first head counts. What the batches of a step measured is

@@ -7,11 +7,15 @@
  * 4 x 4 places at 32 x 32 pixels and tokens of 4 x 4. The board lies still for two frames, then it
  * is rolled on a torus by at least two cards along one side or both, and so on:
  *
- *   frames 0, 1     frames 2, 3              A token's content appears in 1/16 of all tokens, the
- *   A C B D         B D A C   (by 2 right)   same 2 x 2 places of the same card: for 8 frames of
- *   D A C B         C B D A                  8 x 8 tokens that is 32 copies. Under independent
- * noise B D A C   -->   A C B D                  n copies known are worth n times the signal: the
- * ideal C B D A         D A C B                  loss is known for every n (docs/data.md).
+ *   frames 0, 1          frames 2, 3
+ *     A C B D              B D A C
+ *     D A C B      -->     C B D A        rolled by two cards to the right
+ *     B D A C              A C B D
+ *     C B D A              D A C B
+ *
+ * A token's content appears in 1/16 of all tokens, the same of the 2 x 2 places of the same card:
+ * for 8 frames of 8 x 8 tokens that is 32 copies. Under independent noise n copies known are worth
+ * n times the signal: the ideal loss is known for every n (docs/data.md).
  *
  * `recall` also moves each board by 0 or 1 tokens in both directions, so that cards straddle cubes
  * of 2 x 2 tokens; `recall-aligned` does not. The cards of a sample are the same in both.

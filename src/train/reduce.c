@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce.c - gradients to their owners while backward runs, and values back from them.
  *
- *   4 ranks, one part, slots by owner:     before: every rank      |0 0|1|2 2|3|   its own sums
- *                                          all-to-all, then        owner r: |r|r|r|r| of ranks 0..3
- *                                          after: at the owner     the sum of the four, in that
- * order
+ *   one part of six slots on 4 ranks; a digit is the owner of a slot
+ *
+ *   before       at every rank   | 0 0 | 1 | 2 2 | 3 |     its own sums, packed by owner
+ *   all-to-all   at owner 2      | 2 2 | 2 2 | 2 2 | 2 2 |     its slots from ranks 0, 1, 2, 3
+ *   after        at owner 2      | 2 2 |                   the four added, in that order
  *
  * A part is packed by owner and sent when its backward is done; it is taken in when the stage is
  * needed for the part after the next one, or at the end. So one part travels while another is

@@ -145,6 +145,7 @@ HEADERS_CXX = {
 }
 FORMAT = {
     "a line that clang-format would change": (c("src/base/up.c", "int   x ;\n"), "up.c:3"),
+    "a comment of more than 100 columns": (c("src/base/up.c", "/* " + "x" * 95 + " */\n"), "up.c:3: 101 columns"),
 }
 SYMBOLS = {
     "a function nobody declared": ({"src/base/up.c": '__attribute__((visibility("default"))) void f(void) {}\n'},

@@ -18,8 +18,7 @@ typedef struct {
 
 static const char *const quantities[] = {"step", "layer", "collective", "memory", "product", NULL};
 
-/* ---- result -----------------------------------------------------------------------------------
- */
+/* ---- result ---------------------------------------------------------------------------------- */
 
 static tess_status print(cli *c, const tess_calibration *k, const tess_calibration_info *info)
 {
@@ -63,8 +62,7 @@ static tess_status set_json(cli *c, const tess_calibration *k, const tess_calibr
     return TESS_OK;
 }
 
-/* ---- command ----------------------------------------------------------------------------------
- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 /* "a,b,c" in place. */
 static int split(char *text, const char **names)

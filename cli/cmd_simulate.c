@@ -7,8 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- input ------------------------------------------------------------------------------------
- */
+/* ---- input ----------------------------------------------------------------------------------- */
 
 static tess_status apply_settings(simulate_job *j)
 {
@@ -56,8 +55,7 @@ static tess_status simulate(simulate_job *j)
     return tess_sim_run(j->sim, j->cluster, &j->s, &j->r);
 }
 
-/* ---- command ----------------------------------------------------------------------------------
- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 /* A traced rank or a scenario, and what belongs to it. */
 static tess_status check_usage(cli *c, const simulate_values *v)

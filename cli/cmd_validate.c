@@ -12,8 +12,7 @@ typedef struct {
     int rows;
 } values;
 
-/* ---- text -------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_score(cli *c, const char *name, const tess_score *s, const tess_score *plain)
 {
@@ -97,8 +96,7 @@ static tess_status print_scores(cli *c, const tess_validation *v, const tess_val
     return TESS_OK;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void set_score(cli *c, json_t *object, const tess_score *s, const tess_score *plain)
 {
@@ -174,8 +172,7 @@ static tess_status set_json(cli *c, const tess_validation *v, const tess_validat
     return TESS_OK;
 }
 
-/* ---- command ----------------------------------------------------------------------------------
- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 static tess_status run(cli *c, const void *given)
 {

@@ -16,8 +16,7 @@ typedef struct {
     int reuse, equal_heads, whole_keys, whole_heads, explain;
 } plan_values;
 
-/* ---- plan_input.c ------------------------------------------------------------------------------
- */
+/* ---- plan_input.c ---------------------------------------------------------------------------- */
 
 typedef struct {
     const plan_values *given;
@@ -35,8 +34,7 @@ int64_t plan_input_layer(const plan_input *in, int i);
 tess_status plan_input_work(cli *c, plan_input *in, int i, tess_work **work);
 void plan_input_close(plan_input *in);
 
-/* ---- plan_output.c -----------------------------------------------------------------------------
- */
+/* ---- plan_output.c --------------------------------------------------------------------------- */
 
 /* Layers that were planned alike. */
 typedef struct {

@@ -63,8 +63,7 @@ static plan_strategy *strategy_of(plan_tally *t, const tess_plan_layer *view)
     return s;
 }
 
-/* ---- one step ----------------------------------------------------------------------------------
- */
+/* ---- one step -------------------------------------------------------------------------------- */
 
 static json_t *json_layer(cli *c, int64_t layer, const layer_result *r)
 {
@@ -159,8 +158,7 @@ tess_status plan_tally_step(plan_tally *t, int64_t step, int fresh, const tess_p
     return status;
 }
 
-/* ---- reasons -----------------------------------------------------------------------------------
- */
+/* ---- reasons --------------------------------------------------------------------------------- */
 
 typedef struct {
     cli *c;
@@ -202,8 +200,7 @@ tess_status plan_print_reasons(cli *c, const plan_input *in, int64_t step, const
     return tess_plan_explain(plan, print_candidate, &r);
 }
 
-/* ---- the end -----------------------------------------------------------------------------------
- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static void print_line(const plan_tally *t, const char *name, const plan_strategy *s)
 {

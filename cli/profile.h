@@ -22,8 +22,7 @@ tess_status profile_run(cli *c, const profile_values *v);
 #include "tessera/sparse.h"
 #include "tessera/train.h"
 
-/* ---- profile_probe.c: what is measured of a layer while the model runs ------------------------
- */
+/* ---- profile_probe.c: what is measured of a layer while the model runs ----------------------- */
 
 enum { PROFILE_CUBES = TESS_CUBES + 1, PROFILE_LEVELS = TESS_NOISE_BUCKETS };
 
@@ -68,8 +67,7 @@ tess_status profile_probe_look(void *probe, const tess_look *look); /* a tess_lo
 tess_sel_shape profile_groups(const profile_probe *p, const profile_order *order, int batch,
                               int heads);
 
-/* ---- profile_run.c ----------------------------------------------------------------------------
- */
+/* ---- profile_run.c --------------------------------------------------------------------------- */
 
 typedef struct {
     const char *path; /* as it was given */
@@ -124,8 +122,7 @@ typedef struct {
 tess_status profile_engine_open(profile_job *j, const profile_point *point, profile_engine *e);
 void profile_engine_close(profile_engine *e);
 
-/* ---- profile_masks.c, profile_output.c ---------------------------------------------------------
- */
+/* ---- profile_masks.c, profile_output.c ------------------------------------------------------- */
 
 /* Chooses heads by the last checkpoint's densities, and looks at what they attend to. */
 tess_status profile_masks(profile_job *j, profile_engine *e);

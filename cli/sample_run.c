@@ -12,8 +12,7 @@ int sample_ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* ---- what is asked for -------------------------------------------------------------------------
- */
+/* ---- what is asked for ----------------------------------------------------------------------- */
 
 /* A model without a checkpoint's state: pixels if its channels are those of packed pixels. */
 static void guess(sample_job *j)
@@ -86,8 +85,7 @@ tess_status sample_no_memory(const sample_job *j)
     return out_fail(j->c, TESS_ENOMEM, "no memory for %lld clips", (long long)j->clips);
 }
 
-/* ---- prompts -----------------------------------------------------------------------------------
- */
+/* ---- prompts --------------------------------------------------------------------------------- */
 
 static tess_status read_text(const sample_job *j, float *text)
 {

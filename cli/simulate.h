@@ -29,13 +29,11 @@ typedef struct {
     tess_sim_result r;
 } simulate_job;
 
-/* ---- simulate_output.c -------------------------------------------------------------------------
- */
+/* ---- simulate_output.c ----------------------------------------------------------------------- */
 
 tess_status simulate_report(const simulate_job *j);
 
-/* ---- simulate_trace.c --------------------------------------------------------------------------
- */
+/* ---- simulate_trace.c ------------------------------------------------------------------------ */
 
 /* The step of a traced rank on a cluster; scale NaN: as recorded; per_node 0: the cluster's. */
 tess_status simulate_trace(cli *c, const char *path, const char *cluster, double scale,

@@ -8,8 +8,7 @@
 
 static const double GIB = 1073741824.0;
 
-/* ---- what the step is made of -----------------------------------------------------------------
- */
+/* ---- what the step is made of ---------------------------------------------------------------- */
 
 typedef struct {
     const char *name, *what;
@@ -51,8 +50,7 @@ static void rooms_of(const tess_sim_memory *m, room rooms[ROOMS])
     memcpy(rooms, all, sizeof all);
 }
 
-/* ---- text -------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_step(const simulate_job *j)
 {
@@ -116,8 +114,7 @@ static void print_scenario(const simulate_job *j)
             s->training.micro_batch);
 }
 
-/* ---- reasons ----------------------------------------------------------------------------------
- */
+/* ---- reasons --------------------------------------------------------------------------------- */
 
 /* Operations of one part, the dearest first; *used marks the parameters that they name. */
 static tess_status print_ops(const simulate_job *j, char *used)
@@ -168,8 +165,7 @@ static tess_status print_reasons(const simulate_job *j)
     return status;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static tess_status set_ops(const simulate_job *j)
 {

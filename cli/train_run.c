@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- many ranks --------------------------------------------------------------------------------
- */
+/* ---- many ranks ------------------------------------------------------------------------------ */
 
 tess_status train_agree(cli *c, tess_status status)
 {
@@ -40,8 +39,7 @@ static tess_status same_start(const train_job *j)
                    : TESS_OK;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void remember(train_job *j, double step_ms)
 {
@@ -113,8 +111,7 @@ static tess_status run_steps(train_job *j)
                     info.checkpoint ? info.checkpoint : "nothing");
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static tess_status run_job(train_job *j)
 {

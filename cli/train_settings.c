@@ -45,8 +45,7 @@ static const opt *setting(const command *cmd, const char *name)
     return strcmp(name, "seed") == 0 ? find(shared, n, name) : NULL;
 }
 
-/* ---- in ---------------------------------------------------------------------------------------
- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
 static tess_status unknown(cli *c, const char *path, const char *key)
 {
@@ -186,8 +185,7 @@ void train_settings_free(train_settings *s)
     free(s->values);
 }
 
-/* ---- out --------------------------------------------------------------------------------------
- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 static json_t *member(const opt *o, const void *values)
 {

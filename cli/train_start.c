@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ---- where it begins ---------------------------------------------------------------------------
- */
+/* ---- where it begins ------------------------------------------------------------------------- */
 
 /* The newest checkpoint to resume from, if there is one. */
 static tess_status find_resume(train_job *j)
@@ -57,8 +56,7 @@ static tess_status find_config(train_job *j)
     return tess_model_preset(v->preset, &j->config);
 }
 
-/* ---- data and options --------------------------------------------------------------------------
- */
+/* ---- data and options ------------------------------------------------------------------------ */
 
 /* The pack that gives the model its channels; 1 if there is none. */
 static int natural_pack(const tess_model_config *config)

@@ -136,8 +136,7 @@ TESS_API tess_status tess_density_measure(tess_ctx *ctx, const tess_density_in *
 TESS_API tess_status tess_overlap_measure(tess_ctx *ctx, const tess_density_in *in, int32_t keys,
                                           double *ratio);
 
-/* ---- when sparse attention pays ---------------------------------------------------------------
- */
+/* ---- when sparse attention pays -------------------------------------------------------------- */
 
 typedef struct {
     int head_dim;        /* a multiple of 8 up to 256 */

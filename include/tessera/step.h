@@ -52,8 +52,7 @@ TESS_API tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predicto
 TESS_API tess_status tess_learner_update(tess_learner *learner, double lr, int *updated);
 TESS_API void tess_learner_destroy(tess_learner *learner); /* before the predictor */
 
-/* ---- gradients of many ranks ------------------------------------------------------------------
- */
+/* ---- gradients of many ranks ----------------------------------------------------------------- */
 
 /* Every parameter has one owner among the ranks. Gradients go to it while backward computes those
  * of the block before, two blocks at a time; values come back from it. */

@@ -83,8 +83,7 @@ TESS_API tess_status tess_validation_case_query(const tess_validation *validatio
 TESS_API tess_status tess_validation_skip_query(const tess_validation *validation, int index,
                                                 tess_validation_skip *out);
 
-/* ---- calibration ------------------------------------------------------------------------------
- */
+/* ---- calibration ----------------------------------------------------------------------------- */
 
 typedef struct {
     const char *const *tables; /* paths, each read through the map that knows it */

@@ -226,8 +226,7 @@ tess_status tess__attn_check_output(const char *who, const char *name, const tes
     return TESS_OK;
 }
 
-/* ---- tiles ------------------------------------------------------------------------------------
- */
+/* ---- tiles ----------------------------------------------------------------------------------- */
 
 int64_t tess__tile_count(const tess_attn *attn, const tess_selection *sel)
 {
@@ -289,8 +288,7 @@ tess__attn_tile tess__tile_job(const tess_attn *attn, const tess_selection *sel,
     return job;
 }
 
-/* ---- forward -----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const tess_view *q,
                               const tess_view *k, const tess_view *v, const tess_view *o,

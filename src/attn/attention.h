@@ -25,8 +25,7 @@ struct tess_attn {
     void *meanwhile_user;
 };
 
-/* ---- attention.c --------------------------------------------------------------------------------
- */
+/* ---- attention.c ----------------------------------------------------------------------------- */
 
 /* Queries begin..begin+n of a group, at most TESS_TILE of them. */
 typedef struct {

@@ -203,8 +203,7 @@ tess_status tess__select_run(const tess_selector *s, tess__select_job *job, int6
 void tess__select_emit(tess__select_job *job, const tess__scratch *w, int64_t head, int32_t g,
                        const float *scores, int32_t k);
 
-/* ---- select_check.c ---------------------------------------------------------------------------
- */
+/* ---- select_check.c -------------------------------------------------------------------------- */
 
 /* EINVAL unless shape and budget are as documented; fills keys (batch, heads) unless the budget is
  * a mass or there is none. */

@@ -76,8 +76,7 @@ void tess__rule_window(tess__select_job *job, const tess__scratch *w, int64_t he
     }
 }
 
-/* ---- edges and random -------------------------------------------------------------------------
- */
+/* ---- edges and random ------------------------------------------------------------------------ */
 
 static void draw(const tess__select_job *job, const tess__scratch *w, int64_t head, int32_t g)
 {

@@ -122,8 +122,7 @@ typedef struct {
     size_t bytes;
 } tess__shipped;
 
-/* ---- convert.c --------------------------------------------------------------------------------
- */
+/* ---- convert.c ------------------------------------------------------------------------------- */
 
 /* tess_convert on the calling thread, its arguments checked before. */
 TESS_SIBLING void tess__convert_chunk(const tess__kernels *kernels, tess_dtype from,

@@ -24,8 +24,7 @@
 
 enum { PIECE = 1024, CHUNK = 64 * PIECE };
 
-/* ---- into the common types, at most PIECE elements --------------------------------------------
- */
+/* ---- into the common types, at most PIECE elements ------------------------------------------- */
 
 /* x rounded to odd: toward zero, and the last bit set if that changed it. */
 static inline float odd_float(double x)
@@ -142,8 +141,7 @@ static void to_i64(tess_dtype from, const void *src, int64_t *restrict dst, size
         dst[i] = from == TESS_DTYPE_I32 ? i32[i] : from == TESS_DTYPE_U8 ? u8[i] : u8[i] != 0;
 }
 
-/* ---- out of them ------------------------------------------------------------------------------
- */
+/* ---- out of them ----------------------------------------------------------------------------- */
 
 /* Both limits are doubles or round to one beyond the range, where only >= decides. */
 static inline int64_t truncate_to(double x, int64_t min, int64_t max)
@@ -189,8 +187,7 @@ static void from_i64(const int64_t *src, tess_dtype to, void *dst, size_t n)
     }
 }
 
-/* ---- pieces and chunks ------------------------------------------------------------------------
- */
+/* ---- pieces and chunks ----------------------------------------------------------------------- */
 
 static int is_small_float(tess_dtype dtype)
 {

@@ -54,8 +54,7 @@ struct tess_file {
     int n_shards;
 };
 
-/* ---- file_source.c -----------------------------------------------------------------------------
- */
+/* ---- file_source.c --------------------------------------------------------------------------- */
 
 /* Maps a file. The name must outlive the source. */
 TESS_SIBLING tess_status tess__source_open(const char *name, tess__source *source);
@@ -67,8 +66,7 @@ TESS_SIBLING void tess__source_close(tess__source *source); /* a closed one acce
 TESS_SIBLING int tess__source_copy(const tess__source *source, size_t offset, void *dst, size_t n);
 TESS_SIBLING tess_status tess__source_failed(const tess__source *source, int error);
 
-/* ---- file_names.c ------------------------------------------------------------------------------
- */
+/* ---- file_names.c ---------------------------------------------------------------------------- */
 
 int tess__is_utf8(const char *s, size_t length);
 

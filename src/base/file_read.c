@@ -73,8 +73,7 @@ static void convert(const job *j, const void *from, size_t at, size_t n)
                  (int64_t)(n / j->size));
 }
 
-/* ---- plain data ---------------------------------------------------------------------------------
- */
+/* ---- plain data ------------------------------------------------------------------------------ */
 
 /* Reads one piece; scratch NULL: no conversion. */
 static int read_piece(const job *j, size_t at, size_t n, char *scratch)
@@ -143,8 +142,7 @@ static tess_status read_plain(const job *j)
     return report(j, j->entry->bytes);
 }
 
-/* ---- members of .npz ----------------------------------------------------------------------------
- */
+/* ---- members of .npz ------------------------------------------------------------------------- */
 
 /* A member from its first byte on. */
 typedef struct {
@@ -216,8 +214,7 @@ static tess_status read_member(const job *j)
     return status;
 }
 
-/* ---- the calls ----------------------------------------------------------------------------------
- */
+/* ---- the calls ------------------------------------------------------------------------------- */
 
 static tess_status read_entry(tess_file *file, tess__entry *e, tess_dtype to, void *dst)
 {

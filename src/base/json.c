@@ -12,8 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* The start of the string that ends at text[end - 1], and so its length with both quotes. */
 static size_t string_start(const char *text, size_t end)
@@ -159,8 +158,7 @@ void tess__json_close(tess__json *doc)
     *doc = (tess__json){0};
 }
 
-/* ---- places -----------------------------------------------------------------------------------
- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 tess__json_node tess__json_root(const tess__json *doc)
 {
@@ -209,8 +207,7 @@ tess_status tess__json_fail(tess__json_node node, const char *format, ...)
     return tess__fail(TESS_EFORMAT, "%s: line %zu: %s", node.doc->name, line, text);
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 typedef struct {
     tess__out *out;

@@ -75,8 +75,7 @@ TESS_SIBLING tess_status tess__json_fail(tess__json_node node, const char *forma
  * when it is out of memory, so ENOMEM. Does not take the reference. */
 TESS_SIBLING tess_status tess__json_write(tess_ctx *ctx, const char *path, const json_t *value);
 
-/* ---- json_read.c: values with their rules. Ranges include both ends ----------------------------
- */
+/* ---- json_read.c: values with their rules. Ranges include both ends -------------------------- */
 
 /* Enters an object that may have the members listed and no others (members NULL: any; walk them
  * with json_object_foreach(object->value, ...)). When an optional one is absent, object->value is
@@ -108,8 +107,7 @@ tess_status tess__json_text(tess__json_node node, tess__arena *arena, const char
 TESS_SIBLING tess_status tess__json_enum(tess__json_node node, const char *const *names, int n,
                                          int *out);
 
-/* ---- json_place.c ------------------------------------------------------------------------------
- */
+/* ---- json_place.c ---------------------------------------------------------------------------- */
 
 typedef enum { TESS_JSON_AT_VALUE, TESS_JSON_AT_KEY } tess__json_part;
 

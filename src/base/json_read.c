@@ -9,8 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- words of the sentences -------------------------------------------------------------------
- */
+/* ---- words of the sentences ------------------------------------------------------------------ */
 
 enum { SHOWN_BYTES = 48, LABEL_BYTES = 160, VALUE_BYTES = 96, RULE_BYTES = 320 };
 
@@ -85,8 +84,7 @@ static void show_range(const char *low, const char *high, char out[RULE_BYTES])
         snprintf(out, RULE_BYTES, "%s %s", low ? "at least" : "at most", low ? low : high);
 }
 
-/* ---- what is not there, or is of another type -------------------------------------------------
- */
+/* ---- what is not there, or is of another type ------------------------------------------------ */
 
 /* `"heads" is "twelve", must be <rule>`. */
 static tess_status fail_rule(tess__json_node node, const char *rule)
@@ -139,8 +137,7 @@ static tess_status require(tess__json_node node, int *present)
     return tess__json_fail(*around, "%s lacks %s", label, key);
 }
 
-/* ---- containers -------------------------------------------------------------------------------
- */
+/* ---- containers ------------------------------------------------------------------------------ */
 
 static tess_status fail_member(const tess__json_node *object, const char *key,
                                const char *const *members, int n)
@@ -200,8 +197,7 @@ tess_status tess__json_array(tess__json_node node, size_t min, size_t max, tess_
     return TESS_OK;
 }
 
-/* ---- scalars ----------------------------------------------------------------------------------
- */
+/* ---- scalars --------------------------------------------------------------------------------- */
 
 /* Whether value is an integer, also one written as 1e9: a real without a fraction that a double
  * holds exactly. */

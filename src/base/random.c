@@ -59,8 +59,7 @@ void tess__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out
         out[j] = words[j][0];
 }
 
-/* ---- normal numbers ---------------------------------------------------------------------------
- */
+/* ---- normal numbers -------------------------------------------------------------------------- */
 
 /* -2 log((w + 1/2) / 2^32). With w + 1/2 = 2^e m, m in [sqrt(1/2), sqrt(2)), and
  * s = (m - 1) / (m + 1), |s| < 0.1716:
@@ -133,8 +132,7 @@ void tess__normal_pair(uint32_t w, uint32_t v, double pair[2])
     pair[1] = r * s;
 }
 
-/* ---- streams ----------------------------------------------------------------------------------
- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 /* The numbers of a batch, four per block, from its words. */
 typedef void (*batch_fn)(uint32_t words[4][BATCH], int blocks, void *out);

@@ -16,8 +16,7 @@ int64_t tess__ns(double ns)
     return ns >= most ? (int64_t)1 << 62 : (int64_t)(ns + 0.5);
 }
 
-/* ---- attention ---------------------------------------------------------------------------------
- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 tess_status tess__attn_rates(const tess_cluster *cluster, int head_dim, int backward, double flops,
                              tess_precision precision, tess__attn_rate *rate)
@@ -69,8 +68,7 @@ tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_wor
     return TESS_OK;
 }
 
-/* ---- exchanges ---------------------------------------------------------------------------------
- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
 static int64_t most(int64_t a, int64_t b)
 {

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* ---- life --------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 tess_comm *tess__comm_make(tess_ctx *ctx, const tess__comm_ops *ops, size_t bytes, int rank,
                            int size)
@@ -80,8 +79,7 @@ int64_t tess_comm_clock(const tess_comm *comm)
     return comm ? comm->ops->clock(comm) : 0;
 }
 
-/* ---- the end of a request, or of all -----------------------------------------------------------
- */
+/* ---- the end of a request, or of all --------------------------------------------------------- */
 
 tess_status tess__comm_finish(tess_comm *comm, tess_request *request)
 {

@@ -15,8 +15,7 @@
 
 #include <string.h>
 
-/* ---- gather and broadcast ----------------------------------------------------------------------
- */
+/* ---- gather and broadcast -------------------------------------------------------------------- */
 
 tess_status tess_comm_gather(tess_comm *comm, tess_traffic_kind traffic, const void *send,
                              int64_t bytes, void *recv, const int64_t *recv_bytes)
@@ -123,8 +122,7 @@ tess_status tess_comm_broadcast(tess_comm *comm, tess_traffic_kind traffic, int 
                  : broadcast_large(comm, traffic, root, data, bytes);
 }
 
-/* ---- agreement ---------------------------------------------------------------------------------
- */
+/* ---- agreement ------------------------------------------------------------------------------- */
 
 tess_status tess_comm_agree(tess_comm *comm, tess_status mine)
 {

@@ -18,8 +18,7 @@
 
 #include <string.h>
 
-/* ---- requests ----------------------------------------------------------------------------------
- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static tess_status take_request(tess_comm *comm, tess_traffic_kind traffic, const char *own,
                                 int64_t own_bytes, tess_request **request)
@@ -151,8 +150,7 @@ tess_status tess__comm_note(tess_comm *comm, const char *op, tess_traffic_kind t
     return comm->ops->note(comm, &call);
 }
 
-/* ---- all-to-all --------------------------------------------------------------------------------
- */
+/* ---- all-to-all ------------------------------------------------------------------------------ */
 
 tess_status tess__comm_check(const char *fn, const tess_comm *comm, tess_traffic_kind traffic)
 {
@@ -232,8 +230,7 @@ tess_status tess_comm_alltoall(tess_comm *comm, tess_traffic_kind traffic, const
     return tess__comm_move(comm, traffic, &moves);
 }
 
-/* ---- exchanges ---------------------------------------------------------------------------------
- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;

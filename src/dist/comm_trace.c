@@ -11,8 +11,7 @@
 
 enum { RANKS_MAX = 1024, ROOM = 256 };
 
-/* ---- the tape ----------------------------------------------------------------------------------
- */
+/* ---- the tape -------------------------------------------------------------------------------- */
 
 static tess_status grow(tess__tape *tape)
 {
@@ -56,8 +55,7 @@ static tess_status trace_note(tess_comm *comm, const tess__call *call)
     return TESS_OK;
 }
 
-/* ---- messages ----------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static tess_status trace_message(tess_comm *comm, tess__message *message)
 {
@@ -103,8 +101,7 @@ static int64_t trace_fresh(tess_comm *comm)
     return ++((const tess__trace *)comm)->tape->numbers;
 }
 
-/* ---- life --------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void trace_destroy(tess_comm *comm)
 {

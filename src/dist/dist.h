@@ -85,8 +85,7 @@ struct tess_comm {
     tess_request requests[TESS_COMM_OPEN];
 };
 
-/* ---- comm.c ----------------------------------------------------------------------------------
- */
+/* ---- comm.c ---------------------------------------------------------------------------------- */
 
 /* A communicator at the front of a kind's own struct of `bytes` bytes, the rest of which is 0.
  * NULL: no memory. free does not ask the kind what hangs on it; NULL accepted. */
@@ -97,8 +96,7 @@ TESS_SIBLING void tess__comm_free(tess_comm *comm);
 /* Ends a request that is open. */
 tess_status tess__comm_finish(tess_comm *comm, tess_request *request);
 
-/* ---- comm_move.c -----------------------------------------------------------------------------
- */
+/* ---- comm_move.c ----------------------------------------------------------------------------- */
 
 /* From every rank to every rank, as tess_comm_alltoall lays it out, or the same bytes of send to
  * everyone. Arguments are checked before. */

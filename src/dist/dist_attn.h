@@ -41,8 +41,7 @@
 #include "tessera/dist_attn.h"
 #include "tessera/exchange.h"
 
-/* ---- rows that travel (move.c) ----------------------------------------------------------------
- */
+/* ---- rows that travel (move.c) --------------------------------------------------------------- */
 
 /* Rows of one head that are neighbours at home and in the packed buffer. */
 typedef struct {

@@ -111,8 +111,7 @@ void tess__ring_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__ring
 tess_status tess__ring_return(tess_dist_attn *d, tess__dist_run *run, const tess__ring *x,
                               const uint8_t *needs);
 
-/* ---- the kind's steps -------------------------------------------------------------------------
- */
+/* ---- the kind's steps ------------------------------------------------------------------------ */
 
 tess_status tess__ring_plan(const tess_dist_attn *d, const tess__dist_plan *in,
                             tess__dist_layer *layer, tess__dist_need *need);

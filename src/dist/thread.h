@@ -12,8 +12,7 @@
 
 #include <pthread.h>
 
-/* ---- comm_link.c: virtual time -----------------------------------------------------------------
- */
+/* ---- comm_link.c: virtual time --------------------------------------------------------------- */
 
 /* Of one rank, used by its thread alone. Wires are [0] to its node, [1] to other nodes. */
 typedef struct {
@@ -31,8 +30,7 @@ int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int far, int
 int64_t tess__link_arrive(const tess_link *link, tess__clock *clock, int far, int64_t bytes,
                           int64_t leaves);
 
-/* ---- comm_box.c: letters and boxes -------------------------------------------------------------
- */
+/* ---- comm_box.c: letters and boxes ----------------------------------------------------------- */
 
 typedef struct tess__box tess__box;
 
@@ -91,8 +89,7 @@ int tess__box_take(tess__box *mine);
  * communicator, or all if tag is -1. */
 void tess__box_withdraw(tess__world *world, int place, int64_t tag);
 
-/* ---- comm_thread.c -----------------------------------------------------------------------------
- */
+/* ---- comm_thread.c --------------------------------------------------------------------------- */
 
 /* The communicator of rank `rank` of the world. */
 tess_status tess__thread_comm(tess_ctx *ctx, tess__world *world, int rank, tess_comm **comm);

@@ -98,8 +98,7 @@ VINLINE void pack_rows(float *out, const float *const *rows, int n, int dim, flo
     }
 }
 
-/* ---- the products of a tile --------------------------------------------------------------------
- */
+/* ---- the products of a tile ------------------------------------------------------------------ */
 
 /* gemm_scores for one panel of which only the first VL columns are wanted: as many registers hold
  * twice the rows, so that a small group of queries costs what it has, not what a panel holds. */

@@ -186,8 +186,7 @@ static void finish(const scanner *t, tess__scan *scan)
     }
 }
 
-/* ---- types ------------------------------------------------------------------------------------
- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 typedef void (*widen_fn)(float *dst, const uint16_t *src, size_t n);
 typedef void (*add_fn)(scanner *t, const float *x, size_t n);

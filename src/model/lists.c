@@ -68,8 +68,7 @@ static tess_status seed_of(const tess_pass *p, int layer, int64_t at, uint64_t *
     return TESS_OK;
 }
 
-/* ---- what SEARCH found --------------------------------------------------------------------------
- */
+/* ---- what SEARCH found ----------------------------------------------------------------------- */
 
 void tess__lists_forget(tess_pass *p)
 {
@@ -165,8 +164,7 @@ tess_status tess__lists_share(const tess_pass *p, int layer)
     return TESS_OK;
 }
 
-/* ---- selecting ----------------------------------------------------------------------------------
- */
+/* ---- selecting ------------------------------------------------------------------------------- */
 
 tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                const tess_view *k, const int32_t *groups, tess_selection *lists)

@@ -102,8 +102,7 @@ void tess__params_make(const tess_model_config *config, tess__params *params);
 /* Parameter number index of the model: what, and in which layer (-1 outside the blocks). */
 const tess__param *tess__params_at(const tess__params *params, int index, int *layer);
 
-/* ---- model.c ----------------------------------------------------------------------------------
- */
+/* ---- model.c --------------------------------------------------------------------------------- */
 
 /* All of it lies in the arena, the object first; values and gradients are allocations of their own.
  */
@@ -139,8 +138,7 @@ static inline float *tess__block_at(const tess_model *m, float *buffer, int laye
     return p->rank == 0 ? NULL : buffer + begin + p->offset;
 }
 
-/* ---- pass.c: gradients that are ready ---------------------------------------------------------
- */
+/* ---- pass.c: gradients that are ready -------------------------------------------------------- */
 
 /* Called inside tess_pass_backward as soon as the gradients of some parameters are complete: layer
  * `layers` are those behind the blocks, then come the blocks, last one first, and at the end layer
@@ -155,8 +153,7 @@ void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user);
  * pass has no lists, or ranks share its tokens and keep those of what they compute. */
 int tess__pass_kept_lists(const tess_pass *pass);
 
-/* ---- linear.c ---------------------------------------------------------------------------------
- */
+/* ---- linear.c -------------------------------------------------------------------------------- */
 
 /* Called for n elements of each row of a product's result as soon as they are computed, from any
  * thread, each element once: y is where row `row` and column `column` lie. */

@@ -161,8 +161,7 @@ struct tess_pass {
     int32_t window[3];                           /* and WINDOW were made for */
 };
 
-/* ---- pass_sizes.c, pass_layout.c, pass_need.c --------------------------------------------------
- */
+/* ---- pass_sizes.c, pass_layout.c, pass_need.c ------------------------------------------------ */
 
 /* Checks everything about a shape and fills in the sizes. */
 tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
@@ -179,8 +178,7 @@ tess_attn_shape tess__pass_one(const tess_pass *pass);
 tess_sel_shape tess__pass_lists(const tess_pass *pass);
 tess_predict_shape tess__pass_predict(const tess_pass *pass); /* where it has a rank */
 
-/* ---- ranks.c -----------------------------------------------------------------------------------
- */
+/* ---- ranks.c --------------------------------------------------------------------------------- */
 
 /* Time by the ranks' clock, without what was waited for other ranks. */
 typedef struct {
@@ -195,8 +193,7 @@ int64_t tess__lap_end(const tess_pass *p, tess__lap begin);
 float *tess__whole_place(const tess_pass *p, float *rows, int64_t width);
 tess_status tess__whole_latent(tess_pass *p, float *rows, int channels, int channel_last, float *x);
 
-/* ---- layers.c: timed products, and loops over rows ----------------------------------------------
- */
+/* ---- layers.c: timed products, and loops over rows ------------------------------------------- */
 
 /* A linear layer of the model, or several side by side. */
 typedef struct {
@@ -267,8 +264,7 @@ void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_pa
 tess_view tess__heads_view(const tess_pass *p, const float *heads, int64_t per_sample);
 tess_view tess__rows_view(const tess_pass *p, const float *rows);
 
-/* ---- rope.c ------------------------------------------------------------------------------------
- */
+/* ---- rope.c ---------------------------------------------------------------------------------- */
 
 void tess__turn_dims(int head_dim, int dims[3]); /* elements of a head along each axis */
 
@@ -279,8 +275,7 @@ void tess__turns_make(const tess_pass *p, int dim, float *const turn[3]);
 void tess__turn_at(const tess_pass *p, int64_t token, int dim, float *const turn[3],
                    float out[TESS__TURN_MAX]);
 
-/* ---- the network, from its input to its output --------------------------------------------------
- */
+/* ---- the network, from its input to its output ----------------------------------------------- */
 
 /* modulation.c: p->mod = table + vectors for each sample, with 1 added to the scales, and back:
  * p->dmod to the table's gradient and to that of the vectors. The table has n rows; the vectors'

@@ -6,8 +6,7 @@
  */
 #include "ranks.h"
 
-/* ---- the context ------------------------------------------------------------------------------
- */
+/* ---- the context ----------------------------------------------------------------------------- */
 
 /* Sets that the executor keeps for the gradients. */
 static int saves_of(const tess_pass_shape *shape, int layers)
@@ -77,8 +76,7 @@ tess_status tess__ranks_end(const tess_pass *p, tess_status status)
     return p->ranks.comm && status != TESS_OK ? tess_comm_fail(p->ranks.comm, status) : status;
 }
 
-/* ---- time -------------------------------------------------------------------------------------
- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 tess__lap tess__lap_begin(const tess_pass *p)
 {
@@ -94,8 +92,7 @@ int64_t tess__lap_end(const tess_pass *p, tess__lap begin)
     return end.clock - begin.clock - (end.waited - begin.waited);
 }
 
-/* ---- latents ----------------------------------------------------------------------------------
- */
+/* ---- latents --------------------------------------------------------------------------------- */
 
 int64_t *tess__ranks_bytes(const tess_pass *p, int64_t width)
 {

@@ -12,8 +12,7 @@
 
 #include "sparse.h"
 
-/* ---- ranks.c ----------------------------------------------------------------------------------
- */
+/* ---- ranks.c --------------------------------------------------------------------------------- */
 
 /* EINVAL unless the context of the shape fits the sizes; sets first and home. */
 tess_status tess__ranks_fit(const char *who, const tess_pass_shape *shape, tess__sizes *z);
@@ -25,8 +24,7 @@ tess_status tess__ranks_end(const tess_pass *p, tess_status status);
 /* Gives p->message the bytes of each rank's rows of all samples, of `width` floats each. */
 int64_t *tess__ranks_bytes(const tess_pass *p, int64_t width);
 
-/* ---- ranks_attention.c: attention through the executor ------------------------------------------
- */
+/* ---- ranks_attention.c: attention through the executor --------------------------------------- */
 
 /* As tess__attend_forward; lse: of the rows at home, or NULL. */
 tess_status tess__ranks_forward(tess_pass *p, int layer, const tess_view *q, const tess_view *k,
@@ -34,15 +32,13 @@ tess_status tess__ranks_forward(tess_pass *p, int layer, const tess_view *q, con
 tess_status tess__ranks_backward(tess_pass *p, int layer, const tess_view *dout,
                                  const tess_view *dq, const tess_view *dk, const tess_view *dv);
 
-/* ---- ranks_learn.c ------------------------------------------------------------------------------
- */
+/* ---- ranks_learn.c --------------------------------------------------------------------------- */
 
 /* As tess_predict_loss_run, on every rank's keys: losses and dq of all, dk of the keys at home. */
 tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *losses,
                              const tess_view *dq, const tess_view *dk);
 
-/* ---- ranks_look.c -------------------------------------------------------------------------------
- */
+/* ---- ranks_look.c ---------------------------------------------------------------------------- */
 
 /* Whole heads on their way to a look, in one piece of memory. */
 struct tess__looks {

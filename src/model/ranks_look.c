@@ -16,8 +16,7 @@ static tess__span heads_of(const tess_pass *p, int64_t rank)
     return (tess__span){first, heads * (rank + 1) / ranks - first};
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 enum { PIECES = 8 };
 
@@ -68,8 +67,7 @@ tess_status tess__looks_make(tess_pass *p)
     return TESS_OK;
 }
 
-/* ---- rows to heads ----------------------------------------------------------------------------
- */
+/* ---- rows to heads --------------------------------------------------------------------------- */
 
 /* For each rank, its heads' rows at home: (batch, heads of it, home, width). */
 static void pack(const tess_pass *p, const tess_view *view, int64_t width, int64_t *bytes)
@@ -117,8 +115,7 @@ static tess_view whole_view(const tess_pass *p, float *data, int64_t width)
     return (tess_view){data, TESS_DTYPE_F32, heads_of(p, p->ranks.rank).n * head, head, width};
 }
 
-/* ---- the look ---------------------------------------------------------------------------------
- */
+/* ---- the look -------------------------------------------------------------------------------- */
 
 static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {

@@ -16,8 +16,7 @@
 
 #include "pass.h"
 
-/* ---- predictor.c ------------------------------------------------------------------------------
- */
+/* ---- predictor.c ----------------------------------------------------------------------------- */
 
 struct tess_predictor {
     tess_ctx *ctx;
@@ -48,8 +47,7 @@ tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
                                  const tess_predictor_opts *opts, tess_predictor **predictor);
 tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts);
 
-/* ---- lists.c: the keys of one (sample, head) of a layer, in p->lists ----------------------------
- */
+/* ---- lists.c: the keys of one (sample, head) of a layer, in p->lists ------------------------- */
 
 /* Chooses keys as the layer was told to, by q and k (or low-rank vectors) of that head: for all
  * groups, or for those given. */
@@ -73,8 +71,7 @@ tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, 
 /* The part of a view that belongs to one head of one sample. */
 tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head);
 
-/* ---- low_rank.c -------------------------------------------------------------------------------
- */
+/* ---- low_rank.c ------------------------------------------------------------------------------ */
 
 /* Makes the low-rank vectors of a layer from p->n, or from q and k. */
 tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k);

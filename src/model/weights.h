@@ -12,8 +12,7 @@
 #define TESS_WEIGHTS_FILE "diffusion_pytorch_model.safetensors"
 #define TESS_WEIGHTS_INDEX TESS_WEIGHTS_FILE ".index.json"
 
-/* ---- weights_find.c ---------------------------------------------------------------------------
- */
+/* ---- weights_find.c -------------------------------------------------------------------------- */
 
 typedef struct {
     char config[PATH_MAX];
@@ -24,8 +23,7 @@ typedef struct {
  * or a file of weights with config.json beside it. */
 tess_status tess__model_find(const char *path, tess__model_files *files);
 
-/* ---- names.c ----------------------------------------------------------------------------------
- */
+/* ---- names.c --------------------------------------------------------------------------------- */
 
 enum { TESS_WEIGHT_NAME_BYTES = 128 };
 
@@ -33,8 +31,7 @@ enum { TESS_WEIGHT_NAME_BYTES = 128 };
 void tess__weight_name(tess_weight_names names, const char *diffusers,
                        char out[TESS_WEIGHT_NAME_BYTES]);
 
-/* ---- weights_read.c, weights_write.c ----------------------------------------------------------
- */
+/* ---- weights_read.c, weights_write.c --------------------------------------------------------- */
 
 /* Fills values, laid out as the model's, from a file of weights under either side's names. */
 tess_status tess__weights_read(const tess_model *model, const char *path, float *values);

@@ -49,8 +49,7 @@ static void all_contiguous(state *s)
     tess__parts_contiguous(info->k_blocks, s->job->ring, s->k_order, s->k_cuts, s->space->home[1]);
 }
 
-/* ---- the two sides --------------------------------------------------------------------------
- */
+/* ---- the two sides --------------------------------------------------------------------------- */
 
 /* Work of each query block, summed over the group's heads. */
 static void add_rows(const state *s, int64_t *weights)
@@ -190,8 +189,7 @@ static tess_status plan_queries(state *s)
     return TESS_OK;
 }
 
-/* ---- the plan -------------------------------------------------------------------------------
- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 /* Tiles of contiguous parts, and the bound. */
 static tess_status begin(state *s)

@@ -33,8 +33,7 @@ enum {
 
 typedef tess__lens lens;
 
-/* ---- exchanges ------------------------------------------------------------------------------
- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
 static double *tile(const tess__ring *ring, const tess__side *side, int p, int o)
 {
@@ -135,8 +134,7 @@ static int part_size(const tess__side *side, int p)
     return side->cuts[p + 1] - side->cuts[p];
 }
 
-/* ---- many blocks ----------------------------------------------------------------------------
- */
+/* ---- many blocks ----------------------------------------------------------------------------- */
 
 /* Exchanges two parts of equal size as a whole if that is worth it. */
 static void try_parts(tess__ring *ring, tess__side *side, int a, int b)
@@ -217,8 +215,7 @@ static void try_many(tess__ring *ring, tess__side *side, double enough)
     }
 }
 
-/* ---- few blocks -----------------------------------------------------------------------------
- */
+/* ---- few blocks ------------------------------------------------------------------------------ */
 
 /* How unlike the tiles of diagonals are: the sum of their squared distances from the mean, times
  * the ring. */

@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* ---- order ------------------------------------------------------------------------------------
- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 /* -1, 0 or 1. */
 static int by(int64_t a, int64_t b)
@@ -41,8 +40,7 @@ int tess__candidate_order(const tess__task *task, const tess_candidate *a, const
     return order ? order : by(a->placement, b->placement);
 }
 
-/* ---- reasons ----------------------------------------------------------------------------------
- */
+/* ---- reasons --------------------------------------------------------------------------------- */
 
 void tess__candidate_bar(const tess__task *task, const tess_candidate *c,
                          char why[TESS_REASON_BYTES])

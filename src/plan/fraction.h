@@ -69,8 +69,7 @@ static inline tess__place tess__place_closed(tess__place at)
     return at.load > 0 ? (tess__place){at.rank + 1, 0} : at;
 }
 
-/* ---- fraction_line.c --------------------------------------------------------------------------
- */
+/* ---- fraction_line.c ------------------------------------------------------------------------- */
 
 /* The most load a rank computes within a time limit. */
 static inline int64_t tess__line_room(const struct tess__fraction *line, int p, int64_t time)
@@ -96,16 +95,14 @@ tess__place tess__line_lay(const struct tess__fraction *line, int32_t head, tess
  * is too short. */
 int64_t tess__line_runs(struct tess__fraction *line);
 
-/* ---- fraction_cut.c ---------------------------------------------------------------------------
- */
+/* ---- fraction_cut.c -------------------------------------------------------------------------- */
 
 /* Writes the shares of one run, which fits within a time limit, as even as its order allows;
  * returns how many. */
 int64_t tess__line_share(struct tess__fraction *line, const tess__run *run, int64_t time,
                          tess_share *shares);
 
-/* ---- fraction_order.c -------------------------------------------------------------------------
- */
+/* ---- fraction_order.c ------------------------------------------------------------------------ */
 
 /* Orders to lay the heads in, into line->order; the rooms are those of the time limit. */
 void tess__order_descending(tess__space *space);

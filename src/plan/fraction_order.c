@@ -30,8 +30,7 @@ void tess__order_descending(tess__space *space)
     memcpy(line->order, space->order, (size_t)line->n * sizeof *line->order);
 }
 
-/* ---- best ------------------------------------------------------------------------------------
- */
+/* ---- best ------------------------------------------------------------------------------------ */
 
 /* A choice is the head laid last, and whether a run ended with it. */
 static void keep_first(struct tess__fraction *line, size_t state, tess__place at, int choice)
@@ -87,8 +86,7 @@ void tess__order_best(struct tess__fraction *line, int32_t *heads, int n)
     memcpy(heads, last, (size_t)n * sizeof *heads);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------
- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 typedef struct {
     const struct tess__fraction *line;
@@ -202,8 +200,7 @@ void tess__order_sums(tess__space *space, int64_t time)
         tess__order_best(line, rest, s.n);
 }
 
-/* ---- groups ----------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static int32_t emit(struct tess__fraction *line, const int32_t *group_of, int32_t group, int32_t n)
 {

@@ -19,8 +19,7 @@
 
 #include "plan/work.h"
 
-/* ---- space.c: scratch ------------------------------------------------------------------------
- */
+/* ---- space.c: scratch ------------------------------------------------------------------------ */
 
 /* The largest numbers that later calls may come with. ring 0: no blocks_plan. */
 typedef struct {
@@ -32,8 +31,7 @@ typedef struct tess__space tess__space;
 tess_status tess__space_create(tess_ctx *ctx, const tess__space_shape *shape, tess__space **space);
 void tess__space_destroy(tess__space *space); /* NULL accepted */
 
-/* ---- heads.c, refine.c: whole heads to groups ------------------------------------------------
- */
+/* ---- heads.c, refine.c: whole heads to groups ------------------------------------------------ */
 
 typedef struct {
     int heads, groups;     /* 1 <= groups; groups may outnumber heads */
@@ -56,8 +54,7 @@ int tess__heads_guard(tess__space *space, const tess__heads *heads, int32_t *gro
 /* Time of the busiest group. */
 int64_t tess__heads_time(tess__space *space, const tess__heads *heads, const int32_t *group_of);
 
-/* ---- bounds.c --------------------------------------------------------------------------------
- */
+/* ---- bounds.c -------------------------------------------------------------------------------- */
 
 /* No partition of the method's kind has a smaller time: the largest of LB0 (mean), LB1 (largest
  * head), LB2 (two of the groups + 1 largest share one) and, where numbers of heads are equal, LB3
@@ -100,8 +97,7 @@ tess_status tess__blocks_plan(tess__space *space, const tess__ring_job *job, int
 void tess__blocks_greedy(tess__space *space, const int64_t *weights, int32_t n, int parts,
                          int reward, int32_t *part_of);
 
-/* ---- fractional.c ----------------------------------------------------------------------------
- */
+/* ---- fractional.c ---------------------------------------------------------------------------- */
 
 typedef struct {
     const tess_work *work;
@@ -122,8 +118,7 @@ typedef struct {
 void tess__fractional(tess__space *space, const tess__fraction_job *job, tess_share *shares,
                       tess__fraction_result *result);
 
-/* ---- cuts.c: selective -----------------------------------------------------------------------
- */
+/* ---- cuts.c: selective ----------------------------------------------------------------------- */
 
 /* q_cuts[parts + 1]: contiguous ranges of query blocks such that the busiest part, over these
  * heads together, is as short as contiguous ranges allow. parts may outnumber the blocks: then some

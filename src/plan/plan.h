@@ -41,8 +41,7 @@ struct tess_plan {
     int n_candidates;
 };
 
-/* ---- plan.c: the object, and layers from head groups or shares -------------------------------
- */
+/* ---- plan.c: the object, and layers from head groups or shares ------------------------------- */
 
 /* A plan of empty layers. info's arrays are copied; who starts the sentence when a field is out of
  * range. Fill each plan->layers[i] by a builder, with &plan->arena. */
@@ -145,8 +144,7 @@ tess_status tess__layer_from_shares(tess__arena *arena, const tess_plan_info *in
 void tess__bucket_heads(const int32_t *head_group, int heads, int groups, int32_t *start,
                         int32_t *list);
 
-/* ---- check.c ---------------------------------------------------------------------------------
- */
+/* ---- check.c --------------------------------------------------------------------------------- */
 
 /* 1 and the sentence in why, if method, degrees and placement do not make a layer of the plan's
  * ranks; whole: of whole heads. */

@@ -21,8 +21,7 @@
 
 #include <string.h>
 
-/* ---- exchanges --------------------------------------------------------------------------------
- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
 static tess_traffic reversed(tess_traffic t)
 {
@@ -111,8 +110,7 @@ static void thin(tess__flow *kv, double share, int ranks)
     }
 }
 
-/* ---- attention --------------------------------------------------------------------------------
- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, int times)
 {
@@ -149,8 +147,7 @@ static int64_t attend_all(const tess__desk *d, int backward, int p)
     return ns;
 }
 
-/* ---- memory -----------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Bytes of the layer's tensors on the rank that holds most: q, k, v, o at home and where they are
  * computed, lse; low-rank vectors; a ring's second key part, for the one that arrives; training's
@@ -179,8 +176,7 @@ static int64_t memory_of(const tess__desk *d)
     return most;
 }
 
-/* ---- all together -----------------------------------------------------------------------------
- */
+/* ---- all together ---------------------------------------------------------------------------- */
 
 static int64_t pass_ns(tess__desk *d, int backward, int64_t *start, int64_t *next, int64_t *compute)
 {

@@ -45,8 +45,7 @@ typedef struct {
     double reward;
 } tess__side;
 
-/* ---- blocks_order.c: parts of blocks ---------------------------------------------------------
- */
+/* ---- blocks_order.c: parts of blocks --------------------------------------------------------- */
 
 /* order[n] and cuts[parts + 1] of blocks whose parts are given, ascending inside each part. */
 void tess__parts_order(const int32_t *part_of, int32_t n, int parts, int32_t *order, int32_t *cuts);
@@ -61,8 +60,7 @@ void tess__parts_contiguous(int32_t n, int parts, int32_t *order, int32_t *cuts,
 int64_t tess__parts_moved(const int32_t *order, const int32_t *cuts, int parts,
                           const int32_t *home);
 
-/* ---- exchanges --------------------------------------------------------------------------------
- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
 /* The rule of the reward: whether shortening something by `gain` is worth that blocks of `weight`
  * leave home. A reward of 8 asks for the whole weight. */
@@ -82,8 +80,7 @@ typedef struct {
 } tess__level_job;
 int tess__blocks_level(tess__space *space, const tess__level_job *job, int32_t *order);
 
-/* ---- ring.c ------------------------------------------------------------------------------------
- */
+/* ---- ring.c ---------------------------------------------------------------------------------- */
 
 /* i mod ring, of -ring <= i < 2 * ring. */
 static inline int tess__wrap(int i, int ring)
@@ -101,8 +98,7 @@ void tess__ring_rank(tess__ring *ring, int s);
 void tess__ring_add(tess__ring *ring);
 void tess__ring_update(tess__ring *ring);
 
-/* ---- blocks_search.c --------------------------------------------------------------------------
- */
+/* ---- blocks_search.c ------------------------------------------------------------------------- */
 
 /* Sets the tiles by the side's x and order, then exchanges blocks between parts as long as that
  * shortens the pass enough for the reward and it is longer than `enough`; keeps order and tiles up

@@ -11,8 +11,7 @@
 
 #include <string.h>
 
-/* ---- one layer --------------------------------------------------------------------------------
- */
+/* ---- one layer ------------------------------------------------------------------------------- */
 
 typedef struct {
     tess__task *task;
@@ -208,8 +207,7 @@ static tess_status run_layer(contest *k, const char *who, tess_plan *plan)
     return TESS_OK;
 }
 
-/* ---- all layers -------------------------------------------------------------------------------
- */
+/* ---- all layers ------------------------------------------------------------------------------ */
 
 /* Scratch of the task and of the contest. */
 static tess_status make_scratch(tess__task *task, tess__arena *arena, contest *k)

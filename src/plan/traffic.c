@@ -119,8 +119,7 @@ static void loom_finish(loom *l)
     }
 }
 
-/* ---- queries ----------------------------------------------------------------------------------
- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 /* Blocks at places [begin, end) of an order (NULL: as they are), run by run. */
 static void bring_places(loom *l, const tess_plan_info *info, int keys, int p, const int32_t *order,
@@ -154,8 +153,7 @@ static void bring_queries(loom *l, const tess_plan_info *info, const tess_plan_l
     }
 }
 
-/* ---- keys -------------------------------------------------------------------------------------
- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static int64_t heads_of_rank(const tess_plan_layer *layer, int p)
 {

@@ -14,8 +14,7 @@
 double tess__student(double confidence, int freedom);
 tess_estimate tess__estimate(const double *x, int n, double confidence);
 
-/* ---- compare_run.c: the numbers of one run, by step --------------------------------------------
- */
+/* ---- compare_run.c: the numbers of one run, by step ------------------------------------------ */
 
 enum {
     TESS_SEEN_LOSS,
@@ -64,8 +63,7 @@ double tess__seen_at(const tess__seen *run, int axis, double x, int column);
 /* Mean of a column over lines [begin, end), without those that are NaN. */
 double tess__seen_mean(const tess__seen *run, int column, int64_t begin, int64_t end);
 
-/* ---- compare_arms.c: which runs belong together ------------------------------------------------
- */
+/* ---- compare_arms.c: which runs belong together ---------------------------------------------- */
 
 typedef struct {
     const char *label;

@@ -12,8 +12,7 @@
 #include "base/base.h"
 #include "tessera/report.h"
 
-/* ---- markup.c: text that grows. A failure is remembered, and further calls do nothing ----------
- */
+/* ---- markup.c: text that grows. A failure is remembered, and further calls do nothing -------- */
 
 typedef struct {
     tess_ctx *ctx;
@@ -31,8 +30,7 @@ void tess__markup_string(tess__markup *text,
 void tess__markup_base64(tess__markup *text, const void *bytes, size_t n);
 void tess__markup_free(tess__markup *text);
 
-/* ---- page.c ------------------------------------------------------------------------------------
- */
+/* ---- page.c ---------------------------------------------------------------------------------- */
 
 /* A figure that the page's script draws. */
 typedef struct {

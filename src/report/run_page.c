@@ -22,8 +22,7 @@ static tess_status join(const char *folder, const char *name, char path[PATH_MAX
     return TESS_OK;
 }
 
-/* ---- samples -----------------------------------------------------------------------------------
- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static int is_sheet(const struct dirent *entry)
 {
@@ -76,8 +75,7 @@ static tess_status add_samples(tess__markup *page, const char *run)
     return status;
 }
 
-/* ---- settings ----------------------------------------------------------------------------------
- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static int add_piece(const char *bytes, size_t n, void *text)
 {
@@ -122,8 +120,7 @@ static tess_status add_settings(tess__markup *page, const char *run)
     return TESS_OK;
 }
 
-/* ---- the page ----------------------------------------------------------------------------------
- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 static void add_tiles(const tess__run *run, tess__markup *page)
 {

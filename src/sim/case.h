@@ -73,8 +73,7 @@ typedef struct {
     tess__case_cluster clusters[TESS__CASE_CLUSTERS];
 } tess__cases;
 
-/* ---- cases.c ----------------------------------------------------------------------------------
- */
+/* ---- cases.c --------------------------------------------------------------------------------- */
 
 /* Adds the rows of a table; {.ctx, .arena.ctx} set is an empty list. */
 tess_status tess__cases_add(tess__cases *cases, const tess__map *map, const tess__table *table);
@@ -83,8 +82,7 @@ void tess__cases_free(tess__cases *cases);
 /* Leaves a row and its repeats out for a reason that shows only when it is predicted. */
 tess_status tess__cases_skip(tess__cases *cases, int row, const char *reason);
 
-/* ---- case_predict.c ---------------------------------------------------------------------------
- */
+/* ---- case_predict.c -------------------------------------------------------------------------- */
 
 /* Predicts one case; EINVAL, ENOTSUP: its settings do not fit each other or the cluster. */
 tess_status tess__case_predict(tess_sim *sim, const tess__cases *cases, tess__case *c);

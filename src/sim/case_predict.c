@@ -9,8 +9,7 @@
 
 static const double GIB = 1073741824.0;
 
-/* ---- one case ---------------------------------------------------------------------------------
- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static tess_status predict_collective(const tess__cases *cases, const tess__case *c, double *us)
 {
@@ -114,8 +113,7 @@ tess_status tess__cases_predict(tess_sim *sim, tess__cases *cases)
     return TESS_OK;
 }
 
-/* ---- scores -----------------------------------------------------------------------------------
- */
+/* ---- scores ---------------------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
 {

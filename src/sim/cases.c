@@ -32,8 +32,7 @@ const tess__measured_def tess__measured_defs[TESS__MEASURED_COUNT] = {
     [TESS__MEASURED_GEMM_SHARE] = {"measured.gemm_share", TESS_QUANTITY_PRODUCT, "of the peak"},
 };
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static void *grow(tess_ctx *ctx, void *list, int n, size_t size, size_t *room)
 {
@@ -115,8 +114,7 @@ static tess_status find_cluster(tess__cases *cases, const char *name, int *index
     return TESS_OK;
 }
 
-/* ---- settings ---------------------------------------------------------------------------------
- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static tess_status number_of(const tess__setting *s, double low, double high, double *value)
 {
@@ -208,8 +206,7 @@ static tess_status apply(tess__cases *cases, const tess__row *row, tess__case *c
     return find_cluster(cases, c->scenario.system.cluster, &c->cluster);
 }
 
-/* ---- measurements -----------------------------------------------------------------------------
- */
+/* ---- measurements ---------------------------------------------------------------------------- */
 
 /* Throughputs as ms of a step, bus bandwidths as us. */
 static tess_status convert(const tess__case *c, double value, double *out)

@@ -33,8 +33,7 @@ void tess_sim_destroy(tess_sim *sim)
         tess__free(sim->ctx, sim);
 }
 
-/* ---- preparation ------------------------------------------------------------------------------
- */
+/* ---- preparation ----------------------------------------------------------------------------- */
 
 static tess_status look_up(tess_sim *sim, const tess_cluster *cluster)
 {
@@ -117,8 +116,7 @@ static void derive(tess_sim *sim)
     sim->batches = s->training.global_batch / ((int64_t)s->layout.dp * s->training.micro_batch);
 }
 
-/* ---- stages and the step ----------------------------------------------------------------------
- */
+/* ---- stages and the step --------------------------------------------------------------------- */
 
 /* How often a stage runs each part for a micro-batch. */
 static void counts_of(const tess_sim *sim, int stage, double counts[TESS__PARTS])

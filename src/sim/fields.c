@@ -122,8 +122,7 @@ const tess__field *tess__field_find(const char *group, const char *name)
     return NULL;
 }
 
-/* ---- text to value ----------------------------------------------------------------------------
- */
+/* ---- text to value --------------------------------------------------------------------------- */
 
 static tess_status fail(const tess__field *f, const char *value, const char *rule)
 {
@@ -220,8 +219,7 @@ tess_status tess__field_set(tess_scenario *scenario, const tess__field *f, const
     return TESS_OK;
 }
 
-/* ---- value to text ----------------------------------------------------------------------------
- */
+/* ---- value to text --------------------------------------------------------------------------- */
 
 const char *tess__field_text(const tess_scenario *scenario, const tess__field *f, char *text,
                              size_t bytes)

@@ -48,8 +48,7 @@ int tess__field_equal(const tess_scenario *a, const tess_scenario *b, const tess
 /* Whether the member is 0 or "": its default. */
 int tess__field_unset(const tess_scenario *scenario, const tess__field *field);
 
-/* ---- catalogue.c: models by name --------------------------------------------------------------
- */
+/* ---- catalogue.c: models by name ------------------------------------------------------------- */
 
 extern const tess__shipped tess__shipped_models[];
 extern const int tess__n_shipped_models;
@@ -57,15 +56,13 @@ extern const int tess__n_shipped_models;
 /* Gives scenario->model the values of a shipped model. EINVAL with the nearest name. */
 tess_status tess__model_use(tess_ctx *ctx, const char *name, tess_scenario *scenario);
 
-/* ---- import.c: models from the config.json that is published with their weights ----------------
- */
+/* ---- import.c: models from the config.json that is published with their weights -------------- */
 
 tess_status tess__model_import(tess_ctx *ctx, const char *path, tess_scenario *scenario);
 tess_status tess__model_import_text(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                                     tess_scenario *scenario);
 
-/* ---- scenario_read.c ---------------------------------------------------------------------------
- */
+/* ---- scenario_read.c ------------------------------------------------------------------------- */
 
 extern const tess__shipped tess__shipped_scenarios[];
 extern const int tess__n_shipped_scenarios;

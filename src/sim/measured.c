@@ -68,8 +68,7 @@ int tess__measured_find(const tess_sim *sim, const tess__op *op, int precision, 
     return found != NULL;
 }
 
-/* ---- loading ----------------------------------------------------------------------------------
- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static entry entry_of(const tess__cases *cases, const tess__case *c)
 {

@@ -71,8 +71,7 @@ const tess__param_def tess__era_defs[TESS__ERA_COUNT] = {
 _Static_assert((int)TESS__HW_COUNT <= TESS__VALUES_MAX, "a set holds every hardware parameter");
 _Static_assert((int)TESS__ERA_COUNT <= TESS__VALUES_MAX, "a set holds every era parameter");
 
-/* ---- finding ----------------------------------------------------------------------------------
- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu,
                                   const tess__param_set **set)
@@ -118,8 +117,7 @@ double tess__params_scalar(const tess_sim_params *params, const char *system, in
     return 1.0;
 }
 
-/* ---- the list of all --------------------------------------------------------------------------
- */
+/* ---- the list of all ------------------------------------------------------------------------- */
 
 int tess_sim_params_count(const tess_sim_params *params)
 {

@@ -67,8 +67,7 @@ static void usual_real(double *value, double otherwise)
         *value = otherwise;
 }
 
-/* ---- the model --------------------------------------------------------------------------------
- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 /* Tokens of a clip: the autoencoder keeps the first frame and strides over the others. */
 static tess_status fill_video(tess_sim_model *m)
@@ -142,8 +141,7 @@ static tess_status fill_model(tess_sim_model *m)
     return TESS_OK;
 }
 
-/* ---- layout and training ----------------------------------------------------------------------
- */
+/* ---- layout and training --------------------------------------------------------------------- */
 
 static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
 {

@@ -19,8 +19,7 @@ enum { NAMES_MAX = 128, PATH_BYTES = 4096 };
 static const char *const groups[] = {"model", "layout", "training", "system"};
 enum { GROUPS = 4 };
 
-/* ---- one setting ------------------------------------------------------------------------------
- */
+/* ---- one setting ----------------------------------------------------------------------------- */
 
 static int is_path(const char *name)
 {
@@ -74,8 +73,7 @@ tess_status tess__field_read(const tess__json_node *object, const char *group, c
     return tess__json_fail(node, "%s", sentence);
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* A path beside the scenario's own file, unless it is absolute. */
 static tess_status beside(tess__json_node node, const char *base, const char *path, char *out)
@@ -166,8 +164,7 @@ tess_status tess__scenario_parse(tess_ctx *ctx, const char *name, const char *te
     return finish(ctx, &doc, tess__json_open_memory(ctx, name, text, bytes, &doc), scenario);
 }
 
-/* ---- public -----------------------------------------------------------------------------------
- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 int tess_scenario_count(void)
 {

@@ -196,14 +196,12 @@ double tess__memory_seconds(const tess_sim *sim, double bytes);
 double tess__flash_seconds(const tess_sim *sim, double heads, double queries, double keys,
                            double head_dim, double value_dim, int backward);
 
-/* ---- measured.c -------------------------------------------------------------------------------
- */
+/* ---- measured.c ------------------------------------------------------------------------------ */
 
 /* Whether this product was measured on this GPU; *seconds is its time. */
 int tess__measured_find(const tess_sim *sim, const tess__op *op, int precision, double *seconds);
 
-/* ---- ops.c: adding operations to the current part ---------------------------------------------
- */
+/* ---- ops.c: adding operations to the current part -------------------------------------------- */
 
 tess__op *tess__add_memory(tess_sim *sim, const char *name, int pass, double bytes);
 tess__op *tess__add_gemm(tess_sim *sim, const char *name, int pass, double batch, double m,
@@ -235,13 +233,11 @@ void tess__expert_ops(tess_sim *sim);
 void tess__embed_ops(tess_sim *sim);
 void tess__head_ops(tess_sim *sim);
 
-/* ---- parts.c ----------------------------------------------------------------------------------
- */
+/* ---- parts.c --------------------------------------------------------------------------------- */
 
 void tess__build_parts(tess_sim *sim);
 
-/* ---- schedule.c -------------------------------------------------------------------------------
- */
+/* ---- schedule.c ------------------------------------------------------------------------------ */
 
 typedef struct {
     int stages, chunks, schedule;
@@ -255,8 +251,7 @@ typedef struct {
 /* Seconds of a step's passes; *slowest is the stage that sets the pace. */
 double tess__pipeline_seconds(const tess__pipeline *p, int *slowest);
 
-/* ---- step.c: what follows the passes -----------------------------------------------------------
- */
+/* ---- step.c: what follows the passes --------------------------------------------------------- */
 
 /* Parameters of a stage on one rank; *experts: of these in experts. */
 double tess__stage_weights(const tess_sim *sim, int stage, double *experts);
@@ -264,13 +259,11 @@ void tess__fsdp_ops(tess_sim *sim, int part); /* gathers and scatters of a layer
 double tess__gradient_seconds(tess_sim *sim, int stage);
 double tess__optimiser_seconds(tess_sim *sim, int stage);
 
-/* ---- flop.c ------------------------------------------------------------------------------------
- */
+/* ---- flop.c ---------------------------------------------------------------------------------- */
 
 void tess__count_flop(const tess_sim *sim, tess_sim_result *result);
 
-/* ---- memory.c ---------------------------------------------------------------------------------
- */
+/* ---- memory.c -------------------------------------------------------------------------------- */
 
 void tess__memory_of(const tess_sim *sim, tess_sim_memory *memory);
 double tess__in_flight(const tess_sim *sim, int stage); /* micro-batches of all its layers */

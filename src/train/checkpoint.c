@@ -26,8 +26,7 @@
 
 static const char optimiser_file[] = "optimiser.safetensors";
 
-/* ---- saving -----------------------------------------------------------------------------------
- */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static tess_status save_weights(const tess_train *t, const char *folder, const float *values)
 {
@@ -182,8 +181,7 @@ tess_status tess_train_save(tess_train *train, const char *dir)
     return tess__team_leave(&train->team, tess__train_save(train, dir));
 }
 
-/* ---- resuming ---------------------------------------------------------------------------------
- */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 static tess_status read_weights(const tess_train *t, const char *folder, float *values)
 {

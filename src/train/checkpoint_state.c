@@ -21,8 +21,7 @@
 
 static const char *const optims[] = {"muon", "adamw"};
 
-/* ---- out --------------------------------------------------------------------------------------
- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 static json_t *number(double value)
 {
@@ -60,8 +59,7 @@ tess_status tess__state_write(tess_ctx *ctx, const char *path, const tess__state
     return status;
 }
 
-/* ---- in ---------------------------------------------------------------------------------------
- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
 /* A number, or null for NaN. */
 static tess_status number_in(tess__json_node node, double *value)

@@ -30,8 +30,7 @@
 #include "team.h"
 #include "tessera/train.h"
 
-/* ---- attention_options.c ----------------------------------------------------------------------
- */
+/* ---- attention_options.c --------------------------------------------------------------------- */
 
 /* Fills in the defaults; EINVAL names the field that breaks its rule. */
 tess_status tess__attention_options(const char *who, tess_attention_opts *opts);
@@ -39,8 +38,7 @@ tess_status tess__attention_options(const char *who, tess_attention_opts *opts);
 /* Of everything that must be the same on all ranks. */
 uint64_t tess__attention_hash(const tess_attention_opts *opts);
 
-/* ---- attention_shape.c: what the options ask of a pass ------------------------------------------
- */
+/* ---- attention_shape.c: what the options ask of a pass --------------------------------------- */
 
 /* The given cube, or those to compare, small ones first; how many. grid: tokens. */
 int tess__attention_cubes(const tess_attention_opts *opts, const int grid[3],
@@ -65,8 +63,7 @@ void tess__attention_room(const tess_attention_opts *opts, const tess__attention
 int64_t tess__attention_bytes(const tess_attention_opts *opts, const tess_model_config *config,
                               int batch, const int grid[3], int threads);
 
-/* ---- control_learn.c: the predictors' optimiser -----------------------------------------------
- */
+/* ---- control_learn.c: the predictors' optimiser ---------------------------------------------- */
 
 /* AdamW, one state for each layer, for a layer's rate depends on its stage. */
 typedef struct {
@@ -113,8 +110,7 @@ typedef struct {
     int64_t room;    /* rows there is room for */
 } tess__gathered;
 
-/* ---- the controller ----------------------------------------------------------------------------
- */
+/* ---- the controller -------------------------------------------------------------------------- */
 
 typedef struct {
     const tess_model_config *config;

@@ -57,8 +57,7 @@ void tess__control_densities(const tess__control *c, double *densities)
     }
 }
 
-/* ---- what a clock decides ---------------------------------------------------------------------
- */
+/* ---- what a clock decides -------------------------------------------------------------------- */
 
 typedef struct {
     double density;
@@ -85,8 +84,7 @@ tess_status tess__control_break_even(tess__control *c, double *density, const ch
     return TESS_OK;
 }
 
-/* ---- the same on all ranks --------------------------------------------------------------------
- */
+/* ---- the same on all ranks ------------------------------------------------------------------- */
 
 static uint64_t hash_measured(uint64_t h, const tess__decisions *d, const tess__measured *m)
 {

@@ -44,8 +44,7 @@ static const struct {
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
-/* ---- lines ------------------------------------------------------------------------------------
- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 typedef struct {
     char text[2048];
@@ -120,8 +119,7 @@ static void csv_head(line *l)
     put(l, ",val_bucket_1,val_bucket_2,val_bucket_3,val_bucket_4\n");
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 tess_status tess__metrics_add(const char *folder, const tess_step *step)
 {

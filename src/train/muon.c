@@ -43,8 +43,7 @@ int tess__muon_small(int64_t rows, int64_t cols)
     return rows * cols <= SMALL;
 }
 
-/* ---- elementwise passes, in pieces of fixed length ---------------------------------------------
- */
+/* ---- elementwise passes, in pieces of fixed length ------------------------------------------- */
 
 static int64_t pieces_of(int64_t n)
 {
@@ -94,8 +93,7 @@ static void follow(const tess_ctx *ctx, const tess__descent *d, const float *u, 
         ctx->kernels->follow(d, u + i, p + i, ema ? ema + i : NULL, length(n, i));
 }
 
-/* ---- a matrix ----------------------------------------------------------------------------------
- */
+/* ---- a matrix -------------------------------------------------------------------------------- */
 
 /* next = (b A + c A A) x, or the same from the right; x: (rows, cols). */
 static tess_status polynomial(const tess_ctx *ctx, int64_t rows, int64_t cols, const float *x,

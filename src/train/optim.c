@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-/* ---- sizes ------------------------------------------------------------------------------------
- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 typedef struct {
     int64_t total, second, pieces;
@@ -63,8 +62,7 @@ void tess__optim_measure(const tess__optim_slot *slots, const int *times, int n,
                       m.slots * (int64_t)(sizeof(tess__optim_slot) + sizeof(int));
 }
 
-/* ---- making -----------------------------------------------------------------------------------
- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void add_pieces(tess__optim *o, int muon)
 {
@@ -147,8 +145,7 @@ void tess__optim_destroy(tess__optim *optim)
     tess__arena_free(&optim->arena);
 }
 
-/* ---- a step -----------------------------------------------------------------------------------
- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 double tess__optim_squares(tess__optim *optim, const float *gradient)
 {

@@ -64,8 +64,7 @@ void tess__remove_folder(const char *path)
     rmdir(path);
 }
 
-/* ---- checkpoints by their names ---------------------------------------------------------------
- */
+/* ---- checkpoints by their names -------------------------------------------------------------- */
 
 /* The step in "step-000500"; -1 if name is not of that form. */
 static int64_t step_of(const char *name)
@@ -164,8 +163,7 @@ tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir, tess_checkpoint
     return TESS_OK;
 }
 
-/* ---- the run's own ----------------------------------------------------------------------------
- */
+/* ---- the run's own --------------------------------------------------------------------------- */
 
 /* What a killed process left: checkpoints in the making or going. */
 static void clean(const char *folder)

@@ -26,8 +26,7 @@
 #include "optim.h"
 #include "tessera/train.h"
 
-/* ---- team.c -----------------------------------------------------------------------------------
- */
+/* ---- team.c ---------------------------------------------------------------------------------- */
 
 typedef struct {
     tess_comm *world;         /* the caller's; NULL: this rank is alone */
@@ -67,8 +66,7 @@ tess_status tess__team_same(tess__team *team, const char *what, const void *data
 /* Adds what was counted on a communicator, NULL accepted, `times` times: 1 or -1. */
 void tess__counts_add(const tess_comm *comm, int times, tess_comm_counts *sum);
 
-/* ---- owners.c: which rank owns which parameters ------------------------------------------------
- */
+/* ---- owners.c: which rank owns which parameters ---------------------------------------------- */
 
 /* Parameters whose gradients are ready together are a part: part 0 lies before the blocks, then
  * comes one for each block, then what lies behind them. */
@@ -94,8 +92,7 @@ int tess__owners_own(const tess__owners *owners, int rank, tess__optim_slot *slo
 int64_t tess__owners_part(const tess__owners *owners);
 int64_t tess__owners_share(const tess__owners *owners, int rank);
 
-/* ---- reduce.c: gradients to their owners, values back -------------------------------------------
- */
+/* ---- reduce.c: gradients to their owners, values back ---------------------------------------- */
 
 /* One part on its way: what goes out, by owners, and what comes in, by ranks. */
 typedef struct {
@@ -129,8 +126,7 @@ tess_status tess__reduce_ready(void *user, int layer);
 /* Collective: every parameter of values as its owner has it. */
 tess_status tess__reduce_values(tess__reduce *reduce, float *values);
 
-/* ---- gather.c: the state of the optimiser in one place ------------------------------------------
- */
+/* ---- gather.c: the state of the optimiser in one place --------------------------------------- */
 
 typedef enum { TESS__STATE_FIRST, TESS__STATE_SECOND, TESS__STATE_EMA } tess__state_kind;
 

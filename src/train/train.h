@@ -55,8 +55,7 @@ struct tess_train {
     char checkpoint[PATH_MAX];
 };
 
-/* ---- options.c -------------------------------------------------------------------------------
- */
+/* ---- options.c ------------------------------------------------------------------------------- */
 
 /* Options with every default filled in; EINVAL names the field that breaks its rule. */
 tess_status tess__train_options(const char *who, const tess_train_opts *given,
@@ -68,8 +67,7 @@ uint64_t tess__train_options_hash(const tess_train_opts *opts);
 /* The rates' factor in step number step, from 0: warm-up, constant, decay. */
 double tess__schedule(const tess_train_opts *opts, int64_t step);
 
-/* ---- flow.c: noise, and the loss --------------------------------------------------------------
- */
+/* ---- flow.c: noise, and the loss ------------------------------------------------------------- */
 
 /* Streams of random numbers are keyed by what they are for, and a number: a step, a clip. */
 typedef enum {
@@ -100,8 +98,7 @@ void tess__flow_noise(const tess_ctx *ctx, const tess__noising *noising, const f
 double tess__flow_loss(const tess_ctx *ctx, const float *target, int64_t n, double factor,
                        float *out, double *sums);
 
-/* ---- need.c ----------------------------------------------------------------------------------
- */
+/* ---- need.c ---------------------------------------------------------------------------------- */
 
 enum { TESS__RING = 3 }; /* batches prefetched */
 
@@ -115,8 +112,7 @@ void tess__train_slots(const tess__params *params, tess_optim optim, tess__optim
 tess_status tess__train_fits(const char *who, const tess_model_config *config,
                              const tess_data_info *info);
 
-/* ---- loop.c, validate.c, sample.c, sheet.c ----------------------------------------------------
- */
+/* ---- loop.c, validate.c, sample.c, sheet.c --------------------------------------------------- */
 
 tess_status tess__train_validate(tess_train *train, double *loss, double *buckets);
 
@@ -191,8 +187,7 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
 /* samples/step-000100.png of the run's folder, one row per clip. */
 tess_status tess__sheet_write(tess_train *train);
 
-/* ---- plans.c: ranks that share the tokens of clips ---------------------------------------------
- */
+/* ---- plans.c: ranks that share the tokens of clips ------------------------------------------- */
 
 /* Collective, as is make. The context of a pass of that shape, with a first plan. */
 tess_status tess__plans_create(tess_train *train, const tess_pass_shape *shape);
@@ -203,8 +198,7 @@ double tess__plans_imbalance(const tess_train *train);
 tess_status tess__plans_open(const tess_train *train);
 tess_status tess__plans_add(const tess_train *train);
 
-/* ---- step_times.c ------------------------------------------------------------------------------
- */
+/* ---- step_times.c ---------------------------------------------------------------------------- */
 
 /* What this rank has sent to others since the train was made, and waited for them. */
 tess_comm_counts tess__train_sent(const tess_train *train);
@@ -223,8 +217,7 @@ void tess__step_sent(const tess_train *train, const tess_comm_counts *before, te
 void tess__step_describe(const tess_train *train, const tess__step_times *at, double factor,
                          tess_step *now);
 
-/* ---- metrics.c -------------------------------------------------------------------------------
- */
+/* ---- metrics.c ------------------------------------------------------------------------------- */
 
 /* lines.c: appends a line, with its \n; keeps a head and the lines of steps up to `last`. */
 tess_status tess__lines_add(const char *path, const char *text, size_t bytes);
@@ -234,8 +227,7 @@ tess_status tess__lines_cut(tess_ctx *ctx, const char *path, const char *head, i
 tess_status tess__metrics_open(tess_ctx *ctx, const char *folder, int64_t step);
 tess_status tess__metrics_add(const char *folder, const tess_step *step);
 
-/* ---- checkpoint.c, checkpoint_state.c, run_folder.c --------------------------------------------
- */
+/* ---- checkpoint.c, checkpoint_state.c, run_folder.c ------------------------------------------ */
 
 /* moments.c: where moments lie, of this rank's slots or of all of them. */
 typedef struct {

@@ -52,8 +52,6 @@ uint64_t *tess__theirs_at(const tess_dist_attn *d, const tess__selective *x, con
     return a->theirs + (sample * x->first[d->ranks] + item) * x->home_words;
 }
 
-/* The next rows in [low, high) of units at..n-1 that are in a set, or not in it (value 0), whose
- * unit 0 is `base`; at moves behind them. No rows: there are no more. */
 tess__row_span tess__next_rows(const tess_dist_attn *d, const uint64_t *set, int value,
                                int64_t base, int64_t n, int64_t low, int64_t high, int64_t *at)
 {
@@ -76,7 +74,6 @@ int64_t tess__count_rows(const tess_dist_attn *d, const uint64_t *set, int64_t b
     return rows;
 }
 
-/* Rows of a sample and head that owner p has of what this rank needs. */
 int64_t tess__rows_from(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
                         int p, int sample, int64_t head)
 {
@@ -84,7 +81,6 @@ int64_t tess__rows_from(const tess_dist_attn *d, const tess__selective *x, const
                             d->opts.bounds[p], d->opts.bounds[p + 1]);
 }
 
-/* Rows here of a sample and head that a rank needs. */
 int64_t tess__rows_for(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
                        int sample, int64_t item)
 {
@@ -100,7 +96,6 @@ int64_t tess__ask_scratch(const tess_dist_attn *d, const tess__selective *x)
     return x->message_out + x->message_in + 2 * (int64_t)sizeof(int64_t) * d->ranks;
 }
 
-/* Whether rank c asks owner p for anything: both know. */
 int tess__asks(const tess__selective *x, int c, int p)
 {
     return x->first[c + 1] > x->first[c] && x->unit_end[p] > x->unit_begin[p];

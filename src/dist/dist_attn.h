@@ -105,7 +105,7 @@ typedef struct {
     const int64_t *bounds;   /* (n_groups + 1): rows within the share */
     int64_t q_place, q_rows; /* of the packed queries of a sample */
     int64_t k_place, k_rows; /* of the packed keys: all tokens in token order; ring: the part it
-                                begins with, in the group's order; selective: see selective.c */
+                                begins with, in the group's order; selective: dist_selective.c */
     size_t bits;             /* where its lists begin among a sample's bits, in bytes */
     int again;               /* 1: the share before has the same head */
 } tess__dist_share;

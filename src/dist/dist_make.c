@@ -3,8 +3,10 @@
  *
  * Memory: what does not depend on the plan lies in the object's arena. A plan's lists lie in an
  * arena of their own, which takes the place of the one before when all of it is made. The rows
- * (sets, gradients, messages) are buffers that grow to the largest layer of any plan so far, one
- * allocation each, so that a new plan seldom allocates much.
+ * (sets, gradients, messages) are buffers as large as the plan's largest layer, one allocation
+ * each. A new plan makes them larger where it must, and smaller where it needs less than three
+ * quarters of them, so that one that differs little allocates nothing; what selective layers grew
+ * to in their calls is given back with every plan.
  */
 #include "dist_attn.h"
 

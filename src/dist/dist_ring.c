@@ -37,7 +37,6 @@ static int has_lists(const tess__dist_run *run, int sample, int64_t i)
     return !run->set->dense[sample * run->layer->n_shares + i];
 }
 
-/* Whether share i of a sample has work with a part. */
 int tess__ring_needs(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_part *p,
                      int sample, int64_t i)
 {
@@ -150,7 +149,6 @@ tess_status tess__ring_hop(tess_dist_attn *d, tess__dist_run *run, const tess__r
                             step + 1 < x->steps && x->last[q] > step ? x->previous : -1, request);
 }
 
-/* The lists of a share among the keys of a part; NULL: all of them. */
 const tess_selection *tess__ring_lists(tess_dist_attn *d, const tess__dist_run *run,
                                        const tess__ring_part *p, const tess__tile_keys *keys,
                                        int sample, int64_t i)

@@ -53,6 +53,10 @@ void tess__collective_ns(const tess_cluster_info *info, const tess_collective *w
 
 /* ---- times.c ------------------------------------------------------------------------------- */
 
+/* Floating-point operations for each (query, key) pair and element of a head: two products forward,
+ * five backward, of a multiplication and an addition each. */
+enum { TESS__FLOP_FORWARD = 4, TESS__FLOP_BACKWARD = 10 };
+
 /* Rounds a time that is not negative to whole ns, at most 2^62 (146 years). */
 int64_t tess__ns(double ns);
 

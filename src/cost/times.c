@@ -31,7 +31,8 @@ tess_status tess__attn_rates(const tess_cluster *cluster, int head_dim, int back
         per_second =
             peak * (backward ? info->attn_backward : info->attn_forward) * info->attn_sparse;
     }
-    rate->pair = (backward ? 10.0 : 4.0) * head_dim * 1e9 / per_second;
+    const double flop = backward ? TESS__FLOP_BACKWARD : TESS__FLOP_FORWARD;
+    rate->pair = flop * head_dim * 1e9 / per_second;
     rate->row = rate->pair * info->attn_row_keys;
     return TESS_OK;
 }

@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm.c - a communicator's life, what it tells of itself, and how its requests end. */
+/* comm.c - a communicator's life, what it tells of itself, and how its requests end.
+ *
+ * Memory of one rank's end of a communicator of n ranks, reserved when it is made so that no
+ * operation allocates:
+ *
+ *   scratch      n TESS_COMM_PIECE                     64 KiB for each rank: what sums, gathers
+ *                                                      and agreement combine in
+ *   messages     2 (n - 1) TESS_COMM_OPEN messages      4 KiB for each other rank
+ *   of the kind  as many letters (threads)             10 KiB for each other rank
+ *                or as many requests (MPI)              4 KiB for each other rank
+ *
+ * so about 78 KiB n (72 over MPI), in every communicator that the rank is in. Ranks that are
+ * threads have it in one process: 78 KiB n^2, which is 5 MiB for 8 ranks, 0.3 GiB for 64 and 78 GiB
+ * for 1024. That is address space; pages are taken as they are written, and a sum of few bytes
+ * writes few of them.
+ */
 #include "dist.h"
 
 #include <string.h>

@@ -3,6 +3,11 @@
  *
  * Everyone tells everyone its colour, its key and its node; each rank then knows its part without
  * asking again. A rank that lacks memory says so, and all leave together.
+ *
+ * Cost of parting n ranks: a gather of 24 bytes of each, an agreement, and 8 n bytes of scratch.
+ * Members are sorted by insertion, O(n) where keys ascend with ranks as in a grid, and a member's
+ * node is looked for among the members before it: O(n^2) comparisons at worst, of which 1024 ranks
+ * make half a million. A part is made once; it is not worth a table.
  */
 #include "dist.h"
 

@@ -13,6 +13,11 @@
  * of the last step. A plan is kept by tess_plan_keep's rule, which looks at the balance; once there
  * is a quarter more or less work than it was made for, or low-rank vectors travel in other layers,
  * another strategy may be the fastest, and a new one is made.
+ *
+ * Cost of a step on P ranks with L layers of H heads: a sum of L H + 1 doubles, in steps after one
+ * that looked also L parts TESS__UNION_COUNTS more; a maximum of 2 L doubles; three agreements of 4
+ * bytes. For 30 layers of 12 heads that is 3.3 KiB to every other rank, and five latencies. A new
+ * plan adds two agreements and the comparison of 8 bytes, besides the planner's time.
  */
 #include "context.h"
 

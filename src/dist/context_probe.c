@@ -16,6 +16,7 @@
  */
 #include "context.h"
 
+#include "cost/cost.h"
 #include "tessera/attn.h"
 #include "tessera/select.h"
 
@@ -219,13 +220,14 @@ static void conclude(const probe *p, int threads, tess__rates *rates)
         p->best[0][DENSER] / ((double)p->rows * forward) - p->density[DENSER] * (double)p->keys;
     const double rows = fmax(lists_rows, p->row / ((double)p->rows * forward) - 1.0);
     const double keys = 2.0 * p->shape->head_dim * sizeof(float) * p->copied / forward;
+    const double more = (double)TESS__FLOP_BACKWARD / TESS__FLOP_FORWARD;
     double dense = p->best[0][DENSE] / cells, lists = forward;
     if (p->shape->backward) {
         dense += p->best[1][DENSE] / cells;
         lists += backward;
     }
     *rates = (tess__rates){.forward = forward / threads,
-                           .backward = (p->shape->backward ? backward : 2.5 * forward) / threads,
+                           .backward = (p->shape->backward ? backward : more * forward) / threads,
                            .row_keys = fmax(rows, 0.0) + keys,
                            .part_keys = p->part / ((double)p->rows * forward) + keys,
                            .dense = fmin(dense / lists, 1.0),

@@ -8,6 +8,8 @@
  */
 #include "context.h"
 
+#include "cost/cost.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -17,6 +19,11 @@ enum { NODE = 6, MEMORY = 7, NUMBERS = 8 }; /* of a rank: its rates, its node, i
  * Xeon): copies of a row that is packed or unpacked; of a selected row, which is found in bits,
  * told and put into place by itself. */
 static const double packed_copies = 1.5, selected_copies = 2.5;
+
+/* FLOP of 1e9 pairs for each element of a head: over ns of a pair they are FLOP/s, and over FLOP/s
+ * they are ns. */
+static const double forward_flop = TESS__FLOP_FORWARD * 1e9;
+static const double backward_flop = TESS__FLOP_BACKWARD * 1e9;
 
 /* The limits of a cluster's description. */
 static const double least_flops = 1e9, least_bandwidth = 1e6, most_bandwidth = 1e15;
@@ -42,8 +49,8 @@ static tess_status own_rates(const tess_context *c, const tess_context_opts *o, 
         .unit = o->n_units ? (o->tokens + o->n_units - 1) / o->n_units : 1};
     if (o->flops == 0.0)
         return tess__probe(c->ctx, &shape, rates);
-    *rates = (tess__rates){.forward = 4e9 * o->head_dim / o->flops,
-                           .backward = 10e9 * o->head_dim / o->flops,
+    *rates = (tess__rates){.forward = forward_flop * o->head_dim / o->flops,
+                           .backward = backward_flop * o->head_dim / o->flops,
                            .dense = 1.0};
     return TESS_OK;
 }
@@ -134,8 +141,8 @@ static int adapters(const tess_link *link, int per_node)
 static tess_status describe(const tess_context *c, const tess_link *link, const world *w,
                             tess_cluster **cluster)
 {
-    const double forward = 4e9 * c->opts.head_dim / c->rates.forward;
-    const double backward = 10e9 * c->opts.head_dim / c->rates.backward;
+    const double forward = forward_flop * c->opts.head_dim / c->rates.forward;
+    const double backward = backward_flop * c->opts.head_dim / c->rates.backward;
     const double faster = forward > backward ? forward : backward;
     const double peak = faster > least_flops ? faster : least_flops;
     const int per_node = (c->ranks + w->nodes - 1) / w->nodes;
@@ -201,7 +208,7 @@ static void tell_rates(const tess_context *c, const tess_context_opts *o, const 
     char wires[160] = "", rows[160] = "";
     if (o->train)
         snprintf(rows, sizeof rows, " forward, %.1f backward",
-                 10.0 * c->opts.head_dim / r->backward);
+                 TESS__FLOP_BACKWARD * (double)c->opts.head_dim / r->backward);
     if (o->flops == 0.0)
         snprintf(rows + strlen(rows), sizeof rows - strlen(rows),
                  " on lists, a row as %.0f keys and %.0f for each part of them, dense %.2fx as "
@@ -215,8 +222,8 @@ static void tell_rates(const tess_context *c, const tess_context_opts *o, const 
                  "; between %d nodes %.1f us, %.2f GB/s", nodes,
                  (double)link->network_latency * 1e-3, link->network_bandwidth * 1e-9);
     tess__context_tell(c, TESS_CONTEXT_RATES, -1, "rates %s: attention %.1f GFLOP/s%s%s",
-                       o->flops > 0.0 ? "given" : "measured", 4.0 * c->opts.head_dim / r->forward,
-                       rows, wires);
+                       o->flops > 0.0 ? "given" : "measured",
+                       TESS__FLOP_FORWARD * (double)c->opts.head_dim / r->forward, rows, wires);
 }
 
 static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)

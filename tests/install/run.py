@@ -77,11 +77,16 @@ def by_pkg_config(options, prefix, work):
 def examples(options, prefix, work):
     """The examples, compiled by the line that stands in their heads."""
     libraries = os.path.join(prefix, options.libdir)
-    flags = run("pkg-config", "--cflags", "--libs", "tessera",
-                PKG_CONFIG_PATH=os.path.join(libraries, "pkgconfig")).split()
     for source in sorted(name for name in os.listdir(EXAMPLES) if name.endswith(".c")):
         program = os.path.join(work, source[:-2])
-        run(options.cc, "-o", program, os.path.join(EXAMPLES, source), *flags, "-lm")
+        with open(os.path.join(EXAMPLES, source), encoding="utf-8") as file:
+            package, maths = re.search(r"--libs ([\w-]+)\)( -lm)?", file.read()).groups()
+        if package == "tessera-train" and "train" not in options.components.split(","):
+            continue
+        flags = run("pkg-config", "--cflags", "--libs", package,
+                    PKG_CONFIG_PATH=os.path.join(libraries, "pkgconfig")).split()
+        run(options.cc, "-o", program, os.path.join(EXAMPLES, source), *flags, *(["-lm"] if maths else []),
+            *([f"-Wl,-rpath-link,{libraries}"] if options.shared == "ON" else []))
         run(program, cwd=work, LD_LIBRARY_PATH=libraries)
 
 

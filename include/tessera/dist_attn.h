@@ -4,7 +4,8 @@
  * Every rank owns some rows of q, k, v of all heads, its rows at home. A plan says which rank
  * computes which query blocks of which heads. The executor brings rows to the ranks that compute
  * with them, attends there, densely or on lists that a callback chooses, and brings the outputs
- * home; backward the same with gradients. The result is that of one rank on the same lists.
+ * home; backward the same with gradients. The result is that of one rank on the same lists, to
+ * rounding: rings merge outputs part by part, and gradients of keys are sums over ranks.
  *
  *   tess_dist_attn *da;
  *   tess_dist_attn_create(ctx, comm, &opts, &da);

@@ -122,9 +122,9 @@ typedef struct {
 } tess_attend;
 
 /* What the next forward passes do, copied with its arrays; NULL: dense, and what SEARCH found is
- * forgotten. A block that is run again
- * for its gradients attends to the same keys; nothing is learned or looked at twice. EINVAL: more
- * keys than the pass has room for, a predictor of another model; the pass stays as it was. */
+ * forgotten. A block that is run again for its gradients attends to the same keys; nothing is
+ * learned or looked at twice. EINVAL: more keys than the pass has room for, a predictor of another
+ * model; the pass stays as it was. */
 TESS_API tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend);
 
 /* Of the last forward pass, of one layer. The arrays are the pass's. */

@@ -199,6 +199,32 @@ static void a_loss_that_is_not_finite_keeps_the_state_before(void **state)
     end(&other);
 }
 
+/* A file where the folder of checkpoints was: what ended the run is told all the same. */
+static void a_checkpoint_that_fails_hides_no_reason(void **state)
+{
+    (void)state;
+    tess_train_opts opts = small;
+    char lost[PATH_MAX], want[2 * PATH_MAX];
+    opts.folder = in_root("lost");
+    snprintf(lost, sizeof lost, "%s", in_root("lost/checkpoints"));
+    run r = start(1, &opts);
+    CHECK_OK(tess_train_run(r.train, 1, NULL, NULL));
+    tess__remove_folder(lost);
+    fclose(fopen(lost, "w"));
+    snprintf(want, sizeof want,
+             "tess_train_run: stopped by the caller after step 3; and its checkpoint failed: "
+             "%s/step-000003: cannot remove: Not a directory",
+             lost);
+    CHECK_FAILS(tess_train_run(r.train, 0, stop_at_three, NULL), TESS_EIO, want);
+    r.info.values[0] = NAN;
+    snprintf(want, sizeof want,
+             "tess_train_run: the loss of step 4 is NaN, must be finite; and its checkpoint "
+             "failed: %s/step-000003: cannot remove: Not a directory",
+             lost);
+    CHECK_FAILS(tess_train_run(r.train, 0, NULL, NULL), TESS_EINVAL, want);
+    end(&r);
+}
+
 /* ---- the folder of a run ----------------------------------------------------------------------
  */
 
@@ -529,6 +555,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_step_allocates_nothing),
     cmocka_unit_test(a_callback_that_stops_leaves_a_checkpoint),
     cmocka_unit_test(a_loss_that_is_not_finite_keeps_the_state_before),
+    cmocka_unit_test(a_checkpoint_that_fails_hides_no_reason),
     cmocka_unit_test(the_last_checkpoints_are_kept_and_the_newest_is_found),
     cmocka_unit_test(what_a_killed_process_left_is_passed_over),
     cmocka_unit_test(columns_of_another_version_go_below_their_names),

@@ -621,6 +621,22 @@ static void a_loss_that_is_not_finite_ends_all_ranks(void **state)
     assert_true(exists(in_root("nan/checkpoints/step-000004/state.json")));
 }
 
+static void a_checkpoint_that_fails_hides_no_reason(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dense;
+    opts.folder = in_root("lost");
+    story s = {.opts = &opts, .ranks = 2, .odd = ODD_LOST};
+    char want[PATH_MAX + 160];
+    assert_int_equal(run_story(&s), TESS_EINVAL);
+    snprintf(want, sizeof want,
+             "tess_train_run: the loss of step 5 is NaN, must be finite; and its checkpoint "
+             "failed: %s/checkpoints/.step-000004.tmp: cannot create: No such file or directory",
+             in_root("lost"));
+    assert_string_equal(s.sentence[0], want);
+    assert_string_equal(s.sentence[1], want);
+}
+
 static void a_checkpoint_that_cannot_be_written_fails_on_all(void **state)
 {
     (void)state;
@@ -691,6 +707,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(strategies_must_be_known),
     cmocka_unit_test(a_folder_that_goes_ends_all_ranks),
     cmocka_unit_test(a_loss_that_is_not_finite_ends_all_ranks),
+    cmocka_unit_test(a_checkpoint_that_fails_hides_no_reason),
     cmocka_unit_test(a_checkpoint_that_cannot_be_written_fails_on_all),
     cmocka_unit_test(owners_have_as_much_to_do),
 };

@@ -16,6 +16,7 @@ typedef enum {
     ODD_WEIGHTS, /* a model of another seed */
     ODD_FOLDER,  /* removes the run's folder after step 4 */
     ODD_NAN,     /* and so do all: breaks its weights after step 4 */
+    ODD_LOST,    /* the same, and rank 0 removes the folder of checkpoints */
 } oddity;
 
 typedef struct {
@@ -64,10 +65,12 @@ static inline int on_story_step(void *user, const tess_step *step)
         s->first_step[t->rank] = *step;
     if (step->step != 4)
         return 0;
-    if (s->odd == ODD_NAN)
+    if (s->odd == ODD_NAN || s->odd == ODD_LOST)
         t->r.info.values[0] = NAN;
     if (s->odd == ODD_FOLDER && t->rank == 0)
         tess__remove_folder(s->opts->folder);
+    if (s->odd == ODD_LOST && t->rank == 0)
+        tess__remove_folder(in_root("lost/checkpoints"));
     return s->odd == ODD_STOPS && t->rank == 1;
 }
 

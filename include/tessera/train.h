@@ -202,9 +202,10 @@ typedef struct {
 typedef int (*tess_step_fn)(void *user, const tess_step *step);
 
 /* Runs `steps` steps, or 0: all that are left of opts.steps. fn may be NULL. Stopped by fn, it
- * writes a checkpoint (with a folder) and returns ESTOPPED. A loss or gradient that is not finite
- * ends the run with EINVAL before it touches the weights, also with a checkpoint. With a folder,
- * the first call without a resume before fails if there is a checkpoint in it. */
+ * writes a checkpoint (with a folder) and returns ESTOPPED, or what kept it from being written. A
+ * loss or gradient that is not finite ends the run with EINVAL before it touches the weights, also
+ * with a checkpoint. Where that cannot be written, the sentence says both. With a folder, the first
+ * call without a resume before fails if there is a checkpoint in it. */
 TESS_API tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user);
 
 /* The loss on the fixed validation set, with the averaged weights, and its part in each quarter of

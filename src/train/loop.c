@@ -14,6 +14,7 @@
 #include "train.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const double loss_memory = 0.98; /* of the running mean: about 50 steps */
@@ -97,21 +98,39 @@ static tess_status measure(tess_train *t, double *loss, double *norm)
     return TESS_OK;
 }
 
-/* EINVAL, with a checkpoint of the state before the step that went wrong. All ranks are here. */
+/* The state of a run that ends, on all ranks, if it has a folder. What keeps it from being saved is
+ * told behind why the run ends, never in its place. */
+static tess_status save_last(tess_train *t, const char *why)
+{
+    const tess_status status = t->opts.folder ? tess__run_checkpoint(t) : TESS_OK;
+    if (status != TESS_OK)
+        return tess__fail(status, "%s; and its checkpoint failed: %s", why, tess_last_error());
+    t->team.known = 1;
+    return TESS_OK;
+}
+
+/* EINVAL, with a checkpoint of the state before the step that went wrong. */
 static tess_status give_up(tess_train *t, const char *what, double value)
 {
+    char why[128];
     const char *text = isnan(value) ? "NaN" : "infinite"; /* printf may sign a NaN */
-    const long long step = (long long)t->step + 1;
-    if (t->opts.folder)
-        TESS_TRY(tess__run_checkpoint(t));
-    t->team.known = 1;
+    snprintf(why, sizeof why, "tess_train_run: %s of step %lld is %s, must be finite", what,
+             (long long)t->step + 1, text);
+    if (save_last(t, why) != TESS_OK)
+        return TESS_EINVAL; /* with both sentences */
     if (!t->opts.folder)
-        return tess__fail(TESS_EINVAL, "tess_train_run: %s of step %lld is %s, must be finite",
-                          what, step, text);
-    return tess__fail(TESS_EINVAL,
-                      "tess_train_run: %s of step %lld is %s, must be finite; %s holds the state "
-                      "before it",
-                      what, step, text, t->checkpoint);
+        return tess__fail(TESS_EINVAL, "%s", why);
+    return tess__fail(TESS_EINVAL, "%s; %s holds the state before it", why, t->checkpoint);
+}
+
+/* ESTOPPED says that the run can go on: not without the checkpoint. */
+static tess_status stop_run(tess_train *t)
+{
+    char why[128];
+    snprintf(why, sizeof why, "tess_train_run: stopped by the caller after step %lld",
+             (long long)t->step);
+    TESS_TRY(save_last(t, why));
+    return tess__fail(TESS_ESTOPPED, "%s", why);
 }
 
 static tess_status update(tess_train *t, double norm, double factor)
@@ -263,13 +282,8 @@ static tess_status run_steps(tess_train *t, int64_t end, tess_step_fn fn, void *
         TESS_TRY(run_step(t, &now));
         TESS_TRY(after_step(t, &now));
         TESS_TRY(ask(t, fn, user, &now, &stop));
-        if (!stop || t->step == t->opts.steps)
-            continue;
-        if (t->opts.folder)
-            TESS_TRY(tess__run_checkpoint(t));
-        t->team.known = 1;
-        return tess__fail(TESS_ESTOPPED, "tess_train_run: stopped by the caller after step %lld",
-                          (long long)t->step);
+        if (stop && t->step < t->opts.steps)
+            return stop_run(t);
     }
     return TESS_OK;
 }

@@ -233,6 +233,11 @@ tess_status world_open(cli *c, tess_status so_far);
 void world_fail(cli *c, tess_status status);
 int world_failed(cli *c);
 
+/* Collective over comm, whose ranks may be threads, each with a cli of its own: nobody goes on if a
+ * rank has failed. Who failed keeps its status and sentence, the command's or the library's; the
+ * others get those of the first one, as "rank 2: ...". comm NULL: alone. */
+tess_status world_agree(cli *c, tess_comm *comm, tess_status status);
+
 /* Collective: what all ranks sent, by kind, on a line that begins with the label, or as the member
  * "sent". One rank alone says nothing. */
 tess_status world_sent(cli *c, const char *label, const tess_comm_counts *mine);

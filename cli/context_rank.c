@@ -21,6 +21,7 @@ enum { ROUNDS_MOST = 5 };
 
 typedef struct {
     context_job *job;
+    cli *c; /* what a failure is said in: of rank 0, and of processes, the command's */
     tess_ctx *ctx;
     tess_comm *comm;
     int rank;
@@ -40,6 +41,11 @@ static size_t cell(const state *s, int sample, int layer)
     const context_lists *l = s->job->lists;
     return ((size_t)sample * (size_t)l->layers + (size_t)layer) * (size_t)l->ranks +
            (size_t)s->rank;
+}
+
+static tess_status no_memory(const state *s, size_t bytes)
+{
+    return out_fail(s->c, TESS_ENOMEM, "no memory for %zu bytes", bytes);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -136,7 +142,7 @@ static tess_status compare_layer(state *s, int layer)
     TRY(tess_comm_agree(s->comm, TESS_OK));
     const tess_status status =
         s->rank == 0 ? job->compare(job->user, (int)(s->run - job->runs), layer) : TESS_OK;
-    return tess_comm_agree(s->comm, status);
+    return world_agree(s->c, s->comm, status);
 }
 
 /* A pass that is not timed: it warms memory, shows what selective ranks need, and is compared. */
@@ -145,8 +151,7 @@ static tess_status first_pass(state *s)
     const context_lists *l = s->job->lists;
     const size_t marks = (size_t)l->heads * (size_t)l->units;
     s->marks = malloc(marks);
-    if (!s->marks)
-        return tess_comm_fail(s->comm, TESS_ENOMEM);
+    TRY(world_agree(s->c, s->comm, s->marks ? TESS_OK : no_memory(s, marks)));
     for (int layer = 0; layer < l->layers; layer++) {
         memset(s->marks, 0, marks);
         TRY(run_layer(s, layer));
@@ -240,9 +245,9 @@ static tess_status run_strategy(state *s, int from, int to)
     TRY(status);
     TRY(tess_context_view(s->context, &s->info));
     if (s->job->compare) {
-        s->lse = malloc((size_t)s->job->lists->heads * (size_t)s->info.rows * sizeof *s->lse);
-        if (!s->lse)
-            return tess_comm_fail(s->comm, TESS_ENOMEM);
+        const size_t bytes = (size_t)s->job->lists->heads * (size_t)s->info.rows * sizeof *s->lse;
+        s->lse = malloc(bytes);
+        TRY(world_agree(s->c, s->comm, s->lse ? TESS_OK : no_memory(s, bytes)));
     }
     TRY(tell_layers(s));
     TRY(first_pass(s));
@@ -325,7 +330,7 @@ static tess_status run_all(state *s)
     const int rounds = samples < 1 ? 1 : samples < ROUNDS_MOST ? samples : ROUNDS_MOST;
     for (int turn = 0; status == TESS_OK && turn < rounds * s->job->n; turn++) {
         const int round = turn / s->job->n;
-        TRY(tess_comm_agree(s->comm, signals_caught() ? TESS_ESTOPPED : TESS_OK));
+        TRY(world_agree(s->c, s->comm, signals_caught() ? TESS_ESTOPPED : TESS_OK));
         s->run = &s->job->runs[turn % s->job->n];
         status = run_strategy(s, samples * round / rounds, samples * (round + 1) / rounds);
         drop_strategy(s);
@@ -338,13 +343,22 @@ static tess_status rank_main(void *user, tess_ctx *ctx, tess_comm *comm)
     context_job *job = user;
     const context_lists *l = job->lists;
     tess_comm_info info;
-    state s = {.job = job, .ctx = ctx, .comm = comm};
-    const size_t most = (size_t)l->groups * (size_t)l->keys_most;
+    cli own = {.ctx = ctx};
     TRY(tess_comm_query(comm, &info));
-    s.rank = info.rank;
-    s.offsets = malloc(((size_t)l->groups + 1) * sizeof *s.offsets);
-    s.indices = malloc((most ? most : 1) * sizeof *s.indices);
-    tess_status status = s.offsets && s.indices ? run_all(&s) : TESS_ENOMEM;
+    state s = {.job = job,
+               .c = job->comm || info.rank == 0 ? job->w->c : &own,
+               .ctx = ctx,
+               .comm = comm,
+               .rank = info.rank};
+    const size_t most = (size_t)l->groups * (size_t)l->keys_most;
+    const size_t offsets = ((size_t)l->groups + 1) * sizeof *s.offsets;
+    const size_t indices = (most ? most : 1) * sizeof *s.indices;
+    s.offsets = malloc(offsets);
+    s.indices = malloc(indices);
+    tess_status status = s.offsets && s.indices ? TESS_OK : no_memory(&s, offsets + indices);
+    status = world_agree(s.c, comm, status);
+    if (status == TESS_OK)
+        status = run_all(&s);
     tess_context_destroy(s.rates);
     free(s.offsets);
     free(s.indices);

@@ -44,7 +44,9 @@ static tess_status full_lists(const verifier *f, int layer, tess_selection **ful
     }
     int64_t *offsets = malloc((size_t)(some.lists + 1) * sizeof *offsets);
     int32_t *indices = malloc((size_t)capacity * sizeof *indices);
-    tess_status status = offsets && indices ? TESS_OK : TESS_ENOMEM;
+    tess_status status = offsets && indices
+                             ? TESS_OK
+                             : out_fail(f->w->c, TESS_ENOMEM, "no memory for the lists of a layer");
     for (; status == TESS_OK && list < some.lists; list++) {
         const int dense = !l->keys[layer * l->heads + list / l->groups];
         const int64_t length = dense ? l->units : some.offsets[list + 1] - some.offsets[list];

@@ -193,7 +193,7 @@ tess_status doctor_ranks(cli *c, tess_finding_fn fn, void *user)
     tess_status status = all && bytes
                              ? look(c, &mine)
                              : out_fail(c, TESS_ENOMEM, "no memory for %d ranks", c->ranks);
-    status = tess_comm_agree(c->comm, status);
+    status = world_agree(c, c->comm, status);
     for (size_t i = 0; i < n && status == TESS_OK; i++)
         bytes[i] = sizeof mine;
     if (status == TESS_OK)

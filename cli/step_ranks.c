@@ -113,7 +113,7 @@ static tess_status time_alone(state *s, int kind, double *seconds)
     if (status == TESS_OK && s->group.rank == 0)
         status = compute(&s->alone, kind);
     *seconds = (double)(tess_clock_ns() - start) * 1e-9;
-    return tess_comm_agree(s->comm, status);
+    return world_agree(&s->c, s->comm, status);
 }
 
 /* From when all have come to when all are done. */
@@ -208,7 +208,7 @@ static tess_status make(state *s)
         j->break_even = s->alone.sparse.break_even;
         j->profile_heads = s->alone.profile_heads;
     }
-    TRY(tess_comm_agree(s->comm, status));
+    TRY(world_agree(&s->c, s->comm, status));
     p.break_even = fmax(j->break_even, DBL_MIN); /* 0 would be any */
     s->w.comm = s->comm;
     status = workload_make(&s->c, &p, 0, &s->w);
@@ -216,7 +216,7 @@ static tess_status make(state *s)
         status = tess_reduce_create(s->w.model, s->comm, TESS_OPTIM_MUON, &s->reduce);
     if (status == TESS_OK && p.backward)
         status = tess_reduce_attach(s->reduce, s->w.pass);
-    return tess_comm_agree(s->comm, status);
+    return world_agree(&s->c, s->comm, status);
 }
 
 static tess_status run(state *s)
@@ -227,12 +227,13 @@ static tess_status run(state *s)
     TRY(time_steps(s, STEP_DENSE, NULL));
     if (!problem_is_sparse_step(p))
         return TESS_OK;
-    TRY(workload_take(&s->w, p->layers * p->heads, TESS_DTYPE_F64, &density));
+    TRY(world_agree(&s->c, s->comm,
+                    workload_take(&s->w, p->layers * p->heads, TESS_DTYPE_F64, &density)));
     running_densities(s, density);
     return time_steps(s, STEP_SPARSE, density);
 }
 
-/* The CLI's sentence becomes the thread's, so that it reaches the caller of the ranks. */
+/* What the command says of a failure is agreed on: rank 0 has it for all. */
 static tess_status rank_main(void *user, tess_ctx *ctx, tess_comm *comm)
 {
     job *j = user;

@@ -41,8 +41,4 @@ tess_status train_check_memory(train_job *j);
 /* train_report.c: the result. */
 tess_status train_report(train_job *j);
 
-/* train_run.c. Collective: nobody goes on if a rank has failed; the others get its status and
- * sentence, as "rank 2: ...". */
-tess_status train_agree(cli *c, tess_status status);
-
 #endif

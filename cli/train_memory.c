@@ -58,17 +58,21 @@ static void show_plan(train_job *j)
 }
 
 /* What all ranks of this one's host need together. */
-static tess_status add_neighbours(const cli *c, int64_t *bytes)
+static tess_status add_neighbours(cli *c, int64_t *bytes)
 {
     tess_comm_info info;
     if (!c->comm)
         return TESS_OK;
     TRY(tess_comm_query(c->comm, &info));
     int64_t *all = calloc((size_t)info.nodes, sizeof *all);
-    TRY(tess_comm_agree(c->comm, all ? TESS_OK : TESS_ENOMEM));
-    all[info.node] = *bytes;
-    const tess_status status = tess_comm_sum_i64(c->comm, TESS_TRAFFIC_CONTROL, all, info.nodes);
-    *bytes = all[info.node];
+    tess_status status =
+        all ? TESS_OK : out_fail(c, TESS_ENOMEM, "no memory for %d numbers", info.nodes);
+    status = world_agree(c, c->comm, status);
+    if (status == TESS_OK) {
+        all[info.node] = *bytes;
+        status = tess_comm_sum_i64(c->comm, TESS_TRAFFIC_CONTROL, all, info.nodes);
+        *bytes = all[info.node];
+    }
     free(all);
     return status;
 }
@@ -81,7 +85,8 @@ tess_status train_check_memory(train_job *j)
     char a[32], b[32];
     TRY(tess_ctx_query(j->c->ctx, &info));
     TRY(tess_machine_query(j->c->ctx, &machine));
-    TRY(train_agree(j->c, tess_train_need(&j->config, &j->info, &j->opts, info.threads, &need)));
+    TRY(world_agree(j->c, j->c->comm,
+                    tess_train_need(&j->config, &j->info, &j->opts, info.threads, &need)));
     int64_t all = need.total;
     TRY(add_neighbours(j->c, &all));
     if (j->v->dry_run) {

@@ -8,29 +8,6 @@
 
 /* ---- many ranks ------------------------------------------------------------------------------ */
 
-tess_status train_agree(cli *c, tess_status status)
-{
-    struct {
-        tess_status status;
-        char sentence[CLI_SENTENCE_MAX];
-    } told = {.status = status};
-    int64_t failed = status == TESS_OK ? 0 : c->ranks - c->rank;
-    if (!c->comm)
-        return status;
-    tess_status sent = tess_comm_max_i64(c->comm, TESS_TRAFFIC_CONTROL, &failed, 1);
-    const int first = c->ranks - (int)failed;
-    if (sent == TESS_OK && failed) {
-        snprintf(told.sentence, sizeof told.sentence, "%s",
-                 c->sentence[0] ? c->sentence : tess_last_error());
-        sent = tess_comm_broadcast(c->comm, TESS_TRAFFIC_CONTROL, first, &told, sizeof told);
-    }
-    TRY(status);
-    TRY(sent);
-    return failed ? out_fail(c, told.status, "rank %d: %.*s", first, CLI_SENTENCE_MAX - 24,
-                             told.sentence)
-                  : TESS_OK;
-}
-
 /* Collective: all ranks begin with the same checkpoint, or with none. */
 static tess_status same_start(const train_job *j)
 {
@@ -86,7 +63,7 @@ static tess_status make_model(train_job *j)
 
 static tess_status make(train_job *j)
 {
-    TRY(train_agree(j->c, make_model(j)));
+    TRY(world_agree(j->c, j->c->comm, make_model(j)));
     TRY(tess_train_create(j->model, j->data, &j->opts, &j->train));
     if (j->branched)
         return tess_train_branch(j->train, j->start);
@@ -115,9 +92,9 @@ static tess_status run_steps(train_job *j)
 
 static tess_status run_job(train_job *j)
 {
-    TRY(train_agree(j->c, train_prepare(j)));
+    TRY(world_agree(j->c, j->c->comm, train_prepare(j)));
     TRY(same_start(j));
-    TRY(train_agree(j->c, train_check_memory(j)));
+    TRY(world_agree(j->c, j->c->comm, train_check_memory(j)));
     if (j->v->dry_run)
         return TESS_OK;
     TRY(make(j));
@@ -146,7 +123,7 @@ tess_status train_run(cli *c, const train_values *v)
     tess_status status = check_usage(c, v);
     if (status == TESS_OK)
         status = train_settings_read(c, v, &settings, &j.v);
-    status = train_agree(c, status);
+    status = world_agree(c, c->comm, status);
     if (status == TESS_OK) {
         if (c->json)
             out_set(c, c->json, "seed", json_integer(j.v->common.seed));

@@ -21,6 +21,49 @@ static tess_status refuse(cli *c, const launcher *l, const char *found, const ch
     return out_fail(c, TESS_EINVAL, "%s started %s, but %s; %s", l->name, processes, found, advice);
 }
 
+/* ---- agreement --------------------------------------------------------------------------- */
+
+/* What is known of a failure under way. The library's sentence is an older one's where the command
+ * decided, or where a signal did. */
+static const char *why(const cli *c, tess_status status)
+{
+    if (c->sentence[0])
+        return c->sentence;
+    return status == TESS_ESTOPPED && signals_caught() ? "interrupted by a signal"
+                                                       : tess_last_error();
+}
+
+tess_status world_agree(cli *c, tess_comm *comm, tess_status status)
+{
+    struct {
+        tess_status status;
+        char sentence[CLI_SENTENCE_MAX];
+    } told = {.status = status};
+    tess_comm_info info;
+    if (!comm)
+        return status;
+    if (status != TESS_OK) {
+        snprintf(told.sentence, sizeof told.sentence, "%s", why(c, status));
+        out_fail(c, status, "%s", told.sentence); /* messages may fail, and have their own */
+    }
+    TRY(tess_comm_query(comm, &info));
+    int64_t failed = status == TESS_OK ? 0 : info.size - info.rank;
+    tess_status sent = tess_comm_max_i64(comm, TESS_TRAFFIC_CONTROL, &failed, 1);
+    const int first = info.size - (int)failed;
+    if (sent == TESS_OK && failed) {
+        sent = tess_comm_broadcast(comm, TESS_TRAFFIC_CONTROL, first, &told, sizeof told);
+        /* Who leaves now may end the communicator: not before all have the sentence. */
+        tess_comm_max_i64(comm, TESS_TRAFFIC_CONTROL, &failed, 1);
+    }
+    TRY(status);
+    TRY(sent);
+    return failed ? out_fail(c, told.status, "rank %d: %.*s", first, CLI_SENTENCE_MAX - 24,
+                             told.sentence)
+                  : TESS_OK;
+}
+
+/* ---- begin and end ----------------------------------------------------------------------- */
+
 #ifdef CLI_MPI
 #include "tessera/mpi.h"
 

@@ -495,6 +495,38 @@ static void plans_are_told_with_what_they_take(void **state)
     }
 }
 
+/* ---- times ----------------------------------------------------------------------------------- */
+
+/* Over links on which a message takes seconds, by clocks that are virtual, a step is mostly
+ * waiting; what else it took is its times without, none of which is by another clock. */
+static void times_of_a_step_are_by_one_clock(void **state)
+{
+    (void)state;
+    const tess_link link = {.latency = 2000000000};
+    const tess_train_opts *const kinds[] = {&dense, &sparse};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        story s = {
+            .opts = kinds[i], .ranks = 2, .context = 2, .strategy = "fractional", .link = &link};
+        tell(&s);
+        for (int r = 0; r < 2; r++) {
+            const tess_step *steps[] = {&s.first_step[r], &s.last_step[r]};
+            for (int k = 0; k < 2; k++) {
+                const tess_step *at = steps[k];
+                const double parts[] = {at->attention_ms, at->linear_ms, at->select_ms,
+                                        at->learn_ms,     at->plan_ms,   at->optimiser_ms,
+                                        at->profile_ms,   at->data_ms,   at->other_ms};
+                double sum = at->exchange_ms;
+                assert_true(at->exchange_ms >= 2000.0);
+                for (size_t n = 0; n < sizeof parts / sizeof *parts; n++) {
+                    assert_true(parts[n] > -0.01 && parts[n] < 2000.0);
+                    sum += parts[n];
+                }
+                assert_true(fabs(sum / at->step_ms - 1.0) < 1e-9);
+            }
+        }
+    }
+}
+
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
@@ -699,6 +731,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_do_not_tell_how_many_ranks_there_were),
     cmocka_unit_test(the_folder_of_a_run_is_written_once),
     cmocka_unit_test(plans_are_told_with_what_they_take),
+    cmocka_unit_test(times_of_a_step_are_by_one_clock),
     cmocka_unit_test(a_rank_needs_its_part),
     cmocka_unit_test(a_rank_needs_its_part_of_the_tokens),
     cmocka_unit_test(one_rank_stops_all),

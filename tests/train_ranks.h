@@ -23,6 +23,7 @@ typedef struct {
     const tess_train_opts *opts;
     int ranks, context; /* context: of which so many share tokens; 0: one */
     const char *strategy;
+    const tess_link *link;     /* between ranks; NULL: none, and clocks are the wall's */
     int frames;                /* 0: 2 */
     int64_t stop;              /* steps of this call; 0: all */
     const char *save, *resume; /* folders, or NULL */
@@ -35,7 +36,7 @@ typedef struct {
     /* Told by each rank. */
     uint64_t weights[RANKS_MOST];
     tess_comm_counts sent[RANKS_MOST]; /* from the making of the train on */
-    tess_step first_step[RANKS_MOST];
+    tess_step first_step[RANKS_MOST], last_step[RANKS_MOST];
     int64_t owned[RANKS_MOST], payload[RANKS_MOST], need[RANKS_MOST], peak[RANKS_MOST],
         done[RANKS_MOST];
     tess_status status[RANKS_MOST];
@@ -61,6 +62,7 @@ static inline int on_story_step(void *user, const tess_step *step)
         s->steps = step->step;
     }
     s->done[t->rank] = step->step;
+    s->last_step[t->rank] = *step;
     if (step->step == 1)
         s->first_step[t->rank] = *step;
     if (step->step != 4)
@@ -172,7 +174,7 @@ static inline tess_status run_rank(void *user, tess_ctx *ctx, tess_comm *comm)
 /* The failure of the first rank that has one. */
 static inline tess_status run_story(story *s)
 {
-    CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, s->ranks, NULL, run_rank, s));
+    CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, s->ranks, s->link, run_rank, s));
     for (int r = 0; r < s->ranks; r++)
         if (s->status[r] != TESS_OK)
             return tess__fail(s->status[r], "%s", s->sentence[r]);

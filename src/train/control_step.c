@@ -71,13 +71,19 @@ static void learn(tess__control *c, int batches)
 
 tess_status tess__control_learn(tess__control *c, int batches, int forwards, tess_step *step)
 {
-    const int64_t begin = tess_clock_ns();
+    const tess__team *team = c->opts.team;
+    tess_comm_counts waits = {.wait_ns = 0};
+    const int64_t begin = tess__team_clock(team);
+    tess__counts_add(team ? team->world : NULL, -1, &waits);
     c->told = TESS_OK;
     TESS_TRY(tess__control_sum(c));
     if (c->step_losses > 0)
         learn(c, batches);
-    const double took = 1e-6 * (double)(tess_clock_ns() - begin);
-    step->learn_ms += took;
+    tess__counts_add(team ? team->world : NULL, 1, &waits);
+    const double took = 1e-6 * (double)(tess__team_clock(team) - begin);
+    const double waited = 1e-6 * (double)waits.wait_ns;
+    step->learn_ms += took - waited;
+    step->exchange_ms += waited;
     step->step_ms += took;
     if (tess__control_fold(c))
         TESS_TRY(tess__control_density(c));

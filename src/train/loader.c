@@ -167,7 +167,6 @@ tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tes
 
 tess_status tess__loader_next(tess__loader *l, tess__batch *batch)
 {
-    const int64_t start = tess_clock_ns();
     pthread_mutex_lock(&l->mutex);
     const slot *s = &l->slots[l->consumed % l->opts.depth];
     if (l->held && s->status == TESS_OK) { /* give it back; a failure is kept for good */
@@ -182,7 +181,7 @@ tess_status tess__loader_next(tess__loader *l, tess__batch *batch)
     pthread_mutex_unlock(&l->mutex);
     if (s->status != TESS_OK)
         return tess__fail(s->status, "%s", s->sentence);
-    *batch = (tess__batch){number, s->x, s->text, tess_clock_ns() - start};
+    *batch = (tess__batch){number, s->x, s->text};
     return TESS_OK;
 }
 

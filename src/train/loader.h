@@ -39,7 +39,6 @@ typedef struct {
     int64_t number;    /* first, first + 1, ... */
     const float *x;    /* (batch, channels, frames, height, width) */
     const float *text; /* (batch, text_len, text_dim) */
-    int64_t waited_ns; /* how long the call had to wait for it */
 } tess__batch;
 
 tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tess__loader **loader);

@@ -72,9 +72,10 @@ static tess_status gather(tess_train *t, double *loss, int64_t *waited)
     TESS_TRY(tess_model_zero_gradients(t->model));
     for (int micro = 0; micro < t->opts.accumulate; micro++) {
         const int last = micro == t->opts.accumulate - 1;
+        const int64_t asked = tess__team_clock(&t->team);
         tess__batch batch;
         TESS_TRY(tess__loader_next(t->loader, &batch));
-        *waited += batch.waited_ns;
+        *waited += tess__team_clock(&t->team) - asked;
         prepare(t, &batch, micro);
         TESS_TRY(forward(t, micro));
         sum += share * tess__flow_loss(t->ctx, t->target, n, share, t->out, t->sums);
@@ -186,12 +187,12 @@ static tess_status run_step(tess_train *t, tess_step *now)
 {
     const double factor = tess__schedule(&t->opts, t->step);
     double loss = 0.0, norm = 0.0;
-    tess__step_times at = {.begin = tess_clock_ns(), .begun = tess__train_sent(t)};
+    tess__step_times at = {.begin = tess__team_clock(&t->team), .begun = tess__train_sent(t)};
     t->plan_ns = 0;
     TESS_TRY(decide(t));
     TESS_TRY(tess_pass_times_read(t->pass, &at.before));
     TESS_TRY(gather(t, &loss, &at.waited));
-    at.middle = tess_clock_ns();
+    at.middle = tess__team_clock(&t->team);
     at.between = tess__train_sent(t);
     TESS_TRY(measure(t, &loss, &norm));
     if (!isfinite(loss))
@@ -199,7 +200,7 @@ static tess_status run_step(tess_train *t, tess_step *now)
     if (!isfinite(norm))
         return give_up(t, "the gradients' norm", norm);
     TESS_TRY(update(t, norm, factor));
-    at.end = tess_clock_ns();
+    at.end = tess__team_clock(&t->team);
     at.ended = tess__train_sent(t);
     TESS_TRY(tess_pass_times_read(t->pass, &at.after));
 

@@ -73,11 +73,11 @@ tess_status tess__plans_make(tess_train *t)
 {
     if (!t->context)
         return TESS_OK;
-    const int64_t begin = tess_clock_ns(), waited = tess__train_sent(t).wait_ns;
+    const int64_t begin = tess__team_clock(&t->team), waited = tess__train_sent(t).wait_ns;
     if (t->control)
         tess__control_densities(t->control, t->densities);
     TESS_TRY(tess_context_plan(t->context, t->step + 1, t->control ? t->densities : NULL, NULL));
-    t->plan_ns += tess_clock_ns() - begin - (tess__train_sent(t).wait_ns - waited);
+    t->plan_ns += tess__team_clock(&t->team) - begin - (tess__train_sent(t).wait_ns - waited);
     return TESS_OK;
 }
 

@@ -103,7 +103,12 @@ tess_status tess__team_sum_once(const tess__team *team, double *values, int64_t 
     return tess__team_sum(team, values, n);
 }
 
-/* ---- counts ---------------------------------------------------------------------------------- */
+/* ---- time and counts ------------------------------------------------------------------------- */
+
+int64_t tess__team_clock(const tess__team *team)
+{
+    return team && team->world ? tess_comm_clock(team->world) : tess_clock_ns();
+}
 
 void tess__counts_add(const tess_comm *comm, int times, tess_comm_counts *sum)
 {

@@ -63,6 +63,10 @@ tess_status tess__team_sum_once(const tess__team *team, double *values, int64_t 
 /* Collective: EINVAL on all ranks if one has another `what` than rank 0. */
 tess_status tess__team_same(tess__team *team, const char *what, const void *data, size_t bytes);
 
+/* The clock that waits are counted by: of ranks with links it is virtual. Alone, or NULL: of
+ * the wall. */
+int64_t tess__team_clock(const tess__team *team);
+
 /* Adds what was counted on a communicator, NULL accepted, `times` times: 1 or -1. */
 void tess__counts_add(const tess_comm *comm, int times, tess_comm_counts *sum);
 

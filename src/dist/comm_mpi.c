@@ -141,13 +141,21 @@ static int find_node(tess_comm *comm, MPI_Comm mpi)
     return code;
 }
 
+/* A duplicate has the handler of what it was made from, which may end the process: ours returns
+ * errors from its first call on. */
+static int duplicate(MPI_Comm mpi, MPI_Comm *made)
+{
+    const int code = MPI_Comm_dup(mpi, made);
+    return code == MPI_SUCCESS ? MPI_Comm_set_errhandler(*made, MPI_ERRORS_RETURN) : code;
+}
+
 /* The whole: two duplicates of mpi, and who is where. On failure nothing of MPI is held. */
 static tess_status join_world(tess__comm_mpi *made, tess__mpi_world *world, MPI_Comm mpi)
 {
     MPI_Comm own = MPI_COMM_NULL, notices = MPI_COMM_NULL;
-    int code = MPI_Comm_dup(mpi, &own);
+    int code = duplicate(mpi, &own);
     if (code == MPI_SUCCESS)
-        code = MPI_Comm_dup(mpi, &notices);
+        code = duplicate(mpi, &notices);
     if (code == MPI_SUCCESS)
         code = find_node(&made->comm, own);
     if (code != MPI_SUCCESS) {
@@ -157,7 +165,6 @@ static tess_status join_world(tess__comm_mpi *made, tess__mpi_world *world, MPI_
             MPI_Comm_free(&notices);
         return tess__mpi_error("duplicating the MPI communicator", code);
     }
-    MPI_Comm_set_errhandler(notices, MPI_ERRORS_RETURN);
     world->notices = notices;
     world->rank = made->comm.rank;
     world->size = made->comm.size;

@@ -9,6 +9,15 @@
 
 static tess_ctx *ctx;
 static int rank, size;
+static int no_nodes; /* 1: MPI cannot tell who shares a node */
+
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
+{
+    if (!no_nodes)
+        return PMPI_Comm_split_type(comm, type, key, info, made);
+    MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
+    return MPI_ERR_OTHER;
+}
 
 static void a_communicator_knows_its_rank_and_size(void **state)
 {
@@ -114,6 +123,19 @@ static void wrong_arguments_get_a_sentence(void **state)
     assert_null(comm);
 }
 
+/* The world's errors end the process; those of its duplicate are ours, from the first call on. */
+static void an_error_of_mpi_gets_a_sentence(void **state)
+{
+    (void)state;
+    tess_comm *comm = NULL;
+    no_nodes = 1;
+    assert_int_equal(tess_comm_from_mpi(ctx, MPI_COMM_WORLD, &comm), TESS_EIO);
+    no_nodes = 0;
+    const char *begin = "duplicating the MPI communicator failed: ";
+    assert_int_equal(strncmp(tess_last_error(), begin, strlen(begin)), 0);
+    assert_null(comm);
+}
+
 static void nothing_stays_allocated(void **state)
 {
     (void)state;
@@ -143,6 +165,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(long_messages_arrive_whole),
         cmocka_unit_test(messages_of_the_caller_and_of_the_library_do_not_mix),
         cmocka_unit_test(wrong_arguments_get_a_sentence),
+        cmocka_unit_test(an_error_of_mpi_gets_a_sentence),
         cmocka_unit_test(nothing_stays_allocated),
     };
     if (tess_ctx_create(&(tess_ctx_opts){.threads = 1}, &ctx) != TESS_OK)

@@ -43,7 +43,7 @@ static void count_event(void *user, const tess_context_event *event)
 }
 
 /* No assertion here: it would leave the thread of the rank. */
-static tess_status sample_rank(tess_ctx *ctx, tess_comm *comm, story *s, int rank)
+static void sample_rank(tess_ctx *ctx, tess_comm *comm, story *s, int rank)
 {
     tess_model *model = NULL;
     tess_model_info info;
@@ -74,20 +74,26 @@ static tess_status sample_rank(tess_ctx *ctx, tess_comm *comm, story *s, int ran
     snprintf(s->sentence[rank], sizeof s->sentence[rank], "%s",
              status == TESS_OK ? "" : tess_last_error());
     tess_model_destroy(model);
-    return status;
 }
 
+/* A failure is the test's to look at: returned, it would be told to ranks that have it already. */
 static tess_status play_rank(void *user, tess_ctx *ctx, tess_comm *comm)
 {
     tess_comm_info info;
-    tess_status status = tess_comm_query(comm, &info);
-    return status == TESS_OK ? sample_rank(ctx, comm, user, info.rank) : status;
+    TESS_TRY(tess_comm_query(comm, &info));
+    sample_rank(ctx, comm, user, info.rank);
+    return TESS_OK;
 }
 
+/* The failure of the first rank that has one. */
 static tess_status play(story *s, int ranks)
 {
-    return tess_comm_threads(&(tess_ctx_opts){.threads = 1, .progress = stop_here}, ranks, NULL,
-                             play_rank, s);
+    CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1, .progress = stop_here}, ranks, NULL,
+                               play_rank, s));
+    for (int r = 0; r < ranks; r++)
+        if (s->status[r] != TESS_OK)
+            return tess__fail(s->status[r], "%s", s->sentence[r]);
+    return TESS_OK;
 }
 
 /* Plays a story that goes well: all ranks have the same bits, and those are one rank's within 1e-4,
@@ -264,6 +270,55 @@ static void ranks_that_differ_are_named(void **state)
     }
 }
 
+/* Something that is wrong, on all ranks or on one, and then a sampling on the same ranks. */
+typedef struct {
+    const char *sentence;
+    double shift;
+    int halves, frames;
+    const char *strategy;
+    oddity odd;
+    story wrong, right;
+} second_try;
+
+static tess_status try_again(void *user, tess_ctx *ctx, tess_comm *comm)
+{
+    second_try *t = user;
+    tess_comm_info info;
+    TESS_TRY(tess_comm_query(comm, &info));
+    sample_rank(ctx, comm, &t->wrong, info.rank);
+    sample_rank(ctx, comm, &t->right, info.rank);
+    return TESS_OK;
+}
+
+static void wrong_arguments_leave_the_ranks_as_they_were(void **state)
+{
+    (void)state;
+    static second_try cases[] = {
+        {.sentence = "tess_sample_run: shift is -1, must be 0.001..1000", .shift = -1.0},
+        {.sentence = "halves are asked for with 3 ranks and guidance 1", .halves = 1},
+        {.sentence = "strategy is \"rign\", did you mean ring?", .strategy = "rign"},
+        {.sentence = "frames is -1", .frames = -1},
+        {.sentence = "rank 1 has another set of options than rank 0", .odd = ODD_OPTIONS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        second_try *t = &cases[i];
+        t->wrong.opts = t->right.opts = opts_of(NULL, NULL);
+        t->wrong.opts.shift = t->shift;
+        t->wrong.opts.halves = t->halves;
+        t->wrong.opts.frames = t->frames ? t->frames : t->right.opts.frames;
+        t->wrong.opts.strategy = t->strategy;
+        t->wrong.odd = t->odd;
+        CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, 3, NULL, try_again, t));
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(t->wrong.status[r], TESS_EINVAL);
+            if (!strstr(t->wrong.sentence[r], t->sentence))
+                fail_msg("rank %d: %s, must be: %s", r, t->wrong.sentence[r], t->sentence);
+            if (t->right.status[r] != TESS_OK)
+                fail_msg("rank %d, after \"%s\": %s", r, t->sentence, t->right.sentence[r]);
+        }
+    }
+}
+
 static void a_rank_that_stops_stops_all(void **state)
 {
     (void)state;
@@ -294,6 +349,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_sent_is_told_by_kind),
     cmocka_unit_test(halves_that_cannot_be_are_an_error),
     cmocka_unit_test(ranks_that_differ_are_named),
+    cmocka_unit_test(wrong_arguments_leave_the_ranks_as_they_were),
     cmocka_unit_test(a_rank_that_stops_stops_all),
 };
 

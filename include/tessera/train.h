@@ -287,7 +287,8 @@ typedef struct {
     /* Many ranks: the call is then collective, with the same model, options and text on all of
      * them, and every rank gets the clips. They share the tokens, by plans that are made from the
      * densities of the step before, and kept while they pay. */
-    tess_comm *comm;      /* NULL: this rank is alone. After a failure it can only be destroyed */
+    tess_comm *comm;      /* NULL: this rank is alone. What is wrong with arguments leaves it as it
+                             was; after any other failure it can only be destroyed */
     int halves;           /* with guidance one half of the ranks evaluates with the prompts, the
                              other one without; 0: where the number of ranks is even; above 0:
                              EINVAL where that cannot be; below 0: all ranks do both */

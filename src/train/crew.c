@@ -21,7 +21,7 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* Whether there will be halves: the same on ranks that are asked the same, before any message. */
+/* Whether there will be halves: the same on ranks that are asked the same. */
 static tess_status choose(const char *who, tess__crew *crew, const tess_sample_opts *o, int ranks)
 {
     const int guided = o->guidance != 1.0, possible = guided && ranks % 2 == 0;
@@ -46,7 +46,7 @@ static tess_status split(tess__crew *crew, int ranks)
 }
 
 /* Ranks that differ would make something that nobody asked for. */
-static tess_status same(const tess__crew *crew, const tess_model *model, const tess_sample_opts *o,
+static tess_status same(tess__crew *crew, const tess_model *model, const tess_sample_opts *o,
                         const float *text)
 {
     const int64_t sizes[] = {o->batch,   o->steps,       o->frames,   o->height,
@@ -67,21 +67,43 @@ static tess_status same(const tess__crew *crew, const tess_model *model, const t
         {"set of weights",
          tess__hash(0, model->values, (size_t)model->params.count * sizeof(float))},
     };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        TESS_TRY(tess_comm_same(crew->world, all[i].what, &all[i].hash, sizeof all[i].hash));
-    return TESS_OK;
+    tess_status status = TESS_OK;
+    for (size_t i = 0; status == TESS_OK && i < sizeof all / sizeof *all; i++)
+        status = tess_comm_same(crew->world, all[i].what, &all[i].hash, sizeof all[i].hash);
+    crew->known |= status != TESS_OK;
+    return status;
+}
+
+void tess__crew_begin(tess_ctx *ctx, const tess_sample_opts *o, tess__crew *crew)
+{
+    *crew = (tess__crew){.ctx = ctx, .world = o->comm, .sent = o->sent};
+    if (crew->sent)
+        tess__counts_add(crew->world, -1, crew->sent);
+}
+
+tess_status tess__crew_agree(tess__crew *crew, tess_status mine)
+{
+    if (!crew->world)
+        return mine;
+    const tess_status agreed = tess_comm_agree(crew->world, mine);
+    crew->known |= agreed != TESS_OK;
+    return agreed;
+}
+
+tess_status tess__crew_leave(const tess__crew *crew, tess_status status)
+{
+    if (status == TESS_OK || crew->known || !crew->world)
+        return status;
+    return tess_comm_fail(crew->world, status);
 }
 
 tess_status tess__crew_open(const char *who, tess_model *model, const tess_sample_opts *o,
                             const float *text, tess__crew *crew)
 {
     tess_comm_info info = {.size = 1};
-    *crew = (tess__crew){.ctx = model->ctx, .world = o->comm, .sent = o->sent};
-    if (crew->sent)
-        tess__counts_add(crew->world, -1, crew->sent);
     if (o->comm)
         TESS_TRY(tess_comm_query(o->comm, &info));
-    TESS_TRY(choose(who, crew, o, info.size));
+    TESS_TRY(tess__crew_agree(crew, choose(who, crew, o, info.size)));
     if (!o->comm)
         return TESS_OK;
     TESS_TRY(same(crew, model, o, text));

@@ -16,10 +16,19 @@ typedef struct tess__crew {
     double *density;        /* (layers, heads): sums over evaluations since the last plan */
     int seen;               /* evaluations */
     tess_comm_counts *sent; /* the caller's, or NULL */
+    int known;              /* 1: the failure under way is known to all ranks */
 } tess__crew;
 
-/* Collective. EINVAL if ranks differ, or cannot work in halves that are asked for. Close it in any
- * case. */
+/* Before all else; leave and close it in any case. */
+void tess__crew_begin(tess_ctx *ctx, const tess_sample_opts *opts, tess__crew *crew);
+
+/* Collective: the failure of the lowest rank that has one, on all. Alone: mine. */
+tess_status tess__crew_agree(tess__crew *crew, tess_status mine);
+
+/* What the sampling returns: tells the others of a failure that they do not know of. */
+tess_status tess__crew_leave(const tess__crew *crew, tess_status status);
+
+/* Collective. EINVAL if ranks differ, or cannot work in halves that are asked for. */
 tess_status tess__crew_open(const char *who, tess_model *model, const tess_sample_opts *opts,
                             const float *text, tess__crew *crew);
 

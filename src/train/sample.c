@@ -167,9 +167,7 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
     const int some = grid[0] > 0 && grid[1] > 0 && grid[2] > 0;
     TESS_TRY(tess__crew_open(who, model, o, text, &p->crew));
     tess_status status = some ? tess__sampler_create(model, o, grid, &p->sampler) : TESS_OK;
-    if (o->comm)
-        status = tess_comm_agree(o->comm, status);
-    TESS_TRY(status);
+    TESS_TRY(tess__crew_agree(&p->crew, status));
     if (p->sampler)
         tess__sampler_shape(p->sampler, &p->crew, &shape);
     const tess__sharing sharing = {.config = &model->config,
@@ -179,10 +177,11 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
                                    .cluster = o->cluster,
                                    .tell = o->tell,
                                    .user = o->tell_user};
-    if (some)
-        TESS_TRY(tess__crew_share(&p->crew, &sharing));
+    status = some ? tess__crew_share(&p->crew, &sharing) : TESS_OK;
     shape.context = p->crew.context;
-    return tess_pass_create(model, &shape, &p->pass);
+    if (status == TESS_OK)
+        status = tess_pass_create(model, &shape, &p->pass);
+    return tess__crew_agree(&p->crew, status);
 }
 
 tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, const float *text,
@@ -197,14 +196,15 @@ tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, con
                                   : "latents");
     tess_sample_opts o = *opts;
     parts p = {0};
-    tess_status status = check(who, model, &o);
+    tess__crew_begin(model->ctx, &o, &p.crew);
+    tess_status status = tess__crew_agree(&p.crew, check(who, model, &o));
     if (status == TESS_OK)
         status = make(model, &o, text, &p);
     if (status == TESS_OK)
         status = sample_with(model, p.pass, p.sampler, &p.crew, &o, text, latents);
     tess_pass_destroy(p.pass);
     tess__sampler_destroy(p.sampler);
+    status = tess__crew_leave(&p.crew, status); /* others may wait for a rank that failed alone */
     tess__crew_close(&p.crew);
-    /* Others may wait for a rank that failed alone. */
-    return o.comm ? tess_comm_fail(o.comm, status) : status;
+    return status;
 }

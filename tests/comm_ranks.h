@@ -17,13 +17,13 @@
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
         if (!(condition))                                                                          \
-            return not_met(#condition, __LINE__);                                                  \
+            return not_met(#condition, __FILE__, __LINE__);                                        \
     } while (0)
 #define EXPECT_OK(call)                                                                            \
     do {                                                                                           \
         const tess_status expect_status_ = (call);                                                 \
         if (expect_status_ != TESS_OK)                                                             \
-            return not_met(#call, __LINE__);                                                       \
+            return not_met(#call, __FILE__, __LINE__);                                             \
     } while (0)
 #define EXPECT_FAILS(call, status, sentence)                                                       \
     do {                                                                                           \
@@ -31,10 +31,9 @@
         EXPECT(strcmp(tess_last_error(), sentence) == 0);                                          \
     } while (0)
 
-static inline tess_status not_met(const char *what, int line)
+static inline tess_status not_met(const char *what, const char *file, int line)
 {
-    fprintf(stderr, "comm_ranks.h:%d: not met: %s (last error: %s)\n", line, what,
-            tess_last_error());
+    fprintf(stderr, "%s:%d: not met: %s (last error: %s)\n", file, line, what, tess_last_error());
     return TESS_EFORMAT;
 }
 

@@ -14,7 +14,7 @@ for run in o.get("problems", [o]):
         print(" ", s["strategy"], "as", s["words"])
         assert s["seconds_measured"] > 0 and s["seconds_predicted"] > 0 and s["cpu_max_over_mean"] >= 1
         if "union_bytes" in s:
-            assert s["key_bytes"] <= 1.05 * s["union_bytes"]
+            assert s["key_bytes"] == s["union_bytes"], s
         else:
             assert s["bytes_sent_most"] == s["bytes_modelled_most"], s
 END

@@ -1,12 +1,6 @@
 # Under a launcher rank 0 alone prints, and every rank leaves with the same exit code.
-mpirun=${MPIEXEC:-mpirun}
-command -v "$mpirun" >/dev/null || { echo "mpirun is not installed" >&2; exit 77; }
-tessera info | grep -q 'MPI *found' || { echo "the build has no MPI" >&2; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export ASAN_OPTIONS=detect_leaks=0 # MPI's own
-oversubscribe=
-if "$mpirun" --version | grep -q 'Open MPI'; then oversubscribe=--oversubscribe; fi
-launch() { "$mpirun" $oversubscribe -n 2 bash -c '"$@"; echo $? >>codes' - "$@"; sort codes | uniq -c | tr -s ' '; rm codes; }
+. "$CASES/mpi.bash"
+launch() { "$mpirun" -n 2 bash -c '"$@"; echo $? >>codes' - "$@"; sort codes | uniq -c | tr -s ' '; rm codes; }
 launch tessera --version | sed 's/^tessera .*/tessera N/'
 launch tessera info -j 1 | grep -c '^tessera '
 launch tessera doctor -j 1 --dir no/such/folder | grep '^problem  disk\|^ [0-9]'

@@ -1,11 +1,6 @@
 # One rank that fails ends all of them: one message that names it, one exit code, within 10 seconds
 # and twice the time that a run takes here and now.
-mpirun=${MPIEXEC:-mpirun}
-command -v "$mpirun" >/dev/null || { echo "mpirun is not installed" >&2; exit 77; }
-tessera info | grep -q 'MPI *found' || { echo "the build has no MPI" >&2; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1
-export ASAN_OPTIONS=detect_leaks=0 # MPI's own
+. "$CASES/mpi.bash"
 short=attn,heads=1,dim=16,tokens=64
 long=attn,heads=8,dim=64,tokens=4096
 # Sets the limit.

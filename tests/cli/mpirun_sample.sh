@@ -1,11 +1,6 @@
 # Clips of many ranks are those of one; rank 0 writes them; what goes wrong is told once.
-mpirun=${MPIEXEC:-mpirun}
-command -v "$mpirun" >/dev/null || { echo "mpirun is not installed" >&2; exit 77; }
-tessera info | grep -q 'MPI *found' || { echo "the build has no MPI" >&2; exit 77; }
+. "$CASES/mpi.bash"
 tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1
-export ASAN_OPTIONS=detect_leaks=0 # MPI's own
 tessera train --preset tiny --frames 4 --height 16 --width 16 --steps 4 --validate-every 0 --attention dsv \
     --switch step --switch-step 2 --dispatch sparse --cube 2x2x2 --max-density 0.5 --out run -q >/dev/null
 options="run --steps 4 --seed 3 -j 1"

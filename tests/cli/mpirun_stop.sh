@@ -1,11 +1,6 @@
 # A signal that the launcher passes on ends training on all ranks with a checkpoint; another number of ranks resumes.
-mpirun=${MPIEXEC:-mpirun}
-command -v "$mpirun" >/dev/null || { echo "mpirun is not installed" >&2; exit 77; }
-tessera info | grep -q 'MPI *found' || { echo "the build has no MPI" >&2; exit 77; }
+. "$CASES/mpi.bash"
 tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1
-export ASAN_OPTIONS=detect_leaks=0 # MPI's own
 options="--preset tiny --frames 2 --height 16 --width 16 --batch 2 --validate-every 0 --cluster h100 --out run -q -j 1"
 "$mpirun" -n 2 bash -c 'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
     exec tessera train '"$options"' --steps 1000000' >out 2>err &

@@ -5,10 +5,9 @@
  * collective call: ctest's time limit ends them.
  */
 #include "comm_ranks.h"
-#include "tessera/mpi.h"
+#include "mpi_ranks.h"
 
 static tess_ctx *ctx;
-static int rank, size;
 static int no_nodes; /* 1: MPI cannot tell who shares a node */
 
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
@@ -171,14 +170,7 @@ int main(int argc, char **argv)
     if (tess_ctx_create(&(tess_ctx_opts){.threads = 1}, &ctx) != TESS_OK)
         return 1;
     int failed = cmocka_run_group_tests_name("before MPI_Init", outside, NULL, NULL);
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc > 1 && atoi(argv[1]) != size) {
-        fprintf(stderr, "%d ranks, expected %s: is this the launcher of another MPI?\n", size,
-                argv[1]);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
+    start_ranks(argc, argv);
     failed += cmocka_run_group_tests_name("with MPI", tests, NULL, NULL);
     MPI_Finalize();
     failed += cmocka_run_group_tests_name("after MPI_Finalize", outside, NULL, NULL);

@@ -4,10 +4,9 @@
  * is tried; on others each strategy with each number of heads once.
  */
 #include "dist_attn_data.h"
-#include "tessera/mpi.h"
+#include "mpi_ranks.h"
 
 static tess_comm *comm;
-static int rank, size;
 
 static void check_world(world *w)
 {
@@ -151,14 +150,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_strategy_equals_one_rank),
         cmocka_unit_test(nothing_stays_allocated),
     };
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc > 1 && atoi(argv[1]) != size) {
-        fprintf(stderr, "%d ranks, expected %s: is this the launcher of another MPI?\n", size,
-                argv[1]);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
+    start_ranks(argc, argv);
     if (open_ctx(&(tess_ctx_opts){.threads = 1}) ||
         tess_comm_from_mpi(ctx, MPI_COMM_WORLD, &comm) != TESS_OK)
         MPI_Abort(MPI_COMM_WORLD, 1);

@@ -62,11 +62,11 @@ static void advance_clock(const comm_thread *self, tess_request *request)
         tess__message *next = NULL;
         for (int i = 0; i < request->n_receives; i++) {
             tess__message *m = &request->receives[i];
-            if (m->done == 1 &&
+            if (!letter_of(self, m)->timed &&
                 (!next || letter_of(self, m)->leaves < letter_of(self, next)->leaves))
                 next = m;
         }
-        next->done = 2; /* its turn is over */
+        letter_of(self, next)->timed = 1;
         const int64_t arrived =
             tess__link_arrive(&self->world->link, clock, far_from(self, next->peer), next->bytes,
                               letter_of(self, next)->leaves);

@@ -44,6 +44,7 @@ typedef struct tess__letter {
     tess__message *message;
     int64_t leaves, sent; /* virtual times */
     int done;             /* copied; guarded by the owner's mutex */
+    int timed;            /* of a receive: the clock has been told when it arrived */
 } tess__letter;
 
 struct tess__box {

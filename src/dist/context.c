@@ -200,7 +200,6 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
     c->comm = comm;
     c->rank = group->rank;
     c->ranks = group->size;
-    c->strategy = *strategy;
     c->opts = *o;
     c->opts.groups = o->n_groups > 0 ? c->blocks_q : NULL;
     c->opts.units = o->n_units > 0 ? c->blocks_k : NULL;

@@ -23,11 +23,10 @@ enum { TESS_WORDS = 48, TESS_TOLD = 512 }; /* bytes of a strategy's words, and o
 
 /* ---- context_words.c ------------------------------------------------------------------------- */
 
-/* A strategy as it was asked for. Degrees of 0 are free. */
+/* A strategy as it was asked for: TESS_PLAN_AUTO chooses per layer. Degrees of 0 are free. */
 typedef struct {
     tess_plan_method method;
     int ulysses, ring, selective;
-    int imposed; /* 0: chosen per layer */
 } tess__strategy;
 
 /* EINVAL with the value, the rule and the nearest word; who begins the sentence. */
@@ -70,7 +69,6 @@ struct tess_context {
     tess_comm *comm;
     tess__arena arena;      /* the context and its arrays lie in it */
     tess_context_opts opts; /* arrays in the arena; without strategy and cluster */
-    tess__strategy strategy;
     int rank, ranks;
     int64_t *bounds;              /* (ranks + 1): rows at home */
     int64_t *blocks_q, *blocks_k; /* (n + 1): bounds of the blocks of plans */

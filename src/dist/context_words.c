@@ -70,8 +70,7 @@ static tess_status set_degrees(const char *who, const char *text, int ranks, con
     *s = (tess__strategy){.method = TESS_PLAN_REFINED,
                           .ulysses = (int)degrees[0],
                           .ring = kind == 'r' ? parts : 1,
-                          .selective = kind == 's' ? parts : 1,
-                          .imposed = 1};
+                          .selective = kind == 's' ? parts : 1};
     return TESS_OK;
 }
 
@@ -94,8 +93,7 @@ tess_status tess__strategy_parse(const char *who, const char *text, int ranks,
             *strategy = (tess__strategy){.method = (tess_plan_method)m,
                                          .ulysses = whole ? ranks : 0,
                                          .ring = whole,
-                                         .selective = whole,
-                                         .imposed = 1};
+                                         .selective = whole};
             return TESS_OK;
         }
     return fail_word(who, text);

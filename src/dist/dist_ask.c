@@ -102,8 +102,8 @@ int tess__asks(const tess__selective *x, int c, int p)
 }
 
 /* The questions one after the other; bytes (ranks) of each, packed to those who are asked. */
-static int64_t write_questions(const tess_dist_attn *d, const tess__selective *x,
-                               const tess__asked *a, uint8_t *message, int64_t *bytes)
+static void write_questions(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+                            uint8_t *message, int64_t *bytes)
 {
     int64_t at = 0, n = 0;
     for (int p = 0; p < d->ranks; p++) {
@@ -116,7 +116,6 @@ static int64_t write_questions(const tess_dist_attn *d, const tess__selective *x
             bytes[n++] = at - begin;
         d->send_base[p] = at - begin;
     }
-    return at;
 }
 
 /* 0 if some question is not one. */

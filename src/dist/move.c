@@ -86,11 +86,6 @@ int64_t tess__lane_rows(const tess__lane *lane, int rank, int ranks)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static float *row_at(const tess_view *view, int64_t b, int32_t head, int64_t row)
-{
-    return tess__view_row(view, b, head, row);
-}
-
 /* Rows `stride_to` and `stride_from` floats apart. */
 static void copy_rows(float *to, int64_t stride_to, const float *from, int64_t stride_from,
                       int64_t rows, int width)
@@ -194,8 +189,8 @@ static void pack(const job *j, int i, int team)
         if (j->back)
             copy_rows(to, c->width, packed_row(c, b, leg->place), c->width, leg->rows, c->width);
         else
-            copy_rows(to, c->width, row_at(&c->home, b, leg->head, leg->row), c->home.stride_s,
-                      leg->rows, c->width);
+            copy_rows(to, c->width, tess__view_row(&c->home, b, leg->head, leg->row),
+                      c->home.stride_s, leg->rows, c->width);
     }
 }
 
@@ -215,8 +210,8 @@ static void unpack(const job *j, int i, int stays, int team)
             continue;
         float *to = packed_row(c, b, leg->place);
         if (stays)
-            copy_rows(to, c->width, row_at(&c->home, b, leg->head, leg->row), c->home.stride_s,
-                      leg->rows, c->width);
+            copy_rows(to, c->width, tess__view_row(&c->home, b, leg->head, leg->row),
+                      c->home.stride_s, leg->rows, c->width);
         else
             copy_rows(to, c->width, message_row(j, d->recv.data, d->recv_base, i, lane, b, leg),
                       c->width, leg->rows, c->width);
@@ -226,7 +221,7 @@ static void unpack(const job *j, int i, int stays, int team)
 static void clear_rows(const tess__cargo *c, int64_t b, int32_t head, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++)
-        memset(row_at(&c->home, b, head, r), 0, (size_t)c->width * sizeof(float));
+        memset(tess__view_row(&c->home, b, head, r), 0, (size_t)c->width * sizeof(float));
 }
 
 /* Back: all rows of a head at home, from what came and what stays, in rank order. */
@@ -242,7 +237,7 @@ static void bring_head(const job *j, int i, int64_t b, int32_t head)
         const float *from = leg->peer == d->rank ? packed_row(c, b, leg->place)
                                                  : message_row(j, d->recv.data, d->recv_base, i,
                                                                &road->home, b, leg);
-        float *to = row_at(&c->home, b, head, leg->row);
+        float *to = tess__view_row(&c->home, b, head, leg->row);
         if (leg->adds)
             add_rows(to, c->home.stride_s, from, leg->rows, c->width);
         else

@@ -15,11 +15,6 @@ static inline int64_t tess__set_words(int64_t n)
     return (n + 63) / 64;
 }
 
-static inline int tess__set_has(const uint64_t *set, int64_t unit)
-{
-    return (int)(set[unit / 64] >> (unit % 64) & 1);
-}
-
 /* Adds units begin..end-1. */
 void tess__set_fill(uint64_t *set, int64_t begin, int64_t end);
 

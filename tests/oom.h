@@ -85,6 +85,16 @@ static const char *in_folder(const char *name)
     return path[turn];
 }
 
+/* In a group setup: the folder, and a context that has all memory for the files in it. */
+static world begin_folder(void)
+{
+    world w = {0};
+    assert_non_null(mkdtemp(folder));
+    countdown = -1;
+    CHECK_OK(tess_ctx_create(NULL, &w.ctx));
+    return w;
+}
+
 static int drop_files(void **state)
 {
     (void)state;
@@ -170,5 +180,17 @@ static void run_scenarios(const scenario *scenarios, size_t count)
     }
     json_set_alloc_funcs(malloc, free);
 }
+
+/* The main of a table of scenarios, over files that make_files writes. */
+#define RUN_SCENARIOS(scenarios, make_files)                                                       \
+    static void every_allocation_may_fail_once(void **state)                                       \
+    {                                                                                              \
+        (void)state;                                                                               \
+        run_scenarios(scenarios, sizeof(scenarios) / sizeof *(scenarios));                         \
+    }                                                                                              \
+    static const struct CMUnitTest tests[] = {                                                     \
+        cmocka_unit_test(every_allocation_may_fail_once),                                          \
+    };                                                                                             \
+    RUN_TESTS_WITH(tests, make_files, drop_files)
 
 #endif

@@ -453,12 +453,6 @@ static const scenario scenarios[] = {
     {"report a profile", s_profile_page, NULL, NULL},
 };
 
-static void every_allocation_may_fail_once(void **state)
-{
-    (void)state;
-    run_scenarios(scenarios, sizeof scenarios / sizeof scenarios[0]);
-}
-
 /* A header of odd length puts the data at an odd place. */
 static void write_odd(void)
 {
@@ -477,11 +471,7 @@ static void write_odd(void)
 static int make_files(void **state)
 {
     (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    countdown = -1;
-    world w = {0};
-    CHECK_OK(tess_ctx_create(NULL, &w.ctx));
+    world w = begin_folder();
     /* Both names: what a scenario writes exists already, and must survive its failures. */
     static const char *const names[] = {
         "x.npy", "x.npz", "x.safetensors", "x.safetensors.index.json",
@@ -528,7 +518,4 @@ static int make_files(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_allocation_may_fail_once),
-};
-RUN_TESTS_WITH(tests, make_files, drop_files)
+RUN_SCENARIOS(scenarios, make_files)

@@ -491,21 +491,11 @@ static const scenario scenarios[] = {
     {"sample sparsely", s_sample_sparse, NULL, NULL},
 };
 
-static void every_allocation_may_fail_once(void **state)
-{
-    (void)state;
-    run_scenarios(scenarios, sizeof scenarios / sizeof scenarios[0]);
-}
-
 /* What a scenario writes exists already, and must survive its failures. */
 static int make_files(void **state)
 {
     (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    countdown = -1;
-    world w = {0};
-    CHECK_OK(tess_ctx_create(NULL, &w.ctx));
+    world w = begin_folder();
     CHECK_OK(s_image(&w));
     CHECK_OK(s_model_save(&w));
     CHECK_OK(s_config_write(&w));
@@ -532,7 +522,4 @@ static int make_files(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_allocation_may_fail_once),
-};
-RUN_TESTS_WITH(tests, make_files, drop_files)
+RUN_SCENARIOS(scenarios, make_files)

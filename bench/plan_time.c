@@ -184,8 +184,7 @@ static void times(void)
     free(bits);
 }
 
-/* ---- imbalance on a profile --------------------------------------------------------------------
- */
+/* ---- imbalance on a profile ------------------------------------------------------------------ */
 
 typedef struct {
     double sum, most;

@@ -98,8 +98,7 @@ static tess_status choose(workload *w, context_lists *l, int layer)
                                             : choose_random(w, l, layer);
 }
 
-/* ---- all layers -------------------------------------------------------------------------------
- */
+/* ---- all layers ------------------------------------------------------------------------------ */
 
 tess_status context_lists_make(workload *w, context_lists *l)
 {

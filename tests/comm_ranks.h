@@ -123,8 +123,7 @@ static inline tess_status expect_counts(const tess_comm *comm, const tess_comm_c
     return TESS_OK;
 }
 
-/* ---- the work of a rank ------------------------------------------------------------------------
- */
+/* ---- the work of a rank ---------------------------------------------------------------------- */
 
 typedef struct {
     tess_ctx *ctx;

@@ -121,8 +121,7 @@ static inline void ref_mass(tess_ctx *ctx, const problem *p, int64_t head, int64
                              begin, end, mass, lse));
 }
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 typedef struct {
     double score;

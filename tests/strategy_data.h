@@ -44,8 +44,7 @@ static inline int drop_world(void **state)
     return leak;
 }
 
-/* ---- works ------------------------------------------------------------------------------------
- */
+/* ---- works ----------------------------------------------------------------------------------- */
 
 static inline int draw(uint64_t seed, uint64_t index, int low, int high)
 {
@@ -129,8 +128,7 @@ static inline tess_plan_opts random_opts(uint64_t seed, const tess_work *work)
     return opts;
 }
 
-/* ---- candidates -------------------------------------------------------------------------------
- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 typedef struct {
     tess_candidate c[MAX_FOUND];

@@ -7,8 +7,7 @@
 
 #include <pthread.h>
 
-/* ---- problems ----------------------------------------------------------------------------------
- */
+/* ---- problems -------------------------------------------------------------------------------- */
 
 static const problem problems[] = {
     {1, 1, 8, 1, 1, DENSE, 0, 0, 0, 0, 0, 1, 0},       /* the smallest: dq comes from dlse alone */
@@ -40,8 +39,7 @@ static void attention_matches_the_reference_on_every_isa(void **state)
     check_on_every_isa(problems, PROBLEMS);
 }
 
-/* ---- what must hold besides -------------------------------------------------------------------
- */
+/* ---- what must hold besides ------------------------------------------------------------------ */
 
 static void every_number_of_threads_gives_the_same_bits(void **state)
 {

@@ -150,8 +150,7 @@ static void synthetic_masks_are_balanced(void **state)
     free(mask);
 }
 
-/* ---- invariants --------------------------------------------------------------------------------
- */
+/* ---- invariants ------------------------------------------------------------------------------ */
 
 static void check_side(const int32_t *order, const int32_t *cuts, int32_t n, int ring, int equal)
 {

@@ -222,8 +222,7 @@ static void a_cluster_without_the_part_gets_derived_values(void **state)
     tess_cluster_destroy(c);
 }
 
-/* ---- bad input --------------------------------------------------------------------------------
- */
+/* ---- bad input ------------------------------------------------------------------------------- */
 
 static void bad_descriptions_are_refused_with_their_line(void **state)
 {

@@ -32,8 +32,7 @@ static void a_rank_alone_does_too(void **state)
     }
 }
 
-/* ---- failures of ranks -------------------------------------------------------------------------
- */
+/* ---- failures of ranks ----------------------------------------------------------------------- */
 
 static tess_status fail_alone(void *user, tess_ctx *own, tess_comm *comm)
 {
@@ -102,8 +101,7 @@ static void wrong_arguments_get_a_sentence(void **state)
                 "tess_ctx_create: threads is -2, must be 1..1024, or 0 for all usable cores");
 }
 
-/* ---- virtual time ------------------------------------------------------------------------------
- */
+/* ---- virtual time ---------------------------------------------------------------------------- */
 
 /* Waits for all others without a call that gives the core away. */
 static tess_status meet(void *user, tess_ctx *own, tess_comm *comm)

@@ -5,8 +5,7 @@
 
 #include <jansson.h>
 
-/* ---- what comes --------------------------------------------------------------------------------
- */
+/* ---- what comes ------------------------------------------------------------------------------ */
 
 static void others_are_taken_to_be_like_the_rank_itself(void **state)
 {
@@ -63,8 +62,7 @@ static void others_are_taken_to_be_like_the_rank_itself(void **state)
     tess_comm_destroy(comm);
 }
 
-/* ---- counts ------------------------------------------------------------------------------------
- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 /* One call of each kind; counts of a real rank and of one that is played must be the same. */
 static tess_status some_of_everything(tess_comm *comm)
@@ -127,8 +125,7 @@ static void a_played_rank_counts_what_a_real_one_sends(void **state)
     }
 }
 
-/* ---- the file ----------------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static void expect_text(const json_t *object, const char *key, const char *want)
 {

@@ -70,8 +70,7 @@ static void check_same(const run *a, const run *b)
                             (size_t)p->count * sizeof(float));
 }
 
-/* ---- stages ------------------------------------------------------------------------------------
- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 typedef struct {
     const run *r;
@@ -254,8 +253,7 @@ static void cubes_are_chosen_and_the_pass_is_made_anew(void **state)
     end(&r);
 }
 
-/* ---- resuming ----------------------------------------------------------------------------------
- */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 /* Stops after each of several steps: in stage 1, at the switch, in stage 2. */
 static void check_resume(const tess_train_opts *opts, const int *moments, int n)
@@ -410,8 +408,7 @@ static void a_checkpoint_without_its_predictors_is_refused(void **state)
     end(&r);
 }
 
-/* ---- branching and imposing --------------------------------------------------------------------
- */
+/* ---- branching and imposing ------------------------------------------------------------------ */
 
 static void arms_branch_off_one_checkpoint(void **state)
 {
@@ -497,8 +494,7 @@ static void choices_of_another_run_are_imposed(void **state)
     end(&second);
 }
 
-/* ---- memory, options ---------------------------------------------------------------------------
- */
+/* ---- memory, options ------------------------------------------------------------------------- */
 
 static int count_allocations(void *user, const tess_step *step)
 {

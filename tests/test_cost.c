@@ -39,8 +39,7 @@ static tess_cluster *round_cluster(void)
     return cluster;
 }
 
-/* ---- clusters ----------------------------------------------------------------------------------
- */
+/* ---- clusters -------------------------------------------------------------------------------- */
 
 static void every_shipped_cluster_loads_and_is_sane(void **state)
 {
@@ -177,8 +176,7 @@ static void a_bad_file_is_told_its_line(void **state)
     }
 }
 
-/* ---- attention ---------------------------------------------------------------------------------
- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 static void attention_takes_its_flops_over_its_rate(void **state)
 {
@@ -269,8 +267,7 @@ static void attention_says_what_is_wrong(void **state)
     tess_cluster_destroy(cluster);
 }
 
-/* ---- exchanges ---------------------------------------------------------------------------------
- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
 static void an_exchange_takes_its_slower_wire(void **state)
 {

@@ -38,8 +38,7 @@ static void check(tess__decisions *d, int cube, int layer, double first, double 
     tess__fold_recall(d, &by_recall, cube, layer, (double[HEADS]){first, second});
 }
 
-/* ---- what is told ------------------------------------------------------------------------------
- */
+/* ---- what is told ---------------------------------------------------------------------------- */
 
 typedef struct {
     int n;
@@ -69,8 +68,7 @@ static heard decide(tess__decisions *d, const tess__rules *rules, int64_t step)
     return h;
 }
 
-/* ---- measurements ------------------------------------------------------------------------------
- */
+/* ---- measurements ---------------------------------------------------------------------------- */
 
 static void the_first_ten_values_weigh_the_same_and_later_ones_a_tenth(void **state)
 {
@@ -132,8 +130,7 @@ static void budgets_are_rounded_up_between_floor_and_cap(void **state)
     }
 }
 
-/* ---- stages ------------------------------------------------------------------------------------
- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 static void a_layer_switches_after_two_good_checks_and_a_settled_density(void **state)
 {
@@ -355,8 +352,7 @@ static void layers_that_stay_dense_are_told_at_the_end(void **state)
     tess__decisions_destroy(&d);
 }
 
-/* ---- cubes and dispatch ------------------------------------------------------------------------
- */
+/* ---- cubes and dispatch ---------------------------------------------------------------------- */
 
 static void the_largest_cube_that_overlaps_enough_is_chosen_when_a_layer_is_ready(void **state)
 {
@@ -455,8 +451,7 @@ static void a_window_comes_nearest_to_the_density_from_above(void **state)
     }
 }
 
-/* ---- the file ----------------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static const tess_attention_opts attention = {.kind = TESS_ATTENTION_DSV,
                                               .mass = 0.9,

@@ -75,8 +75,7 @@ static void drop_world(world *w)
     }
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* Both sides of a message list the same rows: only the peer differs. Peers ascend, then places, and
  * runs that could be one are one. */
@@ -146,8 +145,7 @@ static void carry(const world *w, tess_rows rows, tess_layout layout, int64_t *c
     }
 }
 
-/* ---- what has arrived -------------------------------------------------------------------------
- */
+/* ---- what has arrived ------------------------------------------------------------------------ */
 
 /* The rows of blocks, one after the other. */
 static void check_blocks(const plan_case *c, int side, int head, const int32_t *ids, int n,
@@ -241,8 +239,7 @@ static void check_counts(const plan_case *c, const world *w)
     }
 }
 
-/* ---- back -------------------------------------------------------------------------------------
- */
+/* ---- back ------------------------------------------------------------------------------------ */
 
 /* O and dQ: the computed rows come back to where q was, changed by a constant. */
 static void check_way_back(const plan_case *c, const world *w, tess_layout layout)
@@ -294,8 +291,7 @@ static void check_key_sums(const plan_case *c, const world *w)
     free(want);
 }
 
-/* ---- rings ------------------------------------------------------------------------------------
- */
+/* ---- rings ----------------------------------------------------------------------------------- */
 
 /* One rank at one step: the pieces of this step are computed with the keys in hand, tag by tag. */
 static void check_step(const plan_case *c, const world *w, int r, int step, const int64_t *held)
@@ -367,8 +363,7 @@ static void check_ring(const plan_case *c, const world *w)
     }
 }
 
-/* ---- tests ------------------------------------------------------------------------------------
- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 /* One case through everything. Without work a ring cannot know which keys nobody needs. */
 static void run_case(const plan_case *c, const tess_work *work, tess_layout layout)

@@ -69,8 +69,7 @@ static void weights_survive_both_sides_names(void **state)
     }
 }
 
-/* ---- the same numbers come out -----------------------------------------------------------------
- */
+/* ---- the same numbers come out --------------------------------------------------------------- */
 
 static const double LIMIT = 1e-4;
 

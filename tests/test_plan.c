@@ -5,8 +5,7 @@
 
 enum { CASES = 12000, RANKS = 9, HEADS = 5, BLOCKS = 7 };
 
-/* ---- every block once, and the sums of single blocks ------------------------------------------
- */
+/* ---- every block once, and the sums of single blocks ----------------------------------------- */
 
 /* Counts of each (head, query block, key block), and loads of each (rank, step), from pieces. */
 typedef struct {
@@ -132,8 +131,7 @@ static void every_plan_computes_every_block_exactly_once(void **state)
     }
 }
 
-/* ---- what is wrong, and where ------------------------------------------------------------------
- */
+/* ---- what is wrong, and where ---------------------------------------------------------------- */
 
 /* 4 heads of 6 x 6 full blocks on 4 ranks: two groups, a ring of two, orders on both sides. */
 static plan_case ring_of_two(void)
@@ -291,8 +289,7 @@ static void wrong_calls_say_what_is_wrong(void **state)
     drop_case(&c);
 }
 
-/* ---- cases solved by hand ----------------------------------------------------------------------
- */
+/* ---- cases solved by hand -------------------------------------------------------------------- */
 
 /* B2: group 0 works only in the rows of part 0, group 1 only in those of part 1. As the blocks lie
  * every step waits for one rank of each group; with an order per group nobody waits. */

@@ -6,8 +6,7 @@
 
 enum { CASES = 100 }; /* each is written to disk twice */
 
-/* ---- the same bytes ----------------------------------------------------------------------------
- */
+/* ---- the same bytes -------------------------------------------------------------------------- */
 
 /* What the plan below must look like with every compiler, on every machine. */
 static const char frozen[] = "{\n"
@@ -188,8 +187,7 @@ static void a_plan_that_was_loaded_is_the_plan_that_was_saved(void **state)
     }
 }
 
-/* ---- what is refused ----------------------------------------------------------------------------
- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 /* The frozen text with `from`, from its n-th place on, replaced. */
 static void write_changed(const char *path, int n, const char *from, const char *to)

@@ -9,8 +9,7 @@
 
 #include <stdlib.h>
 
-/* ---- traffic ----------------------------------------------------------------------------------
- */
+/* ---- traffic --------------------------------------------------------------------------------- */
 
 typedef struct {
     tess_traffic q[MAX_RANKS], kv[MAX_RANKS];
@@ -211,8 +210,7 @@ static void bytes_are_those_of_the_exchange_lists(void **state)
     assert_true(rings > 100 && selects > 100);
 }
 
-/* ---- prices by hand ---------------------------------------------------------------------------
- */
+/* ---- prices by hand -------------------------------------------------------------------------- */
 
 /* 8 heads of 6400 tokens on 4 ranks: a rank computes 2 heads and owns 1600 tokens of each. It
  * receives 2 x 4800 rows of q, k and v, and sends 1600 x 6 of each; o the other way. A row is 128
@@ -450,8 +448,7 @@ static void volumes_beyond_32_bits_are_right(void **state)
     tess_work_destroy(work);
 }
 
-/* ---- the formula ------------------------------------------------------------------------------
- */
+/* ---- the formula ----------------------------------------------------------------------------- */
 
 /* Without a ring the time is the exchanges and compute * rho: the busiest of 4 heads on 4 ranks. */
 static void without_a_ring_time_is_exchanges_and_compute_times_rho(void **state)
@@ -528,8 +525,7 @@ static void the_middle_wins_where_both_ends_cost_more(void **state)
     tess_work_destroy(work);
 }
 
-/* ---- selective --------------------------------------------------------------------------------
- */
+/* ---- selective ------------------------------------------------------------------------------- */
 
 /* Each query block selects its own key block: a rank's union is its own queries' keys, nothing
  * travels but the indices. A mask of all keys makes every key travel. */
@@ -631,8 +627,7 @@ static void rows_that_were_weighed_are_not_priced_again(void **state)
     tess_work_destroy(work);
 }
 
-/* ---- bounds ----------------------------------------------------------------------------------
- */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
 /* Masks of sizes at which work, not latency, decides: 64 query blocks of 512 tokens. */
 static tess_work *large_masks(uint64_t seed)

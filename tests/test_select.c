@@ -267,8 +267,7 @@ static void pooled_takes_the_blocks_of_the_highest_mean_score(void **state)
     with_every_isa(pooled);
 }
 
-/* ---- window, edges, random ----------------------------------------------------------------------
- */
+/* ---- window, edges, random ------------------------------------------------------------------- */
 
 /* Cube of every row of a grid in cube order, by walking it. */
 static void walk_cubes(const int32_t grid[3], const int32_t cube[3], int32_t (*cube_of)[3])

@@ -189,8 +189,7 @@ static void no_tokens_give_empty_lists(void **state)
     tess_ctx_destroy(ctx);
 }
 
-/* ---- threads and memory -------------------------------------------------------------------------
- */
+/* ---- threads and memory ---------------------------------------------------------------------- */
 
 static void every_thread_count_gives_the_same_bits(void **state)
 {
@@ -499,8 +498,7 @@ static void nan_ranks_last_and_does_not_spread(void **state)
     tess_ctx_destroy(ctx);
 }
 
-/* ---- some of the groups -----------------------------------------------------------------------
- */
+/* ---- some of the groups ---------------------------------------------------------------------- */
 
 /* Three cubes of eight, not in order: their lists are those of the whole. */
 static void some_groups_get_the_lists_they_have_in_the_whole(void **state)

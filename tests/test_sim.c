@@ -111,8 +111,7 @@ static void what_a_run_refuses_it_says(void **state)
     tess_sim_destroy(NULL);
 }
 
-/* ---- properties -------------------------------------------------------------------------------
- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 /* GPT-175B on 96 GPUs with everything in it: tensor, context, data and pipeline parallelism. */
 static tess_scenario wide(void)

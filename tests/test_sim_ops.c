@@ -264,8 +264,7 @@ static void experts_multiply_the_rows_that_they_get(void **state)
     assert_true(fabs(r.model_flop / (3.0 * 2048 * (2.0 * active + pairs)) - 1.0) < 1e-12);
 }
 
-/* ---- measured products ------------------------------------------------------------------------
- */
+/* ---- measured products ----------------------------------------------------------------------- */
 
 static const char *write_table(const char *rows)
 {

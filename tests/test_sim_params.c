@@ -4,8 +4,7 @@
 
 #include "sim/sim.h"
 
-/* ---- scenarios --------------------------------------------------------------------------------
- */
+/* ---- scenarios ------------------------------------------------------------------------------- */
 
 static tess_scenario small(void)
 {
@@ -102,8 +101,7 @@ static void a_bad_scenario_is_told_by_value_and_rule(void **state)
                 "tess_scenario_fill: scenario is NULL, must not be");
 }
 
-/* ---- parameters -------------------------------------------------------------------------------
- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static void every_shipped_parameter_has_a_unit_limits_and_an_origin(void **state)
 {

@@ -166,8 +166,7 @@ static void interleaved_agrees_within_a_percent(void **state)
     assert_true(fabs(closed(TESS_SIM_INTERLEAVED, 0.0) - (64 * 3.0 + 7.0)) < 1e-9);
 }
 
-/* ---- zero bubble ------------------------------------------------------------------------------
- */
+/* ---- zero bubble ----------------------------------------------------------------------------- */
 
 /* What a stage has done, and when: of F, B and W, each in the order of batches. */
 typedef struct {

@@ -335,8 +335,7 @@ static void random_lists_change_with_the_step_alone(void **state)
     drop_world(&w);
 }
 
-/* ---- searching now and then -------------------------------------------------------------------
- */
+/* ---- searching now and then ------------------------------------------------------------------ */
 
 /* The output of a forward pass of other clips for each draw, by SEARCH in a set, or by ORACLE. */
 static void run_search(world *w, uint64_t at, int reuse, int set, uint64_t draw)

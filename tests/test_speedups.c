@@ -376,8 +376,7 @@ static void dsv_s_kernels_are_in_the_published_ranges(void **state)
     assert_true((dense.forward + dense.backward) / (t.forward + t.backward) > 15.0);
 }
 
-/* ---- profiles as scenarios --------------------------------------------------------------------
- */
+/* ---- profiles as scenarios ------------------------------------------------------------------- */
 
 static void methods_differ_by_their_balance(void **state)
 {

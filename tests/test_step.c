@@ -132,8 +132,7 @@ static void what_is_not_finite_is_not_learned(void **state)
     tess_ctx_destroy(ctx);
 }
 
-/* ---- gradients of many ranks ------------------------------------------------------------------
- */
+/* ---- gradients of many ranks ----------------------------------------------------------------- */
 
 enum { RANKS = 3, RUNS = 2 };
 

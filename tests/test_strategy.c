@@ -9,8 +9,7 @@
 
 static const uint64_t PLANS_HASH = 0xee67b0f462029c0b;
 
-/* ---- candidates and reasons -------------------------------------------------------------------
- */
+/* ---- candidates and reasons ------------------------------------------------------------------ */
 
 static void every_factorisation_is_tried_and_explained(void **state)
 {
@@ -171,8 +170,7 @@ static void what_does_not_fit_is_told_the_amount(void **state)
     tess_work_destroy(work);
 }
 
-/* ---- the rest of the contract -----------------------------------------------------------------
- */
+/* ---- the rest of the contract ---------------------------------------------------------------- */
 
 static void the_same_input_gives_the_same_plan(void **state)
 {
@@ -338,8 +336,7 @@ static void bad_options_are_told(void **state)
     tess_work_destroy(work);
 }
 
-/* ---- reuse ------------------------------------------------------------------------------------
- */
+/* ---- reuse ----------------------------------------------------------------------------------- */
 
 /* Densities of 2 layers x 8 heads that drift over steps: heads swap their loads slowly. */
 static tess_work *drifting(int step)

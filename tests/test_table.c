@@ -4,8 +4,7 @@
 
 #include "sim/table.h"
 
-/* ---- patterns and numbers ---------------------------------------------------------------------
- */
+/* ---- patterns and numbers -------------------------------------------------------------------- */
 
 static void patterns_fit_as_they_say(void **state)
 {
@@ -55,8 +54,7 @@ static void numbers_are_found_in_text(void **state)
     }
 }
 
-/* ---- tables -----------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static tess__table table_of(const char *text)
 {
@@ -95,8 +93,7 @@ static void bad_tables_are_refused(void **state)
                 "t.csv: line 2: a quote has no end");
 }
 
-/* ---- maps -------------------------------------------------------------------------------------
- */
+/* ---- maps ------------------------------------------------------------------------------------ */
 
 static const char map_text[] =
     "{\"schema\": 1, \"detect\": [\"model\", \"tp\"],\n"

@@ -138,8 +138,7 @@ static void topk_is_exact_when_its_sample_misleads(void **state)
     on_every_isa(misleading_scores);
 }
 
-/* ---- scores -----------------------------------------------------------------------------------
- */
+/* ---- scores ---------------------------------------------------------------------------------- */
 
 enum { KEYS = 75, ROWS = 29, DIM = 72, FULL = 80, LD = FULL + 3 };
 

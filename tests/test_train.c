@@ -26,8 +26,7 @@ static run start(int threads, const tess_train_opts *opts)
     return start_with(threads, opts, NULL, NULL);
 }
 
-/* ---- schedule and noise -----------------------------------------------------------------------
- */
+/* ---- schedule and noise ---------------------------------------------------------------------- */
 
 static void rates_rise_stay_and_fall(void **state)
 {
@@ -95,8 +94,7 @@ static void the_loss_is_a_mean_and_its_gradient_a_slope(void **state)
     tess_ctx_destroy(ctx);
 }
 
-/* ---- steps ------------------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void a_resumed_run_is_the_run_that_was_not_stopped(void **state)
 {
@@ -225,8 +223,7 @@ static void a_checkpoint_that_fails_hides_no_reason(void **state)
     end(&r);
 }
 
-/* ---- the folder of a run ----------------------------------------------------------------------
- */
+/* ---- the folder of a run --------------------------------------------------------------------- */
 
 static int count_lines(const char *path)
 {
@@ -390,8 +387,7 @@ static void a_full_disk_leaves_the_last_checkpoint(void **state)
     end(&r);
 }
 
-/* ---- failures ---------------------------------------------------------------------------------
- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static void wrong_options_are_named(void **state)
 {
@@ -498,8 +494,7 @@ static void states_that_break_a_rule_are_told_with_their_line(void **state)
     tess_ctx_destroy(ctx);
 }
 
-/* ---- memory and sampling ----------------------------------------------------------------------
- */
+/* ---- memory and sampling --------------------------------------------------------------------- */
 
 static void the_need_is_within_three_percent(void **state)
 {

@@ -37,8 +37,7 @@ static const tess_train_opts sparse = {.batch = 4,
                                                      .check_every = 5,
                                                      .cube = {2, 2, 2}}};
 
-/* ---- the same run ------------------------------------------------------------------------------
- */
+/* ---- the same run ---------------------------------------------------------------------------- */
 
 static void compare_losses(const story *want, const story *got)
 {
@@ -198,8 +197,7 @@ static void a_step_sends_what_it_must_and_no_more(void **state)
     }
 }
 
-/* ---- overlap: gradients travel while backward runs --------------------------------------------
- */
+/* ---- overlap: gradients travel while backward runs ------------------------------------------- */
 
 enum { BLOCKS_MANY = 12, GROUPS_OF_CLIPS = 2 };
 
@@ -341,8 +339,7 @@ static void what_is_sent_is_told_by_kind(void **state)
     tess__remove_folder(in_root("kinds"));
 }
 
-/* ---- checkpoints -------------------------------------------------------------------------------
- */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static void a_run_goes_on_with_other_ranks(void **state)
 {
@@ -530,8 +527,7 @@ static void times_of_a_step_are_by_one_clock(void **state)
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Of ranks that share tokens it is an estimate, for layers of whole keys. */
 static void a_rank_needs_its_part_of_the_tokens(void **state)
@@ -567,8 +563,7 @@ static void a_rank_needs_its_part(void **state)
     }
 }
 
-/* ---- failures ----------------------------------------------------------------------------------
- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static void one_rank_stops_all(void **state)
 {
@@ -684,8 +679,7 @@ static void a_checkpoint_that_cannot_be_written_fails_on_all(void **state)
     assert_string_equal(s.sentence[1], want);
 }
 
-/* ---- owners ------------------------------------------------------------------------------------
- */
+/* ---- owners ---------------------------------------------------------------------------------- */
 
 static void owners_have_as_much_to_do(void **state)
 {

@@ -157,8 +157,7 @@ static void a_fit_finds_the_parameters_that_made_the_table(void **state)
     tess_calibration_destroy(k);
 }
 
-/* ---- published tables -------------------------------------------------------------------------
- */
+/* ---- published tables ------------------------------------------------------------------------ */
 
 /* What each table must reach: mean absolute error in %. */
 static void published_tables_meet_their_bars(void **state)

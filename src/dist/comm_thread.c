@@ -21,8 +21,7 @@ static tess__letter *letter_of(const comm_thread *self, const tess__message *m)
     return &self->letters[m - self->comm.messages];
 }
 
-/* ---- clocks ------------------------------------------------------------------------------------
- */
+/* ---- clocks ---------------------------------------------------------------------------------- */
 
 /* Computing ends here. */
 static void stop_clock(const comm_thread *self)
@@ -78,8 +77,7 @@ static void advance_clock(const comm_thread *self, tess_request *request)
             clock->now = letter_of(self, &request->sends[i])->sent;
 }
 
-/* ---- failure -----------------------------------------------------------------------------------
- */
+/* ---- failure --------------------------------------------------------------------------------- */
 
 static tess_status failure(const comm_thread *self)
 {
@@ -105,8 +103,7 @@ static void thread_fail(tess_comm *comm, tess_status status, const char *sentenc
     tess__box_withdraw(self->world, self->place, -1);
 }
 
-/* ---- messages ----------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static tess_status thread_send(tess_comm *comm, tess__message *m)
 {
@@ -223,8 +220,7 @@ static tess_status thread_finish(tess_comm *comm, tess_request *request)
     return judge(self, request);
 }
 
-/* ---- life --------------------------------------------------------------------------------------
- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static int64_t thread_fresh(tess_comm *comm)
 {

@@ -19,8 +19,7 @@
 
 static const double loss_memory = 0.98; /* of the running mean: about 50 steps */
 
-/* ---- one step ---------------------------------------------------------------------------------
- */
+/* ---- one step -------------------------------------------------------------------------------- */
 
 /* Noises a batch and drops some of its prompts; micro is its number in the step. */
 static void prepare(tess_train *t, const tess__batch *batch, int micro)
@@ -216,8 +215,7 @@ static tess_status run_step(tess_train *t, tess_step *now)
     return TESS_OK;
 }
 
-/* ---- between steps ----------------------------------------------------------------------------
- */
+/* ---- between steps --------------------------------------------------------------------------- */
 
 static int turn(int64_t every, const tess_train *t)
 {

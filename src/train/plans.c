@@ -17,8 +17,7 @@ static const char plans_file[] = "plans.csv";
 static const char plans_head[] =
     "step,layer,strategy,imbalance,predicted_ms,measured_ms,predicted_bytes,sent_bytes\n";
 
-/* ---- making ------------------------------------------------------------------------------------
- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 /* Rates and plans are told once for all groups; why something is no candidate is for the log. */
 static void tell(void *user, const tess_context_event *event)
@@ -66,8 +65,7 @@ tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
     return tess__plans_make(t);
 }
 
-/* ---- before a step -----------------------------------------------------------------------------
- */
+/* ---- before a step --------------------------------------------------------------------------- */
 
 tess_status tess__plans_make(tess_train *t)
 {
@@ -81,8 +79,7 @@ tess_status tess__plans_make(tess_train *t)
     return TESS_OK;
 }
 
-/* ---- telling -----------------------------------------------------------------------------------
- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 double tess__plans_imbalance(const tess_train *t)
 {

@@ -19,7 +19,6 @@ static void use(const tess__strategy *s, int ranks)
 {
     const int free_of = s->ulysses == 0 && s->ring == 0 && s->selective == 0;
     MUST((int)s->method >= 0 && s->method < TESS_PLAN_METHOD_COUNT);
-    MUST(s->imposed == (s->method != TESS_PLAN_AUTO));
     MUST(free_of || (int64_t)s->ulysses * s->ring * s->selective == ranks);
     MUST(free_of || s->ring == 1 || s->selective == 1);
 }

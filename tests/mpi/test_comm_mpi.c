@@ -10,7 +10,9 @@
 static tess_ctx *ctx;
 static int no_nodes; /* 1: MPI cannot tell who shares a node */
 
-int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
+/* In the place of MPI's, for the library too: not every mpi.h makes it visible. */
+__attribute__((visibility("default"))) int MPI_Comm_split_type(MPI_Comm comm, int type, int key,
+                                                               MPI_Info info, MPI_Comm *made)
 {
     if (!no_nodes)
         return PMPI_Comm_split_type(comm, type, key, info, made);

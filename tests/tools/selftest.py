@@ -135,6 +135,22 @@ DOCS = {
     "a command README does not name": ({"README.md": "# T\nRun scripts/demo.\n"}, "does not name scripts/test"),
     "no README": ({"README.md": None}, "does not name scripts/demo"),
 }
+WORDS = {
+    "an old word in an identifier": (c("src/exec/up.c", "int tess__road_rows;\n"), "up.c:3: tess__road_rows -> exchange"),
+    "an old word in camel case": ({"src/report/assets/a.js": "const cargoWidth = 1;\n"}, "cargoWidth -> transfer"),
+    "an old word in a comment": (c("src/base/up.c", "/* Every layer is told. */\n"), "told ->"),
+    "an old word in a message": (body('fail("nobody listens")'), "nobody ->"),
+    "an old word in a document": ({"docs/x.md": "# X\n\nThe rows at their home.\n"}, "x.md:3: home ->"),
+    "an old name": (c("src/cp/up.c", "int tess_comm_gather(void);\n"), "tess_comm_gather -> tess_comm_allgatherv"),
+    "a phrase over two lines of a comment": (c("src/cp/up.c", "/* A rank that plays\n * alone. */\n"), "plays alone ->"),
+    "a phrase over two strings": (body('say("the keys in "\n        "whose time")'), "in whose time ->"),
+    "a word of one room": (c("src/comm/up.c", "int box;\n"), "box -> mailbox"),
+    "a word refused as a name only": (c("src/base/up.c", "int turn;\n"), "turn ->"),
+}
+WORDS_ALLOWED = {
+    **c("src/base/fine.c", '/* Each in turn; $HOME; looks up a name; a bounding box. */\nint lookup, box, turnover;\n'),
+    **c("src/kernels/fine.c", "int lane;\n"),
+}
 HEADERS_C = {
     "a header that needs another": ({"include/tessera/a.h": "size_t x(void);\n"}, "size_t"),
     "a header with a GNU extension": ({"include/tessera/a.h": "struct s { int x; int z[0]; };\n"}, "zero-size"),
@@ -209,6 +225,11 @@ class Checks(unittest.TestCase):
 
     def test_docs(self):
         self.expect("check_docs.py", DOCS)
+
+    def test_words(self):
+        self.expect("check_words.py", WORDS)
+        code, output = self.run_check("check_words.py", WORDS_ALLOWED, [])
+        self.assertEqual(code, 0, f"check_words.py refuses ordinary words:\n{output}")
 
     def test_headers_as_c(self):
         self.expect("check_headers.py", HEADERS_C, "--c11", "cc")

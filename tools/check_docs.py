@@ -73,7 +73,7 @@ def check_programs(root, path):
     text = tree.read(root, path)
     for program in sorted(set(re.findall(r"(?<![\w./-])(?:scripts|tools)/[\w-]+(?:\.\w+)?", text))):
         file = os.path.join(root, program)
-        if not os.path.isfile(file):
+        if not os.path.exists(file):
             yield f"{path}: mentions {program}, which does not exist"
         elif not program.endswith("/tree.py") and not os.access(file, os.X_OK):
             yield f"{path}: mentions {program}, which cannot be run"

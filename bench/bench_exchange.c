@@ -7,7 +7,7 @@
  * best of SAMPLES: lists of runs, and the same row by row. Orders are random, which gives as many
  * runs as there can be; masks have 10 % of their blocks.
  */
-#include "plan/plan.h"
+#include "plan/plan_internal.h"
 #include "tessera/exchange.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * q and k, forward; loss with gradients; the gradient of the maps; density on every n-th group,
  * with and without lse; overlap likewise.
  */
-#include "attn/predict.h"
+#include "attn/predict_internal.h"
 #include "tessera/select.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * the predictor (scores, top-K) per key and group, the whole run of the selector, and the forward
  * pass over what it selected, for head_dim 64 and 128. $TESS_ISA forces an instruction set.
  */
-#include "attn/select.h"
+#include "attn/select_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  *
  * Times are the best of SAMPLES calls, in microseconds of processor time.
  */
-#include "plan/partition.h"
+#include "plan/partition/partition.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -21,7 +21,7 @@ function(tess_ship folder)
   set(source ${PROJECT_BINARY_DIR}/generated/shipped_${folder}.c)
   file(CONFIGURE OUTPUT ${source} @ONLY CONTENT [[
 /* shipped_@folder@.c - made by cmake/shipped.cmake from share/@folder@. */
-#include "base/base.h"
+#include "base/base_internal.h"
 
 @texts@const tess__shipped tess__shipped_@folder@[] = {
 @rows@};

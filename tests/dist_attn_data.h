@@ -8,7 +8,7 @@
 #ifndef TESS_DIST_ATTN_DATA_H
 #define TESS_DIST_ATTN_DATA_H
 
-#include "context.h"
+#include "ctx_fixture.h"
 
 #include "tessera/attn.h"
 #include "tessera/dist_attn.h"

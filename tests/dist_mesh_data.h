@@ -6,8 +6,8 @@
 
 #include "dist_attn_data.h"
 
-#include "plan/exchange.h"
-#include "plan/strategy.h"
+#include "plan/exchange/exchange_internal.h"
+#include "plan/strategy_internal.h"
 
 enum { BLOCKS_MAX = 256 };
 

@@ -7,7 +7,7 @@
 
 #include "test.h"
 
-#include "plan/partition.h"
+#include "plan/partition/partition.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

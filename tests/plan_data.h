@@ -5,7 +5,7 @@
 
 #include "draw.h"
 
-#include "plan/plan.h"
+#include "plan/plan_internal.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-#include "attn/predict.h"
+#include "attn/predict_internal.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #define TESS_TEST_SAMPLE_DATA_H
 
 #include "test.h"
-#include "train/train.h"
+#include "train/train_internal.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #ifndef TESS_SELECT_DATA_H
 #define TESS_SELECT_DATA_H
 
-#include "attn/select.h"
+#include "attn/select_internal.h"
 #include "ref/ref.h"
 #include "test.h"
 

@@ -6,7 +6,7 @@
 
 #include "test.h"
 
-#include "sim/sim.h"
+#include "sim/sim_internal.h"
 
 static tess_ctx *ctx;
 static tess_sim_params *params;

@@ -3,7 +3,7 @@
 #ifndef TESS_STRATEGY_DATA_H
 #define TESS_STRATEGY_DATA_H
 
-#include "plan/strategy.h"
+#include "plan/strategy_internal.h"
 
 #include <stdlib.h>
 

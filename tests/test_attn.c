@@ -3,7 +3,7 @@
  * instruction set of the machine, and what must hold besides values. */
 #include "attn_data.h"
 
-#include "attn/attn.h"
+#include "attn/attn_internal.h"
 
 #include <pthread.h>
 

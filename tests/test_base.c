@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_base.c - status, context, memory. */
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "test.h"
 
 #include <stdlib.h>

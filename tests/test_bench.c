@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_bench.c - what check and bench conclude from numbers: samples, errors, break-even. */
-#include "stopwatch.h"
+#include "bench/stopwatch.h"
+#include "bench/verify.h"
 #include "test.h"
-#include "verify.h"
 
 #include <stdlib.h>
 

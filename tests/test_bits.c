@@ -2,7 +2,7 @@
 /* test_bits.c - rows of bits, on every instruction set, against single bits. */
 #include "test.h"
 
-#include "base/base.h"
+#include "base/base_internal.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 /* test_clip.c - clips written to files of every kind, and read back. */
 #include "clips.h"
 
-#include "media/media.h"
+#include "media/media_internal.h"
 #include "tess_config.h"
 
 #ifdef TESS_HAVE_PNG

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_collective.c - collectives: published times, times computed by hand, and bad input. */
-#include "context.h"
+#include "ctx_fixture.h"
 
-#include "cost/cost.h"
+#include "cost/cost_internal.h"
 
 #include <math.h>
 

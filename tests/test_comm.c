@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_comm.c - communicators without MPI: one rank alone, ranks as threads, virtual clocks. */
+#include "comm/comm_thread.h"
 #include "comm_ranks.h"
-#include "context.h"
-#include "dist/thread.h"
+#include "ctx_fixture.h"
 
 #include <sched.h>
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 /* test_compare.c - training runs side by side: intervals against tables, arms, pairs, notes, and
  * what is said of runs that are none. Whether the page draws itself is for tests/browser. */
 #include "files.h"
-#include "report/compare.h"
+#include "report/compare_internal.h"
 
 /* ---- statistics --------------------------------------------------------------------------- */
 

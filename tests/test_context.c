@@ -4,9 +4,9 @@
  * Ranks are threads. They fill what the test then looks at: a failed assertion must not leave a
  * thread. Clusters with names make predictions the same everywhere.
  */
-#include "context.h"
+#include "ctx_fixture.h"
 
-#include "dist/context.h"
+#include "cp/context_internal.h"
 #include "tessera/context.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * every part of the keys and needs all of them: nothing depends on what was chosen but the messages
  * of a selective layer that name keys.
  */
-#include "context.h"
+#include "ctx_fixture.h"
 
 #include "tessera/context.h"
 

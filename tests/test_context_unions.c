@@ -5,7 +5,7 @@
  * Ranks are threads over slow links, so that the bytes of a strategy decide. Layers attend to
  * bands, which neighbours share, or to keys that are drawn.
  */
-#include "context.h"
+#include "ctx_fixture.h"
 
 #include "tessera/context.h"
 

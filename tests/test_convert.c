@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_convert.c - every pair of element types against exact arithmetic, on every instruction set.
  */
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "test.h"
 
 #include <math.h>

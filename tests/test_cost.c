@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_cost.c - clusters by name and from files, good and bad, and the times computed by hand. */
-#include "context.h"
+#include "ctx_fixture.h"
 
-#include "cost/cost.h"
+#include "cost/cost_internal.h"
 
 #include <stdlib.h>
 #include <unistd.h>

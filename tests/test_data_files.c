@@ -4,7 +4,7 @@
 #include "clips.h"
 #include "tessera/data.h"
 
-#include "train/data.h"
+#include "data/data_internal.h"
 
 static char warnings[8192]; /* all that were logged, one per line */
 

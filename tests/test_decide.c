@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_decide.c - the rules of sparse attention, driven with made-up measurements. */
-#include "context.h"
-#include "train/decide.h"
+#include "ctx_fixture.h"
+#include "dsv/decide.h"
 
 #include <stdlib.h>
 #include <unistd.h>

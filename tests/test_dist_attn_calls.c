@@ -3,7 +3,7 @@
  * leave behind. */
 #include "dist_attn_data.h"
 
-#include "base/base.h"
+#include "base/base_internal.h"
 
 /* ---- failures -------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * against one rank; and the messages that say which keys these are. */
 #include "dist_mesh_data.h"
 
-#include "dist/unit_set.h"
+#include "exec/unit_set.h"
 
 #include <stdatomic.h>
 

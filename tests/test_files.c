@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_files.c - tensor files of every kind: round trips, lookups, sizes, stopping. */
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "files.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_files_bad.c - malformed .npy, safetensors and index files, and wrong arguments: each gets
  * its sentence. Malformed .npz have test_npz_bad.c. */
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "files.h"
 
 static void assert_refused(const char *name, const blob *b, tess_status status,

@@ -4,7 +4,7 @@
  * The golden files of tests/data are made by make_files.py there. What we write is read back by
  * python3 with numpy and safetensors, where it has them.
  */
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "files.h"
 
 static tess_file *open_golden(const char *name)

@@ -2,8 +2,8 @@
 /* test_json.c - JSON documents: what is read, and the exact sentence for everything that is wrong.
  */
 #define _GNU_SOURCE
-#include "base/json.h"
-#include "context.h"
+#include "ctx_fixture.h"
+#include "file/json.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_loader.c - batches prepared beside the caller: their order, their end, their failures. Run
  * under ThreadSanitizer by the tsan preset. */
+#include "data/data_internal.h"
+#include "data/loader.h"
 #include "test.h"
-#include "train/data.h"
-#include "train/loader.h"
 
 #include <stdlib.h>
 #include <time.h>

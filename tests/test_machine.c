@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_machine.c - what machine this is, on made-up machines and on this one; timing; peaks. */
 #define _GNU_SOURCE
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "test.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_nccl_log.c - logs of nccl-tests, good and bad, clusters fitted to them, and clusters written
  * and read again. */
-#include "context.h"
+#include "ctx_fixture.h"
 
-#include "cost/cost.h"
+#include "cost/cost_internal.h"
 
 #include <math.h>
 #include <unistd.h>

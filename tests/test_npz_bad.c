@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_npz_bad.c - archives put together by hand: zip64, odd members, and every kind of damage. */
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "files.h"
 
 #include <zlib.h>

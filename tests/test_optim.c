@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_optim.c - AdamW, Muon, clipping and the running average against double precision. */
+#include "optim/optim.h"
 #include "ref/ref.h"
 #include "test.h"
-#include "train/optim.h"
 
 #include <stdlib.h>
 

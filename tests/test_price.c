@@ -3,7 +3,7 @@
  * against their bounds. */
 #include "test.h"
 
-#include "plan/strategy.h"
+#include "plan/strategy_internal.h"
 #include "strategy_data.h"
 #include "tessera/exchange.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_problem.c - problem texts: what they mean, their canonical form, what is wrong with one. */
-#include "problem.h"
+#include "bench/problem.h"
 #include "test.h"
 
 static void check_canonical(const char *text, const char *want)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_profile.c - density profiles: what is read, and what is told of files that are none. */
-#include "context.h"
+#include "ctx_fixture.h"
 
 #include "plan/work.h"
 

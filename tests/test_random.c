@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_random.c - Philox against its published vectors; uniform and normal numbers: bits, accuracy,
  * moments, tails. Seeds are fixed, so a test that passes once passes always. */
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "test.h"
 
 #include <math.h>

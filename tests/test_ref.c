@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_ref.c - the double-precision attention against cases solved by hand and finite differences.
  */
-#include "context.h"
+#include "ctx_fixture.h"
 #include "ref/ref.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_scenario.c - scenarios in files, settings by name, the catalogue, imported models. */
-#include "context.h"
+#include "ctx_fixture.h"
 
 #include "sim/fields.h"
 

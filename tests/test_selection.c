@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_selection.c - selections and token order: every argument's sentence, round trips through
  * masks and transposes, coarsening against masks, cubes that do not divide. */
-#include "attn/attn.h"
-#include "context.h"
+#include "attn/attn_internal.h"
+#include "ctx_fixture.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * numbers: 100 TFLOP/s, 1 TB/s, 10 units, every share 1 and no overheads. */
 #include "test.h"
 
-#include "sim/sim.h"
+#include "sim/sim_internal.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_sim_params.c - scenarios filled in and refused, and the parameters' file, good and bad. */
-#include "context.h"
+#include "ctx_fixture.h"
 
-#include "sim/sim.h"
+#include "sim/sim_internal.h"
 
 /* ---- scenarios ------------------------------------------------------------------------------- */
 

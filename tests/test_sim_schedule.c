@@ -8,7 +8,7 @@
  */
 #include "test.h"
 
-#include "sim/sim.h"
+#include "sim/sim_internal.h"
 
 enum { STAGES = 16, BATCHES = 128, CHUNKS = 8, PASSES = 2 * BATCHES * CHUNKS };
 

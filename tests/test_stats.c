@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_stats.c - statistics of tensors against plain long double, and the same bits everywhere. */
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "test.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 /* test_strategy.c - the choice between candidates, its reasons, and reuse. */
 #include "test.h"
 
-#include "plan/strategy.h"
+#include "plan/strategy_internal.h"
 #include "strategy_data.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_table.c - tables, patterns and maps: what they make of rows, and what they refuse. */
-#include "context.h"
+#include "ctx_fixture.h"
 
 #include "sim/table.h"
 

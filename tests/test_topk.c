@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_topk.c - exact top-K and the score kernels, on every instruction set of this machine. */
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "test.h"
 
 #include <math.h>

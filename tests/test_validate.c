@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_validate.c - tables scored, parameters fitted; with TESS_REFERENCE the published tables. */
-#include "context.h"
+#include "ctx_fixture.h"
 
 #include "tessera/validate.h"
 

@@ -2,7 +2,7 @@
 /* test_work.c - the work of a step, against sums of single pairs of blocks. */
 #include "work_model.h"
 
-#include "attn/attn.h"
+#include "attn/attn_internal.h"
 #include "plan/work.h"
 
 /* n places in random order. */

@@ -5,7 +5,7 @@
 #define TESS_TRAIN_DATA_H
 
 #include "test.h"
-#include "train/train.h"
+#include "train/train_internal.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -4,40 +4,57 @@
 
 The table below is the house: a room may include its own headers and those of the rooms it sees.
 Public headers count as part of the room that implements them. `cli` sees public headers and the
-reference, `ref`, which no room sees.
+reference, `ref`, which no room sees. Names of files and of types are unique in the tree.
 """
 import os
 import re
 
 import tree
 
-BELOW_DIST = "kernels base attn cost plan"
+CORE = "kernels base file attn cost plan plan/partition plan/price plan/exchange"
 SEES = {
     "kernels": "",
     "base": "kernels",
-    "attn": "kernels base",
-    "cost": "kernels base attn",
-    "plan": "kernels base attn cost",
-    "dist": BELOW_DIST,
-    "sim": BELOW_DIST + " dist",
-    "media": BELOW_DIST + " dist",
-    "model": BELOW_DIST + " dist media",
-    "train": BELOW_DIST + " dist media model",
-    "report": BELOW_DIST + " dist sim media model train",
+    "file": "kernels base",
+    "attn": "kernels base file",
+    "cost": "kernels base file attn",
+    "plan": CORE,
+    "plan/partition": "kernels base plan",
+    "plan/price": "kernels base cost plan plan/partition",
+    "plan/exchange": "kernels base plan",
+    "comm": "kernels base file",
+    "exec": CORE + " comm",
+    "cp": CORE + " comm exec",
+    "sim": CORE + " comm",
+    "media": "kernels base file",
+    "model": CORE + " comm exec cp media",
+    "data": "kernels base file media",
+    "optim": CORE + " comm exec cp media model data",
+    "dsv": CORE + " comm exec cp media model data optim",
+    "train": CORE + " comm exec cp media model data optim dsv",
+    "report": CORE + " comm exec cp sim media model data optim dsv train",
     "ref": "base attn model",
+    "cli": "",
+    "cli/bench": "cli",
+    "cli/cmd": "cli cli/bench",
+    "cli/cmd/train": "cli cli/bench cli/cmd",
 }
 # The lowest room that may include a public header: kernels know base.h for its types. tessera.h is
 # for users: no room includes it.
 PUBLIC = {
-    "base.h": "kernels", "attn.h": "attn", "select.h": "attn", "predict.h": "attn", "cost.h": "cost", "plan.h": "plan", "exchange.h": "plan", "strategy.h": "plan", "dist.h": "dist", "dist_attn.h": "dist", "context.h": "dist",
-    "mpi.h": "dist", "sim.h": "sim", "media.h": "media", "model.h": "model", "sparse.h": "model", "data.h": "train", "train.h": "train", "step.h": "train",
-    "scenario.h": "sim", "validate.h": "sim", "trace.h": "sim",
-    "report.h": "report",
-    "compare.h": "report",
+    "base.h": "kernels",
+    "attn.h": "attn", "select.h": "attn", "predict.h": "attn",
+    "cost.h": "cost",
+    "plan.h": "plan", "exchange.h": "plan", "strategy.h": "plan",
+    "dist.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "context.h": "cp",
+    "sim.h": "sim", "scenario.h": "sim", "validate.h": "sim", "trace.h": "sim",
+    "media.h": "media", "model.h": "model", "sparse.h": "model",
+    "data.h": "data", "train.h": "optim", "step.h": "optim",
+    "report.h": "report", "compare.h": "report",
 }
 OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "sparse.h", "data.h", "train.h", "step.h"}  # not part of tessera.h
 PUBLIC_SYSTEM = {"stddef.h", "stdint.h"}
-MPI_USER = "src/dist/comm_mpi.h"
+MPI_USER = "src/comm/comm_mpi.h"
 
 FORBIDDEN = r"\b(v?printf|puts|putchar|perror|exit|_exit|abort|getenv|secure_getenv|setenv)\s*\(|\b(stdout|stderr)\b"
 ALLOWED = {("src/base/ctx.c", "getenv"), ("src/base/doctor.c", "getenv")}
@@ -50,6 +67,11 @@ def includes(root, path):
     text = tree.code(tree.read(root, path), keep_strings=True)
     for match in INCLUDE.finditer(text):
         yield text.count("\n", 0, match.start()) + 1, match.group(1), match.group(2)
+
+
+def room_name(folder):
+    """The room of a folder of src/ or cli/: the row of the table that fits it best."""
+    return folder[4:] if folder.startswith("src/") else folder
 
 
 def sees(room, other):
@@ -75,8 +97,8 @@ def check_public(root, path):
 def room_of(root, path, quoted):
     """The room an include of a file in src/ reaches, or a complaint."""
     if quoted == "tess_config.h" or os.path.exists(os.path.join(root, os.path.dirname(path), quoted)):
-        return path.split("/")[1], None
-    folder, _, name = quoted.partition("/")
+        return room_name(os.path.dirname(os.path.join(os.path.dirname(path), quoted))), None
+    folder, name = os.path.split(quoted)
     if folder == "tessera":
         if name == "mpi.h" and path != MPI_USER:
             return None, f"only {MPI_USER} may include it"
@@ -87,7 +109,7 @@ def room_of(root, path, quoted):
 
 
 def check_source(root, path):
-    room = path.split("/")[1]
+    room = room_name(os.path.dirname(path))
     if room not in SEES:
         yield f"{path}: unknown room {room}; add it to the table in tools/check_layers.py"
         return
@@ -110,24 +132,54 @@ def check_source(root, path):
 
 
 def check_cli(root, path):
+    room = os.path.dirname(path)
+    if room not in SEES:
+        yield f"{path}: unknown room {room}; add it to the table in tools/check_layers.py"
+        return
     for line, quoted, system in includes(root, path):
-        here = quoted and os.path.exists(os.path.join(root, os.path.dirname(path), quoted))
-        if quoted and not here and not re.fullmatch(r"tessera/\w+\.h|ref/ref\.h", quoted):
-            yield f'{path}:{line}: "{quoted}", the command includes public headers and ref.h only'
         if system == "mpi.h" and "/cmd_" in path:
             yield f"{path}:{line}: <mpi.h> in a command"
+        if not quoted or re.fullmatch(r"tessera/\w+\.h|ref/ref\.h", quoted):
+            continue
+        header = next((h for h in (os.path.join(room, quoted), os.path.join("cli", quoted))
+                       if os.path.exists(os.path.join(root, h)) and ".." not in quoted), None)
+        other = os.path.dirname(header or "")
+        if not header:
+            yield f'{path}:{line}: "{quoted}", the command includes public headers and ref.h only'
+        elif not sees(room, other):
+            yield f'{path}:{line}: "{quoted}": {room} includes {other}, which is not below it'
+
+
+TYPE = re.compile(r"^(?:typedef\s+)?(?:struct|enum|union)\s+(tess_\w+)\s*\{|^\}\s*(tess_\w+);"
+                  r"|^typedef enum \{[^}]*\}\s*(tess_\w+);", re.M)
+
+
+def check_names(root):
+    """Names of .c files and of headers, and names of types, mean one thing in the tree."""
+    files, types = {}, {}
+    for path in tree.files(root, ["include", "src", "cli", "tests"], (".c", ".h")):
+        name = os.path.basename(path)
+        if path.startswith("tests/") and path.endswith(".c"):
+            continue
+        first = files.setdefault(name, path)
+        if first != path:
+            yield f"{path}: {first} has the same name; names of .c files and of headers are unique"
+        if path.startswith("tests/"):
+            continue
+        for match in TYPE.finditer(tree.code(tree.read(root, path))):
+            name = match.group(1) or match.group(2) or match.group(3)
+            first = types.setdefault(name, path)
+            if first != path:
+                yield f"{path}: the type {name} is also defined in {first}; names of types are unique"
 
 
 def main():
     root = tree.arguments(__doc__.split("\n")[0]).parse_args().root
-    problems, count, names = [], 0, {}
+    problems, count = list(check_names(root)), 0
     for folder, check in (("include", check_public), ("src", check_source), ("cli", check_cli)):
         for path in tree.files(root, [folder], (".c", ".h")):
             problems += check(root, path)
             count += 1
-            first = names.setdefault(os.path.basename(path), path)
-            if path.endswith(".c") and first != path:
-                problems.append(f"{path}: {first} has the same name; names of .c files are unique")
     tree.verdict("check_layers", problems, f"{count} files")
 
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.h (internal) - what the forward and the backward pass share: the object, tiles, turns.
+/* attention.h - what the forward and the backward pass share: the object, tiles, turns.
  */
 #ifndef TESS_ATTENTION_H
 #define TESS_ATTENTION_H
 
-#include "attn.h"
+#include "attn_internal.h"
 
 enum { TESS_RANGES_MAX = 64 }; /* parts a head's keys are cut into for the backward pass */
 

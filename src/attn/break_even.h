@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* break_even.h (internal) - what break_even.c measures and break_even_file.c keeps. */
+/* break_even.h - what break_even.c measures and break_even_file.c keeps. */
 #ifndef TESS_BREAK_EVEN_H
 #define TESS_BREAK_EVEN_H
 
-#include "attn.h"
+#include "attn_internal.h"
 #include "tessera/predict.h"
 
 /* ---- break_even_file.c --------------------------------------------------------------------- */

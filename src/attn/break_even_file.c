@@ -10,7 +10,7 @@
  */
 #include "break_even.h"
 
-#include "base/json.h"
+#include "file/json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -10,7 +10,7 @@
  *
  *   | offsets (lists+1) | first (n_k of sel) | last (n_k of sel) | a set of n_k bits per thread |
  */
-#include "attn.h"
+#include "attn_internal.h"
 
 #include <omp.h>
 #include <string.h>

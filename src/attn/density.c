@@ -14,8 +14,8 @@
  * with a given lse; overlap 8 S head_dim; and a radix sort of the units per group or query.
  * Memory: one head's keys, and a few rows of scores per thread.
  */
-#include "predict.h"
-#include "select.h"
+#include "predict_internal.h"
+#include "select_internal.h"
 
 #include <omp.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  *
  * Flop: 2 n tokens dim per pass. Memory: one tile. The order of all sums is fixed by the shapes.
  */
-#include "select.h"
+#include "select_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * with a and b the two lse. A part that saw nothing (-inf) changes nothing; two of them give 0 and
  * -inf. Cost: three passes over a row, bound by memory.
  */
-#include "attn.h"
+#include "attn_internal.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  *
  * Cubes in raster order, and tokens in raster order inside each. O(tokens), no memory.
  */
-#include "attn.h"
+#include "attn_internal.h"
 
 /* The outputs, each NULL if not wanted, and how far they are written. */
 typedef struct {

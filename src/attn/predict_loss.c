@@ -21,7 +21,7 @@
  * rows of a head, from its statistics:  KL: lse of s, lse of r (base 2)
  *                                       cosine: factors of s_j and r_j, u (1 - c)
  */
-#include "predict.h"
+#include "predict_internal.h"
 
 #include <omp.h>
 #include <string.h>

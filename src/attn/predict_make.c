@@ -5,7 +5,7 @@
  * Memory: per thread 4 (head_dim + 2 rank) bytes per sampled row and two tiles of scores (128 x
  * rows); over all tasks, one for 2048 tokens of a head, 4 rank max(rows, head_dim) bytes each.
  */
-#include "predict.h"
+#include "predict_internal.h"
 
 #include <string.h>
 

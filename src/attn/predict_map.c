@@ -7,7 +7,7 @@
  * Tasks are parts of heads (predict.h). The gradient of a part is a matrix of its own, and a head's
  * are summed in order of samples and parts. Flop: 2 tokens head_dim rank per head, either way.
  */
-#include "predict.h"
+#include "predict_internal.h"
 
 #include <omp.h>
 #include <string.h>

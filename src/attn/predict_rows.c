@@ -10,7 +10,7 @@
  * Parts of the keys on several ranks are merged the same way. Flop per head, with R rows and S
  * keys: 2 S R (head_dim + rank), one pass over k in memory.
  */
-#include "predict.h"
+#include "predict_internal.h"
 
 #include <omp.h>
 

@@ -13,7 +13,7 @@
  * a top-K per query. Memory: one head's keys, TESS__ROWS rows of scores per thread, and a record
  * per group of one head.
  */
-#include "select.h"
+#include "select_internal.h"
 
 #include <omp.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  * Workspace: panels of a batch of heads | staging: the indices once more | places and lengths, 12
  * bytes per list | per thread: TESS__ROWS rows of scores (proxies) or one tile (mass), and lists.
  */
-#include "select.h"
+#include "select_internal.h"
 
 #include <string.h>
 
@@ -116,7 +116,7 @@ tess_status tess_selector_capacity(tess_selector *selector, const tess_sel_shape
                                     : "capacity");
     int32_t n_q, n_k;
     TESS_TRY(tess__sel_shape_check(who, shape, &n_q, &n_k));
-    const tess__rule *rule = tess__rule_of(&selector->opts);
+    const tess__select_rule *rule = tess__rule_of(&selector->opts);
     /* Not the selector's own: it may hold what its lists are repeated for. */
     tess__buffer keys = {0};
     const int64_t heads = (int64_t)shape->batch * shape->heads;
@@ -202,7 +202,7 @@ static tess_status search_in_place(tess_selector *s, tess__select_job *job, tess
 static tess_status search(tess_selector *s, const tess_select_in *in, tess_selection *sel,
                           int *placed)
 {
-    const tess__rule *rule = tess__rule_of(&s->opts);
+    const tess__select_rule *rule = tess__rule_of(&s->opts);
     const int counted = rule->budget && in->budget.mass == 0.0;
     const tess_sel_shape size = shape_of(sel);
     const int64_t needed = counted ? count_budget(&size, sel->n_q, s->keys.data) : 0;
@@ -244,7 +244,7 @@ tess_status tess_selector_run(tess_selector *selector, const tess_select_in *in,
                           : !in     ? "in"
                                     : "sel");
     tess_selector *s = selector;
-    const tess__rule *rule = tess__rule_of(&s->opts);
+    const tess__select_rule *rule = tess__rule_of(&s->opts);
     const tess_sel_shape shape = shape_of(sel);
     if (s->left > 0 && (sel->batch != s->key.batch || sel->heads != s->key.heads))
         s->left = 0; /* growing keys would lose what the lists were made for */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* select_check.c - the rules that options and inputs of selectors must keep, and their budget. */
-#include "select.h"
+#include "select_internal.h"
 
 #include <math.h>
 
 enum { REUSE_MAX = 1 << 30 };
 
-static const tess__rule rules[TESS_SELECT_COUNT] = {
+static const tess__select_rule rules[TESS_SELECT_COUNT] = {
     [TESS_SELECT_PREDICTOR] = {"predictor", tess__rule_proxy, 1, 64, 1, 0, 0, TESS__ROWS},
     [TESS_SELECT_ORACLE] = {"oracle", tess__rule_mass, 1, 256, 1, 1, 0, 1},
     [TESS_SELECT_POOLED] = {"pooled", tess__rule_pooled, 1, 256, 1, 1, 1, TESS__ROWS},
@@ -15,9 +15,9 @@ static const tess__rule rules[TESS_SELECT_COUNT] = {
     [TESS_SELECT_EDGES] = {"edges", tess__rule_edges, 0, 0, 0, 0, 0, TESS__ROWS},
     [TESS_SELECT_RANDOM] = {"random", tess__rule_random, 0, 0, 1, 0, 0, TESS__ROWS},
 };
-static const tess__rule rule_softmax = {"predictor", tess__rule_mass, 1, 64, 1, 0, 0, 1};
+static const tess__select_rule rule_softmax = {"predictor", tess__rule_mass, 1, 64, 1, 0, 0, 1};
 
-const tess__rule *tess__rule_of(const tess_selector_opts *opts)
+const tess__select_rule *tess__rule_of(const tess_selector_opts *opts)
 {
     if (opts->kind == TESS_SELECT_PREDICTOR && opts->proxy == TESS_PROXY_SOFTMAX)
         return &rule_softmax;
@@ -173,8 +173,9 @@ static tess_status head_keys(const char *who, const tess_budget *b, int64_t head
     return TESS_OK;
 }
 
-static tess_status check_budget(const char *who, const tess__rule *rule, const tess_budget *b,
-                                const tess_sel_shape *shape, int32_t n_k, int32_t *keys)
+static tess_status check_budget(const char *who, const tess__select_rule *rule,
+                                const tess_budget *b, const tess_sel_shape *shape, int32_t n_k,
+                                int32_t *keys)
 {
     const int given = (b->keys != 0) + (b->density != 0.0) + (b->keys_head != NULL) +
                       (b->density_head != NULL) + (b->keys_each != NULL) + (b->mass != 0.0);

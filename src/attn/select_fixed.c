@@ -6,7 +6,7 @@
  * Random numbers are words of the Philox stream (seed, head * 2^32 + group): they depend on nothing
  * else. Cost: n_k per group.
  */
-#include "select.h"
+#include "select_internal.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * order; its place and length are kept by list number, so that what comes out does not depend on
  * who did what when. Where the places are known beforehand, they are in the selection itself.
  */
-#include "select.h"
+#include "select_internal.h"
 
 #include <omp.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static tess_status prepare_cubes(tess_selector *s, tess__select_job *job)
 tess_status tess__select_prepare(tess_selector *s, tess__select_job *job,
                                  tess__scratch_shape *shape, int64_t *batch_heads)
 {
-    const tess__rule *rule = tess__rule_of(&s->opts);
+    const tess__select_rule *rule = tess__rule_of(&s->opts);
     const tess_selection *sel = job->sel;
     const int64_t heads = (int64_t)sel->batch * sel->heads;
     const int64_t columns = rule->pooled ? sel->n_k : sel->tokens_k;
@@ -92,7 +92,7 @@ static int is_idle(const tess__select_job *job, int64_t head)
     return job->keys && job->keys[head] == 0;
 }
 
-static void run_groups(const tess__rule *rule, tess__select_job *job, const tess__scratch *w,
+static void run_groups(const tess__select_rule *rule, tess__select_job *job, const tess__scratch *w,
                        int64_t head, int32_t g, int32_t n)
 {
     if (!is_idle(job, head)) {
@@ -107,7 +107,7 @@ static void run_groups(const tess__rule *rule, tess__select_job *job, const tess
 static tess_status run_heads(const tess_selector *s, tess__select_job *job, int64_t heads,
                              const tess__scratch_shape *shape, int64_t *told)
 {
-    const tess__rule *rule = tess__rule_of(&s->opts);
+    const tess__select_rule *rule = tess__rule_of(&s->opts);
     const int64_t packs = rule->reads ? (job->head_panels + PACK_CHUNK - 1) / PACK_CHUNK : 0;
     const int32_t n_q = job->sel->n_q;
     const int64_t chunks = ((int64_t)n_q + rule->chunk - 1) / rule->chunk;

@@ -9,7 +9,7 @@
  * Proxies go in chunks of TESS__ROWS groups, which share every load of a key panel. Flop of the
  * predictor: 2 n_q tokens_k dim; of pooled: 2 n_q n_k dim; of mass: 2 or 4 tokens_q tokens_k dim.
  */
-#include "select.h"
+#include "select_internal.h"
 
 #include <math.h>
 #include <string.h>

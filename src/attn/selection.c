@@ -10,7 +10,7 @@
  * and a second one for the transpose, at its first use (transpose.c). selection_set.c writes the
  * lists.
  */
-#include "attn.h"
+#include "attn_internal.h"
 
 #include <assert.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * are. Everything is checked before the first write: a call that fails leaves the selection as it
  * was, without memory of its own.
  */
-#include "attn.h"
+#include "attn_internal.h"
 
 #include <assert.h>
 #include <string.h>

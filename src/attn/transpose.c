@@ -13,7 +13,7 @@
  * offsets_t has one element more than its reader sees. Counts go two places up, so that after the
  * sum the element above a unit is its begin; writing moves it to its end, the begin of the next.
  */
-#include "attn.h"
+#include "attn_internal.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* view.c - checks of the views that come in through the public calls. */
-#include "attn.h"
+#include "attn_internal.h"
 
 tess_status tess__view_check(const char *who, const char *name, const tess_view *view,
                              tess_dtype first, tess_dtype second, int64_t tokens)

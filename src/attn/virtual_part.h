@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* virtual_part.h (internal) - virtual keys of one head whose keys are never all in one place.
+/* virtual_part.h - virtual keys of one head whose keys are never all in one place.
  *
  * Attention over the parts of the keys runs without virtual keys (tess__attn_compensate), and each
  * group's virtual key joins at the end:
@@ -11,7 +11,7 @@
 #ifndef TESS_VIRTUAL_PART_H
 #define TESS_VIRTUAL_PART_H
 
-#include "attn.h"
+#include "attn_internal.h"
 
 /* What the lists of n_q groups leave out, over all parts of the keys of one sample and head. */
 typedef struct {

@@ -7,7 +7,7 @@
  *
  * with its length a multiple of 64 bytes, so that no two threads share a cache line.
  */
-#include "select.h"
+#include "select_internal.h"
 
 tess_status tess__buffer_grow(tess_ctx *ctx, tess__buffer *buffer, int64_t n, size_t size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ascending.c - numbers in ascending order, for medians and quartiles. */
-#include "base.h"
+#include "base_internal.h"
 
 #include <stdlib.h>
 

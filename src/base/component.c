@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* component.c - what libtessera was built with, and what it lacks. */
-#include "base.h"
+#include "base_internal.h"
 
 #include "tess_config.h"
 

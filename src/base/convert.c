@@ -17,7 +17,7 @@
  *
  * Threads share chunks of fixed size; each element depends on its source alone.
  */
-#include "base.h"
+#include "base_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ctx.c - the context: instruction set, threads, allocator, log, progress. */
-#include "base.h"
+#include "base_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

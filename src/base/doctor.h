@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor.h (internal) - the facts the doctor judges, so that tests can show it any machine. */
+/* doctor.h - the facts the doctor judges, so that tests can show it any machine. */
 #ifndef TESS_DOCTOR_H
 #define TESS_DOCTOR_H
 
-#include "base.h"
+#include "base_internal.h"
 
 enum { TESS_DOCTOR_MAX = 16, TESS_DOCTOR_TEXT = 512 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dtype.c - the element types: their sizes and names. */
-#include "base.h"
+#include "base_internal.h"
 
 static const struct {
     const char *name;

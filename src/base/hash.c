@@ -4,7 +4,7 @@
  * Words of 8 bytes by the finaliser of splitmix64; what is left over, and the length, at the end.
  * Not for enemies: who wants two things of one number can make them.
  */
-#include "base.h"
+#include "base_internal.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * Everything is read from small files of /proc and /sys below a root, so that a test can show it
  * another machine. What cannot be read stays 0 or "unknown": a query does not fail for that.
  */
-#include "base.h"
+#include "base_internal.h"
 
 #include "tess_config.h"
 

@@ -9,7 +9,7 @@
  * window has left it when its turn comes again, and a cache of 260 MiB does not make a minute of
  * it.
  */
-#include "base.h"
+#include "base_internal.h"
 
 #include <omp.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  *
  *   | chunk header | taken | taken | ... free |
  */
-#include "base.h"
+#include "base_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

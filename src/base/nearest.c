@@ -10,7 +10,7 @@
  *
  * Cost: length * length per candidate, and nothing for one whose length alone rules it out.
  */
-#include "base.h"
+#include "base_internal.h"
 
 #include <string.h>
 

@@ -20,7 +20,7 @@
  *
  * Work goes in batches of blocks held word by word, so that the compiler vectorises the rounds.
  */
-#include "base.h"
+#include "base_internal.h"
 
 #include <math.h>
 #include <string.h>

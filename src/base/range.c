@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* range.c - whole numbers that callers give, against the rules that many calls share. */
-#include "base.h"
+#include "base_internal.h"
 
 tess_status tess__check_range(const char *who, const char *name, int64_t value, int64_t low,
                               int64_t high)

@@ -11,7 +11,7 @@
  * chunks as the threads share at a time; between slices the caller may stop the scan.
  * F32, BF16 and F16 are scanned as they are; integers go through F64, a chunk at a time.
  */
-#include "base.h"
+#include "base_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - status codes and the one sentence each thread keeps of its last failure. */
-#include "base.h"
+#include "base_internal.h"
 
 #include "tess_config.h"
 

@@ -11,7 +11,7 @@
  * since a better probe may come. The first call warms up and does not count, unless it takes so
  * long that its beginning does not matter.
  */
-#include "base.h"
+#include "base_internal.h"
 
 #include <sys/resource.h>
 #include <time.h>

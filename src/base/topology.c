@@ -5,7 +5,7 @@
  * fill the same fields, and a test compares them on the machine it runs on.
  */
 #define _GNU_SOURCE
-#include "base.h"
+#include "base_internal.h"
 
 #include "tess_config.h"
 

@@ -10,7 +10,7 @@
  * (Hooke and Jeeves); then every value is rounded to four digits. Only + - * / are used, so the
  * result has the same bits everywhere. Cost: rounds x parameters x rows x 0.1 us, about 0.1 s.
  */
-#include "cost.h"
+#include "cost_internal.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * The shipped descriptions are the files of share/clusters, compiled in, so that a name works
  * wherever the library does; the same files are installed as models for a user's own.
  */
-#include "cost.h"
+#include "cost_internal.h"
 
 #include <string.h>
 

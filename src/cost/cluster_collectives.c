@@ -12,7 +12,7 @@
  * origin. What is left out comes from the nominal bandwidths with their efficiencies and from the
  * latencies that NCCL 2.22 itself counts with; call_us is then the cluster's launch.
  */
-#include "cost.h"
+#include "cost_internal.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 

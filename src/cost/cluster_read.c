@@ -14,7 +14,7 @@
  * A peak that is not known is left out, and so is the network of a single node. Decimal units:
  * 1 gbyte is 10^9 bytes; memory is binary, as GPUs are sold.
  */
-#include "cost.h"
+#include "cost_internal.h"
 
 #include <string.h>
 

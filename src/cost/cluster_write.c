@@ -5,7 +5,7 @@
  * Every value goes straight into its object, which owns it: jansson drops a value that it cannot
  * set, so that nothing is left behind when memory runs out.
  */
-#include "cost.h"
+#include "cost_internal.h"
 
 #include <string.h>
 

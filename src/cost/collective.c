@@ -16,7 +16,7 @@
  * more. NVLS sends S (n+1)/n through the switch. Pairs exchange over links and adapters at the same
  * time. Every value is a sum of quotients of doubles: the same on every machine. About 0.1 us.
  */
-#include "cost.h"
+#include "cost_internal.h"
 
 typedef struct {
     const tess_collective_params *p;

@@ -12,9 +12,9 @@
  * two to five words, which differ with the version. Lines of other programs (warnings of NCCL, of
  * MPI) are not rows: they do not begin with a number.
  */
-#include "cost.h"
+#include "cost_internal.h"
 
-#include "base/file.h"
+#include "file/file.h"
 
 #include <string.h>
 

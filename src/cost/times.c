@@ -8,7 +8,7 @@
  * The backward pass computes five products of the forward pass's two, so 2.5 times its FLOP. All
  * times are sums and quotients of doubles in a fixed order, rounded once to nanoseconds.
  */
-#include "cost.h"
+#include "cost_internal.h"
 
 int64_t tess__ns(double ns)
 {

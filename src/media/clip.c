@@ -5,7 +5,7 @@
  * from its time to that of the next one, the last for 1 / (the file's rate). Without, every frame
  * is taken once. Either way the file is read only as far as needed.
  */
-#include "media.h"
+#include "media_internal.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clip_write.c - tess_clip_write: checks, the kind of file by its ending, and the sheet of frames.
  */
-#include "media.h"
+#include "media_internal.h"
 
 #include <string.h>
 

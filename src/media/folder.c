@@ -4,7 +4,7 @@
  * Names are compared with the numbers in them as numbers, so that frame-10.png follows frame-9.png.
  * Names that begin with a dot are left out.
  */
-#include "media.h"
+#include "media_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

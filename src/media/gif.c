@@ -9,7 +9,7 @@
  *
  * Delays are hundredths of a second; they are rounded so that their sum stays right.
  */
-#include "media.h"
+#include "media_internal.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* media.c - what libtessera_train was built with. */
-#include "media.h"
+#include "media_internal.h"
 
 #include "tess_config.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* montage.c - clips side by side, enlarged by a whole number: what a viewer of a video sees. */
-#include "media.h"
+#include "media_internal.h"
 
 #include <string.h>
 

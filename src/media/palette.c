@@ -6,7 +6,7 @@
  * box with the most pixels times its longest side is cut across that side where half of its pixels
  * lie on either side. A box becomes the mean of its pixels; a bin then goes to the nearest colour.
  */
-#include "media.h"
+#include "media_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

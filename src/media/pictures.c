@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pictures.c - a folder of PNGs as a clip: its frames in the order of their names. All pictures
  * must have the size of the first. */
-#include "media.h"
+#include "media_internal.h"
 
 typedef struct {
     tess__reader reader; /* the first member: the two have one address */

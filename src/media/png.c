@@ -8,7 +8,7 @@
  * What is read becomes 8-bit RGB: palettes and grey are widened, 16 bits are cut to 8, transparency
  * is laid over black, in linear light where the file names its gamma.
  */
-#include "media.h"
+#include "media_internal.h"
 
 #include "tess_config.h"
 

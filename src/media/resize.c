@@ -10,7 +10,7 @@
  * Two passes: rows of the frame to the result's width, kept with 6 bits behind the point, then
  * columns. Cost: (height to_width + to_height to_width) taps, with taps = 2 max(1, ratio) + 1.
  */
-#include "media.h"
+#include "media_internal.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #ifndef TESS_VIDEO_H
 #define TESS_VIDEO_H
 
-#include "media.h"
+#include "media_internal.h"
 
 #include "tess_config.h"
 

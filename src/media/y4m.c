@@ -10,7 +10,7 @@
  * below 720 rows and BT.709 from there on, since the format has no word for it. A chroma sample
  * counts for all pixels it covers. A last frame that is cut short is EFORMAT.
  */
-#include "media.h"
+#include "media_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y4m_write.c - writing YUV4MPEG2: 4:4:4 of the limited range, with the matrix that y4m.c reads. */
-#include "media.h"
+#include "media_internal.h"
 
 /* The rate as a fraction: 30000:1001 and its like come out as they went in. */
 static void rate(double fps, int64_t *n, int64_t *d)

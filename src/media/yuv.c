@@ -8,7 +8,7 @@
  * 2^-16 once, so that every machine makes the same bytes; a colour that goes there and back is off
  * by 2 at most.
  */
-#include "media.h"
+#include "media_internal.h"
 
 enum { ONE = 1 << 16 };
 

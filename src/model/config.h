@@ -3,7 +3,7 @@
 #ifndef TESS_MODEL_CONFIG_H
 #define TESS_MODEL_CONFIG_H
 
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "tessera/model.h"
 
 #include <limits.h>

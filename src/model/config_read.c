@@ -7,8 +7,8 @@
  * is how diffusers writes an option that is off. Keys that begin with an underscore are notes; two
  * are ours and hold what one side's words cannot say: "_text_len" and "_rope_max_seq_len".
  */
-#include "base/json.h"
 #include "config.h"
+#include "file/json.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -20,14 +20,14 @@ static void count_attention(tess_pass *p, tess__lap lap)
 }
 
 /* What big holds from `heads` on: q in parts[0], k and v in parts[1] and parts[2]. */
-static void make_parts(const tess_pass *p, int layer, float *heads, tess__part parts[3])
+static void make_parts(const tess_pass *p, int layer, float *heads, tess__qkv_part parts[3])
 {
     const tess_model *m = p->model;
     const int64_t n = p->z.rows * p->z.dim, text = p->z.text_rows * p->z.dim;
     static const tess__block_param norms[2] = {B_NORM_Q2, B_NORM_K2};
-    parts[0] = (tess__part){.heads = heads};
-    parts[1] = (tess__part){.heads = heads + n};
-    parts[2] = (tess__part){.heads = heads + n + text};
+    parts[0] = (tess__qkv_part){.heads = heads};
+    parts[1] = (tess__qkv_part){.heads = heads + n};
+    parts[2] = (tess__qkv_part){.heads = heads + n + text};
     for (int i = 0; i < 2 && m->config.qk_norm; i++) {
         parts[i].weight = tess__block_at(m, m->values, layer, norms[i]);
         if (m->gradients)
@@ -35,13 +35,13 @@ static void make_parts(const tess_pass *p, int layer, float *heads, tess__part p
     }
 }
 
-static void make_views(const tess_pass *p, const tess__part parts[3], tess_view views[3])
+static void make_views(const tess_pass *p, const tess__qkv_part parts[3], tess_view views[3])
 {
     for (int i = 0; i < 3; i++)
         views[i] = tess__heads_view(p, parts[i].heads, i == 0 ? p->z.home : p->z.text);
 }
 
-static void to_heads(tess_pass *p, const tess__set *s, const tess__part parts[3])
+static void to_heads(tess_pass *p, const tess__set *s, const tess__qkv_part parts[3])
 {
     tess__to_heads(p, p->z.home, s->at[SET_Q2], 1, parts);
     tess__to_heads(p, p->z.text, s->at[SET_KV2], 2, parts + 1);
@@ -64,7 +64,7 @@ tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s)
     const tess__layer kv = tess__block_layer(p, layer, B_K2_W, B_K2_B, 2);
     const tess__layer out = tess__block_layer(p, layer, B_O2_W, B_O2_B, 1);
     const float *n = norm_input(p, layer, s);
-    tess__part parts[3];
+    tess__qkv_part parts[3];
     tess_view v[3];
     TESS_TRY(tess__layer_forward(p, &query, p->z.rows, n, s->at[SET_Q2], NULL));
     TESS_TRY(tess__layer_forward(p, &kv, p->z.text_rows, p->context, s->at[SET_KV2], NULL));
@@ -84,7 +84,7 @@ tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s)
 static tess_status attend_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const int64_t half = (p->z.rows + 2 * p->z.text_rows) * p->z.dim;
-    tess__part parts[3], gradients[3];
+    tess__qkv_part parts[3], gradients[3];
     tess_view in[3], d[3];
     make_parts(p, layer, p->big, parts);
     make_parts(p, layer, p->big + half, gradients);

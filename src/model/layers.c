@@ -246,7 +246,7 @@ static int64_t head_place(const tess_pass *p, int64_t per_sample, int64_t row)
 }
 
 void tess__to_heads(tess_pass *p, int64_t per_sample, const float *x, int n_parts,
-                    const tess__part *parts)
+                    const tess__qkv_part *parts)
 {
     const tess__sizes *z = &p->z;
     const int64_t blocks = z->batch * blocks_of(per_sample), stride = per_sample * z->head_dim;
@@ -268,7 +268,7 @@ void tess__to_heads(tess_pass *p, int64_t per_sample, const float *x, int n_part
 }
 
 void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_parts,
-                      const tess__part *parts, float *dx)
+                      const tess__qkv_part *parts, float *dx)
 {
     const tess__sizes *z = &p->z;
     const int64_t blocks = z->batch * blocks_of(per_sample), stride = per_sample * z->head_dim;

@@ -30,9 +30,9 @@ static tess_status choose_rows(tess_pass *p, int layer)
     return TESS_OK;
 }
 
-tess__span tess__learn_home(const tess_pass *p, int64_t first, int64_t n)
+tess__token_range tess__learn_home(const tess_pass *p, int64_t first, int64_t n)
 {
-    tess__span span = {0, 0};
+    tess__token_range span = {0, 0};
     for (int64_t i = 0; i < p->room.learn_rows; i++) {
         span.first += p->learn_rows[i] < first;
         span.n += p->learn_rows[i] >= first && p->learn_rows[i] < first + n;
@@ -48,7 +48,7 @@ static tess_view dq_view(const tess_pass *p, int64_t first)
 }
 
 /* The queries at home, as rows there. */
-static const int64_t *rows_at_home(const tess_pass *p, tess__span own)
+static const int64_t *rows_at_home(const tess_pass *p, tess__token_range own)
 {
     int64_t *rows = p->learn_rows + p->room.learn_rows;
     for (int64_t i = 0; i < own.n; i++)
@@ -73,7 +73,7 @@ static tess_view dk_view(const tess_pass *p)
 /* ---- hidden ---------------------------------------------------------------------------------- */
 
 /* dlow of q is that of the chosen queries at home, and 0 for the others. */
-static void scatter_queries(tess_pass *p, tess__span own)
+static void scatter_queries(tess_pass *p, tess__token_range own)
 {
     const int64_t rank = p->room.rank, wide = p->z.heads * rank, n = p->room.learn_rows;
     const int64_t *rows = rows_at_home(p, own);
@@ -100,7 +100,7 @@ static void rotate_back(tess_pass *p)
     }
 }
 
-static tess_status hidden_gradients(tess_pass *p, tess__span own, float *dw)
+static tess_status hidden_gradients(tess_pass *p, tess__token_range own, float *dw)
 {
     const tess_predictor *predictor = p->attend.predictor;
     const tess_linear_shape shape = {p->z.rows, p->z.dim, 2 * (int64_t)p->z.heads * p->room.rank};
@@ -115,7 +115,7 @@ static tess_status hidden_gradients(tess_pass *p, tess__span own, float *dw)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static tess_status qk_gradients(tess_pass *p, tess__span own, const tess_view *q,
+static tess_status qk_gradients(tess_pass *p, tess__token_range own, const tess_view *q,
                                 const tess_view *k, float *dw)
 {
     const tess_view dq = dq_view(p, own.first), dk = dk_view(p);
@@ -143,7 +143,7 @@ static tess_status learn(tess_pass *p, int layer, const tess_view *q, const tess
     double *losses = p->losses + (int64_t)layer * p->z.batch * p->z.heads;
     TESS_TRY(p->ranks.comm ? tess__ranks_loss(p, &in, losses, &dq, &dk)
                            : tess_predict_loss_run(p->predict, &in, losses, &dq, &dk));
-    const tess__span own = tess__learn_home(p, p->z.first, p->z.home);
+    const tess__token_range own = tess__learn_home(p, p->z.first, p->z.home);
     return tess__of_hidden(p) ? hidden_gradients(p, own, dw) : qk_gradients(p, own, q, k, dw);
 }
 

@@ -14,7 +14,7 @@
  * What follows a product element by element (bias, gate and residual, GELU) can be done by a
  * `finish` on each block while it is in the cache, so that it costs no pass over memory.
  */
-#include "model.h"
+#include "model_internal.h"
 
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>

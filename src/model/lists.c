@@ -9,7 +9,7 @@
  * step and the budget they were found for. Where ranks share the groups of a head, all of them get
  * all its bits, for in a later step they may share them in another way.
  */
-#include "sparse.h"
+#include "sparse_internal.h"
 
 #include <string.h>
 

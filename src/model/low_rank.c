@@ -7,7 +7,7 @@
  * n is the block's normed and modulated input. Work: 4 rows dim rank flop, or heads times as much
  * for hidden.
  */
-#include "sparse.h"
+#include "sparse_internal.h"
 
 void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.c - models: one buffer of values, one of gradients, and what lies where in them. */
-#include "model.h"
+#include "model_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  *
  * The names are those of diffusers' WanTransformer3DModel.
  */
-#include "model.h"
+#include "model_internal.h"
 
 #include <string.h>
 

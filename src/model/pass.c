@@ -7,7 +7,7 @@
  * writes its output to the next one's place; otherwise all inputs share one place in the work set,
  * and are rounded into what is kept before they are overwritten.
  */
-#include "attn/attn.h"
+#include "attn/attn_internal.h"
 #include "ranks.h"
 
 #include <string.h>

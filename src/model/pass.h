@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pass.h (internal) - a pass: what the network is computed in, for one shape.
+/* pass.h - a pass: what the network is computed in, for one shape.
  *
  * Rows are tokens of all samples, one sample behind the other; a sample's text is text_len rows of
  * its own. Where ranks share the tokens, rows are those at home: the same range of each sample. A
@@ -14,7 +14,7 @@
 #ifndef TESS_PASS_H
 #define TESS_PASS_H
 
-#include "model.h"
+#include "model_internal.h"
 #include "tessera/context.h"
 #include "tessera/sparse.h"
 
@@ -252,14 +252,14 @@ typedef struct {
     const float *weight;
     float *dweight;
     int turn; /* 1: rotated by the token's place */
-} tess__part;
+} tess__qkv_part;
 
 void tess__to_heads(tess_pass *p, int64_t per_sample, const float *x, int n_parts,
-                    const tess__part *parts);
+                    const tess__qkv_part *parts);
 
 /* dx: (rows, n_parts * dim) of the gradients in heads; x as before. dweight is added to. */
 void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_parts,
-                      const tess__part *parts, float *dx);
+                      const tess__qkv_part *parts, float *dx);
 
 tess_view tess__heads_view(const tess_pass *p, const float *heads, int64_t per_sample);
 tess_view tess__rows_view(const tess_pass *p, const float *rows);
@@ -302,10 +302,10 @@ tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s);
 /* sparse_attention.c: attention over the tokens, dense or as the pass was told to attend, with
  * parts and gradients by heads. Forward goes from p->n and parts to o1 and lse1; backward needs
  * p->n too. */
-tess_status tess__attend_forward(tess_pass *p, int layer, const tess__part parts[3],
+tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part parts[3],
                                  const tess__set *s);
-tess_status tess__attend_backward(tess_pass *p, int layer, const tess__part parts[3],
-                                  const tess__part gradients[3], const tess__set *s,
+tess_status tess__attend_backward(tess_pass *p, int layer, const tess__qkv_part parts[3],
+                                  const tess__qkv_part gradients[3], const tess__set *s,
                                   const float *dout);
 
 /* cross_attention.c */
@@ -323,13 +323,13 @@ tess_status tess__head_backward(tess_pass *p, const float *dout);
 /* Tokens first .. first + n - 1 of each sample. */
 typedef struct {
     int64_t first, n;
-} tess__span;
+} tess__token_range;
 
 /* patches.c: between (batch, channels, frames, height, width) and rows of tokens: those at home,
  * and those of a span. */
 void tess__patches_gather(const tess_pass *p, const float *x, int channels, int channel_last,
                           float *rows);
-void tess__patches_scatter(const tess_pass *p, tess__span span, const float *rows, int channels,
-                           int channel_last, float *x);
+void tess__patches_scatter(const tess_pass *p, tess__token_range span, const float *rows,
+                           int channels, int channel_last, float *x);
 
 #endif

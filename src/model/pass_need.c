@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pass_need.c - the objects that a pass stands on, and the bytes that a model and a pass take. */
-#include "attn/attn.h"
-#include "attn/predict.h"
+#include "attn/attn_internal.h"
+#include "attn/predict_internal.h"
 #include "ranks.h"
 
 tess_attn_shape tess__pass_attention(const tess__sizes *z, int64_t keys)

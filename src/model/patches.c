@@ -35,8 +35,8 @@ static void copy_token(const tess_pass *p, int64_t sample, int64_t token, int ch
     }
 }
 
-static void copy_all(const tess_pass *p, tess__span span, float *rows, float *x, int channels,
-                     int channel_last, int scatter)
+static void copy_all(const tess_pass *p, tess__token_range span, float *rows, float *x,
+                     int channels, int channel_last, int scatter)
 {
     const int64_t n = channel_last ? p->z.patch_out : p->z.patch_in;
 #pragma omp parallel for num_threads(p->ctx->threads)
@@ -48,12 +48,12 @@ static void copy_all(const tess_pass *p, tess__span span, float *rows, float *x,
 void tess__patches_gather(const tess_pass *p, const float *x, int channels, int channel_last,
                           float *rows)
 {
-    const tess__span home = {p->z.first, p->z.home};
+    const tess__token_range home = {p->z.first, p->z.home};
     copy_all(p, home, rows, (float *)(uintptr_t)x, channels, channel_last, 0);
 }
 
-void tess__patches_scatter(const tess_pass *p, tess__span span, const float *rows, int channels,
-                           int channel_last, float *x)
+void tess__patches_scatter(const tess_pass *p, tess__token_range span, const float *rows,
+                           int channels, int channel_last, float *x)
 {
     copy_all(p, span, (float *)(uintptr_t)rows, x, channels, channel_last, 1);
 }

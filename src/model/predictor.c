@@ -7,7 +7,7 @@
  *
  * Numbers: 2 heads rank head_dim of each layer; heads times that and 2 heads rank for hidden.
  */
-#include "sparse.h"
+#include "sparse_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * Metadata: "format" (1), "input" (qk or hidden), "rank", "rotary" (0 or 1). A reader goes by them
  * and by the sizes of the model; every tensor must be there in its shape, and no other.
  */
-#include "sparse.h"
+#include "sparse_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

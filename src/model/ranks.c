@@ -111,7 +111,8 @@ tess_status tess__whole_latent(tess_pass *p, float *rows, int channels, int chan
 {
     const int64_t width = channel_last ? p->z.patch_out : p->z.patch_in;
     if (!p->ranks.comm) {
-        tess__patches_scatter(p, (tess__span){0, p->z.tokens}, rows, channels, channel_last, x);
+        tess__patches_scatter(p, (tess__token_range){0, p->z.tokens}, rows, channels, channel_last,
+                              x);
         return TESS_OK;
     }
     const int64_t *bytes = tess__ranks_bytes(p, width), *bounds = p->ranks.bounds;
@@ -119,7 +120,7 @@ tess_status tess__whole_latent(tess_pass *p, float *rows, int channels, int chan
                               tess__whole_place(p, rows, width), bytes[p->ranks.rank], rows,
                               bytes));
     for (int r = 0; r < p->ranks.ranks; r++) {
-        const tess__span span = {bounds[r], bounds[r + 1] - bounds[r]};
+        const tess__token_range span = {bounds[r], bounds[r + 1] - bounds[r]};
         tess__patches_scatter(p, span, rows + p->z.batch * span.first * width, channels,
                               channel_last, x);
     }

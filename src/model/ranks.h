@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.h (internal) - a pass whose tokens are shared by the ranks of a context.
+/* ranks.h - a pass whose tokens are shared by the ranks of a context.
  *
  * Every rank has the same input, computes its own rows of tokens, and gets the whole output. Rows
  * meet in three places: in self attention, which the context's executor runs by its plan; in a
@@ -7,10 +7,10 @@
  * heads come to a rank. Gradients of parameters stay partial: their sums over the ranks are those
  * of one rank. A rank that fails tells the others, so that nobody waits for it.
  */
-#ifndef TESS_MODEL_RANKS_H
-#define TESS_MODEL_RANKS_H
+#ifndef TESS_RANKS_H
+#define TESS_RANKS_H
 
-#include "sparse.h"
+#include "sparse_internal.h"
 
 /* ---- ranks.c --------------------------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
  * Bytes that travel, with R rows: 4 R batch (dim + heads rank) once to every rank, 32 R batch heads
  * of each rank, and the sum of 4 R batch heads rank.
  */
-#include "attn/attn.h"
+#include "attn/attn_internal.h"
 #include "ranks.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static int64_t row_floats(const tess_pass *p)
 static void put_rows(tess_pass *p, const tess_view *q, const tess_view *q_low)
 {
     const int64_t dim = p->z.head_dim, rank = p->room.rank;
-    const tess__span own = tess__learn_home(p, p->z.first, p->z.home);
+    const tess__token_range own = tess__learn_home(p, p->z.first, p->z.home);
     float *to = p->learn_q + own.first * row_floats(p);
     for (int64_t i = 0; i < own.n; i++)
         for (int64_t b = 0; b < p->z.batch; b++)

@@ -4,16 +4,16 @@
  * Rank r is shown heads H r / C .. H (r + 1) / C - 1 of H, over all tokens: one all-to-all for each
  * tensor. Looks are rare, so their memory is taken when a pass is first told to look.
  */
-#include "attn/attn.h"
+#include "attn/attn_internal.h"
 #include "ranks.h"
 
 #include <string.h>
 
-static tess__span heads_of(const tess_pass *p, int64_t rank)
+static tess__token_range heads_of(const tess_pass *p, int64_t rank)
 {
     const int64_t heads = p->z.heads, ranks = p->ranks.ranks;
     const int64_t first = heads * rank / ranks;
-    return (tess__span){first, heads * (rank + 1) / ranks - first};
+    return (tess__token_range){first, heads * (rank + 1) / ranks - first};
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -74,7 +74,7 @@ static void pack(const tess_pass *p, const tess_view *view, int64_t width, int64
 {
     float *to = p->looks->send;
     for (int r = 0; r < p->ranks.ranks; r++) {
-        const tess__span heads = heads_of(p, r);
+        const tess__token_range heads = heads_of(p, r);
         bytes[r] = p->z.rows * heads.n * width * (int64_t)sizeof *to;
         for (int64_t b = 0; b < p->z.batch; b++)
             for (int64_t h = heads.first; h < heads.first + heads.n; h++)
@@ -120,7 +120,7 @@ static tess_view whole_view(const tess_pass *p, float *data, int64_t width)
 static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
     const tess__looks *l = p->looks;
-    const tess__span heads = heads_of(p, p->ranks.rank);
+    const tess__token_range heads = heads_of(p, p->ranks.rank);
     const int64_t dim = p->z.head_dim, rank = p->room.rank;
     const tess_view views[4] = {whole_view(p, l->q, dim), whole_view(p, l->k, dim),
                                 whole_view(p, l->q_low, rank), whole_view(p, l->k_low, rank)};

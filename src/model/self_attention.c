@@ -12,13 +12,13 @@
  */
 #include "pass.h"
 
-static void make_parts(const tess_pass *p, int layer, float *heads, tess__part parts[3])
+static void make_parts(const tess_pass *p, int layer, float *heads, tess__qkv_part parts[3])
 {
     const tess_model *m = p->model;
     const int64_t n = p->z.rows * p->z.dim;
     static const tess__block_param norms[2] = {B_NORM_Q1, B_NORM_K1};
     for (int i = 0; i < 3; i++)
-        parts[i] = (tess__part){.heads = heads + i * n, .turn = i < 2};
+        parts[i] = (tess__qkv_part){.heads = heads + i * n, .turn = i < 2};
     for (int i = 0; i < 2 && m->config.qk_norm; i++) {
         parts[i].weight = tess__block_at(m, m->values, layer, norms[i]);
         if (m->gradients)
@@ -37,7 +37,7 @@ tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer qkv = tess__block_layer(p, layer, B_Q1_W, B_Q1_B, 3);
     const tess__layer out = tess__block_layer(p, layer, B_O1_W, B_O1_B, 1);
-    tess__part parts[3];
+    tess__qkv_part parts[3];
     norm_input(p, s);
     TESS_TRY(tess__layer_forward(p, &qkv, p->z.rows, p->n, s->at[SET_QKV], NULL));
     make_parts(p, layer, p->big, parts);
@@ -67,7 +67,7 @@ tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer qkv = tess__block_layer(p, layer, B_Q1_W, B_Q1_B, 3);
     const int64_t dim = p->z.dim, rows = p->z.rows;
-    tess__part parts[3], gradients[3];
+    tess__qkv_part parts[3], gradients[3];
     TESS_TRY(out_backward(p, layer, s));
     make_parts(p, layer, p->big, parts);
     make_parts(p, layer, p->big + 3 * rows * dim, gradients);

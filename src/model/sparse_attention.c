@@ -15,7 +15,7 @@ typedef struct {
     tess_view q, k, v;
 } qkv_views;
 
-static qkv_views views_of(const tess_pass *p, const tess__part parts[3])
+static qkv_views views_of(const tess_pass *p, const tess__qkv_part parts[3])
 {
     return (qkv_views){tess__heads_view(p, parts[0].heads, p->z.home),
                        tess__heads_view(p, parts[1].heads, p->z.home),
@@ -109,7 +109,7 @@ static int needs_low(const tess_pass *p, int layer)
     return p->attend.predictor && (chooses || how->learn || how->look);
 }
 
-tess_status tess__attend_forward(tess_pass *p, int layer, const tess__part parts[3],
+tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part parts[3],
                                  const tess__set *s)
 {
     const tess_attend_layer *how = &p->layers[layer];
@@ -162,8 +162,8 @@ static tess_status backward_heads(tess_pass *p, int layer, const qkv_views *all,
     return TESS_OK;
 }
 
-tess_status tess__attend_backward(tess_pass *p, int layer, const tess__part parts[3],
-                                  const tess__part gradients[3], const tess__set *s,
+tess_status tess__attend_backward(tess_pass *p, int layer, const tess__qkv_part parts[3],
+                                  const tess__qkv_part gradients[3], const tess__set *s,
                                   const float *dout)
 {
     const tess_attend_layer *how = &p->layers[layer];

@@ -3,7 +3,7 @@
 #ifndef TESS_MODEL_WEIGHTS_H
 #define TESS_MODEL_WEIGHTS_H
 
-#include "model.h"
+#include "model_internal.h"
 
 #include <limits.h>
 

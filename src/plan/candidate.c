@@ -6,7 +6,7 @@
  * itself where the method has a block level (db-sp, refined); a selective layer cuts the queries of
  * a group by their work. contiguous, snake and lpt leave blocks as they are, in even parts.
  */
-#include "strategy.h"
+#include "strategy_internal.h"
 
 /* ---- the list -------------------------------------------------------------------------------- */
 

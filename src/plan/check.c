@@ -9,7 +9,7 @@
  * Cost: O(shares + groups * blocks), and the sort where a head's shares do not ascend with the
  * ranks.
  */
-#include "plan.h"
+#include "plan_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * Comparisons are of integers in a fixed order, so that every rank takes the same one: predicted
  * time (imbalance in whole percent without a cluster), bytes, whole heads, degrees, placement.
  */
-#include "strategy.h"
+#include "strategy_internal.h"
 
 #include <string.h>
 

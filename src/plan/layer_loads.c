@@ -11,7 +11,7 @@
  * 1 where there is no work. In iteration i the rank of part s has tile (s, (s - i) mod ring). Times
  * of equal ranks are sums of integers, divided once.
  */
-#include "plan.h"
+#include "plan_internal.h"
 
 #include <string.h>
 

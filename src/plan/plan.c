@@ -4,7 +4,7 @@
  * Memory of a layer: 16 bytes per share, 8 per rank, and 4 per block, group and side where blocks
  * are permuted. Building costs O(heads + ranks + shares), and a sort for shares in any order.
  */
-#include "plan.h"
+#include "plan_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>

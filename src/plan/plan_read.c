@@ -5,8 +5,8 @@
  * compared before memory is taken for it. Then the layer as a whole, by the rules of
  * tess_plan_check.
  */
-#include "base/json.h"
-#include "plan.h"
+#include "file/json.h"
+#include "plan_internal.h"
 
 #include <math.h>
 #include <string.h>

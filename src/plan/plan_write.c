@@ -5,7 +5,7 @@
  * version of it is there and whatever the locale: integers, and reals with the fewest digits that
  * give back the same double.
  */
-#include "plan.h"
+#include "plan_internal.h"
 
 #include <locale.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  */
 #include "work.h"
 
-#include "base/csv.h"
-#include "base/file.h"
+#include "file/csv.h"
+#include "file/file.h"
 
 #include <stdlib.h>
 #include <string.h>

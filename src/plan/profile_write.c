@@ -3,7 +3,7 @@
  *
  * Densities are written in millionths by whole numbers: with a point in every locale.
  */
-#include "plan.h"
+#include "plan_internal.h"
 
 #include <math.h>
 #include <string.h>

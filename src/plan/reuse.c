@@ -11,7 +11,7 @@
  * the sum of losses has reached the cost is at most twice as expensive as knowing the future. The
  * cost is a model, never a clock: the same on all ranks.
  */
-#include "strategy.h"
+#include "strategy_internal.h"
 
 #include <string.h>
 

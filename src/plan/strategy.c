@@ -7,7 +7,7 @@
  * further. Heads are split once per U, blocks once per (U, S), and placed twice. Each layer chooses
  * for itself. Scratch of the best layer so far is kept, that of losers freed.
  */
-#include "strategy.h"
+#include "strategy_internal.h"
 
 #include <string.h>
 

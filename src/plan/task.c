@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* task.c - the options of a plan: their rules and defaults, and the rates they lead to. */
-#include "strategy.h"
+#include "strategy_internal.h"
 
 #include <string.h>
 

@@ -19,7 +19,7 @@
 #ifndef TESS_WORK_H
 #define TESS_WORK_H
 
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "tessera/plan.h"
 
 enum { TESS_SLICES_MAX = 31 };

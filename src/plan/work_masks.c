@@ -6,7 +6,7 @@
  */
 #include "work.h"
 
-#include "base/file.h"
+#include "file/file.h"
 
 #include <string.h>
 

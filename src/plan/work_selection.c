@@ -6,7 +6,7 @@
  */
 #include "work.h"
 
-#include "attn/attn.h"
+#include "attn/attn_internal.h"
 
 #include <string.h>
 

@@ -18,7 +18,7 @@
  */
 #include "ref.h"
 
-#include "base/base.h"
+#include "base/base_internal.h"
 
 #include <math.h>
 #include <omp.h>

@@ -9,7 +9,7 @@
  */
 #include "ref.h"
 
-#include "base/base.h"
+#include "base/base_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * least of it. A change is the mean over pairs of runs with the same seed of loss / baseline's loss
  * - 1. Cost: O(lines of all runs), for an arm's view too.
  */
-#include "compare.h"
+#include "compare_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

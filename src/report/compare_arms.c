@@ -6,7 +6,7 @@
  * validated, kept or shown). An arm is named by the settings in which arms differ: "dsv, density
  * 0.125"; what kind of attention is first and without its key.
  */
-#include "compare.h"
+#include "compare_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  * A point of a curve is the mean over the runs of an arm at one step; of training each run's loss
  * is first averaged over its neighbouring steps, so that a curve has at most POINTS_MAX points.
  */
-#include "compare.h"
+#include "compare_internal.h"
 
 #include "assets.h"
 

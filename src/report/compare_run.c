@@ -5,9 +5,9 @@
  *   settings.json   optional: the seed, and what makes an arm
  *   events.jsonl    optional: when layers and heads became sparse, or dense again
  */
-#include "compare.h"
+#include "compare_internal.h"
 
-#include "base/json.h"
+#include "file/json.h"
 #include "jsonl.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compare_view.c - the numbers of one arm of a comparison: means over its runs, changes by pairs.
  */
-#include "compare.h"
+#include "compare_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* rawmemchr */
 #include "jsonl.h"
 
-#include "base/json.h"
+#include "file/json.h"
 
 #include <math.h>
 #include <string.h>

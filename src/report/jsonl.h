@@ -3,7 +3,7 @@
 #ifndef TESS_JSONL_H
 #define TESS_JSONL_H
 
-#include "base/file.h"
+#include "file/file.h"
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* markup.c - text that grows: appending is amortised O(1), and only the first failure is kept. */
-#include "report.h"
+#include "report_internal.h"
 
 #include <string.h>
 

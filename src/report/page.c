@@ -4,7 +4,7 @@
  * Figures are empty until the script draws them. It notes a failure as data-error and the number of
  * figures drawn as data-figures on the body, where a test finds them.
  */
-#include "report.h"
+#include "report_internal.h"
 
 #include "assets.h"
 

@@ -11,7 +11,7 @@
  */
 #include "plan_page.h"
 
-#include "plan/plan.h"
+#include "plan/plan_internal.h"
 #include "plan/work.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef TESS_PLAN_PAGE_H
 #define TESS_PLAN_PAGE_H
 
-#include "report.h"
+#include "report_internal.h"
 
 /* One layer of one step under a plan. */
 typedef struct {

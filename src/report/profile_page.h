@@ -3,7 +3,7 @@
 #ifndef TESS_PROFILE_PAGE_H
 #define TESS_PROFILE_PAGE_H
 
-#include "report.h"
+#include "report_internal.h"
 
 struct tess_profile_report {
     tess_ctx *ctx;

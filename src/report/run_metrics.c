@@ -28,7 +28,7 @@ static void add_number(tess__markup *text, double value)
 }
 
 /* Adds [step, loss, bucket...] if the line has a validation. */
-static void add_validation(tess__run *run, const json_t *object, int64_t step)
+static void add_validation(tess__run_data *run, const json_t *object, int64_t step)
 {
     const double loss = tess__jsonl_number(object, "val_loss");
     const json_t *buckets = json_object_get(object, "val_buckets");
@@ -50,7 +50,7 @@ typedef struct {
     int64_t counts[TESS_RUN_COLUMNS];
 } thinning;
 
-static void end_point(tess__run *run, thinning *t, int64_t step)
+static void end_point(tess__run_data *run, thinning *t, int64_t step)
 {
     tess__markup_print(&run->points, "%s[%lld", t->lines > t->in_point ? "," : "", (long long)step);
     for (int i = 0; i < TESS_RUN_COLUMNS; i++)
@@ -63,7 +63,7 @@ static void end_point(tess__run *run, thinning *t, int64_t step)
     t->in_point = 0;
 }
 
-static void add_line(tess__run *run, thinning *t, const json_t *object, int last)
+static void add_line(tess__run_data *run, thinning *t, const json_t *object, int last)
 {
     run->steps = (int64_t)json_integer_value(json_object_get(object, "step"));
     t->lines++;
@@ -81,7 +81,7 @@ static void add_line(tess__run *run, thinning *t, const json_t *object, int last
         end_point(run, t, run->steps);
 }
 
-tess_status tess__run_read(tess__run *run, const char *path)
+tess_status tess__run_read(tess__run_data *run, const char *path)
 {
     tess__jsonl file;
     TESS_TRY(tess__jsonl_open(path, "the metrics of a step", &file));

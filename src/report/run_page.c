@@ -3,8 +3,8 @@
 #include "run_page.h"
 
 #include "assets.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "file/file.h"
+#include "file/json.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -122,7 +122,7 @@ static tess_status add_settings(tess__markup *page, const char *run)
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-static void add_tiles(const tess__run *run, tess__markup *page)
+static void add_tiles(const tess__run_data *run, tess__markup *page)
 {
     tess__markup_print(page, "<div class=\"tiles\">\n");
     tess__page_tile(page, "steps", "%lld", (long long)run->steps);
@@ -138,7 +138,7 @@ static void add_tiles(const tess__run *run, tess__markup *page)
     tess__markup_print(page, "</div>\n");
 }
 
-static void add_figures(const tess__run *run, tess__markup *page)
+static void add_figures(const tess__run_data *run, tess__markup *page)
 {
     static const tess__figure loss = {
         "loss", "Mean squared error of the velocity; validation with the averaged weights.", NULL};
@@ -178,7 +178,8 @@ static void add_figures(const tess__run *run, tess__markup *page)
     tess__page_figure(page, &rates);
 }
 
-static tess_status write_page(tess_ctx *ctx, const char *run, tess__run *metrics, const char *path)
+static tess_status write_page(tess_ctx *ctx, const char *run, tess__run_data *metrics,
+                              const char *path)
 {
     tess__markup page = {.ctx = ctx}, data = {.ctx = ctx};
     tess__page_begin(&page, "A training run", run);
@@ -210,10 +211,10 @@ tess_status tess_report_run(tess_ctx *ctx, const char *run, const char *path)
     char metrics[PATH_MAX], events[PATH_MAX];
     TESS_TRY(join(run, "metrics.jsonl", metrics));
     TESS_TRY(join(run, "events.jsonl", events));
-    tess__run numbers = {.val_loss = NAN,
-                         .points = {.ctx = ctx},
-                         .validation = {.ctx = ctx},
-                         .events = {.ctx = ctx}};
+    tess__run_data numbers = {.val_loss = NAN,
+                              .points = {.ctx = ctx},
+                              .validation = {.ctx = ctx},
+                              .events = {.ctx = ctx}};
     tess_status status = tess__run_read(&numbers, metrics);
     if (!status)
         status = tess__run_events(&numbers.events, events);

@@ -3,7 +3,7 @@
 #ifndef TESS_RUN_PAGE_H
 #define TESS_RUN_PAGE_H
 
-#include "report.h"
+#include "report_internal.h"
 
 enum {
     TESS_RUN_LOSS = 0,
@@ -22,10 +22,10 @@ typedef struct {
     tess__markup points;            /* [step, column...], comma-separated */
     tess__markup validation;        /* [step, loss, bucket...] */
     tess__markup events;            /* [step, event, layer, head, why] */
-} tess__run;
+} tess__run_data;
 
 /* Fills a run from its metrics.jsonl. */
-tess_status tess__run_read(tess__run *run, const char *path);
+tess_status tess__run_read(tess__run_data *run, const char *path);
 
 /* Adds the events of a run's events.jsonl as [step, event, layer, head, why], comma-separated; a
  * file that is not there adds nothing. */

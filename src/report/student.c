@@ -11,7 +11,7 @@
  *
  * It grows with theta, so that bisection finds t to the last bits. Cost: 60 sums of f / 2 terms.
  */
-#include "compare.h"
+#include "compare_internal.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
  * Latent attention (MLA) projects down to q_rank and kv_rank and up again to heads of nope_dim +
  * rope_dim for scores and value_dim for values.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 

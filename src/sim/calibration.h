@@ -4,7 +4,7 @@
 #define TESS_SIM_CALIBRATION_H
 
 #include "case.h"
-#include "sim.h"
+#include "sim_internal.h"
 
 enum { TESS__FITTED_MAX = 64 };
 

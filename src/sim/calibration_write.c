@@ -2,7 +2,7 @@
 /* calibration_write.c - a file of parameters with the fitted ones in their places. */
 #include "calibration.h"
 
-#include "base/json.h"
+#include "file/json.h"
 
 #include <string.h>
 

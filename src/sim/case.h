@@ -28,7 +28,7 @@ typedef enum {
     TESS__MEASURED_ACTIVATIONS_PCT,
     TESS__MEASURED_GEMM_SHARE,
     TESS__MEASURED_COUNT
-} tess__measured;
+} tess__measured_kind;
 
 typedef struct {
     const char *key; /* "measured.step_ms" */
@@ -45,7 +45,7 @@ typedef struct {
 
 typedef struct {
     int row, repeats;
-    tess__measured what;
+    tess__measured_kind what;
     tess_scenario scenario; /* of collectives and products: the system alone */
     tess_collective collective;
     tess__product product;

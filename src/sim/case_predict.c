@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* case_predict.c - predicts cases with the engine and the cost model, and scores them. */
 #include "case.h"
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static tess_status predict_product(tess_sim *sim, const tess__cases *cases, cons
     return TESS_OK;
 }
 
-static double quantity_of(tess__measured what, const tess_sim_result *r)
+static double quantity_of(tess__measured_kind what, const tess_sim_result *r)
 {
     switch (what) {
     case TESS__MEASURED_FORWARD_MS: return 1e3 * r->layer_forward_s;

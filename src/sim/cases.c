@@ -10,7 +10,7 @@
 #include "case.h"
 #include "fields.h"
 
-#include "base/csv.h"
+#include "file/csv.h"
 
 #include <math.h>
 #include <string.h>
@@ -275,7 +275,7 @@ static tess_status measure(tess__cases *cases, int begin, const tess__row *row, 
             if (strcmp(row->settings[i].key, tess__measured_defs[k].key) != 0)
                 continue;
             TESS_TRY(number_of(&row->settings[i], 1e-9, 1e15, &value));
-            c->what = (tess__measured)k;
+            c->what = (tess__measured_kind)k;
             TESS_TRY(convert(c, value, &c->measured));
             TESS_TRY(add_case(cases, begin, c));
             measured = 1;

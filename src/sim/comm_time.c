@@ -5,7 +5,7 @@
  * ranks that lie `stride` apart has min(n, node_gpus / stride) members in a node; cost.h's model of
  * collectives does the rest.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 

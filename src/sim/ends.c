@@ -7,7 +7,7 @@
  * for the maximum (4), shifted (8), raised (8), summed (4) and divided (8), and on the way back
  * scaled (8) and converted (6): 52 bytes each, about 0.7 of them forward.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 void tess__embed_ops(tess_sim *sim)
 {
@@ -17,7 +17,7 @@ void tess__embed_ops(tess_sim *sim)
     sim->part = TESS__EMBED;
     if (!m->vocab)
         return;
-    tess__part *part = &sim->parts[TESS__EMBED];
+    tess__model_part *part = &sim->parts[TESS__EMBED];
     part->weights = (double)m->vocab * m->hidden / l->tp +
                     (m->learned_positions ? (double)m->seq * m->hidden : 0.0);
     /* Rows are gathered, masked, added to positions and dropped out. */
@@ -38,7 +38,7 @@ void tess__head_ops(tess_sim *sim)
     sim->part = TESS__HEAD;
     if (!m->vocab)
         return;
-    tess__part *part = &sim->parts[TESS__HEAD];
+    tess__model_part *part = &sim->parts[TESS__HEAD];
     tess__add_memory(sim, "norm", TESS__FORWARD, 2.0 * e * sim->rows * h)->kept = e * sim->rows * h;
     tess__add_memory(sim, "norm", TESS__BACKWARD, 5.0 * e * sim->rows * h);
     if (l->tp > 1 && l->sequence)

@@ -6,7 +6,7 @@
  *
  * Everything lives in the tess_sim: a run allocates nothing.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 #include <string.h>

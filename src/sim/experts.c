@@ -6,7 +6,7 @@
  * with its weights (unpermute). Routing is taken as even; `capacity` is the busiest rank's load
  * over the mean. The shared expert is an MLP of all rows.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 
@@ -44,7 +44,7 @@ void tess__expert_ops(tess_sim *sim)
     const double own = sim->tokens / l->tp, sent = own * m->top_k;
     const double rows = sent * l->etp * m->capacity;
     const double input = e * sim->rows * m->hidden;
-    tess__part *part = &sim->parts[sim->part];
+    tess__model_part *part = &sim->parts[sim->part];
 
     tess__add_gemm(sim, "router", TESS__FORWARD, 1, own, m->experts, m->hidden, TESS_SIM_BF16)
         ->kept = input;

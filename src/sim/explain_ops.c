@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* explain_ops.c - the operations of the last run, with their formulas and parameters in words. */
-#include "sim.h"
+#include "sim_internal.h"
 
 static const char *const part_names[TESS__PARTS] = {"layer", "expert layer", "embedding", "head",
                                                     "step"};

@@ -2,7 +2,7 @@
 /* fields.c - the settings of a scenario: names, types, rules, and their values from and to text. */
 #include "fields.h"
 
-#include "base/csv.h"
+#include "file/csv.h"
 
 #include <math.h>
 #include <stddef.h>

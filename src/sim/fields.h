@@ -8,7 +8,7 @@
 #ifndef TESS_SIM_FIELDS_H
 #define TESS_SIM_FIELDS_H
 
-#include "base/json.h"
+#include "file/json.h"
 #include "tessera/scenario.h"
 
 typedef enum {

@@ -6,7 +6,7 @@
  * attention, over all pairs, causal or not. The backward pass is twice that. Hardware FLOP add the
  * forward passes that recomputation runs again.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 typedef struct {
     double weights; /* of a layer's matrices, all of them and those of one token */

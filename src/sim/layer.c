@@ -10,7 +10,7 @@
  *
  * Bytes of elementwise operations count what their kernels read and write once.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 
@@ -119,7 +119,7 @@ void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, doubl
     tess__add_memory(sim, "activation", TESS__BACKWARD, (2.0 * in + 1.0) * e * n);
     tess__add_linear(sim, "mlp out", batch, rows, m->hidden, inner, e * n);
     /* On the way back the gradients of both activations and of input and output exist at once. */
-    tess__part *part = &sim->parts[sim->part];
+    tess__model_part *part = &sim->parts[sim->part];
     part->working = fmax(part->working, e * ((in + 1.0) * n + 2.0 * batch * rows * m->hidden));
 }
 
@@ -149,7 +149,7 @@ void tess__layer_ops(tess_sim *sim, int experts)
     const tess_sim_model *m = &sim->s.model;
     const double input = sim->element * sim->rows * m->hidden;
     sim->part = experts ? TESS__EXPERTS : TESS__LAYER;
-    tess__part *part = &sim->parts[sim->part];
+    tess__model_part *part = &sim->parts[sim->part];
     part->kept_input = input;
     norm(sim, "norm of attention");
     int comm = tp_enter(sim);

@@ -15,7 +15,7 @@
  */
 #include "table.h"
 
-#include "base/json.h"
+#include "file/json.h"
 
 #include <math.h>
 #include <string.h>
@@ -162,7 +162,7 @@ static tess_status read_condition(reader *r, tess__json_node node, tess__conditi
     return TESS_OK;
 }
 
-static tess_status read_rule(reader *r, tess__json_node node, tess__rule *rule)
+static tess_status read_rule(reader *r, tess__json_node node, tess__map_rule *rule)
 {
     static const char *const members[] = {"when", "skip", "set", "because"};
     tess__json_node object, when;

@@ -7,7 +7,7 @@
  * precision, kind (a weight gradient or not), batch, m, n and k, all of them equal.
  */
 #include "case.h"
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

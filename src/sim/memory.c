@@ -14,7 +14,7 @@
  * recomputation leaves out what scores and softmax keep, full recomputation all but the input of
  * each layer; what one layer needs while it runs again is `working`.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 
@@ -30,7 +30,7 @@ double tess__in_flight(const tess_sim *sim, int stage)
 
 static double kept_of(const tess_sim *sim, int part, double layers)
 {
-    const tess__part *p = &sim->parts[part];
+    const tess__model_part *p = &sim->parts[part];
     const tess_sim_training *t = &sim->s.training;
     const double again = t->recompute_layers ? fmin(t->recompute_layers, layers) : layers;
     switch (t->recompute) {
@@ -48,7 +48,7 @@ static double working_of(const tess_sim *sim, int stage)
     double most = 0.0;
     for (int part = TESS__LAYER; part <= TESS__EXPERTS; part++) {
         const int n = part == TESS__LAYER ? sim->layers[stage] : sim->experts[stage];
-        const tess__part *p = &sim->parts[part];
+        const tess__model_part *p = &sim->parts[part];
         const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL ? p->kept - p->kept_input
                              : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? p->kept_core
                                                                             : 0.0;
@@ -108,7 +108,7 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
 
 static void stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
 {
-    const tess__part *parts = sim->parts;
+    const tess__model_part *parts = sim->parts;
     const double flight = tess__in_flight(sim, stage);
     *m = (tess_sim_memory){.stage = stage};
     state_of(sim, stage, m);

@@ -17,7 +17,7 @@
  * and a call with few tiles leaves GPUs' units idle: it costs flash_wave waves of tiles besides.
  * All other operations take their bytes over the memory's bandwidth. Each kernel costs kernel_us.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 

@@ -10,7 +10,7 @@
  * In 8 bits its operands are cast first: fp8_cast passes over x in the forward and over dy in the
  * backward pass, each of which reads 2 bytes and writes 2 (the matrix and its transpose).
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <assert.h>
 

@@ -5,7 +5,7 @@
  * table; besides, a (system, era) may have one scalar. docs/simulator.md says what each one means.
  * Index order of the public calls: hardware sets, eras, scalars, each in the order of the file.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <string.h>
 

@@ -9,9 +9,9 @@
  * values are members {parameter: [number, origin]}. `like` names an entry before this one, whose
  * values hold unless they are given again.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
-#include "base/json.h"
+#include "file/json.h"
 
 #include <string.h>
 

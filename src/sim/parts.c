@@ -8,7 +8,7 @@
  * where the GPU needs one time and the host that launches its kernels another: near the longer one,
  * more where they are alike, because neither runs far ahead of the other.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static void repeat(tess_sim *sim, int part, int first)
 
 static void sum_part(tess_sim *sim, int part)
 {
-    tess__part *p = &sim->parts[part];
+    tess__model_part *p = &sim->parts[part];
     for (int i = 0; i < sim->n_ops; i++) {
         const tess__op *op = &sim->ops[i];
         if (op->part != part)
@@ -69,7 +69,7 @@ static double host_extra(const tess_sim *sim, double gpu, double host)
 
 static void floor_by_host(tess_sim *sim, int part)
 {
-    tess__part *p = &sim->parts[part];
+    tess__model_part *p = &sim->parts[part];
     const int layer_part = part == TESS__LAYER || part == TESS__EXPERTS;
     double comms[TESS__PASSES] = {0};
     if (sim->s.training.graphs > 0 || !layer_part)

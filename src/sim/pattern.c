@@ -7,7 +7,7 @@
  */
 #include "table.h"
 
-#include "base/csv.h"
+#include "file/csv.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replay.h (internal) - the calls of a traced rank. */
+/* replay.h - the calls of a traced rank. */
 #ifndef TESS_REPLAY_H
 #define TESS_REPLAY_H
 
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "tessera/trace.h"
 
 /* A call on a communicator, or the wait that ends one. */

@@ -4,7 +4,7 @@
  * Events that are no calls (other phases of the Chrome format) are passed over, so that a trace may
  * be merged with others. Sizes are bounded so that no sum of them overflows.
  */
-#include "base/json.h"
+#include "file/json.h"
 #include "replay.h"
 
 static const int64_t EVENTS_MAX = 4000000, BYTES_MAX = (int64_t)1 << 53, NS_MAX = 1000000000000;

@@ -33,7 +33,7 @@ static tess_status find_column(const tess__map *map, const tess__table *table, c
 }
 
 static tess_status rule_holds(const tess__map *map, const tess__table *table, int row,
-                              const tess__rule *rule, int *holds)
+                              const tess__map_rule *rule, int *holds)
 {
     *holds = 1;
     for (int i = 0; i < rule->n_when; i++) {
@@ -149,7 +149,7 @@ tess_status tess__row_read(const tess__map *map, const tess__table *table, int a
     for (int i = 0; i < map->n_columns && !row->reason[0]; i++)
         TESS_TRY(assign(map, table, at, &map->columns[i], row));
     for (int i = 0; i < map->n_rules && !row->reason[0]; i++) {
-        const tess__rule *rule = &map->rules[i];
+        const tess__map_rule *rule = &map->rules[i];
         if (rule->skip)
             continue;
         TESS_TRY(rule_holds(map, table, at, rule, &holds));

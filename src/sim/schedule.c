@@ -13,7 +13,7 @@
  * are not overlapped, and on the way of the first and of the last batch always. A test replays the
  * schedules event by event and finds these within 1 %.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 

@@ -11,8 +11,8 @@
  * The methods of others are plans as well: contiguous heads are Ulysses as it is, lpt DSV's sparse
  * HCP, db-sp that of its paper, auto this project's.
  */
-#include "plan/plan.h"
-#include "sim.h"
+#include "plan/plan_internal.h"
+#include "sim_internal.h"
 #include "tessera/strategy.h"
 
 #include <string.h>

@@ -7,13 +7,13 @@
  * the first one as far as the era overlaps them. With weights split too (ZeRO-3, FSDP) every layer
  * gathers its weights before each pass and scatters its gradients after, for every micro-batch.
  */
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 
 double tess__stage_weights(const tess_sim *sim, int stage, double *experts)
 {
-    const tess__part *parts = sim->parts;
+    const tess__model_part *parts = sim->parts;
     const int last = stage == sim->s.layout.pp - 1;
     double n = sim->layers[stage] * parts[TESS__LAYER].weights +
                sim->experts[stage] * parts[TESS__EXPERTS].weights;
@@ -143,7 +143,7 @@ double tess__optimiser_seconds(tess_sim *sim, int stage)
 
 void tess__fsdp_ops(tess_sim *sim, int part)
 {
-    const tess__part *p = &sim->parts[part];
+    const tess__model_part *p = &sim->parts[part];
     if (sim->s.layout.zero != 3 || p->weights == 0.0)
         return;
     sim->part = part;

@@ -11,7 +11,7 @@
 #ifndef TESS_SIM_TABLE_H
 #define TESS_SIM_TABLE_H
 
-#include "base/base.h"
+#include "base/base_internal.h"
 
 /* ---- table_csv.c: a CSV file in memory ------------------------------------------------------- */
 
@@ -81,7 +81,7 @@ typedef struct {
     tess__condition *when;
     const char *skip; /* NULL: the settings below */
     tess__assignment *set;
-} tess__rule;
+} tess__map_rule;
 
 typedef struct {
     tess__arena arena;
@@ -90,7 +90,7 @@ typedef struct {
     int n_detect, n_columns, n_rules;
     const char **detect; /* a table with all of these columns is meant */
     tess__assignment *columns;
-    tess__rule *rules;
+    tess__map_rule *rules;
 } tess__map;
 
 tess_status tess__map_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,

@@ -7,8 +7,8 @@
  */
 #include "table.h"
 
-#include "base/csv.h"
-#include "base/file.h"
+#include "file/csv.h"
+#include "file/file.h"
 
 #include <string.h>
 

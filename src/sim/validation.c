@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* validation.c - a table of measurements from its file to its scores. */
 #include "case.h"
-#include "sim.h"
+#include "sim_internal.h"
 
 #include <math.h>
 #include <string.h>

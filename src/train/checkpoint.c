@@ -15,7 +15,7 @@
  * first moments to the model's gradients, which nobody needs between steps. So the files do not
  * tell how many ranks there were, and every rank reads what it owns.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include "model/weights.h"
 

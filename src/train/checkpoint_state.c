@@ -13,9 +13,9 @@
  * Random numbers are keyed by seed and step, so these two are the state of the generator. Decisions
  * of sparse attention are in a file of their own, decisions.json.
  */
-#include "train.h"
+#include "train_internal.h"
 
-#include "base/json.h"
+#include "file/json.h"
 
 #include <math.h>
 

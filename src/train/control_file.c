@@ -5,8 +5,8 @@
  * takes over what was measured in cubes that it knows too, and predictors of the same form with
  * their moments; it decides anew, and what it does not find it learns and measures as a new run.
  */
-#include "control.h"
-#include "train.h"
+#include "dsv/control.h"
+#include "train_internal.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -134,7 +134,8 @@ tess_status tess__control_resume(tess__control *c, const char *dir)
 
 /* ---- branching ------------------------------------------------------------------------------- */
 
-static void copy_measured(const tess__decisions *d, const tess__measured *from, tess__measured *to)
+static void copy_measured(const tess__decisions *d, const tess__cube_stats *from,
+                          tess__cube_stats *to)
 {
     const size_t l = (size_t)d->layers, h = (size_t)d->heads;
     const size_t buckets = TESS_NOISE_BUCKETS;

@@ -5,9 +5,9 @@
  * head's mean over the quarters of the noise as it is known by then, in the cubes that were chosen
  * or would be.
  */
-#include "control.h"
+#include "dsv/control.h"
 #include "plan/work.h"
-#include "train.h"
+#include "train_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crew.h (internal) - the ranks of a sampling. A crew of {0}, or NULL, is one rank alone. */
+/* crew.h - the ranks of a sampling. A crew of {0}, or NULL, is one rank alone. */
 #ifndef TESS_CREW_H
 #define TESS_CREW_H
 
-#include "train.h"
+#include "train_internal.h"
 
 typedef struct tess__crew {
     tess_ctx *ctx;

@@ -9,7 +9,7 @@
  * then varies less than with independent levels. Loops go over pieces of fixed size, and the loss
  * is summed in double precision in their order: the same bits for any threads.
  */
-#include "train.h"
+#include "train_internal.h"
 
 enum { PART = 1024 }; /* numbers of noise at a time, on the stack */
 

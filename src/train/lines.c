@@ -7,7 +7,7 @@
  * {"step": 12 or 12, . A CSV file that another version wrote may have other columns: its fields go
  * below their names in the head of this one, and what it does not know stays empty.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,7 +11,7 @@
  * would have on one; gradients travel to their owners behind the backward of the last batch
  * (reduce.c), and loss and norm are sums over all ranks.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  *
  * Numbers have a point whatever the host program's locale says, and nothing is allocated.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * "first.NAME" of each parameter, "second.NAME" of AdamW's, then those of the predictors. A rank
  * reads what it owns.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <string.h>
 

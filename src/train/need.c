@@ -8,9 +8,9 @@
  *
  * A rank among many holds all weights and gradients, and of the rest its part.
  */
-#include "train.h"
+#include "train_internal.h"
 
-#include "dist/dist.h"
+#include "comm/comm_internal.h"
 
 #include <math.h>
 

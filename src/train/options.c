@@ -4,7 +4,7 @@
  *   rate (step + 1) / warmup     up to there; then constant;
  *   rate (steps - step) / (steps - from)     from step `from` = decay_from * steps on
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,9 +8,9 @@
  * processing time first) is at most 4/3 - 1/(3 P) times the best; equal costs go by number and by
  * rank, so every rank finds the same owners.
  */
-#include "team.h"
+#include "optim/team.h"
 
-#include "train.h"
+#include "train_internal.h"
 
 #include <stdlib.h>
 

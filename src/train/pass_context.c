@@ -5,7 +5,7 @@
  * whole cubes. The oracle, pooled keys and the search score all keys of a head: such layers keep
  * heads whole on a rank. A pass without room for lists is one of dense attention here.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <math.h>
 

@@ -9,7 +9,7 @@
  *
  *   step,layer,strategy,imbalance,predicted_ms,measured_ms,predicted_bytes,sent_bytes
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <math.h>
 

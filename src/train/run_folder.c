@@ -9,7 +9,7 @@
  * is renamed back to such a name first. So whatever is called step-N is complete, at every moment;
  * one that is not readable all the same is passed over with a warning.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

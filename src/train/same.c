@@ -6,7 +6,7 @@
  * options, the data (its shape and its first clip), the weights; after a checkpoint was read, and
  * when one is written, also the step and the decisions.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * The averaged weights sample on the pass and in the buffers of training. Each group of ranks
  * samples its clips of a batch; rank 0 gathers and writes them.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include "tessera/media.h"
 

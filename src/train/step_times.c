@@ -4,7 +4,7 @@
  * Times of the pass are without waiting for other ranks, and so is that of the optimiser here:
  * exchange_ms has all of it. What is left of the step is other_ms.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <math.h>
 

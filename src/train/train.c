@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train.c - a run: making it, asking it, ending it. */
-#include "train.h"
+#include "train_internal.h"
 
 #include <math.h>
 #include <string.h>

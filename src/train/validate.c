@@ -9,7 +9,7 @@
  *
  * Groups of ranks take the batches in turn; each clip's loss is added up by one of them.
  */
-#include "train.h"
+#include "train_internal.h"
 
 #include <string.h>
 

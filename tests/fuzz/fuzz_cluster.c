@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_cluster.c - any bytes as the description of a cluster: refused with a sentence that names
  * the file, or a cluster on which every time is finite. */
-#include "cost/cost.h"
+#include "cost/cost_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_decisions.c - any bytes as decisions.json of a checkpoint: refused with a sentence, or
  * within rules. */
-#include "train/decide.h"
+#include "dsv/decide.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * level, and which rule to read it by. Whatever is there, the place of its value and of its key is
  * found in the text.
  */
-#include "base/json.h"
+#include "file/json.h"
 
 #include <stdlib.h>
 #include <string.h>

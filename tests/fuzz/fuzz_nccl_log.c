@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_nccl_log.c - any bytes as a log of nccl-tests: refused with a sentence that names the file,
  * or rows that a cluster large enough can price. */
-#include "cost/cost.h"
+#include "cost/cost_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * A plan that loads passes the check, and its ranks' pieces and exchange lists are derived, so that
  * a sanitizer sees what a rule forgot.
  */
-#include "plan/plan.h"
+#include "plan/plan_internal.h"
 #include "tessera/exchange.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * Whatever the text is, it becomes a problem or a sentence; the canonical text of a problem is
  * short enough, is read again, and is its own canonical text.
  */
-#include "problem.h"
+#include "bench/problem.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_sim_params.c - any bytes as the simulator's parameters: refused with a sentence that names
  * the file, or a list whose values are within their limits. */
-#include "sim/sim.h"
+#include "sim/sim_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

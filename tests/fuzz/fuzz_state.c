@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_state.c - any bytes as state.json of a checkpoint: refused with a sentence, or within rules.
  */
-#include "train/train.h"
+#include "train/train_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * The first byte is the number of ranks less one, the rest the text. What is accepted must be
  * degrees that make these ranks, or a method with free ones; what is not must be told by its value.
  */
-#include "dist/context.h"
+#include "cp/context_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * no unit outside of these is named; what was read is written, in no more bytes than a message may
  * have, and read again.
  */
-#include "dist/unit_set.h"
+#include "exec/unit_set.h"
 
 #include <stdlib.h>
 #include <string.h>

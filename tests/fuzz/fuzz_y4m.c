@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_y4m.c - any bytes as a .y4m file, at its own rate and at another. */
-#include "media/media.h"
+#include "media/media_internal.h"
 
 #include <stdlib.h>
 

@@ -33,13 +33,13 @@ TESS_API int tess_sum(const int *a_name_so_long_that_the_declaration_breaks, int
 #endif
 #endif
 """,
-    "src/base/base.h": SPDX_C + """/* base.h (internal) - an internal header. */
+    "src/base/base_internal.h": SPDX_C + """/* base_internal.h - an internal header. */
 #include "tessera/base.h"
 #define TESS_SIBLING __attribute__((visibility("default")))
 TESS_SIBLING void tess__free(void *memory);
 """,
     "src/base/ctx.c": SPDX_C + """/* ctx.c - "printf(" and exit() in comments and strings are fine. */
-#include "base.h"
+#include "base_internal.h"
 
 #include <stdlib.h>
 
@@ -58,13 +58,13 @@ void tess__free(void *memory)
     (void)memory;
 }
 """,
-    "src/train/train.c": SPDX_C + '/* train.c - a room above. */\n#include "base/base.h"\n',
+    "src/train/train.c": SPDX_C + '/* train.c - a room above. */\n#include "base/base_internal.h"\n',
     "cli/main.c": SPDX_C + '/* main.c - the command. */\n#include "tessera/base.h"\n',
     "docs/architecture.md": """# The house
 ## The headers, `include/tessera/`
 `base.h`
 ## `src/base`
-`base.h`, then `ctx.c`.
+`base_internal.h`, then `ctx.c`.
 ## Others
 src/train/train.c and cli/main.c.
 """,
@@ -93,13 +93,17 @@ LAYERS = {
     "train that sees sim": (c("src/train/up.c", '#include "tessera/sim.h"\n'), NOT_BELOW),
     "a room that sees report": (c("src/train/up.c", '#include "tessera/report.h"\n'), NOT_BELOW),
     "a room that sees the reference": ({**c("src/attn/up.c", '#include "ref/ref.h"\n'), **c("src/ref/ref.h")}, NOT_BELOW),
-    "mpi.h outside comm_mpi.h": (c("src/dist/comm.c", '#include "tessera/mpi.h"\n'), "may include it"),
-    "the system's mpi.h in a room": (c("src/dist/comm.c", "#include <mpi.h>\n"), "only tessera/mpi.h"),
-    "a room with the header of all": (c("src/dist/comm.c", '#include "tessera/tessera.h"\n'), "no room includes it"),
+    "mpi.h outside comm_mpi.h": (c("src/comm/comm.c", '#include "tessera/mpi.h"\n'), "may include it"),
+    "the system's mpi.h in a room": (c("src/comm/comm.c", "#include <mpi.h>\n"), "only tessera/mpi.h"),
+    "a room with the header of all": (c("src/comm/comm.c", '#include "tessera/tessera.h"\n'), "no room includes it"),
     "a header outside the house": (c("src/base/up.c", '#include "../cli/cli.h"\n'), "not a header of a room"),
-    "two sources of one name": ({**c("src/base/twin.c"), **c("cli/twin.c")}, "names of .c files are unique"),
+    "two sources of one name": ({**c("src/base/twin.c"), **c("cli/twin.c")}, "names of .c files and of headers are unique"),
+    "two headers of one name": ({**c("src/base/twin.h"), **c("src/train/twin.h")}, "names of .c files and of headers are unique"),
+    "two types of one name": ({**c("src/base/a.h", "typedef struct {\n    int x;\n} tess__twin;\n"),
+                               **c("src/train/b.h", "struct tess__twin {\n    int y;\n};\n")}, "names of types are unique"),
+    "a frame that sees a command": ({**c("cli/up.c", '#include "cmd/c.h"\n'), **c("cli/cmd/c.h")}, NOT_BELOW),
     "a room without a place": (c("src/attic/a.c"), "unknown room"),
-    "a command that looks inside": (c("cli/cmd.c", '#include "base/base.h"\n'), "public headers and ref.h only"),
+    "a command that looks inside": (c("cli/cmd.c", '#include "base/base_internal.h"\n'), "public headers and ref.h only"),
     "a public header that needs stdio": (c("include/tessera/base.h", "#include <stdio.h>\n"), "<stdio.h>"),
     "a public header that goes up": (c("include/tessera/plan.h", '#include "sim.h"\n'), NOT_BELOW),
     "a public header nobody knows": (c("include/tessera/odd.h"), "unknown public header"),

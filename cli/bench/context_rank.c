@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* context_rank.c - what each rank of a context problem does: every strategy in turn, on its rows of
+ * tensors that all ranks share.
+ *
+ * The first context measures rates, and which keys the lists share, in a pass of its own. The
+ * planner and the contexts of the strategies take both over, so that their predictions compare.
+ * Samples are taken in rounds over all strategies, so that a machine that is slow for a while is so
+ * for all of them. In a sample each layer begins when all ranks have come to it; it ends with the
+ * last of them, by their virtual clocks.
+ */
+#include "context_bench.h"
+
+#include "tessera/context.h"
+#include "tessera/exchange.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS_MOST = 5 };
+
+typedef struct {
+    context_job *job;
+    cli *c; /* what a failure is said in: of rank 0, and of processes, the command's */
+    tess_ctx *ctx;
+    tess_comm *comm;
+    int rank;
+    tess_context *rates;  /* the first, which measures */
+    const double *unions; /* of it */
+    tess_context *context;
+    tess_context_info info;
+    context_run *run;
+    int64_t *offsets; /* (groups + 1): a share's lists on their way */
+    int32_t *indices;
+    float *lse;     /* (heads, rows at home); NULL: not wanted */
+    uint8_t *marks; /* (heads, units): what a selective rank needs; NULL: not counted */
+} state;
+
+static size_t cell(const state *s, int sample, int layer)
+{
+    const context_lists *l = s->job->lists;
+    return ((size_t)sample * (size_t)l->layers + (size_t)layer) * (size_t)l->ranks +
+           (size_t)s->rank;
+}
+
+static tess_status no_memory(const state *s, size_t bytes)
+{
+    return out_fail(s->c, TESS_ENOMEM, "no memory for %zu bytes", bytes);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* The lists of a share's groups, out of those of the whole head. */
+static tess_status choose(void *user, const tess_share_in *in, tess_selection *lists, int *dense)
+{
+    state *s = user;
+    const context_lists *l = s->job->lists;
+    tess_selection_lists all;
+    int64_t n = 0;
+    if (!l->keys[in->layer * l->heads + in->head]) {
+        *dense = 1;
+        return TESS_OK;
+    }
+    TRY(tess_selection_view(l->chosen[in->layer], &all));
+    for (int32_t g = 0; g < in->n_groups; g++) {
+        const int64_t list = (int64_t)in->head * l->groups + in->groups[g];
+        const int64_t length = all.offsets[list + 1] - all.offsets[list];
+        s->offsets[g] = n;
+        memcpy(s->indices + n, all.indices + all.offsets[list], (size_t)length * sizeof(int32_t));
+        for (int64_t i = 0; s->marks && i < length; i++)
+            s->marks[(size_t)in->head * (size_t)l->units + (size_t)s->indices[n + i]] = 1;
+        n += length;
+    }
+    s->offsets[in->n_groups] = n;
+    return tess_selection_set_lists(lists, s->offsets, s->indices);
+}
+
+/* Bytes of the marked units' keys and values that lie on other ranks. */
+static int64_t bytes_apart(const state *s)
+{
+    const context_lists *l = s->job->lists;
+    int64_t rows = 0;
+    for (int h = 0; h < l->heads; h++)
+        for (int32_t u = 0; u < l->units; u++)
+            for (int64_t row = l->unit_bounds[u]; row < l->unit_bounds[u + 1]; row++)
+                rows += s->marks[(size_t)h * (size_t)l->units + (size_t)u] &&
+                        (row < s->info.first || row >= s->info.first + s->info.rows);
+    return rows * 2 * s->job->w->p.dim * (int64_t)sizeof(float);
+}
+
+/* ---- one layer ------------------------------------------------------------------------------- */
+
+static tess_view home(const state *s, const tess_view *whole)
+{
+    tess_view v = *whole;
+    v.data = (float *)v.data + s->info.first * v.stride_s;
+    return v;
+}
+
+static tess_status run_layer(state *s, int layer)
+{
+    workload *w = s->job->w;
+    const tess_dist_call call = {
+        .layer = layer, .save = w->p.backward ? 0 : -1, .choose = choose, .user = s};
+    const tess_view q = home(s, &w->q), k = home(s, &w->k), v = home(s, &w->v), o = home(s, &w->o);
+    TRY(tess_dist_attn_forward(s->info.attn, &call, &q, &k, &v, &o, s->lse));
+    if (!w->p.backward)
+        return TESS_OK;
+    const tess_view dout = home(s, &w->dout), dq = home(s, &w->dq), dk = home(s, &w->dk),
+                    dv = home(s, &w->dv);
+    return tess_dist_attn_backward(s->info.attn, &call, &dout, &dq, &dk, &dv);
+}
+
+static tess_status time_layer(state *s, int sample, int layer)
+{
+    const size_t at = cell(s, sample, layer), bytes = cell(s, 0, layer);
+    tess_dist_seen seen;
+    TRY(tess_comm_agree(s->comm, TESS_OK)); /* all are here */
+    const int64_t now = tess_comm_clock(s->comm);
+    const int64_t zero = s->job->comm ? now : 0; /* processes may have clocks that differ */
+    s->run->start[at] = now - zero;
+    TRY(run_layer(s, layer));
+    s->run->end[at] = tess_comm_clock(s->comm) - zero;
+    TRY(tess_dist_attn_seen(s->info.attn, layer, &seen));
+    s->run->cpu[at] = seen.cpu_ns;
+    s->run->payload[bytes] = seen.bytes[TESS_TRAFFIC_PAYLOAD];
+    s->run->index[bytes] = seen.bytes[TESS_TRAFFIC_INDEX];
+    s->run->attend[bytes] = seen.attend_ns;
+    s->run->exchange[bytes] = seen.exchange_ns;
+    s->run->rest[bytes] = seen.move_ns + seen.select_ns + seen.index_ns;
+    return TESS_OK;
+}
+
+/* lse comes home by itself and is put where one rank would have it; then rank 0 compares. */
+static tess_status compare_layer(state *s, int layer)
+{
+    context_job *job = s->job;
+    const int64_t tokens = job->lists->tokens;
+    for (int h = 0; h < job->lists->heads; h++)
+        memcpy(job->w->lse + h * tokens + s->info.first, s->lse + h * s->info.rows,
+               (size_t)s->info.rows * sizeof *s->lse);
+    TRY(tess_comm_agree(s->comm, TESS_OK));
+    const tess_status status =
+        s->rank == 0 ? job->compare(job->user, (int)(s->run - job->runs), layer) : TESS_OK;
+    return world_agree(s->c, s->comm, status);
+}
+
+/* A pass that is not timed: it warms memory, shows what selective ranks need, and is compared. */
+static tess_status first_pass(state *s)
+{
+    const context_lists *l = s->job->lists;
+    const size_t marks = (size_t)l->heads * (size_t)l->units;
+    s->marks = malloc(marks);
+    TRY(world_agree(s->c, s->comm, s->marks ? TESS_OK : no_memory(s, marks)));
+    for (int layer = 0; layer < l->layers; layer++) {
+        memset(s->marks, 0, marks);
+        TRY(run_layer(s, layer));
+        s->run->apart[cell(s, 0, layer)] = bytes_apart(s);
+        if (s->job->compare)
+            TRY(compare_layer(s, layer));
+    }
+    free(s->marks);
+    s->marks = NULL;
+    return TESS_OK;
+}
+
+/* ---- one strategy ---------------------------------------------------------------------------- */
+
+/* Bytes of q that the rank sends for a layer. */
+static tess_status count_queries(const state *s, int layer, int64_t *bytes)
+{
+    tess_exchange *x = NULL;
+    tess_rows_view rows;
+    TRY(tess_plan_exchange(s->info.plan, NULL, layer, s->rank, s->info.bounds, NULL, &x));
+    tess_status status = tess_exchange_view(x, TESS_ROWS_Q, &rows);
+    if (status == TESS_OK)
+        *bytes =
+            (rows.send_total - rows.send_rows[s->rank]) * s->job->w->p.dim * (int64_t)sizeof(float);
+    tess_exchange_destroy(x);
+    return status;
+}
+
+static tess_status tell_layers(state *s)
+{
+    for (int layer = 0; layer < s->job->lists->layers; layer++) {
+        tess_context_layer_info told;
+        tess_plan_layer planned;
+        TRY(tess_context_layer(s->context, layer, &told));
+        TRY(tess_plan_layer_view(s->info.plan, layer, &planned));
+        TRY(count_queries(s, layer, &s->run->moved[cell(s, 0, layer)]));
+        if (s->rank > 0)
+            continue;
+        snprintf(s->run->words[layer], CONTEXT_WORDS, "%s", told.words);
+        s->run->predicted[layer] = told.predicted_ns < 0 ? -1 : (double)told.predicted_ns * 1e-9;
+        s->run->imbalance[layer] = told.imbalance;
+        s->run->modelled[layer] = told.bytes_predicted;
+        s->run->selective[layer] = planned.selective > 1;
+    }
+    return TESS_OK;
+}
+
+static void tell_rates(void *user, const tess_context_event *event)
+{
+    context_job *job = user;
+    if (event->kind == TESS_CONTEXT_RATES && event->step < 0)
+        snprintf(job->rates, sizeof job->rates, "%s", event->sentence);
+}
+
+static tess_status make(state *s, const char *strategy, tess_context **context)
+{
+    const context_lists *l = s->job->lists;
+    const problem *p = &s->job->w->p;
+    const tess_context_opts opts = {.layers = l->layers,
+                                    .heads = l->heads,
+                                    .head_dim = (int)p->dim,
+                                    .batch = 1,
+                                    .tokens = l->tokens,
+                                    .n_groups = l->groups,
+                                    .groups = l->group_bounds,
+                                    .n_units = p->unit > 1 ? l->units : 0,
+                                    .units = p->unit > 1 ? l->unit_bounds : NULL,
+                                    .units_most = l->keys_most,
+                                    .saves = p->backward,
+                                    .train = p->backward,
+                                    .strategy = strategy,
+                                    .union_shares = s->unions,
+                                    .like = s->rates,
+                                    .tell = s->rank == 0 && !s->rates ? tell_rates : NULL,
+                                    .user = s->job};
+    return tess_context_create(s->ctx, s->comm, &opts, context);
+}
+
+/* Samples [from, to). Fails where the group is lost; what makes a strategy impossible is agreed on
+ * and kept. */
+static tess_status run_strategy(state *s, int from, int to)
+{
+    tess_status status = make(s, s->run->name, &s->context);
+    if (status == TESS_OK)
+        status = tess_context_plan(s->context, 0, s->job->lists->density, NULL);
+    if (status == TESS_EINVAL || status == TESS_ENOTSUP) {
+        if (s->rank == 0)
+            snprintf(s->run->why, CONTEXT_WHY, "%s", tess_last_error());
+        return TESS_OK;
+    }
+    TRY(status);
+    TRY(tess_context_view(s->context, &s->info));
+    if (s->job->compare) {
+        const size_t bytes = (size_t)s->job->lists->heads * (size_t)s->info.rows * sizeof *s->lse;
+        s->lse = malloc(bytes);
+        TRY(world_agree(s->c, s->comm, s->lse ? TESS_OK : no_memory(s, bytes)));
+    }
+    TRY(tell_layers(s));
+    TRY(first_pass(s));
+    for (int sample = from; sample < to; sample++)
+        for (int layer = 0; layer < s->job->lists->layers; layer++)
+            TRY(time_layer(s, sample, layer));
+    if (s->rank == 0)
+        s->run->possible = 1;
+    return TESS_OK;
+}
+
+static void drop_strategy(state *s)
+{
+    tess_context_destroy(s->context);
+    free(s->lse);
+    free(s->marks);
+    s->context = NULL;
+    s->lse = NULL;
+    s->marks = NULL;
+}
+
+/* ---- what ranks fill ------------------------------------------------------------------------- */
+
+enum { BY_SAMPLE = 3, ARRAYS = 10 };
+
+static int64_t **array_of(context_run *run, int i)
+{
+    int64_t **const all[ARRAYS] = {&run->cpu,      &run->start, &run->end,   &run->payload,
+                                   &run->index,    &run->apart, &run->moved, &run->attend,
+                                   &run->exchange, &run->rest};
+    return all[i];
+}
+
+static size_t array_cells(const context_job *job, int i)
+{
+    const size_t cells = (size_t)job->lists->layers * (size_t)job->lists->ranks;
+    return i < BY_SAMPLE && job->samples ? cells * (size_t)job->samples : cells;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/* Rates, and the unions of a pass over all layers: heads cut nowhere or seldom show most of them.
+ */
+static tess_status measure(state *s)
+{
+    const context_lists *l = s->job->lists;
+    TRY(make(s, "fractional", &s->rates));
+    TRY(tess_context_plan(s->rates, 0, l->density, NULL));
+    TRY(tess_context_view(s->rates, &s->info));
+    for (int layer = 0; layer < l->layers; layer++)
+        TRY(run_layer(s, layer));
+    TRY(tess_context_plan(s->rates, 1, l->density, NULL)); /* ranks tell what they saw */
+    TRY(tess_context_view(s->rates, &s->info));
+    s->unions = s->info.union_shares;
+    return TESS_OK;
+}
+
+/* What the planner would take for each layer; nothing where the executor cannot run it. */
+static tess_status ask_planner(state *s)
+{
+    tess_context_layer_info told;
+    TRY(make(s, "auto", &s->context));
+    const tess_status status = tess_context_plan(s->context, 0, s->job->lists->density, NULL);
+    if (status == TESS_EINVAL || status == TESS_ENOTSUP)
+        return TESS_OK;
+    TRY(status);
+    for (int layer = 0; s->rank == 0 && layer < s->job->lists->layers; layer++) {
+        TRY(tess_context_layer(s->context, layer, &told));
+        snprintf(s->job->choice[layer], CONTEXT_WORDS, "%s", told.words);
+    }
+    return TESS_OK;
+}
+
+static tess_status run_all(state *s)
+{
+    TRY(measure(s));
+    tess_status status = ask_planner(s);
+    drop_strategy(s);
+    const int samples = s->job->samples;
+    const int rounds = samples < 1 ? 1 : samples < ROUNDS_MOST ? samples : ROUNDS_MOST;
+    for (int turn = 0; status == TESS_OK && turn < rounds * s->job->n; turn++) {
+        const int round = turn / s->job->n;
+        TRY(world_agree(s->c, s->comm, signals_caught() ? TESS_ESTOPPED : TESS_OK));
+        s->run = &s->job->runs[turn % s->job->n];
+        status = run_strategy(s, samples * round / rounds, samples * (round + 1) / rounds);
+        drop_strategy(s);
+    }
+    return status;
+}
+
+static tess_status rank_main(void *user, tess_ctx *ctx, tess_comm *comm)
+{
+    context_job *job = user;
+    const context_lists *l = job->lists;
+    tess_comm_info info;
+    cli own = {.ctx = ctx};
+    TRY(tess_comm_query(comm, &info));
+    state s = {.job = job,
+               .c = job->comm || info.rank == 0 ? job->w->c : &own,
+               .ctx = ctx,
+               .comm = comm,
+               .rank = info.rank};
+    const size_t most = (size_t)l->groups * (size_t)l->keys_most;
+    const size_t offsets = ((size_t)l->groups + 1) * sizeof *s.offsets;
+    const size_t indices = (most ? most : 1) * sizeof *s.indices;
+    s.offsets = malloc(offsets);
+    s.indices = malloc(indices);
+    tess_status status = s.offsets && s.indices ? TESS_OK : no_memory(&s, offsets + indices);
+    status = world_agree(s.c, comm, status);
+    if (status == TESS_OK)
+        status = run_all(&s);
+    tess_context_destroy(s.rates);
+    free(s.offsets);
+    free(s.indices);
+    return status == TESS_OK ? TESS_OK : tess_comm_fail(comm, status);
+}
+
+/* The cells of all ranks on each; those that are not its own are 0 so far. */
+static tess_status collect(context_job *job)
+{
+    for (int i = 0; i < job->n; i++)
+        for (int k = 0; k < ARRAYS; k++)
+            TRY(tess_comm_sum_i64(job->comm, TESS_TRAFFIC_CONTROL, *array_of(&job->runs[i], k),
+                                  (int64_t)array_cells(job, k)));
+    return TESS_OK;
+}
+
+tess_status context_job_run(context_job *job)
+{
+    const problem *p = &job->w->p;
+    if (job->comm) {
+        TRY(rank_main(job, job->w->c->ctx, job->comm));
+        return collect(job);
+    }
+    const tess_link link = {.latency = (int64_t)round(p->latency * 1e3),
+                            .bandwidth = p->bandwidth * 1e9,
+                            .node_ranks = (int)p->node_ranks,
+                            .network_latency = (int64_t)round(p->network_latency * 1e3),
+                            .network_bandwidth = p->network_bandwidth * 1e9,
+                            .share_cores = problem_shares_cores(p)};
+    tess_ctx_info info;
+    TRY(tess_ctx_query(job->w->c->ctx, &info));
+    return tess_comm_threads(&(tess_ctx_opts){.isa = info.isa, .threads = 1}, (int)p->ranks, &link,
+                             rank_main, job);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static int make_run(const context_job *job, context_run *run)
+{
+    const size_t layers = (size_t)job->lists->layers;
+    int good = 1;
+    for (int k = 0; k < ARRAYS; k++)
+        good &= (*array_of(run, k) = calloc(array_cells(job, k), sizeof(int64_t))) != NULL;
+    run->words = calloc(layers, sizeof *run->words);
+    run->predicted = calloc(layers, sizeof *run->predicted);
+    run->imbalance = calloc(layers, sizeof *run->imbalance);
+    run->modelled = calloc(layers, sizeof *run->modelled);
+    run->selective = calloc(layers, 1);
+    return good && run->words && run->predicted && run->imbalance && run->modelled &&
+           run->selective;
+}
+
+tess_status context_job_make(workload *w, const context_lists *lists, int samples, int n,
+                             context_job *job)
+{
+    *job = (context_job){.w = w, .lists = lists, .samples = samples};
+    job->runs = calloc((size_t)n, sizeof *job->runs);
+    job->choice = calloc((size_t)lists->layers, sizeof *job->choice);
+    int good = job->runs && job->choice;
+    while (good && job->n < n)
+        good = make_run(job, &job->runs[job->n++]);
+    return good ? TESS_OK : out_fail(w->c, TESS_ENOMEM, "no memory for %d strategies", n);
+}
+
+void context_job_free(context_job *job)
+{
+    for (int i = 0; i < job->n; i++) {
+        context_run *run = &job->runs[i];
+        void *const parts[] = {run->words, run->predicted, run->imbalance, run->modelled,
+                               run->selective};
+        for (int k = 0; k < ARRAYS; k++)
+            free(*array_of(run, k));
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            free(parts[k]);
+    }
+    free(job->runs);
+    free(job->choice);
+    *job = (context_job){0};
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_check.c - tessera check: are the results of a problem right?
+ *
+ * Every rank checks on its own machine. Rank 0 prints what it found; a mismatch on another rank is
+ * told as that rank's failure, with the same exit code.
+ */
+#include "bench/context_bench.h"
+#include "commands.h"
+
+#include <math.h>
+
+typedef struct {
+    common common;
+    strings texts;
+    const char *file;
+    int all;
+    double tolerance;
+} values;
+
+static int passed(const comparison *o)
+{
+    return o->error <= o->tolerance;
+}
+
+/* The output that is farthest beyond, or closest to, what is allowed. */
+static const comparison *worst(const verdict *v)
+{
+    const comparison *w = &v->outputs[0];
+    for (int i = 1; i < v->n; i++)
+        if (v->outputs[i].error * w->tolerance > w->error * v->outputs[i].tolerance)
+            w = &v->outputs[i];
+    return w;
+}
+
+static tess_status verify(cli *c, const problem *p, const values *given, verdict *v)
+{
+    workload w = {0};
+    *v = (verdict){0};
+    if (p->kind == PROBLEM_STEP && p->ranks > 1)
+        return out_fail(c, TESS_EINVAL,
+                        "step: ranks is %lld, must be 1 here; context problems are checked on many",
+                        (long long)p->ranks);
+    if (problem_on_mpi(p))
+        return out_fail(c, TESS_EINVAL,
+                        "context: links is mpi, must be injected here; tessera "
+                        "bench measures over MPI");
+    tess_status status = workload_make(c, p, 0, &w);
+    if (status == TESS_OK && p->kind == PROBLEM_ATTN)
+        status = verify_attn(&w, given->all, v);
+    else if (status == TESS_OK && p->kind == PROBLEM_SELECT)
+        status = verify_select(&w, given->all, v);
+    else if (status == TESS_OK && p->kind == PROBLEM_LINEAR)
+        status = verify_linear(&w, given->all, v);
+    else if (status == TESS_OK && p->kind == PROBLEM_CONTEXT)
+        status = context_verify(&w, v);
+    else if (status == TESS_OK)
+        status = verify_step(&w, given->all, v);
+    workload_free(&w);
+    for (int i = 0; i < v->n && !isnan(given->tolerance); i++)
+        v->outputs[i].tolerance = given->tolerance;
+    return status;
+}
+
+static void print(const cli *c, const char *text, const verdict *v)
+{
+    fprintf(c->out, "%s\n", text);
+    for (int i = 0; i < v->n; i++) {
+        const comparison *o = &v->outputs[i];
+        const int good = passed(o);
+        fprintf(c->out, "  %s%-8s%s  %-6s off by %.2e, allowed is %.2e\n",
+                out_style(c, good ? STYLE_GOOD : STYLE_BAD), good ? "ok" : "mismatch",
+                out_style(c, STYLE_PLAIN), o->name, o->error, o->tolerance);
+    }
+    if (v->checked < v->total)
+        fprintf(c->out, "  compared: %lld rows of %lld, chosen at random\n", (long long)v->checked,
+                (long long)v->total);
+}
+
+static void set_members(cli *c, json_t *object, const problem *p, const char *text,
+                        const verdict *v)
+{
+    json_t *outputs = json_array();
+    const comparison *w = worst(v);
+    for (int i = 0; i < v->n; i++) {
+        json_t *o = json_object();
+        out_set(c, o, "name", json_string(v->outputs[i].name));
+        out_set(c, o, "ok", json_boolean(passed(&v->outputs[i])));
+        out_set(c, o, "max_rel_error", out_number(v->outputs[i].error));
+        out_set(c, o, "tolerance", out_number(v->outputs[i].tolerance));
+        out_append(c, outputs, o);
+    }
+    out_set(c, object, "problem", json_string(text));
+    out_set(c, object, "precision", json_string(p->precision ? p->precision : "fp32"));
+    out_set(c, object, "ok", json_boolean(passed(w)));
+    out_set(c, object, "max_rel_error", out_number(w->error));
+    out_set(c, object, "tolerance", out_number(w->tolerance));
+    out_set(c, object, "outputs", outputs);
+    out_set(c, object, "rows_checked", json_integer(v->checked));
+    out_set(c, object, "rows", json_integer(v->total));
+}
+
+/* What a rank that does not print says of a mismatch. */
+static tess_status tell(cli *c, const char *text, const verdict *v)
+{
+    const comparison *w = worst(v);
+    c->code = EXIT_MISMATCH;
+    return out_fail(c, TESS_EINVAL, "%.400s: %s is off by %.2e, allowed is %.2e", text, w->name,
+                    w->error, w->tolerance);
+}
+
+/* One problem's members are the result's; several are a list. */
+static tess_status check_all(cli *c, const problems *list, const values *given)
+{
+    json_t *several = c->json && list->n > 1 ? json_array() : NULL;
+    int bad = 0;
+    tess_status status = TESS_OK;
+    for (int i = 0; i < list->n && status == TESS_OK; i++) {
+        char text[PROBLEM_TEXT_MAX];
+        verdict v;
+        problem_text(&list->items[i], text);
+        status = verify(c, &list->items[i], given, &v);
+        if (status != TESS_OK)
+            break;
+        bad += !passed(worst(&v));
+        if (c->rank != 0 && bad)
+            return tell(c, text, &v);
+        if (several) {
+            json_t *object = json_object();
+            set_members(c, object, &list->items[i], text, &v);
+            out_append(c, several, object);
+        } else if (c->json) {
+            set_members(c, c->json, &list->items[i], text, &v);
+        } else {
+            progress_clear(c);
+            if (i == 0)
+                workload_head(c);
+            print(c, text, &v);
+            if (out_flush(c) != 0)
+                break;
+        }
+    }
+    if (several) {
+        out_set(c, c->json, "ok", json_boolean(bad == 0));
+        out_set(c, c->json, "problems", several);
+    } else if (!c->json && status == TESS_OK && list->n > 1) {
+        fprintf(c->out, "%d problems, %d with a mismatch\n", list->n, bad);
+    }
+    c->code = bad ? EXIT_MISMATCH : 0;
+    return status;
+}
+
+static tess_status run(cli *c, const void *given)
+{
+    const values *v = given;
+    problems list;
+    tess_status status = problems_read(c, &v->texts, v->file, &list);
+    if (status == TESS_OK)
+        status = check_all(c, &list, v);
+    problems_free(&list);
+    return status;
+}
+
+static const opt arguments[] = {
+    {"PROBLEM", 0, OPT_STRINGS, offsetof(values, texts),
+     .help = "what to check: a kind and its keys, such as attn,heads=8,tokens=4096"},
+};
+
+static const opt options[] = {
+    {"file", 0, OPT_PATH, offsetof(values, file), "FILE",
+     .help = "also check the problems in a file, one to a line; # begins a comment"},
+    {"all", 0, OPT_FLAG, offsetof(values, all),
+     .help = "compare every row, however long that takes"},
+    {"tolerance", 0, OPT_DOUBLE, offsetof(values, tolerance), "X", .max = 1,
+     .help = "allow this relative error instead of the one derived from the problem's sizes"},
+};
+
+static const example examples[] = {
+    {"tessera check attn,heads=2,dim=64,tokens=1000,pass=both", "dense attention and gradients"},
+    {"tessera check --file bench/standard.txt", "everything that is measured"},
+    {"tessera check attn,density=0.1,unit=1 --isa base", "token lists, without SIMD extensions"},
+};
+
+const command command_check = {
+    .name = "check",
+    .summary = "verify a problem against double precision",
+    .description = "Runs each problem and the same computation in double precision, and compares "
+                   "every output: the largest difference, relative to the largest value. A large "
+                   "problem has rows of queries chosen at random for that, and says how many. "
+                   "A context problem is compared with attention on one rank, over all its "
+                   "strategies. "
+                   "Exits with 3 if a difference is beyond the tolerance. Under a launcher every "
+                   "rank checks on its machine: rank 0 prints, and a mismatch elsewhere is told "
+                   "with its rank.\n"
+                   "With --json each problem has the members problem, precision, ok, "
+                   "max_rel_error and tolerance, and outputs with these for each output; several "
+                   "problems are the list problems.\n",
+    TABLE(arguments),
+    .tables = problem_keys,
+    .n_tables = PROBLEM_KINDS,
+    TABLE(options),
+    TABLE(examples),
+    .size = sizeof(values),
+    .everywhere = 1,
+    .run = run,
+};

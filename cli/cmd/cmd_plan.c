@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_plan.c - tessera plan: masks or densities in, a plan for every layer and step out. */
+#include "cmd_plan.h"
+#include "choices.h"
+#include "commands.h"
+#include "tessera/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const passes[] = {"fwd", "train", NULL};
+
+/* "4,4,2": a whole number 1..1000000 for each rank. */
+static tess_status read_speeds(cli *c, const plan_values *v, int32_t **speeds)
+{
+    if (!v->speeds)
+        return TESS_OK;
+    int32_t *list = calloc((size_t)v->ranks, sizeof *list);
+    if (!list)
+        return out_fail(c, TESS_ENOMEM, "no memory for %lld speeds", (long long)v->ranks);
+    *speeds = list;
+    const char *at = v->speeds;
+    for (int64_t i = 0; i < v->ranks; i++) {
+        char *end;
+        errno = 0;
+        const long long value = strtoll(at, &end, 10);
+        const int last = i == v->ranks - 1;
+        if (end == at || errno || value < 1 || value > 1000000 || *end != (last ? '\0' : ','))
+            return out_usage(c,
+                             "--speeds is \"%.80s\", must be %lld integers 1..1000000 with commas "
+                             "between them",
+                             v->speeds, (long long)v->ranks);
+        list[i] = (int32_t)value;
+        at = end + 1;
+    }
+    return TESS_OK;
+}
+
+typedef struct {
+    cli *c;
+    const plan_values *given;
+    plan_input input;
+    tess_cluster *cluster; /* NULL: none given */
+    int32_t *speeds;
+    int64_t carried_ns; /* what keeping the plan in force has lost so far */
+    tess_plan_opts opts;
+    tess_plan *plan; /* in force */
+    tess_plan_report *report;
+    plan_tally tally;
+} job;
+
+/* A method that deals out heads does so over all ranks, where nothing else is said. */
+static int64_t default_ulysses(const plan_values *v, int heads)
+{
+    const int named = strcmp(v->method, "auto") != 0 && strcmp(v->method, "fractional") != 0;
+    return !v->ulysses && !v->ring && !v->selective && named && v->ranks <= heads ? v->ranks
+                                                                                  : v->ulysses;
+}
+
+static tess_status prepare(job *j)
+{
+    const plan_values *v = j->given;
+    cli *c = j->c;
+    if (v->reuse && !isnan(v->replan_above))
+        return out_usage(c, "--reuse and --replan-above exclude each other");
+    if (v->reuse && !v->cluster)
+        return out_usage(c, "--reuse compares times, needs --cluster");
+    TRY(plan_input_open(c, v, &j->input));
+    TRY(read_speeds(c, v, &j->speeds));
+    if (v->cluster)
+        TRY(tess_cluster_load(c->ctx, v->cluster, &j->cluster));
+    if (v->html)
+        TRY(tess_plan_report_create(
+            c->ctx, &(tess_plan_report_opts){.first_layer = plan_input_layer(&j->input, 0)},
+            &j->report));
+    j->opts = (tess_plan_opts){
+        .ranks = (int)v->ranks,
+        .nodes = (int)v->nodes,
+        .method = (tess_plan_method)choices_find(choices_method, v->method),
+        .ulysses = (int)default_ulysses(v, j->input.heads),
+        .ring = (int)v->ring,
+        .selective = (int)v->selective,
+        .pass = (tess_plan_pass)choices_find(passes, v->pass),
+        .head_dim = (int)v->head_dim,
+        .memory = isnan(v->memory) ? 0 : (int64_t)(v->memory * 1073741824.0),
+        .flops = isnan(v->rate) ? 0 : v->rate * 1e12,
+        .union_share = isnan(v->union_share) ? 0 : v->union_share,
+        .equal_heads = v->equal_heads,
+        .whole_keys = v->whole_keys,
+        .whole_heads = v->whole_heads,
+        .speeds = j->speeds,
+        .replan_above = isnan(v->replan_above) ? 0 : v->replan_above,
+    };
+    j->tally = (plan_tally){
+        .c = c, .given = v, .input = &j->input, .plans = c->json ? json_array() : NULL};
+    return TESS_OK;
+}
+
+/* Whether the plan in force still does for the work. */
+static tess_status decide(job *j, const tess_work *work, int *keep)
+{
+    tess_plan_verdict answer;
+    *keep = 0;
+    if (!j->plan || (!j->given->reuse && isnan(j->given->replan_above)))
+        return TESS_OK;
+    TRY(tess_plan_keep(j->plan, work, j->cluster, &j->opts, j->carried_ns, &answer));
+    *keep = answer.keep;
+    j->carried_ns = answer.keep ? answer.carried_ns : 0;
+    return TESS_OK;
+}
+
+static tess_status run_step(job *j, int i)
+{
+    cli *c = j->c;
+    const int64_t step = plan_input_step(&j->input, i);
+    tess_work *work = NULL;
+    int keep = 0;
+    tess_status status = plan_input_work(c, &j->input, i, &work);
+    if (status == TESS_OK)
+        status = decide(j, work, &keep);
+    if (status == TESS_OK && !keep) {
+        tess_plan *plan;
+        const int64_t begin = tess_clock_ns();
+        status = tess_plan_create(c->ctx, work, j->cluster, &j->opts, &plan);
+        j->tally.plan_ns += tess_clock_ns() - begin;
+        if (status == TESS_OK) {
+            j->tally.replans += j->plan != NULL;
+            j->tally.made += j->input.layers;
+            tess_plan_destroy(j->plan);
+            j->plan = plan;
+        }
+        if (status == TESS_OK && j->given->explain && !c->json)
+            status = plan_print_reasons(c, &j->input, step, plan);
+    }
+    if (status == TESS_OK)
+        status = plan_tally_step(&j->tally, step, !keep, j->plan, work);
+    if (status == TESS_OK && j->report)
+        status = tess_plan_report_add(j->report, step, j->plan, work);
+    tess_work_destroy(work);
+    return status;
+}
+
+static tess_status finish(job *j)
+{
+    const plan_values *v = j->given;
+    cli *c = j->c;
+    if (v->out)
+        TRY(tess_plan_save(j->plan, v->out));
+    if (v->html)
+        TRY(tess_plan_report_write(j->report, v->html));
+    if (c->json) {
+        plan_set_json(&j->tally);
+        return TESS_OK;
+    }
+    plan_print(&j->tally);
+    if (v->out && j->input.steps > 1)
+        fprintf(c->out, "%s: the plan of step %lld\n", v->out,
+                (long long)plan_input_step(&j->input, j->input.steps - 1));
+    else if (v->out)
+        fprintf(c->out, "%s: the plan\n", v->out);
+    if (v->html)
+        fprintf(c->out, "%s: the page\n", v->html);
+    return TESS_OK;
+}
+
+static tess_status run(cli *c, const void *given)
+{
+    job j = {.c = c, .given = given};
+    tess_status status = prepare(&j);
+    for (int i = 0; status == TESS_OK && i < j.input.steps; i++) {
+        progress_span(c, "planning steps", j.input.steps);
+        progress_part(c, i, 1);
+        status = run_step(&j, i);
+    }
+    progress_span(c, NULL, 0);
+    if (status == TESS_OK)
+        status = finish(&j);
+    json_decref(j.tally.plans);
+    tess_plan_report_destroy(j.report);
+    tess_plan_destroy(j.plan);
+    tess_cluster_destroy(j.cluster);
+    free(j.speeds);
+    plan_input_close(&j.input);
+    return out_input(c, status);
+}
+
+static const opt options[] = {
+    {"density", 0, OPT_PATH, offsetof(plan_values, density), "FILE.csv",
+     .help = "a density profile: columns step, layer, head, density"},
+    {"mask", 0, OPT_PATH, offsetof(plan_values, mask), "FILE.npy",
+     .help = "block masks instead, bool or uint8: [layers,] heads, query blocks, key blocks"},
+    {"column", 0, OPT_STRING, offsetof(plan_values, column), "NAME",
+     .help = "the profile's column that holds the kept fraction; density unless given"},
+    {"ranks", 0, OPT_INT, offsetof(plan_values, ranks), "P", .initial = "8", .min = 1, .max = 65536,
+     .help = "ranks to spread the attention over"},
+    {"nodes", 0, OPT_INT, offsetof(plan_values, nodes), "N", .min = 1, .max = 65536,
+     .help = "nodes they are in; as many as the cluster's nodes need unless given"},
+    {"cluster", 0, OPT_STRING, offsetof(plan_values, cluster), "NAME|FILE",
+     .help = "machine to predict times on: a shipped name or a JSON file; without it plans are "
+             "compared by imbalance and bytes"},
+    {"tokens", 0, OPT_INT, offsetof(plan_values, tokens), "S", .min = 1, .max = 2147483647,
+     .help = "tokens of the sequence; 32760 for a profile, the mask's blocks times --group for a "
+             "mask unless given"},
+    {"group", 0, OPT_INT, offsetof(plan_values, group), "G", .initial = "64", .min = 1,
+     .max = 1048576, .help = "rows of a block"},
+    {"head-dim", 0, OPT_INT, offsetof(plan_values, head_dim), "D", .initial = "128", .min = 1,
+     .max = 4096, .help = "size of a head"},
+    {"method", 0, OPT_CHOICE, offsetof(plan_values, method), "NAME", .initial = "auto",
+     .choices = choices_method,
+     .help = "how heads are dealt out: to all ranks, unless --ulysses, --ring or --selective is "
+             "given too; auto tries "
+             "refined heads at all degrees and fractional heads"},
+    {"ulysses", 0, OPT_INT, offsetof(plan_values, ulysses), "U", .min = 1, .max = 65536,
+     .help = "head groups; free unless given"},
+    {"ring", 0, OPT_INT, offsetof(plan_values, ring), "R", .min = 1, .max = 4096,
+     .help = "sequence parts whose keys and values travel round a ring; free unless given"},
+    {"selective", 0, OPT_INT, offsetof(plan_values, selective), "C", .min = 1, .max = 65536,
+     .help = "sequence parts that fetch the keys they select; free unless given"},
+    {"pass", 0, OPT_CHOICE, offsetof(plan_values, pass), "PASS", .initial = "fwd",
+     .choices = passes, .help = "what the time covers: forward, or forward and backward"},
+    {"memory", 0, OPT_DOUBLE, offsetof(plan_values, memory), "GIB", .min = 1e-6, .max = 1e6,
+     .help = "memory for the attention of one layer on a rank; the cluster's unless given"},
+    {"union", 0, OPT_DOUBLE, offsetof(plan_values, union_share), "F", .max = 1,
+     .help = "share of the keys that a rank's queries select together, where only densities are "
+             "known"},
+    {"rate", 0, OPT_DOUBLE, offsetof(plan_values, rate), "TFLOPS", .min = 1e-6, .max = 1e6,
+     .help = "measured rate of the attention kernel on a rank, instead of the cluster's"},
+    {"speeds", 0, OPT_STRING, offsetof(plan_values, speeds), "A,B,...",
+     .help = "relative speed of each rank; equal unless given"},
+    {"equal-heads", 0, OPT_FLAG, offsetof(plan_values, equal_heads),
+     .help = "every rank takes the same number of heads"},
+    {"whole-keys", 0, OPT_FLAG, offsetof(plan_values, whole_keys),
+     .help = "never split the keys of a query: for kernels that give no log-sum-exp"},
+    {"whole-heads", 0, OPT_FLAG, offsetof(plan_values, whole_heads), .help = "never split a head"},
+    {"replan-above", 0, OPT_DOUBLE, offsetof(plan_values, replan_above), "X", .max = 1e6,
+     .help = "keep a plan over steps until its mean imbalance is above this; 1.1 is db-SP's"},
+    {"reuse", 0, OPT_FLAG, offsetof(plan_values, reuse),
+     .help = "keep a plan over steps while a new one would cost more than it saves"},
+    {"layer", 0, OPT_INT, offsetof(plan_values, layer), "L", .initial = "-1", .min = -1,
+     .max = 2147483647, .help = "plan this layer alone; -1: all"},
+    {"step", 0, OPT_INT, offsetof(plan_values, step), "T", .initial = "-1", .min = -1, .max = 9e15,
+     .help = "plan this step alone; -1: all"},
+    {"explain", 0, OPT_FLAG, offsetof(plan_values, explain),
+     .help = "print every candidate, and why it was not chosen"},
+    {"out", 'o', OPT_PATH, offsetof(plan_values, out), "PLAN.json",
+     .help = "write the plan; of several steps, that of the last"},
+    {"html", 0, OPT_PATH, offsetof(plan_values, html), "FILE",
+     .help = "write a page with the loads, the shares and the masks"},
+};
+
+static const example examples[] = {
+    {"tessera plan --density profile.csv --ranks 8", "the best plan for each layer and step"},
+    {"tessera plan --mask masks.npy --ranks 16 --cluster h100 --explain", "times, and why"},
+    {"tessera plan --density profile.csv --ranks 7 --method fractional --html plan.html",
+     "any number of ranks; look at it"},
+    {"tessera plan --density profile.csv --replan-above 1.1 --method db-sp", "as db-SP does it"},
+};
+
+const command command_plan = {
+    .name = "plan",
+    .summary = "balance sparse attention over ranks",
+    .description =
+        "Takes the work of each layer from block masks or a density profile, and deals it out: "
+        "which rank computes which query blocks of which heads. Every step is planned anew unless "
+        "--replan-above or --reuse says when to keep a plan.\n"
+        "The imbalance is the work of the slowest rank over the mean, 1 at best. Before is the "
+        "contiguous assignment at the same degrees; there is none where heads do not divide.\n"
+        "With --json the result has the members summary, with the numbers over all layers and "
+        "steps, and plans: for each step its layers with their shares [rank, head, first query "
+        "block, last + 1].\n",
+    TABLE(options),
+    TABLE(examples),
+    .size = sizeof(plan_values),
+    .run = run,
+};

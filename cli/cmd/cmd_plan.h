@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_plan.h - shared by the files of `tessera plan`: cmd_plan.c runs the steps, plan_input.c
+ * makes the work of each, plan_output.c prints the plan. */
+#ifndef CLI_CMD_PLAN_H
+#define CLI_CMD_PLAN_H
+
+#include "cli.h"
+#include "tessera/strategy.h"
+
+typedef struct {
+    common common;
+    const char *density, *mask, *column;
+    const char *cluster, *method, *pass, *speeds, *out, *html;
+    int64_t ranks, nodes, tokens, head_dim, group, ulysses, ring, selective, layer, step;
+    double memory, union_share, replan_above, rate;
+    int reuse, equal_heads, whole_keys, whole_heads, explain;
+} plan_values;
+
+/* ---- plan_input.c ---------------------------------------------------------------------------- */
+
+typedef struct {
+    const plan_values *given;
+    tess_profile *profile; /* NULL: a mask */
+    tess_profile_view view;
+    tess_work *masks;
+    int first, steps; /* those that are planned */
+    int layer, layers, heads;
+} plan_input;
+
+tess_status plan_input_open(cli *c, const plan_values *v, plan_input *in);
+int64_t plan_input_step(const plan_input *in, int i); /* its number in the file; 0 for a mask */
+int64_t plan_input_layer(const plan_input *in, int i);
+/* The caller destroys the work. */
+tess_status plan_input_work(cli *c, plan_input *in, int i, tess_work **work);
+void plan_input_close(plan_input *in);
+
+/* ---- plan_output.c --------------------------------------------------------------------------- */
+
+/* Layers that were planned alike. */
+typedef struct {
+    tess_plan_method method;
+    int ulysses, ring, selective;
+    tess_placement placement;
+    int64_t layers, before_count;
+    double before_sum, before_max, after_sum, after_max, copies_sum, predicted_ms;
+    int64_t bytes_sum;
+} plan_strategy;
+
+enum { STRATEGIES_MAX = 64 };
+
+typedef struct {
+    cli *c;
+    const plan_values *given;
+    const plan_input *input;
+    int n_strategies;
+    plan_strategy strategies[STRATEGIES_MAX];
+    plan_strategy all;     /* over every layer and step */
+    int64_t replans, made; /* plans after the first; layers that were planned */
+    int64_t plan_ns;       /* time that took */
+    json_t *plans;         /* NULL without --json */
+} plan_tally;
+
+/* Counts the plan in force for the work of a step, and with --json adds it to the plans. */
+tess_status plan_tally_step(plan_tally *t, int64_t step, int fresh, const tess_plan *plan,
+                            const tess_work *work);
+tess_status plan_print_reasons(cli *c, const plan_input *in, int64_t step, const tess_plan *plan);
+void plan_print(const plan_tally *t);
+void plan_set_json(plan_tally *t);
+
+#endif

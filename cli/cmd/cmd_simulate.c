@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_simulate.c - tessera simulate: what a step of a training job costs, and why. */
+#include "cmd_simulate.h"
+#include "choices.h"
+#include "commands.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- input ----------------------------------------------------------------------------------- */
+
+static tess_status apply_settings(simulate_job *j)
+{
+    for (int i = 0; i < j->given->set.n; i++) {
+        const char *text = j->given->set.items[i], *equal = strchr(text, '=');
+        char key[64];
+        if (!equal || equal == text || (size_t)(equal - text) >= sizeof key)
+            return out_usage(j->c, "--set is \"%.80s\", must be KEY=VALUE", text);
+        snprintf(key, sizeof key, "%.*s", (int)(equal - text), text);
+        TRY(tess_scenario_set(j->c->ctx, &j->s, key, equal + 1));
+    }
+    return TESS_OK;
+}
+
+/* The scenario's sparse attention from a density profile. */
+static tess_status apply_profile(simulate_job *j)
+{
+    tess_profile *profile = NULL;
+    if (!j->given->density)
+        return TESS_OK;
+    const int method = choices_find(choices_method, j->given->method);
+    TRY(tess_profile_open(j->c->ctx, j->given->density, NULL, &profile));
+    const tess_status status =
+        tess_scenario_plan(j->c->ctx, j->cluster, profile, -1, (tess_plan_method)method, &j->s);
+    tess_profile_close(profile);
+    return status == TESS_OK ? tess_scenario_fill(&j->s, &j->s) : status;
+}
+
+static tess_status simulate(simulate_job *j)
+{
+    cli *c = j->c;
+    TRY(tess_scenario_load(c->ctx, j->given->scenario, &j->s));
+    TRY(apply_settings(j));
+    TRY(tess_scenario_fill(&j->s, &j->s));
+    if (!j->s.system.cluster[0])
+        return out_usage(c, "the scenario names no cluster; use --set system.cluster=NAME");
+    TRY(tess_cluster_load(c->ctx, j->s.system.cluster, &j->cluster));
+    TRY(apply_profile(j));
+    TRY(tess_sim_params_load(c->ctx, j->given->params, &j->params));
+    TRY(tess_sim_create(c->ctx, j->params, &j->sim));
+    if (j->given->measured) {
+        TRY(tess_sim_measured_load(c->ctx, j->given->measured, NULL, &j->measured));
+        TRY(tess_sim_use_measured(j->sim, j->measured));
+    }
+    return tess_sim_run(j->sim, j->cluster, &j->s, &j->r);
+}
+
+/* ---- command --------------------------------------------------------------------------------- */
+
+/* A traced rank or a scenario, and what belongs to it. */
+static tess_status check_usage(cli *c, const simulate_values *v)
+{
+    if (!v->trace && !v->scenario)
+        return out_usage(c, "SCENARIO is missing");
+    if (!v->trace && (v->cluster || !isnan(v->compute_scale) || v->per_node))
+        return out_usage(c, "--%s is given, but no --trace",
+                         v->cluster                 ? "cluster"
+                         : !isnan(v->compute_scale) ? "compute-scale"
+                                                    : "per-node");
+    if (!v->trace)
+        return TESS_OK;
+    if (v->scenario || v->set.n || v->density || v->params || v->measured || v->explain)
+        return out_usage(c, "--trace takes no scenario and none of its options");
+    return v->cluster ? TESS_OK : out_usage(c, "--cluster is missing, --trace needs one");
+}
+
+static tess_status run(cli *c, const void *given)
+{
+    const simulate_values *v = given;
+    simulate_job j = {.c = c, .given = given};
+    tess_status status = check_usage(c, v);
+    if (status == TESS_OK && v->trace)
+        status = simulate_trace(c, v->trace, v->cluster, v->compute_scale, v->per_node);
+    else if (status == TESS_OK)
+        status = simulate(&j);
+    if (status == TESS_OK && !v->trace)
+        status = simulate_report(&j);
+    tess_sim_destroy(j.sim);
+    tess_sim_measured_destroy(j.measured);
+    tess_sim_params_destroy(j.params);
+    tess_cluster_destroy(j.cluster);
+    return out_input(c, status);
+}
+
+static const opt arguments[] = {
+    {"SCENARIO", 0, OPT_PATH, offsetof(simulate_values, scenario),
+     .help = "a JSON file, or the name of a shipped scenario: deepseek-v3, gpt-175b-96, "
+             "gpt-175b-8192, llama3-405b, wan2.1-14b-dsv-128"},
+};
+
+static const opt options[] = {
+    {"set", 0, OPT_STRINGS, offsetof(simulate_values, set), "KEY=VALUE",
+     .help = "change a setting: layout.tp=4, model.name=llama3-8b, system.cluster=h200"},
+    {"price", 0, OPT_DOUBLE, offsetof(simulate_values, price), "MONEY", .min = 0, .max = 1e9,
+     .help = "of one GPU for an hour"},
+    {"steps", 0, OPT_DOUBLE, offsetof(simulate_values, steps), "N", .min = 1, .max = 1e12,
+     .help = "also the time and cost of that many steps"},
+    {"density", 0, OPT_PATH, offsetof(simulate_values, density), "PROFILE.csv",
+     .help = "sparse attention of a density profile (step, layer, head, density), mean over its "
+             "steps, dealt out to the context-parallel ranks"},
+    {"method", 0, OPT_CHOICE, offsetof(simulate_values, method), "NAME", .initial = "auto",
+     .choices = choices_method,
+     .help = "how heads are dealt out: contiguous as Ulysses does, lpt as DSV, db-sp as db-SP"},
+    {"explain", 0, OPT_FLAG, offsetof(simulate_values, explain),
+     .help = "print the operations that the step is made of, their formulas, and the parameters "
+             "with their origin"},
+    {"params", 0, OPT_PATH, offsetof(simulate_values, params), "FILE.json",
+     .help = "parameters of the simulator; the shipped ones unless given"},
+    {"measured", 0, OPT_PATH, offsetof(simulate_values, measured), "TABLE.csv",
+     .help = "products that were measured: they come before the formulas"},
+    {"trace", 0, OPT_PATH, offsetof(simulate_values, trace), "FILE.json",
+     .help = "instead of a scenario: a rank that was played alone, its computing as recorded"},
+    {"cluster", 0, OPT_PATH, offsetof(simulate_values, cluster), "NAME",
+     .help = "with --trace: where its messages travel; a shipped name or a JSON file"},
+    {"compute-scale", 0, OPT_DOUBLE, offsetof(simulate_values, compute_scale), "X", .min = 1e-9,
+     .max = 1e9, .help = "with --trace: time of computing there over the recorded one; default: 1"},
+    {"per-node", 0, OPT_INT, offsetof(simulate_values, per_node), "N", .max = 1048576,
+     .help = "with --trace: ranks of a node; default: the cluster's"},
+};
+
+static const example examples[] = {
+    {"tessera simulate gpt-175b-96", "a shipped scenario: time, memory, utilisation"},
+    {"tessera simulate gpt-175b-96 --set layout.pp=6 --set layout.gpus=48 --price 2.5",
+     "half of the GPUs, and what it costs"},
+    {"tessera simulate wan2.1-14b-dsv-128 --density profile.csv --method db-sp",
+     "a video model with sparse attention as a profile has it"},
+    {"tessera simulate mine.json --explain", "every operation, and where its numbers come from"},
+    {"tessera simulate --trace rank0.json --cluster h100 --compute-scale 0.004",
+     "the step of a rank that was traced here, on another machine"},
+};
+
+const command command_simulate = {
+    .name = "simulate",
+    .summary = "predict time, memory and cost of a training step",
+    .description =
+        "A scenario is a model, its layout over GPUs, how it is trained, and the machine; "
+        "docs/formats.md lists the settings and docs/simulator.md tells the model behind the "
+        "numbers. docs/accuracy.md says how far published runs are from what is predicted here.\n"
+        "MFU counts the products of forward and backward pass once, with attention over all pairs, "
+        "over the dense bf16 peak; HFU also what is computed again.\n"
+        "With --json the result has the members step_ms, tokens_per_s, memory_gib, fits, breakdown "
+        "in ms, memory_parts_gib, and with --explain operations.\n"
+        "With --trace the step is that of one rank, as `tessera train --trace-out` wrote it: what "
+        "it computed takes as long as recorded, times --compute-scale, and what it sent takes what "
+        "the cluster's links take. With --json the result has step_ms, compute_ms, wait_ms, "
+        "hidden_ms and, for each kind of call, calls, bytes, message_ms and wait_ms.\n",
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
+    .size = sizeof(simulate_values),
+    .run = run,
+};

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compare_output.c - a comparison as text and as JSON. */
+#include "cmd_compare.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CELL = 64 };
+
+/* ---- text --------------------------------------------------------------------------------- */
+
+/* "0.1031 -+ 0.0021"; without an interval "0.1031"; "-" of nothing. */
+static char *mean_text(const tess_estimate *e, char text[CELL])
+{
+    if (e->n == 0)
+        snprintf(text, CELL, "-");
+    else if (isnan(e->low))
+        snprintf(text, CELL, "%.4g", e->mean);
+    else
+        snprintf(text, CELL, "%.4g +- %.2g", e->mean, (e->high - e->low) / 2);
+    return text;
+}
+
+/* "+0.29 % (-0.40 .. +0.98)". */
+static char *change_text(const tess_estimate *e, char text[CELL])
+{
+    if (e->n == 0)
+        snprintf(text, CELL, "-");
+    else if (isnan(e->low))
+        snprintf(text, CELL, "%+.2f %%", 100 * e->mean);
+    else
+        snprintf(text, CELL, "%+.2f %% (%+.2f .. %+.2f)", 100 * e->mean, 100 * e->low,
+                 100 * e->high);
+    return text;
+}
+
+typedef struct {
+    cli *c;
+    const tess_compare *compare;
+    tess_compare_info info;
+    tess_compare_arm *arms;
+    int width; /* of labels */
+} job;
+
+static const char *label(const job *j, int i, char text[CELL])
+{
+    return out_clean(j->arms[i].label, text, CELL);
+}
+
+static void show_place(const job *j, const char *title, size_t offset)
+{
+    char name[CELL], loss[CELL], change[CELL];
+    FILE *f = j->c->out;
+    fprintf(f, "\n%s\n", title);
+    for (int i = 0; i < j->info.arms; i++) {
+        const tess_compare_at *at = (const tess_compare_at *)((const char *)&j->arms[i] + offset);
+        fprintf(f, "  %-*s  %-20s", j->width, label(j, i, name), mean_text(&at->loss, loss));
+        if (i != j->info.baseline)
+            fprintf(f, "  %-28s  %s\n", change_text(&at->change, change),
+                    at->verdict ? tess_verdict_name(at->verdict) : "no interval");
+        else
+            fprintf(f, "  baseline\n");
+    }
+}
+
+/* A cell of a row of quarters; the last one ends the line. */
+static void show_cell(const job *j, int bucket, const char *text)
+{
+    const int last = bucket == TESS_COMPARE_BUCKETS - 1;
+    fprintf(j->c->out, "  %-*s%s", last ? 0 : 26, text, last ? "\n" : "");
+}
+
+static void show_buckets(const job *j)
+{
+    char name[CELL], loss[CELL], change[CELL];
+    FILE *f = j->c->out;
+    fprintf(f, "\nby noise level, at step %lld\n  %-*s", (long long)j->info.step, j->width, "");
+    static const char *const quarters[] = {"least noise", "second quarter", "third quarter",
+                                           "most noise"};
+    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++)
+        show_cell(j, b, quarters[b]);
+    for (int i = 0; i < j->info.arms; i++) {
+        const tess_compare_at *at = &j->arms[i].at_step;
+        fprintf(f, "  %-*s", j->width, label(j, i, name));
+        for (int b = 0; b < TESS_COMPARE_BUCKETS; b++)
+            show_cell(j, b, mean_text(&at->buckets[b], loss));
+        if (i == j->info.baseline)
+            continue;
+        fprintf(f, "  %-*s", j->width, "");
+        for (int b = 0; b < TESS_COMPARE_BUCKETS; b++)
+            show_cell(j, b, change_text(&at->bucket_changes[b], change));
+    }
+}
+
+static void show_numbers(const job *j)
+{
+    char name[CELL], cell[CELL];
+    FILE *f = j->c->out;
+    fprintf(f, "\n  %-*s  %5s %8s  %-18s  %-18s  %-18s  %-16s  %-16s  %s\n", j->width, "", "runs",
+            "steps", "training loss", "ms a step", "ms of attention", "density", "recall",
+            "became sparse");
+    for (int i = 0; i < j->info.arms; i++) {
+        const tess_compare_arm *a = &j->arms[i];
+        fprintf(f, "  %-*s  %5d %8lld", j->width, label(j, i, name), a->runs, (long long)a->steps);
+        fprintf(f, "  %-18s", mean_text(&a->train_loss, cell));
+        fprintf(f, "  %-18s", mean_text(&a->step_ms, cell));
+        fprintf(f, "  %-18s", mean_text(&a->attention_ms, cell));
+        fprintf(f, "  %-16s", mean_text(&a->density, cell));
+        fprintf(f, "  %-16s", mean_text(&a->recall, cell));
+        if (a->switches)
+            fprintf(f, "  %d, steps %lld..%lld%s", a->switches, (long long)a->first_switch,
+                    (long long)a->last_switch, a->returns ? "," : "");
+        else
+            fprintf(f, "  -");
+        if (a->returns)
+            fprintf(f, " %d went back", a->returns);
+        fprintf(f, "\n");
+    }
+}
+
+static void show_text(const job *j)
+{
+    char title[96], clean[600];
+    FILE *f = j->c->out;
+    fprintf(f,
+            "%d run%s in %d arm%s; validation loss, intervals of %g %% over seeds, margin %g %%\n",
+            j->info.runs, j->info.runs == 1 ? "" : "s", j->info.arms, j->info.arms == 1 ? "" : "s",
+            100 * j->info.confidence, 100 * j->info.margin);
+    for (int i = 0; i < j->info.notes; i++)
+        fprintf(f, "note: %s\n", out_clean(tess_compare_note(j->compare, i), clean, sizeof clean));
+    if (j->info.step) {
+        snprintf(title, sizeof title, "at step %lld", (long long)j->info.step);
+        show_place(j, title, offsetof(tess_compare_arm, at_step));
+    }
+    if (!isnan(j->info.wall_s)) {
+        snprintf(title, sizeof title, "at equal time, %.4g s of steps", j->info.wall_s);
+        show_place(j, title, offsetof(tess_compare_arm, at_wall));
+    }
+    if (!isnan(j->info.gflop)) {
+        snprintf(title, sizeof title, "at equal work of attention, %.4g GFLOP", j->info.gflop);
+        show_place(j, title, offsetof(tess_compare_arm, at_gflop));
+    }
+    if (j->info.step)
+        show_buckets(j);
+    show_numbers(j);
+}
+
+/* ---- JSON --------------------------------------------------------------------------------- */
+
+static json_t *json_estimate(cli *c, const tess_estimate *e)
+{
+    json_t *o = json_object();
+    out_set(c, o, "n", json_integer(e->n));
+    out_set(c, o, "mean", out_number(e->mean));
+    out_set(c, o, "low", out_number(e->low));
+    out_set(c, o, "high", out_number(e->high));
+    return o;
+}
+
+static json_t *json_at(cli *c, const tess_compare_at *at)
+{
+    json_t *o = json_object(), *buckets = json_array(), *changes = json_array();
+    out_set(c, o, "loss", json_estimate(c, &at->loss));
+    out_set(c, o, "change", json_estimate(c, &at->change));
+    out_set(c, o, "verdict", json_string(tess_verdict_name(at->verdict)));
+    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++) {
+        out_append(c, buckets, json_estimate(c, &at->buckets[b]));
+        out_append(c, changes, json_estimate(c, &at->bucket_changes[b]));
+    }
+    out_set(c, o, "buckets", buckets);
+    out_set(c, o, "bucket_changes", changes);
+    return o;
+}
+
+static json_t *json_arm(cli *c, const tess_compare_arm *a)
+{
+    json_t *o = json_object();
+    out_set(c, o, "label", out_text(a->label));
+    out_set(c, o, "runs", json_integer(a->runs));
+    out_set(c, o, "steps", json_integer(a->steps));
+    out_set(c, o, "at_step", json_at(c, &a->at_step));
+    out_set(c, o, "at_wall", json_at(c, &a->at_wall));
+    out_set(c, o, "at_gflop", json_at(c, &a->at_gflop));
+    out_set(c, o, "train_loss", json_estimate(c, &a->train_loss));
+    out_set(c, o, "step_ms", json_estimate(c, &a->step_ms));
+    out_set(c, o, "attention_ms", json_estimate(c, &a->attention_ms));
+    out_set(c, o, "wall_s", json_estimate(c, &a->wall_s));
+    out_set(c, o, "attention_gflop", json_estimate(c, &a->gflop));
+    out_set(c, o, "density", json_estimate(c, &a->density));
+    out_set(c, o, "recall", json_estimate(c, &a->recall));
+    out_set(c, o, "switches", json_integer(a->switches));
+    out_set(c, o, "returns", json_integer(a->returns));
+    out_set(c, o, "first_switch", json_integer(a->first_switch));
+    out_set(c, o, "last_switch", json_integer(a->last_switch));
+    return o;
+}
+
+static void show_json(const job *j)
+{
+    cli *c = j->c;
+    json_t *notes = json_array(), *arms = json_array();
+    out_set(c, c->json, "runs", json_integer(j->info.runs));
+    out_set(c, c->json, "baseline", json_integer(j->info.baseline));
+    out_set(c, c->json, "margin", out_number(j->info.margin));
+    out_set(c, c->json, "confidence", out_number(j->info.confidence));
+    out_set(c, c->json, "step", json_integer(j->info.step));
+    out_set(c, c->json, "wall_s", out_number(j->info.wall_s));
+    out_set(c, c->json, "attention_gflop", out_number(j->info.gflop));
+    for (int i = 0; i < j->info.notes; i++)
+        out_append(c, notes, out_text(tess_compare_note(j->compare, i)));
+    out_set(c, c->json, "notes", notes);
+    for (int i = 0; i < j->info.arms; i++)
+        out_append(c, arms, json_arm(c, &j->arms[i]));
+    out_set(c, c->json, "arms", arms);
+}
+
+tess_status compare_show(cli *c, const tess_compare *compare)
+{
+    char text[CELL];
+    job j = {.c = c, .compare = compare};
+    TRY(tess_compare_query(compare, &j.info));
+    j.arms = calloc((size_t)j.info.arms, sizeof *j.arms);
+    if (!j.arms)
+        return out_fail(c, TESS_ENOMEM, "no memory for %d arms", j.info.arms);
+    tess_status status = TESS_OK;
+    for (int i = 0; i < j.info.arms && status == TESS_OK; i++) {
+        status = tess_compare_arm_view(compare, i, &j.arms[i]);
+        const int n = status ? 0 : (int)strlen(label(&j, i, text));
+        j.width = n > j.width ? n : j.width;
+    }
+    if (status == TESS_OK && c->json)
+        show_json(&j);
+    else if (status == TESS_OK)
+        show_text(&j);
+    free(j.arms);
+    return status;
+}

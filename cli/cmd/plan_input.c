@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_input.c - the work of each step: from a density profile, or from a mask, which has one step.
+ */
+#include "cmd_plan.h"
+
+enum { TOKENS = 32760 }; /* 81 frames of 832 x 480 pixels in Wan2.1 */
+
+/* The place of a number in an ascending list, or -1. */
+static int place_of(int64_t number, const int64_t *list, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == number)
+            return i;
+    return -1;
+}
+
+static tess_status open_profile(cli *c, const plan_values *v, plan_input *in)
+{
+    const tess_profile_opts opts = {.column = v->column};
+    TRY(tess_profile_open(c->ctx, v->density, &opts, &in->profile));
+    TRY(tess_profile_query(in->profile, &in->view));
+    in->steps = in->view.steps;
+    in->layers = in->view.layers;
+    in->heads = in->view.heads;
+    if (v->step >= 0) {
+        in->first = place_of(v->step, in->view.step, in->view.steps);
+        in->steps = 1;
+        if (in->first < 0)
+            return out_usage(c, "--step is %lld, the profile has steps %lld to %lld",
+                             (long long)v->step, (long long)in->view.step[0],
+                             (long long)in->view.step[in->view.steps - 1]);
+    }
+    if (v->layer >= 0) {
+        in->layer = place_of(v->layer, in->view.layer, in->view.layers);
+        in->layers = 1;
+        if (in->layer < 0)
+            return out_usage(c, "--layer is %lld, the profile has layers %lld to %lld",
+                             (long long)v->layer, (long long)in->view.layer[0],
+                             (long long)in->view.layer[in->view.layers - 1]);
+    }
+    return TESS_OK;
+}
+
+static tess_status load_masks(cli *c, const plan_values *v, plan_input *in)
+{
+    const tess_mask_opts opts = {
+        .group = (int32_t)v->group,
+        .unit = (int32_t)v->group,
+        .tokens_q = v->tokens,
+        .tokens_k = v->tokens,
+        .layer = in->layer,
+        .layers = v->layer >= 0,
+    };
+    tess_work_info info;
+    TRY(tess_work_load(c->ctx, v->mask, &opts, &in->masks));
+    TRY(tess_work_query(in->masks, &info));
+    in->layers = info.layers;
+    in->heads = info.heads;
+    return TESS_OK;
+}
+
+tess_status plan_input_open(cli *c, const plan_values *v, plan_input *in)
+{
+    *in = (plan_input){.given = v};
+    if (!v->density == !v->mask)
+        return out_usage(c, v->mask ? "--density and --mask exclude each other"
+                                    : "give --density FILE.csv or --mask FILE.npy");
+    if (v->density)
+        return open_profile(c, v, in);
+    if (v->column || v->step >= 0 || v->union_share > 0)
+        return out_usage(c, "%s belongs to a profile, needs --density",
+                         v->column      ? "--column"
+                         : v->step >= 0 ? "--step"
+                                        : "--union");
+    in->steps = 1;
+    in->layer = v->layer >= 0 ? (int)v->layer : 0;
+    return load_masks(c, v, in);
+}
+
+int64_t plan_input_step(const plan_input *in, int i)
+{
+    return in->profile ? in->view.step[in->first + i] : 0;
+}
+
+int64_t plan_input_layer(const plan_input *in, int i)
+{
+    return in->profile ? in->view.layer[in->layer + i] : in->layer + i;
+}
+
+tess_status plan_input_work(cli *c, plan_input *in, int i, tess_work **work)
+{
+    const plan_values *v = in->given;
+    const tess_profile_view *p = &in->view;
+    if (!in->profile) {
+        *work = in->masks;
+        in->masks = NULL;
+        return TESS_OK;
+    }
+    const double *density =
+        p->density + ((int64_t)(in->first + i) * p->layers + in->layer) * p->heads;
+    return tess_work_from_density(c->ctx, density, in->layers, p->heads,
+                                  v->tokens ? v->tokens : TOKENS, (int32_t)v->group, work);
+}
+
+void plan_input_close(plan_input *in)
+{
+    tess_profile_close(in->profile);
+    tess_work_destroy(in->masks);
+}

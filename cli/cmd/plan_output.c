@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_output.c - what planning came to: a table by strategy, the reasons, and JSON.
+ *
+ * The imbalance is that with a barrier per ring group, which is what ranks wait for; without a ring
+ * all forms agree. "Before" is the contiguous assignment at the same degrees, and where the heads
+ * do not divide there is none.
+ */
+#include "cmd_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static void degrees_text(tess_plan_method method, int ulysses, int ring, int selective,
+                         char text[64])
+{
+    if (method == TESS_PLAN_FRACTIONAL)
+        snprintf(text, 64, "fractional");
+    else if (selective > 1)
+        snprintf(text, 64, "%s U%d x C%d", tess_plan_method_name(method), ulysses, selective);
+    else
+        snprintf(text, 64, "%s U%d x R%d", tess_plan_method_name(method), ulysses, ring);
+}
+
+typedef struct {
+    const tess_plan_layer *view;
+    double before, after; /* before is NaN where there is none */
+    int64_t ns, bytes;    /* -1: not predicted */
+} layer_result;
+
+static void count(plan_strategy *s, const layer_result *r)
+{
+    s->layers++;
+    s->after_sum += r->after;
+    s->after_max = r->after > s->after_max ? r->after : s->after_max;
+    s->copies_sum += r->view->kv_copies;
+    s->predicted_ms += (double)r->ns / 1e6;
+    s->bytes_sum += r->bytes;
+    if (!isnan(r->before)) {
+        s->before_count++;
+        s->before_sum += r->before;
+        s->before_max = r->before > s->before_max ? r->before : s->before_max;
+    }
+}
+
+/* The line of the table that layers planned like this one belong to; NULL when the table is full.
+ */
+static plan_strategy *strategy_of(plan_tally *t, const tess_plan_layer *view)
+{
+    for (int i = 0; i < t->n_strategies; i++) {
+        plan_strategy *s = &t->strategies[i];
+        if (s->method == view->method && s->ulysses == view->ulysses && s->ring == view->ring &&
+            s->selective == view->selective && s->placement == view->placement)
+            return s;
+    }
+    if (t->n_strategies == STRATEGIES_MAX)
+        return NULL;
+    plan_strategy *s = &t->strategies[t->n_strategies++];
+    *s = (plan_strategy){.method = view->method,
+                         .ulysses = view->ulysses,
+                         .ring = view->ring,
+                         .selective = view->selective,
+                         .placement = view->placement};
+    return s;
+}
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+static json_t *json_layer(cli *c, int64_t layer, const layer_result *r)
+{
+    const tess_plan_layer *view = r->view;
+    json_t *o = json_object(), *shares = json_array();
+    out_set(c, o, "layer", json_integer(layer));
+    out_set(c, o, "method", json_string(tess_plan_method_name(view->method)));
+    out_set(c, o, "ulysses", json_integer(view->ulysses));
+    out_set(c, o, "ring", json_integer(view->ring));
+    out_set(c, o, "selective", json_integer(view->selective));
+    out_set(c, o, "placement", json_string(tess_placement_name(view->placement)));
+    out_set(c, o, "rho_before", out_number(r->before));
+    out_set(c, o, "rho_after", out_number(r->after));
+    out_set(c, o, "load_max", json_integer(view->load_max));
+    out_set(c, o, "load_bound", json_integer(view->load_bound));
+    out_set(c, o, "kv_copies", out_number(view->kv_copies));
+    out_set(c, o, "bytes", r->bytes < 0 ? json_null() : json_integer(r->bytes));
+    out_set(c, o, "predicted_ms", r->ns < 0 ? json_null() : out_number((double)r->ns / 1e6));
+    for (int64_t i = 0; i < view->n_shares; i++) {
+        const tess_share *s = &view->shares[i];
+        json_t *share = json_array();
+        out_append(c, share, json_integer(s->rank));
+        out_append(c, share, json_integer(s->head));
+        out_append(c, share, json_integer(s->q_begin));
+        out_append(c, share, json_integer(s->q_end));
+        out_append(c, shares, share);
+    }
+    out_set(c, o, "shares", shares);
+    return o;
+}
+
+/* What the plan says of the layer, and how it does on this work. */
+static tess_status layer_judge(const tess_plan *plan, const tess_work *work, int heads, int ranks,
+                               int layer, tess_plan_layer *view, layer_result *r)
+{
+    TRY(tess_plan_layer_view(plan, layer, view));
+    TRY(tess_plan_imbalance(plan, layer, work, TESS_RHO_RING, &r->after));
+    const int groups = view->method == TESS_PLAN_FRACTIONAL ? ranks : view->ulysses;
+    r->view = view;
+    r->before = NAN;
+    r->ns = view->predicted_ns;
+    if (heads % groups == 0)
+        TRY(tess_work_imbalance(work, layer, groups, ranks / groups,
+                                view->ring > 1 ? TESS_RHO_RING : TESS_RHO_FREE, &r->before));
+    return TESS_OK;
+}
+
+typedef struct {
+    int64_t *bytes; /* by layer: sent by the busiest rank */
+    int layers;
+} sent;
+
+static void note_bytes(void *user, int layer, const tess_candidate *candidate)
+{
+    const sent *s = user;
+    if (candidate->chosen && layer < s->layers)
+        s->bytes[layer] = candidate->bytes;
+}
+
+tess_status plan_tally_step(plan_tally *t, int64_t step, int fresh, const tess_plan *plan,
+                            const tess_work *work)
+{
+    cli *c = t->c;
+    tess_plan_info info;
+    TRY(tess_plan_query(plan, &info));
+    sent s = {calloc((size_t)info.layers, sizeof *s.bytes), info.layers};
+    if (!s.bytes)
+        return out_fail(c, TESS_ENOMEM, "no memory for %d layers", info.layers);
+    tess_status status = tess_plan_explain(plan, note_bytes, &s);
+    json_t *layers = t->plans ? json_array() : NULL;
+    for (int i = 0; i < info.layers && status == TESS_OK; i++) {
+        tess_plan_layer view;
+        layer_result r = {.bytes = s.bytes[i]};
+        status = layer_judge(plan, work, info.heads, info.ranks, i, &view, &r);
+        if (status != TESS_OK)
+            break;
+        plan_strategy *line = strategy_of(t, &view);
+        if (line)
+            count(line, &r);
+        count(&t->all, &r);
+        if (layers)
+            out_append(c, layers, json_layer(c, plan_input_layer(t->input, i), &r));
+    }
+    free(s.bytes);
+    if (layers) {
+        json_t *o = json_object();
+        out_set(c, o, "step", json_integer(step));
+        out_set(c, o, "fresh", json_boolean(fresh));
+        out_set(c, o, "layers", layers);
+        out_append(c, t->plans, o);
+    }
+    return status;
+}
+
+/* ---- reasons --------------------------------------------------------------------------------- */
+
+typedef struct {
+    cli *c;
+    const plan_input *input;
+    int64_t step;
+    int layer; /* of the candidate before; -1 at first */
+} reasons;
+
+static void print_candidate(void *user, int layer, const tess_candidate *k)
+{
+    reasons *r = user;
+    FILE *f = r->c->out;
+    char degrees[64], time[32] = "-", rho[32] = "-", copies[32] = "-", bytes[32] = "-";
+    if (layer != r->layer) {
+        if (r->input->profile)
+            fprintf(f, "step %lld, ", (long long)r->step);
+        fprintf(f, "layer %lld\n  %-22s %-9s %9s %7s %6s %10s  why\n",
+                (long long)plan_input_layer(r->input, layer), "candidate", "in a node", "ms", "rho",
+                "copies", "bytes");
+        r->layer = layer;
+    }
+    degrees_text(k->method, k->ulysses, k->ring, k->selective, degrees);
+    if (k->ns >= 0)
+        snprintf(time, sizeof time, "%.3f", (double)k->ns / 1e6);
+    if (k->rho > 0) { /* else it was given up before it was planned */
+        snprintf(rho, sizeof rho, "%.3f", k->rho);
+        snprintf(copies, sizeof copies, "%.2f", k->kv_copies);
+        out_bytes(k->bytes, bytes);
+    }
+    fprintf(f, "%s%c %-22s %-9s %9s %7s %6s %10s  %s%s\n",
+            k->chosen ? out_style(r->c, STYLE_GOOD) : "", k->chosen ? '*' : ' ', degrees,
+            k->placement == TESS_PLACE_HEADS_INSIDE ? "heads" : "sequence", time, rho, copies,
+            bytes, k->reason, k->chosen ? out_style(r->c, STYLE_PLAIN) : "");
+}
+
+tess_status plan_print_reasons(cli *c, const plan_input *in, int64_t step, const tess_plan *plan)
+{
+    reasons r = {c, in, step, -1};
+    return tess_plan_explain(plan, print_candidate, &r);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void print_line(const plan_tally *t, const char *name, const plan_strategy *s)
+{
+    char before_mean[32] = "-", before_max[32] = "-", bytes[32] = "-", time[32] = "-";
+    const double n = (double)s->layers;
+    if (s->before_count) {
+        snprintf(before_mean, 32, "%.3f", s->before_sum / (double)s->before_count);
+        snprintf(before_max, 32, "%.3f", s->before_max);
+    }
+    if (s->bytes_sum >= 0)
+        out_bytes(s->bytes_sum / s->layers, bytes);
+    if (t->given->cluster)
+        snprintf(time, 32, "%.3f", s->predicted_ms / n);
+    fprintf(t->c->out, "%-24s %6lld %8s %8s %8.3f %8.3f %7.2f %10s %9s\n", name,
+            (long long)s->layers, before_mean, before_max, s->after_sum / n, s->after_max,
+            s->copies_sum / n, bytes, time);
+}
+
+void plan_print(const plan_tally *t)
+{
+    FILE *f = t->c->out;
+    fprintf(f, "%lld ranks, %d step%s of %d layer%s\n", (long long)t->given->ranks, t->input->steps,
+            t->input->steps == 1 ? "" : "s", t->input->layers, t->input->layers == 1 ? "" : "s");
+    fprintf(f, "%-24s %6s %17s %17s %7s %10s %9s\n", "", "", "imbalance before", "and after", "K/V",
+            "bytes sent", "ms a");
+    fprintf(f, "%-24s %6s %8s %8s %8s %8s %7s %10s %9s\n", "strategy", "layers", "mean", "worst",
+            "mean", "worst", "copies", "at most", "layer");
+    for (int i = 0; i < t->n_strategies; i++) {
+        const plan_strategy *s = &t->strategies[i];
+        char name[64];
+        degrees_text(s->method, s->ulysses, s->ring, s->selective, name);
+        print_line(t, name, s);
+    }
+    if (t->n_strategies > 1)
+        print_line(t, "all", &t->all);
+    fprintf(f, "planned in %.1f us a layer", (double)t->plan_ns / 1e3 / (double)t->made);
+    if (t->input->steps > 1)
+        fprintf(f, "; %lld new plan%s after the first", (long long)t->replans,
+                t->replans == 1 ? "" : "s");
+    fputc('\n', f);
+}
+
+void plan_set_json(plan_tally *t)
+{
+    cli *c = t->c;
+    const plan_strategy *s = &t->all;
+    const double n = (double)s->layers, before = (double)s->before_count;
+    json_t *o = json_object();
+    out_set(c, o, "method", json_string(t->given->method));
+    out_set(c, o, "ranks", json_integer(t->given->ranks));
+    out_set(c, o, "layers", json_integer(t->input->layers));
+    out_set(c, o, "steps", json_integer(t->input->steps));
+    out_set(c, o, "rho_before_mean", out_number(before > 0 ? s->before_sum / before : NAN));
+    out_set(c, o, "rho_before_max", out_number(before > 0 ? s->before_max : NAN));
+    out_set(c, o, "rho_after_mean", out_number(s->after_sum / n));
+    out_set(c, o, "rho_after_max", out_number(s->after_max));
+    out_set(c, o, "kv_copies_mean", out_number(s->copies_sum / n));
+    out_set(c, o, "replans", json_integer(t->replans));
+    out_set(c, o, "predicted_ms",
+            out_number(t->given->cluster ? s->predicted_ms / t->input->steps : NAN));
+    out_set(c, o, "plan_us_mean", out_number((double)t->plan_ns / 1e3 / (double)t->made));
+    out_set(c, c->json, "summary", o);
+    out_set(c, c->json, "plans", t->plans);
+    t->plans = NULL;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* simulate_output.c - the step of a scenario as text, with its reasons, and as JSON. */
+#include "cmd_simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double GIB = 1073741824.0;
+
+/* ---- what the step is made of ---------------------------------------------------------------- */
+
+typedef struct {
+    const char *name, *what;
+    double seconds;
+} part;
+
+enum { PARTS = 10 };
+
+static void parts_of(const tess_sim_result *r, part parts[PARTS])
+{
+    const part all[PARTS] = {
+        {"compute", "operations of the slowest stage", r->compute_s},
+        {"tensor_parallel", "communication that is waited for", r->tp_s},
+        {"context_parallel", "the same", r->cp_s},
+        {"expert_parallel", "the same", r->ep_s},
+        {"pipeline", "the same", r->pp_s},
+        {"data_parallel", "the same", r->dp_s},
+        {"bubble", "the pipeline's idle time", r->bubble_s},
+        {"optimiser", "", r->optimiser_s},
+        {"host", "by which the host is slower than the GPU", r->host_s},
+        {"other", "the scalar of (system, era), stragglers", r->other_s},
+    };
+    memcpy(parts, all, sizeof all);
+}
+
+typedef struct {
+    const char *name;
+    double bytes;
+} room;
+
+enum { ROOMS = 7 };
+
+static void rooms_of(const tess_sim_memory *m, room rooms[ROOMS])
+{
+    const room all[ROOMS] = {{"weights", m->weights},     {"gradients", m->gradients},
+                             {"optimiser", m->optimiser}, {"activations", m->activations},
+                             {"working", m->working},     {"buffers", m->buffers},
+                             {"reserved", m->reserved}};
+    memcpy(rooms, all, sizeof all);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void print_step(const simulate_job *j)
+{
+    const tess_sim_result *r = &j->r;
+    FILE *f = j->c->out;
+    part parts[PARTS];
+    parts_of(r, parts);
+    fprintf(f, "step            %12.1f ms\n", 1e3 * r->step_s);
+    for (int i = 0; i < PARTS; i++)
+        if (parts[i].seconds != 0)
+            fprintf(f, "  %-17s %10.1f  %5.1f %%%s%s\n", parts[i].name, 1e3 * parts[i].seconds,
+                    100 * parts[i].seconds / r->step_s, *parts[i].what ? "  " : "", parts[i].what);
+    fprintf(f, "throughput      %12.0f tokens/s, %.0f of each GPU\n", r->tokens_per_s,
+            r->tokens_per_s / j->s.layout.gpus);
+    fprintf(f,
+            "utilisation     %12.1f %% MFU, %.1f %% HFU: products, and attention over all pairs\n",
+            100 * r->mfu, 100 * r->hfu);
+    if (r->mfu_causal != r->mfu)
+        fprintf(f, "                %12.1f %% MFU with the pairs that are not masked\n",
+                100 * r->mfu_causal);
+    fprintf(f, "cost            %12.4g GPU-hours of a step\n", r->gpu_hours);
+    if (!isnan(j->given->price))
+        fprintf(f, "                %12.4g of money at %g for a GPU-hour\n",
+                r->gpu_hours * j->given->price, j->given->price);
+    if (!isnan(j->given->steps)) {
+        fprintf(f, "run             %12.4g hours, %.6g GPU-hours",
+                j->given->steps * r->step_s / 3600, j->given->steps * r->gpu_hours);
+        if (!isnan(j->given->price))
+            fprintf(f, ", %.6g of money", j->given->steps * r->gpu_hours * j->given->price);
+        fputc('\n', f);
+    }
+}
+
+static void print_memory(const simulate_job *j)
+{
+    const tess_sim_memory *m = &j->r.memory;
+    FILE *f = j->c->out;
+    room rooms[ROOMS];
+    rooms_of(m, rooms);
+    fprintf(f, "memory          %12.1f GiB of %.0f, stage %d\n", m->peak / GIB, m->capacity / GIB,
+            m->stage);
+    for (int i = 0; i < ROOMS; i++)
+        if (rooms[i].bytes > 0)
+            fprintf(f, "  %-17s %10.1f\n", rooms[i].name, rooms[i].bytes / GIB);
+    if (m->fits)
+        fprintf(f, "fits\n");
+    else
+        fprintf(f, "%sdoes not fit: %.0f of %.0f GB, largest part: %s%s\n",
+                out_style(j->c, STYLE_BAD), m->peak / GIB, m->capacity / GIB, m->largest,
+                out_style(j->c, STYLE_PLAIN));
+}
+
+static void print_scenario(const simulate_job *j)
+{
+    const tess_scenario *s = &j->s;
+    fprintf(j->c->out,
+            "%s: %.4g parameters; %d GPUs of %s: tp %d, pp %d, cp %d, ep %d, dp %d; "
+            "%lld micro-batches of %d\n",
+            j->given->scenario, j->r.parameters, s->layout.gpus, s->system.cluster, s->layout.tp,
+            s->layout.pp, s->layout.cp, s->layout.ep, s->layout.dp, (long long)j->r.micro_batches,
+            s->training.micro_batch);
+}
+
+/* ---- reasons --------------------------------------------------------------------------------- */
+
+/* Operations of one part, the dearest first; *used marks the parameters that they name. */
+static tess_status print_ops(const simulate_job *j, char *used)
+{
+    FILE *f = j->c->out;
+    const int n = tess_sim_ops(j->sim);
+    fprintf(f, "\n%-13s %-9s %-22s %10s %8s %10s  %s\n", "part", "pass", "operation", "us", "times",
+            "ms a step", "formula");
+    for (int i = 0; i < n; i++) {
+        tess_sim_op op;
+        TRY(tess_sim_op_query(j->sim, i, &op));
+        fprintf(f, "%-13s %-9s %-22s %10.2f %8.6g %10.3f  %s", op.part, op.pass, op.name,
+                1e6 * op.seconds, op.times, 1e3 * op.seconds * op.times, op.formula);
+        if (op.m > 0 && strcmp(op.kind, "comm") != 0)
+            fprintf(f, " [%g x %g x %g x %g]", op.batch, op.m, op.n, op.k);
+        else if (op.bytes > 0)
+            fprintf(f, " [%.4g MB]", 1e-6 * op.bytes);
+        if (op.hidden_s > 0)
+            fprintf(f, ", %.2f us hidden", 1e6 * op.hidden_s);
+        if (op.measured)
+            fputs(", measured", f);
+        fputc('\n', f);
+        for (int k = 0; k < 4; k++)
+            if (op.params[k] >= 0)
+                used[op.params[k]] = 1;
+    }
+    return TESS_OK;
+}
+
+static tess_status print_reasons(const simulate_job *j)
+{
+    const int n = tess_sim_params_count(j->params);
+    char *used = calloc((size_t)n + 1, 1);
+    if (!used)
+        return out_fail(j->c, TESS_ENOMEM, "no memory for %d parameters", n);
+    tess_status status = print_ops(j, used);
+    fprintf(j->c->out, "\n%-28s %-18s %10s  %s\n", "parameter of", "name", "value", "origin");
+    for (int i = 0; status == TESS_OK && i < n; i++) {
+        tess_sim_param p;
+        if (!used[i])
+            continue;
+        status = tess_sim_params_query(j->params, i, &p);
+        if (status == TESS_OK)
+            fprintf(j->c->out, "%-28s %-18s %10.5g  %s\n", p.owner, p.name, p.value,
+                    p.origin ? p.origin : "default");
+    }
+    free(used);
+    return status;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static tess_status set_ops(const simulate_job *j)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < tess_sim_ops(j->sim); i++) {
+        tess_sim_op op;
+        json_t *one = json_object(), *params = json_array();
+        TRY(tess_sim_op_query(j->sim, i, &op));
+        out_set(j->c, one, "part", out_text(op.part));
+        out_set(j->c, one, "pass", out_text(op.pass));
+        out_set(j->c, one, "name", out_text(op.name));
+        out_set(j->c, one, "kind", out_text(op.kind));
+        out_set(j->c, one, "formula", out_text(op.formula));
+        out_set(j->c, one, "us", out_number(1e6 * op.seconds));
+        out_set(j->c, one, "times", out_number(op.times));
+        out_set(j->c, one, "flop", out_number(op.flop));
+        out_set(j->c, one, "bytes", out_number(op.bytes));
+        for (int k = 0; k < 4; k++) {
+            tess_sim_param p;
+            if (op.params[k] < 0)
+                continue;
+            json_t *param = json_object();
+            TRY(tess_sim_params_query(j->params, op.params[k], &p));
+            out_set(j->c, param, "owner", out_text(p.owner));
+            out_set(j->c, param, "name", out_text(p.name));
+            out_set(j->c, param, "value", out_number(p.value));
+            out_set(j->c, param, "origin", out_text(p.origin ? p.origin : "default"));
+            out_append(j->c, params, param);
+        }
+        out_set(j->c, one, "parameters", params);
+        out_append(j->c, list, one);
+    }
+    out_set(j->c, j->c->json, "operations", list);
+    return TESS_OK;
+}
+
+static json_t *scenario_json(const simulate_job *j)
+{
+    json_t *all = json_object();
+    for (int i = 0; i < tess_scenario_settings(); i++) {
+        tess_scenario_setting s;
+        char key[64];
+        if (tess_scenario_get(&j->s, i, &s) != TESS_OK || !s.given)
+            continue;
+        snprintf(key, sizeof key, "%s.%s", s.group, s.name);
+        out_set(j->c, all, key, out_text(s.value));
+    }
+    return all;
+}
+
+static void set_json(const simulate_job *j)
+{
+    cli *c = j->c;
+    const tess_sim_result *r = &j->r;
+    part parts[PARTS];
+    room rooms[ROOMS];
+    json_t *breakdown = json_object(), *memory = json_object();
+    parts_of(r, parts);
+    rooms_of(&r->memory, rooms);
+    for (int i = 0; i < PARTS; i++)
+        out_set(c, breakdown, parts[i].name, out_number(1e3 * parts[i].seconds));
+    for (int i = 0; i < ROOMS; i++)
+        out_set(c, memory, rooms[i].name, out_number(rooms[i].bytes / GIB));
+    out_set(c, c->json, "scenario", scenario_json(j));
+    out_set(c, c->json, "step_ms", out_number(1e3 * r->step_s));
+    out_set(c, c->json, "tokens_per_s", out_number(r->tokens_per_s));
+    out_set(c, c->json, "mfu", out_number(r->mfu));
+    out_set(c, c->json, "hfu", out_number(r->hfu));
+    out_set(c, c->json, "mfu_causal", out_number(r->mfu_causal));
+    out_set(c, c->json, "parameters", out_number(r->parameters));
+    out_set(c, c->json, "gpu_hours", out_number(r->gpu_hours));
+    out_set(c, c->json, "price",
+            isnan(j->given->price) ? json_null() : out_number(r->gpu_hours * j->given->price));
+    out_set(c, c->json, "memory_gib", out_number(r->memory.peak / GIB));
+    out_set(c, c->json, "capacity_gib", out_number(r->memory.capacity / GIB));
+    out_set(c, c->json, "fits", json_boolean(r->memory.fits));
+    out_set(c, c->json, "largest", out_text(r->memory.largest ? r->memory.largest : ""));
+    out_set(c, c->json, "memory_parts_gib", memory);
+    out_set(c, c->json, "breakdown", breakdown);
+}
+
+tess_status simulate_report(const simulate_job *j)
+{
+    if (j->c->json) {
+        set_json(j);
+        return j->given->explain ? set_ops(j) : TESS_OK;
+    }
+    print_scenario(j);
+    print_step(j);
+    print_memory(j);
+    return j->given->explain ? print_reasons(j) : TESS_OK;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_profile.c - tessera profile: its options; profile_run.c does the rest. */
+#include "cmd_profile.h"
+#include "choices.h"
+#include "commands.h"
+
+static tess_status run(cli *c, const void *given)
+{
+#ifdef CLI_TRAIN
+    return profile_run(c, given);
+#else
+    (void)given;
+    return out_fail(c, TESS_ENOTSUP, "this build has no training stack, needs oneDNN");
+#endif
+}
+
+static const char *const axes[] = {"noise", "training", NULL};
+
+#define AT(member) offsetof(profile_values, member)
+
+static const opt arguments[] = {
+    {"CHECKPOINT", 0, OPT_PATHS, AT(checkpoints), .required = 1,
+     .help = "checkpoints of one model, or runs (their newest ones)"},
+};
+
+static const opt options[] = {
+    {"data", 0, OPT_PATH, AT(data), "NAME|DIR",
+     .help = "clips to run it on; default: what it was trained on, where that has a name"},
+    {"clips", 0, OPT_INT, AT(clips), "N", "8", .min = 1, .max = 1e6,
+     .help = "of the validation set, each at four noise levels"},
+    {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips at once"},
+    {"mass", 0, OPT_DOUBLE, AT(mass), "X", "0.9", .min = 0.001, .max = 1,
+     .help = "share of the softmax that the keys must hold"},
+    {"cube", 0, OPT_STRING, AT(cube), "FxHxW",
+     .help = "tokens of a group of queries, in frames, rows and columns; default: the last "
+             "checkpoint's, or 2x2x2"},
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", .choices = choices_proxy,
+     .help = "what stands for a group before its predictor; default: the last checkpoint's"},
+    {"density", 0, OPT_DOUBLE, AT(density), "X", .min = 1e-6, .max = 1,
+     .help = "share of the keys at which recall is measured; default: each head's own density"},
+    {"cubes", 0, OPT_FLAG, AT(cubes), .initial = "1",
+     .help = "do not measure the overlap in cubes of other sizes"},
+    {"csv", 0, OPT_PATH, AT(csv), "FILE",
+     .help = "write step,layer,head,density, which `tessera plan --density` reads"},
+    {"by", 0, OPT_CHOICE, AT(by), "AXIS", .choices = axes,
+     .help = "what the CSV's steps are: noise, quarters of it, 0 the least, of the last "
+             "checkpoint; training, steps of the checkpoints, over all noise. Default: training "
+             "with several checkpoints"},
+    {"out", 'o', OPT_PATH, AT(out), "FILE",
+     .help = "write a page: heat maps, and what heads attend to, drawn on frames"},
+    {"layer", 0, OPT_INT, AT(layer), "N", "-1", .min = -1, .max = 65535,
+     .help = "draw heads of this layer alone"},
+    {"head", 0, OPT_INT, AT(head), "N", "-1", .min = -1, .max = 65535,
+     .help = "draw this head alone; with neither, the sparsest, the median and the densest"},
+    {"noise", 0, OPT_DOUBLE, AT(noise), "S", .min = 0, .max = 1,
+     .help = "noise level at which heads are drawn; default: the second quarter's middle"},
+    {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
+     .help = "the last weights, not the averaged ones"},
+};
+
+static const example examples[] = {
+    {"tessera profile runs/shapes -o profile.html --csv density.csv",
+     "how sparse the newest checkpoint is"},
+    {"tessera profile runs/shapes/checkpoints/step-* -o profile.html", "and how it became so"},
+    {"tessera plan --density density.csv --ranks 8", "what that means for eight ranks"},
+};
+
+const command command_profile = {
+    .name = "profile",
+    .summary = "measure how sparse a trained model's attention is",
+    .description =
+        "Runs the model, dense, on clips of the validation set at four noise levels. For every "
+        "layer and head it measures the share of keys that a group of queries needs to hold --mass "
+        "of its softmax, and where the checkpoint has a predictor, its recall: the mass of as many "
+        "keys chosen by it / that of the best. Groups and the predictor's proxy are those that the "
+        "checkpoint was trained with, unless options say otherwise. Also measured is what sharing "
+        "keys in cubes of "
+        "several sizes costs.\n",
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
+    .size = sizeof(profile_values),
+    .run = run,
+};

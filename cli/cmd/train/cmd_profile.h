@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_profile.h - what the files of `tessera profile` share: its values, the probe, the results. */
+#ifndef CLI_CMD_PROFILE_H
+#define CLI_CMD_PROFILE_H
+
+#include "cli.h"
+
+typedef struct {
+    common common;
+    strings checkpoints;
+    const char *data, *out, *csv, *by;
+    const char *cube, *proxy; /* NULL: the checkpoint's */
+    int64_t clips, batch, layer, head;
+    double mass, noise, density; /* density: NaN: of each head's own */
+    int ema, cubes;
+} profile_values;
+
+tess_status profile_run(cli *c, const profile_values *v);
+
+#ifdef CLI_TRAIN
+#include "tessera/report.h"
+#include "tessera/sparse.h"
+#include "tessera/train.h"
+
+/* ---- profile_probe.c: what is measured of a layer while the model runs ----------------------- */
+
+enum { PROFILE_CUBES = TESS_CUBES + 1, PROFILE_LEVELS = TESS_NOISE_BUCKETS };
+
+/* Tokens in cubes of one size. */
+typedef struct {
+    int cube[3];
+    int64_t *from; /* (tokens): place in the pass's order of the token at each place of this one */
+    int64_t *bounds; /* (groups + 1) */
+    int32_t groups;
+    double overlap, density; /* sums over what was measured */
+    int64_t measured;
+} profile_order;
+
+typedef struct {
+    tess_ctx *ctx;
+    int batch, heads, head_dim;
+    int grid[3];
+    int64_t tokens;
+    double mass;
+    tess_proxy proxy;
+    double keys_share; /* of recall; NaN: the density that was measured */
+    int n_orders;
+    profile_order orders[PROFILE_CUBES]; /* the first is the pass's own */
+    int compare;                         /* 1: the other orders are measured too */
+    int64_t *raster;                     /* (tokens): raster index of each place of the pass */
+    float *q, *k;                        /* (batch, heads, tokens, head_dim), in another order */
+    double *values;                      /* (batch, heads) */
+    int32_t *keys;
+    tess_sel_stats *stats;
+    double *density,
+        *recall;     /* (layers, heads): sums over samples, the caller's; recall NULL: none */
+    double *overlap; /* (layers): of the first order, sums as its own; the caller's */
+    tess_selector *predictor; /* made when there are vectors to choose by */
+} profile_probe;
+
+/* The orders of the cube given, and where `others` is not 0, of further ones. */
+tess_status profile_probe_open(cli *c, const int cube[3], int others, profile_probe *p);
+void profile_probe_close(profile_probe *p);
+tess_status profile_probe_look(void *probe, const tess_look *look); /* a tess_look_fn */
+
+/* Groups of queries of `heads` heads of `batch` samples in an order of the probe. */
+tess_sel_shape profile_groups(const profile_probe *p, const profile_order *order, int batch,
+                              int heads);
+
+/* ---- profile_run.c --------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *path; /* as it was given */
+    char folder[4096], weights[4096];
+    tess_checkpoint told;
+    double *density, *recall; /* (PROFILE_LEVELS, layers, heads); recall[0] NaN: no predictor */
+} profile_point;
+
+/* A head whose attention is drawn, and what was seen of it. */
+typedef struct {
+    int layer, head;
+    const char *why;
+    float *mass; /* over tokens in raster order */
+    uint8_t *query, *oracle, *predicted;
+    int has_predicted;
+} profile_head;
+
+typedef struct {
+    cli *c;
+    const profile_values *v;
+    int cube[3];
+    double *overlap; /* (layers): of the last checkpoint, in groups of this cube */
+    profile_point *points;
+    int n_points;
+    tess_model_config config;
+    tess_data *data;
+    tess_data_info info;
+    profile_probe probe;
+    float *clip, *x, *text, *out, *noise; /* of a batch; clip: before noise */
+    float *timestep;
+    double *levels;
+    uint8_t *pixels; /* of the clip that masks are drawn on; NULL: not pictures */
+    profile_head heads[3];
+    int n_heads;
+    double mask_noise;
+} profile_job;
+
+/* The level s of noise u, as training shifts it. */
+double profile_level(const profile_job *j, double u);
+
+/* Clips [first, first + batch) with noise at levels s[i] into j->x, timestep and text. */
+tess_status profile_batch(profile_job *j, int64_t first, int batch, const double *s);
+
+/* A pass of this many clips over a checkpoint's model, with its predictor where it has one. */
+typedef struct {
+    tess_model *model;
+    tess_predictor *predictor;
+    tess_pass *pass;
+    tess_attend_layer *layers;
+} profile_engine;
+
+tess_status profile_engine_open(profile_job *j, const profile_point *point, profile_engine *e);
+void profile_engine_close(profile_engine *e);
+
+/* ---- profile_masks.c, profile_output.c ------------------------------------------------------- */
+
+/* Chooses heads by the last checkpoint's densities, and looks at what they attend to. */
+tess_status profile_masks(profile_job *j, profile_engine *e);
+tess_status profile_show(profile_job *j);
+#endif
+
+#endif

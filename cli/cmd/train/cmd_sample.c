@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_sample.c - tessera sample: its options; sample_run.c does the rest. */
+#include "cmd_sample.h"
+#include "choices.h"
+#include "commands.h"
+
+static tess_status run(cli *c, const void *given)
+{
+#ifdef CLI_TRAIN
+    return sample_run(c, given);
+#else
+    (void)given;
+    return out_fail(c, TESS_ENOTSUP, "this build has no training stack, needs oneDNN");
+#endif
+}
+
+#define AT(member) offsetof(sample_values, member)
+
+static const char *const halves[] = {"auto", "on", "off", NULL};
+
+static const opt arguments[] = {
+    {"CHECKPOINT", 0, OPT_PATH, AT(checkpoint), .required = 1,
+     .help = "a checkpoint, a run (its newest one), or the folder of a model"},
+};
+
+static const opt options[] = {
+    {"prompt", 0, OPT_STRINGS, AT(prompts), "TEXT",
+     .help = "what to show; may be given several times; without one, anything"},
+    {"output", 'o', OPT_PATH, AT(output), "FILE",
+     .help = "written by its end: .mp4, .gif, .y4m, .png (a contact sheet), .npy (latents)"},
+    {"count", 0, OPT_INT, AT(count), "N", "1", .min = 1, .max = 100000,
+     .help = "clips for each prompt"},
+    {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips at once"},
+    {"steps", 0, OPT_INT, AT(steps), "N", "25", .min = 1, .max = 10000,
+     .help = "of Euler's method"},
+    {"guidance", 0, OPT_DOUBLE, AT(guidance), "X", .min = 0.001, .max = 1000,
+     .help = "how much more than without the prompt; 1: none; default: the checkpoint's"},
+    {"shift", 0, OPT_DOUBLE, AT(shift), "X", .min = 0.001, .max = 1000,
+     .help = "of noise levels; default: the checkpoint's"},
+    {"frames", 0, OPT_INT, AT(frames), "N", .min = 1, .max = 4096,
+     .help = "default: the checkpoint's"},
+    {"height", 0, OPT_INT, AT(height), "N", .min = 1, .max = 16384,
+     .help = "in pixels, or of the latent; default: the checkpoint's"},
+    {"width", 0, OPT_INT, AT(width), "N", .min = 1, .max = 16384,
+     .help = "in pixels, or of the latent; default: the checkpoint's"},
+    {"fps", 0, OPT_DOUBLE, AT(fps), "N", .min = 0.1, .max = 1000,
+     .help = "of the video; default: the checkpoint's"},
+    {"scale", 0, OPT_INT, AT(scale), "N", "1", .min = 1, .max = 64,
+     .help = "each pixel of a picture or video becomes N x N"},
+    {"text", 0, OPT_PATH, AT(text), "FILE",
+     .help = "the prompt's embedding made elsewhere, text_len x text_dim, instead of words"},
+    {"attention", 0, OPT_CHOICE, AT(attention), "KIND", .choices = choices_attention,
+     .help = "self attention; default: as the checkpoint was trained"},
+    {"density", 0, OPT_DOUBLE, AT(density), "X", .min = 1e-6, .max = 1,
+     .help = "share of the keys of every head; default: the checkpoint's budgets"},
+    {"mass", 0, OPT_DOUBLE, AT(mass), "X", .min = 1e-6, .max = 1,
+     .help = "share of the softmax that budgets hold; measured while sampling, where it differs"},
+    {"max-density", 0, OPT_DOUBLE, AT(max_density), "X", .min = 1e-6, .max = 1,
+     .help = "most of a head's own density"},
+    {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", .choices = choices_on_off,
+     .help = "one more key stands for all that were dropped; default: the checkpoint's"},
+    {"cube", 0, OPT_STRING, AT(cube), "FxHxW",
+     .help = "queries that share keys; with --density, --mass or another --attention; default: the "
+             "checkpoint's, or 2x4x4"},
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", .choices = choices_proxy,
+     .help = "what stands for the queries of a cube before dsv's predictor; default: the "
+             "checkpoint's"},
+    {"search-every", 0, OPT_INT, AT(search_every), "N", .min = 1, .max = 10000,
+     .help = "steps from one search of search to the next; those between use its keys; default: 4"},
+    {"density-out", 0, OPT_PATH, AT(density_out), "FILE",
+     .help = "CSV of the density of each step, layer and head, as tessera plan --density reads it"},
+    {"compare-dense", 0, OPT_FLAG, AT(compare),
+     .help = "sample the same noise with dense attention too, and print PSNR and both times"},
+    {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
+     .help = "the last weights, not the averaged ones"},
+
+    {"halves", 0, OPT_CHOICE, AT(halves), "WHEN", "auto", .choices = halves,
+     .help = "of many ranks one half follows the prompt and the other one does without; auto: with "
+             "guidance and an even number of ranks"},
+    {"strategy", 0, OPT_STRING, AT(strategy), "WORD", "auto",
+     .help = "how ranks share attention: contiguous, refined, fractional, ring, selective, degrees "
+             "such as 4x2r; auto: per layer, by predicted time"},
+    {"cluster", 0, OPT_PATH, AT(cluster), "NAME|FILE",
+     .help =
+         "plan for this cluster instead of measured rates: the same plans, and the same bits, in "
+         "every run"},
+    {"plan-log", 0, OPT_FLAG, AT(plan_log),
+     .help = "print what was planned for each step, and when a plan was kept"},
+};
+
+static const example examples[] = {
+    {"tessera sample run --prompt \"a red disc moving left\" --scale 8 -o out.mp4", "one clip"},
+    {"tessera sample run --prompt \"a red disc\" --prompt \"a blue square\" --count 4 -o sheet.png",
+     "a contact sheet of eight"},
+    {"tessera sample run --attention oracle --mass 0.9 --compare-dense --density-out density.csv "
+     "-o out.mp4",
+     "how sparse a model could be, and what that changes"},
+    {"mpirun -n 4 tessera sample run --prompt \"a red disc\" --plan-log -o out.mp4",
+     "on four ranks, two with the prompt and two without"},
+};
+
+const command command_sample = {
+    .name = "sample",
+    .summary = "make new clips with a trained model",
+    .description =
+        "Draws noise and follows the velocity that the model learned until a clip is left, with "
+        "guidance towards the prompt. The same seed gives the same clip, bit for bit, with any "
+        "number of threads. Several clips are put side by side, in a contact sheet one per row.\n"
+        "A model attends as it was trained: one that was trained sparse uses its predictors and "
+        "budgets. Another --attention, or a --density, holds for every head of every layer; "
+        "without a density, budgets are measured by dense attention in the first step of each "
+        "quarter of the noise.\n"
+        "Under mpirun or srun all ranks sample together: they share the tokens of each clip, by "
+        "plans made from the densities of the step before, and rank 0 writes the result, which is "
+        "that of one rank up to rounding.\n",
+    TABLE(arguments),
+    TABLE(options),
+    TABLE(examples),
+    .size = sizeof(sample_values),
+    .everywhere = 1,
+    .run = run,
+};

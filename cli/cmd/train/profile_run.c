@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* profile_run.c - how sparse a model's attention is: checkpoints, clips, noise levels, results. */
+#include "choices.h"
+#include "cmd_profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static tess_status no_memory(cli *c)
+{
+    return out_fail(c, TESS_ENOMEM, "no memory for the clips");
+}
+
+/* ---- what is asked for ---------------------------------------------------------------------- */
+
+/* The cube given, or that of the last checkpoint, where it has one. */
+static tess_status choose_cube(profile_job *j)
+{
+    static const int otherwise[3] = {2, 2, 2};
+    const int *trained = j->points[j->n_points - 1].told.attention.cube;
+    memcpy(j->cube, trained[0] ? trained : otherwise, sizeof j->cube);
+    if (!j->v->cube || choices_cube(j->v->cube, j->cube))
+        return TESS_OK;
+    return out_usage(j->c, "--cube is \"%.40s\", must be sizes such as 2x4x4", j->v->cube);
+}
+
+static int same_model(const tess_model_config *a, const tess_model_config *b)
+{
+    return a->layers == b->layers && a->heads == b->heads && a->head_dim == b->head_dim &&
+           a->in_channels == b->in_channels && a->text_dim == b->text_dim &&
+           memcmp(a->patch, b->patch, sizeof a->patch) == 0;
+}
+
+static tess_status find_point(profile_job *j, const char *path, profile_point *p)
+{
+    tess_ctx *ctx = j->c->ctx;
+    p->path = path;
+    TRY(tess_checkpoint_find(ctx, path, p->folder, sizeof p->folder));
+    TRY(tess_checkpoint_read(ctx, p->folder, &p->told));
+    const int ema = j->v->ema && p->told.ema;
+    snprintf(p->weights, sizeof p->weights, "%.4090s%s", p->folder, ema ? "/ema" : "");
+    tess_model_config config;
+    TRY(tess_model_config_read(ctx, p->weights, &config));
+    if (p == j->points)
+        j->config = config;
+    else if (!same_model(&config, &j->config))
+        return out_fail(j->c, TESS_EINVAL, "%s is not of the same model as %s", path,
+                        j->points[0].path);
+    const size_t n = (size_t)config.layers * (size_t)config.heads * PROFILE_LEVELS;
+    p->density = calloc(n, sizeof *p->density);
+    p->recall = calloc(n, sizeof *p->recall);
+    return p->density && p->recall ? TESS_OK : no_memory(j->c);
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const int64_t x = ((const profile_point *)a)->told.step;
+    const int64_t y = ((const profile_point *)b)->told.step;
+    return (x > y) - (x < y);
+}
+
+static tess_status find_points(profile_job *j)
+{
+    const strings *given = &j->v->checkpoints;
+    j->points = calloc((size_t)given->n, sizeof *j->points);
+    if (!j->points)
+        return no_memory(j->c);
+    for (; j->n_points < given->n; j->n_points++)
+        TRY(find_point(j, given->items[j->n_points], &j->points[j->n_points]));
+    qsort(j->points, (size_t)j->n_points, sizeof *j->points, by_step);
+    for (int i = 1; i < j->n_points; i++)
+        if (j->points[i].told.step == j->points[i - 1].told.step)
+            return out_usage(j->c, "%s and %s are both of step %lld", j->points[i - 1].path,
+                             j->points[i].path, (long long)j->points[i].told.step);
+    return TESS_OK;
+}
+
+/* The data of the last checkpoint, in its shape. */
+static tess_status open_data(profile_job *j)
+{
+    const tess_checkpoint *told = &j->points[j->n_points - 1].told;
+    const tess_data_info *d = &told->data;
+    const int named = strcmp(told->kind, "clips") != 0 && strcmp(told->kind, "latents") != 0;
+    if (!j->v->data && !named)
+        return out_usage(j->c, "--data is missing, the model was trained on %s of a folder",
+                         told->kind);
+    const tess_data_opts opts = {.source = j->v->data ? j->v->data : told->kind,
+                                 .frames = d->frames,
+                                 .height = d->height * d->pack,
+                                 .width = d->width * d->pack,
+                                 .pack = d->pack,
+                                 .text_len = told->external ? 0 : d->text_len,
+                                 .text_dim = told->external ? 0 : d->text_dim,
+                                 .seed = (uint64_t)j->c->common->seed};
+    TRY(tess_data_open(j->c->ctx, &opts, &j->data));
+    TRY(tess_data_query(j->data, &j->info));
+    if (j->info.channels != j->config.in_channels || j->info.text_dim != j->config.text_dim)
+        return out_fail(j->c, TESS_EINVAL,
+                        "the data have %d channels and prompts of %d numbers, the model takes %d "
+                        "and %d",
+                        j->info.channels, j->info.text_dim, j->config.in_channels,
+                        j->config.text_dim);
+    return TESS_OK;
+}
+
+static tess_status reserve(profile_job *j)
+{
+    const size_t clip = (size_t)j->info.channels * (size_t)j->info.frames * (size_t)j->info.height *
+                        (size_t)j->info.width;
+    const size_t text = (size_t)j->info.text_len * (size_t)j->info.text_dim;
+    const size_t n = (size_t)j->probe.batch;
+    j->clip = malloc(n * clip * sizeof *j->clip);
+    j->x = malloc(n * clip * sizeof *j->x);
+    j->noise = malloc(clip * sizeof *j->noise);
+    j->out = malloc(n * clip * sizeof *j->out);
+    j->text = malloc(n * text * sizeof *j->text);
+    j->timestep = malloc(n * sizeof *j->timestep);
+    j->levels = malloc(n * sizeof *j->levels);
+    return j->clip && j->x && j->noise && j->out && j->text && j->timestep && j->levels
+               ? TESS_OK
+               : no_memory(j->c);
+}
+
+static tess_status prepare(profile_job *j)
+{
+    TRY(find_points(j));
+    TRY(choose_cube(j));
+    TRY(open_data(j));
+    j->overlap = calloc((size_t)j->config.layers, sizeof *j->overlap);
+    if (!j->overlap)
+        return no_memory(j->c);
+    profile_probe *p = &j->probe;
+    const int *patch = j->config.patch;
+    *p = (profile_probe){
+        .ctx = j->c->ctx,
+        .batch = (int)(j->v->batch < j->v->clips ? j->v->batch : j->v->clips),
+        .heads = j->config.heads,
+        .head_dim = j->config.head_dim,
+        .grid = {j->info.frames / patch[0], j->info.height / patch[1], j->info.width / patch[2]},
+        .mass = j->v->mass,
+        .proxy = j->v->proxy ? (tess_proxy)choices_find(choices_proxy, j->v->proxy)
+                             : j->points[j->n_points - 1].told.attention.proxy,
+        .keys_share = j->v->density,
+        .overlap = j->overlap};
+    p->tokens = (int64_t)p->grid[0] * p->grid[1] * p->grid[2];
+    TRY(profile_probe_open(j->c, j->cube, j->v->cubes, p));
+    return reserve(j);
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+double profile_level(const profile_job *j, double u)
+{
+    const double shift = j->points[j->n_points - 1].told.shift;
+    return shift * u / (1 + (shift - 1) * u);
+}
+
+tess_status profile_batch(profile_job *j, int64_t first, int batch, const double *s)
+{
+    const size_t clip = (size_t)j->info.channels * (size_t)j->info.frames * (size_t)j->info.height *
+                        (size_t)j->info.width;
+    const size_t text = (size_t)j->info.text_len * (size_t)j->info.text_dim;
+    for (int i = 0; i < batch; i++) {
+        float *from = j->clip + (size_t)i * clip, *to = j->x + (size_t)i * clip;
+        TRY(tess_data_sample(j->data, TESS_SPLIT_VALIDATION, first + i, from,
+                             j->text + (size_t)i * text, NULL, 0));
+        TRY(tess_random_normal((uint64_t)j->c->common->seed, (uint64_t)(first + i), 0, j->noise,
+                               clip));
+        const float level = (float)s[i];
+        for (size_t n = 0; n < clip; n++)
+            to[n] = (1 - level) * from[n] + level * j->noise[n];
+        j->timestep[i] = 1000 * level;
+    }
+    return TESS_OK;
+}
+
+tess_status profile_engine_open(profile_job *j, const profile_point *point, profile_engine *e)
+{
+    char path[4200];
+    tess_ctx *ctx = j->c->ctx;
+    tess_predictor_info info = {.opts = {.rank = 0}};
+    snprintf(path, sizeof path, "%s/predictor.safetensors", point->folder);
+    TRY(tess_model_load(ctx, point->weights, NULL, &e->model));
+    if (access(path, F_OK) == 0) {
+        TRY(tess_predictor_load(ctx, &j->config, path, &e->predictor));
+        TRY(tess_predictor_query(e->predictor, &info));
+    }
+    const tess_sparse_opts room = {.rank = info.opts.rank};
+    const tess_pass_shape shape = {.batch = j->probe.batch,
+                                   .frames = j->info.frames,
+                                   .height = j->info.height,
+                                   .width = j->info.width,
+                                   .text_len = j->info.text_len,
+                                   .cube = j->cube,
+                                   .sparse = e->predictor ? &room : NULL};
+    e->layers = calloc((size_t)j->config.layers, sizeof *e->layers);
+    if (!e->layers)
+        return no_memory(j->c);
+    return tess_pass_create(e->model, &shape, &e->pass);
+}
+
+void profile_engine_close(profile_engine *e)
+{
+    tess_pass_destroy(e->pass);
+    tess_predictor_destroy(e->predictor);
+    tess_model_destroy(e->model);
+    free(e->layers);
+}
+
+/* All clips at one noise level. A last batch that is short begins earlier: what is measured twice
+ * is of the same kind. */
+static tess_status run_level(profile_job *j, profile_engine *e, int level)
+{
+    const int64_t clips = j->v->clips, batch = j->probe.batch;
+    double *s = j->levels;
+    for (int64_t first = 0; first < clips; first += batch) {
+        const int64_t begin = first + batch > clips ? clips - batch : first;
+        for (int64_t i = 0; i < batch; i++)
+            s[i] = profile_level(j, (level + ((double)(begin + i) + 0.5) / (double)clips) /
+                                        PROFILE_LEVELS);
+        j->probe.compare = first == 0 && j->v->cubes;
+        TRY(profile_batch(j, begin, (int)batch, s));
+        TRY(tess_pass_forward(e->pass, &(tess_model_in){j->x, j->timestep, j->text}, j->out));
+    }
+    return TESS_OK;
+}
+
+static tess_status run_point(profile_job *j, profile_engine *e, profile_point *p)
+{
+    const size_t heads = (size_t)j->config.layers * (size_t)j->config.heads;
+    const int64_t batches = (j->v->clips + j->probe.batch - 1) / j->probe.batch;
+    const double clips = (double)(batches * j->probe.batch); /* the last batch is full too */
+    for (int i = 0; i < j->config.layers; i++)
+        e->layers[i].look = 1;
+    TRY(tess_pass_attend(e->pass, &(tess_attend){.layers = e->layers,
+                                                 .predictor = e->predictor,
+                                                 .look = profile_probe_look,
+                                                 .user = &j->probe}));
+    for (int level = 0; level < PROFILE_LEVELS; level++) {
+        j->probe.density = p->density + (size_t)level * heads;
+        j->probe.recall = e->predictor ? p->recall + (size_t)level * heads : NULL;
+        TRY(run_level(j, e, level));
+    }
+    for (size_t i = 0; i < heads * PROFILE_LEVELS; i++) {
+        p->density[i] /= clips;
+        p->recall[i] = e->predictor ? p->recall[i] / clips : NAN;
+    }
+    return TESS_OK;
+}
+
+static tess_status run_job(profile_job *j)
+{
+    TRY(prepare(j));
+    tess_status status = TESS_OK;
+    for (int i = 0; i < j->n_points && status == TESS_OK; i++) {
+        profile_engine e = {0};
+        memset(j->overlap, 0, (size_t)j->config.layers * sizeof *j->overlap);
+        for (int k = 0; k < j->probe.n_orders; k++) /* of the last checkpoint alone */
+            j->probe.orders[k].overlap = j->probe.orders[k].density = 0,
+            j->probe.orders[k].measured = 0;
+        status = profile_engine_open(j, &j->points[i], &e);
+        if (status == TESS_OK)
+            status = run_point(j, &e, &j->points[i]);
+        if (status == TESS_OK && i == j->n_points - 1 && j->v->out)
+            status = profile_masks(j, &e);
+        profile_engine_close(&e);
+    }
+    TRY(status);
+    progress_clear(j->c);
+    return profile_show(j);
+}
+
+tess_status profile_run(cli *c, const profile_values *v)
+{
+    profile_job j = {.c = c, .v = v};
+    const tess_status status = run_job(&j);
+    for (int i = 0; j.points && i < v->checkpoints.n; i++) {
+        free(j.points[i].density);
+        free(j.points[i].recall);
+    }
+    for (int i = 0; i < j.n_heads; i++) {
+        free(j.heads[i].mass);
+        free(j.heads[i].query);
+        free(j.heads[i].oracle);
+        free(j.heads[i].predicted);
+    }
+    free(j.points);
+    free(j.overlap);
+    profile_probe_close(&j.probe);
+    tess_data_close(j.data);
+    free(j.clip);
+    free(j.x);
+    free(j.noise);
+    free(j.out);
+    free(j.text);
+    free(j.timestep);
+    free(j.levels);
+    free(j.pixels);
+    return status;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample_attend.c - how a checkpoint attends while it is sampled, and its batches. */
+#include "choices.h"
+#include "cmd_sample.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How to attend, where something is asked that is not the checkpoint's. */
+static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
+{
+    const sample_values *v = j->v;
+    *a = j->told.attention;
+    if (v->attention) {
+        const int kind = choices_find(choices_attention, v->attention);
+        if (a->kind != (tess_attention)kind)
+            *a = (tess_attention_opts){.kind = (tess_attention)kind};
+    }
+    if (!isnan(v->mass)) {
+        a->mass = v->mass;
+        a->density = 0.0;
+    }
+    if (!isnan(v->density))
+        a->density = v->density;
+    if (!isnan(v->max_density)) {
+        a->max_density = v->max_density;
+        if (a->min_density > a->max_density)
+            a->min_density = a->max_density;
+    }
+    if (v->compensate)
+        a->compensate = strcmp(v->compensate, "on") == 0 ? 1 : -1;
+    if (v->proxy)
+        a->proxy = (tess_proxy)choices_find(choices_proxy, v->proxy);
+    if (v->cube && !choices_cube(v->cube, a->cube))
+        return out_usage(j->c, "--cube is \"%.40s\", must be sizes such as 2x4x4", v->cube);
+    return TESS_OK;
+}
+
+static int same_cube(const int a[3], const int b[3])
+{
+    return a[0] == b[0] && a[1] == b[1] && a[2] == b[2];
+}
+
+/* Options that the chosen attention does not read. */
+static tess_status check_attention(const sample_job *j)
+{
+    const sample_values *v = j->v;
+    const tess_attention_opts *a = &j->attention;
+    const char *name = !isnan(v->density)       ? "density"
+                       : !isnan(v->mass)        ? "mass"
+                       : !isnan(v->max_density) ? "max-density"
+                       : v->compensate          ? "compensate"
+                       : v->cube                ? "cube"
+                       : v->proxy               ? "proxy"
+                                                : NULL;
+    if (v->search_every && a->kind != TESS_ATTENTION_SEARCH)
+        return out_usage(j->c, "--search-every is given, but attention is %s",
+                         choices_attention[a->kind]);
+    if (a->kind == TESS_ATTENTION_DENSE && name)
+        return out_usage(j->c, "--%s is given, but attention is dense%s", name,
+                         v->attention ? "" : ": choose one by --attention");
+    if (v->proxy && a->kind != TESS_ATTENTION_DSV)
+        return out_usage(j->c, "--proxy is given, but attention is %s, which has no predictors",
+                         choices_attention[a->kind]);
+    if (v->cube && a->kind == j->told.attention.kind && isnan(v->density) && isnan(v->mass) &&
+        !same_cube(a->cube, j->told.attention.cube))
+        return out_usage(j->c,
+                         "--cube is %s, but budgets are those of other cubes: give --density "
+                         "or --mass",
+                         v->cube);
+    if (a->kind == TESS_ATTENTION_DSV && j->told.attention.kind != a->kind)
+        return out_fail(j->c, TESS_EINVAL, "%s was not trained with dsv, and has no predictors",
+                        v->checkpoint);
+    if (!isnan(v->density) && !isnan(v->mass))
+        return out_usage(j->c, "--mass is given, but --density says how many keys");
+    if (a->kind == TESS_ATTENTION_WINDOW && a->density == 0.0 &&
+        (j->told.attention.kind != a->kind || !isnan(v->mass)))
+        return out_usage(j->c, "--density is missing, a window needs one");
+    return TESS_OK;
+}
+
+static tess_status make_densities(sample_job *j)
+{
+    sample_densities *d = &j->densities;
+    const int64_t n = j->v->steps * j->config.layers * j->config.heads;
+    *d = (sample_densities){.steps = (int)j->v->steps,
+                            .layers = j->config.layers,
+                            .heads = j->config.heads,
+                            .sum = calloc((size_t)n, sizeof *d->sum),
+                            .last = calloc((size_t)n, sizeof *d->last)};
+    return d->sum && d->last ? TESS_OK : sample_no_memory(j);
+}
+
+static void add_densities(sample_densities *d, int clips)
+{
+    const int64_t n = (int64_t)d->steps * d->layers * d->heads;
+    for (int64_t i = 0; i < n; i++)
+        d->sum[i] += clips * d->last[i];
+    d->clips += clips;
+}
+
+/* Each plan as a line, on rank 0. */
+static void tell_plan(void *user, const tess_context_event *event)
+{
+    const sample_job *j = user;
+    const int wanted =
+        j->v->plan_log || (j->c->common->verbose && event->kind != TESS_CONTEXT_KEPT);
+    if (wanted)
+        out_log(j->c, TESS_LOG_INFO, event->sentence);
+}
+
+static int halves_of(const sample_values *v)
+{
+    return strcmp(v->halves, "auto") == 0 ? 0 : strcmp(v->halves, "on") == 0 ? 1 : -1;
+}
+
+/* All clips; with dense attention, or as chosen. */
+static tess_status sample(sample_job *j, const tess_attention_opts *attention, int record,
+                          float *latents, double *seconds)
+{
+    const tess_data_info *d = &j->told.data;
+    const int64_t start = tess_clock_ns();
+    for (int64_t first = 0; first < j->clips; first += j->v->batch) {
+        const int64_t left = j->clips - first;
+        const tess_sample_opts opts = {
+            .batch = (int)(left < j->v->batch ? left : j->v->batch),
+            .steps = (int)j->v->steps,
+            .frames = d->frames,
+            .height = d->height,
+            .width = d->width,
+            .text_len = d->text_len,
+            .shift = isnan(j->v->shift) ? j->told.shift : j->v->shift,
+            .guidance = isnan(j->v->guidance) ? j->told.guidance : j->v->guidance,
+            .seed = (uint64_t)j->c->common->seed,
+            .first = first,
+            .checkpoint = j->known ? j->checkpoint : NULL,
+            .attention = attention,
+            .search_every = j->v->search_every,
+            .density = record ? j->densities.last : NULL,
+            .comm = j->c->ranks > 1 ? j->c->comm : NULL,
+            .halves = halves_of(j->v),
+            .strategy = j->v->strategy,
+            .cluster = j->v->cluster,
+            .tell = tell_plan,
+            .tell_user = j,
+            .sent = &j->sent,
+        };
+        TRY(tess_sample_run(j->model, &opts, j->text + first * j->text_size,
+                            latents + first * j->size));
+        if (record)
+            add_densities(&j->densities, opts.batch);
+    }
+    *seconds = 1e-9 * (double)(tess_clock_ns() - start);
+    return TESS_OK;
+}
+
+tess_status sample_all(sample_job *j)
+{
+    static const tess_attention_opts dense = {.kind = TESS_ATTENTION_DENSE};
+    const size_t bytes = (size_t)(j->clips * j->size) * sizeof *j->latents;
+    TRY(choose_attention(j, &j->attention));
+    TRY(check_attention(j));
+    j->latents = malloc(bytes);
+    if (j->v->compare)
+        j->dense = malloc(bytes);
+    if (!j->latents || (j->v->compare && !j->dense))
+        return sample_no_memory(j);
+    TRY(make_densities(j));
+    TRY(sample(j, &j->attention, 1, j->latents, &j->seconds));
+    if (j->v->compare) {
+        TRY(sample(j, &dense, 0, j->dense, &j->dense_seconds));
+        TRY(sample_psnr(j));
+    }
+    return j->v->density_out && j->c->rank == 0 ? sample_density_write(j) : TESS_OK;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample_run.c - clips from a checkpoint: what to sample, and in which order it is done. */
+#include "cmd_sample.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int sample_ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* ---- what is asked for ----------------------------------------------------------------------- */
+
+/* A model without a checkpoint's state: pixels if its channels are those of packed pixels. */
+static void guess(sample_job *j)
+{
+    tess_data_info *d = &j->told.data;
+    *d = (tess_data_info){.channels = j->config.in_channels,
+                          .pack = 1,
+                          .text_len = j->config.text_len,
+                          .text_dim = j->config.text_dim,
+                          .fps = 8};
+    for (int p = 1; p <= 16; p++)
+        if (3 * p * p == d->channels)
+            d->pack = p;
+    j->told.shift = j->told.guidance = 2;
+}
+
+static tess_status find(sample_job *j)
+{
+    tess_ctx *ctx = j->c->ctx;
+    const char *given = j->v->checkpoint;
+    const int known = tess_checkpoint_find(ctx, given, j->folder, SAMPLE_PATH) == TESS_OK;
+    if (!known)
+        snprintf(j->folder, SAMPLE_PATH, "%s", given);
+    else
+        TRY(tess_checkpoint_read(ctx, j->folder, &j->told));
+    memcpy(j->checkpoint, j->folder, sizeof j->checkpoint);
+    j->known = known;
+    if (known && j->v->ema && j->told.ema && strlen(j->folder) + 5 < SAMPLE_PATH)
+        strcat(j->folder, "/ema");
+    TRY(tess_model_config_read(ctx, j->folder, &j->config));
+    if (!known)
+        guess(j);
+    return TESS_OK;
+}
+
+/* A side in pixels to that of the latent. */
+static tess_status side(const sample_job *j, const char *name, int64_t given, int *latent)
+{
+    const int pack = j->told.data.pack;
+    if (given == 0 && *latent == 0)
+        return out_usage(j->c, "--%s is missing, %s does not say it", name, j->v->checkpoint);
+    if (given % pack != 0)
+        return out_usage(j->c, "--%s is %lld, must be a multiple of %d", name, (long long)given,
+                         pack);
+    if (given)
+        *latent = (int)(given / pack);
+    return TESS_OK;
+}
+
+static tess_status choose_shape(sample_job *j)
+{
+    tess_data_info *d = &j->told.data;
+    if (j->v->frames)
+        d->frames = (int)j->v->frames;
+    if (d->frames == 0)
+        return out_usage(j->c, "--frames is missing, %s does not say it", j->v->checkpoint);
+    TRY(side(j, "height", j->v->height, &d->height));
+    TRY(side(j, "width", j->v->width, &d->width));
+    if (!isnan(j->v->fps))
+        d->fps = j->v->fps;
+    if (!sample_ends_with(j->v->output, ".npy") && d->channels != 3 * d->pack * d->pack)
+        return out_fail(j->c, TESS_ENOTSUP,
+                        "the model makes latents of %d channels, which only a .npy can hold",
+                        d->channels);
+    return TESS_OK;
+}
+
+tess_status sample_no_memory(const sample_job *j)
+{
+    return out_fail(j->c, TESS_ENOMEM, "no memory for %lld clips", (long long)j->clips);
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+static tess_status read_text(const sample_job *j, float *text)
+{
+    tess_file *file = NULL;
+    TRY(tess_file_open(j->c->ctx, j->v->text, &file));
+    const tess_status status =
+        tess_file_read(file, NULL, TESS_DTYPE_F32, text, (size_t)j->text_size * sizeof *text);
+    tess_file_close(file);
+    return status;
+}
+
+static tess_status make_text(sample_job *j)
+{
+    const sample_values *v = j->v;
+    const tess_data_info *d = &j->told.data;
+    if (v->prompts.n > 0 && (v->text || j->told.external))
+        return out_usage(j->c, "--prompt is given, but %s",
+                         v->text ? "--text is the prompt"
+                                 : "the model knows embeddings made elsewhere: give --text");
+    j->text = calloc((size_t)(j->clips * j->text_size), sizeof *j->text);
+    if (!j->text)
+        return sample_no_memory(j);
+    for (int64_t i = 0; i < j->clips; i++) {
+        float *text = j->text + i * j->text_size;
+        if (v->text)
+            TRY(read_text(j, text));
+        else if (v->prompts.n > 0)
+            TRY(tess_text_vectors(v->prompts.items[i / v->count], d->text_len, d->text_dim, text));
+    }
+    return TESS_OK;
+}
+
+static tess_status run_job(sample_job *j)
+{
+    const tess_data_info *d = &j->told.data;
+    TRY(find(j));
+    TRY(choose_shape(j));
+    j->clips = j->v->count * (j->v->prompts.n ? j->v->prompts.n : 1);
+    j->size = (int64_t)d->channels * d->frames * d->height * d->width;
+    j->text_size = (int64_t)d->text_len * d->text_dim;
+    TRY(make_text(j));
+    TRY(tess_model_load(j->c->ctx, j->folder, NULL, &j->model));
+    TRY(sample_all(j));
+    if (j->c->rank == 0)
+        TRY(sample_write(j));
+    progress_clear(j->c);
+    return sample_report(j);
+}
+
+static tess_status check_usage(cli *c, const sample_values *v)
+{
+    static const char *const ends[] = {".mp4", ".gif", ".y4m", ".png", ".npy"};
+    if (!v->output)
+        return out_usage(c, "--output is missing, must be a file");
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (sample_ends_with(v->output, ends[i]))
+            return TESS_OK;
+    return out_usage(c, "--output is \"%.80s\", must end in .mp4, .gif, .y4m, .png or .npy",
+                     v->output);
+}
+
+tess_status sample_run(cli *c, const sample_values *v)
+{
+    sample_job j = {.c = c, .v = v};
+    tess_status status = check_usage(c, v);
+    if (status == TESS_OK)
+        status = run_job(&j);
+    tess_model_destroy(j.model);
+    free(j.text);
+    free(j.latents);
+    free(j.dense);
+    free(j.densities.sum);
+    free(j.densities.last);
+    free(j.pixels);
+    free(j.list);
+    return status;
+}

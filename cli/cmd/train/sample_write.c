@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sample_write.c - sampled clips as a file, and what is said about them. */
+#include "choices.h"
+#include "cmd_sample.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tess_status write_latents(const sample_job *j)
+{
+    const tess_data_info *d = &j->told.data;
+    const tess_tensor tensor = {
+        .name = "latents",
+        .dtype = TESS_DTYPE_F32,
+        .rank = 5,
+        .shape = {j->clips, d->channels, d->frames, d->height, d->width},
+        .data = j->latents,
+    };
+    return tess_file_write(j->c->ctx, j->v->output, &tensor, 1, NULL);
+}
+
+/* Each pixel of (rows, width, 3) becomes scale x scale of them. */
+static void enlarge(const uint8_t *from, int64_t rows, int width, int scale, uint8_t *to)
+{
+    const size_t line = (size_t)width * (size_t)scale * 3;
+    for (int64_t y = 0; y < rows; y++, from += 3 * width) {
+        uint8_t *first = to;
+        for (int x = 0; x < width * scale; x++)
+            memcpy(first + 3 * x, from + 3 * (x / scale), 3);
+        for (int i = 0; i < scale; i++, to += line)
+            if (i > 0)
+                memcpy(to, first, line);
+    }
+}
+
+static tess_status write_clips(sample_job *j)
+{
+    const tess_data_info *d = &j->told.data;
+    const int scale = (int)j->v->scale, height = d->height * d->pack, width = d->width * d->pack;
+    const int64_t large = j->size * scale * scale; /* bytes: as many as the latent has numbers */
+    uint8_t *small = malloc((size_t)j->size);
+    tess_status status = TESS_OK;
+    j->pixels = malloc((size_t)(j->clips * large));
+    j->list = calloc((size_t)j->clips, sizeof *j->list);
+    if (!small || !j->pixels || !j->list)
+        status = sample_no_memory(j);
+    for (int64_t i = 0; i < j->clips && status == TESS_OK; i++) {
+        uint8_t *pixels = j->pixels + i * large;
+        status = tess_data_pixels(d, j->latents + i * j->size, small);
+        if (status == TESS_OK)
+            enlarge(small, (int64_t)d->frames * height, width, scale, pixels);
+        j->list[i] = (tess_clip){d->frames, height * scale, width * scale, d->fps, pixels};
+    }
+    free(small);
+    TRY(status);
+    return tess_clip_write(j->c->ctx, j->v->output, j->list, (int)j->clips);
+}
+
+tess_status sample_write(sample_job *j)
+{
+    return sample_ends_with(j->v->output, ".npy") ? write_latents(j) : write_clips(j);
+}
+
+static tess_status report_json(const sample_job *j)
+{
+    cli *c = j->c;
+    const tess_data_info *d = &j->told.data;
+    out_set(c, c->json, "weights", out_text(j->folder));
+    out_set(c, c->json, "step", json_integer(j->told.step));
+    out_set(c, c->json, "clips", json_integer(j->clips));
+    out_set(c, c->json, "frames", json_integer(d->frames));
+    out_set(c, c->json, "height", json_integer(d->height * d->pack));
+    out_set(c, c->json, "width", json_integer(d->width * d->pack));
+    out_set(c, c->json, "output", out_text(j->v->output));
+    out_set(c, c->json, "attention", json_string(choices_attention[j->attention.kind]));
+    out_set(c, c->json, "density", json_real(sample_density_mean(&j->densities)));
+    out_set(c, c->json, "seconds", json_real(j->seconds));
+    if (c->ranks > 1)
+        out_set(c, c->json, "ranks", json_integer(c->ranks));
+    TRY(world_sent(c, NULL, &j->sent));
+    if (j->v->density_out)
+        out_set(c, c->json, "density_out", out_text(j->v->density_out));
+    if (!j->v->compare)
+        return TESS_OK;
+    /* Clips that are the same have no finite PSNR. */
+    out_set(c, c->json, "psnr_db", isinf(j->psnr) ? json_null() : json_real(j->psnr));
+    out_set(c, c->json, "dense_seconds", json_real(j->dense_seconds));
+    return TESS_OK;
+}
+
+tess_status sample_report(const sample_job *j)
+{
+    cli *c = j->c;
+    const tess_data_info *d = &j->told.data;
+    if (c->json)
+        return report_json(j);
+    fprintf(c->out, "%s: %lld clip%s of %d frames, %d x %d\n", j->v->output, (long long)j->clips,
+            j->clips == 1 ? "" : "s", d->frames, d->height * d->pack, d->width * d->pack);
+    if (j->attention.kind != TESS_ATTENTION_DENSE)
+        fprintf(c->out, "attention %s, density %.3f\n", choices_attention[j->attention.kind],
+                sample_density_mean(&j->densities));
+    if (c->ranks > 1)
+        fprintf(c->out, "%d ranks, %.2f s\n", c->ranks, j->seconds);
+    TRY(world_sent(c, "sent ", &j->sent));
+    if (j->v->density_out)
+        fprintf(c->out, "%s: density of %d steps, %d layers, %d heads\n", j->v->density_out,
+                j->densities.steps, j->densities.layers, j->densities.heads);
+    if (!j->v->compare)
+        return TESS_OK;
+    if (isinf(j->psnr))
+        fprintf(c->out, "the same clip as by dense attention\n");
+    else
+        fprintf(c->out, "PSNR %.1f dB against dense attention\n", j->psnr);
+    fprintf(c->out, "%.2f s, dense %.2f s: %.2fx\n", j->seconds, j->dense_seconds,
+            j->dense_seconds / j->seconds);
+    return TESS_OK;
+}

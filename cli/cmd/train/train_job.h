@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_job.h - a training run from the command line: what its files share. */
+#ifndef TESS_CLI_TRAIN_JOB_H
+#define TESS_CLI_TRAIN_JOB_H
+
+#include "cmd_train.h"
+#include "train_attention.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* Everything the run holds. */
+typedef struct {
+    cli *c;
+    const train_values *v;
+    tess_model_config config;
+    tess_data *data;
+    tess_data_info info;
+    tess_train_opts opts;
+    tess_model *model;
+    tess_comm *trace; /* of a rank that is played alone; NULL: none is */
+    tess_train *train;
+    char start[PATH_BYTES]; /* folder whose weights begin the run; "" for random ones */
+    int resumed, branched;
+    char *settings;
+    double *times; /* of the steps of this call */
+    int64_t n_times, room;
+    double buckets[TESS_NOISE_BUCKETS]; /* of the last validation of this call */
+    int validated;
+    double density, sparse_layers; /* of the last step */
+    int64_t begun;                 /* nanoseconds */
+    int64_t first;                 /* steps done before */
+} train_job;
+
+/* train_start.c: model, data and options, before anything is allocated for the run. */
+tess_status train_prepare(train_job *j);
+
+/* train_memory.c. Collective: fails where the memory of this rank's host does not suffice; a dry
+ * run prints the need. */
+tess_status train_check_memory(train_job *j);
+
+/* train_report.c: the result. */
+tess_status train_report(train_job *j);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_trace.c - one rank of a training job, played alone: a step of it as a trace.
+ *
+ * The rank trains as it would among the others, on a communicator that sends nothing. The first
+ * step touches memory that later ones only use again, so the second one is written. Losses mean
+ * nothing: what would come from others is made up.
+ */
+#include "cmd_train.h"
+
+typedef struct {
+    cli *c;
+    tess_comm *comm;
+    const char *path;
+    int64_t steps; /* of this call */
+    double step_ms;
+    tess_status status;
+} recorder;
+
+tess_status train_trace_check(cli *c, const train_values *v)
+{
+    if (!v->trace_out)
+        return v->trace_ranks || v->trace_rank
+                   ? out_usage(c, "--trace-%s is given, but no --trace-out",
+                               v->trace_ranks ? "ranks" : "rank")
+                   : TESS_OK;
+    if (c->ranks > 1)
+        return out_usage(c, "--trace-out plays one rank alone, must be started without a launcher");
+    if (v->trace_ranks < 2)
+        return out_usage(c, "--trace-ranks is missing, must be the ranks of the job, 2 or more");
+    if (v->trace_rank >= v->trace_ranks)
+        return out_usage(c, "--trace-rank is %lld, must be 0..%lld", (long long)v->trace_rank,
+                         (long long)v->trace_ranks - 1);
+    if (!v->cluster && v->ranks_context != 1)
+        return out_usage(c, "--cluster is missing: a rank alone has no links to measure");
+    return v->out || v->resume ? out_usage(c, "--trace-out writes no run, --out and --resume must "
+                                              "not be given")
+                               : TESS_OK;
+}
+
+tess_status train_trace_open(cli *c, const train_values *v, tess_comm **comm)
+{
+    return v->trace_out ? tess_comm_trace(c->ctx, (int)v->trace_rank, (int)v->trace_ranks, comm)
+                        : TESS_OK;
+}
+
+static int on_step(void *user, const tess_step *step)
+{
+    recorder *r = user;
+    r->step_ms = step->step_ms;
+    r->status =
+        ++r->steps == 1 ? tess_comm_trace_clear(r->comm) : tess_comm_trace_write(r->comm, r->path);
+    if (r->status != TESS_OK)
+        out_fail(r->c, r->status, "%s", tess_last_error());
+    return r->status != TESS_OK || signals_caught();
+}
+
+tess_status train_trace_run(cli *c, const train_values *v, tess_train *train, tess_comm *comm)
+{
+    recorder r = {.c = c, .comm = comm, .path = v->trace_out};
+    const tess_status status = tess_train_run(train, 2, on_step, &r);
+    progress_clear(c);
+    TRY(r.status);
+    TRY(status);
+    if (!c->json) {
+        fprintf(c->out, "%s: a step of rank %lld of %lld, %.1f ms of computing here\n",
+                v->trace_out, (long long)v->trace_rank, (long long)v->trace_ranks, r.step_ms);
+        return TESS_OK;
+    }
+    out_set(c, c->json, "trace", out_text(v->trace_out));
+    out_set(c, c->json, "rank", json_integer(v->trace_rank));
+    out_set(c, c->json, "ranks", json_integer(v->trace_ranks));
+    out_set(c, c->json, "step_ms", out_number(r.step_ms));
+    return TESS_OK;
+}

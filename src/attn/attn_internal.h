@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attn_internal.h - attention calls, selections, selectors, token order.
+ *
+ * What lives here: which keys each query sees, and the loops that hand tiles of queries and lists
+ * of keys to the kernels on all threads. What comes in: views of the caller's tensors. What goes
+ * out: selections, outputs and gradients in the caller's buffers.
+ */
+#ifndef TESS_ATTN_INTERNAL_H
+#define TESS_ATTN_INTERNAL_H
+
+#include "base/base_internal.h"
+#include "tessera/attn.h"
+
+/* ---- selection.c, selection_set.c, transpose.c, coarsen.c --------------------------------- */
+
+/* Memory: one arena, in which the selection itself lies; see selection.c and transpose.c. */
+struct tess_selection {
+    tess_ctx *ctx;
+    tess__arena arena;
+    int batch, heads;
+    int64_t tokens_q, tokens_k;
+    int32_t n_q, n_k;
+    int64_t *bounds_q, *bounds_k;
+    int64_t *tiles; /* (n_q + 1): tiles of queries before each group */
+    int64_t lists, capacity;
+    int64_t *offsets; /* valid at all times: offsets[lists] indices are in use */
+    int32_t *indices;
+    int64_t *offsets_t; /* NULL until the first transpose */
+    int32_t *indices_t;
+    int transposed;         /* 1: the transpose belongs to the lists */
+    int32_t group, unit;    /* uniform sizes; 0 where bounds were given */
+    int32_t room_q, room_k; /* ranges there is memory for, */
+    int64_t room_lists;     /* and lists */
+};
+
+/* For writers of lists: fill sel->offsets and sel->indices, then call this, which forgets the
+ * transpose. The lists must be valid (asserted in debug builds). */
+void tess__selection_changed(tess_selection *sel);
+
+/* Checks everything about a shape; *n_q and *n_k = its ranges, also of uniform sizes. */
+tess_status tess__sel_shape_check(const char *who, const tess_sel_shape *shape, int32_t *n_q,
+                                  int32_t *n_k);
+
+/* Another shape of the same memory: batch, heads and ranges at most those that the selection was
+ * made for, which the caller has checked; after a transpose the same key units. The lists are
+ * empty. */
+void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape);
+
+/* Bytes to reserve for an arena of n arrays; SIZE_MAX where a size_t does not hold them. */
+size_t tess__sel_bytes(int n, const int64_t counts[], const size_t sizes[]);
+
+/* Bytes that tess_selection_create takes from the context. */
+TESS_SIBLING size_t tess__selection_bytes(int32_t n_q, int32_t n_k, int64_t lists,
+                                          int64_t capacity);
+
+/* Threads for `work` indices: 1 where a team costs more than it saves. */
+int tess__selection_team(const tess_selection *sel, int64_t work);
+
+/* The range among n, with n + 1 ascending bounds, that holds the row. */
+int32_t tess__range_of(const int64_t *bounds, int32_t n, int64_t row);
+
+/* EINVAL if the selection's batch, heads or tokens are not these; `who` starts the sentence. */
+tess_status tess__selection_fits(const char *who, const tess_selection *sel, int batch, int heads,
+                                 int64_t tokens_q, int64_t tokens_k);
+
+/* ---- attention.c -------------------------------------------------------------------------- */
+
+/* Attention of another shape with the workspace of an object of the same head_dim, which outlives
+ * it: one call at a time on both. */
+TESS_SIBLING tess_status tess__attn_create_like(const tess_attn *like, const tess_attn_shape *shape,
+                                                tess_attn **attn);
+
+/* Bytes that tess_attn_create takes from the context; tess__attn_create_like: with 0 threads. */
+TESS_SIBLING size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
+
+/* tess_attn_merge on several threads, of arguments that are known to be right. */
+void tess__merge(int threads, const tess_attn_shape *shape, const tess_view *o_part,
+                 const float *lse_part, const tess_view *o, float *lse);
+
+/* Other tokens in the same workspace, whose shape asked for no fewer keys. */
+void tess__attn_resize(tess_attn *attn, int64_t tokens_q, int64_t tokens_k);
+
+/* Called now and then while attention runs, a tile or so apart, by the thread that called it: what
+ * is on its way meanwhile may move on. NULL: nothing is. */
+typedef void (*tess__meanwhile_fn)(void *user);
+void tess__attn_meanwhile(tess_attn *attn, tess__meanwhile_fn meanwhile, void *user);
+
+/* Makes the memory beforehand that backward passes of a shape that compensates take for lists whose
+ * groups have `tiles` tiles of TESS_TILE queries together. */
+tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles);
+
+/* ---- workspace.c --------------------------------------------------------------------------- */
+
+/* Bytes that a selector of any kind comes to hold at most for lists of one head, `staged` indices
+ * of which go through its staging area. The shape has n_q and n_k; its bounds are not read. */
+TESS_SIBLING size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t staged,
+                                         int threads);
+
+/* ---- view.c ------------------------------------------------------------------------------- */
+
+/* EINVAL unless the view has data, aligned to its elements, and one of the two types; `who` and
+ * `name` start the sentence. A NULL pointer is accepted when there is nothing in it (tokens 0). */
+tess_status tess__view_check(const char *who, const char *name, const tess_view *view,
+                             tess_dtype first, tess_dtype second, int64_t tokens);
+
+/* The row of head_dim elements at (b, h, s). By number, for a view without data has rows nobody
+ * reads. */
+static inline void *tess__view_row(const tess_view *view, int64_t b, int64_t h, int64_t s)
+{
+    const int64_t element = b * view->stride_b + h * view->stride_h + s * view->stride_s;
+    return (void *)((uintptr_t)view->data + tess_dtype_size(view->dtype) * (uintptr_t)element);
+}
+
+#endif

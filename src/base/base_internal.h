@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base_internal.h - status, memory, log, context, files: what every room above uses.
+ *
+ * What lives here: everything that is not about attention. What comes in: options, bytes of files,
+ * the machine. What goes out: statuses with one sentence, memory, tensors, numbers, time.
+ */
+#ifndef TESS_BASE_INTERNAL_H
+#define TESS_BASE_INTERNAL_H
+
+#include "kernels/kernels.h"
+#include "tessera/base.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+/* libtessera_train and libtessera_mpi are parts of this house, but libraries of their own: what
+ * they call below the public API is marked with this. tools/check_symbols knows the mark. */
+#define TESS_SIBLING __attribute__((visibility("default")))
+
+/* ---- status.c: one sentence per failure, written where the failure is decided ------------ */
+
+/* Stores the sentence for this thread and returns status. */
+TESS_SIBLING tess_status tess__fail(tess_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+TESS_SIBLING tess_status tess__vfail(tess_status status, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+
+#define TESS_TRY(call)                                                                             \
+    do {                                                                                           \
+        tess_status tess_try_status_ = (call);                                                     \
+        if (tess_try_status_ != TESS_OK)                                                           \
+            return tess_try_status_;                                                               \
+    } while (0)
+
+/* ---- range.c: whole numbers against their rules ------------------------------------------- */
+
+/* EINVAL unless low <= value <= high. */
+TESS_SIBLING tess_status tess__check_range(const char *who, const char *name, int64_t value,
+                                           int64_t low, int64_t high);
+/* EINVAL unless value is a multiple of 8, from 8 to high. */
+TESS_SIBLING tess_status tess__check_eights(const char *who, const char *name, int64_t value,
+                                            int64_t high);
+
+/* ---- hash.c, ascending.c ---------------------------------------------------------------- */
+
+/* A number that depends on every byte, and on the one before. */
+TESS_SIBLING uint64_t tess__hash(uint64_t before, const void *data, size_t bytes);
+
+/* Ascending; no NaN among them. */
+TESS_SIBLING void tess__sort(double *x, size_t n);
+
+/* ---- ctx.c ------------------------------------------------------------------------------- */
+
+struct tess_ctx {
+    const tess__kernels *kernels;
+    const char *isa;
+    int threads;
+    tess_allocator allocator;
+    tess_log_fn log;
+    void *log_user;
+    tess_log_level log_level;
+    tess_progress_fn progress;
+    void *progress_user;
+    /* Counted in mem.c, by any thread that allocates. */
+    _Atomic int64_t bytes_now, bytes_peak, allocations;
+};
+
+TESS_SIBLING void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* TESS_OK to go on, or TESS_ESTOPPED with its sentence when the caller's callback asks to stop.
+ * Call it at most every few milliseconds, from the thread of the entry point. */
+TESS_SIBLING tess_status tess__progress(const tess_ctx *ctx, const char *what, int64_t done,
+                                        int64_t total);
+
+/* ---- mem.c: all memory comes from here --------------------------------------------------- */
+
+enum { TESS_ALIGN = 64 };
+
+/* 64-byte aligned, not cleared; NULL with ENOMEM's sentence set when there is none (ask
+ * tess__nomem for the status). bytes 0 gives a valid pointer. The ctx is not const for its
+ * counters. */
+TESS_SIBLING void *tess__alloc(tess_ctx *ctx, size_t bytes);
+TESS_SIBLING void *tess__alloc_zero(tess_ctx *ctx, size_t bytes);
+TESS_SIBLING void tess__free(tess_ctx *ctx, void *memory); /* NULL accepted */
+
+/* ENOMEM and its sentence: "cannot allocate 123 bytes". */
+TESS_SIBLING tess_status tess__nomem(size_t bytes);
+
+/* *product = a * b; returns 0, or 1 if it overflows. */
+TESS_SIBLING int tess__mul(size_t a, size_t b, size_t *product);
+
+/* An arena hands out 64-byte aligned pieces that are freed together. {.ctx = ctx} is a valid empty
+ * one. reserve makes one piece of memory from which the next takes are served, so that an object
+ * that knows its size makes one allocation; take grows by further chunks when it must. */
+typedef struct tess__chunk tess__chunk;
+typedef struct {
+    tess_ctx *ctx;
+    tess__chunk *chunks; /* newest first */
+} tess__arena;
+
+TESS_SIBLING tess_status tess__arena_reserve(tess__arena *arena, size_t bytes);
+TESS_SIBLING void *tess__arena_take(tess__arena *arena,
+                                    size_t bytes); /* NULL: ENOMEM, sentence set */
+TESS_SIBLING char *tess__arena_string(tess__arena *arena, const char *s,
+                                      size_t length);   /* copy, NUL added */
+TESS_SIBLING void tess__arena_free(tess__arena *arena); /* all pieces; the arena is empty again */
+
+/* What a chunk of an arena costs beyond the bytes it was reserved for, and any other allocation. */
+enum { TESS_ALLOC_OVERHEAD = TESS_ALIGN, TESS_CHUNK_OVERHEAD = 2 * TESS_ALIGN };
+
+/* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
+TESS_SIBLING size_t tess__arena_round(size_t bytes);
+
+/* ---- shipped files -------------------------------------------------------------------------- */
+
+/* A file of share/, compiled in by cmake/shipped.cmake; tables of them ascend by name. */
+typedef struct {
+    const char *name; /* of the file, without .json */
+    const unsigned char *text;
+    size_t bytes;
+} tess__shipped;
+
+/* ---- convert.c ------------------------------------------------------------------------------- */
+
+/* tess_convert on the calling thread, its arguments checked before. */
+TESS_SIBLING void tess__convert_chunk(const tess__kernels *kernels, tess_dtype from,
+                                      const void *src, tess_dtype to, void *dst, size_t n);
+
+/* ---- random.c: for the tests ----------------------------------------------------------------- */
+
+/* One block of Philox4x32-10. */
+void tess__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* Two normal numbers of two words, before they are rounded to float. */
+void tess__normal_pair(uint32_t w, uint32_t v, double pair[2]);
+
+/* ---- out.c: output files that appear whole or not at all --------------------------------- */
+
+/* Errors say "path: cannot write: No space left on device". A write that failed leaves abort as the
+ * only thing to do. */
+typedef struct tess__out tess__out;
+TESS_SIBLING tess_status tess__out_open(tess_ctx *ctx, const char *path, tess__out **out);
+TESS_SIBLING tess_status tess__out_write(tess__out *out, const void *bytes, size_t n);
+
+/* Overwrites n bytes at offset, all of them written before. */
+TESS_SIBLING tess_status tess__out_patch(tess__out *out, uint64_t offset, const void *bytes,
+                                         size_t n);
+
+/* Brings all bytes to disk and closes the temporary file, so that a commit that follows can only
+ * fail by its rename: for several files that shall appear together. */
+TESS_SIBLING tess_status tess__out_sync(tess__out *out);
+
+/* Syncs, renames, syncs the folder, and frees out, also on failure. A failure removes the temporary
+ * file, and what was there before remains; only when the folder's sync fails, after the rename, the
+ * new file is in place. */
+TESS_SIBLING tess_status tess__out_commit(tess__out *out);
+TESS_SIBLING void tess__out_abort(tess__out *out); /* leaves no trace; NULL accepted */
+
+/* ---- out_folder.c: files that appear in a folder together, or not at all ------------------- */
+
+typedef struct tess__folder tess__folder;
+TESS_SIBLING tess_status tess__folder_open(tess_ctx *ctx, const char *path, tess__folder **folder);
+
+/* Where to write the file called name, until the next call; at most 16 files, whose names are
+ * shorter than 96 bytes. Its writer brings it to disk. */
+TESS_SIBLING tess_status tess__folder_file(tess__folder *folder, const char *name,
+                                           const char **path);
+
+/* Gives the files their places and frees folder, also on failure: then what was there before
+ * remains, unless a rename between two others failed. */
+TESS_SIBLING tess_status tess__folder_commit(tess__folder *folder);
+TESS_SIBLING void tess__folder_abort(tess__folder *folder); /* leaves no trace; NULL accepted */
+
+/* ---- machine.c, topology.c --------------------------------------------------------------- */
+
+/* Small files of /proc and /sys below a root; "" is the machine's own. */
+int tess__sys_text(const char *root, const char *path, char *text, size_t size); /* length, or -1 */
+int64_t tess__sys_number(const char *root, const char *path, int64_t otherwise);
+
+/* Cores this process may use: distinct cores of its affinity mask, at most the container's quota.
+ */
+int tess__cores_usable(const char *root);
+
+/* Fills sockets, cores, hardware_threads, numa_nodes, caches and topology. */
+void tess__topology_hwloc(tess_machine *machine);
+void tess__topology_sysfs(const char *root, tess_machine *machine);
+
+/* Everything else of tess_machine that /proc and /sys know. */
+void tess__machine_read(const char *root, tess_machine *machine);
+
+/* ---- timing.c ---------------------------------------------------------------------------- */
+
+/* CPU time of the calling thread. */
+int64_t tess__cpu_ns(void);
+
+/* tess_timing_run with the probes on `threads` threads; progress is told of `what`. Options have no
+ * defaults here. */
+tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
+                             const tess_timing_opts *opts, tess_timed_fn fn, void *user,
+                             tess_timing *timing);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_link.c - virtual time of messages over injected links.
+ *
+ * A message of n bytes keeps the sender's wire busy from s for n / bandwidth, and the receiver's
+ * from s + latency (or when that is free) as long:
+ *
+ *   sender    ......|== n / bandwidth ==|
+ *                   s
+ *   receiver  ...........|== n / bandwidth ==|
+ *                   s + latency              arrived
+ *
+ * The receiver's wire serves messages in the order in which they left, request by request: a
+ * function of virtual times alone, never of which thread ran first.
+ */
+#include "comm_thread.h"
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t wire_ns(const tess_link *link, int far, int64_t bytes)
+{
+    const double bandwidth = far ? link->network_bandwidth : link->bandwidth;
+    return bandwidth > 0.0 ? (int64_t)((double)bytes * 1e9 / bandwidth + 0.5) : 0;
+}
+
+int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int far, int64_t bytes,
+                         int64_t *sent)
+{
+    const int64_t leaves = later(clock->now, clock->out[far]);
+    *sent = clock->out[far] = leaves + wire_ns(link, far, bytes);
+    return leaves;
+}
+
+int64_t tess__link_arrive(const tess_link *link, tess__clock *clock, int far, int64_t bytes,
+                          int64_t leaves)
+{
+    const int64_t latency = far ? link->network_latency : link->latency;
+    clock->in[far] = later(leaves + latency, clock->in[far]) + wire_ns(link, far, bytes);
+    return clock->in[far];
+}

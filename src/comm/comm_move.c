@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_move.c - all-to-alls and exchanges: arguments, requests, and their messages.
+ *
+ * An all-to-all is size - 1 messages out and as many in. Turn i of everyone is a permutation, so
+ * that no rank gets messages from all others at once, and on several nodes so is every turn between
+ * two nodes:
+ *
+ *   4 ranks on 1 node                         4 ranks on 2 nodes: {0 1} {2 3}
+ *   turn      1        2        3             turn      1        2        3
+ *   rank 0    to 1     to 2     to 3          rank 0    to 1     to 2     to 3
+ *             from 3   from 2   from 1                  from 1   from 2   from 3
+ *   rank 1    to 2     to 3     to 0          rank 1    to 0     to 3     to 2
+ *             from 0   from 3   from 2                  from 0   from 3   from 2
+ *
+ * A request keeps its messages in the communicator's own memory: starting one allocates nothing.
+ */
+#include "comm_internal.h"
+
+#include <string.h>
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static tess_status take_request(tess_comm *comm, tess_traffic_kind traffic, const char *own,
+                                int64_t own_bytes, tess_request **request)
+{
+    for (int i = 0; i < TESS_COMM_OPEN; i++) {
+        tess_request *r = &comm->requests[i];
+        if (r->open)
+            continue;
+        *r = (tess_request){.open = 1,
+                            .traffic = traffic,
+                            .own = own,
+                            .own_bytes = own_bytes,
+                            .sends = r->sends,
+                            .receives = r->receives};
+        *request = r;
+        return TESS_OK;
+    }
+    return tess__fail(TESS_EINVAL,
+                      "%d operations are open on a communicator, that is the most: "
+                      "tess_comm_wait ends them",
+                      TESS_COMM_OPEN);
+}
+
+void tess__comm_count(tess_comm *comm, tess_traffic_kind traffic, int64_t bytes, int64_t messages)
+{
+    comm->counts.bytes[traffic] += bytes;
+    comm->counts.messages[traffic] += messages;
+}
+
+/* A message of nothing is none: both sides know its size. */
+static tess_status start_send(tess_comm *comm, tess_request *request, int to, const char *data,
+                              int64_t bytes)
+{
+    if (bytes == 0)
+        return TESS_OK;
+    tess__message *m = &request->sends[request->n_sends++];
+    *m = (tess__message){
+        .peer = to, .number = comm->sent[to]++, .data = (char *)(uintptr_t)data, .bytes = bytes};
+    tess__comm_count(comm, request->traffic, bytes, 1);
+    return comm->ops->send(comm, m);
+}
+
+static tess_status start_receive(tess_comm *comm, tess_request *request, int from, char *data,
+                                 int64_t bytes)
+{
+    if (bytes == 0)
+        return TESS_OK;
+    tess__message *m = &request->receives[request->n_receives++];
+    *m = (tess__message){
+        .peer = from, .number = comm->received[from]++, .data = data, .bytes = bytes};
+    return comm->ops->receive(comm, m);
+}
+
+static int64_t total(const int64_t *bytes, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += bytes[i];
+    return sum;
+}
+
+/* The rank that is `turn` turns away: its node and its place on it both go round. way is 1 for whom
+ * to send to, -1 for whom to receive from. */
+static int peer_of(const tess_comm *comm, int turn, int way)
+{
+    const int each = comm->size % comm->nodes == 0 ? comm->size / comm->nodes : comm->size;
+    const int nodes = comm->size / each;
+    const int node = (comm->rank / each + way * (turn / each) + nodes) % nodes;
+    return node * each + (comm->rank % each + way * (turn % each) + each) % each;
+}
+
+static tess_status start_receives(tess_comm *comm, const tess__moves *moves, tess_request *request)
+{
+    for (int i = 1; i < comm->size; i++) {
+        const int p = peer_of(comm, i, -1);
+        TESS_TRY(start_receive(comm, request, p, moves->recv + total(moves->recv_bytes, p),
+                               moves->recv_bytes[p]));
+    }
+    return TESS_OK;
+}
+
+static tess_status start_sends(tess_comm *comm, const tess__moves *moves, tess_request *request)
+{
+    const int64_t *bytes = moves->send_bytes;
+    for (int i = 1; i < comm->size; i++) {
+        const int p = peer_of(comm, i, 1);
+        TESS_TRY(start_send(comm, request, p, moves->send + (bytes ? total(bytes, p) : 0),
+                            bytes ? bytes[p] : moves->recv_bytes[comm->rank]));
+    }
+    return TESS_OK;
+}
+
+tess_status tess__comm_start(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves,
+                             tess_request **request)
+{
+    tess_request *r = NULL;
+    const int64_t *out = moves->send_bytes, own = moves->recv_bytes[comm->rank];
+    const char *from = own > 0 ? moves->send + (out ? total(out, comm->rank) : 0) : NULL;
+    TESS_TRY(comm->ops->progress(comm));
+    TESS_TRY(take_request(comm, traffic, from, own, &r));
+    if (own > 0) {
+        char *to = moves->recv + total(moves->recv_bytes, comm->rank);
+        if (from != to)
+            memcpy(to, from, (size_t)own);
+    }
+    if (moves->recv)
+        TESS_TRY(start_receives(comm, moves, r));
+    if (moves->send)
+        TESS_TRY(start_sends(comm, moves, r));
+    *request = r;
+    return TESS_OK;
+}
+
+tess_status tess__comm_note(tess_comm *comm, const char *op, tess_traffic_kind traffic,
+                            const tess__moves *moves, int64_t request)
+{
+    tess__call call = {.op = op, .traffic = traffic, .request = request};
+    if (!comm->ops->note)
+        return TESS_OK;
+    for (int p = 0; p < comm->size; p++) {
+        const int64_t *out = moves->send_bytes;
+        const int64_t bytes = out ? out[p] : moves->recv_bytes[comm->rank];
+        if (p == comm->rank)
+            continue;
+        call.sent += bytes;
+        call.received += moves->recv_bytes[p];
+        call.most = call.most > bytes ? call.most : bytes;
+    }
+    return comm->ops->note(comm, &call);
+}
+
+/* ---- all-to-all ------------------------------------------------------------------------------ */
+
+tess_status tess__comm_check(const char *fn, const tess_comm *comm, tess_traffic_kind traffic)
+{
+    if (!comm)
+        return tess__fail(TESS_EINVAL, "%s: comm is NULL", fn);
+    if ((int)traffic < 0 || traffic >= TESS_TRAFFIC_COUNT)
+        return tess__fail(TESS_EINVAL, "%s: traffic is %d, must be a tess_traffic_kind", fn,
+                          (int)traffic);
+    return TESS_OK;
+}
+
+tess_status tess__comm_check_bytes(const char *fn, const tess_comm *comm, const char *name,
+                                   const void *data, const int64_t *bytes)
+{
+    int64_t sum = 0;
+    if (!bytes)
+        return tess__fail(TESS_EINVAL, "%s: %s_bytes is NULL", fn, name);
+    for (int p = 0; p < comm->size; p++) {
+        if (bytes[p] < 0 || bytes[p] > INT64_MAX / 2 - sum)
+            return tess__fail(TESS_EINVAL, "%s: %s_bytes[%d] is %lld, must be at least 0%s", fn,
+                              name, p, (long long)bytes[p],
+                              bytes[p] < 0 ? "" : " and their sum below 2^62");
+        sum += bytes[p];
+    }
+    if (sum > 0 && !data)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, with %lld bytes", fn, name, (long long)sum);
+    return TESS_OK;
+}
+
+static tess_status check_alltoall(const char *fn, const tess_comm *comm, tess_traffic_kind traffic,
+                                  const tess__moves *moves)
+{
+    TESS_TRY(tess__comm_check(fn, comm, traffic));
+    TESS_TRY(tess__comm_check_bytes(fn, comm, "send", moves->send, moves->send_bytes));
+    TESS_TRY(tess__comm_check_bytes(fn, comm, "recv", moves->recv, moves->recv_bytes));
+    if (moves->send_bytes[comm->rank] != moves->recv_bytes[comm->rank])
+        return tess__fail(TESS_EINVAL, "%s: rank %d sends itself %lld bytes and expects %lld", fn,
+                          comm->rank, (long long)moves->send_bytes[comm->rank],
+                          (long long)moves->recv_bytes[comm->rank]);
+    return TESS_OK;
+}
+
+static int64_t number_of(tess_comm *comm)
+{
+    return comm->ops->note ? comm->ops->fresh(comm) : 0;
+}
+
+tess_status tess_comm_start_alltoall(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                                     const int64_t *send_bytes, void *recv,
+                                     const int64_t *recv_bytes, tess_request **request)
+{
+    const char *fn = "tess_comm_start_alltoall";
+    const tess__moves moves = {send, send_bytes, recv, recv_bytes};
+    TESS_TRY(check_alltoall(fn, comm, traffic, &moves));
+    if (!request)
+        return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
+    const int64_t number = number_of(comm);
+    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &moves, number));
+    TESS_TRY(tess__comm_start(comm, traffic, &moves, request));
+    (*request)->number = number;
+    return TESS_OK;
+}
+
+tess_status tess__comm_move(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves)
+{
+    tess_request *request = NULL;
+    TESS_TRY(tess__comm_start(comm, traffic, moves, &request));
+    return tess__comm_finish(comm, request);
+}
+
+tess_status tess_comm_alltoall(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                               const int64_t *send_bytes, void *recv, const int64_t *recv_bytes)
+{
+    const tess__moves moves = {send, send_bytes, recv, recv_bytes};
+    TESS_TRY(check_alltoall("tess_comm_alltoall", comm, traffic, &moves));
+    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &moves, 0));
+    return tess__comm_move(comm, traffic, &moves);
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+typedef struct {
+    const char *name;
+    const void *data;
+    int64_t bytes;
+    int peer;
+} side;
+
+static tess_status check_side(const char *fn, const tess_comm *comm, const side *s)
+{
+    const char *peer = *s->name == 's' ? "to" : "from";
+    if (s->peer < -1 || s->peer >= comm->size)
+        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be -1..%d", fn, peer, s->peer,
+                          comm->size - 1);
+    if (s->bytes < 0)
+        return tess__fail(TESS_EINVAL, "%s: %s_bytes is %lld, must be at least 0", fn, s->name,
+                          (long long)s->bytes);
+    if (s->peer >= 0 && s->bytes > 0 && !s->data)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, with %lld bytes", fn, s->name,
+                          (long long)s->bytes);
+    return TESS_OK;
+}
+
+tess_status tess_comm_start_exchange(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                                     int64_t send_bytes, int to, void *recv, int64_t recv_bytes,
+                                     int from, tess_request **request)
+{
+    const char *fn = "tess_comm_start_exchange";
+    tess_request *r = NULL;
+    TESS_TRY(tess__comm_check(fn, comm, traffic));
+    TESS_TRY(check_side(fn, comm, &(side){"send", send, send_bytes, to}));
+    TESS_TRY(check_side(fn, comm, &(side){"recv", recv, recv_bytes, from}));
+    const int own = to == comm->rank;
+    if (own != (from == comm->rank) || (own && send_bytes != recv_bytes))
+        return tess__fail(TESS_EINVAL,
+                          "%s: rank %d sends itself %lld bytes and expects %lld from itself", fn,
+                          comm->rank, own ? (long long)send_bytes : 0,
+                          from == comm->rank ? (long long)recv_bytes : 0);
+    if (!request)
+        return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
+    const tess__call call = {.op = "exchange",
+                             .traffic = traffic,
+                             .sent = own || to < 0 ? 0 : send_bytes,
+                             .received = own || from < 0 ? 0 : recv_bytes,
+                             .most = own || to < 0 ? 0 : send_bytes,
+                             .request = number_of(comm)};
+    if (comm->ops->note)
+        TESS_TRY(comm->ops->note(comm, &call));
+    TESS_TRY(comm->ops->progress(comm));
+    TESS_TRY(take_request(comm, traffic, to < 0 ? NULL : send, to < 0 ? 0 : send_bytes, &r));
+    r->number = call.request;
+    if (own && send_bytes > 0 && send != recv)
+        memcpy(recv, send, (size_t)send_bytes);
+    if (!own && from >= 0)
+        TESS_TRY(start_receive(comm, r, from, recv, recv_bytes));
+    if (!own && to >= 0)
+        TESS_TRY(start_send(comm, r, to, send, send_bytes));
+    *request = r;
+    return TESS_OK;
+}

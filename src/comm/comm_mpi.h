@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_mpi.h - what the files of the communicator over MPI share.
+ *
+ *   comm_mpi.c            life: making, parting and ending communicators
+ *   comm_mpi_message.c    messages and waiting for them
+ *   comm_mpi_fail.c       what a failed rank tells, and what the others then do
+ *
+ * Waiting is polling. A rank that fails sends a notice to every other one on a communicator of its
+ * own, which everyone who waits looks at too, between yields of the processor: nobody waits inside
+ * MPI for somebody who has failed.
+ */
+#ifndef TESS_COMM_MPI_H
+#define TESS_COMM_MPI_H
+
+#include "comm_internal.h"
+#include "tessera/mpi.h"
+
+typedef struct {
+    int32_t status, rank;
+    char sentence[TESS_SENTENCE_MAX];
+} tess__notice;
+
+/* What all parts of a communicator share; it belongs to the whole. */
+typedef struct {
+    MPI_Comm notices;
+    int rank, size;
+    struct tess__comm_mpi *comms; /* all of this rank */
+    int failed;
+    tess__notice failure; /* as it came in, or as it goes out to everyone */
+    char quiet[];         /* (size) 1: expects no more messages */
+} tess__mpi_world;
+
+typedef struct {
+    MPI_Request handle;
+    int64_t begun;  /* bytes of the message that are under way or done */
+    int chunk, got; /* bytes of the last chunk, and how many came */
+    int code;       /* MPI's last answer */
+} tess__flight;
+
+typedef struct tess__comm_mpi {
+    tess_comm comm;
+    MPI_Comm mpi;
+    tess__mpi_world *world;
+    int whole; /* owns the world */
+    struct tess__comm_mpi *next;
+    tess__flight *flights; /* flight i is that of message i */
+    int *places;           /* (size) ranks of the world */
+} tess__comm_mpi;
+
+/* EIO, with the text that MPI has for its code. */
+tess_status tess__mpi_error(const char *what, int code);
+
+static inline tess__flight *tess__flight_of(const tess__comm_mpi *self, const tess__message *m)
+{
+    return &self->flights[m - self->comm.messages];
+}
+
+/* Message i of a request, the receives first. */
+static inline tess__message *tess__mpi_message(tess_request *r, int i)
+{
+    return i < r->n_receives ? &r->receives[i] : &r->sends[i - r->n_receives];
+}
+
+/* ---- comm_mpi_message.c: operations of a communicator ---------------------------------------- */
+
+tess_status tess__mpi_send(tess_comm *comm, tess__message *m);
+tess_status tess__mpi_receive(tess_comm *comm, tess__message *m);
+tess_status tess__mpi_progress(tess_comm *comm);
+tess_status tess__mpi_finish(tess_comm *comm, tess_request *request);
+
+/* ---- comm_mpi_fail.c ------------------------------------------------------------------------- */
+
+/* The operation: tells every rank. */
+void tess__mpi_fail(tess_comm *comm, tess_status status, const char *sentence);
+
+/* Has another rank failed? */
+tess_status tess__mpi_ask(tess__mpi_world *world);
+
+/* Forgets what still moves on a communicator. */
+void tess__mpi_abandon(tess__comm_mpi *self);
+
+#endif

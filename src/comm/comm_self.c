@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_self.c - a rank that is alone: there is nobody to send to, and nothing to wait for. */
+#include "comm_internal.h"
+
+static tess_status no_message(tess_comm *comm, tess__message *message)
+{
+    (void)comm;
+    (void)message;
+    return TESS_OK;
+}
+
+static tess_status no_finish(tess_comm *comm, tess_request *request)
+{
+    (void)comm;
+    (void)request;
+    return TESS_OK;
+}
+
+static tess_status no_progress(tess_comm *comm)
+{
+    (void)comm;
+    return TESS_OK;
+}
+
+static void no_fail(tess_comm *comm, tess_status status, const char *sentence)
+{
+    (void)comm;
+    (void)status;
+    (void)sentence;
+}
+
+static int64_t wall(const tess_comm *comm)
+{
+    (void)comm;
+    return tess_clock_ns();
+}
+
+static int64_t no_tag(tess_comm *comm)
+{
+    (void)comm;
+    return 0;
+}
+
+static tess_status self_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
+                             tess_comm **part)
+{
+    (void)order;
+    (void)rank;
+    (void)tag;
+    *part = NULL;
+    return n > 0 ? tess_comm_self(comm->ctx, part) : TESS_OK;
+}
+
+static void no_destroy(tess_comm *comm)
+{
+    (void)comm;
+}
+
+static const tess__comm_ops self_ops = {
+    .kind = "self",
+    .send = no_message,
+    .receive = no_message,
+    .finish = no_finish,
+    .progress = no_progress,
+    .fail = no_fail,
+    .clock = wall,
+    .fresh = no_tag,
+    .part = self_part,
+    .destroy = no_destroy,
+};
+
+tess_status tess_comm_self(tess_ctx *ctx, tess_comm **comm)
+{
+    if (!ctx || !comm)
+        return tess__fail(TESS_EINVAL, "tess_comm_self: %s is NULL", ctx ? "comm" : "ctx");
+    tess_comm *made = tess__comm_make(ctx, &self_ops, sizeof *made, 0, 1);
+    if (!made)
+        return TESS_ENOMEM;
+    *comm = made;
+    return TESS_OK;
+}

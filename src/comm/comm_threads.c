@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_threads.c - runs a function on ranks that are threads.
+ *
+ * Everything the ranks need is made before the first thread starts, so that a lack of memory is the
+ * caller's failure and not one rank's.
+ */
+#include "comm_thread.h"
+
+#include <string.h>
+
+enum { RANKS_MAX = 1024 };
+
+typedef struct {
+    tess__world *world;
+    tess_ctx *ctx;
+    tess_comm *comm;
+    tess_rank_fn fn;
+    void *user;
+    pthread_t thread;
+    tess_status status;
+    char sentence[TESS_SENTENCE_MAX];
+} seat;
+
+void tess__core_take(tess__world *world)
+{
+    if (!world->linked)
+        return;
+    pthread_mutex_lock(&world->core_mutex);
+    while (world->cores == 0)
+        pthread_cond_wait(&world->core_free, &world->core_mutex);
+    world->cores--;
+    pthread_mutex_unlock(&world->core_mutex);
+}
+
+void tess__core_give(tess__world *world)
+{
+    if (!world->linked)
+        return;
+    pthread_mutex_lock(&world->core_mutex);
+    world->cores++;
+    pthread_cond_signal(&world->core_free);
+    pthread_mutex_unlock(&world->core_mutex);
+}
+
+static void *run_rank(void *argument)
+{
+    seat *s = argument;
+    tess__core_take(s->world);
+    tess__thread_enter(s->comm);
+    s->status = s->fn(s->user, s->ctx, s->comm);
+    if (s->status != TESS_OK) {
+        snprintf(s->sentence, sizeof s->sentence, "%s", tess_last_error());
+        tess_comm_fail(s->comm, s->status);
+    }
+    tess__thread_leave(s->comm);
+    tess__core_give(s->world);
+    return NULL;
+}
+
+static tess_status check_wire(const char *name, int64_t latency, double bandwidth)
+{
+    if (latency < 0 || latency > (int64_t)1 << 50)
+        return tess__fail(TESS_EINVAL, "tess_comm_threads: %slatency is %lld, must be 0..2^50 ns",
+                          name, (long long)latency);
+    if (!(bandwidth == 0.0 || (bandwidth >= 1.0 && bandwidth <= 1e18)))
+        return tess__fail(TESS_EINVAL,
+                          "tess_comm_threads: %sbandwidth is %g, must be 0 or 1..1e18 bytes/s",
+                          name, bandwidth);
+    return TESS_OK;
+}
+
+static tess_status check(const tess_ctx_opts *opts, int ranks, const tess_link *link,
+                         tess_rank_fn fn)
+{
+    const char *name = "tess_comm_threads";
+    if (ranks < 1 || ranks > RANKS_MAX)
+        return tess__fail(TESS_EINVAL, "%s: ranks is %d, must be 1..%d", name, ranks, RANKS_MAX);
+    if (!fn)
+        return tess__fail(TESS_EINVAL, "%s: fn is NULL", name);
+    if (!link)
+        return TESS_OK;
+    TESS_TRY(check_wire("", link->latency, link->bandwidth));
+    TESS_TRY(check_wire("network_", link->network_latency, link->network_bandwidth));
+    if (link->node_ranks < 0)
+        return tess__fail(TESS_EINVAL, "%s: node_ranks is %d, must be at least 0", name,
+                          link->node_ranks);
+    if (link->share_cores != 0 && link->share_cores != 1)
+        return tess__fail(TESS_EINVAL, "%s: share_cores is %d, must be 0 or 1", name,
+                          link->share_cores);
+    if (opts && opts->threads > 1)
+        return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1 with a link", name,
+                          opts->threads);
+    return TESS_OK;
+}
+
+static void open_world(tess__world *world, int ranks, const tess_link *link, tess__box *boxes)
+{
+    *world = (tess__world){.ranks = ranks, .linked = link != NULL, .boxes = boxes, .tags = 1};
+    if (link)
+        world->link = *link;
+    memset(boxes, 0, (size_t)ranks * sizeof *boxes);
+    if (link)
+        world->cores = link->share_cores ? ranks : tess__cores_usable("");
+    pthread_mutex_init(&world->mutex, NULL);
+    pthread_mutex_init(&world->core_mutex, NULL);
+    pthread_cond_init(&world->core_free, NULL);
+    for (int p = 0; p < ranks; p++) {
+        pthread_mutex_init(&boxes[p].mutex, NULL);
+        pthread_cond_init(&boxes[p].changed, NULL);
+    }
+}
+
+static void close_world(tess__world *world)
+{
+    for (int p = 0; p < world->ranks; p++) {
+        pthread_mutex_destroy(&world->boxes[p].mutex);
+        pthread_cond_destroy(&world->boxes[p].changed);
+    }
+    pthread_cond_destroy(&world->core_free);
+    pthread_mutex_destroy(&world->core_mutex);
+    pthread_mutex_destroy(&world->mutex);
+}
+
+static tess_status make_seats(const tess_ctx_opts *opts, tess__world *world, seat *seats)
+{
+    for (int p = 0; p < world->ranks; p++) {
+        seats[p].world = world;
+        TESS_TRY(tess_ctx_create(opts, &seats[p].ctx));
+        TESS_TRY(tess__thread_comm(seats[p].ctx, world, p, &seats[p].comm));
+    }
+    return TESS_OK;
+}
+
+static void run_all(tess__world *world, seat *seats)
+{
+    int started = 0;
+    for (; started < world->ranks; started++) {
+        seat *s = &seats[started];
+        const int error = pthread_create(&s->thread, NULL, run_rank, s);
+        if (error) {
+            s->status = tess__fail(TESS_EIO, "tess_comm_threads: cannot start rank %d: %s", started,
+                                   strerror(error));
+            snprintf(s->sentence, sizeof s->sentence, "%s", tess_last_error());
+            tess_comm_fail(s->comm, s->status);
+            break;
+        }
+    }
+    for (int p = 0; p < started; p++)
+        pthread_join(seats[p].thread, NULL);
+}
+
+/* With the memory of `ctx`, which no rank uses. */
+static tess_status run(tess_ctx *ctx, const tess_ctx_opts *opts, int ranks, const tess_link *link,
+                       const seat *seat_of_all)
+{
+    tess__world world;
+    tess__arena arena = {.ctx = ctx};
+    seat *seats = tess__arena_take(&arena, (size_t)ranks * sizeof *seats);
+    tess__box *boxes = tess__arena_take(&arena, (size_t)ranks * sizeof *boxes);
+    tess_status status = TESS_ENOMEM;
+    if (seats && boxes) {
+        for (int p = 0; p < ranks; p++)
+            seats[p] = *seat_of_all;
+        open_world(&world, ranks, link, boxes);
+        status = make_seats(opts, &world, seats);
+        if (status == TESS_OK)
+            run_all(&world, seats);
+        for (int p = ranks - 1; p >= 0; p--) {
+            if (seats[p].status != TESS_OK)
+                status = tess__fail(seats[p].status, "%s", seats[p].sentence);
+            tess_comm_destroy(seats[p].comm);
+            tess_ctx_destroy(seats[p].ctx);
+        }
+        close_world(&world);
+    }
+    tess__arena_free(&arena);
+    return status;
+}
+
+tess_status tess_comm_threads(const tess_ctx_opts *opts, int ranks, const tess_link *link,
+                              tess_rank_fn fn, void *user)
+{
+    TESS_TRY(check(opts, ranks, link, fn));
+    tess_ctx_opts own = opts ? *opts : (tess_ctx_opts){0};
+    tess_ctx *ctx = NULL;
+    if (own.threads == 0)
+        own.threads = 1;
+    TESS_TRY(tess_ctx_create(&own, &ctx));
+    const tess_status status = run(ctx, &own, ranks, link, &(seat){.fn = fn, .user = user});
+    tess_ctx_destroy(ctx);
+    return status;
+}

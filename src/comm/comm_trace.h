@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_trace.h - a rank that plays alone: what it calls, written down. */
+#ifndef TESS_COMM_TRACE_H
+#define TESS_COMM_TRACE_H
+
+#include "comm_internal.h"
+
+typedef struct {
+    tess__call call;
+    int first, count, stride; /* the group, in ranks of the whole */
+    int64_t begin, compute;   /* ns since the trace began; since the call before ended */
+    int64_t took;             /* by the call itself */
+} tess__record;
+
+/* What a trace and its parts write on; it belongs to the whole. */
+typedef struct {
+    tess_ctx *ctx;
+    tess__record *records;
+    size_t n, room;
+    int64_t origin, end; /* of the trace; of the last call */
+    int64_t numbers;     /* that have been given */
+} tess__tape;
+
+typedef struct {
+    tess_comm comm;
+    tess__tape *tape;
+    int whole;         /* owns the tape */
+    int first, stride; /* rank p of it is rank first + p * stride of the whole */
+} tess__trace;
+
+/* EINVAL unless comm is the whole of a trace. */
+tess_status tess__trace_of(const char *fn, const tess_comm *comm, const tess__trace **trace);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cost_internal.h - clusters, and what attention, exchanges and collectives cost on them.
+ *
+ * What lives here: the description of machines and the one model of time, for planner and simulator
+ * alike. What comes in: JSON, counts of pairs, rows and bytes. What goes out: nanoseconds.
+ * Everything is a pure function of its arguments; only + - * / touch a double.
+ */
+#ifndef TESS_COST_INTERNAL_H
+#define TESS_COST_INTERNAL_H
+
+#include "base/base_internal.h"
+#include "file/json.h"
+#include "tessera/cost.h"
+
+struct tess_cluster {
+    tess_ctx *ctx;
+    tess__arena arena; /* the strings */
+    tess_cluster_info info;
+};
+
+/* The files of share/clusters. */
+extern const tess__shipped tess__shipped_clusters[];
+extern const int tess__n_shipped_clusters;
+
+/* ---- cluster_read.c ------------------------------------------------------------------------ */
+
+/* Reads a description; name is what errors call it and what the cluster is called. */
+tess_status tess__cluster_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                tess_cluster **cluster);
+tess_status tess__cluster_open(tess_ctx *ctx, const char *path, tess_cluster **cluster);
+
+/* ---- cluster_collectives.c ----------------------------------------------------------------- */
+
+/* Fills info->collectives from what else is known, then from the member "collectives" of the
+ * description, where it has one. */
+tess_status tess__cluster_read_collectives(tess_cluster *cluster, const tess__json_node *root);
+
+/* ---- cluster_write.c ----------------------------------------------------------------------- */
+
+/* A new reference; NULL: no memory, or a text that is not UTF-8. */
+json_t *tess__cluster_json(const tess_cluster_info *info);
+
+/* ---- nccl_log.c ---------------------------------------------------------------------------- */
+
+tess_status tess__nccl_log_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                 tess_collective_op op, tess_nccl_log **log);
+
+/* ---- collective.c -------------------------------------------------------------------------- */
+
+/* tess_collective_time without its checks. */
+void tess__collective_ns(const tess_cluster_info *info, const tess_collective *work,
+                         tess_collective_result *result);
+
+/* ---- times.c ------------------------------------------------------------------------------- */
+
+/* Floating-point operations for each (query, key) pair and element of a head: two products forward,
+ * five backward, of a multiplication and an addition each. */
+enum { TESS__FLOP_FORWARD = 4, TESS__FLOP_BACKWARD = 10 };
+
+/* Rounds a time that is not negative to whole ns, at most 2^62 (146 years). */
+int64_t tess__ns(double ns);
+
+/* ns of one (query, key) pair and of one query row besides its pairs: what tess_cost_attention
+ * multiplies with. */
+typedef struct {
+    double pair, row;
+} tess__attn_rate;
+
+tess_status tess__attn_rates(const tess_cluster *cluster, int head_dim, int backward, double flops,
+                             tess_precision precision, tess__attn_rate *rate);
+int64_t tess__attn_ns(const tess__attn_rate *rate, double pairs, int64_t rows);
+
+/* tess_cost_exchange without its checks. */
+void tess__exchange_ns(const tess_cluster_info *info, const tess_traffic *traffic, int n,
+                       int per_node, int64_t *ns);
+
+#endif

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* context.c - the ranks that share the tokens of a sample: options, rows at home, what callers see.
+ *
+ * Memory is one arena:
+ *
+ *   | tess_context | bounds (ranks + 1) | blocks_q (n_q + 1) | blocks_k (n_k + 1) |
+ *   | density (layers, heads) + 1 + (layers, parts, 3) | shares (layers, heads) |
+ *   | seen (layers, 2) | layers | low (2, layers) | unions, looked (layers, ranks + 1) |
+ *   | what counting takes (context_unions.c) |
+ *
+ * beside the executor, the plan and two clusters, which are objects of their own.
+ */
+#include "context_internal.h"
+
+#include "plan/strategy_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { COUNT_MAX = 65536, BLOCK_ROWS = 64, BLOCKS_PER_RANK = 8 };
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* Numbers that the executor does not check. */
+static tess_status check_numbers(const char *who, const tess_context_opts *o, int ranks)
+{
+    TESS_TRY(tess__check_range(who, "layers", o->layers, 1, COUNT_MAX));
+    TESS_TRY(tess__check_range(who, "heads", o->heads, 1, COUNT_MAX));
+    TESS_TRY(tess__check_range(who, "batch", o->batch, 1, COUNT_MAX));
+    TESS_TRY(tess__check_range(who, "tokens", o->tokens, ranks, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "n_groups", o->n_groups, 0, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "n_units", o->n_units, 0, INT32_MAX));
+    TESS_TRY(tess__check_range(who, "lse", o->lse, 0, 1));
+    TESS_TRY(tess__check_range(who, "train", o->train, 0, 1));
+    TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 1));
+    TESS_TRY(tess__check_range(who, "fresh", o->fresh, 0, 1));
+    TESS_TRY(tess__check_eights(who, "head_dim", o->head_dim, TESS_DIM_MAX));
+    if ((o->n_groups > 0 && !o->groups) || (o->n_units > 0 && !o->units))
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
+                          o->n_groups > 0 && !o->groups ? "groups" : "units");
+    if (!(o->flops == 0.0 || (o->flops >= 1e3 && o->flops <= 1e21)))
+        return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
+    if (!(o->union_share >= 0.0 && o->union_share <= 1.0))
+        return tess__fail(TESS_EINVAL, "%s: union_share is %g, must be 0..1", who, o->union_share);
+    for (int64_t i = 0; o->union_shares && i < o->layers * ((int64_t)ranks + 1); i++)
+        if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
+            return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,
+                              (long long)i, o->union_shares[i]);
+    if (o->like && (o->like->ranks != ranks || o->like->opts.head_dim != o->head_dim))
+        return tess__fail(TESS_EINVAL, "%s: like has %d ranks and head_dim %d, must have %d and %d",
+                          who, o->like->ranks, o->like->opts.head_dim, ranks, o->head_dim);
+    if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
+        return tess__fail(TESS_EINVAL, "%s: replan_above is %g, must be 0..1e9", who,
+                          o->replan_above);
+    return TESS_OK;
+}
+
+static tess_status check(const char *who, const tess_context_opts *o, tess_context **context,
+                         int ranks, tess__strategy *strategy)
+{
+    if (!o || !context)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, o ? "context" : "opts");
+    TESS_TRY(check_numbers(who, o, ranks));
+    TESS_TRY(tess__strategy_parse(who, o->strategy, ranks, strategy));
+    if (o->whole_keys && (strategy->ring > 1 || strategy->selective > 1))
+        return tess__fail(TESS_EINVAL,
+                          "%s: strategy is \"%.40s\", must leave keys whole: their selector needs "
+                          "all keys of a head on one rank",
+                          who, o->strategy);
+    return TESS_OK;
+}
+
+/* Everything that plans depend on, in a few bytes. */
+static uint64_t fingerprint(const tess_context_opts *o, int ranks)
+{
+    const int64_t counts[] = {o->layers,     o->heads,      o->head_dim,     o->batch,
+                              o->tokens,     o->n_groups,   o->n_units,      o->units_most,
+                              o->rank_low,   o->compensate, o->saves,        o->train,
+                              o->whole_keys, o->fresh,      o->like != NULL, o->lse};
+    const double numbers[] = {o->scale, o->flops, o->union_share, o->replan_above};
+    const char *const texts[] = {o->strategy ? o->strategy : "auto", o->cluster ? o->cluster : ""};
+    uint64_t hash = tess__hash(0, counts, sizeof counts);
+    hash = tess__hash(hash, numbers, sizeof numbers);
+    for (int i = 0; i < 2; i++)
+        hash = tess__hash(hash, texts[i], strlen(texts[i]) + 1);
+    if (o->n_groups > 0)
+        hash = tess__hash(hash, o->groups, ((size_t)o->n_groups + 1) * sizeof *o->groups);
+    if (o->n_units > 0)
+        hash = tess__hash(hash, o->units, ((size_t)o->n_units + 1) * sizeof *o->units);
+    if (o->union_shares)
+        hash = tess__hash(hash, o->union_shares,
+                          (size_t)o->layers * ((size_t)ranks + 1) * sizeof *o->union_shares);
+    return hash;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Blocks of plans: the groups, and units or groups for the keys. Dense attention may be cut
+ * anywhere: even blocks, several for each rank. */
+static int32_t count_blocks(const tess_context_opts *o, int ranks)
+{
+    if (o->n_groups > 0)
+        return o->n_groups;
+    const int64_t most = (int64_t)ranks * BLOCKS_PER_RANK;
+    const int64_t blocks = (o->tokens + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    const int64_t n = blocks > most ? blocks : most;
+    return (int32_t)(n < o->tokens ? n : o->tokens);
+}
+
+static void fill_blocks(const tess_context_opts *o, int32_t n, int64_t *bounds)
+{
+    if (o->n_groups > 0)
+        memcpy(bounds, o->groups, ((size_t)n + 1) * sizeof *bounds);
+    for (int64_t i = 0; o->n_groups == 0 && i <= n; i++)
+        bounds[i] = o->tokens * i / n;
+}
+
+/* Of densities and what travels with them. */
+static size_t density_bytes(const tess_context_opts *o, int ranks)
+{
+    int64_t parts;
+    tess__degrees(ranks, NULL, &parts);
+    return ((size_t)o->layers * ((size_t)o->heads + TESS__UNION_COUNTS * (size_t)parts) + 1) *
+           sizeof(double);
+}
+
+static size_t total_bytes(const tess_context_opts *o, int ranks, int32_t n_q, int32_t n_k)
+{
+    const size_t heads = (size_t)o->layers * (size_t)o->heads, layers = (size_t)o->layers;
+    return tess__arena_round(sizeof(tess_context)) +
+           tess__arena_round(((size_t)ranks + 1) * sizeof(int64_t)) +
+           tess__arena_round(((size_t)n_q + 1) * sizeof(int64_t)) +
+           tess__arena_round(((size_t)n_k + 1) * sizeof(int64_t)) +
+           tess__arena_round(density_bytes(o, ranks)) + tess__arena_round(heads * sizeof(double)) +
+           tess__arena_round(2 * layers * sizeof(double)) +
+           tess__arena_round(layers * sizeof(tess__context_layer)) + tess__arena_round(2 * layers) +
+           tess__arena_round(2 * layers * ((size_t)ranks + 1) * sizeof(double));
+}
+
+/* The context with its arrays, of which only bounds are filled. */
+static tess_status lay_out(tess_ctx *ctx, const tess_context_opts *o, int ranks,
+                           tess_context **context)
+{
+    const int32_t n_q = count_blocks(o, ranks), n_k = o->n_units > 0 ? o->n_units : n_q;
+    const size_t heads = (size_t)o->layers * (size_t)o->heads, layers = (size_t)o->layers;
+    tess__arena arena = {.ctx = ctx};
+    TESS_TRY(tess__arena_reserve(&arena, total_bytes(o, ranks, n_q, n_k)));
+    tess_context *c = tess__arena_take(&arena, sizeof *c); /* the reserve holds them all */
+    memset(c, 0, sizeof *c);
+    c->bounds = tess__arena_take(&arena, ((size_t)ranks + 1) * sizeof *c->bounds);
+    c->blocks_q = tess__arena_take(&arena, ((size_t)n_q + 1) * sizeof *c->blocks_q);
+    c->blocks_k = tess__arena_take(&arena, ((size_t)n_k + 1) * sizeof *c->blocks_k);
+    c->density = tess__arena_take(&arena, density_bytes(o, ranks));
+    c->shares = tess__arena_take(&arena, heads * sizeof *c->shares);
+    c->seen = tess__arena_take(&arena, 2 * layers * sizeof *c->seen);
+    c->layers = tess__arena_take(&arena, layers * sizeof *c->layers);
+    c->low = memset(tess__arena_take(&arena, 2 * layers), 0, 2 * layers);
+    c->unions = tess__arena_take(&arena, 2 * layers * ((size_t)ranks + 1) * sizeof *c->unions);
+    for (int p = 0; p <= ranks; p++)
+        c->bounds[p] = tess__shard(o->tokens, ranks, p);
+    fill_blocks(o, n_q, c->blocks_q);
+    if (o->n_units > 0)
+        memcpy(c->blocks_k, o->units, ((size_t)n_k + 1) * sizeof *c->blocks_k);
+    else
+        memcpy(c->blocks_k, c->blocks_q, ((size_t)n_k + 1) * sizeof *c->blocks_k);
+    c->n_q = n_q;
+    c->n_k = n_k;
+    c->ctx = ctx;
+    c->arena = arena;
+    *context = c;
+    return TESS_OK;
+}
+
+static tess_status make_executor(tess_context *c, const tess_context_opts *o)
+{
+    const tess_dist_attn_opts opts = {.batch = o->batch,
+                                      .heads = o->heads,
+                                      .head_dim = o->head_dim,
+                                      .scale = o->scale,
+                                      .compensate = o->compensate,
+                                      .tokens = o->tokens,
+                                      .bounds = c->bounds,
+                                      .n_groups = o->n_groups,
+                                      .groups = o->n_groups > 0 ? o->groups : NULL,
+                                      .n_units = o->n_units,
+                                      .units = o->n_units > 0 ? o->units : NULL,
+                                      .units_most = o->units_most,
+                                      .rank_low = o->rank_low,
+                                      .saves = o->saves};
+    return tess_dist_attn_create(c->ctx, c->comm, &opts, &c->attn);
+}
+
+/* What this rank can do alone. */
+static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_info *group,
+                              const tess_context_opts *o, const tess__strategy *strategy,
+                              tess_context **context)
+{
+    tess_context *c = NULL;
+    TESS_TRY(lay_out(ctx, o, group->size, &c));
+    c->comm = comm;
+    c->rank = group->rank;
+    c->ranks = group->size;
+    c->opts = *o;
+    c->opts.groups = o->n_groups > 0 ? c->blocks_q : NULL;
+    c->opts.units = o->n_units > 0 ? c->blocks_k : NULL;
+    c->opts.strategy = c->opts.cluster = NULL;
+    c->opts.like = NULL;
+    *context = c;
+    TESS_TRY(tess__context_unions(c, o));
+    c->opts.union_shares = o->union_shares ? c->unions : NULL;
+    c->how = (tess_plan_opts){.ranks = c->ranks,
+                              .method = strategy->method,
+                              .ulysses = strategy->ulysses,
+                              .ring = strategy->ring,
+                              .selective = strategy->selective,
+                              .pass = o->train ? TESS_PLAN_TRAIN : TESS_PLAN_FORWARD,
+                              .head_dim = o->head_dim,
+                              .element_bytes = sizeof(float),
+                              .rank_low = o->rank_low,
+                              .low_layers = c->low,
+                              .lse = o->lse,
+                              .union_shares = c->unions,
+                              .whole_keys = o->whole_keys ? 2 : 0,
+                              .equal_too = 1,
+                              .replan_above = o->replan_above};
+    return make_executor(c, o);
+}
+
+tess_status tess_context_create(tess_ctx *ctx, tess_comm *comm, const tess_context_opts *opts,
+                                tess_context **context)
+{
+    static const char who[] = "tess_context_create";
+    tess_comm_info group;
+    tess__strategy strategy;
+    if (!ctx || !comm)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, ctx ? "comm" : "ctx");
+    TESS_TRY(tess_comm_query(comm, &group));
+    TESS_TRY(tess_comm_agree(comm, check(who, opts, context, group.size, &strategy)));
+    const uint64_t own = fingerprint(opts, group.size);
+    TESS_TRY(tess_comm_same(comm, "shape or strategy", &own, sizeof own));
+    tess_context *made = NULL;
+    tess_status status =
+        tess_comm_agree(comm, make_alone(ctx, comm, &group, opts, &strategy, &made));
+    if (status == TESS_OK)
+        status = tess__context_rates(made, opts);
+    if (status == TESS_OK)
+        *context = made;
+    else
+        tess_context_destroy(made);
+    return status;
+}
+
+void tess_context_destroy(tess_context *context)
+{
+    if (!context)
+        return;
+    tess_plan_destroy(context->plan);
+    tess_dist_attn_destroy(context->attn);
+    tess_cluster_destroy(context->priced);
+    tess_cluster_destroy(context->cluster);
+    tess__arena arena = context->arena; /* the context lies in it */
+    tess__arena_free(&arena);
+}
+
+/* ---- what callers see ------------------------------------------------------------------------ */
+
+void tess__context_tell(const tess_context *c, tess_context_event_kind kind, int64_t step,
+                        const char *format, ...)
+{
+    char sentence[TESS_TOLD];
+    va_list args;
+    if (!c->opts.tell)
+        return;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    const tess_context_event event = {kind, step, sentence};
+    c->opts.tell(c->opts.user, &event);
+}
+
+/* Rounds a measured value; -1 stays. */
+static int64_t whole(double x)
+{
+    return x < 0.0 ? -1 : (int64_t)(x + 0.5);
+}
+
+int64_t tess__context_predicted(const tess_context *c)
+{
+    int64_t sum = 0;
+    for (int l = 0; l < c->opts.layers; l++) {
+        tess_plan_layer layer;
+        if (!c->plan || tess_plan_layer_view(c->plan, l, &layer) != TESS_OK ||
+            layer.predicted_ns < 0)
+            return -1;
+        sum += layer.predicted_ns;
+    }
+    return sum;
+}
+
+int64_t tess__context_measured(const tess_context *c)
+{
+    double sum = 0.0;
+    for (int l = 0; l < c->opts.layers; l++) {
+        if (!c->plan || c->layers[l].measured_ns < 0.0)
+            return -1;
+        sum += c->layers[l].measured_ns;
+    }
+    return whole(sum);
+}
+
+tess_status tess_context_view(const tess_context *c, tess_context_info *info)
+{
+    if (!c || !info)
+        return tess__fail(TESS_EINVAL, "tess_context_view: %s is NULL, must not be",
+                          c ? "info" : "context");
+    *info = (tess_context_info){.opts = &c->opts,
+                                .comm = c->comm,
+                                .rank = c->rank,
+                                .ranks = c->ranks,
+                                .first = c->bounds[c->rank],
+                                .rows = c->bounds[c->rank + 1] - c->bounds[c->rank],
+                                .bounds = c->bounds,
+                                .attn = c->attn,
+                                .plan = c->plan,
+                                .cluster = c->cluster,
+                                .union_shares = c->looked,
+                                .predicted_ns = tess__context_predicted(c),
+                                .measured_ns = tess__context_measured(c),
+                                .plans = c->plans,
+                                .kept = c->kept};
+    return TESS_OK;
+}
+
+tess_status tess_context_layer(const tess_context *c, int layer, tess_context_layer_info *info)
+{
+    static const char who[] = "tess_context_layer";
+    tess_plan_layer view;
+    if (!c || !info)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, c ? "info" : "context");
+    TESS_TRY(tess__check_range(who, "layer", layer, 0, c->opts.layers - 1));
+    if (!c->plan)
+        return tess__fail(TESS_EINVAL, "%s: there is no plan yet", who);
+    TESS_TRY(tess_plan_layer_view(c->plan, layer, &view));
+    const tess__context_layer *own = &c->layers[layer];
+    *info = (tess_context_layer_info){.words = own->words,
+                                      .imbalance = view.rho[TESS_RHO_RING],
+                                      .predicted_ns = view.predicted_ns,
+                                      .measured_ns = whole(own->measured_ns),
+                                      .bytes_predicted = own->bytes,
+                                      .bytes_sent = whole(own->measured_bytes)};
+    return TESS_OK;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data.c - opening, asking and closing sources of clips; see data.h for what they share. */
+#include "data_internal.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const tess__data_source *const drawn[] = {&tess__data_shapes, &tess__data_recall,
+                                                 &tess__data_recall_aligned};
+enum { N_DRAWN = sizeof drawn / sizeof drawn[0] };
+
+uint64_t tess__data_seed(uint64_t seed, const char *kind)
+{
+    uint64_t x = seed;
+    for (; *kind; kind++)
+        x = (x ^ (unsigned char)*kind) * 0x100000001b3;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+}
+
+uint64_t tess__data_stream(tess_split split, int64_t index)
+{
+    return (uint64_t)split << 63 | (uint64_t)index;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static tess_status check_opts(const tess_data_opts *o)
+{
+    enum { TEXT_MAX = 1 << 20 };
+    static const char who[] = "tess_data_open";
+    TESS_TRY(tess__check_range(who, "frames", o->frames, 0, TESS__FRAMES_MAX));
+    TESS_TRY(tess__check_range(who, "height", o->height, 0, TESS__SIDE_MAX));
+    TESS_TRY(tess__check_range(who, "width", o->width, 0, TESS__SIDE_MAX));
+    TESS_TRY(tess__check_range(who, "pack", o->pack, 0, TESS__PACK_MAX));
+    TESS_TRY(tess__check_range(who, "text_len", o->text_len, 0, TEXT_MAX));
+    TESS_TRY(tess__check_range(who, "text_dim", o->text_dim, 0, TEXT_MAX));
+    TESS_TRY(tess__check_range(who, "token", o->token, 0, TESS__TOKEN_MAX));
+    if (!(o->fps >= 0) || o->fps > 1000)
+        return tess__fail(TESS_EINVAL, "%s: fps is %g, must be 0..1000", who, o->fps);
+    return TESS_OK;
+}
+
+/* The options' shape with its defaults, as samples will have it. */
+static tess_status set_shape(tess_data *data, const tess_data_opts *o)
+{
+    tess_data_info *info = &data->info;
+    const int height = o->height ? o->height : 32, width = o->width ? o->width : 32;
+    info->pack = o->pack ? o->pack : 1;
+    if (height % info->pack || width % info->pack)
+        return tess__fail(TESS_EINVAL,
+                          "tess_data_open: a frame is %d x %d, pack %d must divide both sides",
+                          height, width, info->pack);
+    info->channels = 3 * info->pack * info->pack;
+    info->frames = o->frames ? o->frames : 8;
+    info->height = height / info->pack;
+    info->width = width / info->pack;
+    info->text_len = o->text_len ? o->text_len : 16;
+    info->text_dim = o->text_dim ? o->text_dim : 64;
+    info->fps = o->fps > 0 ? o->fps : 8;
+    return TESS_OK;
+}
+
+/* What a path leads to: clips if there is any, else latents. A folder of PNGs is one clip. */
+static tess_status find_files(const char *path, const tess__data_source **source)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return tess__fail(TESS_EIO, "%s: cannot open: %m", path);
+    if (!S_ISDIR(st.st_mode))
+        *source = tess__is_tensors(NULL, path) ? &tess__data_latents : &tess__data_clips;
+    else if (tess__folder_has(path, tess__is_clip))
+        *source = &tess__data_clips;
+    else if (tess__folder_has(path, tess__is_tensors))
+        *source = &tess__data_latents;
+    else
+        return tess__fail(
+            TESS_EFORMAT,
+            "%s: has no clips: neither video files, .y4m, folders of PNGs nor latents", path);
+    return TESS_OK;
+}
+
+/* A drawn source by its name; anything else must be there as a path. */
+static tess_status find_source(const char *name, const tess__data_source **source)
+{
+    const char *names[N_DRAWN];
+    for (int i = 0; i < N_DRAWN; i++) {
+        names[i] = drawn[i]->kind;
+        if (strcmp(name, names[i]) == 0) {
+            *source = drawn[i];
+            return TESS_OK;
+        }
+    }
+    if (strchr(name, '/') || access(name, F_OK) == 0)
+        return find_files(name, source);
+    const char *near = tess_nearest(name, names, N_DRAWN);
+    if (near)
+        return tess__fail(
+            TESS_EINVAL,
+            "tess_data_open: source is \"%.200s\", neither a file nor a folder; did you mean %s?",
+            name, near);
+    return tess__fail(TESS_EINVAL,
+                      "tess_data_open: source is \"%.200s\", must be shapes, recall, "
+                      "recall-aligned or a path",
+                      name);
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data **data)
+{
+    const tess_data_opts o = opts ? *opts : (tess_data_opts){0};
+    const tess__data_source *source = NULL;
+    if (!ctx || !data)
+        return tess__fail(TESS_EINVAL, "tess_data_open: %s is NULL", ctx ? "data" : "ctx");
+    TESS_TRY(check_opts(&o));
+    TESS_TRY(find_source(o.source ? o.source : "shapes", &source));
+    if (o.text && source != &tess__data_clips && source != &tess__data_latents)
+        return tess__fail(TESS_EINVAL,
+                          "tess_data_open: text is \"%.200s\", %s has prompts of its own", o.text,
+                          source->kind);
+    const int64_t before = ctx->bytes_now;
+    tess_data *made = tess__alloc_zero(ctx, sizeof *made);
+    if (!made)
+        return TESS_ENOMEM;
+    made->ctx = ctx;
+    made->arena.ctx = ctx;
+    made->source = source;
+    made->info.kind = source->kind;
+    tess_status status = set_shape(made, &o);
+    if (status == TESS_OK)
+        status = source->open(made, &o);
+    made->info.bytes = ctx->bytes_now - before;
+    if (status != TESS_OK) {
+        tess_data_close(made);
+        return status;
+    }
+    *data = made;
+    return TESS_OK;
+}
+
+void tess_data_close(tess_data *data)
+{
+    if (!data)
+        return;
+    if (data->source->close)
+        data->source->close(data);
+    tess__arena_free(&data->arena);
+    tess__free(data->ctx, data);
+}
+
+tess_status tess_data_query(const tess_data *data, tess_data_info *info)
+{
+    if (!data || !info)
+        return tess__fail(TESS_EINVAL, "tess_data_query: %s is NULL", data ? "info" : "data");
+    *info = data->info;
+    return TESS_OK;
+}
+
+tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t index, float *x,
+                             float *text, char *prompt, size_t prompt_bytes)
+{
+    if (!data)
+        return tess__fail(TESS_EINVAL, "tess_data_sample: data is NULL");
+    if (split != TESS_SPLIT_TRAIN && split != TESS_SPLIT_VALIDATION)
+        return tess__fail(TESS_EINVAL, "tess_data_sample: split is %d, must be 0 or 1", (int)split);
+    if (index < 0)
+        return tess__fail(TESS_EINVAL, "tess_data_sample: index is %lld, must be 0 or more",
+                          (long long)index);
+    if (prompt && prompt_bytes == 0)
+        return tess__fail(TESS_EINVAL, "tess_data_sample: prompt_bytes is 0, must be 1 or more");
+    tess__told told = {.prompt = ""};
+    TESS_TRY(data->source->sample(data, split, index, x, &told));
+    if (text && told.item && told.item->text_rows > 0)
+        TESS_TRY(tess__embeddings_read(data, told.item, text));
+    else if (text)
+        tess__text_vectors(told.prompt, data->info.text_len, data->info.text_dim, text);
+    if (prompt)
+        snprintf(prompt, prompt_bytes, "%s", told.prompt);
+    return TESS_OK;
+}
+
+tess_status tess_data_prompt(const tess_data *data, const char *prompt, float *text)
+{
+    if (!data || !prompt || !text)
+        return tess__fail(TESS_EINVAL, "tess_data_prompt: %s is NULL",
+                          !data     ? "data"
+                          : !prompt ? "prompt"
+                                    : "text");
+    if (data->items && data->items->items[0].text_rows > 0)
+        return tess__fail(
+            TESS_ENOTSUP,
+            "tess_data_prompt: the text of this data was made elsewhere, words have no "
+            "vectors in it");
+    tess__text_vectors(prompt, data->info.text_len, data->info.text_dim, text);
+    return TESS_OK;
+}

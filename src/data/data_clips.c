@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data_clips.c - a folder of clips: video files, .y4m, folders of PNGs; or one of them alone.
+ *
+ * Every clip is decoded once when the data are opened, at the size, length and rate that samples
+ * have, so that the broken ones are known. As many as fit into the cache stay decoded, those first
+ * in the order of names; the others are decoded again whenever they are sampled.
+ */
+#include "data_internal.h"
+
+#include <sys/stat.h>
+
+enum { CACHE = 1 << 30 };
+
+static tess_clip_opts clip_opts(const tess_data *data)
+{
+    const tess_data_info *info = &data->info;
+    return (tess_clip_opts){.frames = info->frames,
+                            .height = info->height * info->pack,
+                            .width = info->width * info->pack,
+                            .fps = data->fps};
+}
+
+static int64_t clip_bytes(const tess_data *data)
+{
+    const tess_clip_opts o = clip_opts(data);
+    return (int64_t)o.frames * o.height * o.width * 3;
+}
+
+static tess_status look(tess_data *data, tess__item *item)
+{
+    const tess_clip_opts opts = clip_opts(data);
+    tess_clip clip;
+    TESS_TRY(tess__items_prompt(data, item, -1));
+    TESS_TRY(tess_clip_open(data->ctx, item->path, &opts, &item->clip));
+    TESS_TRY(tess_clip_view(item->clip, &clip));
+    if (data->info.fps == 0)
+        data->info.fps = clip.fps;
+    if (data->cache_left >= clip_bytes(data)) {
+        data->cache_left -= clip_bytes(data);
+        return TESS_OK;
+    }
+    tess_clip_close(item->clip);
+    item->clip = NULL;
+    return TESS_OK;
+}
+
+static int is_picture(const char *folder, const char *name)
+{
+    (void)folder;
+    return tess__ends_in(name, ".png");
+}
+
+/* PNGs in the folder itself are its frames; in it they are no clips of their own. */
+static int is_file_or_folder(const char *folder, const char *name)
+{
+    return !is_picture(folder, name) && tess__is_clip(folder, name);
+}
+
+static tess_status list(tess_data *data, const char *path)
+{
+    struct stat st;
+    char **paths = NULL;
+    int n = 0;
+    if (stat(path, &st) != 0)
+        return tess__fail(TESS_EIO, "%s: cannot open: %m", path);
+    if (S_ISDIR(st.st_mode))
+        TESS_TRY(tess__folder_list(&data->arena, path, is_file_or_folder, &paths, &n));
+    TESS_TRY(tess__items_make(data, n));
+    if (n == 0)
+        return tess__items_add(data, path, NULL);
+    for (int i = 0; i < n; i++)
+        TESS_TRY(tess__items_add(data, paths[i], NULL));
+    return TESS_OK;
+}
+
+static tess_status clips_open(tess_data *data, const tess_data_opts *opts)
+{
+    data->seed = tess__data_seed(opts->seed, "clips");
+    data->fps = opts->fps;
+    data->info.fps = opts->fps; /* 0: that of the first clip */
+    data->cache_left = opts->cache < 0 ? 0 : opts->cache ? opts->cache : CACHE;
+    TESS_TRY(list(data, opts->source));
+    if (opts->text)
+        TESS_TRY(tess__embeddings_open(data, opts));
+    TESS_TRY(tess__items_look(data, "looking at clips", look));
+    return tess__items_split(data, opts->source);
+}
+
+static void pack(const tess_data *data, const tess_clip *clip, float *x)
+{
+    const size_t stride = (size_t)clip->width * 3;
+    for (int t = 0; t < clip->frames; t++)
+        for (int y = 0; y < clip->height; y++)
+            tess__pack_row(&data->info, t, y,
+                           clip->pixels + ((size_t)t * (size_t)clip->height + (size_t)y) * stride,
+                           x);
+}
+
+static tess_status clips_sample(const tess_data *data, tess_split split, int64_t index, float *x,
+                                tess__told *told)
+{
+    const tess__item *item = tess__items_pick(data, split, index);
+    const tess_clip_opts opts = clip_opts(data);
+    tess_clip_file *file = item->clip;
+    tess_clip clip;
+    told->item = item;
+    told->prompt = item->prompt;
+    if (!x)
+        return TESS_OK;
+    if (!file)
+        TESS_TRY(tess_clip_open(data->ctx, item->path, &opts, &file));
+    TESS_TRY(tess_clip_view(file, &clip));
+    pack(data, &clip, x);
+    if (!item->clip)
+        tess_clip_close(file);
+    return TESS_OK;
+}
+
+const tess__data_source tess__data_clips = {"clips", clips_open, clips_sample, tess__items_close};

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data_internal.h - what the sources of clips share.
+ *
+ * data.c checks the options, finds the source, and answers the public calls. A source fills x and
+ * says which prompt belongs to it; the vectors of the prompt come from text.c. Everything is read
+ * only after the open, so that threads may sample side by side.
+ */
+#ifndef TESS_DATA_INTERNAL_H
+#define TESS_DATA_INTERNAL_H
+
+#include "base/base_internal.h"
+#include "media/media_internal.h"
+#include "tessera/data.h"
+
+enum { TESS__FRAMES_MAX = 4096, TESS__SIDE_MAX = 16384, TESS__PACK_MAX = 16, TESS__TOKEN_MAX = 16 };
+
+typedef struct tess__item tess__item;
+typedef struct tess__items tess__items;
+
+/* What a source tells about a sample beside its numbers. */
+typedef struct {
+    const char *prompt;     /* "" if there is none; in words, or kept by the data */
+    const tess__item *item; /* the clip, of sources that have some */
+    char words[160];        /* room for a prompt made on the spot */
+} tess__told;
+
+typedef struct {
+    const char *kind;
+    /* Fills info's shape, clips and fps, which hold the options' values or their defaults. */
+    tess_status (*open)(tess_data *data, const tess_data_opts *opts);
+    tess_status (*sample)(const tess_data *data, tess_split split, int64_t index, float *x,
+                          tess__told *told); /* x may be NULL */
+    void (*close)(tess_data *data);          /* NULL: there is nothing but the arena */
+} tess__data_source;
+
+struct tess_data {
+    tess_ctx *ctx;
+    tess__arena arena;
+    tess_data_info info;
+    const tess__data_source *source;
+    uint64_t seed;
+    int token;          /* of recall */
+    double fps;         /* of clips: as the options say */
+    int64_t cache_left; /* bytes, while clips are looked at */
+    tess__items *items; /* of clips and latents; NULL for drawn ones */
+    const char *text;   /* of embeddings: where they are, and the most rows one may have (0: any) */
+    int text_most;
+};
+
+extern const tess__data_source tess__data_shapes, tess__data_recall, tess__data_recall_aligned,
+    tess__data_clips, tess__data_latents;
+
+/* The random stream of a sample: numbers of (seed, stream), where both sides of a split and the
+ * kinds of data have streams of their own. */
+uint64_t tess__data_seed(uint64_t seed, const char *kind);
+uint64_t tess__data_stream(tess_split split, int64_t index);
+
+/* ---- text.c ---------------------------------------------------------------------------------- */
+
+/* tess_text_vectors without checks. */
+void tess__text_vectors(const char *prompt, int text_len, int text_dim, float *text);
+
+/* ---- pack.c ---------------------------------------------------------------------------------- */
+
+/* Row y of frame t, width * pack pixels of RGB, to its places in x. */
+void tess__pack_row(const tess_data_info *info, int t, int y, const uint8_t *rgb, float *x);
+
+/* ---- items.c: clips and latents in files ----------------------------------------------------- */
+
+/* Numbers in a file: in the mapping of one that is kept open, or else in a file of their own. */
+typedef struct {
+    const void *data; /* NULL: in path */
+    tess_dtype dtype;
+    const char *path;
+    const char *tensor; /* its name in path; NULL: the only one */
+} tess__numbers;
+
+struct tess__item {
+    const char *name; /* of its file or tensor, without the ending: what its texts are called too */
+    const char *path;
+    const char *stem; /* the path without the ending; STEM.txt is its prompt */
+    const char *prompt;
+    int number;           /* its place among all that were listed, broken ones too */
+    tess_clip_file *clip; /* decoded; NULL: it is decoded whenever it is sampled */
+    tess__numbers latent;
+    tess__numbers text; /* embedding */
+    int text_rows;
+};
+
+struct tess__items {
+    tess__item *items;
+    int n;
+    int *order; /* items as they are dealt to the splits: validation first */
+    int n_validation;
+    int n_listed;               /* before the broken ones were dropped */
+    tess_file *latents, *texts; /* kept open; NULL: each item has files of its own */
+    const char *first_sentence; /* why the first broken one was dropped; NULL: none was */
+};
+
+/* Makes data->items with room for n. */
+tess_status tess__items_make(tess_data *data, int n);
+void tess__items_close(tess_data *data);
+
+/* The item at the end of the list, named after path without its ending, or after `name` if that is
+ * not NULL. Path and name are kept. */
+tess_status tess__items_add(tess_data *data, const char *path, const char *name);
+
+/* Calls look for every item, and drops with a warning those it fails for. Its other failures (no
+ * memory, stopped) are the call's. `what` is told to the progress function. */
+tess_status tess__items_look(tess_data *data, const char *what,
+                             tess_status (*look)(tess_data *data, tess__item *item));
+
+/* Warns of the last failure as of a broken clip, and counts it. */
+tess_status tess__items_told(tess_data *data);
+
+/* After all looks: EFORMAT if none is left; else the splits, and info's counts. */
+tess_status tess__items_split(tess_data *data, const char *source);
+const tess__item *tess__items_pick(const tess_data *data, tess_split split, int64_t index);
+
+/* Sets the prompt to what is in the .txt beside the item, if there is one: line number `line`, or
+ * the whole file if that is below 0. White space at the ends is cut off, line ends become spaces.
+ */
+tess_status tess__items_prompt(tess_data *data, tess__item *item, int line);
+
+/* Numbers of an item as F32. */
+tess_status tess__numbers_read(const tess_data *data, const tess__numbers *numbers, size_t n,
+                               float *out);
+
+/* 1: the name ends like a file of tensors. */
+int tess__is_tensors(const char *folder, const char *name);
+int tess__is_clip(const char *folder, const char *name);
+
+/* ---- shuffle.c ------------------------------------------------------------------------------- */
+
+/* Place i of 0..n-1 in the order number `epoch`: a permutation for every (seed, epoch). */
+int64_t tess__shuffle(uint64_t seed, int64_t epoch, int64_t n, int64_t i);
+
+/* ---- embeddings.c ---------------------------------------------------------------------------- */
+
+/* Finds the embedding of every item in opts->text; sets info's text_len and text_dim. */
+tess_status tess__embeddings_open(tess_data *data, const tess_data_opts *opts);
+tess_status tess__embeddings_read(const tess_data *data, const tess__item *item, float *text);
+
+#endif

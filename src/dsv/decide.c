@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* decide.c - what was measured, kept as running means, and the budgets that follow from it.
+ *
+ *   mean = (1 - w) mean + w value,  w = max(1 / n, 0.1) for the n-th value
+ *
+ * so that the first ten values weigh the same, and what the first steps of a run looked like is
+ * forgotten soon. Densities are kept by quarter of the noise, for attention spreads where there is
+ * much of it. A head that was not seen in a quarter yet borrows the mean of those it was seen in.
+ *
+ *   units = ceil(density n), at least min_density n, at most max_density n, rounded up
+ */
+#include "decide.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BUCKETS = TESS_NOISE_BUCKETS };
+static const double least_weight = 0.1;
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static tess_status make_measured(tess__arena *arena, int layers, int heads, const int cube[3],
+                                 tess__cube_stats *m)
+{
+    const size_t l = (size_t)layers, h = (size_t)heads;
+    *m = (tess__cube_stats){.overlap = (double)NAN};
+    memcpy(m->cube, cube, sizeof m->cube);
+    m->density = tess__arena_take(arena, l * BUCKETS * h * sizeof *m->density);
+    m->profiles = tess__arena_take(arena, l * BUCKETS * sizeof *m->profiles);
+    m->recall = tess__arena_take(arena, l * h * sizeof *m->recall);
+    m->good = tess__arena_take(arena, l * sizeof *m->good);
+    m->good_heads = tess__arena_take(arena, l * h * sizeof *m->good_heads);
+    m->history = tess__arena_take(arena, l * TESS__HISTORY * sizeof *m->history);
+    if (!m->density || !m->profiles || !m->recall || !m->good || !m->good_heads || !m->history)
+        return TESS_ENOMEM;
+    for (size_t i = 0; i < l * BUCKETS * h; i++)
+        m->density[i] = (double)NAN;
+    for (size_t i = 0; i < l * h; i++)
+        m->recall[i] = (double)NAN;
+    for (size_t i = 0; i < l * TESS__HISTORY; i++)
+        m->history[i] = (double)NAN;
+    memset(m->profiles, 0, l * BUCKETS * sizeof *m->profiles);
+    memset(m->good, 0, l * sizeof *m->good);
+    memset(m->good_heads, 0, l * h * sizeof *m->good_heads);
+    return TESS_OK;
+}
+
+static tess_status make_tables(tess__decisions *d)
+{
+    const size_t l = (size_t)d->layers, h = (size_t)d->heads;
+    d->sparse = tess__arena_take(&d->arena, l * sizeof *d->sparse);
+    d->since = tess__arena_take(&d->arena, l * sizeof *d->since);
+    d->back = tess__arena_take(&d->arena, l * h);
+    d->choice = tess__arena_take(&d->arena, l * BUCKETS * h);
+    return d->sparse && d->since && d->back && d->choice ? TESS_OK : TESS_ENOMEM;
+}
+
+tess_status tess__decisions_create(tess_ctx *ctx, int layers, int heads, const int (*cubes)[3],
+                                   int n_cubes, tess__decisions *decisions)
+{
+    tess__decisions d = {.arena = {.ctx = ctx},
+                         .layers = layers,
+                         .heads = heads,
+                         .n_cubes = n_cubes,
+                         .break_even = (double)NAN,
+                         .loss = (double)NAN};
+    tess_status status = make_tables(&d);
+    for (int i = 0; i < n_cubes && status == TESS_OK; i++)
+        status = make_measured(&d.arena, layers, heads, cubes[i], &d.cubes[i]);
+    if (status != TESS_OK) {
+        tess__arena_free(&d.arena);
+        return status;
+    }
+    tess__decisions_forget(&d);
+    *decisions = d;
+    return TESS_OK;
+}
+
+void tess__decisions_destroy(tess__decisions *decisions)
+{
+    tess__arena_free(&decisions->arena);
+}
+
+void tess__decisions_forget(tess__decisions *d)
+{
+    const size_t l = (size_t)d->layers, h = (size_t)d->heads;
+    memset(d->sparse, 0, l * sizeof *d->sparse);
+    memset(d->since, 0, l * sizeof *d->since);
+    memset(d->back, 0, l * h);
+    memset(d->choice, 0, l * BUCKETS * h);
+    memset(d->window, 0, sizeof d->window);
+    d->break_even = (double)NAN;
+}
+
+/* ---- measurements ---------------------------------------------------------------------------- */
+
+static void fold(double *mean, double value, int64_t number)
+{
+    const double even = 1.0 / (double)number;
+    const double w = even > least_weight ? even : least_weight;
+    *mean = isnan(*mean) ? value : (1.0 - w) * *mean + w * value;
+}
+
+void tess__fold_density(const tess__decisions *d, int cube, int layer, int bucket,
+                        const double *density)
+{
+    const tess__cube_stats *m = &d->cubes[cube];
+    const int64_t place = (int64_t)layer * BUCKETS + bucket;
+    const int64_t number = ++m->profiles[place];
+    for (int h = 0; h < d->heads; h++)
+        if (!isnan(density[h]))
+            fold(&m->density[place * d->heads + h], density[h], number);
+}
+
+static void count(int *good, double recall, double limit)
+{
+    if (!(recall >= limit))
+        *good = 0;
+    else if (*good < 2)
+        ++*good;
+}
+
+void tess__fold_recall(const tess__decisions *d, const tess__rules *rules, int cube, int layer,
+                       const double *recall)
+{
+    const tess__cube_stats *m = &d->cubes[cube];
+    double *history = m->history + (int64_t)layer * TESS__HISTORY, sum = 0.0;
+    for (int h = 0; h < d->heads; h++) {
+        const int64_t place = (int64_t)layer * d->heads + h;
+        m->recall[place] = recall[h];
+        count(&m->good_heads[place], recall[h], rules->switch_recall);
+        sum += recall[h];
+    }
+    count(&m->good[layer], sum / d->heads, rules->switch_recall);
+    memmove(history + 1, history, (TESS__HISTORY - 1) * sizeof *history);
+    history[0] = tess__layer_density(d, cube, layer);
+}
+
+void tess__fold_overlap(tess__decisions *d, int cube, double overlap)
+{
+    tess__cube_stats *m = &d->cubes[cube];
+    if (!isnan(overlap))
+        fold(&m->overlap, overlap, ++m->overlaps);
+}
+
+void tess__fold_loss(tess__decisions *d, double loss)
+{
+    d->updates++;
+    fold(&d->loss, loss, d->updates);
+}
+
+/* ---- budgets --------------------------------------------------------------------------------- */
+
+int tess__bucket(double u)
+{
+    const int bucket = (int)(u * BUCKETS);
+    return bucket < 0 ? 0 : bucket < BUCKETS ? bucket : BUCKETS - 1;
+}
+
+double tess__head_density(const tess__decisions *d, int cube, int layer, int head)
+{
+    double sum = 0.0;
+    int n = 0;
+    for (int b = 0; b < BUCKETS; b++) {
+        const double density =
+            d->cubes[cube].density[((int64_t)layer * BUCKETS + b) * d->heads + head];
+        if (isnan(density))
+            continue;
+        sum += density;
+        n++;
+    }
+    return n ? sum / n : (double)NAN;
+}
+
+double tess__layer_density(const tess__decisions *d, int cube, int layer)
+{
+    double sum = 0.0;
+    for (int h = 0; h < d->heads; h++)
+        sum += tess__head_density(d, cube, layer, h);
+    return sum / d->heads;
+}
+
+int32_t tess__budget(const tess__decisions *d, const tess__rules *rules, int cube, int layer,
+                     int bucket, int head, int32_t n)
+{
+    double density = rules->density;
+    if (density == 0.0) {
+        density = d->cubes[cube].density[((int64_t)layer * BUCKETS + bucket) * d->heads + head];
+        if (isnan(density))
+            density = tess__head_density(d, cube, layer, head);
+        if (isnan(density))
+            return 0;
+        density = density > rules->min_density ? density : rules->min_density;
+        density = density < rules->max_density ? density : rules->max_density;
+    }
+    /* A product that is a whole number but for its rounding shall stay that number. */
+    int64_t units = (int64_t)ceil(density * n * (1.0 - 1e-12));
+    units = (units + rules->round - 1) / rules->round * rules->round;
+    units = units < 1 ? 1 : units;
+    return (int32_t)(units < n ? units : n);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_attn.c - attention over many ranks: the steps that layers of all kinds have in common.
+ *
+ *   forward    rows out, keys chosen, attention: the layer's kind
+ *              all ranks agree that they succeeded, and on the pairs of each head
+ *              o home, and lse if it is asked for
+ *   backward   dout out; gradients and their way home: the layer's kind
+ *
+ * What is agreed on is batch x heads + 1 numbers for a call with lists, a status for one without:
+ * control, not payload.
+ */
+#include "dist_attn_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- calls: checks --------------------------------------------------------------------------- */
+
+static tess_status check_view(const char *who, const char *name, const tess_view *view,
+                              int64_t rows, int width)
+{
+    TESS_TRY(tess__view_check(who, name, view, TESS_DTYPE_F32, TESS_DTYPE_F32, rows));
+    if (rows > 1 && llabs((long long)view->stride_s) < width)
+        return tess__fail(TESS_EINVAL, "%s: %s has token stride %lld, its rows of %d overlap", who,
+                          name, (long long)view->stride_s, width);
+    return TESS_OK;
+}
+
+static tess_status check_call(const char *who, const tess_dist_attn *d, const tess_dist_call *call)
+{
+    if (!d || !call)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, d ? "call" : "dist_attn");
+    if (!d->layers)
+        return tess__fail(TESS_EINVAL, "%s: no plan (tess_dist_attn_plan comes first)", who);
+    if (call->layer < 0 || call->layer >= d->n_layers)
+        return tess__fail(TESS_EINVAL, "%s: layer is %d, must be 0..%d", who, call->layer,
+                          d->n_layers - 1);
+    if (call->save < -1 || call->save >= d->opts.saves)
+        return tess__fail(TESS_EINVAL, "%s: save is %d, must be -1..%d", who, call->save,
+                          d->opts.saves - 1);
+    return TESS_OK;
+}
+
+static tess_status check_forward(const tess_dist_attn *d, const tess_dist_call *call,
+                                 const tess_view *q, const tess_view *k, const tess_view *v,
+                                 const tess_view *o)
+{
+    static const char who[] = "tess_dist_attn_forward";
+    TESS_TRY(check_call(who, d, call));
+    if (call->choose && !d->opts.groups)
+        return tess__fail(TESS_EINVAL, "%s: choose is given, but n_groups is 0", who);
+    if ((call->q_low || call->k_low) && d->opts.rank_low == 0)
+        return tess__fail(TESS_EINVAL, "%s: %s is given, but rank_low is 0", who,
+                          call->q_low ? "q_low" : "k_low");
+    const int dim = d->opts.head_dim;
+    TESS_TRY(check_view(who, "q", q, d->home, dim));
+    TESS_TRY(check_view(who, "k", k, d->home, dim));
+    TESS_TRY(check_view(who, "v", v, d->home, dim));
+    if (call->q_low)
+        TESS_TRY(check_view(who, "q_low", call->q_low, d->home, d->opts.rank_low));
+    if (call->k_low)
+        TESS_TRY(check_view(who, "k_low", call->k_low, d->home, d->opts.rank_low));
+    return check_view(who, "o", o, d->home, dim);
+}
+
+static tess_status check_backward(const tess_dist_attn *d, const tess_dist_call *call,
+                                  const tess_view *dout, const tess_view *dq, const tess_view *dk,
+                                  const tess_view *dv)
+{
+    static const char who[] = "tess_dist_attn_backward";
+    TESS_TRY(check_call(who, d, call));
+    if (call->save < 0)
+        return tess__fail(TESS_EINVAL, "%s: save is -1, must be the set of a forward call", who);
+    if (d->sets[call->save].layer != call->layer)
+        return tess__fail(TESS_EINVAL, "%s: set %d has no forward call of layer %d", who,
+                          call->save, call->layer);
+    const int dim = d->opts.head_dim;
+    TESS_TRY(check_view(who, "dout", dout, d->home, dim));
+    TESS_TRY(check_view(who, "dq", dq, d->home, dim));
+    TESS_TRY(check_view(who, "dk", dk, d->home, dim));
+    return check_view(who, "dv", dv, d->home, dim);
+}
+
+/* ---- what was seen --------------------------------------------------------------------------- */
+
+/* Adds what this rank has sent since the counts were `before`. */
+static tess_status count_bytes(tess_dist_attn *d, const tess_comm_counts *before,
+                               tess_dist_seen *seen)
+{
+    tess_comm_counts now;
+    TESS_TRY(tess_comm_counts_read(d->comm, &now));
+    for (int i = 0; i < TESS_TRAFFIC_COUNT; i++)
+        seen->bytes[i] += now.bytes[i] - before->bytes[i];
+    return TESS_OK;
+}
+
+tess_status tess__run_agree(tess_dist_attn *d, const tess__dist_run *run)
+{
+    const int64_t begin = tess_comm_clock(d->comm);
+    const tess_status status = tess_comm_agree(d->comm, run->mine);
+    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    return status;
+}
+
+/* The pairs of all ranks, and how many ranks failed behind them. */
+static tess_status sum_pairs(tess_dist_attn *d, const tess__dist_run *run, int64_t heads)
+{
+    const int64_t begin = tess_comm_clock(d->comm);
+    d->pairs[heads] = run->mine != TESS_OK;
+    TESS_TRY(tess_comm_sum_f64(d->comm, TESS_TRAFFIC_CONTROL, d->pairs, heads + 1));
+    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    return TESS_OK;
+}
+
+/* Densities of all heads from the pairs of all ranks, or the failure of any. */
+static tess_status agree_pairs(tess_dist_attn *d, const tess__dist_run *run)
+{
+    const int64_t heads = (int64_t)d->opts.batch * d->opts.heads;
+    if (run->call->choose)
+        TESS_TRY(sum_pairs(d, run, heads));
+    if (!run->call->choose || d->pairs[heads] > 0.0)
+        TESS_TRY(tess__run_agree(d, run));
+    const double all = (double)d->opts.tokens * (double)d->opts.tokens;
+    for (int64_t i = 0; i < heads; i++)
+        run->layer->density[i] = run->call->choose ? d->pairs[i] / all : 1.0;
+    return TESS_OK;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static tess_status bring_home(tess_dist_attn *d, const tess__dist_run *run, const tess_view *o,
+                              float *lse)
+{
+    tess__dist_layer *layer = run->layer;
+    const tess_view rows = {lse, TESS_DTYPE_F32, d->opts.heads * d->home, d->home, 1};
+    const tess__cargo cargo[] = {{&layer->q, d->opts.head_dim, *o, run->set->o},
+                                 {&layer->q, 1, rows, run->set->lse}};
+    if (lse)
+        layer->seen.lse_bytes = d->opts.batch *
+                                tess__lane_rows(&layer->q.packed, d->rank, d->ranks) *
+                                (int64_t)sizeof *lse;
+    return tess__move_back(d, &layer->seen, cargo, lse ? 2 : 1);
+}
+
+tess_status tess_dist_attn_forward(tess_dist_attn *d, const tess_dist_call *call,
+                                   const tess_view *q, const tess_view *k, const tess_view *v,
+                                   const tess_view *o, float *lse)
+{
+    TESS_TRY(check_forward(d, call, q, k, v, o));
+    tess__dist_layer *layer = &d->layers[call->layer];
+    const int last = d->opts.saves > 0 ? d->opts.saves - 1 : 0;
+    tess__dist_run run = {.call = call,
+                          .layer = layer,
+                          .set = &d->sets[call->save < 0 ? last : call->save],
+                          .q = q,
+                          .k = k,
+                          .v = v};
+    tess_comm_counts before;
+    TESS_TRY(tess_comm_counts_read(d->comm, &before));
+    layer->seen = (tess_dist_seen){.density = layer->density};
+    memset(d->pairs, 0, (size_t)d->opts.batch * (size_t)d->opts.heads * sizeof *d->pairs);
+    tess__set_take(d, layer, run.set);
+    TESS_TRY(layer->kind->forward(d, &run));
+    TESS_TRY(agree_pairs(d, &run));
+    TESS_TRY(bring_home(d, &run, o, lse));
+    if (call->save >= 0)
+        run.set->layer = call->layer;
+    return count_bytes(d, &before, &layer->seen);
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+tess_status tess_dist_attn_backward(tess_dist_attn *d, const tess_dist_call *call,
+                                    const tess_view *dout, const tess_view *dq, const tess_view *dk,
+                                    const tess_view *dv)
+{
+    TESS_TRY(check_backward(d, call, dout, dq, dk, dv));
+    tess__dist_layer *layer = &d->layers[call->layer];
+    const int64_t q = d->opts.batch * layer->q.places * d->opts.head_dim;
+    const int64_t k = d->opts.batch * layer->kv.places * d->opts.head_dim;
+    float *at = d->gradients.data;
+    tess__dist_run run = {.call = call,
+                          .layer = layer,
+                          .set = &d->sets[call->save],
+                          .dout = at,
+                          .dq = at + q,
+                          .dk = at + 2 * q,
+                          .dv = at + 2 * q + k,
+                          .home_dq = dq,
+                          .home_dk = dk,
+                          .home_dv = dv};
+    tess_comm_counts before;
+    TESS_TRY(tess_comm_counts_read(d->comm, &before));
+    const tess__cargo cargo = {&layer->q, d->opts.head_dim, *dout, run.dout};
+    layer->seen.backward = 1;
+    TESS_TRY(tess__move_out(d, &layer->seen, &cargo, 1));
+    TESS_TRY(layer->kind->backward(d, &run));
+    return count_bytes(d, &before, &layer->seen);
+}

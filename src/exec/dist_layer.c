@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_layer.c - a layer of the plan as this rank runs it: shares, roads, the memory it needs.
+ *
+ * Everything comes from the exchange lists of the plan (plan/exchange.c), which each rank derives
+ * alone: slots become shares, with the groups of their query rows; runs become the legs of roads.
+ * Memory: 48 bytes for each leg, 12 for each group of each share.
+ */
+#include "dist_attn_internal.h"
+
+#include <string.h>
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+/* EINVAL unless every block of the plan begins where a range does; ranges NULL: single rows. */
+static tess_status check_blocks(const char *who, const char *block, const char *range,
+                                const tess_plan_info *info, int keys, const int64_t *ranges)
+{
+    const int32_t n = keys ? info->k_blocks : info->q_blocks;
+    int64_t at = 0;
+    for (int32_t b = 0; ranges && b < n; b++) {
+        const int64_t row = keys ? tess__plan_k_row(info, b) : tess__plan_q_row(info, b);
+        while (ranges[at] < row)
+            at++;
+        if (ranges[at] != row)
+            return tess__fail(TESS_EINVAL, "%s: %s block %d begins at row %lld, inside of a %s",
+                              who, block, b, (long long)row, range);
+    }
+    return TESS_OK;
+}
+
+static tess_status check_plan(const tess_dist_attn *d, const tess_plan_info *info)
+{
+    static const char who[] = "tess_dist_attn_plan";
+    const struct {
+        const char *name;
+        int64_t have, want;
+    } rules[] = {
+        {"ranks", info->ranks, d->ranks},
+        {"heads", info->heads, d->opts.heads},
+        {"tokens_q", info->tokens_q, d->opts.tokens},
+        {"tokens_k", info->tokens_k, d->opts.tokens},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].have != rules[i].want)
+            return tess__fail(TESS_EINVAL, "%s: the plan's %s is %lld, must be %lld", who,
+                              rules[i].name, (long long)rules[i].have, (long long)rules[i].want);
+    TESS_TRY(check_blocks(who, "query", "group", info, 0, d->opts.groups));
+    return check_blocks(who, "key", "unit", info, 1, d->opts.units);
+}
+
+/* ---- roads ----------------------------------------------------------------------------------- */
+
+static tess_status lane_make(tess__arena *arena, const tess_run *runs, int64_t n,
+                             const int64_t *rows, int ranks, tess__lane *lane)
+{
+    size_t bytes;
+    if (tess__mul((size_t)n, sizeof *lane->legs, &bytes))
+        return tess__nomem(SIZE_MAX);
+    lane->n = n;
+    lane->legs = tess__arena_take(arena, bytes);
+    lane->rows = tess__arena_take(arena, (size_t)ranks * sizeof *lane->rows);
+    if (!lane->legs || !lane->rows)
+        return TESS_ENOMEM;
+    memcpy(lane->rows, rows, (size_t)ranks * sizeof *rows);
+    for (int64_t i = 0; i < n; i++)
+        lane->legs[i] = (tess__leg){.peer = runs[i].peer,
+                                    .head = runs[i].head,
+                                    .row = runs[i].row,
+                                    .rows = runs[i].rows,
+                                    .place = runs[i].place};
+    return TESS_OK;
+}
+
+tess_status tess__road_make(const tess_dist_attn *d, const tess__dist_plan *in, tess_rows rows,
+                            int64_t places, tess__road *road)
+{
+    tess_rows_view view;
+    const size_t heads = (size_t)d->opts.heads;
+    TESS_TRY(tess_exchange_view(in->exchange, rows, &view));
+    *road = (tess__road){.places = places};
+    TESS_TRY(lane_make(in->arena, view.sends, view.n_sends, view.send_rows, d->ranks, &road->home));
+    TESS_TRY(
+        lane_make(in->arena, view.recvs, view.n_recvs, view.recv_rows, d->ranks, &road->packed));
+    road->by_head = tess__arena_take(in->arena, (size_t)view.n_sends * sizeof *road->by_head);
+    road->first = tess__arena_take(in->arena, (heads + 1) * sizeof *road->first);
+    road->clear = tess__arena_take(in->arena, heads);
+    if (!road->by_head || !road->first || !road->clear)
+        return TESS_ENOMEM;
+    tess__road_finish(road, d->opts.heads, d->home);
+    return TESS_OK;
+}
+
+void tess__need_move(const tess_dist_attn *d, const tess__dist_layer *layer, int q_floats,
+                     int kv_floats, tess__dist_need *need)
+{
+    const int rank = d->rank, ranks = d->ranks;
+    const int64_t out = tess__lane_rows(&layer->q.home, rank, ranks) * q_floats +
+                        tess__lane_rows(&layer->kv.home, rank, ranks) * kv_floats;
+    const int64_t in = tess__lane_rows(&layer->q.packed, rank, ranks) * q_floats +
+                       tess__lane_rows(&layer->kv.packed, rank, ranks) * kv_floats;
+    const int64_t most = d->opts.batch * (out > in ? out : in);
+    tess__need_most(&need->send, most);
+    tess__need_most(&need->recv, most);
+}
+
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+/* Where the groups of block b begin, and those of the next one. */
+static void groups_of(const tess_dist_attn *d, const tess_plan_info *info, int32_t b,
+                      int32_t *begin, int32_t *end)
+{
+    const int64_t last = tess__plan_q_row(info, b + 1) - 1;
+    *begin = tess__range_of(d->opts.groups, d->opts.n_groups, tess__plan_q_row(info, b));
+    *end = tess__range_of(d->opts.groups, d->opts.n_groups, last) + 1;
+}
+
+/* The groups of the share's rows, in the order of the slot's blocks. */
+static tess_status take_groups(const tess_dist_attn *d, const tess__dist_plan *in,
+                               const tess_slot *slot, tess__dist_share *share)
+{
+    const tess_plan_info *info = &in->plan->info;
+    int32_t begin, end, n = 0;
+    for (int32_t i = 0; i < slot->n_q; i++) {
+        groups_of(d, info, slot->q_ids[i], &begin, &end);
+        n += end - begin;
+    }
+    int32_t *groups = tess__arena_take(in->arena, (size_t)n * sizeof *groups);
+    int64_t *bounds = tess__arena_take(in->arena, ((size_t)n + 1) * sizeof *bounds);
+    if (!groups || !bounds)
+        return TESS_ENOMEM;
+    n = 0;
+    bounds[0] = 0;
+    for (int32_t i = 0; i < slot->n_q; i++) {
+        groups_of(d, info, slot->q_ids[i], &begin, &end);
+        for (int32_t g = begin; g < end; g++, n++) {
+            groups[n] = g;
+            bounds[n + 1] = bounds[n] + d->opts.groups[g + 1] - d->opts.groups[g];
+        }
+    }
+    share->n_groups = n;
+    share->groups = groups;
+    share->bounds = bounds;
+    return TESS_OK;
+}
+
+static int64_t tiles_of(const tess__dist_share *share)
+{
+    int64_t tiles = 0;
+    for (int32_t g = 0; g < share->n_groups; g++)
+        tiles += (share->bounds[g + 1] - share->bounds[g] + TESS_TILE - 1) / TESS_TILE;
+    return tiles;
+}
+
+static tess_status make_shares(const tess_dist_attn *d, const tess__dist_plan *in,
+                               tess__dist_layer *layer, tess__dist_need *need)
+{
+    const tess_slot *slots;
+    TESS_TRY(tess_exchange_slots(in->exchange, &slots, &layer->n_shares));
+    const size_t n = (size_t)layer->n_shares; /* at most TESS_PLAN_SHARES_MAX */
+    layer->shares = tess__arena_take(in->arena, n * sizeof *layer->shares);
+    if (!layer->shares)
+        return TESS_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        tess__dist_share *share = &layer->shares[i];
+        *share = (tess__dist_share){.head = slots[i].head,
+                                    .q_place = slots[i].q_place,
+                                    .q_rows = slots[i].q_rows,
+                                    .k_place = slots[i].k_place,
+                                    .k_rows = slots[i].k_rows,
+                                    .bits = layer->bits,
+                                    .again = i > 0 && slots[i].head == slots[i - 1].head};
+        if (d->opts.groups)
+            TESS_TRY(take_groups(d, in, &slots[i], share));
+        layer->bits += (size_t)share->n_groups * tess__group_bytes(d);
+        need->groups = share->n_groups > need->groups ? share->n_groups : need->groups;
+        tess__need_most(&need->tiles, tiles_of(share));
+    }
+    return TESS_OK;
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+static const tess__dist_kind *kind_of(const tess_plan_layer *layer)
+{
+    if (layer->ring > 1)
+        return &tess__dist_ring;
+    return layer->selective > 1 ? &tess__dist_selective : &tess__dist_whole;
+}
+
+static tess_status fill_layer(const tess_dist_attn *d, const tess__dist_plan *in,
+                              tess__dist_layer *layer, tess__dist_need *need)
+{
+    const size_t heads = (size_t)d->opts.batch * (size_t)d->opts.heads;
+    layer->density = tess__arena_take(in->arena, heads * sizeof *layer->density);
+    if (!layer->density)
+        return TESS_ENOMEM;
+    memset(layer->density, 0, heads * sizeof *layer->density);
+    layer->seen.density = layer->density;
+    TESS_TRY(make_shares(d, in, layer, need));
+    tess_exchange_info info;
+    TESS_TRY(tess_exchange_query(in->exchange, &info));
+    TESS_TRY(tess__road_make(d, in, TESS_ROWS_Q, info.packed_q, &layer->q));
+    TESS_TRY(layer->kind->plan(d, in, layer, need));
+    tess__need_move(d, layer, d->opts.head_dim + 1, 0, need); /* o and lse */
+    tess__need_most(&need->set, (int64_t)tess__set_bytes(d, layer));
+    if (d->opts.saves > 0)
+        tess__need_most(&need->gradients, 2 * (layer->q.places + layer->kv.places) * d->opts.batch *
+                                              d->opts.head_dim);
+    return TESS_OK;
+}
+
+static tess_status make_layer(const tess_dist_attn *d, tess__dist_plan *in, tess__dist_layer *layer,
+                              tess__dist_need *need)
+{
+    tess_plan_layer view;
+    TESS_TRY(tess_plan_layer_view(in->plan, in->layer, &view));
+    *layer = (tess__dist_layer){.kind = kind_of(&view)};
+    tess_exchange *exchange = NULL;
+    TESS_TRY(
+        tess_plan_exchange(in->plan, NULL, in->layer, d->rank, d->opts.bounds, NULL, &exchange));
+    in->exchange = exchange;
+    const tess_status status = fill_layer(d, in, layer, need);
+    tess_exchange_destroy(exchange);
+    return status;
+}
+
+tess_status tess__dist_layers(const tess_dist_attn *d, const tess_plan *plan, tess__arena *arena,
+                              tess__dist_layer **layers, tess__dist_need *need)
+{
+    TESS_TRY(check_plan(d, &plan->info));
+    const size_t n = (size_t)plan->info.layers;
+    tess__dist_layer *made = tess__arena_take(arena, n * sizeof *made);
+    if (!made)
+        return TESS_ENOMEM;
+    for (int l = 0; l < plan->info.layers; l++) {
+        tess__dist_plan in = {.plan = plan, .layer = l, .arena = arena};
+        TESS_TRY(make_layer(d, &in, &made[l], need));
+    }
+    *layers = made;
+    return TESS_OK;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_ring_plan.c - a ring as this rank runs it: its parts, their units, the memory it takes.
+ *
+ * The blocks of a part lie one after the other in the order of the plan; their key units are runs
+ * of neighbours in token order. Memory: 8 bytes for each key unit that is not a single row.
+ */
+#include "dist_ring.h"
+
+#include <assert.h>
+
+/* The units of block b, which begins and ends where units do. */
+static tess__unit_run units_of(const tess_dist_attn *d, const tess_plan_info *info, int32_t b)
+{
+    const int64_t begin = tess__plan_k_row(info, b), end = tess__plan_k_row(info, b + 1);
+    if (!d->opts.units)
+        return (tess__unit_run){begin, end - begin};
+    const int32_t first = tess__range_of(d->opts.units, d->opts.n_units, begin);
+    const int32_t last = tess__range_of(d->opts.units, d->opts.n_units, end - 1);
+    return (tess__unit_run){first, last + 1 - first};
+}
+
+/* Where each unit of the runs begins among the rows of the part. */
+static void fill_bounds(const tess_dist_attn *d, tess__ring_part *part)
+{
+    int64_t at = 0, row = 0;
+    for (int64_t r = 0; r < part->n_runs; r++)
+        for (int64_t u = part->runs[r].first; u < part->runs[r].first + part->runs[r].n; u++) {
+            part->bounds[at++] = row;
+            row += tess__unit_row(d, u + 1) - tess__unit_row(d, u);
+        }
+    part->bounds[at] = row;
+}
+
+static tess_status make_part(const tess_dist_attn *d, const tess__dist_plan *in,
+                             const tess_ring_step *step, tess__ring_part *part)
+{
+    *part = (tess__ring_part){.rows = step->rows};
+    if (d->opts.n_groups == 0)
+        return TESS_OK; /* there are no lists */
+    part->runs = tess__arena_take(in->arena, (size_t)step->n_k * sizeof *part->runs);
+    if (!part->runs)
+        return TESS_ENOMEM;
+    for (int32_t i = 0; i < step->n_k; i++) {
+        const tess__unit_run run = units_of(d, &in->plan->info, step->k_ids[i]);
+        tess__unit_run *last = part->n_runs ? &part->runs[part->n_runs - 1] : NULL;
+        if (last && last->first + last->n == run.first)
+            last->n += run.n;
+        else
+            part->runs[part->n_runs++] = run;
+        part->n_units += (int32_t)run.n;
+    }
+    if (!d->opts.units)
+        return TESS_OK;
+    part->bounds = tess__arena_take(in->arena, ((size_t)part->n_units + 1) * sizeof *part->bounds);
+    if (!part->bounds)
+        return TESS_ENOMEM;
+    fill_bounds(d, part);
+    return TESS_OK;
+}
+
+static tess_status make_arrays(const tess_dist_attn *d, tess__arena *arena,
+                               const tess__dist_layer *layer, tess__ring_exec *x)
+{
+    const size_t steps = (size_t)x->steps;
+    x->ranks = tess__arena_take(arena, steps * sizeof *x->ranks);
+    x->first = tess__arena_take(arena, steps * sizeof *x->first);
+    x->last = tess__arena_take(arena, steps * sizeof *x->last);
+    x->parts = tess__arena_take(arena, steps * sizeof *x->parts);
+    x->message = tess__arena_take(arena, 2 * steps * ((steps + 7) / 8));
+    x->begun = tess__arena_take(arena, (size_t)d->opts.batch * (size_t)layer->n_shares);
+    return x->ranks && x->first && x->last && x->parts && x->message && x->begun ? TESS_OK
+                                                                                 : TESS_ENOMEM;
+}
+
+/* Scratch: two parts of keys on their way, backward three of sums, and o and lse, or dq, of a tile.
+ * Sets keep who needs which part, and what lists leave out. */
+static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__ring_exec *x,
+                       tess__dist_need *need)
+{
+    const int64_t dim = d->opts.head_dim;
+    for (int p = 0; p < x->steps; p++)
+        tess__need_most(&x->most, tess__ring_floats(d, x, p));
+    for (int64_t i = 0; i < layer->n_shares; i++)
+        tess__need_most(&x->q_floats, layer->shares[i].q_rows * dim);
+    const int parts = d->opts.saves > 0 ? 5 : 2;
+    x->behind = 2 * x->most * parts + 2 * x->q_floats;
+    x->sums = (int64_t)d->opts.batch * x->n_heads * 2 * dim;
+    tess__need_most(&need->scratch, x->behind + tess__ring_virtual_floats(d, layer, x));
+    layer->own = (size_t)x->steps * (size_t)x->steps;
+    tess__left_plan(d, layer);
+}
+
+tess_status tess__ring_plan(const tess_dist_attn *d, const tess__dist_plan *in,
+                            tess__dist_layer *layer, tess__dist_need *need)
+{
+    tess_ring_view view;
+    tess_exchange_info info;
+    tess_plan_layer plan;
+    TESS_TRY(tess_exchange_ring(in->exchange, &view));
+    TESS_TRY(tess_exchange_query(in->exchange, &info));
+    TESS_TRY(tess_plan_layer_view(in->plan, in->layer, &plan));
+    assert(layer->n_shares == 0 || layer->n_shares == view.n_heads);
+    tess__ring_exec *x = tess__arena_take(in->arena, sizeof *x);
+    if (!x)
+        return TESS_ENOMEM;
+    *x = (tess__ring_exec){.steps = view.steps,
+                           .n_heads = view.n_heads,
+                           .me = tess__rank_part(&plan, d->rank),
+                           .next = view.next,
+                           .previous = view.previous};
+    layer->extra = x;
+    TESS_TRY(make_arrays(d, in->arena, layer, x));
+    for (int s = 0; s < x->steps; s++)
+        x->ranks[s] = tess__rank_at(&plan, tess__rank_group(&plan, d->rank), s);
+    for (int t = 0; t < x->steps; t++)
+        TESS_TRY(make_part(d, in, &view.step[t], &x->parts[view.step[t].part]));
+    TESS_TRY(tess__road_make(d, in, TESS_ROWS_KV, info.packed_k, &layer->kv));
+    TESS_TRY(tess__tile_plan(d, in, 2 * d->opts.head_dim, layer, &x->low, need));
+    raise_need(d, layer, x, need);
+    return TESS_OK;
+}

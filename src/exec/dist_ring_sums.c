@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_ring_sums.c - virtual keys in a ring: sums over parts that a place does not see.
+ *
+ * The virtual key of a group is the mean of all rows that its list leaves out, over all parts. Of
+ * parts that come to a place, it sums what is left out itself. A part that no share of a place has
+ * work with does not come; its first holder then sends the sums of its rows, two for each sample
+ * and head, and all groups leave all of them out. Backward such a part's rows get what the place's
+ * groups give together, which goes to the first holder the same way back:
+ *
+ *   forward    p -> s   sum k, sum v of part p        where s has no work with p
+ *   backward   s -> p   sum over groups of e
+ *
+ * Cost: 8 D bytes for each sample and head and such pair of places, as control traffic.
+ *
+ *   scratch, behind the rest   each | all | out (steps blocks) | in (steps blocks)
+ */
+#include "dist_ring.h"
+
+#include <string.h>
+
+static int64_t each_floats(const tess_dist_attn *d, const tess__dist_layer *layer)
+{
+    return d->opts.batch * tess__layer_groups(d, layer) * 2 * d->opts.head_dim;
+}
+
+int64_t tess__ring_virtual_floats(const tess_dist_attn *d, const tess__dist_layer *layer,
+                                  const tess__ring_exec *x)
+{
+    return d->opts.compensate ? each_floats(d, layer) + x->sums * (1 + 2 * x->steps) : 0;
+}
+
+float *tess__ring_each(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,
+                       int sample, int64_t i)
+{
+    const int64_t groups = tess__layer_groups(d, run->layer);
+    const int64_t before = (int64_t)(run->layer->shares[i].bits / tess__group_bytes(d));
+    return (float *)d->scratch.data + x->behind + (sample * groups + before) * 2 * d->opts.head_dim;
+}
+
+float *tess__ring_all(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,
+                      int sample, int64_t i)
+{
+    return (float *)d->scratch.data + x->behind + each_floats(d, run->layer) +
+           (sample * run->layer->n_shares + i) * 2 * d->opts.head_dim;
+}
+
+/* Whether something goes from the first holder of part p to place s, or back. */
+static int unseen(const tess__ring_exec *x, const uint8_t *needs, int s, int p)
+{
+    return !needs[s * x->steps + p] && x->parts[p].rows > 0;
+}
+
+/* Sends the block (x->sums) to each place that it is for, and gets theirs, by place: forward about
+ * the part that began here, back about the parts that did not come. */
+static tess_status swap(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
+                        const uint8_t *needs, int back, const float *block, float *out, float *in)
+{
+    const int64_t begin = tess_comm_clock(d->comm);
+    int64_t n = 0;
+    memset(d->send_bytes, 0, (size_t)d->ranks * sizeof *d->send_bytes);
+    memset(d->recv_bytes, 0, (size_t)d->ranks * sizeof *d->recv_bytes);
+    for (int s = 0; s < x->steps; s++) {
+        const int to = back ? unseen(x, needs, x->me, s) : unseen(x, needs, s, x->me);
+        const int from = back ? unseen(x, needs, s, x->me) : unseen(x, needs, x->me, s);
+        d->send_bytes[x->ranks[s]] = to ? x->sums * (int64_t)sizeof(float) : 0;
+        d->recv_bytes[x->ranks[s]] = from ? x->sums * (int64_t)sizeof(float) : 0;
+        if (to)
+            memcpy(out + x->sums * n++, block, (size_t)x->sums * sizeof(float));
+    }
+    TESS_TRY(
+        tess_comm_alltoall(d->comm, TESS_TRAFFIC_CONTROL, out, d->send_bytes, in, d->recv_bytes));
+    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    return TESS_OK;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+static void sum_part(tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,
+                     float *block)
+{
+    const int dim = d->opts.head_dim;
+    for (int sample = 0; sample < d->opts.batch; sample++)
+        for (int h = 0; h < x->n_heads; h++) {
+            const tess__tile_keys keys = tess__ring_rows(d, x, x->me, run->set->k, sample, h);
+            const tess_view k = {.data = keys.k, .dtype = TESS_DTYPE_F32, .stride_s = dim};
+            const tess_view v = {.data = keys.v, .dtype = TESS_DTYPE_F32, .stride_s = dim};
+            tess__row_sums(d->attn, keys.rows, &k, &v, block);
+            block += 2 * dim;
+        }
+}
+
+tess_status tess__ring_unseen(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
+                              const uint8_t *needs)
+{
+    const tess__dist_layer *layer = run->layer;
+    float *const block = (float *)d->scratch.data + x->behind;
+    float *const out = block + x->sums, *in = out + x->sums * x->steps;
+    tess__left_clear(d, run);
+    sum_part(d, run, x, block);
+    TESS_TRY(swap(d, run, x, needs, 0, block, out, in));
+    for (int p = 0; p < x->steps; p++) {
+        if (!unseen(x, needs, x->me, p))
+            continue;
+        for (int sample = 0; run->mine == TESS_OK && sample < d->opts.batch; sample++)
+            for (int64_t i = 0; i < layer->n_shares; i++) {
+                const tess__left left = tess__left_of(d, run, sample, i);
+                if (tess__has_virtual(d, run, sample, i))
+                    tess__left_all(d->attn, x->parts[p].rows,
+                                   in + (sample * x->n_heads + i) * 2 * d->opts.head_dim, &left);
+            }
+        in += x->sums;
+    }
+    return TESS_OK;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+void tess__ring_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x)
+{
+    const int64_t shares = run->layer->n_shares, dim = d->opts.head_dim;
+    memset((float *)d->scratch.data + x->behind + each_floats(d, run->layer), 0,
+           (size_t)x->sums * sizeof(float));
+    for (int64_t item = 0; item < d->opts.batch * shares; item++) {
+        const int sample = (int)(item / shares);
+        const int64_t i = item % shares;
+        if (!tess__has_virtual(d, run, sample, i))
+            continue;
+        const tess__dist_share *share = &run->layer->shares[i];
+        memset(run->dq + (sample * run->layer->q.places + share->q_place) * dim, 0,
+               (size_t)(share->q_rows * dim) * sizeof(float));
+        tess__tile_virtual(d, run, sample, i, tess__ring_each(d, run, x, sample, i),
+                           tess__ring_all(d, run, x, sample, i));
+        x->begun[item] = 1;
+    }
+}
+
+tess_status tess__ring_return(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
+                              const uint8_t *needs)
+{
+    const int dim = d->opts.head_dim;
+    float *const all = (float *)d->scratch.data + x->behind + each_floats(d, run->layer);
+    float *const out = all + x->sums, *in = out + x->sums * x->steps;
+    TESS_TRY(swap(d, run, x, needs, 1, all, out, in));
+    for (int s = 0; s < x->steps; s++) {
+        if (!unseen(x, needs, s, x->me))
+            continue;
+        for (int sample = 0; sample < d->opts.batch; sample++)
+            for (int h = 0; h < x->n_heads; h++, in += 2 * dim) {
+                const tess__tile_keys to = tess__ring_rows(d, x, x->me, run->dk, sample, h);
+                for (int64_t r = 0; r < to.rows; r++) {
+                    tess__add_floats(d, to.k + r * dim, in, dim);
+                    tess__add_floats(d, to.v + r * dim, in + dim, dim);
+                }
+            }
+    }
+    return TESS_OK;
+}

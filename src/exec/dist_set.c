@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dist_set.c - what forward leaves for backward, and where a share's rows lie in it.
+ *
+ *   | q | k, v | o | lse | dense | bits | own |      each aligned to 64 bytes
+ *
+ * q and o have (batch, q.places, head_dim) floats, k and v (batch, kv.places, head_dim), where the
+ * places are those of the layer, so that a set that is large enough for the largest layer holds
+ * any.
+ */
+#include "dist_attn_internal.h"
+
+enum { PIECES = 7 };
+
+static void list_pieces(const tess_dist_attn *d, const tess__dist_layer *layer,
+                        size_t bytes[PIECES])
+{
+    const size_t batch = (size_t)d->opts.batch, dim = (size_t)d->opts.head_dim;
+    const size_t q = batch * (size_t)layer->q.places, k = batch * (size_t)layer->kv.places;
+    bytes[0] = bytes[2] = q * dim * sizeof(float);
+    bytes[1] = 2 * k * dim * sizeof(float);
+    bytes[3] = q * sizeof(float);
+    bytes[4] = batch * (size_t)layer->n_shares;
+    bytes[5] = batch * layer->bits;
+    bytes[6] = layer->own;
+}
+
+size_t tess__set_bytes(const tess_dist_attn *d, const tess__dist_layer *layer)
+{
+    size_t bytes[PIECES], all = 0;
+    list_pieces(d, layer, bytes);
+    for (int i = 0; i < PIECES; i++)
+        all += tess__arena_round(bytes[i]);
+    return all;
+}
+
+void tess__set_take(const tess_dist_attn *d, const tess__dist_layer *layer, tess__dist_set *set)
+{
+    size_t bytes[PIECES];
+    void *piece[PIECES];
+    char *at = set->memory.data;
+    list_pieces(d, layer, bytes);
+    for (int i = 0; i < PIECES; i++) {
+        piece[i] = at;
+        at += tess__arena_round(bytes[i]);
+    }
+    set->layer = -1;
+    set->q = piece[0];
+    set->k = piece[1];
+    set->v = set->k + d->opts.batch * layer->kv.places * d->opts.head_dim;
+    set->o = piece[2];
+    set->lse = piece[3];
+    set->dense = piece[4];
+    set->bits = piece[5];
+    set->own = piece[6];
+}
+
+static tess_view rows_at(float *packed, int64_t place, int width)
+{
+    return (tess_view){.data = packed + place * width, .dtype = TESS_DTYPE_F32, .stride_s = width};
+}
+
+tess_view tess__share_q(const tess__dist_layer *layer, int sample, const tess__dist_share *share,
+                        float *packed, int width)
+{
+    return rows_at(packed, sample * layer->q.places + share->q_place, width);
+}
+
+tess_view tess__share_k(const tess__dist_layer *layer, int sample, const tess__dist_share *share,
+                        float *packed, int width)
+{
+    return rows_at(packed, sample * layer->kv.places + share->k_place, width);
+}

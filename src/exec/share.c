@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* share.c - keys of one share of one sample: chosen, put away as bits, brought back.
+ *
+ * The lists of one share are in memory at a time, in a selection that takes the shape of each. A
+ * list of K of n units takes 32 K bits as indices and n as bits, whatever was chosen, so the memory
+ * for bits is known when the plan is.
+ */
+#include "dist_attn_internal.h"
+
+#include <string.h>
+
+static void take_shape(tess_dist_attn *d, const tess__dist_share *share)
+{
+    const tess_sel_shape shape = {.batch = 1,
+                                  .heads = 1,
+                                  .tokens_q = share->q_rows,
+                                  .tokens_k = d->opts.tokens,
+                                  .bounds_q = share->bounds,
+                                  .n_q = share->n_groups,
+                                  .bounds_k = d->opts.units,
+                                  .n_k = d->opts.n_units,
+                                  .unit = 1};
+    tess__selection_reshape(d->lists, &shape);
+}
+
+static uint8_t *bits_of(const tess__dist_run *run, int sample, const tess__dist_share *share)
+{
+    return run->set->bits + (size_t)sample * run->layer->bits + share->bits;
+}
+
+static void put_away(const tess_dist_attn *d, uint8_t *bits)
+{
+    const tess_selection *l = d->lists;
+    const size_t row = tess__group_bytes(d);
+    const int team = tess__selection_team(l, l->offsets[l->lists]);
+#pragma omp parallel for num_threads(team)
+    for (int64_t g = 0; g < l->lists; g++) {
+        uint8_t *to = bits + (size_t)g * row;
+        memset(to, 0, row);
+        for (int64_t i = l->offsets[g]; i < l->offsets[g + 1]; i++)
+            to[l->indices[i] / 8] |= (uint8_t)(1u << l->indices[i] % 8);
+    }
+}
+
+static tess_status ask(tess_dist_attn *d, tess__dist_run *run, int sample,
+                       const tess__dist_share *share, const tess_view *k, const tess_view *q_low,
+                       const tess_view *k_low, int *dense)
+{
+    const tess_view q = tess__share_q(run->layer, sample, share, run->set->q, d->opts.head_dim);
+    const tess_share_in in = {.layer = run->call->layer,
+                              .sample = sample,
+                              .head = share->head,
+                              .n_groups = share->n_groups,
+                              .groups = share->groups,
+                              .q = &q,
+                              .k = k,
+                              .q_low = q_low,
+                              .k_low = k_low};
+    take_shape(d, share);
+    const int64_t begin = tess_comm_clock(d->comm);
+    const tess_status status = run->call->choose(run->call->user, &in, d->lists, dense);
+    run->layer->seen.select_ns += tess_comm_clock(d->comm) - begin;
+    return status;
+}
+
+tess_status tess__share_choose(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                               const tess_view *k, const tess_view *q_low, const tess_view *k_low,
+                               int keep)
+{
+    const tess__dist_share *share = &run->layer->shares[i];
+    double *pairs = &d->pairs[(int64_t)sample * d->opts.heads + share->head];
+    int dense = !run->call->choose;
+    if (!dense)
+        TESS_TRY(ask(d, run, sample, share, k, q_low, k_low, &dense));
+    run->set->dense[sample * run->layer->n_shares + i] = dense != 0;
+    if (d->unions && run->call->choose) /* layers without lists say nothing */
+        tess__unions_count(d, run->call->layer, share, dense ? NULL : d->lists);
+    if (dense) {
+        *pairs += (double)share->q_rows * (double)d->opts.tokens;
+        return TESS_OK;
+    }
+    tess_selection_lists lists;
+    TESS_TRY(tess_selection_view(d->lists, &lists));
+    *pairs += (double)lists.pairs;
+    if (keep)
+        put_away(d, bits_of(run, sample, share));
+    return TESS_OK;
+}
+
+tess_status tess__share_restore(tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i,
+                                const tess_selection **lists)
+{
+    const tess__dist_share *share = &run->layer->shares[i];
+    const int64_t begin = tess_comm_clock(d->comm);
+    *lists = NULL;
+    if (run->set->dense[sample * run->layer->n_shares + i])
+        return TESS_OK;
+    take_shape(d, share);
+    TESS_TRY(tess_selection_set_mask(d->lists, bits_of(run, sample, share), TESS_MASK_BITS));
+    *lists = d->lists;
+    run->layer->seen.select_ns += tess_comm_clock(d->comm) - begin;
+    return TESS_OK;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sparse_internal.h - predictors, and layers that attend to chosen keys.
+ *
+ * A layer in which any head of any sample is sparse runs one (sample, head) after the other: its
+ * keys are selected, attended to, and put away as bits, a row of n_k for each group. The lists of
+ * one head exist at a time. What the gradients need comes back from the bits, or is selected again
+ * where the bits have no room:
+ *
+ *   TESS_KEEP_ALL       from q and k, which are made again as well; in BF16 these are not quite
+ *                       those of the forward pass, so attention runs again on the lists they give
+ *   TESS_KEEP_BLOCKS    the block that is run again selects, and leaves its bits for its gradients,
+ *                       or they select once more, from the same q and k
+ */
+#ifndef TESS_SPARSE_INTERNAL_H
+#define TESS_SPARSE_INTERNAL_H
+
+#include "pass.h"
+
+/* ---- predictor.c ----------------------------------------------------------------------------- */
+
+struct tess_predictor {
+    tess_ctx *ctx;
+    tess_predictor_opts opts;
+    tess_model_config config;
+    int64_t layer_count; /* numbers of each layer */
+    int layer_params;    /* tensors of each layer */
+    char *names;
+    float *values, *gradients; /* one allocation each */
+};
+
+/* A layer's part of a buffer; q and k side by side: matrices, then biases. */
+static inline float *tess__predictor_at(const tess_predictor *p, float *buffer, int layer)
+{
+    return buffer + layer * p->layer_count;
+}
+
+static inline int tess__of_hidden(const tess_pass *p)
+{
+    return p->attend.predictor->opts.input == TESS_PREDICT_HIDDEN;
+}
+
+/* Numbers of one of a layer's two matrices. */
+int64_t tess__predictor_matrix(const tess_predictor *p);
+
+/* A predictor whose values are not set yet; opts with the rank resolved. */
+tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
+                                 const tess_predictor_opts *opts, tess_predictor **predictor);
+tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts);
+
+/* ---- lists.c: the keys of one (sample, head) of a layer, in p->lists ------------------------- */
+
+/* Chooses keys as the layer was told to, by q and k (or low-rank vectors) of that head: for all
+ * groups, or for those given. */
+tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                               const tess_view *k, const int32_t *groups, tess_selection *lists);
+
+/* What SEARCH found is forgotten; and, where ranks share groups, before and after the attention of
+ * a layer: room for what is found, and what all of them found. */
+void tess__lists_forget(tess_pass *p);
+void tess__lists_begin(const tess_pass *p, int layer);
+tess_status tess__lists_share(const tess_pass *p, int layer); /* collective */
+
+/* q, k: of the whole layer. Of a forward pass, or of a block that is run again. */
+tess_status tess__lists_forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                                const tess_view *k);
+
+/* For the gradients. *again = 1: they are not those that o and lse belong to. */
+tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                                 const tess_view *k, int *again);
+
+/* The part of a view that belongs to one head of one sample. */
+tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head);
+
+/* ---- low_rank.c ------------------------------------------------------------------------------ */
+
+/* Makes the low-rank vectors of a layer from p->n, or from q and k. */
+tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
+void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low);
+
+/* learn.c: the loss of a layer's vectors, whose gradients are added to the predictor's. */
+tess_status tess__learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
+
+/* Of the queries it learns from, those that are tokens first .. first + n - 1: the place of the
+ * first of them, and how many. */
+tess__token_range tess__learn_home(const tess_pass *p, int64_t first, int64_t n);
+
+/* Random numbers of a layer in a step of the run: those of its lists, and of its queries. */
+tess_status tess__attend_random(const tess_pass *p, int layer, uint64_t index, uint32_t *out,
+                                size_t n);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* price.h - what the files that price a layer share: one layer on the desk, and its attention. */
+#ifndef TESS_PRICE_H
+#define TESS_PRICE_H
+
+#include "plan/strategy_internal.h"
+
+enum { TESS_GRADIENT_BYTES = 4 }; /* of an element of dK and dV while they travel a ring */
+
+static inline int64_t tess__larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What a call needs at hand. */
+typedef struct {
+    const tess__pricing *pricing;
+    const tess_plan_info *info;
+    const tess_plan_layer *layer;
+    const int64_t *tiles;
+    tess__layer_flow flow;
+    tess_traffic *traffic; /* (ranks) */
+    int64_t *ns, *loads;   /* (ranks) */
+    int *first, *last;     /* (groups, ring): scratch of price_ring.c */
+    int64_t *sent;         /* (ranks): bytes, over all exchanges and hops */
+    int rank_low;          /* elements of the layer's low-rank vectors */
+    int32_t fastest;       /* speed */
+} tess__desk;
+
+/* ---- price.c --------------------------------------------------------------------------------- */
+
+/* Prices d->traffic, in bytes, and adds it to d->sent; returns the slowest rank's time, 0 without a
+ * cluster. */
+int64_t tess__price_exchange(tess__desk *d);
+
+/* Time of a rank for units of work whose query rows are opened `times` times. */
+int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, int times);
+
+/* ---- price_ring.c ---------------------------------------------------------------------------- */
+
+/* Which key parts ranks have work with, told to all of their ring: the time that takes. */
+int64_t tess__ring_tell(tess__desk *d);
+
+/* Time from the first tile to the last, 0 without a cluster; d->sent gets the hops. start and next
+ * (ring) are scratch. */
+int64_t tess__ring_phase(tess__desk *d, int backward, int64_t *start, int64_t *next);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy_internal.h - what a layer of a plan moves and takes, and the choice between candidates.
+ *
+ *   traffic.c     rows that ranks exchange, exactly as an executor would
+ *   price*.c      bytes, nanoseconds and memory of a layer from them, and their bounds
+ *   candidate.c   the candidates, and the layer of one: heads, blocks, cuts
+ *   strategy.c    all of them priced, the best, and what is stored of the others
+ *   explain.c     why each loser lost
+ *   reuse.c       whether a plan still serves
+ */
+#ifndef TESS_STRATEGY_INTERNAL_H
+#define TESS_STRATEGY_INTERNAL_H
+
+#include "cost/cost_internal.h"
+#include "plan/partition/partition.h"
+#include "plan_internal.h"
+#include "tessera/strategy.h"
+
+/* ---- traffic.c ------------------------------------------------------------------------------- */
+
+/* Tokens at home: rank p owns rows [tess__shard(n, ranks, p), tess__shard(n, ranks, p + 1)) of all
+ * heads, even shares, the first ones a row longer where they do not divide. */
+static inline int64_t tess__shard(int64_t rows, int ranks, int p)
+{
+    const int64_t rest = rows % ranks;
+    return p * (rows / ranks) + (p < rest ? p : rest);
+}
+
+/* Heads of a group of a layer of whole heads. */
+static inline int64_t tess__group_heads(const tess_plan_info *info, const tess_plan_layer *layer,
+                                        int u)
+{
+    int64_t heads = 0;
+    for (int h = 0; h < info->heads; h++)
+        heads += layer->head_group[h] == u;
+    return heads;
+}
+
+/* A row is one token of one head. in: rows that come to the rank that computes with them; out: rows
+ * that their owner sends there. What goes back is the same with in and out exchanged. */
+typedef struct {
+    tess_traffic *rows; /* (ranks) */
+    int64_t *held;      /* (ranks): rows a rank computes with, its own among them */
+} tess__flow;
+
+typedef struct {
+    tess__flow q, kv;
+    tess__flow low; /* all tokens of each head that a rank has a share of: low-rank vectors, and
+                       what the indices of a selective layer speak of */
+} tess__layer_flow;
+
+/* Arrays lie in the arena. Selective layers need masks to know their unions; without, kv is all
+ * keys. Cost: O(shares + ranks), blocks for orders, words of the masks for unions. */
+tess_status tess__layer_traffic(tess__arena *arena, const tess_plan_info *info,
+                                const tess_plan_layer *layer, const tess_work *work, int at,
+                                tess__layer_flow *flow);
+
+/* ---- price.c --------------------------------------------------------------------------------- */
+
+/* What times depend on besides the layer. */
+typedef struct {
+    const tess_cluster_info *cluster; /* NULL: only bytes, memory and balance */
+    tess__attn_rate forward, backward;
+    double unit_pairs;
+    double union_share; /* of remote keys, for selective layers without masks; 0: not known */
+    const double *union_shares; /* (layers, ranks + 1): by selective degree; NULL: union_share */
+    int rows_weighed;           /* 1: work has what a row costs in its first part of the keys */
+    double packed_ns;           /* of a byte of rows on their way to messages or out of them */
+    double selected_ns;         /* of a byte of selected keys, beside the link */
+    double loaded_ns;           /* of a byte of K and V of keys beyond one for each query row */
+    int rank_low;               /* elements of low-rank vectors */
+    const uint8_t *low_layers;  /* (layers): 0: none there; NULL: everywhere */
+    int lse;                    /* 1: it comes home with o */
+    int ranks, per_node;
+} tess__pricing;
+
+/* The share of remote keys that travel in a selective layer without masks; 0: not known. */
+static inline double tess__union_share(const tess__pricing *pricing, int layer, int selective)
+{
+    return pricing->union_shares
+               ? pricing->union_shares[(size_t)layer * ((size_t)pricing->ranks + 1) +
+                                       (size_t)selective]
+               : pricing->union_share;
+}
+
+/* Elements of the low-rank vectors that travel in layer `at`. */
+static inline int tess__rank_low(const tess__pricing *pricing, int at)
+{
+    return !pricing->low_layers || pricing->low_layers[at] ? pricing->rank_low : 0;
+}
+
+/* Bytes in which a rank tells the others of its ring which key parts it has work with. They speak
+ * of all samples of a pass. */
+static inline int64_t tess__ring_told(int ring)
+{
+    return (int64_t)(ring - 1) * ((ring + 7) / 8);
+}
+
+typedef struct {
+    int64_t ns, compute_ns; /* -1 without a cluster */
+    int64_t bytes, memory;  /* sent by, and needed on, the rank that has most of it */
+    double rho, kv_copies;
+} tess__price;
+
+/* tiles as of tess__layer_tiles, which do not depend on the placement. */
+tess_status tess__layer_price(tess_ctx *ctx, const tess__pricing *pricing,
+                              const tess_plan_info *info, const tess_plan_layer *layer,
+                              const tess_work *work, int at, const int64_t *tiles,
+                              tess__price *price);
+
+/* Sets ns, rho and bytes to what no layer of whole heads with the candidate's degrees goes below,
+ * whatever its blocks are. */
+void tess__price_bound(const tess__pricing *pricing, const tess_plan_info *info,
+                       const tess_work *work, int at, const int32_t *head_group, tess_candidate *c);
+
+/* ---- candidate.c, strategy.c ----------------------------------------------------------------- */
+
+/* Everything one call of tess_plan_create decides by. */
+typedef struct {
+    tess_ctx *ctx;
+    const tess_work *work;
+    tess_plan_opts opts; /* defaults filled in */
+    tess_plan_info info;
+    tess__pricing pricing;
+    /* Scratch, made by tess_plan_create. */
+    tess__space *space;
+    int32_t *heads, *part_speeds; /* (heads), (ranks) */
+    int64_t *group_speeds;        /* (ranks) */
+} tess__task;
+
+/* Checks the arguments and fills the task; nothing of it is to be freed. */
+tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *work,
+                            const tess_cluster *cluster, const tess_plan_opts *opts,
+                            tess__task *task);
+
+/* All candidates in their fixed order: fewer parts of the sequence first, fractional last; list
+ * NULL only counts. */
+int tess__candidate_list(const tess__task *task, tess_candidate *list);
+
+/* Whole heads in groups, by the method; group_of (heads). */
+void tess__candidate_heads(tess__task *task, int at, const tess_candidate *c, int32_t *group_of);
+
+/* The layer of a candidate whose heads are in group_of (NULL: fractional), in the arena. */
+tess_status tess__candidate_layer(tess__task *task, tess__arena *arena, int at,
+                                  const tess_candidate *c, const int32_t *group_of,
+                                  tess_plan_layer *layer);
+
+/* The same layer with its ranks placed otherwise, in another arena. */
+tess_status tess__candidate_place(tess__task *task, tess__arena *arena,
+                                  const tess_plan_layer *layer, tess_placement placement,
+                                  tess_plan_layer *placed);
+
+/* ---- explain.c ------------------------------------------------------------------------------- */
+
+enum { TESS_REASON_BYTES = 192 };
+
+/* Why this candidate cannot be planned at all; "" if it can. */
+void tess__candidate_bar(const tess__task *task, const tess_candidate *c,
+                         char why[TESS_REASON_BYTES]);
+
+/* Why c lost to best; bounded 1: ns is only a lower bound. */
+void tess__candidate_reason(const tess__task *task, const tess_candidate *c,
+                            const tess_candidate *best, int bounded, char why[TESS_REASON_BYTES]);
+
+/* Negative where a is better than b: time, then bytes, then degrees; without a cluster imbalance in
+ * steps of one percent, then bytes, then degrees. */
+int tess__candidate_order(const tess__task *task, const tess_candidate *a, const tess_candidate *b);
+
+#endif

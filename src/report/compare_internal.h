@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compare_internal.h - training runs side by side: what the files of a comparison share. */
+#ifndef TESS_COMPARE_INTERNAL_H
+#define TESS_COMPARE_INTERNAL_H
+
+#include "report_internal.h"
+#include "tessera/compare.h"
+
+#include <jansson.h>
+
+/* ---- student.c ------------------------------------------------------------------------------ */
+
+/* The t that |T| of `freedom` (1 or more) degrees exceeds with probability 1 - confidence. */
+double tess__student(double confidence, int freedom);
+tess_estimate tess__estimate(const double *x, int n, double confidence);
+
+/* ---- compare_run.c: the numbers of one run, by step ------------------------------------------ */
+
+enum {
+    TESS_SEEN_LOSS,
+    TESS_SEEN_WALL,  /* seconds of all steps so far, from where every run is there */
+    TESS_SEEN_GFLOP, /* of attention, of all steps so far; NaN from the first step without it on */
+    TESS_SEEN_STEP_MS,
+    TESS_SEEN_ATTENTION_MS,
+    TESS_SEEN_DENSITY,
+    TESS_SEEN_RECALL,
+    TESS_SEEN_VAL, /* and the buckets behind it */
+    TESS_SEEN_BUCKET,
+    TESS_SEEN_COUNT = TESS_SEEN_BUCKET + TESS_COMPARE_BUCKETS
+};
+
+typedef struct {
+    int64_t step;
+    int sparse; /* 1: became sparse; 0: became dense again */
+} tess__turn;
+
+typedef struct {
+    const char *path, *label; /* label NULL: none was given */
+    json_t *settings;         /* NULL: there are none */
+    int64_t seed;             /* -1: not known */
+    int arm;
+    int64_t lines;
+    int64_t *steps;                /* (lines), ascending */
+    double *seen[TESS_SEEN_COUNT]; /* (lines) each; NaN where a step has none */
+    tess__turn *turns;
+    int64_t n_turns;
+} tess__seen;
+
+/* Reads the files of run->path into the arena. run->settings is the caller's to release, also after
+ * a failure. */
+tess_status tess__seen_read(tess__arena *arena, tess__seen *run);
+
+/* The line of the last validation of all, or -1. */
+int64_t tess__seen_last(const tess__seen *run);
+
+/* A validation loss (TESS_SEEN_VAL + n) at a step, or NaN if there was none at it. */
+double tess__seen_at_step(const tess__seen *run, int64_t step, int column);
+
+/* The same where the axis column has the value x, on the straight line between the validations
+ * around it; NaN outside them. */
+double tess__seen_at(const tess__seen *run, int axis, double x, int column);
+
+/* Mean of a column over lines [begin, end), without those that are NaN. */
+double tess__seen_mean(const tess__seen *run, int column, int64_t begin, int64_t end);
+
+/* ---- compare_arms.c: which runs belong together ---------------------------------------------- */
+
+typedef struct {
+    const char *label;
+    const json_t *settings; /* of its first run; NULL: none, or the label was given */
+    int runs, first;        /* first: its first run */
+} tess__arm;
+
+struct tess_compare {
+    tess_ctx *ctx;
+    tess__arena arena;
+    tess_compare_info info;
+    tess__seen *runs;
+    tess__arm *arms;
+    const char **notes;
+    int notes_room;
+};
+
+/* Fills arms, and the arm of each run. */
+tess_status tess__arms_find(tess_compare *compare);
+
+/* Adds a sentence to the notes. */
+tess_status tess__compare_say(tess_compare *compare, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- compare_view.c ------------------------------------------------------------------------- */
+
+/* The change of an arm's validation loss against the baseline at a step. values: scratch, as many
+ * as there are runs. */
+tess_estimate tess__compare_change(const tess_compare *compare, int arm, int64_t step,
+                                   double *values);
+
+#endif

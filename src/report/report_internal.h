@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report_internal.h - pages that people look at: one HTML file each, nothing loaded from
+ * anywhere.
+ *
+ * What comes in: plans, work, and the files of a training run. What goes out: a page with its data
+ * as JSON, the styles and the scripts that draw it. A page is text that grows in memory and is
+ * written at the end, whole or not at all.
+ */
+#ifndef TESS_REPORT_INTERNAL_H
+#define TESS_REPORT_INTERNAL_H
+
+#include "base/base_internal.h"
+#include "tessera/report.h"
+
+/* ---- markup.c: text that grows. A failure is remembered, and further calls do nothing -------- */
+
+typedef struct {
+    tess_ctx *ctx;
+    char *data; /* NUL-terminated; NULL while empty */
+    size_t size, room;
+    tess_status status;
+} tess__markup; /* {.ctx = ctx} is a valid empty one */
+
+void tess__markup_add(tess__markup *text, const char *bytes, size_t n);
+void tess__markup_print(tess__markup *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void tess__markup_html(tess__markup *text, const char *s); /* with & < > " escaped */
+void tess__markup_string(tess__markup *text,
+                         const char *s); /* a JSON string, safe inside a script */
+void tess__markup_base64(tess__markup *text, const void *bytes, size_t n);
+void tess__markup_free(tess__markup *text);
+
+/* ---- page.c ---------------------------------------------------------------------------------- */
+
+/* A figure that the page's script draws. */
+typedef struct {
+    const char *id, *caption;
+    const char *inside; /* markup the script needs in it; NULL: none */
+} tess__figure;
+
+void tess__page_begin(tess__markup *page, const char *title, const char *subtitle);
+void tess__page_figure(tess__markup *page, const tess__figure *figure);
+
+/* A number that matters, large, with a word under it. */
+void tess__page_tile(tess__markup *page, const char *word, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The data (a JSON text), the scripts and the end; then the file. */
+tess_status tess__page_write(tess__markup *page, const tess__markup *data, const char *script,
+                             const char *path);
+
+#endif

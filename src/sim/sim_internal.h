@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim_internal.h - what a training job costs: parameters, operations, schedule, memory.
+ *
+ * What lives here: the way from a scenario to the time and memory of a step. What comes in: a
+ * scenario, a cluster, parameters. What goes out: a result, and the operations it is the sum of.
+ * Everything is a pure function of these; a run allocates nothing.
+ */
+#ifndef TESS_SIM_INTERNAL_H
+#define TESS_SIM_INTERNAL_H
+
+#include "base/base_internal.h"
+#include "cost/cost_internal.h"
+#include "tessera/sim.h"
+
+/* ---- params_find.c: the numbers, found by place and not by name ------------------------------ */
+
+/* Of a kind of GPU. */
+enum {
+    TESS__HW_SMS,
+    TESS__HW_GEMM_SHARE, /* of the peak, of a GEMM that fills the GPU */
+    TESS__HW_GEMM_DEPTH, /* k at which a tile reaches half of that */
+    TESS__HW_GEMM_WAVE,  /* share of the idle part of the last wave that is paid */
+    TESS__HW_TILE_128,   /* rate of smaller tiles relative to 256 x 128 */
+    TESS__HW_TILE_64,
+    TESS__HW_TILE_32,
+    TESS__HW_GEMM_WEIGHT,    /* time of a weight gradient relative to a product of its shape */
+    TESS__HW_GEMM_FP32,      /* share of the fp32 peak; TF32 is not used */
+    TESS__HW_GEMM_DEPTH_FP8, /* k at which a tile of 8-bit products reaches half of its rate */
+    TESS__HW_GEMM_FP8,       /* share of the fp8 peak */
+    TESS__HW_BMM_SHARE,      /* rate of batched products in attention, relative to plain ones */
+    TESS__HW_BMM_ODD,        /* the same where head_dim is no multiple of 8 */
+    TESS__HW_FLASH_FORWARD,
+    TESS__HW_FLASH_BACKWARD,
+    TESS__HW_FLASH_DIM,    /* head_dim at which half of the rate is reached */
+    TESS__HW_FLASH_UNEVEN, /* rate where queries and values differ in width, relative to others */
+    TESS__HW_FLASH_WAVE,   /* waves of tiles in whose time a call begins and ends */
+    TESS__HW_FLASH_KEYS,   /* keys in whose time a query row is opened and closed */
+    TESS__HW_MEMORY_SHARE, /* of the memory bandwidth, of elementwise kernels */
+    TESS__HW_KERNEL_US,    /* start and end of one kernel */
+    TESS__HW_RESERVED_GIB, /* context, libraries, communication buffers */
+    TESS__HW_COUNT
+};
+
+/* Of the software that trains. */
+enum {
+    TESS__ERA_HOST_FORWARD_US, /* host time of a layer: the GPU cannot go faster */
+    TESS__ERA_HOST_BACKWARD_US,
+    TESS__ERA_HOST_COMM_US,  /* and of a collective, for each doubling of its ranks */
+    TESS__ERA_HOST_POWER,    /* p of (gpu^p + host^p)^(1/p): how well one runs ahead of the other */
+    TESS__ERA_HOST_SYNC_US,  /* of a layer that runs again: how long its checkpoint stops the GPU */
+    TESS__ERA_HOST_STEP_MS,  /* host time of a step outside layers and optimiser */
+    TESS__ERA_HOST_BATCH_MS, /* and of a micro-batch */
+    TESS__ERA_ATTENTION,     /* a value of enum TESS_SIM_FLASH.. */
+    TESS__ERA_FLASH,         /* speed of its flash kernels relative to today's */
+    TESS__ERA_DROPOUT,       /* 1: dropout is on */
+    TESS__ERA_GRAD_BYTES,
+    TESS__ERA_TP_EXPOSED, /* share of tensor-parallel communication that is waited for */
+    TESS__ERA_TP_ASYNC,   /* 1: gradients are reduced while weight gradients are computed */
+    TESS__ERA_CP_EXPOSED, /* of what attention does not hide */
+    TESS__ERA_EP_EXPOSED,
+    TESS__ERA_PP_EXPOSED,
+    TESS__ERA_DP_HIDDEN,     /* share of a backward pass that gradients can hide behind */
+    TESS__ERA_DP_FORWARD,    /* the same of a forward pass, for gathered weights */
+    TESS__ERA_NETWORK_SHARE, /* of what the collective model says, for gradients */
+    TESS__ERA_OVERLAP_SLOW,  /* compute beside communication takes that much longer */
+    TESS__ERA_PP_SPLIT,      /* 1: activations are sent split over tensor-parallel ranks */
+    TESS__ERA_OPT_BYTES,     /* memory traffic of the optimiser for a parameter */
+    TESS__ERA_GRAD_TRAFFIC,  /* and to clear, scale and measure a gradient before it is split */
+    TESS__ERA_OPT_MS,        /* its fixed part */
+    TESS__ERA_LOSS_BYTES,    /* memory traffic of the loss for a logit, both passes */
+    TESS__ERA_WEIGHT_DUMMY,  /* 1: a dummy gradient of each shape of weights is held */
+    TESS__ERA_FP8_CAST,      /* passes over an operand to cast it to 8 bits */
+    TESS__ERA_GRAD_COPY,     /* 1: gradients in fp32 stand beside those of the element type */
+    TESS__ERA_PP_BUFFERS,    /* inputs and outputs of a stage that a micro-batch in flight holds */
+    TESS__ERA_RESERVED_GIB,  /* memory that fragments and libraries take besides the hardware's */
+    TESS__ERA_STRAGGLE,      /* step time grows by this for each doubling of nodes */
+    TESS__ERA_COUNT
+};
+
+typedef struct {
+    const char *name, *unit;
+    double low, high, usual; /* usual: where neither a file nor `like` says anything */
+} tess__param_def;
+
+extern const tess__param_def tess__hw_defs[TESS__HW_COUNT];
+extern const tess__param_def tess__era_defs[TESS__ERA_COUNT];
+
+enum { TESS__GPU_NAMES = 8, TESS__VALUES_MAX = 48 };
+
+/* A kind of hardware, or an era. */
+typedef struct {
+    const char *name, *about;
+    const char *gpus[TESS__GPU_NAMES]; /* beginnings of names of GPUs; hardware only */
+    int n_gpus;
+    double value[TESS__VALUES_MAX];
+    const char *origin[TESS__VALUES_MAX];
+} tess__param_set;
+
+typedef struct {
+    const char *owner; /* "selene megatron-2022" */
+    const char *system, *origin;
+    int era;
+    double value;
+} tess__scalar;
+
+struct tess_sim_params {
+    tess_ctx *ctx;
+    tess__arena arena;
+    const char *name;
+    tess__param_set *hardware, *eras;
+    tess__scalar *scalars;
+    int n_hardware, n_eras, n_scalars;
+    int default_era;
+};
+
+extern const tess__shipped tess__shipped_simulator[];
+extern const int tess__n_shipped_simulator;
+
+/* params_read.c */
+tess_status tess__params_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                               tess_sim_params **params);
+
+/* The set for a GPU's name; EINVAL names the ones there are. */
+tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu,
+                                  const tess__param_set **set);
+/* The number of an era; "" is the default. EINVAL with the nearest name. */
+tess_status tess__params_era(const tess_sim_params *params, const char *name, int *era);
+/* Of (system, era), or 1. */
+double tess__params_scalar(const tess_sim_params *params, const char *system, int era);
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+enum { TESS__GEMM, TESS__FLASH, TESS__MEMORY, TESS__COMM, TESS__HOST, TESS__OP_KINDS };
+enum { TESS__FORWARD, TESS__BACKWARD, TESS__WEIGHT, TESS__AGAIN, TESS__STEP, TESS__PASSES };
+enum { TESS__LAYER, TESS__EXPERTS, TESS__EMBED, TESS__HEAD, TESS__WHOLE, TESS__PARTS };
+enum { TESS__COMPUTE, TESS__TP, TESS__CP, TESS__EP, TESS__PP, TESS__DP, TESS__CLASSES };
+
+typedef struct {
+    const char *name;
+    int kind, pass, part, class;
+    int core;              /* 1: selective recomputation runs it again */
+    double batch, m, n, k; /* of a product; of flash attention: heads, queries, keys, head_dim */
+    double flop, bytes;
+    double kept;            /* bytes held for the backward pass */
+    double seconds, hidden; /* waited for; not waited for */
+    double times;           /* in a step, on the slowest stage */
+    int measured;
+} tess__op;
+
+enum { TESS__OPS_MAX = 320, TESS__STAGES_MAX = 4096 };
+
+/* Sums of a part, of one micro-batch. */
+typedef struct {
+    double pass[TESS__PASSES];              /* seconds, the host's floor included */
+    double of[TESS__CLASSES][TESS__PASSES]; /* of these by class */
+    double host[TESS__PASSES];
+    double kept, kept_core, kept_input, working;
+    double weights;        /* parameters of this rank */
+    double expert_weights; /* of these in experts */
+} tess__model_part;
+
+struct tess_sim {
+    tess_ctx *ctx;
+    const tess_sim_params *params;
+    const tess_sim_measured *measured; /* NULL: none */
+    tess_scenario s;
+    const tess_cluster_info *cluster;
+    const double *hw, *era;
+    int i_hw, i_era;
+    double scalar;
+
+    /* Of a micro-batch on one rank. */
+    double tokens;  /* where all hidden columns are whole */
+    double rows;    /* the same, split by sequence parallelism */
+    double element; /* bytes of an activation */
+    double dropout;
+    int attention;
+    int64_t batches; /* micro-batches of a rank */
+
+    tess__model_part parts[TESS__PARTS];
+    int part; /* that operations are added to */
+    tess__op ops[TESS__OPS_MAX];
+    int n_ops;
+
+    int layers[TESS__STAGES_MAX], experts[TESS__STAGES_MAX]; /* layers of a stage, by kind */
+    double forward[TESS__STAGES_MAX], backward[TESS__STAGES_MAX];
+};
+
+/* ---- op_time.c ------------------------------------------------------------------------------- */
+
+/* batch products of (m, k) and (k, n); weight: a weight gradient, added to fp32; grouped: of
+ * experts, which run one after the other. */
+double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n, double k,
+                          int precision, int weight, int grouped);
+double tess__memory_seconds(const tess_sim *sim, double bytes);
+double tess__flash_seconds(const tess_sim *sim, double heads, double queries, double keys,
+                           double head_dim, double value_dim, int backward);
+
+/* ---- measured.c ------------------------------------------------------------------------------ */
+
+/* Whether this product was measured on this GPU; *seconds is its time. */
+int tess__measured_find(const tess_sim *sim, const tess__op *op, int precision, double *seconds);
+
+/* ---- ops.c: adding operations to the current part -------------------------------------------- */
+
+tess__op *tess__add_memory(tess_sim *sim, const char *name, int pass, double bytes);
+tess__op *tess__add_gemm(tess_sim *sim, const char *name, int pass, double batch, double m,
+                         double n, double k, int precision);
+
+tess__op *tess__add_flash(tess_sim *sim, const char *name, int pass, double heads, double queries,
+                          double keys, double head_dim, double value_dim);
+
+/* What a part waits for the host, as an operation; nothing where that is 0. */
+void tess__add_host(tess_sim *sim, int part, int pass, double seconds);
+
+/* A linear layer of `batch` matrices: forward, gradient of its input and of its weights. kept: of
+ * its input. Adds the parameters to the part. */
+void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, double n, double k,
+                      double kept);
+/* kind of cost.h's collectives; of n ranks that lie `stride` apart. share: that is waited for. */
+enum { TESS__ALL_REDUCE, TESS__ALL_GATHER, TESS__REDUCE_SCATTER, TESS__ALL_TO_ALL, TESS__SEND };
+tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class, int what,
+                         double bytes, int n, int stride, double share);
+double tess__comm_seconds(const tess_sim *sim, int what, double bytes, int n, int stride);
+
+/* ---- layer.c, attention_ops.c, experts.c, ends.c --------------------------------------------- */
+
+void tess__layer_ops(tess_sim *sim, int experts);
+void tess__attention_ops(tess_sim *sim);
+int tess__softmax_fused(const tess_sim *sim);
+void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double kept);
+void tess__expert_ops(tess_sim *sim);
+void tess__embed_ops(tess_sim *sim);
+void tess__head_ops(tess_sim *sim);
+
+/* ---- parts.c --------------------------------------------------------------------------------- */
+
+void tess__build_parts(tess_sim *sim);
+
+/* ---- schedule.c ------------------------------------------------------------------------------ */
+
+typedef struct {
+    int stages, chunks, schedule;
+    int64_t batches;
+    const double *forward, *backward; /* of each stage and micro-batch; backward with weights */
+    double weight;                    /* mean of a stage's weight gradients, inside backward */
+    double hop;                       /* from a stage to the next */
+    double hop_waited;                /* of this what a stage waits for in the steady state */
+} tess__pipeline;
+
+/* Seconds of a step's passes; *slowest is the stage that sets the pace. */
+double tess__pipeline_seconds(const tess__pipeline *p, int *slowest);
+
+/* ---- step.c: what follows the passes --------------------------------------------------------- */
+
+/* Parameters of a stage on one rank; *experts: of these in experts. */
+double tess__stage_weights(const tess_sim *sim, int stage, double *experts);
+void tess__fsdp_ops(tess_sim *sim, int part); /* gathers and scatters of a layer */
+double tess__gradient_seconds(tess_sim *sim, int stage);
+double tess__optimiser_seconds(tess_sim *sim, int stage);
+
+/* ---- flop.c ---------------------------------------------------------------------------------- */
+
+void tess__count_flop(const tess_sim *sim, tess_sim_result *result);
+
+/* ---- memory.c -------------------------------------------------------------------------------- */
+
+void tess__memory_of(const tess_sim *sim, tess_sim_memory *memory);
+double tess__in_flight(const tess_sim *sim, int stage); /* micro-batches of all its layers */
+
+#endif

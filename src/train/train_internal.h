@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_internal.h - the loop: batches, steps, validation, checkpoints, metrics, samples.
+ *
+ * What lives here: everything between data and a trained model. What comes in: a model with
+ * gradients, data, options. What goes out: changed weights, and the folder of a run, whose files
+ * are described in docs/training.md.
+ */
+#ifndef TESS_TRAIN_INTERNAL_H
+#define TESS_TRAIN_INTERNAL_H
+
+#include "base/base_internal.h"
+#include "data/loader.h"
+#include "dsv/control.h"
+#include "model/model_internal.h"
+#include "optim/optim.h"
+#include "optim/team.h"
+#include "tessera/train.h"
+
+#include <limits.h>
+
+struct tess_train {
+    tess_ctx *ctx;
+    tess__arena arena; /* the object itself first, then buffers */
+    tess_model *model;
+    tess_data *data;
+    tess_data_info info;
+    tess_train_opts opts;         /* no field is left at 0 for its default; texts are copies */
+    tess_pass *pass;              /* NULL while it is to be made anew */
+    tess_context *context;        /* of ranks that share tokens; NULL: none do */
+    double *densities;            /* (layers, heads), for its plans */
+    int64_t plan_ns;              /* spent on them */
+    tess_comm_counts sent_before; /* less than 0: what the world had sent when this was made */
+    tess__control *control;       /* NULL: attention is dense */
+    tess__team team;
+    tess__owners owners; /* with many ranks, as is reduce; else {0} */
+    tess__reduce reduce;
+    tess__optim optim;       /* of the parameters that this rank owns */
+    tess__loader *loader;    /* NULL until the first step */
+    int batch;               /* clips of a pass on this rank */
+    int64_t size, text_size; /* numbers of a clip, of a prompt */
+    int64_t tokens;          /* of a step, over all ranks */
+
+    float *clip, *x, *target, *out; /* (batch, size) each */
+    float *text;                    /* (batch, text_size) */
+    float *timestep;                /* (batch) */
+    double *u;                      /* (batch): noise as a share of the schedule */
+    double *sums;                   /* of the pieces of a batch */
+
+    int64_t step;    /* done */
+    int64_t batches; /* taken from the data */
+    double loss_mean, val_loss, val_buckets[TESS_NOISE_BUCKETS];
+    int opened;    /* 1: the folder is ready for this run */
+    int resumed;   /* 1: a checkpoint was read */
+    int64_t saved; /* step of the checkpoint below; -1: none */
+    char checkpoint[PATH_MAX];
+};
+
+/* ---- options.c ------------------------------------------------------------------------------- */
+
+/* Options with every default filled in; EINVAL names the field that breaks its rule. */
+tess_status tess__train_options(const char *who, const tess_train_opts *given,
+                                tess_train_opts *opts);
+
+/* Of everything that must be the same on all ranks. */
+uint64_t tess__train_options_hash(const tess_train_opts *opts);
+
+/* The rates' factor in step number step, from 0: warm-up, constant, decay. */
+double tess__schedule(const tess_train_opts *opts, int64_t step);
+
+/* ---- flow.c: noise, and the loss ------------------------------------------------------------- */
+
+/* Streams of random numbers are keyed by what they are for, and a number: a step, a clip. */
+typedef enum {
+    TESS__NOISE = 0x71,
+    TESS__LEVEL,
+    TESS__DROPOUT,
+    TESS__VALIDATION,
+    TESS__SAMPLE
+} tess__purpose;
+uint64_t tess__stream(tess__purpose purpose, int64_t number);
+
+/* s of u, both 0..1. */
+double tess__shifted(double shift, double u);
+
+/* u of clip i of the n of a step: one in each n-th of 0..1. */
+double tess__noise_level(uint64_t seed, int64_t step, int64_t i, int64_t n);
+
+/* x = (1 - s) clip + s eps and target = eps - clip, with eps numbers `first` and on of a stream. */
+typedef struct {
+    uint64_t seed, stream, first;
+    double s;
+} tess__noising;
+void tess__flow_noise(const tess_ctx *ctx, const tess__noising *noising, const float *clip,
+                      int64_t n, float *x, float *target);
+
+/* The mean of (out - target)^2 over n numbers; then out = 2 factor (out - target) / n, the gradient
+ * of factor times that mean. sums has room for n / TESS_PIECE + 1. */
+double tess__flow_loss(const tess_ctx *ctx, const float *target, int64_t n, double factor,
+                       float *out, double *sums);
+
+/* ---- need.c ---------------------------------------------------------------------------------- */
+
+enum { TESS__RING = 3 }; /* batches prefetched */
+
+/* The pass of a run, for so many clips; and the slots of a model's parameters; slots has room for
+ * all of them. */
+void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *info, int batch,
+                            tess_pass_shape *shape);
+void tess__train_slots(const tess__params *params, tess_optim optim, tess__optim_slot *slots);
+
+/* Whether data fits the model, as "who: value, rule". */
+tess_status tess__train_fits(const char *who, const tess_model_config *config,
+                             const tess_data_info *info);
+
+/* ---- loop.c, validate.c, sample.c, sheet.c --------------------------------------------------- */
+
+tess_status tess__train_validate(tess_train *train, double *loss, double *buckets);
+
+/* The pass of a run, made if there is none. */
+tess_status tess__train_pass(tess_train *train);
+
+/* Collective: the weights and their average change places, on all ranks. */
+tess_status tess__train_swap(tess_train *train);
+
+/* same.c. Collective: EINVAL unless all ranks have the same step, decisions and weights; at the
+ * start also the same program, options and data. */
+tess_status tess__train_same(tess_train *train);
+tess_status tess__train_same_start(tess_train *train);
+
+/* pass_context.c: the ranks that share the tokens of a pass. */
+typedef struct {
+    const tess_model_config *config;
+    const tess_pass_shape *shape;         /* everything but its context, which is not read */
+    const tess_attention_opts *attention; /* of a sparse pass: how it attends; NULL: dense */
+    const char *strategy, *cluster;       /* as of tess_context_opts */
+    const tess_context *like;
+    tess_context_fn tell;
+    void *user;
+} tess__sharing;
+
+/* Collective. */
+tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__sharing *sharing,
+                               tess_context **context);
+
+/* sample_control.c: how sampling alone attends, and what it attended to. */
+typedef struct tess__sampler tess__sampler;
+typedef struct tess__crew tess__crew; /* crew.h: the ranks of a sampling */
+
+/* From options with their defaults filled in; grid: tokens. *sampler is NULL where attention is
+ * dense and nobody asks for its density. */
+tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *opts, const int grid[3],
+                                 tess__sampler **sampler);
+void tess__sampler_destroy(tess__sampler *sampler); /* after the pass; NULL accepted */
+
+/* Sets what the pass's shape needs. */
+void tess__sampler_shape(tess__sampler *sampler, const tess__crew *crew, tess_pass_shape *shape);
+const tess_attention_opts *tess__sampler_attention(const tess__sampler *sampler); /* NULL: dense */
+
+/* Before a forward pass and after it: step k, of which this is pass number `turn` (0: with text).
+ */
+tess_status tess__sampler_attend(tess__sampler *sampler, tess_pass *pass, int k, int turn);
+tess_status tess__sampler_seen(tess__sampler *sampler, const tess_pass *pass, int k);
+
+/* 1: budgets are measured in pass 0 of step k. Then, collective: all ranks have what was measured;
+ * before pass 1. And at the end: what both halves of a crew attended to. */
+int tess__sampler_measures(const tess__sampler *sampler, int k);
+tess_status tess__sampler_share(tess__sampler *sampler, tess__crew *crew, int k);
+tess_status tess__sampler_end(tess__sampler *sampler, tess__crew *crew);
+
+/* Euler's method on a pass of the shape of x. */
+typedef struct {
+    tess__control *control; /* NULL: attention is dense */
+    tess__sampler *sampler; /* of sampling alone, instead; NULL: none */
+    tess__crew *crew;       /* NULL: this rank evaluates all, on a pass that has its plan */
+    double *u;              /* (batch), with a controller */
+    int64_t batch, size;    /* clips, and numbers in each */
+    int steps;
+    double shift, guidance;
+    uint64_t seed;
+    int64_t first;
+    const float *text, *none; /* prompts, and no prompts */
+    float *timestep;          /* (batch) */
+    float *v, *v_none;        /* (batch, size); v_none NULL without guidance */
+} tess__sampling;
+tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampling *s, float *x);
+
+/* samples/step-000100.png of the run's folder, one row per clip. */
+tess_status tess__sheet_write(tess_train *train);
+
+/* ---- plans.c: ranks that share the tokens of clips ------------------------------------------- */
+
+/* Collective, as is make. The context of a pass of that shape, with a first plan. */
+tess_status tess__plans_create(tess_train *train, const tess_pass_shape *shape);
+tess_status tess__plans_make(tess_train *train); /* before a step */
+double tess__plans_imbalance(const tess_train *train);
+
+/* plans.csv, by rank 0: begins, or ends with the steps done; and what the plan in force takes. */
+tess_status tess__plans_open(const tess_train *train);
+tess_status tess__plans_add(const tess_train *train);
+
+/* ---- step_times.c ---------------------------------------------------------------------------- */
+
+/* What this rank has sent to others since the train was made, and waited for them. */
+tess_comm_counts tess__train_sent(const tess_train *train);
+
+/* When parts of a step began and ended, and what the pass had counted by then. */
+typedef struct {
+    int64_t begin, middle, end, waited;
+    tess_comm_counts begun, between, ended;
+    tess_pass_times before, after;
+} tess__step_times;
+
+/* What this rank has sent since then, by kind. */
+void tess__step_sent(const tess_train *train, const tess_comm_counts *before, tess_step *now);
+
+/* What a step is told as, without the part of sparse attention and what was sent. */
+void tess__step_describe(const tess_train *train, const tess__step_times *at, double factor,
+                         tess_step *now);
+
+/* ---- metrics.c ------------------------------------------------------------------------------- */
+
+/* lines.c: appends a line, with its \n; keeps a head and the lines of steps up to `last`. */
+tess_status tess__lines_add(const char *path, const char *text, size_t bytes);
+tess_status tess__lines_cut(tess_ctx *ctx, const char *path, const char *head, int64_t last);
+
+/* Makes the files of the run's folder end with `step`, or begins them. */
+tess_status tess__metrics_open(tess_ctx *ctx, const char *folder, int64_t step);
+tess_status tess__metrics_add(const char *folder, const tess_step *step);
+
+/* ---- checkpoint.c, checkpoint_state.c, run_folder.c ------------------------------------------ */
+
+/* moments.c: where moments lie, of this rank's slots or of all of them. */
+typedef struct {
+    const tess__optim_slot *slots;
+    int n;
+    float *first, *second;
+} tess__moments;
+
+tess__moments tess__moments_own(const tess_train *train);
+tess_status tess__moments_write(const tess_train *train, const tess__moments *moments,
+                                const char *path);
+tess_status tess__moments_read(const tess_train *train, const char *path); /* of what is owned */
+
+/* What state.json holds beside what tess_checkpoint tells. */
+typedef struct {
+    tess_checkpoint told;
+    int64_t batches, batch;
+    int64_t seed;
+    int optim;
+    double loss_mean, val_loss, val_buckets[TESS_NOISE_BUCKETS]; /* NaN: none */
+} tess__state;
+tess_status tess__state_write(tess_ctx *ctx, const char *path, const tess__state *state);
+tess_status tess__state_read(tess_ctx *ctx, const char *path, tess__state *state);
+tess_status tess__state_read_text(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                  tess__state *state); /* for tests */
+
+/* path = a/b; EIO with a sentence if it is too long. */
+tess_status tess__path(char path[PATH_MAX], const char *a, const char *b);
+tess_status tess__make_folder(const char *path); /* one that exists is fine */
+tess_status tess__sync_folder(const char *path); /* what was renamed in it is on disk afterwards */
+void tess__remove_folder(const char *path);      /* with all it holds; failures are not told */
+
+/* settings.json in a folder; nothing without the text. */
+tess_status tess__settings_write(const tess_train *train, const char *folder);
+
+/* tess_train_save, without telling other ranks of a failure that this one met alone. */
+tess_status tess__train_save(tess_train *train, const char *dir);
+
+/* The folder of the run: checkpoints/ and samples/ exist, what a killed process left is gone. */
+tess_status tess__run_open(tess_train *train);
+
+/* checkpoints/step-000500, unless it is there already; then the oldest ones go. */
+tess_status tess__run_checkpoint(tess_train *train);
+
+#endif

@@ -4,7 +4,8 @@
 
 The table below is the house: a room may include its own headers and those of the rooms it sees.
 Public headers count as part of the room that implements them. `cli` sees public headers and the
-reference, `ref`, which no room sees. Names of files and of types are unique in the tree.
+reference, `ref`, which no room sees. Names of files and of types are unique in the tree,
+and no folder has more than 45 files.
 """
 import os
 import re
@@ -150,6 +151,19 @@ def check_cli(root, path):
             yield f'{path}:{line}: "{quoted}": {room} includes {other}, which is not below it'
 
 
+FOLDER_MAX = 45  # files of a folder that a reader can still survey
+
+
+def check_folders(root):
+    counts = {}
+    for path in tree.files(root, ["src", "cli"]):
+        folder = os.path.dirname(path)
+        counts[folder] = counts.get(folder, 0) + 1
+    for folder, count in sorted(counts.items()):
+        if count > FOLDER_MAX:
+            yield f"{folder}: {count} files, at most {FOLDER_MAX}; give it folders"
+
+
 TYPE = re.compile(r"^(?:typedef\s+)?(?:struct|enum|union)\s+(tess_\w+)\s*\{|^\}\s*(tess_\w+);"
                   r"|^typedef enum \{[^}]*\}\s*(tess_\w+);", re.M)
 
@@ -175,7 +189,7 @@ def check_names(root):
 
 def main():
     root = tree.arguments(__doc__.split("\n")[0]).parse_args().root
-    problems, count = list(check_names(root)), 0
+    problems, count = [*check_names(root), *check_folders(root)], 0
     for folder, check in (("include", check_public), ("src", check_source), ("cli", check_cli)):
         for path in tree.files(root, [folder], (".c", ".h")):
             problems += check(root, path)

@@ -101,6 +101,7 @@ LAYERS = {
     "two headers of one name": ({**c("src/base/twin.h"), **c("src/train/twin.h")}, "names of .c files and of headers are unique"),
     "two types of one name": ({**c("src/base/a.h", "typedef struct {\n    int x;\n} tess__twin;\n"),
                                **c("src/train/b.h", "struct tess__twin {\n    int y;\n};\n")}, "names of types are unique"),
+    "a folder of 46 files": ({k: v for i in range(46) for k, v in c(f"src/attn/f{i}.c").items()}, "at most 45"),
     "a frame that sees a command": ({**c("cli/up.c", '#include "cmd/c.h"\n'), **c("cli/cmd/c.h")}, NOT_BELOW),
     "a room without a place": (c("src/attic/a.c"), "unknown room"),
     "a command that looks inside": (c("cli/cmd.c", '#include "base/base_internal.h"\n'), "public headers and ref.h only"),

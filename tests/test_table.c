@@ -206,7 +206,7 @@ static void shipped_maps_are_found_by_their_columns(void **state)
     t = table_of("a,b\n");
     CHECK_FAILS(tess__map_find(ctx, &t, &m), TESS_EFORMAT,
                 "t.csv: no shipped map knows these columns; give one, or use the canonical columns "
-                "(docs/formats.md)");
+                "(docs/scenarios.md)");
     tess__table_close(&t);
 }
 

@@ -144,7 +144,7 @@ const command command_simulate = {
     .summary = "predict time, memory and cost of a training step",
     .description =
         "A scenario is a model, its layout over GPUs, how it is trained, and the machine; "
-        "docs/formats.md lists the settings and docs/simulator.md tells the model behind the "
+        "docs/scenarios.md lists the settings and docs/simulator.md tells the model behind the "
         "numbers. docs/accuracy.md says how far published runs are from what is predicted here.\n"
         "MFU counts the products of forward and backward pass once, with attention over all pairs, "
         "over the dense bf16 peak; HFU also what is computed again.\n"

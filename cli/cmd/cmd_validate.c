@@ -228,7 +228,7 @@ const command command_validate = {
         "several times are scored once, against the mean of their measurements; rows that cannot "
         "be expressed are named with the reason.\n"
         "\"scalar 1\" is the mean error without the one scalar that a (system, software era) may "
-        "have. docs/formats.md tells the canonical columns and how to write a map; "
+        "have. docs/scenarios.md tells the canonical columns and how to write a map; "
         "docs/accuracy.md has the results on published tables.\n"
         "With --json the result has the members rows, scored, mean_abs_pct, median_abs_pct, "
         "max_abs_pct of the table's first quantity, quantities with all of them, cases, and "

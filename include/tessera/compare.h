@@ -9,7 +9,7 @@
  *
  * Runs that differ in their seed alone are one arm. An arm's number is the mean over its runs with
  * the interval of Student's t. Arms are compared in pairs of runs with the same seed: these saw the
- * same clips and the same noise, so that most of what is random cancels. docs/evidence.md tells how
+ * same clips and the same noise, so that most of what is random cancels. docs/compare.md tells how
  * to read the numbers.
  */
 #ifndef TESSERA_COMPARE_H

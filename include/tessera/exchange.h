@@ -13,7 +13,7 @@
  *   ...                                            // all-to-all of Q, K and V; attention by slots
  *   tess_exchange_view(x, TESS_ROWS_O, &rows);     // the way back
  *
- * docs/planning.md shows the loop of an executor, in C and in PyTorch's terms.
+ * docs/executor.md shows the loop of an executor, in C and in PyTorch's terms.
  */
 #ifndef TESSERA_EXCHANGE_H
 #define TESSERA_EXCHANGE_H

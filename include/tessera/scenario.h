@@ -3,7 +3,7 @@
  *
  * A scenario (sim.h) is a struct of plain values; every value also has a name, "layout.tp", under
  * which JSON files, `tessera simulate --set`, the catalogue of models and tables of measurements
- * speak of it. docs/formats.md lists the names.
+ * speak of it. docs/scenarios.md lists the names.
  */
 #ifndef TESSERA_SCENARIO_H
 #define TESSERA_SCENARIO_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* validate.h - predicted against measured: tables of runs, and parameters fitted to them.
  *
- * A table is a CSV file of measured steps, layers, memory or collectives; a map (docs/formats.md)
+ * A table is a CSV file of measured steps, layers, memory or collectives; a map (docs/scenarios.md)
  * says what its columns mean. Every row is predicted from its settings alone and compared with what
  * was measured; rows that cannot be expressed are kept with the reason. Configurations that are
  * there several times are scored once, against the mean of their measurements.

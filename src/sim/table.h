@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.h - tables of published measurements, and the maps that say what their columns mean.
  *
- * A table is a CSV file as it was published. A map is a JSON file (docs/formats.md) that turns each
- * row into settings of a scenario and measured quantities, both as "key" and text, or into a reason
- * why the row cannot be expressed. Nothing here knows a table or a key by name: what the keys mean
+ * A table is a CSV file as it was published. A map is a JSON file (docs/scenarios.md) that makes of
+ * each row settings of a scenario and measured quantities, both as "key" and text, or a reason why
+ * the row cannot be expressed. Nothing here knows a table or a key by name: what the keys mean
  * is the business of fields.c and score.c.
  *
  *   bytes -> tess__table -> (tess__map) -> tess__row: settings, measured, or a reason

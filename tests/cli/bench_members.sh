@@ -14,7 +14,7 @@ import json, re, sys
 common = {"schema", "command", "version", "isa", "threads", "seed"}
 text = open(sys.argv[1], encoding="utf-8").read()
 section = text[text.index("# What `tessera bench --json` prints"):]
-listed = set(re.findall(r"`(\w+)`", section[:section.index("\n# ")]))
+listed = set(re.findall(r"`(\w+)`", re.split(r"\n## ", section)[0]))
 
 def members(value):
     if isinstance(value, dict):

@@ -49,22 +49,22 @@ typedef struct {
             return try_;                                                                           \
     } while (0)
 
-static inline tess_status look_at(void *user, const tess_look *look)
+static inline tess_status look_at(void *user, const tess_hook_in *hook)
 {
     shown *s = user;
-    const int l = look->layer;
+    const int l = hook->layer;
     for (int b = 0; b < BATCH; b++)
-        for (int i = 0; i < look->heads; i++)
+        for (int i = 0; i < hook->heads; i++)
             for (int t = 0; t < TOKENS; t++) {
-                const int h = look->head + i;
+                const int h = hook->head + i;
                 const struct {
                     const tess_view *view;
                     float *to;
                     int n;
-                } all[] = {{look->q, s->q[l][b][h][t], DIM},
-                           {look->k, s->k[l][b][h][t], DIM},
-                           {look->q_low, s->q_low[l][b][h][t], LOW},
-                           {look->k_low, s->k_low[l][b][h][t], LOW}};
+                } all[] = {{hook->q, s->q[l][b][h][t], DIM},
+                           {hook->k, s->k[l][b][h][t], DIM},
+                           {hook->q_low, s->q_low[l][b][h][t], LOW},
+                           {hook->k_low, s->k_low[l][b][h][t], LOW}};
                 for (size_t a = 0; a < sizeof all / sizeof *all; a++) {
                     const tess_view *v = all[a].view;
                     if (v)
@@ -73,8 +73,8 @@ static inline tess_status look_at(void *user, const tess_look *look)
                                    t * v->stride_s,
                                (size_t)all[a].n * sizeof(float));
                 }
-                if (look->lse)
-                    s->lse[l][b][h][t] = look->lse[(b * look->heads + i) * TOKENS + t];
+                if (hook->lse)
+                    s->lse[l][b][h][t] = hook->lse[(b * hook->heads + i) * TOKENS + t];
             }
     return TESS_OK;
 }
@@ -126,7 +126,7 @@ static inline tess_status tell(const trial *t, tess_pass *pass, tess_predictor *
     tess_attend attend = t->attend;
     attend.layers = t->layers;
     attend.predictor = predictor;
-    attend.look = look_at;
+    attend.hook = look_at;
     attend.user = seen;
     return tess_pass_attend(pass, &attend);
 }
@@ -144,10 +144,10 @@ static inline tess_status keep_result(const trial *t, const tess_model *model, t
         memcpy(r->learned, learned.gradients, (size_t)learned.count * sizeof(float));
     }
     for (int layer = 0; layer < LAYERS; layer++) {
-        tess_attend_seen seen;
-        TRY(tess_pass_seen(pass, layer, &seen));
-        memcpy(r->losses[layer], seen.loss_heads, sizeof r->losses[layer]);
-        memcpy(r->density[layer], seen.density, sizeof r->density[layer]);
+        tess_attend_result attended;
+        TRY(tess_pass_attend_result(pass, layer, &attended));
+        memcpy(r->losses[layer], attended.loss_heads, sizeof r->losses[layer]);
+        memcpy(r->density[layer], attended.density, sizeof r->density[layer]);
     }
     return tess_pass_times_read(pass, &r->times);
 }

@@ -44,13 +44,13 @@ static double loss_of(pupil *p)
     double loss = 0.0;
     run_forward(&p->w);
     for (int layer = 0; layer < LAYERS; layer++) {
-        tess_attend_seen seen;
+        tess_attend_result result;
         double mean = 0.0;
-        CHECK_OK(tess_pass_seen(p->w.pass, layer, &seen));
+        CHECK_OK(tess_pass_attend_result(p->w.pass, layer, &result));
         for (int i = 0; i < BATCH * HEADS; i++)
-            mean += seen.loss_heads[i] / (BATCH * HEADS);
-        assert_true(fabs(mean - seen.loss) <= 1e-12 * fabs(mean));
-        loss += seen.loss;
+            mean += result.loss_heads[i] / (BATCH * HEADS);
+        assert_true(fabs(mean - result.loss) <= 1e-12 * fabs(mean));
+        loss += result.loss;
     }
     return loss;
 }
@@ -171,9 +171,9 @@ static void a_network_does_not_notice_a_predictor_that_learns(void **state)
         assert_memory_equal(a.w.dx, b.w.dx, a.w.n_x * sizeof(float));
         assert_memory_equal(a.w.info.gradients, b.w.info.gradients,
                             (size_t)a.w.info.count * sizeof(float));
-        tess_attend_seen seen;
-        CHECK_OK(tess_pass_seen(b.w.pass, 0, &seen));
-        assert_true(isnan(seen.loss));
+        tess_attend_result result;
+        CHECK_OK(tess_pass_attend_result(b.w.pass, 0, &result));
+        assert_true(isnan(result.loss));
         for (int64_t i = 0; i < b.info.count; i++)
             assert_true(b.info.gradients[i] == 0.0f);
         drop_pupil(&a);

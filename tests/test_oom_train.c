@@ -273,10 +273,10 @@ static tess_status s_sparse(world *w)
     return status;
 }
 
-static tess_status see_nothing(void *user, const tess_look *look)
+static tess_status see_nothing(void *user, const tess_hook_in *hook)
 {
     (void)user;
-    (void)look;
+    (void)hook;
     return TESS_OK;
 }
 
@@ -284,14 +284,14 @@ static tess_status see_nothing(void *user, const tess_look *look)
 static tess_status pass_on(const world *w, const tess_pass_shape *shape)
 {
     static float x[3 * 4 * 4], timestep, text[4 * 8], out[3 * 4 * 4];
-    const tess_attend_layer layer = {.look = 1};
+    const tess_attend_layer layer = {.hook = 1};
     tess_model *model = NULL;
     tess_pass *pass = NULL;
     tess_status status = tess_model_create(w->ctx, &model_config, NULL, &model);
     if (status == TESS_OK)
         status = tess_pass_create(model, shape, &pass);
     if (status == TESS_OK)
-        status = tess_pass_attend(pass, &(tess_attend){.layers = &layer, .look = see_nothing});
+        status = tess_pass_attend(pass, &(tess_attend){.layers = &layer, .hook = see_nothing});
     if (status == TESS_OK)
         status = tess_pass_forward(pass, &(tess_model_in){x, &timestep, text}, out);
     tess_pass_destroy(pass);

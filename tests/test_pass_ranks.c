@@ -111,7 +111,7 @@ static trial *make_trial(tess_keep keep, const tess_sparse_opts *room, const cha
         t->room = *room;
     t->attend = (tess_attend){.seed = 3, .step = 4};
     for (int layer = 0; layer < LAYERS; layer++)
-        t->layers[layer].look = 1;
+        t->layers[layer].hook = 1;
     return t;
 }
 
@@ -305,7 +305,7 @@ static void a_rank_takes_what_was_told(void **state)
     for (int keep = 0; keep < 2; keep++) {
         trial *t = make_trial((tess_keep)keep, NULL, "fractional");
         for (int layer = 0; layer < LAYERS; layer++)
-            t->layers[layer].look = 0;
+            t->layers[layer].hook = 0;
         run_alone(t);
         CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, 3, NULL, run_rank, t));
         for (int r = 0; r < 3; r++)
@@ -335,20 +335,22 @@ static void waiting_for_others_is_told_apart(void **state)
         const tess_pass_times *x = &t->of[r].times;
         /* Two layers forward and backward, there and back, and the output: nine at the least. */
         assert_true(x->exchange_ns > 9 * slow.latency);
-        assert_true(x->attention_ns > 0 && x->linear_ns > 0 && x->other_ns > 0 && x->look_ns > 0);
-        assert_true(x->attention_ns + x->linear_ns + x->other_ns + x->look_ns < 9 * slow.latency);
+        assert_true(x->attention_ns > 0 && x->linear_ns > 0 && x->other_ns > 0 &&
+                    x->observe_ns > 0);
+        assert_true(x->attention_ns + x->linear_ns + x->other_ns + x->observe_ns <
+                    9 * slow.latency);
     }
     drop_trial(t);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-static tess_status refuse(void *user, const tess_look *look)
+static tess_status refuse(void *user, const tess_hook_in *hook)
 {
     (void)user;
     tess_predictor *none = NULL;
     /* Any failure of the library, on the rank that is shown head 2. */
-    return look->head + look->heads == HEADS ? tess_predictor_query(none, NULL) : TESS_OK;
+    return hook->head + hook->heads == HEADS ? tess_predictor_query(none, NULL) : TESS_OK;
 }
 
 static tess_status run_refusing(void *user, tess_ctx *ctx, tess_comm *comm)
@@ -365,7 +367,7 @@ static tess_status run_refusing(void *user, tess_ctx *ctx, tess_comm *comm)
         status = tess_model_query(o.model, &info);
     if (status == TESS_OK)
         status = tess_pass_create(o.model, &shape, &o.pass);
-    const tess_attend attend = {.layers = t->layers, .look = refuse};
+    const tess_attend attend = {.layers = t->layers, .hook = refuse};
     if (status == TESS_OK)
         status = tess_pass_attend(o.pass, &attend);
     float *out = calloc(t->one.n_out, sizeof *out);

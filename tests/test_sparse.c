@@ -61,7 +61,7 @@ typedef struct {
     tess_ctx *ctx;
     const tess_attend *attend;
     int64_t perm[TOKENS], bounds[GROUPS + 1];
-    int looks;
+    int calls;
 } seen_lists;
 
 static int attends(void *user, int layer, int sample, int head, int64_t query, int64_t key)
@@ -85,7 +85,7 @@ static void mark(seen_lists *s, int list, const tess_selection *sel)
 }
 
 /* Selects what the pass selects, from the same numbers. */
-static tess_status look(void *user, const tess_look *l)
+static tess_status hook(void *user, const tess_hook_in *l)
 {
     seen_lists *s = user;
     const tess_attend_layer *how = &s->attend->layers[l->layer];
@@ -122,7 +122,7 @@ static tess_status look(void *user, const tess_look *l)
     }
     tess_selection_destroy(sel);
     tess_selector_destroy(selector);
-    s->looks++;
+    s->calls++;
     return TESS_OK;
 }
 
@@ -144,13 +144,13 @@ static void check_against_reference(tess_select_kind kind, const tess_predictor_
     s->ctx = w.ctx;
     s->attend = &attend;
     CHECK_OK(tess_order_cubes((int[3]){3, 5, 5}, cube, s->perm, NULL, s->bounds, NULL));
-    layers[0].look = layers[1].look = 1;
+    layers[0].hook = layers[1].hook = 1;
     attend.proxy = proxy;
-    attend.look = look;
+    attend.hook = hook;
     attend.user = s;
     CHECK_OK(tess_pass_attend(w.pass, &attend));
     run_both(&w);
-    assert_int_equal(s->looks, LAYERS);
+    assert_int_equal(s->calls, LAYERS);
 
     doubles d = make_doubles(&w);
     d.attends = attends;
@@ -207,7 +207,7 @@ static world run_kept(tess_keep keep, tess_dtype store, int64_t index_memory, in
     shape.store = store;
     tess_attend_layer layers[LAYERS];
     tess_attend attend = attend_with(kind, mixed[0], mixed[1], layers);
-    tess_attend_seen seen;
+    tess_attend_result result;
     world w = make_world(threads, &config, &shape);
     if (kind == TESS_SELECT_PREDICTOR)
         CHECK_OK(tess_predictor_create(w.ctx, &config, &(tess_predictor_opts){.rank = 8},
@@ -215,10 +215,10 @@ static world run_kept(tess_keep keep, tess_dtype store, int64_t index_memory, in
     CHECK_OK(tess_pass_attend(w.pass, &attend));
     run_both(&w);
     for (int layer = 0; layer < LAYERS; layer++) {
-        CHECK_OK(tess_pass_seen(w.pass, layer, &seen));
-        assert_int_equal(seen.reselected, reselected);
+        CHECK_OK(tess_pass_attend_result(w.pass, layer, &result));
+        assert_int_equal(result.reselected, reselected);
         for (int i = 0; i < BATCH * HEADS; i++) /* every list has exactly its budget */
-            assert_true(fabs(seen.density[i] - (mixed[layer][i] ? mixed[layer][i] / 75.0 : 1.0)) <
+            assert_true(fabs(result.density[i] - (mixed[layer][i] ? mixed[layer][i] / 75.0 : 1.0)) <
                         1e-12);
     }
     tess_predictor_destroy(attend.predictor);
@@ -400,7 +400,7 @@ static void another_budget_is_searched_for(void **state)
     shape.train = 0;
     tess_attend_layer layers[LAYERS];
     tess_attend attend = attend_with(TESS_SELECT_SEARCH, before, NULL, layers);
-    tess_attend_seen seen;
+    tess_attend_result result;
     world w = make_world(2, &config, &shape);
     attend.reuse = 5;
     CHECK_OK(tess_pass_attend(w.pass, &attend));
@@ -409,9 +409,9 @@ static void another_budget_is_searched_for(void **state)
     layers[0].keys = after;
     CHECK_OK(tess_pass_attend(w.pass, &attend));
     run_forward(&w);
-    CHECK_OK(tess_pass_seen(w.pass, 0, &seen));
+    CHECK_OK(tess_pass_attend_result(w.pass, 0, &result));
     for (int i = 0; i < BATCH * HEADS; i++)
-        assert_true(fabs(seen.density[i] - (after[i] ? after[i] / 75.0 : 1.0)) < 1e-12);
+        assert_true(fabs(result.density[i] - (after[i] ? after[i] / 75.0 : 1.0)) < 1e-12);
     drop_world(&w);
 }
 
@@ -443,14 +443,14 @@ static void keys_may_be_selected_by_cubes(void **state)
     static const int32_t keys[BATCH * HEADS] = {1, 2, 12, 5, 4, 3};
     tess_attend_layer layers[LAYERS];
     tess_attend attend = attend_with(TESS_SELECT_POOLED, keys, NULL, layers);
-    tess_attend_seen seen;
+    tess_attend_result result;
     world w = make_world(1, &config, &shape);
     CHECK_OK(tess_pass_attend(w.pass, &attend));
     run_both(&w);
-    CHECK_OK(tess_pass_seen(w.pass, 0, &seen));
-    assert_true(seen.density[2] == 1.0 && seen.density[0] < 0.25 && seen.density[0] > 0.01);
-    CHECK_OK(tess_pass_seen(w.pass, 1, &seen));
-    assert_true(seen.density[0] == 1.0 && !seen.reselected);
+    CHECK_OK(tess_pass_attend_result(w.pass, 0, &result));
+    assert_true(result.density[2] == 1.0 && result.density[0] < 0.25 && result.density[0] > 0.01);
+    CHECK_OK(tess_pass_attend_result(w.pass, 1, &result));
+    assert_true(result.density[0] == 1.0 && !result.reselected);
     drop_world(&w);
 }
 
@@ -492,9 +492,9 @@ static void the_memory_taken_is_what_is_needed_at_most(void **state)
     }
 }
 
-static tess_status count_look(void *user, const tess_look *look)
+static tess_status count_hook(void *user, const tess_hook_in *hook)
 {
-    assert_non_null(look->q_low);
+    assert_non_null(hook->q_low);
     ++*(int *)user;
     return TESS_OK;
 }
@@ -511,16 +511,16 @@ static void a_pass_without_lists_learns_and_looks(void **state)
     for (int i = 0; i < 2; i++) {
         const tess_sparse_opts room = {.rank = 16, .learn_rows = 9, .dense = i};
         const tess_pass_shape shape = shape_with(&room);
-        tess_attend_layer layers[LAYERS] = {{.learn = 1, .look = 1}, {.learn = 1, .look = 1}};
-        int looks = 0;
+        tess_attend_layer layers[LAYERS] = {{.learn = 1, .hook = 1}, {.learn = 1, .hook = 1}};
+        int calls = 0;
         CHECK_OK(tess_model_need(&config, NULL, &shape, 1, &need[i]));
         worlds[i] = make_world(1, &config, &shape);
         CHECK_OK(tess_predictor_create(worlds[i].ctx, &config, NULL, &predictors[i]));
         const tess_attend attend = {
-            .layers = layers, .predictor = predictors[i], .look = count_look, .user = &looks};
+            .layers = layers, .predictor = predictors[i], .hook = count_hook, .user = &calls};
         CHECK_OK(tess_pass_attend(worlds[i].pass, &attend));
         run_both(&worlds[i]);
-        assert_int_equal(looks, LAYERS);
+        assert_int_equal(calls, LAYERS);
         CHECK_OK(tess_predictor_query(predictors[i], &info[i]));
     }
     check_same(&worlds[0], &worlds[1]);
@@ -578,7 +578,7 @@ static void a_pass_says_how_it_cannot_attend(void **state)
     const tess_pass_shape shape = shape_with(&room), dense_shape = shape_with(NULL);
     tess_attend_layer layers[LAYERS];
     tess_attend a = attend_with(TESS_SELECT_ORACLE, mixed[0], all_keys, layers);
-    tess_attend_seen seen;
+    tess_attend_result result;
     world w = make_world(1, &config, &shape), dense = make_world(1, &config, &dense_shape);
     CHECK_FAILS(tess_pass_attend(NULL, &a), TESS_EINVAL, "tess_pass_attend: pass is NULL");
     CHECK_FAILS(tess_pass_attend(w.pass, &(tess_attend){0}), TESS_EINVAL,
@@ -608,12 +608,12 @@ static void a_pass_says_how_it_cannot_attend(void **state)
     CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
                 "tess_pass_attend: window[2] is 0, must be 1 or more");
     layers[0].keys = NULL;
-    layers[0].look = 1;
+    layers[0].hook = 1;
     CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
-                "tess_pass_attend: layer 0: look is 1, but there is no callback");
-    layers[0].look = 2;
+                "tess_pass_attend: layer 0: hook is 1, but there is no callback");
+    layers[0].hook = 2;
     CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
-                "tess_pass_attend: layer 0: look is 2, must be 0 or 1");
+                "tess_pass_attend: layer 0: hook is 2, must be 0 or 1");
     a.reuse = 1;
     CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
                 "tess_pass_attend: reuse is 1, but the pass was made without searches");
@@ -623,14 +623,15 @@ static void a_pass_says_how_it_cannot_attend(void **state)
     a.proxy = (tess_proxy)3;
     CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
                 "tess_pass_attend: proxy is 3, must be 0..2");
-    CHECK_FAILS(tess_pass_seen(w.pass, LAYERS, &seen), TESS_EINVAL,
-                "tess_pass_seen: layer is 2, must be 0..1");
-    CHECK_FAILS(tess_pass_seen(w.pass, 0, NULL), TESS_EINVAL, "tess_pass_seen: seen is NULL");
+    CHECK_FAILS(tess_pass_attend_result(w.pass, LAYERS, &result), TESS_EINVAL,
+                "tess_pass_attend_result: layer is 2, must be 0..1");
+    CHECK_FAILS(tess_pass_attend_result(w.pass, 0, NULL), TESS_EINVAL,
+                "tess_pass_attend_result: result is NULL");
     drop_world(&w);
     drop_world(&dense);
 }
 
-static tess_status refuse(void *user, const tess_look *l)
+static tess_status refuse(void *user, const tess_hook_in *l)
 {
     (void)l;
     ++*(int *)user;
@@ -642,8 +643,8 @@ static void a_look_can_end_the_pass(void **state)
     (void)state;
     const tess_pass_shape shape = shape_with(NULL);
     int calls = 0;
-    tess_attend_layer layers[LAYERS] = {{.look = 1}, {.look = 1}};
-    const tess_attend a = {.layers = layers, .look = refuse, .user = &calls};
+    tess_attend_layer layers[LAYERS] = {{.hook = 1}, {.hook = 1}};
+    const tess_attend a = {.layers = layers, .hook = refuse, .user = &calls};
     world w = make_world(1, &config, &shape);
     CHECK_OK(tess_pass_attend(w.pass, &a));
     assert_int_equal(tess_pass_forward(w.pass, &(tess_model_in){w.x, w.timestep, w.text}, w.out),

@@ -35,17 +35,17 @@ static tess_view one_head(const tess_view *view, int64_t b, int64_t h)
     return one;
 }
 
-static tess_status record(void *user, const tess_look *look)
+static tess_status record(void *user, const tess_hook_in *hook)
 {
     const recorder *r = user;
     const problem *p = &r->w->p;
     const int64_t heads = p->batch * p->heads, pairs = p->tokens * p->tokens;
     for (int64_t i = 0; i < heads; i++) {
-        const int64_t list = look->layer * heads + i;
-        const tess_view q = one_head(look->q_low, i / p->heads, i % p->heads);
-        const tess_view k = one_head(look->k_low, i / p->heads, i % p->heads);
+        const int64_t list = hook->layer * heads + i;
+        const tess_view q = one_head(hook->q_low, i / p->heads, i % p->heads);
+        const tess_view k = one_head(hook->k_low, i / p->heads, i % p->heads);
         const tess_select_in in = {
-            .q = &q, .k = &k, .head_dim = look->rank, .budget.keys = r->w->sparse.budgets[list]};
+            .q = &q, .k = &k, .head_dim = hook->rank, .budget.keys = r->w->sparse.budgets[list]};
         tess_selection_lists lists;
         memset(r->sees + list * pairs, 1, (size_t)pairs);
         if (in.budget.keys == 0)
@@ -72,8 +72,8 @@ static tess_status run(recorder *r)
     TRY(tess_selector_create(w->c->ctx, &opts, &r->selector));
     TRY(tess_selection_create(w->c->ctx, &shape, s->groups * w->p.tokens, &r->sel));
     for (int64_t i = 0; i < w->p.layers; i++)
-        s->layers[i].look = 1;
-    s->attend.look = record;
+        s->layers[i].hook = 1;
+    s->attend.hook = record;
     s->attend.user = r;
     return workload_step_sparse(w);
 }

@@ -120,9 +120,9 @@ tess_status workload_groups(workload *w); /* sparse.groups and bounds, of the cu
 tess_status workload_make_sparse(workload *w, const tess_model_config *config);
 void workload_free_sparse(workload *w);
 
-/* workload_probe.c: for workload_make_sparse; a tess_look_fn. */
+/* workload_probe.c: for workload_make_sparse; a tess_hook_fn. */
 tess_status workload_make_probe(workload *w);
-tess_status workload_look(void *workload, const tess_look *look);
+tess_status workload_hook(void *workload, const tess_hook_in *hook);
 
 /* The calls. attn runs the problem's pass on a selection, NULL for dense; a backward pass stands on
  * the last forward one. */

@@ -66,17 +66,17 @@ static tess_view gather(const workload *w, const tess_view *from, int64_t dim, f
     return (tess_view){to, TESS_DTYPE_F32, heads * r->rows * dim, r->rows * dim, dim};
 }
 
-static tess_status check(workload *w, const tess_look *look, const tess_sel_shape *shape,
+static tess_status check(workload *w, const tess_hook_in *hook, const tess_sel_shape *shape,
                          const tess_view *q, const tess_view *low)
 {
     probe *r = &w->sparse.probe;
     const int64_t all = w->p.batch * w->p.heads;
     const tess_select_in in = {.q = low,
-                               .k = look->k_low,
-                               .head_dim = look->rank,
-                               .budget.keys_each = w->sparse.checked + look->layer * all};
+                               .k = hook->k_low,
+                               .head_dim = hook->rank,
+                               .budget.keys_each = w->sparse.checked + hook->layer * all};
     const tess_sel_measure_in measure = {
-        .q = q, .k = look->k, .head_dim = (int)w->p.dim, .heads = r->stats};
+        .q = q, .k = hook->k, .head_dim = (int)w->p.dim, .heads = r->stats};
     tess_sel_stats stats;
     tess_selection *sel = NULL;
     int64_t capacity;
@@ -93,7 +93,7 @@ static tess_status check(workload *w, const tess_look *look, const tess_sel_shap
 
 /* All heads are shown: ranks that share the tokens do not look here. Training gathers once for
  * both, which counts as the profile's. */
-tess_status workload_look(void *user, const tess_look *look)
+tess_status workload_hook(void *user, const tess_hook_in *hook)
 {
     workload *w = user;
     probe *r = &w->sparse.probe;
@@ -105,16 +105,16 @@ tess_status workload_look(void *user, const tess_look *look)
                                   .n_q = r->groups,
                                   .unit = 1};
     const int64_t start = tess_clock_ns();
-    const tess_view q = gather(w, look->q, w->p.dim, r->q);
-    const tess_view low = gather(w, look->q_low, look->rank, r->low);
+    const tess_view q = gather(w, hook->q, w->p.dim, r->q);
+    const tess_view low = gather(w, hook->q_low, hook->rank, r->low);
     const tess_density_in in = {.q = &q,
-                                .k = look->k,
+                                .k = hook->k,
                                 .head_dim = (int)w->p.dim,
                                 .groups = &shape,
                                 .mass = w->sparse.stage.mass};
     TRY(tess_density_measure(w->c->ctx, &in, r->densities));
     const int64_t profiled = tess_clock_ns();
-    TRY(check(w, look, &shape, &q, &low));
+    TRY(check(w, hook, &shape, &q, &low));
     r->seen.profile += (double)(profiled - start) * 1e-9;
     r->seen.check += (double)(tess_clock_ns() - profiled) * 1e-9;
     return TESS_OK;
@@ -125,10 +125,10 @@ tess_status workload_step_looked(workload *w, probed *seen)
     probe *r = &w->sparse.probe;
     r->seen = (probed){0};
     for (int64_t i = 0; i < w->p.layers; i++)
-        w->sparse.layers[i].look = 1;
+        w->sparse.layers[i].hook = 1;
     const tess_status status = workload_step_learned(w);
     for (int64_t i = 0; i < w->p.layers; i++)
-        w->sparse.layers[i].look = 0;
+        w->sparse.layers[i].hook = 0;
     *seen = r->seen;
     return status;
 }

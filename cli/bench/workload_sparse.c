@@ -161,7 +161,7 @@ tess_status workload_make_sparse(workload *w, const tess_model_config *config)
     TRY(make_learner(w, config));
     s->attend.layers = s->layers;
     s->attend.seed = (uint64_t)p->seed;
-    s->attend.look = workload_look;
+    s->attend.hook = workload_hook;
     s->attend.user = w;
     return w->comm ? TESS_OK : workload_make_probe(w);
 }

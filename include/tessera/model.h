@@ -200,7 +200,7 @@ typedef struct {
     int64_t cross_ns;    /* of attention_ns: that to the text */
     int64_t select_ns;   /* choosing keys: predictor, selection, kept lists */
     int64_t learn_ns;    /* the predictor's loss and gradients */
-    int64_t look_ns;     /* in the look callback, and bringing heads to it */
+    int64_t observe_ns;  /* measuring layers: the hook, and bringing heads to it */
     int64_t exchange_ns; /* waiting for other ranks; in none of the others */
     int64_t forwards, backwards;
 } tess_pass_times;

@@ -86,7 +86,7 @@ typedef struct {
                               dense. WINDOW asks only whether it is 0. NULL: all dense */
     int learn;             /* 1: the forward pass adds the gradients of the predictor's loss to the
                               predictor's; what is learned from stays as it is */
-    int look;              /* 1: the look callback is called in the forward pass */
+    int hook;              /* 1: the hook is called in the forward pass */
 } tess_attend_layer;
 
 /* What a layer's attention took and gave; valid during the call. Views are F32, batch x heads x
@@ -101,10 +101,10 @@ typedef struct {
     int rank;
     const float *lse; /* (batch, heads, tokens) over the keys that were attended to; NULL in a pass
                          without training */
-} tess_look;
+} tess_hook_in;
 
 /* A failure ends the forward pass with that status. */
-typedef tess_status (*tess_look_fn)(void *user, const tess_look *look);
+typedef tess_status (*tess_hook_fn)(void *user, const tess_hook_in *hook);
 
 typedef struct {
     const tess_attend_layer *layers; /* (layers of the model) */
@@ -117,7 +117,7 @@ typedef struct {
     int reuse;              /* SEARCH: what was found for a sample's head in one of so many steps
                                before `step` is used again, if its budget is the same; 0: nothing */
     int search;             /* SEARCH: the set that is used and filled, below the pass's searches */
-    tess_look_fn look;
+    tess_hook_fn hook;
     void *user;
 } tess_attend;
 
@@ -133,9 +133,10 @@ typedef struct {
     double loss;           /* of the predictor, mean over samples, heads and queries; NaN: none */
     const double *loss_heads; /* (batch, heads): the same, of each */
     int reselected;           /* 1: the lists are not kept, and selected again for the gradients */
-} tess_attend_seen;
+} tess_attend_result;
 
-TESS_API tess_status tess_pass_seen(const tess_pass *pass, int layer, tess_attend_seen *seen);
+TESS_API tess_status tess_pass_attend_result(const tess_pass *pass, int layer,
+                                             tess_attend_result *result);
 
 #ifdef __cplusplus
 }

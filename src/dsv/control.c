@@ -363,7 +363,7 @@ tess_status tess__control_attend(tess__control *c, tess_pass *pass, const double
             .kind = kinds[c->attention.kind],
             .keys = sparse ? keys : NULL,
             .learn = train && c->rules.learns,
-            .look = train && (tess__profile_due(c, layer) || tess__check_due(c, layer)),
+            .hook = train && (tess__profile_due(c, layer) || tess__check_due(c, layer)),
         };
     }
     const tess_attend attend = {
@@ -377,7 +377,7 @@ tess_status tess__control_attend(tess__control *c, tess_pass *pass, const double
         .sample = sample,
         .reuse = c->reuse,
         .search = c->search,
-        .look = tess__control_look,
+        .hook = tess__control_look,
         .user = c,
     };
     return tess_pass_attend(pass, &attend);

@@ -238,14 +238,14 @@ tess_status tess__probe_create(tess__control *control, tess__gathered *gathered)
 int64_t tess__probe_rows(int64_t tokens); /* queries gathered at most */
 void tess__probe_choose(const tess__control *control, const tess__order *order,
                         tess__gathered *gathered);
-void tess__probe_gather(const tess__control *control, const tess_look *look,
+void tess__probe_gather(const tess__control *control, const tess_hook_in *hook,
                         tess__gathered *gathered);
-tess_view tess__probe_view(const tess_look *look, const tess__gathered *gathered, float *data,
+tess_view tess__probe_view(const tess_hook_in *hook, const tess__gathered *gathered, float *data,
                            int64_t dim);
 
 /* control_look.c: profile and check of one layer; which ones are due in this step. */
 tess_status tess__probes_create(tess__control *control);
-tess_status tess__control_look(void *control, const tess_look *look);
+tess_status tess__control_look(void *control, const tess_hook_in *hook);
 int tess__profile_due(const tess__control *control, int layer);
 int tess__check_due(const tess__control *control, int layer);
 int tess__control_fold(tess__control *control); /* 1 if a layer was profiled */

@@ -81,11 +81,11 @@ tess_status tess__probes_create(tess__control *c)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-static tess_sel_shape shape_of(const tess__control *c, const tess_look *look)
+static tess_sel_shape shape_of(const tess__control *c, const tess_hook_in *hook)
 {
     const tess__gathered *g = &c->gathered;
     return (tess_sel_shape){.batch = c->opts.batch,
-                            .heads = look->heads,
+                            .heads = hook->heads,
                             .tokens_q = g->rows,
                             .tokens_k = c->tokens,
                             .bounds_q = g->bounds,
@@ -93,27 +93,27 @@ static tess_sel_shape shape_of(const tess__control *c, const tess_look *look)
                             .unit = 1};
 }
 
-static tess_status profile(tess__control *c, int cube, const tess_look *look)
+static tess_status profile(tess__control *c, int cube, const tess_hook_in *hook)
 {
     tess__gathered *g = &c->gathered;
     tess__sums *sums = &c->sums[cube];
-    const int heads = c->config.heads, shown = look->heads;
-    const tess_sel_shape shape = shape_of(c, look);
-    const tess_view q = tess__probe_view(look, g, g->q, c->config.head_dim);
+    const int heads = c->config.heads, shown = hook->heads;
+    const tess_sel_shape shape = shape_of(c, hook);
+    const tess_view q = tess__probe_view(hook, g, g->q, c->config.head_dim);
     const tess_density_in in = {
         .q = &q,
-        .k = look->k,
+        .k = hook->k,
         .head_dim = c->config.head_dim,
         .groups = &shape,
         .mass = c->attention.mass,
-        .lse = look->lse && !c->d.sparse[look->layer] ? g->lse : NULL, /* over all keys */
+        .lse = hook->lse && !c->d.sparse[hook->layer] ? g->lse : NULL, /* over all keys */
     };
     TESS_TRY(tess_density_measure(c->ctx, &in, c->measured));
     for (int b = 0; b < c->opts.batch; b++) {
-        const int64_t place = (int64_t)look->layer * BUCKETS + c->buckets[b];
-        sums->profiles[place] += look->head == 0;
+        const int64_t place = (int64_t)hook->layer * BUCKETS + c->buckets[b];
+        sums->profiles[place] += hook->head == 0;
         for (int h = 0; h < shown; h++)
-            sums->density[place * heads + look->head + h] += c->measured[b * shown + h];
+            sums->density[place * heads + hook->head + h] += c->measured[b * shown + h];
     }
     if (c->d.cube_chosen)
         return TESS_OK;
@@ -125,28 +125,28 @@ static tess_status profile(tess__control *c, int cube, const tess_look *look)
 }
 
 /* Fills in the budgets of a check; 0: they are not known yet. */
-static int fill_budgets(const tess__control *c, int cube, const tess_look *look)
+static int fill_budgets(const tess__control *c, int cube, const tess_hook_in *hook)
 {
     for (int b = 0; b < c->opts.batch; b++)
-        for (int h = 0; h < look->heads; h++) {
-            const int32_t keys = tess__budget(&c->d, &c->rules, cube, look->layer, c->buckets[b],
-                                              look->head + h, (int32_t)c->tokens);
+        for (int h = 0; h < hook->heads; h++) {
+            const int32_t keys = tess__budget(&c->d, &c->rules, cube, hook->layer, c->buckets[b],
+                                              hook->head + h, (int32_t)c->tokens);
             if (keys == 0)
                 return 0;
-            c->check_keys[b * look->heads + h] = keys;
+            c->check_keys[b * hook->heads + h] = keys;
         }
     return 1;
 }
 
 /* Groups first .. first + n - 1 of one head of one sample: the recall of the keys selected for
  * them, times their queries. */
-static tess_status check_groups(tess__control *c, const tess_look *look, int64_t at, int32_t first,
-                                int32_t n, double *recall)
+static tess_status check_groups(tess__control *c, const tess_hook_in *hook, int64_t at,
+                                int32_t first, int32_t n, double *recall)
 {
     tess__gathered *g = &c->gathered;
-    const int64_t sample = at / look->heads, head = at % look->heads, row = g->bounds[first];
-    const tess_view all[] = {tess__probe_view(look, g, g->q, c->config.head_dim), *look->k,
-                             tess__probe_view(look, g, g->low, look->rank), *look->k_low};
+    const int64_t sample = at / hook->heads, head = at % hook->heads, row = g->bounds[first];
+    const tess_view all[] = {tess__probe_view(hook, g, g->q, c->config.head_dim), *hook->k,
+                             tess__probe_view(hook, g, g->low, hook->rank), *hook->k_low};
     tess_view one[4];
     for (int i = 0; i < 4; i++) {
         const int64_t rows = i % 2 ? 0 : row * all[i].stride_s;
@@ -164,7 +164,7 @@ static tess_status check_groups(tess__control *c, const tess_look *look, int64_t
                                   .n_q = n,
                                   .unit = 1};
     const tess_select_in in = {
-        .q = &one[2], .k = &one[3], .head_dim = look->rank, .budget = {.keys = c->check_keys[at]}};
+        .q = &one[2], .k = &one[3], .head_dim = hook->rank, .budget = {.keys = c->check_keys[at]}};
     const tess_sel_measure_in measure = {
         .q = &one[0], .k = &one[1], .head_dim = c->config.head_dim};
     tess_sel_stats stats;
@@ -179,36 +179,36 @@ static tess_status check_groups(tess__control *c, const tess_look *look, int64_t
     return status;
 }
 
-static tess_status check(tess__control *c, int cube, const tess_look *look)
+static tess_status check(tess__control *c, int cube, const tess_hook_in *hook)
 {
     const tess__gathered *g = &c->gathered;
     tess__sums *sums = &c->sums[cube];
-    double *recall = sums->recall + (int64_t)look->layer * c->config.heads + look->head;
-    if (!fill_budgets(c, cube, look))
+    double *recall = sums->recall + (int64_t)hook->layer * c->config.heads + hook->head;
+    if (!fill_budgets(c, cube, hook))
         return TESS_OK;
-    for (int i = 0; i < c->opts.batch * look->heads; i++) {
+    for (int i = 0; i < c->opts.batch * hook->heads; i++) {
         double sum = 0.0;
         for (int32_t first = 0; first < g->groups; first += TESS__CHECK_GROUPS) {
             const int32_t left = g->groups - first;
-            TESS_TRY(check_groups(c, look, i, first,
+            TESS_TRY(check_groups(c, hook, i, first,
                                   left < TESS__CHECK_GROUPS ? left : TESS__CHECK_GROUPS, &sum));
         }
-        recall[i % look->heads] += sum / (double)g->rows;
+        recall[i % hook->heads] += sum / (double)g->rows;
     }
-    sums->checks[look->layer] += look->head == 0 ? c->opts.batch : 0;
+    sums->checks[hook->layer] += hook->head == 0 ? c->opts.batch : 0;
     return TESS_OK;
 }
 
-tess_status tess__control_look(void *user, const tess_look *look)
+tess_status tess__control_look(void *user, const tess_hook_in *hook)
 {
     tess__control *c = user;
     for (int cube = 0; cube < c->d.n_cubes; cube++) {
         tess__probe_choose(c, &c->orders[cube], &c->gathered);
-        tess__probe_gather(c, look, &c->gathered);
-        if (tess__profile_due(c, look->layer))
-            TESS_TRY(profile(c, cube, look));
-        if (tess__check_due(c, look->layer))
-            TESS_TRY(check(c, cube, look));
+        tess__probe_gather(c, hook, &c->gathered);
+        if (tess__profile_due(c, hook->layer))
+            TESS_TRY(profile(c, cube, hook));
+        if (tess__check_due(c, hook->layer))
+            TESS_TRY(check(c, cube, hook));
     }
     return TESS_OK;
 }

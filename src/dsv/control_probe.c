@@ -64,22 +64,23 @@ static void gather_rows(const tess__control *c, const tess__gathered *g, int64_t
     }
 }
 
-void tess__probe_gather(const tess__control *c, const tess_look *look, tess__gathered *g)
+void tess__probe_gather(const tess__control *c, const tess_hook_in *hook, tess__gathered *g)
 {
-    const int64_t all = (int64_t)c->opts.batch * look->heads;
-    gather_rows(c, g, look->heads, look->q, c->config.head_dim, g->q);
-    if (look->q_low)
-        gather_rows(c, g, look->heads, look->q_low, look->rank, g->low);
-    for (int64_t i = 0; i < all && look->lse; i++)
+    const int64_t all = (int64_t)c->opts.batch * hook->heads;
+    gather_rows(c, g, hook->heads, hook->q, c->config.head_dim, g->q);
+    if (hook->q_low)
+        gather_rows(c, g, hook->heads, hook->q_low, hook->rank, g->low);
+    for (int64_t i = 0; i < all && hook->lse; i++)
         for (int64_t r = 0; r < g->rows; r++)
-            g->lse[i * g->rows + r] = look->lse[i * c->tokens + g->place[r]];
+            g->lse[i * g->rows + r] = hook->lse[i * c->tokens + g->place[r]];
 }
 
-tess_view tess__probe_view(const tess_look *look, const tess__gathered *g, float *data, int64_t dim)
+tess_view tess__probe_view(const tess_hook_in *hook, const tess__gathered *g, float *data,
+                           int64_t dim)
 {
     return (tess_view){.data = data,
                        .dtype = TESS_DTYPE_F32,
-                       .stride_b = look->heads * g->rows * dim,
+                       .stride_b = hook->heads * g->rows * dim,
                        .stride_h = g->rows * dim,
                        .stride_s = dim};
 }

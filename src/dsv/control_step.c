@@ -19,17 +19,17 @@ tess_status tess__control_seen(tess__control *c, const tess_pass *pass)
 {
     const int64_t all = (int64_t)c->opts.batch * c->config.heads;
     for (int layer = 0; layer < c->config.layers; layer++) {
-        tess_attend_seen seen;
+        tess_attend_result result;
         double sum = 0.0;
-        TESS_TRY(tess_pass_seen(pass, layer, &seen));
+        TESS_TRY(tess_pass_attend_result(pass, layer, &result));
         for (int64_t i = 0; i < all; i++)
-            sum += seen.density[i];
+            sum += result.density[i];
         c->step_density += sum / (double)all;
         c->step_pairs += sum * (double)c->tokens * (double)c->tokens;
         c->step_layers++;
-        if (isnan(seen.loss))
+        if (isnan(result.loss))
             continue;
-        c->step_loss += seen.loss;
+        c->step_loss += result.loss;
         c->step_losses++;
     }
     return TESS_OK;

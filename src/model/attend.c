@@ -62,9 +62,9 @@ static tess_status check_keys(const tess_pass *p, const tess_attend_layer *l, in
 static tess_status check_layer(const tess_pass *p, const tess_attend *a, int layer)
 {
     const tess_attend_layer *l = &a->layers[layer];
-    if (l->look != 0 && l->look != 1)
-        return tess__fail(TESS_EINVAL, "%s: layer %d: look is %d, must be 0 or 1", who, layer,
-                          l->look);
+    if (l->hook != 0 && l->hook != 1)
+        return tess__fail(TESS_EINVAL, "%s: layer %d: hook is %d, must be 0 or 1", who, layer,
+                          l->hook);
     if (l->learn != 0 && l->learn != 1)
         return tess__fail(TESS_EINVAL, "%s: layer %d: learn is %d, must be 0 or 1", who, layer,
                           l->learn);
@@ -73,8 +73,8 @@ static tess_status check_layer(const tess_pass *p, const tess_attend *a, int lay
                           !a->predictor         ? "there is no predictor"
                           : !p->room.learn_rows ? "the pass was made with learn_rows 0"
                                                 : "the pass was made with train 0");
-    if (l->look && !a->look)
-        return tess__fail(TESS_EINVAL, "%s: layer %d: look is 1, but there is no callback", who,
+    if (l->hook && !a->hook)
+        return tess__fail(TESS_EINVAL, "%s: layer %d: hook is 1, but there is no callback", who,
                           layer);
     if (!l->keys)
         return TESS_OK;
@@ -161,7 +161,7 @@ static int looks_at_any(const tess_pass *p, const tess_attend *a)
 {
     int any = 0;
     for (int layer = 0; layer < p->z.layers; layer++)
-        any |= a->layers[layer].look;
+        any |= a->layers[layer].hook;
     return any;
 }
 
@@ -206,7 +206,7 @@ tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
         TESS_TRY(check(pass, attend));
         tess_status status = make_selectors(pass, attend, made);
         if (status == TESS_OK && pass->ranks.comm && looks_at_any(pass, attend))
-            status = tess__looks_make(pass);
+            status = tess__whole_heads_make(pass);
         for (int kind = 0; status != TESS_OK && kind < TESS_SELECT_COUNT; kind++)
             tess_selector_destroy(made[kind]);
         TESS_TRY(status);
@@ -220,12 +220,13 @@ tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
     return TESS_OK;
 }
 
-tess_status tess_pass_seen(const tess_pass *pass, int layer, tess_attend_seen *seen)
+tess_status tess_pass_attend_result(const tess_pass *pass, int layer, tess_attend_result *result)
 {
-    if (!pass || !seen)
-        return tess__fail(TESS_EINVAL, "tess_pass_seen: %s is NULL", pass ? "seen" : "pass");
+    if (!pass || !result)
+        return tess__fail(TESS_EINVAL, "tess_pass_attend_result: %s is NULL",
+                          pass ? "result" : "pass");
     if (layer < 0 || layer >= pass->z.layers)
-        return tess__fail(TESS_EINVAL, "tess_pass_seen: layer is %d, must be 0..%d", layer,
+        return tess__fail(TESS_EINVAL, "tess_pass_attend_result: layer is %d, must be 0..%d", layer,
                           pass->z.layers - 1);
     const int64_t heads = (int64_t)pass->z.batch * pass->z.heads;
     double loss = 0.0;
@@ -233,7 +234,7 @@ tess_status tess_pass_seen(const tess_pass *pass, int layer, tess_attend_seen *s
         loss += pass->losses[layer * heads + i] / (double)heads;
     const int kept =
         pass->ranks.comm ? pass->shape.keep == TESS_KEEP_ALL : layer < pass->kept_lists;
-    *seen = (tess_attend_seen){
+    *result = (tess_attend_result){
         .density = pass->density + layer * heads,
         .loss = loss,
         .loss_heads = pass->losses + layer * heads,

@@ -97,7 +97,7 @@ void tess_pass_destroy(tess_pass *pass)
     tess_predict_destroy(pass->predict);
     for (int kind = 0; kind < TESS_SELECT_COUNT; kind++)
         tess_selector_destroy(pass->selectors[kind]);
-    tess__free(pass->ctx, pass->looks);
+    tess__free(pass->ctx, pass->whole);
     tess__free(pass->ctx, pass);
 }
 
@@ -176,7 +176,7 @@ static tess_status run_forward(tess_pass *p, const tess_model_in *in, float *out
 
 static int64_t counted(const tess_pass_times *t)
 {
-    return t->attention_ns + t->linear_ns + t->select_ns + t->learn_ns + t->look_ns;
+    return t->attention_ns + t->linear_ns + t->select_ns + t->learn_ns + t->observe_ns;
 }
 
 /* The rest of the time of a call that began at `begin`, when `before` was read. */

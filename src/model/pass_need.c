@@ -73,7 +73,7 @@ static size_t sparse_bytes(const tess_pass *p, int threads)
     if (!p->room.dense)
         choosing += tess__selector_bytes(&lists, dim, staged, threads);
     if (p->ranks.comm)
-        return choosing + tess__looks_bytes(p);
+        return choosing + tess__whole_heads_bytes(p);
     if (p->room.dense)
         return choosing;
     return choosing + tess__attn_bytes(&one, 0) + virtual_bytes(p) +

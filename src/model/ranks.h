@@ -38,17 +38,17 @@ tess_status tess__ranks_backward(tess_pass *p, int layer, const tess_view *dout,
 tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *losses,
                              const tess_view *dq, const tess_view *dk);
 
-/* ---- ranks_look.c ---------------------------------------------------------------------------- */
+/* ---- ranks_heads.c --------------------------------------------------------------------------- */
 
 /* Whole heads on their way to a look, in one piece of memory. */
-struct tess__looks {
+struct tess__whole_heads {
     float *send, *recv;
     float *q, *k, *q_low, *k_low; /* (batch, heads shown, tokens, head_dim or rank) */
     float *lse, *lse_home;        /* (batch, heads shown, tokens); (batch, heads, home) */
 };
 
-size_t tess__looks_bytes(const tess_pass *p); /* with what the allocator adds */
-tess_status tess__looks_make(tess_pass *p);   /* p->looks, unless it is there */
+size_t tess__whole_heads_bytes(const tess_pass *p); /* with what the allocator adds */
+tess_status tess__whole_heads_make(tess_pass *p);   /* p->whole, unless it is there */
 
 /* Brings this rank's heads together and calls the callback, unless it has none. */
 tess_status tess__ranks_show(tess_pass *p, int layer, const tess_view *q, const tess_view *k);

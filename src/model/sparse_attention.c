@@ -75,27 +75,27 @@ static tess_status forward_dense(tess_pass *p, const qkv_views *all, const tess_
 /* The log-sums travel for a look alone: the executor keeps those of the gradients. */
 static tess_status forward_ranks(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
 {
-    const int looks = p->layers[layer].look && p->shape.train && !p->again;
+    const int looks = p->layers[layer].hook && p->shape.train && !p->again;
     const tess_view o = tess__rows_view(p, s->at[SET_O1]);
     return tess__ranks_forward(p, layer, &all->q, &all->k, &all->v, &o,
-                               looks ? p->looks->lse_home : NULL);
+                               looks ? p->whole->lse_home : NULL);
 }
 
 static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
 {
     const tess__lap lap = tess__lap_begin(p);
     tess_view q_low, k_low;
-    tess_look look = {.layer = layer, .heads = p->z.heads, .q = &all->q, .k = &all->k};
-    look.v = &all->v;
-    look.lse = s->at[SET_LSE1];
+    tess_hook_in hook = {.layer = layer, .heads = p->z.heads, .q = &all->q, .k = &all->k};
+    hook.v = &all->v;
+    hook.lse = s->at[SET_LSE1];
     if (p->attend.predictor) {
         tess__low_views(p, &q_low, &k_low);
-        look.q_low = &q_low;
-        look.k_low = &k_low;
-        look.rank = p->room.rank;
+        hook.q_low = &q_low;
+        hook.k_low = &k_low;
+        hook.rank = p->room.rank;
     }
-    const tess_status status = p->attend.look(p->attend.user, &look);
-    p->times.look_ns += tess__lap_end(p, lap);
+    const tess_status status = p->attend.hook(p->attend.user, &hook);
+    p->times.observe_ns += tess__lap_end(p, lap);
     return status;
 }
 
@@ -106,7 +106,7 @@ static int needs_low(const tess_pass *p, int layer)
     const int chooses = how->keys && how->kind == TESS_SELECT_PREDICTOR;
     if (p->again)
         return chooses && layer >= p->kept_lists;
-    return p->attend.predictor && (chooses || how->learn || how->look);
+    return p->attend.predictor && (chooses || how->learn || how->hook);
 }
 
 tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part parts[3],
@@ -121,7 +121,7 @@ tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part p
                            : forward_dense(p, &all, s));
     if (how->learn && !p->again)
         TESS_TRY(tess__learn(p, layer, &all.q, &all.k));
-    if (!how->look || p->again)
+    if (!how->hook || p->again)
         return TESS_OK;
     return p->ranks.comm ? tess__ranks_show(p, layer, &all.q, &all.k) : show(p, layer, &all, s);
 }

@@ -170,10 +170,10 @@ tess_status tess__crew_seen(tess__crew *crew, const tess_pass *pass, int batch)
         return TESS_OK;
     for (int layer = 0; layer < crew->layers; layer++) {
         double *to = crew->density + (int64_t)layer * crew->heads;
-        tess_attend_seen seen;
-        TESS_TRY(tess_pass_seen(pass, layer, &seen));
+        tess_attend_result result;
+        TESS_TRY(tess_pass_attend_result(pass, layer, &result));
         for (int i = 0; i < batch * crew->heads; i++)
-            to[i % crew->heads] += seen.density[i] / batch;
+            to[i % crew->heads] += result.density[i] / batch;
     }
     crew->seen++;
     return TESS_OK;

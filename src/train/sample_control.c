@@ -197,13 +197,13 @@ static double *densities(const tess__sampler *s, int layer)
 }
 
 /* Those of the heads that are shown, mean over the clips. */
-static tess_status look_at(void *user, const tess_look *look)
+static tess_status look_at(void *user, const tess_hook_in *hook)
 {
     tess__sampler *s = user;
     tess__control *c = s->control;
     const tess__order *order = &c->orders[0];
     const tess_sel_shape groups = {.batch = s->batch,
-                                   .heads = look->heads,
+                                   .heads = hook->heads,
                                    .tokens_q = c->tokens,
                                    .tokens_k = c->tokens,
                                    .bounds_q = order->bounds,
@@ -212,18 +212,18 @@ static tess_status look_at(void *user, const tess_look *look)
                                    .n_k = c->unit_cubes ? order->groups : 0,
                                    .unit = 1};
     const int32_t every = order->groups / GROUPS < EVERY ? order->groups / GROUPS : EVERY;
-    const tess_density_in in = {.q = look->q,
-                                .k = look->k,
+    const tess_density_in in = {.q = hook->q,
+                                .k = hook->k,
                                 .head_dim = c->config.head_dim,
                                 .groups = &groups,
                                 .mass = c->attention.mass,
                                 .every = every,
-                                .first = look->layer};
+                                .first = hook->layer};
     TESS_TRY(tess_density_measure(s->ctx, &in, s->measured));
-    double *to = densities(s, look->layer) + look->head;
-    for (int h = 0; h < look->heads; h++)
+    double *to = densities(s, hook->layer) + hook->head;
+    for (int h = 0; h < hook->heads; h++)
         for (int b = 0; b < s->batch; b++)
-            to[h] += s->measured[b * look->heads + h] / s->batch;
+            to[h] += s->measured[b * hook->heads + h] / s->batch;
     return TESS_OK;
 }
 
@@ -239,8 +239,8 @@ static tess_status attend_dense(tess__sampler *s, tess_pass *pass)
 {
     tess_attend_layer *layers = s->control->layers;
     for (int layer = 0; layer < s->layers; layer++)
-        layers[layer] = (tess_attend_layer){.look = 1};
-    return tess_pass_attend(pass, &(tess_attend){.layers = layers, .look = look_at, .user = s});
+        layers[layer] = (tess_attend_layer){.hook = 1};
+    return tess_pass_attend(pass, &(tess_attend){.layers = layers, .hook = look_at, .user = s});
 }
 
 int tess__sampler_measures(const tess__sampler *s, int k)
@@ -286,10 +286,10 @@ tess_status tess__sampler_seen(tess__sampler *s, const tess_pass *pass, int k)
         return TESS_OK;
     for (int layer = 0; layer < s->layers; layer++) {
         double *to = s->density + ((int64_t)k * s->layers + layer) * s->heads;
-        tess_attend_seen seen;
-        TESS_TRY(tess_pass_seen(pass, layer, &seen));
+        tess_attend_result result;
+        TESS_TRY(tess_pass_attend_result(pass, layer, &result));
         for (int i = 0; i < s->batch * s->heads; i++)
-            to[i % s->heads] += share * seen.density[i];
+            to[i % s->heads] += share * result.density[i];
     }
     return TESS_OK;
 }

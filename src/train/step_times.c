@@ -55,7 +55,7 @@ void tess__step_describe(const tess_train *t, const tess__step_times *at, double
         .predictor_loss = (double)NAN,
         .select_ms = ms(b->select_ns - a->select_ns),
         .learn_ms = ms(b->learn_ns - a->learn_ns),
-        .profile_ms = ms(b->look_ns - a->look_ns),
+        .profile_ms = ms(b->observe_ns - a->observe_ns),
         .exchange_ms = ms(at->ended.wait_ns - at->begun.wait_ns),
         .plan_ms = ms(t->plan_ns),
         .imbalance = tess__plans_imbalance(t),

@@ -61,7 +61,7 @@ typedef struct {
 /* The orders of the cube given, and where `others` is not 0, of further ones. */
 tess_status profile_probe_open(cli *c, const int cube[3], int others, profile_probe *p);
 void profile_probe_close(profile_probe *p);
-tess_status profile_probe_look(void *probe, const tess_look *look); /* a tess_look_fn */
+tess_status profile_probe_hook(void *probe, const tess_hook_in *hook); /* a tess_hook_fn */
 
 /* Groups of queries of `heads` heads of `batch` samples in an order of the probe. */
 tess_sel_shape profile_groups(const profile_probe *p, const profile_order *order, int batch,

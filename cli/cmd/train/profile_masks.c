@@ -189,11 +189,11 @@ static tess_status mark(const viewer *w, tess_select_kind kind, const tess_selec
     return status;
 }
 
-static tess_status look_at(const viewer *w, const tess_look *look, profile_head *head)
+static tess_status look_at(const viewer *w, const tess_hook_in *hook, profile_head *head)
 {
     const profile_probe *p = &w->j->probe;
     const profile_order *o = &p->orders[0];
-    const tess_view q = head_of(look->q, head->head), k = head_of(look->k, head->head);
+    const tess_view q = head_of(hook->q, head->head), k = head_of(hook->k, head->head);
     const int64_t begin = o->bounds[w->group], end = o->bounds[w->group + 1];
     const size_t n = (size_t)p->tokens;
     head->mass = calloc(n, sizeof *head->mass);
@@ -209,22 +209,22 @@ static tess_status look_at(const viewer *w, const tess_look *look, profile_head 
     tess_select_in in = {.q = &q, .k = &k, .head_dim = p->head_dim, .budget = {.mass = p->mass}};
     int32_t keys;
     TRY(mark(w, TESS_SELECT_ORACLE, &in, head->oracle, &keys));
-    if (!look->q_low)
+    if (!hook->q_low)
         return TESS_OK;
-    const tess_view low_q = head_of(look->q_low, head->head),
-                    low_k = head_of(look->k_low, head->head);
+    const tess_view low_q = head_of(hook->q_low, head->head),
+                    low_k = head_of(hook->k_low, head->head);
     in = (tess_select_in){
-        .q = &low_q, .k = &low_k, .head_dim = look->rank, .budget = {.keys = keys}};
+        .q = &low_q, .k = &low_k, .head_dim = hook->rank, .budget = {.keys = keys}};
     head->has_predicted = 1;
     return mark(w, TESS_SELECT_PREDICTOR, &in, head->predicted, &keys);
 }
 
-static tess_status look(void *user, const tess_look *look)
+static tess_status hook(void *user, const tess_hook_in *hook)
 {
     const viewer *w = user;
     for (int i = 0; i < w->j->n_heads; i++)
-        if (w->j->heads[i].layer == look->layer)
-            TRY(look_at(w, look, &w->j->heads[i]));
+        if (w->j->heads[i].layer == hook->layer)
+            TRY(look_at(w, hook, &w->j->heads[i]));
     return TESS_OK;
 }
 
@@ -239,12 +239,12 @@ tess_status profile_masks(profile_job *j, profile_engine *e)
     TRY(make_pixels(j));
     w.group = choose_group(j);
     for (int i = 0; i < j->config.layers; i++) {
-        e->layers[i].look = 0;
+        e->layers[i].hook = 0;
         for (int h = 0; h < j->n_heads; h++)
-            e->layers[i].look |= j->heads[h].layer == i;
+            e->layers[i].hook |= j->heads[h].layer == i;
     }
     TRY(tess_pass_attend(
         e->pass,
-        &(tess_attend){.layers = e->layers, .predictor = e->predictor, .look = look, .user = &w}));
+        &(tess_attend){.layers = e->layers, .predictor = e->predictor, .hook = hook, .user = &w}));
     return tess_pass_forward(e->pass, &(tess_model_in){j->x, j->timestep, j->text}, j->out);
 }

@@ -122,7 +122,7 @@ static double mean(const double *x, int n)
 
 /* Recall of the predictor at as many keys as the densities in p->values say, or as are asked for.
  */
-static tess_status measure_recall(profile_probe *p, const tess_look *look,
+static tess_status measure_recall(profile_probe *p, const tess_hook_in *hook,
                                   const tess_sel_shape *groups, int32_t every)
 {
     const int pairs = p->batch * p->heads;
@@ -135,9 +135,9 @@ static tess_status measure_recall(profile_probe *p, const tess_look *look,
         TRY(tess_selector_create(
             p->ctx, &(tess_selector_opts){.kind = TESS_SELECT_PREDICTOR, .proxy = p->proxy},
             &p->predictor));
-    const tess_select_in in = {.q = look->q_low,
-                               .k = look->k_low,
-                               .head_dim = look->rank,
+    const tess_select_in in = {.q = hook->q_low,
+                               .k = hook->k_low,
+                               .head_dim = hook->rank,
                                .budget = {.keys_each = p->keys}};
     tess_selection *sel = NULL;
     int64_t capacity;
@@ -145,7 +145,7 @@ static tess_status measure_recall(profile_probe *p, const tess_look *look,
     TRY(tess_selection_create(p->ctx, groups, capacity, &sel));
     tess_status status = tess_selector_run(p->predictor, &in, sel);
     const tess_sel_measure_in ask = {
-        .q = look->q, .k = look->k, .head_dim = p->head_dim, .every = every, .heads = p->stats};
+        .q = hook->q, .k = hook->k, .head_dim = p->head_dim, .every = every, .heads = p->stats};
     tess_sel_stats all;
     if (status == TESS_OK)
         status = tess_selection_measure(p->ctx, sel, &ask, &all);
@@ -166,12 +166,12 @@ static void gather(const profile_probe *p, const profile_order *order, const tes
         }
 }
 
-static tess_status measure_cube(profile_probe *p, profile_order *order, const tess_look *look)
+static tess_status measure_cube(profile_probe *p, profile_order *order, const tess_hook_in *hook)
 {
     const int64_t head = p->tokens * p->head_dim;
     const tess_sel_shape groups = profile_groups(p, order, p->batch, p->heads);
-    gather(p, order, look->q, p->q);
-    gather(p, order, look->k, p->k);
+    gather(p, order, hook->q, p->q);
+    gather(p, order, hook->k, p->k);
     const tess_view q = {p->q, TESS_DTYPE_F32, p->heads * head, head, p->head_dim};
     const tess_view k = {p->k, TESS_DTYPE_F32, p->heads * head, head, p->head_dim};
     const tess_density_in in = question(p, order, &q, &k, &groups);
@@ -183,24 +183,24 @@ static tess_status measure_cube(profile_probe *p, profile_order *order, const te
     return TESS_OK;
 }
 
-tess_status profile_probe_look(void *probe, const tess_look *look)
+tess_status profile_probe_hook(void *probe, const tess_hook_in *hook)
 {
     profile_probe *p = probe;
     const tess_sel_shape groups = profile_groups(p, &p->orders[0], p->batch, p->heads);
-    const tess_density_in in = question(p, &p->orders[0], look->q, look->k, &groups);
+    const tess_density_in in = question(p, &p->orders[0], hook->q, hook->k, &groups);
     TRY(tess_density_measure(p->ctx, &in, p->values));
-    double *density = p->density + (size_t)look->layer * (size_t)p->heads;
+    double *density = p->density + (size_t)hook->layer * (size_t)p->heads;
     for (int i = 0; i < p->batch * p->heads; i++)
         density[i % p->heads] += p->values[i];
-    if (look->q_low && p->recall) {
-        TRY(measure_recall(p, look, &groups, in.every));
-        double *recall = p->recall + (size_t)look->layer * (size_t)p->heads;
+    if (hook->q_low && p->recall) {
+        TRY(measure_recall(p, hook, &groups, in.every));
+        double *recall = p->recall + (size_t)hook->layer * (size_t)p->heads;
         for (int i = 0; i < p->batch * p->heads; i++)
             recall[i % p->heads] += p->stats[i].recall;
     }
     const double before = p->orders[0].overlap;
     for (int i = 0; i < p->n_orders && p->compare; i++)
-        TRY(measure_cube(p, &p->orders[i], look));
-    p->overlap[look->layer] += p->orders[0].overlap - before;
+        TRY(measure_cube(p, &p->orders[i], hook));
+    p->overlap[hook->layer] += p->orders[0].overlap - before;
     return TESS_OK;
 }

@@ -233,10 +233,10 @@ static tess_status run_point(profile_job *j, profile_engine *e, profile_point *p
     const int64_t batches = (j->v->clips + j->probe.batch - 1) / j->probe.batch;
     const double clips = (double)(batches * j->probe.batch); /* the last batch is full too */
     for (int i = 0; i < j->config.layers; i++)
-        e->layers[i].look = 1;
+        e->layers[i].hook = 1;
     TRY(tess_pass_attend(e->pass, &(tess_attend){.layers = e->layers,
                                                  .predictor = e->predictor,
-                                                 .look = profile_probe_look,
+                                                 .hook = profile_probe_hook,
                                                  .user = &j->probe}));
     for (int level = 0; level < PROFILE_LEVELS; level++) {
         j->probe.density = p->density + (size_t)level * heads;

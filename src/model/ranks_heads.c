@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks_look.c - whole heads for a look, where ranks share the tokens.
+/* ranks_heads.c - whole heads for a hook, where ranks share the tokens.
  *
  * Rank r is shown heads H r / C .. H (r + 1) / C - 1 of H, over all tokens: one all-to-all for each
- * tensor. Looks are rare, so their memory is taken when a pass is first told to look.
+ * tensor. Looks are rare, so their memory is taken when a pass is first told to hook.
  */
 #include "attn/attn_internal.h"
 #include "ranks.h"
@@ -34,26 +34,26 @@ static void list_pieces(const tess_pass *p, int64_t counts[PIECES])
 static size_t all_bytes(const tess_pass *p)
 {
     int64_t counts[PIECES];
-    size_t bytes = tess__arena_round(sizeof(tess__looks));
+    size_t bytes = tess__arena_round(sizeof(tess__whole_heads));
     list_pieces(p, counts);
     for (int i = 0; i < PIECES; i++)
         bytes += tess__arena_round((size_t)counts[i] * sizeof(float));
     return bytes;
 }
 
-size_t tess__looks_bytes(const tess_pass *p)
+size_t tess__whole_heads_bytes(const tess_pass *p)
 {
     return all_bytes(p) + TESS_ALLOC_OVERHEAD;
 }
 
-tess_status tess__looks_make(tess_pass *p)
+tess_status tess__whole_heads_make(tess_pass *p)
 {
-    if (p->looks)
+    if (p->whole)
         return TESS_OK;
     char *memory = tess__alloc(p->ctx, all_bytes(p));
     if (!memory)
         return TESS_ENOMEM;
-    tess__looks *l = (tess__looks *)memory;
+    tess__whole_heads *l = (tess__whole_heads *)memory;
     float **const pieces[PIECES] = {&l->send,  &l->recv,  &l->q,   &l->k,
                                     &l->q_low, &l->k_low, &l->lse, &l->lse_home};
     int64_t counts[PIECES];
@@ -63,7 +63,7 @@ tess_status tess__looks_make(tess_pass *p)
         *pieces[i] = (float *)memory;
         memory += tess__arena_round((size_t)counts[i] * sizeof(float));
     }
-    p->looks = l;
+    p->whole = l;
     return TESS_OK;
 }
 
@@ -72,7 +72,7 @@ tess_status tess__looks_make(tess_pass *p)
 /* For each rank, its heads' rows at home: (batch, heads of it, home, width). */
 static void pack(const tess_pass *p, const tess_view *view, int64_t width, int64_t *bytes)
 {
-    float *to = p->looks->send;
+    float *to = p->whole->send;
     for (int r = 0; r < p->ranks.ranks; r++) {
         const tess__token_range heads = heads_of(p, r);
         bytes[r] = p->z.rows * heads.n * width * (int64_t)sizeof *to;
@@ -87,7 +87,7 @@ static void pack(const tess_pass *p, const tess_view *view, int64_t width, int64
 static void unpack(const tess_pass *p, int64_t width, float *whole)
 {
     const int64_t heads = p->z.batch * heads_of(p, p->ranks.rank).n;
-    const float *from = p->looks->recv;
+    const float *from = p->whole->recv;
     for (int r = 0; r < p->ranks.ranks; r++) {
         const int64_t first = p->ranks.bounds[r], n = (p->ranks.bounds[r + 1] - first) * width;
         for (int64_t head = 0; head < heads; head++, from += n)
@@ -103,8 +103,8 @@ static tess_status bring(tess_pass *p, const tess_view *view, int64_t width, flo
     for (int r = 0; r < p->ranks.ranks; r++)
         recv[r] = p->z.batch * heads * (p->ranks.bounds[r + 1] - p->ranks.bounds[r]) * width *
                   (int64_t)sizeof *whole;
-    TESS_TRY(tess_comm_alltoall(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->looks->send, send,
-                                p->looks->recv, recv));
+    TESS_TRY(tess_comm_alltoall(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->whole->send, send,
+                                p->whole->recv, recv));
     unpack(p, width, whole);
     return TESS_OK;
 }
@@ -119,16 +119,16 @@ static tess_view whole_view(const tess_pass *p, float *data, int64_t width)
 
 static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
-    const tess__looks *l = p->looks;
+    const tess__whole_heads *l = p->whole;
     const tess__token_range heads = heads_of(p, p->ranks.rank);
     const int64_t dim = p->z.head_dim, rank = p->room.rank;
     const tess_view views[4] = {whole_view(p, l->q, dim), whole_view(p, l->k, dim),
                                 whole_view(p, l->q_low, rank), whole_view(p, l->k_low, rank)};
-    tess_look look = {.layer = layer,
-                      .head = (int)heads.first,
-                      .heads = (int)heads.n,
-                      .q = &views[0],
-                      .k = &views[1]};
+    tess_hook_in hook = {.layer = layer,
+                         .head = (int)heads.first,
+                         .heads = (int)heads.n,
+                         .q = &views[0],
+                         .k = &views[1]};
     TESS_TRY(bring(p, q, dim, l->q));
     TESS_TRY(bring(p, k, dim, l->k));
     if (p->attend.predictor) {
@@ -136,22 +136,22 @@ static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_
         tess__low_views(p, &q_low, &k_low);
         TESS_TRY(bring(p, &q_low, rank, l->q_low));
         TESS_TRY(bring(p, &k_low, rank, l->k_low));
-        look.q_low = &views[2];
-        look.k_low = &views[3];
-        look.rank = p->room.rank;
+        hook.q_low = &views[2];
+        hook.k_low = &views[3];
+        hook.rank = p->room.rank;
     }
     if (p->shape.train) {
         const tess_view lse = {l->lse_home, TESS_DTYPE_F32, p->z.heads * p->z.home, p->z.home, 1};
         TESS_TRY(bring(p, &lse, 1, l->lse));
-        look.lse = l->lse;
+        hook.lse = l->lse;
     }
-    return heads.n > 0 ? p->attend.look(p->attend.user, &look) : TESS_OK;
+    return heads.n > 0 ? p->attend.hook(p->attend.user, &hook) : TESS_OK;
 }
 
 tess_status tess__ranks_show(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
     const tess__lap lap = tess__lap_begin(p);
     const tess_status status = show(p, layer, q, k);
-    p->times.look_ns += tess__lap_end(p, lap);
+    p->times.observe_ns += tess__lap_end(p, lap);
     return status;
 }

@@ -130,7 +130,10 @@ typedef struct {
 /* ENOTSUP: this machine or build cannot run the ISA that was asked for. */
 TESS_API tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx);
 TESS_API tess_status tess_ctx_query(const tess_ctx *ctx, tess_ctx_info *info);
-TESS_API void tess_ctx_destroy(tess_ctx *ctx); /* after every object made with it */
+
+/* Objects made with the context may outlive this call: the last of them to be destroyed frees the
+ * context. Until then its allocator and callbacks are used. */
+TESS_API void tess_ctx_destroy(tess_ctx *ctx);
 
 /* ---- random numbers ---------------------------------------------------------------------- */
 

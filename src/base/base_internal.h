@@ -62,8 +62,9 @@ struct tess_ctx {
     tess_log_level log_level;
     tess_progress_fn progress;
     void *progress_user;
-    /* Counted in mem.c, by any thread that allocates. */
-    _Atomic int64_t bytes_now, bytes_peak, allocations;
+    /* Counted in mem.c, by any thread that allocates. references: one for the caller until
+     * tess_ctx_destroy, and one for each block in use; the context is freed with the last. */
+    _Atomic int64_t bytes_now, bytes_peak, allocations, references;
 };
 
 TESS_SIBLING void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ...)
@@ -84,6 +85,9 @@ enum { TESS_ALIGN = 64 };
 TESS_SIBLING void *tess__alloc(tess_ctx *ctx, size_t bytes);
 TESS_SIBLING void *tess__alloc_zero(tess_ctx *ctx, size_t bytes);
 TESS_SIBLING void tess__free(tess_ctx *ctx, void *memory); /* NULL accepted */
+
+/* Drops one reference. */
+void tess__ctx_release(tess_ctx *ctx);
 
 /* ENOMEM and its sentence: "cannot allocate 123 bytes". */
 TESS_SIBLING tess_status tess__nomem(size_t bytes);

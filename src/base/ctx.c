@@ -110,6 +110,7 @@ tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx)
         .log_level = opts->log_level ? opts->log_level : TESS_LOG_WARN,
         .progress = opts->progress,
         .progress_user = opts->progress_user,
+        .references = 1,
     };
     *ctx = made;
     return TESS_OK;
@@ -132,7 +133,7 @@ tess_status tess_ctx_query(const tess_ctx *ctx, tess_ctx_info *info)
 void tess_ctx_destroy(tess_ctx *ctx)
 {
     if (ctx)
-        ctx->allocator.free(ctx->allocator.user, ctx);
+        tess__ctx_release(ctx);
 }
 
 void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ...)

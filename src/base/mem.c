@@ -5,6 +5,9 @@
  *
  *   | 64 bytes: size | the caller's bytes, 64-byte aligned |
  *
+ * Every block in use holds a reference to its context, so that objects may outlive the caller's
+ * tess_ctx_destroy: the last block frees the context.
+ *
  * An arena is a list of chunks, newest first; takes are served from the newest that has room:
  *
  *   | chunk header | taken | taken | ... free |
@@ -44,6 +47,7 @@ void *tess__alloc(tess_ctx *ctx, size_t bytes)
     }
     memcpy(block, &whole, sizeof whole);
 
+    atomic_fetch_add(&ctx->references, 1);
     atomic_fetch_add(&ctx->allocations, 1);
     const int64_t now = atomic_fetch_add(&ctx->bytes_now, (int64_t)whole) + (int64_t)whole;
     int64_t peak = atomic_load(&ctx->bytes_peak);
@@ -69,6 +73,13 @@ void tess__free(tess_ctx *ctx, void *memory)
     memcpy(&whole, block, sizeof whole);
     atomic_fetch_sub(&ctx->bytes_now, (int64_t)whole);
     ctx->allocator.free(ctx->allocator.user, block);
+    tess__ctx_release(ctx);
+}
+
+void tess__ctx_release(tess_ctx *ctx)
+{
+    if (atomic_fetch_sub(&ctx->references, 1) == 1)
+        ctx->allocator.free(ctx->allocator.user, ctx);
 }
 
 struct tess__chunk {

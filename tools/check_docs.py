@@ -5,7 +5,8 @@
 docs/architecture.md mentions every file of include/, src/ and cli/: by its path, or by its name in
 a section whose heading names its folder; and every path it mentions exists. Links in all markdown
 files lead to existing files and headings. The programs of scripts/ and tools/ that are mentioned
-exist and can be run, and README.md names the two commands.
+exist and can be run, and README.md names the two commands. docs/README.md, the index, leads to every
+page of docs/. Lines have at most 130 columns, but for rows of tables, code and generated pages.
 """
 import os
 import re
@@ -14,6 +15,9 @@ import tree
 
 ARCHITECTURE = "docs/architecture.md"
 COMMANDS = ("scripts/demo", "scripts/test")
+INDEX = "docs/README.md"
+GENERATED = ("docs/cli.md", "docs/accuracy.md")
+COLUMNS = 130
 
 
 def sections(text):
@@ -69,6 +73,21 @@ def check_links(root, path):
             yield f"{path}: link to {target}: no such heading"
 
 
+def check_index(root, documents):
+    text = tree.read(root, INDEX) if INDEX in documents else ""
+    linked = {os.path.normpath(os.path.join("docs", t.partition("#")[0])) for t in re.findall(r"\]\(([^)\s]+)", text)}
+    for path in documents:
+        if path.startswith("docs/") and path != INDEX and path not in linked:
+            yield f"{INDEX}: does not link to {path}"
+
+
+def check_columns(root, path):
+    text = re.sub(r"^```.*?^```", lambda m: re.sub(r"[^\n]", "", m.group(0)), tree.read(root, path), flags=re.M | re.S)
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > COLUMNS and not line.startswith("|") and path not in GENERATED:
+            yield f"{path}:{number}: {len(line)} columns, at most {COLUMNS}"
+
+
 def check_programs(root, path):
     text = tree.read(root, path)
     for program in sorted(set(re.findall(r"(?<![\w./-])(?:scripts|tools)/[\w-]+(?:\.\w+)?", text))):
@@ -86,6 +105,8 @@ def main():
     for path in documents:
         problems += check_links(root, path)
         problems += check_programs(root, path)
+        problems += check_columns(root, path)
+    problems += check_index(root, documents)
     readme = tree.read(root, "README.md") if "README.md" in documents else ""
     problems += [f"README.md: does not name {c}" for c in COMMANDS if not mentions(readme, c)]
     tree.verdict("check_docs", problems, f"{len(documents)} documents")

@@ -68,6 +68,7 @@ void tess__free(void *memory)
 ## Others
 src/train/train.c and cli/main.c.
 """,
+    "docs/README.md": "[The house](architecture.md)\n",
     "README.md": "# T\nRun `scripts/demo`, `scripts/test`; read [the house](docs/architecture.md#the-house).\n",
     "scripts/demo": SPDX_SH + "# demo - shows.\n",
     "scripts/test": SPDX_SH + "# test - tests.\n",
@@ -138,6 +139,8 @@ DOCS = {
     "a broken anchor": ({"NOTES.md": "[x](README.md#none)\n"}, "no such heading"),
     "a script that does not exist": ({"NOTES.md": "run scripts/none\n"}, "scripts/none, which does not exist"),
     "a command README does not name": ({"README.md": "# T\nRun scripts/demo.\n"}, "does not name scripts/test"),
+    "a page without a link in the index": ({"docs/x.md": "# X\n"}, "does not link to docs/x.md"),
+    "a long line": ({"NOTES.md": "word " * 30 + "\n"}, "NOTES.md:1: 150 columns"),
     "no README": ({"README.md": None}, "does not name scripts/demo"),
 }
 WORDS = {

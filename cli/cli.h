@@ -10,6 +10,7 @@
 #define TESS_CLI_H
 
 #include "tessera/dist.h"
+#include "tessera/options.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ typedef enum {
     OPT_STRING,  /* const char *; NULL if not given */
     OPT_PATH,    /* the same, completed by the shell as a file */
     OPT_CHOICE,  /* the same: one of choices */
+    OPT_CUBE,    /* int[3]: "2x4x4", or zeros: "auto" */
     OPT_STRINGS, /* strings: may be given several times */
     OPT_PATHS,   /* the same, completed by the shell as files */
 } opt_type;
@@ -47,7 +49,27 @@ typedef struct {
     const char *const *choices; /* of OPT_CHOICE, ended by NULL */
     int required;               /* argument only */
     const char *help;           /* a phrase: no capital, no full stop */
+    /* An option of the library: opt_bind fills in type, range, choices, help and default from the
+     * library's table, where they are not given here. offset is that of the library's struct. */
+    const char *member; /* of that struct; NULL: an option of the command alone */
+    tess_options table;
+    int own;           /* OPT_OWN, OPT_OWN_SHOWN: offset is that of the value itself */
+    int narrow;        /* 1: an int lies there, of a choice its value */
+    const int *values; /* of the choices; NULL: 0, 1, 2, ... */
+    char text[24];     /* of a default that is a number */
 } opt;
+
+/* An option of the library that the command stores as one of its own, to see whether it was given;
+ * SHOWN: the help names the library's default. */
+enum { OPT_OWN = 1, OPT_OWN_SHOWN };
+
+/* Option `name` for the member `of` of a library struct that lies at offset `at` of the values.
+ * kind: an opt_type, 0: the table's. */
+#define OPT_OF(TABLE, at, name, kind, metavar, of)                                                 \
+    {                                                                                              \
+        (name), .type = (kind), .offset = (at), .value = (metavar), .member = #of,                 \
+                .table = TESS_OPTIONS_##TABLE                                                      \
+    }
 
 /* The first member of every command's values, filled by the options all commands share. */
 typedef struct {
@@ -77,9 +99,11 @@ typedef struct {
     int n_tables;
     const example *examples;
     int n_examples;
-    int plain;      /* 1: no context, no ranks, and --help is the only common option */
-    size_t size;    /* of the values */
-    int everywhere; /* 1: every rank runs it, and c->comm joins them */
+    int plain;            /* 1: no context, no ranks, and --help is the only common option */
+    size_t size;          /* of the values */
+    const void *defaults; /* of the values, where zeros and the options' own do not do; or NULL */
+    int everywhere;       /* 1: every rank runs it, and c->comm joins them */
+    void (*bind)(void);   /* calls opt_bind for its tables; NULL: they are complete */
     tess_status (*run)(cli *c, const void *values);   /* on rank 0, or everywhere */
     tess_status (*serve)(cli *c, const void *values); /* on the others meanwhile; NULL: they wait */
 } command;
@@ -104,6 +128,10 @@ void opt_free(const command *cmd, void *values);
 /* The options every command shares: all of them, or --help alone for a plain one. */
 const opt *opt_common(const command *cmd, int *n);
 
+/* Completes options of the library from its tables. */
+void opt_bind(opt *options, int n);
+void commands_bind(void); /* of all commands; before any other use of them */
+
 /* Stores a text at the place of an option that does not repeat. Returns -1 if it breaks the rule.
  */
 int opt_store(const opt *o, const char *text, void *values);
@@ -113,6 +141,8 @@ void opt_rule(const opt *o, char *text, size_t bytes);
 int opt_takes_value(const opt *o);
 int opt_repeats(const opt *o);
 int opt_negative(const opt *o); /* 1: on unless --no-NAME is given */
+
+const char *opt_word(const opt *o, const void *values); /* the choice that was made */
 
 /* ---- help.c, manual.c, complete.c: everything to read, from the tables ------------------- */
 

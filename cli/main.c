@@ -148,6 +148,7 @@ int main(int argc, char **argv)
     const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
     spin_briefly(argv);
     hold_standard_streams();
+    commands_bind();
     signals_catch();
     cli c = {.out = stdout, .rank = world_rank()};
     c.colour =

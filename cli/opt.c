@@ -5,6 +5,7 @@
  * options, and a lone - is an argument. Options and arguments mix freely. The last of an option
  * that does not repeat wins. Nothing is printed here.
  */
+#include "choices.h"
 #include "cli.h"
 
 #include <errno.h>
@@ -97,6 +98,7 @@ void opt_rule(const opt *o, char *text, size_t bytes)
                                                          : " or ",
                                      o->choices[i]);
         return;
+    case OPT_CUBE: snprintf(text, bytes, "auto or sizes such as 2x4x4"); return;
     default: snprintf(text, bytes, "a text that is not empty"); return;
     }
 }
@@ -113,14 +115,17 @@ static int starts_like_number(const char *s)
     return (*s >= '0' && *s <= '9') || *s == '.';
 }
 
-static int parse_int(const opt *o, const char *text, int64_t *value)
+static int parse_int(const opt *o, const char *text, void *at)
 {
     char *end;
     errno = 0;
     const long long v = strtoll(text, &end, 10);
     if (!starts_like_number(text) || *end || errno || !in_range(o, (double)v))
         return -1;
-    *value = v;
+    if (o->narrow)
+        *(int *)at = (int)v;
+    else
+        *(int64_t *)at = v;
     return 0;
 }
 
@@ -159,14 +164,36 @@ static int parse_size(const opt *o, const char *text, int64_t *value)
     return 0;
 }
 
-static int parse_choice(const opt *o, const char *text, const char **value)
+static int parse_choice(const opt *o, const char *text, void *at)
 {
     for (int i = 0; o->choices[i]; i++)
         if (strcasecmp(o->choices[i], text) == 0) {
-            *value = o->choices[i];
+            if (o->narrow)
+                *(int *)at = o->values ? o->values[i] : i;
+            else
+                *(const char **)at = o->choices[i];
             return 0;
         }
     return -1;
+}
+
+static int parse_cube(const char *text, int cube[3])
+{
+    const int automatic = strcmp(text, "auto") == 0;
+    if (automatic)
+        memset(cube, 0, 3 * sizeof *cube);
+    return automatic || choices_cube(text, cube) ? 0 : -1;
+}
+
+const char *opt_word(const opt *o, const void *values)
+{
+    const void *at = (const char *)values + o->offset;
+    int i = 0;
+    if (!o->narrow)
+        return *(const char *const *)at;
+    while ((o->values ? o->values[i] : i) != *(const int *)at)
+        i++;
+    return o->choices[i];
 }
 
 /* A list has room for every argument there is, so that it is allocated once. */
@@ -192,6 +219,7 @@ int opt_store(const opt *o, const char *text, void *values)
     case OPT_DOUBLE: return parse_double(o, text, at);
     case OPT_SIZE: return parse_size(o, text, at);
     case OPT_CHOICE: return parse_choice(o, text, at);
+    case OPT_CUBE: return parse_cube(text, at);
     default: *(const char **)at = text; return *text ? 0 : -1;
     }
 }
@@ -325,11 +353,16 @@ static int parse_argument(parser *p, const char *text, int at)
 static void defaults(parser *p)
 {
     const opt *o;
-    memset(p->values, 0, p->cmd->size);
+    if (p->cmd->defaults)
+        memcpy(p->values, p->cmd->defaults, p->cmd->size);
+    else
+        memset(p->values, 0, p->cmd->size);
     for (int i = 0; (o = option(p->cmd, i)); i++) {
+        if (o->member && !o->own) /* has the default of its struct */
+            continue;
         if (o->type == OPT_DOUBLE)
             *(double *)(p->values + o->offset) = NAN;
-        if (o->initial)
+        if (o->initial && !o->own)
             store(p, o, "--", o->initial);
     }
 }

@@ -9,7 +9,7 @@ set_target_properties(tessera_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib
 set_target_properties(${TESS_LIBRARIES} PROPERTIES INSTALL_RPATH "$ORIGIN")
 
 set(headers base.h attn.h select.h predict.h dist.h tessera.h)
-list(APPEND headers cost.h)
+list(APPEND headers cost.h options.h)
 list(APPEND headers plan.h report.h)
 list(APPEND headers compare.h)
 list(APPEND headers exchange.h dist_attn.h context.h)

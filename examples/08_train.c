@@ -8,6 +8,7 @@
  *   cc 08_train.c $(pkg-config --cflags --libs tessera-train) && ./a.out
  */
 #include <stdio.h>
+#include <string.h>
 #include <tessera/tessera.h>
 #include <tessera/train.h>
 
@@ -45,21 +46,24 @@ int main(void)
     TRY(tess_ctx_create(NULL, &ctx));
     TRY(tess_model_preset("tiny", &config));
     TRY(tess_model_create(ctx, &config, &(tess_model_opts){.gradients = 1}, &model));
-    const tess_data_opts clips = {.pack = 2, .text_len = 8, .text_dim = config.text_dim};
+    tess_data_opts clips = TESS_DATA_OPTS_INIT;
+    clips.pack = 2;
+    clips.text_len = 8;
+    clips.text_dim = config.text_dim;
     TRY(tess_data_open(ctx, &clips, &data));
 
-    const tess_train_opts opts = {
-        .steps = STEPS,
-        .batch = 1,
-        .validate_clips = 1,
-        .attention = {.kind = TESS_ATTENTION_DSV, /* predictors choose the keys */
-                      .density = 0.1,
-                      .switch_by = TESS_SWITCH_STEP,
-                      .switch_step = SWITCH,
-                      .cube = {2, 4, 4},  /* tokens that share a list */
-                      .break_even = 0.5}, /* sparse pays below it; 0: measured */
-        .event = show_event,
-    };
+    static const int cube[3] = {2, 4, 4}; /* tokens that share a list */
+    tess_train_opts opts = TESS_TRAIN_OPTS_INIT;
+    opts.steps = STEPS;
+    opts.batch = 1;
+    opts.validate_clips = 1;
+    opts.event = show_event;
+    opts.attention.kind = TESS_ATTENTION_DSV; /* predictors choose the keys */
+    opts.attention.density = 0.1;
+    opts.attention.switch_by = TESS_SWITCH_STEP;
+    opts.attention.switch_step = SWITCH;
+    opts.attention.break_even = 0.5; /* sparse pays below it; 0: measured */
+    memcpy(opts.attention.cube, cube, sizeof cube);
     TRY(tess_train_create(model, data, &opts, &train));
     TRY(tess_train_run(train, 0, show_step, &last));
     printf("%lld steps, the last with %.0f of %d layers sparse\n", (long long)last.step,

@@ -20,27 +20,24 @@ static float text[2 * 8 * 16]; /* of two clips */
 /* A run whose layers all become sparse, and its checkpoint. */
 static inline void train(const char *folder)
 {
-    const tess_train_opts opts = {.batch = 1,
+    const tess_train_opts opts = {TESS_TRAIN_OPTS_DEFAULTS,
+                                  .batch = 1,
                                   .steps = 4,
                                   .warmup = 1,
-                                  .validate_every = -1,
-                                  .checkpoint_every = -1,
-                                  .attention = {.kind = TESS_ATTENTION_DSV,
-                                                .max_density = 0.5,
-                                                .switch_by = TESS_SWITCH_STEP,
-                                                .switch_step = 2,
-                                                .cube = {2, 2, 2},
-                                                .dispatch = "sparse"}};
+                                  .validate_every = 0,
+                                  .checkpoint_every = 0,
+                                  .attention = {TESS_ATTENTION_OPTS_DEFAULTS,
+                                                .kind = TESS_ATTENTION_DSV, .max_density = 0.5,
+                                                .switch_by = TESS_SWITCH_STEP, .switch_step = 2,
+                                                .cube = {2, 2, 2}, .dispatch = "sparse"}};
     tess_ctx *ctx = NULL;
     tess_model *model = NULL;
     tess_data *data = NULL;
     tess_train *run = NULL;
-    const tess_data_opts clips = {.frames = FRAMES,
-                                  .height = 2 * SIDE,
-                                  .width = 2 * SIDE,
-                                  .pack = 2,
-                                  .text_len = config.text_len,
-                                  .text_dim = config.text_dim};
+    const tess_data_opts clips = {
+        TESS_DATA_OPTS_DEFAULTS,    .frames = FRAMES, .height = 2 * SIDE,
+        .width = 2 * SIDE,          .pack = 2,        .text_len = config.text_len,
+        .text_dim = config.text_dim};
     CHECK_OK(tess_ctx_create(NULL, &ctx));
     CHECK_OK(tess_model_create(ctx, &config, &(tess_model_opts){1, 9}, &model));
     CHECK_OK(tess_data_open(ctx, &clips, &data));
@@ -80,14 +77,9 @@ typedef struct {
 
 static inline tess_sample_opts opts_of(const char *from, const tess_attention_opts *attention)
 {
-    return (tess_sample_opts){.batch = 2,
-                              .steps = STEPS,
-                              .frames = FRAMES,
-                              .height = SIDE,
-                              .width = SIDE,
-                              .guidance = 1.0,
-                              .seed = 5,
-                              .checkpoint = from,
+    return (tess_sample_opts){TESS_SAMPLE_OPTS_DEFAULTS, .batch = 2,     .steps = STEPS,
+                              .frames = FRAMES,          .height = SIDE, .width = SIDE,
+                              .guidance = 1.0,           .seed = 5,      .checkpoint = from,
                               .attention = attention};
 }
 

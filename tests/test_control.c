@@ -7,21 +7,18 @@
 
 /* A check every 2 steps: five of them, which a density needs to settle, fit into 11 steps. Any
  * recall and any change of the density will do where a test is not about them. */
-static const tess_train_opts dsv = {.batch = 2,
-                                    .accumulate = 2,
-                                    .steps = 16,
-                                    .warmup = 2,
-                                    .validate_every = 8,
-                                    .validate_clips = 1,
-                                    .seed = 3,
-                                    .attention = {.kind = TESS_ATTENTION_DSV,
-                                                  .density = 0.25,
-                                                  .switch_recall = 1e-6,
-                                                  .back_recall = 1e-6,
-                                                  .profile_every = 2,
-                                                  .check_every = 2,
-                                                  .cube = {2, 2, 2},
-                                                  .dispatch = "sparse"}};
+static const tess_train_opts dsv = {
+    TESS_TRAIN_OPTS_DEFAULTS,
+    .batch = 2,
+    .accumulate = 2,
+    .steps = 16,
+    .warmup = 2,
+    .validate_every = 8,
+    .validate_clips = 1,
+    .seed = 3,
+    .attention = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV, .density = 0.25,
+                  .switch_recall = 1e-6, .back_recall = 1e-6, .profile_every = 2, .check_every = 2,
+                  .cube = {2, 2, 2}, .dispatch = "sparse"}};
 
 static run start(int threads, const tess_train_opts *opts)
 {
@@ -310,18 +307,32 @@ static void a_run_of_any_choice_is_resumed_bit_for_bit(void **state)
         tess_keep keep;
         tess_dtype store;
     } cases[] = {
-        {{.input = TESS_PREDICT_HIDDEN}, TESS_KEEP_ALL, TESS_DTYPE_F32},
-        {{.input = TESS_PREDICT_HIDDEN, .rotary = -1}, TESS_KEEP_ALL, TESS_DTYPE_F32},
-        {{.loss = TESS_PREDICT_COSINE, .rank = 8}, TESS_KEEP_ALL, TESS_DTYPE_F32},
-        {{.proxy = TESS_PROXY_CENTRE}, TESS_KEEP_ALL, TESS_DTYPE_F32},
-        {{.proxy = TESS_PROXY_SOFTMAX}, TESS_KEEP_ALL, TESS_DTYPE_F32},
-        {{.switch_by = TESS_SWITCH_LOSS, .switch_loss = 1e3}, TESS_KEEP_ALL, TESS_DTYPE_F32},
-        {{.index_memory = 1}, TESS_KEEP_ALL, TESS_DTYPE_F32},
-        {{.compensate = -1}, TESS_KEEP_ALL, TESS_DTYPE_F32},
-        {{.index_memory = 1}, TESS_KEEP_ALL, TESS_DTYPE_BF16},
-        {{.kind = TESS_ATTENTION_DSV}, TESS_KEEP_ALL, TESS_DTYPE_BF16},
-        {{.kind = TESS_ATTENTION_DSV}, TESS_KEEP_BLOCKS, TESS_DTYPE_F32},
-        {{.index_memory = 1}, TESS_KEEP_BLOCKS, TESS_DTYPE_BF16},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .predictor = TESS_PREDICTOR_HIDDEN},
+         TESS_KEEP_ALL,
+         TESS_DTYPE_F32},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .predictor = TESS_PREDICTOR_HIDDEN_PLAIN},
+         TESS_KEEP_ALL,
+         TESS_DTYPE_F32},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .loss = TESS_PREDICT_COSINE, .proj_dim = 8},
+         TESS_KEEP_ALL,
+         TESS_DTYPE_F32},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .proxy = TESS_PROXY_CENTRE}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .proxy = TESS_PROXY_SOFTMAX},
+         TESS_KEEP_ALL,
+         TESS_DTYPE_F32},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .switch_by = TESS_SWITCH_LOSS, .switch_loss = 1e3},
+         TESS_KEEP_ALL,
+         TESS_DTYPE_F32},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .index_memory = 1}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .compensate = 0}, TESS_KEEP_ALL, TESS_DTYPE_F32},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .index_memory = 1}, TESS_KEEP_ALL, TESS_DTYPE_BF16},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV},
+         TESS_KEEP_ALL,
+         TESS_DTYPE_BF16},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV},
+         TESS_KEEP_BLOCKS,
+         TESS_DTYPE_F32},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .index_memory = 1}, TESS_KEEP_BLOCKS, TESS_DTYPE_BF16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tess_train_opts opts = dsv;
@@ -339,7 +350,7 @@ static void a_run_of_any_choice_is_resumed_bit_for_bit(void **state)
         opts.store = cases[i].store;
         opts.accumulate = 1;
         opts.steps = 6;
-        opts.validate_every = 0;
+        opts.validate_every = 250;
         run whole = start(2, &opts);
         CHECK_OK(tess_train_run(whole.train, 0, NULL, NULL));
         assert_int_equal(sparse_layers(&whole), whole.info.config.layers);
@@ -361,7 +372,7 @@ static void a_resumed_run_must_attend_in_the_same_way(void **state)
     CHECK_OK(tess_train_save(r.train, in_root("same")));
     end(&r);
     tess_train_opts opts = dsv;
-    opts.attention.rank = 8;
+    opts.attention.proj_dim = 8;
     r = start(1, &opts);
     snprintf(want, sizeof want,
              "%s/predictor.safetensors: predictors are of qk at rank 16, must be of qk at rank 8",
@@ -369,12 +380,11 @@ static void a_resumed_run_must_attend_in_the_same_way(void **state)
     CHECK_FAILS(tess_train_resume(r.train, in_root("same")), TESS_EINVAL, want);
     end(&r);
     opts = dsv;
-    opts.attention.input = TESS_PREDICT_HIDDEN;
-    opts.attention.rotary = -1;
+    opts.attention.predictor = TESS_PREDICTOR_HIDDEN_PLAIN;
     r = start(1, &opts);
     CHECK_OK(tess_train_save(r.train, in_root("plain")));
     end(&r);
-    opts.attention.rotary = 1;
+    opts.attention.predictor = TESS_PREDICTOR_HIDDEN;
     r = start(1, &opts);
     snprintf(want, sizeof want,
              "%s/predictor.safetensors: predictors are of hidden-plain at rank 16, must be of "
@@ -558,8 +568,8 @@ static void sparse_attention_takes_little_memory_more(void **state)
                                      .width = cases[i].tokens[2] * config.patch[2],
                                      .text_len = config.text_len,
                                      .text_dim = config.text_dim};
-        tess_train_opts opts = {
-            .batch = cases[i].batch, .keep = cases[i].keep, .store = cases[i].store};
+        tess_train_opts opts = {TESS_TRAIN_OPTS_DEFAULTS, .batch = cases[i].batch,
+                                .keep = cases[i].keep, .store = cases[i].store};
         tess_train_memory dense, sparse;
         CHECK_OK(tess_train_need(&config, &data, &opts, 2, &dense));
         opts.attention.kind = TESS_ATTENTION_DSV;
@@ -596,8 +606,9 @@ static void lists_have_the_room_that_the_dispatcher_can_use(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int grid[3] = {8, 8, 8}, side = cases[i].cube, cube[3] = {side, side, side};
-        const tess_attention_opts opts = {.kind = TESS_ATTENTION_DSV,
-                                          .rank = 16,
+        const tess_attention_opts opts = {TESS_ATTENTION_OPTS_DEFAULTS,
+                                          .kind = TESS_ATTENTION_DSV,
+                                          .proj_dim = 16,
                                           .density = cases[i].density,
                                           .max_density = cases[i].max_density,
                                           .dispatch = cases[i].dispatch};
@@ -627,11 +638,8 @@ static int64_t peak_of(const tess_train_opts *opts, int64_t *said)
     CHECK_OK(tess_model_preset("small", &config));
     CHECK_OK(tess_model_create(r.ctx, &config, &(tess_model_opts){1, 9}, &r.model));
     CHECK_OK(tess_data_open(r.ctx,
-                            &(tess_data_opts){.frames = 8,
-                                              .height = 32,
-                                              .width = 32,
-                                              .pack = 2,
-                                              .text_len = config.text_len,
+                            &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .frames = 8, .height = 32,
+                                              .width = 32, .pack = 2, .text_len = config.text_len,
                                               .text_dim = config.text_dim},
                             &r.data));
     CHECK_OK(tess_data_query(r.data, &data));
@@ -650,10 +658,12 @@ static int64_t peak_of(const tess_train_opts *opts, int64_t *said)
 static void what_a_run_takes_is_what_was_said(void **state)
 {
     (void)state;
-    tess_train_opts opts = {.batch = 4, .steps = 4, .validate_every = 4, .validate_clips = 1};
+    tess_train_opts opts = {TESS_TRAIN_OPTS_DEFAULTS, .batch = 4, .steps = 4, .validate_every = 4,
+                            .validate_clips = 1};
     int64_t said_dense, said;
     const int64_t dense = peak_of(&opts, &said_dense);
-    opts.attention = (tess_attention_opts){.kind = TESS_ATTENTION_DSV,
+    opts.attention = (tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS,
+                                           .kind = TESS_ATTENTION_DSV,
                                            .switch_by = TESS_SWITCH_STEP,
                                            .switch_step = 2,
                                            .max_density = 0.3,
@@ -677,17 +687,24 @@ static void wrong_options_are_named(void **state)
         tess_attention_opts opts;
         const char *sentence;
     } cases[] = {
-        {{.kind = 9}, "t: attention.kind is 9, must be a tess_attention"},
-        {{.density = 1.5}, "t: attention.density is 1.5, must be 0..1"},
-        {{.mass = -1}, "t: attention.mass is -1, must be 1e-06..1"},
-        {{.min_density = 0.5, .max_density = 0.25},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .kind = 9},
+         "t: attention.kind is 9, must be one of dense, dsv, oracle, pooled, search, window, "
+         "random"},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .density = 1.5},
+         "t: attention.density is 1.5, must be 0..1"},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .mass = -1}, "t: attention.mass is -1, must be 1e-06..1"},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .min_density = 0.5, .max_density = 0.25},
          "t: attention.min_density is 0.5, must be at most max_density, 0.25"},
-        {{.back_recall = 0.97},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .back_recall = 0.97},
          "t: attention.back_recall is 0.97, must be at most switch_recall, 0.95"},
-        {{.rank = 12}, "t: attention.rank is 12, must be a multiple of 8 up to 64"},
-        {{.switch_step = -1}, "t: attention.switch_step is -1, must be 0..1000000000"},
-        {{.cube = {2, 0, 2}}, "t: attention.cube[1] is 0, must be 1 or more"},
-        {{.lr = (double)NAN}, "t: attention.lr is nan, must be 0..1000"},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .proj_dim = 12},
+         "t: attention.proj_dim is 12, must be a multiple of 8 up to 64"},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .switch_step = -1},
+         "t: attention.switch_step is -1, must be 1..1000000000"},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .cube = {2, 0, 2}},
+         "t: attention.cube[1] is 0, must be 1 or more"},
+        {{TESS_ATTENTION_OPTS_DEFAULTS, .lr = (double)NAN},
+         "t: attention.lr is nan, must be 1e-12..1000"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tess_attention_opts opts = cases[i].opts;

@@ -58,7 +58,7 @@ static void a_sample_is_a_function_of_seed_split_and_index(void **state)
 {
     for (size_t k = 0; k < 3; k++) {
         tess_data_info info, packed_info;
-        tess_data_opts opts = {.source = names[k], .seed = 7};
+        tess_data_opts opts = {TESS_DATA_OPTS_DEFAULTS, .source = names[k], .seed = 7};
         tess_data *data = open_data(*state, &opts, &info);
         opts.pack = 2;
         tess_data *packed = open_data(*state, &opts, &packed_info);
@@ -91,7 +91,8 @@ static void sampling_allocates_nothing(void **state)
     for (size_t k = 0; k < 3; k++) {
         tess_data_info info;
         tess_ctx_info before, after;
-        tess_data *data = open_data(ctx, &(tess_data_opts){.source = names[k]}, &info);
+        tess_data *data =
+            open_data(ctx, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = names[k]}, &info);
         float *x = malloc(numbers(&info) * sizeof *x), *text = malloc(16 * 64 * sizeof *text);
         assert_true(x && text);
         CHECK_OK(tess_ctx_query(ctx, &before));
@@ -131,7 +132,8 @@ static void shapes_move_as_the_prompt_says(void **state)
 {
     enum { SIDE = 32, CLIPS = 400 };
     tess_data_info info;
-    tess_data *data = open_data(*state, &(tess_data_opts){.source = "shapes"}, &info);
+    tess_data *data =
+        open_data(*state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = "shapes"}, &info);
     int single = 0, ways[4] = {0};
     for (int64_t i = 0; i < CLIPS; i++) {
         static const char *const words[] = {"left", "right", "up", "down"};
@@ -166,11 +168,11 @@ static void shapes_stay_in_frames_of_any_size(void **state)
     static const int sizes[][3] = {{1, 8, 8}, {5, 8, 40}, {21, 48, 36}, {81, 64, 64}};
     for (size_t s = 0; s < 4; s++) {
         tess_data_info info;
-        tess_data *data = open_data(
-            *state,
-            &(tess_data_opts){
-                .frames = sizes[s][0], .height = sizes[s][1], .width = sizes[s][2], .pack = 2},
-            &info);
+        tess_data *data =
+            open_data(*state,
+                      &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .frames = sizes[s][0],
+                                        .height = sizes[s][1], .width = sizes[s][2], .pack = 2},
+                      &info);
         /* The outermost pixels belong to the background but for the soft edge that touches them,
          * or a square in a corner: never is a whole side lit. */
         for (int64_t i = 0; i < 40; i++) {
@@ -211,7 +213,8 @@ static void every_token_of_a_board_has_32_copies(void **state)
 {
     for (size_t k = 1; k < 3; k++) {
         tess_data_info info;
-        tess_data *data = open_data(*state, &(tess_data_opts){.source = names[k]}, &info);
+        tess_data *data = open_data(
+            *state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = names[k]}, &info);
         uint8_t *pixels = pixels_of(data, &info, TESS_SPLIT_TRAIN, 3, NULL);
         for (size_t i = 0; i < numbers(&info); i++)
             assert_true(pixels[i] == 0 || pixels[i] == 255);
@@ -256,7 +259,8 @@ static void boards_lie_two_frames_and_roll_by_two_cards(void **state)
 {
     for (size_t k = 1; k < 3; k++) {
         tess_data_info info;
-        tess_data *data = open_data(*state, &(tess_data_opts){.source = names[k]}, &info);
+        tess_data *data = open_data(
+            *state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = names[k]}, &info);
         const int slack = k == 1; /* of "recall" */
         int odd = 0;
         for (int64_t i = 0; i < 12; i++) {
@@ -345,27 +349,32 @@ static void wrong_options_get_a_sentence(void **state)
         tess_data_opts opts;
         const char *sentence;
     } cases[] = {
-        {{.frames = -1}, "tess_data_open: frames is -1, must be 0..4096"},
-        {{.height = 20000}, "tess_data_open: height is 20000, must be 0..16384"},
-        {{.width = -5}, "tess_data_open: width is -5, must be 0..16384"},
-        {{.pack = 17}, "tess_data_open: pack is 17, must be 0..16"},
-        {{.pack = 3}, "tess_data_open: a frame is 32 x 32, pack 3 must divide both sides"},
-        {{.text_len = -1}, "tess_data_open: text_len is -1, must be 0..1048576"},
-        {{.text_dim = 1 << 21}, "tess_data_open: text_dim is 2097152, must be 0..1048576"},
-        {{.token = 17}, "tess_data_open: token is 17, must be 0..16"},
-        {{.fps = -1}, "tess_data_open: fps is -1, must be 0..1000"},
-        {{.fps = NAN}, "tess_data_open: fps is nan, must be 0..1000"},
-        {{.height = 4}, "tess_data_open: a frame is 4 x 32, shapes need sides of 8 or more"},
-        {{.source = "recall", .height = 36},
+        {{TESS_DATA_OPTS_DEFAULTS, .frames = -1}, "tess_data_open: frames is -1, must be 1..4096"},
+        {{TESS_DATA_OPTS_DEFAULTS, .height = 20000},
+         "tess_data_open: height is 20000, must be 1..16384"},
+        {{TESS_DATA_OPTS_DEFAULTS, .width = -5}, "tess_data_open: width is -5, must be 1..16384"},
+        {{TESS_DATA_OPTS_DEFAULTS, .pack = 17}, "tess_data_open: pack is 17, must be 1..16"},
+        {{TESS_DATA_OPTS_DEFAULTS, .pack = 3},
+         "tess_data_open: a frame is 32 x 32, pack 3 must divide both sides"},
+        {{TESS_DATA_OPTS_DEFAULTS, .text_len = -1},
+         "tess_data_open: text_len is -1, must be 0..1048576"},
+        {{TESS_DATA_OPTS_DEFAULTS, .text_dim = 1 << 21},
+         "tess_data_open: text_dim is 2097152, must be 0..1048576"},
+        {{TESS_DATA_OPTS_DEFAULTS, .token = 17}, "tess_data_open: token is 17, must be 1..16"},
+        {{TESS_DATA_OPTS_DEFAULTS, .fps = -1}, "tess_data_open: fps is -1, must be 0..1000"},
+        {{TESS_DATA_OPTS_DEFAULTS, .fps = NAN}, "tess_data_open: fps is nan, must be 0..1000"},
+        {{TESS_DATA_OPTS_DEFAULTS, .height = 4},
+         "tess_data_open: a frame is 4 x 32, shapes need sides of 8 or more"},
+        {{TESS_DATA_OPTS_DEFAULTS, .source = "recall", .height = 36},
          "tess_data_open: a frame is 36 x 32, must be 4 or more cards of 8 pixels on each side"},
-        {{.source = "recall", .token = 16},
+        {{TESS_DATA_OPTS_DEFAULTS, .source = "recall", .token = 16},
          "tess_data_open: a frame is 32 x 32, must be 4 or more cards of 32 pixels on each side"},
-        {{.source = "recall", .token = 1, .height = 16384},
+        {{TESS_DATA_OPTS_DEFAULTS, .source = "recall", .token = 1, .height = 16384},
          "tess_data_open: a frame of 16384 x 32 has 131072 cards, must be at most 4096"},
-        {{.source = "shape"},
+        {{TESS_DATA_OPTS_DEFAULTS, .source = "shape"},
          "tess_data_open: source is \"shape\", neither a file nor a folder; did "
          "you mean shapes?"},
-        {{.source = "moon"},
+        {{TESS_DATA_OPTS_DEFAULTS, .source = "moon"},
          "tess_data_open: source is \"moon\", must be shapes, recall, "
          "recall-aligned or a path"},
     };

@@ -122,7 +122,8 @@ static void broken_clips_are_skipped_named_and_counted(void **state)
     make_clips(*state);
     tess_data_info info;
     warnings[0] = '\0';
-    tess_data_opts opts = {.source = in_folder("clips"), .frames = 4, .height = 8, .width = 8};
+    tess_data_opts opts = {TESS_DATA_OPTS_DEFAULTS, .source = in_folder("clips"), .frames = 4,
+                           .height = 8, .width = 8};
     tess_data *data = open_data(*state, &opts, &info);
     char want[1024];
     snprintf(want, sizeof want,
@@ -155,7 +156,7 @@ static void broken_clips_are_skipped_named_and_counted(void **state)
     assert_int_equal(clip_of(data, TESS_SPLIT_VALIDATION, INT64_MAX), held_out);
 
     /* Without a cache, and with one for some: the same samples. Another seed: another order. */
-    for (int64_t cache = -1; cache < 4 * 8 * 8 * 3 * 5; cache += 4 * 8 * 8 * 3 * 5) {
+    for (int64_t cache = 0; cache < 4 * 8 * 8 * 3 * 5; cache += 4 * 8 * 8 * 3 * 5) {
         tess_data_info other;
         opts.cache = cache;
         opts.source = in_folder("clips");
@@ -183,8 +184,11 @@ static void a_clip_that_breaks_later_is_an_error(void **state)
     mkdir(in_folder("late"), 0777);
     put_clip(*state, "late/a.y4m", 90, 4);
     tess_data_info info;
-    tess_data *data = open_data(
-        *state, &(tess_data_opts){.source = in_folder("late"), .frames = 4, .cache = -1}, &info);
+    tess_data *data =
+        open_data(*state,
+                  &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("late"),
+                                    .frames = 4, .cache = 0},
+                  &info);
     assert_int_equal(info.clips, 1);
     assert_int_equal(info.clips_validation, 1); /* the only one is in both */
     put("late/a.y4m", "gone");
@@ -214,7 +218,7 @@ static void video_files_and_folders_of_pictures_are_clips(void **state)
     if (have("FFmpeg"))
         put_clip(*state, "all/c.mp4", 99, 2);
     tess_data_info info;
-    tess_data_opts opts = {.source = in_folder("all"), .frames = 2};
+    tess_data_opts opts = {TESS_DATA_OPTS_DEFAULTS, .source = in_folder("all"), .frames = 2};
     tess_data *data = open_data(*state, &opts, &info);
     assert_int_equal(info.clips + info.clips_validation, 2 + have("FFmpeg"));
     assert_int_equal(info.skipped, 0);
@@ -235,7 +239,8 @@ static void video_files_and_folders_of_pictures_are_clips(void **state)
 static void a_source_without_clips_is_an_error(void **state)
 {
     mkdir(in_folder("bare"), 0777);
-    check_refused(*state, &(tess_data_opts){.source = in_folder("bare")}, TESS_EFORMAT,
+    check_refused(*state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("bare")},
+                  TESS_EFORMAT,
                   ": has no clips: neither video files, .y4m, folders of PNGs nor latents");
     put("bare/a.y4m", "x");
     put("bare/b.y4m", "x");
@@ -244,11 +249,14 @@ static void a_source_without_clips_is_an_error(void **state)
         sentence, sizeof sentence,
         ": none of its 2 clips can be used; the first: %s/bare/a.y4m: must begin with YUV4MPEG2",
         folder);
-    check_refused(*state, &(tess_data_opts){.source = in_folder("bare")}, TESS_EFORMAT, sentence);
-    check_refused(*state, &(tess_data_opts){.source = in_folder("nowhere")}, TESS_EIO,
-                  ": cannot open: No such file or directory");
-    check_refused(*state, &(tess_data_opts){.source = "shapes", .text = "t.npy"}, TESS_EINVAL,
-                  "tess_data_open: text is \"t.npy\", shapes has prompts of its own");
+    check_refused(*state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("bare")},
+                  TESS_EFORMAT, sentence);
+    check_refused(*state,
+                  &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("nowhere")},
+                  TESS_EIO, ": cannot open: No such file or directory");
+    check_refused(*state,
+                  &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = "shapes", .text = "t.npy"},
+                  TESS_EINVAL, "tess_data_open: text is \"t.npy\", shapes has prompts of its own");
 }
 
 static int stop_at_two(void *user, const char *what, int64_t done, int64_t total)
@@ -265,9 +273,11 @@ static void looking_at_clips_can_be_stopped(void **state)
     tess_data *data = NULL;
     (void)state;
     CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.progress = stop_at_two}, &ctx));
-    CHECK_FAILS(
-        tess_data_open(ctx, &(tess_data_opts){.source = in_folder("clips"), .frames = 4}, &data),
-        TESS_ESTOPPED, "stopped by the caller while looking at clips");
+    CHECK_FAILS(tess_data_open(ctx,
+                               &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS,
+                                                 .source = in_folder("clips"), .frames = 4},
+                               &data),
+                TESS_ESTOPPED, "stopped by the caller while looking at clips");
     tess_ctx_info info;
     CHECK_OK(tess_ctx_query(ctx, &info));
     assert_int_equal(info.bytes_now, 0);
@@ -305,7 +315,8 @@ static void check_latents(tess_ctx *ctx, const char *source, int64_t clips, int6
 {
     tess_data_info info;
     int seen[6] = {0};
-    tess_data *data = open_data(ctx, &(tess_data_opts){.source = in_folder(source)}, &info);
+    tess_data *data = open_data(
+        ctx, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder(source)}, &info);
     assert_string_equal(info.kind, "latents");
     assert_int_equal(info.channels, 4);
     assert_int_equal(info.frames, 2);
@@ -374,7 +385,9 @@ static void latents_have_prompts_by_line(void **state)
 {
     put("stack.txt", "zero\none\r\n\nthree");
     tess_data_info info;
-    tess_data *data = open_data(*state, &(tess_data_opts){.source = in_folder("stack.npy")}, &info);
+    tess_data *data = open_data(
+        *state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("stack.npy")},
+        &info);
     static const char *const want[] = {"zero", "one", "", "three", "", ""};
     for (int64_t i = 0; i < 5; i++) {
         char prompt[32];
@@ -387,11 +400,15 @@ static void latents_have_prompts_by_line(void **state)
 
 static void wrong_latents_get_a_sentence(void **state)
 {
-    check_refused(*state, &(tess_data_opts){.source = in_folder("stack.npy"), .pack = 2},
-                  TESS_EINVAL, "tess_data_open: pack is 2, latents are not packed");
-    check_refused(*state, &(tess_data_opts){.source = in_folder("stack.npy"), .frames = 8},
-                  TESS_EINVAL,
-                  "tess_data_open: a clip of 8 x 0 x 0 is asked for, latents have their own shape");
+    check_refused(
+        *state,
+        &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("stack.npy"), .pack = 2},
+        TESS_EINVAL, "tess_data_open: pack is 2, latents are not packed");
+    check_refused(
+        *state,
+        &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("stack.npy"), .frames = 16},
+        TESS_EINVAL,
+        "tess_data_open: a clip of 16 x 32 x 32 is asked for, latents have their own shape");
     const tess_tensor flat = {"x", TESS_DTYPE_F32, 1, {4}, numbers};
     CHECK_OK(tess_file_write(*state, in_folder("flat.npy"), &flat, 1, NULL));
     char sentence[256];
@@ -399,11 +416,13 @@ static void wrong_latents_get_a_sentence(void **state)
              ": none of its 1 clips can be used; the first: %s/flat.npy: tensor \"flat\": has 1 "
              "dimensions, must be 4 or 5",
              folder);
-    check_refused(*state, &(tess_data_opts){.source = in_folder("flat.npy")}, TESS_EFORMAT,
-                  sentence);
+    check_refused(*state,
+                  &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("flat.npy")},
+                  TESS_EFORMAT, sentence);
     CHECK_OK(tess_file_write(*state, in_folder("none.safetensors"), NULL, 0, NULL));
-    check_refused(*state, &(tess_data_opts){.source = in_folder("none.safetensors")}, TESS_EFORMAT,
-                  ": has no clips");
+    check_refused(
+        *state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("none.safetensors")},
+        TESS_EFORMAT, ": has no clips");
 }
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
@@ -413,8 +432,8 @@ static void check_embeddings(tess_ctx *ctx, const char *text, int text_len, int 
                              int stacked)
 {
     tess_data_info info;
-    tess_data_opts opts = {
-        .source = in_folder("named.safetensors"), .text = in_folder(text), .text_len = text_len};
+    tess_data_opts opts = {TESS_DATA_OPTS_DEFAULTS, .source = in_folder("named.safetensors"),
+                           .text = in_folder(text), .text_len = text_len};
     tess_data *data = open_data(ctx, &opts, &info);
     assert_int_equal(info.text_dim, 3);
     assert_int_equal(info.text_len, want_len);
@@ -465,8 +484,8 @@ static void embeddings_are_found_by_the_name_of_the_clip(void **state)
 static void clips_without_their_embedding_are_skipped(void **state)
 {
     tess_data_info info;
-    tess_data_opts opts = {
-        .source = in_folder("named.safetensors"), .text = in_folder("texts"), .text_len = 3};
+    tess_data_opts opts = {TESS_DATA_OPTS_DEFAULTS, .source = in_folder("named.safetensors"),
+                           .text = in_folder("texts"), .text_len = 3};
     unlink(in_folder("texts/a.npy"));
     warnings[0] = '\0';
     tess_data *data = open_data(*state, &opts, &info);

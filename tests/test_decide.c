@@ -453,13 +453,13 @@ static void a_window_comes_nearest_to_the_density_from_above(void **state)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static const tess_attention_opts attention = {.kind = TESS_ATTENTION_DSV,
+static const tess_attention_opts attention = {TESS_ATTENTION_OPTS_DEFAULTS,
+                                              .kind = TESS_ATTENTION_DSV,
                                               .mass = 0.9,
                                               .min_density = 0.03,
                                               .max_density = 0.25,
-                                              .compensate = -1,
-                                              .rotary = 1,
-                                              .rank = 32,
+                                              .compensate = 0,
+                                              .proj_dim = 32,
                                               .proxy = TESS_PROXY_SOFTMAX};
 
 static void decisions_come_back_bit_for_bit(void **state)
@@ -487,7 +487,7 @@ static void decisions_come_back_bit_for_bit(void **state)
     assert_memory_equal(read.cubes[1].density, d.cubes[1].density,
                         LAYERS * BUCKETS * HEADS * sizeof(double));
     assert_memory_equal(read.choice, d.choice, LAYERS * BUCKETS * HEADS);
-    assert_true(read.attention.kind == TESS_ATTENTION_DSV && read.attention.rank == 32 &&
+    assert_true(read.attention.kind == TESS_ATTENTION_DSV && read.attention.proj_dim == 32 &&
                 read.attention.compensate == -1 && read.attention.proxy == TESS_PROXY_SOFTMAX);
     CHECK_OK(tess__decisions_write(ctx, other, &read, &read.attention, UNITS));
     char a[32768], b[32768];

@@ -79,7 +79,8 @@ static void batches_hold_what_the_data_samples(void **state)
 {
     tess_data *data = NULL;
     tess_data_info info;
-    CHECK_OK(tess_data_open(*state, &(tess_data_opts){.source = "recall", .pack = 2}, &data));
+    CHECK_OK(tess_data_open(
+        *state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = "recall", .pack = 2}, &data));
     CHECK_OK(tess_data_query(data, &info));
     const size_t n = (size_t)info.channels * 8 * 16 * 16, words = 16 * 64;
     float *x = malloc(n * sizeof *x), *text = malloc(words * sizeof *text);

@@ -121,14 +121,13 @@ static tess_status sample_data(world *w, const tess_data_opts *opts)
 
 static tess_status s_data_clips(world *w)
 {
-    return sample_data(
-        w, &(tess_data_opts){
-               .source = in_folder("clips"), .frames = 3, .height = 8, .width = 8, .cache = -1});
+    return sample_data(w, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("clips"),
+                                            .frames = 3, .height = 8, .width = 8, .cache = 0});
 }
 
 static tess_status s_data_latents(world *w)
 {
-    return sample_data(w, &(tess_data_opts){.source = in_folder("latents"),
+    return sample_data(w, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("latents"),
                                             .text = in_folder("text.safetensors")});
 }
 
@@ -362,23 +361,19 @@ static tess_status train_branch(const world *w, tess_train *train)
     return status == TESS_OK ? tess_train_branch(train, in_folder("trunk")) : status;
 }
 
-static const tess_train_opts dense = {.batch = 1, .steps = 1, .validate_clips = 1};
-static const tess_train_opts sparse = {.batch = 1,
-                                       .steps = 3,
-                                       .validate_every = -1,
-                                       .attention = {.kind = TESS_ATTENTION_DSV,
-                                                     .mass = 0.875,
-                                                     .min_density = 0.0625,
-                                                     .switch_by = TESS_SWITCH_STEP,
-                                                     .switch_step = 2,
-                                                     .profile_every = 1,
-                                                     .check_every = 1,
-                                                     .break_even = 1}};
+static const tess_train_opts dense = {TESS_TRAIN_OPTS_DEFAULTS, .batch = 1, .steps = 1,
+                                      .validate_clips = 1};
+static const tess_train_opts sparse = {
+    TESS_TRAIN_OPTS_DEFAULTS, .batch = 1, .steps = 3, .validate_every = 0,
+    .attention = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV, .mass = 0.875,
+                  .min_density = 0.0625, .switch_by = TESS_SWITCH_STEP, .switch_step = 2,
+                  .profile_every = 1, .check_every = 1, .break_even = 1}};
 
 static tess_status with_train(world *w, const tess_train_opts *opts,
                               tess_status (*run)(const world *w, tess_train *train))
 {
-    const tess_data_opts shape = {.frames = 1,
+    const tess_data_opts shape = {TESS_DATA_OPTS_DEFAULTS,
+                                  .frames = 1,
                                   .height = 8,
                                   .width = 8,
                                   .text_len = model_config.text_len,
@@ -431,9 +426,10 @@ static tess_status s_sample(world *w)
     tess_model *model = NULL;
     tess_status status = tess_model_create(w->ctx, &model_config, NULL, &model);
     if (status == TESS_OK)
-        status = tess_sample_run(
-            model, &(tess_sample_opts){.steps = 1, .frames = 1, .height = 4, .width = 4}, text,
-            latents);
+        status = tess_sample_run(model,
+                                 &(tess_sample_opts){TESS_SAMPLE_OPTS_DEFAULTS, .steps = 1,
+                                                     .frames = 1, .height = 4, .width = 4},
+                                 text, latents);
     tess_model_destroy(model);
     return status;
 }
@@ -442,18 +438,16 @@ static tess_status s_sample(world *w)
 static tess_status s_sample_sparse(world *w)
 {
     float text[4 * 8] = {0}, latents[3 * 2 * 4 * 4];
-    const tess_attention_opts attention = {.kind = TESS_ATTENTION_ORACLE, .mass = 0.5};
+    const tess_attention_opts attention = {TESS_ATTENTION_OPTS_DEFAULTS,
+                                           .kind = TESS_ATTENTION_ORACLE, .mass = 0.5};
     double density[2 * 2];
     tess_model *model = NULL;
     tess_status status = tess_model_create(w->ctx, &model_config, NULL, &model);
     if (status == TESS_OK)
         status = tess_sample_run(model,
-                                 &(tess_sample_opts){.steps = 2,
-                                                     .frames = 2,
-                                                     .height = 4,
-                                                     .width = 4,
-                                                     .attention = &attention,
-                                                     .density = density},
+                                 &(tess_sample_opts){TESS_SAMPLE_OPTS_DEFAULTS, .steps = 2,
+                                                     .frames = 2, .height = 4, .width = 4,
+                                                     .attention = &attention, .density = density},
                                  text, latents);
     tess_model_destroy(model);
     return status;

@@ -230,10 +230,28 @@ static void an_argument_too_many_is_named(void **state)
     assert_string_equal(error, "\"b\" is one argument too many");
 }
 
+/* The default that the help shows is the one of the library's struct. */
+static void check_default(const command *cmd, const opt *o, const char *given)
+{
+    char error[OPT_ERROR_MAX], *help = "-h", *untouched = calloc(1, cmd->size);
+    const size_t bytes = o->type == OPT_DOUBLE || o->type == OPT_SIZE ? 8
+                         : o->type == OPT_CUBE                        ? 3 * sizeof(int)
+                                                                      : sizeof(int);
+    assert_non_null(untouched);
+    assert_int_equal(opt_parse(cmd, 1, &help, untouched, error), 0);
+    if (o->type == OPT_STRING || o->type == OPT_PATH)
+        assert_string_equal(*(const char *const *)(untouched + o->offset), o->initial);
+    else
+        assert_memory_equal(untouched + o->offset, given + o->offset, bytes);
+    opt_free(cmd, untouched);
+    free(untouched);
+}
+
 /* A default that its own option refuses would be ignored silently. */
 static void the_tables_of_the_commands_are_sound(void **state)
 {
     (void)state;
+    commands_bind();
     for (int i = 0; i < n_commands; i++) {
         const command *cmd = commands[i];
         assert_ptr_equal(command_find(cmd->name), cmd);
@@ -254,6 +272,8 @@ static void the_tables_of_the_commands_are_sound(void **state)
             assert_non_null(v);
             if (opt_parse(cmd, 2, argv, v, error) != 0)
                 fail_msg("%s: %s", cmd->name, error);
+            if (o->member && !o->own)
+                check_default(cmd, o, v);
             opt_free(cmd, v);
             free(v);
         }

@@ -30,7 +30,7 @@ static void a_checkpoint_is_sampled_as_it_was_trained(void **state)
     CHECK_OK(tess_ctx_create(NULL, &ctx));
     CHECK_OK(tess_checkpoint_read(ctx, checkpoint, &told));
     tess_ctx_destroy(ctx);
-    const tess_attention_opts dense = {.kind = TESS_ATTENTION_DENSE};
+    const tess_attention_opts dense = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DENSE};
     result *trained = sample(1, opts_of(checkpoint, NULL));
     result *asked = sample(3, opts_of(checkpoint, &told.attention));
     result *plain = sample(2, opts_of(checkpoint, &dense)), *none = sample(1, opts_of(NULL, NULL));
@@ -49,8 +49,10 @@ static void a_checkpoint_is_sampled_as_it_was_trained(void **state)
 static void caps_and_densities_replace_the_budgets(void **state)
 {
     (void)state;
-    const tess_attention_opts cap = {.kind = TESS_ATTENTION_DSV, .max_density = 0.125};
-    const tess_attention_opts quarter = {.kind = TESS_ATTENTION_DSV, .density = 0.25};
+    const tess_attention_opts cap = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV,
+                                     .max_density = 0.125};
+    const tess_attention_opts quarter = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV,
+                                         .density = 0.25};
     result *capped = sample(2, opts_of(checkpoint, &cap));
     result *even = sample(2, opts_of(checkpoint, &quarter));
     for (int i = 0; i < STEPS * 4; i++) {
@@ -71,8 +73,8 @@ static void every_kind_at_full_density_is_dense(void **state)
     ordered.cube[0] = ordered.cube[1] = ordered.cube[2] = 2;
     result *dense = sample(2, ordered);
     for (int kind = TESS_ATTENTION_ORACLE; kind <= TESS_ATTENTION_RANDOM; kind++) {
-        const tess_attention_opts a = {
-            .kind = (tess_attention)kind, .density = 1.0, .cube = {2, 2, 2}};
+        const tess_attention_opts a = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = (tess_attention)kind,
+                                       .density = 1.0, .cube = {2, 2, 2}};
         result *r = sample(2, opts_of(NULL, &a));
         assert_true(same(r, dense));
         for (int i = 0; i < STEPS * 4; i++)
@@ -87,9 +89,9 @@ static void every_kind_has_the_same_bits_for_any_threads(void **state)
     (void)state;
     for (int kind = TESS_ATTENTION_DSV; kind <= TESS_ATTENTION_RANDOM; kind++)
         for (int measured = 0; measured < 2; measured++) {
-            const tess_attention_opts a = {.kind = (tess_attention)kind,
-                                           .density = measured ? 0.0 : 0.2,
-                                           .mass = measured ? 0.6 : 0.0};
+            const tess_attention_opts a = {
+                TESS_ATTENTION_OPTS_DEFAULTS, .kind = (tess_attention)kind,
+                .density = measured ? 0.0 : 0.2, .mass = measured ? 0.6 : 0.9};
             if (measured && kind == TESS_ATTENTION_WINDOW)
                 continue;
             result *one = sample(1, opts_of(checkpoint, &a));
@@ -104,7 +106,8 @@ static void every_kind_has_the_same_bits_for_any_threads(void **state)
 static void budgets_of_a_mass_are_measured_in_each_quarter(void **state)
 {
     (void)state;
-    const tess_attention_opts half = {.kind = TESS_ATTENTION_ORACLE, .mass = 0.5};
+    const tess_attention_opts half = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_ORACLE,
+                                      .mass = 0.5};
     result *r = sample(2, opts_of(NULL, &half));
     for (int k = 0; k < STEPS; k++) {
         const double u = 1.0 - (double)k / STEPS, before = 1.0 - (k - 1.0) / STEPS;
@@ -122,7 +125,8 @@ static void budgets_of_a_mass_are_measured_in_each_quarter(void **state)
 static void guidance_counts_both_of_its_passes(void **state)
 {
     (void)state;
-    const tess_attention_opts half = {.kind = TESS_ATTENTION_ORACLE, .mass = 0.5};
+    const tess_attention_opts half = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_ORACLE,
+                                      .mass = 0.5};
     tess_sample_opts opts = opts_of(NULL, &half);
     opts.guidance = 2.0;
     result *r = sample(2, opts);
@@ -137,10 +141,11 @@ static void other_kinds_go_on_in_the_cubes_of_the_checkpoint(void **state)
 {
     (void)state;
     for (int kind = TESS_ATTENTION_DSV; kind <= TESS_ATTENTION_RANDOM; kind++) {
-        tess_attention_opts as[] = {{.density = 0.25},
-                                    {.density = 0.25, .cube = {2, 2, 2}, .compensate = 1},
-                                    {.density = 0.25, .cube = {1, 2, 2}},
-                                    {.density = 0.25, .compensate = -1}};
+        tess_attention_opts as[] = {
+            {TESS_ATTENTION_OPTS_DEFAULTS, .density = 0.25},
+            {TESS_ATTENTION_OPTS_DEFAULTS, .density = 0.25, .cube = {2, 2, 2}, .compensate = 1},
+            {TESS_ATTENTION_OPTS_DEFAULTS, .density = 0.25, .cube = {1, 2, 2}},
+            {TESS_ATTENTION_OPTS_DEFAULTS, .density = 0.25, .compensate = 0}};
         result *r[4];
         for (int i = 0; i < 4; i++) {
             as[i].kind = (tess_attention)kind;
@@ -160,7 +165,9 @@ static void predictors_serve_in_other_cubes_and_by_other_proxies(void **state)
 {
     (void)state;
     for (int single = 0; single < 2; single++) {
-        tess_attention_opts mean = {.kind = TESS_ATTENTION_DSV, .density = 0.25}, centre;
+        tess_attention_opts mean = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV,
+                                    .density = 0.25},
+                            centre;
         for (int a = 0; a < 3 && single; a++)
             mean.cube[a] = 1;
         centre = mean;
@@ -179,8 +186,10 @@ static void predictors_serve_in_other_cubes_and_by_other_proxies(void **state)
 static void search_is_the_oracle_until_it_uses_its_keys_again(void **state)
 {
     (void)state;
-    const tess_attention_opts oracle = {.kind = TESS_ATTENTION_ORACLE, .density = 0.2};
-    const tess_attention_opts search = {.kind = TESS_ATTENTION_SEARCH, .density = 0.2};
+    const tess_attention_opts oracle = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_ORACLE,
+                                        .density = 0.2};
+    const tess_attention_opts search = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_SEARCH,
+                                        .density = 0.2};
     for (int guided = 0; guided < 2; guided++) {
         tess_sample_opts as[] = {opts_of(NULL, &oracle), opts_of(NULL, &search),
                                  opts_of(NULL, &search), opts_of(NULL, &search)};
@@ -231,18 +240,23 @@ static void wrong_ways_to_attend_are_named(void **state)
         const char *sentence;
     } cases[] = {
         {NULL,
-         {.kind = TESS_ATTENTION_DSV, .density = 0.1},
+         {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV, .density = 0.1},
          "attention is DSV, but the model has no predictors"},
-        {NULL, {.kind = TESS_ATTENTION_WINDOW}, "attention.density is 0, a window needs one"},
-        {NULL, {.kind = (tess_attention)7}, "attention.kind is 7, must be a tess_attention"},
         {NULL,
-         {.kind = TESS_ATTENTION_ORACLE, .density = 1.5},
+         {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_WINDOW},
+         "attention.density is 0, a window needs one"},
+        {NULL,
+         {TESS_ATTENTION_OPTS_DEFAULTS, .kind = (tess_attention)7},
+         "attention.kind is 7, must be one of dense, dsv, oracle, pooled, search, window, random"},
+        {NULL,
+         {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_ORACLE, .density = 1.5},
          "attention.density is 1.5, must be 0..1"},
         {NULL,
-         {.kind = TESS_ATTENTION_ORACLE, .mass = -1},
+         {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_ORACLE, .mass = -1},
          "attention.mass is -1, must be 1e-06..1"},
         {NULL,
-         {.kind = TESS_ATTENTION_ORACLE, .density = 0.5, .cube = {2, -1, 2}},
+         {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_ORACLE, .density = 0.5,
+          .cube = {2, -1, 2}},
          "attention.cube[1] is -1, must be 1 or more"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -250,8 +264,8 @@ static void wrong_ways_to_attend_are_named(void **state)
         snprintf(sentence, sizeof sentence, "tess_sample_run: %s", cases[i].sentence);
         CHECK_FAILS(tess_sample_run(model, &opts, text, latents), TESS_EINVAL, sentence);
     }
-    const tess_attention_opts other = {
-        .kind = TESS_ATTENTION_DSV, .max_density = 0.25, .cube = {1, 2, 2}};
+    const tess_attention_opts other = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV,
+                                       .max_density = 0.25, .cube = {1, 2, 2}};
     const tess_sample_opts opts = opts_of(checkpoint, &other);
     snprintf(sentence, sizeof sentence,
              "%s: cubes were 2x2x2, must be resumed with them, not 1x2x2", checkpoint);

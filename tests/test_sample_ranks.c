@@ -54,10 +54,11 @@ static void sample_rank(tess_ctx *ctx, tess_comm *comm, story *s, int rank)
     opts.comm = comm;
     opts.cluster = "a100-80"; /* plans that depend on no clock */
     opts.density = s->told[rank].density;
-    tess_attention_opts attention = opts.attention ? *opts.attention : (tess_attention_opts){0};
+    tess_attention_opts attention =
+        opts.attention ? *opts.attention : (tess_attention_opts)TESS_ATTENTION_OPTS_INIT;
     attention.density += odd == ODD_DENSITY ? 0.125 : 0.0;
     attention.mass -= odd == ODD_MASS ? 0.125 : 0.0;
-    attention.compensate = odd == ODD_COMPENSATE ? -1 : attention.compensate;
+    attention.compensate = odd == ODD_COMPENSATE ? !attention.compensate : attention.compensate;
     opts.attention = opts.attention ? &attention : NULL;
     opts.sent = &s->sent[rank];
     opts.tell = rank == 0 ? count_event : NULL;
@@ -128,7 +129,7 @@ static void check_all_ranks(const char *from, const tess_attention_opts *attenti
         for (int halves = -1; halves <= 0; halves++) {
             tess_sample_opts opts = opts_of(from, attention);
             opts.guidance = 2.0;
-            opts.halves = halves;
+            opts.halves = halves ? TESS_HALVES_OFF : TESS_HALVES_AUTO;
             check_ranks(ranks, opts);
         }
 }
@@ -149,17 +150,19 @@ static void so_they_are_with_the_budgets_of_a_checkpoint(void **state)
 static void so_they_are_with_measured_budgets(void **state)
 {
     (void)state;
-    const tess_attention_opts half = {.kind = TESS_ATTENTION_ORACLE, .mass = 0.5};
+    const tess_attention_opts half = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_ORACLE,
+                                      .mass = 0.5};
     check_all_ranks(NULL, &half);
 }
 
 static void so_they_are_with_keys_that_are_used_again(void **state)
 {
     (void)state;
-    const tess_attention_opts search = {
-        .kind = TESS_ATTENTION_SEARCH, .density = 0.2, .cube = {2, 2, 2}};
-    const tess_attention_opts measured = {
-        .kind = TESS_ATTENTION_SEARCH, .mass = 0.5, .cube = {2, 2, 2}};
+    const tess_attention_opts search = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_SEARCH,
+                                        .density = 0.2, .cube = {2, 2, 2}};
+    const tess_attention_opts measured = {TESS_ATTENTION_OPTS_DEFAULTS,
+                                          .kind = TESS_ATTENTION_SEARCH, .mass = 0.5,
+                                          .cube = {2, 2, 2}};
     check_all_ranks(NULL, &search);
     check_all_ranks(NULL, &measured);
 }
@@ -167,7 +170,8 @@ static void so_they_are_with_keys_that_are_used_again(void **state)
 static void so_they_are_without_guidance(void **state)
 {
     (void)state;
-    const tess_attention_opts window = {.kind = TESS_ATTENTION_WINDOW, .density = 0.5};
+    const tess_attention_opts window = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_WINDOW,
+                                        .density = 0.5};
     check_ranks(4, opts_of(NULL, NULL));
     check_ranks(3, opts_of(checkpoint, NULL));
     check_ranks(2, opts_of(NULL, &window));
@@ -196,7 +200,7 @@ static void what_was_sent_is_told_by_kind(void **state)
         assert_non_null(s);
         s->opts = opts_of(checkpoint, NULL);
         s->opts.guidance = 2.0;
-        s->opts.halves = halves;
+        s->opts.halves = halves ? TESS_HALVES_OFF : TESS_HALVES_AUTO;
         s->opts.strategy = "selective";
         CHECK_OK(play(s, 4));
         const tess_comm_counts once = s->sent[1];
@@ -235,7 +239,7 @@ static void halves_that_cannot_be_are_an_error(void **state)
         assert_non_null(s);
         s->opts = opts_of(NULL, NULL);
         s->opts.guidance = cases[i].guidance;
-        s->opts.halves = 1;
+        s->opts.halves = TESS_HALVES_ON;
         CHECK_FAILS(play(s, cases[i].ranks), TESS_EINVAL, cases[i].sentence);
         free(s);
     }
@@ -258,7 +262,8 @@ static void ranks_that_differ_are_named(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         story *s = calloc(1, sizeof *s);
         assert_non_null(s);
-        const tess_attention_opts oracle = {.kind = TESS_ATTENTION_ORACLE,
+        const tess_attention_opts oracle = {TESS_ATTENTION_OPTS_DEFAULTS,
+                                            .kind = TESS_ATTENTION_ORACLE,
                                             .density = cases[i].odd == ODD_MASS ? 0.0 : 0.5,
                                             .mass = cases[i].odd == ODD_MASS ? 0.5 : 0.0};
         s->opts = opts_of(NULL, &oracle);
@@ -295,7 +300,7 @@ static void wrong_arguments_leave_the_ranks_as_they_were(void **state)
     (void)state;
     static second_try cases[] = {
         {.sentence = "tess_sample_run: shift is -1, must be 0.001..1000", .shift = -1.0},
-        {.sentence = "halves are asked for with 3 ranks and guidance 1", .halves = 1},
+        {.sentence = "halves are asked for with 3 ranks and guidance 1", .halves = TESS_HALVES_ON},
         {.sentence = "strategy is \"rign\", did you mean ring?", .strategy = "rign"},
         {.sentence = "frames is -1", .frames = -1},
         {.sentence = "rank 1 has another set of options than rank 0", .odd = ODD_OPTIONS},
@@ -303,7 +308,7 @@ static void wrong_arguments_leave_the_ranks_as_they_were(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         second_try *t = &cases[i];
         t->wrong.opts = t->right.opts = opts_of(NULL, NULL);
-        t->wrong.opts.shift = t->shift;
+        t->wrong.opts.shift = t->shift != 0.0 ? t->shift : t->right.opts.shift;
         t->wrong.opts.halves = t->halves;
         t->wrong.opts.frames = t->frames ? t->frames : t->right.opts.frames;
         t->wrong.opts.strategy = t->strategy;
@@ -327,7 +332,7 @@ static void a_rank_that_stops_stops_all(void **state)
         assert_non_null(s);
         s->opts = opts_of(checkpoint, NULL);
         s->opts.guidance = 2.0;
-        s->opts.halves = halves;
+        s->opts.halves = halves ? TESS_HALVES_OFF : TESS_HALVES_AUTO;
         s->odd = ODD_STOPS;
         assert_int_equal(play(s, 4), TESS_ESTOPPED);
         for (int r = 0; r < 4; r++) {

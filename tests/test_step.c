@@ -18,9 +18,12 @@ static void stages_have_their_defaults(void **state)
 {
     (void)state;
     tess_stage first, second;
-    CHECK_OK(tess_stage_query(&(tess_attention_opts){.kind = TESS_ATTENTION_DSV}, 0, 100, &first));
-    CHECK_OK(
-        tess_stage_query(&(tess_attention_opts){.kind = TESS_ATTENTION_DSV}, 1, 2000, &second));
+    CHECK_OK(tess_stage_query(
+        &(tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV}, 0, 100,
+        &first));
+    CHECK_OK(tess_stage_query(
+        &(tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV}, 1, 2000,
+        &second));
     assert_int_equal(first.profile_every, 10);
     assert_int_equal(second.profile_every, 25);
     assert_int_equal(first.check_every, 25);
@@ -35,9 +38,10 @@ static void stages_have_their_defaults(void **state)
 static void stages_follow_the_options(void **state)
 {
     (void)state;
-    const tess_attention_opts opts = {.kind = TESS_ATTENTION_DSV,
+    const tess_attention_opts opts = {TESS_ATTENTION_OPTS_DEFAULTS,
+                                      .kind = TESS_ATTENTION_DSV,
                                       .lr = 0.5,
-                                      .lr_later = 0.25,
+                                      .lr_sparse = 0.5,
                                       .mass = 0.75,
                                       .profile_every = 1000000000,
                                       .check_every = 3};
@@ -54,9 +58,10 @@ static void stages_follow_the_options(void **state)
                 "tess_stage_query: sparse is 2, must be 0 or 1");
     CHECK_FAILS(tess_stage_query(&opts, 1, 0, &stage), TESS_EINVAL,
                 "tess_stage_query: tokens is 0, must be 1..2147483647");
-    CHECK_FAILS(tess_stage_query(&(tess_attention_opts){.check_every = -1}, 1, 8, &stage),
-                TESS_EINVAL,
-                "tess_stage_query: attention.check_every is -1, must be 0..1000000000");
+    CHECK_FAILS(
+        tess_stage_query(&(tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .check_every = -1}, 1,
+                         8, &stage),
+        TESS_EINVAL, "tess_stage_query: attention.check_every is -1, must be 1..1000000000");
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */

@@ -7,14 +7,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-static const tess_train_opts small = {.batch = 2,
-                                      .accumulate = 2,
-                                      .steps = 8,
-                                      .warmup = 2,
-                                      .validate_every = 4,
-                                      .validate_clips = 2,
-                                      .weight_decay = 0.01,
-                                      .seed = 3};
+static const tess_train_opts small = {
+    TESS_TRAIN_OPTS_DEFAULTS, .batch = 2,          .accumulate = 2,      .steps = 8, .warmup = 2,
+    .validate_every = 4,      .validate_clips = 2, .weight_decay = 0.01, .seed = 3};
 
 static run start_with(int threads, const tess_train_opts *opts, tess_log_fn log, void *user)
 {
@@ -32,14 +27,17 @@ static void rates_rise_stay_and_fall(void **state)
 {
     (void)state;
     tess_train_opts o;
-    CHECK_OK(tess__train_options("t", &(tess_train_opts){.steps = 100, .warmup = 10}, &o));
+    CHECK_OK(tess__train_options(
+        "t", &(tess_train_opts){TESS_TRAIN_OPTS_DEFAULTS, .steps = 100, .warmup = 10}, &o));
     assert_true(tess__schedule(&o, 0) == 0.1);
     assert_true(tess__schedule(&o, 9) == 1.0);
     assert_true(tess__schedule(&o, 50) == 1.0);
     assert_true(tess__schedule(&o, 75) == 0.5);
     assert_true(fabs(tess__schedule(&o, 99) - 0.02) < 1e-12);
     CHECK_OK(tess__train_options(
-        "t", &(tess_train_opts){.steps = 100, .warmup = -1, .decay_from = -1}, &o));
+        "t",
+        &(tess_train_opts){TESS_TRAIN_OPTS_DEFAULTS, .steps = 100, .warmup = 0, .decay_from = 1},
+        &o));
     for (int i = 0; i < 100; i++)
         assert_true(tess__schedule(&o, i) == 1.0);
 }
@@ -396,19 +394,23 @@ static void wrong_options_are_named(void **state)
         tess_train_opts opts;
         const char *sentence;
     } cases[] = {
-        {{.batch = -1}, "t: batch is -1, must be 1..65536"},
-        {{.accumulate = 70000}, "t: accumulate is 70000, must be 1..65536"},
-        {{.steps = -5}, "t: steps is -5, must be 1..1000000000"},
-        {{.warmup = 2000000000},
-         "t: warmup is 2000000000, must be 1..1000000000, or below 0 for "
-         "none"},
-        {{.lr = -1}, "t: lr is -1, must be 0..1000"},
-        {{.lr = (double)NAN}, "t: lr is nan, must be 0..1000"},
-        {{.beta1 = 1}, "t: beta1 is 1, must be 0..1, the end not included"},
-        {{.ema = 1}, "t: ema is 1, must be 0..1, the end not included"},
-        {{.shift = -2}, "t: shift is -2, must be 0.001..1000"},
-        {{.prompt_dropout = 1.5}, "t: prompt_dropout is 1.5, must be 0..1, or below 0 for none"},
-        {{.optim = 7}, "t: optim is 7, must be a tess_optim"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .batch = 0}, "t: batch is 0, must be 1..65536"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .accumulate = 70000},
+         "t: accumulate is 70000, must be 1..65536"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .steps = -5}, "t: steps is -5, must be 1..1000000000"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .warmup = 2000000000},
+         "t: warmup is 2000000000, must be 0..1000000000"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .warmup = -1}, "t: warmup is -1, must be 0..1000000000"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .lr = -1}, "t: lr is -1, must be 1e-12..1000"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .lr = (double)NAN}, "t: lr is nan, must be 1e-12..1000"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .beta1 = 1}, "t: beta1 is 1, must be 0..0.999999"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .ema = 1}, "t: ema is 1, must be 0..0.9999999"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .shift = -2}, "t: shift is -2, must be 0.001..1000"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .prompt_dropout = 1.5},
+         "t: prompt_dropout is 1.5, must be 0..1"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .optim = 7}, "t: optim is 7, must be one of muon, adamw"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .store = TESS_DTYPE_F64},
+         "t: store is 3, must be one of fp32, bf16"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tess_train_opts full;
@@ -429,7 +431,8 @@ static void models_and_data_must_fit(void **state)
     CHECK_OK(tess_model_preset("tiny", &config));
     CHECK_OK(tess_model_create(ctx, &config, &(tess_model_opts){1, 9}, &model));
     CHECK_OK(tess_model_create(ctx, &config, NULL, &mute));
-    CHECK_OK(tess_data_open(ctx, &(tess_data_opts){.text_len = 8, .text_dim = 16}, &data));
+    CHECK_OK(tess_data_open(
+        ctx, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .text_len = 8, .text_dim = 16}, &data));
     CHECK_FAILS(tess_train_create(model, data, NULL, &train), TESS_EINVAL,
                 "tess_train_create: the data's channels is 3, must be the model's in_channels and "
                 "out_channels, 12");
@@ -510,8 +513,13 @@ static void samples_have_the_same_bits_for_any_threads(void **state)
     enum { SIZE = 2 * 12 * 2 * 8 * 8 };
     static float latents[3][SIZE], text[2 * 8 * 16];
     static const int counts[] = {1, 2, 3};
-    const tess_sample_opts opts = {
-        .batch = 2, .steps = 3, .frames = 2, .height = 8, .width = 8, .seed = 4};
+    const tess_sample_opts opts = {TESS_SAMPLE_OPTS_DEFAULTS,
+                                   .batch = 2,
+                                   .steps = 3,
+                                   .frames = 2,
+                                   .height = 8,
+                                   .width = 8,
+                                   .seed = 4};
     CHECK_OK(tess_text_vectors("a red disc", 8, 16, text));
     CHECK_OK(tess_text_vectors("a blue disc", 8, 16, text + 8 * 16));
     for (int t = 0; t < 3; t++) {
@@ -531,12 +539,15 @@ static void sampling_says_what_is_wrong(void **state)
     run r = start(1, &small);
     CHECK_FAILS(tess_sample_run(NULL, NULL, NULL, NULL), TESS_EINVAL,
                 "tess_sample_run: model is NULL");
-    CHECK_FAILS(tess_sample_run(r.model, &(tess_sample_opts){.steps = -1}, x, x), TESS_EINVAL,
-                "tess_sample_run: steps is -1, must be 1..10000");
-    CHECK_FAILS(tess_sample_run(r.model, &(tess_sample_opts){.shift = -1}, x, x), TESS_EINVAL,
-                "tess_sample_run: shift is -1, must be 0.001..1000");
-    CHECK_FAILS(tess_sample_run(r.model, &(tess_sample_opts){.first = -1}, x, x), TESS_EINVAL,
-                "tess_sample_run: first is -1, must be 0 or more");
+    CHECK_FAILS(
+        tess_sample_run(r.model, &(tess_sample_opts){TESS_SAMPLE_OPTS_DEFAULTS, .steps = -1}, x, x),
+        TESS_EINVAL, "tess_sample_run: steps is -1, must be 1..10000");
+    CHECK_FAILS(
+        tess_sample_run(r.model, &(tess_sample_opts){TESS_SAMPLE_OPTS_DEFAULTS, .shift = -1}, x, x),
+        TESS_EINVAL, "tess_sample_run: shift is -1, must be 0.001..1000");
+    CHECK_FAILS(
+        tess_sample_run(r.model, &(tess_sample_opts){TESS_SAMPLE_OPTS_DEFAULTS, .first = -1}, x, x),
+        TESS_EINVAL, "tess_sample_run: first is -1, must be 0..1e+15");
     end(&r);
 }
 

@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-static const tess_train_opts dense = {.batch = 4,
+static const tess_train_opts dense = {TESS_TRAIN_OPTS_DEFAULTS,
+                                      .batch = 4,
                                       .steps = 50,
                                       .warmup = 5,
                                       .validate_every = 25,
@@ -20,22 +21,18 @@ static const tess_train_opts dense = {.batch = 4,
                                       .ranks_context = 1,
                                       .seed = 3};
 
-static const tess_train_opts sparse = {.batch = 4,
-                                       .steps = 50,
-                                       .warmup = 5,
-                                       .validate_every = 25,
-                                       .validate_clips = 3,
-                                       .ranks_context = 1,
-                                       .seed = 3,
-                                       .attention = {.kind = TESS_ATTENTION_DSV,
-                                                     .density = 0.25,
-                                                     .dispatch = "sparse",
-                                                     .switch_by = TESS_SWITCH_STEP,
-                                                     .switch_step = 10,
-                                                     .back_recall = 1e-6,
-                                                     .profile_every = 5,
-                                                     .check_every = 5,
-                                                     .cube = {2, 2, 2}}};
+static const tess_train_opts sparse = {
+    TESS_TRAIN_OPTS_DEFAULTS,
+    .batch = 4,
+    .steps = 50,
+    .warmup = 5,
+    .validate_every = 25,
+    .validate_clips = 3,
+    .ranks_context = 1,
+    .seed = 3,
+    .attention = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV, .density = 0.25,
+                  .dispatch = "sparse", .switch_by = TESS_SWITCH_STEP, .switch_step = 10,
+                  .back_recall = 1e-6, .profile_every = 5, .check_every = 5, .cube = {2, 2, 2}}};
 
 /* ---- the same run ---------------------------------------------------------------------------- */
 
@@ -168,7 +165,7 @@ static void accumulated_passes_are_sent_once(void **state)
     opts.accumulate = 2;
     opts.optim = TESS_OPTIM_ADAMW;
     opts.keep = TESS_KEEP_BLOCKS;
-    opts.ema = -1;
+    opts.ema = 0;
     story one = {.opts = &opts, .ranks = 1}, two = {.opts = &opts, .ranks = 2};
     tell(&one);
     tell(&two);
@@ -182,7 +179,7 @@ static void a_step_sends_what_it_must_and_no_more(void **state)
     (void)state;
     enum { STEPS = 3 };
     tess_train_opts opts = dense;
-    opts.validate_every = -1;
+    opts.validate_every = 0;
     opts.steps = STEPS;
     story s = {.opts = &opts, .ranks = 3};
     opts.batch = 3;
@@ -241,7 +238,8 @@ static tess_status travel_rank(void *user, tess_ctx *ctx, tess_comm *comm)
     TESS_TRY(tess_comm_query(comm, &info));
     TESS_TRY(tess_model_preset("tiny", &config));
     config.layers = BLOCKS_MANY;
-    const tess_data_opts clips = {.frames = 4,
+    const tess_data_opts clips = {TESS_DATA_OPTS_DEFAULTS,
+                                  .frames = 4,
                                   .height = 32,
                                   .width = 32,
                                   .pack = 2,
@@ -293,8 +291,8 @@ static void what_is_sent_is_told_by_kind(void **state)
 {
     (void)state;
     tess_train_opts opts = sparse;
-    opts.validate_every = -1;
-    opts.checkpoint_every = -1;
+    opts.validate_every = 0;
+    opts.checkpoint_every = 0;
     opts.steps = 12; /* sparse from step 10 on */
     opts.folder = in_root("kinds");
     story s = {.opts = &opts, .ranks = 4, .context = 2, .strategy = "selective"};

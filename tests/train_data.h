@@ -61,14 +61,11 @@ static inline run start_run(const tess_ctx_opts *ctx, int frames, const tess_tra
     CHECK_OK(tess_model_preset("tiny", &config));
     CHECK_OK(tess_model_create(r.ctx, &config, &(tess_model_opts){1, 9}, &r.model));
     CHECK_OK(tess_model_query(r.model, &r.info));
-    CHECK_OK(tess_data_open(r.ctx,
-                            &(tess_data_opts){.frames = frames,
-                                              .height = 16,
-                                              .width = 16,
-                                              .pack = 2,
-                                              .text_len = config.text_len,
-                                              .text_dim = config.text_dim},
-                            &r.data));
+    CHECK_OK(tess_data_open(
+        r.ctx,
+        &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .frames = frames, .height = 16, .width = 16,
+                          .pack = 2, .text_len = config.text_len, .text_dim = config.text_dim},
+        &r.data));
     CHECK_OK(tess_train_create(r.model, r.data, opts, &r.train));
     return r;
 }

@@ -93,15 +93,12 @@ static inline tess_status begin_story(teller *t)
     TESS_TRY(tess_model_create(t->ctx, &config, &(tess_model_opts){1, odd == ODD_WEIGHTS ? 10 : 9},
                                &t->r.model));
     TESS_TRY(tess_model_query(t->r.model, &t->r.info));
-    TESS_TRY(tess_data_open(t->ctx,
-                            &(tess_data_opts){.frames = s->frames ? s->frames : 2,
-                                              .height = 16,
-                                              .width = 16,
-                                              .pack = 2,
-                                              .seed = odd == ODD_DATA,
-                                              .text_len = config.text_len,
-                                              .text_dim = config.text_dim},
-                            &t->r.data));
+    TESS_TRY(tess_data_open(
+        t->ctx,
+        &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .frames = s->frames ? s->frames : 2,
+                          .height = 16, .width = 16, .pack = 2, .seed = odd == ODD_DATA,
+                          .text_len = config.text_len, .text_dim = config.text_dim},
+        &t->r.data));
     return tess_train_create(t->r.model, t->r.data, &opts, &t->r.train);
 }
 

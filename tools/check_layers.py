@@ -12,10 +12,11 @@ import re
 
 import tree
 
-CORE = "kernels base file attn cost plan plan/partition plan/price plan/exchange"
+CORE = "kernels base options file attn cost plan plan/partition plan/price plan/exchange"
 SEES = {
     "kernels": "",
     "base": "kernels",
+    "options": "kernels base",
     "file": "kernels base",
     "attn": "kernels base file",
     "cost": "kernels base file attn",
@@ -29,7 +30,7 @@ SEES = {
     "sim": CORE + " comm",
     "media": "kernels base file",
     "model": CORE + " comm exec cp media",
-    "data": "kernels base file media",
+    "data": "kernels base options file media",
     "optim": CORE + " comm exec cp media model data",
     "dsv": CORE + " comm exec cp media model data optim",
     "train": CORE + " comm exec cp media model data optim dsv",
@@ -43,7 +44,7 @@ SEES = {
 # The lowest room that may include a public header: kernels know base.h for its types. tessera.h is
 # for users: no room includes it.
 PUBLIC = {
-    "base.h": "kernels",
+    "base.h": "kernels", "options.h": "options",
     "attn.h": "attn", "select.h": "attn", "predict.h": "attn",
     "cost.h": "cost",
     "plan.h": "plan", "exchange.h": "plan", "strategy.h": "plan",
@@ -56,6 +57,7 @@ PUBLIC = {
 OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "sparse.h", "data.h", "train.h", "step.h"}  # not part of tessera.h
 PUBLIC_SYSTEM = {"stddef.h", "stdint.h"}
 MPI_USER = "src/comm/comm_mpi.h"
+TABLES = "src/options/option_tables.c"  # describes the public option structs of all rooms
 
 FORBIDDEN = r"\b(v?printf|puts|putchar|perror|exit|_exit|abort|getenv|secure_getenv|setenv)\s*\(|\b(stdout|stderr)\b"
 ALLOWED = {("src/base/ctx.c", "getenv"), ("src/base/doctor.c", "getenv")}
@@ -103,6 +105,8 @@ def room_of(root, path, quoted):
     if folder == "tessera":
         if name == "mpi.h" and path != MPI_USER:
             return None, f"only {MPI_USER} may include it"
+        if name in PUBLIC and path == TABLES:
+            return "options", None
         return (PUBLIC[name], None) if name in PUBLIC else (None, "no room includes it")
     if folder in SEES and os.path.exists(os.path.join(root, "src", quoted)):
         return folder, None

@@ -2,20 +2,19 @@
 /* cmd_data.c - tessera data: what a model would be trained on, in numbers, in words, as a picture.
  */
 #include "commands.h"
+#include "tessera/data.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
     common common;
-    const char *source, *out, *text, *split;
-    int64_t frames, height, width, pack, token, count, first;
-    double fps;
+    tess_data_opts data;
+    const char *source, *out, *split;
+    int64_t count, first;
 } values;
 
 #ifdef CLI_TRAIN
-#include "tessera/data.h"
 #include "tessera/media.h"
 
 enum { PROMPT = 4096 };
@@ -31,15 +30,9 @@ typedef struct {
 
 static tess_status open_data(cli *c, const values *v, show *s)
 {
-    const tess_data_opts opts = {.source = v->source,
-                                 .frames = (int)v->frames,
-                                 .height = (int)v->height,
-                                 .width = (int)v->width,
-                                 .pack = (int)v->pack,
-                                 .token = (int)v->token,
-                                 .fps = isnan(v->fps) ? 0 : v->fps,
-                                 .text = v->text,
-                                 .seed = (uint64_t)c->common->seed};
+    tess_data_opts opts = v->data;
+    opts.source = v->source;
+    opts.seed = (uint64_t)c->common->seed;
     TRY(tess_data_open(c->ctx, &opts, &s->data));
     TRY(tess_data_query(s->data, &s->info));
     s->split =
@@ -177,21 +170,18 @@ static const opt arguments[] = {
          "of latents"},
 };
 
-static const opt options[] = {
-    {"frames", 0, OPT_INT, offsetof(values, frames), "N", .min = 1, .max = 4096,
-     .help = "frames of a clip; 8 unless given"},
-    {"height", 0, OPT_INT, offsetof(values, height), "N", .min = 1, .max = 16384,
-     .help = "pixels; clips are scaled to cover the size and cut at the centre; 32 unless given"},
-    {"width", 0, OPT_INT, offsetof(values, width), "N", .min = 1, .max = 16384,
-     .help = "pixels; 32 unless given"},
-    {"pack", 0, OPT_INT, offsetof(values, pack), "P", .min = 1, .max = 16,
-     .help = "P x P pixels become the channels of one; 1 unless given"},
-    {"fps", 0, OPT_DOUBLE, offsetof(values, fps), "X", .min = 0.001, .max = 1000,
-     .help = "frames taken per second of a clip in a file; every frame unless given"},
-    {"token", 0, OPT_INT, offsetof(values, token), "N", .min = 1, .max = 16,
-     .help = "pixels on a side of the tokens that recall's cards are made of; 4 unless given"},
-    {"text", 0, OPT_PATH, offsetof(values, text), "PATH",
-     .help = "folder or file of text embeddings made elsewhere"},
+static const values defaults = {.data = TESS_DATA_OPTS_INIT};
+
+#define DATA(name, kind, metavar) OPT_OF(DATA, offsetof(values, data), #name, kind, metavar, name)
+
+static opt options[] = {
+    DATA(frames, 0, "N"),
+    DATA(height, 0, "N"),
+    DATA(width, 0, "N"),
+    DATA(pack, 0, "P"),
+    DATA(fps, 0, "X"),
+    DATA(token, 0, "N"),
+    DATA(text, OPT_PATH, "PATH"),
     {"split", 0, OPT_CHOICE, offsetof(values, split), "NAME", .initial = "train", .choices = splits,
      .help = "which samples"},
     {"first", 0, OPT_INT, offsetof(values, first), "I", .max = 1e15,
@@ -202,6 +192,11 @@ static const opt options[] = {
      .help = "also show them: a .png has a row of frames for each, a .mp4, .gif or .y4m plays them "
              "side by side"},
 };
+
+static void bind(void)
+{
+    opt_bind(options, (int)(sizeof options / sizeof *options));
+}
 
 static const example examples[] = {
     {"tessera data shapes -o shapes.png", "eight clips with their prompts"},
@@ -224,5 +219,7 @@ const command command_data = {
     TABLE(options),
     TABLE(examples),
     .size = sizeof(values),
+    .defaults = &defaults,
+    .bind = bind,
     .run = run,
 };

@@ -19,20 +19,31 @@ typedef struct tess_data tess_data;
 
 typedef enum { TESS_SPLIT_TRAIN, TESS_SPLIT_VALIDATION } tess_split;
 
+/* Initialise with TESS_DATA_OPTS_INIT. tessera/options.h has the ranges. */
 typedef struct {
-    /* "shapes" (if NULL), "recall", "recall-aligned"; a folder of clips (video files, .y4m, folders
-     * of PNGs, each with its prompt in a .txt beside it); a folder or file of latents (.npy, .npz,
+    /* "shapes", "recall", "recall-aligned"; a folder of clips (video files, .y4m, folders of PNGs,
+     * each with its prompt in a .txt beside it); a folder or file of latents (.npy, .npz,
      * .safetensors). A name with a slash in it, "./shapes", is always a path. */
     const char *source;
-    int frames, height, width; /* of a clip, in pixels; 0: 8, 32, 32. Latents have their own */
-    int pack; /* p, 0..16: p x p pixels become 3 p^2 channels of one; 0: 1. Divides both sides */
+    int frames, height,
+        width;              /* of a clip, in pixels. Latents have their own: other values than the
+                                  defaults are refused */
+    int pack;               /* p: p x p pixels become 3 p^2 channels of one. Divides both sides */
     int text_len, text_dim; /* vectors of a prompt, and their length; 0: 16 and 64, or as in text */
     const char *text;       /* NULL, or a folder or file of embeddings made elsewhere */
     uint64_t seed;          /* of drawn clips, and of the order of files */
-    double fps;             /* of clips in files: frames taken per second; 0: every frame */
-    int token;              /* of the recall boards: pixels on a side, 1..16; 0: 4 */
-    int64_t cache;          /* bytes of decoded clips kept in memory; 0: 1 GiB; below 0: none are */
+    double fps;             /* of clips in files: frames read per second; 0: every frame */
+    int token;              /* of the recall boards: pixels on a side */
+    int64_t cache;          /* bytes of decoded clips held in memory */
 } tess_data_opts;
+
+#define TESS_DATA_OPTS_DEFAULTS                                                                    \
+    .source = "shapes", .frames = 8, .height = 32, .width = 32, .pack = 1, .token = 4,             \
+    .cache = (int64_t)1 << 30
+#define TESS_DATA_OPTS_INIT                                                                        \
+    {                                                                                              \
+        TESS_DATA_OPTS_DEFAULTS                                                                    \
+    }
 
 typedef struct {
     const char *kind; /* "shapes", "recall", "recall-aligned", "clips", "latents" */

@@ -12,6 +12,7 @@
 #include "dist.h"
 #include "dist_attn.h"
 #include "exchange.h"
+#include "options.h"
 #include "plan.h"
 #include "predict.h"
 #include "report.h"

@@ -2,8 +2,10 @@
 /* train.h - training the model on clips, checkpoints, and sampling new clips from it.
  * Link with libtessera_train.
  *
+ *   tess_train_opts opts = TESS_TRAIN_OPTS_INIT;       // the defaults
+ *   opts.folder = "run";
  *   tess_train *train;                                 // the model with gradients, and the data
- *   tess_train_create(model, data, &(tess_train_opts){.steps = 1500, .folder = "run"}, &train);
+ *   tess_train_create(model, data, &opts, &train);
  *   tess_train_run(train, 0, show_step, NULL);         // to the end; writes run/checkpoints/...
  *   tess_train_destroy(train);
  *
@@ -55,36 +57,53 @@ typedef enum {
     TESS_SWITCH_STEP,   /* a number of steps, for all layers at once */
 } tess_switch;
 
-/* A field left at 0 has the default named. Densities are shares of the keys, 0..1. */
+/* Input of the predictors. */
+typedef enum {
+    TESS_PREDICTOR_QK,           /* q and k */
+    TESS_PREDICTOR_HIDDEN,       /* the block's input, projections rotated by token position */
+    TESS_PREDICTOR_HIDDEN_PLAIN, /* the block's input alone */
+} tess_predictor_kind;
+
+/* Initialise with TESS_ATTENTION_OPTS_INIT. tessera/options.h has the ranges. Densities are
+ * fractions of the keys, 0..1. */
 typedef struct {
     tess_attention kind;
     double density;     /* of every sparse head; 0: each head's own, from the profile */
-    double mass;        /* of the softmax that the profile's density holds; 0: 0.9 */
-    double min_density; /* of budgets from the profile; 0: 0.03 */
-    double max_density; /* 0: 1 */
-    int compensate;     /* one more key stands for all that were dropped; 0: on; below 0: off */
-    tess_predict_input input;
-    int rotary; /* HIDDEN: vectors turned by their place; 0: on; below 0: off */
-    int rank;   /* 0: 16 */
+    double mass;        /* fraction of the softmax that the profile's density holds */
+    double min_density; /* of budgets from the profile */
+    double max_density;
+    int compensate; /* 1: a virtual key stands for all keys that were dropped */
+    tess_predictor_kind predictor;
+    int proj_dim; /* length of the predictors' projections, a multiple of 8 */
     tess_predict_loss loss;
+    double lr;        /* of the predictors in stage 1 */
+    double lr_sparse; /* factor on lr in stage 2 */
     tess_proxy proxy;
-    double lr, lr_later; /* of the predictors, in stage 1 and 2; 0: 0.01, and a tenth of lr */
-    tess_switch switch_by;
-    int64_t switch_step;   /* 0: 300 */
-    double switch_loss;    /* 0: 0.01 */
-    double switch_recall;  /* 0: 0.95 */
-    double back_recall;    /* a head below it is dense again; at most switch_recall; 0: 0.9 */
-    int64_t profile_every; /* steps; 0: 10 in stage 1, 25 in stage 2 */
-    int64_t check_every;   /* steps between checks of recall; 0: 25 */
     int cube[3]; /* queries that share keys, in tokens; all 0: chosen at the end of stage 1,
                     the largest one whose queries overlap enough */
-    int64_t index_memory; /* bytes for kept lists; 0: 1/32 of the activations */
-    double break_even;    /* density below which sparse attention pays; 0: measured */
-    const char *dispatch; /* NULL: a head is sparse where its density is below break_even;
-                             "sparse": always; else the path of decisions.json of a checkpoint,
-                             whose choices are imposed */
-    const char *cache;    /* folder that keeps measured break-even densities; NULL: none does */
+    tess_switch switch_by;
+    int64_t switch_step;
+    double switch_recall;
+    double switch_loss;
+    double back_recall;    /* a head below it is dense again; at most switch_recall */
+    int64_t profile_every; /* steps; 0: 10 in stage 1, 25 in stage 2 */
+    int64_t check_every;   /* steps between checks of recall */
+    int64_t index_memory;  /* bytes for stored lists of keys; 0: 1/32 of the activations */
+    double break_even;     /* density below which sparse attention is faster; 0: measured */
+    const char *dispatch;  /* "auto" or NULL: a head is sparse where its density is below
+                              break_even; "sparse": always; else the path of decisions.json of a
+                              checkpoint, whose choices are imposed */
+    const char *cache;     /* folder of measured break-even densities; NULL: none */
 } tess_attention_opts;
+
+#define TESS_ATTENTION_OPTS_DEFAULTS                                                               \
+    .mass = 0.9, .min_density = 0.03, .max_density = 1, .compensate = 1, .proj_dim = 16,           \
+    .lr = 0.01, .lr_sparse = 0.1, .switch_step = 300, .switch_recall = 0.95, .switch_loss = 0.01,  \
+    .back_recall = 0.9, .check_every = 25, .dispatch = "auto"
+#define TESS_ATTENTION_OPTS_INIT                                                                   \
+    {                                                                                              \
+        TESS_ATTENTION_OPTS_DEFAULTS                                                               \
+    }
 
 enum { TESS_CUBES = 6 };
 
@@ -95,25 +114,24 @@ TESS_API int tess_attention_cubes(const int grid[3], int cubes[TESS_CUBES][3]);
 /* Called with each decision as one sentence, from the thread of tess_train_run. */
 typedef void (*tess_event_fn)(void *user, const char *sentence);
 
-/* A field left at 0 has the default named; where nothing is a choice too, a value below 0 is it. */
+/* Initialise with TESS_TRAIN_OPTS_INIT. tessera/options.h has the ranges. */
 typedef struct {
-    int batch;         /* clips in a pass, 1..65536; 0: 4 */
-    int accumulate;    /* passes in a step, 1..65536; 0: 1 */
-    int64_t steps;     /* of the whole run, 1..10^9; 0: 1500 */
-    int64_t warmup;    /* steps over which the rates rise from 0; 0: 50; below 0: none */
-    double decay_from; /* share of the steps after which the rates fall linearly towards 0, up to 1;
-                          0: 0.5; below 0: they do not */
+    int batch;         /* clips of a micro-batch */
+    int accumulate;    /* micro-batches of a step */
+    int64_t steps;     /* of the whole run */
+    int64_t warmup;    /* steps over which the learning rates rise linearly from 0; 0: none */
+    double decay_from; /* fraction of the steps after which the learning rates fall linearly towards
+                          0; 1: they do not */
     tess_optim optim;
-    double lr;           /* of AdamW; 0: 3e-3 */
-    double lr_muon;      /* 0: 0.02 */
-    double beta1, beta2; /* of AdamW, below 1; 0: 0.9, 0.99 */
-    double momentum;     /* of Muon, below 1; 0: 0.95 */
-    double weight_decay; /* of matrices, decoupled; 0: none */
-    double clip;         /* longest gradient; 0: 1; below 0: any */
-    double ema;          /* of the running average of weights, below 1; 0: 0.995; below 0: none */
-    double shift;        /* of noise levels: s = shift u / (1 + (shift - 1) u); 0: 2 */
-    double
-        prompt_dropout; /* share of clips that are shown without prompt; 0: 0.12; below 0: none */
+    double lr;             /* of AdamW */
+    double lr_muon;        /* of Muon */
+    double beta1, beta2;   /* of AdamW */
+    double momentum;       /* of Muon */
+    double weight_decay;   /* of matrices, decoupled */
+    double clip;           /* largest norm of the gradient; 0: any */
+    double ema;            /* decay of the moving average of the weights; 0: no average */
+    double shift;          /* of noise levels: s = shift u / (1 + (shift - 1) u) */
+    double prompt_dropout; /* fraction of clips that are trained without prompt */
     uint64_t seed;
     tess_keep keep;   /* TESS_KEEP_BLOCKS recomputes inside each block: less memory, more time */
     tess_dtype store; /* of saved activations: F32 or BF16 */
@@ -122,25 +140,36 @@ typedef struct {
     tess_event_fn event; /* NULL: decisions go to the context's log */
     void *event_user;
 
-    int64_t validate_every; /* steps; 0: 250; below 0: never. Also at the end of the run */
-    int validate_clips;     /* each at four noise levels; 0: 16 */
+    int64_t validate_every; /* steps; 0: never. Also at the end of the run */
+    int validate_clips;     /* each at four noise levels */
 
     const char *folder;   /* of the run; NULL: nothing is written */
-    const char *settings; /* a text kept as settings.json, here and in checkpoints; NULL: none */
-    int64_t checkpoint_every; /* steps; 0: 500; below 0: never. Also at the end, and when stopped */
-    int checkpoints_kept;     /* the last ones; 0: 3; below 0: all */
-    int64_t sample_every;     /* steps between sheets of samples; 0 and below: none */
-    int sample_steps;         /* of Euler's method; 0: 25 */
-    double guidance;          /* of samples; 0: 2 */
+    const char *settings; /* a text stored as settings.json, here and in checkpoints; NULL: none */
+    int64_t checkpoint_every; /* steps; 0: never. Also at the end, and when stopped */
+    int checkpoints_kept;     /* the last ones; 0: all */
+    int64_t sample_every;     /* steps between sheets of preview samples; 0: none */
+    int sample_steps;         /* Euler steps of a preview sample */
+    double guidance;          /* classifier-free guidance scale of preview samples */
 
     /* Many ranks: every call on the run is then collective. The model, the data and the options are
-     * the same on all of them. Groups of ranks_context ranks share the clips of a pass, which must
-     * be a multiple of their number. */
+     * the same on all of them. Groups of ranks_context ranks share the clips of a micro-batch,
+     * which must be a multiple of their number. */
     tess_comm *comm;      /* NULL: this rank is alone. Used until the destroy */
-    int ranks_context;    /* ranks that share the tokens of each clip; 0: all */
-    const char *strategy; /* how these attend, as of tess_context_opts; NULL: chosen per layer */
+    int ranks_context;    /* context-parallel ranks, which share the tokens of each clip; 0: all */
+    const char *strategy; /* of context parallelism, as of tess_context_opts */
     const char *cluster;  /* what plans are made for, likewise; NULL: measured */
 } tess_train_opts;
+
+#define TESS_TRAIN_OPTS_DEFAULTS                                                                   \
+    .batch = 4, .accumulate = 1, .steps = 1500, .warmup = 50, .decay_from = 0.5, .lr = 3e-3,       \
+    .lr_muon = 0.02, .beta1 = 0.9, .beta2 = 0.99, .momentum = 0.95, .clip = 1, .ema = 0.995,       \
+    .shift = 2, .prompt_dropout = 0.12, .attention = TESS_ATTENTION_OPTS_INIT,                     \
+    .validate_every = 250, .validate_clips = 16, .checkpoint_every = 500, .checkpoints_kept = 3,   \
+    .sample_steps = 25, .guidance = 2, .strategy = "auto"
+#define TESS_TRAIN_OPTS_INIT                                                                       \
+    {                                                                                              \
+        TESS_TRAIN_OPTS_DEFAULTS                                                                   \
+    }
 
 /* What a run will hold, in bytes, before anything is allocated; of many ranks, what this one will.
  */
@@ -261,43 +290,58 @@ TESS_API tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir,
 
 /* ---- sampling ----------------------------------------------------------------------------- */
 
+/* Who evaluates the velocity with the prompts and who without, of many ranks with guidance. */
+typedef enum {
+    TESS_HALVES_AUTO, /* ON where the number of ranks is even */
+    TESS_HALVES_ON,   /* one half of the ranks each; EINVAL where that cannot be */
+    TESS_HALVES_OFF,  /* all ranks evaluate both */
+} tess_halves;
+
+/* Initialise with TESS_SAMPLE_OPTS_INIT. tessera/options.h has the ranges. */
 typedef struct {
-    int batch;                 /* clips at once; 0: 1 */
-    int steps;                 /* of Euler's method, 1..10000; 0: 25 */
+    int batch;                 /* clips at once */
+    int steps;                 /* of Euler's method */
     int frames, height, width; /* of the latent: multiples of the model's patch */
     int text_len;              /* 0: the configuration's */
-    double shift;              /* 0: 2 */
-    double guidance;           /* 0: 2; 1: none */
+    double shift;              /* of the noise levels */
+    double guidance;           /* classifier-free guidance scale; 1: none */
     uint64_t seed;             /* clip i has noise of (seed, first + i) alone */
     int64_t first;             /* number of the batch's first clip */
     int cube[3];               /* token order of dense attention; all 0: frames, rows, columns */
     const char *checkpoint;    /* whose decisions and predictors are used; NULL: none */
-    /* How to attend; NULL: as the checkpoint was trained, without one dense. Of the fields, those
-     * of training are not read. density: of every head. mass: budgets are measured, by dense
-     * attention in the first step of each quarter of the noise, over all clips of the batch; so
-     * they are with density 0 and a kind that is not the checkpoint's. Both 0, or the mass trained
-     * with: the checkpoint's budgets, for those heads that it made sparse, in its cubes. cube all
-     * 0: the checkpoint's, else 2 x 4 x 4; compensate 0: the checkpoint's, else on. */
+    /* How to attend; NULL: as the checkpoint was trained, without one dense. To change a part of
+     * that, begin with the attention of tess_checkpoint. The fields of training are not read. With
+     * the kind, density and mass of the checkpoint, its budgets hold for those heads that it made
+     * sparse, in its cubes. A density holds for every head. Density 0 with another mass or kind:
+     * budgets are measured, by dense attention in the first step of each noise-level quartile, over
+     * all clips of the batch. cube all 0: the checkpoint's, else 2 x 4 x 4. */
     const tess_attention_opts *attention;
-    int64_t search_every; /* SEARCH: steps; those between use again what the last search found, as
-                             long as the budget stays; 0: 4. 1 is ORACLE */
-    double *density; /* (steps, layers, heads): what was attended to, mean over clips; NULL: not
-                        wanted, on all ranks or on none */
+    int64_t search_every; /* SEARCH: steps from one search to the next; those between use its keys,
+                             as long as the budget stays. 1 is ORACLE */
+    double
+        *density; /* (steps, layers, heads): computed fraction of the pairs, mean over clips; NULL:
+                        not wanted, on all ranks or on none */
 
     /* Many ranks: the call is then collective, with the same model, options and text on all of
      * them, and every rank gets the clips. They share the tokens, by plans that are made from the
-     * densities of the step before, and kept while they pay. */
-    tess_comm *comm;      /* NULL: this rank is alone. What is wrong with arguments leaves it as it
-                             was; after any other failure it can only be destroyed */
-    int halves;           /* with guidance one half of the ranks evaluates with the prompts, the
-                             other one without; 0: where the number of ranks is even; above 0:
-                             EINVAL where that cannot be; below 0: all ranks do both */
-    const char *strategy; /* how ranks attend, as of tess_context_opts; NULL: chosen per layer */
+     * densities of the step before, and reused while they pay. */
+    tess_comm
+        *comm; /* NULL: this rank is alone. Wrong arguments leave it as it was; after any other
+                        failure it can only be destroyed */
+    tess_halves halves;
+    const char *strategy; /* of context parallelism, as of tess_context_opts */
     const char *cluster;  /* what plans are made for, likewise; NULL: measured */
-    tess_context_fn tell; /* called with each plan, on every rank; NULL: nobody is told */
+    tess_context_fn tell; /* called with each plan, on every rank; NULL: not called */
     void *tell_user;
     tess_comm_counts *sent; /* grows by what this rank sent and waited; NULL: not wanted */
 } tess_sample_opts;
+
+#define TESS_SAMPLE_OPTS_DEFAULTS                                                                  \
+    .batch = 1, .steps = 25, .shift = 2, .guidance = 2, .search_every = 4, .strategy = "auto"
+#define TESS_SAMPLE_OPTS_INIT                                                                      \
+    {                                                                                              \
+        TESS_SAMPLE_OPTS_DEFAULTS                                                                  \
+    }
 
 /* Integrates dx/ds = v from noise at s = 1 to a clip at s = 0 by Euler's method, with guidance
  * v = v_none + guidance (v_text - v_none).

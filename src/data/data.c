@@ -2,6 +2,8 @@
 /* data.c - opening, asking and closing sources of clips; see data.h for what they share. */
 #include "data_internal.h"
 
+#include "options/option_check.h"
+
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,36 +29,19 @@ uint64_t tess__data_stream(tess_split split, int64_t index)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static tess_status check_opts(const tess_data_opts *o)
-{
-    enum { TEXT_MAX = 1 << 20 };
-    static const char who[] = "tess_data_open";
-    TESS_TRY(tess__check_range(who, "frames", o->frames, 0, TESS__FRAMES_MAX));
-    TESS_TRY(tess__check_range(who, "height", o->height, 0, TESS__SIDE_MAX));
-    TESS_TRY(tess__check_range(who, "width", o->width, 0, TESS__SIDE_MAX));
-    TESS_TRY(tess__check_range(who, "pack", o->pack, 0, TESS__PACK_MAX));
-    TESS_TRY(tess__check_range(who, "text_len", o->text_len, 0, TEXT_MAX));
-    TESS_TRY(tess__check_range(who, "text_dim", o->text_dim, 0, TEXT_MAX));
-    TESS_TRY(tess__check_range(who, "token", o->token, 0, TESS__TOKEN_MAX));
-    if (!(o->fps >= 0) || o->fps > 1000)
-        return tess__fail(TESS_EINVAL, "%s: fps is %g, must be 0..1000", who, o->fps);
-    return TESS_OK;
-}
-
-/* The options' shape with its defaults, as samples will have it. */
+/* The options' shape, as samples will have it. */
 static tess_status set_shape(tess_data *data, const tess_data_opts *o)
 {
     tess_data_info *info = &data->info;
-    const int height = o->height ? o->height : 32, width = o->width ? o->width : 32;
-    info->pack = o->pack ? o->pack : 1;
-    if (height % info->pack || width % info->pack)
+    if (o->height % o->pack || o->width % o->pack)
         return tess__fail(TESS_EINVAL,
                           "tess_data_open: a frame is %d x %d, pack %d must divide both sides",
-                          height, width, info->pack);
+                          o->height, o->width, o->pack);
+    info->pack = o->pack;
     info->channels = 3 * info->pack * info->pack;
-    info->frames = o->frames ? o->frames : 8;
-    info->height = height / info->pack;
-    info->width = width / info->pack;
+    info->frames = o->frames;
+    info->height = o->height / info->pack;
+    info->width = o->width / info->pack;
     info->text_len = o->text_len ? o->text_len : 16;
     info->text_dim = o->text_dim ? o->text_dim : 64;
     info->fps = o->fps > 0 ? o->fps : 8;
@@ -111,12 +96,15 @@ static tess_status find_source(const char *name, const tess__data_source **sourc
 
 tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data **data)
 {
-    const tess_data_opts o = opts ? *opts : (tess_data_opts){0};
+    const tess_data_opts o = opts ? *opts : (tess_data_opts)TESS_DATA_OPTS_INIT;
     const tess__data_source *source = NULL;
-    if (!ctx || !data)
-        return tess__fail(TESS_EINVAL, "tess_data_open: %s is NULL", ctx ? "data" : "ctx");
-    TESS_TRY(check_opts(&o));
-    TESS_TRY(find_source(o.source ? o.source : "shapes", &source));
+    if (!ctx || !data || !o.source)
+        return tess__fail(TESS_EINVAL, "tess_data_open: %s is NULL",
+                          !ctx    ? "ctx"
+                          : !data ? "data"
+                                  : "source");
+    TESS_TRY(tess__options_check("tess_data_open", TESS_OPTIONS_DATA, &o));
+    TESS_TRY(find_source(o.source, &source));
     if (o.text && source != &tess__data_clips && source != &tess__data_latents)
         return tess__fail(TESS_EINVAL,
                           "tess_data_open: text is \"%.200s\", %s has prompts of its own", o.text,

@@ -9,8 +9,6 @@
 
 #include <sys/stat.h>
 
-enum { CACHE = 1 << 30 };
-
 static tess_clip_opts clip_opts(const tess_data *data)
 {
     const tess_data_info *info = &data->info;
@@ -78,7 +76,7 @@ static tess_status clips_open(tess_data *data, const tess_data_opts *opts)
     data->seed = tess__data_seed(opts->seed, "clips");
     data->fps = opts->fps;
     data->info.fps = opts->fps; /* 0: that of the first clip */
-    data->cache_left = opts->cache < 0 ? 0 : opts->cache ? opts->cache : CACHE;
+    data->cache_left = opts->cache;
     TESS_TRY(list(data, opts->source));
     if (opts->text)
         TESS_TRY(tess__embeddings_open(data, opts));

@@ -180,7 +180,8 @@ static tess_status check_opts(const tess_data_opts *o)
     if (o->pack > 1)
         return tess__fail(TESS_EINVAL, "tess_data_open: pack is %d, latents are not packed",
                           o->pack);
-    if (o->frames || o->height || o->width)
+    static const tess_data_opts usual = TESS_DATA_OPTS_INIT;
+    if (o->frames != usual.frames || o->height != usual.height || o->width != usual.width)
         return tess__fail(
             TESS_EINVAL,
             "tess_data_open: a clip of %d x %d x %d is asked for, latents have their own "

@@ -138,7 +138,7 @@ static tess_status recall_sample(const tess_data *data, tess_split split, int64_
 
 static tess_status recall_open(tess_data *data, const tess_data_opts *opts)
 {
-    data->token = opts->token ? opts->token : 4;
+    data->token = opts->token;
     data->seed = tess__data_seed(opts->seed, "recall");
     const int card = 2 * data->token;
     const int height = data->info.height * data->info.pack,

@@ -7,45 +7,51 @@
  */
 #include "decide.h"
 
-static const char *const kinds[] = {"dense",  "dsv",    "oracle", "pooled",
-                                    "search", "window", "random"};
+#include "tessera/options.h"
+
 static const char *const inputs[] = {"qk", "hidden"};
-static const char *const proxies[] = {"mean", "centre", "softmax"};
+
+static const char *const *words(const char *option)
+{
+    return tess_option_find(TESS_OPTIONS_ATTENTION, option)->words;
+}
 
 const char *tess__attention_name(tess_attention kind)
 {
-    return kinds[kind];
+    return words("kind")[kind];
 }
 
 json_t *tess__attention_out(const tess_attention_opts *o)
 {
-    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:b,s:s,s:b,s:i,s:s}", "kind", kinds[o->kind], "density",
-                     o->density, "mass", o->mass, "min_density", o->min_density, "max_density",
-                     o->max_density, "compensate", o->compensate > 0, "input", inputs[o->input],
-                     "rotary", o->rotary > 0, "rank", o->rank, "proxy", proxies[o->proxy]);
+    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:b,s:s,s:b,s:i,s:s}", "kind", words("kind")[o->kind],
+                     "density", o->density, "mass", o->mass, "min_density", o->min_density,
+                     "max_density", o->max_density, "compensate", o->compensate, "input",
+                     inputs[o->predictor != TESS_PREDICTOR_QK], "rotary",
+                     o->predictor != TESS_PREDICTOR_HIDDEN_PLAIN, "rank", o->proj_dim, "proxy",
+                     words("proxy")[o->proxy]);
 }
 
 tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
 {
     tess__json_node o;
-    int kind, input, proxy, compensate, rotary;
-    tess_attention_opts read = {.kind = TESS_ATTENTION_DENSE};
+    int kind, input, proxy, rotary;
+    tess_attention_opts read = TESS_ATTENTION_OPTS_INIT;
     TESS_TRY(tess__json_object(node, NULL, 0, &o));
-    TESS_TRY(tess__json_enum(tess__json_member(&o, "kind"), kinds, 7, &kind));
+    TESS_TRY(tess__json_enum(tess__json_member(&o, "kind"), words("kind"), 7, &kind));
     TESS_TRY(tess__json_double(tess__json_member(&o, "density"), 0, 1, &read.density));
     TESS_TRY(tess__json_double(tess__json_member(&o, "mass"), 0, 1, &read.mass));
     TESS_TRY(tess__json_double(tess__json_member(&o, "min_density"), 0, 1, &read.min_density));
     TESS_TRY(tess__json_double(tess__json_member(&o, "max_density"), 0, 1, &read.max_density));
-    TESS_TRY(tess__json_bool(tess__json_member(&o, "compensate"), &compensate));
+    TESS_TRY(tess__json_bool(tess__json_member(&o, "compensate"), &read.compensate));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "input"), inputs, 2, &input));
     TESS_TRY(tess__json_bool(tess__json_member(&o, "rotary"), &rotary));
-    TESS_TRY(tess__json_int(tess__json_member(&o, "rank"), 8, 64, &read.rank));
-    TESS_TRY(tess__json_enum(tess__json_member(&o, "proxy"), proxies, 3, &proxy));
+    TESS_TRY(tess__json_int(tess__json_member(&o, "rank"), 8, 64, &read.proj_dim));
+    TESS_TRY(tess__json_enum(tess__json_member(&o, "proxy"), words("proxy"), 3, &proxy));
     read.kind = (tess_attention)kind;
-    read.input = (tess_predict_input)input;
+    read.predictor = input == 0 ? TESS_PREDICTOR_QK
+                     : rotary   ? TESS_PREDICTOR_HIDDEN
+                                : TESS_PREDICTOR_HIDDEN_PLAIN;
     read.proxy = (tess_proxy)proxy;
-    read.compensate = compensate ? 1 : -1;
-    read.rotary = rotary ? 1 : -1;
     *opts = read;
     return TESS_OK;
 }

@@ -84,9 +84,9 @@ void tess__attention_room(const tess_attention_opts *o, const tess__attention_at
     const int32_t units = tess__attention_units(o, at);
     const double n = (double)(tess__attention_by_cubes(o->kind) ? groups_of(at) : tokens);
     *room = (tess_sparse_opts){.unit_cubes = tess__attention_by_cubes(o->kind),
-                               .rank = learns ? o->rank : 0,
+                               .rank = learns ? o->proj_dim : 0,
                                .learn_rows = learns && at->train ? rows : 0,
-                               .compensate = o->compensate > 0,
+                               .compensate = o->compensate,
                                .max_density = units / n,
                                .index_memory = o->index_memory,
                                .dense = units == 0};
@@ -95,11 +95,11 @@ void tess__attention_room(const tess_attention_opts *o, const tess__attention_at
 /* Numbers in the predictors of all layers. */
 static int64_t predictor_count(const tess_attention_opts *o, const tess_model_config *m)
 {
-    const int64_t out = 2 * (int64_t)m->layers * m->heads * o->rank;
+    const int64_t out = 2 * (int64_t)m->layers * m->heads * o->proj_dim;
     if (o->kind != TESS_ATTENTION_DSV)
         return 0;
-    return o->input == TESS_PREDICT_QK ? out * m->head_dim
-                                       : out * ((int64_t)m->heads * m->head_dim + 1);
+    return o->predictor == TESS_PREDICTOR_QK ? out * m->head_dim
+                                             : out * ((int64_t)m->heads * m->head_dim + 1);
 }
 
 /* While it measures: keys of one head, and of each thread some rows of scores and a tile, once for
@@ -113,7 +113,7 @@ static int64_t measuring(const tess_attention_opts *o, const tess_model_config *
     const int learns = o->kind == TESS_ATTENTION_DSV;
     const int tiles = learns && o->proxy == TESS_PROXY_SOFTMAX ? 2 : 1;
     const double most = o->density > 0.0 ? o->density : o->max_density;
-    return tokens * (m->head_dim + (learns ? o->rank : 0)) * f +
+    return tokens * (m->head_dim + (learns ? o->proj_dim : 0)) * f +
            threads * (ROWS * tokens * f + tiles * TILE) +
            learns * (int64_t)(most * (double)(TESS__CHECK_GROUPS * tokens)) * f;
 }
@@ -130,7 +130,7 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
     const int n = tess__attention_cubes(o, grid, cubes);
     /* Values, gradients, two moments; orders; gathered queries; tables of sums and decisions. */
     return 4 * predictor_count(o, m) * f + (2 * n + 1) * tokens * (int64_t)sizeof(int64_t) +
-           all * rows * (m->head_dim + o->rank + 1) * f +
+           all * rows * (m->head_dim + o->proj_dim + 1) * f +
            (n + TESS__CUBES) * each * (BUCKETS + 2) * (int64_t)sizeof(double) +
            all * (m->layers * (int64_t)sizeof(int32_t) + (int64_t)sizeof(double)) +
            measuring(o, m, tokens, threads);

@@ -75,10 +75,11 @@ static tess_status take_tables(tess__control *c)
 
 static tess_status make_predictor(tess__control *c)
 {
-    const tess_predictor_opts opts = {.input = c->attention.input,
-                                      .rank = c->attention.rank,
-                                      .rotary = c->attention.input == TESS_PREDICT_HIDDEN &&
-                                                c->attention.rotary > 0,
+    const tess_predictor_opts opts = {.input = c->attention.predictor == TESS_PREDICTOR_QK
+                                                   ? TESS_PREDICT_QK
+                                                   : TESS_PREDICT_HIDDEN,
+                                      .rank = c->attention.proj_dim,
+                                      .rotary = c->attention.predictor == TESS_PREDICTOR_HIDDEN,
                                       .seed = c->opts.seed};
     if (!c->rules.learns)
         return TESS_OK;

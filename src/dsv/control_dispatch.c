@@ -17,8 +17,8 @@ tess_status tess__control_measure_break_even(tess__control *c, double *density, 
                                          .tokens = c->tokens,
                                          .group = group,
                                          .unit = c->unit_cubes ? group : 1,
-                                         .compensate = c->attention.compensate > 0,
-                                         .rank = c->rules.learns ? c->attention.rank : 0,
+                                         .compensate = c->attention.compensate,
+                                         .rank = c->rules.learns ? c->attention.proj_dim : 0,
                                          .backward = c->opts.train};
     tess_break_even_result result;
     TESS_TRY(tess_break_even(c->ctx, &shape, c->attention.cache, &result));

@@ -90,7 +90,7 @@ tess_status tess__probe_create(tess__control *c, tess__gathered *g)
     const size_t all = (size_t)c->opts.batch * (size_t)c->config.heads;
     g->room = tess__probe_rows(c->tokens);
     const size_t rows = (size_t)g->room;
-    const size_t rank = c->rules.learns ? (size_t)c->attention.rank : 0;
+    const size_t rank = c->rules.learns ? (size_t)c->attention.proj_dim : 0;
     g->place = tess__arena_take(&c->arena, rows * sizeof *g->place);
     g->bounds = tess__arena_take(&c->arena, (rows + 1) * sizeof *g->bounds);
     g->part = tess__arena_take(&c->arena, (TESS__CHECK_GROUPS + 1) * sizeof *g->part);

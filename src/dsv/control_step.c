@@ -57,7 +57,7 @@ static void learn(tess__control *c, int batches)
     const double scale = 1.0 / ((double)batches * groups);
     const double loss = c->step_loss / (double)c->step_losses;
     for (int layer = 0; layer < c->config.layers; layer++)
-        c->rates[layer] = c->d.sparse[layer] ? o->lr_later : o->lr;
+        c->rates[layer] = c->d.sparse[layer] ? o->lr_sparse * o->lr : o->lr;
     if (isfinite(loss) && tess__learner_update(&c->learner, c->rates, scale, c->d.updates + 1)) {
         tess__fold_loss(&c->d, loss);
         return;

@@ -28,7 +28,7 @@ tess_status tess_stage_query(const tess_attention_opts *opts, int sparse, int64_
     tess_attention_opts o = *opts;
     TESS_TRY(tess__attention_options(who, &o));
     *stage = (tess_stage){
-        .lr = sparse ? o.lr_later : o.lr,
+        .lr = sparse ? o.lr_sparse * o.lr : o.lr,
         .mass = o.mass,
         .profile_every =
             o.profile_every ? o.profile_every : interval(tess__profile_due, &o, sparse),

@@ -45,7 +45,7 @@ static void fill_state(const tess_train *t, tess__state *state)
                  .data = t->info,
                  .shift = t->opts.shift,
                  .guidance = t->opts.guidance,
-                 .ema = t->opts.ema >= 0,
+                 .ema = t->opts.ema > 0,
                  .external = tess_data_prompt(t->data, "", t->text) == TESS_ENOTSUP},
         .batches = t->batches,
         .batch = t->opts.batch,
@@ -141,7 +141,7 @@ static tess_status gather(const tess_train *t, tess__state_kind kind, float *to)
 /* Every rank takes part; the first one writes, and all know after each part whether it could. */
 static tess_status save(tess_train *t, const char *dir, saving *s)
 {
-    const int writes = t->team.rank == 0, averages = t->opts.ema >= 0;
+    const int writes = t->team.rank == 0, averages = t->opts.ema > 0;
     float *buffer = t->model->gradients;
     const float *average = tess__team_many(&t->team) ? buffer : t->optim.ema;
     tess_status status = writes ? begin_saving(t, dir, s) : TESS_OK;
@@ -196,7 +196,7 @@ static tess_status check_state(const tess_train *t, const char *path, const tess
     if ((tess_optim)state->optim != t->opts.optim)
         return tess__fail(TESS_EINVAL, "%s: was trained with %s, must be resumed with it, not %s",
                           path, names[state->optim], names[t->opts.optim]);
-    if (t->opts.ema >= 0 && !state->told.ema)
+    if (t->opts.ema > 0 && !state->told.ema)
         return tess__fail(TESS_EINVAL,
                           "%s: has no averaged weights, must be resumed without an average", path);
     return TESS_OK;
@@ -230,7 +230,7 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
     TESS_TRY(check_state(train, dir, &state));
     TESS_TRY(read_weights(train, dir, train->model->values));
     TESS_TRY(tess__path(path, dir, "ema"));
-    if (train->opts.ema >= 0)
+    if (train->opts.ema > 0)
         TESS_TRY(read_average(train, path));
     TESS_TRY(read_control(train, dir, branch));
     TESS_TRY(tess__path(path, dir, optimiser_file));

@@ -185,7 +185,7 @@ tess_status tess__control_attention(tess_ctx *ctx, const char *dir, tess_attenti
     char path[PATH_MAX];
     tess__decisions d;
     TESS_TRY(tess__path(path, dir, decisions_file));
-    *attention = (tess_attention_opts){.kind = TESS_ATTENTION_DENSE};
+    *attention = (tess_attention_opts)TESS_ATTENTION_OPTS_INIT;
     if (access(path, F_OK) != 0)
         return TESS_OK;
     TESS_TRY(tess__decisions_read(ctx, path, &d));

@@ -17,6 +17,8 @@
  */
 #include "crew.h"
 
+#include "options/option_check.h"
+
 #include <string.h>
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -25,12 +27,12 @@
 static tess_status choose(const char *who, tess__crew *crew, const tess_sample_opts *o, int ranks)
 {
     const int guided = o->guidance != 1.0, possible = guided && ranks % 2 == 0;
-    if (o->halves > 0 && !possible)
+    if (o->halves == TESS_HALVES_ON && !possible)
         return tess__fail(TESS_EINVAL,
                           "%s: halves are asked for with %d rank%s and guidance %g, need an even "
                           "number of ranks and a guidance other than 1",
                           who, ranks, ranks == 1 ? "" : "s", o->guidance);
-    crew->halves = possible && o->halves >= 0;
+    crew->halves = possible && o->halves != TESS_HALVES_OFF;
     return TESS_OK;
 }
 
@@ -49,13 +51,11 @@ static tess_status split(tess__crew *crew, int ranks)
 static tess_status same(tess__crew *crew, const tess_model *model, const tess_sample_opts *o,
                         const float *text)
 {
-    const int64_t sizes[] = {o->batch,   o->steps,       o->frames,   o->height,
-                             o->width,   o->first,       o->text_len, (int64_t)o->seed,
-                             o->halves,  !!o->density,   o->cube[0],  o->cube[1],
-                             o->cube[2], o->search_every};
-    const double numbers[] = {o->shift, o->guidance};
+    const int64_t others[] = {o->frames,   o->height,        o->width,
+                              o->text_len, (int64_t)o->seed, !!o->density};
     const size_t prompts = (size_t)o->batch * (size_t)o->text_len * (size_t)model->config.text_dim;
-    uint64_t options = tess__hash(tess__hash(0, sizes, sizeof sizes), numbers, sizeof numbers);
+    uint64_t options =
+        tess__options_hash(tess__hash(0, others, sizeof others), TESS_OPTIONS_SAMPLE, o);
     const uint64_t attention = o->attention ? tess__attention_hash(o->attention) : 0;
     options = tess__hash(options, &attention, sizeof attention);
     const struct {

@@ -96,7 +96,7 @@ static tess_status owned_need(const tess_model_config *config, const tess_train_
     tess__optim_slot *own = tess__alloc(ctx, (size_t)owners.n_slots * sizeof *own);
     if (own) {
         const int n = tess__owners_own(&owners, team->rank, own);
-        tess__optim_measure(own, NULL, n, opts->ema >= 0, threads, need);
+        tess__optim_measure(own, NULL, n, opts->ema > 0, threads, need);
         need->workspace += tess__reduce_bytes(&owners, team->rank);
         if (team->rank == 0)
             need->workspace += owners.total_second * (int64_t)sizeof(float);
@@ -121,7 +121,7 @@ static void optim_need(const tess_model_config *config, const tess_train_opts *o
         slots[n] = slot_of(p, opts->optim);
         times[n++] = i < P_OUTER ? 1 : config->layers;
     }
-    tess__optim_measure(slots, times, n, opts->ema >= 0, threads, need);
+    tess__optim_measure(slots, times, n, opts->ema > 0, threads, need);
 }
 
 /* The larger one of two needs. */

@@ -10,6 +10,8 @@
  */
 #include "crew.h"
 
+#include "options/option_check.h"
+
 static void begin(const tess_ctx *ctx, const tess__sampling *s, float *x)
 {
     enum { PART = 4096 };
@@ -85,21 +87,8 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
 static tess_status check(const char *who, const tess_model *model, tess_sample_opts *o)
 {
     const tess_model_config *config = &model->config;
-    o->batch = o->batch ? o->batch : 1;
-    o->steps = o->steps ? o->steps : 25;
     o->text_len = o->text_len ? o->text_len : config->text_len;
-    o->shift = o->shift != 0.0 ? o->shift : 2.0;
-    o->guidance = o->guidance != 0.0 ? o->guidance : 2.0;
-    o->search_every = o->search_every ? o->search_every : 4;
-    TESS_TRY(tess__check_range(who, "steps", o->steps, 1, 10000));
-    TESS_TRY(tess__check_range(who, "search_every", o->search_every, 1, 10000));
-    if (!(o->shift >= 1e-3 && o->shift <= 1e3))
-        return tess__fail(TESS_EINVAL, "%s: shift is %g, must be 0.001..1000", who, o->shift);
-    if (!(o->guidance >= -1e3 && o->guidance <= 1e3))
-        return tess__fail(TESS_EINVAL, "%s: guidance is %g, must be -1000..1000", who, o->guidance);
-    if (o->first < 0)
-        return tess__fail(TESS_EINVAL, "%s: first is %lld, must be 0 or more", who,
-                          (long long)o->first);
+    TESS_TRY(tess__options_check(who, TESS_OPTIONS_SAMPLE, o));
     if (config->in_channels != config->out_channels)
         return tess__fail(TESS_EINVAL,
                           "%s: the model has %d channels in and %d out, must be as many", who,

@@ -63,16 +63,13 @@ static tess_status choose(const char *who, const tess_attention_opts *trained,
     if (attention->kind == TESS_ATTENTION_DENSE)
         return TESS_OK;
     const int same = attention->kind == trained->kind;
-    const int other_mass = attention->mass != 0.0 && attention->mass != trained->mass;
+    const int other_mass = attention->mass != trained->mass;
     if (attention->density != 0.0 && !(same && attention->density == trained->density))
         *how = UNIFORM;
     else if (attention->density == 0.0 && (!same || other_mass || trained->density != 0.0))
         *how = MEASURED;
-    attention->mass = attention->mass != 0.0 || !same ? attention->mass : trained->mass;
     if (*how != TRAINED)
         choose_cube(trained, grid, attention->cube);
-    if (attention->compensate == 0)
-        attention->compensate = trained->compensate;
     attention->dispatch = attention->cache = NULL;
     TESS_TRY(tess__attention_options(who, attention));
     if (attention->kind == TESS_ATTENTION_WINDOW && *how == MEASURED)
@@ -99,7 +96,7 @@ static tess_status make_control(tess__sampler *s, const tess_model *model,
                                 const tess_sample_opts *o, const int grid[3])
 {
     static const char who[] = "tess_sample_run";
-    tess_attention_opts trained = {.kind = TESS_ATTENTION_DENSE}, attention;
+    tess_attention_opts trained = TESS_ATTENTION_OPTS_INIT, attention;
     if (o->checkpoint)
         TESS_TRY(tess__control_attention(s->ctx, o->checkpoint, &trained));
     TESS_TRY(choose(who, &trained, o->attention, grid, &attention, &s->mode));

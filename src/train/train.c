@@ -56,7 +56,7 @@ static tess_status make_optim(tess_train *t)
     else
         tess__train_slots(&t->model->params, t->opts.optim, slots);
     const tess_status status =
-        tess__optim_create(t->ctx, slots, n, t->opts.ema >= 0, t->model->values, &t->optim);
+        tess__optim_create(t->ctx, slots, n, t->opts.ema > 0, t->model->values, &t->optim);
     tess__free(t->ctx, slots);
     return status;
 }
@@ -116,7 +116,7 @@ tess_status tess__train_pass(tess_train *t)
 tess_status tess__train_swap(tess_train *t)
 {
     tess__optim_swap(&t->optim, t->model->values);
-    return tess__team_many(&t->team) && t->opts.ema >= 0
+    return tess__team_many(&t->team) && t->opts.ema > 0
                ? tess__reduce_values(&t->reduce, t->model->values)
                : TESS_OK;
 }

@@ -25,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         argv[argc++] = text + at;
         text[at + strcspn(text + at, "\n")] = 0;
     }
+    commands_bind();
     const command *cmd = argc ? command_find(argv[0]) : NULL;
     if (!cmd)
         cmd = commands[n_commands - 1];

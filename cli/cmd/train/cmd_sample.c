@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_sample.c - tessera sample: its options; sample_run.c does the rest. */
 #include "cmd_sample.h"
-#include "choices.h"
 #include "commands.h"
 
 static tess_status run(cli *c, const void *given)
@@ -16,14 +15,22 @@ static tess_status run(cli *c, const void *given)
 
 #define AT(member) offsetof(sample_values, member)
 
-static const char *const halves[] = {"auto", "on", "off", NULL};
+/* Options whose default is the checkpoint's. */
+#define ATTENTION(name, place, metavar, of, text)                                                  \
+    {                                                                                              \
+        (name), .offset = AT(place), .value = (metavar), .own = OPT_OWN, .member = #of,            \
+                .table = TESS_OPTIONS_ATTENTION, .help = (text)                                    \
+    }
+#define SAMPLE(name, metavar, of) OPT_OF(SAMPLE, AT(opts), name, 0, metavar, of)
+
+static const sample_values defaults = {.opts = TESS_SAMPLE_OPTS_INIT};
 
 static const opt arguments[] = {
     {"CHECKPOINT", 0, OPT_PATH, AT(checkpoint), .required = 1,
      .help = "a checkpoint, a run (its newest one), or the folder of a model"},
 };
 
-static const opt options[] = {
+static opt options[] = {
     {"prompt", 0, OPT_STRINGS, AT(prompts), "TEXT",
      .help = "what to show; may be given several times; without one, anything"},
     {"output", 'o', OPT_PATH, AT(output), "FILE",
@@ -31,12 +38,12 @@ static const opt options[] = {
     {"count", 0, OPT_INT, AT(count), "N", "1", .min = 1, .max = 100000,
      .help = "clips for each prompt"},
     {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips at once"},
-    {"steps", 0, OPT_INT, AT(steps), "N", "25", .min = 1, .max = 10000,
-     .help = "of Euler's method"},
-    {"guidance", 0, OPT_DOUBLE, AT(guidance), "X", .min = 0.001, .max = 1000,
-     .help = "how much more than without the prompt; 1: none; default: the checkpoint's"},
-    {"shift", 0, OPT_DOUBLE, AT(shift), "X", .min = 0.001, .max = 1000,
-     .help = "of noise levels; default: the checkpoint's"},
+    SAMPLE("steps", "N", steps),
+    {"guidance", .offset = AT(guidance), .value = "X", .own = OPT_OWN, .member = "guidance",
+     .table = TESS_OPTIONS_SAMPLE,
+     .help = "classifier-free guidance scale; 1: none; default: the checkpoint's"},
+    {"shift", .offset = AT(shift), .value = "X", .own = OPT_OWN, .member = "shift",
+     .table = TESS_OPTIONS_SAMPLE, .help = "shift of the noise levels; default: the checkpoint's"},
     {"frames", 0, OPT_INT, AT(frames), "N", .min = 1, .max = 4096,
      .help = "default: the checkpoint's"},
     {"height", 0, OPT_INT, AT(height), "N", .min = 1, .max = 16384,
@@ -49,24 +56,24 @@ static const opt options[] = {
      .help = "each pixel of a picture or video becomes N x N"},
     {"text", 0, OPT_PATH, AT(text), "FILE",
      .help = "the prompt's embedding made elsewhere, text_len x text_dim, instead of words"},
-    {"attention", 0, OPT_CHOICE, AT(attention), "KIND", .choices = choices_attention,
-     .help = "self attention; default: as the checkpoint was trained"},
+    ATTENTION("attention", attention, "KIND", kind,
+              "self attention; default: as the checkpoint was trained"),
     {"density", 0, OPT_DOUBLE, AT(density), "X", .min = 1e-6, .max = 1,
-     .help = "share of the keys of every head; default: the checkpoint's budgets"},
-    {"mass", 0, OPT_DOUBLE, AT(mass), "X", .min = 1e-6, .max = 1,
-     .help = "share of the softmax that budgets hold; measured while sampling, where it differs"},
-    {"max-density", 0, OPT_DOUBLE, AT(max_density), "X", .min = 1e-6, .max = 1,
-     .help = "most of a head's own density"},
-    {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", .choices = choices_on_off,
-     .help = "one more key stands for all that were dropped; default: the checkpoint's"},
+     .help = "fraction of the keys of every head; default: the checkpoint's budgets"},
+    ATTENTION("mass", mass, "X", mass,
+              "fraction of the softmax that budgets hold; measured while sampling, where it "
+              "differs from the checkpoint's"),
+    ATTENTION("max-density", max_density, "X", max_density, "most of a head's own density"),
+    ATTENTION("compensate", compensate, "WHEN", compensate,
+              "one virtual key stands for all that were dropped; default: the checkpoint's"),
     {"cube", 0, OPT_STRING, AT(cube), "FxHxW",
      .help = "queries that share keys; with --density, --mass or another --attention; default: the "
              "checkpoint's, or 2x4x4"},
-    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", .choices = choices_proxy,
-     .help = "what stands for the queries of a cube before dsv's predictor; default: the "
-             "checkpoint's"},
-    {"search-every", 0, OPT_INT, AT(search_every), "N", .min = 1, .max = 10000,
-     .help = "steps from one search of search to the next; those between use its keys; default: 4"},
+    ATTENTION("proxy", proxy, "KIND", proxy,
+              "what stands for the queries of a cube before dsv's predictor; default: the "
+              "checkpoint's"),
+    {"search-every", .offset = AT(search_every), .value = "N", .own = OPT_OWN_SHOWN,
+     .member = "search_every", .table = TESS_OPTIONS_SAMPLE},
     {"density-out", 0, OPT_PATH, AT(density_out), "FILE",
      .help = "CSV of the density of each step, layer and head, as tessera plan --density reads it"},
     {"compare-dense", 0, OPT_FLAG, AT(compare),
@@ -74,19 +81,17 @@ static const opt options[] = {
     {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
      .help = "the last weights, not the averaged ones"},
 
-    {"halves", 0, OPT_CHOICE, AT(halves), "WHEN", "auto", .choices = halves,
-     .help = "of many ranks one half follows the prompt and the other one does without; auto: with "
-             "guidance and an even number of ranks"},
-    {"strategy", 0, OPT_STRING, AT(strategy), "WORD", "auto",
-     .help = "how ranks share attention: contiguous, refined, fractional, ring, selective, degrees "
-             "such as 4x2r; auto: per layer, by predicted time"},
-    {"cluster", 0, OPT_PATH, AT(cluster), "NAME|FILE",
-     .help =
-         "plan for this cluster instead of measured rates: the same plans, and the same bits, in "
-         "every run"},
+    SAMPLE("halves", "WHEN", halves),
+    SAMPLE("strategy", "WORD", strategy),
+    OPT_OF(SAMPLE, AT(opts), "cluster", OPT_PATH, "NAME|FILE", cluster),
     {"plan-log", 0, OPT_FLAG, AT(plan_log),
-     .help = "print what was planned for each step, and when a plan was kept"},
+     .help = "print what was planned for each step, and when a plan was reused"},
 };
+
+static void bind(void)
+{
+    opt_bind(options, (int)(sizeof options / sizeof *options));
+}
 
 static const example examples[] = {
     {"tessera sample run --prompt \"a red disc moving left\" --scale 8 -o out.mp4", "one clip"},
@@ -117,6 +122,8 @@ const command command_sample = {
     TABLE(options),
     TABLE(examples),
     .size = sizeof(sample_values),
+    .defaults = &defaults,
+    .bind = bind,
     .everywhere = 1,
     .run = run,
 };

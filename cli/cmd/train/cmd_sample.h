@@ -11,7 +11,8 @@ typedef struct {
     common common;
     const char *checkpoint, *output, *text;
     strings prompts;
-    int64_t count, batch, steps, frames, height, width, scale;
+    tess_sample_opts opts; /* steps, halves, strategy, cluster */
+    int64_t count, batch, frames, height, width, scale;
     double guidance, shift, fps;
     int ema;
     const char *attention, *compensate, *cube, *proxy; /* NULL: the checkpoint's */
@@ -20,7 +21,6 @@ typedef struct {
     int compare;
     int64_t search_every; /* 0: not given */
     /* many ranks */
-    const char *halves, *strategy, *cluster;
     int plan_log;
 } sample_values;
 

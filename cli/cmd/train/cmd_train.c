@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_train.c - tessera train: its options; train_settings.c and train_run.c do the rest. */
 #include "cmd_train.h"
-#include "choices.h"
 #include "commands.h"
-
-#include <math.h>
 
 static tess_status run(cli *c, const void *given)
 {
@@ -17,14 +14,15 @@ static tess_status run(cli *c, const void *given)
 }
 
 static const char *const presets[] = {"tiny", "small", "1.3b", "14b", NULL};
-static const char *const predictors[] = {"qk", "hidden", "hidden-plain", NULL};
-static const char *const losses[] = {"kl", "cosine", NULL};
-static const char *const stores[] = {"fp32", "bf16", NULL};
-static const char *const optimisers[] = {"muon", "adamw", NULL};
+
+static const train_values defaults = {.opts = TESS_TRAIN_OPTS_INIT, .data = TESS_DATA_OPTS_INIT};
 
 #define AT(member) offsetof(train_values, member)
+#define TRAIN(name, metavar, of) OPT_OF(TRAIN, AT(opts), name, 0, metavar, of)
+#define ATTENTION(name, metavar, of) OPT_OF(ATTENTION, AT(opts.attention), name, 0, metavar, of)
+#define DATA(name, metavar, of) OPT_OF(DATA, AT(data), name, 0, metavar, of)
 
-static const opt options[] = {
+static opt options[] = {
     {"out", 'o', OPT_PATH, AT(out), "DIR", .help = "folder of the run, made if it does not exist"},
     {"resume", 0, OPT_FLAG, AT(resume),
      .help = "go on from the newest checkpoint in --out, with its settings"},
@@ -39,129 +37,84 @@ static const opt options[] = {
      .help = "begin with the weights of a run, checkpoint or model, at any resolution"},
     {"branch", 0, OPT_PATH, AT(branch), "DIR",
      .help = "go on from a checkpoint or run in a new --out, with its settings and other ones"},
-    {"attention", 0, OPT_CHOICE, AT(attention), "KIND", "dense", .choices = choices_attention,
-     .help = "self attention; dsv learns which keys matter, the others are for comparison; search "
-             "is oracle here, and keeps its keys for some steps in tessera sample alone"},
-    {"recompute", 0, OPT_FLAG, AT(recompute),
-     .help = "compute each block again when its gradients need it: less memory, more time"},
-    {"store", 0, OPT_CHOICE, AT(store), "KIND", "fp32", .choices = stores,
-     .help = "numbers kept for the gradients"},
+    ATTENTION("attention", "KIND", kind),
+    TRAIN("recompute", NULL, keep),
+    TRAIN("store", "KIND", store),
 
-    {"density", 0, OPT_DOUBLE, AT(density), "X", "0", .max = 1,
-     .help = "share of the keys of every sparse head; 0: each head's own, from the profile"},
-    {"mass", 0, OPT_DOUBLE, AT(mass), "X", "0.9", .min = 1e-6, .max = 1,
-     .help = "share of the softmax that a head's own density holds"},
-    {"min-density", 0, OPT_DOUBLE, AT(min_density), "X", "0.03", .min = 1e-6, .max = 1,
-     .help = "least of a head's own density"},
-    {"max-density", 0, OPT_DOUBLE, AT(max_density), "X", "1", .min = 1e-6, .max = 1,
-     .help = "most of a head's own density; less is faster, and loses what --mass says"},
-    {"compensate", 0, OPT_CHOICE, AT(compensate), "WHEN", "on", .choices = choices_on_off,
-     .help = "one more key stands for all that were dropped"},
-    {"predictor", 0, OPT_CHOICE, AT(predictor), "KIND", "qk", .choices = predictors,
-     .help = "what predictors see: q and k, or the block's input, with or without its places"},
-    {"rank", 0, OPT_INT, AT(rank), "N", "16", .min = 8, .max = 64,
-     .help = "length of the predictors' vectors, a multiple of 8"},
-    {"predictor-loss", 0, OPT_CHOICE, AT(predictor_loss), "KIND", "kl", .choices = losses,
-     .help = "what predictors learn from"},
-    {"predictor-lr", 0, OPT_DOUBLE, AT(predictor_lr), "X", "0.01", .min = 1e-12, .max = 1000,
-     .help = "rate of the predictors; a tenth of it in stage 2"},
-    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", "mean", .choices = choices_proxy,
-     .help = "what stands for the queries of a cube"},
-    {"cube", 0, OPT_STRING, AT(cube), "FxHxW|auto", "auto",
-     .help = "queries that share keys; auto: the largest that overlaps enough, after stage 1"},
-    {"switch", 0, OPT_CHOICE, AT(switch_by), "RULE", "recall", .choices = choices_switch,
-     .help = "what makes layers of dsv sparse; the other kinds switch by step"},
-    {"switch-step", 0, OPT_INT, AT(switch_step), "N", "300", .min = 1, .max = 1e9,
-     .help = "dense steps before a switch by step"},
-    {"switch-recall", 0, OPT_DOUBLE, AT(switch_recall), "X", "0.95", .min = 1e-6, .max = 1,
-     .help = "recall of a layer on two checks in a row before a switch by recall"},
-    {"switch-loss", 0, OPT_DOUBLE, AT(switch_loss), "X", "0.01", .min = 1e-9, .max = 1e6,
-     .help = "mean loss of the predictors before a switch by loss"},
-    {"back-recall", 0, OPT_DOUBLE, AT(back_recall), "X", "0.9", .min = 1e-6, .max = 1,
-     .help = "a head or layer whose recall falls below it is dense again"},
-    {"profile-every", 0, OPT_INT, AT(profile_every), "N", "0", .max = 1e9,
-     .help = "steps between profiles; 0: 10 in stage 1, 25 in stage 2"},
-    {"check-every", 0, OPT_INT, AT(check_every), "N", "25", .min = 1, .max = 1e9,
-     .help = "steps between checks of recall"},
-    {"index-memory", 0, OPT_SIZE, AT(index_memory), "SIZE", "0", .max = 4e15,
-     .help = "for lists of keys; what does not fit is selected again; 0: 1/32 of activations"},
-    {"dispatch", 0, OPT_PATH, AT(dispatch), "FILE|auto|sparse", "auto",
-     .help = "who is sparse: heads that gain, all, or as decisions.json of a checkpoint says"},
+    ATTENTION("density", "X", density),
+    ATTENTION("mass", "X", mass),
+    ATTENTION("min-density", "X", min_density),
+    ATTENTION("max-density", "X", max_density),
+    ATTENTION("compensate", "WHEN", compensate),
+    ATTENTION("predictor", "KIND", predictor),
+    ATTENTION("rank", "N", proj_dim),
+    ATTENTION("predictor-loss", "KIND", loss),
+    ATTENTION("predictor-lr", "X", lr),
+    ATTENTION("proxy", "KIND", proxy),
+    ATTENTION("cube", "FxHxW|auto", cube),
+    ATTENTION("switch", "RULE", switch_by),
+    ATTENTION("switch-step", "N", switch_step),
+    ATTENTION("switch-recall", "X", switch_recall),
+    ATTENTION("switch-loss", "X", switch_loss),
+    ATTENTION("back-recall", "X", back_recall),
+    ATTENTION("profile-every", "N", profile_every),
+    ATTENTION("check-every", "N", check_every),
+    OPT_OF(ATTENTION, AT(opts.attention), "index-memory", OPT_SIZE, "SIZE", index_memory),
+    OPT_OF(ATTENTION, AT(opts.attention), "dispatch", OPT_PATH, "FILE|auto|sparse", dispatch),
     {"cache", 0, OPT_PATH, AT(cache), "DIR|none",
-     .help = "folder that keeps what was measured to tell which heads gain; default: tessera in "
+     .help = "folder of the measurements that decide which heads gain; default: tessera in "
              "XDG_CACHE_HOME or ~/.cache"},
 
-    {"data", 0, OPT_PATH, AT(data), "NAME|DIR", "shapes",
-     .help = "shapes, recall, recall-aligned, a folder of clips, or latents"},
-    {"text", 0, OPT_PATH, AT(text), "PATH", .help = "embeddings of the prompts made elsewhere"},
-    {"frames", 0, OPT_INT, AT(frames), "N", "8", .min = 1, .max = 4096, .help = "of a clip"},
-    {"height", 0, OPT_INT, AT(height), "N", "32", .min = 1, .max = 16384, .help = "in pixels"},
-    {"width", 0, OPT_INT, AT(width), "N", "32", .min = 1, .max = 16384, .help = "in pixels"},
+    OPT_OF(DATA, AT(data), "data", OPT_PATH, "NAME|DIR", source),
+    OPT_OF(DATA, AT(data), "text", OPT_PATH, "PATH", text),
+    DATA("frames", "N", frames),
+    DATA("height", "N", height),
+    DATA("width", "N", width),
     {"pack", 0, OPT_INT, AT(pack), "N", "0", .max = 16,
      .help = "N x N pixels become channels of one; 0: as the model's channels ask for"},
-    {"fps", 0, OPT_DOUBLE, AT(fps), "N", "0", .max = 1000,
-     .help = "frames of a file taken per second; 0: all"},
+    DATA("fps", "N", fps),
 
-    {"steps", 0, OPT_INT, AT(steps), "N", "1500", .min = 1, .max = 1e9, .help = "of the run"},
-    {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips in a pass"},
-    {"accumulate", 0, OPT_INT, AT(accumulate), "N", "1", .min = 1, .max = 65536,
-     .help = "passes in a step"},
-    {"optimiser", 0, OPT_CHOICE, AT(optimiser), "NAME", "muon", .choices = optimisers,
-     .help = "muon is for the matrices of blocks, and leaves the rest to AdamW"},
-    {"lr", 0, OPT_DOUBLE, AT(lr), "X", "0.003", .min = 1e-12, .max = 1000, .help = "rate of AdamW"},
-    {"lr-muon", 0, OPT_DOUBLE, AT(lr_muon), "X", "0.02", .min = 1e-12, .max = 1000,
-     .help = "rate of Muon"},
-    {"warmup", 0, OPT_INT, AT(warmup), "N", "50", .max = 1e9,
-     .help = "steps over which the rates rise"},
-    {"decay-from", 0, OPT_DOUBLE, AT(decay_from), "X", "0.5", .min = 1e-6, .max = 1,
-     .help = "share of the steps after which the rates fall to 0; 1: never"},
-    {"beta1", 0, OPT_DOUBLE, AT(beta1), "X", "0.9", .min = 1e-6, .max = 0.999999,
-     .help = "of AdamW"},
-    {"beta2", 0, OPT_DOUBLE, AT(beta2), "X", "0.99", .min = 1e-6, .max = 0.9999999,
-     .help = "of AdamW"},
-    {"momentum", 0, OPT_DOUBLE, AT(momentum), "X", "0.95", .min = 1e-6, .max = 0.999999,
-     .help = "of Muon"},
-    {"weight-decay", 0, OPT_DOUBLE, AT(weight_decay), "X", "0", .max = 1000,
-     .help = "of matrices, per step and rate"},
-    {"clip", 0, OPT_DOUBLE, AT(clip), "X", "1", .max = 1e30, .help = "longest gradient; 0: any"},
-    {"ema", 0, OPT_DOUBLE, AT(ema), "X", "0.995", .max = 0.9999999,
-     .help = "of the average of weights; 0: none is kept"},
-    {"shift", 0, OPT_DOUBLE, AT(shift), "X", "2", .min = 0.001, .max = 1000,
-     .help = "of noise levels: more than 1 trains more on much noise"},
-    {"prompt-dropout", 0, OPT_DOUBLE, AT(prompt_dropout), "X", "0.12", .max = 1,
-     .help = "share of clips shown without prompt, for guidance"},
+    TRAIN("steps", "N", steps),
+    TRAIN("batch", "N", batch),
+    TRAIN("accumulate", "N", accumulate),
+    TRAIN("optimiser", "NAME", optim),
+    TRAIN("lr", "X", lr),
+    TRAIN("lr-muon", "X", lr_muon),
+    TRAIN("warmup", "N", warmup),
+    TRAIN("decay-from", "X", decay_from),
+    TRAIN("beta1", "X", beta1),
+    TRAIN("beta2", "X", beta2),
+    TRAIN("momentum", "X", momentum),
+    TRAIN("weight-decay", "X", weight_decay),
+    TRAIN("clip", "X", clip),
+    TRAIN("ema", "X", ema),
+    TRAIN("shift", "X", shift),
+    TRAIN("prompt-dropout", "X", prompt_dropout),
 
-    {"validate-every", 0, OPT_INT, AT(validate_every), "N", "250", .max = 1e9,
-     .help = "steps between validations; 0: none"},
-    {"validate-clips", 0, OPT_INT, AT(validate_clips), "N", "16", .min = 1, .max = 1e6,
-     .help = "clips of the fixed validation set, each at four noise levels"},
-    {"checkpoint-every", 0, OPT_INT, AT(checkpoint_every), "N", "500", .max = 1e9,
-     .help = "steps between checkpoints; 0: none, also not at the end"},
-    {"keep", 0, OPT_INT, AT(keep), "N", "3", .max = 1e6,
-     .help = "checkpoints kept, the newest; 0: all"},
-    {"sample-every", 0, OPT_INT, AT(sample_every), "N", "0", .max = 1e9,
-     .help = "steps between sheets of samples; 0: none"},
-    {"sample-steps", 0, OPT_INT, AT(sample_steps), "N", "25", .min = 1, .max = 10000,
-     .help = "of Euler's method for these"},
-    {"guidance", 0, OPT_DOUBLE, AT(guidance), "X", "2", .min = 0.001, .max = 1000,
-     .help = "of these; kept in checkpoints for `tessera sample`"},
+    TRAIN("validate-every", "N", validate_every),
+    TRAIN("validate-clips", "N", validate_clips),
+    TRAIN("checkpoint-every", "N", checkpoint_every),
+    TRAIN("keep", "N", checkpoints_kept),
+    TRAIN("sample-every", "N", sample_every),
+    TRAIN("sample-steps", "N", sample_steps),
+    TRAIN("guidance", "X", guidance),
 
-    {"ranks-context", 0, OPT_INT, AT(ranks_context), "N", "0", .max = 65536,
-     .help = "ranks that share the tokens of each clip, while groups of so many share the clips; "
-             "0: all"},
-    {"strategy", 0, OPT_STRING, AT(strategy), "WORD", "auto",
-     .help = "how these attend: contiguous, refined, fractional, ring, selective, degrees such as "
-             "4x2r; auto: per layer, by predicted time"},
-    {"cluster", 0, OPT_PATH, AT(cluster), "NAME|FILE",
-     .help = "plan for this cluster instead of measured rates: the same plans in every run"},
+    TRAIN("ranks-context", "N", ranks_context),
+    TRAIN("strategy", "WORD", strategy),
+    OPT_OF(TRAIN, AT(opts), "cluster", OPT_PATH, "NAME|FILE", cluster),
     {"trace-out", 0, OPT_PATH, AT(trace_out), "FILE.json",
-     .help = "train nothing: play one rank of many alone, and write what a step of it sends and "
+     .help = "train nothing: run one rank of many alone and record what a step of it sends and "
              "computes, for `tessera simulate --trace`"},
     {"trace-ranks", 0, OPT_INT, AT(trace_ranks), "N", .max = 1024,
      .help = "with --trace-out: ranks of the job"},
     {"trace-rank", 0, OPT_INT, AT(trace_rank), "R", .max = 1023,
      .help = "with --trace-out: which of them; default: 0"},
 };
+
+static void bind(void)
+{
+    opt_bind(options, (int)(sizeof options / sizeof *options));
+}
 
 static const example examples[] = {
     {"tessera train --data shapes --out run", "the small model on moving shapes"},
@@ -198,6 +151,8 @@ const command command_train = {
     TABLE(options),
     TABLE(examples),
     .size = sizeof(train_values),
+    .defaults = &defaults,
+    .bind = bind,
     .everywhere = 1,
     .run = run,
 };

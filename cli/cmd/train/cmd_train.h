@@ -8,33 +8,12 @@
 
 typedef struct {
     common common;
-    /* model */
-    const char *preset, *config, *init, *branch, *attention, *store;
-    int recompute;
-    /* sparse attention */
-    double density, mass, min_density, max_density, predictor_lr, switch_recall, switch_loss,
-        back_recall;
-    const char *compensate, *predictor, *predictor_loss, *proxy, *switch_by, *cube, *dispatch,
-        *cache;
-    int64_t rank, switch_step, profile_every, check_every, index_memory;
-    /* data */
-    const char *data, *text;
-    int64_t frames, height, width, pack;
-    double fps;
-    /* steps */
-    int64_t steps, batch, accumulate, warmup;
-    const char *optimiser;
-    double lr, lr_muon, beta1, beta2, momentum, weight_decay, clip, ema, decay_from;
-    double shift, prompt_dropout;
-    int64_t validate_every, validate_clips;
-    /* the run */
+    tess_train_opts opts; /* without its folder, seed and texts, which train_start.c adds */
+    tess_data_opts data;  /* without pack and seed */
+    int64_t pack;         /* 0: as the model's channels ask for */
+    const char *preset, *config, *init, *branch, *cache;
     const char *out, *settings;
-    int64_t checkpoint_every, keep, sample_every, sample_steps;
-    double guidance;
     int resume, dry_run;
-    /* many ranks */
-    int64_t ranks_context;
-    const char *strategy, *cluster;
     const char *trace_out;
     int64_t trace_ranks, trace_rank;
 } train_values;

@@ -86,14 +86,17 @@ static tess_status open_data(profile_job *j)
     if (!j->v->data && !named)
         return out_usage(j->c, "--data is missing, the model was trained on %s of a folder",
                          told->kind);
-    const tess_data_opts opts = {.source = j->v->data ? j->v->data : told->kind,
-                                 .frames = d->frames,
-                                 .height = d->height * d->pack,
-                                 .width = d->width * d->pack,
-                                 .pack = d->pack,
-                                 .text_len = told->external ? 0 : d->text_len,
-                                 .text_dim = told->external ? 0 : d->text_dim,
-                                 .seed = (uint64_t)j->c->common->seed};
+    tess_data_opts opts = TESS_DATA_OPTS_INIT;
+    opts.source = j->v->data ? j->v->data : told->kind;
+    if (strcmp(told->kind, "latents") != 0) { /* which have a shape of their own */
+        opts.frames = d->frames;
+        opts.height = d->height * d->pack;
+        opts.width = d->width * d->pack;
+    }
+    opts.pack = d->pack;
+    opts.text_len = told->external ? 0 : d->text_len;
+    opts.text_dim = told->external ? 0 : d->text_dim;
+    opts.seed = (uint64_t)j->c->common->seed;
     TRY(tess_data_open(j->c->ctx, &opts, &j->data));
     TRY(tess_data_query(j->data, &j->info));
     if (j->info.channels != j->config.in_channels || j->info.text_dim != j->config.text_dim)

@@ -7,15 +7,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The value of a word that an option of attention allows. */
+static int value_of(const char *option, const char *word)
+{
+    const tess_option *o = tess_option_find(TESS_OPTIONS_ATTENTION, option);
+    const int i = choices_find(o->words, word);
+    return o->values ? o->values[i] : i;
+}
+
 /* How to attend, where something is asked that is not the checkpoint's. */
 static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
 {
     const sample_values *v = j->v;
     *a = j->told.attention;
     if (v->attention) {
-        const int kind = choices_find(choices_attention, v->attention);
-        if (a->kind != (tess_attention)kind)
-            *a = (tess_attention_opts){.kind = (tess_attention)kind};
+        const tess_attention kind = (tess_attention)value_of("kind", v->attention);
+        if (a->kind != kind)
+            *a = (tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .kind = kind};
+        a->compensate = j->told.attention.compensate;
     }
     if (!isnan(v->mass)) {
         a->mass = v->mass;
@@ -29,12 +38,17 @@ static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
             a->min_density = a->max_density;
     }
     if (v->compensate)
-        a->compensate = strcmp(v->compensate, "on") == 0 ? 1 : -1;
+        a->compensate = value_of("compensate", v->compensate);
     if (v->proxy)
-        a->proxy = (tess_proxy)choices_find(choices_proxy, v->proxy);
+        a->proxy = (tess_proxy)value_of("proxy", v->proxy);
     if (v->cube && !choices_cube(v->cube, a->cube))
         return out_usage(j->c, "--cube is \"%.40s\", must be sizes such as 2x4x4", v->cube);
     return TESS_OK;
+}
+
+static const char *kind_name(tess_attention kind)
+{
+    return tess_option_find(TESS_OPTIONS_ATTENTION, "kind")->words[kind];
 }
 
 static int same_cube(const int a[3], const int b[3])
@@ -55,14 +69,13 @@ static tess_status check_attention(const sample_job *j)
                        : v->proxy               ? "proxy"
                                                 : NULL;
     if (v->search_every && a->kind != TESS_ATTENTION_SEARCH)
-        return out_usage(j->c, "--search-every is given, but attention is %s",
-                         choices_attention[a->kind]);
+        return out_usage(j->c, "--search-every is given, but attention is %s", kind_name(a->kind));
     if (a->kind == TESS_ATTENTION_DENSE && name)
         return out_usage(j->c, "--%s is given, but attention is dense%s", name,
                          v->attention ? "" : ": choose one by --attention");
     if (v->proxy && a->kind != TESS_ATTENTION_DSV)
         return out_usage(j->c, "--proxy is given, but attention is %s, which has no predictors",
-                         choices_attention[a->kind]);
+                         kind_name(a->kind));
     if (v->cube && a->kind == j->told.attention.kind && isnan(v->density) && isnan(v->mass) &&
         !same_cube(a->cube, j->told.attention.cube))
         return out_usage(j->c,
@@ -83,8 +96,8 @@ static tess_status check_attention(const sample_job *j)
 static tess_status make_densities(sample_job *j)
 {
     sample_densities *d = &j->densities;
-    const int64_t n = j->v->steps * j->config.layers * j->config.heads;
-    *d = (sample_densities){.steps = (int)j->v->steps,
+    const int64_t n = j->v->opts.steps * j->config.layers * j->config.heads;
+    *d = (sample_densities){.steps = (int)j->v->opts.steps,
                             .layers = j->config.layers,
                             .heads = j->config.heads,
                             .sum = calloc((size_t)n, sizeof *d->sum),
@@ -110,11 +123,6 @@ static void tell_plan(void *user, const tess_context_event *event)
         out_log(j->c, TESS_LOG_INFO, event->sentence);
 }
 
-static int halves_of(const sample_values *v)
-{
-    return strcmp(v->halves, "auto") == 0 ? 0 : strcmp(v->halves, "on") == 0 ? 1 : -1;
-}
-
 /* All clips; with dense attention, or as chosen. */
 static tess_status sample(sample_job *j, const tess_attention_opts *attention, int record,
                           float *latents, double *seconds)
@@ -123,29 +131,25 @@ static tess_status sample(sample_job *j, const tess_attention_opts *attention, i
     const int64_t start = tess_clock_ns();
     for (int64_t first = 0; first < j->clips; first += j->v->batch) {
         const int64_t left = j->clips - first;
-        const tess_sample_opts opts = {
-            .batch = (int)(left < j->v->batch ? left : j->v->batch),
-            .steps = (int)j->v->steps,
-            .frames = d->frames,
-            .height = d->height,
-            .width = d->width,
-            .text_len = d->text_len,
-            .shift = isnan(j->v->shift) ? j->told.shift : j->v->shift,
-            .guidance = isnan(j->v->guidance) ? j->told.guidance : j->v->guidance,
-            .seed = (uint64_t)j->c->common->seed,
-            .first = first,
-            .checkpoint = j->known ? j->checkpoint : NULL,
-            .attention = attention,
-            .search_every = j->v->search_every,
-            .density = record ? j->densities.last : NULL,
-            .comm = j->c->ranks > 1 ? j->c->comm : NULL,
-            .halves = halves_of(j->v),
-            .strategy = j->v->strategy,
-            .cluster = j->v->cluster,
-            .tell = tell_plan,
-            .tell_user = j,
-            .sent = &j->sent,
-        };
+        tess_sample_opts opts = j->v->opts;
+        opts.batch = (int)(left < j->v->batch ? left : j->v->batch);
+        opts.frames = d->frames;
+        opts.height = d->height;
+        opts.width = d->width;
+        opts.text_len = d->text_len;
+        opts.shift = isnan(j->v->shift) ? j->told.shift : j->v->shift;
+        opts.guidance = isnan(j->v->guidance) ? j->told.guidance : j->v->guidance;
+        opts.seed = (uint64_t)j->c->common->seed;
+        opts.first = first;
+        opts.checkpoint = j->known ? j->checkpoint : NULL;
+        opts.attention = attention;
+        if (j->v->search_every)
+            opts.search_every = j->v->search_every;
+        opts.density = record ? j->densities.last : NULL;
+        opts.comm = j->c->ranks > 1 ? j->c->comm : NULL;
+        opts.tell = tell_plan;
+        opts.tell_user = j;
+        opts.sent = &j->sent;
         TRY(tess_sample_run(j->model, &opts, j->text + first * j->text_size,
                             latents + first * j->size));
         if (record)
@@ -157,7 +161,7 @@ static tess_status sample(sample_job *j, const tess_attention_opts *attention, i
 
 tess_status sample_all(sample_job *j)
 {
-    static const tess_attention_opts dense = {.kind = TESS_ATTENTION_DENSE};
+    static const tess_attention_opts dense = TESS_ATTENTION_OPTS_INIT;
     const size_t bytes = (size_t)(j->clips * j->size) * sizeof *j->latents;
     TRY(choose_attention(j, &j->attention));
     TRY(check_attention(j));

@@ -26,7 +26,9 @@ static void guess(sample_job *j)
     for (int p = 1; p <= 16; p++)
         if (3 * p * p == d->channels)
             d->pack = p;
-    j->told.shift = j->told.guidance = 2;
+    j->told.shift = j->v->opts.shift;
+    j->told.guidance = j->v->opts.guidance;
+    j->told.attention = (tess_attention_opts)TESS_ATTENTION_OPTS_INIT;
 }
 
 static tess_status find(sample_job *j)

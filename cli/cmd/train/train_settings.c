@@ -187,14 +187,21 @@ void train_settings_free(train_settings *s)
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
+static json_t *cube_text(const int cube[3])
+{
+    return cube[0] ? json_sprintf("%dx%dx%d", cube[0], cube[1], cube[2]) : json_string("auto");
+}
+
 static json_t *member(const opt *o, const void *values)
 {
     const void *at = (const char *)values + o->offset;
     switch (o->type) {
     case OPT_FLAG: return json_boolean(*(const int *)at);
     case OPT_INT:
-    case OPT_SIZE: return json_integer(*(const int64_t *)at);
+    case OPT_SIZE: return json_integer(o->narrow ? *(const int *)at : *(const int64_t *)at);
     case OPT_DOUBLE: return json_real(*(const double *)at);
+    case OPT_CHOICE: return json_string(opt_word(o, values));
+    case OPT_CUBE: return cube_text(at);
     default: return json_string(*(const char *const *)at);
     }
 }

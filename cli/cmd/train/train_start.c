@@ -72,18 +72,11 @@ static tess_status open_data(train_job *j)
 {
     const train_values *v = j->v;
     const int adapts = !j->start[0] && !v->config;
-    const tess_data_opts opts = {
-        .source = v->data,
-        .frames = (int)v->frames,
-        .height = (int)v->height,
-        .width = (int)v->width,
-        .pack = v->pack ? (int)v->pack : natural_pack(&j->config),
-        .text_len = v->text ? 0 : j->config.text_len,
-        .text_dim = v->text ? 0 : j->config.text_dim,
-        .text = v->text,
-        .seed = (uint64_t)v->common.seed,
-        .fps = v->fps,
-    };
+    tess_data_opts opts = v->data;
+    opts.pack = v->pack ? (int)v->pack : natural_pack(&j->config);
+    opts.text_len = opts.text ? 0 : j->config.text_len;
+    opts.text_dim = opts.text ? 0 : j->config.text_dim;
+    opts.seed = (uint64_t)v->common.seed;
     TRY(tess_data_open(j->c->ctx, &opts, &j->data));
     TRY(tess_data_query(j->data, &j->info));
     if (adapts) {
@@ -92,12 +85,6 @@ static tess_status open_data(train_job *j)
         j->config.text_len = j->info.text_len;
     }
     return TESS_OK;
-}
-
-/* On the command line 0 is none; in the options of the library it is the default. */
-static double or_none(double value)
-{
-    return value == 0 ? -1 : value;
 }
 
 /* Each decision of the run as a line, above the one of progress. */
@@ -111,42 +98,13 @@ static void on_event(void *user, const char *sentence)
 static void fill_options(train_job *j)
 {
     const train_values *v = j->v;
-    j->opts = (tess_train_opts){
-        .batch = (int)v->batch,
-        .accumulate = (int)v->accumulate,
-        .steps = v->steps,
-        .warmup = v->warmup ? v->warmup : -1,
-        .decay_from = v->decay_from >= 1 ? -1 : v->decay_from,
-        .optim = strcmp(v->optimiser, "adamw") == 0 ? TESS_OPTIM_ADAMW : TESS_OPTIM_MUON,
-        .lr = v->lr,
-        .lr_muon = v->lr_muon,
-        .beta1 = v->beta1,
-        .beta2 = v->beta2,
-        .momentum = v->momentum,
-        .weight_decay = v->weight_decay,
-        .clip = or_none(v->clip),
-        .ema = or_none(v->ema),
-        .shift = v->shift,
-        .prompt_dropout = or_none(v->prompt_dropout),
-        .seed = (uint64_t)v->common.seed,
-        .keep = v->recompute ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL,
-        .store = strcmp(v->store, "bf16") == 0 ? TESS_DTYPE_BF16 : TESS_DTYPE_F32,
-        .validate_every = v->validate_every ? v->validate_every : -1,
-        .validate_clips = (int)v->validate_clips,
-        .folder = v->out,
-        .settings = j->settings,
-        .checkpoint_every = v->checkpoint_every ? v->checkpoint_every : -1,
-        .checkpoints_kept = v->keep ? (int)v->keep : -1,
-        .sample_every = v->sample_every ? v->sample_every : -1,
-        .sample_steps = (int)v->sample_steps,
-        .guidance = v->guidance,
-        .event = on_event,
-        .event_user = j,
-        .comm = j->trace ? j->trace : j->c->comm,
-        .ranks_context = (int)v->ranks_context,
-        .strategy = v->strategy,
-        .cluster = v->cluster,
-    };
+    j->opts = v->opts;
+    j->opts.seed = (uint64_t)v->common.seed;
+    j->opts.folder = v->out;
+    j->opts.settings = j->settings;
+    j->opts.event = on_event;
+    j->opts.event_user = j;
+    j->opts.comm = j->trace ? j->trace : j->c->comm;
 }
 
 /* Everything that is read before the run is made. */

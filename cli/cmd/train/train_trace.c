@@ -30,7 +30,7 @@ tess_status train_trace_check(cli *c, const train_values *v)
     if (v->trace_rank >= v->trace_ranks)
         return out_usage(c, "--trace-rank is %lld, must be 0..%lld", (long long)v->trace_rank,
                          (long long)v->trace_ranks - 1);
-    if (!v->cluster && v->ranks_context != 1)
+    if (!v->opts.cluster && v->opts.ranks_context != 1)
         return out_usage(c, "--cluster is missing: a rank alone has no links to measure");
     return v->out || v->resume ? out_usage(c, "--trace-out writes no run, --out and --resume must "
                                               "not be given")

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* option_check.h - range checks and hashes of option structs, by their tables. */
+#ifndef TESS_OPTION_CHECK_H
+#define TESS_OPTION_CHECK_H
+
+#include "base/base_internal.h"
+#include "tessera/options.h"
+
+/* EINVAL: "tess_train_create: attention.mass is 2, must be 1e-06..1". */
+TESS_SIBLING tess_status tess__options_check(const char *who, tess_options which, const void *opts);
+
+/* Of all options: equal values have equal hashes. */
+TESS_SIBLING uint64_t tess__options_hash(uint64_t hash, tess_options which, const void *opts);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* option_tables.c - the options of training, sparse attention, sampling and data. */
+#include "tessera/options.h"
+#include "tessera/train.h"
+
+#include <stddef.h>
+
+/* NOLINTBEGIN(bugprone-macro-parentheses): offsetof takes a member without them */
+#define OPTION(member, type, low, high, words, values, help)                                       \
+    {                                                                                              \
+#member, TESS_OPTION_##type, offsetof(OPTS, member), low, high, words, values, help        \
+    }
+/* NOLINTEND(bugprone-macro-parentheses) */
+#define INT(member, low, high, help) OPTION(member, INT, low, high, NULL, NULL, help)
+#define INT64(member, low, high, help) OPTION(member, INT64, low, high, NULL, NULL, help)
+#define REAL(member, low, high, help) OPTION(member, REAL, low, high, NULL, NULL, help)
+#define FLAG(member, help) OPTION(member, FLAG, 0, 1, NULL, NULL, help)
+#define WORD(member, words, help) OPTION(member, WORD, 0, 0, words, NULL, help)
+#define VALUE(member, words, values, help) OPTION(member, WORD, 0, 0, words, values, help)
+#define CUBE(member, help) OPTION(member, CUBE, 0, 0, NULL, NULL, help)
+#define TEXT(member, help) OPTION(member, TEXT, 0, 0, NULL, NULL, help)
+
+static const char strategy_help[] =
+    "how ranks share attention: contiguous, refined, fractional, ring, selective, degrees such as "
+    "4x2r; auto: per layer, by predicted time";
+static const char cluster_help[] =
+    "plan for this cluster instead of measured rates: the same plans in every run";
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static const char *const optimisers[] = {"muon", "adamw", NULL};
+static const char *const stores[] = {"fp32", "bf16", NULL};
+static const int store_values[] = {TESS_DTYPE_F32, TESS_DTYPE_BF16};
+
+#define OPTS tess_train_opts
+static const tess_option train_options[] = {
+    INT64(steps, 1, 1e9, "optimiser steps of the run"),
+    INT(batch, 1, 65536, "clips of a micro-batch"),
+    INT(accumulate, 1, 65536, "micro-batches of a step"),
+    WORD(optim, optimisers, "muon: for the matrices of the blocks, AdamW for all else"),
+    REAL(lr, 1e-12, 1000, "learning rate of AdamW"),
+    REAL(lr_muon, 1e-12, 1000, "learning rate of Muon"),
+    INT64(warmup, 0, 1e9, "steps of linear learning-rate warmup; 0: none"),
+    REAL(decay_from, 0, 1,
+         "fraction of the steps after which the learning rate decays linearly to 0; 1: never"),
+    REAL(beta1, 0, 0.999999, "AdamW: decay of the first moment"),
+    REAL(beta2, 0, 0.9999999, "AdamW: decay of the second moment"),
+    REAL(momentum, 0, 0.999999, "momentum of Muon"),
+    REAL(weight_decay, 0, 1000, "decoupled weight decay of matrices, times the learning rate"),
+    REAL(clip, 0, 1e30, "largest norm of the gradient, which is scaled down to it; 0: any"),
+    REAL(ema, 0, 0.9999999, "decay of the moving average of the weights; 0: no average"),
+    REAL(shift, 0.001, 1000, "shift of the noise levels: above 1, more training at high noise"),
+    REAL(prompt_dropout, 0, 1,
+         "fraction of clips trained without prompt, for classifier-free guidance"),
+    FLAG(keep, "recompute each block in the backward pass: less memory, more time"),
+    VALUE(store, stores, store_values, "precision of saved activations"),
+    CUBE(cube, "token order of dense attention"),
+    INT64(validate_every, 0, 1e9, "steps between validations; 0: none"),
+    INT(validate_clips, 1, 1e6, "clips of the fixed validation set, each at four noise levels"),
+    INT64(checkpoint_every, 0, 1e9, "steps between checkpoints; 0: none, also not at the end"),
+    INT(checkpoints_kept, 0, 1e6, "newest checkpoints that are not deleted; 0: all"),
+    INT64(sample_every, 0, 1e9, "steps between sheets of preview samples; 0: none"),
+    INT(sample_steps, 1, 10000, "Euler steps of a preview sample"),
+    REAL(guidance, -1000, 1000,
+         "classifier-free guidance scale of preview samples; stored in checkpoints for `tessera "
+         "sample`"),
+    INT(ranks_context, 0, 65536,
+        "ranks that share the tokens of each clip (context parallelism), while groups of so many "
+        "share the clips; 0: all"),
+    TEXT(strategy, strategy_help),
+    TEXT(cluster, cluster_help),
+};
+static const tess_train_opts train_defaults = TESS_TRAIN_OPTS_INIT;
+#undef OPTS
+
+/* ---- sparse attention ------------------------------------------------------------------------ */
+
+static const char *const kinds[] = {"dense",  "dsv",    "oracle", "pooled",
+                                    "search", "window", "random", NULL};
+static const char *const on_off[] = {"on", "off", NULL};
+static const int on_off_values[] = {1, 0};
+static const char *const predictors[] = {"qk", "hidden", "hidden-plain", NULL};
+static const char *const losses[] = {"kl", "cosine", NULL};
+static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
+static const char *const switches[] = {"recall", "loss", "step", NULL};
+
+#define OPTS tess_attention_opts
+static const tess_option attention_options[] = {
+    WORD(kind, kinds,
+         "self attention; dsv learns which keys matter, the others are for comparison; search is "
+         "oracle here, and reuses its keys for some steps in tessera sample alone"),
+    REAL(density, 0, 1,
+         "fraction of the keys of every sparse head; 0: each head's own, from the profile"),
+    REAL(mass, 1e-6, 1, "fraction of the softmax that a head's own density holds"),
+    REAL(min_density, 1e-6, 1, "least of a head's own density"),
+    REAL(max_density, 1e-6, 1, "most of a head's own density; less is faster, and holds less mass"),
+    VALUE(compensate, on_off, on_off_values, "one virtual key stands for all that were dropped"),
+    WORD(predictor, predictors,
+         "input of the predictors: q and k, or the block's input with or without rotary positions"),
+    INT(proj_dim, 8, 64, "length of the predictors' projections, a multiple of 8"),
+    WORD(loss, losses, "loss of the predictors"),
+    REAL(lr, 1e-12, 1000, "learning rate of the predictors; a tenth of it in stage 2"),
+    REAL(lr_sparse, 0, 1000, "factor on lr in stage 2"),
+    WORD(proxy, proxies, "what stands for the queries of a cube"),
+    CUBE(cube,
+         "queries that share keys; auto: the largest cube that overlaps enough, after stage 1"),
+    WORD(switch_by, switches, "what makes layers of dsv sparse; the other kinds switch by step"),
+    INT64(switch_step, 1, 1e9, "dense steps before a switch by step"),
+    REAL(switch_recall, 1e-6, 1,
+         "recall of a layer on two checks in a row before a switch by recall"),
+    REAL(switch_loss, 1e-9, 1e6, "mean loss of the predictors before a switch by loss"),
+    REAL(back_recall, 1e-6, 1, "a head or layer whose recall falls below it is dense again"),
+    INT64(profile_every, 0, 1e9, "steps between profiles; 0: 10 in stage 1, 25 in stage 2"),
+    INT64(check_every, 1, 1e9, "steps between checks of recall"),
+    INT64(index_memory, 0, 4e15,
+          "memory for lists of keys; those that do not fit are selected again; 0: 1/32 of the "
+          "activations"),
+    REAL(break_even, 0, 1e6, "density below which sparse attention is faster; 0: measured"),
+    TEXT(dispatch,
+         "which heads are sparse: those that gain, all, or those that decisions.json of a "
+         "checkpoint lists"),
+};
+static const tess_attention_opts attention_defaults = TESS_ATTENTION_OPTS_INIT;
+#undef OPTS
+
+/* ---- sampling -------------------------------------------------------------------------------- */
+
+static const char *const halves[] = {"auto", "on", "off", NULL};
+
+#define OPTS tess_sample_opts
+static const tess_option sample_options[] = {
+    INT(batch, 1, 65536, "clips at once"),
+    INT(steps, 1, 10000, "Euler steps"),
+    REAL(shift, 0.001, 1000, "shift of the noise levels"),
+    REAL(guidance, -1000, 1000, "classifier-free guidance scale; 1: none"),
+    INT64(first, 0, 1e15, "number of the first clip"),
+    CUBE(cube, "token order of dense attention"),
+    INT64(search_every, 1, 10000,
+          "steps from one search of search to the next; those between use its keys"),
+    WORD(halves, halves,
+         "one half of the ranks evaluates with the prompt and the other one without; auto: with "
+         "guidance and an even number of ranks"),
+    TEXT(strategy, strategy_help),
+    TEXT(cluster, cluster_help),
+};
+static const tess_sample_opts sample_defaults = TESS_SAMPLE_OPTS_INIT;
+#undef OPTS
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+#define OPTS tess_data_opts
+static const tess_option data_options[] = {
+    TEXT(source, "shapes, recall, recall-aligned, a folder of clips, or latents"),
+    INT(frames, 1, 4096, "frames of a clip"),
+    INT(height, 1, 16384, "pixels; clips are scaled to cover the size and cut at the centre"),
+    INT(width, 1, 16384, "pixels"),
+    INT(pack, 1, 16, "P x P pixels become the channels of one"),
+    INT(text_len, 0, 1048576, "vectors of a prompt; 0: 16, or those of text"),
+    INT(text_dim, 0, 1048576, "length of a prompt's vectors; 0: 64, or that of text"),
+    TEXT(text, "folder or file of text embeddings made elsewhere"),
+    REAL(fps, 0, 1000, "frames read per second of a clip in a file; 0: every frame"),
+    INT(token, 1, 16, "pixels on a side of the tokens that the cards of recall are made of"),
+    INT64(cache, 0, 1e15, "bytes of decoded clips that are held in memory"),
+};
+static const tess_data_opts data_defaults = TESS_DATA_OPTS_INIT;
+#undef OPTS
+
+/* ---- by struct ------------------------------------------------------------------------------- */
+
+#define TABLE(prefix, name)                                                                        \
+    {                                                                                              \
+        prefix, name##_options, (int)(sizeof name##_options / sizeof *name##_options),             \
+            &name##_defaults                                                                       \
+    }
+
+const tess_option_table *tess_option_table_of(tess_options which)
+{
+    static const tess_option_table tables[] = {
+        [TESS_OPTIONS_TRAIN] = TABLE("", train),
+        [TESS_OPTIONS_ATTENTION] = TABLE("attention.", attention),
+        [TESS_OPTIONS_SAMPLE] = TABLE("", sample),
+        [TESS_OPTIONS_DATA] = TABLE("", data),
+    };
+    return &tables[which];
+}

@@ -216,7 +216,11 @@ tess_status out_usage(cli *c, const char *format, ...) __attribute__((format(pri
  * wrong with an option: EINVAL and EFORMAT exit with 2 as well. */
 tess_status out_input(cli *c, tess_status status);
 
-/* Prints "tessera COMMAND: sentence" on stderr, without control characters. */
+/* Removes the names of the library's functions, in place: "tess_plan_create: ring is 3" becomes
+ * "ring is 3". Returns the sentence. */
+char *out_plain(char *sentence);
+
+/* Prints "tessera COMMAND: sentence" on stderr, without control characters and C names. */
 void out_error(const cli *c, const char *sentence);
 void out_log(void *user, tess_log_level level, const char *message); /* a tess_log_fn, of rank 0 */
 
@@ -230,6 +234,7 @@ int out_finish(cli *c, tess_status status);
 void out_set(cli *c, json_t *object, const char *key, json_t *value);
 void out_append(cli *c, json_t *array, json_t *value);
 json_t *out_text(const char *text); /* any bytes: those that are not UTF-8 become ? */
+json_t *out_sentence(const char *sentence); /* the same, without C names */
 json_t *out_number(double value);   /* NaN: null; infinities: "Infinity", "-Infinity" */
 
 /* Text in the caller's buffer, which is also returned. */

@@ -66,11 +66,25 @@ char *out_clean(const char *s, char *text, size_t bytes)
     return text;
 }
 
+char *out_plain(char *sentence)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    for (char *at = sentence; (at = strstr(at, "tess_"));) {
+        const size_t name = strspn(at, letters);
+        const int first = at == sentence || at[-1] == ' ';
+        if (first && at[name] == ':' && at[name + 1] == ' ')
+            memmove(at, at + name + 2, strlen(at + name + 2) + 1);
+        else
+            at += name;
+    }
+    return sentence;
+}
+
 void out_error(const cli *c, const char *sentence)
 {
     char clean[2048];
     fprintf(stderr, "tessera%s%s: %s\n", c->cmd ? " " : "", c->cmd ? c->cmd->name : "",
-            out_clean(sentence, clean, sizeof clean));
+            out_plain(out_clean(sentence, clean, sizeof clean)));
 }
 
 void out_log(void *user, tess_log_level level, const char *message)
@@ -111,6 +125,13 @@ json_t *out_text(const char *text)
     return json_string(ascii);
 }
 
+json_t *out_sentence(const char *sentence)
+{
+    char plain[CLI_SENTENCE_MAX];
+    snprintf(plain, sizeof plain, "%s", sentence);
+    return out_text(out_plain(plain));
+}
+
 json_t *out_number(double value)
 {
     if (isinf(value))
@@ -145,7 +166,7 @@ static json_t *failure(cli *c, tess_status status, const char *sentence)
 {
     json_t *object = head(c), *error = json_object();
     out_set(c, error, "status", json_string(tess_status_name(status)));
-    out_set(c, error, "message", out_text(sentence));
+    out_set(c, error, "message", out_sentence(sentence));
     out_set(c, object, "error", error);
     return object;
 }

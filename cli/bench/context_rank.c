@@ -240,6 +240,7 @@ static tess_status run_strategy(state *s, int from, int to)
     if (status == TESS_EINVAL || status == TESS_ENOTSUP) {
         if (s->rank == 0)
             snprintf(s->run->why, CONTEXT_WHY, "%s", tess_last_error());
+        out_plain(s->run->why);
         return TESS_OK;
     }
     TRY(status);

@@ -82,7 +82,7 @@ static void refuse(cli *c, tensor_set *set)
     if (c->json && set->n_refused == 0)
         out_set(c, c->json, "refused", json_array());
     if (c->json)
-        out_append(c, json_object_get(c->json, "refused"), out_text(tess_last_error()));
+        out_append(c, json_object_get(c->json, "refused"), out_sentence(tess_last_error()));
     set->n_refused++;
 }
 

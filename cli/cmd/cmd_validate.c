@@ -40,7 +40,7 @@ static tess_status print_cases(cli *c, const tess_validation *v, const tess_vali
         tess_validation_skip s;
         char reason[320];
         TRY(tess_validation_skip_query(v, i, &s));
-        fprintf(c->out, "%5d  skipped: %s\n", s.row, out_clean(s.reason, reason, sizeof reason));
+        fprintf(c->out, "%5d  skipped: %s\n", s.row, out_plain(out_clean(s.reason, reason, sizeof reason)));
     }
     fputc('\n', c->out);
     return TESS_OK;
@@ -164,7 +164,7 @@ static tess_status set_json(cli *c, const tess_validation *v, const tess_validat
         json_t *one = json_object();
         TRY(tess_validation_skip_query(v, i, &s));
         out_set(c, one, "row", json_integer(s.row));
-        out_set(c, one, "reason", out_text(s.reason));
+        out_set(c, one, "reason", out_sentence(s.reason));
         out_append(c, skipped, one);
     }
     out_set(c, c->json, "cases", cases);

@@ -18,6 +18,7 @@ import difflib
 import fnmatch
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,9 @@ def run(case, tessera):
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    leaked = re.search(rb"\btess_\w+: .*", done.stdout + done.stderr)
+    if leaked:
+        sys.exit(f"{case.stem}: a sentence of the command carries a C name: {leaked[0].decode(errors='replace')}")
     return {"stdout": done.stdout, "stderr": done.stderr, "exit": b"%d\n" % done.returncode}
 
 

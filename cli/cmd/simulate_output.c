@@ -71,15 +71,15 @@ static void print_step(const simulate_job *j)
     if (r->mfu_causal != r->mfu)
         fprintf(f, "                %12.1f %% MFU with the pairs that are not masked\n",
                 100 * r->mfu_causal);
-    fprintf(f, "cost            %12.4g GPU-hours of a step\n", r->gpu_hours);
+    fprintf(f, "GPU-hours       %12.4g per step\n", r->gpu_hours);
     if (!isnan(j->given->price))
-        fprintf(f, "                %12.4g of money at %g for a GPU-hour\n",
+        fprintf(f, "cost            %12.4g per step (at %g per GPU-hour)\n",
                 r->gpu_hours * j->given->price, j->given->price);
     if (!isnan(j->given->steps)) {
         fprintf(f, "run             %12.4g hours, %.6g GPU-hours",
                 j->given->steps * r->step_s / 3600, j->given->steps * r->gpu_hours);
         if (!isnan(j->given->price))
-            fprintf(f, ", %.6g of money", j->given->steps * r->gpu_hours * j->given->price);
+            fprintf(f, ", cost %.6g", j->given->steps * r->gpu_hours * j->given->price);
         fputc('\n', f);
     }
 }
@@ -98,7 +98,7 @@ static void print_memory(const simulate_job *j)
     if (m->fits)
         fprintf(f, "fits\n");
     else
-        fprintf(f, "%sdoes not fit: %.0f of %.0f GB, largest part: %s%s\n",
+        fprintf(f, "%sdoes not fit: %.0f of %.0f GiB, largest part: %s%s\n",
                 out_style(j->c, STYLE_BAD), m->peak / GIB, m->capacity / GIB, m->largest,
                 out_style(j->c, STYLE_PLAIN));
 }

@@ -1,5 +1,12 @@
 # A shipped scenario, changed from the command line; JSON with its members; wrong settings refused.
-tessera simulate gpt-175b-96 --price 2.5 --steps 1000 | sed 's/[0-9.e+]\{3,\}/N/g; s/  *[0-9.]* %/ N %/; s/ \+/ /g; s/N % MFU, .*% HFU/N % MFU, N % HFU/' | grep -v '^ host'
+# Numbers are compared to three digits: a simulation has no noise, but may be calibrated anew.
+digits() {
+    python3 -c '
+import re, sys
+for line in sys.stdin:
+    print(re.sub(r"(?<![\w-])\d+(\.\d+)?(e[+-]\d+)?", lambda m: f"{float(m[0]):.3g}", line), end="")'
+}
+tessera simulate gpt-175b-96 --price 2.5 --steps 1000 | digits
 tessera simulate gpt-175b-96 --set layout.tp=4 --set layout.gpus=48 --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
@@ -7,7 +14,7 @@ assert r["step_ms"] > 0 and r["tokens_per_s"] > 0 and r["memory_gib"] > 0
 assert abs(sum(r["breakdown"].values()) / r["step_ms"] - 1) < 1e-6, (r["breakdown"], r["step_ms"])
 print(r["fits"], r["scenario"]["layout.tp"], sorted(r["breakdown"]))'
 tessera simulate llama3-405b --explain | grep -c '^layer '
-tessera simulate llama3-405b --set layout.tp=1 --set layout.gpus=144 | grep 'does not fit' | sed 's/[0-9]\+ of/N of/'
+tessera simulate llama3-405b --set layout.tp=1 --set layout.gpus=144 | grep 'does not fit' | digits
 try() { tessera simulate "$@" || echo "exit $?"; }
 try gpt-175b-95
 try gpt-175b-96 --set layout.tp
@@ -26,5 +33,5 @@ for method in contiguous db-sp; do tessera simulate wan2.1-14b-dsv-128 $video --
 python3 -c '
 import json
 slow, fast = (json.load(open(f + ".json"))["step_ms"] for f in ("contiguous", "db-sp"))
-print("balanced heads are faster:", 1.2 < slow / fast < 1.9)'
+print(f"step of contiguous heads {slow:.3g} ms, of balanced heads {fast:.3g} ms")'
 tessera simulate wan2.1-14b-dsv-128 --density p.csv || echo "exit $?"

@@ -233,9 +233,9 @@ int out_finish(cli *c, tess_status status);
 /* Members of JSON objects. A value that is NULL for want of memory is remembered in the cli. */
 void out_set(cli *c, json_t *object, const char *key, json_t *value);
 void out_append(cli *c, json_t *array, json_t *value);
-json_t *out_text(const char *text); /* any bytes: those that are not UTF-8 become ? */
+json_t *out_text(const char *text);         /* any bytes: those that are not UTF-8 become ? */
 json_t *out_sentence(const char *sentence); /* the same, without C names */
-json_t *out_number(double value);   /* NaN: null; infinities: "Infinity", "-Infinity" */
+json_t *out_number(double value);           /* NaN: null; infinities: "Infinity", "-Infinity" */
 
 /* Text in the caller's buffer, which is also returned. */
 char *out_bytes(int64_t bytes, char text[32]);            /* "1.50 GiB" */

@@ -40,7 +40,8 @@ static tess_status print_cases(cli *c, const tess_validation *v, const tess_vali
         tess_validation_skip s;
         char reason[320];
         TRY(tess_validation_skip_query(v, i, &s));
-        fprintf(c->out, "%5d  skipped: %s\n", s.row, out_plain(out_clean(s.reason, reason, sizeof reason)));
+        fprintf(c->out, "%5d  skipped: %s\n", s.row,
+                out_plain(out_clean(s.reason, reason, sizeof reason)));
     }
     fputc('\n', c->out);
     return TESS_OK;

@@ -12,6 +12,7 @@ import argparse
 import json
 import pathlib
 import subprocess
+import textwrap
 
 # Map -> title, bars by (quantity, group), parameters to fit again without each model, remarks.
 TABLES = {
@@ -102,6 +103,10 @@ fitted on these rows, so the section after next fits them again without each mod
 BEGIN, END = "<!-- made by tools/accuracy.py -->\n", "<!-- end -->\n"
 
 
+def fill(text, indent):
+    return textwrap.fill(text, 127, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def page(tessera, reference):
     """Lines of the part between the marks."""
     found = {}
@@ -117,12 +122,12 @@ def page(tessera, reference):
         if name not in found:
             continue
         result = found[name][1]
-        yield f"- **{title}**: " + "; ".join(residuals(result)) + f". {remark}".rstrip()
         skipped = "; ".join(reasons(result))
-        if skipped:
-            yield f"  Skipped: {skipped}."
+        yield fill(f"- **{title}**: " + "; ".join(residuals(result)) + f". {remark}".rstrip() +
+                   (f" Skipped: {skipped}." if skipped else ""), "  ")
     others = [f"`{name}` ({result['rows']} rows)" for name, (_, result) in found.items() if not result["scored"]]
-    yield f"\nTables without a run that can be predicted, whose rows are all named as skipped: {', '.join(others)}."
+    yield "\n" + fill("Tables without a run that can be predicted, whose rows are all named as skipped: " +
+                      f"{', '.join(others)}.", "")
     yield "\n## Leave one model out"
     yield "The listed parameters are fitted again to all models but one, which they then predict (`tessera calibrate`).\n"
     yield "| table | parameters | as shipped | fitted | model left out |\n|---|---|---|---|---|"

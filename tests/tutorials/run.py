@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py - runs the commands of a tutorial and compares what they print with the page.
 
-    run.py --tessera BIN [--accept] PAGE...
+    run.py [--tessera BIN] [--accept] PAGE...
 
 Blocks that begin with ```console are run: lines "$ COMMAND" in order, in one empty folder that has the
 repository's share/, with the output between them as the page shows it. A line "..." stands for any
@@ -96,7 +96,7 @@ def run_page(page, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tessera", required=True)
+    parser.add_argument("--tessera", default=os.path.join(ROOT, "build", "release", "bin", "tessera"))
     parser.add_argument("--accept", action="store_true")
     parser.add_argument("pages", nargs="+")
     options = parser.parse_args()

@@ -74,7 +74,7 @@ static void report(const bench *b, const tess_dist_seen *seen, int64_t ns)
            100.0 * (double)seen->index_ns / (double)ns);
 }
 
-/* Forward and backward; the shortest on rank 0 is told. */
+/* Forward and backward; the shortest on rank 0 is printed. */
 static void run_samples(const bench *b, tess_comm *comm, tess_dist_attn *attn, int rank,
                         const tess_view x[TENSORS])
 {

@@ -61,20 +61,20 @@ int main(void)
     TRY(tess_attn_forward(attn, sel, &vq, &vk, &vv, &vo, lse));
     TRY(tess_attn_backward(attn, sel, &saved, &vdout, NULL, &vdq, &vdk, &vdv));
 
-    double told = 0.0, seen = 0.0, step = 3e-3;
+    double by_gradient = 0.0, by_difference = 0.0, step = 3e-3;
     for (int i = 0; i < 3 * ALL; i++)
-        told += (double)gradients[i / ALL][i % ALL] * (double)way[i];
+        by_gradient += (double)gradients[i / ALL][i % ALL] * (double)way[i];
     for (int side = 1; side >= -1; side -= 2) { /* to +step, then from there to -step */
         for (int i = 0; i < 3 * ALL; i++)
             in[i / ALL][i % ALL] += (float)(side > 0 ? step : -2.0 * step) * way[i];
         TRY(tess_attn_forward(attn, sel, &vq, &vk, &vv, &vo, lse));
         for (int i = 0; i < ALL; i++)
-            seen += side * (double)o[i] * (double)dout[i] / (2.0 * step);
+            by_difference += side * (double)o[i] * (double)dout[i] / (2.0 * step);
     }
     printf("density %.4f\n", (double)offsets[LISTS] / ROOM);
-    printf("change of the loss: %.4f by the gradients, %.4f by trying\n", told, seen);
+    printf("change of the loss: %.4f by the gradients, %.4f by trying\n", by_gradient, by_difference);
     tess_attn_destroy(attn);
     tess_selection_destroy(sel);
     tess_ctx_destroy(ctx);
-    return fabs(told - seen) < 1e-3 * fabs(told) ? 0 : 1;
+    return fabs(by_gradient - by_difference) < 1e-3 * fabs(by_gradient) ? 0 : 1;
 }

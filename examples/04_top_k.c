@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 04_top_k.c - a selector chooses the keys: exactly K for each group, by low-rank scores.
+/* 04_top_k.c - a selector chooses the keys: exactly K for each group, by projected scores.
  *
  * What it shows: a selector, the selection it fills, how good that selection is, and what its
  * sparsity costs in the output. The predictor scores short vectors, here the first 16 of 64

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""pages.py - opens HTML pages in headless Chromium and looks whether they drew themselves.
+"""pages.py - opens HTML pages in headless Chromium and checks that they drew themselves.
 
     pages.py [--chromium PATH] [--shot FOLDER] PAGE...
 
@@ -19,10 +19,10 @@ import tempfile
 SKIPPED = 77
 
 
-def chromium(path, home, *arguments):
+def chromium(path, profile, *arguments):
     # As root the browser has no sandbox; /dev/shm is small in containers.
     command = [path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-               f"--user-data-dir={home}", "--virtual-time-budget=5000", *arguments]
+               f"--user-data-dir={profile}", "--virtual-time-budget=5000", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
@@ -51,15 +51,15 @@ def main():
         print("skipped: no chromium", file=sys.stderr)
         return SKIPPED
     bad = 0
-    with tempfile.TemporaryDirectory(prefix="tessera-browser-") as home:
+    with tempfile.TemporaryDirectory(prefix="tessera-browser-") as profile:
         for page in options.pages:
             address = page.resolve().as_uri()
-            found = list(complaints(page, chromium(options.chromium, home, "--dump-dom", address).stdout))
+            found = list(complaints(page, chromium(options.chromium, profile, "--dump-dom", address).stdout))
             bad += bool(found)
             print(f"{page.name}: {'; '.join(found) or 'fine'}")
             if options.shot:
                 os.makedirs(options.shot, exist_ok=True)
-                chromium(options.chromium, home, f"--screenshot={options.shot / page.stem}.png", "--window-size=1300,2400",
+                chromium(options.chromium, profile, f"--screenshot={options.shot / page.stem}.png", "--window-size=1300,2400",
                          address)
     return 1 if bad else 0
 

@@ -1,4 +1,4 @@
-# Parameters are fitted to a table, told before and after, and written; unknown names are refused.
+# Parameters are fitted to a table, printed before and after, and written; unknown names are refused.
 cat >t.csv <<'END'
 label,model.name,layout.tp,training.micro_batch,system.cluster,system.era,measured.step_ms
 a,gpt-22b,8,1,a100-80,megatron-2022,500

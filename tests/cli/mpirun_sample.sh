@@ -1,4 +1,4 @@
-# Clips of many ranks are those of one; rank 0 writes them; what goes wrong is told once.
+# Clips of many ranks are those of one; rank 0 writes them; an error is printed once.
 . "$CASES/mpi.bash"
 tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
 tessera train --preset tiny --frames 4 --height 16 --width 16 --steps 4 --validate-every 0 --attention dsv \

@@ -28,12 +28,12 @@ CASES = pathlib.Path(__file__).resolve().parent
 SKIPPED = 77
 
 
-def environment(tessera, home):
+def environment(tessera, folder):
     """The caller's, without what would change the output (Archer belongs to ThreadSanitizer)."""
     env = {k: v for k, v in os.environ.items() if k == "OMP_TOOL_LIBRARIES" or
            not k.startswith(("TESS_", "OMP_", "OMPI_", "PMI", "LC_")) and
            k not in ("NO_COLOR", "LANG", "XDG_CACHE_HOME")}
-    env.update(LC_ALL="C", HOME=home, TERM="dumb", TESSERA=str(tessera), CASES=str(CASES),
+    env.update(LC_ALL="C", HOME=folder, TERM="dumb", TESSERA=str(tessera), CASES=str(CASES),
                PATH=f"{tessera.parent}{os.pathsep}{env.get('PATH', '')}")
     return env
 

@@ -24,7 +24,7 @@ static inline size_t fuzz_bytes(const tess_tensor *t)
     return bytes;
 }
 
-/* A tensor mapped, read as it is and read as F32. The first and last bytes are looked at, so that a
+/* A tensor mapped, read as it is and read as F32. The first and last bytes are read, so that a
  * sanitizer sees data that lie outside the input. */
 static inline void fuzz_tensor(tess_file *file, const tess_tensor *described)
 {

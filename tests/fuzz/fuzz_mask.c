@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void look_at(const tess_work *work)
+static void read_all(const tess_work *work)
 {
     tess_work_info info;
     int64_t total = 0;
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int i = 0; i < 2; i++) {
             tess_work *work = NULL;
             if (tess__work_read(ctx, "fuzz.npy", file, blocks[i], &work) == TESS_OK)
-                look_at(work);
+                read_all(work);
             else if (work || !tess_last_error()[0])
                 abort();
             tess_work_destroy(work);

@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void look_at(const tess_profile *profile)
+static void read_all(const tess_profile *profile)
 {
     tess_profile_view v;
     if (tess_profile_query(profile, &v) != TESS_OK || v.steps < 1 || v.layers < 1 || v.heads < 1)
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const tess_profile_opts opts = {.column = columns[i]};
         tess_profile *profile = NULL;
         if (tess__profile_read(ctx, "fuzz.csv", data, size, &opts, &profile) == TESS_OK)
-            look_at(profile);
+            read_all(profile);
         else if (profile || !tess_last_error()[0])
             abort();
         tess_profile_close(profile);

@@ -2,7 +2,7 @@
 /* fuzz_strategy.c - how ranks attend, as `--strategy` says it.
  *
  * The first byte is the number of ranks less one, the rest the text. What is accepted must be
- * degrees that make these ranks, or a method with free ones; what is not must be told by its value.
+ * degrees that make these ranks, or a method with free ones; what is not must be named by its value.
  */
 #include "cp/context_internal.h"
 

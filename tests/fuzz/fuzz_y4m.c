@@ -16,7 +16,7 @@ static void gather(tess_ctx *ctx, const uint8_t *data, size_t size, const tess_c
     if (tess__clip_gather(reader, opts, &file) == TESS_OK) {
         if (tess_clip_view(file, &clip) != TESS_OK || clip.frames < 1)
             abort();
-        /* The last byte is looked at, so that a sanitizer sees pixels that are not there. */
+        /* The last byte is read, so that a sanitizer sees pixels that are not there. */
         const volatile uint8_t *p = clip.pixels;
         (void)p[(size_t)clip.frames * (size_t)clip.height * (size_t)clip.width * 3 - 1];
     }

@@ -72,7 +72,8 @@ int main(void)
             by_difference += side * (double)o[i] * (double)dout[i] / (2.0 * step);
     }
     printf("density %.4f\n", (double)offsets[LISTS] / ROOM);
-    printf("change of the loss: %.4f by the gradients, %.4f by trying\n", by_gradient, by_difference);
+    printf("change of the loss: %.4f by the gradients, %.4f by trying\n", by_gradient,
+           by_difference);
     tess_attn_destroy(attn);
     tess_selection_destroy(sel);
     tess_ctx_destroy(ctx);

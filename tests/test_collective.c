@@ -231,7 +231,7 @@ static void bad_descriptions_are_refused_with_their_line(void **state)
         const char *part, *by, *sentence;
     } bad[] = {
         {"\"call_us\": 5", "\"call_us\": -1",
-         "c.json: line 11: \"call_us\" is -1, must be 0..1e+06"},
+         "c.json: line 11: \"call_us\" is -1, must be 0..1000000"},
         {"\"call_us\"", "\"cal_us\"",
          "c.json: line 11: unknown member \"cal_us\"; did you mean \"call_us\"?"},
         {"\"channels\": 4", "\"channels\": 0",

@@ -120,7 +120,7 @@ static void a_broken_rule_is_told_with_its_line(void **state)
     CHECK_FAILS(tess__json_int(kind, 1, 65536, &i), TESS_EFORMAT,
                 "s.json: line 4: \"kind\" is \"ring\", must be an integer 1..65536");
     CHECK_FAILS(tess__json_int64(tess__json_member(&model, "big"), 1, 5, &l), TESS_EFORMAT,
-                "s.json: line 7: \"big\" is 1e+09, must be 1..5");
+                "s.json: line 7: \"big\" is 1000000000, must be 1..5");
     CHECK_FAILS(tess__json_double(rate, 0.3, 1.0, &d), TESS_EFORMAT,
                 "s.json: line 3: \"rate\" is 0.25, must be 0.3..1");
     CHECK_FAILS(tess__json_double(none, 0.0, INFINITY, &d), TESS_EFORMAT,
@@ -363,6 +363,78 @@ static void what_is_written_reads_back_the_same(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+static void reals_have_the_fewest_digits_that_read_back(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        int digits;
+        const char *text;
+    } cases[] = {
+        {0.0, 0, "0"},
+        {-0.0, 0, "-0"},
+        {0.824, 0, "0.824"},
+        {0.1 + 0.2, 0, "0.30000000000000004"},
+        {1e-6, 0, "1e-06"},
+        {0.0001, 0, "0.0001"},
+        {1e15, 0, "1000000000000000"},
+        {1e16, 0, "1e+16"},
+        {-2.5e-7, 0, "-2.5e-07"},
+        {5e-324, 0, "5e-324"},
+        {1.0 / 3.0, 9, "0.333333333"},
+        {1234567890.0, 9, "1.23456789e+09"},
+        {100.0, 3, "100"},
+        {1.7976931348623157e308, 0, "1.7976931348623157e+308"},
+    };
+    char text[TESS_REAL_TEXT];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(tess__real_text(cases[i].value, cases[i].digits, text), cases[i].text);
+    uint64_t bits = 1;
+    for (int i = 0; i < 100000; i++) {
+        double value;
+        bits = bits * 6364136223846793005u + 1442695040888963407u;
+        memcpy(&value, &bits, sizeof value);
+        if (isfinite(value))
+            assert_true(strtod(tess__real_text(value, 0, text), NULL) == value);
+    }
+}
+
+static void the_writer_lays_out_commas_lines_and_escapes(void **state)
+{
+    (void)state;
+    char text[256];
+    tess__jw_buffer buffer = {.text = text, .room = sizeof text};
+    tess__jw w = {.write = tess__jw_to_buffer, .to = &buffer, .indent = 2};
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_text(&w, "\"", "<\n\x01\\");
+    tess__jw_begin(&w, "none", '[');
+    tess__jw_end(&w, ']');
+    tess__jw_row(&w, "row", '[');
+    tess__jw_row_i32(&w, NULL, (const int32_t[]){1, 2}, 2);
+    tess__jw_real(&w, NULL, 3.0);
+    tess__jw_end(&w, ']');
+    tess__jw_real(&w, "nan", NAN);
+    tess__jw_end(&w, '}');
+    CHECK_OK(tess__jw_finish(&w));
+    assert_string_equal(text, "{\n  \"\\\"\": \"<\\n\\u0001\\\\\",\n  \"none\": [],\n"
+                              "  \"row\": [[1, 2], 3.0],\n  \"nan\": null\n}\n");
+    assert_int_equal(w.bytes, strlen(text));
+
+    buffer.used = 0;
+    w = (tess__jw){.write = tess__jw_to_buffer, .to = &buffer, .compact = 1, .html = 1};
+    tess__jw_begin(&w, NULL, '[');
+    tess__jw_bool(&w, NULL, 1);
+    tess__jw_text(&w, NULL, "</");
+    tess__jw_end(&w, ']');
+    CHECK_OK(tess__jw_finish(&w));
+    assert_string_equal(text, "[true,\"\\u003c/\"]");
+
+    buffer = (tess__jw_buffer){.text = text, .room = 4};
+    w = (tess__jw){.write = tess__jw_to_buffer, .to = &buffer};
+    tess__jw_text(&w, NULL, "too long");
+    assert_int_equal(tess__jw_finish(&w), TESS_EINVAL);
+}
+
 static void a_pipe_is_read_to_its_end(void **state)
 {
     (void)state;
@@ -399,6 +471,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(text_that_is_no_json_is_told_with_its_line),
     cmocka_unit_test(files_that_cannot_be_read_are_named),
     cmocka_unit_test(what_is_written_reads_back_the_same),
+    cmocka_unit_test(reals_have_the_fewest_digits_that_read_back),
+    cmocka_unit_test(the_writer_lays_out_commas_lines_and_escapes),
     cmocka_unit_test(a_pipe_is_read_to_its_end),
 };
 RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

@@ -184,7 +184,7 @@ static void a_bad_file_is_told_by_its_line(void **state)
     CHECK_FAILS(parse_with("[10, \"made up\"]", "10", &params), TESS_EFORMAT,
                 "p.json: line 2: \"sms\" is 10, must be an array");
     CHECK_FAILS(parse_with("[10,", "[0,", &params), TESS_EFORMAT,
-                "p.json: line 2: \"sms\"[0] is 0, must be 1..1e+03");
+                "p.json: line 2: \"sms\"[0] is 0, must be 1..1000");
     CHECK_FAILS(parse_with("\"like\": \"g\"", "\"like\": \"x\"", &params), TESS_EFORMAT,
                 "p.json: line 3: \"like\" is \"x\", must be g");
     CHECK_FAILS(parse_with("\"era\": \"early\"", "\"era\": \"mid\"", &params), TESS_EFORMAT,

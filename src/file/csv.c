@@ -162,14 +162,13 @@ static int take_digits(const char **s)
 }
 
 /* Whether the text is [+-] digits [. digits] [e [+-] digits], with digits before or after the
- * point; *point is where that is, or NULL. */
-static int is_decimal(const char *s, const char **point)
+ * point. */
+static int is_decimal(const char *s)
 {
-    *point = NULL;
     s += *s == '+' || *s == '-';
     int digits = take_digits(&s);
     if (*s == '.') {
-        *point = s++;
+        s++;
         digits += take_digits(&s);
     }
     if (digits == 0)
@@ -186,17 +185,16 @@ static int is_decimal(const char *s, const char **point)
 int tess__csv_number(const tess__csv_field *field, double *value)
 {
     char text[128];
-    const char *point;
     if (field->length >= sizeof text || memchr(field->text, '\0', field->length))
         return 0;
     memcpy(text, field->text, field->length);
     text[field->length] = '\0';
-    if (!is_decimal(text, &point))
+    if (!is_decimal(text))
         return 0;
-    /* strtod expects the point of the process's locale. */
-    if (point)
-        text[point - text] = *localeconv()->decimal_point;
-    *value = strtod(text, NULL);
+    const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+    *value = strtod(text, NULL); /* with a point, whatever the locale of the host program */
+    uselocale(before);
+    freelocale(c);
     return 1;
 }
 

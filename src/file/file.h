@@ -214,17 +214,4 @@ tess_status tess__safetensors_write(tess__sink *sink, const tess_tensor *tensors
 tess_status tess__shards_write(tess__sink *sink, const char *path, const tess_tensor *tensors,
                                int n, const tess_file_opts *opts);
 
-/* ---- file_text.c: JSON on its way out: counted, and written unless out is NULL
- * ------------------- */
-
-typedef struct {
-    tess__out *out;
-    size_t count;
-} tess__text;
-
-tess_status tess__text_bytes(tess__text *text, const char *s, size_t n);
-tess_status tess__text_put(tess__text *text, const char *format, ...) /* at most 300 bytes */
-    __attribute__((format(printf, 2, 3)));
-tess_status tess__text_string(tess__text *text, const char *s); /* quoted and escaped */
-
 #endif

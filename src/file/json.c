@@ -209,33 +209,33 @@ tess_status tess__json_fail(tess__json_node node, const char *format, ...)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-typedef struct {
-    tess__out *out;
-    tess_status status;
-} writer;
-
-static int write_piece(const char *bytes, size_t n, void *user)
+tess_status tess__jw_to_file(void *out, const char *bytes, size_t n)
 {
-    writer *w = user;
-    w->status = tess__out_write(w->out, bytes, n);
-    return w->status == TESS_OK ? 0 : -1;
+    return tess__out_write(out, bytes, n);
+}
+
+tess_status tess__json_save(tess_ctx *ctx, const char *path,
+                            void (*add)(tess__jw *w, const void *user), const void *user)
+{
+    tess__out *out;
+    TESS_TRY(tess__out_open(ctx, path, &out));
+    tess__jw w = {.write = tess__jw_to_file, .to = out, .indent = 2};
+    add(&w, user);
+    const tess_status status = tess__jw_finish(&w);
+    if (status == TESS_OK)
+        return tess__out_commit(out);
+    tess__out_abort(out);
+    return status;
+}
+
+static void add_value(tess__jw *w, const void *value)
+{
+    tess__jw_value(w, NULL, value);
 }
 
 tess_status tess__json_write(tess_ctx *ctx, const char *path, const json_t *value)
 {
     if (!value)
         return tess__fail(TESS_ENOMEM, "%s: cannot write: out of memory", path);
-    writer w = {NULL, TESS_OK};
-    TESS_TRY(tess__out_open(ctx, path, &w.out));
-    /* Without a precision flag jansson prints 17 digits, enough for every double. */
-    const int failed = json_dump_callback(value, write_piece, &w, JSON_INDENT(2));
-    if (failed && w.status == TESS_OK)
-        w.status = tess__fail(TESS_ENOMEM, "%s: cannot write: out of memory", path);
-    if (w.status == TESS_OK)
-        w.status = tess__out_write(w.out, "\n", 1);
-    if (w.status != TESS_OK) {
-        tess__out_abort(w.out);
-        return w.status;
-    }
-    return tess__out_commit(w.out);
+    return tess__json_save(ctx, path, add_value, value);
 }

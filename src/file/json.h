@@ -26,8 +26,7 @@
 #define TESS_JSON_H
 
 #include "base/base_internal.h"
-
-#include <jansson.h>
+#include "json_write.h"
 
 enum { TESS_JSON_BYTES_MAX = 256 * 1024 * 1024 };
 
@@ -70,10 +69,18 @@ TESS_SIBLING tess__json_node tess__json_element(const tess__json_node *array, si
 TESS_SIBLING tess_status tess__json_fail(tess__json_node node, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Writes value to a file, complete or not at all: two spaces of indent, members in the order they
- * were set, reals with the digits that give back the same double. value NULL: what jansson returns
- * when it is out of memory, so ENOMEM. Does not take the reference. */
+/* Writes the document that `add` produces to a file, complete or not at all, with two spaces of
+ * indent. */
+TESS_SIBLING tess_status tess__json_save(tess_ctx *ctx, const char *path,
+                                         void (*add)(tess__jw *w, const void *user),
+                                         const void *user);
+
+/* The same for a value, its members in the order they were set. value NULL: what jansson returns
+ * when it is out of memory, so ENOMEM. Does not consume the reference. */
 TESS_SIBLING tess_status tess__json_write(tess_ctx *ctx, const char *path, const json_t *value);
+
+/* A `write` of tess__jw for a tess__out. */
+TESS_SIBLING tess_status tess__jw_to_file(void *out, const char *bytes, size_t n);
 
 /* ---- json_read.c: values with their rules. Ranges include both ends -------------------------- */
 
@@ -106,6 +113,13 @@ tess_status tess__json_text(tess__json_node node, tess__arena *arena, const char
 /* One of n names; *out is its number. */
 TESS_SIBLING tess_status tess__json_enum(tess__json_node node, const char *const *names, int n,
                                          int *out);
+
+/* ---- json_escape.c --------------------------------------------------------------------------- */
+
+/* Decodes the escape at p, whose first byte is its backslash, to UTF-8 and returns the bytes of
+ * that; *used are those at p. 0 if the `left` bytes at p begin with no escape, half a surrogate
+ * pair, or the character 0. */
+size_t tess__json_unescape(const char *p, size_t left, char utf8[4], size_t *used);
 
 /* ---- json_place.c ---------------------------------------------------------------------------- */
 

@@ -64,54 +64,6 @@ static void skip_value(cursor *c)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static unsigned hex4(const char *p)
-{
-    unsigned code = 0;
-    for (int i = 0; i < 4; i++) {
-        const char digit = p[i];
-        code = code * 16 + (unsigned)(digit <= '9'   ? digit - '0'
-                                      : digit <= 'F' ? digit - 'A' + 10
-                                                     : digit - 'a' + 10);
-    }
-    return code;
-}
-
-/* Writes the character as UTF-8 and returns its bytes. */
-static size_t encode(unsigned code, char out[4])
-{
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    const size_t bytes = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = bytes - 1; i > 0; i--, code >>= 6)
-        out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)(lead[bytes] | code);
-    return bytes;
-}
-
-/* Decodes the escape at p (behind its backslash) and returns its bytes; *used are those of p. */
-static size_t unescape(const char *p, const char *end, char out[4], size_t *used)
-{
-    static const char names[] = "bfnrt", meanings[] = "\b\f\n\r\t";
-    *used = 1;
-    if (*p != 'u') {
-        const char *name = strchr(names, *p);
-        out[0] = name ? meanings[name - names] : *p;
-        return 1;
-    }
-    if (end - p < 5)
-        return 0;
-    *used = 5;
-    unsigned code = hex4(p + 1);
-    if (code >= 0xd800 && code < 0xdc00 && end - p >= 11) {
-        code = 0x10000 + ((code - 0xd800) << 10) + (hex4(p + 7) - 0xdc00);
-        *used = 11;
-    }
-    return encode(code, out);
-}
-
 /* Whether the string at c, passed over in any case, is key. */
 static int is_key(cursor *c, const char *key)
 {
@@ -121,10 +73,8 @@ static int is_key(cursor *c, const char *key)
     while (p < end) {
         char piece[4] = {*p};
         size_t bytes = 1, used = 1;
-        if (*p == '\\' && p + 1 < end) {
-            bytes = unescape(p + 1, end, piece, &used);
-            used++;
-        }
+        if (*p == '\\')
+            bytes = tess__json_unescape(p, (size_t)(end - p), piece, &used);
         if (bytes == 0 || strncmp(key, piece, bytes) != 0)
             return 0;
         key += bytes;

@@ -28,17 +28,6 @@ static void show_string(const char *text, char out[VALUE_BYTES])
     strcpy(p, cut ? "...\"" : "\"");
 }
 
-/* The digits a person would write: the fewest that give back the same number. */
-static void show_real(double x, char out[VALUE_BYTES])
-{
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(out, VALUE_BYTES, "%.*g", digits, x);
-        double back;
-        if (sscanf(out, "%lf", &back) == 1 && back == x)
-            return;
-    }
-}
-
 static void show_value(const json_t *value, char out[VALUE_BYTES])
 {
     switch (json_typeof(value)) {
@@ -48,7 +37,7 @@ static void show_value(const json_t *value, char out[VALUE_BYTES])
     case JSON_INTEGER:
         snprintf(out, VALUE_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         break;
-    case JSON_REAL: show_real(json_real_value(value), out); break;
+    case JSON_REAL: tess__real_text(json_real_value(value), 0, out); break;
     case JSON_TRUE: strcpy(out, "true"); break;
     case JSON_FALSE: strcpy(out, "false"); break;
     case JSON_NULL: strcpy(out, "null"); break;
@@ -256,8 +245,8 @@ tess_status tess__json_double(tess__json_node node, double min, double max, doub
     const int right = json_is_number(node.value);
     if (!right || !(x >= min && x <= max)) {
         char low[VALUE_BYTES], high[VALUE_BYTES];
-        show_real(min, low);
-        show_real(max, high);
+        tess__real_text(min, 0, low);
+        tess__real_text(max, 0, high);
         return fail_range(node, right ? "" : "a number", isinf(min) ? NULL : low,
                           isinf(max) ? NULL : high);
     }

@@ -6,6 +6,7 @@
  * nothing but strings. What is wrong is told with its byte in the file.
  */
 #include "file.h"
+#include "json.h"
 
 #include <string.h>
 
@@ -74,71 +75,22 @@ tess_status tess__cursor_length(tess__cursor *s, int64_t *value)
     return TESS_OK;
 }
 
-/* Four hexadecimal digits at p; -1 if they are none. */
-static int32_t hex4(const unsigned char *p)
-{
-    int32_t value = 0;
-    for (int i = 0; i < 4; i++) {
-        const int c = p[i] | 0x20;
-        const int digit = p[i] >= '0' && p[i] <= '9' ? p[i] - '0'
-                          : c >= 'a' && c <= 'f'     ? c - 'a' + 10
-                                                     : -1;
-        if (digit < 0)
-            return -1;
-        value = value << 4 | digit;
-    }
-    return value;
-}
-
-static size_t put_utf8(int32_t code, char *to)
-{
-    const int32_t lead = code < 0x80 ? 0 : code < 0x800 ? 0xc0 : code < 0x10000 ? 0xe0 : 0xf0;
-    const size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; code >>= 6)
-        to[i] = (char)(0x80 | (code & 0x3f));
-    to[0] = (char)(lead | code);
-    return n;
-}
-
-/* \uXXXX at the backslash, or a pair of them: the character and how much text it took; 0 if it is
- * half a pair, the character 0, or no such escape. */
-static size_t read_unicode(const unsigned char *p, size_t left, int32_t *code)
-{
-    if (left < 6 || (*code = hex4(p + 2)) <= 0 || (*code >= 0xdc00 && *code < 0xe000))
-        return 0;
-    if (*code < 0xd800 || *code >= 0xe000)
-        return 6;
-    const int32_t low = left >= 12 && p[6] == '\\' && p[7] == 'u' ? hex4(p + 8) : -1;
-    if (low < 0xdc00 || low >= 0xe000)
-        return 0;
-    *code = 0x10000 + ((*code - 0xd800) << 10) + (low - 0xdc00);
-    return 12;
-}
-
-/* The n bytes between two quotes, escapes resolved, to `to`, which has room for n. */
+/* The n bytes between two quotes, escapes decoded, to `to`, which has room for n. */
 static tess_status unescape(tess__cursor *s, size_t start, size_t n, char *to, size_t *length)
 {
-    static const char from_text[] = "\"\\/bfnrt", to_text[] = "\"\\/\b\f\n\r\t";
-    const unsigned char *p = s->source->data + start;
+    const char *p = (const char *)s->source->data + start;
     size_t at = 0, out = 0;
     while (at < n) {
-        size_t step = 1;
-        if (p[at] != '\\') {
-            to[out++] = (char)p[at];
-        } else if (p[at + 1] == 'u') { /* a backslash is never the last byte */
-            int32_t code;
-            step = read_unicode(p + at, n - at, &code);
-            out += step ? put_utf8(code, to + out) : 0;
-        } else {
-            const char *found = strchr(from_text, p[at + 1]);
-            step = found && *found ? 2 : 0;
-            to[out++] = found ? to_text[found - from_text] : '\0';
-        }
-        if (step == 0) {
+        char utf8[4] = {p[at]};
+        size_t used = 1;
+        const size_t bytes = p[at] == '\\' ? tess__json_unescape(p + at, n - at, utf8, &used) : 1;
+        if (bytes == 0) {
             s->at = start + at;
             return tess__cursor_fail(s, "a valid escape, of a character that is not 0");
         }
-        at += step;
+        memcpy(to + out, utf8, bytes);
+        out += bytes;
+        at += used;
     }
     *length = out;
     return TESS_OK;

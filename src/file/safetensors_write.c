@@ -7,59 +7,47 @@
  * count its bytes and once to write them, and takes no memory.
  */
 #include "file.h"
+#include "json.h"
 
 enum { PREFIX = 8, ALIGN_DATA = 64, HEADER_MAX = 100 * 1000 * 1000 };
 
-static tess_status put_metas(tess__text *t, const tess_meta *metas, int n)
+static void add_tensor(tess__jw *w, const tess_tensor *tensor, size_t *offset)
 {
-    TESS_TRY(tess__text_put(t, "\"__metadata__\":{"));
-    for (int i = 0; i < n; i++) {
-        TESS_TRY(tess__text_put(t, "%s", i ? "," : ""));
-        TESS_TRY(tess__text_string(t, metas[i].key));
-        TESS_TRY(tess__text_put(t, ":"));
-        TESS_TRY(tess__text_string(t, metas[i].value));
-    }
-    return tess__text_put(t, "}");
-}
-
-static tess_status put_tensor(tess__text *t, const tess_tensor *tensor, size_t *offset)
-{
-    char shape[TESS_SHAPE_TEXT];
     const size_t end = *offset + tess__tensor_bytes(tensor);
-    TESS_TRY(tess__text_string(t, tensor->name));
-    TESS_TRY(tess__text_put(t, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-                            tess_dtype_name(tensor->dtype),
-                            tess__shape_text(tensor->rank, tensor->shape, shape), *offset, end));
+    tess__jw_begin(w, tensor->name, '{');
+    tess__jw_text(w, "dtype", tess_dtype_name(tensor->dtype));
+    tess__jw_row_i64(w, "shape", tensor->shape, (size_t)tensor->rank);
+    tess__jw_row_i64(w, "data_offsets", (int64_t[]){(int64_t)*offset, (int64_t)end}, 2);
+    tess__jw_end(w, '}');
     *offset = end;
-    return TESS_OK;
 }
 
-static tess_status put_header(tess__text *t, const tess_tensor *tensors, int n,
-                              const tess_meta *metas, int n_metas)
+static void add_header(tess__jw *w, const tess_tensor *tensors, int n, const tess_meta *metas,
+                       int n_metas)
 {
     size_t offset = 0;
-    int comma = n_metas > 0;
-    TESS_TRY(tess__text_put(t, "{"));
-    if (n_metas > 0)
-        TESS_TRY(put_metas(t, metas, n_metas));
-    for (size_t size = 8; size > 0; size /= 2) {
-        for (int i = 0; i < n; i++) {
-            if (tess_dtype_size(tensors[i].dtype) != size)
-                continue;
-            TESS_TRY(tess__text_put(t, "%s", comma ? "," : ""));
-            TESS_TRY(put_tensor(t, &tensors[i], &offset));
-            comma = 1;
-        }
+    tess__jw_begin(w, NULL, '{');
+    if (n_metas > 0) {
+        tess__jw_begin(w, "__metadata__", '{');
+        for (int i = 0; i < n_metas; i++)
+            tess__jw_text(w, metas[i].key, metas[i].value);
+        tess__jw_end(w, '}');
     }
-    return tess__text_put(t, "}");
+    for (size_t size = 8; size > 0; size /= 2)
+        for (int i = 0; i < n; i++)
+            if (tess_dtype_size(tensors[i].dtype) == size)
+                add_tensor(w, &tensors[i], &offset);
+    tess__jw_end(w, '}');
 }
 
 tess_status tess__safetensors_write(tess__sink *sink, const tess_tensor *tensors, int n,
                                     const tess_meta *metas, int n_metas)
 {
-    tess__text count = {0}, header = {.out = sink->out};
-    TESS_TRY(put_header(&count, tensors, n, metas, n_metas));
-    const size_t whole = (PREFIX + count.count + ALIGN_DATA - 1) / ALIGN_DATA * ALIGN_DATA;
+    static const char spaces[] = {[0 ... ALIGN_DATA - 1] = ' '};
+    tess__jw count = {.compact = 1};
+    tess__jw header = {.write = tess__jw_to_file, .to = sink->out, .compact = 1};
+    add_header(&count, tensors, n, metas, n_metas);
+    const size_t whole = (PREFIX + count.bytes + ALIGN_DATA - 1) / ALIGN_DATA * ALIGN_DATA;
     const size_t length = whole - PREFIX;
     if (length > HEADER_MAX)
         return tess__fail(TESS_EINVAL,
@@ -69,9 +57,9 @@ tess_status tess__safetensors_write(tess__sink *sink, const tess_tensor *tensors
     for (int i = 0; i < PREFIX; i++)
         prefix[i] = (unsigned char)(length >> 8 * i);
     TESS_TRY(tess__out_write(sink->out, prefix, PREFIX));
-    TESS_TRY(put_header(&header, tensors, n, metas, n_metas));
-    while (header.count < length)
-        TESS_TRY(tess__text_bytes(&header, " ", 1));
+    add_header(&header, tensors, n, metas, n_metas);
+    TESS_TRY(tess__jw_finish(&header));
+    TESS_TRY(tess__out_write(sink->out, spaces, length - header.bytes));
     for (size_t size = 8; size > 0; size /= 2) {
         for (int i = 0; i < n; i++) {
             if (tess_dtype_size(tensors[i].dtype) == size)

@@ -9,6 +9,7 @@
  * that a disk that runs full leaves what was there before. The metadata go into every shard.
  */
 #include "file.h"
+#include "json.h"
 
 #include <limits.h>
 #include <string.h>
@@ -60,21 +61,17 @@ static tess_status shard_name(const char *stem, int length, int s, int shards, c
     return TESS_OK;
 }
 
-static tess_status write_map(tess__text *t, const char *stem, int length,
-                             const tess_tensor *tensors, const shard *list, int shards)
+static tess_status add_map(tess__jw *w, const char *stem, int length, const tess_tensor *tensors,
+                           const shard *list, int shards)
 {
     char name[PATH_MAX];
-    int first = 1;
+    tess__jw_begin(w, "weight_map", '{');
     for (int s = 0; s < shards; s++) {
         TESS_TRY(shard_name(stem, length, s, shards, name));
-        for (int i = list[s].first; i < list[s].first + list[s].n; i++) {
-            TESS_TRY(tess__text_put(t, "%s\n    ", first ? "" : ","));
-            TESS_TRY(tess__text_string(t, tensors[i].name));
-            TESS_TRY(tess__text_put(t, ": "));
-            TESS_TRY(tess__text_string(t, name));
-            first = 0;
-        }
+        for (int i = list[s].first; i < list[s].first + list[s].n; i++)
+            tess__jw_text(w, tensors[i].name, name);
     }
+    tess__jw_end(w, '}');
     return TESS_OK;
 }
 
@@ -84,12 +81,14 @@ static tess_status write_index(tess__sink *sink, const char *path, const tess_te
     const char *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
     const int length = (int)(strlen(stem) - strlen(index_end));
     TESS_TRY(tess__out_open(sink->ctx, path, out));
-    tess__text t = {.out = *out};
-    TESS_TRY(tess__text_put(
-        &t, "{\n  \"metadata\": {\n    \"total_size\": %lld\n  },\n  \"weight_map\": {",
-        (long long)sink->total));
-    TESS_TRY(write_map(&t, stem, length, tensors, list, shards));
-    TESS_TRY(tess__text_put(&t, "\n  }\n}\n"));
+    tess__jw w = {.write = tess__jw_to_file, .to = *out, .indent = 2};
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_begin(&w, "metadata", '{');
+    tess__jw_int(&w, "total_size", sink->total);
+    tess__jw_end(&w, '}');
+    TESS_TRY(add_map(&w, stem, length, tensors, list, shards));
+    tess__jw_end(&w, '}');
+    TESS_TRY(tess__jw_finish(&w));
     return tess__out_sync(*out);
 }
 

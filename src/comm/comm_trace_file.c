@@ -8,53 +8,56 @@
  */
 #include "comm_trace.h"
 
+#include "file/json.h"
+
 static const char *const traffics[TESS_TRAFFIC_COUNT] = {"payload", "index", "control"};
 
-static tess_status write_record(tess__out *out, const tess__record *r, int rank, const char *end)
+static void add_record(tess__jw *w, const tess__record *r, int rank)
 {
-    char request[48] = "", line[640];
+    tess__jw_row(w, NULL, '{');
+    tess__jw_text(w, "name", r->call.op);
+    tess__jw_text(w, "ph", "X");
+    tess__jw_int(w, "pid", 0);
+    tess__jw_int(w, "tid", rank);
+    tess__jw_real(w, "ts", (double)r->begin / 1e3);
+    tess__jw_real(w, "dur", (double)r->took / 1e3);
+    tess__jw_row(w, "args", '{');
+    tess__jw_text(w, "op", r->call.op);
+    tess__jw_text(w, "traffic", traffics[r->call.traffic]);
+    tess__jw_row_i32(w, "group", (int32_t[]){r->first, r->count, r->stride}, 3);
+    tess__jw_int(w, "sent", r->call.sent);
+    tess__jw_int(w, "received", r->call.received);
+    tess__jw_int(w, "peer", r->call.most);
+    tess__jw_int(w, "compute_ns", r->compute);
     if (r->call.request > 0)
-        snprintf(request, sizeof request, ", \"request\": %lld", (long long)r->call.request);
-    const int n = snprintf(
-        line, sizeof line,
-        "{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"ts\": %lld.%03d, \"dur\": "
-        "%lld.%03d, \"args\": {\"op\": \"%s\", \"traffic\": \"%s\", \"group\": [%d, %d, %d], "
-        "\"sent\": %lld, \"received\": %lld, \"peer\": %lld, \"compute_ns\": %lld%s}}%s\n",
-        r->call.op, rank, (long long)(r->begin / 1000), (int)(r->begin % 1000),
-        (long long)(r->took / 1000), (int)(r->took % 1000), r->call.op, traffics[r->call.traffic],
-        r->first, r->count, r->stride, (long long)r->call.sent, (long long)r->call.received,
-        (long long)r->call.most, (long long)r->compute, request, end);
-    return tess__out_write(out, line, (size_t)n);
+        tess__jw_int(w, "request", r->call.request);
+    tess__jw_end(w, '}');
+    tess__jw_end(w, '}');
 }
 
-static tess_status write_all(tess__out *out, const tess__trace *trace)
+static void add_trace(tess__jw *w, const void *user)
 {
+    const tess__trace *trace = user;
     const tess__tape *tape = trace->tape;
-    char head[160];
-    const int n = snprintf(head, sizeof head,
-                           "{\"otherData\": {\"tessera_trace\": 1, \"rank\": %d, \"ranks\": %d},\n"
-                           "\"traceEvents\": [\n",
-                           trace->comm.rank, trace->comm.size);
-    TESS_TRY(tess__out_write(out, head, (size_t)n));
+    tess__jw_begin(w, NULL, '{');
+    tess__jw_row(w, "otherData", '{');
+    tess__jw_int(w, "tessera_trace", 1);
+    tess__jw_int(w, "rank", trace->comm.rank);
+    tess__jw_int(w, "ranks", trace->comm.size);
+    tess__jw_end(w, '}');
+    tess__jw_begin(w, "traceEvents", '[');
     for (size_t i = 0; i < tape->n; i++)
-        TESS_TRY(
-            write_record(out, &tape->records[i], trace->comm.rank, i + 1 < tape->n ? "," : ""));
-    return tess__out_write(out, "]}\n", 3);
+        add_record(w, &tape->records[i], trace->comm.rank);
+    tess__jw_end(w, ']');
+    tess__jw_end(w, '}');
 }
 
 tess_status tess_comm_trace_write(const tess_comm *comm, const char *path)
 {
     const char *fn = "tess_comm_trace_write";
     const tess__trace *trace = NULL;
-    tess__out *out = NULL;
     if (!comm || !path)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", fn, comm ? "path" : "comm");
     TESS_TRY(tess__trace_of(fn, comm, &trace));
-    TESS_TRY(tess__out_open(comm->ctx, path, &out));
-    const tess_status status = write_all(out, trace);
-    if (status != TESS_OK) {
-        tess__out_abort(out);
-        return status;
-    }
-    return tess__out_commit(out);
+    return tess__json_save(comm->ctx, path, add_trace, trace);
 }

@@ -35,11 +35,6 @@ tess_status tess__cluster_open(tess_ctx *ctx, const char *path, tess_cluster **c
  * description, where it has one. */
 tess_status tess__cluster_read_collectives(tess_cluster *cluster, const tess__json_node *root);
 
-/* ---- cluster_write.c ----------------------------------------------------------------------- */
-
-/* A new reference; NULL: no memory, or a text that is not UTF-8. */
-json_t *tess__cluster_json(const tess_cluster_info *info);
-
 /* ---- nccl_log.c ---------------------------------------------------------------------------- */
 
 tess_status tess__nccl_log_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,

@@ -33,16 +33,6 @@ static void put(char text[TESS__EVENT_BYTES], const char *more)
     snprintf(text + used, TESS__EVENT_BYTES - used, "%s", more);
 }
 
-static void put_number(char text[TESS__EVENT_BYTES], double value, const char *format)
-{
-    char digits[40];
-    snprintf(digits, sizeof digits, format, value);
-    for (char *p = digits; *p; p++)
-        if (!strchr("0123456789+-e", *p))
-            *p = '.';
-    put(text, digits);
-}
-
 static void put_int(char text[TESS__EVENT_BYTES], const char *before, long long value)
 {
     char digits[64];
@@ -50,53 +40,34 @@ static void put_int(char text[TESS__EVENT_BYTES], const char *before, long long 
     put(text, digits);
 }
 
-static void json_sizes(const tess__event *event, char line[TESS__EVENT_BYTES])
-{
-    put_int(line, "\"size\": [", event->sizes[0]);
-    put_int(line, ", ", event->sizes[1]);
-    put_int(line, ", ", event->sizes[2]);
-    put(line, "]");
-}
-
 void tess__event_json(const tess__event *event, char line[TESS__EVENT_BYTES])
 {
-    const char *between = "";
-    line[0] = 0;
-    put_int(line, "{\"step\": ", (long long)event->step);
+    tess__jw_buffer buffer = {.text = line, .room = TESS__EVENT_BYTES};
+    tess__jw w = {.write = tess__jw_to_buffer, .to = &buffer, .digits = 9};
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_int(&w, "step", event->step);
     if (event->layer >= 0)
-        put_int(line, ", \"layer\": ", event->layer);
+        tess__jw_int(&w, "layer", event->layer);
     if (event->head >= 0)
-        put_int(line, ", \"head\": ", event->head);
-    put(line, ", \"event\": \"");
-    put(line, kinds[event->kind].name);
-    put(line, "\", \"why\": {");
-    if (event->rule) {
-        put(line, "\"rule\": \"");
-        put(line, event->rule);
-        put(line, "\"");
-        between = ", ";
-    }
-    if (event->sizes[0]) {
-        put(line, between);
-        json_sizes(event, line);
-        between = ", ";
-    }
-    for (int i = 0; i < event->n_why; i++) {
-        if (!isfinite(event->why[i].value))
-            continue;
-        put(line, between);
-        put(line, "\"");
-        put(line, event->why[i].name);
-        put(line, "\": ");
-        put_number(line, event->why[i].value, "%.9g");
-        between = ", ";
-    }
-    put(line, "}}\n");
+        tess__jw_int(&w, "head", event->head);
+    tess__jw_text(&w, "event", kinds[event->kind].name);
+    tess__jw_begin(&w, "why", '{');
+    if (event->rule)
+        tess__jw_text(&w, "rule", event->rule);
+    if (event->sizes[0])
+        tess__jw_row_i32(&w, "size", event->sizes, 3);
+    for (int i = 0; i < event->n_why; i++)
+        if (isfinite(event->why[i].value))
+            tess__jw_real(&w, event->why[i].name, event->why[i].value);
+    tess__jw_end(&w, '}');
+    tess__jw_end(&w, '}');
+    put(line, "\n");
 }
 
 /* "step 300: layer 2 head 1 goes back to dense (recall 0.88, limit 0.9)" */
 void tess__event_text(const tess__event *event, char text[TESS__EVENT_BYTES])
 {
+    char digits[TESS_REAL_TEXT];
     const char *between = " (";
     text[0] = 0;
     put_int(text, "step ", (long long)event->step);
@@ -125,7 +96,7 @@ void tess__event_text(const tess__event *event, char text[TESS__EVENT_BYTES])
         for (const char *p = event->why[i].name; *p; p++)
             put(text, *p == '_' ? " " : (char[]){*p, 0});
         put(text, " ");
-        put_number(text, event->why[i].value, "%.3g");
+        put(text, tess__real_text(event->why[i].value, 3, digits));
         between = ", ";
     }
     if (between[0] == ',')

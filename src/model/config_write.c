@@ -5,105 +5,74 @@
  */
 #include "config.h"
 
+#include "file/json.h"
+
 #include <sys/stat.h>
 
-enum { TEXT_BYTES = 2048, NUMBER_BYTES = 32 };
-
-/* The fewest digits that give back the same number, as Python writes it. */
-static const char *shortest(double x, char out[NUMBER_BYTES])
+static void add_patch(tess__jw *w, const tess_model_config *c)
 {
-    for (int digits = 1; digits <= 17; digits++) {
-        double back;
-        snprintf(out, NUMBER_BYTES, "%.*g", digits, x);
-        if (sscanf(out, "%lf", &back) == 1 && back == x)
-            break;
-    }
-    return out;
+    tess__jw_begin(w, "patch_size", '[');
+    for (int i = 0; i < 3; i++)
+        tess__jw_int(w, NULL, c->patch[i]);
+    tess__jw_end(w, ']');
 }
 
-/* A line for what only we know, "" when it has the value that everyone else assumes. */
-static const char *own_line(const char *key, int value, int usual, char out[64])
+static void add_diffusers(tess__jw *w, const void *config)
 {
-    out[0] = '\0';
-    if (value != usual)
-        snprintf(out, 64, "  \"%s\": %d,\n", key, value);
-    return out;
+    const tess_model_config *c = config;
+    tess__jw_begin(w, NULL, '{');
+    tess__jw_text(w, "_class_name", "WanTransformer3DModel");
+    tess__jw_text(w, "_diffusers_version", "0.42.1");
+    if (c->text_len != 512) /* our own member: other readers assume 512 */
+        tess__jw_int(w, "_text_len", c->text_len);
+    tess__jw_null(w, "added_kv_proj_dim");
+    tess__jw_int(w, "attention_head_dim", c->head_dim);
+    tess__jw_bool(w, "cross_attn_norm", c->cross_attn_norm);
+    tess__jw_real(w, "eps", c->eps);
+    tess__jw_int(w, "ffn_dim", c->ffn_dim);
+    tess__jw_int(w, "freq_dim", c->freq_dim);
+    tess__jw_null(w, "image_dim");
+    tess__jw_int(w, "in_channels", c->in_channels);
+    tess__jw_int(w, "num_attention_heads", c->heads);
+    tess__jw_int(w, "num_layers", c->layers);
+    tess__jw_int(w, "out_channels", c->out_channels);
+    add_patch(w, c);
+    tess__jw_null(w, "pos_embed_seq_len");
+    tess__jw_text(w, "qk_norm", c->qk_norm ? "rms_norm_across_heads" : NULL);
+    tess__jw_int(w, "rope_max_seq_len", c->rope_max);
+    tess__jw_int(w, "text_dim", c->text_dim);
+    tess__jw_end(w, '}');
 }
 
-static int print_diffusers(const tess_model_config *c, char text[TEXT_BYTES])
+static void add_original(tess__jw *w, const void *config)
 {
-    char eps[NUMBER_BYTES], own[64];
-    return snprintf(text, TEXT_BYTES,
-                    "{\n"
-                    "  \"_class_name\": \"WanTransformer3DModel\",\n"
-                    "  \"_diffusers_version\": \"0.42.1\",\n"
-                    "%s"
-                    "  \"added_kv_proj_dim\": null,\n"
-                    "  \"attention_head_dim\": %d,\n"
-                    "  \"cross_attn_norm\": %s,\n"
-                    "  \"eps\": %s,\n"
-                    "  \"ffn_dim\": %d,\n"
-                    "  \"freq_dim\": %d,\n"
-                    "  \"image_dim\": null,\n"
-                    "  \"in_channels\": %d,\n"
-                    "  \"num_attention_heads\": %d,\n"
-                    "  \"num_layers\": %d,\n"
-                    "  \"out_channels\": %d,\n"
-                    "  \"patch_size\": [\n    %d,\n    %d,\n    %d\n  ],\n"
-                    "  \"pos_embed_seq_len\": null,\n"
-                    "  \"qk_norm\": %s,\n"
-                    "  \"rope_max_seq_len\": %d,\n"
-                    "  \"text_dim\": %d\n"
-                    "}\n",
-                    own_line("_text_len", c->text_len, 512, own), c->head_dim,
-                    c->cross_attn_norm ? "true" : "false", shortest(c->eps, eps), c->ffn_dim,
-                    c->freq_dim, c->in_channels, c->heads, c->layers, c->out_channels, c->patch[0],
-                    c->patch[1], c->patch[2], c->qk_norm ? "\"rms_norm_across_heads\"" : "null",
-                    c->rope_max, c->text_dim);
-}
-
-static int print_original(const tess_model_config *c, char text[TEXT_BYTES])
-{
-    char eps[NUMBER_BYTES], own[64];
-    return snprintf(text, TEXT_BYTES,
-                    "{\n"
-                    "  \"_class_name\": \"WanModel\",\n"
-                    "%s"
-                    "  \"cross_attn_norm\": %s,\n"
-                    "  \"dim\": %d,\n"
-                    "  \"eps\": %s,\n"
-                    "  \"ffn_dim\": %d,\n"
-                    "  \"freq_dim\": %d,\n"
-                    "  \"in_dim\": %d,\n"
-                    "  \"model_type\": \"t2v\",\n"
-                    "  \"num_heads\": %d,\n"
-                    "  \"num_layers\": %d,\n"
-                    "  \"out_dim\": %d,\n"
-                    "  \"patch_size\": [\n    %d,\n    %d,\n    %d\n  ],\n"
-                    "  \"qk_norm\": %s,\n"
-                    "  \"text_dim\": %d,\n"
-                    "  \"text_len\": %d\n"
-                    "}\n",
-                    own_line("_rope_max_seq_len", c->rope_max, 1024, own),
-                    c->cross_attn_norm ? "true" : "false", c->heads * c->head_dim,
-                    shortest(c->eps, eps), c->ffn_dim, c->freq_dim, c->in_channels, c->heads,
-                    c->layers, c->out_channels, c->patch[0], c->patch[1], c->patch[2],
-                    c->qk_norm ? "true" : "false", c->text_dim, c->text_len);
+    const tess_model_config *c = config;
+    tess__jw_begin(w, NULL, '{');
+    tess__jw_text(w, "_class_name", "WanModel");
+    if (c->rope_max != 1024) /* our own member: other readers assume 1024 */
+        tess__jw_int(w, "_rope_max_seq_len", c->rope_max);
+    tess__jw_bool(w, "cross_attn_norm", c->cross_attn_norm);
+    tess__jw_int(w, "dim", c->heads * c->head_dim);
+    tess__jw_real(w, "eps", c->eps);
+    tess__jw_int(w, "ffn_dim", c->ffn_dim);
+    tess__jw_int(w, "freq_dim", c->freq_dim);
+    tess__jw_int(w, "in_dim", c->in_channels);
+    tess__jw_text(w, "model_type", "t2v");
+    tess__jw_int(w, "num_heads", c->heads);
+    tess__jw_int(w, "num_layers", c->layers);
+    tess__jw_int(w, "out_dim", c->out_channels);
+    add_patch(w, c);
+    tess__jw_bool(w, "qk_norm", c->qk_norm);
+    tess__jw_int(w, "text_dim", c->text_dim);
+    tess__jw_int(w, "text_len", c->text_len);
+    tess__jw_end(w, '}');
 }
 
 tess_status tess__config_write(tess_ctx *ctx, const char *path, const tess_model_config *config,
                                tess_weight_names names)
 {
-    char text[TEXT_BYTES];
-    const int n = names == TESS_WEIGHTS_ORIGINAL ? print_original(config, text)
-                                                 : print_diffusers(config, text);
-    tess__out *out;
-    TESS_TRY(tess__out_open(ctx, path, &out));
-    const tess_status status = tess__out_write(out, text, (size_t)n);
-    if (status == TESS_OK)
-        return tess__out_commit(out);
-    tess__out_abort(out);
-    return status;
+    return tess__json_save(ctx, path, names == TESS_WEIGHTS_ORIGINAL ? add_original : add_diffusers,
+                           config);
 }
 
 tess_status tess__config_path(const char *path, char file[PATH_MAX])

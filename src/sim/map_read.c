@@ -49,7 +49,7 @@ static tess_status scalar(reader *r, tess__json_node node, const char **text)
     case JSON_INTEGER:
         snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(node.value));
         break;
-    case JSON_REAL: snprintf(number, sizeof number, "%.17g", json_real_value(node.value)); break;
+    case JSON_REAL: tess__real_text(json_real_value(node.value), 0, number); break;
     case JSON_TRUE: from = "true"; break;
     case JSON_FALSE: from = "false"; break;
     default: return tess__json_fail(node, "must be a text, a number, true or false");

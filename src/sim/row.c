@@ -8,6 +8,8 @@
  */
 #include "table.h"
 
+#include "file/json_write.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,13 +66,11 @@ static void put(tess__row *row, const char *key, const char *value)
 static void put_number(tess__row *row, const char *key, double number)
 {
     char *text = row->text + row->used;
-    const size_t left = sizeof row->text - row->used;
-    const int n = snprintf(text, left, "%.17g", number);
-    if (n < 0 || (size_t)n >= left) {
+    if (sizeof row->text - row->used < TESS_REAL_TEXT) {
         refuse(row, "the map makes more than %d bytes of numbers", TESS_ROW_TEXT);
         return;
     }
-    row->used += (size_t)n + 1;
+    row->used += strlen(tess__real_text(number, 0, text)) + 1;
     put(row, key, text);
 }
 

@@ -31,12 +31,13 @@ static int is_path(const char *name)
 static tess_status scalar_text(tess__json_node node, char *text, size_t bytes)
 {
     const json_t *value = node.value;
+    char number[TESS_REAL_TEXT];
     if (json_is_string(value) && strlen(json_string_value(value)) < bytes)
         strcpy(text, json_string_value(value));
     else if (json_is_integer(value))
         snprintf(text, bytes, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     else if (json_is_real(value))
-        snprintf(text, bytes, "%.17g", json_real_value(value));
+        snprintf(text, bytes, "%s", tess__real_text(json_real_value(value), 0, number));
     else if (json_is_boolean(value))
         snprintf(text, bytes, "%s", json_is_true(value) ? "true" : "false");
     else

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.c - one line per step in metrics.jsonl and metrics.csv of a run's folder.
- *
- * Numbers have a point whatever the host program's locale says, and nothing is allocated.
- */
+/* metrics.c - one line per step in metrics.jsonl and metrics.csv of a run's folder. */
 #include "train_internal.h"
 
 #include <math.h>
@@ -46,51 +43,62 @@ enum { COLUMNS = sizeof columns / sizeof *columns };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
+enum { LINE_BYTES = 2048 }; /* lines have some 700 */
+
 typedef struct {
-    char text[2048];
+    char text[LINE_BYTES];
     size_t used;
 } line;
 
 static void put(line *l, const char *text)
 {
     const size_t n = strlen(text);
-    if (l->used + n < sizeof l->text) /* lines are some 700 bytes */
+    if (l->used + n < sizeof l->text)
         memcpy(l->text + l->used, text, n + 1), l->used += n;
 }
 
-/* NaN and infinities are `none`, for JSON has no word for them. */
-static void put_number(line *l, double value, const char *none)
+static int is_whole(double value)
 {
-    char digits[40];
-    if (!isfinite(value)) {
-        put(l, none);
-        return;
-    }
-    const int whole = fabs(value) < 0x1p53 && value == floor(value); /* bytes, to the last one */
-    snprintf(digits, sizeof digits, whole ? "%.0f" : "%.9g", value);
-    for (char *p = digits; *p; p++)
-        if (!strchr("0123456789+-e", *p))
-            *p = '.';
-    put(l, digits);
+    return fabs(value) < 0x1p53 && value == floor(value);
+}
+
+/* Bytes are written to the last one, other numbers with 9 digits. */
+static void add_number(tess__jw *w, const char *key, double value)
+{
+    if (is_whole(value))
+        tess__jw_int(w, key, (int64_t)value);
+    else
+        tess__jw_real(w, key, value);
 }
 
 static void json_line(const tess_step *step, line *l)
 {
-    char head[48];
-    snprintf(head, sizeof head, "{\"step\": %lld", (long long)step->step);
-    put(l, head);
-    for (int i = 0; i < COLUMNS; i++) {
-        put(l, ", \"");
-        put(l, columns[i].name);
-        put(l, "\": ");
-        put_number(l, *(const double *)((const char *)step + columns[i].offset), "null");
+    tess__jw_buffer buffer = {.text = l->text, .room = sizeof l->text};
+    tess__jw w = {.write = tess__jw_to_buffer, .to = &buffer, .digits = 9};
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_int(&w, "step", step->step);
+    for (int i = 0; i < COLUMNS; i++)
+        add_number(&w, columns[i].name, *(const double *)((const char *)step + columns[i].offset));
+    if (isnan(step->val_loss)) {
+        tess__jw_null(&w, "val_buckets");
+    } else {
+        tess__jw_begin(&w, "val_buckets", '[');
+        for (int i = 0; i < TESS_NOISE_BUCKETS; i++)
+            add_number(&w, NULL, step->val_buckets[i]);
+        tess__jw_end(&w, ']');
     }
-    put(l, ", \"val_buckets\": ");
-    for (int i = 0; i < TESS_NOISE_BUCKETS && !isnan(step->val_loss); i++) {
-        put(l, i ? ", " : "[");
-        put_number(l, step->val_buckets[i], "null");
-    }
-    put(l, isnan(step->val_loss) ? "null}\n" : "]}\n");
+    tess__jw_end(&w, '}');
+    l->used = buffer.used;
+    put(l, "\n");
+}
+
+static void put_field(line *l, double value)
+{
+    char text[TESS_REAL_TEXT] = "";
+    if (isfinite(value))
+        tess__real_text(value, is_whole(value) ? 0 : 9, text);
+    put(l, ",");
+    put(l, text);
 }
 
 static void csv_line(const tess_step *step, line *l)
@@ -98,14 +106,10 @@ static void csv_line(const tess_step *step, line *l)
     char head[32];
     snprintf(head, sizeof head, "%lld", (long long)step->step);
     put(l, head);
-    for (int i = 0; i < COLUMNS; i++) {
-        put(l, ",");
-        put_number(l, *(const double *)((const char *)step + columns[i].offset), "");
-    }
-    for (int i = 0; i < TESS_NOISE_BUCKETS; i++) {
-        put(l, ",");
-        put_number(l, step->val_buckets[i], "");
-    }
+    for (int i = 0; i < COLUMNS; i++)
+        put_field(l, *(const double *)((const char *)step + columns[i].offset));
+    for (int i = 0; i < TESS_NOISE_BUCKETS; i++)
+        put_field(l, step->val_buckets[i]);
     put(l, "\n");
 }
 

@@ -94,20 +94,12 @@ double tess__plans_imbalance(const tess_train *t)
     return t->context ? sum / layers : 1.0;
 }
 
-/* Thousandths as an integer, for a point in every locale; nothing where it is not known. */
-static void put_thousandths(char text[32], double value)
+/* A field of plans.csv with three decimals at most; empty where the value is not known. */
+static void format_field(char text[TESS_REAL_TEXT], double value)
 {
-    const long long parts = llround(1e3 * value);
     text[0] = 0;
     if (value >= 0.0)
-        snprintf(text, 32, "%lld.%03lld", parts / 1000, parts % 1000);
-}
-
-static void put_bytes(char text[32], int64_t bytes)
-{
-    text[0] = 0;
-    if (bytes >= 0)
-        snprintf(text, 32, "%lld", (long long)bytes);
+        tess__real_text(nearbyint(1e3 * value) / 1e3, 0, text);
 }
 
 static double ms_of(int64_t ns)
@@ -118,13 +110,13 @@ static double ms_of(int64_t ns)
 static tess_status add_layer(const tess_train *t, const char *path, int layer)
 {
     tess_context_layer_info info;
-    char text[5][32], line[512];
+    char text[5][TESS_REAL_TEXT], line[512];
     TESS_TRY(tess_context_layer(t->context, layer, &info));
-    put_thousandths(text[0], info.imbalance);
-    put_thousandths(text[1], ms_of(info.predicted_ns));
-    put_thousandths(text[2], ms_of(info.measured_ns));
-    put_bytes(text[3], info.bytes_predicted);
-    put_bytes(text[4], info.bytes_sent);
+    format_field(text[0], info.imbalance);
+    format_field(text[1], ms_of(info.predicted_ns));
+    format_field(text[2], ms_of(info.measured_ns));
+    format_field(text[3], (double)info.bytes_predicted);
+    format_field(text[4], (double)info.bytes_sent);
     const int n =
         snprintf(line, sizeof line, "%lld,%d,\"%.200s\",%s,%s,%s,%s,%s\n", (long long)t->step,
                  layer, info.words, text[0], text[1], text[2], text[3], text[4]);

@@ -236,6 +236,7 @@ void out_append(cli *c, json_t *array, json_t *value);
 json_t *out_text(const char *text);         /* any bytes: those that are not UTF-8 become ? */
 json_t *out_sentence(const char *sentence); /* the same, without C names */
 json_t *out_number(double value);           /* NaN: null; infinities: "Infinity", "-Infinity" */
+char *out_json(const json_t *value);        /* as text, to be freed; NULL: no memory */
 
 /* Text in the caller's buffer, which is also returned. */
 char *out_bytes(int64_t bytes, char text[32]);            /* "1.50 GiB" */

@@ -10,10 +10,13 @@
  */
 #include "cli.h"
 
+#include "file/json_write.h"
+
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -139,6 +142,25 @@ json_t *out_number(double value)
     return isnan(value) ? json_null() : json_real(value);
 }
 
+/* A failure to write is noticed when stdout is closed. */
+static tess_status print(void *to, const char *bytes, size_t n)
+{
+    (void)to;
+    fwrite(bytes, 1, n, stdout);
+    return TESS_OK;
+}
+
+char *out_json(const json_t *value)
+{
+    tess__jw count = {.indent = 2};
+    tess__jw_value(&count, NULL, value);
+    tess__jw_buffer buffer = {.text = malloc(count.bytes + 1), .room = count.bytes + 1};
+    tess__jw w = {.write = tess__jw_to_buffer, .to = &buffer, .indent = 2};
+    if (buffer.text)
+        tess__jw_value(&w, NULL, value);
+    return buffer.text;
+}
+
 static json_t *head(cli *c)
 {
     json_t *object = json_object();
@@ -231,8 +253,9 @@ int out_finish(cli *c, tess_status status)
         }
     }
     if (object) {
-        json_dumpf(object, stdout, JSON_INDENT(2));
-        fputc('\n', stdout);
+        tess__jw w = {.write = print, .indent = 2};
+        tess__jw_value(&w, NULL, object);
+        (void)tess__jw_finish(&w);
         json_decref(object);
     }
     return close_stdout(c) ? EXIT_FAILED : c->code;

@@ -6,7 +6,9 @@
  * checked at the end, with the same kind of sentence.
  */
 #include "problem.h"
+
 #include "choices.h"
+#include "file/json_write.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -391,11 +393,7 @@ static void value_text(const problem *p, const opt *key, char text[PROBLEM_PATH_
     } else if (key->type == OPT_INT) {
         snprintf(text, PROBLEM_PATH_MAX, "%lld", (long long)*(const int64_t *)at);
     } else if (key->type == OPT_DOUBLE) {
-        /* As short as reads back to the same number. */
-        const double x = *(const double *)at;
-        snprintf(text, PROBLEM_PATH_MAX, "%.15g", x);
-        if (strtod(text, NULL) != x)
-            snprintf(text, PROBLEM_PATH_MAX, "%.17g", x);
+        tess__real_text(*(const double *)at, 0, text);
     } else {
         snprintf(text, PROBLEM_PATH_MAX, "%s", *(const char *const *)at);
     }

@@ -9,6 +9,8 @@
  */
 #include "cmd_train.h"
 
+#include "file/json_write.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +72,7 @@ static tess_status word_of(cli *c, const char *path, const char *key, const json
     const int flag = !opt_takes_value(o);
     const char *text = json_is_string(value) ? json_string_value(value) : "";
     const size_t bytes = strlen(key) + strlen(text) + 48;
+    char number[TESS_REAL_TEXT];
     char *w = malloc(bytes);
     if (!w)
         return out_fail(c, TESS_ENOMEM, "no memory for the settings");
@@ -80,7 +83,7 @@ static tess_status word_of(cli *c, const char *path, const char *key, const json
     else if (!flag && json_is_integer(value))
         snprintf(w, bytes, "--%s=%lld", key, (long long)json_integer_value(value));
     else if (!flag && json_is_real(value))
-        snprintf(w, bytes, "--%s=%.17g", key, json_real_value(value));
+        snprintf(w, bytes, "--%s=%s", key, tess__real_text(json_real_value(value), 0, number));
     else {
         free(w);
         return out_fail(c, TESS_EFORMAT, "%s: \"%s\" must be %s", path, key,
@@ -217,7 +220,7 @@ char *train_settings_text(const command *cmd, const train_values *v)
         if (is_setting(o) && given)
             failed = json_object_set_new(root, o->name, member(o, v)) != 0;
     }
-    char *text = failed ? NULL : json_dumps(root, JSON_INDENT(2));
+    char *text = failed ? NULL : out_json(root);
     json_decref(root);
     return text;
 }

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/* ---- training ----------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 typedef enum {
     TESS_OPTIM_MUON,  /* for the matrices of the blocks; AdamW for all else */
@@ -254,7 +254,7 @@ typedef struct {
 
 TESS_API tess_status tess_train_query(const tess_train *train, tess_train_info *info);
 
-/* ---- checkpoints -------------------------------------------------------------------------- */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 /* Writes everything a run needs to go on into a new folder, which appears when it is complete. The
  * folder opens in diffusers; its subfolder ema too, with the averaged weights. EINVAL if dir
@@ -288,7 +288,7 @@ TESS_API tess_status tess_checkpoint_find(tess_ctx *ctx, const char *dir, char *
 TESS_API tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir,
                                           tess_checkpoint *checkpoint);
 
-/* ---- sampling ----------------------------------------------------------------------------- */
+/* ---- sampling -------------------------------------------------------------------------------- */
 
 /* Who evaluates the velocity with the prompts and who without, of many ranks with guidance. */
 typedef enum {

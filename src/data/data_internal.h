@@ -2,7 +2,7 @@
 /* data_internal.h - what the sources of clips share.
  *
  * data.c checks the options, finds the source, and answers the public calls. A source fills x and
- * says which prompt belongs to it; the vectors of the prompt come from text.c. Everything is read
+ * says which prompt belongs to it; the vectors of the prompt come from prompt_text.c. Everything is read
  * only after the open, so that threads may sample side by side.
  */
 #ifndef TESS_DATA_INTERNAL_H
@@ -55,7 +55,7 @@ extern const tess__data_source tess__data_shapes, tess__data_recall, tess__data_
 uint64_t tess__data_seed(uint64_t seed, const char *kind);
 uint64_t tess__data_stream(tess_split split, int64_t index);
 
-/* ---- text.c ---------------------------------------------------------------------------------- */
+/* ---- prompt_text.c --------------------------------------------------------------------------- */
 
 /* tess_text_vectors without checks. */
 void tess__text_vectors(const char *prompt, int text_len, int text_dim, float *text);
@@ -65,7 +65,7 @@ void tess__text_vectors(const char *prompt, int text_len, int text_dim, float *t
 /* Row y of frame t, width * pack pixels of RGB, to its places in x. */
 void tess__pack_row(const tess_data_info *info, int t, int y, const uint8_t *rgb, float *x);
 
-/* ---- items.c: clips and latents in files ----------------------------------------------------- */
+/* ---- data_items.c: clips and latents in files ------------------------------------------------ */
 
 /* Numbers in a file: in the mapping of one that is kept open, or else in a file of their own. */
 typedef struct {

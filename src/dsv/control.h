@@ -27,7 +27,7 @@
 #include "decide.h"
 #include "model/model_internal.h"
 #include "optim/optim.h"
-#include "optim/team.h"
+#include "optim/process_group.h"
 #include "tessera/train.h"
 
 /* ---- attention_options.c --------------------------------------------------------------------- */

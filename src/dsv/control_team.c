@@ -7,7 +7,7 @@
  * checks. What comes from a clock, the break-even density, is rank 0's.
  */
 #include "control.h"
-#include "optim/team.h"
+#include "optim/process_group.h"
 
 #include <string.h>
 

@@ -21,7 +21,7 @@ enum {
     TESS__HISTORY = 5,        /* checks over which a layer's density must have settled */
 };
 
-/* ---- what was measured, in cubes of one size ------------------------------------------------ */
+/* ---- what was measured, in cubes of one size ------------------------------------------------- */
 
 typedef struct {
     int cube[3];
@@ -35,7 +35,7 @@ typedef struct {
     double *history;   /* (layers, TESS__HISTORY): the layer's density at checks, newest first */
 } tess__cube_stats;
 
-/* ---- what was decided ----------------------------------------------------------------------- */
+/* ---- what was decided ------------------------------------------------------------------------ */
 
 typedef struct {
     tess__arena arena;
@@ -61,7 +61,7 @@ void tess__decisions_destroy(tess__decisions *decisions); /* {0} accepted */
 /* A run that branches off keeps what was measured, and decides anew. */
 void tess__decisions_forget(tess__decisions *decisions);
 
-/* ---- the rules ------------------------------------------------------------------------------ */
+/* ---- the rules ------------------------------------------------------------------------------- */
 
 typedef enum { TESS__CHOOSE_TABLE, TESS__CHOOSE_SPARSE, TESS__CHOOSE_IMPOSED } tess__choosing;
 
@@ -125,7 +125,7 @@ void tess__decide_end(const tess__decisions *d, const tess__rules *rules, int64_
  * density; among several the one most alike in all axes. Returns its share. */
 double tess__window(const int cubes[3], double density, int window[3]);
 
-/* ---- events.c: an event as a line of events.jsonl, and as a sentence ------------------------ */
+/* ---- events.c: an event as a line of events.jsonl, and as a sentence ------------------------- */
 
 typedef enum {
     TESS__EVENT_CUBE,
@@ -157,7 +157,7 @@ enum { TESS__EVENT_BYTES = 640 };
 void tess__event_json(const tess__event *event, char line[TESS__EVENT_BYTES]); /* ends in \n */
 void tess__event_text(const tess__event *event, char text[TESS__EVENT_BYTES]);
 
-/* ---- decide_file.c: decisions.json ---------------------------------------------------------- */
+/* ---- decide_file.c: decisions.json ----------------------------------------------------------- */
 
 /* n: units, to write budgets beside the densities for those who read it. */
 tess_status tess__decisions_write(tess_ctx *ctx, const char *path, const tess__decisions *d,

@@ -78,7 +78,7 @@ tess_status tess__optim_update(tess__optim *optim, const tess__optim_step *step,
 /* value <-> ema; nothing without an average. Twice is the identity, bit for bit. */
 void tess__optim_swap(const tess__optim *optim, float *value);
 
-/* ---- adamw.c, muon.c: their part of an update ---------------------------------------------- */
+/* ---- adamw.c, muon.c: their part of an update ------------------------------------------------ */
 
 void tess__adamw_update(tess__optim *optim, const tess__optim_step *step, float *value,
                         const float *gradient);

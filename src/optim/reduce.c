@@ -14,7 +14,7 @@
  *
  * Values go the other way by an all-gather for each part: (share) from every owner to all.
  */
-#include "team.h"
+#include "process_group.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * processing time first) is at most 4/3 - 1/(3 P) times the best; equal costs go by number and by
  * rank, so every rank finds the same owners.
  */
-#include "optim/team.h"
+#include "optim/process_group.h"
 
 #include "train_internal.h"
 

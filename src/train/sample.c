@@ -6,9 +6,9 @@
  *
  * from noise at s = 1 to a clip at s = 0. Each step is one forward pass, two with guidance. Clip i
  * begins as the normal numbers of stream i: it does not depend on what is sampled beside it in a
- * batch of the same size. crew.c tells how many ranks do this together.
+ * batch of the same size. sample_ranks.c tells how many ranks do this together.
  */
-#include "crew.h"
+#include "sample_ranks.h"
 
 #include "options/option_check.h"
 

@@ -13,7 +13,7 @@
  * Measuring takes a sixteenth of the groups, at most: 4 tokens head_dim flop for each query. Of
  * many ranks each measures the heads that it is shown, and the others get them from it.
  */
-#include "crew.h"
+#include "sample_ranks.h"
 
 #include "tessera/predict.h"
 

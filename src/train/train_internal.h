@@ -13,7 +13,7 @@
 #include "dsv/control.h"
 #include "model/model_internal.h"
 #include "optim/optim.h"
-#include "optim/team.h"
+#include "optim/process_group.h"
 #include "tessera/train.h"
 
 #include <limits.h>
@@ -98,7 +98,7 @@ void tess__flow_noise(const tess_ctx *ctx, const tess__noising *noising, const f
 double tess__flow_loss(const tess_ctx *ctx, const float *target, int64_t n, double factor,
                        float *out, double *sums);
 
-/* ---- need.c ---------------------------------------------------------------------------------- */
+/* ---- memory_need.c --------------------------------------------------------------------------- */
 
 enum { TESS__RING = 3 }; /* batches prefetched */
 
@@ -112,7 +112,7 @@ void tess__train_slots(const tess__params *params, tess_optim optim, tess__optim
 tess_status tess__train_fits(const char *who, const tess_model_config *config,
                              const tess_data_info *info);
 
-/* ---- loop.c, validate.c, sample.c, sheet.c --------------------------------------------------- */
+/* ---- loop.c, validate.c, sample.c, sample_sheet.c -------------------------------------------- */
 
 tess_status tess__train_validate(tess_train *train, double *loss, double *buckets);
 
@@ -122,12 +122,12 @@ tess_status tess__train_pass(tess_train *train);
 /* Collective: the weights and their average change places, on all ranks. */
 tess_status tess__train_swap(tess_train *train);
 
-/* same.c. Collective: EINVAL unless all ranks have the same step, decisions and weights; at the
+/* compare_ranks.c. Collective: EINVAL unless all ranks have the same step, decisions and weights; at the
  * start also the same program, options and data. */
 tess_status tess__train_same(tess_train *train);
 tess_status tess__train_same_start(tess_train *train);
 
-/* pass_context.c: the ranks that share the tokens of a pass. */
+/* pass_cp.c: the ranks that share the tokens of a pass. */
 typedef struct {
     const tess_model_config *config;
     const tess_pass_shape *shape;         /* everything but its context, which is not read */
@@ -144,7 +144,7 @@ tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__shari
 
 /* sample_control.c: how sampling alone attends, and what it attended to. */
 typedef struct tess__sampler tess__sampler;
-typedef struct tess__crew tess__crew; /* crew.h: the ranks of a sampling */
+typedef struct tess__crew tess__crew; /* sample_ranks.h: the ranks of a sampling */
 
 /* From options with their defaults filled in; grid: tokens. *sampler is NULL where attention is
  * dense and nobody asks for its density. */
@@ -187,7 +187,7 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
 /* samples/step-000100.png of the run's folder, one row per clip. */
 tess_status tess__sheet_write(tess_train *train);
 
-/* ---- plans.c: ranks that share the tokens of clips ------------------------------------------- */
+/* ---- cp_plans.c: ranks that share the tokens of clips ---------------------------------------- */
 
 /* Collective, as is make. The context of a pass of that shape, with a first plan. */
 tess_status tess__plans_create(tess_train *train, const tess_pass_shape *shape);
@@ -219,7 +219,7 @@ void tess__step_describe(const tess_train *train, const tess__step_times *at, do
 
 /* ---- metrics.c ------------------------------------------------------------------------------- */
 
-/* lines.c: appends a line, with its \n; keeps a head and the lines of steps up to `last`. */
+/* step_log.c: appends a line, with its \n; keeps a head and the lines of steps up to `last`. */
 tess_status tess__lines_add(const char *path, const char *text, size_t bytes);
 tess_status tess__lines_cut(tess_ctx *ctx, const char *path, const char *head, int64_t last);
 

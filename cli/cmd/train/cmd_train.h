@@ -18,7 +18,7 @@ typedef struct {
     int64_t trace_ranks, trace_rank;
 } train_values;
 
-/* ---- train_settings.c: settings.json, in and out ------------------------------------------- */
+/* ---- train_settings.c: settings.json, in and out --------------------------------------------- */
 
 /* Values of a command line that begins with the members of settings files. {0} is empty. */
 typedef struct {
@@ -36,11 +36,11 @@ void train_settings_free(train_settings *s);
 /* The options in force as the text of a settings file, to be freed; NULL: no memory. */
 char *train_settings_text(const command *cmd, const train_values *v);
 
-/* ---- train_run.c ---------------------------------------------------------------------------- */
+/* ---- train_run.c ----------------------------------------------------------------------------- */
 
 tess_status train_run(cli *c, const train_values *v);
 
-/* ---- train_trace.c: one rank of many, played alone ------------------------------------------ */
+/* ---- train_trace.c: one rank of many, played alone ------------------------------------------- */
 
 tess_status train_trace_check(cli *c, const train_values *v);
 tess_status train_trace_open(cli *c, const train_values *v, tess_comm **comm); /* if asked for */

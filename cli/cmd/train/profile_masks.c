@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which heads --------------------------------------------------------------------------- */
+/* ---- which heads ----------------------------------------------------------------------------- */
 
 typedef struct {
     int layer, head;
@@ -61,7 +61,7 @@ static tess_status choose_heads(profile_job *j)
     return TESS_OK;
 }
 
-/* ---- which queries -------------------------------------------------------------------------- */
+/* ---- which queries --------------------------------------------------------------------------- */
 
 static tess_status make_pixels(profile_job *j)
 {
@@ -118,7 +118,7 @@ static int32_t choose_group(const profile_job *j)
     return best;
 }
 
-/* ---- which keys ----------------------------------------------------------------------------- */
+/* ---- which keys ------------------------------------------------------------------------------ */
 
 typedef struct {
     profile_job *j;

@@ -22,7 +22,7 @@ static size_t heads_of(const profile_job *j)
     return (size_t)j->config.layers * (size_t)j->config.heads;
 }
 
-/* ---- text ---------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 typedef struct {
     double mean, least, most;
@@ -139,7 +139,7 @@ static void show_text(const profile_job *j)
     }
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* (layers, heads) as an array for each layer. */
 static json_t *json_heads(const profile_job *j, const double *x)
@@ -210,7 +210,7 @@ static void show_json(const profile_job *j)
     out_set(c, c->json, "cubes", cubes);
 }
 
-/* ---- CSV ----------------------------------------------------------------------------------- */
+/* ---- CSV ------------------------------------------------------------------------------------- */
 
 static int by_training(const profile_job *j)
 {
@@ -258,7 +258,7 @@ static tess_status write_csv(const profile_job *j)
     return status;
 }
 
-/* ---- the page ------------------------------------------------------------------------------ */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 static tess_status add_maps(const profile_job *j, tess_profile_report *report)
 {

@@ -19,7 +19,7 @@ static tess_status no_memory(cli *c)
     return out_fail(c, TESS_ENOMEM, "no memory for the measurements");
 }
 
-/* ---- orders of tokens ---------------------------------------------------------------------- */
+/* ---- orders of tokens ------------------------------------------------------------------------ */
 
 static tess_status add_order(cli *c, const int cube[3], const int64_t *place, profile_probe *p)
 {
@@ -98,7 +98,7 @@ tess_sel_shape profile_groups(const profile_probe *p, const profile_order *order
                             .unit = 1};
 }
 
-/* ---- measuring ----------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static tess_density_in question(const profile_probe *p, const profile_order *order,
                                 const tess_view *q, const tess_view *k,

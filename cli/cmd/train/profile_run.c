@@ -13,7 +13,7 @@ static tess_status no_memory(cli *c)
     return out_fail(c, TESS_ENOMEM, "no memory for the clips");
 }
 
-/* ---- what is asked for ---------------------------------------------------------------------- */
+/* ---- what is asked for ----------------------------------------------------------------------- */
 
 /* The cube given, or that of the last checkpoint, where it has one. */
 static tess_status choose_cube(profile_job *j)
@@ -152,7 +152,7 @@ static tess_status prepare(profile_job *j)
     return reserve(j);
 }
 
-/* ---- running ------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 double profile_level(const profile_job *j, double u)
 {

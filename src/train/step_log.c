@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lines.c - files of a run that grow by a line per step: metrics, events, densities.
+/* step_log.c - files of a run that grow by a line per step: metrics, events, densities.
  *
  * A line is appended by one write, so that a killed process leaves at most the last one cut short.
  * A run that resumes at step n first cuts the files behind the lines of step n, by writing them

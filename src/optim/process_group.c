@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.c - the ranks of a run: their groups, what they agree on, and how they leave together.
+/* process_group.c - the ranks of a run: their groups, what they agree on, and how they leave together.
  *
  * Cost: one communicator of the ranks of a group besides the world's (comm.c says what it holds).
  * An agreement is 4 bytes to every rank and one latency, a sum what comm_sum.c says; to compare n
  * bytes is rank 0's n to every rank and three latencies. A run alone has no communicator, and pays
  * for none of them.
  */
-#include "team.h"
+#include "process_group.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crew.h - the ranks of a sampling. A crew of {0}, or NULL, is one rank alone. */
+/* sample_ranks.h - the ranks of a sampling. A crew of {0}, or NULL, is one rank alone. */
 #ifndef TESS_CREW_H
 #define TESS_CREW_H
 

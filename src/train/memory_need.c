@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* need.c - what a run will hold in memory, said before anything is allocated; and what it needs of
+/* memory_need.c - what a run will hold in memory, said before anything is allocated; and what it needs of
  * its data.
  *
  *   model and passes (tess_model_need) + moments, average and scratch of the optimiser

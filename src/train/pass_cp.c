@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pass_context.c - the ranks that share the tokens of a pass: a context made for its shape.
+/* pass_cp.c - the ranks that share the tokens of a pass: a context made for its shape.
  *
  * Lists are of the pass's cubes: groups of queries, and units of keys where these are selected by
  * whole cubes. The oracle, pooled keys and the search score all keys of a head: such layers keep

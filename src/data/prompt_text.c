@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c - the vectors of a prompt without a text encoder: one frozen random vector per word.
+/* prompt_text.c - the vectors of a prompt without a text encoder: one frozen random vector per word.
  *
  * A word is lower-cased (ASCII) and hashed by FNV-1a of 64 bits; the hash names a stream of normal
  * numbers, whose first text_dim are the word's vector. Two words share a vector only if their

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* items.c - clips and latents in files: the list, its broken ones, its splits, its prompts.
+/* data_items.c - clips and latents in files: the list, its broken ones, its splits, its prompts.
  *
  * Every item is looked at once when the data are opened. Those that fail are dropped with a warning
  * and counted, so that what is left never changes and a sample remains a function of its index.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plans.c - ranks that share the tokens of clips: their context, and a plan before each step.
+/* cp_plans.c - ranks that share the tokens of clips: their context, and a plan before each step.
  *
  * The context is made with the pass, for both stand on the same cubes, and takes over the rates
  * that were measured for the one before it. Densities come from the controller, which has the same

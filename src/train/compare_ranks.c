@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* same.c - what must be the same on all ranks before they train together.
+/* compare_ranks.c - what must be the same on all ranks before they train together.
  *
  * Ranks that differ would not crash: they would train something that nobody asked for. So what a
  * run is a function of is hashed and compared with rank 0's: the program, the instruction set, the

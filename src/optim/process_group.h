@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.h - training on many ranks: who does what, who owns what, and what travels in a step.
+/* process_group.h - training on many ranks: who does what, who owns what, and what travels in a step.
  *
  * The ranks of a world form groups; the groups share the clips of a step, and the ranks of a group
  * share the tokens of each clip:
@@ -26,7 +26,7 @@
 #include "optim.h"
 #include "tessera/train.h"
 
-/* ---- team.c ---------------------------------------------------------------------------------- */
+/* ---- process_group.c ------------------------------------------------------------------------- */
 
 typedef struct {
     tess_comm *world;         /* the caller's; NULL: this rank is alone */
@@ -130,7 +130,7 @@ tess_status tess__reduce_ready(void *user, int layer);
 /* Collective: every parameter of values as its owner has it. */
 tess_status tess__reduce_values(tess__reduce *reduce, float *values);
 
-/* ---- gather.c: the state of the optimiser in one place --------------------------------------- */
+/* ---- state_gather.c: the state of the optimiser in one place --------------------------------- */
 
 typedef enum { TESS__STATE_FIRST, TESS__STATE_SECOND, TESS__STATE_EMA } tess__state_kind;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reducer.c - reduce.c and owners.c as public calls (step.h). */
+/* reduce_api.c - reduce.c and owners.c as public calls (step.h). */
 #include "model/pass.h"
-#include "team.h"
+#include "process_group.h"
 #include "tessera/step.h"
 
 struct tess_reduce {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recall.c - boards of cards that move too far for a window: data on which attention must be sparse
+/* data_recall.c - boards of cards that move too far for a window: data on which attention must be sparse
  * and long-ranged to be good.
  *
  * A card is 2 x 2 tokens whose every number is +1 or -1 at random. Four different cards, each as

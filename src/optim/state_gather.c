@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gather.c - the state of the optimiser in one place: what its owners hold, slot by slot to rank 0.
+/* state_gather.c - the state of the optimiser in one place: what its owners hold, slot by slot to rank 0.
  *
  * Only a checkpoint needs it, so it takes no memory of its own: the caller brings a buffer, and a
  * slot travels from where its owner keeps it to its place there. One message for each slot.
  */
-#include "team.h"
+#include "process_group.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crew.c - the ranks of a sampling: who evaluates what, and how they come together.
+/* sample_ranks.c - the ranks of a sampling: who evaluates what, and how they come together.
  *
  * All ranks share the tokens of each clip, and evaluate the velocity with the prompts and then
  * without. With guidance, an even number of ranks may work in two halves instead: ranks 0..R/2-1
@@ -15,7 +15,7 @@
  * A plan is made from the densities of the step before, the mean over clips and evaluations of this
  * half, and is kept as long as it pays: densities change slowly from one step to the next.
  */
-#include "crew.h"
+#include "sample_ranks.h"
 
 #include "options/option_check.h"
 

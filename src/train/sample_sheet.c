@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sheet.c - samples of a run as they improve: a contact sheet every so many steps.
+/* sample_sheet.c - samples of a run as they improve: a contact sheet every so many steps.
  *
  * Each sheet shows the prompts of the first validation clips, one row each, from the same noise:
  * what differs from sheet to sheet is the model. samples/prompts.txt has the prompt of each row.

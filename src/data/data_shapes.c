@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shapes.c - coloured objects that move and bounce, with the sentence that describes them.
+/* data_shapes.c - coloured objects that move and bounce, with the sentence that describes them.
  *
  * A clip shows one object, seldom two, on a plain dark background: "a red disc moving left". What
  * makes the sentence learnable: objects are large (radius .17 to .25 of the shorter side), travel

@@ -14,10 +14,10 @@ enum { BATCH = 3 };
 static int64_t broken_at;
 
 static tess_status count_sample(const tess_data *data, tess_split split, int64_t index, float *x,
-                                tess__told *told)
+                                tess__sample_meta *meta)
 {
     (void)data;
-    (void)told;
+    (void)meta;
     if (index == broken_at)
         return tess__fail(TESS_EIO, "clip %lld is gone", (long long)index);
     x[0] = (float)index + (split == TESS_SPLIT_VALIDATION ? 0.5F : 0.0F);

@@ -224,7 +224,7 @@ static tess_status travel(tess_train *t, tess_comm *comm, trip *to)
     to->bytes = after.bytes[TESS_TRAFFIC_PAYLOAD] - before.bytes[TESS_TRAFFIC_PAYLOAD];
     to->last = 0;
     for (int r = 0; r < t->owners.ranks; r++)
-        to->last += r == t->team.rank ? 0 : t->owners.bytes[r];
+        to->last += r == t->pg.rank ? 0 : t->owners.bytes[r];
     return TESS_OK;
 }
 

@@ -159,14 +159,14 @@ tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t in
                           (long long)index);
     if (prompt && prompt_bytes == 0)
         return tess__fail(TESS_EINVAL, "tess_data_sample: prompt_bytes is 0, must be 1 or more");
-    tess__told told = {.prompt = ""};
-    TESS_TRY(data->source->sample(data, split, index, x, &told));
-    if (text && told.item && told.item->text_rows > 0)
-        TESS_TRY(tess__embeddings_read(data, told.item, text));
+    tess__sample_meta meta = {.prompt = ""};
+    TESS_TRY(data->source->sample(data, split, index, x, &meta));
+    if (text && meta.item && meta.item->text_rows > 0)
+        TESS_TRY(tess__embeddings_read(data, meta.item, text));
     else if (text)
-        tess__text_vectors(told.prompt, data->info.text_len, data->info.text_dim, text);
+        tess__text_vectors(meta.prompt, data->info.text_len, data->info.text_dim, text);
     if (prompt)
-        snprintf(prompt, prompt_bytes, "%s", told.prompt);
+        snprintf(prompt, prompt_bytes, "%s", meta.prompt);
     return TESS_OK;
 }
 

@@ -24,7 +24,7 @@ static int64_t clip_bytes(const tess_data *data)
     return (int64_t)o.frames * o.height * o.width * 3;
 }
 
-static tess_status look(tess_data *data, tess__item *item)
+static tess_status inspect(tess_data *data, tess__item *item)
 {
     const tess_clip_opts opts = clip_opts(data);
     tess_clip clip;
@@ -80,7 +80,7 @@ static tess_status clips_open(tess_data *data, const tess_data_opts *opts)
     TESS_TRY(list(data, opts->source));
     if (opts->text)
         TESS_TRY(tess__embeddings_open(data, opts));
-    TESS_TRY(tess__items_look(data, "looking at clips", look));
+    TESS_TRY(tess__items_inspect(data, "looking at clips", inspect));
     return tess__items_split(data, opts->source);
 }
 
@@ -95,14 +95,14 @@ static void pack(const tess_data *data, const tess_clip *clip, float *x)
 }
 
 static tess_status clips_sample(const tess_data *data, tess_split split, int64_t index, float *x,
-                                tess__told *told)
+                                tess__sample_meta *meta)
 {
     const tess__item *item = tess__items_pick(data, split, index);
     const tess_clip_opts opts = clip_opts(data);
     tess_clip_file *file = item->clip;
     tess_clip clip;
-    told->item = item;
-    told->prompt = item->prompt;
+    meta->item = item;
+    meta->prompt = item->prompt;
     if (!x)
         return TESS_OK;
     if (!file)

@@ -22,15 +22,15 @@ typedef struct {
     const char *prompt;     /* "" if there is none; in words, or kept by the data */
     const tess__item *item; /* the clip, of sources that have some */
     char words[160];        /* room for a prompt made on the spot */
-} tess__told;
+} tess__sample_meta;
 
 typedef struct {
     const char *kind;
     /* Fills info's shape, clips and fps, which hold the options' values or their defaults. */
     tess_status (*open)(tess_data *data, const tess_data_opts *opts);
     tess_status (*sample)(const tess_data *data, tess_split split, int64_t index, float *x,
-                          tess__told *told); /* x may be NULL */
-    void (*close)(tess_data *data);          /* NULL: there is nothing but the arena */
+                          tess__sample_meta *meta); /* x may be NULL */
+    void (*close)(tess_data *data);                 /* NULL: there is nothing but the arena */
 } tess__data_source;
 
 struct tess_data {
@@ -105,13 +105,13 @@ void tess__items_close(tess_data *data);
  * not NULL. Path and name are kept. */
 tess_status tess__items_add(tess_data *data, const char *path, const char *name);
 
-/* Calls look for every item, and drops with a warning those it fails for. Its other failures (no
- * memory, stopped) are the call's. `what` is told to the progress function. */
-tess_status tess__items_look(tess_data *data, const char *what,
-                             tess_status (*look)(tess_data *data, tess__item *item));
+/* Calls inspect for every item, and drops with a warning those it fails for. Its other failures (no
+ * memory, stopped) are the call's. `what` is meta to the progress function. */
+tess_status tess__items_inspect(tess_data *data, const char *what,
+                                tess_status (*inspect)(tess_data *data, tess__item *item));
 
 /* Warns of the last failure as of a broken clip, and counts it. */
-tess_status tess__items_told(tess_data *data);
+tess_status tess__items_skip(tess_data *data);
 
 /* After all looks: EFORMAT if none is left; else the splits, and info's counts. */
 tess_status tess__items_split(tess_data *data, const char *source);

@@ -109,7 +109,7 @@ int tess__is_tensors(const char *folder, const char *name)
 
 /* ---- the broken ones ------------------------------------------------------------------------- */
 
-tess_status tess__items_told(tess_data *data)
+tess_status tess__items_skip(tess_data *data)
 {
     const char *sentence = tess_last_error();
     tess__log(data->ctx, TESS_LOG_WARN, "%s; the clip is skipped", sentence);
@@ -122,8 +122,8 @@ tess_status tess__items_told(tess_data *data)
     return TESS_OK;
 }
 
-tess_status tess__items_look(tess_data *data, const char *what,
-                             tess_status (*look)(tess_data *data, tess__item *item))
+tess_status tess__items_inspect(tess_data *data, const char *what,
+                                tess_status (*inspect)(tess_data *data, tess__item *item))
 {
     tess__items *list = data->items;
     const int n = list->n;
@@ -133,9 +133,9 @@ tess_status tess__items_look(tess_data *data, const char *what,
         tess__item item = list->items[at];
         status = tess__progress(data->ctx, what, at, n);
         if (status == TESS_OK)
-            status = look(data, &item);
+            status = inspect(data, &item);
         if (status == TESS_EIO || status == TESS_EFORMAT || status == TESS_ENOTSUP)
-            status = tess__items_told(data);
+            status = tess__items_skip(data);
         else
             list->items[kept++] = item;
     }

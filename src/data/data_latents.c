@@ -70,7 +70,7 @@ static tess_status describe(tess_data *data, tess__item *item, tess_file *file)
     return check_shape(data, item->path, t.shape);
 }
 
-static tess_status look_at_file(tess_data *data, tess__item *item)
+static tess_status inspect_file(tess_data *data, tess__item *item)
 {
     tess_file *file;
     TESS_TRY(tess__items_prompt(data, item, -1));
@@ -111,7 +111,7 @@ static tess_status add_clips(tess_data *data, const char *path, const tess_tenso
     return TESS_OK;
 }
 
-/* A tensor that is no latent is a broken clip: told, counted, left out. */
+/* A tensor that is no latent is a broken clip: meta, counted, left out. */
 static tess_status check_tensor(tess_data *data, const char *path, tess_file *file, int index,
                                 tess_tensor *t)
 {
@@ -151,7 +151,7 @@ static tess_status take_file(tess_data *data, const char *path, tess_file *file)
             if (status == TESS_ENOMEM || status == TESS_ESTOPPED)
                 return status;
             if (status != TESS_OK && pass == 1)
-                TESS_TRY(tess__items_told(data));
+                TESS_TRY(tess__items_skip(data));
         }
     }
     return TESS_OK;
@@ -167,7 +167,7 @@ static tess_status list_file(tess_data *data, const char *path)
     return status;
 }
 
-static tess_status look_at_tensor(tess_data *data, tess__item *item)
+static tess_status inspect_tensor(tess_data *data, tess__item *item)
 {
     const int line = data->items->n_listed > 1 ? item->number : -1;
     return tess__items_prompt(data, item, line);
@@ -203,17 +203,18 @@ static tess_status latents_open(tess_data *data, const tess_data_opts *opts)
     data->items->n_listed = data->items->n;
     if (opts->text)
         TESS_TRY(tess__embeddings_open(data, opts));
-    TESS_TRY(tess__items_look(data, "looking at latents", folder ? look_at_file : look_at_tensor));
+    TESS_TRY(
+        tess__items_inspect(data, "looking at latents", folder ? inspect_file : inspect_tensor));
     return tess__items_split(data, opts->source);
 }
 
 static tess_status latents_sample(const tess_data *data, tess_split split, int64_t index, float *x,
-                                  tess__told *told)
+                                  tess__sample_meta *meta)
 {
     const tess_data_info *info = &data->info;
     const tess__item *item = tess__items_pick(data, split, index);
-    told->item = item;
-    told->prompt = item->prompt;
+    meta->item = item;
+    meta->prompt = item->prompt;
     if (!x)
         return TESS_OK;
     const size_t n =

@@ -21,7 +21,7 @@
  * of 2 x 2 tokens; `recall-aligned` does not. The cards of a sample are the same in both.
  *
  * Numbers of a sample's stream: ROLLS onward for the rolls, CARDS onward for the cards, one bit per
- * number; 0 onward for the deal.
+ * number; 0 onward for the draw_board.
  */
 #include "data_internal.h"
 
@@ -45,7 +45,7 @@ typedef struct {
 } board;
 
 /* Every kind equally often, then shuffled (Fisher and Yates). */
-static void deal(const tess_data *data, uint64_t stream, board *b)
+static void draw_board(const tess_data *data, uint64_t stream, board *b)
 {
     const uint32_t n = (uint32_t)(b->rows * b->cols);
     uint32_t draws[CARDS_MAX];
@@ -111,9 +111,9 @@ static void fill_row(const board *b, int hold, int y, int width, uint8_t *rgb)
 }
 
 static tess_status recall_sample(const tess_data *data, tess_split split, int64_t index, float *x,
-                                 tess__told *told)
+                                 tess__sample_meta *meta)
 {
-    told->prompt = "a board of cards";
+    meta->prompt = "a board of cards";
     if (!x)
         return TESS_OK;
     const uint64_t stream = tess__data_stream(split, index);
@@ -121,7 +121,7 @@ static tess_status recall_sample(const tess_data *data, tess_split split, int64_
     board b = {.card = 2 * data->token};
     b.rows = data->info.height * pack / b.card;
     b.cols = width / b.card;
-    deal(data, stream, &b);
+    draw_board(data, stream, &b);
     const size_t words = ((size_t)b.card * (size_t)b.card * 3 + 31) / 32;
     for (int k = 0; k < KINDS; k++)
         (void)tess_random_bits(data->seed, stream, CARDS + (uint64_t)k * CARD_BITS_MAX, b.bits[k],

@@ -168,16 +168,16 @@ static void make_scene(const tess_data *data, uint64_t stream, scene *s)
         s->objects[1].colour = (s->objects[1].colour + 1) % N_COLOURS;
 }
 
-static void describe(const scene *s, tess__told *told)
+static void describe(const scene *s, tess__sample_meta *meta)
 {
     int used = 0;
     for (int i = 0; i < s->n; i++) {
         const object *o = &s->objects[i];
-        used += snprintf(told->words + used, sizeof told->words - (size_t)used,
+        used += snprintf(meta->words + used, sizeof meta->words - (size_t)used,
                          "%sa %s %s moving %s", i ? " and " : "", colours[o->colour].name,
                          kinds[o->kind].name, directions[o->direction].name);
     }
-    told->prompt = told->words;
+    meta->prompt = meta->words;
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -215,11 +215,11 @@ static void draw_row(const scene *s, int t, int y, int height, int width, uint8_
 }
 
 static tess_status shapes_sample(const tess_data *data, tess_split split, int64_t index, float *x,
-                                 tess__told *told)
+                                 tess__sample_meta *meta)
 {
     scene s;
     make_scene(data, tess__data_stream(split, index), &s);
-    describe(&s, told);
+    describe(&s, meta);
     if (!x)
         return TESS_OK;
     const int pack = data->info.pack, height = data->info.height * pack,

@@ -38,7 +38,7 @@ static tess_status check_shape(tess_data *data, tess__item *item, const char *wh
 
 /* ---- in a folder ----------------------------------------------------------------------------- */
 
-static tess_status look_at_file(tess_data *data, tess__item *item, const char *path)
+static tess_status inspect_file(tess_data *data, tess__item *item, const char *path)
 {
     tess_file *file;
     tess_file_info info;
@@ -56,7 +56,7 @@ static tess_status look_at_file(tess_data *data, tess__item *item, const char *p
     return status;
 }
 
-static tess_status look_in_folder(tess_data *data, tess__item *item)
+static tess_status find_in_folder(tess_data *data, tess__item *item)
 {
     static const char *const endings[] = {".npy", ".safetensors", ".npz"};
     const size_t length = strlen(data->text) + strlen(item->name) + sizeof "/.safetensors";
@@ -66,7 +66,7 @@ static tess_status look_in_folder(tess_data *data, tess__item *item)
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         snprintf(path, length, "%s/%s%s", data->text, item->name, endings[i]);
         if (access(path, F_OK) == 0)
-            return look_at_file(data, item, path);
+            return inspect_file(data, item, path);
     }
     return tess__fail(TESS_EIO, "%s: has no embedding for %s", data->text, item->name);
 }
@@ -87,7 +87,7 @@ static tess_status find_stack(tess_file *file, tess_tensor *stack)
     return TESS_OK;
 }
 
-static tess_status look_in_file(tess_data *data, tess__item *item)
+static tess_status find_in_file(tess_data *data, tess__item *item)
 {
     tess_file *file = data->items->texts;
     tess_tensor t;
@@ -132,7 +132,8 @@ tess_status tess__embeddings_open(tess_data *data, const tess_data_opts *opts)
     const int folder = S_ISDIR(st.st_mode);
     if (!folder)
         TESS_TRY(tess_file_open(data->ctx, opts->text, &data->items->texts));
-    return tess__items_look(data, "looking at embeddings", folder ? look_in_folder : look_in_file);
+    return tess__items_inspect(data, "looking at embeddings",
+                               folder ? find_in_folder : find_in_file);
 }
 
 tess_status tess__embeddings_read(const tess_data *data, const tess__item *item, float *text)

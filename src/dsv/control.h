@@ -115,7 +115,7 @@ typedef struct {
 typedef struct {
     const tess_model_config *config;
     const tess_attention_opts *attention; /* defaults filled in; not DENSE */
-    tess__team *team;                     /* that decide together; NULL: this one alone */
+    tess__process_group *pg;              /* that decide together; NULL: this one alone */
     int batch;                            /* clips of a pass on this rank */
     int grid[3];                          /* tokens: frames, rows, columns */
     uint64_t seed;

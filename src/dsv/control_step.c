@@ -53,7 +53,7 @@ static double last_recall(const tess__control *c)
 static void learn(tess__control *c, int batches)
 {
     const tess_attention_opts *o = &c->attention;
-    const int groups = c->opts.team ? c->opts.team->groups : 1;
+    const int groups = c->opts.pg ? c->opts.pg->dp_size : 1;
     const double scale = 1.0 / ((double)batches * groups);
     const double loss = c->step_loss / (double)c->step_losses;
     for (int layer = 0; layer < c->config.layers; layer++)
@@ -71,16 +71,16 @@ static void learn(tess__control *c, int batches)
 
 tess_status tess__control_learn(tess__control *c, int batches, int forwards, tess_step *step)
 {
-    const tess__team *team = c->opts.team;
+    const tess__process_group *pg = c->opts.pg;
     tess_comm_counts waits = {.wait_ns = 0};
-    const int64_t begin = tess__team_clock(team);
-    tess__counts_add(team ? team->world : NULL, -1, &waits);
+    const int64_t begin = tess__pg_clock(pg);
+    tess__counts_add(pg ? pg->world : NULL, -1, &waits);
     c->told = TESS_OK;
     TESS_TRY(tess__control_sum(c));
     if (c->step_losses > 0)
         learn(c, batches);
-    tess__counts_add(team ? team->world : NULL, 1, &waits);
-    const double took = 1e-6 * (double)(tess__team_clock(team) - begin);
+    tess__counts_add(pg ? pg->world : NULL, 1, &waits);
+    const double took = 1e-6 * (double)(tess__pg_clock(pg) - begin);
     const double waited = 1e-6 * (double)waits.wait_ns;
     step->learn_ms += took - waited;
     step->exchange_ms += waited;

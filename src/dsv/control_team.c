@@ -22,22 +22,22 @@ static int looked(const tess__control *c)
 
 tess_status tess__control_sum(tess__control *c)
 {
-    const tess__team *team = c->opts.team;
-    if (!team || !team->world)
+    const tess__process_group *pg = c->opts.pg;
+    if (!pg || !pg->world)
         return TESS_OK;
     double step[] = {c->step_density, c->step_pairs, c->step_loss, (double)c->step_layers,
                      (double)c->step_losses};
-    TESS_TRY(tess__team_sum_once(team, step, sizeof step / sizeof *step));
+    TESS_TRY(tess__pg_allreduce_groups(pg, step, sizeof step / sizeof *step));
     c->step_density = step[0];
     c->step_pairs = step[1];
     c->step_loss = step[2];
     c->step_layers = (int64_t)step[3];
     c->step_losses = (int64_t)step[4];
     if (c->step_losses > 0)
-        TESS_TRY(tess_comm_sum_f32(team->world, TESS_TRAFFIC_PAYLOAD, c->learner.info.gradients,
+        TESS_TRY(tess_comm_sum_f32(pg->world, TESS_TRAFFIC_PAYLOAD, c->learner.info.gradients,
                                    c->learner.info.count));
     for (int cube = 0; looked(c) && cube < c->d.n_cubes; cube++)
-        TESS_TRY(tess__team_sum(team, c->sums[cube].all, c->sums[cube].n));
+        TESS_TRY(tess__pg_allreduce(pg, c->sums[cube].all, c->sums[cube].n));
     return TESS_OK;
 }
 
@@ -67,16 +67,16 @@ typedef struct {
 tess_status tess__control_break_even(tess__control *c, double *density, const char **rule)
 {
     static const char *const rules[] = {"measured", "cached"};
-    tess__team *team = c->opts.team;
+    tess__process_group *pg = c->opts.pg;
     found f = {.density = 0.0};
     int cached = 0;
     tess_status status = TESS_OK;
-    if (!team || team->rank == 0)
+    if (!pg || pg->rank == 0)
         status = tess__control_measure_break_even(c, &f.density, &cached);
     f.cached = cached;
-    if (team && team->world) {
-        TESS_TRY(tess__team_agree(team, status));
-        TESS_TRY(tess_comm_broadcast(team->world, TESS_TRAFFIC_CONTROL, 0, &f, sizeof f));
+    if (pg && pg->world) {
+        TESS_TRY(tess__pg_agree(pg, status));
+        TESS_TRY(tess_comm_broadcast(pg->world, TESS_TRAFFIC_CONTROL, 0, &f, sizeof f));
     }
     TESS_TRY(status);
     *density = f.density;

@@ -24,7 +24,7 @@ void tess__adamw_update(tess__optim *optim, const tess__optim_step *step, float 
         .widen = (float)(1.0 / sqrt(1.0 - pow(step->beta2, t))),
         .eps = (float)step->eps,
         .keep = 1.0f,
-        .blend = tess__ema_blend(step->ema, step->step),
+        .blend = tess__ema_rate(step->ema, step->step),
     };
     tess__descent shrinking = d;
     shrinking.keep = (float)(1.0 - step->lr * step->weight_decay);

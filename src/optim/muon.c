@@ -76,8 +76,8 @@ static void mix(const tess_ctx *ctx, float a, const float *x, float b, float *y,
         ctx->kernels->mix(a, x + i, b, y + i, length(n, i));
 }
 
-static void look_ahead(const tess_ctx *ctx, const tess__optim_step *step, const float *g, float *m,
-                       float *u, int64_t n)
+static void nesterov(const tess_ctx *ctx, const tess__optim_step *step, const float *g, float *m,
+                     float *u, int64_t n)
 {
     const float momentum = (float)step->momentum, scale = (float)step->scale;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
@@ -136,7 +136,7 @@ static tess_status update_matrix(const tess_ctx *ctx, const tess__optim *optim,
 {
     const int64_t n = slot->count, at = slot->at;
     float *x = scratch, *u = x + n;
-    look_ahead(ctx, step, gradient + at, optim->first + slot->first, u, n);
+    nesterov(ctx, step, gradient + at, optim->first + slot->first, u, n);
     /* 0 x is 0 as long as x is finite, which scratch need not be. */
     memset(x, 0, (size_t)n * sizeof *x);
     mix(ctx, (float)(1.0 / (norm(ctx, u, n, sums) + 1e-7)), u, 0.0f, x, n);
@@ -146,7 +146,7 @@ static tess_status update_matrix(const tess_ctx *ctx, const tess__optim *optim,
     const tess__descent d = {
         .rate = (float)(step->lr_muon * stretch),
         .keep = (float)(1.0 - step->lr_muon * (slot->decay ? step->weight_decay : 0.0)),
-        .blend = tess__ema_blend(step->ema, step->step),
+        .blend = tess__ema_rate(step->ema, step->step),
     };
     follow(ctx, &d, x, value + at, optim->ema ? optim->ema + slot->first : NULL, n);
     return TESS_OK;
@@ -159,7 +159,7 @@ static tess_status update_small(tess__optim *optim, const tess__optim_step *step
 {
     const tess_ctx alone = {.kernels = optim->ctx->kernels, .isa = optim->ctx->isa, .threads = 1};
     int failed = 0;
-#pragma omp parallel for num_threads(optim->teams) schedule(dynamic) reduction(| : failed)
+#pragma omp parallel for num_threads(optim->scratch_sets) schedule(dynamic) reduction(| : failed)
     for (int i = 0; i < optim->n_matrices; i++) {
         const tess__optim_slot *slot = &optim->slots[optim->matrices[i]];
         double sums[SMALL / TESS_PIECE];

@@ -14,7 +14,7 @@ typedef struct {
     int64_t total, second, pieces;
     int slots, matrices;
     int64_t scratch_each; /* floats */
-    int teams;
+    int scratch_sets;
 } measures;
 
 static int64_t pieces_of(const tess__optim_slot *slot)
@@ -26,7 +26,7 @@ static int64_t pieces_of(const tess__optim_slot *slot)
  */
 static measures measure(const tess__optim_slot *slots, const int *times, int n, int threads)
 {
-    measures m = {.teams = 1};
+    measures m = {.scratch_sets = 1};
     int64_t small = 0, large = 0;
     for (int i = 0; i < n; i++) {
         const int repeat = times ? times[i] : 1;
@@ -43,8 +43,8 @@ static measures measure(const tess__optim_slot *slots, const int *times, int n, 
         m.matrices += repeat;
     }
     if (small > 0)
-        m.teams = threads < m.matrices ? threads : m.matrices;
-    const int64_t each = (large + m.teams - 1) / m.teams;
+        m.scratch_sets = threads < m.matrices ? threads : m.matrices;
+    const int64_t each = (large + m.scratch_sets - 1) / m.scratch_sets;
     m.scratch_each = small > each ? small : each;
     m.scratch_each = (m.scratch_each + 15) / 16 * 16; /* whole cache lines */
     return m;
@@ -57,7 +57,7 @@ void tess__optim_measure(const tess__optim_slot *slots, const int *times, int n,
     const int64_t f = (int64_t)sizeof(float);
     need->moments = (m.total + m.second) * f;
     need->ema = ema ? m.total * f : 0;
-    need->workspace = m.scratch_each * m.teams * f +
+    need->workspace = m.scratch_each * m.scratch_sets * f +
                       m.pieces * (int64_t)(sizeof(tess__optim_piece) + sizeof(double)) +
                       m.slots * (int64_t)(sizeof(tess__optim_slot) + sizeof(int));
 }
@@ -107,7 +107,7 @@ tess_status tess__optim_create(tess_ctx *ctx, const tess__optim_slot *slots, int
                      .total = m.total,
                      .total_second = m.second,
                      .scratch_each = m.scratch_each,
-                     .teams = m.teams};
+                     .scratch_sets = m.scratch_sets};
     const size_t sizes[] = {(size_t)n * sizeof *o.slots,
                             (size_t)m.pieces * sizeof *o.pieces,
                             (size_t)m.pieces * sizeof *o.sums,
@@ -115,7 +115,7 @@ tess_status tess__optim_create(tess_ctx *ctx, const tess__optim_slot *slots, int
                             total * f,
                             (size_t)m.second * f,
                             ema ? total * f : 0,
-                            (size_t)(m.scratch_each * m.teams) * f};
+                            (size_t)(m.scratch_each * m.scratch_sets) * f};
     void *parts[sizeof sizes / sizeof *sizes];
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -168,7 +168,7 @@ tess_status tess__optim_update(tess__optim *optim, const tess__optim_step *step,
     return tess__muon_update(optim, step, value, gradient);
 }
 
-float tess__ema_blend(double decay, int64_t step)
+float tess__ema_rate(double decay, int64_t step)
 {
     const double start = (1.0 + (double)step) / (10.0 + (double)step);
     return (float)(1.0 - (start < decay ? start : decay));

@@ -44,9 +44,9 @@ typedef struct {
     int64_t total, total_second; /* numbers in the slots, and in those of AdamW */
     float *first, *second;       /* moments; Muon's momentum is in `first` */
     float *ema;                  /* NULL: none */
-    float *scratch;              /* Muon's, `scratch_each` floats for each of `teams` teams */
+    float *scratch; /* Muon's, `scratch_each` floats for each of `scratch_sets` scratch_sets */
     int64_t scratch_each;
-    int teams;
+    int scratch_sets;
 } tess__optim;
 
 /* What changes from step to step. */
@@ -90,6 +90,6 @@ int64_t tess__muon_scratch(int64_t rows, int64_t cols);
 int tess__muon_small(int64_t rows, int64_t cols);
 
 /* The share of new weights in the average: 1 - min(decay, (1 + step) / (10 + step)). */
-float tess__ema_blend(double decay, int64_t step);
+float tess__ema_rate(double decay, int64_t step);
 
 #endif

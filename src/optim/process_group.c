@@ -12,7 +12,7 @@
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-tess_status tess__team_place(const char *who, const tess_train_opts *opts, tess__team *team)
+tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, tess__process_group *pg)
 {
     tess_comm_info info = {.rank = 0, .size = 1};
     if (opts->comm)
@@ -27,87 +27,88 @@ tess_status tess__team_place(const char *who, const tess_train_opts *opts, tess_
                           "%s: batch is %d, must be a multiple of the %d groups of ranks that "
                           "share it",
                           who, opts->batch, groups);
-    *team = (tess__team){.rank = info.rank,
-                         .size = info.size,
-                         .groups = groups,
-                         .group = info.rank / context,
-                         .ranks_context = context,
-                         .place = info.rank % context};
+    *pg = (tess__process_group){.rank = info.rank,
+                                .size = info.size,
+                                .dp_size = groups,
+                                .dp_rank = info.rank / context,
+                                .cp_size = context,
+                                .cp_rank = info.rank % context};
     return TESS_OK;
 }
 
-tess_status tess__team_open(const char *who, const tess_train_opts *opts, tess__team *team)
+tess_status tess__pg_open(const char *who, const tess_train_opts *opts, tess__process_group *pg)
 {
-    tess__team made;
+    tess__process_group made;
     tess_comm *across = NULL;
-    TESS_TRY(tess__team_place(who, opts, &made));
+    TESS_TRY(tess__pg_layout(who, opts, &made));
     if (made.size > 1) {
         made.world = opts->comm;
-        TESS_TRY(tess_comm_grid(made.world, made.ranks_context, &made.context, &across));
+        TESS_TRY(tess_comm_grid(made.world, made.cp_size, &made.cp_comm, &across));
         tess_comm_destroy(across);
     }
-    if (made.ranks_context == 1) {
-        tess_comm_destroy(made.context);
-        made.context = NULL;
+    if (made.cp_size == 1) {
+        tess_comm_destroy(made.cp_comm);
+        made.cp_comm = NULL;
     }
-    *team = made;
+    *pg = made;
     return TESS_OK;
 }
 
-void tess__team_close(tess__team *team)
+void tess__pg_close(tess__process_group *pg)
 {
-    tess_comm_destroy(team->context);
-    team->context = NULL;
+    tess_comm_destroy(pg->cp_comm);
+    pg->cp_comm = NULL;
 }
 
 /* ---- agreement ------------------------------------------------------------------------------- */
 
-tess_status tess__team_agree(tess__team *team, tess_status mine)
+tess_status tess__pg_agree(tess__process_group *pg, tess_status mine)
 {
-    if (!team->world)
+    if (!pg->world)
         return mine;
-    const tess_status agreed = tess_comm_agree(team->world, mine);
-    team->known |= agreed != TESS_OK;
+    const tess_status agreed = tess_comm_agree(pg->world, mine);
+    pg->failure_known |= agreed != TESS_OK;
     return agreed;
 }
 
-tess_status tess__team_leave(tess__team *team, tess_status status)
+tess_status tess__pg_propagate(tess__process_group *pg, tess_status status)
 {
-    const int known = team->known;
-    team->known = 0;
-    if (status == TESS_OK || known || !team->world)
+    const int known = pg->failure_known;
+    pg->failure_known = 0;
+    if (status == TESS_OK || known || !pg->world)
         return status;
-    return tess_comm_fail(team->world, status);
+    return tess_comm_fail(pg->world, status);
 }
 
-tess_status tess__team_same(tess__team *team, const char *what, const void *data, size_t bytes)
+tess_status tess__pg_check_same(tess__process_group *pg, const char *what, const void *data,
+                                size_t bytes)
 {
-    if (!team->world)
+    if (!pg->world)
         return TESS_OK;
-    const tess_status status = tess_comm_same(team->world, what, data, bytes);
-    team->known |= status != TESS_OK;
+    const tess_status status = tess_comm_same(pg->world, what, data, bytes);
+    pg->failure_known |= status != TESS_OK;
     return status;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-tess_status tess__team_sum(const tess__team *team, double *values, int64_t n)
+tess_status tess__pg_allreduce(const tess__process_group *pg, double *values, int64_t n)
 {
-    return team->world ? tess_comm_sum_f64(team->world, TESS_TRAFFIC_CONTROL, values, n) : TESS_OK;
+    return pg->world ? tess_comm_sum_f64(pg->world, TESS_TRAFFIC_CONTROL, values, n) : TESS_OK;
 }
 
-tess_status tess__team_sum_once(const tess__team *team, double *values, int64_t n)
+tess_status tess__pg_allreduce_groups(const tess__process_group *pg, double *values, int64_t n)
 {
-    if (team->place > 0)
+    if (pg->cp_rank > 0)
         memset(values, 0, (size_t)n * sizeof *values);
-    return tess__team_sum(team, values, n);
+    return tess__pg_allreduce(pg, values, n);
 }
 
 /* ---- time and counts ------------------------------------------------------------------------- */
 
-int64_t tess__team_clock(const tess__team *team)
+int64_t tess__pg_clock(const tess__process_group *pg)
 {
-    return team && team->world ? tess_comm_clock(team->world) : tess_clock_ns();
+    return pg && pg->world ? tess_comm_clock(pg->world) : tess_clock_ns();
 }
 
 void tess__counts_add(const tess_comm *comm, int times, tess_comm_counts *sum)

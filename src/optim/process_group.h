@@ -19,8 +19,8 @@
  * wait for it anywhere, leave with its sentence. What only one rank does (files) is agreed on
  * behind it, and so are failures that every rank may meet at the same place.
  */
-#ifndef TESS_TEAM_H
-#define TESS_TEAM_H
+#ifndef TESS_PROCESS_GROUP_H
+#define TESS_PROCESS_GROUP_H
 
 #include "model/model_internal.h"
 #include "optim.h"
@@ -29,43 +29,44 @@
 /* ---- process_group.c ------------------------------------------------------------------------- */
 
 typedef struct {
-    tess_comm *world;         /* the caller's; NULL: this rank is alone */
-    tess_comm *context;       /* of this rank's group; NULL: its clips are its alone */
-    int rank, size;           /* 0 and 1 without a world */
-    int groups, group;        /* how many there are, and which one this rank is in */
-    int ranks_context, place; /* ranks of a group, and this one's number in it */
-    int known;                /* 1: the failure under way is known to all ranks */
-} tess__team;
+    tess_comm *world;     /* the caller's; NULL: this rank is alone */
+    tess_comm *cp_comm;   /* of this rank's group; NULL: its clips are its alone */
+    int rank, size;       /* 0 and 1 without a world */
+    int dp_size, dp_rank; /* how many there are, and which one this rank is in */
+    int cp_size, cp_rank; /* ranks of a group, and this one's number in it */
+    int failure_known;    /* 1: the failure under way is known to all ranks */
+} tess__process_group;
 
 /* Collective. The groups that options ask for; EINVAL if they do not divide ranks and clips. */
-tess_status tess__team_open(const char *who, const tess_train_opts *opts, tess__team *team);
-void tess__team_close(tess__team *team); /* {0} accepted */
+tess_status tess__pg_open(const char *who, const tess_train_opts *opts, tess__process_group *pg);
+void tess__pg_close(tess__process_group *pg); /* {0} accepted */
 
 /* The same without communicators: sizes and places alone. */
-tess_status tess__team_place(const char *who, const tess_train_opts *opts, tess__team *team);
+tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, tess__process_group *pg);
 
-static inline int tess__team_many(const tess__team *team)
+static inline int tess__pg_many(const tess__process_group *pg)
 {
-    return team->size > 1;
+    return pg->size > 1;
 }
 
 /* Collective: the failure of the lowest rank that has one, on all. Alone: mine. */
-tess_status tess__team_agree(tess__team *team, tess_status mine);
+tess_status tess__pg_agree(tess__process_group *pg, tess_status mine);
 
 /* What a public call returns: tells the others of a failure that they do not know of. */
-tess_status tess__team_leave(tess__team *team, tess_status status);
+tess_status tess__pg_propagate(tess__process_group *pg, tess_status status);
 
 /* Collective: sums over the world; once: of numbers that all ranks of a group have, each group's
  * counted once. */
-tess_status tess__team_sum(const tess__team *team, double *values, int64_t n);
-tess_status tess__team_sum_once(const tess__team *team, double *values, int64_t n);
+tess_status tess__pg_allreduce(const tess__process_group *pg, double *values, int64_t n);
+tess_status tess__pg_allreduce_groups(const tess__process_group *pg, double *values, int64_t n);
 
 /* Collective: EINVAL on all ranks if one has another `what` than rank 0. */
-tess_status tess__team_same(tess__team *team, const char *what, const void *data, size_t bytes);
+tess_status tess__pg_check_same(tess__process_group *pg, const char *what, const void *data,
+                                size_t bytes);
 
 /* The clock that waits are counted by: of ranks with links it is virtual. Alone, or NULL: of
  * the wall. */
-int64_t tess__team_clock(const tess__team *team);
+int64_t tess__pg_clock(const tess__process_group *pg);
 
 /* Adds what was counted on a communicator, NULL accepted, `times` times: 1 or -1. */
 void tess__counts_add(const tess_comm *comm, int times, tess_comm_counts *sum);
@@ -111,16 +112,16 @@ enum { TESS__STAGES = 2 };
 typedef struct {
     tess_ctx *ctx;
     tess__arena arena;
-    const tess__team *team;
+    const tess__process_group *pg;
     const tess__owners *owners;
     float *gradients; /* of the model */
     tess__stage stages[TESS__STAGES];
-    int turn;
+    int next;
     int64_t waited_ns; /* for what was on its way; since it was made */
 } tess__reduce;
 
-tess_status tess__reduce_create(tess_ctx *ctx, const tess__team *team, const tess__owners *owners,
-                                float *gradients, tess__reduce *reduce);
+tess_status tess__reduce_create(tess_ctx *ctx, const tess__process_group *pg,
+                                const tess__owners *owners, float *gradients, tess__reduce *reduce);
 void tess__reduce_destroy(tess__reduce *reduce); /* {0} accepted */
 int64_t tess__reduce_bytes(const tess__owners *owners, int rank);
 
@@ -135,7 +136,7 @@ tess_status tess__reduce_values(tess__reduce *reduce, float *values);
 typedef enum { TESS__STATE_FIRST, TESS__STATE_SECOND, TESS__STATE_EMA } tess__state_kind;
 
 /* Collective: `to` of rank 0 is filled in as the slots of owners say; not read elsewhere. */
-tess_status tess__state_gather(const tess__team *team, const tess__owners *owners,
+tess_status tess__state_gather(const tess__process_group *pg, const tess__owners *owners,
                                const tess__optim *optim, tess__state_kind kind, float *to);
 
 #endif

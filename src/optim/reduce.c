@@ -47,13 +47,13 @@ int64_t tess__reduce_bytes(const tess__owners *owners, int rank)
             owners->ranks * (int64_t)sizeof(int64_t));
 }
 
-tess_status tess__reduce_create(tess_ctx *ctx, const tess__team *team, const tess__owners *owners,
-                                float *gradients, tess__reduce *reduce)
+tess_status tess__reduce_create(tess_ctx *ctx, const tess__process_group *pg,
+                                const tess__owners *owners, float *gradients, tess__reduce *reduce)
 {
     tess__reduce r = {
-        .ctx = ctx, .arena = {.ctx = ctx}, .team = team, .owners = owners, .gradients = gradients};
+        .ctx = ctx, .arena = {.ctx = ctx}, .pg = pg, .owners = owners, .gradients = gradients};
     const size_t send = (size_t)tess__owners_part(owners);
-    const size_t recv = (size_t)owners->ranks * (size_t)tess__owners_share(owners, team->rank);
+    const size_t recv = (size_t)owners->ranks * (size_t)tess__owners_share(owners, pg->rank);
     for (int i = 0; i < TESS__STAGES; i++) {
         tess__stage *s = &r.stages[i];
         s->part = -1;
@@ -77,7 +77,7 @@ void tess__reduce_destroy(tess__reduce *reduce)
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* The sum of what came from all ranks, where that of rank 0 lies. */
-static void add_up(const tess__reduce *r, float *recv, int64_t n)
+static void sum_ranks(const tess__reduce *r, float *recv, int64_t n)
 {
     const int ranks = r->owners->ranks;
 #pragma omp parallel for num_threads(r->ctx->threads) schedule(static)
@@ -91,19 +91,19 @@ static void add_up(const tess__reduce *r, float *recv, int64_t n)
     }
 }
 
-static tess_status take_in(tess__reduce *r, tess__stage *s)
+static tess_status receive_part(tess__reduce *r, tess__stage *s)
 {
     if (s->part < 0)
         return TESS_OK;
-    const int64_t begin = tess_comm_clock(r->team->world);
+    const int64_t begin = tess_comm_clock(r->pg->world);
     const int part = s->part;
     tess_request *request = s->request;
     s->part = -1;
     s->request = NULL;
-    TESS_TRY(tess_comm_wait(r->team->world, request));
-    r->waited_ns += tess_comm_clock(r->team->world) - begin;
-    add_up(r, s->recv, s->recv_bytes[0] / (int64_t)sizeof(float));
-    copy_slots(r, part, r->team->rank, r->gradients, s->recv, 0);
+    TESS_TRY(tess_comm_wait(r->pg->world, request));
+    r->waited_ns += tess_comm_clock(r->pg->world) - begin;
+    sum_ranks(r, s->recv, s->recv_bytes[0] / (int64_t)sizeof(float));
+    copy_slots(r, part, r->pg->rank, r->gradients, s->recv, 0);
     return TESS_OK;
 }
 
@@ -111,12 +111,12 @@ static tess_status send_part(tess__reduce *r, int part)
 {
     const tess__owners *o = r->owners;
     const int64_t *bytes = o->bytes + (int64_t)part * o->ranks;
-    tess__stage *s = &r->stages[r->turn++ % TESS__STAGES];
-    TESS_TRY(take_in(r, s));
+    tess__stage *s = &r->stages[r->next++ % TESS__STAGES];
+    TESS_TRY(receive_part(r, s));
     copy_slots(r, part, -1, r->gradients, s->send, 1);
     for (int rank = 0; rank < o->ranks; rank++)
-        s->recv_bytes[rank] = bytes[r->team->rank];
-    TESS_TRY(tess_comm_start_alltoall(r->team->world, TESS_TRAFFIC_PAYLOAD, s->send, bytes, s->recv,
+        s->recv_bytes[rank] = bytes[r->pg->rank];
+    TESS_TRY(tess_comm_start_alltoall(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->send, bytes, s->recv,
                                       s->recv_bytes, &s->request));
     s->part = part;
     return TESS_OK;
@@ -126,10 +126,10 @@ tess_status tess__reduce_ready(void *user, int layer)
 {
     tess__reduce *r = user;
     if (layer == TESS__NOT_READY)
-        return tess_comm_progress(r->team->world);
+        return tess_comm_progress(r->pg->world);
     TESS_TRY(send_part(r, layer + 1));
     for (int i = 0; layer < 0 && i < TESS__STAGES; i++)
-        TESS_TRY(take_in(r, &r->stages[(r->turn + i) % TESS__STAGES]));
+        TESS_TRY(receive_part(r, &r->stages[(r->next + i) % TESS__STAGES]));
     return TESS_OK;
 }
 
@@ -141,11 +141,11 @@ tess_status tess__reduce_values(tess__reduce *r, float *values)
     tess__stage *s = &r->stages[0];
     for (int part = 0; part < o->parts; part++) {
         const int64_t *bytes = o->bytes + (int64_t)part * o->ranks;
-        copy_slots(r, part, r->team->rank, values, s->recv, 1);
-        const int64_t begin = tess_comm_clock(r->team->world);
-        TESS_TRY(tess_comm_gather(r->team->world, TESS_TRAFFIC_PAYLOAD, s->recv,
-                                  bytes[r->team->rank], s->send, bytes));
-        r->waited_ns += tess_comm_clock(r->team->world) - begin;
+        copy_slots(r, part, r->pg->rank, values, s->recv, 1);
+        const int64_t begin = tess_comm_clock(r->pg->world);
+        TESS_TRY(tess_comm_gather(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->recv, bytes[r->pg->rank],
+                                  s->send, bytes));
+        r->waited_ns += tess_comm_clock(r->pg->world) - begin;
         copy_slots(r, part, -1, values, s->send, 0);
     }
     return TESS_OK;

@@ -7,8 +7,8 @@
 struct tess_reduce {
     tess_ctx *ctx;
     tess_model *model;
-    tess_pass *pass; /* attached; NULL: none */
-    tess__team team; /* sizes and the world alone: it holds nothing */
+    tess_pass *pass;        /* attached; NULL: none */
+    tess__process_group pg; /* sizes and the world alone: it holds nothing */
     tess__owners owners;
     tess__reduce reduce;
 };
@@ -39,11 +39,11 @@ tess_status tess_reduce_create(tess_model *model, tess_comm *comm, tess_optim op
         return TESS_ENOMEM;
     made->ctx = model->ctx;
     made->model = model;
-    made->team = (tess__team){.world = comm, .rank = info.rank, .size = info.size};
+    made->pg = (tess__process_group){.world = comm, .rank = info.rank, .size = info.size};
     tess_status status =
         tess__owners_create(made->ctx, &model->params, optim, info.size, &made->owners);
     if (status == TESS_OK)
-        status = tess__reduce_create(made->ctx, &made->team, &made->owners, model->gradients,
+        status = tess__reduce_create(made->ctx, &made->pg, &made->owners, model->gradients,
                                      &made->reduce);
     if (status != TESS_OK) {
         tess_reduce_destroy(made);
@@ -80,7 +80,7 @@ tess_status tess_reduce_query(const tess_reduce *reduce, tess_reduce_info *info)
     if (!reduce || !info)
         return tess__fail(TESS_EINVAL, "tess_reduce_query: %s is NULL", reduce ? "info" : "reduce");
     *info = (tess_reduce_info){.waited_ns = reduce->reduce.waited_ns,
-                               .bytes = tess__reduce_bytes(&reduce->owners, reduce->team.rank),
+                               .bytes = tess__reduce_bytes(&reduce->owners, reduce->pg.rank),
                                .owner = reduce->owners.owner,
                                .params = reduce->owners.n_slots};
     return TESS_OK;

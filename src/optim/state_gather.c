@@ -19,35 +19,35 @@ static const float *at_owner(const tess__optim *optim, const tess__optim_slot *o
 }
 
 /* From the owner's place to rank 0's. */
-static tess_status move_slot(const tess__team *team, int owner, const float *from, float *to,
+static tess_status send_slot(const tess__process_group *pg, int owner, const float *from, float *to,
                              int64_t bytes)
 {
     tess_request *request = NULL;
-    const int sends = team->rank == owner, takes = team->rank == 0;
+    const int sends = pg->rank == owner, takes = pg->rank == 0;
     if (sends && takes) {
         memcpy(to, from, (size_t)bytes);
         return TESS_OK;
     }
     if (!sends && !takes)
         return TESS_OK;
-    TESS_TRY(tess_comm_start_exchange(team->world, TESS_TRAFFIC_PAYLOAD, from, sends ? bytes : 0,
+    TESS_TRY(tess_comm_start_exchange(pg->world, TESS_TRAFFIC_PAYLOAD, from, sends ? bytes : 0,
                                       sends ? 0 : -1, to, takes ? bytes : 0, takes ? owner : -1,
                                       &request));
-    return tess_comm_wait(team->world, request);
+    return tess_comm_wait(pg->world, request);
 }
 
-tess_status tess__state_gather(const tess__team *team, const tess__owners *owners,
+tess_status tess__state_gather(const tess__process_group *pg, const tess__owners *owners,
                                const tess__optim *optim, tess__state_kind kind, float *to)
 {
     const tess__optim_slot *own = optim->slots;
     for (int i = 0; i < owners->n_slots; i++) {
         const tess__optim_slot *slot = &owners->slots[i];
-        const int mine = owners->owner[i] == team->rank;
+        const int mine = owners->owner[i] == pg->rank;
         const tess__optim_slot *mine_at = mine ? own++ : NULL;
         if (kind == TESS__STATE_SECOND && slot->rows != 0)
             continue;
         float *place = to ? to + (kind == TESS__STATE_SECOND ? slot->second : slot->first) : NULL;
-        TESS_TRY(move_slot(team, owners->owner[i], mine ? at_owner(optim, mine_at, kind) : NULL,
+        TESS_TRY(send_slot(pg, owners->owner[i], mine ? at_owner(optim, mine_at, kind) : NULL,
                            place, slot->count * (int64_t)sizeof *to));
     }
     return TESS_OK;

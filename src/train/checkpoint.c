@@ -41,12 +41,12 @@ static tess_status save_weights(const tess_train *t, const char *folder, const f
 static void fill_state(const tess_train *t, tess__state *state)
 {
     *state = (tess__state){
-        .told = {.step = t->step,
-                 .data = t->info,
-                 .shift = t->opts.shift,
-                 .guidance = t->opts.guidance,
-                 .ema = t->opts.ema > 0,
-                 .external = tess_data_prompt(t->data, "", t->text) == TESS_ENOTSUP},
+        .checkpoint = {.step = t->step,
+                       .data = t->info,
+                       .shift = t->opts.shift,
+                       .guidance = t->opts.guidance,
+                       .ema = t->opts.ema > 0,
+                       .external = tess_data_prompt(t->data, "", t->text) == TESS_ENOTSUP},
         .batches = t->batches,
         .batch = t->opts.batch,
         .seed = (int64_t)t->opts.seed,
@@ -54,7 +54,7 @@ static void fill_state(const tess_train *t, tess__state *state)
         .loss_mean = t->loss_mean,
         .val_loss = t->val_loss,
     };
-    snprintf(state->told.kind, sizeof state->told.kind, "%s", t->info.kind);
+    snprintf(state->checkpoint.kind, sizeof state->checkpoint.kind, "%s", t->info.kind);
     memcpy(state->val_buckets, t->val_buckets, sizeof state->val_buckets);
 }
 
@@ -112,7 +112,7 @@ static tess_status begin_saving(const tess_train *t, const char *dir, saving *s)
     if (access(dir, F_OK) == 0)
         return tess__fail(TESS_EINVAL, "tess_train_save: %s exists, must be a new folder", dir);
     tess__remove_folder(s->temp);
-    if (!tess__team_many(&t->team))
+    if (!tess__pg_many(&t->pg))
         return TESS_OK;
     s->second = tess__alloc(t->ctx, (size_t)t->owners.total_second * sizeof *s->second);
     return s->second ? TESS_OK : TESS_ENOMEM;
@@ -122,7 +122,7 @@ static tess_status begin_saving(const tess_train *t, const char *dir, saving *s)
 static tess_status finish_saving(const tess_train *t, const saving *s)
 {
     const tess__moments all =
-        tess__team_many(&t->team)
+        tess__pg_many(&t->pg)
             ? (tess__moments){t->owners.slots, t->owners.n_slots, t->model->gradients, s->second}
             : tess__moments_own(t);
     TESS_TRY(fill_rest(t, s->temp, &all));
@@ -134,29 +134,29 @@ static tess_status finish_saving(const tess_train *t, const saving *s)
 /* Rank 0 has all of a kind of state in `to`; alone it is where it was. */
 static tess_status gather(const tess_train *t, tess__state_kind kind, float *to)
 {
-    return tess__team_many(&t->team) ? tess__state_gather(&t->team, &t->owners, &t->optim, kind, to)
-                                     : TESS_OK;
+    return tess__pg_many(&t->pg) ? tess__state_gather(&t->pg, &t->owners, &t->optim, kind, to)
+                                 : TESS_OK;
 }
 
 /* Every rank takes part; the first one writes, and all know after each part whether it could. */
 static tess_status save(tess_train *t, const char *dir, saving *s)
 {
-    const int writes = t->team.rank == 0, averages = t->opts.ema > 0;
+    const int writes = t->pg.rank == 0, averages = t->opts.ema > 0;
     float *buffer = t->model->gradients;
-    const float *average = tess__team_many(&t->team) ? buffer : t->optim.ema;
+    const float *average = tess__pg_many(&t->pg) ? buffer : t->optim.ema;
     tess_status status = writes ? begin_saving(t, dir, s) : TESS_OK;
-    TESS_TRY(tess__team_agree(&t->team, status));
+    TESS_TRY(tess__pg_agree(&t->pg, status));
     TESS_TRY(tess__train_same(t));
     if (averages)
         TESS_TRY(gather(t, TESS__STATE_EMA, buffer));
     if (writes)
         status = fill_weights(t, s->temp, averages ? average : NULL);
-    TESS_TRY(tess__team_agree(&t->team, status));
+    TESS_TRY(tess__pg_agree(&t->pg, status));
     TESS_TRY(gather(t, TESS__STATE_FIRST, buffer));
     TESS_TRY(gather(t, TESS__STATE_SECOND, s->second));
     if (writes)
         status = finish_saving(t, s);
-    return tess__team_agree(&t->team, status);
+    return tess__pg_agree(&t->pg, status);
 }
 
 tess_status tess__train_save(tess_train *train, const char *dir)
@@ -178,7 +178,7 @@ tess_status tess_train_save(tess_train *train, const char *dir)
 {
     if (!train || !dir)
         return tess__fail(TESS_EINVAL, "tess_train_save: %s is NULL", !train ? "train" : "dir");
-    return tess__team_leave(&train->team, tess__train_save(train, dir));
+    return tess__pg_propagate(&train->pg, tess__train_save(train, dir));
 }
 
 /* ---- resuming -------------------------------------------------------------------------------- */
@@ -196,7 +196,7 @@ static tess_status check_state(const tess_train *t, const char *path, const tess
     if ((tess_optim)state->optim != t->opts.optim)
         return tess__fail(TESS_EINVAL, "%s: was trained with %s, must be resumed with it, not %s",
                           path, names[state->optim], names[t->opts.optim]);
-    if (t->opts.ema > 0 && !state->told.ema)
+    if (t->opts.ema > 0 && !state->checkpoint.ema)
         return tess__fail(TESS_EINVAL,
                           "%s: has no averaged weights, must be resumed without an average", path);
     return TESS_OK;
@@ -238,7 +238,7 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
 
     tess__loader_stop(train->loader);
     train->loader = NULL;
-    train->step = state.told.step;
+    train->step = state.checkpoint.step;
     /* Batches of another size begin behind the last clip that was seen. */
     train->batches = (state.batches * state.batch + train->opts.batch - 1) / train->opts.batch;
     train->loss_mean = state.loss_mean;
@@ -251,20 +251,20 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
 /* Every rank reads, and all have read the same; the pass lies in the cubes of the checkpoint. */
 static tess_status read_together(tess_train *t, const char *dir, int branch)
 {
-    TESS_TRY(tess__team_agree(&t->team, read_checkpoint(t, dir, branch)));
+    TESS_TRY(tess__pg_agree(&t->pg, read_checkpoint(t, dir, branch)));
     TESS_TRY(tess__train_same(t));
     if (!t->control)
         return TESS_OK;
     tess_pass_destroy(t->pass);
     t->pass = NULL;
-    return tess__team_agree(&t->team, tess__train_pass(t));
+    return tess__pg_agree(&t->pg, tess__train_pass(t));
 }
 
 tess_status tess_train_resume(tess_train *train, const char *dir)
 {
     if (!train || !dir)
         return tess__fail(TESS_EINVAL, "tess_train_resume: %s is NULL", !train ? "train" : "dir");
-    TESS_TRY(tess__team_leave(&train->team, read_together(train, dir, 0)));
+    TESS_TRY(tess__pg_propagate(&train->pg, read_together(train, dir, 0)));
     snprintf(train->checkpoint, sizeof train->checkpoint, "%s", dir);
     train->saved = train->step;
     train->resumed = 1;
@@ -275,7 +275,7 @@ tess_status tess_train_branch(tess_train *train, const char *dir)
 {
     if (!train || !dir)
         return tess__fail(TESS_EINVAL, "tess_train_branch: %s is NULL", !train ? "train" : "dir");
-    TESS_TRY(tess__team_leave(&train->team, read_together(train, dir, 1)));
+    TESS_TRY(tess__pg_propagate(&train->pg, read_together(train, dir, 1)));
     train->resumed = 0;
     return TESS_OK;
 }

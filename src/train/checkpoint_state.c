@@ -46,14 +46,15 @@ static json_t *buckets_out(const tess__state *s)
 
 tess_status tess__state_write(tess_ctx *ctx, const char *path, const tess__state *state)
 {
-    const json_int_t step = state->told.step, position = state->batches * state->batch;
-    json_t *value = json_pack(
-        "{s:i,s:s,s:I,s:{s:s,s:I,s:I},s:{s:s,s:I,s:I},s:s,s:b,s:o,s:o,s:o,s:o}", "format", 1,
-        "version", tess_version(), "step", step, "data", "kind", state->told.kind, "position",
-        position, "batch", (json_int_t)state->batch, "random", "generator", "philox4x32-10", "seed",
-        (json_int_t)state->seed, "step", step, "optimiser", optims[state->optim], "average",
-        state->told.ema, "loss_mean", number(state->loss_mean), "val_loss", number(state->val_loss),
-        "val_buckets", buckets_out(state), "sample", sample_out(&state->told));
+    const json_int_t step = state->checkpoint.step, position = state->batches * state->batch;
+    json_t *value =
+        json_pack("{s:i,s:s,s:I,s:{s:s,s:I,s:I},s:{s:s,s:I,s:I},s:s,s:b,s:o,s:o,s:o,s:o}", "format",
+                  1, "version", tess_version(), "step", step, "data", "kind",
+                  state->checkpoint.kind, "position", position, "batch", (json_int_t)state->batch,
+                  "random", "generator", "philox4x32-10", "seed", (json_int_t)state->seed, "step",
+                  step, "optimiser", optims[state->optim], "average", state->checkpoint.ema,
+                  "loss_mean", number(state->loss_mean), "val_loss", number(state->val_loss),
+                  "val_buckets", buckets_out(state), "sample", sample_out(&state->checkpoint));
     const tess_status status = tess__json_write(ctx, path, value);
     json_decref(value);
     return status;
@@ -118,7 +119,7 @@ static tess_status data_in(tess__json_node node, tess__state *s)
     TESS_TRY(tess__json_string(tess__json_member(&o, "kind"), &kind));
     TESS_TRY(tess__json_int64(tess__json_member(&o, "batch"), 1, 65536, &s->batch));
     TESS_TRY(tess__json_int64(tess__json_member(&o, "position"), 0, (int64_t)1 << 52, &position));
-    snprintf(s->told.kind, sizeof s->told.kind, "%.31s", kind);
+    snprintf(s->checkpoint.kind, sizeof s->checkpoint.kind, "%.31s", kind);
     s->batches = position / s->batch;
     return TESS_OK;
 }
@@ -129,22 +130,22 @@ static tess_status read_root(const tess__json *doc, tess__state *s)
     int format;
     TESS_TRY(tess__json_object(root, NULL, 0, &o));
     TESS_TRY(tess__json_int(tess__json_member(&o, "format"), 1, 1, &format));
-    TESS_TRY(tess__json_int64(tess__json_member(&o, "step"), 0, 1000000000, &s->told.step));
+    TESS_TRY(tess__json_int64(tess__json_member(&o, "step"), 0, 1000000000, &s->checkpoint.step));
     TESS_TRY(data_in(tess__json_member(&o, "data"), s));
     TESS_TRY(tess__json_object(tess__json_member(&o, "random"), NULL, 0, &random));
     TESS_TRY(tess__json_int64(tess__json_member(&random, "seed"), INT64_MIN, INT64_MAX, &s->seed));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "optimiser"), optims, 2, &s->optim));
-    TESS_TRY(tess__json_bool(tess__json_member(&o, "average"), &s->told.ema));
+    TESS_TRY(tess__json_bool(tess__json_member(&o, "average"), &s->checkpoint.ema));
     TESS_TRY(number_in(tess__json_member(&o, "loss_mean"), &s->loss_mean));
     TESS_TRY(number_in(tess__json_member(&o, "val_loss"), &s->val_loss));
     TESS_TRY(buckets_in(tess__json_member(&o, "val_buckets"), s->val_buckets));
-    return sample_in(tess__json_member(&o, "sample"), &s->told);
+    return sample_in(tess__json_member(&o, "sample"), &s->checkpoint);
 }
 
 /* Reads an open document and closes it. */
 static tess_status read_document(tess__json *doc, tess__state *state)
 {
-    tess__state read = {.told = {.step = 0}};
+    tess__state read = {.checkpoint = {.step = 0}};
     const tess_status status = read_root(doc, &read);
     tess__json_close(doc);
     if (status == TESS_OK)

@@ -12,7 +12,7 @@
 
 static tess_status same_hash(tess_train *t, const char *what, uint64_t hash)
 {
-    return tess__team_same(&t->team, what, &hash, sizeof hash);
+    return tess__pg_check_same(&t->pg, what, &hash, sizeof hash);
 }
 
 /* Uses the clip's place of the first batch. */
@@ -36,7 +36,7 @@ static uint64_t hash_weights(const tess_train *t)
 
 tess_status tess__train_same(tess_train *t)
 {
-    if (!tess__team_many(&t->team))
+    if (!tess__pg_many(&t->pg))
         return TESS_OK;
     const int64_t place[] = {t->step, t->batches};
     TESS_TRY(same_hash(t, "step", tess__hash(0, place, sizeof place)));
@@ -48,13 +48,13 @@ tess_status tess__train_same(tess_train *t)
 tess_status tess__train_same_start(tess_train *t)
 {
     uint64_t data = 0;
-    if (!tess__team_many(&t->team))
+    if (!tess__pg_many(&t->pg))
         return TESS_OK;
     TESS_TRY(
-        tess__team_same(&t->team, "version of Tessera", tess_version(), strlen(tess_version())));
-    TESS_TRY(tess__team_same(&t->team, "instruction set", t->ctx->isa, strlen(t->ctx->isa)));
+        tess__pg_check_same(&t->pg, "version of Tessera", tess_version(), strlen(tess_version())));
+    TESS_TRY(tess__pg_check_same(&t->pg, "instruction set", t->ctx->isa, strlen(t->ctx->isa)));
     TESS_TRY(same_hash(t, "set of options", tess__train_options_hash(&t->opts)));
-    TESS_TRY(tess__team_agree(&t->team, hash_data(t, &data)));
+    TESS_TRY(tess__pg_agree(&t->pg, hash_data(t, &data)));
     TESS_TRY(same_hash(t, "set of data", data));
     return tess__train_same(t);
 }

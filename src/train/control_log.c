@@ -19,7 +19,7 @@ void tess__control_tell(void *user, const tess__event *event)
     tess__control *c = user;
     char text[TESS__EVENT_BYTES], path[PATH_MAX];
     tess_status status = TESS_OK;
-    if (c->opts.team && c->opts.team->rank > 0)
+    if (c->opts.pg && c->opts.pg->rank > 0)
         return; /* rank 0 tells it */
     if (c->opts.folder) {
         tess__event_json(event, text);

@@ -23,7 +23,7 @@ static const char plans_head[] =
 static void tell(void *user, const tess_context_event *event)
 {
     const tess_train *t = user;
-    if (t->team.rank > 0 || event->kind == TESS_CONTEXT_KEPT)
+    if (t->pg.rank > 0 || event->kind == TESS_CONTEXT_KEPT)
         return;
     if (t->opts.event && event->kind != TESS_CONTEXT_FALLBACK)
         t->opts.event(t->opts.event_user, event->sentence);
@@ -37,7 +37,7 @@ static void tell_index_memory(const tess_train *t)
     static const char sentence[] =
         "index_memory has no effect where ranks share tokens: each keeps the lists of what it "
         "computes";
-    if (t->team.rank > 0 || t->context || t->opts.attention.index_memory == 0)
+    if (t->pg.rank > 0 || t->context || t->opts.attention.index_memory == 0)
         return; /* told already */
     if (t->opts.event)
         t->opts.event(t->opts.event_user, sentence);
@@ -56,10 +56,10 @@ tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
                                    .tell = tell,
                                    .user = t};
     tess_context *made = NULL;
-    if (!t->team.context)
+    if (!t->pg.cp_comm)
         return TESS_OK;
     tell_index_memory(t);
-    TESS_TRY(tess__pass_context(t->ctx, t->team.context, &sharing, &made));
+    TESS_TRY(tess__pass_context(t->ctx, t->pg.cp_comm, &sharing, &made));
     tess_context_destroy(t->context);
     t->context = made;
     return tess__plans_make(t);
@@ -71,11 +71,11 @@ tess_status tess__plans_make(tess_train *t)
 {
     if (!t->context)
         return TESS_OK;
-    const int64_t begin = tess__team_clock(&t->team), waited = tess__train_sent(t).wait_ns;
+    const int64_t begin = tess__pg_clock(&t->pg), waited = tess__train_sent(t).wait_ns;
     if (t->control)
         tess__control_densities(t->control, t->densities);
     TESS_TRY(tess_context_plan(t->context, t->step + 1, t->control ? t->densities : NULL, NULL));
-    t->plan_ns += tess__team_clock(&t->team) - begin - (tess__train_sent(t).wait_ns - waited);
+    t->plan_ns += tess__pg_clock(&t->pg) - begin - (tess__train_sent(t).wait_ns - waited);
     return TESS_OK;
 }
 
@@ -126,7 +126,7 @@ static tess_status add_layer(const tess_train *t, const char *path, int layer)
 tess_status tess__plans_add(const tess_train *t)
 {
     char path[PATH_MAX];
-    if (!t->context || !t->opts.folder || t->team.rank > 0)
+    if (!t->context || !t->opts.folder || t->pg.rank > 0)
         return TESS_OK;
     TESS_TRY(tess__path(path, t->opts.folder, plans_file));
     for (int layer = 0; layer < t->model->config.layers; layer++)
@@ -137,7 +137,7 @@ tess_status tess__plans_add(const tess_train *t)
 tess_status tess__plans_open(const tess_train *t)
 {
     char path[PATH_MAX];
-    if (!t->team.context)
+    if (!t->pg.cp_comm)
         return TESS_OK;
     TESS_TRY(tess__path(path, t->opts.folder, plans_file));
     return tess__lines_cut(t->ctx, path, plans_head, t->step);

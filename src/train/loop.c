@@ -4,7 +4,7 @@
  * A step takes `accumulate` batches, each noised with levels that are spread over all of them, and
  * adds up their gradients. The loss and the gradients' norm are looked at before the optimiser
  * touches anything: if one is not finite, the state is still that of the step before, and is saved.
- * Between steps come, when their turn has come, validation, a sheet of samples, a checkpoint. A
+ * Between steps come, when their is_due has come, validation, a sheet of samples, a checkpoint. A
  * step allocates nothing.
  *
  * Of many ranks each has its clips of every batch, with the numbers, and so the noise, that they
@@ -26,7 +26,7 @@ static void prepare(tess_train *t, const tess__batch *batch, int micro)
 {
     const tess_train_opts *o = &t->opts;
     const int64_t total = (int64_t)o->batch * o->accumulate;
-    const int64_t first = (int64_t)micro * o->batch + (int64_t)t->team.group * t->batch;
+    const int64_t first = (int64_t)micro * o->batch + (int64_t)t->pg.dp_rank * t->batch;
     for (int b = 0; b < t->batch; b++) {
         const int64_t i = first + b;
         const double u = tess__noise_level(o->seed, t->step, i, total);
@@ -55,26 +55,26 @@ static tess_status forward(tess_train *t, int micro)
     if (t->control)
         TESS_TRY(tess__control_attend(t->control, t->pass, t->u,
                                       t->step * t->opts.accumulate + micro,
-                                      (int64_t)t->team.group * t->batch, 1));
+                                      (int64_t)t->pg.dp_rank * t->batch, 1));
     TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
     return t->control ? tess__control_seen(t->control, t->pass) : TESS_OK;
 }
 
 /* The gradients of a step, of many ranks on their way to their owners; its loss, or this rank's
  * part of it, and what it waited for data. */
-static tess_status gather(tess_train *t, double *loss, int64_t *waited)
+static tess_status accumulate_gradients(tess_train *t, double *loss, int64_t *waited)
 {
     const int64_t n = (int64_t)t->batch * t->size;
-    const double share = 1.0 / ((double)t->opts.accumulate * t->team.groups);
-    const int many = tess__team_many(&t->team);
+    const double share = 1.0 / ((double)t->opts.accumulate * t->pg.dp_size);
+    const int many = tess__pg_many(&t->pg);
     double sum = 0.0;
     TESS_TRY(tess_model_zero_gradients(t->model));
     for (int micro = 0; micro < t->opts.accumulate; micro++) {
         const int last = micro == t->opts.accumulate - 1;
-        const int64_t asked = tess__team_clock(&t->team);
+        const int64_t asked = tess__pg_clock(&t->pg);
         tess__batch batch;
         TESS_TRY(tess__loader_next(t->loader, &batch));
-        *waited += tess__team_clock(&t->team) - asked;
+        *waited += tess__pg_clock(&t->pg) - asked;
         prepare(t, &batch, micro);
         TESS_TRY(forward(t, micro));
         sum += share * tess__flow_loss(t->ctx, t->target, n, share, t->out, t->sums);
@@ -88,11 +88,11 @@ static tess_status gather(tess_train *t, double *loss, int64_t *waited)
 }
 
 /* The loss and the gradients' norm, over all ranks. */
-static tess_status measure(tess_train *t, double *loss, double *norm)
+static tess_status reduce_loss(tess_train *t, double *loss, double *norm)
 {
-    double sums[2] = {t->team.place == 0 ? *loss : 0.0,
+    double sums[2] = {t->pg.cp_rank == 0 ? *loss : 0.0,
                       tess__optim_squares(&t->optim, t->model->gradients)};
-    TESS_TRY(tess__team_sum(&t->team, sums, 2));
+    TESS_TRY(tess__pg_allreduce(&t->pg, sums, 2));
     *loss = sums[0];
     *norm = sqrt(sums[1]);
     return TESS_OK;
@@ -105,12 +105,12 @@ static tess_status save_last(tess_train *t, const char *why)
     const tess_status status = t->opts.folder ? tess__run_checkpoint(t) : TESS_OK;
     if (status != TESS_OK)
         return tess__fail(status, "%s; and its checkpoint failed: %s", why, tess_last_error());
-    t->team.known = 1;
+    t->pg.failure_known = 1;
     return TESS_OK;
 }
 
 /* EINVAL, with a checkpoint of the state before the step that went wrong. */
-static tess_status give_up(tess_train *t, const char *what, double value)
+static tess_status fail_not_finite(tess_train *t, const char *what, double value)
 {
     char why[128];
     const char *text = isnan(value) ? "NaN" : "infinite"; /* printf may sign a NaN */
@@ -150,7 +150,7 @@ static tess_status update(tess_train *t, double norm, double factor)
         .scale = scale,
     };
     TESS_TRY(tess__optim_update(&t->optim, &step, t->model->values, t->model->gradients));
-    return tess__team_many(&t->team) ? tess__reduce_values(&t->reduce, t->model->values) : TESS_OK;
+    return tess__pg_many(&t->pg) ? tess__reduce_values(&t->reduce, t->model->values) : TESS_OK;
 }
 
 /* What is to be decided before a step; the pass is made anew if it shall lie in other cubes. */
@@ -186,20 +186,20 @@ static tess_status run_step(tess_train *t, tess_step *now)
 {
     const double factor = tess__schedule(&t->opts, t->step);
     double loss = 0.0, norm = 0.0;
-    tess__step_times at = {.begin = tess__team_clock(&t->team), .begun = tess__train_sent(t)};
+    tess__step_times at = {.begin = tess__pg_clock(&t->pg), .begun = tess__train_sent(t)};
     t->plan_ns = 0;
     TESS_TRY(decide(t));
     TESS_TRY(tess_pass_times_read(t->pass, &at.before));
-    TESS_TRY(gather(t, &loss, &at.waited));
-    at.middle = tess__team_clock(&t->team);
+    TESS_TRY(accumulate_gradients(t, &loss, &at.waited));
+    at.middle = tess__pg_clock(&t->pg);
     at.between = tess__train_sent(t);
-    TESS_TRY(measure(t, &loss, &norm));
+    TESS_TRY(reduce_loss(t, &loss, &norm));
     if (!isfinite(loss))
-        return give_up(t, "the loss", loss);
+        return fail_not_finite(t, "the loss", loss);
     if (!isfinite(norm))
-        return give_up(t, "the gradients' norm", norm);
+        return fail_not_finite(t, "the gradients' norm", norm);
     TESS_TRY(update(t, norm, factor));
-    at.end = tess__team_clock(&t->team);
+    at.end = tess__pg_clock(&t->pg);
     at.ended = tess__train_sent(t);
     TESS_TRY(tess_pass_times_read(t->pass, &at.after));
 
@@ -217,37 +217,37 @@ static tess_status run_step(tess_train *t, tess_step *now)
 
 /* ---- between steps --------------------------------------------------------------------------- */
 
-static int turn(int64_t every, const tess_train *t)
+static int is_due(int64_t every, const tess_train *t)
 {
     return every > 0 && (t->step % every == 0 || t->step == t->opts.steps);
 }
 
 static tess_status after_step(tess_train *t, tess_step *now)
 {
-    if (turn(t->opts.validate_every, t)) {
+    if (is_due(t->opts.validate_every, t)) {
         TESS_TRY(tess__train_validate(t, &t->val_loss, t->val_buckets));
         now->val_loss = t->val_loss;
         memcpy(now->val_buckets, t->val_buckets, sizeof now->val_buckets);
     }
     if (t->control && t->step == t->opts.steps)
         TESS_TRY(tess__control_end(t->control, t->step));
-    if (turn(t->opts.validate_every, t) || t->step == t->opts.steps)
+    if (is_due(t->opts.validate_every, t) || t->step == t->opts.steps)
         TESS_TRY(tess__plans_add(t));
     if (!t->opts.folder)
         return TESS_OK;
-    if (t->team.rank == 0)
+    if (t->pg.rank == 0)
         TESS_TRY(tess__metrics_add(t->opts.folder, now));
-    if (turn(t->opts.sample_every, t))
+    if (is_due(t->opts.sample_every, t))
         TESS_TRY(tess__sheet_write(t));
-    return turn(t->opts.checkpoint_every, t) ? tess__run_checkpoint(t) : TESS_OK;
+    return is_due(t->opts.checkpoint_every, t) ? tess__run_checkpoint(t) : TESS_OK;
 }
 
 static tess_status start(tess_train *t)
 {
     tess_status status = t->control ? tess__control_ready(t->control) : TESS_OK;
-    if (status == TESS_OK && t->opts.folder && !t->opened && t->team.rank == 0)
+    if (status == TESS_OK && t->opts.folder && !t->opened && t->pg.rank == 0)
         status = tess__run_open(t);
-    TESS_TRY(tess__team_agree(&t->team, status));
+    TESS_TRY(tess__pg_agree(&t->pg, status));
     t->opened = 1;
     if (t->loader)
         return TESS_OK;
@@ -256,18 +256,19 @@ static tess_status start(tess_train *t)
                                                    .split = TESS_SPLIT_TRAIN,
                                                    .batch = t->batch,
                                                    .of = t->opts.batch,
-                                                   .skip = (int64_t)t->team.group * t->batch,
+                                                   .skip = (int64_t)t->pg.dp_rank * t->batch,
                                                    .depth = TESS__RING,
                                                    .first = t->batches},
                               &t->loader);
 }
 
 /* Whether the caller of any rank wants to stop. */
-static tess_status ask(tess_train *t, tess_step_fn fn, void *user, const tess_step *now, int *stop)
+static tess_status poll_stop(tess_train *t, tess_step_fn fn, void *user, const tess_step *now,
+                             int *stop)
 {
     int64_t wish = fn && fn(user, now);
-    if (tess__team_many(&t->team))
-        TESS_TRY(tess_comm_max_i64(t->team.world, TESS_TRAFFIC_CONTROL, &wish, 1));
+    if (tess__pg_many(&t->pg))
+        TESS_TRY(tess_comm_max_i64(t->pg.world, TESS_TRAFFIC_CONTROL, &wish, 1));
     *stop = wish != 0;
     return TESS_OK;
 }
@@ -280,7 +281,7 @@ static tess_status run_steps(tess_train *t, int64_t end, tess_step_fn fn, void *
         int stop;
         TESS_TRY(run_step(t, &now));
         TESS_TRY(after_step(t, &now));
-        TESS_TRY(ask(t, fn, user, &now, &stop));
+        TESS_TRY(poll_stop(t, fn, user, &now, &stop));
         if (stop && t->step < t->opts.steps)
             return stop_run(t);
     }
@@ -296,5 +297,5 @@ tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, vo
                           (long long)steps);
     const int64_t left = train->opts.steps - train->step;
     const int64_t end = train->step + (steps == 0 || steps > left ? left : steps);
-    return tess__team_leave(&train->team, run_steps(train, end, fn, user));
+    return tess__pg_propagate(&train->pg, run_steps(train, end, fn, user));
 }

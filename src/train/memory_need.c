@@ -86,19 +86,19 @@ static int64_t batch_bytes(int batch, const tess_data_info *info)
 /* Of a rank among many: what it owns, parts on their way, and on rank 0 what it gathers for a
  * checkpoint. */
 static tess_status owned_need(const tess_model_config *config, const tess_train_opts *opts,
-                              const tess__team *team, int threads, tess__optim_need *need)
+                              const tess__process_group *pg, int threads, tess__optim_need *need)
 {
     tess_ctx *ctx = opts->comm->ctx;
     tess__params params;
     tess__owners owners;
     tess__params_make(config, &params);
-    TESS_TRY(tess__owners_create(ctx, &params, opts->optim, team->size, &owners));
+    TESS_TRY(tess__owners_create(ctx, &params, opts->optim, pg->size, &owners));
     tess__optim_slot *own = tess__alloc(ctx, (size_t)owners.n_slots * sizeof *own);
     if (own) {
-        const int n = tess__owners_own(&owners, team->rank, own);
+        const int n = tess__owners_own(&owners, pg->rank, own);
         tess__optim_measure(own, NULL, n, opts->ema > 0, threads, need);
-        need->workspace += tess__reduce_bytes(&owners, team->rank);
-        if (team->rank == 0)
+        need->workspace += tess__reduce_bytes(&owners, pg->rank);
+        if (pg->rank == 0)
             need->workspace += owners.total_second * (int64_t)sizeof(float);
     }
     tess__free(ctx, own);
@@ -165,7 +165,7 @@ static tess_status model_need(const tess_model_config *config, const tess_train_
 }
 
 /* Whole heads that a rank is shown, and its rows of all heads on their way to others. */
-static int64_t look_bytes(const tess_model_config *m, const tess_sparse_opts *room, int ranks,
+static int64_t hook_bytes(const tess_model_config *m, const tess_sparse_opts *room, int ranks,
                           int64_t rows)
 {
     const int64_t shown = rows * ranks * ((m->heads + ranks - 1) / ranks);
@@ -191,7 +191,7 @@ static void share_tokens(const tess_model_config *m, const tess_pass_shape *shap
     memory->workspace =
         memory->workspace / ranks + 4 * (rows * dim + keys) * f + (int64_t)ranks * TESS_COMM_PIECE;
     if (shape->sparse)
-        memory->workspace += look_bytes(m, shape->sparse, ranks, rows);
+        memory->workspace += hook_bytes(m, shape->sparse, ranks, rows);
     memory->total = memory->weights + memory->gradients + memory->activations + memory->workspace;
 }
 
@@ -210,19 +210,19 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
     tess_sparse_opts room;
     tess_model_memory model;
     tess__optim_need optim;
-    tess__team team;
+    tess__process_group pg;
     TESS_TRY(tess_model_config_check(config));
     TESS_TRY(tess__train_options(who, opts, &full));
-    TESS_TRY(tess__team_place(who, &full, &team));
+    TESS_TRY(tess__pg_layout(who, &full, &pg));
     TESS_TRY(tess__train_fits(who, config, data));
     const int *patch = config->patch;
     const int grid[3] = {data->frames / patch[0], data->height / patch[1], data->width / patch[2]};
-    const int batch = full.batch / team.groups;
+    const int batch = full.batch / pg.dp_size;
     tess__train_pass_shape(&full, data, batch, &shape);
     TESS_TRY(model_need(config, &full, grid, threads, &shape, &room, &model));
-    share_tokens(config, &shape, team.ranks_context, (int64_t)grid[0] * grid[1] * grid[2], &model);
-    if (tess__team_many(&team))
-        TESS_TRY(owned_need(config, &full, &team, threads, &optim));
+    share_tokens(config, &shape, pg.cp_size, (int64_t)grid[0] * grid[1] * grid[2], &model);
+    if (tess__pg_many(&pg))
+        TESS_TRY(owned_need(config, &full, &pg, threads, &optim));
     else
         optim_need(config, &full, threads, &optim);
     const int64_t batches = batch_bytes(batch, data);

@@ -158,8 +158,8 @@ tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir, tess_checkpoint
     tess__state state;
     TESS_TRY(tess__path(path, dir, "state.json"));
     TESS_TRY(tess__state_read(ctx, path, &state));
-    TESS_TRY(tess__control_attention(ctx, dir, &state.told.attention));
-    *checkpoint = state.told;
+    TESS_TRY(tess__control_attention(ctx, dir, &state.checkpoint.attention));
+    *checkpoint = state.checkpoint;
     return TESS_OK;
 }
 
@@ -253,14 +253,14 @@ static tess_status rotate(const tess_train *train, const char *folder)
 tess_status tess__run_checkpoint(tess_train *train)
 {
     char name[48], folder[PATH_MAX], path[PATH_MAX];
-    const int writes = train->team.rank == 0;
+    const int writes = train->pg.rank == 0;
     if (train->saved == train->step)
         return TESS_OK;
     name_of(train->step, name);
     TESS_TRY(tess__path(folder, train->opts.folder, checkpoints));
     TESS_TRY(tess__path(path, folder, name));
     /* Of this name there can only be one that is not readable. */
-    TESS_TRY(tess__team_agree(&train->team, writes ? drop(folder, train->step) : TESS_OK));
+    TESS_TRY(tess__pg_agree(&train->pg, writes ? drop(folder, train->step) : TESS_OK));
     TESS_TRY(tess__train_save(train, path));
-    return tess__team_agree(&train->team, writes ? rotate(train, folder) : TESS_OK);
+    return tess__pg_agree(&train->pg, writes ? rotate(train, folder) : TESS_OK);
 }

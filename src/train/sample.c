@@ -41,28 +41,28 @@ static void move(const tess_ctx *ctx, const tess__sampling *s, double length, fl
 
 /* One evaluation: the velocity with a text, or pass 1 of a step: without. */
 static tess_status evaluate(tess_pass *pass, const tess__sampling *s, const float *x, int k,
-                            int turn)
+                            int evaluation)
 {
-    const tess_model_in in = {x, s->timestep, turn ? s->none : s->text};
+    const tess_model_in in = {x, s->timestep, evaluation ? s->none : s->text};
     if (s->sampler)
-        TESS_TRY(tess__sampler_attend(s->sampler, pass, k, turn));
-    TESS_TRY(tess_pass_forward(pass, &in, turn ? s->v_none : s->v));
-    TESS_TRY(tess__crew_seen(s->crew, pass, (int)s->batch));
-    return s->sampler ? tess__sampler_seen(s->sampler, pass, k) : TESS_OK;
+        TESS_TRY(tess__sampler_attend(s->sampler, pass, k, evaluation));
+    TESS_TRY(tess_pass_forward(pass, &in, evaluation ? s->v_none : s->v));
+    TESS_TRY(tess__sample_ranks_observe(s->ranks, pass, (int)s->batch));
+    return s->sampler ? tess__sampler_observe(s->sampler, pass, k) : TESS_OK;
 }
 
 /* The velocities of a step. Budgets that are measured with prompts hold for the pass without. */
 static tess_status evaluate_step(tess_pass *pass, const tess__sampling *s, const float *x, int k)
 {
     const int measures = s->sampler && tess__sampler_measures(s->sampler, k);
-    TESS_TRY(tess__crew_plan(s->crew, k));
-    if (tess__crew_evaluates(s->crew, 0))
+    TESS_TRY(tess__sample_ranks_plan(s->ranks, k));
+    if (tess__sample_ranks_evaluates(s->ranks, 0))
         TESS_TRY(evaluate(pass, s, x, k, 0));
     if (measures)
-        TESS_TRY(tess__sampler_share(s->sampler, s->crew, k));
-    if (s->v_none && tess__crew_evaluates(s->crew, 1))
+        TESS_TRY(tess__sampler_share(s->sampler, s->ranks, k));
+    if (s->v_none && tess__sample_ranks_evaluates(s->ranks, 1))
         TESS_TRY(evaluate(pass, s, x, k, 1));
-    return tess__crew_exchange(s->crew, s->v, s->v_none, s->batch * s->size);
+    return tess__sample_ranks_exchange(s->ranks, s->v, s->v_none, s->batch * s->size);
 }
 
 tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampling *s, float *x)
@@ -81,7 +81,7 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
         TESS_TRY(evaluate_step(pass, s, x, k));
         move(ctx, s, next - now, x);
     }
-    return s->sampler ? tess__sampler_end(s->sampler, s->crew) : TESS_OK;
+    return s->sampler ? tess__sampler_end(s->sampler, s->ranks) : TESS_OK;
 }
 
 static tess_status check(const char *who, const tess_model *model, tess_sample_opts *o)
@@ -98,8 +98,8 @@ static tess_status check(const char *who, const tess_model *model, tess_sample_o
 
 /* The pass exists, so its sizes are within their rules and their products fit. */
 static tess_status sample_with(tess_model *model, tess_pass *pass, tess__sampler *sampler,
-                               tess__crew *crew, const tess_sample_opts *o, const float *text,
-                               float *latents)
+                               tess__sample_ranks *ranks, const tess_sample_opts *o,
+                               const float *text, float *latents)
 {
     const tess_model_config *config = &model->config;
     const int64_t size = (int64_t)config->in_channels * o->frames * o->height * o->width;
@@ -107,7 +107,7 @@ static tess_status sample_with(tess_model *model, tess_pass *pass, tess__sampler
     const size_t prompts = (size_t)o->batch * (size_t)o->text_len * (size_t)config->text_dim;
     const int guided = o->guidance != 1.0;
     tess__sampling s = {.sampler = sampler,
-                        .crew = crew,
+                        .ranks = ranks,
                         .batch = o->batch,
                         .size = size,
                         .steps = o->steps,
@@ -136,7 +136,7 @@ static tess_status sample_with(tess_model *model, tess_pass *pass, tess__sampler
 /* What a sampling is made of: freed together, whatever happened. */
 typedef struct {
     tess__sampler *sampler;
-    tess__crew crew;
+    tess__sample_ranks ranks;
     tess_pass *pass;
 } parts;
 
@@ -154,11 +154,11 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
     /* Sides that make no grid are named by the pass. */
     const int grid[3] = {o->frames / patch[0], o->height / patch[1], o->width / patch[2]};
     const int some = grid[0] > 0 && grid[1] > 0 && grid[2] > 0;
-    TESS_TRY(tess__crew_open(who, model, o, text, &p->crew));
+    TESS_TRY(tess__sample_ranks_open(who, model, o, text, &p->ranks));
     tess_status status = some ? tess__sampler_create(model, o, grid, &p->sampler) : TESS_OK;
-    TESS_TRY(tess__crew_agree(&p->crew, status));
+    TESS_TRY(tess__sample_ranks_agree(&p->ranks, status));
     if (p->sampler)
-        tess__sampler_shape(p->sampler, &p->crew, &shape);
+        tess__sampler_shape(p->sampler, &p->ranks, &shape);
     const tess__sharing sharing = {.config = &model->config,
                                    .shape = &shape,
                                    .attention = tess__sampler_attention(p->sampler),
@@ -166,11 +166,11 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
                                    .cluster = o->cluster,
                                    .tell = o->tell,
                                    .user = o->tell_user};
-    status = some ? tess__crew_share(&p->crew, &sharing) : TESS_OK;
-    shape.context = p->crew.context;
+    status = some ? tess__sample_ranks_cp(&p->ranks, &sharing) : TESS_OK;
+    shape.context = p->ranks.context;
     if (status == TESS_OK)
         status = tess_pass_create(model, &shape, &p->pass);
-    return tess__crew_agree(&p->crew, status);
+    return tess__sample_ranks_agree(&p->ranks, status);
 }
 
 tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, const float *text,
@@ -185,15 +185,16 @@ tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, con
                                   : "latents");
     tess_sample_opts o = *opts;
     parts p = {0};
-    tess__crew_begin(model->ctx, &o, &p.crew);
-    tess_status status = tess__crew_agree(&p.crew, check(who, model, &o));
+    tess__sample_ranks_init(model->ctx, &o, &p.ranks);
+    tess_status status = tess__sample_ranks_agree(&p.ranks, check(who, model, &o));
     if (status == TESS_OK)
         status = make(model, &o, text, &p);
     if (status == TESS_OK)
-        status = sample_with(model, p.pass, p.sampler, &p.crew, &o, text, latents);
+        status = sample_with(model, p.pass, p.sampler, &p.ranks, &o, text, latents);
     tess_pass_destroy(p.pass);
     tess__sampler_destroy(p.sampler);
-    status = tess__crew_leave(&p.crew, status); /* others may wait for a rank that failed alone */
-    tess__crew_close(&p.crew);
+    status = tess__sample_ranks_propagate(
+        &p.ranks, status); /* others may wait for a rank that failed alone */
+    tess__sample_ranks_close(&p.ranks);
     return status;
 }

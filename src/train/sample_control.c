@@ -169,7 +169,7 @@ void tess__sampler_destroy(tess__sampler *sampler)
     tess__free(sampler->ctx, sampler);
 }
 
-void tess__sampler_shape(tess__sampler *s, const tess__crew *crew, tess_pass_shape *shape)
+void tess__sampler_shape(tess__sampler *s, const tess__sample_ranks *ranks, tess_pass_shape *shape)
 {
     if (!s->control)
         return;
@@ -177,7 +177,7 @@ void tess__sampler_shape(tess__sampler *s, const tess__crew *crew, tess_pass_sha
     if (s->control->attention.kind != TESS_ATTENTION_SEARCH || s->reuse == 0)
         return;
     s->control->reuse = s->reuse;
-    s->room.searches = crew->halves ? 1 : s->passes;
+    s->room.searches = ranks->halves ? 1 : s->passes;
 }
 
 const tess_attention_opts *tess__sampler_attention(const tess__sampler *s)
@@ -194,7 +194,7 @@ static double *densities(const tess__sampler *s, int layer)
 }
 
 /* Those of the heads that are shown, mean over the clips. */
-static tess_status look_at(void *user, const tess_hook_in *hook)
+static tess_status measure_density(void *user, const tess_hook_in *hook)
 {
     tess__sampler *s = user;
     tess__control *c = s->control;
@@ -237,7 +237,8 @@ static tess_status attend_dense(tess__sampler *s, tess_pass *pass)
     tess_attend_layer *layers = s->control->layers;
     for (int layer = 0; layer < s->layers; layer++)
         layers[layer] = (tess_attend_layer){.hook = 1};
-    return tess_pass_attend(pass, &(tess_attend){.layers = layers, .hook = look_at, .user = s});
+    return tess_pass_attend(pass,
+                            &(tess_attend){.layers = layers, .hook = measure_density, .user = s});
 }
 
 int tess__sampler_measures(const tess__sampler *s, int k)
@@ -246,14 +247,14 @@ int tess__sampler_measures(const tess__sampler *s, int k)
 }
 
 /* Each head was shown to one rank, and is 0 on the others. */
-tess_status tess__sampler_share(tess__sampler *s, tess__crew *crew, int k)
+tess_status tess__sampler_share(tess__sampler *s, tess__sample_ranks *ranks, int k)
 {
     const size_t bytes = (size_t)s->heads * sizeof *s->measured;
     if (tess__sampler_measures(s, k))
         begin_bucket(s, k); /* the other half measures */
     for (int layer = 0; layer < s->layers; layer++)
         memcpy(s->measured + (int64_t)layer * s->heads, densities(s, layer), bytes);
-    TESS_TRY(tess__crew_sum(crew, s->measured, (int64_t)s->layers * s->heads));
+    TESS_TRY(tess__sample_ranks_allreduce(ranks, s->measured, (int64_t)s->layers * s->heads));
     for (int layer = 0; layer < s->layers; layer++)
         memcpy(densities(s, layer), s->measured + (int64_t)layer * s->heads, bytes);
     return TESS_OK;
@@ -261,22 +262,22 @@ tess_status tess__sampler_share(tess__sampler *s, tess__crew *crew, int k)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-tess_status tess__sampler_attend(tess__sampler *s, tess_pass *pass, int k, int turn)
+tess_status tess__sampler_attend(tess__sampler *s, tess_pass *pass, int k, int evaluation)
 {
     const double u = 1.0 - (double)k / s->steps;
     if (!s->control)
         return TESS_OK;
-    if (turn == 0 && tess__sampler_measures(s, k)) {
+    if (evaluation == 0 && tess__sampler_measures(s, k)) {
         begin_bucket(s, k);
         return attend_dense(s, pass);
     }
     for (int b = 0; b < s->batch; b++)
         s->u[b] = u;
-    s->control->search = s->room.searches > 1 ? turn : 0;
+    s->control->search = s->room.searches > 1 ? evaluation : 0;
     return tess__control_attend(s->control, pass, s->u, k, 0, 0);
 }
 
-tess_status tess__sampler_seen(tess__sampler *s, const tess_pass *pass, int k)
+tess_status tess__sampler_observe(tess__sampler *s, const tess_pass *pass, int k)
 {
     const double share = 1.0 / ((double)s->batch * s->passes);
     if (!s->density)
@@ -291,8 +292,8 @@ tess_status tess__sampler_seen(tess__sampler *s, const tess_pass *pass, int k)
     return TESS_OK;
 }
 
-tess_status tess__sampler_end(tess__sampler *s, tess__crew *crew)
+tess_status tess__sampler_end(tess__sampler *s, tess__sample_ranks *ranks)
 {
     const int64_t n = (int64_t)s->steps * s->layers * s->heads;
-    return s->density ? tess__crew_sum_halves(crew, s->density, n) : TESS_OK;
+    return s->density ? tess__sample_ranks_allreduce_pair(ranks, s->density, n) : TESS_OK;
 }

@@ -24,32 +24,33 @@
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /* Whether there will be halves: the same on ranks that are asked the same. */
-static tess_status choose(const char *who, tess__crew *crew, const tess_sample_opts *o, int ranks)
+static tess_status choose(const char *who, tess__sample_ranks *ranks, const tess_sample_opts *o,
+                          int size)
 {
-    const int guided = o->guidance != 1.0, possible = guided && ranks % 2 == 0;
+    const int guided = o->guidance != 1.0, possible = guided && size % 2 == 0;
     if (o->halves == TESS_HALVES_ON && !possible)
         return tess__fail(TESS_EINVAL,
                           "%s: halves are asked for with %d rank%s and guidance %g, need an even "
                           "number of ranks and a guidance other than 1",
-                          who, ranks, ranks == 1 ? "" : "s", o->guidance);
-    crew->halves = possible && o->halves != TESS_HALVES_OFF;
+                          who, size, size == 1 ? "" : "s", o->guidance);
+    ranks->halves = possible && o->halves != TESS_HALVES_OFF;
     return TESS_OK;
 }
 
-static tess_status split(tess__crew *crew, int ranks)
+static tess_status split(tess__sample_ranks *ranks, int size)
 {
     tess_comm_info info;
-    if (!crew->halves)
+    if (!ranks->halves)
         return TESS_OK;
-    TESS_TRY(tess_comm_grid(crew->world, ranks / 2, &crew->half, &crew->pair));
-    TESS_TRY(tess_comm_query(crew->pair, &info));
-    crew->turn = info.rank;
+    TESS_TRY(tess_comm_grid(ranks->world, size / 2, &ranks->half_comm, &ranks->pair_comm));
+    TESS_TRY(tess_comm_query(ranks->pair_comm, &info));
+    ranks->evaluation = info.rank;
     return TESS_OK;
 }
 
 /* Ranks that differ would make something that nobody asked for. */
-static tess_status same(tess__crew *crew, const tess_model *model, const tess_sample_opts *o,
-                        const float *text)
+static tess_status same(tess__sample_ranks *ranks, const tess_model *model,
+                        const tess_sample_opts *o, const float *text)
 {
     const int64_t others[] = {o->frames,   o->height,        o->width,
                               o->text_len, (int64_t)o->seed, !!o->density};
@@ -69,137 +70,139 @@ static tess_status same(tess__crew *crew, const tess_model *model, const tess_sa
     };
     tess_status status = TESS_OK;
     for (size_t i = 0; status == TESS_OK && i < sizeof all / sizeof *all; i++)
-        status = tess_comm_same(crew->world, all[i].what, &all[i].hash, sizeof all[i].hash);
-    crew->known |= status != TESS_OK;
+        status = tess_comm_same(ranks->world, all[i].what, &all[i].hash, sizeof all[i].hash);
+    ranks->failure_known |= status != TESS_OK;
     return status;
 }
 
-void tess__crew_begin(tess_ctx *ctx, const tess_sample_opts *o, tess__crew *crew)
+void tess__sample_ranks_init(tess_ctx *ctx, const tess_sample_opts *o, tess__sample_ranks *ranks)
 {
-    *crew = (tess__crew){.ctx = ctx, .world = o->comm, .sent = o->sent};
-    if (crew->sent)
-        tess__counts_add(crew->world, -1, crew->sent);
+    *ranks = (tess__sample_ranks){.ctx = ctx, .world = o->comm, .sent = o->sent};
+    if (ranks->sent)
+        tess__counts_add(ranks->world, -1, ranks->sent);
 }
 
-tess_status tess__crew_agree(tess__crew *crew, tess_status mine)
+tess_status tess__sample_ranks_agree(tess__sample_ranks *ranks, tess_status mine)
 {
-    if (!crew->world)
+    if (!ranks->world)
         return mine;
-    const tess_status agreed = tess_comm_agree(crew->world, mine);
-    crew->known |= agreed != TESS_OK;
+    const tess_status agreed = tess_comm_agree(ranks->world, mine);
+    ranks->failure_known |= agreed != TESS_OK;
     return agreed;
 }
 
-tess_status tess__crew_leave(const tess__crew *crew, tess_status status)
+tess_status tess__sample_ranks_propagate(const tess__sample_ranks *ranks, tess_status status)
 {
-    if (status == TESS_OK || crew->known || !crew->world)
+    if (status == TESS_OK || ranks->failure_known || !ranks->world)
         return status;
-    return tess_comm_fail(crew->world, status);
+    return tess_comm_fail(ranks->world, status);
 }
 
-tess_status tess__crew_open(const char *who, tess_model *model, const tess_sample_opts *o,
-                            const float *text, tess__crew *crew)
+tess_status tess__sample_ranks_open(const char *who, tess_model *model, const tess_sample_opts *o,
+                                    const float *text, tess__sample_ranks *ranks)
 {
     tess_comm_info info = {.size = 1};
     if (o->comm)
         TESS_TRY(tess_comm_query(o->comm, &info));
-    TESS_TRY(tess__crew_agree(crew, choose(who, crew, o, info.size)));
+    TESS_TRY(tess__sample_ranks_agree(ranks, choose(who, ranks, o, info.size)));
     if (!o->comm)
         return TESS_OK;
-    TESS_TRY(same(crew, model, o, text));
-    return split(crew, info.size);
+    TESS_TRY(same(ranks, model, o, text));
+    return split(ranks, info.size);
 }
 
 /* The ranks that share this one's tokens. */
-static tess_comm *group_of(const tess__crew *crew)
+static tess_comm *group_of(const tess__sample_ranks *ranks)
 {
-    return crew->halves ? crew->half : crew->world;
+    return ranks->halves ? ranks->half_comm : ranks->world;
 }
 
-tess_status tess__crew_share(tess__crew *crew, const tess__sharing *sharing)
+tess_status tess__sample_ranks_cp(tess__sample_ranks *ranks, const tess__sharing *sharing)
 {
     const tess_model_config *config = sharing->config;
     tess_comm_info info = {.size = 1};
-    if (!crew->world)
+    if (!ranks->world)
         return TESS_OK;
-    TESS_TRY(tess_comm_query(group_of(crew), &info));
+    TESS_TRY(tess_comm_query(group_of(ranks), &info));
     if (info.size == 1)
         return TESS_OK;
-    const size_t bytes = (size_t)config->layers * (size_t)config->heads * sizeof *crew->density;
-    crew->layers = config->layers;
-    crew->heads = config->heads;
-    crew->density = tess__alloc_zero(crew->ctx, bytes);
-    TESS_TRY(tess_comm_agree(group_of(crew), crew->density ? TESS_OK : tess__nomem(bytes)));
-    return tess__pass_context(crew->ctx, group_of(crew), sharing, &crew->context);
+    const size_t bytes = (size_t)config->layers * (size_t)config->heads * sizeof *ranks->density;
+    ranks->layers = config->layers;
+    ranks->heads = config->heads;
+    ranks->density = tess__alloc_zero(ranks->ctx, bytes);
+    TESS_TRY(tess_comm_agree(group_of(ranks), ranks->density ? TESS_OK : tess__nomem(bytes)));
+    return tess__pass_context(ranks->ctx, group_of(ranks), sharing, &ranks->context);
 }
 
-void tess__crew_close(tess__crew *crew)
+void tess__sample_ranks_close(tess__sample_ranks *ranks)
 {
-    tess_comm *const comms[] = {crew->world, crew->half, crew->pair};
-    for (int i = 0; i < 3 && crew->sent; i++)
-        tess__counts_add(comms[i], 1, crew->sent);
-    tess_context_destroy(crew->context);
-    tess__free(crew->ctx, crew->density);
-    tess_comm_destroy(crew->pair);
-    tess_comm_destroy(crew->half);
+    tess_comm *const comms[] = {ranks->world, ranks->half_comm, ranks->pair_comm};
+    for (int i = 0; i < 3 && ranks->sent; i++)
+        tess__counts_add(comms[i], 1, ranks->sent);
+    tess_context_destroy(ranks->context);
+    tess__free(ranks->ctx, ranks->density);
+    tess_comm_destroy(ranks->pair_comm);
+    tess_comm_destroy(ranks->half_comm);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-int tess__crew_evaluates(const tess__crew *crew, int turn)
+int tess__sample_ranks_evaluates(const tess__sample_ranks *ranks, int evaluation)
 {
-    return !crew || !crew->halves || crew->turn == turn;
+    return !ranks || !ranks->halves || ranks->evaluation == evaluation;
 }
 
-tess_status tess__crew_plan(tess__crew *crew, int step)
+tess_status tess__sample_ranks_plan(tess__sample_ranks *ranks, int step)
 {
-    if (!crew || !crew->context)
+    if (!ranks || !ranks->context)
         return TESS_OK;
-    const int64_t n = (int64_t)crew->layers * crew->heads;
-    for (int64_t i = 0; i < n && crew->seen; i++)
-        crew->density[i] /= crew->seen;
-    TESS_TRY(tess_context_plan(crew->context, step, crew->seen ? crew->density : NULL, NULL));
-    memset(crew->density, 0, (size_t)n * sizeof *crew->density);
-    crew->seen = 0;
+    const int64_t n = (int64_t)ranks->layers * ranks->heads;
+    for (int64_t i = 0; i < n && ranks->evaluated; i++)
+        ranks->density[i] /= ranks->evaluated;
+    TESS_TRY(
+        tess_context_plan(ranks->context, step, ranks->evaluated ? ranks->density : NULL, NULL));
+    memset(ranks->density, 0, (size_t)n * sizeof *ranks->density);
+    ranks->evaluated = 0;
     return TESS_OK;
 }
 
-tess_status tess__crew_seen(tess__crew *crew, const tess_pass *pass, int batch)
+tess_status tess__sample_ranks_observe(tess__sample_ranks *ranks, const tess_pass *pass, int batch)
 {
-    if (!crew || !crew->context)
+    if (!ranks || !ranks->context)
         return TESS_OK;
-    for (int layer = 0; layer < crew->layers; layer++) {
-        double *to = crew->density + (int64_t)layer * crew->heads;
+    for (int layer = 0; layer < ranks->layers; layer++) {
+        double *to = ranks->density + (int64_t)layer * ranks->heads;
         tess_attend_result result;
         TESS_TRY(tess_pass_attend_result(pass, layer, &result));
-        for (int i = 0; i < batch * crew->heads; i++)
-            to[i % crew->heads] += result.density[i] / batch;
+        for (int i = 0; i < batch * ranks->heads; i++)
+            to[i % ranks->heads] += result.density[i] / batch;
     }
-    crew->seen++;
+    ranks->evaluated++;
     return TESS_OK;
 }
 
-tess_status tess__crew_exchange(tess__crew *crew, float *v, float *v_none, int64_t n)
+tess_status tess__sample_ranks_exchange(tess__sample_ranks *ranks, float *v, float *v_none,
+                                        int64_t n)
 {
-    if (!crew || !crew->halves)
+    if (!ranks || !ranks->halves)
         return TESS_OK;
     tess_request *request = NULL;
     const int64_t bytes = n * (int64_t)sizeof *v;
-    const int other = 1 - crew->turn;
-    TESS_TRY(tess_comm_start_exchange(crew->pair, TESS_TRAFFIC_PAYLOAD, crew->turn ? v_none : v,
-                                      bytes, other, crew->turn ? v : v_none, bytes, other,
-                                      &request));
-    return tess_comm_wait(crew->pair, request);
+    const int other = 1 - ranks->evaluation;
+    TESS_TRY(tess_comm_start_exchange(ranks->pair_comm, TESS_TRAFFIC_PAYLOAD,
+                                      ranks->evaluation ? v_none : v, bytes, other,
+                                      ranks->evaluation ? v : v_none, bytes, other, &request));
+    return tess_comm_wait(ranks->pair_comm, request);
 }
 
-tess_status tess__crew_sum(tess__crew *crew, double *x, int64_t n)
+tess_status tess__sample_ranks_allreduce(tess__sample_ranks *ranks, double *x, int64_t n)
 {
-    return crew && crew->world ? tess_comm_sum_f64(crew->world, TESS_TRAFFIC_CONTROL, x, n)
-                               : TESS_OK;
+    return ranks && ranks->world ? tess_comm_sum_f64(ranks->world, TESS_TRAFFIC_CONTROL, x, n)
+                                 : TESS_OK;
 }
 
-tess_status tess__crew_sum_halves(tess__crew *crew, double *x, int64_t n)
+tess_status tess__sample_ranks_allreduce_pair(tess__sample_ranks *ranks, double *x, int64_t n)
 {
-    return crew && crew->halves ? tess_comm_sum_f64(crew->pair, TESS_TRAFFIC_CONTROL, x, n)
-                                : TESS_OK;
+    return ranks && ranks->halves ? tess_comm_sum_f64(ranks->pair_comm, TESS_TRAFFIC_CONTROL, x, n)
+                                  : TESS_OK;
 }

@@ -15,7 +15,7 @@
 /* The vectors of this rank's prompts in t->text. */
 static tess_status choose_prompts(tess_train *t)
 {
-    const int64_t first = (int64_t)t->team.group * t->batch;
+    const int64_t first = (int64_t)t->pg.dp_rank * t->batch;
     for (int b = 0; b < t->batch; b++)
         TESS_TRY(tess_data_sample(t->data, TESS_SPLIT_VALIDATION, first + b, NULL,
                                   t->text + b * t->text_size, NULL, 0));
@@ -56,7 +56,7 @@ static tess_status sample(tess_train *t, const float *none)
                               .shift = t->opts.shift,
                               .guidance = t->opts.guidance,
                               .seed = t->opts.seed,
-                              .first = (int64_t)t->team.group * t->batch,
+                              .first = (int64_t)t->pg.dp_rank * t->batch,
                               .text = t->text,
                               .none = none,
                               .timestep = t->timestep,
@@ -75,19 +75,19 @@ static tess_status sample(tess_train *t, const float *none)
 static tess_status gather(tess_train *t, float *all)
 {
     const int64_t n = (int64_t)t->batch * t->size, bytes = n * (int64_t)sizeof *all;
-    const tess__team *team = &t->team;
-    if (team->rank == 0)
+    const tess__process_group *pg = &t->pg;
+    if (pg->rank == 0)
         memcpy(all, t->x, (size_t)bytes);
-    for (int group = 1; group < team->groups; group++) {
+    for (int group = 1; group < pg->dp_size; group++) {
         tess_request *request = NULL;
-        const int from = group * team->ranks_context;
-        const int sends = team->rank == from, takes = team->rank == 0;
+        const int from = group * pg->cp_size;
+        const int sends = pg->rank == from, takes = pg->rank == 0;
         if (!sends && !takes)
             continue;
-        TESS_TRY(tess_comm_start_exchange(
-            team->world, TESS_TRAFFIC_PAYLOAD, t->x, sends ? bytes : 0, sends ? 0 : -1,
-            takes ? all + group * n : NULL, takes ? bytes : 0, takes ? from : -1, &request));
-        TESS_TRY(tess_comm_wait(team->world, request));
+        TESS_TRY(tess_comm_start_exchange(pg->world, TESS_TRAFFIC_PAYLOAD, t->x, sends ? bytes : 0,
+                                          sends ? 0 : -1, takes ? all + group * n : NULL,
+                                          takes ? bytes : 0, takes ? from : -1, &request));
+        TESS_TRY(tess_comm_wait(pg->world, request));
     }
     return TESS_OK;
 }
@@ -110,7 +110,7 @@ tess_status tess__sheet_write(tess_train *t)
 {
     if (t->info.channels != 3 * t->info.pack * t->info.pack)
         return TESS_OK; /* latents: there is nothing to see without their decoder */
-    const int writes = t->team.rank == 0;
+    const int writes = t->pg.rank == 0;
     const size_t numbers = (size_t)t->size * (size_t)t->opts.batch; /* one byte each as pixels */
     float *none = tess__alloc_zero(t->ctx, (size_t)t->text_size * (size_t)t->batch * sizeof *none);
     float *all = none ? tess__alloc(t->ctx, writes ? numbers * sizeof *all : 0) : NULL;

@@ -16,8 +16,8 @@ static double ms(int64_t ns)
 tess_comm_counts tess__train_sent(const tess_train *t)
 {
     tess_comm_counts sum = t->sent_before;
-    tess__counts_add(t->team.world, 1, &sum);
-    tess__counts_add(t->team.context, 1, &sum);
+    tess__counts_add(t->pg.world, 1, &sum);
+    tess__counts_add(t->pg.cp_comm, 1, &sum);
     return sum;
 }
 

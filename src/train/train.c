@@ -51,8 +51,8 @@ static tess_status make_optim(tess_train *t)
     tess__optim_slot *slots = tess__alloc(t->ctx, (size_t)n * sizeof *slots);
     if (!slots)
         return TESS_ENOMEM;
-    if (tess__team_many(&t->team))
-        n = tess__owners_own(&t->owners, t->team.rank, slots);
+    if (tess__pg_many(&t->pg))
+        n = tess__owners_own(&t->owners, t->pg.rank, slots);
     else
         tess__train_slots(&t->model->params, t->opts.optim, slots);
     const tess_status status =
@@ -63,11 +63,10 @@ static tess_status make_optim(tess_train *t)
 
 static tess_status make_owners(tess_train *t)
 {
-    if (!tess__team_many(&t->team))
+    if (!tess__pg_many(&t->pg))
         return TESS_OK;
-    TESS_TRY(
-        tess__owners_create(t->ctx, &t->model->params, t->opts.optim, t->team.size, &t->owners));
-    return tess__reduce_create(t->ctx, &t->team, &t->owners, t->model->gradients, &t->reduce);
+    TESS_TRY(tess__owners_create(t->ctx, &t->model->params, t->opts.optim, t->pg.size, &t->owners));
+    return tess__reduce_create(t->ctx, &t->pg, &t->owners, t->model->gradients, &t->reduce);
 }
 
 static tess_status make_control(tess_train *t)
@@ -86,13 +85,13 @@ static tess_status make_control(tess_train *t)
     const tess__control_opts opts = {
         .config = &t->model->config,
         .attention = &t->opts.attention,
-        .team = tess__team_many(&t->team) ? &t->team : NULL,
+        .pg = tess__pg_many(&t->pg) ? &t->pg : NULL,
         .batch = t->batch,
         .grid = {t->info.frames / patch[0], t->info.height / patch[1], t->info.width / patch[2]},
         .seed = t->opts.seed,
         .train = 1,
         .memory = dense.activations + dense.workspace,
-        .folder = t->team.rank == 0 ? t->opts.folder : NULL,
+        .folder = t->pg.rank == 0 ? t->opts.folder : NULL,
         .event = t->opts.event,
         .event_user = t->opts.event_user,
     };
@@ -116,7 +115,7 @@ tess_status tess__train_pass(tess_train *t)
 tess_status tess__train_swap(tess_train *t)
 {
     tess__optim_swap(&t->optim, t->model->values);
-    return tess__team_many(&t->team) && t->opts.ema > 0
+    return tess__pg_many(&t->pg) && t->opts.ema > 0
                ? tess__reduce_values(&t->reduce, t->model->values)
                : TESS_OK;
 }
@@ -137,11 +136,11 @@ static tess_status build(tess_train *t)
 
 static tess_status build_together(tess_train *t, const char *who)
 {
-    TESS_TRY(tess__team_open(who, &t->opts, &t->team));
-    t->batch = t->opts.batch / t->team.groups;
-    TESS_TRY(tess__team_agree(&t->team, make_control(t)));
-    TESS_TRY(tess__team_agree(&t->team, tess__train_pass(t))); /* checks the shape */
-    TESS_TRY(tess__team_agree(&t->team, build(t)));
+    TESS_TRY(tess__pg_open(who, &t->opts, &t->pg));
+    t->batch = t->opts.batch / t->pg.dp_size;
+    TESS_TRY(tess__pg_agree(&t->pg, make_control(t)));
+    TESS_TRY(tess__pg_agree(&t->pg, tess__train_pass(t))); /* checks the shape */
+    TESS_TRY(tess__pg_agree(&t->pg, build(t)));
     return tess__train_same_start(t);
 }
 
@@ -149,7 +148,7 @@ static tess_status check(const char *who, const tess_model *model, const tess_da
                          const tess_train_opts *opts, tess_train *const *train,
                          tess_train_opts *full, tess_data_info *info)
 {
-    tess__team team;
+    tess__process_group pg;
     if (!model || !data || !train)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
                           !model  ? "model"
@@ -159,7 +158,7 @@ static tess_status check(const char *who, const tess_model *model, const tess_da
         return tess__fail(TESS_EINVAL, "%s: the model has no gradients, must be made with them",
                           who);
     TESS_TRY(tess__train_options(who, opts, full));
-    TESS_TRY(tess__team_place(who, full, &team));
+    TESS_TRY(tess__pg_layout(who, full, &pg));
     TESS_TRY(tess_data_query(data, info));
     return tess__train_fits(who, &model->config, info);
 }
@@ -195,7 +194,7 @@ tess_status tess_train_create(tess_model *model, tess_data *data, const tess_tra
                       .val_loss = (double)NAN,
                       .saved = -1};
     tess__counts_add(comm, -1, &t->sent_before);
-    status = tess__team_leave(&t->team, build_together(t, who));
+    status = tess__pg_propagate(&t->pg, build_together(t, who));
     if (status != TESS_OK) {
         tess_train_destroy(t);
         return status;
@@ -215,7 +214,7 @@ void tess_train_destroy(tess_train *train)
     tess__optim_destroy(&train->optim);
     tess__reduce_destroy(&train->reduce);
     tess__owners_destroy(&train->owners);
-    tess__team_close(&train->team);
+    tess__pg_close(&train->pg);
     tess__arena arena = train->arena; /* the train lies in it */
     tess__arena_free(&arena);
 }

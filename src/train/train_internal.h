@@ -31,7 +31,7 @@ struct tess_train {
     int64_t plan_ns;              /* spent on them */
     tess_comm_counts sent_before; /* less than 0: what the world had sent when this was made */
     tess__control *control;       /* NULL: attention is dense */
-    tess__team team;
+    tess__process_group pg;
     tess__owners owners; /* with many ranks, as is reduce; else {0} */
     tess__reduce reduce;
     tess__optim optim;       /* of the parameters that this rank owns */
@@ -144,7 +144,7 @@ tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__shari
 
 /* sample_control.c: how sampling alone attends, and what it attended to. */
 typedef struct tess__sampler tess__sampler;
-typedef struct tess__crew tess__crew; /* sample_ranks.h: the ranks of a sampling */
+typedef struct tess__sample_ranks tess__sample_ranks; /* sample_ranks.h: the ranks of a sampling */
 
 /* From options with their defaults filled in; grid: tokens. *sampler is NULL where attention is
  * dense and nobody asks for its density. */
@@ -153,27 +153,28 @@ tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *opts
 void tess__sampler_destroy(tess__sampler *sampler); /* after the pass; NULL accepted */
 
 /* Sets what the pass's shape needs. */
-void tess__sampler_shape(tess__sampler *sampler, const tess__crew *crew, tess_pass_shape *shape);
+void tess__sampler_shape(tess__sampler *sampler, const tess__sample_ranks *ranks,
+                         tess_pass_shape *shape);
 const tess_attention_opts *tess__sampler_attention(const tess__sampler *sampler); /* NULL: dense */
 
-/* Before a forward pass and after it: step k, of which this is pass number `turn` (0: with text).
+/* Before a forward pass and after it: step k, of which this is pass number `evaluation` (0: with text).
  */
-tess_status tess__sampler_attend(tess__sampler *sampler, tess_pass *pass, int k, int turn);
-tess_status tess__sampler_seen(tess__sampler *sampler, const tess_pass *pass, int k);
+tess_status tess__sampler_attend(tess__sampler *sampler, tess_pass *pass, int k, int evaluation);
+tess_status tess__sampler_observe(tess__sampler *sampler, const tess_pass *pass, int k);
 
 /* 1: budgets are measured in pass 0 of step k. Then, collective: all ranks have what was measured;
- * before pass 1. And at the end: what both halves of a crew attended to. */
+ * before pass 1. And at the end: what both halves of a ranks attended to. */
 int tess__sampler_measures(const tess__sampler *sampler, int k);
-tess_status tess__sampler_share(tess__sampler *sampler, tess__crew *crew, int k);
-tess_status tess__sampler_end(tess__sampler *sampler, tess__crew *crew);
+tess_status tess__sampler_share(tess__sampler *sampler, tess__sample_ranks *ranks, int k);
+tess_status tess__sampler_end(tess__sampler *sampler, tess__sample_ranks *ranks);
 
 /* Euler's method on a pass of the shape of x. */
 typedef struct {
-    tess__control *control; /* NULL: attention is dense */
-    tess__sampler *sampler; /* of sampling alone, instead; NULL: none */
-    tess__crew *crew;       /* NULL: this rank evaluates all, on a pass that has its plan */
-    double *u;              /* (batch), with a controller */
-    int64_t batch, size;    /* clips, and numbers in each */
+    tess__control *control;    /* NULL: attention is dense */
+    tess__sampler *sampler;    /* of sampling alone, instead; NULL: none */
+    tess__sample_ranks *ranks; /* NULL: this rank evaluates all, on a pass that has its plan */
+    double *u;                 /* (batch), with a controller */
+    int64_t batch, size;       /* clips, and numbers in each */
     int steps;
     double shift, guidance;
     uint64_t seed;
@@ -243,7 +244,7 @@ tess_status tess__moments_read(const tess_train *train, const char *path); /* of
 
 /* What state.json holds beside what tess_checkpoint tells. */
 typedef struct {
-    tess_checkpoint told;
+    tess_checkpoint checkpoint;
     int64_t batches, batch;
     int64_t seed;
     int optim;

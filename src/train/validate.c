@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* validate.c - the loss on a fixed set of clips, noises and noise levels.
  *
- * Clip i of n is seen four times, once in each quarter of u: u = (quarter + (i + 1/2) / n) / 4. So
+ * Clip i of n is seen four times, once in each bucket of u: u = (bucket + (i + 1/2) / n) / 4. So
  * the levels of all clips together are spread evenly over the distribution that training draws
  * from, and the mean over the quarters is the loss. Noise does not depend on the seed of the run:
  * runs with different seeds on the same data are validated alike. Weights are the averaged ones,
@@ -15,12 +15,12 @@
 
 static const uint64_t validation_seed = 0x76616c6964617465; /* "validate" */
 
-/* Clip number pair / 4 at a level of its quarter pair % 4, in place b of the batch. */
+/* Clip number pair / 4 at a level of its bucket pair % 4, in place b of the batch. */
 static tess_status prepare(tess_train *t, int64_t pair, int b)
 {
-    const int64_t clip = pair / TESS_NOISE_BUCKETS, quarter = pair % TESS_NOISE_BUCKETS;
+    const int64_t clip = pair / TESS_NOISE_BUCKETS, bucket = pair % TESS_NOISE_BUCKETS;
     const double within = ((double)clip + 0.5) / t->opts.validate_clips;
-    const double u = ((double)quarter + within) / TESS_NOISE_BUCKETS;
+    const double u = ((double)bucket + within) / TESS_NOISE_BUCKETS;
     const tess__noising noising = {.seed = validation_seed,
                                    .stream = tess__stream(TESS__VALIDATION, pair),
                                    .s = tess__shifted(t->opts.shift, u)};
@@ -37,9 +37,9 @@ static tess_status prepare(tess_train *t, int64_t pair, int b)
 static tess_status run_batches(tess_train *t, double *buckets)
 {
     const int64_t pairs = (int64_t)t->opts.validate_clips * TESS_NOISE_BUCKETS;
-    const int64_t step = (int64_t)t->batch * t->team.groups;
+    const int64_t step = (int64_t)t->batch * t->pg.dp_size;
     memset(buckets, 0, TESS_NOISE_BUCKETS * sizeof *buckets);
-    for (int64_t first = (int64_t)t->batch * t->team.group; first < pairs; first += step) {
+    for (int64_t first = (int64_t)t->batch * t->pg.dp_rank; first < pairs; first += step) {
         TESS_TRY(tess__progress(t->ctx, "validating", first, pairs));
         for (int b = 0; b < t->batch; b++)
             TESS_TRY(prepare(t, first + b < pairs ? first + b : pairs - 1, b));
@@ -52,7 +52,7 @@ static tess_status run_batches(tess_train *t, double *buckets)
                                 t->sums) /
                 t->opts.validate_clips;
     }
-    return tess__team_sum_once(&t->team, buckets, TESS_NOISE_BUCKETS);
+    return tess__pg_allreduce_groups(&t->pg, buckets, TESS_NOISE_BUCKETS);
 }
 
 tess_status tess__train_validate(tess_train *train, double *loss, double *buckets)
@@ -81,6 +81,6 @@ tess_status tess_train_validate(tess_train *train, double *loss, double buckets[
     if (!train || !loss)
         return tess__fail(TESS_EINVAL, "tess_train_validate: %s is NULL",
                           !train ? "train" : "loss");
-    return tess__team_leave(&train->team,
-                            tess__train_validate(train, loss, buckets ? buckets : unused));
+    return tess__pg_propagate(&train->pg,
+                              tess__train_validate(train, loss, buckets ? buckets : unused));
 }

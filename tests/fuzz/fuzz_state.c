@@ -21,10 +21,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const tess_status status =
         tess__state_read_text(ctx, "state.json", (const char *)data, size, &state);
     if (status == TESS_OK) {
-        MUST(state.told.step >= 0 && state.batch >= 1 && state.batches >= 0);
+        MUST(state.checkpoint.step >= 0 && state.batch >= 1 && state.batches >= 0);
         MUST(state.optim == TESS_OPTIM_MUON || state.optim == TESS_OPTIM_ADAMW);
-        MUST(state.told.data.channels >= 1 && state.told.data.pack >= 1);
-        MUST(strlen(state.told.kind) < sizeof state.told.kind);
+        MUST(state.checkpoint.data.channels >= 1 && state.checkpoint.data.pack >= 1);
+        MUST(strlen(state.checkpoint.kind) < sizeof state.checkpoint.kind);
     } else {
         MUST(status == TESS_EFORMAT);
         MUST(strncmp(tess_last_error(), "state.json: ", 12) == 0);

@@ -259,6 +259,8 @@ int signals_caught(void); /* SIGINT, SIGTERM or SIGUSR1, or 0 */
 
 int world_rank(void); /* as the launcher's environment says: 0 without one */
 
+void world_mpi(char *text, size_t bytes); /* "Open MPI v4.1.4", or "none" */
+
 /* Collective. so_far: what failed on this rank before; then no communicator is made anywhere. A
  * command that runs on every rank fails if there are fewer ranks than the launcher meant, or if
  * they are of different builds. */

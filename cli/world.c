@@ -67,8 +67,7 @@ tess_status world_agree(cli *c, tess_comm *comm, tess_status status)
 #ifdef CLI_MPI
 #include "tessera/mpi.h"
 
-/* "Open MPI v4.1.4" */
-static void library_name(char *text, size_t bytes)
+void world_mpi(char *text, size_t bytes)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
@@ -86,7 +85,7 @@ static tess_status alone(cli *c, const launcher *l, int size)
     c->ranks = size;
     if (!c->cmd || !c->cmd->everywhere)
         return TESS_OK;
-    library_name(library, sizeof library);
+    world_mpi(library, sizeof library);
     snprintf(found, sizeof found, "MPI (%.60s) sees %d: each would do the whole job", library,
              size);
     return refuse(c, l, found,
@@ -203,6 +202,11 @@ void world_close(cli *c, tess_status status, int code)
 }
 
 #else
+
+void world_mpi(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "none");
+}
 
 tess_status world_open(cli *c, tess_status so_far)
 {

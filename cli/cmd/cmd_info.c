@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_info.c - tessera info: the version, what it was built with, and what this machine offers. */
+#include "cmd_info.h"
 #include "commands.h"
 
 #include <string.h>
@@ -56,12 +57,12 @@ static tess_status component_get(int i, tess_component *component)
 
 /* ---- text -------------------------------------------------------------------------------- */
 
-static void title(const cli *c, const char *text)
+void info_title(const cli *c, const char *text)
 {
     fprintf(c->out, "\n%s%s%s\n", out_style(c, STYLE_BOLD), text, out_style(c, STYLE_PLAIN));
 }
 
-static void line(const cli *c, const char *name, const char *text)
+void info_line(const cli *c, const char *name, const char *text)
 {
     fprintf(c->out, "  %-12s ", name);
     out_wrap(c->out, text, 15, 15);
@@ -81,30 +82,30 @@ static const char *plural(int n)
 static void print_machine(const cli *c, const tess_machine *m)
 {
     char text[256], a[32], b[32], d[32];
-    title(c, "machine");
+    info_title(c, "machine");
     snprintf(text, sizeof text, "%s (%s)", m->cpu, m->arch);
-    line(c, "cpu", text);
+    info_line(c, "cpu", text);
     snprintf(text, sizeof text,
              "%d of %d usable, %d hardware thread%s, %d socket%s, %d NUMA node%s", m->cores_usable,
              m->cores, m->hardware_threads, plural(m->hardware_threads), m->sockets,
              plural(m->sockets), m->numa_nodes, plural(m->numa_nodes));
-    line(c, "cores", text);
+    info_line(c, "cores", text);
     snprintf(text, sizeof text, "L1d %s, L2 %s, L3 %s", cache_text(m->cache_l1d, a),
              cache_text(m->cache_l2, b), cache_text(m->cache_l3, d));
-    line(c, "caches", text);
+    info_line(c, "caches", text);
     snprintf(text, sizeof text, "%s, of which %s available", out_bytes(m->memory_total, a),
              out_bytes(m->memory_available, b));
-    line(c, "memory", text);
-    line(c, "huge pages", m->huge_pages);
-    line(c, "features", m->features);
-    line(c, "AMX", amx_texts[m->amx]);
-    line(c, "read from", m->topology);
+    info_line(c, "memory", text);
+    info_line(c, "huge pages", m->huge_pages);
+    info_line(c, "features", m->features);
+    info_line(c, "AMX", amx_texts[m->amx]);
+    info_line(c, "read from", m->topology);
 }
 
 static void print_isas(const cli *c, const facts *f)
 {
     tess_isa isa;
-    title(c, "instruction sets");
+    info_title(c, "instruction sets");
     for (int i = 0; tess_isa_query(i, &isa) == TESS_OK; i++) {
         const int used = strcmp(isa.name, f->ctx.isa) == 0;
         char text[256];
@@ -113,14 +114,14 @@ static void print_isas(const cli *c, const facts *f)
                  : isa.available ? "available"
                                  : "not available: ",
                  isa.why, isa.test_only ? " (for tests only)" : "");
-        line(c, isa.name, text);
+        info_line(c, isa.name, text);
     }
 }
 
 static void print_components(const cli *c)
 {
     tess_component part;
-    title(c, "built with");
+    info_title(c, "built with");
     for (int i = 0; i < component_total() && component_get(i, &part) == TESS_OK; i++)
         fprintf(c->out, "  %-12s %-10s %s\n", part.name, part.found ? part.version : "without",
                 part.effect);
@@ -140,7 +141,7 @@ static void print_speed(const cli *c, const facts *f)
     };
     char text[64];
     snprintf(text, sizeof text, "measured with %s", f->ctx.isa);
-    title(c, text);
+    info_title(c, text);
     snprintf(text, sizeof text, "%d thread%s", f->ctx.threads, plural(f->ctx.threads));
     fprintf(c->out, "  %-12s %9s %12s\n", "", "1 thread", text);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -224,14 +225,13 @@ static void json_speed(cli *c, const tess_speed *s)
 
 /* ---- the command ------------------------------------------------------------------------- */
 
-static tess_status run(cli *c, const void *given)
+tess_status info_report(cli *c, int measure)
 {
-    const values *v = given;
-    facts f = {.measured = v->measure};
+    facts f = {.measured = measure};
     tess_status status = tess_ctx_query(c->ctx, &f.ctx);
     if (status == TESS_OK)
         status = tess_machine_query(c->ctx, &f.machine);
-    if (status == TESS_OK && v->measure)
+    if (status == TESS_OK && measure)
         status = tess_machine_measure(c->ctx, &f.speed);
     if (status != TESS_OK)
         return status;
@@ -252,6 +252,11 @@ static tess_status run(cli *c, const void *given)
     if (f.measured)
         print_speed(c, &f);
     return TESS_OK;
+}
+
+static tess_status run(cli *c, const void *given)
+{
+    return info_report(c, ((const values *)given)->measure);
 }
 
 static const opt options[] = {

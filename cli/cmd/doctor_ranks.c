@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor_ranks.c - what the doctor says of many ranks: hosts, builds, links.
+/* doctor_ranks.c - findings about many ranks: hosts, builds, links.
  *
- * Every rank tells what it has; rank 0 groups the ranks by host and judges. Links are measured by
- * all ranks together: pings, and an all-to-all.
+ * Every rank sends its facts to rank 0, which groups the ranks by host and judges. Links are measured
+ * by all ranks together: ping-pong messages, and an all-to-all.
  */
 #include "cmd_doctor.h"
 #include "world.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a rank has, as it travels. */
+/* Facts of a rank, as they are sent. */
 typedef struct {
     char host[64], cpu[64], isa[16], version[16];
     int32_t cores, usable, threads;
@@ -28,7 +28,7 @@ typedef struct {
     json_t *hosts;
 } doctor;
 
-static tess_status look(const cli *c, rank_facts *f)
+static tess_status query_facts(const cli *c, rank_facts *f)
 {
     tess_machine machine;
     tess_ctx_info info;
@@ -132,14 +132,34 @@ static void judge_host(const doctor *d, int first)
             f->isa, memory);
 }
 
+/* The lowest rank on the host of rank i. */
+static int first_on_host(const rank_facts *all, int i)
+{
+    int first = 0;
+    while (strcmp(all[first].host, all[i].host) != 0)
+        first++;
+    return first;
+}
+
 static void judge_hosts(const doctor *d)
 {
-    for (int i = 0; i < d->c->ranks; i++) {
-        int seen = 0;
-        for (int j = 0; j < i && !seen; j++)
-            seen = strcmp(d->all[j].host, d->all[i].host) == 0;
-        if (!seen)
+    for (int i = 0; i < d->c->ranks; i++)
+        if (first_on_host(d->all, i) == i)
             judge_host(d, i);
+}
+
+/* "host 1", "host 2" in the order of ranks, instead of the names. */
+static void hide_hosts(rank_facts *all, int ranks)
+{
+    for (int i = 0, hosts = 0; i < ranks; i++) {
+        char name[sizeof all->host];
+        if (strncmp(all[i].host, "host ", 5) == 0) /* no name of a host has a space */
+            continue;
+        memcpy(name, all[i].host, sizeof name);
+        hosts++;
+        for (int j = i; j < ranks; j++)
+            if (strcmp(all[j].host, name) == 0)
+                snprintf(all[j].host, sizeof name, "host %d", hosts);
     }
 }
 
@@ -181,7 +201,7 @@ static void judge_link(const doctor *d, const char *topic, int64_t latency, doub
     out_set(d->c, d->c->json, strcmp(topic, "network") == 0 ? "network" : "links", o);
 }
 
-tess_status doctor_ranks(cli *c, tess_finding_fn fn, void *user)
+tess_status doctor_ranks(cli *c, int anonymous, tess_finding_fn fn, void *user)
 {
     rank_facts mine;
     tess_link link = {0};
@@ -191,7 +211,7 @@ tess_status doctor_ranks(cli *c, tess_finding_fn fn, void *user)
     rank_facts *all = calloc(n, sizeof *all);
     int64_t *bytes = calloc(n, sizeof *bytes);
     tess_status status = all && bytes
-                             ? look(c, &mine)
+                             ? query_facts(c, &mine)
                              : out_fail(c, TESS_ENOMEM, "no memory for %d ranks", c->ranks);
     status = world_agree(c, c->comm, status);
     for (size_t i = 0; i < n && status == TESS_OK; i++)
@@ -201,10 +221,12 @@ tess_status doctor_ranks(cli *c, tess_finding_fn fn, void *user)
     if (status == TESS_OK)
         status = tess_comm_measure(c->comm, &link);
     if (status == TESS_OK && c->rank == 0) {
+        if (anonymous)
+            hide_hosts(all, c->ranks);
         const doctor d = {c, all, fn, user, c->json ? json_array() : NULL};
         judge_builds(&d);
         judge_hosts(&d);
-        if (link.node_ranks != 1) /* else nobody to measure them with */
+        if (link.node_ranks != 1) /* else no other rank to measure them with */
             judge_link(&d, "links", link.latency, link.bandwidth);
         if (link.node_ranks)
             judge_link(&d, "network", link.network_latency, link.network_bandwidth);

@@ -13,12 +13,12 @@
 /* The folder that a user who says nothing gets, or -1. */
 static int own_folder(char path[CLI_CACHE_MAX])
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *cache = getenv("XDG_CACHE_HOME"), *user = getenv("HOME");
     int n = -1;
     if (cache && cache[0] == '/')
         n = snprintf(path, CLI_CACHE_MAX, "%s/tessera", cache);
-    else if (home && home[0])
-        n = snprintf(path, CLI_CACHE_MAX, "%s/.cache/tessera", home);
+    else if (user && user[0])
+        n = snprintf(path, CLI_CACHE_MAX, "%s/.cache/tessera", user);
     return n > 0 && n < CLI_CACHE_MAX ? 0 : -1;
 }
 
@@ -38,7 +38,7 @@ tess_status cache_choose(cli *c, const char *given)
         c->cache[0] = 0;
         if (!c->common->quiet)
             out_log(c, TESS_LOG_INFO,
-                    "there is no home for a cache (XDG_CACHE_HOME, HOME): break-even is measured "
+                    "no folder for a cache (XDG_CACHE_HOME and HOME are not set): break-even is measured "
                     "at each start");
     }
     return TESS_OK;

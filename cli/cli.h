@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli.h - the command `tessera`: tables of commands and options, output, the world of ranks.
+/* cli.h - the command `tessera`: tables of commands and options, output, the ranks of a launcher.
  *
  * main.c finds the command in the table, opt.c fills the command's values from the arguments, the
  * command's run makes a result, output.c prints it. Everything a user can read about a command
@@ -157,7 +157,7 @@ void manual_markdown(FILE *f);
 void manual_man(FILE *f);
 void complete_shell(FILE *f, const char *shell); /* "bash", "zsh" or "fish" */
 
-/* ---- output.c, progress.c, signals.c: what the user sees --------------------------------- */
+/* ---- output.c, progress.c, signals.c: what is printed ------------------------------------ */
 
 enum { CLI_SENTENCE_MAX = 1024 }; /* bytes of an error's sentence */
 enum { CLI_CACHE_MAX = 1024 };    /* bytes of a folder's path */
@@ -167,7 +167,7 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISMATCH = 3, EXIT_MACHINE = 4, EXI
 /* One line about a long call, on stderr: rewritten on a terminal, else repeated now and then. */
 typedef struct {
     int on, terminal, shown;  /* shown: characters of it are on the terminal */
-    int hold;                 /* 1: a signal stops nothing; the command asks for it itself */
+    int hold;                 /* 1: a signal stops nothing; the command polls for it itself */
     int64_t started, printed; /* nanoseconds */
     /* A command that makes many calls frames them as one job over span_total bytes; the running
      * call is the part_size bytes from part_begin on. span NULL: no frame. */
@@ -224,13 +224,13 @@ char *out_plain(char *sentence);
 void out_error(const cli *c, const char *sentence);
 void out_log(void *user, tess_log_level level, const char *message); /* a tess_log_fn, of rank 0 */
 
-/* Shows the text so far. -1 if it cannot be written: the rest is not worth computing. */
+/* Flushes the text so far. -1 if it cannot be written: the rest need not be computed. */
 int out_flush(cli *c);
 
 /* Prints what is left of the result and closes stdout. Returns the exit code. */
 int out_finish(cli *c, tess_status status);
 
-/* Members of JSON objects. A value that is NULL for want of memory is remembered in the cli. */
+/* Members of JSON objects. A value that is NULL for lack of memory sets json_failed. */
 void out_set(cli *c, json_t *object, const char *key, json_t *value);
 void out_append(cli *c, json_t *array, json_t *value);
 json_t *out_text(const char *text);         /* any bytes: those that are not UTF-8 become ? */
@@ -266,30 +266,30 @@ void world_mpi(char *text, size_t bytes); /* "Open MPI v4.1.4", or "none" */
  * they are of different builds. */
 tess_status world_open(cli *c, tess_status so_far);
 
-/* Not collective. Tells all ranks that this one failed, wherever they wait; world_failed asks
- * whether one did, and remembers its sentence. */
+/* Not collective. Notifies all ranks that this one failed, wherever they wait; world_failed
+ * returns 1 if one did, and stores its sentence. */
 void world_fail(cli *c, tess_status status);
 int world_failed(cli *c);
 
-/* Collective over comm, whose ranks may be threads, each with a cli of its own: nobody goes on if a
- * rank has failed. Who failed keeps its status and sentence, the command's or the library's; the
- * others get those of the first one, as "rank 2: ...". comm NULL: alone. */
+/* Collective over comm, whose ranks may be threads, each with a cli of its own: all ranks fail if one
+ * has failed. A failed rank returns its own status and sentence, the command's or the library's; the
+ * others get those of the lowest failed rank, as "rank 2: ...". comm NULL: one rank. */
 tess_status world_agree(cli *c, tess_comm *comm, tess_status status);
 
-/* Collective: what all ranks sent, by kind, on a line that begins with the label, or as the member
- * "sent". One rank alone says nothing. */
+/* Collective: bytes and messages that all ranks sent, by kind, on a line that begins with the label,
+ * or as the member "sent". One rank alone prints nothing. */
 tess_status world_sent(cli *c, const char *label, const tess_comm_counts *mine);
 
-/* Collective: one status, exit code and sentence for all, found also where a rank that failed left
- * others waiting, or where one does not come. */
+/* Collective: one status, exit code and sentence for all ranks, also where a failed rank left others
+ * waiting, or where one does not respond. */
 tess_status world_end(cli *c, tess_status status);
 void world_close(cli *c, tess_status status, int code);
 
-/* ---- cache.c: where measurements of this machine stay from run to run --------------------- */
+/* ---- cache.c: the folder that stores measurements of this machine ------------------------- */
 
 /* Sets c->cache to the folder given, to none for "none", or for NULL to tessera's own below
  * XDG_CACHE_HOME or HOME; without either there is none, and the log says so. */
 tess_status cache_choose(cli *c, const char *given);
-const char *cache_folder(const cli *c); /* as the library takes it: NULL for none */
+const char *cache_folder(const cli *c); /* as an argument of the library: NULL for none */
 
 #endif

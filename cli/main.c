@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - the command `tessera`: finds the command, reads its options, runs it, leaves.
+/* main.c - the command `tessera`: finds the command, reads its options, runs it, exits.
  *
  * Exit codes: 0 success; 1 failed; 2 wrong usage; 3 a check found a mismatch; 4 not possible on
  * this machine; 128 + the signal that stopped it.
@@ -20,16 +20,15 @@ static void hold_standard_streams(void)
             _exit(EXIT_FAILED);
 }
 
-/* A thread that waits for the others of its team would spin for milliseconds before it sleeps, and
- * where cores are shared with other processes it keeps them from the very thread it waits for:
- * steps of many short loops were seen to take five times as long. GNU's OpenMP reads how long to
- * spin when it is loaded, so the command starts itself again with a short time. Who has said
- * something about waiting is left alone. */
+/* An OpenMP thread that waits for the others would spin for milliseconds before it sleeps; where
+ * cores are shared with other processes, it occupies the core of the thread it waits for: steps of
+ * many short loops then take up to five times as long. GNU's OpenMP reads the spin count when it is
+ * loaded, so the command executes itself again with a small one, unless the user has set a policy. */
 static void spin_briefly(char **argv)
 {
     if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT") &&
         setenv("GOMP_SPINCOUNT", "1000", 0) == 0)
-        execv("/proc/self/exe", argv); /* where that fails, it waits as it would have */
+        execv("/proc/self/exe", argv); /* if that fails, the default spin count stays */
 }
 
 static int exit_code(const cli *c, tess_status status)
@@ -120,7 +119,7 @@ static tess_status run_command(cli *c, const void *values)
 {
     if (!c->cmd->plain) {
         const tess_status opened = world_open(c, open_context(c));
-        TRY(open_output(c)); /* a failure too is told as JSON */
+        TRY(open_output(c)); /* a failure is printed as JSON as well */
         TRY(opened);
     }
     tess_status status = TESS_OK;

@@ -22,7 +22,7 @@ static const opt common_options[] = {
     {"json", 0, OPT_FLAG, offsetof(common, json), .help = "print the result as one JSON object"},
     {"quiet", 'q', OPT_FLAG, offsetof(common, quiet), .help = "no progress and no warnings"},
     {"verbose", 'v', OPT_COUNT, offsetof(common, verbose),
-     .help = "tell what happens; twice: in detail"},
+     .help = "print what happens; twice: in detail"},
     {"threads", 'j', OPT_INT, offsetof(common, threads), "N", .min = 1, .max = 1024,
      .help = "threads to use; default: $TESS_THREADS, else every usable core"},
     {"seed", 0, OPT_INT, offsetof(common, seed), "N", "0", .max = INFINITY,

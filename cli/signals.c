@@ -32,7 +32,7 @@ void signals_catch(void)
     catch_one(SIGINT);
     catch_one(SIGTERM);
     catch_one(SIGUSR1);
-    /* A reader that leaves is seen as a failed write, after which files in the making are removed.
+    /* A reader that closes the pipe shows as a failed write, after which files in the making are removed.
      */
     signal(SIGPIPE, SIG_IGN);
 }

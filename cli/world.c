@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world.c - the ranks a launcher started: MPI begins and ends here.
+/* world.c - the ranks a launcher started: MPI_Init_thread and MPI_Finalize are called here.
  *
  * MPI is initialised only under a launcher, because it costs more than most commands. Where it
- * finds fewer ranks than the launcher started, each process is a world of its own that would do the
- * whole job: a command that runs on every rank refuses, with one message; any other one is still
- * printed once, by the process that the launcher calls rank 0.
+ * finds fewer ranks than the launcher started, each process has an MPI_COMM_WORLD of its own and
+ * would do the whole job: a command that runs on every rank refuses, with one message; the result of
+ * any other one is still printed once, by the process that the launcher calls rank 0.
  */
 #include "world.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What is meant by "start with another one". */
+/* A failure that names the launcher, what MPI found and the remedy. */
 static tess_status refuse(cli *c, const launcher *l, const char *found, const char *advice)
 {
     char processes[32] = "an unknown number of processes";
@@ -23,8 +23,8 @@ static tess_status refuse(cli *c, const launcher *l, const char *found, const ch
 
 /* ---- agreement --------------------------------------------------------------------------- */
 
-/* What is known of a failure under way. The library's sentence is an older one's where the command
- * decided, or where a signal did. */
+/* The sentence of a failure. The library's last one is older where the command itself or a signal
+ * decided. */
 static const char *why(const cli *c, tess_status status)
 {
     if (c->sentence[0])
@@ -38,31 +38,31 @@ tess_status world_agree(cli *c, tess_comm *comm, tess_status status)
     struct {
         tess_status status;
         char sentence[CLI_SENTENCE_MAX];
-    } told = {.status = status};
+    } failure = {.status = status};
     tess_comm_info info;
     if (!comm)
         return status;
     if (status != TESS_OK) {
-        snprintf(told.sentence, sizeof told.sentence, "%s", why(c, status));
-        out_fail(c, status, "%s", told.sentence); /* messages may fail, and have their own */
+        snprintf(failure.sentence, sizeof failure.sentence, "%s", why(c, status));
+        out_fail(c, status, "%s", failure.sentence); /* the calls below may overwrite the library's */
     }
     TRY(tess_comm_query(comm, &info));
     int64_t failed = status == TESS_OK ? 0 : info.size - info.rank;
     tess_status sent = tess_comm_max_i64(comm, TESS_TRAFFIC_CONTROL, &failed, 1);
     const int first = info.size - (int)failed;
     if (sent == TESS_OK && failed) {
-        sent = tess_comm_broadcast(comm, TESS_TRAFFIC_CONTROL, first, &told, sizeof told);
-        /* Who leaves now may end the communicator: not before all have the sentence. */
+        sent = tess_comm_broadcast(comm, TESS_TRAFFIC_CONTROL, first, &failure, sizeof failure);
+        /* A rank that returns may destroy the communicator: not before all have the sentence. */
         tess_comm_max_i64(comm, TESS_TRAFFIC_CONTROL, &failed, 1);
     }
     TRY(status);
     TRY(sent);
-    return failed ? out_fail(c, told.status, "rank %d: %.*s", first, CLI_SENTENCE_MAX - 24,
-                             told.sentence)
+    return failed ? out_fail(c, failure.status, "rank %d: %.*s", first, CLI_SENTENCE_MAX - 24,
+                             failure.sentence)
                   : TESS_OK;
 }
 
-/* ---- begin and end ----------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------- */
 
 #ifdef CLI_MPI
 #include "tessera/mpi.h"
@@ -86,7 +86,7 @@ static tess_status alone(cli *c, const launcher *l, int size)
     if (!c->cmd || !c->cmd->everywhere)
         return TESS_OK;
     world_mpi(library, sizeof library);
-    snprintf(found, sizeof found, "MPI (%.60s) sees %d: each would do the whole job", library,
+    snprintf(found, sizeof found, "MPI (%.60s) finds %d: each would do the whole job", library,
              size);
     return refuse(c, l, found,
                   l->ranks == 0
@@ -95,16 +95,16 @@ static tess_status alone(cli *c, const launcher *l, int size)
                         "--mpi=pmi2, whichever srun --mpi=list has and that MPI was built for");
 }
 
-/* What a rank tells the others of its failure. */
+/* The failure of a rank, as it is sent to the others. */
 typedef struct {
     int status;
     char sentence[CLI_SENTENCE_MAX];
-} failure;
+} failure_message;
 
-/* Collective, if a rank failed: the others get the sentence of the first one that did. */
-static tess_status share_failure(cli *c, tess_status so_far, int first)
+/* Collective, if a rank failed: the others get the sentence of the lowest one that did. */
+static tess_status broadcast_failure(cli *c, tess_status so_far, int first)
 {
-    failure f = {.status = (int)so_far};
+    failure_message f = {.status = (int)so_far};
     snprintf(f.sentence, sizeof f.sentence, "%s", c->sentence[0] ? c->sentence : tess_last_error());
     MPI_Bcast(&f, sizeof f, MPI_BYTE, first, MPI_COMM_WORLD);
     return so_far != TESS_OK ? so_far
@@ -120,7 +120,7 @@ static const char *level_name(int level)
                                             : "MPI_THREAD_MULTIPLE";
 }
 
-/* All ranks compute the same way and send the messages that the others expect. */
+/* Ranks of one build compute the same way and send the messages that the others expect. */
 static tess_status same_build(cli *c)
 {
     uint64_t mine = build_fingerprint(), *all = calloc((size_t)c->ranks, sizeof *all);
@@ -168,7 +168,7 @@ tess_status world_open(cli *c, tess_status so_far)
     first = so_far == TESS_OK ? size : rank;
     MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (first < size)
-        return share_failure(c, so_far, first);
+        return broadcast_failure(c, so_far, first);
     TRY(tess_comm_from_mpi(c->ctx, MPI_COMM_WORLD, &c->comm));
     return everywhere ? same_build(c) : TESS_OK;
 }

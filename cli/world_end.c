@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world_end.c - how ranks leave: together, with one exit code and one message, and always.
+/* world_end.c - all ranks exit together, with one exit code and one message, and always.
  *
- *   every rank   tells rank 0 how its command ended: status, exit code, sentence
- *   rank 0       waits for all of them, decides what the command as a whole says, and tells that
+ *   every rank   sends its result to rank 0: status, exit code, sentence
+ *   rank 0       waits for all results, decides on one for the command, and sends that to all
  *
- * Messages lie on a communicator of their own, so that nothing that was left over elsewhere is in
- * the way. Who waits sleeps between looks, because a command that runs on rank 0 alone may take
- * hours. After a failure nobody waits for long: a rank that computes, or hangs in a call, is given
- * 3 seconds, then rank 0 prints the message and ends all; if it is rank 0 itself that does not
- * come, the rank that failed does so after 5, and one that only heard of it after 7: the end of the
- * others may take a moment, and what went wrong is told once. MPI_Finalize too may wait for
- * messages that will never come: after a failure it has 2 seconds.
+ * These messages have a communicator of their own, so that no message left over from the command
+ * matches them. A waiting rank polls and sleeps in between, because a command that runs on rank 0
+ * alone may take hours. After a failure the wait is limited: a rank that computes, or hangs in a
+ * call, has 3 seconds, then rank 0 prints the message and aborts all; if rank 0 itself does not
+ * respond, the rank that failed does so after 5, and one that was notified of the failure after 7:
+ * aborting the others may take a moment, and the message is printed once. MPI_Finalize too may wait
+ * for messages that never arrive: after a failure it has 2 seconds.
  *
- * Whose failure is told: rank 0's, if it failed by itself; else that of the lowest rank that did,
- * as "rank 2: ...". A rank that only heard of it, by a sentence that begins so, does not count.
+ * The failure that is printed: rank 0's, if it failed by itself; else that of the lowest rank that
+ * did, as "rank 2: ...". A rank that was only notified, whose sentence begins so, does not count.
  */
 #include "world.h"
 
@@ -30,14 +30,14 @@
 enum { TAG_ENDING = 1, TAG_VERDICT = 2 };
 static const int64_t second = 1000000000;
 
-/* How a rank ended, as it travels. */
+/* The result of a rank, as it is sent. */
 typedef struct {
     int32_t status, code, usage;
     char sentence[CLI_SENTENCE_MAX];
 } ending;
 
 static MPI_Comm endings = MPI_COMM_NULL;
-static int abandoned; /* 1: somebody did not come, and nothing collective can be done */
+static int abandoned; /* 1: a rank did not respond, and no collective call is possible */
 static volatile sig_atomic_t late_code;
 
 void end_open(void)
@@ -53,8 +53,8 @@ static void pause_briefly(void)
 
 /* ---- rank 0 ------------------------------------------------------------------------------ */
 
-/* The rank in "rank 2: no space left", or -1; *rest is what stands behind. */
-static int told_of(const char *sentence, const char **rest)
+/* The rank in "rank 2: no space left", or -1; *rest is the text after it. */
+static int notified_of(const char *sentence, const char **rest)
 {
     int rank = -1, used = 0;
     *rest = sentence;
@@ -64,31 +64,31 @@ static int told_of(const char *sentence, const char **rest)
     return rank;
 }
 
-/* What the command as a whole says: the exit code of success is the largest one. */
+/* The result of the command: of several exit codes of success, the largest. */
 static ending decide(const ending *all, int n)
 {
-    int failed = -1, heard = -1;
+    int failed = -1, notified = -1;
     ending verdict = {0};
     for (int i = 0; i < n; i++) {
         const char *rest;
         if (all[i].status == TESS_OK) {
             verdict.code = all[i].code > verdict.code ? all[i].code : verdict.code;
-        } else if (told_of(all[i].sentence, &rest) >= 0) {
-            heard = heard < 0 ? i : heard;
+        } else if (notified_of(all[i].sentence, &rest) >= 0) {
+            notified = notified < 0 ? i : notified;
         } else if (failed < 0) {
             failed = i;
         }
     }
-    if (failed < 0 && heard < 0)
+    if (failed < 0 && notified < 0)
         return verdict;
-    verdict = all[failed >= 0 ? failed : heard];
+    verdict = all[failed >= 0 ? failed : notified];
     if (failed > 0)
         snprintf(verdict.sentence, sizeof verdict.sentence, "rank %d: %.*s", failed,
                  (int)sizeof verdict.sentence - 24, all[failed].sentence);
     return verdict;
 }
 
-/* Waits for the endings of the others: without limit while nobody failed. */
+/* Waits for the results of the others: without limit while no rank has failed. */
 static void collect(MPI_Request *requests, ending *all, int n)
 {
     int64_t deadline = all[0].status == TESS_OK ? 0 : tess_clock_ns() + 3 * second;
@@ -128,7 +128,7 @@ static ending lead(const ending *mine, int n)
         for (int i = 1; i < n && !abandoned; i++)
             MPI_Wait(&requests[i - 1], MPI_STATUS_IGNORE);
     }
-    /* Where somebody did not come, MPI may still write an ending: it keeps its room. */
+    /* If a rank did not respond, MPI may still write its result: the buffer stays. */
     if (!abandoned) {
         free(all);
         free(requests);
@@ -136,25 +136,25 @@ static ending lead(const ending *mine, int n)
     return verdict;
 }
 
-/* ---- the others -------------------------------------------------------------------------- */
+/* ---- other ranks ------------------------------------------------------------------------- */
 
 static ending follow(const cli *c, const ending *mine)
 {
-    static ending sent, verdict; /* MPI may still use them when the wait is given up */
+    static ending sent, verdict; /* MPI may still use them after the wait has ended */
     MPI_Request requests[2];
-    MPI_Status seen[2];
+    MPI_Status statuses[2];
     int done = 0;
     sent = verdict = *mine;
     MPI_Irecv(&verdict, sizeof verdict, MPI_BYTE, 0, TAG_VERDICT, endings, &requests[0]);
     MPI_Isend(&sent, sizeof sent, MPI_BYTE, 0, TAG_ENDING, endings, &requests[1]);
     const char *rest;
-    const int heard = told_of(mine->sentence, &rest);
-    /* Of several that failed, the first that gives up ends the others. */
-    const int64_t patience =
-        (heard < 0 ? 5 : 7) * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
-    const int64_t deadline = mine->status == TESS_OK ? 0 : tess_clock_ns() + patience;
+    const int notified = notified_of(mine->sentence, &rest);
+    /* Of several that failed, the first that gives up aborts the others. */
+    const int64_t limit =
+        (notified < 0 ? 5 : 7) * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
+    const int64_t deadline = mine->status == TESS_OK ? 0 : tess_clock_ns() + limit;
     for (;;) {
-        MPI_Testall(2, requests, &done, seen);
+        MPI_Testall(2, requests, &done, statuses);
         if (done)
             return verdict;
         if (deadline && tess_clock_ns() > deadline)
@@ -162,7 +162,7 @@ static ending follow(const cli *c, const ending *mine)
         pause_briefly();
     }
     char text[CLI_SENTENCE_MAX + 32];
-    snprintf(text, sizeof text, "rank %d: %s", heard < 0 ? c->rank : heard, rest);
+    snprintf(text, sizeof text, "rank %d: %s", notified < 0 ? c->rank : notified, rest);
     out_error(c, text);
     abandoned = 1;
     return *mine;

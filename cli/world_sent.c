@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* world_sent.c - what all ranks of a command sent to each other, by kind. */
+/* world_sent.c - bytes and messages that the ranks of a command sent to each other, by kind. */
 #include "cli.h"
 
 static const char *const kinds[TESS_TRAFFIC_COUNT] = {"payload", "index", "control"};

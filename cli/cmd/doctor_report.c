@@ -37,7 +37,7 @@ static const char *const prefixes[] = {
 static void replace_word(char *text, size_t bytes, const char *word, const char *by)
 {
     const size_t n = strlen(word), m = strlen(by);
-    if (n < 3) /* would replace parts of ordinary text */
+    if (n < 2) /* would replace parts of ordinary text */
         return;
     for (char *at = text; (at = strstr(at, word));) {
         const int begins = at == text || !isalnum((unsigned char)at[-1]);
@@ -51,13 +51,23 @@ static void replace_word(char *text, size_t bytes, const char *word, const char 
     }
 }
 
+/* Paths that are the same on every machine. */
+static int is_system_path(const char *path)
+{
+    static const char *const folders[] = {"/dev/", "/etc/", "/lib", "/proc/", "/sys/", "/usr/"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        if (strncmp(path, folders[i], strlen(folders[i])) == 0)
+            return 1;
+    return 0;
+}
+
 /* "/a/b/lib.so" becomes ".../lib.so", also within a text. */
 static void shorten_paths(const char *s, char *text, size_t bytes)
 {
     size_t used = 0;
     for (size_t i = 0; s[i] && used + 4 < bytes;) {
         const int begins = i == 0 || strchr(" \"'=:;,(", s[i - 1]);
-        if (s[i] != '/' || !begins) {
+        if (s[i] != '/' || !begins || is_system_path(s + i)) {
             text[used++] = s[i++];
             continue;
         }
@@ -123,7 +133,11 @@ static void report_system(cli *c, json_t *o)
                  kernel.machine);
         put_line(c, o, "kernel", text);
     }
+#ifdef __clang__
     put_line(c, o, "compiler", __VERSION__);
+#else
+    put_line(c, o, "compiler", "gcc " __VERSION__);
+#endif
     world_mpi(text, 64);
     put_line(c, o, "MPI", text);
 }

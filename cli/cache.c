@@ -38,7 +38,8 @@ tess_status cache_choose(cli *c, const char *given)
         c->cache[0] = 0;
         if (!c->common->quiet)
             out_log(c, TESS_LOG_INFO,
-                    "no folder for a cache (XDG_CACHE_HOME and HOME are not set): break-even is measured "
+                    "no folder for a cache (XDG_CACHE_HOME and HOME are not set): break-even is "
+                    "measured "
                     "at each start");
     }
     return TESS_OK;

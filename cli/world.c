@@ -44,7 +44,8 @@ tess_status world_agree(cli *c, tess_comm *comm, tess_status status)
         return status;
     if (status != TESS_OK) {
         snprintf(failure.sentence, sizeof failure.sentence, "%s", why(c, status));
-        out_fail(c, status, "%s", failure.sentence); /* the calls below may overwrite the library's */
+        out_fail(c, status, "%s",
+                 failure.sentence); /* the calls below may overwrite the library's */
     }
     TRY(tess_comm_query(comm, &info));
     int64_t failed = status == TESS_OK ? 0 : info.size - info.rank;

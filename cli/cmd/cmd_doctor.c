@@ -110,13 +110,14 @@ static const example examples[] = {
 const command command_doctor = {
     .name = "doctor",
     .summary = "what would go wrong on this machine",
-    .description = "Compares threads with cores, checks the OpenMP runtimes in the process, the MPI "
-                   "launcher, the instruction set, memory and disk. Each finding is a sentence "
-                   "with its numbers and, if something can be done, an advice. Exits with 1 if "
-                   "there is a problem; warnings and notes do not change the exit code.\n"
-                   "Under a launcher it also checks all ranks: whether they are of one build, the "
-                   "ranks, threads, cores and memory of each host, and the latency and bandwidth "
-                   "of the links between them, measured.\n",
+    .description =
+        "Compares threads with cores, checks the OpenMP runtimes in the process, the MPI "
+        "launcher, the instruction set, memory and disk. Each finding is a sentence "
+        "with its numbers and, if something can be done, an advice. Exits with 1 if "
+        "there is a problem; warnings and notes do not change the exit code.\n"
+        "Under a launcher it also checks all ranks: whether they are of one build, the "
+        "ranks, threads, cores and memory of each host, and the latency and bandwidth "
+        "of the links between them, measured.\n",
     TABLE(options),
     TABLE(examples),
     .size = sizeof(values),

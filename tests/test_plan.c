@@ -282,6 +282,8 @@ static void wrong_calls_say_what_is_wrong(void **state)
                 "tess_plan_imbalance: form is 3, must be 0..2");
     CHECK_FAILS(tess_plan_imbalance(c.plan, 0, c.work, TESS_RHO_RING, NULL), TESS_EINVAL,
                 "tess_plan_imbalance: rho is NULL");
+    CHECK_FAILS(tess_plan_imbalance_before(c.plan, 0, NULL, &rho), TESS_EINVAL,
+                "tess_plan_imbalance_before: work is NULL");
     assert_null(tess_plan_method_name(TESS_PLAN_METHOD_COUNT));
     assert_string_equal(tess_plan_method_name(TESS_PLAN_DB_SP), "db-sp");
     assert_string_equal(tess_placement_name(TESS_PLACE_SEQUENCE_INSIDE), "sequence-inside");
@@ -320,6 +322,9 @@ static void an_order_per_group_balances_what_a_shared_one_cannot(void **state)
         for (int form = 0; form < 3; form++)
             assert_true(layer->rho[form] == (ordered ? 1.0 : 2.0));
         assert_true(layer->rho_before == 2.0);
+        double before = 0.0;
+        CHECK_OK(tess_plan_imbalance_before(plan, 0, work, &before));
+        assert_true(before == layer->rho_before);
         assert_int_equal(layer->moved_q, ordered ? 4 : 0); /* blocks 1 and 2 of both groups */
         assert_int_equal(layer->moved_k, 0);
         assert_true(layer->kv_copies == 1.0);

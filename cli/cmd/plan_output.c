@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_output.c - what planning came to: a table by strategy, the reasons, and JSON.
  *
- * The imbalance is that with a barrier per ring group, which is what ranks wait for; without a ring
- * all forms agree. "Before" is the contiguous assignment at the same degrees, and where the heads
- * do not divide there is none.
+ * The imbalance is that with a barrier per iteration in each ring, which is what ranks wait for;
+ * without a ring all forms agree. "Before" is the contiguous assignment at the same degrees. Where
+ * the heads do not divide there is none, and no mean over such layers: means before and after are
+ * over the same layers.
  */
 #include "cmd_plan.h"
 
@@ -23,7 +24,7 @@ static void degrees_text(tess_plan_method method, int ulysses, int ring, int sel
 
 typedef struct {
     const tess_plan_layer *view;
-    double before, after; /* before is NaN where there is none */
+    double before, after; /* before is -1 where there is none */
     int64_t ns, bytes;    /* -1: not predicted */
 } layer_result;
 
@@ -35,7 +36,7 @@ static void count(plan_strategy *s, const layer_result *r)
     s->copies_sum += r->view->kv_copies;
     s->predicted_ms += (double)r->ns / 1e6;
     s->bytes_sum += r->bytes;
-    if (!isnan(r->before)) {
+    if (r->before >= 0) {
         s->before_count++;
         s->before_sum += r->before;
         s->before_max = r->before > s->before_max ? r->before : s->before_max;
@@ -75,7 +76,7 @@ static json_t *json_layer(cli *c, int64_t layer, const layer_result *r)
     out_set(c, o, "ring", json_integer(view->ring));
     out_set(c, o, "selective", json_integer(view->selective));
     out_set(c, o, "placement", json_string(tess_placement_name(view->placement)));
-    out_set(c, o, "rho_before", out_number(r->before));
+    out_set(c, o, "rho_before", out_number(r->before < 0 ? NAN : r->before));
     out_set(c, o, "rho_after", out_number(r->after));
     out_set(c, o, "load_max", json_integer(view->load_max));
     out_set(c, o, "load_bound", json_integer(view->load_bound));
@@ -96,18 +97,14 @@ static json_t *json_layer(cli *c, int64_t layer, const layer_result *r)
 }
 
 /* What the plan says of the layer, and how it does on this work. */
-static tess_status layer_judge(const tess_plan *plan, const tess_work *work, int heads, int ranks,
-                               int layer, tess_plan_layer *view, layer_result *r)
+static tess_status layer_judge(const tess_plan *plan, const tess_work *work, int layer,
+                               tess_plan_layer *view, layer_result *r)
 {
     TRY(tess_plan_layer_view(plan, layer, view));
     TRY(tess_plan_imbalance(plan, layer, work, TESS_RHO_RING, &r->after));
-    const int groups = view->method == TESS_PLAN_FRACTIONAL ? ranks : view->ulysses;
+    TRY(tess_plan_imbalance_before(plan, layer, work, &r->before));
     r->view = view;
-    r->before = NAN;
     r->ns = view->predicted_ns;
-    if (heads % groups == 0)
-        TRY(tess_work_imbalance(work, layer, groups, ranks / groups,
-                                view->ring > 1 ? TESS_RHO_RING : TESS_RHO_FREE, &r->before));
     return TESS_OK;
 }
 
@@ -137,7 +134,7 @@ tess_status plan_tally_step(plan_tally *t, int64_t step, int fresh, const tess_p
     for (int i = 0; i < info.layers && status == TESS_OK; i++) {
         tess_plan_layer view;
         layer_result r = {.bytes = s.bytes[i]};
-        status = layer_judge(plan, work, info.heads, info.ranks, i, &view, &r);
+        status = layer_judge(plan, work, i, &view, &r);
         if (status != TESS_OK)
             break;
         plan_strategy *line = strategy_of(t, &view);
@@ -206,8 +203,8 @@ static void print_line(const plan_tally *t, const char *name, const plan_strateg
 {
     char before_mean[32] = "-", before_max[32] = "-", bytes[32] = "-", time[32] = "-";
     const double n = (double)s->layers;
-    if (s->before_count) {
-        snprintf(before_mean, 32, "%.3f", s->before_sum / (double)s->before_count);
+    if (s->before_count == s->layers) {
+        snprintf(before_mean, 32, "%.3f", s->before_sum / n);
         snprintf(before_max, 32, "%.3f", s->before_max);
     }
     if (s->bytes_sum >= 0)
@@ -247,14 +244,15 @@ void plan_set_json(plan_tally *t)
 {
     cli *c = t->c;
     const plan_strategy *s = &t->all;
-    const double n = (double)s->layers, before = (double)s->before_count;
+    const double n = (double)s->layers;
+    const int before = s->before_count == s->layers;
     json_t *o = json_object();
     out_set(c, o, "method", json_string(t->given->method));
     out_set(c, o, "ranks", json_integer(t->given->ranks));
     out_set(c, o, "layers", json_integer(t->input->layers));
     out_set(c, o, "steps", json_integer(t->input->steps));
-    out_set(c, o, "rho_before_mean", out_number(before > 0 ? s->before_sum / before : NAN));
-    out_set(c, o, "rho_before_max", out_number(before > 0 ? s->before_max : NAN));
+    out_set(c, o, "rho_before_mean", out_number(before ? s->before_sum / n : NAN));
+    out_set(c, o, "rho_before_max", out_number(before ? s->before_max : NAN));
     out_set(c, o, "rho_after_mean", out_number(s->after_sum / n));
     out_set(c, o, "rho_after_max", out_number(s->after_max));
     out_set(c, o, "kv_copies_mean", out_number(s->copies_sum / n));

@@ -207,7 +207,7 @@ typedef struct {
     int64_t load_max, load_total; /* units of work of the busiest rank, of all */
     int64_t load_bound;           /* what the busiest rank must have at least, by this method */
     double rho[3];                /* imbalance, by tess_rho_form */
-    double rho_before;            /* contiguous at the same degrees; -1 where heads do not divide */
+    double rho_before;            /* tess_plan_imbalance_before of the work it was made for */
     double kv_copies;             /* copies of a head's K and V, mean over heads; 1: none extra */
     int64_t moved_q, moved_k;     /* blocks that the orders bring to another sequence part */
     int64_t predicted_ns;         /* -1 without a cluster */
@@ -242,6 +242,11 @@ TESS_API tess_status tess_plan_check(const tess_plan *plan, const tess_work *wor
  * time of all at perfect balance, where a rank's time is its load over its speed. */
 TESS_API tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_work *work,
                                          tess_rho_form form, double *rho);
+
+/* The same without a plan: contiguous heads and blocks at the layer's degrees, over all ranks for
+ * fractional heads, with a barrier per iteration in each ring. -1 where the heads do not divide. */
+TESS_API tess_status tess_plan_imbalance_before(const tess_plan *plan, int layer,
+                                                const tess_work *work, double *rho);
 
 /* JSON, docs/formats.md; the same plan gives the same bytes. Loading checks all that
  * tess_plan_check does. */

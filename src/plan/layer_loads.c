@@ -160,10 +160,9 @@ tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tes
     return status;
 }
 
-tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_work *work,
-                                tess_rho_form form, double *rho)
+static tess_status check(const char *who, const tess_plan *plan, int layer, const tess_work *work,
+                         const double *rho)
 {
-    static const char who[] = "tess_plan_imbalance";
     TESS_TRY(tess__plan_layer_ok(who, plan, layer));
     if (!work || !rho)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, work ? "rho" : "work");
@@ -171,12 +170,39 @@ tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_wor
     if (layer >= work->info.layers)
         return tess__fail(TESS_EINVAL, "%s: layer is %d, the work has %d", who, layer,
                           work->info.layers);
+    return TESS_OK;
+}
+
+tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_work *work,
+                                tess_rho_form form, double *rho)
+{
+    static const char who[] = "tess_plan_imbalance";
+    TESS_TRY(check(who, plan, layer, work, rho));
     if ((unsigned)form > TESS_RHO_FREE)
         return tess__fail(TESS_EINVAL, "%s: form is %d, must be 0..%d", who, form, TESS_RHO_FREE);
     double all[3];
     TESS_TRY(tess__layer_rho(plan->ctx, &plan->info, &plan->layers[layer], work, layer, all));
     *rho = all[form];
     return TESS_OK;
+}
+
+/* Fractional heads are compared with Ulysses over all ranks. */
+static tess_status contiguous_rho(const tess_plan_info *info, const tess_plan_layer *layer,
+                                  const tess_work *work, int at, double *rho)
+{
+    const int groups = layer->method == TESS_PLAN_FRACTIONAL ? info->ranks : layer->ulysses;
+    *rho = -1.0;
+    if (info->heads % groups != 0)
+        return TESS_OK;
+    return tess_work_imbalance(work, at, groups, info->ranks / groups,
+                               layer->ring > 1 ? TESS_RHO_RING : TESS_RHO_FREE, rho);
+}
+
+tess_status tess_plan_imbalance_before(const tess_plan *plan, int layer, const tess_work *work,
+                                       double *rho)
+{
+    TESS_TRY(check("tess_plan_imbalance_before", plan, layer, work, rho));
+    return contiguous_rho(&plan->info, &plan->layers[layer], work, layer, rho);
 }
 
 /* ---- everything at once ---------------------------------------------------------------------- */
@@ -243,13 +269,8 @@ tess_status tess__layer_measure(tess_ctx *ctx, const tess_plan_info *info, const
     TESS_TRY(status);
     TESS_TRY(count_copies(ctx, info, &made, work, at, &made.kv_copies));
 
-    /* What the same degrees give without a plan; fractional heads stand beside Ulysses. */
-    const int u = made.head_group || made.ulysses > 1 ? made.ulysses : info->ranks;
+    TESS_TRY(contiguous_rho(info, &made, work, at, &made.rho_before));
     const int parts = tess__layer_parts(&made);
-    made.rho_before = -1.0;
-    if (info->heads % u == 0)
-        TESS_TRY(tess_work_imbalance(
-            work, at, u, parts, made.ring > 1 ? TESS_RHO_GLOBAL : TESS_RHO_FREE, &made.rho_before));
     made.moved_q = made.moved_k = 0;
     if (made.ring > 1) {
         made.moved_q = moved_blocks(made.q_order, made.q_cuts, made.groups, parts, info->q_blocks);

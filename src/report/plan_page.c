@@ -52,27 +52,13 @@ void tess_plan_report_destroy(tess_plan_report *report)
     tess__free(report->ctx, report);
 }
 
-/* The imbalance of contiguous heads and blocks at the plan's degrees; -1 where heads do not divide.
- */
-static tess_status contiguous_rho(const tess_plan_info *info, const tess_plan_layer *layer,
-                                  const tess_work *work, int index, double *rho)
-{
-    const int fractional = layer->method == TESS_PLAN_FRACTIONAL;
-    const int groups = fractional ? info->ranks : layer->ulysses;
-    *rho = -1.0;
-    if (info->heads % groups != 0)
-        return TESS_OK;
-    return tess_work_imbalance(work, index, groups, info->ranks / groups,
-                               layer->ring > 1 ? TESS_RHO_RING : TESS_RHO_FREE, rho);
-}
-
 static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan *plan,
                              const tess_work *work, const tess_work_info *shape, int index)
 {
     tess_plan_layer layer;
     double before, after;
     TESS_TRY(tess_plan_layer_view(plan, index, &layer));
-    TESS_TRY(contiguous_rho(&r->info, &layer, work, index, &before));
+    TESS_TRY(tess_plan_imbalance_before(plan, index, work, &before));
     TESS_TRY(tess_plan_imbalance(plan, index, work, TESS_RHO_RING, &after));
     const char *comma = index ? "," : "";
     if (before < 0)
@@ -194,9 +180,8 @@ static void add_tiles(const tess_plan_report *r, tess__markup *page)
     tess__page_tile(page, "ranks", "%d", r->info.ranks);
     tess__page_tile(page, "layers x steps", "%d x %lld", r->info.layers, (long long)r->steps);
     tess__page_tile(page, "heads", "%d", r->info.heads);
-    if (r->before_count) {
-        tess__page_tile(page, "imbalance before, mean", "%.3f",
-                        r->before_sum / (double)r->before_count);
+    if (r->before_count == r->layers) { /* means over the same layers */
+        tess__page_tile(page, "imbalance before, mean", "%.3f", r->before_sum / (double)r->layers);
         tess__page_tile(page, "before, worst layer", "%.3f", r->before_max);
     }
     tess__page_tile(page, "imbalance planned, mean", "%.3f", r->after_sum / (double)r->layers);

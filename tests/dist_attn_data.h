@@ -297,10 +297,10 @@ static inline tess_plan *plan_pass(const world *w, const mesh *m, tess_plan_meth
     tess_plan *plan = NULL;
     tess_work *work = make_work(w);
     const tess_plan_opts opts = {.ranks = w->p.ranks,
-                                 .method = method,
-                                 .ulysses = m->ulysses,
-                                 .ring = m->ring,
-                                 .selective = m->selective,
+                                 .strategy = {.method = method,
+                                              .ulysses = m->ulysses,
+                                              .ring = m->ring,
+                                              .selective = m->selective},
                                  .pass = pass,
                                  .head_dim = w->p.dim,
                                  .element_bytes = 4,

@@ -77,16 +77,17 @@ static inline void draw_layer(world *w, int layer, const mesh *m, int wild)
         draw_cuts(w, q_cuts + u * (parts + 1), parts, info->q_blocks, at + 700);
         draw_cuts(w, k_cuts + u * (m->ring + 1), m->ring, info->k_blocks, at + 800);
     }
-    const tess__layer_heads in = {.method = TESS_PLAN_REFINED,
-                                  .ulysses = m->ulysses,
-                                  .ring = m->ring,
-                                  .selective = m->selective,
-                                  .placement = (tess_placement)drawn(w, (uint32_t)layer, 2),
-                                  .head_group = group,
-                                  .q_cuts = wild ? q_cuts : NULL,
-                                  .k_cuts = wild ? k_cuts : NULL,
-                                  .q_order = wild ? q : NULL,
-                                  .k_order = wild ? k : NULL};
+    const tess__layer_heads in = {
+        .strategy = {.method = TESS_PLAN_REFINED,
+                     .ulysses = m->ulysses,
+                     .ring = m->ring,
+                     .selective = m->selective,
+                     .placement = (tess_placement)drawn(w, (uint32_t)layer, 2)},
+        .head_group = group,
+        .q_cuts = wild ? q_cuts : NULL,
+        .k_cuts = wild ? k_cuts : NULL,
+        .q_order = wild ? q : NULL,
+        .k_order = wild ? k : NULL};
     CHECK_OK(tess__layer_from_heads(&w->plan->arena, info, &in, &w->plan->layers[layer]));
 }
 

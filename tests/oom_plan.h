@@ -98,7 +98,8 @@ static tess_status plan_round(world *w, int ring, int selective)
     memset(mask, 1, sizeof mask);
     const tess_mask_set set = {.layers = 1, .heads = 4, .q_blocks = 4, .k_blocks = 4, .data = mask};
     const tess_plan_opts opts = {
-        .ranks = 4, .method = TESS_PLAN_REFINED, .ring = ring, .selective = selective};
+        .ranks = 4,
+        .strategy = {.method = TESS_PLAN_REFINED, .ring = ring, .selective = selective}};
     const int64_t bounds_q[5] = {0, 1, 2, 3, 4}, bounds_k[5] = {0, 1, 1, 3, 4};
     tess_work *work = NULL;
     tess_plan *plan = NULL, *back = NULL;

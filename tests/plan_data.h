@@ -93,18 +93,18 @@ static inline void draw_heads(plan_case *c, const tess__layer_heads *degrees)
     tess_plan *plan = c->plan;
     const tess_plan_info *info = &plan->info;
     tess__layer_heads in = *degrees;
-    const int parts = in.ring > 1 ? in.ring : in.selective;
-    const size_t groups = (size_t)in.ulysses, q = (size_t)info->q_blocks,
+    const int parts = in.strategy.ring > 1 ? in.strategy.ring : in.strategy.selective;
+    const size_t groups = (size_t)in.strategy.ulysses, q = (size_t)info->q_blocks,
                  k = (size_t)info->k_blocks;
     int32_t *group = memory_of((size_t)info->heads, 4);
     int32_t *q_cuts = memory_of(groups * ((size_t)parts + 1), 4);
-    int32_t *k_cuts = memory_of(groups * ((size_t)in.ring + 1), 4);
+    int32_t *k_cuts = memory_of(groups * ((size_t)in.strategy.ring + 1), 4);
     int32_t *q_order = memory_of(groups * q, 4), *k_order = memory_of(groups * k, 4);
     for (int h = 0; h < info->heads; h++)
-        group[h] = between(0, in.ulysses - 1);
+        group[h] = between(0, in.strategy.ulysses - 1);
     for (size_t u = 0; u < groups; u++) {
         draw_cuts(q_cuts + u * ((size_t)parts + 1), parts, info->q_blocks);
-        draw_cuts(k_cuts + u * ((size_t)in.ring + 1), in.ring, info->k_blocks);
+        draw_cuts(k_cuts + u * ((size_t)in.strategy.ring + 1), in.strategy.ring, info->k_blocks);
         draw_order(q_order + u * q, info->q_blocks);
         draw_order(k_order + u * k, info->k_blocks);
     }
@@ -128,18 +128,19 @@ static inline void draw_shares(plan_case *c, const tess__layer_heads *degrees)
     const tess_plan_info *info = &plan->info;
     tess_share *shares = memory_of((size_t)info->heads * (size_t)info->q_blocks, sizeof *shares);
     int64_t n = 0;
-    const tess_plan_layer mesh = {.groups = degrees->ulysses,
-                                  .ulysses = degrees->ulysses,
-                                  .ring = 1,
-                                  .selective = degrees->selective,
-                                  .placement = degrees->placement};
+    const tess_plan_layer mesh = {.groups = degrees->strategy.ulysses,
+                                  .strategy = {.ulysses = degrees->strategy.ulysses,
+                                               .ring = 1,
+                                               .selective = degrees->strategy.selective,
+                                               .placement = degrees->strategy.placement}};
     for (int h = 0; h < info->heads; h++) {
-        const int u = between(0, degrees->ulysses - 1);
+        const int u = between(0, degrees->strategy.ulysses - 1);
         for (int32_t q = 0; q < info->q_blocks;) {
             const int32_t end = between(q + 1, info->q_blocks);
-            const int rank = degrees->selective > 1
-                                 ? tess__rank_at(&mesh, u, between(0, degrees->selective - 1))
-                                 : between(0, info->ranks - 1);
+            const int rank =
+                degrees->strategy.selective > 1
+                    ? tess__rank_at(&mesh, u, between(0, degrees->strategy.selective - 1))
+                    : between(0, info->ranks - 1);
             shares[n++] = (tess_share){rank, h, q, end};
             q = end;
         }
@@ -156,22 +157,23 @@ static inline plan_case draw_case(kind which, int most_ranks, int most_heads, in
     draw_work(&c, heads, between(1, most_blocks), between(1, most_blocks));
     tess_plan_info info;
     tess__plan_info_of_work(c.work, &info);
-    tess__layer_heads in = {.method = TESS_PLAN_REFINED, .ulysses = 1, .ring = 1, .selective = 1};
-    in.placement = (tess_placement)between(0, 1);
+    tess__layer_heads in = {
+        .strategy = {.method = TESS_PLAN_REFINED, .ulysses = 1, .ring = 1, .selective = 1}};
+    in.strategy.placement = (tess_placement)between(0, 1);
     const int ranks = between(1, most_ranks);
     int parts = between(1, ranks);
     while (ranks % parts)
         parts--;
     if (which == KIND_HEADS)
-        in.ulysses = ranks;
+        in.strategy.ulysses = ranks;
     if (which == KIND_RING)
-        in.ulysses = ranks / parts, in.ring = parts;
+        in.strategy.ulysses = ranks / parts, in.strategy.ring = parts;
     if (which == KIND_SELECTIVE || which == KIND_OWN_CUTS)
-        in.ulysses = ranks / parts, in.selective = parts;
-    if (which == KIND_OWN_CUTS && in.selective == 1)
-        in.ulysses = 1; /* cut over all ranks */
+        in.strategy.ulysses = ranks / parts, in.strategy.selective = parts;
+    if (which == KIND_OWN_CUTS && in.strategy.selective == 1)
+        in.strategy.ulysses = 1; /* cut over all ranks */
     if (which == KIND_FRACTIONAL)
-        in.method = TESS_PLAN_FRACTIONAL;
+        in.strategy.method = TESS_PLAN_FRACTIONAL;
     int32_t speeds[64];
     for (int r = 0; r < ranks; r++)
         speeds[r] = between(1, 5);

@@ -115,13 +115,13 @@ static inline tess_plan_opts random_opts(uint64_t seed, const tess_work *work)
 {
     const int u = draw(seed, 30, 1, 4), parts = draw(seed, 31, 1, 4), ring = draw(seed, 32, 0, 1);
     tess_plan_opts opts = {.ranks = u * parts,
-                           .ulysses = u,
-                           .ring = ring ? parts : 1,
-                           .selective = ring ? 1 : parts,
-                           .method = (tess_plan_method)draw(seed, 33, 1, 6)};
-    if (opts.method == TESS_PLAN_FRACTIONAL) {
+                           .strategy = {.ulysses = u,
+                                        .ring = ring ? parts : 1,
+                                        .selective = ring ? 1 : parts,
+                                        .method = (tess_plan_method)draw(seed, 33, 1, 6)}};
+    if (opts.strategy.method == TESS_PLAN_FRACTIONAL) {
         opts.ranks = draw(seed, 34, 1, MAX_RANKS);
-        opts.ulysses = opts.ring = opts.selective = 0;
+        opts.strategy.ulysses = opts.strategy.ring = opts.strategy.selective = 0;
     }
     (void)work;
     opts.nodes = draw(seed, 35, 1, opts.ranks);

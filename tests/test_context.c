@@ -15,80 +15,6 @@ enum { RANKS = 4, LAYERS = 2, HEADS = 8, DIM = 16, TOKENS = 200, GROUPS = 10, TO
 
 static const int64_t groups[GROUPS + 1] = {0, 20, 40, 60, 80, 100, 120, 140, 160, 180, 200};
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-static void strategies_are_read(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        tess__strategy want;
-    } cases[] = {
-        {NULL, {TESS_PLAN_AUTO, 0, 0, 0}},
-        {"auto", {TESS_PLAN_AUTO, 0, 0, 0}},
-        {"contiguous", {TESS_PLAN_CONTIGUOUS, 8, 1, 1}},
-        {"db-sp", {TESS_PLAN_DB_SP, 8, 1, 1}},
-        {"refined", {TESS_PLAN_REFINED, 8, 1, 1}},
-        {"fractional", {TESS_PLAN_FRACTIONAL, 0, 0, 0}},
-        {"ring", {TESS_PLAN_REFINED, 1, 8, 1}},
-        {"selective", {TESS_PLAN_REFINED, 1, 1, 8}},
-        {"4x2r", {TESS_PLAN_REFINED, 4, 2, 1}},
-        {"2x4s", {TESS_PLAN_REFINED, 2, 1, 4}},
-        {"8x1", {TESS_PLAN_REFINED, 8, 1, 1}},
-        {"1x8r", {TESS_PLAN_REFINED, 1, 8, 1}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tess__strategy got;
-        const tess__strategy *want = &cases[i].want;
-        CHECK_OK(tess__strategy_parse("f", cases[i].text, 8, &got));
-        assert_int_equal(got.method, want->method);
-        assert_int_equal(got.ulysses, want->ulysses);
-        assert_int_equal(got.ring, want->ring);
-        assert_int_equal(got.selective, want->selective);
-    }
-}
-
-static void strategies_that_are_none_are_told(void **state)
-{
-    (void)state;
-    tess__strategy s;
-    CHECK_FAILS(tess__strategy_parse("f", "rign", 8, &s), TESS_EINVAL,
-                "f: strategy is \"rign\", did you mean ring?");
-    CHECK_FAILS(tess__strategy_parse("f", "fractionl", 8, &s), TESS_EINVAL,
-                "f: strategy is \"fractionl\", did you mean fractional?");
-    CHECK_FAILS(tess__strategy_parse("f", "", 8, &s), TESS_EINVAL,
-                "f: strategy is \"\", must be auto, ring, selective, a method such as refined or "
-                "fractional, or degrees such as 4x2r, 2x4s or 8x1");
-    CHECK_FAILS(tess__strategy_parse("f", "3x2r", 8, &s), TESS_EINVAL,
-                "f: strategy is \"3x2r\", must be degrees that make 8 ranks");
-    CHECK_FAILS(tess__strategy_parse("f", "99999999999999999999x1", 8, &s), TESS_EINVAL,
-                "f: strategy is \"99999999999999999999x1\", must be degrees that make 8 ranks");
-    CHECK_FAILS(tess__strategy_parse("f", "4x2", 8, &s), TESS_EINVAL,
-                "f: strategy is \"4x2\", must say what splits the sequence: 4x2r, a ring, or 4x2s, "
-                "selective");
-    static const char *const bad[] = {"4x2q", "4x2rr", "x2r", "4xr", "0x8r", "4x02r", "-4x2r"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(tess__strategy_parse("f", bad[i], 8, &s), TESS_EINVAL);
-}
-
-static void layers_are_put_into_words(void **state)
-{
-    (void)state;
-    char words[TESS_WORDS];
-    const tess_plan_layer ring = {
-        .method = TESS_PLAN_REFINED, .ulysses = 4, .ring = 2, .selective = 1};
-    const tess_plan_layer keys = {
-        .method = TESS_PLAN_DB_SP, .ulysses = 2, .ring = 1, .selective = 4};
-    const tess_plan_layer heads = {
-        .method = TESS_PLAN_FRACTIONAL, .ulysses = 1, .ring = 1, .selective = 1};
-    tess__strategy_words(&ring, words);
-    assert_string_equal(words, "4x2 ring, refined");
-    tess__strategy_words(&keys, words);
-    assert_string_equal(words, "2x4 selective, db-sp");
-    tess__strategy_words(&heads, words);
-    assert_string_equal(words, "fractional");
-}
-
 /* ---- the probe ------------------------------------------------------------------------------- */
 
 static void attention_is_probed_on_any_shape(void **state)
@@ -334,7 +260,7 @@ static void measured_times_and_bytes_come_back(void **state)
     assert_non_null(strstr(play->told[0], "rates measured: attention "));
     assert_non_null(strstr(play->told[0], "; links "));
     for (int l = 0; l < LAYERS; l++) {
-        assert_string_equal(play->words[l], "refined");
+        assert_string_equal(play->words[l], "refined U4 x R1");
         assert_true(play->layers[l].predicted_ns > 0);
         assert_true(play->layers[l].measured_ns > 0);
         assert_int_equal(play->layers[l].bytes_sent, play->layers[l].bytes_predicted);
@@ -357,7 +283,7 @@ static void what_is_no_candidate_is_told_once(void **state)
         keys += play->kinds[i] == TESS_CONTEXT_FALLBACK;
     assert_int_equal(keys, 1);
     assert_string_equal(play->told[1],
-                        "2x2 ring, refined is no candidate: splits keys, which must stay whole");
+                        "refined U2 x R2 is no candidate: splits keys, which must stay whole");
 }
 
 /* All ranks fail with this sentence, which a rank that leaves first may tell the others. */
@@ -515,9 +441,6 @@ static int tear_down(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(strategies_are_read),
-    cmocka_unit_test(strategies_that_are_none_are_told),
-    cmocka_unit_test(layers_are_put_into_words),
     cmocka_unit_test(attention_is_probed_on_any_shape),
     cmocka_unit_test(rows_at_home_are_even_shares),
     cmocka_unit_test(every_decision_is_told_in_a_sentence),

@@ -226,7 +226,7 @@ static double share(int step, int layer, int degree)
 
 static int is_selective(int step, int layer)
 {
-    return strstr(play->words[step][0][layer], "selective") != NULL;
+    return strstr(play->words[step][0][layer], " x C") != NULL;
 }
 
 /* How often it was told; the step of the last time. */
@@ -306,10 +306,9 @@ static void layers_that_share_keys_become_selective(void **state)
     assert_false(is_selective(1, 1)); /* drawn keys: nearly all of them would travel */
     assert_int_equal(play->made[2][0], 0);
     assert_int_equal(
-        times_told(
-            "2x2 selective, refined is no candidate: which keys its ranks would need is seen in "
-            "the first step with lists",
-            &step),
+        times_told("refined U2 x C2 is no candidate: which keys its ranks would need is seen in "
+                   "the first step with lists",
+                   &step),
         1);
     assert_int_equal(step, 0);
     char sentence[256];

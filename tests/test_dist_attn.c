@@ -144,7 +144,7 @@ static void draw_shares(world *w, int layer)
             q = end;
         }
     const tess__layer_heads in = {
-        .method = TESS_PLAN_FRACTIONAL, .ulysses = 1, .ring = 1, .selective = 1};
+        .strategy = {.method = TESS_PLAN_FRACTIONAL, .ulysses = 1, .ring = 1, .selective = 1}};
     CHECK_OK(
         tess__layer_from_shares(&w->plan->arena, info, &in, shares, n, &w->plan->layers[layer]));
 }

@@ -19,7 +19,7 @@ static void mark_part(const world *w, int layer, int u, int part, uint8_t *insid
 {
     const tess_plan_info *info = &w->plan->info;
     const tess_plan_layer *l = &w->plan->layers[layer];
-    const int32_t *cuts = l->k_cuts + u * (l->ring + 1);
+    const int32_t *cuts = l->k_cuts + u * (l->strategy.ring + 1);
     memset(inside, 0, (size_t)w->p.tokens);
     for (int32_t place = cuts[part]; place < cuts[part + 1]; place++) {
         const int32_t b = l->k_order ? l->k_order[u * info->k_blocks + place] : place;
@@ -34,20 +34,20 @@ static tiles tiles_of(const world *w, int layer, int u)
     static uint8_t needed[RANKS_MAX][1024], inside[1024];
     tiles t = {.heads = tess__group_heads(&w->plan->info, l, u)};
     memset(needed, 0, sizeof needed);
-    for (int s = 0; s < l->ring; s++) {
+    for (int s = 0; s < l->strategy.ring; s++) {
         const int rank = tess__rank_at(l, u, s);
         for (int64_t i = l->first[rank]; i < l->first[rank + 1]; i++)
             for (int sample = 0; sample < w->p.batch; sample++)
                 share_keys(w, layer, &l->shares[i], sample, needed[s]);
     }
-    for (int p = 0; p < l->ring; p++) {
+    for (int p = 0; p < l->strategy.ring; p++) {
         mark_part(w, layer, u, p, inside);
         for (int64_t row = 0; row < w->p.tokens; row++) {
             t.rows[p] += inside[row];
-            for (int s = 0; s < l->ring; s++)
+            for (int s = 0; s < l->strategy.ring; s++)
                 t.needs[s][p] |= inside[row] && needed[s][row];
         }
-        for (int s = 0; s < l->ring && w->p.lists == DENSE; s++)
+        for (int s = 0; s < l->strategy.ring && w->p.lists == DENSE; s++)
             t.needs[s][p] = 1; /* dense: all parts go all the way */
     }
     return t;
@@ -85,8 +85,8 @@ static void check_payload(const world *w)
             int64_t keys = 0, sums = 0;
             CHECK_OK(tess_plan_exchange(w->plan, NULL, l, r, w->bounds, NULL, &x));
             CHECK_OK(tess_exchange_view(x, TESS_ROWS_KV, &kv));
-            if (layer->ring > 1)
-                hops_of(&t, layer->ring, tess__rank_part(layer, r), &keys, &sums);
+            if (layer->strategy.ring > 1)
+                hops_of(&t, layer->strategy.ring, tess__rank_part(layer, r), &keys, &sums);
             const int64_t out = kv.send_total - kv.send_rows[r];
             const int64_t back = kv.recv_total - kv.recv_rows[r];
             assert_int_equal(w->reports[r].bytes[l][0],

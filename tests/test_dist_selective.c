@@ -125,16 +125,16 @@ static void draw_shares(world *w, int layer, const mesh *m)
 {
     const tess_plan_info *info = &w->plan->info;
     static tess_share shares[64 * BLOCKS_MAX];
-    const tess__layer_heads in = {.method = TESS_PLAN_REFINED,
-                                  .ulysses = m->ulysses,
-                                  .ring = 1,
-                                  .selective = m->selective,
-                                  .placement = (tess_placement)drawn(w, 3, 2)};
+    const tess__layer_heads in = {.strategy = {.method = TESS_PLAN_REFINED,
+                                               .ulysses = m->ulysses,
+                                               .ring = 1,
+                                               .selective = m->selective,
+                                               .placement = (tess_placement)drawn(w, 3, 2)}};
     const tess_plan_layer grid = {.groups = m->ulysses,
-                                  .ulysses = m->ulysses,
-                                  .ring = 1,
-                                  .selective = m->selective,
-                                  .placement = in.placement};
+                                  .strategy = {.ulysses = m->ulysses,
+                                               .ring = 1,
+                                               .selective = m->selective,
+                                               .placement = in.strategy.placement}};
     int64_t n = 0;
     for (int h = 0; h < info->heads; h++) {
         const int u = (int)drawn(w, 900 + (uint32_t)h, (uint32_t)m->ulysses);

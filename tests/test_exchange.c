@@ -211,11 +211,11 @@ static void check_slots(const plan_case *c, const world *w, int r)
             for (int q = 0; slots[j].head == s->head && q < slots[j].n_q; q++)
                 for (int k = 0; k < info->k_blocks; k++)
                     wanted[k] |= case_mask(c, s->head, slots[j].q_ids[q], k);
-        for (int k = 0; k < info->k_blocks && layer->ring == 1; k++)
-            assert_int_equal(held[k], layer->selective > 1 ? wanted[k] : 1);
+        for (int k = 0; k < info->k_blocks && layer->strategy.ring == 1; k++)
+            assert_int_equal(held[k], layer->strategy.selective > 1 ? wanted[k] : 1);
     }
     assert_int_equal(q_rows, w->info[r].packed_q);
-    if (layer->ring == 1)
+    if (layer->strategy.ring == 1)
         assert_int_equal(k_rows, w->info[r].packed_k);
 }
 
@@ -234,7 +234,7 @@ static void check_counts(const plan_case *c, const world *w)
         assert_int_equal(q.send_rows[r], q.recv_rows[r]);
         assert_ptr_equal(back.sends, q.recvs);
         assert_ptr_equal(back.recvs, q.sends);
-        if (c->plan->layers[0].ring > 1)
+        if (c->plan->layers[0].strategy.ring > 1)
             assert_int_equal(kv.send_total, w->heads * w->info[r].shard_k);
     }
 }
@@ -381,7 +381,7 @@ static void run_case(const plan_case *c, const tess_work *work, tess_layout layo
     }
     check_way_back(c, &w, layout);
     check_key_sums(c, &w);
-    if (c->plan->layers[0].ring > 1 && work)
+    if (c->plan->layers[0].strategy.ring > 1 && work)
         check_ring(c, &w);
     drop_world(&w);
 }
@@ -407,7 +407,7 @@ static void shards_may_be_empty_or_all_on_one_rank(void **state)
             c.bounds[0][r] = r > owner ? info->tokens_q : 0;
             c.bounds[1][r] = r > owner ? info->tokens_k : 0;
         }
-        run_case(&c, c.plan->layers[0].selective > 1 ? c.work : NULL, TESS_LAYOUT_TOKENS);
+        run_case(&c, c.plan->layers[0].strategy.selective > 1 ? c.work : NULL, TESS_LAYOUT_TOKENS);
         drop_case(&c);
     }
 }
@@ -430,11 +430,11 @@ static plan_case wan_case(int ulysses, int ring, int selective)
     info.nodes = 1;
     info.head_dim = info.element_bytes = 1;
     CHECK_OK(tess__plan_new(context(), "test", &info, &c.plan));
-    const tess__layer_heads in = {.method = TESS_PLAN_DB_SP,
-                                  .ulysses = ulysses,
-                                  .ring = ring,
-                                  .selective = selective,
-                                  .placement = TESS_PLACE_SEQUENCE_INSIDE};
+    const tess__layer_heads in = {.strategy = {.method = TESS_PLAN_DB_SP,
+                                               .ulysses = ulysses,
+                                               .ring = ring,
+                                               .selective = selective,
+                                               .placement = TESS_PLACE_SEQUENCE_INSIDE}};
     draw_heads(&c, &in);
     for (int r = 0; r <= 8; r++)
         c.bounds[0][r] = c.bounds[1][r] = 4095 * r;
@@ -463,7 +463,7 @@ static void shards_that_cut_blocks_carry_every_row(void **state)
         const tess_plan_layer *layer = &c.plan->layers[0];
         for (int r = 0; i == 0 && r < 8; r++)
             assert_int_equal(runs_of(&c, r), 8 * (layer->first[r + 1] - layer->first[r]));
-        run_case(&c, c.plan->layers[0].selective > 1 ? c.work : NULL, TESS_LAYOUT_TOKENS);
+        run_case(&c, c.plan->layers[0].strategy.selective > 1 ? c.work : NULL, TESS_LAYOUT_TOKENS);
         drop_case(&c);
     }
 }

@@ -60,11 +60,11 @@ static void rho_by_hand(const plan_case *c, const tally *t, double rho[3])
     const tess_plan_info *info = &c->plan->info;
     const tess_plan_layer *layer = &c->plan->layers[0];
     double global = 0.0, ring[RANKS] = {0}, rank[RANKS] = {0}, speeds = 0.0, total = 0.0;
-    for (int i = 0; i < layer->ring; i++) {
+    for (int i = 0; i < layer->strategy.ring; i++) {
         double all = 0.0, group[RANKS] = {0};
         for (int r = 0; r < info->ranks; r++) {
             const double time = (double)t->load[r][i] / (info->speeds ? info->speeds[r] : 1);
-            const int u = layer->ring > 1 ? tess__rank_group(layer, r) : 0;
+            const int u = layer->strategy.ring > 1 ? tess__rank_group(layer, r) : 0;
             all = fmax(all, time);
             group[u] = fmax(group[u], time);
             rank[r] += time;
@@ -149,13 +149,11 @@ static plan_case ring_of_two(void)
     CHECK_OK(tess__plan_new(context(), "test", &info, &c.plan));
     const int32_t group[] = {0, 1, 1, 0};
     const int32_t order[] = {5, 4, 3, 2, 1, 0, 1, 0, 3, 2, 5, 4};
-    const tess__layer_heads in = {.method = TESS_PLAN_DB_SP,
-                                  .ulysses = 2,
-                                  .ring = 2,
-                                  .selective = 1,
-                                  .head_group = group,
-                                  .q_order = order,
-                                  .k_order = order};
+    const tess__layer_heads in = {
+        .strategy = {.method = TESS_PLAN_DB_SP, .ulysses = 2, .ring = 2, .selective = 1},
+        .head_group = group,
+        .q_order = order,
+        .k_order = order};
     CHECK_OK(tess__layer_from_heads(&c.plan->arena, &c.plan->info, &in, &c.plan->layers[0]));
     CHECK_OK(tess_plan_check(c.plan, c.work));
     return c;
@@ -178,12 +176,13 @@ static void the_check_names_what_is_wrong(void **state)
         undo;                                                                                      \
         CHECK_OK(tess_plan_check(c.plan, c.work));                                                 \
     } while (0)
-    REFUSED(layer->method = TESS_PLAN_AUTO, *layer = good, "method is 0, must be 1..6");
-    REFUSED(layer->placement = 2, *layer = good, "placement is 2, must be 0 or 1");
-    REFUSED(layer->ring = 0, *layer = good, "ring is 0, must be 1..4");
-    REFUSED(layer->selective = 2, *layer = good,
+    REFUSED(layer->strategy.method = TESS_PLAN_AUTO, *layer = good, "method is 0, must be 1..6");
+    REFUSED(layer->strategy.placement = 2, *layer = good, "placement is 2, must be 0 or 1");
+    REFUSED(layer->strategy.ring = 0, *layer = good, "ring is 0, must be 1..4");
+    REFUSED(layer->strategy.selective = 2, *layer = good,
             "ring is 2 and selective 2, must not both be above 1");
-    REFUSED(layer->ulysses = 1, *layer = good, "ulysses 1 x ring 2 x selective 1, must be 4 ranks");
+    REFUSED(layer->strategy.ulysses = 1, *layer = good,
+            "ulysses 1 x ring 2 x selective 1, must be 4 ranks");
     REFUSED(layer->groups = 3, *layer = good, "groups is 3, must be 2");
     REFUSED(order[7] = 1, order[7] = 0,
             "the query order of group 1: block 1 is there twice, again at place 1");
@@ -211,8 +210,8 @@ static void the_check_names_what_is_wrong(void **state)
     static const int32_t whole[] = {0, 6, 0, 6};
     layer->head_group = NULL;
     layer->k_cuts = whole;
-    layer->ring = 1;
-    layer->selective = 2;
+    layer->strategy.ring = 1;
+    layer->strategy.selective = 2;
     REFUSED(shares[0].q_end = 2, shares[0].q_end = 3, "head 0: query block 3 is in no share");
     REFUSED(shares[4].q_begin = 2, shares[4].q_begin = 3,
             "head 0: query block 3 is in two shares, of ranks 0 and 2");
@@ -313,7 +312,8 @@ static void an_order_per_group_balances_what_a_shared_one_cannot(void **state)
     info.nodes = info.head_dim = info.element_bytes = 1;
     CHECK_OK(tess__plan_new(context(), "test", &info, &plan));
     tess__layer_heads in = {
-        .method = TESS_PLAN_DB_SP, .ulysses = 2, .ring = 2, .selective = 1, .head_group = group};
+        .strategy = {.method = TESS_PLAN_DB_SP, .ulysses = 2, .ring = 2, .selective = 1},
+        .head_group = group};
     for (int ordered = 0; ordered < 2; ordered++) {
         tess_plan_layer *layer = &plan->layers[0];
         in.q_order = ordered ? order : NULL;
@@ -351,7 +351,8 @@ static void a_thousand_ranks_fit(void **state)
     info.head_dim = info.element_bytes = 1;
     CHECK_OK(tess__plan_new(context(), "test", &info, &plan));
     const tess__layer_heads in = {
-        .method = TESS_PLAN_LPT, .ulysses = 1, .ring = 1024, .selective = 1, .head_group = group};
+        .strategy = {.method = TESS_PLAN_LPT, .ulysses = 1, .ring = 1024, .selective = 1},
+        .head_group = group};
     CHECK_OK(tess__layer_from_heads(&plan->arena, &plan->info, &in, &plan->layers[0]));
     CHECK_OK(tess_ctx_query(context(), &memory));
     assert_true(memory.bytes_now < 2 << 20);

@@ -103,15 +103,13 @@ static tess_plan *small_plan(void)
     info.element_bytes = 2;
     info.speeds = speeds;
     CHECK_OK(tess__plan_new(context(), "test", &info, &plan));
-    const tess__layer_heads ring = {.method = TESS_PLAN_REFINED,
-                                    .ulysses = 1,
-                                    .ring = 3,
-                                    .selective = 1,
-                                    .head_group = group,
-                                    .q_cuts = cuts,
-                                    .q_order = order};
+    const tess__layer_heads ring = {
+        .strategy = {.method = TESS_PLAN_REFINED, .ulysses = 1, .ring = 3, .selective = 1},
+        .head_group = group,
+        .q_cuts = cuts,
+        .q_order = order};
     const tess__layer_heads cut = {
-        .method = TESS_PLAN_FRACTIONAL, .ulysses = 1, .ring = 1, .selective = 1};
+        .strategy = {.method = TESS_PLAN_FRACTIONAL, .ulysses = 1, .ring = 1, .selective = 1}};
     CHECK_OK(tess__layer_from_heads(&plan->arena, &plan->info, &ring, &plan->layers[0]));
     CHECK_OK(tess__layer_from_shares(&plan->arena, &plan->info, &cut, shares, 6, &plan->layers[1]));
     for (int i = 0; i < 2; i++)

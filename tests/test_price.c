@@ -54,15 +54,17 @@ static void count_layer(const tess_plan *plan, const tess_work *work, int at, co
                     count_token(info, info->tokens_q, p, t, c->q, c->q_held);
                 for (int32_t k = 0; k < info->k_blocks; k++) {
                     const uint64_t *bits = tess__work_bits(work, at, share->head, q);
-                    if (layer->ring == 1 &&
-                        (layer->selective == 1 || !bits || bits[k / 64] >> (k % 64) & 1))
+                    if (layer->strategy.ring == 1 &&
+                        (layer->strategy.selective == 1 || !bits || bits[k / 64] >> (k % 64) & 1))
                         has[share->head * info->k_blocks + k] = 1;
                 }
             }
         }
-        for (int h = 0; h < info->heads && layer->ring > 1; h++)
-            for (int32_t i = layer->k_cuts[u * (layer->ring + 1) + s];
-                 layer->head_group[h] == u && i < layer->k_cuts[u * (layer->ring + 1) + s + 1]; i++)
+        for (int h = 0; h < info->heads && layer->strategy.ring > 1; h++)
+            for (int32_t i = layer->k_cuts[u * (layer->strategy.ring + 1) + s];
+                 layer->head_group[h] == u &&
+                 i < layer->k_cuts[u * (layer->strategy.ring + 1) + s + 1];
+                 i++)
                 has[h * info->k_blocks +
                     (layer->k_order ? layer->k_order[u * info->k_blocks + i] : i)] = 1;
         for (int h = 0; h < info->heads; h++)
@@ -137,7 +139,8 @@ static int64_t bytes_of_lists(const tess_exchange *x, const tess_plan *plan,
     const tess_plan_info *info = &plan->info;
     const int64_t row = (int64_t)info->head_dim * info->element_bytes;
     const int64_t low = (int64_t)opts->rank_low * info->element_bytes;
-    const int degree = plan->layers[0].ring, bits = low ? (degree - 1) * ((degree + 7) / 8) : 0;
+    const int degree = plan->layers[0].strategy.ring,
+              bits = low ? (degree - 1) * ((degree + 7) / 8) : 0;
     tess_ring_view ring;
     const tess_traffic q = rows_of_view(x, TESS_ROWS_Q, rank, info->ranks, info->ranks);
     const tess_traffic kv = rows_of_view(x, TESS_ROWS_KV, rank, info->ranks, info->ranks);
@@ -171,7 +174,8 @@ static void bytes_are_those_of_the_exchange_lists(void **state)
         tess_plan *plan = NULL;
         found f = {0};
         if (tess_plan_create(ctx, work, NULL, &opts, &plan) != TESS_OK ||
-            (plan->layers[0].selective > 1 && !work->info.masks)) { /* lists need the masks */
+            (plan->layers[0].strategy.selective > 1 &&
+             !work->info.masks)) { /* lists need the masks */
             tess_plan_destroy(plan);
             tess_work_destroy(work);
             continue;
@@ -197,12 +201,12 @@ static void bytes_are_those_of_the_exchange_lists(void **state)
             most = sent > most ? sent : most;
             tess_exchange_destroy(x);
         }
-        if (plan->layers[0].selective == 1)
+        if (plan->layers[0].strategy.selective == 1)
             for (int i = 0; i < f.n; i++)
                 if (f.c[i].chosen)
                     assert_int_equal(f.c[i].bytes, most);
-        rings += plan->layers[0].ring > 1;
-        selects += plan->layers[0].selective > 1;
+        rings += plan->layers[0].strategy.ring > 1;
+        selects += plan->layers[0].strategy.selective > 1;
         tess__arena_free(&arena);
         tess_plan_destroy(plan);
         tess_work_destroy(work);
@@ -223,7 +227,8 @@ static void heads_alone_move_and_take_what_one_computes_by_hand(void **state)
     one_candidate(
         work,
         &(tess_plan_opts){
-            .ranks = 4, .ulysses = 4, .ring = 1, .selective = 1, .method = TESS_PLAN_CONTIGUOUS},
+            .ranks = 4,
+            .strategy = {.ulysses = 4, .ring = 1, .selective = 1, .method = TESS_PLAN_CONTIGUOUS}},
         &c);
     const int64_t rows = 2 * 4800, row = 128 * 2;
     assert_int_equal(c.bytes, 4 * rows * row);
@@ -239,14 +244,13 @@ static void heads_alone_move_and_take_what_one_computes_by_hand(void **state)
 
     /* Training brings dO, sends dQ, dK and dV home, and computes 2.5 times as much at 5 TFLOP/s. */
     tess_candidate t;
-    one_candidate(work,
-                  &(tess_plan_opts){.ranks = 4,
-                                    .ulysses = 4,
-                                    .ring = 1,
-                                    .selective = 1,
-                                    .method = TESS_PLAN_CONTIGUOUS,
-                                    .pass = TESS_PLAN_TRAIN},
-                  &t);
+    one_candidate(
+        work,
+        &(tess_plan_opts){
+            .ranks = 4,
+            .strategy = {.ulysses = 4, .ring = 1, .selective = 1, .method = TESS_PLAN_CONTIGUOUS},
+            .pass = TESS_PLAN_TRAIN},
+        &t);
     assert_int_equal(t.bytes, 8 * rows * row);
     assert_int_equal(t.compute_ns, attend + 5 * attend);
     assert_int_equal(t.ns, 2 * (in + out) + 6 * attend);
@@ -261,7 +265,7 @@ static void low_rank_vectors_and_lse_are_bytes_too(void **state)
 {
     (void)state;
     tess_work *work = even_work(8, 6400, 64, 0.25);
-    tess_plan_opts opts = {.ranks = 4, .ulysses = 4, .method = TESS_PLAN_CONTIGUOUS};
+    tess_plan_opts opts = {.ranks = 4, .strategy = {.ulysses = 4, .method = TESS_PLAN_CONTIGUOUS}};
     tess_candidate plain, c;
     const int64_t rows = 2 * 4800, row = 128 * 2, low = 16 * 2;
     for (int pass = TESS_PLAN_FORWARD; pass <= TESS_PLAN_TRAIN; pass++) {
@@ -301,12 +305,11 @@ static void low_rank_keys_come_whole_where_keys_do_not(void **state)
     tess_work *work = even_work(8, 6400, 64, 0.25);
     const int64_t low = (int64_t)3 * 8 * 1600 * 16 * 2;
     for (int ring = 0; ring < 2; ring++) {
-        tess_plan_opts opts = {.ranks = 4,
-                               .ulysses = 1,
-                               .ring = ring ? 4 : 1,
-                               .selective = ring ? 1 : 4,
-                               .union_share = 0.5,
-                               .method = TESS_PLAN_CONTIGUOUS};
+        tess_plan_opts opts = {
+            .ranks = 4,
+            .strategy = {.ulysses = 1, .ring = ring ? 4 : 1, .selective = ring ? 1 : 4},
+            .union_share = 0.5,
+            .strategy.method = TESS_PLAN_CONTIGUOUS};
         tess_candidate plain, c;
         one_candidate(work, &opts, &plain);
         opts.rank_low = 16;
@@ -325,7 +328,8 @@ static void a_ring_overlaps_its_hops_with_its_tiles(void **state)
     (void)state;
     tess_work *work = even_work(8, 6400, 64, 0.25);
     const tess_plan_opts opts = {
-        .ranks = 4, .ulysses = 1, .ring = 4, .selective = 1, .method = TESS_PLAN_CONTIGUOUS};
+        .ranks = 4,
+        .strategy = {.ulysses = 1, .ring = 4, .selective = 1, .method = TESS_PLAN_CONTIGUOUS}};
     tess_candidate c;
     one_candidate(work, &opts, &c);
     const int64_t part = (int64_t)8 * 1600 * 128 * 2 * 2;
@@ -373,8 +377,9 @@ static void a_ring_waits_for_the_keys_it_needs(void **state)
     tess_work *work = NULL;
     CHECK_OK(tess_work_from_masks(ctx, &set, &work));
     tess_candidate c;
-    one_candidate(work, &(tess_plan_opts){.ranks = 2, .ring = 2, .method = TESS_PLAN_CONTIGUOUS},
-                  &c);
+    one_candidate(
+        work,
+        &(tess_plan_opts){.ranks = 2, .strategy = {.ring = 2, .method = TESS_PLAN_CONTIGUOUS}}, &c);
     const int64_t hop = 4000 + 100 * 128 * 2 * 2 / 100;
     const int64_t tile = (100 * 100 + 100 * 100) * 4 * 128 / 10000;
     assert_int_equal(c.ns, hop + tile);
@@ -389,7 +394,9 @@ static void uneven_heads_are_charged_to_the_rank_that_has_them(void **state)
     (void)state;
     tess_work *work = even_work(3, 6400, 64, 0.25);
     tess_candidate c;
-    one_candidate(work, &(tess_plan_opts){.ranks = 2, .ulysses = 2, .method = TESS_PLAN_LPT}, &c);
+    one_candidate(
+        work, &(tess_plan_opts){.ranks = 2, .strategy = {.ulysses = 2, .method = TESS_PLAN_LPT}},
+        &c);
     const int64_t row = 128 * 2;
     const int64_t in = 4000 + 3 * 2 * 3200 * row / 100, out = 4000 + 2 * 3200 * row / 100;
     assert_int_equal(c.comm_ns, in + out);
@@ -405,8 +412,9 @@ static void placements_differ_in_what_crosses_between_nodes(void **state)
 {
     (void)state;
     tess_work *work = even_work(4, 4000, 100, 0.5);
-    tess_plan_opts opts = {
-        .ranks = 4, .nodes = 2, .ulysses = 2, .ring = 2, .method = TESS_PLAN_CONTIGUOUS};
+    tess_plan_opts opts = {.ranks = 4,
+                           .nodes = 2,
+                           .strategy = {.ulysses = 2, .ring = 2, .method = TESS_PLAN_CONTIGUOUS}};
     tess_plan *plan = NULL;
     found f = {0};
     CHECK_OK(tess_plan_create(ctx, work, round_cluster, &opts, &plan));
@@ -417,14 +425,14 @@ static void placements_differ_in_what_crosses_between_nodes(void **state)
     /* Near at 100 GB/s; a hop of 2 heads x 2000 tokens of k and v far, at 10 GB/s after 2 us. */
     const int64_t near_in = 4000 + 3 * half * row / 100, near_out = 4000 + half * row / 100;
     const int64_t far_hop = 5000 + 2 * 2 * 2000 * row / 10;
-    assert_int_equal(f.c[0].placement, TESS_PLACE_HEADS_INSIDE);
+    assert_int_equal(f.c[0].strategy.placement, TESS_PLACE_HEADS_INSIDE);
     assert_int_equal(f.c[0].ns, near_in + (tile > far_hop ? tile : far_hop) + tile + near_out);
     /* Sequence inside: rank 0 computes heads of group 0 on tokens 0..1999, at home on ranks 0 and
      * 1, so it needs nothing from afar; rank 1 computes tokens 2000..3999, all at home in node 1.
      */
     const int64_t far_in = 5000 + 3 * 2 * half * row / 10, far_out = 5000 + 2 * half * row / 10;
     const int64_t near_hop = 4000 + 2 * 2 * 2000 * row / 100;
-    assert_int_equal(f.c[1].placement, TESS_PLACE_SEQUENCE_INSIDE);
+    assert_int_equal(f.c[1].strategy.placement, TESS_PLACE_SEQUENCE_INSIDE);
     assert_int_equal(f.c[1].ns, far_in + (tile > near_hop ? tile : near_hop) + tile + far_out);
     tess_plan_destroy(plan);
     tess_work_destroy(work);
@@ -438,9 +446,9 @@ static void volumes_beyond_32_bits_are_right(void **state)
     tess_candidate c;
     one_candidate(work,
                   &(tess_plan_opts){.ranks = 8,
-                                    .ulysses = 8,
+                                    .strategy.ulysses = 8,
                                     .head_dim = 256,
-                                    .method = TESS_PLAN_CONTIGUOUS,
+                                    .strategy.method = TESS_PLAN_CONTIGUOUS,
                                     .memory = (int64_t)1 << 40},
                   &c);
     assert_int_equal(c.bytes, (int64_t)4 * 3 * (520000 - 65000) * 256 * 2);
@@ -458,7 +466,8 @@ static void without_a_ring_time_is_exchanges_and_compute_times_rho(void **state)
     tess_work *work = NULL;
     CHECK_OK(tess_work_from_density(ctx, density, 1, 4, 6400, 64, &work));
     tess_candidate c, even;
-    const tess_plan_opts opts = {.ranks = 4, .ulysses = 4, .method = TESS_PLAN_CONTIGUOUS};
+    const tess_plan_opts opts = {.ranks = 4,
+                                 .strategy = {.ulysses = 4, .method = TESS_PLAN_CONTIGUOUS}};
     one_candidate(work, &opts, &c);
     assert_true(fabs(c.rho - 2.0) < 1e-9);
     tess_work *mean = even_work(4, 6400, 64, 0.3);
@@ -486,10 +495,10 @@ static void more_imbalance_never_takes_less_time(void **state)
             CHECK_OK(tess_work_from_density(ctx, density, 1, 4, 6400, 64, &work));
             one_candidate(work,
                           &(tess_plan_opts){.ranks = 4,
-                                            .ulysses = degrees[d][0],
-                                            .ring = degrees[d][1],
-                                            .selective = 1,
-                                            .method = TESS_PLAN_CONTIGUOUS},
+                                            .strategy = {.ulysses = degrees[d][0],
+                                                         .ring = degrees[d][1],
+                                                         .selective = 1,
+                                                         .method = TESS_PLAN_CONTIGUOUS}},
                           &c);
             /* A ring of all heads has the same load on every rank: equal but for rounding. */
             assert_true(c.ns + 8 >= last);
@@ -511,14 +520,13 @@ static void the_middle_wins_where_both_ends_cost_more(void **state)
     int64_t ns[3];
     for (int d = 0; d < 3; d++) {
         tess_candidate c;
-        one_candidate(work,
-                      &(tess_plan_opts){.ranks = 4,
-                                        .ulysses = 4 >> d,
-                                        .ring = 1 << d,
-                                        .selective = 1,
-                                        .flops = 1e15,
-                                        .memory = (int64_t)1 << 40},
-                      &c);
+        one_candidate(
+            work,
+            &(tess_plan_opts){.ranks = 4,
+                              .strategy = {.ulysses = 4 >> d, .ring = 1 << d, .selective = 1},
+                              .flops = 1e15,
+                              .memory = (int64_t)1 << 40},
+            &c);
         ns[d] = c.ns;
     }
     assert_true(ns[1] < ns[2] && ns[2] < ns[0]);
@@ -548,7 +556,7 @@ static void the_union_of_a_rank_is_measured(void **state)
                          .unit = 64};
     tess_work *work = NULL;
     CHECK_OK(tess_work_from_masks(ctx, &set, &work));
-    const tess_plan_opts opts = {.ranks = 4, .selective = 4};
+    const tess_plan_opts opts = {.ranks = 4, .strategy.selective = 4};
     tess_candidate c;
     one_candidate(work, &opts, &c);
     assert_int_equal(c.bytes, 3); /* 12 of 16 blocks of 2 heads are others': 24 bits */
@@ -565,7 +573,7 @@ static void a_union_share_stands_for_masks(void **state)
 {
     (void)state;
     tess_work *work = even_work(2, 6400, 64, 0.1);
-    tess_plan_opts opts = {.ranks = 4, .selective = 4, .union_share = 0.5};
+    tess_plan_opts opts = {.ranks = 4, .strategy.selective = 4, .union_share = 0.5};
     tess_candidate c;
     one_candidate(work, &opts, &c);
     /* Half of the remote keys, and one bit per 64 tokens of all of them. */
@@ -599,7 +607,7 @@ static void copies_of_rows_are_priced(void **state)
 {
     (void)state;
     tess_work *work = even_work(2, 6400, 64, 0.1);
-    tess_plan_opts opts = {.ranks = 2, .ulysses = 2};
+    tess_plan_opts opts = {.ranks = 2, .strategy.ulysses = 2};
     tess_candidate plain, c;
     one_candidate(work, &opts, &plain);
     opts.packed_ns = 2.0; /* q, k, v and o: 3,200 rows leave a rank, and it computes with 6,400 */
@@ -615,7 +623,7 @@ static void rows_that_were_weighed_are_not_priced_again(void **state)
     tess_work *work = even_work(2, 6400, 64, 0.9);
     int64_t less[2];
     for (int ring = 1; ring <= 2; ring++) {
-        tess_plan_opts opts = {.ranks = 2, .ulysses = 2 / ring, .ring = ring};
+        tess_plan_opts opts = {.ranks = 2, .strategy = {.ulysses = 2 / ring, .ring = ring}};
         tess_candidate plain, c;
         one_candidate(work, &opts, &plain);
         opts.rows_weighed = 1;
@@ -683,9 +691,9 @@ static void bounds_are_bounds(void **state)
         CHECK_OK(tess_plan_explain(plan, find_all, &f));
         for (int i = 0; i < f.n; i++) {
             tess_candidate c;
-            opts.ulysses = f.c[i].ulysses;
-            opts.ring = f.c[i].ring;
-            opts.selective = f.c[i].selective;
+            opts.strategy.ulysses = f.c[i].strategy.ulysses;
+            opts.strategy.ring = f.c[i].strategy.ring;
+            opts.strategy.selective = f.c[i].strategy.selective;
             if (!strstr(f.c[i].reason, "whatever its blocks are"))
                 continue;
             one_candidate(work, &opts, &c);
@@ -710,14 +718,14 @@ static void no_price_is_below_its_bound(void **state)
             const int parts = 2 << d % 3, ring = d < 3;
             const tess_plan_opts opts = {.ranks = 8,
                                          .nodes = 1 + (int)(seed / 4 % 2),
-                                         .ulysses = 8 / parts,
-                                         .ring = ring ? parts : 1,
-                                         .selective = ring ? 1 : parts,
+                                         .strategy = {.ulysses = 8 / parts,
+                                                      .ring = ring ? parts : 1,
+                                                      .selective = ring ? 1 : parts},
                                          .pass = (tess_plan_pass)(seed / 8 % 2),
                                          .memory = (int64_t)1 << 40};
             tess_plan *plan = NULL;
             found f = {0};
-            if (opts.ulysses > work->info.heads)
+            if (opts.strategy.ulysses > work->info.heads)
                 continue;
             CHECK_OK(tess_plan_create(ctx, work, round_cluster, &opts, &plan));
             CHECK_OK(tess_plan_explain(plan, find_all, &f));

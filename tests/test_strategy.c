@@ -27,11 +27,12 @@ static void every_factorisation_is_tried_and_explained(void **state)
     for (int i = 0; i < f.n; i++) {
         const tess_candidate *c = &f.c[i];
         chosen += c->chosen;
-        assert_true(c->method == TESS_PLAN_FRACTIONAL ? i == f.n - 1
-                                                      : c->ulysses * c->ring * c->selective == 16);
-        assert_true(c->ring == 1 || c->selective == 1);
+        assert_true(c->strategy.method == TESS_PLAN_FRACTIONAL
+                        ? i == f.n - 1
+                        : c->strategy.ulysses * c->strategy.ring * c->strategy.selective == 16);
+        assert_true(c->strategy.ring == 1 || c->strategy.selective == 1);
         assert_true(c->reason[0] != '\0');
-        if (c->selective > 1)
+        if (c->strategy.selective > 1)
             assert_true(
                 strcmp(c->reason, "not predictable: selective needs masks or a union share") == 0 ||
                 strstr(c->reason, "whatever its blocks are"));
@@ -95,12 +96,12 @@ static void as_many_heads_on_every_rank_may_be_the_fastest(void **state)
         opts.equal_too = too;
         CHECK_OK(tess_plan_create(ctx, work, slow, &opts, &plan));
         CHECK_OK(tess_plan_layer_view(plan, 0, &layer));
-        assert_int_equal(layer.method, too ? TESS_PLAN_DB_SP : TESS_PLAN_REFINED);
+        assert_int_equal(layer.strategy.method, too ? TESS_PLAN_DB_SP : TESS_PLAN_REFINED);
         CHECK_OK(tess_plan_check(plan, work));
         tess_plan_destroy(plan);
         CHECK_OK(tess_plan_create(ctx, work, round_cluster, &opts, &plan));
         CHECK_OK(tess_plan_layer_view(plan, 0, &layer));
-        assert_int_equal(layer.method, TESS_PLAN_REFINED);
+        assert_int_equal(layer.strategy.method, TESS_PLAN_REFINED);
         tess_plan_destroy(plan);
     }
     tess_work_destroy(work);
@@ -127,10 +128,10 @@ static void limits_of_executors_are_respected(void **state)
         CHECK_OK(tess_plan_explain(plan, find_all, &f));
         for (int k = 0; k < f.n; k++) {
             const tess_candidate *c = &f.c[k];
-            const int may = c->method == TESS_PLAN_FRACTIONAL ? cases[i].fractional
-                            : c->ring > 1                     ? cases[i].ring
-                            : c->selective > 1                ? cases[i].selective
-                                                              : 1;
+            const int may = c->strategy.method == TESS_PLAN_FRACTIONAL ? cases[i].fractional
+                            : c->strategy.ring > 1                     ? cases[i].ring
+                            : c->strategy.selective > 1                ? cases[i].selective
+                                                                       : 1;
             const int barred = strstr(c->reason, "splits") || strstr(c->reason, "unequal");
             assert_int_equal(barred, !may);
             assert_true(may || !c->chosen);
@@ -164,7 +165,7 @@ static void what_does_not_fit_is_told_the_amount(void **state)
                               &(tess_plan_opts){.ranks = 2, .memory = (int64_t)5 << 29}, &plan));
     CHECK_OK(tess_plan_explain(plan, find_all, &f));
     for (int i = 0; i < f.n; i++)
-        if (f.c[i].ring == 2)
+        if (f.c[i].strategy.ring == 2)
             assert_string_equal(f.c[i].reason, "needs 2.9 GiB of 2.5");
     tess_plan_destroy(plan);
     tess_work_destroy(work);
@@ -246,13 +247,13 @@ static void the_largest_world_is_planned(void **state)
     (void)state;
     tess_work *work = even_work(16, 1 << 20, 64, 0.01);
     tess_plan *plan = NULL;
-    const tess_plan_opts most = {.ranks = 65536, .method = TESS_PLAN_FRACTIONAL};
+    const tess_plan_opts most = {.ranks = 65536, .strategy.method = TESS_PLAN_FRACTIONAL};
     CHECK_OK(tess_plan_create(ctx, work, round_cluster, &most, &plan));
     CHECK_OK(tess_plan_check(plan, work));
     tess_plan_destroy(plan);
     plan = NULL;
     CHECK_FAILS(tess_plan_create(ctx, work, round_cluster,
-                                 &(tess_plan_opts){.ranks = 8192, .ring = 8192}, &plan),
+                                 &(tess_plan_opts){.ranks = 8192, .strategy.ring = 8192}, &plan),
                 TESS_EINVAL,
                 "tess_plan_create: layer 0: no candidate can be planned: 8192 parts of the "
                 "sequence, at most 4096 are planned");
@@ -287,13 +288,14 @@ static void bad_options_are_told(void **state)
     } bad[] = {
         {{.ranks = 0}, "ranks is 0, must be 1..65536"},
         {{.ranks = 2, .nodes = 3}, "nodes is 3, must be 0..2"},
-        {{.ranks = 2, .method = (tess_plan_method)99}, "method is 99, must be 0..6"},
-        {{.ranks = 2, .ulysses = 3}, "ulysses is 3, must be 0..2"},
-        {{.ranks = 2, .ring = -1}, "ring is -1, must be 0..2"},
-        {{.ranks = 4, .ring = 2, .selective = 2}, "ring is 2 and selective is 2, one must be 1"},
-        {{.ranks = 8, .ulysses = 3},
+        {{.ranks = 2, .strategy.method = (tess_plan_method)99}, "method is 99, must be 0..6"},
+        {{.ranks = 2, .strategy.ulysses = 3}, "ulysses is 3, must be 0..2"},
+        {{.ranks = 2, .strategy.ring = -1}, "ring is -1, must be 0..2"},
+        {{.ranks = 4, .strategy = {.ring = 2, .selective = 2}},
+         "ring is 2 and selective is 2, one must be 1"},
+        {{.ranks = 8, .strategy.ulysses = 3},
          "ulysses 3, ring 0, selective 0: no such degrees make 8 ranks"},
-        {{.ranks = 8, .ulysses = 2, .ring = 2, .selective = 1},
+        {{.ranks = 8, .strategy = {.ulysses = 2, .ring = 2, .selective = 1}},
          "ulysses 2, ring 2, selective 1: no such degrees make 8 ranks"},
         {{.ranks = 2, .head_dim = -8}, "head_dim is -8, must be 0..4096"},
         {{.ranks = 2, .element_bytes = 3}, "element_bytes is 3, must be 0, 2 or 4"},
@@ -311,7 +313,8 @@ static void bad_options_are_told(void **state)
         {{.ranks = 2, .memory = -1}, "memory is -1, must be 0..9223372036854775807"},
         {{.ranks = 2, .speeds = speeds}, "speeds[1] is 0, must be 1..1000000"},
         {{.ranks = 16, .nodes = 1}, "16 ranks on 1 nodes, but a node of round has 8 GPUs"},
-        {{.ranks = 8, .ulysses = 8}, "layer 0: no candidate can be planned: 4 heads on 8 ranks"},
+        {{.ranks = 8, .strategy.ulysses = 8},
+         "layer 0: no candidate can be planned: 4 heads on 8 ranks"},
     };
     tess_plan *plan = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -388,8 +391,9 @@ static void a_lower_threshold_plans_more_often(void **state)
     int last = 30;
     double rho;
     for (size_t i = 0; i < sizeof thresholds / sizeof thresholds[0]; i++) {
-        const tess_plan_opts opts = {
-            .ranks = 4, .ulysses = 4, .method = TESS_PLAN_REFINED, .replan_above = thresholds[i]};
+        const tess_plan_opts opts = {.ranks = 4,
+                                     .strategy = {.ulysses = 4, .method = TESS_PLAN_REFINED},
+                                     .replan_above = thresholds[i]};
         const int replans = count_replans(&opts, NULL, &rho);
         if (i == 0)
             assert_int_equal(replans, 29);
@@ -403,7 +407,7 @@ static void cost_decides_where_a_cluster_is_known(void **state)
 {
     (void)state;
     double slow_rho, fast_rho;
-    tess_plan_opts opts = {.ranks = 4, .ulysses = 4, .method = TESS_PLAN_REFINED};
+    tess_plan_opts opts = {.ranks = 4, .strategy = {.ulysses = 4, .method = TESS_PLAN_REFINED}};
     /* The slower the ranks, the dearer imbalance, and the more often planning pays. */
     opts.flops = 1e12;
     const int slow = count_replans(&opts, round_cluster, &slow_rho);
@@ -447,8 +451,9 @@ static void reuse_on_a_published_profile(void **state)
     CHECK_OK(tess_profile_query(profile, &v));
     int last = v.steps;
     for (size_t i = 0; i < sizeof thresholds / sizeof thresholds[0]; i++) {
-        const tess_plan_opts opts = {
-            .ranks = 8, .ulysses = 8, .method = TESS_PLAN_REFINED, .replan_above = thresholds[i]};
+        const tess_plan_opts opts = {.ranks = 8,
+                                     .strategy = {.ulysses = 8, .method = TESS_PLAN_REFINED},
+                                     .replan_above = thresholds[i]};
         tess_plan *plan = NULL;
         int replans = 0;
         double rho = 0.0;

@@ -470,10 +470,10 @@ static void plans_are_told_with_what_they_take(void **state)
         const char *strategy, *words;
         double density; /* 1: layers of which no head is worth lists */
     } cases[] = {
-        {&dense, 2, 9, "ring", "1x2 ring, refined", 0.0},
-        {&sparse, 2, 19, "contiguous", "contiguous", 0.25},
-        {&sparse, 2, 19, "contiguous", "contiguous", 1.0},
-        {&sparse, 2, 19, "ring", "1x2 ring, refined", 0.25},
+        {&dense, 2, 9, "ring", "refined U1 x R2", 0.0},
+        {&sparse, 2, 19, "contiguous", "contiguous U2 x R1", 0.25},
+        {&sparse, 2, 19, "contiguous", "contiguous U2 x R1", 1.0},
+        {&sparse, 2, 19, "ring", "refined U1 x R2", 0.25},
         {&sparse, 4, 19, "fractional", "fractional", 0.25},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

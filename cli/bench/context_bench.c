@@ -225,7 +225,7 @@ static void judge_choice(context_report *r)
     }
 }
 
-/* "20 layers fractional and 8 layers 4x2 ring, refined". */
+/* "20 layers fractional and 8 layers refined U4 x R2". */
 static void word_choice(context_report *r)
 {
     size_t used = 0;

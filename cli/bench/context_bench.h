@@ -13,7 +13,7 @@
 
 #include "verify.h"
 
-enum { CONTEXT_ROWS = 32, CONTEXT_WORDS = 48, CONTEXT_WHY = 256 };
+enum { CONTEXT_ROWS = 32, CONTEXT_WORDS = TESS_STRATEGY_TEXT, CONTEXT_WHY = 256 };
 
 /* ---- context_lists.c ------------------------------------------------------------------------- */
 

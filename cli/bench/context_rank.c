@@ -194,7 +194,7 @@ static tess_status tell_layers(state *s)
         s->run->predicted[layer] = told.predicted_ns < 0 ? -1 : (double)told.predicted_ns * 1e-9;
         s->run->imbalance[layer] = told.imbalance;
         s->run->modelled[layer] = told.bytes_predicted;
-        s->run->selective[layer] = planned.selective > 1;
+        s->run->selective[layer] = planned.strategy.selective > 1;
     }
     return TESS_OK;
 }

@@ -5,7 +5,7 @@
 
 #include "workload.h"
 
-enum { STEP_DENSE, STEP_SPARSE, STEP_KINDS, STEP_WORDS = 80 };
+enum { STEP_DENSE, STEP_SPARSE, STEP_KINDS, STEP_WORDS = 96 };
 
 /* Medians and best of some samples, in seconds, and shares of all samples' time on all ranks. */
 typedef struct {

@@ -38,9 +38,7 @@ void plan_input_close(plan_input *in);
 
 /* Layers that were planned alike. */
 typedef struct {
-    tess_plan_method method;
-    int ulysses, ring, selective;
-    tess_placement placement;
+    tess_strategy strategy;
     int64_t layers, before_count;
     double before_sum, before_max, after_sum, after_max, copies_sum, predicted_ms;
     int64_t bytes_sum;

@@ -11,17 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void degrees_text(tess_plan_method method, int ulysses, int ring, int selective,
-                         char text[64])
-{
-    if (method == TESS_PLAN_FRACTIONAL)
-        snprintf(text, 64, "fractional");
-    else if (selective > 1)
-        snprintf(text, 64, "%s U%d x C%d", tess_plan_method_name(method), ulysses, selective);
-    else
-        snprintf(text, 64, "%s U%d x R%d", tess_plan_method_name(method), ulysses, ring);
-}
-
 typedef struct {
     const tess_plan_layer *view;
     double before, after; /* before is -1 where there is none */
@@ -43,24 +32,25 @@ static void count(plan_strategy *s, const layer_result *r)
     }
 }
 
+static int is_same(const tess_strategy *a, const tess_strategy *b)
+{
+    return a->method == b->method && a->ulysses == b->ulysses && a->ring == b->ring &&
+           a->selective == b->selective && a->placement == b->placement;
+}
+
 /* The line of the table that layers planned like this one belong to; NULL when the table is full.
  */
 static plan_strategy *strategy_of(plan_tally *t, const tess_plan_layer *view)
 {
     for (int i = 0; i < t->n_strategies; i++) {
         plan_strategy *s = &t->strategies[i];
-        if (s->method == view->method && s->ulysses == view->ulysses && s->ring == view->ring &&
-            s->selective == view->selective && s->placement == view->placement)
+        if (is_same(&s->strategy, &view->strategy))
             return s;
     }
     if (t->n_strategies == STRATEGIES_MAX)
         return NULL;
     plan_strategy *s = &t->strategies[t->n_strategies++];
-    *s = (plan_strategy){.method = view->method,
-                         .ulysses = view->ulysses,
-                         .ring = view->ring,
-                         .selective = view->selective,
-                         .placement = view->placement};
+    *s = (plan_strategy){.strategy = view->strategy};
     return s;
 }
 
@@ -71,11 +61,11 @@ static json_t *json_layer(cli *c, int64_t layer, const layer_result *r)
     const tess_plan_layer *view = r->view;
     json_t *o = json_object(), *shares = json_array();
     out_set(c, o, "layer", json_integer(layer));
-    out_set(c, o, "method", json_string(tess_plan_method_name(view->method)));
-    out_set(c, o, "ulysses", json_integer(view->ulysses));
-    out_set(c, o, "ring", json_integer(view->ring));
-    out_set(c, o, "selective", json_integer(view->selective));
-    out_set(c, o, "placement", json_string(tess_placement_name(view->placement)));
+    out_set(c, o, "method", json_string(tess_plan_method_name(view->strategy.method)));
+    out_set(c, o, "ulysses", json_integer(view->strategy.ulysses));
+    out_set(c, o, "ring", json_integer(view->strategy.ring));
+    out_set(c, o, "selective", json_integer(view->strategy.selective));
+    out_set(c, o, "placement", json_string(tess_placement_name(view->strategy.placement)));
     out_set(c, o, "rho_before", out_number(r->before < 0 ? NAN : r->before));
     out_set(c, o, "rho_after", out_number(r->after));
     out_set(c, o, "load_max", json_integer(view->load_max));
@@ -168,7 +158,7 @@ static void print_candidate(void *user, int layer, const tess_candidate *k)
 {
     reasons *r = user;
     FILE *f = r->c->out;
-    char degrees[64], time[32] = "-", rho[32] = "-", copies[32] = "-", bytes[32] = "-";
+    char text[TESS_STRATEGY_TEXT], time[32] = "-", rho[32] = "-", copies[32] = "-", bytes[32] = "-";
     if (layer != r->layer) {
         if (r->input->profile)
             fprintf(f, "step %lld, ", (long long)r->step);
@@ -177,7 +167,9 @@ static void print_candidate(void *user, int layer, const tess_candidate *k)
                 "copies", "bytes");
         r->layer = layer;
     }
-    degrees_text(k->method, k->ulysses, k->ring, k->selective, degrees);
+    tess_strategy strategy = k->strategy;
+    strategy.placement = TESS_PLACE_HEADS_INSIDE; /* has a column of its own */
+    tess_strategy_format(&strategy, text);
     if (k->ns >= 0)
         snprintf(time, sizeof time, "%.3f", (double)k->ns / 1e6);
     if (k->rho > 0) { /* else it was given up before it was planned */
@@ -186,9 +178,9 @@ static void print_candidate(void *user, int layer, const tess_candidate *k)
         out_bytes(k->bytes, bytes);
     }
     fprintf(f, "%s%c %-22s %-9s %9s %7s %6s %10s  %s%s\n",
-            k->chosen ? out_style(r->c, STYLE_GOOD) : "", k->chosen ? '*' : ' ', degrees,
-            k->placement == TESS_PLACE_HEADS_INSIDE ? "heads" : "sequence", time, rho, copies,
-            bytes, k->reason, k->chosen ? out_style(r->c, STYLE_PLAIN) : "");
+            k->chosen ? out_style(r->c, STYLE_GOOD) : "", k->chosen ? '*' : ' ', text,
+            k->strategy.placement == TESS_PLACE_HEADS_INSIDE ? "heads" : "sequence", time, rho,
+            copies, bytes, k->reason, k->chosen ? out_style(r->c, STYLE_PLAIN) : "");
 }
 
 tess_status plan_print_reasons(cli *c, const plan_input *in, int64_t step, const tess_plan *plan)
@@ -227,8 +219,8 @@ void plan_print(const plan_tally *t)
             "mean", "worst", "copies", "at most", "layer");
     for (int i = 0; i < t->n_strategies; i++) {
         const plan_strategy *s = &t->strategies[i];
-        char name[64];
-        degrees_text(s->method, s->ulysses, s->ring, s->selective, name);
+        char name[TESS_STRATEGY_TEXT];
+        tess_strategy_format(&s->strategy, name);
         print_line(t, name, s);
     }
     if (t->n_strategies > 1)

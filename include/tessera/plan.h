@@ -175,6 +175,27 @@ TESS_API const char *tess_plan_method_name(tess_plan_method method);
 TESS_API const char *tess_placement_name(tess_placement placement);
 TESS_API const char *tess_plan_pass_name(tess_plan_pass pass);
 
+/* How a layer is split over ulysses x ring x selective ranks: heads over `ulysses` groups, and the
+ * sequence of each group over a ring or over selective ranks, so that at most one of ring and
+ * selective is above 1. Fractional heads have degrees 1 x 1 x 1. Where a strategy is asked for,
+ * method AUTO and degrees of 0 leave the choice to the planner. */
+typedef struct {
+    tess_plan_method method;
+    int ulysses, ring, selective;
+    tess_placement placement;
+} tess_strategy;
+
+enum { TESS_STRATEGY_TEXT = 64 }; /* bytes, with the 0 at the end */
+
+/* "auto", "fractional", "refined U4 x R2" (rings of 2), "db-sp U2 x C4" (selective), with
+ * " sequence-inside" for that placement. */
+TESS_API void tess_strategy_format(const tess_strategy *strategy, char text[TESS_STRATEGY_TEXT]);
+
+/* Reads what tess_strategy_format writes, and shorter forms for so many ranks: a method alone
+ * (heads over all ranks), "ring", "selective", and degrees of refined heads: "4x2r", "2x4s", "8x1".
+ * NULL is auto. EINVAL with the value and the rule: "strategy is \"rign\", did you mean ring?" */
+TESS_API tess_status tess_strategy_parse(const char *text, int ranks, tess_strategy *strategy);
+
 /* The query blocks of one head that one rank computes: places q_begin..q_end-1 of the order of the
  * rank's head group. A rank computes each of its shares against all keys. */
 typedef struct {
@@ -191,9 +212,7 @@ typedef struct {
 /* One layer. Every head belongs to one head group; a group's ranks are those with its u. The
  * arrays belong to the plan. */
 typedef struct {
-    tess_plan_method method;
-    int ulysses, ring, selective; /* degrees; 1 x 1 x 1 for fractional heads */
-    tess_placement placement;
+    tess_strategy strategy;
     int groups;               /* head groups: ulysses; 1 for fractional heads */
     const tess_share *shares; /* ascending by rank, head, q_begin; none is empty */
     int64_t n_shares;

@@ -23,48 +23,48 @@ extern "C" {
 /* ---- making a plan ------------------------------------------------------------------------ */
 
 typedef struct {
-    int ranks;                    /* 1..65536 */
-    int nodes;                    /* 0: as many as the ranks need of the cluster's, 1 without one */
-    tess_plan_method method;      /* AUTO: refined heads at all degrees, and fractional heads */
-    int ulysses, ring, selective; /* degrees; 0: free. At most one of ring and selective above 1 */
-    tess_plan_pass pass;          /* what is predicted: forward alone, or with the backward pass */
-    int head_dim;                 /* 0: 128 */
-    int element_bytes;            /* of q, k, v, o and their gradients: 2 (0: 2), or 4 for fp32 */
-    int rank_low;                 /* elements of the low-rank vectors by which ranks choose keys,
+    int ranks;                  /* 1..65536 */
+    int nodes;                  /* 0: as many as the ranks need of the cluster's, 1 without one */
+    tess_strategy strategy;     /* AUTO: refined heads at all degrees, and fractional heads;
+                                     degrees of 0 are free, and the placement always is */
+    tess_plan_pass pass;        /* what is predicted: forward alone, or with the backward pass */
+    int head_dim;               /* 0: 128 */
+    int element_bytes;          /* of q, k, v, o and their gradients: 2 (0: 2), or 4 for fp32 */
+    int rank_low;               /* elements of the low-rank vectors by which ranks choose keys,
                                      0..65536: forward, those of a query row travel with it, those
                                      of all keys of a head to every rank that has a share of it, and
                                      the ranks of a ring tell each other what they chose; 0: none */
-    const uint8_t *low_layers;    /* (layers of the work): 0 where keys are not chosen so, and none
+    const uint8_t *low_layers;  /* (layers of the work): 0 where keys are not chosen so, and none
                                      of this travels; NULL: everywhere */
-    int lse;                      /* 1: forward, lse comes home with o, 4 bytes a query row */
-    int64_t memory;               /* bytes per rank for the tensors of a layer's attention; 0: the
+    int lse;                    /* 1: forward, lse comes home with o, 4 bytes a query row */
+    int64_t memory;             /* bytes per rank for the tensors of a layer's attention; 0: the
                                      cluster's GPU, no limit without one */
-    double union_share;           /* share of remote keys that the queries of a rank need together,
+    double union_share;         /* share of remote keys that the queries of a rank need together,
                                      for selective without masks; 0: not known */
-    const double *union_shares;   /* (layers, ranks + 1): the same by layer and selective degree, 0:
+    const double *union_shares; /* (layers, ranks + 1): the same by layer and selective degree, 0:
                                      not known; NULL: union_share */
-    int rows_weighed;             /* 1: work also counts what a query row costs beside its keys;
+    int rows_weighed;           /* 1: work also counts what a query row costs beside its keys;
                                      then the cluster's row_keys are those of each further part
                                      of a ring alone */
-    double packed_ns;             /* of a byte of rows that a rank packs, unpacks or keeps,
+    double packed_ns;           /* of a byte of rows that a rank packs, unpacks or keeps,
                                      beside the link; 0: nothing. 0..1e6 */
-    double selected_ns;           /* of a byte of K and V that a selective rank computes with,
+    double selected_ns;         /* of a byte of K and V that a selective rank computes with,
                                      beside the link: found, told and put into place row by row;
                                      0..1e6 */
-    double loaded_ns;             /* of a byte of K and V, in no cache, that a rank attends to. Work
+    double loaded_ns;           /* of a byte of K and V, in no cache, that a rank attends to. Work
                                      counts as many keys as query rows; ranks that share a head, or
                                      its sequence, have more keys than that. 0..1e6 */
-    double flops;                 /* FLOP/s of sparse attention on a rank, as measured; 0: the
+    double flops;               /* FLOP/s of sparse attention on a rank, as measured; 0: the
                                      cluster's */
-    int equal_too;                /* 1: AUTO also tries heads alone by db-sp, as many on every
+    int equal_too;              /* 1: AUTO also tries heads alone by db-sp, as many on every
                                      rank: over slow links the fewest bytes may be the fastest */
-    int equal_heads;              /* 1: executors that need as many heads on every rank */
-    int whole_keys;               /* 1: kernels without lse, so no ring; 2: nor selective, for
+    int equal_heads;            /* 1: executors that need as many heads on every rank */
+    int whole_keys;             /* 1: kernels without lse, so no ring; 2: nor selective, for
                                      ranks that need all keys of their heads */
-    int whole_heads;              /* 1: no head on two ranks: no fractional, ring, selective */
-    const int32_t *speeds;        /* (ranks), relative, 1..1000000; NULL: equal */
-    int reward;                   /* for blocks that stay at home, db-SP's R_b; 0: 2, -1: none */
-    double replan_above;          /* for tess_plan_keep: an imbalance; 0: by cost */
+    int whole_heads;            /* 1: no head on two ranks: no fractional, ring, selective */
+    const int32_t *speeds;      /* (ranks), relative, 1..1000000; NULL: equal */
+    int reward;                 /* for blocks that stay at home, db-SP's R_b; 0: 2, -1: none */
+    double replan_above;        /* for tess_plan_keep: an imbalance; 0: by cost */
 } tess_plan_opts;
 
 /* With a cluster every layer takes the candidate of the least predicted time; then fewer bytes,
@@ -77,9 +77,7 @@ TESS_API tess_status tess_plan_create(tess_ctx *ctx, const tess_work *work,
 /* ---- why ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    tess_plan_method method;
-    int ulysses, ring, selective;
-    tess_placement placement;
+    tess_strategy strategy;
     int64_t ns;                  /* predicted; -1: not predictable, or not planned to the end */
     int64_t compute_ns, comm_ns; /* busiest rank's attention; the rest, which it does not hide */
     double rho;                  /* a barrier per iteration in each ring; 0 where not planned */

@@ -56,7 +56,7 @@ static tess_status check_numbers(const char *who, const tess_context_opts *o, in
 }
 
 static tess_status check(const char *who, const tess_context_opts *o, tess_context **context,
-                         int ranks, tess__strategy *strategy)
+                         int ranks, tess_strategy *strategy)
 {
     if (!o || !context)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, o ? "context" : "opts");
@@ -192,7 +192,7 @@ static tess_status make_executor(tess_context *c, const tess_context_opts *o)
 
 /* What this rank can do alone. */
 static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_info *group,
-                              const tess_context_opts *o, const tess__strategy *strategy,
+                              const tess_context_opts *o, const tess_strategy *strategy,
                               tess_context **context)
 {
     tess_context *c = NULL;
@@ -209,10 +209,7 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
     TESS_TRY(tess__context_unions(c, o));
     c->opts.union_shares = o->union_shares ? c->unions : NULL;
     c->how = (tess_plan_opts){.ranks = c->ranks,
-                              .method = strategy->method,
-                              .ulysses = strategy->ulysses,
-                              .ring = strategy->ring,
-                              .selective = strategy->selective,
+                              .strategy = *strategy,
                               .pass = o->train ? TESS_PLAN_TRAIN : TESS_PLAN_FORWARD,
                               .head_dim = o->head_dim,
                               .element_bytes = sizeof(float),
@@ -231,7 +228,7 @@ tess_status tess_context_create(tess_ctx *ctx, tess_comm *comm, const tess_conte
 {
     static const char who[] = "tess_context_create";
     tess_comm_info group;
-    tess__strategy strategy;
+    tess_strategy strategy;
     if (!ctx || !comm)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, ctx ? "comm" : "ctx");
     TESS_TRY(tess_comm_query(comm, &group));

@@ -3,7 +3,6 @@
  * words that tell them.
  *
  *   context.c         the object: options, rows at home, blocks of plans, what callers see
- *   context_words.c   strategies in words, read and written, and the sentences of decisions
  *   context_probe.c   what attention and copies take on this rank
  *   context_rates.c   rates and links agreed on, as a cluster
  *   context_unions.c  which keys selective layers would need, given or looked at
@@ -19,22 +18,7 @@
 #include "exec/dist_attn_internal.h"
 #include "tessera/context.h"
 
-enum { TESS_WORDS = 48, TESS_TOLD = 512 }; /* bytes of a strategy's words, and of a sentence */
-
-/* ---- context_words.c ------------------------------------------------------------------------- */
-
-/* A strategy as it was asked for: TESS_PLAN_AUTO chooses per layer. Degrees of 0 are free. */
-typedef struct {
-    tess_plan_method method;
-    int ulysses, ring, selective;
-} tess__strategy;
-
-/* EINVAL with the value, the rule and the nearest word; who begins the sentence. */
-tess_status tess__strategy_parse(const char *who, const char *text, int ranks,
-                                 tess__strategy *strategy);
-
-/* "fractional", "4x2 ring, refined", "refined" where heads alone are split. */
-void tess__strategy_words(const tess_plan_layer *layer, char words[TESS_WORDS]);
+enum { TESS_TOLD = 512 }; /* bytes of a sentence */
 
 /* ---- context_probe.c ------------------------------------------------------------------------- */
 
@@ -59,7 +43,7 @@ tess_status tess__probe(const tess_ctx *ctx, const tess__probe_shape *shape, tes
 
 /* What is known of a layer besides its plan. Measured values are running means, -1 before. */
 typedef struct {
-    char words[TESS_WORDS];
+    char words[TESS_STRATEGY_TEXT];
     int64_t bytes; /* predicted: of the rank that sends most */
     double measured_ns, measured_bytes;
 } tess__context_layer;

@@ -148,7 +148,7 @@ static tess_status make_work(tess_context *c, tess_work **work)
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 
-/* Layers by their words: "20 layers fractional and 8 layers 4x2 ring, refined". */
+/* Layers by their words: "20 layers fractional and 8 layers refined U4 x R2". */
 static void count_words(const tess_context *c, char *text, size_t size)
 {
     size_t used = 0;
@@ -219,18 +219,14 @@ static void read_candidate(void *user, int layer, const tess_candidate *candidat
     reader *r = user;
     const char *why = candidate->reason;
     if (candidate->chosen) {
-        const int64_t once = r->c->low[layer] ? tess__ring_told(candidate->ring) : 0;
+        const int64_t once = r->c->low[layer] ? tess__ring_told(candidate->strategy.ring) : 0;
         r->c->layers[layer].bytes = (candidate->bytes - once) * r->c->opts.batch + once;
     }
     if (layer > 0 || candidate->ns >= 0 || r->c->plans > 1 || strstr(why, "chosen: ") ||
         strcmp(r->last, why) == 0)
         return;
-    char words[TESS_WORDS];
-    const tess_plan_layer like = {.method = candidate->method,
-                                  .ulysses = candidate->ulysses,
-                                  .ring = candidate->ring,
-                                  .selective = candidate->selective};
-    tess__strategy_words(&like, words);
+    char words[TESS_STRATEGY_TEXT];
+    tess_strategy_format(&candidate->strategy, words);
     if (r->c->looks && strncmp(why, "not predictable", 15) == 0)
         why = "which keys its ranks would need is seen in the first step with lists";
     snprintf(r->last, sizeof r->last, "%s", candidate->reason);
@@ -245,7 +241,7 @@ static double describe(tess_context *c, int64_t step)
     for (int l = 0; l < c->opts.layers; l++) {
         tess_plan_layer layer = {0};
         tess_plan_layer_view(c->plan, l, &layer);
-        tess__strategy_words(&layer, c->layers[l].words);
+        tess_strategy_format(&layer.strategy, c->layers[l].words);
         c->layers[l].measured_ns = c->layers[l].measured_bytes = -1.0;
         rho += layer.rho[TESS_RHO_RING] / c->opts.layers;
     }
@@ -266,13 +262,15 @@ static uint64_t plan_hash(const tess_context *c, const tess_plan *plan)
     for (int l = 0; l < c->opts.layers; l++) {
         tess_plan_layer v = {0};
         tess_plan_layer_view(plan, l, &v);
-        const int degrees[] = {v.ulysses, v.ring, v.selective, v.placement, v.groups};
-        const int64_t parts = v.ring > v.selective ? v.ring : v.selective;
+        const int degrees[] = {v.strategy.ulysses, v.strategy.ring, v.strategy.selective,
+                               v.strategy.placement, v.groups};
+        const int64_t parts =
+            v.strategy.ring > v.strategy.selective ? v.strategy.ring : v.strategy.selective;
         hash = tess__hash(hash, degrees, sizeof degrees);
         hash = tess__hash(hash, v.shares, (size_t)v.n_shares * sizeof *v.shares);
         hash = hash_of(hash, v.head_group, c->opts.heads);
         hash = hash_of(hash, v.q_cuts, v.groups * (parts + 1));
-        hash = hash_of(hash, v.k_cuts, (int64_t)v.groups * (v.ring + 1));
+        hash = hash_of(hash, v.k_cuts, (int64_t)v.groups * (v.strategy.ring + 1));
         hash = hash_of(hash, v.q_order, (int64_t)v.groups * c->n_q);
         hash = hash_of(hash, v.k_order, (int64_t)v.groups * c->n_k);
     }
@@ -286,7 +284,8 @@ static int selects_otherwise(const tess_plan *was, const tess_plan *now, int lay
         tess_plan_layer a = {0}, b = {0};
         tess_plan_layer_view(was, l, &a);
         tess_plan_layer_view(now, l, &b);
-        if (a.selective != b.selective || (a.predicted_ns < 0 && b.predicted_ns >= 0))
+        if (a.strategy.selective != b.strategy.selective ||
+            (a.predicted_ns < 0 && b.predicted_ns >= 0))
             return 1;
     }
     return 0;

@@ -182,9 +182,9 @@ static tess_status make_shares(const tess_dist_attn *d, const tess__dist_plan *i
 
 static const tess__dist_kind *kind_of(const tess_plan_layer *layer)
 {
-    if (layer->ring > 1)
+    if (layer->strategy.ring > 1)
         return &tess__dist_ring;
-    return layer->selective > 1 ? &tess__dist_selective : &tess__dist_whole;
+    return layer->strategy.selective > 1 ? &tess__dist_selective : &tess__dist_whole;
 }
 
 static tess_status fill_layer(const tess_dist_attn *d, const tess__dist_plan *in,

@@ -20,16 +20,17 @@ static int list_degrees(const tess__task *task, tess_plan_method method, int u, 
                         int selective, tess_candidate *list, int n)
 {
     const tess_plan_opts *o = &task->opts;
-    if (!fits(o->ulysses, u) || !fits(o->ring, ring) || !fits(o->selective, selective))
+    if (!fits(o->strategy.ulysses, u) || !fits(o->strategy.ring, ring) ||
+        !fits(o->strategy.selective, selective))
         return n;
     const int both = task->info.nodes > 1 && u > 1 && ring * selective > 1;
     for (int place = 0; place <= both; place++, n++)
         if (list)
-            list[n] = (tess_candidate){.method = method,
-                                       .ulysses = u,
-                                       .ring = ring,
-                                       .selective = selective,
-                                       .placement = (tess_placement)place,
+            list[n] = (tess_candidate){.strategy = {.method = method,
+                                                    .ulysses = u,
+                                                    .ring = ring,
+                                                    .selective = selective,
+                                                    .placement = (tess_placement)place},
                                        .ns = -1,
                                        .compute_ns = -1,
                                        .comm_ns = -1};
@@ -40,28 +41,30 @@ int tess__candidate_list(const tess__task *task, tess_candidate *list)
 {
     const tess_plan_opts *o = &task->opts;
     const int ranks = task->info.ranks;
-    const tess_plan_method method = o->method == TESS_PLAN_AUTO ? TESS_PLAN_REFINED : o->method;
+    const tess_plan_method method =
+        o->strategy.method == TESS_PLAN_AUTO ? TESS_PLAN_REFINED : o->strategy.method;
     int n = 0;
-    for (int u = ranks; u >= 1 && o->method != TESS_PLAN_FRACTIONAL; u--) {
+    for (int u = ranks; u >= 1 && o->strategy.method != TESS_PLAN_FRACTIONAL; u--) {
         const int parts = ranks / u;
         if (u * parts != ranks)
             continue;
         if (parts == 1) {
             n = list_degrees(task, method, u, 1, 1, list, n);
-            if (o->method == TESS_PLAN_AUTO && o->equal_too)
+            if (o->strategy.method == TESS_PLAN_AUTO && o->equal_too)
                 n = list_degrees(task, TESS_PLAN_DB_SP, u, 1, 1, list, n);
             continue;
         }
         n = list_degrees(task, method, u, parts, 1, list, n);
         n = list_degrees(task, method, u, 1, parts, list, n);
     }
-    const int asked = o->ulysses || o->ring || o->selective;
-    if (o->method == TESS_PLAN_FRACTIONAL || (o->method == TESS_PLAN_AUTO && !asked)) {
+    const int asked = o->strategy.ulysses || o->strategy.ring || o->strategy.selective;
+    if (o->strategy.method == TESS_PLAN_FRACTIONAL ||
+        (o->strategy.method == TESS_PLAN_AUTO && !asked)) {
         if (list)
-            list[n] = (tess_candidate){.method = TESS_PLAN_FRACTIONAL,
-                                       .ulysses = 1,
-                                       .ring = 1,
-                                       .selective = 1,
+            list[n] = (tess_candidate){.strategy = {.method = TESS_PLAN_FRACTIONAL,
+                                                    .ulysses = 1,
+                                                    .ring = 1,
+                                                    .selective = 1},
                                        .ns = -1,
                                        .compute_ns = -1,
                                        .comm_ns = -1};
@@ -74,35 +77,31 @@ int tess__candidate_list(const tess__task *task, tess_candidate *list)
 
 static int has_blocks(const tess__task *task, const tess_candidate *c)
 {
-    return c->ring > 1 && task->work->info.masks &&
-           (c->method == TESS_PLAN_DB_SP || c->method == TESS_PLAN_REFINED);
+    return c->strategy.ring > 1 && task->work->info.masks &&
+           (c->strategy.method == TESS_PLAN_DB_SP || c->strategy.method == TESS_PLAN_REFINED);
 }
 
 /* A layer with no arrays: enough to ask for the place of a rank. */
 static tess_plan_layer mesh(const tess_candidate *c)
 {
-    return (tess_plan_layer){.ulysses = c->ulysses,
-                             .ring = c->ring,
-                             .selective = c->selective,
-                             .placement = c->placement,
-                             .groups = c->ulysses};
+    return (tess_plan_layer){.strategy = c->strategy, .groups = c->strategy.ulysses};
 }
 
 void tess__candidate_heads(tess__task *task, int at, const tess_candidate *c, int32_t *group_of)
 {
     const tess_plan_layer place = mesh(c);
     tess__heads heads = {.heads = task->info.heads,
-                         .groups = c->ulysses,
+                         .groups = c->strategy.ulysses,
                          .loads = task->work->loads + tess__work_place(task->work, at, 0),
                          .equal_heads = task->opts.equal_heads};
     if (task->info.speeds) {
-        for (int u = 0; u < c->ulysses; u++)
+        for (int u = 0; u < c->strategy.ulysses; u++)
             task->group_speeds[u] = 0;
         for (int p = 0; p < task->info.ranks; p++)
             task->group_speeds[tess__rank_group(&place, p)] += task->info.speeds[p];
         heads.speeds = task->group_speeds;
     }
-    tess__heads_split(task->space, &heads, c->method, group_of);
+    tess__heads_split(task->space, &heads, c->strategy.method, group_of);
 }
 
 /* Speeds of a group's ranks by their sequence part; NULL: equal. */
@@ -111,7 +110,7 @@ static const int32_t *part_speeds(tess__task *task, const tess_candidate *c, int
     const tess_plan_layer place = mesh(c);
     if (!task->info.speeds)
         return NULL;
-    for (int s = 0; s < task->info.ranks / c->ulysses; s++)
+    for (int s = 0; s < task->info.ranks / c->strategy.ulysses; s++)
         task->part_speeds[s] = task->info.speeds[tess__rank_at(&place, u, s)];
     return task->part_speeds;
 }
@@ -129,22 +128,22 @@ static int heads_of_group(const tess__task *task, const int32_t *group_of, int u
 static tess_status plan_ring(tess__task *task, tess__arena *arena, int at, const tess_candidate *c,
                              tess__layer_heads *in)
 {
-    const size_t groups = (size_t)c->ulysses, q = (size_t)task->info.q_blocks,
-                 k = (size_t)task->info.k_blocks, cuts = (size_t)c->ring + 1;
+    const size_t groups = (size_t)c->strategy.ulysses, q = (size_t)task->info.q_blocks,
+                 k = (size_t)task->info.k_blocks, cuts = (size_t)c->strategy.ring + 1;
     int32_t *q_order = tess__arena_take(arena, groups * q * sizeof *q_order);
     int32_t *k_order = tess__arena_take(arena, groups * k * sizeof *k_order);
     int32_t *q_cuts = tess__arena_take(arena, groups * cuts * sizeof *q_cuts);
     int32_t *k_cuts = tess__arena_take(arena, groups * cuts * sizeof *k_cuts);
     if (!q_order || !k_order || !q_cuts || !k_cuts)
         return TESS_ENOMEM;
-    for (int u = 0; u < c->ulysses; u++) {
+    for (int u = 0; u < c->strategy.ulysses; u++) {
         const size_t g = (size_t)u;
         const int n = heads_of_group(task, in->head_group, u, task->heads);
         const tess__ring_job job = {.work = task->work,
                                     .layer = at,
                                     .heads = task->heads,
                                     .n = n,
-                                    .ring = c->ring,
+                                    .ring = c->strategy.ring,
                                     .reward = task->opts.reward,
                                     .speeds = part_speeds(task, c, u)};
         tess__ring_result result;
@@ -163,10 +162,10 @@ static tess_status cut_queries(tess__task *task, tess__arena *arena, int at,
                                const tess_candidate *c, int parts, tess__layer_heads *in)
 {
     const size_t cuts = (size_t)parts + 1;
-    int32_t *q_cuts = tess__arena_take(arena, (size_t)c->ulysses * cuts * sizeof *q_cuts);
+    int32_t *q_cuts = tess__arena_take(arena, (size_t)c->strategy.ulysses * cuts * sizeof *q_cuts);
     if (!q_cuts)
         return TESS_ENOMEM;
-    for (int u = 0; u < c->ulysses; u++) {
+    for (int u = 0; u < c->strategy.ulysses; u++) {
         const int n = heads_of_group(task, in->head_group, u, task->heads);
         tess__cuts_by_work(task->space, task->work, at, task->heads, n, parts,
                            part_speeds(task, c, u), q_cuts + (size_t)u * cuts);
@@ -190,7 +189,7 @@ static tess_status plan_fractional(tess__task *task, tess__arena *arena, int at,
     tess__fraction_result result;
     tess__fractional(task->space, &job, shares, &result);
     const tess__layer_heads in = {
-        .method = TESS_PLAN_FRACTIONAL, .ulysses = 1, .ring = 1, .selective = 1};
+        .strategy = {.method = TESS_PLAN_FRACTIONAL, .ulysses = 1, .ring = 1, .selective = 1}};
     return tess__layer_from_shares(arena, &task->info, &in, shares, result.n, layer);
 }
 
@@ -198,18 +197,14 @@ tess_status tess__candidate_layer(tess__task *task, tess__arena *arena, int at,
                                   const tess_candidate *c, const int32_t *group_of,
                                   tess_plan_layer *layer)
 {
-    if (c->method == TESS_PLAN_FRACTIONAL)
+    if (c->strategy.method == TESS_PLAN_FRACTIONAL)
         return plan_fractional(task, arena, at, layer);
-    tess__layer_heads in = {.method = c->method,
-                            .ulysses = c->ulysses,
-                            .ring = c->ring,
-                            .selective = c->selective,
-                            .placement = c->placement,
-                            .head_group = group_of};
+    tess__layer_heads in = {.strategy = c->strategy, .head_group = group_of};
     if (has_blocks(task, c))
         TESS_TRY(plan_ring(task, arena, at, c, &in));
-    else if (c->method != TESS_PLAN_CONTIGUOUS && (c->selective > 1 || task->info.speeds))
-        TESS_TRY(cut_queries(task, arena, at, c, c->ring * c->selective, &in));
+    else if (c->strategy.method != TESS_PLAN_CONTIGUOUS &&
+             (c->strategy.selective > 1 || task->info.speeds))
+        TESS_TRY(cut_queries(task, arena, at, c, c->strategy.ring * c->strategy.selective, &in));
     return tess__layer_from_heads(arena, &task->info, &in, layer);
 }
 
@@ -217,16 +212,13 @@ tess_status tess__candidate_place(tess__task *task, tess__arena *arena,
                                   const tess_plan_layer *layer, tess_placement placement,
                                   tess_plan_layer *placed)
 {
-    const tess__layer_heads in = {.method = layer->method,
-                                  .ulysses = layer->ulysses,
-                                  .ring = layer->ring,
-                                  .selective = layer->selective,
-                                  .placement = placement,
-                                  .head_group = layer->head_group,
-                                  .q_cuts = layer->q_cuts,
-                                  .k_cuts = layer->k_cuts,
-                                  .q_order = layer->q_order,
-                                  .k_order = layer->k_order};
+    tess__layer_heads in = {.strategy = layer->strategy,
+                            .head_group = layer->head_group,
+                            .q_cuts = layer->q_cuts,
+                            .k_cuts = layer->k_cuts,
+                            .q_order = layer->q_order,
+                            .k_order = layer->k_order};
+    in.strategy.placement = placement;
     if (!layer->head_group)
         return tess__layer_from_shares(arena, &task->info, &in, layer->shares, layer->n_shares,
                                        placed);

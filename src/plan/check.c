@@ -130,27 +130,30 @@ static int cuts_wrong(const char *name, const int32_t *cuts, int groups, int par
 int tess__layer_degrees_wrong(const tess_plan_info *info, const tess__layer_heads *in, int whole,
                               char why[TESS_PLAN_WHY])
 {
-    if ((unsigned)in->method >= TESS_PLAN_METHOD_COUNT || in->method == TESS_PLAN_AUTO)
-        return wrong(why, "method is %d, must be 1..%d", in->method, TESS_PLAN_METHOD_COUNT - 1);
-    if ((unsigned)in->placement >= TESS_PLACEMENT_COUNT)
-        return wrong(why, "placement is %d, must be 0 or 1", in->placement);
-    const int degrees[] = {in->ulysses, in->ring, in->selective};
+    if ((unsigned)in->strategy.method >= TESS_PLAN_METHOD_COUNT ||
+        in->strategy.method == TESS_PLAN_AUTO)
+        return wrong(why, "method is %d, must be 1..%d", in->strategy.method,
+                     TESS_PLAN_METHOD_COUNT - 1);
+    if ((unsigned)in->strategy.placement >= TESS_PLACEMENT_COUNT)
+        return wrong(why, "placement is %d, must be 0 or 1", in->strategy.placement);
+    const int degrees[] = {in->strategy.ulysses, in->strategy.ring, in->strategy.selective};
     static const char *const names[] = {"ulysses", "ring", "selective"};
     for (int i = 0; i < 3; i++)
         if (degrees[i] < 1 || degrees[i] > info->ranks)
             return wrong(why, "%s is %d, must be 1..%d", names[i], degrees[i], info->ranks);
-    if (in->ring > TESS_PLAN_RING_MAX)
-        return wrong(why, "ring is %d, must be 1..%d", in->ring, TESS_PLAN_RING_MAX);
-    if (in->ring > 1 && in->selective > 1)
-        return wrong(why, "ring is %d and selective %d, must not both be above 1", in->ring,
-                     in->selective);
-    const int64_t product = (int64_t)in->ulysses * in->ring * in->selective;
+    if (in->strategy.ring > TESS_PLAN_RING_MAX)
+        return wrong(why, "ring is %d, must be 1..%d", in->strategy.ring, TESS_PLAN_RING_MAX);
+    if (in->strategy.ring > 1 && in->strategy.selective > 1)
+        return wrong(why, "ring is %d and selective %d, must not both be above 1",
+                     in->strategy.ring, in->strategy.selective);
+    const int64_t product =
+        (int64_t)in->strategy.ulysses * in->strategy.ring * in->strategy.selective;
     if (product != info->ranks && (whole || product != 1))
-        return wrong(why, "ulysses %d x ring %d x selective %d, must be %d ranks", in->ulysses,
-                     in->ring, in->selective, info->ranks);
-    if (!whole && in->ring > 1)
+        return wrong(why, "ulysses %d x ring %d x selective %d, must be %d ranks",
+                     in->strategy.ulysses, in->strategy.ring, in->strategy.selective, info->ranks);
+    if (!whole && in->strategy.ring > 1)
         return wrong(why, "ring is %d, must be 1 where heads are cut each in its own way",
-                     in->ring);
+                     in->strategy.ring);
     return 0;
 }
 
@@ -159,18 +162,15 @@ static int frame_wrong(const tess_plan_info *info, const tess_plan_layer *layer,
                        char *why)
 {
     const int whole = layer->head_group != NULL;
-    const tess__layer_heads in = {.method = layer->method,
-                                  .ulysses = layer->ulysses,
-                                  .ring = layer->ring,
-                                  .selective = layer->selective,
-                                  .placement = layer->placement};
+    const tess__layer_heads in = {.strategy = layer->strategy};
     if (tess__layer_degrees_wrong(info, &in, whole, why))
         return 1;
-    if (layer->groups != layer->ulysses)
-        return wrong(why, "groups is %d, must be %d", layer->groups, layer->ulysses);
+    if (layer->groups != layer->strategy.ulysses)
+        return wrong(why, "groups is %d, must be %d", layer->groups, layer->strategy.ulysses);
     if (order_wrong("the query order", layer->q_order, layer->groups, info->q_blocks, seen, why) ||
         order_wrong("the key order", layer->k_order, layer->groups, info->k_blocks, seen, why) ||
-        cuts_wrong("the key cuts", layer->k_cuts, layer->groups, layer->ring, info->k_blocks, why))
+        cuts_wrong("the key cuts", layer->k_cuts, layer->groups, layer->strategy.ring,
+                   info->k_blocks, why))
         return 1;
     if (!whole)
         return 0;

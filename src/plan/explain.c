@@ -32,12 +32,13 @@ int tess__candidate_order(const tess__task *task, const tess_candidate *a, const
     if (!order)
         order = by(a->bytes, b->bytes);
     if (!order) /* whole heads before fractional ones that happen to be whole */
-        order = by(a->method == TESS_PLAN_FRACTIONAL, b->method == TESS_PLAN_FRACTIONAL);
+        order = by(a->strategy.method == TESS_PLAN_FRACTIONAL,
+                   b->strategy.method == TESS_PLAN_FRACTIONAL);
     if (!order)
-        order = by(a->ulysses, b->ulysses);
+        order = by(a->strategy.ulysses, b->strategy.ulysses);
     if (!order)
-        order = by(a->ring, b->ring);
-    return order ? order : by(a->placement, b->placement);
+        order = by(a->strategy.ring, b->strategy.ring);
+    return order ? order : by(a->strategy.placement, b->strategy.placement);
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
@@ -46,31 +47,32 @@ void tess__candidate_bar(const tess__task *task, const tess_candidate *c,
                          char why[TESS_REASON_BYTES])
 {
     const tess_plan_opts *o = &task->opts;
-    const int heads = task->info.heads, fractional = c->method == TESS_PLAN_FRACTIONAL;
-    const int splits = fractional || c->ring > 1 || c->selective > 1;
+    const int heads = task->info.heads, fractional = c->strategy.method == TESS_PLAN_FRACTIONAL;
+    const int splits = fractional || c->strategy.ring > 1 || c->strategy.selective > 1;
     const size_t size = TESS_REASON_BYTES;
     why[0] = '\0';
-    if (c->ulysses > heads)
-        snprintf(why, size, "%d heads on %d ranks", heads, c->ulysses);
-    else if ((o->whole_keys && c->ring > 1) || (o->whole_keys > 1 && c->selective > 1))
+    if (c->strategy.ulysses > heads)
+        snprintf(why, size, "%d heads on %d ranks", heads, c->strategy.ulysses);
+    else if ((o->whole_keys && c->strategy.ring > 1) ||
+             (o->whole_keys > 1 && c->strategy.selective > 1))
         snprintf(why, size, "splits keys, which must stay whole");
     else if (o->whole_heads && splits && task->info.ranks > 1)
         snprintf(why, size, "splits heads, which must stay whole");
     else if (o->equal_heads && fractional && task->info.ranks > 1)
         snprintf(why, size, "gives ranks unequal numbers of heads");
-    else if (o->equal_heads && heads % c->ulysses != 0)
-        snprintf(why, size, "%d heads do not divide by %d", heads, c->ulysses);
-    else if (c->ring * c->selective > TESS_PLAN_RING_MAX)
+    else if (o->equal_heads && heads % c->strategy.ulysses != 0)
+        snprintf(why, size, "%d heads do not divide by %d", heads, c->strategy.ulysses);
+    else if (c->strategy.ring * c->strategy.selective > TESS_PLAN_RING_MAX)
         snprintf(why, size, "%d parts of the sequence, at most %d are planned",
-                 c->ring * c->selective, TESS_PLAN_RING_MAX);
-    else if ((int64_t)heads * c->ring * c->selective > TESS_PLAN_SHARES_MAX)
+                 c->strategy.ring * c->strategy.selective, TESS_PLAN_RING_MAX);
+    else if ((int64_t)heads * c->strategy.ring * c->strategy.selective > TESS_PLAN_SHARES_MAX)
         snprintf(why, size, "%lld shares, at most %d are planned",
-                 (long long)heads * c->ring * c->selective, TESS_PLAN_SHARES_MAX);
-    else if (c->ring > task->info.q_blocks || c->ring > task->info.k_blocks)
+                 (long long)heads * c->strategy.ring * c->strategy.selective, TESS_PLAN_SHARES_MAX);
+    else if (c->strategy.ring > task->info.q_blocks || c->strategy.ring > task->info.k_blocks)
         snprintf(why, size, "%d blocks on a ring of %d",
                  task->info.q_blocks < task->info.k_blocks ? task->info.q_blocks
                                                            : task->info.k_blocks,
-                 c->ring);
+                 c->strategy.ring);
 }
 
 /* Appends to a reason. */

@@ -68,9 +68,9 @@ tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
                               int64_t **tiles)
 {
     *tiles = NULL;
-    if (layer->ring == 1 || tess__work_words(work) == 0)
+    if (layer->strategy.ring == 1 || tess__work_words(work) == 0)
         return TESS_OK;
-    const size_t ring = (size_t)layer->ring;
+    const size_t ring = (size_t)layer->strategy.ring;
     int64_t *made = tess__arena_take(arena, (size_t)layer->groups * ring * ring * sizeof *made);
     int32_t *heads = tess__arena_take(arena, (size_t)info->heads * sizeof *heads);
     if (!made || !heads)
@@ -86,7 +86,7 @@ tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
             layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL,
             layer->q_cuts + cut,
             layer->k_order ? layer->k_order + (size_t)u * (size_t)info->k_blocks : NULL,
-            layer->k_cuts + cut, layer->ring, made + (size_t)u * ring * ring));
+            layer->k_cuts + cut, layer->strategy.ring, made + (size_t)u * ring * ring));
     }
     *tiles = made;
     return TESS_OK;
@@ -97,7 +97,7 @@ static double slowest_tile(const tess_plan_info *info, const tess_plan_layer *la
                            const int64_t *tiles, int u, int step)
 {
     double slowest = 0.0;
-    for (int s = 0; s < layer->ring; s++) {
+    for (int s = 0; s < layer->strategy.ring; s++) {
         const int rank = tess__rank_at(layer, u, s);
         const double time = time_of(info, rank, tess__tile(layer, tiles, rank, step));
         slowest = time > slowest ? time : slowest;
@@ -117,11 +117,11 @@ void tess__layer_rho_of(const tess_plan_info *info, const tess_plan_layer *layer
     }
     for (int u = 0; tiles && u < layer->groups; u++) {
         double sum = 0.0;
-        for (int step = 0; step < layer->ring; step++)
+        for (int step = 0; step < layer->strategy.ring; step++)
             sum += slowest_tile(info, layer, tiles, u, step);
         grouped = sum > grouped ? sum : grouped;
     }
-    for (int step = 0; tiles && step < layer->ring; step++) {
+    for (int step = 0; tiles && step < layer->strategy.ring; step++) {
         double slowest = 0.0;
         for (int u = 0; u < layer->groups; u++) {
             const double time = slowest_tile(info, layer, tiles, u, step);
@@ -190,12 +190,13 @@ tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_wor
 static tess_status contiguous_rho(const tess_plan_info *info, const tess_plan_layer *layer,
                                   const tess_work *work, int at, double *rho)
 {
-    const int groups = layer->method == TESS_PLAN_FRACTIONAL ? info->ranks : layer->ulysses;
+    const int groups =
+        layer->strategy.method == TESS_PLAN_FRACTIONAL ? info->ranks : layer->strategy.ulysses;
     *rho = -1.0;
     if (info->heads % groups != 0)
         return TESS_OK;
     return tess_work_imbalance(work, at, groups, info->ranks / groups,
-                               layer->ring > 1 ? TESS_RHO_RING : TESS_RHO_FREE, rho);
+                               layer->strategy.ring > 1 ? TESS_RHO_RING : TESS_RHO_FREE, rho);
 }
 
 tess_status tess_plan_imbalance_before(const tess_plan *plan, int layer, const tess_work *work,
@@ -232,7 +233,7 @@ static tess_status count_copies(tess_ctx *ctx, const tess_plan_info *info,
                                 const tess_plan_layer *layer, const tess_work *work, int at,
                                 double *copies)
 {
-    const int selects = layer->selective > 1 && tess__work_words(work) > 0;
+    const int selects = layer->strategy.selective > 1 && tess__work_words(work) > 0;
     uint64_t *bits = NULL;
     if (selects) {
         bits = tess__alloc(ctx, (size_t)tess__work_words(work) * sizeof *bits);
@@ -248,7 +249,7 @@ static tess_status count_copies(tess_ctx *ctx, const tess_plan_info *info,
     }
     tess__free(ctx, bits);
     const double one = (double)info->k_blocks * info->heads;
-    *copies = layer->ring > 1 ? 1.0 : (double)blocks / one;
+    *copies = layer->strategy.ring > 1 ? 1.0 : (double)blocks / one;
     return TESS_OK;
 }
 
@@ -272,7 +273,7 @@ tess_status tess__layer_measure(tess_ctx *ctx, const tess_plan_info *info, const
     TESS_TRY(contiguous_rho(info, &made, work, at, &made.rho_before));
     const int parts = tess__layer_parts(&made);
     made.moved_q = made.moved_k = 0;
-    if (made.ring > 1) {
+    if (made.strategy.ring > 1) {
         made.moved_q = moved_blocks(made.q_order, made.q_cuts, made.groups, parts, info->q_blocks);
         made.moved_k = moved_blocks(made.k_order, made.k_cuts, made.groups, parts, info->k_blocks);
     }

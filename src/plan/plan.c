@@ -154,12 +154,8 @@ static tess_status make_cuts(tess__arena *arena, const int32_t *given, int rows,
 static tess_plan_layer bare_layer(const tess__layer_heads *in)
 {
     return (tess_plan_layer){
-        .method = in->method,
-        .ulysses = in->ulysses,
-        .ring = in->ring,
-        .selective = in->selective,
-        .placement = in->placement,
-        .groups = in->ulysses,
+        .strategy = in->strategy,
+        .groups = in->strategy.ulysses,
         .rho_before = -1.0,
         .predicted_ns = -1,
     };
@@ -229,7 +225,7 @@ static tess_status make_shares(tess__arena *arena, const tess_plan_info *info,
 tess_status tess__layer_from_heads(tess__arena *arena, const tess_plan_info *info,
                                    const tess__layer_heads *in, tess_plan_layer *layer)
 {
-    assert(in->ulysses * in->ring * in->selective == info->ranks);
+    assert(in->strategy.ulysses * in->strategy.ring * in->strategy.selective == info->ranks);
     assert(in->ring == 1 || in->selective == 1);
     tess_plan_layer made = bare_layer(in);
     const size_t groups = (size_t)made.groups;
@@ -242,7 +238,8 @@ tess_status tess__layer_from_heads(tess__arena *arena, const tess_plan_info *inf
     made.k_order = copy;
     TESS_TRY(make_cuts(arena, in->q_cuts, made.groups, tess__layer_parts(&made), info->q_blocks,
                        &made.q_cuts));
-    TESS_TRY(make_cuts(arena, in->k_cuts, made.groups, made.ring, info->k_blocks, &made.k_cuts));
+    TESS_TRY(make_cuts(arena, in->k_cuts, made.groups, made.strategy.ring, info->k_blocks,
+                       &made.k_cuts));
     TESS_TRY(make_shares(arena, info, &made));
     *layer = made;
     return TESS_OK;

@@ -81,7 +81,7 @@ static inline int64_t tess__plan_k_row(const tess_plan_info *info, int32_t block
 /* S: sequence parts of a layer. */
 static inline int tess__layer_parts(const tess_plan_layer *layer)
 {
-    return layer->ring > 1 ? layer->ring : layer->selective;
+    return layer->strategy.ring > 1 ? layer->strategy.ring : layer->strategy.selective;
 }
 
 /* The place of a rank in the mesh of a layer, and back. Fractional layers have one group and no
@@ -90,29 +90,29 @@ static inline int tess__rank_group(const tess_plan_layer *layer, int rank)
 {
     if (layer->groups == 1)
         return 0;
-    return layer->placement == TESS_PLACE_HEADS_INSIDE ? rank % layer->groups
-                                                       : rank / tess__layer_parts(layer);
+    return layer->strategy.placement == TESS_PLACE_HEADS_INSIDE ? rank % layer->groups
+                                                                : rank / tess__layer_parts(layer);
 }
 static inline int tess__rank_part(const tess_plan_layer *layer, int rank)
 {
     if (layer->groups == 1)
         return rank;
-    return layer->placement == TESS_PLACE_HEADS_INSIDE ? rank / layer->groups
-                                                       : rank % tess__layer_parts(layer);
+    return layer->strategy.placement == TESS_PLACE_HEADS_INSIDE ? rank / layer->groups
+                                                                : rank % tess__layer_parts(layer);
 }
 static inline int tess__rank_at(const tess_plan_layer *layer, int u, int s)
 {
-    return layer->placement == TESS_PLACE_HEADS_INSIDE ? s * layer->groups + u
-                                                       : u * tess__layer_parts(layer) + s;
+    return layer->strategy.placement == TESS_PLACE_HEADS_INSIDE ? s * layer->groups + u
+                                                                : u * tess__layer_parts(layer) + s;
 }
 
 /* The key part that a rank holds at a step of the ring: it began at part s - step. Layers without a
  * ring have one part. */
 static inline int tess__key_part(const tess_plan_layer *layer, int rank, int step)
 {
-    if (layer->ring == 1)
+    if (layer->strategy.ring == 1)
         return 0;
-    return (tess__rank_part(layer, rank) + layer->ring - step) % layer->ring;
+    return (tess__rank_part(layer, rank) + layer->strategy.ring - step) % layer->strategy.ring;
 }
 
 /* A layer whose groups hold whole heads: Ulysses (ring 1, selective 1), ring or selective. ulysses
@@ -120,9 +120,7 @@ static inline int tess__key_part(const tess_plan_layer *layer, int rank, int ste
  * empty. All arrays are copied into the arena. Writes *layer only on success; measures are zero,
  * rho_before and predicted_ns -1. */
 typedef struct {
-    tess_plan_method method;
-    int ulysses, ring, selective;
-    tess_placement placement;
+    tess_strategy strategy;
     const int32_t *head_group; /* (heads): 0..ulysses-1 */
     const int32_t *q_cuts;     /* (ulysses, S + 1), ascending from 0 to q_blocks; NULL: even */
     const int32_t *k_cuts;     /* (ulysses, ring + 1); NULL: even */
@@ -187,7 +185,7 @@ tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
 static inline int64_t tess__tile(const tess_plan_layer *layer, const int64_t *tiles, int rank,
                                  int step)
 {
-    const size_t ring = (size_t)layer->ring, u = (size_t)tess__rank_group(layer, rank),
+    const size_t ring = (size_t)layer->strategy.ring, u = (size_t)tess__rank_group(layer, rank),
                  s = (size_t)tess__rank_part(layer, rank);
     return tiles[(u * ring + s) * ring + (size_t)tess__key_part(layer, rank, step)];
 }

@@ -155,12 +155,13 @@ static tess_status read_degrees(const tess__json_node *node, const tess_plan_inf
                              TESS_PLAN_METHOD_COUNT - 1, &method));
     TESS_TRY(tess__json_enum(tess__json_member(node, "placement"), placements, TESS_PLACEMENT_COUNT,
                              &placement));
-    in->method = (tess_plan_method)(method + 1);
-    in->placement = (tess_placement)placement;
+    in->strategy.method = (tess_plan_method)(method + 1);
+    in->strategy.placement = (tess_placement)placement;
     const int most = info->ranks;
-    TESS_TRY(tess__json_int(tess__json_member(node, "ulysses"), 1, most, &in->ulysses));
-    TESS_TRY(tess__json_int(tess__json_member(node, "ring"), 1, most, &in->ring));
-    TESS_TRY(tess__json_int(tess__json_member(node, "selective"), 1, most, &in->selective));
+    TESS_TRY(tess__json_int(tess__json_member(node, "ulysses"), 1, most, &in->strategy.ulysses));
+    TESS_TRY(tess__json_int(tess__json_member(node, "ring"), 1, most, &in->strategy.ring));
+    TESS_TRY(
+        tess__json_int(tess__json_member(node, "selective"), 1, most, &in->strategy.selective));
     char why[TESS_PLAN_WHY];
     if (tess__layer_degrees_wrong(info, in, whole, why))
         return tess__json_fail(*node, "%s", why);
@@ -214,20 +215,21 @@ static tess_status read_heads(const tess__json_node *node, tess_plan *plan, tess
                               tess__layer_heads *in, tess_plan_layer *layer)
 {
     const tess_plan_info *info = &plan->info;
-    const size_t groups = (size_t)in->ulysses;
-    const size_t parts = (size_t)(in->ring > 1 ? in->ring : in->selective);
+    const size_t groups = (size_t)in->strategy.ulysses;
+    const size_t parts =
+        (size_t)(in->strategy.ring > 1 ? in->strategy.ring : in->strategy.selective);
     TESS_TRY(refuse(node, "shares", "and \"head_group\", must be one of them"));
     if ((int64_t)info->heads * (int64_t)parts > TESS_PLAN_SHARES_MAX)
         return tess__json_fail(*node, "%d heads in %zu parts, must be at most %d shares",
                                info->heads, parts, TESS_PLAN_SHARES_MAX);
     TESS_TRY(read_list(tess__json_member(node, "head_group"), (size_t)info->heads, 0,
-                       in->ulysses - 1, scratch, &in->head_group));
+                       in->strategy.ulysses - 1, scratch, &in->head_group));
     if (parts > 1)
         TESS_TRY(read_table(tess__json_member(node, "q_cuts"), groups, parts + 1, 0, info->q_blocks,
                             scratch, &in->q_cuts));
     else
         TESS_TRY(refuse(node, "q_cuts", "in a layer of one sequence part"));
-    if (in->ring > 1)
+    if (in->strategy.ring > 1)
         TESS_TRY(read_table(tess__json_member(node, "k_cuts"), groups, parts + 1, 0, info->k_blocks,
                             scratch, &in->k_cuts));
     else

@@ -64,7 +64,7 @@ static void add_head_groups(tess__jw *w, const tess_plan_info *info, const tess_
     tess__jw_row_i32(w, "head_group", layer->head_group, (size_t)info->heads);
     if (parts > 1)
         add_table(w, "q_cuts", layer->q_cuts, groups, parts + 1);
-    if (layer->ring > 1)
+    if (layer->strategy.ring > 1)
         add_table(w, "k_cuts", layer->k_cuts, groups, parts + 1);
     if (layer->q_order)
         add_table(w, "q_order", layer->q_order, groups, (size_t)info->q_blocks);
@@ -75,11 +75,11 @@ static void add_head_groups(tess__jw *w, const tess_plan_info *info, const tess_
 static void add_layer(tess__jw *w, const tess_plan_info *info, const tess_plan_layer *layer)
 {
     tess__jw_begin(w, NULL, '{');
-    tess__jw_text(w, "method", tess_plan_method_name(layer->method));
-    tess__jw_int(w, "ulysses", layer->ulysses);
-    tess__jw_int(w, "ring", layer->ring);
-    tess__jw_int(w, "selective", layer->selective);
-    tess__jw_text(w, "placement", tess_placement_name(layer->placement));
+    tess__jw_text(w, "method", tess_plan_method_name(layer->strategy.method));
+    tess__jw_int(w, "ulysses", layer->strategy.ulysses);
+    tess__jw_int(w, "ring", layer->strategy.ring);
+    tess__jw_int(w, "selective", layer->strategy.selective);
+    tess__jw_text(w, "placement", tess_placement_name(layer->strategy.placement));
     tess__jw_int(w, "load_max", layer->load_max);
     tess__jw_int(w, "load_bound", layer->load_bound);
     tess__jw_int(w, "load_total", layer->load_total);

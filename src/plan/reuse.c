@@ -33,7 +33,7 @@ static int64_t cost_of(const tess_plan *plan, const tess__task *task)
     int64_t ns = c->launch + (far ? c->network_latency : c->link_latency) +
                  tess__ns(bytes * 1e9 / bandwidth);
     for (int at = 0; at < info->layers; at++) {
-        const int blocks = plan->layers[at].q_order || task->opts.method == TESS_PLAN_AUTO;
+        const int blocks = plan->layers[at].q_order || task->opts.strategy.method == TESS_PLAN_AUTO;
         ns += PLAN_NS + words * (blocks ? WORD_BLOCKS_NS : WORD_NS);
     }
     return ns;

@@ -31,16 +31,16 @@ typedef struct {
 /* 0: heads alone, 1: fractional, 2: selective, 3: ring. */
 static int class_of(const tess_candidate *c)
 {
-    if (c->method == TESS_PLAN_FRACTIONAL)
+    if (c->strategy.method == TESS_PLAN_FRACTIONAL)
         return 1;
-    return c->ring > 1 ? 3 : c->selective > 1 ? 2 : 0;
+    return c->strategy.ring > 1 ? 3 : c->strategy.selective > 1 ? 2 : 0;
 }
 
 /* Whether it is known which keys travel. */
 static int is_known(const tess__task *task, int at, const tess_candidate *c)
 {
-    return c->selective == 1 || task->work->info.masks ||
-           tess__union_share(&task->pricing, at, c->selective) > 0.0;
+    return c->strategy.selective == 1 || task->work->info.masks ||
+           tess__union_share(&task->pricing, at, c->strategy.selective) > 0.0;
 }
 
 /* Whether a candidate is beaten before its blocks are planned; then it gets its bound. */
@@ -48,7 +48,7 @@ static int is_hopeless(contest *k, int i)
 {
     const tess__task *task = k->task;
     tess_candidate c = k->list[i];
-    if (k->best < 0 || c.ring * c.selective == 1)
+    if (k->best < 0 || c.strategy.ring * c.strategy.selective == 1)
         return 0;
     tess__price_bound(&task->pricing, &task->info, task->work, k->at, k->group_of, &c);
     if (tess__candidate_order(task, &c, &k->list[k->best]) <= 0)
@@ -99,7 +99,8 @@ static tess_status run(contest *k, tess__arena *arena, int i, int twins, int *ke
     for (int t = 0; t < twins; t++) {
         placed = layer;
         if (t > 0)
-            TESS_TRY(tess__candidate_place(task, arena, &layer, k->list[i + t].placement, &placed));
+            TESS_TRY(tess__candidate_place(task, arena, &layer, k->list[i + t].strategy.placement,
+                                           &placed));
         TESS_TRY(tess__layer_price(task->ctx, &task->pricing, &task->info, &placed, task->work,
                                    k->at, tiles, &price));
         *kept |= enter(k, i + t, &price, &placed);
@@ -116,18 +117,20 @@ static tess_status try_candidate(contest *k, int i, int *used)
     tess__candidate_bar(task, c, k->why[i]);
     if (k->why[i][0] || (k->best >= 0 && !is_known(task, k->at, c)))
         return TESS_OK;
-    if (c->method != TESS_PLAN_FRACTIONAL) {
-        if (k->split != c->ulysses || k->split_by != c->method || task->info.speeds) {
+    if (c->strategy.method != TESS_PLAN_FRACTIONAL) {
+        if (k->split != c->strategy.ulysses || k->split_by != c->strategy.method ||
+            task->info.speeds) {
             tess__candidate_heads(task, k->at, c, k->group_of);
-            k->split = c->ulysses;
-            k->split_by = c->method;
+            k->split = c->strategy.ulysses;
+            k->split_by = c->strategy.method;
         }
         if (is_hopeless(k, i))
             return TESS_OK;
     }
-    const int next = i + 1 < k->n && c[1].ulysses == c->ulysses && c[1].ring == c->ring &&
-                     c[1].selective == c->selective && c[1].placement != c->placement &&
-                     !task->info.speeds;
+    const int next = i + 1 < k->n && c[1].strategy.ulysses == c->strategy.ulysses &&
+                     c[1].strategy.ring == c->strategy.ring &&
+                     c[1].strategy.selective == c->strategy.selective &&
+                     c[1].strategy.placement != c->strategy.placement && !task->info.speeds;
     int kept = 0;
     tess__arena arena = {.ctx = task->ctx};
     const tess_status status = run(k, &arena, i, 1 + next, &kept);
@@ -145,13 +148,13 @@ static tess_status try_candidate(contest *k, int i, int *used)
 static int64_t bound_of(tess__task *task, int at, const tess_plan_layer *layer)
 {
     const int parts = tess__layer_parts(layer);
-    if (layer->method == TESS_PLAN_FRACTIONAL)
+    if (layer->strategy.method == TESS_PLAN_FRACTIONAL)
         return tess__fractional_bound(task->work, at, task->info.ranks, task->info.speeds);
     const tess__heads heads = {.heads = task->info.heads,
                                .groups = layer->groups,
                                .loads = task->work->loads + tess__work_place(task->work, at, 0),
                                .equal_heads = task->opts.equal_heads};
-    const int64_t group = tess__heads_bound(task->space, &heads, layer->method);
+    const int64_t group = tess__heads_bound(task->space, &heads, layer->strategy.method);
     return task->info.speeds ? 0 : (group + parts - 1) / parts;
 }
 
@@ -184,8 +187,8 @@ static tess_status run_layer(contest *k, const char *who, tess_plan *plan)
     if (k->best < 0)
         return fail_none(k, who);
     tess_plan_layer *layer = &plan->layers[k->at];
-    TESS_TRY(
-        tess__candidate_place(task, &plan->arena, &k->layer, k->list[k->best].placement, layer));
+    TESS_TRY(tess__candidate_place(task, &plan->arena, &k->layer,
+                                   k->list[k->best].strategy.placement, layer));
     TESS_TRY(tess__layer_measure(task->ctx, &task->info, task->work, k->at, layer));
     layer->predicted_ns = k->list[k->best].ns;
     layer->kv_copies = k->list[k->best].kv_copies; /* with the union share, where that is known */
@@ -225,8 +228,8 @@ static tess_status make_scratch(tess__task *task, tess__arena *arena, contest *k
         return TESS_ENOMEM;
     int ring = 0;
     for (int i = 0; i < k->n; i++)
-        if (k->list[i].ring > ring && task->work->info.masks)
-            ring = k->list[i].ring;
+        if (k->list[i].strategy.ring > ring && task->work->info.masks)
+            ring = k->list[i].strategy.ring;
     const tess__space_shape shape = {.heads = task->info.heads,
                                      .ranks = task->info.ranks,
                                      .q_blocks = task->info.q_blocks,
@@ -282,7 +285,8 @@ tess_status tess_plan_create(tess_ctx *ctx, const tess_work *work, const tess_cl
     if (n == 0)
         return tess__fail(TESS_EINVAL,
                           "%s: ulysses %d, ring %d, selective %d: no such degrees make %d ranks",
-                          who, opts->ulysses, opts->ring, opts->selective, opts->ranks);
+                          who, opts->strategy.ulysses, opts->strategy.ring,
+                          opts->strategy.selective, opts->ranks);
     tess_plan *made = NULL;
     TESS_TRY(tess__plan_new(ctx, who, &task.info, &made));
     const tess_status status = run_layers(&task, who, n, made);

@@ -113,6 +113,12 @@ tess_status tess__layer_price(tess_ctx *ctx, const tess__pricing *pricing,
 void tess__price_bound(const tess__pricing *pricing, const tess_plan_info *info,
                        const tess_work *work, int at, const int32_t *head_group, tess_candidate *c);
 
+/* ---- strategy_text.c ------------------------------------------------------------------------- */
+
+/* tess_strategy_parse; who starts the sentence of a failure. */
+tess_status tess__strategy_parse(const char *who, const char *text, int ranks,
+                                 tess_strategy *strategy);
+
 /* ---- candidate.c, strategy.c ----------------------------------------------------------------- */
 
 /* Everything one call of tess_plan_create decides by. */

@@ -8,10 +8,11 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o, int l
 {
     TESS_TRY(tess__check_range(who, "ranks", o->ranks, 1, TESS_PLAN_RANKS_MAX));
     TESS_TRY(tess__check_range(who, "nodes", o->nodes, 0, o->ranks));
-    TESS_TRY(tess__check_range(who, "method", (int)o->method, 0, TESS_PLAN_METHOD_COUNT - 1));
-    TESS_TRY(tess__check_range(who, "ulysses", o->ulysses, 0, o->ranks));
-    TESS_TRY(tess__check_range(who, "ring", o->ring, 0, o->ranks));
-    TESS_TRY(tess__check_range(who, "selective", o->selective, 0, o->ranks));
+    TESS_TRY(
+        tess__check_range(who, "method", (int)o->strategy.method, 0, TESS_PLAN_METHOD_COUNT - 1));
+    TESS_TRY(tess__check_range(who, "ulysses", o->strategy.ulysses, 0, o->ranks));
+    TESS_TRY(tess__check_range(who, "ring", o->strategy.ring, 0, o->ranks));
+    TESS_TRY(tess__check_range(who, "selective", o->strategy.selective, 0, o->ranks));
     TESS_TRY(tess__check_range(who, "pass", (int)o->pass, 0, TESS_PLAN_PASS_COUNT - 1));
     TESS_TRY(tess__check_range(who, "head_dim", o->head_dim, 0, 4096));
     TESS_TRY(tess__check_range(who, "rank_low", o->rank_low, 0, 65536));
@@ -44,9 +45,9 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o, int l
     if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
         return tess__fail(TESS_EINVAL, "%s: replan_above is %g, must be 0..1e9", who,
                           o->replan_above);
-    if (o->ring > 1 && o->selective > 1)
+    if (o->strategy.ring > 1 && o->strategy.selective > 1)
         return tess__fail(TESS_EINVAL, "%s: ring is %d and selective is %d, one must be 1", who,
-                          o->ring, o->selective);
+                          o->strategy.ring, o->strategy.selective);
     for (int p = 0; o->speeds && p < o->ranks; p++)
         if (o->speeds[p] < 1 || o->speeds[p] > 1000000)
             return tess__fail(TESS_EINVAL, "%s: speeds[%d] is %d, must be 1..1000000", who, p,

@@ -18,20 +18,6 @@
 
 enum { CELLS = 96 };
 
-void tess__strategy_text(const tess_plan_layer *plan, char *text, size_t bytes)
-{
-    const char *method = tess_plan_method_name(plan->method);
-    if (plan->method == TESS_PLAN_FRACTIONAL)
-        snprintf(text, bytes, "fractional heads");
-    else if (plan->ring > 1)
-        snprintf(text, bytes, "%s, %d head groups x ring of %d", method, plan->ulysses, plan->ring);
-    else if (plan->selective > 1)
-        snprintf(text, bytes, "%s, %d head groups x %d selective parts", method, plan->ulysses,
-                 plan->selective);
-    else
-        snprintf(text, bytes, "%s, %d head groups", method, plan->ulysses);
-}
-
 /* Work of the share's query blocks; rows has the load of each query block of its head. */
 static int64_t share_load(const tess__detail *d, const tess_share *share, const int64_t *rows)
 {
@@ -67,7 +53,7 @@ static tess_status add_shares(const tess__detail *d, int64_t *rows, tess__markup
 static tess_status add_before(const tess__detail *d, int64_t *rows, tess__markup *text)
 {
     const tess_plan_layer *p = d->plan;
-    const int groups = p->method == TESS_PLAN_FRACTIONAL ? d->ranks : p->ulysses;
+    const int groups = p->strategy.method == TESS_PLAN_FRACTIONAL ? d->ranks : p->strategy.ulysses;
     const int parts = d->ranks / groups;
     if (d->heads % groups != 0) {
         tess__markup_print(text, ",\"before\":null");
@@ -144,9 +130,9 @@ static void add_map(const tess__detail *d, int head, int32_t *k_place, picture *
         (double)selected / ((double)d->q_blocks * d->k_blocks), map->rows, map->columns);
     tess__markup_base64(text, map->cells, (size_t)map->rows * map->columns);
     tess__markup_print(text, "\",\"key_cuts\":[");
-    for (int part = 1; part < p->ring && p->k_cuts; part++)
+    for (int part = 1; part < p->strategy.ring && p->k_cuts; part++)
         tess__markup_print(text, "%s%d", part > 1 ? "," : "",
-                           p->k_cuts[group * (p->ring + 1) + part]);
+                           p->k_cuts[group * (p->strategy.ring + 1) + part]);
     tess__markup_print(text, "]}");
 }
 
@@ -169,8 +155,8 @@ static tess_status add_maps(const tess__detail *d, int maps, tess__markup *text)
 
 tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup *text)
 {
-    char strategy[96];
-    tess__strategy_text(detail->plan, strategy, sizeof strategy);
+    char strategy[TESS_STRATEGY_TEXT];
+    tess_strategy_format(&detail->plan->strategy, strategy);
     int64_t *rows = tess__alloc(detail->ctx, (size_t)detail->q_blocks * sizeof *rows);
     if (!rows)
         return tess__nomem((size_t)detail->q_blocks * sizeof *rows);

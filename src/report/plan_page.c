@@ -22,7 +22,7 @@ struct tess_plan_report {
     double before_sum, after_sum, before_max, after_max, copies_sum;
     int64_t before_count;
     tess__markup step, before, after, detail;
-    char strategy[96]; /* of all layers, if they agree */
+    char strategy[TESS_STRATEGY_TEXT]; /* of all layers, if they agree */
 };
 
 tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *opts,
@@ -75,8 +75,8 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
         r->before_sum += before;
         r->before_max = before > r->before_max ? before : r->before_max;
     }
-    char strategy[sizeof r->strategy];
-    tess__strategy_text(&layer, strategy, sizeof strategy);
+    char strategy[TESS_STRATEGY_TEXT];
+    tess_strategy_format(&layer.strategy, strategy);
     if (r->layers > 1 && strcmp(strategy, r->strategy) != 0)
         snprintf(strategy, sizeof strategy, "each layer by the strategy that suits it");
     memcpy(r->strategy, strategy, sizeof strategy);

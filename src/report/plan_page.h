@@ -15,9 +15,6 @@ typedef struct {
     const tess_work *work;
 } tess__detail;
 
-/* "fractional heads", "refined, 4 head groups x ring of 2". */
-void tess__strategy_text(const tess_plan_layer *plan, char *text, size_t bytes);
-
 /* Adds the layer as a JSON object: head loads, shares, the contiguous loads of ranks, and masks of
  * up to maps heads. */
 tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup *text);

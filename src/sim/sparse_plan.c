@@ -50,7 +50,7 @@ static tess_status take(const tess_plan *plan, int layers, int ranks, tess_scena
         TESS_TRY(tess_plan_layer_view(plan, i, &layer));
         busiest += (double)layer.load_max;
         all += (double)layer.load_total;
-        rings += layer.ring > 1 || layer.selective > 1;
+        rings += layer.strategy.ring > 1 || layer.strategy.selective > 1;
     }
     s->model.imbalance = all > 0.0 ? busiest * ranks / all : 1.0;
     if (s->model.imbalance < 1.0)
@@ -68,8 +68,7 @@ static tess_status plan_it(tess_ctx *ctx, const tess_cluster *cluster, const dou
     const int cp = full->layout.cp;
     const int whole = method != TESS_PLAN_AUTO && method != TESS_PLAN_FRACTIONAL;
     const tess_plan_opts opts = {.ranks = cp,
-                                 .method = method,
-                                 .ulysses = whole ? cp : 0,
+                                 .strategy = {.method = method, .ulysses = whole ? cp : 0},
                                  .pass = TESS_PLAN_TRAIN,
                                  .head_dim = full->model.head_dim};
     tess_status status =

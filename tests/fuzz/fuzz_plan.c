@@ -33,7 +33,7 @@ static void walk(const tess_plan *plan, int layer)
     for (int r = 0; r < info->ranks; r++) {
         tess_exchange *x;
         MUST(tess_plan_pieces(plan, layer, r, NULL, &n) == TESS_OK);
-        if (plan->layers[layer].selective > 1)
+        if (plan->layers[layer].strategy.selective > 1)
             continue;
         MUST(tess_plan_exchange(plan, NULL, layer, r, bounds[0], bounds[1], &x) == TESS_OK);
         tess_exchange_destroy(x);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_strategy.c - how ranks attend, as `--strategy` says it.
  *
- * The first byte is the number of ranks less one, the rest the text. What is accepted must be
- * degrees that make these ranks, or a method with free ones; what is not must be named by its value.
+ * The first byte is the number of ranks less one, the rest the text. What is accepted must have
+ * degrees that make these ranks, or be auto or fractional, and its text must be read back; what is
+ * refused must be named by its value.
  */
-#include "cp/context_internal.h"
+#include "plan/strategy_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,19 +16,28 @@
             abort();                                                                               \
     } while (0)
 
-static void use(const tess__strategy *s, int ranks)
+static void use(const tess_strategy *s, int ranks)
 {
-    const int free_of = s->ulysses == 0 && s->ring == 0 && s->selective == 0;
+    const int64_t product = (int64_t)s->ulysses * s->ring * s->selective;
     MUST((int)s->method >= 0 && s->method < TESS_PLAN_METHOD_COUNT);
-    MUST(free_of || (int64_t)s->ulysses * s->ring * s->selective == ranks);
-    MUST(free_of || s->ring == 1 || s->selective == 1);
+    if (s->method == TESS_PLAN_AUTO)
+        MUST(s->ulysses == 0 && s->ring == 0 && s->selective == 0);
+    else
+        MUST(product == ranks || (s->method == TESS_PLAN_FRACTIONAL && product == 1));
+    MUST(s->ring <= 1 || s->selective == 1);
+    char text[TESS_STRATEGY_TEXT];
+    tess_strategy again;
+    tess_strategy_format(s, text);
+    MUST(tess_strategy_parse(text, ranks, &again) == TESS_OK);
+    MUST(again.method == s->method && again.ulysses == s->ulysses && again.ring == s->ring);
+    MUST(again.selective == s->selective && again.placement == s->placement);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char start[] = "fuzz: strategy is \"";
-    tess__strategy strategy;
+    tess_strategy strategy;
     if (size == 0)
         return 0;
     const int ranks = data[0] + 1;

@@ -44,7 +44,7 @@ static tess_status check_bounds(const char *who, char letter, const int64_t *bou
 static tess_status check_work(const char *who, const tess_plan *plan, int layer,
                               const tess_work *work)
 {
-    const int selects = plan->layers[layer].selective > 1;
+    const int selects = plan->layers[layer].strategy.selective > 1;
     if (!work)
         return TESS_OK;
     TESS_TRY(tess__plan_fits(who, &plan->info, work));
@@ -72,7 +72,7 @@ static tess_status check(const char *who, const tess_plan *plan, const tess_work
 /* The heads of each group of a ring, into the arena. */
 static tess_status gather_heads(tess__arena *arena, tess__job *job)
 {
-    if (job->layer->ring == 1)
+    if (job->layer->strategy.ring == 1)
         return TESS_OK;
     const int groups = job->layer->groups, heads = job->info->heads;
     int32_t *at = tess__arena_take(arena, ((size_t)groups + 1) * sizeof *at);

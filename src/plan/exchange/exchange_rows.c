@@ -203,7 +203,7 @@ static tess_status ring_uses(const tess__job *job, int rank, const int32_t *orde
 {
     const tess_plan_layer *layer = job->layer;
     const int u = tess__rank_group(layer, rank), part = tess__key_part(layer, rank, 0);
-    const int32_t *cut = layer->k_cuts + (size_t)u * ((size_t)layer->ring + 1) + part;
+    const int32_t *cut = layer->k_cuts + (size_t)u * ((size_t)layer->strategy.ring + 1) + part;
     TESS_TRY(begin_uses(job, 0, job->heads_at[u + 1] - job->heads_at[u] + 1, uses));
     TESS_TRY(place_pattern(job, TESS__SIDE_K, uses, order, cut[0], cut[1]));
     for (int32_t i = job->heads_at[u]; i < job->heads_at[u + 1]; i++)
@@ -249,8 +249,8 @@ tess_status tess__uses_make(const tess__job *job, tess__side side, int rank, tes
         return query_uses(job, rank, q, uses);
     if (side == TESS__SIDE_LOW)
         return key_uses(job, rank, NULL, 0, uses);
-    return layer->ring > 1 ? ring_uses(job, rank, k, uses)
-                           : key_uses(job, rank, k, layer->selective > 1, uses);
+    return layer->strategy.ring > 1 ? ring_uses(job, rank, k, uses)
+                                    : key_uses(job, rank, k, layer->strategy.selective > 1, uses);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

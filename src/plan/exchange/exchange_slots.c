@@ -71,12 +71,12 @@ tess_status tess__exchange_slots(const tess__job *job, const tess__uses *uses, t
         for (; at < x->n_slots && x->slots[at].head == uses[TESS__SIDE_LOW].uses[i].head; at++)
             x->slots[at].low_place = uses[TESS__SIDE_LOW].uses[i].place;
     const int part = tess__key_part(layer, job->rank, 0);
-    const int32_t *cut = layer->k_cuts + u * ((size_t)layer->ring + 1) + part;
+    const int32_t *cut = layer->k_cuts + u * ((size_t)layer->strategy.ring + 1) + part;
     int64_t at = 0;
     for (int64_t i = 0; i < k->n_uses; i++) {
         const tess__use *use = &k->uses[i];
         const int64_t rows = k->patterns[use->pattern].rows;
-        if (layer->selective > 1)
+        if (layer->strategy.selective > 1)
             at = fill_keys(x->slots, x->n_slots, at, use, rows, ids + use->ids, use->n_ids);
         else
             at = fill_keys(x->slots, x->n_slots, at, use, rows, x->ids_k + cut[0], cut[1] - cut[0]);
@@ -91,7 +91,7 @@ static tess_status look_ahead(const tess__job *job, int u, int s, const tess_rin
                               tess_ring_step *step)
 {
     const tess_plan_layer *layer = job->layer;
-    const size_t ring = (size_t)layer->ring, cut = (size_t)u * (ring + 1);
+    const size_t ring = (size_t)layer->strategy.ring, cut = (size_t)u * (ring + 1);
     size_t bytes;
     if (tess__mul(ring * ring, sizeof(int64_t), &bytes))
         return tess__nomem(SIZE_MAX);
@@ -103,7 +103,7 @@ static tess_status look_ahead(const tess__job *job, int u, int s, const tess_rin
         job->work, job->at, view->heads, view->n_heads,
         order_q ? order_q + (size_t)u * (size_t)job->info->q_blocks : NULL, layer->q_cuts + cut,
         order_k ? order_k + (size_t)u * (size_t)job->info->k_blocks : NULL, layer->k_cuts + cut,
-        layer->ring, tiles);
+        layer->strategy.ring, tiles);
     for (size_t t = 0; status == TESS_OK && t < ring; t++) {
         const size_t part = (size_t)step[t].part;
         step[t].needed = tiles[(size_t)s * ring + part] > 0;
@@ -118,7 +118,7 @@ static tess_status look_ahead(const tess__job *job, int u, int s, const tess_rin
 tess_status tess__exchange_ring(const tess__job *job, tess_exchange *x)
 {
     const tess_plan_layer *layer = job->layer;
-    const int ring = layer->ring, u = tess__rank_group(layer, job->rank);
+    const int ring = layer->strategy.ring, u = tess__rank_group(layer, job->rank);
     tess_ring_step *step = tess__arena_take(&x->arena, (size_t)ring * sizeof *step);
     if (!step)
         return TESS_ENOMEM;

@@ -15,10 +15,10 @@
 static int64_t walk_pieces(const tess_plan_layer *layer, int rank, tess_piece *pieces)
 {
     const int u = tess__rank_group(layer, rank);
-    const int32_t *cuts = layer->k_cuts + (size_t)u * ((size_t)layer->ring + 1);
+    const int32_t *cuts = layer->k_cuts + (size_t)u * ((size_t)layer->strategy.ring + 1);
     const int64_t begin = layer->first[rank], end = layer->first[rank + 1];
     int64_t n = 0;
-    for (int step = 0; step < layer->ring; step++) {
+    for (int step = 0; step < layer->strategy.ring; step++) {
         const int part = tess__key_part(layer, rank, step);
         if (cuts[part] == cuts[part + 1])
             continue;

@@ -64,7 +64,7 @@ static int64_t exchange_rows(tess__desk *d, int64_t q, int64_t kv, int64_t low, 
         t = sum(t, d->flow.low.rows[p], low);
         d->traffic[p] = back ? reversed(t) : t;
         const double bytes = copied(&d->flow.q, p, q) + copied(&d->flow.low, p, low) +
-                             (d->layer->selective > 1 ? 0.0 : copied(&d->flow.kv, p, kv));
+                             (d->layer->strategy.selective > 1 ? 0.0 : copied(&d->flow.kv, p, kv));
         most = bytes > most ? bytes : most;
     }
     const int64_t ns = tess__price_exchange(d);
@@ -118,7 +118,7 @@ int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, in
     const tess__attn_rate *rate = backward ? &pricing->backward : &pricing->forward;
     int64_t rows = units > 0 ? d->flow.q.held[p] * times : 0;
     if (pricing->rows_weighed) /* all parts but one, even over the iterations */
-        rows = rows * (d->layer->ring - 1) / d->layer->ring;
+        rows = rows * (d->layer->strategy.ring - 1) / d->layer->strategy.ring;
     const int64_t ns = tess__attn_ns(rate, (double)units * pricing->unit_pairs, rows);
     const int32_t *speeds = d->info->speeds;
     return speeds ? tess__ns((double)ns * d->fastest / speeds[p]) : ns;
@@ -136,7 +136,7 @@ static int64_t load_keys(const tess__desk *d, int p)
 /* Work of all iterations of a rank, each rounded as the phase rounds it. */
 static int64_t attend_all(const tess__desk *d, int backward, int p)
 {
-    const int ring = d->layer->ring;
+    const int ring = d->layer->strategy.ring;
     if (ring == 1)
         return tess__attend(d, backward, p, d->loads[p], 1) + load_keys(d, p);
     if (!d->tiles)
@@ -155,7 +155,7 @@ static int64_t attend_all(const tess__desk *d, int backward, int p)
 static int64_t memory_of(const tess__desk *d)
 {
     const tess_plan_info *info = d->info;
-    const int train = info->pass == TESS_PLAN_TRAIN, ring = d->layer->ring > 1;
+    const int train = info->pass == TESS_PLAN_TRAIN, ring = d->layer->strategy.ring > 1;
     const int64_t element = info->element_bytes, dim = info->head_dim;
     int64_t most = 0;
     for (int p = 0; p < info->ranks; p++) {
@@ -186,16 +186,16 @@ static int64_t pass_ns(tess__desk *d, int backward, int64_t *start, int64_t *nex
     int64_t ns =
         backward ? exchange_rows(d, row, 0, 0, 0) : exchange_rows(d, row + low, 2 * row, low, 0);
     int64_t busiest = 0;
-    if (!backward && d->layer->selective > 1)
+    if (!backward && d->layer->strategy.selective > 1)
         ns += exchange_index(d);
-    if (!backward && d->layer->ring > 1 && low > 0)
+    if (!backward && d->layer->strategy.ring > 1 && low > 0)
         ns += tess__ring_tell(d);
-    if (d->layer->selective > 1)
+    if (d->layer->strategy.selective > 1)
         ns += place_keys(d);
     for (int p = 0; d->pricing->cluster && p < d->info->ranks; p++)
         busiest = tess__larger(busiest, attend_all(d, backward, p));
     *compute += busiest;
-    ns += d->layer->ring > 1 ? tess__ring_phase(d, backward, start, next) : busiest;
+    ns += d->layer->strategy.ring > 1 ? tess__ring_phase(d, backward, start, next) : busiest;
     return ns +
            (backward ? exchange_rows(d, row, 2 * row, 0, 1) : exchange_rows(d, row + lse, 0, 0, 1));
 }
@@ -208,11 +208,11 @@ static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *
     d->ns = tess__arena_take(arena, n * sizeof *d->ns);
     d->loads = tess__arena_take(arena, n * sizeof *d->loads);
     d->sent = tess__arena_take(arena, n * sizeof *d->sent);
-    const size_t turns = (size_t)d->layer->groups * (size_t)d->layer->ring;
+    const size_t turns = (size_t)d->layer->groups * (size_t)d->layer->strategy.ring;
     d->first = tess__arena_take(arena, turns * sizeof *d->first);
     d->last = tess__arena_take(arena, turns * sizeof *d->last);
-    int64_t *start = tess__arena_take(arena, (size_t)d->layer->ring * sizeof *start);
-    int64_t *next = tess__arena_take(arena, (size_t)d->layer->ring * sizeof *next);
+    int64_t *start = tess__arena_take(arena, (size_t)d->layer->strategy.ring * sizeof *start);
+    int64_t *next = tess__arena_take(arena, (size_t)d->layer->strategy.ring * sizeof *next);
     if (!d->traffic || !d->ns || !d->loads || !d->sent || !d->first || !d->last || !start || !next)
         return TESS_ENOMEM;
     memset(d->sent, 0, n * sizeof *d->sent);
@@ -220,8 +220,8 @@ static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *
     for (int p = 0; d->info->speeds && p < d->info->ranks; p++)
         d->fastest = d->info->speeds[p] > d->fastest ? d->info->speeds[p] : d->fastest;
     TESS_TRY(tess__layer_traffic(arena, d->info, d->layer, work, at, &d->flow));
-    const double travels = tess__union_share(d->pricing, at, d->layer->selective);
-    if (d->layer->selective > 1 && tess__work_words(work) == 0 && travels > 0.0)
+    const double travels = tess__union_share(d->pricing, at, d->layer->strategy.selective);
+    if (d->layer->strategy.selective > 1 && tess__work_words(work) == 0 && travels > 0.0)
         thin(&d->flow.kv, travels, d->info->ranks);
     tess__layer_loads(d->info, d->layer, work, at, d->loads);
 

@@ -69,7 +69,8 @@ static int64_t bound_group(const tess__pricing *pricing, const tess_plan_info *i
                            const tess_work *work, const tess_candidate *c, const group *g)
 {
     const limits l = limits_of(pricing->cluster, info->nodes);
-    const int train = info->pass == TESS_PLAN_TRAIN, parts = c->ring * c->selective;
+    const int train = info->pass == TESS_PLAN_TRAIN,
+              parts = c->strategy.ring * c->strategy.selective;
     const double row = (double)info->head_dim * info->element_bytes, heads = (double)g->heads;
     const int64_t shard_q = info->tokens_q / info->ranks + 1;
     const int64_t shard_k = info->tokens_k / info->ranks + 1;
@@ -77,8 +78,8 @@ static int64_t bound_group(const tess__pricing *pricing, const tess_plan_info *i
     const double pairs = (double)g->units * pricing->unit_pairs / parts;
     double q = heads * (double)(part_q - shard_q);
     double kv = 0.0, hop = 0.0;
-    if (c->ring > 1)
-        hop = heads * (double)info->tokens_k / c->ring * 2.0 * info->head_dim;
+    if (c->strategy.ring > 1)
+        hop = heads * (double)info->tokens_k / c->strategy.ring * 2.0 * info->head_dim;
     else if (info->unit > 0 && tess__work_words(work) > 0 && !work->by_rows)
         kv = ((double)g->units / info->q_blocks - heads) * info->unit - heads * (double)shard_k;
     q = q > 0.0 ? q : 0.0;
@@ -99,9 +100,9 @@ void tess__price_bound(const tess__pricing *pricing, const tess_plan_info *info,
 {
     int64_t ns = 0, worst = 0, total = 0, sent = 0;
     /* Some rank of a ring in which all are always busy sends all key parts but one. */
-    const int64_t part = info->tokens_k / c->ring + info->tokens_k / info->k_blocks + 1;
-    const int64_t rows = ((int64_t)info->q_blocks / c->ring - 1) * info->group;
-    for (int u = 0; u < c->ulysses; u++) {
+    const int64_t part = info->tokens_k / c->strategy.ring + info->tokens_k / info->k_blocks + 1;
+    const int64_t rows = ((int64_t)info->q_blocks / c->strategy.ring - 1) * info->group;
+    for (int u = 0; u < c->strategy.ulysses; u++) {
         group g = {.busy = 1};
         for (int h = 0; h < info->heads; h++)
             if (head_group[h] == u) {
@@ -112,19 +113,19 @@ void tess__price_bound(const tess__pricing *pricing, const tess_plan_info *info,
         total += g.units;
         /* Without masks tiles are even: all have work where there is some for each. The last block
          * may be short, and a rank may have it. */
-        if (c->ring > 1 && g.units / c->ring > 2 * c->ring + g.heads)
-            g.busy = busy_iterations(info, work, at, head_group, u, c->ring);
-        if (c->ring > 1 && rows > 0)
+        if (c->strategy.ring > 1 && g.units / c->strategy.ring > 2 * c->strategy.ring + g.heads)
+            g.busy = busy_iterations(info, work, at, head_group, u, c->strategy.ring);
+        if (c->strategy.ring > 1 && rows > 0)
             g.rows = rows * g.heads * (g.busy > 1 ? g.busy : 0);
         if (pricing->rows_weighed)
-            g.rows = g.rows * (c->ring - 1) / c->ring;
-        if (g.busy == c->ring && part < info->tokens_k && info->unit > 0)
+            g.rows = g.rows * (c->strategy.ring - 1) / c->strategy.ring;
+        if (g.busy == c->strategy.ring && part < info->tokens_k && info->unit > 0)
             sent = tess__larger(sent, g.heads * (info->tokens_k - part));
         g.busy = g.busy > 1 ? g.busy : 1;
         if (pricing->cluster)
             ns = tess__larger(ns, bound_group(pricing, info, work, c, &g));
     }
     c->ns = pricing->cluster ? ns : -1;
-    c->rho = total > 0 && !info->speeds ? (double)worst * c->ulysses / (double)total : 1.0;
-    c->bytes = c->ring > 1 ? 2 * sent * info->head_dim * info->element_bytes : 0;
+    c->rho = total > 0 && !info->speeds ? (double)worst * c->strategy.ulysses / (double)total : 1.0;
+    c->bytes = c->strategy.ring > 1 ? 2 * sent * info->head_dim * info->element_bytes : 0;
 }

@@ -18,7 +18,7 @@
 static int64_t part_rows(const tess__desk *d, int u, int part)
 {
     const tess_plan_layer *layer = d->layer;
-    const int32_t *cuts = layer->k_cuts + (size_t)u * ((size_t)layer->ring + 1);
+    const int32_t *cuts = layer->k_cuts + (size_t)u * ((size_t)layer->strategy.ring + 1);
     if (!layer->k_order)
         return tess__plan_k_row(d->info, cuts[part + 1]) - tess__plan_k_row(d->info, cuts[part]);
     const int32_t *order = layer->k_order + (size_t)u * (size_t)d->info->k_blocks;
@@ -37,11 +37,11 @@ static void price_hop(tess__desk *d, int64_t bytes)
     for (int u = 0; u < layer->groups; u++) {
         const int64_t heads = tess__group_heads(d->info, layer, u);
         int64_t rows = 0;
-        for (int s = 0; s < layer->ring; s++)
+        for (int s = 0; s < layer->strategy.ring; s++)
             rows = tess__larger(rows, part_rows(d, u, s));
-        for (int s = 0; s < layer->ring; s++) {
+        for (int s = 0; s < layer->strategy.ring; s++) {
             const int from = tess__rank_at(layer, u, s);
-            const int to = tess__rank_at(layer, u, (s + 1) % layer->ring);
+            const int to = tess__rank_at(layer, u, (s + 1) % layer->strategy.ring);
             const int near = from / per_node == to / per_node;
             *(near ? &d->traffic[from].near_out : &d->traffic[from].far_out) +=
                 rows * heads * bytes;
@@ -54,11 +54,11 @@ static void price_hop(tess__desk *d, int64_t bytes)
 int64_t tess__ring_tell(tess__desk *d)
 {
     const tess_plan_layer *layer = d->layer;
-    const int64_t each = tess__ring_told(layer->ring) / (layer->ring - 1);
+    const int64_t each = tess__ring_told(layer->strategy.ring) / (layer->strategy.ring - 1);
     const int per_node = d->pricing->per_node;
     for (int p = 0; p < d->info->ranks; p++) {
         tess_traffic t = {0};
-        for (int s = 0; s < layer->ring; s++) {
+        for (int s = 0; s < layer->strategy.ring; s++) {
             const int to = tess__rank_at(layer, tess__rank_group(layer, p), s);
             if (to != p)
                 *(p / per_node == to / per_node ? &t.near_out : &t.far_out) += each;
@@ -73,11 +73,11 @@ int64_t tess__ring_tell(tess__desk *d)
 static void find_ends(const tess__desk *d)
 {
     const tess_plan_layer *layer = d->layer;
-    const size_t ring = (size_t)layer->ring;
+    const size_t ring = (size_t)layer->strategy.ring;
     for (int u = 0; u < layer->groups; u++)
         for (size_t part = 0; part < ring; part++) {
             const int64_t *column = d->tiles ? d->tiles + (size_t)u * ring * ring + part : NULL;
-            int first = 0, last = layer->ring - 1;
+            int first = 0, last = layer->strategy.ring - 1;
             while (column && last > 0 && column[((part + (size_t)last) % ring) * ring] == 0)
                 last--;
             while (column && first < last && column[((part + (size_t)first) % ring) * ring] == 0)
@@ -90,7 +90,7 @@ static void find_ends(const tess__desk *d)
 /* Whether the keys that rank s of group u holds in an iteration go on. */
 static int passes(const tess__desk *d, int u, int s, int iteration)
 {
-    const int ring = d->layer->ring;
+    const int ring = d->layer->strategy.ring;
     return d->last[u * ring + (s - iteration + ring) % ring] > iteration;
 }
 
@@ -98,7 +98,7 @@ static int passes(const tess__desk *d, int u, int s, int iteration)
  * rank, or home from the last. What only its first holder has worked with is at home. */
 static int returns(const tess__desk *d, int u, int s, int iteration)
 {
-    const int ring = d->layer->ring, at = u * ring + (s - iteration + ring) % ring;
+    const int ring = d->layer->strategy.ring, at = u * ring + (s - iteration + ring) % ring;
     return d->last[at] > 0 && d->first[at] <= iteration && iteration <= d->last[at];
 }
 
@@ -107,7 +107,7 @@ static void count_hops(tess__desk *d, int backward)
 {
     const tess_plan_layer *layer = d->layer;
     const int64_t row = 2 * (int64_t)d->info->head_dim;
-    const int ring = layer->ring;
+    const int ring = layer->strategy.ring;
     for (int p = 0; p < d->info->ranks; p++) {
         const int u = tess__rank_group(layer, p), s = tess__rank_part(layer, p);
         const int64_t heads = tess__group_heads(d->info, layer, u);
@@ -129,7 +129,7 @@ static void count_hops(tess__desk *d, int backward)
 static int64_t ring_group(const tess__desk *d, int backward, int u, int64_t *start, int64_t *next)
 {
     const tess_plan_layer *layer = d->layer;
-    const int ring = layer->ring;
+    const int ring = layer->strategy.ring;
     int64_t end = 0;
     if (!d->tiles) {
         int64_t compute = 0, hop = 0;

@@ -167,7 +167,7 @@ static int64_t heads_of_rank(const tess_plan_layer *layer, int p)
 static void bring_part(loom *l, const tess_plan_info *info, const tess_plan_layer *layer, int p)
 {
     const int u = tess__rank_group(layer, p), s = tess__rank_part(layer, p);
-    const int32_t *cuts = layer->k_cuts + (size_t)u * ((size_t)layer->ring + 1);
+    const int32_t *cuts = layer->k_cuts + (size_t)u * ((size_t)layer->strategy.ring + 1);
     const int32_t *order =
         layer->k_order ? layer->k_order + (size_t)u * (size_t)info->k_blocks : NULL;
     bring_places(l, info, 1, p, order, cuts[s], cuts[s + 1], tess__group_heads(info, layer, u));
@@ -206,8 +206,8 @@ tess_status tess__layer_traffic(tess__arena *arena, const tess_plan_info *info,
     *flow = (tess__layer_flow){0};
     TESS_TRY(loom_make(arena, info, info->tokens_q, &flow->q, &q));
     TESS_TRY(loom_make(arena, info, info->tokens_k, &flow->kv, &kv));
-    const int unions = layer->selective > 1 && tess__work_words(work) > 0;
-    const int apart = layer->selective > 1 || layer->ring > 1; /* low is not kv */
+    const int unions = layer->strategy.selective > 1 && tess__work_words(work) > 0;
+    const int apart = layer->strategy.selective > 1 || layer->strategy.ring > 1; /* low is not kv */
     uint64_t *bits = NULL;
     if (apart)
         TESS_TRY(loom_make(arena, info, info->tokens_k, &flow->low, &low));
@@ -218,7 +218,7 @@ tess_status tess__layer_traffic(tess__arena *arena, const tess_plan_info *info,
     }
     for (int p = 0; p < info->ranks; p++) {
         bring_queries(&q, info, layer, p);
-        if (layer->ring > 1)
+        if (layer->strategy.ring > 1)
             bring_part(&kv, info, layer, p);
         else if (unions)
             bring_unions(&kv, info, layer, work, at, p, bits);

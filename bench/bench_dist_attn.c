@@ -166,7 +166,10 @@ int main(int argc, char **argv)
     const int ring = argc > 3 && strcmp(argv[3], "ring") == 0;
     const int selective = argc > 3 && strcmp(argv[3], "selective") == 0;
     const tess_plan_opts opts = {.ranks = b.ranks,
-                                 .strategy = {.method = TESS_PLAN_CONTIGUOUS, .ulysses = ring || selective ? 1 : b.ranks, .ring = ring ? b.ranks : 1, .selective = selective ? b.ranks : 1},
+                                 .strategy = {.method = TESS_PLAN_CONTIGUOUS,
+                                              .ulysses = ring || selective ? 1 : b.ranks,
+                                              .ring = ring ? b.ranks : 1,
+                                              .selective = selective ? b.ranks : 1},
                                  .union_share = 1.0};
     need(tess_plan_create(ctx, work, NULL, &opts, &b.plan));
     const tess_link link = {.latency = 10000, .bandwidth = 1e10};

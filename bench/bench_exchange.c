@@ -115,7 +115,10 @@ static void run(const bench *b, const char *name, int ulysses, int ring, int sel
     info.element_bytes = 2;
     tess_plan *plan;
     need(tess__plan_new(b->ctx, name, &info, &plan));
-    tess__layer_heads in = {.strategy = {.method = TESS_PLAN_REFINED, .ulysses = ulysses, .ring = ring, .selective = selective},
+    tess__layer_heads in = {.strategy = {.method = TESS_PLAN_REFINED,
+                                         .ulysses = ulysses,
+                                         .ring = ring,
+                                         .selective = selective},
                             .q_order = permuted ? b->order : NULL,
                             .k_order = permuted ? b->order : NULL};
     int32_t group[HEADS];

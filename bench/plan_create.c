@@ -75,7 +75,8 @@ static void run(tess_ctx *ctx, const char *name, const tess_work *work, const te
         tess_plan_destroy(plan);
     }
     printf("%-44s %8.3f ms  %s %d x %d x %d\n", name, (double)best * 1e-6,
-           tess_plan_method_name(layer.strategy.method), layer.strategy.ulysses, layer.strategy.ring, layer.strategy.selective);
+           tess_plan_method_name(layer.strategy.method), layer.strategy.ulysses,
+           layer.strategy.ring, layer.strategy.selective);
 }
 
 int main(void)
@@ -90,7 +91,8 @@ int main(void)
     for (int h = 0; h < HEADS; h++)
         density[h] = 0.05 + h * 37 % 100 / 120.0;
     need(tess_work_from_density(ctx, density, 1, HEADS, BLOCKS * GROUP, GROUP, &densities));
-    const tess_plan_opts whole = {.ranks = 8, .strategy = {.ulysses = 8, .method = TESS_PLAN_REFINED}};
+    const tess_plan_opts whole = {.ranks = 8,
+                                  .strategy = {.ulysses = 8, .method = TESS_PLAN_REFINED}};
     run(ctx, "masks, 8 ranks, heads alone", masks, cluster, &whole);
     run(ctx, "masks, 8 ranks, auto", masks, cluster, &(tess_plan_opts){.ranks = 8});
     run(ctx, "masks, 8 ranks, auto, no cluster", masks, NULL, &(tess_plan_opts){.ranks = 8});

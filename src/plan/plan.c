@@ -226,7 +226,7 @@ tess_status tess__layer_from_heads(tess__arena *arena, const tess_plan_info *inf
                                    const tess__layer_heads *in, tess_plan_layer *layer)
 {
     assert(in->strategy.ulysses * in->strategy.ring * in->strategy.selective == info->ranks);
-    assert(in->ring == 1 || in->selective == 1);
+    assert(in->strategy.ring == 1 || in->strategy.selective == 1);
     tess_plan_layer made = bare_layer(in);
     const size_t groups = (size_t)made.groups;
     const void *copy;
@@ -276,7 +276,7 @@ tess_status tess__layer_from_shares(tess__arena *arena, const tess_plan_info *in
                                     const tess__layer_heads *in, const tess_share *shares,
                                     int64_t n, tess_plan_layer *layer)
 {
-    assert(in->ring == 1);
+    assert(in->strategy.ring == 1);
     tess_plan_layer made = bare_layer(in);
     const size_t bytes = (size_t)n * sizeof *shares;
     tess_share *mine = tess__arena_take(arena, bytes);

@@ -14,3 +14,9 @@ void tess__sort(double *x, size_t n)
 {
     qsort(x, n, sizeof *x, ascending);
 }
+
+double tess__median(double *x, size_t n)
+{
+    tess__sort(x, n);
+    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
+}

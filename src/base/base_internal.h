@@ -33,6 +33,26 @@ TESS_SIBLING tess_status tess__vfail(tess_status status, const char *format, va_
             return tess_try_status_;                                                               \
     } while (0)
 
+/* EINVAL and "<the function>: <name> is NULL" for the first of these pointers that is NULL. */
+#define TESS_REQUIRE(...)                                                                          \
+    TESS_TRY(tess__require(__func__, #__VA_ARGS__, (const void *const[]){__VA_ARGS__}))
+
+/* names: as many as pointers, separated by ", ". */
+TESS_SIBLING tess_status tess__require(const char *who, const char *names,
+                                       const void *const *pointers);
+
+/* The smaller and the larger of two numbers, in their common type; each is evaluated once. */
+#define TESS_MIN(a, b)                                                                             \
+    ({                                                                                             \
+        const __typeof__(1 ? (a) : (b)) tess_min_a_ = (a), tess_min_b_ = (b);                      \
+        tess_min_a_ < tess_min_b_ ? tess_min_a_ : tess_min_b_;                                     \
+    })
+#define TESS_MAX(a, b)                                                                             \
+    ({                                                                                             \
+        const __typeof__(1 ? (a) : (b)) tess_max_a_ = (a), tess_max_b_ = (b);                      \
+        tess_max_a_ > tess_max_b_ ? tess_max_a_ : tess_max_b_;                                     \
+    })
+
 /* ---- range.c: whole numbers against their rules ------------------------------------------- */
 
 /* EINVAL unless low <= value <= high. */
@@ -49,6 +69,9 @@ TESS_SIBLING uint64_t tess__hash(uint64_t before, const void *data, size_t bytes
 
 /* Ascending; no NaN among them. */
 TESS_SIBLING void tess__sort(double *x, size_t n);
+
+/* Sorts x; the mean of the two in the middle where n is even. n > 0. */
+TESS_SIBLING double tess__median(double *x, size_t n);
 
 /* ---- ctx.c ------------------------------------------------------------------------------- */
 
@@ -91,6 +114,11 @@ void tess__ctx_release(tess_ctx *ctx);
 
 /* ENOMEM and its sentence: "cannot allocate 123 bytes". */
 TESS_SIBLING tess_status tess__nomem(size_t bytes);
+
+/* Makes room for `need` elements of `size` bytes in an array, at least doubling it: `array` is the
+ * address of the pointer to it, n its elements in use, *room those allocated. */
+TESS_SIBLING tess_status tess__grow(tess_ctx *ctx, void *array, size_t size, int64_t n,
+                                    int64_t need, int64_t *room);
 
 /* *product = a * b; returns 0, or 1 if it overflows. */
 TESS_SIBLING int tess__mul(size_t a, size_t b, size_t *product);

@@ -62,8 +62,7 @@ int tess_component_count(void)
 
 tess_status tess_component_query(int index, tess_component *component)
 {
-    if (!component)
-        return tess__fail(TESS_EINVAL, "tess_component_query: component is NULL");
+    TESS_REQUIRE(component);
     if (index < 0 || index >= COUNT)
         return tess__fail(TESS_EINVAL, "tess_component_query: index is %d, must be 0..%d", index,
                           COUNT - 1);

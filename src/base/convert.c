@@ -255,7 +255,7 @@ void tess__convert_chunk(const tess__kernels *kernels, tess_dtype from, const vo
     } else {
         for (size_t i = 0; i < n; i += PIECE)
             convert_piece(kernels, from, (const char *)src + i * size_from, to,
-                          (char *)dst + i * size_to, n - i < PIECE ? n - i : PIECE);
+                          (char *)dst + i * size_to, TESS_MIN(n - i, PIECE));
     }
 }
 
@@ -278,8 +278,7 @@ static tess_status check_side(const char *name, const char *type, tess_dtype dty
 tess_status tess_convert(const tess_ctx *ctx, tess_dtype from, const void *src, tess_dtype to,
                          void *dst, int64_t n)
 {
-    if (!ctx)
-        return tess__fail(TESS_EINVAL, "tess_convert: ctx is NULL");
+    TESS_REQUIRE(ctx);
     if (n < 0 || n > PTRDIFF_MAX / 8)
         return tess__fail(TESS_EINVAL, "tess_convert: n is %lld, must be 0..%lld", (long long)n,
                           (long long)(PTRDIFF_MAX / 8));
@@ -295,7 +294,7 @@ tess_status tess_convert(const tess_ctx *ctx, tess_dtype from, const void *src, 
     for (int64_t c = 0; c < chunks; c++) {
         const size_t start = (size_t)c * CHUNK, left = (size_t)n - start;
         tess__convert_chunk(ctx->kernels, from, (const char *)src + start * size_from, to,
-                            (char *)dst + start * size_to, left < CHUNK ? left : CHUNK);
+                            (char *)dst + start * size_to, TESS_MIN(left, CHUNK));
     }
     return TESS_OK;
 }

@@ -77,8 +77,7 @@ static tess_status find_threads(int wanted, int *threads)
 tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx)
 {
     static const tess_ctx_opts defaults;
-    if (!ctx)
-        return tess__fail(TESS_EINVAL, "tess_ctx_create: ctx is NULL");
+    TESS_REQUIRE(ctx);
     if (!opts)
         opts = &defaults;
     if (!opts->allocator.alloc != !opts->allocator.free)
@@ -118,8 +117,7 @@ tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx)
 
 tess_status tess_ctx_query(const tess_ctx *ctx, tess_ctx_info *info)
 {
-    if (!ctx || !info)
-        return tess__fail(TESS_EINVAL, "tess_ctx_query: %s is NULL", ctx ? "info" : "ctx");
+    TESS_REQUIRE(ctx, info);
     *info = (tess_ctx_info){
         .isa = ctx->isa,
         .threads = ctx->threads,
@@ -162,8 +160,7 @@ int tess_isa_count(void)
 
 tess_status tess_isa_query(int index, tess_isa *isa)
 {
-    if (!isa)
-        return tess__fail(TESS_EINVAL, "tess_isa_query: isa is NULL");
+    TESS_REQUIRE(isa);
     if (index < 0 || index >= tess__isa_total)
         return tess__fail(TESS_EINVAL, "tess_isa_query: index is %d, must be 0..%d", index,
                           tess__isa_total - 1);

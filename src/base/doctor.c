@@ -104,8 +104,7 @@ static tess_status gather(const tess_ctx *ctx, const tess_doctor_opts *opts, tes
 tess_status tess_doctor_run(const tess_ctx *ctx, const tess_doctor_opts *opts, tess_finding_fn fn,
                             void *user)
 {
-    if (!ctx || !fn)
-        return tess__fail(TESS_EINVAL, "tess_doctor_run: %s is NULL", ctx ? "fn" : "ctx");
+    TESS_REQUIRE(ctx, fn);
     const tess_doctor_opts o = opts ? *opts : (tess_doctor_opts){0};
     if (o.mpi_ranks < 0)
         return tess__fail(TESS_EINVAL, "tess_doctor_run: mpi_ranks is %d, must be 0 or more",

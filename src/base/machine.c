@@ -124,8 +124,7 @@ void tess__machine_read(const char *root, tess_machine *machine)
 
 tess_status tess_machine_query(const tess_ctx *ctx, tess_machine *machine)
 {
-    if (!ctx || !machine)
-        return tess__fail(TESS_EINVAL, "tess_machine_query: %s is NULL", ctx ? "machine" : "ctx");
+    TESS_REQUIRE(ctx, machine);
     tess_machine found = {0};
     tess__topology_hwloc(&found);
     if (!found.topology[0])

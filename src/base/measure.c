@@ -112,8 +112,7 @@ static void size_memory(const tess_machine *machine, job *j)
 
 tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
 {
-    if (!ctx || !speed)
-        return tess__fail(TESS_EINVAL, "tess_machine_measure: %s is NULL", ctx ? "speed" : "ctx");
+    TESS_REQUIRE(ctx, speed);
     tess_machine machine;
     TESS_TRY(tess_machine_query(ctx, &machine));
     tess_speed found = {0};

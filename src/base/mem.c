@@ -76,6 +76,28 @@ void tess__free(tess_ctx *ctx, void *memory)
     tess__ctx_release(ctx);
 }
 
+tess_status tess__grow(tess_ctx *ctx, void *array, size_t size, int64_t n, int64_t need,
+                       int64_t *room)
+{
+    enum { FIRST = 64 };
+    if (need <= *room)
+        return TESS_OK;
+    const int64_t wanted = TESS_MAX(need, *room < FIRST ? FIRST : 2 * *room);
+    void *old, *larger;
+    size_t bytes;
+    if (tess__mul((size_t)wanted, size, &bytes))
+        return tess__nomem(SIZE_MAX);
+    if (!(larger = tess__alloc(ctx, bytes)))
+        return TESS_ENOMEM;
+    memcpy(&old, array, sizeof old);
+    if (n > 0)
+        memcpy(larger, old, (size_t)n * size);
+    tess__free(ctx, old);
+    memcpy(array, &larger, sizeof larger);
+    *room = wanted;
+    return TESS_OK;
+}
+
 void tess__ctx_release(tess_ctx *ctx)
 {
     if (atomic_fetch_sub(&ctx->references, 1) == 1)
@@ -112,7 +134,7 @@ void *tess__arena_take(tess__arena *arena, size_t bytes)
     }
     const size_t size = tess__arena_round(bytes);
     if (!arena->chunks || arena->chunks->size - arena->chunks->used < size) {
-        if (tess__arena_reserve(arena, size > CHUNK_SMALLEST ? size : CHUNK_SMALLEST) != TESS_OK)
+        if (tess__arena_reserve(arena, TESS_MAX(size, CHUNK_SMALLEST)) != TESS_OK)
             return NULL;
     }
     tess__chunk *chunk = arena->chunks;

@@ -23,7 +23,7 @@ static int fold(char c)
 
 static int min2(int a, int b)
 {
-    return a < b ? a : b;
+    return TESS_MIN(a, b);
 }
 
 /* Edits between a and b, both at most WORD_MAX long. */
@@ -66,7 +66,7 @@ const char *tess_nearest(const char *word, const char *const *candidates, int n)
             continue;
         /* A third of the longer word may be wrong; in a word of one letter nothing is left to
          * recognise. */
-        const int longer = (int)(length > other ? length : other);
+        const int longer = (int)TESS_MAX(length, other);
         const int shorter = (int)(length + other) - longer;
         const int allowed = longer < 2 ? 0 : longer < 6 ? 1 : longer / 3;
         if (longer - shorter > allowed)

@@ -179,8 +179,7 @@ static tess_status fill(const char *function, uint64_t seed, uint64_t stream, ui
     uint32_t words[4][BATCH], numbers[4 * BATCH];
     char *to = out;
     while (n > 0) {
-        const size_t skip = (size_t)(index % 4), room = 4 * BATCH - skip,
-                     take = n < room ? n : room;
+        const size_t skip = (size_t)(index % 4), room = 4 * BATCH - skip, take = TESS_MIN(n, room);
         const int blocks = (int)((skip + take + 3) / 4);
         philox(seed, stream, index / 4, blocks, words);
         batch(words, blocks, numbers);

@@ -65,7 +65,7 @@ static tess_status scan_all(const tess_ctx *ctx, tess_dtype dtype, const char *d
     for (size_t start = 0; start < count; start += slice) {
         if (start > 0)
             TESS_TRY(tess__progress(ctx, "scanning elements", (int64_t)start, (int64_t)count));
-        const size_t n = count - start < slice ? count - start : slice;
+        const size_t n = TESS_MIN(count - start, slice);
         const int chunks = (int)((n + TESS_SCAN_CHUNK - 1) / TESS_SCAN_CHUNK);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static) if (chunks > 8)
         for (int c = 0; c < chunks; c++) {
@@ -123,11 +123,7 @@ static double rescue(const tess__scan *scan)
 
 tess_status tess_tensor_stats(const tess_ctx *ctx, const tess_tensor *tensor, tess_stats *stats)
 {
-    if (!ctx || !tensor || !stats)
-        return tess__fail(TESS_EINVAL, "tess_tensor_stats: %s is NULL",
-                          !ctx      ? "ctx"
-                          : !tensor ? "tensor"
-                                    : "stats");
+    TESS_REQUIRE(ctx, tensor, stats);
     size_t count = 0;
     TESS_TRY(check_tensor(tensor, &count));
 

@@ -49,3 +49,15 @@ tess_status tess__fail(tess_status status, const char *format, ...)
     va_end(args);
     return status;
 }
+
+tess_status tess__require(const char *who, const char *names, const void *const *pointers)
+{
+    for (;; pointers++) {
+        const size_t length = strcspn(names, ",");
+        if (!*pointers)
+            return tess__fail(TESS_EINVAL, "%s: %.*s is NULL", who, (int)length, names);
+        if (!names[length])
+            return TESS_OK;
+        names += length + strspn(names + length, ", ");
+    }
+}

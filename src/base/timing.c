@@ -100,10 +100,9 @@ static int keep_quiet(const record *r, int n, double least)
 
 static void summarise(double *times, int n, tess_timing *timing)
 {
-    tess__sort(times, (size_t)n);
+    timing->median = tess__median(times, (size_t)n);
     timing->best = times[0];
     timing->low = times[n / 4];
-    timing->median = n % 2 ? times[n / 2] : 0.5 * (times[n / 2 - 1] + times[n / 2]);
     timing->high = times[(3 * n) / 4];
 }
 
@@ -132,13 +131,13 @@ tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
         if (!warm && r.times[n] < warm_seconds) {
             warm = 1;
             r.probes[0] = probe(ctx, threads, rounds);
-            best = r.probes[0] > best ? r.probes[0] : best;
+            best = TESS_MAX(r.probes[0], best);
             continue;
         }
         warm = 1;
         r.aside[n] = (unsigned char)pushed_aside(switches() - before, r.times[n], threads);
         r.probes[++n] = probe(ctx, threads, rounds);
-        best = r.probes[n] > best ? r.probes[n] : best;
+        best = TESS_MAX(r.probes[n], best);
         quiet = keep_quiet(&r, n, opts->quiet * best);
         if (status == TESS_OK)
             status = tess__progress(ctx, what, quiet, wanted);
@@ -155,11 +154,7 @@ tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
 tess_status tess_timing_run(tess_ctx *ctx, const tess_timing_opts *opts, tess_timed_fn fn,
                             void *user, tess_timing *timing)
 {
-    if (!ctx || !fn || !timing)
-        return tess__fail(TESS_EINVAL, "tess_timing_run: %s is NULL",
-                          !ctx  ? "ctx"
-                          : !fn ? "fn"
-                                : "timing");
+    TESS_REQUIRE(ctx, fn, timing);
     tess_timing_opts o = opts ? *opts : (tess_timing_opts){0};
     if (o.samples < 0 || o.samples > SAMPLES_LIMIT)
         return tess__fail(TESS_EINVAL, "tess_timing_run: samples is %d, must be 1..%d, or 0 for %d",

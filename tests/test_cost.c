@@ -112,16 +112,16 @@ static void a_name_that_is_not_shipped_gets_the_nearest(void **state)
     CHECK_FAILS(tess_cluster_load(ctx, "", &cluster), TESS_EINVAL,
                 "tess_cluster_load: no cluster \"\"; a file needs a '/' or .json");
     CHECK_FAILS(tess_cluster_load(ctx, NULL, &cluster), TESS_EINVAL,
-                "tess_cluster_load: name is NULL, must not be");
+                "tess_cluster_load: name is NULL");
     CHECK_FAILS(tess_cluster_load(NULL, "h100", &cluster), TESS_EINVAL,
-                "tess_cluster_load: ctx is NULL, must not be");
+                "tess_cluster_load: ctx is NULL");
     CHECK_FAILS(tess_cluster_load(ctx, "h100", NULL), TESS_EINVAL,
-                "tess_cluster_load: cluster is NULL, must not be");
+                "tess_cluster_load: cluster is NULL");
     CHECK_FAILS(tess_cluster_load(ctx, "nowhere.json", &cluster), TESS_EIO,
                 "nowhere.json: cannot open: No such file or directory");
     assert_null(cluster);
     CHECK_FAILS(tess_cluster_query(NULL, NULL), TESS_EINVAL,
-                "tess_cluster_query: cluster is NULL, must not be");
+                "tess_cluster_query: cluster is NULL");
     tess_cluster_destroy(NULL);
 }
 
@@ -262,7 +262,7 @@ static void attention_says_what_is_wrong(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         CHECK_FAILS(tess_cost_attention(cluster, &bad[i].work, &ns), TESS_EINVAL, bad[i].sentence);
     CHECK_FAILS(tess_cost_attention(NULL, &bad[0].work, &ns), TESS_EINVAL,
-                "tess_cost_attention: cluster is NULL, must not be");
+                "tess_cost_attention: cluster is NULL");
     assert_true(ns == 7);
     tess_cluster_destroy(cluster);
 }
@@ -358,7 +358,7 @@ static void an_exchange_says_what_is_wrong(void **state)
     CHECK_FAILS(tess_cost_exchange(cluster, traffic, 2, 0, ns), TESS_EINVAL,
                 "tess_cost_exchange: per_node is 0, must be at least 1");
     CHECK_FAILS(tess_cost_exchange(cluster, NULL, 2, 1, ns), TESS_EINVAL,
-                "tess_cost_exchange: traffic is NULL, must not be");
+                "tess_cost_exchange: traffic is NULL");
     CHECK_FAILS(tess_cost_exchange(cluster, traffic, 2, 2, ns), TESS_EINVAL,
                 "tess_cost_exchange: rank 1 moves -1 bytes, must be 0..1152921504606846975");
     tess_cluster_destroy(cluster);

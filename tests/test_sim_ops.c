@@ -325,9 +325,9 @@ static void a_table_without_products_is_refused(void **state)
     CHECK_FAILS(tess_sim_measured_load(ctx, path, NULL, &measured), TESS_EFORMAT, sentence);
     unlink(path);
     CHECK_FAILS(tess_sim_measured_load(ctx, NULL, NULL, &measured), TESS_EINVAL,
-                "tess_sim_measured_load: path is NULL, must not be");
+                "tess_sim_measured_load: path is NULL");
     CHECK_FAILS(tess_sim_use_measured(NULL, NULL), TESS_EINVAL,
-                "tess_sim_use_measured: sim is NULL, must not be");
+                "tess_sim_use_measured: sim is NULL");
     assert_null(measured);
     assert_int_equal(tess_sim_measured_count(NULL), 0);
 }

@@ -177,13 +177,7 @@ tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *like,
                                    tess_cluster **cluster, tess_collective_fit *report)
 {
     const char *fn = "tess_cluster_calibrate";
-    if (!ctx || !like || !rows || !origin || !cluster)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", fn,
-                          !ctx      ? "ctx"
-                          : !like   ? "like"
-                          : !rows   ? "rows"
-                          : !origin ? "origin"
-                                    : "cluster");
+    TESS_REQUIRE(ctx, like, rows, origin, cluster);
     TESS_TRY(tess__check_range(fn, "n", n, 1, 1 << 20));
     TESS_TRY(check_rows(like, rows, n));
     fit *f = tess__alloc_zero(ctx, sizeof *f);

@@ -44,11 +44,7 @@ static tess_status fail_name(const char *name)
 
 tess_status tess_cluster_load(tess_ctx *ctx, const char *name, tess_cluster **cluster)
 {
-    if (!ctx || !name || !cluster)
-        return tess__fail(TESS_EINVAL, "tess_cluster_load: %s is NULL, must not be",
-                          !ctx    ? "ctx"
-                          : !name ? "name"
-                                  : "cluster");
+    TESS_REQUIRE(ctx, name, cluster);
     if (is_path(name))
         return tess__cluster_open(ctx, name, cluster);
     for (int i = 0; i < tess__n_shipped_clusters; i++) {
@@ -62,9 +58,7 @@ tess_status tess_cluster_load(tess_ctx *ctx, const char *name, tess_cluster **cl
 
 tess_status tess_cluster_query(const tess_cluster *cluster, tess_cluster_info *info)
 {
-    if (!cluster || !info)
-        return tess__fail(TESS_EINVAL, "tess_cluster_query: %s is NULL, must not be",
-                          !cluster ? "cluster" : "info");
+    TESS_REQUIRE(cluster, info);
     *info = cluster->info;
     return TESS_OK;
 }

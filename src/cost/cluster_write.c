@@ -173,11 +173,7 @@ static tess_status check_texts(const tess_cluster_info *i)
 tess_status tess_cluster_create(tess_ctx *ctx, const tess_cluster_info *info,
                                 tess_cluster **cluster)
 {
-    if (!ctx || !info || !cluster)
-        return tess__fail(TESS_EINVAL, "tess_cluster_create: %s is NULL, must not be",
-                          !ctx    ? "ctx"
-                          : !info ? "info"
-                                  : "cluster");
+    TESS_REQUIRE(ctx, info, cluster);
     TESS_TRY(check_texts(info));
     tess__jw count = {.indent = 2};
     add_cluster(&count, info);
@@ -194,8 +190,6 @@ tess_status tess_cluster_create(tess_ctx *ctx, const tess_cluster_info *info,
 
 tess_status tess_cluster_save(const tess_cluster *cluster, const char *path)
 {
-    if (!cluster || !path)
-        return tess__fail(TESS_EINVAL, "tess_cluster_save: %s is NULL, must not be",
-                          !cluster ? "cluster" : "path");
+    TESS_REQUIRE(cluster, path);
     return tess__json_save(cluster->ctx, path, add_cluster, &cluster->info);
 }

@@ -257,11 +257,7 @@ tess_status tess_collective_time(const tess_cluster *cluster, const tess_collect
                                  tess_collective_result *result)
 {
     const char *fn = "tess_collective_time";
-    if (!cluster || !work || !result)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", fn,
-                          !cluster ? "cluster"
-                          : !work  ? "work"
-                                   : "result");
+    TESS_REQUIRE(cluster, work, result);
     if ((unsigned)work->op >= TESS_COLLECTIVE_OPS)
         return tess__fail(TESS_EINVAL, "%s: op is %d, must be a tess_collective_op", fn,
                           (int)work->op);

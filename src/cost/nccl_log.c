@@ -173,17 +173,7 @@ static tess_status append(reader *r, const tess_collective_row *row)
     tess_nccl_log *log = r->log;
     if (log->n == ROWS_MAX)
         return fail(r, "more than 1048576 rows");
-    if (log->n == log->room) {
-        const int64_t room = log->room ? 2 * log->room : 64;
-        tess_collective_row *rows = tess__alloc(log->ctx, (size_t)room * sizeof *rows);
-        if (!rows)
-            return TESS_ENOMEM;
-        if (log->n)
-            memcpy(rows, log->rows, (size_t)log->n * sizeof *rows);
-        tess__free(log->ctx, log->rows);
-        log->rows = rows;
-        log->room = room;
-    }
+    TESS_TRY(tess__grow(log->ctx, &log->rows, sizeof *log->rows, log->n, log->n + 1, &log->room));
     log->rows[log->n++] = *row;
     return TESS_OK;
 }
@@ -275,11 +265,7 @@ tess_status tess_nccl_log_open(tess_ctx *ctx, const char *path, tess_collective_
                                tess_nccl_log **log)
 {
     const char *fn = "tess_nccl_log_open";
-    if (!ctx || !path || !log)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", fn,
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "log");
+    TESS_REQUIRE(ctx, path, log);
     if ((unsigned)op > TESS_COLLECTIVE_OPS)
         return tess__fail(TESS_EINVAL, "%s: op is %d, must be a tess_collective_op", fn, (int)op);
     tess__source source;
@@ -293,11 +279,7 @@ tess_status tess_nccl_log_open(tess_ctx *ctx, const char *path, tess_collective_
 tess_status tess_nccl_log_rows(const tess_nccl_log *log, const tess_collective_row **rows,
                                int64_t *n)
 {
-    if (!log || !rows || !n)
-        return tess__fail(TESS_EINVAL, "tess_nccl_log_rows: %s is NULL, must not be",
-                          !log    ? "log"
-                          : !rows ? "rows"
-                                  : "n");
+    TESS_REQUIRE(log, rows, n);
     *rows = log->rows;
     *n = log->n;
     return TESS_OK;

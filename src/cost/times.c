@@ -46,11 +46,7 @@ tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_wor
                                 int64_t *ns)
 {
     const char *fn = "tess_cost_attention";
-    if (!cluster || !work || !ns)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", fn,
-                          !cluster ? "cluster"
-                          : !work  ? "work"
-                                   : "ns");
+    TESS_REQUIRE(cluster, work, ns);
     if (!(work->pairs >= 0.0 && work->pairs <= 1e30))
         return tess__fail(TESS_EINVAL, "%s: pairs is %g, must be 0..1e30", fn, work->pairs);
     if (work->rows < 0)
@@ -123,11 +119,7 @@ tess_status tess_cost_exchange(const tess_cluster *cluster, const tess_traffic *
                                int per_node, int64_t *ns)
 {
     const char *fn = "tess_cost_exchange";
-    if (!cluster || !traffic || !ns)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", fn,
-                          !cluster   ? "cluster"
-                          : !traffic ? "traffic"
-                                     : "ns");
+    TESS_REQUIRE(cluster, traffic, ns);
     if (n < 1 || per_node < 1)
         return tess__fail(TESS_EINVAL, "%s: %s is %d, must be at least 1", fn,
                           n < 1 ? "n" : "per_node", n < 1 ? n : per_node);

@@ -103,11 +103,7 @@ static tess_status file_finish(tess_file *made, tess_status status, tess_file **
 
 tess_status tess_file_open(tess_ctx *ctx, const char *path, tess_file **file)
 {
-    if (!ctx || !path || !file)
-        return tess__fail(TESS_EINVAL, "tess_file_open: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "file");
+    TESS_REQUIRE(ctx, path, file);
     tess_file *made;
     TESS_TRY(file_create(ctx, path, &made));
     tess_status status = tess__source_open(made->source.name, &made->source);
@@ -156,8 +152,7 @@ void tess_file_close(tess_file *file)
 
 tess_status tess_file_query(const tess_file *file, tess_file_info *info)
 {
-    if (!file || !info)
-        return tess__fail(TESS_EINVAL, "tess_file_query: %s is NULL", file ? "info" : "file");
+    TESS_REQUIRE(file, info);
     int64_t bytes = (int64_t)file->source.bytes;
     for (int i = 0; i < file->n_shards; i++)
         bytes += (int64_t)file->shards[i]->source.bytes;
@@ -174,8 +169,7 @@ tess_status tess_file_query(const tess_file *file, tess_file_info *info)
 
 tess_status tess_file_meta(const tess_file *file, int index, tess_meta *meta)
 {
-    if (!file || !meta)
-        return tess__fail(TESS_EINVAL, "tess_file_meta: %s is NULL", file ? "meta" : "file");
+    TESS_REQUIRE(file, meta);
     if (index < 0 || index >= file->n_metas)
         return tess__fail(TESS_EINVAL, "tess_file_meta: index is %d, but %s has %d metadata pairs",
                           index, file->source.name, file->n_metas);
@@ -185,8 +179,7 @@ tess_status tess_file_meta(const tess_file *file, int index, tess_meta *meta)
 
 tess_status tess_file_describe(const tess_file *file, int index, tess_tensor *tensor)
 {
-    if (!file || !tensor)
-        return tess__fail(TESS_EINVAL, "tess_file_describe: %s is NULL", file ? "tensor" : "file");
+    TESS_REQUIRE(file, tensor);
     if (index < 0 || index >= file->n_entries)
         return tess__fail(TESS_EINVAL, "tess_file_describe: index is %d, but %s has %d tensors",
                           index, file->source.name, file->n_entries);

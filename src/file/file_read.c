@@ -178,11 +178,11 @@ static tess_status read_stream(const job *j, stream *s, char *scratch)
     const size_t head = j->entry->head, bytes = j->entry->bytes;
     const int same = j->entry->dtype == j->to;
     for (size_t at = 0, n; at < head; at += n) {
-        n = head - at < PIECE ? head - at : PIECE;
+        n = TESS_MIN(head - at, PIECE);
         TESS_TRY(stream_read(s, scratch, n));
     }
     for (size_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < PIECE ? bytes - at : PIECE;
+        n = TESS_MIN(bytes - at, PIECE);
         TESS_TRY(stream_read(s, same ? j->dst + at : scratch, n));
         if (!same)
             convert(j, scratch, at, n);
@@ -230,7 +230,7 @@ static tess_status check_mapped(const tess_file *file, tess__entry *e)
     const size_t bytes = e->head + e->bytes;
     uint32_t crc = 0;
     for (size_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < REPORT ? bytes - at : REPORT;
+        n = TESS_MIN(bytes - at, REPORT);
         crc = (uint32_t)crc32_z(crc, data + at, n);
         TESS_TRY(tess__progress(file->ctx, "checking bytes", (int64_t)(at + n), (int64_t)bytes));
     }
@@ -256,8 +256,7 @@ static tess_status make_copy(tess_file *file, tess__entry *e)
 tess_status tess_file_tensor(tess_file *file, const char *name, tess_tensor *tensor)
 {
     tess__entry *e;
-    if (!file || !tensor)
-        return tess__fail(TESS_EINVAL, "tess_file_tensor: %s is NULL", file ? "tensor" : "file");
+    TESS_REQUIRE(file, tensor);
     TESS_TRY(find(file, "tess_file_tensor", name, &e));
     const unsigned char *place = e->source->data + e->offset;
     const int mapped = !e->packed && (uintptr_t)place % tess_dtype_size(e->dtype) == 0;

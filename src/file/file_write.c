@@ -181,7 +181,7 @@ tess_status tess__sink_tensor(tess__sink *sink, const tess_tensor *tensor)
     const size_t bytes = tess__tensor_bytes(tensor);
     const char *data = tensor->data;
     for (size_t at = 0; at < bytes;) {
-        const size_t n = bytes - at < TESS_WRITE_STEP ? bytes - at : TESS_WRITE_STEP;
+        const size_t n = TESS_MIN(bytes - at, TESS_WRITE_STEP);
         TESS_TRY(tess__out_write(sink->out, data + at, n));
         TESS_TRY(tess__sink_progress(sink, n));
         at += n;
@@ -194,8 +194,7 @@ tess_status tess_file_write(tess_ctx *ctx, const char *path, const tess_tensor *
 {
     static const tess_file_opts defaults;
     tess_file_kind kind = TESS_FILE_NPY;
-    if (!ctx || !path)
-        return tess__fail(TESS_EINVAL, "tess_file_write: %s is NULL", ctx ? "path" : "ctx");
+    TESS_REQUIRE(ctx, path);
     if (!opts)
         opts = &defaults;
     tess__sink sink = {.ctx = ctx};

@@ -27,8 +27,7 @@ tess_status tess__npy_parse(tess_file *file)
     const size_t n = source->bytes;
     size_t head;
     tess__npy npy;
-    TESS_TRY(tess__npy_head(source->name, source->data, n < TESS_NPY_PREFIX ? n : TESS_NPY_PREFIX,
-                            &head));
+    TESS_TRY(tess__npy_head(source->name, source->data, TESS_MIN(n, TESS_NPY_PREFIX), &head));
     if (head > n)
         return tess__fail(TESS_EFORMAT, "%s: header: needs %zu bytes, but the file has %zu",
                           source->name, head, n);

@@ -52,7 +52,7 @@ static tess_status read_npy(tess_ctx *ctx, const char *where, const tess__zip_en
 {
     if (m->method == TESS_ZIP_STORED) {
         const size_t n = (size_t)m->bytes;
-        TESS_TRY(tess__npy_head(where, start, n < TESS_NPY_PREFIX ? n : TESS_NPY_PREFIX, head));
+        TESS_TRY(tess__npy_head(where, start, TESS_MIN(n, TESS_NPY_PREFIX), head));
         if (*head > n)
             return tess__fail(TESS_EFORMAT, "%s: header: needs %zu bytes, but the member has %zu",
                               where, *head, n);

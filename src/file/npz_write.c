@@ -59,7 +59,7 @@ static unsigned char *put64(unsigned char *p, uint64_t v)
 
 static uint64_t at_most_32(uint64_t v)
 {
-    return v < limit32 ? v : limit32;
+    return TESS_MIN(v, limit32);
 }
 
 static tess_status emit(writer *w, const void *bytes, size_t n)
@@ -144,7 +144,7 @@ static tess_status write_member(writer *w, const tess_tensor *tensor, member *m)
         deflateReset(&w->z);
     TESS_TRY(pack(w, m, head, length, bytes == 0));
     for (size_t at = 0; at < bytes;) {
-        const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        const size_t n = TESS_MIN(bytes - at, PIECE);
         TESS_TRY(pack(w, m, data + at, n, at + n == bytes));
         at += n;
         w->sink->done += (int64_t)n;
@@ -188,7 +188,7 @@ static tess_status write_end(writer *w, uint64_t directory, uint64_t n)
         p = put32(put64(p + 8, end64), 1);
     }
     memcpy(p, "PK\5\6", 4);
-    p = put16(put16(p + 8, n < 0xffff ? n : 0xffff), n < 0xffff ? n : 0xffff);
+    p = put16(put16(p + 8, TESS_MIN(n, 0xffff)), TESS_MIN(n, 0xffff));
     p = put32(put32(p, at_most_32(bytes)), at_most_32(directory)) + 2;
     return emit(w, end, (size_t)(p - end));
 }

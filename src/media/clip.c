@@ -37,7 +37,7 @@ static tess_status make_room(job *j)
         return tess__fail(TESS_ENOTSUP, "%s: has more than %d frames", j->reader->path,
                           TESS__CLIP_FRAMES_MAX);
     int room = j->wanted ? j->wanted : j->room ? 2 * j->room : 16;
-    room = room < TESS__CLIP_FRAMES_MAX ? room : TESS__CLIP_FRAMES_MAX;
+    room = TESS_MIN(room, TESS__CLIP_FRAMES_MAX);
     size_t bytes;
     if (tess__mul(j->bytes, (size_t)room, &bytes))
         return tess__nomem(SIZE_MAX);
@@ -191,11 +191,7 @@ tess_status tess_clip_open(tess_ctx *ctx, const char *path, const tess_clip_opts
 {
     const tess_clip_opts o = opts ? *opts : (tess_clip_opts){0};
     tess__reader *reader;
-    if (!ctx || !path || !file)
-        return tess__fail(TESS_EINVAL, "tess_clip_open: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "file");
+    TESS_REQUIRE(ctx, path, file);
     TESS_TRY(check_opts(&o));
     TESS_TRY(open_reader(ctx, path, &reader));
     const tess_status status = tess__clip_gather(reader, &o, file);
@@ -205,8 +201,7 @@ tess_status tess_clip_open(tess_ctx *ctx, const char *path, const tess_clip_opts
 
 tess_status tess_clip_view(const tess_clip_file *file, tess_clip *clip)
 {
-    if (!file || !clip)
-        return tess__fail(TESS_EINVAL, "tess_clip_view: %s is NULL", file ? "clip" : "file");
+    TESS_REQUIRE(file, clip);
     *clip = file->clip;
     return TESS_OK;
 }

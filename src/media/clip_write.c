@@ -88,11 +88,7 @@ static tess_status write_sheet(tess_ctx *ctx, const char *path, const tess_clip 
 tess_status tess_clip_write(tess_ctx *ctx, const char *path, const tess_clip *clips, int n)
 {
     tess__montage m;
-    if (!ctx || !path || !clips)
-        return tess__fail(TESS_EINVAL, "tess_clip_write: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "clips");
+    TESS_REQUIRE(ctx, path, clips);
     if (n < 1)
         return tess__fail(TESS_EINVAL, "tess_clip_write: n is %d, must be 1 or more", n);
     for (int i = 0; i < n; i++)

@@ -52,8 +52,7 @@ int tess_train_component_count(void)
 
 tess_status tess_train_component_query(int index, tess_component *component)
 {
-    if (!component)
-        return tess__fail(TESS_EINVAL, "tess_train_component_query: component is NULL");
+    TESS_REQUIRE(component);
     if (index < 0 || index >= tess_train_component_count())
         return tess__fail(TESS_EINVAL, "tess_train_component_query: index is %d, must be 0..%d",
                           index, tess_train_component_count() - 1);

@@ -89,8 +89,8 @@ static box measure(bin *bins, size_t n)
         int low = 31, high = 0;
         for (size_t i = 0; i < n; i++) {
             const int s = side_of(bins[i].place, axis);
-            low = s < low ? s : low;
-            high = s > high ? s : high;
+            low = TESS_MIN(s, low);
+            high = TESS_MAX(s, high);
         }
         if (high - low > b.length) {
             b.length = high - low;

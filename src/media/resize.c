@@ -45,7 +45,7 @@ static void set_weights(double centre, double reach, int n, int taps, int32_t *f
             const double away = start + k + 0.5 - centre;
             const double w = 1 - (away < 0 ? -away : away) / reach;
             if (pass == 0) {
-                sum += w > 0 ? w : 0;
+                sum += TESS_MAX(w, 0);
                 continue;
             }
             weights[k] = w > 0 ? (int32_t)(w / sum * (1 << BITS) + 0.5) : 0;
@@ -60,9 +60,9 @@ static void set_weights(double centre, double reach, int n, int taps, int32_t *f
 
 static tess_status axis_make(tess__arena *arena, int n, int to, double ratio, axis *a)
 {
-    const double reach = ratio > 1 ? ratio : 1;
+    const double reach = TESS_MAX(ratio, 1);
     const int taps = (int)(2 * reach) + 2;
-    a->taps = taps < n ? taps : n;
+    a->taps = TESS_MIN(taps, n);
     size_t bytes;
     if (tess__mul((size_t)to, (size_t)a->taps * sizeof *a->weights, &bytes))
         return tess__nomem(SIZE_MAX);
@@ -92,7 +92,7 @@ tess_status tess__resizer_create(tess_ctx *ctx, int height, int width, int to_he
                          .to_height = to_height,
                          .to_width = to_width};
     const double down = (double)height / to_height, across = (double)width / to_width;
-    const double ratio = down < across ? down : across;
+    const double ratio = TESS_MIN(down, across);
     tess_status status = TESS_OK;
     if (height != to_height || width != to_width) {
         status = axis_make(&r->arena, width, to_width, ratio, &r->x);

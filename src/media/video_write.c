@@ -34,7 +34,7 @@ typedef struct {
 static tess_status write_bytes(video *v, const uint8_t *bytes, size_t n)
 {
     const size_t over = v->at < v->end ? (size_t)(v->end - v->at) : 0;
-    const size_t old = over < n ? over : n;
+    const size_t old = TESS_MIN(over, n);
     if (old > 0)
         TESS_TRY(tess__out_patch(v->out, (uint64_t)v->at, bytes, old));
     if (n > old)

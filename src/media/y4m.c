@@ -107,7 +107,7 @@ static tess_status read_chroma(y4m *f, const word *w)
     return tess__fail(
         TESS_ENOTSUP,
         "%s: first line: \"%.*s\", only C420, C422, C444 and Cmono of 8 bits are read",
-        f->reader.path, w->length < 40 ? w->length : 40, w->text);
+        f->reader.path, TESS_MIN(w->length, 40), w->text);
 }
 
 static tess_status read_word(y4m *f, const word *w, int *full_range)
@@ -121,7 +121,7 @@ static tess_status read_word(y4m *f, const word *w, int *full_range)
         if (w->length == 2 && (w->text[1] == 'p' || w->text[1] == '?'))
             return TESS_OK;
         return tess__fail(TESS_ENOTSUP, "%s: first line: \"%.*s\", interlaced frames are not read",
-                          f->reader.path, w->length < 40 ? w->length : 40, w->text);
+                          f->reader.path, TESS_MIN(w->length, 40), w->text);
     case 'X':
         if (w->length == 16 && memcmp(w->text, "XCOLORRANGE=FULL", 16) == 0)
             *full_range = 1;
@@ -134,7 +134,7 @@ static tess_status read_head(y4m *f)
 {
     static const char magic[] = "YUV4MPEG2";
     const char *text = (const char *)f->source.data;
-    const size_t most = f->source.bytes < TEXT_MAX ? f->source.bytes : TEXT_MAX;
+    const size_t most = TESS_MIN(f->source.bytes, TEXT_MAX);
     const char *end = most > 0 ? memchr(text, '\n', most) : NULL;
     if (most < sizeof magic - 1 || memcmp(text, magic, sizeof magic - 1) != 0)
         return tess__fail(TESS_EFORMAT, "%s: must begin with YUV4MPEG2", f->reader.path);
@@ -184,7 +184,7 @@ static tess_status next_frame(tess__reader *reader, const uint8_t **rgb, double 
         return TESS_OK;
     }
     const char *text = (const char *)f->source.data + f->offset;
-    const size_t most = left < TEXT_MAX ? left : TEXT_MAX;
+    const size_t most = TESS_MIN(left, TEXT_MAX);
     const char *end = memchr(text, '\n', most);
     if (!end || end - text < 5 || memcmp(text, "FRAME", 5) != 0)
         return tess__fail(TESS_EFORMAT, "%s: frame %lld: must begin with a line FRAME",

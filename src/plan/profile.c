@@ -34,7 +34,8 @@ typedef struct {
     char value_name[TESS_CSV_QUOTE]; /* as the file writes it */
     int column[COLUMNS], n_columns;
     record *records;
-    size_t n, capacity;
+    size_t n;
+    int64_t room; /* of records */
 } reader;
 
 struct tess_profile {
@@ -122,26 +123,12 @@ static tess_status read_record(reader *r, record *to)
     return TESS_OK;
 }
 
-static tess_status grow(reader *r)
-{
-    const size_t capacity = r->capacity ? 2 * r->capacity : 1024;
-    record *records = tess__alloc(r->ctx, capacity * sizeof *records);
-    if (!records)
-        return TESS_ENOMEM;
-    if (r->n > 0)
-        memcpy(records, r->records, r->n * sizeof *records);
-    tess__free(r->ctx, r->records);
-    r->records = records;
-    r->capacity = capacity;
-    return TESS_OK;
-}
-
 static tess_status read_lines(reader *r)
 {
     TESS_TRY(read_header(r));
     while (tess__csv_record(&r->csv)) {
-        if (r->n == r->capacity)
-            TESS_TRY(grow(r));
+        TESS_TRY(tess__grow(r->ctx, &r->records, sizeof *r->records, (int64_t)r->n,
+                            (int64_t)r->n + 1, &r->room));
         TESS_TRY(read_record(r, &r->records[r->n++]));
         if (r->n % PROGRESS_LINES == 0)
             TESS_TRY(tess__progress(r->ctx, "reading densities", (int64_t)r->csv.at,

@@ -79,8 +79,8 @@ static tess_status align(tess_compare *c)
     int64_t first = INT64_MAX, start = 0;
     for (int i = 0; i < c->info.runs; i++) {
         const int64_t step = c->runs[i].steps[0];
-        first = step < first ? step : first;
-        start = step > start ? step : start;
+        first = TESS_MIN(step, first);
+        start = TESS_MAX(step, start);
     }
     if (start == first)
         return TESS_OK;
@@ -105,7 +105,7 @@ static tess_status note_lengths(tess_compare *c)
     int64_t most = 0;
     for (int i = 0; i < c->info.runs; i++) {
         const int64_t last = c->runs[i].steps[c->runs[i].lines - 1];
-        most = last > most ? last : most;
+        most = TESS_MAX(last, most);
     }
     for (int i = 0; i < c->info.runs; i++) {
         const tess__seen *run = &c->runs[i];
@@ -230,11 +230,7 @@ tess_status tess_compare_create(tess_ctx *ctx, const tess_compare_run *runs, int
 {
     static const tess_compare_opts none;
     const tess_compare_opts *o = opts ? opts : &none;
-    if (!ctx || !runs || !compare)
-        return tess__fail(TESS_EINVAL, "tess_compare_create: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !runs ? "runs"
-                                  : "compare");
+    TESS_REQUIRE(ctx, runs, compare);
     TESS_TRY(check(runs, n, o));
     tess_compare *c = tess__alloc_zero(ctx, sizeof *c);
     if (!c)
@@ -265,9 +261,7 @@ void tess_compare_destroy(tess_compare *compare)
 
 tess_status tess_compare_query(const tess_compare *compare, tess_compare_info *info)
 {
-    if (!compare || !info)
-        return tess__fail(TESS_EINVAL, "tess_compare_query: %s is NULL",
-                          compare ? "info" : "compare");
+    TESS_REQUIRE(compare, info);
     *info = compare->info;
     return TESS_OK;
 }

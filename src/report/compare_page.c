@@ -107,7 +107,7 @@ static int64_t common_lines(const curve *v)
         const tess__seen *run = &v->c->runs[i];
         if (run->arm != v->arm)
             continue;
-        n = run->lines < n ? run->lines : n;
+        n = TESS_MIN(run->lines, n);
         while (n > 0 && memcmp(run->steps, first->steps, (size_t)n * sizeof *run->steps) != 0)
             n--;
     }
@@ -159,7 +159,7 @@ static void add_curves(curve *v)
     tess__markup_print(v->text, "],\n\"training\":[");
     v->points = 0;
     for (int64_t i = 0; i < lines; i += every)
-        add_point(v, TESS_SEEN_LOSS, i, i + every < lines ? i + every : lines, sparsity, 2);
+        add_point(v, TESS_SEEN_LOSS, i, TESS_MIN(i + every, lines), sparsity, 2);
     tess__markup_print(v->text, "]");
 }
 
@@ -340,9 +340,7 @@ static tess_status add_data(const tess_compare *c, tess__markup *data)
 
 tess_status tess_compare_write(tess_compare *compare, const char *path)
 {
-    if (!compare || !path)
-        return tess__fail(TESS_EINVAL, "tess_compare_write: %s is NULL",
-                          compare ? "path" : "compare");
+    TESS_REQUIRE(compare, path);
     tess__markup page = {.ctx = compare->ctx}, data = {.ctx = compare->ctx};
     add_head(compare, &page);
     add_figures(compare, &page);

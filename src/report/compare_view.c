@@ -88,8 +88,7 @@ static double median(const tess__seen *run, int column, double *scratch)
             scratch[n++] = run->seen[column][i];
     if (n == 0)
         return NAN;
-    tess__sort(scratch, (size_t)n);
-    return (scratch[(n - 1) / 2] + scratch[n / 2]) / 2;
+    return tess__median(scratch, (size_t)n);
 }
 
 typedef enum { OF_TAIL, OF_MEDIAN, OF_END } summary;
@@ -158,15 +157,13 @@ static void view(const tess_compare *c, int index, double *values, double *scrat
 
 tess_status tess_compare_arm_view(const tess_compare *compare, int index, tess_compare_arm *arm)
 {
-    if (!compare || !arm)
-        return tess__fail(TESS_EINVAL, "tess_compare_arm_view: %s is NULL",
-                          compare ? "arm" : "compare");
+    TESS_REQUIRE(compare, arm);
     if (index < 0 || index >= compare->info.arms)
         return tess__fail(TESS_EINVAL, "tess_compare_arm_view: index is %d, must be 0..%d", index,
                           compare->info.arms - 1);
     int64_t lines = 0;
     for (int i = 0; i < compare->info.runs; i++)
-        lines = compare->runs[i].lines > lines ? compare->runs[i].lines : lines;
+        lines = TESS_MAX(compare->runs[i].lines, lines);
     const size_t n = (size_t)compare->info.runs + (size_t)lines;
     double *values = tess__alloc(compare->ctx, n * sizeof *values);
     if (!values)

@@ -4,29 +4,14 @@
 
 #include <string.h>
 
-enum { ROOM_FIRST = 4096 };
-
 /* Makes room for n more bytes and a NUL. Returns 0, or 1 when the text has failed. */
 static int make_room(tess__markup *text, size_t n)
 {
-    if (text->status)
-        return 1;
-    if (n < text->room - text->size)
-        return 0;
-    size_t room = text->room ? text->room : ROOM_FIRST;
-    while (room - text->size <= n && room <= SIZE_MAX / 4)
-        room *= 2;
-    char *data = room - text->size > n ? tess__alloc(text->ctx, room) : NULL;
-    if (!data) {
-        text->status = tess__nomem(room);
-        return 1;
-    }
-    if (text->data)
-        memcpy(data, text->data, text->size + 1);
-    tess__free(text->ctx, text->data);
-    text->data = data;
-    text->room = room;
-    return 0;
+    const int64_t used = text->data ? (int64_t)text->size + 1 : 0;
+    if (!text->status)
+        text->status =
+            tess__grow(text->ctx, &text->data, 1, used, (int64_t)(text->size + n) + 1, &text->room);
+    return text->status != TESS_OK;
 }
 
 void tess__markup_add(tess__markup *text, const char *bytes, size_t n)

@@ -91,8 +91,8 @@ static int64_t draw_mask(const tess__detail *d, int head, const int32_t *q_order
 {
     int64_t selected = 0;
     memset(map->counts, 0, sizeof map->counts);
-    map->rows = d->q_blocks < CELLS ? d->q_blocks : CELLS;
-    map->columns = d->k_blocks < CELLS ? d->k_blocks : CELLS;
+    map->rows = TESS_MIN(d->q_blocks, CELLS);
+    map->columns = TESS_MIN(d->k_blocks, CELLS);
     for (int32_t i = 0; i < d->q_blocks; i++) {
         const uint64_t *bits = tess__work_bits(d->work, d->layer, head, q_order ? q_order[i] : i);
         int64_t *line = map->counts + (int64_t)i * map->rows / d->q_blocks * map->columns;

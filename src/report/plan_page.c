@@ -28,9 +28,7 @@ struct tess_plan_report {
 tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *opts,
                                     tess_plan_report **report)
 {
-    if (!ctx || !report)
-        return tess__fail(TESS_EINVAL, "tess_plan_report_create: %s is NULL",
-                          ctx ? "report" : "ctx");
+    TESS_REQUIRE(ctx, report);
     tess_plan_report *r = tess__alloc_zero(ctx, sizeof *r);
     if (!r)
         return tess__nomem(sizeof *r);
@@ -133,11 +131,7 @@ static void cut_back(tess__markup *text, const tess__markup *then)
 tess_status tess_plan_report_add(tess_plan_report *report, int64_t step, const tess_plan *plan,
                                  const tess_work *work)
 {
-    if (!report || !plan || !work)
-        return tess__fail(TESS_EINVAL, "tess_plan_report_add: %s is NULL",
-                          !report ? "report"
-                          : !plan ? "plan"
-                                  : "work");
+    TESS_REQUIRE(report, plan, work);
     tess_plan_info info;
     tess_work_info shape;
     TESS_TRY(tess_plan_query(plan, &info));
@@ -227,9 +221,7 @@ static void add_figures(const tess_plan_report *r, tess__markup *page)
 
 tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
 {
-    if (!report || !path)
-        return tess__fail(TESS_EINVAL, "tess_plan_report_write: %s is NULL",
-                          report ? "path" : "report");
+    TESS_REQUIRE(report, path);
     if (!report->steps)
         return tess__fail(TESS_EINVAL, "tess_plan_report_write: no step was added");
     const tess_plan_report *r = report;

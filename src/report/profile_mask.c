@@ -68,7 +68,7 @@ static int query_frame(const tess_profile_mask *m, size_t side)
 static void choose_frames(shown *s)
 {
     const int all = s->m->grid[0], query = query_frame(s->m, s->side);
-    s->n = all < FRAMES_MAX ? all : FRAMES_MAX;
+    s->n = TESS_MIN(all, FRAMES_MAX);
     int nearest = 0;
     for (int i = 0; i < s->n; i++) {
         s->frames[i] = s->n > 1 ? (int)((int64_t)i * (all - 1) / (s->n - 1)) : 0;
@@ -101,7 +101,7 @@ static void add_mass(tess__markup *text, const shown *s)
     }
     float most = 0;
     for (size_t i = 0; i < tokens; i++)
-        most = s->m->mass[i] > most ? s->m->mass[i] : most;
+        most = TESS_MAX(s->m->mass[i], most);
     for (size_t i = 0; i < tokens; i++)
         bytes[i] = s->m->mass[i] > 0 ? (uint8_t)lrintf(255 * sqrtf(s->m->mass[i] / most)) : 0;
     add_bytes(text, "mass", s, bytes);
@@ -168,9 +168,7 @@ static void add_mask(tess__markup *text, const shown *s)
 
 tess_status tess_profile_report_mask(tess_profile_report *report, const tess_profile_mask *mask)
 {
-    if (!report || !mask)
-        return tess__fail(TESS_EINVAL, "tess_profile_report_mask: %s is NULL",
-                          report ? "mask" : "report");
+    TESS_REQUIRE(report, mask);
     TESS_TRY(check(report, mask));
     shown s = {.m = mask, .side = (size_t)mask->grid[1] * (size_t)mask->grid[2]};
     choose_frames(&s);

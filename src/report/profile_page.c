@@ -36,11 +36,7 @@ static tess_status check_opts(const tess_profile_report_opts *o)
 tess_status tess_profile_report_create(tess_ctx *ctx, const tess_profile_report_opts *opts,
                                        tess_profile_report **report)
 {
-    if (!ctx || !opts || !report)
-        return tess__fail(TESS_EINVAL, "tess_profile_report_create: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !opts ? "opts"
-                                  : "report");
+    TESS_REQUIRE(ctx, opts, report);
     TESS_TRY(check_opts(opts));
     tess_profile_report *r = tess__alloc_zero(ctx, sizeof *r);
     if (!r)
@@ -135,9 +131,7 @@ tess_status tess_profile_report_add(tess_profile_report *report, const tess_prof
 
 tess_status tess_profile_report_cube(tess_profile_report *report, const tess_profile_cube *cube)
 {
-    if (!report || !cube)
-        return tess__fail(TESS_EINVAL, "tess_profile_report_cube: %s is NULL",
-                          report ? "cube" : "report");
+    TESS_REQUIRE(report, cube);
     tess__markup_print(&report->cubes, "%s{\"cube\":[%d,%d,%d],\"overlap\":%.5g,\"density\":%.5g}",
                        report->n_cubes ? ",\n" : "", cube->cube[0], cube->cube[1], cube->cube[2],
                        cube->overlap, cube->density);
@@ -211,9 +205,7 @@ static void add_figures(const tess_profile_report *r, tess__markup *page)
 
 tess_status tess_profile_report_write(tess_profile_report *report, const char *path)
 {
-    if (!report || !path)
-        return tess__fail(TESS_EINVAL, "tess_profile_report_write: %s is NULL",
-                          report ? "path" : "report");
+    TESS_REQUIRE(report, path);
     if (report->n_maps == 0)
         return tess__fail(TESS_EINVAL, "tess_profile_report_write: no map was added");
     tess__markup page = {.ctx = report->ctx}, data = {.ctx = report->ctx};

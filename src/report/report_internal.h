@@ -17,7 +17,8 @@
 typedef struct {
     tess_ctx *ctx;
     char *data; /* NUL-terminated; NULL while empty */
-    size_t size, room;
+    size_t size;
+    int64_t room;
     tess_status status;
 } tess__markup; /* {.ctx = ctx} is a valid empty one */
 

@@ -61,7 +61,7 @@ static tess_status add_samples(tess__markup *page, const char *run)
     if (n > 0)
         tess__markup_print(page, "<h2>Samples as they improved</h2>\n"
                                  "<figure id=\"samples\"><div class=\"samples\">\n");
-    const int shown = n < SHEETS_MAX ? n : SHEETS_MAX;
+    const int shown = TESS_MIN(n, SHEETS_MAX);
     for (int i = 0; i < shown && !status; i++)
         status = add_sheet(page, folder,
                            names[shown > 1 ? (int64_t)i * (n - 1) / (shown - 1) : 0]->d_name);
@@ -203,11 +203,7 @@ static tess_status write_page(tess_ctx *ctx, const char *run, tess__run_data *me
 
 tess_status tess_report_run(tess_ctx *ctx, const char *run, const char *path)
 {
-    if (!ctx || !run || !path)
-        return tess__fail(TESS_EINVAL, "tess_report_run: %s is NULL",
-                          !ctx   ? "ctx"
-                          : !run ? "run"
-                                 : "path");
+    TESS_REQUIRE(ctx, run, path);
     char metrics[PATH_MAX], events[PATH_MAX];
     TESS_TRY(join(run, "metrics.jsonl", metrics));
     TESS_TRY(join(run, "events.jsonl", events));

@@ -46,23 +46,14 @@ static tess_status add_table(tess_calibration *k, const char *path)
     return status;
 }
 
-static tess_status check(tess_ctx *ctx, const tess_calibration_opts *o, tess_calibration **out)
-{
-    static const char who[] = "tess_calibration_run";
-    if (!ctx || !o || !out)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
-                          !ctx ? "ctx"
-                          : !o ? "opts"
-                               : "calibration");
-    if (o->n_tables < 1 || !o->tables || o->n_names < 1 || !o->names)
-        return tess__fail(TESS_EINVAL, "%s: a table and a parameter must be given", who);
-    return TESS_OK;
-}
-
-tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_opts *o,
+tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_opts *opts,
                                  tess_calibration **calibration)
 {
-    TESS_TRY(check(ctx, o, calibration));
+    const tess_calibration_opts *o = opts;
+    TESS_REQUIRE(ctx, opts, calibration);
+    if (o->n_tables < 1 || !o->tables || o->n_names < 1 || !o->names)
+        return tess__fail(TESS_EINVAL,
+                          "tess_calibration_run: a table and a parameter must be given");
     tess_calibration *k = tess__alloc_zero(ctx, sizeof *k);
     if (!k)
         return TESS_ENOMEM;
@@ -100,26 +91,19 @@ void tess_calibration_destroy(tess_calibration *k)
     tess__free(ctx, k);
 }
 
-tess_status tess_calibration_query(const tess_calibration *k, tess_calibration_info *info)
+tess_status tess_calibration_query(const tess_calibration *calibration, tess_calibration_info *info)
 {
-    if (!k || !info)
-        return tess__fail(TESS_EINVAL, "tess_calibration_query: %s is NULL, must not be",
-                          !k ? "calibration" : "info");
-    *info = k->info;
+    TESS_REQUIRE(calibration, info);
+    *info = calibration->info;
     return TESS_OK;
 }
 
-tess_status tess_calibration_value(const tess_calibration *k, int index, tess_sim_param *param,
-                                   double *before)
+tess_status tess_calibration_value(const tess_calibration *calibration, int index,
+                                   tess_sim_param *param, double *before)
 {
-    static const char who[] = "tess_calibration_value";
-    if (!k || !param || !before)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
-                          !k       ? "calibration"
-                          : !param ? "param"
-                                   : "before");
-    if (index < 0 || index >= k->n)
-        return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index, k->n - 1);
+    const tess_calibration *k = calibration;
+    TESS_REQUIRE(calibration, param, before);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, k->n - 1));
     TESS_TRY(tess_sim_params_query(k->params, k->index[index], param));
     *before = k->start[index];
     return TESS_OK;

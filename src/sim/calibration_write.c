@@ -34,11 +34,10 @@ static void put_value(json_t *root, const tess_sim_param *p)
         json_object_set_new(values, p->name, json_pack("[fs]", p->value, "fitted"));
 }
 
-tess_status tess_calibration_write(const tess_calibration *k, const char *path)
+tess_status tess_calibration_write(const tess_calibration *calibration, const char *path)
 {
-    if (!k || !path)
-        return tess__fail(TESS_EINVAL, "tess_calibration_write: %s is NULL, must not be",
-                          !k ? "calibration" : "path");
+    TESS_REQUIRE(calibration, path);
+    const tess_calibration *k = calibration;
     const tess__shipped *file = &tess__shipped_simulator[0];
     tess__json doc;
     if (k->from)

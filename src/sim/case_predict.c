@@ -115,12 +115,6 @@ tess_status tess__cases_predict(tess_sim *sim, tess__cases *cases)
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 tess_score tess__cases_score(const tess__cases *cases, tess_quantity quantity, const char *group,
                              int plain, double *room)
 {
@@ -138,9 +132,8 @@ tess_score tess__cases_score(const tess__cases *cases, tess_quantity quantity, c
     if (!score.scored)
         return score;
     const int n = score.scored;
-    qsort(room, (size_t)n, sizeof *room, ascending);
     score.mean = sum / n;
-    score.median = n % 2 ? room[n / 2] : 0.5 * (room[n / 2 - 1] + room[n / 2]);
+    score.median = tess__median(room, (size_t)n);
     score.max = room[n - 1];
     return score;
 }

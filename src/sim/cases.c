@@ -34,21 +34,6 @@ const tess__measured_def tess__measured_defs[TESS__MEASURED_COUNT] = {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static void *grow(tess_ctx *ctx, void *list, int n, size_t size, size_t *room)
-{
-    if ((size_t)n < *room)
-        return list;
-    const size_t more = *room ? 2 * *room : 64;
-    char *larger = tess__alloc(ctx, more * size);
-    if (!larger)
-        return NULL;
-    if (n)
-        memcpy(larger, list, (size_t)n * size);
-    tess__free(ctx, list);
-    *room = more;
-    return larger;
-}
-
 static const char *keep(tess__cases *cases, const char *text)
 {
     return text && *text ? tess__arena_string(&cases->arena, text, strlen(text)) : "";
@@ -56,11 +41,9 @@ static const char *keep(tess__cases *cases, const char *text)
 
 static tess_status add_skip(tess__cases *cases, int row, const char *reason)
 {
-    tess_validation_skip *list =
-        grow(cases->ctx, cases->skips, cases->n_skips, sizeof *cases->skips, &cases->skip_room);
-    if (!list)
-        return TESS_ENOMEM;
-    cases->skips = list;
+    TESS_TRY(tess__grow(cases->ctx, &cases->skips, sizeof *cases->skips, cases->n_skips,
+                        cases->n_skips + 1, &cases->skip_room));
+    tess_validation_skip *list = cases->skips;
     const char *text = keep(cases, reason);
     if (!text)
         return TESS_ENOMEM;
@@ -258,11 +241,9 @@ static tess_status add_case(tess__cases *cases, int begin, const tess__case *c)
         cases->first[c->row - 1] = known->row;
         return TESS_OK;
     }
-    tess__case *list = grow(cases->ctx, cases->cases, cases->n, sizeof *cases->cases, &cases->room);
-    if (!list)
-        return TESS_ENOMEM;
-    cases->cases = list;
-    list[cases->n++] = *c;
+    TESS_TRY(tess__grow(cases->ctx, &cases->cases, sizeof *cases->cases, cases->n, cases->n + 1,
+                        &cases->room));
+    cases->cases[cases->n++] = *c;
     return TESS_OK;
 }
 
@@ -303,11 +284,9 @@ tess_status tess__cases_add(tess__cases *cases, const tess__map *map, const tess
     for (int i = 0; i < table->rows; i++) {
         tess__row row;
         TESS_TRY(tess__row_read(map, table, i, &row));
-        int *first = grow(cases->ctx, cases->first, cases->rows, sizeof *first, &cases->row_room);
-        if (!first)
-            return TESS_ENOMEM;
-        cases->first = first;
-        first[cases->rows] = cases->rows + 1;
+        TESS_TRY(tess__grow(cases->ctx, &cases->first, sizeof *cases->first, cases->rows,
+                            cases->rows + 1, &cases->row_room));
+        cases->first[cases->rows] = cases->rows + 1;
         cases->rows++;
         const int n = cases->n;
         tess_status status = TESS_OK;

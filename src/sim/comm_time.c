@@ -37,5 +37,5 @@ double tess__comm_seconds(const tess_sim *sim, int what, double bytes, int n, in
                                   .per_node = members < n ? members : n};
     tess_collective_result result;
     tess__collective_ns(c, &work, &result);
-    return (double)result.ns * 1e-9 * crowd(c, n, members < n ? members : n);
+    return (double)result.ns * 1e-9 * crowd(c, n, TESS_MIN(members, n));
 }

@@ -13,11 +13,7 @@
 
 tess_status tess_sim_create(tess_ctx *ctx, const tess_sim_params *params, tess_sim **sim)
 {
-    if (!ctx || !params || !sim)
-        return tess__fail(TESS_EINVAL, "tess_sim_create: %s is NULL, must not be",
-                          !ctx      ? "ctx"
-                          : !params ? "params"
-                                    : "sim");
+    TESS_REQUIRE(ctx, params, sim);
     tess_sim *s = tess__alloc_zero(ctx, sizeof *s);
     if (!s)
         return TESS_ENOMEM;
@@ -206,7 +202,7 @@ static void finish(tess_sim *sim, tess_sim_result *r)
     const tess_scenario *s = &sim->s;
     const double nodes = ceil((double)s->layout.gpus / sim->cluster->node_gpus);
     const double slow =
-        sim->scalar * (1.0 + sim->era[TESS__ERA_STRAGGLE] * log2(nodes > 1.0 ? nodes : 1.0));
+        sim->scalar * (1.0 + sim->era[TESS__ERA_STRAGGLE] * log2(TESS_MAX(nodes, 1.0)));
     const double plain = r->compute_s + r->tp_s + r->cp_s + r->ep_s + r->pp_s + r->dp_s +
                          r->bubble_s + r->optimiser_s + r->host_s;
     r->scalar = sim->scalar;
@@ -226,12 +222,7 @@ static void finish(tess_sim *sim, tess_sim_result *r)
 tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster, const tess_scenario *scenario,
                          tess_sim_result *result)
 {
-    if (!sim || !cluster || !scenario || !result)
-        return tess__fail(TESS_EINVAL, "tess_sim_run: %s is NULL, must not be",
-                          !sim        ? "sim"
-                          : !cluster  ? "cluster"
-                          : !scenario ? "scenario"
-                                      : "result");
+    TESS_REQUIRE(sim, cluster, scenario, result);
     tess_sim_result r = {0};
     sim->n_ops = 0;
     TESS_TRY(tess_scenario_fill(scenario, &sim->s));

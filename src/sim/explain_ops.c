@@ -42,9 +42,7 @@ int tess_sim_ops(const tess_sim *sim)
 
 tess_status tess_sim_op_query(const tess_sim *sim, int index, tess_sim_op *op)
 {
-    if (!sim || !op)
-        return tess__fail(TESS_EINVAL, "tess_sim_op_query: %s is NULL, must not be",
-                          !sim ? "sim" : "op");
+    TESS_REQUIRE(sim, op);
     if (index < 0 || index >= sim->n_ops)
         return tess__fail(TESS_EINVAL, "tess_sim_op_query: index is %d, must be 0..%d", index,
                           sim->n_ops - 1);

@@ -30,7 +30,7 @@ struct tess_sim_measured {
 static void set_family(const char *gpu, char family[FAMILY])
 {
     size_t n = strcspn(gpu, "-");
-    n = n < FAMILY - 1 ? n : FAMILY - 1;
+    n = TESS_MIN(n, FAMILY - 1);
     memset(family, 0, FAMILY);
     memcpy(family, gpu, n);
 }
@@ -144,11 +144,7 @@ static tess_status read_table(tess_sim_measured *db, const char *path, const cha
 tess_status tess_sim_measured_load(tess_ctx *ctx, const char *path, const char *map,
                                    tess_sim_measured **measured)
 {
-    if (!ctx || !path || !measured)
-        return tess__fail(TESS_EINVAL, "tess_sim_measured_load: %s is NULL, must not be",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "measured");
+    TESS_REQUIRE(ctx, path, measured);
     tess_sim_measured *db = tess__alloc_zero(ctx, sizeof *db);
     if (!db)
         return TESS_ENOMEM;
@@ -176,8 +172,7 @@ int tess_sim_measured_count(const tess_sim_measured *measured)
 
 tess_status tess_sim_use_measured(tess_sim *sim, const tess_sim_measured *measured)
 {
-    if (!sim)
-        return tess__fail(TESS_EINVAL, "tess_sim_use_measured: sim is NULL, must not be");
+    TESS_REQUIRE(sim);
     sim->measured = measured;
     return TESS_OK;
 }

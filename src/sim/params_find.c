@@ -152,11 +152,8 @@ static double *place(const tess_sim_params *params, int index, const tess__param
 static tess_status check_index(const char *who, const tess_sim_params *params, int index)
 {
     if (!params)
-        return tess__fail(TESS_EINVAL, "%s: params is NULL, must not be", who);
-    const int n = tess_sim_params_count(params);
-    if (index < 0 || index >= n)
-        return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index, n - 1);
-    return TESS_OK;
+        return tess__fail(TESS_EINVAL, "%s: params is NULL", who);
+    return tess__check_range(who, "index", index, 0, tess_sim_params_count(params) - 1);
 }
 
 tess_status tess_sim_params_query(const tess_sim_params *params, int index, tess_sim_param *param)
@@ -165,8 +162,7 @@ tess_status tess_sim_params_query(const tess_sim_params *params, int index, tess
     const tess__param_def *def;
     tess_sim_param found;
     TESS_TRY(check_index(who, params, index));
-    if (!param)
-        return tess__fail(TESS_EINVAL, "%s: param is NULL, must not be", who);
+    TESS_REQUIRE(param);
     found.value = 0.0;
     const double value = *place(params, index, &def, &found);
     found.name = def->name;

@@ -204,9 +204,7 @@ tess_status tess__params_parse(tess_ctx *ctx, const char *name, const char *text
 
 tess_status tess_sim_params_load(tess_ctx *ctx, const char *path, tess_sim_params **params)
 {
-    if (!ctx || !params)
-        return tess__fail(TESS_EINVAL, "tess_sim_params_load: %s is NULL, must not be",
-                          !ctx ? "ctx" : "params");
+    TESS_REQUIRE(ctx, params);
     if (path) {
         tess__json doc;
         TESS_TRY(tess__json_open(ctx, path, &doc));

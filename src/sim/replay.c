@@ -18,7 +18,7 @@
 
 static int64_t larger(int64_t a, int64_t b)
 {
-    return a > b ? a : b;
+    return TESS_MAX(a, b);
 }
 
 /* What cost.h knows a call as. */
@@ -46,7 +46,7 @@ static tess_collective collective_of(const tess__replay_call *call, int per_node
     else if (call->op >= TESS_TRACE_SUM)
         c.bytes = most / 2 + most / 2 / (n - 1);
     const int64_t limit = (int64_t)1 << 53;
-    c.bytes = c.bytes < limit ? c.bytes : limit;
+    c.bytes = TESS_MIN(c.bytes, limit);
     return c;
 }
 
@@ -127,11 +127,7 @@ tess_status tess_trace_replay(const tess_trace *trace, const tess_cluster *clust
     static const char who[] = "tess_trace_replay";
     const tess_trace_opts o = opts ? *opts : (tess_trace_opts){0};
     tess_cluster_info info;
-    if (!trace || !cluster || !result)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !trace     ? "trace"
-                          : !cluster ? "cluster"
-                                     : "result");
+    TESS_REQUIRE(trace, cluster, result);
     if (o.compute_scale != 0.0 && !(o.compute_scale >= 1e-9 && o.compute_scale <= 1e9))
         return tess__fail(TESS_EINVAL, "%s: compute_scale is %g, must be 1e-9..1e9, or 0 for 1",
                           who, o.compute_scale);

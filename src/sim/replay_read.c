@@ -177,11 +177,7 @@ tess_status tess__trace_parse(tess_ctx *ctx, const char *name, const char *text,
 tess_status tess_trace_load(tess_ctx *ctx, const char *path, tess_trace **trace)
 {
     tess__json doc;
-    if (!ctx || !path || !trace)
-        return tess__fail(TESS_EINVAL, "tess_trace_load: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "trace");
+    TESS_REQUIRE(ctx, path, trace);
     TESS_TRY(tess__json_open(ctx, path, &doc));
     const tess_status status = read_document(ctx, &doc, trace);
     tess__json_close(&doc);
@@ -198,8 +194,7 @@ void tess_trace_destroy(tess_trace *trace)
 
 tess_status tess_trace_query(const tess_trace *trace, tess_trace_info *info)
 {
-    if (!trace || !info)
-        return tess__fail(TESS_EINVAL, "tess_trace_query: %s is NULL", trace ? "info" : "trace");
+    TESS_REQUIRE(trace, info);
     *info = trace->info;
     return TESS_OK;
 }

@@ -204,9 +204,7 @@ static tess_status fill_training(const tess_sim_layout *l, tess_sim_training *t)
 
 tess_status tess_scenario_fill(const tess_scenario *scenario, tess_scenario *full)
 {
-    if (!scenario || !full)
-        return tess__fail(TESS_EINVAL, "tess_scenario_fill: %s is NULL, must not be",
-                          !scenario ? "scenario" : "full");
+    TESS_REQUIRE(scenario, full);
     tess_scenario s = *scenario;
     TESS_TRY(check_ranges(&s));
     TESS_TRY(fill_model(&s.model));

@@ -181,11 +181,7 @@ const char *tess_scenario_name(int index)
 tess_status tess_scenario_load(tess_ctx *ctx, const char *name, tess_scenario *scenario)
 {
     static const char who[] = "tess_scenario_load";
-    if (!ctx || !name || !scenario)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
-                          !ctx    ? "ctx"
-                          : !name ? "name"
-                                  : "scenario");
+    TESS_REQUIRE(ctx, name, scenario);
     if (is_path(name)) {
         tess__json doc;
         return finish(ctx, &doc, tess__json_open(ctx, name, &doc), scenario);
@@ -225,12 +221,7 @@ static tess_status unknown_key(const char *key)
 tess_status tess_scenario_set(tess_ctx *ctx, tess_scenario *scenario, const char *key,
                               const char *value)
 {
-    if (!ctx || !scenario || !key || !value)
-        return tess__fail(TESS_EINVAL, "tess_scenario_set: %s is NULL, must not be",
-                          !ctx        ? "ctx"
-                          : !scenario ? "scenario"
-                          : !key      ? "key"
-                                      : "value");
+    TESS_REQUIRE(ctx, scenario, key, value);
     if (strcmp(key, "model.name") == 0)
         return tess__model_use(ctx, value, scenario);
     if (strcmp(key, "model.config") == 0)
@@ -254,9 +245,7 @@ tess_status tess_scenario_get(const tess_scenario *scenario, int index,
                               tess_scenario_setting *setting)
 {
     static const char who[] = "tess_scenario_get";
-    if (!scenario || !setting)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
-                          !scenario ? "scenario" : "setting");
+    TESS_REQUIRE(scenario, setting);
     if (index < 0 || index >= tess__n_fields)
         return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index,
                           tess__n_fields - 1);

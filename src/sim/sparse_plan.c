@@ -87,12 +87,7 @@ tess_status tess_scenario_plan(tess_ctx *ctx, const tess_cluster *cluster,
                                tess_scenario *scenario)
 {
     const char *fn = "tess_scenario_plan";
-    if (!ctx || !cluster || !profile || !scenario)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", fn,
-                          !ctx       ? "ctx"
-                          : !cluster ? "cluster"
-                          : !profile ? "profile"
-                                     : "scenario");
+    TESS_REQUIRE(ctx, cluster, profile, scenario);
     tess_profile_view v;
     tess_scenario full, made = *scenario;
     made.layout.cp_kind =

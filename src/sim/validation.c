@@ -87,11 +87,7 @@ tess_status tess_validation_run(tess_ctx *ctx, const char *path, const tess_vali
                                 tess_validation **validation)
 {
     static const tess_validation_opts none;
-    if (!ctx || !path || !validation)
-        return tess__fail(TESS_EINVAL, "tess_validation_run: %s is NULL, must not be",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "validation");
+    TESS_REQUIRE(ctx, path, validation);
     tess_validation *v = tess__alloc_zero(ctx, sizeof *v);
     if (!v)
         return TESS_ENOMEM;
@@ -106,43 +102,28 @@ tess_status tess_validation_run(tess_ctx *ctx, const char *path, const tess_vali
     return TESS_OK;
 }
 
-tess_status tess_validation_query(const tess_validation *v, tess_validation_info *info)
+tess_status tess_validation_query(const tess_validation *validation, tess_validation_info *info)
 {
-    if (!v || !info)
-        return tess__fail(TESS_EINVAL, "tess_validation_query: %s is NULL, must not be",
-                          !v ? "validation" : "info");
-    *info = v->info;
+    TESS_REQUIRE(validation, info);
+    *info = validation->info;
     return TESS_OK;
 }
 
-tess_status tess_validation_score(const tess_validation *v, tess_quantity quantity,
+tess_status tess_validation_score(const tess_validation *validation, tess_quantity quantity,
                                   const char *group, tess_score *score, tess_score *plain)
 {
-    if (!v || !score || !plain)
-        return tess__fail(TESS_EINVAL, "tess_validation_score: %s is NULL, must not be",
-                          !v       ? "validation"
-                          : !score ? "score"
-                                   : "plain");
-    *score = tess__cases_score(&v->cases, quantity, group, 0, v->room);
-    *plain = tess__cases_score(&v->cases, quantity, group, 1, v->room);
+    TESS_REQUIRE(validation, score, plain);
+    *score = tess__cases_score(&validation->cases, quantity, group, 0, validation->room);
+    *plain = tess__cases_score(&validation->cases, quantity, group, 1, validation->room);
     return TESS_OK;
 }
 
-static tess_status check(const char *who, const void *v, const void *out, int index, int n)
-{
-    if (!v || !out)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
-                          !v ? "validation" : "out");
-    if (index < 0 || index >= n)
-        return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index, n - 1);
-    return TESS_OK;
-}
-
-tess_status tess_validation_case_query(const tess_validation *v, int index,
+tess_status tess_validation_case_query(const tess_validation *validation, int index,
                                        tess_validation_case *out)
 {
-    TESS_TRY(check("tess_validation_case_query", v, out, index, v ? v->cases.n : 0));
-    const tess__case *c = &v->cases.cases[index];
+    TESS_REQUIRE(validation, out);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, validation->cases.n - 1));
+    const tess__case *c = &validation->cases.cases[index];
     *out = (tess_validation_case){.row = c->row,
                                   .repeats = c->repeats,
                                   .quantity = tess__measured_defs[c->what].quantity,
@@ -156,10 +137,11 @@ tess_status tess_validation_case_query(const tess_validation *v, int index,
     return TESS_OK;
 }
 
-tess_status tess_validation_skip_query(const tess_validation *v, int index,
+tess_status tess_validation_skip_query(const tess_validation *validation, int index,
                                        tess_validation_skip *out)
 {
-    TESS_TRY(check("tess_validation_skip_query", v, out, index, v ? v->cases.n_skips : 0));
-    *out = v->cases.skips[index];
+    TESS_REQUIRE(validation, out);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, validation->cases.n_skips - 1));
+    *out = validation->cases.skips[index];
     return TESS_OK;
 }

@@ -12,28 +12,6 @@
 
 #include <string.h>
 
-/* Makes room for `need` elements in an array that grows; keeps the first n. */
-static tess_status grow(tess_ctx *ctx, void **array, int64_t n, int64_t need, size_t size,
-                        int64_t *room)
-{
-    if (need <= *room)
-        return TESS_OK;
-    int64_t wanted = *room < 64 ? 64 : 2 * *room;
-    wanted = wanted < need ? need : wanted;
-    size_t bytes;
-    if (tess__mul((size_t)wanted, size, &bytes))
-        return tess__nomem(SIZE_MAX);
-    void *larger = tess__alloc(ctx, bytes);
-    if (!larger)
-        return TESS_ENOMEM;
-    if (n)
-        memcpy(larger, *array, (size_t)n * size);
-    tess__free(ctx, *array);
-    *array = larger;
-    *room = wanted;
-    return TESS_OK;
-}
-
 void tess__uses_free(tess__uses *uses)
 {
     tess_ctx *ctx = uses->ctx;
@@ -59,15 +37,11 @@ static int64_t block_row(const tess__job *job, tess__side side, int32_t block)
 /* Begins a pattern with room for this many spans. */
 static tess_status begin_pattern(tess__uses *uses, int64_t spans)
 {
-    void *array = uses->spans, *cut = uses->cut;
     int64_t room = uses->room_spans;
     const int64_t need = uses->n_spans + spans;
-    tess_status status = grow(uses->ctx, &cut, 0, need, sizeof *uses->cut, &room);
-    uses->cut = cut;
-    TESS_TRY(status);
-    status = grow(uses->ctx, &array, uses->n_spans, need, sizeof *uses->spans, &uses->room_spans);
-    uses->spans = array;
-    TESS_TRY(status);
+    TESS_TRY(tess__grow(uses->ctx, &uses->cut, sizeof *uses->cut, 0, need, &room));
+    TESS_TRY(tess__grow(uses->ctx, &uses->spans, sizeof *uses->spans, uses->n_spans, need,
+                        &uses->room_spans));
     uses->patterns[uses->n_patterns++] =
         (tess__pattern){.first = uses->n_spans, .last = uses->n_spans};
     return TESS_OK;
@@ -118,11 +92,8 @@ static int32_t next_bit(const uint64_t *bits, int32_t block, int32_t n, int valu
 static tess_status keep_ids(const tess__job *job, tess__uses *uses, const int32_t *order,
                             int64_t count, tess__use *use)
 {
-    void *ids = uses->ids;
-    const tess_status status =
-        grow(uses->ctx, &ids, uses->n_ids, uses->n_ids + count, sizeof *uses->ids, &uses->room_ids);
-    uses->ids = ids;
-    TESS_TRY(status);
+    TESS_TRY(tess__grow(uses->ctx, &uses->ids, sizeof *uses->ids, uses->n_ids, uses->n_ids + count,
+                        &uses->room_ids));
     use->ids = uses->n_ids;
     use->n_ids = (int32_t)count;
     for (int32_t p = 0; p < job->info->k_blocks; p++) {
@@ -158,14 +129,9 @@ static tess_status begin_uses(const tess__job *job, int unions, int64_t n, tess_
 {
     uses->ctx = job->ctx;
     uses->n_uses = uses->n_patterns = uses->n_spans = uses->n_ids = uses->rows = 0;
-    void *array = uses->uses, *patterns = uses->patterns;
     int64_t room = uses->room_uses;
-    tess_status status = grow(job->ctx, &patterns, 0, n, sizeof *uses->patterns, &room);
-    uses->patterns = patterns;
-    TESS_TRY(status);
-    status = grow(job->ctx, &array, 0, n, sizeof *uses->uses, &uses->room_uses);
-    uses->uses = array;
-    TESS_TRY(status);
+    TESS_TRY(tess__grow(job->ctx, &uses->patterns, sizeof *uses->patterns, 0, n, &room));
+    TESS_TRY(tess__grow(job->ctx, &uses->uses, sizeof *uses->uses, 0, n, &uses->room_uses));
     if (unions && !uses->bits) {
         uses->bits = tess__alloc(job->ctx, (size_t)tess__work_words(job->work) * sizeof(uint64_t));
         if (!uses->bits)
@@ -296,10 +262,7 @@ int64_t tess__uses_runs(const tess__uses *uses, int ranks)
 
 tess_status tess__run_room(tess_ctx *ctx, tess__run_list *list, int64_t need)
 {
-    void *runs = list->runs;
-    const tess_status status = grow(ctx, &runs, list->n, need, sizeof *list->runs, &list->room);
-    list->runs = runs;
-    return status;
+    return tess__grow(ctx, &list->runs, sizeof *list->runs, list->n, need, &list->room);
 }
 
 tess_status tess__uses_message(const tess__job *job, tess__side side, tess__uses *uses, int owner,

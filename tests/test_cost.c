@@ -120,8 +120,7 @@ static void a_name_that_is_not_shipped_gets_the_nearest(void **state)
     CHECK_FAILS(tess_cluster_load(ctx, "nowhere.json", &cluster), TESS_EIO,
                 "nowhere.json: cannot open: No such file or directory");
     assert_null(cluster);
-    CHECK_FAILS(tess_cluster_query(NULL, NULL), TESS_EINVAL,
-                "tess_cluster_query: cluster is NULL");
+    CHECK_FAILS(tess_cluster_query(NULL, NULL), TESS_EINVAL, "tess_cluster_query: cluster is NULL");
     tess_cluster_destroy(NULL);
 }
 

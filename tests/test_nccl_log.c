@@ -221,8 +221,7 @@ static void a_cluster_written_and_read_is_the_same(void **state)
         tess_cluster_destroy(two);
     }
     unlink(path);
-    CHECK_FAILS(tess_cluster_save(NULL, path), TESS_EINVAL,
-                "tess_cluster_save: cluster is NULL");
+    CHECK_FAILS(tess_cluster_save(NULL, path), TESS_EINVAL, "tess_cluster_save: cluster is NULL");
 }
 
 static void collectives_that_nobody_described_are_derived(void **state)

@@ -136,8 +136,7 @@ static void wrong_settings_are_refused(void **state)
     CHECK_FAILS(tess_scenario_get(&s, -1, &out), TESS_EINVAL, sentence);
     CHECK_FAILS(tess_scenario_load(ctx, "llama3-40b", &s), TESS_EINVAL,
                 "tess_scenario_load: no scenario \"llama3-40b\"; did you mean \"llama3-405b\"?");
-    CHECK_FAILS(tess_scenario_load(ctx, NULL, &s), TESS_EINVAL,
-                "tess_scenario_load: name is NULL");
+    CHECK_FAILS(tess_scenario_load(ctx, NULL, &s), TESS_EINVAL, "tess_scenario_load: name is NULL");
 }
 
 /* Two published files: a decoder with experts and latent attention, and Wan2.1-T2V-1.3B. */

@@ -104,8 +104,7 @@ static void what_a_run_refuses_it_says(void **state)
                 "scenario: layout.tp is 7, must divide model.heads 96");
     CHECK_FAILS(tess_sim_run(sim, cluster, NULL, &r), TESS_EINVAL,
                 "tess_sim_run: scenario is NULL");
-    CHECK_FAILS(tess_sim_create(ctx, NULL, &sim), TESS_EINVAL,
-                "tess_sim_create: params is NULL");
+    CHECK_FAILS(tess_sim_create(ctx, NULL, &sim), TESS_EINVAL, "tess_sim_create: params is NULL");
     assert_true(r.step_s == 7.0);
     tess_cluster_destroy(cluster);
     tess_sim_destroy(NULL);

@@ -97,8 +97,7 @@ static void a_bad_scenario_is_told_by_value_and_rule(void **state)
     s.training.offload = TESS_SIM_ON;
     CHECK_FAILS(tess_scenario_fill(&s, &s), TESS_ENOTSUP,
                 "scenario: training.offload is on, which the simulator does not model");
-    CHECK_FAILS(tess_scenario_fill(NULL, &s), TESS_EINVAL,
-                "tess_scenario_fill: scenario is NULL");
+    CHECK_FAILS(tess_scenario_fill(NULL, &s), TESS_EINVAL, "tess_scenario_fill: scenario is NULL");
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */

@@ -33,7 +33,7 @@ static tess_status apply_profile(simulate_job *j)
     const tess_status status =
         tess_scenario_plan(j->c->ctx, j->cluster, profile, -1, (tess_plan_method)method, &j->s);
     tess_profile_close(profile);
-    return status == TESS_OK ? tess_scenario_fill(&j->s, &j->s) : status;
+    return status;
 }
 
 static tess_status simulate(simulate_job *j)
@@ -41,7 +41,6 @@ static tess_status simulate(simulate_job *j)
     cli *c = j->c;
     TRY(tess_scenario_load(c->ctx, j->given->scenario, &j->s));
     TRY(apply_settings(j));
-    TRY(tess_scenario_fill(&j->s, &j->s));
     if (!j->s.system.cluster[0])
         return out_usage(c, "the scenario names no cluster; use --set system.cluster=NAME");
     TRY(tess_cluster_load(c->ctx, j->s.system.cluster, &j->cluster));

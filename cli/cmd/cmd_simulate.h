@@ -21,7 +21,7 @@ typedef struct {
 typedef struct {
     cli *c;
     const simulate_values *given;
-    tess_scenario s; /* with every default */
+    tess_scenario s; /* as given; r.scenario has the defaults */
     tess_sim_params *params;
     tess_cluster *cluster;
     tess_sim *sim;

@@ -64,7 +64,7 @@ static void print_step(const simulate_job *j)
             fprintf(f, "  %-17s %10.1f  %5.1f %%%s%s\n", parts[i].name, 1e3 * parts[i].seconds,
                     100 * parts[i].seconds / r->step_s, *parts[i].what ? "  " : "", parts[i].what);
     fprintf(f, "throughput      %12.0f tokens/s, %.0f of each GPU\n", r->tokens_per_s,
-            r->tokens_per_s / j->s.layout.gpus);
+            r->tokens_per_s / r->scenario.layout.gpus);
     fprintf(f,
             "utilisation     %12.1f %% MFU, %.1f %% HFU: products, and attention over all pairs\n",
             100 * r->mfu, 100 * r->hfu);
@@ -105,7 +105,7 @@ static void print_memory(const simulate_job *j)
 
 static void print_scenario(const simulate_job *j)
 {
-    const tess_scenario *s = &j->s;
+    const tess_scenario *s = &j->r.scenario;
     fprintf(j->c->out,
             "%s: %.4g parameters; %d GPUs of %s: tp %d, pp %d, cp %d, ep %d, dp %d; "
             "%lld micro-batches of %d\n",
@@ -208,7 +208,7 @@ static json_t *scenario_json(const simulate_job *j)
     for (int i = 0; i < tess_scenario_settings(); i++) {
         tess_scenario_setting s;
         char key[64];
-        if (tess_scenario_get(&j->s, i, &s) != TESS_OK || !s.given)
+        if (tess_scenario_get(&j->r.scenario, i, &s) != TESS_OK || !s.given)
             continue;
         snprintf(key, sizeof key, "%s.%s", s.group, s.name);
         out_set(j->c, all, key, out_text(s.value));

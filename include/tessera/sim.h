@@ -200,6 +200,7 @@ typedef struct {
     double mfu_causal;    /* with half the attention of a causal model */
     double gpu_hours;     /* of a step */
     tess_sim_memory memory;
+    tess_scenario scenario; /* that was run, with all defaults filled in */
 } tess_sim_result;
 
 typedef struct tess_sim tess_sim;
@@ -208,7 +209,7 @@ typedef struct tess_sim tess_sim;
 TESS_API tess_status tess_sim_create(tess_ctx *ctx, const tess_sim_params *params, tess_sim **sim);
 TESS_API void tess_sim_destroy(tess_sim *sim);
 
-/* One scenario, defaults filled in here. Allocates nothing. Errors: those of tess_scenario_fill; an
+/* One scenario, its defaults filled in. Allocates nothing. Errors: those of tess_scenario_fill; an
  * unknown era or GPU; ENOTSUP: the cluster lacks a peak or a network that the layout needs. */
 TESS_API tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster,
                                   const tess_scenario *scenario, tess_sim_result *result);

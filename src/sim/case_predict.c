@@ -19,25 +19,23 @@ static tess_status predict_collective(const tess__cases *cases, const tess__case
     return TESS_OK;
 }
 
-/* A product needs the parameters of a GPU alone: any small scenario makes the engine look them up.
- */
+/* A product needs the parameters of a GPU alone. */
 static tess_status predict_product(tess_sim *sim, const tess__cases *cases, const tess__case *c,
                                    double *share)
 {
     const tess_cluster *cluster = cases->clusters[c->cluster].cluster;
     const tess__product *p = &c->product;
-    tess_scenario s = c->scenario;
-    tess_sim_result unused;
+    const int precision = c->scenario.training.precision;
     if (p->m < 1 || p->n < 1 || p->k < 1)
         return tess__fail(TESS_EINVAL, "product.m, product.n and product.k must be given");
-    s.model = (tess_sim_model){.layers = 1, .hidden = 1024, .heads = 8, .seq = 1024};
-    TESS_TRY(tess_sim_run(sim, cluster, &s, &unused));
+    sim->s = c->scenario;
+    TESS_TRY(tess__sim_find_params(sim, cluster));
     const double batch = p->batch > 0 ? p->batch : 1;
     const double seconds =
-        tess__gemm_seconds(sim, batch, p->m, p->n, p->k, s.training.precision, p->weight, 0);
-    const double peak = s.training.precision >= TESS_SIM_FP8    ? cluster->info.flops_fp8
-                        : s.training.precision == TESS_SIM_FP32 ? cluster->info.flops_fp32
-                                                                : cluster->info.flops_bf16;
+        tess__gemm_seconds(sim, batch, p->m, p->n, p->k, precision, p->weight, 0);
+    const double peak = precision >= TESS_SIM_FP8    ? cluster->info.flops_fp8
+                        : precision == TESS_SIM_FP32 ? cluster->info.flops_fp32
+                                                     : cluster->info.flops_bf16;
     *share = 2.0 * batch * p->m * p->n * p->k / seconds / peak;
     return TESS_OK;
 }

@@ -31,7 +31,7 @@ void tess_sim_destroy(tess_sim *sim)
 
 /* ---- preparation ----------------------------------------------------------------------------- */
 
-static tess_status look_up(tess_sim *sim, const tess_cluster *cluster)
+tess_status tess__sim_find_params(tess_sim *sim, const tess_cluster *cluster)
 {
     const tess_sim_params *p = sim->params;
     const tess_cluster_info *c = &cluster->info;
@@ -214,6 +214,7 @@ static void finish(tess_sim *sim, tess_sim_result *r)
     r->layer_backward_s = pass[TESS__BACKWARD] + pass[TESS__WEIGHT] + pass[TESS__AGAIN];
     r->micro_batches = sim->batches;
     r->tokens_per_s = (double)s->training.global_batch * (double)s->model.seq / r->step_s;
+    r->scenario = *s;
     r->gpu_hours = s->layout.gpus * r->step_s / 3600.0;
     tess__count_flop(sim, r);
     tess__memory_of(sim, &r->memory);
@@ -226,7 +227,7 @@ tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster, const tess_
     tess_sim_result r = {0};
     sim->n_ops = 0;
     TESS_TRY(tess_scenario_fill(scenario, &sim->s));
-    TESS_TRY(look_up(sim, cluster));
+    TESS_TRY(tess__sim_find_params(sim, cluster));
     derive(sim);
     split_layers(sim);
     tess__build_parts(sim);

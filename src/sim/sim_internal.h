@@ -120,6 +120,10 @@ extern const int tess__n_shipped_simulator;
 tess_status tess__params_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                                tess_sim_params **params);
 
+/* engine.c: finds the parameters of the cluster's GPU, and of the era and system of sim->s.
+ * ENOTSUP: the cluster lacks a peak or a network that sim->s needs. */
+tess_status tess__sim_find_params(tess_sim *sim, const tess_cluster *cluster);
+
 /* The set for a GPU's name; EINVAL names the ones there are. */
 tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu,
                                   const tess__param_set **set);

@@ -4,7 +4,7 @@
  * A table is a CSV file as it was published. A map is a JSON file (docs/scenarios.md) that makes of
  * each row settings of a scenario and measured quantities, both as "key" and text, or a reason why
  * the row cannot be expressed. Nothing here knows a table or a key by name: what the keys mean
- * is the business of fields.c and score.c.
+ * is the business of fields.c and cases.c.
  *
  *   bytes -> tess__table -> (tess__map) -> tess__row: settings, measured, or a reason
  */

@@ -29,11 +29,11 @@ static int sparse_layers(const run *r)
 {
     int n = 0;
     for (int i = 0; i < r->info.config.layers; i++)
-        n += r->train->control->d.sparse[i];
+        n += r->train->control->state.sparse[i];
     return n;
 }
 
-static void check_same_decisions(const tess__decisions *a, const tess__decisions *b)
+static void check_same_decisions(const tess__dsv_state *a, const tess__dsv_state *b)
 {
     const size_t l = (size_t)a->layers, h = (size_t)a->heads, all = l * TESS_NOISE_BUCKETS * h;
     assert_int_equal(a->n_cubes, b->n_cubes);
@@ -57,7 +57,7 @@ static void check_same(const run *a, const run *b)
     const tess__control *c = a->train->control, *d = b->train->control;
     if (!c && !d)
         return;
-    check_same_decisions(&c->d, &d->d);
+    check_same_decisions(&c->state, &d->state);
     if (!c->predictor)
         return;
     const tess__learner *p = &c->learner, *q = &d->learner;
@@ -138,8 +138,8 @@ static void a_layer_below_the_limit_goes_back_to_dense(void **state)
     assert_int_equal(sparse_layers(&r), 0);
     assert_true(s.density[4] == 1.0 && s.density[5] < 0.2);
     assert_true(s.density[9] < 0.2 && s.density[10] == 1.0);
-    for (int layer = 0; layer < c->d.layers; layer++) {
-        assert_int_equal(c->d.since[layer], 10);
+    for (int layer = 0; layer < c->state.layers; layer++) {
+        assert_int_equal(c->state.since[layer], 10);
         assert_true(c->rates[layer] == c->attention.lr); /* at full rate again */
     }
     assert_null(r.train->pass->lists);
@@ -150,7 +150,7 @@ static void a_layer_below_the_limit_goes_back_to_dense(void **state)
     while (fgets(line, sizeof line, f))
         told += strstr(line, "\"event\": \"back\"") != NULL && !strstr(line, "\"head\"");
     fclose(f);
-    assert_int_equal(told, c->d.layers);
+    assert_int_equal(told, c->state.layers);
     end(&r);
 }
 
@@ -188,7 +188,7 @@ static void budgets_come_from_the_profile(void **state)
     opts.attention.min_density = 0.01;
     run r = start(1, &opts);
     CHECK_OK(tess_train_run(r.train, 0, note, &s));
-    const tess__decisions *d = &r.train->control->d;
+    const tess__dsv_state *d = &r.train->control->state;
     assert_int_equal(sparse_layers(&r), d->layers);
     for (int layer = 0; layer < d->layers; layer++) {
         const double density = tess__layer_density(d, 0, layer);
@@ -241,9 +241,9 @@ static void cubes_are_chosen_and_the_pass_is_made_anew(void **state)
     memset(opts.attention.cube, 0, sizeof opts.attention.cube);
     opts.attention.density = 0.5; /* at which the queries of a random model overlap */
     run r = start(1, &opts);
-    assert_true(r.train->control->d.n_cubes > 1);
+    assert_true(r.train->control->state.n_cubes > 1);
     CHECK_OK(tess_train_run(r.train, 0, lists_come_with_the_first_sparse_layer, &r));
-    const tess__decisions *d = &r.train->control->d;
+    const tess__dsv_state *d = &r.train->control->state;
     assert_true(d->cube_chosen && d->n_cubes == 1);
     assert_true(d->cubes[0].overlap > 0.5);
     assert_int_equal(sparse_layers(&r), d->layers);
@@ -647,7 +647,7 @@ static int64_t peak_of(const tess_train_opts *opts, int64_t *said)
     CHECK_OK(tess_train_need(&config, &data, opts, 2, &need));
     CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
     if (r.train->control)
-        assert_true(r.train->control->d.sparse[0] && r.train->control->d.cube_chosen);
+        assert_true(r.train->control->state.sparse[0] && r.train->control->state.cube_chosen);
     CHECK_OK(tess_ctx_query(r.ctx, &info));
     end(&r);
     *said = need.total;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LAYERS = 2, HEADS = 2, UNITS = 512, BUCKETS = TESS_NOISE_BUCKETS };
+enum { LAYERS = 2, HEADS = 2, UNITS = 512, QUARTILES = TESS_NOISE_BUCKETS };
 
 static const tess__rules by_recall = {.learns = 1,
                                       .switch_by = TESS_SWITCH_RECALL,
@@ -17,23 +17,23 @@ static const tess__rules by_recall = {.learns = 1,
                                       .max_density = 1,
                                       .round = 8};
 
-static tess__decisions make(int n_cubes)
+static tess__dsv_state make(int n_cubes)
 {
     static const int cubes[3][3] = {{2, 2, 2}, {2, 4, 4}, {4, 4, 4}};
-    tess__decisions d;
-    CHECK_OK(tess__decisions_create(ctx, LAYERS, HEADS, cubes, n_cubes, &d));
+    tess__dsv_state d;
+    CHECK_OK(tess__dsv_state_create(ctx, LAYERS, HEADS, cubes, n_cubes, &d));
     d.cube_chosen = n_cubes == 1;
     return d;
 }
 
 /* The same density for both heads in every quarter. */
-static void profile(tess__decisions *d, int cube, int layer, double density)
+static void profile(tess__dsv_state *d, int cube, int layer, double density)
 {
-    for (int b = 0; b < BUCKETS; b++)
+    for (int b = 0; b < QUARTILES; b++)
         tess__fold_density(d, cube, layer, b, (double[HEADS]){density, density});
 }
 
-static void check(tess__decisions *d, int cube, int layer, double first, double second)
+static void check(tess__dsv_state *d, int cube, int layer, double first, double second)
 {
     tess__fold_recall(d, &by_recall, cube, layer, (double[HEADS]){first, second});
 }
@@ -60,7 +60,7 @@ static int count(const heard *h, tess__event_kind kind)
     return n;
 }
 
-static heard decide(tess__decisions *d, const tess__rules *rules, int64_t step)
+static heard decide(tess__dsv_state *d, const tess__rules *rules, int64_t step)
 {
     heard h = {.n = 0};
     if (tess__decide(d, rules, step, (tess__listener){hear, &h}))
@@ -73,24 +73,24 @@ static heard decide(tess__decisions *d, const tess__rules *rules, int64_t step)
 static void the_first_ten_values_weigh_the_same_and_later_ones_a_tenth(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     for (int i = 1; i <= 10; i++)
         profile(&d, 0, 0, i / 10.0);
     assert_true(fabs(tess__layer_density(&d, 0, 0) - 0.55) < 1e-12);
     profile(&d, 0, 0, 0.0);
     assert_true(fabs(tess__layer_density(&d, 0, 0) - 0.495) < 1e-12);
     assert_true(isnan(tess__layer_density(&d, 0, 1)));
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void quarters_of_the_noise_are_kept_apart(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
-    assert_int_equal(tess__bucket(0.0), 0);
-    assert_int_equal(tess__bucket(0.25), 1);
-    assert_int_equal(tess__bucket(0.999), 3);
-    assert_int_equal(tess__bucket(1.0), 3);
+    tess__dsv_state d = make(1);
+    assert_int_equal(tess__quartile(0.0), 0);
+    assert_int_equal(tess__quartile(0.25), 1);
+    assert_int_equal(tess__quartile(0.999), 3);
+    assert_int_equal(tess__quartile(1.0), 3);
     tess__fold_density(&d, 0, 0, 0, (double[]){0.125, 0.25});
     tess__fold_density(&d, 0, 0, 3, (double[]){0.5, 0.75});
     assert_int_equal(tess__budget(&d, &by_recall, 0, 0, 0, 0, UNITS), 64);
@@ -98,7 +98,7 @@ static void quarters_of_the_noise_are_kept_apart(void **state)
     /* One that was not seen has the mean of those that were: 0.3125. */
     assert_int_equal(tess__budget(&d, &by_recall, 0, 0, 1, 0, UNITS), 160);
     assert_int_equal(tess__budget(&d, &by_recall, 0, 1, 1, 0, UNITS), 0);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void budgets_are_rounded_up_between_floor_and_cap(void **state)
@@ -118,7 +118,7 @@ static void budgets_are_rounded_up_between_floor_and_cap(void **state)
         {0.7, 0, 0.03, 1, 1, 10, 7}, /* 0.7 * 10 is above 7 in floating point */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tess__decisions d = make(1);
+        tess__dsv_state d = make(1);
         tess__rules rules = by_recall;
         rules.density = cases[i].given;
         rules.min_density = cases[i].min;
@@ -126,7 +126,7 @@ static void budgets_are_rounded_up_between_floor_and_cap(void **state)
         rules.round = cases[i].round;
         profile(&d, 0, 0, cases[i].measured);
         assert_int_equal(tess__budget(&d, &rules, 0, 0, 2, 1, cases[i].units), cases[i].want);
-        tess__decisions_destroy(&d);
+        tess__dsv_state_destroy(&d);
     }
 }
 
@@ -135,7 +135,7 @@ static void budgets_are_rounded_up_between_floor_and_cap(void **state)
 static void a_layer_switches_after_two_good_checks_and_a_settled_density(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     tess__rules rules = by_recall;
     rules.choosing = TESS__CHOOSE_SPARSE;
     for (int i = 0; i < 5; i++) {
@@ -154,7 +154,7 @@ static void a_layer_switches_after_two_good_checks_and_a_settled_density(void **
     assert_int_equal(count(&h, TESS__EVENT_DISPATCH), 1);
     assert_true(d.sparse[0] && !d.sparse[1]);
     assert_int_equal(d.since[0], 7);
-    for (int i = 0; i < BUCKETS * HEADS; i++)
+    for (int i = 0; i < QUARTILES * HEADS; i++)
         assert_int_equal(d.choice[i], 1);
     assert_int_equal(decide(&d, &rules, 8).n, 0);
     char text[TESS__EVENT_BYTES];
@@ -165,13 +165,13 @@ static void a_layer_switches_after_two_good_checks_and_a_settled_density(void **
     assert_string_equal(text, "{\"step\": 7, \"layer\": 0, \"event\": \"switch\", \"why\": "
                               "{\"rule\": \"recall\", \"recall\": 0.965, \"recall_limit\": 0.95, "
                               "\"density\": 0.3, \"density_change\": 0}}\n");
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void a_loss_switches_all_layers_at_once(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     tess__rules rules = by_recall;
     rules.switch_by = TESS_SWITCH_LOSS;
     rules.choosing = TESS__CHOOSE_SPARSE;
@@ -185,13 +185,13 @@ static void a_loss_switches_all_layers_at_once(void **state)
     const heard later = decide(&d, &rules, 4);
     assert_int_equal(count(&later, TESS__EVENT_SWITCH), 1);
     assert_int_equal(d.updates, 2);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void a_step_switches_when_it_is_done(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     tess__rules rules = by_recall;
     rules.learns = 0;
     rules.switch_by = TESS_SWITCH_STEP;
@@ -201,13 +201,13 @@ static void a_step_switches_when_it_is_done(void **state)
     assert_int_equal(decide(&d, &rules, 300).n, 0);
     const heard h = decide(&d, &rules, 301);
     assert_int_equal(count(&h, TESS__EVENT_SWITCH), LAYERS);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void heads_go_back_and_come_again(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     tess__rules rules = by_recall;
     rules.density = 0.25;
     rules.choosing = TESS__CHOOSE_SPARSE;
@@ -221,7 +221,7 @@ static void heads_go_back_and_come_again(void **state)
     h = decide(&d, &rules, 11);
     assert_int_equal(count(&h, TESS__EVENT_BACK), 1);
     assert_int_equal(count(&h, TESS__EVENT_DISPATCH), 1);
-    for (int b = 0; b < BUCKETS; b++)
+    for (int b = 0; b < QUARTILES; b++)
         assert_true(d.choice[b * HEADS] && !d.choice[b * HEADS + 1]);
     char text[TESS__EVENT_BYTES];
     tess__event_text(&h.events[0], text);
@@ -234,13 +234,13 @@ static void heads_go_back_and_come_again(void **state)
     h = decide(&d, &rules, 14);
     assert_int_equal(count(&h, TESS__EVENT_AGAIN), 1);
     assert_true(d.choice[1] == 1);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void a_layer_goes_back_by_its_mean_and_comes_again(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     tess__rules rules = by_recall;
     char text[TESS__EVENT_BYTES];
     rules.density = 0.25;
@@ -260,7 +260,7 @@ static void a_layer_goes_back_by_its_mean_and_comes_again(void **state)
     assert_string_equal(text, "{\"step\": 11, \"layer\": 0, \"event\": \"back\", \"why\": "
                               "{\"recall\": 0.84, \"limit\": 0.9}}\n");
     assert_true(!d.sparse[0] && d.since[0] == 11 && !d.back[0] && !d.back[1]);
-    for (int i = 0; i < BUCKETS * HEADS; i++)
+    for (int i = 0; i < QUARTILES * HEADS; i++)
         assert_int_equal(d.choice[i], 0);
     assert_int_equal(decide(&d, &rules, 12).n, 0);
     check(&d, 0, 0, 1.0, 1.0);
@@ -269,13 +269,13 @@ static void a_layer_goes_back_by_its_mean_and_comes_again(void **state)
     h = decide(&d, &rules, 14);
     assert_int_equal(count(&h, TESS__EVENT_SWITCH), 1);
     assert_true(d.sparse[0] && d.choice[0] && d.choice[1]);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void a_layer_goes_back_with_the_last_of_its_heads(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     tess__rules rules = by_recall;
     char text[TESS__EVENT_BYTES];
     rules.density = 0.25;
@@ -293,7 +293,7 @@ static void a_layer_goes_back_with_the_last_of_its_heads(void **state)
     tess__event_text(&h.events[0], text);
     assert_string_equal(text, "step 12: layer 0 goes back to dense (recall 0.91, heads back 2)");
     assert_true(!d.sparse[0] && !d.back[0] && !d.back[1]);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void what_was_missing_is_told_by_its_rule(void **state)
@@ -314,7 +314,7 @@ static void what_was_missing_is_told_by_its_rule(void **state)
          "density 0.2, switch step 50)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tess__decisions d = make(3);
+        tess__dsv_state d = make(3);
         tess__rules rules = by_recall;
         heard h = {.n = 0};
         char text[TESS__EVENT_BYTES];
@@ -332,14 +332,14 @@ static void what_was_missing_is_told_by_its_rule(void **state)
         assert_int_equal(h.n, 1);
         tess__event_text(&h.events[0], text);
         assert_string_equal(text, cases[i].sentence);
-        tess__decisions_destroy(&d);
+        tess__dsv_state_destroy(&d);
     }
 }
 
 static void layers_that_stay_dense_are_told_at_the_end(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     heard h = {.n = 0};
     d.sparse[1] = 1;
     check(&d, 0, 0, 0.5, 0.75);
@@ -349,7 +349,7 @@ static void layers_that_stay_dense_are_told_at_the_end(void **state)
     tess__event_text(&h.events[0], text);
     assert_string_equal(text, "step 40: layer 0 stayed dense to the end (recall 0.625, recall "
                               "limit 0.95)");
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 /* ---- cubes and dispatch ---------------------------------------------------------------------- */
@@ -363,7 +363,7 @@ static void the_largest_cube_that_overlaps_enough_is_chosen_when_a_layer_is_read
     } cases[] = {{{0.99, 0.95, 0.85}, 4}, {{0.99, 0.95, 0.91}, 4}, {{0.8, 0.7, 0.6}, 2}};
     static const int last[3] = {1, 2, 0};
     for (int i = 0; i < 3; i++) {
-        tess__decisions d = make(3);
+        tess__dsv_state d = make(3);
         tess__rules rules = by_recall;
         rules.choosing = TESS__CHOOSE_SPARSE;
         for (int c = 0; c < 3; c++) {
@@ -379,18 +379,18 @@ static void the_largest_cube_that_overlaps_enough_is_chosen_when_a_layer_is_read
         assert_true(d.cube_chosen && d.n_cubes == 1 && d.sparse[0]);
         assert_int_equal(d.cubes[0].cube[1], cases[i].want);
         assert_true(fabs(tess__layer_density(&d, 0, 0) - 0.1 * (last[i] + 1)) < 1e-12);
-        tess__decisions_destroy(&d);
+        tess__dsv_state_destroy(&d);
     }
 }
 
 static void a_head_is_sparse_below_the_break_even_density_with_slack(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     tess__rules rules = by_recall;
     d.break_even = 0.25;
     d.sparse[0] = 1;
-    for (int b = 0; b < BUCKETS; b++)
+    for (int b = 0; b < QUARTILES; b++)
         tess__fold_density(&d, 0, 0, b, (double[]){0.0625 * (b + 1), 0.9});
     decide(&d, &rules, 2);
     /* Budgets of head 0 are 1/16, 2/16, 3/16 and 4/16, which is not below 1/4. */
@@ -410,22 +410,22 @@ static void a_head_is_sparse_below_the_break_even_density_with_slack(void **stat
     assert_string_equal(text, "step 5: layer 0 chose its sparse heads by quarter of the noise (by "
                               "table, sparse 1, of 8, changed 1, density 0.883, break even 0.25, "
                               "room 0.123)");
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void choices_can_be_imposed(void **state)
 {
     (void)state;
-    tess__decisions d = make(1);
+    tess__dsv_state d = make(1);
     tess__rules rules = by_recall;
-    uint8_t imposed[LAYERS * BUCKETS * HEADS] = {0, 1, 1};
+    uint8_t imposed[LAYERS * QUARTILES * HEADS] = {0, 1, 1};
     rules.choosing = TESS__CHOOSE_IMPOSED;
     rules.imposed = imposed;
     rules.density = 0.5;
     d.sparse[0] = 1;
     decide(&d, &rules, 1);
     assert_memory_equal(d.choice, imposed, sizeof imposed);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
 }
 
 static void a_window_comes_nearest_to_the_density_from_above(void **state)
@@ -466,7 +466,7 @@ static void decisions_come_back_bit_for_bit(void **state)
 {
     (void)state;
     char path[] = "/tmp/tess-decide-XXXXXX", other[] = "/tmp/tess-decide-XXXXXX";
-    tess__decisions d = make(3), read;
+    tess__dsv_state d = make(3), read;
     close(mkstemp(path));
     close(mkstemp(other));
     for (int i = 0; i < 7; i++) {
@@ -480,16 +480,16 @@ static void decisions_come_back_bit_for_bit(void **state)
     d.back[3] = 1;
     d.choice[9] = 1;
     d.break_even = 1.0 / 3;
-    CHECK_OK(tess__decisions_write(ctx, path, &d, &attention, UNITS));
-    CHECK_OK(tess__decisions_read(ctx, path, &read));
+    CHECK_OK(tess__dsv_state_write(ctx, path, &d, &attention, UNITS));
+    CHECK_OK(tess__dsv_state_read(ctx, path, &read));
     assert_int_equal(read.n_cubes, 3);
     assert_true(read.loss == d.loss && read.updates == 7 && read.break_even == d.break_even);
     assert_memory_equal(read.cubes[1].density, d.cubes[1].density,
-                        LAYERS * BUCKETS * HEADS * sizeof(double));
-    assert_memory_equal(read.choice, d.choice, LAYERS * BUCKETS * HEADS);
+                        LAYERS * QUARTILES * HEADS * sizeof(double));
+    assert_memory_equal(read.choice, d.choice, LAYERS * QUARTILES * HEADS);
     assert_true(read.attention.kind == TESS_ATTENTION_DSV && read.attention.proj_dim == 32 &&
                 read.attention.compensate == -1 && read.attention.proxy == TESS_PROXY_SOFTMAX);
-    CHECK_OK(tess__decisions_write(ctx, other, &read, &read.attention, UNITS));
+    CHECK_OK(tess__dsv_state_write(ctx, other, &read, &read.attention, UNITS));
     char a[32768], b[32768];
     FILE *f = fopen(path, "r"), *g = fopen(other, "r");
     const size_t n = fread(a, 1, sizeof a, f);
@@ -500,8 +500,8 @@ static void decisions_come_back_bit_for_bit(void **state)
     fclose(g);
     unlink(path);
     unlink(other);
-    tess__decisions_destroy(&read);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&read);
+    tess__dsv_state_destroy(&d);
 }
 
 static void files_that_break_a_rule_are_told_with_their_line(void **state)
@@ -521,9 +521,9 @@ static void files_that_break_a_rule_are_told_with_their_line(void **state)
          "d.json: line 1: the document lacks \"attention\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tess__decisions d;
+        tess__dsv_state d;
         CHECK_FAILS(
-            tess__decisions_read_text(ctx, "d.json", cases[i].text, strlen(cases[i].text), &d),
+            tess__dsv_state_read_text(ctx, "d.json", cases[i].text, strlen(cases[i].text), &d),
             TESS_EFORMAT, cases[i].sentence);
     }
 }

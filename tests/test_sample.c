@@ -111,11 +111,12 @@ static void budgets_of_a_mass_are_measured_in_each_quarter(void **state)
     result *r = sample(2, opts_of(NULL, &half));
     for (int k = 0; k < STEPS; k++) {
         const double u = 1.0 - (double)k / STEPS, before = 1.0 - (k - 1.0) / STEPS;
-        const int first = k == 0 || tess__bucket(u) != tess__bucket(before);
+        const int first = k == 0 || tess__quartile(u) != tess__quartile(before);
         for (int i = 0; i < 4; i++) {
             const double density = r->density[k * 4 + i];
             assert_true(first ? density == 1.0 : density > 0.0 && density < 0.9);
-            if (!first && k > 1 && tess__bucket(before) == tess__bucket(1.0 - (k - 2.0) / STEPS))
+            if (!first && k > 1 &&
+                tess__quartile(before) == tess__quartile(1.0 - (k - 2.0) / STEPS))
                 assert_true(density == r->density[(k - 1) * 4 + i]);
         }
     }

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEARN_ROWS = 48, BUCKETS = TESS_NOISE_BUCKETS, LIST_SHARE = 40 };
+enum { LEARN_ROWS = 48, QUARTILES = TESS_NOISE_BUCKETS, LIST_SHARE = 40 };
 
 /* Small ones first; the attention kernels are fast from 16 queries on. */
 static const int candidates[TESS__CUBES][3] = {{1, 1, 1}, {1, 2, 2}, {2, 2, 2},
@@ -131,7 +131,7 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
     /* Values, gradients, two moments; orders; gathered queries; tables of sums and decisions. */
     return 4 * predictor_count(o, m) * f + (2 * n + 1) * tokens * (int64_t)sizeof(int64_t) +
            all * rows * (m->head_dim + o->proj_dim + 1) * f +
-           (n + TESS__CUBES) * each * (BUCKETS + 2) * (int64_t)sizeof(double) +
+           (n + TESS__CUBES) * each * (QUARTILES + 2) * (int64_t)sizeof(double) +
            all * (m->layers * (int64_t)sizeof(int32_t) + (int64_t)sizeof(double)) +
            measuring(o, m, tokens, threads);
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUCKETS = TESS_NOISE_BUCKETS };
+enum { QUARTILES = TESS_NOISE_BUCKETS };
 
 /* ---- cubes ----------------------------------------------------------------------------------- */
 
@@ -29,14 +29,14 @@ static tess_status make_order(tess__control *c, const int cube[3], tess__order *
 
 tess_status tess__control_orders(tess__control *c)
 {
-    for (int i = 0; i < c->d.n_cubes; i++)
-        TESS_TRY(make_order(c, c->d.cubes[i].cube, &c->orders[i]));
-    return tess_order_cubes(c->opts.grid, c->d.cubes[0].cube, NULL, c->inverse, NULL, NULL);
+    for (int i = 0; i < c->state.n_cubes; i++)
+        TESS_TRY(make_order(c, c->state.cubes[i].cube, &c->orders[i]));
+    return tess_order_cubes(c->opts.grid, c->state.cubes[0].cube, NULL, c->inverse, NULL, NULL);
 }
 
 tess_status tess__control_chosen(tess__control *c)
 {
-    const int *cube = c->d.cubes[0].cube;
+    const int *cube = c->state.cubes[0].cube;
     for (int i = 1; i < TESS__CUBES; i++)
         if (memcmp(c->orders[i].cube, cube, sizeof c->orders[i].cube) == 0)
             c->orders[0] = c->orders[i];
@@ -91,15 +91,15 @@ static tess_status make_predictor(tess__control *c)
 
 tess_status tess__control_impose(tess__control *c, const uint8_t *choices)
 {
-    c->rules.imposed = c->d.imposed = NULL;
+    c->rules.imposed = c->state.imposed = NULL;
     if (c->rules.choosing != TESS__CHOOSE_IMPOSED || !choices)
         return TESS_OK;
-    const size_t all = (size_t)c->config.layers * BUCKETS * (size_t)c->config.heads;
-    c->d.imposed = tess__arena_take(&c->d.arena, all);
-    if (!c->d.imposed)
+    const size_t all = (size_t)c->config.layers * QUARTILES * (size_t)c->config.heads;
+    c->state.imposed = tess__arena_take(&c->state.arena, all);
+    if (!c->state.imposed)
         return TESS_ENOMEM;
-    memcpy(c->d.imposed, choices, all);
-    c->rules.imposed = c->d.imposed;
+    memcpy(c->state.imposed, choices, all);
+    c->rules.imposed = c->state.imposed;
     return TESS_OK;
 }
 
@@ -109,7 +109,7 @@ static tess_status read_imposed(tess__control *c)
     const char *path = c->attention.dispatch;
     if (c->rules.choosing != TESS__CHOOSE_IMPOSED)
         return TESS_OK;
-    TESS_TRY(tess__decisions_read(c->ctx, path, &c->imposed));
+    TESS_TRY(tess__dsv_state_read(c->ctx, path, &c->imposed));
     if (c->imposed.layers != c->config.layers || c->imposed.heads != c->config.heads)
         return tess__fail(TESS_EINVAL,
                           "%s: is of %d layers of %d heads, must be of the model's %d of %d", path,
@@ -140,9 +140,9 @@ static tess_status build(tess__control *c)
     const int n = tess__attention_cubes(&c->attention, c->opts.grid, cubes);
     TESS_TRY(copy_texts(c));
     TESS_TRY(take_tables(c));
-    TESS_TRY(tess__decisions_create(c->ctx, c->config.layers, c->config.heads,
-                                    (const int(*)[3])cubes, n, &c->d));
-    c->d.cube_chosen = n == 1;
+    TESS_TRY(tess__dsv_state_create(c->ctx, c->config.layers, c->config.heads,
+                                    (const int(*)[3])cubes, n, &c->state));
+    c->state.cube_chosen = n == 1;
     if (c->attention.dispatch && access(c->attention.dispatch, F_OK) == 0)
         TESS_TRY(read_imposed(c)); /* else a checkpoint may have them */
     TESS_TRY(tess__control_orders(c));
@@ -183,8 +183,8 @@ void tess__control_destroy(tess__control *control)
     tess__learner_destroy(control->ctx, &control->learner);
     tess_predictor_destroy(control->predictor);
     tess_selector_destroy(control->selector);
-    tess__decisions_destroy(&control->d);
-    tess__decisions_destroy(&control->imposed);
+    tess__dsv_state_destroy(&control->state);
+    tess__dsv_state_destroy(&control->imposed);
     tess__arena arena = control->arena; /* the controller lies in it */
     tess__arena_free(&arena);
 }
@@ -194,12 +194,12 @@ void tess__control_destroy(tess__control *control)
 static tess__attention_at attention_at(const tess__control *c)
 {
     tess__attention_at at = {.grid = c->opts.grid,
-                             .cube = c->d.cubes[0].cube,
+                             .cube = c->state.cubes[0].cube,
                              .train = c->opts.train,
-                             .break_even = c->d.break_even,
+                             .break_even = c->state.break_even,
                              .memory = c->opts.memory};
     for (int layer = 0; layer < c->config.layers; layer++)
-        at.sparse |= c->d.sparse[layer];
+        at.sparse |= c->state.sparse[layer];
     return at;
 }
 
@@ -207,7 +207,7 @@ void tess__control_shape(const tess__control *c, tess_pass_shape *shape, tess_sp
 {
     const tess__attention_at at = attention_at(c);
     tess__attention_room(&c->attention, &at, sparse);
-    shape->cube = c->d.cubes[0].cube;
+    shape->cube = c->state.cubes[0].cube;
     shape->sparse = sparse;
 }
 
@@ -222,15 +222,15 @@ static int32_t units_most(const tess__control *c)
 
 static tess_status know_break_even(tess__control *c, tess__listener told)
 {
-    if (c->rules.choosing != TESS__CHOOSE_TABLE || !isnan(c->d.break_even))
+    if (c->rules.choosing != TESS__CHOOSE_TABLE || !isnan(c->state.break_even))
         return TESS_OK;
     tess__event event = {
         .kind = TESS__EVENT_BREAK_EVEN, .step = c->step, .layer = -1, .head = -1, .rule = "given"};
-    c->d.break_even = c->attention.break_even;
-    if (c->d.break_even == 0.0)
-        TESS_TRY(tess__control_break_even(c, &c->d.break_even, &event.rule));
+    c->state.break_even = c->attention.break_even;
+    if (c->state.break_even == 0.0)
+        TESS_TRY(tess__control_break_even(c, &c->state.break_even, &event.rule));
     event.why[0].name = "density";
-    event.why[0].value = c->d.break_even;
+    event.why[0].value = c->state.break_even;
     event.n_why = 1;
     told.fn(told.user, &event);
     return TESS_OK;
@@ -239,28 +239,29 @@ static tess_status know_break_even(tess__control *c, tess__listener told)
 /* One window serves all layers and heads: of the given density, or of the mean of the budgets. */
 static void know_window(tess__control *c, tess__listener told)
 {
-    if (c->attention.kind != TESS_ATTENTION_WINDOW || c->d.window[0])
+    if (c->attention.kind != TESS_ATTENTION_WINDOW || c->state.window[0])
         return;
-    const int *cube = c->d.cubes[0].cube;
+    const int *cube = c->state.cubes[0].cube;
     const int32_t n = tess__control_units(c, 0);
-    const int64_t all = (int64_t)c->config.layers * BUCKETS * c->config.heads;
+    const int64_t all = (int64_t)c->config.layers * QUARTILES * c->config.heads;
     int cubes[3];
     double density = 0.0;
     for (int a = 0; a < 3; a++)
         cubes[a] = (c->opts.grid[a] + cube[a] - 1) / cube[a];
     for (int64_t i = 0; i < all; i++) {
-        const int head = (int)(i % c->config.heads), b = (int)(i / c->config.heads % BUCKETS);
-        const int layer = (int)(i / c->config.heads / BUCKETS);
-        density += (double)tess__budget(&c->d, &c->rules, 0, layer, b, head, n) / n / (double)all;
+        const int head = (int)(i % c->config.heads), b = (int)(i / c->config.heads % QUARTILES);
+        const int layer = (int)(i / c->config.heads / QUARTILES);
+        density +=
+            (double)tess__budget(&c->state, &c->rules, 0, layer, b, head, n) / n / (double)all;
     }
-    const double share = tess__window(cubes, density, c->d.window);
+    const double share = tess__window(cubes, density, c->state.window);
     tess__event event = {.kind = TESS__EVENT_WINDOW,
                          .step = c->step,
                          .layer = -1,
                          .head = -1,
                          .why = {{"density", density}, {"share", share}},
                          .n_why = 2};
-    memcpy(event.sizes, c->d.window, sizeof event.sizes);
+    memcpy(event.sizes, c->state.window, sizeof event.sizes);
     told.fn(told.user, &event);
 }
 
@@ -272,7 +273,7 @@ tess_status tess__control_decide(tess__control *c, int64_t step, int *remake)
     int cube[3];
     tess__control_shape(c, &shape, &before);
     memcpy(cube, shape.cube, sizeof cube);
-    const int chosen = c->d.cube_chosen;
+    const int chosen = c->state.cube_chosen;
     c->step = step;
     c->told = TESS_OK;
     tess__control_clear(c);
@@ -280,14 +281,14 @@ tess_status tess__control_decide(tess__control *c, int64_t step, int *remake)
     c->step_layers = c->step_losses = 0;
     if (c->predictor)
         TESS_TRY(tess_predictor_zero_gradients(c->predictor));
-    const int any = tess__decide(&c->d, &c->rules, step, told);
-    if (!chosen && c->d.cube_chosen)
+    const int any = tess__decide(&c->state, &c->rules, step, told);
+    if (!chosen && c->state.cube_chosen)
         TESS_TRY(tess__control_chosen(c));
     if (any) {
         TESS_TRY(know_break_even(c, told));
         know_window(c, told);
         c->rules.units_most = units_most(c);
-        tess__dispatch(&c->d, &c->rules, step, tess__control_units(c, 0), told);
+        tess__dispatch(&c->state, &c->rules, step, tess__control_units(c, 0), told);
     }
     tess__control_shape(c, &shape, &after);
     *remake = memcmp(cube, shape.cube, sizeof cube) != 0 || before.dense != after.dense ||
@@ -313,7 +314,7 @@ tess_status tess__control_remade(tess__control *c, const tess_pass *pass)
 tess_status tess__control_end(tess__control *c, int64_t step)
 {
     c->told = TESS_OK;
-    tess__decide_end(&c->d, &c->rules, step, (tess__listener){tess__control_tell, c});
+    tess__decide_end(&c->state, &c->rules, step, (tess__listener){tess__control_tell, c});
     return c->told;
 }
 
@@ -329,8 +330,8 @@ static const tess_select_kind kinds[] = {
  * low-rank vectors on their way. The densities that plans are made for say the same. */
 static int has_sparse_heads(const tess__control *c, int layer)
 {
-    const size_t all = BUCKETS * (size_t)c->config.heads;
-    return c->d.sparse[layer] && memchr(c->d.choice + (size_t)layer * all, 1, all) != NULL;
+    const size_t all = QUARTILES * (size_t)c->config.heads;
+    return c->state.sparse[layer] && memchr(c->state.choice + (size_t)layer * all, 1, all) != NULL;
 }
 
 /* The budgets of a sparse layer, of each clip by its noise. One may have outgrown its room since
@@ -342,9 +343,10 @@ static void fill_keys(const tess__control *c, int layer, int32_t *keys)
     for (int b = 0; b < c->opts.batch; b++)
         for (int h = 0; h < heads; h++) {
             const int bucket = c->buckets[b];
-            const int64_t place = ((int64_t)layer * BUCKETS + bucket) * heads + h;
-            const int32_t units =
-                c->d.choice[place] ? tess__budget(&c->d, &c->rules, 0, layer, bucket, h, n) : 0;
+            const int64_t place = ((int64_t)layer * QUARTILES + bucket) * heads + h;
+            const int32_t units = c->state.choice[place]
+                                      ? tess__budget(&c->state, &c->rules, 0, layer, bucket, h, n)
+                                      : 0;
             keys[b * heads + h] = units <= most ? units : 0;
         }
 }
@@ -354,7 +356,7 @@ tess_status tess__control_attend(tess__control *c, tess_pass *pass, const double
 {
     const int64_t each = (int64_t)c->opts.batch * c->config.heads;
     for (int b = 0; b < c->opts.batch; b++)
-        c->buckets[b] = tess__bucket(u[b]);
+        c->buckets[b] = tess__quartile(u[b]);
     for (int layer = 0; layer < c->config.layers; layer++) {
         int32_t *keys = c->keys + layer * each;
         const int sparse = has_sparse_heads(c, layer);
@@ -371,7 +373,7 @@ tess_status tess__control_attend(tess__control *c, tess_pass *pass, const double
         .layers = c->layers,
         .predictor = c->predictor,
         .proxy = c->attention.proxy,
-        .window = {c->d.window[0], c->d.window[1], c->d.window[2]},
+        .window = {c->state.window[0], c->state.window[1], c->state.window[2]},
         .loss = c->attention.loss,
         .seed = c->opts.seed,
         .step = (uint64_t)turn,

@@ -63,7 +63,7 @@ void tess__attention_room(const tess_attention_opts *opts, const tess__attention
 int64_t tess__attention_bytes(const tess_attention_opts *opts, const tess_model_config *config,
                               int batch, const int grid[3], int threads);
 
-/* ---- control_learn.c: the predictors' optimiser ---------------------------------------------- */
+/* ---- predictor_optim.c: the predictors' optimiser -------------------------------------------- */
 
 /* AdamW, one state for each layer, for a layer's rate depends on its stage. */
 typedef struct {
@@ -146,8 +146,8 @@ typedef struct tess__control {
     int64_t tokens;
     int unit_cubes;
     tess__rules rules;
-    tess__decisions d;
-    tess__decisions imposed;         /* {0}, or read from attention.dispatch */
+    tess__dsv_state state;
+    tess__dsv_state imposed;         /* {0}, or read from attention.dispatch */
     tess__order orders[TESS__CUBES]; /* of d.cubes, with their indices */
     int64_t *inverse;                /* (tokens): place in the pass's order of each raster index */
     tess_predictor *predictor;       /* NULL without predictors */
@@ -219,12 +219,12 @@ tess_status tess__control_chosen(tess__control *control);
 tess_status tess__control_impose(tess__control *control, const uint8_t *choices); /* or NULL */
 int32_t tess__control_units(const tess__control *control, int cube);
 
-/* control_dispatch.c: the density at which sparse attention costs what dense does, on this machine;
- * control_team.c: for all ranks, and whence. */
+/* control_break_even.c: the density at which sparse attention costs what dense does, on this
+ * machine; control_ranks.c: for all ranks, and whence. */
 tess_status tess__control_measure_break_even(tess__control *control, double *density, int *cached);
 tess_status tess__control_break_even(tess__control *control, double *density, const char **rule);
 
-/* control_team.c. Collective: what this rank has measured in a step becomes that of all ranks. */
+/* control_ranks.c. Collective: what this rank has measured in a step becomes that of all ranks. */
 tess_status tess__control_sum(tess__control *control);
 
 /* What heads are expected to attend to in the next step, mean over the noise: (layers, heads). */

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BUCKETS = TESS_NOISE_BUCKETS, PROFILE_FIRST = 10, PROFILE_LATER = 25 };
+enum { QUARTILES = TESS_NOISE_BUCKETS, PROFILE_FIRST = 10, PROFILE_LATER = 25 };
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
@@ -28,7 +28,7 @@ static int due(int64_t every, int64_t step)
 int tess__profile_due(const tess__control *c, int layer)
 {
     const int64_t every = c->attention.profile_every ? c->attention.profile_every
-                          : c->d.sparse[layer]       ? PROFILE_LATER
+                          : c->state.sparse[layer]   ? PROFILE_LATER
                                                      : PROFILE_FIRST;
     return due(every, c->step);
 }
@@ -45,13 +45,13 @@ int tess__check_due(const tess__control *c, int layer)
 static tess_status make_sums(tess__control *c, tess__sums *s)
 {
     const int64_t l = c->config.layers, h = c->config.heads;
-    s->n = l * BUCKETS * h + l * BUCKETS + l * h + l + 2;
+    s->n = l * QUARTILES * h + l * QUARTILES + l * h + l + 2;
     s->all = tess__arena_take(&c->arena, (size_t)s->n * sizeof *s->all);
     if (!s->all)
         return TESS_ENOMEM;
     s->density = s->all;
-    s->profiles = s->density + l * BUCKETS * h;
-    s->recall = s->profiles + l * BUCKETS;
+    s->profiles = s->density + l * QUARTILES * h;
+    s->recall = s->profiles + l * QUARTILES;
     s->checks = s->recall + l * h;
     s->overlap = s->checks + l;
     return TESS_OK;
@@ -106,16 +106,16 @@ static tess_status profile(tess__control *c, int cube, const tess_hook_in *hook)
         .head_dim = c->config.head_dim,
         .groups = &shape,
         .mass = c->attention.mass,
-        .lse = hook->lse && !c->d.sparse[hook->layer] ? g->lse : NULL, /* over all keys */
+        .lse = hook->lse && !c->state.sparse[hook->layer] ? g->lse : NULL, /* over all keys */
     };
     TESS_TRY(tess_density_measure(c->ctx, &in, c->measured));
     for (int b = 0; b < c->opts.batch; b++) {
-        const int64_t place = (int64_t)hook->layer * BUCKETS + c->buckets[b];
+        const int64_t place = (int64_t)hook->layer * QUARTILES + c->buckets[b];
         sums->profiles[place] += hook->head == 0;
         for (int h = 0; h < shown; h++)
             sums->density[place * heads + hook->head + h] += c->measured[b * shown + h];
     }
-    if (c->d.cube_chosen)
+    if (c->state.cube_chosen)
         return TESS_OK;
     TESS_TRY(tess_overlap_measure(c->ctx, &in, 0, c->measured));
     for (int i = 0; i < c->opts.batch * shown; i++)
@@ -129,8 +129,8 @@ static int fill_budgets(const tess__control *c, int cube, const tess_hook_in *ho
 {
     for (int b = 0; b < c->opts.batch; b++)
         for (int h = 0; h < hook->heads; h++) {
-            const int32_t keys = tess__budget(&c->d, &c->rules, cube, hook->layer, c->buckets[b],
-                                              hook->head + h, (int32_t)c->tokens);
+            const int32_t keys = tess__budget(&c->state, &c->rules, cube, hook->layer,
+                                              c->buckets[b], hook->head + h, (int32_t)c->tokens);
             if (keys == 0)
                 return 0;
             c->check_keys[b * hook->heads + h] = keys;
@@ -202,7 +202,7 @@ static tess_status check(tess__control *c, int cube, const tess_hook_in *hook)
 tess_status tess__control_look(void *user, const tess_hook_in *hook)
 {
     tess__control *c = user;
-    for (int cube = 0; cube < c->d.n_cubes; cube++) {
+    for (int cube = 0; cube < c->state.n_cubes; cube++) {
         tess__probe_choose(c, &c->orders[cube], &c->gathered);
         tess__probe_gather(c, hook, &c->gathered);
         if (tess__profile_due(c, hook->layer))
@@ -220,40 +220,40 @@ static void fold_layer(tess__control *c, int cube, int layer)
 {
     tess__sums *s = &c->sums[cube];
     const int heads = c->config.heads;
-    for (int b = 0; b < BUCKETS; b++) {
-        const int64_t place = (int64_t)layer * BUCKETS + b;
+    for (int b = 0; b < QUARTILES; b++) {
+        const int64_t place = (int64_t)layer * QUARTILES + b;
         double *density = s->density + place * heads;
         if (s->profiles[place] == 0.0)
             continue;
         for (int h = 0; h < heads; h++)
             density[h] /= s->profiles[place];
-        tess__fold_density(&c->d, cube, layer, b, density);
+        tess__fold_density(&c->state, cube, layer, b, density);
     }
     double *recall = s->recall + (int64_t)layer * heads;
     if (s->checks[layer] == 0.0)
         return;
     for (int h = 0; h < heads; h++)
         recall[h] /= s->checks[layer];
-    tess__fold_recall(&c->d, &c->rules, cube, layer, recall);
+    tess__fold_recall(&c->state, &c->rules, cube, layer, recall);
 }
 
 void tess__control_clear(tess__control *c)
 {
-    for (int cube = 0; cube < c->d.n_cubes; cube++)
+    for (int cube = 0; cube < c->state.n_cubes; cube++)
         clear_sums(&c->sums[cube]);
 }
 
 int tess__control_fold(tess__control *c)
 {
     int profiled = 0;
-    for (int cube = 0; cube < c->d.n_cubes; cube++) {
+    for (int cube = 0; cube < c->state.n_cubes; cube++) {
         tess__sums *s = &c->sums[cube];
-        for (int i = 0; i < c->config.layers * BUCKETS; i++)
+        for (int i = 0; i < c->config.layers * QUARTILES; i++)
             profiled |= s->profiles[i] > 0.0;
         for (int layer = 0; layer < c->config.layers; layer++)
             fold_layer(c, cube, layer);
         if (s->overlap[1] > 0.0)
-            tess__fold_overlap(&c->d, cube, s->overlap[0] / s->overlap[1]);
+            tess__fold_overlap(&c->state, cube, s->overlap[0] / s->overlap[1]);
     }
     tess__control_clear(c);
     return profiled;

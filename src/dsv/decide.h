@@ -52,14 +52,14 @@ typedef struct {
     double loss;       /* running mean of the predictors' loss; NaN: none */
     int64_t updates;   /* of the predictors, for their optimiser */
     tess_attention_opts attention; /* as read from a file, without its texts */
-} tess__decisions;
+} tess__dsv_state;
 
-tess_status tess__decisions_create(tess_ctx *ctx, int layers, int heads, const int (*cubes)[3],
-                                   int n_cubes, tess__decisions *decisions);
-void tess__decisions_destroy(tess__decisions *decisions); /* {0} accepted */
+tess_status tess__dsv_state_create(tess_ctx *ctx, int layers, int heads, const int (*cubes)[3],
+                                   int n_cubes, tess__dsv_state *decisions);
+void tess__dsv_state_destroy(tess__dsv_state *decisions); /* {0} accepted */
 
 /* A run that branches off keeps what was measured, and decides anew. */
-void tess__decisions_forget(tess__decisions *decisions);
+void tess__dsv_state_forget(tess__dsv_state *decisions);
 
 /* ---- the rules ------------------------------------------------------------------------------- */
 
@@ -77,26 +77,26 @@ typedef struct {
     const uint8_t *imposed; /* (layers, buckets, heads) */
 } tess__rules;
 
-/* decide.c: folds measurements in. density and recall are (heads); NaN: not measured. */
-void tess__fold_density(const tess__decisions *d, int cube, int layer, int bucket,
+/* decide_state.c: folds measurements in. density and recall are (heads); NaN: not measured. */
+void tess__fold_density(const tess__dsv_state *d, int cube, int layer, int bucket,
                         const double *density);
-void tess__fold_recall(const tess__decisions *d, const tess__rules *rules, int cube, int layer,
+void tess__fold_recall(const tess__dsv_state *d, const tess__rules *rules, int cube, int layer,
                        const double *recall);
-void tess__fold_overlap(tess__decisions *d, int cube, double overlap);
-void tess__fold_loss(tess__decisions *d, double loss);
+void tess__fold_overlap(tess__dsv_state *d, int cube, double overlap);
+void tess__fold_loss(tess__dsv_state *d, double loss);
 
 /* The quarter of the noise that u lies in. */
-int tess__bucket(double u);
+int tess__quartile(double u);
 
 /* The layer's mean over quarters and heads, and a head's over quarters; NaN: not measured. */
-double tess__layer_density(const tess__decisions *d, int cube, int layer);
-double tess__head_density(const tess__decisions *d, int cube, int layer, int head);
+double tess__layer_density(const tess__dsv_state *d, int cube, int layer);
+double tess__head_density(const tess__dsv_state *d, int cube, int layer, int head);
 
 /* How far above the break-even density a head stays sparse that is. */
 #define TESS__SLACK 1.1
 
 /* Units of n that a head gets; 0: its density is not known. */
-int32_t tess__budget(const tess__decisions *d, const tess__rules *rules, int cube, int layer,
+int32_t tess__budget(const tess__dsv_state *d, const tess__rules *rules, int cube, int layer,
                      int bucket, int head, int32_t n);
 
 /* decide_rules.c: everything that is due before step number `step`, from 1. */
@@ -108,21 +108,21 @@ typedef struct {
 } tess__listener;
 
 /* The cube that would be chosen now, or the one that was. */
-int tess__best_cube(const tess__decisions *d);
+int tess__best_cube(const tess__dsv_state *d);
 
 /* Cubes, stages, layers and heads that go back. 1 if a layer is in stage 2. */
-int tess__decide(tess__decisions *d, const tess__rules *rules, int64_t step, tess__listener told);
+int tess__decide(tess__dsv_state *d, const tess__rules *rules, int64_t step, tess__listener told);
 
 /* Which heads of sparse layers are worth it, n being the units. */
-void tess__dispatch(tess__decisions *d, const tess__rules *rules, int64_t step, int32_t n,
+void tess__dispatch(tess__dsv_state *d, const tess__rules *rules, int64_t step, int32_t n,
                     tess__listener told);
 
 /* An event for each layer that never left stage 1. */
-void tess__decide_end(const tess__decisions *d, const tess__rules *rules, int64_t step,
+void tess__decide_end(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
                       tess__listener told);
 
-/* window.c: the window of cubes that sees the least share of the grid of `cubes` that is not below
- * density; among several the one most alike in all axes. Returns its share. */
+/* window_size.c: the window of cubes that sees the least share of the grid of `cubes` that is not
+ * below density; among several the one most alike in all axes. Returns its share. */
 double tess__window(const int cubes[3], double density, int window[3]);
 
 /* ---- events.c: an event as a line of events.jsonl, and as a sentence ------------------------- */
@@ -160,11 +160,11 @@ void tess__event_text(const tess__event *event, char text[TESS__EVENT_BYTES]);
 /* ---- decide_file.c: decisions.json ----------------------------------------------------------- */
 
 /* n: units, to write budgets beside the densities for those who read it. */
-tess_status tess__decisions_write(tess_ctx *ctx, const char *path, const tess__decisions *d,
+tess_status tess__dsv_state_write(tess_ctx *ctx, const char *path, const tess__dsv_state *d,
                                   const tess_attention_opts *attention, int32_t n);
-tess_status tess__decisions_read(tess_ctx *ctx, const char *path, tess__decisions *d);
-tess_status tess__decisions_read_text(tess_ctx *ctx, const char *name, const char *text,
-                                      size_t bytes, tess__decisions *d); /* for tests */
+tess_status tess__dsv_state_read(tess_ctx *ctx, const char *path, tess__dsv_state *d);
+tess_status tess__dsv_state_read_text(tess_ctx *ctx, const char *name, const char *text,
+                                      size_t bytes, tess__dsv_state *d); /* for tests */
 
 /* attention_file.c: its member "attention"; the name of a kind. */
 const char *tess__attention_name(tess_attention kind);

@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BUCKETS = TESS_NOISE_BUCKETS, LAYERS_MAX = 1024, HEADS_MAX = 8192, ALL_MAX = 1 << 18 };
+enum { QUARTILES = TESS_NOISE_BUCKETS, LAYERS_MAX = 1024, HEADS_MAX = 8192, ALL_MAX = 1 << 18 };
 static const int64_t count_max = (int64_t)1 << 52;
 
 /* ---- out ------------------------------------------------------------------------------------- */
@@ -84,21 +84,21 @@ static json_t *whole(json_t *array, int failed)
     return NULL;
 }
 
-static json_t *measured_layer(const tess__decisions *d, const tess__cube_stats *m, int layer)
+static json_t *measured_layer(const tess__dsv_state *d, const tess__cube_stats *m, int layer)
 {
     const int64_t h = d->heads;
     json_t *density = json_array();
     int failed = !density;
-    for (int b = 0; b < BUCKETS && !failed; b++)
-        failed = append(density, numbers(m->density + (layer * BUCKETS + b) * h, d->heads));
+    for (int b = 0; b < QUARTILES && !failed; b++)
+        failed = append(density, numbers(m->density + (layer * QUARTILES + b) * h, d->heads));
     return json_pack("{s:o,s:o,s:o,s:i,s:o,s:o}", "density", whole(density, failed), "profiles",
-                     integers(as_int64, m->profiles, (int64_t)layer * BUCKETS, BUCKETS), "recall",
-                     numbers(m->recall + layer * h, d->heads), "good", m->good[layer], "good_heads",
-                     integers(as_int, m->good_heads, layer * h, d->heads), "history",
+                     integers(as_int64, m->profiles, (int64_t)layer * QUARTILES, QUARTILES),
+                     "recall", numbers(m->recall + layer * h, d->heads), "good", m->good[layer],
+                     "good_heads", integers(as_int, m->good_heads, layer * h, d->heads), "history",
                      numbers(m->history + (int64_t)layer * TESS__HISTORY, TESS__HISTORY));
 }
 
-static json_t *cube_out(const tess__decisions *d, const tess__cube_stats *m)
+static json_t *cube_out(const tess__dsv_state *d, const tess__cube_stats *m)
 {
     json_t *layers = json_array();
     int failed = !layers;
@@ -109,16 +109,17 @@ static json_t *cube_out(const tess__decisions *d, const tess__cube_stats *m)
                      whole(layers, failed));
 }
 
-static json_t *decided_layer(const tess__decisions *d, const tess__rules *rules, int32_t n,
+static json_t *decided_layer(const tess__dsv_state *d, const tess__rules *rules, int32_t n,
                              int layer)
 {
     const int64_t h = d->heads;
     const int cube = tess__best_cube(d);
     json_t *sparse = json_array(), *keys = json_array();
     int failed = !sparse || !keys;
-    for (int b = 0; b < BUCKETS && !failed; b++) {
+    for (int b = 0; b < QUARTILES && !failed; b++) {
         json_t *row = json_array();
-        failed = append(sparse, integers(as_byte, d->choice, (layer * BUCKETS + b) * h, d->heads));
+        failed =
+            append(sparse, integers(as_byte, d->choice, (layer * QUARTILES + b) * h, d->heads));
         failed |= append(keys, row);
         for (int i = 0; i < d->heads && !failed; i++)
             failed = append(row, json_integer(tess__budget(d, rules, cube, layer, b, i, n)));
@@ -131,13 +132,13 @@ static json_t *decided_layer(const tess__decisions *d, const tess__rules *rules,
         return out;
     json_t *imposed = json_array();
     failed = json_object_set_new(out, "imposed", imposed) != 0;
-    for (int b = 0; b < BUCKETS && !failed; b++)
+    for (int b = 0; b < QUARTILES && !failed; b++)
         failed =
-            append(imposed, integers(as_byte, d->imposed, (layer * BUCKETS + b) * h, d->heads));
+            append(imposed, integers(as_byte, d->imposed, (layer * QUARTILES + b) * h, d->heads));
     return whole(out, failed);
 }
 
-static json_t *decisions_out(const tess__decisions *d, const tess_attention_opts *attention,
+static json_t *decisions_out(const tess__dsv_state *d, const tess_attention_opts *attention,
                              int32_t n)
 {
     tess__rules rules;
@@ -158,7 +159,7 @@ static json_t *decisions_out(const tess__decisions *d, const tess_attention_opts
                      "decisions", whole(layers, failed));
 }
 
-tess_status tess__decisions_write(tess_ctx *ctx, const char *path, const tess__decisions *d,
+tess_status tess__dsv_state_write(tess_ctx *ctx, const char *path, const tess__dsv_state *d,
                                   const tess_attention_opts *attention, int32_t n)
 {
     json_t *value = decisions_out(d, attention, n);
@@ -212,7 +213,7 @@ static tess_status flags_in(tess__json_node node, int n, uint8_t *values)
     return TESS_OK;
 }
 
-static tess_status measured_in(tess__json_node node, const tess__decisions *d,
+static tess_status measured_in(tess__json_node node, const tess__dsv_state *d,
                                const tess__cube_stats *m, int layer)
 {
     const int64_t h = d->heads;
@@ -220,11 +221,11 @@ static tess_status measured_in(tess__json_node node, const tess__decisions *d,
     size_t count;
     TESS_TRY(tess__json_object(node, NULL, 0, &o));
     TESS_TRY(
-        tess__json_array(tess__json_member(&o, "density"), BUCKETS, BUCKETS, &density, &count));
-    TESS_TRY(
-        tess__json_array(tess__json_member(&o, "profiles"), BUCKETS, BUCKETS, &profiles, &count));
-    for (int b = 0; b < BUCKETS; b++) {
-        const int64_t place = (int64_t)layer * BUCKETS + b;
+        tess__json_array(tess__json_member(&o, "density"), QUARTILES, QUARTILES, &density, &count));
+    TESS_TRY(tess__json_array(tess__json_member(&o, "profiles"), QUARTILES, QUARTILES, &profiles,
+                              &count));
+    for (int b = 0; b < QUARTILES; b++) {
+        const int64_t place = (int64_t)layer * QUARTILES + b;
         TESS_TRY(numbers_in(tess__json_element(&density, (size_t)b), d->heads, 1.0,
                             m->density + place * h));
         TESS_TRY(tess__json_int64(tess__json_element(&profiles, (size_t)b), 0, count_max,
@@ -238,7 +239,7 @@ static tess_status measured_in(tess__json_node node, const tess__decisions *d,
                       m->history + (int64_t)layer * TESS__HISTORY);
 }
 
-static tess_status cube_in(tess__json_node node, const tess__decisions *d, tess__cube_stats *m)
+static tess_status cube_in(tess__json_node node, const tess__dsv_state *d, tess__cube_stats *m)
 {
     tess__json_node o, layers;
     size_t count;
@@ -254,22 +255,22 @@ static tess_status cube_in(tess__json_node node, const tess__decisions *d, tess_
 }
 
 /* A row of flags for each quarter of the noise. */
-static tess_status quarters_in(tess__json_node node, const tess__decisions *d, int layer,
+static tess_status quarters_in(tess__json_node node, const tess__dsv_state *d, int layer,
                                uint8_t *flags)
 {
     tess__json_node rows;
     size_t count;
-    TESS_TRY(tess__json_array(node, BUCKETS, BUCKETS, &rows, &count));
-    for (int b = 0; b < BUCKETS; b++)
+    TESS_TRY(tess__json_array(node, QUARTILES, QUARTILES, &rows, &count));
+    for (int b = 0; b < QUARTILES; b++)
         TESS_TRY(flags_in(tess__json_element(&rows, (size_t)b), d->heads,
-                          flags + ((int64_t)layer * BUCKETS + b) * d->heads));
+                          flags + ((int64_t)layer * QUARTILES + b) * d->heads));
     return TESS_OK;
 }
 
-static tess_status decided_in(tess__json_node node, tess__decisions *d, int layer)
+static tess_status decided_in(tess__json_node node, tess__dsv_state *d, int layer)
 {
     static const char *const stages[] = {"dense", "sparse"};
-    const size_t all = (size_t)d->layers * BUCKETS * (size_t)d->heads;
+    const size_t all = (size_t)d->layers * QUARTILES * (size_t)d->heads;
     tess__json_node o;
     TESS_TRY(tess__json_object(node, NULL, 0, &o));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "stage"), stages, 2, &d->sparse[layer]));
@@ -286,7 +287,7 @@ static tess_status decided_in(tess__json_node node, tess__decisions *d, int laye
                       : TESS_OK;
 }
 
-static tess_status tables_in(const tess__json_node *o, tess__decisions *d)
+static tess_status tables_in(const tess__json_node *o, tess__dsv_state *d)
 {
     tess__json_node cubes, layers;
     size_t count;
@@ -300,7 +301,7 @@ static tess_status tables_in(const tess__json_node *o, tess__decisions *d)
     return TESS_OK;
 }
 
-static tess_status scalars_in(const tess__json_node *o, tess__decisions *d)
+static tess_status scalars_in(const tess__json_node *o, tess__dsv_state *d)
 {
     tess__json_node window = tess__json_member(o, "window");
     TESS_TRY(tess__attention_in(tess__json_member(o, "attention"), &d->attention));
@@ -320,7 +321,7 @@ static tess_status scalars_in(const tess__json_node *o, tess__decisions *d)
 
 /* Sizes first: the tables take memory for as many layers, heads and cubes as the file states, all
  * of which its own arrays must then have. */
-static tess_status read_root(tess_ctx *ctx, const tess__json *doc, tess__decisions *d)
+static tess_status read_root(tess_ctx *ctx, const tess__json *doc, tess__dsv_state *d)
 {
     static const int none[TESS__CUBES][3];
     tess__json_node root = tess__json_root(doc), o, array;
@@ -337,34 +338,34 @@ static tess_status read_root(tess_ctx *ctx, const tess__json *doc, tess__decisio
         return tess__json_fail(tess__json_member(&o, "heads"),
                                "%d layers of %d heads are %d, must be at most %d", layers, heads,
                                layers * heads, (int)ALL_MAX);
-    TESS_TRY(tess__decisions_create(ctx, layers, heads, none, (int)cubes, d));
+    TESS_TRY(tess__dsv_state_create(ctx, layers, heads, none, (int)cubes, d));
     TESS_TRY(scalars_in(&o, d));
     return tables_in(&o, d);
 }
 
 /* Reads an open document and closes it. */
-static tess_status read_document(tess_ctx *ctx, tess__json *doc, tess__decisions *d)
+static tess_status read_document(tess_ctx *ctx, tess__json *doc, tess__dsv_state *d)
 {
-    tess__decisions read = {.layers = 0};
+    tess__dsv_state read = {.layers = 0};
     const tess_status status = read_root(ctx, doc, &read);
     tess__json_close(doc);
     if (status != TESS_OK) {
-        tess__decisions_destroy(&read);
+        tess__dsv_state_destroy(&read);
         return status;
     }
     *d = read;
     return TESS_OK;
 }
 
-tess_status tess__decisions_read(tess_ctx *ctx, const char *path, tess__decisions *d)
+tess_status tess__dsv_state_read(tess_ctx *ctx, const char *path, tess__dsv_state *d)
 {
     tess__json doc;
     TESS_TRY(tess__json_open(ctx, path, &doc));
     return read_document(ctx, &doc, d);
 }
 
-tess_status tess__decisions_read_text(tess_ctx *ctx, const char *name, const char *text,
-                                      size_t bytes, tess__decisions *d)
+tess_status tess__dsv_state_read_text(tess_ctx *ctx, const char *name, const char *text,
+                                      size_t bytes, tess__dsv_state *d)
 {
     tess__json doc;
     TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));

@@ -21,7 +21,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BUCKETS = TESS_NOISE_BUCKETS };
+enum { QUARTILES = TESS_NOISE_BUCKETS };
 static const double overlap_limit = 0.9, settled_within = 0.1;
 
 static void tell(tess__listener told, const tess__event *event)
@@ -32,7 +32,7 @@ static void tell(tess__listener told, const tess__event *event)
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
-static double layer_recall(const tess__decisions *d, int cube, int layer)
+static double layer_recall(const tess__dsv_state *d, int cube, int layer)
 {
     double sum = 0.0;
     for (int h = 0; h < d->heads; h++)
@@ -41,7 +41,7 @@ static double layer_recall(const tess__decisions *d, int cube, int layer)
 }
 
 /* How much of its largest value the density moved in the history; NaN: there are too few. */
-static double change_of(const tess__decisions *d, int cube, int layer)
+static double change_of(const tess__dsv_state *d, int cube, int layer)
 {
     const double *history = d->cubes[cube].history + (int64_t)layer * TESS__HISTORY;
     double least = INFINITY, most = 0.0;
@@ -54,12 +54,12 @@ static double change_of(const tess__decisions *d, int cube, int layer)
     return most > 0.0 ? (most - least) / most : 0.0;
 }
 
-static int settled(const tess__decisions *d, const tess__rules *rules, int cube, int layer)
+static int settled(const tess__dsv_state *d, const tess__rules *rules, int cube, int layer)
 {
     return rules->density > 0.0 || change_of(d, cube, layer) < settled_within;
 }
 
-static int ready(const tess__decisions *d, const tess__rules *rules, int64_t step, int cube,
+static int ready(const tess__dsv_state *d, const tess__rules *rules, int64_t step, int cube,
                  int layer)
 {
     if (rules->density == 0.0 && isnan(tess__layer_density(d, cube, layer)))
@@ -76,7 +76,7 @@ static int ready(const tess__decisions *d, const tess__rules *rules, int64_t ste
 
 /* ---- cubes ----------------------------------------------------------------------------------- */
 
-int tess__best_cube(const tess__decisions *d)
+int tess__best_cube(const tess__dsv_state *d)
 {
     int best = 0;
     for (int c = 1; c < d->n_cubes; c++)
@@ -85,7 +85,7 @@ int tess__best_cube(const tess__decisions *d)
     return best;
 }
 
-static void choose_cube(tess__decisions *d, const tess__rules *rules, int64_t step,
+static void choose_cube(tess__dsv_state *d, const tess__rules *rules, int64_t step,
                         tess__listener told)
 {
     const int best = tess__best_cube(d);
@@ -115,7 +115,7 @@ static void choose_cube(tess__decisions *d, const tess__rules *rules, int64_t st
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 /* Stage 1 again: heads and choices begin anew. */
-static void send_layer_back(const tess__decisions *d, const tess__rules *rules, int64_t step,
+static void send_layer_back(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
                             int layer, tess__listener told)
 {
     const int64_t heads = d->heads;
@@ -127,7 +127,7 @@ static void send_layer_back(const tess__decisions *d, const tess__rules *rules, 
     memset(d->cubes[0].good_heads + layer * heads, 0,
            (size_t)heads * sizeof *d->cubes[0].good_heads);
     memset(d->back + layer * heads, 0, (size_t)heads);
-    memset(d->choice + layer * BUCKETS * heads, 0, (size_t)(BUCKETS * heads));
+    memset(d->choice + layer * QUARTILES * heads, 0, (size_t)(QUARTILES * heads));
     tell(told, &(tess__event){.kind = TESS__EVENT_BACK,
                               .step = step,
                               .layer = layer,
@@ -138,17 +138,17 @@ static void send_layer_back(const tess__decisions *d, const tess__rules *rules, 
                               .n_why = 3});
 }
 
-static int falls(const tess__decisions *d, const tess__rules *rules, int64_t place)
+static int falls(const tess__dsv_state *d, const tess__rules *rules, int64_t place)
 {
     return !d->back[place] && d->cubes[0].recall[place] < rules->back_recall;
 }
 
-static int rises(const tess__decisions *d, int64_t place)
+static int rises(const tess__dsv_state *d, int64_t place)
 {
     return d->back[place] && d->cubes[0].good_heads[place] >= 2;
 }
 
-static void send_back(const tess__decisions *d, const tess__rules *rules, int64_t step, int layer,
+static void send_back(const tess__dsv_state *d, const tess__rules *rules, int64_t step, int layer,
                       tess__listener told)
 {
     const tess__cube_stats *m = &d->cubes[0];
@@ -177,7 +177,7 @@ static void send_back(const tess__decisions *d, const tess__rules *rules, int64_
     }
 }
 
-static void switch_layer(const tess__decisions *d, const tess__rules *rules, int64_t step,
+static void switch_layer(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
                          int layer, tess__listener told)
 {
     static const char *const names[] = {"recall", "loss", "step"};
@@ -200,7 +200,7 @@ static void switch_layer(const tess__decisions *d, const tess__rules *rules, int
                    .n_why = 6});
 }
 
-int tess__decide(tess__decisions *d, const tess__rules *rules, int64_t step, tess__listener told)
+int tess__decide(tess__dsv_state *d, const tess__rules *rules, int64_t step, tess__listener told)
 {
     int any = 0;
     if (!d->cube_chosen)
@@ -216,7 +216,7 @@ int tess__decide(tess__decisions *d, const tess__rules *rules, int64_t step, tes
 }
 
 /* What is missing, by its rule; and recall, where a layer went back. */
-void tess__decide_end(const tess__decisions *d, const tess__rules *rules, int64_t step,
+void tess__decide_end(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
                       tess__listener told)
 {
     static const double none = (double)NAN;
@@ -248,10 +248,10 @@ void tess__decide_end(const tess__decisions *d, const tess__rules *rules, int64_
 /* ---- dispatch -------------------------------------------------------------------------------- */
 
 /* Whether a head would be sparse if memory were no matter. */
-static int worth_it(const tess__decisions *d, const tess__rules *rules, int64_t place, int head,
+static int worth_it(const tess__dsv_state *d, const tess__rules *rules, int64_t place, int head,
                     int32_t units, int32_t n)
 {
-    const int layer = (int)(place / BUCKETS / d->heads);
+    const int layer = (int)(place / QUARTILES / d->heads);
     if (d->back[(int64_t)layer * d->heads + head] || units == 0 || units >= n)
         return 0;
     if (rules->choosing != TESS__CHOOSE_TABLE)
@@ -265,14 +265,14 @@ static int has_room(const tess__rules *rules, int32_t units)
            units <= rules->units_most;
 }
 
-static void dispatch_layer(const tess__decisions *d, const tess__rules *rules, int64_t step,
+static void dispatch_layer(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
                            int layer, int32_t n, tess__listener told)
 {
     int changed = 0, sparse = 0, tight = 0;
     double density = 0.0;
-    for (int b = 0; b < BUCKETS; b++)
+    for (int b = 0; b < QUARTILES; b++)
         for (int h = 0; h < d->heads; h++) {
-            const int64_t place = ((int64_t)layer * BUCKETS + b) * d->heads + h;
+            const int64_t place = ((int64_t)layer * QUARTILES + b) * d->heads + h;
             const int32_t units = tess__budget(d, rules, 0, layer, b, h, n);
             const int worth = worth_it(d, rules, place, h, units, n);
             const int now = worth && has_room(rules, units);
@@ -294,15 +294,15 @@ static void dispatch_layer(const tess__decisions *d, const tess__rules *rules, i
                                 : rules->choosing == TESS__CHOOSE_SPARSE ? "sparse"
                                                                          : "imposed",
                         .why = {{"sparse", sparse},
-                                {"of", BUCKETS * d->heads},
+                                {"of", QUARTILES * d->heads},
                                 {"changed", changed},
-                                {"density", density / (BUCKETS * d->heads)},
+                                {"density", density / (QUARTILES * d->heads)},
                                 {"break_even", table ? d->break_even : (double)NAN},
                                 {"room", tight ? (double)rules->units_most / n : (double)NAN}},
                         .n_why = 6});
 }
 
-void tess__dispatch(tess__decisions *d, const tess__rules *rules, int64_t step, int32_t n,
+void tess__dispatch(tess__dsv_state *d, const tess__rules *rules, int64_t step, int32_t n,
                     tess__listener told)
 {
     for (int layer = 0; layer < d->layers; layer++)

@@ -10,7 +10,7 @@
 static int64_t interval(int (*due)(const tess__control *, int), const tess_attention_opts *opts,
                         int sparse)
 {
-    tess__control c = {.attention = *opts, .rules.learns = 1, .d.sparse = &sparse, .step = 2};
+    tess__control c = {.attention = *opts, .rules.learns = 1, .state.sparse = &sparse, .step = 2};
     while (!due(&c, 0))
         c.step++;
     return c.step - 1;

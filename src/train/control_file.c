@@ -17,8 +17,8 @@ tess_status tess__control_save(const tess__control *c, const char *dir)
 {
     char path[PATH_MAX];
     TESS_TRY(tess__path(path, dir, decisions_file));
-    const int32_t n = tess__control_units(c, tess__best_cube(&c->d));
-    TESS_TRY(tess__decisions_write(c->ctx, path, &c->d, &c->attention, n));
+    const int32_t n = tess__control_units(c, tess__best_cube(&c->state));
+    TESS_TRY(tess__dsv_state_write(c->ctx, path, &c->state, &c->attention, n));
     if (!c->predictor)
         return TESS_OK;
     TESS_TRY(tess__path(path, dir, predictor_file));
@@ -26,7 +26,7 @@ tess_status tess__control_save(const tess__control *c, const char *dir)
 }
 
 /* *found 0: there is none, and d is not touched. */
-static tess_status read_decisions(const tess__control *c, const char *dir, tess__decisions *d,
+static tess_status read_decisions(const tess__control *c, const char *dir, tess__dsv_state *d,
                                   int *found)
 {
     char path[PATH_MAX];
@@ -34,12 +34,12 @@ static tess_status read_decisions(const tess__control *c, const char *dir, tess_
     TESS_TRY(tess__path(path, dir, decisions_file));
     if (access(path, F_OK) != 0)
         return TESS_OK;
-    TESS_TRY(tess__decisions_read(c->ctx, path, d));
+    TESS_TRY(tess__dsv_state_read(c->ctx, path, d));
     *found = d->layers == c->config.layers && d->heads == c->config.heads;
     if (*found)
         return TESS_OK;
     const int layers = d->layers, heads = d->heads;
-    tess__decisions_destroy(d);
+    tess__dsv_state_destroy(d);
     return tess__fail(TESS_EINVAL,
                       "%s: is of %d layers of %d heads, must be of the model's %d of %d", path,
                       layers, heads, c->config.layers, c->config.heads);
@@ -88,7 +88,7 @@ static int same_cube(const int a[3], const int b[3])
     return memcmp(a, b, 3 * sizeof *a) == 0;
 }
 
-static tess_status check_same(const tess__control *c, const char *dir, const tess__decisions *d)
+static tess_status check_same(const tess__control *c, const char *dir, const tess__dsv_state *d)
 {
     const int *own = c->attention.cube, *its = d->cubes[0].cube;
     if (d->attention.kind != c->attention.kind)
@@ -107,16 +107,16 @@ static tess_status check_same(const tess__control *c, const char *dir, const tes
 }
 
 /* Takes d over, with the orders of its cubes. */
-static tess_status adopt(tess__control *c, tess__decisions *d)
+static tess_status adopt(tess__control *c, tess__dsv_state *d)
 {
-    tess__decisions_destroy(&c->d);
-    c->d = *d;
+    tess__dsv_state_destroy(&c->state);
+    c->state = *d;
     return tess__control_orders(c);
 }
 
 tess_status tess__control_resume(tess__control *c, const char *dir)
 {
-    tess__decisions d;
+    tess__dsv_state d;
     int found;
     TESS_TRY(read_predictor(c, dir, 1));
     TESS_TRY(read_decisions(c, dir, &d, &found));
@@ -124,7 +124,7 @@ tess_status tess__control_resume(tess__control *c, const char *dir)
         return TESS_OK;
     const tess_status status = check_same(c, dir, &d);
     if (status != TESS_OK) {
-        tess__decisions_destroy(&d);
+        tess__dsv_state_destroy(&d);
         return status;
     }
     TESS_TRY(adopt(c, &d));
@@ -134,7 +134,7 @@ tess_status tess__control_resume(tess__control *c, const char *dir)
 
 /* ---- branching ------------------------------------------------------------------------------- */
 
-static void copy_measured(const tess__decisions *d, const tess__cube_stats *from,
+static void copy_measured(const tess__dsv_state *d, const tess__cube_stats *from,
                           tess__cube_stats *to)
 {
     const size_t l = (size_t)d->layers, h = (size_t)d->heads;
@@ -151,30 +151,30 @@ static void copy_measured(const tess__decisions *d, const tess__cube_stats *from
 
 tess_status tess__control_branch(tess__control *c, const char *dir)
 {
-    tess__decisions d;
+    tess__dsv_state d;
     int found;
     TESS_TRY(read_predictor(c, dir, 0));
     TESS_TRY(read_decisions(c, dir, &d, &found));
     if (!found)
         return TESS_OK;
     if (d.cube_chosen && !c->attention.cube[0]) {
-        tess__decisions_forget(&d);
+        tess__dsv_state_forget(&d);
         if (!c->loaded)
             d.updates = 0;
         TESS_TRY(adopt(c, &d));
         return tess__control_impose(c, c->imposed.choice ? c->imposed.choice : d.imposed);
     }
-    for (int i = 0; i < c->d.n_cubes; i++)
+    for (int i = 0; i < c->state.n_cubes; i++)
         for (int k = 0; k < d.n_cubes; k++)
-            if (same_cube(c->d.cubes[i].cube, d.cubes[k].cube))
-                copy_measured(&d, &d.cubes[k], &c->d.cubes[i]);
+            if (same_cube(c->state.cubes[i].cube, d.cubes[k].cube))
+                copy_measured(&d, &d.cubes[k], &c->state.cubes[i]);
     if (c->loaded) {
-        c->d.loss = d.loss;
-        c->d.updates = d.updates;
+        c->state.loss = d.loss;
+        c->state.updates = d.updates;
     }
     const tess_status status =
         tess__control_impose(c, c->imposed.choice ? c->imposed.choice : d.imposed);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
     return status;
 }
 
@@ -183,15 +183,15 @@ tess_status tess__control_branch(tess__control *c, const char *dir)
 tess_status tess__control_attention(tess_ctx *ctx, const char *dir, tess_attention_opts *attention)
 {
     char path[PATH_MAX];
-    tess__decisions d;
+    tess__dsv_state d;
     TESS_TRY(tess__path(path, dir, decisions_file));
     *attention = (tess_attention_opts)TESS_ATTENTION_OPTS_INIT;
     if (access(path, F_OK) != 0)
         return TESS_OK;
-    TESS_TRY(tess__decisions_read(ctx, path, &d));
+    TESS_TRY(tess__dsv_state_read(ctx, path, &d));
     *attention = d.attention;
     if (d.cube_chosen)
         memcpy(attention->cube, d.cubes[0].cube, sizeof attention->cube);
-    tess__decisions_destroy(&d);
+    tess__dsv_state_destroy(&d);
     return TESS_OK;
 }

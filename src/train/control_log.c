@@ -38,13 +38,13 @@ void tess__control_tell(void *user, const tess__event *event)
 tess_status tess__control_density(const tess__control *c)
 {
     char path[PATH_MAX], line[TESS_PROFILE_LINE];
-    const int cube = tess__best_cube(&c->d);
+    const int cube = tess__best_cube(&c->state);
     if (!c->opts.folder)
         return TESS_OK;
     TESS_TRY(tess__path(path, c->opts.folder, density_file));
     for (int layer = 0; layer < c->config.layers; layer++)
         for (int head = 0; head < c->config.heads; head++) {
-            const double density = tess__head_density(&c->d, cube, layer, head);
+            const double density = tess__head_density(&c->state, cube, layer, head);
             const size_t n =
                 tess__profile_line(line, c->step, layer, head, isnan(density) ? 1.0 : density);
             TESS_TRY(tess__lines_add(path, line, n));

@@ -20,7 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BUCKETS = TESS_NOISE_BUCKETS, EVERY = 16, GROUPS = 8 };
+enum { QUARTILES = TESS_NOISE_BUCKETS, EVERY = 16, GROUPS = 8 };
 
 typedef enum { TRAINED, UNIFORM, MEASURED } mode;
 
@@ -80,16 +80,16 @@ static tess_status choose(const char *who, const tess_attention_opts *trained,
 /* Every head of every layer attends sparsely. */
 static void make_sparse(tess__control *c)
 {
-    const int64_t heads = c->config.heads, all = (int64_t)c->config.layers * BUCKETS * heads;
-    const int *cube = c->d.cubes[0].cube;
+    const int64_t heads = c->config.heads, all = (int64_t)c->config.layers * QUARTILES * heads;
+    const int *cube = c->state.cubes[0].cube;
     int cubes[3];
     for (int layer = 0; layer < c->config.layers; layer++)
-        c->d.sparse[layer] = 1;
-    memset(c->d.choice, 1, (size_t)all * sizeof *c->d.choice);
+        c->state.sparse[layer] = 1;
+    memset(c->state.choice, 1, (size_t)all * sizeof *c->state.choice);
     for (int a = 0; a < 3; a++)
         cubes[a] = (c->opts.grid[a] + cube[a] - 1) / cube[a];
     if (c->attention.kind == TESS_ATTENTION_WINDOW)
-        tess__window(cubes, c->attention.density, c->d.window);
+        tess__window(cubes, c->attention.density, c->state.window);
 }
 
 static tess_status make_control(tess__sampler *s, const tess_model *model,
@@ -190,7 +190,7 @@ const tess_attention_opts *tess__sampler_attention(const tess__sampler *s)
 /* A layer's densities of the quarter at hand: (heads). */
 static double *densities(const tess__sampler *s, int layer)
 {
-    return s->control->d.cubes[0].density + ((int64_t)layer * BUCKETS + s->bucket) * s->heads;
+    return s->control->state.cubes[0].density + ((int64_t)layer * QUARTILES + s->bucket) * s->heads;
 }
 
 /* Those of the heads that are shown, mean over the clips. */
@@ -227,7 +227,7 @@ static tess_status measure_density(void *user, const tess_hook_in *hook)
 /* The quarter of step k begins: nothing is known of it. */
 static void begin_bucket(tess__sampler *s, int k)
 {
-    s->bucket = tess__bucket(1.0 - (double)k / s->steps);
+    s->bucket = tess__quartile(1.0 - (double)k / s->steps);
     for (int layer = 0; layer < s->layers; layer++)
         memset(densities(s, layer), 0, (size_t)s->heads * sizeof(double));
 }
@@ -243,7 +243,7 @@ static tess_status attend_dense(tess__sampler *s, tess_pass *pass)
 
 int tess__sampler_measures(const tess__sampler *s, int k)
 {
-    return s->mode == MEASURED && tess__bucket(1.0 - (double)k / s->steps) != s->bucket;
+    return s->mode == MEASURED && tess__quartile(1.0 - (double)k / s->steps) != s->bucket;
 }
 
 /* Each head was shown to one rank, and is 0 on the others. */

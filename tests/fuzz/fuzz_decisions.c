@@ -13,7 +13,7 @@
             abort();                                                                               \
     } while (0)
 
-static void check(const tess__decisions *d)
+static void check(const tess__dsv_state *d)
 {
     const int n = d->layers * TESS_NOISE_BUCKETS * d->heads;
     MUST(d->layers >= 1 && d->heads >= 1 && d->n_cubes >= 1 && d->n_cubes <= TESS__CUBES);
@@ -33,13 +33,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     tess_ctx *ctx = NULL;
-    tess__decisions d;
+    tess__dsv_state d;
     MUST(tess_ctx_create(&(tess_ctx_opts){.isa = "base", .threads = 1}, &ctx) == TESS_OK);
     const tess_status status =
-        tess__decisions_read_text(ctx, "decisions.json", (const char *)data, size, &d);
+        tess__dsv_state_read_text(ctx, "decisions.json", (const char *)data, size, &d);
     if (status == TESS_OK) {
         check(&d);
-        tess__decisions_destroy(&d);
+        tess__dsv_state_destroy(&d);
     } else {
         MUST(status == TESS_EFORMAT);
         MUST(strncmp(tess_last_error(), "decisions.json: ", 16) == 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_dispatch.c - from which density on sparse attention pays, on this machine.
+/* control_break_even.c - from which density on sparse attention pays, on this machine.
  *
  * Measured when the first layer switches, for by then the cubes are known; a folder of tables saves
  * later runs the second or two. Selection is counted where a predictor does it: the others are for
@@ -11,7 +11,7 @@
 
 tess_status tess__control_measure_break_even(tess__control *c, double *density, int *cached)
 {
-    const int *cube = c->d.cubes[0].cube;
+    const int *cube = c->state.cubes[0].cube;
     const int32_t group = (int32_t)((int64_t)cube[0] * cube[1] * cube[2]);
     const tess_break_even_shape shape = {.head_dim = c->config.head_dim,
                                          .tokens = c->tokens,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decide.c - what was measured, kept as running means, and the budgets that follow from it.
+/* decide_state.c - what was measured, kept as running means, and the budgets that follow from it.
  *
  *   mean = (1 - w) mean + w value,  w = max(1 / n, 0.1) for the n-th value
  *
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BUCKETS = TESS_NOISE_BUCKETS };
+enum { QUARTILES = TESS_NOISE_BUCKETS };
 static const double least_weight = 0.1;
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -25,40 +25,40 @@ static tess_status make_measured(tess__arena *arena, int layers, int heads, cons
     const size_t l = (size_t)layers, h = (size_t)heads;
     *m = (tess__cube_stats){.overlap = (double)NAN};
     memcpy(m->cube, cube, sizeof m->cube);
-    m->density = tess__arena_take(arena, l * BUCKETS * h * sizeof *m->density);
-    m->profiles = tess__arena_take(arena, l * BUCKETS * sizeof *m->profiles);
+    m->density = tess__arena_take(arena, l * QUARTILES * h * sizeof *m->density);
+    m->profiles = tess__arena_take(arena, l * QUARTILES * sizeof *m->profiles);
     m->recall = tess__arena_take(arena, l * h * sizeof *m->recall);
     m->good = tess__arena_take(arena, l * sizeof *m->good);
     m->good_heads = tess__arena_take(arena, l * h * sizeof *m->good_heads);
     m->history = tess__arena_take(arena, l * TESS__HISTORY * sizeof *m->history);
     if (!m->density || !m->profiles || !m->recall || !m->good || !m->good_heads || !m->history)
         return TESS_ENOMEM;
-    for (size_t i = 0; i < l * BUCKETS * h; i++)
+    for (size_t i = 0; i < l * QUARTILES * h; i++)
         m->density[i] = (double)NAN;
     for (size_t i = 0; i < l * h; i++)
         m->recall[i] = (double)NAN;
     for (size_t i = 0; i < l * TESS__HISTORY; i++)
         m->history[i] = (double)NAN;
-    memset(m->profiles, 0, l * BUCKETS * sizeof *m->profiles);
+    memset(m->profiles, 0, l * QUARTILES * sizeof *m->profiles);
     memset(m->good, 0, l * sizeof *m->good);
     memset(m->good_heads, 0, l * h * sizeof *m->good_heads);
     return TESS_OK;
 }
 
-static tess_status make_tables(tess__decisions *d)
+static tess_status make_tables(tess__dsv_state *d)
 {
     const size_t l = (size_t)d->layers, h = (size_t)d->heads;
     d->sparse = tess__arena_take(&d->arena, l * sizeof *d->sparse);
     d->since = tess__arena_take(&d->arena, l * sizeof *d->since);
     d->back = tess__arena_take(&d->arena, l * h);
-    d->choice = tess__arena_take(&d->arena, l * BUCKETS * h);
+    d->choice = tess__arena_take(&d->arena, l * QUARTILES * h);
     return d->sparse && d->since && d->back && d->choice ? TESS_OK : TESS_ENOMEM;
 }
 
-tess_status tess__decisions_create(tess_ctx *ctx, int layers, int heads, const int (*cubes)[3],
-                                   int n_cubes, tess__decisions *decisions)
+tess_status tess__dsv_state_create(tess_ctx *ctx, int layers, int heads, const int (*cubes)[3],
+                                   int n_cubes, tess__dsv_state *decisions)
 {
-    tess__decisions d = {.arena = {.ctx = ctx},
+    tess__dsv_state d = {.arena = {.ctx = ctx},
                          .layers = layers,
                          .heads = heads,
                          .n_cubes = n_cubes,
@@ -71,23 +71,23 @@ tess_status tess__decisions_create(tess_ctx *ctx, int layers, int heads, const i
         tess__arena_free(&d.arena);
         return status;
     }
-    tess__decisions_forget(&d);
+    tess__dsv_state_forget(&d);
     *decisions = d;
     return TESS_OK;
 }
 
-void tess__decisions_destroy(tess__decisions *decisions)
+void tess__dsv_state_destroy(tess__dsv_state *decisions)
 {
     tess__arena_free(&decisions->arena);
 }
 
-void tess__decisions_forget(tess__decisions *d)
+void tess__dsv_state_forget(tess__dsv_state *d)
 {
     const size_t l = (size_t)d->layers, h = (size_t)d->heads;
     memset(d->sparse, 0, l * sizeof *d->sparse);
     memset(d->since, 0, l * sizeof *d->since);
     memset(d->back, 0, l * h);
-    memset(d->choice, 0, l * BUCKETS * h);
+    memset(d->choice, 0, l * QUARTILES * h);
     memset(d->window, 0, sizeof d->window);
     d->break_even = (double)NAN;
 }
@@ -101,11 +101,11 @@ static void fold(double *mean, double value, int64_t number)
     *mean = isnan(*mean) ? value : (1.0 - w) * *mean + w * value;
 }
 
-void tess__fold_density(const tess__decisions *d, int cube, int layer, int bucket,
+void tess__fold_density(const tess__dsv_state *d, int cube, int layer, int bucket,
                         const double *density)
 {
     const tess__cube_stats *m = &d->cubes[cube];
-    const int64_t place = (int64_t)layer * BUCKETS + bucket;
+    const int64_t place = (int64_t)layer * QUARTILES + bucket;
     const int64_t number = ++m->profiles[place];
     for (int h = 0; h < d->heads; h++)
         if (!isnan(density[h]))
@@ -120,7 +120,7 @@ static void count(int *good, double recall, double limit)
         ++*good;
 }
 
-void tess__fold_recall(const tess__decisions *d, const tess__rules *rules, int cube, int layer,
+void tess__fold_recall(const tess__dsv_state *d, const tess__rules *rules, int cube, int layer,
                        const double *recall)
 {
     const tess__cube_stats *m = &d->cubes[cube];
@@ -136,14 +136,14 @@ void tess__fold_recall(const tess__decisions *d, const tess__rules *rules, int c
     history[0] = tess__layer_density(d, cube, layer);
 }
 
-void tess__fold_overlap(tess__decisions *d, int cube, double overlap)
+void tess__fold_overlap(tess__dsv_state *d, int cube, double overlap)
 {
     tess__cube_stats *m = &d->cubes[cube];
     if (!isnan(overlap))
         fold(&m->overlap, overlap, ++m->overlaps);
 }
 
-void tess__fold_loss(tess__decisions *d, double loss)
+void tess__fold_loss(tess__dsv_state *d, double loss)
 {
     d->updates++;
     fold(&d->loss, loss, d->updates);
@@ -151,19 +151,19 @@ void tess__fold_loss(tess__decisions *d, double loss)
 
 /* ---- budgets --------------------------------------------------------------------------------- */
 
-int tess__bucket(double u)
+int tess__quartile(double u)
 {
-    const int bucket = (int)(u * BUCKETS);
-    return bucket < 0 ? 0 : bucket < BUCKETS ? bucket : BUCKETS - 1;
+    const int bucket = (int)(u * QUARTILES);
+    return bucket < 0 ? 0 : bucket < QUARTILES ? bucket : QUARTILES - 1;
 }
 
-double tess__head_density(const tess__decisions *d, int cube, int layer, int head)
+double tess__head_density(const tess__dsv_state *d, int cube, int layer, int head)
 {
     double sum = 0.0;
     int n = 0;
-    for (int b = 0; b < BUCKETS; b++) {
+    for (int b = 0; b < QUARTILES; b++) {
         const double density =
-            d->cubes[cube].density[((int64_t)layer * BUCKETS + b) * d->heads + head];
+            d->cubes[cube].density[((int64_t)layer * QUARTILES + b) * d->heads + head];
         if (isnan(density))
             continue;
         sum += density;
@@ -172,7 +172,7 @@ double tess__head_density(const tess__decisions *d, int cube, int layer, int hea
     return n ? sum / n : (double)NAN;
 }
 
-double tess__layer_density(const tess__decisions *d, int cube, int layer)
+double tess__layer_density(const tess__dsv_state *d, int cube, int layer)
 {
     double sum = 0.0;
     for (int h = 0; h < d->heads; h++)
@@ -180,12 +180,12 @@ double tess__layer_density(const tess__decisions *d, int cube, int layer)
     return sum / d->heads;
 }
 
-int32_t tess__budget(const tess__decisions *d, const tess__rules *rules, int cube, int layer,
+int32_t tess__budget(const tess__dsv_state *d, const tess__rules *rules, int cube, int layer,
                      int bucket, int head, int32_t n)
 {
     double density = rules->density;
     if (density == 0.0) {
-        density = d->cubes[cube].density[((int64_t)layer * BUCKETS + bucket) * d->heads + head];
+        density = d->cubes[cube].density[((int64_t)layer * QUARTILES + bucket) * d->heads + head];
         if (isnan(density))
             density = tess__head_density(d, cube, layer, head);
         if (isnan(density))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_step.c - after a forward pass, and after a step: what was done, learning, folding.
+/* control_observe.c - after a forward pass, and after a step: what was done, learning, folding.
  *
  * Products of attention, for each pair of a query and a key that was attended to: 4 head_dim
  * forward (scores and output), 10 head_dim backward (scores again, and four gradients).
@@ -39,7 +39,7 @@ tess_status tess__control_seen(tess__control *c, const tess_pass *pass)
 static double last_recall(const tess__control *c)
 {
     const int64_t all = (int64_t)c->config.layers * c->config.heads;
-    const double *of = c->d.cubes[tess__best_cube(&c->d)].recall;
+    const double *of = c->state.cubes[tess__best_cube(&c->state)].recall;
     double sum = 0.0;
     int64_t n = 0;
     for (int64_t i = 0; i < all; i++) {
@@ -57,9 +57,10 @@ static void learn(tess__control *c, int batches)
     const double scale = 1.0 / ((double)batches * groups);
     const double loss = c->step_loss / (double)c->step_losses;
     for (int layer = 0; layer < c->config.layers; layer++)
-        c->rates[layer] = c->d.sparse[layer] ? o->lr_sparse * o->lr : o->lr;
-    if (isfinite(loss) && tess__learner_update(&c->learner, c->rates, scale, c->d.updates + 1)) {
-        tess__fold_loss(&c->d, loss);
+        c->rates[layer] = c->state.sparse[layer] ? o->lr_sparse * o->lr : o->lr;
+    if (isfinite(loss) &&
+        tess__learner_update(&c->learner, c->rates, scale, c->state.updates + 1)) {
+        tess__fold_loss(&c->state, loss);
         return;
     }
     tess__control_tell(c, &(tess__event){.kind = TESS__EVENT_SKIPPED,
@@ -90,7 +91,7 @@ tess_status tess__control_learn(tess__control *c, int batches, int forwards, tes
     step->density = c->step_density / (double)c->step_layers;
     step->sparse_layers = 0.0;
     for (int layer = 0; layer < c->config.layers; layer++)
-        step->sparse_layers += c->d.sparse[layer];
+        step->sparse_layers += c->state.sparse[layer];
     step->recall = last_recall(c);
     step->predictor_loss = c->step_losses > 0 ? c->step_loss / (double)c->step_losses : (double)NAN;
     step->attention_gflop = tess__attention_gflop(c->config.head_dim, forwards, c->step_pairs);

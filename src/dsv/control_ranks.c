@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_team.c - the controller on many ranks: what is measured becomes the same on all of them.
+/* control_ranks.c - the controller on many ranks: what is measured becomes the same on all of them.
  *
  * Every rank measures its clips. Sums over all ranks, added in rank order, take the place of a
  * rank's own before anything is decided or learned from them, so that all ranks decide the same: a
@@ -36,7 +36,7 @@ tess_status tess__control_sum(tess__control *c)
     if (c->step_losses > 0)
         TESS_TRY(tess_comm_sum_f32(pg->world, TESS_TRAFFIC_PAYLOAD, c->learner.info.gradients,
                                    c->learner.info.count));
-    for (int cube = 0; looked(c) && cube < c->d.n_cubes; cube++)
+    for (int cube = 0; looked(c) && cube < c->state.n_cubes; cube++)
         TESS_TRY(tess__pg_allreduce(pg, c->sums[cube].all, c->sums[cube].n));
     return TESS_OK;
 }
@@ -50,8 +50,9 @@ void tess__control_densities(const tess__control *c, double *densities)
         double sum = 0.0;
         for (int b = 0; b < TESS_NOISE_BUCKETS; b++) {
             const int64_t place = ((int64_t)layer * TESS_NOISE_BUCKETS + b) * heads + head;
-            const int sparse = c->d.sparse[layer] && c->d.choice[place];
-            sum += sparse ? (double)tess__budget(&c->d, &c->rules, 0, layer, b, head, n) / n : 1.0;
+            const int sparse = c->state.sparse[layer] && c->state.choice[place];
+            sum +=
+                sparse ? (double)tess__budget(&c->state, &c->rules, 0, layer, b, head, n) / n : 1.0;
         }
         densities[i] = sum / TESS_NOISE_BUCKETS;
     }
@@ -86,7 +87,7 @@ tess_status tess__control_break_even(tess__control *c, double *density, const ch
 
 /* ---- the same on all ranks ------------------------------------------------------------------- */
 
-static uint64_t hash_measured(uint64_t h, const tess__decisions *d, const tess__cube_stats *m)
+static uint64_t hash_measured(uint64_t h, const tess__dsv_state *d, const tess__cube_stats *m)
 {
     const size_t l = (size_t)d->layers, n = l * (size_t)d->heads;
     h = tess__hash(h, m->cube, sizeof m->cube);
@@ -101,7 +102,7 @@ static uint64_t hash_measured(uint64_t h, const tess__decisions *d, const tess__
 
 uint64_t tess__control_hash(const tess__control *c)
 {
-    const tess__decisions *d = &c->d;
+    const tess__dsv_state *d = &c->state;
     const size_t l = (size_t)d->layers, n = l * (size_t)d->heads;
     uint64_t h = 0;
     for (int i = 0; i < d->n_cubes; i++)

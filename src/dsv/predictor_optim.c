@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_learn.c - the predictors' optimiser: AdamW without decay, a state for each layer.
+/* predictor_optim.c - the predictors' optimiser: AdamW without decay, a state for each layer.
  *
  * A layer's rate falls when it switches, and AdamW is blind to the scale of gradients, so each
  * layer has an optimiser of its own over its part of the predictors' buffer. Gradients that are not

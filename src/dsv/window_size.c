@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.c - the 3D window of cubes that comes nearest to a density from above.
+/* window_size.c - the 3D window of cubes that comes nearest to a density from above.
  *
  * A window of a x b x c cubes sees that many of the A x B x C there are, from every place: at the
  * edges it is moved inside. So its share is a b c / (A B C), and the smallest one that is not below

@@ -250,6 +250,41 @@ static void cubes_are_chosen_and_the_pass_is_made_anew(void **state)
     end(&r);
 }
 
+/* The controller is entered before a step, to apply, and after it, to observe and decide: between
+ * two steps there is a decision for the next one, and none after the last. */
+static void a_step_ends_with_a_decision_that_the_next_one_applies(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dsv;
+    opts.steps = 4;
+    run r = start(1, &opts);
+    const tess__control *c = r.train->control;
+    for (int step = 1; step <= 4; step++) {
+        CHECK_OK(tess_train_run(r.train, 1, NULL, NULL));
+        assert_int_equal(c->step, step);
+        assert_int_equal(c->decision.step, step < 4 ? step + 1 : 0);
+    }
+    end(&r);
+}
+
+static void a_decision_leaves_the_state_in_force_alone(void **state)
+{
+    (void)state;
+    tess_train_opts opts = dsv;
+    opts.attention.switch_by = TESS_SWITCH_STEP;
+    opts.attention.switch_step = 3;
+    run r = start(1, &opts);
+    CHECK_OK(tess_train_run(r.train, 3, NULL, NULL));
+    tess__control *c = r.train->control;
+    const uint64_t before = tess__control_hash(c);
+    CHECK_OK(tess__control_decide(c, 4));
+    assert_true(tess__control_hash(c) == before);
+    assert_true(c->decision.events.n > 0 && c->decision.next.sparse[0] && !c->state.sparse[0]);
+    CHECK_OK(tess_train_run(r.train, 1, NULL, NULL));
+    assert_int_equal(sparse_layers(&r), r.info.config.layers);
+    end(&r);
+}
+
 /* ---- resuming -------------------------------------------------------------------------------- */
 
 /* Stops after each of several steps: in stage 1, at the switch, in stage 2. */
@@ -719,6 +754,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(budgets_come_from_the_profile),
     cmocka_unit_test(how_many_lists_are_kept_is_told),
     cmocka_unit_test(cubes_are_chosen_and_the_pass_is_made_anew),
+    cmocka_unit_test(a_step_ends_with_a_decision_that_the_next_one_applies),
+    cmocka_unit_test(a_decision_leaves_the_state_in_force_alone),
     cmocka_unit_test(a_resumed_run_takes_the_same_decisions),
     cmocka_unit_test(a_resumed_run_goes_back_in_the_same_way),
     cmocka_unit_test(a_resumed_run_chooses_the_same_cubes),

@@ -2,6 +2,7 @@
 /* test_decide.c - the rules of sparse attention, driven with made-up measurements. */
 #include "ctx_fixture.h"
 #include "dsv/decide.h"
+#include "model/observe.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -45,11 +46,13 @@ typedef struct {
     tess__event events[64];
 } heard;
 
-static void hear(void *user, const tess__event *event)
+static heard hear_end(const tess__dsv_state *d, const tess__rules *rules, int64_t step)
 {
-    heard *h = user;
-    assert_true(h->n < 64);
-    h->events[h->n++] = *event;
+    heard h = {.n = 0};
+    tess__event_list events = {h.events, 0, 64};
+    tess__decide_end(d, rules, step, &events);
+    h.n = events.n;
+    return h;
 }
 
 static int count(const heard *h, tess__event_kind kind)
@@ -63,8 +66,10 @@ static int count(const heard *h, tess__event_kind kind)
 static heard decide(tess__dsv_state *d, const tess__rules *rules, int64_t step)
 {
     heard h = {.n = 0};
-    if (tess__decide(d, rules, step, (tess__listener){hear, &h}))
-        tess__dispatch(d, rules, step, UNITS, (tess__listener){hear, &h});
+    tess__event_list events = {h.events, 0, 64};
+    if (tess__decide_stages(d, rules, step, &events))
+        tess__decide_heads(d, rules, step, UNITS, &events);
+    h.n = events.n;
     return h;
 }
 
@@ -316,7 +321,6 @@ static void what_was_missing_is_told_by_its_rule(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tess__dsv_state d = make(3);
         tess__rules rules = by_recall;
-        heard h = {.n = 0};
         char text[TESS__EVENT_BYTES];
         rules.switch_by = cases[i].by;
         rules.switch_step = 50;
@@ -328,7 +332,7 @@ static void what_was_missing_is_told_by_its_rule(void **state)
             profile(&d, c, 0, 0.1 * (c + 1));
             check(&d, c, 0, 0.25 * (c + 2), 0.25 * (c + 2));
         }
-        tess__decide_end(&d, &rules, 40, (tess__listener){hear, &h});
+        const heard h = hear_end(&d, &rules, 40);
         assert_int_equal(h.n, 1);
         tess__event_text(&h.events[0], text);
         assert_string_equal(text, cases[i].sentence);
@@ -340,10 +344,9 @@ static void layers_that_stay_dense_are_told_at_the_end(void **state)
 {
     (void)state;
     tess__dsv_state d = make(1);
-    heard h = {.n = 0};
     d.sparse[1] = 1;
     check(&d, 0, 0, 0.5, 0.75);
-    tess__decide_end(&d, &by_recall, 40, (tess__listener){hear, &h});
+    const heard h = hear_end(&d, &by_recall, 40);
     assert_int_equal(h.n, 1);
     char text[TESS__EVENT_BYTES];
     tess__event_text(&h.events[0], text);

@@ -112,7 +112,7 @@ static tess_status hook(void *user, const tess_hook_in *l)
         tess_view q = low ? *l->q_low : *l->q, k = low ? *l->k_low : *l->k;
         q.data = (float *)q.data + i / HEADS * q.stride_b + i % HEADS * q.stride_h;
         k.data = (float *)k.data + i / HEADS * k.stride_b + i % HEADS * k.stride_h;
-        tess_select_in in = {.q = &q, .k = &k, .head_dim = low ? l->rank : config.head_dim};
+        tess_select_in in = {.q = &q, .k = &k, .head_dim = low ? l->proj_dim : config.head_dim};
         in.budget.keys = how->kind == TESS_SELECT_WINDOW ? 0 : how->keys[i];
         memset(s->sees[list], 1, sizeof s->sees[list]);
         if (how->keys[i] > 0) {

@@ -44,8 +44,10 @@ static tess_status record(void *user, const tess_hook_in *hook)
         const int64_t list = hook->layer * heads + i;
         const tess_view q = one_head(hook->q_low, i / p->heads, i % p->heads);
         const tess_view k = one_head(hook->k_low, i / p->heads, i % p->heads);
-        const tess_select_in in = {
-            .q = &q, .k = &k, .head_dim = hook->rank, .budget.keys = r->w->sparse.budgets[list]};
+        const tess_select_in in = {.q = &q,
+                                   .k = &k,
+                                   .head_dim = hook->proj_dim,
+                                   .budget.keys = r->w->sparse.budgets[list]};
         tess_selection_lists lists;
         memset(r->sees + list * pairs, 1, (size_t)pairs);
         if (in.budget.keys == 0)

@@ -73,7 +73,7 @@ static tess_status check(workload *w, const tess_hook_in *hook, const tess_sel_s
     const int64_t all = w->p.batch * w->p.heads;
     const tess_select_in in = {.q = low,
                                .k = hook->k_low,
-                               .head_dim = hook->rank,
+                               .head_dim = hook->proj_dim,
                                .budget.keys_each = w->sparse.checked + hook->layer * all};
     const tess_sel_measure_in measure = {
         .q = q, .k = hook->k, .head_dim = (int)w->p.dim, .heads = r->stats};
@@ -106,7 +106,7 @@ tess_status workload_hook(void *user, const tess_hook_in *hook)
                                   .unit = 1};
     const int64_t start = tess_clock_ns();
     const tess_view q = gather(w, hook->q, w->p.dim, r->q);
-    const tess_view low = gather(w, hook->q_low, hook->rank, r->low);
+    const tess_view low = gather(w, hook->q_low, hook->proj_dim, r->low);
     const tess_density_in in = {.q = &q,
                                 .k = hook->k,
                                 .head_dim = (int)w->p.dim,

@@ -25,6 +25,9 @@
 extern "C" {
 #endif
 
+/* Noise levels are divided into quartiles, and at most so many sizes of cubes are compared. */
+enum { TESS_NOISE_BUCKETS = 4, TESS_CUBES = 6 };
+
 /* ---- predictors ---------------------------------------------------------------------------- */
 
 /* What a predictor makes its low-rank vectors of, for each layer and head. */
@@ -98,7 +101,7 @@ typedef struct {
     const tess_view *q, *k;
     const tess_view *v;             /* NULL with a context */
     const tess_view *q_low, *k_low; /* of the predictor; NULL without one */
-    int rank;
+    int proj_dim;
     const float *lse; /* (batch, heads, tokens) over the keys that were attended to; NULL in a pass
                          without training */
 } tess_hook_in;

@@ -35,8 +35,6 @@ typedef enum {
     TESS_OPTIM_ADAMW, /* for everything */
 } tess_optim;
 
-enum { TESS_NOISE_BUCKETS = 4 };
-
 /* How self attention is trained. All but DENSE begin dense and become sparse layer by layer; all
  * but DSV are for comparison: they have no predictor, and switch at a fixed step. */
 typedef enum {
@@ -104,8 +102,6 @@ typedef struct {
     {                                                                                              \
         TESS_ATTENTION_OPTS_DEFAULTS                                                               \
     }
-
-enum { TESS_CUBES = 6 };
 
 /* The cubes that are compared where none is given, clipped to a grid of tokens, small ones first;
  * how many, 0 for NULL. */

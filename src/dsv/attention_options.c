@@ -28,6 +28,12 @@ tess_status tess__attention_options(const char *who, tess_attention_opts *o)
     return TESS_OK;
 }
 
+int64_t tess__profile_interval(const tess_attention_opts *o, int sparse)
+{
+    enum { DENSE_EVERY = 10, SPARSE_EVERY = 25 };
+    return o->profile_every ? o->profile_every : sparse ? SPARSE_EVERY : DENSE_EVERY;
+}
+
 uint64_t tess__attention_hash(const tess_attention_opts *o)
 {
     return tess__options_hash(0, TESS_OPTIONS_ATTENTION, o);

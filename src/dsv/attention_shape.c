@@ -13,15 +13,15 @@
 enum { LEARN_ROWS = 48, QUARTILES = TESS_NOISE_BUCKETS, LIST_SHARE = 40 };
 
 /* Small ones first; the attention kernels are fast from 16 queries on. */
-static const int candidates[TESS__CUBES][3] = {{1, 1, 1}, {1, 2, 2}, {2, 2, 2},
-                                               {2, 2, 4}, {2, 4, 4}, {4, 4, 4}};
+static const int candidates[TESS_CUBES][3] = {{1, 1, 1}, {1, 2, 2}, {2, 2, 2},
+                                              {2, 2, 4}, {2, 4, 4}, {4, 4, 4}};
 
 int tess_attention_cubes(const int grid[3], int cubes[TESS_CUBES][3])
 {
     int n = 0;
     if (!grid || !cubes)
         return 0;
-    for (int i = 0; i < TESS__CUBES; i++) {
+    for (int i = 0; i < TESS_CUBES; i++) {
         for (int a = 0; a < 3; a++)
             cubes[n][a] = candidates[i][a] < grid[a] ? candidates[i][a] : grid[a];
         n += n == 0 || memcmp(cubes[n], cubes[n - 1], sizeof cubes[0]) != 0;
@@ -30,7 +30,7 @@ int tess_attention_cubes(const int grid[3], int cubes[TESS_CUBES][3])
 }
 
 int tess__attention_cubes(const tess_attention_opts *opts, const int grid[3],
-                          int cubes[TESS__CUBES][3])
+                          int cubes[TESS_CUBES][3])
 {
     if (!opts->cube[0])
         return tess_attention_cubes(grid, cubes);
@@ -43,20 +43,21 @@ int tess__attention_by_cubes(tess_attention kind)
     return kind == TESS_ATTENTION_POOLED || kind == TESS_ATTENTION_WINDOW;
 }
 
-/* Lists of one head are in memory at a time. */
-static int64_t groups_of(const tess__attention_at *at)
+int64_t tess__attention_groups(const int grid[3], const int cube[3])
 {
     int64_t groups = 1;
     for (int i = 0; i < 3; i++)
-        groups *= ((int64_t)at->grid[i] + at->cube[i] - 1) / at->cube[i];
+        groups *= ((int64_t)grid[i] + cube[i] - 1) / cube[i];
     return groups;
 }
 
-/* Of n units: the largest budget, rounding included. By tables a head is sparse only below the
- * break-even density, and only if its lists take no more than 1/LIST_SHARE of the rest. */
+/* Of n units: the largest budget, rounding included. Lists of one head are in memory at a time. By
+ * tables a head is sparse only below the break-even density, and only if its lists take no more
+ * than 1/LIST_SHARE of the rest. */
 int32_t tess__attention_units(const tess_attention_opts *o, const tess__attention_at *at)
 {
-    const int64_t groups = groups_of(at), tokens = (int64_t)at->grid[0] * at->grid[1] * at->grid[2];
+    const int64_t groups = tess__attention_groups(at->grid, at->cube),
+                  tokens = (int64_t)at->grid[0] * at->grid[1] * at->grid[2];
     const double n = (double)(tess__attention_by_cubes(o->kind) ? groups : tokens);
     tess__rules rules;
     tess__attention_rules(o, &rules);
@@ -82,7 +83,9 @@ void tess__attention_room(const tess_attention_opts *o, const tess__attention_at
     const int64_t tokens = (int64_t)at->grid[0] * at->grid[1] * at->grid[2];
     const int rows = tokens < LEARN_ROWS ? (int)tokens : LEARN_ROWS;
     const int32_t units = tess__attention_units(o, at);
-    const double n = (double)(tess__attention_by_cubes(o->kind) ? groups_of(at) : tokens);
+    const double n =
+        (double)(tess__attention_by_cubes(o->kind) ? tess__attention_groups(at->grid, at->cube)
+                                                   : tokens);
     *room = (tess_sparse_opts){.unit_cubes = tess__attention_by_cubes(o->kind),
                                .rank = learns ? o->proj_dim : 0,
                                .learn_rows = learns && at->train ? rows : 0,
@@ -122,16 +125,20 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
                               const int grid[3], int threads)
 {
     const int64_t f = (int64_t)sizeof(float), all = (int64_t)batch * m->heads;
-    const int64_t tokens = (int64_t)grid[0] * grid[1] * grid[2], rows = tess__probe_rows(tokens);
+    const int64_t tokens = (int64_t)grid[0] * grid[1] * grid[2], rows = tess__sampled_rows(tokens);
     const int64_t each = (int64_t)m->layers * m->heads;
-    int cubes[TESS__CUBES][3];
+    int cubes[TESS_CUBES][3];
     if (o->kind == TESS_ATTENTION_DENSE)
         return 0;
     const int n = tess__attention_cubes(o, grid, cubes);
-    /* Values, gradients, two moments; orders; gathered queries; tables of sums and decisions. */
+    const int64_t doubles = (2 * n + TESS_CUBES) * each * (QUARTILES + 2);
+    const int64_t budgets = (TESS_CUBES + 1) * each * QUARTILES;
+    /* Values, gradients, two moments; orders; sampled queries; sums and both states; budgets of
+     * checks and of the table, events; keys of a pass. */
     return 4 * predictor_count(o, m) * f + (2 * n + 1) * tokens * (int64_t)sizeof(int64_t) +
-           all * rows * (m->head_dim + o->proj_dim + 1) * f +
-           (n + TESS__CUBES) * each * (QUARTILES + 2) * (int64_t)sizeof(double) +
+           all * rows * (m->head_dim + o->proj_dim + 1) * f + doubles * (int64_t)sizeof(double) +
+           budgets * (int64_t)sizeof(int32_t) +
+           tess__events_most(m->layers, m->heads) * (int64_t)sizeof(tess__event) +
            all * (m->layers * (int64_t)sizeof(int32_t) + (int64_t)sizeof(double)) +
            measuring(o, m, tokens, threads);
 }

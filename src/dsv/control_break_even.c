@@ -1,28 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_break_even.c - from which density on sparse attention pays, on this machine.
+/* control_break_even.c - the density below which sparse attention pays, on this machine.
  *
  * Measured when the first layer switches, for by then the cubes are known; a folder of tables saves
- * later runs the second or two. Selection is counted where a predictor does it: the others are for
- * comparison, and what their selection costs is not what is compared.
+ * later runs the second or two. Selection is counted where a predictor does it: the other kinds are
+ * for comparison, and what their selection costs is not what is compared. It comes from a clock, so
+ * that all ranks take rank 0's.
  */
 #include "control.h"
 
 #include "tessera/predict.h"
 
-tess_status tess__control_measure_break_even(tess__control *c, double *density, int *cached)
+typedef struct {
+    double density;
+    int64_t cached;
+} found;
+
+static tess_status measure(const tess__control *c, const int cube[3], found *f)
 {
-    const int *cube = c->state.cubes[0].cube;
     const int32_t group = (int32_t)((int64_t)cube[0] * cube[1] * cube[2]);
     const tess_break_even_shape shape = {.head_dim = c->config.head_dim,
                                          .tokens = c->tokens,
                                          .group = group,
-                                         .unit = c->unit_cubes ? group : 1,
+                                         .unit = tess__attention_by_cubes(c->attention.kind) ? group
+                                                                                             : 1,
                                          .compensate = c->attention.compensate,
                                          .rank = c->rules.learns ? c->attention.proj_dim : 0,
                                          .backward = c->opts.train};
     tess_break_even_result result;
     TESS_TRY(tess_break_even(c->ctx, &shape, c->attention.cache, &result));
-    *density = result.density;
-    *cached = result.cached;
+    *f = (found){result.density, result.cached};
+    return TESS_OK;
+}
+
+tess_status tess__control_break_even(tess__control *c, const int cube[3], double *density,
+                                     const char **rule)
+{
+    static const char *const rules[] = {"measured", "cached"};
+    tess__process_group *pg = c->opts.pg;
+    found f = {.density = 0.0};
+    tess_status status = TESS_OK;
+    if (!pg || pg->rank == 0)
+        status = measure(c, cube, &f);
+    if (pg && pg->world) {
+        TESS_TRY(tess__pg_agree(pg, status));
+        TESS_TRY(tess_comm_broadcast(pg->world, TESS_TRAFFIC_CONTROL, 0, &f, sizeof f));
+    }
+    TESS_TRY(status);
+    *density = f.density;
+    *rule = rules[f.cached != 0];
     return TESS_OK;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_observe.c - after a forward pass, and after a step: what was done, learning, folding.
+/* control_observe.c - the end of a training step: from its observations to the next decision.
+ *
+ *   sums over ranks -> the predictors' update -> running means of the state -> decide
  *
  * Products of attention, for each pair of a query and a key that was attended to: 4 head_dim
  * forward (scores and output), 10 head_dim backward (scores again, and four gradients).
@@ -8,32 +10,97 @@
 
 #include <math.h>
 
-enum { FORWARD = 4, BACKWARD = 10 };
+enum { FORWARD = 4, BACKWARD = 10, QUARTILES = TESS_NOISE_BUCKETS };
 
 double tess__attention_gflop(int head_dim, int forwards, double pairs)
 {
     return 1e-9 * head_dim * (double)(FORWARD * forwards + BACKWARD) * pairs;
 }
 
-tess_status tess__control_seen(tess__control *c, const tess_pass *pass)
+/* ---- learning -------------------------------------------------------------------------------- */
+
+static tess_status learn(tess__control *c, int batches)
 {
-    const int64_t all = (int64_t)c->opts.batch * c->config.heads;
-    for (int layer = 0; layer < c->config.layers; layer++) {
-        tess_attend_result result;
-        double sum = 0.0;
-        TESS_TRY(tess_pass_attend_result(pass, layer, &result));
-        for (int64_t i = 0; i < all; i++)
-            sum += result.density[i];
-        c->step_density += sum / (double)all;
-        c->step_pairs += sum * (double)c->tokens * (double)c->tokens;
-        c->step_layers++;
-        if (isnan(result.loss))
-            continue;
-        c->step_loss += result.loss;
-        c->step_losses++;
+    const tess_attention_opts *o = &c->attention;
+    const tess__observations *sums = &c->observer.sums;
+    const int groups = c->opts.pg ? c->opts.pg->dp_size : 1;
+    const double scale = 1.0 / ((double)batches * groups);
+    const double loss = sums->loss / (double)sums->losses;
+    for (int layer = 0; layer < c->config.layers; layer++)
+        c->rates[layer] = c->state.sparse[layer] ? o->lr_sparse * o->lr : o->lr;
+    if (isfinite(loss) &&
+        tess__learner_update(&c->learner, c->rates, scale, c->state.updates + 1)) {
+        tess__fold_loss(&c->state, loss);
+        return TESS_OK;
     }
-    return TESS_OK;
+    return tess__control_write(c, &(tess__event){.kind = TESS__EVENT_SKIPPED,
+                                                 .step = c->step,
+                                                 .layer = -1,
+                                                 .head = -1,
+                                                 .rule = "a loss or gradient that is not finite"});
 }
+
+/* The sums over all ranks and the predictors' update, with their time. */
+static tess_status sum_and_learn(tess__control *c, int batches, tess_step *step)
+{
+    const tess__process_group *pg = c->opts.pg;
+    tess_comm_counts waits = {.wait_ns = 0};
+    const int64_t begin = tess__pg_clock(pg);
+    tess_status status = TESS_OK;
+    tess__counts_add(pg ? pg->world : NULL, -1, &waits);
+    TESS_TRY(tess__control_sum(c));
+    if (c->observer.sums.losses > 0)
+        status = learn(c, batches);
+    tess__counts_add(pg ? pg->world : NULL, 1, &waits);
+    const double took = 1e-6 * (double)(tess__pg_clock(pg) - begin);
+    const double waited = 1e-6 * (double)waits.wait_ns;
+    step->learn_ms += took - waited;
+    step->exchange_ms += waited;
+    step->step_ms += took;
+    return status;
+}
+
+/* ---- running means --------------------------------------------------------------------------- */
+
+/* Means of what the step measured of a layer. */
+static void fold_layer(tess__control *c, int cube, int layer)
+{
+    tess__cube_sums *s = &c->observer.sums.cubes[cube];
+    const int heads = c->config.heads;
+    for (int q = 0; q < QUARTILES; q++) {
+        const int64_t at = (int64_t)layer * QUARTILES + q;
+        double *density = s->density + at * heads;
+        if (s->profiles[at] == 0.0)
+            continue;
+        for (int h = 0; h < heads; h++)
+            density[h] /= s->profiles[at];
+        tess__fold_density(&c->state, cube, layer, q, density);
+    }
+    double *recall = s->recall + (int64_t)layer * heads;
+    if (s->checks[layer] == 0.0)
+        return;
+    for (int h = 0; h < heads; h++)
+        recall[h] /= s->checks[layer];
+    tess__fold_recall(&c->state, &c->rules, cube, layer, recall);
+}
+
+/* 1 if a layer was profiled. */
+static int fold(tess__control *c)
+{
+    int profiled = 0;
+    for (int cube = 0; cube < c->state.n_cubes; cube++) {
+        const tess__cube_sums *s = &c->observer.sums.cubes[cube];
+        for (int i = 0; i < c->config.layers * QUARTILES; i++)
+            profiled |= s->profiles[i] > 0.0;
+        for (int layer = 0; layer < c->config.layers; layer++)
+            fold_layer(c, cube, layer);
+        if (s->overlap[1] > 0.0)
+            tess__fold_overlap(&c->state, cube, s->overlap[0] / s->overlap[1]);
+    }
+    return profiled;
+}
+
+/* ---- the step -------------------------------------------------------------------------------- */
 
 /* Mean over the layers that were checked, in the cubes of now. */
 static double last_recall(const tess__control *c)
@@ -50,50 +117,41 @@ static double last_recall(const tess__control *c)
     return n ? sum / (double)n : (double)NAN;
 }
 
-static void learn(tess__control *c, int batches)
+static void describe(const tess__control *c, int forwards, tess_step *step)
 {
-    const tess_attention_opts *o = &c->attention;
-    const int groups = c->opts.pg ? c->opts.pg->dp_size : 1;
-    const double scale = 1.0 / ((double)batches * groups);
-    const double loss = c->step_loss / (double)c->step_losses;
-    for (int layer = 0; layer < c->config.layers; layer++)
-        c->rates[layer] = c->state.sparse[layer] ? o->lr_sparse * o->lr : o->lr;
-    if (isfinite(loss) &&
-        tess__learner_update(&c->learner, c->rates, scale, c->state.updates + 1)) {
-        tess__fold_loss(&c->state, loss);
-        return;
-    }
-    tess__control_tell(c, &(tess__event){.kind = TESS__EVENT_SKIPPED,
-                                         .step = c->step,
-                                         .layer = -1,
-                                         .head = -1,
-                                         .rule = "a loss or gradient that is not finite"});
-}
-
-tess_status tess__control_learn(tess__control *c, int batches, int forwards, tess_step *step)
-{
-    const tess__process_group *pg = c->opts.pg;
-    tess_comm_counts waits = {.wait_ns = 0};
-    const int64_t begin = tess__pg_clock(pg);
-    tess__counts_add(pg ? pg->world : NULL, -1, &waits);
-    c->told = TESS_OK;
-    TESS_TRY(tess__control_sum(c));
-    if (c->step_losses > 0)
-        learn(c, batches);
-    tess__counts_add(pg ? pg->world : NULL, 1, &waits);
-    const double took = 1e-6 * (double)(tess__pg_clock(pg) - begin);
-    const double waited = 1e-6 * (double)waits.wait_ns;
-    step->learn_ms += took - waited;
-    step->exchange_ms += waited;
-    step->step_ms += took;
-    if (tess__control_fold(c))
-        TESS_TRY(tess__control_density(c));
-    step->density = c->step_density / (double)c->step_layers;
+    const tess__observations *sums = &c->observer.sums;
+    step->density = sums->density / (double)sums->layers;
     step->sparse_layers = 0.0;
     for (int layer = 0; layer < c->config.layers; layer++)
         step->sparse_layers += c->state.sparse[layer];
     step->recall = last_recall(c);
-    step->predictor_loss = c->step_losses > 0 ? c->step_loss / (double)c->step_losses : (double)NAN;
-    step->attention_gflop = tess__attention_gflop(c->config.head_dim, forwards, c->step_pairs);
-    return c->told;
+    step->predictor_loss = sums->losses > 0 ? sums->loss / (double)sums->losses : (double)NAN;
+    step->attention_gflop = tess__attention_gflop(c->config.head_dim, forwards, sums->pairs);
+}
+
+/* The next decision; after the last step of the run, which layers stayed dense. */
+static tess_status decide(tess__control *c, tess_step *step)
+{
+    const int64_t begin = tess__pg_clock(c->opts.pg);
+    tess_status status;
+    if (c->step < c->opts.steps) {
+        status = tess__control_decide(c, c->step + 1);
+    } else {
+        c->decision.events.n = 0;
+        tess__decide_end(&c->state, &c->rules, c->step, &c->decision.events);
+        status = tess__control_write_all(c, &c->decision.events);
+    }
+    const double took = 1e-6 * (double)(tess__pg_clock(c->opts.pg) - begin);
+    step->other_ms += took;
+    step->step_ms += took;
+    return status;
+}
+
+tess_status tess__control_observe(tess__control *c, int batches, int forwards, tess_step *step)
+{
+    TESS_TRY(sum_and_learn(c, batches, step));
+    c->profiled = fold(c);
+    describe(c, forwards, step);
+    tess__attend_table_fill(c);
+    return decide(c, step);
 }

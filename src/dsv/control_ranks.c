@@ -11,77 +11,34 @@
 
 #include <string.h>
 
-/* 1: a layer was looked at in this step; the same on all ranks, for it follows from decisions. */
-static int looked(const tess__control *c)
+/* 1: a layer was measured in this step; the same on all ranks, for it follows from the state. */
+static int measured(const tess__control *c)
 {
+    int any = 0;
     for (int layer = 0; layer < c->config.layers; layer++)
-        if (tess__profile_due(c, layer) || tess__check_due(c, layer))
-            return 1;
-    return 0;
+        any |= tess__observes(&c->observer, layer);
+    return any;
 }
 
 tess_status tess__control_sum(tess__control *c)
 {
     const tess__process_group *pg = c->opts.pg;
+    tess__observations *sums = &c->observer.sums;
     if (!pg || !pg->world)
         return TESS_OK;
-    double step[] = {c->step_density, c->step_pairs, c->step_loss, (double)c->step_layers,
-                     (double)c->step_losses};
+    double step[] = {sums->density, sums->pairs, sums->loss, (double)sums->layers,
+                     (double)sums->losses};
     TESS_TRY(tess__pg_allreduce_groups(pg, step, sizeof step / sizeof *step));
-    c->step_density = step[0];
-    c->step_pairs = step[1];
-    c->step_loss = step[2];
-    c->step_layers = (int64_t)step[3];
-    c->step_losses = (int64_t)step[4];
-    if (c->step_losses > 0)
+    sums->density = step[0];
+    sums->pairs = step[1];
+    sums->loss = step[2];
+    sums->layers = (int64_t)step[3];
+    sums->losses = (int64_t)step[4];
+    if (sums->losses > 0)
         TESS_TRY(tess_comm_sum_f32(pg->world, TESS_TRAFFIC_PAYLOAD, c->learner.info.gradients,
                                    c->learner.info.count));
-    for (int cube = 0; looked(c) && cube < c->state.n_cubes; cube++)
-        TESS_TRY(tess__pg_allreduce(pg, c->sums[cube].all, c->sums[cube].n));
-    return TESS_OK;
-}
-
-void tess__control_densities(const tess__control *c, double *densities)
-{
-    const int32_t n = tess__control_units(c, 0);
-    const int heads = c->config.heads;
-    for (int i = 0; i < c->config.layers * heads; i++) {
-        const int layer = i / heads, head = i % heads;
-        double sum = 0.0;
-        for (int b = 0; b < TESS_NOISE_BUCKETS; b++) {
-            const int64_t place = ((int64_t)layer * TESS_NOISE_BUCKETS + b) * heads + head;
-            const int sparse = c->state.sparse[layer] && c->state.choice[place];
-            sum +=
-                sparse ? (double)tess__budget(&c->state, &c->rules, 0, layer, b, head, n) / n : 1.0;
-        }
-        densities[i] = sum / TESS_NOISE_BUCKETS;
-    }
-}
-
-/* ---- what a clock decides -------------------------------------------------------------------- */
-
-typedef struct {
-    double density;
-    int64_t cached;
-} found;
-
-tess_status tess__control_break_even(tess__control *c, double *density, const char **rule)
-{
-    static const char *const rules[] = {"measured", "cached"};
-    tess__process_group *pg = c->opts.pg;
-    found f = {.density = 0.0};
-    int cached = 0;
-    tess_status status = TESS_OK;
-    if (!pg || pg->rank == 0)
-        status = tess__control_measure_break_even(c, &f.density, &cached);
-    f.cached = cached;
-    if (pg && pg->world) {
-        TESS_TRY(tess__pg_agree(pg, status));
-        TESS_TRY(tess_comm_broadcast(pg->world, TESS_TRAFFIC_CONTROL, 0, &f, sizeof f));
-    }
-    TESS_TRY(status);
-    *density = f.density;
-    *rule = rules[f.cached != 0];
+    for (int cube = 0; measured(c) && cube < c->state.n_cubes; cube++)
+        TESS_TRY(tess__pg_allreduce(pg, sums->cubes[cube].all, sums->cubes[cube].n));
     return TESS_OK;
 }
 

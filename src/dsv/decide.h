@@ -17,8 +17,7 @@
 #include "tessera/train.h"
 
 enum {
-    TESS__CUBES = TESS_CUBES, /* sizes of cubes that may be compared */
-    TESS__HISTORY = 5,        /* checks over which a layer's density must have settled */
+    TESS__HISTORY = 5, /* checks over which a layer's density must have settled */
 };
 
 /* ---- what was measured, in cubes of one size ------------------------------------------------- */
@@ -40,7 +39,7 @@ typedef struct {
 typedef struct {
     tess__arena arena;
     int layers, heads;
-    tess__cube_stats cubes[TESS__CUBES]; /* those compared, small ones first; then the chosen one */
+    tess__cube_stats cubes[TESS_CUBES]; /* those compared, small ones first; then the chosen one */
     int n_cubes, cube_chosen;
     int *sparse;       /* (layers): 1 in stage 2 */
     int64_t *since;    /* (layers): first step of the stage; 0: it never changed */
@@ -57,6 +56,12 @@ typedef struct {
 tess_status tess__dsv_state_create(tess_ctx *ctx, int layers, int heads, const int (*cubes)[3],
                                    int n_cubes, tess__dsv_state *decisions);
 void tess__dsv_state_destroy(tess__dsv_state *decisions); /* {0} accepted */
+
+/* Both have the same layers and heads, and `to` was made for as many cubes or more. Imposed choices
+ * are shared. */
+void tess__cube_stats_copy(const tess__dsv_state *s, const tess__cube_stats *from,
+                           tess__cube_stats *to);
+void tess__dsv_state_copy(const tess__dsv_state *from, tess__dsv_state *to);
 
 /* A run that branches off keeps what was measured, and decides anew. */
 void tess__dsv_state_forget(tess__dsv_state *decisions);
@@ -85,9 +90,6 @@ void tess__fold_recall(const tess__dsv_state *d, const tess__rules *rules, int c
 void tess__fold_overlap(tess__dsv_state *d, int cube, double overlap);
 void tess__fold_loss(tess__dsv_state *d, double loss);
 
-/* The quarter of the noise that u lies in. */
-int tess__quartile(double u);
-
 /* The layer's mean over quarters and heads, and a head's over quarters; NaN: not measured. */
 double tess__layer_density(const tess__dsv_state *d, int cube, int layer);
 double tess__head_density(const tess__dsv_state *d, int cube, int layer, int head);
@@ -99,33 +101,7 @@ double tess__head_density(const tess__dsv_state *d, int cube, int layer, int hea
 int32_t tess__budget(const tess__dsv_state *d, const tess__rules *rules, int cube, int layer,
                      int bucket, int head, int32_t n);
 
-/* decide_rules.c: everything that is due before step number `step`, from 1. */
-typedef struct tess__event tess__event;
-typedef void (*tess__event_fn)(void *user, const tess__event *event);
-typedef struct {
-    tess__event_fn fn;
-    void *user;
-} tess__listener;
-
-/* The cube that would be chosen now, or the one that was. */
-int tess__best_cube(const tess__dsv_state *d);
-
-/* Cubes, stages, layers and heads that go back. 1 if a layer is in stage 2. */
-int tess__decide(tess__dsv_state *d, const tess__rules *rules, int64_t step, tess__listener told);
-
-/* Which heads of sparse layers are worth it, n being the units. */
-void tess__dispatch(tess__dsv_state *d, const tess__rules *rules, int64_t step, int32_t n,
-                    tess__listener told);
-
-/* An event for each layer that never left stage 1. */
-void tess__decide_end(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
-                      tess__listener told);
-
-/* window_size.c: the window of cubes that sees the least share of the grid of `cubes` that is not
- * below density; among several the one most alike in all axes. Returns its share. */
-double tess__window(const int cubes[3], double density, int window[3]);
-
-/* ---- events.c: an event as a line of events.jsonl, and as a sentence ------------------------- */
+/* ---- events: the decisions that are reported ------------------------------------------------- */
 
 typedef enum {
     TESS__EVENT_CUBE,
@@ -140,7 +116,7 @@ typedef enum {
     TESS__EVENT_SKIPPED,
 } tess__event_kind;
 
-struct tess__event {
+typedef struct tess__event {
     tess__event_kind kind;
     int64_t step;     /* the first one that it is in force in */
     int layer, head;  /* -1: of all */
@@ -151,7 +127,49 @@ struct tess__event {
         double value; /* NaN: left out */
     } why[8];
     int n_why;
-};
+} tess__event;
+
+/* With room for all events of a decision: tess__events_most. */
+typedef struct {
+    tess__event *at;
+    int n, capacity;
+} tess__event_list;
+
+static inline int tess__events_most(int layers, int heads)
+{
+    return 3 + layers * (heads + 2);
+}
+
+void tess__event_add(tess__event_list *events, const tess__event *event); /* events.c */
+
+/* Who gets an event when it is in force. */
+typedef struct {
+    tess_status (*fn)(void *user, const tess__event *event);
+    void *user;
+} tess__listener;
+
+/* ---- decide_rules.c: everything that is due before step number `step`, from 1 ---------------- */
+
+/* The cube that would be chosen now, or the one that was. */
+int tess__best_cube(const tess__dsv_state *s);
+
+/* Cubes, stages, layers and heads that go back. 1 if a layer is in stage 2. */
+int tess__decide_stages(tess__dsv_state *s, const tess__rules *rules, int64_t step,
+                        tess__event_list *events);
+
+/* Which heads of sparse layers are worth it, n being the units. */
+void tess__decide_heads(tess__dsv_state *s, const tess__rules *rules, int64_t step, int32_t n,
+                        tess__event_list *events);
+
+/* An event for each layer that never left stage 1. */
+void tess__decide_end(const tess__dsv_state *s, const tess__rules *rules, int64_t step,
+                      tess__event_list *events);
+
+/* window_size.c: the window of cubes that sees the least share of the grid of `cubes` that is not
+ * below density; among several the one most alike in all axes. Returns its share. */
+double tess__window(const int cubes[3], double density, int window[3]);
+
+/* ---- events.c: an event as a line of events.jsonl, and as a sentence ------------------------ */
 
 enum { TESS__EVENT_BYTES = 640 };
 void tess__event_json(const tess__event *event, char line[TESS__EVENT_BYTES]); /* ends in \n */

@@ -291,7 +291,7 @@ static tess_status tables_in(const tess__json_node *o, tess__dsv_state *d)
 {
     tess__json_node cubes, layers;
     size_t count;
-    TESS_TRY(tess__json_array(tess__json_member(o, "cubes"), 1, TESS__CUBES, &cubes, &count));
+    TESS_TRY(tess__json_array(tess__json_member(o, "cubes"), 1, TESS_CUBES, &cubes, &count));
     for (size_t c = 0; c < count; c++)
         TESS_TRY(cube_in(tess__json_element(&cubes, c), d, &d->cubes[c]));
     TESS_TRY(tess__json_array(tess__json_member(o, "decisions"), (size_t)d->layers,
@@ -323,7 +323,7 @@ static tess_status scalars_in(const tess__json_node *o, tess__dsv_state *d)
  * of which its own arrays must then have. */
 static tess_status read_root(tess_ctx *ctx, const tess__json *doc, tess__dsv_state *d)
 {
-    static const int none[TESS__CUBES][3];
+    static const int none[TESS_CUBES][3];
     tess__json_node root = tess__json_root(doc), o, array;
     int format, layers, heads;
     size_t cubes, n;
@@ -331,7 +331,7 @@ static tess_status read_root(tess_ctx *ctx, const tess__json *doc, tess__dsv_sta
     TESS_TRY(tess__json_int(tess__json_member(&o, "format"), 1, 1, &format));
     TESS_TRY(tess__json_int(tess__json_member(&o, "layers"), 1, LAYERS_MAX, &layers));
     TESS_TRY(tess__json_int(tess__json_member(&o, "heads"), 1, HEADS_MAX, &heads));
-    TESS_TRY(tess__json_array(tess__json_member(&o, "cubes"), 1, TESS__CUBES, &array, &cubes));
+    TESS_TRY(tess__json_array(tess__json_member(&o, "cubes"), 1, TESS_CUBES, &array, &cubes));
     TESS_TRY(tess__json_array(tess__json_member(&o, "decisions"), (size_t)layers, (size_t)layers,
                               &array, &n));
     if (layers * heads > ALL_MAX)

@@ -24,12 +24,6 @@
 enum { QUARTILES = TESS_NOISE_BUCKETS };
 static const double overlap_limit = 0.9, settled_within = 0.1;
 
-static void tell(tess__listener told, const tess__event *event)
-{
-    if (told.fn)
-        told.fn(told.user, event);
-}
-
 /* ---- when ------------------------------------------------------------------------------------ */
 
 static double layer_recall(const tess__dsv_state *d, int cube, int layer)
@@ -86,7 +80,7 @@ int tess__best_cube(const tess__dsv_state *d)
 }
 
 static void choose_cube(tess__dsv_state *d, const tess__rules *rules, int64_t step,
-                        tess__listener told)
+                        tess__event_list *events)
 {
     const int best = tess__best_cube(d);
     int any = 0;
@@ -109,14 +103,14 @@ static void choose_cube(tess__dsv_state *d, const tess__rules *rules, int64_t st
     d->cubes[0] = d->cubes[best];
     d->n_cubes = 1;
     d->cube_chosen = 1;
-    tell(told, &event);
+    tess__event_add(events, &event);
 }
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 /* Stage 1 again: heads and choices begin anew. */
 static void send_layer_back(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
-                            int layer, tess__listener told)
+                            int layer, tess__event_list *events)
 {
     const int64_t heads = d->heads;
     const double recall = layer_recall(d, 0, layer);
@@ -128,14 +122,15 @@ static void send_layer_back(const tess__dsv_state *d, const tess__rules *rules, 
            (size_t)heads * sizeof *d->cubes[0].good_heads);
     memset(d->back + layer * heads, 0, (size_t)heads);
     memset(d->choice + layer * QUARTILES * heads, 0, (size_t)(QUARTILES * heads));
-    tell(told, &(tess__event){.kind = TESS__EVENT_BACK,
-                              .step = step,
-                              .layer = layer,
-                              .head = -1,
-                              .why = {{"recall", recall},
-                                      {"limit", by_mean ? rules->back_recall : (double)NAN},
-                                      {"heads_back", by_mean ? (double)NAN : (double)heads}},
-                              .n_why = 3});
+    tess__event_add(events,
+                    &(tess__event){.kind = TESS__EVENT_BACK,
+                                   .step = step,
+                                   .layer = layer,
+                                   .head = -1,
+                                   .why = {{"recall", recall},
+                                           {"limit", by_mean ? rules->back_recall : (double)NAN},
+                                           {"heads_back", by_mean ? (double)NAN : (double)heads}},
+                                   .n_why = 3});
 }
 
 static int falls(const tess__dsv_state *d, const tess__rules *rules, int64_t place)
@@ -149,7 +144,7 @@ static int rises(const tess__dsv_state *d, int64_t place)
 }
 
 static void send_back(const tess__dsv_state *d, const tess__rules *rules, int64_t step, int layer,
-                      tess__listener told)
+                      tess__event_list *events)
 {
     const tess__cube_stats *m = &d->cubes[0];
     const int64_t first = (int64_t)layer * d->heads;
@@ -157,7 +152,7 @@ static void send_back(const tess__dsv_state *d, const tess__rules *rules, int64_
     for (int64_t i = first; i < first + d->heads; i++)
         back += falls(d, rules, i) || (d->back[i] && !rises(d, i));
     if (back == d->heads || layer_recall(d, 0, layer) < rules->back_recall) {
-        send_layer_back(d, rules, step, layer, told);
+        send_layer_back(d, rules, step, layer, events);
         return;
     }
     for (int h = 0; h < d->heads; h++) {
@@ -166,50 +161,52 @@ static void send_back(const tess__dsv_state *d, const tess__rules *rules, int64_
         if (!down && !rises(d, place))
             continue;
         d->back[place] = (uint8_t)down;
-        tell(told,
-             &(tess__event){.kind = down ? TESS__EVENT_BACK : TESS__EVENT_AGAIN,
-                            .step = step,
-                            .layer = layer,
-                            .head = h,
-                            .why = {{"recall", m->recall[place]},
-                                    {"limit", down ? rules->back_recall : rules->switch_recall}},
-                            .n_why = 2});
+        tess__event_add(events, &(tess__event){.kind = down ? TESS__EVENT_BACK : TESS__EVENT_AGAIN,
+                                               .step = step,
+                                               .layer = layer,
+                                               .head = h,
+                                               .why = {{"recall", m->recall[place]},
+                                                       {"limit", down ? rules->back_recall
+                                                                      : rules->switch_recall}},
+                                               .n_why = 2});
     }
 }
 
 static void switch_layer(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
-                         int layer, tess__listener told)
+                         int layer, tess__event_list *events)
 {
     static const char *const names[] = {"recall", "loss", "step"};
     const int by_recall = rules->switch_by == TESS_SWITCH_RECALL;
     const int by_loss = rules->switch_by == TESS_SWITCH_LOSS;
     d->sparse[layer] = 1;
     d->since[layer] = step;
-    tell(told, &(tess__event){
-                   .kind = TESS__EVENT_SWITCH,
-                   .step = step,
-                   .layer = layer,
-                   .head = -1,
-                   .rule = names[rules->switch_by],
-                   .why = {{"recall", rules->learns ? layer_recall(d, 0, layer) : (double)NAN},
-                           {"recall_limit", by_recall ? rules->switch_recall : (double)NAN},
-                           {"density", tess__layer_density(d, 0, layer)},
-                           {"density_change", by_recall ? change_of(d, 0, layer) : (double)NAN},
-                           {"loss", rules->learns ? d->loss : (double)NAN},
-                           {"loss_limit", by_loss ? rules->switch_loss : (double)NAN}},
-                   .n_why = 6});
+    tess__event_add(
+        events,
+        &(tess__event){.kind = TESS__EVENT_SWITCH,
+                       .step = step,
+                       .layer = layer,
+                       .head = -1,
+                       .rule = names[rules->switch_by],
+                       .why = {{"recall", rules->learns ? layer_recall(d, 0, layer) : (double)NAN},
+                               {"recall_limit", by_recall ? rules->switch_recall : (double)NAN},
+                               {"density", tess__layer_density(d, 0, layer)},
+                               {"density_change", by_recall ? change_of(d, 0, layer) : (double)NAN},
+                               {"loss", rules->learns ? d->loss : (double)NAN},
+                               {"loss_limit", by_loss ? rules->switch_loss : (double)NAN}},
+                       .n_why = 6});
 }
 
-int tess__decide(tess__dsv_state *d, const tess__rules *rules, int64_t step, tess__listener told)
+int tess__decide_stages(tess__dsv_state *d, const tess__rules *rules, int64_t step,
+                        tess__event_list *events)
 {
     int any = 0;
     if (!d->cube_chosen)
-        choose_cube(d, rules, step, told);
+        choose_cube(d, rules, step, events);
     for (int layer = 0; layer < d->layers && d->cube_chosen; layer++) {
         if (!d->sparse[layer] && ready(d, rules, step, 0, layer))
-            switch_layer(d, rules, step, layer, told);
+            switch_layer(d, rules, step, layer, events);
         if (d->sparse[layer] && rules->learns)
-            send_back(d, rules, step, layer, told);
+            send_back(d, rules, step, layer, events);
         any |= d->sparse[layer];
     }
     return any;
@@ -217,7 +214,7 @@ int tess__decide(tess__dsv_state *d, const tess__rules *rules, int64_t step, tes
 
 /* What is missing, by its rule; and recall, where a layer went back. */
 void tess__decide_end(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
-                      tess__listener told)
+                      tess__event_list *events)
 {
     static const double none = (double)NAN;
     const int cube = tess__best_cube(d);
@@ -228,20 +225,21 @@ void tess__decide_end(const tess__dsv_state *d, const tess__rules *rules, int64_
         const int by_recall = (!by_loss && !by_step) || since > 0;
         if (d->sparse[layer])
             continue;
-        tell(told, &(tess__event){
-                       .kind = TESS__EVENT_STAYED,
-                       .step = step,
-                       .layer = layer,
-                       .head = -1,
-                       .why = {{"since", since > 0 ? (double)since : none},
-                               {"recall", layer_recall(d, cube, layer)},
-                               {"recall_limit", by_recall ? rules->switch_recall : none},
-                               {"density", tess__layer_density(d, cube, layer)},
-                               {"density_change", by_recall ? change_of(d, cube, layer) : none},
-                               {"loss", by_loss ? d->loss : none},
-                               {"loss_limit", by_loss ? rules->switch_loss : none},
-                               {"switch_step", by_step ? (double)rules->switch_step : none}},
-                       .n_why = 8});
+        tess__event_add(
+            events,
+            &(tess__event){.kind = TESS__EVENT_STAYED,
+                           .step = step,
+                           .layer = layer,
+                           .head = -1,
+                           .why = {{"since", since > 0 ? (double)since : none},
+                                   {"recall", layer_recall(d, cube, layer)},
+                                   {"recall_limit", by_recall ? rules->switch_recall : none},
+                                   {"density", tess__layer_density(d, cube, layer)},
+                                   {"density_change", by_recall ? change_of(d, cube, layer) : none},
+                                   {"loss", by_loss ? d->loss : none},
+                                   {"loss_limit", by_loss ? rules->switch_loss : none},
+                                   {"switch_step", by_step ? (double)rules->switch_step : none}},
+                           .n_why = 8});
     }
 }
 
@@ -266,7 +264,7 @@ static int has_room(const tess__rules *rules, int32_t units)
 }
 
 static void dispatch_layer(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
-                           int layer, int32_t n, tess__listener told)
+                           int layer, int32_t n, tess__event_list *events)
 {
     int changed = 0, sparse = 0, tight = 0;
     double density = 0.0;
@@ -285,27 +283,28 @@ static void dispatch_layer(const tess__dsv_state *d, const tess__rules *rules, i
     if (!changed && d->since[layer] != step)
         return;
     const int table = rules->choosing == TESS__CHOOSE_TABLE;
-    tell(told,
-         &(tess__event){.kind = TESS__EVENT_DISPATCH,
-                        .step = step,
-                        .layer = layer,
-                        .head = -1,
-                        .rule = table                                    ? "table"
-                                : rules->choosing == TESS__CHOOSE_SPARSE ? "sparse"
-                                                                         : "imposed",
-                        .why = {{"sparse", sparse},
-                                {"of", QUARTILES * d->heads},
-                                {"changed", changed},
-                                {"density", density / (QUARTILES * d->heads)},
-                                {"break_even", table ? d->break_even : (double)NAN},
-                                {"room", tight ? (double)rules->units_most / n : (double)NAN}},
-                        .n_why = 6});
+    tess__event_add(
+        events,
+        &(tess__event){.kind = TESS__EVENT_DISPATCH,
+                       .step = step,
+                       .layer = layer,
+                       .head = -1,
+                       .rule = table                                    ? "table"
+                               : rules->choosing == TESS__CHOOSE_SPARSE ? "sparse"
+                                                                        : "imposed",
+                       .why = {{"sparse", sparse},
+                               {"of", QUARTILES * d->heads},
+                               {"changed", changed},
+                               {"density", density / (QUARTILES * d->heads)},
+                               {"break_even", table ? d->break_even : (double)NAN},
+                               {"room", tight ? (double)rules->units_most / n : (double)NAN}},
+                       .n_why = 6});
 }
 
-void tess__dispatch(tess__dsv_state *d, const tess__rules *rules, int64_t step, int32_t n,
-                    tess__listener told)
+void tess__decide_heads(tess__dsv_state *d, const tess__rules *rules, int64_t step, int32_t n,
+                        tess__event_list *events)
 {
     for (int layer = 0; layer < d->layers; layer++)
         if (d->sparse[layer])
-            dispatch_layer(d, rules, step, layer, n, told);
+            dispatch_layer(d, rules, step, layer, n, events);
 }

@@ -81,6 +81,40 @@ void tess__dsv_state_destroy(tess__dsv_state *decisions)
     tess__arena_free(&decisions->arena);
 }
 
+void tess__cube_stats_copy(const tess__dsv_state *s, const tess__cube_stats *from,
+                           tess__cube_stats *to)
+{
+    const size_t l = (size_t)s->layers, h = (size_t)s->heads;
+    memcpy(to->cube, from->cube, sizeof to->cube);
+    to->overlap = from->overlap;
+    to->overlaps = from->overlaps;
+    memcpy(to->density, from->density, l * QUARTILES * h * sizeof *to->density);
+    memcpy(to->profiles, from->profiles, l * QUARTILES * sizeof *to->profiles);
+    memcpy(to->recall, from->recall, l * h * sizeof *to->recall);
+    memcpy(to->good, from->good, l * sizeof *to->good);
+    memcpy(to->good_heads, from->good_heads, l * h * sizeof *to->good_heads);
+    memcpy(to->history, from->history, l * TESS__HISTORY * sizeof *to->history);
+}
+
+void tess__dsv_state_copy(const tess__dsv_state *from, tess__dsv_state *to)
+{
+    const size_t l = (size_t)from->layers, h = (size_t)from->heads;
+    for (int i = 0; i < from->n_cubes; i++)
+        tess__cube_stats_copy(from, &from->cubes[i], &to->cubes[i]);
+    memcpy(to->sparse, from->sparse, l * sizeof *to->sparse);
+    memcpy(to->since, from->since, l * sizeof *to->since);
+    memcpy(to->back, from->back, l * h);
+    memcpy(to->choice, from->choice, l * QUARTILES * h);
+    memcpy(to->window, from->window, sizeof to->window);
+    to->n_cubes = from->n_cubes;
+    to->cube_chosen = from->cube_chosen;
+    to->imposed = from->imposed;
+    to->break_even = from->break_even;
+    to->loss = from->loss;
+    to->updates = from->updates;
+    to->attention = from->attention;
+}
+
 void tess__dsv_state_forget(tess__dsv_state *d)
 {
     const size_t l = (size_t)d->layers, h = (size_t)d->heads;
@@ -150,12 +184,6 @@ void tess__fold_loss(tess__dsv_state *d, double loss)
 }
 
 /* ---- budgets --------------------------------------------------------------------------------- */
-
-int tess__quartile(double u)
-{
-    const int bucket = (int)(u * QUARTILES);
-    return bucket < 0 ? 0 : bucket < QUARTILES ? bucket : QUARTILES - 1;
-}
 
 double tess__head_density(const tess__dsv_state *d, int cube, int layer, int head)
 {

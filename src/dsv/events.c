@@ -8,6 +8,7 @@
  */
 #include "decide.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -25,6 +26,12 @@ static const struct {
     [TESS__EVENT_STAYED] = {"stayed", "stayed dense to the end"},
     [TESS__EVENT_SKIPPED] = {"skipped", "the predictors were not updated"},
 };
+
+void tess__event_add(tess__event_list *events, const tess__event *event)
+{
+    assert(events->n < events->capacity);
+    events->at[events->n++] = *event;
+}
 
 /* Appends; what does not fit is cut, which the lengths of names and numbers rule out. */
 static void put(char text[TESS__EVENT_BYTES], const char *more)

@@ -6,16 +6,6 @@
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* Steps between two that are due, by the controller's rule: it knows the defaults of a stage. */
-static int64_t interval(int (*due)(const tess__control *, int), const tess_attention_opts *opts,
-                        int sparse)
-{
-    tess__control c = {.attention = *opts, .rules.learns = 1, .state.sparse = &sparse, .step = 2};
-    while (!due(&c, 0))
-        c.step++;
-    return c.step - 1;
-}
-
 tess_status tess_stage_query(const tess_attention_opts *opts, int sparse, int64_t tokens,
                              tess_stage *stage)
 {
@@ -30,10 +20,9 @@ tess_status tess_stage_query(const tess_attention_opts *opts, int sparse, int64_
     *stage = (tess_stage){
         .lr = sparse ? o.lr_sparse * o.lr : o.lr,
         .mass = o.mass,
-        .profile_every =
-            o.profile_every ? o.profile_every : interval(tess__profile_due, &o, sparse),
+        .profile_every = tess__profile_interval(&o, sparse),
         .check_every = o.check_every,
-        .rows = tess__probe_rows(tokens),
+        .rows = tess__sampled_rows(tokens),
     };
     return TESS_OK;
 }

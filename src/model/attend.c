@@ -192,6 +192,7 @@ static void take(tess_pass *p, const tess_attend *a, tess_selector *const made[T
 static void forget(tess_pass *p)
 {
     p->attend = (tess_attend){.layers = p->layers};
+    p->observer = NULL;
     memset(p->layers, 0, (size_t)p->z.layers * sizeof *p->layers);
     for (int64_t i = 0; i < (int64_t)p->z.layers * p->z.batch * p->z.heads; i++)
         p->density[i] = 1.0, p->losses[i] = NAN;

@@ -8,6 +8,7 @@
  * and are rounded into what is kept before they are overwritten.
  */
 #include "attn/attn_internal.h"
+#include "observe.h"
 #include "ranks.h"
 
 #include <string.h>
@@ -201,6 +202,8 @@ tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *o
     pass->ready = 0;
     TESS_TRY(tess__ranks_end(pass, run_forward(pass, in, out)));
     pass->ready = pass->shape.train;
+    if (pass->observer)
+        tess__observe_attended(pass);
     pass->times.forwards++;
     count_time(pass, begin, &before);
     return TESS_OK;

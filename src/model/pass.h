@@ -89,6 +89,7 @@ typedef struct {
 } tess__found;
 
 typedef struct tess__whole_heads tess__whole_heads;
+struct tess__observer;
 
 struct tess_pass {
     tess_model *model;
@@ -149,10 +150,11 @@ struct tess_pass {
     float *dq_low;         /* (batch, heads, learn_rows, rank): their gradients */
     float *turn_low[3];    /* as turn, for vectors of the rank */
     /* Of ranks that share the tokens: see ranks.h. */
-    int64_t *message;         /* (2, ranks): bytes to and from each */
-    float *learn_q;           /* all ranks' queries to learn from */
-    double *learn_stats;      /* what all ranks' keys say of them */
-    tess__whole_heads *whole; /* NULL until a pass is told to look */
+    int64_t *message;                /* (2, ranks): bytes to and from each */
+    float *learn_q;                  /* all ranks' queries to learn from */
+    double *learn_stats;             /* what all ranks' keys say of them */
+    struct tess__observer *observer; /* what the layers are measured for; NULL: they are not */
+    tess__whole_heads *whole;        /* NULL until a pass is told to look */
     /* Of a rank with all tokens: */
     tess_attn *one;                              /* attention of one head of one sample */
     tess_selection *lists;                       /* of it */

@@ -5,6 +5,7 @@
  * tensor. Looks are rare, so their memory is taken when a pass is first told to hook.
  */
 #include "attn/attn_internal.h"
+#include "observe.h"
 #include "ranks.h"
 
 #include <string.h>
@@ -138,14 +139,14 @@ static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_
         TESS_TRY(bring(p, &k_low, rank, l->k_low));
         hook.q_low = &views[2];
         hook.k_low = &views[3];
-        hook.rank = p->room.rank;
+        hook.proj_dim = p->room.rank;
     }
     if (p->shape.train) {
         const tess_view lse = {l->lse_home, TESS_DTYPE_F32, p->z.heads * p->z.home, p->z.home, 1};
         TESS_TRY(bring(p, &lse, 1, l->lse));
         hook.lse = l->lse;
     }
-    return heads.n > 0 ? p->attend.hook(p->attend.user, &hook) : TESS_OK;
+    return heads.n > 0 ? tess__pass_show(p, &hook) : TESS_OK;
 }
 
 tess_status tess__ranks_show(tess_pass *p, int layer, const tess_view *q, const tess_view *k)

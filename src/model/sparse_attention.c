@@ -9,6 +9,7 @@
  *
  * Work of a sparse head: density times that of a dense one, 4 and 10 D flop for each pair.
  */
+#include "observe.h"
 #include "ranks.h"
 
 typedef struct {
@@ -72,13 +73,19 @@ static tess_status forward_dense(tess_pass *p, const qkv_views *all, const tess_
     return status;
 }
 
-/* The log-sums travel for a look alone: the executor keeps those of the gradients. */
+/* Whether the tensors of a layer are measured, or shown to the hook. */
+static int shows(const tess_pass *p, int layer)
+{
+    return !p->again && (p->layers[layer].hook || tess__observes(p->observer, layer));
+}
+
+/* The log-sums of whole heads are sent only for measuring: the executor keeps those of the
+ * gradients. */
 static tess_status forward_ranks(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
 {
-    const int looks = p->layers[layer].hook && p->shape.train && !p->again;
     const tess_view o = tess__rows_view(p, s->at[SET_O1]);
     return tess__ranks_forward(p, layer, &all->q, &all->k, &all->v, &o,
-                               looks ? p->whole->lse_home : NULL);
+                               shows(p, layer) && p->shape.train ? p->whole->lse_home : NULL);
 }
 
 static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
@@ -92,9 +99,9 @@ static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tes
         tess__low_views(p, &q_low, &k_low);
         hook.q_low = &q_low;
         hook.k_low = &k_low;
-        hook.rank = p->room.rank;
+        hook.proj_dim = p->room.rank;
     }
-    const tess_status status = p->attend.hook(p->attend.user, &hook);
+    const tess_status status = tess__pass_show(p, &hook);
     p->times.observe_ns += tess__lap_end(p, lap);
     return status;
 }
@@ -106,7 +113,7 @@ static int needs_low(const tess_pass *p, int layer)
     const int chooses = how->keys && how->kind == TESS_SELECT_PREDICTOR;
     if (p->again)
         return chooses && layer >= p->kept_lists;
-    return p->attend.predictor && (chooses || how->learn || how->hook);
+    return p->attend.predictor && (chooses || how->learn || shows(p, layer));
 }
 
 tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part parts[3],
@@ -121,7 +128,7 @@ tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part p
                            : forward_dense(p, &all, s));
     if (how->learn && !p->again)
         TESS_TRY(tess__learn(p, layer, &all.q, &all.k));
-    if (!how->hook || p->again)
+    if (!shows(p, layer))
         return TESS_OK;
     return p->ranks.comm ? tess__ranks_show(p, layer, &all.q, &all.k) : show(p, layer, &all, s);
 }

@@ -17,7 +17,7 @@ tess_status tess__control_save(const tess__control *c, const char *dir)
 {
     char path[PATH_MAX];
     TESS_TRY(tess__path(path, dir, decisions_file));
-    const int32_t n = tess__control_units(c, tess__best_cube(&c->state));
+    const int32_t n = tess__control_units(c, c->state.cubes[tess__best_cube(&c->state)].cube);
     TESS_TRY(tess__dsv_state_write(c->ctx, path, &c->state, &c->attention, n));
     if (!c->predictor)
         return TESS_OK;
@@ -106,14 +106,6 @@ static tess_status check_same(const tess__control *c, const char *dir, const tes
     return TESS_OK;
 }
 
-/* Takes d over, with the orders of its cubes. */
-static tess_status adopt(tess__control *c, tess__dsv_state *d)
-{
-    tess__dsv_state_destroy(&c->state);
-    c->state = *d;
-    return tess__control_orders(c);
-}
-
 tess_status tess__control_resume(tess__control *c, const char *dir)
 {
     tess__dsv_state d;
@@ -127,27 +119,14 @@ tess_status tess__control_resume(tess__control *c, const char *dir)
         tess__dsv_state_destroy(&d);
         return status;
     }
-    TESS_TRY(adopt(c, &d));
+    TESS_TRY(tess__control_adopt(c, &d));
     /* Those of the file may have changed since. */
-    return tess__control_impose(c, d.imposed ? d.imposed : c->imposed.choice);
+    TESS_TRY(tess__control_impose(c, d.imposed ? d.imposed : c->imposed.choice));
+    tess__control_changed(c);
+    return TESS_OK;
 }
 
 /* ---- branching ------------------------------------------------------------------------------- */
-
-static void copy_measured(const tess__dsv_state *d, const tess__cube_stats *from,
-                          tess__cube_stats *to)
-{
-    const size_t l = (size_t)d->layers, h = (size_t)d->heads;
-    const size_t buckets = TESS_NOISE_BUCKETS;
-    to->overlap = from->overlap;
-    to->overlaps = from->overlaps;
-    memcpy(to->density, from->density, l * buckets * h * sizeof *to->density);
-    memcpy(to->profiles, from->profiles, l * buckets * sizeof *to->profiles);
-    memcpy(to->recall, from->recall, l * h * sizeof *to->recall);
-    memcpy(to->good, from->good, l * sizeof *to->good);
-    memcpy(to->good_heads, from->good_heads, l * h * sizeof *to->good_heads);
-    memcpy(to->history, from->history, l * TESS__HISTORY * sizeof *to->history);
-}
 
 tess_status tess__control_branch(tess__control *c, const char *dir)
 {
@@ -161,13 +140,15 @@ tess_status tess__control_branch(tess__control *c, const char *dir)
         tess__dsv_state_forget(&d);
         if (!c->loaded)
             d.updates = 0;
-        TESS_TRY(adopt(c, &d));
-        return tess__control_impose(c, c->imposed.choice ? c->imposed.choice : d.imposed);
+        TESS_TRY(tess__control_adopt(c, &d));
+        TESS_TRY(tess__control_impose(c, c->imposed.choice ? c->imposed.choice : d.imposed));
+        tess__control_changed(c);
+        return TESS_OK;
     }
     for (int i = 0; i < c->state.n_cubes; i++)
         for (int k = 0; k < d.n_cubes; k++)
             if (same_cube(c->state.cubes[i].cube, d.cubes[k].cube))
-                copy_measured(&d, &d.cubes[k], &c->state.cubes[i]);
+                tess__cube_stats_copy(&d, &d.cubes[k], &c->state.cubes[i]);
     if (c->loaded) {
         c->state.loss = d.loss;
         c->state.updates = d.updates;
@@ -175,6 +156,7 @@ tess_status tess__control_branch(tess__control *c, const char *dir)
     const tess_status status =
         tess__control_impose(c, c->imposed.choice ? c->imposed.choice : d.imposed);
     tess__dsv_state_destroy(&d);
+    tess__control_changed(c);
     return status;
 }
 

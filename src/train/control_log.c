@@ -2,7 +2,7 @@
 /* control_log.c - events.jsonl and density.csv of a run's folder.
  *
  * density.csv is a density profile: after each profile a line for every layer and head, with the
- * head's mean over the quarters of the noise as it is known by then, in the cubes that were chosen
+ * head's mean over the noise-level quartiles as it is known by then, in the cubes that were chosen
  * or would be.
  */
 #include "dsv/control.h"
@@ -14,34 +14,35 @@
 
 static const char events_file[] = "events.jsonl", density_file[] = "density.csv";
 
-void tess__control_tell(void *user, const tess__event *event)
+tess_status tess__events_write(void *train, const tess__event *event)
 {
-    tess__control *c = user;
+    const tess_train *t = train;
     char text[TESS__EVENT_BYTES], path[PATH_MAX];
     tess_status status = TESS_OK;
-    if (c->opts.pg && c->opts.pg->rank > 0)
-        return; /* rank 0 tells it */
-    if (c->opts.folder) {
+    if (t->pg.rank > 0)
+        return TESS_OK; /* all ranks decide the same: rank 0 writes it */
+    if (t->opts.folder) {
         tess__event_json(event, text);
-        status = tess__path(path, c->opts.folder, events_file);
+        status = tess__path(path, t->opts.folder, events_file);
         if (status == TESS_OK)
             status = tess__lines_add(path, text, strlen(text));
     }
-    c->told = c->told == TESS_OK ? status : c->told;
     tess__event_text(event, text);
-    if (c->opts.event)
-        c->opts.event(c->opts.event_user, text);
+    if (t->opts.event)
+        t->opts.event(t->opts.event_user, text);
     else
-        tess__log(c->ctx, TESS_LOG_INFO, "%s", text);
+        tess__log(t->ctx, TESS_LOG_INFO, "%s", text);
+    return status;
 }
 
-tess_status tess__control_density(const tess__control *c)
+tess_status tess__density_add(const tess_train *t)
 {
+    const tess__control *c = t->control;
     char path[PATH_MAX], line[TESS_PROFILE_LINE];
     const int cube = tess__best_cube(&c->state);
-    if (!c->opts.folder)
+    if (!c->profiled || !t->opts.folder || t->pg.rank > 0)
         return TESS_OK;
-    TESS_TRY(tess__path(path, c->opts.folder, density_file));
+    TESS_TRY(tess__path(path, t->opts.folder, density_file));
     for (int layer = 0; layer < c->config.layers; layer++)
         for (int head = 0; head < c->config.heads; head++) {
             const double density = tess__head_density(&c->state, cube, layer, head);
@@ -52,13 +53,11 @@ tess_status tess__control_density(const tess__control *c)
     return TESS_OK;
 }
 
-tess_status tess__control_open(tess__control *c, int64_t step)
+tess_status tess__events_open(const tess_train *t)
 {
     char path[PATH_MAX];
-    if (!c->opts.folder)
-        return TESS_OK;
-    TESS_TRY(tess__path(path, c->opts.folder, events_file));
-    TESS_TRY(tess__lines_cut(c->ctx, path, "", step));
-    TESS_TRY(tess__path(path, c->opts.folder, density_file));
-    return tess__lines_cut(c->ctx, path, TESS_PROFILE_HEAD, step);
+    TESS_TRY(tess__path(path, t->opts.folder, events_file));
+    TESS_TRY(tess__lines_cut(t->ctx, path, "", t->step));
+    TESS_TRY(tess__path(path, t->opts.folder, density_file));
+    return tess__lines_cut(t->ctx, path, TESS_PROFILE_HEAD, t->step);
 }

@@ -72,9 +72,8 @@ tess_status tess__plans_make(tess_train *t)
     if (!t->context)
         return TESS_OK;
     const int64_t begin = tess__pg_clock(&t->pg), waited = tess__train_sent(t).wait_ns;
-    if (t->control)
-        tess__control_densities(t->control, t->densities);
-    TESS_TRY(tess_context_plan(t->context, t->step + 1, t->control ? t->densities : NULL, NULL));
+    const double *densities = t->control ? t->control->table.densities : NULL;
+    TESS_TRY(tess_context_plan(t->context, t->step + 1, densities, NULL));
     t->plan_ns += tess__pg_clock(&t->pg) - begin - (tess__train_sent(t).wait_ns - waited);
     return TESS_OK;
 }

@@ -49,15 +49,16 @@ static void prepare(tess_train *t, const tess__batch *batch, int micro)
     }
 }
 
-/* One forward pass of a step. */
+/* One forward pass of a step, with the budgets of its noise levels. */
 static tess_status forward(tess_train *t, int micro)
 {
     if (t->control)
-        TESS_TRY(tess__control_attend(t->control, t->pass, t->u,
-                                      t->step * t->opts.accumulate + micro,
-                                      (int64_t)t->pg.dp_rank * t->batch, 1));
-    TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
-    return t->control ? tess__control_seen(t->control, t->pass) : TESS_OK;
+        TESS_TRY(tess__attend_table_set(
+            &t->control->table, t->pass, t->u,
+            &(tess__attend_pass){.number = t->step * t->opts.accumulate + micro,
+                                 .sample = (int64_t)t->pg.dp_rank * t->batch,
+                                 .observer = &t->control->observer}));
+    return tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out);
 }
 
 /* The gradients of a step, of many ranks on their way to their owners; its loss, or this rank's
@@ -153,29 +154,45 @@ static tess_status update(tess_train *t, double norm, double factor)
     return tess__pg_many(&t->pg) ? tess__reduce_values(&t->reduce, t->model->values) : TESS_OK;
 }
 
-/* What is to be decided before a step; the pass is made anew if it shall lie in other cubes. */
-static tess_status decide(tess_train *t)
+/* How many layers' lists a pass that was made again saves for the gradients. */
+static tess_status report_lists(tess_train *t)
+{
+    const int saved = tess__pass_kept_lists(t->pass);
+    const tess__event event = {
+        .kind = TESS__EVENT_LISTS,
+        .step = t->step + 1,
+        .layer = -1,
+        .head = -1,
+        .why = {{"layers", saved}, {"selected_again", t->model->config.layers - saved}},
+        .n_why = 2};
+    return saved >= 0 ? tess__events_write(t, &event) : TESS_OK;
+}
+
+/* What was decided is in force: the pass is made again if its tokens lie in other cubes now. */
+static tess_status apply(tess_train *t)
 {
     int remake = 0;
     if (t->control)
-        TESS_TRY(tess__control_decide(t->control, t->step + 1, &remake));
+        TESS_TRY(tess__control_apply(t->control, t->step + 1, &remake));
     if (remake) {
         tess_pass_destroy(t->pass);
         t->pass = NULL;
     }
     TESS_TRY(tess__train_pass(t));
     if (remake)
-        TESS_TRY(tess__control_remade(t->control, t->pass));
+        TESS_TRY(report_lists(t));
     return tess__plans_make(t);
 }
 
-/* The predictors' update and what was measured, or the count of a dense step. */
-static tess_status end_control(const tess_train *t, tess_step *now)
+/* The predictors' update and the next decision, or the work of a dense step. */
+static tess_status observe(const tess_train *t, tess_step *now)
 {
     const int forwards = t->opts.keep == TESS_KEEP_BLOCKS ? 2 : 1;
     const tess_model_config *m = &t->model->config;
-    if (t->control)
-        return tess__control_learn(t->control, t->opts.accumulate, forwards, now);
+    if (t->control) {
+        TESS_TRY(tess__control_observe(t->control, t->opts.accumulate, forwards, now));
+        return tess__density_add(t);
+    }
     const double each = (double)t->tokens / t->opts.batch / t->opts.accumulate;
     now->attention_gflop = tess__attention_gflop(m->head_dim, forwards,
                                                  (double)t->tokens * each * m->layers * m->heads);
@@ -188,7 +205,7 @@ static tess_status run_step(tess_train *t, tess_step *now)
     double loss = 0.0, norm = 0.0;
     tess__step_times at = {.begin = tess__pg_clock(&t->pg), .begun = tess__train_sent(t)};
     t->plan_ns = 0;
-    TESS_TRY(decide(t));
+    TESS_TRY(apply(t));
     TESS_TRY(tess_pass_times_read(t->pass, &at.before));
     TESS_TRY(accumulate_gradients(t, &loss, &at.waited));
     at.middle = tess__pg_clock(&t->pg);
@@ -210,7 +227,7 @@ static tess_status run_step(tess_train *t, tess_step *now)
     tess__step_describe(t, &at, factor, now);
     now->loss = loss;
     now->grad_norm = norm;
-    TESS_TRY(end_control(t, now));
+    TESS_TRY(observe(t, now));
     tess__step_sent(t, &at.begun, now);
     return TESS_OK;
 }
@@ -229,8 +246,6 @@ static tess_status after_step(tess_train *t, tess_step *now)
         now->val_loss = t->val_loss;
         memcpy(now->val_buckets, t->val_buckets, sizeof now->val_buckets);
     }
-    if (t->control && t->step == t->opts.steps)
-        TESS_TRY(tess__control_end(t->control, t->step));
     if (is_due(t->opts.validate_every, t) || t->step == t->opts.steps)
         TESS_TRY(tess__plans_add(t));
     if (!t->opts.folder)

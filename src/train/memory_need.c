@@ -140,7 +140,7 @@ static tess_status model_need(const tess_model_config *config, const tess_train_
 {
     static const tess_model_opts with = {.gradients = 1};
     const tess_attention_opts *o = &opts->attention;
-    int cubes[TESS__CUBES][3];
+    int cubes[TESS_CUBES][3];
     tess_model_memory dense, need;
     TESS_TRY(tess_model_need(config, &with, shape, 1, &dense));
     if (o->kind == TESS_ATTENTION_DENSE)

@@ -217,7 +217,7 @@ tess_status tess__run_open(tess_train *train)
     }
     TESS_TRY(tess__settings_write(train, folder));
     if (train->control)
-        TESS_TRY(tess__control_open(train->control, train->step));
+        TESS_TRY(tess__events_open(train));
     TESS_TRY(tess__plans_open(train));
     return tess__metrics_open(train->ctx, folder, train->step);
 }

@@ -74,10 +74,11 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
         const double next = tess__shifted(s->shift, 1.0 - (double)(k + 1) / s->steps);
         for (int64_t b = 0; b < s->batch; b++)
             s->timestep[b] = (float)(1000.0 * now);
-        for (int64_t b = 0; b < s->batch && s->control; b++)
+        for (int64_t b = 0; b < s->batch && s->table; b++)
             s->u[b] = 1.0 - (double)k / s->steps;
-        if (s->control)
-            TESS_TRY(tess__control_attend(s->control, pass, s->u, k, s->first, 0));
+        if (s->table)
+            TESS_TRY(tess__attend_table_set(s->table, pass, s->u,
+                                            &(tess__attend_pass){.number = k, .sample = s->first}));
         TESS_TRY(evaluate_step(pass, s, x, k));
         move(ctx, s, next - now, x);
     }

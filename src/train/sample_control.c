@@ -176,7 +176,6 @@ void tess__sampler_shape(tess__sampler *s, const tess__sample_ranks *ranks, tess
     tess__control_shape(s->control, shape, &s->room);
     if (s->control->attention.kind != TESS_ATTENTION_SEARCH || s->reuse == 0)
         return;
-    s->control->reuse = s->reuse;
     s->room.searches = ranks->halves ? 1 : s->passes;
 }
 
@@ -199,14 +198,15 @@ static tess_status measure_density(void *user, const tess_hook_in *hook)
     tess__sampler *s = user;
     tess__control *c = s->control;
     const tess__order *order = &c->orders[0];
+    const int by_cubes = tess__attention_by_cubes(c->attention.kind);
     const tess_sel_shape groups = {.batch = s->batch,
                                    .heads = hook->heads,
                                    .tokens_q = c->tokens,
                                    .tokens_k = c->tokens,
                                    .bounds_q = order->bounds,
                                    .n_q = order->groups,
-                                   .bounds_k = c->unit_cubes ? order->bounds : NULL,
-                                   .n_k = c->unit_cubes ? order->groups : 0,
+                                   .bounds_k = by_cubes ? order->bounds : NULL,
+                                   .n_k = by_cubes ? order->groups : 0,
                                    .unit = 1};
     const int32_t every = order->groups / GROUPS < EVERY ? order->groups / GROUPS : EVERY;
     const tess_density_in in = {.q = hook->q,
@@ -234,7 +234,7 @@ static void begin_bucket(tess__sampler *s, int k)
 
 static tess_status attend_dense(tess__sampler *s, tess_pass *pass)
 {
-    tess_attend_layer *layers = s->control->layers;
+    tess_attend_layer *layers = s->control->table.layers;
     for (int layer = 0; layer < s->layers; layer++)
         layers[layer] = (tess_attend_layer){.hook = 1};
     return tess_pass_attend(pass,
@@ -273,8 +273,11 @@ tess_status tess__sampler_attend(tess__sampler *s, tess_pass *pass, int k, int e
     }
     for (int b = 0; b < s->batch; b++)
         s->u[b] = u;
-    s->control->search = s->room.searches > 1 ? evaluation : 0;
-    return tess__control_attend(s->control, pass, s->u, k, 0, 0);
+    tess__control_changed(s->control);
+    return tess__attend_table_set(&s->control->table, pass, s->u,
+                                  &(tess__attend_pass){.number = k,
+                                                       .reuse = s->room.searches ? s->reuse : 0,
+                                                       .search = s->room.searches > 1 ? evaluation : 0});
 }
 
 tess_status tess__sampler_observe(tess__sampler *s, const tess_pass *pass, int k)

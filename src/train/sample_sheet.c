@@ -50,7 +50,7 @@ static tess_status sample(tess_train *t, const float *none)
     const int guided = t->opts.guidance != 1.0;
     const tess__sampling s = {.batch = t->batch,
                               .size = t->size,
-                              .control = t->control,
+                              .table = t->control ? &t->control->table : NULL,
                               .u = t->u,
                               .steps = t->opts.sample_steps,
                               .shift = t->opts.shift,

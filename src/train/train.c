@@ -74,10 +74,6 @@ static tess_status make_control(tess_train *t)
     const int *patch = t->model->config.patch;
     if (t->opts.attention.kind == TESS_ATTENTION_DENSE)
         return TESS_OK;
-    const size_t heads = (size_t)t->model->config.layers * (size_t)t->model->config.heads;
-    t->densities = tess__arena_take(&t->arena, heads * sizeof *t->densities);
-    if (!t->densities)
-        return TESS_ENOMEM;
     tess_pass_shape shape;
     tess_model_memory dense;
     tess__train_pass_shape(&t->opts, &t->info, t->batch, &shape);
@@ -91,9 +87,8 @@ static tess_status make_control(tess_train *t)
         .seed = t->opts.seed,
         .train = 1,
         .memory = dense.activations + dense.workspace,
-        .folder = t->pg.rank == 0 ? t->opts.folder : NULL,
-        .event = t->opts.event,
-        .event_user = t->opts.event_user,
+        .steps = t->opts.steps,
+        .listener = {tess__events_write, t},
     };
     return tess__control_create(t->ctx, &opts, &t->control);
 }

@@ -27,7 +27,6 @@ struct tess_train {
     tess_train_opts opts;         /* no field is left at 0 for its default; texts are copies */
     tess_pass *pass;              /* NULL while it is to be made anew */
     tess_context *context;        /* of ranks that share tokens; NULL: none do */
-    double *densities;            /* (layers, heads), for its plans */
     int64_t plan_ns;              /* spent on them */
     tess_comm_counts sent_before; /* less than 0: what the world had sent when this was made */
     tess__control *control;       /* NULL: attention is dense */
@@ -170,7 +169,7 @@ tess_status tess__sampler_end(tess__sampler *sampler, tess__sample_ranks *ranks)
 
 /* Euler's method on a pass of the shape of x. */
 typedef struct {
-    tess__control *control;    /* NULL: attention is dense */
+    tess__attend_table *table; /* NULL: attention is dense */
     tess__sampler *sampler;    /* of sampling alone, instead; NULL: none */
     tess__sample_ranks *ranks; /* NULL: this rank evaluates all, on a pass that has its plan */
     double *u;                 /* (batch), with a controller */
@@ -198,6 +197,12 @@ double tess__plans_imbalance(const tess_train *train);
 /* plans.csv, by rank 0: begins, or ends with the steps done; and what the plan in force takes. */
 tess_status tess__plans_open(const tess_train *train);
 tess_status tess__plans_add(const tess_train *train);
+
+/* ---- control_log.c: events.jsonl and density.csv of the run's folder, by rank 0 -------------- */
+
+tess_status tess__events_write(void *train, const tess__event *event); /* a listener */
+tess_status tess__density_add(const tess_train *train);                /* if a layer was profiled */
+tess_status tess__events_open(const tess_train *train); /* they begin, or end with the steps done */
 
 /* ---- step_times.c ---------------------------------------------------------------------------- */
 

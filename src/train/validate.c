@@ -44,7 +44,8 @@ static tess_status run_batches(tess_train *t, double *buckets)
         for (int b = 0; b < t->batch; b++)
             TESS_TRY(prepare(t, first + b < pairs ? first + b : pairs - 1, b));
         if (t->control)
-            TESS_TRY(tess__control_attend(t->control, t->pass, t->u, 0, first, 0));
+            TESS_TRY(tess__attend_table_set(&t->control->table, t->pass, t->u,
+                                            &(tess__attend_pass){.sample = first}));
         TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
         for (int b = 0; b < t->batch && first + b < pairs; b++)
             buckets[(first + b) % TESS_NOISE_BUCKETS] +=

@@ -16,7 +16,7 @@
 static void check(const tess__dsv_state *d)
 {
     const int n = d->layers * TESS_NOISE_BUCKETS * d->heads;
-    MUST(d->layers >= 1 && d->heads >= 1 && d->n_cubes >= 1 && d->n_cubes <= TESS__CUBES);
+    MUST(d->layers >= 1 && d->heads >= 1 && d->n_cubes >= 1 && d->n_cubes <= TESS_CUBES);
     MUST(!d->cube_chosen || d->n_cubes == 1);
     for (int c = 0; c < d->n_cubes; c++)
         for (int i = 0; i < n; i++) {

@@ -214,7 +214,7 @@ static tess_status look_at(const viewer *w, const tess_hook_in *hook, profile_he
     const tess_view low_q = head_of(hook->q_low, head->head),
                     low_k = head_of(hook->k_low, head->head);
     in = (tess_select_in){
-        .q = &low_q, .k = &low_k, .head_dim = hook->rank, .budget = {.keys = keys}};
+        .q = &low_q, .k = &low_k, .head_dim = hook->proj_dim, .budget = {.keys = keys}};
     head->has_predicted = 1;
     return mark(w, TESS_SELECT_PREDICTOR, &in, head->predicted, &keys);
 }

@@ -137,7 +137,7 @@ static tess_status measure_recall(profile_probe *p, const tess_hook_in *hook,
             &p->predictor));
     const tess_select_in in = {.q = hook->q_low,
                                .k = hook->k_low,
-                               .head_dim = hook->rank,
+                               .head_dim = hook->proj_dim,
                                .budget = {.keys_each = p->keys}};
     tess_selection *sel = NULL;
     int64_t capacity;

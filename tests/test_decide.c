@@ -491,7 +491,7 @@ static void decisions_come_back_bit_for_bit(void **state)
                         LAYERS * QUARTILES * HEADS * sizeof(double));
     assert_memory_equal(read.choice, d.choice, LAYERS * QUARTILES * HEADS);
     assert_true(read.attention.kind == TESS_ATTENTION_DSV && read.attention.proj_dim == 32 &&
-                read.attention.compensate == -1 && read.attention.proxy == TESS_PROXY_SOFTMAX);
+                read.attention.compensate == 0 && read.attention.proxy == TESS_PROXY_SOFTMAX);
     CHECK_OK(tess__dsv_state_write(ctx, other, &read, &read.attention, UNITS));
     char a[32768], b[32768];
     FILE *f = fopen(path, "r"), *g = fopen(other, "r");

@@ -127,7 +127,7 @@ tess_status tess__attend_table_set(tess__attend_table *table, tess_pass *pass, c
 typedef struct {
     const tess_model_config *config;
     const tess_attention_opts *attention; /* defaults filled in; not DENSE */
-    tess__process_group *pg;                     /* ranks that decide together; NULL: this one alone */
+    tess__process_group *pg;              /* ranks that decide together; NULL: this one alone */
     int batch;                            /* clips of a pass on this rank */
     int grid[3];                          /* tokens: frames, rows, columns */
     uint64_t seed;

@@ -274,10 +274,11 @@ tess_status tess__sampler_attend(tess__sampler *s, tess_pass *pass, int k, int e
     for (int b = 0; b < s->batch; b++)
         s->u[b] = u;
     tess__control_changed(s->control);
-    return tess__attend_table_set(&s->control->table, pass, s->u,
-                                  &(tess__attend_pass){.number = k,
-                                                       .reuse = s->room.searches ? s->reuse : 0,
-                                                       .search = s->room.searches > 1 ? evaluation : 0});
+    return tess__attend_table_set(
+        &s->control->table, pass, s->u,
+        &(tess__attend_pass){.number = k,
+                             .reuse = s->room.searches ? s->reuse : 0,
+                             .search = s->room.searches > 1 ? evaluation : 0});
 }
 
 tess_status tess__sampler_observe(tess__sampler *s, const tess_pass *pass, int k)

@@ -8,7 +8,7 @@
  * runs as there can be; masks have 10 % of their blocks.
  */
 #include "plan/plan_internal.h"
-#include "tessera/exchange.h"
+#include "tessera/advanced/exchange.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -9,7 +9,9 @@
  * machine slows both. Printed are medians, quartiles, and the ratio of the medians; the bar is 0.8.
  * Opening: 10 GB of safetensors; the bar is 5 ms. Exit code 3 if a bar is missed.
  */
+#include "tessera/advanced/machine.h"
 #include "tessera/base.h"
+#include "tessera/file.h"
 
 #include <fcntl.h>
 #include <stdio.h>

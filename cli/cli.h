@@ -9,8 +9,8 @@
 #ifndef TESS_CLI_H
 #define TESS_CLI_H
 
+#include "tessera/advanced/options.h"
 #include "tessera/dist.h"
-#include "tessera/options.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -6,6 +6,8 @@
  */
 #include "cli.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

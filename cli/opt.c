@@ -8,6 +8,8 @@
 #include "choices.h"
 #include "cli.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>

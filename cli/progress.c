@@ -9,6 +9,8 @@
  */
 #include "cli.h"
 
+#include "tessera/advanced/machine.h"
+
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

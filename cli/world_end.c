@@ -19,6 +19,7 @@
 
 #ifdef CLI_MPI
 
+#include "tessera/advanced/machine.h"
 #include "tessera/mpi.h"
 
 #include <signal.h>

@@ -9,6 +9,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <tessera/advanced/exchange.h>
 #include <tessera/tessera.h>
 
 enum { RANKS = 3, ME = 1, HEADS = 4, BLOCKS = 12, BLOCK = 64, TOKENS = 750, PIECES = 64 };

@@ -4,6 +4,8 @@
 #ifndef TESS_TEST_CLIPS_H
 #define TESS_TEST_CLIPS_H
 
+#include "tessera/advanced/clip.h"
+#include "tessera/advanced/machine.h"
 #include "tessera/media.h"
 #include "test.h"
 

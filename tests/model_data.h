@@ -4,6 +4,7 @@
 #define TESS_MODEL_DATA_H
 
 #include "ref/ref.h"
+#include "tessera/advanced/pass.h"
 #include "test.h"
 
 #include <stdlib.h>

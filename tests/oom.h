@@ -12,6 +12,7 @@
 #include "test.h"
 
 #include "tessera/attn.h"
+#include "tessera/file.h"
 
 #include <dirent.h>
 #include <jansson.h>

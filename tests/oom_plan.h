@@ -7,10 +7,10 @@
 #ifndef TESS_OOM_PLAN_H
 #define TESS_OOM_PLAN_H
 
+#include "tessera/advanced/exchange.h"
+#include "tessera/cluster.h"
 #include "tessera/context.h"
-#include "tessera/cost.h"
 #include "tessera/dist_attn.h"
-#include "tessera/exchange.h"
 #include "tessera/plan.h"
 #include "tessera/strategy.h"
 

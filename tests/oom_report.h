@@ -5,7 +5,8 @@
 
 #include "oom.h"
 
-#include "tessera/compare.h"
+#include "tessera/advanced/compare.h"
+#include "tessera/advanced/profile_report.h"
 #include "tessera/report.h"
 
 static tess_status s_compare(world *w)

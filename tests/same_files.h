@@ -3,6 +3,7 @@
 #ifndef TESS_SAME_FILES_H
 #define TESS_SAME_FILES_H
 
+#include "tessera/file.h"
 #include "test.h"
 
 #include <jansson.h>

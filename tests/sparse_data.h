@@ -6,7 +6,7 @@
 
 #include "model_data.h"
 
-#include "tessera/sparse.h"
+#include "tessera/advanced/sparse.h"
 
 static const tess_model_config config = {.patch = {1, 1, 1},
                                          .heads = 3,

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tessera/advanced/machine.h"
 #include "tessera/base.h"
 
 /* Fails with the library's sentence unless the call succeeds. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_control.c - runs that become sparse: stages, going back, resuming bit for bit, branching. */
-#include "model/pass.h"
+#include "model/pass_internal.h"
 #include "train_data.h"
 
 #include <sys/stat.h>

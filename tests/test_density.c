@@ -2,7 +2,7 @@
 /* test_density.c - how many keys groups need, and what sharing them costs, against brute force. */
 #include "select_data.h"
 
-#include "tessera/predict.h"
+#include "tessera/advanced/predict.h"
 
 /* Masses err by 5e-5 (see test_select.c), and so do the ratios of their sums. How many units reach
  * a share may be off where a sum comes as close to it as this. */

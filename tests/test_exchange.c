@@ -6,7 +6,7 @@
  */
 #include "plan_data.h"
 
-#include "tessera/exchange.h"
+#include "tessera/advanced/exchange.h"
 
 enum { CASES = 12000, RANKS = 9, HEADS = 5, BLOCKS = 7, NOTHING = -1, SIDE = 512, SPAN = 100000 };
 

@@ -2,6 +2,7 @@
 /* test_files.c - tensor files of every kind: round trips, lookups, sizes, stopping. */
 #include "base/base_internal.h"
 #include "files.h"
+#include "tessera/file.h"
 
 #include <fcntl.h>
 #include <time.h>

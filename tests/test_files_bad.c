@@ -3,6 +3,7 @@
  * its sentence. Malformed .npz have test_npz_bad.c. */
 #include "base/base_internal.h"
 #include "files.h"
+#include "tessera/file.h"
 
 static void assert_refused(const char *name, const blob *b, tess_status status,
                            const char *sentence)

@@ -9,6 +9,8 @@
  * follow one another with factors near 1, so 12 * 14 * 6e-8 = 1e-5 is what to expect at worst.
  */
 #include "files.h"
+#include "tessera/advanced/pass.h"
+#include "tessera/file.h"
 #include "tessera/model.h"
 
 static const char *const cases[] = {"one_file", "shards", "bf16"};

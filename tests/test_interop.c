@@ -6,6 +6,7 @@
  */
 #include "base/base_internal.h"
 #include "files.h"
+#include "tessera/file.h"
 
 static tess_file *open_golden(const char *name)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_linear.c - linear layers against double precision, and with any number of threads. */
 #include "ref/ref.h"
+#include "tessera/advanced/pass.h"
 #include "tessera/model.h"
 #include "test.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_long_model.c - the 1.3b model, with random weights, on a machine of 24 GiB. */
+#include "tessera/advanced/pass.h"
 #include "tessera/model.h"
 #include "test.h"
 

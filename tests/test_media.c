@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_media.c - pictures written by the training library, read back by libpng. */
+#include "tessera/advanced/clip.h"
 #include "tessera/media.h"
 #include "test.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_model.c - models: their parameters, places and first values, and what they refuse. */
+#include "tessera/advanced/pass.h"
 #include "tessera/model.h"
 #include "test.h"
 

@@ -2,6 +2,8 @@
 /* test_nearest.c - suggestions for mistyped words. */
 #include "test.h"
 
+#include "tessera/advanced/nearest.h"
+
 static const char *const words[] = {"heads", "head_dim", "layers", "isa",
                                     "q",     "threads",  "density"};
 enum { N = sizeof words / sizeof words[0] };

@@ -2,6 +2,7 @@
 /* test_npz_bad.c - archives put together by hand: zip64, odd members, and every kind of damage. */
 #include "base/base_internal.h"
 #include "files.h"
+#include "tessera/file.h"
 
 #include <zlib.h>
 

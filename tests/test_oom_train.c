@@ -3,9 +3,10 @@
  * to the table. */
 #include "oom.h"
 
+#include "tessera/advanced/clip.h"
+#include "tessera/advanced/sparse.h"
+#include "tessera/advanced/step.h"
 #include "tessera/media.h"
-#include "tessera/sparse.h"
-#include "tessera/step.h"
 
 static const float values[24] = {1, 2, 3, -4, 5.5f};
 

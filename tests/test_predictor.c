@@ -2,7 +2,8 @@
 /* test_predictor.c - predictors: their parameters, first values and files. */
 #include "test.h"
 
-#include "tessera/sparse.h"
+#include "tessera/advanced/sparse.h"
+#include "tessera/file.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 
 #include "plan/strategy_internal.h"
 #include "strategy_data.h"
-#include "tessera/exchange.h"
+#include "tessera/advanced/exchange.h"
 
 #include <stdlib.h>
 

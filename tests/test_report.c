@@ -2,6 +2,7 @@
 /* test_report.c - pages: what they say, and what is said of runs that are none. Whether they draw
  * themselves is for tests/browser. */
 #include "files.h"
+#include "tessera/advanced/profile_report.h"
 #include "tessera/report.h"
 #include "tessera/strategy.h"
 

@@ -5,6 +5,7 @@
  * TESS_PRINT=1 prints every row: docs/accuracy.md is made from it. */
 #include "test.h"
 
+#include "tessera/advanced/sim_detail.h"
 #include "tessera/scenario.h"
 #include "tessera/strategy.h"
 

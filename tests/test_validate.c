@@ -2,7 +2,8 @@
 /* test_validate.c - tables scored, parameters fitted; with TESS_REFERENCE the published tables. */
 #include "ctx_fixture.h"
 
-#include "tessera/validate.h"
+#include "tessera/advanced/sim_detail.h"
+#include "tessera/advanced/validate.h"
 
 #include <stdlib.h>
 #include <unistd.h>

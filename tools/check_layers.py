@@ -42,19 +42,22 @@ SEES = {
     "cli/cmd/train": "cli cli/bench cli/cmd",
 }
 # The lowest room that may include a public header: kernels know base.h for its types. tessera.h is
-# for users: no room includes it.
+# for users: no room includes it. The headers of advanced/ have no promise of stability, and no
+# header outside of it includes one.
 PUBLIC = {
-    "base.h": "kernels", "options.h": "options",
-    "attn.h": "attn", "select.h": "attn", "predict.h": "attn",
-    "cost.h": "cost",
-    "plan.h": "plan", "exchange.h": "plan", "strategy.h": "plan",
+    "base.h": "kernels", "advanced/machine.h": "kernels", "advanced/nearest.h": "base",
+    "file.h": "file", "advanced/options.h": "options",
+    "attn.h": "attn", "select.h": "attn", "advanced/predict.h": "attn",
+    "cluster.h": "cost", "advanced/cost.h": "cost",
+    "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan",
     "dist.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "context.h": "cp",
-    "sim.h": "sim", "scenario.h": "sim", "validate.h": "sim", "trace.h": "sim",
-    "media.h": "media", "model.h": "model", "sparse.h": "model",
-    "data.h": "data", "train.h": "optim", "step.h": "optim",
-    "report.h": "report", "compare.h": "report",
+    "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/validate.h": "sim", "advanced/trace.h": "sim",
+    "media.h": "media", "advanced/clip.h": "media",
+    "model.h": "model", "advanced/pass.h": "model", "advanced/sparse.h": "model",
+    "data.h": "data", "train.h": "optim", "advanced/step.h": "optim",
+    "report.h": "report", "advanced/profile_report.h": "report", "advanced/compare.h": "report",
 }
-OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "sparse.h", "data.h", "train.h", "step.h"}  # not part of tessera.h
+OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "data.h", "train.h"}  # not part of tessera.h
 PUBLIC_SYSTEM = {"stddef.h", "stdint.h"}
 MPI_USER = "src/comm/comm_mpi.h"
 TABLES = "src/options/option_tables.c"  # describes the public option structs of all rooms
@@ -82,17 +85,22 @@ def sees(room, other):
 
 
 def check_public(root, path):
-    name = os.path.basename(path)
+    name = os.path.relpath(path, "include/tessera")
     for line, quoted, system in includes(root, path):
         if system and not (system in PUBLIC_SYSTEM or (name, system) == ("mpi.h", "mpi.h")):
             yield f"{path}:{line}: <{system}>, a public header includes <stddef.h> and <stdint.h> only"
-        if quoted and quoted not in PUBLIC:
+        if not quoted:
+            continue
+        other = os.path.normpath(os.path.join(os.path.dirname(name), quoted))
+        if other not in PUBLIC:
             yield f'{path}:{line}: "{quoted}" is not a public header'
-        elif quoted and name == "tessera.h":
-            if quoted in OTHER_LIBRARIES:
+        elif other.startswith("advanced/") and not name.startswith("advanced/"):
+            yield f'{path}:{line}: "{quoted}", a stable header includes no advanced one'
+        elif name == "tessera.h":
+            if other in OTHER_LIBRARIES:
                 yield f'{path}:{line}: "{quoted}" belongs to a library of its own'
-        elif quoted and name in PUBLIC and not sees(PUBLIC[name], PUBLIC[quoted]):
-            yield f"{path}:{line}: {PUBLIC[name]} includes {PUBLIC[quoted]}, which is not below it"
+        elif name in PUBLIC and not sees(PUBLIC[name], PUBLIC[other]):
+            yield f"{path}:{line}: {PUBLIC[name]} includes {PUBLIC[other]}, which is not below it"
     if name != "tessera.h" and name not in PUBLIC:
         yield f"{path}: unknown public header; add it to the table in tools/check_layers.py"
 
@@ -102,7 +110,8 @@ def room_of(root, path, quoted):
     if quoted == "tess_config.h" or os.path.exists(os.path.join(root, os.path.dirname(path), quoted)):
         return room_name(os.path.dirname(os.path.join(os.path.dirname(path), quoted))), None
     folder, name = os.path.split(quoted)
-    if folder == "tessera":
+    if quoted.startswith("tessera/"):
+        name = quoted[len("tessera/"):]
         if name == "mpi.h" and path != MPI_USER:
             return None, f"only {MPI_USER} may include it"
         if name in PUBLIC and path == TABLES:
@@ -144,7 +153,7 @@ def check_cli(root, path):
     for line, quoted, system in includes(root, path):
         if system == "mpi.h" and "/cmd_" in path:
             yield f"{path}:{line}: <mpi.h> in a command"
-        if not quoted or re.fullmatch(r"tessera/\w+\.h|ref/ref\.h|file/json_write\.h", quoted):
+        if not quoted or re.fullmatch(r"tessera/(advanced/)?\w+\.h|ref/ref\.h|file/json_write\.h", quoted):
             continue
         header = next((h for h in (os.path.join(room, quoted), os.path.join("cli", quoted))
                        if os.path.exists(os.path.join(root, h)) and ".." not in quoted), None)

@@ -7,19 +7,18 @@
 Declared are the functions marked TESS_API in the library's public headers and those marked
 TESS_SIBLING in the internal headers of its rooms.
 """
-import os
 import re
 import subprocess
 
 import tree
 
-# What belongs to the libraries besides libtessera: public headers, rooms, sources outside a room.
-OTHERS = {
-    "tessera_train": ({"media.h", "model.h", "sparse.h", "data.h", "train.h", "step.h"}, {"media", "model", "data", "optim", "dsv", "train"}),
-    "tessera_mpi": ({"mpi.h"}, set()),
-}
-TAKEN_HEADERS = set().union(*(headers for headers, _ in OTHERS.values()))
-TAKEN_ROOMS = set().union(*(rooms for _, rooms in OTHERS.values()))
+# The rooms of the libraries besides libtessera. A public header says at its head what to link with.
+ROOMS = {"tessera_train": {"media", "model", "data", "optim", "dsv", "train"}, "tessera_mpi": set()}
+
+
+def library_of(root, path):
+    match = re.search(r"Link with lib(\w+)", tree.read(root, path))
+    return match.group(1) if match else "tessera"
 
 
 def marked(root, path, mark):
@@ -30,12 +29,12 @@ def marked(root, path, mark):
 def declared(root, library):
     names = set()
     for path in tree.files(root, ["include"], [".h"]):
-        name = os.path.basename(path)
-        if name in OTHERS[library][0] if library in OTHERS else name not in TAKEN_HEADERS:
+        if library_of(root, path) == library:
             names.update(marked(root, path, "TESS_API"))
+    taken = set().union(*ROOMS.values())
     for path in tree.files(root, ["src"], [".h"]):
         room = path.split("/")[1]
-        if room in OTHERS[library][1] if library in OTHERS else room not in TAKEN_ROOMS:
+        if room in ROOMS[library] if library in ROOMS else room not in taken:
             names.update(marked(root, path, "TESS_SIBLING"))
     return names
 

@@ -10,8 +10,8 @@
  */
 #include "context_bench.h"
 
+#include "tessera/advanced/exchange.h"
 #include "tessera/context.h"
-#include "tessera/exchange.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 
 #include "choices.h"
 #include "file/json_write.h"
+#include "tessera/advanced/nearest.h"
 
 #include <math.h>
 #include <stdarg.h>

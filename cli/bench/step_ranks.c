@@ -12,6 +12,7 @@
  */
 #include "step_ranks.h"
 
+#include "tessera/advanced/machine.h"
 #include "tessera/context.h"
 
 #include <float.h>

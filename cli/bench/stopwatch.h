@@ -5,6 +5,7 @@
 
 #include "context_bench.h"
 #include "step_ranks.h"
+#include "tessera/advanced/machine.h"
 #include "workload.h"
 
 enum { MEASURE_ROWS = 3 };

@@ -2,6 +2,7 @@
 /* workload.c - tensors and selections of a problem, and the calls on them. */
 #include "workload.h"
 #include "choices.h"
+#include "tessera/advanced/machine.h"
 
 #include <math.h>
 #include <stdlib.h>

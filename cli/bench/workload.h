@@ -9,10 +9,10 @@
 #define TESS_WORKLOAD_H
 
 #include "problem.h"
+#include "tessera/advanced/sparse.h"
+#include "tessera/advanced/step.h"
 #include "tessera/attn.h"
 #include "tessera/model.h"
-#include "tessera/sparse.h"
-#include "tessera/step.h"
 
 enum { WORKLOAD_BUFFERS = 32 };
 

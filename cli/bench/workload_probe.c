@@ -9,6 +9,8 @@
  */
 #include "workload.h"
 
+#include "tessera/advanced/machine.h"
+
 #include <string.h>
 
 #ifdef CLI_TRAIN

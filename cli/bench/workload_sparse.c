@@ -8,6 +8,8 @@
  */
 #include "workload.h"
 
+#include "tessera/advanced/machine.h"
+
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,8 @@
 /* cmd_calibrate.c - tessera calibrate: parameters of the simulator fitted to measured runs. */
 #include "choices.h"
 #include "commands.h"
-#include "tessera/validate.h"
+#include "tessera/advanced/sim_detail.h"
+#include "tessera/advanced/validate.h"
 
 #include <stdlib.h>
 #include <string.h>

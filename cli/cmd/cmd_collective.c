@@ -3,7 +3,8 @@
  * of nccl-tests, and a cluster fitted to what nccl-tests printed. */
 #include "choices.h"
 #include "commands.h"
-#include "tessera/cost.h"
+#include "tessera/advanced/cost.h"
+#include "tessera/cluster.h"
 
 #include <stdlib.h>
 #include <string.h>

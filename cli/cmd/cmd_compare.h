@@ -4,7 +4,7 @@
 #define CLI_CMD_COMPARE_H
 
 #include "cli.h"
-#include "tessera/compare.h"
+#include "tessera/advanced/compare.h"
 
 /* The comparison as text, or as members of the result. */
 tess_status compare_show(cli *c, const tess_compare *compare);

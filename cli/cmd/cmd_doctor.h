@@ -4,6 +4,7 @@
 #define CLI_CMD_DOCTOR_H
 
 #include "cli.h"
+#include "tessera/advanced/machine.h"
 
 /* Collective: cores and memory of each host, whether all ranks run the same build, and the links
  * between them, as findings on rank 0 and as members of the result. Nothing with one rank. anonymous

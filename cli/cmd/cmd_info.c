@@ -6,6 +6,8 @@
 #include <string.h>
 
 #ifdef CLI_TRAIN
+#include "tessera/advanced/clip.h"
+#include "tessera/advanced/machine.h"
 #include "tessera/media.h"
 #endif
 

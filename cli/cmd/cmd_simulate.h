@@ -5,6 +5,7 @@
 #define CLI_CMD_SIMULATE_H
 
 #include "cli.h"
+#include "tessera/advanced/sim_detail.h"
 #include "tessera/scenario.h"
 
 typedef struct {

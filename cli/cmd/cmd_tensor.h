@@ -4,6 +4,7 @@
 #define CLI_CMD_TENSOR_H
 
 #include "cli.h"
+#include "tessera/file.h"
 
 typedef struct {
     common common;

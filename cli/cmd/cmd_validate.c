@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_validate.c - tessera validate: a table of measured runs against what the model says. */
 #include "commands.h"
-#include "tessera/validate.h"
+#include "tessera/advanced/validate.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* simulate_trace.c - the step of a rank that was traced, on a cluster. */
 #include "cmd_simulate.h"
-#include "tessera/trace.h"
+#include "tessera/advanced/trace.h"
 
 #include <math.h>
 

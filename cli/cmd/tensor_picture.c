@@ -10,6 +10,7 @@
 
 #ifdef CLI_TRAIN
 
+#include "tessera/advanced/clip.h"
 #include "tessera/media.h"
 
 #include <math.h>

@@ -19,7 +19,7 @@ typedef struct tess_data tess_data;
 
 typedef enum { TESS_SPLIT_TRAIN, TESS_SPLIT_VALIDATION } tess_split;
 
-/* Initialise with TESS_DATA_OPTS_INIT. tessera/options.h has the ranges. */
+/* Initialise with TESS_DATA_OPTS_INIT. tessera/advanced/options.h has the ranges. */
 typedef struct {
     /* "shapes", "recall", "recall-aligned"; a folder of clips (video files, .y4m, folders of PNGs,
      * each with its prompt in a .txt beside it); a folder or file of latents (.npy, .npz,

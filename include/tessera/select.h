@@ -49,6 +49,21 @@ typedef enum {
 /* A unit's score from those of its keys, for a mean or centre proxy. */
 typedef enum { TESS_UNIT_MAX, TESS_UNIT_MEAN } tess_unit_score;
 
+/* What a predictor makes its low-rank vectors of, for each layer and head. */
+typedef enum {
+    TESS_PREDICT_QK,     /* q and k as attention takes them, by one matrix (rank, head_dim) each */
+    TESS_PREDICT_HIDDEN, /* the block's normed and modulated input, by linear layers with bias from
+                            dim to heads * rank (DSV) */
+} tess_predict_input;
+
+/* Between the rows of true scores s = scale q k^T and predicted ones r = scale_low q_low k_low^T of
+ * a query over all keys, S of them. */
+typedef enum {
+    TESS_PREDICT_KL,     /* KL(softmax(s) || softmax(r)), in nats */
+    TESS_PREDICT_COSINE, /* 0.95 (1 - cos(s, r)) + 0.05 |s/|s| - r/|r||^2 / S (DSV); 1 - cos is 1
+                            where a row is all zeros */
+} tess_predict_loss;
+
 /* Fields of other kinds are ignored. Axes are frames, rows, columns. */
 typedef struct {
     tess_select_kind kind;

@@ -13,7 +13,7 @@
 #define TESSERA_STRATEGY_H
 
 #include "base.h"
-#include "cost.h"
+#include "cluster.h"
 #include "plan.h"
 
 #ifdef __cplusplus

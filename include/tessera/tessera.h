@@ -6,21 +6,16 @@
 
 #include "attn.h"
 #include "base.h"
-#include "compare.h"
+#include "cluster.h"
 #include "context.h"
-#include "cost.h"
 #include "dist.h"
 #include "dist_attn.h"
-#include "exchange.h"
-#include "options.h"
+#include "file.h"
 #include "plan.h"
-#include "predict.h"
 #include "report.h"
 #include "scenario.h"
 #include "select.h"
 #include "sim.h"
 #include "strategy.h"
-#include "trace.h"
-#include "validate.h"
 
 #endif

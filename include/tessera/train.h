@@ -20,9 +20,11 @@
 #ifndef TESSERA_TRAIN_H
 #define TESSERA_TRAIN_H
 
+#include "context.h"
 #include "data.h"
 #include "dist.h"
-#include "sparse.h"
+#include "model.h"
+#include "select.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,7 +64,7 @@ typedef enum {
     TESS_PREDICTOR_HIDDEN_PLAIN, /* the block's input alone */
 } tess_predictor_kind;
 
-/* Initialise with TESS_ATTENTION_OPTS_INIT. tessera/options.h has the ranges. Densities are
+/* Initialise with TESS_ATTENTION_OPTS_INIT. tessera/advanced/options.h has the ranges. Densities are
  * fractions of the keys, 0..1. */
 typedef struct {
     tess_attention kind;
@@ -103,14 +105,10 @@ typedef struct {
         TESS_ATTENTION_OPTS_DEFAULTS                                                               \
     }
 
-/* The cubes that are compared where none is given, clipped to a grid of tokens, small ones first;
- * how many, 0 for NULL. */
-TESS_API int tess_attention_cubes(const int grid[3], int cubes[TESS_CUBES][3]);
-
 /* Called with each decision as one sentence, from the thread of tess_train_run. */
 typedef void (*tess_event_fn)(void *user, const char *sentence);
 
-/* Initialise with TESS_TRAIN_OPTS_INIT. tessera/options.h has the ranges. */
+/* Initialise with TESS_TRAIN_OPTS_INIT. tessera/advanced/options.h has the ranges. */
 typedef struct {
     int batch;         /* clips of a micro-batch */
     int accumulate;    /* micro-batches of a step */
@@ -293,7 +291,7 @@ typedef enum {
     TESS_HALVES_OFF,  /* all ranks evaluate both */
 } tess_halves;
 
-/* Initialise with TESS_SAMPLE_OPTS_INIT. tessera/options.h has the ranges. */
+/* Initialise with TESS_SAMPLE_OPTS_INIT. tessera/advanced/options.h has the ranges. */
 typedef struct {
     int batch;                 /* clips at once */
     int steps;                 /* of Euler's method */

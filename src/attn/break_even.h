@@ -4,7 +4,7 @@
 #define TESS_BREAK_EVEN_H
 
 #include "attn_internal.h"
-#include "tessera/predict.h"
+#include "tessera/advanced/predict.h"
 
 /* ---- break_even_file.c --------------------------------------------------------------------- */
 

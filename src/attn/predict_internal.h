@@ -9,7 +9,7 @@
 #define TESS_PREDICT_INTERNAL_H
 
 #include "attn_internal.h"
-#include "tessera/predict.h"
+#include "tessera/advanced/predict.h"
 
 #include <math.h>
 

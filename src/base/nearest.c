@@ -12,6 +12,8 @@
  */
 #include "base_internal.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <string.h>
 
 enum { WORD_MAX = 64 };

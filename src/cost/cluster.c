@@ -6,6 +6,8 @@
  */
 #include "cost_internal.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <string.h>
 
 enum { NAMES_MAX = 64 };

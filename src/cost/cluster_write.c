@@ -4,7 +4,7 @@
  */
 #include "cost_internal.h"
 
-#include "file/file.h"
+#include "file/file_internal.h"
 
 #include <string.h>
 

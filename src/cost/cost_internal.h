@@ -10,7 +10,8 @@
 
 #include "base/base_internal.h"
 #include "file/json.h"
-#include "tessera/cost.h"
+#include "tessera/advanced/cost.h"
+#include "tessera/cluster.h"
 
 struct tess_cluster {
     tess_ctx *ctx;

@@ -3,6 +3,7 @@
 #include "data_internal.h"
 
 #include "options/option_check.h"
+#include "tessera/advanced/nearest.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -7,7 +7,7 @@
  */
 #include "decide.h"
 
-#include "tessera/options.h"
+#include "tessera/advanced/options.h"
 
 static const char *const inputs[] = {"qk", "hidden"};
 

@@ -32,6 +32,7 @@
 #include "model/observe.h"
 #include "optim/optim.h"
 #include "optim/process_group.h"
+#include "tessera/advanced/sparse.h"
 #include "tessera/train.h"
 
 /* ---- attention_options.c --------------------------------------------------------------------- */

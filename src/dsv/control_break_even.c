@@ -8,7 +8,7 @@
  */
 #include "control.h"
 
-#include "tessera/predict.h"
+#include "tessera/advanced/predict.h"
 
 typedef struct {
     double density;

@@ -14,6 +14,7 @@
 #define TESS_DECIDE_H
 
 #include "file/json.h"
+#include "tessera/advanced/step.h"
 #include "tessera/train.h"
 
 enum {

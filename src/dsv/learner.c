@@ -2,7 +2,7 @@
 /* learner.c - what the stages of sparse training ask for, and the predictors' optimiser, as public
  * calls (step.h). Both are the controller's own. */
 #include "control.h"
-#include "tessera/step.h"
+#include "tessera/advanced/step.h"
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 

@@ -38,8 +38,8 @@
 #include "attn/select_internal.h"
 #include "comm/comm_internal.h"
 #include "plan/plan_internal.h"
+#include "tessera/advanced/exchange.h"
 #include "tessera/dist_attn.h"
-#include "tessera/exchange.h"
 
 /* ---- rows that travel (move.c) --------------------------------------------------------------- */
 

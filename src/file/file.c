@@ -11,7 +11,7 @@
  * A length below 2^32 has zero bytes and JSON has none, so the last two cannot be taken for each
  * other.
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <string.h>
 

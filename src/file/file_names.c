@@ -4,7 +4,7 @@
  * Lookup is a binary search in an array of entries sorted by name: n log n comparisons once, log n
  * for each search, whatever the names are (a hash can be made to collide by a hostile file).
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * Members of .npz are read in order, through zlib where they are deflated, and their crc is
  * compared when all has been seen. A stored member that has passed once is plain data from then on.
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <errno.h>
 #include <omp.h>

@@ -8,7 +8,7 @@
  * an error there, where a page fault would kill the process. When that call fails for any reason,
  * and for small copies, pread does the work and says what is wrong.
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

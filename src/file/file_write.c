@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file_write.c - tess_file_write: the check of what is asked for, and the way to the formats. */
-#include "file.h"
+#include "file_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

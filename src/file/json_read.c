@@ -6,6 +6,8 @@
  */
 #include "json.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <math.h>
 #include <string.h>
 

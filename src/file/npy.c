@@ -4,7 +4,7 @@
  * Written as version 1.0 with a header of a multiple of 64 bytes, so that the elements are aligned
  * in a mapping. A file whose size is not exactly what its header says is refused.
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <string.h>
 

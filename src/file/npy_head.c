@@ -9,7 +9,7 @@
  *
  * The parser takes exactly these three keys, each once and in any order, and no other Python.
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <string.h>
 

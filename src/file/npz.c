@@ -9,7 +9,7 @@
  * Members that do not end in .npy are no tensors and are passed over. A member that is encrypted,
  * packed by another method or of a dtype this library does not know is refused when asked for.
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npz_inflate.c - a deflated stream in memory, read piece by piece through zlib. */
-#include "file.h"
+#include "file_internal.h"
 
 #include <limits.h>
 #include <zlib.h>

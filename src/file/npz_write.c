@@ -6,7 +6,7 @@
  * elements are aligned to 64 bytes in a mapping. The date is always 1980-01-01: the same tensors
  * give the same bytes.
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <string.h>
 #include <zlib.h>

@@ -14,7 +14,7 @@
  * A dtype this library does not read (F8_E4M3, I16) or a rank above 8 does not prevent opening:
  * that tensor is refused when it is asked for. Tensors are listed in the order of their data.
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * eight times its size and most of the opening's time, so the parser walks the text and keeps
  * nothing but strings. What is wrong is told with its byte in the file.
  */
-#include "file.h"
+#include "file_internal.h"
 #include "json.h"
 
 #include <string.h>

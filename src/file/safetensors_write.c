@@ -6,7 +6,7 @@
  * its element in a mapping, though the format allows no gaps. The header is made twice, once to
  * count its bytes and once to write them, and takes no memory.
  */
-#include "file.h"
+#include "file_internal.h"
 #include "json.h"
 
 enum { PREFIX = 8, ALIGN_DATA = 64, HEADER_MAX = 100 * 1000 * 1000 };

@@ -10,7 +10,7 @@
  * shard lacks is an error; one that a shard holds and the map does not name is passed over, as
  * other readers do, with a warning in the log. The metadata are those of the first shard by name.
  */
-#include "file.h"
+#include "file_internal.h"
 #include "json.h"
 
 #include <limits.h>

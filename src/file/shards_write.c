@@ -8,7 +8,7 @@
  * files are written and synced before the first gets its name, and the index gets its own last, so
  * that a disk that runs full leaves what was there before. The metadata go into every shard.
  */
-#include "file.h"
+#include "file_internal.h"
 #include "json.h"
 
 #include <limits.h>

@@ -6,7 +6,7 @@
  * The directory at the end is what counts; of the local headers only the place of the data is
  * taken, and their names are compared.
  */
-#include "file.h"
+#include "file_internal.h"
 
 #include <string.h>
 

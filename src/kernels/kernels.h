@@ -15,6 +15,7 @@
 #define TESS_KERNELS_H
 
 #include "attn_tile.h"
+#include "tessera/advanced/machine.h"
 #include "tessera/base.h"
 
 #define TESS_PASTE_(a, b) a##_##b

@@ -12,7 +12,8 @@
 #define TESS_MEDIA_INTERNAL_H
 
 #include "base/base_internal.h"
-#include "file/file.h"
+#include "file/file_internal.h"
+#include "tessera/advanced/clip.h"
 #include "tessera/media.h"
 
 enum { TESS__CLIP_FRAMES_MAX = 1 << 16, TESS__CLIP_SIDE_MAX = 16384 };

@@ -9,7 +9,7 @@
  * Work per token, with d = dim and f = ffn: linear layers 2 (6 d^2 + 2 d f) flop forward and twice
  * that backward, attention 4 d and 10 d for each key.
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 static void modulate(tess_pass *p, int layer)
 {

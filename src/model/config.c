@@ -6,6 +6,8 @@
  */
 #include "config.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

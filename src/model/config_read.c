@@ -9,6 +9,7 @@
  */
 #include "config.h"
 #include "file/json.h"
+#include "tessera/advanced/nearest.h"
 
 #include <stddef.h>
 #include <string.h>

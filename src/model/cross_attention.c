@@ -10,7 +10,7 @@
  *   big: q by rows * dim, k and v by text rows * dim, then their gradients in the same order, all
  *   by heads; then dq2 and dkv2 by rows over q, k and v
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 static void count_attention(tess_pass *p, tess__lap lap)
 {

@@ -7,7 +7,7 @@
  *
  * The sinusoids are freq / 2 cosines and then as many sines of timestep / 10000^(i / (freq / 2)).
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 #include <math.h>
 #include <string.h>

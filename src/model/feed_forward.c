@@ -9,7 +9,7 @@
  *
  *   big, in units of chunk * ffn:   forward: gelu(h), or h itself; backward: dh, gelu(h), h
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 static void norm_input(tess_pass *p, const tess__set *s)
 {

@@ -6,7 +6,7 @@
  * big holds the tokens' numbers, (batch * tokens, patch_out), on the way out; those at home on the
  * way back.
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
  *
  *   dw = gate m (by rows),   dgate_j = sum_i g_ij y_ij = sum_k w_jk m_jk + b_j sum_i g_ij
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 #include <string.h>
 

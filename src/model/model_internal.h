@@ -10,6 +10,7 @@
 #define TESS_MODEL_INTERNAL_H
 
 #include "base/base_internal.h"
+#include "tessera/advanced/pass.h"
 #include "tessera/model.h"
 
 /* ---- params.c: which parameters a configuration has, and where they lie ---------------------- */

@@ -6,7 +6,7 @@
  * A block has six rows and as many vectors of the timestep; the head has two, both with the same
  * vector. There are batch * 6 * dim numbers: nothing here is worth a thread.
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 void tess__modulate(tess_pass *p, const float *table, int n, const float *vectors, int64_t step)
 {

@@ -12,7 +12,7 @@
 #include "observe.h"
 
 #include "ranks.h"
-#include "tessera/predict.h"
+#include "tessera/advanced/predict.h"
 
 #include <math.h>
 #include <string.h>

@@ -14,7 +14,8 @@
 #ifndef TESS_OBSERVE_H
 #define TESS_OBSERVE_H
 
-#include "pass.h"
+#include "pass_internal.h"
+#include "tessera/advanced/sparse.h"
 
 /* ---- query groups of one cube size, sampled from any order of tokens ------------------------- */
 

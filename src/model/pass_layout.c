@@ -5,7 +5,7 @@
  * is taken. With R rows, d = dim and f = ffn a block's set is R (9 d + f) numbers, the gradients'
  * workspace R 9 d and two or three chunks of TESS__FFN_ROWS f.
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 typedef struct {
     char *memory; /* NULL: only counts */

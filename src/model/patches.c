@@ -6,7 +6,7 @@
  * the latent belongs to one token, so that the way back is a copy too. Tokens stand in the pass's
  * order, raster or cubes: this is where it begins and ends.
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 /* Copies one token's numbers to its row, or from it. */
 static void copy_token(const tess_pass *p, int64_t sample, int64_t token, int channels,

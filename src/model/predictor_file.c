@@ -6,6 +6,8 @@
  */
 #include "sparse_internal.h"
 
+#include "tessera/file.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * place / 10000^(2i / n). Tables along each axis hold what rotary.c takes; a token's rotation is
  * put together from three rows of them.
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 #include <math.h>
 #include <string.h>

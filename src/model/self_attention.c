@@ -10,7 +10,7 @@
  *
  *   big, in units of rows * dim:   q k v | dq dk dv, by heads;  then dqkv by rows over q k v
  */
-#include "pass.h"
+#include "pass_internal.h"
 
 static void make_parts(const tess_pass *p, int layer, float *heads, tess__qkv_part parts[3])
 {

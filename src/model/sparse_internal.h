@@ -14,7 +14,7 @@
 #ifndef TESS_SPARSE_INTERNAL_H
 #define TESS_SPARSE_INTERNAL_H
 
-#include "pass.h"
+#include "pass_internal.h"
 
 /* ---- predictor.c ----------------------------------------------------------------------------- */
 

@@ -10,6 +10,8 @@
  */
 #include "weights.h"
 
+#include "tessera/file.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,6 +5,7 @@
  * numbers are F32; the metadata says "format": "pt", without which diffusers refuses the file.
  */
 #include "config.h"
+#include "tessera/file.h"
 #include "weights.h"
 
 #include <string.h>

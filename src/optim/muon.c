@@ -18,6 +18,7 @@
  */
 #include "optim.h"
 
+#include "tessera/advanced/pass.h"
 #include "tessera/model.h"
 
 #include <math.h>

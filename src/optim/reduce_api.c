@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce_api.c - reduce.c and owners.c as public calls (step.h). */
-#include "model/pass.h"
+#include "model/pass_internal.h"
 #include "process_group.h"
-#include "tessera/step.h"
+#include "tessera/advanced/step.h"
 
 struct tess_reduce {
     tess_ctx *ctx;

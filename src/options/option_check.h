@@ -4,7 +4,7 @@
 #define TESS_OPTION_CHECK_H
 
 #include "base/base_internal.h"
-#include "tessera/options.h"
+#include "tessera/advanced/options.h"
 
 /* EINVAL: "tess_train_create: attention.mass is 2, must be 1e-06..1". */
 TESS_SIBLING tess_status tess__options_check(const char *who, tess_options which, const void *opts);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* option_tables.c - the options of training, sparse attention, sampling and data. */
-#include "tessera/options.h"
+#include "tessera/advanced/options.h"
 #include "tessera/train.h"
 
 #include <stddef.h>

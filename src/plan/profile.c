@@ -11,7 +11,7 @@
 #include "work.h"
 
 #include "file/csv.h"
-#include "file/file.h"
+#include "file/file_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,6 +12,8 @@
  */
 #include "strategy_internal.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <stdlib.h>
 #include <string.h>
 

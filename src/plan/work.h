@@ -20,6 +20,7 @@
 #define TESS_WORK_H
 
 #include "base/base_internal.h"
+#include "tessera/file.h"
 #include "tessera/plan.h"
 
 enum { TESS_SLICES_MAX = 31 };

@@ -6,7 +6,7 @@
  */
 #include "work.h"
 
-#include "file/file.h"
+#include "file/file_internal.h"
 
 #include <string.h>
 

@@ -11,9 +11,9 @@
 #ifndef TESS_REF_H
 #define TESS_REF_H
 
+#include "tessera/advanced/predict.h"
 #include "tessera/attn.h"
 #include "tessera/model.h"
-#include "tessera/predict.h"
 #include "tessera/select.h"
 
 /* o and lse of tess_attn_forward; sel NULL is dense. lse may be NULL. */

@@ -8,6 +8,8 @@
  */
 #include "compare_internal.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

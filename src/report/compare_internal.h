@@ -4,7 +4,7 @@
 #define TESS_COMPARE_INTERNAL_H
 
 #include "report_internal.h"
-#include "tessera/compare.h"
+#include "tessera/advanced/compare.h"
 
 #include <jansson.h>
 

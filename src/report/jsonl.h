@@ -3,7 +3,7 @@
 #ifndef TESS_JSONL_H
 #define TESS_JSONL_H
 
-#include "file/file.h"
+#include "file/file_internal.h"
 
 #include <jansson.h>
 

@@ -4,6 +4,7 @@
 #define TESS_PROFILE_PAGE_H
 
 #include "report_internal.h"
+#include "tessera/advanced/profile_report.h"
 
 struct tess_profile_report {
     tess_ctx *ctx;

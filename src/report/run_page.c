@@ -3,7 +3,7 @@
 #include "run_page.h"
 
 #include "assets.h"
-#include "file/file.h"
+#include "file/file_internal.h"
 #include "file/json.h"
 
 #include <dirent.h>

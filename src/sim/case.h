@@ -10,7 +10,8 @@
 #define TESS_SIM_CASE_H
 
 #include "table.h"
-#include "tessera/validate.h"
+#include "tessera/advanced/cost.h"
+#include "tessera/advanced/validate.h"
 
 /* What was measured. */
 typedef enum {

@@ -8,6 +8,8 @@
  */
 #include "fields.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <string.h>
 
 enum { NAMES_MAX = 256 };

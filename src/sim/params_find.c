@@ -7,6 +7,8 @@
  */
 #include "sim_internal.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <string.h>
 
 const tess__param_def tess__hw_defs[TESS__HW_COUNT] = {

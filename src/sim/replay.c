@@ -16,6 +16,8 @@
  */
 #include "replay.h"
 
+#include "tessera/advanced/cost.h"
+
 static int64_t larger(int64_t a, int64_t b)
 {
     return TESS_MAX(a, b);

@@ -4,7 +4,7 @@
 #define TESS_REPLAY_H
 
 #include "base/base_internal.h"
-#include "tessera/trace.h"
+#include "tessera/advanced/trace.h"
 
 /* A call on a communicator, or the wait that ends one. */
 typedef struct {

@@ -12,6 +12,8 @@
  */
 #include "fields.h"
 
+#include "tessera/advanced/nearest.h"
+
 #include <string.h>
 
 enum { NAMES_MAX = 128, PATH_BYTES = 4096 };

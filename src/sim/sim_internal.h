@@ -10,6 +10,7 @@
 
 #include "base/base_internal.h"
 #include "cost/cost_internal.h"
+#include "tessera/advanced/sim_detail.h"
 #include "tessera/sim.h"
 
 /* ---- params_find.c: the numbers, found by place and not by name ------------------------------ */

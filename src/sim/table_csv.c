@@ -8,7 +8,7 @@
 #include "table.h"
 
 #include "file/csv.h"
-#include "file/file.h"
+#include "file/file_internal.h"
 
 #include <string.h>
 

@@ -6,6 +6,8 @@
  */
 #include "train_internal.h"
 
+#include "tessera/file.h"
+
 #include <string.h>
 
 tess__moments tess__moments_own(const tess_train *t)

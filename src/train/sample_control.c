@@ -15,7 +15,7 @@
  */
 #include "sample_ranks.h"
 
-#include "tessera/predict.h"
+#include "tessera/advanced/predict.h"
 
 #include <math.h>
 #include <string.h>

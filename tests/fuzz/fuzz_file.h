@@ -4,6 +4,7 @@
 #define TESS_FUZZ_FILE_H
 
 #include "tessera/base.h"
+#include "tessera/file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * a sanitizer sees what a rule forgot.
  */
 #include "plan/plan_internal.h"
-#include "tessera/exchange.h"
+#include "tessera/advanced/exchange.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -109,6 +109,8 @@ LAYERS = {
     "a public header that needs stdio": (c("include/tessera/base.h", "#include <stdio.h>\n"), "<stdio.h>"),
     "a public header that goes up": (c("include/tessera/plan.h", '#include "sim.h"\n'), NOT_BELOW),
     "a public header nobody knows": (c("include/tessera/odd.h"), "unknown public header"),
+    "a stable header that includes an advanced one": (c("include/tessera/plan.h", '#include "advanced/exchange.h"\n'),
+                                                      "includes no advanced one"),
     "tessera.h with mpi.h": (c("include/tessera/tessera.h", '#include "mpi.h"\n'), "library of its own"),
     "a print": (body('printf("x")'), NO_PRINT),
     "an exit": (body("exit(1)"), NO_PRINT),

@@ -7,6 +7,8 @@
  *
  * run reads x, timestep, text and dout, and writes out, dx and grad.NAME of every parameter.
  */
+#include "tessera/advanced/pass.h"
+#include "tessera/file.h"
 #include "tessera/model.h"
 
 #include <stdio.h>

@@ -18,8 +18,9 @@ typedef struct {
 tess_status profile_run(cli *c, const profile_values *v);
 
 #ifdef CLI_TRAIN
+#include "tessera/advanced/sparse.h"
+#include "tessera/advanced/step.h"
 #include "tessera/report.h"
-#include "tessera/sparse.h"
 #include "tessera/train.h"
 
 /* ---- profile_probe.c: what is measured of a layer while the model runs ----------------------- */

@@ -2,6 +2,7 @@
 /* profile_output.c - a sparsity profile as text, JSON, CSV and page. */
 #include "choices.h"
 #include "cmd_profile.h"
+#include "tessera/advanced/profile_report.h"
 
 #include <math.h>
 #include <stdlib.h>

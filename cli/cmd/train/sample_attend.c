@@ -2,6 +2,8 @@
 /* sample_attend.c - how a checkpoint attends while it is sampled, and its batches. */
 #include "choices.h"
 #include "cmd_sample.h"
+#include "tessera/advanced/machine.h"
+#include "tessera/context.h"
 
 #include <math.h>
 #include <stdlib.h>

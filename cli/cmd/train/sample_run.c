@@ -2,6 +2,8 @@
 /* sample_run.c - clips from a checkpoint: what to sample, and in which order it is done. */
 #include "cmd_sample.h"
 
+#include "tessera/file.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

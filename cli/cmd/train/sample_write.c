@@ -2,6 +2,7 @@
 /* sample_write.c - sampled clips as a file, and what is said about them. */
 #include "choices.h"
 #include "cmd_sample.h"
+#include "tessera/file.h"
 
 #include <math.h>
 #include <stdlib.h>

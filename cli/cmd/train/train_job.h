@@ -4,6 +4,7 @@
 #define TESS_CLI_TRAIN_JOB_H
 
 #include "cmd_train.h"
+#include "tessera/advanced/sparse.h"
 #include "train_attention.h"
 
 enum { PATH_BYTES = 4096 };

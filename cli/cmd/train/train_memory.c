@@ -2,6 +2,8 @@
 /* train_memory.c - what a training run will hold, beside what is available. */
 #include "train_job.h"
 
+#include "tessera/advanced/machine.h"
+
 #include <stdlib.h>
 
 static const struct {

@@ -10,6 +10,7 @@
 #include "cmd_train.h"
 
 #include "file/json_write.h"
+#include "tessera/advanced/nearest.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #define TESS_EXCHANGE_INTERNAL_H
 
 #include "plan/plan_internal.h"
-#include "tessera/exchange.h"
+#include "tessera/advanced/exchange.h"
 
 /* SIDE_LOW: all keys, in token order. */
 typedef enum { TESS__SIDE_Q, TESS__SIDE_K, TESS__SIDE_LOW, TESS__SIDES } tess__side;

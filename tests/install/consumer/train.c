@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train.c - uses libtessera_train. */
 #include <stdio.h>
+#include <tessera/advanced/clip.h>
+#include <tessera/advanced/machine.h>
 #include <tessera/media.h>
 #include <tessera/tessera.h>
 

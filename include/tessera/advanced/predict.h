@@ -13,25 +13,19 @@
  *   tess_predict_map_backward(predict, &k, &dk_low, NULL, 0, dw_k);
  *
  * docs/predictor.md gives the formulas, and what they cost.
+ *
+ * Advanced: functions and structs may change in any version.
  */
 #ifndef TESSERA_PREDICT_H
 #define TESSERA_PREDICT_H
 
-#include "attn.h"
+#include "../select.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* ---- learning ------------------------------------------------------------------------------ */
-
-/* Between the rows of true scores s = scale q k^T and predicted ones r = scale_low q_low k_low^T of
- * a query over all keys, S of them. */
-typedef enum {
-    TESS_PREDICT_KL,     /* KL(softmax(s) || softmax(r)), in nats */
-    TESS_PREDICT_COSINE, /* 0.95 (1 - cos(s, r)) + 0.05 |s/|s| - r/|r||^2 / S (DSV); 1 - cos is 1
-                            where a row is all zeros */
-} tess_predict_loss;
 
 typedef struct {
     int batch, heads; /* 1..65536 each */

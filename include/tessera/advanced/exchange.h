@@ -14,11 +14,13 @@
  *   tess_exchange_view(x, TESS_ROWS_O, &rows);     // the way back
  *
  * docs/executor.md shows the loop of an executor, in C and in PyTorch's terms.
+ *
+ * Advanced: functions and structs may change in any version.
  */
 #ifndef TESSERA_EXCHANGE_H
 #define TESSERA_EXCHANGE_H
 
-#include "plan.h"
+#include "../plan.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file.h - tensor files inside: one struct that every format fills, and what the formats share.
+/* file_internal.h - tensor files inside: one struct that every format fills, and shared helpers.
  *
  * Opening a file makes a source (its bytes, mapped) and lets the format's parser list the tensors
  * in it as entries. From there on nothing but the entries matters: looking up, describing, mapping
@@ -15,6 +15,7 @@
 #define TESS_FILE_H
 
 #include "base/base_internal.h"
+#include "tessera/file.h"
 
 typedef struct {
     const char *name; /* what errors call it */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pass.h - a pass: what the network is computed in, for one shape.
+/* pass_internal.h - a pass: what the network is computed in, for one shape.
  *
  * Rows are tokens of all samples, one sample behind the other; a sample's text is text_len rows of
  * its own. Where ranks share the tokens, rows are those at home: the same range of each sample. A
@@ -15,8 +15,8 @@
 #define TESS_PASS_H
 
 #include "model_internal.h"
+#include "tessera/advanced/sparse.h"
 #include "tessera/context.h"
-#include "tessera/sparse.h"
 
 enum {
     TESS__BLOCK_ROWS = 64,   /* rows whose column sums are one part, whatever the threads */

@@ -8,11 +8,13 @@
  * Computing takes as long as it was recorded, times a scale; messages take what cost.h says of the
  * cluster. So the program of one rank, played on a machine at hand, tells the step of a job that no
  * such machine could hold, if its ranks are alike.
+ *
+ * Advanced: functions and structs may change in any version.
  */
 #ifndef TESSERA_TRACE_H
 #define TESSERA_TRACE_H
 
-#include "cost.h"
+#include "../cluster.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,11 +4,13 @@
  * A table is the only description of its options. The library checks values and compares ranks by
  * it; the command makes its options, --help, docs/cli.md and settings files from it. The defaults
  * are those of the struct's initialiser, TESS_TRAIN_OPTS_INIT for tess_train_opts.
+ *
+ * Advanced: functions and structs may change in any version.
  */
 #ifndef TESSERA_OPTIONS_H
 #define TESSERA_OPTIONS_H
 
-#include "base.h"
+#include "../base.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -13,29 +13,24 @@
  *   tess_attend_layer layers[N] = {{.kind = TESS_SELECT_PREDICTOR, .keys = keys}, ...};
  *   tess_pass_attend(pass, &(tess_attend){.layers = layers, .predictor = predictor});
  *   tess_pass_forward(pass, &in, out);                      // and backward, as ever
+ *
+ * Advanced: functions and structs may change in any version.
  */
 #ifndef TESSERA_SPARSE_H
 #define TESSERA_SPARSE_H
 
-#include "model.h"
+#include "../select.h"
+#include "pass.h"
 #include "predict.h"
-#include "select.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Noise levels are divided into quartiles, and at most so many sizes of cubes are compared. */
-enum { TESS_NOISE_BUCKETS = 4, TESS_CUBES = 6 };
+enum { TESS_CUBES = 6 };
 
 /* ---- predictors ---------------------------------------------------------------------------- */
-
-/* What a predictor makes its low-rank vectors of, for each layer and head. */
-typedef enum {
-    TESS_PREDICT_QK,     /* q and k as attention takes them, by one matrix (rank, head_dim) each */
-    TESS_PREDICT_HIDDEN, /* the block's normed and modulated input, by linear layers with bias from
-                            dim to heads * rank (DSV) */
-} tess_predict_input;
 
 typedef struct {
     tess_predict_input input;

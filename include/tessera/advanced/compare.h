@@ -11,11 +11,13 @@
  * the interval of Student's t. Arms are compared in pairs of runs with the same seed: these saw the
  * same clips and the same noise, so that most of what is random cancels. docs/compare.md tells how
  * to read the numbers.
+ *
+ * Advanced: functions and structs may change in any version.
  */
 #ifndef TESSERA_COMPARE_H
 #define TESSERA_COMPARE_H
 
-#include "base.h"
+#include "../base.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,11 +5,14 @@
  * says what its columns mean. Every row is predicted from its settings alone and compared with what
  * was measured; rows that cannot be expressed are kept with the reason. Configurations that are
  * there several times are scored once, against the mean of their measurements.
+ *
+ * Advanced: functions and structs may change in any version.
  */
 #ifndef TESSERA_VALIDATE_H
 #define TESSERA_VALIDATE_H
 
-#include "scenario.h"
+#include "../scenario.h"
+#include "sim_detail.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -15,11 +15,14 @@
  *   tess_pass_backward(pass, dout, NULL);                 // gradients travel behind it
  *   ...                                                   // every rank updates what it owns
  *   tess_reduce_values(reduce);
+ *
+ * Advanced: functions and structs may change in any version.
  */
 #ifndef TESSERA_STEP_H
 #define TESSERA_STEP_H
 
-#include "train.h"
+#include "../train.h"
+#include "sparse.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,6 +54,12 @@ TESS_API tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predicto
  * of them is not finite, and nothing was touched. Allocates nothing. */
 TESS_API tess_status tess_learner_update(tess_learner *learner, double lr, int *updated);
 TESS_API void tess_learner_destroy(tess_learner *learner); /* before the predictor */
+
+/* ---- cubes ----------------------------------------------------------------------------------- */
+
+/* The cubes that are compared where none is given, clipped to a grid of tokens, small ones first;
+ * how many, 0 for NULL. */
+TESS_API int tess_attention_cubes(const int grid[3], int cubes[TESS_CUBES][3]);
 
 /* ---- gradients of many ranks ----------------------------------------------------------------- */
 

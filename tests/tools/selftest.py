@@ -105,7 +105,7 @@ LAYERS = {
     "a folder of 46 files": ({k: v for i in range(46) for k, v in c(f"src/attn/f{i}.c").items()}, "at most 45"),
     "a frame that sees a command": ({**c("cli/up.c", '#include "cmd/c.h"\n'), **c("cli/cmd/c.h")}, NOT_BELOW),
     "a room without a place": (c("src/attic/a.c"), "unknown room"),
-    "a command that looks inside": (c("cli/cmd.c", '#include "base/base_internal.h"\n'), "public headers and ref.h only"),
+    "a command that looks inside": (c("cli/cmd.c", '#include "base/base_internal.h"\n'), "the command includes public headers, ref.h"),
     "a public header that needs stdio": (c("include/tessera/base.h", "#include <stdio.h>\n"), "<stdio.h>"),
     "a public header that goes up": (c("include/tessera/plan.h", '#include "sim.h"\n'), NOT_BELOW),
     "a public header nobody knows": (c("include/tessera/odd.h"), "unknown public header"),

@@ -61,8 +61,8 @@ static void sample_rank(tess_ctx *ctx, tess_comm *comm, story *s, int rank)
     attention.compensate = odd == ODD_COMPENSATE ? !attention.compensate : attention.compensate;
     opts.attention = opts.attention ? &attention : NULL;
     opts.sent = &s->sent[rank];
-    opts.tell = rank == 0 ? count_event : NULL;
-    opts.tell_user = s;
+    opts.plan_event = rank == 0 ? count_event : NULL;
+    opts.plan_user = s;
     prompts[3] += odd == ODD_TEXT;
     opts.seed += odd == ODD_OPTIONS;
     stops = odd == ODD_STOPS;

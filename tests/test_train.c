@@ -253,7 +253,7 @@ static void the_last_checkpoints_are_kept_and_the_newest_is_found(void **state)
     tess_checkpoint told;
     opts.folder = in_root("kept");
     opts.checkpoint_every = 1;
-    opts.checkpoints_kept = 2;
+    opts.checkpoint_limit = 2;
     run r = start(1, &opts);
     CHECK_OK(tess_train_run(r.train, 5, NULL, NULL));
     assert_int_equal(count_entries(in_root("kept/checkpoints")), 2);

@@ -140,7 +140,7 @@ typedef struct {
     const char *folder;   /* of the run; NULL: nothing is written */
     const char *settings; /* a text stored as settings.json, here and in checkpoints; NULL: none */
     int64_t checkpoint_every; /* steps; 0: never. Also at the end, and when stopped */
-    int checkpoints_kept;     /* the last ones; 0: all */
+    int checkpoint_limit;     /* the last ones; 0: all */
     int64_t sample_every;     /* steps between sheets of preview samples; 0: none */
     int sample_steps;         /* Euler steps of a preview sample */
     double guidance;          /* classifier-free guidance scale of preview samples */
@@ -158,7 +158,7 @@ typedef struct {
     .batch = 4, .accumulate = 1, .steps = 1500, .warmup = 50, .decay_from = 0.5, .lr = 3e-3,       \
     .lr_muon = 0.02, .beta1 = 0.9, .beta2 = 0.99, .momentum = 0.95, .clip = 1, .ema = 0.995,       \
     .shift = 2, .prompt_dropout = 0.12, .attention = TESS_ATTENTION_OPTS_INIT,                     \
-    .validate_every = 250, .validate_clips = 16, .checkpoint_every = 500, .checkpoints_kept = 3,   \
+    .validate_every = 250, .validate_clips = 16, .checkpoint_every = 500, .checkpoint_limit = 3,   \
     .sample_steps = 25, .guidance = 2, .strategy = "auto"
 #define TESS_TRAIN_OPTS_INIT                                                                       \
     {                                                                                              \
@@ -323,10 +323,10 @@ typedef struct {
         *comm; /* NULL: this rank is alone. Wrong arguments leave it as it was; after any other
                         failure it can only be destroyed */
     tess_halves halves;
-    const char *strategy; /* of context parallelism, as of tess_context_opts */
-    const char *cluster;  /* what plans are made for, likewise; NULL: measured */
-    tess_context_fn tell; /* called with each plan, on every rank; NULL: not called */
-    void *tell_user;
+    const char *strategy;       /* of context parallelism, as of tess_context_opts */
+    const char *cluster;        /* what plans are made for, likewise; NULL: measured */
+    tess_context_fn plan_event; /* called with each plan, on every rank; NULL: not called */
+    void *plan_user;
     tess_comm_counts *sent; /* grows by what this rank sent and waited; NULL: not wanted */
 } tess_sample_opts;
 

@@ -58,7 +58,7 @@ static const tess_option train_options[] = {
     INT64(validate_every, 0, 1e9, "steps between validations; 0: none"),
     INT(validate_clips, 1, 1e6, "clips of the fixed validation set, each at four noise levels"),
     INT64(checkpoint_every, 0, 1e9, "steps between checkpoints; 0: none, also not at the end"),
-    INT(checkpoints_kept, 0, 1e6, "newest checkpoints that are not deleted; 0: all"),
+    INT(checkpoint_limit, 0, 1e6, "newest checkpoints that are not deleted; 0: all"),
     INT64(sample_every, 0, 1e9, "steps between sheets of preview samples; 0: none"),
     INT(sample_steps, 1, 10000, "Euler steps of a preview sample"),
     REAL(guidance, -1000, 1000,

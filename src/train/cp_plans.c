@@ -20,7 +20,7 @@ static const char plans_head[] =
 /* ---- making ---------------------------------------------------------------------------------- */
 
 /* Rates and plans are told once for all groups; why something is no candidate is for the log. */
-static void tell(void *user, const tess_context_event *event)
+static void print_plan(void *user, const tess_context_event *event)
 {
     const tess_train *t = user;
     if (t->pg.rank > 0 || event->kind == TESS_CONTEXT_KEPT)
@@ -32,7 +32,7 @@ static void tell(void *user, const tess_context_event *event)
 }
 
 /* What is asked for and has no effect here. */
-static void tell_index_memory(const tess_train *t)
+static void log_index_memory(const tess_train *t)
 {
     static const char sentence[] =
         "index_memory has no effect where ranks share tokens: each keeps the lists of what it "
@@ -53,12 +53,12 @@ tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
                                    .strategy = t->opts.strategy,
                                    .cluster = t->opts.cluster,
                                    .like = t->context,
-                                   .tell = tell,
+                                   .event = print_plan,
                                    .user = t};
     tess_context *made = NULL;
     if (!t->pg.cp_comm)
         return TESS_OK;
-    tell_index_memory(t);
+    log_index_memory(t);
     TESS_TRY(tess__pass_context(t->ctx, t->pg.cp_comm, &sharing, &made));
     tess_context_destroy(t->context);
     t->context = made;

@@ -59,7 +59,7 @@ tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__shari
         .strategy = s->strategy,
         .cluster = s->cluster,
         .like = s->like,
-        .tell = s->tell,
+        .tell = s->event,
         .user = s->user,
     };
     int64_t *bounds = NULL;

@@ -240,10 +240,10 @@ static tess_status drop(const char *folder, int64_t step)
 /* Removes the oldest checkpoints beyond those that are kept. */
 static tess_status rotate(const tess_train *train, const char *folder)
 {
-    while (train->opts.checkpoints_kept > 0) {
+    while (train->opts.checkpoint_limit > 0) {
         int count;
         const int64_t oldest = scan(folder, -1, -1, &count);
-        if (count <= train->opts.checkpoints_kept)
+        if (count <= train->opts.checkpoint_limit)
             break;
         TESS_TRY(drop(folder, oldest));
     }

@@ -157,7 +157,7 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
     const int some = grid[0] > 0 && grid[1] > 0 && grid[2] > 0;
     TESS_TRY(tess__sample_ranks_open(who, model, o, text, &p->ranks));
     tess_status status = some ? tess__sampler_create(model, o, grid, &p->sampler) : TESS_OK;
-    TESS_TRY(tess__sample_ranks_agree(&p->ranks, status));
+    TESS_TRY(tess__pg_agree(&p->ranks.pg, status));
     if (p->sampler)
         tess__sampler_shape(p->sampler, &p->ranks, &shape);
     const tess__sharing sharing = {.config = &model->config,
@@ -165,13 +165,13 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
                                    .attention = tess__sampler_attention(p->sampler),
                                    .strategy = o->strategy,
                                    .cluster = o->cluster,
-                                   .tell = o->tell,
-                                   .user = o->tell_user};
+                                   .event = o->plan_event,
+                                   .user = o->plan_user};
     status = some ? tess__sample_ranks_cp(&p->ranks, &sharing) : TESS_OK;
     shape.context = p->ranks.context;
     if (status == TESS_OK)
         status = tess_pass_create(model, &shape, &p->pass);
-    return tess__sample_ranks_agree(&p->ranks, status);
+    return tess__pg_agree(&p->ranks.pg, status);
 }
 
 tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, const float *text,
@@ -187,15 +187,14 @@ tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, con
     tess_sample_opts o = *opts;
     parts p = {0};
     tess__sample_ranks_init(model->ctx, &o, &p.ranks);
-    tess_status status = tess__sample_ranks_agree(&p.ranks, check(who, model, &o));
+    tess_status status = tess__pg_agree(&p.ranks.pg, check(who, model, &o));
     if (status == TESS_OK)
         status = make(model, &o, text, &p);
     if (status == TESS_OK)
         status = sample_with(model, p.pass, p.sampler, &p.ranks, &o, text, latents);
     tess_pass_destroy(p.pass);
     tess__sampler_destroy(p.sampler);
-    status = tess__sample_ranks_propagate(
-        &p.ranks, status); /* others may wait for a rank that failed alone */
+    status = tess__pg_propagate(&p.ranks.pg, status);
     tess__sample_ranks_close(&p.ranks);
     return status;
 }

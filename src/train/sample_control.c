@@ -254,7 +254,7 @@ tess_status tess__sampler_share(tess__sampler *s, tess__sample_ranks *ranks, int
         begin_bucket(s, k); /* the other half measures */
     for (int layer = 0; layer < s->layers; layer++)
         memcpy(s->measured + (int64_t)layer * s->heads, densities(s, layer), bytes);
-    TESS_TRY(tess__sample_ranks_allreduce(ranks, s->measured, (int64_t)s->layers * s->heads));
+    TESS_TRY(tess__pg_allreduce(&ranks->pg, s->measured, (int64_t)s->layers * s->heads));
     for (int layer = 0; layer < s->layers; layer++)
         memcpy(densities(s, layer), s->measured + (int64_t)layer * s->heads, bytes);
     return TESS_OK;

@@ -42,15 +42,15 @@ static tess_status split(tess__sample_ranks *ranks, int size)
     tess_comm_info info;
     if (!ranks->halves)
         return TESS_OK;
-    TESS_TRY(tess_comm_grid(ranks->world, size / 2, &ranks->half_comm, &ranks->pair_comm));
+    TESS_TRY(tess_comm_grid(ranks->pg.world, size / 2, &ranks->half_comm, &ranks->pair_comm));
     TESS_TRY(tess_comm_query(ranks->pair_comm, &info));
     ranks->evaluation = info.rank;
     return TESS_OK;
 }
 
 /* Ranks that differ would make something that nobody asked for. */
-static tess_status same(tess__sample_ranks *ranks, const tess_model *model,
-                        const tess_sample_opts *o, const float *text)
+static tess_status check_same(tess__sample_ranks *ranks, const tess_model *model,
+                              const tess_sample_opts *o, const float *text)
 {
     const int64_t others[] = {o->frames,   o->height,        o->width,
                               o->text_len, (int64_t)o->seed, !!o->density};
@@ -68,34 +68,16 @@ static tess_status same(tess__sample_ranks *ranks, const tess_model *model,
         {"set of weights",
          tess__hash(0, model->values, (size_t)model->params.count * sizeof(float))},
     };
-    tess_status status = TESS_OK;
-    for (size_t i = 0; status == TESS_OK && i < sizeof all / sizeof *all; i++)
-        status = tess_comm_same(ranks->world, all[i].what, &all[i].hash, sizeof all[i].hash);
-    ranks->failure_known |= status != TESS_OK;
-    return status;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        TESS_TRY(tess__pg_check_same(&ranks->pg, all[i].what, &all[i].hash, sizeof all[i].hash));
+    return TESS_OK;
 }
 
 void tess__sample_ranks_init(tess_ctx *ctx, const tess_sample_opts *o, tess__sample_ranks *ranks)
 {
-    *ranks = (tess__sample_ranks){.ctx = ctx, .world = o->comm, .sent = o->sent};
+    *ranks = (tess__sample_ranks){.ctx = ctx, .pg = {.world = o->comm}, .sent = o->sent};
     if (ranks->sent)
-        tess__counts_add(ranks->world, -1, ranks->sent);
-}
-
-tess_status tess__sample_ranks_agree(tess__sample_ranks *ranks, tess_status mine)
-{
-    if (!ranks->world)
-        return mine;
-    const tess_status agreed = tess_comm_agree(ranks->world, mine);
-    ranks->failure_known |= agreed != TESS_OK;
-    return agreed;
-}
-
-tess_status tess__sample_ranks_propagate(const tess__sample_ranks *ranks, tess_status status)
-{
-    if (status == TESS_OK || ranks->failure_known || !ranks->world)
-        return status;
-    return tess_comm_fail(ranks->world, status);
+        tess__counts_add(ranks->pg.world, -1, ranks->sent);
 }
 
 tess_status tess__sample_ranks_open(const char *who, tess_model *model, const tess_sample_opts *o,
@@ -104,24 +86,24 @@ tess_status tess__sample_ranks_open(const char *who, tess_model *model, const te
     tess_comm_info info = {.size = 1};
     if (o->comm)
         TESS_TRY(tess_comm_query(o->comm, &info));
-    TESS_TRY(tess__sample_ranks_agree(ranks, choose(who, ranks, o, info.size)));
+    TESS_TRY(tess__pg_agree(&ranks->pg, choose(who, ranks, o, info.size)));
     if (!o->comm)
         return TESS_OK;
-    TESS_TRY(same(ranks, model, o, text));
+    TESS_TRY(check_same(ranks, model, o, text));
     return split(ranks, info.size);
 }
 
 /* The ranks that share this one's tokens. */
 static tess_comm *group_of(const tess__sample_ranks *ranks)
 {
-    return ranks->halves ? ranks->half_comm : ranks->world;
+    return ranks->halves ? ranks->half_comm : ranks->pg.world;
 }
 
 tess_status tess__sample_ranks_cp(tess__sample_ranks *ranks, const tess__sharing *sharing)
 {
     const tess_model_config *config = sharing->config;
     tess_comm_info info = {.size = 1};
-    if (!ranks->world)
+    if (!ranks->pg.world)
         return TESS_OK;
     TESS_TRY(tess_comm_query(group_of(ranks), &info));
     if (info.size == 1)
@@ -136,7 +118,7 @@ tess_status tess__sample_ranks_cp(tess__sample_ranks *ranks, const tess__sharing
 
 void tess__sample_ranks_close(tess__sample_ranks *ranks)
 {
-    tess_comm *const comms[] = {ranks->world, ranks->half_comm, ranks->pair_comm};
+    tess_comm *const comms[] = {ranks->pg.world, ranks->half_comm, ranks->pair_comm};
     for (int i = 0; i < 3 && ranks->sent; i++)
         tess__counts_add(comms[i], 1, ranks->sent);
     tess_context_destroy(ranks->context);
@@ -193,12 +175,6 @@ tess_status tess__sample_ranks_exchange(tess__sample_ranks *ranks, float *v, flo
                                       ranks->evaluation ? v_none : v, bytes, other,
                                       ranks->evaluation ? v : v_none, bytes, other, &request));
     return tess_comm_wait(ranks->pair_comm, request);
-}
-
-tess_status tess__sample_ranks_allreduce(tess__sample_ranks *ranks, double *x, int64_t n)
-{
-    return ranks && ranks->world ? tess_comm_sum_f64(ranks->world, TESS_TRAFFIC_CONTROL, x, n)
-                                 : TESS_OK;
 }
 
 tess_status tess__sample_ranks_allreduce_pair(tess__sample_ranks *ranks, double *x, int64_t n)

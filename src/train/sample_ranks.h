@@ -7,7 +7,7 @@
 
 typedef struct tess__sample_ranks {
     tess_ctx *ctx;
-    tess_comm *world;       /* the caller's; NULL: alone */
+    tess__process_group pg; /* world and agreement alone; world NULL: one rank */
     tess_comm *half_comm;   /* with halves: the ranks of this one's */
     tess_comm *pair_comm;   /* with halves: this rank and its counterpart, by half */
     int halves, evaluation; /* evaluation: what this half evaluates; 0: with prompts, 1: without */
@@ -16,18 +16,11 @@ typedef struct tess__sample_ranks {
     double *density;        /* (layers, heads): sums over evaluations since the last plan */
     int evaluated;          /* evaluations */
     tess_comm_counts *sent; /* the caller's, or NULL */
-    int failure_known;      /* 1: the failure under way is known to all ranks */
 } tess__sample_ranks;
 
 /* Before all else; leave and close it in any case. */
 void tess__sample_ranks_init(tess_ctx *ctx, const tess_sample_opts *opts,
                              tess__sample_ranks *ranks);
-
-/* Collective: the failure of the lowest rank that has one, on all. Alone: mine. */
-tess_status tess__sample_ranks_agree(tess__sample_ranks *ranks, tess_status mine);
-
-/* What the sampling returns: tells the others of a failure that they do not know of. */
-tess_status tess__sample_ranks_propagate(const tess__sample_ranks *ranks, tess_status status);
 
 /* Collective. EINVAL if ranks differ, or cannot work in halves that are asked for. */
 tess_status tess__sample_ranks_open(const char *who, tess_model *model,
@@ -47,8 +40,7 @@ tess_status tess__sample_ranks_observe(tess__sample_ranks *ranks, const tess_pas
 tess_status tess__sample_ranks_exchange(tess__sample_ranks *ranks, float *v, float *v_none,
                                         int64_t n);
 
-/* Collective: sums over all ranks; over this one and its counterpart. */
-tess_status tess__sample_ranks_allreduce(tess__sample_ranks *ranks, double *x, int64_t n);
+/* Collective: the sum over this rank and its counterpart. */
 tess_status tess__sample_ranks_allreduce_pair(tess__sample_ranks *ranks, double *x, int64_t n);
 
 #endif

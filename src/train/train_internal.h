@@ -133,7 +133,7 @@ typedef struct {
     const tess_attention_opts *attention; /* of a sparse pass: how it attends; NULL: dense */
     const char *strategy, *cluster;       /* as of tess_context_opts */
     const tess_context *like;
-    tess_context_fn tell;
+    tess_context_fn event;
     void *user;
 } tess__sharing;
 

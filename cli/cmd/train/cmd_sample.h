@@ -40,7 +40,7 @@ typedef struct {
     char folder[SAMPLE_PATH];     /* of the weights */
     char checkpoint[SAMPLE_PATH]; /* if known */
     int known;                    /* 1: there is a checkpoint, not a model alone */
-    tess_checkpoint told;
+    tess_checkpoint trained;
     tess_model *model;
     tess_model_config config;
     int64_t clips, size, text_size;

@@ -94,7 +94,7 @@ static opt options[] = {
     TRAIN("validate-every", "N", validate_every),
     TRAIN("validate-clips", "N", validate_clips),
     TRAIN("checkpoint-every", "N", checkpoint_every),
-    TRAIN("keep", "N", checkpoints_kept),
+    TRAIN("keep", "N", checkpoint_limit),
     TRAIN("sample-every", "N", sample_every),
     TRAIN("sample-steps", "N", sample_steps),
     TRAIN("guidance", "X", guidance),

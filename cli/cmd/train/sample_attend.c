@@ -21,12 +21,12 @@ static int value_of(const char *option, const char *word)
 static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
 {
     const sample_values *v = j->v;
-    *a = j->told.attention;
+    *a = j->trained.attention;
     if (v->attention) {
         const tess_attention kind = (tess_attention)value_of("kind", v->attention);
         if (a->kind != kind)
             *a = (tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .kind = kind};
-        a->compensate = j->told.attention.compensate;
+        a->compensate = j->trained.attention.compensate;
     }
     if (!isnan(v->mass)) {
         a->mass = v->mass;
@@ -78,19 +78,19 @@ static tess_status check_attention(const sample_job *j)
     if (v->proxy && a->kind != TESS_ATTENTION_DSV)
         return out_usage(j->c, "--proxy is given, but attention is %s, which has no predictors",
                          kind_name(a->kind));
-    if (v->cube && a->kind == j->told.attention.kind && isnan(v->density) && isnan(v->mass) &&
-        !same_cube(a->cube, j->told.attention.cube))
+    if (v->cube && a->kind == j->trained.attention.kind && isnan(v->density) && isnan(v->mass) &&
+        !same_cube(a->cube, j->trained.attention.cube))
         return out_usage(j->c,
                          "--cube is %s, but budgets are those of other cubes: give --density "
                          "or --mass",
                          v->cube);
-    if (a->kind == TESS_ATTENTION_DSV && j->told.attention.kind != a->kind)
+    if (a->kind == TESS_ATTENTION_DSV && j->trained.attention.kind != a->kind)
         return out_fail(j->c, TESS_EINVAL, "%s was not trained with dsv, and has no predictors",
                         v->checkpoint);
     if (!isnan(v->density) && !isnan(v->mass))
         return out_usage(j->c, "--mass is given, but --density says how many keys");
     if (a->kind == TESS_ATTENTION_WINDOW && a->density == 0.0 &&
-        (j->told.attention.kind != a->kind || !isnan(v->mass)))
+        (j->trained.attention.kind != a->kind || !isnan(v->mass)))
         return out_usage(j->c, "--density is missing, a window needs one");
     return TESS_OK;
 }
@@ -116,7 +116,7 @@ static void add_densities(sample_densities *d, int clips)
 }
 
 /* Each plan as a line, on rank 0. */
-static void tell_plan(void *user, const tess_context_event *event)
+static void print_plan(void *user, const tess_context_event *event)
 {
     const sample_job *j = user;
     const int wanted =
@@ -129,7 +129,7 @@ static void tell_plan(void *user, const tess_context_event *event)
 static tess_status sample(sample_job *j, const tess_attention_opts *attention, int record,
                           float *latents, double *seconds)
 {
-    const tess_data_info *d = &j->told.data;
+    const tess_data_info *d = &j->trained.data;
     const int64_t start = tess_clock_ns();
     for (int64_t first = 0; first < j->clips; first += j->v->batch) {
         const int64_t left = j->clips - first;
@@ -139,8 +139,8 @@ static tess_status sample(sample_job *j, const tess_attention_opts *attention, i
         opts.height = d->height;
         opts.width = d->width;
         opts.text_len = d->text_len;
-        opts.shift = isnan(j->v->shift) ? j->told.shift : j->v->shift;
-        opts.guidance = isnan(j->v->guidance) ? j->told.guidance : j->v->guidance;
+        opts.shift = isnan(j->v->shift) ? j->trained.shift : j->v->shift;
+        opts.guidance = isnan(j->v->guidance) ? j->trained.guidance : j->v->guidance;
         opts.seed = (uint64_t)j->c->common->seed;
         opts.first = first;
         opts.checkpoint = j->known ? j->checkpoint : NULL;
@@ -149,8 +149,8 @@ static tess_status sample(sample_job *j, const tess_attention_opts *attention, i
             opts.search_every = j->v->search_every;
         opts.density = record ? j->densities.last : NULL;
         opts.comm = j->c->ranks > 1 ? j->c->comm : NULL;
-        opts.tell = tell_plan;
-        opts.tell_user = j;
+        opts.plan_event = print_plan;
+        opts.plan_user = j;
         opts.sent = &j->sent;
         TRY(tess_sample_run(j->model, &opts, j->text + first * j->text_size,
                             latents + first * j->size));

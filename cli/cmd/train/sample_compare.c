@@ -30,7 +30,7 @@ static double psnr_latents(const float *sparse, const float *dense, int64_t n)
 
 static tess_status psnr_pixels(sample_job *j)
 {
-    const tess_data_info *d = &j->told.data;
+    const tess_data_info *d = &j->trained.data;
     const int64_t size = j->size;
     uint8_t *pixels = malloc(2 * (size_t)size);
     double squares = 0.0;
@@ -52,7 +52,7 @@ static tess_status psnr_pixels(sample_job *j)
 
 tess_status sample_psnr(sample_job *j)
 {
-    const tess_data_info *d = &j->told.data;
+    const tess_data_info *d = &j->trained.data;
     if (d->channels == 3 * d->pack * d->pack)
         return psnr_pixels(j);
     j->psnr = psnr_latents(j->latents, j->dense, j->clips * j->size);

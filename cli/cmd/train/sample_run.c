@@ -19,7 +19,7 @@ int sample_ends_with(const char *s, const char *end)
 /* A model without a checkpoint's state: pixels if its channels are those of packed pixels. */
 static void guess(sample_job *j)
 {
-    tess_data_info *d = &j->told.data;
+    tess_data_info *d = &j->trained.data;
     *d = (tess_data_info){.channels = j->config.in_channels,
                           .pack = 1,
                           .text_len = j->config.text_len,
@@ -28,9 +28,9 @@ static void guess(sample_job *j)
     for (int p = 1; p <= 16; p++)
         if (3 * p * p == d->channels)
             d->pack = p;
-    j->told.shift = j->v->opts.shift;
-    j->told.guidance = j->v->opts.guidance;
-    j->told.attention = (tess_attention_opts)TESS_ATTENTION_OPTS_INIT;
+    j->trained.shift = j->v->opts.shift;
+    j->trained.guidance = j->v->opts.guidance;
+    j->trained.attention = (tess_attention_opts)TESS_ATTENTION_OPTS_INIT;
 }
 
 static tess_status find(sample_job *j)
@@ -41,10 +41,10 @@ static tess_status find(sample_job *j)
     if (!known)
         snprintf(j->folder, SAMPLE_PATH, "%s", given);
     else
-        TRY(tess_checkpoint_read(ctx, j->folder, &j->told));
+        TRY(tess_checkpoint_read(ctx, j->folder, &j->trained));
     memcpy(j->checkpoint, j->folder, sizeof j->checkpoint);
     j->known = known;
-    if (known && j->v->ema && j->told.ema && strlen(j->folder) + 5 < SAMPLE_PATH)
+    if (known && j->v->ema && j->trained.ema && strlen(j->folder) + 5 < SAMPLE_PATH)
         strcat(j->folder, "/ema");
     TRY(tess_model_config_read(ctx, j->folder, &j->config));
     if (!known)
@@ -55,7 +55,7 @@ static tess_status find(sample_job *j)
 /* A side in pixels to that of the latent. */
 static tess_status side(const sample_job *j, const char *name, int64_t given, int *latent)
 {
-    const int pack = j->told.data.pack;
+    const int pack = j->trained.data.pack;
     if (given == 0 && *latent == 0)
         return out_usage(j->c, "--%s is missing, %s does not say it", name, j->v->checkpoint);
     if (given % pack != 0)
@@ -68,7 +68,7 @@ static tess_status side(const sample_job *j, const char *name, int64_t given, in
 
 static tess_status choose_shape(sample_job *j)
 {
-    tess_data_info *d = &j->told.data;
+    tess_data_info *d = &j->trained.data;
     if (j->v->frames)
         d->frames = (int)j->v->frames;
     if (d->frames == 0)
@@ -104,8 +104,8 @@ static tess_status read_text(const sample_job *j, float *text)
 static tess_status make_text(sample_job *j)
 {
     const sample_values *v = j->v;
-    const tess_data_info *d = &j->told.data;
-    if (v->prompts.n > 0 && (v->text || j->told.external))
+    const tess_data_info *d = &j->trained.data;
+    if (v->prompts.n > 0 && (v->text || j->trained.external))
         return out_usage(j->c, "--prompt is given, but %s",
                          v->text ? "--text is the prompt"
                                  : "the model knows embeddings made elsewhere: give --text");
@@ -124,7 +124,7 @@ static tess_status make_text(sample_job *j)
 
 static tess_status run_job(sample_job *j)
 {
-    const tess_data_info *d = &j->told.data;
+    const tess_data_info *d = &j->trained.data;
     TRY(find(j));
     TRY(choose_shape(j));
     j->clips = j->v->count * (j->v->prompts.n ? j->v->prompts.n : 1);

@@ -10,7 +10,7 @@
 
 static tess_status write_latents(const sample_job *j)
 {
-    const tess_data_info *d = &j->told.data;
+    const tess_data_info *d = &j->trained.data;
     const tess_tensor tensor = {
         .name = "latents",
         .dtype = TESS_DTYPE_F32,
@@ -37,7 +37,7 @@ static void enlarge(const uint8_t *from, int64_t rows, int width, int scale, uin
 
 static tess_status write_clips(sample_job *j)
 {
-    const tess_data_info *d = &j->told.data;
+    const tess_data_info *d = &j->trained.data;
     const int scale = (int)j->v->scale, height = d->height * d->pack, width = d->width * d->pack;
     const int64_t large = j->size * scale * scale; /* bytes: as many as the latent has numbers */
     uint8_t *small = malloc((size_t)j->size);
@@ -66,9 +66,9 @@ tess_status sample_write(sample_job *j)
 static tess_status report_json(const sample_job *j)
 {
     cli *c = j->c;
-    const tess_data_info *d = &j->told.data;
+    const tess_data_info *d = &j->trained.data;
     out_set(c, c->json, "weights", out_text(j->folder));
-    out_set(c, c->json, "step", json_integer(j->told.step));
+    out_set(c, c->json, "step", json_integer(j->trained.step));
     out_set(c, c->json, "clips", json_integer(j->clips));
     out_set(c, c->json, "frames", json_integer(d->frames));
     out_set(c, c->json, "height", json_integer(d->height * d->pack));
@@ -93,7 +93,7 @@ static tess_status report_json(const sample_job *j)
 tess_status sample_report(const sample_job *j)
 {
     cli *c = j->c;
-    const tess_data_info *d = &j->told.data;
+    const tess_data_info *d = &j->trained.data;
     if (c->json)
         return report_json(j);
     fprintf(c->out, "%s: %lld clip%s of %d frames, %d x %d\n", j->v->output, (long long)j->clips,

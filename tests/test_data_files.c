@@ -262,7 +262,7 @@ static void a_source_without_clips_is_an_error(void **state)
 static int stop_at_two(void *user, const char *what, int64_t done, int64_t total)
 {
     (void)user;
-    assert_string_equal(what, "looking at clips");
+    assert_string_equal(what, "reading clips");
     assert_int_equal(total, 30);
     return done == 2;
 }
@@ -277,7 +277,7 @@ static void looking_at_clips_can_be_stopped(void **state)
                                &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS,
                                                  .source = in_folder("clips"), .frames = 4},
                                &data),
-                TESS_ESTOPPED, "stopped by the caller while looking at clips");
+                TESS_ESTOPPED, "stopped by the caller while reading clips");
     tess_ctx_info info;
     CHECK_OK(tess_ctx_query(ctx, &info));
     assert_int_equal(info.bytes_now, 0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data.h - clips to train on: drawn on the spot, read from a folder, or latents made elsewhere.
+/* data.h - clips to train on: synthetic ones, those of a folder, or latents made elsewhere.
  * Link with libtessera_train.
  *
  * A sample is a pure function of (options, split, index): no call changes the data, so any number
- * of threads may sample at once, and a run that resumes at index i sees what it would have seen.
+ * of threads may sample at once, and a run that resumes at index i reads the same samples.
  * docs/data.md describes the sources.
  */
 #ifndef TESSERA_DATA_H
@@ -56,14 +56,15 @@ typedef struct {
     double fps;                      /* to show a clip at */
 } tess_data_info;
 
-/* Looks at every clip of a folder once, so that the broken ones are known: they are skipped with a
+/* Reads every clip of a folder once, so that the broken ones are known: they are skipped with a
  * warning, and one that breaks later is an error. Of n clips in files one in twenty (from n = 2 on
- * at least one) is kept for validation, always the same ones. EFORMAT: there is no clip at all. */
+ * at least one) is held out for validation, always the same ones. EFORMAT: there is no clip at all.
+ */
 TESS_API tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data **data);
 TESS_API tess_status tess_data_query(const tess_data *data, tess_data_info *info);
 TESS_API void tess_data_close(tess_data *data);
 
-/* Sample number index, 0 or more. Clips in files come in a new order each time all were seen, fixed
+/* Sample number index, 0 or more. Clips in files have a new order in every epoch, fixed
  * by the seed. x: (channels, frames, height, width), pixels as -1..1.   text: (text_len, text_dim).
  * prompt: its words, cut to prompt_bytes with the final NUL. Any of the three may be NULL. Only
  * clips that are decoded from files outside the cache need memory; after a failure x and text hold

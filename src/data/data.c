@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data.c - opening, asking and closing sources of clips; see data.h for what they share. */
+/* data.c - opens, describes and closes sources of clips, and samples from them. */
 #include "data_internal.h"
 
 #include "options/option_check.h"
@@ -30,7 +30,7 @@ uint64_t tess__data_stream(tess_split split, int64_t index)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* The options' shape, as samples will have it. */
+/* The shape of a sample, from the options. */
 static tess_status set_shape(tess_data *data, const tess_data_opts *o)
 {
     tess_data_info *info = &data->info;
@@ -49,7 +49,7 @@ static tess_status set_shape(tess_data *data, const tess_data_opts *o)
     return TESS_OK;
 }
 
-/* What a path leads to: clips if there is any, else latents. A folder of PNGs is one clip. */
+/* The source of a path: clips if there is one, else latents. A folder of PNGs is one clip. */
 static tess_status find_files(const char *path, const tess__data_source **source)
 {
     struct stat st;
@@ -68,7 +68,7 @@ static tess_status find_files(const char *path, const tess__data_source **source
     return TESS_OK;
 }
 
-/* A drawn source by its name; anything else must be there as a path. */
+/* A synthetic source by its name; any other name must be an existing path. */
 static tess_status find_source(const char *name, const tess__data_source **source)
 {
     const char *names[N_DRAWN];

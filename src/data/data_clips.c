@@ -2,8 +2,8 @@
 /* data_clips.c - a folder of clips: video files, .y4m, folders of PNGs; or one of them alone.
  *
  * Every clip is decoded once when the data are opened, at the size, length and rate that samples
- * have, so that the broken ones are known. As many as fit into the cache stay decoded, those first
- * in the order of names; the others are decoded again whenever they are sampled.
+ * have, so that the broken ones are known. As many as fit into the cache stay decoded, the first
+ * ones in the order of names; the others are decoded again whenever they are sampled.
  */
 #include "data_internal.h"
 
@@ -48,7 +48,7 @@ static int is_picture(const char *folder, const char *name)
     return tess__ends_in(name, ".png");
 }
 
-/* PNGs in the folder itself are its frames; in it they are no clips of their own. */
+/* PNGs directly in a folder are the frames of one clip, not clips of their own. */
 static int is_file_or_folder(const char *folder, const char *name)
 {
     return !is_picture(folder, name) && tess__is_clip(folder, name);
@@ -80,7 +80,7 @@ static tess_status clips_open(tess_data *data, const tess_data_opts *opts)
     TESS_TRY(list(data, opts->source));
     if (opts->text)
         TESS_TRY(tess__embeddings_open(data, opts));
-    TESS_TRY(tess__items_inspect(data, "looking at clips", inspect));
+    TESS_TRY(tess__items_inspect(data, "reading clips", inspect));
     return tess__items_split(data, opts->source);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_internal.h - what the sources of clips share.
+/* data_internal.h - shared declarations of the data sources.
  *
- * data.c checks the options, finds the source, and answers the public calls. A source fills x and
- * says which prompt belongs to it; the vectors of the prompt come from prompt_text.c. Everything is read
- * only after the open, so that threads may sample side by side.
+ * data.c checks the options, finds the source and implements the public calls. A source fills x and
+ * returns its prompt; the vectors of the prompt come from prompt_text.c. Everything is read-only
+ * after the open, so that threads may sample concurrently.
  */
 #ifndef TESS_DATA_INTERNAL_H
 #define TESS_DATA_INTERNAL_H
@@ -19,11 +19,11 @@ enum { TESS__FRAMES_MAX = 4096, TESS__SIDE_MAX = 16384, TESS__PACK_MAX = 16, TES
 typedef struct tess__item tess__item;
 typedef struct tess__items tess__items;
 
-/* What a source tells about a sample beside its numbers. */
+/* Metadata of a sample: its prompt, and its file. */
 typedef struct {
-    const char *prompt;     /* "" if there is none; in words, or kept by the data */
+    const char *prompt;     /* "" if there is none; in words, or owned by the data */
     const tess__item *item; /* the clip, of sources that have some */
-    char words[160];        /* room for a prompt made on the spot */
+    char words[160];        /* buffer for a generated prompt */
 } tess__sample_meta;
 
 typedef struct {
@@ -43,8 +43,8 @@ struct tess_data {
     uint64_t seed;
     int token;          /* of recall */
     double fps;         /* of clips: as the options say */
-    int64_t cache_left; /* bytes, while clips are looked at */
-    tess__items *items; /* of clips and latents; NULL for drawn ones */
+    int64_t cache_left; /* bytes left, while clips are opened */
+    tess__items *items; /* of clips and latents; NULL for synthetic sources */
     const char *text;   /* of embeddings: where they are, and the most rows one may have (0: any) */
     int text_most;
 };
@@ -69,7 +69,7 @@ void tess__pack_row(const tess_data_info *info, int t, int y, const uint8_t *rgb
 
 /* ---- data_items.c: clips and latents in files ------------------------------------------------ */
 
-/* Numbers in a file: in the mapping of one that is kept open, or else in a file of their own. */
+/* Tensor data in a file: in the mapping of a file that stays open, or else in a file of its own. */
 typedef struct {
     const void *data; /* NULL: in path */
     tess_dtype dtype;
@@ -92,10 +92,10 @@ struct tess__item {
 struct tess__items {
     tess__item *items;
     int n;
-    int *order; /* items as they are dealt to the splits: validation first */
+    int *order; /* items by split: validation first */
     int n_validation;
     int n_listed;               /* before the broken ones were dropped */
-    tess_file *latents, *texts; /* kept open; NULL: each item has files of its own */
+    tess_file *latents, *texts; /* stay open; NULL: each item has files of its own */
     const char *first_sentence; /* why the first broken one was dropped; NULL: none was */
 };
 
@@ -104,18 +104,19 @@ tess_status tess__items_make(tess_data *data, int n);
 void tess__items_close(tess_data *data);
 
 /* The item at the end of the list, named after path without its ending, or after `name` if that is
- * not NULL. Path and name are kept. */
+ * not NULL. Path and name are copied. */
 tess_status tess__items_add(tess_data *data, const char *path, const char *name);
 
-/* Calls inspect for every item, and drops with a warning those it fails for. Its other failures (no
- * memory, stopped) are the call's. `what` is meta to the progress function. */
+/* Calls inspect for every item and drops, with a warning, items for which it returns EIO, EFORMAT
+ * or ENOTSUP. Other failures (no memory, stopped) are returned. `what`: for the progress function.
+ */
 tess_status tess__items_inspect(tess_data *data, const char *what,
                                 tess_status (*inspect)(tess_data *data, tess__item *item));
 
-/* Warns of the last failure as of a broken clip, and counts it. */
+/* Logs the last failure as that of a skipped clip, and counts it. */
 tess_status tess__items_skip(tess_data *data);
 
-/* After all looks: EFORMAT if none is left; else the splits, and info's counts. */
+/* After the inspection: EFORMAT if no item is left; else makes the splits and info's counts. */
 tess_status tess__items_split(tess_data *data, const char *source);
 const tess__item *tess__items_pick(const tess_data *data, tess_split split, int64_t index);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_items.c - clips and latents in files: the list, its broken ones, its splits, its prompts.
+/* data_items.c - clips and latents in files: list, broken files, splits, prompts.
  *
- * Every item is looked at once when the data are opened. Those that fail are dropped with a warning
- * and counted, so that what is left never changes and a sample remains a function of its index.
+ * Every item is inspected once when the data are opened. Those that fail are dropped with a warning
+ * and counted, so that the list never changes later and a sample remains a function of its index.
  *
  * Validation gets one in twenty, at least one of two or more: those whose names have the smallest
  * hashes, so that the same clips are held out whatever the seed, and a clip more or less moves few
- * others. One clip alone is in both. Training walks through its items in a new order every epoch,
- * validation in the same.
+ * others. One clip alone is in both. Training has a new order of its items in every epoch,
+ * validation always the same.
  */
 #include "data_internal.h"
 
@@ -107,7 +107,7 @@ int tess__is_tensors(const char *folder, const char *name)
            tess__ends_in(name, ".safetensors") || tess__ends_in(name, ".safetensors.index.json");
 }
 
-/* ---- the broken ones ------------------------------------------------------------------------- */
+/* ---- broken files ---------------------------------------------------------------------------- */
 
 tess_status tess__items_skip(tess_data *data)
 {

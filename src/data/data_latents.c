@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_latents.c - latents made elsewhere: numbers (channels, frames, height, width) in tensor
+/* data_latents.c - latents made elsewhere: tensors (channels, frames, height, width) in
  * files.
  *
  * A folder holds one clip per file, which has one tensor or one called "latent". A file holds one
@@ -111,7 +111,7 @@ static tess_status add_clips(tess_data *data, const char *path, const tess_tenso
     return TESS_OK;
 }
 
-/* A tensor that is no latent is a broken clip: meta, counted, left out. */
+/* A tensor that is no latent is a broken clip: logged, counted, skipped. */
 static tess_status check_tensor(tess_data *data, const char *path, tess_file *file, int index,
                                 tess_tensor *t)
 {
@@ -195,7 +195,7 @@ static tess_status latents_open(tess_data *data, const tess_data_opts *opts)
     struct stat st;
     TESS_TRY(check_opts(opts));
     data->seed = tess__data_seed(opts->seed, "latents");
-    data->info.channels = 0; /* until the first latent is seen */
+    data->info.channels = 0; /* until the first latent is read */
     if (stat(opts->source, &st) != 0)
         return tess__fail(TESS_EIO, "%s: cannot open: %m", opts->source);
     const int folder = S_ISDIR(st.st_mode);
@@ -203,8 +203,7 @@ static tess_status latents_open(tess_data *data, const tess_data_opts *opts)
     data->items->n_listed = data->items->n;
     if (opts->text)
         TESS_TRY(tess__embeddings_open(data, opts));
-    TESS_TRY(
-        tess__items_inspect(data, "looking at latents", folder ? inspect_file : inspect_tensor));
+    TESS_TRY(tess__items_inspect(data, "reading latents", folder ? inspect_file : inspect_tensor));
     return tess__items_split(data, opts->source);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_recall.c - boards of cards that move too far for a window: data on which attention must be sparse
- * and long-ranged to be good.
+/* data_recall.c - boards of cards that move too far for a window: data that need sparse, long-range
+ * attention.
  *
  * A card is 2 x 2 tokens whose every number is +1 or -1 at random. Four different cards, each as
- * often as the others (as nearly as the board divides), are dealt to a board that fills the frame:
- * 4 x 4 places at 32 x 32 pixels and tokens of 4 x 4. The board lies still for two frames, then it
- * is rolled on a torus by at least two cards along one side or both, and so on:
+ * often as the others (as nearly as the board divides), are placed on a board that fills the frame:
+ * 4 x 4 places at 32 x 32 pixels and tokens of 4 x 4. The board does not move for two frames, then
+ * it is rolled on a torus by at least two cards along one side or both, and so on:
  *
  *   frames 0, 1          frames 2, 3
  *     A C B D              B D A C
@@ -21,7 +21,7 @@
  * of 2 x 2 tokens; `recall-aligned` does not. The cards of a sample are the same in both.
  *
  * Numbers of a sample's stream: ROLLS onward for the rolls, CARDS onward for the cards, one bit per
- * number; 0 onward for the draw_board.
+ * number; 0 onward for the shuffle of the board.
  */
 #include "data_internal.h"
 

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Rows and width of a tensor; the first width is everyone's. */
+/* Rows and width of a tensor; all have the width of the first. */
 static tess_status check_shape(tess_data *data, tess__item *item, const char *where, int rank,
                                const int64_t *shape)
 {
@@ -132,8 +132,7 @@ tess_status tess__embeddings_open(tess_data *data, const tess_data_opts *opts)
     const int folder = S_ISDIR(st.st_mode);
     if (!folder)
         TESS_TRY(tess_file_open(data->ctx, opts->text, &data->items->texts));
-    return tess__items_inspect(data, "looking at embeddings",
-                               folder ? find_in_folder : find_in_file);
+    return tess__items_inspect(data, "reading embeddings", folder ? find_in_folder : find_in_file);
 }
 
 tess_status tess__embeddings_read(const tess_data *data, const tess__item *item, float *text)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loader.c - batches prepared beside training: one thread, one ring.
+/* loader.c - batches prefetched by one thread into a ring.
  *
  *   produced, consumed: batches so far. The thread fills slot produced % depth while produced <
- *   consumed + depth; next takes slot consumed % depth once produced > consumed. The slot that next
+ *   consumed + depth; next has slot consumed % depth once produced > consumed. The slot that next
  *   returned stays the caller's until the following next, which is when consumed moves on.
  *
  * A failed sample is a batch too: its slot carries the status and the sentence, and the thread ends
@@ -35,7 +35,7 @@ struct tess__loader {
     pthread_cond_t changed;
     int64_t produced, consumed; /* under the mutex, as is stopping */
     int stopping;
-    int held; /* 1: the caller has the slot consumed % depth; its own thread alone looks at it */
+    int held; /* 1: the caller has the slot consumed % depth; of the caller's thread alone */
 };
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -124,7 +124,7 @@ static tess_status take_memory(tess__loader *l, const tess_data_info *info)
     return TESS_OK;
 }
 
-/* Signals are for the threads of the program: this one takes none. */
+/* Signals are for the threads of the program: all are blocked in this one. */
 static tess_status start_thread(tess__loader *l)
 {
     sigset_t all, before;
@@ -169,7 +169,7 @@ tess_status tess__loader_next(tess__loader *l, tess__batch *batch)
 {
     pthread_mutex_lock(&l->mutex);
     const slot *s = &l->slots[l->consumed % l->opts.depth];
-    if (l->held && s->status == TESS_OK) { /* give it back; a failure is kept for good */
+    if (l->held && s->status == TESS_OK) { /* release the slot; a failure stays */
         l->consumed++;
         pthread_cond_broadcast(&l->changed);
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loader.h - batches prepared beside training.
+/* loader.h - batches prefetched during training.
  *
  * One thread samples ahead into a ring of `depth` batches. Batch k always holds samples k * batch
- * to (k + 1) * batch - 1 of its split (or, where ranks share batches, some `batch` of the k-th `of`
- * samples), so that nothing depends on timing: a run that resumes starts
- * the loader at the batch where it stopped. All memory is taken by start; after it only the
- * decoding of clips outside the data's cache allocates.
+ * to (k + 1) * batch - 1 of its split (or, where ranks share batches, `batch` of the k-th `of`
+ * samples), so that nothing depends on timing: a run that resumes starts the loader at the batch
+ * where it stopped. All memory is allocated by start; after it only the decoding of clips outside
+ * the data's cache allocates.
  *
  *   tess__loader *loader;
  *   TESS_TRY(tess__loader_start(ctx, &(tess__loader_opts){.data = data, .batch = 4, .first = step},
@@ -30,7 +30,7 @@ typedef struct {
     tess_split split;
     int batch;     /* samples, 1 or more */
     int of;        /* samples of a batch over all ranks; 0: batch */
-    int64_t skip;  /* of these, samples before ours */
+    int64_t skip;  /* samples of `of` before those of this rank */
     int depth;     /* batches in the ring, 1..1024; 0: 3 */
     int64_t first; /* number of the first batch */
 } tess__loader_opts;
@@ -44,11 +44,10 @@ typedef struct {
 tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tess__loader **loader);
 
 /* The next batch. A sample that failed fails the call that would return its batch, with its status
- * and sentence, and every call after that. The ring keeps the batch of the last call until the next
- * one. */
+ * and sentence, and every call after that. The batch stays valid until the next call. */
 tess_status tess__loader_next(tess__loader *loader, tess__batch *batch);
 
-/* Waits for the sample in the making at most. NULL accepted. */
+/* Waits at most for the sample that is being read. NULL accepted. */
 void tess__loader_stop(tess__loader *loader);
 
 /* What start will allocate, for the prediction of memory; 0 if it does not fit in an int64. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prompt_text.c - the vectors of a prompt without a text encoder: one frozen random vector per word.
+/* prompt_text.c - the vectors of a prompt without a text encoder: one frozen random vector per
+ * word.
  *
  * A word is lower-cased (ASCII) and hashed by FNV-1a of 64 bits; the hash names a stream of normal
  * numbers, whose first text_dim are the word's vector. Two words share a vector only if their
- * hashes collide, and random vectors of 64 numbers are nearly orthogonal, so that a model tells
- * words apart without having learned to. The same word is the same vector in every run, on every
- * machine; a longer text_dim continues a shorter one.
+ * hashes collide, and random vectors of 64 numbers are nearly orthogonal, so that a model can
+ * distinguish words without having learned to. The same word is the same vector in every run, on
+ * every machine; a longer text_dim continues a shorter one.
  */
 #include "data_internal.h"
 

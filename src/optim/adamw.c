@@ -5,8 +5,8 @@
  *   p = p - lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay p)
  *
  * (Kingma and Ba, 2015; Loshchilov and Hutter: Decoupled Weight Decay Regularization, 2019.) Decay
- * is of matrices alone: a bias, a norm or a table has no reason to be small. Pieces are handed to
- * threads in any order, for none looks at another.
+ * is of matrices alone: a bias, a norm or a table has no reason to be small. Pieces are
+ * independent, so that threads may process them in any order.
  */
 #include "optim.h"
 

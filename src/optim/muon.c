@@ -10,8 +10,8 @@
  * The iteration moves every singular value into about 0.7..1.2 and is done on the shorter side:
  * where there are more rows than columns, A = x^T x and x = a x + x (b A + c A A), which is the
  * same polynomial without a transpose. fp32 throughout, through the products of linear layers,
- * whose bits do not depend on threads; so small matrices are shared out to threads, a large one is
- * worked on by all of them, and the result is the same.
+ * whose bits do not depend on threads; so small matrices are distributed over threads, a large one
+ * is computed by all of them, and the result is the same.
  *
  * Work: 5 (4 k^2 l + 2 k^3) flop with k the shorter and l the longer side. Scratch: x, its
  * successor and two k x k matrices.
@@ -153,8 +153,8 @@ static tess_status update_matrix(const tess_ctx *ctx, const tess__optim *optim,
     return TESS_OK;
 }
 
-/* One thread per matrix. The failure of the first matrix that failed is told again at the end, for
- * its sentence belongs to the thread that met it. */
+/* One thread per matrix. The first failure is repeated at the end, because the error sentence is
+ * thread-local. */
 static tess_status update_small(tess__optim *optim, const tess__optim_step *step, float *value,
                                 const float *gradient)
 {

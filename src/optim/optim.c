@@ -22,8 +22,7 @@ static int64_t pieces_of(const tess__optim_slot *slot)
     return (slot->count + TESS_PIECE - 1) / TESS_PIECE;
 }
 
-/* Small matrices are one thread's each; a large one is everybody's, with scratch of its own size.
- */
+/* Small matrices: one thread each. A large one: all threads, with scratch of its own size. */
 static measures measure(const tess__optim_slot *slots, const int *times, int n, int threads)
 {
     measures m = {.scratch_sets = 1};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optim.h - the optimisers: AdamW, Muon for the blocks' matrices, clipping, running average.
+/* optim.h - the optimisers: AdamW, Muon for the blocks' matrices, clipping, moving average.
  *
- * What lives here: the state of the optimiser and one step of it. What comes in: all parameters in
- * one array and their gradients in another, and a list of slots that says which part is what. What
- * goes out: changed parameters and their running average. The bits do not depend on threads: work
- * is cut into pieces of fixed size, and sums are taken in their order. A step allocates nothing.
+ * State of the optimiser and one step of it. Input: all parameters in one array, their gradients in
+ * another, and a list of slots, one per parameter. Output: updated parameters and their moving
+ * average. The bits do not depend on threads: work is cut into pieces of fixed size, and sums are
+ * added in the order of pieces. A step allocates nothing.
  *
- *   value        |slot 0|......|slot 1|...|      gradients lie the same way; what no slot covers is
- *                                                 another rank's
+ *   value        |slot 0|......|slot 1|...|      gradients have the same layout; another rank owns
+ *                                                 what no slot covers
  *   first, ema   |slot 0|slot 1| ...
  *   second       |slots of AdamW alone|           Muon has no second moment.
  */
@@ -44,12 +44,12 @@ typedef struct {
     int64_t total, total_second; /* numbers in the slots, and in those of AdamW */
     float *first, *second;       /* moments; Muon's momentum is in `first` */
     float *ema;                  /* NULL: none */
-    float *scratch; /* Muon's, `scratch_each` floats for each of `scratch_sets` scratch_sets */
+    float *scratch;              /* Muon's: scratch_sets sets of scratch_each floats */
     int64_t scratch_each;
     int scratch_sets;
 } tess__optim;
 
-/* What changes from step to step. */
+/* The values of one step. */
 typedef struct {
     int64_t step; /* from 1: AdamW's bias correction and the average's start count it */
     double lr, lr_muon, beta1, beta2, eps, momentum, weight_decay;
@@ -85,11 +85,11 @@ void tess__adamw_update(tess__optim *optim, const tess__optim_step *step, float 
 tess_status tess__muon_update(tess__optim *optim, const tess__optim_step *step, float *value,
                               const float *gradient);
 
-/* Floats of scratch for a matrix, and whether one thread shall have it alone. */
+/* Floats of scratch for a matrix, and whether one thread processes it alone. */
 int64_t tess__muon_scratch(int64_t rows, int64_t cols);
 int tess__muon_small(int64_t rows, int64_t cols);
 
-/* The share of new weights in the average: 1 - min(decay, (1 + step) / (10 + step)). */
+/* The fraction of new weights in the average: 1 - min(decay, (1 + step) / (10 + step)). */
 float tess__ema_rate(double decay, int64_t step);
 
 #endif

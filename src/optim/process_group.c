@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_group.c - the ranks of a run: their groups, what they agree on, and how they leave together.
+/* process_group.c - the ranks of a run: data- and context-parallel groups, agreement on failures.
  *
- * Cost: one communicator of the ranks of a group besides the world's (comm.c says what it holds).
- * An agreement is 4 bytes to every rank and one latency, a sum what comm_sum.c says; to compare n
- * bytes is rank 0's n to every rank and three latencies. A run alone has no communicator, and pays
- * for none of them.
+ * Cost: one sub-communicator of the context-parallel ranks besides the world. An agreement sends 4
+ * bytes to every rank in one latency; a comparison of n bytes sends those of rank 0 to every rank
+ * in three latencies; comm_sum.c has the cost of sums. One rank alone has no communicator and no
+ * such cost.
  */
 #include "process_group.h"
 

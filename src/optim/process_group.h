@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_group.h - training on many ranks: who does what, who owns what, and what travels in a step.
+/* process_group.h - training on many ranks: groups, sharded optimiser, gradient reduce-scatter.
  *
- * The ranks of a world form groups; the groups share the clips of a step, and the ranks of a group
- * share the tokens of each clip:
+ * Context-parallel groups of cp_size ranks share the tokens of each clip; the dp_size groups share
+ * the clips of a step (data parallelism):
  *
- *   rank = group * ranks_context + place          place 0 speaks for its group
+ *   rank = dp_rank * cp_size + cp_rank
  *
- * Every rank holds all weights and all gradients. The state of the optimiser is cut by whole
- * parameters (ZeRO-1): each has one owner, which adds up the gradients of all ranks in their order,
- * updates the parameter and gives it back to all:
+ * Every rank holds all weights and all gradients. The state of the optimiser is sharded by whole
+ * parameters (ZeRO-1): each has one owner rank, which adds the gradients of all ranks in rank
+ * order, updates the parameter and sends it to all:
  *
- *   backward of a block -> gradients on their way to their owners, while the block before it runs
- *   all gradients are there -> norm, over all ranks -> update of what is owned -> values to all
+ *   backward of a block -> its gradients are sent to their owners while the next block runs
+ *   all gradients received -> norm, over all ranks -> update of owned parameters -> all-gather
  *
  * A step sends 4 (P - 1) / P bytes per parameter and rank, twice: what an all-reduce would send.
  *
- * Failures. What a rank meets alone, inside a step, it tells by tess_comm_fail: the others, who may
- * wait for it anywhere, leave with its sentence. What only one rank does (files) is agreed on
- * behind it, and so are failures that every rank may meet at the same place.
+ * Failures. A failure of one rank inside a step is sent by tess_comm_fail: the other ranks,
+ * wherever they wait, return with its sentence. After work of one rank alone (files), and where
+ * every rank may fail at the same place, the ranks agree on the status.
  */
 #ifndef TESS_PROCESS_GROUP_H
 #define TESS_PROCESS_GROUP_H
@@ -29,19 +29,19 @@
 /* ---- process_group.c ------------------------------------------------------------------------- */
 
 typedef struct {
-    tess_comm *world;     /* the caller's; NULL: this rank is alone */
-    tess_comm *cp_comm;   /* of this rank's group; NULL: its clips are its alone */
+    tess_comm *world;     /* the caller's; NULL: one rank */
+    tess_comm *cp_comm;   /* of the context-parallel group; NULL: cp_size is 1 */
     int rank, size;       /* 0 and 1 without a world */
-    int dp_size, dp_rank; /* how many there are, and which one this rank is in */
-    int cp_size, cp_rank; /* ranks of a group, and this one's number in it */
-    int failure_known;    /* 1: the failure under way is known to all ranks */
+    int dp_size, dp_rank; /* groups that share the clips, and the number of this one */
+    int cp_size, cp_rank; /* ranks that share the tokens of a clip, and this one's number */
+    int failure_known;    /* 1: all ranks know of the failure that is being returned */
 } tess__process_group;
 
-/* Collective. The groups that options ask for; EINVAL if they do not divide ranks and clips. */
+/* Collective. Makes the groups of the options; EINVAL if they do not divide ranks and clips. */
 tess_status tess__pg_open(const char *who, const tess_train_opts *opts, tess__process_group *pg);
 void tess__pg_close(tess__process_group *pg); /* {0} accepted */
 
-/* The same without communicators: sizes and places alone. */
+/* The same without communicators: sizes and numbers alone. */
 tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, tess__process_group *pg);
 
 static inline int tess__pg_many(const tess__process_group *pg)
@@ -49,14 +49,14 @@ static inline int tess__pg_many(const tess__process_group *pg)
     return pg->size > 1;
 }
 
-/* Collective: the failure of the lowest rank that has one, on all. Alone: mine. */
+/* Collective: the failure of the lowest rank that failed, on all ranks. One rank: mine. */
 tess_status tess__pg_agree(tess__process_group *pg, tess_status mine);
 
-/* What a public call returns: tells the others of a failure that they do not know of. */
+/* The status of a public call; first sends a failure that the other ranks do not know of. */
 tess_status tess__pg_propagate(tess__process_group *pg, tess_status status);
 
-/* Collective: sums over the world; once: of numbers that all ranks of a group have, each group's
- * counted once. */
+/* Collective: sums over all ranks; over groups: of values that all ranks of a context-parallel
+ * group have, each group counted once. */
 tess_status tess__pg_allreduce(const tess__process_group *pg, double *values, int64_t n);
 tess_status tess__pg_allreduce_groups(const tess__process_group *pg, double *values, int64_t n);
 
@@ -64,17 +64,17 @@ tess_status tess__pg_allreduce_groups(const tess__process_group *pg, double *val
 tess_status tess__pg_check_same(tess__process_group *pg, const char *what, const void *data,
                                 size_t bytes);
 
-/* The clock that waits are counted by: of ranks with links it is virtual. Alone, or NULL: of
- * the wall. */
+/* The clock of waiting times: virtual for ranks with simulated links, else the wall clock. NULL
+ * accepted. */
 int64_t tess__pg_clock(const tess__process_group *pg);
 
-/* Adds what was counted on a communicator, NULL accepted, `times` times: 1 or -1. */
+/* Adds `times` (1 or -1) times the counts of a communicator; NULL accepted. */
 void tess__counts_add(const tess_comm *comm, int times, tess_comm_counts *sum);
 
 /* ---- owners.c: which rank owns which parameters ---------------------------------------------- */
 
-/* Parameters whose gradients are ready together are a part: part 0 lies before the blocks, then
- * comes one for each block, then what lies behind them. */
+/* Parameters whose gradients are ready together form a part: part 0 those before the blocks, then
+ * one part per block, then those after the blocks. */
 typedef struct {
     tess__arena arena;
     int n_slots, parts, ranks;
@@ -99,7 +99,7 @@ int64_t tess__owners_share(const tess__owners *owners, int rank);
 
 /* ---- reduce.c: gradients to their owners, values back ---------------------------------------- */
 
-/* One part on its way: what goes out, by owners, and what comes in, by ranks. */
+/* One part in flight: send buffer by owner, receive buffer by rank. */
 typedef struct {
     float *send, *recv;
     int64_t *recv_bytes; /* (ranks), all the same */
@@ -117,7 +117,7 @@ typedef struct {
     float *gradients; /* of the model */
     tess__stage stages[TESS__STAGES];
     int next;
-    int64_t waited_ns; /* for what was on its way; since it was made */
+    int64_t waited_ns; /* for parts in flight, in total */
 } tess__reduce;
 
 tess_status tess__reduce_create(tess_ctx *ctx, const tess__process_group *pg,
@@ -125,17 +125,17 @@ tess_status tess__reduce_create(tess_ctx *ctx, const tess__process_group *pg,
 void tess__reduce_destroy(tess__reduce *reduce); /* {0} accepted */
 int64_t tess__reduce_bytes(const tess__owners *owners, int rank);
 
-/* A tess__ready_fn; user: the tess__reduce. After layer -1 all sums are at their owners. */
+/* A tess__ready_fn; user: the tess__reduce. After layer -1 every owner has its sums. */
 tess_status tess__reduce_ready(void *user, int layer);
 
-/* Collective: every parameter of values as its owner has it. */
+/* Collective: every rank receives every parameter of values from its owner. */
 tess_status tess__reduce_values(tess__reduce *reduce, float *values);
 
-/* ---- state_gather.c: the state of the optimiser in one place --------------------------------- */
+/* ---- state_gather.c: the optimiser's state on rank 0 ----------------------------------------- */
 
 typedef enum { TESS__STATE_FIRST, TESS__STATE_SECOND, TESS__STATE_EMA } tess__state_kind;
 
-/* Collective: `to` of rank 0 is filled in as the slots of owners say; not read elsewhere. */
+/* Collective: fills `to` of rank 0 in the layout of the owners' slots; unused on other ranks. */
 tess_status tess__state_gather(const tess__process_group *pg, const tess__owners *owners,
                                const tess__optim *optim, tess__state_kind kind, float *to);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce.c - gradients to their owners while backward runs, and values back from them.
+/* reduce.c - reduce-scatter of gradients to their owners during backward, all-gather of values.
  *
  *   one part of six slots on 4 ranks; a digit is the owner of a slot
  *
@@ -7,12 +7,12 @@
  *   all-to-all   at owner 2      | 2 2 | 2 2 | 2 2 | 2 2 |     its slots from ranks 0, 1, 2, 3
  *   after        at owner 2      | 2 2 |                   the four added, in that order
  *
- * A part is packed by owner and sent when its backward is done; it is taken in when the stage is
- * needed for the part after the next one, or at the end. So one part travels while another is
- * computed, and the two stages hold 2 (part + P share) bytes. Adding goes from rank 0 to the last
- * for every element: the same bits on repeat, whatever came first.
+ * A part is packed by owner and sent when its backward is done; it is received when the stage is
+ * needed for the part after the next one, or at the end. So one part is in flight while another is
+ * computed, and the two stages hold 2 (part + P shard) bytes. Every element is summed from rank 0
+ * to the last: the same bits on repeat, whatever arrives first.
  *
- * Values go the other way by an all-gather for each part: (share) from every owner to all.
+ * Values return by an all-gather for each part: the shard of every owner to all ranks.
  */
 #include "process_group.h"
 
@@ -76,7 +76,7 @@ void tess__reduce_destroy(tess__reduce *reduce)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The sum of what came from all ranks, where that of rank 0 lies. */
+/* The sum over ranks, in place of the data of rank 0. */
 static void sum_ranks(const tess__reduce *r, float *recv, int64_t n)
 {
     const int ranks = r->owners->ranks;

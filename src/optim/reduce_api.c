@@ -8,7 +8,7 @@ struct tess_reduce {
     tess_ctx *ctx;
     tess_model *model;
     tess_pass *pass;        /* attached; NULL: none */
-    tess__process_group pg; /* sizes and the world alone: it holds nothing */
+    tess__process_group pg; /* sizes and the world alone: it owns nothing */
     tess__owners owners;
     tess__reduce reduce;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state_gather.c - the state of the optimiser in one place: what its owners hold, slot by slot to rank 0.
+/* state_gather.c - the sharded state of the optimiser gathered on rank 0, slot by slot.
  *
- * Only a checkpoint needs it, so it takes no memory of its own: the caller brings a buffer, and a
- * slot travels from where its owner keeps it to its place there. One message for each slot.
+ * For checkpoints. It allocates nothing: a slot is sent from the owner's memory into the buffer of
+ * the caller on rank 0. One message per slot.
  */
 #include "process_group.h"
 
@@ -18,7 +18,7 @@ static const float *at_owner(const tess__optim *optim, const tess__optim_slot *o
     }
 }
 
-/* From the owner's place to rank 0's. */
+/* From the owner to rank 0. */
 static tess_status send_slot(const tess__process_group *pg, int owner, const float *from, float *to,
                              int64_t bytes)
 {

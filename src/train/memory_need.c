@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_need.c - what a run will hold in memory, said before anything is allocated; and what it needs of
- * its data.
+/* memory_need.c - what a run will hold in memory, said before anything is allocated; and what it
+ * needs of its data.
  *
  *   model and passes (tess_model_need) + moments, average and scratch of the optimiser
  *   + four batches of numbers, prompts, and the batches prefetched

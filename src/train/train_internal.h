@@ -121,8 +121,8 @@ tess_status tess__train_pass(tess_train *train);
 /* Collective: the weights and their average change places, on all ranks. */
 tess_status tess__train_swap(tess_train *train);
 
-/* compare_ranks.c. Collective: EINVAL unless all ranks have the same step, decisions and weights; at the
- * start also the same program, options and data. */
+/* compare_ranks.c. Collective: EINVAL unless all ranks have the same step, decisions and weights;
+ * at the start also the same program, options and data. */
 tess_status tess__train_same(tess_train *train);
 tess_status tess__train_same_start(tess_train *train);
 
@@ -156,8 +156,8 @@ void tess__sampler_shape(tess__sampler *sampler, const tess__sample_ranks *ranks
                          tess_pass_shape *shape);
 const tess_attention_opts *tess__sampler_attention(const tess__sampler *sampler); /* NULL: dense */
 
-/* Before a forward pass and after it: step k, of which this is pass number `evaluation` (0: with text).
- */
+/* Before a forward pass and after it: step k, of which this is pass number `evaluation` (0: with
+ * text). */
 tess_status tess__sampler_attend(tess__sampler *sampler, tess_pass *pass, int k, int evaluation);
 tess_status tess__sampler_observe(tess__sampler *sampler, const tess_pass *pass, int k);
 

@@ -63,7 +63,7 @@ static tess_status choose(void *user, const tess_share_in *in, tess_selection *l
     return status;
 }
 
-static void report(const bench *b, const tess_dist_seen *seen, int64_t ns)
+static void report(const bench *b, const tess_dist_stats *seen, int64_t ns)
 {
     printf("%-6s [%s]  %8.2f ms: attention %8.2f, packing %6.2f (%.2f %%), exchange %6.2f, "
            "lists %6.2f, which keys %6.2f (%.2f %%)\n",
@@ -79,15 +79,15 @@ static void run_samples(const bench *b, tess_comm *comm, tess_dist_attn *attn, i
                         const tess_view x[TENSORS])
 {
     const tess_dist_call call = {.choose = b->sparse ? choose : NULL, .user = (void *)b};
-    tess_dist_seen best = {0};
+    tess_dist_stats best = {0};
     int64_t least = INT64_MAX;
     for (int s = 0; s < SAMPLES; s++) {
-        tess_dist_seen seen;
+        tess_dist_stats seen;
         const int64_t begin = tess_comm_clock(comm);
         need(tess_dist_attn_forward(attn, &call, &x[0], &x[1], &x[2], &x[3], NULL));
         need(tess_dist_attn_backward(attn, &call, &x[4], &x[5], &x[6], &x[7]));
         const int64_t ns = tess_comm_clock(comm) - begin;
-        need(tess_dist_attn_seen(attn, 0, &seen));
+        need(tess_dist_attn_stats(attn, 0, &seen));
         if (ns < least) {
             least = ns;
             best = seen;

@@ -139,11 +139,11 @@ static inline tess_status rank_alltoall(const place *me, tess_comm *comm)
         const tess_traffic_kind traffic = round % TESS_TRAFFIC_COUNT;
         fill_round(&d, round, me->rank, me->size);
         count_round(&d, me->rank, me->size, traffic, &counts);
-        EXPECT_OK(tess_comm_alltoall(comm, traffic, d.send, d.send_bytes, d.recv, d.recv_bytes));
+        EXPECT_OK(tess_comm_alltoallv(comm, traffic, d.send, d.send_bytes, d.recv, d.recv_bytes));
         EXPECT_OK(check_round(&d, round, me->rank, me->size));
     }
     const int64_t none[RANKS_MOST] = {0};
-    EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, NULL, none, NULL, none));
+    EXPECT_OK(tess_comm_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, NULL, none, NULL, none));
     return expect_counts(comm, &counts);
 }
 
@@ -158,8 +158,8 @@ static inline tess_status rank_overlap(const place *me, tess_comm *comm)
         fill_round(&d[i], i, me->rank, me->size);
     EXPECT_OK(tess_ctx_query(me->ctx, &before));
     for (int i = 0; i < OPEN; i++)
-        EXPECT_OK(tess_comm_start_alltoall(comm, TESS_TRAFFIC_PAYLOAD, d[i].send, d[i].send_bytes,
-                                           d[i].recv, d[i].recv_bytes, &requests[i]));
+        EXPECT_OK(tess_comm_start_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, d[i].send, d[i].send_bytes,
+                                            d[i].recv, d[i].recv_bytes, &requests[i]));
     EXPECT_OK(tess_comm_progress(comm));
     /* Each rank in an order of its own. */
     for (int i = 0; i < OPEN; i++)
@@ -182,10 +182,10 @@ static inline tess_status rank_too_many(const place *me, tess_comm *comm)
     const int next = (me->rank + 1) % me->size, before = (me->rank + me->size - 1) % me->size;
     for (int i = 0; i < TESS_COMM_OPEN; i++) {
         out[i] = 100 * me->rank + i;
-        EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_INDEX, &out[i], sizeof out[i], next,
+        EXPECT_OK(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_INDEX, &out[i], sizeof out[i], next,
                                            &in[i], sizeof in[i], before, &requests[i]));
     }
-    EXPECT_FAILS(tess_comm_start_exchange(comm, TESS_TRAFFIC_INDEX, &out[0], sizeof out[0], next,
+    EXPECT_FAILS(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_INDEX, &out[0], sizeof out[0], next,
                                           &in[0], sizeof in[0], before, &another),
                  TESS_EINVAL,
                  "64 operations are open on a communicator, that is the most: tess_comm_wait ends "
@@ -209,7 +209,7 @@ static inline tess_status rank_ring(const place *me, tess_comm *comm)
     for (int i = 0; i < 100; i++)
         have[i] = me->rank * 1000 + i;
     for (int step = 1; step <= me->size; step++) {
-        EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_PAYLOAD, have, sizeof have, next,
+        EXPECT_OK(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_PAYLOAD, have, sizeof have, next,
                                            comes, sizeof comes, before, &request));
         EXPECT_OK(tess_comm_wait(comm, request));
         memcpy(have, comes, sizeof have);
@@ -223,11 +223,11 @@ static inline tess_status rank_ring(const place *me, tess_comm *comm)
     }
     const int to = me->rank + 1 < me->size ? me->rank + 1 : -1;
     int passed = me->rank == 0 ? 42 : 0;
-    EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, NULL, 0, -1, &passed,
+    EXPECT_OK(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_CONTROL, NULL, 0, -1, &passed,
                                        sizeof passed, me->rank - 1, &request));
     EXPECT_OK(tess_comm_wait(comm, request));
     EXPECT(passed == 42);
-    EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, &passed, sizeof passed, to, NULL,
+    EXPECT_OK(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_CONTROL, &passed, sizeof passed, to, NULL,
                                        0, -1, &request));
     EXPECT_OK(tess_comm_wait(comm, request));
     counts.bytes[TESS_TRAFFIC_CONTROL] += to < 0 ? 0 : (int64_t)sizeof passed;
@@ -311,7 +311,7 @@ static inline tess_status rank_gather(const place *me, tess_comm *comm)
         const int64_t n = d.recv_bytes[me->rank];
         for (int64_t i = 0; i < n; i++)
             from[i] = byte_of(9, me->rank, 0, i);
-        EXPECT_OK(tess_comm_gather(comm, TESS_TRAFFIC_INDEX, from, n, d.recv, d.recv_bytes));
+        EXPECT_OK(tess_comm_allgatherv(comm, TESS_TRAFFIC_INDEX, from, n, d.recv, d.recv_bytes));
         const unsigned char *at = d.recv;
         for (int p = 0; p < me->size; p++)
             for (int64_t i = 0; i < d.recv_bytes[p]; i++)
@@ -362,19 +362,19 @@ static inline tess_status rank_same(const place *me, tess_comm *comm)
     enum { BYTES = 150000 };
     char *data = calloc(1, BYTES), sentence[100];
     EXPECT(data != NULL);
-    EXPECT_OK(tess_comm_same(comm, "version", "0.1.0", 5));
-    EXPECT_OK(tess_comm_same(comm, "nothing", NULL, 0));
-    EXPECT_OK(tess_comm_same(comm, "hash of weights", data, BYTES));
+    EXPECT_OK(tess_comm_check_equal(comm, "version", "0.1.0", 5));
+    EXPECT_OK(tess_comm_check_equal(comm, "nothing", NULL, 0));
+    EXPECT_OK(tess_comm_check_equal(comm, "hash of weights", data, BYTES));
     for (int who = 1; who < me->size; who++) {
         snprintf(sentence, sizeof sentence, "rank %d has another table than rank 0", who);
         const int other = me->rank >= who;
-        EXPECT_FAILS(tess_comm_same(comm, "table", data, (size_t)(BYTES - other)), TESS_EINVAL,
-                     sentence);
+        EXPECT_FAILS(tess_comm_check_equal(comm, "table", data, (size_t)(BYTES - other)),
+                     TESS_EINVAL, sentence);
         data[0] = (char)other;
-        EXPECT_FAILS(tess_comm_same(comm, "table", data, BYTES), TESS_EINVAL, sentence);
+        EXPECT_FAILS(tess_comm_check_equal(comm, "table", data, BYTES), TESS_EINVAL, sentence);
         data[0] = 0;
         data[BYTES - 1] = (char)other;
-        EXPECT_FAILS(tess_comm_same(comm, "table", data, BYTES), TESS_EINVAL, sentence);
+        EXPECT_FAILS(tess_comm_check_equal(comm, "table", data, BYTES), TESS_EINVAL, sentence);
         data[BYTES - 1] = 0;
     }
     free(data);
@@ -465,12 +465,12 @@ static inline tess_status rank_other_size(const place *me, tess_comm *comm)
     tess_request *request = NULL;
     char bytes[64] = {0};
     if (me->rank == 0 && me->size > 1) {
-        EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_PAYLOAD, bytes, 12, 1, NULL, 0, -1,
+        EXPECT_OK(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_PAYLOAD, bytes, 12, 1, NULL, 0, -1,
                                            &request));
         EXPECT_OK(tess_comm_wait(comm, request));
     }
     if (me->rank == 1) {
-        EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_PAYLOAD, NULL, 0, -1, bytes, 16, 0,
+        EXPECT_OK(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_PAYLOAD, NULL, 0, -1, bytes, 16, 0,
                                            &request));
         EXPECT_FAILS(tess_comm_wait(comm, request), TESS_EINVAL,
                      "rank 0 sent 12 bytes where rank 1 expects 16");
@@ -487,9 +487,9 @@ static inline tess_status ready(const place *me, tess_comm *comm, int who)
     for (int p = 0; p < me->size; p++) {
         if (p == who || (me->rank != who && me->rank != p))
             continue;
-        EXPECT_OK(me->rank == who ? tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, NULL, 0,
+        EXPECT_OK(me->rank == who ? tess_comm_start_sendrecv(comm, TESS_TRAFFIC_CONTROL, NULL, 0,
                                                              -1, &x, 1, p, &request)
-                                  : tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, &x, 1, who,
+                                  : tess_comm_start_sendrecv(comm, TESS_TRAFFIC_CONTROL, &x, 1, who,
                                                              NULL, 0, -1, &request));
         EXPECT_OK(tess_comm_wait(comm, request));
     }
@@ -514,12 +514,12 @@ static inline tess_status rank_fail(const place *me, tess_comm *comm)
     for (int p = 0; p < me->size; p++)
         bytes[p] = BYTES;
     int64_t begin = tess_clock_ns();
-    EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, send, bytes, recv, bytes));
+    EXPECT_OK(tess_comm_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, send, bytes, recv, bytes));
     const int64_t usual = tess_clock_ns() - begin;
     EXPECT_OK(ready(me, comm, who));
     begin = tess_clock_ns();
     tess_status status =
-        tess_comm_start_alltoall(comm, TESS_TRAFFIC_PAYLOAD, send, bytes, recv, bytes, &request);
+        tess_comm_start_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, send, bytes, recv, bytes, &request);
     if (me->rank == who) {
         EXPECT(status == TESS_OK);
         EXPECT(tess_comm_fail(comm, fail_here(who)) == TESS_EINVAL);
@@ -528,7 +528,7 @@ static inline tess_status rank_fail(const place *me, tess_comm *comm)
         if (status == TESS_OK)
             status = tess_comm_wait(comm, request);
         if (status == TESS_OK)
-            status = tess_comm_alltoall(part, TESS_TRAFFIC_PAYLOAD, send, bytes, recv, bytes);
+            status = tess_comm_alltoallv(part, TESS_TRAFFIC_PAYLOAD, send, bytes, recv, bytes);
         EXPECT(status == TESS_EINVAL && strcmp(tess_last_error(), expected) == 0);
         EXPECT_FAILS(tess_comm_agree(comm, TESS_OK), TESS_EINVAL, expected);
         EXPECT_FAILS(tess_comm_progress(part), TESS_EINVAL, expected);
@@ -549,36 +549,36 @@ static inline tess_status rank_wrong_arguments(const place *me, tess_comm *comm)
     tess_request *request = NULL;
     char x[8] = {0};
     int64_t sizes[RANKS_MOST] = {0}, other[RANKS_MOST] = {0}, negative[RANKS_MOST] = {-3};
-    EXPECT_FAILS(tess_comm_alltoall(NULL, 0, x, sizes, x, sizes), TESS_EINVAL,
-                 "tess_comm_alltoall: comm is NULL");
-    EXPECT_FAILS(tess_comm_alltoall(comm, (tess_traffic_kind)3, x, sizes, x, sizes), TESS_EINVAL,
-                 "tess_comm_alltoall: traffic is 3, must be a tess_traffic_kind");
-    EXPECT_FAILS(tess_comm_alltoall(comm, 0, x, NULL, x, sizes), TESS_EINVAL,
-                 "tess_comm_alltoall: send_bytes is NULL");
-    EXPECT_FAILS(tess_comm_alltoall(comm, 0, x, sizes, x, negative), TESS_EINVAL,
-                 "tess_comm_alltoall: recv_bytes[0] is -3, must be at least 0");
+    EXPECT_FAILS(tess_comm_alltoallv(NULL, 0, x, sizes, x, sizes), TESS_EINVAL,
+                 "tess_comm_alltoallv: comm is NULL");
+    EXPECT_FAILS(tess_comm_alltoallv(comm, (tess_traffic_kind)3, x, sizes, x, sizes), TESS_EINVAL,
+                 "tess_comm_alltoallv: traffic is 3, must be a tess_traffic_kind");
+    EXPECT_FAILS(tess_comm_alltoallv(comm, 0, x, NULL, x, sizes), TESS_EINVAL,
+                 "tess_comm_alltoallv: send_bytes is NULL");
+    EXPECT_FAILS(tess_comm_alltoallv(comm, 0, x, sizes, x, negative), TESS_EINVAL,
+                 "tess_comm_alltoallv: recv_bytes[0] is -3, must be at least 0");
     sizes[0] = 4;
-    EXPECT_FAILS(tess_comm_alltoall(comm, 0, NULL, sizes, x, sizes), TESS_EINVAL,
-                 "tess_comm_alltoall: send is NULL, with 4 bytes");
+    EXPECT_FAILS(tess_comm_alltoallv(comm, 0, NULL, sizes, x, sizes), TESS_EINVAL,
+                 "tess_comm_alltoallv: send is NULL, with 4 bytes");
     sizes[0] = 0;
     other[me->rank] = 5;
     char sentence[160];
     snprintf(sentence, sizeof sentence,
-             "tess_comm_start_alltoall: rank %d sends itself 0 bytes and expects 5", me->rank);
-    EXPECT_FAILS(tess_comm_start_alltoall(comm, 0, x, sizes, x, other, &request), TESS_EINVAL,
+             "tess_comm_start_alltoallv: rank %d sends itself 0 bytes and expects 5", me->rank);
+    EXPECT_FAILS(tess_comm_start_alltoallv(comm, 0, x, sizes, x, other, &request), TESS_EINVAL,
                  sentence);
-    EXPECT_FAILS(tess_comm_start_alltoall(comm, 0, x, sizes, x, sizes, NULL), TESS_EINVAL,
-                 "tess_comm_start_alltoall: request is NULL");
-    snprintf(sentence, sizeof sentence, "tess_comm_start_exchange: to is %d, must be -1..%d",
+    EXPECT_FAILS(tess_comm_start_alltoallv(comm, 0, x, sizes, x, sizes, NULL), TESS_EINVAL,
+                 "tess_comm_start_alltoallv: request is NULL");
+    snprintf(sentence, sizeof sentence, "tess_comm_start_sendrecv: to is %d, must be -1..%d",
              me->size, me->size - 1);
-    EXPECT_FAILS(tess_comm_start_exchange(comm, 0, x, 1, me->size, x, 1, -1, &request), TESS_EINVAL,
+    EXPECT_FAILS(tess_comm_start_sendrecv(comm, 0, x, 1, me->size, x, 1, -1, &request), TESS_EINVAL,
                  sentence);
-    EXPECT_FAILS(tess_comm_start_exchange(comm, 0, x, 1, -1, x, -1, 0, &request), TESS_EINVAL,
-                 "tess_comm_start_exchange: recv_bytes is -1, must be at least 0");
+    EXPECT_FAILS(tess_comm_start_sendrecv(comm, 0, x, 1, -1, x, -1, 0, &request), TESS_EINVAL,
+                 "tess_comm_start_sendrecv: recv_bytes is -1, must be at least 0");
     snprintf(sentence, sizeof sentence,
-             "tess_comm_start_exchange: rank %d sends itself 1 bytes and expects 0 from itself",
+             "tess_comm_start_sendrecv: rank %d sends itself 1 bytes and expects 0 from itself",
              me->rank);
-    EXPECT_FAILS(tess_comm_start_exchange(comm, 0, x, 1, me->rank, x, 1, -1, &request), TESS_EINVAL,
+    EXPECT_FAILS(tess_comm_start_sendrecv(comm, 0, x, 1, me->rank, x, 1, -1, &request), TESS_EINVAL,
                  sentence);
     EXPECT_FAILS(tess_comm_broadcast(comm, 0, -1, x, 1), TESS_EINVAL,
                  me->size == 1
@@ -590,7 +590,8 @@ static inline tess_status rank_wrong_arguments(const place *me, tess_comm *comm)
                  "tess_comm_sum_f32: x is NULL, with 3 elements");
     EXPECT_FAILS(tess_comm_max_i64(comm, 0, NULL, -3), TESS_EINVAL,
                  "tess_comm_max_i64: n is -3, must be 0..2^59");
-    EXPECT_FAILS(tess_comm_same(comm, NULL, x, 1), TESS_EINVAL, "tess_comm_same: what is NULL");
+    EXPECT_FAILS(tess_comm_check_equal(comm, NULL, x, 1), TESS_EINVAL,
+                 "tess_comm_check_equal: what is NULL");
     EXPECT_FAILS(tess_comm_split(comm, 0, 0, NULL), TESS_EINVAL, "tess_comm_split: part is NULL");
     EXPECT_FAILS(tess_comm_grid(comm, 0, &part, &part), TESS_EINVAL,
                  (snprintf(sentence, sizeof sentence,

@@ -415,8 +415,8 @@ static inline tess_status run_layer(const rank_run *r, int layer, int backward, 
         backward
             ? tess_dist_attn_backward(r->attn, &call, &dout, &dq, &dk, &dv)
             : tess_dist_attn_forward(r->attn, &call, &q, &k, &v, &o, p->with_lse ? r->lse : NULL);
-    tess_dist_seen seen;
-    if (status != TESS_OK || tess_dist_attn_seen(r->attn, layer, &seen) != TESS_OK)
+    tess_dist_stats seen;
+    if (status != TESS_OK || tess_dist_attn_stats(r->attn, layer, &seen) != TESS_OK)
         return status;
     if (!backward && p->with_lse)
         put_lse(w, r->state->rank, layer, r->lse, to->lse);

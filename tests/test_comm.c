@@ -181,16 +181,16 @@ static tess_status congested(void *user, tess_ctx *own, tess_comm *comm)
     const int64_t some = HALF_A_SECOND, scatter[] = {0, some, some}, none[3] = {0};
     const int64_t one[] = {info.rank ? some : 0, 0, 0};
     if (info.rank == 0)
-        EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, out, scatter, in, none));
+        EXPECT_OK(tess_comm_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, out, scatter, in, none));
     else
-        EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, out, none, in, one));
+        EXPECT_OK(tess_comm_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, out, none, in, one));
     /* The last byte leaves rank 0 after 1 s; it arrives half a second and the latency after it
      * began to leave. */
     EXPECT_OK(expect_seconds(comm, info.rank == 0 ? 1.0 : 1.0 + 0.5 * info.rank));
     if (info.rank == 0)
-        EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, out, none, in, scatter));
+        EXPECT_OK(tess_comm_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, out, none, in, scatter));
     else
-        EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, out, one, in, none));
+        EXPECT_OK(tess_comm_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, out, one, in, none));
     /* Rank 1 sends from 1.5 s to 2 s, rank 2 from 2 s to 2.5 s: no two arrive at once. */
     EXPECT_OK(expect_seconds(comm, info.rank == 0 ? 3.5 : 1.5 + 0.5 * info.rank));
     EXPECT_OK(tess_comm_counts_read(comm, &counts));
@@ -211,8 +211,8 @@ static tess_status two_nodes(void *user, tess_ctx *own, tess_comm *comm)
     EXPECT_OK(tess_comm_query(comm, &info));
     EXPECT(info.nodes == 2 && info.node == info.rank / 2);
     const int64_t sizes[] = {HALF_A_SECOND, HALF_A_SECOND, HALF_A_SECOND, HALF_A_SECOND};
-    EXPECT_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, data, sizes, data + 4 * HALF_A_SECOND,
-                                 sizes));
+    EXPECT_OK(tess_comm_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, data, sizes, data + 4 * HALF_A_SECOND,
+                                  sizes));
     /* Inside the node 1 + 0.5 s; outside two messages of 5 s, one after the other, after 3 s. */
     EXPECT_OK(expect_seconds(comm, 13.0));
     free(data);

@@ -23,18 +23,18 @@ static void others_are_taken_to_be_like_the_rank_itself(void **state)
     /* Rank 0 sends as many as the own part has, rank 2 does not. */
     const int64_t out[] = {1, 2, 3}, in[] = {2, 2, 4};
     char got[9] = "????????";
-    CHECK_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, "abbccc", out, got, in));
+    CHECK_OK(tess_comm_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, "abbccc", out, got, in));
     assert_memory_equal(got, "bbbb\0\0\0\0", 8);
     CHECK_OK(
-        tess_comm_start_exchange(comm, TESS_TRAFFIC_PAYLOAD, "xyz", 3, 2, got, 3, 0, &request));
+        tess_comm_start_sendrecv(comm, TESS_TRAFFIC_PAYLOAD, "xyz", 3, 2, got, 3, 0, &request));
     CHECK_OK(tess_comm_wait(comm, request));
     assert_memory_equal(got, "xyzb", 4);
     CHECK_OK(
-        tess_comm_start_exchange(comm, TESS_TRAFFIC_PAYLOAD, NULL, 0, -1, got, 2, 0, &request));
+        tess_comm_start_sendrecv(comm, TESS_TRAFFIC_PAYLOAD, NULL, 0, -1, got, 2, 0, &request));
     CHECK_OK(tess_comm_wait(comm, request));
     assert_memory_equal(got, "\0\0zb", 4);
     const int64_t parts[] = {2, 2, 1};
-    CHECK_OK(tess_comm_gather(comm, TESS_TRAFFIC_INDEX, "mn", 2, got, parts));
+    CHECK_OK(tess_comm_allgatherv(comm, TESS_TRAFFIC_INDEX, "mn", 2, got, parts));
     assert_memory_equal(got, "mnmn\0", 5);
 
     static float x[40000];
@@ -53,7 +53,7 @@ static void others_are_taken_to_be_like_the_rank_itself(void **state)
     assert_int_equal(z[0], 7);
     CHECK_OK(tess_comm_broadcast(comm, TESS_TRAFFIC_PAYLOAD, 0, z, sizeof z));
     assert_int_equal(z[0], 7);
-    CHECK_OK(tess_comm_same(comm, "anything", z, sizeof z));
+    CHECK_OK(tess_comm_check_equal(comm, "anything", z, sizeof z));
     CHECK_OK(tess_comm_agree(comm, TESS_OK));
     char sentence[200];
     sentence_of(1, sentence);
@@ -76,23 +76,23 @@ static tess_status some_of_everything(tess_comm *comm)
     EXPECT(x && text);
     EXPECT_OK(tess_comm_query(comm, &info));
     fill_round(&d, 1, info.rank, info.size);
-    EXPECT_OK(tess_comm_start_alltoall(comm, TESS_TRAFFIC_PAYLOAD, d.send, d.send_bytes, d.recv,
-                                       d.recv_bytes, &request));
+    EXPECT_OK(tess_comm_start_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, d.send, d.send_bytes, d.recv,
+                                        d.recv_bytes, &request));
     EXPECT_OK(tess_comm_wait(comm, request));
     const int next = (info.rank + 1) % info.size, before = (info.rank + info.size - 1) % info.size;
-    EXPECT_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_INDEX, d.send, 100, next, d.recv, 100,
+    EXPECT_OK(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_INDEX, d.send, 100, next, d.recv, 100,
                                        before, &request));
     EXPECT_OK(tess_comm_wait(comm, request));
     for (int p = 0; p < info.size; p++)
         d.recv_bytes[p] = size_of(3, p, p);
-    EXPECT_OK(tess_comm_gather(comm, TESS_TRAFFIC_CONTROL, d.send, d.recv_bytes[info.rank], d.recv,
-                               d.recv_bytes));
+    EXPECT_OK(tess_comm_allgatherv(comm, TESS_TRAFFIC_CONTROL, d.send, d.recv_bytes[info.rank],
+                                   d.recv, d.recv_bytes));
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         EXPECT_OK(tess_comm_sum_f32(comm, TESS_TRAFFIC_PAYLOAD, x, lengths[i]));
     EXPECT_OK(tess_comm_broadcast(comm, TESS_TRAFFIC_INDEX, 0, text, 1000));
     EXPECT_OK(tess_comm_broadcast(comm, TESS_TRAFFIC_INDEX, info.size - 1, text, 300001));
     memset(text, 0, 300001);
-    EXPECT_OK(tess_comm_same(comm, "text", text, 300001));
+    EXPECT_OK(tess_comm_check_equal(comm, "text", text, 300001));
     EXPECT_OK(tess_comm_agree(comm, TESS_OK));
     free(text);
     free(x);
@@ -170,9 +170,9 @@ static tess_status play(tess_comm *comm)
     char got[16], back[4];
     EXPECT_OK(tess_comm_grid(comm, 4, &row, &column));
     EXPECT_OK(
-        tess_comm_start_alltoall(row, TESS_TRAFFIC_PAYLOAD, "abbcccdddd", out, got, in, &request));
+        tess_comm_start_alltoallv(row, TESS_TRAFFIC_PAYLOAD, "abbcccdddd", out, got, in, &request));
     EXPECT_OK(
-        tess_comm_start_exchange(column, TESS_TRAFFIC_INDEX, "abc", 3, 0, back, 3, 0, &other));
+        tess_comm_start_sendrecv(column, TESS_TRAFFIC_INDEX, "abc", 3, 0, back, 3, 0, &other));
     const int64_t begin = tess_clock_ns();
     while (tess_clock_ns() - begin < 20000000)
         ;

@@ -186,9 +186,9 @@ static void wrong_calls_get_a_sentence(void **state)
 {
     (void)state;
     alone a = make_alone();
-    tess_dist_seen seen;
-    CHECK_FAILS(tess_dist_attn_seen(a.attn, 0, &seen), TESS_EINVAL,
-                "tess_dist_attn_seen: no plan (tess_dist_attn_plan comes first)");
+    tess_dist_stats seen;
+    CHECK_FAILS(tess_dist_attn_stats(a.attn, 0, &seen), TESS_EINVAL,
+                "tess_dist_attn_stats: no plan (tess_dist_attn_plan comes first)");
     CHECK_OK(tess_dist_attn_plan(a.attn, a.w->plan));
     const tess_dist_call fine = {.save = 0};
     tess_dist_call call = fine;
@@ -215,8 +215,8 @@ static void wrong_calls_get_a_sentence(void **state)
                 "tess_dist_attn_forward: o has token stride 4, its rows of 8 overlap");
     CHECK_FAILS(tess_dist_attn_plan(a.attn, NULL), TESS_EINVAL,
                 "tess_dist_attn_plan: plan is NULL");
-    CHECK_FAILS(tess_dist_attn_seen(a.attn, 2, &seen), TESS_EINVAL,
-                "tess_dist_attn_seen: layer is 2, must be 0..1");
+    CHECK_FAILS(tess_dist_attn_stats(a.attn, 2, &seen), TESS_EINVAL,
+                "tess_dist_attn_stats: layer is 2, must be 0..1");
     free_alone(&a);
 }
 

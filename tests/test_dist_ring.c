@@ -251,7 +251,7 @@ static tess_status time_rank(void *user, tess_ctx *own, tess_comm *comm)
     timed *t = user;
     const world *w = t->w;
     tess_comm_info info;
-    tess_dist_seen seen;
+    tess_dist_stats seen;
     tess_dist_attn *attn = NULL;
     TESS_TRY(tess_comm_query(comm, &info));
     const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, w->bounds[info.rank]);
@@ -261,7 +261,7 @@ static tess_status time_rank(void *user, tess_ctx *own, tess_comm *comm)
         status = tess_dist_attn_forward(attn, &(tess_dist_call){.layer = 1, .save = -1}, &q, &q, &q,
                                         &o, NULL);
     if (status == TESS_OK)
-        status = tess_dist_attn_seen(attn, 1, &seen);
+        status = tess_dist_attn_stats(attn, 1, &seen);
     if (status == TESS_OK) {
         t->attend[info.rank] = seen.attend_ns;
         t->exchange[info.rank] = seen.exchange_ns;

@@ -162,10 +162,10 @@ static void what_a_rank_wrote_is_read(void **state)
     close(file);
     CHECK_OK(tess_comm_trace(ctx, 2, 4, &comm));
     CHECK_OK(tess_comm_grid(comm, 2, &row, &column));
-    CHECK_OK(tess_comm_alltoall(comm, TESS_TRAFFIC_PAYLOAD, send, bytes, recv, bytes));
+    CHECK_OK(tess_comm_alltoallv(comm, TESS_TRAFFIC_PAYLOAD, send, bytes, recv, bytes));
     tess_request *request = NULL;
     CHECK_OK(
-        tess_comm_start_exchange(row, TESS_TRAFFIC_PAYLOAD, send, 16, 1, recv, 16, 1, &request));
+        tess_comm_start_sendrecv(row, TESS_TRAFFIC_PAYLOAD, send, 16, 1, recv, 16, 1, &request));
     CHECK_OK(tess_comm_wait(row, request));
     CHECK_OK(tess_comm_sum_f64(column, TESS_TRAFFIC_CONTROL, x, 3));
     CHECK_OK(tess_comm_agree(comm, TESS_OK));

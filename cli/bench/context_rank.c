@@ -114,14 +114,14 @@ static tess_status run_layer(state *s, int layer)
 static tess_status time_layer(state *s, int sample, int layer)
 {
     const size_t at = cell(s, sample, layer), bytes = cell(s, 0, layer);
-    tess_dist_seen seen;
+    tess_dist_stats seen;
     TRY(tess_comm_agree(s->comm, TESS_OK)); /* all are here */
     const int64_t now = tess_comm_clock(s->comm);
     const int64_t zero = s->job->comm ? now : 0; /* processes may have clocks that differ */
     s->run->start[at] = now - zero;
     TRY(run_layer(s, layer));
     s->run->end[at] = tess_comm_clock(s->comm) - zero;
-    TRY(tess_dist_attn_seen(s->info.attn, layer, &seen));
+    TRY(tess_dist_attn_stats(s->info.attn, layer, &seen));
     s->run->cpu[at] = seen.cpu_ns;
     s->run->payload[bytes] = seen.bytes[TESS_TRAFFIC_PAYLOAD];
     s->run->index[bytes] = seen.bytes[TESS_TRAFFIC_INDEX];

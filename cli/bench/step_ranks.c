@@ -79,8 +79,8 @@ static tess_status add_moves(const state *s, double parts[PARTS])
     tess_context_info info;
     TRY(tess_context_view(s->w.context, &info));
     for (int layer = 0; layer < (int)s->w.p.layers; layer++) {
-        tess_dist_seen seen;
-        TRY(tess_dist_attn_seen(info.attn, layer, &seen));
+        tess_dist_stats seen;
+        TRY(tess_dist_attn_stats(info.attn, layer, &seen));
         parts[PART_INDEX] += (double)seen.index_ns * 1e-9;
         parts[PART_MOVE] += (double)seen.move_ns * 1e-9;
     }

@@ -217,7 +217,8 @@ tess_status doctor_ranks(cli *c, int anonymous, tess_finding_fn fn, void *user)
     for (size_t i = 0; i < n && status == TESS_OK; i++)
         bytes[i] = sizeof mine;
     if (status == TESS_OK)
-        status = tess_comm_gather(c->comm, TESS_TRAFFIC_CONTROL, &mine, sizeof mine, all, bytes);
+        status =
+            tess_comm_allgatherv(c->comm, TESS_TRAFFIC_CONTROL, &mine, sizeof mine, all, bytes);
     if (status == TESS_OK)
         status = tess_comm_measure(c->comm, &link);
     if (status == TESS_OK && c->rank == 0) {

@@ -67,9 +67,9 @@ TESS_API int64_t tess_comm_clock(const tess_comm *comm); /* 0 if comm is NULL */
  * after the other; recv likewise those from each rank. A rank's own part is copied. Nothing is sent
  * where the size is 0. send and recv do not overlap. send_bytes and recv_bytes have one element per
  * rank; a buffer may be NULL if it has no bytes. */
-TESS_API tess_status tess_comm_alltoall(tess_comm *comm, tess_traffic_kind traffic,
-                                        const void *send, const int64_t *send_bytes, void *recv,
-                                        const int64_t *recv_bytes);
+TESS_API tess_status tess_comm_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
+                                         const void *send, const int64_t *send_bytes, void *recv,
+                                         const int64_t *recv_bytes);
 
 /* The same, started: it goes on while the rank computes, and ends with tess_comm_wait. Buffers and
  * sizes stay untouched until then. At most TESS_COMM_OPEN are open on a communicator at a time
@@ -77,15 +77,15 @@ TESS_API tess_status tess_comm_alltoall(tess_comm *comm, tess_traffic_kind traff
 enum { TESS_COMM_OPEN = 64 };
 typedef struct tess_request tess_request; /* the communicator's own */
 
-TESS_API tess_status tess_comm_start_alltoall(tess_comm *comm, tess_traffic_kind traffic,
-                                              const void *send, const int64_t *send_bytes,
-                                              void *recv, const int64_t *recv_bytes,
-                                              tess_request **request);
+TESS_API tess_status tess_comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
+                                               const void *send, const int64_t *send_bytes,
+                                               void *recv, const int64_t *recv_bytes,
+                                               tess_request **request);
 
 /* One message to a rank and one from a rank, started; -1 for none that way. Only these ranks take
  * part; messages between two ranks arrive in the order in which both sides started them. A rank may
  * send to itself: to and from are then both its own, and the sizes equal. */
-TESS_API tess_status tess_comm_start_exchange(tess_comm *comm, tess_traffic_kind traffic,
+TESS_API tess_status tess_comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic,
                                               const void *send, int64_t send_bytes, int to,
                                               void *recv, int64_t recv_bytes, int from,
                                               tess_request **request);
@@ -102,8 +102,9 @@ TESS_API tess_status tess_comm_progress(tess_comm *comm);
 
 /* Every rank gets the bytes of all, one rank's after the other's. recv_bytes has one element per
  * rank; the own one is bytes. send may lie at its place in recv. */
-TESS_API tess_status tess_comm_gather(tess_comm *comm, tess_traffic_kind traffic, const void *send,
-                                      int64_t bytes, void *recv, const int64_t *recv_bytes);
+TESS_API tess_status tess_comm_allgatherv(tess_comm *comm, tess_traffic_kind traffic,
+                                          const void *send, int64_t bytes, void *recv,
+                                          const int64_t *recv_bytes);
 
 /* The bytes of rank root on every rank. */
 TESS_API tess_status tess_comm_broadcast(tess_comm *comm, tess_traffic_kind traffic, int root,
@@ -130,8 +131,8 @@ TESS_API tess_status tess_comm_agree(tess_comm *comm, tess_status mine);
 
 /* EINVAL on all ranks if a rank's bytes differ from those of rank 0: "rank 3 has another <what>
  * than rank 0", the lowest such rank. */
-TESS_API tess_status tess_comm_same(tess_comm *comm, const char *what, const void *data,
-                                    size_t bytes);
+TESS_API tess_status tess_comm_check_equal(tess_comm *comm, const char *what, const void *data,
+                                           size_t bytes);
 
 /* Not collective. Tells all ranks of the world, the communicator that no split made, that this one
  * cannot go on: their calls, also those in which they wait and those on parts, return this status

@@ -127,10 +127,10 @@ typedef struct {
     int64_t lse_bytes;                 /* of the payload: lse on its way home */
     int64_t union_rows;                /* selective: rows of K that came from other ranks */
     int backward;                      /* 1: the backward call that followed is in it */
-} tess_dist_seen;
+} tess_dist_stats;
 
-TESS_API tess_status tess_dist_attn_seen(const tess_dist_attn *dist_attn, int layer,
-                                         tess_dist_seen *seen);
+TESS_API tess_status tess_dist_attn_stats(const tess_dist_attn *dist_attn, int layer,
+                                          tess_dist_stats *seen);
 
 TESS_API void tess_dist_attn_destroy(tess_dist_attn *dist_attn);
 

@@ -17,10 +17,10 @@
 
 /* ---- gather and broadcast -------------------------------------------------------------------- */
 
-tess_status tess_comm_gather(tess_comm *comm, tess_traffic_kind traffic, const void *send,
-                             int64_t bytes, void *recv, const int64_t *recv_bytes)
+tess_status tess_comm_allgatherv(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                                 int64_t bytes, void *recv, const int64_t *recv_bytes)
 {
-    const char *fn = "tess_comm_gather";
+    const char *fn = "tess_comm_allgatherv";
     TESS_TRY(tess__comm_check(fn, comm, traffic));
     TESS_TRY(tess__comm_check_bytes(fn, comm, "recv", recv, recv_bytes));
     if (bytes != recv_bytes[comm->rank])
@@ -172,9 +172,9 @@ static tess_status play_same(tess_comm *comm, int64_t bytes)
                 peers * (2 + first * pieces), small + (first ? 0 : bytes));
 }
 
-tess_status tess_comm_same(tess_comm *comm, const char *what, const void *data, size_t bytes)
+tess_status tess_comm_check_equal(tess_comm *comm, const char *what, const void *data, size_t bytes)
 {
-    const char *fn = "tess_comm_same";
+    const char *fn = "tess_comm_check_equal";
     if (!comm || !what || (!data && bytes > 0))
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", fn,
                           !comm   ? "comm"

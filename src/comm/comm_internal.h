@@ -98,7 +98,7 @@ tess_status tess__comm_finish(tess_comm *comm, tess_request *request);
 
 /* ---- comm_move.c ----------------------------------------------------------------------------- */
 
-/* From every rank to every rank, as tess_comm_alltoall lays it out, or the same bytes of send to
+/* From every rank to every rank, as tess_comm_alltoallv lays it out, or the same bytes of send to
  * everyone. Arguments are checked before. */
 typedef struct {
     const char *send;

@@ -28,7 +28,7 @@ typedef struct {
 static tess_status one_way(tess_comm *comm, char *data, int to, int from)
 {
     tess_request *request = NULL;
-    TESS_TRY(tess_comm_start_exchange(comm, TESS_TRAFFIC_CONTROL, data, PING_BYTES, to, data,
+    TESS_TRY(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_CONTROL, data, PING_BYTES, to, data,
                                       PING_BYTES, from, &request));
     return tess_comm_wait(comm, request);
 }
@@ -61,7 +61,7 @@ static tess_status flood(tess_comm *comm, const char *send, char *recv, int64_t 
     for (int i = 0; i < n; i++) {
         const int64_t begin = tess_comm_clock(comm);
         for (int twice = 0; twice < 2; twice++)
-            TESS_TRY(tess_comm_alltoall(comm, TESS_TRAFFIC_CONTROL, send, sizes, recv, sizes));
+            TESS_TRY(tess_comm_alltoallv(comm, TESS_TRAFFIC_CONTROL, send, sizes, recv, sizes));
         times[i] = (double)(tess_comm_clock(comm) - begin);
     }
     tess__sort(times, (size_t)n);

@@ -198,11 +198,11 @@ static int64_t number_of(tess_comm *comm)
     return comm->ops->note ? comm->ops->fresh(comm) : 0;
 }
 
-tess_status tess_comm_start_alltoall(tess_comm *comm, tess_traffic_kind traffic, const void *send,
-                                     const int64_t *send_bytes, void *recv,
-                                     const int64_t *recv_bytes, tess_request **request)
+tess_status tess_comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                                      const int64_t *send_bytes, void *recv,
+                                      const int64_t *recv_bytes, tess_request **request)
 {
-    const char *fn = "tess_comm_start_alltoall";
+    const char *fn = "tess_comm_start_alltoallv";
     const tess__moves moves = {send, send_bytes, recv, recv_bytes};
     TESS_TRY(check_alltoall(fn, comm, traffic, &moves));
     if (!request)
@@ -221,11 +221,11 @@ tess_status tess__comm_move(tess_comm *comm, tess_traffic_kind traffic, const te
     return tess__comm_finish(comm, request);
 }
 
-tess_status tess_comm_alltoall(tess_comm *comm, tess_traffic_kind traffic, const void *send,
-                               const int64_t *send_bytes, void *recv, const int64_t *recv_bytes)
+tess_status tess_comm_alltoallv(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                                const int64_t *send_bytes, void *recv, const int64_t *recv_bytes)
 {
     const tess__moves moves = {send, send_bytes, recv, recv_bytes};
-    TESS_TRY(check_alltoall("tess_comm_alltoall", comm, traffic, &moves));
+    TESS_TRY(check_alltoall("tess_comm_alltoallv", comm, traffic, &moves));
     TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &moves, 0));
     return tess__comm_move(comm, traffic, &moves);
 }
@@ -254,11 +254,11 @@ static tess_status check_side(const char *fn, const tess_comm *comm, const side 
     return TESS_OK;
 }
 
-tess_status tess_comm_start_exchange(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+tess_status tess_comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic, const void *send,
                                      int64_t send_bytes, int to, void *recv, int64_t recv_bytes,
                                      int from, tess_request **request)
 {
-    const char *fn = "tess_comm_start_exchange";
+    const char *fn = "tess_comm_start_sendrecv";
     tess_request *r = NULL;
     TESS_TRY(tess__comm_check(fn, comm, traffic));
     TESS_TRY(check_side(fn, comm, &(side){"send", send, send_bytes, to}));

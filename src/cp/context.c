@@ -234,7 +234,7 @@ tess_status tess_context_create(tess_ctx *ctx, tess_comm *comm, const tess_conte
     TESS_TRY(tess_comm_query(comm, &group));
     TESS_TRY(tess_comm_agree(comm, check(who, opts, context, group.size, &strategy)));
     const uint64_t own = fingerprint(opts, group.size);
-    TESS_TRY(tess_comm_same(comm, "shape or strategy", &own, sizeof own));
+    TESS_TRY(tess_comm_check_equal(comm, "shape or strategy", &own, sizeof own));
     tess_context *made = NULL;
     tess_status status =
         tess_comm_agree(comm, make_alone(ctx, comm, &group, opts, &strategy, &made));

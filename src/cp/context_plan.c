@@ -59,8 +59,8 @@ static double look_back(tess_context *c)
     double select_ns = 0.0;
     memset(c->seen, 0, 2 * (size_t)c->opts.layers * sizeof *c->seen);
     for (int l = 0; c->plan && l < c->opts.layers; l++) {
-        tess_dist_seen seen;
-        if (tess_dist_attn_seen(c->attn, l, &seen) != TESS_OK || (c->opts.train && !seen.backward))
+        tess_dist_stats seen;
+        if (tess_dist_attn_stats(c->attn, l, &seen) != TESS_OK || (c->opts.train && !seen.backward))
             continue;
         c->seen[2 * l] = (double)(seen.attend_ns + seen.exchange_ns + seen.move_ns +
                                   seen.select_ns + seen.index_ns);
@@ -302,7 +302,7 @@ static tess_status replace_plan(tess_context *c, const tess_work *work, int keep
     status = tess_comm_agree(c->comm, status);
     if (status == TESS_OK) {
         const uint64_t hash = plan_hash(c, plan);
-        status = tess_comm_same(c->comm, "plan", &hash, sizeof hash);
+        status = tess_comm_check_equal(c->comm, "plan", &hash, sizeof hash);
     }
     *made = status == TESS_OK && (!keep || selects_otherwise(c->plan, plan, c->opts.layers));
     if (*made)

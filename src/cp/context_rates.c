@@ -104,7 +104,7 @@ static tess_status agree_rates(tess_context *c, const tess_context_opts *o, int 
             own.dense,   own.copied,   node,         (double)machine.memory_total};
         for (size_t r = 0; r < n; r++)
             sizes[r] = sizeof mine;
-        status = tess_comm_gather(c->comm, TESS_TRAFFIC_CONTROL, mine, sizeof mine, all, sizes);
+        status = tess_comm_allgatherv(c->comm, TESS_TRAFFIC_CONTROL, mine, sizeof mine, all, sizes);
     }
     if (status == TESS_OK) {
         double *const rates[NODE] = {&c->rates.forward,   &c->rates.backward, &c->rates.row_keys,

@@ -132,11 +132,11 @@ static float *asked_rows(const tess_dist_attn *d, const tess__selective *x, cons
 }
 
 /* One all-to-all of rows, whose sizes are in d->send_bytes and d->recv_bytes. */
-static tess_status exchange(tess_dist_attn *d, tess_dist_seen *seen)
+static tess_status exchange(tess_dist_attn *d, tess_dist_stats *seen)
 {
     const int64_t begin = tess_comm_clock(d->comm);
-    TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_PAYLOAD, d->send.data, d->send_bytes,
-                                d->recv.data, d->recv_bytes));
+    TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_PAYLOAD, d->send.data, d->send_bytes,
+                                 d->recv.data, d->recv_bytes));
     seen->exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }
@@ -144,7 +144,7 @@ static tess_status exchange(tess_dist_attn *d, tess_dist_seen *seen)
 tess_status tess__keys_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                             const tess__asked *a)
 {
-    tess_dist_seen *seen = &run->layer->seen;
+    tess_dist_stats *seen = &run->layer->seen;
     const int64_t begin = tess_comm_clock(d->comm), exchanged = seen->exchange_ns;
     float *message = d->send.data;
     row_sizes(d, x, a, d->send_bytes, d->recv_bytes);
@@ -210,8 +210,8 @@ tess_status tess__rest_come(tess_dist_attn *d, tess__dist_run *run, const tess__
                 sum_unasked(d, x, a, sample, item, run->v, out + dim);
             }
     const int64_t begin = tess_comm_clock(d->comm);
-    TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_CONTROL, d->send.data, d->send_bytes,
-                                d->recv.data, d->recv_bytes));
+    TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, d->send.data, d->send_bytes,
+                                 d->recv.data, d->recv_bytes));
     run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
     memset(rest, 0, (size_t)n * sizeof *rest);
     for (int p = 0; p < d->ranks; p++)
@@ -235,8 +235,8 @@ static tess_status rest_return(tess_dist_attn *d, tess__dist_run *run, const tes
             out += n;
         }
     const int64_t begin = tess_comm_clock(d->comm);
-    TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_CONTROL, d->send.data, d->send_bytes,
-                                d->recv.data, d->recv_bytes));
+    TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, d->send.data, d->send_bytes,
+                                 d->recv.data, d->recv_bytes));
     run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }
@@ -269,7 +269,7 @@ static void clear_home(const tess_dist_attn *d, const tess_view *view)
 tess_status tess__keys_return(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                               const tess__asked *a, float *gradients, const float *rest)
 {
-    tess_dist_seen *seen = &run->layer->seen;
+    tess_dist_stats *seen = &run->layer->seen;
     const int64_t begin = tess_comm_clock(d->comm), exchanged = seen->exchange_ns;
     float *message = d->send.data;
     row_sizes(d, x, a, d->recv_bytes, d->send_bytes);

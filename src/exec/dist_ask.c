@@ -233,15 +233,15 @@ tess_status tess__ask(tess_dist_attn *d, tess__dist_run *run, const tess__select
         memset(a->mine, 0, (size_t)(d->opts.batch * x->n_mine * x->words) * sizeof *a->mine);
     write_questions(d, x, a, out, sizes);
     fixed_sizes(d, x, sizeof(int64_t));
-    TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_CONTROL, sizes, d->send_bytes, sizes_in,
-                                d->recv_bytes));
+    TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, sizes, d->send_bytes, sizes_in,
+                                 d->recv_bytes));
     const int alone = plays_alone(d);
     if (question_sizes(d, x, alone, sizes_in) <
         0) /* the others are on their way to the next call */
         return tess_comm_fail(d->comm, tess__fail(TESS_EFORMAT,
                                                   "questions about keys have more than %lld bytes",
                                                   (long long)x->message_in));
-    TESS_TRY(tess_comm_alltoall(d->comm, TESS_TRAFFIC_INDEX, out, d->send_base, in, d->recv_base));
+    TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_INDEX, out, d->send_base, in, d->recv_base));
     memset(a->theirs, 0,
            (size_t)(d->opts.batch * x->first[d->ranks] * x->home_words) * sizeof *a->theirs);
     if (!read_questions(d, x, a, in) && run->mine == TESS_OK)

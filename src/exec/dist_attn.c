@@ -85,7 +85,7 @@ static tess_status check_backward(const tess_dist_attn *d, const tess_dist_call 
 
 /* Adds what this rank has sent since the counts were `before`. */
 static tess_status count_bytes(tess_dist_attn *d, const tess_comm_counts *before,
-                               tess_dist_seen *seen)
+                               tess_dist_stats *seen)
 {
     tess_comm_counts now;
     TESS_TRY(tess_comm_counts_read(d->comm, &now));
@@ -157,7 +157,7 @@ tess_status tess_dist_attn_forward(tess_dist_attn *d, const tess_dist_call *call
                           .v = v};
     tess_comm_counts before;
     TESS_TRY(tess_comm_counts_read(d->comm, &before));
-    layer->seen = (tess_dist_seen){.density = layer->density};
+    layer->seen = (tess_dist_stats){.density = layer->density};
     memset(d->pairs, 0, (size_t)d->opts.batch * (size_t)d->opts.heads * sizeof *d->pairs);
     tess__set_take(d, layer, run.set);
     TESS_TRY(layer->kind->forward(d, &run));

@@ -88,9 +88,9 @@ enum { TESS__CARGO_MOST = 6 }; /* q, k, v, q_low, k_low, and one to spare */
  * all-to-all of payload; what stays is copied once. Back: rows at home are overwritten by the sum
  * over peers, ascending. Rows go through d->send and d->recv, which the plan made large
  * enough. Allocates nothing. Times are added to seen. */
-tess_status tess__move_out(tess_dist_attn *d, tess_dist_seen *seen, const tess__cargo *cargo,
+tess_status tess__move_out(tess_dist_attn *d, tess_dist_stats *seen, const tess__cargo *cargo,
                            int n);
-tess_status tess__move_back(tess_dist_attn *d, tess_dist_seen *seen, const tess__cargo *cargo,
+tess_status tess__move_back(tess_dist_attn *d, tess_dist_stats *seen, const tess__cargo *cargo,
                             int n);
 
 /* Rows of a lane that leave or come, of one sample. */
@@ -117,11 +117,11 @@ typedef struct {
     tess__dist_share *shares;
     int64_t n_shares;
     tess__road q, kv;
-    size_t bits;         /* bytes of the lists of a sample */
-    size_t own;          /* bytes that the kind keeps in a set */
-    void *extra;         /* the kind's own, in the plan's arena */
-    double *density;     /* (batch, heads) */
-    tess_dist_seen seen; /* with the density above */
+    size_t bits;          /* bytes of the lists of a sample */
+    size_t own;           /* bytes that the kind keeps in a set */
+    void *extra;          /* the kind's own, in the plan's arena */
+    double *density;      /* (batch, heads) */
+    tess_dist_stats seen; /* with the density above */
 } tess__dist_layer;
 
 /* Memory that forward and backward of a layer need; a plan reserves the most of its layers. */

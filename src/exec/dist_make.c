@@ -314,9 +314,9 @@ tess_status tess_dist_attn_plan(tess_dist_attn *d, const tess_plan *plan)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-tess_status tess_dist_attn_seen(const tess_dist_attn *d, int layer, tess_dist_seen *seen)
+tess_status tess_dist_attn_stats(const tess_dist_attn *d, int layer, tess_dist_stats *seen)
 {
-    static const char who[] = "tess_dist_attn_seen";
+    static const char who[] = "tess_dist_attn_stats";
     if (!d || !seen)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, d ? "seen" : "dist_attn");
     if (!d->layers)

@@ -78,7 +78,7 @@ static tess_status tell_needs(tess_dist_attn *d, tess__dist_run *run, const tess
     for (int s = 0; s < steps; s++)
         d->send_bytes[x->ranks[s]] = bytes;
     TESS_TRY(
-        tess_comm_alltoall(d->comm, TESS_TRAFFIC_INDEX, out, d->send_bytes, in, d->send_bytes));
+        tess_comm_alltoallv(d->comm, TESS_TRAFFIC_INDEX, out, d->send_bytes, in, d->send_bytes));
     /* Messages lie in rank order, and places ascend with ranks. */
     for (int s = 0; s < steps; s++)
         for (int p = 0; p < steps; p++)
@@ -115,7 +115,7 @@ tess_status tess__ring_start(tess_dist_attn *d, tess__dist_run *run, const float
     if (to < 0 && from < 0)
         return TESS_OK;
     const int64_t begin = tess_comm_clock(d->comm);
-    TESS_TRY(tess_comm_start_exchange(d->comm, TESS_TRAFFIC_PAYLOAD, send, to < 0 ? 0 : bytes, to,
+    TESS_TRY(tess_comm_start_sendrecv(d->comm, TESS_TRAFFIC_PAYLOAD, send, to < 0 ? 0 : bytes, to,
                                       recv, from < 0 ? 0 : recv_bytes, from, request));
     run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;

@@ -68,7 +68,7 @@ static tess_status swap(tess_dist_attn *d, tess__dist_run *run, const tess__ring
             memcpy(out + x->sums * n++, block, (size_t)x->sums * sizeof(float));
     }
     TESS_TRY(
-        tess_comm_alltoall(d->comm, TESS_TRAFFIC_CONTROL, out, d->send_bytes, in, d->recv_bytes));
+        tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, out, d->send_bytes, in, d->recv_bytes));
     run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }

@@ -255,7 +255,7 @@ static void bring_home(const job *j, int i, int team)
 
 /* ---- all together ---------------------------------------------------------------------------- */
 
-static tess_status move(tess_dist_attn *d, tess_dist_seen *seen, const tess__cargo *cargo, int n,
+static tess_status move(tess_dist_attn *d, tess_dist_stats *seen, const tess__cargo *cargo, int n,
                         int back)
 {
     assert(n <= TESS__CARGO_MOST);
@@ -271,8 +271,8 @@ static tess_status move(tess_dist_attn *d, tess_dist_seen *seen, const tess__car
 
     tess_request *request = NULL;
     const int64_t packed = tess_comm_clock(d->comm);
-    TESS_TRY(tess_comm_start_alltoall(d->comm, TESS_TRAFFIC_PAYLOAD, d->send.data, d->send_bytes,
-                                      d->recv.data, d->recv_bytes, &request));
+    TESS_TRY(tess_comm_start_alltoallv(d->comm, TESS_TRAFFIC_PAYLOAD, d->send.data, d->send_bytes,
+                                       d->recv.data, d->recv_bytes, &request));
     const int64_t started = tess_comm_clock(d->comm);
     for (int i = 0; i < n && !back; i++)
         unpack(&j, i, 1, team);
@@ -289,12 +289,13 @@ static tess_status move(tess_dist_attn *d, tess_dist_seen *seen, const tess__car
     return TESS_OK;
 }
 
-tess_status tess__move_out(tess_dist_attn *d, tess_dist_seen *seen, const tess__cargo *cargo, int n)
+tess_status tess__move_out(tess_dist_attn *d, tess_dist_stats *seen, const tess__cargo *cargo,
+                           int n)
 {
     return move(d, seen, cargo, n, 0);
 }
 
-tess_status tess__move_back(tess_dist_attn *d, tess_dist_seen *seen, const tess__cargo *cargo,
+tess_status tess__move_back(tess_dist_attn *d, tess_dist_stats *seen, const tess__cargo *cargo,
                             int n)
 {
     return move(d, seen, cargo, n, 1);

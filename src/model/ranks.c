@@ -116,9 +116,9 @@ tess_status tess__whole_latent(tess_pass *p, float *rows, int channels, int chan
         return TESS_OK;
     }
     const int64_t *bytes = tess__ranks_bytes(p, width), *bounds = p->ranks.bounds;
-    TESS_TRY(tess_comm_gather(p->ranks.comm, TESS_TRAFFIC_PAYLOAD,
-                              tess__whole_place(p, rows, width), bytes[p->ranks.rank], rows,
-                              bytes));
+    TESS_TRY(tess_comm_allgatherv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD,
+                                  tess__whole_place(p, rows, width), bytes[p->ranks.rank], rows,
+                                  bytes));
     for (int r = 0; r < p->ranks.ranks; r++) {
         const tess__token_range span = {bounds[r], bounds[r + 1] - bounds[r]};
         tess__patches_scatter(p, span, rows + p->z.batch * span.first * width, channels,

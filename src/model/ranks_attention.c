@@ -51,8 +51,8 @@ static tess_dist_call call_of(tess_pass *p, int layer)
 static tess_status see(tess_pass *p, int layer)
 {
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
-    tess_dist_seen seen;
-    TESS_TRY(tess_dist_attn_seen(p->ranks.attn, layer, &seen));
+    tess_dist_stats seen;
+    TESS_TRY(tess_dist_attn_stats(p->ranks.attn, layer, &seen));
     memcpy(p->density + layer * heads, seen.density, (size_t)heads * sizeof *p->density);
     return TESS_OK;
 }

@@ -104,8 +104,8 @@ static tess_status bring(tess_pass *p, const tess_view *view, int64_t width, flo
     for (int r = 0; r < p->ranks.ranks; r++)
         recv[r] = p->z.batch * heads * (p->ranks.bounds[r + 1] - p->ranks.bounds[r]) * width *
                   (int64_t)sizeof *whole;
-    TESS_TRY(tess_comm_alltoall(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->whole->send, send,
-                                p->whole->recv, recv));
+    TESS_TRY(tess_comm_alltoallv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->whole->send, send,
+                                 p->whole->recv, recv));
     unpack(p, width, whole);
     return TESS_OK;
 }

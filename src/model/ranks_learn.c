@@ -43,8 +43,9 @@ static tess_status gather_rows(tess_pass *p)
     for (int r = 0; r < p->ranks.ranks; r++)
         p->message[r] = bytes * tess__learn_home(p, bounds[r], bounds[r + 1] - bounds[r]).n;
     const int64_t first = tess__learn_home(p, p->z.first, p->z.home).first;
-    return tess_comm_gather(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->learn_q + first * row_floats(p),
-                            p->message[p->ranks.rank], p->learn_q, p->message);
+    return tess_comm_allgatherv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD,
+                                p->learn_q + first * row_floats(p), p->message[p->ranks.rank],
+                                p->learn_q, p->message);
 }
 
 /* What the keys of all ranks say of the rows: p->learn_stats of rank 0's place. */
@@ -56,8 +57,8 @@ static tess_status gather_stats(tess_pass *p, const tess_predict_in *in)
     TESS_TRY(tess_predict_stats_run(p->predict, in, own));
     for (int r = 0; r < p->ranks.ranks; r++)
         p->message[r] = n * (int64_t)sizeof *own;
-    TESS_TRY(tess_comm_gather(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, own, p->message[0],
-                              p->learn_stats, p->message));
+    TESS_TRY(tess_comm_allgatherv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, own, p->message[0],
+                                  p->learn_stats, p->message));
     for (int r = 1; r < p->ranks.ranks; r++)
         TESS_TRY(tess_predict_stats_merge(in->loss, rows, p->learn_stats + r * n, p->learn_stats));
     return TESS_OK;

@@ -85,7 +85,7 @@ tess_status tess__pg_check_same(tess__process_group *pg, const char *what, const
 {
     if (!pg->world)
         return TESS_OK;
-    const tess_status status = tess_comm_same(pg->world, what, data, bytes);
+    const tess_status status = tess_comm_check_equal(pg->world, what, data, bytes);
     pg->failure_known |= status != TESS_OK;
     return status;
 }

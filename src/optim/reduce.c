@@ -116,8 +116,8 @@ static tess_status send_part(tess__reduce *r, int part)
     copy_slots(r, part, -1, r->gradients, s->send, 1);
     for (int rank = 0; rank < o->ranks; rank++)
         s->recv_bytes[rank] = bytes[r->pg->rank];
-    TESS_TRY(tess_comm_start_alltoall(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->send, bytes, s->recv,
-                                      s->recv_bytes, &s->request));
+    TESS_TRY(tess_comm_start_alltoallv(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->send, bytes, s->recv,
+                                       s->recv_bytes, &s->request));
     s->part = part;
     return TESS_OK;
 }
@@ -143,8 +143,8 @@ tess_status tess__reduce_values(tess__reduce *r, float *values)
         const int64_t *bytes = o->bytes + (int64_t)part * o->ranks;
         copy_slots(r, part, r->pg->rank, values, s->recv, 1);
         const int64_t begin = tess_comm_clock(r->pg->world);
-        TESS_TRY(tess_comm_gather(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->recv, bytes[r->pg->rank],
-                                  s->send, bytes));
+        TESS_TRY(tess_comm_allgatherv(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->recv,
+                                      bytes[r->pg->rank], s->send, bytes));
         r->waited_ns += tess_comm_clock(r->pg->world) - begin;
         copy_slots(r, part, -1, values, s->send, 0);
     }

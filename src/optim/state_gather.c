@@ -30,7 +30,7 @@ static tess_status send_slot(const tess__process_group *pg, int owner, const flo
     }
     if (!sends && !takes)
         return TESS_OK;
-    TESS_TRY(tess_comm_start_exchange(pg->world, TESS_TRAFFIC_PAYLOAD, from, sends ? bytes : 0,
+    TESS_TRY(tess_comm_start_sendrecv(pg->world, TESS_TRAFFIC_PAYLOAD, from, sends ? bytes : 0,
                                       sends ? 0 : -1, to, takes ? bytes : 0, takes ? owner : -1,
                                       &request));
     return tess_comm_wait(pg->world, request);

@@ -171,7 +171,7 @@ tess_status tess__sample_ranks_exchange(tess__sample_ranks *ranks, float *v, flo
     tess_request *request = NULL;
     const int64_t bytes = n * (int64_t)sizeof *v;
     const int other = 1 - ranks->evaluation;
-    TESS_TRY(tess_comm_start_exchange(ranks->pair_comm, TESS_TRAFFIC_PAYLOAD,
+    TESS_TRY(tess_comm_start_sendrecv(ranks->pair_comm, TESS_TRAFFIC_PAYLOAD,
                                       ranks->evaluation ? v_none : v, bytes, other,
                                       ranks->evaluation ? v : v_none, bytes, other, &request));
     return tess_comm_wait(ranks->pair_comm, request);

@@ -84,7 +84,7 @@ static tess_status gather(tess_train *t, float *all)
         const int sends = pg->rank == from, takes = pg->rank == 0;
         if (!sends && !takes)
             continue;
-        TESS_TRY(tess_comm_start_exchange(pg->world, TESS_TRAFFIC_PAYLOAD, t->x, sends ? bytes : 0,
+        TESS_TRY(tess_comm_start_sendrecv(pg->world, TESS_TRAFFIC_PAYLOAD, t->x, sends ? bytes : 0,
                                           sends ? 0 : -1, takes ? all + group * n : NULL,
                                           takes ? bytes : 0, takes ? from : -1, &request));
         TESS_TRY(tess_comm_wait(pg->world, request));

@@ -77,7 +77,7 @@ static void long_messages_arrive_whole(void **state)
         for (int i = 0; i < BYTES; i++)
             out[i] = (unsigned char)(i * 7 + (i >> 20) + rank);
         for (int i = 0; i < 2; i++)
-            CHECK_OK(tess_comm_start_exchange(comm, TESS_TRAFFIC_PAYLOAD, out, BYTES - i, 1 - rank,
+            CHECK_OK(tess_comm_start_sendrecv(comm, TESS_TRAFFIC_PAYLOAD, out, BYTES - i, 1 - rank,
                                               in[i], BYTES - i, 1 - rank, &requests[i]));
         CHECK_OK(tess_comm_wait(comm, requests[rank]));
         CHECK_OK(tess_comm_wait(comm, requests[1 - rank]));

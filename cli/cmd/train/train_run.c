@@ -14,7 +14,8 @@
 static tess_status same_start(const train_job *j)
 {
     const cli *c = j->c;
-    return c->comm ? tess_comm_same(c->comm, "checkpoint to start from", j->start, strlen(j->start))
+    return c->comm ? tess_comm_check_equal(c->comm, "checkpoint to start from", j->start,
+                                           strlen(j->start))
                    : TESS_OK;
 }
 

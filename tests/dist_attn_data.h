@@ -304,7 +304,7 @@ static inline tess_plan *plan_pass(const world *w, const mesh *m, tess_plan_meth
                                  .pass = pass,
                                  .head_dim = w->p.dim,
                                  .element_bytes = 4,
-                                 .rank_low = w->p.with_lse ? LOW : 0,
+                                 .proj_dim = w->p.with_lse ? LOW : 0,
                                  .lse = w->p.with_lse};
     CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &plan));
     tess_work_destroy(work);
@@ -461,7 +461,7 @@ static inline tess_dist_attn_opts options_of(const world *w)
                                  .groups = sparse ? w->groups : NULL,
                                  .n_units = w->n_units,
                                  .units = p->lists == BLOCKS ? w->units : NULL,
-                                 .rank_low = p->with_lse ? LOW : 0,
+                                 .proj_dim = p->with_lse ? LOW : 0,
                                  .saves = LAYERS};
 }
 

@@ -178,7 +178,7 @@ static inline tess_status make_context(const trial *t, tess_ctx *ctx, tess_comm 
         .groups = bounds,
         .n_units = t->sparse && t->room.unit_cubes ? GROUPS : 0,
         .units = bounds,
-        .rank_low = t->sparse ? t->room.rank : 0,
+        .proj_dim = t->sparse ? t->room.rank : 0,
         .compensate = t->sparse ? t->room.compensate : 0,
         .saves = !t->shape.train                  ? 0
                  : t->shape.keep == TESS_KEEP_ALL ? LAYERS

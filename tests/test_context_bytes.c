@@ -103,7 +103,7 @@ static tess_status act(void *user, tess_ctx *own, tess_comm *comm)
                                     .tokens = TOKENS,
                                     .n_groups = GROUPS,
                                     .groups = groups,
-                                    .rank_low = LOW,
+                                    .proj_dim = LOW,
                                     .lse = s->lse,
                                     .saves = s->train ? LAYERS : 0,
                                     .train = s->train,

@@ -200,7 +200,7 @@ static void wrong_calls_get_a_sentence(void **state)
                 "tess_dist_attn_forward: save is 1, must be -1..0");
     call = (tess_dist_call){.k_low = &a.q};
     CHECK_FAILS(forward_of(&a, &call, &a.q, &a.o), TESS_EINVAL,
-                "tess_dist_attn_forward: k_low is given, but rank_low is 0");
+                "tess_dist_attn_forward: k_low is given, but proj_dim is 0");
     CHECK_FAILS(forward_of(&a, NULL, &a.q, &a.o), TESS_EINVAL,
                 "tess_dist_attn_forward: call is NULL");
     CHECK_FAILS(forward_of(&a, &fine, NULL, &a.o), TESS_EINVAL,
@@ -261,7 +261,7 @@ static void wrong_options_get_a_sentence(void **state)
     WITH(scale, -1.0f, "scale is -1, must be positive, or 0 for 1/sqrt(head_dim)");
     WITH(compensate, 2, "compensate is 2, must be 0..1");
     WITH(tokens, 0, "tokens is 0, must be 1..2147483647");
-    WITH(rank_low, -1, "rank_low is -1, must be 0..65536");
+    WITH(proj_dim, -1, "proj_dim is -1, must be 0..65536");
     WITH(saves, -1, "saves is -1, must be 0..65536");
     WITH(n_groups, -1, "n_groups is -1, must be 0..40");
     WITH(bounds, NULL, "bounds is NULL");

@@ -472,7 +472,7 @@ static void a_context_of_other_sizes_is_refused(void **state)
     } cases[] = {
         {to_batch, TESS_KEEP_ALL, "the context's batch is 2, must be the pass's, 1"},
         {to_tokens, TESS_KEEP_ALL, "the context's tokens is 75, must be the pass's, 50"},
-        {to_rank, TESS_KEEP_ALL, "the context's rank_low is 8, must be the pass's, 16"},
+        {to_rank, TESS_KEEP_ALL, "the context's proj_dim is 8, must be the pass's, 16"},
         {to_cubes, TESS_KEEP_ALL, "the context's n_units is 0, must be the pass's, 12"},
         {to_compensate, TESS_KEEP_ALL, "the context's compensate is 0, must be the pass's, 1"},
         {to_same, TESS_KEEP_BLOCKS, "the context's saves is 1, must be 2 or more"},

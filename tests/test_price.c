@@ -138,7 +138,7 @@ static int64_t bytes_of_lists(const tess_exchange *x, const tess_plan *plan,
 {
     const tess_plan_info *info = &plan->info;
     const int64_t row = (int64_t)info->head_dim * info->element_bytes;
-    const int64_t low = (int64_t)opts->rank_low * info->element_bytes;
+    const int64_t low = (int64_t)opts->proj_dim * info->element_bytes;
     const int degree = plan->layers[0].strategy.ring,
               bits = low ? (degree - 1) * ((degree + 7) / 8) : 0;
     tess_ring_view ring;
@@ -169,7 +169,7 @@ static void bytes_are_those_of_the_exchange_lists(void **state)
     for (uint64_t seed = 0; seed < 1500; seed++) {
         tess_work *work = random_work(seed);
         tess_plan_opts opts = random_opts(seed, work);
-        opts.rank_low = seed % 3 ? 0 : draw(seed, 40, 1, 64);
+        opts.proj_dim = seed % 3 ? 0 : draw(seed, 40, 1, 64);
         opts.lse = draw(seed, 41, 0, 1);
         tess_plan *plan = NULL;
         found f = {0};
@@ -271,7 +271,7 @@ static void low_rank_vectors_and_lse_are_bytes_too(void **state)
     for (int pass = TESS_PLAN_FORWARD; pass <= TESS_PLAN_TRAIN; pass++) {
         opts.pass = (tess_plan_pass)pass;
         one_candidate(work, &opts, &plain);
-        opts.rank_low = 16;
+        opts.proj_dim = 16;
         one_candidate(work, &opts, &c);
         assert_int_equal(c.bytes - plain.bytes, 2 * rows * low);
         assert_int_equal(c.ns - plain.ns, 2 * rows * low / 100);
@@ -290,7 +290,7 @@ static void low_rank_vectors_and_lse_are_bytes_too(void **state)
         one_candidate(work, &opts, &c);
         assert_int_equal(c.bytes - plain.bytes, 2 * rows * low);
         opts.low_layers = NULL;
-        opts.rank_low = 0;
+        opts.proj_dim = 0;
     }
     assert_int_equal(plain.bytes, 8 * rows * row);
     tess_work_destroy(work);
@@ -312,7 +312,7 @@ static void low_rank_keys_come_whole_where_keys_do_not(void **state)
             .strategy.method = TESS_PLAN_CONTIGUOUS};
         tess_candidate plain, c;
         one_candidate(work, &opts, &plain);
-        opts.rank_low = 16;
+        opts.proj_dim = 16;
         one_candidate(work, &opts, &c);
         assert_int_equal(c.bytes - plain.bytes, low + (ring ? 3 : 0));
         /* A ring has no exchange of q, k and v without them. */

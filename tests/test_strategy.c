@@ -299,7 +299,7 @@ static void bad_options_are_told(void **state)
          "ulysses 2, ring 2, selective 1: no such degrees make 8 ranks"},
         {{.ranks = 2, .head_dim = -8}, "head_dim is -8, must be 0..4096"},
         {{.ranks = 2, .element_bytes = 3}, "element_bytes is 3, must be 0, 2 or 4"},
-        {{.ranks = 2, .rank_low = -1}, "rank_low is -1, must be 0..65536"},
+        {{.ranks = 2, .proj_dim = -1}, "proj_dim is -1, must be 0..65536"},
         {{.ranks = 2, .lse = 2}, "lse is 2, must be 0..1"},
         {{.ranks = 2, .union_share = 1.5}, "union_share is 1.5, must be 0..1"},
         {{.ranks = 2, .union_share = NAN}, "union_share is nan, must be 0..1"},

@@ -55,7 +55,7 @@ typedef struct {
     int32_t n_units;             /* key units; 0: single rows */
     const int64_t *units;        /* (n_units + 1) */
     int32_t units_most;          /* of a list; 0: all */
-    int rank_low;                /* elements of low-rank vectors, which travel in layers that have a
+    int proj_dim;                /* elements of low-rank vectors, which travel in layers that have a
                                     head of a density below 1; 0: none */
     int lse;                     /* 1: all forward calls ask for lse */
     int compensate;              /* 1: a virtual key stands for the keys a list leaves out */

@@ -45,7 +45,7 @@ typedef struct {
     int32_t n_units;       /* key units of selections; ignored where units is NULL */
     const int64_t *units;  /* (n_units + 1); NULL: single rows */
     int32_t units_most;    /* of a list; 0: all */
-    int rank_low; /* elements of the low-rank vectors that travel for the selector; 0: none */
+    int proj_dim; /* elements of the low-rank vectors that travel for the selector; 0: none */
     int saves;    /* sets kept between forward and backward; 0: forward only */
 } tess_dist_attn_opts;
 
@@ -72,8 +72,8 @@ typedef struct {
     const tess_view *q;     /* (rows of the share, head_dim) */
     const tess_view *k;     /* (tokens, head_dim), in token order; NULL where this rank has not all
                                keys: rings and selective layers */
-    const tess_view *q_low; /* (rows of the share, rank_low); NULL without */
-    const tess_view *k_low; /* (tokens, rank_low), in token order */
+    const tess_view *q_low; /* (rows of the share, proj_dim); NULL without */
+    const tess_view *k_low; /* (tokens, proj_dim), in token order */
 } tess_share_in;
 
 /* Called on the rank that computes, once for each sample and share, before its attention. Fills
@@ -90,7 +90,7 @@ typedef struct {
                              the last set is void afterwards */
     tess_share_fn choose; /* NULL: dense. Forward only */
     void *user;
-    const tess_view *q_low, *k_low; /* batch x heads x rows at home x rank_low; NULL: none travel.
+    const tess_view *q_low, *k_low; /* batch x heads x rows at home x proj_dim; NULL: none travel.
                                        Forward only */
 } tess_dist_call;
 

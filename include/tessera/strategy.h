@@ -30,7 +30,7 @@ typedef struct {
     tess_plan_pass pass;        /* what is predicted: forward alone, or with the backward pass */
     int head_dim;               /* 0: 128 */
     int element_bytes;          /* of q, k, v, o and their gradients: 2 (0: 2), or 4 for fp32 */
-    int rank_low;               /* elements of the low-rank vectors by which ranks choose keys,
+    int proj_dim;               /* elements of the low-rank vectors by which ranks choose keys,
                                      0..65536: forward, those of a query row travel with it, those
                                      of all keys of a head to every rank that has a share of it, and
                                      the ranks of a ring tell each other what they chose; 0: none */

@@ -75,7 +75,7 @@ static uint64_t fingerprint(const tess_context_opts *o, int ranks)
 {
     const int64_t counts[] = {o->layers,     o->heads,      o->head_dim,     o->batch,
                               o->tokens,     o->n_groups,   o->n_units,      o->units_most,
-                              o->rank_low,   o->compensate, o->saves,        o->train,
+                              o->proj_dim,   o->compensate, o->saves,        o->train,
                               o->whole_keys, o->fresh,      o->like != NULL, o->lse};
     const double numbers[] = {o->scale, o->flops, o->union_share, o->replan_above};
     const char *const texts[] = {o->strategy ? o->strategy : "auto", o->cluster ? o->cluster : ""};
@@ -185,7 +185,7 @@ static tess_status make_executor(tess_context *c, const tess_context_opts *o)
                                       .n_units = o->n_units,
                                       .units = o->n_units > 0 ? o->units : NULL,
                                       .units_most = o->units_most,
-                                      .rank_low = o->rank_low,
+                                      .proj_dim = o->proj_dim,
                                       .saves = o->saves};
     return tess_dist_attn_create(c->ctx, c->comm, &opts, &c->attn);
 }
@@ -213,7 +213,7 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
                               .pass = o->train ? TESS_PLAN_TRAIN : TESS_PLAN_FORWARD,
                               .head_dim = o->head_dim,
                               .element_bytes = sizeof(float),
-                              .rank_low = o->rank_low,
+                              .proj_dim = o->proj_dim,
                               .low_layers = c->low,
                               .lse = o->lse,
                               .union_shares = c->unions,

@@ -127,7 +127,7 @@ static double weigh(tess_context *c)
     for (size_t i = 0; i < n; i++) {
         const double d = c->density[i];
         c->shares[i] = d < 1.0 ? d + opens : c->rates.dense;
-        c->low[i / (size_t)c->opts.heads] |= d < 1.0 && c->opts.rank_low > 0;
+        c->low[i / (size_t)c->opts.heads] |= d < 1.0 && c->opts.proj_dim > 0;
         sum += c->shares[i];
     }
     return sum / (double)n;

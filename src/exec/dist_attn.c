@@ -49,17 +49,17 @@ static tess_status check_forward(const tess_dist_attn *d, const tess_dist_call *
     TESS_TRY(check_call(who, d, call));
     if (call->choose && !d->opts.groups)
         return tess__fail(TESS_EINVAL, "%s: choose is given, but n_groups is 0", who);
-    if ((call->q_low || call->k_low) && d->opts.rank_low == 0)
-        return tess__fail(TESS_EINVAL, "%s: %s is given, but rank_low is 0", who,
+    if ((call->q_low || call->k_low) && d->opts.proj_dim == 0)
+        return tess__fail(TESS_EINVAL, "%s: %s is given, but proj_dim is 0", who,
                           call->q_low ? "q_low" : "k_low");
     const int dim = d->opts.head_dim;
     TESS_TRY(check_view(who, "q", q, d->home, dim));
     TESS_TRY(check_view(who, "k", k, d->home, dim));
     TESS_TRY(check_view(who, "v", v, d->home, dim));
     if (call->q_low)
-        TESS_TRY(check_view(who, "q_low", call->q_low, d->home, d->opts.rank_low));
+        TESS_TRY(check_view(who, "q_low", call->q_low, d->home, d->opts.proj_dim));
     if (call->k_low)
-        TESS_TRY(check_view(who, "k_low", call->k_low, d->home, d->opts.rank_low));
+        TESS_TRY(check_view(who, "k_low", call->k_low, d->home, d->opts.proj_dim));
     return check_view(who, "o", o, d->home, dim);
 }
 

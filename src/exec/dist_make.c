@@ -42,7 +42,7 @@ static tess_status check_numbers(const tess_dist_attn_opts *o)
     TESS_TRY(tess__check_range(create, "heads", o->heads, 1, 65536));
     TESS_TRY(tess__check_range(create, "compensate", o->compensate, 0, 1));
     TESS_TRY(tess__check_range(create, "tokens", o->tokens, 1, INT32_MAX));
-    TESS_TRY(tess__check_range(create, "rank_low", o->rank_low, 0, 65536));
+    TESS_TRY(tess__check_range(create, "proj_dim", o->proj_dim, 0, 65536));
     TESS_TRY(tess__check_range(create, "saves", o->saves, 0, 65536));
     TESS_TRY(tess__check_range(create, "n_groups", o->n_groups, 0, o->tokens));
     TESS_TRY(tess__check_eights(create, "head_dim", o->head_dim, TESS_DIM_MAX));
@@ -57,7 +57,7 @@ static tess_status check_numbers(const tess_dist_attn_opts *o)
 static tess_status check_size(const tess_dist_attn_opts *o)
 {
     const int64_t heads = (int64_t)o->batch * o->heads, pairs = o->tokens * o->tokens;
-    const int64_t width = o->head_dim > o->rank_low ? o->head_dim : o->rank_low;
+    const int64_t width = o->head_dim > o->proj_dim ? o->head_dim : o->proj_dim;
     int64_t all;
     if (__builtin_mul_overflow(pairs, heads, &all))
         return tess__fail(TESS_EINVAL, "%s: %lld x %lld tokens in %lld heads, must be below 2^63",

@@ -5,8 +5,8 @@
  * which travel on a road of their own, or by nothing but the queries. Lists are kept as bits over
  * all key units, and become lists among the keys in hand when there are some.
  *
- *   d->low   q_low (batch, packed queries, rank_low) | k_low (batch, heads of shares, tokens,
- *            rank_low)
+ *   d->low   q_low (batch, packed queries, proj_dim) | k_low (batch, heads of shares, tokens,
+ *            proj_dim)
  */
 #include "dist_tile.h"
 
@@ -204,7 +204,7 @@ void tess__tile_return(tess_dist_attn *d, tess__dist_run *run, const tess_select
 tess_status tess__tile_plan(const tess_dist_attn *d, const tess__dist_plan *in, int kv_floats,
                             tess__dist_layer *layer, tess__road *low, tess__dist_need *need)
 {
-    const int64_t width = d->opts.rank_low, batch = d->opts.batch, q = d->opts.head_dim + width;
+    const int64_t width = d->opts.proj_dim, batch = d->opts.batch, q = d->opts.head_dim + width;
     const int rank = d->rank, ranks = d->ranks;
     tess__need_move(d, layer, d->opts.head_dim, kv_floats, need);
     if (width == 0)
@@ -228,7 +228,7 @@ int tess__low_cargo(const tess_dist_attn *d, const tess__dist_run *run, const te
                     tess__cargo *cargo)
 {
     const tess__road *q = &run->layer->q;
-    const int width = d->opts.rank_low;
+    const int width = d->opts.proj_dim;
     float *q_low = d->low.data, *k_low = q_low ? q_low + d->opts.batch * q->places * width : NULL;
     int n = 0;
     cargo[n++] = (tess__cargo){q, d->opts.head_dim, *run->q, run->set->q};
@@ -243,7 +243,7 @@ void tess__choose_all(tess_dist_attn *d, tess__dist_run *run, const tess__road *
 {
     const tess__dist_layer *layer = run->layer;
     const tess_dist_call *call = run->call;
-    const int64_t width = d->opts.rank_low, tokens = d->opts.tokens;
+    const int64_t width = d->opts.proj_dim, tokens = d->opts.tokens;
     float *q_low = d->low.data;
     float *k_low = q_low ? q_low + d->opts.batch * layer->q.places * width : NULL;
     for (int sample = 0; sample < d->opts.batch; sample++) {

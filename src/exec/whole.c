@@ -61,7 +61,7 @@ static tess_status whole_plan(const tess_dist_attn *d, const tess__dist_plan *in
     TESS_TRY(tess_exchange_query(in->exchange, &info));
     TESS_TRY(tess__road_make(d, in, TESS_ROWS_KV, info.packed_k, &layer->kv));
     place_keys(d, layer);
-    const int dim = d->opts.head_dim, low = d->opts.rank_low;
+    const int dim = d->opts.head_dim, low = d->opts.proj_dim;
     tess__need_move(d, layer, dim + low, 2 * dim + low, need);
     tess__need_most(&need->low, d->opts.batch * (layer->q.places + layer->kv.places) * low);
     for (int64_t i = 0; d->opts.saves > 0 && i < layer->n_shares; i++)
@@ -75,7 +75,7 @@ static tess_status whole_plan(const tess_dist_attn *d, const tess__dist_plan *in
 static tess_status bring(tess_dist_attn *d, tess__dist_run *run, float *q_low, float *k_low)
 {
     const tess__dist_layer *layer = run->layer;
-    const int dim = d->opts.head_dim, low = d->opts.rank_low;
+    const int dim = d->opts.head_dim, low = d->opts.proj_dim;
     tess__cargo cargo[TESS__CARGO_MOST] = {{&layer->q, dim, *run->q, run->set->q},
                                            {&layer->kv, dim, *run->k, run->set->k},
                                            {&layer->kv, dim, *run->v, run->set->v}};
@@ -113,7 +113,7 @@ static tess_status forward_share(tess_dist_attn *d, tess__dist_run *run, int sam
 {
     const tess__dist_layer *layer = run->layer;
     const tess__dist_share *share = &layer->shares[i];
-    const int low = d->opts.rank_low;
+    const int low = d->opts.proj_dim;
     const tess_view k = tess__share_k(layer, sample, share, run->set->k, d->opts.head_dim);
     const tess_view ql = tess__share_q(layer, sample, share, q_low, low);
     const tess_view kl = tess__share_k(layer, sample, share, k_low, low);
@@ -125,7 +125,7 @@ static tess_status forward_share(tess_dist_attn *d, tess__dist_run *run, int sam
 static tess_status whole_forward(tess_dist_attn *d, tess__dist_run *run)
 {
     float *q_low = d->low.data;
-    float *k_low = q_low + d->opts.batch * run->layer->q.places * d->opts.rank_low;
+    float *k_low = q_low + d->opts.batch * run->layer->q.places * d->opts.proj_dim;
     TESS_TRY(bring(d, run, q_low, k_low));
     for (int sample = 0; sample < d->opts.batch; sample++)
         for (int64_t i = 0; run->mine == TESS_OK && i < run->layer->n_shares; i++)

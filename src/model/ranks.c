@@ -22,7 +22,7 @@ static tess_status check_lists(const char *who, const tess_context_opts *o,
         int have, want;
     } sizes[] = {{"n_groups", o->n_groups, z->n_q},
                  {"n_units", o->n_units, shape->sparse->unit_cubes ? z->n_k : 0},
-                 {"rank_low", o->rank_low, shape->sparse->rank},
+                 {"proj_dim", o->proj_dim, shape->sparse->rank},
                  {"compensate", o->compensate, shape->sparse->compensate}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].have != sizes[i].want)

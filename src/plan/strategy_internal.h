@@ -68,7 +68,7 @@ typedef struct {
     double packed_ns;           /* of a byte of rows on their way to messages or out of them */
     double selected_ns;         /* of a byte of selected keys, beside the link */
     double loaded_ns;           /* of a byte of K and V of keys beyond one for each query row */
-    int rank_low;               /* elements of low-rank vectors */
+    int proj_dim;               /* elements of low-rank vectors */
     const uint8_t *low_layers;  /* (layers): 0: none there; NULL: everywhere */
     int lse;                    /* 1: it comes home with o */
     int ranks, per_node;
@@ -86,7 +86,7 @@ static inline double tess__union_share(const tess__pricing *pricing, int layer, 
 /* Elements of the low-rank vectors that travel in layer `at`. */
 static inline int tess__rank_low(const tess__pricing *pricing, int at)
 {
-    return !pricing->low_layers || pricing->low_layers[at] ? pricing->rank_low : 0;
+    return !pricing->low_layers || pricing->low_layers[at] ? pricing->proj_dim : 0;
 }
 
 /* Bytes in which a rank tells the others of its ring which key parts it has work with. They speak

@@ -15,7 +15,7 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o, int l
     TESS_TRY(tess__check_range(who, "selective", o->strategy.selective, 0, o->ranks));
     TESS_TRY(tess__check_range(who, "pass", (int)o->pass, 0, TESS_PLAN_PASS_COUNT - 1));
     TESS_TRY(tess__check_range(who, "head_dim", o->head_dim, 0, 4096));
-    TESS_TRY(tess__check_range(who, "rank_low", o->rank_low, 0, 65536));
+    TESS_TRY(tess__check_range(who, "proj_dim", o->proj_dim, 0, 65536));
     TESS_TRY(tess__check_range(who, "lse", o->lse, 0, 1));
     TESS_TRY(tess__check_range(who, "memory", o->memory, 0, INT64_MAX));
     TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 2));
@@ -104,7 +104,7 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     task->pricing.packed_ns = o->packed_ns;
     task->pricing.selected_ns = o->selected_ns;
     task->pricing.loaded_ns = o->loaded_ns;
-    task->pricing.rank_low = o->rank_low;
+    task->pricing.proj_dim = o->proj_dim;
     task->pricing.low_layers = o->low_layers;
     task->pricing.lse = o->lse;
     task->pricing.ranks = o->ranks;

@@ -168,7 +168,7 @@ static int64_t memory_of(const tess__desk *d)
         rows += 2 * q * (1 + train) + 2 * kv * (1 + ring);
         int64_t bytes = rows * dim * element + 4 * q;
         bytes +=
-            (info->heads * (home_q + home_k) + q + d->flow.low.held[p]) * d->rank_low * element;
+            (info->heads * (home_q + home_k) + q + d->flow.low.held[p]) * d->proj_dim * element;
         if (train)
             bytes += 2 * kv * dim * (ring ? 2 * TESS_GRADIENT_BYTES : element);
         most = tess__larger(most, bytes);
@@ -181,7 +181,7 @@ static int64_t memory_of(const tess__desk *d)
 static int64_t pass_ns(tess__desk *d, int backward, int64_t *start, int64_t *next, int64_t *compute)
 {
     const int64_t row = (int64_t)d->info->head_dim * d->info->element_bytes;
-    const int64_t low = (int64_t)d->rank_low * d->info->element_bytes;
+    const int64_t low = (int64_t)d->proj_dim * d->info->element_bytes;
     const int64_t lse = d->pricing->lse ? sizeof(float) : 0;
     int64_t ns =
         backward ? exchange_rows(d, row, 0, 0, 0) : exchange_rows(d, row + low, 2 * row, low, 0);
@@ -216,7 +216,7 @@ static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *
     if (!d->traffic || !d->ns || !d->loads || !d->sent || !d->first || !d->last || !start || !next)
         return TESS_ENOMEM;
     memset(d->sent, 0, n * sizeof *d->sent);
-    d->rank_low = tess__rank_low(d->pricing, at);
+    d->proj_dim = tess__rank_low(d->pricing, at);
     for (int p = 0; d->info->speeds && p < d->info->ranks; p++)
         d->fastest = d->info->speeds[p] > d->fastest ? d->info->speeds[p] : d->fastest;
     TESS_TRY(tess__layer_traffic(arena, d->info, d->layer, work, at, &d->flow));

@@ -23,7 +23,7 @@ typedef struct {
     int64_t *ns, *loads;   /* (ranks) */
     int *first, *last;     /* (groups, ring): scratch of price_ring.c */
     int64_t *sent;         /* (ranks): bytes, over all exchanges and hops */
-    int rank_low;          /* elements of the layer's low-rank vectors */
+    int proj_dim;          /* elements of the layer's low-rank vectors */
     int32_t fastest;       /* speed */
 } tess__desk;
 

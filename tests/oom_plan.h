@@ -9,7 +9,7 @@
 
 #include "tessera/advanced/exchange.h"
 #include "tessera/cluster.h"
-#include "tessera/context.h"
+#include "tessera/cp.h"
 #include "tessera/dist_attn.h"
 #include "tessera/plan.h"
 #include "tessera/strategy.h"
@@ -153,25 +153,25 @@ static tess_status s_run_plans(world *w)
 {
     static const double density[] = {1.0, 0.5};
     static const int64_t groups[] = {0, 8, 16, 24, 32};
-    const tess_context_opts opts = {.layers = 1,
-                                    .heads = 2,
-                                    .head_dim = 8,
-                                    .batch = 1,
-                                    .tokens = 32,
-                                    .n_groups = 4,
-                                    .groups = groups,
-                                    .flops = 1e9,
-                                    .fresh = 1};
+    const tess_cp_opts opts = {.layers = 1,
+                               .heads = 2,
+                               .head_dim = 8,
+                               .batch = 1,
+                               .tokens = 32,
+                               .n_groups = 4,
+                               .groups = groups,
+                               .flops = 1e9,
+                               .fresh = 1};
     tess_comm *comm = NULL;
-    tess_context *context = NULL;
+    tess_cp *context = NULL;
     tess_status status = tess_comm_self(w->ctx, &comm);
     if (status == TESS_OK)
-        status = tess_context_create(w->ctx, comm, &opts, &context);
+        status = tess_cp_create(w->ctx, comm, &opts, &context);
     if (status != TESS_OK)
         assert_null(context);
     for (int i = 0; status == TESS_OK && i < 2; i++)
-        status = tess_context_plan(context, i, density, NULL);
-    tess_context_destroy(context);
+        status = tess_cp_plan(context, i, density, NULL);
+    tess_cp_destroy(context);
     tess_comm_destroy(comm);
     return status;
 }

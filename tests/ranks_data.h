@@ -156,19 +156,19 @@ static inline tess_status keep_result(const trial *t, const tess_model *model, t
 
 /* A rank's objects, freed whatever happened. */
 typedef struct {
-    tess_context *context;
+    tess_cp *context;
     tess_model *model;
     tess_pass *pass;
     tess_predictor *predictor;
 } rank_objects;
 
 static inline tess_status make_context(const trial *t, tess_ctx *ctx, tess_comm *comm,
-                                       tess_context **context)
+                                       tess_cp **context)
 {
     int64_t bounds[GROUPS + 1];
     const int grid[3] = {t->shape.frames, t->shape.height, t->shape.width};
     TRY(tess_order_cubes(grid, cube, NULL, NULL, bounds, NULL));
-    const tess_context_opts opts = {
+    const tess_cp_opts opts = {
         .layers = LAYERS,
         .heads = HEADS,
         .head_dim = DIM,
@@ -187,8 +187,8 @@ static inline tess_status make_context(const trial *t, tess_ctx *ctx, tess_comm 
         .strategy = t->strategy,
         .cluster = "a100-80",
     };
-    TRY(tess_context_create(ctx, comm, &opts, context));
-    return tess_context_plan(*context, 0, NULL, NULL);
+    TRY(tess_cp_create(ctx, comm, &opts, context));
+    return tess_cp_plan(*context, 0, NULL, NULL);
 }
 
 static inline tess_status run_objects(trial *t, tess_ctx *ctx, tess_comm *comm, rank_objects *o,
@@ -240,7 +240,7 @@ static inline tess_status run_rank(void *user, tess_ctx *ctx, tess_comm *comm)
     tess_pass_destroy(o.pass);
     tess_model_destroy(o.model);
     tess_predictor_destroy(o.predictor);
-    tess_context_destroy(o.context);
+    tess_cp_destroy(o.context);
     return status;
 }
 

@@ -301,23 +301,23 @@ static tess_status pass_on(const world *w, const tess_pass_shape *shape)
 
 static tess_status s_pass_ranks(world *w)
 {
-    const tess_context_opts opts = {.layers = 1,
-                                    .heads = 2,
-                                    .head_dim = 8,
-                                    .batch = 1,
-                                    .tokens = 4,
-                                    .strategy = "fractional",
-                                    .cluster = "a100-80"};
+    const tess_cp_opts opts = {.layers = 1,
+                               .heads = 2,
+                               .head_dim = 8,
+                               .batch = 1,
+                               .tokens = 4,
+                               .strategy = "fractional",
+                               .cluster = "a100-80"};
     tess_pass_shape shape = {.batch = 1, .frames = 1, .height = 4, .width = 4};
     tess_comm *comm = NULL;
     tess_status status = tess_comm_self(w->ctx, &comm);
     if (status == TESS_OK)
-        status = tess_context_create(w->ctx, comm, &opts, &shape.context);
+        status = tess_cp_create(w->ctx, comm, &opts, &shape.context);
     if (status == TESS_OK)
-        status = tess_context_plan(shape.context, 0, NULL, NULL);
+        status = tess_cp_plan(shape.context, 0, NULL, NULL);
     if (status == TESS_OK)
         status = pass_on(w, &shape);
-    tess_context_destroy(shape.context);
+    tess_cp_destroy(shape.context);
     tess_comm_destroy(comm);
     return status;
 }

@@ -210,7 +210,7 @@ static void other_selectors_choose_the_same_keys(void **state)
 }
 
 /* Two steps: one that searches, and one of other clips that uses its keys again. */
-static tess_status run_two_steps(const trial *t, tess_context *context, tess_pass *pass, float *out)
+static tess_status run_two_steps(const trial *t, tess_cp *context, tess_pass *pass, float *out)
 {
     static const double density[LAYERS * HEADS] = {1, 0.05, 0.3, 0.05, 1, 0.05};
     float *x = malloc(t->one.n_x * sizeof *x);
@@ -222,7 +222,7 @@ static tess_status run_two_steps(const trial *t, tess_context *context, tess_pas
             x[i] = k ? -t->one.x[i] : t->one.x[i];
         status = tess_pass_attend(pass, &attend);
         if (status == TESS_OK && context && k == 1) /* groups move to ranks that did not search */
-            status = tess_context_plan(context, 1, density, NULL);
+            status = tess_cp_plan(context, 1, density, NULL);
         if (status == TESS_OK)
             status =
                 tess_pass_forward(pass, &(tess_model_in){x, t->one.timestep, t->one.text}, out);
@@ -254,7 +254,7 @@ static tess_status run_searching(void *user, tess_ctx *ctx, tess_comm *comm)
         status = run_two_steps(t, o.context, o.pass, t->of[info.rank].out);
     tess_pass_destroy(o.pass);
     tess_model_destroy(o.model);
-    tess_context_destroy(o.context);
+    tess_cp_destroy(o.context);
     return status;
 }
 
@@ -377,7 +377,7 @@ static tess_status run_refusing(void *user, tess_ctx *ctx, tess_comm *comm)
     free(out);
     tess_pass_destroy(o.pass);
     tess_model_destroy(o.model);
-    tess_context_destroy(o.context);
+    tess_cp_destroy(o.context);
     return status;
 }
 
@@ -418,7 +418,7 @@ static tess_status run_misfit(void *user, tess_ctx *ctx, tess_comm *comm)
     const misfit *m = user;
     trial other = {
         .shape = m->t->shape, .room = m->t->room, .sparse = m->t->sparse, .strategy = "fractional"};
-    tess_context *context = NULL;
+    tess_cp *context = NULL;
     tess_model *model = NULL;
     tess_pass *pass = NULL;
     other.shape.keep = m->keep;
@@ -433,7 +433,7 @@ static tess_status run_misfit(void *user, tess_ctx *ctx, tess_comm *comm)
         status = tess_pass_create(model, &other.shape, &pass);
     tess_pass_destroy(pass);
     tess_model_destroy(model);
-    tess_context_destroy(context);
+    tess_cp_destroy(context);
     return status;
 }
 

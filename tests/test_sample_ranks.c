@@ -20,7 +20,7 @@ typedef enum {
 typedef struct {
     tess_sample_opts opts;
     oddity odd;
-    int64_t plans[TESS_CONTEXT_EVENTS]; /* events that rank 0 was told */
+    int64_t plans[TESS_CP_EVENT_COUNT]; /* events that rank 0 was told */
     result told[RANKS_MOST];
     tess_comm_counts sent[RANKS_MOST];
     tess_status status[RANKS_MOST];
@@ -36,7 +36,7 @@ static int stop_here(void *user, const char *what, int64_t done, int64_t total)
     return stops && strcmp(what, "sampling") == 0 && done == 2;
 }
 
-static void count_event(void *user, const tess_context_event *event)
+static void count_event(void *user, const tess_cp_event *event)
 {
     story *s = user;
     s->plans[event->kind]++;
@@ -185,7 +185,7 @@ static void plans_are_kept_from_step_to_step(void **state)
     assert_non_null(s);
     s->opts = opts_of(checkpoint, NULL);
     CHECK_OK(play(s, 2));
-    const int64_t made = s->plans[TESS_CONTEXT_MADE], kept = s->plans[TESS_CONTEXT_KEPT];
+    const int64_t made = s->plans[TESS_CP_MADE], kept = s->plans[TESS_CP_KEPT];
     assert_true(made >= 1 && made <= 3);
     assert_int_equal(made + kept, STEPS);
     free(s);

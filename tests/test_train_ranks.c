@@ -613,7 +613,7 @@ static void strategies_must_be_known(void **state)
     (void)state;
     story s = {.opts = &dense, .ranks = 2, .context = 2, .strategy = "rign"};
     CHECK_FAILS(run_story(&s), TESS_EINVAL,
-                "tess_context_create: strategy is \"rign\", did you mean ring?");
+                "tess_cp_create: strategy is \"rign\", did you mean ring?");
 }
 
 static void a_folder_that_goes_ends_all_ranks(void **state)

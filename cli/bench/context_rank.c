@@ -11,7 +11,7 @@
 #include "context_bench.h"
 
 #include "tessera/advanced/exchange.h"
-#include "tessera/context.h"
+#include "tessera/cp.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,10 +25,10 @@ typedef struct {
     tess_ctx *ctx;
     tess_comm *comm;
     int rank;
-    tess_context *rates;  /* the first, which measures */
+    tess_cp *rates;       /* the first, which measures */
     const double *unions; /* of it */
-    tess_context *context;
-    tess_context_info info;
+    tess_cp *context;
+    tess_cp_info info;
     context_run *run;
     int64_t *offsets; /* (groups + 1): a share's lists on their way */
     int32_t *indices;
@@ -183,9 +183,9 @@ static tess_status count_queries(const state *s, int layer, int64_t *bytes)
 static tess_status tell_layers(state *s)
 {
     for (int layer = 0; layer < s->job->lists->layers; layer++) {
-        tess_context_layer_info told;
+        tess_cp_layer_info told;
         tess_plan_layer planned;
-        TRY(tess_context_layer(s->context, layer, &told));
+        TRY(tess_cp_layer(s->context, layer, &told));
         TRY(tess_plan_layer_view(s->info.plan, layer, &planned));
         TRY(count_queries(s, layer, &s->run->moved[cell(s, 0, layer)]));
         if (s->rank > 0)
@@ -199,35 +199,35 @@ static tess_status tell_layers(state *s)
     return TESS_OK;
 }
 
-static void tell_rates(void *user, const tess_context_event *event)
+static void tell_rates(void *user, const tess_cp_event *event)
 {
     context_job *job = user;
-    if (event->kind == TESS_CONTEXT_RATES && event->step < 0)
+    if (event->kind == TESS_CP_RATES && event->step < 0)
         snprintf(job->rates, sizeof job->rates, "%s", event->sentence);
 }
 
-static tess_status make(state *s, const char *strategy, tess_context **context)
+static tess_status make(state *s, const char *strategy, tess_cp **context)
 {
     const context_lists *l = s->job->lists;
     const problem *p = &s->job->w->p;
-    const tess_context_opts opts = {.layers = l->layers,
-                                    .heads = l->heads,
-                                    .head_dim = (int)p->dim,
-                                    .batch = 1,
-                                    .tokens = l->tokens,
-                                    .n_groups = l->groups,
-                                    .groups = l->group_bounds,
-                                    .n_units = p->unit > 1 ? l->units : 0,
-                                    .units = p->unit > 1 ? l->unit_bounds : NULL,
-                                    .units_most = l->keys_most,
-                                    .saves = p->backward,
-                                    .train = p->backward,
-                                    .strategy = strategy,
-                                    .union_shares = s->unions,
-                                    .like = s->rates,
-                                    .tell = s->rank == 0 && !s->rates ? tell_rates : NULL,
-                                    .user = s->job};
-    return tess_context_create(s->ctx, s->comm, &opts, context);
+    const tess_cp_opts opts = {.layers = l->layers,
+                               .heads = l->heads,
+                               .head_dim = (int)p->dim,
+                               .batch = 1,
+                               .tokens = l->tokens,
+                               .n_groups = l->groups,
+                               .groups = l->group_bounds,
+                               .n_units = p->unit > 1 ? l->units : 0,
+                               .units = p->unit > 1 ? l->unit_bounds : NULL,
+                               .units_most = l->keys_most,
+                               .saves = p->backward,
+                               .train = p->backward,
+                               .strategy = strategy,
+                               .union_shares = s->unions,
+                               .like = s->rates,
+                               .tell = s->rank == 0 && !s->rates ? tell_rates : NULL,
+                               .user = s->job};
+    return tess_cp_create(s->ctx, s->comm, &opts, context);
 }
 
 /* Samples [from, to). Fails where the group is lost; what makes a strategy impossible is agreed on
@@ -236,7 +236,7 @@ static tess_status run_strategy(state *s, int from, int to)
 {
     tess_status status = make(s, s->run->name, &s->context);
     if (status == TESS_OK)
-        status = tess_context_plan(s->context, 0, s->job->lists->density, NULL);
+        status = tess_cp_plan(s->context, 0, s->job->lists->density, NULL);
     if (status == TESS_EINVAL || status == TESS_ENOTSUP) {
         if (s->rank == 0)
             snprintf(s->run->why, CONTEXT_WHY, "%s", tess_last_error());
@@ -244,7 +244,7 @@ static tess_status run_strategy(state *s, int from, int to)
         return TESS_OK;
     }
     TRY(status);
-    TRY(tess_context_view(s->context, &s->info));
+    TRY(tess_cp_view(s->context, &s->info));
     if (s->job->compare) {
         const size_t bytes = (size_t)s->job->lists->heads * (size_t)s->info.rows * sizeof *s->lse;
         s->lse = malloc(bytes);
@@ -262,7 +262,7 @@ static tess_status run_strategy(state *s, int from, int to)
 
 static void drop_strategy(state *s)
 {
-    tess_context_destroy(s->context);
+    tess_cp_destroy(s->context);
     free(s->lse);
     free(s->marks);
     s->context = NULL;
@@ -296,12 +296,12 @@ static tess_status measure(state *s)
 {
     const context_lists *l = s->job->lists;
     TRY(make(s, "fractional", &s->rates));
-    TRY(tess_context_plan(s->rates, 0, l->density, NULL));
-    TRY(tess_context_view(s->rates, &s->info));
+    TRY(tess_cp_plan(s->rates, 0, l->density, NULL));
+    TRY(tess_cp_view(s->rates, &s->info));
     for (int layer = 0; layer < l->layers; layer++)
         TRY(run_layer(s, layer));
-    TRY(tess_context_plan(s->rates, 1, l->density, NULL)); /* ranks tell what they saw */
-    TRY(tess_context_view(s->rates, &s->info));
+    TRY(tess_cp_plan(s->rates, 1, l->density, NULL)); /* ranks tell what they saw */
+    TRY(tess_cp_view(s->rates, &s->info));
     s->unions = s->info.union_shares;
     return TESS_OK;
 }
@@ -309,14 +309,14 @@ static tess_status measure(state *s)
 /* What the planner would take for each layer; nothing where the executor cannot run it. */
 static tess_status ask_planner(state *s)
 {
-    tess_context_layer_info told;
+    tess_cp_layer_info told;
     TRY(make(s, "auto", &s->context));
-    const tess_status status = tess_context_plan(s->context, 0, s->job->lists->density, NULL);
+    const tess_status status = tess_cp_plan(s->context, 0, s->job->lists->density, NULL);
     if (status == TESS_EINVAL || status == TESS_ENOTSUP)
         return TESS_OK;
     TRY(status);
     for (int layer = 0; s->rank == 0 && layer < s->job->lists->layers; layer++) {
-        TRY(tess_context_layer(s->context, layer, &told));
+        TRY(tess_cp_layer(s->context, layer, &told));
         snprintf(s->job->choice[layer], CONTEXT_WORDS, "%s", told.words);
     }
     return TESS_OK;
@@ -360,7 +360,7 @@ static tess_status rank_main(void *user, tess_ctx *ctx, tess_comm *comm)
     status = world_agree(s.c, comm, status);
     if (status == TESS_OK)
         status = run_all(&s);
-    tess_context_destroy(s.rates);
+    tess_cp_destroy(s.rates);
     free(s.offsets);
     free(s.indices);
     return status == TESS_OK ? TESS_OK : tess_comm_fail(comm, status);

@@ -49,14 +49,13 @@ typedef struct {
     const char *profile_text, *layers_text; /* while a text is read; NULL afterwards */
     /* Of many ranks. */
     int64_t ranks;
-    char
-        strategy[PROBLEM_STRATEGY_MAX]; /* as of tess_context_opts; of a context problem or "all" */
-    const char *strategy_text;          /* while a text is read */
-    const char *lists;                  /* "random", "local" */
-    const char *links;                  /* "injected", "mpi" */
-    const char *cores;                  /* "turns", "shared" */
-    int64_t node_ranks;                 /* 0: one node */
-    double latency, bandwidth;          /* us, GB/s: between ranks of a node */
+    char strategy[PROBLEM_STRATEGY_MAX]; /* as of tess_cp_opts; of a context problem or "all" */
+    const char *strategy_text;           /* while a text is read */
+    const char *lists;                   /* "random", "local" */
+    const char *links;                   /* "injected", "mpi" */
+    const char *cores;                   /* "turns", "shared" */
+    int64_t node_ranks;                  /* 0: one node */
+    double latency, bandwidth;           /* us, GB/s: between ranks of a node */
     double network_latency, network_bandwidth;
 } problem;
 

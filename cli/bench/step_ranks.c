@@ -13,7 +13,7 @@
 #include "step_ranks.h"
 
 #include "tessera/advanced/machine.h"
-#include "tessera/context.h"
+#include "tessera/cp.h"
 
 #include <float.h>
 #include <math.h>
@@ -76,8 +76,8 @@ static tess_status waited(const state *s, double *seconds)
 /* What attention of all layers took for rows to travel. */
 static tess_status add_moves(const state *s, double parts[PARTS])
 {
-    tess_context_info info;
-    TRY(tess_context_view(s->w.context, &info));
+    tess_cp_info info;
+    TRY(tess_cp_view(s->w.context, &info));
     for (int layer = 0; layer < (int)s->w.p.layers; layer++) {
         tess_dist_stats seen;
         TRY(tess_dist_attn_stats(info.attn, layer, &seen));
@@ -92,7 +92,7 @@ static tess_status step(state *s, int kind, int64_t number, const double *densit
 {
     double before, after;
     const int64_t start = tess_clock_ns();
-    TRY(tess_context_plan(s->w.context, number, density, NULL));
+    TRY(tess_cp_plan(s->w.context, number, density, NULL));
     parts[PART_PLAN] += (double)(tess_clock_ns() - start) * 1e-9;
     TRY(waited(s, &before));
     TRY(compute(&s->w, kind));
@@ -159,11 +159,11 @@ static void conclude(state *s, const double parts[PARTS], step_ranks_row *row)
 static tess_status tell_strategy(const state *s, char words[STEP_WORDS])
 {
     const int layers = (int)s->w.p.layers;
-    tess_context_layer_info first, layer;
+    tess_cp_layer_info first, layer;
     int same = 0;
-    TRY(tess_context_layer(s->w.context, 0, &first));
+    TRY(tess_cp_layer(s->w.context, 0, &first));
     for (int i = 0; i < layers; i++) {
-        TRY(tess_context_layer(s->w.context, i, &layer));
+        TRY(tess_cp_layer(s->w.context, i, &layer));
         same += strcmp(first.words, layer.words) == 0;
     }
     if (same == layers)

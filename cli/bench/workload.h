@@ -82,7 +82,7 @@ typedef struct {
     tess_pass_shape pass_shape;
     int64_t step_bytes; /* of model and pass */
     tess_comm *comm;    /* set before workload_make: ranks that share the tokens of a step */
-    tess_context *context;
+    tess_cp *context;
     sparse_step sparse;
     int profile_heads; /* of the problem's profile; 0: it has none */
     void *buffers[WORKLOAD_BUFFERS];

@@ -6,7 +6,7 @@
  */
 #include "workload.h"
 
-#include "tessera/context.h"
+#include "tessera/cp.h"
 
 #include <math.h>
 #include <string.h>
@@ -89,16 +89,16 @@ static tess_status make_ranks(workload *w, tess_pass_shape *shape)
 {
     const problem *p = &w->p;
     const int sparse = problem_is_sparse_step(p);
-    tess_context_opts opts = {.layers = (int)p->layers,
-                              .heads = (int)p->heads,
-                              .head_dim = (int)p->dim,
-                              .batch = (int)p->batch,
-                              .tokens = p->tokens,
-                              .strategy = p->strategy,
-                              .saves = !shape->train                  ? 0
-                                       : shape->keep == TESS_KEEP_ALL ? (int)p->layers
-                                                                      : 1,
-                              .train = shape->train};
+    tess_cp_opts opts = {.layers = (int)p->layers,
+                         .heads = (int)p->heads,
+                         .head_dim = (int)p->dim,
+                         .batch = (int)p->batch,
+                         .tokens = p->tokens,
+                         .strategy = p->strategy,
+                         .saves = !shape->train                  ? 0
+                                  : shape->keep == TESS_KEEP_ALL ? (int)p->layers
+                                                                 : 1,
+                         .train = shape->train};
     if (sparse) {
         TRY(workload_groups(w));
         opts.n_groups = w->sparse.groups;
@@ -108,9 +108,9 @@ static tess_status make_ranks(workload *w, tess_pass_shape *shape)
         const double most = w->sparse.room.max_density;
         opts.units_most = (int32_t)ceil((most > 0 ? most : 1) * (double)p->tokens);
     }
-    TRY(tess_context_create(w->c->ctx, w->comm, &opts, &w->context));
+    TRY(tess_cp_create(w->c->ctx, w->comm, &opts, &w->context));
     shape->context = w->context;
-    return tess_context_plan(w->context, 0, NULL, NULL);
+    return tess_cp_plan(w->context, 0, NULL, NULL);
 }
 
 tess_status workload_make_step(workload *w)
@@ -164,7 +164,7 @@ void workload_free_step(workload *w)
     tess_pass_destroy(w->pass);
     workload_free_sparse(w);
     tess_model_destroy(w->model);
-    tess_context_destroy(w->context);
+    tess_cp_destroy(w->context);
 }
 #else
 tess_status workload_make_step(workload *w)

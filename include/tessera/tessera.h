@@ -7,7 +7,7 @@
 #include "attn.h"
 #include "base.h"
 #include "cluster.h"
-#include "context.h"
+#include "cp.h"
 #include "dist.h"
 #include "dist_attn.h"
 #include "file.h"

@@ -20,7 +20,7 @@
 #ifndef TESSERA_TRAIN_H
 #define TESSERA_TRAIN_H
 
-#include "context.h"
+#include "cp.h"
 #include "data.h"
 #include "dist.h"
 #include "model.h"
@@ -150,7 +150,7 @@ typedef struct {
      * which must be a multiple of their number. */
     tess_comm *comm;      /* NULL: this rank is alone. Used until the destroy */
     int ranks_context;    /* context-parallel ranks, which share the tokens of each clip; 0: all */
-    const char *strategy; /* of context parallelism, as of tess_context_opts */
+    const char *strategy; /* of context parallelism, as of tess_cp_opts */
     const char *cluster;  /* what plans are made for, likewise; NULL: measured */
 } tess_train_opts;
 
@@ -323,9 +323,9 @@ typedef struct {
         *comm; /* NULL: this rank is alone. Wrong arguments leave it as it was; after any other
                         failure it can only be destroyed */
     tess_halves halves;
-    const char *strategy;       /* of context parallelism, as of tess_context_opts */
-    const char *cluster;        /* what plans are made for, likewise; NULL: measured */
-    tess_context_fn plan_event; /* called with each plan, on every rank; NULL: not called */
+    const char *strategy;        /* of context parallelism, as of tess_cp_opts */
+    const char *cluster;         /* what plans are made for, likewise; NULL: measured */
+    tess_cp_event_fn plan_event; /* called with each plan, on every rank; NULL: not called */
     void *plan_user;
     tess_comm_counts *sent; /* grows by what this rank sent and waited; NULL: not wanted */
 } tess_sample_opts;

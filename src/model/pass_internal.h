@@ -16,7 +16,7 @@
 
 #include "model_internal.h"
 #include "tessera/advanced/sparse.h"
-#include "tessera/context.h"
+#include "tessera/cp.h"
 
 enum {
     TESS__BLOCK_ROWS = 64,   /* rows whose column sums are one part, whatever the threads */

@@ -14,8 +14,8 @@ static int saves_of(const tess_pass_shape *shape, int layers)
     return !shape->train ? 0 : shape->keep == TESS_KEEP_ALL ? layers : 1;
 }
 
-static tess_status check_lists(const char *who, const tess_context_opts *o,
-                               const tess_pass_shape *shape, const tess__sizes *z)
+static tess_status check_lists(const char *who, const tess_cp_opts *o, const tess_pass_shape *shape,
+                               const tess__sizes *z)
 {
     const struct {
         const char *name;
@@ -36,9 +36,9 @@ static tess_status check_lists(const char *who, const tess_context_opts *o,
 
 tess_status tess__ranks_fit(const char *who, const tess_pass_shape *shape, tess__sizes *z)
 {
-    tess_context_info info;
-    TESS_TRY(tess_context_view(shape->context, &info));
-    const tess_context_opts *o = info.opts;
+    tess_cp_info info;
+    TESS_TRY(tess_cp_view(shape->context, &info));
+    const tess_cp_opts *o = info.opts;
     const struct {
         const char *name;
         int64_t have, want;
@@ -63,10 +63,10 @@ tess_status tess__ranks_fit(const char *who, const tess_pass_shape *shape, tess_
     return TESS_OK;
 }
 
-tess__ranks tess__ranks_of(const tess_context *context)
+tess__ranks tess__ranks_of(const tess_cp *context)
 {
-    tess_context_info info;
-    if (!context || tess_context_view(context, &info) != TESS_OK)
+    tess_cp_info info;
+    if (!context || tess_cp_view(context, &info) != TESS_OK)
         return (tess__ranks){0};
     return (tess__ranks){info.comm, info.attn, info.rank, info.ranks, info.bounds};
 }

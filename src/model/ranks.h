@@ -16,7 +16,7 @@
 
 /* EINVAL unless the context of the shape fits the sizes; sets first and home. */
 tess_status tess__ranks_fit(const char *who, const tess_pass_shape *shape, tess__sizes *z);
-tess__ranks tess__ranks_of(const tess_context *context); /* NULL: alone */
+tess__ranks tess__ranks_of(const tess_cp *context); /* NULL: alone */
 
 /* Tells the other ranks of a failure, which is returned. */
 tess_status tess__ranks_end(const tess_pass *p, tess_status status);

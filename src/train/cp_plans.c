@@ -20,12 +20,12 @@ static const char plans_head[] =
 /* ---- making ---------------------------------------------------------------------------------- */
 
 /* Rates and plans are told once for all groups; why something is no candidate is for the log. */
-static void print_plan(void *user, const tess_context_event *event)
+static void print_plan(void *user, const tess_cp_event *event)
 {
     const tess_train *t = user;
-    if (t->pg.rank > 0 || event->kind == TESS_CONTEXT_KEPT)
+    if (t->pg.rank > 0 || event->kind == TESS_CP_KEPT)
         return;
-    if (t->opts.event && event->kind != TESS_CONTEXT_FALLBACK)
+    if (t->opts.event && event->kind != TESS_CP_FALLBACK)
         t->opts.event(t->opts.event_user, event->sentence);
     else
         tess__log(t->ctx, TESS_LOG_INFO, "%s", event->sentence);
@@ -55,12 +55,12 @@ tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
                                    .like = t->context,
                                    .event = print_plan,
                                    .user = t};
-    tess_context *made = NULL;
+    tess_cp *made = NULL;
     if (!t->pg.cp_comm)
         return TESS_OK;
     log_index_memory(t);
     TESS_TRY(tess__pass_context(t->ctx, t->pg.cp_comm, &sharing, &made));
-    tess_context_destroy(t->context);
+    tess_cp_destroy(t->context);
     t->context = made;
     return tess__plans_make(t);
 }
@@ -73,7 +73,7 @@ tess_status tess__plans_make(tess_train *t)
         return TESS_OK;
     const int64_t begin = tess__pg_clock(&t->pg), waited = tess__train_sent(t).wait_ns;
     const double *densities = t->control ? t->control->table.densities : NULL;
-    TESS_TRY(tess_context_plan(t->context, t->step + 1, densities, NULL));
+    TESS_TRY(tess_cp_plan(t->context, t->step + 1, densities, NULL));
     t->plan_ns += tess__pg_clock(&t->pg) - begin - (tess__train_sent(t).wait_ns - waited);
     return TESS_OK;
 }
@@ -85,8 +85,8 @@ double tess__plans_imbalance(const tess_train *t)
     const int layers = t->model->config.layers;
     double sum = 0.0;
     for (int layer = 0; t->context && layer < layers; layer++) {
-        tess_context_layer_info info;
-        if (tess_context_layer(t->context, layer, &info) != TESS_OK)
+        tess_cp_layer_info info;
+        if (tess_cp_layer(t->context, layer, &info) != TESS_OK)
             return (double)NAN;
         sum += info.imbalance;
     }
@@ -108,9 +108,9 @@ static double ms_of(int64_t ns)
 
 static tess_status add_layer(const tess_train *t, const char *path, int layer)
 {
-    tess_context_layer_info info;
+    tess_cp_layer_info info;
     char text[5][TESS_REAL_TEXT], line[512];
-    TESS_TRY(tess_context_layer(t->context, layer, &info));
+    TESS_TRY(tess_cp_layer(t->context, layer, &info));
     format_field(text[0], info.imbalance);
     format_field(text[1], ms_of(info.predicted_ns));
     format_field(text[2], ms_of(info.measured_ns));

@@ -17,7 +17,7 @@ static int wants_whole_keys(const tess_attention_opts *a)
 
 /* What the pass's lists ask of the context's options; bounds are allocated. */
 static tess_status fill_lists(tess_ctx *ctx, const tess__sharing *s, const int grid[3],
-                              tess_context_opts *o, int64_t **bounds)
+                              tess_cp_opts *o, int64_t **bounds)
 {
     const tess_sparse_opts *room = s->shape->sparse;
     int32_t n = 0;
@@ -40,13 +40,13 @@ static tess_status fill_lists(tess_ctx *ctx, const tess__sharing *s, const int g
 }
 
 tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__sharing *s,
-                               tess_context **context)
+                               tess_cp **context)
 {
     const tess_model_config *config = s->config;
     const tess_pass_shape *shape = s->shape;
     const int grid[3] = {shape->frames / config->patch[0], shape->height / config->patch[1],
                          shape->width / config->patch[2]};
-    tess_context_opts o = {
+    tess_cp_opts o = {
         .layers = config->layers,
         .heads = config->heads,
         .head_dim = config->head_dim,
@@ -67,7 +67,7 @@ tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__shari
     tess_status status = lists ? fill_lists(ctx, s, grid, &o, &bounds) : TESS_OK;
     status = tess_comm_agree(comm, status);
     if (status == TESS_OK)
-        status = tess_context_create(ctx, comm, &o, context);
+        status = tess_cp_create(ctx, comm, &o, context);
     tess__free(ctx, bounds);
     return status;
 }

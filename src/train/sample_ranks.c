@@ -121,7 +121,7 @@ void tess__sample_ranks_close(tess__sample_ranks *ranks)
     tess_comm *const comms[] = {ranks->pg.world, ranks->half_comm, ranks->pair_comm};
     for (int i = 0; i < 3 && ranks->sent; i++)
         tess__counts_add(comms[i], 1, ranks->sent);
-    tess_context_destroy(ranks->context);
+    tess_cp_destroy(ranks->context);
     tess__free(ranks->ctx, ranks->density);
     tess_comm_destroy(ranks->pair_comm);
     tess_comm_destroy(ranks->half_comm);
@@ -141,8 +141,7 @@ tess_status tess__sample_ranks_plan(tess__sample_ranks *ranks, int step)
     const int64_t n = (int64_t)ranks->layers * ranks->heads;
     for (int64_t i = 0; i < n && ranks->evaluated; i++)
         ranks->density[i] /= ranks->evaluated;
-    TESS_TRY(
-        tess_context_plan(ranks->context, step, ranks->evaluated ? ranks->density : NULL, NULL));
+    TESS_TRY(tess_cp_plan(ranks->context, step, ranks->evaluated ? ranks->density : NULL, NULL));
     memset(ranks->density, 0, (size_t)n * sizeof *ranks->density);
     ranks->evaluated = 0;
     return TESS_OK;

@@ -204,7 +204,7 @@ void tess_train_destroy(tess_train *train)
         return;
     tess__loader_stop(train->loader);
     tess_pass_destroy(train->pass);
-    tess_context_destroy(train->context);
+    tess_cp_destroy(train->context);
     tess__control_destroy(train->control);
     tess__optim_destroy(&train->optim);
     tess__reduce_destroy(&train->reduce);

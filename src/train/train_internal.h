@@ -26,7 +26,7 @@ struct tess_train {
     tess_data_info info;
     tess_train_opts opts;         /* no field is left at 0 for its default; texts are copies */
     tess_pass *pass;              /* NULL while it is to be made anew */
-    tess_context *context;        /* of ranks that share tokens; NULL: none do */
+    tess_cp *context;             /* of ranks that share tokens; NULL: none do */
     int64_t plan_ns;              /* spent on them */
     tess_comm_counts sent_before; /* less than 0: what the world had sent when this was made */
     tess__control *control;       /* NULL: attention is dense */
@@ -131,15 +131,15 @@ typedef struct {
     const tess_model_config *config;
     const tess_pass_shape *shape;         /* everything but its context, which is not read */
     const tess_attention_opts *attention; /* of a sparse pass: how it attends; NULL: dense */
-    const char *strategy, *cluster;       /* as of tess_context_opts */
-    const tess_context *like;
-    tess_context_fn event;
+    const char *strategy, *cluster;       /* as of tess_cp_opts */
+    const tess_cp *like;
+    tess_cp_event_fn event;
     void *user;
 } tess__sharing;
 
 /* Collective. */
 tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__sharing *sharing,
-                               tess_context **context);
+                               tess_cp **context);
 
 /* sample_control.c: how sampling alone attends, and what it attended to. */
 typedef struct tess__sampler tess__sampler;

@@ -3,7 +3,7 @@
 #include "choices.h"
 #include "cmd_sample.h"
 #include "tessera/advanced/machine.h"
-#include "tessera/context.h"
+#include "tessera/cp.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -116,11 +116,10 @@ static void add_densities(sample_densities *d, int clips)
 }
 
 /* Each plan as a line, on rank 0. */
-static void print_plan(void *user, const tess_context_event *event)
+static void print_plan(void *user, const tess_cp_event *event)
 {
     const sample_job *j = user;
-    const int wanted =
-        j->v->plan_log || (j->c->common->verbose && event->kind != TESS_CONTEXT_KEPT);
+    const int wanted = j->v->plan_log || (j->c->common->verbose && event->kind != TESS_CP_KEPT);
     if (wanted)
         out_log(j->c, TESS_LOG_INFO, event->sentence);
 }

@@ -12,7 +12,7 @@
 #ifndef TESSERA_PASS_H
 #define TESSERA_PASS_H
 
-#include "../context.h"
+#include "../cp.h"
 #include "../model.h"
 
 #ifdef __cplusplus
@@ -70,7 +70,7 @@ typedef struct {
                          brought into after the patches and back from before the output */
     const tess_sparse_opts *sparse; /* NULL: attention is dense; else queries are grouped by the
                                        cubes, which must be given */
-    tess_context *context; /* NULL: this rank has all tokens; else the ranks that share them.
+    tess_cp *context; /* NULL: this rank has all tokens; else the ranks that share them.
                               Outlives the pass; made for the same sizes, with as many saves as
                               layers, 1 with TESS_KEEP_BLOCKS, 0 without training */
 } tess_pass_shape;
@@ -86,7 +86,7 @@ typedef struct {
  * for every number of threads; TESS_KEEP_BLOCKS has those of TESS_KEEP_ALL.
  *
  * With a context all its ranks make the same calls with the same input and weights; each computes
- * its rows of tokens, and all get the whole output. A plan has been made (tess_context_plan).
+ * its rows of tokens, and all get the whole output. A plan has been made (tess_cp_plan).
  * Output and gradients are those of one rank up to rounding, with the same bits on every run;
  * gradients of parameters, the predictor's too, are partial: their sum over the ranks is the
  * gradient. A rank that fails in forward or backward fails the context's communicator, so that no

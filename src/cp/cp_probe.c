@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_probe.c - what attention takes on this rank: dense, and on lists of two densities.
+/* cp_probe.c - what attention takes on this rank: dense, and on lists of two densities.
  *
  *   lists of density d:  rows * (d keys + row_keys) * pair      two densities give pair, row_keys
  *   one key:             rows * row_keys * pair                 with queries that are in no cache:
@@ -14,7 +14,7 @@
  * make the best of each kind quiet. One thread does it by its own clock, so that ranks that share
  * cores do not see each other; a rank's rate is that of its threads together.
  */
-#include "context_internal.h"
+#include "cp_internal.h"
 
 #include "cost/cost_internal.h"
 #include "tessera/attn.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_context.c - plans at run time: strategies in words, rates, plans kept and made, sentences.
+/* test_cp.c - plans at run time: strategies in words, rates, plans kept and made, sentences.
  *
  * Ranks are threads. They fill what the test then looks at: a failed assertion must not leave a
  * thread. Clusters with names make predictions the same everywhere.
  */
 #include "ctx_fixture.h"
 
-#include "cp/context_internal.h"
-#include "tessera/context.h"
+#include "cp/cp_internal.h"
+#include "tessera/cp.h"
 
 #include <stdlib.h>
 
@@ -37,18 +37,18 @@ static void attention_is_probed_on_any_shape(void **state)
 
 /* What ranks are given and what they say. */
 typedef struct {
-    tess_context_opts opts;
+    tess_cp_opts opts;
     int odd;     /* 1: rank 2 has one layer more */
     int attends; /* 1: forward passes after each plan */
     int steps;   /* plans */
     double density[4][RANKS][LAYERS * HEADS];
     /* Of rank 0, but for bounds. */
     char told[TOLD_MAX][512];
-    tess_context_event_kind kinds[TOLD_MAX];
+    tess_cp_event_kind kinds[TOLD_MAX];
     int n_told;
     int replanned[4];
-    tess_context_info info;
-    tess_context_layer_info layers[LAYERS];
+    tess_cp_info info;
+    tess_cp_layer_info layers[LAYERS];
     char words[LAYERS][64];
     int64_t rows[RANKS], first[RANKS];
     tess_share shares[RANKS][64]; /* of layer 0 */
@@ -57,7 +57,7 @@ typedef struct {
 
 static stage *play;
 
-static void listen(void *user, const tess_context_event *event)
+static void listen(void *user, const tess_cp_event *event)
 {
     stage *s = user;
     if (s->n_told < TOLD_MAX) {
@@ -67,10 +67,10 @@ static void listen(void *user, const tess_context_event *event)
 }
 
 /* One forward pass over all layers on numbers that do not matter. */
-static tess_status attend(const tess_context *c)
+static tess_status attend(const tess_cp *c)
 {
-    tess_context_info info;
-    const tess_status known = tess_context_view(c, &info);
+    tess_cp_info info;
+    const tess_status known = tess_cp_view(c, &info);
     if (known != TESS_OK)
         return known;
     const int64_t rows = info.rows;
@@ -87,11 +87,11 @@ static tess_status attend(const tess_context *c)
     return status;
 }
 
-static tess_status look(stage *s, const tess_context *c, int rank)
+static tess_status look(stage *s, const tess_cp *c, int rank)
 {
-    tess_context_info info;
+    tess_cp_info info;
     tess_plan_layer layer;
-    tess_status status = tess_context_view(c, &info);
+    tess_status status = tess_cp_view(c, &info);
     s->rows[rank] = info.rows;
     s->first[rank] = info.first;
     if (status == TESS_OK)
@@ -101,7 +101,7 @@ static tess_status look(stage *s, const tess_context *c, int rank)
         s->n_shares[rank] = layer.n_shares;
     }
     for (int l = 0; status == TESS_OK && rank == 0 && l < LAYERS; l++) {
-        status = tess_context_layer(c, l, &s->layers[l]);
+        status = tess_cp_layer(c, l, &s->layers[l]);
         if (status == TESS_OK)
             snprintf(s->words[l], sizeof s->words[l], "%s", s->layers[l].words);
     }
@@ -113,18 +113,18 @@ static tess_status look(stage *s, const tess_context *c, int rank)
 static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
 {
     stage *s = user;
-    tess_context_opts opts = s->opts;
+    tess_cp_opts opts = s->opts;
     tess_comm_info group;
-    tess_context *c = NULL;
+    tess_cp *c = NULL;
     tess_status status = tess_comm_query(comm, &group);
     opts.layers += s->odd && group.rank == 2;
     opts.tell = group.rank == 0 ? listen : NULL;
     opts.user = s;
     if (status == TESS_OK)
-        status = tess_context_create(rank_ctx, comm, &opts, &c);
+        status = tess_cp_create(rank_ctx, comm, &opts, &c);
     for (int i = 0; status == TESS_OK && i < s->steps; i++) {
         int made = -1;
-        status = tess_context_plan(c, 10 * i, s->density[i][group.rank], &made);
+        status = tess_cp_plan(c, 10 * i, s->density[i][group.rank], &made);
         if (group.rank == 0)
             s->replanned[i] = made;
         if (status == TESS_OK)
@@ -132,7 +132,7 @@ static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
         if (status == TESS_OK && s->attends)
             status = attend(c);
     }
-    tess_context_destroy(c);
+    tess_cp_destroy(c);
     return status == TESS_OK ? TESS_OK : tess_comm_fail(comm, status);
 }
 
@@ -140,15 +140,15 @@ static void set_stage(const char *strategy, int steps)
 {
     memset(play, 0, sizeof *play);
     play->steps = steps;
-    play->opts = (tess_context_opts){.layers = LAYERS,
-                                     .heads = HEADS,
-                                     .head_dim = DIM,
-                                     .batch = 1,
-                                     .tokens = TOKENS,
-                                     .n_groups = GROUPS,
-                                     .groups = groups,
-                                     .strategy = strategy,
-                                     .cluster = "h100"};
+    play->opts = (tess_cp_opts){.layers = LAYERS,
+                                .heads = HEADS,
+                                .head_dim = DIM,
+                                .batch = 1,
+                                .tokens = TOKENS,
+                                .n_groups = GROUPS,
+                                .groups = groups,
+                                .strategy = strategy,
+                                .cluster = "h100"};
     for (int i = 0; i < 4; i++)
         for (int r = 0; r < RANKS; r++)
             for (int h = 0; h < LAYERS * HEADS; h++)
@@ -188,10 +188,10 @@ static void every_decision_is_told_in_a_sentence(void **state)
     run_stage();
     assert_int_equal(play->n_told, 4);
     assert_string_equal(play->told[0], "rates of cluster h100");
-    assert_int_equal(play->kinds[0], TESS_CONTEXT_RATES);
-    assert_int_equal(play->kinds[1], TESS_CONTEXT_MADE);
-    assert_int_equal(play->kinds[2], TESS_CONTEXT_KEPT);
-    assert_int_equal(play->kinds[3], TESS_CONTEXT_MADE);
+    assert_int_equal(play->kinds[0], TESS_CP_RATES);
+    assert_int_equal(play->kinds[1], TESS_CP_MADE);
+    assert_int_equal(play->kinds[2], TESS_CP_KEPT);
+    assert_int_equal(play->kinds[3], TESS_CP_MADE);
     assert_string_equal(
         play->told[2], "plan 1 kept for step 10: imbalance 1.00; imbalance 1.000, not above 1.100");
     const char *want = "plan 1 of step 0: 2 layers fractional, imbalance 1.00, predicted ";
@@ -256,7 +256,7 @@ static void measured_times_and_bytes_come_back(void **state)
     play->attends = 1;
     play->opts.cluster = NULL; /* measured rates */
     run_stage();
-    assert_int_equal(play->kinds[0], TESS_CONTEXT_RATES);
+    assert_int_equal(play->kinds[0], TESS_CP_RATES);
     assert_non_null(strstr(play->told[0], "rates measured: attention "));
     assert_non_null(strstr(play->told[0], "; links "));
     for (int l = 0; l < LAYERS; l++) {
@@ -280,7 +280,7 @@ static void what_is_no_candidate_is_told_once(void **state)
     run_stage();
     int keys = 0;
     for (int i = 0; i < play->n_told; i++)
-        keys += play->kinds[i] == TESS_CONTEXT_FALLBACK;
+        keys += play->kinds[i] == TESS_CP_FALLBACK;
     assert_int_equal(keys, 1);
     assert_string_equal(play->told[1],
                         "refined U2 x R2 is no candidate: splits keys, which must stay whole");
@@ -311,7 +311,7 @@ static void fewer_tokens_than_ranks_are_refused(void **state)
     play->opts.tokens = RANKS - 1;
     play->opts.n_groups = 0;
     play->opts.groups = NULL;
-    fails_with("tess_context_create: tokens is 3, must be 4..2147483647");
+    fails_with("tess_cp_create: tokens is 3, must be 4..2147483647");
     play->opts.tokens = RANKS;
     run_stage();
     assert_int_equal(play->rows[RANKS - 1], 1);
@@ -322,7 +322,7 @@ static void a_bad_density_on_one_rank_ends_all(void **state)
     (void)state;
     set_stage("refined", 1);
     play->density[0][3][9] = 1.5;
-    fails_with("tess_context_plan: the density of layer 1, head 1 is 1.5, must be 0..1");
+    fails_with("tess_cp_plan: the density of layer 1, head 1 is 1.5, must be 0..1");
 }
 
 /* ---- one rank -------------------------------------------------------------------------------- */
@@ -331,30 +331,29 @@ static void one_rank_alone_has_everything(void **state)
 {
     (void)state;
     tess_comm *comm = NULL;
-    tess_context *c = NULL;
-    tess_context_info info;
-    tess_context_layer_info layer;
-    const tess_context_opts opts = {
+    tess_cp *c = NULL;
+    tess_cp_info info;
+    tess_cp_layer_info layer;
+    const tess_cp_opts opts = {
         .layers = 1, .heads = 3, .head_dim = 8, .batch = 2, .tokens = 50, .flops = 1e9};
     CHECK_OK(tess_comm_self(ctx, &comm));
-    CHECK_OK(tess_context_create(ctx, comm, &opts, &c));
-    CHECK_FAILS(tess_context_layer(c, 0, &layer), TESS_EINVAL,
-                "tess_context_layer: there is no plan yet");
-    CHECK_OK(tess_context_plan(c, 0, NULL, NULL));
-    CHECK_OK(tess_context_view(c, &info));
+    CHECK_OK(tess_cp_create(ctx, comm, &opts, &c));
+    CHECK_FAILS(tess_cp_layer(c, 0, &layer), TESS_EINVAL, "tess_cp_layer: there is no plan yet");
+    CHECK_OK(tess_cp_plan(c, 0, NULL, NULL));
+    CHECK_OK(tess_cp_view(c, &info));
     assert_int_equal(info.ranks, 1);
     assert_int_equal(info.rows, 50);
     assert_int_equal(info.opts->heads, 3);
     assert_int_equal(info.measured_ns, -1);
     /* 3 heads of 2 samples, 2500 pairs of 32 flop each, at 1 flop/ns. */
     assert_int_equal(info.predicted_ns, 3 * 2 * 2500 * 32);
-    CHECK_OK(tess_context_layer(c, 0, &layer));
+    CHECK_OK(tess_cp_layer(c, 0, &layer));
     assert_int_equal(layer.bytes_predicted, 0);
-    CHECK_FAILS(tess_context_layer(c, 1, &layer), TESS_EINVAL,
-                "tess_context_layer: layer is 1, must be 0..0");
-    CHECK_FAILS(tess_context_plan(c, -1, NULL, NULL), TESS_EINVAL,
-                "tess_context_plan: step is -1, must be at least 0");
-    tess_context_destroy(c);
+    CHECK_FAILS(tess_cp_layer(c, 1, &layer), TESS_EINVAL,
+                "tess_cp_layer: layer is 1, must be 0..0");
+    CHECK_FAILS(tess_cp_plan(c, -1, NULL, NULL), TESS_EINVAL,
+                "tess_cp_plan: step is -1, must be at least 0");
+    tess_cp_destroy(c);
     tess_comm_destroy(comm);
 }
 
@@ -362,17 +361,16 @@ static void bad_options_are_told(void **state)
 {
     (void)state;
     tess_comm *comm = NULL;
-    tess_context *c = NULL;
-    const tess_context_opts good = {
+    tess_cp *c = NULL;
+    const tess_cp_opts good = {
         .layers = 1, .heads = 3, .head_dim = 8, .batch = 1, .tokens = 50, .flops = 1e9};
     CHECK_OK(tess_comm_self(ctx, &comm));
     static const double shares[2] = {0.0, 1.5};
 #define BAD(member, value, sentence)                                                               \
     do {                                                                                           \
-        tess_context_opts o = good;                                                                \
+        tess_cp_opts o = good;                                                                     \
         o.member = value;                                                                          \
-        CHECK_FAILS(tess_context_create(ctx, comm, &o, &c), TESS_EINVAL,                           \
-                    "tess_context_create: " sentence);                                             \
+        CHECK_FAILS(tess_cp_create(ctx, comm, &o, &c), TESS_EINVAL, "tess_cp_create: " sentence);  \
     } while (0)
     BAD(layers, 0, "layers is 0, must be 1..65536");
     BAD(heads, 65537, "heads is 65537, must be 1..65536");
@@ -389,16 +387,16 @@ static void bad_options_are_told(void **state)
     BAD(replan_above, -1.0, "replan_above is -1, must be 0..1e9");
     BAD(strategy, "2x2r", "strategy is \"2x2r\", must be degrees that make 1 ranks");
 #undef BAD
-    CHECK_FAILS(tess_context_create(NULL, comm, &good, &c), TESS_EINVAL,
-                "tess_context_create: ctx is NULL, must not be");
-    CHECK_FAILS(tess_context_create(ctx, comm, NULL, &c), TESS_EINVAL,
-                "tess_context_create: opts is NULL, must not be");
-    CHECK_FAILS(tess_context_create(ctx, comm, &good, NULL), TESS_EINVAL,
-                "tess_context_create: context is NULL, must not be");
-    CHECK_FAILS(tess_context_plan(NULL, 0, NULL, NULL), TESS_EINVAL,
-                "tess_context_plan: context is NULL, must not be");
-    CHECK_FAILS(tess_context_view(NULL, NULL), TESS_EINVAL,
-                "tess_context_view: context is NULL, must not be");
+    CHECK_FAILS(tess_cp_create(NULL, comm, &good, &c), TESS_EINVAL,
+                "tess_cp_create: ctx is NULL, must not be");
+    CHECK_FAILS(tess_cp_create(ctx, comm, NULL, &c), TESS_EINVAL,
+                "tess_cp_create: opts is NULL, must not be");
+    CHECK_FAILS(tess_cp_create(ctx, comm, &good, NULL), TESS_EINVAL,
+                "tess_cp_create: context is NULL, must not be");
+    CHECK_FAILS(tess_cp_plan(NULL, 0, NULL, NULL), TESS_EINVAL,
+                "tess_cp_plan: context is NULL, must not be");
+    CHECK_FAILS(tess_cp_view(NULL, NULL), TESS_EINVAL,
+                "tess_cp_view: context is NULL, must not be");
     assert_null(c);
     tess_comm_destroy(comm);
 }
@@ -406,16 +404,16 @@ static void bad_options_are_told(void **state)
 static tess_status impose_ring(void *user, tess_ctx *rank_ctx, tess_comm *comm)
 {
     (void)user;
-    tess_context *c = NULL;
-    const tess_context_opts opts = {.layers = 1,
-                                    .heads = 3,
-                                    .head_dim = 8,
-                                    .batch = 1,
-                                    .tokens = 50,
-                                    .whole_keys = 1,
-                                    .strategy = "ring",
-                                    .flops = 1e9};
-    return tess_context_create(rank_ctx, comm, &opts, &c);
+    tess_cp *c = NULL;
+    const tess_cp_opts opts = {.layers = 1,
+                               .heads = 3,
+                               .head_dim = 8,
+                               .batch = 1,
+                               .tokens = 50,
+                               .whole_keys = 1,
+                               .strategy = "ring",
+                               .flops = 1e9};
+    return tess_cp_create(rank_ctx, comm, &opts, &c);
 }
 
 static void keys_that_must_stay_whole_are_not_split(void **state)
@@ -424,7 +422,7 @@ static void keys_that_must_stay_whole_are_not_split(void **state)
     assert_int_equal(tess_comm_threads(NULL, 2, NULL, impose_ring, NULL), TESS_EINVAL);
     assert_non_null(
         strstr(tess_last_error(),
-               "tess_context_create: strategy is \"ring\", must leave keys whole: their selector "
+               "tess_cp_create: strategy is \"ring\", must leave keys whole: their selector "
                "needs all keys of a head on one rank"));
 }
 

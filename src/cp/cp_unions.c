@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_unions.c - which share of the others' keys selective layers would need: given, or looked
+/* cp_unions.c - which share of the others' keys selective layers would need: given, or looked
  * at in some steps.
  *
  * In the step after a plan is made, and in every LOOK_EVERY-th while it is kept, the executor
@@ -9,7 +9,7 @@
  * once a share is new, or has grown or shrunk by a quarter, plans are made with the new ones to see
  * whether layers should become selective or cease to be.
  */
-#include "context_internal.h"
+#include "cp_internal.h"
 
 #include "exec/dist_attn_internal.h"
 #include "exec/unit_set.h"
@@ -23,7 +23,7 @@ static const double memory_of_means = 0.5; /* weight of the past in running mean
 static const double least_share = 1e-3;    /* 0 means that nothing is known */
 static const double seen_least = 0.3;      /* of the heads of a part: others are cut, and unlike */
 
-static size_t shares_of(const tess_context *c)
+static size_t shares_of(const tess_cp *c)
 {
     return (size_t)c->opts.layers * ((size_t)c->ranks + 1);
 }
@@ -46,7 +46,7 @@ int tess__degrees(int ranks, int *degrees, int64_t *parts)
 
 /* The group that begins nearest to a row, the earlier of equals: where queries of even work are
  * cut. */
-static int32_t cut_at(const tess_context *c, int64_t row)
+static int32_t cut_at(const tess_cp *c, int64_t row)
 {
     const int64_t *b = c->blocks_q;
     const int32_t g = row < c->opts.tokens ? tess__range_of(b, c->n_q, row) : c->n_q;
@@ -54,7 +54,7 @@ static int32_t cut_at(const tess_context *c, int64_t row)
 }
 
 /* Cuts of all degrees, and the segments between them; scratch (n_q + 1) zeros. */
-static void cut_queries(tess_context *c, int32_t *cuts, int32_t *bounds, int32_t *scratch)
+static void cut_queries(tess_cp *c, int32_t *cuts, int32_t *bounds, int32_t *scratch)
 {
     tess__unions *u = &c->counts;
     int64_t all = 0;
@@ -77,7 +77,7 @@ static void cut_queries(tess_context *c, int32_t *cuts, int32_t *bounds, int32_t
 }
 
 /* Degrees, cuts and segments; u->rows are the context's. */
-static void lay_out(tess_context *c, int *degrees, int32_t *places)
+static void lay_out(tess_cp *c, int *degrees, int32_t *places)
 {
     tess__unions *u = &c->counts;
     const size_t cuts = (size_t)(u->parts + u->n), groups = (size_t)c->n_q + 1;
@@ -89,7 +89,7 @@ static void lay_out(tess_context *c, int *degrees, int32_t *places)
 }
 
 /* What counting needs, in two pieces of memory of its size: contexts may be small. */
-static tess_status make_counts(tess_context *c)
+static tess_status make_counts(tess_cp *c)
 {
     tess__unions *u = &c->counts;
     const int64_t units = c->opts.n_units > 0 ? c->opts.n_units : c->opts.tokens;
@@ -107,7 +107,7 @@ static tess_status make_counts(tess_context *c)
     return TESS_OK;
 }
 
-tess_status tess__context_unions(tess_context *c, const tess_context_opts *o)
+tess_status tess__cp_unions(tess_cp *c, const tess_cp_opts *o)
 {
     const size_t n = shares_of(c);
     c->looked = c->unions + n;
@@ -120,17 +120,17 @@ tess_status tess__context_unions(tess_context *c, const tess_context_opts *o)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-static int64_t counts_of(const tess_context *c)
+static int64_t counts_of(const tess_cp *c)
 {
     return c->opts.layers * c->counts.parts * TESS__UNION_COUNTS;
 }
 
-int64_t tess__context_counts(const tess_context *c)
+int64_t tess__cp_counts(const tess_cp *c)
 {
     return c->attn->unions ? counts_of(c) : 0;
 }
 
-void tess__context_look(tess_context *c, int made)
+void tess__cp_look(tess_cp *c, int made)
 {
     if (!c->looks)
         return;
@@ -143,7 +143,7 @@ void tess__context_look(tess_context *c, int made)
 }
 
 /* The mean over the layers whose share is known; 0: none is. */
-static double mean_share(const tess_context *c, int degree)
+static double mean_share(const tess_cp *c, int degree)
 {
     double sum = 0.0;
     int n = 0;
@@ -155,7 +155,7 @@ static double mean_share(const tess_context *c, int degree)
     return n > 0 ? sum / n : 0.0;
 }
 
-static void tell_shares(const tess_context *c, int64_t step)
+static void tell_shares(const tess_cp *c, int64_t step)
 {
     char shares[TESS_TOLD / 2] = "";
     size_t used = 0;
@@ -169,11 +169,11 @@ static void tell_shares(const tess_context *c, int64_t step)
                                             "the others' keys",
                                      degree, 100.0 * share);
     }
-    tess__context_tell(c, TESS_CONTEXT_RATES, step, "selected keys: %s", shares);
+    tess__cp_tell(c, TESS_CP_RATES, step, "selected keys: %s", shares);
 }
 
 /* Enters a share that was seen; returns whether it is far from what plans are priced with. */
-static int enter(tess_context *c, size_t at, double share)
+static int enter(tess_cp *c, size_t at, double share)
 {
     double *const known = &c->looked[at];
     share = fmin(fmax(share, least_share), 1.0);
@@ -196,7 +196,7 @@ static double share_of(int degree, const double *rows, int *seen)
     return most;
 }
 
-int tess__context_learn(tess_context *c, int64_t step)
+int tess__cp_learn(tess_cp *c, int64_t step)
 {
     const double *rows = c->counts.rows;
     int seen = 0, far = 0;
@@ -220,7 +220,7 @@ int tess__context_learn(tess_context *c, int64_t step)
     return far;
 }
 
-void tess__context_price_unions(tess_context *c)
+void tess__cp_price_unions(tess_cp *c)
 {
     memcpy(c->unions, c->looked, shares_of(c) * sizeof *c->unions);
 }

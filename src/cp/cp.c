@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context.c - the ranks that share the tokens of a sample: options, rows at home, what callers see.
+/* cp.c - the ranks that share the tokens of a sample: options, rows at home, what callers see.
  *
  * Memory is one arena:
  *
- *   | tess_context | bounds (ranks + 1) | blocks_q (n_q + 1) | blocks_k (n_k + 1) |
+ *   | tess_cp | bounds (ranks + 1) | blocks_q (n_q + 1) | blocks_k (n_k + 1) |
  *   | density (layers, heads) + 1 + (layers, parts, 3) | shares (layers, heads) |
  *   | seen (layers, 2) | layers | low (2, layers) | unions, looked (layers, ranks + 1) |
- *   | what counting takes (context_unions.c) |
+ *   | what counting takes (cp_unions.c) |
  *
  * beside the executor, the plan and two clusters, which are objects of their own.
  */
-#include "context_internal.h"
+#include "cp_internal.h"
 
 #include "plan/strategy_internal.h"
 
@@ -22,7 +22,7 @@ enum { COUNT_MAX = 65536, BLOCK_ROWS = 64, BLOCKS_PER_RANK = 8 };
 /* ---- options --------------------------------------------------------------------------------- */
 
 /* Numbers that the executor does not check. */
-static tess_status check_numbers(const char *who, const tess_context_opts *o, int ranks)
+static tess_status check_numbers(const char *who, const tess_cp_opts *o, int ranks)
 {
     TESS_TRY(tess__check_range(who, "layers", o->layers, 1, COUNT_MAX));
     TESS_TRY(tess__check_range(who, "heads", o->heads, 1, COUNT_MAX));
@@ -55,8 +55,8 @@ static tess_status check_numbers(const char *who, const tess_context_opts *o, in
     return TESS_OK;
 }
 
-static tess_status check(const char *who, const tess_context_opts *o, tess_context **context,
-                         int ranks, tess_strategy *strategy)
+static tess_status check(const char *who, const tess_cp_opts *o, tess_cp **context, int ranks,
+                         tess_strategy *strategy)
 {
     if (!o || !context)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, o ? "context" : "opts");
@@ -71,7 +71,7 @@ static tess_status check(const char *who, const tess_context_opts *o, tess_conte
 }
 
 /* Everything that plans depend on, in a few bytes. */
-static uint64_t fingerprint(const tess_context_opts *o, int ranks)
+static uint64_t fingerprint(const tess_cp_opts *o, int ranks)
 {
     const int64_t counts[] = {o->layers,     o->heads,      o->head_dim,     o->batch,
                               o->tokens,     o->n_groups,   o->n_units,      o->units_most,
@@ -97,7 +97,7 @@ static uint64_t fingerprint(const tess_context_opts *o, int ranks)
 
 /* Blocks of plans: the groups, and units or groups for the keys. Dense attention may be cut
  * anywhere: even blocks, several for each rank. */
-static int32_t count_blocks(const tess_context_opts *o, int ranks)
+static int32_t count_blocks(const tess_cp_opts *o, int ranks)
 {
     if (o->n_groups > 0)
         return o->n_groups;
@@ -107,7 +107,7 @@ static int32_t count_blocks(const tess_context_opts *o, int ranks)
     return (int32_t)(n < o->tokens ? n : o->tokens);
 }
 
-static void fill_blocks(const tess_context_opts *o, int32_t n, int64_t *bounds)
+static void fill_blocks(const tess_cp_opts *o, int32_t n, int64_t *bounds)
 {
     if (o->n_groups > 0)
         memcpy(bounds, o->groups, ((size_t)n + 1) * sizeof *bounds);
@@ -116,7 +116,7 @@ static void fill_blocks(const tess_context_opts *o, int32_t n, int64_t *bounds)
 }
 
 /* Of densities and what travels with them. */
-static size_t density_bytes(const tess_context_opts *o, int ranks)
+static size_t density_bytes(const tess_cp_opts *o, int ranks)
 {
     int64_t parts;
     tess__degrees(ranks, NULL, &parts);
@@ -124,28 +124,27 @@ static size_t density_bytes(const tess_context_opts *o, int ranks)
            sizeof(double);
 }
 
-static size_t total_bytes(const tess_context_opts *o, int ranks, int32_t n_q, int32_t n_k)
+static size_t total_bytes(const tess_cp_opts *o, int ranks, int32_t n_q, int32_t n_k)
 {
     const size_t heads = (size_t)o->layers * (size_t)o->heads, layers = (size_t)o->layers;
-    return tess__arena_round(sizeof(tess_context)) +
+    return tess__arena_round(sizeof(tess_cp)) +
            tess__arena_round(((size_t)ranks + 1) * sizeof(int64_t)) +
            tess__arena_round(((size_t)n_q + 1) * sizeof(int64_t)) +
            tess__arena_round(((size_t)n_k + 1) * sizeof(int64_t)) +
            tess__arena_round(density_bytes(o, ranks)) + tess__arena_round(heads * sizeof(double)) +
            tess__arena_round(2 * layers * sizeof(double)) +
-           tess__arena_round(layers * sizeof(tess__context_layer)) + tess__arena_round(2 * layers) +
+           tess__arena_round(layers * sizeof(tess__cp_layer)) + tess__arena_round(2 * layers) +
            tess__arena_round(2 * layers * ((size_t)ranks + 1) * sizeof(double));
 }
 
 /* The context with its arrays, of which only bounds are filled. */
-static tess_status lay_out(tess_ctx *ctx, const tess_context_opts *o, int ranks,
-                           tess_context **context)
+static tess_status lay_out(tess_ctx *ctx, const tess_cp_opts *o, int ranks, tess_cp **context)
 {
     const int32_t n_q = count_blocks(o, ranks), n_k = o->n_units > 0 ? o->n_units : n_q;
     const size_t heads = (size_t)o->layers * (size_t)o->heads, layers = (size_t)o->layers;
     tess__arena arena = {.ctx = ctx};
     TESS_TRY(tess__arena_reserve(&arena, total_bytes(o, ranks, n_q, n_k)));
-    tess_context *c = tess__arena_take(&arena, sizeof *c); /* the reserve holds them all */
+    tess_cp *c = tess__arena_take(&arena, sizeof *c); /* the reserve holds them all */
     memset(c, 0, sizeof *c);
     c->bounds = tess__arena_take(&arena, ((size_t)ranks + 1) * sizeof *c->bounds);
     c->blocks_q = tess__arena_take(&arena, ((size_t)n_q + 1) * sizeof *c->blocks_q);
@@ -171,7 +170,7 @@ static tess_status lay_out(tess_ctx *ctx, const tess_context_opts *o, int ranks,
     return TESS_OK;
 }
 
-static tess_status make_executor(tess_context *c, const tess_context_opts *o)
+static tess_status make_executor(tess_cp *c, const tess_cp_opts *o)
 {
     const tess_dist_attn_opts opts = {.batch = o->batch,
                                       .heads = o->heads,
@@ -192,10 +191,10 @@ static tess_status make_executor(tess_context *c, const tess_context_opts *o)
 
 /* What this rank can do alone. */
 static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_info *group,
-                              const tess_context_opts *o, const tess_strategy *strategy,
-                              tess_context **context)
+                              const tess_cp_opts *o, const tess_strategy *strategy,
+                              tess_cp **context)
 {
-    tess_context *c = NULL;
+    tess_cp *c = NULL;
     TESS_TRY(lay_out(ctx, o, group->size, &c));
     c->comm = comm;
     c->rank = group->rank;
@@ -206,7 +205,7 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
     c->opts.strategy = c->opts.cluster = NULL;
     c->opts.like = NULL;
     *context = c;
-    TESS_TRY(tess__context_unions(c, o));
+    TESS_TRY(tess__cp_unions(c, o));
     c->opts.union_shares = o->union_shares ? c->unions : NULL;
     c->how = (tess_plan_opts){.ranks = c->ranks,
                               .strategy = *strategy,
@@ -223,10 +222,10 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
     return make_executor(c, o);
 }
 
-tess_status tess_context_create(tess_ctx *ctx, tess_comm *comm, const tess_context_opts *opts,
-                                tess_context **context)
+tess_status tess_cp_create(tess_ctx *ctx, tess_comm *comm, const tess_cp_opts *opts,
+                           tess_cp **context)
 {
-    static const char who[] = "tess_context_create";
+    static const char who[] = "tess_cp_create";
     tess_comm_info group;
     tess_strategy strategy;
     if (!ctx || !comm)
@@ -235,19 +234,19 @@ tess_status tess_context_create(tess_ctx *ctx, tess_comm *comm, const tess_conte
     TESS_TRY(tess_comm_agree(comm, check(who, opts, context, group.size, &strategy)));
     const uint64_t own = fingerprint(opts, group.size);
     TESS_TRY(tess_comm_check_equal(comm, "shape or strategy", &own, sizeof own));
-    tess_context *made = NULL;
+    tess_cp *made = NULL;
     tess_status status =
         tess_comm_agree(comm, make_alone(ctx, comm, &group, opts, &strategy, &made));
     if (status == TESS_OK)
-        status = tess__context_rates(made, opts);
+        status = tess__cp_rates(made, opts);
     if (status == TESS_OK)
         *context = made;
     else
-        tess_context_destroy(made);
+        tess_cp_destroy(made);
     return status;
 }
 
-void tess_context_destroy(tess_context *context)
+void tess_cp_destroy(tess_cp *context)
 {
     if (!context)
         return;
@@ -261,8 +260,7 @@ void tess_context_destroy(tess_context *context)
 
 /* ---- what callers see ------------------------------------------------------------------------ */
 
-void tess__context_tell(const tess_context *c, tess_context_event_kind kind, int64_t step,
-                        const char *format, ...)
+void tess__cp_tell(const tess_cp *c, tess_cp_event_kind kind, int64_t step, const char *format, ...)
 {
     char sentence[TESS_TOLD];
     va_list args;
@@ -271,7 +269,7 @@ void tess__context_tell(const tess_context *c, tess_context_event_kind kind, int
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    const tess_context_event event = {kind, step, sentence};
+    const tess_cp_event event = {kind, step, sentence};
     c->opts.tell(c->opts.user, &event);
 }
 
@@ -281,7 +279,7 @@ static int64_t whole(double x)
     return x < 0.0 ? -1 : (int64_t)(x + 0.5);
 }
 
-int64_t tess__context_predicted(const tess_context *c)
+int64_t tess__cp_predicted(const tess_cp *c)
 {
     int64_t sum = 0;
     for (int l = 0; l < c->opts.layers; l++) {
@@ -294,7 +292,7 @@ int64_t tess__context_predicted(const tess_context *c)
     return sum;
 }
 
-int64_t tess__context_measured(const tess_context *c)
+int64_t tess__cp_measured(const tess_cp *c)
 {
     double sum = 0.0;
     for (int l = 0; l < c->opts.layers; l++) {
@@ -305,32 +303,32 @@ int64_t tess__context_measured(const tess_context *c)
     return whole(sum);
 }
 
-tess_status tess_context_view(const tess_context *c, tess_context_info *info)
+tess_status tess_cp_view(const tess_cp *c, tess_cp_info *info)
 {
     if (!c || !info)
-        return tess__fail(TESS_EINVAL, "tess_context_view: %s is NULL, must not be",
+        return tess__fail(TESS_EINVAL, "tess_cp_view: %s is NULL, must not be",
                           c ? "info" : "context");
-    *info = (tess_context_info){.opts = &c->opts,
-                                .comm = c->comm,
-                                .rank = c->rank,
-                                .ranks = c->ranks,
-                                .first = c->bounds[c->rank],
-                                .rows = c->bounds[c->rank + 1] - c->bounds[c->rank],
-                                .bounds = c->bounds,
-                                .attn = c->attn,
-                                .plan = c->plan,
-                                .cluster = c->cluster,
-                                .union_shares = c->looked,
-                                .predicted_ns = tess__context_predicted(c),
-                                .measured_ns = tess__context_measured(c),
-                                .plans = c->plans,
-                                .kept = c->kept};
+    *info = (tess_cp_info){.opts = &c->opts,
+                           .comm = c->comm,
+                           .rank = c->rank,
+                           .ranks = c->ranks,
+                           .first = c->bounds[c->rank],
+                           .rows = c->bounds[c->rank + 1] - c->bounds[c->rank],
+                           .bounds = c->bounds,
+                           .attn = c->attn,
+                           .plan = c->plan,
+                           .cluster = c->cluster,
+                           .union_shares = c->looked,
+                           .predicted_ns = tess__cp_predicted(c),
+                           .measured_ns = tess__cp_measured(c),
+                           .plans = c->plans,
+                           .kept = c->kept};
     return TESS_OK;
 }
 
-tess_status tess_context_layer(const tess_context *c, int layer, tess_context_layer_info *info)
+tess_status tess_cp_layer(const tess_cp *c, int layer, tess_cp_layer_info *info)
 {
-    static const char who[] = "tess_context_layer";
+    static const char who[] = "tess_cp_layer";
     tess_plan_layer view;
     if (!c || !info)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, c ? "info" : "context");
@@ -338,12 +336,12 @@ tess_status tess_context_layer(const tess_context *c, int layer, tess_context_la
     if (!c->plan)
         return tess__fail(TESS_EINVAL, "%s: there is no plan yet", who);
     TESS_TRY(tess_plan_layer_view(c->plan, layer, &view));
-    const tess__context_layer *own = &c->layers[layer];
-    *info = (tess_context_layer_info){.words = own->words,
-                                      .imbalance = view.rho[TESS_RHO_RING],
-                                      .predicted_ns = view.predicted_ns,
-                                      .measured_ns = whole(own->measured_ns),
-                                      .bytes_predicted = own->bytes,
-                                      .bytes_sent = whole(own->measured_bytes)};
+    const tess__cp_layer *own = &c->layers[layer];
+    *info = (tess_cp_layer_info){.words = own->words,
+                                 .imbalance = view.rho[TESS_RHO_RING],
+                                 .predicted_ns = view.predicted_ns,
+                                 .measured_ns = whole(own->measured_ns),
+                                 .bytes_predicted = own->bytes,
+                                 .bytes_sent = whole(own->measured_bytes)};
     return TESS_OK;
 }

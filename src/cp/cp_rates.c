@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_rates.c - what ranks and links do, agreed on and put into a cluster.
+/* cp_rates.c - what ranks and links do, agreed on and put into a cluster.
  *
  * Every rank times its own attention; the group takes the median of each number, so that one rank
  * that was disturbed decides nothing, and all plan alike. Links are measured together. Packing and
  * unpacking are no part of a link's time: the price counts them by the bytes that each rank copies.
  * With a cluster's name nothing is measured.
  */
-#include "context_internal.h"
+#include "cp_internal.h"
 
 #include "cost/cost_internal.h"
 
@@ -39,7 +39,7 @@ static double median(const double *all, int ranks, int i, double *scratch)
 
 /* ---- rates ----------------------------------------------------------------------------------- */
 
-static tess_status own_rates(const tess_context *c, const tess_context_opts *o, tess__rates *rates)
+static tess_status own_rates(const tess_cp *c, const tess_cp_opts *o, tess__rates *rates)
 {
     const tess__probe_shape shape = {
         .head_dim = o->head_dim,
@@ -85,7 +85,7 @@ typedef struct {
     double memory; /* of the rank that has least */
 } world;
 
-static tess_status agree_rates(tess_context *c, const tess_context_opts *o, int node, world *w)
+static tess_status agree_rates(tess_cp *c, const tess_cp_opts *o, int node, world *w)
 {
     tess_machine machine = {0};
     const size_t n = (size_t)c->ranks;
@@ -138,7 +138,7 @@ static int adapters(const tess_link *link, int per_node)
     return wires < 1.5 ? 1 : wires > per_node - 0.5 ? per_node : (int)(wires + 0.5);
 }
 
-static tess_status describe(const tess_context *c, const tess_link *link, const world *w,
+static tess_status describe(const tess_cp *c, const tess_link *link, const world *w,
                             tess_cluster **cluster)
 {
     const double forward = forward_flop * c->opts.head_dim / c->rates.forward;
@@ -189,7 +189,7 @@ static double shared(double bandwidth, int batch)
 /* The cluster for a pass of several samples at once. Work counts a pair of tokens in each of them,
  * so that attention's rate stays; where rates were measured it has the rows' part in it, but for
  * what each further part of the keys adds. */
-static tess_status divide(tess_context *c, tess_cluster **priced)
+static tess_status divide(tess_cp *c, tess_cluster **priced)
 {
     tess_cluster_info info;
     TESS_TRY(tess_cluster_query(c->cluster, &info));
@@ -201,8 +201,7 @@ static tess_status divide(tess_context *c, tess_cluster **priced)
     return tess_cluster_create(c->ctx, &info, priced);
 }
 
-static void tell_rates(const tess_context *c, const tess_context_opts *o, const tess_link *link,
-                       int nodes)
+static void tell_rates(const tess_cp *c, const tess_cp_opts *o, const tess_link *link, int nodes)
 {
     const tess__rates *r = &c->rates;
     char wires[160] = "", rows[160] = "";
@@ -221,12 +220,12 @@ static void tell_rates(const tess_context *c, const tess_context_opts *o, const 
         snprintf(wires + strlen(wires), sizeof wires - strlen(wires),
                  "; between %d nodes %.1f us, %.2f GB/s", nodes,
                  (double)link->network_latency * 1e-3, link->network_bandwidth * 1e-9);
-    tess__context_tell(c, TESS_CONTEXT_RATES, -1, "rates %s: attention %.1f GFLOP/s%s%s",
-                       o->flops > 0.0 ? "given" : "measured",
-                       TESS__FLOP_FORWARD * (double)c->opts.head_dim / r->forward, rows, wires);
+    tess__cp_tell(c, TESS_CP_RATES, -1, "rates %s: attention %.1f GFLOP/s%s%s",
+                  o->flops > 0.0 ? "given" : "measured",
+                  TESS__FLOP_FORWARD * (double)c->opts.head_dim / r->forward, rows, wires);
 }
 
-static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)
+static tess_status measured_cluster(tess_cp *c, const tess_cp_opts *o)
 {
     tess_comm_info comm;
     tess_link link = {0};
@@ -236,9 +235,9 @@ static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)
     if (c->ranks > 1)
         TESS_TRY(tess_comm_measure(c->comm, &link));
     if (!w.ordered) {
-        tess__context_tell(c, TESS_CONTEXT_FALLBACK, -1,
-                           "the ranks of a node are not neighbours: planned as one node with the "
-                           "links between nodes");
+        tess__cp_tell(c, TESS_CP_FALLBACK, -1,
+                      "the ranks of a node are not neighbours: planned as one node with the "
+                      "links between nodes");
         link.bandwidth = link.network_bandwidth;
         link.latency = link.network_latency;
         w.nodes = 1;
@@ -253,20 +252,20 @@ static tess_status measured_cluster(tess_context *c, const tess_context_opts *o)
     return describe(c, &link, &w, &c->cluster);
 }
 
-static tess_status named_cluster(tess_context *c, const tess_context_opts *o)
+static tess_status named_cluster(tess_cp *c, const tess_cp_opts *o)
 {
     tess_cluster_info info;
     TESS_TRY(tess_cluster_load(c->ctx, o->cluster, &c->cluster));
     TESS_TRY(tess_cluster_query(c->cluster, &info));
     c->how.flops = o->flops;
     c->rates.dense = 1.0;
-    tess__context_tell(c, TESS_CONTEXT_RATES, -1, "rates of cluster %s%s", info.name,
-                       o->flops > 0.0 ? ", attention's given" : "");
+    tess__cp_tell(c, TESS_CP_RATES, -1, "rates of cluster %s%s", info.name,
+                  o->flops > 0.0 ? ", attention's given" : "");
     return TESS_OK;
 }
 
 /* The rates of another context. */
-static tess_status same_cluster(tess_context *c, const tess_context *like)
+static tess_status same_cluster(tess_cp *c, const tess_cp *like)
 {
     tess_cluster_info info;
     c->rates = like->rates;
@@ -281,7 +280,7 @@ static tess_status same_cluster(tess_context *c, const tess_context *like)
     return tess_cluster_create(c->ctx, &info, &c->cluster);
 }
 
-tess_status tess__context_rates(tess_context *c, const tess_context_opts *o)
+tess_status tess__cp_rates(tess_cp *c, const tess_cp_opts *o)
 {
     tess_status status = o->like      ? same_cluster(c, o->like)
                          : o->cluster ? named_cluster(c, o)

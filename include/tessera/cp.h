@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context.h - context parallelism: the ranks of a group share the tokens of each sample, by plans
+/* cp.h - context parallelism: the ranks of a group share the tokens of each sample, by plans
  * that are made, kept and re-made while a job runs.
  *
- *   tess_context *context;
- *   tess_context_create(ctx, comm, &opts, &context);    // measures and agrees on rates
- *   tess_context_view(context, &info);                  // rows at home, the executor
+ *   tess_cp *context;
+ *   tess_cp_create(ctx, comm, &opts, &context);    // measures and agrees on rates
+ *   tess_cp_view(context, &info);                  // rows at home, the executor
  *   for each step {
- *       tess_context_plan(context, step, density, &replanned);
+ *       tess_cp_plan(context, step, density, &replanned);
  *       ... tess_dist_attn_forward(info.attn, ...) of each layer, and backward
  *   }
  *
@@ -15,8 +15,8 @@
  * from the densities of heads and from rates of attention and of links that all ranks agree on, so
  * that all of them make the same one. Every decision is told in a sentence.
  */
-#ifndef TESSERA_CONTEXT_H
-#define TESSERA_CONTEXT_H
+#ifndef TESSERA_CP_H
+#define TESSERA_CP_H
 
 #include "dist.h"
 #include "dist_attn.h"
@@ -26,24 +26,24 @@
 extern "C" {
 #endif
 
-typedef struct tess_context tess_context;
+typedef struct tess_cp tess_cp;
 
 typedef enum {
-    TESS_CONTEXT_RATES,    /* what ranks and links do, and which keys lists share */
-    TESS_CONTEXT_FALLBACK, /* what is not done, and why */
-    TESS_CONTEXT_MADE,     /* a plan was made */
-    TESS_CONTEXT_KEPT,     /* the plan is kept for this step; once in each step */
-    TESS_CONTEXT_EVENTS
-} tess_context_event_kind;
+    TESS_CP_RATES,    /* what ranks and links do, and which keys lists share */
+    TESS_CP_FALLBACK, /* what is not done, and why */
+    TESS_CP_MADE,     /* a plan was made */
+    TESS_CP_KEPT,     /* the plan is kept for this step; once in each step */
+    TESS_CP_EVENT_COUNT
+} tess_cp_event_kind;
 
 typedef struct {
-    tess_context_event_kind kind;
+    tess_cp_event_kind kind;
     int64_t step;         /* -1 when the context is made */
     const char *sentence; /* until the callback returns */
-} tess_context_event;
+} tess_cp_event;
 
 /* Called on every rank, with the same sentences. */
-typedef void (*tess_context_fn)(void *user, const tess_context_event *event);
+typedef void (*tess_cp_event_fn)(void *user, const tess_cp_event *event);
 
 typedef struct {
     int layers, heads, head_dim; /* 1..65536; 1..65536; as tess_attn_shape */
@@ -72,20 +72,20 @@ typedef struct {
     double union_share;   /* as of tess_plan_opts; 0: looked at in some steps, and selective is a
                              candidate once lists were seen */
     const double *union_shares; /* (layers, ranks + 1), the same; copied */
-    const tess_context *like;   /* a context of the same ranks and head_dim whose rates are taken
+    const tess_cp *like;        /* a context of the same ranks and head_dim whose rates are taken
                                    over; NULL: measured, or the cluster's */
     double replan_above;        /* an imbalance; 0: by cost */
     int fresh;                  /* 1: a new plan for every step */
-    tess_context_fn tell;       /* NULL: nobody is told */
+    tess_cp_event_fn tell;      /* NULL: nobody is told */
     void *user;
-} tess_context_opts;
+} tess_cp_opts;
 
 /* Collective. EINVAL: ranks that differ in their options, degrees that do not make the ranks, a
  * strategy that is none ("strategy is \"rign\", did you mean ring?"). comm must outlive the
  * context. Measuring takes about a tenth of a second. */
-TESS_API tess_status tess_context_create(tess_ctx *ctx, tess_comm *comm,
-                                         const tess_context_opts *opts, tess_context **context);
-TESS_API void tess_context_destroy(tess_context *context);
+TESS_API tess_status tess_cp_create(tess_ctx *ctx, tess_comm *comm, const tess_cp_opts *opts,
+                                    tess_cp **context);
+TESS_API void tess_cp_destroy(tess_cp *context);
 
 /* Collective, before each step. density (layers, heads), 0..1: the share of pairs that heads
  * computed, 1 for dense ones; NULL: all dense. Densities are averaged over ranks first. The first
@@ -94,12 +94,12 @@ TESS_API void tess_context_destroy(tess_context *context);
  * layers, which may be another strategy's; or where the shares of selected keys that were seen let
  * layers become selective or cease to be.
  * *replanned (may be NULL) = 1: saved sets of the executor are void. */
-TESS_API tess_status tess_context_plan(tess_context *context, int64_t step, const double *density,
-                                       int *replanned);
+TESS_API tess_status tess_cp_plan(tess_cp *context, int64_t step, const double *density,
+                                  int *replanned);
 
-/* Pointers belong to the context; plan and cluster change with tess_context_plan. */
+/* Pointers belong to the context; plan and cluster change with tess_cp_plan. */
 typedef struct {
-    const tess_context_opts *opts; /* as given, arrays copied; strategy and cluster are NULL */
+    const tess_cp_opts *opts; /* as given, arrays copied; strategy and cluster are NULL */
     tess_comm *comm;
     int rank, ranks;
     int64_t first, rows;   /* at home: rows first..first+rows-1 of each sample */
@@ -113,9 +113,9 @@ typedef struct {
     int64_t measured_ns;  /* the same as it was; -1: not yet */
     int64_t plans;        /* made */
     int64_t kept;         /* steps that the last one was kept for, after its first */
-} tess_context_info;
+} tess_cp_info;
 
-TESS_API tess_status tess_context_view(const tess_context *context, tess_context_info *info);
+TESS_API tess_status tess_cp_view(const tess_cp *context, tess_cp_info *info);
 
 /* One layer of the plan. Times and bytes are of the rank that has most of them; measured ones are
  * agreed when the next step is planned, and running means over steps. lse that a call asks for
@@ -126,11 +126,10 @@ typedef struct {
     double imbalance;  /* of the work it was planned for */
     int64_t predicted_ns, measured_ns;   /* -1: not known */
     int64_t bytes_predicted, bytes_sent; /* payload and indices; -1: not known */
-} tess_context_layer_info;
+} tess_cp_layer_info;
 
 /* EINVAL before the first plan. */
-TESS_API tess_status tess_context_layer(const tess_context *context, int layer,
-                                        tess_context_layer_info *info);
+TESS_API tess_status tess_cp_layer(const tess_cp *context, int layer, tess_cp_layer_info *info);
 
 #ifdef __cplusplus
 }

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_internal.h - plans at run time: the rates they come from, the rule that keeps them, the
+/* cp_internal.h - plans at run time: the rates they come from, the rule that keeps them, the
  * words that tell them.
  *
- *   context.c         the object: options, rows at home, blocks of plans, what callers see
- *   context_probe.c   what attention and copies take on this rank
- *   context_rates.c   rates and links agreed on, as a cluster
- *   context_unions.c  which keys selective layers would need, given or looked at
- *   context_plan.c    densities to work, kept plans and new ones, measured times
+ *   cp.c         the object: options, rows at home, blocks of plans, what callers see
+ *   cp_probe.c   what attention and copies take on this rank
+ *   cp_rates.c   rates and links agreed on, as a cluster
+ *   cp_unions.c  which keys selective layers would need, given or looked at
+ *   cp_plan.c    densities to work, kept plans and new ones, measured times
  *
  * A plan is one for a single sample. A pass has `batch` of them, which take batch times as long but
  * for latencies: plans are priced on a copy of the cluster whose rates are divided by the batch.
  */
-#ifndef TESS_CONTEXT_INTERNAL_H
-#define TESS_CONTEXT_INTERNAL_H
+#ifndef TESS_CP_INTERNAL_H
+#define TESS_CP_INTERNAL_H
 
 #include "base/base_internal.h"
 #include "exec/dist_attn_internal.h"
-#include "tessera/context.h"
+#include "tessera/cp.h"
 
 enum { TESS_TOLD = 512 }; /* bytes of a sentence */
 
-/* ---- context_probe.c ------------------------------------------------------------------------- */
+/* ---- cp_probe.c ------------------------------------------------------------------------- */
 
 /* What a rank does, on all of its threads. Times in ns. */
 typedef struct {
@@ -46,13 +46,13 @@ typedef struct {
     char words[TESS_STRATEGY_TEXT];
     int64_t bytes; /* predicted: of the rank that sends most */
     double measured_ns, measured_bytes;
-} tess__context_layer;
+} tess__cp_layer;
 
-struct tess_context {
+struct tess_cp {
     tess_ctx *ctx;
     tess_comm *comm;
-    tess__arena arena;      /* the context and its arrays lie in it */
-    tess_context_opts opts; /* arrays in the arena; without strategy and cluster */
+    tess__arena arena; /* the context and its arrays lie in it */
+    tess_cp_opts opts; /* arrays in the arena; without strategy and cluster */
     int rank, ranks;
     int64_t *bounds;              /* (ranks + 1): rows at home */
     int64_t *blocks_q, *blocks_k; /* (n + 1): bounds of the blocks of plans */
@@ -77,39 +77,39 @@ struct tess_context {
     double *density;    /* (layers, heads), the sum of select_ns, and counts.rows: agreed */
     double *shares;     /* (layers, heads): time of a head in dense heads of lists */
     double *seen;       /* (layers, 2): ns and bytes of the last step, agreed */
-    tess__context_layer *layers;
+    tess__cp_layer *layers;
 };
 
 /* Tells everybody who listens. */
-void tess__context_tell(const tess_context *c, tess_context_event_kind kind, int64_t step,
-                        const char *format, ...) __attribute__((format(printf, 4, 5)));
+void tess__cp_tell(const tess_cp *c, tess_cp_event_kind kind, int64_t step, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* Sums over layers; -1: not known. */
-int64_t tess__context_predicted(const tess_context *c);
-int64_t tess__context_measured(const tess_context *c);
+int64_t tess__cp_predicted(const tess_cp *c);
+int64_t tess__cp_measured(const tess_cp *c);
 
-/* context_rates.c: fills rates, cluster, priced, how. Collective. */
-tess_status tess__context_rates(tess_context *c, const tess_context_opts *opts);
+/* cp_rates.c: fills rates, cluster, priced, how. Collective. */
+tess_status tess__cp_rates(tess_cp *c, const tess_cp_opts *opts);
 
-/* ---- context_unions.c ------------------------------------------------------------------------ */
+/* ---- cp_unions.c ------------------------------------------------------------------------ */
 
 /* Selective degrees of so many ranks, the divisors above 1; NULL only counts them. *parts: their
  * sum. */
 int tess__degrees(int ranks, int *degrees, int64_t *parts);
 
 /* Fills unions and looked, and makes what counting needs. */
-tess_status tess__context_unions(tess_context *c, const tess_context_opts *opts);
+tess_status tess__cp_unions(tess_cp *c, const tess_cp_opts *opts);
 
 /* Numbers behind those of densities that ranks add up: 0 where nothing was looked at. */
-int64_t tess__context_counts(const tess_context *c);
+int64_t tess__cp_counts(const tess_cp *c);
 
 /* Takes over what was counted, once that is agreed; 1: plans should be priced anew. */
-int tess__context_learn(tess_context *c, int64_t step);
+int tess__cp_learn(tess_cp *c, int64_t step);
 
 /* The next plan is priced with what is known. */
-void tess__context_price_unions(tess_context *c);
+void tess__cp_price_unions(tess_cp *c);
 
 /* Before a step: whether the executor shall count. made: with a new plan. */
-void tess__context_look(tess_context *c, int made);
+void tess__cp_look(tess_cp *c, int made);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_context_unions.c - which keys selective layers would need: seen while others run, counted
+/* test_cp_unions.c - which keys selective layers would need: seen while others run, counted
  * here by brute force, and taken for plans.
  *
  * Ranks are threads over slow links, so that the bytes of a strategy decide. Layers attend to
@@ -7,7 +7,7 @@
  */
 #include "ctx_fixture.h"
 
-#include "tessera/context.h"
+#include "tessera/cp.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { STEPS_MAX = 40, TOLD_MAX = 64, DENSE_HEAD = 5 };
 enum { NONE, BAND, DRAWN };
 
 typedef struct {
-    tess_context_opts opts;
+    tess_cp_opts opts;
     int unit; /* rows of a key unit */
     int steps;
     int lists[STEPS_MAX][LAYERS]; /* of each step; NONE: a dense layer */
@@ -27,8 +27,8 @@ typedef struct {
     double shares[STEPS_MAX][RANKS][LAYERS * (RANKS + 1)];
     char words[STEPS_MAX][RANKS][LAYERS][64];
     int made[STEPS_MAX][RANKS];
-    size_t bytes[STEPS_MAX][RANKS];                    /* of memory */
-    tess_context_layer_info layers[STEPS_MAX][LAYERS]; /* of rank 0 */
+    size_t bytes[STEPS_MAX][RANKS];               /* of memory */
+    tess_cp_layer_info layers[STEPS_MAX][LAYERS]; /* of rank 0 */
     char told[TOLD_MAX][512];
     int64_t told_at[TOLD_MAX];
     int n_told;
@@ -100,17 +100,17 @@ static double brute_force(const stage *s, int step, int layer, int degree)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-static void listen(void *user, const tess_context_event *event)
+static void listen(void *user, const tess_cp_event *event)
 {
     stage *s = user;
-    if (s->n_told < TOLD_MAX && event->kind != TESS_CONTEXT_KEPT) {
+    if (s->n_told < TOLD_MAX && event->kind != TESS_CP_KEPT) {
         s->told_at[s->n_told] = event->step;
         snprintf(s->told[s->n_told++], sizeof s->told[0], "%s", event->sentence);
     }
 }
 
 /* s: the rank's own copy. */
-static tess_status attend(stage *s, const tess_context_info *info)
+static tess_status attend(stage *s, const tess_cp_info *info)
 {
     for (int l = 0; l < LAYERS; l++) {
         const int64_t at = info->first * DIM, head = TOKENS * DIM;
@@ -128,14 +128,13 @@ static tess_status attend(stage *s, const tess_context_info *info)
     return TESS_OK;
 }
 
-static tess_status look(stage *s, const tess_context *c, int step, int rank,
-                        tess_context_info *info)
+static tess_status look(stage *s, const tess_cp *c, int step, int rank, tess_cp_info *info)
 {
-    tess_status status = tess_context_view(c, info);
+    tess_status status = tess_cp_view(c, info);
     memcpy(s->shares[step][rank], info->union_shares, sizeof s->shares[0][0]);
     for (int l = 0; status == TESS_OK && l < LAYERS; l++) {
-        tess_context_layer_info layer;
-        status = tess_context_layer(c, l, &layer);
+        tess_cp_layer_info layer;
+        status = tess_cp_layer(c, l, &layer);
         snprintf(s->words[step][rank][l], sizeof s->words[0][0][0], "%s", layer.words);
         if (rank == 0)
             s->layers[step][l] = layer;
@@ -146,12 +145,12 @@ static tess_status look(stage *s, const tess_context *c, int step, int rank,
 static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
 {
     stage *s = user;
-    tess_context_opts opts = s->opts;
+    tess_cp_opts opts = s->opts;
     double density[LAYERS * HEADS];
     tess_comm_info group;
-    tess_context_info info;
+    tess_cp_info info;
     tess_ctx_info memory = {0};
-    tess_context *c = NULL;
+    tess_cp *c = NULL;
     tess_status status = tess_comm_query(comm, &group);
     stage *own = calloc(1, sizeof *own);
     if (!own)
@@ -163,10 +162,10 @@ static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
     opts.tell = group.rank == 0 ? listen : NULL;
     opts.user = s;
     if (status == TESS_OK)
-        status = tess_context_create(rank_ctx, comm, &opts, &c);
+        status = tess_cp_create(rank_ctx, comm, &opts, &c);
     for (int i = 0; status == TESS_OK && i < s->steps; i++) {
         own->step = i;
-        status = tess_context_plan(c, i, density, &s->made[i][group.rank]);
+        status = tess_cp_plan(c, i, density, &s->made[i][group.rank]);
         if (status == TESS_OK)
             status = look(s, c, i, group.rank, &info);
         if (status == TESS_OK)
@@ -175,7 +174,7 @@ static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
         if (status == TESS_OK)
             status = attend(own, &info);
     }
-    tess_context_destroy(c);
+    tess_cp_destroy(c);
     free(own);
     return status == TESS_OK ? TESS_OK : tess_comm_fail(comm, status);
 }
@@ -195,16 +194,16 @@ static void set_stage(const char *strategy, int steps)
         play->lists[i][0] = BAND;
         play->lists[i][1] = DRAWN;
     }
-    play->opts = (tess_context_opts){.layers = LAYERS,
-                                     .heads = HEADS,
-                                     .head_dim = DIM,
-                                     .batch = 1,
-                                     .tokens = TOKENS,
-                                     .n_groups = GROUPS,
-                                     .groups = groups,
-                                     .strategy = strategy,
-                                     .replan_above = 100.0, /* balance decides nothing */
-                                     .flops = 2e8};
+    play->opts = (tess_cp_opts){.layers = LAYERS,
+                                .heads = HEADS,
+                                .head_dim = DIM,
+                                .batch = 1,
+                                .tokens = TOKENS,
+                                .n_groups = GROUPS,
+                                .groups = groups,
+                                .strategy = strategy,
+                                .replan_above = 100.0, /* balance decides nothing */
+                                .flops = 2e8};
 }
 
 static void run_stage(void)
@@ -322,7 +321,7 @@ static void layers_that_share_keys_become_selective(void **state)
     for (int l = 0; l < LAYERS; l++)
         assert_true(output_error(l) < 1e-5);
     /* Rounding to rows, and indices, of which the model counts a bit for each unit. */
-    const tess_context_layer_info *seen = &play->layers[2][0];
+    const tess_cp_layer_info *seen = &play->layers[2][0];
     assert_true(seen->predicted_ns > 0);
     assert_true(llabs(seen->bytes_sent - seen->bytes_predicted) * 50 < seen->bytes_predicted);
 }

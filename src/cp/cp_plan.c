@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_plan.c - before each step: what the last one took, densities, and a plan kept or made.
+/* cp_plan.c - before each step: what the last one took, densities, and a plan kept or made.
  *
  * Ranks exchange two small arrays: densities with the time of selectors, which are added up, and
  * times and bytes of layers, of which the largest count. From there on every rank computes the
@@ -19,7 +19,7 @@
  * bytes. For 30 layers of 12 heads that is 3.3 KiB to every other rank, and five latencies. A new
  * plan adds two agreements and the comparison of 8 bytes, besides the planner's time.
  */
-#include "context_internal.h"
+#include "cp_internal.h"
 
 #include "plan/strategy_internal.h"
 #include "plan/work.h"
@@ -32,14 +32,14 @@ static const double memory_of_means = 0.8; /* weight of the past in running mean
 
 /* ---- what ranks tell each other -------------------------------------------------------------- */
 
-static size_t n_heads(const tess_context *c)
+static size_t n_heads(const tess_cp *c)
 {
     return (size_t)c->opts.layers * (size_t)c->opts.heads;
 }
 
-static tess_status check(const tess_context *c, int64_t step, const double *density)
+static tess_status check(const tess_cp *c, int64_t step, const double *density)
 {
-    static const char who[] = "tess_context_plan";
+    static const char who[] = "tess_cp_plan";
     if (step < 0)
         return tess__fail(TESS_EINVAL, "%s: step is %lld, must be at least 0", who,
                           (long long)step);
@@ -54,7 +54,7 @@ static tess_status check(const tess_context *c, int64_t step, const double *dens
 
 /* Times and bytes of the last step into c->seen; returns the time of selectors on this rank. In
  * training a forward pass alone, of a validation, is no step. */
-static double look_back(tess_context *c)
+static double look_back(tess_cp *c)
 {
     double select_ns = 0.0;
     memset(c->seen, 0, 2 * (size_t)c->opts.layers * sizeof *c->seen);
@@ -78,7 +78,7 @@ static void add_to_mean(double *mean, double x)
 }
 
 /* Pairs in whose time a sparse query row is given its list. */
-static void learn_selecting(tess_context *c, double select_ns)
+static void learn_selecting(tess_cp *c, double select_ns)
 {
     const double pair = c->rates.forward + (c->opts.train ? c->rates.backward : 0.0);
     double rows = 0.0;
@@ -93,14 +93,14 @@ static void learn_selecting(tess_context *c, double select_ns)
 }
 
 /* Collective: densities, measured values and the time of selectors, the same on all ranks. */
-static tess_status agree_numbers(tess_context *c, const double *density)
+static tess_status agree_numbers(tess_cp *c, const double *density)
 {
     const size_t n = n_heads(c);
     for (size_t i = 0; i < n; i++)
         c->density[i] = density ? density[i] : 1.0;
     c->density[n] = look_back(c);
     TESS_TRY(tess_comm_sum_f64(c->comm, TESS_TRAFFIC_CONTROL, c->density,
-                               (int64_t)n + 1 + tess__context_counts(c)));
+                               (int64_t)n + 1 + tess__cp_counts(c)));
     if (c->plan)
         TESS_TRY(
             tess_comm_max_f64(c->comm, TESS_TRAFFIC_CONTROL, c->seen, 2 * (int64_t)c->opts.layers));
@@ -118,7 +118,7 @@ static tess_status agree_numbers(tess_context *c, const double *density)
 /* ---- work ------------------------------------------------------------------------------------ */
 
 /* c->shares, and their mean; c->low. */
-static double weigh(tess_context *c)
+static double weigh(tess_cp *c)
 {
     const size_t n = n_heads(c);
     const double opens = (c->rates.row_keys + c->select_keys) / (double)c->opts.tokens;
@@ -133,7 +133,7 @@ static double weigh(tess_context *c)
     return sum / (double)n;
 }
 
-static tess_status make_work(tess_context *c, tess_work **work)
+static tess_status make_work(tess_cp *c, tess_work **work)
 {
     const tess__head_work in = {.layers = c->opts.layers,
                                 .heads = c->opts.heads,
@@ -143,13 +143,13 @@ static tess_status make_work(tess_context *c, tess_work **work)
                                 .n_q = c->n_q,
                                 .n_k = c->n_k,
                                 .unit_pairs = c->opts.batch};
-    return tess__work_from_shares("tess_context_plan", c->ctx, &in, work);
+    return tess__work_from_shares("tess_cp_plan", c->ctx, &in, work);
 }
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 
 /* Layers by their words: "20 layers fractional and 8 layers refined U4 x R2". */
-static void count_words(const tess_context *c, char *text, size_t size)
+static void count_words(const tess_cp *c, char *text, size_t size)
 {
     size_t used = 0;
     for (int l = 0; l < c->opts.layers && used < size; l++) {
@@ -179,14 +179,14 @@ typedef struct {
     double rho; /* of the work at hand; 0: there was none */
 } past;
 
-static void tell_made(const tess_context *c, int64_t step, const past *before, double rho)
+static void tell_made(const tess_cp *c, int64_t step, const past *before, double rho)
 {
     char kinds[TESS_TOLD / 2] = "", time[40], was[40] = "", last[160] = "";
     double bytes = 0.0;
     for (int l = 0; l < c->opts.layers; l++)
         bytes += (double)c->layers[l].bytes;
     count_words(c, kinds, sizeof kinds);
-    predicted_text(tess__context_predicted(c), time);
+    predicted_text(tess__cp_predicted(c), time);
     if (before->rho > 0.0)
         snprintf(was, sizeof was, " (was %.2f)", before->rho);
     if (before->plans > 0) {
@@ -198,16 +198,15 @@ static void tell_made(const tess_context *c, int64_t step, const past *before, d
             snprintf(last + strlen(last), sizeof last - strlen(last), ", %s, measured %.3g ms", old,
                      (double)before->measured * 1e-6);
     }
-    tess__context_tell(c, TESS_CONTEXT_MADE, step,
-                       "plan %lld of step %lld: %s, imbalance %.2f%s, %s, %.1f MiB sent%s",
-                       (long long)c->plans, (long long)step, kinds, rho, was, time,
-                       bytes / 1048576.0, last);
+    tess__cp_tell(
+        c, TESS_CP_MADE, step, "plan %lld of step %lld: %s, imbalance %.2f%s, %s, %.1f MiB sent%s",
+        (long long)c->plans, (long long)step, kinds, rho, was, time, bytes / 1048576.0, last);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 typedef struct {
-    tess_context *c;
+    tess_cp *c;
     int64_t step;
     char last[192]; /* the reason told last */
 } reader;
@@ -230,11 +229,11 @@ static void read_candidate(void *user, int layer, const tess_candidate *candidat
     if (r->c->looks && strncmp(why, "not predictable", 15) == 0)
         why = "which keys its ranks would need is seen in the first step with lists";
     snprintf(r->last, sizeof r->last, "%s", candidate->reason);
-    tess__context_tell(r->c, TESS_CONTEXT_FALLBACK, r->step, "%s is no candidate: %s", words, why);
+    tess__cp_tell(r->c, TESS_CP_FALLBACK, r->step, "%s is no candidate: %s", words, why);
 }
 
 /* Words and bytes of the layers of a new plan; its mean imbalance. */
-static double describe(tess_context *c, int64_t step)
+static double describe(tess_cp *c, int64_t step)
 {
     reader r = {.c = c, .step = step};
     double rho = 0.0;
@@ -256,7 +255,7 @@ static uint64_t hash_of(uint64_t before, const int32_t *x, int64_t n)
 }
 
 /* A number for all that the executor takes from the plan, to be compared between ranks. */
-static uint64_t plan_hash(const tess_context *c, const tess_plan *plan)
+static uint64_t plan_hash(const tess_cp *c, const tess_plan *plan)
 {
     uint64_t hash = 0;
     for (int l = 0; l < c->opts.layers; l++) {
@@ -294,10 +293,10 @@ static int selects_otherwise(const tess_plan *was, const tess_plan *now, int lay
 /* Collective. keep 1: the plan at hand stays unless the new one selects otherwise; *made = 0 then.
  * On failure the plan before stays with the context, and the executor of a rank may have either:
  * the group cannot go on. */
-static tess_status replace_plan(tess_context *c, const tess_work *work, int keep, int *made)
+static tess_status replace_plan(tess_cp *c, const tess_work *work, int keep, int *made)
 {
     tess_plan *plan = NULL;
-    tess__context_price_unions(c);
+    tess__cp_price_unions(c);
     tess_status status = tess_plan_create(c->ctx, work, c->priced, &c->how, &plan);
     status = tess_comm_agree(c->comm, status);
     if (status == TESS_OK) {
@@ -319,7 +318,7 @@ static tess_status replace_plan(tess_context *c, const tess_work *work, int keep
 }
 
 /* Whether the plan serves this work; verdict.rho is its imbalance. */
-static tess_status judge(tess_context *c, const tess_work *work, double total, int *keep,
+static tess_status judge(tess_cp *c, const tess_work *work, double total, int *keep,
                          tess_plan_verdict *verdict)
 {
     *keep = 0;
@@ -334,16 +333,16 @@ static tess_status judge(tess_context *c, const tess_work *work, double total, i
 }
 
 /* far 1: what selective layers need is another share than the plan was made with. */
-static tess_status decide(tess_context *c, int64_t step, const tess_work *work, double total,
-                          int far, int *replanned)
+static tess_status decide(tess_cp *c, int64_t step, const tess_work *work, double total, int far,
+                          int *replanned)
 {
     tess_plan_verdict verdict;
     int keep;
     TESS_TRY(tess_comm_agree(c->comm, judge(c, work, total, &keep, &verdict)));
     const past before = {.plans = c->plans,
                          .kept = c->kept,
-                         .predicted = tess__context_predicted(c),
-                         .measured = tess__context_measured(c),
+                         .predicted = tess__cp_predicted(c),
+                         .measured = tess__cp_measured(c),
                          .rho = verdict.rho};
     *replanned = 0;
     if (!keep || far)
@@ -351,9 +350,8 @@ static tess_status decide(tess_context *c, int64_t step, const tess_work *work, 
     if (!*replanned) {
         c->carried_ns = verdict.carried_ns;
         c->kept++;
-        tess__context_tell(c, TESS_CONTEXT_KEPT, step,
-                           "plan %lld kept for step %lld: imbalance %.2f; %s", (long long)c->plans,
-                           (long long)step, verdict.rho, verdict.reason);
+        tess__cp_tell(c, TESS_CP_KEPT, step, "plan %lld kept for step %lld: imbalance %.2f; %s",
+                      (long long)c->plans, (long long)step, verdict.rho, verdict.reason);
         return TESS_OK;
     }
     c->planned = total;
@@ -362,14 +360,13 @@ static tess_status decide(tess_context *c, int64_t step, const tess_work *work, 
     return TESS_OK;
 }
 
-tess_status tess_context_plan(tess_context *context, int64_t step, const double *density,
-                              int *replanned)
+tess_status tess_cp_plan(tess_cp *context, int64_t step, const double *density, int *replanned)
 {
     if (!context)
-        return tess__fail(TESS_EINVAL, "tess_context_plan: context is NULL, must not be");
+        return tess__fail(TESS_EINVAL, "tess_cp_plan: context is NULL, must not be");
     TESS_TRY(tess_comm_agree(context->comm, check(context, step, density)));
     TESS_TRY(agree_numbers(context, density));
-    const int far = tess__context_learn(context, step);
+    const int far = tess__cp_learn(context, step);
     const double total = weigh(context);
     tess_work *work = NULL;
     int made = 0;
@@ -377,7 +374,7 @@ tess_status tess_context_plan(tess_context *context, int64_t step, const double 
     if (status == TESS_OK)
         status = decide(context, step, work, total, far, &made);
     tess_work_destroy(work);
-    tess__context_look(context, made);
+    tess__cp_look(context, made);
     if (status == TESS_OK && replanned)
         *replanned = made;
     return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_context_bytes.c - what a context says that ranks send is what they send, byte for byte:
+/* test_cp_bytes.c - what a context says that ranks send is what they send, byte for byte:
  * strategies of all kinds, dense layers beside ones whose keys are chosen by low-rank vectors.
  *
  * Ranks are threads, and a failed assertion must not leave one: they fill what the test looks at.
@@ -9,7 +9,7 @@
  */
 #include "ctx_fixture.h"
 
-#include "tessera/context.h"
+#include "tessera/cp.h"
 
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ typedef struct {
     int look;            /* 1: the last pass asks for lse, whatever the options say */
     double density[3];   /* of layer 1, by step */
     /* Of rank 0. */
-    tess_context_layer_info layers[LAYERS];
+    tess_cp_layer_info layers[LAYERS];
     int replanned[3];
 } show;
 
@@ -45,10 +45,10 @@ static tess_status choose(void *user, const tess_share_in *in, tess_selection *l
 }
 
 /* Forward of all layers, and backward, on numbers that do not matter. */
-static tess_status pass(const show *s, const tess_context *c, int lse, float *x)
+static tess_status pass(const show *s, const tess_cp *c, int lse, float *x)
 {
-    tess_context_info info;
-    tess_status status = tess_context_view(c, &info);
+    tess_cp_info info;
+    tess_status status = tess_cp_view(c, &info);
     const int64_t rows = info.rows;
     const tess_view in = {x, TESS_DTYPE_F32, HEADS * rows * DIM, rows * DIM, DIM};
     const tess_view low = {x, TESS_DTYPE_F32, HEADS * rows * LOW, rows * LOW, LOW};
@@ -73,7 +73,7 @@ static tess_status pass(const show *s, const tess_context *c, int lse, float *x)
     return status;
 }
 
-static tess_status run(show *s, int rank, tess_context *c, float *x)
+static tess_status run(show *s, int rank, tess_cp *c, float *x)
 {
     tess_status status = TESS_OK;
     for (int i = 0; status == TESS_OK && i < 3; i++) {
@@ -84,41 +84,41 @@ static tess_status run(show *s, int rank, tess_context *c, float *x)
         if (i > 0)
             status = pass(s, c, s->lse || (s->look && i == 2), x);
         if (status == TESS_OK)
-            status = tess_context_plan(c, i, density, &replanned);
+            status = tess_cp_plan(c, i, density, &replanned);
         if (rank == 0)
             s->replanned[i] = replanned;
     }
     for (int l = 0; status == TESS_OK && rank == 0 && l < LAYERS; l++)
-        status = tess_context_layer(c, l, &s->layers[l]);
+        status = tess_cp_layer(c, l, &s->layers[l]);
     return status;
 }
 
 static tess_status act(void *user, tess_ctx *own, tess_comm *comm)
 {
     show *s = user;
-    const tess_context_opts opts = {.layers = LAYERS,
-                                    .heads = HEADS,
-                                    .head_dim = DIM,
-                                    .batch = BATCH,
-                                    .tokens = TOKENS,
-                                    .n_groups = GROUPS,
-                                    .groups = groups,
-                                    .proj_dim = LOW,
-                                    .lse = s->lse,
-                                    .saves = s->train ? LAYERS : 0,
-                                    .train = s->train,
-                                    .strategy = s->strategy,
-                                    .union_share = 1.0,
-                                    .cluster = "h100"};
-    tess_context *c = NULL;
+    const tess_cp_opts opts = {.layers = LAYERS,
+                               .heads = HEADS,
+                               .head_dim = DIM,
+                               .batch = BATCH,
+                               .tokens = TOKENS,
+                               .n_groups = GROUPS,
+                               .groups = groups,
+                               .proj_dim = LOW,
+                               .lse = s->lse,
+                               .saves = s->train ? LAYERS : 0,
+                               .train = s->train,
+                               .strategy = s->strategy,
+                               .union_share = 1.0,
+                               .cluster = "h100"};
+    tess_cp *c = NULL;
     tess_comm_info group;
     float *x = calloc(5 * FLOATS, sizeof *x);
     tess_status status = x ? tess_comm_query(comm, &group) : TESS_ENOMEM;
     if (status == TESS_OK)
-        status = tess_context_create(own, comm, &opts, &c);
+        status = tess_cp_create(own, comm, &opts, &c);
     if (status == TESS_OK)
         status = run(s, group.rank, c, x);
-    tess_context_destroy(c);
+    tess_cp_destroy(c);
     free(x);
     return status == TESS_OK ? TESS_OK : tess_comm_fail(comm, status);
 }
@@ -136,7 +136,7 @@ static void check_layers(const show *s, int selective)
 {
     const int64_t names = selective ? BATCH * HEADS * (TOKENS / 8 + 3 * RANKS) : 0;
     for (int l = 0; l < LAYERS; l++) {
-        const tess_context_layer_info *info = &s->layers[l];
+        const tess_cp_layer_info *info = &s->layers[l];
         assert_true(info->bytes_predicted > 50 * names);
         assert_in_range(info->bytes_sent + names, info->bytes_predicted,
                         info->bytes_predicted + 2 * names);

@@ -49,12 +49,14 @@ tess_status world_agree(cli *c, tess_comm *comm, tess_status status)
     }
     TRY(tess_comm_query(comm, &info));
     int64_t failed = status == TESS_OK ? 0 : info.size - info.rank;
-    tess_status sent = tess_comm_max_i64(comm, TESS_TRAFFIC_CONTROL, &failed, 1);
+    tess_status sent = tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, &failed, 1, TESS_DTYPE_I64,
+                                           TESS_REDUCE_MAX);
     const int first = info.size - (int)failed;
     if (sent == TESS_OK && failed) {
         sent = tess_comm_broadcast(comm, TESS_TRAFFIC_CONTROL, first, &failure, sizeof failure);
         /* A rank that returns may destroy the communicator: not before all have the sentence. */
-        tess_comm_max_i64(comm, TESS_TRAFFIC_CONTROL, &failed, 1);
+        tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, &failed, 1, TESS_DTYPE_I64,
+                            TESS_REDUCE_MAX);
     }
     TRY(status);
     TRY(sent);

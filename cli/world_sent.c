@@ -25,7 +25,8 @@ tess_status world_sent(cli *c, const char *label, const tess_comm_counts *mine)
         all[kind] = mine->bytes[kind];
         messages[kind] = mine->messages[kind];
     }
-    TRY(tess_comm_sum_i64(c->comm, TESS_TRAFFIC_CONTROL, all, 2 * TESS_TRAFFIC_COUNT));
+    TRY(tess_comm_allreduce(c->comm, TESS_TRAFFIC_CONTROL, all, 2 * TESS_TRAFFIC_COUNT,
+                            TESS_DTYPE_I64, TESS_REDUCE_SUM));
     if (c->json) {
         sent_json(c, all, messages);
         return TESS_OK;

@@ -10,7 +10,6 @@
 
 #include "test.h"
 
-#include "tessera/advanced/machine.h"
 #include "tessera/dist.h"
 
 #include <stdlib.h>
@@ -261,9 +260,11 @@ static inline tess_status rank_sums(const place *me, tess_comm *comm)
                 x[i] = value_of(me->rank, i);
                 y[i] = (double)value_of(me->rank, i) * 3.0;
             }
-            EXPECT_OK(tess_comm_sum_f32(comm, TESS_TRAFFIC_PAYLOAD, x, n));
+            EXPECT_OK(tess_comm_allreduce(comm, TESS_TRAFFIC_PAYLOAD, x, n, TESS_DTYPE_F32,
+                                          TESS_REDUCE_SUM));
             EXPECT(memcmp(x, want, (size_t)n * sizeof *x) == 0);
-            EXPECT_OK(tess_comm_sum_f64(comm, TESS_TRAFFIC_PAYLOAD, y, n));
+            EXPECT_OK(tess_comm_allreduce(comm, TESS_TRAFFIC_PAYLOAD, y, n, TESS_DTYPE_F64,
+                                          TESS_REDUCE_SUM));
             for (int64_t i = 0; i < n && i < 3000; i++) {
                 double sum = (double)value_of(0, i) * 3.0;
                 for (int p = 1; p < me->size; p++)
@@ -280,19 +281,27 @@ static inline tess_status rank_sums(const place *me, tess_comm *comm)
 
 static inline tess_status rank_largest(const place *me, tess_comm *comm)
 {
+    float f[] = {(float)me->rank, me->rank == 0 ? NAN : 5.0f};
+    EXPECT_OK(tess_comm_allreduce(comm, TESS_TRAFFIC_INDEX, f, 2, TESS_DTYPE_F32, TESS_REDUCE_MAX));
+    EXPECT(f[0] == (float)(me->size - 1) && isnan(f[1]));
     double x[] = {me->rank, -me->rank, me->rank == 0 ? (double)NAN : 5.0,
                   me->rank == me->size - 1 ? (double)NAN : 5.0, -(double)INFINITY};
-    EXPECT_OK(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, x, 5));
+    EXPECT_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, x, 5, TESS_DTYPE_F64, TESS_REDUCE_MAX));
     EXPECT(x[0] == me->size - 1 && x[1] == 0.0 && isnan(x[2]) && isnan(x[3]));
     EXPECT(x[4] == -(double)INFINITY);
     int64_t y[] = {me->rank, -me->rank, INT64_MIN}, z[] = {1, me->rank};
-    EXPECT_OK(tess_comm_max_i64(comm, TESS_TRAFFIC_CONTROL, y, 3));
+    EXPECT_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, y, 3, TESS_DTYPE_I64, TESS_REDUCE_MAX));
     EXPECT(y[0] == me->size - 1 && y[1] == 0 && y[2] == INT64_MIN);
-    EXPECT_OK(tess_comm_sum_i64(comm, TESS_TRAFFIC_CONTROL, z, 2));
+    EXPECT_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, z, 2, TESS_DTYPE_I64, TESS_REDUCE_SUM));
     EXPECT(z[0] == me->size && z[1] == me->size * (me->size - 1) / 2);
     tess_comm_counts counts = {0};
     counts.messages[TESS_TRAFFIC_CONTROL] = 3 * (me->size - 1);
     counts.bytes[TESS_TRAFFIC_CONTROL] = (int64_t)(5 + 3 + 2) * 8 * (me->size - 1);
+    counts.messages[TESS_TRAFFIC_INDEX] = me->size - 1;
+    counts.bytes[TESS_TRAFFIC_INDEX] = 2 * 4 * (me->size - 1);
     return expect_counts(comm, &counts);
 }
 
@@ -390,7 +399,8 @@ static inline tess_status expect_part(tess_comm *part, int old, int rank, int si
     EXPECT(info.rank == rank && info.size == size);
     EXPECT(info.nodes == 1 && info.node == 0);
     int64_t x = old;
-    EXPECT_OK(tess_comm_sum_i64(part, TESS_TRAFFIC_PAYLOAD, &x, 1));
+    EXPECT_OK(
+        tess_comm_allreduce(part, TESS_TRAFFIC_PAYLOAD, &x, 1, TESS_DTYPE_I64, TESS_REDUCE_SUM));
     EXPECT(x == sum);
     tess_comm_counts counts = {0};
     counts.bytes[TESS_TRAFFIC_PAYLOAD] = 8 * (size - 1);
@@ -427,8 +437,10 @@ static inline tess_status rank_split(const place *me, tess_comm *comm)
         EXPECT_OK(expect_part(others, me->rank, me->rank - 1, n - 1, (int64_t)n * (n - 1) / 2));
     /* Messages of parts and of the whole are kept apart. */
     int64_t x = 1, y = 1;
-    EXPECT_OK(tess_comm_sum_i64(comm, TESS_TRAFFIC_PAYLOAD, &x, 1));
-    EXPECT_OK(tess_comm_sum_i64(part, TESS_TRAFFIC_PAYLOAD, &y, 1));
+    EXPECT_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_PAYLOAD, &x, 1, TESS_DTYPE_I64, TESS_REDUCE_SUM));
+    EXPECT_OK(
+        tess_comm_allreduce(part, TESS_TRAFFIC_PAYLOAD, &y, 1, TESS_DTYPE_I64, TESS_REDUCE_SUM));
     EXPECT(x == n && y == size);
     tess_comm_destroy(others);
     tess_comm_destroy(half);
@@ -533,7 +545,9 @@ static inline tess_status rank_fail(const place *me, tess_comm *comm)
         EXPECT_FAILS(tess_comm_agree(comm, TESS_OK), TESS_EINVAL, expected);
         EXPECT_FAILS(tess_comm_progress(part), TESS_EINVAL, expected);
         int64_t x = 1;
-        EXPECT_FAILS(tess_comm_sum_i64(part, TESS_TRAFFIC_CONTROL, &x, 1), TESS_EINVAL, expected);
+        EXPECT_FAILS(
+            tess_comm_allreduce(part, TESS_TRAFFIC_CONTROL, &x, 1, TESS_DTYPE_I64, TESS_REDUCE_SUM),
+            TESS_EINVAL, expected);
         /* At once, but the machine may be busy. */
         EXPECT(tess_clock_ns() - begin < 3000000000 + 10 * usual);
     }
@@ -586,13 +600,17 @@ static inline tess_status rank_wrong_arguments(const place *me, tess_comm *comm)
                      : (snprintf(sentence, sizeof sentence,
                                  "tess_comm_broadcast: root is -1, must be 0..%d", me->size - 1),
                         sentence));
-    EXPECT_FAILS(tess_comm_sum_f32(comm, 0, NULL, 3), TESS_EINVAL,
-                 "tess_comm_sum_f32: x is NULL, with 3 elements");
-    EXPECT_FAILS(tess_comm_max_i64(comm, 0, NULL, -3), TESS_EINVAL,
-                 "tess_comm_max_i64: n is -3, must be 0..2^59");
+    EXPECT_FAILS(tess_comm_allreduce(comm, 0, NULL, 3, TESS_DTYPE_F32, TESS_REDUCE_SUM),
+                 TESS_EINVAL, "tess_comm_allreduce: x is NULL, with 3 elements");
+    EXPECT_FAILS(tess_comm_allreduce(comm, 0, NULL, -3, TESS_DTYPE_I64, TESS_REDUCE_MAX),
+                 TESS_EINVAL, "tess_comm_allreduce: n is -3, must be 0..2^59");
+    EXPECT_FAILS(tess_comm_allreduce(comm, 0, x, 1, TESS_DTYPE_U8, TESS_REDUCE_SUM), TESS_EINVAL,
+                 "tess_comm_allreduce: dtype is 6, must be F32, F64 or I64");
+    EXPECT_FAILS(tess_comm_allreduce(comm, 0, x, 1, TESS_DTYPE_F32, TESS_REDUCE_COUNT), TESS_EINVAL,
+                 "tess_comm_allreduce: op is 2, must be a tess_reduce_op");
     EXPECT_FAILS(tess_comm_check_equal(comm, NULL, x, 1), TESS_EINVAL,
                  "tess_comm_check_equal: what is NULL");
-    EXPECT_FAILS(tess_comm_split(comm, 0, 0, NULL), TESS_EINVAL, "tess_comm_split: part is NULL");
+    EXPECT_FAILS(tess_comm_split(comm, 0, 0, NULL), TESS_EINVAL, "tess_comm_split: sub is NULL");
     EXPECT_FAILS(tess_comm_grid(comm, 0, &part, &part), TESS_EINVAL,
                  (snprintf(sentence, sizeof sentence,
                            "tess_comm_grid: columns is 0, must divide the %d ranks", me->size),

@@ -238,7 +238,8 @@ static tess_status compute(void *user, tess_ctx *own, tess_comm *comm)
         ;
     EXPECT_OK(expect_seconds(comm, 0.05));
     int64_t x = 1;
-    EXPECT_OK(tess_comm_sum_i64(comm, TESS_TRAFFIC_CONTROL, &x, 1));
+    EXPECT_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, &x, 1, TESS_DTYPE_I64, TESS_REDUCE_SUM));
     return expect_seconds(comm, 1.05);
 }
 

@@ -42,14 +42,18 @@ static void others_are_taken_to_be_like_the_rank_itself(void **state)
     int64_t z[] = {7};
     for (int i = 0; i < 40000; i++)
         x[i] = (float)i;
-    CHECK_OK(tess_comm_sum_f32(comm, TESS_TRAFFIC_PAYLOAD, x, 40000));
+    CHECK_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_PAYLOAD, x, 40000, TESS_DTYPE_F32, TESS_REDUCE_SUM));
     for (int i = 0; i < 40000; i++)
         assert_true(x[i] == 3.0f * (float)i);
-    CHECK_OK(tess_comm_sum_f64(comm, TESS_TRAFFIC_PAYLOAD, y, 2));
+    CHECK_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_PAYLOAD, y, 2, TESS_DTYPE_F64, TESS_REDUCE_SUM));
     assert_true(y[0] == 4.5 && y[1] == -6.0);
-    CHECK_OK(tess_comm_max_f64(comm, TESS_TRAFFIC_PAYLOAD, y, 2));
+    CHECK_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_PAYLOAD, y, 2, TESS_DTYPE_F64, TESS_REDUCE_MAX));
     assert_true(y[0] == 4.5 && y[1] == -6.0);
-    CHECK_OK(tess_comm_max_i64(comm, TESS_TRAFFIC_PAYLOAD, z, 1));
+    CHECK_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_PAYLOAD, z, 1, TESS_DTYPE_I64, TESS_REDUCE_MAX));
     assert_int_equal(z[0], 7);
     CHECK_OK(tess_comm_broadcast(comm, TESS_TRAFFIC_PAYLOAD, 0, z, sizeof z));
     assert_int_equal(z[0], 7);
@@ -88,7 +92,8 @@ static tess_status some_of_everything(tess_comm *comm)
     EXPECT_OK(tess_comm_allgatherv(comm, TESS_TRAFFIC_CONTROL, d.send, d.recv_bytes[info.rank],
                                    d.recv, d.recv_bytes));
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        EXPECT_OK(tess_comm_sum_f32(comm, TESS_TRAFFIC_PAYLOAD, x, lengths[i]));
+        EXPECT_OK(tess_comm_allreduce(comm, TESS_TRAFFIC_PAYLOAD, x, lengths[i], TESS_DTYPE_F32,
+                                      TESS_REDUCE_SUM));
     EXPECT_OK(tess_comm_broadcast(comm, TESS_TRAFFIC_INDEX, 0, text, 1000));
     EXPECT_OK(tess_comm_broadcast(comm, TESS_TRAFFIC_INDEX, info.size - 1, text, 300001));
     memset(text, 0, 300001);
@@ -178,7 +183,8 @@ static tess_status play(tess_comm *comm)
         ;
     EXPECT_OK(tess_comm_wait(row, request));
     EXPECT_OK(tess_comm_wait(column, other));
-    EXPECT_OK(tess_comm_sum_f32(comm, TESS_TRAFFIC_PAYLOAD, x, 5000));
+    EXPECT_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_PAYLOAD, x, 5000, TESS_DTYPE_F32, TESS_REDUCE_SUM));
     EXPECT_OK(tess_comm_agree(comm, TESS_OK));
     tess_comm_destroy(column);
     tess_comm_destroy(row);

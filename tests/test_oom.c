@@ -92,7 +92,8 @@ static tess_status split_and_sum(void *user, tess_ctx *ctx, tess_comm *comm)
     float x = 1.0f;
     tess_status status = tess_comm_split(comm, 0, 0, &part);
     if (status == TESS_OK)
-        status = tess_comm_sum_f32(part, TESS_TRAFFIC_PAYLOAD, &x, 1);
+        status =
+            tess_comm_allreduce(part, TESS_TRAFFIC_PAYLOAD, &x, 1, TESS_DTYPE_F32, TESS_REDUCE_SUM);
     tess_comm_destroy(part);
     return status;
 }

@@ -167,7 +167,8 @@ static void what_a_rank_wrote_is_read(void **state)
     CHECK_OK(
         tess_comm_start_sendrecv(row, TESS_TRAFFIC_PAYLOAD, send, 16, 1, recv, 16, 1, &request));
     CHECK_OK(tess_comm_wait(row, request));
-    CHECK_OK(tess_comm_sum_f64(column, TESS_TRAFFIC_CONTROL, x, 3));
+    CHECK_OK(
+        tess_comm_allreduce(column, TESS_TRAFFIC_CONTROL, x, 3, TESS_DTYPE_F64, TESS_REDUCE_SUM));
     CHECK_OK(tess_comm_agree(comm, TESS_OK));
     CHECK_OK(tess_comm_counts_read(row, &counts));
     CHECK_OK(tess_comm_trace_write(comm, path));
@@ -203,7 +204,8 @@ static void what_was_before_a_clear_is_not_in_the_trace(void **state)
     CHECK_OK(tess_comm_agree(comm, TESS_OK));
     CHECK_OK(tess_comm_agree(comm, TESS_OK));
     CHECK_OK(tess_comm_trace_clear(comm));
-    CHECK_OK(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, &x, 1));
+    CHECK_OK(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, &x, 1, TESS_DTYPE_F64, TESS_REDUCE_MAX));
     CHECK_OK(tess_comm_trace_write(comm, path));
     CHECK_OK(tess_trace_load(ctx, path, &trace));
     CHECK_OK(tess_trace_query(trace, &info));

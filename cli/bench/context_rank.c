@@ -371,8 +371,8 @@ static tess_status collect(context_job *job)
 {
     for (int i = 0; i < job->n; i++)
         for (int k = 0; k < ARRAYS; k++)
-            TRY(tess_comm_sum_i64(job->comm, TESS_TRAFFIC_CONTROL, *array_of(&job->runs[i], k),
-                                  (int64_t)array_cells(job, k)));
+            TRY(tess_comm_allreduce(job->comm, TESS_TRAFFIC_CONTROL, *array_of(&job->runs[i], k),
+                                    (int64_t)array_cells(job, k), TESS_DTYPE_I64, TESS_REDUCE_SUM));
     return TESS_OK;
 }
 

@@ -189,7 +189,8 @@ static tess_status time_steps(state *s, int kind, const double *density)
             j->many[i] = many;
         }
     }
-    TRY(tess_comm_sum_f64(s->comm, TESS_TRAFFIC_CONTROL, parts, PARTS));
+    TRY(tess_comm_allreduce(s->comm, TESS_TRAFFIC_CONTROL, parts, PARTS, TESS_DTYPE_F64,
+                            TESS_REDUCE_SUM));
     if (s->group.rank > 0)
         return TESS_OK;
     conclude(s, parts, row);

@@ -192,7 +192,8 @@ static tess_status update(workload *w)
     int updated = 0;
     TRY(tess_predictor_query(s->attend.predictor, &info));
     if (w->comm)
-        TRY(tess_comm_sum_f32(w->comm, TESS_TRAFFIC_PAYLOAD, info.gradients, info.count));
+        TRY(tess_comm_allreduce(w->comm, TESS_TRAFFIC_PAYLOAD, info.gradients, info.count,
+                                TESS_DTYPE_F32, TESS_REDUCE_SUM));
     TRY(tess_learner_update(s->learner, s->stage.lr, &updated));
     return updated ? TESS_OK
                    : out_fail(w->c, TESS_EINVAL, "step: a gradient of the predictor is not finite");

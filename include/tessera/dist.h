@@ -110,18 +110,13 @@ TESS_API tess_status tess_comm_allgatherv(tess_comm *comm, tess_traffic_kind tra
 TESS_API tess_status tess_comm_broadcast(tess_comm *comm, tess_traffic_kind traffic, int root,
                                          void *data, int64_t bytes);
 
-/* x[i] becomes the sum (the largest) of x[i] over the ranks, added in rank order: the same bits on
- * every rank, on repeat and for every kind of communicator. A NaN of any rank makes NaN. */
-TESS_API tess_status tess_comm_sum_f32(tess_comm *comm, tess_traffic_kind traffic, float *x,
-                                       int64_t n);
-TESS_API tess_status tess_comm_sum_f64(tess_comm *comm, tess_traffic_kind traffic, double *x,
-                                       int64_t n);
-TESS_API tess_status tess_comm_sum_i64(tess_comm *comm, tess_traffic_kind traffic, int64_t *x,
-                                       int64_t n); /* overflow wraps */
-TESS_API tess_status tess_comm_max_f64(tess_comm *comm, tess_traffic_kind traffic, double *x,
-                                       int64_t n);
-TESS_API tess_status tess_comm_max_i64(tess_comm *comm, tess_traffic_kind traffic, int64_t *x,
-                                       int64_t n);
+typedef enum { TESS_REDUCE_SUM, TESS_REDUCE_MAX, TESS_REDUCE_COUNT } tess_reduce_op;
+
+/* All-reduce: x[i] becomes the sum or the maximum of x[i] over the ranks, in place. dtype is
+ * TESS_DTYPE_F32, F64 or I64; sums of I64 wrap. Elements are combined in rank order: the same bits
+ * on every rank, on repeat and for every kind of communicator. A NaN of any rank makes NaN. */
+TESS_API tess_status tess_comm_allreduce(tess_comm *comm, tess_traffic_kind traffic, void *x,
+                                         int64_t n, tess_dtype dtype, tess_reduce_op op);
 
 /* ---- failure and agreement ----------------------------------------------------------------- */
 

@@ -72,7 +72,8 @@ static tess_status flood(tess_comm *comm, const char *send, char *recv, int64_t 
 /* How many more of what took `once` on the slowest rank. */
 static tess_status affordable(tess_comm *comm, double once, int least, int most, int *n)
 {
-    TESS_TRY(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, &once, 1));
+    TESS_TRY(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, &once, 1, TESS_DTYPE_F64, TESS_REDUCE_MAX));
     *n = once * most <= budget ? most : (int)(budget / once);
     *n = *n < least ? least : *n;
     return TESS_OK;
@@ -88,7 +89,8 @@ static tess_status time_group(tess_comm *comm, char *buffer, int64_t *sizes, dou
     TESS_TRY(flood(comm, buffer, buffer + ROUND_BYTES, sizes, 1, &slowest[1]));
     TESS_TRY(affordable(comm, 2.0 * slowest[1], 1, ROUNDS, &n));
     TESS_TRY(flood(comm, buffer, buffer + ROUND_BYTES, sizes, n, &slowest[1]));
-    return tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, slowest, 2);
+    return tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, slowest, 2, TESS_DTYPE_F64,
+                               TESS_REDUCE_MAX);
 }
 
 static tess_status measure_group(tess_comm *comm, seen *s)
@@ -150,7 +152,8 @@ tess_status tess_comm_measure(tess_comm *comm, tess_link *link)
         TESS_TRY(measure_nodes(comm, &inside, &between, &alone));
     double x[] = {inside.latency, inside.per_byte, between.latency, between.per_byte,
                   alone.per_byte};
-    TESS_TRY(tess_comm_max_f64(comm, TESS_TRAFFIC_CONTROL, x, 5));
+    TESS_TRY(
+        tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, x, 5, TESS_DTYPE_F64, TESS_REDUCE_MAX));
     *link = (tess_link){
         .latency = (int64_t)(x[0] + 0.5),
         .bandwidth = rate(x[1]),

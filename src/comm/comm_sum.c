@@ -52,6 +52,15 @@ static void add_i64(void *into, const void *with, int64_t n)
         a[i] += b[i];
 }
 
+static void max_f32(void *into, const void *with, int64_t n)
+{
+    float *a = into;
+    const float *b = with;
+    for (int64_t i = 0; i < n; i++)
+        if (!(a[i] >= b[i]) && a[i] == a[i])
+            a[i] = b[i];
+}
+
 static void max_f64(void *into, const void *with, int64_t n)
 {
     double *a = into;
@@ -69,6 +78,12 @@ static void max_i64(void *into, const void *with, int64_t n)
         if (a[i] < b[i])
             a[i] = b[i];
 }
+
+static const operation operations[TESS_DTYPE_COUNT][TESS_REDUCE_COUNT] = {
+    [TESS_DTYPE_F32] = {{"sum", sizeof(float), add_f32}, {"max", sizeof(float), max_f32}},
+    [TESS_DTYPE_F64] = {{"sum", sizeof(double), add_f64}, {"max", sizeof(double), max_f64}},
+    [TESS_DTYPE_I64] = {{"sum", sizeof(int64_t), add_i64}, {"max", sizeof(int64_t), max_i64}},
+};
 
 /* out = the scratch's p rows of n elements, combined in rank order. */
 static void combine(const tess_comm *comm, const operation *op, char *out, int64_t n)
@@ -145,14 +160,27 @@ static tess_status play(tess_comm *comm, tess_traffic_kind traffic, const operat
     return TESS_OK;
 }
 
-static tess_status reduce(const char *fn, tess_comm *comm, tess_traffic_kind traffic,
-                          const operation *op, void *data, int64_t n)
+static tess_status check(const tess_comm *comm, tess_traffic_kind traffic, const void *x, int64_t n,
+                         tess_dtype dtype, tess_reduce_op op)
 {
+    const char *fn = "tess_comm_allreduce";
     TESS_TRY(tess__comm_check(fn, comm, traffic));
     if (n < 0 || n > INT64_MAX / 16)
         return tess__fail(TESS_EINVAL, "%s: n is %lld, must be 0..2^59", fn, (long long)n);
-    if (n > 0 && !data)
+    if (n > 0 && !x)
         return tess__fail(TESS_EINVAL, "%s: x is NULL, with %lld elements", fn, (long long)n);
+    if ((unsigned)op >= TESS_REDUCE_COUNT)
+        return tess__fail(TESS_EINVAL, "%s: op is %d, must be a tess_reduce_op", fn, (int)op);
+    if ((unsigned)dtype >= TESS_DTYPE_COUNT || !operations[dtype][op].combine)
+        return tess__fail(TESS_EINVAL, "%s: dtype is %d, must be F32, F64 or I64", fn, (int)dtype);
+    return TESS_OK;
+}
+
+tess_status tess_comm_allreduce(tess_comm *comm, tess_traffic_kind traffic, void *data, int64_t n,
+                                tess_dtype dtype, tess_reduce_op reduce)
+{
+    TESS_TRY(check(comm, traffic, data, n, dtype, reduce));
+    const operation *op = &operations[dtype][reduce];
     if (comm->ops->note)
         return play(comm, traffic, op, data, n);
     if (comm->size == 1)
@@ -168,34 +196,4 @@ static tess_status reduce(const char *fn, tess_comm *comm, tess_traffic_kind tra
         n -= now;
     }
     return TESS_OK;
-}
-
-tess_status tess_comm_sum_f32(tess_comm *comm, tess_traffic_kind traffic, float *x, int64_t n)
-{
-    static const operation op = {"sum", sizeof *x, add_f32};
-    return reduce("tess_comm_sum_f32", comm, traffic, &op, x, n);
-}
-
-tess_status tess_comm_sum_f64(tess_comm *comm, tess_traffic_kind traffic, double *x, int64_t n)
-{
-    static const operation op = {"sum", sizeof *x, add_f64};
-    return reduce("tess_comm_sum_f64", comm, traffic, &op, x, n);
-}
-
-tess_status tess_comm_sum_i64(tess_comm *comm, tess_traffic_kind traffic, int64_t *x, int64_t n)
-{
-    static const operation op = {"sum", sizeof *x, add_i64};
-    return reduce("tess_comm_sum_i64", comm, traffic, &op, x, n);
-}
-
-tess_status tess_comm_max_f64(tess_comm *comm, tess_traffic_kind traffic, double *x, int64_t n)
-{
-    static const operation op = {"max", sizeof *x, max_f64};
-    return reduce("tess_comm_max_f64", comm, traffic, &op, x, n);
-}
-
-tess_status tess_comm_max_i64(tess_comm *comm, tess_traffic_kind traffic, int64_t *x, int64_t n)
-{
-    static const operation op = {"max", sizeof *x, max_i64};
-    return reduce("tess_comm_max_i64", comm, traffic, &op, x, n);
 }

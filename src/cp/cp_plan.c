@@ -99,11 +99,12 @@ static tess_status agree_numbers(tess_cp *c, const double *density)
     for (size_t i = 0; i < n; i++)
         c->density[i] = density ? density[i] : 1.0;
     c->density[n] = look_back(c);
-    TESS_TRY(tess_comm_sum_f64(c->comm, TESS_TRAFFIC_CONTROL, c->density,
-                               (int64_t)n + 1 + tess__cp_counts(c)));
+    TESS_TRY(tess_comm_allreduce(c->comm, TESS_TRAFFIC_CONTROL, c->density,
+                                 (int64_t)n + 1 + tess__cp_counts(c), TESS_DTYPE_F64,
+                                 TESS_REDUCE_SUM));
     if (c->plan)
-        TESS_TRY(
-            tess_comm_max_f64(c->comm, TESS_TRAFFIC_CONTROL, c->seen, 2 * (int64_t)c->opts.layers));
+        TESS_TRY(tess_comm_allreduce(c->comm, TESS_TRAFFIC_CONTROL, c->seen,
+                                     2 * (int64_t)c->opts.layers, TESS_DTYPE_F64, TESS_REDUCE_MAX));
     for (size_t i = 0; i < n; i++)
         c->density[i] = fmin(c->density[i] / c->ranks, 1.0);
     for (int l = 0; l < c->opts.layers; l++)

@@ -35,8 +35,8 @@ tess_status tess__control_sum(tess__control *c)
     sums->layers = (int64_t)step[3];
     sums->losses = (int64_t)step[4];
     if (sums->losses > 0)
-        TESS_TRY(tess_comm_sum_f32(pg->world, TESS_TRAFFIC_PAYLOAD, c->learner.info.gradients,
-                                   c->learner.info.count));
+        TESS_TRY(tess_comm_allreduce(pg->world, TESS_TRAFFIC_PAYLOAD, c->learner.info.gradients,
+                                     c->learner.info.count, TESS_DTYPE_F32, TESS_REDUCE_SUM));
     for (int cube = 0; measured(c) && cube < c->state.n_cubes; cube++)
         TESS_TRY(tess__pg_allreduce(pg, sums->cubes[cube].all, sums->cubes[cube].n));
     return TESS_OK;

@@ -107,7 +107,8 @@ static tess_status sum_pairs(tess_dist_attn *d, const tess__dist_run *run, int64
 {
     const int64_t begin = tess_comm_clock(d->comm);
     d->pairs[heads] = run->mine != TESS_OK;
-    TESS_TRY(tess_comm_sum_f64(d->comm, TESS_TRAFFIC_CONTROL, d->pairs, heads + 1));
+    TESS_TRY(tess_comm_allreduce(d->comm, TESS_TRAFFIC_CONTROL, d->pairs, heads + 1, TESS_DTYPE_F64,
+                                 TESS_REDUCE_SUM));
     run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }

@@ -144,7 +144,8 @@ static tess_status share_bits(const tess_pass *p, uint8_t *bits)
         memcpy(&word, bits + 4 * i, 4 * i + 4 <= bytes ? 4 : bytes - 4 * i);
         p->found_words[i] = word;
     }
-    TESS_TRY(tess_comm_sum_f64(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->found_words, (int64_t)n));
+    TESS_TRY(tess_comm_allreduce(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->found_words, (int64_t)n,
+                                 TESS_DTYPE_F64, TESS_REDUCE_SUM));
     for (size_t i = 0; i < n; i++) {
         const uint32_t word = (uint32_t)p->found_words[i];
         memcpy(bits + 4 * i, &word, 4 * i + 4 <= bytes ? 4 : bytes - 4 * i);

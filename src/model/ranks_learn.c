@@ -80,7 +80,8 @@ tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *lo
     all.rows = NULL;
     TESS_TRY(gather_stats(p, &all));
     TESS_TRY(tess_predict_loss_part(p->predict, &all, p->learn_stats, p->z.tokens, losses, dq, dk));
-    TESS_TRY(tess_comm_sum_f64(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, losses, heads));
-    return tess_comm_sum_f32(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->dq_low,
-                             heads * in->n_rows * p->room.rank);
+    TESS_TRY(tess_comm_allreduce(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, losses, heads, TESS_DTYPE_F64,
+                                 TESS_REDUCE_SUM));
+    return tess_comm_allreduce(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->dq_low,
+                               heads * in->n_rows * p->room.rank, TESS_DTYPE_F32, TESS_REDUCE_SUM);
 }

@@ -94,7 +94,9 @@ tess_status tess__pg_check_same(tess__process_group *pg, const char *what, const
 
 tess_status tess__pg_allreduce(const tess__process_group *pg, double *values, int64_t n)
 {
-    return pg->world ? tess_comm_sum_f64(pg->world, TESS_TRAFFIC_CONTROL, values, n) : TESS_OK;
+    return pg->world ? tess_comm_allreduce(pg->world, TESS_TRAFFIC_CONTROL, values, n,
+                                           TESS_DTYPE_F64, TESS_REDUCE_SUM)
+                     : TESS_OK;
 }
 
 tess_status tess__pg_allreduce_groups(const tess__process_group *pg, double *values, int64_t n)

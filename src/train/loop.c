@@ -283,7 +283,8 @@ static tess_status poll_stop(tess_train *t, tess_step_fn fn, void *user, const t
 {
     int64_t wish = fn && fn(user, now);
     if (tess__pg_many(&t->pg))
-        TESS_TRY(tess_comm_max_i64(t->pg.world, TESS_TRAFFIC_CONTROL, &wish, 1));
+        TESS_TRY(tess_comm_allreduce(t->pg.world, TESS_TRAFFIC_CONTROL, &wish, 1, TESS_DTYPE_I64,
+                                     TESS_REDUCE_MAX));
     *stop = wish != 0;
     return TESS_OK;
 }

@@ -178,6 +178,7 @@ tess_status tess__sample_ranks_exchange(tess__sample_ranks *ranks, float *v, flo
 
 tess_status tess__sample_ranks_allreduce_pair(tess__sample_ranks *ranks, double *x, int64_t n)
 {
-    return ranks && ranks->halves ? tess_comm_sum_f64(ranks->pair_comm, TESS_TRAFFIC_CONTROL, x, n)
+    return ranks && ranks->halves ? tess_comm_allreduce(ranks->pair_comm, TESS_TRAFFIC_CONTROL, x,
+                                                        n, TESS_DTYPE_F64, TESS_REDUCE_SUM)
                                   : TESS_OK;
 }

@@ -72,7 +72,8 @@ static tess_status add_neighbours(cli *c, int64_t *bytes)
     status = world_agree(c, c->comm, status);
     if (status == TESS_OK) {
         all[info.node] = *bytes;
-        status = tess_comm_sum_i64(c->comm, TESS_TRAFFIC_CONTROL, all, info.nodes);
+        status = tess_comm_allreduce(c->comm, TESS_TRAFFIC_CONTROL, all, info.nodes, TESS_DTYPE_I64,
+                                     TESS_REDUCE_SUM);
         *bytes = all[info.node];
     }
     free(all);

@@ -4,7 +4,7 @@
  * What lives here: messages between ranks, and everything that is made of them. What comes in: a
  * group of ranks. What goes out: the same answer on each of them.
  *
- * A kind of communicator moves single messages, and that is all it does: comm_move.c checks
+ * A kind of communicator moves single messages, and that is all it does: comm_request.c checks
  * arguments, counts, and turns an all-to-all into messages; the collectives are made of
  * all-to-alls, so that their sums have one order on every kind.
  */
@@ -96,7 +96,7 @@ TESS_SIBLING void tess__comm_free(tess_comm *comm);
 /* Ends a request that is open. */
 tess_status tess__comm_finish(tess_comm *comm, tess_request *request);
 
-/* ---- comm_move.c ----------------------------------------------------------------------------- */
+/* ---- comm_request.c ----------------------------------------------------------------------------- */
 
 /* From every rank to every rank, as tess_comm_alltoallv lays it out, or the same bytes of send to
  * everyone. Arguments are checked before. */

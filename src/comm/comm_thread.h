@@ -30,7 +30,7 @@ int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int far, int
 int64_t tess__link_arrive(const tess_link *link, tess__clock *clock, int far, int64_t bytes,
                           int64_t leaves);
 
-/* ---- comm_box.c: letters and boxes ----------------------------------------------------------- */
+/* ---- comm_mailbox.c: letters and boxes ----------------------------------------------------------- */
 
 typedef struct tess__box tess__box;
 
@@ -73,7 +73,7 @@ typedef struct {
     int cores; /* that no rank computes on; linked worlds alone count them */
 } tess__world;
 
-/* comm_threads.c: with virtual clocks a rank computes only while it has a core of its own, for
+/* comm_thread_run.c: with virtual clocks a rank computes only while it has a core of its own, for
  * ranks that take turns on one empty each other's caches, and it would show in their CPU times. It
  * gives the core back while it waits. */
 void tess__core_take(tess__world *world);

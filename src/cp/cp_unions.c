@@ -3,7 +3,7 @@
  * at in some steps.
  *
  * In the step after a plan is made, and in every LOOK_EVERY-th while it is kept, the executor
- * counts the unions of what is selected (unions.c). Counts travel with the densities of the next
+ * counts the unions of what is selected (dist_unions.c). Counts travel with the densities of the next
  * step, so that all ranks know the same shares: running means by layer and degree, begun anew with
  * each plan. Plans are priced with a copy, `unions`. It follows where a plan is made anyway; and
  * once a share is new, or has grown or shrunk by a quarter, plans are made with the new ones to see

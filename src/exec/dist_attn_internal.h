@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dist_attn_internal.h - the executor of plan pieces: what its files share.
  *
- *   dist_make.c       the object: created, given plans, asked, destroyed
+ *   dist_create.c       the object: created, given plans, asked, destroyed
  *   dist_attn.c       forward and backward: what layers of all kinds have in common
  *   dist_layer.c      a layer of the plan as this rank runs it: shares, roads, memory
- *   dist_set.c        what forward leaves for backward
- *   move.c            rows from their owners to the ranks that compute with them, and back
- *   share.c           keys of one share: chosen, put away as bits, brought back
- *   unions.c          which keys selective layers would need, counted while somebody asks
- *   whole.c           layers whose ranks have whole keys: Ulysses, uneven heads, fractional heads
+ *   dist_activations.c        what forward leaves for backward
+ *   dist_rows.c            rows from their owners to the ranks that compute with them, and back
+ *   dist_lists.c           keys of one share: chosen, put away as bits, brought back
+ *   dist_unions.c          which keys selective layers would need, counted while somebody asks
+ *   dist_whole_keys.c           layers whose ranks have whole keys: Ulysses, uneven heads, fractional heads
  *   dist_tile.*       attention of a share against some of the keys: what the following share
  *   dist_ring*.*      layers whose keys go round rings
- *   dist_selective.*, dist_ask.c, dist_answer.c   layers in which only selected keys travel
+ *   dist_selective.*, dist_selective_request.c, dist_selective_rows.c   layers in which only selected keys travel
  *
  * A call of forward, and what does it:
  *
@@ -41,7 +41,7 @@
 #include "tessera/advanced/exchange.h"
 #include "tessera/dist_attn.h"
 
-/* ---- rows that travel (move.c) --------------------------------------------------------------- */
+/* ---- rows that travel (dist_rows.c) --------------------------------------------------------------- */
 
 /* Rows of one head that are neighbours at home and in the packed buffer. */
 typedef struct {
@@ -135,7 +135,7 @@ typedef struct {
     int32_t groups;     /* of a share */
 } tess__dist_need;
 
-/* ---- sets: what the backward pass needs (dist_set.c) --------------------------------------- */
+/* ---- sets: what the backward pass needs (dist_activations.c) --------------------------------------- */
 
 /* Lies in a buffer that holds the largest layer; pointers are those of the layer it was taken for.
  * k and v have kv.places rows, and v lies behind k. */
@@ -181,7 +181,7 @@ struct tess__dist_kind {
 
 extern const tess__dist_kind tess__dist_whole, tess__dist_ring, tess__dist_selective;
 
-/* ---- unions of selected keys (unions.c) ------------------------------------------------------ */
+/* ---- unions of selected keys (dist_unions.c) ------------------------------------------------------ */
 
 enum { TESS__UNION_COUNTS = 3 };
 
@@ -251,7 +251,7 @@ void tess__need_move(const tess_dist_attn *d, const tess__dist_layer *layer, int
 /* Collective: the failure of any rank on all. */
 tess_status tess__run_agree(tess_dist_attn *d, const tess__dist_run *run);
 
-/* ---- dist_set.c ------------------------------------------------------------------------------ */
+/* ---- dist_activations.c ------------------------------------------------------------------------------ */
 
 size_t tess__set_bytes(const tess_dist_attn *d, const tess__dist_layer *layer);
 
@@ -265,7 +265,7 @@ tess_view tess__share_q(const tess__dist_layer *layer, int sample, const tess__d
 tess_view tess__share_k(const tess__dist_layer *layer, int sample, const tess__dist_share *share,
                         float *packed, int width);
 
-/* ---- share.c ------------------------------------------------------------------------------- */
+/* ---- dist_lists.c ------------------------------------------------------------------------------- */
 
 /* Lets the caller choose the keys of a share; k, q_low and k_low may be NULL. Counts the pairs into
  * d->pairs and the time into the layer's seen, sets set->dense, and leaves the lists in d->lists;
@@ -278,7 +278,7 @@ tess_status tess__share_choose(tess_dist_attn *d, tess__dist_run *run, int sampl
 tess_status tess__share_restore(tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i,
                                 const tess_selection **lists);
 
-/* ---- unions.c ------------------------------------------------------------------------------ */
+/* ---- dist_unions.c ------------------------------------------------------------------------------ */
 
 /* Adds what the parts of a share need to d->unions; lists NULL: all keys. */
 void tess__unions_count(const tess_dist_attn *d, int layer, const tess__dist_share *share,

@@ -3,13 +3,13 @@
  *
  *   dist_ring_plan.c   the parts of a ring, their units, the memory they take
  *   dist_ring.c        who needs which part; parts on their way; forward
- *   dist_ring_back.c   backward: parts on their way once more, and the sums of their gradients
- *   dist_ring_sums.c   virtual keys: sums over parts that a place does not see
+ *   dist_ring_backward.c   backward: parts on their way once more, and the sums of their gradients
+ *   dist_ring_virtual.c   virtual keys: sums over parts that a place does not see
  */
 #ifndef TESS_DIST_RING_H
 #define TESS_DIST_RING_H
 
-#include "dist_tile.h"
+#include "dist_partial.h"
 
 /* A key part: rows of each head, and its units in the order of its rows. */
 typedef struct {
@@ -87,7 +87,7 @@ float *tess__ring_keys(const tess_dist_attn *d, const tess__dist_run *run, const
 tess_status tess__ring_hop(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                            int step, tess_request **request);
 
-/* ---- dist_ring_sums.c ------------------------------------------------------------------------ */
+/* ---- dist_ring_virtual.c ------------------------------------------------------------------------ */
 
 /* Floats of scratch that virtual keys take behind the others. */
 int64_t tess__ring_virtual_floats(const tess_dist_attn *d, const tess__dist_layer *layer,

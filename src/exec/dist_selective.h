@@ -2,13 +2,13 @@
 /* dist_selective.h - layers in which only selected keys travel: what their files share.
  *
  *   dist_selective.c   planning, forward and backward
- *   dist_ask.c         which rows of keys ranks ask each other for
- *   dist_answer.c      those rows on their way, and their gradients back
+ *   dist_selective_request.c         which rows of keys ranks ask each other for
+ *   dist_selective_rows.c      those rows on their way, and their gradients back
  */
 #ifndef TESS_DIST_SELECTIVE_H
 #define TESS_DIST_SELECTIVE_H
 
-#include "dist_tile.h"
+#include "dist_partial.h"
 
 /* Heads that some rank has shares of, as `item` counts: first[rank] + its number among them. */
 typedef struct {
@@ -33,7 +33,7 @@ typedef struct {
 size_t tess__asked_bytes(const tess_dist_attn *d, const tess__selective *x);
 tess__asked tess__asked_of(const tess_dist_attn *d, const tess__selective *x, uint8_t *own);
 
-/* ---- dist_ask.c ------------------------------------------------------------------------------ */
+/* ---- dist_selective_request.c ------------------------------------------------------------------------------ */
 
 /* What rank first[..] <= item < first[.. + 1] asks of this one. */
 uint64_t *tess__theirs_at(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
@@ -71,7 +71,7 @@ int64_t tess__ask_scratch(const tess_dist_attn *d, const tess__selective *x);
 tess_status tess__ask(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                       const tess__asked *a);
 
-/* ---- dist_answer.c --------------------------------------------------------------------------- */
+/* ---- dist_selective_rows.c --------------------------------------------------------------------------- */
 
 /* K and V of the units asked for, from run->k and run->v to set->keys: (2, places, head_dim). */
 tess_status tess__keys_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_collect.c - all-gather, broadcast, agreement: collectives made of messages.
+/* comm_collectives.c - all-gather, broadcast, agreement: collectives made of messages.
  *
  * p ranks, n bytes, latency a and time b per byte of a link:
  *

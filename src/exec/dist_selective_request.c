@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_ask.c - which rows of keys ranks ask each other for.
+/* dist_selective_request.c - which rows of keys ranks ask each other for.
  *
  * A rank needs, of each sample and head it has shares of, the units that its lists name together.
  * It tells each owner which of the units with rows there these are (unit_set.c has the form), and
- * the owner answers with K and V of their rows (dist_answer.c); no row travels twice, and none that
+ * the owner answers with K and V of their rows (dist_selective_rows.c); no row travels twice, and none that
  * nobody named:
  *
  *   c   bytes of the question  ->  p     control, 8 bytes

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_answer.c - rows of keys that ranks have asked for, on their way, and their gradients back.
+/* dist_selective_rows.c - rows of keys that ranks have asked for, on their way, and their gradients back.
  *
  *   p   K rows, V rows, by sample, head   ->  c     payload: the union, row by row
  *       dK rows, dV rows                  <-        backward: the same rows; p adds them, ranks

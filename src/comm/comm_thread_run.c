@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_threads.c - runs a function on ranks that are threads.
+/* comm_thread_run.c - runs a function on ranks that are threads.
  *
  * Everything the ranks need is made before the first thread starts, so that a lack of memory is the
  * caller's failure and not one rank's.

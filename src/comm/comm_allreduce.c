@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_sum.c - sums and maxima over ranks, every element combined in rank order.
+/* comm_allreduce.c - sums and maxima over ranks, every element combined in rank order.
  *
  * p ranks, n bytes, latency a and time b per byte of a link. Few bytes go from everyone to
  * everyone, and each rank combines them all: a + (p - 1) n b. More of them are cut into p segments;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_move.c - all-to-alls and exchanges: arguments, requests, and their messages.
+/* comm_request.c - all-to-alls and exchanges: arguments, requests, and their messages.
  *
  * An all-to-all is size - 1 messages out and as many in. Turn i of everyone is a permutation, so
  * that no rank gets messages from all others at once, and on several nodes so is every turn between

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_set.c - what forward leaves for backward, and where a share's rows lie in it.
+/* dist_activations.c - what forward leaves for backward, and where a share's rows lie in it.
  *
  *   | q | k, v | o | lse | dense | bits | own |      each aligned to 64 bytes
  *

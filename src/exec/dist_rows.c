@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* move.c - rows from their owners to the ranks that compute with them, and back.
+/* dist_rows.c - rows from their owners to the ranks that compute with them, and back.
  *
  * Tensors that travel at the same time share one all-to-all. The message from p to c, c != p, has
  * one tensor after the other, in each the samples, in each the rows in the order of c's packed

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unions.c - which share of the others' keys the ranks of a selective layer would need.
+/* dist_unions.c - which share of the others' keys the ranks of a selective layer would need.
  *
  * A selective layer of degree C cuts the queries of a head into C parts. The rank of a part needs
  * the keys that its lists name together, the union, but for those at home. While somebody asks,

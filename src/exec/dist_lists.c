@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* share.c - keys of one share of one sample: chosen, put away as bits, brought back.
+/* dist_lists.c - keys of one share of one sample: chosen, put away as bits, brought back.
  *
  * The lists of one share are in memory at a time, in a selection that takes the shape of each. A
  * list of K of n units takes 32 K bits as indices and n as bits, whatever was chosen, so the memory

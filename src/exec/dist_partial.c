@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_tile.c - attention of one share against some of the keys, and how its lists are chosen.
+/* dist_partial.c - attention of one share against some of the keys, and how its lists are chosen.
  *
  * Rings and selective layers choose keys before they have them: by low-rank vectors of all tokens,
  * which travel on a road of their own, or by nothing but the queries. Lists are kept as bits over
@@ -8,7 +8,7 @@
  *   d->low   q_low (batch, packed queries, proj_dim) | k_low (batch, heads of shares, tokens,
  *            proj_dim)
  */
-#include "dist_tile.h"
+#include "dist_partial.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_tile.h - attention of one share against some of the keys: what rings and selective layers
+/* dist_partial.h - attention of one share against some of the keys: what rings and selective layers
  * have in common. */
-#ifndef TESS_DIST_TILE_H
-#define TESS_DIST_TILE_H
+#ifndef TESS_DIST_PARTIAL_H
+#define TESS_DIST_PARTIAL_H
 
 #include "attn/virtual_part.h"
 #include "dist_attn_internal.h"

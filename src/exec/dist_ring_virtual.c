@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_ring_sums.c - virtual keys in a ring: sums over parts that a place does not see.
+/* dist_ring_virtual.c - virtual keys in a ring: sums over parts that a place does not see.
  *
  * The virtual key of a group is the mean of all rows that its list leaves out, over all parts. Of
  * parts that come to a place, it sums what is left out itself. A part that no share of a place has

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_make.c - the executor as an object: created, given plans, asked, destroyed.
+/* dist_create.c - the executor as an object: created, given plans, asked, destroyed.
  *
  * Memory: what does not depend on the plan lies in the object's arena. A plan's lists lie in an
  * arena of their own, which takes the place of the one before when all of it is made. The rows

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_ring_back.c - the backward pass of a ring: keys go round once more, and sums of gradients.
+/* dist_ring_backward.c - the backward pass of a ring: keys go round once more, and sums of gradients.
  *
  * The sum of a part's dK and dV goes with it one step behind: a place attends, adds what came from
  * the place before it, and sends the sum on while it attends to the next part. The sum begins at

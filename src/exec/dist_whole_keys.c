@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* whole.c - layers whose ranks have whole keys: Ulysses, uneven heads, fractional heads.
+/* dist_whole_keys.c - layers whose ranks have whole keys: Ulysses, uneven heads, fractional heads.
  *
  * A rank has the query rows of its shares, and of each head it has a share of the keys of all
  * tokens, in token order. With 4 heads on 3 ranks, head 0 cut in two:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_box.c - letters in boxes: put in, taken out and read, withdrawn.
+/* comm_mailbox.c - letters in boxes: put in, taken out and read, withdrawn.
  *
  * Locks: a rank holds the mutex of one box at a time, its own or one that it puts a letter into.
  * While bytes are copied none is held; the count `copying` of the sender's box says so, and a

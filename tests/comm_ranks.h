@@ -10,6 +10,7 @@
 
 #include "test.h"
 
+#include "tessera/advanced/machine.h"
 #include "tessera/dist.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  *   scratch      n TESS_COMM_PIECE                     64 KiB for each rank: what sums, gathers
  *                                                      and agreement combine in
  *   messages     2 (n - 1) TESS_COMM_OPEN messages      4 KiB for each other rank
- *   of the kind  as many letters (threads)             10 KiB for each other rank
+ *   of the kind  as many descriptors (threads)             10 KiB for each other rank
  *                or as many requests (MPI)              4 KiB for each other rank
  *
  * so about 78 KiB n (72 over MPI), in every communicator that the rank is in. Ranks that are

@@ -26,7 +26,7 @@ typedef struct {
 /* Bytes that go to everyone. Both ways take the same at n = a / b * p / ((p - 1) (p - 2)): with
  * 2 us and 10 GB/s, a / b = 20 kB, that is 30 kB for 3 ranks, 4 kB for 8 and 1.5 kB for 16. It is
  * one number that all ranks know, so that they go the same way. */
-enum { FEW = 4096 };
+enum { SMALL_BYTES = 4096 };
 
 static void add_f32(void *into, const void *with, int64_t n)
 {
@@ -94,16 +94,16 @@ static void combine(const tess_comm *comm, const operation *op, char *out, int64
         op->combine(out, comm->scratch + (size_t)p * row, n);
 }
 
-static tess_status all_to_everyone(tess_comm *comm, tess_traffic_kind traffic, const operation *op,
-                                   char *x, int64_t n)
+static tess_status reduce_by_allgather(tess_comm *comm, tess_traffic_kind traffic,
+                                       const operation *op, char *x, int64_t n)
 {
-    TESS_TRY(tess__comm_gather_even(comm, traffic, x, n * (int64_t)op->size, comm->scratch));
+    TESS_TRY(tess__comm_allgather(comm, traffic, x, n * (int64_t)op->size, comm->scratch));
     combine(comm, op, x, n);
     return TESS_OK;
 }
 
-static tess_status by_segments(tess_comm *comm, tess_traffic_kind traffic, const operation *op,
-                               char *x, int64_t n)
+static tess_status reduce_by_segments(tess_comm *comm, tess_traffic_kind traffic,
+                                      const operation *op, char *x, int64_t n)
 {
     const int64_t each = n / comm->size, rest = n % comm->size, size = (int64_t)op->size;
     const int64_t own = each + (comm->rank < rest);
@@ -113,9 +113,10 @@ static tess_status by_segments(tess_comm *comm, tess_traffic_kind traffic, const
         in[p] = own * size;
     }
     char *segment = x + (each * comm->rank + (comm->rank < rest ? comm->rank : rest)) * size;
-    TESS_TRY(tess__comm_move(comm, traffic, &(tess__moves){x, out, comm->scratch, in}));
+    TESS_TRY(
+        tess__comm_alltoallv(comm, traffic, &(tess__alltoallv_args){x, out, comm->scratch, in}));
     combine(comm, op, segment, own);
-    return tess__comm_move(comm, traffic, &(tess__moves){segment, NULL, x, out});
+    return tess__comm_alltoallv(comm, traffic, &(tess__alltoallv_args){segment, NULL, x, out});
 }
 
 /* What a rank sends for n elements: in pieces, its segments out and the own one to everyone. */
@@ -125,7 +126,7 @@ static int64_t traffic_of(const tess_comm *comm, const operation *op, int64_t n,
     const int64_t most = size * (TESS_COMM_PIECE / (int64_t)op->size);
     int64_t elements = 0;
     *messages = n > 0 ? peers : 0;
-    if (n * (int64_t)op->size <= FEW)
+    if (n * (int64_t)op->size <= SMALL_BYTES)
         return peers * n * (int64_t)op->size;
     *messages = 0;
     for (int64_t now; n > 0; n -= now) {
@@ -153,7 +154,7 @@ static tess_status play(tess_comm *comm, tess_traffic_kind traffic, const operat
     TESS_TRY(comm->ops->note(comm, &call));
     for (int64_t at = 0, now; at < n && comm->size > 1; at += now) {
         now = n - at < TESS_COMM_PIECE / size ? n - at : TESS_COMM_PIECE / size;
-        TESS_TRY(all_to_everyone(comm, traffic, op, x + at * size, now));
+        TESS_TRY(reduce_by_allgather(comm, traffic, op, x + at * size, now));
     }
     comm->counts = before;
     tess__comm_count(comm, traffic, sent, messages);
@@ -186,12 +187,12 @@ tess_status tess_comm_allreduce(tess_comm *comm, tess_traffic_kind traffic, void
     if (comm->size == 1)
         return TESS_OK;
     char *x = data;
-    if (n * (int64_t)op->size <= FEW)
-        return n > 0 ? all_to_everyone(comm, traffic, op, x, n) : comm->ops->progress(comm);
+    if (n * (int64_t)op->size <= SMALL_BYTES)
+        return n > 0 ? reduce_by_allgather(comm, traffic, op, x, n) : comm->ops->progress(comm);
     const int64_t most = comm->size * (TESS_COMM_PIECE / (int64_t)op->size);
     while (n > 0) {
         const int64_t now = n < most ? n : most;
-        TESS_TRY(by_segments(comm, traffic, op, x, now));
+        TESS_TRY(reduce_by_segments(comm, traffic, op, x, now));
         x += now * (int64_t)op->size;
         n -= now;
     }

@@ -28,9 +28,9 @@ tess_status tess_comm_allgatherv(tess_comm *comm, tess_traffic_kind traffic, con
                           (long long)bytes, comm->rank, (long long)recv_bytes[comm->rank]);
     if (bytes > 0 && !send)
         return tess__fail(TESS_EINVAL, "%s: send is NULL, with %lld bytes", fn, (long long)bytes);
-    const tess__moves moves = {send, NULL, recv, recv_bytes};
-    TESS_TRY(tess__comm_note(comm, "gather", traffic, &moves, 0));
-    return tess__comm_move(comm, traffic, &moves);
+    const tess__alltoallv_args args = {send, NULL, recv, recv_bytes};
+    TESS_TRY(tess__comm_note(comm, "gather", traffic, &args, 0));
+    return tess__comm_alltoallv(comm, traffic, &args);
 }
 
 /* A trace writes down a collective that changes nothing on a rank whose others are like it. */
@@ -46,12 +46,13 @@ static tess_status play(tess_comm *comm, const char *op, tess_traffic_kind traff
     return comm->ops->note(comm, &call);
 }
 
-tess_status tess__comm_gather_even(tess_comm *comm, tess_traffic_kind traffic, const void *send,
-                                   int64_t bytes, void *recv)
+tess_status tess__comm_allgather(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                                 int64_t bytes, void *recv)
 {
     for (int p = 0; p < comm->size; p++)
         comm->sizes[0][p] = bytes;
-    return tess__comm_move(comm, traffic, &(tess__moves){send, NULL, recv, comm->sizes[0]});
+    return tess__comm_alltoallv(comm, traffic,
+                                &(tess__alltoallv_args){send, NULL, recv, comm->sizes[0]});
 }
 
 static tess_status broadcast_small(tess_comm *comm, tess_traffic_kind traffic, int root, void *data,
@@ -60,7 +61,7 @@ static tess_status broadcast_small(tess_comm *comm, tess_traffic_kind traffic, i
     int64_t *in = comm->sizes[0];
     memset(in, 0, (size_t)comm->size * sizeof *in);
     in[root] = bytes;
-    return tess__comm_move(comm, traffic, &(tess__moves){data, NULL, data, in});
+    return tess__comm_alltoallv(comm, traffic, &(tess__alltoallv_args){data, NULL, data, in});
 }
 
 /* n cut into size even parts. */
@@ -82,10 +83,10 @@ static tess_status broadcast_large(tess_comm *comm, tess_traffic_kind traffic, i
     char *own = data + part_begin(bytes, comm->size, comm->rank);
     if (comm->rank != root)
         memset(out, 0, (size_t)comm->size * sizeof *out);
-    TESS_TRY(tess__comm_move(comm, traffic, &(tess__moves){data, out, own, in}));
+    TESS_TRY(tess__comm_alltoallv(comm, traffic, &(tess__alltoallv_args){data, out, own, in}));
     for (int p = 0; p < comm->size; p++)
         in[p] = part_begin(bytes, comm->size, p + 1) - part_begin(bytes, comm->size, p);
-    return tess__comm_move(comm, traffic, &(tess__moves){own, NULL, data, in});
+    return tess__comm_alltoallv(comm, traffic, &(tess__alltoallv_args){own, NULL, data, in});
 }
 
 static tess_status play_broadcast(tess_comm *comm, tess_traffic_kind traffic, int root,
@@ -139,7 +140,7 @@ tess_status tess_comm_agree(tess_comm *comm, tess_status mine)
         return mine == TESS_OK ? TESS_OK : tess__fail(mine, "%s", sentence);
 
     const int32_t *statuses = (const int32_t *)(void *)comm->scratch;
-    TESS_TRY(tess__comm_gather_even(comm, TESS_TRAFFIC_CONTROL, &own, sizeof own, comm->scratch));
+    TESS_TRY(tess__comm_allgather(comm, TESS_TRAFFIC_CONTROL, &own, sizeof own, comm->scratch));
     for (int p = 0; p < comm->size; p++) {
         const tess_status status = statuses[p];
         if (status == TESS_OK)
@@ -192,14 +193,14 @@ tess_status tess_comm_check_equal(tess_comm *comm, const char *what, const void 
     int64_t *sizes = (int64_t *)(void *)comm->scratch;
     int32_t differs = 0, *found = (int32_t *)(void *)comm->scratch;
     int first = comm->size;
-    TESS_TRY(tess__comm_gather_even(comm, TESS_TRAFFIC_CONTROL, &own, sizeof own, sizes));
+    TESS_TRY(tess__comm_allgather(comm, TESS_TRAFFIC_CONTROL, &own, sizeof own, sizes));
     for (int p = comm->size - 1; p > 0; p--)
         if (sizes[p] != sizes[0])
             first = p;
     if (first == comm->size) {
         TESS_TRY(compare(comm, data, own, &differs));
-        TESS_TRY(tess__comm_gather_even(comm, TESS_TRAFFIC_CONTROL, &differs, sizeof differs,
-                                        comm->scratch));
+        TESS_TRY(tess__comm_allgather(comm, TESS_TRAFFIC_CONTROL, &differs, sizeof differs,
+                                      comm->scratch));
         for (int p = comm->size - 1; p > 0; p--)
             if (found[p])
                 first = p;

@@ -60,11 +60,11 @@ typedef struct {
      * buffers of all open requests are the caller's. */
     void (*fail)(tess_comm *comm, tess_status status, const char *sentence);
     int64_t (*clock)(const tess_comm *comm);
-    int64_t (*fresh)(tess_comm *comm); /* a number that it gives only once in the world */
+    int64_t (*new_tag)(tess_comm *comm); /* a number that it gives only once in the world */
     /* Collective. A communicator of n ranks of comm, of which order[i] is rank i and this one is
-     * rank `rank`; tag is a fresh number of one of them. n 0: *part is NULL. */
-    tess_status (*part)(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
-                        tess_comm **part);
+     * rank `rank`; tag is a new_tag number of one of them. n 0: *sub is NULL. */
+    tess_status (*subgroup)(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
+                            tess_comm **sub);
     /* Writes a call down before it is made. NULL for all but a trace, which plays alone: what a
      * rank cannot know of the others it takes to be like its own. */
     tess_status (*note)(tess_comm *comm, const tess__call *call);
@@ -96,7 +96,7 @@ TESS_SIBLING void tess__comm_free(tess_comm *comm);
 /* Ends a request that is open. */
 tess_status tess__comm_finish(tess_comm *comm, tess_request *request);
 
-/* ---- comm_request.c ----------------------------------------------------------------------------- */
+/* ---- comm_request.c -------------------------------------------------------------------------- */
 
 /* From every rank to every rank, as tess_comm_alltoallv lays it out, or the same bytes of send to
  * everyone. Arguments are checked before. */
@@ -105,21 +105,22 @@ typedef struct {
     const int64_t *send_bytes; /* NULL: all of send to everyone, recv_bytes[rank] bytes */
     char *recv;
     const int64_t *recv_bytes;
-} tess__moves;
-tess_status tess__comm_start(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves,
-                             tess_request **request);
-tess_status tess__comm_move(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves);
+} tess__alltoallv_args;
+tess_status tess__comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
+                                       const tess__alltoallv_args *args, tess_request **request);
+tess_status tess__comm_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
+                                 const tess__alltoallv_args *args);
 
 /* Writes an all-to-all or a gather down, if the communicator is a trace. */
 tess_status tess__comm_note(tess_comm *comm, const char *op, tess_traffic_kind traffic,
-                            const tess__moves *moves, int64_t request);
+                            const tess__alltoallv_args *args, int64_t request);
 
 /* Counts bytes and messages that a trace did not send one by one. */
 void tess__comm_count(tess_comm *comm, tess_traffic_kind traffic, int64_t bytes, int64_t messages);
 
 /* All-gather of `bytes` bytes of every rank. */
-tess_status tess__comm_gather_even(tess_comm *comm, tess_traffic_kind traffic, const void *send,
-                                   int64_t bytes, void *recv);
+tess_status tess__comm_allgather(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                                 int64_t bytes, void *recv);
 
 /* EINVAL, naming the argument, if traffic is none. */
 tess_status tess__comm_check(const char *fn, const tess_comm *comm, tess_traffic_kind traffic);

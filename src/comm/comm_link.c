@@ -19,24 +19,24 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static int64_t wire_ns(const tess_link *link, int far, int64_t bytes)
+static int64_t wire_ns(const tess_link *link, int remote, int64_t bytes)
 {
-    const double bandwidth = far ? link->network_bandwidth : link->bandwidth;
+    const double bandwidth = remote ? link->network_bandwidth : link->bandwidth;
     return bandwidth > 0.0 ? (int64_t)((double)bytes * 1e9 / bandwidth + 0.5) : 0;
 }
 
-int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int far, int64_t bytes,
+int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int remote, int64_t bytes,
                          int64_t *sent)
 {
-    const int64_t leaves = later(clock->now, clock->out[far]);
-    *sent = clock->out[far] = leaves + wire_ns(link, far, bytes);
+    const int64_t leaves = later(clock->now, clock->out[remote]);
+    *sent = clock->out[remote] = leaves + wire_ns(link, remote, bytes);
     return leaves;
 }
 
-int64_t tess__link_arrive(const tess_link *link, tess__clock *clock, int far, int64_t bytes,
+int64_t tess__link_arrive(const tess_link *link, tess__clock *clock, int remote, int64_t bytes,
                           int64_t leaves)
 {
-    const int64_t latency = far ? link->network_latency : link->latency;
-    clock->in[far] = later(leaves + latency, clock->in[far]) + wire_ns(link, far, bytes);
-    return clock->in[far];
+    const int64_t latency = remote ? link->network_latency : link->latency;
+    clock->in[remote] = later(leaves + latency, clock->in[remote]) + wire_ns(link, remote, bytes);
+    return clock->in[remote];
 }

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_mailbox.c - letters in boxes: put in, taken out and read, withdrawn.
+/* comm_mailbox.c - descriptors in mailboxes: put in, taken out and read, withdrawn.
  *
- * Locks: a rank holds the mutex of one box at a time, its own or one that it puts a letter into.
- * While bytes are copied none is held; the count `copying` of the sender's box says so, and a
- * sender that gives up waits until it is 0, for its buffers are the caller's from then on.
+ * Locks: a rank holds the mutex of one mailbox at a time, its own or one that it puts a descriptor
+ * into. While bytes are copied none is held; the count `copying` of the sender's mailbox says so,
+ * and a sender that gives up waits until it is 0, for its buffers are the caller's from then on.
  */
 #include "comm_thread.h"
 
 #include <string.h>
 
-void tess__box_wake(tess__box *box)
+void tess__mailbox_wake(tess__mailbox *mailbox)
 {
-    pthread_mutex_lock(&box->mutex);
-    pthread_cond_broadcast(&box->changed);
-    pthread_mutex_unlock(&box->mutex);
+    pthread_mutex_lock(&mailbox->mutex);
+    pthread_cond_broadcast(&mailbox->changed);
+    pthread_mutex_unlock(&mailbox->mutex);
 }
 
-void tess__box_put(tess__box *box, tess__letter *l)
+void tess__mailbox_post(tess__mailbox *mailbox, tess__descriptor *l)
 {
-    pthread_mutex_lock(&box->mutex);
-    *(box->last ? &box->last->next : &box->first) = l;
-    box->last = l;
-    pthread_cond_broadcast(&box->changed);
-    pthread_mutex_unlock(&box->mutex);
+    pthread_mutex_lock(&mailbox->mutex);
+    *(mailbox->last ? &mailbox->last->next : &mailbox->first) = l;
+    mailbox->last = l;
+    pthread_cond_broadcast(&mailbox->changed);
+    pthread_mutex_unlock(&mailbox->mutex);
 }
 
-/* Copies a letter that was taken; no mutex is held. */
-static void read_letter(tess__letter *l, tess__letter *expected)
+/* Copies a descriptor that was taken; no mutex is held. */
+static void copy_message(tess__descriptor *l, tess__descriptor *expected)
 {
-    tess__box *owner = l->owner;
+    tess__mailbox *owner = l->owner;
     if (l->bytes == expected->message->bytes)
         memcpy(expected->message->data, l->message->data, (size_t)l->bytes);
     expected->bytes = l->bytes;
@@ -41,11 +41,11 @@ static void read_letter(tess__letter *l, tess__letter *expected)
     pthread_mutex_unlock(&owner->mutex);
 }
 
-int tess__box_take(tess__box *mine)
+int tess__mailbox_receive(tess__mailbox *mine)
 {
-    tess__letter *before = NULL;
-    for (tess__letter *l = mine->first; l; before = l, l = l->next) {
-        tess__letter **at = &mine->expected, *e;
+    tess__descriptor *before = NULL;
+    for (tess__descriptor *l = mine->first; l; before = l, l = l->next) {
+        tess__descriptor **at = &mine->expected, *e;
         while ((e = *at) && (e->tag != l->tag || e->from != l->from || e->number != l->number))
             at = &e->next;
         if (!e)
@@ -56,32 +56,32 @@ int tess__box_take(tess__box *mine)
             mine->last = before;
         atomic_fetch_add(&l->owner->copying, 1);
         pthread_mutex_unlock(&mine->mutex);
-        read_letter(l, e);
+        copy_message(l, e);
         pthread_mutex_lock(&mine->mutex);
         return 1;
     }
     return 0;
 }
 
-void tess__box_withdraw(tess__world *world, int place, int64_t tag)
+void tess__mailbox_withdraw(tess__world *world, int world_rank, int64_t tag)
 {
-    tess__box *mine = &world->boxes[place];
+    tess__mailbox *mine = &world->mailboxes[world_rank];
     for (int p = 0; p < world->ranks; p++) {
-        tess__box *box = &world->boxes[p];
-        pthread_mutex_lock(&box->mutex);
-        tess__letter *kept = NULL;
-        for (tess__letter *l = box->first, *next; l; l = next) {
+        tess__mailbox *mailbox = &world->mailboxes[p];
+        pthread_mutex_lock(&mailbox->mutex);
+        tess__descriptor *kept = NULL;
+        for (tess__descriptor *l = mailbox->first, *next; l; l = next) {
             next = l->next;
             if (l->owner == mine && (tag < 0 || l->tag == tag)) {
-                *(kept ? &kept->next : &box->first) = next;
+                *(kept ? &kept->next : &mailbox->first) = next;
             } else {
                 kept = l;
             }
         }
-        box->last = kept;
-        pthread_mutex_unlock(&box->mutex);
+        mailbox->last = kept;
+        pthread_mutex_unlock(&mailbox->mutex);
     }
-    for (tess__letter **at = &mine->expected; *at;) {
+    for (tess__descriptor **at = &mine->expected; *at;) {
         if (tag < 0 || (*at)->tag == tag)
             *at = (*at)->next;
         else

@@ -7,9 +7,9 @@
  * together; the best of a few counts, for a rank that has to wait for its core takes longer and
  * never less. Both are the slowest rank's, and the same on all of them.
  *
- * On several nodes the ranks of each node are one group, and those of the same place on every node
- * another: what all of them get when they use the network together. Then the first of each node use
- * it alone: where they get more, the ranks of a node share a wire.
+ * On several nodes the ranks of each node are one group, and those of the same index on every
+ * node another: what all of them get when they use the network together. Then the first of each
+ * node use it alone: where they get more, the ranks of a node share a wire.
  *
  * Cost: some 0.3 s and 50 MiB of each rank, for each of the two or three.
  */
@@ -23,7 +23,7 @@ static const double budget = 3e8; /* ns for either, where that is enough */
 typedef struct {
     double latency; /* ns; 0 for a rank that is alone */
     double per_byte;
-} seen;
+} link_times;
 
 static tess_status one_way(tess_comm *comm, char *data, int to, int from)
 {
@@ -93,9 +93,9 @@ static tess_status time_group(tess_comm *comm, char *buffer, int64_t *sizes, dou
                                TESS_REDUCE_MAX);
 }
 
-static tess_status measure_group(tess_comm *comm, seen *s)
+static tess_status measure_group(tess_comm *comm, link_times *s)
 {
-    *s = (seen){0};
+    *s = (link_times){0};
     if (comm->size == 1)
         return TESS_OK;
     double slowest[2] = {0};
@@ -115,10 +115,11 @@ static tess_status measure_group(tess_comm *comm, seen *s)
     return TESS_OK;
 }
 
-/* Inside the nodes, between those of equal place on every node, and between the first ones. Groups
- * agree with all others before the next one begins: wires are measured one after the other, and a
- * group that fails leaves with the rest. */
-static tess_status measure_nodes(tess_comm *comm, seen *inside, seen *between, seen *alone)
+/* Inside the nodes, between those of equal index on every node, and between the first ones.
+ * Groups agree with all others before the next one begins: wires are measured one after the other,
+ * and a group that fails leaves with the rest. */
+static tess_status measure_nodes(tess_comm *comm, link_times *inside, link_times *between,
+                                 link_times *alone)
 {
     tess_comm *node = NULL, *across = NULL;
     TESS_TRY(tess_comm_split(comm, comm->node, comm->rank, &node));
@@ -145,7 +146,7 @@ tess_status tess_comm_measure(tess_comm *comm, tess_link *link)
         return tess__fail(TESS_EINVAL, "tess_comm_measure: %s is NULL", comm ? "link" : "comm");
     if (comm->ops->note)
         return tess__fail(TESS_ENOTSUP, "tess_comm_measure: a trace is alone and has no links");
-    seen inside = {0}, between = {0}, alone = {0};
+    link_times inside = {0}, between = {0}, alone = {0};
     if (comm->nodes == 1)
         TESS_TRY(measure_group(comm, &inside));
     else

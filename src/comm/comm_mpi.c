@@ -18,22 +18,23 @@ static int64_t mpi_clock(const tess_comm *comm)
     return tess_clock_ns();
 }
 
-static int64_t mpi_fresh(tess_comm *comm)
+static int64_t mpi_new_tag(tess_comm *comm)
 {
     (void)comm;
     return 0; /* MPI tells communicators apart */
 }
 
 /* After a failure: what has come for nobody. Some MPIs complain about it at their end. Messages
- * that do not lie here whole are left alone, for their sender may be gone. */
+ * that do not lie here completely are left alone, for their sender may be gone. */
 static void drain(MPI_Comm mpi)
 {
-    MPI_Status seen;
+    MPI_Status status;
     int there = 0, bytes = 0;
     char nobody[EAGER];
-    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi, &there, &seen) == MPI_SUCCESS && there &&
-           MPI_Get_count(&seen, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes <= EAGER)
-        MPI_Recv(nobody, EAGER, MPI_BYTE, seen.MPI_SOURCE, seen.MPI_TAG, mpi, MPI_STATUS_IGNORE);
+    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi, &there, &status) == MPI_SUCCESS && there &&
+           MPI_Get_count(&status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes <= EAGER)
+        MPI_Recv(nobody, EAGER, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, mpi,
+                 MPI_STATUS_IGNORE);
 }
 
 static void mpi_destroy(tess_comm *comm)
@@ -43,7 +44,7 @@ static void mpi_destroy(tess_comm *comm)
     tess__mpi_abandon(self);
     if (self->world->failed)
         drain(self->mpi);
-    if (self->whole)
+    if (self->is_world)
         drain(self->world->notices);
     while (*at != self)
         at = &(*at)->next;
@@ -52,14 +53,14 @@ static void mpi_destroy(tess_comm *comm)
      * communicator that it gives the same number: this one keeps its number. */
     if (!self->world->failed)
         MPI_Comm_free(&self->mpi);
-    if (self->whole && !self->world->failed)
+    if (self->is_world && !self->world->failed)
         MPI_Comm_free(&self->world->notices);
-    if (self->whole)
+    if (self->is_world)
         tess__free(comm->ctx, self->world);
 }
 
-static tess_status mpi_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
-                            tess_comm **part);
+static tess_status mpi_subgroup(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
+                                tess_comm **sub);
 
 static const tess__comm_ops mpi_ops = {
     .kind = "mpi",
@@ -69,8 +70,8 @@ static const tess__comm_ops mpi_ops = {
     .progress = tess__mpi_progress,
     .fail = tess__mpi_fail,
     .clock = mpi_clock,
-    .fresh = mpi_fresh,
-    .part = mpi_part,
+    .new_tag = mpi_new_tag,
+    .subgroup = mpi_subgroup,
     .destroy = mpi_destroy,
 };
 
@@ -81,10 +82,11 @@ static tess__comm_mpi *make(tess_ctx *ctx, int rank, int size)
         (tess__comm_mpi *)tess__comm_make(ctx, &mpi_ops, sizeof *made, rank, size);
     if (!made)
         return NULL;
-    const size_t flights = TESS_COMM_OPEN * 2 * ((size_t)size - 1) * sizeof *made->flights;
-    made->flights = tess__arena_take(&made->comm.arena, flights);
-    made->places = tess__arena_take(&made->comm.arena, (size_t)size * sizeof *made->places);
-    if (made->flights && made->places)
+    const size_t transfers = TESS_COMM_OPEN * 2 * ((size_t)size - 1) * sizeof *made->transfers;
+    made->transfers = tess__arena_take(&made->comm.arena, transfers);
+    made->world_ranks =
+        tess__arena_take(&made->comm.arena, (size_t)size * sizeof *made->world_ranks);
+    if (made->transfers && made->world_ranks)
         return made;
     tess__comm_free(&made->comm);
     return NULL;
@@ -99,13 +101,13 @@ static void join(tess__comm_mpi *made, tess__mpi_world *world, MPI_Comm mpi)
     MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN);
 }
 
-static tess_status mpi_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
-                            tess_comm **part)
+static tess_status mpi_subgroup(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
+                                tess_comm **sub)
 {
     const tess__comm_mpi *self = (const tess__comm_mpi *)comm;
     MPI_Comm mpi = MPI_COMM_NULL;
     (void)tag;
-    *part = NULL;
+    *sub = NULL;
     const int code = MPI_Comm_split(self->mpi, n > 0 ? order[0] : MPI_UNDEFINED, rank, &mpi);
     if (code != MPI_SUCCESS)
         return tess__mpi_error("MPI_Comm_split", code);
@@ -117,9 +119,9 @@ static tess_status mpi_part(tess_comm *comm, const int *order, int n, int rank, 
         return TESS_ENOMEM;
     }
     for (int i = 0; i < n; i++)
-        made->places[i] = self->places[order[i]];
+        made->world_ranks[i] = self->world_ranks[order[i]];
     join(made, self->world, mpi);
-    *part = &made->comm;
+    *sub = &made->comm;
     return TESS_OK;
 }
 
@@ -149,7 +151,7 @@ static int duplicate(MPI_Comm mpi, MPI_Comm *made)
     return code == MPI_SUCCESS ? MPI_Comm_set_errhandler(*made, MPI_ERRORS_RETURN) : code;
 }
 
-/* The whole: two duplicates of mpi, and who is where. On failure nothing of MPI is held. */
+/* The world: two duplicates of mpi, and who is where. On failure nothing of MPI is held. */
 static tess_status join_world(tess__comm_mpi *made, tess__mpi_world *world, MPI_Comm mpi)
 {
     MPI_Comm own = MPI_COMM_NULL, notices = MPI_COMM_NULL;
@@ -169,8 +171,8 @@ static tess_status join_world(tess__comm_mpi *made, tess__mpi_world *world, MPI_
     world->rank = made->comm.rank;
     world->size = made->comm.size;
     for (int p = 0; p < world->size; p++)
-        made->places[p] = p;
-    made->whole = 1;
+        made->world_ranks[p] = p;
+    made->is_world = 1;
     join(made, world, own);
     return TESS_OK;
 }

@@ -18,16 +18,16 @@
 typedef struct {
     int32_t status, rank;
     char sentence[TESS_SENTENCE_MAX];
-} tess__notice;
+} tess__failure_notice;
 
-/* What all parts of a communicator share; it belongs to the whole. */
+/* What all parts of a communicator share; it belongs to the world communicator. */
 typedef struct {
     MPI_Comm notices;
     int rank, size;
     struct tess__comm_mpi *comms; /* all of this rank */
     int failed;
-    tess__notice failure; /* as it came in, or as it goes out to everyone */
-    char quiet[];         /* (size) 1: expects no more messages */
+    tess__failure_notice failure; /* as it came in, or as it goes out to everyone */
+    char quiet[];                 /* (size) 1: expects no more messages */
 } tess__mpi_world;
 
 typedef struct {
@@ -35,24 +35,25 @@ typedef struct {
     int64_t begun;  /* bytes of the message that are under way or done */
     int chunk, got; /* bytes of the last chunk, and how many came */
     int code;       /* MPI's last answer */
-} tess__flight;
+} tess__mpi_transfer;
 
 typedef struct tess__comm_mpi {
     tess_comm comm;
     MPI_Comm mpi;
     tess__mpi_world *world;
-    int whole; /* owns the world */
+    int is_world; /* owns the world */
     struct tess__comm_mpi *next;
-    tess__flight *flights; /* flight i is that of message i */
-    int *places;           /* (size) ranks of the world */
+    tess__mpi_transfer *transfers; /* flight i is that of message i */
+    int *world_ranks;              /* (size) ranks of the world */
 } tess__comm_mpi;
 
 /* EIO, with the text that MPI has for its code. */
 tess_status tess__mpi_error(const char *what, int code);
 
-static inline tess__flight *tess__flight_of(const tess__comm_mpi *self, const tess__message *m)
+static inline tess__mpi_transfer *tess__mpi_transfer_of(const tess__comm_mpi *self,
+                                                        const tess__message *m)
 {
-    return &self->flights[m - self->comm.messages];
+    return &self->transfers[m - self->comm.messages];
 }
 
 /* Message i of a request, the receives first. */
@@ -74,9 +75,9 @@ tess_status tess__mpi_finish(tess_comm *comm, tess_request *request);
 void tess__mpi_fail(tess_comm *comm, tess_status status, const char *sentence);
 
 /* Has another rank failed? */
-tess_status tess__mpi_ask(tess__mpi_world *world);
+tess_status tess__mpi_check_failure(tess__mpi_world *world);
 
-/* Forgets what still moves on a communicator. */
+/* Forgets messages in flight on a communicator. */
 void tess__mpi_abandon(tess__comm_mpi *self);
 
 #endif

@@ -15,10 +15,10 @@ enum {
     SPINS = 200,     /* looks before the processor is yielded: some 50 us */
 };
 
-/* An error ends the message; judge tells it. */
+/* An error ends the message; check_result tells it. */
 static void start_chunk(const tess__comm_mpi *self, tess__message *m, int sends)
 {
-    tess__flight *f = tess__flight_of(self, m);
+    tess__mpi_transfer *f = tess__mpi_transfer_of(self, m);
     const int tag = (int)(m->number % TAGS);
     char *data = m->data + f->begun;
     f->chunk = f->got = m->bytes - f->begun < CHUNK ? (int)(m->bytes - f->begun) : CHUNK;
@@ -28,9 +28,9 @@ static void start_chunk(const tess__comm_mpi *self, tess__message *m, int sends)
     m->done = f->code != MPI_SUCCESS;
 }
 
-static tess_status judge(const tess__comm_mpi *self, const tess__message *m)
+static tess_status check_result(const tess__comm_mpi *self, const tess__message *m)
 {
-    const tess__flight *f = tess__flight_of(self, m);
+    const tess__mpi_transfer *f = tess__mpi_transfer_of(self, m);
     int kind = MPI_SUCCESS;
     if (f->code != MPI_SUCCESS)
         MPI_Error_class(f->code, &kind);
@@ -49,54 +49,54 @@ static tess_status judge(const tess__comm_mpi *self, const tess__message *m)
 tess_status tess__mpi_send(tess_comm *comm, tess__message *m)
 {
     const tess__comm_mpi *self = (const tess__comm_mpi *)comm;
-    *tess__flight_of(self, m) = (tess__flight){.handle = MPI_REQUEST_NULL};
+    *tess__mpi_transfer_of(self, m) = (tess__mpi_transfer){.handle = MPI_REQUEST_NULL};
     start_chunk(self, m, 1);
-    return judge(self, m);
+    return check_result(self, m);
 }
 
 tess_status tess__mpi_receive(tess_comm *comm, tess__message *m)
 {
     const tess__comm_mpi *self = (const tess__comm_mpi *)comm;
-    *tess__flight_of(self, m) = (tess__flight){.handle = MPI_REQUEST_NULL};
+    *tess__mpi_transfer_of(self, m) = (tess__mpi_transfer){.handle = MPI_REQUEST_NULL};
     start_chunk(self, m, 0);
-    return judge(self, m);
+    return check_result(self, m);
 }
 
-static void push(const tess__comm_mpi *self, tess__message *m, int sends)
+static void advance(const tess__comm_mpi *self, tess__message *m, int sends)
 {
-    tess__flight *f = tess__flight_of(self, m);
-    MPI_Status seen;
+    tess__mpi_transfer *f = tess__mpi_transfer_of(self, m);
+    MPI_Status status;
     int arrived = 0;
-    f->code = MPI_Test(&f->handle, &arrived, &seen);
+    f->code = MPI_Test(&f->handle, &arrived, &status);
     if (f->code == MPI_SUCCESS && !arrived)
         return;
     if (f->code == MPI_SUCCESS && !sends)
-        MPI_Get_count(&seen, MPI_BYTE, &f->got);
+        MPI_Get_count(&status, MPI_BYTE, &f->got);
     m->done = 1;
     if (f->code == MPI_SUCCESS && f->got == f->chunk && f->begun < m->bytes)
         start_chunk(self, m, sends);
 }
 
 /* Moves a request on; returns how many of its messages are not done. */
-static int push_request(const tess__comm_mpi *self, tess_request *r)
+static int advance_request(const tess__comm_mpi *self, tess_request *r)
 {
     int open = 0;
     for (int i = 0; i < r->n_receives + r->n_sends; i++) {
         tess__message *m = tess__mpi_message(r, i);
         if (!m->done)
-            push(self, m, i >= r->n_receives);
+            advance(self, m, i >= r->n_receives);
         open += !m->done;
     }
     return open;
 }
 
 /* Chunks of all requests move: whoever waits for them may be waited for. */
-static void push_all(const tess__mpi_world *world)
+static void advance_all(const tess__mpi_world *world)
 {
     for (tess__comm_mpi *c = world->comms; c; c = c->next)
         for (int i = 0; i < TESS_COMM_OPEN; i++)
             if (c->comm.requests[i].open)
-                push_request(c, &c->comm.requests[i]);
+                advance_request(c, &c->comm.requests[i]);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -104,21 +104,21 @@ static void push_all(const tess__mpi_world *world)
 tess_status tess__mpi_progress(tess_comm *comm)
 {
     tess__mpi_world *world = ((const tess__comm_mpi *)comm)->world;
-    TESS_TRY(tess__mpi_ask(world));
-    push_all(world);
+    TESS_TRY(tess__mpi_check_failure(world));
+    advance_all(world);
     return TESS_OK;
 }
 
 tess_status tess__mpi_finish(tess_comm *comm, tess_request *request)
 {
     const tess__comm_mpi *self = (const tess__comm_mpi *)comm;
-    for (int polls = 0; push_request(self, request) > 0; polls++) {
-        TESS_TRY(tess__mpi_ask(self->world));
-        push_all(self->world);
+    for (int polls = 0; advance_request(self, request) > 0; polls++) {
+        TESS_TRY(tess__mpi_check_failure(self->world));
+        advance_all(self->world);
         if (polls >= SPINS)
             sched_yield();
     }
     for (int i = 0; i < request->n_receives + request->n_sends; i++)
-        TESS_TRY(judge(self, tess__mpi_message(request, i)));
+        TESS_TRY(check_result(self, tess__mpi_message(request, i)));
     return TESS_OK;
 }

@@ -20,7 +20,7 @@
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static tess_status take_request(tess_comm *comm, tess_traffic_kind traffic, const char *own,
+static tess_status open_request(tess_comm *comm, tess_traffic_kind traffic, const char *own,
                                 int64_t own_bytes, tess_request **request)
 {
     for (int i = 0; i < TESS_COMM_OPEN; i++) {
@@ -80,8 +80,8 @@ static int64_t total(const int64_t *bytes, int n)
     return sum;
 }
 
-/* The rank that is `turn` turns away: its node and its place on it both go round. way is 1 for whom
- * to send to, -1 for whom to receive from. */
+/* The rank that is `turn` turns away: its node and its index on it both go round. way is 1 for
+ * whom to send to, -1 for whom to receive from. */
 static int peer_of(const tess_comm *comm, int turn, int way)
 {
     const int each = comm->size % comm->nodes == 0 ? comm->size / comm->nodes : comm->size;
@@ -90,61 +90,63 @@ static int peer_of(const tess_comm *comm, int turn, int way)
     return node * each + (comm->rank % each + way * (turn % each) + each) % each;
 }
 
-static tess_status start_receives(tess_comm *comm, const tess__moves *moves, tess_request *request)
+static tess_status start_receives(tess_comm *comm, const tess__alltoallv_args *args,
+                                  tess_request *request)
 {
     for (int i = 1; i < comm->size; i++) {
         const int p = peer_of(comm, i, -1);
-        TESS_TRY(start_receive(comm, request, p, moves->recv + total(moves->recv_bytes, p),
-                               moves->recv_bytes[p]));
+        TESS_TRY(start_receive(comm, request, p, args->recv + total(args->recv_bytes, p),
+                               args->recv_bytes[p]));
     }
     return TESS_OK;
 }
 
-static tess_status start_sends(tess_comm *comm, const tess__moves *moves, tess_request *request)
+static tess_status start_sends(tess_comm *comm, const tess__alltoallv_args *args,
+                               tess_request *request)
 {
-    const int64_t *bytes = moves->send_bytes;
+    const int64_t *bytes = args->send_bytes;
     for (int i = 1; i < comm->size; i++) {
         const int p = peer_of(comm, i, 1);
-        TESS_TRY(start_send(comm, request, p, moves->send + (bytes ? total(bytes, p) : 0),
-                            bytes ? bytes[p] : moves->recv_bytes[comm->rank]));
+        TESS_TRY(start_send(comm, request, p, args->send + (bytes ? total(bytes, p) : 0),
+                            bytes ? bytes[p] : args->recv_bytes[comm->rank]));
     }
     return TESS_OK;
 }
 
-tess_status tess__comm_start(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves,
-                             tess_request **request)
+tess_status tess__comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
+                                       const tess__alltoallv_args *args, tess_request **request)
 {
     tess_request *r = NULL;
-    const int64_t *out = moves->send_bytes, own = moves->recv_bytes[comm->rank];
-    const char *from = own > 0 ? moves->send + (out ? total(out, comm->rank) : 0) : NULL;
+    const int64_t *out = args->send_bytes, own = args->recv_bytes[comm->rank];
+    const char *from = own > 0 ? args->send + (out ? total(out, comm->rank) : 0) : NULL;
     TESS_TRY(comm->ops->progress(comm));
-    TESS_TRY(take_request(comm, traffic, from, own, &r));
+    TESS_TRY(open_request(comm, traffic, from, own, &r));
     if (own > 0) {
-        char *to = moves->recv + total(moves->recv_bytes, comm->rank);
+        char *to = args->recv + total(args->recv_bytes, comm->rank);
         if (from != to)
             memcpy(to, from, (size_t)own);
     }
-    if (moves->recv)
-        TESS_TRY(start_receives(comm, moves, r));
-    if (moves->send)
-        TESS_TRY(start_sends(comm, moves, r));
+    if (args->recv)
+        TESS_TRY(start_receives(comm, args, r));
+    if (args->send)
+        TESS_TRY(start_sends(comm, args, r));
     *request = r;
     return TESS_OK;
 }
 
 tess_status tess__comm_note(tess_comm *comm, const char *op, tess_traffic_kind traffic,
-                            const tess__moves *moves, int64_t request)
+                            const tess__alltoallv_args *args, int64_t request)
 {
     tess__call call = {.op = op, .traffic = traffic, .request = request};
     if (!comm->ops->note)
         return TESS_OK;
     for (int p = 0; p < comm->size; p++) {
-        const int64_t *out = moves->send_bytes;
-        const int64_t bytes = out ? out[p] : moves->recv_bytes[comm->rank];
+        const int64_t *out = args->send_bytes;
+        const int64_t bytes = out ? out[p] : args->recv_bytes[comm->rank];
         if (p == comm->rank)
             continue;
         call.sent += bytes;
-        call.received += moves->recv_bytes[p];
+        call.received += args->recv_bytes[p];
         call.most = call.most > bytes ? call.most : bytes;
     }
     return comm->ops->note(comm, &call);
@@ -181,21 +183,21 @@ tess_status tess__comm_check_bytes(const char *fn, const tess_comm *comm, const 
 }
 
 static tess_status check_alltoall(const char *fn, const tess_comm *comm, tess_traffic_kind traffic,
-                                  const tess__moves *moves)
+                                  const tess__alltoallv_args *args)
 {
     TESS_TRY(tess__comm_check(fn, comm, traffic));
-    TESS_TRY(tess__comm_check_bytes(fn, comm, "send", moves->send, moves->send_bytes));
-    TESS_TRY(tess__comm_check_bytes(fn, comm, "recv", moves->recv, moves->recv_bytes));
-    if (moves->send_bytes[comm->rank] != moves->recv_bytes[comm->rank])
+    TESS_TRY(tess__comm_check_bytes(fn, comm, "send", args->send, args->send_bytes));
+    TESS_TRY(tess__comm_check_bytes(fn, comm, "recv", args->recv, args->recv_bytes));
+    if (args->send_bytes[comm->rank] != args->recv_bytes[comm->rank])
         return tess__fail(TESS_EINVAL, "%s: rank %d sends itself %lld bytes and expects %lld", fn,
-                          comm->rank, (long long)moves->send_bytes[comm->rank],
-                          (long long)moves->recv_bytes[comm->rank]);
+                          comm->rank, (long long)args->send_bytes[comm->rank],
+                          (long long)args->recv_bytes[comm->rank]);
     return TESS_OK;
 }
 
 static int64_t number_of(tess_comm *comm)
 {
-    return comm->ops->note ? comm->ops->fresh(comm) : 0;
+    return comm->ops->note ? comm->ops->new_tag(comm) : 0;
 }
 
 tess_status tess_comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic, const void *send,
@@ -203,31 +205,32 @@ tess_status tess_comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic
                                       const int64_t *recv_bytes, tess_request **request)
 {
     const char *fn = "tess_comm_start_alltoallv";
-    const tess__moves moves = {send, send_bytes, recv, recv_bytes};
-    TESS_TRY(check_alltoall(fn, comm, traffic, &moves));
+    const tess__alltoallv_args args = {send, send_bytes, recv, recv_bytes};
+    TESS_TRY(check_alltoall(fn, comm, traffic, &args));
     if (!request)
         return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
     const int64_t number = number_of(comm);
-    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &moves, number));
-    TESS_TRY(tess__comm_start(comm, traffic, &moves, request));
+    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &args, number));
+    TESS_TRY(tess__comm_start_alltoallv(comm, traffic, &args, request));
     (*request)->number = number;
     return TESS_OK;
 }
 
-tess_status tess__comm_move(tess_comm *comm, tess_traffic_kind traffic, const tess__moves *moves)
+tess_status tess__comm_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
+                                 const tess__alltoallv_args *args)
 {
     tess_request *request = NULL;
-    TESS_TRY(tess__comm_start(comm, traffic, moves, &request));
+    TESS_TRY(tess__comm_start_alltoallv(comm, traffic, args, &request));
     return tess__comm_finish(comm, request);
 }
 
 tess_status tess_comm_alltoallv(tess_comm *comm, tess_traffic_kind traffic, const void *send,
                                 const int64_t *send_bytes, void *recv, const int64_t *recv_bytes)
 {
-    const tess__moves moves = {send, send_bytes, recv, recv_bytes};
-    TESS_TRY(check_alltoall("tess_comm_alltoallv", comm, traffic, &moves));
-    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &moves, 0));
-    return tess__comm_move(comm, traffic, &moves);
+    const tess__alltoallv_args args = {send, send_bytes, recv, recv_bytes};
+    TESS_TRY(check_alltoall("tess_comm_alltoallv", comm, traffic, &args));
+    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &args, 0));
+    return tess__comm_alltoallv(comm, traffic, &args);
 }
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
@@ -280,7 +283,7 @@ tess_status tess_comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic,
     if (comm->ops->note)
         TESS_TRY(comm->ops->note(comm, &call));
     TESS_TRY(comm->ops->progress(comm));
-    TESS_TRY(take_request(comm, traffic, to < 0 ? NULL : send, to < 0 ? 0 : send_bytes, &r));
+    TESS_TRY(open_request(comm, traffic, to < 0 ? NULL : send, to < 0 ? 0 : send_bytes, &r));
     r->number = call.request;
     if (own && send_bytes > 0 && send != recv)
         memcpy(recv, send, (size_t)send_bytes);

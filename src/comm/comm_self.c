@@ -41,14 +41,14 @@ static int64_t no_tag(tess_comm *comm)
     return 0;
 }
 
-static tess_status self_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
-                             tess_comm **part)
+static tess_status self_subgroup(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
+                                 tess_comm **sub)
 {
     (void)order;
     (void)rank;
     (void)tag;
-    *part = NULL;
-    return n > 0 ? tess_comm_self(comm->ctx, part) : TESS_OK;
+    *sub = NULL;
+    return n > 0 ? tess_comm_self(comm->ctx, sub) : TESS_OK;
 }
 
 static void no_destroy(tess_comm *comm)
@@ -64,8 +64,8 @@ static const tess__comm_ops self_ops = {
     .progress = no_progress,
     .fail = no_fail,
     .clock = wall,
-    .fresh = no_tag,
-    .part = self_part,
+    .new_tag = no_tag,
+    .subgroup = self_subgroup,
     .destroy = no_destroy,
 };
 

@@ -13,7 +13,7 @@
 
 typedef struct {
     int32_t color, key, node, missing;
-    int64_t tag; /* fresh: the part has that of its first member */
+    int64_t tag; /* new_tag: the part has that of its first member */
 } entry;
 
 /* The members of this rank's part in the order of their keys; equal keys in rank order. */
@@ -45,8 +45,8 @@ static void count_nodes(const entry *entries, const int *order, int n, int rank,
     *node = n > 0 ? numbers[rank] : 0;
 }
 
-static tess_status make_part(tess_comm *comm, const entry *entries, int color, int *order,
-                             int *numbers, tess_comm **part)
+static tess_status make_subgroup(tess_comm *comm, const entry *entries, int color, int *order,
+                                 int *numbers, tess_comm **sub)
 {
     const int n = find_members(entries, comm->size, color, order);
     int rank = 0, first = comm->size, nodes = 1, node = 0;
@@ -58,25 +58,25 @@ static tess_status make_part(tess_comm *comm, const entry *entries, int color, i
     }
     count_nodes(entries, order, n, rank, numbers, &nodes, &node);
     const tess_status status =
-        comm->ops->part(comm, order, n, rank, n > 0 ? entries[first].tag : 0, part);
-    if (status == TESS_OK && *part) {
-        (*part)->nodes = nodes;
-        (*part)->node = node;
+        comm->ops->subgroup(comm, order, n, rank, n > 0 ? entries[first].tag : 0, sub);
+    if (status == TESS_OK && *sub) {
+        (*sub)->nodes = nodes;
+        (*sub)->node = node;
     }
     return status;
 }
 
-static tess_status split(tess_comm *comm, int color, int key, tess_comm **part)
+static tess_status split(tess_comm *comm, int color, int key, tess_comm **sub)
 {
     int *order = tess__alloc(comm->ctx, 2 * (size_t)comm->size * sizeof *order);
     const entry own = {.color = color,
                        .key = key,
                        .node = comm->node,
                        .missing = !order,
-                       .tag = comm->ops->fresh(comm)};
+                       .tag = comm->ops->new_tag(comm)};
     entry alone = own, *entries = comm->size > 1 ? (entry *)(void *)comm->scratch : &alone;
     tess_status status =
-        tess__comm_gather_even(comm, TESS_TRAFFIC_CONTROL, &own, sizeof own, entries);
+        tess__comm_allgather(comm, TESS_TRAFFIC_CONTROL, &own, sizeof own, entries);
     int missing = 0;
     for (int p = 0; p < comm->size && status == TESS_OK; p++)
         missing |= entries[p].missing;
@@ -85,19 +85,19 @@ static tess_status split(tess_comm *comm, int color, int key, tess_comm **part)
 
     tess_comm *made = NULL;
     if (status == TESS_OK)
-        status = tess_comm_agree(
-            comm, make_part(comm, entries, color, order, order ? order + comm->size : NULL, &made));
+        status = tess_comm_agree(comm, make_subgroup(comm, entries, color, order,
+                                                     order ? order + comm->size : NULL, &made));
     tess__free(comm->ctx, order);
     if (status != TESS_OK) {
         tess_comm_destroy(made);
         return status;
     }
-    *part = made;
+    *sub = made;
     return TESS_OK;
 }
 
 /* The ranks first, first + stride, ... */
-static tess_status play_part(tess_comm *comm, int first, int n, int stride, tess_comm **part)
+static tess_status play_part(tess_comm *comm, int first, int n, int stride, tess_comm **sub)
 {
     int *order = tess__alloc(comm->ctx, (size_t)n * sizeof *order);
     if (!order)
@@ -105,7 +105,7 @@ static tess_status play_part(tess_comm *comm, int first, int n, int stride, tess
     for (int i = 0; i < n; i++)
         order[i] = first + i * stride;
     const tess_status status =
-        comm->ops->part(comm, order, n, (comm->rank - first) / stride, 0, part);
+        comm->ops->subgroup(comm, order, n, (comm->rank - first) / stride, 0, sub);
     tess__free(comm->ctx, order);
     return status;
 }
@@ -125,14 +125,14 @@ static tess_status play_grid(tess_comm *comm, int columns, tess_comm **row, tess
     return TESS_OK;
 }
 
-tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **part)
+tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **sub)
 {
-    if (!comm || !part)
-        return tess__fail(TESS_EINVAL, "tess_comm_split: %s is NULL", comm ? "part" : "comm");
+    if (!comm || !sub)
+        return tess__fail(TESS_EINVAL, "tess_comm_split: %s is NULL", comm ? "sub" : "comm");
     if (comm->ops->note)
         return tess__fail(TESS_ENOTSUP, "tess_comm_split: a trace cannot know the colours of other "
                                         "ranks; tess_comm_grid makes parts of it");
-    return split(comm, color, key, part);
+    return split(comm, color, key, sub);
 }
 
 tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row, tess_comm **column)

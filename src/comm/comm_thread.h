@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_thread.h - ranks as threads of one process: their boxes, their clocks, their world.
+/* comm_thread.h - ranks as threads of one process: their mailboxes, their clocks, their world.
  *
- * A rank has a box, into which others put letters: where the bytes of a message lie and what it
- * is. Whenever a rank is in a call of its communicator it takes out the letters that it expects,
- * and copies the bytes from the sender's buffer into its own; the sender waits for that.
+ * A rank has a mailbox, into which others put descriptors: where the bytes of a message lie and
+ * what it is. Whenever a rank is in a call of its communicator it takes out the descriptors that it
+ * expects, and copies the bytes from the sender's buffer into its own; the sender waits for that.
  */
 #ifndef TESS_COMM_THREAD_H
 #define TESS_COMM_THREAD_H
@@ -23,37 +23,37 @@ typedef struct {
 
 /* A message of `bytes` starts at clock->now: returns when it leaves, and *sent is when its last
  * byte has left. */
-int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int far, int64_t bytes,
+int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int remote, int64_t bytes,
                          int64_t *sent);
 
 /* When a message that left at `leaves` has arrived. Called in the order in which they leave. */
-int64_t tess__link_arrive(const tess_link *link, tess__clock *clock, int far, int64_t bytes,
+int64_t tess__link_arrive(const tess_link *link, tess__clock *clock, int remote, int64_t bytes,
                           int64_t leaves);
 
-/* ---- comm_mailbox.c: letters and boxes ----------------------------------------------------------- */
+/* ---- comm_mailbox.c: descriptors and mailboxes ----------------------------------------------- */
 
-typedef struct tess__box tess__box;
+typedef struct tess__mailbox tess__mailbox;
 
-typedef struct tess__letter {
-    struct tess__letter *next; /* in the receiver's box, or among those that it expects */
-    tess__box *owner;          /* the sender's; of one that is expected the receiver's */
-    int64_t tag;               /* of the communicator */
-    int from;                  /* rank there */
+typedef struct tess__descriptor {
+    struct tess__descriptor *next; /* in the receiver's mailbox, or among those that it expects */
+    tess__mailbox *owner;          /* the sender's; of one that is expected the receiver's */
+    int64_t tag;                   /* of the communicator */
+    int from;                      /* rank there */
     int64_t number;
     int64_t bytes; /* as sent */
     tess__message *message;
     int64_t leaves, sent; /* virtual times */
     int done;             /* copied; guarded by the owner's mutex */
     int timed;            /* of a receive: the clock has been told when it arrived */
-} tess__letter;
+} tess__descriptor;
 
-struct tess__box {
+struct tess__mailbox {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    tess__letter *first, *last; /* letters to this rank */
-    tess__letter *expected;     /* by this rank, whose thread alone looks here */
-    atomic_int copying;         /* letters of this rank that are being copied */
-    atomic_int left;            /* this rank's function has returned */
+    tess__descriptor *first, *last; /* descriptors to this rank */
+    tess__descriptor *expected;     /* by this rank, whose thread alone looks here */
+    atomic_int copying;             /* descriptors of this rank that are being copied */
+    atomic_int left;                /* this rank's function has returned */
     tess__clock clock;
 };
 
@@ -62,7 +62,7 @@ typedef struct {
     int ranks;
     int linked; /* 1: virtual clocks */
     tess_link link;
-    tess__box *boxes;
+    tess__mailbox *mailboxes;
     _Atomic int64_t tags;
     atomic_int failed;
     pthread_mutex_t mutex; /* of the failure; status and sentence do not change once failed is 1 */
@@ -76,19 +76,19 @@ typedef struct {
 /* comm_thread_run.c: with virtual clocks a rank computes only while it has a core of its own, for
  * ranks that take turns on one empty each other's caches, and it would show in their CPU times. It
  * gives the core back while it waits. */
-void tess__core_take(tess__world *world);
-void tess__core_give(tess__world *world);
+void tess__core_acquire(tess__world *world);
+void tess__core_release(tess__world *world);
 
-void tess__box_wake(tess__box *box);
-void tess__box_put(tess__box *box, tess__letter *letter);
+void tess__mailbox_wake(tess__mailbox *mailbox);
+void tess__mailbox_post(tess__mailbox *mailbox, tess__descriptor *descriptor);
 
-/* Takes one expected letter out of the box and reads it; 0 if there is none. The mutex of mine is
- * held on entry and on return, but not between when it returns 1. */
-int tess__box_take(tess__box *mine);
+/* Takes one expected descriptor out of the mailbox and reads it; 0 if there is none. The mutex of
+ * mine is held on entry and on return, but not between when it returns 1. */
+int tess__mailbox_receive(tess__mailbox *mine);
 
-/* Takes letters of the rank at `place` back out of all boxes, and expects none: those of one
- * communicator, or all if tag is -1. */
-void tess__box_withdraw(tess__world *world, int place, int64_t tag);
+/* Takes descriptors of the rank at `world_rank` back out of all mailboxes, and expects none: those
+ * of one communicator, or all if tag is -1. */
+void tess__mailbox_withdraw(tess__world *world, int world_rank, int64_t tag);
 
 /* ---- comm_thread.c --------------------------------------------------------------------------- */
 

@@ -19,9 +19,9 @@ typedef struct {
     pthread_t thread;
     tess_status status;
     char sentence[TESS_SENTENCE_MAX];
-} seat;
+} rank_thread;
 
-void tess__core_take(tess__world *world)
+void tess__core_acquire(tess__world *world)
 {
     if (!world->linked)
         return;
@@ -32,7 +32,7 @@ void tess__core_take(tess__world *world)
     pthread_mutex_unlock(&world->core_mutex);
 }
 
-void tess__core_give(tess__world *world)
+void tess__core_release(tess__world *world)
 {
     if (!world->linked)
         return;
@@ -44,8 +44,8 @@ void tess__core_give(tess__world *world)
 
 static void *run_rank(void *argument)
 {
-    seat *s = argument;
-    tess__core_take(s->world);
+    rank_thread *s = argument;
+    tess__core_acquire(s->world);
     tess__thread_enter(s->comm);
     s->status = s->fn(s->user, s->ctx, s->comm);
     if (s->status != TESS_OK) {
@@ -53,7 +53,7 @@ static void *run_rank(void *argument)
         tess_comm_fail(s->comm, s->status);
     }
     tess__thread_leave(s->comm);
-    tess__core_give(s->world);
+    tess__core_release(s->world);
     return NULL;
 }
 
@@ -93,49 +93,52 @@ static tess_status check(const tess_ctx_opts *opts, int ranks, const tess_link *
     return TESS_OK;
 }
 
-static void open_world(tess__world *world, int ranks, const tess_link *link, tess__box *boxes)
+static void open_world(tess__world *world, int ranks, const tess_link *link,
+                       tess__mailbox *mailboxes)
 {
-    *world = (tess__world){.ranks = ranks, .linked = link != NULL, .boxes = boxes, .tags = 1};
+    *world =
+        (tess__world){.ranks = ranks, .linked = link != NULL, .mailboxes = mailboxes, .tags = 1};
     if (link)
         world->link = *link;
-    memset(boxes, 0, (size_t)ranks * sizeof *boxes);
+    memset(mailboxes, 0, (size_t)ranks * sizeof *mailboxes);
     if (link)
         world->cores = link->share_cores ? ranks : tess__cores_usable("");
     pthread_mutex_init(&world->mutex, NULL);
     pthread_mutex_init(&world->core_mutex, NULL);
     pthread_cond_init(&world->core_free, NULL);
     for (int p = 0; p < ranks; p++) {
-        pthread_mutex_init(&boxes[p].mutex, NULL);
-        pthread_cond_init(&boxes[p].changed, NULL);
+        pthread_mutex_init(&mailboxes[p].mutex, NULL);
+        pthread_cond_init(&mailboxes[p].changed, NULL);
     }
 }
 
 static void close_world(tess__world *world)
 {
     for (int p = 0; p < world->ranks; p++) {
-        pthread_mutex_destroy(&world->boxes[p].mutex);
-        pthread_cond_destroy(&world->boxes[p].changed);
+        pthread_mutex_destroy(&world->mailboxes[p].mutex);
+        pthread_cond_destroy(&world->mailboxes[p].changed);
     }
     pthread_cond_destroy(&world->core_free);
     pthread_mutex_destroy(&world->core_mutex);
     pthread_mutex_destroy(&world->mutex);
 }
 
-static tess_status make_seats(const tess_ctx_opts *opts, tess__world *world, seat *seats)
+static tess_status make_rank_threads(const tess_ctx_opts *opts, tess__world *world,
+                                     rank_thread *rank_threads)
 {
     for (int p = 0; p < world->ranks; p++) {
-        seats[p].world = world;
-        TESS_TRY(tess_ctx_create(opts, &seats[p].ctx));
-        TESS_TRY(tess__thread_comm(seats[p].ctx, world, p, &seats[p].comm));
+        rank_threads[p].world = world;
+        TESS_TRY(tess_ctx_create(opts, &rank_threads[p].ctx));
+        TESS_TRY(tess__thread_comm(rank_threads[p].ctx, world, p, &rank_threads[p].comm));
     }
     return TESS_OK;
 }
 
-static void run_all(tess__world *world, seat *seats)
+static void run_all(tess__world *world, rank_thread *rank_threads)
 {
     int started = 0;
     for (; started < world->ranks; started++) {
-        seat *s = &seats[started];
+        rank_thread *s = &rank_threads[started];
         const int error = pthread_create(&s->thread, NULL, run_rank, s);
         if (error) {
             s->status = tess__fail(TESS_EIO, "tess_comm_threads: cannot start rank %d: %s", started,
@@ -146,30 +149,30 @@ static void run_all(tess__world *world, seat *seats)
         }
     }
     for (int p = 0; p < started; p++)
-        pthread_join(seats[p].thread, NULL);
+        pthread_join(rank_threads[p].thread, NULL);
 }
 
 /* With the memory of `ctx`, which no rank uses. */
 static tess_status run(tess_ctx *ctx, const tess_ctx_opts *opts, int ranks, const tess_link *link,
-                       const seat *seat_of_all)
+                       const rank_thread *like)
 {
     tess__world world;
     tess__arena arena = {.ctx = ctx};
-    seat *seats = tess__arena_take(&arena, (size_t)ranks * sizeof *seats);
-    tess__box *boxes = tess__arena_take(&arena, (size_t)ranks * sizeof *boxes);
+    rank_thread *rank_threads = tess__arena_take(&arena, (size_t)ranks * sizeof *rank_threads);
+    tess__mailbox *mailboxes = tess__arena_take(&arena, (size_t)ranks * sizeof *mailboxes);
     tess_status status = TESS_ENOMEM;
-    if (seats && boxes) {
+    if (rank_threads && mailboxes) {
         for (int p = 0; p < ranks; p++)
-            seats[p] = *seat_of_all;
-        open_world(&world, ranks, link, boxes);
-        status = make_seats(opts, &world, seats);
+            rank_threads[p] = *like;
+        open_world(&world, ranks, link, mailboxes);
+        status = make_rank_threads(opts, &world, rank_threads);
         if (status == TESS_OK)
-            run_all(&world, seats);
+            run_all(&world, rank_threads);
         for (int p = ranks - 1; p >= 0; p--) {
-            if (seats[p].status != TESS_OK)
-                status = tess__fail(seats[p].status, "%s", seats[p].sentence);
-            tess_comm_destroy(seats[p].comm);
-            tess_ctx_destroy(seats[p].ctx);
+            if (rank_threads[p].status != TESS_OK)
+                status = tess__fail(rank_threads[p].status, "%s", rank_threads[p].sentence);
+            tess_comm_destroy(rank_threads[p].comm);
+            tess_ctx_destroy(rank_threads[p].ctx);
         }
         close_world(&world);
     }
@@ -186,7 +189,7 @@ tess_status tess_comm_threads(const tess_ctx_opts *opts, int ranks, const tess_l
     if (own.threads == 0)
         own.threads = 1;
     TESS_TRY(tess_ctx_create(&own, &ctx));
-    const tess_status status = run(ctx, &own, ranks, link, &(seat){.fn = fn, .user = user});
+    const tess_status status = run(ctx, &own, ranks, link, &(rank_thread){.fn = fn, .user = user});
     tess_ctx_destroy(ctx);
     return status;
 }

@@ -11,47 +11,47 @@
 
 enum { RANKS_MAX = 1024, ROOM = 256 };
 
-/* ---- the tape -------------------------------------------------------------------------------- */
+/* ---- the log -------------------------------------------------------------------------------- */
 
-static tess_status grow(tess__tape *tape)
+static tess_status grow(tess__trace_log *log)
 {
-    const size_t room = tape->room ? 2 * tape->room : ROOM;
+    const size_t room = log->room ? 2 * log->room : ROOM;
     size_t bytes;
-    if (tess__mul(room, sizeof *tape->records, &bytes))
+    if (tess__mul(room, sizeof *log->records, &bytes))
         return tess__nomem(SIZE_MAX);
-    tess__record *records = tess__alloc(tape->ctx, bytes);
+    tess__trace_record *records = tess__alloc(log->ctx, bytes);
     if (!records)
         return TESS_ENOMEM;
-    if (tape->n > 0)
-        memcpy(records, tape->records, tape->n * sizeof *records);
-    tess__free(tape->ctx, tape->records);
-    tape->records = records;
-    tape->room = room;
+    if (log->n > 0)
+        memcpy(records, log->records, log->n * sizeof *records);
+    tess__free(log->ctx, log->records);
+    log->records = records;
+    log->room = room;
     return TESS_OK;
 }
 
 /* The last call goes on until now. */
-static void touch(tess__tape *tape)
+static void extend_last_call(tess__trace_log *log)
 {
-    tape->end = tess_clock_ns() - tape->origin;
-    if (tape->n > 0)
-        tape->records[tape->n - 1].took = tape->end - tape->records[tape->n - 1].begin;
+    log->end = tess_clock_ns() - log->origin;
+    if (log->n > 0)
+        log->records[log->n - 1].took = log->end - log->records[log->n - 1].begin;
 }
 
 static tess_status trace_note(tess_comm *comm, const tess__call *call)
 {
-    const tess__trace *self = (const tess__trace *)comm;
-    tess__tape *tape = self->tape;
-    if (tape->n == tape->room)
-        TESS_TRY(grow(tape));
-    const int64_t now = tess_clock_ns() - tape->origin;
-    tape->records[tape->n++] = (tess__record){.call = *call,
-                                              .first = self->first,
-                                              .count = comm->size,
-                                              .stride = self->stride,
-                                              .begin = now,
-                                              .compute = now - tape->end};
-    touch(tape);
+    const tess__comm_trace *self = (const tess__comm_trace *)comm;
+    tess__trace_log *log = self->log;
+    if (log->n == log->room)
+        TESS_TRY(grow(log));
+    const int64_t now = tess_clock_ns() - log->origin;
+    log->records[log->n++] = (tess__trace_record){.call = *call,
+                                                  .first = self->first,
+                                                  .count = comm->size,
+                                                  .stride = self->stride,
+                                                  .begin = now,
+                                                  .compute = now - log->end};
+    extend_last_call(log);
     return TESS_OK;
 }
 
@@ -79,7 +79,7 @@ static tess_status trace_finish(tess_comm *comm, tess_request *request)
         else
             memset(m->data, 0, (size_t)m->bytes);
     }
-    touch(((const tess__trace *)comm)->tape);
+    extend_last_call(((const tess__comm_trace *)comm)->log);
     return TESS_OK;
 }
 
@@ -96,24 +96,24 @@ static int64_t trace_clock(const tess_comm *comm)
     return tess_clock_ns();
 }
 
-static int64_t trace_fresh(tess_comm *comm)
+static int64_t trace_new_tag(tess_comm *comm)
 {
-    return ++((const tess__trace *)comm)->tape->numbers;
+    return ++((const tess__comm_trace *)comm)->log->numbers;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static void trace_destroy(tess_comm *comm)
 {
-    tess__trace *self = (tess__trace *)comm;
-    if (!self->whole)
+    tess__comm_trace *self = (tess__comm_trace *)comm;
+    if (!self->is_world)
         return;
-    tess__free(comm->ctx, self->tape->records);
-    tess__free(comm->ctx, self->tape);
+    tess__free(comm->ctx, self->log->records);
+    tess__free(comm->ctx, self->log);
 }
 
-static tess_status trace_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
-                              tess_comm **part);
+static tess_status trace_subgroup(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
+                                  tess_comm **sub);
 
 static const tess__comm_ops trace_ops = {
     .kind = "trace",
@@ -123,33 +123,34 @@ static const tess__comm_ops trace_ops = {
     .progress = trace_progress,
     .fail = trace_fail,
     .clock = trace_clock,
-    .fresh = trace_fresh,
-    .part = trace_part,
+    .new_tag = trace_new_tag,
+    .subgroup = trace_subgroup,
     .note = trace_note,
     .destroy = trace_destroy,
 };
 
-static tess__trace *make(tess_ctx *ctx, tess__tape *tape, int rank, int size)
+static tess__comm_trace *make_trace(tess_ctx *ctx, tess__trace_log *log, int rank, int size)
 {
-    tess__trace *made = (tess__trace *)tess__comm_make(ctx, &trace_ops, sizeof *made, rank, size);
+    tess__comm_trace *made =
+        (tess__comm_trace *)tess__comm_make(ctx, &trace_ops, sizeof *made, rank, size);
     if (made) {
-        made->tape = tape;
+        made->log = log;
         made->stride = 1;
     }
     return made;
 }
 
-static tess_status trace_part(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
-                              tess_comm **part)
+static tess_status trace_subgroup(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
+                                  tess_comm **sub)
 {
-    const tess__trace *self = (const tess__trace *)comm;
+    const tess__comm_trace *self = (const tess__comm_trace *)comm;
     (void)tag;
-    tess__trace *made = make(comm->ctx, self->tape, rank, n);
+    tess__comm_trace *made = make_trace(comm->ctx, self->log, rank, n);
     if (!made)
         return TESS_ENOMEM;
     made->first = self->first + order[0] * self->stride;
     made->stride = n > 1 ? (order[1] - order[0]) * self->stride : 1;
-    *part = &made->comm;
+    *sub = &made->comm;
     return TESS_OK;
 }
 
@@ -162,39 +163,39 @@ tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm)
         return tess__fail(TESS_EINVAL, "%s: size is %d, must be 1..%d", fn, size, RANKS_MAX);
     if (rank < 0 || rank >= size)
         return tess__fail(TESS_EINVAL, "%s: rank is %d, must be 0..%d", fn, rank, size - 1);
-    tess__tape *tape = tess__alloc_zero(ctx, sizeof *tape);
-    if (!tape)
+    tess__trace_log *log = tess__alloc_zero(ctx, sizeof *log);
+    if (!log)
         return TESS_ENOMEM;
-    tess__trace *made = make(ctx, tape, rank, size);
+    tess__comm_trace *made = make_trace(ctx, log, rank, size);
     if (!made) {
-        tess__free(ctx, tape);
+        tess__free(ctx, log);
         return TESS_ENOMEM;
     }
-    tape->ctx = ctx;
-    tape->origin = tess_clock_ns();
-    made->whole = 1;
+    log->ctx = ctx;
+    log->origin = tess_clock_ns();
+    made->is_world = 1;
     *comm = &made->comm;
     return TESS_OK;
 }
 
-tess_status tess__trace_of(const char *fn, const tess_comm *comm, const tess__trace **trace)
+tess_status tess__trace_of(const char *fn, const tess_comm *comm, const tess__comm_trace **trace)
 {
-    if (comm->ops != &trace_ops || !((const tess__trace *)comm)->whole)
+    if (comm->ops != &trace_ops || !((const tess__comm_trace *)comm)->is_world)
         return tess__fail(TESS_EINVAL, "%s: comm is not one that tess_comm_trace made", fn);
-    *trace = (const tess__trace *)comm;
+    *trace = (const tess__comm_trace *)comm;
     return TESS_OK;
 }
 
 tess_status tess_comm_trace_clear(tess_comm *comm)
 {
     const char *fn = "tess_comm_trace_clear";
-    const tess__trace *trace = NULL;
+    const tess__comm_trace *trace = NULL;
     if (!comm)
         return tess__fail(TESS_EINVAL, "%s: comm is NULL", fn);
     TESS_TRY(tess__trace_of(fn, comm, &trace));
-    tess__tape *tape = trace->tape;
-    tape->n = 0;
-    tape->end = 0;
-    tape->origin = tess_clock_ns();
+    tess__trace_log *log = trace->log;
+    log->n = 0;
+    log->end = 0;
+    log->origin = tess_clock_ns();
     return TESS_OK;
 }

@@ -7,28 +7,28 @@
 
 typedef struct {
     tess__call call;
-    int first, count, stride; /* the group, in ranks of the whole */
+    int first, count, stride; /* the group, in ranks of the world */
     int64_t begin, compute;   /* ns since the trace began; since the call before ended */
     int64_t took;             /* by the call itself */
-} tess__record;
+} tess__trace_record;
 
-/* What a trace and its parts write on; it belongs to the whole. */
+/* What a trace and its parts write on; it belongs to the world communicator. */
 typedef struct {
     tess_ctx *ctx;
-    tess__record *records;
+    tess__trace_record *records;
     size_t n, room;
     int64_t origin, end; /* of the trace; of the last call */
     int64_t numbers;     /* that have been given */
-} tess__tape;
+} tess__trace_log;
 
 typedef struct {
     tess_comm comm;
-    tess__tape *tape;
-    int whole;         /* owns the tape */
-    int first, stride; /* rank p of it is rank first + p * stride of the whole */
-} tess__trace;
+    tess__trace_log *log;
+    int is_world;      /* owns the log */
+    int first, stride; /* rank p of it is rank first + p * stride of the world */
+} tess__comm_trace;
 
-/* EINVAL unless comm is the whole of a trace. */
-tess_status tess__trace_of(const char *fn, const tess_comm *comm, const tess__trace **trace);
+/* EINVAL unless comm is the world of a trace. */
+tess_status tess__trace_of(const char *fn, const tess_comm *comm, const tess__comm_trace **trace);
 
 #endif

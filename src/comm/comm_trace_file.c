@@ -12,7 +12,7 @@
 
 static const char *const traffics[TESS_TRAFFIC_COUNT] = {"payload", "index", "control"};
 
-static void add_record(tess__jw *w, const tess__record *r, int rank)
+static void add_record(tess__jw *w, const tess__trace_record *r, int rank)
 {
     tess__jw_row(w, NULL, '{');
     tess__jw_text(w, "name", r->call.op);
@@ -37,8 +37,8 @@ static void add_record(tess__jw *w, const tess__record *r, int rank)
 
 static void add_trace(tess__jw *w, const void *user)
 {
-    const tess__trace *trace = user;
-    const tess__tape *tape = trace->tape;
+    const tess__comm_trace *trace = user;
+    const tess__trace_log *log = trace->log;
     tess__jw_begin(w, NULL, '{');
     tess__jw_row(w, "otherData", '{');
     tess__jw_int(w, "tessera_trace", 1);
@@ -46,8 +46,8 @@ static void add_trace(tess__jw *w, const void *user)
     tess__jw_int(w, "ranks", trace->comm.size);
     tess__jw_end(w, '}');
     tess__jw_begin(w, "traceEvents", '[');
-    for (size_t i = 0; i < tape->n; i++)
-        add_record(w, &tape->records[i], trace->comm.rank);
+    for (size_t i = 0; i < log->n; i++)
+        add_record(w, &log->records[i], trace->comm.rank);
     tess__jw_end(w, ']');
     tess__jw_end(w, '}');
 }
@@ -55,7 +55,7 @@ static void add_trace(tess__jw *w, const void *user)
 tess_status tess_comm_trace_write(const tess_comm *comm, const char *path)
 {
     const char *fn = "tess_comm_trace_write";
-    const tess__trace *trace = NULL;
+    const tess__comm_trace *trace = NULL;
     if (!comm || !path)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", fn, comm ? "path" : "comm");
     TESS_TRY(tess__trace_of(fn, comm, &trace));

@@ -3,11 +3,11 @@
  * at in some steps.
  *
  * In the step after a plan is made, and in every LOOK_EVERY-th while it is kept, the executor
- * counts the unions of what is selected (dist_unions.c). Counts travel with the densities of the next
- * step, so that all ranks know the same shares: running means by layer and degree, begun anew with
- * each plan. Plans are priced with a copy, `unions`. It follows where a plan is made anyway; and
- * once a share is new, or has grown or shrunk by a quarter, plans are made with the new ones to see
- * whether layers should become selective or cease to be.
+ * counts the unions of what is selected (dist_unions.c). Counts travel with the densities of the
+ * next step, so that all ranks know the same shares: running means by layer and degree, begun anew
+ * with each plan. Plans are priced with a copy, `unions`. It follows where a plan is made anyway;
+ * and once a share is new, or has grown or shrunk by a quarter, plans are made with the new ones to
+ * see whether layers should become selective or cease to be.
  */
 #include "cp_internal.h"
 
@@ -56,7 +56,7 @@ static int32_t cut_at(const tess_cp *c, int64_t row)
 /* Cuts of all degrees, and the segments between them; scratch (n_q + 1) zeros. */
 static void cut_queries(tess_cp *c, int32_t *cuts, int32_t *bounds, int32_t *scratch)
 {
-    tess__unions *u = &c->counts;
+    tess__union_counts *u = &c->counts;
     int64_t all = 0;
     int32_t n = 0;
     for (int i = 0; i < u->n; i++)
@@ -79,7 +79,7 @@ static void cut_queries(tess_cp *c, int32_t *cuts, int32_t *bounds, int32_t *scr
 /* Degrees, cuts and segments; u->rows are the context's. */
 static void lay_out(tess_cp *c, int *degrees, int32_t *places)
 {
-    tess__unions *u = &c->counts;
+    tess__union_counts *u = &c->counts;
     const size_t cuts = (size_t)(u->parts + u->n), groups = (size_t)c->n_q + 1;
     tess__degrees(c->ranks, degrees, &u->parts);
     u->degrees = degrees;
@@ -91,7 +91,7 @@ static void lay_out(tess_cp *c, int *degrees, int32_t *places)
 /* What counting needs, in two pieces of memory of its size: contexts may be small. */
 static tess_status make_counts(tess_cp *c)
 {
-    tess__unions *u = &c->counts;
+    tess__union_counts *u = &c->counts;
     const int64_t units = c->opts.n_units > 0 ? c->opts.n_units : c->opts.tokens;
     u->n = tess__degrees(c->ranks, NULL, &u->parts);
     const size_t degrees = (size_t)u->n * sizeof(int);

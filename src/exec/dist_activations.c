@@ -3,9 +3,9 @@
  *
  *   | q | k, v | o | lse | dense | bits | own |      each aligned to 64 bytes
  *
- * q and o have (batch, q.places, head_dim) floats, k and v (batch, kv.places, head_dim), where the
- * places are those of the layer, so that a set that is large enough for the largest layer holds
- * any.
+ * q and o have (batch, q.packed_rows, head_dim) floats, k and v (batch, kv.packed_rows, head_dim),
+ * where the places are those of the layer, so that a set that is large enough for the largest layer
+ * holds any.
  */
 #include "dist_attn_internal.h"
 
@@ -15,16 +15,17 @@ static void list_pieces(const tess_dist_attn *d, const tess__dist_layer *layer,
                         size_t bytes[PIECES])
 {
     const size_t batch = (size_t)d->opts.batch, dim = (size_t)d->opts.head_dim;
-    const size_t q = batch * (size_t)layer->q.places, k = batch * (size_t)layer->kv.places;
+    const size_t q = batch * (size_t)layer->q.packed_rows,
+                 k = batch * (size_t)layer->kv.packed_rows;
     bytes[0] = bytes[2] = q * dim * sizeof(float);
     bytes[1] = 2 * k * dim * sizeof(float);
     bytes[3] = q * sizeof(float);
     bytes[4] = batch * (size_t)layer->n_shares;
     bytes[5] = batch * layer->bits;
-    bytes[6] = layer->own;
+    bytes[6] = layer->kind_bytes;
 }
 
-size_t tess__set_bytes(const tess_dist_attn *d, const tess__dist_layer *layer)
+size_t tess__activation_bytes(const tess_dist_attn *d, const tess__dist_layer *layer)
 {
     size_t bytes[PIECES], all = 0;
     list_pieces(d, layer, bytes);
@@ -33,25 +34,26 @@ size_t tess__set_bytes(const tess_dist_attn *d, const tess__dist_layer *layer)
     return all;
 }
 
-void tess__set_take(const tess_dist_attn *d, const tess__dist_layer *layer, tess__dist_set *set)
+void tess__activation_layout(const tess_dist_attn *d, const tess__dist_layer *layer,
+                             tess__activations *acts)
 {
     size_t bytes[PIECES];
     void *piece[PIECES];
-    char *at = set->memory.data;
+    char *at = acts->memory.data;
     list_pieces(d, layer, bytes);
     for (int i = 0; i < PIECES; i++) {
         piece[i] = at;
         at += tess__arena_round(bytes[i]);
     }
-    set->layer = -1;
-    set->q = piece[0];
-    set->k = piece[1];
-    set->v = set->k + d->opts.batch * layer->kv.places * d->opts.head_dim;
-    set->o = piece[2];
-    set->lse = piece[3];
-    set->dense = piece[4];
-    set->bits = piece[5];
-    set->own = piece[6];
+    acts->layer = -1;
+    acts->q = piece[0];
+    acts->k = piece[1];
+    acts->v = acts->k + d->opts.batch * layer->kv.packed_rows * d->opts.head_dim;
+    acts->o = piece[2];
+    acts->lse = piece[3];
+    acts->dense = piece[4];
+    acts->bits = piece[5];
+    acts->kind_data = piece[6];
 }
 
 static tess_view rows_at(float *packed, int64_t place, int width)
@@ -62,11 +64,11 @@ static tess_view rows_at(float *packed, int64_t place, int width)
 tess_view tess__share_q(const tess__dist_layer *layer, int sample, const tess__dist_share *share,
                         float *packed, int width)
 {
-    return rows_at(packed, sample * layer->q.places + share->q_place, width);
+    return rows_at(packed, sample * layer->q.packed_rows + share->q_place, width);
 }
 
 tess_view tess__share_k(const tess__dist_layer *layer, int sample, const tess__dist_share *share,
                         float *packed, int width)
 {
-    return rows_at(packed, sample * layer->kv.places + share->k_place, width);
+    return rows_at(packed, sample * layer->kv.packed_rows + share->k_place, width);
 }

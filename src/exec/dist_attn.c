@@ -53,14 +53,14 @@ static tess_status check_forward(const tess_dist_attn *d, const tess_dist_call *
         return tess__fail(TESS_EINVAL, "%s: %s is given, but proj_dim is 0", who,
                           call->q_low ? "q_low" : "k_low");
     const int dim = d->opts.head_dim;
-    TESS_TRY(check_view(who, "q", q, d->home, dim));
-    TESS_TRY(check_view(who, "k", k, d->home, dim));
-    TESS_TRY(check_view(who, "v", v, d->home, dim));
+    TESS_TRY(check_view(who, "q", q, d->local_rows, dim));
+    TESS_TRY(check_view(who, "k", k, d->local_rows, dim));
+    TESS_TRY(check_view(who, "v", v, d->local_rows, dim));
     if (call->q_low)
-        TESS_TRY(check_view(who, "q_low", call->q_low, d->home, d->opts.proj_dim));
+        TESS_TRY(check_view(who, "q_low", call->q_low, d->local_rows, d->opts.proj_dim));
     if (call->k_low)
-        TESS_TRY(check_view(who, "k_low", call->k_low, d->home, d->opts.proj_dim));
-    return check_view(who, "o", o, d->home, dim);
+        TESS_TRY(check_view(who, "k_low", call->k_low, d->local_rows, d->opts.proj_dim));
+    return check_view(who, "o", o, d->local_rows, dim);
 }
 
 static tess_status check_backward(const tess_dist_attn *d, const tess_dist_call *call,
@@ -71,34 +71,34 @@ static tess_status check_backward(const tess_dist_attn *d, const tess_dist_call 
     TESS_TRY(check_call(who, d, call));
     if (call->save < 0)
         return tess__fail(TESS_EINVAL, "%s: save is -1, must be the set of a forward call", who);
-    if (d->sets[call->save].layer != call->layer)
+    if (d->activations[call->save].layer != call->layer)
         return tess__fail(TESS_EINVAL, "%s: set %d has no forward call of layer %d", who,
                           call->save, call->layer);
     const int dim = d->opts.head_dim;
-    TESS_TRY(check_view(who, "dout", dout, d->home, dim));
-    TESS_TRY(check_view(who, "dq", dq, d->home, dim));
-    TESS_TRY(check_view(who, "dk", dk, d->home, dim));
-    return check_view(who, "dv", dv, d->home, dim);
+    TESS_TRY(check_view(who, "dout", dout, d->local_rows, dim));
+    TESS_TRY(check_view(who, "dq", dq, d->local_rows, dim));
+    TESS_TRY(check_view(who, "dk", dk, d->local_rows, dim));
+    return check_view(who, "dv", dv, d->local_rows, dim);
 }
 
 /* ---- what was seen --------------------------------------------------------------------------- */
 
 /* Adds what this rank has sent since the counts were `before`. */
 static tess_status count_bytes(tess_dist_attn *d, const tess_comm_counts *before,
-                               tess_dist_stats *seen)
+                               tess_dist_stats *stats)
 {
     tess_comm_counts now;
     TESS_TRY(tess_comm_counts_read(d->comm, &now));
     for (int i = 0; i < TESS_TRAFFIC_COUNT; i++)
-        seen->bytes[i] += now.bytes[i] - before->bytes[i];
+        stats->bytes[i] += now.bytes[i] - before->bytes[i];
     return TESS_OK;
 }
 
 tess_status tess__run_agree(tess_dist_attn *d, const tess__dist_run *run)
 {
     const int64_t begin = tess_comm_clock(d->comm);
-    const tess_status status = tess_comm_agree(d->comm, run->mine);
-    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    const tess_status status = tess_comm_agree(d->comm, run->status);
+    run->layer->stats.exchange_ns += tess_comm_clock(d->comm) - begin;
     return status;
 }
 
@@ -106,10 +106,10 @@ tess_status tess__run_agree(tess_dist_attn *d, const tess__dist_run *run)
 static tess_status sum_pairs(tess_dist_attn *d, const tess__dist_run *run, int64_t heads)
 {
     const int64_t begin = tess_comm_clock(d->comm);
-    d->pairs[heads] = run->mine != TESS_OK;
+    d->pairs[heads] = run->status != TESS_OK;
     TESS_TRY(tess_comm_allreduce(d->comm, TESS_TRAFFIC_CONTROL, d->pairs, heads + 1, TESS_DTYPE_F64,
                                  TESS_REDUCE_SUM));
-    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->stats.exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }
 
@@ -129,18 +129,18 @@ static tess_status agree_pairs(tess_dist_attn *d, const tess__dist_run *run)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static tess_status bring_home(tess_dist_attn *d, const tess__dist_run *run, const tess_view *o,
-                              float *lse)
+static tess_status return_to_owners(tess_dist_attn *d, const tess__dist_run *run,
+                                    const tess_view *o, float *lse)
 {
     tess__dist_layer *layer = run->layer;
-    const tess_view rows = {lse, TESS_DTYPE_F32, d->opts.heads * d->home, d->home, 1};
-    const tess__cargo cargo[] = {{&layer->q, d->opts.head_dim, *o, run->set->o},
-                                 {&layer->q, 1, rows, run->set->lse}};
+    const tess_view rows = {lse, TESS_DTYPE_F32, d->opts.heads * d->local_rows, d->local_rows, 1};
+    const tess__transfer transfers[] = {{&layer->q, d->opts.head_dim, *o, run->acts->o},
+                                        {&layer->q, 1, rows, run->acts->lse}};
     if (lse)
-        layer->seen.lse_bytes = d->opts.batch *
-                                tess__lane_rows(&layer->q.packed, d->rank, d->ranks) *
-                                (int64_t)sizeof *lse;
-    return tess__move_back(d, &layer->seen, cargo, lse ? 2 : 1);
+        layer->stats.lse_bytes = d->opts.batch *
+                                 tess__segment_list_rows(&layer->q.packed, d->rank, d->ranks) *
+                                 (int64_t)sizeof *lse;
+    return tess__rows_to_owners(d, &layer->stats, transfers, lse ? 2 : 1);
 }
 
 tess_status tess_dist_attn_forward(tess_dist_attn *d, const tess_dist_call *call,
@@ -152,21 +152,21 @@ tess_status tess_dist_attn_forward(tess_dist_attn *d, const tess_dist_call *call
     const int last = d->opts.saves > 0 ? d->opts.saves - 1 : 0;
     tess__dist_run run = {.call = call,
                           .layer = layer,
-                          .set = &d->sets[call->save < 0 ? last : call->save],
+                          .acts = &d->activations[call->save < 0 ? last : call->save],
                           .q = q,
                           .k = k,
                           .v = v};
     tess_comm_counts before;
     TESS_TRY(tess_comm_counts_read(d->comm, &before));
-    layer->seen = (tess_dist_stats){.density = layer->density};
+    layer->stats = (tess_dist_stats){.density = layer->density};
     memset(d->pairs, 0, (size_t)d->opts.batch * (size_t)d->opts.heads * sizeof *d->pairs);
-    tess__set_take(d, layer, run.set);
+    tess__activation_layout(d, layer, run.acts);
     TESS_TRY(layer->kind->forward(d, &run));
     TESS_TRY(agree_pairs(d, &run));
-    TESS_TRY(bring_home(d, &run, o, lse));
+    TESS_TRY(return_to_owners(d, &run, o, lse));
     if (call->save >= 0)
-        run.set->layer = call->layer;
-    return count_bytes(d, &before, &layer->seen);
+        run.acts->layer = call->layer;
+    return count_bytes(d, &before, &layer->stats);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -177,24 +177,24 @@ tess_status tess_dist_attn_backward(tess_dist_attn *d, const tess_dist_call *cal
 {
     TESS_TRY(check_backward(d, call, dout, dq, dk, dv));
     tess__dist_layer *layer = &d->layers[call->layer];
-    const int64_t q = d->opts.batch * layer->q.places * d->opts.head_dim;
-    const int64_t k = d->opts.batch * layer->kv.places * d->opts.head_dim;
+    const int64_t q = d->opts.batch * layer->q.packed_rows * d->opts.head_dim;
+    const int64_t k = d->opts.batch * layer->kv.packed_rows * d->opts.head_dim;
     float *at = d->gradients.data;
     tess__dist_run run = {.call = call,
                           .layer = layer,
-                          .set = &d->sets[call->save],
+                          .acts = &d->activations[call->save],
                           .dout = at,
                           .dq = at + q,
                           .dk = at + 2 * q,
                           .dv = at + 2 * q + k,
-                          .home_dq = dq,
-                          .home_dk = dk,
-                          .home_dv = dv};
+                          .local_dq = dq,
+                          .local_dk = dk,
+                          .local_dv = dv};
     tess_comm_counts before;
     TESS_TRY(tess_comm_counts_read(d->comm, &before));
-    const tess__cargo cargo = {&layer->q, d->opts.head_dim, *dout, run.dout};
-    layer->seen.backward = 1;
-    TESS_TRY(tess__move_out(d, &layer->seen, &cargo, 1));
+    const tess__transfer transfers = {&layer->q, d->opts.head_dim, *dout, run.dout};
+    layer->stats.backward = 1;
+    TESS_TRY(tess__rows_to_compute(d, &layer->stats, &transfers, 1));
     TESS_TRY(layer->kind->backward(d, &run));
-    return count_bytes(d, &before, &layer->seen);
+    return count_bytes(d, &before, &layer->stats);
 }

@@ -116,7 +116,7 @@ static tess_status copy_options(tess_dist_attn *d)
 /* Everything that does not depend on the plan. */
 /* A long tile would let messages wait: MPI moves long ones only inside of calls. A rank that failed
  * is noticed by the call behind the tile. */
-static void move_on(void *user)
+static void progress_messages(void *user)
 {
     tess_dist_attn *d = user;
     d->lost = d->lost || tess_comm_progress(d->comm) != TESS_OK;
@@ -130,15 +130,15 @@ static tess_status fill(tess_dist_attn *d)
     TESS_TRY(copy_options(d));
     d->send_bytes = tess__arena_take(&d->arena, row);
     d->recv_bytes = tess__arena_take(&d->arena, row);
-    d->send_base = tess__arena_take(&d->arena, TESS__CARGO_MOST * row);
-    d->recv_base = tess__arena_take(&d->arena, TESS__CARGO_MOST * row);
+    d->send_base = tess__arena_take(&d->arena, TESS__TRANSFERS_MAX * row);
+    d->recv_base = tess__arena_take(&d->arena, TESS__TRANSFERS_MAX * row);
     d->pairs = tess__arena_take(&d->arena, (heads + 1) * sizeof *d->pairs);
-    tess__dist_set *made = tess__arena_take(&d->arena, sets * sizeof *made);
+    tess__activations *made = tess__arena_take(&d->arena, sets * sizeof *made);
     if (!d->send_bytes || !d->recv_bytes || !d->send_base || !d->recv_base || !d->pairs || !made)
         return TESS_ENOMEM;
     for (size_t i = 0; i < sets; i++)
-        made[i] = (tess__dist_set){.layer = -1};
-    d->sets = made;
+        made[i] = (tess__activations){.layer = -1};
+    d->activations = made;
     const tess_attn_shape shape = {.batch = 1,
                                    .heads = 1,
                                    .head_dim = o->head_dim,
@@ -147,7 +147,7 @@ static tess_status fill(tess_dist_attn *d)
                                    .scale = o->scale,
                                    .compensate = o->compensate};
     TESS_TRY(tess_attn_create(d->ctx, &shape, &d->attn));
-    tess__attn_meanwhile(d->attn, move_on, d);
+    tess__attn_meanwhile(d->attn, progress_messages, d);
     return TESS_OK;
 }
 
@@ -172,7 +172,7 @@ tess_status tess_dist_attn_create(tess_ctx *ctx, tess_comm *comm, const tess_dis
                              .rank = info.rank,
                              .ranks = info.size,
                              .opts = *opts,
-                             .home = opts->bounds[info.rank + 1] - opts->bounds[info.rank],
+                             .local_rows = opts->bounds[info.rank + 1] - opts->bounds[info.rank],
                              .arena = arena,
                              .plan_arena = {.ctx = ctx}};
     const tess_status status = fill(made);
@@ -194,9 +194,9 @@ void tess_dist_attn_destroy(tess_dist_attn *d)
     if (!d)
         return;
     tess_ctx *ctx = d->ctx;
-    for (int i = 0; d->sets && i < n_sets(d); i++) {
-        tess__buffer_free(ctx, &d->sets[i].memory);
-        tess__buffer_free(ctx, &d->sets[i].keys);
+    for (int i = 0; d->activations && i < n_sets(d); i++) {
+        tess__buffer_free(ctx, &d->activations[i].memory);
+        tess__buffer_free(ctx, &d->activations[i].keys);
     }
     tess__buffer *const buffers[] = {&d->send, &d->recv,    &d->gradients,
                                      &d->low,  &d->scratch, &d->sums};
@@ -211,31 +211,33 @@ void tess_dist_attn_destroy(tess_dist_attn *d)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-enum { ROOMS = 5 };
+enum { SIZED_BUFFERS = 5 };
 
 typedef struct {
     tess__buffer *buffer;
     int64_t floats;
-} room;
+} sized_buffer;
 
-static void list_rooms(tess_dist_attn *d, const tess__dist_need *need, room rooms[ROOMS])
+static void list_buffers(tess_dist_attn *d, const tess__dist_need *need,
+                         sized_buffer sized_buffers[SIZED_BUFFERS])
 {
-    rooms[0] = (room){&d->send, need->send};
-    rooms[1] = (room){&d->recv, need->recv};
-    rooms[2] = (room){&d->gradients, need->gradients};
-    rooms[3] = (room){&d->low, need->low};
-    rooms[4] = (room){&d->scratch, need->scratch};
+    sized_buffers[0] = (sized_buffer){&d->send, need->send};
+    sized_buffers[1] = (sized_buffer){&d->recv, need->recv};
+    sized_buffers[2] = (sized_buffer){&d->gradients, need->gradients};
+    sized_buffers[3] = (sized_buffer){&d->low, need->low};
+    sized_buffers[4] = (sized_buffer){&d->scratch, need->scratch};
 }
 
 static tess_status reserve(tess_dist_attn *d, const tess__dist_need *need)
 {
-    room rooms[ROOMS];
-    list_rooms(d, need, rooms);
-    for (int i = 0; i < ROOMS; i++)
-        TESS_TRY(tess__buffer_grow(d->ctx, rooms[i].buffer, rooms[i].floats, sizeof(float)));
+    sized_buffer sized_buffers[SIZED_BUFFERS];
+    list_buffers(d, need, sized_buffers);
+    for (int i = 0; i < SIZED_BUFFERS; i++)
+        TESS_TRY(tess__buffer_grow(d->ctx, sized_buffers[i].buffer, sized_buffers[i].floats,
+                                   sizeof(float)));
     for (int i = 0; i < n_sets(d); i++) {
-        d->sets[i].layer = -1;
-        TESS_TRY(tess__buffer_grow(d->ctx, &d->sets[i].memory, need->set, 1));
+        d->activations[i].layer = -1;
+        TESS_TRY(tess__buffer_grow(d->ctx, &d->activations[i].memory, need->activations, 1));
     }
     return tess__attn_reserve(d->attn, need->tiles);
 }
@@ -254,15 +256,15 @@ static void shrink(tess_dist_attn *d, tess__buffer *buffer, int64_t n, size_t si
 
 /* Gives back what the plan has no use for, as when layers become selective: there may be a set for
  * each of them. */
-static void give_back(tess_dist_attn *d, const tess__dist_need *need)
+static void shrink_buffers(tess_dist_attn *d, const tess__dist_need *need)
 {
-    room rooms[ROOMS];
-    list_rooms(d, need, rooms);
-    for (int i = 0; i < ROOMS; i++)
-        shrink(d, rooms[i].buffer, rooms[i].floats, sizeof(float));
+    sized_buffer sized_buffers[SIZED_BUFFERS];
+    list_buffers(d, need, sized_buffers);
+    for (int i = 0; i < SIZED_BUFFERS; i++)
+        shrink(d, sized_buffers[i].buffer, sized_buffers[i].floats, sizeof(float));
     for (int i = 0; i < n_sets(d); i++) {
-        shrink(d, &d->sets[i].memory, need->set, 1);
-        tess__buffer_free(d->ctx, &d->sets[i].keys);
+        shrink(d, &d->activations[i].memory, need->activations, 1);
+        tess__buffer_free(d->ctx, &d->activations[i].keys);
     }
     tess__buffer_free(d->ctx, &d->sums);
 }
@@ -304,7 +306,7 @@ tess_status tess_dist_attn_plan(tess_dist_attn *d, const tess_plan *plan)
     }
     tess_selection_destroy(d->lists);
     tess__arena_free(&d->plan_arena);
-    give_back(d, &need);
+    shrink_buffers(d, &need);
     d->lists = lists;
     d->plan_arena = arena;
     d->layers = layers;
@@ -314,16 +316,16 @@ tess_status tess_dist_attn_plan(tess_dist_attn *d, const tess_plan *plan)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-tess_status tess_dist_attn_stats(const tess_dist_attn *d, int layer, tess_dist_stats *seen)
+tess_status tess_dist_attn_stats(const tess_dist_attn *d, int layer, tess_dist_stats *stats)
 {
     static const char who[] = "tess_dist_attn_stats";
-    if (!d || !seen)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, d ? "seen" : "dist_attn");
+    if (!d || !stats)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, d ? "stats" : "dist_attn");
     if (!d->layers)
         return tess__fail(TESS_EINVAL, "%s: no plan (tess_dist_attn_plan comes first)", who);
     if (layer < 0 || layer >= d->n_layers)
         return tess__fail(TESS_EINVAL, "%s: layer is %d, must be 0..%d", who, layer,
                           d->n_layers - 1);
-    *seen = d->layers[layer].seen;
+    *stats = d->layers[layer].stats;
     return TESS_OK;
 }

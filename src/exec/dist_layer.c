@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_layer.c - a layer of the plan as this rank runs it: shares, roads, the memory it needs.
+/* dist_layer.c - a layer of the plan as this rank runs it: shares, exchanges, the memory it needs.
  *
  * Everything comes from the exchange lists of the plan (plan/exchange.c), which each rank derives
- * alone: slots become shares, with the groups of their query rows; runs become the legs of roads.
- * Memory: 48 bytes for each leg, 12 for each group of each share.
+ * alone: slots become shares, with the groups of their query rows; runs become the segments of
+ * exchanges. Memory: 48 bytes for each segment, 12 for each group of each share.
  */
 #include "dist_attn_internal.h"
 
@@ -48,45 +48,48 @@ static tess_status check_plan(const tess_dist_attn *d, const tess_plan_info *inf
     return check_blocks(who, "key", "unit", info, 1, d->opts.units);
 }
 
-/* ---- roads ----------------------------------------------------------------------------------- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
-static tess_status lane_make(tess__arena *arena, const tess_run *runs, int64_t n,
-                             const int64_t *rows, int ranks, tess__lane *lane)
+static tess_status segment_list_create(tess__arena *arena, const tess_run *runs, int64_t n,
+                                       const int64_t *rows, int ranks, tess__segment_list *list)
 {
     size_t bytes;
-    if (tess__mul((size_t)n, sizeof *lane->legs, &bytes))
+    if (tess__mul((size_t)n, sizeof *list->segments, &bytes))
         return tess__nomem(SIZE_MAX);
-    lane->n = n;
-    lane->legs = tess__arena_take(arena, bytes);
-    lane->rows = tess__arena_take(arena, (size_t)ranks * sizeof *lane->rows);
-    if (!lane->legs || !lane->rows)
+    list->n = n;
+    list->segments = tess__arena_take(arena, bytes);
+    list->rows = tess__arena_take(arena, (size_t)ranks * sizeof *list->rows);
+    if (!list->segments || !list->rows)
         return TESS_ENOMEM;
-    memcpy(lane->rows, rows, (size_t)ranks * sizeof *rows);
+    memcpy(list->rows, rows, (size_t)ranks * sizeof *rows);
     for (int64_t i = 0; i < n; i++)
-        lane->legs[i] = (tess__leg){.peer = runs[i].peer,
-                                    .head = runs[i].head,
-                                    .row = runs[i].row,
-                                    .rows = runs[i].rows,
-                                    .place = runs[i].place};
+        list->segments[i] = (tess__segment){.peer = runs[i].peer,
+                                            .head = runs[i].head,
+                                            .row = runs[i].row,
+                                            .rows = runs[i].rows,
+                                            .place = runs[i].place};
     return TESS_OK;
 }
 
-tess_status tess__road_make(const tess_dist_attn *d, const tess__dist_plan *in, tess_rows rows,
-                            int64_t places, tess__road *road)
+tess_status tess__row_exchange_create(const tess_dist_attn *d, const tess__dist_plan *in,
+                                      tess_rows rows, int64_t packed_rows,
+                                      tess__row_exchange *exchange)
 {
     tess_rows_view view;
     const size_t heads = (size_t)d->opts.heads;
     TESS_TRY(tess_exchange_view(in->exchange, rows, &view));
-    *road = (tess__road){.places = places};
-    TESS_TRY(lane_make(in->arena, view.sends, view.n_sends, view.send_rows, d->ranks, &road->home));
-    TESS_TRY(
-        lane_make(in->arena, view.recvs, view.n_recvs, view.recv_rows, d->ranks, &road->packed));
-    road->by_head = tess__arena_take(in->arena, (size_t)view.n_sends * sizeof *road->by_head);
-    road->first = tess__arena_take(in->arena, (heads + 1) * sizeof *road->first);
-    road->clear = tess__arena_take(in->arena, heads);
-    if (!road->by_head || !road->first || !road->clear)
+    *exchange = (tess__row_exchange){.packed_rows = packed_rows};
+    TESS_TRY(segment_list_create(in->arena, view.sends, view.n_sends, view.send_rows, d->ranks,
+                                 &exchange->local));
+    TESS_TRY(segment_list_create(in->arena, view.recvs, view.n_recvs, view.recv_rows, d->ranks,
+                                 &exchange->packed));
+    exchange->by_head =
+        tess__arena_take(in->arena, (size_t)view.n_sends * sizeof *exchange->by_head);
+    exchange->first = tess__arena_take(in->arena, (heads + 1) * sizeof *exchange->first);
+    exchange->clear = tess__arena_take(in->arena, heads);
+    if (!exchange->by_head || !exchange->first || !exchange->clear)
         return TESS_ENOMEM;
-    tess__road_finish(road, d->opts.heads, d->home);
+    tess__row_exchange_complete(exchange, d->opts.heads, d->local_rows);
     return TESS_OK;
 }
 
@@ -94,13 +97,13 @@ void tess__need_move(const tess_dist_attn *d, const tess__dist_layer *layer, int
                      int kv_floats, tess__dist_need *need)
 {
     const int rank = d->rank, ranks = d->ranks;
-    const int64_t out = tess__lane_rows(&layer->q.home, rank, ranks) * q_floats +
-                        tess__lane_rows(&layer->kv.home, rank, ranks) * kv_floats;
-    const int64_t in = tess__lane_rows(&layer->q.packed, rank, ranks) * q_floats +
-                       tess__lane_rows(&layer->kv.packed, rank, ranks) * kv_floats;
+    const int64_t out = tess__segment_list_rows(&layer->q.local, rank, ranks) * q_floats +
+                        tess__segment_list_rows(&layer->kv.local, rank, ranks) * kv_floats;
+    const int64_t in = tess__segment_list_rows(&layer->q.packed, rank, ranks) * q_floats +
+                       tess__segment_list_rows(&layer->kv.packed, rank, ranks) * kv_floats;
     const int64_t most = d->opts.batch * (out > in ? out : in);
-    tess__need_most(&need->send, most);
-    tess__need_most(&need->recv, most);
+    tess__raise_to(&need->send, most);
+    tess__raise_to(&need->recv, most);
 }
 
 /* ---- shares ---------------------------------------------------------------------------------- */
@@ -115,7 +118,7 @@ static void groups_of(const tess_dist_attn *d, const tess_plan_info *info, int32
 }
 
 /* The groups of the share's rows, in the order of the slot's blocks. */
-static tess_status take_groups(const tess_dist_attn *d, const tess__dist_plan *in,
+static tess_status list_groups(const tess_dist_attn *d, const tess__dist_plan *in,
                                const tess_slot *slot, tess__dist_share *share)
 {
     const tess_plan_info *info = &in->plan->info;
@@ -168,12 +171,12 @@ static tess_status make_shares(const tess_dist_attn *d, const tess__dist_plan *i
                                     .k_place = slots[i].k_place,
                                     .k_rows = slots[i].k_rows,
                                     .bits = layer->bits,
-                                    .again = i > 0 && slots[i].head == slots[i - 1].head};
+                                    .same_head = i > 0 && slots[i].head == slots[i - 1].head};
         if (d->opts.groups)
-            TESS_TRY(take_groups(d, in, &slots[i], share));
+            TESS_TRY(list_groups(d, in, &slots[i], share));
         layer->bits += (size_t)share->n_groups * tess__group_bytes(d);
         need->groups = share->n_groups > need->groups ? share->n_groups : need->groups;
-        tess__need_most(&need->tiles, tiles_of(share));
+        tess__raise_to(&need->tiles, tiles_of(share));
     }
     return TESS_OK;
 }
@@ -184,7 +187,7 @@ static const tess__dist_kind *kind_of(const tess_plan_layer *layer)
 {
     if (layer->strategy.ring > 1)
         return &tess__dist_ring;
-    return layer->strategy.selective > 1 ? &tess__dist_selective : &tess__dist_whole;
+    return layer->strategy.selective > 1 ? &tess__dist_selective : &tess__dist_whole_keys;
 }
 
 static tess_status fill_layer(const tess_dist_attn *d, const tess__dist_plan *in,
@@ -195,17 +198,17 @@ static tess_status fill_layer(const tess_dist_attn *d, const tess__dist_plan *in
     if (!layer->density)
         return TESS_ENOMEM;
     memset(layer->density, 0, heads * sizeof *layer->density);
-    layer->seen.density = layer->density;
+    layer->stats.density = layer->density;
     TESS_TRY(make_shares(d, in, layer, need));
     tess_exchange_info info;
     TESS_TRY(tess_exchange_query(in->exchange, &info));
-    TESS_TRY(tess__road_make(d, in, TESS_ROWS_Q, info.packed_q, &layer->q));
+    TESS_TRY(tess__row_exchange_create(d, in, TESS_ROWS_Q, info.packed_q, &layer->q));
     TESS_TRY(layer->kind->plan(d, in, layer, need));
     tess__need_move(d, layer, d->opts.head_dim + 1, 0, need); /* o and lse */
-    tess__need_most(&need->set, (int64_t)tess__set_bytes(d, layer));
+    tess__raise_to(&need->activations, (int64_t)tess__activation_bytes(d, layer));
     if (d->opts.saves > 0)
-        tess__need_most(&need->gradients, 2 * (layer->q.places + layer->kv.places) * d->opts.batch *
-                                              d->opts.head_dim);
+        tess__raise_to(&need->gradients, 2 * (layer->q.packed_rows + layer->kv.packed_rows) *
+                                             d->opts.batch * d->opts.head_dim);
     return TESS_OK;
 }
 

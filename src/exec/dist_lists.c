@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static void take_shape(tess_dist_attn *d, const tess__dist_share *share)
+static void reshape_lists(tess_dist_attn *d, const tess__dist_share *share)
 {
     const tess_sel_shape shape = {.batch = 1,
                                   .heads = 1,
@@ -25,10 +25,10 @@ static void take_shape(tess_dist_attn *d, const tess__dist_share *share)
 
 static uint8_t *bits_of(const tess__dist_run *run, int sample, const tess__dist_share *share)
 {
-    return run->set->bits + (size_t)sample * run->layer->bits + share->bits;
+    return run->acts->bits + (size_t)sample * run->layer->bits + share->bits;
 }
 
-static void put_away(const tess_dist_attn *d, uint8_t *bits)
+static void encode_bitmask(const tess_dist_attn *d, uint8_t *bits)
 {
     const tess_selection *l = d->lists;
     const size_t row = tess__group_bytes(d);
@@ -46,7 +46,7 @@ static tess_status ask(tess_dist_attn *d, tess__dist_run *run, int sample,
                        const tess__dist_share *share, const tess_view *k, const tess_view *q_low,
                        const tess_view *k_low, int *dense)
 {
-    const tess_view q = tess__share_q(run->layer, sample, share, run->set->q, d->opts.head_dim);
+    const tess_view q = tess__share_q(run->layer, sample, share, run->acts->q, d->opts.head_dim);
     const tess_share_in in = {.layer = run->call->layer,
                               .sample = sample,
                               .head = share->head,
@@ -56,14 +56,14 @@ static tess_status ask(tess_dist_attn *d, tess__dist_run *run, int sample,
                               .k = k,
                               .q_low = q_low,
                               .k_low = k_low};
-    take_shape(d, share);
+    reshape_lists(d, share);
     const int64_t begin = tess_comm_clock(d->comm);
     const tess_status status = run->call->choose(run->call->user, &in, d->lists, dense);
-    run->layer->seen.select_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->stats.select_ns += tess_comm_clock(d->comm) - begin;
     return status;
 }
 
-tess_status tess__share_choose(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+tess_status tess__share_select(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
                                const tess_view *k, const tess_view *q_low, const tess_view *k_low,
                                int keep)
 {
@@ -72,9 +72,9 @@ tess_status tess__share_choose(tess_dist_attn *d, tess__dist_run *run, int sampl
     int dense = !run->call->choose;
     if (!dense)
         TESS_TRY(ask(d, run, sample, share, k, q_low, k_low, &dense));
-    run->set->dense[sample * run->layer->n_shares + i] = dense != 0;
+    run->acts->dense[sample * run->layer->n_shares + i] = dense != 0;
     if (d->unions && run->call->choose) /* layers without lists say nothing */
-        tess__unions_count(d, run->call->layer, share, dense ? NULL : d->lists);
+        tess__count_unions(d, run->call->layer, share, dense ? NULL : d->lists);
     if (dense) {
         *pairs += (double)share->q_rows * (double)d->opts.tokens;
         return TESS_OK;
@@ -83,21 +83,21 @@ tess_status tess__share_choose(tess_dist_attn *d, tess__dist_run *run, int sampl
     TESS_TRY(tess_selection_view(d->lists, &lists));
     *pairs += (double)lists.pairs;
     if (keep)
-        put_away(d, bits_of(run, sample, share));
+        encode_bitmask(d, bits_of(run, sample, share));
     return TESS_OK;
 }
 
-tess_status tess__share_restore(tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i,
-                                const tess_selection **lists)
+tess_status tess__share_decode(tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i,
+                               const tess_selection **lists)
 {
     const tess__dist_share *share = &run->layer->shares[i];
     const int64_t begin = tess_comm_clock(d->comm);
     *lists = NULL;
-    if (run->set->dense[sample * run->layer->n_shares + i])
+    if (run->acts->dense[sample * run->layer->n_shares + i])
         return TESS_OK;
-    take_shape(d, share);
+    reshape_lists(d, share);
     TESS_TRY(tess_selection_set_mask(d->lists, bits_of(run, sample, share), TESS_MASK_BITS));
     *lists = d->lists;
-    run->layer->seen.select_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->stats.select_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }

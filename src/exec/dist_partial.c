@@ -2,8 +2,8 @@
 /* dist_partial.c - attention of one share against some of the keys, and how its lists are chosen.
  *
  * Rings and selective layers choose keys before they have them: by low-rank vectors of all tokens,
- * which travel on a road of their own, or by nothing but the queries. Lists are kept as bits over
- * all key units, and become lists among the keys in hand when there are some.
+ * which travel on a exchange of their own, or by nothing but the queries. Lists are kept as bits
+ * over all key units, and become lists among the keys in hand when there are some.
  *
  *   d->low   q_low (batch, packed queries, proj_dim) | k_low (batch, heads of shares, tokens,
  *            proj_dim)
@@ -24,8 +24,8 @@ static timer begin(const tess_dist_attn *d)
 
 static void end(const tess_dist_attn *d, const tess__dist_run *run, timer t)
 {
-    run->layer->seen.attend_ns += tess_comm_clock(d->comm) - t.clock;
-    run->layer->seen.cpu_ns += tess__cpu_ns() - t.cpu;
+    run->layer->stats.attend_ns += tess_comm_clock(d->comm) - t.clock;
+    run->layer->stats.cpu_ns += tess__cpu_ns() - t.cpu;
 }
 
 static tess_view rows_of(const tess_dist_attn *d, float *data)
@@ -35,15 +35,15 @@ static tess_view rows_of(const tess_dist_attn *d, float *data)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-tess__bit_lists tess__tile_bits(const tess_dist_attn *d, const tess__dist_run *run, int sample,
-                                const tess__dist_share *share)
+tess__bit_lists tess__partial_bits(const tess_dist_attn *d, const tess__dist_run *run, int sample,
+                                   const tess__dist_share *share)
 {
-    return (tess__bit_lists){run->set->bits + (size_t)sample * run->layer->bits + share->bits,
+    return (tess__bit_lists){run->acts->bits + (size_t)sample * run->layer->bits + share->bits,
                              tess__group_bytes(d), share->n_groups, d->opts.n_units};
 }
 
-tess_selection *tess__tile_shape(tess_dist_attn *d, const tess__dist_share *share,
-                                 const tess__tile_keys *keys)
+tess_selection *tess__partial_lists(tess_dist_attn *d, const tess__dist_share *share,
+                                    const tess__key_subset *keys)
 {
     const tess_sel_shape shape = {.batch = 1,
                                   .heads = 1,
@@ -58,12 +58,12 @@ tess_selection *tess__tile_shape(tess_dist_attn *d, const tess__dist_share *shar
     return d->lists;
 }
 
-tess_status tess__tile_forward(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
-                               const tess__tile_keys *keys, const tess_selection *lists, float *o,
-                               float *lse)
+tess_status tess__partial_forward(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                                  const tess__key_subset *keys, const tess_selection *lists,
+                                  float *o, float *lse)
 {
     const tess__dist_share *share = &run->layer->shares[i];
-    const tess_view q = tess__share_q(run->layer, sample, share, run->set->q, d->opts.head_dim);
+    const tess_view q = tess__share_q(run->layer, sample, share, run->acts->q, d->opts.head_dim);
     const tess_view k = rows_of(d, keys->k), v = rows_of(d, keys->v), to = rows_of(d, o);
     const timer t = begin(d);
     tess__attn_compensate(d->attn, 0);
@@ -74,20 +74,20 @@ tess_status tess__tile_forward(tess_dist_attn *d, tess__dist_run *run, int sampl
     return status;
 }
 
-tess_status tess__tile_backward(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
-                                const tess__tile_keys *keys, const tess_selection *lists, float *dq,
-                                float *dk, float *dv)
+tess_status tess__partial_backward(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                                   const tess__key_subset *keys, const tess_selection *lists,
+                                   float *dq, float *dk, float *dv)
 {
     tess__dist_layer *layer = run->layer;
     const tess__dist_share *share = &layer->shares[i];
     const int dim = d->opts.head_dim;
-    const tess_view q = tess__share_q(layer, sample, share, run->set->q, dim);
-    const tess_view o = tess__share_q(layer, sample, share, run->set->o, dim);
+    const tess_view q = tess__share_q(layer, sample, share, run->acts->q, dim);
+    const tess_view o = tess__share_q(layer, sample, share, run->acts->o, dim);
     const tess_view dout = tess__share_q(layer, sample, share, run->dout, dim);
     const tess_view k = rows_of(d, keys->k), v = rows_of(d, keys->v);
     const tess_view to_q = rows_of(d, dq), to_k = rows_of(d, dk), to_v = rows_of(d, dv);
     const tess_attn_saved saved = {&q, &k, &v, &o,
-                                   run->set->lse + sample * layer->q.places + share->q_place};
+                                   run->acts->lse + sample * layer->q.packed_rows + share->q_place};
     const timer t = begin(d);
     tess__attn_compensate(d->attn, 0);
     tess__attn_resize(d->attn, share->q_rows, keys->rows);
@@ -123,18 +123,18 @@ static size_t left_bytes(const tess_dist_attn *d, const tess__dist_layer *layer)
 
 void tess__left_plan(const tess_dist_attn *d, tess__dist_layer *layer)
 {
-    layer->own = tess__arena_round(layer->own) + left_bytes(d, layer);
+    layer->kind_bytes = tess__arena_round(layer->kind_bytes) + left_bytes(d, layer);
 }
 
 void tess__left_clear(const tess_dist_attn *d, const tess__dist_run *run)
 {
     const size_t bytes = left_bytes(d, run->layer);
-    memset(run->set->own + run->layer->own - bytes, 0, bytes);
+    memset(run->acts->kind_data + run->layer->kind_bytes - bytes, 0, bytes);
 }
 
 int tess__has_virtual(const tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i)
 {
-    return d->opts.compensate && !run->set->dense[sample * run->layer->n_shares + i];
+    return d->opts.compensate && !run->acts->dense[sample * run->layer->n_shares + i];
 }
 
 tess__left tess__left_of(const tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i)
@@ -143,14 +143,15 @@ tess__left tess__left_of(const tess_dist_attn *d, const tess__dist_run *run, int
     const tess__dist_share *share = &layer->shares[i];
     const int64_t groups = tess__layer_groups(d, layer);
     const int64_t at = sample * groups + (int64_t)(share->bits / tess__group_bytes(d));
-    int64_t *rows = (int64_t *)(void *)(run->set->own + layer->own - left_bytes(d, layer));
+    int64_t *rows =
+        (int64_t *)(void *)(run->acts->kind_data + layer->kind_bytes - left_bytes(d, layer));
     float *sums = (float *)(rows + d->opts.batch * groups);
     return (tess__left){share->n_groups, share->bounds, rows + at,
                         sums + at * 2 * d->opts.head_dim};
 }
 
-void tess__tile_left(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
-                     const tess__tile_keys *keys, const tess_selection *lists)
+void tess__partial_left(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                        const tess__key_subset *keys, const tess_selection *lists)
 {
     const tess__left left = tess__left_of(d, run, sample, i);
     const tess_view k = rows_of(d, keys->k), v = rows_of(d, keys->v);
@@ -159,39 +160,39 @@ void tess__tile_left(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t
     end(d, run, t);
 }
 
-void tess__tile_join(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i)
+void tess__partial_join(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i)
 {
     const tess__dist_layer *layer = run->layer;
     const tess__dist_share *share = &layer->shares[i];
     const tess__left left = tess__left_of(d, run, sample, i);
-    const tess_view q = tess__share_q(layer, sample, share, run->set->q, d->opts.head_dim);
-    const tess_view o = tess__share_q(layer, sample, share, run->set->o, d->opts.head_dim);
+    const tess_view q = tess__share_q(layer, sample, share, run->acts->q, d->opts.head_dim);
+    const tess_view o = tess__share_q(layer, sample, share, run->acts->o, d->opts.head_dim);
     const timer t = begin(d);
     tess__virtual_join(d->attn, &left, &q, &o,
-                       run->set->lse + sample * layer->q.places + share->q_place);
+                       run->acts->lse + sample * layer->q.packed_rows + share->q_place);
     end(d, run, t);
 }
 
-void tess__tile_virtual(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i, float *each,
-                        float *all)
+void tess__partial_virtual(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                           float *each, float *all)
 {
     const tess__dist_layer *layer = run->layer;
     const tess__dist_share *share = &layer->shares[i];
     const int dim = d->opts.head_dim;
     const tess__left left = tess__left_of(d, run, sample, i);
-    const tess_view q = tess__share_q(layer, sample, share, run->set->q, dim);
-    const tess_view o = tess__share_q(layer, sample, share, run->set->o, dim);
+    const tess_view q = tess__share_q(layer, sample, share, run->acts->q, dim);
+    const tess_view o = tess__share_q(layer, sample, share, run->acts->o, dim);
     const tess_view dout = tess__share_q(layer, sample, share, run->dout, dim);
     const tess_view dq = tess__share_q(layer, sample, share, run->dq, dim);
     const tess_attn_saved saved = {
-        .q = &q, .o = &o, .lse = run->set->lse + sample * layer->q.places + share->q_place};
+        .q = &q, .o = &o, .lse = run->acts->lse + sample * layer->q.packed_rows + share->q_place};
     const timer t = begin(d);
     tess__virtual_gradients(d->attn, &left, &saved, &dout, &dq, each, all);
     end(d, run, t);
 }
 
-void tess__tile_return(tess_dist_attn *d, tess__dist_run *run, const tess_selection *lists,
-                       const float *each, const float *all, float *dk, float *dv)
+void tess__partial_return(tess_dist_attn *d, tess__dist_run *run, const tess_selection *lists,
+                          const float *each, const float *all, float *dk, float *dv)
 {
     const tess_view to_k = rows_of(d, dk), to_v = rows_of(d, dv);
     const timer t = begin(d);
@@ -201,8 +202,9 @@ void tess__tile_return(tess_dist_attn *d, tess__dist_run *run, const tess_select
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-tess_status tess__tile_plan(const tess_dist_attn *d, const tess__dist_plan *in, int kv_floats,
-                            tess__dist_layer *layer, tess__road *low, tess__dist_need *need)
+tess_status tess__partial_plan(const tess_dist_attn *d, const tess__dist_plan *in, int kv_floats,
+                               tess__dist_layer *layer, tess__row_exchange *low,
+                               tess__dist_need *need)
 {
     const int64_t width = d->opts.proj_dim, batch = d->opts.batch, q = d->opts.head_dim + width;
     const int rank = d->rank, ranks = d->ranks;
@@ -211,55 +213,57 @@ tess_status tess__tile_plan(const tess_dist_attn *d, const tess__dist_plan *in, 
         return TESS_OK;
     tess_exchange_info info;
     TESS_TRY(tess_exchange_query(in->exchange, &info));
-    TESS_TRY(tess__road_make(d, in, TESS_ROWS_LOW, info.packed_low, low));
-    tess__need_most(&need->low, batch * (layer->q.places + low->places) * width);
-    tess__need_most(&need->send,
-                    batch * (tess__lane_rows(&layer->q.home, rank, ranks) * q +
-                             tess__lane_rows(&layer->kv.home, rank, ranks) * kv_floats +
-                             tess__lane_rows(&low->home, rank, ranks) * width));
-    tess__need_most(&need->recv,
-                    batch * (tess__lane_rows(&layer->q.packed, rank, ranks) * q +
-                             tess__lane_rows(&layer->kv.packed, rank, ranks) * kv_floats +
-                             tess__lane_rows(&low->packed, rank, ranks) * width));
+    TESS_TRY(tess__row_exchange_create(d, in, TESS_ROWS_LOW, info.packed_low, low));
+    tess__raise_to(&need->low, batch * (layer->q.packed_rows + low->packed_rows) * width);
+    tess__raise_to(&need->send,
+                   batch * (tess__segment_list_rows(&layer->q.local, rank, ranks) * q +
+                            tess__segment_list_rows(&layer->kv.local, rank, ranks) * kv_floats +
+                            tess__segment_list_rows(&low->local, rank, ranks) * width));
+    tess__raise_to(&need->recv,
+                   batch * (tess__segment_list_rows(&layer->q.packed, rank, ranks) * q +
+                            tess__segment_list_rows(&layer->kv.packed, rank, ranks) * kv_floats +
+                            tess__segment_list_rows(&low->packed, rank, ranks) * width));
     return TESS_OK;
 }
 
-int tess__low_cargo(const tess_dist_attn *d, const tess__dist_run *run, const tess__road *low,
-                    tess__cargo *cargo)
+int tess__query_transfers(const tess_dist_attn *d, const tess__dist_run *run,
+                          const tess__row_exchange *low, tess__transfer *transfers)
 {
-    const tess__road *q = &run->layer->q;
+    const tess__row_exchange *q = &run->layer->q;
     const int width = d->opts.proj_dim;
-    float *q_low = d->low.data, *k_low = q_low ? q_low + d->opts.batch * q->places * width : NULL;
+    float *q_low = d->low.data,
+          *k_low = q_low ? q_low + d->opts.batch * q->packed_rows * width : NULL;
     int n = 0;
-    cargo[n++] = (tess__cargo){q, d->opts.head_dim, *run->q, run->set->q};
+    transfers[n++] = (tess__transfer){q, d->opts.head_dim, *run->q, run->acts->q};
     if (run->call->q_low)
-        cargo[n++] = (tess__cargo){q, width, *run->call->q_low, q_low};
+        transfers[n++] = (tess__transfer){q, width, *run->call->q_low, q_low};
     if (run->call->k_low)
-        cargo[n++] = (tess__cargo){low, width, *run->call->k_low, k_low};
+        transfers[n++] = (tess__transfer){low, width, *run->call->k_low, k_low};
     return n;
 }
 
-void tess__choose_all(tess_dist_attn *d, tess__dist_run *run, const tess__road *low)
+void tess__select_all(tess_dist_attn *d, tess__dist_run *run, const tess__row_exchange *low)
 {
     const tess__dist_layer *layer = run->layer;
     const tess_dist_call *call = run->call;
     const int64_t width = d->opts.proj_dim, tokens = d->opts.tokens;
     float *q_low = d->low.data;
-    float *k_low = q_low ? q_low + d->opts.batch * layer->q.places * width : NULL;
+    float *k_low = q_low ? q_low + d->opts.batch * layer->q.packed_rows * width : NULL;
     for (int sample = 0; sample < d->opts.batch; sample++) {
         int64_t head = -1; /* of those with shares here */
-        for (int64_t i = 0; run->mine == TESS_OK && i < layer->n_shares; i++) {
+        for (int64_t i = 0; run->status == TESS_OK && i < layer->n_shares; i++) {
             const tess__dist_share *share = &layer->shares[i];
-            head += !share->again;
+            head += !share->same_head;
             tess_view ql = {0}, kl = {0};
             if (call->q_low)
                 ql = tess__share_q(layer, sample, share, q_low, (int)width);
             if (call->k_low)
-                kl = (tess_view){.data = k_low + (sample * low->places + head * tokens) * width,
-                                 .dtype = TESS_DTYPE_F32,
-                                 .stride_s = width};
-            run->mine = tess__share_choose(d, run, sample, i, NULL, call->q_low ? &ql : NULL,
-                                           call->k_low ? &kl : NULL, 1);
+                kl =
+                    (tess_view){.data = k_low + (sample * low->packed_rows + head * tokens) * width,
+                                .dtype = TESS_DTYPE_F32,
+                                .stride_s = width};
+            run->status = tess__share_select(d, run, sample, i, NULL, call->q_low ? &ql : NULL,
+                                             call->k_low ? &kl : NULL, 1);
         }
     }
 }

@@ -21,20 +21,20 @@
 #include <math.h>
 #include <string.h>
 
-tess__tile_keys tess__ring_rows(const tess_dist_attn *d, const tess__ring_exec *x, int p, float *kv,
-                                int sample, int64_t i)
+tess__key_subset tess__ring_rows(const tess_dist_attn *d, const tess__ring_exec *x, int p,
+                                 float *kv, int sample, int64_t i)
 {
     const tess__ring_part *part = &x->parts[p];
     float *k = kv + ((int64_t)sample * x->n_heads + i) * part->rows * d->opts.head_dim;
-    return (tess__tile_keys){k, k + tess__ring_floats(d, x, p), part->rows, part->n_units,
-                             part->bounds};
+    return (tess__key_subset){k, k + tess__ring_floats(d, x, p), part->rows, part->n_units,
+                              part->bounds};
 }
 
 /* ---- who needs what -------------------------------------------------------------------------- */
 
 static int has_lists(const tess__dist_run *run, int sample, int64_t i)
 {
-    return !run->set->dense[sample * run->layer->n_shares + i];
+    return !run->acts->dense[sample * run->layer->n_shares + i];
 }
 
 int tess__ring_needs(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_part *p,
@@ -44,13 +44,13 @@ int tess__ring_needs(const tess_dist_attn *d, const tess__dist_run *run, const t
         return 0;
     if (!has_lists(run, sample, i))
         return 1;
-    const tess__bit_lists lists = tess__tile_bits(d, run, sample, &run->layer->shares[i]);
+    const tess__bit_lists lists = tess__partial_bits(d, run, sample, &run->layer->shares[i]);
     return tess__lists_meet(&lists, p->runs, p->n_runs);
 }
 
 static int rank_needs(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_part *p)
 {
-    for (int sample = 0; run->mine == TESS_OK && sample < d->opts.batch; sample++)
+    for (int sample = 0; run->status == TESS_OK && sample < d->opts.batch; sample++)
         for (int64_t i = 0; i < run->layer->n_shares; i++)
             if (tess__ring_needs(d, run, p, sample, i))
                 return 1;
@@ -59,8 +59,8 @@ static int rank_needs(const tess_dist_attn *d, const tess__dist_run *run, const 
 
 /* Fills needs (steps, steps): place s has work with part p. Collective in the ring where keys were
  * chosen. */
-static tess_status tell_needs(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
-                              uint8_t *needs)
+static tess_status exchange_needs(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
+                                  uint8_t *needs)
 {
     const int steps = x->steps, bytes = (steps + 7) / 8;
     if (!run->call->choose) {
@@ -83,12 +83,12 @@ static tess_status tell_needs(tess_dist_attn *d, tess__dist_run *run, const tess
     for (int s = 0; s < steps; s++)
         for (int p = 0; p < steps; p++)
             needs[s * steps + p] = in[s * bytes + p / 8] >> p % 8 & 1;
-    run->layer->seen.index_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->stats.index_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }
 
 /* The steps between which each part has work. */
-void tess__ring_ends(const tess__ring_exec *x, const uint8_t *needs)
+void tess__ring_spans(const tess__ring_exec *x, const uint8_t *needs)
 {
     const int steps = x->steps;
     for (int p = 0; p < steps; p++) {
@@ -117,7 +117,7 @@ tess_status tess__ring_start(tess_dist_attn *d, tess__dist_run *run, const float
     const int64_t begin = tess_comm_clock(d->comm);
     TESS_TRY(tess_comm_start_sendrecv(d->comm, TESS_TRAFFIC_PAYLOAD, send, to < 0 ? 0 : bytes, to,
                                       recv, from < 0 ? 0 : recv_bytes, from, request));
-    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->stats.exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }
 
@@ -127,7 +127,7 @@ tess_status tess__ring_finish(tess_dist_attn *d, tess__dist_run *run, tess_reque
     const int64_t begin = tess_comm_clock(d->comm);
     *request = NULL;
     const tess_status status = tess_comm_wait(d->comm, open);
-    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->stats.exchange_ns += tess_comm_clock(d->comm) - begin;
     return status;
 }
 
@@ -135,7 +135,7 @@ tess_status tess__ring_finish(tess_dist_attn *d, tess__dist_run *run, tess_reque
 float *tess__ring_keys(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,
                        int step)
 {
-    return step == 0 ? run->set->k : (float *)d->scratch.data + (step - 1) % 2 * 2 * x->most;
+    return step == 0 ? run->acts->k : (float *)d->scratch.data + (step - 1) % 2 * 2 * x->max_floats;
 }
 
 /* Sends the keys of a step on, and gets those of the next, as far as somebody needs them. */
@@ -150,14 +150,14 @@ tess_status tess__ring_hop(tess_dist_attn *d, tess__dist_run *run, const tess__r
 }
 
 const tess_selection *tess__ring_lists(tess_dist_attn *d, const tess__dist_run *run,
-                                       const tess__ring_part *p, const tess__tile_keys *keys,
+                                       const tess__ring_part *p, const tess__key_subset *keys,
                                        int sample, int64_t i)
 {
     if (!has_lists(run, sample, i))
         return NULL;
     const tess__dist_share *share = &run->layer->shares[i];
-    const tess__bit_lists lists = tess__tile_bits(d, run, sample, share);
-    tess_selection *sel = tess__tile_shape(d, share, keys);
+    const tess__bit_lists lists = tess__partial_bits(d, run, sample, share);
+    tess_selection *sel = tess__partial_lists(d, share, keys);
     tess__lists_in_runs(&lists, p->runs, p->n_runs, sel->offsets, sel->indices);
     tess__selection_changed(sel);
     return sel;
@@ -176,22 +176,23 @@ static tess_status forward_share(tess_dist_attn *d, tess__dist_run *run, const t
     const int virtual = tess__has_virtual(d, run, sample, i);
     if (!works && !virtual)
         return TESS_OK;
-    const tess__tile_keys keys =
+    const tess__key_subset keys =
         tess__ring_rows(d, x, p, tess__ring_keys(d, run, x, step), sample, i);
     const tess_selection *lists = tess__ring_lists(d, run, &x->parts[p], &keys, sample, i);
     if (virtual)
-        tess__tile_left(d, run, sample, i, &keys, lists);
+        tess__partial_left(d, run, sample, i, &keys, lists);
     if (!works)
         return TESS_OK;
-    const int64_t row = sample * layer->q.places + share->q_place;
-    float *const o = run->set->o + row * dim, *const lse = run->set->lse + row;
-    uint8_t *begun = &x->begun[sample * layer->n_shares + i];
-    if (!*begun) {
-        *begun = 1;
-        return tess__tile_forward(d, run, sample, i, &keys, lists, o, lse);
+    const int64_t row = sample * layer->q.packed_rows + share->q_place;
+    float *const o = run->acts->o + row * dim, *const lse = run->acts->lse + row;
+    uint8_t *started = &x->started[sample * layer->n_shares + i];
+    if (!*started) {
+        *started = 1;
+        return tess__partial_forward(d, run, sample, i, &keys, lists, o, lse);
     }
-    float *const o_part = (float *)d->scratch.data + 4 * x->most, *lse_part = o_part + x->q_floats;
-    TESS_TRY(tess__tile_forward(d, run, sample, i, &keys, lists, o_part, lse_part));
+    float *const o_part = (float *)d->scratch.data + 4 * x->max_floats,
+                 *lse_part = o_part + x->q_floats;
+    TESS_TRY(tess__partial_forward(d, run, sample, i, &keys, lists, o_part, lse_part));
     const tess_attn_shape shape = {
         .batch = 1, .heads = 1, .head_dim = dim, .tokens_q = share->q_rows};
     const tess_view from = {.data = o_part, .dtype = TESS_DTYPE_F32, .stride_s = dim};
@@ -208,48 +209,48 @@ static void finish_shares(const tess_dist_attn *d, const tess__dist_run *run,
     for (int sample = 0; sample < d->opts.batch; sample++)
         for (int64_t i = 0; i < layer->n_shares; i++) {
             const tess__dist_share *share = &layer->shares[i];
-            const int64_t row = sample * layer->q.places + share->q_place;
-            if (x->begun[sample * layer->n_shares + i])
+            const int64_t row = sample * layer->q.packed_rows + share->q_place;
+            if (x->started[sample * layer->n_shares + i])
                 continue;
-            memset(run->set->o + row * d->opts.head_dim, 0,
+            memset(run->acts->o + row * d->opts.head_dim, 0,
                    (size_t)(share->q_rows * d->opts.head_dim) * sizeof(float));
             for (int64_t r = 0; r < share->q_rows; r++)
-                run->set->lse[row + r] = -INFINITY;
+                run->acts->lse[row + r] = -INFINITY;
         }
 }
 
 static tess_status ring_forward(tess_dist_attn *d, tess__dist_run *run)
 {
     tess__dist_layer *layer = run->layer;
-    const tess__ring_exec *x = layer->extra;
-    uint8_t *const needs = run->set->own;
+    const tess__ring_exec *x = layer->kind_state;
+    uint8_t *const needs = run->acts->kind_data;
     const int dim = d->opts.head_dim;
-    tess__cargo cargo[TESS__CARGO_MOST];
-    int n = tess__low_cargo(d, run, &x->low, cargo);
-    cargo[n++] = (tess__cargo){&layer->kv, dim, *run->k, run->set->k};
-    cargo[n++] = (tess__cargo){&layer->kv, dim, *run->v, run->set->v};
-    TESS_TRY(tess__move_out(d, &layer->seen, cargo, n));
-    tess__choose_all(d, run, &x->low);
-    TESS_TRY(tell_needs(d, run, x, needs));
-    tess__ring_ends(x, needs);
+    tess__transfer transfers[TESS__TRANSFERS_MAX];
+    int n = tess__query_transfers(d, run, &x->low, transfers);
+    transfers[n++] = (tess__transfer){&layer->kv, dim, *run->k, run->acts->k};
+    transfers[n++] = (tess__transfer){&layer->kv, dim, *run->v, run->acts->v};
+    TESS_TRY(tess__rows_to_compute(d, &layer->stats, transfers, n));
+    tess__select_all(d, run, &x->low);
+    TESS_TRY(exchange_needs(d, run, x, needs));
+    tess__ring_spans(x, needs);
     if (d->opts.compensate && run->call->choose)
-        TESS_TRY(tess__ring_unseen(d, run, x, needs));
-    memset(x->begun, 0, (size_t)d->opts.batch * (size_t)layer->n_shares);
+        TESS_TRY(tess__ring_fetch_sums(d, run, x, needs));
+    memset(x->started, 0, (size_t)d->opts.batch * (size_t)layer->n_shares);
     for (int step = 0; step < x->steps; step++) {
         tess_request *hop;
         TESS_TRY(tess__ring_hop(d, run, x, step, &hop));
         for (int64_t item = 0; item < d->opts.batch * layer->n_shares; item++) {
-            if (run->mine == TESS_OK && needs[x->me * x->steps + tess__ring_at(x, step)])
-                run->mine = forward_share(d, run, x, step, (int)(item / layer->n_shares),
-                                          item % layer->n_shares);
+            if (run->status == TESS_OK && needs[x->position * x->steps + tess__ring_at(x, step)])
+                run->status = forward_share(d, run, x, step, (int)(item / layer->n_shares),
+                                            item % layer->n_shares);
             TESS_TRY(tess_comm_progress(d->comm));
         }
         TESS_TRY(tess__ring_finish(d, run, &hop));
     }
     finish_shares(d, run, x);
-    for (int64_t item = 0; run->mine == TESS_OK && item < d->opts.batch * layer->n_shares; item++)
+    for (int64_t item = 0; run->status == TESS_OK && item < d->opts.batch * layer->n_shares; item++)
         if (tess__has_virtual(d, run, (int)(item / layer->n_shares), item % layer->n_shares))
-            tess__tile_join(d, run, (int)(item / layer->n_shares), item % layer->n_shares);
+            tess__partial_join(d, run, (int)(item / layer->n_shares), item % layer->n_shares);
     return TESS_OK;
 }
 

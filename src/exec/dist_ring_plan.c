@@ -67,9 +67,9 @@ static tess_status make_arrays(const tess_dist_attn *d, tess__arena *arena,
     x->last = tess__arena_take(arena, steps * sizeof *x->last);
     x->parts = tess__arena_take(arena, steps * sizeof *x->parts);
     x->message = tess__arena_take(arena, 2 * steps * ((steps + 7) / 8));
-    x->begun = tess__arena_take(arena, (size_t)d->opts.batch * (size_t)layer->n_shares);
-    return x->ranks && x->first && x->last && x->parts && x->message && x->begun ? TESS_OK
-                                                                                 : TESS_ENOMEM;
+    x->started = tess__arena_take(arena, (size_t)d->opts.batch * (size_t)layer->n_shares);
+    return x->ranks && x->first && x->last && x->parts && x->message && x->started ? TESS_OK
+                                                                                   : TESS_ENOMEM;
 }
 
 /* Scratch: two parts of keys on their way, backward three of sums, and o and lse, or dq, of a tile.
@@ -79,14 +79,14 @@ static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__r
 {
     const int64_t dim = d->opts.head_dim;
     for (int p = 0; p < x->steps; p++)
-        tess__need_most(&x->most, tess__ring_floats(d, x, p));
+        tess__raise_to(&x->max_floats, tess__ring_floats(d, x, p));
     for (int64_t i = 0; i < layer->n_shares; i++)
-        tess__need_most(&x->q_floats, layer->shares[i].q_rows * dim);
+        tess__raise_to(&x->q_floats, layer->shares[i].q_rows * dim);
     const int parts = d->opts.saves > 0 ? 5 : 2;
-    x->behind = 2 * x->most * parts + 2 * x->q_floats;
+    x->virtual_offset = 2 * x->max_floats * parts + 2 * x->q_floats;
     x->sums = (int64_t)d->opts.batch * x->n_heads * 2 * dim;
-    tess__need_most(&need->scratch, x->behind + tess__ring_virtual_floats(d, layer, x));
-    layer->own = (size_t)x->steps * (size_t)x->steps;
+    tess__raise_to(&need->scratch, x->virtual_offset + tess__ring_virtual_floats(d, layer, x));
+    layer->kind_bytes = (size_t)x->steps * (size_t)x->steps;
     tess__left_plan(d, layer);
 }
 
@@ -105,17 +105,17 @@ tess_status tess__ring_plan(const tess_dist_attn *d, const tess__dist_plan *in,
         return TESS_ENOMEM;
     *x = (tess__ring_exec){.steps = view.steps,
                            .n_heads = view.n_heads,
-                           .me = tess__rank_part(&plan, d->rank),
+                           .position = tess__rank_part(&plan, d->rank),
                            .next = view.next,
                            .previous = view.previous};
-    layer->extra = x;
+    layer->kind_state = x;
     TESS_TRY(make_arrays(d, in->arena, layer, x));
     for (int s = 0; s < x->steps; s++)
         x->ranks[s] = tess__rank_at(&plan, tess__rank_group(&plan, d->rank), s);
     for (int t = 0; t < x->steps; t++)
         TESS_TRY(make_part(d, in, &view.step[t], &x->parts[view.step[t].part]));
-    TESS_TRY(tess__road_make(d, in, TESS_ROWS_KV, info.packed_k, &layer->kv));
-    TESS_TRY(tess__tile_plan(d, in, 2 * d->opts.head_dim, layer, &x->low, need));
+    TESS_TRY(tess__row_exchange_create(d, in, TESS_ROWS_KV, info.packed_k, &layer->kv));
+    TESS_TRY(tess__partial_plan(d, in, 2 * d->opts.head_dim, layer, &x->low, need));
     raise_need(d, layer, x, need);
     return TESS_OK;
 }

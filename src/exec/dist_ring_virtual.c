@@ -12,7 +12,7 @@
  *
  * Cost: 8 D bytes for each sample and head and such pair of places, as control traffic.
  *
- *   scratch, behind the rest   each | all | out (steps blocks) | in (steps blocks)
+ *   scratch, virtual_offset the rest   each | all | out (steps blocks) | in (steps blocks)
  */
 #include "dist_ring.h"
 
@@ -34,34 +34,38 @@ float *tess__ring_each(const tess_dist_attn *d, const tess__dist_run *run, const
 {
     const int64_t groups = tess__layer_groups(d, run->layer);
     const int64_t before = (int64_t)(run->layer->shares[i].bits / tess__group_bytes(d));
-    return (float *)d->scratch.data + x->behind + (sample * groups + before) * 2 * d->opts.head_dim;
+    return (float *)d->scratch.data + x->virtual_offset +
+           (sample * groups + before) * 2 * d->opts.head_dim;
 }
 
 float *tess__ring_all(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,
                       int sample, int64_t i)
 {
-    return (float *)d->scratch.data + x->behind + each_floats(d, run->layer) +
+    return (float *)d->scratch.data + x->virtual_offset + each_floats(d, run->layer) +
            (sample * run->layer->n_shares + i) * 2 * d->opts.head_dim;
 }
 
 /* Whether something goes from the first holder of part p to place s, or back. */
-static int unseen(const tess__ring_exec *x, const uint8_t *needs, int s, int p)
+static int is_skipped(const tess__ring_exec *x, const uint8_t *needs, int s, int p)
 {
     return !needs[s * x->steps + p] && x->parts[p].rows > 0;
 }
 
 /* Sends the block (x->sums) to each place that it is for, and gets theirs, by place: forward about
  * the part that began here, back about the parts that did not come. */
-static tess_status swap(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
-                        const uint8_t *needs, int back, const float *block, float *out, float *in)
+static tess_status exchange_sums(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
+                                 const uint8_t *needs, int back, const float *block, float *out,
+                                 float *in)
 {
     const int64_t begin = tess_comm_clock(d->comm);
     int64_t n = 0;
     memset(d->send_bytes, 0, (size_t)d->ranks * sizeof *d->send_bytes);
     memset(d->recv_bytes, 0, (size_t)d->ranks * sizeof *d->recv_bytes);
     for (int s = 0; s < x->steps; s++) {
-        const int to = back ? unseen(x, needs, x->me, s) : unseen(x, needs, s, x->me);
-        const int from = back ? unseen(x, needs, s, x->me) : unseen(x, needs, x->me, s);
+        const int to =
+            back ? is_skipped(x, needs, x->position, s) : is_skipped(x, needs, s, x->position);
+        const int from =
+            back ? is_skipped(x, needs, s, x->position) : is_skipped(x, needs, x->position, s);
         d->send_bytes[x->ranks[s]] = to ? x->sums * (int64_t)sizeof(float) : 0;
         d->recv_bytes[x->ranks[s]] = from ? x->sums * (int64_t)sizeof(float) : 0;
         if (to)
@@ -69,7 +73,7 @@ static tess_status swap(tess_dist_attn *d, tess__dist_run *run, const tess__ring
     }
     TESS_TRY(
         tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, out, d->send_bytes, in, d->recv_bytes));
-    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->stats.exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }
 
@@ -81,7 +85,8 @@ static void sum_part(tess_dist_attn *d, const tess__dist_run *run, const tess__r
     const int dim = d->opts.head_dim;
     for (int sample = 0; sample < d->opts.batch; sample++)
         for (int h = 0; h < x->n_heads; h++) {
-            const tess__tile_keys keys = tess__ring_rows(d, x, x->me, run->set->k, sample, h);
+            const tess__key_subset keys =
+                tess__ring_rows(d, x, x->position, run->acts->k, sample, h);
             const tess_view k = {.data = keys.k, .dtype = TESS_DTYPE_F32, .stride_s = dim};
             const tess_view v = {.data = keys.v, .dtype = TESS_DTYPE_F32, .stride_s = dim};
             tess__row_sums(d->attn, keys.rows, &k, &v, block);
@@ -89,19 +94,19 @@ static void sum_part(tess_dist_attn *d, const tess__dist_run *run, const tess__r
         }
 }
 
-tess_status tess__ring_unseen(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
-                              const uint8_t *needs)
+tess_status tess__ring_fetch_sums(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
+                                  const uint8_t *needs)
 {
     const tess__dist_layer *layer = run->layer;
-    float *const block = (float *)d->scratch.data + x->behind;
+    float *const block = (float *)d->scratch.data + x->virtual_offset;
     float *const out = block + x->sums, *in = out + x->sums * x->steps;
     tess__left_clear(d, run);
     sum_part(d, run, x, block);
-    TESS_TRY(swap(d, run, x, needs, 0, block, out, in));
+    TESS_TRY(exchange_sums(d, run, x, needs, 0, block, out, in));
     for (int p = 0; p < x->steps; p++) {
-        if (!unseen(x, needs, x->me, p))
+        if (!is_skipped(x, needs, x->position, p))
             continue;
-        for (int sample = 0; run->mine == TESS_OK && sample < d->opts.batch; sample++)
+        for (int sample = 0; run->status == TESS_OK && sample < d->opts.batch; sample++)
             for (int64_t i = 0; i < layer->n_shares; i++) {
                 const tess__left left = tess__left_of(d, run, sample, i);
                 if (tess__has_virtual(d, run, sample, i))
@@ -118,7 +123,7 @@ tess_status tess__ring_unseen(tess_dist_attn *d, tess__dist_run *run, const tess
 void tess__ring_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x)
 {
     const int64_t shares = run->layer->n_shares, dim = d->opts.head_dim;
-    memset((float *)d->scratch.data + x->behind + each_floats(d, run->layer), 0,
+    memset((float *)d->scratch.data + x->virtual_offset + each_floats(d, run->layer), 0,
            (size_t)x->sums * sizeof(float));
     for (int64_t item = 0; item < d->opts.batch * shares; item++) {
         const int sample = (int)(item / shares);
@@ -126,27 +131,27 @@ void tess__ring_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__ring
         if (!tess__has_virtual(d, run, sample, i))
             continue;
         const tess__dist_share *share = &run->layer->shares[i];
-        memset(run->dq + (sample * run->layer->q.places + share->q_place) * dim, 0,
+        memset(run->dq + (sample * run->layer->q.packed_rows + share->q_place) * dim, 0,
                (size_t)(share->q_rows * dim) * sizeof(float));
-        tess__tile_virtual(d, run, sample, i, tess__ring_each(d, run, x, sample, i),
-                           tess__ring_all(d, run, x, sample, i));
-        x->begun[item] = 1;
+        tess__partial_virtual(d, run, sample, i, tess__ring_each(d, run, x, sample, i),
+                              tess__ring_all(d, run, x, sample, i));
+        x->started[item] = 1;
     }
 }
 
-tess_status tess__ring_return(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
-                              const uint8_t *needs)
+tess_status tess__ring_return_sums(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
+                                   const uint8_t *needs)
 {
     const int dim = d->opts.head_dim;
-    float *const all = (float *)d->scratch.data + x->behind + each_floats(d, run->layer);
+    float *const all = (float *)d->scratch.data + x->virtual_offset + each_floats(d, run->layer);
     float *const out = all + x->sums, *in = out + x->sums * x->steps;
-    TESS_TRY(swap(d, run, x, needs, 1, all, out, in));
+    TESS_TRY(exchange_sums(d, run, x, needs, 1, all, out, in));
     for (int s = 0; s < x->steps; s++) {
-        if (!unseen(x, needs, s, x->me))
+        if (!is_skipped(x, needs, s, x->position))
             continue;
         for (int sample = 0; sample < d->opts.batch; sample++)
             for (int h = 0; h < x->n_heads; h++, in += 2 * dim) {
-                const tess__tile_keys to = tess__ring_rows(d, x, x->me, run->dk, sample, h);
+                const tess__key_subset to = tess__ring_rows(d, x, x->position, run->dk, sample, h);
                 for (int64_t r = 0; r < to.rows; r++) {
                     tess__add_floats(d, to.k + r * dim, in, dim);
                     tess__add_floats(d, to.v + r * dim, in + dim, dim);

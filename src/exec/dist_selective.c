@@ -39,7 +39,7 @@ static tess_status list_heads(const tess_dist_attn *d, const tess__dist_plan *in
                 x->heads[n++] = plan.shares[i].head;
     }
     x->first[d->ranks] = n;
-    x->n_mine = x->first[d->rank + 1] - x->first[d->rank];
+    x->n_local_heads = x->first[d->rank + 1] - x->first[d->rank];
     return TESS_OK;
 }
 
@@ -72,15 +72,16 @@ static size_t index_bytes(const tess_dist_attn *d, const tess__selective *x)
     return (size_t)x->words * sizeof(int64_t) + ((size_t)d->opts.n_units + 1) * sizeof(int64_t);
 }
 
-/* With virtual keys: rest (batch, n_mine, 2, head_dim), and each (groups of a share, 2, head_dim);
- * behind the index. */
+/* With virtual keys: rest (batch, n_local_heads, 2, head_dim), and each (groups of a share, 2,
+ * head_dim); behind the index. */
 static int64_t virtual_floats(const tess_dist_attn *d, const tess__dist_layer *layer,
                               const tess__selective *x)
 {
     int64_t groups = 0;
     for (int64_t i = 0; i < layer->n_shares; i++)
-        tess__need_most(&groups, layer->shares[i].n_groups);
-    return d->opts.compensate ? 2 * d->opts.head_dim * (d->opts.batch * x->n_mine + groups) : 0;
+        tess__raise_to(&groups, layer->shares[i].n_groups);
+    return d->opts.compensate ? 2 * d->opts.head_dim * (d->opts.batch * x->n_local_heads + groups)
+                              : 0;
 }
 
 static float *rest_of(const tess_dist_attn *d, const tess__selective *x)
@@ -93,16 +94,17 @@ static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__s
 {
     const int64_t batch = d->opts.batch;
     x->words = tess__set_words(d->opts.n_units);
-    x->home_words = tess__set_words(x->unit_end[d->rank] - x->unit_begin[d->rank]);
+    x->local_words = tess__set_words(x->unit_end[d->rank] - x->unit_begin[d->rank]);
     for (int r = 0; r < d->ranks; r++) {
-        x->message_out +=
-            batch * x->n_mine * tess__set_message_most(x->unit_end[r] - x->unit_begin[r]);
-        x->message_in += batch * (x->first[r + 1] - x->first[r]) *
-                         tess__set_message_most(x->unit_end[d->rank] - x->unit_begin[d->rank]);
+        x->request_bytes_out +=
+            batch * x->n_local_heads * tess__set_message_most(x->unit_end[r] - x->unit_begin[r]);
+        x->request_bytes_in +=
+            batch * (x->first[r + 1] - x->first[r]) *
+            tess__set_message_most(x->unit_end[d->rank] - x->unit_begin[d->rank]);
     }
-    tess__need_most(&need->scratch, (tess__ask_scratch(d, x) + 3) / 4);
-    tess__need_most(&need->scratch, (int64_t)index_bytes(d, x) / 4 + virtual_floats(d, layer, x));
-    layer->own = tess__asked_bytes(d, x);
+    tess__raise_to(&need->scratch, (tess__request_scratch(d, x) + 3) / 4);
+    tess__raise_to(&need->scratch, (int64_t)index_bytes(d, x) / 4 + virtual_floats(d, layer, x));
+    layer->kind_bytes = tess__key_requests_bytes(d, x);
     tess__left_plan(d, layer);
 }
 
@@ -113,11 +115,11 @@ static tess_status selective_plan(const tess_dist_attn *d, const tess__dist_plan
     if (!x)
         return TESS_ENOMEM;
     *x = (tess__selective){0};
-    layer->extra = x;
+    layer->kind_state = x;
     TESS_TRY(list_heads(d, in, x));
     TESS_TRY(list_units(d, in, x));
-    TESS_TRY(tess__road_make(d, in, TESS_ROWS_KV, 0, &layer->kv)); /* empty */
-    TESS_TRY(tess__tile_plan(d, in, 0, layer, &x->low, need));
+    TESS_TRY(tess__row_exchange_create(d, in, TESS_ROWS_KV, 0, &layer->kv)); /* empty */
+    TESS_TRY(tess__partial_plan(d, in, 0, layer, &x->low, need));
     raise_need(d, layer, x, need);
     return TESS_OK;
 }
@@ -126,16 +128,16 @@ static tess_status selective_plan(const tess_dist_attn *d, const tess__dist_plan
 
 /* What this rank needs: of each sample and head all units that its shares select. */
 static void join_shares(const tess_dist_attn *d, const tess__dist_run *run,
-                        const tess__selective *x, const tess__asked *a)
+                        const tess__selective *x, const tess__key_requests *a)
 {
     const tess__dist_layer *layer = run->layer;
-    memset(a->mine, 0, (size_t)(d->opts.batch * x->n_mine * x->words) * sizeof *a->mine);
-    for (int sample = 0; run->mine == TESS_OK && sample < d->opts.batch; sample++) {
-        uint64_t *set = a->mine + (sample * x->n_mine - 1) * x->words;
+    memset(a->needed, 0, (size_t)(d->opts.batch * x->n_local_heads * x->words) * sizeof *a->needed);
+    for (int sample = 0; run->status == TESS_OK && sample < d->opts.batch; sample++) {
+        uint64_t *set = a->needed + (sample * x->n_local_heads - 1) * x->words;
         for (int64_t i = 0; i < layer->n_shares; i++) {
-            set += layer->shares[i].again ? 0 : x->words;
-            const tess__bit_lists lists = tess__tile_bits(d, run, sample, &layer->shares[i]);
-            if (run->set->dense[sample * layer->n_shares + i])
+            set += layer->shares[i].same_head ? 0 : x->words;
+            const tess__bit_lists lists = tess__partial_bits(d, run, sample, &layer->shares[i]);
+            if (run->acts->dense[sample * layer->n_shares + i])
                 tess__set_fill(set, 0, d->opts.n_units);
             else
                 tess__set_join(set, &lists);
@@ -144,11 +146,11 @@ static void join_shares(const tess_dist_attn *d, const tess__dist_run *run,
 }
 
 /* The keys of sample and head i, with the index of their units in d->scratch. */
-static tess__tile_keys union_keys(const tess_dist_attn *d, const tess__dist_run *run,
-                                  const tess__selective *x, const tess__asked *a, int64_t i)
+static tess__key_subset union_keys(const tess_dist_attn *d, const tess__dist_run *run,
+                                   const tess__selective *x, const tess__key_requests *a, int64_t i)
 {
-    const int64_t items = d->opts.batch * x->n_mine, dim = d->opts.head_dim;
-    const uint64_t *set = a->mine + i * x->words;
+    const int64_t items = d->opts.batch * x->n_local_heads, dim = d->opts.head_dim;
+    const uint64_t *set = a->needed + i * x->words;
     int64_t *const bounds = d->scratch.data;
     int32_t *const before = (int32_t *)(bounds + d->opts.n_units + 1);
     int64_t n = 0, row = 0;
@@ -163,24 +165,25 @@ static tess__tile_keys union_keys(const tess_dist_attn *d, const tess__dist_run 
         row += tess__unit_row(d, u + 1) - tess__unit_row(d, u);
     }
     bounds[at] = row;
-    float *k = (float *)run->set->keys.data + a->places[i] * dim;
-    return (tess__tile_keys){k, k + a->places[items] * dim, a->places[i + 1] - a->places[i],
-                             (int32_t)n, d->opts.units ? bounds : NULL};
+    float *k = (float *)run->acts->keys.data + a->row_offsets[i] * dim;
+    return (tess__key_subset){k, k + a->row_offsets[items] * dim,
+                              a->row_offsets[i + 1] - a->row_offsets[i], (int32_t)n,
+                              d->opts.units ? bounds : NULL};
 }
 
 /* The lists of a share among its union; NULL: all of it. */
 static const tess_selection *union_lists(tess_dist_attn *d, const tess__dist_run *run,
-                                         const tess__asked *a, const tess__selective *x,
-                                         const tess__tile_keys *keys, int sample, int64_t i,
+                                         const tess__key_requests *a, const tess__selective *x,
+                                         const tess__key_subset *keys, int sample, int64_t i,
                                          int64_t item)
 {
     const tess__dist_share *share = &run->layer->shares[i];
-    if (run->set->dense[sample * run->layer->n_shares + i])
+    if (run->acts->dense[sample * run->layer->n_shares + i])
         return NULL;
-    const tess__bit_lists lists = tess__tile_bits(d, run, sample, share);
+    const tess__bit_lists lists = tess__partial_bits(d, run, sample, share);
     const int32_t *before = (int32_t *)((int64_t *)d->scratch.data + d->opts.n_units + 1);
-    tess_selection *sel = tess__tile_shape(d, share, keys);
-    tess__lists_in_set(&lists, a->mine + item * x->words, before, sel->offsets, sel->indices);
+    tess_selection *sel = tess__partial_lists(d, share, keys);
+    tess__lists_in_set(&lists, a->needed + item * x->words, before, sel->offsets, sel->indices);
     tess__selection_changed(sel);
     return sel;
 }
@@ -189,31 +192,32 @@ static const tess_selection *union_lists(tess_dist_attn *d, const tess__dist_run
 
 /* A share's virtual keys: of what it leaves out of the union, and of all rows beside it. */
 static void join_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                         const tess__tile_keys *keys, const tess_selection *lists, int sample,
+                         const tess__key_subset *keys, const tess_selection *lists, int sample,
                          int64_t i, int64_t item)
 {
     const tess__left left = tess__left_of(d, run, sample, i);
     tess__left_all(d->attn, d->opts.tokens - keys->rows,
                    rest_of(d, x) + item * 2 * d->opts.head_dim, &left);
-    tess__tile_left(d, run, sample, i, keys, lists);
-    tess__tile_join(d, run, sample, i);
+    tess__partial_left(d, run, sample, i, keys, lists);
+    tess__partial_join(d, run, sample, i);
 }
 
 static tess_status attend(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                          const tess__asked *a)
+                          const tess__key_requests *a)
 {
     const tess__dist_layer *layer = run->layer;
     for (int sample = 0; sample < d->opts.batch; sample++) {
-        int64_t item = sample * x->n_mine - 1;
-        tess__tile_keys keys = {0};
+        int64_t item = sample * x->n_local_heads - 1;
+        tess__key_subset keys = {0};
         for (int64_t i = 0; i < layer->n_shares; i++) {
             const tess__dist_share *share = &layer->shares[i];
-            const int64_t row = sample * layer->q.places + share->q_place;
-            if (!share->again)
+            const int64_t row = sample * layer->q.packed_rows + share->q_place;
+            if (!share->same_head)
                 keys = union_keys(d, run, x, a, ++item);
             const tess_selection *lists = union_lists(d, run, a, x, &keys, sample, i, item);
-            TESS_TRY(tess__tile_forward(d, run, sample, i, &keys, lists,
-                                        run->set->o + row * d->opts.head_dim, run->set->lse + row));
+            TESS_TRY(tess__partial_forward(d, run, sample, i, &keys, lists,
+                                           run->acts->o + row * d->opts.head_dim,
+                                           run->acts->lse + row));
             if (tess__has_virtual(d, run, sample, i))
                 join_virtual(d, run, x, &keys, lists, sample, i, item);
         }
@@ -224,22 +228,22 @@ static tess_status attend(tess_dist_attn *d, tess__dist_run *run, const tess__se
 static tess_status selective_forward(tess_dist_attn *d, tess__dist_run *run)
 {
     tess__dist_layer *layer = run->layer;
-    const tess__selective *x = layer->extra;
-    const tess__asked a = tess__asked_of(d, x, run->set->own);
-    tess__cargo cargo[TESS__CARGO_MOST];
-    const int n = tess__low_cargo(d, run, &x->low, cargo);
-    TESS_TRY(tess__move_out(d, &layer->seen, cargo, n));
-    tess__choose_all(d, run, &x->low);
+    const tess__selective *x = layer->kind_state;
+    const tess__key_requests a = tess__key_requests_of(d, x, run->acts->kind_data);
+    tess__transfer transfers[TESS__TRANSFERS_MAX];
+    const int n = tess__query_transfers(d, run, &x->low, transfers);
+    TESS_TRY(tess__rows_to_compute(d, &layer->stats, transfers, n));
+    tess__select_all(d, run, &x->low);
     const int64_t begin = tess_comm_clock(d->comm);
     join_shares(d, run, x, &a);
-    TESS_TRY(tess__ask(d, run, x, &a));
-    layer->seen.index_ns += tess_comm_clock(d->comm) - begin;
-    TESS_TRY(tess__keys_come(d, run, x, &a));
+    TESS_TRY(tess__request_keys(d, run, x, &a));
+    layer->stats.index_ns += tess_comm_clock(d->comm) - begin;
+    TESS_TRY(tess__keys_fetch(d, run, x, &a));
     if (d->opts.compensate) {
-        TESS_TRY(tess__rest_come(d, run, x, &a, rest_of(d, x)));
+        TESS_TRY(tess__rest_sums_fetch(d, run, x, &a, rest_of(d, x)));
         tess__left_clear(d, run);
     }
-    run->mine = attend(d, run, x, &a);
+    run->status = attend(d, run, x, &a);
     return TESS_OK;
 }
 
@@ -251,39 +255,40 @@ static void return_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__s
                            float *dk, float *dv)
 {
     const int64_t row = 2 * d->opts.head_dim;
-    float *const rest = rest_of(d, x), *const each = rest + d->opts.batch * x->n_mine * row;
+    float *const rest = rest_of(d, x), *const each = rest + d->opts.batch * x->n_local_heads * row;
     float all[2 * TESS_DIM_MAX] = {0};
-    tess__tile_virtual(d, run, sample, i, each, all);
-    tess__tile_return(d, run, lists, each, all, dk, dv);
+    tess__partial_virtual(d, run, sample, i, each, all);
+    tess__partial_return(d, run, lists, each, all, dk, dv);
     tess__add_floats(d, rest + item * row, all, row);
 }
 
 /* Gradients of all shares: dq, and dk and dv of the unions, (2, places, head_dim). Behind them is
- * room for those of one more share, which are added where a head has several. */
+ * sized_buffer for those of one more share, which are added where a head has several. */
 static tess_status differentiate(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                                 const tess__asked *a, float *sums)
+                                 const tess__key_requests *a, float *sums)
 {
     const tess__dist_layer *layer = run->layer;
-    const int64_t dim = d->opts.head_dim, all = a->places[d->opts.batch * x->n_mine] * dim;
+    const int64_t dim = d->opts.head_dim,
+                  all = a->row_offsets[d->opts.batch * x->n_local_heads] * dim;
     for (int sample = 0; sample < d->opts.batch; sample++) {
-        int64_t item = sample * x->n_mine - 1;
-        tess__tile_keys keys = {0};
+        int64_t item = sample * x->n_local_heads - 1;
+        tess__key_subset keys = {0};
         for (int64_t i = 0; i < layer->n_shares; i++) {
             const tess__dist_share *share = &layer->shares[i];
-            if (!share->again)
+            if (!share->same_head)
                 keys = union_keys(d, run, x, a, ++item);
-            float *const dk = sums + a->places[item] * dim, *const dv = dk + all;
+            float *const dk = sums + a->row_offsets[item] * dim, *const dv = dk + all;
             float *const part = sums + 2 * all;
             const int64_t n = keys.rows * dim;
             const tess_selection *lists = union_lists(d, run, a, x, &keys, sample, i, item);
-            TESS_TRY(
-                tess__tile_backward(d, run, sample, i, &keys, lists,
-                                    run->dq + (sample * layer->q.places + share->q_place) * dim,
-                                    share->again ? part : dk, share->again ? part + n : dv));
+            TESS_TRY(tess__partial_backward(
+                d, run, sample, i, &keys, lists,
+                run->dq + (sample * layer->q.packed_rows + share->q_place) * dim,
+                share->same_head ? part : dk, share->same_head ? part + n : dv));
             if (tess__has_virtual(d, run, sample, i))
-                return_virtual(d, run, x, lists, sample, i, item, share->again ? part : dk,
-                               share->again ? part + n : dv);
-            if (share->again) {
+                return_virtual(d, run, x, lists, sample, i, item, share->same_head ? part : dk,
+                               share->same_head ? part + n : dv);
+            if (share->same_head) {
                 tess__add_floats(d, dk, part, n);
                 tess__add_floats(d, dv, part + n, n);
             }
@@ -293,31 +298,32 @@ static tess_status differentiate(tess_dist_attn *d, tess__dist_run *run, const t
 }
 
 /* Floats of the gradients of all unions, and of the largest once more. */
-static int64_t sum_floats(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a)
+static int64_t sum_floats(const tess_dist_attn *d, const tess__selective *x,
+                          const tess__key_requests *a)
 {
-    const int64_t items = d->opts.batch * x->n_mine;
+    const int64_t items = d->opts.batch * x->n_local_heads;
     int64_t most = 0;
     for (int64_t i = 0; i < items; i++)
-        tess__need_most(&most, a->places[i + 1] - a->places[i]);
-    return 2 * (a->places[items] + most) * d->opts.head_dim;
+        tess__raise_to(&most, a->row_offsets[i + 1] - a->row_offsets[i]);
+    return 2 * (a->row_offsets[items] + most) * d->opts.head_dim;
 }
 
 static tess_status selective_backward(tess_dist_attn *d, tess__dist_run *run)
 {
     tess__dist_layer *layer = run->layer;
-    const tess__selective *x = layer->extra;
-    const tess__asked a = tess__asked_of(d, x, run->set->own);
-    run->mine = tess__buffer_grow(d->ctx, &d->sums, sum_floats(d, x, &a), sizeof(float));
+    const tess__selective *x = layer->kind_state;
+    const tess__key_requests a = tess__key_requests_of(d, x, run->acts->kind_data);
+    run->status = tess__buffer_grow(d->ctx, &d->sums, sum_floats(d, x, &a), sizeof(float));
     if (d->opts.compensate)
         memset(rest_of(d, x), 0,
-               (size_t)(d->opts.batch * x->n_mine * 2 * d->opts.head_dim) * sizeof(float));
-    if (run->mine == TESS_OK)
-        run->mine = differentiate(d, run, x, &a, d->sums.data);
+               (size_t)(d->opts.batch * x->n_local_heads * 2 * d->opts.head_dim) * sizeof(float));
+    if (run->status == TESS_OK)
+        run->status = differentiate(d, run, x, &a, d->sums.data);
     TESS_TRY(tess__run_agree(d, run));
-    const tess__cargo dq = {&layer->q, d->opts.head_dim, *run->home_dq, run->dq};
-    TESS_TRY(tess__move_back(d, &layer->seen, &dq, 1));
-    return tess__keys_return(d, run, x, &a, d->sums.data,
-                             d->opts.compensate ? rest_of(d, x) : NULL);
+    const tess__transfer dq = {&layer->q, d->opts.head_dim, *run->local_dq, run->dq};
+    TESS_TRY(tess__rows_to_owners(d, &layer->stats, &dq, 1));
+    return tess__key_gradients_return(d, run, x, &a, d->sums.data,
+                                      d->opts.compensate ? rest_of(d, x) : NULL);
 }
 
 const tess__dist_kind tess__dist_selective = {"selective", selective_plan, selective_forward,

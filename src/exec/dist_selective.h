@@ -12,35 +12,38 @@
 
 /* Heads that some rank has shares of, as `item` counts: first[rank] + its number among them. */
 typedef struct {
-    int64_t *first; /* (ranks + 1) */
-    int32_t *heads; /* (first[ranks]): ascending for each rank */
-    int64_t n_mine; /* of this rank */
+    int64_t *first;        /* (ranks + 1) */
+    int32_t *heads;        /* (first[ranks]): ascending for each rank */
+    int64_t n_local_heads; /* of this rank */
     /* Units with rows at home on each rank. */
     int64_t *unit_begin, *unit_end; /* (ranks) */
-    int64_t words, home_words;      /* of a set of all units, of those with rows here */
-    tess__road low;
-    int64_t message_out, message_in; /* bytes of what this rank asks, and is asked, at most */
+    int64_t words, local_words;     /* of a set of all units, of those with rows here */
+    tess__row_exchange low;
+    int64_t request_bytes_out,
+        request_bytes_in; /* bytes of what this rank asks, and is asked, at most */
 } tess__selective;
 
-/* What the ranks ask of each other, in set->own. A set of units for each sample and head. */
+/* What the ranks ask of each other, in acts->kind_data. A set of units for each sample and head. */
 typedef struct {
-    uint64_t *mine;   /* (batch, n_mine, words): what this rank needs */
-    uint64_t *theirs; /* (batch, first[ranks], home_words): what others need of the rows here, units
+    uint64_t *needed; /* (batch, n_local_heads, words): what this rank needs */
+    uint64_t
+        *requested; /* (batch, first[ranks], local_words): what others need of the rows here, units
                          counted from unit_begin */
-    int64_t *places;  /* (batch * n_mine + 1): rows of keys before those of a sample and head */
-} tess__asked;
+    int64_t *row_offsets; /* (batch * n_local_heads + 1): first row of a sample and head */
+} tess__key_requests;
 
-size_t tess__asked_bytes(const tess_dist_attn *d, const tess__selective *x);
-tess__asked tess__asked_of(const tess_dist_attn *d, const tess__selective *x, uint8_t *own);
+size_t tess__key_requests_bytes(const tess_dist_attn *d, const tess__selective *x);
+tess__key_requests tess__key_requests_of(const tess_dist_attn *d, const tess__selective *x,
+                                         uint8_t *own);
 
-/* ---- dist_selective_request.c ------------------------------------------------------------------------------ */
+/* ---- dist_selective_request.c ---------------------------------------------------------------- */
 
 /* What rank first[..] <= item < first[.. + 1] asks of this one. */
-uint64_t *tess__theirs_at(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                          int sample, int64_t item);
+uint64_t *tess__requested_at(const tess_dist_attn *d, const tess__selective *x,
+                             const tess__key_requests *a, int sample, int64_t item);
 
 /* Whether rank c asks owner p for anything: both know. */
-int tess__asks(const tess__selective *x, int c, int p);
+int tess__requests_keys(const tess__selective *x, int c, int p);
 
 typedef struct {
     int64_t begin, end;
@@ -57,35 +60,36 @@ int64_t tess__count_rows(const tess_dist_attn *d, const uint64_t *set, int64_t b
 
 /* Rows of a sample and head that owner p has of what this rank needs; rows here that a rank needs.
  */
-int64_t tess__rows_from(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                        int p, int sample, int64_t head);
-int64_t tess__rows_for(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                       int sample, int64_t item);
+int64_t tess__rows_from(const tess_dist_attn *d, const tess__selective *x,
+                        const tess__key_requests *a, int p, int sample, int64_t head);
+int64_t tess__rows_for(const tess_dist_attn *d, const tess__selective *x,
+                       const tess__key_requests *a, int sample, int64_t item);
 
-/* Bytes of scratch that tess__ask takes. */
-int64_t tess__ask_scratch(const tess_dist_attn *d, const tess__selective *x);
+/* Bytes of scratch that tess__request_keys takes. */
+int64_t tess__request_scratch(const tess_dist_attn *d, const tess__selective *x);
 
-/* Asks every owner for the units of a->mine, and finds what is asked of this rank; all ranks agree
- * on failures, run->mine among them. Afterwards places are known, set->keys has room for the rows,
- * and d->send and d->recv for the messages, both ways. */
-tess_status tess__ask(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                      const tess__asked *a);
+/* Asks every owner for the units of a->needed, and finds what is asked of this rank; all ranks
+ * agree on failures, run->status among them. Afterwards places are known, acts->keys has
+ * sized_buffer for the rows, and d->send and d->recv for the messages, both ways. */
+tess_status tess__request_keys(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                               const tess__key_requests *a);
 
-/* ---- dist_selective_rows.c --------------------------------------------------------------------------- */
+/* ---- dist_selective_rows.c ------------------------------------------------------------------- */
 
-/* K and V of the units asked for, from run->k and run->v to set->keys: (2, places, head_dim). */
-tess_status tess__keys_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                            const tess__asked *a);
+/* K and V of the units asked for, from run->k and run->v to acts->keys: (2, places, head_dim). */
+tess_status tess__keys_fetch(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                             const tess__key_requests *a);
 
-/* Their gradients, (2, places, head_dim), back to run->home_dk and run->home_dv. With virtual keys
- * also `rest` (batch, n_mine, 2, head_dim), which every row gets that this rank has not asked for;
- * NULL without. */
-tess_status tess__keys_return(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                              const tess__asked *a, float *gradients, const float *rest);
+/* Their gradients, (2, places, head_dim), back to run->local_dk and run->local_dv. With virtual
+ * keys also `rest` (batch, n_local_heads, 2, head_dim), which every row gets that this rank has not
+ * asked for; NULL without. */
+tess_status tess__key_gradients_return(tess_dist_attn *d, tess__dist_run *run,
+                                       const tess__selective *x, const tess__key_requests *a,
+                                       float *gradients, const float *rest);
 
-/* rest (batch, n_mine, 2, head_dim) = the sums of K and of V over the rows that this rank has not
- * asked for. */
-tess_status tess__rest_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                            const tess__asked *a, float *rest);
+/* rest (batch, n_local_heads, 2, head_dim) = the sums of K and of V over the rows that this rank
+ * has not asked for. */
+tess_status tess__rest_sums_fetch(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                                  const tess__key_requests *a, float *rest);
 
 #endif

@@ -3,8 +3,8 @@
  *
  * A rank needs, of each sample and head it has shares of, the units that its lists name together.
  * It tells each owner which of the units with rows there these are (unit_set.c has the form), and
- * the owner answers with K and V of their rows (dist_selective_rows.c); no row travels twice, and none that
- * nobody named:
+ * the owner answers with K and V of their rows (dist_selective_rows.c); no row travels twice, and
+ * none that nobody named:
  *
  *   c   bytes of the question  ->  p     control, 8 bytes
  *       units, by sample, head ->        index
@@ -21,35 +21,37 @@ static size_t set_counts(const tess_dist_attn *d, const tess__selective *x, size
                          size_t *places)
 {
     const size_t batch = (size_t)d->opts.batch;
-    *theirs = batch * (size_t)(x->first[d->ranks] * x->home_words);
-    *places = batch * (size_t)x->n_mine + 1;
-    return batch * (size_t)(x->n_mine * x->words);
+    *theirs = batch * (size_t)(x->first[d->ranks] * x->local_words);
+    *places = batch * (size_t)x->n_local_heads + 1;
+    return batch * (size_t)(x->n_local_heads * x->words);
 }
 
-size_t tess__asked_bytes(const tess_dist_attn *d, const tess__selective *x)
+size_t tess__key_requests_bytes(const tess_dist_attn *d, const tess__selective *x)
 {
     size_t theirs, places;
     const size_t mine = set_counts(d, x, &theirs, &places);
     return 8 * (mine + theirs + places);
 }
 
-tess__asked tess__asked_of(const tess_dist_attn *d, const tess__selective *x, uint8_t *own)
+tess__key_requests tess__key_requests_of(const tess_dist_attn *d, const tess__selective *x,
+                                         uint8_t *own)
 {
     size_t theirs, places;
     const size_t mine = set_counts(d, x, &theirs, &places);
     uint64_t *at = (void *)own;
-    return (tess__asked){at, at + mine, (int64_t *)(void *)(at + mine + theirs)};
+    return (tess__key_requests){at, at + mine, (int64_t *)(void *)(at + mine + theirs)};
 }
 
-static uint64_t *mine_at(const tess__selective *x, const tess__asked *a, int sample, int64_t head)
+static uint64_t *needed_at(const tess__selective *x, const tess__key_requests *a, int sample,
+                           int64_t head)
 {
-    return a->mine + (sample * x->n_mine + head) * x->words;
+    return a->needed + (sample * x->n_local_heads + head) * x->words;
 }
 
-uint64_t *tess__theirs_at(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                          int sample, int64_t item)
+uint64_t *tess__requested_at(const tess_dist_attn *d, const tess__selective *x,
+                             const tess__key_requests *a, int sample, int64_t item)
 {
-    return a->theirs + (sample * x->first[d->ranks] + item) * x->home_words;
+    return a->requested + (sample * x->first[d->ranks] + item) * x->local_words;
 }
 
 tess__row_span tess__next_rows(const tess_dist_attn *d, const uint64_t *set, int value,
@@ -74,53 +76,53 @@ int64_t tess__count_rows(const tess_dist_attn *d, const uint64_t *set, int64_t b
     return rows;
 }
 
-int64_t tess__rows_from(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                        int p, int sample, int64_t head)
+int64_t tess__rows_from(const tess_dist_attn *d, const tess__selective *x,
+                        const tess__key_requests *a, int p, int sample, int64_t head)
 {
-    return tess__count_rows(d, mine_at(x, a, sample, head), 0, x->unit_begin[p], x->unit_end[p],
+    return tess__count_rows(d, needed_at(x, a, sample, head), 0, x->unit_begin[p], x->unit_end[p],
                             d->opts.bounds[p], d->opts.bounds[p + 1]);
 }
 
-int64_t tess__rows_for(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                       int sample, int64_t item)
+int64_t tess__rows_for(const tess_dist_attn *d, const tess__selective *x,
+                       const tess__key_requests *a, int sample, int64_t item)
 {
     const int64_t begin = x->unit_begin[d->rank], n = x->unit_end[d->rank] - begin;
-    return tess__count_rows(d, tess__theirs_at(d, x, a, sample, item), begin, 0, n,
+    return tess__count_rows(d, tess__requested_at(d, x, a, sample, item), begin, 0, n,
                             d->opts.bounds[d->rank], d->opts.bounds[d->rank + 1]);
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-int64_t tess__ask_scratch(const tess_dist_attn *d, const tess__selective *x)
+int64_t tess__request_scratch(const tess_dist_attn *d, const tess__selective *x)
 {
-    return x->message_out + x->message_in + 2 * (int64_t)sizeof(int64_t) * d->ranks;
+    return x->request_bytes_out + x->request_bytes_in + 2 * (int64_t)sizeof(int64_t) * d->ranks;
 }
 
-int tess__asks(const tess__selective *x, int c, int p)
+int tess__requests_keys(const tess__selective *x, int c, int p)
 {
     return x->first[c + 1] > x->first[c] && x->unit_end[p] > x->unit_begin[p];
 }
 
 /* The questions one after the other; bytes (ranks) of each, packed to those who are asked. */
-static void write_questions(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                            uint8_t *message, int64_t *bytes)
+static void write_requests(const tess_dist_attn *d, const tess__selective *x,
+                           const tess__key_requests *a, uint8_t *message, int64_t *bytes)
 {
     int64_t at = 0, n = 0;
     for (int p = 0; p < d->ranks; p++) {
         const int64_t begin = at;
-        for (int sample = 0; tess__asks(x, d->rank, p) && sample < d->opts.batch; sample++)
-            for (int64_t h = 0; h < x->n_mine; h++)
-                at += tess__set_encode(mine_at(x, a, sample, h), x->unit_begin[p], x->unit_end[p],
+        for (int sample = 0; tess__requests_keys(x, d->rank, p) && sample < d->opts.batch; sample++)
+            for (int64_t h = 0; h < x->n_local_heads; h++)
+                at += tess__set_encode(needed_at(x, a, sample, h), x->unit_begin[p], x->unit_end[p],
                                        message + at);
-        if (tess__asks(x, d->rank, p))
+        if (tess__requests_keys(x, d->rank, p))
             bytes[n++] = at - begin;
         d->send_base[p] = at - begin;
     }
 }
 
 /* 0 if some question is not one. */
-static int read_questions(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                          const uint8_t *message)
+static int read_requests(const tess_dist_attn *d, const tess__selective *x,
+                         const tess__key_requests *a, const uint8_t *message)
 {
     const int64_t n = x->unit_end[d->rank] - x->unit_begin[d->rank];
     for (int c = 0; c < d->ranks; c++) {
@@ -128,7 +130,7 @@ static int read_questions(const tess_dist_attn *d, const tess__selective *x, con
         for (int sample = 0; d->recv_base[c] > 0 && sample < d->opts.batch; sample++)
             for (int64_t item = x->first[c]; item < x->first[c + 1]; item++) {
                 const int64_t bytes = tess__set_decode(message, end - message, 0, n,
-                                                       tess__theirs_at(d, x, a, sample, item));
+                                                       tess__requested_at(d, x, a, sample, item));
                 if (bytes == 0)
                     return 0;
                 message += bytes;
@@ -145,30 +147,31 @@ static int plays_alone(const tess_dist_attn *d)
     return d->comm->ops->note != NULL;
 }
 
-static void play_questions(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a)
+static void mirror_requests(const tess_dist_attn *d, const tess__selective *x,
+                            const tess__key_requests *a)
 {
     const int64_t first = x->first[d->rank];
     for (int sample = 0; sample < d->opts.batch; sample++)
-        for (int64_t item = 0; x->n_mine > 0 && item < x->first[d->ranks]; item++)
-            if (item < first || item >= first + x->n_mine)
-                memcpy(tess__theirs_at(d, x, a, sample, item),
-                       tess__theirs_at(d, x, a, sample, first + item % x->n_mine),
-                       (size_t)x->home_words * sizeof *a->theirs);
+        for (int64_t item = 0; x->n_local_heads > 0 && item < x->first[d->ranks]; item++)
+            if (item < first || item >= first + x->n_local_heads)
+                memcpy(tess__requested_at(d, x, a, sample, item),
+                       tess__requested_at(d, x, a, sample, first + item % x->n_local_heads),
+                       (size_t)x->local_words * sizeof *a->requested);
 }
 
 /* The bytes of each question, once their numbers have come; -1 if they cannot be. */
-static int64_t question_sizes(const tess_dist_attn *d, const tess__selective *x, int alone,
-                              const int64_t *sizes)
+static int64_t request_sizes(const tess_dist_attn *d, const tess__selective *x, int alone,
+                             const int64_t *sizes)
 {
     int64_t total = 0;
     for (int c = 0, n = 0; c < d->ranks; c++) {
-        const int64_t bytes = tess__asks(x, c, d->rank) ? sizes[n++] : 0;
-        if (bytes < 0 || bytes > x->message_in)
+        const int64_t bytes = tess__requests_keys(x, c, d->rank) ? sizes[n++] : 0;
+        if (bytes < 0 || bytes > x->request_bytes_in)
             return -1;
         d->recv_base[c] = alone && c != d->rank ? 0 : bytes;
         total += d->recv_base[c];
     }
-    return total <= x->message_in ? total : -1;
+    return total <= x->request_bytes_in ? total : -1;
 }
 
 /* Room for n floats, and some more where there is not enough: the next lists may ask for more. */
@@ -179,21 +182,22 @@ static tess_status grow(const tess_dist_attn *d, tess__buffer *buffer, int64_t n
     return tess__buffer_grow(d->ctx, buffer, n + n / 8, sizeof(float));
 }
 
-/* Where the rows of each sample and head begin, and room for them. */
+/* Where the rows of each sample and head begin, and sized_buffer for them. */
 static tess_status place_rows(const tess_dist_attn *d, tess__dist_run *run,
-                              const tess__selective *x, const tess__asked *a)
+                              const tess__selective *x, const tess__key_requests *a)
 {
-    a->places[0] = 0;
-    for (int64_t i = 0; i < d->opts.batch * x->n_mine; i++)
-        a->places[i + 1] = a->places[i] + tess__count_rows(d, a->mine + i * x->words, 0, 0,
-                                                           d->opts.n_units, 0, d->opts.tokens);
-    const int64_t rows = a->places[d->opts.batch * x->n_mine];
-    return grow(d, &run->set->keys, 2 * rows * d->opts.head_dim);
+    a->row_offsets[0] = 0;
+    for (int64_t i = 0; i < d->opts.batch * x->n_local_heads; i++)
+        a->row_offsets[i + 1] =
+            a->row_offsets[i] +
+            tess__count_rows(d, a->needed + i * x->words, 0, 0, d->opts.n_units, 0, d->opts.tokens);
+    const int64_t rows = a->row_offsets[d->opts.batch * x->n_local_heads];
+    return grow(d, &run->acts->keys, 2 * rows * d->opts.head_dim);
 }
 
 /* Room for the rows that come and go: each buffer for both, for gradients go the other way. */
 static tess_status reserve_messages(tess_dist_attn *d, const tess__selective *x,
-                                    const tess__asked *a)
+                                    const tess__key_requests *a)
 {
     int64_t out = 0, in = 0;
     for (int sample = 0; sample < d->opts.batch; sample++) {
@@ -201,12 +205,12 @@ static tess_status reserve_messages(tess_dist_attn *d, const tess__selective *x,
             if (item < x->first[d->rank] || item >= x->first[d->rank + 1])
                 out += tess__rows_for(d, x, a, sample, item);
         for (int p = 0; p < d->ranks; p++)
-            for (int64_t h = 0; p != d->rank && h < x->n_mine; h++)
+            for (int64_t h = 0; p != d->rank && h < x->n_local_heads; h++)
                 in += tess__rows_from(d, x, a, p, sample, h);
     }
     if (d->opts.compensate) { /* two rows of sums for each sample, head and owner */
         out += d->opts.batch * x->first[d->ranks];
-        in += d->opts.batch * x->n_mine * d->ranks;
+        in += d->opts.batch * x->n_local_heads * d->ranks;
     }
     const int64_t most = 2 * (out > in ? out : in) * d->opts.head_dim;
     TESS_TRY(grow(d, &d->send, most));
@@ -217,38 +221,38 @@ static tess_status reserve_messages(tess_dist_attn *d, const tess__selective *x,
 static void fixed_sizes(const tess_dist_attn *d, const tess__selective *x, int64_t bytes)
 {
     for (int p = 0; p < d->ranks; p++) {
-        d->send_bytes[p] = tess__asks(x, d->rank, p) ? bytes : 0;
-        d->recv_bytes[p] = tess__asks(x, p, d->rank) ? bytes : 0;
+        d->send_bytes[p] = tess__requests_keys(x, d->rank, p) ? bytes : 0;
+        d->recv_bytes[p] = tess__requests_keys(x, p, d->rank) ? bytes : 0;
     }
 }
 
-tess_status tess__ask(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                      const tess__asked *a)
+tess_status tess__request_keys(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                               const tess__key_requests *a)
 {
     int64_t *const sizes = d->scratch.data, *const sizes_in = sizes + d->ranks;
-    uint8_t *const out = (uint8_t *)(sizes_in + d->ranks), *const in = out + x->message_out;
-    if (run->mine == TESS_OK)
-        run->mine = place_rows(d, run, x, a);
-    if (run->mine != TESS_OK) /* asks for nothing, and all leave together below */
-        memset(a->mine, 0, (size_t)(d->opts.batch * x->n_mine * x->words) * sizeof *a->mine);
-    write_questions(d, x, a, out, sizes);
+    uint8_t *const out = (uint8_t *)(sizes_in + d->ranks), *const in = out + x->request_bytes_out;
+    if (run->status == TESS_OK)
+        run->status = place_rows(d, run, x, a);
+    if (run->status != TESS_OK) /* asks for nothing, and all leave together below */
+        memset(a->needed, 0,
+               (size_t)(d->opts.batch * x->n_local_heads * x->words) * sizeof *a->needed);
+    write_requests(d, x, a, out, sizes);
     fixed_sizes(d, x, sizeof(int64_t));
     TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, sizes, d->send_bytes, sizes_in,
                                  d->recv_bytes));
     const int alone = plays_alone(d);
-    if (question_sizes(d, x, alone, sizes_in) <
-        0) /* the others are on their way to the next call */
+    if (request_sizes(d, x, alone, sizes_in) < 0) /* the others are on their way to the next call */
         return tess_comm_fail(d->comm, tess__fail(TESS_EFORMAT,
                                                   "questions about keys have more than %lld bytes",
-                                                  (long long)x->message_in));
+                                                  (long long)x->request_bytes_in));
     TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_INDEX, out, d->send_base, in, d->recv_base));
-    memset(a->theirs, 0,
-           (size_t)(d->opts.batch * x->first[d->ranks] * x->home_words) * sizeof *a->theirs);
-    if (!read_questions(d, x, a, in) && run->mine == TESS_OK)
-        run->mine = tess__fail(TESS_EFORMAT, "a question about keys that names none");
+    memset(a->requested, 0,
+           (size_t)(d->opts.batch * x->first[d->ranks] * x->local_words) * sizeof *a->requested);
+    if (!read_requests(d, x, a, in) && run->status == TESS_OK)
+        run->status = tess__fail(TESS_EFORMAT, "a question about keys that names none");
     if (alone)
-        play_questions(d, x, a);
-    if (run->mine == TESS_OK)
-        run->mine = reserve_messages(d, x, a);
+        mirror_requests(d, x, a);
+    if (run->status == TESS_OK)
+        run->status = reserve_messages(d, x, a);
     return tess__run_agree(d, run);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_selective_rows.c - rows of keys that ranks have asked for, on their way, and their gradients back.
+/* dist_selective_rows.c - rows of keys that ranks have asked for, on their way, and their gradients
+ * back.
  *
  *   p   K rows, V rows, by sample, head   ->  c     payload: the union, row by row
  *       dK rows, dV rows                  <-        backward: the same rows; p adds them, ranks
@@ -19,8 +20,8 @@
 typedef void (*rows_fn)(float *home, int64_t stride, float *message, int64_t step, int64_t rows,
                         int width);
 
-static void take_rows(float *home, int64_t stride, float *message, int64_t step, int64_t rows,
-                      int width)
+static void copy_rows_out(float *home, int64_t stride, float *message, int64_t step, int64_t rows,
+                          int width)
 {
     if (stride == width && step == width) {
         memcpy(message, home, (size_t)rows * (size_t)width * sizeof *home);
@@ -43,11 +44,11 @@ static void add_rows(float *home, int64_t stride, float *message, int64_t step, 
 
 /* Calls fn for the rows of view that are asked for, with those of the message one after the other;
  * returns where these end. asked 0: for the rows that are not, with one row of the message. */
-static float *each_row(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                       int sample, int64_t item, int asked, const tess_view *view, rows_fn fn,
-                       float *message)
+static float *each_row(const tess_dist_attn *d, const tess__selective *x,
+                       const tess__key_requests *a, int sample, int64_t item, int asked,
+                       const tess_view *view, rows_fn fn, float *message)
 {
-    const uint64_t *set = tess__theirs_at(d, x, a, sample, item);
+    const uint64_t *set = tess__requested_at(d, x, a, sample, item);
     const int64_t low = d->opts.bounds[d->rank], high = d->opts.bounds[d->rank + 1];
     const int64_t base = x->unit_begin[d->rank], n = x->unit_end[d->rank] - base;
     const int64_t step = asked ? d->opts.head_dim : 0;
@@ -62,8 +63,8 @@ static float *each_row(const tess_dist_attn *d, const tess__selective *x, const 
 }
 
 /* Bytes of the messages of rows: to those who ask, or from those who are asked. */
-static void row_sizes(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                      int64_t *asked, int64_t *asking)
+static void row_sizes(const tess_dist_attn *d, const tess__selective *x,
+                      const tess__key_requests *a, int64_t *asked, int64_t *asking)
 {
     const int64_t row = 2 * d->opts.head_dim * (int64_t)sizeof(float);
     for (int r = 0; r < d->ranks; r++) {
@@ -71,7 +72,7 @@ static void row_sizes(const tess_dist_attn *d, const tess__selective *x, const t
         for (int sample = 0; r != d->rank && sample < d->opts.batch; sample++) {
             for (int64_t item = x->first[r]; item < x->first[r + 1]; item++)
                 out += tess__rows_for(d, x, a, sample, item);
-            for (int64_t h = 0; h < x->n_mine; h++)
+            for (int64_t h = 0; h < x->n_local_heads; h++)
                 in += tess__rows_from(d, x, a, r, sample, h);
         }
         asked[r] = out * row;
@@ -80,23 +81,25 @@ static void row_sizes(const tess_dist_attn *d, const tess__selective *x, const t
 }
 
 /* Rows of sample and head i before those that owner p has. */
-static int64_t rows_before(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                           int p, int64_t i)
+static int64_t rows_before(const tess_dist_attn *d, const tess__selective *x,
+                           const tess__key_requests *a, int p, int64_t i)
 {
-    return tess__count_rows(d, a->mine + i * x->words, 0, 0, x->unit_end[p], 0, d->opts.bounds[p]);
+    return tess__count_rows(d, a->needed + i * x->words, 0, 0, x->unit_end[p], 0,
+                            d->opts.bounds[p]);
 }
 
 /* Copies the rows of every sample and head that owner p has, K and then V, from keys to a message
  * (out) or from it. Returns where the message ends. */
-static float *copy_pieces(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                          int p, float *keys, int out, float *message)
+static float *copy_pieces(const tess_dist_attn *d, const tess__selective *x,
+                          const tess__key_requests *a, int p, float *keys, int out, float *message)
 {
-    const int64_t items = d->opts.batch * x->n_mine, dim = d->opts.head_dim;
+    const int64_t items = d->opts.batch * x->n_local_heads, dim = d->opts.head_dim;
     for (int64_t i = 0; i < items; i++) {
-        const int64_t rows = tess__rows_from(d, x, a, p, (int)(i / x->n_mine), i % x->n_mine);
-        const int64_t place = a->places[i] + rows_before(d, x, a, p, i);
+        const int64_t rows =
+            tess__rows_from(d, x, a, p, (int)(i / x->n_local_heads), i % x->n_local_heads);
+        const int64_t place = a->row_offsets[i] + rows_before(d, x, a, p, i);
         for (int v = 0; rows > 0 && v < 2; v++, message += rows * dim) {
-            float *piece = keys + (v * a->places[items] + place) * dim;
+            float *piece = keys + (v * a->row_offsets[items] + place) * dim;
             memcpy(out ? message : piece, out ? piece : message,
                    (size_t)(rows * dim) * sizeof *keys);
         }
@@ -105,23 +108,24 @@ static float *copy_pieces(const tess_dist_attn *d, const tess__selective *x, con
 }
 
 /* Rows at home that this rank itself asks for: fn between home and keys. */
-static void own_rows(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
+static void own_rows(const tess_dist_attn *d, const tess__selective *x, const tess__key_requests *a,
                      const tess_view *k, const tess_view *v, rows_fn fn, float *keys)
 {
-    const int64_t items = d->opts.batch * x->n_mine, dim = d->opts.head_dim;
+    const int64_t items = d->opts.batch * x->n_local_heads, dim = d->opts.head_dim;
     for (int64_t i = 0; i < items; i++) {
-        const int sample = (int)(i / x->n_mine);
-        const int64_t item = x->first[d->rank] + i % x->n_mine;
-        const int64_t place = a->places[i] + rows_before(d, x, a, d->rank, i);
+        const int sample = (int)(i / x->n_local_heads);
+        const int64_t item = x->first[d->rank] + i % x->n_local_heads;
+        const int64_t place = a->row_offsets[i] + rows_before(d, x, a, d->rank, i);
         each_row(d, x, a, sample, item, 1, k, fn, keys + place * dim);
-        each_row(d, x, a, sample, item, 1, v, fn, keys + (a->places[items] + place) * dim);
+        each_row(d, x, a, sample, item, 1, v, fn, keys + (a->row_offsets[items] + place) * dim);
     }
 }
 
 /* Rows at home that rank c asks for: fn between home and its message, K and then V for each sample
  * and head. Returns where the message ends. */
-static float *asked_rows(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                         int c, const tess_view *k, const tess_view *v, rows_fn fn, float *message)
+static float *requested_rows(const tess_dist_attn *d, const tess__selective *x,
+                             const tess__key_requests *a, int c, const tess_view *k,
+                             const tess_view *v, rows_fn fn, float *message)
 {
     for (int sample = 0; sample < d->opts.batch; sample++)
         for (int64_t item = x->first[c]; item < x->first[c + 1]; item++) {
@@ -132,44 +136,45 @@ static float *asked_rows(const tess_dist_attn *d, const tess__selective *x, cons
 }
 
 /* One all-to-all of rows, whose sizes are in d->send_bytes and d->recv_bytes. */
-static tess_status exchange(tess_dist_attn *d, tess_dist_stats *seen)
+static tess_status exchange(tess_dist_attn *d, tess_dist_stats *stats)
 {
     const int64_t begin = tess_comm_clock(d->comm);
     TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_PAYLOAD, d->send.data, d->send_bytes,
                                  d->recv.data, d->recv_bytes));
-    seen->exchange_ns += tess_comm_clock(d->comm) - begin;
+    stats->exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }
 
-tess_status tess__keys_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                            const tess__asked *a)
+tess_status tess__keys_fetch(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                             const tess__key_requests *a)
 {
-    tess_dist_stats *seen = &run->layer->seen;
-    const int64_t begin = tess_comm_clock(d->comm), exchanged = seen->exchange_ns;
+    tess_dist_stats *stats = &run->layer->stats;
+    const int64_t begin = tess_comm_clock(d->comm), exchanged = stats->exchange_ns;
     float *message = d->send.data;
     row_sizes(d, x, a, d->send_bytes, d->recv_bytes);
     for (int c = 0; c < d->ranks; c++)
         if (c != d->rank)
-            message = asked_rows(d, x, a, c, run->k, run->v, take_rows, message);
-    TESS_TRY(exchange(d, seen));
+            message = requested_rows(d, x, a, c, run->k, run->v, copy_rows_out, message);
+    TESS_TRY(exchange(d, stats));
     message = d->recv.data;
     for (int p = 0; p < d->ranks; p++) {
-        seen->union_rows += d->recv_bytes[p] / (2 * d->opts.head_dim * (int64_t)sizeof(float));
+        stats->union_rows += d->recv_bytes[p] / (2 * d->opts.head_dim * (int64_t)sizeof(float));
         if (p != d->rank)
-            message = copy_pieces(d, x, a, p, run->set->keys.data, 0, message);
+            message = copy_pieces(d, x, a, p, run->acts->keys.data, 0, message);
     }
-    own_rows(d, x, a, run->k, run->v, take_rows, run->set->keys.data);
-    seen->move_ns += tess_comm_clock(d->comm) - begin - (seen->exchange_ns - exchanged);
+    own_rows(d, x, a, run->k, run->v, copy_rows_out, run->acts->keys.data);
+    stats->move_ns += tess_comm_clock(d->comm) - begin - (stats->exchange_ns - exchanged);
     return TESS_OK;
 }
 
 /* ---- rows that are not asked for ------------------------------------------------------------- */
 
 /* sum (head_dim) = that of the rows at home that a sample and head of a rank does not ask for. */
-static void sum_unasked(const tess_dist_attn *d, const tess__selective *x, const tess__asked *a,
-                        int sample, int64_t item, const tess_view *view, float *sum)
+static void sum_unrequested(const tess_dist_attn *d, const tess__selective *x,
+                            const tess__key_requests *a, int sample, int64_t item,
+                            const tess_view *view, float *sum)
 {
-    const uint64_t *set = tess__theirs_at(d, x, a, sample, item);
+    const uint64_t *set = tess__requested_at(d, x, a, sample, item);
     const int64_t low = d->opts.bounds[d->rank], high = d->opts.bounds[d->rank + 1];
     const int64_t base = x->unit_begin[d->rank], n = x->unit_end[d->rank] - base;
     double sums[TESS_DIM_MAX] = {0};
@@ -191,28 +196,28 @@ static void rest_sizes(const tess_dist_attn *d, const tess__selective *x, int64_
 {
     const int64_t row = d->opts.batch * 2 * d->opts.head_dim * (int64_t)sizeof(float);
     for (int r = 0; r < d->ranks; r++) {
-        owner[r] = tess__asks(x, r, d->rank) ? row * (x->first[r + 1] - x->first[r]) : 0;
-        asking[r] = tess__asks(x, d->rank, r) ? row * x->n_mine : 0;
+        owner[r] = tess__requests_keys(x, r, d->rank) ? row * (x->first[r + 1] - x->first[r]) : 0;
+        asking[r] = tess__requests_keys(x, d->rank, r) ? row * x->n_local_heads : 0;
     }
 }
 
-tess_status tess__rest_come(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                            const tess__asked *a, float *rest)
+tess_status tess__rest_sums_fetch(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
+                                  const tess__key_requests *a, float *rest)
 {
-    const int64_t dim = d->opts.head_dim, n = d->opts.batch * x->n_mine * 2 * dim;
+    const int64_t dim = d->opts.head_dim, n = d->opts.batch * x->n_local_heads * 2 * dim;
     float *out = d->send.data;
     const float *in = d->recv.data;
     rest_sizes(d, x, d->send_bytes, d->recv_bytes);
     for (int c = 0; c < d->ranks; c++)
         for (int sample = 0; d->send_bytes[c] > 0 && sample < d->opts.batch; sample++)
             for (int64_t item = x->first[c]; item < x->first[c + 1]; item++, out += 2 * dim) {
-                sum_unasked(d, x, a, sample, item, run->k, out);
-                sum_unasked(d, x, a, sample, item, run->v, out + dim);
+                sum_unrequested(d, x, a, sample, item, run->k, out);
+                sum_unrequested(d, x, a, sample, item, run->v, out + dim);
             }
     const int64_t begin = tess_comm_clock(d->comm);
     TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, d->send.data, d->send_bytes,
                                  d->recv.data, d->recv_bytes));
-    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->stats.exchange_ns += tess_comm_clock(d->comm) - begin;
     memset(rest, 0, (size_t)n * sizeof *rest);
     for (int p = 0; p < d->ranks; p++)
         if (d->recv_bytes[p] > 0) {
@@ -223,10 +228,10 @@ tess_status tess__rest_come(tess_dist_attn *d, tess__dist_run *run, const tess__
 }
 
 /* The same way back: brings what rows get that were not asked for into d->recv. */
-static tess_status rest_return(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                               const float *rest)
+static tess_status rest_gradients_return(tess_dist_attn *d, tess__dist_run *run,
+                                         const tess__selective *x, const float *rest)
 {
-    const int64_t n = d->opts.batch * x->n_mine * 2 * d->opts.head_dim;
+    const int64_t n = d->opts.batch * x->n_local_heads * 2 * d->opts.head_dim;
     float *out = d->send.data;
     rest_sizes(d, x, d->recv_bytes, d->send_bytes);
     for (int p = 0; p < d->ranks; p++)
@@ -237,58 +242,59 @@ static tess_status rest_return(tess_dist_attn *d, tess__dist_run *run, const tes
     const int64_t begin = tess_comm_clock(d->comm);
     TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, d->send.data, d->send_bytes,
                                  d->recv.data, d->recv_bytes));
-    run->layer->seen.exchange_ns += tess_comm_clock(d->comm) - begin;
+    run->layer->stats.exchange_ns += tess_comm_clock(d->comm) - begin;
     return TESS_OK;
 }
 
 /* Adds them, ranks ascending. */
 static void add_rest(const tess_dist_attn *d, const tess__dist_run *run, const tess__selective *x,
-                     const tess__asked *a)
+                     const tess__key_requests *a)
 {
     const int dim = d->opts.head_dim;
     float *in = d->recv.data;
     for (int c = 0; c < d->ranks; c++)
-        for (int sample = 0; tess__asks(x, c, d->rank) && sample < d->opts.batch; sample++)
+        for (int sample = 0; tess__requests_keys(x, c, d->rank) && sample < d->opts.batch; sample++)
             for (int64_t item = x->first[c]; item < x->first[c + 1]; item++, in += 2 * dim) {
-                each_row(d, x, a, sample, item, 0, run->home_dk, add_rows, in);
-                each_row(d, x, a, sample, item, 0, run->home_dv, add_rows, in + dim);
+                each_row(d, x, a, sample, item, 0, run->local_dk, add_rows, in);
+                each_row(d, x, a, sample, item, 0, run->local_dv, add_rows, in + dim);
             }
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static void clear_home(const tess_dist_attn *d, const tess_view *view)
+static void clear_local(const tess_dist_attn *d, const tess_view *view)
 {
     for (int b = 0; b < d->opts.batch; b++)
         for (int h = 0; h < d->opts.heads; h++)
-            for (int64_t row = 0; row < d->home; row++)
+            for (int64_t row = 0; row < d->local_rows; row++)
                 memset(tess__view_row(view, b, h, row), 0,
                        (size_t)d->opts.head_dim * sizeof(float));
 }
 
-tess_status tess__keys_return(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                              const tess__asked *a, float *gradients, const float *rest)
+tess_status tess__key_gradients_return(tess_dist_attn *d, tess__dist_run *run,
+                                       const tess__selective *x, const tess__key_requests *a,
+                                       float *gradients, const float *rest)
 {
-    tess_dist_stats *seen = &run->layer->seen;
-    const int64_t begin = tess_comm_clock(d->comm), exchanged = seen->exchange_ns;
+    tess_dist_stats *stats = &run->layer->stats;
+    const int64_t begin = tess_comm_clock(d->comm), exchanged = stats->exchange_ns;
     float *message = d->send.data;
     row_sizes(d, x, a, d->recv_bytes, d->send_bytes);
     for (int p = 0; p < d->ranks; p++)
         if (p != d->rank)
             message = copy_pieces(d, x, a, p, gradients, 1, message);
-    TESS_TRY(exchange(d, seen));
-    clear_home(d, run->home_dk);
-    clear_home(d, run->home_dv);
+    TESS_TRY(exchange(d, stats));
+    clear_local(d, run->local_dk);
+    clear_local(d, run->local_dv);
     message = d->recv.data;
     for (int c = 0; c < d->ranks; c++)
         if (c == d->rank)
-            own_rows(d, x, a, run->home_dk, run->home_dv, add_rows, gradients);
+            own_rows(d, x, a, run->local_dk, run->local_dv, add_rows, gradients);
         else
-            message = asked_rows(d, x, a, c, run->home_dk, run->home_dv, add_rows, message);
+            message = requested_rows(d, x, a, c, run->local_dk, run->local_dv, add_rows, message);
     if (rest) {
-        TESS_TRY(rest_return(d, run, x, rest));
+        TESS_TRY(rest_gradients_return(d, run, x, rest));
         add_rest(d, run, x, a);
     }
-    seen->move_ns += tess_comm_clock(d->comm) - begin - (seen->exchange_ns - exchanged);
+    stats->move_ns += tess_comm_clock(d->comm) - begin - (stats->exchange_ns - exchanged);
     return TESS_OK;
 }

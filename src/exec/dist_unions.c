@@ -30,7 +30,7 @@ typedef struct {
     int32_t begin, end;
 } span;
 
-static span overlap(const tess__unions *u, int32_t a, int32_t b, span share)
+static span overlap(const tess__union_counts *u, int32_t a, int32_t b, span share)
 {
     const int32_t begin = u->bounds[a], end = u->bounds[b];
     return (span){begin > share.begin ? begin : share.begin, end < share.end ? end : share.end};
@@ -48,7 +48,7 @@ static span groups_of(const tess__dist_share *share)
 
 static void join_lists(const tess_dist_attn *d, const tess_selection *lists, span share)
 {
-    const tess__unions *u = d->unions;
+    const tess__union_counts *u = d->unions;
     const int64_t words = tess__set_words(d->opts.n_units);
     const int team = tess__selection_team(lists, lists->offsets[lists->lists]);
 #pragma omp parallel for num_threads(team)
@@ -74,8 +74,8 @@ static int64_t rows_before(const tess_dist_attn *d, const uint64_t *set, int64_t
 }
 
 /* set = what the segments [a, b) have in a share. */
-static void join_segments(const tess__unions *u, int32_t a, int32_t b, span share, int64_t words,
-                          uint64_t *set)
+static void join_segments(const tess__union_counts *u, int32_t a, int32_t b, span share,
+                          int64_t words, uint64_t *set)
 {
     memset(set, 0, (size_t)words * sizeof *set);
     for (int32_t s = a; s < b; s++) {
@@ -89,12 +89,12 @@ static void join_segments(const tess__unions *u, int32_t a, int32_t b, span shar
 static void add_part(const tess_dist_attn *d, int degree, int p, int32_t a, int32_t b, span share,
                      int dense, double *rows)
 {
-    const tess__unions *u = d->unions;
+    const tess__union_counts *u = d->unions;
     const span part = overlap(u, a, b, share);
     const int64_t words = tess__set_words(d->opts.n_units), tokens = d->opts.tokens;
-    const int homes = d->ranks / degree;
-    const int64_t low = d->opts.bounds[p * homes], high = d->opts.bounds[(p + 1) * homes];
-    const double elsewhere = (double)tokens - (double)(high - low) / homes;
+    const int owners = d->ranks / degree;
+    const int64_t low = d->opts.bounds[p * owners], high = d->opts.bounds[(p + 1) * owners];
+    const double elsewhere = (double)tokens - (double)(high - low) / owners;
     double needed = elsewhere;
     if (part.end <= part.begin)
         return;
@@ -102,7 +102,7 @@ static void add_part(const tess_dist_attn *d, int degree, int p, int32_t a, int3
         uint64_t *const set = u->sets + u->segments * words;
         join_segments(u, a, b, share, words, set);
         const int64_t home = rows_before(d, set, high) - rows_before(d, set, low);
-        needed = (double)rows_before(d, set, tokens) - (double)home / homes;
+        needed = (double)rows_before(d, set, tokens) - (double)home / owners;
     }
     const double has = (double)(part.end - part.begin) / (double)(u->bounds[b] - u->bounds[a]);
     rows[2] += has * elsewhere;
@@ -112,10 +112,10 @@ static void add_part(const tess_dist_attn *d, int degree, int p, int32_t a, int3
     }
 }
 
-void tess__unions_count(const tess_dist_attn *d, int layer, const tess__dist_share *share,
+void tess__count_unions(const tess_dist_attn *d, int layer, const tess__dist_share *share,
                         const tess_selection *lists)
 {
-    const tess__unions *u = d->unions;
+    const tess__union_counts *u = d->unions;
     const span own = groups_of(share);
     double *rows = u->rows + layer * u->parts * TESS__UNION_COUNTS;
     const int32_t *cuts = u->cuts;

@@ -25,33 +25,33 @@
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* Keys lie in token order, whatever order the plan has them in: a leg goes where its tokens are.
- * Legs and shares ascend by head for each peer. */
-static void place_legs(const tess_dist_attn *d, const tess__dist_layer *layer, tess__leg *legs,
-                       int64_t n)
+/* Keys lie in token order, whatever order the plan has them in: a segment goes where its tokens
+ * are. Legs and shares ascend by head for each peer. */
+static void place_segments(const tess_dist_attn *d, const tess__dist_layer *layer,
+                           tess__segment *segments, int64_t n)
 {
     const tess__dist_share *share = layer->shares;
     for (int64_t i = 0; i < n; i++) {
-        tess__leg *leg = &legs[i];
-        if (i > 0 && leg->peer != leg[-1].peer)
+        tess__segment *segment = &segments[i];
+        if (i > 0 && segment->peer != segment[-1].peer)
             share = layer->shares;
-        while (share->head != leg->head)
+        while (share->head != segment->head)
             share++;
-        leg->place = share->k_place + d->opts.bounds[leg->peer] + leg->row;
+        segment->place = share->k_place + d->opts.bounds[segment->peer] + segment->row;
     }
 }
 
 static void place_keys(const tess_dist_attn *d, const tess__dist_layer *layer)
 {
-    const tess__lane *home = &layer->kv.home;
-    place_legs(d, layer, layer->kv.packed.legs, layer->kv.packed.n);
+    const tess__segment_list *home = &layer->kv.local;
+    place_segments(d, layer, layer->kv.packed.segments, layer->kv.packed.n);
     /* Of the rows at home only those that stay are looked for in the packed buffer here. */
     int64_t first = 0, last;
-    while (first < home->n && home->legs[first].peer < d->rank)
+    while (first < home->n && home->segments[first].peer < d->rank)
         first++;
-    for (last = first; last < home->n && home->legs[last].peer == d->rank;)
+    for (last = first; last < home->n && home->segments[last].peer == d->rank;)
         last++;
-    place_legs(d, layer, home->legs + first, last - first);
+    place_segments(d, layer, home->segments + first, last - first);
 }
 
 static tess_status whole_plan(const tess_dist_attn *d, const tess__dist_plan *in,
@@ -59,52 +59,54 @@ static tess_status whole_plan(const tess_dist_attn *d, const tess__dist_plan *in
 {
     tess_exchange_info info;
     TESS_TRY(tess_exchange_query(in->exchange, &info));
-    TESS_TRY(tess__road_make(d, in, TESS_ROWS_KV, info.packed_k, &layer->kv));
+    TESS_TRY(tess__row_exchange_create(d, in, TESS_ROWS_KV, info.packed_k, &layer->kv));
     place_keys(d, layer);
     const int dim = d->opts.head_dim, low = d->opts.proj_dim;
     tess__need_move(d, layer, dim + low, 2 * dim + low, need);
-    tess__need_most(&need->low, d->opts.batch * (layer->q.places + layer->kv.places) * low);
+    tess__raise_to(&need->low,
+                   d->opts.batch * (layer->q.packed_rows + layer->kv.packed_rows) * low);
     for (int64_t i = 0; d->opts.saves > 0 && i < layer->n_shares; i++)
-        if (layer->shares[i].again)
-            tess__need_most(&need->scratch, 2 * d->opts.tokens * dim);
+        if (layer->shares[i].same_head)
+            tess__raise_to(&need->scratch, 2 * d->opts.tokens * dim);
     return TESS_OK;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static tess_status bring(tess_dist_attn *d, tess__dist_run *run, float *q_low, float *k_low)
+static tess_status send_to_compute(tess_dist_attn *d, tess__dist_run *run, float *q_low,
+                                   float *k_low)
 {
     const tess__dist_layer *layer = run->layer;
     const int dim = d->opts.head_dim, low = d->opts.proj_dim;
-    tess__cargo cargo[TESS__CARGO_MOST] = {{&layer->q, dim, *run->q, run->set->q},
-                                           {&layer->kv, dim, *run->k, run->set->k},
-                                           {&layer->kv, dim, *run->v, run->set->v}};
+    tess__transfer transfers[TESS__TRANSFERS_MAX] = {{&layer->q, dim, *run->q, run->acts->q},
+                                                     {&layer->kv, dim, *run->k, run->acts->k},
+                                                     {&layer->kv, dim, *run->v, run->acts->v}};
     int n = 3;
     if (run->call->q_low)
-        cargo[n++] = (tess__cargo){&layer->q, low, *run->call->q_low, q_low};
+        transfers[n++] = (tess__transfer){&layer->q, low, *run->call->q_low, q_low};
     if (run->call->k_low)
-        cargo[n++] = (tess__cargo){&layer->kv, low, *run->call->k_low, k_low};
-    return tess__move_out(d, &run->layer->seen, cargo, n);
+        transfers[n++] = (tess__transfer){&layer->kv, low, *run->call->k_low, k_low};
+    return tess__rows_to_compute(d, &run->layer->stats, transfers, n);
 }
 
 static tess_status attend(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
                           const tess_view *k)
 {
     tess__dist_layer *layer = run->layer;
-    const tess__dist_set *set = run->set;
+    const tess__activations *acts = run->acts;
     const tess__dist_share *share = &layer->shares[i];
     const int dim = d->opts.head_dim;
-    const tess_view q = tess__share_q(layer, sample, share, set->q, dim);
-    const tess_view v = tess__share_k(layer, sample, share, set->v, dim);
-    const tess_view o = tess__share_q(layer, sample, share, set->o, dim);
-    const int dense = set->dense[sample * layer->n_shares + i];
+    const tess_view q = tess__share_q(layer, sample, share, acts->q, dim);
+    const tess_view v = tess__share_k(layer, sample, share, acts->v, dim);
+    const tess_view o = tess__share_q(layer, sample, share, acts->o, dim);
+    const int dense = acts->dense[sample * layer->n_shares + i];
     tess__attn_resize(d->attn, share->q_rows, share->k_rows);
     const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_ns();
     const tess_status status =
         tess_attn_forward(d->attn, dense ? NULL : d->lists, &q, k, &v, &o,
-                          set->lse + sample * layer->q.places + share->q_place);
-    layer->seen.attend_ns += tess_comm_clock(d->comm) - begin;
-    layer->seen.cpu_ns += tess__cpu_ns() - cpu;
+                          acts->lse + sample * layer->q.packed_rows + share->q_place);
+    layer->stats.attend_ns += tess_comm_clock(d->comm) - begin;
+    layer->stats.cpu_ns += tess__cpu_ns() - cpu;
     return status;
 }
 
@@ -114,10 +116,10 @@ static tess_status forward_share(tess_dist_attn *d, tess__dist_run *run, int sam
     const tess__dist_layer *layer = run->layer;
     const tess__dist_share *share = &layer->shares[i];
     const int low = d->opts.proj_dim;
-    const tess_view k = tess__share_k(layer, sample, share, run->set->k, d->opts.head_dim);
+    const tess_view k = tess__share_k(layer, sample, share, run->acts->k, d->opts.head_dim);
     const tess_view ql = tess__share_q(layer, sample, share, q_low, low);
     const tess_view kl = tess__share_k(layer, sample, share, k_low, low);
-    TESS_TRY(tess__share_choose(d, run, sample, i, &k, run->call->q_low ? &ql : NULL,
+    TESS_TRY(tess__share_select(d, run, sample, i, &k, run->call->q_low ? &ql : NULL,
                                 run->call->k_low ? &kl : NULL, run->call->save >= 0));
     return attend(d, run, sample, i, &k);
 }
@@ -125,11 +127,11 @@ static tess_status forward_share(tess_dist_attn *d, tess__dist_run *run, int sam
 static tess_status whole_forward(tess_dist_attn *d, tess__dist_run *run)
 {
     float *q_low = d->low.data;
-    float *k_low = q_low + d->opts.batch * run->layer->q.places * d->opts.proj_dim;
-    TESS_TRY(bring(d, run, q_low, k_low));
+    float *k_low = q_low + d->opts.batch * run->layer->q.packed_rows * d->opts.proj_dim;
+    TESS_TRY(send_to_compute(d, run, q_low, k_low));
     for (int sample = 0; sample < d->opts.batch; sample++)
-        for (int64_t i = 0; run->mine == TESS_OK && i < run->layer->n_shares; i++)
-            run->mine = forward_share(d, run, sample, i, q_low, k_low);
+        for (int64_t i = 0; run->status == TESS_OK && i < run->layer->n_shares; i++)
+            run->status = forward_share(d, run, sample, i, q_low, k_low);
     return TESS_OK;
 }
 
@@ -147,36 +149,36 @@ static void add(const tess_dist_attn *d, float *restrict to, const float *restri
 static tess_status backward_share(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i)
 {
     tess__dist_layer *layer = run->layer;
-    const tess__dist_set *set = run->set;
+    const tess__activations *acts = run->acts;
     const tess__dist_share *share = &layer->shares[i];
     const int dim = d->opts.head_dim;
-    const tess_view q = tess__share_q(layer, sample, share, set->q, dim);
-    const tess_view k = tess__share_k(layer, sample, share, set->k, dim);
-    const tess_view v = tess__share_k(layer, sample, share, set->v, dim);
-    const tess_view o = tess__share_q(layer, sample, share, set->o, dim);
+    const tess_view q = tess__share_q(layer, sample, share, acts->q, dim);
+    const tess_view k = tess__share_k(layer, sample, share, acts->k, dim);
+    const tess_view v = tess__share_k(layer, sample, share, acts->v, dim);
+    const tess_view o = tess__share_q(layer, sample, share, acts->o, dim);
     const tess_attn_saved saved = {&q, &k, &v, &o,
-                                   set->lse + sample * layer->q.places + share->q_place};
+                                   acts->lse + sample * layer->q.packed_rows + share->q_place};
     const tess_view dout = tess__share_q(layer, sample, share, run->dout, dim);
     const tess_view dq = tess__share_q(layer, sample, share, run->dq, dim);
     const tess_view dk = tess__share_k(layer, sample, share, run->dk, dim);
     const tess_view dv = tess__share_k(layer, sample, share, run->dv, dim);
     tess_view dk_part = dk, dv_part = dv;
-    if (share->again) {
+    if (share->same_head) {
         dk_part.data = d->scratch.data;
         dv_part.data = (float *)d->scratch.data + d->opts.tokens * dim;
     }
     const tess_selection *lists;
-    TESS_TRY(tess__share_restore(d, run, sample, i, &lists));
+    TESS_TRY(tess__share_decode(d, run, sample, i, &lists));
     tess__attn_resize(d->attn, share->q_rows, share->k_rows);
     const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_ns();
     const tess_status status =
         tess_attn_backward(d->attn, lists, &saved, &dout, NULL, &dq, &dk_part, &dv_part);
-    if (status == TESS_OK && share->again) {
+    if (status == TESS_OK && share->same_head) {
         add(d, dk.data, dk_part.data);
         add(d, dv.data, dv_part.data);
     }
-    layer->seen.attend_ns += tess_comm_clock(d->comm) - begin;
-    layer->seen.cpu_ns += tess__cpu_ns() - cpu;
+    layer->stats.attend_ns += tess_comm_clock(d->comm) - begin;
+    layer->stats.cpu_ns += tess__cpu_ns() - cpu;
     return status;
 }
 
@@ -185,13 +187,14 @@ static tess_status whole_backward(tess_dist_attn *d, tess__dist_run *run)
     tess__dist_layer *layer = run->layer;
     const int dim = d->opts.head_dim;
     for (int sample = 0; sample < d->opts.batch; sample++)
-        for (int64_t i = 0; run->mine == TESS_OK && i < layer->n_shares; i++)
-            run->mine = backward_share(d, run, sample, i);
+        for (int64_t i = 0; run->status == TESS_OK && i < layer->n_shares; i++)
+            run->status = backward_share(d, run, sample, i);
     TESS_TRY(tess__run_agree(d, run));
-    const tess__cargo cargo[] = {{&layer->q, dim, *run->home_dq, run->dq},
-                                 {&layer->kv, dim, *run->home_dk, run->dk},
-                                 {&layer->kv, dim, *run->home_dv, run->dv}};
-    return tess__move_back(d, &layer->seen, cargo, 3);
+    const tess__transfer transfers[] = {{&layer->q, dim, *run->local_dq, run->dq},
+                                        {&layer->kv, dim, *run->local_dk, run->dk},
+                                        {&layer->kv, dim, *run->local_dv, run->dv}};
+    return tess__rows_to_owners(d, &layer->stats, transfers, 3);
 }
 
-const tess__dist_kind tess__dist_whole = {"whole keys", whole_plan, whole_forward, whole_backward};
+const tess__dist_kind tess__dist_whole_keys = {"whole keys", whole_plan, whole_forward,
+                                               whole_backward};

@@ -93,13 +93,13 @@ static int64_t read_number(const uint8_t **from, const uint8_t *end)
     return -1;
 }
 
-/* The form GAPS behind its first byte; NULL where it would reach `room` bytes. */
+/* The form GAPS behind its first byte; NULL where it would reach `sized_buffer` bytes. */
 static uint8_t *write_gaps(const uint64_t *set, int64_t begin, int64_t end, int64_t count,
-                           int64_t room, uint8_t *to)
+                           int64_t sized_buffer, uint8_t *to)
 {
-    if (room < 10 || count >= room)
+    if (sized_buffer < 10 || count >= sized_buffer)
         return NULL;
-    const uint8_t *const last = to + room - 5; /* a number has at most 5 bytes */
+    const uint8_t *const last = to + sized_buffer - 5; /* a number has at most 5 bytes */
     to = write_number(to, (uint64_t)count);
     int64_t next = begin;
     for (int64_t unit = begin; (unit = tess__set_next(set, unit, end, 1)) < end; unit++) {

@@ -75,7 +75,7 @@ char *tess__real_text(double value, int digits, char text[TESS_REAL_TEXT])
 
 static void emit(tess__jw *w, const char *bytes, size_t n)
 {
-    if (w->status == TESS_OK && w->write)
+    if (w->status == TESS_OK && w->write && n > 0)
         w->status = w->write(w->to, bytes, n);
     w->bytes += n;
 }
@@ -243,6 +243,13 @@ void tess__jw_row_i64(tess__jw *w, const char *key, const int64_t *values, size_
     tess__jw_row(w, key, '[');
     for (size_t i = 0; i < n; i++)
         tess__jw_int(w, NULL, values[i]);
+    tess__jw_end(w, ']');
+}
+
+void tess__jw_elements(tess__jw *w, const char *key, const char *text, size_t n)
+{
+    tess__jw_begin(w, key, '[');
+    emit(w, text, n);
     tess__jw_end(w, ']');
 }
 

@@ -51,6 +51,9 @@ TESS_SIBLING void tess__jw_row_i32(tess__jw *w, const char *key, const int32_t *
 TESS_SIBLING void tess__jw_row_i64(tess__jw *w, const char *key, const int64_t *values, size_t n);
 TESS_SIBLING void tess__jw_value(tess__jw *w, const char *key, const json_t *value);
 
+/* An array of elements whose text exists already, with commas between them. */
+TESS_SIBLING void tess__jw_elements(tess__jw *w, const char *key, const char *text, size_t n);
+
 /* The end of the text; with an indent, the end of its last line. */
 TESS_SIBLING tess_status tess__jw_finish(tess__jw *w);
 

@@ -21,41 +21,34 @@
 
 enum { POINTS_MAX = 200, TURNS_MAX = 400 };
 
-static void add_number(tess__markup *text, double value)
+static void add_estimate(tess__jw *w, const char *key, const tess_estimate *e)
 {
-    if (isfinite(value))
-        tess__markup_print(text, "%.7g", value);
-    else
-        tess__markup_print(text, "null");
+    tess__jw_begin(w, key, '[');
+    tess__jw_int(w, NULL, e->n);
+    tess__jw_real(w, NULL, e->mean);
+    tess__jw_real(w, NULL, e->low);
+    tess__jw_real(w, NULL, e->high);
+    tess__jw_end(w, ']');
 }
 
-static void add_estimate(tess__markup *text, const tess_estimate *e)
+/* The estimate over all noise levels, then that of each quartile. */
+static void add_estimates(tess__jw *w, const char *key, const tess_estimate *all,
+                          const tess_estimate *buckets)
 {
-    tess__markup_print(text, "[%d,", e->n);
-    add_number(text, e->mean);
-    tess__markup_print(text, ",");
-    add_number(text, e->low);
-    tess__markup_print(text, ",");
-    add_number(text, e->high);
-    tess__markup_print(text, "]");
+    tess__jw_begin(w, key, '[');
+    add_estimate(w, NULL, all);
+    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++)
+        add_estimate(w, NULL, &buckets[b]);
+    tess__jw_end(w, ']');
 }
 
-static void add_at(tess__markup *text, const char *name, const tess_compare_at *at)
+static void add_at(tess__jw *w, const char *key, const tess_compare_at *at)
 {
-    tess__markup_print(text, "\"%s\":{\"verdict\":\"%s\",\"loss\":[", name,
-                       tess_verdict_name(at->verdict));
-    add_estimate(text, &at->loss);
-    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++) {
-        tess__markup_print(text, ",");
-        add_estimate(text, &at->buckets[b]);
-    }
-    tess__markup_print(text, "],\"change\":[");
-    add_estimate(text, &at->change);
-    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++) {
-        tess__markup_print(text, ",");
-        add_estimate(text, &at->bucket_changes[b]);
-    }
-    tess__markup_print(text, "]}");
+    tess__jw_begin(w, key, '{');
+    tess__jw_text(w, "verdict", tess_verdict_name(at->verdict));
+    add_estimates(w, "loss", &at->loss, at->buckets);
+    add_estimates(w, "change", &at->change, at->bucket_changes);
+    tess__jw_end(w, '}');
 }
 
 /* ---- curves ------------------------------------------------------------------------------- */
@@ -64,8 +57,7 @@ typedef struct {
     const tess_compare *c;
     int arm;
     double *values; /* (runs) */
-    tess__markup *text;
-    int points;
+    tess__jw *w;
 } curve;
 
 /* The estimate over the arm's runs of means over lines [begin, end). */
@@ -85,17 +77,13 @@ static void add_point(curve *v, int column, int64_t begin, int64_t end, const in
     const tess_estimate e = over_runs(v, column, begin, end);
     const double head[] = {over_runs(v, TESS_SEEN_WALL, end - 1, end).mean,
                            over_runs(v, TESS_SEEN_GFLOP, end - 1, end).mean, e.mean, e.low, e.high};
-    tess__markup_print(v->text, "%s[%lld", v->points++ ? "," : "",
-                       (long long)v->c->runs[v->c->arms[v->arm].first].steps[end - 1]);
-    for (size_t i = 0; i < sizeof head / sizeof *head; i++) {
-        tess__markup_print(v->text, ",");
-        add_number(v->text, head[i]);
-    }
-    for (int i = 0; i < n; i++) {
-        tess__markup_print(v->text, ",");
-        add_number(v->text, over_runs(v, more[i], begin, end).mean);
-    }
-    tess__markup_print(v->text, "]");
+    tess__jw_begin(v->w, NULL, '[');
+    tess__jw_int(v->w, NULL, v->c->runs[v->c->arms[v->arm].first].steps[end - 1]);
+    for (size_t i = 0; i < sizeof head / sizeof *head; i++)
+        tess__jw_real(v->w, NULL, head[i]);
+    for (int i = 0; i < n; i++)
+        tess__jw_real(v->w, NULL, over_runs(v, more[i], begin, end).mean);
+    tess__jw_end(v->w, ']');
 }
 
 /* Lines on which all runs of the arm have the same steps; curves are of these. */
@@ -126,8 +114,7 @@ static int validated(const curve *v, int64_t line)
 static void add_changes(const curve *v)
 {
     const tess__seen *first = &v->c->runs[v->c->arms[v->arm].first];
-    int n = 0;
-    tess__markup_print(v->text, "\"changes\":[");
+    tess__jw_begin(v->w, "changes", '[');
     for (int64_t i = 0; i < first->lines; i++) {
         const tess_estimate e =
             isnan(first->seen[TESS_SEEN_VAL][i])
@@ -135,14 +122,14 @@ static void add_changes(const curve *v)
                 : tess__compare_change(v->c, v->arm, first->steps[i], v->values);
         if (e.n == 0)
             continue;
-        tess__markup_print(v->text, "%s[%lld,%.7g,", n++ ? "," : "", (long long)first->steps[i],
-                           e.mean);
-        add_number(v->text, e.low);
-        tess__markup_print(v->text, ",");
-        add_number(v->text, e.high);
-        tess__markup_print(v->text, "]");
+        tess__jw_begin(v->w, NULL, '[');
+        tess__jw_int(v->w, NULL, first->steps[i]);
+        tess__jw_real(v->w, NULL, e.mean);
+        tess__jw_real(v->w, NULL, e.low);
+        tess__jw_real(v->w, NULL, e.high);
+        tess__jw_end(v->w, ']');
     }
-    tess__markup_print(v->text, "],\n");
+    tess__jw_end(v->w, ']');
 }
 
 static void add_curves(curve *v)
@@ -152,29 +139,30 @@ static void add_curves(curve *v)
     static const int sparsity[] = {TESS_SEEN_DENSITY, TESS_SEEN_RECALL};
     const int64_t lines = common_lines(v), every = (lines + POINTS_MAX - 1) / POINTS_MAX;
     add_changes(v);
-    tess__markup_print(v->text, "\"validation\":[");
+    tess__jw_begin(v->w, "validation", '[');
     for (int64_t i = 0; i < lines; i++)
         if (validated(v, i))
             add_point(v, TESS_SEEN_VAL, i, i + 1, buckets, TESS_COMPARE_BUCKETS);
-    tess__markup_print(v->text, "],\n\"training\":[");
-    v->points = 0;
+    tess__jw_end(v->w, ']');
+    tess__jw_begin(v->w, "training", '[');
     for (int64_t i = 0; i < lines; i += every)
         add_point(v, TESS_SEEN_LOSS, i, TESS_MIN(i + every, lines), sparsity, 2);
-    tess__markup_print(v->text, "]");
+    tess__jw_end(v->w, ']');
 }
 
-static void add_turns(const tess_compare *c, int arm, tess__markup *text)
+static void add_turns(const tess_compare *c, int arm, tess__jw *w)
 {
     int n = 0;
-    tess__markup_print(text, ",\n\"turns\":[");
+    tess__jw_begin(w, "turns", '[');
     for (int i = 0; i < c->info.runs; i++)
-        for (int64_t t = 0; c->runs[i].arm == arm && t < c->runs[i].n_turns && n < TURNS_MAX; t++)
-            tess__markup_print(text, "%s[%lld,%d]", n++ ? "," : "",
-                               (long long)c->runs[i].turns[t].step, c->runs[i].turns[t].sparse);
-    tess__markup_print(text, "]");
+        for (int64_t t = 0; c->runs[i].arm == arm && t < c->runs[i].n_turns && n < TURNS_MAX;
+             t++, n++)
+            tess__jw_row_i64(w, NULL,
+                             (int64_t[]){c->runs[i].turns[t].step, c->runs[i].turns[t].sparse}, 2);
+    tess__jw_end(w, ']');
 }
 
-static tess_status add_arm(const tess_compare *c, int index, double *values, tess__markup *text)
+static tess_status add_arm(const tess_compare *c, int index, double *values, tess__jw *w)
 {
     tess_compare_arm arm;
     TESS_TRY(tess_compare_arm_view(c, index, &arm));
@@ -188,27 +176,26 @@ static tess_status add_arm(const tess_compare *c, int index, double *values, tes
                    {"gflop", &arm.gflop},
                    {"density", &arm.density},
                    {"recall", &arm.recall}};
-    tess__markup_print(text, "%s{\"label\":", index ? ",\n" : "");
-    tess__markup_string(text, arm.label);
-    tess__markup_print(text,
-                       ",\"runs\":%d,\"steps\":%lld,\"switches\":%d,\"returns\":%d,"
-                       "\"first_switch\":%lld,\"last_switch\":%lld,\n\"at\":{",
-                       arm.runs, (long long)arm.steps, arm.switches, arm.returns,
-                       (long long)arm.first_switch, (long long)arm.last_switch);
-    add_at(text, "step", &arm.at_step);
-    tess__markup_print(text, ",\n");
-    add_at(text, "wall", &arm.at_wall);
-    tess__markup_print(text, ",\n");
-    add_at(text, "gflop", &arm.at_gflop);
-    tess__markup_print(text, "},\n\"numbers\":{");
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        tess__markup_print(text, "%s\"%s\":", i ? "," : "", numbers[i].name);
-        add_estimate(text, numbers[i].value);
-    }
-    tess__markup_print(text, "},\n");
-    add_curves(&(curve){.c = c, .arm = index, .values = values, .text = text});
-    add_turns(c, index, text);
-    tess__markup_print(text, "}");
+    tess__jw_begin(w, NULL, '{');
+    tess__jw_text(w, "label", arm.label);
+    tess__jw_int(w, "runs", arm.runs);
+    tess__jw_int(w, "steps", arm.steps);
+    tess__jw_int(w, "switches", arm.switches);
+    tess__jw_int(w, "returns", arm.returns);
+    tess__jw_int(w, "first_switch", arm.first_switch);
+    tess__jw_int(w, "last_switch", arm.last_switch);
+    tess__jw_begin(w, "at", '{');
+    add_at(w, "step", &arm.at_step);
+    add_at(w, "wall", &arm.at_wall);
+    add_at(w, "gflop", &arm.at_gflop);
+    tess__jw_end(w, '}');
+    tess__jw_begin(w, "numbers", '{');
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        add_estimate(w, numbers[i].name, numbers[i].value);
+    tess__jw_end(w, '}');
+    add_curves(&(curve){.c = c, .arm = index, .values = values, .w = w});
+    add_turns(c, index, w);
+    tess__jw_end(w, '}');
     return TESS_OK;
 }
 
@@ -321,19 +308,21 @@ static tess_status add_data(const tess_compare *c, tess__markup *data)
     double *values = tess__alloc(c->ctx, (size_t)c->info.runs * sizeof *values);
     if (!values)
         return TESS_ENOMEM;
-    tess__markup_print(data,
-                       "{\"baseline\":%d,\"margin\":%.9g,\"confidence\":%.9g,\"step\":%lld,"
-                       "\"wall\":",
-                       c->info.baseline, c->info.margin, c->info.confidence,
-                       (long long)c->info.step);
-    add_number(data, c->info.wall_s);
-    tess__markup_print(data, ",\"gflop\":");
-    add_number(data, c->info.gflop);
-    tess__markup_print(data, ",\n\"arms\":[");
+    tess__jw w = tess__markup_json(data, 9);
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_int(&w, "baseline", c->info.baseline);
+    tess__jw_real(&w, "margin", c->info.margin);
+    tess__jw_real(&w, "confidence", c->info.confidence);
+    tess__jw_int(&w, "step", c->info.step);
+    w.digits = 7;
+    tess__jw_real(&w, "wall", c->info.wall_s);
+    tess__jw_real(&w, "gflop", c->info.gflop);
+    tess__jw_begin(&w, "arms", '[');
     tess_status status = TESS_OK;
     for (int i = 0; i < c->info.arms && !status; i++)
-        status = add_arm(c, i, values, data);
-    tess__markup_print(data, "]}");
+        status = add_arm(c, i, values, &w);
+    tess__jw_end(&w, ']');
+    tess__jw_end(&w, '}');
     tess__free(c->ctx, values);
     return status;
 }

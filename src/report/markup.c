@@ -52,19 +52,6 @@ void tess__markup_html(tess__markup *text, const char *s)
     }
 }
 
-void tess__markup_string(tess__markup *text, const char *s)
-{
-    tess__markup_add(text, "\"", 1);
-    for (const unsigned char *at = (const unsigned char *)s; *at; at++) {
-        /* "<" too: no string may end the script element around it. */
-        if (*at < 0x20 || *at == '"' || *at == '\\' || *at == '<')
-            tess__markup_print(text, "\\u%04x", *at);
-        else
-            tess__markup_add(text, (const char *)at, 1);
-    }
-    tess__markup_add(text, "\"", 1);
-}
-
 void tess__markup_base64(tess__markup *text, const void *bytes, size_t n)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -77,6 +64,31 @@ void tess__markup_base64(tess__markup *text, const void *bytes, size_t n)
                               i + 2 < n ? digits[word & 63] : '='};
         tess__markup_add(text, four, 4);
     }
+}
+
+static tess_status append(void *text, const char *bytes, size_t n)
+{
+    tess__markup_add(text, bytes, n);
+    return ((tess__markup *)text)->status;
+}
+
+tess__jw tess__markup_json(tess__markup *text, int digits)
+{
+    return (tess__jw){.write = append,
+                      .to = text,
+                      .compact = 1,
+                      .digits = digits,
+                      .html = 1,
+                      .members = text->size > 0};
+}
+
+void tess__markup_bytes(tess__jw *w, const char *key, const void *bytes, size_t n)
+{
+    tess__markup text = {.ctx = ((tess__markup *)w->to)->ctx};
+    tess__markup_base64(&text, bytes, n);
+    tess__jw_text(w, key, text.data ? text.data : "");
+    w->status = w->status ? w->status : text.status;
+    tess__markup_free(&text);
 }
 
 void tess__markup_free(tess__markup *text)

@@ -162,7 +162,9 @@ tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup 
         return tess__nomem((size_t)detail->q_blocks * sizeof *rows);
     tess__markup_print(text, "{\"step\":%lld,\"layer\":%lld,\"strategy\":", (long long)detail->step,
                        (long long)detail->number);
-    tess__markup_string(text, strategy);
+    tess__jw name = tess__markup_json(text, 0);
+    name.members = 0;
+    tess__jw_text(&name, NULL, strategy);
     tess__markup_add(text, ",", 1);
     tess_status status = add_shares(detail, rows, text);
     if (!status)

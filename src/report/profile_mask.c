@@ -78,25 +78,23 @@ static void choose_frames(shown *s)
     s->frames[nearest] = query;
 }
 
-static void add_bytes(tess__markup *text, const char *name, const shown *s, const uint8_t *bytes)
+static void add_bytes(tess__jw *w, const char *key, const shown *s, const uint8_t *bytes)
 {
-    tess__markup all = {.ctx = text->ctx};
+    tess__markup all = {.ctx = ((tess__markup *)w->to)->ctx};
     for (int i = 0; i < s->n; i++)
         tess__markup_add(&all, (const char *)bytes + (size_t)s->frames[i] * s->side, s->side);
-    tess__markup_print(text, ",\"%s\":\"", name);
-    if (!all.status)
-        tess__markup_base64(text, all.data, all.size);
-    tess__markup_print(text, "\"");
-    text->status = text->status ? text->status : all.status;
+    tess__markup_bytes(w, key, all.data, all.status ? 0 : all.size);
+    w->status = w->status ? w->status : all.status;
     tess__markup_free(&all);
 }
 
-static void add_mass(tess__markup *text, const shown *s)
+static void add_mass(tess__jw *w, const shown *s)
 {
+    tess_ctx *ctx = ((tess__markup *)w->to)->ctx;
     const size_t tokens = s->side * (size_t)s->m->grid[0];
-    uint8_t *bytes = tess__alloc(text->ctx, tokens);
+    uint8_t *bytes = tess__alloc(ctx, tokens);
     if (!bytes) {
-        text->status = text->status ? text->status : TESS_ENOMEM;
+        w->status = w->status ? w->status : TESS_ENOMEM;
         return;
     }
     float most = 0;
@@ -104,20 +102,19 @@ static void add_mass(tess__markup *text, const shown *s)
         most = TESS_MAX(s->m->mass[i], most);
     for (size_t i = 0; i < tokens; i++)
         bytes[i] = s->m->mass[i] > 0 ? (uint8_t)lrintf(255 * sqrtf(s->m->mass[i] / most)) : 0;
-    add_bytes(text, "mass", s, bytes);
-    tess__free(text->ctx, bytes);
+    add_bytes(w, "mass", s, bytes);
+    tess__free(ctx, bytes);
 }
 
-static void add_pixels(tess__markup *text, const shown *s)
+static void add_pixels(tess__jw *w, const shown *s)
 {
     const tess_profile_mask *m = s->m;
     if (!m->pixels) {
-        tess__markup_print(text, ",\"pixels\":null");
+        tess__jw_null(w, "pixels");
         return;
     }
-    const int larger = m->height > m->width ? m->height : m->width;
-    const int stride = (larger + SIDE_MAX - 1) / SIDE_MAX;
-    tess__markup all = {.ctx = text->ctx};
+    const int stride = (TESS_MAX(m->height, m->width) + SIDE_MAX - 1) / SIDE_MAX;
+    tess__markup all = {.ctx = ((tess__markup *)w->to)->ctx};
     for (int i = 0; i < s->n; i++) {
         const int64_t frame = (int64_t)s->frames[i] * m->frames / m->grid[0];
         for (int y = 0; y < m->height; y += stride)
@@ -126,16 +123,14 @@ static void add_pixels(tess__markup *text, const shown *s)
                     &all, (const char *)m->pixels + 3 * ((frame * m->height + y) * m->width + x),
                     3);
     }
-    tess__markup_print(text, ",\"height\":%d,\"width\":%d,\"pixels\":\"",
-                       (m->height + stride - 1) / stride, (m->width + stride - 1) / stride);
-    if (!all.status)
-        tess__markup_base64(text, all.data, all.size);
-    tess__markup_print(text, "\"");
-    text->status = text->status ? text->status : all.status;
+    tess__jw_int(w, "height", (m->height + stride - 1) / stride);
+    tess__jw_int(w, "width", (m->width + stride - 1) / stride);
+    tess__markup_bytes(w, "pixels", all.data, all.status ? 0 : all.size);
+    w->status = w->status ? w->status : all.status;
     tess__markup_free(&all);
 }
 
-static void add_mask(tess__markup *text, const shown *s)
+static void add_mask(tess__jw *w, const shown *s)
 {
     const tess_profile_mask *m = s->m;
     double oracle = 0, found = 0;
@@ -145,25 +140,25 @@ static void add_mask(tess__markup *text, const shown *s)
         oracle += m->oracle[i] ? m->mass[i] : 0;
         found += m->predicted && m->predicted[i] ? m->mass[i] : 0;
     }
-    tess__markup_print(text, "{\"layer\":%d,\"head\":%d,\"why\":", m->layer, m->head);
-    tess__markup_string(text, m->why ? m->why : "");
-    tess__markup_print(text,
-                       ",\"step\":%lld,\"noise\":%.4g,\"grid\":[%d,%d,%d],\"keys\":%lld,"
-                       "\"oracle_mass\":%.5g,\"frames\":[",
-                       (long long)m->step, m->noise, m->grid[0], m->grid[1], m->grid[2],
-                       (long long)keys, oracle);
-    for (int i = 0; i < s->n; i++)
-        tess__markup_print(text, "%s%d", i ? "," : "", s->frames[i]);
-    tess__markup_print(text, "]");
-    add_pixels(text, s);
-    add_bytes(text, "query", s, m->query);
-    add_mass(text, s);
-    add_bytes(text, "oracle", s, m->oracle);
+    tess__jw_begin(w, NULL, '{');
+    tess__jw_int(w, "layer", m->layer);
+    tess__jw_int(w, "head", m->head);
+    tess__jw_text(w, "why", m->why ? m->why : "");
+    tess__jw_int(w, "step", m->step);
+    tess__jw_real(w, "noise", m->noise);
+    tess__jw_row_i32(w, "grid", m->grid, 3);
+    tess__jw_int(w, "keys", keys);
+    tess__jw_real(w, "oracle_mass", oracle);
+    tess__jw_row_i32(w, "frames", s->frames, (size_t)s->n);
+    add_pixels(w, s);
+    add_bytes(w, "query", s, m->query);
+    add_mass(w, s);
+    add_bytes(w, "oracle", s, m->oracle);
     if (m->predicted) {
-        add_bytes(text, "predicted", s, m->predicted);
-        tess__markup_print(text, ",\"found\":%.5g", oracle > 0 ? found / oracle : 0);
+        add_bytes(w, "predicted", s, m->predicted);
+        tess__jw_real(w, "found", oracle > 0 ? found / oracle : 0);
     }
-    tess__markup_print(text, "}");
+    tess__jw_end(w, '}');
 }
 
 tess_status tess_profile_report_mask(tess_profile_report *report, const tess_profile_mask *mask)
@@ -172,9 +167,9 @@ tess_status tess_profile_report_mask(tess_profile_report *report, const tess_pro
     TESS_TRY(check(report, mask));
     shown s = {.m = mask, .side = (size_t)mask->grid[1] * (size_t)mask->grid[2]};
     choose_frames(&s);
-    if (report->n_masks)
-        tess__markup_print(&report->masks, ",\n");
-    add_mask(&report->masks, &s);
+    tess__jw w = tess__markup_json(&report->masks, 5);
+    add_mask(&w, &s);
+    report->masks.status = tess__jw_finish(&w);
     TESS_TRY(report->masks.status);
     report->n_masks++;
     return TESS_OK;

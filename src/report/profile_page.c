@@ -73,7 +73,7 @@ void tess_profile_report_destroy(tess_profile_report *report)
 
 /* ---- maps --------------------------------------------------------------------------------- */
 
-static tess_status check_shares(const char *name, const double *x, size_t n)
+static tess_status check_fractions(const char *name, const double *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!(x[i] >= 0 && x[i] <= 1 + 1e-9))
@@ -82,15 +82,16 @@ static tess_status check_shares(const char *name, const double *x, size_t n)
     return TESS_OK;
 }
 
-static double add_shares(tess__markup *text, const double *x, size_t n)
+/* Returns their mean. */
+static double add_fractions(tess__jw *w, const char *key, const double *x, size_t n)
 {
     double sum = 0;
-    tess__markup_print(text, "[");
+    tess__jw_begin(w, key, '[');
     for (size_t i = 0; i < n; i++) {
-        tess__markup_print(text, "%s%.5g", i ? "," : "", x[i]);
+        tess__jw_real(w, NULL, x[i]);
         sum += x[i];
     }
-    tess__markup_print(text, "]");
+    tess__jw_end(w, ']');
     return sum / (double)n;
 }
 
@@ -106,18 +107,24 @@ tess_status tess_profile_report_add(tess_profile_report *report, const tess_prof
                           "tess_profile_report_add: noise is %g..%g, must ascend in 0..1",
                           map->noise_low, map->noise_high);
     const size_t n = (size_t)report->opts.layers * (size_t)report->opts.heads;
-    TESS_TRY(check_shares("density", map->density, n));
+    TESS_TRY(check_fractions("density", map->density, n));
     if (map->recall)
-        TESS_TRY(check_shares("recall", map->recall, n));
-    tess__markup *text = &report->maps;
-    tess__markup_print(
-        text, "%s{\"step\":%lld,\"noise\":[%.4g,%.4g],\"density\":", report->n_maps ? ",\n" : "",
-        (long long)map->step, map->noise_low, map->noise_high);
-    const double density = add_shares(text, map->density, n);
-    tess__markup_print(text, ",\"recall\":");
-    const double recall = map->recall ? add_shares(text, map->recall, n) : NAN;
-    tess__markup_print(text, "%s}", map->recall ? "" : "null");
-    TESS_TRY(text->status);
+        TESS_TRY(check_fractions("recall", map->recall, n));
+    double recall = NAN;
+    tess__jw w = tess__markup_json(&report->maps, 5);
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_int(&w, "step", map->step);
+    tess__jw_begin(&w, "noise", '[');
+    tess__jw_real(&w, NULL, map->noise_low);
+    tess__jw_real(&w, NULL, map->noise_high);
+    tess__jw_end(&w, ']');
+    const double density = add_fractions(&w, "density", map->density, n);
+    if (map->recall)
+        recall = add_fractions(&w, "recall", map->recall, n);
+    else
+        tess__jw_null(&w, "recall");
+    tess__jw_end(&w, '}');
+    TESS_TRY(tess__jw_finish(&w));
     /* The tiles are of the last step. */
     if (report->n_maps == 0 || map->step != report->step)
         report->of_step = 0, report->density = 0, report->recall = 0;
@@ -132,10 +139,13 @@ tess_status tess_profile_report_add(tess_profile_report *report, const tess_prof
 tess_status tess_profile_report_cube(tess_profile_report *report, const tess_profile_cube *cube)
 {
     TESS_REQUIRE(report, cube);
-    tess__markup_print(&report->cubes, "%s{\"cube\":[%d,%d,%d],\"overlap\":%.5g,\"density\":%.5g}",
-                       report->n_cubes ? ",\n" : "", cube->cube[0], cube->cube[1], cube->cube[2],
-                       cube->overlap, cube->density);
-    TESS_TRY(report->cubes.status);
+    tess__jw w = tess__markup_json(&report->cubes, 5);
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_row_i32(&w, "cube", cube->cube, 3);
+    tess__jw_real(&w, "overlap", cube->overlap);
+    tess__jw_real(&w, "density", cube->density);
+    tess__jw_end(&w, '}');
+    TESS_TRY(tess__jw_finish(&w));
     report->n_cubes++;
     return TESS_OK;
 }
@@ -209,18 +219,18 @@ tess_status tess_profile_report_write(tess_profile_report *report, const char *p
     if (report->n_maps == 0)
         return tess__fail(TESS_EINVAL, "tess_profile_report_write: no map was added");
     tess__markup page = {.ctx = report->ctx}, data = {.ctx = report->ctx};
-    const int *cube = report->opts.cube;
     add_head(report, &page);
     add_figures(report, &page);
-    tess__markup_print(
-        &data, "{\"layers\":%d,\"heads\":%d,\"mass\":%.5g,\"cube\":[%d,%d,%d],\n\"maps\":[",
-        report->opts.layers, report->opts.heads, report->opts.mass, cube[0], cube[1], cube[2]);
-    tess__markup_add(&data, report->maps.data, report->maps.size);
-    tess__markup_print(&data, "],\n\"cubes\":[%s],\n\"masks\":[",
-                       report->cubes.data ? report->cubes.data : "");
-    if (report->n_masks)
-        tess__markup_add(&data, report->masks.data, report->masks.size);
-    tess__markup_print(&data, "]}");
+    tess__jw w = tess__markup_json(&data, 5);
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_int(&w, "layers", report->opts.layers);
+    tess__jw_int(&w, "heads", report->opts.heads);
+    tess__jw_real(&w, "mass", report->opts.mass);
+    tess__jw_row_i32(&w, "cube", report->opts.cube, 3);
+    tess__jw_elements(&w, "maps", report->maps.data, report->maps.size);
+    tess__jw_elements(&w, "cubes", report->cubes.data, report->cubes.size);
+    tess__jw_elements(&w, "masks", report->masks.data, report->masks.size);
+    tess__jw_end(&w, '}');
     const tess_status status = tess__page_write(&page, &data, tess__asset_profile_js, path);
     tess__markup_free(&page);
     tess__markup_free(&data);

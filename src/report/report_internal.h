@@ -10,6 +10,7 @@
 #define TESS_REPORT_INTERNAL_H
 
 #include "base/base_internal.h"
+#include "file/json_write.h"
 #include "tessera/report.h"
 
 /* ---- markup.c: text that grows. A failure is remembered, and further calls do nothing -------- */
@@ -26,9 +27,14 @@ void tess__markup_add(tess__markup *text, const char *bytes, size_t n);
 void tess__markup_print(tess__markup *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void tess__markup_html(tess__markup *text, const char *s); /* with & < > " escaped */
-void tess__markup_string(tess__markup *text,
-                         const char *s); /* a JSON string, safe inside a script */
 void tess__markup_base64(tess__markup *text, const void *bytes, size_t n);
+
+/* A JSON writer that appends to the text, safe inside a script element; behind a value that the
+ * text ends with it writes a comma first. `digits` as in tess__jw. */
+tess__jw tess__markup_json(tess__markup *text, int digits);
+
+/* A member of JSON: the bytes in base64. */
+void tess__markup_bytes(tess__jw *w, const char *key, const void *bytes, size_t n);
 void tess__markup_free(tess__markup *text);
 
 /* ---- page.c ---------------------------------------------------------------------------------- */

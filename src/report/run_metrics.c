@@ -11,21 +11,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { POINTS_MAX = 1500 };
+enum { POINTS_MAX = 1500, DIGITS = 7 };
 
 static const char *const columns[TESS_RUN_COLUMNS] = {
     "loss",      "lr",        "grad_norm",      "step_ms",       "attention_ms",
     "linear_ms", "other_ms",  "optimiser_ms",   "data_ms",       "tokens_per_s",
     "density",   "recall",    "predictor_loss", "sparse_layers", "select_ms",
     "learn_ms",  "profile_ms"};
-
-static void add_number(tess__markup *text, double value)
-{
-    if (isfinite(value))
-        tess__markup_print(text, ",%.7g", value);
-    else
-        tess__markup_print(text, ",null");
-}
 
 /* Adds [step, loss, bucket...] if the line has a validation. */
 static void add_validation(tess__run_data *run, const json_t *object, int64_t step)
@@ -34,11 +26,13 @@ static void add_validation(tess__run_data *run, const json_t *object, int64_t st
     const json_t *buckets = json_object_get(object, "val_buckets");
     if (!isfinite(loss))
         return;
-    tess__markup_print(&run->validation, "%s[%lld", run->validations ? "," : "", (long long)step);
-    add_number(&run->validation, loss);
+    tess__jw w = tess__markup_json(&run->validation, DIGITS);
+    tess__jw_begin(&w, NULL, '[');
+    tess__jw_int(&w, NULL, step);
+    tess__jw_real(&w, NULL, loss);
     for (size_t i = 0; i < json_array_size(buckets); i++)
-        add_number(&run->validation, json_number_value(json_array_get(buckets, i)));
-    tess__markup_print(&run->validation, "]");
+        tess__jw_real(&w, NULL, json_number_value(json_array_get(buckets, i)));
+    tess__jw_end(&w, ']');
     run->validations++;
     run->val_loss = loss;
 }
@@ -52,12 +46,14 @@ typedef struct {
 
 static void end_point(tess__run_data *run, thinning *t, int64_t step)
 {
-    tess__markup_print(&run->points, "%s[%lld", t->lines > t->in_point ? "," : "", (long long)step);
-    for (int i = 0; i < TESS_RUN_COLUMNS; i++)
-        add_number(&run->points, t->counts[i] ? t->sums[i] / (double)t->counts[i] : NAN);
-    tess__markup_print(&run->points, "]");
-    for (int i = 0; i < TESS_RUN_COLUMNS; i++)
+    tess__jw w = tess__markup_json(&run->points, DIGITS);
+    tess__jw_begin(&w, NULL, '[');
+    tess__jw_int(&w, NULL, step);
+    for (int i = 0; i < TESS_RUN_COLUMNS; i++) {
         run->last[i] = t->counts[i] ? t->sums[i] / (double)t->counts[i] : NAN;
+        tess__jw_real(&w, NULL, run->last[i]);
+    }
+    tess__jw_end(&w, ']');
     memset(t->sums, 0, sizeof t->sums);
     memset(t->counts, 0, sizeof t->counts);
     t->in_point = 0;
@@ -104,36 +100,30 @@ tess_status tess__run_read(tess__run_data *run, const char *path)
 
 enum { EVENTS_MAX = 1000 };
 
-static int add_piece(const char *bytes, size_t n, void *text)
-{
-    tess__markup_add(text, bytes, n);
-    return ((tess__markup *)text)->status ? -1 : 0;
-}
-
-static void add_place(tess__markup *text, const json_t *number)
+static void add_index(tess__jw *w, const json_t *number)
 {
     if (json_is_integer(number))
-        tess__markup_print(text, ",%lld", (long long)json_integer_value(number));
+        tess__jw_int(w, NULL, json_integer_value(number));
     else
-        tess__markup_print(text, ",null");
+        tess__jw_null(w, NULL);
 }
 
 static void add_event(tess__markup *events, const json_t *object)
 {
     const char *event = json_string_value(json_object_get(object, "event"));
-    tess__markup why = {.ctx = events->ctx};
     const json_t *reason = json_object_get(object, "why");
-    if (reason && json_dump_callback(reason, add_piece, &why,
-                                     JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(4)) != 0)
-        events->status = events->status ? events->status : tess__nomem(0);
-    tess__markup_print(events, "%s[%lld,", events->size ? "," : "",
-                       (long long)json_integer_value(json_object_get(object, "step")));
-    tess__markup_string(events, event ? event : "");
-    add_place(events, json_object_get(object, "layer"));
-    add_place(events, json_object_get(object, "head"));
-    tess__markup_print(events, ",");
-    tess__markup_string(events, why.data ? why.data : "");
-    tess__markup_print(events, "]");
+    tess__markup why = {.ctx = events->ctx};
+    tess__jw inner = tess__markup_json(&why, 4), w = tess__markup_json(events, DIGITS);
+    if (reason)
+        tess__jw_value(&inner, NULL, reason);
+    tess__jw_begin(&w, NULL, '[');
+    add_index(&w, json_object_get(object, "step"));
+    tess__jw_text(&w, NULL, event ? event : "");
+    add_index(&w, json_object_get(object, "layer"));
+    add_index(&w, json_object_get(object, "head"));
+    tess__jw_text(&w, NULL, why.data ? why.data : "");
+    tess__jw_end(&w, ']');
+    events->status = events->status ? events->status : why.status;
     tess__markup_free(&why);
 }
 

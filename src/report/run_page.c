@@ -77,20 +77,13 @@ static tess_status add_samples(tess__markup *page, const char *run)
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static int add_piece(const char *bytes, size_t n, void *text)
-{
-    tess__markup_add(text, bytes, n);
-    return ((tess__markup *)text)->status ? -1 : 0;
-}
-
 static void add_setting(tess__markup *page, const char *key, const json_t *value)
 {
-    /* Through a callback: a text of jansson's would be freed with the function it was made with. */
     tess__markup text = {.ctx = page->ctx};
-    if (!json_is_string(value) &&
-        json_dump_callback(value, add_piece, &text,
-                           JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0)
-        page->status = page->status ? page->status : tess__nomem(0);
+    tess__jw w = tess__markup_json(&text, 9);
+    w.html = 0; /* the text is escaped below */
+    if (!json_is_string(value))
+        tess__jw_value(&w, NULL, value);
     tess__markup_print(page, "<tr><td>");
     tess__markup_html(page, key);
     tess__markup_print(page, "</td><td>");
@@ -98,6 +91,7 @@ static void add_setting(tess__markup *page, const char *key, const json_t *value
                             : text.data           ? text.data
                                                   : "");
     tess__markup_print(page, "</td></tr>\n");
+    page->status = page->status ? page->status : text.status;
     tess__markup_free(&text);
 }
 
@@ -188,10 +182,12 @@ static tess_status write_page(tess_ctx *ctx, const char *run, tess__run_data *me
     add_figures(metrics, &page);
     if (!status)
         status = add_settings(&page, run);
-    tess__markup_print(&data, "{\"points\":[%s],\n\"validation\":[%s],\n\"events\":[%s]}",
-                       metrics->points.data ? metrics->points.data : "",
-                       metrics->validation.data ? metrics->validation.data : "",
-                       metrics->events.data ? metrics->events.data : "");
+    tess__jw w = tess__markup_json(&data, 0);
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_elements(&w, "points", metrics->points.data, metrics->points.size);
+    tess__jw_elements(&w, "validation", metrics->validation.data, metrics->validation.size);
+    tess__jw_elements(&w, "events", metrics->events.data, metrics->events.size);
+    tess__jw_end(&w, '}');
     if (!status)
         status = metrics->points.status ? metrics->points.status : metrics->validation.status;
     if (!status)

@@ -46,16 +46,16 @@ tess_status tess__compare_say(tess_compare *c, const char *format, ...)
 static int all_validated(const tess_compare *c, int64_t step)
 {
     for (int i = 0; i < c->info.runs; i++)
-        if (isnan(tess__seen_at_step(&c->runs[i], step, TESS_SEEN_VAL)))
+        if (isnan(tess__recorded_at_step(&c->runs[i], step, TESS_METRIC_VAL)))
             return 0;
     return 1;
 }
 
 static int64_t common_step(const tess_compare *c)
 {
-    const tess__seen *run = &c->runs[0];
-    for (int64_t i = tess__seen_last(run); i >= 0; i--)
-        if (!isnan(run->seen[TESS_SEEN_VAL][i]) && all_validated(c, run->steps[i]))
+    const tess__recorded *run = &c->runs[0];
+    for (int64_t i = tess__recorded_last(run); i >= 0; i--)
+        if (!isnan(run->values[TESS_METRIC_VAL][i]) && all_validated(c, run->steps[i]))
             return run->steps[i];
     return 0;
 }
@@ -65,10 +65,10 @@ static double common_place(const tess_compare *c, int axis)
 {
     double least = INFINITY;
     for (int i = 0; i < c->info.runs; i++) {
-        const int64_t last = tess__seen_last(&c->runs[i]);
-        if (last < 0 || isnan(c->runs[i].seen[axis][last]))
+        const int64_t last = tess__recorded_last(&c->runs[i]);
+        if (last < 0 || isnan(c->runs[i].values[axis][last]))
             return NAN;
-        least = fmin(least, c->runs[i].seen[axis][last]);
+        least = fmin(least, c->runs[i].values[axis][last]);
     }
     return least;
 }
@@ -77,7 +77,7 @@ static double common_place(const tess_compare *c, int axis)
  */
 static tess_status align(tess_compare *c)
 {
-    static const int axes[] = {TESS_SEEN_WALL, TESS_SEEN_GFLOP};
+    static const int axes[] = {TESS_METRIC_WALL, TESS_METRIC_GFLOP};
     int64_t first = INT64_MAX, start = 0;
     for (int i = 0; i < c->info.runs; i++) {
         const int64_t step = c->runs[i].steps[0];
@@ -87,14 +87,14 @@ static tess_status align(tess_compare *c)
     if (start == first)
         return TESS_OK;
     for (int i = 0; i < c->info.runs; i++) {
-        const tess__seen *run = &c->runs[i];
+        const tess__recorded *run = &c->runs[i];
         int64_t before = 0;
         while (before < run->lines && run->steps[before] < start)
             before++;
         for (size_t a = 0; a < sizeof axes / sizeof *axes && before > 0; a++) {
-            const double zero = run->seen[axes[a]][before - 1];
+            const double zero = run->values[axes[a]][before - 1];
             for (int64_t line = 0; line < run->lines; line++)
-                run->seen[axes[a]][line] -= zero;
+                run->values[axes[a]][line] -= zero;
         }
     }
     return tess__compare_say(
@@ -110,9 +110,9 @@ static tess_status note_lengths(tess_compare *c)
         most = TESS_MAX(last, most);
     }
     for (int i = 0; i < c->info.runs; i++) {
-        const tess__seen *run = &c->runs[i];
+        const tess__recorded *run = &c->runs[i];
         const int64_t end = run->steps[run->lines - 1];
-        if (tess__seen_last(run) < 0)
+        if (tess__recorded_last(run) < 0)
             TESS_TRY(tess__compare_say(c, "%s was never validated: there is nothing to compare",
                                        run->path));
         else if (end < most)
@@ -191,20 +191,20 @@ static tess_status fill(tess_compare *c, const tess_compare_run *runs, const cha
         return TESS_ENOMEM;
     memset(c->runs, 0, (size_t)c->info.runs * sizeof *c->runs);
     for (int i = 0; i < c->info.runs; i++) {
-        tess__seen *run = &c->runs[i];
+        tess__recorded *run = &c->runs[i];
         run->path = tess__arena_string(&c->arena, runs[i].path, strlen(runs[i].path));
         if (!run->path)
             return TESS_ENOMEM;
         run->label = runs[i].label; /* until the arms have names of their own */
-        TESS_TRY(tess__seen_read(&c->arena, run));
+        TESS_TRY(tess__recorded_read(&c->arena, run));
         TESS_TRY(tess__progress(c->ctx, "reading runs", i + 1, c->info.runs));
     }
     TESS_TRY(tess__arms_find(c));
     TESS_TRY(find_baseline(c, baseline));
     TESS_TRY(align(c));
     c->info.step = common_step(c);
-    c->info.wall_s = common_place(c, TESS_SEEN_WALL);
-    c->info.gflop = common_place(c, TESS_SEEN_GFLOP);
+    c->info.wall_s = common_place(c, TESS_METRIC_WALL);
+    c->info.gflop = common_place(c, TESS_METRIC_GFLOP);
     TESS_TRY(note_lengths(c));
     TESS_TRY(note_data(c));
     return note_pairs(c);

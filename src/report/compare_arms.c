@@ -34,7 +34,7 @@ static int covers(const json_t *a, const json_t *b)
     return 1;
 }
 
-static int same_arm(const tess__seen *a, const tess__seen *b)
+static int same_arm(const tess__recorded *a, const tess__recorded *b)
 {
     if (a->label || b->label)
         return a->label && b->label && strcmp(a->label, b->label) == 0;
@@ -88,7 +88,7 @@ static void print_label(const tess_compare *c, const tess__arm *arm, tess__marku
 
 static tess_status name_arm(tess_compare *c, tess__arm *arm)
 {
-    const tess__seen *run = &c->runs[arm->first];
+    const tess__recorded *run = &c->runs[arm->first];
     tess__markup text = {.ctx = c->ctx};
     if (run->label)
         tess__markup_print(&text, "%s", run->label);
@@ -112,7 +112,7 @@ static tess_status name_arm(tess_compare *c, tess__arm *arm)
 static tess_status check_seeds(tess_compare *c)
 {
     for (int i = 0; i < c->info.runs; i++) {
-        const tess__seen *run = &c->runs[i];
+        const tess__recorded *run = &c->runs[i];
         if (run->seed < 0)
             TESS_TRY(
                 tess__compare_say(c, "%s does not tell its seed: it is in no pair", run->path));
@@ -132,7 +132,7 @@ tess_status tess__arms_find(tess_compare *c)
     if (!c->arms)
         return TESS_ENOMEM;
     for (int i = 0; i < c->info.runs; i++) {
-        tess__seen *run = &c->runs[i];
+        tess__recorded *run = &c->runs[i];
         int arm = 0;
         while (arm < c->info.arms && !same_arm(&c->runs[c->arms[arm].first], run))
             arm++;

@@ -17,22 +17,22 @@ tess_estimate tess__estimate(const double *x, int n, double confidence);
 /* ---- compare_run.c: the numbers of one run, by step ------------------------------------------ */
 
 enum {
-    TESS_SEEN_LOSS,
-    TESS_SEEN_WALL,  /* seconds of all steps so far, from where every run is there */
-    TESS_SEEN_GFLOP, /* of attention, of all steps so far; NaN from the first step without it on */
-    TESS_SEEN_STEP_MS,
-    TESS_SEEN_ATTENTION_MS,
-    TESS_SEEN_DENSITY,
-    TESS_SEEN_RECALL,
-    TESS_SEEN_VAL, /* and the buckets behind it */
-    TESS_SEEN_BUCKET,
-    TESS_SEEN_COUNT = TESS_SEEN_BUCKET + TESS_COMPARE_BUCKETS
+    TESS_METRIC_LOSS,
+    TESS_METRIC_WALL,  /* seconds of all steps so far, from where every run is there */
+    TESS_METRIC_GFLOP, /* of attention, of all steps so far; NaN from the first step without it on */
+    TESS_METRIC_STEP_MS,
+    TESS_METRIC_ATTENTION_MS,
+    TESS_METRIC_DENSITY,
+    TESS_METRIC_RECALL,
+    TESS_METRIC_VAL, /* and the buckets behind it */
+    TESS_METRIC_BUCKET,
+    TESS_METRIC_COUNT = TESS_METRIC_BUCKET + TESS_COMPARE_BUCKETS
 };
 
 typedef struct {
     int64_t step;
     int sparse; /* 1: became sparse; 0: became dense again */
-} tess__turn;
+} tess__switch;
 
 typedef struct {
     const char *path, *label; /* label NULL: none was given */
@@ -40,28 +40,28 @@ typedef struct {
     int64_t seed;             /* -1: not known */
     int arm;
     int64_t lines;
-    int64_t *steps;                /* (lines), ascending */
-    double *seen[TESS_SEEN_COUNT]; /* (lines) each; NaN where a step has none */
-    tess__turn *turns;
-    int64_t n_turns;
-} tess__seen;
+    int64_t *steps;                    /* (lines), ascending */
+    double *values[TESS_METRIC_COUNT]; /* (lines) each; NaN where a step has none */
+    tess__switch *switches;
+    int64_t n_switches;
+} tess__recorded;
 
 /* Reads the files of run->path into the arena. run->settings is the caller's to release, also after
  * a failure. */
-tess_status tess__seen_read(tess__arena *arena, tess__seen *run);
+tess_status tess__recorded_read(tess__arena *arena, tess__recorded *run);
 
 /* The line of the last validation of all, or -1. */
-int64_t tess__seen_last(const tess__seen *run);
+int64_t tess__recorded_last(const tess__recorded *run);
 
-/* A validation loss (TESS_SEEN_VAL + n) at a step, or NaN if there was none at it. */
-double tess__seen_at_step(const tess__seen *run, int64_t step, int column);
+/* A validation loss (TESS_METRIC_VAL + n) at a step, or NaN if there was none at it. */
+double tess__recorded_at_step(const tess__recorded *run, int64_t step, int column);
 
 /* The same where the axis column has the value x, on the straight line between the validations
  * around it; NaN outside them. */
-double tess__seen_at(const tess__seen *run, int axis, double x, int column);
+double tess__recorded_at(const tess__recorded *run, int axis, double x, int column);
 
 /* Mean of a column over lines [begin, end), without those that are NaN. */
-double tess__seen_mean(const tess__seen *run, int column, int64_t begin, int64_t end);
+double tess__recorded_mean(const tess__recorded *run, int column, int64_t begin, int64_t end);
 
 /* ---- compare_arms.c: which runs belong together ---------------------------------------------- */
 
@@ -75,7 +75,7 @@ struct tess_compare {
     tess_ctx *ctx;
     tess__arena arena;
     tess_compare_info info;
-    tess__seen *runs;
+    tess__recorded *runs;
     tess__arm *arms;
     const char **notes;
     int notes_room;

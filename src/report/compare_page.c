@@ -7,7 +7,7 @@
  *    "numbers":{"density":[n,mean,low,high],..},
  *    "changes":[[step,mean,low,high],..],
  *    "validation":[[step,wall,gflop,mean,low,high,bucket..],..],
- *    "training":[[step,wall,gflop,mean,low,high,density,recall],..],"turns":[[step,sparse],..]}]}
+ *    "training":[[step,wall,gflop,mean,low,high,density,recall],..],"switch_steps":[[step,sparse],..]}]}
  *
  * A point of a curve is the mean over the runs of an arm at one step; of training each run's loss
  * is first averaged over its neighbouring steps, so that a curve has at most POINTS_MAX points.
@@ -19,7 +19,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { POINTS_MAX = 200, TURNS_MAX = 400 };
+enum { POINTS_MAX = 200, SWITCHES_MAX = 400 };
 
 static void add_estimate(tess__jw *w, const char *key, const tess_estimate *e)
 {
@@ -66,7 +66,7 @@ static tess_estimate over_runs(const curve *v, int column, int64_t begin, int64_
     int n = 0;
     for (int i = 0; i < v->c->info.runs; i++)
         if (v->c->runs[i].arm == v->arm)
-            v->values[n++] = tess__seen_mean(&v->c->runs[i], column, begin, end);
+            v->values[n++] = tess__recorded_mean(&v->c->runs[i], column, begin, end);
     return tess__estimate(v->values, n, v->c->info.confidence);
 }
 
@@ -75,8 +75,9 @@ static tess_estimate over_runs(const curve *v, int column, int64_t begin, int64_
 static void add_point(curve *v, int column, int64_t begin, int64_t end, const int *more, int n)
 {
     const tess_estimate e = over_runs(v, column, begin, end);
-    const double head[] = {over_runs(v, TESS_SEEN_WALL, end - 1, end).mean,
-                           over_runs(v, TESS_SEEN_GFLOP, end - 1, end).mean, e.mean, e.low, e.high};
+    const double head[] = {over_runs(v, TESS_METRIC_WALL, end - 1, end).mean,
+                           over_runs(v, TESS_METRIC_GFLOP, end - 1, end).mean, e.mean, e.low,
+                           e.high};
     tess__jw_begin(v->w, NULL, '[');
     tess__jw_int(v->w, NULL, v->c->runs[v->c->arms[v->arm].first].steps[end - 1]);
     for (size_t i = 0; i < sizeof head / sizeof *head; i++)
@@ -89,10 +90,10 @@ static void add_point(curve *v, int column, int64_t begin, int64_t end, const in
 /* Lines on which all runs of the arm have the same steps; curves are of these. */
 static int64_t common_lines(const curve *v)
 {
-    const tess__seen *first = &v->c->runs[v->c->arms[v->arm].first];
+    const tess__recorded *first = &v->c->runs[v->c->arms[v->arm].first];
     int64_t n = first->lines;
     for (int i = 0; i < v->c->info.runs; i++) {
-        const tess__seen *run = &v->c->runs[i];
+        const tess__recorded *run = &v->c->runs[i];
         if (run->arm != v->arm)
             continue;
         n = TESS_MIN(run->lines, n);
@@ -105,7 +106,7 @@ static int64_t common_lines(const curve *v)
 static int validated(const curve *v, int64_t line)
 {
     for (int i = 0; i < v->c->info.runs; i++)
-        if (v->c->runs[i].arm == v->arm && isnan(v->c->runs[i].seen[TESS_SEEN_VAL][line]))
+        if (v->c->runs[i].arm == v->arm && isnan(v->c->runs[i].values[TESS_METRIC_VAL][line]))
             return 0;
     return 1;
 }
@@ -113,11 +114,11 @@ static int validated(const curve *v, int64_t line)
 /* [[step, mean, low, high], ...]: the change against the baseline where both were validated. */
 static void add_changes(const curve *v)
 {
-    const tess__seen *first = &v->c->runs[v->c->arms[v->arm].first];
+    const tess__recorded *first = &v->c->runs[v->c->arms[v->arm].first];
     tess__jw_begin(v->w, "changes", '[');
     for (int64_t i = 0; i < first->lines; i++) {
         const tess_estimate e =
-            isnan(first->seen[TESS_SEEN_VAL][i])
+            isnan(first->values[TESS_METRIC_VAL][i])
                 ? (tess_estimate){0}
                 : tess__compare_change(v->c, v->arm, first->steps[i], v->values);
         if (e.n == 0)
@@ -134,31 +135,32 @@ static void add_changes(const curve *v)
 
 static void add_curves(curve *v)
 {
-    static const int buckets[] = {TESS_SEEN_BUCKET, TESS_SEEN_BUCKET + 1, TESS_SEEN_BUCKET + 2,
-                                  TESS_SEEN_BUCKET + 3};
-    static const int sparsity[] = {TESS_SEEN_DENSITY, TESS_SEEN_RECALL};
+    static const int buckets[] = {TESS_METRIC_BUCKET, TESS_METRIC_BUCKET + 1,
+                                  TESS_METRIC_BUCKET + 2, TESS_METRIC_BUCKET + 3};
+    static const int sparsity[] = {TESS_METRIC_DENSITY, TESS_METRIC_RECALL};
     const int64_t lines = common_lines(v), every = (lines + POINTS_MAX - 1) / POINTS_MAX;
     add_changes(v);
     tess__jw_begin(v->w, "validation", '[');
     for (int64_t i = 0; i < lines; i++)
         if (validated(v, i))
-            add_point(v, TESS_SEEN_VAL, i, i + 1, buckets, TESS_COMPARE_BUCKETS);
+            add_point(v, TESS_METRIC_VAL, i, i + 1, buckets, TESS_COMPARE_BUCKETS);
     tess__jw_end(v->w, ']');
     tess__jw_begin(v->w, "training", '[');
     for (int64_t i = 0; i < lines; i += every)
-        add_point(v, TESS_SEEN_LOSS, i, TESS_MIN(i + every, lines), sparsity, 2);
+        add_point(v, TESS_METRIC_LOSS, i, TESS_MIN(i + every, lines), sparsity, 2);
     tess__jw_end(v->w, ']');
 }
 
-static void add_turns(const tess_compare *c, int arm, tess__jw *w)
+static void add_switches(const tess_compare *c, int arm, tess__jw *w)
 {
     int n = 0;
-    tess__jw_begin(w, "turns", '[');
+    tess__jw_begin(w, "switch_steps", '[');
     for (int i = 0; i < c->info.runs; i++)
-        for (int64_t t = 0; c->runs[i].arm == arm && t < c->runs[i].n_turns && n < TURNS_MAX;
+        for (int64_t t = 0; c->runs[i].arm == arm && t < c->runs[i].n_switches && n < SWITCHES_MAX;
              t++, n++)
-            tess__jw_row_i64(w, NULL,
-                             (int64_t[]){c->runs[i].turns[t].step, c->runs[i].turns[t].sparse}, 2);
+            tess__jw_row_i64(
+                w, NULL, (int64_t[]){c->runs[i].switches[t].step, c->runs[i].switches[t].sparse},
+                2);
     tess__jw_end(w, ']');
 }
 
@@ -194,7 +196,7 @@ static tess_status add_arm(const tess_compare *c, int index, double *values, tes
         add_estimate(w, numbers[i].name, numbers[i].value);
     tess__jw_end(w, '}');
     add_curves(&(curve){.c = c, .arm = index, .values = values, .w = w});
-    add_turns(c, index, w);
+    add_switches(c, index, w);
     tess__jw_end(w, '}');
     return TESS_OK;
 }
@@ -204,7 +206,7 @@ static tess_status add_arm(const tess_compare *c, int index, double *values, tes
 static int recorded(const tess_compare *c, int column)
 {
     for (int i = 0; i < c->info.runs; i++)
-        if (!isnan(tess__seen_mean(&c->runs[i], column, 0, c->runs[i].lines)))
+        if (!isnan(tess__recorded_mean(&c->runs[i], column, 0, c->runs[i].lines)))
             return 1;
     return 0;
 }
@@ -260,8 +262,8 @@ static void add_figures(const tess_compare *c, tess__markup *page)
          -1},
         {NULL,
          {"val_wall", "Against the time of the steps, without validation and samples.", NULL},
-         TESS_SEEN_WALL},
-        {NULL, {"val_gflop", "Against the work that attention did.", NULL}, TESS_SEEN_GFLOP},
+         TESS_METRIC_WALL},
+        {NULL, {"val_gflop", "Against the work that attention did.", NULL}, TESS_METRIC_GFLOP},
         {"By noise level",
          {"buckets",
           "Validation loss in each quarter of the noise levels; change against the "
@@ -275,20 +277,20 @@ static void add_figures(const tess_compare *c, tess__markup *page)
         {"Training loss",
          {"train_step", "Against steps; neighbouring steps are averaged.", NULL},
          -1},
-        {NULL, {"train_wall", "Against the time of the steps.", NULL}, TESS_SEEN_WALL},
-        {NULL, {"train_gflop", "Against the work that attention did.", NULL}, TESS_SEEN_GFLOP},
+        {NULL, {"train_wall", "Against the time of the steps.", NULL}, TESS_METRIC_WALL},
+        {NULL, {"train_gflop", "Against the work that attention did.", NULL}, TESS_METRIC_GFLOP},
         {"What attention did",
          {"density",
           "Share of (query, key) pairs that attention computed; 1 is dense. Marks on the "
           "axis: a layer or head became sparse.",
           NULL},
-         TESS_SEEN_DENSITY},
+         TESS_METRIC_DENSITY},
         {NULL,
          {"recall",
           "Softmax mass of the keys chosen / mass of as many best ones, when it "
           "was last looked at.",
           NULL},
-         TESS_SEEN_RECALL},
+         TESS_METRIC_RECALL},
         {"The arms in numbers",
          {"numbers", "Means over runs; times are medians of a run's steps.", NULL},
          -1},

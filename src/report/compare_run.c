@@ -18,13 +18,13 @@ static const struct {
     const char *name;
     int column;
 } members[] = {
-    {"loss", TESS_SEEN_LOSS},
-    {"step_ms", TESS_SEEN_STEP_MS},
-    {"attention_ms", TESS_SEEN_ATTENTION_MS},
-    {"attention_gflop", TESS_SEEN_GFLOP},
-    {"density", TESS_SEEN_DENSITY},
-    {"recall", TESS_SEEN_RECALL},
-    {"val_loss", TESS_SEEN_VAL},
+    {"loss", TESS_METRIC_LOSS},
+    {"step_ms", TESS_METRIC_STEP_MS},
+    {"attention_ms", TESS_METRIC_ATTENTION_MS},
+    {"attention_gflop", TESS_METRIC_GFLOP},
+    {"density", TESS_METRIC_DENSITY},
+    {"recall", TESS_METRIC_RECALL},
+    {"val_loss", TESS_METRIC_VAL},
 };
 
 static tess_status join(const char *folder, const char *name, char path[PATH_MAX])
@@ -37,23 +37,24 @@ static tess_status join(const char *folder, const char *name, char path[PATH_MAX
 
 /* ---- metrics.jsonl ------------------------------------------------------------------------ */
 
-static void add_line(tess__seen *run, const json_t *object)
+static void add_line(tess__recorded *run, const json_t *object)
 {
     const int64_t i = run->lines++;
     run->steps[i] = (int64_t)json_integer_value(json_object_get(object, "step"));
     for (size_t m = 0; m < sizeof members / sizeof *members; m++)
-        run->seen[members[m].column][i] = tess__jsonl_number(object, members[m].name);
+        run->values[members[m].column][i] = tess__jsonl_number(object, members[m].name);
     const json_t *buckets = json_object_get(object, "val_buckets");
     for (int b = 0; b < TESS_COMPARE_BUCKETS; b++) {
         const json_t *loss = json_array_get(buckets, (size_t)b);
-        run->seen[TESS_SEEN_BUCKET + b][i] = json_is_number(loss) ? json_number_value(loss) : NAN;
+        run->values[TESS_METRIC_BUCKET + b][i] =
+            json_is_number(loss) ? json_number_value(loss) : NAN;
     }
-    const double seconds = run->seen[TESS_SEEN_STEP_MS][i] / 1e3;
-    run->seen[TESS_SEEN_WALL][i] = seconds + (i ? run->seen[TESS_SEEN_WALL][i - 1] : 0);
-    run->seen[TESS_SEEN_GFLOP][i] += i ? run->seen[TESS_SEEN_GFLOP][i - 1] : 0;
+    const double seconds = run->values[TESS_METRIC_STEP_MS][i] / 1e3;
+    run->values[TESS_METRIC_WALL][i] = seconds + (i ? run->values[TESS_METRIC_WALL][i - 1] : 0);
+    run->values[TESS_METRIC_GFLOP][i] += i ? run->values[TESS_METRIC_GFLOP][i - 1] : 0;
 }
 
-static tess_status read_lines(tess__seen *run, const char *path, tess__jsonl *file)
+static tess_status read_lines(tess__recorded *run, const char *path, tess__jsonl *file)
 {
     for (json_t *object; file->line < file->lines;) {
         TESS_TRY(tess__jsonl_next(file, &object));
@@ -69,7 +70,7 @@ static tess_status read_lines(tess__seen *run, const char *path, tess__jsonl *fi
     return TESS_OK;
 }
 
-static tess_status read_metrics(tess__arena *arena, tess__seen *run)
+static tess_status read_metrics(tess__arena *arena, tess__recorded *run)
 {
     char path[PATH_MAX];
     tess__jsonl file;
@@ -81,9 +82,9 @@ static tess_status read_metrics(tess__arena *arena, tess__seen *run)
     run->steps = tess__arena_take(arena, n * sizeof *run->steps);
     if (!run->steps)
         status = TESS_ENOMEM;
-    for (int c = 0; c < TESS_SEEN_COUNT && !status; c++) {
-        run->seen[c] = tess__arena_take(arena, n * sizeof *run->seen[c]);
-        if (!run->seen[c])
+    for (int c = 0; c < TESS_METRIC_COUNT && !status; c++) {
+        run->values[c] = tess__arena_take(arena, n * sizeof *run->values[c]);
+        if (!run->values[c])
             status = TESS_ENOMEM;
     }
     if (!status)
@@ -94,7 +95,7 @@ static tess_status read_metrics(tess__arena *arena, tess__seen *run)
 
 /* ---- settings.json, events.jsonl --------------------------------------------------------- */
 
-static tess_status read_settings(tess_ctx *ctx, tess__seen *run)
+static tess_status read_settings(tess_ctx *ctx, tess__recorded *run)
 {
     char path[PATH_MAX];
     tess__json doc = {0};
@@ -116,7 +117,7 @@ static tess_status read_settings(tess_ctx *ctx, tess__seen *run)
     return status;
 }
 
-static tess_status read_events(tess__arena *arena, tess__seen *run)
+static tess_status read_events(tess__arena *arena, tess__recorded *run)
 {
     char path[PATH_MAX];
     tess__jsonl file;
@@ -127,8 +128,8 @@ static tess_status read_events(tess__arena *arena, tess__seen *run)
     if (open)
         return open;
     tess_status status = TESS_OK;
-    run->turns = tess__arena_take(arena, (size_t)file.lines * sizeof *run->turns);
-    if (!run->turns)
+    run->switches = tess__arena_take(arena, (size_t)file.lines * sizeof *run->switches);
+    if (!run->switches)
         status = TESS_ENOMEM;
     while (!status && file.line < file.lines) {
         json_t *object = NULL;
@@ -136,15 +137,15 @@ static tess_status read_events(tess__arena *arena, tess__seen *run)
         const char *event = json_string_value(json_object_get(object, "event"));
         const int sparse = event && (!strcmp(event, "switch") || !strcmp(event, "again"));
         if (sparse || (event && strcmp(event, "back") == 0))
-            run->turns[run->n_turns++] =
-                (tess__turn){json_integer_value(json_object_get(object, "step")), sparse};
+            run->switches[run->n_switches++] =
+                (tess__switch){json_integer_value(json_object_get(object, "step")), sparse};
         json_decref(object);
     }
     tess__jsonl_close(&file);
     return status;
 }
 
-tess_status tess__seen_read(tess__arena *arena, tess__seen *run)
+tess_status tess__recorded_read(tess__arena *arena, tess__recorded *run)
 {
     TESS_TRY(read_metrics(arena, run));
     TESS_TRY(read_settings(arena->ctx, run));
@@ -153,15 +154,15 @@ tess_status tess__seen_read(tess__arena *arena, tess__seen *run)
 
 /* ---- questions --------------------------------------------------------------------------- */
 
-int64_t tess__seen_last(const tess__seen *run)
+int64_t tess__recorded_last(const tess__recorded *run)
 {
     int64_t i = run->lines - 1;
-    while (i >= 0 && isnan(run->seen[TESS_SEEN_VAL][i]))
+    while (i >= 0 && isnan(run->values[TESS_METRIC_VAL][i]))
         i--;
     return i;
 }
 
-double tess__seen_at_step(const tess__seen *run, int64_t step, int column)
+double tess__recorded_at_step(const tess__recorded *run, int64_t step, int column)
 {
     int64_t low = 0, high = run->lines;
     while (low < high) {
@@ -171,15 +172,15 @@ double tess__seen_at_step(const tess__seen *run, int64_t step, int column)
         else
             high = middle;
     }
-    return low < run->lines && run->steps[low] == step ? run->seen[column][low] : NAN;
+    return low < run->lines && run->steps[low] == step ? run->values[column][low] : NAN;
 }
 
-double tess__seen_at(const tess__seen *run, int axis, double x, int column)
+double tess__recorded_at(const tess__recorded *run, int axis, double x, int column)
 {
-    const double *at = run->seen[axis], *value = run->seen[column];
+    const double *at = run->values[axis], *value = run->values[column];
     int64_t before = -1;
     for (int64_t i = 0; i < run->lines; i++) {
-        if (isnan(run->seen[TESS_SEEN_VAL][i]) || isnan(at[i]))
+        if (isnan(run->values[TESS_METRIC_VAL][i]) || isnan(at[i]))
             continue;
         if (at[i] == x)
             return value[i];
@@ -192,13 +193,13 @@ double tess__seen_at(const tess__seen *run, int axis, double x, int column)
     return NAN;
 }
 
-double tess__seen_mean(const tess__seen *run, int column, int64_t begin, int64_t end)
+double tess__recorded_mean(const tess__recorded *run, int column, int64_t begin, int64_t end)
 {
     double sum = 0;
     int64_t n = 0;
     for (int64_t i = begin; i < end; i++)
-        if (!isnan(run->seen[column][i])) {
-            sum += run->seen[column][i];
+        if (!isnan(run->values[column][i])) {
+            sum += run->values[column][i];
             n++;
         }
     return n ? sum / (double)n : NAN;

@@ -17,13 +17,13 @@ typedef struct {
     double *values; /* scratch of as many as there are runs */
 } place;
 
-static double loss_at(const place *p, const tess__seen *run, int column)
+static double loss_at(const place *p, const tess__recorded *run, int column)
 {
     const tess_compare_info *info = &p->c->info;
     if (p->axis == AXIS_STEP)
-        return p->step ? tess__seen_at_step(run, p->step, column) : NAN;
-    const double x = p->axis == TESS_SEEN_WALL ? info->wall_s : info->gflop;
-    return isnan(x) ? NAN : tess__seen_at(run, p->axis, x, column);
+        return p->step ? tess__recorded_at_step(run, p->step, column) : NAN;
+    const double x = p->axis == TESS_METRIC_WALL ? info->wall_s : info->gflop;
+    return isnan(x) ? NAN : tess__recorded_at(run, p->axis, x, column);
 }
 
 static tess_estimate mean_of(const place *p, int column)
@@ -36,7 +36,7 @@ static tess_estimate mean_of(const place *p, int column)
 }
 
 /* The first run of an arm with this seed, or NULL. */
-static const tess__seen *run_of(const tess_compare *c, int arm, int64_t seed)
+static const tess__recorded *run_of(const tess_compare *c, int arm, int64_t seed)
 {
     for (int i = 0; i < c->info.runs; i++)
         if (c->runs[i].arm == arm && c->runs[i].seed == seed)
@@ -49,10 +49,10 @@ static tess_estimate change_of(const place *p, int column)
     const tess_compare *c = p->c;
     int n = 0;
     for (int i = 0; i < c->info.runs && p->arm != c->info.baseline; i++) {
-        const tess__seen *run = &c->runs[i];
+        const tess__recorded *run = &c->runs[i];
         if (run->arm != p->arm || run->seed < 0 || run_of(c, p->arm, run->seed) != run)
             continue;
-        const tess__seen *base = run_of(c, c->info.baseline, run->seed);
+        const tess__recorded *base = run_of(c, c->info.baseline, run->seed);
         if (base)
             p->values[n++] = loss_at(p, run, column) / loss_at(p, base, column) - 1;
     }
@@ -63,15 +63,16 @@ tess_estimate tess__compare_change(const tess_compare *c, int arm, int64_t step,
 {
     return change_of(
         &(place){.c = c, .arm = arm, .axis = AXIS_STEP, .step = step, .values = values},
-        TESS_SEEN_VAL);
+        TESS_METRIC_VAL);
 }
 
 static tess_compare_at look_at(const place *p)
 {
-    tess_compare_at at = {.loss = mean_of(p, TESS_SEEN_VAL), .change = change_of(p, TESS_SEEN_VAL)};
+    tess_compare_at at = {.loss = mean_of(p, TESS_METRIC_VAL),
+                          .change = change_of(p, TESS_METRIC_VAL)};
     for (int b = 0; b < TESS_COMPARE_BUCKETS; b++) {
-        at.buckets[b] = mean_of(p, TESS_SEEN_BUCKET + b);
-        at.bucket_changes[b] = change_of(p, TESS_SEEN_BUCKET + b);
+        at.buckets[b] = mean_of(p, TESS_METRIC_BUCKET + b);
+        at.bucket_changes[b] = change_of(p, TESS_METRIC_BUCKET + b);
     }
     at.verdict = tess_estimate_judge(&at.change, p->c->info.margin);
     return at;
@@ -80,12 +81,12 @@ static tess_compare_at look_at(const place *p)
 /* ---- whole runs --------------------------------------------------------------------------- */
 
 /* A median: a machine that others use makes some steps slow, never fast. */
-static double median(const tess__seen *run, int column, double *scratch)
+static double median(const tess__recorded *run, int column, double *scratch)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < run->lines; i++)
-        if (!isnan(run->seen[column][i]))
-            scratch[n++] = run->seen[column][i];
+        if (!isnan(run->values[column][i]))
+            scratch[n++] = run->values[column][i];
     if (n == 0)
         return NAN;
     return tess__median(scratch, (size_t)n);
@@ -99,13 +100,13 @@ static tess_estimate summed(const place *p, int column, summary how, double *scr
 {
     int n = 0;
     for (int i = 0; i < p->c->info.runs; i++) {
-        const tess__seen *run = &p->c->runs[i];
+        const tess__recorded *run = &p->c->runs[i];
         if (run->arm != p->arm)
             continue;
         const int64_t tail = run->lines - (run->lines + 9) / 10;
-        p->values[n++] = how == OF_TAIL     ? tess__seen_mean(run, column, tail, run->lines)
+        p->values[n++] = how == OF_TAIL     ? tess__recorded_mean(run, column, tail, run->lines)
                          : how == OF_MEDIAN ? median(run, column, scratch)
-                                            : run->seen[column][run->lines - 1];
+                                            : run->values[column][run->lines - 1];
     }
     return tess__estimate(p->values, n, p->c->info.confidence);
 }
@@ -113,11 +114,11 @@ static tess_estimate summed(const place *p, int column, summary how, double *scr
 static void count_turns(const tess_compare *c, int index, tess_compare_arm *arm)
 {
     for (int i = 0; i < c->info.runs; i++) {
-        const tess__seen *run = &c->runs[i];
-        for (int64_t t = 0; run->arm == index && t < run->n_turns; t++) {
-            const int64_t step = run->turns[t].step;
-            arm->returns += !run->turns[t].sparse;
-            if (!run->turns[t].sparse)
+        const tess__recorded *run = &c->runs[i];
+        for (int64_t t = 0; run->arm == index && t < run->n_switches; t++) {
+            const int64_t step = run->switches[t].step;
+            arm->returns += !run->switches[t].sparse;
+            if (!run->switches[t].sparse)
                 continue;
             arm->first_switch =
                 arm->switches == 0 || step < arm->first_switch ? step : arm->first_switch;
@@ -135,22 +136,22 @@ static void view(const tess_compare *c, int index, double *values, double *scrat
         (tess_compare_arm){.label = c->arms[index].label,
                            .runs = c->arms[index].runs,
                            .steps = INT64_MAX,
-                           .train_loss = summed(&p, TESS_SEEN_LOSS, OF_TAIL, scratch),
-                           .step_ms = summed(&p, TESS_SEEN_STEP_MS, OF_MEDIAN, scratch),
-                           .attention_ms = summed(&p, TESS_SEEN_ATTENTION_MS, OF_MEDIAN, scratch),
-                           .wall_s = summed(&p, TESS_SEEN_WALL, OF_END, scratch),
-                           .gflop = summed(&p, TESS_SEEN_GFLOP, OF_END, scratch),
-                           .density = summed(&p, TESS_SEEN_DENSITY, OF_TAIL, scratch),
-                           .recall = summed(&p, TESS_SEEN_RECALL, OF_TAIL, scratch)};
+                           .train_loss = summed(&p, TESS_METRIC_LOSS, OF_TAIL, scratch),
+                           .step_ms = summed(&p, TESS_METRIC_STEP_MS, OF_MEDIAN, scratch),
+                           .attention_ms = summed(&p, TESS_METRIC_ATTENTION_MS, OF_MEDIAN, scratch),
+                           .wall_s = summed(&p, TESS_METRIC_WALL, OF_END, scratch),
+                           .gflop = summed(&p, TESS_METRIC_GFLOP, OF_END, scratch),
+                           .density = summed(&p, TESS_METRIC_DENSITY, OF_TAIL, scratch),
+                           .recall = summed(&p, TESS_METRIC_RECALL, OF_TAIL, scratch)};
     for (int i = 0; i < c->info.runs; i++) {
-        const tess__seen *run = &c->runs[i];
+        const tess__recorded *run = &c->runs[i];
         if (run->arm == index && run->steps[run->lines - 1] < arm->steps)
             arm->steps = run->steps[run->lines - 1];
     }
     arm->at_step = look_at(&p);
-    p.axis = TESS_SEEN_WALL;
+    p.axis = TESS_METRIC_WALL;
     arm->at_wall = look_at(&p);
-    p.axis = TESS_SEEN_GFLOP;
+    p.axis = TESS_METRIC_GFLOP;
     arm->at_gflop = look_at(&p);
     count_turns(c, index, arm);
 }

@@ -56,7 +56,7 @@ function ticks(low, high, count) {
   return list;
 }
 
-// Axes with ticks around a plot; gives back what turns values into places.
+// Axes with ticks around a plot; returns the functions that map values to places.
 function axes(svg, box, x, y) {
   const px = (v) => box.left + ((v - x.low) / (x.high - x.low || 1)) * (box.right - box.left);
   const log = (v) => Math.log10(Math.max(v, y.low));

@@ -118,14 +118,14 @@ function drawNumbers() {
   const columns = [["train_loss", "training loss, last tenth"], ["step_ms", "ms a step"], ["attention_ms", "ms of attention"],
     ["wall_s", "seconds of steps"], ["gflop", "GFLOP of attention"], ["density", "density, last tenth"], ["recall", "recall"]]
     .filter(([key]) => arms.some((arm) => arm.numbers[key][0]));
-  const turns = arms.some((arm) => arm.switches);
-  table(find("numbers"), ["arm", "runs", "steps", ...columns.map((c) => c[1]), ...(turns ? ["became sparse", "dense again"] : [])],
+  const switched = arms.some((arm) => arm.switches);
+  table(find("numbers"), ["arm", "runs", "steps", ...columns.map((c) => c[1]), ...(switched ? ["became sparse", "dense again"] : [])],
     arms.map((arm) => [arm.label, arm.runs, arm.steps, ...columns.map(([key]) => plain(arm.numbers[key])),
-      ...(turns ? [arm.switches ? `${arm.switches}, steps ${arm.first_switch}–${arm.last_switch}` : "–", arm.returns] : [])]));
+      ...(switched ? [arm.switches ? `${arm.switches}, steps ${arm.first_switch}–${arm.last_switch}` : "–", arm.returns] : [])]));
   swatch(find("numbers"));
 }
 
-const notches = arms.flatMap((arm) => arm.turns.filter((t) => t[1]).map(([step]) => ({ x: step, colour: arm.colour, title: `${arm.label}: a layer or head became sparse at step ${step}` })));
+const notches = arms.flatMap((arm) => arm.switch_steps.filter((t) => t[1]).map(([step]) => ({ x: step, colour: arm.colour, title: `${arm.label}: a layer or head became sparse at step ${step}` })));
 drawChanges();
 drawChangeCurves();
 for (const key of Object.keys(axis)) {

@@ -219,10 +219,9 @@ static void labels_and_baselines_may_be_given(void **state)
     assert_int_equal(info.notes, 4);
     assert_string_equal(tess_compare_note(compare, 0),
                         "a0 and b0 have the same seed: the first is paired");
-    assert_string_equal(tess_compare_note(compare, 1),
-                        "c0 does not tell its seed: it is in no pair");
+    assert_string_equal(tess_compare_note(compare, 1), "c0 has no recorded seed: it is in no pair");
     assert_string_equal(tess_compare_note(compare, 2),
-                        "ours has no seed in common with theirs: no change is told");
+                        "ours has no seed in common with theirs: no change is reported");
     tess_compare_destroy(compare);
     CHECK_FAILS(
         tess_compare_create(ctx, runs, 4, &(tess_compare_opts){.baseline = "their"}, &compare),
@@ -267,7 +266,7 @@ static void what_cannot_be_compared_is_said(void **state)
     CHECK_OK(tess_compare_query(compare, &info));
     assert_true(info.step == 0 && isnan(info.wall_s) && isnan(info.gflop));
     static const char *const notes[] = {
-        "never does not tell its seed: it is in no pair",
+        "never has no recorded seed: it is in no pair",
         "odd ends at step 3, others go on to step 4",
         "never was never validated: there is nothing to compare",
         "there is no step at which every run was validated",

@@ -26,7 +26,7 @@ typedef struct {
  *   .y4m  side by side; 4:4:4, one pixel per pixel
  *   .png  a sheet: one row of frames per clip. ENOTSUP without libpng
  * Small clips are enlarged by a whole number, up to about 256 pixels on a side (.mp4, .gif) or 96
- * for each frame of a sheet, so that their pixels can be seen. */
+ * for each frame of a sheet, so that single pixels are visible. */
 TESS_API tess_status tess_clip_write(tess_ctx *ctx, const char *path, const tess_clip *clips,
                                      int n);
 

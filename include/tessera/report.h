@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.h - pages to look at: one self-contained HTML file each. */
+/* report.h - HTML pages of plans, training runs and sparsity profiles: one self-contained file
+ * each. */
 #ifndef TESSERA_REPORT_H
 #define TESSERA_REPORT_H
 

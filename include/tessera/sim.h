@@ -5,7 +5,7 @@
  * one struct of plain values, in which zero means the default. The simulator turns it into the
  * operations of one GPU of each pipeline stage, times each of them on a cluster (cost.h) with
  * parameters that are listed in one file with their origin, and puts them together: pipeline
- * schedule, exposed communication, optimiser, memory. docs/simulator.md tells the model.
+ * schedule, exposed communication, optimiser, memory. docs/simulator.md describes the model.
  *
  * The same operations that make up the step can be asked for afterwards, so that every number has
  * its reasons. Times are seconds, sizes bytes.
@@ -46,7 +46,7 @@ typedef struct {
     int64_t window; /* keys a query sees at most; 0: all */
     int parallel;   /* 1: attention and MLP read the same input, one all-reduce less */
     int learned_positions; /* 1: a table of seq x hidden */
-    double density;        /* kept share of (query, key) pairs; 0: 1 */
+    double density;        /* computed fraction of (query, key) pairs; 0: 1 */
     double imbalance; /* slowest rank's attention over the mean, of context parallelism; 0: 1 */
 
     /* Sparse attention, where density is below 1. */
@@ -125,7 +125,7 @@ typedef struct {
 TESS_API tess_status tess_scenario_fill(const tess_scenario *scenario, tess_scenario *full);
 
 /* Sets density, sparse_layers, imbalance and cp_kind of a scenario from a density profile: the
- * planner deals the work of every layer out to the layout's cp ranks, by a method of plan.h
+ * planner distributes the work of every layer over the layout's cp ranks, by a method of plan.h
  * (CONTIGUOUS: as Ulysses does, LPT: DSV's, DB_SP: db-SP's, AUTO: the best there is). step: of the
  * profile, or -1 for the mean over its steps. EINVAL: a profile with other layers or heads than the
  * model. */
@@ -150,7 +150,7 @@ TESS_API void tess_sim_params_destroy(tess_sim_params *params);
 typedef struct {
     double weights, gradients, optimiser; /* of layers, embedding and LM head */
     double layer_state;                   /* of these the layers' alone */
-    double activations;       /* kept for the backward pass by all micro-batches in flight */
+    double activations;       /* saved for the backward pass by all micro-batches in flight */
     double layer_activations; /* of these the layers' alone */
     double working;           /* of the layer, or of the LM head, that is being computed */
     double buffers;           /* communication, gathered weights, dummy gradients */

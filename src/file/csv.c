@@ -4,7 +4,7 @@
  * RFC 4180 and what spreadsheets and scripts make of it: lines end in LF, CRLF or CR; spaces and
  * tabs around a field or its quotes do not count; a quote inside an unquoted field is a character
  * like any other; lines of spaces alone are no records. Quoted fields may hold commas and lines.
- * The text is looked at once, in place.
+ * The text is read once, in place.
  */
 #include "csv.h"
 

@@ -6,7 +6,7 @@
  * thread's own that stays in its cache. Which thread reads a piece changes nothing in the result.
  *
  * Members of .npz are read in order, through zlib where they are deflated, and their crc is
- * compared when all has been seen. A stored member that has passed once is plain data from then on.
+ * compared when all has been read. A stored member that has passed once is plain data from then on.
  */
 #include "file_internal.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_source.c - the bytes of an open file: a mapping to look at, a descriptor to copy from.
+/* file_source.c - the bytes of an open file: a mapping for headers, a descriptor for copies.
  *
  * Headers are parsed in the mapping, so that opening touches nothing else. Large copies are taken
  * from the mapping too, which is up to twice as fast as pread where the kernel's copy is the slower

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.h - JSON documents read with rules, so that every mistake is told with its line.
+/* json.h - JSON documents read with rules, so that every error names its line.
  *
  * A document is parsed by jansson. A node is a place in it: the value, and the way back to the
  * root. Nodes live on the caller's stack and cost nothing; a parent must outlive its children.

@@ -77,7 +77,7 @@ static tess_status check_sizes(const char *where, const tess__zip_entry *m)
     return TESS_OK;
 }
 
-/* Fills the entry of a member that can be looked into. */
+/* Fills the entry of a member that can be read. */
 static tess_status describe(tess_file *file, const char *where, const tess__zip_entry *m,
                             uint64_t limit, tess__entry *entry)
 {

@@ -44,7 +44,7 @@ static tess_status tensor_fail(const tess__entry *e, const char *format, ...)
 }
 
 /* Bits of an element: of a dtype we read (then e->dtype is set), a foreign one (e->refused is set),
- * or 0 for one nobody here has heard of. */
+ * or 0 for an unknown one. */
 static tess_status read_dtype(tess_file *file, const char *name, tess__entry *e, unsigned *bits)
 {
     if (!*name || strlen(name) >= DTYPE_MAX || tess__name_rule(name, strlen(name)))

@@ -2,8 +2,8 @@
 /* safetensors_text.c - the JSON of a safetensors header, read token by token in the mapping.
  *
  * A header may have 100 MB and a million objects of one shape. A document tree of it would take
- * eight times its size and most of the opening's time, so the parser walks the text and keeps
- * nothing but strings. What is wrong is told with its byte in the file.
+ * eight times its size and most of the opening's time, so the parser walks the text and stores
+ * nothing but strings. Errors name the byte in the file.
  */
 #include "file_internal.h"
 #include "json.h"

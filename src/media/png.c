@@ -43,9 +43,9 @@ typedef struct {
     const char *path;
     png_structp png;
     png_infop info;
-    tess_status wrong;   /* what an error of libpng's own is */
-    tess_log_level tell; /* how loud its warnings are */
-    tess_status status;  /* of the callback that made libpng give up */
+    tess_status wrong;            /* what an error of libpng's own is */
+    tess_log_level warning_level; /* of libpng's warnings in the log */
+    tess_status status;           /* of the callback that made libpng give up */
 } job;
 
 static void on_error(png_structp png, png_const_charp message)
@@ -59,7 +59,7 @@ static void on_error(png_structp png, png_const_charp message)
 static void on_warning(png_structp png, png_const_charp message)
 {
     const job *j = png_get_error_ptr(png);
-    tess__log(j->ctx, j->tell, "%s: libpng: %s", j->path, message);
+    tess__log(j->ctx, j->warning_level, "%s: libpng: %s", j->path, message);
 }
 
 static png_voidp on_alloc(png_structp png, png_alloc_size_t bytes)
@@ -125,7 +125,8 @@ static tess_status write_rows(writer *w, const tess_image *image)
 tess_status tess_image_write(tess_ctx *ctx, const char *path, const tess_image *image)
 {
     TESS_TRY(check_image(ctx, path, image));
-    writer w = {{.ctx = ctx, .path = path, .wrong = TESS_EIO, .tell = TESS_LOG_WARN}, NULL};
+    writer w = {{.ctx = ctx, .path = path, .wrong = TESS_EIO, .warning_level = TESS_LOG_WARN},
+                NULL};
     job *j = &w.job;
     TESS_TRY(tess__out_open(ctx, path, &w.out));
     j->png = png_create_write_struct_2(PNG_LIBPNG_VER_STRING, j, on_error, on_warning, j, on_alloc,
@@ -204,7 +205,8 @@ static tess_status read_rows(reader *r)
 tess_status tess__png_read(tess_ctx *ctx, const char *path, int *height, int *width,
                            uint8_t **pixels)
 {
-    reader r = {.job = {.ctx = ctx, .path = path, .wrong = TESS_EFORMAT, .tell = TESS_LOG_DEBUG}};
+    reader r = {
+        .job = {.ctx = ctx, .path = path, .wrong = TESS_EFORMAT, .warning_level = TESS_LOG_DEBUG}};
     job *j = &r.job;
     TESS_TRY(tess__source_open(path, &r.source));
     j->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, j, on_error, on_warning, j, on_alloc,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* video.h - what reading and writing by FFmpeg's libraries share.
  *
- * FFmpeg runs on the calling thread alone, so that its log can be told whose it is, and its files
- * are the same for any number of threads. Its memory is its own, not the context's.
+ * FFmpeg runs on the calling thread alone, so that each line of its log belongs to one file, and
+ * its output is the same for any number of threads. Its memory is its own, not the context's.
  */
 #ifndef TESS_VIDEO_H
 #define TESS_VIDEO_H

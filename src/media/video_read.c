@@ -3,8 +3,8 @@
  *
  * The best video stream is decoded; libswscale turns its pixels into RGB by the matrix and range
  * the stream names, or BT.601 and BT.709 by its height where it names none. A frame of another size
- * than the first is scaled to it. Frames that FFmpeg calls damaged are an error: training on what a
- * decoder made up helps nobody. Only local files are opened, also by playlists.
+ * than the first is scaled to it. Frames that FFmpeg calls damaged are an error: a
+ * decoder's guesses are no training data. Only local files are opened, also by playlists.
  */
 #include "video.h"
 
@@ -19,7 +19,7 @@ typedef struct {
     struct SwsContext *scaler;
     AVPacket *packet;
     AVFrame *frame;
-    int stream, ended; /* ended: the decoder was told that nothing follows */
+    int stream, ended; /* ended: the decoder knows that nothing follows */
     int64_t frames;
     double last; /* time of the frame before */
     uint8_t *rgb;

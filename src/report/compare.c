@@ -155,8 +155,9 @@ static tess_status note_pairs(tess_compare *c)
             tess_compare_arm arm;
             TESS_TRY(tess_compare_arm_view(c, i, &arm));
             if (arm.at_step.change.n == 0)
-                TESS_TRY(tess__compare_say(c, "%s has no seed in common with %s: no change is told",
-                                           arm.label, c->arms[c->info.baseline].label));
+                TESS_TRY(
+                    tess__compare_say(c, "%s has no seed in common with %s: no change is reported",
+                                      arm.label, c->arms[c->info.baseline].label));
             else if (arm.at_step.change.n == 1)
                 TESS_TRY(tess__compare_say(c, "%s has one seed in common with %s: no interval",
                                            arm.label, c->arms[c->info.baseline].label));

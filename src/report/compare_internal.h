@@ -19,7 +19,7 @@ tess_estimate tess__estimate(const double *x, int n, double confidence);
 enum {
     TESS_METRIC_LOSS,
     TESS_METRIC_WALL,  /* seconds of all steps so far, from where every run is there */
-    TESS_METRIC_GFLOP, /* of attention, of all steps so far; NaN from the first step without it on */
+    TESS_METRIC_GFLOP, /* of attention, of all steps so far; NaN from the first step without it */
     TESS_METRIC_STEP_MS,
     TESS_METRIC_ATTENTION_MS,
     TESS_METRIC_DENSITY,

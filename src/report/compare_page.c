@@ -7,7 +7,8 @@
  *    "numbers":{"density":[n,mean,low,high],..},
  *    "changes":[[step,mean,low,high],..],
  *    "validation":[[step,wall,gflop,mean,low,high,bucket..],..],
- *    "training":[[step,wall,gflop,mean,low,high,density,recall],..],"switch_steps":[[step,sparse],..]}]}
+ *    "training":[[step,wall,gflop,mean,low,high,density,recall],..],
+ *    "switch_steps":[[step,sparse],..]}]}
  *
  * A point of a curve is the mean over the runs of an arm at one step; of training each run's loss
  * is first averaged over its neighbouring steps, so that a curve has at most POINTS_MAX points.
@@ -247,7 +248,7 @@ static void add_figures(const tess_compare *c, tess__markup *page)
           "Validation loss against the baseline, by pairs of runs with the same seed: the dot is "
           "the mean, the bar its interval, the shaded strip the margin. A bar inside the strip: "
           "the same for all that matters. Left of it: better; right of it: worse; across an end of "
-          "it: open, and more seeds would tell. Each place has a scale of its own.",
+          "it: open, and more seeds are needed. Each place has a scale of its own.",
           NULL},
          -1},
         {NULL,
@@ -266,12 +267,12 @@ static void add_figures(const tess_compare *c, tess__markup *page)
         {NULL, {"val_gflop", "Against the work that attention did.", NULL}, TESS_METRIC_GFLOP},
         {"By noise level",
          {"buckets",
-          "Validation loss in each quarter of the noise levels; change against the "
+          "Validation loss in each noise-level quartile; change against the "
           "baseline below it.",
           NULL},
          -1},
         {NULL,
-         {"bucket_curves", "Validation loss against steps, in each quarter.",
+         {"bucket_curves", "Validation loss against steps, in each noise-level quartile.",
           "<div class=\"four\"></div>"},
          -1},
         {"Training loss",
@@ -287,8 +288,8 @@ static void add_figures(const tess_compare *c, tess__markup *page)
          TESS_METRIC_DENSITY},
         {NULL,
          {"recall",
-          "Softmax mass of the keys chosen / mass of as many best ones, when it "
-          "was last looked at.",
+          "Softmax mass of the selected keys / mass of as many best ones, as last "
+          "measured.",
           NULL},
          TESS_METRIC_RECALL},
         {"The arms in numbers",

@@ -66,7 +66,7 @@ tess_estimate tess__compare_change(const tess_compare *c, int arm, int64_t step,
         TESS_METRIC_VAL);
 }
 
-static tess_compare_at look_at(const place *p)
+static tess_compare_at compare_at(const place *p)
 {
     tess_compare_at at = {.loss = mean_of(p, TESS_METRIC_VAL),
                           .change = change_of(p, TESS_METRIC_VAL)};
@@ -111,7 +111,7 @@ static tess_estimate summed(const place *p, int column, summary how, double *scr
     return tess__estimate(p->values, n, p->c->info.confidence);
 }
 
-static void count_turns(const tess_compare *c, int index, tess_compare_arm *arm)
+static void count_switches(const tess_compare *c, int index, tess_compare_arm *arm)
 {
     for (int i = 0; i < c->info.runs; i++) {
         const tess__recorded *run = &c->runs[i];
@@ -148,12 +148,12 @@ static void view(const tess_compare *c, int index, double *values, double *scrat
         if (run->arm == index && run->steps[run->lines - 1] < arm->steps)
             arm->steps = run->steps[run->lines - 1];
     }
-    arm->at_step = look_at(&p);
+    arm->at_step = compare_at(&p);
     p.axis = TESS_METRIC_WALL;
-    arm->at_wall = look_at(&p);
+    arm->at_wall = compare_at(&p);
     p.axis = TESS_METRIC_GFLOP;
-    arm->at_gflop = look_at(&p);
-    count_turns(c, index, arm);
+    arm->at_gflop = compare_at(&p);
+    count_switches(c, index, arm);
 }
 
 tess_status tess_compare_arm_view(const tess_compare *compare, int index, tess_compare_arm *arm)

@@ -188,7 +188,7 @@ static void add_figures(const tess_plan_report *r, tess__markup *page)
 {
     static const tess__figure imbalance = {
         "imbalance",
-        "The slowest rank's work over the mean: 1 means that nobody waits. Several steps lie over "
+        "The slowest rank's work over the mean: 1 means that no rank waits. Several steps lie over "
         "each other, later ones darker.",
         NULL};
     static const tess__figure before = {

@@ -158,7 +158,7 @@ static void add_head(const tess_profile_report *r, tess__markup *page)
     const int *c = r->opts.cube;
     tess__markup_print(
         page,
-        "<p>An attention head looks from each token of the clip at all others. Here queries "
+        "<p>In an attention head each token of the clip attends to all others. Here queries "
         "come in groups of %d x %d x %d neighbouring tokens (frames, rows, columns), and a "
         "group's <b>density</b> is the share of all keys it needs to collect %g %% of its "
         "attention. Few keys: the rest need not be computed.</p>\n<div class=\"tiles\">\n",
@@ -193,9 +193,9 @@ static void add_figures(const tess_profile_report *r, tess__markup *page)
     static const tess__figure masks = {
         "masks",
         "Outlined in blue: the group of queries. First row: the clip. Attention: orange where "
-        "it looks. Oracle: the keys that hold the share of attention above; the rest is "
+        "it is strong. Oracle: the keys that hold the share of attention above; the rest is "
         "greyed out. Predictor: as many keys, chosen by the predictor.",
-        "<div class=\"looks\"></div>"};
+        "<div class=\"masks\"></div>"};
     tess__markup_print(page, "<h2>Which heads are sparse</h2>\n");
     tess__page_figure(page, &density);
     tess__page_figure(page, &training);
@@ -204,7 +204,7 @@ static void add_figures(const tess_profile_report *r, tess__markup *page)
         tess__page_figure(page, &recall);
     }
     if (r->n_masks) {
-        tess__markup_print(page, "<h2>What heads look at</h2>\n");
+        tess__markup_print(page, "<h2>What heads attend to</h2>\n");
         tess__page_figure(page, &masks);
     }
     if (r->n_cubes) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report_internal.h - pages that people look at: one HTML file each, nothing loaded from
- * anywhere.
+/* report_internal.h - pages for people: one HTML file each that loads nothing.
  *
  * What comes in: plans, work, and the files of a training run. What goes out: a page with its data
  * as JSON, the styles and the scripts that draw it. A page is text that grows in memory and is

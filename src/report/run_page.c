@@ -153,7 +153,7 @@ static void add_figures(const tess__run_data *run, tess__markup *page)
         NULL};
     static const tess__figure recall = {
         "recall",
-        "Softmax mass of the keys chosen / mass of as many best ones, when it was last looked at; "
+        "Softmax mass of the selected keys / mass of as many best ones, as last measured; "
         "and the loss of the predictors.",
         NULL};
     static const tess__figure events = {"events", "What was decided during the run, and why.",

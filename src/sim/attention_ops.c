@@ -19,7 +19,7 @@
 #include <math.h>
 
 /* Keys that a query of a sample sees on average. */
-static double keys_seen(const tess_sim_model *m)
+static double keys_attended(const tess_sim_model *m)
 {
     const double s = (double)m->seq;
     double keys = m->full ? s : s / 2.0;
@@ -108,13 +108,13 @@ static void softmax(tess_sim *sim, double scores)
     tess__op *op = tess__add_memory(sim, "softmax", TESS__FORWARD,
                                     scores * (fused ? read + e : 6.0 * e + 16.0));
     op->core = 1;
-    op->kept = scores * e;
+    op->saved = scores * e;
     tess__add_memory(sim, "softmax", TESS__BACKWARD,
                      scores * (fused ? 2.0 * read + e : 7.0 * e + 20.0));
     if (sim->dropout > 0.0) {
         op = tess__add_memory(sim, "dropout of scores", TESS__FORWARD, scores * (2.0 * e + 1.0));
         op->core = 1;
-        op->kept = scores * (e + 1.0);
+        op->saved = scores * (e + 1.0);
         tess__add_memory(sim, "dropout of scores", TESS__BACKWARD, scores * (2.0 * e + 1.0));
     }
 }
@@ -190,23 +190,23 @@ static void rotary(tess_sim *sim, double columns)
     tess__add_memory(sim, "rotary", TESS__BACKWARD, bytes);
 }
 
-static void latent_projections(tess_sim *sim, double heads, double kept)
+static void latent_projections(tess_sim *sim, double heads, double saved)
 {
     const tess_sim_model *m = &sim->s.model;
     const double t = sim->tokens, e = sim->element;
     if (m->q_rank) {
-        tess__add_linear(sim, "q down", 1, sim->rows, m->q_rank, m->hidden, kept);
-        tess__add_memory(sim, "q norm", TESS__FORWARD, 2.0 * e * t * m->q_rank)->kept =
+        tess__add_linear(sim, "q down", 1, sim->rows, m->q_rank, m->hidden, saved);
+        tess__add_memory(sim, "q norm", TESS__FORWARD, 2.0 * e * t * m->q_rank)->saved =
             e * sim->rows * m->q_rank;
         tess__add_memory(sim, "q norm", TESS__BACKWARD, 3.0 * e * t * m->q_rank);
         tess__add_linear(sim, "q up", 1, t, heads * m->head_dim, m->q_rank,
                          e * sim->rows * m->q_rank);
     } else {
-        tess__add_linear(sim, "q", 1, t, heads * m->head_dim, m->hidden, kept);
+        tess__add_linear(sim, "q", 1, t, heads * m->head_dim, m->hidden, saved);
     }
     const double down = m->kv_rank + m->rope_dim;
-    tess__add_linear(sim, "kv down", 1, sim->rows, down, m->hidden, m->q_rank ? 0.0 : kept);
-    tess__add_memory(sim, "kv norm", TESS__FORWARD, 2.0 * e * t * m->kv_rank)->kept =
+    tess__add_linear(sim, "kv down", 1, sim->rows, down, m->hidden, m->q_rank ? 0.0 : saved);
+    tess__add_memory(sim, "kv norm", TESS__FORWARD, 2.0 * e * t * m->kv_rank)->saved =
         e * sim->rows * down;
     tess__add_memory(sim, "kv norm", TESS__BACKWARD, 3.0 * e * t * m->kv_rank);
     tess__add_linear(sim, "kv up", 1, t, heads * (m->nope_dim + m->value_dim), m->kv_rank,
@@ -232,16 +232,16 @@ void tess__attention_ops(tess_sim *sim)
     const double samples = sim->s.training.micro_batch;
     const double kk = m->kv_rank ? heads * m->head_dim : k,
                  vv = m->kv_rank ? heads * m->value_dim : v;
-    tess__add_memory(sim, "queries, keys, values", TESS__FORWARD, 0.0)->kept =
+    tess__add_memory(sim, "queries, keys, values", TESS__FORWARD, 0.0)->saved =
         e * t * (q + kk + vv);
-    sim->ops[sim->n_ops - 1].seconds = 0.0; /* what the projection has written is only kept */
+    sim->ops[sim->n_ops - 1].seconds = 0.0; /* only saved: the projection has written it */
     int first = sim->n_ops;
     if (sim->attention == TESS_SIM_FLASH) {
         const double queries = samples * (double)m->seq / l->cp;
-        selection(sim, queries, keys_seen(m), heads);
+        selection(sim, queries, keys_attended(m), heads);
         first = sim->n_ops;
-        flash(sim, "attention", queries, keys_seen(m), heads);
-        sim->ops[first].kept = 4.0 * t * heads;
+        flash(sim, "attention", queries, keys_attended(m), heads);
+        sim->ops[first].saved = 4.0 * t * heads;
     } else {
         scores_and_values(sim, samples, heads);
     }

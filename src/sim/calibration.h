@@ -22,7 +22,8 @@ struct tess_calibration {
     tess_calibration_info info;
 };
 
-/* Fits the listed parameters to the cases; with leave it first tells what that is worth. */
+/* Fits the listed parameters to the cases; leave 1: after measuring the error of a model that is
+ * left out. */
 tess_status tess__calibration_fit(tess_calibration *k, int leave);
 
 #endif

@@ -9,8 +9,8 @@
  *
  * Leave one model out: for each model the parameters start from the defaults of the simulator,
  * which know no table (scalars from 1), are fitted to the rows of all other models and predict the
- * rows of this one. The mean over these predictions is what a model that nobody has measured may
- * expect.
+ * rows of this one. The mean over these predictions is the error to expect for a model without
+ * measurements.
  */
 #include "calibration.h"
 

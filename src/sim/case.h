@@ -23,7 +23,7 @@ typedef enum {
     TESS__MEASURED_COLLECTIVE_US,
     TESS__MEASURED_BUSBW,
     TESS__MEASURED_MEMORY,
-    TESS__MEASURED_DEVICE_MEMORY, /* as the driver tells it, reserved memory included */
+    TESS__MEASURED_DEVICE_MEMORY, /* as the driver reports it, reserved memory included */
     TESS__MEASURED_STATE,
     TESS__MEASURED_ACTIVATIONS,
     TESS__MEASURED_ACTIVATIONS_PCT,

@@ -21,7 +21,7 @@ void tess__embed_ops(tess_sim *sim)
     part->weights = (double)m->vocab * m->hidden / l->tp +
                     (m->learned_positions ? (double)m->seq * m->hidden : 0.0);
     /* Rows are gathered, masked, added to positions and dropped out. */
-    tess__add_memory(sim, "lookup", TESS__FORWARD, (4.0 + 2.0 * sim->dropout) * x)->kept =
+    tess__add_memory(sim, "lookup", TESS__FORWARD, (4.0 + 2.0 * sim->dropout) * x)->saved =
         sim->dropout * sim->rows * m->hidden;
     tess__add_memory(sim, "lookup", TESS__WEIGHT, (2.0 + 4.0 + 2.0 * sim->dropout) * x);
     if (l->tp > 1)
@@ -39,14 +39,15 @@ void tess__head_ops(tess_sim *sim)
     if (!m->vocab)
         return;
     tess__model_part *part = &sim->parts[TESS__HEAD];
-    tess__add_memory(sim, "norm", TESS__FORWARD, 2.0 * e * sim->rows * h)->kept = e * sim->rows * h;
+    tess__add_memory(sim, "norm", TESS__FORWARD, 2.0 * e * sim->rows * h)->saved =
+        e * sim->rows * h;
     tess__add_memory(sim, "norm", TESS__BACKWARD, 5.0 * e * sim->rows * h);
     if (l->tp > 1 && l->sequence)
         tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS__ALL_GATHER, e * t * h, l->tp,
                        1, 1.0);
     const int precision =
         sim->s.training.precision == TESS_SIM_FP32 ? TESS_SIM_FP32 : TESS_SIM_BF16;
-    tess__add_gemm(sim, "logits", TESS__FORWARD, 1, t, columns, h, precision)->kept =
+    tess__add_gemm(sim, "logits", TESS__FORWARD, 1, t, columns, h, precision)->saved =
         e * sim->rows * h;
     tess__add_gemm(sim, "logits", TESS__BACKWARD, 1, t, h, columns, precision);
     tess__add_gemm(sim, "logits", TESS__WEIGHT, 1, columns, h, t, precision);
@@ -55,9 +56,9 @@ void tess__head_ops(tess_sim *sim)
     /* A fused loss leaves the gradient where the logits were; separate kernels keep them in fp32,
      * and need the conversion and the gradient besides. */
     const int fused = sim->era[TESS__ERA_LOSS_BYTES] < 40.0;
-    const double kept = fused ? e : 4.0;
+    const double saved = fused ? e : 4.0;
     const double passes = sim->era[TESS__ERA_LOSS_BYTES] * logits;
-    tess__add_memory(sim, "loss", TESS__FORWARD, 0.7 * passes)->kept = kept * logits;
+    tess__add_memory(sim, "loss", TESS__FORWARD, 0.7 * passes)->saved = saved * logits;
     tess__add_memory(sim, "loss", TESS__BACKWARD, 0.3 * passes);
     if (l->tp > 1) {
         tess__add_comm(sim, "reduce loss", TESS__FORWARD, TESS__TP, TESS__ALL_REDUCE, 12.0 * t,

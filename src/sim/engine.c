@@ -64,7 +64,7 @@ tess_status tess__sim_find_params(tess_sim *sim, const tess_cluster *cluster)
     return TESS_OK;
 }
 
-/* Layers of each stage: as told, or even, the first stages taking what is left over. */
+/* Layers of each stage: as given, or even, the remainder to the first stages. */
 static void split_layers(tess_sim *sim)
 {
     const tess_sim_layout *l = &sim->s.layout;

@@ -47,10 +47,10 @@ void tess__expert_ops(tess_sim *sim)
     tess__model_part *part = &sim->parts[sim->part];
 
     tess__add_gemm(sim, "router", TESS__FORWARD, 1, own, m->experts, m->hidden, TESS_SIM_BF16)
-        ->kept = input;
+        ->saved = input;
     tess__add_gemm(sim, "router", TESS__BACKWARD, 1, own, m->hidden, m->experts, TESS_SIM_BF16);
     tess__add_gemm(sim, "router", TESS__WEIGHT, 1, m->experts, m->hidden, own, TESS_SIM_BF16);
-    tess__add_memory(sim, "choose experts", TESS__FORWARD, 16.0 * own * m->experts)->kept =
+    tess__add_memory(sim, "choose experts", TESS__FORWARD, 16.0 * own * m->experts)->saved =
         8.0 * own * m->experts;
     part->weights += (double)m->experts * m->hidden;
     permute(sim, "permute", sent);

@@ -60,7 +60,7 @@ tess_status tess_sim_op_query(const tess_sim *sim, int index, tess_sim_op *op)
                         .k = o->k,
                         .flop = o->flop,
                         .bytes = o->bytes,
-                        .kept = o->kept,
+                        .saved = o->saved,
                         .seconds = o->seconds,
                         .hidden_s = o->hidden,
                         .times = o->times,

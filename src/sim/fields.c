@@ -47,7 +47,7 @@ const tess__field tess__fields[] = {
     INT64(model, window, 0, 4294967296, "keys a query sees at most; 0: all"),
     FLAG(model, parallel, "attention and MLP read the same input"),
     FLAG(model, learned_positions, "a table of positions"),
-    REAL(model, density, 0, 1, "kept share of (query, key) pairs; 0: all"),
+    REAL(model, density, 0, 1, "computed fraction of (query, key) pairs; 0: all"),
     REAL(model, imbalance, 0, 1000, "slowest rank's attention over the mean; 0: 1"),
     INT(model, sparse_layers, 0, 100000, "layers with that density, the others dense; 0: all"),
     REAL(model, sparse_forward, 0, 10, "rate of sparse kernels over dense; 0: the cluster's"),

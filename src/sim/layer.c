@@ -18,7 +18,7 @@ static void norm(tess_sim *sim, const char *name)
 {
     const double x = sim->element * sim->rows * sim->s.model.hidden;
     const double gate = sim->s.model.kind == TESS_SIM_DIT ? 2.0 : 1.0;
-    tess__add_memory(sim, name, TESS__FORWARD, gate * 2.0 * x)->kept = x;
+    tess__add_memory(sim, name, TESS__FORWARD, gate * 2.0 * x)->saved = x;
     /* dx of x and dy, and the gradients of scale and shift in a second pass over both. */
     tess__add_memory(sim, name, TESS__BACKWARD, (3.0 + 2.0) * gate * x);
 }
@@ -29,7 +29,7 @@ static void residual(tess_sim *sim)
     const tess_sim_model *m = &sim->s.model;
     const double n = sim->rows * m->hidden, e = sim->element, mask = sim->dropout;
     const double gate = m->kind == TESS_SIM_DIT ? 1.0 : 0.0;
-    tess__add_memory(sim, "residual", TESS__FORWARD, n * ((3.0 + gate) * e + mask))->kept =
+    tess__add_memory(sim, "residual", TESS__FORWARD, n * ((3.0 + gate) * e + mask))->saved =
         n * (mask + gate * e);
     tess__add_memory(sim, "residual", TESS__BACKWARD,
                      n * ((3.0 + 2.0 * gate) * e + mask * (2.0 * e + 1.0)));
@@ -110,12 +110,12 @@ static void tp_leave(tess_sim *sim)
     }
 }
 
-void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double kept)
+void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double saved)
 {
     const tess_sim_model *m = &sim->s.model;
     const double e = sim->element, n = batch * rows * inner, in = m->gated ? 2.0 : 1.0;
-    tess__add_linear(sim, "mlp in", batch, rows, in * inner, m->hidden, kept);
-    tess__add_memory(sim, "activation", TESS__FORWARD, (in + 1.0) * e * n)->kept = in * e * n;
+    tess__add_linear(sim, "mlp in", batch, rows, in * inner, m->hidden, saved);
+    tess__add_memory(sim, "activation", TESS__FORWARD, (in + 1.0) * e * n)->saved = in * e * n;
     tess__add_memory(sim, "activation", TESS__BACKWARD, (2.0 * in + 1.0) * e * n);
     tess__add_linear(sim, "mlp out", batch, rows, m->hidden, inner, e * n);
     /* On the way back the gradients of both activations and of input and output exist at once. */
@@ -135,7 +135,7 @@ static void cross_attention(tess_sim *sim)
     tess__add_linear(sim, "cross kv", 1, text, 2.0 * q, m->hidden, e * text * m->hidden);
     tess__add_flash(sim, "cross attention", TESS__FORWARD, heads, t, m->text, m->head_dim,
                     m->head_dim)
-        ->kept = e * (t * q + 2.0 * text * q);
+        ->saved = e * (t * q + 2.0 * text * q);
     tess__add_flash(sim, "cross attention", TESS__BACKWARD, heads, t, m->text, m->head_dim,
                     m->head_dim);
     tess__add_linear(sim, "cross projection", 1, t, m->hidden, q, e * t * q);
@@ -150,7 +150,7 @@ void tess__layer_ops(tess_sim *sim, int experts)
     const double input = sim->element * sim->rows * m->hidden;
     sim->part = experts ? TESS__EXPERTS : TESS__LAYER;
     tess__model_part *part = &sim->parts[sim->part];
-    part->kept_input = input;
+    part->saved_input = input;
     norm(sim, "norm of attention");
     int comm = tp_enter(sim);
     tess__attention_ops(sim);

@@ -2,7 +2,8 @@
 /* measured.c - a database of measured products, which the simulator asks before its formulas.
  *
  * It comes from a table of operations through the table's map (validate.h): each row that says
- * which share of the peak a product of m x n x k reached becomes seconds = FLOP / (peak share).
+ * which fraction of the peak a product of m x n x k reached becomes seconds = FLOP / (peak x
+ * fraction).
  * Entries are sorted and found by bisection: of the GPU's family (its name up to the first '-'),
  * precision, kind (a weight gradient or not), batch, m, n and k, all of them equal.
  */

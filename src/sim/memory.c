@@ -34,9 +34,9 @@ static double kept_of(const tess_sim *sim, int part, double layers)
     const tess_sim_training *t = &sim->s.training;
     const double again = t->recompute_layers ? fmin(t->recompute_layers, layers) : layers;
     switch (t->recompute) {
-    case TESS_SIM_RECOMPUTE_FULL: return again * p->kept_input + (layers - again) * p->kept;
-    case TESS_SIM_RECOMPUTE_SELECTIVE: return layers * p->kept - again * p->kept_core;
-    default: return layers * p->kept;
+    case TESS_SIM_RECOMPUTE_FULL: return again * p->saved_input + (layers - again) * p->saved;
+    case TESS_SIM_RECOMPUTE_SELECTIVE: return layers * p->saved - again * p->saved_core;
+    default: return layers * p->saved;
     }
 }
 
@@ -49,8 +49,8 @@ static double working_of(const tess_sim *sim, int stage)
     for (int part = TESS__LAYER; part <= TESS__EXPERTS; part++) {
         const int n = part == TESS__LAYER ? sim->layers[stage] : sim->experts[stage];
         const tess__model_part *p = &sim->parts[part];
-        const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL ? p->kept - p->kept_input
-                             : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? p->kept_core
+        const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL ? p->saved - p->saved_input
+                             : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? p->saved_core
                                                                             : 0.0;
         if (n)
             most = fmax(most, p->working + again);
@@ -116,9 +116,9 @@ static void stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
                                      kept_of(sim, TESS__EXPERTS, sim->experts[stage]));
     m->activations = m->layer_activations;
     if (stage == 0)
-        m->activations += flight * parts[TESS__EMBED].kept;
+        m->activations += flight * parts[TESS__EMBED].saved;
     if (stage == sim->s.layout.pp - 1)
-        m->activations += parts[TESS__HEAD].kept;
+        m->activations += parts[TESS__HEAD].saved;
     m->working = working_of(sim, stage);
     if (sim->era[TESS__ERA_WEIGHT_DUMMY] > 0.0)
         m->buffers += dummies_of(sim, stage);

@@ -13,9 +13,10 @@
  * take both times, because each is too short to hide its loads. Weight gradients take gemm_weight
  * times as long, because they are added to a matrix of fp32.
  *
- * Flash attention runs at a share of the peak; a query row costs flash_keys keys besides its own,
- * and a call with few tiles leaves GPUs' units idle: it costs flash_wave waves of tiles besides.
- * All other operations take their bytes over the memory's bandwidth. Each kernel costs kernel_us.
+ * Flash attention runs at a fraction of the peak; a query row costs flash_keys keys besides its
+ * own, and a call with few tiles leaves GPUs' units idle: it costs flash_wave waves of tiles
+ * besides. All other operations take their bytes over the memory's bandwidth. Each kernel costs
+ * kernel_us.
  */
 #include "sim_internal.h"
 

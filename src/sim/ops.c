@@ -66,7 +66,7 @@ static int eight_bits(int precision)
 }
 
 void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, double n, double k,
-                      double kept)
+                      double saved)
 {
     const int precision = sim->s.training.precision;
     const double cast = eight_bits(precision) ? 4.0 * sim->era[TESS__ERA_FP8_CAST] : 0.0;
@@ -77,7 +77,7 @@ void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, d
     tess__op *ops[] = {tess__add_gemm(sim, name, TESS__FORWARD, batch, m, n, k, precision),
                        tess__add_gemm(sim, name, TESS__BACKWARD, batch, m, k, n, precision),
                        tess__add_gemm(sim, name, TESS__WEIGHT, batch, n, k, m, precision)};
-    ops[0]->kept = kept;
+    ops[0]->saved = saved;
     for (int i = 0; i < 3 && batch > 1.0; i++)
         if (!ops[i]->measured)
             ops[i]->seconds = tess__gemm_seconds(sim, batch, ops[i]->m, ops[i]->n, ops[i]->k,

@@ -34,7 +34,7 @@ static tess_status copy_text(tess_sim_params *p, const char *text, const char **
     return TESS_OK;
 }
 
-/* {parameter: [number, origin]}: a parameter that does not exist is told with the nearest one. */
+/* {parameter: [number, origin]}: the error of an unknown parameter names the nearest one. */
 static tess_status read_values(const reader *r, tess__json_node node, tess__param_set *set)
 {
     const char *names[TESS__VALUES_MAX];

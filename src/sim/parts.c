@@ -36,7 +36,7 @@ static void repeat(tess_sim *sim, int part, int first)
         tess__op *copy = &sim->ops[sim->n_ops++];
         *copy = *op;
         copy->pass = TESS__AGAIN;
-        copy->kept = 0.0;
+        copy->saved = 0.0;
         copy->seconds *= share;
         copy->flop *= share;
         copy->bytes *= share;
@@ -52,8 +52,8 @@ static void sum_part(tess_sim *sim, int part)
             continue;
         p->pass[op->pass] += op->seconds;
         p->of[op->class][op->pass] += op->seconds;
-        p->kept += op->kept;
-        p->kept_core += op->core ? op->kept : 0.0;
+        p->saved += op->saved;
+        p->saved_core += op->core ? op->saved : 0.0;
     }
 }
 

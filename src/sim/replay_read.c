@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replay_read.c - the trace of a rank from its file; docs/formats.md tells the members.
+/* replay_read.c - the trace of a rank from its file; docs/formats.md lists the members.
  *
  * Events that are no calls (other phases of the Chrome format) are passed over, so that a trace may
  * be merged with others. Sizes are bounded so that no sum of them overflows.

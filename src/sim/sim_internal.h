@@ -34,8 +34,8 @@ enum {
     TESS__HW_FLASH_BACKWARD,
     TESS__HW_FLASH_DIM,    /* head_dim at which half of the rate is reached */
     TESS__HW_FLASH_UNEVEN, /* rate where queries and values differ in width, relative to others */
-    TESS__HW_FLASH_WAVE,   /* waves of tiles in whose time a call begins and ends */
-    TESS__HW_FLASH_KEYS,   /* keys in whose time a query row is opened and closed */
+    TESS__HW_FLASH_WAVE,   /* fixed cost of a call, in units of the time of a wave of tiles */
+    TESS__HW_FLASH_KEYS,   /* fixed cost of a query row, in units of the time of a key */
     TESS__HW_MEMORY_SHARE, /* of the memory bandwidth, of elementwise kernels */
     TESS__HW_KERNEL_US,    /* start and end of one kernel */
     TESS__HW_RESERVED_GIB, /* context, libraries, communication buffers */
@@ -146,7 +146,7 @@ typedef struct {
     int core;              /* 1: selective recomputation runs it again */
     double batch, m, n, k; /* of a product; of flash attention: heads, queries, keys, head_dim */
     double flop, bytes;
-    double kept;            /* bytes held for the backward pass */
+    double saved;           /* bytes held for the backward pass */
     double seconds, hidden; /* waited for; not waited for */
     double times;           /* in a step, on the slowest stage */
     int measured;
@@ -159,7 +159,7 @@ typedef struct {
     double pass[TESS__PASSES];              /* seconds, the host's floor included */
     double of[TESS__CLASSES][TESS__PASSES]; /* of these by class */
     double host[TESS__PASSES];
-    double kept, kept_core, kept_input, working;
+    double saved, saved_core, saved_input, working;
     double weights;        /* parameters of this rank */
     double expert_weights; /* of these in experts */
 } tess__model_part;
@@ -218,10 +218,10 @@ tess__op *tess__add_flash(tess_sim *sim, const char *name, int pass, double head
 /* What a part waits for the host, as an operation; nothing where that is 0. */
 void tess__add_host(tess_sim *sim, int part, int pass, double seconds);
 
-/* A linear layer of `batch` matrices: forward, gradient of its input and of its weights. kept: of
+/* A linear layer of `batch` matrices: forward, gradient of its input and of its weights. saved: of
  * its input. Adds the parameters to the part. */
 void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, double n, double k,
-                      double kept);
+                      double saved);
 /* kind of cost.h's collectives; of n ranks that lie `stride` apart. share: that is waited for. */
 enum { TESS__ALL_REDUCE, TESS__ALL_GATHER, TESS__REDUCE_SCATTER, TESS__ALL_TO_ALL, TESS__SEND };
 tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class, int what,
@@ -233,7 +233,7 @@ double tess__comm_seconds(const tess_sim *sim, int what, double bytes, int n, in
 void tess__layer_ops(tess_sim *sim, int experts);
 void tess__attention_ops(tess_sim *sim);
 int tess__softmax_fused(const tess_sim *sim);
-void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double kept);
+void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double saved);
 void tess__expert_ops(tess_sim *sim);
 void tess__embed_ops(tess_sim *sim);
 void tess__head_ops(tess_sim *sim);

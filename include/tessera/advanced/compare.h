@@ -8,9 +8,9 @@
  *   tess_compare_write(compare, "compare.html");
  *
  * Runs that differ in their seed alone are one arm. An arm's number is the mean over its runs with
- * the interval of Student's t. Arms are compared in pairs of runs with the same seed: these saw the
- * same clips and the same noise, so that most of what is random cancels. docs/compare.md tells how
- * to read the numbers.
+ * the interval of Student's t. Arms are compared in pairs of runs with the same seed: these had the
+ * same clips and the same noise, so that most of what is random cancels. docs/compare.md explains
+ * how to read the numbers.
  *
  * Advanced: functions and structs may change in any version.
  */
@@ -40,7 +40,7 @@ typedef enum {
     TESS_VERDICT_INSIDE, /* all of it in -m..m: the same for all that matters */
     TESS_VERDICT_BETTER, /* all of it below -m */
     TESS_VERDICT_WORSE,  /* all of it above m */
-    TESS_VERDICT_OPEN,   /* it crosses -m or m: more seeds would tell */
+    TESS_VERDICT_OPEN,   /* it crosses -m or m: more seeds are needed */
 } tess_verdict;
 
 TESS_API const char *tess_verdict_name(tess_verdict verdict); /* "inside", ...; NULL: none such */
@@ -80,7 +80,7 @@ TESS_API tess_status tess_compare_query(const tess_compare *compare, tess_compar
 TESS_API const char *tess_compare_note(const tess_compare *compare,
                                        int index); /* NULL: none such */
 
-enum { TESS_COMPARE_BUCKETS = 4 }; /* quarters of the noise level, from little noise to much */
+enum { TESS_COMPARE_BUCKETS = 4 }; /* noise-level quartiles, from little noise to much */
 
 /* Validation losses at one place, and their changes against the baseline as shares of its loss
  * (0.01: 1 % more), by pairs of runs. Of the baseline itself changes have n 0. */

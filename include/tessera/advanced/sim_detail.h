@@ -54,7 +54,7 @@ typedef struct {
     const char *kind;    /* "gemm", "flash", "memory", "comm", "host" */
     const char *formula; /* in words and symbols */
     double batch, m, n, k;
-    double flop, bytes, kept; /* kept: bytes held until the backward pass */
+    double flop, bytes, saved; /* saved: bytes of activations for the backward pass */
     double seconds, hidden_s, times;
     int measured;  /* 1: from the profile database */
     int params[4]; /* indices for tess_sim_params_query that the formula uses; -1: none */

@@ -6,8 +6,8 @@
  *   tess_trace_replay(trace, cluster, &(tess_trace_opts){.compute_scale = 0.01}, &result);
  *
  * Computing takes as long as it was recorded, times a scale; messages take what cost.h says of the
- * cluster. So the program of one rank, played on a machine at hand, tells the step of a job that no
- * such machine could hold, if its ranks are alike.
+ * cluster. So the program of one rank, run alone on one machine, predicts the step of a job that
+ * this machine could not hold, if its ranks are alike.
  *
  * Advanced: functions and structs may change in any version.
  */

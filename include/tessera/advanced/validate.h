@@ -25,7 +25,7 @@ typedef enum {
     TESS_QUANTITY_LAYER,      /* ms of a layer's forward or backward pass */
     TESS_QUANTITY_COLLECTIVE, /* us */
     TESS_QUANTITY_MEMORY,     /* GiB, or % of a baseline */
-    TESS_QUANTITY_PRODUCT,    /* share of the peak that a product reaches */
+    TESS_QUANTITY_PRODUCT,    /* fraction of the peak that a product reaches */
     TESS_QUANTITIES
 } tess_quantity;
 

@@ -5,7 +5,7 @@ const arms = data.arms.map((arm, i) => ({ ...arm, colour: colour(i) }));
 const base = arms[data.baseline];
 const axis = { step: { column: 0, name: "step" }, wall: { column: 1, name: "seconds of steps" }, gflop: { column: 2, name: "GFLOP of attention" } };
 const verdicts = { inside: "inside the margin", better: "better", worse: "worse", open: "open", none: "" };
-const quarters = ["least noise", "second quarter", "third quarter", "most noise"];
+const quartiles = ["least noise", "second quartile", "third quartile", "most noise"];
 
 const hundredths = (v) => `${v > 0 ? "+" : v < 0 ? "−" : ""}${Math.abs(100 * v).toFixed(2)}`;
 const pair = ([n, mean, low, high]) => (n === 0 ? "–" : `${hundredths(mean)} %${low === null ? "" : ` (${hundredths(low)} … ${hundredths(high)})`}`);
@@ -78,7 +78,7 @@ function drawCurves(id, rows, key, options) {
 
 function drawBucketCurves() {
   const holder = find("bucket_curves").querySelector(".four");
-  quarters.forEach((name, b) => {
+  quartiles.forEach((name, b) => {
     const figure = element("div", { class: "map" }, holder);
     const series = arms.map((arm) => ({ name: arm.label, colour: arm.colour, points: arm.validation.map((p) => [p[0], p[6 + b]]) }));
     lines(figure, { label: name, x: "step", y: name, series, log: true, names: b ? [] : undefined, width: 560, height: 240 });
@@ -110,7 +110,7 @@ function swatch(figure) {
 function drawBuckets() {
   const cell = (at, i) => ({ text: plain(at.loss[i]), below: at.change[i][0] ? pair(at.change[i]) : "" });
   const key = data.step > 0 ? "step" : "wall";
-  table(find("buckets"), [places.find((p) => p[0] === key)[1], "all", ...quarters], arms.map((arm) => [arm.label, ...[0, 1, 2, 3, 4].map((i) => cell(arm.at[key], i))]));
+  table(find("buckets"), [places.find((p) => p[0] === key)[1], "all", ...quartiles], arms.map((arm) => [arm.label, ...[0, 1, 2, 3, 4].map((i) => cell(arm.at[key], i))]));
   swatch(find("buckets"));
 }
 

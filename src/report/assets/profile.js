@@ -114,7 +114,7 @@ function drawFrame(parent, mask, f, light, tint) {
 }
 
 function drawMask(parent, mask) {
-  const holder = element("div", { class: "look" }, parent), tokens = mask.grid[0] * mask.grid[1] * mask.grid[2];
+  const holder = element("div", { class: "mask" }, parent), tokens = mask.grid[0] * mask.grid[1] * mask.grid[2];
   mask.rgb = mask.pixels ? bytes(mask.pixels) : null;
   mask.queries = bytes(mask.query);
   mask.fade = mask.rgb && mean([...mask.rgb]) > 110 ? 40 : 190; // what is left out stands out from the clip
@@ -150,6 +150,6 @@ const worst = Math.min(0.8, ...data.maps.flatMap((m) => m.recall || []));
 drawHeats("density", "density", (v) => v, 0, 1);
 drawHeats("recall", "recall", (v) => (v - worst) / (1 - worst || 1), worst, 1);
 drawTraining();
-if (find("masks")) for (const mask of data.masks) drawMask(find("masks").querySelector(".looks"), mask);
+if (find("masks")) for (const mask of data.masks) drawMask(find("masks").querySelector(".masks"), mask);
 drawCubes();
 done();

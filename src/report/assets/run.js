@@ -29,7 +29,7 @@ function drawLoss() {
 
 function drawBuckets() {
   if (!find("buckets")) return;
-  const names = ["least noise", "second quarter", "third quarter", "most noise"];
+  const names = ["least noise", "second quartile", "third quartile", "most noise"];
   const series = names.map((name, i) => ({ name, colour: colour(i), points: data.validation.map((v) => [v[0], v[2 + i] ?? null]) }));
   lines(find("buckets"), { label: "validation loss by noise level", x: "step", y: "loss", series, log: true });
 }

@@ -283,6 +283,8 @@ static void wrong_calls_say_what_is_wrong(void **state)
                 "tess_plan_imbalance: rho is NULL");
     CHECK_FAILS(tess_plan_imbalance_before(c.plan, 0, NULL, &rho), TESS_EINVAL,
                 "tess_plan_imbalance_before: work is NULL");
+    CHECK_FAILS(tess_plan_loads_before(c.plan, 0, c.work, NULL), TESS_EINVAL,
+                "tess_plan_loads_before: loads is NULL");
     assert_null(tess_plan_method_name(TESS_PLAN_METHOD_COUNT));
     assert_string_equal(tess_plan_method_name(TESS_PLAN_DB_SP), "db-sp");
     assert_string_equal(tess_placement_name(TESS_PLACE_SEQUENCE_INSIDE), "sequence-inside");
@@ -325,6 +327,10 @@ static void an_order_per_group_balances_what_a_shared_one_cannot(void **state)
         double before = 0.0;
         CHECK_OK(tess_plan_imbalance_before(plan, 0, work, &before));
         assert_true(before == layer->rho_before);
+        int64_t loads[4];
+        const int64_t want[] = {8, 0, 0, 8};
+        CHECK_OK(tess_plan_loads_before(plan, 0, work, loads));
+        assert_memory_equal(loads, want, sizeof want);
         assert_int_equal(layer->moved_q, ordered ? 4 : 0); /* blocks 1 and 2 of both groups */
         assert_int_equal(layer->moved_k, 0);
         assert_true(layer->kv_copies == 1.0);

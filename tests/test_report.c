@@ -69,7 +69,7 @@ static void the_page_of_a_sparse_run_holds_decisions(void **state)
     assert_non_null(strstr(page, "<figure id=\"density\">"));
     assert_non_null(strstr(page, "<b>0.25</b><span>density of attention</span>"));
     assert_non_null(strstr(page, ",0.25,0.5,null,null,3,null,null]"));
-    assert_non_null(strstr(page, "\"events\":[[2,\"switch\",1,null,\"{\\u0022recall\\u0022:0.5}\"],"
+    assert_non_null(strstr(page, "\"events\":[[2,\"switch\",1,null,\"{\\\"recall\\\":0.5}\"],"
                                  "[3,\"back\",1,2,\"\"]]"));
     write_text("sparse/events.jsonl", "[]\n");
     CHECK_FAILS(tess_report_run(ctx, "sparse", "page.html"), TESS_EFORMAT,

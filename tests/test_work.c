@@ -469,6 +469,11 @@ static void places_out_of_range_are_told(void **state)
                 "tess_work_rows: head is 2, must be 0..1");
     CHECK_FAILS(tess_work_rows(work, 0, 1, NULL), TESS_EINVAL, "tess_work_rows: loads is NULL");
     CHECK_FAILS(tess_work_query(NULL, &info), TESS_EINVAL, "tess_work_query: work is NULL");
+    const uint64_t *bits = (const uint64_t *)1;
+    CHECK_FAILS(tess_work_mask_row(work, 0, 1, 2, &bits), TESS_EINVAL,
+                "tess_work_mask_row: q_block is 2, must be 0..1");
+    CHECK_OK(tess_work_mask_row(work, 0, 1, 1, &bits));
+    assert_null(bits); /* weights have no masks */
     tess_work_destroy(work);
     tess_work_destroy(NULL);
 }

@@ -93,6 +93,11 @@ TESS_API tess_status tess_work_loads(const tess_work *work, int layer,
                                      int64_t *loads); /* (heads): units */
 TESS_API tess_status tess_work_rows(const tess_work *work, int layer, int head,
                                     int64_t *loads); /* (q_blocks) */
+
+/* The key blocks that a query block selects: bit k % 64 of word k / 64. The words belong to the
+ * work; *bits is NULL without masks. */
+TESS_API tess_status tess_work_mask_row(const tess_work *work, int layer, int head, int32_t q_block,
+                                        const uint64_t **bits);
 TESS_API void tess_work_destroy(tess_work *work);
 
 /* ---- imbalance ---------------------------------------------------------------------------- */
@@ -266,6 +271,11 @@ TESS_API tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const
  * fractional heads, with a barrier per iteration in each ring. -1 where the heads do not divide. */
 TESS_API tess_status tess_plan_imbalance_before(const tess_plan *plan, int layer,
                                                 const tess_work *work, double *rho);
+
+/* Units of work of each rank (ranks) without a plan, split as above, in the order (head group,
+ * sequence part); -1 each where the heads do not divide. */
+TESS_API tess_status tess_plan_loads_before(const tess_plan *plan, int layer, const tess_work *work,
+                                            int64_t *loads);
 
 /* JSON, docs/formats.md; the same plan gives the same bytes. Loading checks all that
  * tess_plan_check does. */

@@ -160,12 +160,11 @@ tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tes
     return status;
 }
 
-static tess_status check(const char *who, const tess_plan *plan, int layer, const tess_work *work,
-                         const double *rho)
+static tess_status check(const char *who, const tess_plan *plan, int layer, const tess_work *work)
 {
     TESS_TRY(tess__plan_layer_ok(who, plan, layer));
-    if (!work || !rho)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, work ? "rho" : "work");
+    if (!work)
+        return tess__fail(TESS_EINVAL, "%s: work is NULL", who);
     TESS_TRY(tess__plan_fits(who, &plan->info, work));
     if (layer >= work->info.layers)
         return tess__fail(TESS_EINVAL, "%s: layer is %d, the work has %d", who, layer,
@@ -177,7 +176,8 @@ tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_wor
                                 tess_rho_form form, double *rho)
 {
     static const char who[] = "tess_plan_imbalance";
-    TESS_TRY(check(who, plan, layer, work, rho));
+    TESS_TRY(check(who, plan, layer, work));
+    TESS_REQUIRE(rho);
     if ((unsigned)form > TESS_RHO_FREE)
         return tess__fail(TESS_EINVAL, "%s: form is %d, must be 0..%d", who, form, TESS_RHO_FREE);
     double all[3];
@@ -186,12 +186,16 @@ tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_wor
     return TESS_OK;
 }
 
-/* Fractional heads are compared with Ulysses over all ranks. */
+/* Head groups without a plan: fractional heads are compared with Ulysses over all ranks. */
+static int groups_before(const tess_plan_info *info, const tess_plan_layer *layer)
+{
+    return layer->strategy.method == TESS_PLAN_FRACTIONAL ? info->ranks : layer->strategy.ulysses;
+}
+
 static tess_status contiguous_rho(const tess_plan_info *info, const tess_plan_layer *layer,
                                   const tess_work *work, int at, double *rho)
 {
-    const int groups =
-        layer->strategy.method == TESS_PLAN_FRACTIONAL ? info->ranks : layer->strategy.ulysses;
+    const int groups = groups_before(info, layer);
     *rho = -1.0;
     if (info->heads % groups != 0)
         return TESS_OK;
@@ -202,8 +206,30 @@ static tess_status contiguous_rho(const tess_plan_info *info, const tess_plan_la
 tess_status tess_plan_imbalance_before(const tess_plan *plan, int layer, const tess_work *work,
                                        double *rho)
 {
-    TESS_TRY(check("tess_plan_imbalance_before", plan, layer, work, rho));
+    TESS_TRY(check(__func__, plan, layer, work));
+    TESS_REQUIRE(rho);
     return contiguous_rho(&plan->info, &plan->layers[layer], work, layer, rho);
+}
+
+tess_status tess_plan_loads_before(const tess_plan *plan, int layer, const tess_work *work,
+                                   int64_t *loads)
+{
+    TESS_TRY(check(__func__, plan, layer, work));
+    TESS_REQUIRE(loads);
+    const tess_plan_info *info = &plan->info;
+    const int groups = groups_before(info, &plan->layers[layer]), parts = info->ranks / groups;
+    const int divides = info->heads % groups == 0;
+    for (int r = 0; r < info->ranks; r++)
+        loads[r] = divides ? 0 : -1;
+    for (int head = 0; head < info->heads && divides; head++)
+        for (int p = 0; p < parts; p++) {
+            const int32_t begin = tess__even_cut(info->q_blocks, parts, p);
+            const int32_t end = tess__even_cut(info->q_blocks, parts, p + 1);
+            loads[head / (info->heads / groups) * parts + p] +=
+                tess__work_prefix(work, layer, head, end) -
+                tess__work_prefix(work, layer, head, begin);
+        }
+    return TESS_OK;
 }
 
 /* ---- everything at once ---------------------------------------------------------------------- */

@@ -274,7 +274,7 @@ tess_status tess_work_query(const tess_work *work, tess_work_info *info)
 }
 
 static tess_status check_place(const char *who, const tess_work *work, int layer, int head,
-                               const int64_t *loads)
+                               const void *loads)
 {
     if (!work || !loads)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, work ? "loads" : "work");
@@ -304,5 +304,15 @@ tess_status tess_work_rows(const tess_work *work, int layer, int head, int64_t *
         loads[g] = here - before;
         before = here;
     }
+    return TESS_OK;
+}
+
+tess_status tess_work_mask_row(const tess_work *work, int layer, int head, int32_t q_block,
+                               const uint64_t **bits)
+{
+    TESS_REQUIRE(work, bits);
+    TESS_TRY(check_place(__func__, work, layer, head, bits));
+    TESS_TRY(tess__check_range(__func__, "q_block", q_block, 0, work->info.q_blocks - 1));
+    *bits = tess__work_bits(work, layer, head, q_block);
     return TESS_OK;
 }

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_page.c - the page of a plan, gathered step by step.
  *
- * Three JSON arrays grow with each step: the imbalance of the contiguous assignment and of the plan
- * (steps x layers), and the details of a layer (plan_detail.c). Details stop at a size that a
- * browser opens at once; how many are there of how many is in the page.
+ * Two tables grow with each step: the imbalance of the contiguous assignment and of the plan
+ * (steps x layers), and the details of a layer as JSON (plan_detail.c). Details stop at a size that
+ * a browser opens at once; how many are there of how many is in the page.
  */
 #include "plan_page.h"
 
 #include "assets.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { DETAIL_BYTES_MAX = 8 << 20 };
+
+/* A layer in one step. */
+typedef struct {
+    double before, after; /* imbalance; before: NaN where heads do not divide */
+    double copies;        /* of K and V, mean over heads */
+} layer_numbers;
 
 struct tess_plan_report {
     tess_ctx *ctx;
@@ -19,9 +26,10 @@ struct tess_plan_report {
     int64_t first_layer;
     int masks; /* 1: some detail shows masks */
     int64_t steps, details, layers;
-    double before_sum, after_sum, before_max, after_max, copies_sum;
-    int64_t before_count;
-    tess__markup step, before, after, detail;
+    int64_t *step;          /* (steps) */
+    layer_numbers *numbers; /* (steps x layers of a step) */
+    int64_t step_room, number_room;
+    tess__markup detail;
     char strategy[TESS_STRATEGY_TEXT]; /* of all layers, if they agree */
 };
 
@@ -31,10 +39,9 @@ tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *
     TESS_REQUIRE(ctx, report);
     tess_plan_report *r = tess__alloc_zero(ctx, sizeof *r);
     if (!r)
-        return tess__nomem(sizeof *r);
-    r->ctx = ctx;
+        return TESS_ENOMEM;
+    r->ctx = r->detail.ctx = ctx;
     r->first_layer = opts ? opts->first_layer : 0;
-    r->step.ctx = r->before.ctx = r->after.ctx = r->detail.ctx = ctx;
     *report = r;
     return TESS_OK;
 }
@@ -43,9 +50,8 @@ void tess_plan_report_destroy(tess_plan_report *report)
 {
     if (!report)
         return;
-    tess__markup_free(&report->step);
-    tess__markup_free(&report->before);
-    tess__markup_free(&report->after);
+    tess__free(report->ctx, report->step);
+    tess__free(report->ctx, report->numbers);
     tess__markup_free(&report->detail);
     tess__free(report->ctx, report);
 }
@@ -54,26 +60,14 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
                              const tess_work *work, const tess_work_info *shape, int index)
 {
     tess_plan_layer layer;
-    double before, after;
-    TESS_TRY(tess_plan_layer_view(plan, index, &layer));
-    TESS_TRY(tess_plan_imbalance_before(plan, index, work, &before));
-    TESS_TRY(tess_plan_imbalance(plan, index, work, TESS_RHO_RING, &after));
-    const char *comma = index ? "," : "";
-    if (before < 0)
-        tess__markup_print(&r->before, "%snull", comma);
-    else
-        tess__markup_print(&r->before, "%s%.6g", comma, before);
-    tess__markup_print(&r->after, "%s%.6g", comma, after);
-    r->layers++;
-    r->after_sum += after;
-    r->after_max = after > r->after_max ? after : r->after_max;
-    r->copies_sum += layer.kv_copies;
-    if (before >= 0) {
-        r->before_count++;
-        r->before_sum += before;
-        r->before_max = before > r->before_max ? before : r->before_max;
-    }
+    layer_numbers numbers;
     char strategy[TESS_STRATEGY_TEXT];
+    TESS_TRY(tess_plan_layer_view(plan, index, &layer));
+    TESS_TRY(tess_plan_imbalance_before(plan, index, work, &numbers.before));
+    TESS_TRY(tess_plan_imbalance(plan, index, work, TESS_RHO_RING, &numbers.after));
+    numbers.before = numbers.before < 0 ? NAN : numbers.before;
+    numbers.copies = layer.kv_copies;
+    r->numbers[r->layers++] = numbers;
     tess_strategy_format(&layer.strategy, strategy);
     if (r->layers > 1 && strcmp(strategy, r->strategy) != 0)
         snprintf(strategy, sizeof strategy, "each layer by the strategy that suits it");
@@ -84,16 +78,15 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
         .number = r->first_layer + index,
         .ctx = r->ctx,
         .step = step,
-        .layer = index,
+        .index = index,
         .ranks = r->info.ranks,
         .heads = r->info.heads,
         .q_blocks = shape->q_blocks,
-        .plan = &layer,
         .k_blocks = shape->k_blocks,
+        .plan = plan,
+        .layer = &layer,
         .work = work,
     };
-    if (r->details)
-        tess__markup_add(&r->detail, ",\n", 2);
     r->details++;
     r->masks |= shape->masks;
     return tess__detail_add(&detail, shape->masks ? r->info.heads : 0, &r->detail);
@@ -120,14 +113,6 @@ static tess_status check_fit(const tess_plan_report *r, const tess_plan_info *in
     return TESS_OK;
 }
 
-static void cut_back(tess__markup *text, const tess__markup *then)
-{
-    text->size = then->size;
-    text->status = TESS_OK;
-    if (text->data)
-        text->data[text->size] = '\0';
-}
-
 tess_status tess_plan_report_add(tess_plan_report *report, int64_t step, const tess_plan *plan,
                                  const tess_work *work)
 {
@@ -137,50 +122,56 @@ tess_status tess_plan_report_add(tess_plan_report *report, int64_t step, const t
     TESS_TRY(tess_plan_query(plan, &info));
     TESS_TRY(tess_work_query(work, &shape));
     TESS_TRY(check_fit(report, &info, &shape));
-    const tess_plan_report then = *report;
+    TESS_TRY(tess__grow(report->ctx, &report->step, sizeof *report->step, report->steps,
+                        report->steps + 1, &report->step_room));
+    TESS_TRY(tess__grow(report->ctx, &report->numbers, sizeof *report->numbers, report->layers,
+                        report->layers + info.layers, &report->number_room));
     if (!report->steps)
         report->info = info;
-    const char *comma = report->steps ? "," : "";
-    tess__markup_print(&report->step, "%s%lld", comma, (long long)step);
-    tess__markup_print(&report->before, "%s[", comma);
-    tess__markup_print(&report->after, "%s[", comma);
+    const tess_plan_report then = *report;
     tess_status status = TESS_OK;
     for (int layer = 0; layer < info.layers && !status; layer++)
         status = add_layer(report, step, plan, work, &shape, layer);
-    tess__markup_print(&report->before, "]");
-    tess__markup_print(&report->after, "]");
-    report->steps++;
-    if (!status)
-        status = report->step.status     ? report->step.status
-                 : report->before.status ? report->before.status
-                                         : report->after.status;
-    if (status) {
-        tess__markup step_text = report->step, before = report->before, after = report->after,
-                     detail = report->detail;
+    if (status) { /* without a trace of this step */
+        tess__markup detail = report->detail;
+        detail.size = then.detail.size;
+        detail.status = TESS_OK;
+        if (detail.data)
+            detail.data[detail.size] = '\0';
         *report = then;
-        report->step = step_text, report->before = before, report->after = after;
         report->detail = detail;
-        cut_back(&report->step, &then.step);
-        cut_back(&report->before, &then.before);
-        cut_back(&report->after, &then.after);
-        cut_back(&report->detail, &then.detail);
+        return status;
     }
-    return status;
+    report->step[report->steps++] = step;
+    return TESS_OK;
 }
 
 static void add_tiles(const tess_plan_report *r, tess__markup *page)
 {
+    double before = 0, before_max = 0, after = 0, after_max = 0, copies = 0;
+    int64_t divided = 0;
+    for (int64_t i = 0; i < r->layers; i++) {
+        const layer_numbers *n = &r->numbers[i];
+        after += n->after;
+        after_max = TESS_MAX(n->after, after_max);
+        copies += n->copies;
+        if (isnan(n->before))
+            continue;
+        divided++;
+        before += n->before;
+        before_max = TESS_MAX(n->before, before_max);
+    }
     tess__markup_print(page, "<div class=\"tiles\">\n");
     tess__page_tile(page, "ranks", "%d", r->info.ranks);
     tess__page_tile(page, "layers x steps", "%d x %lld", r->info.layers, (long long)r->steps);
     tess__page_tile(page, "heads", "%d", r->info.heads);
-    if (r->before_count == r->layers) { /* means over the same layers */
-        tess__page_tile(page, "imbalance before, mean", "%.3f", r->before_sum / (double)r->layers);
-        tess__page_tile(page, "before, worst layer", "%.3f", r->before_max);
+    if (divided == r->layers) { /* means over the same layers */
+        tess__page_tile(page, "imbalance before, mean", "%.3f", before / (double)r->layers);
+        tess__page_tile(page, "before, worst layer", "%.3f", before_max);
     }
-    tess__page_tile(page, "imbalance planned, mean", "%.3f", r->after_sum / (double)r->layers);
-    tess__page_tile(page, "planned, worst layer", "%.3f", r->after_max);
-    tess__page_tile(page, "K/V copies per head", "%.2f", r->copies_sum / (double)r->layers);
+    tess__page_tile(page, "imbalance planned, mean", "%.3f", after / (double)r->layers);
+    tess__page_tile(page, "planned, worst layer", "%.3f", after_max);
+    tess__page_tile(page, "K/V copies per head", "%.2f", copies / (double)r->layers);
     tess__markup_print(page, "</div>\n");
 }
 
@@ -219,6 +210,39 @@ static void add_figures(const tess_plan_report *r, tess__markup *page)
     }
 }
 
+/* [[a layer's imbalance ...] for each step] */
+static void add_imbalance(tess__jw *w, const char *key, const tess_plan_report *r, int planned)
+{
+    const layer_numbers *n = r->numbers;
+    tess__jw_begin(w, key, '[');
+    for (int64_t step = 0; step < r->steps; step++) {
+        tess__jw_begin(w, NULL, '[');
+        for (int layer = 0; layer < r->info.layers; layer++, n++)
+            tess__jw_real(w, NULL, planned ? n->after : n->before);
+        tess__jw_end(w, ']');
+    }
+    tess__jw_end(w, ']');
+}
+
+static void add_data(const tess_plan_report *r, tess__markup *data)
+{
+    tess__jw w = tess__markup_json(data, 6);
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_int(&w, "ranks", r->info.ranks);
+    tess__jw_int(&w, "heads", r->info.heads);
+    tess__jw_int(&w, "q_blocks", r->info.q_blocks);
+    tess__jw_int(&w, "k_blocks", r->info.k_blocks);
+    tess__jw_begin(&w, "layers", '[');
+    for (int layer = 0; layer < r->info.layers; layer++)
+        tess__jw_int(&w, NULL, r->first_layer + layer);
+    tess__jw_end(&w, ']');
+    tess__jw_row_i64(&w, "steps", r->step, (size_t)r->steps);
+    add_imbalance(&w, "before", r, 0);
+    add_imbalance(&w, "after", r, 1);
+    tess__jw_elements(&w, "details", r->detail.data, r->detail.size);
+    tess__jw_end(&w, '}');
+}
+
 tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
 {
     TESS_REQUIRE(report, path);
@@ -231,16 +255,7 @@ tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
     tess__page_begin(&page, title, r->strategy);
     add_tiles(r, &page);
     add_figures(r, &page);
-    tess__markup_print(&data,
-                       "{\"ranks\":%d,\"heads\":%d,\"q_blocks\":%d,\"k_blocks\":%d,\"layers\":[",
-                       r->info.ranks, r->info.heads, r->info.q_blocks, r->info.k_blocks);
-    for (int layer = 0; layer < r->info.layers; layer++)
-        tess__markup_print(&data, "%s%lld", layer ? "," : "", (long long)r->first_layer + layer);
-    tess__markup_print(&data,
-                       "],\n\"steps\":[%s],\n\"before\":[%s],\n\"after\":[%s],\n\"details\":[",
-                       r->step.data, r->before.data, r->after.data);
-    tess__markup_add(&data, r->detail.data, r->detail.size);
-    tess__markup_print(&data, "]}");
+    add_data(r, &data);
     const tess_status status = tess__page_write(&page, &data, tess__asset_plan_js, path);
     tess__markup_free(&page);
     tess__markup_free(&data);

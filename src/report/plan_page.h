@@ -8,10 +8,12 @@
 /* One layer of one step under a plan. */
 typedef struct {
     tess_ctx *ctx;
-    int64_t step, number; /* the layer's, for people */
-    int layer, ranks, heads;
+    int64_t step, number; /* number: the layer's in the model */
+    int index;            /* the layer's in plan and work */
+    int ranks, heads;
     int32_t q_blocks, k_blocks;
-    const tess_plan_layer *plan;
+    const tess_plan *plan;
+    const tess_plan_layer *layer;
     const tess_work *work;
 } tess__detail;
 

@@ -94,6 +94,7 @@ LAYERS = {
     "train that sees sim": (c("src/train/up.c", '#include "tessera/sim.h"\n'), NOT_BELOW),
     "a room that sees report": (c("src/train/up.c", '#include "tessera/report.h"\n'), NOT_BELOW),
     "a room that sees the reference": ({**c("src/attn/up.c", '#include "ref/ref.h"\n'), **c("src/ref/ref.h")}, NOT_BELOW),
+    "report that sees inside plan": ({**c("src/report/up.c", '#include "plan/work.h"\n'), **c("src/plan/work.h")}, NOT_BELOW),
     "mpi.h outside comm_mpi.h": (c("src/comm/comm.c", '#include "tessera/mpi.h"\n'), "may include it"),
     "the system's mpi.h in a room": (c("src/comm/comm.c", "#include <mpi.h>\n"), "only tessera/mpi.h"),
     "a room with the header of all": (c("src/comm/comm.c", '#include "tessera/tessera.h"\n'), "no room includes it"),

@@ -299,7 +299,7 @@ static void what_a_killed_process_left_is_passed_over(void **state)
     r = start_with(1, &opts, note_warning, warning);
     CHECK_OK(tess_checkpoint_find(r.ctx, in_root("left"), path, sizeof path));
     assert_string_equal(path, in_root("left/checkpoints/step-000004"));
-    assert_non_null(strstr(warning, "step-000006 is passed over: "));
+    assert_non_null(strstr(warning, "step-000006 is skipped: "));
     CHECK_OK(tess_train_resume(r.train, path));
     CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
     assert_false(exists(in_root("left/checkpoints/.step-000006.tmp")));

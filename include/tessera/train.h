@@ -10,8 +10,8 @@
  *   tess_train_destroy(train);
  *
  * Flow matching: between a clip x0 and noise eps lies x_s = (1 - s) x0 + s eps, and the model
- * learns the velocity eps - x0 from (x_s, 1000 s, text). docs/training.md tells the rest, and what
- * lies in the folder of a run.
+ * learns the velocity eps - x0 from (x_s, 1000 s, text). docs/training.md describes the rest, and
+ * the files of a run.
  *
  * A run is a function of (model, data, options): random numbers are keyed by (seed, step, tensor,
  * index), so that a run that was stopped and resumed, also with another number of threads, ends
@@ -64,8 +64,8 @@ typedef enum {
     TESS_PREDICTOR_HIDDEN_PLAIN, /* the block's input alone */
 } tess_predictor_kind;
 
-/* Initialise with TESS_ATTENTION_OPTS_INIT. tessera/advanced/options.h has the ranges. Densities are
- * fractions of the keys, 0..1. */
+/* Initialise with TESS_ATTENTION_OPTS_INIT. tessera/advanced/options.h has the ranges. Densities
+ * are fractions of the keys, 0..1. */
 typedef struct {
     tess_attention kind;
     double density;     /* of every sparse head; 0: each head's own, from the profile */
@@ -165,8 +165,7 @@ typedef struct {
         TESS_TRAIN_OPTS_DEFAULTS                                                                   \
     }
 
-/* What a run will hold, in bytes, before anything is allocated; of many ranks, what this one will.
- */
+/* Predicted memory of a run in bytes; of many ranks, that of this rank. */
 typedef struct {
     int64_t weights, gradients, activations, workspace; /* of the model and its passes */
     int64_t moments, average, optimiser;                /* of the optimiser; its scratch */
@@ -182,7 +181,7 @@ TESS_API tess_status tess_train_need(const tess_model_config *config, const tess
 typedef struct tess_train tess_train;
 
 /* The model must have gradients, and channels and text that fit the data; model and data are used
- * until the destroy, and the model is nobody else's between. Writes nothing yet. */
+ * until the destroy, and the model must not be used otherwise between. Writes nothing yet. */
 TESS_API tess_status tess_train_create(tess_model *model, tess_data *data,
                                        const tess_train_opts *opts, tess_train **train);
 TESS_API void tess_train_destroy(tess_train *train); /* before the model and the data */
@@ -192,7 +191,7 @@ typedef struct {
     int64_t step, steps; /* done, from 1; of the whole run */
     double loss;         /* mean squared error of the velocity */
     double loss_mean;    /* its running mean over about 50 steps */
-    double lr, lr_muon;  /* rates in force */
+    double lr, lr_muon;  /* learning rates of this step */
     double grad_norm;    /* before clipping */
     double step_ms;      /* all of it, without validation, samples and checkpoint */
     double attention_ms; /* self-attention, forward and backward */
@@ -202,7 +201,7 @@ typedef struct {
     double data_ms; /* waited for clips */
     double tokens_per_s;
     /* Of sparse attention; a dense run has density 1 and NaN or 0 for the rest. */
-    double density;         /* pairs of queries and keys attended to / all pairs */
+    double density;         /* computed (query, key) pairs / all pairs */
     double sparse_layers;   /* in stage 2 */
     double recall;          /* mean over layers of the last check; NaN: none yet */
     double predictor_loss;  /* mean over layers; NaN: none */
@@ -212,27 +211,27 @@ typedef struct {
     double attention_gflop; /* products of self attention, forward and backward */
     /* Of many ranks; alone 0, and an imbalance of 1. Other times are without exchange_ms. */
     double exchange_ms; /* waited for other ranks */
-    double plan_ms;     /* planning who computes what */
+    double plan_ms;     /* making plans */
     double imbalance;   /* of attention as planned, mean over layers */
     double payload_bytes, index_bytes, control_bytes; /* sent by this rank, by tess_traffic_kind */
     double messages;                                  /* of all kinds together */
     double val_loss;                                  /* NaN where it was not validated */
-    double val_buckets[TESS_NOISE_BUCKETS]; /* by quarter of u, from little noise to much */
+    double val_buckets[TESS_NOISE_BUCKETS];           /* by noise-level quartile, low noise first */
 } tess_step;
 
-/* Called after each step, from the thread of tess_train_run. Not 0: stop here; of many ranks, all
- * stop if one is asked to. */
+/* Called after each step, from the thread of tess_train_run. Not 0: stop here; all ranks stop
+ * where one returns it. */
 typedef int (*tess_step_fn)(void *user, const tess_step *step);
 
 /* Runs `steps` steps, or 0: all that are left of opts.steps. fn may be NULL. Stopped by fn, it
- * writes a checkpoint (with a folder) and returns ESTOPPED, or what kept it from being written. A
+ * writes a checkpoint (with a folder) and returns ESTOPPED, or the failure of the checkpoint. A
  * loss or gradient that is not finite ends the run with EINVAL before it touches the weights, also
  * with a checkpoint. Where that cannot be written, the sentence says both. With a folder, the first
  * call without a resume before fails if there is a checkpoint in it. */
 TESS_API tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user);
 
-/* The loss on the fixed validation set, with the averaged weights, and its part in each quarter of
- * u, whose mean it is. buckets may be NULL. */
+/* The loss on the fixed validation set, with the averaged weights, and the loss of each noise-level
+ * quartile, whose mean it is. buckets may be NULL. */
 TESS_API tess_status tess_train_validate(tess_train *train, double *loss,
                                          double buckets[TESS_NOISE_BUCKETS]);
 

@@ -170,7 +170,7 @@ void tess__decide_end(const tess__dsv_state *s, const tess__rules *rules, int64_
  * below density; among several the one most alike in all axes. Returns its share. */
 double tess__window(const int cubes[3], double density, int window[3]);
 
-/* ---- events.c: an event as a line of events.jsonl, and as a sentence ------------------------ */
+/* ---- events.c: an event as a line of events.jsonl, and as a sentence ------------------------- */
 
 enum { TESS__EVENT_BYTES = 640 };
 void tess__event_json(const tess__event *event, char line[TESS__EVENT_BYTES]); /* ends in \n */

@@ -8,12 +8,12 @@
  *   settings.json             the text of the options
  *   state.json                steps done, position in the data, what sampling needs; written last
  *
- * All of it is written to a hidden folder beside the destination, each file brought to disk, and
- * renamed at the end. Numbers are F32 as they are in memory, so that nothing is lost on the way.
+ * All of it is written to a hidden folder beside the destination, each file synced, and
+ * renamed at the end. Values are F32 as in memory, so that nothing is lost.
  *
- * Of many ranks the first one writes, and the others send it what they own: the average and the
- * first moments to the model's gradients, which nobody needs between steps. So the files do not
- * tell how many ranks there were, and every rank reads what it owns.
+ * Of many ranks rank 0 writes, and the other ranks send it the state they own: the average and the
+ * first moments into the model's gradients, which are unused between steps. So the files do not
+ * depend on the number of ranks, and every rank reads the state it owns.
  */
 #include "train_internal.h"
 
@@ -98,7 +98,7 @@ static tess_status split(const char *dir, char parent[PATH_MAX], char temp[PATH_
     return TESS_OK;
 }
 
-/* A checkpoint in the making, on the rank that writes it. */
+/* A checkpoint that is being written, on the rank that writes it. */
 typedef struct {
     const char *dir;
     char parent[PATH_MAX], temp[PATH_MAX];
@@ -118,7 +118,7 @@ static tess_status begin_saving(const tess_train *t, const char *dir, saving *s)
     return s->second ? TESS_OK : TESS_ENOMEM;
 }
 
-/* The files that are left, and the name of the folder. */
+/* The remaining files, and the name of the folder. */
 static tess_status finish_saving(const tess_train *t, const saving *s)
 {
     const tess__moments all =
@@ -131,14 +131,14 @@ static tess_status finish_saving(const tess_train *t, const saving *s)
     return tess__sync_folder(s->parent);
 }
 
-/* Rank 0 has all of a kind of state in `to`; alone it is where it was. */
+/* Gathers one kind of state in `to` of rank 0; one rank alone has it in place. */
 static tess_status gather(const tess_train *t, tess__state_kind kind, float *to)
 {
     return tess__pg_many(&t->pg) ? tess__state_gather(&t->pg, &t->owners, &t->optim, kind, to)
                                  : TESS_OK;
 }
 
-/* Every rank takes part; the first one writes, and all know after each part whether it could. */
+/* Collective: rank 0 writes, and after each file all ranks agree on the status. */
 static tess_status save(tess_train *t, const char *dir, saving *s)
 {
     const int writes = t->pg.rank == 0, averages = t->opts.ema > 0;
@@ -202,7 +202,7 @@ static tess_status check_state(const tess_train *t, const char *path, const tess
     return TESS_OK;
 }
 
-/* The averages of what this rank owns, by way of the gradients. */
+/* The averages of owned parameters, read through the gradient buffer. */
 static tess_status read_average(const tess_train *t, const char *folder)
 {
     const float *all = t->model->gradients;
@@ -239,7 +239,7 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
     tess__loader_stop(train->loader);
     train->loader = NULL;
     train->step = state.checkpoint.step;
-    /* Batches of another size begin behind the last clip that was seen. */
+    /* Batches of another size begin after the last clip of the run. */
     train->batches = (state.batches * state.batch + train->opts.batch - 1) / train->opts.batch;
     train->loss_mean = state.loss_mean;
     train->val_loss = state.val_loss;
@@ -248,7 +248,8 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
     return TESS_OK;
 }
 
-/* Every rank reads, and all have read the same; the pass lies in the cubes of the checkpoint. */
+/* Every rank reads, and all have read the same; the pass is made for the cubes of the checkpoint.
+ */
 static tess_status read_together(tess_train *t, const char *dir, int branch)
 {
     TESS_TRY(tess__pg_agree(&t->pg, read_checkpoint(t, dir, branch)));

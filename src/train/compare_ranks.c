@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare_ranks.c - what must be the same on all ranks before they train together.
+/* compare_ranks.c - checks that all ranks train the same run.
  *
- * Ranks that differ would not crash: they would train something that nobody asked for. So what a
- * run is a function of is hashed and compared with rank 0's: the program, the instruction set, the
- * options, the data (its shape and its first clip), the weights; after a checkpoint was read, and
- * when one is written, also the step and the decisions.
+ * Ranks with different inputs would not crash: they would train a different model. So the inputs of
+ * a run are hashed and compared with those of rank 0: the program, the instruction set, the
+ * options, the data (shape and first clip), the weights; after a checkpoint was read, and when one
+ * is written, also the step and the decisions.
  */
 #include "train_internal.h"
 
@@ -15,7 +15,7 @@ static tess_status same_hash(tess_train *t, const char *what, uint64_t hash)
     return tess__pg_check_same(&t->pg, what, &hash, sizeof hash);
 }
 
-/* Uses the clip's place of the first batch. */
+/* Uses the clip buffer of the first batch. */
 static tess_status hash_data(const tess_train *t, uint64_t *hash)
 {
     const tess_data_info *i = &t->info;

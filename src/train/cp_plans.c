@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cp_plans.c - ranks that share the tokens of clips: their context, and a plan before each step.
+/* cp_plans.c - context-parallel training: the group of the pass, and a plan before each step.
  *
- * The context is made with the pass, for both stand on the same cubes, and takes over the rates
- * that were measured for the one before it. Densities come from the controller, which has the same
- * ones on all ranks: a head that is sparse counts with its budget, any other one as dense. A new
- * plan is told in a sentence; what the plan in force is for each layer, and what it takes, is added
- * to plans.csv of the run's folder when it is validated, and at the end:
+ * The context-parallel group is made with the pass, because both depend on the cubes, and reuses
+ * the rates that were measured for the group before it. Densities come from the controller, which
+ * has the same ones on all ranks: a sparse head counts with its budget, any other one as dense. A
+ * new plan is logged as one sentence; the plan of each layer, its times and bytes are added to
+ * plans.csv of the run's folder at validations and at the end:
  *
  *   step,layer,strategy,imbalance,predicted_ms,measured_ms,predicted_bytes,sent_bytes
  */
@@ -19,7 +19,7 @@ static const char plans_head[] =
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Rates and plans are told once for all groups; why something is no candidate is for the log. */
+/* Rates and plans are reported once for all groups; reasons against candidates go to the log. */
 static void print_plan(void *user, const tess_cp_event *event)
 {
     const tess_train *t = user;
@@ -31,14 +31,14 @@ static void print_plan(void *user, const tess_cp_event *event)
         tess__log(t->ctx, TESS_LOG_INFO, "%s", event->sentence);
 }
 
-/* What is asked for and has no effect here. */
+/* A warning about an option without effect here. */
 static void log_index_memory(const tess_train *t)
 {
     static const char sentence[] =
         "index_memory has no effect where ranks share tokens: each keeps the lists of what it "
         "computes";
     if (t->pg.rank > 0 || t->context || t->opts.attention.index_memory == 0)
-        return; /* told already */
+        return; /* reported already */
     if (t->opts.event)
         t->opts.event(t->opts.event_user, sentence);
     else
@@ -78,7 +78,7 @@ tess_status tess__plans_make(tess_train *t)
     return TESS_OK;
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
 double tess__plans_imbalance(const tess_train *t)
 {

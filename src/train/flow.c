@@ -5,9 +5,9 @@
  *   x = (1 - s) clip + s eps,  target = eps - clip
  *   loss = mean (out - target)^2,  gradient = 2 (out - target) / n
  *
- * Levels are stratified over all clips of a step, accumulated passes included: the loss of a step
- * then varies less than with independent levels. Loops go over pieces of fixed size, and the loss
- * is summed in double precision in their order: the same bits for any threads.
+ * Levels are stratified over all clips of a step, accumulated micro-batches included: the loss of a
+ * step then varies less than with independent levels. Loops go over pieces of fixed size, and the
+ * loss is summed in double precision in their order: the same bits for any threads.
  */
 #include "train_internal.h"
 

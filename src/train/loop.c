@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.c - steps: forward, backward, clip, update; and what happens between them.
+/* loop.c - training steps (forward, backward, clip, update), and the work between them.
  *
- * A step takes `accumulate` batches, each noised with levels that are spread over all of them, and
- * adds up their gradients. The loss and the gradients' norm are looked at before the optimiser
- * touches anything: if one is not finite, the state is still that of the step before, and is saved.
- * Between steps come, when their is_due has come, validation, a sheet of samples, a checkpoint. A
- * step allocates nothing.
+ * A step accumulates the gradients of `accumulate` micro-batches; noise levels are stratified over
+ * all their clips. The loss and the norm of the gradients are checked before the update: if one is
+ * not finite, the state is still that of the step before, and is saved. Between steps come, when
+ * due, validation, a sheet of preview samples and a checkpoint. A step allocates nothing.
  *
- * Of many ranks each has its clips of every batch, with the numbers, and so the noise, that they
- * would have on one; gradients travel to their owners behind the backward of the last batch
- * (reduce.c), and loss and norm are sums over all ranks.
+ * Each of many ranks has its clips of every micro-batch, with the same numbers, and so the same
+ * noise, as on one rank; gradients are sent to their owners during the backward pass of the last
+ * micro-batch (reduce.c), and loss and norm are sums over all ranks.
  */
 #include "train_internal.h"
 
@@ -21,7 +20,7 @@ static const double loss_memory = 0.98; /* of the running mean: about 50 steps *
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-/* Noises a batch and drops some of its prompts; micro is its number in the step. */
+/* Adds noise to a micro-batch and drops some of its prompts; micro is its number in the step. */
 static void prepare(tess_train *t, const tess__batch *batch, int micro)
 {
     const tess_train_opts *o = &t->opts;
@@ -61,8 +60,8 @@ static tess_status forward(tess_train *t, int micro)
     return tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out);
 }
 
-/* The gradients of a step, of many ranks on their way to their owners; its loss, or this rank's
- * part of it, and what it waited for data. */
+/* Forward and backward over all micro-batches; with many ranks it starts the reduce-scatter of the
+ * gradients. *loss: of this rank's clips. *waited: for data. */
 static tess_status accumulate_gradients(tess_train *t, double *loss, int64_t *waited)
 {
     const int64_t n = (int64_t)t->batch * t->size;
@@ -80,7 +79,7 @@ static tess_status accumulate_gradients(tess_train *t, double *loss, int64_t *wa
         TESS_TRY(forward(t, micro));
         sum += share * tess__flow_loss(t->ctx, t->target, n, share, t->out, t->sums);
         if (!isfinite(sum) && !many)
-            break; /* its gradients say no more; others may wait for them all the same */
+            break; /* useless gradients; but other ranks would wait for them */
         tess__pass_ready(t->pass, many && last ? tess__reduce_ready : NULL, &t->reduce);
         TESS_TRY(tess_pass_backward(t->pass, t->out, NULL));
     }
@@ -99,8 +98,8 @@ static tess_status reduce_loss(tess_train *t, double *loss, double *norm)
     return TESS_OK;
 }
 
-/* The state of a run that ends, on all ranks, if it has a folder. What keeps it from being saved is
- * told behind why the run ends, never in its place. */
+/* Saves the state of a run that ends, on all ranks, if it has a folder. A failure to save is
+ * reported after the reason why the run ends, never in its place. */
 static tess_status save_last(tess_train *t, const char *why)
 {
     const tess_status status = t->opts.folder ? tess__run_checkpoint(t) : TESS_OK;
@@ -110,7 +109,7 @@ static tess_status save_last(tess_train *t, const char *why)
     return TESS_OK;
 }
 
-/* EINVAL, with a checkpoint of the state before the step that went wrong. */
+/* EINVAL, with a checkpoint of the state before the failed step. */
 static tess_status fail_not_finite(tess_train *t, const char *what, double value)
 {
     char why[128];

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_need.c - what a run will hold in memory, said before anything is allocated; and what it
- * needs of its data.
+/* memory_need.c - predicts the memory of a run before anything is allocated.
  *
  *   model and passes (tess_model_need) + moments, average and scratch of the optimiser
- *   + four batches of numbers, prompts, and the batches prefetched
- *   + what the controller of sparse attention holds, + names, paths and queues
+ *   + four batches of clips, prompts, and the prefetched batches
+ *   + the state of the controller of sparse attention, + names, paths and queues
  *
- * A rank among many holds all weights and gradients, and of the rest its part.
+ * One of many ranks holds all weights and gradients, and its shard of the rest.
  */
 #include "train_internal.h"
 
@@ -71,9 +70,9 @@ tess_status tess__train_fits(const char *who, const tess_model_config *config,
     return TESS_OK;
 }
 
-enum { OBJECTS = 1 << 16 }; /* bytes of what is small: names, paths, queues */
+enum { OBJECTS = 1 << 16 }; /* bytes of small objects: names, paths, queues */
 
-/* Four batches of clips, their prompts and levels, and what is small. */
+/* Four batches of clips, their prompts and noise levels, and small objects. */
 static int64_t batch_bytes(int batch, const tess_data_info *info)
 {
     const int64_t size = (int64_t)info->channels * info->frames * info->height * info->width;
@@ -83,7 +82,7 @@ static int64_t batch_bytes(int batch, const tess_data_info *info)
            tess__loader_bytes(info, batch, TESS__RING) + OBJECTS;
 }
 
-/* Of a rank among many: what it owns, parts on their way, and on rank 0 what it gathers for a
+/* One of many ranks: the state it owns, parts in flight, and on rank 0 the state gathered for a
  * checkpoint. */
 static tess_status owned_need(const tess_model_config *config, const tess_train_opts *opts,
                               const tess__process_group *pg, int threads, tess__optim_need *need)
@@ -132,8 +131,8 @@ static void larger(const tess_model_memory *other, tess_model_memory *memory)
 }
 
 /* The model and the pass in either stage, as tess__control_shape asks for it: without lists, and
- * with those of any cubes that may be chosen, once memory of the dense pass has told how long lists
- * may be. room and cubes must live as long as shape, which is left as that of the larger one. */
+ * with those of any cubes that may be chosen, whose length follows from the memory of the dense
+ * pass. room and cubes must live as long as shape, which is left as that of the larger one. */
 static tess_status model_need(const tess_model_config *config, const tess_train_opts *opts,
                               const int grid[3], int threads, tess_pass_shape *shape,
                               tess_sparse_opts *room, tess_model_memory *memory)
@@ -164,7 +163,7 @@ static tess_status model_need(const tess_model_config *config, const tess_train_
     return TESS_OK;
 }
 
-/* Whole heads that a rank is shown, and its rows of all heads on their way to others. */
+/* Whole heads that a rank observes, and its rows of all heads in flight. */
 static int64_t hook_bytes(const tess_model_config *m, const tess_sparse_opts *room, int ranks,
                           int64_t rows)
 {
@@ -173,10 +172,10 @@ static int64_t hook_bytes(const tess_model_config *m, const tess_sparse_opts *ro
            (int64_t)sizeof(float);
 }
 
-/* Where ranks share tokens, a rank's part of the pass is about what it holds of the rows; besides
- * it the context keeps what attention needs of the heads that a rank computes, all keys of whole
- * heads, for each layer or for one, packs what travels, and has a communicator of its own. Plans
- * decide how much exactly, so this is an estimate; layers of selected keys may need more. */
+/* With context parallelism a rank's pass scales with its local rows; besides, the context-parallel
+ * group holds the q, k, v of the heads that a rank computes, all keys of whole heads, for each
+ * layer or for one, packed rows, and a communicator of its own. The exact amount depends on the
+ * plans, so this is an estimate; layers of selected keys may need more. */
 static void share_tokens(const tess_model_config *m, const tess_pass_shape *shape, int ranks,
                          int64_t tokens, tess_model_memory *memory)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* owners.c - which rank owns which parameters: the longest updates first, each to the rank that has
- * the least to do so far.
+/* owners.c - which rank owns which parameters: the longest updates first, each to the rank with
+ * the least work so far.
  *
  * A parameter is owned whole, for Muon's step needs the whole matrix. What its update costs is
  * counted in flop: Muon's products, and for the passes over memory that both optimisers make about

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pass_cp.c - the ranks that share the tokens of a pass: a context made for its shape.
+/* pass_cp.c - the context-parallel group of a pass, made for its shape.
  *
  * Lists are of the pass's cubes: groups of queries, and units of keys where these are selected by
- * whole cubes. The oracle, pooled keys and the search score all keys of a head: such layers keep
- * heads whole on a rank. A pass without room for lists is one of dense attention here.
+ * whole cubes. The oracle, pooled keys and the search score all keys of a head: such layers have
+ * whole heads on a rank. A pass without lists is dense here.
  */
 #include "train_internal.h"
 

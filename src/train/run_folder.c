@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_folder.c - the folder of a run: its parts, which checkpoint is the newest, which ones go.
+/* run_folder.c - the folder of a run: its files, the newest checkpoint, deletion of old ones.
  *
  *   settings.json  metrics.jsonl  metrics.csv  samples/step-000300.png
  *   checkpoints/step-000500/ ...        complete, always
- *   checkpoints/.step-001000.tmp/       in the making, or left by a killed process
+ *   checkpoints/.step-001000.tmp/       being written, or left by a killed process
  *
- * A checkpoint is made under the second name and renamed when all of it is on disk; one that goes
- * is renamed back to such a name first. So whatever is called step-N is complete, at every moment;
- * one that is not readable all the same is passed over with a warning.
+ * A checkpoint is made under the second name and renamed when all of it is on disk; one that is
+ * deleted is renamed back to such a name first. So a folder called step-N is always complete; one
+ * that cannot be read all the same is skipped with a warning.
  */
 #include "train_internal.h"
 
@@ -118,7 +118,7 @@ static tess_status newest(tess_ctx *ctx, const char *folder, char path[PATH_MAX]
         }
         if (status == TESS_ENOMEM)
             return status;
-        tess__log(ctx, TESS_LOG_WARN, "%s is passed over: %s", path, tess_last_error());
+        tess__log(ctx, TESS_LOG_WARN, "%s is skipped: %s", path, tess_last_error());
     }
     return TESS_OK;
 }
@@ -165,7 +165,7 @@ tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir, tess_checkpoint
 
 /* ---- the run's own --------------------------------------------------------------------------- */
 
-/* What a killed process left: checkpoints in the making or going. */
+/* Removes what a killed process left: checkpoints half written or half deleted. */
 static void clean(const char *folder)
 {
     char path[PATH_MAX];
@@ -222,7 +222,7 @@ tess_status tess__run_open(tess_train *train)
     return tess__metrics_open(train->ctx, folder, train->step);
 }
 
-/* One that is not there is gone already. */
+/* A missing one is deleted already. */
 static tess_status drop(const char *folder, int64_t step)
 {
     char name[48], hidden[64], from[PATH_MAX], to[PATH_MAX];
@@ -237,7 +237,7 @@ static tess_status drop(const char *folder, int64_t step)
     return TESS_OK;
 }
 
-/* Removes the oldest checkpoints beyond those that are kept. */
+/* Removes the oldest checkpoints beyond checkpoint_limit. */
 static tess_status rotate(const tess_train *train, const char *folder)
 {
     while (train->opts.checkpoint_limit > 0) {
@@ -259,7 +259,7 @@ tess_status tess__run_checkpoint(tess_train *train)
     name_of(train->step, name);
     TESS_TRY(tess__path(folder, train->opts.folder, checkpoints));
     TESS_TRY(tess__path(path, folder, name));
-    /* Of this name there can only be one that is not readable. */
+    /* A checkpoint of this name can only be an unreadable one. */
     TESS_TRY(tess__pg_agree(&train->pg, writes ? drop(folder, train->step) : TESS_OK));
     TESS_TRY(tess__train_save(train, path));
     return tess__pg_agree(&train->pg, writes ? rotate(train, folder) : TESS_OK);

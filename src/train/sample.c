@@ -5,8 +5,8 @@
  *   v = v_none + guidance (v_text - v_none)
  *
  * from noise at s = 1 to a clip at s = 0. Each step is one forward pass, two with guidance. Clip i
- * begins as the normal numbers of stream i: it does not depend on what is sampled beside it in a
- * batch of the same size. sample_ranks.c tells how many ranks do this together.
+ * begins as the normal numbers of stream i: it does not depend on the other clips of a
+ * batch of the same size. sample_ranks.c distributes it over ranks.
  */
 #include "sample_ranks.h"
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_control.c - how sampling attends: as its checkpoint was trained, or as it is told.
+/* sample_control.c - sparse attention of sampling: as the checkpoint was trained, or as the options
+ * say.
  *
  *   trained    stages, choices and budgets are those of the checkpoint's decisions
  *   uniform    every head of every layer has the given density
- *   measured   the first step of each quarter of the noise is dense, and measures with its prompts
- *              what share of the keys holds `mass`; until the next quarter that is the budget of
- *              every head of every layer, mean over the clips of the batch
+ *   measured   the first step of each noise-level quartile is dense, and measures with its prompts
+ *              the fraction of the keys that holds `mass`; until the next quartile that is the
+ *              budget of every head of every layer, mean over the clips of the batch
  *
- * SEARCH finds its keys anew every few steps, and uses them again in those between: with the
- * prompts its own, and without.
+ * SEARCH searches its keys every few steps, and reuses them in the steps between; evaluations with
+ * and without prompts have keys of their own.
  *
- * Measuring takes a sixteenth of the groups, at most: 4 tokens head_dim flop for each query. Of
- * many ranks each measures the heads that it is shown, and the others get them from it.
+ * A sixteenth of the groups is measured, at most: 4 tokens head_dim flop for each query. Each of
+ * many ranks measures the heads that it computes, and an all-reduce distributes the densities.
  */
 #include "sample_ranks.h"
 
@@ -37,11 +38,11 @@ struct tess__sampler {
     double *density;                         /* (steps, layers, heads), the caller's; may be NULL */
 };
 
-/* ---- what is asked for ----------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
-/* Budgets that are not the checkpoint's hold in any cubes: those asked for, else the checkpoint's,
- * so that its predictors and other kinds choose for the same queries; else 32 queries, as far as
- * the grid goes. */
+/* Budgets that are not the checkpoint's may have any cubes: those of the options, else the
+ * checkpoint's, so that its predictors and other kinds choose for the same queries; else 32
+ * queries, clipped to the grid. */
 static void choose_cube(const tess_attention_opts *trained, const int grid[3], int cube[3])
 {
     static const int otherwise[3] = {2, 4, 4};
@@ -53,7 +54,7 @@ static void choose_cube(const tess_attention_opts *trained, const int grid[3], i
                                            : grid[a];
 }
 
-/* How to attend, from how the checkpoint was trained and what is asked instead. */
+/* The attention options of sampling, from those of training and those of the caller. */
 static tess_status choose(const char *who, const tess_attention_opts *trained,
                           const tess_attention_opts *asked, const int grid[3],
                           tess_attention_opts *attention, mode *how)
@@ -108,7 +109,7 @@ static tess_status make_control(tess__sampler *s, const tess_model *model,
                                      .grid = {grid[0], grid[1], grid[2]},
                                      .seed = o->seed};
     TESS_TRY(tess__control_create(s->ctx, &opts, &s->control));
-    /* The budgets of its decisions are those of their cubes; predictors serve in any. */
+    /* Budgets of decisions hold for their cubes alone; predictors for any. */
     const int other =
         s->mode != TRAINED && memcmp(attention.cube, trained.cube, sizeof attention.cube) != 0;
     if (attention.kind == trained.kind)

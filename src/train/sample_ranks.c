@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_ranks.c - the ranks of a sampling: who evaluates what, and how they come together.
+/* sample_ranks.c - the ranks of a sampling: guidance halves and context parallelism.
  *
  * All ranks share the tokens of each clip, and evaluate the velocity with the prompts and then
  * without. With guidance, an even number of ranks may work in two halves instead: ranks 0..R/2-1
@@ -9,11 +9,11 @@
  *            with prompts    without
  *   halves     0 1             2 3        0 <-> 2, 1 <-> 3
  *
- * Fewer ranks exchange keys and values that way, and no rank waits for twice as many layers. Every
- * rank has the whole clip and moves it itself, by the same bits.
+ * Fewer ranks exchange keys and values that way, and a rank computes half as many evaluations.
+ * Every rank holds the whole clip and updates it itself, with the same bits.
  *
  * A plan is made from the densities of the step before, the mean over clips and evaluations of this
- * half, and is kept as long as it pays: densities change slowly from one step to the next.
+ * half, and is reused as long as it pays: densities change slowly from one step to the next.
  */
 #include "sample_ranks.h"
 
@@ -23,7 +23,7 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* Whether there will be halves: the same on ranks that are asked the same. */
+/* Whether there are two halves: the same on ranks with the same options. */
 static tess_status choose(const char *who, tess__sample_ranks *ranks, const tess_sample_opts *o,
                           int size)
 {
@@ -48,7 +48,7 @@ static tess_status split(tess__sample_ranks *ranks, int size)
     return TESS_OK;
 }
 
-/* Ranks that differ would make something that nobody asked for. */
+/* Ranks with different inputs would sample different clips. */
 static tess_status check_same(tess__sample_ranks *ranks, const tess_model *model,
                               const tess_sample_opts *o, const float *text)
 {
@@ -93,7 +93,7 @@ tess_status tess__sample_ranks_open(const char *who, tess_model *model, const te
     return split(ranks, info.size);
 }
 
-/* The ranks that share this one's tokens. */
+/* The communicator of the ranks that share the tokens. */
 static tess_comm *group_of(const tess__sample_ranks *ranks)
 {
     return ranks->halves ? ranks->half_comm : ranks->pg.world;

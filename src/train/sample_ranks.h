@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_ranks.h - the ranks of a sampling. A ranks of {0}, or NULL, is one rank alone. */
+/* sample_ranks.h - the ranks of a sampling. {0}, or NULL, is one rank. */
 #ifndef TESS_SAMPLE_RANKS_H
 #define TESS_SAMPLE_RANKS_H
 
@@ -18,16 +18,16 @@ typedef struct tess__sample_ranks {
     tess_comm_counts *sent; /* the caller's, or NULL */
 } tess__sample_ranks;
 
-/* Before all else; leave and close it in any case. */
+/* First call; propagate its status and close it in any case. */
 void tess__sample_ranks_init(tess_ctx *ctx, const tess_sample_opts *opts,
                              tess__sample_ranks *ranks);
 
-/* Collective. EINVAL if ranks differ, or cannot work in halves that are asked for. */
+/* Collective. EINVAL if ranks have different inputs, or cannot form the halves of the options. */
 tess_status tess__sample_ranks_open(const char *who, tess_model *model,
                                     const tess_sample_opts *opts, const float *text,
                                     tess__sample_ranks *ranks);
 
-/* Collective: makes the context in which the ranks of a half, or all, share the tokens. */
+/* Collective: makes the context-parallel group of the ranks of a half, or of all. */
 tess_status tess__sample_ranks_cp(tess__sample_ranks *ranks, const tess__sharing *sharing);
 void tess__sample_ranks_close(
     tess__sample_ranks *ranks); /* after the pass; adds up what was sent */

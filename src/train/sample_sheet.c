@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_sheet.c - samples of a run as they improve: a contact sheet every so many steps.
+/* sample_sheet.c - preview samples of a run: a contact sheet every so many steps.
  *
  * Each sheet shows the prompts of the first validation clips, one row each, from the same noise:
  * what differs from sheet to sheet is the model. samples/prompts.txt has the prompt of each row.
- * The averaged weights sample on the pass and in the buffers of training. Each group of ranks
+ * The averaged weights are sampled with the pass and the buffers of training. Each group of ranks
  * samples its clips of a batch; rank 0 gathers and writes them.
  */
 #include "train_internal.h"
@@ -109,7 +109,7 @@ static tess_status write_sheet(tess_train *t, const float *all, uint8_t *pixels,
 tess_status tess__sheet_write(tess_train *t)
 {
     if (t->info.channels != 3 * t->info.pack * t->info.pack)
-        return TESS_OK; /* latents: there is nothing to see without their decoder */
+        return TESS_OK; /* latents: no picture without their decoder */
     const int writes = t->pg.rank == 0;
     const size_t numbers = (size_t)t->size * (size_t)t->opts.batch; /* one byte each as pixels */
     float *none = tess__alloc_zero(t->ctx, (size_t)t->text_size * (size_t)t->batch * sizeof *none);

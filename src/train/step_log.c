@@ -4,8 +4,8 @@
  * A line is appended by one write, so that a killed process leaves at most the last one cut short.
  * A run that resumes at step n first cuts the files behind the lines of step n, by writing them
  * again: later lines are of steps that will be done once more. A line begins with its step, as
- * {"step": 12 or 12, . A CSV file that another version wrote may have other columns: its fields go
- * below their names in the head of this one, and what it does not know stays empty.
+ * {"step": 12 or 12, . A CSV file of another version may have other columns: its fields are moved
+ * below the same names in the header of this version, and missing ones stay empty.
  */
 #include "train_internal.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_times.c - what a step is told as: its rates, its times, what it sent.
+/* step_times.c - metrics of a step: learning rates, times, bytes sent.
  *
  * Times of the pass are without waiting for other ranks, and so is that of the optimiser here:
  * exchange_ms has all of it. What is left of the step is other_ms.

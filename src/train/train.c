@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train.c - a run: making it, asking it, ending it. */
+/* train.c - creates, describes and destroys a run. */
 #include "train_internal.h"
 
 #include <math.h>
@@ -115,7 +115,7 @@ tess_status tess__train_swap(tess_train *t)
                : TESS_OK;
 }
 
-/* What a rank does by itself. */
+/* The part without communication. */
 static tess_status build(tess_train *t)
 {
     const int *patch = t->model->config.patch;

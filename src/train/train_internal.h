@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_internal.h - the loop: batches, steps, validation, checkpoints, metrics, samples.
+/* train_internal.h - the training loop: steps, validation, checkpoints, metrics, samples.
  *
- * What lives here: everything between data and a trained model. What comes in: a model with
- * gradients, data, options. What goes out: changed weights, and the folder of a run, whose files
- * are described in docs/training.md.
+ * Input: a model with gradients, data, options. Output: trained weights, and the folder of a run,
+ * whose files docs/training.md describes.
  */
 #ifndef TESS_TRAIN_INTERNAL_H
 #define TESS_TRAIN_INTERNAL_H
@@ -24,9 +23,9 @@ struct tess_train {
     tess_model *model;
     tess_data *data;
     tess_data_info info;
-    tess_train_opts opts;         /* no field is left at 0 for its default; texts are copies */
-    tess_pass *pass;              /* NULL while it is to be made anew */
-    tess_cp *context;             /* of ranks that share tokens; NULL: none do */
+    tess_train_opts opts;         /* texts are copies */
+    tess_pass *pass;              /* NULL: to be made before the next step */
+    tess_cp *context;             /* the context-parallel group; NULL: one rank per clip */
     int64_t plan_ns;              /* spent on them */
     tess_comm_counts sent_before; /* less than 0: what the world had sent when this was made */
     tess__control *control;       /* NULL: attention is dense */
@@ -35,18 +34,18 @@ struct tess_train {
     tess__reduce reduce;
     tess__optim optim;       /* of the parameters that this rank owns */
     tess__loader *loader;    /* NULL until the first step */
-    int batch;               /* clips of a pass on this rank */
+    int batch;               /* clips of a micro-batch on this rank */
     int64_t size, text_size; /* numbers of a clip, of a prompt */
     int64_t tokens;          /* of a step, over all ranks */
 
     float *clip, *x, *target, *out; /* (batch, size) each */
     float *text;                    /* (batch, text_size) */
     float *timestep;                /* (batch) */
-    double *u;                      /* (batch): noise as a share of the schedule */
+    double *u;                      /* (batch): noise levels before the shift */
     double *sums;                   /* of the pieces of a batch */
 
     int64_t step;    /* done */
-    int64_t batches; /* taken from the data */
+    int64_t batches; /* read from the data */
     double loss_mean, val_loss, val_buckets[TESS_NOISE_BUCKETS];
     int opened;    /* 1: the folder is ready for this run */
     int resumed;   /* 1: a checkpoint was read */
@@ -56,14 +55,14 @@ struct tess_train {
 
 /* ---- options.c ------------------------------------------------------------------------------- */
 
-/* Options with every default filled in; EINVAL names the field that breaks its rule. */
+/* The options, or the defaults for NULL; EINVAL names the option that is out of its range. */
 tess_status tess__train_options(const char *who, const tess_train_opts *given,
                                 tess_train_opts *opts);
 
-/* Of everything that must be the same on all ranks. */
+/* Of all options that must be the same on all ranks. */
 uint64_t tess__train_options_hash(const tess_train_opts *opts);
 
-/* The rates' factor in step number step, from 0: warm-up, constant, decay. */
+/* The factor on the learning rates in step number step, from 0: warmup, constant, decay. */
 double tess__schedule(const tess_train_opts *opts, int64_t step);
 
 /* ---- flow.c: noise, and the loss ------------------------------------------------------------- */
@@ -107,7 +106,7 @@ void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *i
                             tess_pass_shape *shape);
 void tess__train_slots(const tess__params *params, tess_optim optim, tess__optim_slot *slots);
 
-/* Whether data fits the model, as "who: value, rule". */
+/* EINVAL unless the data fit the model. */
 tess_status tess__train_fits(const char *who, const tess_model_config *config,
                              const tess_data_info *info);
 
@@ -118,7 +117,7 @@ tess_status tess__train_validate(tess_train *train, double *loss, double *bucket
 /* The pass of a run, made if there is none. */
 tess_status tess__train_pass(tess_train *train);
 
-/* Collective: the weights and their average change places, on all ranks. */
+/* Collective: swaps the weights and their average, on all ranks. */
 tess_status tess__train_swap(tess_train *train);
 
 /* compare_ranks.c. Collective: EINVAL unless all ranks have the same step, decisions and weights;
@@ -126,7 +125,7 @@ tess_status tess__train_swap(tess_train *train);
 tess_status tess__train_same(tess_train *train);
 tess_status tess__train_same_start(tess_train *train);
 
-/* pass_cp.c: the ranks that share the tokens of a pass. */
+/* pass_cp.c: the context-parallel group of a pass. */
 typedef struct {
     const tess_model_config *config;
     const tess_pass_shape *shape;         /* everything but its context, which is not read */
@@ -141,12 +140,12 @@ typedef struct {
 tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__sharing *sharing,
                                tess_cp **context);
 
-/* sample_control.c: how sampling alone attends, and what it attended to. */
+/* sample_control.c: sparse attention of sampling, and its densities. */
 typedef struct tess__sampler tess__sampler;
 typedef struct tess__sample_ranks tess__sample_ranks; /* sample_ranks.h: the ranks of a sampling */
 
 /* From options with their defaults filled in; grid: tokens. *sampler is NULL where attention is
- * dense and nobody asks for its density. */
+ * dense and its density is not requested. */
 tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *opts, const int grid[3],
                                  tess__sampler **sampler);
 void tess__sampler_destroy(tess__sampler *sampler); /* after the pass; NULL accepted */
@@ -161,8 +160,8 @@ const tess_attention_opts *tess__sampler_attention(const tess__sampler *sampler)
 tess_status tess__sampler_attend(tess__sampler *sampler, tess_pass *pass, int k, int evaluation);
 tess_status tess__sampler_observe(tess__sampler *sampler, const tess_pass *pass, int k);
 
-/* 1: budgets are measured in pass 0 of step k. Then, collective: all ranks have what was measured;
- * before pass 1. And at the end: what both halves of a ranks attended to. */
+/* 1: budgets are measured in pass 0 of step k. Then, collective, before pass 1: all ranks receive
+ * the measured budgets. And at the end: the densities of both halves. */
 int tess__sampler_measures(const tess__sampler *sampler, int k);
 tess_status tess__sampler_share(tess__sampler *sampler, tess__sample_ranks *ranks, int k);
 tess_status tess__sampler_end(tess__sampler *sampler, tess__sample_ranks *ranks);
@@ -187,14 +186,14 @@ tess_status tess__sample(const tess_ctx *ctx, tess_pass *pass, const tess__sampl
 /* samples/step-000100.png of the run's folder, one row per clip. */
 tess_status tess__sheet_write(tess_train *train);
 
-/* ---- cp_plans.c: ranks that share the tokens of clips ---------------------------------------- */
+/* ---- cp_plans.c: context-parallel training --------------------------------------------------- */
 
-/* Collective, as is make. The context of a pass of that shape, with a first plan. */
+/* Collective, as is make. The context-parallel group of a pass of that shape, with a first plan. */
 tess_status tess__plans_create(tess_train *train, const tess_pass_shape *shape);
 tess_status tess__plans_make(tess_train *train); /* before a step */
 double tess__plans_imbalance(const tess_train *train);
 
-/* plans.csv, by rank 0: begins, or ends with the steps done; and what the plan in force takes. */
+/* plans.csv, by rank 0: starts it, or cuts it after the steps done; adds the plan in use. */
 tess_status tess__plans_open(const tess_train *train);
 tess_status tess__plans_add(const tess_train *train);
 
@@ -206,36 +205,36 @@ tess_status tess__events_open(const tess_train *train); /* they begin, or end wi
 
 /* ---- step_times.c ---------------------------------------------------------------------------- */
 
-/* What this rank has sent to others since the train was made, and waited for them. */
+/* Bytes and messages that this rank has sent since the train was made, and its waiting time. */
 tess_comm_counts tess__train_sent(const tess_train *train);
 
-/* When parts of a step began and ended, and what the pass had counted by then. */
+/* Times at the parts of a step, and the counts of the pass at these times. */
 typedef struct {
     int64_t begin, middle, end, waited;
     tess_comm_counts begun, between, ended;
     tess_pass_times before, after;
 } tess__step_times;
 
-/* What this rank has sent since then, by kind. */
+/* Bytes that this rank has sent since `before`, by kind. */
 void tess__step_sent(const tess_train *train, const tess_comm_counts *before, tess_step *now);
 
-/* What a step is told as, without the part of sparse attention and what was sent. */
+/* Metrics of a step, without those of sparse attention and of communication. */
 void tess__step_describe(const tess_train *train, const tess__step_times *at, double factor,
                          tess_step *now);
 
 /* ---- metrics.c ------------------------------------------------------------------------------- */
 
-/* step_log.c: appends a line, with its \n; keeps a head and the lines of steps up to `last`. */
+/* step_log.c: appends a line, with its \n; cuts a file after the lines of step `last`. */
 tess_status tess__lines_add(const char *path, const char *text, size_t bytes);
 tess_status tess__lines_cut(tess_ctx *ctx, const char *path, const char *head, int64_t last);
 
-/* Makes the files of the run's folder end with `step`, or begins them. */
+/* Cuts the files of the run's folder after `step`, or starts them. */
 tess_status tess__metrics_open(tess_ctx *ctx, const char *folder, int64_t step);
 tess_status tess__metrics_add(const char *folder, const tess_step *step);
 
 /* ---- checkpoint.c, checkpoint_state.c, run_folder.c ------------------------------------------ */
 
-/* moments.c: where moments lie, of this rank's slots or of all of them. */
+/* moments.c: moments of this rank's slots, or of all slots. */
 typedef struct {
     const tess__optim_slot *slots;
     int n;
@@ -245,9 +244,9 @@ typedef struct {
 tess__moments tess__moments_own(const tess_train *train);
 tess_status tess__moments_write(const tess_train *train, const tess__moments *moments,
                                 const char *path);
-tess_status tess__moments_read(const tess_train *train, const char *path); /* of what is owned */
+tess_status tess__moments_read(const tess_train *train, const char *path); /* of owned parameters */
 
-/* What state.json holds beside what tess_checkpoint tells. */
+/* The content of state.json. */
 typedef struct {
     tess_checkpoint checkpoint;
     int64_t batches, batch;
@@ -264,18 +263,18 @@ tess_status tess__state_read_text(tess_ctx *ctx, const char *name, const char *t
 tess_status tess__path(char path[PATH_MAX], const char *a, const char *b);
 tess_status tess__make_folder(const char *path); /* one that exists is fine */
 tess_status tess__sync_folder(const char *path); /* what was renamed in it is on disk afterwards */
-void tess__remove_folder(const char *path);      /* with all it holds; failures are not told */
+void tess__remove_folder(const char *path);      /* recursively; failures are ignored */
 
 /* settings.json in a folder; nothing without the text. */
 tess_status tess__settings_write(const tess_train *train, const char *folder);
 
-/* tess_train_save, without telling other ranks of a failure that this one met alone. */
+/* tess_train_save, without sending a failure of this rank alone to the others. */
 tess_status tess__train_save(tess_train *train, const char *dir);
 
-/* The folder of the run: checkpoints/ and samples/ exist, what a killed process left is gone. */
+/* Makes checkpoints/ and samples/ in the folder of the run; removes what a killed process left. */
 tess_status tess__run_open(tess_train *train);
 
-/* checkpoints/step-000500, unless it is there already; then the oldest ones go. */
+/* Writes checkpoints/step-000500, unless it exists; then deletes the oldest ones. */
 tess_status tess__run_checkpoint(tess_train *train);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* validate.c - the loss on a fixed set of clips, noises and noise levels.
  *
- * Clip i of n is seen four times, once in each bucket of u: u = (bucket + (i + 1/2) / n) / 4. So
- * the levels of all clips together are spread evenly over the distribution that training draws
- * from, and the mean over the quarters is the loss. Noise does not depend on the seed of the run:
- * runs with different seeds on the same data are validated alike. Weights are the averaged ones,
- * attention is what training uses at that moment: layers that are sparse are sparse here.
+ * Clip i of n is evaluated four times, once in each noise-level quartile, bucket 0..3: u = (bucket
+ * + (i + 1/2) / n) / 4. So the levels of all clips together are spread evenly over the distribution
+ * that training samples from, and the mean over the buckets is the loss. Noise does not depend on
+ * the seed of the run: runs with different seeds on the same data are validated alike. Weights are
+ * the averaged ones, attention is what training uses at that moment: layers that are sparse are
+ * sparse here.
  *
- * Groups of ranks take the batches in turn; each clip's loss is added up by one of them.
+ * Batches are distributed round robin over groups of ranks; one group adds each clip's loss.
  */
 #include "train_internal.h"
 
@@ -63,7 +64,7 @@ tess_status tess__train_validate(tess_train *train, double *loss, double *bucket
     TESS_TRY(tess__train_swap(train));
     const tess_status status = run_batches(train, found);
     if (status != TESS_OK) {
-        /* Others may be in the middle of theirs: what this rank owns is put back, and no more. */
+        /* Other ranks may still validate: only the parameters this rank owns are restored. */
         tess__optim_swap(&train->optim, train->model->values);
         return status;
     }

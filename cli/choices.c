@@ -5,13 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const choices_attention[] = {"dense",  "dsv",    "oracle", "pooled",
-                                         "search", "window", "random", NULL};
-const char *const choices_switch[] = {"recall", "loss", "step", NULL};
 const char *const choices_proxy[] = {"mean", "centre", "softmax", NULL};
 const char *const choices_method[] = {"auto",  "contiguous", "snake",      "lpt",
                                       "db-sp", "refined",    "fractional", NULL};
-const char *const choices_on_off[] = {"on", "off", NULL};
 
 int choices_find(const char *const *choices, const char *word)
 {

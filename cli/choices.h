@@ -4,11 +4,8 @@
 #define TESS_CLI_CHOICES_H
 
 /* Ended by NULL, in the order of the enum. */
-extern const char *const choices_attention[]; /* tess_attention */
-extern const char *const choices_switch[];    /* tess_switch */
-extern const char *const choices_proxy[];     /* tess_proxy */
-extern const char *const choices_method[];    /* tess_plan_method */
-extern const char *const choices_on_off[];
+extern const char *const choices_proxy[];  /* tess_proxy */
+extern const char *const choices_method[]; /* tess_plan_method */
 
 /* The number of a word that is one of the choices. */
 int choices_find(const char *const *choices, const char *word);

@@ -142,8 +142,7 @@ void tess_data_close(tess_data *data)
 
 tess_status tess_data_query(const tess_data *data, tess_data_info *info)
 {
-    if (!data || !info)
-        return tess__fail(TESS_EINVAL, "tess_data_query: %s is NULL", data ? "info" : "data");
+    TESS_REQUIRE(data, info);
     *info = data->info;
     return TESS_OK;
 }
@@ -151,8 +150,7 @@ tess_status tess_data_query(const tess_data *data, tess_data_info *info)
 tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t index, float *x,
                              float *text, char *prompt, size_t prompt_bytes)
 {
-    if (!data)
-        return tess__fail(TESS_EINVAL, "tess_data_sample: data is NULL");
+    TESS_REQUIRE(data);
     if (split != TESS_SPLIT_TRAIN && split != TESS_SPLIT_VALIDATION)
         return tess__fail(TESS_EINVAL, "tess_data_sample: split is %d, must be 0 or 1", (int)split);
     if (index < 0)

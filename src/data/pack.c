@@ -52,11 +52,7 @@ static void unpack_row(const tess_data_info *info, int t, int y, const float *x,
 
 tess_status tess_data_pixels(const tess_data_info *info, const float *x, uint8_t *pixels)
 {
-    if (!info || !x || !pixels)
-        return tess__fail(TESS_EINVAL, "tess_data_pixels: %s is NULL",
-                          !info ? "info"
-                          : !x  ? "x"
-                                : "pixels");
+    TESS_REQUIRE(info, x, pixels);
     const int p = info->pack;
     if (p < 1 || p > TESS__PACK_MAX)
         return tess__fail(TESS_EINVAL, "tess_data_pixels: pack is %d, must be 1..%d", p,

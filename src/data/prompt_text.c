@@ -47,8 +47,7 @@ void tess__text_vectors(const char *prompt, int text_len, int text_dim, float *t
 
 tess_status tess_text_vectors(const char *prompt, int text_len, int text_dim, float *text)
 {
-    if (!prompt || !text)
-        return tess__fail(TESS_EINVAL, "tess_text_vectors: %s is NULL", prompt ? "text" : "prompt");
+    TESS_REQUIRE(prompt, text);
     if (text_len < 1 || text_dim < 1)
         return tess__fail(TESS_EINVAL, "tess_text_vectors: %s is %d, must be 1 or more",
                           text_len < 1 ? "text_len" : "text_dim",

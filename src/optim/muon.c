@@ -30,7 +30,7 @@ static const float newton_a = 3.4445f, newton_b = -4.7750f, newton_c = 2.0315f;
 
 static int64_t shorter(int64_t rows, int64_t cols)
 {
-    return rows < cols ? rows : cols;
+    return TESS_MIN(rows, cols);
 }
 
 int64_t tess__muon_scratch(int64_t rows, int64_t cols)

@@ -42,7 +42,7 @@ static measures measure(const tess__optim_slot *slots, const int *times, int n, 
         m.matrices += repeat;
     }
     if (small > 0)
-        m.scratch_sets = threads < m.matrices ? threads : m.matrices;
+        m.scratch_sets = TESS_MIN(threads, m.matrices);
     const int64_t each = (large + m.scratch_sets - 1) / m.scratch_sets;
     m.scratch_each = small > each ? small : each;
     m.scratch_each = (m.scratch_each + 15) / 16 * 16; /* whole cache lines */
@@ -170,7 +170,7 @@ tess_status tess__optim_update(tess__optim *optim, const tess__optim_step *step,
 float tess__ema_rate(double decay, int64_t step)
 {
     const double start = (1.0 + (double)step) / (10.0 + (double)step);
-    return (float)(1.0 - (start < decay ? start : decay));
+    return (float)(1.0 - TESS_MIN(start, decay));
 }
 
 void tess__optim_swap(const tess__optim *optim, float *value)

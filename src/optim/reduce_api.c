@@ -70,15 +70,13 @@ tess_status tess_reduce_attach(tess_reduce *reduce, tess_pass *pass)
 
 tess_status tess_reduce_values(tess_reduce *reduce)
 {
-    if (!reduce)
-        return tess__fail(TESS_EINVAL, "tess_reduce_values: reduce is NULL");
+    TESS_REQUIRE(reduce);
     return tess__reduce_values(&reduce->reduce, reduce->model->values);
 }
 
 tess_status tess_reduce_query(const tess_reduce *reduce, tess_reduce_info *info)
 {
-    if (!reduce || !info)
-        return tess__fail(TESS_EINVAL, "tess_reduce_query: %s is NULL", reduce ? "info" : "reduce");
+    TESS_REQUIRE(reduce, info);
     *info = (tess_reduce_info){.waited_ns = reduce->reduce.waited_ns,
                                .bytes = tess__reduce_bytes(&reduce->owners, reduce->pg.rank),
                                .owner = reduce->owners.owner,

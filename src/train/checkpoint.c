@@ -176,8 +176,7 @@ tess_status tess__train_save(tess_train *train, const char *dir)
 
 tess_status tess_train_save(tess_train *train, const char *dir)
 {
-    if (!train || !dir)
-        return tess__fail(TESS_EINVAL, "tess_train_save: %s is NULL", !train ? "train" : "dir");
+    TESS_REQUIRE(train, dir);
     return tess__pg_propagate(&train->pg, tess__train_save(train, dir));
 }
 
@@ -263,8 +262,7 @@ static tess_status read_together(tess_train *t, const char *dir, int branch)
 
 tess_status tess_train_resume(tess_train *train, const char *dir)
 {
-    if (!train || !dir)
-        return tess__fail(TESS_EINVAL, "tess_train_resume: %s is NULL", !train ? "train" : "dir");
+    TESS_REQUIRE(train, dir);
     TESS_TRY(tess__pg_propagate(&train->pg, read_together(train, dir, 0)));
     snprintf(train->checkpoint, sizeof train->checkpoint, "%s", dir);
     train->saved = train->step;
@@ -274,8 +272,7 @@ tess_status tess_train_resume(tess_train *train, const char *dir)
 
 tess_status tess_train_branch(tess_train *train, const char *dir)
 {
-    if (!train || !dir)
-        return tess__fail(TESS_EINVAL, "tess_train_branch: %s is NULL", !train ? "train" : "dir");
+    TESS_REQUIRE(train, dir);
     TESS_TRY(tess__pg_propagate(&train->pg, read_together(train, dir, 1)));
     train->resumed = 0;
     return TESS_OK;

@@ -305,8 +305,7 @@ static tess_status run_steps(tess_train *t, int64_t end, tess_step_fn fn, void *
 
 tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user)
 {
-    if (!train)
-        return tess__fail(TESS_EINVAL, "tess_train_run: train is NULL");
+    TESS_REQUIRE(train);
     if (steps < 0)
         return tess__fail(TESS_EINVAL, "tess_train_run: steps is %lld, must be 0 or more",
                           (long long)steps);

@@ -198,11 +198,7 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
                             const tess_train_opts *opts, int threads, tess_train_memory *memory)
 {
     static const char who[] = "tess_train_need";
-    if (!config || !data || !memory)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !config ? "config"
-                          : !data ? "data"
-                                  : "memory");
+    TESS_REQUIRE(config, data, memory);
     TESS_TRY(tess__check_range(who, "threads", threads, 1, 1024));
     tess_train_opts full;
     tess_pass_shape shape;

@@ -22,7 +22,7 @@ typedef struct {
 static int64_t cost_of(const tess__optim_slot *slot)
 {
     enum { MOVED = 100, NEWTON = 5 };
-    const int64_t k = slot->rows < slot->cols ? slot->rows : slot->cols;
+    const int64_t k = TESS_MIN(slot->rows, slot->cols);
     return slot->count * MOVED + NEWTON * (4 * k * slot->count + 2 * k * k * k);
 }
 

@@ -126,8 +126,7 @@ static tess_status newest(tess_ctx *ctx, const char *folder, char path[PATH_MAX]
 tess_status tess_checkpoint_find(tess_ctx *ctx, const char *dir, char *path, size_t bytes)
 {
     static const char who[] = "tess_checkpoint_find";
-    if (!ctx || !dir || !path)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !ctx ? "ctx" : !dir ? "dir" : "path");
+    TESS_REQUIRE(ctx, dir, path);
     char place[PATH_MAX], folder[PATH_MAX];
     int found = 0;
     TESS_TRY(tess__path(place, dir, "state.json"));
@@ -149,11 +148,7 @@ tess_status tess_checkpoint_find(tess_ctx *ctx, const char *dir, char *path, siz
 
 tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir, tess_checkpoint *checkpoint)
 {
-    if (!ctx || !dir || !checkpoint)
-        return tess__fail(TESS_EINVAL, "tess_checkpoint_read: %s is NULL",
-                          !ctx   ? "ctx"
-                          : !dir ? "dir"
-                                 : "checkpoint");
+    TESS_REQUIRE(ctx, dir, checkpoint);
     char path[PATH_MAX];
     tess__state state;
     TESS_TRY(tess__path(path, dir, "state.json"));

@@ -178,12 +178,7 @@ tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, con
                             float *latents)
 {
     static const char who[] = "tess_sample_run";
-    if (!model || !opts || !text || !latents)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !model  ? "model"
-                          : !opts ? "opts"
-                          : !text ? "text"
-                                  : "latents");
+    TESS_REQUIRE(model, opts, text, latents);
     tess_sample_opts o = *opts;
     parts p = {0};
     tess__sample_ranks_init(model->ctx, &o, &p.ranks);

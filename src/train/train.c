@@ -216,8 +216,7 @@ void tess_train_destroy(tess_train *train)
 
 tess_status tess_train_query(const tess_train *train, tess_train_info *info)
 {
-    if (!train || !info)
-        return tess__fail(TESS_EINVAL, "tess_train_query: %s is NULL", !train ? "train" : "info");
+    TESS_REQUIRE(train, info);
     *info = (tess_train_info){
         .step = train->step,
         .steps = train->opts.steps,

@@ -43,7 +43,7 @@ static tess_status run_batches(tess_train *t, double *buckets)
     for (int64_t first = (int64_t)t->batch * t->pg.dp_rank; first < pairs; first += step) {
         TESS_TRY(tess__progress(t->ctx, "validating", first, pairs));
         for (int b = 0; b < t->batch; b++)
-            TESS_TRY(prepare(t, first + b < pairs ? first + b : pairs - 1, b));
+            TESS_TRY(prepare(t, TESS_MIN(first + b, pairs - 1), b));
         if (t->control)
             TESS_TRY(tess__attend_table_set(&t->control->table, t->pass, t->u,
                                             &(tess__attend_pass){.sample = first}));
@@ -80,9 +80,7 @@ tess_status tess__train_validate(tess_train *train, double *loss, double *bucket
 tess_status tess_train_validate(tess_train *train, double *loss, double buckets[TESS_NOISE_BUCKETS])
 {
     double unused[TESS_NOISE_BUCKETS];
-    if (!train || !loss)
-        return tess__fail(TESS_EINVAL, "tess_train_validate: %s is NULL",
-                          !train ? "train" : "loss");
+    TESS_REQUIRE(train, loss);
     return tess__pg_propagate(&train->pg,
                               tess__train_validate(train, loss, buckets ? buckets : unused));
 }

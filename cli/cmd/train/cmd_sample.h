@@ -59,6 +59,7 @@ int sample_ends_with(const char *s, const char *end);
 
 /* sample_attend.c: all clips, twice to compare, and what was attended to. */
 tess_status sample_all(sample_job *j);
+const char *sample_kind_name(tess_attention kind); /* "dsv" */
 
 /* sample_compare.c: PSNR of the two, densities. */
 tess_status sample_psnr(sample_job *j);

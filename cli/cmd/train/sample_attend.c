@@ -48,7 +48,7 @@ static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
     return TESS_OK;
 }
 
-static const char *kind_name(tess_attention kind)
+const char *sample_kind_name(tess_attention kind)
 {
     return tess_option_find(TESS_OPTIONS_ATTENTION, "kind")->words[kind];
 }
@@ -71,13 +71,14 @@ static tess_status check_attention(const sample_job *j)
                        : v->proxy               ? "proxy"
                                                 : NULL;
     if (v->search_every && a->kind != TESS_ATTENTION_SEARCH)
-        return out_usage(j->c, "--search-every is given, but attention is %s", kind_name(a->kind));
+        return out_usage(j->c, "--search-every is given, but attention is %s",
+                         sample_kind_name(a->kind));
     if (a->kind == TESS_ATTENTION_DENSE && name)
         return out_usage(j->c, "--%s is given, but attention is dense%s", name,
                          v->attention ? "" : ": choose one by --attention");
     if (v->proxy && a->kind != TESS_ATTENTION_DSV)
         return out_usage(j->c, "--proxy is given, but attention is %s, which has no predictors",
-                         kind_name(a->kind));
+                         sample_kind_name(a->kind));
     if (v->cube && a->kind == j->trained.attention.kind && isnan(v->density) && isnan(v->mass) &&
         !same_cube(a->cube, j->trained.attention.cube))
         return out_usage(j->c,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sample_write.c - sampled clips as a file, and what is said about them. */
-#include "choices.h"
 #include "cmd_sample.h"
 #include "tessera/file.h"
 
@@ -74,7 +73,7 @@ static tess_status report_json(const sample_job *j)
     out_set(c, c->json, "height", json_integer(d->height * d->pack));
     out_set(c, c->json, "width", json_integer(d->width * d->pack));
     out_set(c, c->json, "output", out_text(j->v->output));
-    out_set(c, c->json, "attention", json_string(choices_attention[j->attention.kind]));
+    out_set(c, c->json, "attention", json_string(sample_kind_name(j->attention.kind)));
     out_set(c, c->json, "density", json_real(sample_density_mean(&j->densities)));
     out_set(c, c->json, "seconds", json_real(j->seconds));
     if (c->ranks > 1)
@@ -99,7 +98,7 @@ tess_status sample_report(const sample_job *j)
     fprintf(c->out, "%s: %lld clip%s of %d frames, %d x %d\n", j->v->output, (long long)j->clips,
             j->clips == 1 ? "" : "s", d->frames, d->height * d->pack, d->width * d->pack);
     if (j->attention.kind != TESS_ATTENTION_DENSE)
-        fprintf(c->out, "attention %s, density %.3f\n", choices_attention[j->attention.kind],
+        fprintf(c->out, "attention %s, density %.3f\n", sample_kind_name(j->attention.kind),
                 sample_density_mean(&j->densities));
     if (c->ranks > 1)
         fprintf(c->out, "%d ranks, %.2f s\n", c->ranks, j->seconds);

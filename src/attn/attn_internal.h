@@ -103,8 +103,8 @@ TESS_SIBLING size_t tess__selector_bytes(const tess_sel_shape *shape, int head_d
 tess_status tess__view_check(const char *who, const char *name, const tess_view *view,
                              tess_dtype first, tess_dtype second, int64_t tokens);
 
-/* The row of head_dim elements at (b, h, s). By number: the rows of a view without
- * data are not read. */
+/* The row of head_dim elements at (b, h, s). By number, for a view without data has rows nobody
+ * reads. */
 static inline void *tess__view_row(const tess_view *view, int64_t b, int64_t h, int64_t s)
 {
     const int64_t element = b * view->stride_b + h * view->stride_h + s * view->stride_s;

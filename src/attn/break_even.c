@@ -3,7 +3,7 @@
  *
  * Dense attention and sparse attention at two densities, selection included, are timed in turn on
  * random numbers, as they are called for one head of one sample. One thread does it, by its own
- * clock: what others take of the machine, or wait for, would otherwise be most of it, and
+ * clock: what others take of the machine, or wait for, would be most of what is seen otherwise, and
  * more threads divide both sides alike. Rounds go on for about a second; the best time of each kind
  * of call counts.
  *
@@ -59,14 +59,14 @@ typedef struct {
 
 /* ---- what is measured ------------------------------------------------------------------------ */
 
-static tess_status take(bench *b, int64_t rows, int64_t dim, const float *numbers, int64_t shift,
+static tess_status take(bench *b, int64_t rows, int64_t dim, const float *numbers, int64_t turn,
                         tess_view *view)
 {
     float *x = tess__arena_take(&b->arena, (size_t)(rows * dim) * sizeof *x);
     if (!x)
         return TESS_ENOMEM;
     for (int64_t i = 0; i < rows * dim; i++)
-        x[i] = numbers[(i + shift * 1009) % PERIOD];
+        x[i] = numbers[(i + turn * 1009) % PERIOD];
     *view = (tess_view){x, TESS_DTYPE_F32, rows * dim, rows * dim, dim};
     return TESS_OK;
 }

@@ -32,13 +32,13 @@ typedef struct {
 
 /* What the passes of descend.c share. */
 typedef struct {
-    float g_scale;             /* of the gradient: clipping */
-    float beta1, beta2;        /* of AdamW's moments */
-    float rate;                /* learning rate, AdamW's bias correction of m included */
-    float inv_sqrt_bias2, eps; /* AdamW's denominator: 1 / sqrt(bias correction of v) */
-    float decay;               /* 1 - learning rate * weight decay */
-    float ema_rate;            /* weight of the new values in the running average */
-} tess__update;
+    float g_scale;      /* of the gradient: clipping */
+    float beta1, beta2; /* of AdamW's moments */
+    float rate;         /* of the step, AdamW's bias correction of m included */
+    float widen, eps;   /* of AdamW's denominator: 1 / sqrt(bias correction of v) */
+    float keep;         /* 1 - rate * weight decay */
+    float blend;        /* what the running average takes of the new weights */
+} tess__descent;
 
 /* What predict.c's divergence needs of the rows of two tiles of scores. */
 typedef struct {
@@ -99,10 +99,10 @@ typedef struct {
     /* topk.c: 1 <= k <= n; index has room for k + TESS_TOPK_PAD, scratch for twice n + that */
     void (*topk)(int32_t *index, const float *x, int32_t n, int32_t k, int32_t *scratch);
     /* descend.c: arrays of n, which do not overlap; ema may be NULL */
-    void (*adamw)(const tess__update *d, const float *g, float *m, float *v, float *p, float *ema,
+    void (*adamw)(const tess__descent *d, const float *g, float *m, float *v, float *p, float *ema,
                   size_t n);
     void (*momentum)(float b, float g_scale, const float *g, float *m, float *u, size_t n);
-    void (*apply_update)(const tess__update *d, const float *u, float *p, float *ema, size_t n);
+    void (*follow)(const tess__descent *d, const float *u, float *p, float *ema, size_t n);
     void (*mix)(float a, const float *x, float b, float *y, size_t n); /* y = a x + b y */
     double (*sum_squares)(const float *x, size_t n);
     /* bits.c: words (n / 64, rounded up) = n elements of a mask, bits past the end 0; returns how
@@ -118,15 +118,15 @@ typedef struct {
                           const float *scale, int64_t rows, int64_t n, float eps);
     /* rotary.c: one token */
     void (*rms_rotary)(float *y, int64_t stride_y, const float *x, const float *weight,
-                       const float *rope, int heads, int dim, float eps);
+                       const float *turn, int heads, int dim, float eps);
     void (*rms_rotary_backward)(float *dx, float *dweight, const float *dy, int64_t stride_dy,
-                                const float *x, const float *weight, const float *rope, int heads,
+                                const float *x, const float *weight, const float *turn, int heads,
                                 int dim, float eps);
     /* gelu.c */
     void (*gelu)(float *y, const float *x, int64_t n);
     void (*gelu_backward)(float *dx, float *y, const float *x, int64_t n);
     /* columns.c */
-    void (*epilogue)(float *y, const float *bias, const float *gate, const float *x, int64_t n);
+    void (*finish)(float *y, const float *bias, const float *gate, const float *x, int64_t n);
     void (*scale)(float *y, const float *x, const float *gate, int64_t rows, int64_t n);
     double (*gate_gradient)(float *dw, const float *m, const float *w, float factor, int64_t n);
     void (*column_sums)(double *sum, const float *x, int64_t stride, int64_t rows, int64_t n);

@@ -45,7 +45,7 @@ tess__layer tess__block_layer(const tess_pass *p, int layer, tess__block_param w
 }
 
 tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
-                                float *y, const tess__epilogue *finish)
+                                float *y, const tess__finish *finish)
 {
     const tess__lap lap = tess__lap_begin(p);
     const tess_linear_shape shape = {rows, l->in, l->out};
@@ -55,7 +55,7 @@ tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows
 }
 
 tess_status tess__layer_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
-                           float *dx, int add, const tess__epilogue *finish)
+                           float *dx, int add, const tess__finish *finish)
 {
     const tess__lap lap = tess__lap_begin(p);
     const tess_linear_shape shape = {rows, l->in, l->out};
@@ -86,7 +86,7 @@ static void finish_residual(const void *user, int64_t row, int64_t column, int64
     const residual_finish *f = user;
     const int64_t dim = f->p->z.dim, at = f->row + row;
     const float *gate = f->gate ? f->gate + at / f->p->z.home * MOD_ALL * dim + column : NULL;
-    f->p->ctx->kernels->epilogue(y, f->bias + column, gate, f->residual + at * dim + column, n);
+    f->p->ctx->kernels->finish(y, f->bias + column, gate, f->residual + at * dim + column, n);
 }
 
 tess_status tess__layer_residual(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
@@ -94,7 +94,7 @@ tess_status tess__layer_residual(tess_pass *p, const tess__layer *l, int64_t row
 {
     const residual_finish f = {p, l->b, residual, gate, row};
     return tess__layer_forward(p, l, rows, x, y + row * p->z.dim,
-                               &(tess__epilogue){finish_residual, &f});
+                               &(tess__finish){finish_residual, &f});
 }
 
 typedef struct {
@@ -107,7 +107,7 @@ typedef struct {
 static void finish_gelu(const void *user, int64_t row, int64_t column, int64_t n, float *y)
 {
     const gelu_finish *f = user;
-    f->kernels->epilogue(y, f->bias + column, NULL, NULL, n);
+    f->kernels->finish(y, f->bias + column, NULL, NULL, n);
     f->kernels->gelu(f->act + row * f->ld + column, y, n);
 }
 
@@ -122,14 +122,14 @@ tess_status tess__layer_gelu(tess_pass *p, const tess__layer *l, int64_t rows, c
                              float *h, float *act)
 {
     const gelu_finish f = {p->ctx->kernels, l->out, l->b, NULL, act};
-    return tess__layer_forward(p, l, rows, x, h, &(tess__epilogue){finish_gelu, &f});
+    return tess__layer_forward(p, l, rows, x, h, &(tess__finish){finish_gelu, &f});
 }
 
 tess_status tess__layer_gelu_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
                                 const float *h, float *act, float *dh)
 {
     const gelu_finish f = {p->ctx->kernels, l->in, NULL, h, act};
-    return tess__layer_dx(p, l, rows, dy, dh, 0, &(tess__epilogue){finish_gelu_backward, &f});
+    return tess__layer_dx(p, l, rows, dy, dh, 0, &(tess__finish){finish_gelu_backward, &f});
 }
 
 tess_status tess__layer_m(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,

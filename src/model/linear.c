@@ -31,7 +31,7 @@ typedef struct {
     int64_t lda, ldb;
     float *c;
     int add;
-    const tess__epilogue *finish;
+    const tess__finish *finish;
     int64_t block_m, block_n; /* set by choose_blocks */
 } product;
 
@@ -135,22 +135,22 @@ static void add_bias(const void *user, int64_t row, int64_t column, int64_t n, f
 {
     const adder *a = user;
     (void)row;
-    a->kernels->epilogue(y, a->bias + column, NULL, NULL, n);
+    a->kernels->finish(y, a->bias + column, NULL, NULL, n);
 }
 
 tess_status tess__linear_forward(const tess_ctx *ctx, const tess_linear_shape *s, const float *x,
                                  const float *w, const float *bias, float *y,
-                                 const tess__epilogue *finish)
+                                 const tess__finish *finish)
 {
     const adder bias_adder = {ctx->kernels, bias};
-    const tess__epilogue plain = {add_bias, &bias_adder};
-    const tess__epilogue *last = finish ? finish : bias ? &plain : NULL;
+    const tess__finish plain = {add_bias, &bias_adder};
+    const tess__finish *last = finish ? finish : bias ? &plain : NULL;
     return run_product(
         ctx, &(product){'N', 'T', s->rows, s->out, s->in, x, w, s->in, s->in, y, .finish = last});
 }
 
 tess_status tess__linear_dx(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,
-                            const float *w, float *dx, int add, const tess__epilogue *finish)
+                            const float *w, float *dx, int add, const tess__finish *finish)
 {
     return run_product(ctx, &(product){'N', 'N', s->rows, s->in, s->out, dy, w, s->out, s->in, dx,
                                        .add = add, .finish = finish});

@@ -161,15 +161,15 @@ int tess__pass_kept_lists(const tess_pass *pass);
 typedef struct {
     void (*fn)(const void *user, int64_t row, int64_t column, int64_t n, float *y);
     const void *user;
-} tess__epilogue;
+} tess__finish;
 
 /* tess_linear_forward and the parts of tess_linear_backward, with arguments that are right. A
  * finish takes the place of the bias; NULL: there is none. add: to what is there. */
 tess_status tess__linear_forward(const tess_ctx *ctx, const tess_linear_shape *shape,
                                  const float *x, const float *w, const float *bias, float *y,
-                                 const tess__epilogue *finish);
+                                 const tess__finish *finish);
 tess_status tess__linear_dx(const tess_ctx *ctx, const tess_linear_shape *shape, const float *dy,
-                            const float *w, float *dx, int add, const tess__epilogue *finish);
+                            const float *w, float *dx, int add, const tess__finish *finish);
 tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *shape, const float *dy,
                             const float *x, float *dw, int add);
 void tess__column_sums(const tess_ctx *ctx, int64_t rows, int64_t columns, const float *x,

@@ -209,9 +209,9 @@ tess__layer tess__block_layer(const tess_pass *p, int layer, tess__block_param w
                               tess__block_param bias, int side_by_side);
 
 tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
-                                float *y, const tess__epilogue *finish);
+                                float *y, const tess__finish *finish);
 tess_status tess__layer_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
-                           float *dx, int add, const tess__epilogue *finish);
+                           float *dx, int add, const tess__finish *finish);
 tess_status tess__layer_dw(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
                            const float *x); /* and the bias's; both are added */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baseline.c - measurements against those of an earlier run.
  *
- * Shares of the peak are compared, because the peak follows the clock of the processor, and rows
- * are found by their problem's canonical text and their name. A row is slower if its share is below
+ * Fractions of the peak are compared, because the peak follows the clock of the processor; rows are
+ * found by their problem's canonical text and their name. A row is slower if its fraction is below
  * the baseline's by more than the distance from its best to its upper quartile, at least 2 %.
  */
 #include "baseline.h"

@@ -2,7 +2,7 @@
 /* problem.c - problem texts: the tables of keys, the parser, the canonical text.
  *
  * A text is cut at its commas in a copy; each key is found in the kind's table and stored as an
- * option is. What no single key can say (a multiple of 8, sizes whose product overflows) is
+ * option is. Rules over several keys (a multiple of 8, sizes whose product overflows) are
  * checked at the end, with the same kind of sentence.
  */
 #include "problem.h"
@@ -115,9 +115,9 @@ static const opt step_keys[] = {
     {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "both", .choices = step_passes,
      .help = "forward alone, or forward and backward"},
     {"keep", 0, OPT_CHOICE, AT(keep), "WHAT", "all", .choices = keeps,
-     .help = "what is kept for the gradients: all, or the inputs of blocks, which run again"},
+     .help = "saved activations: all, or the inputs of blocks, which are recomputed"},
     {"store", 0, OPT_CHOICE, AT(storage), "TYPE", "f32", .choices = storages,
-     .help = "elements of what is kept"},
+     .help = "precision of saved activations"},
     {"density", 0, OPT_DOUBLE, AT(density), "X", "1", 0, 1,
      .help = "share of the keys that a predictor selects for each group of queries; 1 is dense"},
     {"profile", 0, OPT_PATH, AT(profile_text), "FILE", NULL,
@@ -157,7 +157,7 @@ static const opt context_keys[] = {
     {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "fwd", .choices = step_passes,
      .help = "forward alone, or forward and backward"},
     {"strategy", 0, OPT_STRING, AT(strategy_text), "S", "all",
-     .help = "a strategy of --strategy, such as fractional, ring, 4x2r or 2x4s; all: each in turn"},
+     .help = "a strategy of --strategy, such as fractional, ring, 4x2r or 2x4s; all: each of them"},
     {"links", 0, OPT_CHOICE, AT(links), "KIND", "injected", .choices = link_kinds,
      .help = "between threads as the keys below say, or between the ranks that mpirun started, as "
              "many as these are"},
@@ -285,7 +285,7 @@ static int check(problem *p, char *error)
     const char *name = problem_keys[p->kind].name;
     p->tokens_q = p->tokens_q ? p->tokens_q : p->tokens;
     p->tokens_k = p->tokens_k ? p->tokens_k : p->tokens;
-    p->batch = p->kind == PROBLEM_CONTEXT ? 1 : p->batch;
+    p->batch = p->kind == PROBLEM_CP ? 1 : p->batch;
     p->forward = p->pass && strcmp(p->pass, "bwd") != 0;
     p->backward = p->pass && strcmp(p->pass, "fwd") != 0;
     if (p->kind == PROBLEM_LINEAR) {
@@ -354,8 +354,7 @@ static int has_effect(const problem *p, const opt *key)
     const int sparse = p->density < 1 || p->profile[0];
     switch (key->offset) {
     case AT(density):
-        return p->kind == PROBLEM_STEP ? p->density < 1
-                                       : p->kind != PROBLEM_CONTEXT || !p->profile[0];
+        return p->kind == PROBLEM_STEP ? p->density < 1 : p->kind != PROBLEM_CP || !p->profile[0];
     case AT(profile_text): return p->profile[0] != 0;
     case AT(layers_text): return p->end_layer > 0;
     case AT(break_even): return sparse && p->break_even > 0;
@@ -367,8 +366,8 @@ static int has_effect(const problem *p, const opt *key)
     case AT(compensate): return sparse && p->compensate;
     case AT(lists): return sparse;
     case AT(strategy_text):
-        return p->kind == PROBLEM_CONTEXT || (p->ranks > 1 && strcmp(p->strategy, "auto") != 0);
-    case AT(ranks): return p->kind == PROBLEM_CONTEXT || p->ranks > 1;
+        return p->kind == PROBLEM_CP || (p->ranks > 1 && strcmp(p->strategy, "auto") != 0);
+    case AT(ranks): return p->kind == PROBLEM_CP || p->ranks > 1;
     case AT(links): return problem_on_mpi(p);
     case AT(cores): return problem_shares_cores(p);
     case AT(latency):

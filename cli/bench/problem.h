@@ -3,8 +3,8 @@
  *
  *   attn,heads=8,dim=128,tokens=8192,density=0.1,unit=1,group=64,pass=bwd
  *
- * A kind, then keys in any order. What a key means, its range and its default stand in one table
- * for each kind, from which come the parser, the help and the canonical text.
+ * A kind, then keys in any order. Meaning, range and default of a key are in one table for each
+ * kind, from which parser, help and canonical text follow.
  */
 #ifndef TESS_PROBLEM_H
 #define TESS_PROBLEM_H
@@ -16,7 +16,7 @@ typedef enum {
     PROBLEM_SELECT,
     PROBLEM_LINEAR,
     PROBLEM_STEP,
-    PROBLEM_CONTEXT,
+    PROBLEM_CP,
     PROBLEM_KINDS
 } problem_kind;
 

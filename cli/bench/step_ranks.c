@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_ranks.c - how much faster ranks that share the tokens make a training step.
+/* step_ranks.c - speed-up of a training step by ranks that share the tokens.
  *
  * Ranks are threads of this process, each with a context of one thread, a model of its own with
- * the same weights, and its rows of the tokens. Rank 0 has the whole step beside it, on another
+ * the same weights, and its rows of the tokens. Rank 0 also runs the whole step, on another
  * model. A step alone is forward and backward; on ranks it is the plan, forward, backward with the
- * gradients on their way to their owners behind it, and values back from them, as in training.
+ * reduce-scatter of gradients, and the all-gather of updated weights, as in training.
  *
- *   rank 0    | whole step | its part |  whole step | its part |       so that a machine that is
- *   rank 1    |   waits    | its part |    waits    | its part |       slow for a while is so for
- *                                                                     both; medians count
+ *   rank 0    | whole step | its part |  whole step | its part |       so that a slow period of
+ *   rank 1    |   waits    | its part |    waits    | its part |       the machine affects both;
+ *                                                                     medians are compared
  */
 #include "step_ranks.h"
 
@@ -73,7 +73,7 @@ static tess_status waited(const state *s, double *seconds)
     return TESS_OK;
 }
 
-/* What attention of all layers took for rows to travel. */
+/* The time of attention in all layers for indices and for packing rows. */
 static tess_status add_moves(const state *s, double parts[PARTS])
 {
     tess_cp_info info;
@@ -128,18 +128,11 @@ static tess_status time_ranks(state *s, int kind, int64_t number, const double *
     return TESS_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts; *best the first. */
 static double median(double *seconds, int n, double *best)
 {
-    qsort(seconds, (size_t)n, sizeof *seconds, ascending);
+    const double middle = out_median(seconds, n);
     *best = seconds[0];
-    return (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
+    return middle;
 }
 
 static void conclude(state *s, const double parts[PARTS], step_ranks_row *row)
@@ -156,7 +149,7 @@ static void conclude(state *s, const double parts[PARTS], step_ranks_row *row)
     row->many = median(j->many, j->samples, &row->many_best);
 }
 
-static tess_status tell_strategy(const state *s, char words[STEP_WORDS])
+static tess_status describe_strategy(const state *s, char words[STEP_WORDS])
 {
     const int layers = (int)s->w.p.layers;
     tess_cp_layer_info first, layer;
@@ -194,7 +187,7 @@ static tess_status time_steps(state *s, int kind, const double *density)
     if (s->group.rank > 0)
         return TESS_OK;
     conclude(s, parts, row);
-    return tell_strategy(s, row->words);
+    return describe_strategy(s, row->words);
 }
 
 /* ---- one rank -------------------------------------------------------------------------------- */

@@ -7,15 +7,15 @@
 
 enum { STEP_DENSE, STEP_SPARSE, STEP_KINDS, STEP_WORDS = 96 };
 
-/* Medians and best of some samples, in seconds, and shares of all samples' time on all ranks. */
+/* Medians and best of some samples, in seconds, and fractions of all samples' time on all ranks. */
 typedef struct {
     double one, one_best;   /* on one rank */
-    double many, many_best; /* on all ranks, from when all have come to when all are done */
+    double many, many_best; /* on all ranks, from when all have started to when all are done */
     double plan;            /* planning */
-    double index;     /* finding and telling which keys are needed: rings, selected keys alone */
+    double index;     /* selecting keys and sending their indices: rings, selected keys alone */
     double move;      /* packing and unpacking rows; with keep=blocks not of the first forward
                          pass */
-    double gradients; /* waiting for gradients, and giving values back */
+    double gradients; /* waiting for gradients and for updated weights */
     char words[STEP_WORDS]; /* strategy of the layers, or of the first and how many have it */
 } step_ranks_row;
 

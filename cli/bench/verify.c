@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify.c - attention against the double-precision reference, and what all comparisons share.
+/* verify.c - compares attention with the double-precision reference; functions of all comparisons.
  *
  * The reference runs on the sampled queries alone: their rows of q and dout are gathered into
  * tensors of their own, and each gets its group's list as a list of its own.

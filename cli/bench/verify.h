@@ -49,7 +49,7 @@ typedef struct {
     int64_t count, width;
 } verify_rows;
 
-/* Widens the largest difference and the largest wanted value seen so far. */
+/* Updates the largest difference and the largest wanted value so far. */
 void verify_widen(const verify_rows *r, double *difference, double *largest);
 void verify_add(verdict *v, const char *name, double difference, double largest, double tolerance);
 

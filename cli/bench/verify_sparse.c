@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verify_sparse.c - which keys the queries of a sparse step attend to, for the reference.
  *
- * The predictor's vectors are looked at in the forward pass, and the same selector makes the same
- * lists of them once more; they are kept as a byte for each query and key, by raster index. The
+ * A hook of the forward pass reads the predictor's vectors, and the same selector makes the same
+ * lists of them once more; they are stored as a byte for each query and key, by raster index. The
  * reference then computes with these keys, also where its parameters are moved for a difference.
  */
 #include "verify.h"

@@ -184,7 +184,7 @@ static tess_status make_attn(workload *w)
     return make_tensors(w, storage);
 }
 
-/* One sample, whose heads have densities of their own; context_lists.c makes the lists. */
+/* One sample, whose heads have densities of their own; cp_lists.c makes the lists. */
 static tess_status make_context(workload *w)
 {
     const problem *p = &w->p;
@@ -223,7 +223,7 @@ tess_status workload_make(cli *c, const problem *p, int with_select, workload *w
         return make_linear(w);
     if (p->kind == PROBLEM_STEP)
         return workload_make_step(w);
-    if (p->kind == PROBLEM_CONTEXT)
+    if (p->kind == PROBLEM_CP)
         return make_context(w);
     if (p->kind == PROBLEM_ATTN)
         TRY(make_attn(w));
@@ -234,7 +234,7 @@ void workload_head(const cli *c)
 {
     tess_ctx_info info;
     if (tess_ctx_query(c->ctx, &info) == TESS_OK)
-        fprintf(c->out, "%s, %d thread%s\n", info.isa, info.threads, info.threads == 1 ? "" : "s");
+        fprintf(c->out, "%s, %d thread%s\n", info.isa, info.threads, out_plural(info.threads));
 }
 
 void workload_free(workload *w)

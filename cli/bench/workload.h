@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* workload.h - a problem made real: tensors, selections and the calls on them.
+/* workload.h - tensors and selections of a problem, and the calls on them.
  *
- * `tessera check` and `tessera bench` both run what is made here, so that what is timed is what is
- * verified. Tensors are normal numbers of the problem's seed; outputs begin as NaN, so that what
- * is not written shows.
+ * `tessera check` and `tessera bench` both run these calls, so that the timed computation is the
+ * verified one. Tensors are normal numbers of the problem's seed; outputs begin as NaN, so that
+ * elements that are not written are found.
  */
 #ifndef TESS_WORKLOAD_H
 #define TESS_WORKLOAD_H
@@ -21,7 +21,7 @@ typedef struct {
     double profile, check, recall;
 } probed;
 
-/* What profile and check look at. */
+/* The queries that profile and check measure. */
 typedef struct {
     int64_t rows;    /* queries of each sample and head */
     int32_t groups;  /* that they are of */
@@ -31,7 +31,7 @@ typedef struct {
     double *densities;
     tess_sel_stats *stats;
     tess_selector *selector;
-    probed seen;
+    probed result;
 } probe;
 
 typedef enum { BREAK_EVEN_GIVEN, BREAK_EVEN_MEASURED, BREAK_EVEN_CACHED } break_even_source;
@@ -90,9 +90,9 @@ typedef struct {
     int64_t bytes, bytes_max; /* taken; there are */
 } workload;
 
-/* Makes everything a problem needs; of *w only comm is looked at. with_select: an attn problem also
- * gets the selector that would make its selection, the predictor of rank 16. Call workload_free in
- * any case. */
+/* Makes everything a problem needs; of *w only comm is read. with_select: an attn problem also gets
+ * the selector that would make its selection, a predictor of projection dimension 16. Call
+ * workload_free in any case. */
 tess_status workload_make(cli *c, const problem *p, int with_select, workload *w);
 void workload_free(workload *w);
 
@@ -130,15 +130,16 @@ tess_status workload_forward(workload *w, const tess_selection *sel);
 tess_status workload_attn(workload *w, const tess_selection *sel);
 tess_status workload_select(workload *w);
 tess_status workload_linear(workload *w);
-tess_status workload_step(workload *w); /* as the pass was told to attend; first: densely */
+tess_status
+workload_step(workload *w); /* with the attention that the pass has been set to; at first dense */
 tess_status workload_step_sparse(workload *w);
 tess_status workload_step_dense(workload *w);
 
-/* A sparse step with the predictor's update; the same with profile and check on the way. */
+/* A sparse step with the predictor's update; the same with profile and check. */
 tess_status workload_step_learned(workload *w);
-tess_status workload_step_looked(workload *w, probed *seen);
+tess_status workload_step_probed(workload *w, probed *result);
 
-/* Where the time of all steps has gone. */
+/* The time of all steps, by component. */
 tess_status workload_step_times(const workload *w, tess_pass_times *times);
 
 /* Floating-point operations of these calls; density is that of the attention's selection. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* workload_probe.c - what a training run measures of a layer in its second stage: the profile and
- * the check of recall.
+/* workload_probe.c - the measurements of a training run in its second stage: the profile and the
+ * check of recall.
  *
- * Whole groups of queries, evenly spaced and as many as training takes, are gathered from a layer
- * as it is shown. The profile is the share of the keys that holds most of their softmax; the check
+ * Whole groups of queries, evenly spaced and as many as in training, are gathered from a layer by a
+ * hook. The profile is the fraction of the keys that holds most of their softmax; the check
  * selects keys for them by the predictor, at the budgets of their heads, and compares their mass
  * with that of as many keys chosen by the oracle. Both are timed each for itself.
  */
@@ -53,7 +53,7 @@ tess_status workload_make_probe(workload *w)
     return tess_selector_create(w->c->ctx, &rule, &r->selector);
 }
 
-/* (batch, heads, rows, dim) of a layer's queries, or of their low-rank vectors. */
+/* (batch, heads, rows, dim) of a layer's queries, or of their projections. */
 static tess_view gather(const workload *w, const tess_view *from, int64_t dim, float *to)
 {
     const probe *r = &w->sparse.probe;
@@ -89,12 +89,12 @@ static tess_status check(workload *w, const tess_hook_in *hook, const tess_sel_s
         status = tess_selection_measure(w->c->ctx, sel, &measure, &stats);
     tess_selection_destroy(sel);
     for (int64_t i = 0; status == TESS_OK && i < all; i++)
-        r->seen.recall += r->stats[i].recall / (double)(all * w->p.layers);
+        r->result.recall += r->stats[i].recall / (double)(all * w->p.layers);
     return status;
 }
 
-/* All heads are shown: ranks that share the tokens do not look here. Training gathers once for
- * both, which counts as the profile's. */
+/* The hook gets all heads; it is not used where ranks share the tokens. Training gathers once for
+ * both measurements, which counts as the profile's time. */
 tess_status workload_hook(void *user, const tess_hook_in *hook)
 {
     workload *w = user;
@@ -117,27 +117,27 @@ tess_status workload_hook(void *user, const tess_hook_in *hook)
     TRY(tess_density_measure(w->c->ctx, &in, r->densities));
     const int64_t profiled = tess_clock_ns();
     TRY(check(w, hook, &shape, &q, &low));
-    r->seen.profile += (double)(profiled - start) * 1e-9;
-    r->seen.check += (double)(tess_clock_ns() - profiled) * 1e-9;
+    r->result.profile += (double)(profiled - start) * 1e-9;
+    r->result.check += (double)(tess_clock_ns() - profiled) * 1e-9;
     return TESS_OK;
 }
 
-tess_status workload_step_looked(workload *w, probed *seen)
+tess_status workload_step_probed(workload *w, probed *result)
 {
     probe *r = &w->sparse.probe;
-    r->seen = (probed){0};
+    r->result = (probed){0};
     for (int64_t i = 0; i < w->p.layers; i++)
         w->sparse.layers[i].hook = 1;
     const tess_status status = workload_step_learned(w);
     for (int64_t i = 0; i < w->p.layers; i++)
         w->sparse.layers[i].hook = 0;
-    *seen = r->seen;
+    *result = r->result;
     return status;
 }
 #else
-tess_status workload_step_looked(workload *w, probed *seen)
+tess_status workload_step_probed(workload *w, probed *result)
 {
-    (void)seen;
+    (void)result;
     return workload_step_learned(w);
 }
 #endif

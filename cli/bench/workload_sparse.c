@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* workload_sparse.c - how the step of a problem attends sparsely.
+/* workload_sparse.c - sparse attention in the training step of a problem.
  *
- * A predictor of q and k of rank 16 selects single keys for groups of queries, cubes of the tokens'
- * grid, and learns from 48 queries of each head by the optimiser and at the rate of the second
- * stage of training. Each head of each layer has its budget: the problem's density, or that of a
- * head of a profile, rounded up to 8 keys. Heads of the break-even density or more attend densely.
+ * A predictor of projection dimension 16 selects single keys for groups of queries, cubes of the
+ * tokens' grid, and learns from 48 queries of each head with the optimiser and the learning rate of
+ * the second stage of training. Each head of each layer has its budget: the problem's density, or
+ * that of a head of a profile, rounded up to 8 keys. Heads of the break-even density or more attend
+ * densely.
  */
 #include "workload.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_bench.c - tessera bench: how fast is a problem, beside dense attention and the peak? */
+/* cmd_bench.c - tessera bench: times a problem, compared with dense attention and the peak. */
 #include "bench/baseline.h"
 #include "commands.h"
 
@@ -79,7 +79,7 @@ static void print_report(const cli *c, const report *r)
     int disturbed = 0;
     if (r->context || r->step_ranks.ranks) {
         if (r->context)
-            context_print(c, r->text, r->context);
+            cp_print(c, r->text, r->context);
         else
             step_ranks_print(c, r->text, &r->step_ranks);
         print_profile(c, r);
@@ -105,7 +105,7 @@ static void print_report(const cli *c, const report *r)
     print_profile(c, r);
     fprintf(c->out, "  peak %.1f GFLOP/s on one thread", r->peak_one / 1e9);
     if (r->threads > 1)
-        fprintf(c->out, ", %.1f on %d at once; shares are of %d times one", r->peak_all / 1e9,
+        fprintf(c->out, ", %.1f on %d at once; fractions are of %d times one", r->peak_all / 1e9,
                 r->threads, r->threads);
     fputc('\n', c->out);
     if (sparse && sparse->speedup_with_select < 1)
@@ -122,7 +122,7 @@ static void print_links(const cli *c, const report *reports, int n)
         contexts += reports[i].context != NULL;
     for (int i = 0; i < n && contexts > 1; i++)
         if (reports[i].context)
-            context_print_line(c, &reports[i].p, reports[i].context, printed++ == 0);
+            cp_print_line(c, &reports[i].p, reports[i].context, printed++ == 0);
 }
 
 static void print_break_even(const cli *c, const report *reports, int n)
@@ -191,7 +191,7 @@ static void set_members(cli *c, json_t *object, const report *r)
     if (r->profile_heads)
         out_set(c, object, "profile_heads", json_integer(r->profile_heads));
     if (r->context) {
-        context_json(c, object, r->context);
+        cp_json(c, object, r->context);
         return;
     }
     if (r->step_ranks.ranks) {
@@ -236,7 +236,7 @@ static void json_reports(cli *c, const report *reports, int n)
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-/* Tells the rows that are slower than the baseline, or that it does not have; 3 if there is one. */
+/* Prints the rows that are slower than the baseline or missing in it; exit code 3 if any. */
 static void compare(cli *c, const json_t *baseline, const report *reports, int n)
 {
     json_t *list = c->json ? json_array() : NULL;
@@ -360,12 +360,12 @@ static const opt options[] = {
     {"file", 0, OPT_PATH, offsetof(values, file), "FILE",
      .help = "also measure the problems in a file, one to a line; # begins a comment"},
     {"cache", 0, OPT_PATH, offsetof(values, cache), "DIR|none",
-     .help = "folder that keeps the break-even densities of sparse steps; default: tessera in "
+     .help = "folder that stores the break-even densities of sparse steps; default: tessera in "
              "XDG_CACHE_HOME or ~/.cache"},
     {"samples", 0, OPT_INT, offsetof(values, samples), "N", "7", .min = 1, .max = 10000,
      .help = "undisturbed samples wanted of each call; four times as many are tried"},
     {"compare", 0, OPT_PATH, offsetof(values, compare), "FILE",
-     .help = "compare with what --json printed earlier; exit with 3 if a share of the peak is "
+     .help = "compare with an earlier result of --json; exit with 3 if a fraction of the peak is "
              "lower by more than that run's own spread"},
 };
 
@@ -375,7 +375,7 @@ static const example examples[] = {
      "bandwidth=0.125",
      "strategies of context parallelism on two kinds of links"},
     {"mpirun -n 4 tessera bench context,links=mpi,heads=40,density=0.2",
-     "the same over the network that there is"},
+     "the same over the real network"},
     {"tessera bench --file bench/quick.txt --json > base.json", "a baseline"},
     {"tessera bench --file bench/quick.txt --compare base.json", "did anything become slower"},
 };
@@ -388,22 +388,23 @@ const command command_bench = {
         "FMA peak is measured around each sample, and disturbed samples are dropped. Rates and "
         "ratios are of the best sample, and work is counted as 4 pairs x dim forward and 10 "
         "backward.\n\n"
-        "In the table share is that of the peak, ideal the time over density x dense time, "
+        "In the table share is the fraction of the peak, ideal the time over density x dense time, "
         "dense the speed-up over dense attention, select the same with the time of the "
-        "selection, that of a predictor of rank 16, added. The break-even density is where "
+        "selection, by a predictor of projection dimension 16, added. The break-even density is "
+        "where "
         "sparse with its selection takes as long as dense: between measured densities if "
         "problems differ in density alone, otherwise estimated.\n\n"
-        "A step shows where its time went: attention, linear layers with what runs on their "
-        "results (bias, GELU, gate and residual), the rest. With a density or a profile it is "
+        "A step is split into the time of attention, of linear layers with their epilogues (bias, "
+        "GELU, gate and residual) and of the rest. With a density or a profile it is "
         "timed dense and then sparse, as in the second stage of training. The speed-up includes "
         "selection, loss, gradients and update of the predictor, and the part of a profile and "
         "of a check of recall that falls on a step; the bound is that of attention which takes "
         "as much less time as it has fewer pairs.\n\n"
         "With ranks=N a step is timed on one rank of one thread and on N of them that share the "
-        "tokens, in turns and by the wall clock: N cores must be free. Times are medians, with "
-        "planning and with gradients and values on their way; shown are the shares of planning, "
-        "of finding and telling which keys are needed (index), of packing and unpacking rows, "
-        "and of waiting for gradients and values.\n\n"
+        "tokens, alternately and by the wall clock: N cores must be free. Times are medians and "
+        "include planning and the exchange of gradients and updated weights; printed are the "
+        "fractions of planning, of selecting keys and sending their indices (index), of packing "
+        "and unpacking rows, and of waiting for gradients and weights.\n\n"
         "A context problem runs attention on ranks that are threads with injected links. Their "
         "clocks are virtual: eight ranks on two cores measure what eight cores with such links "
         "would take. With links=mpi its ranks are those that mpirun started, with the links "
@@ -411,9 +412,10 @@ const command command_bench = {
         "time of attention, the busiest rank's over the mean: of each rank's best sample, the "
         "median over samples, and that of the worst layer; predicted and measured milliseconds "
         "of the best sample, and of the last one the mean rank's in attention, in exchanges, "
-        "and in packing and choosing keys (rest); MiB that the busiest rank sent, and that over "
-        "the cost model's count (/model); and the keys that travelled over those needed. Then "
-        "what the planner would choose, over the fastest strategy of each layer, and Spearman's "
+        "and in packing and selecting keys (rest); MiB that the busiest rank sent, and that over "
+        "the cost model's count (/model); and the keys that were sent over those needed. Then "
+        "the strategy that the planner would choose, over the fastest one of each layer, and "
+        "Spearman's "
         "correlation of predicted and measured times. Several such problems end in a table.\n\n"
         "docs/formats.md lists the members that --json prints.\n",
     TABLE(arguments),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_check.c - tessera check: are the results of a problem right?
+/* cmd_check.c - tessera check: compares the results of a problem with double precision.
  *
- * Every rank checks on its own machine. Rank 0 prints what it found; a mismatch on another rank is
- * told as that rank's failure, with the same exit code.
+ * Every rank checks on its own machine. Rank 0 prints its result; a mismatch on another rank is
+ * printed as that rank's failure, with the same exit code.
  */
-#include "bench/context_bench.h"
+#include "bench/cp_bench.h"
 #include "commands.h"
 
 #include <math.h>
@@ -51,8 +51,8 @@ static tess_status verify(cli *c, const problem *p, const values *given, verdict
         status = verify_select(&w, given->all, v);
     else if (status == TESS_OK && p->kind == PROBLEM_LINEAR)
         status = verify_linear(&w, given->all, v);
-    else if (status == TESS_OK && p->kind == PROBLEM_CONTEXT)
-        status = context_verify(&w, v);
+    else if (status == TESS_OK && p->kind == PROBLEM_CP)
+        status = cp_verify(&w, v);
     else if (status == TESS_OK)
         status = verify_step(&w, given->all, v);
     workload_free(&w);
@@ -99,8 +99,8 @@ static void set_members(cli *c, json_t *object, const problem *p, const char *te
     out_set(c, object, "rows", json_integer(v->total));
 }
 
-/* What a rank that does not print says of a mismatch. */
-static tess_status tell(cli *c, const char *text, const verdict *v)
+/* The failure of a rank other than 0 that found a mismatch. */
+static tess_status fail_mismatch(cli *c, const char *text, const verdict *v)
 {
     const comparison *w = worst(v);
     c->code = EXIT_MISMATCH;
@@ -123,7 +123,7 @@ static tess_status check_all(cli *c, const problems *list, const values *given)
             break;
         bad += !passed(worst(&v));
         if (c->rank != 0 && bad)
-            return tell(c, text, &v);
+            return fail_mismatch(c, text, &v);
         if (several) {
             json_t *object = json_object();
             set_members(c, object, &list->items[i], text, &v);
@@ -183,17 +183,18 @@ static const example examples[] = {
 const command command_check = {
     .name = "check",
     .summary = "verify a problem against double precision",
-    .description = "Runs each problem and the same computation in double precision, and compares "
-                   "every output: the largest difference, relative to the largest value. A large "
-                   "problem has rows of queries chosen at random for that, and says how many. "
-                   "A context problem is compared with attention on one rank, over all its "
-                   "strategies. "
-                   "Exits with 3 if a difference is beyond the tolerance. Under a launcher every "
-                   "rank checks on its machine: rank 0 prints, and a mismatch elsewhere is told "
-                   "with its rank.\n"
-                   "With --json each problem has the members problem, precision, ok, "
-                   "max_rel_error and tolerance, and outputs with these for each output; several "
-                   "problems are the list problems.\n",
+    .description =
+        "Runs each problem and the same computation in double precision, and compares "
+        "every output: the largest difference, relative to the largest value. A large "
+        "problem is compared at rows of queries chosen at random, whose number is printed. "
+        "A context problem is compared with attention on one rank, over all its "
+        "strategies. "
+        "Exits with 3 if a difference is beyond the tolerance. Under a launcher every "
+        "rank checks on its machine: rank 0 prints, and a mismatch elsewhere is "
+        "printed with its rank.\n"
+        "With --json each problem has the members problem, precision, ok, "
+        "max_rel_error and tolerance, and outputs with these for each output; several "
+        "problems are the list problems.\n",
     TABLE(arguments),
     .tables = problem_keys,
     .n_tables = PROBLEM_KINDS,

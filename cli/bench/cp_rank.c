@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_rank.c - what each rank of a context problem does: every strategy in turn, on its rows of
- * tensors that all ranks share.
+/* cp_rank.c - one rank of a context-parallel problem: runs every strategy, one after the other, on
+ * its rows of tensors that all ranks share.
  *
- * The first context measures rates, and which keys the lists share, in a pass of its own. The
- * planner and the contexts of the strategies take both over, so that their predictions compare.
- * Samples are taken in rounds over all strategies, so that a machine that is slow for a while is so
- * for all of them. In a sample each layer begins when all ranks have come to it; it ends with the
- * last of them, by their virtual clocks.
+ * The first context-parallel group measures rates, and which keys the lists share, in a pass of its
+ * own. The planner and the groups of the strategies reuse both, so that their predictions compare.
+ * Samples are taken in rounds over all strategies, so that a slow period of the machine affects all
+ * of them. In a sample each layer begins when all ranks have reached it; it ends with the last of
+ * them, by their virtual clocks.
  */
-#include "context_bench.h"
+#include "cp_bench.h"
 
 #include "tessera/advanced/exchange.h"
 #include "tessera/cp.h"
@@ -20,8 +20,8 @@
 enum { ROUNDS_MOST = 5 };
 
 typedef struct {
-    context_job *job;
-    cli *c; /* what a failure is said in: of rank 0, and of processes, the command's */
+    cp_job *job;
+    cli *c; /* that failures are stored in: of rank 0, and of processes, the command's */
     tess_ctx *ctx;
     tess_comm *comm;
     int rank;
@@ -29,16 +29,16 @@ typedef struct {
     const double *unions; /* of it */
     tess_cp *context;
     tess_cp_info info;
-    context_run *run;
+    cp_run *run;
     int64_t *offsets; /* (groups + 1): a share's lists on their way */
     int32_t *indices;
-    float *lse;     /* (heads, rows at home); NULL: not wanted */
+    float *lse;     /* (heads, local rows); NULL: not wanted */
     uint8_t *marks; /* (heads, units): what a selective rank needs; NULL: not counted */
 } state;
 
 static size_t cell(const state *s, int sample, int layer)
 {
-    const context_lists *l = s->job->lists;
+    const cp_lists *l = s->job->lists;
     return ((size_t)sample * (size_t)l->layers + (size_t)layer) * (size_t)l->ranks +
            (size_t)s->rank;
 }
@@ -50,11 +50,11 @@ static tess_status no_memory(const state *s, size_t bytes)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* The lists of a share's groups, out of those of the whole head. */
+/* The lists of a share's query groups, out of those of the whole head. */
 static tess_status choose(void *user, const tess_share_in *in, tess_selection *lists, int *dense)
 {
     state *s = user;
-    const context_lists *l = s->job->lists;
+    const cp_lists *l = s->job->lists;
     tess_selection_lists all;
     int64_t n = 0;
     if (!l->keys[in->layer * l->heads + in->head]) {
@@ -78,7 +78,7 @@ static tess_status choose(void *user, const tess_share_in *in, tess_selection *l
 /* Bytes of the marked units' keys and values that lie on other ranks. */
 static int64_t bytes_apart(const state *s)
 {
-    const context_lists *l = s->job->lists;
+    const cp_lists *l = s->job->lists;
     int64_t rows = 0;
     for (int h = 0; h < l->heads; h++)
         for (int32_t u = 0; u < l->units; u++)
@@ -90,7 +90,8 @@ static int64_t bytes_apart(const state *s)
 
 /* ---- one layer ------------------------------------------------------------------------------- */
 
-static tess_view home(const state *s, const tess_view *whole)
+/* The local rows of a tensor. */
+static tess_view local_rows(const state *s, const tess_view *whole)
 {
     tess_view v = *whole;
     v.data = (float *)v.data + s->info.first * v.stride_s;
@@ -102,39 +103,40 @@ static tess_status run_layer(state *s, int layer)
     workload *w = s->job->w;
     const tess_dist_call call = {
         .layer = layer, .save = w->p.backward ? 0 : -1, .choose = choose, .user = s};
-    const tess_view q = home(s, &w->q), k = home(s, &w->k), v = home(s, &w->v), o = home(s, &w->o);
+    const tess_view q = local_rows(s, &w->q), k = local_rows(s, &w->k), v = local_rows(s, &w->v),
+                    o = local_rows(s, &w->o);
     TRY(tess_dist_attn_forward(s->info.attn, &call, &q, &k, &v, &o, s->lse));
     if (!w->p.backward)
         return TESS_OK;
-    const tess_view dout = home(s, &w->dout), dq = home(s, &w->dq), dk = home(s, &w->dk),
-                    dv = home(s, &w->dv);
+    const tess_view dout = local_rows(s, &w->dout), dq = local_rows(s, &w->dq),
+                    dk = local_rows(s, &w->dk), dv = local_rows(s, &w->dv);
     return tess_dist_attn_backward(s->info.attn, &call, &dout, &dq, &dk, &dv);
 }
 
 static tess_status time_layer(state *s, int sample, int layer)
 {
     const size_t at = cell(s, sample, layer), bytes = cell(s, 0, layer);
-    tess_dist_stats seen;
-    TRY(tess_comm_agree(s->comm, TESS_OK)); /* all are here */
+    tess_dist_stats stats;
+    TRY(tess_comm_agree(s->comm, TESS_OK)); /* a barrier */
     const int64_t now = tess_comm_clock(s->comm);
     const int64_t zero = s->job->comm ? now : 0; /* processes may have clocks that differ */
     s->run->start[at] = now - zero;
     TRY(run_layer(s, layer));
     s->run->end[at] = tess_comm_clock(s->comm) - zero;
-    TRY(tess_dist_attn_stats(s->info.attn, layer, &seen));
-    s->run->cpu[at] = seen.cpu_ns;
-    s->run->payload[bytes] = seen.bytes[TESS_TRAFFIC_PAYLOAD];
-    s->run->index[bytes] = seen.bytes[TESS_TRAFFIC_INDEX];
-    s->run->attend[bytes] = seen.attend_ns;
-    s->run->exchange[bytes] = seen.exchange_ns;
-    s->run->rest[bytes] = seen.move_ns + seen.select_ns + seen.index_ns;
+    TRY(tess_dist_attn_stats(s->info.attn, layer, &stats));
+    s->run->cpu[at] = stats.cpu_ns;
+    s->run->payload[bytes] = stats.bytes[TESS_TRAFFIC_PAYLOAD];
+    s->run->index[bytes] = stats.bytes[TESS_TRAFFIC_INDEX];
+    s->run->attend[bytes] = stats.attend_ns;
+    s->run->exchange[bytes] = stats.exchange_ns;
+    s->run->rest[bytes] = stats.move_ns + stats.select_ns + stats.index_ns;
     return TESS_OK;
 }
 
-/* lse comes home by itself and is put where one rank would have it; then rank 0 compares. */
+/* The lse of the local rows is copied to where one rank would have it; then rank 0 compares. */
 static tess_status compare_layer(state *s, int layer)
 {
-    context_job *job = s->job;
+    cp_job *job = s->job;
     const int64_t tokens = job->lists->tokens;
     for (int h = 0; h < job->lists->heads; h++)
         memcpy(job->w->lse + h * tokens + s->info.first, s->lse + h * s->info.rows,
@@ -148,7 +150,7 @@ static tess_status compare_layer(state *s, int layer)
 /* A pass that is not timed: it warms memory, shows what selective ranks need, and is compared. */
 static tess_status first_pass(state *s)
 {
-    const context_lists *l = s->job->lists;
+    const cp_lists *l = s->job->lists;
     const size_t marks = (size_t)l->heads * (size_t)l->units;
     s->marks = malloc(marks);
     TRY(world_agree(s->c, s->comm, s->marks ? TESS_OK : no_memory(s, marks)));
@@ -180,35 +182,35 @@ static tess_status count_queries(const state *s, int layer, int64_t *bytes)
     return status;
 }
 
-static tess_status tell_layers(state *s)
+static tess_status record_layers(state *s)
 {
     for (int layer = 0; layer < s->job->lists->layers; layer++) {
-        tess_cp_layer_info told;
+        tess_cp_layer_info info;
         tess_plan_layer planned;
-        TRY(tess_cp_layer(s->context, layer, &told));
+        TRY(tess_cp_layer(s->context, layer, &info));
         TRY(tess_plan_layer_view(s->info.plan, layer, &planned));
         TRY(count_queries(s, layer, &s->run->moved[cell(s, 0, layer)]));
         if (s->rank > 0)
             continue;
-        snprintf(s->run->words[layer], CONTEXT_WORDS, "%s", told.words);
-        s->run->predicted[layer] = told.predicted_ns < 0 ? -1 : (double)told.predicted_ns * 1e-9;
-        s->run->imbalance[layer] = told.imbalance;
-        s->run->modelled[layer] = told.bytes_predicted;
+        snprintf(s->run->words[layer], CP_WORDS, "%s", info.words);
+        s->run->predicted[layer] = info.predicted_ns < 0 ? -1 : (double)info.predicted_ns * 1e-9;
+        s->run->imbalance[layer] = info.imbalance;
+        s->run->modelled[layer] = info.bytes_predicted;
         s->run->selective[layer] = planned.strategy.selective > 1;
     }
     return TESS_OK;
 }
 
-static void tell_rates(void *user, const tess_cp_event *event)
+static void record_rates(void *user, const tess_cp_event *event)
 {
-    context_job *job = user;
+    cp_job *job = user;
     if (event->kind == TESS_CP_RATES && event->step < 0)
         snprintf(job->rates, sizeof job->rates, "%s", event->sentence);
 }
 
 static tess_status make(state *s, const char *strategy, tess_cp **context)
 {
-    const context_lists *l = s->job->lists;
+    const cp_lists *l = s->job->lists;
     const problem *p = &s->job->w->p;
     const tess_cp_opts opts = {.layers = l->layers,
                                .heads = l->heads,
@@ -225,7 +227,7 @@ static tess_status make(state *s, const char *strategy, tess_cp **context)
                                .strategy = strategy,
                                .union_shares = s->unions,
                                .like = s->rates,
-                               .tell = s->rank == 0 && !s->rates ? tell_rates : NULL,
+                               .tell = s->rank == 0 && !s->rates ? record_rates : NULL,
                                .user = s->job};
     return tess_cp_create(s->ctx, s->comm, &opts, context);
 }
@@ -239,7 +241,7 @@ static tess_status run_strategy(state *s, int from, int to)
         status = tess_cp_plan(s->context, 0, s->job->lists->density, NULL);
     if (status == TESS_EINVAL || status == TESS_ENOTSUP) {
         if (s->rank == 0)
-            snprintf(s->run->why, CONTEXT_WHY, "%s", tess_last_error());
+            snprintf(s->run->why, CP_WHY, "%s", tess_last_error());
         out_plain(s->run->why);
         return TESS_OK;
     }
@@ -250,7 +252,7 @@ static tess_status run_strategy(state *s, int from, int to)
         s->lse = malloc(bytes);
         TRY(world_agree(s->c, s->comm, s->lse ? TESS_OK : no_memory(s, bytes)));
     }
-    TRY(tell_layers(s));
+    TRY(record_layers(s));
     TRY(first_pass(s));
     for (int sample = from; sample < to; sample++)
         for (int layer = 0; layer < s->job->lists->layers; layer++)
@@ -270,11 +272,11 @@ static void drop_strategy(state *s)
     s->marks = NULL;
 }
 
-/* ---- what ranks fill ------------------------------------------------------------------------- */
+/* ---- result arrays --------------------------------------------------------------------------- */
 
 enum { BY_SAMPLE = 3, ARRAYS = 10 };
 
-static int64_t **array_of(context_run *run, int i)
+static int64_t **array_of(cp_run *run, int i)
 {
     int64_t **const all[ARRAYS] = {&run->cpu,      &run->start, &run->end,   &run->payload,
                                    &run->index,    &run->apart, &run->moved, &run->attend,
@@ -282,42 +284,42 @@ static int64_t **array_of(context_run *run, int i)
     return all[i];
 }
 
-static size_t array_cells(const context_job *job, int i)
+static size_t array_cells(const cp_job *job, int i)
 {
     const size_t cells = (size_t)job->lists->layers * (size_t)job->lists->ranks;
     return i < BY_SAMPLE && job->samples ? cells * (size_t)job->samples : cells;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all strategies -------------------------------------------------------------------------- */
 
 /* Rates, and the unions of a pass over all layers: heads cut nowhere or seldom show most of them.
  */
 static tess_status measure(state *s)
 {
-    const context_lists *l = s->job->lists;
+    const cp_lists *l = s->job->lists;
     TRY(make(s, "fractional", &s->rates));
     TRY(tess_cp_plan(s->rates, 0, l->density, NULL));
     TRY(tess_cp_view(s->rates, &s->info));
     for (int layer = 0; layer < l->layers; layer++)
         TRY(run_layer(s, layer));
-    TRY(tess_cp_plan(s->rates, 1, l->density, NULL)); /* ranks tell what they saw */
+    TRY(tess_cp_plan(s->rates, 1, l->density, NULL)); /* ranks exchange the measured unions */
     TRY(tess_cp_view(s->rates, &s->info));
     s->unions = s->info.union_shares;
     return TESS_OK;
 }
 
-/* What the planner would take for each layer; nothing where the executor cannot run it. */
+/* The strategy that the planner chooses for each layer; none where the executor cannot run it. */
 static tess_status ask_planner(state *s)
 {
-    tess_cp_layer_info told;
+    tess_cp_layer_info info;
     TRY(make(s, "auto", &s->context));
     const tess_status status = tess_cp_plan(s->context, 0, s->job->lists->density, NULL);
     if (status == TESS_EINVAL || status == TESS_ENOTSUP)
         return TESS_OK;
     TRY(status);
     for (int layer = 0; s->rank == 0 && layer < s->job->lists->layers; layer++) {
-        TRY(tess_cp_layer(s->context, layer, &told));
-        snprintf(s->job->choice[layer], CONTEXT_WORDS, "%s", told.words);
+        TRY(tess_cp_layer(s->context, layer, &info));
+        snprintf(s->job->choice[layer], CP_WORDS, "%s", info.words);
     }
     return TESS_OK;
 }
@@ -329,10 +331,10 @@ static tess_status run_all(state *s)
     drop_strategy(s);
     const int samples = s->job->samples;
     const int rounds = samples < 1 ? 1 : samples < ROUNDS_MOST ? samples : ROUNDS_MOST;
-    for (int turn = 0; status == TESS_OK && turn < rounds * s->job->n; turn++) {
-        const int round = turn / s->job->n;
+    for (int i = 0; status == TESS_OK && i < rounds * s->job->n; i++) {
+        const int round = i / s->job->n;
         TRY(world_agree(s->c, s->comm, signals_caught() ? TESS_ESTOPPED : TESS_OK));
-        s->run = &s->job->runs[turn % s->job->n];
+        s->run = &s->job->runs[i % s->job->n];
         status = run_strategy(s, samples * round / rounds, samples * (round + 1) / rounds);
         drop_strategy(s);
     }
@@ -341,8 +343,8 @@ static tess_status run_all(state *s)
 
 static tess_status rank_main(void *user, tess_ctx *ctx, tess_comm *comm)
 {
-    context_job *job = user;
-    const context_lists *l = job->lists;
+    cp_job *job = user;
+    const cp_lists *l = job->lists;
     tess_comm_info info;
     cli own = {.ctx = ctx};
     TRY(tess_comm_query(comm, &info));
@@ -367,7 +369,7 @@ static tess_status rank_main(void *user, tess_ctx *ctx, tess_comm *comm)
 }
 
 /* The cells of all ranks on each; those that are not its own are 0 so far. */
-static tess_status collect(context_job *job)
+static tess_status collect(cp_job *job)
 {
     for (int i = 0; i < job->n; i++)
         for (int k = 0; k < ARRAYS; k++)
@@ -376,7 +378,7 @@ static tess_status collect(context_job *job)
     return TESS_OK;
 }
 
-tess_status context_job_run(context_job *job)
+tess_status cp_job_run(cp_job *job)
 {
     const problem *p = &job->w->p;
     if (job->comm) {
@@ -397,7 +399,7 @@ tess_status context_job_run(context_job *job)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static int make_run(const context_job *job, context_run *run)
+static int make_run(const cp_job *job, cp_run *run)
 {
     const size_t layers = (size_t)job->lists->layers;
     int good = 1;
@@ -412,10 +414,9 @@ static int make_run(const context_job *job, context_run *run)
            run->selective;
 }
 
-tess_status context_job_make(workload *w, const context_lists *lists, int samples, int n,
-                             context_job *job)
+tess_status cp_job_make(workload *w, const cp_lists *lists, int samples, int n, cp_job *job)
 {
-    *job = (context_job){.w = w, .lists = lists, .samples = samples};
+    *job = (cp_job){.w = w, .lists = lists, .samples = samples};
     job->runs = calloc((size_t)n, sizeof *job->runs);
     job->choice = calloc((size_t)lists->layers, sizeof *job->choice);
     int good = job->runs && job->choice;
@@ -424,10 +425,10 @@ tess_status context_job_make(workload *w, const context_lists *lists, int sample
     return good ? TESS_OK : out_fail(w->c, TESS_ENOMEM, "no memory for %d strategies", n);
 }
 
-void context_job_free(context_job *job)
+void cp_job_free(cp_job *job)
 {
     for (int i = 0; i < job->n; i++) {
-        context_run *run = &job->runs[i];
+        cp_run *run = &job->runs[i];
         void *const parts[] = {run->words, run->predicted, run->imbalance, run->modelled,
                                run->selective};
         for (int k = 0; k < ARRAYS; k++)
@@ -437,5 +438,5 @@ void context_job_free(context_job *job)
     }
     free(job->runs);
     free(job->choice);
-    *job = (context_job){0};
+    *job = (cp_job){0};
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stopwatch.c - times a problem's calls in one run: dense, sparse, selection; or a linear
+/* problem_time.c - times a problem's calls in one run: dense, sparse, selection; or a linear
  * layer, or a training step.
  *
  * Each is timed by tess_timing_run, which probes the FMA peak of all threads around every sample.
- * The peak that shares are of is that of one thread alone times the threads: what the cores would
- * give if they did not disturb each other.
+ * Fractions of the peak refer to the peak of one thread alone times the number of threads: that of
+ * cores which do not disturb each other.
  */
-#include "stopwatch.h"
+#include "problem_time.h"
 
 #include <math.h>
 #include <string.h>
@@ -108,7 +108,7 @@ static tess_status call_sparse(workload *w, const tess_selection *sel)
     return workload_step_learned(w);
 }
 
-/* Nanoseconds of everything a step does but be looked at. */
+/* Nanoseconds of a step without profile and check. */
 static double all_ns(const tess_pass_times *t)
 {
     return (double)(t->attention_ns + t->linear_ns + t->select_ns + t->learn_ns + t->other_ns);
@@ -149,17 +149,17 @@ static void set_shares(sparse_report *s, double inside, const spent *before, con
     s->update = inside * update / all;
 }
 
-/* Profile and check run in few steps, and every step pays its part of them. */
+/* Profile and check run in few steps; their cost is spread evenly over all steps. */
 static void set_sparse(report *r, const workload *w, const spent *before, const spent *after,
-                       const probed *seen)
+                       const probed *result)
 {
     const measured *dense = measured_find(r, "step");
     measured *row = &r->rows[r->n - 1];
     sparse_report *s = &r->sparse;
     s->profile_every = w->sparse.stage.profile_every;
     s->check_every = w->sparse.stage.check_every;
-    const double profile = seen->profile / (double)s->profile_every;
-    const double check = seen->check / (double)s->check_every;
+    const double profile = result->profile / (double)s->profile_every;
+    const double check = result->check / (double)s->check_every;
     const double total = row->time.best + profile + check;
     s->measured = 1;
     s->density = w->sparse.asked;
@@ -168,7 +168,7 @@ static void set_sparse(report *r, const workload *w, const spent *before, const 
     s->dense_heads = w->sparse.dense_heads;
     s->break_even = w->sparse.break_even;
     s->break_even_from = w->sparse.break_even_from;
-    s->recall = seen->recall;
+    s->recall = result->recall;
     memcpy(s->cube, w->sparse.cube, sizeof s->cube);
     s->bound = 1 / (1 - s->attention + s->attention * s->density);
     s->speedup = dense->time.best / total;
@@ -183,13 +183,13 @@ static void set_sparse(report *r, const workload *w, const spent *before, const 
 static tess_status add_sparse_step(cli *c, report *r, workload *w, int samples)
 {
     spent before, after;
-    probed seen = {0};
-    TRY(workload_step_looked(w, &seen));
+    probed result = {0};
+    TRY(workload_step_probed(w, &result));
     TRY(read_spent(w, &before));
     TRY(add_row(c, r, (timed){w, call_sparse, NULL}, "sparse", w->sparse.ran,
                 workload_step_flop(&r->p, w->sparse.ran), samples));
     TRY(read_spent(w, &after));
-    set_sparse(r, w, &before, &after, &seen);
+    set_sparse(r, w, &before, &after, &result);
     return TESS_OK;
 }
 
@@ -218,7 +218,7 @@ const measured *measured_find(const report *r, const char *name)
     return NULL;
 }
 
-/* Shares of the peak, and what compares with dense attention. */
+/* Fractions of the peak, and ratios to dense attention. */
 static void set_ratios(report *r)
 {
     const measured *dense = measured_find(r, "dense"), *select = measured_find(r, "select");
@@ -260,9 +260,9 @@ tess_status measure(cli *c, const problem *p, int samples, report *r)
         return step_ranks_measure(c, p, samples, &r->step_ranks, &r->profile_heads);
     tess_status status = workload_make(c, p, 1, &w);
     r->profile_heads = w.profile_heads;
-    if (p->kind == PROBLEM_CONTEXT) {
+    if (p->kind == PROBLEM_CP) {
         if (status == TESS_OK)
-            status = context_measure(&w, samples, &r->context);
+            status = cp_measure(&w, samples, &r->context);
         workload_free(&w);
         return status;
     }
@@ -283,7 +283,7 @@ tess_status measure(cli *c, const problem *p, int samples, report *r)
 
 void measure_free(report *r)
 {
-    context_report_free(r->context);
+    cp_report_free(r->context);
     r->context = NULL;
 }
 

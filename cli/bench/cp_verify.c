@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_verify.c - every strategy of a context problem against one rank on the same lists.
+/* cp_verify.c - compares every strategy of a context-parallel problem with one rank on the same
+ * lists.
  *
- * One rank attends with tess_attn, whose own errors `tessera check attn,...` knows. Partial sums
- * over key parts and over ranks round otherwise: 1e-5 of the largest value is allowed.
+ * One rank computes with tess_attn, whose own errors `tessera check attn,...` measures. Partial
+ * sums over pieces of the keys and over ranks round differently: 1e-5 of the largest value is
+ * allowed.
  */
-#include "context_bench.h"
+#include "cp_bench.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@ static const double tolerance = 1e-5;
 
 typedef struct {
     workload *w;
-    const context_lists *lists;
+    const cp_lists *lists;
     tess_attn *attn;
     float *want[OUTPUTS]; /* of one layer */
     int layer;            /* that they are of; -1: none */
@@ -34,7 +36,7 @@ static tess_view like(const tess_view *v, float *data)
 /* Dense heads have full lists, which give the bits of dense attention. */
 static tess_status full_lists(const verifier *f, int layer, tess_selection **full)
 {
-    const context_lists *l = f->lists;
+    const cp_lists *l = f->lists;
     tess_selection_lists some;
     int64_t n = 0, list = 0, capacity = 0;
     TRY(tess_selection_view(l->chosen[layer], &some));
@@ -127,19 +129,19 @@ static tess_status make(verifier *f)
     return TESS_OK;
 }
 
-static tess_status run(verifier *f, context_lists *lists, context_job *job, verdict *v)
+static tess_status run(verifier *f, cp_lists *lists, cp_job *job, verdict *v)
 {
-    char strategies[CONTEXT_ROWS][PROBLEM_STRATEGY_MAX];
+    char strategies[CP_ROWS][PROBLEM_STRATEGY_MAX];
     workload *w = f->w;
-    const int n = context_strategies(&w->p, strategies);
-    TRY(context_lists_make(w, lists));
-    TRY(context_job_make(w, lists, 0, n, job));
+    const int n = cp_strategies(&w->p, strategies);
+    TRY(cp_lists_make(w, lists));
+    TRY(cp_job_make(w, lists, 0, n, job));
     for (int i = 0; i < n; i++)
         strcpy(job->runs[i].name, strategies[i]);
     job->compare = compare;
     job->user = f;
     TRY(make(f));
-    TRY(context_job_run(job));
+    TRY(cp_job_run(job));
     if (f->compared == 0)
         return out_fail(w->c, TESS_EINVAL, "%s", job->runs[0].why);
     for (int i = 0; i < (w->p.backward ? OUTPUTS : LSE + 1); i++)
@@ -148,14 +150,14 @@ static tess_status run(verifier *f, context_lists *lists, context_job *job, verd
     return TESS_OK;
 }
 
-tess_status context_verify(workload *w, verdict *v)
+tess_status cp_verify(workload *w, verdict *v)
 {
-    context_lists lists = {0};
-    context_job job = {0};
+    cp_lists lists = {0};
+    cp_job job = {0};
     verifier f = {.w = w, .lists = &lists, .layer = -1};
     const tess_status status = run(&f, &lists, &job, v);
-    context_job_free(&job);
-    context_lists_free(&lists);
+    cp_job_free(&job);
+    cp_lists_free(&lists);
     tess_attn_destroy(f.attn);
     return status;
 }

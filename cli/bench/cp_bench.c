@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_bench.c - the strategies of a context problem, measured beside what was predicted.
+/* cp_bench.c - measured and predicted times of the strategies of a context-parallel problem.
  *
  * A time is that of a pass over all layers: for each layer that of its best sample, from when the
- * last rank begins it to when the last one ends it. Predictions of a group of strategies
- * are worth something if they order them as the clock does: Spearman's correlation of the two, and
- * the time of the planner's choices over that of the fastest strategy of each layer.
+ * last rank begins it to when the last one ends it. The quality of predictions: Spearman's
+ * correlation of predicted and measured times over the strategies, and the time of the planner's
+ * choices over that of the fastest strategy of each layer.
  */
-#include "context_bench.h"
+#include "cp_bench.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 /* ---- strategies ------------------------------------------------------------------------------ */
 
-int context_strategies(const problem *p, char names[CONTEXT_ROWS][PROBLEM_STRATEGY_MAX])
+int cp_strategies(const problem *p, char names[CP_ROWS][PROBLEM_STRATEGY_MAX])
 {
     static const char *const whole[] = {"contiguous", "db-sp", "refined", "fractional"};
     const size_t size = PROBLEM_STRATEGY_MAX;
@@ -26,7 +26,7 @@ int context_strategies(const problem *p, char names[CONTEXT_ROWS][PROBLEM_STRATE
     for (int i = 0; i < 4; i++)
         snprintf(names[n++], size, "%s", whole[i]);
     const int ranks = (int)p->ranks; /* at most 64 */
-    for (int parts = 2; parts <= ranks && n + 2 <= CONTEXT_ROWS; parts++)
+    for (int parts = 2; parts <= ranks && n + 2 <= CP_ROWS; parts++)
         if (ranks % parts == 0) {
             snprintf(names[n++], size, "%dx%dr", ranks / parts, parts);
             snprintf(names[n++], size, "%dx%ds", ranks / parts, parts);
@@ -35,18 +35,6 @@ int context_strategies(const problem *p, char names[CONTEXT_ROWS][PROBLEM_STRATE
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 /* How many of x are smaller than x[i], and half of those that equal it. */
 static double place_of(const double *x, int n, int i)
@@ -57,7 +45,7 @@ static double place_of(const double *x, int n, int i)
     return place;
 }
 
-double context_spearman(const double *a, const double *b, int n)
+double cp_spearman(const double *a, const double *b, int n)
 {
     double aa = 0, bb = 0, ab = 0;
     for (int i = 0; i < n; i++) {
@@ -89,7 +77,7 @@ static int64_t sum(const int64_t *x, int n)
 
 /* One layer: the time of its best sample, and the median over samples of max / mean of the ranks'
  * CPU time. */
-static void layer_times(const context_job *job, const context_run *run, int layer, double *scratch,
+static void layer_times(const cp_job *job, const cp_run *run, int layer, double *scratch,
                         double *seconds, double *cpu)
 {
     const int ranks = job->lists->ranks;
@@ -102,12 +90,12 @@ static void layer_times(const context_job *job, const context_run *run, int laye
         *seconds = fmin(*seconds, (double)ns * 1e-9);
         scratch[s] = (double)largest(own, ranks) * ranks / (double)sum(own, ranks);
     }
-    *cpu = median(scratch, job->samples);
+    *cpu = out_median(scratch, job->samples);
 }
 
 /* max / mean over ranks of the least CPU time that each took: the plan's part of the imbalance, for
  * what disturbs a rank comes and goes. */
-static double best_cpu(const context_job *job, const context_run *run, int layer)
+static double best_cpu(const cp_job *job, const cp_run *run, int layer)
 {
     const int ranks = job->lists->ranks;
     double most = 0, all = 0;
@@ -124,15 +112,15 @@ static double best_cpu(const context_job *job, const context_run *run, int layer
     return most * ranks / all;
 }
 
-static void layer_bytes(const context_job *job, const context_run *run, int layer, context_row *row)
+static void layer_bytes(const cp_job *job, const cp_run *run, int layer, cp_row *row)
 {
     const int ranks = job->lists->ranks, at = layer * ranks;
-    const int64_t back = job->w->p.backward ? 2 : 1; /* gradients go the way back */
+    const int64_t back = job->w->p.backward ? 2 : 1; /* gradients are sent back */
     int64_t most = 0;
     for (int r = 0; r < ranks; r++) {
-        /* The model counts indices where keys travel by them, not the few bytes of rings. */
-        const int64_t told = run->selective[layer] ? run->index[at + r] : 0;
-        const int64_t sent = run->payload[at + r] + told;
+        /* The model counts indices of selected keys, not the few bytes of rings. */
+        const int64_t indices = run->selective[layer] ? run->index[at + r] : 0;
+        const int64_t sent = run->payload[at + r] + indices;
         most = sent > most ? sent : most;
     }
     row->sent += most;
@@ -147,12 +135,11 @@ static void layer_bytes(const context_job *job, const context_run *run, int laye
     }
 }
 
-static tess_status make_row(workload *w, const context_job *job, const context_run *run,
-                            context_row *row)
+static tess_status make_row(workload *w, const cp_job *job, const cp_run *run, cp_row *row)
 {
     const int layers = job->lists->layers;
     double *scratch = malloc((size_t)job->samples * sizeof *scratch);
-    *row = (context_row){.run = run};
+    *row = (cp_row){.run = run};
     row->seconds = calloc((size_t)layers, sizeof *row->seconds);
     if (!scratch || !row->seconds) {
         free(scratch);
@@ -179,12 +166,12 @@ static tess_status make_row(workload *w, const context_job *job, const context_r
 
 /* Strategies that came out alike, as whole heads of one density do, are one: with the best sample
  * of them all. */
-static void correlate(context_report *r)
+static void correlate(cp_report *r)
 {
-    double predicted[CONTEXT_ROWS], measured[CONTEXT_ROWS];
+    double predicted[CP_ROWS], measured[CP_ROWS];
     int n = 0;
     for (int i = 0; i < r->job.n; i++) {
-        const context_row *row = &r->rows[i];
+        const cp_row *row = &r->rows[i];
         int at = 0;
         if (!row->run->possible || row->predicted < 0)
             continue;
@@ -194,15 +181,15 @@ static void correlate(context_report *r)
         measured[at] = at < n ? fmin(measured[at], row->measured) : row->measured;
         n += at == n;
     }
-    r->correlation = n >= 3 ? context_spearman(predicted, measured, n) : NAN;
+    r->correlation = n >= 3 ? cp_spearman(predicted, measured, n) : NAN;
 }
 
 /* The least time of a layer: of all strategies, or of those predicted to take `alike` seconds. */
-static double least_seconds(const context_report *r, int layer, double alike)
+static double least_seconds(const cp_report *r, int layer, double alike)
 {
     double least = INFINITY;
     for (int i = 0; i < r->job.n; i++) {
-        const context_row *row = &r->rows[i];
+        const cp_row *row = &r->rows[i];
         if (row->run->possible && (isnan(alike) || row->run->predicted[layer] == alike))
             least = fmin(least, row->seconds[layer]);
     }
@@ -211,12 +198,12 @@ static double least_seconds(const context_report *r, int layer, double alike)
 
 /* Times of the planner's choice and of the fastest for each layer; NaN if the choice was not
  * measured. */
-static void judge_choice(context_report *r)
+static void judge_choice(cp_report *r)
 {
     for (int layer = 0; layer < r->layers; layer++) {
         double chosen = NAN;
         for (int i = 0; i < r->job.n; i++) {
-            const context_run *run = r->rows[i].run;
+            const cp_run *run = r->rows[i].run;
             if (run->possible && strcmp(run->words[layer], r->job.choice[layer]) == 0)
                 chosen = least_seconds(r, layer, run->predicted[layer]);
         }
@@ -226,7 +213,7 @@ static void judge_choice(context_report *r)
 }
 
 /* "20 layers fractional and 8 layers refined U4 x R2". */
-static void word_choice(context_report *r)
+static void word_choice(cp_report *r)
 {
     size_t used = 0;
     for (int layer = 0; layer < r->layers && used < sizeof r->choice; layer++) {
@@ -237,24 +224,24 @@ static void word_choice(context_report *r)
             same += i >= layer && equal;
         }
         if (!before)
-            used += (size_t)snprintf(r->choice + used, sizeof r->choice - used, "%s%d layer%s %s",
-                                     used ? " and " : "", same, same == 1 ? "" : "s",
-                                     r->job.choice[layer]);
+            used +=
+                (size_t)snprintf(r->choice + used, sizeof r->choice - used, "%s%d layer%s %s",
+                                 used ? " and " : "", same, out_plural(same), r->job.choice[layer]);
     }
 }
 
-static tess_status fill(workload *w, int samples, context_report *r)
+static tess_status fill(workload *w, int samples, cp_report *r)
 {
-    char names[CONTEXT_ROWS][PROBLEM_STRATEGY_MAX];
-    const int n = context_strategies(&w->p, names);
+    char names[CP_ROWS][PROBLEM_STRATEGY_MAX];
+    const int n = cp_strategies(&w->p, names);
     r->layers = (int)w->p.layers;
-    TRY(context_lists_make(w, &r->lists));
-    TRY(context_job_make(w, &r->lists, samples, n, &r->job));
+    TRY(cp_lists_make(w, &r->lists));
+    TRY(cp_job_make(w, &r->lists, samples, n, &r->job));
     for (int i = 0; i < n; i++)
         strcpy(r->job.runs[i].name, names[i]);
     if (problem_on_mpi(&w->p))
         r->job.comm = w->c->comm;
-    TRY(context_job_run(&r->job));
+    TRY(cp_job_run(&r->job));
     if (w->c->rank > 0)
         return TESS_OK; /* rank 0 knows of all */
     if (n == 1 && !r->job.runs[0].possible)
@@ -267,26 +254,26 @@ static tess_status fill(workload *w, int samples, context_report *r)
     return TESS_OK;
 }
 
-tess_status context_measure(workload *w, int samples, context_report **report)
+tess_status cp_measure(workload *w, int samples, cp_report **report)
 {
-    context_report *r = calloc(1, sizeof *r);
+    cp_report *r = calloc(1, sizeof *r);
     if (!r)
         return out_fail(w->c, TESS_ENOMEM, "no memory for a report");
     const tess_status status = fill(w, samples, r);
     if (status == TESS_OK)
         *report = r;
     else
-        context_report_free(r);
+        cp_report_free(r);
     return status;
 }
 
-void context_report_free(context_report *r)
+void cp_report_free(cp_report *r)
 {
     if (!r)
         return;
-    for (int i = 0; i < CONTEXT_ROWS; i++)
+    for (int i = 0; i < CP_ROWS; i++)
         free(r->rows[i].seconds);
-    context_job_free(&r->job);
-    context_lists_free(&r->lists);
+    cp_job_free(&r->job);
+    cp_lists_free(&r->lists);
     free(r);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stopwatch.h - the times of a problem, beside dense attention and the machine's peak. */
-#ifndef STOPWATCH_H
-#define STOPWATCH_H
+/* problem_time.h - the times of a problem, beside dense attention and the machine's peak. */
+#ifndef CLI_PROBLEM_TIME_H
+#define CLI_PROBLEM_TIME_H
 
-#include "context_bench.h"
+#include "cp_bench.h"
 #include "step_ranks.h"
 #include "tessera/advanced/machine.h"
 #include "workload.h"
@@ -22,19 +22,19 @@ typedef struct {
     tess_timing time;           /* rates and ratios are of the best */
 } measured;
 
-/* A sparse step beside the dense one. Shares are of the sparse step with its part of profile and
- * check. */
+/* A sparse step compared with the dense one. Fractions are of the time of the sparse step with its
+ * part of profile and check. */
 typedef struct {
     int measured;        /* 1: the problem is a sparse step */
-    double speedup;      /* with everything that comes with sparsity */
-    double attention;    /* a: share of the dense step that attention over the tokens has */
+    double speedup;      /* with selection, predictor, profile and check */
+    double attention;    /* a: fraction of self-attention in the dense step */
     double density, ran; /* rho: asked for; of what ran, dense heads counted as 1 */
     double bound;        /* 1 / (1 - a + a rho) */
-    /* Shares: choosing keys; the predictor's loss and update; profiles and checks of recall, of
-     * which every so many steps have one. */
+    /* Fractions: selecting keys; the predictor's loss and update; profiles and checks of recall,
+     * which run every profile_every and check_every steps. */
     double select, learn, update, profile, check;
     int64_t profile_every, check_every;
-    double recall;     /* of the check, of numbers that mean nothing */
+    double recall;     /* of the check, on random numbers: without meaning */
     double break_even; /* density from which on heads ran dense */
     break_even_source break_even_from;
     int heads, dense_heads; /* of all layers and samples */
@@ -48,13 +48,13 @@ typedef struct {
     int n;
     int threads;
     double peak_one, peak_all; /* FLOP/s: one thread alone; all threads at once */
-    double peak;               /* peak_one x threads: what shares are of */
+    double peak;               /* peak_one x threads: fractions refer to it */
     double break_even;         /* density at which sparse with selection takes as long as dense */
     double shares[3];          /* of a step: attention, linear layers, the rest */
-    int64_t step_bytes;        /* of a step: what model and pass take */
+    int64_t step_bytes;        /* of a step: memory of model and pass */
     int profile_heads;         /* of the problem's profile; 0: it has none */
     sparse_report sparse;
-    context_report *context;      /* of a context problem; NULL otherwise */
+    cp_report *context;           /* of a context problem; NULL otherwise */
     step_ranks_report step_ranks; /* of a step on several ranks; ranks 0 otherwise */
     int break_even_measured; /* 1: between two measured densities; 0: estimated from this one */
 } report;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_output.c - a context problem's table, as text and as JSON. */
-#include "context_bench.h"
+/* cp_output.c - the table of a context-parallel problem, as text and as JSON. */
+#include "cp_bench.h"
 
 #include <math.h>
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void print_row(const cli *c, const context_row *row)
+static void print_row(const cli *c, const cp_row *row)
 {
     char predicted[32] = "-", modelled[32] = "-";
     if (!row->run->possible) {
@@ -27,7 +27,7 @@ static void print_row(const cli *c, const context_row *row)
     fputc('\n', c->out);
 }
 
-void context_print(const cli *c, const char *text, const context_report *r)
+void cp_print(const cli *c, const char *text, const cp_report *r)
 {
     char chosen[64] = "was not measured";
     fprintf(c->out, "%s%s%s\n", out_style(c, STYLE_BOLD), text, out_style(c, STYLE_PLAIN));
@@ -46,7 +46,7 @@ void context_print(const cli *c, const char *text, const context_report *r)
     fputs("\n", c->out);
 }
 
-void context_print_line(const cli *c, const problem *p, const context_report *r, int first)
+void cp_print_line(const cli *c, const problem *p, const cp_report *r, int first)
 {
     const int64_t nodes = p->node_ranks ? (p->ranks + p->node_ranks - 1) / p->node_ranks : 1;
     if (first)
@@ -67,7 +67,7 @@ void context_print_line(const cli *c, const problem *p, const context_report *r,
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *row_json(cli *c, const context_row *row)
+static json_t *row_json(cli *c, const cp_row *row)
 {
     json_t *o = json_object();
     out_set(c, o, "strategy", json_string(row->run->name));
@@ -96,7 +96,7 @@ static json_t *row_json(cli *c, const context_row *row)
     return o;
 }
 
-void context_json(cli *c, json_t *object, const context_report *r)
+void cp_json(cli *c, json_t *object, const cp_report *r)
 {
     json_t *rows = json_array();
     for (int i = 0; i < r->job.n; i++)

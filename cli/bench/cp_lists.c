@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context_lists.c - which keys each group of queries attends to, for all layers and heads.
+/* cp_lists.c - which keys each group of queries attends to, for all layers and heads.
  *
  * A head of density d has round(d * units) key units in each list, at least one: anywhere, or those
  * around the group. A head of density 1 has no lists.
  */
-#include "context_bench.h"
+#include "cp_bench.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static tess_status uniform(workload *w, int64_t tokens, int64_t size, int32_t *n
     return TESS_OK;
 }
 
-static tess_status set_keys(workload *w, context_lists *l)
+static tess_status set_keys(workload *w, cp_lists *l)
 {
     const int64_t n = (int64_t)l->layers * l->heads;
     void *keys, *density;
@@ -42,7 +42,7 @@ static tess_status set_keys(workload *w, context_lists *l)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static tess_status choose_random(workload *w, const context_lists *l, int layer)
+static tess_status choose_random(workload *w, const cp_lists *l, int layer)
 {
     const tess_select_in in = {.seed = (uint64_t)w->p.seed + (uint64_t)layer,
                                .budget.keys_each = l->keys + (size_t)layer * (size_t)l->heads};
@@ -55,7 +55,7 @@ static tess_status choose_random(workload *w, const context_lists *l, int layer)
 }
 
 /* The units around the middle of each group. */
-static tess_status choose_local(workload *w, const context_lists *l, int layer, int64_t capacity)
+static tess_status choose_local(workload *w, const cp_lists *l, int layer, int64_t capacity)
 {
     const int32_t *keys = l->keys + (size_t)layer * (size_t)l->heads;
     int64_t *offsets = malloc(((size_t)l->heads * (size_t)l->groups + 1) * sizeof *offsets);
@@ -82,7 +82,7 @@ static tess_status choose_local(workload *w, const context_lists *l, int layer, 
     return status;
 }
 
-static tess_status choose(workload *w, context_lists *l, int layer)
+static tess_status choose(workload *w, cp_lists *l, int layer)
 {
     const tess_sel_shape shape = {.batch = 1,
                                   .heads = l->heads,
@@ -100,13 +100,13 @@ static tess_status choose(workload *w, context_lists *l, int layer)
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
-tess_status context_lists_make(workload *w, context_lists *l)
+tess_status cp_lists_make(workload *w, cp_lists *l)
 {
     const problem *p = &w->p;
-    *l = (context_lists){.layers = (int)p->layers,
-                         .heads = (int)p->heads,
-                         .ranks = (int)p->ranks,
-                         .tokens = p->tokens};
+    *l = (cp_lists){.layers = (int)p->layers,
+                    .heads = (int)p->heads,
+                    .ranks = (int)p->ranks,
+                    .tokens = p->tokens};
     TRY(uniform(w, p->tokens, p->group, &l->groups, &l->group_bounds));
     TRY(uniform(w, p->tokens, p->unit, &l->units, &l->unit_bounds));
     TRY(set_keys(w, l));
@@ -118,7 +118,7 @@ tess_status context_lists_make(workload *w, context_lists *l)
     return TESS_OK;
 }
 
-void context_lists_free(context_lists *l)
+void cp_lists_free(cp_lists *l)
 {
     for (int layer = 0; l->chosen && layer < l->layers; layer++)
         tess_selection_destroy(l->chosen[layer]);

@@ -20,7 +20,7 @@ GOOD = [
     "tests: " + "x" * 53,
     "ci: fix it\n# a line that git removes.\n",
     "cli: fix it\n\n# ------------------------ >8 ------------------------\ndiff --git a/x. b/x.\n",
-    'Revert "dist: what nobody reads is gone, and the sentence is long as well"',
+    'Revert "dist: what is not read is gone, and the sentence is long as well"',
     "fixup! comm: rename gather to allgatherv",
 ]
 BAD = [
@@ -33,7 +33,7 @@ BAD = [
     ("comm: renamed gather", '"renamed" is no verb'),
     ("comm: renames gather", '"renames" is no verb'),
     ("comm: renaming gather", '"renaming" is no verb'),
-    ("comm: what nobody reads is gone", '"what" is no verb'),
+    ("comm: what is not read is gone", '"what" is no verb'),
     ("comm: Rename gather", '"Rename" is no verb'),
     ("comm: rename gather\nand sum", "second line"),
 ]

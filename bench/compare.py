@@ -5,7 +5,7 @@
     bench/compare.py BASELINE.json NEW.json
 
 Fractions of the measured peak are compared, because the peak follows the processor's clock. A row is
-slower if its share is below the baseline's by more than the distance from the baseline's best to its
+slower if its fraction is below the baseline's by more than the distance from the baseline's best to its
 upper quartile, at least 2 %: the rule of `tessera bench --compare`. Exit code 3 if a row is slower,
 1 if nothing can be compared.
 """
@@ -27,7 +27,7 @@ def load(path):
 
 
 def least(row):
-    """The least fraction of the peak that the spread of a row allows."""
+    """The smallest fraction of the peak that the spread of a row allows."""
     return row["share_of_peak"] * row["seconds"] / max(row["seconds_high"], (1 + SPREAD_LEAST) * row["seconds"])
 
 

@@ -113,7 +113,7 @@ static void print(const char *what, double us, double bar)
     printf("%-52s %9.0f us   bar %6.0f us\n", what, us, bar);
 }
 
-/* Masks of a video: near frames, columns that all rows select, and some at random. */
+/* Masks of a video: near frames, columns that all rows attend to, and some at random. */
 static uint8_t *draw_masks(void)
 {
     const size_t row = BLOCKS / 8;

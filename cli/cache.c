@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache.c - the folder in which measurements of this machine stay from run to run.
+/* cache.c - the folder that stores measurements of this machine.
  *
  * As other programs do it (XDG Base Directory Specification): $XDG_CACHE_HOME/tessera where that is
  * an absolute path, else ~/.cache/tessera. The library makes the folder when it has something to
- * keep.
+ * store.
  */
 #include "cli.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choices.c - words of options that several files know, and their numbers. */
+/* choices.c - names of options' choices that several files use, and their numbers. */
 #include "choices.h"
 
 #include <stdio.h>

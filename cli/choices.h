@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choices.h - words of options that several files know, most of them an enum of the library. */
+/* choices.h - names of options' choices that several files use, most of them an enum of the
+ * library. */
 #ifndef TESS_CLI_CHOICES_H
 #define TESS_CLI_CHOICES_H
 

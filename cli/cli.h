@@ -242,6 +242,10 @@ char *out_json(const json_t *value);        /* as text, to be freed; NULL: no me
 char *out_bytes(int64_t bytes, char text[32]);            /* "1.50 GiB" */
 char *out_clean(const char *s, char *text, size_t bytes); /* control characters become ? */
 
+const char *out_plural(int64_t n); /* "s", or "" for 1 */
+
+double out_median(double *x, int64_t n); /* sorts x; NaN of nothing */
+
 /* Prints text wrapped at 79 columns, further lines indented; \n ends a paragraph. column is where
  * the cursor stands. */
 void out_wrap(FILE *f, const char *text, int column, int indent);
@@ -271,17 +275,17 @@ tess_status world_open(cli *c, tess_status so_far);
 void world_fail(cli *c, tess_status status);
 int world_failed(cli *c);
 
-/* Collective over comm, whose ranks may be threads, each with a cli of its own: all ranks fail if one
- * has failed. A failed rank returns its own status and sentence, the command's or the library's; the
- * others get those of the lowest failed rank, as "rank 2: ...". comm NULL: one rank. */
+/* Collective over comm, whose ranks may be threads, each with a cli of its own: all ranks fail if
+ * one has failed. A failed rank returns its own status and sentence, the command's or the
+ * library's; the others get those of the lowest failed rank, as "rank 2: ...". comm NULL: alone. */
 tess_status world_agree(cli *c, tess_comm *comm, tess_status status);
 
-/* Collective: bytes and messages that all ranks sent, by kind, on a line that begins with the label,
- * or as the member "sent". One rank alone prints nothing. */
+/* Collective: bytes and messages that all ranks sent, by kind, on a line that begins with the
+ * label, or as the member "sent". One rank alone prints nothing. */
 tess_status world_sent(cli *c, const char *label, const tess_comm_counts *mine);
 
-/* Collective: one status, exit code and sentence for all ranks, also where a failed rank left others
- * waiting, or where one does not respond. */
+/* Collective: one status, exit code and sentence for all ranks, also where a failed rank left
+ * others waiting, or where one does not respond. */
 tess_status world_end(cli *c, tess_status status);
 void world_close(cli *c, tess_status status, int code);
 

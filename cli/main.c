@@ -25,7 +25,8 @@ static void hold_standard_streams(void)
 /* An OpenMP thread that waits for the others would spin for milliseconds before it sleeps; where
  * cores are shared with other processes, it occupies the core of the thread it waits for: steps of
  * many short loops then take up to five times as long. GNU's OpenMP reads the spin count when it is
- * loaded, so the command executes itself again with a small one, unless the user has set a policy. */
+ * loaded, so the command executes itself again with a small one, unless the user has set a policy.
+ */
 static void spin_briefly(char **argv)
 {
     if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT") &&

@@ -277,6 +277,25 @@ char *out_bytes(int64_t bytes, char text[32])
     return text;
 }
 
+const char *out_plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double out_median(double *x, int64_t n)
+{
+    if (n == 0)
+        return (double)NAN;
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    return (x[(n - 1) / 2] + x[n / 2]) / 2;
+}
+
 void out_wrap(FILE *f, const char *text, int column, int indent)
 {
     while (*text) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* progress.c - one line on stderr about a long call, and the question whether to stop.
+/* progress.c - one line on stderr about a long call, and the check whether to stop.
  *
  *   statistics of model.safetensors   42 %   1.2 GB/s   0:12 left
  *
  * On a terminal the line is rewritten at most 6 times a second and erased at the end; elsewhere a
- * plain line appears every 10 seconds. The first one waits for that long, so that what is quick
- * shows nothing.
+ * plain line appears every 10 seconds. The first one waits for that long, so that quick
+ * calls print nothing.
  */
 #include "cli.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* signals.c - Ctrl-C asks a long call to stop; a second one ends the process at once.
  *
- * SIGUSR1 does too: it is what launchers pass on to ranks, and what batch systems send before a
+ * SIGUSR1 has the same effect: launchers pass it on to ranks, and batch systems send it before a
  * job's time is over.
  */
 #include "cli.h"
@@ -32,8 +32,7 @@ void signals_catch(void)
     catch_one(SIGINT);
     catch_one(SIGTERM);
     catch_one(SIGUSR1);
-    /* A reader that closes the pipe shows as a failed write, after which files in the making are removed.
-     */
+    /* A reader that closes the pipe shows as a failed write, and partial files are removed. */
     signal(SIGPIPE, SIG_IGN);
 }
 

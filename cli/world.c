@@ -3,8 +3,8 @@
  *
  * MPI is initialised only under a launcher, because it costs more than most commands. Where it
  * finds fewer ranks than the launcher started, each process has an MPI_COMM_WORLD of its own and
- * would do the whole job: a command that runs on every rank refuses, with one message; the result of
- * any other one is still printed once, by the process that the launcher calls rank 0.
+ * would do the whole job: a command that runs on every rank refuses, with one message; the result
+ * of any other one is still printed once, by the process that the launcher calls rank 0.
  */
 #include "world.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_bench.c - what check and bench conclude from numbers: samples, errors, break-even. */
-#include "bench/stopwatch.h"
+#include "bench/problem_time.h"
 #include "bench/verify.h"
 #include "test.h"
 

@@ -65,7 +65,7 @@ static void check_result(const tess_break_even_result *r)
     }
 }
 
-static void every_kind_of_shape_can_be_measured(void **state)
+static void measured_times_of_every_shape_are_finite(void **state)
 {
     (void)state;
     tess_ctx *ctx = make_ctx();
@@ -249,7 +249,7 @@ static int drop_folder(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_kind_of_shape_can_be_measured),
+    cmocka_unit_test(measured_times_of_every_shape_are_finite),
     cmocka_unit_test(measuring_leaves_the_context_as_it_is),
     cmocka_unit_test(a_result_is_found_again_in_its_folder),
     cmocka_unit_test(a_file_that_does_not_fit_is_measured_again),

@@ -17,7 +17,7 @@ static const int64_t groups[GROUPS + 1] = {0, 20, 40, 60, 80, 100, 120, 140, 160
 
 /* ---- the probe ------------------------------------------------------------------------------- */
 
-static void attention_is_probed_on_any_shape(void **state)
+static void probed_rates_of_any_shape_are_finite(void **state)
 {
     (void)state;
     static const tess__probe_shape shapes[] = {
@@ -439,7 +439,7 @@ static int tear_down(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(attention_is_probed_on_any_shape),
+    cmocka_unit_test(probed_rates_of_any_shape_are_finite),
     cmocka_unit_test(rows_at_home_are_even_shares),
     cmocka_unit_test(every_decision_is_told_in_a_sentence),
     cmocka_unit_test(a_plan_is_made_anew_when_there_is_other_work),

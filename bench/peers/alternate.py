@@ -32,7 +32,7 @@ def alternate(tessera, peer, ours, wanted):
     """Times of undisturbed samples of both, how many were taken, and the best probe."""
     times = {peer: [], ours: []}
     peer(), ours()
-    for sample in range(4 * wanted):
+    for samples in range(4 * wanted):
         for side in (peer, ours):
             times[side].append(sample(tessera, side))
         best = max(high for side in times for _, _, high, _ in times[side])
@@ -42,7 +42,7 @@ def alternate(tessera, peer, ours, wanted):
     disturbed = min(len(kept[peer]), len(kept[ours])) < wanted
     if not kept[peer] or not kept[ours]:
         kept = {side: [seconds for seconds, *_ in times[side]] for side in times}
-    return kept[peer], kept[ours], sample + 1, disturbed, best
+    return kept[peer], kept[ours], samples + 1, disturbed, best
 
 
 def cpu_name():

@@ -131,14 +131,14 @@ static const opt options[] = {
     {"quantity", 0, OPT_CHOICE, offsetof(values, quantity), "NAME", .initial = "step",
      .choices = quantities, .help = "what is fitted"},
     {"leave-one-out", 0, OPT_FLAG, offsetof(values, leave),
-     .help = "also fit without each model in turn, and predict it"},
+     .help = "also fit once without each model, and predict that one"},
     {"out", 'o', OPT_PATH, offsetof(values, out), "FILE.json",
      .help = "write the parameters with the fitted values"},
 };
 
 static const example examples[] = {
     {"tessera calibrate runs.csv --params h100.gemm_share,nemo-2024.tp_exposed --leave-one-out",
-     "fit two parameters, and see whether they carry over"},
+     "fit two parameters, and check whether they carry over"},
 };
 
 const command command_calibrate = {
@@ -149,7 +149,7 @@ const command command_calibrate = {
         "tables' rows falls no further, within the limits of each parameter. The same rows give "
         "the same values.\n"
         "With --leave-one-out every model is also predicted by parameters that were fitted without "
-        "it: the error that a model nobody has measured may expect.\n",
+        "it: the error to expect for a model that was not measured.\n",
     TABLE(arguments),
     TABLE(options),
     TABLE(examples),

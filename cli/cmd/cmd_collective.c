@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_collective.c - tessera collective: what a collective takes on a cluster, a sweep in the form
- * of nccl-tests, and a cluster fitted to what nccl-tests printed. */
+/* cmd_collective.c - tessera collective: the time of a collective on a cluster, a sweep in the form
+ * of nccl-tests, and a cluster fitted to the output of nccl-tests. */
 #include "choices.h"
 #include "commands.h"
 #include "tessera/advanced/cost.h"
@@ -47,7 +47,7 @@ static void print_result(const cli *c, const tess_collective *work, const tess_c
     fprintf(c->out, "  algbw      %.2f GB/s\n", r->algbw / 1e9);
     fprintf(c->out, "  busbw      %.2f GB/s\n", r->busbw / 1e9);
     fprintf(c->out, "  algorithm  %s, %s, %d channel%s\n", tess_algorithm_name(r->algorithm),
-            tess_protocol_name(r->protocol), r->channels, r->channels == 1 ? "" : "s");
+            tess_protocol_name(r->protocol), r->channels, out_plural(r->channels));
 }
 
 static void set_head(cli *c, const values *v, const tess_cluster_info *info)
@@ -183,7 +183,7 @@ static tess_status gather(cli *c, const values *v, tess_nccl_log **logs, tess_co
     return TESS_OK;
 }
 
-static tess_status tell_fit(cli *c, const values *v, const tess_collective_fit *r)
+static tess_status print_fit(cli *c, const values *v, const tess_collective_fit *r)
 {
     if (c->json) {
         out_set(c, c->json, "cluster", out_text(v->out));
@@ -223,7 +223,7 @@ static tess_status run_fit(cli *c, const values *v, const tess_cluster *cluster)
     if (status == TESS_OK)
         status = tess_cluster_save(fitted, v->out);
     if (status == TESS_OK)
-        status = tell_fit(c, v, &report);
+        status = print_fit(c, v, &report);
     tess_cluster_destroy(fitted);
     for (int i = 0; i < v->calibrate.n; i++)
         tess_nccl_log_close(logs[i]);

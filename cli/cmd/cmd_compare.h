@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_compare.h - what the files of `tessera compare` share. */
+/* cmd_compare.h - declarations shared by the files of `tessera compare`. */
 #ifndef CLI_CMD_COMPARE_H
 #define CLI_CMD_COMPARE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_data.c - tessera data: what a model would be trained on, in numbers, in words, as a picture.
+/* cmd_data.c - tessera data: the training data as numbers, captions and a picture.
  */
 #include "commands.h"
 #include "tessera/data.h"
@@ -88,7 +88,7 @@ static void report_head(cli *c, const show *s)
             i->channels, i->frames, i->height, i->width);
     if (i->clips)
         fprintf(c->out, "\n%lld clip%s to train on, %lld for validation, %lld skipped",
-                (long long)i->clips, i->clips == 1 ? "" : "s", (long long)i->clips_validation,
+                (long long)i->clips, out_plural(i->clips), (long long)i->clips_validation,
                 (long long)i->skipped);
     fputc('\n', c->out);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_doctor.c - tessera doctor: problems of this machine, worst first, and the text of a bug report. */
+/* cmd_doctor.c - tessera doctor: problems of this machine, worst first, and the text of a bug
+ * report. */
 #include "cmd_doctor.h"
 #include "commands.h"
 
@@ -77,8 +78,8 @@ static tess_status run(cli *c, const void *given)
         out_set(c, c->json, "warnings", json_integer(warnings));
         out_set(c, c->json, "findings", f.list);
     } else {
-        fprintf(c->out, "\n%d problem%s, %d warning%s\n", problems, problems == 1 ? "" : "s",
-                warnings, warnings == 1 ? "" : "s");
+        fprintf(c->out, "\n%d problem%s, %d warning%s\n", problems, out_plural(problems), warnings,
+                out_plural(warnings));
     }
     c->code = problems ? EXIT_FAILED : 0;
     return TESS_OK;

@@ -76,11 +76,6 @@ static const char *cache_text(int64_t bytes, char text[32])
     return bytes ? out_bytes(bytes, text) : "unknown";
 }
 
-static const char *plural(int n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void print_machine(const cli *c, const tess_machine *m)
 {
     char text[256], a[32], b[32], d[32];
@@ -89,8 +84,8 @@ static void print_machine(const cli *c, const tess_machine *m)
     info_line(c, "cpu", text);
     snprintf(text, sizeof text,
              "%d of %d usable, %d hardware thread%s, %d socket%s, %d NUMA node%s", m->cores_usable,
-             m->cores, m->hardware_threads, plural(m->hardware_threads), m->sockets,
-             plural(m->sockets), m->numa_nodes, plural(m->numa_nodes));
+             m->cores, m->hardware_threads, out_plural(m->hardware_threads), m->sockets,
+             out_plural(m->sockets), m->numa_nodes, out_plural(m->numa_nodes));
     info_line(c, "cores", text);
     snprintf(text, sizeof text, "L1d %s, L2 %s, L3 %s", cache_text(m->cache_l1d, a),
              cache_text(m->cache_l2, b), cache_text(m->cache_l3, d));
@@ -144,7 +139,7 @@ static void print_speed(const cli *c, const facts *f)
     char text[64];
     snprintf(text, sizeof text, "measured with %s", f->ctx.isa);
     info_title(c, text);
-    snprintf(text, sizeof text, "%d thread%s", f->ctx.threads, plural(f->ctx.threads));
+    snprintf(text, sizeof text, "%d thread%s", f->ctx.threads, out_plural(f->ctx.threads));
     fprintf(c->out, "  %-12s %9s %12s\n", "", "1 thread", text);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         fprintf(c->out, "  %-12s %9.1f %12.1f %s\n", rows[i].name, rows[i].one / rows[i].scale,
@@ -247,7 +242,7 @@ tess_status info_report(cli *c, int measure)
         return TESS_OK;
     }
     fprintf(c->out, "tessera %s, %s, %d thread%s\n", tess_version(), f.ctx.isa, f.ctx.threads,
-            plural(f.ctx.threads));
+            out_plural(f.ctx.threads));
     print_isas(c, &f);
     print_machine(c, &f.machine);
     print_components(c);

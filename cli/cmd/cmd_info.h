@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_info.h - build and machine as text or JSON, for `tessera info` and `tessera doctor --report`. */
+/* cmd_info.h - build and machine as text or JSON, for `tessera info` and `tessera doctor --report`.
+ */
 #ifndef CLI_CMD_INFO_H
 #define CLI_CMD_INFO_H
 

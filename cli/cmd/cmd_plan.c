@@ -52,7 +52,7 @@ typedef struct {
     plan_tally tally;
 } job;
 
-/* A method that deals out heads does so over all ranks, where nothing else is said. */
+/* A method that distributes heads does so over all ranks unless degrees are given. */
 static int64_t default_ulysses(const plan_values *v, int heads)
 {
     const int named = strcmp(v->method, "auto") != 0 && strcmp(v->method, "fractional") != 0;
@@ -255,7 +255,7 @@ static const example examples[] = {
     {"tessera plan --density profile.csv --ranks 8", "the best plan for each layer and step"},
     {"tessera plan --mask masks.npy --ranks 16 --cluster h100 --explain", "times, and why"},
     {"tessera plan --density profile.csv --ranks 7 --method fractional --html plan.html",
-     "any number of ranks; look at it"},
+     "any number of ranks, and a page"},
     {"tessera plan --density profile.csv --replan-above 1.1 --method db-sp", "as db-SP does it"},
 };
 
@@ -263,9 +263,9 @@ const command command_plan = {
     .name = "plan",
     .summary = "balance sparse attention over ranks",
     .description =
-        "Takes the work of each layer from block masks or a density profile, and deals it out: "
-        "which rank computes which query blocks of which heads. Every step is planned anew unless "
-        "--replan-above or --reuse says when to keep a plan.\n"
+        "Reads the work of each layer from block masks or a density profile, and distributes it: "
+        "which rank computes which query blocks of which heads. Every step gets a new plan unless "
+        "--replan-above or --reuse allows an older one.\n"
         "The imbalance is the work of the slowest rank over the mean, 1 at best. Before is the "
         "contiguous assignment at the same degrees; there is none where heads do not divide.\n"
         "With --json the result has the members summary, with the numbers over all layers and "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_simulate.c - tessera simulate: what a step of a training job costs, and why. */
+/* cmd_simulate.c - tessera simulate: time, memory and cost of a training step, with the reasons. */
 #include "cmd_simulate.h"
 #include "choices.h"
 #include "commands.h"
@@ -106,10 +106,10 @@ static const opt options[] = {
      .help = "also the time and cost of that many steps"},
     {"density", 0, OPT_PATH, offsetof(simulate_values, density), "PROFILE.csv",
      .help = "sparse attention of a density profile (step, layer, head, density), mean over its "
-             "steps, dealt out to the context-parallel ranks"},
+             "steps, distributed over the context-parallel ranks"},
     {"method", 0, OPT_CHOICE, offsetof(simulate_values, method), "NAME", .initial = "auto",
      .choices = choices_method,
-     .help = "how heads are dealt out: contiguous as Ulysses does, lpt as DSV, db-sp as db-SP"},
+     .help = "how heads are distributed: contiguous as Ulysses does, lpt as DSV, db-sp as db-SP"},
     {"explain", 0, OPT_FLAG, offsetof(simulate_values, explain),
      .help = "print the operations that the step is made of, their formulas, and the parameters "
              "with their origin"},
@@ -118,11 +118,12 @@ static const opt options[] = {
     {"measured", 0, OPT_PATH, offsetof(simulate_values, measured), "TABLE.csv",
      .help = "products that were measured: they come before the formulas"},
     {"trace", 0, OPT_PATH, offsetof(simulate_values, trace), "FILE.json",
-     .help = "instead of a scenario: a rank that was played alone, its computing as recorded"},
+     .help = "instead of a scenario: the trace of one rank, with its compute times as recorded"},
     {"cluster", 0, OPT_PATH, offsetof(simulate_values, cluster), "NAME",
-     .help = "with --trace: where its messages travel; a shipped name or a JSON file"},
+     .help =
+         "with --trace: the cluster that its messages are timed on; a shipped name or a JSON file"},
     {"compute-scale", 0, OPT_DOUBLE, offsetof(simulate_values, compute_scale), "X", .min = 1e-9,
-     .max = 1e9, .help = "with --trace: time of computing there over the recorded one; default: 1"},
+     .max = 1e9, .help = "with --trace: compute time there over the recorded one; default: 1"},
     {"per-node", 0, OPT_INT, offsetof(simulate_values, per_node), "N", .max = 1048576,
      .help = "with --trace: ranks of a node; default: the cluster's"},
 };
@@ -130,7 +131,7 @@ static const opt options[] = {
 static const example examples[] = {
     {"tessera simulate gpt-175b-96", "a shipped scenario: time, memory, utilisation"},
     {"tessera simulate gpt-175b-96 --set layout.pp=6 --set layout.gpus=48 --price 2.5",
-     "half of the GPUs, and what it costs"},
+     "half of the GPUs, with the cost"},
     {"tessera simulate wan2.1-14b-dsv-128 --density profile.csv --method db-sp",
      "a video model with sparse attention as a profile has it"},
     {"tessera simulate mine.json --explain", "every operation, and where its numbers come from"},
@@ -143,15 +144,15 @@ const command command_simulate = {
     .summary = "predict time, memory and cost of a training step",
     .description =
         "A scenario is a model, its layout over GPUs, how it is trained, and the machine; "
-        "docs/scenarios.md lists the settings and docs/simulator.md tells the model behind the "
-        "numbers. docs/accuracy.md says how far published runs are from what is predicted here.\n"
+        "docs/scenarios.md lists the settings, docs/simulator.md explains the model behind the "
+        "numbers, and docs/accuracy.md compares predictions with published runs.\n"
         "MFU counts the products of forward and backward pass once, with attention over all pairs, "
-        "over the dense bf16 peak; HFU also what is computed again.\n"
+        "over the dense bf16 peak; HFU also recomputation.\n"
         "With --json the result has the members step_ms, tokens_per_s, memory_gib, fits, breakdown "
         "in ms, memory_parts_gib, and with --explain operations.\n"
-        "With --trace the step is that of one rank, as `tessera train --trace-out` wrote it: what "
-        "it computed takes as long as recorded, times --compute-scale, and what it sent takes what "
-        "the cluster's links take. With --json the result has step_ms, compute_ms, wait_ms, "
+        "With --trace the step is that of one rank, as `tessera train --trace-out` wrote it: "
+        "computing takes the recorded time, times --compute-scale, and messages take the time of "
+        "the cluster's links. With --json the result has step_ms, compute_ms, wait_ms, "
         "hidden_ms and, for each kind of call, calls, bytes, message_ms and wait_ms.\n",
     TABLE(arguments),
     TABLE(options),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_simulate.h - what the files of `tessera simulate` share: cmd_simulate.c runs the scenario,
- * simulate_output.c tells what came out, simulate_trace.c does both for a traced rank. */
+/* cmd_simulate.h - declarations of `tessera simulate`: cmd_simulate.c runs the scenario,
+ * simulate_output.c prints the result, simulate_trace.c does both for a traced rank. */
 #ifndef CLI_CMD_SIMULATE_H
 #define CLI_CMD_SIMULATE_H
 

@@ -74,7 +74,7 @@ static tess_status check_names(cli *c, const tensor_values *v, const tensor_set 
     return TESS_OK;
 }
 
-/* A tensor of a kind the library does not read is told about, and does not hide the others. */
+/* A tensor of a type that the library does not read is reported; the others are still printed. */
 static void refuse(cli *c, tensor_set *set)
 {
     if (!c->common->quiet)
@@ -192,12 +192,12 @@ static const example examples[] = {
     {"tessera tensor model.safetensors --name 'blocks.0.*'", "ranges and NaN of one block"},
     {"tessera tensor model.safetensors.index.json --no-stats", "names, shapes and types at once"},
     {"tessera tensor model.safetensors -o half.safetensors --dtype BF16", "half the size"},
-    {"tessera tensor masks.npy --slice 3,0 --picture mask.png", "look at layer 3, head 0"},
+    {"tessera tensor masks.npy --slice 3,0 --picture mask.png", "draw layer 3, head 0"},
 };
 
 const command command_tensor = {
     .name = "tensor",
-    .summary = "look into tensor files, convert them, draw them",
+    .summary = "inspect tensor files, convert them, draw them",
     .description = "Prints type, shape, range, mean and deviation of each tensor, and how many of "
                    "its elements are NaN or infinite. The range is that of the elements which are "
                    "not NaN, mean and deviation those of the finite ones. The kind of a file is "

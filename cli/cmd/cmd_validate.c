@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_validate.c - tessera validate: a table of measured runs against what the model says. */
+/* cmd_validate.c - tessera validate: compares a table of measured runs with the simulator's
+ * predictions. */
 #include "commands.h"
 #include "tessera/advanced/validate.h"
 
@@ -47,12 +48,12 @@ static tess_status print_cases(cli *c, const tess_validation *v, const tess_vali
     return TESS_OK;
 }
 
-/* Calls with each group once, in the order of the table. */
+/* The group number `at` of a quantity, in the order of the table; NULL behind the last one. */
 static tess_status each_group(const tess_validation *v, const tess_validation_info *info,
                               tess_quantity quantity, int at, const char **group)
 {
     *group = NULL;
-    for (int i = 0, seen = 0; i < info->cases; i++) {
+    for (int i = 0, groups = 0; i < info->cases; i++) {
         tess_validation_case a, b;
         int first = 1;
         TRY(tess_validation_case_query(v, i, &a));
@@ -62,7 +63,7 @@ static tess_status each_group(const tess_validation *v, const tess_validation_in
             TRY(tess_validation_case_query(v, k, &b));
             first = b.quantity != quantity || strcmp(a.group, b.group) != 0;
         }
-        if (first && seen++ == at) {
+        if (first && groups++ == at) {
             *group = a.group;
             return TESS_OK;
         }
@@ -229,7 +230,7 @@ const command command_validate = {
         "several times are scored once, against the mean of their measurements; rows that cannot "
         "be expressed are named with the reason.\n"
         "\"scalar 1\" is the mean error without the one scalar that a (system, software era) may "
-        "have. docs/scenarios.md tells the canonical columns and how to write a map; "
+        "have. docs/scenarios.md lists the canonical columns and explains maps; "
         "docs/accuracy.md has the results on published tables.\n"
         "With --json the result has the members rows, scored, mean_abs_pct, median_abs_pct, "
         "max_abs_pct of the table's first quantity, quantities with all of them, cases, and "

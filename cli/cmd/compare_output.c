@@ -64,7 +64,7 @@ static void show_place(const job *j, const char *title, size_t offset)
     }
 }
 
-/* A cell of a row of quarters; the last one ends the line. */
+/* A cell of a row of quartiles; the last one ends the line. */
 static void show_cell(const job *j, int bucket, const char *text)
 {
     const int last = bucket == TESS_COMPARE_BUCKETS - 1;
@@ -76,10 +76,10 @@ static void show_buckets(const job *j)
     char name[CELL], loss[CELL], change[CELL];
     FILE *f = j->c->out;
     fprintf(f, "\nby noise level, at step %lld\n  %-*s", (long long)j->info.step, j->width, "");
-    static const char *const quarters[] = {"least noise", "second quarter", "third quarter",
-                                           "most noise"};
+    static const char *const quartiles[] = {"least noise", "2nd quartile", "3rd quartile",
+                                            "most noise"};
     for (int b = 0; b < TESS_COMPARE_BUCKETS; b++)
-        show_cell(j, b, quarters[b]);
+        show_cell(j, b, quartiles[b]);
     for (int i = 0; i < j->info.arms; i++) {
         const tess_compare_at *at = &j->arms[i].at_step;
         fprintf(f, "  %-*s", j->width, label(j, i, name));
@@ -125,7 +125,7 @@ static void show_text(const job *j)
     FILE *f = j->c->out;
     fprintf(f,
             "%d run%s in %d arm%s; validation loss, intervals of %g %% over seeds, margin %g %%\n",
-            j->info.runs, j->info.runs == 1 ? "" : "s", j->info.arms, j->info.arms == 1 ? "" : "s",
+            j->info.runs, out_plural(j->info.runs), j->info.arms, out_plural(j->info.arms),
             100 * j->info.confidence, 100 * j->info.margin);
     for (int i = 0; i < j->info.notes; i++)
         fprintf(f, "note: %s\n", out_clean(tess_compare_note(j->compare, i), clean, sizeof clean));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor_ranks.c - findings about many ranks: hosts, builds, links.
  *
- * Every rank sends its facts to rank 0, which groups the ranks by host and judges. Links are measured
- * by all ranks together: ping-pong messages, and an all-to-all.
+ * Every rank sends its facts to rank 0, which groups the ranks by host and judges. Links are
+ * measured by all ranks together: ping-pong messages, and an all-to-all.
  */
 #include "cmd_doctor.h"
 #include "world.h"
@@ -125,7 +125,7 @@ static void judge_host(const doctor *d, int first)
             "bind each rank to as many cores as it has threads: mpirun --map-by slot:PE=N, srun "
             "--cpus-per-task=N",
             "rank %d has %d threads on %d usable core%s", crowded, d->all[crowded].threads,
-            d->all[crowded].usable, d->all[crowded].usable == 1 ? "" : "s");
+            d->all[crowded].usable, out_plural(d->all[crowded].usable));
     else
         say(d, TESS_FINDING_FINE, f->host, "",
             "ranks %s, %d threads in all on %d cores, %s, %s available", ranks, threads, f->cores,

@@ -17,8 +17,8 @@
 
 extern char **environ;
 
-/* Variables, or beginnings of their names, that change how the command runs. The others of Open MPI's
- * parameters hold addresses and folders of the launcher. */
+/* Variables, or beginnings of their names, that change how the command runs. The others of Open
+ * MPI's parameters hold addresses and folders of the launcher. */
 static const char *const prefixes[] = {
     "TESS_",         "OMP_",          "GOMP_",
     "KMP_",          "DNNL_",         "ONEDNN_",

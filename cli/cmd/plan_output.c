@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_output.c - what planning came to: a table by strategy, the reasons, and JSON.
+/* plan_output.c - the result of planning: a table by strategy, the reasons, and JSON.
  *
  * The imbalance is that with a barrier per iteration in each ring, which is what ranks wait for;
  * without a ring all forms agree. "Before" is the contiguous assignment at the same degrees. Where
@@ -212,7 +212,7 @@ void plan_print(const plan_tally *t)
 {
     FILE *f = t->c->out;
     fprintf(f, "%lld ranks, %d step%s of %d layer%s\n", (long long)t->given->ranks, t->input->steps,
-            t->input->steps == 1 ? "" : "s", t->input->layers, t->input->layers == 1 ? "" : "s");
+            out_plural(t->input->steps), t->input->layers, out_plural(t->input->layers));
     fprintf(f, "%-24s %6s %17s %17s %7s %10s %9s\n", "", "", "imbalance before", "and after", "K/V",
             "bytes sent", "ms a");
     fprintf(f, "%-24s %6s %8s %8s %8s %8s %7s %10s %9s\n", "strategy", "layers", "mean", "worst",
@@ -228,7 +228,7 @@ void plan_print(const plan_tally *t)
     fprintf(f, "planned in %.1f us a layer", (double)t->plan_ns / 1e3 / (double)t->made);
     if (t->input->steps > 1)
         fprintf(f, "; %lld new plan%s after the first", (long long)t->replans,
-                t->replans == 1 ? "" : "s");
+                out_plural(t->replans));
     fputc('\n', f);
 }
 

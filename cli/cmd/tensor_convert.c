@@ -75,15 +75,15 @@ static tess_status gather_metas(cli *c, const tensor_set *set, output *o)
             const tess_status status = tess_file_meta(set->inputs[i].file, k, meta);
             if (status != TESS_OK)
                 return status;
-            int seen = 0;
-            for (int j = 0; j < o->n_metas && !seen; j++)
-                seen = strcmp(o->metas[j].key, meta->key) == 0;
-            o->n_metas += !seen;
+            int known = 0;
+            for (int j = 0; j < o->n_metas && !known; j++)
+                known = strcmp(o->metas[j].key, meta->key) == 0;
+            o->n_metas += !known;
         }
     return TESS_OK;
 }
 
-/* What lies on the disk now, read back. */
+/* The header of the written file, read back. */
 static tess_status report(cli *c, const char *path)
 {
     tess_file *file = NULL;
@@ -102,7 +102,7 @@ static tess_status report(cli *c, const char *path)
     } else if (status == TESS_OK) {
         char text[32], clean[4096];
         fprintf(c->out, "%s: written, %s, %d tensor%s, %s\n", out_clean(path, clean, sizeof clean),
-                info.kind_name, info.tensors, info.tensors == 1 ? "" : "s",
+                info.kind_name, info.tensors, out_plural(info.tensors),
                 out_bytes(info.bytes, text));
     }
     tess_file_close(file);
@@ -115,7 +115,7 @@ tess_status tensor_convert(cli *c, const tensor_values *v, const tensor_set *set
     tess_status status = TESS_OK;
     if (set->n_refused && !v->names.n)
         return out_fail(c, TESS_ENOTSUP, "%d tensor%s cannot be read, must be left out by --name",
-                        set->n_refused, set->n_refused == 1 ? "" : "s");
+                        set->n_refused, out_plural(set->n_refused));
     o.tensors = calloc((size_t)set->n_picks + 1, sizeof *o.tensors);
     o.converted = calloc((size_t)set->n_picks + 1, sizeof *o.converted);
     if (!o.tensors || !o.converted)

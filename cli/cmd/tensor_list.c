@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor_list.c - the tensors of files as a table or as JSON, with statistics of their elements.
  *
- * The table is printed row by row as the statistics come, so that a long run shows something. The
- * name comes last: it is the only column whose width says nothing about the others.
+ * The table is printed row by row while statistics are computed, so that a long run shows progress.
+ * The name comes last: its width does not move other columns.
  */
 #include "cmd_tensor.h"
 
@@ -40,7 +40,7 @@ static void print_head(const cli *c, const tensor_values *v, const tensor_set *s
     tess_meta meta;
     fprintf(c->out, "%s%s%s: %s, %d tensor%s, %s", out_style(c, STYLE_BOLD),
             out_clean(in->path, clean, sizeof clean), out_style(c, STYLE_PLAIN), in->info.kind_name,
-            in->info.tensors, in->info.tensors == 1 ? "" : "s", out_bytes(in->info.bytes, text));
+            in->info.tensors, out_plural(in->info.tensors), out_bytes(in->info.bytes, text));
     if (in->info.shards > 1)
         fprintf(c->out, " in %d shards", in->info.shards);
     fputc('\n', c->out);

@@ -55,7 +55,7 @@ static tess_status find_slice(cli *c, const char *slice, heat *h)
 
 typedef struct {
     double sum;
-    int64_t finite, above, below, nan; /* elements seen */
+    int64_t finite, above, below, nan; /* elements of each kind */
 } cell;
 
 static float cell_value(const cell *k)

@@ -1,4 +1,4 @@
-# A tensor of a type the library does not read is named and does not hide the others.
+# A tensor of a type the library does not read is reported, and the others are still printed.
 python3 "$CASES/make.py" m.safetensors w:F32:2:1,2 tiny:F8_E4M3:2:1,2
 try() { tessera tensor m.safetensors "$@"; echo "exit $?"; }
 try

@@ -5,10 +5,10 @@
     kill.py --tessera build/release/bin/tessera [--kind dense|dsv] [--moments 20] [--seed 1]
 
 The run is short and writes a checkpoint every few steps, so that many moments fall into the writing
-of one. For each moment a run of its own is killed with SIGKILL, its folder is read (whatever is
+of one. For each moment a run of its own is killed with SIGKILL, its folder is checked (whatever is
 called step-N must be complete), and it is resumed with another number of threads. Every file of the
 last checkpoint, and every number of the metrics that is no time, must be the same as in the run that
-was not disturbed. A run of kind dsv becomes sparse on its way; its decisions must be the same too.
+was not killed. A run of kind dsv becomes sparse on its way; its decisions must be the same too.
 """
 import argparse
 import csv

@@ -204,7 +204,7 @@ def build(case):
 
 
 def options(case):
-    """One rank gets another option, or lacks a file."""
+    """One rank has other options, or lacks a file."""
     def both(first, second):
         return [case.args.mpirun, "-n", "1", *case.train(*case.context(), *first), ":",
                 "-n", "1", *case.train(*case.context(), *second)]

@@ -43,7 +43,7 @@ static const opt options[] = {
     {"csv", 0, OPT_PATH, AT(csv), "FILE",
      .help = "write step,layer,head,density, which `tessera plan --density` reads"},
     {"by", 0, OPT_CHOICE, AT(by), "AXIS", .choices = axes,
-     .help = "what the CSV's steps are: noise, quarters of it, 0 the least, of the last "
+     .help = "what the CSV's steps are: noise, quartiles of its level, 0 the lowest, of the last "
              "checkpoint; training, steps of the checkpoints, over all noise. Default: training "
              "with several checkpoints"},
     {"out", 'o', OPT_PATH, AT(out), "FILE",
@@ -53,7 +53,7 @@ static const opt options[] = {
     {"head", 0, OPT_INT, AT(head), "N", "-1", .min = -1, .max = 65535,
      .help = "draw this head alone; with neither, the sparsest, the median and the densest"},
     {"noise", 0, OPT_DOUBLE, AT(noise), "S", .min = 0, .max = 1,
-     .help = "noise level at which heads are drawn; default: the second quarter's middle"},
+     .help = "noise level at which heads are drawn; default: the middle of the second quartile"},
     {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
      .help = "the last weights, not the averaged ones"},
 };

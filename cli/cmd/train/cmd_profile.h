@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_profile.h - what the files of `tessera profile` share: its values, the probe, the results. */
+/* cmd_profile.h - declarations of `tessera profile`: its values, the probe, the results. */
 #ifndef CLI_CMD_PROFILE_H
 #define CLI_CMD_PROFILE_H
 
@@ -73,11 +73,11 @@ tess_sel_shape profile_groups(const profile_probe *p, const profile_order *order
 typedef struct {
     const char *path; /* as it was given */
     char folder[4096], weights[4096];
-    tess_checkpoint told;
+    tess_checkpoint trained;
     double *density, *recall; /* (PROFILE_LEVELS, layers, heads); recall[0] NaN: no predictor */
 } profile_point;
 
-/* A head whose attention is drawn, and what was seen of it. */
+/* A head whose attention is drawn, and its measured maps. */
 typedef struct {
     int layer, head;
     const char *why;
@@ -125,7 +125,7 @@ void profile_engine_close(profile_engine *e);
 
 /* ---- profile_masks.c, profile_output.c ------------------------------------------------------- */
 
-/* Chooses heads by the last checkpoint's densities, and looks at what they attend to. */
+/* Chooses heads by the last checkpoint's densities, and measures which keys they attend to. */
 tess_status profile_masks(profile_job *j, profile_engine *e);
 tess_status profile_show(profile_job *j);
 #endif

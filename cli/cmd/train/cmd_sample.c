@@ -108,13 +108,15 @@ const command command_sample = {
     .name = "sample",
     .summary = "make new clips with a trained model",
     .description =
-        "Draws noise and follows the velocity that the model learned until a clip is left, with "
-        "guidance towards the prompt. The same seed gives the same clip, bit for bit, with any "
+        "Draws noise and integrates the velocity that the model predicts until a clip is left, "
+        "with "
+        "classifier-free guidance towards the prompt. The same seed gives the same clip, bit for "
+        "bit, with any "
         "number of threads. Several clips are put side by side, in a contact sheet one per row.\n"
         "A model attends as it was trained: one that was trained sparse uses its predictors and "
         "budgets. Another --attention, or a --density, holds for every head of every layer; "
         "without a density, budgets are measured by dense attention in the first step of each "
-        "quarter of the noise.\n"
+        "noise-level quartile.\n"
         "Under mpirun or srun all ranks sample together: they share the tokens of each clip, by "
         "plans made from the densities of the step before, and rank 0 writes the result, which is "
         "that of one rank up to rounding.\n",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_sample.h - what the files of `tessera sample` share. */
+/* cmd_sample.h - declarations shared by the files of `tessera sample`. */
 #ifndef CLI_CMD_SAMPLE_H
 #define CLI_CMD_SAMPLE_H
 

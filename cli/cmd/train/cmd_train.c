@@ -137,16 +137,18 @@ const command command_train = {
     .name = "train",
     .summary = "train the video model on clips",
     .description =
-        "Trains a Wan video transformer by flow matching and keeps everything in the folder of the "
+        "Trains a Wan video transformer by flow matching and writes everything to the folder of "
+        "the "
         "run: settings.json, metrics.jsonl and metrics.csv, checkpoints, sheets of samples. A "
         "checkpoint opens in diffusers. A run that was stopped, killed or resumed with another "
         "number of threads ends with the same bits as one that was not.\n"
         "Ctrl-C and SIGTERM write a checkpoint and exit with 130; a second one ends at once. A "
         "loss that is not finite ends the run with a checkpoint of the state before it.\n"
         "With --attention dsv a run has two stages: dense while predictors learn which keys "
-        "matter, then sparse, layer by layer. Each decision is printed and kept in events.jsonl; "
-        "docs/dsv.md tells the rules.\n"
-        "Under mpirun or srun all ranks train together, as docs/training.md tells: the losses are "
+        "matter, then sparse, layer by layer. Each decision is printed and stored in events.jsonl; "
+        "docs/dsv.md explains the rules.\n"
+        "Under mpirun or srun all ranks train together, as docs/training.md explains: the losses "
+        "are "
         "those of one rank, and a run may be resumed on any number of them.\n",
     TABLE(options),
     TABLE(examples),

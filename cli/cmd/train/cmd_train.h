@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_train.h - what the files of `tessera train` share: its values, its settings, its run. */
+/* cmd_train.h - declarations of `tessera train`: its values, its settings, its run. */
 #ifndef CLI_CMD_TRAIN_H
 #define CLI_CMD_TRAIN_H
 
@@ -40,7 +40,7 @@ char *train_settings_text(const command *cmd, const train_values *v);
 
 tess_status train_run(cli *c, const train_values *v);
 
-/* ---- train_trace.c: one rank of many, played alone ------------------------------------------- */
+/* ---- train_trace.c: a trace of one rank of many ---------------------------------------------- */
 
 tess_status train_trace_check(cli *c, const train_values *v);
 tess_status train_trace_open(cli *c, const train_values *v, tess_comm **comm); /* if asked for */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* profile_masks.c - what a few heads attend to, on a clip: which heads, which queries, which keys.
+/* profile_masks.c - maps of the keys that a few heads attend to on a clip.
  *
  * Heads are chosen by their mean density over noise levels: the sparsest, the median, the densest.
  * The queries are the group whose pixels differ most from the clip's mean colour, among the middle
@@ -189,7 +189,7 @@ static tess_status mark(const viewer *w, tess_select_kind kind, const tess_selec
     return status;
 }
 
-static tess_status look_at(const viewer *w, const tess_hook_in *hook, profile_head *head)
+static tess_status measure_head(const viewer *w, const tess_hook_in *hook, profile_head *head)
 {
     const profile_probe *p = &w->j->probe;
     const profile_order *o = &p->orders[0];
@@ -224,7 +224,7 @@ static tess_status hook(void *user, const tess_hook_in *hook)
     const viewer *w = user;
     for (int i = 0; i < w->j->n_heads; i++)
         if (w->j->heads[i].layer == hook->layer)
-            TRY(look_at(w, hook, &w->j->heads[i]));
+            TRY(measure_head(w, hook, &w->j->heads[i]));
     return TESS_OK;
 }
 

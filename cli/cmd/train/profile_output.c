@@ -76,7 +76,7 @@ static void show_layers(const profile_job *j)
 {
     FILE *f = j->c->out;
     const size_t heads = (size_t)j->config.heads;
-    fprintf(f, "\n%10s  %-27s", "layer", "density by quarter of noise");
+    fprintf(f, "\n%10s  %-27s", "layer", "density, quartiles of noise");
     fprintf(f, "%s%s\n", has_recall(j) ? "  recall (worst head)" : "",
             j->v->cubes ? "  overlap" : "");
     for (int l = 0; l < j->config.layers; l++) {
@@ -120,8 +120,9 @@ static void show_text(const profile_job *j)
             const size_t n = heads_of(j), at = (size_t)level * n;
             const summary d = sum_up(j->points[i].density + at, n);
             const summary r = sum_up(j->points[i].recall + at, n);
-            fprintf(f, "%10lld  %.3f..%.3f   %8.3f (%.3f..%.3f)", (long long)j->points[i].told.step,
-                    level_low(j, level), level_high(j, level), d.mean, d.least, d.most);
+            fprintf(f, "%10lld  %.3f..%.3f   %8.3f (%.3f..%.3f)",
+                    (long long)j->points[i].trained.step, level_low(j, level), level_high(j, level),
+                    d.mean, d.least, d.most);
             if (isnan(r.mean))
                 fprintf(f, "  %26s\n", "no predictor");
             else
@@ -168,7 +169,7 @@ static json_t *json_point(const profile_job *j, const profile_point *p)
     cli *c = j->c;
     json_t *o = json_object(), *levels = json_array();
     out_set(c, o, "checkpoint", out_text(p->folder));
-    out_set(c, o, "step", json_integer(p->told.step));
+    out_set(c, o, "step", json_integer(p->trained.step));
     for (int level = 0; level < PROFILE_LEVELS; level++) {
         const size_t at = (size_t)level * heads_of(j);
         json_t *l = json_object();
@@ -224,7 +225,7 @@ static void fill_csv(const profile_job *j, int steps, int64_t *step, double *den
     const size_t n = heads_of(j);
     const profile_point *last = last_point(j);
     for (int s = 0; s < steps; s++) {
-        step[s] = by_training(j) ? j->points[s].told.step : s;
+        step[s] = by_training(j) ? j->points[s].trained.step : s;
         for (size_t i = 0; i < n; i++) {
             double sum = 0;
             for (int level = 0; level < PROFILE_LEVELS; level++)
@@ -269,7 +270,7 @@ static tess_status add_maps(const profile_job *j, tess_profile_report *report)
             const size_t at = (size_t)level * heads_of(j);
             TRY(tess_profile_report_add(
                 report,
-                &(tess_profile_map){.step = p->told.step,
+                &(tess_profile_map){.step = p->trained.step,
                                     .noise_low = level_low(j, level),
                                     .noise_high = level_high(j, level),
                                     .density = p->density + at,
@@ -295,7 +296,7 @@ static tess_status add_masks(const profile_job *j, tess_profile_report *report)
             report, &(tess_profile_mask){.layer = h->layer,
                                          .head = h->head,
                                          .why = h->why,
-                                         .step = j->points[j->n_points - 1].told.step,
+                                         .step = j->points[j->n_points - 1].trained.step,
                                          .noise = j->mask_noise,
                                          .grid = {grid[0], grid[1], grid[2]},
                                          .frames = d->frames,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* profile_probe.c - what is measured of a layer's attention while the model runs.
+/* profile_probe.c - density, recall and overlap of a layer's attention, measured while the model
+ * runs.
  *
- * The pass shows q and k in the order of its cubes. Density and recall are measured there; for the
- * overlap of other cubes q and k are copied into their order. Recall is that of the predictor's
- * keys, as many as the density says, for each sample and head, or as a given share does.
+ * The hook of the pass gets q and k in the order of its cubes. Density and recall are measured
+ * there; for the overlap of other cubes q and k are copied into their order. Recall is that of the
+ * predictor's keys, as many as the measured density or a given one allows, for each sample and
+ * head.
  */
 #include "cmd_profile.h"
 
@@ -11,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Groups measured of each head at most: on long clips neighbours tell nothing new. */
+/* Groups measured of each head at most: on long clips neighbours add no information. */
 enum { GROUPS_MEASURED = 64 };
 
 static tess_status no_memory(cli *c)

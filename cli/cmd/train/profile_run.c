@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* profile_run.c - how sparse a model's attention is: checkpoints, clips, noise levels, results. */
+/* profile_run.c - measures the density of a model's attention over checkpoints, clips and noise
+ * levels. */
 #include "choices.h"
 #include "cmd_profile.h"
 
@@ -19,8 +20,8 @@ static tess_status no_memory(cli *c)
 static tess_status choose_cube(profile_job *j)
 {
     static const int otherwise[3] = {2, 2, 2};
-    const int *trained = j->points[j->n_points - 1].told.attention.cube;
-    memcpy(j->cube, trained[0] ? trained : otherwise, sizeof j->cube);
+    const int *cube = j->points[j->n_points - 1].trained.attention.cube;
+    memcpy(j->cube, cube[0] ? cube : otherwise, sizeof j->cube);
     if (!j->v->cube || choices_cube(j->v->cube, j->cube))
         return TESS_OK;
     return out_usage(j->c, "--cube is \"%.40s\", must be sizes such as 2x4x4", j->v->cube);
@@ -38,8 +39,8 @@ static tess_status find_point(profile_job *j, const char *path, profile_point *p
     tess_ctx *ctx = j->c->ctx;
     p->path = path;
     TRY(tess_checkpoint_find(ctx, path, p->folder, sizeof p->folder));
-    TRY(tess_checkpoint_read(ctx, p->folder, &p->told));
-    const int ema = j->v->ema && p->told.ema;
+    TRY(tess_checkpoint_read(ctx, p->folder, &p->trained));
+    const int ema = j->v->ema && p->trained.ema;
     snprintf(p->weights, sizeof p->weights, "%.4090s%s", p->folder, ema ? "/ema" : "");
     tess_model_config config;
     TRY(tess_model_config_read(ctx, p->weights, &config));
@@ -56,8 +57,8 @@ static tess_status find_point(profile_job *j, const char *path, profile_point *p
 
 static int by_step(const void *a, const void *b)
 {
-    const int64_t x = ((const profile_point *)a)->told.step;
-    const int64_t y = ((const profile_point *)b)->told.step;
+    const int64_t x = ((const profile_point *)a)->trained.step;
+    const int64_t y = ((const profile_point *)b)->trained.step;
     return (x > y) - (x < y);
 }
 
@@ -71,31 +72,31 @@ static tess_status find_points(profile_job *j)
         TRY(find_point(j, given->items[j->n_points], &j->points[j->n_points]));
     qsort(j->points, (size_t)j->n_points, sizeof *j->points, by_step);
     for (int i = 1; i < j->n_points; i++)
-        if (j->points[i].told.step == j->points[i - 1].told.step)
+        if (j->points[i].trained.step == j->points[i - 1].trained.step)
             return out_usage(j->c, "%s and %s are both of step %lld", j->points[i - 1].path,
-                             j->points[i].path, (long long)j->points[i].told.step);
+                             j->points[i].path, (long long)j->points[i].trained.step);
     return TESS_OK;
 }
 
 /* The data of the last checkpoint, in its shape. */
 static tess_status open_data(profile_job *j)
 {
-    const tess_checkpoint *told = &j->points[j->n_points - 1].told;
-    const tess_data_info *d = &told->data;
-    const int named = strcmp(told->kind, "clips") != 0 && strcmp(told->kind, "latents") != 0;
+    const tess_checkpoint *trained = &j->points[j->n_points - 1].trained;
+    const tess_data_info *d = &trained->data;
+    const int named = strcmp(trained->kind, "clips") != 0 && strcmp(trained->kind, "latents") != 0;
     if (!j->v->data && !named)
         return out_usage(j->c, "--data is missing, the model was trained on %s of a folder",
-                         told->kind);
+                         trained->kind);
     tess_data_opts opts = TESS_DATA_OPTS_INIT;
-    opts.source = j->v->data ? j->v->data : told->kind;
-    if (strcmp(told->kind, "latents") != 0) { /* which have a shape of their own */
+    opts.source = j->v->data ? j->v->data : trained->kind;
+    if (strcmp(trained->kind, "latents") != 0) { /* which have a shape of their own */
         opts.frames = d->frames;
         opts.height = d->height * d->pack;
         opts.width = d->width * d->pack;
     }
     opts.pack = d->pack;
-    opts.text_len = told->external ? 0 : d->text_len;
-    opts.text_dim = told->external ? 0 : d->text_dim;
+    opts.text_len = trained->external ? 0 : d->text_len;
+    opts.text_dim = trained->external ? 0 : d->text_dim;
     opts.seed = (uint64_t)j->c->common->seed;
     TRY(tess_data_open(j->c->ctx, &opts, &j->data));
     TRY(tess_data_query(j->data, &j->info));
@@ -144,7 +145,7 @@ static tess_status prepare(profile_job *j)
         .grid = {j->info.frames / patch[0], j->info.height / patch[1], j->info.width / patch[2]},
         .mass = j->v->mass,
         .proxy = j->v->proxy ? (tess_proxy)choices_find(choices_proxy, j->v->proxy)
-                             : j->points[j->n_points - 1].told.attention.proxy,
+                             : j->points[j->n_points - 1].trained.attention.proxy,
         .keys_share = j->v->density,
         .overlap = j->overlap};
     p->tokens = (int64_t)p->grid[0] * p->grid[1] * p->grid[2];
@@ -156,7 +157,7 @@ static tess_status prepare(profile_job *j)
 
 double profile_level(const profile_job *j, double u)
 {
-    const double shift = j->points[j->n_points - 1].told.shift;
+    const double shift = j->points[j->n_points - 1].trained.shift;
     return shift * u / (1 + (shift - 1) * u);
 }
 

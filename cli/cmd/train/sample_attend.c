@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_attend.c - how a checkpoint attends while it is sampled, and its batches. */
+/* sample_attend.c - attention of a checkpoint during sampling, and the batches. */
 #include "choices.h"
 #include "cmd_sample.h"
 #include "tessera/advanced/machine.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_compare.c - what sparse attention changed in a clip: PSNR, densities.
+/* sample_compare.c - a sparse clip compared with the dense one: PSNR, densities.
  *
  * PSNR is 10 log10(peak^2 / mean squared difference), of the pixels (peak 255) where the model
  * makes them, else of the latents, with the range of the dense one as the peak.

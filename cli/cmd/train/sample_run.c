@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_run.c - clips from a checkpoint: what to sample, and in which order it is done. */
+/* sample_run.c - samples clips from a checkpoint. */
 #include "cmd_sample.h"
 
 #include "tessera/file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_write.c - sampled clips as a file, and what is said about them. */
+/* sample_write.c - writes sampled clips to a file, and prints the result. */
 #include "cmd_sample.h"
 #include "tessera/file.h"
 
@@ -96,7 +96,7 @@ tess_status sample_report(const sample_job *j)
     if (c->json)
         return report_json(j);
     fprintf(c->out, "%s: %lld clip%s of %d frames, %d x %d\n", j->v->output, (long long)j->clips,
-            j->clips == 1 ? "" : "s", d->frames, d->height * d->pack, d->width * d->pack);
+            out_plural(j->clips), d->frames, d->height * d->pack, d->width * d->pack);
     if (j->attention.kind != TESS_ATTENTION_DENSE)
         fprintf(c->out, "attention %s, density %.3f\n", sample_kind_name(j->attention.kind),
                 sample_density_mean(&j->densities));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_job.h - a training run from the command line: what its files share. */
+/* train_job.h - a training run from the command line: declarations of its files. */
 #ifndef TESS_CLI_TRAIN_JOB_H
 #define TESS_CLI_TRAIN_JOB_H
 
@@ -18,7 +18,7 @@ typedef struct {
     tess_data_info info;
     tess_train_opts opts;
     tess_model *model;
-    tess_comm *trace; /* of a rank that is played alone; NULL: none is */
+    tess_comm *trace; /* trace recorder of one rank; NULL: no trace */
     tess_train *train;
     char start[PATH_BYTES]; /* folder whose weights begin the run; "" for random ones */
     int resumed, branched;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_memory.c - what a training run will hold, beside what is available. */
+/* train_memory.c - memory that a training run needs, compared with what is available. */
 #include "train_job.h"
 
 #include "tessera/advanced/machine.h"

@@ -5,20 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(train_job *j)
-{
-    if (j->n_times == 0)
-        return (double)NAN;
-    qsort(j->times, (size_t)j->n_times, sizeof *j->times, ascending);
-    return j->times[j->n_times / 2];
-}
-
 static int ranks_context(const train_job *j)
 {
     return j->opts.ranks_context ? j->opts.ranks_context : j->c->ranks;
@@ -59,7 +45,7 @@ tess_status train_report(train_job *j)
     tess_ctx_info memory;
     TRY(tess_train_query(j->train, &info));
     TRY(tess_ctx_query(c->ctx, &memory));
-    const double step_ms = median(j);
+    const double step_ms = out_median(j->times, j->n_times);
     if (!c->json)
         return print_result(c, j, &info, step_ms, memory.bytes_peak);
     out_set(c, c->json, "run", out_text(j->v->out));

@@ -3,7 +3,7 @@
  *
  *   {"preset": "small", "steps": 1500, "lr": 0.003, "recompute": false, "seed": 0, ...}
  *
- * Members are options by their names, without those that say where a run lies and how it begins.
+ * Members are options by their names, without those of the run's folder and its start.
  * They become words of a command line, "--lr=0.003", in front of those the user wrote: the last
  * one of an option wins, and one parser with one set of rules reads them all.
  */
@@ -128,7 +128,7 @@ static tess_status add_file(cli *c, const char *path, train_settings *s)
             : out_fail(c, TESS_EFORMAT, "%s: is no JSON object, must hold options by name", path);
     json_decref(root);
     TRY(status);
-    /* Read alone first, so that a value that breaks its rule is told with the file's name. */
+    /* Read alone first, so that a value that breaks its rule is reported with the file's name. */
     status = opt_parse(c->cmd, s->n_words - before, s->words + before, s->values, error) == 0
                  ? TESS_OK
                  : out_fail(c, TESS_EFORMAT, "%s: %s", path, error);

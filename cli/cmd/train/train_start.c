@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_start.c - how a training run begins: where it comes from, its data, its options. */
+/* train_start.c - start of a training run: its first weights, its data, its options. */
 #include "train_job.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_trace.c - one rank of a training job, played alone: a step of it as a trace.
+/* train_trace.c - records one rank of a training job and writes a step of it as a trace.
  *
- * The rank trains as it would among the others, on a communicator that sends nothing. The first
- * step touches memory that later ones only use again, so the second one is written. Losses mean
- * nothing: what would come from others is made up.
+ * The rank trains as it would among the others, on a trace recorder, which sends nothing. The first
+ * step touches memory that later ones only use again, so the second one is written. Losses have no
+ * meaning: the data that other ranks would send are made up.
  */
 #include "cmd_train.h"
 

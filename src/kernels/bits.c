@@ -122,18 +122,20 @@ VINLINE void ripple(vu planes[TESS_PLANES], vu v, int from)
     }
 }
 
+/* Four rows from `at` on: into planes 0 and 1; the result has weight 4. */
+VINLINE vu add4(vu planes[TESS_PLANES], const uint64_t *const *rows, int at, int lanes)
+{
+    const vu two_a = add3(&planes[0], load(rows[0] + at, lanes), load(rows[1] + at, lanes));
+    const vu two_b = add3(&planes[0], load(rows[2] + at, lanes), load(rows[3] + at, lanes));
+    return add3(&planes[1], two_a, two_b);
+}
+
 /* Eight rows from `at` on: into planes 0, 1 and 2; the result has weight 8. */
 VINLINE vu add8(vu planes[TESS_PLANES], const uint64_t *const *rows, int at, int lanes)
 {
-    vu four[2];
-    VUNROLL
-    for (int h = 0; h < 2; h++) {
-        const uint64_t *const *r = rows + 4 * h;
-        const vu two_a = add3(&planes[0], load(r[0] + at, lanes), load(r[1] + at, lanes));
-        const vu two_b = add3(&planes[0], load(r[2] + at, lanes), load(r[3] + at, lanes));
-        four[h] = add3(&planes[1], two_a, two_b);
-    }
-    return add3(&planes[2], four[0], four[1]);
+    const vu four_a = add4(planes, rows, at, lanes);
+    const vu four_b = add4(planes, rows + 4, at, lanes);
+    return add3(&planes[2], four_a, four_b);
 }
 
 /* The planes of `lanes` columns of words from `at` on. */

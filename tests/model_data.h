@@ -198,7 +198,7 @@ static inline double reference(doubles *d)
 
 /* The output, and the whole gradient at once, along a random direction: what a sample of elements
  * may miss. The sum of n terms with roundings of their own is as far off as its terms' root mean
- * square tells. */
+ * square shows. */
 static inline void check_direction(const world *w, doubles *d, double tolerance, double step)
 {
     reference(d);

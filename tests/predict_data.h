@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-enum { GAP = 3, ROWS_MAX = 512 }; /* floats between rows that belong to nobody */
+enum { GAP = 3, ROWS_MAX = 512 }; /* floats between rows, never read */
 
 typedef struct {
     tess_predict_shape shape;

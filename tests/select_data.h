@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { GAP = 3 }; /* floats between rows that belong to nobody */
+enum { GAP = 3 }; /* floats between rows, never read */
 
 /* Tensors as [batch, tokens, heads, dim + GAP], which no kernel may take for contiguous. */
 typedef struct {

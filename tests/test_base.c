@@ -115,14 +115,14 @@ static int stop_at_three(void *user, const char *what, int64_t done, int64_t tot
 static void a_progress_callback_can_stop(void **state)
 {
     (void)state;
-    int64_t seen = -1;
+    int64_t found = -1;
     tess_ctx *ctx = NULL;
-    CHECK_OK(
-        tess_ctx_create(&(tess_ctx_opts){.progress = stop_at_three, .progress_user = &seen}, &ctx));
+    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.progress = stop_at_three, .progress_user = &found},
+                             &ctx));
     CHECK_OK(tess__progress(ctx, "counting", 2, 10));
     CHECK_FAILS(tess__progress(ctx, "counting", 3, 10), TESS_ESTOPPED,
                 "stopped by the caller while counting");
-    assert_int_equal(seen, 3);
+    assert_int_equal(found, 3);
     tess_ctx_destroy(ctx);
 }
 

@@ -71,7 +71,7 @@ static void cyclic_tiles_stay_as_they_are(void **state)
     }
 }
 
-/* B2: two ring groups, each of which works in the rows of one rank only. Together they look
+/* B2: two ring groups, each of which works in the rows of one rank only. Together they appear
  * balanced. */
 static void each_ring_group_has_a_plan_of_its_own(void **state)
 {
@@ -154,7 +154,7 @@ static void synthetic_masks_are_balanced(void **state)
 
 static void check_side(const int32_t *order, const int32_t *cuts, int32_t n, int ring, int equal)
 {
-    uint8_t seen[MOST_BLOCKS] = {0};
+    uint8_t found[MOST_BLOCKS] = {0};
     assert_int_equal(cuts[0], 0);
     assert_int_equal(cuts[ring], n);
     for (int p = 0; p < ring; p++) {
@@ -162,8 +162,8 @@ static void check_side(const int32_t *order, const int32_t *cuts, int32_t n, int
             assert_in_range(cuts[p + 1] - cuts[p], n / ring, n / ring + (n % ring != 0));
         for (int32_t at = cuts[p]; at < cuts[p + 1]; at++) {
             assert_in_range(order[at], 0, n - 1);
-            assert_false(seen[order[at]]);
-            seen[order[at]] = 1;
+            assert_false(found[order[at]]);
+            found[order[at]] = 1;
             if (at > cuts[p])
                 assert_true(order[at] > order[at - 1]);
         }

@@ -249,7 +249,7 @@ static void wrong_clips_are_not_written(void **state)
 }
 
 /* /dev/full takes no byte: the sentence says so, and nothing is left behind. */
-static void a_full_disk_is_told(void **state)
+static void a_full_disk_is_reported(void **state)
 {
     tess_clip clip = make_clip(8, 64, 64, 8);
     static const char *const names[] = {"full.y4m", "full.gif", "full.mp4"};
@@ -302,7 +302,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(broken_pictures_are_refused),
     cmocka_unit_test(wrong_arguments_get_a_sentence),
     cmocka_unit_test(wrong_clips_are_not_written),
-    cmocka_unit_test(a_full_disk_is_told),
+    cmocka_unit_test(a_full_disk_is_reported),
     cmocka_unit_test(the_log_of_ffmpeg_is_the_contexts),
 };
 RUN_TESTS_WITH(tests, make_world, drop_world)

@@ -142,7 +142,7 @@ static void a_file_is_a_cluster_too(void **state)
     tess_cluster_destroy(cluster);
 }
 
-static void a_bad_file_is_told_its_line(void **state)
+static void a_bad_file_is_reported_with_its_line(void **state)
 {
     (void)state;
     static const struct {
@@ -368,7 +368,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(published_facts_are_as_published),
     cmocka_unit_test(a_name_that_is_not_shipped_gets_the_nearest),
     cmocka_unit_test(a_file_is_a_cluster_too),
-    cmocka_unit_test(a_bad_file_is_told_its_line),
+    cmocka_unit_test(a_bad_file_is_reported_with_its_line),
     cmocka_unit_test(attention_takes_its_flops_over_its_rate),
     cmocka_unit_test(sparse_attention_loses_efficiency_with_density),
     cmocka_unit_test(row_keys_meets_the_times_it_was_fitted_to),

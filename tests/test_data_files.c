@@ -64,11 +64,11 @@ static void every_epoch_is_a_permutation_of_its_own(void **state)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         int64_t same = 0;
         for (int64_t epoch = 0; epoch < 4; epoch++) {
-            uint8_t seen[1000] = {0};
+            uint8_t found[1000] = {0};
             for (int64_t i = 0; i < sizes[s]; i++) {
                 const int64_t at = tess__shuffle(9, epoch, sizes[s], i);
                 assert_in_range(at, 0, sizes[s] - 1);
-                assert_int_equal(seen[at]++, 0);
+                assert_int_equal(found[at]++, 0);
                 same += at == i;
             }
         }
@@ -98,7 +98,7 @@ static void make_clips(tess_ctx *ctx)
     put("clips/c9.y4m", "");
     put_clip(ctx, "clips/c12.y4m", 9, 3);
     put("clips/readme.md", "not a clip at all");
-    put("clips/.hidden.y4m", "not to be seen");
+    put("clips/.hidden.y4m", "not to be read");
 }
 
 /* The number of the clip that a sample shows, which its prompt names if it is odd. */
@@ -141,17 +141,17 @@ static void broken_clips_are_skipped_named_and_counted(void **state)
 
     /* An epoch shows each clip once; the one for validation in none; the next in another order. */
     const int held_out = clip_of(data, TESS_SPLIT_VALIDATION, 0);
-    int moved = 0, seen[30] = {0}, first[26];
+    int moved = 0, found[30] = {0}, first[26];
     for (int64_t i = 0; i < 52; i++) {
         const int clip = clip_of(data, TESS_SPLIT_TRAIN, i);
         assert_int_not_equal(clip, held_out);
-        seen[clip]++;
+        found[clip]++;
         moved += i >= 26 && first[i - 26] != clip;
         if (i < 26)
             first[i] = clip;
     }
     for (int i = 0; i < 30; i++)
-        assert_int_equal(seen[i], i == 4 || i == 9 || i == 12 || i == held_out ? 0 : 2);
+        assert_int_equal(found[i], i == 4 || i == 9 || i == 12 || i == held_out ? 0 : 2);
     assert_true(moved > 13);
     assert_int_equal(clip_of(data, TESS_SPLIT_VALIDATION, INT64_MAX), held_out);
 
@@ -267,7 +267,7 @@ static int stop_at_two(void *user, const char *what, int64_t done, int64_t total
     return done == 2;
 }
 
-static void looking_at_clips_can_be_stopped(void **state)
+static void reading_clips_can_be_stopped(void **state)
 {
     tess_ctx *ctx = NULL;
     tess_data *data = NULL;
@@ -314,7 +314,7 @@ static int latent_of(const tess_data *data, tess_split split, int64_t index)
 static void check_latents(tess_ctx *ctx, const char *source, int64_t clips, int64_t skipped)
 {
     tess_data_info info;
-    int seen[6] = {0};
+    int found[6] = {0};
     tess_data *data = open_data(
         ctx, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder(source)}, &info);
     assert_string_equal(info.kind, "latents");
@@ -326,11 +326,11 @@ static void check_latents(tess_ctx *ctx, const char *source, int64_t clips, int6
     assert_int_equal(info.skipped, skipped);
     assert_int_equal(info.clips + (clips > 1 ? info.clips_validation : 0), clips);
     for (int64_t i = 0; i < info.clips; i++)
-        seen[latent_of(data, TESS_SPLIT_TRAIN, i)]++;
+        found[latent_of(data, TESS_SPLIT_TRAIN, i)]++;
     if (clips > 1)
-        seen[latent_of(data, TESS_SPLIT_VALIDATION, 0)]++;
+        found[latent_of(data, TESS_SPLIT_VALIDATION, 0)]++;
     for (int i = 0; i < clips; i++)
-        assert_int_equal(seen[i], 1);
+        assert_int_equal(found[i], 1);
     tess_data_close(data);
 }
 
@@ -519,7 +519,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_clip_that_breaks_later_is_an_error),
     cmocka_unit_test(video_files_and_folders_of_pictures_are_clips),
     cmocka_unit_test(a_source_without_clips_is_an_error),
-    cmocka_unit_test(looking_at_clips_can_be_stopped),
+    cmocka_unit_test(reading_clips_can_be_stopped),
     cmocka_unit_test(latents_are_read_from_files_and_folders),
     cmocka_unit_test(latents_have_prompts_by_line),
     cmocka_unit_test(wrong_latents_get_a_sentence),

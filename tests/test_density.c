@@ -220,7 +220,7 @@ static void equal_keys_need_their_share_and_one_key_needs_one(void **state)
     CHECK_OK(tess_overlap_measure(ctx, &in, 0, got));
     for (int head = 0; head < 6; head++)
         assert_float_equal(got[head], 1.0, 1e-6);
-    /* Every query looks along the first dimension, where one key lies far out. */
+    /* Every query points along the first dimension, where one key lies far out. */
     memset(p.k_data, 0, sizeof(float) * 2 * 96 * 3 * (16 + GAP));
     for (int i = 0; i < 2 * 96 * 3; i++)
         p.q_data[i * (16 + GAP)] = 10.0f;

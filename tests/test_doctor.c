@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_doctor.c - the doctor's judgement on made-up patients, and a run on this machine. */
+/* test_doctor.c - the doctor's findings on made-up machines, and a run on this machine. */
 #include "base/doctor.h"
 #include "test.h"
 
@@ -115,7 +115,7 @@ static void a_launcher_without_its_mpi_is_a_problem(void **state)
           "/dev/shm has 64 MiB free; MPI between ranks of one machine wants 256 MiB");
 }
 
-static void amx_and_isa_are_told(void **state)
+static void amx_and_isa_are_reported(void **state)
 {
     (void)state;
     tess__facts f = healthy();
@@ -130,7 +130,7 @@ static void amx_and_isa_are_told(void **state)
     assert_int_equal(on(&f, "isa").level, TESS_FINDING_WARNING);
 }
 
-static void disk_memory_pages_and_build_are_told(void **state)
+static void disk_memory_pages_and_build_are_reported(void **state)
 {
     (void)state;
     tess__facts f = healthy();
@@ -151,11 +151,11 @@ static void disk_memory_pages_and_build_are_told(void **state)
 
 typedef struct {
     int calls, last, problems;
-} seen;
+} findings;
 
-static void look(void *user, const tess_finding *finding)
+static void collect(void *user, const tess_finding *finding)
 {
-    seen *s = user;
+    findings *s = user;
     assert_true((int)finding->level >= s->last); /* worst first */
     s->last = (int)finding->level;
     s->calls++;
@@ -167,15 +167,15 @@ static void a_run_on_this_machine_finds_the_missing_folder(void **state)
     (void)state;
     tess_ctx *ctx = NULL;
     CHECK_OK(tess_ctx_create(NULL, &ctx));
-    seen s = {0};
-    CHECK_OK(tess_doctor_run(ctx, NULL, look, &s));
+    findings s = {0};
+    CHECK_OK(tess_doctor_run(ctx, NULL, collect, &s));
     assert_int_equal(s.calls, 10);
     assert_int_equal(s.problems, 0);
-    s = (seen){0};
-    CHECK_OK(tess_doctor_run(ctx, &(tess_doctor_opts){.dir = "no/such/folder"}, look, &s));
+    s = (findings){0};
+    CHECK_OK(tess_doctor_run(ctx, &(tess_doctor_opts){.dir = "no/such/folder"}, collect, &s));
     assert_int_equal(s.problems, 1);
-    CHECK_FAILS(tess_doctor_run(ctx, &(tess_doctor_opts){.mpi_ranks = -1}, look, &s), TESS_EINVAL,
-                "tess_doctor_run: mpi_ranks is -1, must be 0 or more");
+    CHECK_FAILS(tess_doctor_run(ctx, &(tess_doctor_opts){.mpi_ranks = -1}, collect, &s),
+                TESS_EINVAL, "tess_doctor_run: mpi_ranks is -1, must be 0 or more");
     CHECK_FAILS(tess_doctor_run(ctx, NULL, NULL, NULL), TESS_EINVAL, "tess_doctor_run: fn is NULL");
     tess_ctx_destroy(ctx);
 }
@@ -185,8 +185,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(threads_are_compared_with_cores_and_limits),
     cmocka_unit_test(two_openmp_runtimes_are_found),
     cmocka_unit_test(a_launcher_without_its_mpi_is_a_problem),
-    cmocka_unit_test(amx_and_isa_are_told),
-    cmocka_unit_test(disk_memory_pages_and_build_are_told),
+    cmocka_unit_test(amx_and_isa_are_reported),
+    cmocka_unit_test(disk_memory_pages_and_build_are_reported),
     cmocka_unit_test(a_run_on_this_machine_finds_the_missing_folder),
 };
 RUN_TESTS(tests)

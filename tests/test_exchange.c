@@ -244,49 +244,49 @@ static void check_counts(const plan_case *c, const world *w)
 /* O and dQ: the computed rows come back to where q was, changed by a constant. */
 static void check_way_back(const plan_case *c, const world *w, tess_layout layout)
 {
-    int64_t *out[RANKS] = {NULL}, *home[RANKS] = {NULL};
+    int64_t *out[RANKS] = {NULL}, *owned[RANKS] = {NULL};
     for (int r = 0; r < w->ranks; r++) {
         out[r] = filled(w->info[r].packed_q, 0);
-        home[r] = filled(w->heads * w->info[r].shard_q, NOTHING);
+        owned[r] = filled(w->heads * w->info[r].shard_q, NOTHING);
         for (int64_t i = 0; i < w->info[r].packed_q; i++)
             out[r][i] = w->packed[0][r][i] + 5;
     }
-    carry(w, TESS_ROWS_DQ, layout, out, home);
+    carry(w, TESS_ROWS_DQ, layout, out, owned);
     for (int r = 0; r < w->ranks; r++) {
         const int64_t rows = w->info[r].shard_q;
         for (int h = 0; h < w->heads; h++)
             for (int64_t i = 0; i < rows; i++) {
                 const int64_t at = layout == TESS_LAYOUT_HEADS ? h * rows + i : i * w->heads + h;
-                assert_int_equal(home[r][at], tag(0, h, c->bounds[0][r] + i) + 5);
+                assert_int_equal(owned[r][at], tag(0, h, c->bounds[0][r] + i) + 5);
             }
         free(out[r]);
-        free(home[r]);
+        free(owned[r]);
     }
 }
 
 /* dK, dV: the owner has the sum over all ranks that computed with the row. */
 static void check_key_sums(const plan_case *c, const world *w)
 {
-    int64_t *parts[RANKS] = {NULL}, *home[RANKS] = {NULL};
+    int64_t *parts[RANKS] = {NULL}, *owned[RANKS] = {NULL};
     int64_t *want = filled(w->heads * c->plan->info.tokens_k, 0);
     for (int r = 0; r < w->ranks; r++) {
         parts[r] = filled(w->info[r].packed_k, 0);
-        home[r] = filled(w->heads * w->info[r].shard_k, 0);
+        owned[r] = filled(w->heads * w->info[r].shard_k, 0);
         for (int64_t i = 0; i < w->info[r].packed_k; i++) {
             const int64_t name = w->packed[1][r][i] - tag(1, 0, 0);
             parts[r][i] = (r + 1) * 7 + name % 97;
             want[name / SPAN * c->plan->info.tokens_k + name % SPAN] += parts[r][i];
         }
     }
-    carry(w, TESS_ROWS_DKV, TESS_LAYOUT_HEADS, parts, home);
+    carry(w, TESS_ROWS_DKV, TESS_LAYOUT_HEADS, parts, owned);
     for (int r = 0; r < w->ranks; r++) {
         const int64_t rows = w->info[r].shard_k;
         for (int h = 0; h < w->heads; h++)
             for (int64_t i = 0; i < rows; i++)
-                assert_int_equal(home[r][h * rows + i],
+                assert_int_equal(owned[r][h * rows + i],
                                  want[h * c->plan->info.tokens_k + c->bounds[1][r] + i]);
         free(parts[r]);
-        free(home[r]);
+        free(owned[r]);
     }
     free(want);
 }
@@ -328,11 +328,11 @@ static void check_step(const plan_case *c, const world *w, int r, int step, cons
     }
     assert_int_equal(now->needed, work > 0);
     if (!held)
-        assert_int_equal(work, 0); /* what was not passed on, nobody needs */
+        assert_int_equal(work, 0); /* what was not passed on, no rank needs */
     free(pieces);
 }
 
-/* Keys go round: from each rank to its `next`, unless nobody further on needs them. */
+/* Keys go round: from each rank to its `next`, unless no later rank needs them. */
 static void check_ring(const plan_case *c, const world *w)
 {
     const int64_t *held[RANKS], *coming[RANKS];
@@ -365,7 +365,7 @@ static void check_ring(const plan_case *c, const world *w)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-/* One case through everything. Without work a ring cannot know which keys nobody needs. */
+/* One case through everything. Without work a ring cannot know which keys no rank needs. */
 static void run_case(const plan_case *c, const tess_work *work, tess_layout layout)
 {
     world w = make_world(c, work);

@@ -13,7 +13,7 @@ static void assert_refused(const char *name, const blob *b, tess_status status,
     assert_null(file);
 }
 
-static void what_is_no_tensor_file_is_told_so(void **state)
+static void what_is_no_tensor_file_is_refused(void **state)
 {
     (void)state;
     blob b = {0};
@@ -510,7 +510,7 @@ static void wrong_arguments_of_writing_get_their_sentence(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_is_no_tensor_file_is_told_so),
+    cmocka_unit_test(what_is_no_tensor_file_is_refused),
     cmocka_unit_test(malformed_safetensors_get_their_sentence),
     cmocka_unit_test(a_safetensors_length_is_checked_before_anything_else),
     cmocka_unit_test(a_foreign_tensor_is_refused_by_name_and_the_others_are_read),

@@ -309,7 +309,7 @@ static void more_ranks_than_blocks(void **state)
                1, 2, 1, 8, 6.0, 6.0, 4.0);
 }
 
-static void bad_questions_are_told(void **state)
+static void bad_questions_are_reported(void **state)
 {
     (void)state;
     const int64_t weight = 1;
@@ -339,6 +339,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(heads_alone),
     cmocka_unit_test(loads_of_heads_are_even_in_a_ring),
     cmocka_unit_test(more_ranks_than_blocks),
-    cmocka_unit_test(bad_questions_are_told),
+    cmocka_unit_test(bad_questions_are_reported),
 };
 RUN_TESTS_WITH(tests, NULL, drop_context)

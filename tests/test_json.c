@@ -91,7 +91,7 @@ static void an_absent_optional_keeps_its_default(void **state)
     tess__json_close(&doc);
 }
 
-static void a_broken_rule_is_told_with_its_line(void **state)
+static void a_broken_rule_is_reported_with_its_line(void **state)
 {
     (void)state;
     tess__json doc;
@@ -296,7 +296,7 @@ static void long_and_dirty_texts_are_shown_on_one_line(void **state)
     tess__json_close(&doc);
 }
 
-static void text_that_is_no_json_is_told_with_its_line(void **state)
+static void text_that_is_no_json_is_reported_with_its_line(void **state)
 {
     (void)state;
     static const struct {
@@ -461,14 +461,14 @@ static void a_pipe_is_read_to_its_end(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(values_are_read_with_their_types),
     cmocka_unit_test(an_absent_optional_keeps_its_default),
-    cmocka_unit_test(a_broken_rule_is_told_with_its_line),
+    cmocka_unit_test(a_broken_rule_is_reported_with_its_line),
     cmocka_unit_test(a_name_off_the_list_gets_a_suggestion),
     cmocka_unit_test(a_missing_member_is_named_with_what_lacks_it),
     cmocka_unit_test(elements_are_named_by_their_array),
     cmocka_unit_test(unknown_members_are_errors_with_a_suggestion),
     cmocka_unit_test(keys_with_escapes_are_found_in_the_text),
     cmocka_unit_test(long_and_dirty_texts_are_shown_on_one_line),
-    cmocka_unit_test(text_that_is_no_json_is_told_with_its_line),
+    cmocka_unit_test(text_that_is_no_json_is_reported_with_its_line),
     cmocka_unit_test(files_that_cannot_be_read_are_named),
     cmocka_unit_test(what_is_written_reads_back_the_same),
     cmocka_unit_test(reals_have_the_fewest_digits_that_read_back),

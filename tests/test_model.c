@@ -162,7 +162,7 @@ static void gradients_begin_as_zero_and_return_to_it(void **state)
     tess_model *model = make(*state, &small, 1), *without = NULL;
     tess_model_info info;
     CHECK_OK(tess_model_query(model, &info));
-    for (int turn = 0; turn < 2; turn++) {
+    for (int round = 0; round < 2; round++) {
         for (int64_t i = 0; i < info.count; i++) {
             assert_true(info.gradients[i] == 0.0f);
             info.gradients[i] = 1.0f;

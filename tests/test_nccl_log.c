@@ -150,7 +150,7 @@ static void a_cluster_is_found_again_from_its_times(void **state)
     tess_cluster_destroy(again);
 }
 
-static void what_rows_do_not_tell_stays(void **state)
+static void what_rows_do_not_determine_stays(void **state)
 {
     (void)state;
     tess_cluster *like = NULL, *fitted = NULL;
@@ -224,7 +224,7 @@ static void a_cluster_written_and_read_is_the_same(void **state)
     CHECK_FAILS(tess_cluster_save(NULL, path), TESS_EINVAL, "tess_cluster_save: cluster is NULL");
 }
 
-static void collectives_that_nobody_described_are_derived(void **state)
+static void collectives_without_description_are_derived(void **state)
 {
     (void)state;
     tess_cluster *one = NULL, *two = NULL;
@@ -266,10 +266,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rows_of_all_runs_are_read),
     cmocka_unit_test(bad_logs_are_refused_with_their_line),
     cmocka_unit_test(a_cluster_is_found_again_from_its_times),
-    cmocka_unit_test(what_rows_do_not_tell_stays),
+    cmocka_unit_test(what_rows_do_not_determine_stays),
     cmocka_unit_test(bad_rows_are_refused),
     cmocka_unit_test(a_cluster_written_and_read_is_the_same),
-    cmocka_unit_test(collectives_that_nobody_described_are_derived),
+    cmocka_unit_test(collectives_without_description_are_derived),
     cmocka_unit_test(a_description_that_breaks_a_rule_is_no_cluster),
 };
 RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

@@ -110,7 +110,7 @@ static void trivial_cases_are_even(void **state)
     }
 }
 
-static void snake_turns_at_both_ends(void **state)
+static void snake_reverses_at_both_ends(void **state)
 {
     (void)state;
     check_sums(TESS_PLAN_SNAKE, (int64_t[]){1, 2, 3, 4, 5, 6, 7, 8}, 8, 3,
@@ -365,7 +365,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lpt_gives_the_published_sums),
     cmocka_unit_test(lpt_reaches_the_graham_bound_on_its_tight_family),
     cmocka_unit_test(trivial_cases_are_even),
-    cmocka_unit_test(snake_turns_at_both_ends),
+    cmocka_unit_test(snake_reverses_at_both_ends),
     cmocka_unit_test(db_sp_lets_as_many_groups_be_larger_as_heads_are_left_over),
     cmocka_unit_test(speeds_decide_by_time),
     cmocka_unit_test(every_partition_keeps_the_invariants),

@@ -295,7 +295,7 @@ static void wrong_calls_say_what_is_wrong(void **state)
 /* ---- cases solved by hand -------------------------------------------------------------------- */
 
 /* B2: group 0 works only in the rows of part 0, group 1 only in those of part 1. As the blocks lie
- * every step waits for one rank of each group; with an order per group nobody waits. */
+ * every step waits for one rank of each group; with an order per group no rank waits. */
 static void an_order_per_group_balances_what_a_shared_one_cannot(void **state)
 {
     (void)state;

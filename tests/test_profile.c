@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_profile.c - density profiles: what is read, and what is told of files that are none. */
+/* test_profile.c - density profiles: what is read, and the errors of other files. */
 #include "ctx_fixture.h"
 
 #include "plan/work.h"
@@ -171,7 +171,7 @@ static void names_that_fit_earn_no_warning(void **state)
     }
 }
 
-static void columns_that_are_not_there_are_told(void **state)
+static void columns_that_are_not_there_are_reported(void **state)
 {
     (void)state;
     check_bad("step,layer,head,Sparsity\n0,0,0,1\n",
@@ -185,11 +185,11 @@ static void columns_that_are_not_there_are_told(void **state)
     check_bad("step,layer,head,density\n\n", "p.csv: no lines after the names of columns");
 }
 
-/* ---- what is told ---------------------------------------------------------------------------- */
+/* ---- errors --------------------------------------------------------------------------------- */
 
 #define HEADER "step,layer,head,density\n"
 
-static void bad_values_are_told_with_their_line(void **state)
+static void bad_values_are_reported_with_their_line(void **state)
 {
     (void)state;
     static const struct {
@@ -227,7 +227,7 @@ static void bad_values_are_told_with_their_line(void **state)
     }
 }
 
-static void tables_with_holes_are_told(void **state)
+static void tables_with_holes_are_reported(void **state)
 {
     (void)state;
     check_bad(HEADER "1,0,0,0\n1,0,1,0\n1,1,1,0\n1,1,2,0\n",
@@ -241,7 +241,7 @@ static void tables_with_holes_are_told(void **state)
               "p.csv: line 5: step 1, layer 0, head 0 is in line 2 too");
 }
 
-static void bad_calls_are_told(void **state)
+static void bad_calls_are_reported(void **state)
 {
     (void)state;
     tess_profile *profile = NULL;
@@ -351,10 +351,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(large_tables_are_read_in_any_order),
     cmocka_unit_test(the_kept_fraction_may_have_another_name),
     cmocka_unit_test(names_that_fit_earn_no_warning),
-    cmocka_unit_test(columns_that_are_not_there_are_told),
-    cmocka_unit_test(bad_values_are_told_with_their_line),
-    cmocka_unit_test(tables_with_holes_are_told),
-    cmocka_unit_test(bad_calls_are_told),
+    cmocka_unit_test(columns_that_are_not_there_are_reported),
+    cmocka_unit_test(bad_values_are_reported_with_their_line),
+    cmocka_unit_test(tables_with_holes_are_reported),
+    cmocka_unit_test(bad_calls_are_reported),
     cmocka_unit_test(what_is_written_is_read_again),
     cmocka_unit_test(what_is_no_profile_is_not_written),
     cmocka_unit_test(published_profiles_are_read),

@@ -71,7 +71,7 @@ static void the_backward_pass_gives_what_a_hand_does(void **state)
     CHECK_CLOSE(dv, ((double[]){1.0 / 8, 0, 2.0 / 8, 0, 5.0 / 8, 0}), 6, hand_tolerance);
 }
 
-/* Query 0 selects keys 0 and 2, query 1 nothing; key 1 is seen by nobody. */
+/* Query 0 selects keys 0 and 2, query 1 nothing; key 1 is in no list. */
 static void an_empty_row_gives_zero_and_minus_infinity(void **state)
 {
     (void)state;
@@ -276,7 +276,7 @@ static void dense_gradients_are_the_slopes_of_a_loss(void **state)
 static const int64_t bounds_q[] = {0, 3, 4, 7}, bounds_k[] = {0, 2, 3, 8, 9};
 static const tess_sel_shape uneven = {B, H, TQ, TK, 0, 0, bounds_q, bounds_k, 3, 4};
 
-/* Groups and units of uneven size; some lists empty, one full, unit 1 of head 3 seen by nobody. */
+/* Groups and units of uneven size; some lists empty, one full, unit 1 of head 3 in no list. */
 static void sparse_gradients_are_the_slopes_of_a_loss(void **state)
 {
     (void)state;

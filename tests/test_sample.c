@@ -9,16 +9,16 @@ static int same(const result *a, const result *b)
 
 /* ---- as trained ----------------------------------------------------------------------------- */
 
-static void a_checkpoint_tells_how_it_attends(void **state)
+static void a_checkpoint_stores_how_it_attends(void **state)
 {
     (void)state;
     tess_ctx *ctx = NULL;
-    tess_checkpoint told;
+    tess_checkpoint got;
     CHECK_OK(tess_ctx_create(NULL, &ctx));
-    CHECK_OK(tess_checkpoint_read(ctx, checkpoint, &told));
-    assert_int_equal(told.attention.kind, TESS_ATTENTION_DSV);
-    assert_true(told.attention.max_density == 0.5 && told.attention.mass == 0.9);
-    assert_memory_equal(told.attention.cube, ((int[3]){2, 2, 2}), sizeof told.attention.cube);
+    CHECK_OK(tess_checkpoint_read(ctx, checkpoint, &got));
+    assert_int_equal(got.attention.kind, TESS_ATTENTION_DSV);
+    assert_true(got.attention.max_density == 0.5 && got.attention.mass == 0.9);
+    assert_memory_equal(got.attention.cube, ((int[3]){2, 2, 2}), sizeof got.attention.cube);
     tess_ctx_destroy(ctx);
 }
 
@@ -26,13 +26,13 @@ static void a_checkpoint_is_sampled_as_it_was_trained(void **state)
 {
     (void)state;
     tess_ctx *ctx = NULL;
-    tess_checkpoint told;
+    tess_checkpoint got;
     CHECK_OK(tess_ctx_create(NULL, &ctx));
-    CHECK_OK(tess_checkpoint_read(ctx, checkpoint, &told));
+    CHECK_OK(tess_checkpoint_read(ctx, checkpoint, &got));
     tess_ctx_destroy(ctx);
     const tess_attention_opts dense = {TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DENSE};
     result *trained = sample(1, opts_of(checkpoint, NULL));
-    result *asked = sample(3, opts_of(checkpoint, &told.attention));
+    result *asked = sample(3, opts_of(checkpoint, &got.attention));
     result *plain = sample(2, opts_of(checkpoint, &dense)), *none = sample(1, opts_of(NULL, NULL));
     assert_true(same(trained, asked) && same(plain, none));
     assert_false(same(trained, plain));
@@ -277,7 +277,7 @@ static void wrong_ways_to_attend_are_named(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_checkpoint_tells_how_it_attends),
+    cmocka_unit_test(a_checkpoint_stores_how_it_attends),
     cmocka_unit_test(a_checkpoint_is_sampled_as_it_was_trained),
     cmocka_unit_test(caps_and_densities_replace_the_budgets),
     cmocka_unit_test(every_kind_at_full_density_is_dense),

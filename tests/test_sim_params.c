@@ -66,7 +66,7 @@ static void tokens_of_a_clip_are_counted(void **state)
         assert_int_equal(out.model.layers, 77);                                                    \
     } while (0)
 
-static void a_bad_scenario_is_told_by_value_and_rule(void **state)
+static void a_bad_scenario_is_reported_by_value_and_rule(void **state)
 {
     (void)state;
     REFUSED(s.model.layers = 0, "scenario: model.layers is 0, must be 1..100000");
@@ -135,8 +135,9 @@ static void every_shipped_parameter_has_a_unit_limits_and_an_origin(void **state
 static const char good[] =
     "{\"schema\": 1, \"default_era\": \"late\",\n"
     " \"hardware\": {\"g\": {\"gpus\": [\"G\"], \"values\": {\"sms\": [10, \"made up\"]}},\n"
-    "  \"g2\": {\"like\": \"g\", \"gpus\": [\"H\"], \"values\": {\"kernel_us\": [1, \"told\"]}}},\n"
-    " \"eras\": {\"early\": {\"values\": {\"dropout\": [1, \"told\"]}},\n"
+    "  \"g2\": {\"like\": \"g\", \"gpus\": [\"H\"], \"values\": {\"kernel_us\": [1, "
+    "\"stated\"]}}},\n"
+    " \"eras\": {\"early\": {\"values\": {\"dropout\": [1, \"stated\"]}},\n"
     "  \"late\": {\"like\": \"early\", \"values\": {}}},\n"
     " \"scalars\": [{\"system\": \"s\", \"era\": \"early\", \"value\": 1.5, \"origin\": \"fit\"}]}";
 
@@ -174,7 +175,7 @@ static void an_entry_inherits_what_it_does_not_say(void **state)
     tess_sim_params_destroy(params);
 }
 
-static void a_bad_file_is_told_by_its_line(void **state)
+static void a_bad_file_is_reported_by_its_line(void **state)
 {
     (void)state;
     tess_sim_params *params = NULL;
@@ -198,10 +199,10 @@ static void a_bad_file_is_told_by_its_line(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(defaults_are_filled_in),
     cmocka_unit_test(tokens_of_a_clip_are_counted),
-    cmocka_unit_test(a_bad_scenario_is_told_by_value_and_rule),
+    cmocka_unit_test(a_bad_scenario_is_reported_by_value_and_rule),
     cmocka_unit_test(every_shipped_parameter_has_a_unit_limits_and_an_origin),
     cmocka_unit_test(an_entry_inherits_what_it_does_not_say),
-    cmocka_unit_test(a_bad_file_is_told_by_its_line),
+    cmocka_unit_test(a_bad_file_is_reported_by_its_line),
 };
 
 RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

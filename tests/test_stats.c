@@ -147,7 +147,7 @@ static void every_bit_pattern(const tess_ctx *ctx)
     check(ctx, &f16);
 }
 
-static void all_16_bit_patterns_are_told_apart(void **state)
+static void all_16_bit_patterns_are_distinguished(void **state)
 {
     (void)state;
     on_every_isa(every_bit_pattern);
@@ -307,7 +307,7 @@ static void wrong_arguments_get_a_sentence(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_type_and_length_agrees_with_the_reference),
     cmocka_unit_test(nan_infinity_and_both_zeros_are_counted),
-    cmocka_unit_test(all_16_bit_patterns_are_told_apart),
+    cmocka_unit_test(all_16_bit_patterns_are_distinguished),
     cmocka_unit_test(far_means_and_extreme_scales_keep_their_deviation),
     cmocka_unit_test(every_isa_and_thread_count_gives_the_same_bits),
     cmocka_unit_test(a_long_scan_can_be_stopped),

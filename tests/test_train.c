@@ -195,7 +195,7 @@ static void a_loss_that_is_not_finite_keeps_the_state_before(void **state)
     end(&other);
 }
 
-/* A file where the folder of checkpoints was: what ended the run is told all the same. */
+/* A file where the folder of checkpoints was: what ended the run is reported all the same. */
 static void a_checkpoint_that_fails_hides_no_reason(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void the_last_checkpoints_are_kept_and_the_newest_is_found(void **state)
     (void)state;
     char path[PATH_MAX];
     tess_train_opts opts = small;
-    tess_checkpoint told;
+    tess_checkpoint got;
     opts.folder = in_root("kept");
     opts.checkpoint_every = 1;
     opts.checkpoint_limit = 2;
@@ -259,12 +259,12 @@ static void the_last_checkpoints_are_kept_and_the_newest_is_found(void **state)
     assert_int_equal(count_entries(in_root("kept/checkpoints")), 2);
     CHECK_OK(tess_checkpoint_find(r.ctx, in_root("kept"), path, sizeof path));
     assert_string_equal(path, in_root("kept/checkpoints/step-000005"));
-    CHECK_OK(tess_checkpoint_read(r.ctx, path, &told));
-    assert_int_equal(told.step, 5);
-    assert_string_equal(told.kind, "shapes");
-    assert_int_equal(told.data.channels, 12);
-    assert_int_equal(told.data.pack, 2);
-    assert_true(told.ema && !told.external && told.shift == 2 && told.guidance == 2);
+    CHECK_OK(tess_checkpoint_read(r.ctx, path, &got));
+    assert_int_equal(got.step, 5);
+    assert_string_equal(got.kind, "shapes");
+    assert_int_equal(got.data.channels, 12);
+    assert_int_equal(got.data.pack, 2);
+    assert_true(got.ema && !got.external && got.shift == 2 && got.guidance == 2);
     end(&r);
 }
 
@@ -471,7 +471,7 @@ static void checkpoints_of_another_kind_are_refused(void **state)
     end(&r);
 }
 
-static void states_that_break_a_rule_are_told_with_their_line(void **state)
+static void states_that_break_a_rule_are_reported_with_their_line(void **state)
 {
     (void)state;
     static const struct {
@@ -570,7 +570,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(wrong_options_are_named),
     cmocka_unit_test(models_and_data_must_fit),
     cmocka_unit_test(checkpoints_of_another_kind_are_refused),
-    cmocka_unit_test(states_that_break_a_rule_are_told_with_their_line),
+    cmocka_unit_test(states_that_break_a_rule_are_reported_with_their_line),
     cmocka_unit_test(the_need_is_within_three_percent),
     cmocka_unit_test(samples_have_the_same_bits_for_any_threads),
     cmocka_unit_test(sampling_says_what_is_wrong),

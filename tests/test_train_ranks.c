@@ -4,7 +4,7 @@
  * Gradients of clips are added in another order when clips lie on other ranks, so runs of different
  * numbers of ranks differ by rounding: 2^-24 of a gradient in a step, which training carries on
  * from step to step. 1e-4 of the loss after 50 steps is the bar; runs of the same number of ranks
- * have the same bits. What fails on a rank is looked at in the test's own thread.
+ * have the same bits. What fails on a rank is checked in the test's own thread.
  */
 #include "same_files.h"
 #include "train_ranks.h"
@@ -49,14 +49,14 @@ static void compare_losses(const story *want, const story *got)
 static void check_runs(const tess_train_opts *opts)
 {
     story one = {.opts = opts, .ranks = 1};
-    tell(&one);
+    run_ranks(&one);
     assert_int_equal(one.steps, opts->steps);
     assert_true(one.loss[49] < 0.9 * one.loss[0]);
     for (int ranks = 2; ranks <= 4; ranks += 2) {
         story many = {.opts = opts, .ranks = ranks}, again = {.opts = opts, .ranks = ranks};
-        tell(&many);
+        run_ranks(&many);
         compare_losses(&one, &many);
-        tell(&again);
+        run_ranks(&again);
         check_same(&many, &again);
         for (int r = 1; r < ranks; r++)
             assert_true(many.weights[r] == many.weights[0]);
@@ -71,16 +71,16 @@ static void check_shared_tokens(const tess_train_opts *opts)
         const char *strategy;
     } cases[] = {{2, 2, "contiguous"}, {4, 2, "refined"}, {4, 4, "fractional"}};
     story one = {.opts = opts, .ranks = 1};
-    tell(&one);
+    run_ranks(&one);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         story many = {.opts = opts,
                       .ranks = cases[i].ranks,
                       .context = cases[i].context,
                       .strategy = cases[i].strategy};
         story again = many;
-        tell(&many);
+        run_ranks(&many);
         compare_losses(&one, &many);
-        tell(&again);
+        run_ranks(&again);
         check_same(&many, &again);
         for (int r = 1; r < many.ranks; r++)
             assert_true(many.weights[r] == many.weights[0]);
@@ -97,13 +97,13 @@ static void rings_and_selected_keys_train_the_same(void **state)
     tess_train_opts opts = sparse;
     opts.steps = 30;
     story one = {.opts = &opts, .ranks = 1};
-    tell(&one);
+    run_ranks(&one);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         story many = {.opts = &opts,
                       .ranks = cases[i].ranks,
                       .context = cases[i].ranks,
                       .strategy = cases[i].strategy};
-        tell(&many);
+        run_ranks(&many);
         compare_losses(&one, &many);
     }
 }
@@ -126,7 +126,7 @@ static void hear(void *user, const char *sentence)
         strcat(strcat(user, sentence), ";");
 }
 
-static void index_memory_without_effect_is_told_once(void **state)
+static void index_memory_without_effect_is_reported_once(void **state)
 {
     (void)state;
     for (int ranks = 1; ranks <= 2; ranks++) {
@@ -138,7 +138,7 @@ static void index_memory_without_effect_is_told_once(void **state)
         opts.event = hear;
         opts.event_user = text;
         story s = {.opts = &opts, .ranks = ranks, .context = ranks, .strategy = "contiguous"};
-        tell(&s);
+        run_ranks(&s);
         assert_int_equal(s.steps, 2);
         assert_string_equal(text, ranks == 1 ? ""
                                              : "index_memory has no effect where ranks share "
@@ -167,8 +167,8 @@ static void accumulated_passes_are_sent_once(void **state)
     opts.keep = TESS_KEEP_BLOCKS;
     opts.ema = 0;
     story one = {.opts = &opts, .ranks = 1}, two = {.opts = &opts, .ranks = 2};
-    tell(&one);
-    tell(&two);
+    run_ranks(&one);
+    run_ranks(&two);
     compare_losses(&one, &two);
 }
 
@@ -183,7 +183,7 @@ static void a_step_sends_what_it_must_and_no_more(void **state)
     opts.steps = STEPS;
     story s = {.opts = &opts, .ranks = 3};
     opts.batch = 3;
-    tell(&s);
+    run_ranks(&s);
     int64_t owned = 0;
     for (int r = 0; r < s.ranks; r++)
         owned += s.owned[r];
@@ -286,8 +286,8 @@ static void gradients_travel_while_backward_runs(void **state)
                  last);
 }
 
-/* What a step and a run tell, beside what the communicators of all ranks counted: by kind. */
-static void what_is_sent_is_told_by_kind(void **state)
+/* What a step and a run report, beside what the communicators of all ranks counted: by kind. */
+static void what_is_sent_is_reported_by_kind(void **state)
 {
     (void)state;
     tess_train_opts opts = sparse;
@@ -296,7 +296,7 @@ static void what_is_sent_is_told_by_kind(void **state)
     opts.steps = 12; /* sparse from step 10 on */
     opts.folder = in_root("kinds");
     story s = {.opts = &opts, .ranks = 4, .context = 2, .strategy = "selective"};
-    tell(&s);
+    run_ranks(&s);
     for (int r = 0; r < s.ranks; r++) {
         const tess_step *step = &s.first_step[r];
         const tess_comm_counts *sent = &s.sent[r];
@@ -346,7 +346,7 @@ static void a_run_goes_on_with_other_ranks(void **state)
     for (int kind = 0; kind < 2; kind++) {
         const tess_train_opts *opts = kind ? &sparse : &dense;
         story whole = {.opts = opts, .ranks = 1};
-        tell(&whole);
+        run_ranks(&whole);
         for (int i = 0; i < 3; i++) {
             story first = {.opts = opts,
                            .ranks = from[i],
@@ -355,8 +355,8 @@ static void a_run_goes_on_with_other_ranks(void **state)
                            .save = in_root("half")};
             story second = {
                 .opts = opts, .ranks = to[i], .context = shared[i][1], .resume = in_root("half")};
-            tell(&first);
-            tell(&second);
+            run_ranks(&first);
+            run_ranks(&second);
             compare_losses(&whole, &second);
             tess__remove_folder(in_root("half"));
         }
@@ -373,9 +373,9 @@ static void a_run_branches_off_to_other_ranks(void **state)
     story alone = {.opts = &other, .ranks = 1, .resume = in_root("trunk"), .branch = 1};
     story many = {
         .opts = &other, .ranks = 4, .context = 2, .resume = in_root("trunk"), .branch = 1};
-    tell(&first);
-    tell(&alone);
-    tell(&many);
+    run_ranks(&first);
+    run_ranks(&alone);
+    run_ranks(&many);
     compare_losses(&alone, &many);
     tess__remove_folder(in_root("trunk"));
 }
@@ -386,21 +386,21 @@ static void a_resumed_run_of_as_many_ranks_has_the_same_bits(void **state)
     story whole = {.opts = &sparse, .ranks = 2};
     story first = {.opts = &sparse, .ranks = 2, .stop = 23, .save = in_root("half")};
     story second = {.opts = &sparse, .ranks = 2, .resume = in_root("half")};
-    tell(&whole);
-    tell(&first);
-    tell(&second);
+    run_ranks(&whole);
+    run_ranks(&first);
+    run_ranks(&second);
     assert_memory_equal(whole.loss + 23, second.loss + 23, 27 * sizeof *whole.loss);
     assert_true(whole.weights[1] == second.weights[1]);
     tess__remove_folder(in_root("half"));
 }
 
-static void files_do_not_tell_how_many_ranks_there_were(void **state)
+static void files_do_not_depend_on_the_number_of_ranks(void **state)
 {
     (void)state;
     story alone = {.opts = &sparse, .ranks = 1, .stop = 12, .save = in_root("alone")};
     story many = {.opts = &sparse, .ranks = 4, .stop = 12, .save = in_root("many")};
-    tell(&alone);
-    tell(&many);
+    run_ranks(&alone);
+    run_ranks(&many);
     tess_ctx *ctx = NULL;
     CHECK_OK(tess_ctx_create(NULL, &ctx));
     for (size_t i = 0; i < sizeof checkpoint_files / sizeof *checkpoint_files; i++) {
@@ -428,7 +428,7 @@ static void the_folder_of_a_run_is_written_once(void **state)
     opts.sample_every = 12;
     opts.sample_steps = 2;
     story s = {.opts = &opts, .ranks = 4, .context = 2};
-    tell(&s);
+    run_ranks(&s);
     assert_int_equal(count_lines(in_root("run/metrics.jsonl")), 12);
     assert_int_equal(count_lines(in_root("run/plans.csv")), 1 + 2); /* a line for each layer */
     assert_int_equal(count_lines(in_root("run/samples/prompts.txt")), 4);
@@ -460,8 +460,8 @@ static int check_plans(const char *path, const char *words)
 }
 
 /* Also in steps behind a validation, which has no backward pass; of sparse attention also behind
- * step 10, from which on low-rank vectors travel, and in steps that look at heads. */
-static void plans_are_told_with_what_they_take(void **state)
+ * step 10, from which on projected vectors are sent, and in steps that observe heads. */
+static void plans_are_reported_with_what_they_take(void **state)
 {
     (void)state;
     static const struct {
@@ -486,7 +486,7 @@ static void plans_are_told_with_what_they_take(void **state)
                    .ranks = cases[i].ranks,
                    .context = cases[i].ranks,
                    .strategy = cases[i].strategy};
-        tell(&s);
+        run_ranks(&s);
         /* Two layers, twice within the run and at its end. */
         assert_int_equal(check_plans(in_root("plans/plans.csv"), cases[i].words), 3 * 2);
         tess__remove_folder(in_root("plans"));
@@ -505,7 +505,7 @@ static void times_of_a_step_are_by_one_clock(void **state)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         story s = {
             .opts = kinds[i], .ranks = 2, .context = 2, .strategy = "fractional", .link = &link};
-        tell(&s);
+        run_ranks(&s);
         for (int r = 0; r < 2; r++) {
             const tess_step *steps[] = {&s.first_step[r], &s.last_step[r]};
             for (int k = 0; k < 2; k++) {
@@ -538,7 +538,7 @@ static void a_rank_needs_its_part_of_the_tokens(void **state)
                    .strategy = "fractional",
                    .stop = 12,
                    .frames = 16};
-        tell(&s);
+        run_ranks(&s);
         for (int r = 0; r < ranks; r++) {
             print_message("rank %d of %d needs %lld bytes, took %lld\n", r, ranks,
                           (long long)s.need[r], (long long)s.peak[r]);
@@ -552,7 +552,7 @@ static void a_rank_needs_its_part(void **state)
     (void)state;
     for (int ranks = 1; ranks <= 4; ranks *= 2) {
         story s = {.opts = &dense, .ranks = ranks, .stop = 2};
-        tell(&s);
+        run_ranks(&s);
         for (int r = 0; r < ranks; r++) {
             print_message("rank %d of %d needs %lld bytes, took %lld\n", r, ranks,
                           (long long)s.need[r], (long long)s.peak[r]);
@@ -575,7 +575,7 @@ static void one_rank_stops_all(void **state)
         assert_int_equal(s.done[r], 4);
 }
 
-static void ranks_that_differ_are_told_so(void **state)
+static void ranks_that_differ_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -710,7 +710,7 @@ static void owners_have_as_much_to_do(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(index_memory_without_effect_is_told_once),
+    cmocka_unit_test(index_memory_without_effect_is_reported_once),
     cmocka_unit_test(losses_do_not_depend_on_ranks),
     cmocka_unit_test(losses_of_sparse_attention_do_not_depend_on_ranks),
     cmocka_unit_test(losses_do_not_depend_on_who_has_which_tokens),
@@ -719,18 +719,18 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(accumulated_passes_are_sent_once),
     cmocka_unit_test(a_step_sends_what_it_must_and_no_more),
     cmocka_unit_test(gradients_travel_while_backward_runs),
-    cmocka_unit_test(what_is_sent_is_told_by_kind),
+    cmocka_unit_test(what_is_sent_is_reported_by_kind),
     cmocka_unit_test(a_run_goes_on_with_other_ranks),
     cmocka_unit_test(a_run_branches_off_to_other_ranks),
     cmocka_unit_test(a_resumed_run_of_as_many_ranks_has_the_same_bits),
-    cmocka_unit_test(files_do_not_tell_how_many_ranks_there_were),
+    cmocka_unit_test(files_do_not_depend_on_the_number_of_ranks),
     cmocka_unit_test(the_folder_of_a_run_is_written_once),
-    cmocka_unit_test(plans_are_told_with_what_they_take),
+    cmocka_unit_test(plans_are_reported_with_what_they_take),
     cmocka_unit_test(times_of_a_step_are_by_one_clock),
     cmocka_unit_test(a_rank_needs_its_part),
     cmocka_unit_test(a_rank_needs_its_part_of_the_tokens),
     cmocka_unit_test(one_rank_stops_all),
-    cmocka_unit_test(ranks_that_differ_are_told_so),
+    cmocka_unit_test(ranks_that_differ_are_refused),
     cmocka_unit_test(groups_divide_ranks_and_clips),
     cmocka_unit_test(strategies_must_be_known),
     cmocka_unit_test(a_folder_that_goes_ends_all_ranks),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_world.c - what the ranks of a command tell each other, here as threads: why one of them
+/* test_world.c - what the ranks of a command exchange, here as threads: why one of them
  * failed, and what all of them sent. */
 #include "cli.h"
 
@@ -38,7 +38,8 @@ static tess_status agree(void *user, tess_ctx *ctx, tess_comm *comm)
                      : out_fail(&c, TESS_EIO, "no room on rank %d", info.rank);
     s->status[info.rank] = world_agree(&c, comm, status);
     memcpy(s->sentence[info.rank], c.sentence, sizeof c.sentence);
-    return s->status[info.rank]; /* and so ends the communicator, maybe before others are told */
+    return s
+        ->status[info.rank]; /* and so ends the communicator, maybe before others are notified */
 }
 
 static void ranks_hear_why_the_first_one_failed(void **state)

@@ -18,10 +18,10 @@ static char root[] = "/tmp/tess-train-XXXXXX";
 static inline const char *in_root(const char *name)
 {
     static char path[64][PATH_MAX];
-    static int turn;
-    turn = (turn + 1) % 64;
-    snprintf(path[turn], PATH_MAX, "%s/%s", root, name);
-    return path[turn];
+    static int slot;
+    slot = (slot + 1) % 64;
+    snprintf(path[slot], PATH_MAX, "%s/%s", root, name);
+    return path[slot];
 }
 
 static inline int exists(const char *path)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_ranks.h - a training run on some ranks, as threads, and what it told. */
+/* train_ranks.h - a training run on some ranks, as threads, and what it reported. */
 #ifndef TESS_TRAIN_RANKS_H
 #define TESS_TRAIN_RANKS_H
 
@@ -30,10 +30,10 @@ typedef struct {
     int branch;                /* 1: the run branches off instead of going on */
     oddity odd;
 
-    /* Told by rank 0, by step of the whole run. */
+    /* Reported by rank 0, by step of the whole run. */
     double loss[STEPS_MOST], val_loss;
     int64_t first, steps, params; /* steps done before, and at the end */
-    /* Told by each rank. */
+    /* Reported by each rank. */
     uint64_t weights[RANKS_MOST];
     tess_comm_counts sent[RANKS_MOST]; /* from the making of the train on */
     tess_step first_step[RANKS_MOST], last_step[RANKS_MOST];
@@ -51,11 +51,11 @@ typedef struct {
     tess_comm *comm;
     int64_t before; /* bytes of the communicator */
     run r;
-} teller;
+} runner;
 
 static inline int on_story_step(void *user, const tess_step *step)
 {
-    teller *t = user;
+    runner *t = user;
     story *s = t->s;
     if (t->rank == 0) {
         s->loss[step->step - 1] = step->loss;
@@ -77,7 +77,7 @@ static inline int on_story_step(void *user, const tess_step *step)
 }
 
 /* No assertion here: it would leave the thread of the rank. */
-static inline tess_status begin_story(teller *t)
+static inline tess_status begin_story(runner *t)
 {
     const story *s = t->s;
     const int odd = t->rank == 1 ? (int)s->odd : ODD_NONE;
@@ -102,7 +102,7 @@ static inline tess_status begin_story(teller *t)
     return tess_train_create(t->r.model, t->r.data, &opts, &t->r.train);
 }
 
-static inline tess_status tell_memory(teller *t)
+static inline tess_status report_memory(runner *t)
 {
     tess_train_memory need;
     tess_data_info data;
@@ -118,7 +118,7 @@ static inline tess_status tell_memory(teller *t)
     return TESS_OK;
 }
 
-static inline tess_status go_on(teller *t)
+static inline tess_status go_on(runner *t)
 {
     story *s = t->s;
     tess_comm_counts before, after;
@@ -146,13 +146,13 @@ static inline tess_status go_on(teller *t)
     }
     if (s->save)
         TESS_TRY(tess_train_save(t->r.train, s->save));
-    return tell_memory(t);
+    return report_memory(t);
 }
 
-/* A failure is the test's to look at: returned, it would be told to ranks that have it already. */
+/* The test checks a failure: returned, it would be sent to ranks that have it already. */
 static inline tess_status run_rank(void *user, tess_ctx *ctx, tess_comm *comm)
 {
-    teller t = {.s = user, .ctx = ctx, .comm = comm};
+    runner t = {.s = user, .ctx = ctx, .comm = comm};
     tess_comm_info info;
     tess_ctx_info memory;
     TESS_TRY(tess_comm_query(comm, &info));
@@ -178,7 +178,7 @@ static inline tess_status run_story(story *s)
     return TESS_OK;
 }
 
-static inline void tell(story *s)
+static inline void run_ranks(story *s)
 {
     CHECK_OK(run_story(s));
 }

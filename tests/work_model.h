@@ -64,7 +64,7 @@ static inline uint8_t *packed(const model *m)
         for (size_t b = 0; b < row; b++) {
             uint8_t byte = 0;
             for (size_t i = 0; i < 8; i++) {
-                /* What lies past the end of a row is nobody's business: ones. */
+                /* What lies past the end of a row is not read: ones. */
                 const size_t k = 8 * b + i;
                 const int set = k >= (size_t)m->k || m->mask[r * (size_t)m->k + k];
                 byte |= (uint8_t)(set << i);

@@ -178,7 +178,7 @@ static inline tess_status make_context(const trial *t, tess_ctx *ctx, tess_comm 
         .groups = bounds,
         .n_units = t->sparse && t->room.unit_cubes ? GROUPS : 0,
         .units = bounds,
-        .proj_dim = t->sparse ? t->room.rank : 0,
+        .proj_dim = t->sparse ? t->room.proj_dim : 0,
         .compensate = t->sparse ? t->room.compensate : 0,
         .saves = !t->shape.train                  ? 0
                  : t->shape.keep == TESS_KEEP_ALL ? LAYERS
@@ -200,7 +200,7 @@ static inline tess_status run_objects(trial *t, tess_ctx *ctx, tess_comm *comm, 
     tess_pass_shape shape = t->shape;
     const tess_model_opts opts = {t->shape.train, 1};
     TRY(make_context(t, ctx, comm, &o->context));
-    if (t->room.rank > 0)
+    if (t->room.proj_dim > 0)
         TRY(tess_predictor_create(ctx, &config, &t->predictor, &o->predictor));
     shape.sparse = t->sparse ? &t->room : NULL;
     shape.context = o->context;
@@ -254,7 +254,7 @@ static inline void run_alone(trial *t)
     shape.sparse = t->sparse ? &t->room : NULL;
     t->one = make_world(1, &config, &shape);
     t->alone = make_result(t);
-    if (t->room.rank > 0)
+    if (t->room.proj_dim > 0)
         CHECK_OK(tess_predictor_create(t->one.ctx, &config, &t->predictor, &predictor));
     CHECK_OK(tell(t, t->one.pass, predictor, &t->seen_one));
     CHECK_OK(run_pass(t, t->one.model, t->one.pass, predictor, t->alone.out, t->alone.dx));

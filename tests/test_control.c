@@ -389,7 +389,7 @@ static void a_run_of_any_choice_is_resumed_bit_for_bit(void **state)
         run whole = start(2, &opts);
         CHECK_OK(tess_train_run(whole.train, 0, NULL, NULL));
         assert_int_equal(sparse_layers(&whole), whole.info.config.layers);
-        assert_int_equal(tess__pass_kept_lists(whole.train->pass),
+        assert_int_equal(tess__pass_saved_lists(whole.train->pass),
                          a->index_memory == 1 ? 0 : whole.info.config.layers);
         run first = start(1, &opts), second = start(1 + (int)i % 2, &opts);
         hand_over(&first, 2 + 2 * ((int)i % 2), &second);

@@ -4,7 +4,7 @@
 #include "sparse_data.h"
 
 enum { ROWS = 11 };
-static const tess_sparse_opts room = {.rank = 8, .learn_rows = ROWS};
+static const tess_sparse_opts room = {.proj_dim = 8, .learn_rows = ROWS};
 static const int32_t keys[BATCH * HEADS] = {9, 0, 20, 13, 5, 33};
 
 /* A world whose predictor learns in both layers. */
@@ -206,7 +206,7 @@ static void gradients_have_the_same_bits_on_every_number_of_threads(void **state
 static void sparse_heads_teach_the_same(void **state)
 {
     (void)state;
-    const tess_predictor_opts opts = {.rank = 8, .seed = 1};
+    const tess_predictor_opts opts = {.proj_dim = 8, .seed = 1};
     pupil dense = make_pupil(2, TESS_KEEP_ALL, &opts), sparse = make_pupil(2, TESS_KEEP_ALL, &opts);
     sparse.layers[0].keys = sparse.layers[1].keys = keys;
     tell(&dense);
@@ -224,7 +224,7 @@ static void sparse_heads_teach_the_same(void **state)
 static void every_step_learns_from_other_queries(void **state)
 {
     (void)state;
-    const tess_predictor_opts opts = {.rank = 8, .seed = 1};
+    const tess_predictor_opts opts = {.proj_dim = 8, .seed = 1};
     pupil p = make_pupil(2, TESS_KEEP_ALL, &opts);
     double loss[3];
     for (int i = 0; i < 3; i++) {
@@ -259,7 +259,7 @@ static void a_predictor_learns(void **state)
 static void learning_that_cannot_be_is_refused(void **state)
 {
     (void)state;
-    const tess_predictor_opts opts = {.rank = 8};
+    const tess_predictor_opts opts = {.proj_dim = 8};
     pupil p = make_pupil(1, TESS_KEEP_ALL, &opts);
     const tess_attend good = {.layers = p.layers, .predictor = p.attend.predictor};
     tess_attend a = good;
@@ -275,7 +275,7 @@ static void learning_that_cannot_be_is_refused(void **state)
                 "tess_pass_attend: layer 0: learn is 3, must be 0 or 1");
     p.layers[0].learn = 1;
     for (int i = 0; i < 2; i++) {
-        const tess_sparse_opts none = {.rank = 8, .learn_rows = i ? ROWS : 0};
+        const tess_sparse_opts none = {.proj_dim = 8, .learn_rows = i ? ROWS : 0};
         const tess_pass_shape shape = {.batch = BATCH,
                                        .frames = 3,
                                        .height = 5,

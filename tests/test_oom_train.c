@@ -250,7 +250,7 @@ static tess_status sparse_forward(tess_pass *pass, tess_predictor *predictor)
 
 static tess_status s_sparse(world *w)
 {
-    const tess_sparse_opts room = {.rank = 16};
+    const tess_sparse_opts room = {.proj_dim = 16};
     const tess_pass_shape shape = {.batch = 1,
                                    .frames = 1,
                                    .height = 4,

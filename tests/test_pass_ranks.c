@@ -52,7 +52,7 @@ static void check_looks(const trial *t, double tolerance)
     check_near("k", &a->k[0][0][0][0][0], &b->k[0][0][0][0][0], sizeof a->k / 4, tolerance);
     if (t->shape.train)
         check_near("lse", &a->lse[0][0][0][0], &b->lse[0][0][0][0], sizeof a->lse / 4, tolerance);
-    if (t->room.rank == 0)
+    if (t->room.proj_dim == 0)
         return;
     check_near("q_low", &a->q_low[0][0][0][0][0], &b->q_low[0][0][0][0][0], sizeof a->q_low / 4,
                tolerance);
@@ -92,7 +92,7 @@ static void check_ranks(trial *t, int ranks, double tolerance)
     if (t->shape.train)
         check_gradients(t, ranks, tolerance);
     check_looks(t, tolerance);
-    if (t->room.rank > 0)
+    if (t->room.proj_dim > 0)
         check_learning(t, ranks, tolerance);
 }
 
@@ -105,7 +105,7 @@ static trial *make_trial(tess_keep keep, const tess_sparse_opts *room, const cha
     t->shape = shape_with(NULL);
     t->shape.keep = keep;
     t->strategy = strategy;
-    t->predictor.rank = LOW;
+    t->predictor.proj_dim = LOW;
     t->sparse = room != NULL;
     if (room)
         t->room = *room;
@@ -148,7 +148,7 @@ static void passes_with_predictors_equal_one_rank(void **state)
     (void)state;
     for (int choice = 0; choice < 8; choice++) {
         const tess_sparse_opts room = {
-            .rank = LOW, .learn_rows = LEARN, .compensate = choice / 2 % 2};
+            .proj_dim = LOW, .learn_rows = LEARN, .compensate = choice / 2 % 2};
         trial *t = make_trial(choice & 1 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL, &room, "fractional");
         const int hidden = choice / 4;
         t->predictor =
@@ -177,7 +177,7 @@ static void keys_that_are_nowhere_whole_equal_one_rank(void **state)
     (void)state;
     static const char *const strategies[] = {"ring", "selective", "2x2r", "2x2s"};
     for (int choice = 0; choice < 8; choice++) {
-        const tess_sparse_opts room = {.rank = LOW, .compensate = choice % 6 == 1};
+        const tess_sparse_opts room = {.proj_dim = LOW, .compensate = choice % 6 == 1};
         const int sparse = choice % 2, some = choice / 2 < 2;
         trial *t = make_trial(choice & 4 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL,
                               sparse || choice / 2 % 2 ? &room : NULL, strategies[choice / 2]);
@@ -312,7 +312,7 @@ static void a_rank_takes_what_was_told(void **state)
             assert_int_equal(t->of[r].bytes, t->of[r].allowed);
         drop_trial(t);
     }
-    const tess_sparse_opts room = {.rank = LOW, .learn_rows = LEARN};
+    const tess_sparse_opts room = {.proj_dim = LOW, .learn_rows = LEARN};
     trial *t = make_trial(TESS_KEEP_ALL, &room, "fractional");
     use_predictor(t);
     run_alone(t);
@@ -447,7 +447,7 @@ static void to_tokens(trial *t)
 }
 static void to_rank(trial *t)
 {
-    t->room.rank = 16;
+    t->room.proj_dim = 16;
 }
 static void to_cubes(trial *t)
 {
@@ -477,7 +477,7 @@ static void a_context_of_other_sizes_is_refused(void **state)
         {to_compensate, TESS_KEEP_ALL, "the context's compensate is 0, must be the pass's, 1"},
         {to_same, TESS_KEEP_BLOCKS, "the context's saves is 1, must be 2 or more"},
     };
-    const tess_sparse_opts room = {.rank = LOW};
+    const tess_sparse_opts room = {.proj_dim = LOW};
     trial *t = make_trial(TESS_KEEP_ALL, &room, "fractional");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char sentence[200];

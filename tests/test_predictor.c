@@ -55,11 +55,11 @@ static void parameters_lie_one_behind_the_other(void **state)
     tess_ctx *ctx = make_ctx();
     for (int hidden = 0; hidden < 2; hidden++) {
         tess_predictor *p =
-            make(ctx, &(tess_predictor_opts){.input = (tess_predict_input)hidden, .rank = 8});
+            make(ctx, &(tess_predictor_opts){.input = (tess_predict_input)hidden, .proj_dim = 8});
         tess_predictor_info info;
         CHECK_OK(tess_predictor_query(p, &info));
         assert_int_equal(info.params, hidden ? 8 : 4);
-        assert_int_equal(info.opts.rank, 8);
+        assert_int_equal(info.opts.proj_dim, 8);
         int64_t at = 0;
         for (int i = 0; i < info.params; i++) {
             tess_param param;
@@ -151,7 +151,7 @@ static void files_keep_every_bit_and_choice(void **state)
         CHECK_OK(tess_predictor_query(p, &a));
         CHECK_OK(tess_predictor_query(q, &b));
         assert_int_equal(a.opts.input, b.opts.input);
-        assert_int_equal(a.opts.rank, b.opts.rank);
+        assert_int_equal(a.opts.proj_dim, b.opts.proj_dim);
         assert_int_equal(a.opts.rotary, b.opts.rotary);
         assert_int_equal(a.count, b.count);
         assert_memory_equal(a.values, b.values, (size_t)a.count * sizeof(float));
@@ -230,8 +230,9 @@ static void wrong_calls_are_named(void **state)
     tess_param param;
     CHECK_FAILS(tess_predictor_create(NULL, &config, NULL, &p), TESS_EINVAL,
                 "tess_predictor_create: ctx is NULL");
-    CHECK_FAILS(tess_predictor_create(ctx, &config, &(tess_predictor_opts){.rank = 20}, &p),
-                TESS_EINVAL, "tess_predictor_create: rank is 20, must be a multiple of 8 up to 64");
+    CHECK_FAILS(tess_predictor_create(ctx, &config, &(tess_predictor_opts){.proj_dim = 20}, &p),
+                TESS_EINVAL,
+                "tess_predictor_create: proj_dim is 20, must be a multiple of 8 up to 64");
     CHECK_FAILS(tess_predictor_create(ctx, &config, &(tess_predictor_opts){.rotary = 1}, &p),
                 TESS_EINVAL,
                 "tess_predictor_create: rotary is 1, must be 0 for QK, which is rotated");

@@ -22,7 +22,7 @@ static tess_attend attend_with(tess_select_kind kind, const int32_t *first, cons
 static void a_sparse_pass_told_nothing_is_dense(void **state)
 {
     (void)state;
-    const tess_sparse_opts room = {.rank = 8};
+    const tess_sparse_opts room = {.proj_dim = 8};
     const tess_pass_shape sparse = shape_with(&room), dense = shape_with(NULL);
     world a = make_world(2, &config, &sparse), b = make_world(2, &config, &dense);
     run_both(&a);
@@ -37,7 +37,7 @@ static void a_sparse_pass_told_nothing_is_dense(void **state)
 static void full_lists_are_dense(void **state)
 {
     (void)state;
-    const tess_sparse_opts room = {.rank = 8};
+    const tess_sparse_opts room = {.proj_dim = 8};
     const tess_pass_shape sparse = shape_with(&room), dense = shape_with(NULL);
     tess_attend_layer layers[LAYERS];
     const tess_attend attend = attend_with(TESS_SELECT_RANDOM, all_keys, all_keys, layers);
@@ -166,7 +166,7 @@ static void check_against_reference(tess_select_kind kind, const tess_predictor_
 static void every_kind_matches_double_precision_on_its_lists(void **state)
 {
     (void)state;
-    const tess_sparse_opts room = {.rank = 8};
+    const tess_sparse_opts room = {.proj_dim = 8};
     static const tess_select_kind kinds[] = {TESS_SELECT_ORACLE, TESS_SELECT_SEARCH,
                                              TESS_SELECT_POOLED, TESS_SELECT_WINDOW};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -176,9 +176,9 @@ static void every_kind_matches_double_precision_on_its_lists(void **state)
 static void every_predictor_matches_double_precision_on_its_lists(void **state)
 {
     (void)state;
-    const tess_sparse_opts room = {.rank = 8};
+    const tess_sparse_opts room = {.proj_dim = 8};
     for (int proxy = 0; proxy <= TESS_PROXY_SOFTMAX; proxy++) {
-        const tess_predictor_opts qk = {.rank = 8}, plain = {TESS_PREDICT_HIDDEN, 8, 0, 3},
+        const tess_predictor_opts qk = {.proj_dim = 8}, plain = {TESS_PREDICT_HIDDEN, 8, 0, 3},
                                   rotated = {TESS_PREDICT_HIDDEN, 8, 1, 3};
         check_against_reference(TESS_SELECT_PREDICTOR, &qk, (tess_proxy)proxy, &room);
         check_against_reference(TESS_SELECT_PREDICTOR, &plain, (tess_proxy)proxy, &room);
@@ -189,8 +189,8 @@ static void every_predictor_matches_double_precision_on_its_lists(void **state)
 static void a_virtual_key_stands_for_what_is_dropped(void **state)
 {
     (void)state;
-    const tess_sparse_opts virtual = {.rank = 8, .compensate = 1};
-    const tess_predictor_opts qk = {.rank = 8};
+    const tess_sparse_opts virtual = {.proj_dim = 8, .compensate = 1};
+    const tess_predictor_opts qk = {.proj_dim = 8};
     check_against_reference(TESS_SELECT_PREDICTOR, &qk, TESS_PROXY_MEAN, &virtual);
     check_against_reference(TESS_SELECT_WINDOW, NULL, TESS_PROXY_MEAN, &virtual);
 }
@@ -201,7 +201,7 @@ static world run_kept(tess_keep keep, tess_dtype store, int64_t index_memory, in
                       tess_select_kind kind, int reselected)
 {
     const tess_sparse_opts room = {
-        .rank = 8, .index_memory = index_memory, .compensate = kind == TESS_SELECT_ORACLE};
+        .proj_dim = 8, .index_memory = index_memory, .compensate = kind == TESS_SELECT_ORACLE};
     tess_pass_shape shape = shape_with(&room);
     shape.keep = keep;
     shape.store = store;
@@ -210,7 +210,7 @@ static world run_kept(tess_keep keep, tess_dtype store, int64_t index_memory, in
     tess_attend_result result;
     world w = make_world(threads, &config, &shape);
     if (kind == TESS_SELECT_PREDICTOR)
-        CHECK_OK(tess_predictor_create(w.ctx, &config, &(tess_predictor_opts){.rank = 8},
+        CHECK_OK(tess_predictor_create(w.ctx, &config, &(tess_predictor_opts){.proj_dim = 8},
                                        &attend.predictor));
     CHECK_OK(tess_pass_attend(w.pass, &attend));
     run_both(&w);
@@ -266,7 +266,7 @@ static void halves_change_gradients_by_their_rounding_alone(void **state)
 static void a_pass_without_training_gives_the_same_output(void **state)
 {
     (void)state;
-    const tess_sparse_opts room = {.rank = 8};
+    const tess_sparse_opts room = {.proj_dim = 8};
     tess_pass_shape train = shape_with(&room), forward = train;
     forward.train = 0;
     tess_attend_layer layers[LAYERS];
@@ -285,12 +285,13 @@ static void a_pass_without_training_gives_the_same_output(void **state)
 static void what_was_told_before_leaves_no_trace(void **state)
 {
     (void)state;
-    const tess_sparse_opts room = {.rank = 8};
+    const tess_sparse_opts room = {.proj_dim = 8};
     const tess_pass_shape shape = shape_with(&room);
     tess_attend_layer layers[LAYERS];
     world a = make_world(2, &config, &shape), b = make_world(2, &config, &shape);
     tess_predictor *predictor = NULL;
-    CHECK_OK(tess_predictor_create(a.ctx, &config, &(tess_predictor_opts){.rank = 8}, &predictor));
+    CHECK_OK(
+        tess_predictor_create(a.ctx, &config, &(tess_predictor_opts){.proj_dim = 8}, &predictor));
     for (int i = 0; i < 2; i++) {
         tess_attend attend =
             attend_with(i ? TESS_SELECT_WINDOW : TESS_SELECT_PREDICTOR, mixed[0], mixed[1], layers);
@@ -460,7 +461,7 @@ static void the_memory_taken_is_what_is_needed_at_most(void **state)
 {
     (void)state;
     for (int choice = 0; choice < 32; choice++) {
-        const tess_sparse_opts room = {.rank = choice & 1 ? 16 : 0,
+        const tess_sparse_opts room = {.proj_dim = choice & 1 ? 16 : 0,
                                        .unit_cubes = choice >> 1 & 1,
                                        .compensate = choice >> 1 & 1,
                                        .learn_rows = choice & 1 && choice & 4 ? 7 : 0,
@@ -509,7 +510,7 @@ static void a_pass_without_lists_learns_and_looks(void **state)
     tess_predictor_info info[2];
     tess_model_memory need[2];
     for (int i = 0; i < 2; i++) {
-        const tess_sparse_opts room = {.rank = 16, .learn_rows = 9, .dense = i};
+        const tess_sparse_opts room = {.proj_dim = 16, .learn_rows = 9, .dense = i};
         const tess_pass_shape shape = shape_with(&room);
         tess_attend_layer layers[LAYERS] = {{.learn = 1, .hook = 1}, {.learn = 1, .hook = 1}};
         int calls = 0;
@@ -550,9 +551,11 @@ static void a_pass_says_what_is_wrong_with_its_room(void **state)
         {{.unit_cubes = 2}, "tess_model_need: sparse.unit_cubes is 2, must be 0..1"},
         {{.compensate = -1}, "tess_model_need: sparse.compensate is -1, must be 0..1"},
         {{.dense = 2}, "tess_model_need: sparse.dense is 2, must be 0..1"},
-        {{.rank = 12}, "tess_model_need: sparse.rank is 12, must be 0 or a multiple of 8 up to 64"},
-        {{.rank = 8, .learn_rows = 76}, "tess_model_need: sparse.learn_rows is 76, must be 0..75"},
-        {{.learn_rows = 5}, "tess_model_need: sparse.rank is 0, must be given with learn_rows"},
+        {{.proj_dim = 12},
+         "tess_model_need: sparse.proj_dim is 12, must be 0 or a multiple of 8 up to 64"},
+        {{.proj_dim = 8, .learn_rows = 76},
+         "tess_model_need: sparse.learn_rows is 76, must be 0..75"},
+        {{.learn_rows = 5}, "tess_model_need: sparse.proj_dim is 0, must be given with learn_rows"},
         {{.max_density = 1.5}, "tess_model_need: sparse.max_density is 1.5, must be 0..1"},
         {{.index_memory = -1},
          "tess_model_need: sparse.index_memory is -1, must be 0..4611686018427387903"},
@@ -574,7 +577,7 @@ static void a_pass_says_what_is_wrong_with_its_room(void **state)
 static void a_pass_says_how_it_cannot_attend(void **state)
 {
     (void)state;
-    const tess_sparse_opts room = {.rank = 8, .max_density = 0.5};
+    const tess_sparse_opts room = {.proj_dim = 8, .max_density = 0.5};
     const tess_pass_shape shape = shape_with(&room), dense_shape = shape_with(NULL);
     tess_attend_layer layers[LAYERS];
     tess_attend a = attend_with(TESS_SELECT_ORACLE, mixed[0], all_keys, layers);
@@ -597,7 +600,7 @@ static void a_pass_says_how_it_cannot_attend(void **state)
                 "tess_pass_attend: layer 0: kind is PREDICTOR, but there is none");
     CHECK_OK(tess_predictor_create(w.ctx, &config, NULL, &a.predictor));
     CHECK_FAILS(tess_pass_attend(w.pass, &a), TESS_EINVAL,
-                "tess_pass_attend: the predictor's rank is 16, must be the pass's, 8");
+                "tess_pass_attend: the predictor's proj_dim is 16, must be the pass's, 8");
     tess_predictor_destroy(a.predictor);
     a.predictor = NULL;
     layers[0].kind = TESS_SELECT_WINDOW;

@@ -44,7 +44,7 @@ tess_status workload_make_probe(workload *w)
     TRY(workload_take(w, rows + 1, TESS_DTYPE_I64, &data));
     r->bounds = data;
     TRY(workload_matrix(w, all * rows, w->p.dim, 0, &r->q));
-    TRY(workload_matrix(w, all * rows, w->sparse.room.rank, 0, &r->low));
+    TRY(workload_matrix(w, all * rows, w->sparse.room.proj_dim, 0, &r->low));
     TRY(workload_take(w, all, TESS_DTYPE_F64, &data));
     r->densities = data;
     TRY(workload_take(w, all * (int64_t)sizeof *r->stats, TESS_DTYPE_U8, &data));

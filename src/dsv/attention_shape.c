@@ -87,7 +87,7 @@ void tess__attention_room(const tess_attention_opts *o, const tess__attention_at
         (double)(tess__attention_by_cubes(o->kind) ? tess__attention_groups(at->grid, at->cube)
                                                    : tokens);
     *room = (tess_sparse_opts){.unit_cubes = tess__attention_by_cubes(o->kind),
-                               .rank = learns ? o->proj_dim : 0,
+                               .proj_dim = learns ? o->proj_dim : 0,
                                .learn_rows = learns && at->train ? rows : 0,
                                .compensate = o->compensate,
                                .max_density = units / n,

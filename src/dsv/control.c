@@ -102,7 +102,7 @@ static tess_status make_predictor(tess__control *c)
     const tess_predictor_opts opts = {.input = c->attention.predictor == TESS_PREDICTOR_QK
                                                    ? TESS_PREDICT_QK
                                                    : TESS_PREDICT_HIDDEN,
-                                      .rank = c->attention.proj_dim,
+                                      .proj_dim = c->attention.proj_dim,
                                       .rotary = c->attention.predictor == TESS_PREDICTOR_HIDDEN,
                                       .seed = c->opts.seed};
     if (!c->rules.learns)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* columns.c - rows of matrices combined with vectors over their columns: biases, gates, sums.
  *
- *   finish        y = x + gate (y + bias)       what follows a product; each may be left out
+ *   epilogue        y = x + gate (y + bias)       what follows a product; each may be left out
  *   scale         y = x gate
  *   gate_gradient dw += factor m, and the sum of w m
  *   column_sums   sum[j] += sum over rows of x[i][j], in double
@@ -9,8 +9,8 @@
 #include "entries.h"
 #include "vec.h"
 
-void TESS_K(tess__finish)(float *restrict y, const float *restrict bias, const float *restrict gate,
-                          const float *restrict x, int64_t n)
+void TESS_K(tess__epilogue)(float *restrict y, const float *restrict bias,
+                            const float *restrict gate, const float *restrict x, int64_t n)
 {
     if (bias)
         for (int64_t i = 0; i < n; i++)

@@ -126,7 +126,7 @@ typedef struct {
     void (*gelu)(float *y, const float *x, int64_t n);
     void (*gelu_backward)(float *dx, float *y, const float *x, int64_t n);
     /* columns.c */
-    void (*finish)(float *y, const float *bias, const float *gate, const float *x, int64_t n);
+    void (*epilogue)(float *y, const float *bias, const float *gate, const float *x, int64_t n);
     void (*scale)(float *y, const float *x, const float *gate, int64_t rows, int64_t n);
     double (*gate_gradient)(float *dw, const float *m, const float *w, float factor, int64_t n);
     void (*column_sums)(double *sum, const float *x, int64_t stride, int64_t rows, int64_t n);

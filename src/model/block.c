@@ -19,11 +19,11 @@ static void modulate(tess_pass *p, int layer)
 
 tess_status tess__block_forward(tess_pass *p, int layer, const tess__set *s, float *x_out)
 {
-    TESS_TRY(tess__block_again(p, layer, s));
+    TESS_TRY(tess__block_recompute(p, layer, s));
     return tess__ffn_forward(p, layer, s, x_out);
 }
 
-tess_status tess__block_again(tess_pass *p, int layer, const tess__set *s)
+tess_status tess__block_recompute(tess_pass *p, int layer, const tess__set *s)
 {
     modulate(p, layer);
     TESS_TRY(tess__self_forward(p, layer, s));
@@ -35,9 +35,9 @@ tess_status tess__block_backward(tess_pass *p, int layer, const tess__set *s)
     const tess_model *m = p->model;
     modulate(p, layer);
     TESS_TRY(tess__ffn_backward(p, layer, s));
-    TESS_TRY(tess__tell_ready(p, TESS__NOT_READY));
+    TESS_TRY(tess__report_ready(p, TESS__NOT_READY));
     TESS_TRY(tess__cross_backward(p, layer, s));
-    TESS_TRY(tess__tell_ready(p, TESS__NOT_READY));
+    TESS_TRY(tess__report_ready(p, TESS__NOT_READY));
     TESS_TRY(tess__self_backward(p, layer, s));
     tess__modulate_backward(p, tess__block_at(m, m->gradients, layer, B_TABLE), MOD_ALL, p->dsix,
                             p->z.dim);

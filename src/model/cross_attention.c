@@ -5,7 +5,7 @@
  *   q2 = n wq^T + bq      kv2 = context wkv^T + bkv      q, k: RMS norm
  *   o2 = attention(q, k, v)      x2 = x1 + o2 wo^T + bo
  *
- * The gradient of the context is added up over all blocks in p->dcontext.
+ * The gradient of the context is added up over all blocks in p->dtext_emb.
  *
  *   big: q by rows * dim, k and v by text rows * dim, then their gradients in the same order, all
  *   by heads; then dq2 and dkv2 by rows over q, k and v
@@ -38,12 +38,12 @@ static void make_parts(const tess_pass *p, int layer, float *heads, tess__qkv_pa
 static void make_views(const tess_pass *p, const tess__qkv_part parts[3], tess_view views[3])
 {
     for (int i = 0; i < 3; i++)
-        views[i] = tess__heads_view(p, parts[i].heads, i == 0 ? p->z.home : p->z.text);
+        views[i] = tess__heads_view(p, parts[i].heads, i == 0 ? p->z.local : p->z.text);
 }
 
 static void to_heads(tess_pass *p, const tess__set *s, const tess__qkv_part parts[3])
 {
-    tess__to_heads(p, p->z.home, s->at[SET_Q2], 1, parts);
+    tess__to_heads(p, p->z.local, s->at[SET_Q2], 1, parts);
     tess__to_heads(p, p->z.text, s->at[SET_KV2], 2, parts + 1);
 }
 
@@ -67,7 +67,7 @@ tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s)
     tess__qkv_part parts[3];
     tess_view v[3];
     TESS_TRY(tess__layer_forward(p, &query, p->z.rows, n, s->at[SET_Q2], NULL));
-    TESS_TRY(tess__layer_forward(p, &kv, p->z.text_rows, p->context, s->at[SET_KV2], NULL));
+    TESS_TRY(tess__layer_forward(p, &kv, p->z.text_rows, p->text_emb, s->at[SET_KV2], NULL));
     make_parts(p, layer, p->big, parts);
     to_heads(p, s, parts);
     make_views(p, parts, v);
@@ -97,7 +97,7 @@ static tess_status attend_backward(tess_pass *p, int layer, const tess__set *s)
     const tess_attn_saved saved = {&in[0], &in[1], &in[2], &o, s->at[SET_LSE2]};
     TESS_TRY(tess_attn_backward(p->cross, NULL, &saved, &dout, NULL, &d[0], &d[1], &d[2]));
     count_attention(p, lap);
-    tess__from_heads(p, p->z.home, s->at[SET_Q2], 1, gradients, parts[0].heads);
+    tess__from_heads(p, p->z.local, s->at[SET_Q2], 1, gradients, parts[0].heads);
     tess__from_heads(p, p->z.text, s->at[SET_KV2], 2, gradients + 1, parts[1].heads);
     return TESS_OK;
 }
@@ -113,8 +113,8 @@ tess_status tess__cross_backward(tess_pass *p, int layer, const tess__set *s)
     TESS_TRY(tess__layer_dw(p, &out, rows, p->g, s->at[SET_O2]));
     TESS_TRY(tess__layer_dx(p, &out, rows, p->g, p->t, 0, NULL));
     TESS_TRY(attend_backward(p, layer, s));
-    TESS_TRY(tess__layer_dw(p, &kv, p->z.text_rows, dkv2, p->context));
-    TESS_TRY(tess__layer_dx(p, &kv, p->z.text_rows, dkv2, p->dcontext, 1, NULL));
+    TESS_TRY(tess__layer_dw(p, &kv, p->z.text_rows, dkv2, p->text_emb));
+    TESS_TRY(tess__layer_dx(p, &kv, p->z.text_rows, dkv2, p->dtext_emb, 1, NULL));
     TESS_TRY(tess__layer_dw(p, &query, rows, dq2, norm_input(p, layer, s)));
     if (!m->config.cross_attn_norm)
         return tess__layer_dx(p, &query, rows, dq2, p->g, 1, NULL);

@@ -81,7 +81,7 @@ static tess_status text_forward(tess_pass *p, const float *text)
     if (p->text)
         memcpy(p->text, text, (size_t)(p->z.text_rows * p->z.text_dim) * sizeof *text);
     TESS_TRY(tess__layer_gelu(p, &first, p->z.text_rows, text, h, p->big));
-    return tess__layer_forward(p, &second, p->z.text_rows, p->big, p->context, NULL);
+    return tess__layer_forward(p, &second, p->z.text_rows, p->big, p->text_emb, NULL);
 }
 
 static tess_status text_backward(tess_pass *p)
@@ -90,8 +90,8 @@ static tess_status text_backward(tess_pass *p)
     const tess__layer second = tess__outer_layer(p, P_TEXT2_W);
     const int64_t rows = p->z.text_rows;
     float *dh = p->big, *act = p->big + rows * p->z.dim;
-    TESS_TRY(tess__layer_gelu_dx(p, &second, rows, p->dcontext, p->text1, act, dh));
-    TESS_TRY(tess__layer_dw(p, &second, rows, p->dcontext, act));
+    TESS_TRY(tess__layer_gelu_dx(p, &second, rows, p->dtext_emb, p->text1, act, dh));
+    TESS_TRY(tess__layer_dw(p, &second, rows, p->dtext_emb, act));
     return tess__layer_dw(p, &first, rows, dh, p->text);
 }
 

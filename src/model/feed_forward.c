@@ -20,7 +20,7 @@ static void norm_input(tess_pass *p, const tess__set *s)
 
 static int64_t rows_at(const tess_pass *p, int64_t row)
 {
-    const int64_t left = p->z.home - row % p->z.home;
+    const int64_t left = p->z.local - row % p->z.local;
     return left < p->z.chunk ? left : p->z.chunk;
 }
 
@@ -28,11 +28,11 @@ tess_status tess__ffn_forward(tess_pass *p, int layer, const tess__set *s, float
 {
     const tess__layer first = tess__block_layer(p, layer, B_FFN1_W, B_FFN1_B, 1);
     const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
-    float *kept = s->at[SET_H];
+    float *saved = s->at[SET_H];
     norm_input(p, s);
     for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
         rows = rows_at(p, row);
-        float *h = kept ? kept + row * p->z.ffn : p->big;
+        float *h = saved ? saved + row * p->z.ffn : p->big;
         TESS_TRY(tess__layer_gelu(p, &first, rows, p->n + row * p->z.dim, h, p->big));
         TESS_TRY(tess__layer_residual(p, &second, row, rows, p->big, s->at[SET_X2],
                                       p->mod + MOD_GATE2 * p->z.dim, x_out));
@@ -54,7 +54,7 @@ static tess_status backward_rows(tess_pass *p, int layer, const tess__set *s, in
     if (!s->at[SET_H])
         TESS_TRY(tess__layer_forward(p, &first, rows, n, again, NULL));
     TESS_TRY(tess__layer_gelu_dx(p, &second, rows, t, h, act, dh));
-    TESS_TRY(tess__layer_m(p, &second, row, rows, act, row % p->z.home != 0));
+    TESS_TRY(tess__layer_m(p, &second, row, rows, act, row % p->z.local != 0));
     TESS_TRY(tess__layer_dw(p, &first, rows, dh, n));
     return tess__layer_dx(p, &first, rows, dh, t, 0, NULL);
 }
@@ -62,15 +62,15 @@ static tess_status backward_rows(tess_pass *p, int layer, const tess__set *s, in
 tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
-    const int64_t dim = p->z.dim, home = p->z.home;
+    const int64_t dim = p->z.dim, local = p->z.local;
     const float *gate = p->mod + MOD_GATE2 * dim;
     norm_input(p, s);
     tess__gate_rows(p, p->g, gate, p->t);
     for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
         rows = rows_at(p, row);
         TESS_TRY(backward_rows(p, layer, s, row, rows));
-        const int64_t sample = row / home, at = sample * MOD_ALL * dim;
-        if ((row + rows) % home == 0)
+        const int64_t sample = row / local, at = sample * MOD_ALL * dim;
+        if ((row + rows) % local == 0)
             tess__gate_backward(p, &second, sample, gate + at, p->dmod + MOD_GATE2 * dim + at);
     }
     tess__norm_rows_backward(p, p->t, s->at[SET_X2], p->mod + MOD_SCALE2 * dim, MOD_ALL * dim, p->g,

@@ -45,21 +45,21 @@ tess__layer tess__block_layer(const tess_pass *p, int layer, tess__block_param w
 }
 
 tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
-                                float *y, const tess__finish *finish)
+                                float *y, const tess__epilogue *epilogue)
 {
     const tess__lap lap = tess__lap_begin(p);
     const tess_linear_shape shape = {rows, l->in, l->out};
-    const tess_status status = tess__linear_forward(p->ctx, &shape, x, l->w, l->b, y, finish);
+    const tess_status status = tess__linear_forward(p->ctx, &shape, x, l->w, l->b, y, epilogue);
     p->times.linear_ns += tess__lap_end(p, lap);
     return status;
 }
 
 tess_status tess__layer_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
-                           float *dx, int add, const tess__finish *finish)
+                           float *dx, int add, const tess__epilogue *epilogue)
 {
     const tess__lap lap = tess__lap_begin(p);
     const tess_linear_shape shape = {rows, l->in, l->out};
-    const tess_status status = tess__linear_dx(p->ctx, &shape, dy, l->w, dx, add, finish);
+    const tess_status status = tess__linear_dx(p->ctx, &shape, dy, l->w, dx, add, epilogue);
     p->times.linear_ns += tess__lap_end(p, lap);
     return status;
 }
@@ -79,22 +79,22 @@ typedef struct {
     const tess_pass *p;
     const float *bias, *residual, *gate;
     int64_t row; /* of the pass, at the product's first */
-} residual_finish;
+} residual_epilogue;
 
-static void finish_residual(const void *user, int64_t row, int64_t column, int64_t n, float *y)
+static void run_residual(const void *user, int64_t row, int64_t column, int64_t n, float *y)
 {
-    const residual_finish *f = user;
+    const residual_epilogue *f = user;
     const int64_t dim = f->p->z.dim, at = f->row + row;
-    const float *gate = f->gate ? f->gate + at / f->p->z.home * MOD_ALL * dim + column : NULL;
-    f->p->ctx->kernels->finish(y, f->bias + column, gate, f->residual + at * dim + column, n);
+    const float *gate = f->gate ? f->gate + at / f->p->z.local * MOD_ALL * dim + column : NULL;
+    f->p->ctx->kernels->epilogue(y, f->bias + column, gate, f->residual + at * dim + column, n);
 }
 
 tess_status tess__layer_residual(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
                                  const float *x, const float *residual, const float *gate, float *y)
 {
-    const residual_finish f = {p, l->b, residual, gate, row};
+    const residual_epilogue f = {p, l->b, residual, gate, row};
     return tess__layer_forward(p, l, rows, x, y + row * p->z.dim,
-                               &(tess__finish){finish_residual, &f});
+                               &(tess__epilogue){run_residual, &f});
 }
 
 typedef struct {
@@ -102,18 +102,18 @@ typedef struct {
     int64_t ld;
     const float *bias, *h;
     float *act;
-} gelu_finish;
+} gelu_epilogue;
 
-static void finish_gelu(const void *user, int64_t row, int64_t column, int64_t n, float *y)
+static void run_gelu(const void *user, int64_t row, int64_t column, int64_t n, float *y)
 {
-    const gelu_finish *f = user;
-    f->kernels->finish(y, f->bias + column, NULL, NULL, n);
+    const gelu_epilogue *f = user;
+    f->kernels->epilogue(y, f->bias + column, NULL, NULL, n);
     f->kernels->gelu(f->act + row * f->ld + column, y, n);
 }
 
-static void finish_gelu_backward(const void *user, int64_t row, int64_t column, int64_t n, float *y)
+static void run_gelu_backward(const void *user, int64_t row, int64_t column, int64_t n, float *y)
 {
-    const gelu_finish *f = user;
+    const gelu_epilogue *f = user;
     const int64_t at = row * f->ld + column;
     f->kernels->gelu_backward(y, f->act + at, f->h + at, n);
 }
@@ -121,15 +121,15 @@ static void finish_gelu_backward(const void *user, int64_t row, int64_t column, 
 tess_status tess__layer_gelu(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
                              float *h, float *act)
 {
-    const gelu_finish f = {p->ctx->kernels, l->out, l->b, NULL, act};
-    return tess__layer_forward(p, l, rows, x, h, &(tess__finish){finish_gelu, &f});
+    const gelu_epilogue f = {p->ctx->kernels, l->out, l->b, NULL, act};
+    return tess__layer_forward(p, l, rows, x, h, &(tess__epilogue){run_gelu, &f});
 }
 
 tess_status tess__layer_gelu_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
                                 const float *h, float *act, float *dh)
 {
-    const gelu_finish f = {p->ctx->kernels, l->in, NULL, h, act};
-    return tess__layer_dx(p, l, rows, dy, dh, 0, &(tess__finish){finish_gelu_backward, &f});
+    const gelu_epilogue f = {p->ctx->kernels, l->in, NULL, h, act};
+    return tess__layer_dx(p, l, rows, dy, dh, 0, &(tess__epilogue){run_gelu_backward, &f});
 }
 
 tess_status tess__layer_m(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
@@ -146,7 +146,7 @@ void tess__gate_backward(tess_pass *p, const tess__layer *l, int64_t sample, con
                          float *dgate)
 {
     const int64_t dim = p->z.dim, in = l->in;
-    tess__column_sums(p->ctx, p->z.home, dim, p->g + sample * p->z.home * dim, p->sums, 0);
+    tess__column_sums(p->ctx, p->z.local, dim, p->g + sample * p->z.local * dim, p->sums, 0);
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t j = 0; j < dim; j++) {
         const double dot = p->ctx->kernels->gate_gradient(l->dw + j * in, p->m + j * in,
@@ -193,10 +193,10 @@ static void add_up(const tess_pass *p, const float *partial, int64_t n, int64_t 
 
 void tess__gate_rows(tess_pass *p, const float *g, const float *gate, float *y)
 {
-    const int64_t dim = p->z.dim, blocks = p->z.batch * blocks_of(p->z.home);
+    const int64_t dim = p->z.dim, blocks = p->z.batch * blocks_of(p->z.local);
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
-        const rows_block b = block_at(p->z.home, i);
+        const rows_block b = block_at(p->z.local, i);
         p->ctx->kernels->scale(y + b.begin * dim, g + b.begin * dim,
                                gate + b.sample * MOD_ALL * dim, b.n, dim);
     }
@@ -205,11 +205,11 @@ void tess__gate_rows(tess_pass *p, const float *g, const float *gate, float *y)
 void tess__norm_rows(tess_pass *p, const float *x, const float *scale, const float *shift,
                      int64_t stride, float *y)
 {
-    const int64_t dim = p->z.dim, blocks = p->z.batch * blocks_of(p->z.home);
+    const int64_t dim = p->z.dim, blocks = p->z.batch * blocks_of(p->z.local);
     const float eps = (float)p->model->config.eps;
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
-        const rows_block b = block_at(p->z.home, i);
+        const rows_block b = block_at(p->z.local, i);
         p->ctx->kernels->norm_forward(y + b.begin * dim, x + b.begin * dim,
                                       scale + b.sample * stride, shift + b.sample * stride, b.n,
                                       dim, eps);
@@ -219,11 +219,11 @@ void tess__norm_rows(tess_pass *p, const float *x, const float *scale, const flo
 void tess__norm_rows_backward(tess_pass *p, const float *dy, const float *x, const float *scale,
                               int64_t stride, float *dx, float *dscale, float *dshift)
 {
-    const int64_t dim = p->z.dim, per = blocks_of(p->z.home), blocks = p->z.batch * per;
+    const int64_t dim = p->z.dim, per = blocks_of(p->z.local), blocks = p->z.batch * per;
     const float eps = (float)p->model->config.eps;
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
-        const rows_block b = block_at(p->z.home, i);
+        const rows_block b = block_at(p->z.local, i);
         float *part = p->partial + i * 2 * dim;
         memset(part, 0, (size_t)(2 * dim) * sizeof *part);
         p->ctx->kernels->norm_backward(dx + b.begin * dim, part, part + dim, dy + b.begin * dim,
@@ -254,14 +254,14 @@ void tess__to_heads(tess_pass *p, int64_t per_sample, const float *x, int n_part
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
         const rows_block b = block_at(per_sample, i);
-        float turn[TESS__TURN_MAX];
+        float rope[TESS__ROPE_MAX];
         for (int64_t row = b.begin; row < b.begin + b.n; row++) {
-            if (parts[0].turn)
-                tess__turn_at(p, z->first + row % per_sample, z->head_dim, p->turn, turn);
+            if (parts[0].rotate)
+                tess__rope_at(p, z->first + row % per_sample, z->head_dim, p->rope, rope);
             for (int k = 0; k < n_parts; k++)
                 p->ctx->kernels->rms_rotary(parts[k].heads + head_place(p, per_sample, row), stride,
                                             x + (row * n_parts + k) * z->dim, parts[k].weight,
-                                            parts[k].turn ? turn : NULL, z->heads, z->head_dim,
+                                            parts[k].rotate ? rope : NULL, z->heads, z->head_dim,
                                             eps);
         }
     }
@@ -277,16 +277,16 @@ void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_pa
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
         const rows_block b = block_at(per_sample, i);
-        float turn[TESS__TURN_MAX], *sum = p->partial + i * width;
+        float rope[TESS__ROPE_MAX], *sum = p->partial + i * width;
         memset(sum, 0, (size_t)width * sizeof *sum);
         for (int64_t row = b.begin; row < b.begin + b.n; row++) {
-            if (parts[0].turn)
-                tess__turn_at(p, z->first + row % per_sample, z->head_dim, p->turn, turn);
+            if (parts[0].rotate)
+                tess__rope_at(p, z->first + row % per_sample, z->head_dim, p->rope, rope);
             for (int k = 0; k < n_parts; k++)
                 p->ctx->kernels->rms_rotary_backward(
                     dx + row * width + k * z->dim, sum + k * z->dim,
                     parts[k].heads + head_place(p, per_sample, row), stride,
-                    x + row * width + k * z->dim, parts[k].weight, parts[k].turn ? turn : NULL,
+                    x + row * width + k * z->dim, parts[k].weight, parts[k].rotate ? rope : NULL,
                     z->heads, z->head_dim, eps);
         }
     }
@@ -304,6 +304,6 @@ tess_view tess__heads_view(const tess_pass *p, const float *heads, int64_t per_s
 
 tess_view tess__rows_view(const tess_pass *p, const float *rows)
 {
-    return (tess_view){(void *)(uintptr_t)rows, TESS_DTYPE_F32, p->z.home * p->z.dim, p->z.head_dim,
-                       p->z.dim};
+    return (tess_view){(void *)(uintptr_t)rows, TESS_DTYPE_F32, p->z.local * p->z.dim,
+                       p->z.head_dim, p->z.dim};
 }

@@ -12,7 +12,7 @@
  * thread.
  *
  * What follows a product element by element (bias, gate and residual, GELU) can be done by a
- * `finish` on each block while it is in the cache, so that it costs no pass over memory.
+ * `epilogue` on each block while it is in the cache, so that it costs no pass over memory.
  */
 #include "model_internal.h"
 
@@ -31,7 +31,7 @@ typedef struct {
     int64_t lda, ldb;
     float *c;
     int add;
-    const tess__finish *finish;
+    const tess__epilogue *epilogue;
     int64_t block_m, block_n; /* set by choose_blocks */
 } product;
 
@@ -98,8 +98,8 @@ static int run_block(const product *p, int64_t i, int64_t j)
     float *c = p->c + i * p->n + j;
     if (multiply(p, m, n, a, b, c))
         return 1;
-    for (int64_t row = 0; p->finish && row < m; row++)
-        p->finish->fn(p->finish->user, i + row, j, n, c + row * p->n);
+    for (int64_t row = 0; p->epilogue && row < m; row++)
+        p->epilogue->fn(p->epilogue->user, i + row, j, n, c + row * p->n);
     return 0;
 }
 
@@ -135,25 +135,25 @@ static void add_bias(const void *user, int64_t row, int64_t column, int64_t n, f
 {
     const adder *a = user;
     (void)row;
-    a->kernels->finish(y, a->bias + column, NULL, NULL, n);
+    a->kernels->epilogue(y, a->bias + column, NULL, NULL, n);
 }
 
 tess_status tess__linear_forward(const tess_ctx *ctx, const tess_linear_shape *s, const float *x,
                                  const float *w, const float *bias, float *y,
-                                 const tess__finish *finish)
+                                 const tess__epilogue *epilogue)
 {
     const adder bias_adder = {ctx->kernels, bias};
-    const tess__finish plain = {add_bias, &bias_adder};
-    const tess__finish *last = finish ? finish : bias ? &plain : NULL;
+    const tess__epilogue plain = {add_bias, &bias_adder};
+    const tess__epilogue *last = epilogue ? epilogue : bias ? &plain : NULL;
     return run_product(
-        ctx, &(product){'N', 'T', s->rows, s->out, s->in, x, w, s->in, s->in, y, .finish = last});
+        ctx, &(product){'N', 'T', s->rows, s->out, s->in, x, w, s->in, s->in, y, .epilogue = last});
 }
 
 tess_status tess__linear_dx(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,
-                            const float *w, float *dx, int add, const tess__finish *finish)
+                            const float *w, float *dx, int add, const tess__epilogue *epilogue)
 {
     return run_product(ctx, &(product){'N', 'N', s->rows, s->in, s->out, dy, w, s->out, s->in, dx,
-                                       .add = add, .finish = finish});
+                                       .add = add, .epilogue = epilogue});
 }
 
 tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,

@@ -152,7 +152,7 @@ void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user);
 
 /* Layers whose lists are kept for the gradients; of the others they are selected again. -1: the
  * pass has no lists, or ranks share its tokens and keep those of what they compute. */
-int tess__pass_kept_lists(const tess_pass *pass);
+int tess__pass_saved_lists(const tess_pass *pass);
 
 /* ---- linear.c -------------------------------------------------------------------------------- */
 
@@ -161,15 +161,15 @@ int tess__pass_kept_lists(const tess_pass *pass);
 typedef struct {
     void (*fn)(const void *user, int64_t row, int64_t column, int64_t n, float *y);
     const void *user;
-} tess__finish;
+} tess__epilogue;
 
 /* tess_linear_forward and the parts of tess_linear_backward, with arguments that are right. A
- * finish takes the place of the bias; NULL: there is none. add: to what is there. */
+ * epilogue takes the place of the bias; NULL: there is none. add: to what is there. */
 tess_status tess__linear_forward(const tess_ctx *ctx, const tess_linear_shape *shape,
                                  const float *x, const float *w, const float *bias, float *y,
-                                 const tess__finish *finish);
+                                 const tess__epilogue *epilogue);
 tess_status tess__linear_dx(const tess_ctx *ctx, const tess_linear_shape *shape, const float *dy,
-                            const float *w, float *dx, int add, const tess__finish *finish);
+                            const float *w, float *dx, int add, const tess__epilogue *epilogue);
 tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *shape, const float *dy,
                             const float *x, float *dw, int add);
 void tess__column_sums(const tess_ctx *ctx, int64_t rows, int64_t columns, const float *x,

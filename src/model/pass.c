@@ -33,15 +33,15 @@ static tess_status make_attention(tess_pass *p)
         TESS_TRY(tess_selection_create(p->ctx, &lists, room, &p->lists));
     }
     const tess_predict_shape predict = tess__pass_predict(p);
-    return p->room.rank ? tess_predict_create(p->ctx, &predict, &p->predict) : TESS_OK;
+    return p->room.proj_dim ? tess_predict_create(p->ctx, &predict, &p->predict) : TESS_OK;
 }
 
 /* Token order and rotations; the attention stands on the cubes. */
 static tess_status make_places(tess_pass *p, const int *cube)
 {
-    tess__turns_make(p, p->z.head_dim, p->turn);
-    if (p->turn_low[0])
-        tess__turns_make(p, p->room.rank, p->turn_low);
+    tess__rope_make(p, p->z.head_dim, p->rope);
+    if (p->rope_proj[0])
+        tess__rope_make(p, p->room.proj_dim, p->rope_proj);
     if (cube)
         TESS_TRY(tess_order_cubes(p->z.grid, cube, p->perm, NULL, p->bounds, NULL));
     return TESS_OK;
@@ -58,19 +58,19 @@ tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, te
     tess_pass plan = {.model = model, .ctx = model->ctx, .shape = *shape};
     if (shape->sparse)
         plan.room = *shape->sparse;
-    size_t kept;
+    size_t saved;
     TESS_TRY(tess__pass_sizes(who, &model->config, shape, &plan.z));
     plan.ranks = tess__ranks_of(shape->context);
     if (shape->train && !model->gradients)
         return tess__fail(TESS_EINVAL, "%s: train is 1, but the model was made without gradients",
                           who);
     const size_t object = tess__arena_round(sizeof plan);
-    char *memory = tess__alloc(model->ctx, object + tess__pass_layout(&plan, NULL, &kept));
+    char *memory = tess__alloc(model->ctx, object + tess__pass_layout(&plan, NULL, &saved));
     if (!memory)
         return TESS_ENOMEM;
     tess_pass *made = (tess_pass *)memory;
     *made = plan;
-    tess__pass_layout(made, memory + object, &kept);
+    tess__pass_layout(made, memory + object, &saved);
     tess_status status = make_places(made, shape->cube);
     if (status == TESS_OK)
         status = make_attention(made);
@@ -121,20 +121,20 @@ static int in_halves(const tess_pass *p)
 static void copy_slot(tess_pass *p, int layer, int slot, int keep)
 {
     const int64_t n = p->z.slot[slot];
-    void *kept = p->kept[layer].at[slot];
+    void *saved = p->saved[layer].at[slot];
     float *work = p->work.at[slot];
     if (slot == SET_LSE1 || slot == SET_LSE2)
-        memcpy(keep ? kept : work, keep ? (void *)work : kept, (size_t)n * sizeof *work);
+        memcpy(keep ? saved : work, keep ? (void *)work : saved, (size_t)n * sizeof *work);
     else if (keep)
-        tess_convert(p->ctx, TESS_DTYPE_F32, work, TESS_DTYPE_BF16, kept, n);
+        tess_convert(p->ctx, TESS_DTYPE_F32, work, TESS_DTYPE_BF16, saved, n);
     else
-        tess_convert(p->ctx, TESS_DTYPE_BF16, kept, TESS_DTYPE_F32, work, n);
+        tess_convert(p->ctx, TESS_DTYPE_BF16, saved, TESS_DTYPE_F32, work, n);
 }
 
 /* Where a block's input lies in F32. */
 static float *input_of(const tess_pass *p, int layer)
 {
-    return p->kept && !in_halves(p) ? p->kept[layer].at[SET_X0] : p->work.at[SET_X0];
+    return p->saved && !in_halves(p) ? p->saved[layer].at[SET_X0] : p->work.at[SET_X0];
 }
 
 static float *output_of(const tess_pass *p, int layer)
@@ -145,8 +145,8 @@ static float *output_of(const tess_pass *p, int layer)
 /* The set that a block works in, with its input. */
 static tess__set set_of(const tess_pass *p, int layer)
 {
-    if (p->kept && !in_halves(p) && p->shape.keep == TESS_KEEP_ALL)
-        return p->kept[layer];
+    if (p->saved && !in_halves(p) && p->shape.keep == TESS_KEEP_ALL)
+        return p->saved[layer];
     tess__set set = p->work;
     set.at[SET_X0] = input_of(p, layer);
     return set;
@@ -157,7 +157,7 @@ static tess__set set_of(const tess_pass *p, int layer)
 static tess_status run_block(tess_pass *p, int layer)
 {
     const tess__set set = set_of(p, layer);
-    const int halves = p->kept && in_halves(p);
+    const int halves = p->saved && in_halves(p);
     if (halves)
         copy_slot(p, layer, SET_X0, 1);
     TESS_TRY(tess__block_forward(p, layer, &set, output_of(p, layer)));
@@ -218,15 +218,15 @@ static tess_status run_block_backward(tess_pass *p, int layer)
     for (int slot = SET_X0; in_halves(p) && slot < (all ? SET_SLOTS : SET_X0 + 1); slot++)
         copy_slot(p, layer, slot, 0);
     if (!all) {
-        p->again = 1;
-        const tess_status status = tess__block_again(p, layer, &set);
-        p->again = 0;
+        p->recomputing = 1;
+        const tess_status status = tess__block_recompute(p, layer, &set);
+        p->recomputing = 0;
         TESS_TRY(status);
     }
     return tess__block_backward(p, layer, &set);
 }
 
-tess_status tess__tell_ready(const tess_pass *p, int layer)
+tess_status tess__report_ready(const tess_pass *p, int layer)
 {
     return p->ready_fn ? p->ready_fn(p->ready_user, layer) : TESS_OK;
 }
@@ -237,9 +237,9 @@ void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user)
     pass->ready_user = user;
 }
 
-int tess__pass_kept_lists(const tess_pass *pass)
+int tess__pass_saved_lists(const tess_pass *pass)
 {
-    return pass->lists ? pass->kept_lists : -1;
+    return pass->lists ? pass->saved_lists : -1;
 }
 
 static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
@@ -247,15 +247,15 @@ static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
     const tess__sizes *z = &p->z;
     memset(p->dsix, 0, (size_t)(z->batch * MOD_ALL * z->dim) * sizeof *p->dsix);
     memset(p->dtemb, 0, (size_t)(z->batch * z->dim) * sizeof *p->dtemb);
-    memset(p->dcontext, 0, (size_t)(z->text_rows * z->dim) * sizeof *p->dcontext);
+    memset(p->dtext_emb, 0, (size_t)(z->text_rows * z->dim) * sizeof *p->dtext_emb);
     TESS_TRY(tess__head_backward(p, dout));
-    TESS_TRY(tess__tell_ready(p, z->layers));
+    TESS_TRY(tess__report_ready(p, z->layers));
     for (int layer = z->layers - 1; layer >= 0; layer--) {
         TESS_TRY(run_block_backward(p, layer));
-        TESS_TRY(tess__tell_ready(p, layer));
+        TESS_TRY(tess__report_ready(p, layer));
     }
     TESS_TRY(tess__embed_backward(p, dx));
-    return tess__tell_ready(p, -1);
+    return tess__report_ready(p, -1);
 }
 
 tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx)

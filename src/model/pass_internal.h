@@ -21,7 +21,7 @@
 enum {
     TESS__BLOCK_ROWS = 64,   /* rows whose column sums are one part, whatever the threads */
     TESS__FFN_ROWS = 2048,   /* rows of the wide middle of the feed-forward layer at a time */
-    TESS__TURN_MAX = 2 * 256 /* of a token's rotation: see rotary.c */
+    TESS__ROPE_MAX = 2 * 256 /* of a token's rotation: see rotary.c */
 };
 
 /* Rows of the modulation, in the order of the tables; the head has the first two. */
@@ -50,10 +50,10 @@ typedef struct {
 /* Sizes that follow from configuration and shape. */
 typedef struct {
     int batch, heads, head_dim, layers;
-    int grid[3];         /* tokens along frames, rows and columns */
-    int64_t tokens;      /* of a sample */
-    int64_t first, home; /* of them, those of this rank: the first, and how many */
-    int64_t rows;        /* at home, of all samples */
+    int grid[3];          /* tokens along frames, rows and columns */
+    int64_t tokens;       /* of a sample */
+    int64_t first, local; /* of them, those of this rank: the first, and how many */
+    int64_t rows;         /* at home, of all samples */
     int64_t text, text_rows;
     int64_t dim, ffn, text_dim, freq;
     int64_t patch_in, patch_out; /* numbers of a token, in and out */
@@ -100,25 +100,25 @@ struct tess_pass {
     tess_pass_shape shape; /* its cube, sparse and context are not kept */
     tess_sparse_opts room; /* what sparse pointed to */
     int ready;             /* 1: a forward pass has left what backward needs */
-    int again;             /* 1: a block is being run again for its gradients */
+    int recomputing;       /* 1: a block is being run again for its gradients */
     tess_pass_times times;
     tess__ready_fn ready_fn; /* told of complete gradients; NULL: nobody is */
     void *ready_user;
 
     int64_t *perm;  /* (tokens): raster index of each token; NULL: raster order */
-    float *turn[3]; /* (side, 2, part of head_dim): rotations along each axis */
+    float *rope[3]; /* (side, 2, part of head_dim): rotations along each axis */
 
     /* Conditioning: a row for each sample, or for each row of text. */
-    float *sinusoid;                /* (batch, freq) */
-    float *time1, *time1_silu;      /* (batch, dim) */
-    float *temb, *temb_silu;        /* (batch, dim) */
-    float *six;                     /* (batch, 6 dim) */
-    float *text, *text1, *context;  /* (text rows, text_dim), twice (text rows, dim) */
-    float *dsix, *dtemb, *dcontext; /* of a training pass */
-    float *patches;                 /* (rows, patch_in); of a training pass */
-    float *last;                    /* (rows, dim): what the last block gave */
-    tess__set *kept;                /* (layers), or NULL; halves where store is BF16 */
-    tess__set work;                 /* F32; at[i] NULL where it is not needed */
+    float *sinusoid;                 /* (batch, freq) */
+    float *time1, *time1_silu;       /* (batch, dim) */
+    float *temb, *temb_silu;         /* (batch, dim) */
+    float *six;                      /* (batch, 6 dim) */
+    float *text, *text1, *text_emb;  /* (text rows, text_dim), twice (text rows, dim) */
+    float *dsix, *dtemb, *dtext_emb; /* of a training pass */
+    float *patches;                  /* (rows, patch_in); of a training pass */
+    float *last;                     /* (rows, dim): what the last block gave */
+    tess__set *saved;                /* (layers), or NULL; halves where store is BF16 */
+    tess__set work;                  /* F32; at[i] NULL where it is not needed */
 
     /* Workspace. */
     float *mod, *dmod; /* (batch, 6, dim) of a block; the head uses the first two of the six */
@@ -132,23 +132,23 @@ struct tess_pass {
     /* How layers attend; attend.layers points to layers, whose keys lie in keys. */
     tess_attend attend;
     tess_attend_layer *layers;
-    int32_t *keys;         /* (layers, batch, heads) */
-    double *density;       /* (layers, batch, heads): of the last forward pass */
-    double *losses;        /* the same, of the predictor; NaN: not learned */
-    int kept_lists;        /* layers whose lists are kept: the first ones */
-    int again_fits;        /* 1: as do those of a block that is run again */
-    uint8_t *bits;         /* (kept_lists, batch, heads, head_bits) */
-    uint8_t *bits_again;   /* (batch, heads, head_bits): of the block run again, or NULL */
-    tess__found *found;    /* (searches, layers, batch, heads) */
-    uint8_t *found_bits;   /* (searches, layers, batch, heads, head_bits) */
-    double *found_words;   /* where ranks share groups: a head's bits in words of 32 */
-    int64_t *bounds;       /* (n_q + 1): the cubes */
-    float *low;            /* (2, rows, heads * rank): q and k of the predictor */
-    int low_in_big;        /* 1: which lies in big, where gradients will be */
-    tess_predict *predict; /* maps and losses of the predictor */
-    int64_t *learn_rows;   /* (2, learn_rows): the queries it learns from; those at home, there */
-    float *dq_low;         /* (batch, heads, learn_rows, rank): their gradients */
-    float *turn_low[3];    /* as turn, for vectors of the rank */
+    int32_t *keys;           /* (layers, batch, heads) */
+    double *density;         /* (layers, batch, heads): of the last forward pass */
+    double *losses;          /* the same, of the predictor; NaN: not learned */
+    int saved_lists;         /* layers whose lists are kept: the first ones */
+    int recompute_fits;      /* 1: as do those of a block that is run again */
+    uint8_t *bits;           /* (saved_lists, batch, heads, head_bits) */
+    uint8_t *bits_recompute; /* (batch, heads, head_bits): of the block run again, or NULL */
+    tess__found *found;      /* (searches, layers, batch, heads) */
+    uint8_t *found_bits;     /* (searches, layers, batch, heads, head_bits) */
+    double *found_words;     /* where ranks share groups: a head's bits in words of 32 */
+    int64_t *bounds;         /* (n_q + 1): the cubes */
+    float *proj;             /* (2, rows, heads * rank): q and k of the predictor */
+    int proj_in_big;         /* 1: which lies in big, where gradients will be */
+    tess_predict *predict;   /* maps and losses of the predictor */
+    int64_t *learn_rows;     /* (2, learn_rows): the queries it learns from; those at home, there */
+    float *dq_low;           /* (batch, heads, learn_rows, rank): their gradients */
+    float *rope_proj[3];     /* as turn, for vectors of the rank */
     /* Of ranks that share the tokens: see ranks.h. */
     int64_t *message;                /* (2, ranks): bytes to and from each */
     float *learn_q;                  /* all ranks' queries to learn from */
@@ -169,9 +169,9 @@ struct tess_pass {
 tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
                              const tess_pass_shape *shape, tess__sizes *sizes);
 
-/* Bytes of a pass without its attention; *kept those of what lives from forward to backward. With
+/* Bytes of a pass without its attention; *saved those of what lives from forward to backward. With
  * memory of that size: sets the pointers of the pass, whose sizes and shape are set. */
-size_t tess__pass_layout(tess_pass *pass, void *memory, size_t *kept);
+size_t tess__pass_layout(tess_pass *pass, void *memory, size_t *saved);
 
 /* What the pass creates for attention to its own tokens, or to the text; and for one head of one
  * sample, with its lists. */
@@ -209,9 +209,9 @@ tess__layer tess__block_layer(const tess_pass *p, int layer, tess__block_param w
                               tess__block_param bias, int side_by_side);
 
 tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
-                                float *y, const tess__finish *finish);
+                                float *y, const tess__epilogue *epilogue);
 tess_status tess__layer_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
-                           float *dx, int add, const tess__finish *finish);
+                           float *dx, int add, const tess__epilogue *epilogue);
 tess_status tess__layer_dw(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
                            const float *x); /* and the bias's; both are added */
 
@@ -253,7 +253,7 @@ typedef struct {
     float *heads;
     const float *weight;
     float *dweight;
-    int turn; /* 1: rotated by the token's place */
+    int rotate; /* 1: rotated by the token's place */
 } tess__qkv_part;
 
 void tess__to_heads(tess_pass *p, int64_t per_sample, const float *x, int n_parts,
@@ -268,14 +268,14 @@ tess_view tess__rows_view(const tess_pass *p, const float *rows);
 
 /* ---- rope.c ---------------------------------------------------------------------------------- */
 
-void tess__turn_dims(int head_dim, int dims[3]); /* elements of a head along each axis */
+void tess__rope_dims(int head_dim, int dims[3]); /* elements of a head along each axis */
 
 /* Fills tables (side, 2, part) along each axis, for vectors of dim elements. */
-void tess__turns_make(const tess_pass *p, int dim, float *const turn[3]);
+void tess__rope_make(const tess_pass *p, int dim, float *const rope[3]);
 
 /* The rotation of the token at a place, as rotary.c takes it, by such tables. */
-void tess__turn_at(const tess_pass *p, int64_t token, int dim, float *const turn[3],
-                   float out[TESS__TURN_MAX]);
+void tess__rope_at(const tess_pass *p, int64_t token, int dim, float *const rope[3],
+                   float out[TESS__ROPE_MAX]);
 
 /* ---- the network, from its input to its output ----------------------------------------------- */
 
@@ -290,11 +290,11 @@ tess_status tess__embed_forward(tess_pass *p, const tess_model_in *in, float *x0
 tess_status tess__embed_backward(tess_pass *p, float *dx);
 
 /* pass.c: tells who waits for gradients that some are complete, or that there is a pause. */
-tess_status tess__tell_ready(const tess_pass *p, int layer);
+tess_status tess__report_ready(const tess_pass *p, int layer);
 
 /* block.c; x_in is in the set. A block that is run again leaves out what its set does not hold. */
 tess_status tess__block_forward(tess_pass *p, int layer, const tess__set *s, float *x_out);
-tess_status tess__block_again(tess_pass *p, int layer, const tess__set *s);
+tess_status tess__block_recompute(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__block_backward(tess_pass *p, int layer, const tess__set *s);
 
 /* self_attention.c: o of n, and back: p->g becomes the gradient of x0. */
@@ -318,7 +318,7 @@ tess_status tess__cross_backward(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__ffn_forward(tess_pass *p, int layer, const tess__set *s, float *x_out);
 tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s);
 
-/* head.c: the velocity of the last block's output, and its gradient as p->g. */
+/* output_head.c: the velocity of the last block's output, and its gradient as p->g. */
 tess_status tess__head_forward(tess_pass *p, const float *last, float *out);
 tess_status tess__head_backward(tess_pass *p, const float *dout);
 

@@ -41,7 +41,7 @@ static void cut_conditioning(tess_pass *p, cutter *c)
     p->temb = cut_floats(c, n);
     p->temb_silu = cut_floats(c, n);
     p->six = cut_floats(c, 6 * n);
-    p->context = cut_floats(c, context);
+    p->text_emb = cut_floats(c, context);
     if (p->shape.train) {
         p->text = cut_floats(c, z->text_rows * z->text_dim);
         p->text1 = cut_floats(c, context);
@@ -60,24 +60,24 @@ static void cut_lists(tess_pass *p, cutter *c)
     const int64_t lists = (int64_t)p->z.n_q * p->z.units_most * (int64_t)sizeof(int32_t);
     const int64_t share = (int64_t)(c->used / 32), rest = share > lists ? share - lists : 0;
     const int64_t room = p->room.index_memory ? p->room.index_memory : rest;
-    p->kept_lists = room / layer < p->z.layers ? (int)(room / layer) : p->z.layers;
-    p->bits = cut(c, (size_t)(p->kept_lists * layer));
-    p->again_fits = layer <= room;
+    p->saved_lists = room / layer < p->z.layers ? (int)(room / layer) : p->z.layers;
+    p->bits = cut(c, (size_t)(p->saved_lists * layer));
+    p->recompute_fits = layer <= room;
 }
 
 /* What lives from the forward to the backward pass. */
-static void cut_kept(tess_pass *p, cutter *c)
+static void cut_saved(tess_pass *p, cutter *c)
 {
     const int last = p->shape.keep == TESS_KEEP_ALL ? SET_SLOTS : SET_X0 + 1;
     cut_conditioning(p, c);
     if (!p->shape.train)
         return;
-    p->kept = cut(c, (size_t)p->z.layers * sizeof *p->kept);
+    p->saved = cut(c, (size_t)p->z.layers * sizeof *p->saved);
     for (int layer = 0; layer < p->z.layers; layer++)
         for (int slot = 0; slot < last; slot++) {
             void *piece = cut_slot(c, p, slot);
             if (c->memory)
-                p->kept[layer].at[slot] = piece;
+                p->saved[layer].at[slot] = piece;
         }
     if (p->z.sparse && !p->room.dense && !p->ranks.comm)
         cut_lists(p, c);
@@ -86,12 +86,12 @@ static void cut_kept(tess_pass *p, cutter *c)
 /* The set that blocks work in: of those that are not kept in F32 as they are. */
 static void cut_work_set(tess_pass *p, cutter *c)
 {
-    const int kept_f32 = p->shape.train && p->shape.store == TESS_DTYPE_F32;
+    const int saved_f32 = p->shape.train && p->shape.store == TESS_DTYPE_F32;
     const int all = p->shape.train && p->shape.keep == TESS_KEEP_ALL;
     float **at = p->work.at;
-    if (kept_f32 && all)
+    if (saved_f32 && all)
         return;
-    if (!kept_f32)
+    if (!saved_f32)
         at[SET_X0] = cut_floats(c, p->z.slot[SET_X0]);
     at[SET_X1] = cut_floats(c, p->z.slot[SET_X1]);
     at[SET_X2] = cut_floats(c, p->z.slot[SET_X2]);
@@ -120,21 +120,21 @@ static int64_t largest(const int64_t *values, int n)
 
 /* Numbers of the predictor's vectors, and where big has them: behind q, k and v and their own
  * gradients, where the gradients of q, k and v will be. */
-static int64_t low_size(const tess_pass *p)
+static int64_t proj_size(const tess_pass *p)
 {
-    return 2 * p->z.rows * p->z.heads * p->room.rank;
+    return 2 * p->z.rows * p->z.heads * p->room.proj_dim;
 }
 
-static int64_t low_place(const tess_pass *p)
+static int64_t proj_place(const tess_pass *p)
 {
-    return 3 * p->z.rows * p->z.dim + low_size(p);
+    return 3 * p->z.rows * p->z.dim + proj_size(p);
 }
 
 /* Whether they can be there: where a backward pass that selects again has another place for them.
  */
-static int low_in_big(const tess_pass *p)
+static int proj_in_big(const tess_pass *p)
 {
-    return p->shape.train && p->room.rank > 0 && low_size(p) <= p->z.slot[SET_X2];
+    return p->shape.train && p->room.proj_dim > 0 && proj_size(p) <= p->z.slot[SET_X2];
 }
 
 /* Numbers in big, for each step that uses it. */
@@ -150,18 +150,18 @@ static int64_t big_size(const tess_pass *p)
         both * z->text_rows * z->dim,
         z->batch * z->tokens * z->patch_in,
         z->batch * z->tokens * z->patch_out,
-        train && p->room.learn_rows ? low_place(p) : 0,
-        low_in_big(p) ? low_place(p) + low_size(p) : 0,
+        train && p->room.learn_rows ? proj_place(p) : 0,
+        proj_in_big(p) ? proj_place(p) + proj_size(p) : 0,
     };
     return largest(steps, sizeof steps / sizeof *steps);
 }
 
-static void cut_turns(const tess_pass *p, cutter *c, int dim, float *turn[3])
+static void cut_rope(const tess_pass *p, cutter *c, int dim, float *rope[3])
 {
     int dims[3];
-    tess__turn_dims(dim, dims);
+    tess__rope_dims(dim, dims);
     for (int i = 0; i < 3; i++)
-        turn[i] = cut_floats(c, (int64_t)p->z.grid[i] * 2 * dims[i]);
+        rope[i] = cut_floats(c, (int64_t)p->z.grid[i] * 2 * dims[i]);
 }
 
 /* Lists that SEARCH found, for later passes. */
@@ -189,15 +189,15 @@ static void cut_attending(tess_pass *p, cutter *c)
     p->keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->keys);
     p->bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->bounds);
     cut_found(p, c);
-    if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->kept_lists < z->layers &&
-        p->again_fits)
-        p->bits_again = cut(c, (size_t)(heads * z->head_bits));
-    if (p->room.rank > 0) {
-        if (!low_in_big(p))
-            p->low = cut_floats(c, low_size(p));
-        cut_turns(p, c, p->room.rank, p->turn_low);
+    if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->saved_lists < z->layers &&
+        p->recompute_fits)
+        p->bits_recompute = cut(c, (size_t)(heads * z->head_bits));
+    if (p->room.proj_dim > 0) {
+        if (!proj_in_big(p))
+            p->proj = cut_floats(c, proj_size(p));
+        cut_rope(p, c, p->room.proj_dim, p->rope_proj);
         p->learn_rows = cut(c, 2 * (size_t)p->room.learn_rows * sizeof *p->learn_rows);
-        p->dq_low = cut_floats(c, heads * p->room.learn_rows * p->room.rank);
+        p->dq_low = cut_floats(c, heads * p->room.learn_rows * p->room.proj_dim);
     }
 }
 
@@ -209,7 +209,7 @@ static void cut_ranks(tess_pass *p, cutter *c)
     if (!p->ranks.comm)
         return;
     p->message = cut(c, 2 * (size_t)ranks * sizeof *p->message);
-    p->learn_q = cut_floats(c, rows * (p->z.head_dim + p->room.rank));
+    p->learn_q = cut_floats(c, rows * (p->z.head_dim + p->room.proj_dim));
     p->learn_stats = cut(c, (size_t)(ranks * rows * TESS_PREDICT_STATS) * sizeof *p->learn_stats);
 }
 
@@ -219,22 +219,22 @@ static void cut_workspace(tess_pass *p, cutter *c)
     const int64_t n = z->batch * z->dim, wide = z->rows * z->dim;
     if (p->shape.cube)
         p->perm = cut(c, (size_t)z->tokens * sizeof *p->perm);
-    cut_turns(p, c, z->head_dim, p->turn);
+    cut_rope(p, c, z->head_dim, p->rope);
     cut_attending(p, c);
     cut_ranks(p, c);
     p->mod = cut_floats(c, MOD_ALL * n);
     p->n = cut_floats(c, wide);
     p->big = cut_floats(c, big_size(p));
-    p->low_in_big = low_in_big(p);
-    if (p->low_in_big)
-        p->low = c->memory ? p->big + low_place(p) : NULL;
+    p->proj_in_big = proj_in_big(p);
+    if (p->proj_in_big)
+        p->proj = c->memory ? p->big + proj_place(p) : NULL;
     cut_work_set(p, c);
     if (!p->shape.train)
         return;
     p->dmod = cut_floats(c, MOD_ALL * n);
     p->dsix = cut_floats(c, 6 * n);
     p->dtemb = cut_floats(c, n);
-    p->dcontext = cut_floats(c, z->text_rows * z->dim);
+    p->dtext_emb = cut_floats(c, z->text_rows * z->dim);
     p->g = cut_floats(c, wide);
     p->t = cut_floats(c, wide);
     p->m = cut_floats(c, z->dim * (z->ffn > z->dim ? z->ffn : z->dim));
@@ -242,11 +242,11 @@ static void cut_workspace(tess_pass *p, cutter *c)
     p->sums = cut_floats(c, z->dim);
 }
 
-size_t tess__pass_layout(tess_pass *pass, void *memory, size_t *kept)
+size_t tess__pass_layout(tess_pass *pass, void *memory, size_t *saved)
 {
     cutter c = {.memory = memory};
-    cut_kept(pass, &c);
-    *kept = c.used;
+    cut_saved(pass, &c);
+    *saved = c.used;
     cut_workspace(pass, &c);
     return c.used;
 }

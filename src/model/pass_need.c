@@ -9,7 +9,7 @@ tess_attn_shape tess__pass_attention(const tess__sizes *z, int64_t keys)
     return (tess_attn_shape){.batch = z->batch,
                              .heads = z->heads,
                              .head_dim = z->head_dim,
-                             .tokens_q = z->home,
+                             .tokens_q = z->local,
                              .tokens_k = keys};
 }
 
@@ -42,8 +42,8 @@ tess_predict_shape tess__pass_predict(const tess_pass *p)
     return (tess_predict_shape){.batch = p->z.batch,
                                 .heads = p->z.heads,
                                 .head_dim = p->z.head_dim,
-                                .rank = p->room.rank,
-                                .tokens = p->z.home,
+                                .rank = p->room.proj_dim,
+                                .tokens = p->z.local,
                                 .rows = p->room.learn_rows ? p->room.learn_rows : 1};
 }
 
@@ -66,10 +66,10 @@ static size_t sparse_bytes(const tess_pass *p, int threads)
     const tess_sel_shape lists = tess__pass_lists(p);
     const tess_predict_shape predict = tess__pass_predict(p);
     const int64_t capacity = (int64_t)p->z.n_q * p->z.units_most;
-    const int dim = p->room.rank > p->z.head_dim ? p->room.rank : p->z.head_dim;
+    const int dim = p->room.proj_dim > p->z.head_dim ? p->room.proj_dim : p->z.head_dim;
     /* A window of cubes has no budget, so its lists are staged. */
     const int64_t staged = p->room.unit_cubes ? capacity : 0;
-    size_t choosing = p->room.rank ? tess__predict_bytes(&predict, threads) : 0;
+    size_t choosing = p->room.proj_dim ? tess__predict_bytes(&predict, threads) : 0;
     if (!p->room.dense)
         choosing += tess__selector_bytes(&lists, dim, staged, threads);
     if (p->ranks.comm)
@@ -95,17 +95,17 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
     if (shape->sparse)
         pass.room = *shape->sparse;
     tess__params params;
-    size_t kept;
+    size_t saved;
     TESS_TRY(tess__pass_sizes(who, config, shape, &pass.z));
     tess__params_make(config, &params);
-    const size_t all = tess__pass_layout(&pass, NULL, &kept);
+    const size_t all = tess__pass_layout(&pass, NULL, &saved);
     const tess_attn_shape self = tess__pass_attention(&pass.z, pass.z.tokens);
     const tess_attn_shape cross = tess__pass_attention(&pass.z, pass.z.text);
     tess_model_memory m = {
         .weights = (int64_t)tess__model_bytes(&params),
         .gradients = opts && opts->gradients ? (int64_t)tess__model_buffer_bytes(&params) : 0,
-        .activations = (int64_t)kept,
-        .workspace = (int64_t)(all - kept + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
+        .activations = (int64_t)saved,
+        .workspace = (int64_t)(all - saved + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
                                (shape->context ? 0 : tess__attn_bytes(&self, threads)) +
                                tess__attn_bytes(&cross, threads) + sparse_bytes(&pass, threads)),
     };

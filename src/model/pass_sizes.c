@@ -46,12 +46,13 @@ static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64
         if (rules[i].value < 0 || rules[i].value > rules[i].most)
             return tess__fail(TESS_EINVAL, "%s: sparse.%s is %lld, must be 0..%lld", who,
                               rules[i].name, (long long)rules[i].value, (long long)rules[i].most);
-    if (o->rank < 0 || o->rank > 64 || o->rank % 8 != 0)
+    if (o->proj_dim < 0 || o->proj_dim > 64 || o->proj_dim % 8 != 0)
         return tess__fail(TESS_EINVAL,
-                          "%s: sparse.rank is %d, must be 0 or a multiple of 8 up to 64", who,
-                          o->rank);
-    if (o->learn_rows > 0 && o->rank == 0)
-        return tess__fail(TESS_EINVAL, "%s: sparse.rank is 0, must be given with learn_rows", who);
+                          "%s: sparse.proj_dim is %d, must be 0 or a multiple of 8 up to 64", who,
+                          o->proj_dim);
+    if (o->learn_rows > 0 && o->proj_dim == 0)
+        return tess__fail(TESS_EINVAL, "%s: sparse.proj_dim is 0, must be given with learn_rows",
+                          who);
     if (!(o->max_density >= 0.0 && o->max_density <= 1.0))
         return tess__fail(TESS_EINVAL, "%s: sparse.max_density is %g, must be 0..1", who,
                           o->max_density);
@@ -134,17 +135,17 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
                           rows > ROWS_MAX ? rows : text_rows,
                           rows > ROWS_MAX ? "tokens" : "vectors of text", ROWS_MAX);
     z.tokens = (int64_t)z.grid[0] * z.grid[1] * z.grid[2];
-    z.home = z.tokens;
+    z.local = z.tokens;
     if (shape->sparse) {
         TESS_TRY(check_sparse(who, shape, z.tokens));
         size_lists(shape, &z);
     }
     if (shape->context)
         TESS_TRY(tess__ranks_fit(who, shape, &z));
-    z.rows = z.batch * z.home;
+    z.rows = z.batch * z.local;
     z.text_rows = z.batch * z.text;
-    z.chunk = z.home < TESS__FFN_ROWS ? z.home : TESS__FFN_ROWS;
-    const int64_t longer = z.home > z.text ? z.home : z.text;
+    z.chunk = z.local < TESS__FFN_ROWS ? z.local : TESS__FFN_ROWS;
+    const int64_t longer = z.local > z.text ? z.local : z.text;
     z.parts = z.batch * ((longer + TESS__BLOCK_ROWS - 1) / TESS__BLOCK_ROWS);
     set_slots(&z);
     if (shape->context)

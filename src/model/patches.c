@@ -48,8 +48,8 @@ static void copy_all(const tess_pass *p, tess__token_range span, float *rows, fl
 void tess__patches_gather(const tess_pass *p, const float *x, int channels, int channel_last,
                           float *rows)
 {
-    const tess__token_range home = {p->z.first, p->z.home};
-    copy_all(p, home, rows, (float *)(uintptr_t)x, channels, channel_last, 0);
+    const tess__token_range local = {p->z.first, p->z.local};
+    copy_all(p, local, rows, (float *)(uintptr_t)x, channels, channel_last, 0);
 }
 
 void tess__patches_scatter(const tess_pass *p, tess__token_range span, const float *rows,

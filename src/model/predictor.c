@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NAME_BYTES = 64, RANK_DEFAULT = 16, RANK_MAX = 64 };
+enum { NAME_BYTES = 64, PROJ_DIM_DEFAULT = 16, RANK_MAX = 64 };
 
 static const char *const parts[] = {"q.weight", "k.weight", "q.bias", "k.bias"};
 
@@ -21,7 +21,7 @@ int64_t tess__predictor_matrix(const tess_predictor *p)
     const int64_t inputs = p->opts.input == TESS_PREDICT_HIDDEN
                                ? (int64_t)p->config.heads * p->config.head_dim
                                : p->config.head_dim;
-    return (int64_t)p->config.heads * p->opts.rank * inputs;
+    return (int64_t)p->config.heads * p->opts.proj_dim * inputs;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -31,9 +31,9 @@ tess_status tess__predictor_check(const char *who, const tess_predictor_opts *op
     if (opts->input != TESS_PREDICT_QK && opts->input != TESS_PREDICT_HIDDEN)
         return tess__fail(TESS_EINVAL, "%s: input is %d, must be QK (0) or HIDDEN (1)", who,
                           (int)opts->input);
-    if (opts->rank < 0 || opts->rank > RANK_MAX || opts->rank % 8 != 0)
-        return tess__fail(TESS_EINVAL, "%s: rank is %d, must be a multiple of 8 up to %d", who,
-                          opts->rank, RANK_MAX);
+    if (opts->proj_dim < 0 || opts->proj_dim > RANK_MAX || opts->proj_dim % 8 != 0)
+        return tess__fail(TESS_EINVAL, "%s: proj_dim is %d, must be a multiple of 8 up to %d", who,
+                          opts->proj_dim, RANK_MAX);
     if (opts->rotary != 0 && opts->rotary != 1)
         return tess__fail(TESS_EINVAL, "%s: rotary is %d, must be 0 or 1", who, opts->rotary);
     if (opts->rotary && opts->input == TESS_PREDICT_QK)
@@ -52,8 +52,8 @@ tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
         return TESS_ENOMEM;
     *made = (tess_predictor){.ctx = ctx, .opts = *opts, .config = *config, .layer_params = params};
     made->names = (char *)made + object;
-    made->layer_count =
-        2 * tess__predictor_matrix(made) + (hidden ? 2 * (int64_t)config->heads * opts->rank : 0);
+    made->layer_count = 2 * tess__predictor_matrix(made) +
+                        (hidden ? 2 * (int64_t)config->heads * opts->proj_dim : 0);
     for (int i = 0; i < config->layers * params; i++)
         snprintf(made->names + (size_t)i * NAME_BYTES, NAME_BYTES, "blocks.%d.attn1.predictor.%s",
                  i / params, parts[i % params]);
@@ -88,7 +88,7 @@ static tess_status fill_layer(const tess_predictor *p, int layer, uint64_t seed)
     const int64_t n = tess__predictor_matrix(p), drawn = hidden ? 2 * n : n;
     const double dim = (double)p->config.heads * p->config.head_dim;
     const double deviation =
-        hidden ? 1.0 / sqrt(dim) : pow((double)p->opts.rank * p->config.head_dim, -0.25);
+        hidden ? 1.0 / sqrt(dim) : pow((double)p->opts.proj_dim * p->config.head_dim, -0.25);
     float *w = tess__predictor_at(p, p->values, layer);
     TESS_TRY(tess_random_normal(seed, (uint64_t)layer, 0, w, (size_t)drawn));
     for (int64_t i = 0; i < drawn; i++)
@@ -112,7 +112,7 @@ tess_status tess_predictor_create(tess_ctx *ctx, const tess_model_config *config
     tess_predictor_opts resolved = opts ? *opts : (tess_predictor_opts){0};
     TESS_TRY(tess_model_config_check(config));
     TESS_TRY(tess__predictor_check(who, &resolved));
-    resolved.rank = resolved.rank ? resolved.rank : RANK_DEFAULT;
+    resolved.proj_dim = resolved.proj_dim ? resolved.proj_dim : PROJ_DIM_DEFAULT;
     tess_predictor *made = NULL;
     TESS_TRY(tess__predictor_make(ctx, config, &resolved, &made));
     for (int layer = 0; layer < config->layers; layer++) {
@@ -153,7 +153,7 @@ tess_status tess_predictor_param(const tess_predictor *predictor, int index, tes
     if (index < 0 || index >= n)
         return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index, n - 1);
     const int layer = index / p->layer_params, part = index % p->layer_params;
-    const int64_t heads = p->config.heads, rank = p->opts.rank, dim = p->config.head_dim;
+    const int64_t heads = p->config.heads, rank = p->opts.proj_dim, dim = p->config.head_dim;
     const int64_t matrix = tess__predictor_matrix(p), bias = heads * rank;
     const int64_t at = part < 2 ? part * matrix : 2 * matrix + (part - 2) * bias;
     const int hidden = p->opts.input == TESS_PREDICT_HIDDEN;

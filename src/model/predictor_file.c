@@ -28,7 +28,7 @@ tess_status tess_predictor_save(const tess_predictor *predictor, const char *pat
     const tess_predictor *p = predictor;
     const int n = p->config.layers * p->layer_params;
     char rank[16];
-    snprintf(rank, sizeof rank, "%d", p->opts.rank);
+    snprintf(rank, sizeof rank, "%d", p->opts.proj_dim);
     const tess_meta metas[] = {{"format", "1"},
                                {"input", inputs[p->opts.input]},
                                {"rank", rank},
@@ -92,7 +92,7 @@ static tess_status read_opts(const tess_file *file, const char *path, tess_predi
     if (strcmp(rotary, "0") != 0 && !(hidden && strcmp(rotary, "1") == 0))
         return wrong(path, "rotary", rotary, hidden ? "0 or 1" : "0 for qk");
     *opts = (tess_predictor_opts){.input = hidden ? TESS_PREDICT_HIDDEN : TESS_PREDICT_QK,
-                                  .rank = (int)number,
+                                  .proj_dim = (int)number,
                                   .rotary = rotary[0] == '1'};
     return TESS_OK;
 }

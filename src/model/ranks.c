@@ -22,7 +22,7 @@ static tess_status check_lists(const char *who, const tess_cp_opts *o, const tes
         int have, want;
     } sizes[] = {{"n_groups", o->n_groups, z->n_q},
                  {"n_units", o->n_units, shape->sparse->unit_cubes ? z->n_k : 0},
-                 {"proj_dim", o->proj_dim, shape->sparse->rank},
+                 {"proj_dim", o->proj_dim, shape->sparse->proj_dim},
                  {"compensate", o->compensate, shape->sparse->compensate}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].have != sizes[i].want)
@@ -59,7 +59,7 @@ tess_status tess__ranks_fit(const char *who, const tess_pass_shape *shape, tess_
     if (shape->sparse && !shape->sparse->dense)
         TESS_TRY(check_lists(who, o, shape, z));
     z->first = info.first;
-    z->home = info.rows;
+    z->local = info.rows;
     return TESS_OK;
 }
 

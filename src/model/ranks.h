@@ -44,7 +44,7 @@ tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *lo
 struct tess__whole_heads {
     float *send, *recv;
     float *q, *k, *q_low, *k_low; /* (batch, heads shown, tokens, head_dim or rank) */
-    float *lse, *lse_home;        /* (batch, heads shown, tokens); (batch, heads, home) */
+    float *lse, *lse_local;       /* (batch, heads shown, tokens); (batch, heads, home) */
 };
 
 size_t tess__whole_heads_bytes(const tess_pass *p); /* with what the allocator adds */

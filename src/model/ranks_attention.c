@@ -39,10 +39,10 @@ static tess_dist_call call_of(tess_pass *p, int layer)
     const int all = p->shape.keep == TESS_KEEP_ALL;
     return (tess_dist_call){
         .layer = layer,
-        .save = !p->shape.train ? -1
-                : all           ? layer
-                : p->again      ? 0
-                                : -1,
+        .save = !p->shape.train  ? -1
+                : all            ? layer
+                : p->recomputing ? 0
+                                 : -1,
         .choose = how->keys ? choose : NULL,
         .user = p,
     };
@@ -66,7 +66,7 @@ tess_status tess__ranks_forward(tess_pass *p, int layer, const tess_view *q, con
     tess_dist_call call = call_of(p, layer);
     tess_view q_low, k_low;
     if (how->keys && how->kind == TESS_SELECT_PREDICTOR) {
-        tess__low_views(p, &q_low, &k_low);
+        tess__proj_views(p, &q_low, &k_low);
         call.q_low = &q_low;
         call.k_low = &k_low;
     }
@@ -74,7 +74,7 @@ tess_status tess__ranks_forward(tess_pass *p, int layer, const tess_view *q, con
     TESS_TRY(tess_dist_attn_forward(p->ranks.attn, &call, q, k, v, o, lse));
     TESS_TRY(tess__lists_share(p, layer));
     p->times.attention_ns += tess__lap_end(p, lap) - (p->times.select_ns - selected);
-    return how->keys && !p->again ? see(p, layer) : TESS_OK;
+    return how->keys && !p->recomputing ? see(p, layer) : TESS_OK;
 }
 
 tess_status tess__ranks_backward(tess_pass *p, int layer, const tess_view *dout,

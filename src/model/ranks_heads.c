@@ -24,11 +24,11 @@ enum { PIECES = 8 };
 /* Floats of each member, in their order. */
 static void list_pieces(const tess_pass *p, int64_t counts[PIECES])
 {
-    const int64_t dim = p->z.head_dim, rank = p->room.rank, wide = dim > rank ? dim : rank;
-    const int64_t home = p->z.rows * p->z.heads;
+    const int64_t dim = p->z.head_dim, rank = p->room.proj_dim, wide = dim > rank ? dim : rank;
+    const int64_t local = p->z.rows * p->z.heads;
     const int64_t whole = p->z.batch * p->z.tokens * heads_of(p, p->ranks.rank).n;
-    const int64_t all[PIECES] = {home * wide,  whole * wide, whole * dim, whole * dim,
-                                 whole * rank, whole * rank, whole,       home};
+    const int64_t all[PIECES] = {local * wide, whole * wide, whole * dim, whole * dim,
+                                 whole * rank, whole * rank, whole,       local};
     memcpy(counts, all, sizeof all);
 }
 
@@ -56,7 +56,7 @@ tess_status tess__whole_heads_make(tess_pass *p)
         return TESS_ENOMEM;
     tess__whole_heads *l = (tess__whole_heads *)memory;
     float **const pieces[PIECES] = {&l->send,  &l->recv,  &l->q,   &l->k,
-                                    &l->q_low, &l->k_low, &l->lse, &l->lse_home};
+                                    &l->q_low, &l->k_low, &l->lse, &l->lse_local};
     int64_t counts[PIECES];
     list_pieces(p, counts);
     memory += tess__arena_round(sizeof *l);
@@ -79,7 +79,7 @@ static void pack(const tess_pass *p, const tess_view *view, int64_t width, int64
         bytes[r] = p->z.rows * heads.n * width * (int64_t)sizeof *to;
         for (int64_t b = 0; b < p->z.batch; b++)
             for (int64_t h = heads.first; h < heads.first + heads.n; h++)
-                for (int64_t row = 0; row < p->z.home; row++, to += width)
+                for (int64_t row = 0; row < p->z.local; row++, to += width)
                     memcpy(to, tess__view_row(view, b, h, row), (size_t)width * sizeof *to);
     }
 }
@@ -122,7 +122,7 @@ static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_
 {
     const tess__whole_heads *l = p->whole;
     const tess__token_range heads = heads_of(p, p->ranks.rank);
-    const int64_t dim = p->z.head_dim, rank = p->room.rank;
+    const int64_t dim = p->z.head_dim, rank = p->room.proj_dim;
     const tess_view views[4] = {whole_view(p, l->q, dim), whole_view(p, l->k, dim),
                                 whole_view(p, l->q_low, rank), whole_view(p, l->k_low, rank)};
     tess_hook_in hook = {.layer = layer,
@@ -134,15 +134,16 @@ static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_
     TESS_TRY(bring(p, k, dim, l->k));
     if (p->attend.predictor) {
         tess_view q_low, k_low;
-        tess__low_views(p, &q_low, &k_low);
+        tess__proj_views(p, &q_low, &k_low);
         TESS_TRY(bring(p, &q_low, rank, l->q_low));
         TESS_TRY(bring(p, &k_low, rank, l->k_low));
         hook.q_low = &views[2];
         hook.k_low = &views[3];
-        hook.proj_dim = p->room.rank;
+        hook.proj_dim = p->room.proj_dim;
     }
     if (p->shape.train) {
-        const tess_view lse = {l->lse_home, TESS_DTYPE_F32, p->z.heads * p->z.home, p->z.home, 1};
+        const tess_view lse = {l->lse_local, TESS_DTYPE_F32, p->z.heads * p->z.local, p->z.local,
+                               1};
         TESS_TRY(bring(p, &lse, 1, l->lse));
         hook.lse = l->lse;
     }

@@ -19,14 +19,14 @@
 
 static int64_t row_floats(const tess_pass *p)
 {
-    return (int64_t)p->z.batch * p->z.heads * (p->z.head_dim + p->room.rank);
+    return (int64_t)p->z.batch * p->z.heads * (p->z.head_dim + p->room.proj_dim);
 }
 
 /* Puts this rank's sampled rows to their place among all, from views of the rows at home. */
 static void put_rows(tess_pass *p, const tess_view *q, const tess_view *q_low)
 {
-    const int64_t dim = p->z.head_dim, rank = p->room.rank;
-    const tess__token_range own = tess__learn_home(p, p->z.first, p->z.home);
+    const int64_t dim = p->z.head_dim, rank = p->room.proj_dim;
+    const tess__token_range own = tess__learn_local(p, p->z.first, p->z.local);
     float *to = p->learn_q + own.first * row_floats(p);
     for (int64_t i = 0; i < own.n; i++)
         for (int64_t b = 0; b < p->z.batch; b++)
@@ -41,8 +41,8 @@ static tess_status gather_rows(tess_pass *p)
 {
     const int64_t bytes = row_floats(p) * (int64_t)sizeof(float), *bounds = p->ranks.bounds;
     for (int r = 0; r < p->ranks.ranks; r++)
-        p->message[r] = bytes * tess__learn_home(p, bounds[r], bounds[r + 1] - bounds[r]).n;
-    const int64_t first = tess__learn_home(p, p->z.first, p->z.home).first;
+        p->message[r] = bytes * tess__learn_local(p, bounds[r], bounds[r + 1] - bounds[r]).n;
+    const int64_t first = tess__learn_local(p, p->z.first, p->z.local).first;
     return tess_comm_allgatherv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD,
                                 p->learn_q + first * row_floats(p), p->message[p->ranks.rank],
                                 p->learn_q, p->message);
@@ -68,7 +68,7 @@ tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *lo
                              const tess_view *dq, const tess_view *dk)
 {
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
-    const int64_t width = p->z.head_dim + p->room.rank;
+    const int64_t width = p->z.head_dim + p->room.proj_dim;
     const tess_view q = {p->learn_q, TESS_DTYPE_F32, p->z.heads * width, width, row_floats(p)};
     tess_view q_low = q;
     q_low.data = p->learn_q + p->z.head_dim;
@@ -83,5 +83,5 @@ tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *lo
     TESS_TRY(tess_comm_allreduce(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, losses, heads, TESS_DTYPE_F64,
                                  TESS_REDUCE_SUM));
     return tess_comm_allreduce(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->dq_low,
-                               heads * in->n_rows * p->room.rank, TESS_DTYPE_F32, TESS_REDUCE_SUM);
+                               heads * in->n_rows * p->room.proj_dim, TESS_DTYPE_F32, TESS_REDUCE_SUM);
 }

@@ -18,7 +18,7 @@ static void make_parts(const tess_pass *p, int layer, float *heads, tess__qkv_pa
     const int64_t n = p->z.rows * p->z.dim;
     static const tess__block_param norms[2] = {B_NORM_Q1, B_NORM_K1};
     for (int i = 0; i < 3; i++)
-        parts[i] = (tess__qkv_part){.heads = heads + i * n, .turn = i < 2};
+        parts[i] = (tess__qkv_part){.heads = heads + i * n, .rotate = i < 2};
     for (int i = 0; i < 2 && m->config.qk_norm; i++) {
         parts[i].weight = tess__block_at(m, m->values, layer, norms[i]);
         if (m->gradients)
@@ -41,7 +41,7 @@ tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
     norm_input(p, s);
     TESS_TRY(tess__layer_forward(p, &qkv, p->z.rows, p->n, s->at[SET_QKV], NULL));
     make_parts(p, layer, p->big, parts);
-    tess__to_heads(p, p->z.home, s->at[SET_QKV], 3, parts);
+    tess__to_heads(p, p->z.local, s->at[SET_QKV], 3, parts);
     TESS_TRY(tess__attend_forward(p, layer, parts, s));
     return tess__layer_residual(p, &out, 0, p->z.rows, s->at[SET_O1], s->at[SET_X0],
                                 p->mod + MOD_GATE1 * p->z.dim, s->at[SET_X1]);
@@ -51,13 +51,13 @@ tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
 static tess_status out_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer out = tess__block_layer(p, layer, B_O1_W, B_O1_B, 1);
-    const int64_t dim = p->z.dim, home = p->z.home;
+    const int64_t dim = p->z.dim, local = p->z.local;
     const float *gate = p->mod + MOD_GATE1 * dim;
     tess__gate_rows(p, p->g, gate, p->n);
     TESS_TRY(tess__layer_dx(p, &out, p->z.rows, p->n, p->t, 0, NULL));
     for (int64_t b = 0; b < p->z.batch; b++) {
-        const int64_t row = b * home, at = b * MOD_ALL * dim;
-        TESS_TRY(tess__layer_m(p, &out, row, home, s->at[SET_O1] + row * dim, 0));
+        const int64_t row = b * local, at = b * MOD_ALL * dim;
+        TESS_TRY(tess__layer_m(p, &out, row, local, s->at[SET_O1] + row * dim, 0));
         tess__gate_backward(p, &out, b, gate + at, p->dmod + MOD_GATE1 * dim + at);
     }
     return TESS_OK;
@@ -72,11 +72,11 @@ tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s)
     make_parts(p, layer, p->big, parts);
     make_parts(p, layer, p->big + 3 * rows * dim, gradients);
     if (!p->ranks.comm) /* the executor keeps its own */
-        tess__to_heads(p, p->z.home, s->at[SET_QKV], 3, parts);
+        tess__to_heads(p, p->z.local, s->at[SET_QKV], 3, parts);
     norm_input(p, s);
     TESS_TRY(tess__attend_backward(p, layer, parts, gradients, s, p->t));
     float *dqkv = p->big;
-    tess__from_heads(p, p->z.home, s->at[SET_QKV], 3, gradients, dqkv);
+    tess__from_heads(p, p->z.local, s->at[SET_QKV], 3, gradients, dqkv);
     TESS_TRY(tess__layer_dw(p, &qkv, rows, dqkv, p->n));
     TESS_TRY(tess__layer_dx(p, &qkv, rows, dqkv, p->t, 0, NULL));
     tess__norm_rows_backward(p, p->t, s->at[SET_X0], p->mod + MOD_SCALE1 * dim, MOD_ALL * dim, p->g,

@@ -18,9 +18,9 @@ typedef struct {
 
 static qkv_views views_of(const tess_pass *p, const tess__qkv_part parts[3])
 {
-    return (qkv_views){tess__heads_view(p, parts[0].heads, p->z.home),
-                       tess__heads_view(p, parts[1].heads, p->z.home),
-                       tess__heads_view(p, parts[2].heads, p->z.home)};
+    return (qkv_views){tess__heads_view(p, parts[0].heads, p->z.local),
+                       tess__heads_view(p, parts[1].heads, p->z.local),
+                       tess__heads_view(p, parts[2].heads, p->z.local)};
 }
 
 static qkv_views one_of(const qkv_views *all, int sample, int head)
@@ -31,7 +31,7 @@ static qkv_views one_of(const qkv_views *all, int sample, int head)
 
 static float *lse_of(const tess_pass *p, const tess__set *s, int sample, int head)
 {
-    const int64_t row = ((int64_t)sample * p->z.heads + head) * p->z.home;
+    const int64_t row = ((int64_t)sample * p->z.heads + head) * p->z.local;
     return s->at[SET_LSE1] ? s->at[SET_LSE1] + row : NULL;
 }
 
@@ -76,7 +76,7 @@ static tess_status forward_dense(tess_pass *p, const qkv_views *all, const tess_
 /* Whether the tensors of a layer are measured, or shown to the hook. */
 static int shows(const tess_pass *p, int layer)
 {
-    return !p->again && (p->layers[layer].hook || tess__observes(p->observer, layer));
+    return !p->recomputing && (p->layers[layer].hook || tess__observes(p->observer, layer));
 }
 
 /* The log-sums of whole heads are sent only for measuring: the executor keeps those of the
@@ -85,7 +85,7 @@ static tess_status forward_ranks(tess_pass *p, int layer, const qkv_views *all, 
 {
     const tess_view o = tess__rows_view(p, s->at[SET_O1]);
     return tess__ranks_forward(p, layer, &all->q, &all->k, &all->v, &o,
-                               shows(p, layer) && p->shape.train ? p->whole->lse_home : NULL);
+                               shows(p, layer) && p->shape.train ? p->whole->lse_local : NULL);
 }
 
 static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
@@ -96,10 +96,10 @@ static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tes
     hook.v = &all->v;
     hook.lse = s->at[SET_LSE1];
     if (p->attend.predictor) {
-        tess__low_views(p, &q_low, &k_low);
+        tess__proj_views(p, &q_low, &k_low);
         hook.q_low = &q_low;
         hook.k_low = &k_low;
-        hook.proj_dim = p->room.rank;
+        hook.proj_dim = p->room.proj_dim;
     }
     const tess_status status = tess__pass_show(p, &hook);
     p->times.observe_ns += tess__lap_end(p, lap);
@@ -107,12 +107,12 @@ static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tes
 }
 
 /* Whether the low-rank vectors of a layer are read. */
-static int needs_low(const tess_pass *p, int layer)
+static int needs_proj(const tess_pass *p, int layer)
 {
     const tess_attend_layer *how = &p->layers[layer];
     const int chooses = how->keys && how->kind == TESS_SELECT_PREDICTOR;
-    if (p->again)
-        return chooses && layer >= p->kept_lists;
+    if (p->recomputing)
+        return chooses && layer >= p->saved_lists;
     return p->attend.predictor && (chooses || how->learn || shows(p, layer));
 }
 
@@ -121,12 +121,12 @@ tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part p
 {
     const tess_attend_layer *how = &p->layers[layer];
     const qkv_views all = views_of(p, parts);
-    if (needs_low(p, layer))
-        TESS_TRY(tess__low_make(p, layer, &all.q, &all.k));
+    if (needs_proj(p, layer))
+        TESS_TRY(tess__proj_make(p, layer, &all.q, &all.k));
     TESS_TRY(p->ranks.comm ? forward_ranks(p, layer, &all, s)
              : how->keys   ? forward_heads(p, layer, &all, s)
                            : forward_dense(p, &all, s));
-    if (how->learn && !p->again)
+    if (how->learn && !p->recomputing)
         TESS_TRY(tess__learn(p, layer, &all.q, &all.k));
     if (!shows(p, layer))
         return TESS_OK;
@@ -180,15 +180,15 @@ tess_status tess__attend_backward(tess_pass *p, int layer, const tess__qkv_part 
         return tess__ranks_backward(p, layer, &rows, &d.q, &d.k, &d.v);
     if (!how->keys)
         return backward_call(p, p->self, NULL, &all, &d, &o, s->at[SET_LSE1], &rows);
-    float *const low = p->low;
+    float *const proj = p->proj;
     tess_status status = TESS_OK;
-    if (how->kind == TESS_SELECT_PREDICTOR && layer >= p->kept_lists && !p->bits_again) {
-        if (p->low_in_big) /* which has gradients there; what x2 was kept for is done */
-            p->low = s->at[SET_X2];
-        status = tess__low_make(p, layer, &all.q, &all.k);
+    if (how->kind == TESS_SELECT_PREDICTOR && layer >= p->saved_lists && !p->bits_recompute) {
+        if (p->proj_in_big) /* which has gradients there; what x2 was kept for is done */
+            p->proj = s->at[SET_X2];
+        status = tess__proj_make(p, layer, &all.q, &all.k);
     }
     if (status == TESS_OK)
         status = backward_heads(p, layer, &all, &d, s, &rows);
-    p->low = low;
+    p->proj = proj;
     return status;
 }

@@ -47,7 +47,7 @@ tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
                                  const tess_predictor_opts *opts, tess_predictor **predictor);
 tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts);
 
-/* ---- lists.c: the keys of one (sample, head) of a layer, in p->lists ------------------------- */
+/* ---- key_lists.c: the keys of one (sample, head) of a layer, in p->lists ------------------------- */
 
 /* Chooses keys as the layer was told to, by q and k (or low-rank vectors) of that head: for all
  * groups, or for those given. */
@@ -71,18 +71,18 @@ tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, 
 /* The part of a view that belongs to one head of one sample. */
 tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head);
 
-/* ---- low_rank.c ------------------------------------------------------------------------------ */
+/* ---- predictor_project.c ------------------------------------------------------------------------------ */
 
 /* Makes the low-rank vectors of a layer from p->n, or from q and k. */
-tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
-void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low);
+tess_status tess__proj_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
+void tess__proj_views(const tess_pass *p, tess_view *q_low, tess_view *k_low);
 
-/* learn.c: the loss of a layer's vectors, whose gradients are added to the predictor's. */
+/* predictor_learn.c: the loss of a layer's vectors, whose gradients are added to the predictor's. */
 tess_status tess__learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
 
 /* Of the queries it learns from, those that are tokens first .. first + n - 1: the place of the
  * first of them, and how many. */
-tess__token_range tess__learn_home(const tess_pass *p, int64_t first, int64_t n);
+tess__token_range tess__learn_local(const tess_pass *p, int64_t first, int64_t n);
 
 /* Random numbers of a layer in a step of the run: those of its lists, and of its queries. */
 tess_status tess__attend_random(const tess_pass *p, int layer, uint64_t index, uint32_t *out,

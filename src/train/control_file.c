@@ -68,14 +68,14 @@ static tess_status read_predictor(tess__control *c, const char *dir, int must)
     if (status == TESS_OK)
         status = tess_predictor_query(c->predictor, &own);
     if (status == TESS_OK) {
-        c->loaded = info.opts.input == own.opts.input && info.opts.rank == own.opts.rank &&
+        c->loaded = info.opts.input == own.opts.input && info.opts.proj_dim == own.opts.proj_dim &&
                     info.opts.rotary == own.opts.rotary;
         if (c->loaded)
             memcpy(own.values, info.values, (size_t)own.count * sizeof *own.values);
         else if (must)
             status = tess__fail(
                 TESS_EINVAL, "%s: predictors are of %s at rank %d, must be of %s at rank %d", path,
-                form_of(&info.opts), info.opts.rank, form_of(&own.opts), own.opts.rank);
+                form_of(&info.opts), info.opts.proj_dim, form_of(&own.opts), own.opts.proj_dim);
     }
     tess_predictor_destroy(read);
     return status;

@@ -156,7 +156,7 @@ static tess_status update(tess_train *t, double norm, double factor)
 /* How many layers' lists a pass that was made again saves for the gradients. */
 static tess_status report_lists(tess_train *t)
 {
-    const int saved = tess__pass_kept_lists(t->pass);
+    const int saved = tess__pass_saved_lists(t->pass);
     const tess__event event = {
         .kind = TESS__EVENT_LISTS,
         .step = t->step + 1,

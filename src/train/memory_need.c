@@ -168,7 +168,8 @@ static int64_t hook_bytes(const tess_model_config *m, const tess_sparse_opts *ro
                           int64_t rows)
 {
     const int64_t shown = rows * ranks * ((m->heads + ranks - 1) / ranks);
-    return (shown * (3 * m->head_dim + 2 * room->rank + 1) + rows * m->heads * (m->head_dim + 1)) *
+    return (shown * (3 * m->head_dim + 2 * room->proj_dim + 1) +
+            rows * m->heads * (m->head_dim + 1)) *
            (int64_t)sizeof(float);
 }
 

@@ -33,7 +33,7 @@ static tess_status fill_lists(tess_ctx *ctx, const tess__sharing *s, const int g
     o->n_units = room->unit_cubes ? n : 0;
     o->units = room->unit_cubes ? *bounds : NULL;
     o->units_most = (int32_t)ceil(share * (double)(room->unit_cubes ? n : o->tokens));
-    o->proj_dim = room->rank;
+    o->proj_dim = room->proj_dim;
     o->compensate = room->compensate;
     o->whole_keys = s->attention && wants_whole_keys(s->attention);
     return TESS_OK;

@@ -184,14 +184,14 @@ tess_status profile_engine_open(profile_job *j, const profile_point *point, prof
 {
     char path[4200];
     tess_ctx *ctx = j->c->ctx;
-    tess_predictor_info info = {.opts = {.rank = 0}};
+    tess_predictor_info info = {.opts = {.proj_dim = 0}};
     snprintf(path, sizeof path, "%s/predictor.safetensors", point->folder);
     TRY(tess_model_load(ctx, point->weights, NULL, &e->model));
     if (access(path, F_OK) == 0) {
         TRY(tess_predictor_load(ctx, &j->config, path, &e->predictor));
         TRY(tess_predictor_query(e->predictor, &info));
     }
-    const tess_sparse_opts room = {.rank = info.opts.rank};
+    const tess_sparse_opts room = {.proj_dim = info.opts.proj_dim};
     const tess_pass_shape shape = {.batch = j->probe.batch,
                                    .frames = j->info.frames,
                                    .height = j->info.height,

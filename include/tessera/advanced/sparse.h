@@ -34,7 +34,7 @@ enum { TESS_CUBES = 6 };
 
 typedef struct {
     tess_predict_input input;
-    int rank;      /* of the vectors: a multiple of 8 up to 64; 0: 16 */
+    int proj_dim;  /* of the vectors: a multiple of 8 up to 64; 0: 16 */
     int rotary;    /* HIDDEN: 1: rotated by the token's place in three dimensions */
     uint64_t seed; /* of the first values */
 } tess_predictor_opts;

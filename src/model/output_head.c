@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* head.c - from the last block's output to the velocity: norm, modulation, one linear layer.
+/* output_head.c - from the last block's output to the velocity: norm, modulation, one linear layer.
  *
  *   out = (norm(x) scale + shift) w^T + b,  shift, scale = table + temb (scale 1 more)
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lists.c - the keys of one (sample, head) of a layer: selected, put away as bits, brought back.
+/* key_lists.c - the keys of one (sample, head) of a layer: selected, put away as bits, brought back.
  *
  * A list of K of n units takes 32 K bits as indices and n as bits: bits are the smaller from a
  * density of 1/32 on, and their size does not depend on the budget, so a pass knows beforehand
@@ -25,9 +25,9 @@ static uint8_t *bits_of(const tess_pass *p, int layer, int sample, int head)
 {
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
     const int64_t at = (int64_t)sample * p->z.heads + head;
-    if (layer < p->kept_lists)
+    if (layer < p->saved_lists)
         return p->bits + (layer * heads + at) * p->z.head_bits;
-    return p->bits_again ? p->bits_again + at * p->z.head_bits : NULL;
+    return p->bits_recompute ? p->bits_recompute + at * p->z.head_bits : NULL;
 }
 
 static size_t row_bytes(const tess_pass *p)
@@ -177,7 +177,7 @@ tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, co
     if (may_reuse(p, &found))
         return reuse(p, &found, groups, lists);
     tess_select_in in = {
-        .q = q, .k = k, .head_dim = low ? p->room.rank : p->z.head_dim, .groups = groups};
+        .q = q, .k = k, .head_dim = low ? p->room.proj_dim : p->z.head_dim, .groups = groups};
     if (how->kind != TESS_SELECT_WINDOW)
         in.budget.keys = how->keys[at];
     TESS_TRY(seed_of(p, layer, p->attend.sample * p->z.heads + at, &in.seed));
@@ -191,7 +191,7 @@ static tess_status select_keys(tess_pass *p, int layer, int sample, int head, co
 {
     tess_view low[2];
     if (p->layers[layer].kind == TESS_SELECT_PREDICTOR) {
-        tess__low_views(p, &low[0], &low[1]);
+        tess__proj_views(p, &low[0], &low[1]);
         q = &low[0];
         k = &low[1];
     }
@@ -204,13 +204,13 @@ static tess_status forward(tess_pass *p, int layer, int sample, int head, const 
                            const tess_view *k)
 {
     uint8_t *bits = bits_of(p, layer, sample, head);
-    if (p->again && layer < p->kept_lists)
+    if (p->recomputing && layer < p->saved_lists)
         return tess_selection_set_mask(p->lists, bits, TESS_MASK_BITS);
     TESS_TRY(select_keys(p, layer, sample, head, q, k));
     /* The forward pass leaves alone what belongs to the block that is run again. */
-    if (bits && (p->again || layer < p->kept_lists))
+    if (bits && (p->recomputing || layer < p->saved_lists))
         TESS_TRY(put_away(p, p->lists, NULL, bits));
-    if (p->again)
+    if (p->recomputing)
         return TESS_OK;
     tess_selection_lists l;
     TESS_TRY(tess_selection_view(p->lists, &l));

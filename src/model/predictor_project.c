@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* low_rank.c - a predictor's low-rank vectors of a layer.
+/* predictor_project.c - a predictor's low-rank vectors of a layer.
  *
  *   qk       q_low = q wq^T, k_low = k wk^T for each head: (batch, heads, home, rank) each
  *   hidden   low = n w^T + b: (rows, 2 heads rank), q beside k; rotated by the token's place
@@ -9,34 +9,35 @@
  */
 #include "sparse_internal.h"
 
-void tess__low_views(const tess_pass *p, tess_view *q_low, tess_view *k_low)
+void tess__proj_views(const tess_pass *p, tess_view *q_low, tess_view *k_low)
 {
-    const int64_t rank = p->room.rank, wide = p->z.heads * rank, head = p->z.home * rank;
-    const tess_view q = {p->low, TESS_DTYPE_F32, p->z.home * 2 * wide, rank, 2 * wide};
-    const tess_view by_heads = {p->low, TESS_DTYPE_F32, p->z.heads * head, head, rank};
+    const int64_t rank = p->room.proj_dim, wide = p->z.heads * rank, head = p->z.local * rank;
+    const tess_view q = {p->proj, TESS_DTYPE_F32, p->z.local * 2 * wide, rank, 2 * wide};
+    const tess_view by_heads = {p->proj, TESS_DTYPE_F32, p->z.heads * head, head, rank};
     *q_low = *k_low = tess__of_hidden(p) ? q : by_heads;
-    k_low->data = p->low + (tess__of_hidden(p) ? wide : p->z.rows * wide);
+    k_low->data = p->proj + (tess__of_hidden(p) ? wide : p->z.rows * wide);
 }
 
 /* Each row's 2 * heads vectors, in place. */
 static void rotate(tess_pass *p)
 {
-    const int vectors = 2 * p->z.heads, rank = p->room.rank;
+    const int vectors = 2 * p->z.heads, rank = p->room.proj_dim;
     const int64_t wide = (int64_t)vectors * rank;
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t row = 0; row < p->z.rows; row++) {
-        float turn[TESS__TURN_MAX], *x = p->low + row * wide;
-        tess__turn_at(p, p->z.first + row % p->z.home, rank, p->turn_low, turn);
-        p->ctx->kernels->rms_rotary(x, rank, x, NULL, turn, vectors, rank, 0.0f);
+        float rope[TESS__ROPE_MAX], *x = p->proj + row * wide;
+        tess__rope_at(p, p->z.first + row % p->z.local, rank, p->rope_proj, rope);
+        p->ctx->kernels->rms_rotary(x, rank, x, NULL, rope, vectors, rank, 0.0f);
     }
 }
 
 static tess_status make_hidden(tess_pass *p, const float *w)
 {
     const tess_predictor *predictor = p->attend.predictor;
-    const tess_linear_shape shape = {p->z.rows, p->z.dim, 2 * (int64_t)p->z.heads * p->room.rank};
+    const tess_linear_shape shape = {p->z.rows, p->z.dim,
+                                     2 * (int64_t)p->z.heads * p->room.proj_dim};
     const float *bias = w + 2 * tess__predictor_matrix(predictor);
-    TESS_TRY(tess__linear_forward(p->ctx, &shape, p->n, w, bias, p->low, NULL));
+    TESS_TRY(tess__linear_forward(p->ctx, &shape, p->n, w, bias, p->proj, NULL));
     if (predictor->opts.rotary)
         rotate(p);
     return TESS_OK;
@@ -45,12 +46,12 @@ static tess_status make_hidden(tess_pass *p, const float *w)
 static tess_status make_qk(tess_pass *p, const float *w, const tess_view *q, const tess_view *k)
 {
     tess_view q_low, k_low;
-    tess__low_views(p, &q_low, &k_low);
+    tess__proj_views(p, &q_low, &k_low);
     TESS_TRY(tess_predict_map(p->predict, q, w, &q_low));
     return tess_predict_map(p->predict, k, w + tess__predictor_matrix(p->attend.predictor), &k_low);
 }
 
-tess_status tess__low_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
+tess_status tess__proj_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
     const tess__lap lap = tess__lap_begin(p);
     const tess_predictor *predictor = p->attend.predictor;

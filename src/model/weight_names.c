@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names.c - what the original repository calls the parameters that diffusers renamed.
+/* weight_names.c - what the original repository calls the parameters that diffusers renamed.
  *
  * A name is its place (nothing, or "blocks.N."), a module, and ".weight", ".bias" or nothing behind
  * it; only modules differ. Mind the norms: the original's norm3 is diffusers' norm2, the one before

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attend.c - telling a pass how its layers attend, and asking what they did. */
+/* pass_attend.c - telling a pass how its layers attend, and asking what they did. */
 #include "ranks.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static tess_status check_predictor(const tess_pass *p, const tess_predictor *pre
     } sizes[] = {{"layers", a->layers, b->layers},
                  {"heads", a->heads, b->heads},
                  {"head_dim", a->head_dim, b->head_dim},
-                 {"rank", predictor->opts.rank, p->room.rank}};
+                 {"proj_dim", predictor->opts.proj_dim, p->room.proj_dim}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].have != sizes[i].want)
             return tess__fail(TESS_EINVAL, "%s: the predictor's %s is %d, must be the pass's, %d",
@@ -233,13 +233,13 @@ tess_status tess_pass_attend_result(const tess_pass *pass, int layer, tess_atten
     double loss = 0.0;
     for (int64_t i = 0; i < heads; i++)
         loss += pass->losses[layer * heads + i] / (double)heads;
-    const int kept =
-        pass->ranks.comm ? pass->shape.keep == TESS_KEEP_ALL : layer < pass->kept_lists;
+    const int saved =
+        pass->ranks.comm ? pass->shape.keep == TESS_KEEP_ALL : layer < pass->saved_lists;
     *result = (tess_attend_result){
         .density = pass->density + layer * heads,
         .loss = loss,
         .loss_heads = pass->losses + layer * heads,
-        .reselected = pass->shape.train && pass->layers[layer].keys && !kept,
+        .reselected = pass->shape.train && pass->layers[layer].keys && !saved,
     };
     return TESS_OK;
 }

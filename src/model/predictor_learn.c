@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* learn.c - a layer's predictor learns inside the forward pass.
+/* predictor_learn.c - a layer's predictor learns inside the forward pass.
  *
  * Its loss compares the scores of low-rank vectors with those of q and k for some queries against
  * all keys. Loss and gradients come out of one call while q and k are there, so nothing is kept;
@@ -9,7 +9,7 @@
  * the tokens. Work: 4 learn_rows tokens (dim + 3 heads rank) flop and the maps' gradients, which
  * take as much as the maps.
  *
- *   big, behind q k v:   dk_low by heads (qk), or dlow (rows, 2 heads rank), q beside k (hidden)
+ *   big, behind q k v:   dk_low by heads (qk), or dproj (rows, 2 heads rank), q beside k (hidden)
  */
 #include "ranks.h"
 
@@ -30,7 +30,7 @@ static tess_status choose_rows(tess_pass *p, int layer)
     return TESS_OK;
 }
 
-tess__token_range tess__learn_home(const tess_pass *p, int64_t first, int64_t n)
+tess__token_range tess__learn_local(const tess_pass *p, int64_t first, int64_t n)
 {
     tess__token_range span = {0, 0};
     for (int64_t i = 0; i < p->room.learn_rows; i++) {
@@ -43,12 +43,12 @@ tess__token_range tess__learn_home(const tess_pass *p, int64_t first, int64_t n)
 /* The gradients of the queries from the first-th on. */
 static tess_view dq_view(const tess_pass *p, int64_t first)
 {
-    const int64_t rank = p->room.rank, head = p->room.learn_rows * rank;
+    const int64_t rank = p->room.proj_dim, head = p->room.learn_rows * rank;
     return (tess_view){p->dq_low + first * rank, TESS_DTYPE_F32, p->z.heads * head, head, rank};
 }
 
 /* The queries at home, as rows there. */
-static const int64_t *rows_at_home(const tess_pass *p, tess__token_range own)
+static const int64_t *local_rows(const tess_pass *p, tess__token_range own)
 {
     int64_t *rows = p->learn_rows + p->room.learn_rows;
     for (int64_t i = 0; i < own.n; i++)
@@ -56,7 +56,7 @@ static const int64_t *rows_at_home(const tess_pass *p, tess__token_range own)
     return rows;
 }
 
-static float *dlow_of(const tess_pass *p)
+static float *dproj_of(const tess_pass *p)
 {
     return p->big + 3 * p->z.rows * p->z.dim;
 }
@@ -65,37 +65,37 @@ static float *dlow_of(const tess_pass *p)
 static tess_view dk_view(const tess_pass *p)
 {
     tess_view q_low, dk;
-    tess__low_views(p, &q_low, &dk);
-    dk.data = dlow_of(p) + (tess__of_hidden(p) ? (int64_t)p->z.heads * p->room.rank : 0);
+    tess__proj_views(p, &q_low, &dk);
+    dk.data = dproj_of(p) + (tess__of_hidden(p) ? (int64_t)p->z.heads * p->room.proj_dim : 0);
     return dk;
 }
 
 /* ---- hidden ---------------------------------------------------------------------------------- */
 
-/* dlow of q is that of the chosen queries at home, and 0 for the others. */
+/* dproj of q is that of the chosen queries at home, and 0 for the others. */
 static void scatter_queries(tess_pass *p, tess__token_range own)
 {
-    const int64_t rank = p->room.rank, wide = p->z.heads * rank, n = p->room.learn_rows;
-    const int64_t *rows = rows_at_home(p, own);
-    float *dlow = dlow_of(p);
+    const int64_t rank = p->room.proj_dim, wide = p->z.heads * rank, n = p->room.learn_rows;
+    const int64_t *rows = local_rows(p, own);
+    float *dproj = dproj_of(p);
     for (int64_t row = 0; row < p->z.rows; row++)
-        memset(dlow + row * 2 * wide, 0, (size_t)wide * sizeof *dlow);
+        memset(dproj + row * 2 * wide, 0, (size_t)wide * sizeof *dproj);
     for (int64_t b = 0; b < p->z.batch; b++)
         for (int64_t h = 0; h < p->z.heads; h++)
             for (int64_t i = 0; i < own.n; i++)
-                memcpy(dlow + (b * p->z.home + rows[i]) * 2 * wide + h * rank,
+                memcpy(dproj + (b * p->z.local + rows[i]) * 2 * wide + h * rank,
                        p->dq_low + ((b * p->z.heads + h) * n + own.first + i) * rank,
-                       (size_t)rank * sizeof *dlow);
+                       (size_t)rank * sizeof *dproj);
 }
 
 static void rotate_back(tess_pass *p)
 {
-    const int vectors = 2 * p->z.heads, rank = p->room.rank;
+    const int vectors = 2 * p->z.heads, rank = p->room.proj_dim;
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t row = 0; row < p->z.rows; row++) {
-        float turn[TESS__TURN_MAX], *d = dlow_of(p) + row * vectors * rank;
-        tess__turn_at(p, p->z.first + row % p->z.home, rank, p->turn_low, turn);
-        p->ctx->kernels->rms_rotary_backward(d, NULL, d, rank, NULL, NULL, turn, vectors, rank,
+        float rope[TESS__ROPE_MAX], *d = dproj_of(p) + row * vectors * rank;
+        tess__rope_at(p, p->z.first + row % p->z.local, rank, p->rope_proj, rope);
+        p->ctx->kernels->rms_rotary_backward(d, NULL, d, rank, NULL, NULL, rope, vectors, rank,
                                              0.0f);
     }
 }
@@ -103,12 +103,13 @@ static void rotate_back(tess_pass *p)
 static tess_status hidden_gradients(tess_pass *p, tess__token_range own, float *dw)
 {
     const tess_predictor *predictor = p->attend.predictor;
-    const tess_linear_shape shape = {p->z.rows, p->z.dim, 2 * (int64_t)p->z.heads * p->room.rank};
+    const tess_linear_shape shape = {p->z.rows, p->z.dim,
+                                     2 * (int64_t)p->z.heads * p->room.proj_dim};
     scatter_queries(p, own);
     if (predictor->opts.rotary)
         rotate_back(p);
-    TESS_TRY(tess__linear_dw(p->ctx, &shape, dlow_of(p), p->n, dw, 1));
-    tess__column_sums(p->ctx, shape.rows, shape.out, dlow_of(p),
+    TESS_TRY(tess__linear_dw(p->ctx, &shape, dproj_of(p), p->n, dw, 1));
+    tess__column_sums(p->ctx, shape.rows, shape.out, dproj_of(p),
                       dw + 2 * tess__predictor_matrix(predictor), 1);
     return TESS_OK;
 }
@@ -120,7 +121,7 @@ static tess_status qk_gradients(tess_pass *p, tess__token_range own, const tess_
 {
     const tess_view dq = dq_view(p, own.first), dk = dk_view(p);
     if (own.n > 0)
-        TESS_TRY(tess_predict_map_backward(p->predict, q, &dq, rows_at_home(p, own), own.n, dw));
+        TESS_TRY(tess_predict_map_backward(p->predict, q, &dq, local_rows(p, own), own.n, dw));
     return tess_predict_map_backward(p->predict, k, &dk, NULL, 0,
                                      dw + tess__predictor_matrix(p->attend.predictor));
 }
@@ -131,7 +132,7 @@ static tess_status learn(tess_pass *p, int layer, const tess_view *q, const tess
     const tess_view dq = dq_view(p, 0), dk = dk_view(p);
     float *dw = tess__predictor_at(predictor, predictor->gradients, layer);
     tess_view q_low, k_low;
-    tess__low_views(p, &q_low, &k_low);
+    tess__proj_views(p, &q_low, &k_low);
     TESS_TRY(choose_rows(p, layer));
     const tess_predict_in in = {.q = q,
                                 .k = k,
@@ -143,7 +144,7 @@ static tess_status learn(tess_pass *p, int layer, const tess_view *q, const tess
     double *losses = p->losses + (int64_t)layer * p->z.batch * p->z.heads;
     TESS_TRY(p->ranks.comm ? tess__ranks_loss(p, &in, losses, &dq, &dk)
                            : tess_predict_loss_run(p->predict, &in, losses, &dq, &dk));
-    const tess__token_range own = tess__learn_home(p, p->z.first, p->z.home);
+    const tess__token_range own = tess__learn_local(p, p->z.first, p->z.local);
     return tess__of_hidden(p) ? hidden_gradients(p, own, dw) : qk_gradients(p, own, q, k, dw);
 }
 

@@ -222,7 +222,7 @@ static void how_many_lists_are_kept_is_told(void **state)
     r = start(1, &opts);
     CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
     assert_string_equal(text,
-                        "step 3: lists of keys are kept for the gradients (layers 1, selected "
+                        "step 3: lists of keys are saved for the backward pass (layers 1, selected "
                         "again 1)");
     end(&r);
 }

@@ -410,9 +410,10 @@ static void a_head_is_sparse_below_the_break_even_density_with_slack(void **stat
     assert_true(d.choice[0] && !d.choice[2]);
     char text[TESS__EVENT_BYTES];
     tess__event_text(&h.events[0], text);
-    assert_string_equal(text, "step 5: layer 0 chose its sparse heads by quarter of the noise (by "
-                              "table, sparse 1, of 8, changed 1, density 0.883, break even 0.25, "
-                              "room 0.123)");
+    assert_string_equal(text,
+                        "step 5: layer 0 selects its sparse heads per noise-level quartile (by "
+                        "table, sparse 1, of 8, changed 1, density 0.883, break even 0.25, "
+                        "room 0.123)");
     tess__dsv_state_destroy(&d);
 }
 

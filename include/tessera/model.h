@@ -105,9 +105,9 @@ TESS_API tess_status tess_model_save(const tess_model *model, const char *dir,
 /* ---- of training ---------------------------------------------------------------------- */
 
 typedef enum {
-    TESS_KEEP_ALL,    /* keep what the gradients of every block need */
-    TESS_KEEP_BLOCKS, /* keep each block's input and run the block again: a third more work, and a
-                         small part of the memory */
+    TESS_KEEP_ALL,    /* save the activations of every block */
+    TESS_KEEP_BLOCKS, /* save each block's input and recompute the block for its gradients: a third
+                         more work, a small part of the memory */
 } tess_keep;
 
 enum { TESS_NOISE_BUCKETS = 4 }; /* noise-level quartiles */

@@ -50,8 +50,8 @@ static int fill_head(const tess__control *c, int layer, int head, int32_t most)
     return any;
 }
 
-/* A layer without sparse heads at any noise level needs no selector, and no low-rank vectors on
- * their way. */
+/* A layer without sparse heads at any noise level needs no selector and no exchange of projected
+ * keys. */
 void tess__attend_table_fill(tess__control *c)
 {
     tess__attend_table *t = &c->table;

@@ -4,10 +4,10 @@
  * What lives here: numbers and rules, no tensors. What comes in: densities, recalls, overlaps and
  * losses as control.h measures them, and the number of the step. What goes out: which layers and
  * heads attend sparsely, with how many keys, in cubes of which size; an event for each change; and
- * all of it as decisions.json. docs/dsv.md tells the rules.
+ * all of it as decisions.json. docs/dsv.md explains the rules.
  *
  * Measurements are folded in after the step that made them, and all rules are applied before the
- * next one: a checkpoint between the two holds everything that the rules look at, so that a resumed
+ * next one: a checkpoint between the two holds everything that the rules read, so that a resumed
  * run decides what the run that was not stopped would have decided, with the same event.
  */
 #ifndef TESS_DECIDE_H

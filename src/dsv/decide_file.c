@@ -4,12 +4,12 @@
  *   {"format": 1, "layers": 4, "heads": 2, "cube_chosen": true, "break_even": 0.31,
  *    "window": null, "predictor_loss": 0.04, "predictor_updates": 500,
  *    "attention": {...}, "cubes": [{"cube": [2, 4, 4], "overlap": 0.93, "overlaps": 9, "layers": [
- *        {"density": [[0.1, 0.2], ... by quarter of the noise], "profiles": [9, 9, 9, 9],
+ *        {"density": [[0.1, 0.2], ... by noise-level quartile], "profiles": [9, 9, 9, 9],
  *         "recall": [0.97, 0.99], "good": 2, "good_heads": [2, 2], "history": [0.3, ...]}, ...]}],
  *    "decisions": [{"stage": "sparse", "since": 301, "back": [0, 0],
  *                   "sparse": [[1, 1], ...], "keys": [[56, 104], ...], "imposed": [[1, 0], ...]}]}
  *
- * Tables have a row for each quarter of the noise and a column for each head. Reals are written
+ * Tables have a row for each noise-level quartile and a column for each head. Reals are written
  * with the digits that give back the same double. "keys" is for people: it follows from the rest.
  * "imposed" is there where choices are those of another run.
  */
@@ -254,9 +254,9 @@ static tess_status cube_in(tess__json_node node, const tess__dsv_state *d, tess_
     return TESS_OK;
 }
 
-/* A row of flags for each quarter of the noise. */
-static tess_status quarters_in(tess__json_node node, const tess__dsv_state *d, int layer,
-                               uint8_t *flags)
+/* A row of flags for each noise-level quartile. */
+static tess_status quartiles_in(tess__json_node node, const tess__dsv_state *d, int layer,
+                                uint8_t *flags)
 {
     tess__json_node rows;
     size_t count;
@@ -277,13 +277,13 @@ static tess_status decided_in(tess__json_node node, tess__dsv_state *d, int laye
     TESS_TRY(tess__json_int64(tess__json_member(&o, "since"), 0, count_max, &d->since[layer]));
     TESS_TRY(
         flags_in(tess__json_member(&o, "back"), d->heads, d->back + (int64_t)layer * d->heads));
-    TESS_TRY(quarters_in(tess__json_member(&o, "sparse"), d, layer, d->choice));
+    TESS_TRY(quartiles_in(tess__json_member(&o, "sparse"), d, layer, d->choice));
     if (layer == 0 && tess__json_optional(&o, "imposed").value) {
         d->imposed = tess__arena_take(&d->arena, all);
         if (!d->imposed)
             return TESS_ENOMEM;
     }
-    return d->imposed ? quarters_in(tess__json_member(&o, "imposed"), d, layer, d->imposed)
+    return d->imposed ? quartiles_in(tess__json_member(&o, "imposed"), d, layer, d->imposed)
                       : TESS_OK;
 }
 

@@ -12,7 +12,7 @@
  *                  until it has reached switch_recall on two checks in a row. So is a layer whose
  *                  mean is below, or all of whose heads went back: it is in stage 1 again, and any
  *                  rule asks for two good checks then
- *   dispatch       a head is sparse in a quarter of the noise if its budget's density is below the
+ *   dispatch       a head is sparse in a noise-level quartile if its budget's density is below the
  *                  break-even density; once it is, until it is a tenth above. Its lists must have
  *                  room (attention_shape.c)
  */

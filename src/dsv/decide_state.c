@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decide_state.c - what was measured, kept as running means, and the budgets that follow from it.
+/* decide_state.c - measurements as running means, and the budgets that follow from them.
  *
  *   mean = (1 - w) mean + w value,  w = max(1 / n, 0.1) for the n-th value
  *
- * so that the first ten values weigh the same, and what the first steps of a run looked like is
- * forgotten soon. Densities are kept by quarter of the noise, for attention spreads where there is
- * much of it. A head that was not seen in a quarter yet borrows the mean of those it was seen in.
+ * so that the first ten values weigh the same, and the first steps of a run are forgotten soon.
+ * Densities are by noise-level quartile, for attention spreads where there is much noise. A head
+ * that was not measured in a quartile yet has the mean of the quartiles it was measured in.
  *
  *   units = ceil(density n), at least min_density n, at most max_density n, rounded up
  */

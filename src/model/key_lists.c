@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* key_lists.c - the keys of one (sample, head) of a layer: selected, put away as bits, brought back.
+/* key_lists.c - the keys of one (sample, head) of a layer: selected, saved as a bitmask,
+ * decoded.
  *
  * A list of K of n units takes 32 K bits as indices and n as bits: bits are the smaller from a
  * density of 1/32 on, and their size does not depend on the budget, so a pass knows beforehand
- * which layers' lists it keeps. Cost of putting away and bringing back: one pass over both.
+ * which layers' lists it saves. Cost of encoding and decoding: one pass over both.
  *
  * SEARCH keeps what it found beyond its pass: the bits of each (set, layer, sample, head), with the
  * step and the budget they were found for. Where ranks share the groups of a head, all of them get
@@ -20,7 +21,7 @@ tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head)
     return one;
 }
 
-/* Where the bits of a head's lists are: kept, or of the block that is run again; NULL: nowhere. */
+/* Where a head's bits are: saved, or of the block that is recomputed; NULL: nowhere. */
 static uint8_t *bits_of(const tess_pass *p, int layer, int sample, int head)
 {
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
@@ -79,7 +80,7 @@ void tess__lists_forget(tess_pass *p)
 
 /* One head of one sample. */
 typedef struct {
-    tess__found *what; /* NULL: nothing is kept */
+    tess__found *what; /* NULL: nothing is stored */
     uint8_t *bits;
     int32_t keys; /* wanted now */
 } found_head;
@@ -207,7 +208,7 @@ static tess_status forward(tess_pass *p, int layer, int sample, int head, const 
     if (p->recomputing && layer < p->saved_lists)
         return tess_selection_set_mask(p->lists, bits, TESS_MASK_BITS);
     TESS_TRY(select_keys(p, layer, sample, head, q, k));
-    /* The forward pass leaves alone what belongs to the block that is run again. */
+    /* The forward pass leaves alone what belongs to the block that is recomputed. */
     if (bits && (p->recomputing || layer < p->saved_lists))
         TESS_TRY(put_away(p, p->lists, NULL, bits));
     if (p->recomputing)

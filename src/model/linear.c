@@ -111,7 +111,7 @@ static tess_status run_product(const tess_ctx *ctx, product *p)
     int failed = 0;
 #pragma omp parallel num_threads(ctx->threads) reduction(| : failed)
     {
-        /* oneDNN asks whether it is in a parallel region, and a team of one is none. This is the
+        /* oneDNN asks whether it is in a parallel region, and one thread is none. This is the
          * setting of the thread's own task, and ends with the region. */
         omp_set_num_threads(1);
 #pragma omp for schedule(dynamic)

@@ -145,13 +145,13 @@ static inline float *tess__block_at(const tess_model *m, float *buffer, int laye
  * `layers` are those behind the blocks, then come the blocks, last one first, and at the end layer
  * -1, those before the blocks. Between the parts of a block it is called with TESS__NOT_READY, for
  * messages that are on their way to move on. A failure ends the backward pass with that status. fn
- * NULL: nobody is told. */
+ * NULL: no call. */
 enum { TESS__NOT_READY = -2 };
 typedef tess_status (*tess__ready_fn)(void *user, int layer);
 void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user);
 
-/* Layers whose lists are kept for the gradients; of the others they are selected again. -1: the
- * pass has no lists, or ranks share its tokens and keep those of what they compute. */
+/* Layers whose lists are saved for the backward pass; those of the others are selected again. -1:
+ * the pass has no lists, or ranks share its tokens and save the lists of what they compute. */
 int tess__pass_saved_lists(const tess_pass *pass);
 
 /* ---- linear.c -------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  * What lives here: the observer, which says what is measured, and the observations, sums over the
  * forward passes of a step. What comes in: the layers, budgets and token orders of the caller, and
  * q and k of each layer while the pass has them. What goes out: numbers by layer, noise-level
- * quartile and head. Nothing is decided here, and the pass calls nobody back.
+ * quartile and head. Nothing is decided here, and no callback is needed.
  *
  *   profile   density: the fraction of the keys that holds `mass` of a group's softmax, mean over
  *             the sampled groups; on request also the overlap of the queries of a cube

@@ -3,7 +3,7 @@
  *
  *   out = (norm(x) scale + shift) w^T + b,  shift, scale = table + temb (scale 1 more)
  *
- * big holds the tokens' numbers, (batch * tokens, patch_out), on the way out; those at home on the
+ * big holds the tokens' numbers, (batch * tokens, patch_out), on the way out; the local ones on the
  * way back.
  */
 #include "pass_internal.h"

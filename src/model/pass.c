@@ -3,9 +3,9 @@
  *
  *   embed -> block 0 -> ... -> block layers - 1 -> head
  *
- * Each block's input is the output of the one before it. Where inputs are kept in F32 a block
+ * Each block's input is the output of the one before it. Where inputs are saved in F32 a block
  * writes its output to the next one's place; otherwise all inputs share one place in the work set,
- * and are rounded into what is kept before they are overwritten.
+ * and are rounded into the saved ones before they are overwritten.
  */
 #include "attn/attn_internal.h"
 #include "observe.h"
@@ -110,14 +110,14 @@ tess_status tess_pass_times_read(const tess_pass *pass, tess_pass_times *times)
     return TESS_OK;
 }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- saved activations ----------------------------------------------------------------------- */
 
 static int in_halves(const tess_pass *p)
 {
     return p->shape.store == TESS_DTYPE_BF16;
 }
 
-/* Copies a slot between the work set and what is kept in halves; log-sums are kept whole. */
+/* Copies a slot between the work set and what is saved in halves; log-sums are saved in F32. */
 static void copy_slot(tess_pass *p, int layer, int slot, int keep)
 {
     const int64_t n = p->z.slot[slot];

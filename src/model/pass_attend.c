@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pass_attend.c - telling a pass how its layers attend, and asking what they did. */
+/* pass_attend.c - how the layers of a pass attend: checked, stored; and what they attended to. */
 #include "ranks.h"
 
 #include <math.h>
@@ -123,7 +123,7 @@ static tess_status check(const tess_pass *p, const tess_attend *a)
     return TESS_OK;
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- storing --------------------------------------------------------------------------------- */
 
 static int uses(const tess_pass *p, const tess_attend *a, int kind)
 {
@@ -157,7 +157,7 @@ static tess_status make_selectors(tess_pass *p, const tess_attend *a,
     return TESS_OK;
 }
 
-static int looks_at_any(const tess_pass *p, const tess_attend *a)
+static int has_hook(const tess_pass *p, const tess_attend *a)
 {
     int any = 0;
     for (int layer = 0; layer < p->z.layers; layer++)
@@ -206,7 +206,7 @@ tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
     if (attend) {
         TESS_TRY(check(pass, attend));
         tess_status status = make_selectors(pass, attend, made);
-        if (status == TESS_OK && pass->ranks.comm && looks_at_any(pass, attend))
+        if (status == TESS_OK && pass->ranks.comm && has_hook(pass, attend))
             status = tess__whole_heads_make(pass);
         for (int kind = 0; status != TESS_OK && kind < TESS_SELECT_COUNT; kind++)
             tess_selector_destroy(made[kind]);

@@ -2,9 +2,9 @@
 /* pass_internal.h - a pass: what the network is computed in, for one shape.
  *
  * Rows are tokens of all samples, one sample behind the other; a sample's text is text_len rows of
- * its own. Where ranks share the tokens, rows are those at home: the same range of each sample. A
+ * its own. Where ranks share the tokens, rows are this rank's: the same range of each sample. A
  * block goes through the same steps in every pass (see block.c) and leaves what its gradients need
- * in a set of buffers. Where sets are kept is what the options choose:
+ * in a set of buffers. Which sets are saved is what the options choose:
  *
  *   forward only        one set, overwritten by each block
  *   TESS_KEEP_ALL       a set for each block
@@ -32,12 +32,12 @@ typedef enum {
     SET_X0,   /* (rows, dim): the block's input */
     SET_QKV,  /* (rows, 3 dim): before norm and rotation */
     SET_O1,   /* (rows, dim): of self attention */
-    SET_LSE1, /* (batch, heads, home) */
+    SET_LSE1, /* (batch, heads, local) */
     SET_X1,   /* (rows, dim): after self attention */
     SET_Q2,   /* (rows, dim) */
     SET_KV2,  /* (text rows, 2 dim) */
     SET_O2,   /* (rows, dim): of attention to the text */
-    SET_LSE2, /* (batch, heads, home) */
+    SET_LSE2, /* (batch, heads, local) */
     SET_X2,   /* (rows, dim): after it */
     SET_H,    /* (rows, ffn): before the GELU; NULL: made again from x2 where it is needed */
     SET_SLOTS
@@ -52,8 +52,8 @@ typedef struct {
     int batch, heads, head_dim, layers;
     int grid[3];          /* tokens along frames, rows and columns */
     int64_t tokens;       /* of a sample */
-    int64_t first, local; /* of them, those of this rank: the first, and how many */
-    int64_t rows;         /* at home, of all samples */
+    int64_t first, local; /* this rank's: the first, and how many */
+    int64_t rows;         /* this rank's, of all samples */
     int64_t text, text_rows;
     int64_t dim, ffn, text_dim, freq;
     int64_t patch_in, patch_out; /* numbers of a token, in and out */
@@ -79,7 +79,7 @@ typedef struct {
     tess_comm *comm;
     tess_dist_attn *attn;
     int rank, ranks;
-    const int64_t *bounds; /* (ranks + 1): rows of each at home */
+    const int64_t *bounds; /* (ranks + 1): rows of each */
 } tess__ranks;
 
 /* What SEARCH found for a head of a sample, whose bits lie beside it. */
@@ -97,12 +97,12 @@ struct tess_pass {
     tess__ranks ranks;
     tess_attn *self, *cross; /* self: NULL where ranks share the tokens */
     tess__sizes z;
-    tess_pass_shape shape; /* its cube, sparse and context are not kept */
+    tess_pass_shape shape; /* its cube, sparse and context are not stored */
     tess_sparse_opts room; /* what sparse pointed to */
     int ready;             /* 1: a forward pass has left what backward needs */
-    int recomputing;       /* 1: a block is being run again for its gradients */
+    int recomputing;       /* 1: a block is being recomputed for its gradients */
     tess_pass_times times;
-    tess__ready_fn ready_fn; /* told of complete gradients; NULL: nobody is */
+    tess__ready_fn ready_fn; /* called with complete gradients; NULL: none */
     void *ready_user;
 
     int64_t *perm;  /* (tokens): raster index of each token; NULL: raster order */
@@ -132,29 +132,31 @@ struct tess_pass {
     /* How layers attend; attend.layers points to layers, whose keys lie in keys. */
     tess_attend attend;
     tess_attend_layer *layers;
-    int32_t *keys;           /* (layers, batch, heads) */
-    double *density;         /* (layers, batch, heads): of the last forward pass */
-    double *losses;          /* the same, of the predictor; NaN: not learned */
-    int saved_lists;         /* layers whose lists are kept: the first ones */
-    int recompute_fits;      /* 1: as do those of a block that is run again */
-    uint8_t *bits;           /* (saved_lists, batch, heads, head_bits) */
-    uint8_t *bits_recompute; /* (batch, heads, head_bits): of the block run again, or NULL */
-    tess__found *found;      /* (searches, layers, batch, heads) */
-    uint8_t *found_bits;     /* (searches, layers, batch, heads, head_bits) */
-    double *found_words;     /* where ranks share groups: a head's bits in words of 32 */
-    int64_t *bounds;         /* (n_q + 1): the cubes */
-    float *proj;             /* (2, rows, heads * rank): q and k of the predictor */
-    int proj_in_big;         /* 1: which lies in big, where gradients will be */
-    tess_predict *predict;   /* maps and losses of the predictor */
-    int64_t *learn_rows;     /* (2, learn_rows): the queries it learns from; those at home, there */
-    float *dq_low;           /* (batch, heads, learn_rows, rank): their gradients */
-    float *rope_proj[3];     /* as turn, for vectors of the rank */
+    int32_t *keys;      /* (layers, batch, heads) */
+    double *density;    /* (layers, batch, heads): of the last forward pass */
+    double *losses;     /* the same, of the predictor; NaN: not learned */
+    int saved_lists;    /* layers whose lists are saved: the first ones */
+    int recompute_fits; /* 1: those of a block that is recomputed have room too */
+    uint8_t *bits;      /* (saved_lists, batch, heads, head_bits) */
+    uint8_t
+        *bits_recompute;   /* (batch, heads, head_bits): of the block that is recomputed, or NULL */
+    tess__found *found;    /* (searches, layers, batch, heads) */
+    uint8_t *found_bits;   /* (searches, layers, batch, heads, head_bits) */
+    double *found_words;   /* where ranks share groups: a head's bits in words of 32 */
+    int64_t *bounds;       /* (n_q + 1): the cubes */
+    float *proj;           /* (2, rows, heads * proj_dim): q and k of the predictor */
+    int proj_in_big;       /* 1: which lies in big, where gradients will be */
+    tess_predict *predict; /* maps and losses of the predictor */
+    int64_t *
+        learn_rows; /* (2, learn_rows): the queries it learns from; the local ones, as local rows */
+    float *dq_low;  /* (batch, heads, learn_rows, proj_dim): their gradients */
+    float *rope_proj[3]; /* as rope, for projected vectors */
     /* Of ranks that share the tokens: see ranks.h. */
     int64_t *message;                /* (2, ranks): bytes to and from each */
     float *learn_q;                  /* all ranks' queries to learn from */
     double *learn_stats;             /* what all ranks' keys say of them */
     struct tess__observer *observer; /* what the layers are measured for; NULL: they are not */
-    tess__whole_heads *whole;        /* NULL until a pass is told to look */
+    tess__whole_heads *whole;        /* NULL until a layer is to be measured */
     /* Of a rank with all tokens: */
     tess_attn *one;                              /* attention of one head of one sample */
     tess_selection *lists;                       /* of it */
@@ -190,8 +192,8 @@ typedef struct {
 tess__lap tess__lap_begin(const tess_pass *p);
 int64_t tess__lap_end(const tess_pass *p, tess__lap begin);
 
-/* Rows of all tokens, (batch * tokens, width): where those at home begin. They are shared out by
- * rank; then the latent that they make together. */
+/* Rows of all tokens, (batch * tokens, width): where this rank's begin. Then, collective: the
+ * latent that the rows of all ranks make together. */
 float *tess__whole_place(const tess_pass *p, float *rows, int64_t width);
 tess_status tess__whole_latent(tess_pass *p, float *rows, int channels, int channel_last, float *x);
 
@@ -285,14 +287,14 @@ void tess__rope_at(const tess_pass *p, int64_t token, int dim, float *const rope
 void tess__modulate(tess_pass *p, const float *table, int n, const float *vectors, int64_t step);
 void tess__modulate_backward(tess_pass *p, float *dtable, int n, float *dvectors, int64_t step);
 
-/* embed.c: x to tokens, timestep to modulation, text to context. */
+/* embed.c: x to tokens, timestep to modulation, text to its embedding. */
 tess_status tess__embed_forward(tess_pass *p, const tess_model_in *in, float *x0);
 tess_status tess__embed_backward(tess_pass *p, float *dx);
 
-/* pass.c: tells who waits for gradients that some are complete, or that there is a pause. */
+/* pass.c: calls ready_fn: some gradients are complete, or there is a pause. */
 tess_status tess__report_ready(const tess_pass *p, int layer);
 
-/* block.c; x_in is in the set. A block that is run again leaves out what its set does not hold. */
+/* block.c; x_in is in the set. A block that is recomputed leaves out what its set does not hold. */
 tess_status tess__block_forward(tess_pass *p, int layer, const tess__set *s, float *x_out);
 tess_status tess__block_recompute(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__block_backward(tess_pass *p, int layer, const tess__set *s);
@@ -301,7 +303,7 @@ tess_status tess__block_backward(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s);
 
-/* sparse_attention.c: attention over the tokens, dense or as the pass was told to attend, with
+/* sparse_attention.c: attention over the tokens, dense or as tess_pass_attend says, with
  * parts and gradients by heads. Forward goes from p->n and parts to o1 and lse1; backward needs
  * p->n too. */
 tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part parts[3],
@@ -327,7 +329,7 @@ typedef struct {
     int64_t first, n;
 } tess__token_range;
 
-/* patches.c: between (batch, channels, frames, height, width) and rows of tokens: those at home,
+/* patches.c: between (batch, channels, frames, height, width) and rows of tokens: this rank's,
  * and those of a span. */
 void tess__patches_gather(const tess_pass *p, const float *x, int channels, int channel_last,
                           float *rows);

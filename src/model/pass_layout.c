@@ -51,7 +51,7 @@ static void cut_conditioning(tess_pass *p, cutter *c)
 }
 
 /* Lists of as many layers as there is memory for; cut last, for the default is a share of the rest,
- * less the lists of the head at hand. Those of a block that is run again may take as much once
+ * less the lists of the head at hand. Those of a block that is recomputed may take as much once
  * more.
  */
 static void cut_lists(tess_pass *p, cutter *c)
@@ -83,7 +83,7 @@ static void cut_saved(tess_pass *p, cutter *c)
         cut_lists(p, c);
 }
 
-/* The set that blocks work in: of those that are not kept in F32 as they are. */
+/* The set that blocks work in: of those that are not saved in F32. */
 static void cut_work_set(tess_pass *p, cutter *c)
 {
     const int saved_f32 = p->shape.train && p->shape.store == TESS_DTYPE_F32;
@@ -201,7 +201,7 @@ static void cut_attending(tess_pass *p, cutter *c)
     }
 }
 
-/* What ranks that share the tokens tell each other. */
+/* What ranks that share the tokens send to each other. */
 static void cut_ranks(tess_pass *p, cutter *c)
 {
     const int64_t ranks = p->ranks.ranks, heads = (int64_t)p->z.batch * p->z.heads;

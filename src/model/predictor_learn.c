@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* predictor_learn.c - a layer's predictor learns inside the forward pass.
  *
- * Its loss compares the scores of low-rank vectors with those of q and k for some queries against
- * all keys. Loss and gradients come out of one call while q and k are there, so nothing is kept;
+ * Its loss compares the scores of projected vectors with those of q and k for some queries against
+ * all keys. Loss and gradients come out of one call while q and k are there, so nothing is saved;
  * q, k and the hidden state get no gradient from it, and the network does not know of it.
  *
  * The queries are the same for all samples and heads, one at random in each of learn_rows parts of
- * the tokens. Work: 4 learn_rows tokens (dim + 3 heads rank) flop and the maps' gradients, which
- * take as much as the maps.
+ * the tokens. Work: 4 learn_rows tokens (dim + 3 heads proj_dim) flop and the gradients of the
+ * projections, which take as much as the projections.
  *
  *   big, behind q k v:   dk_low by heads (qk), or dproj (rows, 2 heads rank), q beside k (hidden)
  */
@@ -47,7 +47,7 @@ static tess_view dq_view(const tess_pass *p, int64_t first)
     return (tess_view){p->dq_low + first * rank, TESS_DTYPE_F32, p->z.heads * head, head, rank};
 }
 
-/* The queries at home, as rows there. */
+/* This rank's queries, as local rows. */
 static const int64_t *local_rows(const tess_pass *p, tess__token_range own)
 {
     int64_t *rows = p->learn_rows + p->room.learn_rows;
@@ -61,7 +61,7 @@ static float *dproj_of(const tess_pass *p)
     return p->big + 3 * p->z.rows * p->z.dim;
 }
 
-/* As the low-rank vectors of k lie, in a buffer of their gradients. */
+/* As the projected vectors of k lie, in a buffer of their gradients. */
 static tess_view dk_view(const tess_pass *p)
 {
     tess_view q_low, dk;
@@ -72,7 +72,7 @@ static tess_view dk_view(const tess_pass *p)
 
 /* ---- hidden ---------------------------------------------------------------------------------- */
 
-/* dproj of q is that of the chosen queries at home, and 0 for the others. */
+/* dproj of q is that of this rank's chosen queries, and 0 for the others. */
 static void scatter_queries(tess_pass *p, tess__token_range own)
 {
     const int64_t rank = p->room.proj_dim, wide = p->z.heads * rank, n = p->room.learn_rows;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predictor_project.c - a predictor's low-rank vectors of a layer.
+/* predictor_project.c - a predictor's projections of q and k of a layer.
  *
- *   qk       q_low = q wq^T, k_low = k wk^T for each head: (batch, heads, home, rank) each
- *   hidden   low = n w^T + b: (rows, 2 heads rank), q beside k; rotated by the token's place
+ *   qk       q_low = q wq^T, k_low = k wk^T for each head: (batch, heads, local, proj_dim) each
+ *   hidden   proj = n w^T + b: (rows, 2 heads proj_dim), q beside k; rotated by position
  *
- * n is the block's normed and modulated input. Work: 4 rows dim rank flop, or heads times as much
- * for hidden.
+ * n is the block's normed and modulated input. Work: 4 rows dim proj_dim flop, or heads times as
+ * much for hidden.
  */
 #include "sparse_internal.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks_heads.c - whole heads for a hook, where ranks share the tokens.
+/* ranks_heads.c - whole heads for measuring, where ranks share the tokens.
  *
- * Rank r is shown heads H r / C .. H (r + 1) / C - 1 of H, over all tokens: one all-to-all for each
- * tensor. Looks are rare, so their memory is taken when a pass is first told to hook.
+ * Rank r measures heads H r / C .. H (r + 1) / C - 1 of H, over all tokens: one all-to-all for each
+ * tensor. Measuring is rare, so its memory is allocated when the first layer is to be
+ * measured.
  */
 #include "attn/attn_internal.h"
 #include "observe.h"
@@ -70,7 +71,7 @@ tess_status tess__whole_heads_make(tess_pass *p)
 
 /* ---- rows to heads --------------------------------------------------------------------------- */
 
-/* For each rank, its heads' rows at home: (batch, heads of it, home, width). */
+/* For each rank the local rows of its heads: (batch, heads of it, local, width). */
 static void pack(const tess_pass *p, const tess_view *view, int64_t width, int64_t *bytes)
 {
     float *to = p->whole->send;
@@ -116,7 +117,7 @@ static tess_view whole_view(const tess_pass *p, float *data, int64_t width)
     return (tess_view){data, TESS_DTYPE_F32, heads_of(p, p->ranks.rank).n * head, head, width};
 }
 
-/* ---- the look -------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {

@@ -3,10 +3,10 @@
  *
  * The sampled queries come to every rank, which scores them against its own keys. What the keys of
  * all ranks say of each row is merged in rank order; then every rank has the gradient of its own
- * low-rank keys, and the sums over ranks are the losses and the gradient of the queries.
+ * projected keys, and the sums over ranks are the losses and the gradient of the queries.
  *
- *   learn_q      (learn_rows, batch, heads, head_dim + rank): a sampled row is one rank's, so they
- *                lie in order when ranks do
+ *   learn_q      (learn_rows, batch, heads, head_dim + proj_dim): a sampled row belongs to one
+ *                rank, so that rows lie in the order of ranks
  *   learn_stats  (ranks, batch, heads, learn_rows, TESS_PREDICT_STATS)
  *
  * Bytes that travel, with R rows: 4 R batch (dim + heads rank) once to every rank, 32 R batch heads
@@ -22,7 +22,7 @@ static int64_t row_floats(const tess_pass *p)
     return (int64_t)p->z.batch * p->z.heads * (p->z.head_dim + p->room.proj_dim);
 }
 
-/* Puts this rank's sampled rows to their place among all, from views of the rows at home. */
+/* Copies this rank's sampled rows to their position among all, from views of the local rows. */
 static void put_rows(tess_pass *p, const tess_view *q, const tess_view *q_low)
 {
     const int64_t dim = p->z.head_dim, rank = p->room.proj_dim;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_attention.c - attention over the tokens, as the pass was told to attend.
+/* sparse_attention.c - attention over the tokens, as tess_pass_attend says.
  *
  * A layer without sparse heads is one call over the batch. Otherwise each (sample, head) is a call
  * of its own, dense or on its lists: a budget of each makes lists of each, and those of one head
@@ -106,7 +106,7 @@ static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tes
     return status;
 }
 
-/* Whether the low-rank vectors of a layer are read. */
+/* Whether the projected vectors of a layer are read. */
 static int needs_proj(const tess_pass *p, int layer)
 {
     const tess_attend_layer *how = &p->layers[layer];
@@ -183,7 +183,7 @@ tess_status tess__attend_backward(tess_pass *p, int layer, const tess__qkv_part 
     float *const proj = p->proj;
     tess_status status = TESS_OK;
     if (how->kind == TESS_SELECT_PREDICTOR && layer >= p->saved_lists && !p->bits_recompute) {
-        if (p->proj_in_big) /* which has gradients there; what x2 was kept for is done */
+        if (p->proj_in_big) /* which holds gradients now; x2 is not needed any more */
             p->proj = s->at[SET_X2];
         status = tess__proj_make(p, layer, &all.q, &all.k);
     }

@@ -2,13 +2,13 @@
 /* sparse_internal.h - predictors, and layers that attend to chosen keys.
  *
  * A layer in which any head of any sample is sparse runs one (sample, head) after the other: its
- * keys are selected, attended to, and put away as bits, a row of n_k for each group. The lists of
- * one head exist at a time. What the gradients need comes back from the bits, or is selected again
- * where the bits have no room:
+ * keys are selected, attended to, and encoded as a bitmask, a row of n_k for each group. The lists
+ * of one head exist at a time. For the gradients they are decoded from the bitmask, or selected
+ * again where the bitmask has no room:
  *
  *   TESS_KEEP_ALL       from q and k, which are made again as well; in BF16 these are not quite
  *                       those of the forward pass, so attention runs again on the lists they give
- *   TESS_KEEP_BLOCKS    the block that is run again selects, and leaves its bits for its gradients,
+ *   TESS_KEEP_BLOCKS    the recomputed block selects, and leaves its bits for its gradients,
  *                       or they select once more, from the same q and k
  */
 #ifndef TESS_SPARSE_INTERNAL_H
@@ -42,14 +42,14 @@ static inline int tess__of_hidden(const tess_pass *p)
 /* Numbers of one of a layer's two matrices. */
 int64_t tess__predictor_matrix(const tess_predictor *p);
 
-/* A predictor whose values are not set yet; opts with the rank resolved. */
+/* A predictor whose values are not set yet; opts with proj_dim resolved. */
 tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
                                  const tess_predictor_opts *opts, tess_predictor **predictor);
 tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts);
 
-/* ---- key_lists.c: the keys of one (sample, head) of a layer, in p->lists ------------------------- */
+/* ---- key_lists.c: the keys of one (sample, head) of a layer, in p->lists --------------------- */
 
-/* Chooses keys as the layer was told to, by q and k (or low-rank vectors) of that head: for all
+/* Selects keys as the layer attends, by q and k (or their projections) of that head: for all
  * groups, or for those given. */
 tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                const tess_view *k, const int32_t *groups, tess_selection *lists);
@@ -60,7 +60,7 @@ void tess__lists_forget(tess_pass *p);
 void tess__lists_begin(const tess_pass *p, int layer);
 tess_status tess__lists_share(const tess_pass *p, int layer); /* collective */
 
-/* q, k: of the whole layer. Of a forward pass, or of a block that is run again. */
+/* q, k: of the whole layer. Of a forward pass, or of a block that is recomputed. */
 tess_status tess__lists_forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                 const tess_view *k);
 
@@ -71,13 +71,14 @@ tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, 
 /* The part of a view that belongs to one head of one sample. */
 tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head);
 
-/* ---- predictor_project.c ------------------------------------------------------------------------------ */
+/* ---- predictor_project.c --------------------------------------------------------------------- */
 
-/* Makes the low-rank vectors of a layer from p->n, or from q and k. */
+/* Projects q and k of a layer, from p->n or from q and k. */
 tess_status tess__proj_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
 void tess__proj_views(const tess_pass *p, tess_view *q_low, tess_view *k_low);
 
-/* predictor_learn.c: the loss of a layer's vectors, whose gradients are added to the predictor's. */
+/* predictor_learn.c: the loss of a layer's projections; its gradients are added to the predictor's.
+ */
 tess_status tess__learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
 
 /* Of the queries it learns from, those that are tokens first .. first + n - 1: the place of the

@@ -23,7 +23,7 @@ typedef struct {
  * or a file of weights with config.json beside it. */
 tess_status tess__model_find(const char *path, tess__model_files *files);
 
-/* ---- weight_names.c --------------------------------------------------------------------------------- */
+/* ---- weight_names.c -------------------------------------------------------------------------- */
 
 enum { TESS_WEIGHT_NAME_BYTES = 128 };
 

@@ -25,9 +25,9 @@ SMALL = ["--preset", "tiny", "--frames", "4", "--height", "16", "--width", "16",
 DSV = ["--attention", "dsv", "--density", "0.25", "--dispatch", "sparse", "--cube", "2x2x2", "--switch", "step",
        "--switch-step", "3", "--back-recall", "0.01", "--profile-every", "2", "--check-every", "2", "--steps", "5",
        "--checkpoint-every", "3"]
-DISPATCHED = [f"step 4: layer {i} chose its sparse heads by quarter of the noise "
+DISPATCHED = [f"step 4: layer {i} selects its sparse heads per noise-level quartile "
               "(by sparse, sparse 8, of 8, changed 8, density N)" for i in range(2)]
-LISTS = "step 4: lists of keys are kept for the gradients (layers 2, selected again 0)"
+LISTS = "step 4: lists of keys are saved for the backward pass (layers 2, selected again 0)"
 
 
 def began(numbers):

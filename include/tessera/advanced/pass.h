@@ -51,12 +51,13 @@ typedef struct {
     int learn_rows;     /* queries of each sample and head it learns from at most; 0: never */
     int compensate;     /* 1: one more key stands for all that were dropped */
     double max_density; /* largest share of the keys in a list; 0: 1 */
-    int64_t index_memory; /* bytes for lists kept for the gradients; 0: 1/32 of what else is, less
-                             the lists of one head. What does not fit is selected again */
+    int64_t index_memory; /* bytes for lists of keys saved for the backward pass; 0: 1/32 of the
+                             pass's other memory, less the lists of one head. Lists that do not
+                             fit are selected again */
     int searches; /* sets of lists that SEARCH found and later forward passes may use again, one for
-                     each row of passes that are alike; 0: none. Not with train */
-    int dense;    /* 1: layers learn and are looked at, but all heads attend to all keys:
-                     there is no room for lists */
+                     each sequence of like passes; 0: none. Not with train */
+    int dense;    /* 1: layers learn and are measured, but all heads attend to all keys: there is
+                     no room for lists */
 } tess_sparse_opts;
 
 typedef struct {
@@ -65,7 +66,7 @@ typedef struct {
     int text_len;              /* vectors of each prompt; 0: the configuration's */
     int train;                 /* 1: for forward and backward; the model has gradients */
     tess_keep keep;
-    tess_dtype store; /* F32, or BF16: halves what is kept, and rounds it for the gradients */
+    tess_dtype store; /* of saved activations: F32, or BF16, half of the memory, rounded */
     const int *cube;  /* NULL: tokens in raster order; else 3 sides of the cubes that tokens are
                          brought into after the patches and back from before the output */
     const tess_sparse_opts *sparse; /* NULL: attention is dense; else queries are grouped by the
@@ -110,7 +111,7 @@ TESS_API tess_status tess_pass_backward(tess_pass *pass, const float *dout, floa
 typedef struct {
     int64_t attention_ns, linear_ns, other_ns;
     int64_t cross_ns;    /* of attention_ns: that to the text */
-    int64_t select_ns;   /* choosing keys: predictor, selection, kept lists */
+    int64_t select_ns;   /* choosing keys: predictor, selection, saved lists */
     int64_t learn_ns;    /* the predictor's loss and gradients */
     int64_t observe_ns;  /* measuring layers: the hook, and bringing heads to it */
     int64_t exchange_ns; /* waiting for other ranks; in none of the others */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse.h - dynamic sparse attention inside a pass: predictors, and who attends to how many keys.
+/* sparse.h - dynamic sparse attention inside a pass: predictors, and the key budget of each head.
  * Link with libtessera_train.
  *
  * A pass runs each (sample, head) of each layer either dense or on the keys that a selector
- * chooses for it, as it was told before the forward pass. Which heads are sparse, with how many
- * keys and since when is the caller's business.
+ * chooses for it, as tess_pass_attend says before the forward pass. The caller decides which heads
+ * are sparse, and with how many keys.
  *
  *   const int cube[3] = {2, 4, 4};                          // queries that share their keys
  *   const tess_sparse_opts room = {.rank = 16, .max_density = 0.5};
@@ -34,7 +34,7 @@ enum { TESS_CUBES = 6 };
 
 typedef struct {
     tess_predict_input input;
-    int proj_dim;  /* of the vectors: a multiple of 8 up to 64; 0: 16 */
+    int proj_dim;  /* length of a projected vector: a multiple of 8 up to 64; 0: 16 */
     int rotary;    /* HIDDEN: 1: rotated by the token's place in three dimensions */
     uint64_t seed; /* of the first values */
 } tess_predictor_opts;
@@ -49,7 +49,7 @@ TESS_API tess_status tess_predictor_create(tess_ctx *ctx, const tess_model_confi
                                            tess_predictor **predictor);
 
 typedef struct {
-    tess_predictor_opts opts; /* with the rank resolved */
+    tess_predictor_opts opts; /* with proj_dim resolved */
     int params;               /* tensors */
     int64_t count;            /* numbers in all of them */
     float *values;            /* (count): every parameter, one behind the other in their order */
@@ -61,9 +61,9 @@ TESS_API tess_status tess_predictor_query(const tess_predictor *predictor,
 
 /* Parameter number index, in the order of layers:
  *
- *   QK      blocks.N.attn1.predictor.q.weight, k.weight          (heads, rank, head_dim)
- *   HIDDEN  blocks.N.attn1.predictor.q.weight, k.weight          (heads * rank, dim)
- *           blocks.N.attn1.predictor.q.bias, k.bias              (heads * rank) */
+ *   QK      blocks.N.attn1.predictor.q.weight, k.weight          (heads, proj_dim, head_dim)
+ *   HIDDEN  blocks.N.attn1.predictor.q.weight, k.weight          (heads * proj_dim, dim)
+ *           blocks.N.attn1.predictor.q.bias, k.bias              (heads * proj_dim) */
 TESS_API tess_status tess_predictor_param(const tess_predictor *predictor, int index,
                                           tess_param *param);
 TESS_API tess_status tess_predictor_zero_gradients(tess_predictor *predictor);
@@ -83,19 +83,21 @@ typedef struct {
     const int32_t *keys;   /* (batch, heads): key units for each group of that sample's head; 0:
                               dense. WINDOW asks only whether it is 0. NULL: all dense */
     int learn;             /* 1: the forward pass adds the gradients of the predictor's loss to the
-                              predictor's; what is learned from stays as it is */
+                              predictor's gradients; q and k get none from it */
     int hook;              /* 1: the hook is called in the forward pass */
 } tess_attend_layer;
 
-/* What a layer's attention took and gave; valid during the call. Views are F32, batch x heads x
- * tokens x head_dim (or rank), of the heads that are shown, in the pass's order of tokens. */
+/* Input and result of a layer's attention, for the hook; valid during the call. Views are F32, of
+ * batch x heads x tokens x head_dim (or proj_dim), for the heads passed, in the token order of the
+ * pass. */
 typedef struct {
     int layer;
-    int head, heads; /* those shown: the first, and how many. All; with a context, an even share for
-                        each rank, which is not called without any */
+    int head,
+        heads; /* the first head passed, and how many: all, or with context parallelism an even
+                        part for each rank; the hook of a rank without heads is not called */
     const tess_view *q, *k;
-    const tess_view *v;             /* NULL with a context */
-    const tess_view *q_low, *k_low; /* of the predictor; NULL without one */
+    const tess_view *v;             /* NULL with context parallelism */
+    const tess_view *q_low, *k_low; /* projections of the predictor; NULL without one */
     int proj_dim;
     const float *lse; /* (batch, heads, tokens) over the keys that were attended to; NULL in a pass
                          without training */
@@ -120,8 +122,8 @@ typedef struct {
 } tess_attend;
 
 /* What the next forward passes do, copied with its arrays; NULL: dense, and what SEARCH found is
- * forgotten. A block that is run again for its gradients attends to the same keys; nothing is
- * learned or looked at twice. EINVAL: more keys than the pass has room for, a predictor of another
+ * forgotten. A block that is recomputed for its gradients attends to the same keys, and neither
+ * learns nor calls the hook. EINVAL: more keys than the pass has room for, a predictor of another
  * model; the pass stays as it was. */
 TESS_API tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend);
 
@@ -130,7 +132,7 @@ typedef struct {
     const double *density; /* (batch, heads): (query, key) pairs attended to / all; 1: dense */
     double loss;           /* of the predictor, mean over samples, heads and queries; NaN: none */
     const double *loss_heads; /* (batch, heads): the same, of each */
-    int reselected;           /* 1: the lists are not kept, and selected again for the gradients */
+    int reselected;           /* 1: the lists are not saved, and selected again for the gradients */
 } tess_attend_result;
 
 TESS_API tess_status tess_pass_attend_result(const tess_pass *pass, int layer,

@@ -2,8 +2,7 @@
 /* step.h - parts of a training step by themselves: for loops of one's own, and for measuring them.
  * Link with libtessera_train.
  *
- * They are the parts that tess_train_run is made of: what is learned, summed and looked at here is
- * what it would be there.
+ * They are the parts that tess_train_run is made of, with the same results.
  *
  *   tess_predictor_zero_gradients(predictor);
  *   tess_pass_forward(pass, &in, out);                    // its layers learn (sparse.h)
@@ -12,7 +11,7 @@
  *   tess_reduce_attach(reduce, pass);                     // of each rank
  *   tess_model_zero_gradients(model);
  *   tess_pass_forward(pass, &in, out);
- *   tess_pass_backward(pass, dout, NULL);                 // gradients travel behind it
+ *   tess_pass_backward(pass, dout, NULL);                 // gradients are reduced meanwhile
  *   ...                                                   // every rank updates what it owns
  *   tess_reduce_values(reduce);
  *
@@ -30,13 +29,13 @@ extern "C" {
 
 /* ---- predictors ---------------------------------------------------------------------------- */
 
-/* What a layer's stage asks for, with the defaults of the options filled in. */
+/* Settings of a layer in one stage, with the defaults of the options filled in. */
 typedef struct {
     double lr;             /* of the predictors */
     double mass;           /* of the softmax that a profile's density holds */
     int64_t profile_every; /* steps */
     int64_t check_every;   /* steps between checks of recall */
-    int64_t rows;          /* queries that profile and check look at, at most: whole groups */
+    int64_t rows;          /* most queries that a profile or check measures: whole groups */
 } tess_stage;
 
 /* sparse: 1 for stage 2, 0 for stage 1; tokens: of a sample. */
@@ -50,8 +49,8 @@ typedef struct tess_learner tess_learner;
 TESS_API tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predictor, int layers,
                                          tess_learner **learner);
 
-/* One update at rate lr from the predictor's gradients, which stay as they are. *updated = 0: one
- * of them is not finite, and nothing was touched. Allocates nothing. */
+/* One update at learning rate lr from the predictor's gradients, which stay as they are. *updated =
+ * 0: one of them is not finite, and nothing was touched. Allocates nothing. */
 TESS_API tess_status tess_learner_update(tess_learner *learner, double lr, int *updated);
 TESS_API void tess_learner_destroy(tess_learner *learner); /* before the predictor */
 

@@ -28,20 +28,6 @@ static uint8_t *bits_of(const tess__dist_run *run, int sample, const tess__dist_
     return run->acts->bits + (size_t)sample * run->layer->bits + share->bits;
 }
 
-static void encode_bitmask(const tess_dist_attn *d, uint8_t *bits)
-{
-    const tess_selection *l = d->lists;
-    const size_t row = tess__group_bytes(d);
-    const int team = tess__selection_team(l, l->offsets[l->lists]);
-#pragma omp parallel for num_threads(team)
-    for (int64_t g = 0; g < l->lists; g++) {
-        uint8_t *to = bits + (size_t)g * row;
-        memset(to, 0, row);
-        for (int64_t i = l->offsets[g]; i < l->offsets[g + 1]; i++)
-            to[l->indices[i] / 8] |= (uint8_t)(1u << l->indices[i] % 8);
-    }
-}
-
 static tess_status ask(tess_dist_attn *d, tess__dist_run *run, int sample,
                        const tess__dist_share *share, const tess_view *k, const tess_view *q_low,
                        const tess_view *k_low, int *dense)
@@ -83,7 +69,7 @@ tess_status tess__share_select(tess_dist_attn *d, tess__dist_run *run, int sampl
     TESS_TRY(tess_selection_view(d->lists, &lists));
     *pairs += (double)lists.pairs;
     if (keep)
-        encode_bitmask(d, bits_of(run, sample, share));
+        tess__selection_encode(d->lists, NULL, bits_of(run, sample, share));
     return TESS_OK;
 }
 

@@ -10,6 +10,7 @@
  * step and the budget they were found for. Where ranks share the groups of a head, all of them get
  * all its bits, for in a later step they may share them in another way.
  */
+#include "attn/attn_internal.h"
 #include "sparse_internal.h"
 
 #include <string.h>
@@ -34,23 +35,6 @@ static uint8_t *bits_of(const tess_pass *p, int layer, int sample, int head)
 static size_t row_bytes(const tess_pass *p)
 {
     return (size_t)(p->z.n_k + 7) / 8;
-}
-
-/* Lists of all groups, or of those given, to their places among a head's bits. */
-static tess_status put_away(const tess_pass *p, const tess_selection *lists, const int32_t *groups,
-                            uint8_t *bits)
-{
-    tess_selection_lists l;
-    TESS_TRY(tess_selection_view(lists, &l));
-    const size_t row = row_bytes(p);
-#pragma omp parallel for num_threads(p->ctx->threads)
-    for (int64_t g = 0; g < l.lists; g++) {
-        uint8_t *to = bits + (size_t)(groups ? groups[g] : g) * row;
-        memset(to, 0, row);
-        for (int64_t i = l.offsets[g]; i < l.offsets[g + 1]; i++)
-            to[l.indices[i] / 8] |= (uint8_t)(1u << l.indices[i] % 8);
-    }
-    return TESS_OK;
 }
 
 tess_status tess__attend_random(const tess_pass *p, int layer, uint64_t index, uint32_t *out,
@@ -109,7 +93,7 @@ static tess_status reuse(const tess_pass *p, const found_head *f, const int32_t 
 {
     tess_selection_lists l;
     const size_t row = row_bytes(p);
-    uint8_t *rows = (uint8_t *)p->found_words;
+    uint8_t *rows = p->gathered_bits;
     if (!groups)
         return tess_selection_set_mask(lists, f->bits, TESS_MASK_BITS);
     TESS_TRY(tess_selection_view(lists, &l));
@@ -124,7 +108,8 @@ static tess_status keep(const tess_pass *p, const found_head *f, const int32_t *
     if (!f->what)
         return TESS_OK;
     *f->what = (tess__found){p->attend.step, f->keys};
-    return put_away(p, lists, groups, f->bits);
+    tess__selection_encode(lists, groups, f->bits);
+    return TESS_OK;
 }
 
 void tess__lists_begin(const tess_pass *p, int layer)
@@ -136,21 +121,16 @@ void tess__lists_begin(const tess_pass *p, int layer)
     }
 }
 
-/* Each bit is one rank's, so sums of words are exact, and the words of all. */
+/* All-gathers the bits of a head: each is set by the rank that searched for its group. */
 static tess_status share_bits(const tess_pass *p, uint8_t *bits)
 {
-    const size_t n = tess__bit_words(&p->z), bytes = (size_t)p->z.head_bits;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t word = 0;
-        memcpy(&word, bits + 4 * i, 4 * i + 4 <= bytes ? 4 : bytes - 4 * i);
-        p->found_words[i] = word;
-    }
-    TESS_TRY(tess_comm_allreduce(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->found_words, (int64_t)n,
-                                 TESS_DTYPE_F64, TESS_REDUCE_SUM));
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t word = (uint32_t)p->found_words[i];
-        memcpy(bits + 4 * i, &word, 4 * i + 4 <= bytes ? 4 : bytes - 4 * i);
-    }
+    const int64_t bytes = p->z.head_bits;
+    for (int r = 0; r < p->ranks.ranks; r++)
+        p->message[r] = bytes;
+    TESS_TRY(tess_comm_allgatherv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, bits, bytes, p->gathered_bits,
+                              p->message));
+    for (int64_t i = 0; i < p->ranks.ranks * bytes; i++)
+        bits[i % bytes] |= p->gathered_bits[i];
     return TESS_OK;
 }
 
@@ -210,7 +190,7 @@ static tess_status forward(tess_pass *p, int layer, int sample, int head, const 
     TESS_TRY(select_keys(p, layer, sample, head, q, k));
     /* The forward pass leaves alone what belongs to the block that is recomputed. */
     if (bits && (p->recomputing || layer < p->saved_lists))
-        TESS_TRY(put_away(p, p->lists, NULL, bits));
+        tess__selection_encode(p->lists, NULL, bits);
     if (p->recomputing)
         return TESS_OK;
     tess_selection_lists l;

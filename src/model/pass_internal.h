@@ -68,12 +68,6 @@ typedef struct {
     int64_t head_bits;  /* bytes of one head's lists as bits */
 } tess__sizes;
 
-/* A head's bits in words of 32. */
-static inline size_t tess__bit_words(const tess__sizes *z)
-{
-    return ((size_t)z->head_bits + 3) / 4;
-}
-
 /* The ranks that share the tokens; all 0 where there is one. */
 typedef struct {
     tess_comm *comm;
@@ -139,14 +133,14 @@ struct tess_pass {
     int recompute_fits; /* 1: those of a block that is recomputed have room too */
     uint8_t *bits;      /* (saved_lists, batch, heads, head_bits) */
     uint8_t
-        *bits_recompute;   /* (batch, heads, head_bits): of the block that is recomputed, or NULL */
-    tess__found *found;    /* (searches, layers, batch, heads) */
-    uint8_t *found_bits;   /* (searches, layers, batch, heads, head_bits) */
-    double *found_words;   /* where ranks share groups: a head's bits in words of 32 */
-    int64_t *bounds;       /* (n_q + 1): the cubes */
-    float *proj;           /* (2, rows, heads * proj_dim): q and k of the predictor */
-    int proj_in_big;       /* 1: which lies in big, where gradients will be */
-    tess_predict *predict; /* maps and losses of the predictor */
+        *bits_recompute; /* (batch, heads, head_bits): of the block that is recomputed, or NULL */
+    tess__found *found;  /* (searches, layers, batch, heads) */
+    uint8_t *found_bits; /* (searches, layers, batch, heads, head_bits) */
+    uint8_t *gathered_bits; /* where ranks share groups: (ranks, head_bits) */
+    int64_t *bounds;        /* (n_q + 1): the cubes */
+    float *proj;            /* (2, rows, heads * proj_dim): q and k of the predictor */
+    int proj_in_big;        /* 1: which lies in big, where gradients will be */
+    tess_predict *predict;  /* maps and losses of the predictor */
     int64_t *
         learn_rows; /* (2, learn_rows): the queries it learns from; the local ones, as local rows */
     float *dq_low;  /* (batch, heads, learn_rows, proj_dim): their gradients */

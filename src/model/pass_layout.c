@@ -174,7 +174,7 @@ static void cut_found(tess_pass *p, cutter *c)
     p->found = cut(c, heads * sizeof *p->found);
     p->found_bits = cut(c, heads * (size_t)p->z.head_bits);
     if (p->ranks.comm)
-        p->found_words = cut(c, tess__bit_words(&p->z) * sizeof *p->found_words);
+        p->gathered_bits = cut(c, (size_t)p->ranks.ranks * (size_t)p->z.head_bits);
 }
 
 static void cut_attending(tess_pass *p, cutter *c)

@@ -127,8 +127,8 @@ static tess_status share_bits(const tess_pass *p, uint8_t *bits)
     const int64_t bytes = p->z.head_bits;
     for (int r = 0; r < p->ranks.ranks; r++)
         p->message[r] = bytes;
-    TESS_TRY(tess_comm_allgatherv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, bits, bytes, p->gathered_bits,
-                              p->message));
+    TESS_TRY(tess_comm_allgatherv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, bits, bytes,
+                                  p->gathered_bits, p->message));
     for (int64_t i = 0; i < p->ranks.ranks * bytes; i++)
         bits[i % bytes] |= p->gathered_bits[i];
     return TESS_OK;

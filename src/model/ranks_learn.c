@@ -83,5 +83,6 @@ tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *lo
     TESS_TRY(tess_comm_allreduce(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, losses, heads, TESS_DTYPE_F64,
                                  TESS_REDUCE_SUM));
     return tess_comm_allreduce(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->dq_low,
-                               heads * in->n_rows * p->room.proj_dim, TESS_DTYPE_F32, TESS_REDUCE_SUM);
+                               heads * in->n_rows * p->room.proj_dim, TESS_DTYPE_F32,
+                               TESS_REDUCE_SUM);
 }

@@ -63,15 +63,15 @@ static tess_status choose(void *user, const tess_share_in *in, tess_selection *l
     return status;
 }
 
-static void report(const bench *b, const tess_dist_stats *seen, int64_t ns)
+static void report(const bench *b, const tess_dist_stats *stats, int64_t ns)
 {
     printf("%-6s [%s]  %8.2f ms: attention %8.2f, packing %6.2f (%.2f %%), exchange %6.2f, "
            "lists %6.2f, which keys %6.2f (%.2f %%)\n",
            b->sparse ? "10 %" : "dense", b->tokens_first ? "tokens, heads" : "heads, tokens",
-           1e-6 * (double)ns, 1e-6 * (double)seen->attend_ns, 1e-6 * (double)seen->move_ns,
-           100.0 * (double)seen->move_ns / (double)ns, 1e-6 * (double)seen->exchange_ns,
-           1e-6 * (double)seen->select_ns, 1e-6 * (double)seen->index_ns,
-           100.0 * (double)seen->index_ns / (double)ns);
+           1e-6 * (double)ns, 1e-6 * (double)stats->attend_ns, 1e-6 * (double)stats->move_ns,
+           100.0 * (double)stats->move_ns / (double)ns, 1e-6 * (double)stats->exchange_ns,
+           1e-6 * (double)stats->select_ns, 1e-6 * (double)stats->index_ns,
+           100.0 * (double)stats->index_ns / (double)ns);
 }
 
 /* Forward and backward; the shortest on rank 0 is printed. */
@@ -82,15 +82,15 @@ static void run_samples(const bench *b, tess_comm *comm, tess_dist_attn *attn, i
     tess_dist_stats best = {0};
     int64_t least = INT64_MAX;
     for (int s = 0; s < SAMPLES; s++) {
-        tess_dist_stats seen;
+        tess_dist_stats stats;
         const int64_t begin = tess_comm_clock(comm);
         need(tess_dist_attn_forward(attn, &call, &x[0], &x[1], &x[2], &x[3], NULL));
         need(tess_dist_attn_backward(attn, &call, &x[4], &x[5], &x[6], &x[7]));
         const int64_t ns = tess_comm_clock(comm) - begin;
-        need(tess_dist_attn_stats(attn, 0, &seen));
+        need(tess_dist_attn_stats(attn, 0, &stats));
         if (ns < least) {
             least = ns;
-            best = seen;
+            best = stats;
         }
     }
     if (rank == 0)

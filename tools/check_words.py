@@ -28,7 +28,7 @@ LEARNING = r"^(src/(dsv|train|model|report|optim)|cli|include|docs)/|^README"
 # A word is refused as part of an identifier and as a word of a text. (words, replacement, {where, unless}):
 # `where` limits the rule to paths, `unless` is searched in the line and excuses it.
 WORDS = [
-    ("seen", "observed, measured, visited or found", {}),
+    ("seen", "observed, measured, visited or found", {"unless": r"__fish_seen"}),
     ("tell tells told telling teller", "report, print, say, pass or record, with the noun", {"unless": r"\.tell\(\)"}),
     ("look looks looked looking unlooked", "observe, inspect, read or measure",
      {"unless": r"\b[Ll]ook(s|ed|ing)? ((\w+ )?up|for|like|alike|ahead)\b|\blook_?ups?\b"}),

@@ -79,10 +79,10 @@ static tess_status add_moves(const state *s, double parts[PARTS])
     tess_cp_info info;
     TRY(tess_cp_view(s->w.context, &info));
     for (int layer = 0; layer < (int)s->w.p.layers; layer++) {
-        tess_dist_stats seen;
-        TRY(tess_dist_attn_stats(info.attn, layer, &seen));
-        parts[PART_INDEX] += (double)seen.index_ns * 1e-9;
-        parts[PART_MOVE] += (double)seen.move_ns * 1e-9;
+        tess_dist_stats stats;
+        TRY(tess_dist_attn_stats(info.attn, layer, &stats));
+        parts[PART_INDEX] += (double)stats.index_ns * 1e-9;
+        parts[PART_MOVE] += (double)stats.move_ns * 1e-9;
     }
     return TESS_OK;
 }

@@ -210,9 +210,10 @@ static const opt options[] = {
      .max = 4096, .help = "size of a head"},
     {"method", 0, OPT_CHOICE, offsetof(plan_values, method), "NAME", .initial = "auto",
      .choices = choices_method,
-     .help = "how heads are distributed: over all ranks, unless --ulysses, --ring or --selective is "
-             "given too; auto tries "
-             "refined heads at all degrees and fractional heads"},
+     .help =
+         "how heads are distributed: over all ranks, unless --ulysses, --ring or --selective is "
+         "given too; auto tries "
+         "refined heads at all degrees and fractional heads"},
     {"ulysses", 0, OPT_INT, offsetof(plan_values, ulysses), "U", .min = 1, .max = 65536,
      .help = "head groups; free unless given"},
     {"ring", 0, OPT_INT, offsetof(plan_values, ring), "R", .min = 1, .max = 4096,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 07_ranks.c - sparse attention over three ranks by a plan, forward and backward, and over one.
  *
- * What it shows: ranks as threads, each with some tokens at home; a plan that each makes for
- * itself; lists of keys, chosen by the rank that computes; outputs and gradients that come home.
+ * What it shows: ranks as threads, each the owner of some tokens; a plan that each makes for
+ * itself; lists of keys, chosen by the rank that computes; outputs and gradients returned.
  *
  *   cc 07_ranks.c $(pkg-config --cflags --libs tessera) -lm && ./a.out
  */
@@ -40,13 +40,13 @@ static tess_status rank(void *user, tess_ctx *ctx, tess_comm *comm)
 {
     const tess_mask_set set = {1,      HEADS,  BLOCKS, BLOCKS, mask, TESS_MASK_BYTES,
                                TOKENS, TOKENS, BLOCK,  BLOCK};
-    int64_t blocks[BLOCKS + 1], home[] = {0, 250, 500, TOKENS}; /* which may cut blocks */
+    int64_t blocks[BLOCKS + 1], bounds[] = {0, 250, 500, TOKENS}; /* which may cut blocks */
     for (int i = 0; i <= BLOCKS; i++)
         blocks[i] = i < BLOCKS ? i * BLOCK : TOKENS;
     tess_status status;
     tess_comm_info me;
     TRY(tess_comm_query(comm, &me));
-    home[me.size] = TOKENS;
+    bounds[me.size] = TOKENS;
     tess_work *work;
     tess_plan *plan;
     TRY(tess_work_from_masks(ctx, &set, &work));
@@ -55,15 +55,15 @@ static tess_status rank(void *user, tess_ctx *ctx, tess_comm *comm)
 
     tess_dist_attn *attn;
     tess_dist_attn_opts opts = {.batch = 1, .heads = HEADS, .head_dim = DIM, .tokens = TOKENS};
-    opts.bounds = home;
+    opts.bounds = bounds;
     opts.groups = opts.units = blocks; /* lists are of blocks for blocks */
     opts.n_groups = opts.n_units = BLOCKS;
     opts.saves = 1;
     TRY(tess_dist_attn_create(ctx, comm, &opts, &attn));
     TRY(tess_dist_attn_plan(attn, plan));
     tess_view v[TENSORS];
-    for (int i = 0; i < TENSORS; i++) /* of the rows at home */
-        v[i] = (tess_view){x[me.size == 1][i] + home[me.rank] * DIM, TESS_DTYPE_F32, ALL,
+    for (int i = 0; i < TENSORS; i++) /* of the local rows */
+        v[i] = (tess_view){x[me.size == 1][i] + bounds[me.rank] * DIM, TESS_DTYPE_F32, ALL,
                            TOKENS * DIM, DIM};
     const tess_dist_call call = {.choose = choose, .user = user};
     TRY(tess_dist_attn_forward(attn, &call, &v[Q], &v[K], &v[V], &v[O], NULL));

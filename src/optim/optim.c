@@ -183,9 +183,9 @@ void tess__optim_swap(const tess__optim *optim, float *value)
         float *v = value + optim->slots[p->slot].at + p->at;
         float *e = optim->ema + optim->slots[p->slot].first + p->at;
         for (size_t k = 0; k < p->count; k++) {
-            const float kept = v[k];
+            const float saved = v[k];
             v[k] = e[k];
-            e[k] = kept;
+            e[k] = saved;
         }
     }
 }

@@ -37,7 +37,7 @@ static void log_index_memory(const tess_train *t)
     static const char sentence[] =
         "index_memory has no effect where ranks share tokens: each keeps the lists of what it "
         "computes";
-    if (t->pg.rank > 0 || t->context || t->opts.attention.index_memory == 0)
+    if (t->pg.rank > 0 || t->cp || t->opts.attention.index_memory == 0)
         return; /* reported already */
     if (t->opts.event)
         t->opts.event(t->opts.event_user, sentence);
@@ -52,16 +52,16 @@ tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
                                    .attention = &t->opts.attention,
                                    .strategy = t->opts.strategy,
                                    .cluster = t->opts.cluster,
-                                   .like = t->context,
+                                   .like = t->cp,
                                    .event = print_plan,
                                    .user = t};
     tess_cp *made = NULL;
     if (!t->pg.cp_comm)
         return TESS_OK;
     log_index_memory(t);
-    TESS_TRY(tess__pass_context(t->ctx, t->pg.cp_comm, &sharing, &made));
-    tess_cp_destroy(t->context);
-    t->context = made;
+    TESS_TRY(tess__pass_cp(t->ctx, t->pg.cp_comm, &sharing, &made));
+    tess_cp_destroy(t->cp);
+    t->cp = made;
     return tess__plans_make(t);
 }
 
@@ -69,11 +69,11 @@ tess_status tess__plans_create(tess_train *t, const tess_pass_shape *shape)
 
 tess_status tess__plans_make(tess_train *t)
 {
-    if (!t->context)
+    if (!t->cp)
         return TESS_OK;
     const int64_t begin = tess__pg_clock(&t->pg), waited = tess__train_sent(t).wait_ns;
     const double *densities = t->control ? t->control->table.densities : NULL;
-    TESS_TRY(tess_cp_plan(t->context, t->step + 1, densities, NULL));
+    TESS_TRY(tess_cp_plan(t->cp, t->step + 1, densities, NULL));
     t->plan_ns += tess__pg_clock(&t->pg) - begin - (tess__train_sent(t).wait_ns - waited);
     return TESS_OK;
 }
@@ -84,13 +84,13 @@ double tess__plans_imbalance(const tess_train *t)
 {
     const int layers = t->model->config.layers;
     double sum = 0.0;
-    for (int layer = 0; t->context && layer < layers; layer++) {
+    for (int layer = 0; t->cp && layer < layers; layer++) {
         tess_cp_layer_info info;
-        if (tess_cp_layer(t->context, layer, &info) != TESS_OK)
+        if (tess_cp_layer(t->cp, layer, &info) != TESS_OK)
             return (double)NAN;
         sum += info.imbalance;
     }
-    return t->context ? sum / layers : 1.0;
+    return t->cp ? sum / layers : 1.0;
 }
 
 /* A field of plans.csv with three decimals at most; empty where the value is not known. */
@@ -110,7 +110,7 @@ static tess_status add_layer(const tess_train *t, const char *path, int layer)
 {
     tess_cp_layer_info info;
     char text[5][TESS_REAL_TEXT], line[512];
-    TESS_TRY(tess_cp_layer(t->context, layer, &info));
+    TESS_TRY(tess_cp_layer(t->cp, layer, &info));
     format_field(text[0], info.imbalance);
     format_field(text[1], ms_of(info.predicted_ns));
     format_field(text[2], ms_of(info.measured_ns));
@@ -125,7 +125,7 @@ static tess_status add_layer(const tess_train *t, const char *path, int layer)
 tess_status tess__plans_add(const tess_train *t)
 {
     char path[PATH_MAX];
-    if (!t->context || !t->opts.folder || t->pg.rank > 0)
+    if (!t->cp || !t->opts.folder || t->pg.rank > 0)
         return TESS_OK;
     TESS_TRY(tess__path(path, t->opts.folder, plans_file));
     for (int layer = 0; layer < t->model->config.layers; layer++)

@@ -15,7 +15,7 @@ static int wants_whole_keys(const tess_attention_opts *a)
            a->kind == TESS_ATTENTION_SEARCH;
 }
 
-/* What the pass's lists ask of the context's options; bounds are allocated. */
+/* The options of the group that follow from the lists of the pass; bounds are allocated. */
 static tess_status fill_lists(tess_ctx *ctx, const tess__sharing *s, const int grid[3],
                               tess_cp_opts *o, int64_t **bounds)
 {
@@ -39,8 +39,7 @@ static tess_status fill_lists(tess_ctx *ctx, const tess__sharing *s, const int g
     return TESS_OK;
 }
 
-tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__sharing *s,
-                               tess_cp **context)
+tess_status tess__pass_cp(tess_ctx *ctx, tess_comm *comm, const tess__sharing *s, tess_cp **cp)
 {
     const tess_model_config *config = s->config;
     const tess_pass_shape *shape = s->shape;
@@ -67,7 +66,7 @@ tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__shari
     tess_status status = lists ? fill_lists(ctx, s, grid, &o, &bounds) : TESS_OK;
     status = tess_comm_agree(comm, status);
     if (status == TESS_OK)
-        status = tess_cp_create(ctx, comm, &o, context);
+        status = tess_cp_create(ctx, comm, &o, cp);
     tess__free(ctx, bounds);
     return status;
 }

@@ -168,7 +168,7 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
                                    .event = o->plan_event,
                                    .user = o->plan_user};
     status = some ? tess__sample_ranks_cp(&p->ranks, &sharing) : TESS_OK;
-    shape.context = p->ranks.context;
+    shape.context = p->ranks.cp;
     if (status == TESS_OK)
         status = tess_pass_create(model, &shape, &p->pass);
     return tess__pg_agree(&p->ranks.pg, status);

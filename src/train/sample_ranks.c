@@ -113,7 +113,7 @@ tess_status tess__sample_ranks_cp(tess__sample_ranks *ranks, const tess__sharing
     ranks->heads = config->heads;
     ranks->density = tess__alloc_zero(ranks->ctx, bytes);
     TESS_TRY(tess_comm_agree(group_of(ranks), ranks->density ? TESS_OK : tess__nomem(bytes)));
-    return tess__pass_context(ranks->ctx, group_of(ranks), sharing, &ranks->context);
+    return tess__pass_cp(ranks->ctx, group_of(ranks), sharing, &ranks->cp);
 }
 
 void tess__sample_ranks_close(tess__sample_ranks *ranks)
@@ -121,7 +121,7 @@ void tess__sample_ranks_close(tess__sample_ranks *ranks)
     tess_comm *const comms[] = {ranks->pg.world, ranks->half_comm, ranks->pair_comm};
     for (int i = 0; i < 3 && ranks->sent; i++)
         tess__counts_add(comms[i], 1, ranks->sent);
-    tess_cp_destroy(ranks->context);
+    tess_cp_destroy(ranks->cp);
     tess__free(ranks->ctx, ranks->density);
     tess_comm_destroy(ranks->pair_comm);
     tess_comm_destroy(ranks->half_comm);
@@ -136,12 +136,12 @@ int tess__sample_ranks_evaluates(const tess__sample_ranks *ranks, int evaluation
 
 tess_status tess__sample_ranks_plan(tess__sample_ranks *ranks, int step)
 {
-    if (!ranks || !ranks->context)
+    if (!ranks || !ranks->cp)
         return TESS_OK;
     const int64_t n = (int64_t)ranks->layers * ranks->heads;
     for (int64_t i = 0; i < n && ranks->evaluated; i++)
         ranks->density[i] /= ranks->evaluated;
-    TESS_TRY(tess_cp_plan(ranks->context, step, ranks->evaluated ? ranks->density : NULL, NULL));
+    TESS_TRY(tess_cp_plan(ranks->cp, step, ranks->evaluated ? ranks->density : NULL, NULL));
     memset(ranks->density, 0, (size_t)n * sizeof *ranks->density);
     ranks->evaluated = 0;
     return TESS_OK;
@@ -149,7 +149,7 @@ tess_status tess__sample_ranks_plan(tess__sample_ranks *ranks, int step)
 
 tess_status tess__sample_ranks_observe(tess__sample_ranks *ranks, const tess_pass *pass, int batch)
 {
-    if (!ranks || !ranks->context)
+    if (!ranks || !ranks->cp)
         return TESS_OK;
     for (int layer = 0; layer < ranks->layers; layer++) {
         double *to = ranks->density + (int64_t)layer * ranks->heads;

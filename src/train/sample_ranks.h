@@ -11,7 +11,7 @@ typedef struct tess__sample_ranks {
     tess_comm *half_comm;   /* with halves: the ranks of this one's */
     tess_comm *pair_comm;   /* with halves: this rank and its counterpart, by half */
     int halves, evaluation; /* evaluation: what this half evaluates; 0: with prompts, 1: without */
-    tess_cp *context;       /* NULL: this rank has all tokens */
+    tess_cp *cp;            /* NULL: this rank has all tokens */
     int layers, heads;
     double *density;        /* (layers, heads): sums over evaluations since the last plan */
     int evaluated;          /* evaluations */

@@ -103,7 +103,7 @@ tess_status tess__train_pass(tess_train *t)
     if (t->control)
         tess__control_shape(t->control, &shape, &sparse);
     TESS_TRY(tess__plans_create(t, &shape));
-    shape.context = t->context;
+    shape.context = t->cp;
     return tess_pass_create(t->model, &shape, &t->pass);
 }
 
@@ -204,7 +204,7 @@ void tess_train_destroy(tess_train *train)
         return;
     tess__loader_stop(train->loader);
     tess_pass_destroy(train->pass);
-    tess_cp_destroy(train->context);
+    tess_cp_destroy(train->cp);
     tess__control_destroy(train->control);
     tess__optim_destroy(&train->optim);
     tess__reduce_destroy(&train->reduce);

@@ -25,7 +25,7 @@ struct tess_train {
     tess_data_info info;
     tess_train_opts opts;         /* texts are copies */
     tess_pass *pass;              /* NULL: to be made before the next step */
-    tess_cp *context;             /* the context-parallel group; NULL: one rank per clip */
+    tess_cp *cp;                  /* the context-parallel group; NULL: one rank per clip */
     int64_t plan_ns;              /* spent on them */
     tess_comm_counts sent_before; /* less than 0: what the world had sent when this was made */
     tess__control *control;       /* NULL: attention is dense */
@@ -137,8 +137,8 @@ typedef struct {
 } tess__sharing;
 
 /* Collective. */
-tess_status tess__pass_context(tess_ctx *ctx, tess_comm *comm, const tess__sharing *sharing,
-                               tess_cp **context);
+tess_status tess__pass_cp(tess_ctx *ctx, tess_comm *comm, const tess__sharing *sharing,
+                          tess_cp **cp);
 
 /* sample_control.c: sparse attention of sampling, and its densities. */
 typedef struct tess__sampler tess__sampler;

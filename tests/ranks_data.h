@@ -10,7 +10,7 @@
 
 enum { RANKS_MAX = 4, DIM = 16, LOW = 8, LEARN = 11 };
 
-/* What looks show, of all heads. */
+/* What hooks get, of all heads. */
 typedef struct {
     float q[LAYERS][BATCH][HEADS][TOKENS][DIM], k[LAYERS][BATCH][HEADS][TOKENS][DIM];
     float q_low[LAYERS][BATCH][HEADS][TOKENS][LOW], k_low[LAYERS][BATCH][HEADS][TOKENS][LOW];
@@ -24,7 +24,7 @@ typedef struct {
     double losses[LAYERS][BATCH * HEADS], density[LAYERS][BATCH * HEADS];
     tess_pass_times times;
     int64_t bytes;   /* that the pass and its model took */
-    int64_t allowed; /* that tess_model_need told */
+    int64_t allowed; /* that tess_model_need predicted */
     int repeats;     /* 1: a second run gave the same bits */
 } result;
 
@@ -38,7 +38,7 @@ typedef struct {
     tess_attend attend;
     const char *strategy;
     world one; /* alone; its buffers are every rank's input */
-    shown seen_one, seen;
+    shown hooked_one, hooked;
     result alone, of[RANKS_MAX];
 } trial;
 
@@ -49,7 +49,7 @@ typedef struct {
             return try_;                                                                           \
     } while (0)
 
-static inline tess_status look_at(void *user, const tess_hook_in *hook)
+static inline tess_status copy_tensors(void *user, const tess_hook_in *hook)
 {
     shown *s = user;
     const int l = hook->layer;
@@ -120,14 +120,14 @@ static inline tess_status run_pass(const trial *t, tess_model *model, tess_pass 
     return t->shape.train ? tess_pass_backward(pass, t->one.dout, dx) : TESS_OK;
 }
 
-static inline tess_status tell(const trial *t, tess_pass *pass, tess_predictor *predictor,
-                               shown *seen)
+static inline tess_status set_attend(const trial *t, tess_pass *pass, tess_predictor *predictor,
+                                     shown *hooked)
 {
     tess_attend attend = t->attend;
     attend.layers = t->layers;
     attend.predictor = predictor;
-    attend.hook = look_at;
-    attend.user = seen;
+    attend.hook = copy_tensors;
+    attend.user = hooked;
     return tess_pass_attend(pass, &attend);
 }
 
@@ -209,7 +209,7 @@ static inline tess_status run_objects(trial *t, tess_ctx *ctx, tess_comm *comm, 
     TRY(tess_model_query(o->model, &info));
     memcpy(info.values, t->one.info.values, (size_t)info.count * sizeof(float));
     TRY(tess_pass_create(o->model, &shape, &o->pass));
-    TRY(tell(t, o->pass, o->predictor, &t->seen));
+    TRY(set_attend(t, o->pass, o->predictor, &t->hooked));
     TRY(run_pass(t, o->model, o->pass, o->predictor, r->out, r->dx));
     TRY(keep_result(t, o->model, o->pass, o->predictor, r));
     TRY(tess_ctx_query(ctx, &after));
@@ -256,7 +256,7 @@ static inline void run_alone(trial *t)
     t->alone = make_result(t);
     if (t->room.proj_dim > 0)
         CHECK_OK(tess_predictor_create(t->one.ctx, &config, &t->predictor, &predictor));
-    CHECK_OK(tell(t, t->one.pass, predictor, &t->seen_one));
+    CHECK_OK(set_attend(t, t->one.pass, predictor, &t->hooked_one));
     CHECK_OK(run_pass(t, t->one.model, t->one.pass, predictor, t->alone.out, t->alone.dx));
     CHECK_OK(keep_result(t, t->one.model, t->one.pass, predictor, &t->alone));
     tess_predictor_destroy(predictor);

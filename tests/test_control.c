@@ -73,11 +73,11 @@ typedef struct {
     const run *r;
     double density[64], loss[64];
     int64_t allocations;
-} seen;
+} recorded;
 
 static int note(void *user, const tess_step *step)
 {
-    seen *s = user;
+    recorded *s = user;
     s->density[step->step] = step->density;
     s->loss[step->step] = step->predictor_loss;
     assert_true(step->attention_gflop > 0);
@@ -87,7 +87,7 @@ static int note(void *user, const tess_step *step)
 static void a_run_goes_through_both_stages(void **state)
 {
     (void)state;
-    seen s = {0};
+    recorded s = {0};
     tess_train_opts opts = dsv;
     opts.folder = in_root("both");
     run r = start(2, &opts);
@@ -129,7 +129,7 @@ static tess_train_opts going_back(void)
 static void a_layer_below_the_limit_goes_back_to_dense(void **state)
 {
     (void)state;
-    seen s = {0};
+    recorded s = {0};
     tess_train_opts opts = going_back();
     opts.folder = in_root("back");
     run r = start(1, &opts);
@@ -144,13 +144,13 @@ static void a_layer_below_the_limit_goes_back_to_dense(void **state)
     }
     assert_null(r.train->pass->lists);
     char line[512];
-    int told = 0;
+    int events = 0;
     FILE *f = fopen(in_root("back/events.jsonl"), "r");
     assert_non_null(f);
     while (fgets(line, sizeof line, f))
-        told += strstr(line, "\"event\": \"back\"") != NULL && !strstr(line, "\"head\"");
+        events += strstr(line, "\"event\": \"back\"") != NULL && !strstr(line, "\"head\"");
     fclose(f);
-    assert_int_equal(told, c->state.layers);
+    assert_int_equal(events, c->state.layers);
     end(&r);
 }
 
@@ -161,7 +161,7 @@ static void every_kind_switches_at_its_step(void **state)
                                            TESS_ATTENTION_SEARCH, TESS_ATTENTION_WINDOW,
                                            TESS_ATTENTION_RANDOM};
     for (int i = 0; i < 5; i++) {
-        seen s = {0};
+        recorded s = {0};
         tess_train_opts opts = dsv;
         opts.steps = 4;
         opts.attention.kind = kinds[i];
@@ -179,7 +179,7 @@ static void every_kind_switches_at_its_step(void **state)
 static void budgets_come_from_the_profile(void **state)
 {
     (void)state;
-    seen s = {0};
+    recorded s = {0};
     tess_train_opts opts = dsv;
     opts.attention.density = 0;
     opts.attention.mass = 0.5;
@@ -204,7 +204,7 @@ static void hear_sentence(void *user, const char *sentence)
         snprintf(user, 256, "%s", sentence);
 }
 
-static void how_many_lists_are_kept_is_told(void **state)
+static void the_number_of_saved_lists_is_reported(void **state)
 {
     (void)state;
     char text[256] = "";
@@ -497,7 +497,7 @@ static void arms_branch_off_one_checkpoint(void **state)
 static void choices_of_another_run_are_imposed(void **state)
 {
     (void)state;
-    seen s = {0};
+    recorded s = {0};
     tess_train_opts opts = dsv;
     opts.attention.dispatch = NULL;
     opts.attention.break_even = 0.01; /* nothing pays */
@@ -543,7 +543,7 @@ static void choices_of_another_run_are_imposed(void **state)
 
 static int count_allocations(void *user, const tess_step *step)
 {
-    seen *s = user;
+    recorded *s = user;
     tess_ctx_info info;
     CHECK_OK(tess_ctx_query(s->r->ctx, &info));
     /* Profiles and checks come in odd steps here, and the switch in the first one after five. */
@@ -557,7 +557,7 @@ static void a_step_that_does_not_measure_allocates_nothing(void **state)
 {
     (void)state;
     run r = start(1, &dsv);
-    seen s = {.r = &r};
+    recorded s = {.r = &r};
     CHECK_OK(tess_train_run(r.train, 0, count_allocations, &s));
     assert_int_equal(sparse_layers(&r), r.info.config.layers);
     end(&r);
@@ -752,7 +752,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_layer_below_the_limit_goes_back_to_dense),
     cmocka_unit_test(every_kind_switches_at_its_step),
     cmocka_unit_test(budgets_come_from_the_profile),
-    cmocka_unit_test(how_many_lists_are_kept_is_told),
+    cmocka_unit_test(the_number_of_saved_lists_is_reported),
     cmocka_unit_test(cubes_are_chosen_and_the_pass_is_made_anew),
     cmocka_unit_test(a_step_ends_with_a_decision_that_the_next_one_applies),
     cmocka_unit_test(a_decision_leaves_the_state_in_force_alone),

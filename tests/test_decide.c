@@ -39,7 +39,7 @@ static void check(tess__dsv_state *d, int cube, int layer, double first, double 
     tess__fold_recall(d, &by_recall, cube, layer, (double[HEADS]){first, second});
 }
 
-/* ---- what is told ---------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 typedef struct {
     int n;
@@ -100,7 +100,7 @@ static void quarters_of_the_noise_are_kept_apart(void **state)
     tess__fold_density(&d, 0, 0, 3, (double[]){0.5, 0.75});
     assert_int_equal(tess__budget(&d, &by_recall, 0, 0, 0, 0, UNITS), 64);
     assert_int_equal(tess__budget(&d, &by_recall, 0, 0, 3, 1, UNITS), 384);
-    /* One that was not seen has the mean of those that were: 0.3125. */
+    /* One that was not measured has the mean of those that were: 0.3125. */
     assert_int_equal(tess__budget(&d, &by_recall, 0, 0, 1, 0, UNITS), 160);
     assert_int_equal(tess__budget(&d, &by_recall, 0, 1, 1, 0, UNITS), 0);
     tess__dsv_state_destroy(&d);
@@ -301,7 +301,7 @@ static void a_layer_goes_back_with_the_last_of_its_heads(void **state)
     tess__dsv_state_destroy(&d);
 }
 
-static void what_was_missing_is_told_by_its_rule(void **state)
+static void what_was_missing_is_reported_by_its_rule(void **state)
 {
     (void)state;
     static const struct {
@@ -340,7 +340,7 @@ static void what_was_missing_is_told_by_its_rule(void **state)
     }
 }
 
-static void layers_that_stay_dense_are_told_at_the_end(void **state)
+static void layers_that_stay_dense_are_reported_at_the_end(void **state)
 {
     (void)state;
     tess__dsv_state d = make(1);
@@ -508,7 +508,7 @@ static void decisions_come_back_bit_for_bit(void **state)
     tess__dsv_state_destroy(&d);
 }
 
-static void files_that_break_a_rule_are_told_with_their_line(void **state)
+static void files_that_break_a_rule_are_reported_with_their_line(void **state)
 {
     (void)state;
     static const struct {
@@ -542,13 +542,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(heads_go_back_and_come_again),
     cmocka_unit_test(a_layer_goes_back_by_its_mean_and_comes_again),
     cmocka_unit_test(a_layer_goes_back_with_the_last_of_its_heads),
-    cmocka_unit_test(layers_that_stay_dense_are_told_at_the_end),
-    cmocka_unit_test(what_was_missing_is_told_by_its_rule),
+    cmocka_unit_test(layers_that_stay_dense_are_reported_at_the_end),
+    cmocka_unit_test(what_was_missing_is_reported_by_its_rule),
     cmocka_unit_test(the_largest_cube_that_overlaps_enough_is_chosen_when_a_layer_is_ready),
     cmocka_unit_test(a_head_is_sparse_below_the_break_even_density_with_slack),
     cmocka_unit_test(choices_can_be_imposed),
     cmocka_unit_test(a_window_comes_nearest_to_the_density_from_above),
     cmocka_unit_test(decisions_come_back_bit_for_bit),
-    cmocka_unit_test(files_that_break_a_rule_are_told_with_their_line),
+    cmocka_unit_test(files_that_break_a_rule_are_reported_with_their_line),
 };
 RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

@@ -27,7 +27,7 @@ static pupil make_pupil(int threads, tess_keep keep, const tess_predictor_opts *
     return p;
 }
 
-static void tell(pupil *p)
+static void attend_and_learn(pupil *p)
 {
     p->attend.layers = p->layers;
     CHECK_OK(tess_pass_attend(p->w.pass, &p->attend));
@@ -121,7 +121,7 @@ static void check_gradients(const tess_predictor_opts *opts, tess_predict_loss l
 {
     pupil p = make_pupil(2, TESS_KEEP_ALL, opts);
     p.attend.loss = loss;
-    tell(&p);
+    attend_and_learn(&p);
     loss_of(&p);
     float *gradients = malloc((size_t)p.info.count * sizeof *gradients);
     assert_non_null(gradients);
@@ -163,8 +163,8 @@ static void a_network_does_not_notice_a_predictor_that_learns(void **state)
             a.layers[layer].keys = b.layers[layer].keys = choice & 4 ? keys : NULL;
             b.layers[layer].learn = 0;
         }
-        tell(&a);
-        tell(&b);
+        attend_and_learn(&a);
+        attend_and_learn(&b);
         run_both(&a.w);
         run_both(&b.w);
         assert_memory_equal(a.w.out, b.w.out, a.w.n_out * sizeof(float));
@@ -188,11 +188,11 @@ static void gradients_have_the_same_bits_on_every_number_of_threads(void **state
     for (int hidden = 0; hidden < 2; hidden++) {
         const tess_predictor_opts opts = {(tess_predict_input)hidden, 8, hidden, 1};
         pupil one = make_pupil(1, TESS_KEEP_ALL, &opts);
-        tell(&one);
+        attend_and_learn(&one);
         run_both(&one.w);
         for (int choice = 0; choice < 3; choice++) {
             pupil p = make_pupil(choice + 1, choice ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL, &opts);
-            tell(&p);
+            attend_and_learn(&p);
             run_both(&p.w);
             assert_memory_equal(one.info.gradients, p.info.gradients,
                                 (size_t)p.info.count * sizeof(float));
@@ -209,8 +209,8 @@ static void sparse_heads_teach_the_same(void **state)
     const tess_predictor_opts opts = {.proj_dim = 8, .seed = 1};
     pupil dense = make_pupil(2, TESS_KEEP_ALL, &opts), sparse = make_pupil(2, TESS_KEEP_ALL, &opts);
     sparse.layers[0].keys = sparse.layers[1].keys = keys;
-    tell(&dense);
-    tell(&sparse);
+    attend_and_learn(&dense);
+    attend_and_learn(&sparse);
     run_both(&dense.w);
     run_both(&sparse.w);
     const size_t half = (size_t)dense.info.count / 2 * sizeof(float);
@@ -229,7 +229,7 @@ static void every_step_learns_from_other_queries(void **state)
     double loss[3];
     for (int i = 0; i < 3; i++) {
         p.attend.step = i < 2 ? 4 : 5;
-        tell(&p);
+        attend_and_learn(&p);
         loss[i] = loss_of(&p);
     }
     assert_true(loss[0] == loss[1] && loss[0] != loss[2]);
@@ -243,7 +243,7 @@ static void a_predictor_learns(void **state)
     for (int hidden = 0; hidden < 2; hidden++) {
         const tess_predictor_opts opts = {(tess_predict_input)hidden, 8, hidden, 1};
         pupil p = make_pupil(2, TESS_KEEP_ALL, &opts);
-        tell(&p);
+        attend_and_learn(&p);
         const double first = loss_of(&p);
         for (int step = 0; step < 30; step++) {
             for (int64_t i = 0; i < p.info.count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_pass_ranks.c - passes whose tokens are shared by ranks, which are threads, against one rank:
- * output, gradients, learning, looks, memory, failures. */
+ * output, gradients, learning, hooks, memory, failures. */
 #include "ranks_data.h"
 
 static const int32_t keys[BATCH * HEADS] = {9, 0, 20, 13, 5, 33};
@@ -45,9 +45,9 @@ static void check_gradients(const trial *t, int ranks, double tolerance)
     free(sum);
 }
 
-static void check_looks(const trial *t, double tolerance)
+static void check_hooks(const trial *t, double tolerance)
 {
-    const shown *a = &t->seen, *b = &t->seen_one;
+    const shown *a = &t->hooked, *b = &t->hooked_one;
     check_near("q", &a->q[0][0][0][0][0], &b->q[0][0][0][0][0], sizeof a->q / 4, tolerance);
     check_near("k", &a->k[0][0][0][0][0], &b->k[0][0][0][0][0], sizeof a->k / 4, tolerance);
     if (t->shape.train)
@@ -91,7 +91,7 @@ static void check_ranks(trial *t, int ranks, double tolerance)
     }
     if (t->shape.train)
         check_gradients(t, ranks, tolerance);
-    check_looks(t, tolerance);
+    check_hooks(t, tolerance);
     if (t->room.proj_dim > 0)
         check_learning(t, ranks, tolerance);
 }
@@ -299,7 +299,7 @@ static void halves_round_gradients_and_not_the_output(void **state)
 
 /* ---- memory and time ------------------------------------------------------------------------- */
 
-static void a_rank_takes_what_was_told(void **state)
+static void a_rank_takes_the_memory_that_was_predicted(void **state)
 {
     (void)state;
     for (int keep = 0; keep < 2; keep++) {
@@ -323,7 +323,7 @@ static void a_rank_takes_what_was_told(void **state)
 }
 
 /* Over slow links, whose clock is the ranks': waiting is counted, and nowhere twice. */
-static void waiting_for_others_is_told_apart(void **state)
+static void waiting_for_others_is_counted_apart(void **state)
 {
     (void)state;
     const tess_link slow = {.latency = 1000000000}; /* longer than all else together */
@@ -497,8 +497,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(other_selectors_choose_the_same_keys),
     cmocka_unit_test(what_ranks_found_is_used_again_by_others),
     cmocka_unit_test(halves_round_gradients_and_not_the_output),
-    cmocka_unit_test(a_rank_takes_what_was_told),
-    cmocka_unit_test(waiting_for_others_is_told_apart),
+    cmocka_unit_test(a_rank_takes_the_memory_that_was_predicted),
+    cmocka_unit_test(waiting_for_others_is_counted_apart),
     cmocka_unit_test(one_rank_that_fails_ends_all),
     cmocka_unit_test(a_selector_that_reads_keys_which_no_rank_has_is_refused),
     cmocka_unit_test(a_context_of_other_sizes_is_refused),

@@ -162,7 +162,7 @@ static void files_keep_every_bit_and_choice(void **state)
     tess_ctx_destroy(ctx);
 }
 
-/* Writes one tensor with these metadata and loads it; the sentence ends as told. */
+/* Writes one tensor with these metadata and loads it; the sentence ends as given. */
 static void check_refused(tess_ctx *ctx, const char *path, const tess_meta *metas, int n,
                           const char *end)
 {

@@ -19,7 +19,7 @@ static tess_attend attend_with(tess_select_kind kind, const int32_t *first, cons
 
 /* ---- beside dense ---------------------------------------------------------------------------- */
 
-static void a_sparse_pass_told_nothing_is_dense(void **state)
+static void a_sparse_pass_without_settings_is_dense(void **state)
 {
     (void)state;
     const tess_sparse_opts room = {.proj_dim = 8};
@@ -62,16 +62,16 @@ typedef struct {
     const tess_attend *attend;
     int64_t perm[TOKENS], bounds[GROUPS + 1];
     int calls;
-} seen_lists;
+} hook_lists;
 
 static int attends(void *user, int layer, int sample, int head, int64_t query, int64_t key)
 {
     const doubles *d = user;
-    const seen_lists *s = d->lists;
+    const hook_lists *s = d->lists;
     return s->sees[(layer * BATCH + sample) * HEADS + head][query][key];
 }
 
-static void mark(seen_lists *s, int list, const tess_selection *sel)
+static void mark(hook_lists *s, int list, const tess_selection *sel)
 {
     tess_selection_lists l;
     CHECK_OK(tess_selection_view(sel, &l));
@@ -87,7 +87,7 @@ static void mark(seen_lists *s, int list, const tess_selection *sel)
 /* Selects what the pass selects, from the same numbers. */
 static tess_status hook(void *user, const tess_hook_in *l)
 {
-    seen_lists *s = user;
+    hook_lists *s = user;
     const tess_attend_layer *how = &s->attend->layers[l->layer];
     const int low = how->kind == TESS_SELECT_PREDICTOR;
     tess_selector *selector = NULL;
@@ -133,7 +133,7 @@ static const double tolerance = 1.2e-5, step = 1e-5;
 static void check_against_reference(tess_select_kind kind, const tess_predictor_opts *opts,
                                     tess_proxy proxy, const tess_sparse_opts *room)
 {
-    seen_lists *s = calloc(1, sizeof *s);
+    hook_lists *s = calloc(1, sizeof *s);
     assert_non_null(s);
     const tess_pass_shape shape = shape_with(room);
     tess_attend_layer layers[LAYERS];
@@ -282,7 +282,7 @@ static void a_pass_without_training_gives_the_same_output(void **state)
 }
 
 /* A selector made for another proxy or window must not serve. */
-static void what_was_told_before_leaves_no_trace(void **state)
+static void settings_of_before_leave_no_trace(void **state)
 {
     (void)state;
     const tess_sparse_opts room = {.proj_dim = 8};
@@ -416,7 +416,7 @@ static void another_budget_is_searched_for(void **state)
     drop_world(&w);
 }
 
-static void kept_searches_are_in_the_memory_that_is_told(void **state)
+static void stored_searches_are_in_the_predicted_memory(void **state)
 {
     (void)state;
     const tess_sparse_opts none = {0}, two = {.searches = 2};
@@ -455,7 +455,7 @@ static void keys_may_be_selected_by_cubes(void **state)
     drop_world(&w);
 }
 
-/* What is needed is told beforehand, at most: what selectors take depends on their kind, and is a
+/* What is needed is predicted, at most: what selectors take depends on their kind, and is a
  * small part in passes that are not as small as these. */
 static void the_memory_taken_is_what_is_needed_at_most(void **state)
 {
@@ -500,9 +500,9 @@ static tess_status count_hook(void *user, const tess_hook_in *hook)
     return TESS_OK;
 }
 
-/* Learns and looks as one with room for lists, to the bit, and takes no more than a dense pass and
- * the predictor do. */
-static void a_pass_without_lists_learns_and_looks(void **state)
+/* Learns and calls its hook as one with room for lists, to the bit, and takes no more than a dense
+ * pass and the predictor do. */
+static void a_pass_without_lists_learns_and_calls_its_hook(void **state)
 {
     (void)state;
     world worlds[2];
@@ -641,7 +641,7 @@ static tess_status refuse(void *user, const tess_hook_in *l)
     return TESS_ESTOPPED;
 }
 
-static void a_look_can_end_the_pass(void **state)
+static void a_hook_can_end_the_pass(void **state)
 {
     (void)state;
     const tess_pass_shape shape = shape_with(NULL);
@@ -661,7 +661,7 @@ static void a_look_can_end_the_pass(void **state)
     drop_world(&w);
 }
 
-static void telling_a_pass_to_attend_ends_what_a_forward_pass_left(void **state)
+static void new_settings_of_a_pass_end_what_a_forward_pass_left(void **state)
 {
     (void)state;
     const tess_pass_shape shape = shape_with(NULL);
@@ -674,9 +674,9 @@ static void telling_a_pass_to_attend_ends_what_a_forward_pass_left(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_look_can_end_the_pass),
-    cmocka_unit_test(telling_a_pass_to_attend_ends_what_a_forward_pass_left),
-    cmocka_unit_test(a_sparse_pass_told_nothing_is_dense),
+    cmocka_unit_test(a_hook_can_end_the_pass),
+    cmocka_unit_test(new_settings_of_a_pass_end_what_a_forward_pass_left),
+    cmocka_unit_test(a_sparse_pass_without_settings_is_dense),
     cmocka_unit_test(full_lists_are_dense),
     cmocka_unit_test(every_kind_matches_double_precision_on_its_lists),
     cmocka_unit_test(every_predictor_matches_double_precision_on_its_lists),
@@ -684,14 +684,14 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lists_kept_selected_again_or_run_again_give_the_same_bits),
     cmocka_unit_test(halves_change_gradients_by_their_rounding_alone),
     cmocka_unit_test(a_pass_without_training_gives_the_same_output),
-    cmocka_unit_test(what_was_told_before_leaves_no_trace),
+    cmocka_unit_test(settings_of_before_leave_no_trace),
     cmocka_unit_test(random_lists_change_with_the_step_alone),
     cmocka_unit_test(a_search_is_the_oracle_and_is_used_again),
     cmocka_unit_test(another_budget_is_searched_for),
-    cmocka_unit_test(kept_searches_are_in_the_memory_that_is_told),
+    cmocka_unit_test(stored_searches_are_in_the_predicted_memory),
     cmocka_unit_test(keys_may_be_selected_by_cubes),
     cmocka_unit_test(the_memory_taken_is_what_is_needed_at_most),
-    cmocka_unit_test(a_pass_without_lists_learns_and_looks),
+    cmocka_unit_test(a_pass_without_lists_learns_and_calls_its_hook),
     cmocka_unit_test(a_pass_says_what_is_wrong_with_its_room),
     cmocka_unit_test(a_pass_says_how_it_cannot_attend),
 };

@@ -167,7 +167,7 @@ static tess_status reduce(shared *s, tess_comm *comm, tess_model *model, tess_pa
 {
     const size_t bytes = (size_t)s->count * sizeof(float);
     tess_model_info info;
-    tess_reduce_info told;
+    tess_reduce_info reduced;
     tess_reduce *r = NULL;
     TRY(tess_model_query(model, &info));
     TRY(both(s, model, pass, out, rank));
@@ -183,11 +183,11 @@ static tess_status reduce(shared *s, tess_comm *comm, tess_model *model, tess_pa
         status = tess_reduce_values(r);
     }
     if (status == TESS_OK)
-        status = tess_reduce_query(r, &told);
+        status = tess_reduce_query(r, &reduced);
     if (status == TESS_OK) {
         memcpy(s->values[rank], info.values, bytes);
-        memcpy(s->owner[rank], told.owner, (size_t)told.params * sizeof(int));
-        s->waited[rank] = told.waited_ns;
+        memcpy(s->owner[rank], reduced.owner, (size_t)reduced.params * sizeof(int));
+        s->waited[rank] = reduced.waited_ns;
         memcpy(info.values, s->w->info.values, bytes);
         status = tess_reduce_attach(r, NULL);
     }

@@ -302,7 +302,7 @@ static int to_bytes(tess_tensor *t, void *user)
     return 1;
 }
 
-static void a_file_that_is_not_this_model_is_told_by_its_tensor(void **state)
+static void a_file_of_another_model_is_refused_by_its_tensor(void **state)
 {
     (void)state;
     static const float values[256];
@@ -456,7 +456,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_prefix_of_collections_is_understood),
     cmocka_unit_test(a_pipeline_leads_to_its_transformer),
     cmocka_unit_test(tables_of_the_rotary_embedding_are_passed_over),
-    cmocka_unit_test(a_file_that_is_not_this_model_is_told_by_its_tensor),
+    cmocka_unit_test(a_file_of_another_model_is_refused_by_its_tensor),
     cmocka_unit_test(what_an_original_file_lacks_has_its_original_name),
     cmocka_unit_test(foreign_and_broken_files_are_refused),
     cmocka_unit_test(missing_files_are_named),

@@ -48,12 +48,12 @@ static tess_dist_call call_of(tess_pass *p, int layer)
     };
 }
 
-static tess_status see(tess_pass *p, int layer)
+static tess_status copy_densities(tess_pass *p, int layer)
 {
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
-    tess_dist_stats seen;
-    TESS_TRY(tess_dist_attn_stats(p->ranks.attn, layer, &seen));
-    memcpy(p->density + layer * heads, seen.density, (size_t)heads * sizeof *p->density);
+    tess_dist_stats stats;
+    TESS_TRY(tess_dist_attn_stats(p->ranks.attn, layer, &stats));
+    memcpy(p->density + layer * heads, stats.density, (size_t)heads * sizeof *p->density);
     return TESS_OK;
 }
 
@@ -74,7 +74,7 @@ tess_status tess__ranks_forward(tess_pass *p, int layer, const tess_view *q, con
     TESS_TRY(tess_dist_attn_forward(p->ranks.attn, &call, q, k, v, o, lse));
     TESS_TRY(tess__lists_share(p, layer));
     p->times.attention_ns += tess__lap_end(p, lap) - (p->times.select_ns - selected);
-    return how->keys && !p->recomputing ? see(p, layer) : TESS_OK;
+    return how->keys && !p->recomputing ? copy_densities(p, layer) : TESS_OK;
 }
 
 tess_status tess__ranks_backward(tess_pass *p, int layer, const tess_view *dout,

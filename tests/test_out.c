@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_out.c - output files appear whole or not at all. */
-#include "base/base_internal.h"
+#include "file/out.h"
 #include "test.h"
 
 #include <dirent.h>

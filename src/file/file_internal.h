@@ -14,7 +14,7 @@
 #ifndef TESS_FILE_H
 #define TESS_FILE_H
 
-#include "base/base_internal.h"
+#include "out.h"
 #include "tessera/file.h"
 
 typedef struct {

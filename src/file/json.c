@@ -5,6 +5,7 @@
  * the text of a file is ours. Memory: the text, and about 8 times as much for jansson's values.
  */
 #include "json.h"
+#include "out.h"
 
 #include <errno.h>
 #include <fcntl.h>

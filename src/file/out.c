@@ -12,7 +12,7 @@
  *
  * Small writes gather in a buffer; a write of the buffer's size or more goes straight to the file.
  */
-#include "base/base_internal.h"
+#include "out.h"
 
 #include <errno.h>
 #include <fcntl.h>

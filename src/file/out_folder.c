@@ -8,7 +8,7 @@
  * all are complete and on disk, other files stay, and only a machine that stops between two of
  * these renames leaves some files new and some old.
  */
-#include "base/base_internal.h"
+#include "out.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -8,6 +8,8 @@
 #include "tessera/file.h"
 #include "weights.h"
 
+#include "file/out.h"
+
 #include <string.h>
 #include <sys/stat.h>
 

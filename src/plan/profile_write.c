@@ -5,6 +5,8 @@
  */
 #include "plan_internal.h"
 
+#include "file/out.h"
+
 #include <math.h>
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include "report_internal.h"
 
 #include "assets.h"
+#include "file/out.h"
 
 #include <string.h>
 

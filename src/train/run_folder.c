@@ -11,6 +11,8 @@
  */
 #include "train_internal.h"
 
+#include "file/out.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -8,6 +8,7 @@
  */
 #include "train_internal.h"
 
+#include "file/out.h"
 #include "tessera/media.h"
 
 #include <string.h>

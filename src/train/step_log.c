@@ -9,6 +9,8 @@
  */
 #include "train_internal.h"
 
+#include "file/out.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

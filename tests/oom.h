@@ -20,8 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- allocations that fail
- * ----------------------------------------------------------------------- */
+/* ---- allocations that fail ------------------------------------------------------------------- */
 
 static long countdown; /* the allocation that fails when it reaches 0; negative: none */
 static long live;      /* allocations not yet freed */
@@ -66,8 +65,7 @@ static void json_release(void *p)
     free(p);
 }
 
-/* ---- the world a scenario runs in
- * ------------------------------------------------------------------ */
+/* ---- the world a scenario runs in ------------------------------------------------------------ */
 
 static char folder[] = "/tmp/tess-oom-XXXXXX";
 

@@ -87,8 +87,7 @@ enum { TESS_SHAPE_TEXT = TESS_RANK_MAX * 21 + 3 };
 const char *tess__shape_text(int rank, const int64_t *shape,
                              char text[TESS_SHAPE_TEXT]); /* "[2,3]" */
 
-/* ---- the formats: each fills file's entries and metas from its source
- * ---------------------------- */
+/* ---- the formats: each fills file's entries and metas from its source ------------------------ */
 
 tess_status tess__npy_parse(tess_file *file);
 tess_status tess__npz_parse(tess_file *file);
@@ -99,8 +98,7 @@ tess_status tess__shards_parse(tess_file *file);
 tess_status tess__file_open_kind(tess_ctx *ctx, const char *path, tess_file_kind kind,
                                  tess_file **file);
 
-/* ---- npy_head.c, npy.c: headers, also of the members of .npz
- * ------------------------------------------------- */
+/* ---- npy_head.c, npy.c: headers, also of the members of .npz --------------------------------- */
 
 enum { TESS_NPY_PREFIX = 12, TESS_NPY_HEAD_MAX = 1 << 20, TESS_NPY_TEXT = 384 };
 
@@ -124,9 +122,7 @@ tess_status tess__npy_read(const char *where, const unsigned char *data, size_t 
 size_t tess__npy_format(const tess_tensor *tensor, char text[TESS_NPY_TEXT]);
 const char *tess__npy_descr(tess_dtype dtype); /* "<f4"; NULL for BF16, which .npy does not know */
 
-/* ---- safetensors_text.c: the tokens of a header
- * -----------------------------------------------------
- */
+/* ---- safetensors_text.c: the tokens of a header ---------------------------------------------- */
 
 typedef struct {
     const tess__source *source;
@@ -148,8 +144,7 @@ tess_status tess__cursor_length(tess__cursor *cursor,
 tess_status tess__cursor_string(tess__cursor *cursor, tess__arena *arena, const char **string);
 tess_status tess__cursor_skip(tess__cursor *cursor, int depth); /* any value; depth 0 */
 
-/* ---- zip.c
- * --------------------------------------------------------------------------------------- */
+/* ---- zip.c ----------------------------------------------------------------------------------- */
 
 enum { TESS_ZIP_STORED = 0, TESS_ZIP_DEFLATED = 8 }; /* methods */
 
@@ -176,8 +171,7 @@ tess_status tess__zip_member(const tess__source *source, size_t *at, size_t end,
 tess_status tess__zip_data(const tess__source *source, const char *where,
                            const tess__zip_entry *entry, uint64_t limit, size_t *start);
 
-/* ---- npz_inflate.c
- * ------------------------------------------------------------------------------- */
+/* ---- npz_inflate.c --------------------------------------------------------------------------- */
 
 typedef struct tess__inflate tess__inflate;
 
@@ -188,8 +182,7 @@ tess_status tess__inflate_read(tess__inflate *inflate, void *dst, size_t n); /* 
 tess_status tess__inflate_end(tess__inflate *inflate); /* EFORMAT unless all has been read */
 void tess__inflate_close(tess__inflate *inflate);      /* NULL accepted */
 
-/* ---- writing
- * ------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Where bytes go, and how many of all tensors' have gone: what progress reports. */
 typedef struct {

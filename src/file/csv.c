@@ -23,7 +23,7 @@ static int at_end_of_line(const tess__csv *csv)
 }
 
 /* Passes over an end of line, if there is one. */
-static void take_end_of_line(tess__csv *csv)
+static void skip_end_of_line(tess__csv *csv)
 {
     if (csv->at == csv->bytes)
         return;
@@ -33,7 +33,7 @@ static void take_end_of_line(tess__csv *csv)
     csv->here++;
 }
 
-static void take_spaces(tess__csv *csv)
+static void skip_spaces(tess__csv *csv)
 {
     while (csv->at < csv->bytes && is_space(csv->text[csv->at]))
         csv->at++;
@@ -50,7 +50,7 @@ int tess__csv_record(tess__csv *csv)
 {
     for (;;) {
         const size_t begin = csv->at;
-        take_spaces(csv);
+        skip_spaces(csv);
         if (csv->at == csv->bytes)
             return 0;
         if (!at_end_of_line(csv)) {
@@ -59,12 +59,12 @@ int tess__csv_record(tess__csv *csv)
             csv->end_of_record = 0;
             return 1;
         }
-        take_end_of_line(csv);
+        skip_end_of_line(csv);
     }
 }
 
 /* From behind the opening quote to behind the closing one. */
-static tess_status take_quoted(tess__csv *csv, tess__csv_field *field)
+static tess_status read_quoted(tess__csv *csv, tess__csv_field *field)
 {
     const size_t begin = csv->at;
     for (; csv->at < csv->bytes; csv->at++) {
@@ -84,7 +84,7 @@ static tess_status take_quoted(tess__csv *csv, tess__csv_field *field)
                       (long long)csv->line);
 }
 
-static void take_plain(tess__csv *csv, tess__csv_field *field)
+static void read_plain(tess__csv *csv, tess__csv_field *field)
 {
     const size_t begin = csv->at;
     while (!at_end_of_line(csv) && csv->text[csv->at] != ',')
@@ -97,16 +97,16 @@ static void take_plain(tess__csv *csv, tess__csv_field *field)
 
 tess_status tess__csv_next(tess__csv *csv, tess__csv_field *field)
 {
-    take_spaces(csv);
+    skip_spaces(csv);
     if (csv->at < csv->bytes && csv->text[csv->at] == '"') {
         csv->at++;
-        TESS_TRY(take_quoted(csv, field));
-        take_spaces(csv);
+        TESS_TRY(read_quoted(csv, field));
+        skip_spaces(csv);
     } else {
-        take_plain(csv, field);
+        read_plain(csv, field);
     }
     if (at_end_of_line(csv)) {
-        take_end_of_line(csv);
+        skip_end_of_line(csv);
         csv->end_of_record = 1;
         return TESS_OK;
     }
@@ -153,7 +153,7 @@ int tess__csv_integer(const tess__csv_field *field, int64_t *value)
 }
 
 /* Digits from *s on: how many. */
-static int take_digits(const char **s)
+static int skip_digits(const char **s)
 {
     int n = 0;
     for (; is_digit(**s); (*s)++)
@@ -166,17 +166,17 @@ static int take_digits(const char **s)
 static int is_decimal(const char *s)
 {
     s += *s == '+' || *s == '-';
-    int digits = take_digits(&s);
+    int digits = skip_digits(&s);
     if (*s == '.') {
         s++;
-        digits += take_digits(&s);
+        digits += skip_digits(&s);
     }
     if (digits == 0)
         return 0;
     if (*s == 'e' || *s == 'E') {
         s++;
         s += *s == '+' || *s == '-';
-        if (take_digits(&s) == 0)
+        if (skip_digits(&s) == 0)
             return 0;
     }
     return *s == '\0';

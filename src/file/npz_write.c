@@ -40,21 +40,21 @@ typedef struct {
     z_stream z;
 } writer;
 
-static unsigned char *put16(unsigned char *p, uint64_t v)
+static unsigned char *write16(unsigned char *p, uint64_t v)
 {
     p[0] = (unsigned char)v;
     p[1] = (unsigned char)(v >> 8);
     return p + 2;
 }
 
-static unsigned char *put32(unsigned char *p, uint64_t v)
+static unsigned char *write32(unsigned char *p, uint64_t v)
 {
-    return put16(put16(p, v), v >> 16);
+    return write16(write16(p, v), v >> 16);
 }
 
-static unsigned char *put64(unsigned char *p, uint64_t v)
+static unsigned char *write64(unsigned char *p, uint64_t v)
 {
-    return put32(put32(p, v), v >> 32);
+    return write32(write32(p, v), v >> 32);
 }
 
 static uint64_t at_most_32(uint64_t v)
@@ -70,13 +70,13 @@ static tess_status emit(writer *w, const void *bytes, size_t n)
 
 /* Version needed, flags, method, time, date, crc, sizes, length of the name: the part that local
  * and central headers share. */
-static unsigned char *put_common(unsigned char *p, const writer *w, const member *m, size_t name)
+static unsigned char *write_common(unsigned char *p, const writer *w, const member *m, size_t name)
 {
-    p = put16(put16(put16(p, m->wide ? 45 : 20), UTF8), (uint64_t)w->method);
-    p = put16(put16(p, 0), DATE);
-    p = put32(p, m->crc);
-    p = put32(put32(p, m->wide ? limit32 : m->packed), m->wide ? limit32 : m->bytes);
-    return put16(p, name + 4);
+    p = write16(write16(write16(p, m->wide ? 45 : 20), UTF8), (uint64_t)w->method);
+    p = write16(write16(p, 0), DATE);
+    p = write32(p, m->crc);
+    p = write32(write32(p, m->wide ? limit32 : m->packed), m->wide ? limit32 : m->bytes);
+    return write16(p, name + 4);
 }
 
 /* Bytes of padding, its field's head included, that align what follows a header ending at `end`. */
@@ -94,14 +94,14 @@ static tess_status write_local(writer *w, const member *m, const char *name, int
     unsigned char head[LOCAL], extra[ZIP64 + ALIGN_DATA + PAD_MIN] = {0}, *p = extra;
     const size_t length = strlen(name);
     if (m->wide)
-        p = put64(put64(put16(put16(p, 1), 16), m->bytes), m->packed);
+        p = write64(write64(write16(write16(p, 1), 16), m->bytes), m->packed);
     const size_t pad = padding(w, m->local + LOCAL + length + 4 + (size_t)(p - extra));
     if (pad > 0) {
-        put16(put16(put16(p, 0xd935), pad - 4), ALIGN_DATA);
+        write16(write16(write16(p, 0xd935), pad - 4), ALIGN_DATA);
         p += pad;
     }
     memcpy(head, "PK\3\4", 4);
-    put16(put_common(head + 4, w, m, length), (uint64_t)(p - extra));
+    write16(write_common(head + 4, w, m, length), (uint64_t)(p - extra));
     if (again) {
         TESS_TRY(tess__out_patch(w->sink->out, m->local, head, LOCAL));
         return tess__out_patch(w->sink->out, m->local + LOCAL + length + 4, extra,
@@ -162,13 +162,13 @@ static tess_status write_central(writer *w, const member *m, const char *name)
     member shown = *m;
     shown.wide |= m->local >= limit32;
     if (shown.wide)
-        p = put64(put64(put64(put16(put16(p, 1), 24), m->bytes), m->packed), m->local);
+        p = write64(write64(write64(write16(write16(p, 1), 24), m->bytes), m->packed), m->local);
     memset(head, 0, sizeof head);
     memcpy(head, "PK\1\2", 4);
-    put16(head + 4, 3 << 8 | 45); /* made on Unix, by version 4.5 */
-    put16(put_common(head + 6, w, &shown, length), (uint64_t)(p - extra));
-    put32(head + 38, (uint64_t)0100644 << 16); /* the mode when unpacked */
-    put32(head + 42, shown.wide ? limit32 : m->local);
+    write16(head + 4, 3 << 8 | 45); /* made on Unix, by version 4.5 */
+    write16(write_common(head + 6, w, &shown, length), (uint64_t)(p - extra));
+    write32(head + 38, (uint64_t)0100644 << 16); /* the mode when unpacked */
+    write32(head + 42, shown.wide ? limit32 : m->local);
     TESS_TRY(emit(w, head, CENTRAL));
     TESS_TRY(emit(w, name, length));
     TESS_TRY(emit(w, ".npy", 4));
@@ -181,15 +181,15 @@ static tess_status write_end(writer *w, uint64_t directory, uint64_t n)
     const uint64_t bytes = w->at - directory, end64 = w->at;
     if (n >= 0xffff || bytes >= limit32 || directory >= limit32) {
         memcpy(p, "PK\6\6", 4);
-        p = put16(put16(put64(p + 4, END64 - 12), 45), 45);
-        p = put64(put64(p + 8, n), n); /* over the two disk numbers, which are 0 */
-        p = put64(put64(p, bytes), directory);
+        p = write16(write16(write64(p + 4, END64 - 12), 45), 45);
+        p = write64(write64(p + 8, n), n); /* over the two disk numbers, which are 0 */
+        p = write64(write64(p, bytes), directory);
         memcpy(p, "PK\6\7", 4);
-        p = put32(put64(p + 8, end64), 1);
+        p = write32(write64(p + 8, end64), 1);
     }
     memcpy(p, "PK\5\6", 4);
-    p = put16(put16(p + 8, TESS_MIN(n, 0xffff)), TESS_MIN(n, 0xffff));
-    p = put32(put32(p, at_most_32(bytes)), at_most_32(directory)) + 2;
+    p = write16(write16(p + 8, TESS_MIN(n, 0xffff)), TESS_MIN(n, 0xffff));
+    p = write32(write32(p, at_most_32(bytes)), at_most_32(directory)) + 2;
     return emit(w, end, (size_t)(p - end));
 }
 

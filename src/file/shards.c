@@ -83,7 +83,7 @@ static tess_status open_shards(tess_file *file, const char **names, int n)
     return TESS_OK;
 }
 
-static tess_status take_entries(tess_file *file, const tess__json_node *map, const char **names)
+static tess_status copy_entries(tess_file *file, const tess__json_node *map, const char **names)
 {
     const char *key;
     json_t *value;
@@ -134,7 +134,7 @@ tess_status tess__shards_parse(tess_file *file)
     if (status == TESS_OK)
         status = open_shards(file, names, n);
     if (status == TESS_OK)
-        status = take_entries(file, &map, names);
+        status = copy_entries(file, &map, names);
     tess__json_close(&doc);
     if (status == TESS_OK && file->n_shards > 0) {
         file->metas = file->shards[0]->metas;

@@ -57,7 +57,7 @@ static int complete(const job *j)
     return j->wanted > 0 && j->frames == j->wanted;
 }
 
-static tess_status take_every(job *j)
+static tess_status read_every(job *j)
 {
     while (!complete(j)) {
         const uint8_t *rgb;
@@ -72,7 +72,7 @@ static tess_status take_every(job *j)
     return TESS_OK;
 }
 
-static tess_status take_at_rate(job *j)
+static tess_status read_at_rate(job *j)
 {
     const double blink = 1e-6; /* seconds: times are rounded by the file */
     double shown = 0, origin = 0;
@@ -121,7 +121,7 @@ static tess_status gather(job *j, int height, int width)
         if (!j->held)
             return TESS_ENOMEM;
     }
-    TESS_TRY(j->fps > 0 ? take_at_rate(j) : take_every(j));
+    TESS_TRY(j->fps > 0 ? read_at_rate(j) : read_every(j));
     return check_length(j);
 }
 

@@ -161,7 +161,7 @@ static void on_read(png_structp png, png_bytep bytes, size_t n)
     r->offset += n;
 }
 
-static void take_memory(reader *r)
+static void alloc_pixels(reader *r)
 {
     const size_t stride = (size_t)r->width * 3;
     r->pixels = tess__alloc(r->job.ctx, (size_t)r->height * stride);
@@ -196,7 +196,7 @@ static tess_status read_rows(reader *r)
     r->width = (int)png_get_image_width(png, info);
     if (png_get_rowbytes(png, info) != (size_t)r->width * 3)
         png_error(png, "rows are not RGB");
-    take_memory(r);
+    alloc_pixels(r);
     png_read_image(png, r->rows);
     png_read_end(png, NULL);
     return TESS_OK;

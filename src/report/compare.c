@@ -16,7 +16,7 @@
 
 /* ---- notes -------------------------------------------------------------------------------- */
 
-tess_status tess__compare_say(tess_compare *c, const char *format, ...)
+tess_status tess__compare_note(tess_compare *c, const char *format, ...)
 {
     char text[512];
     va_list args;
@@ -97,7 +97,7 @@ static tess_status align(tess_compare *c)
                 run->values[axes[a]][line] -= zero;
         }
     }
-    return tess__compare_say(
+    return tess__compare_note(
         c, "time and work are counted from step %lld on, at which the last run begins",
         (long long)start);
 }
@@ -113,18 +113,18 @@ static tess_status note_lengths(tess_compare *c)
         const tess__recorded *run = &c->runs[i];
         const int64_t end = run->steps[run->lines - 1];
         if (tess__recorded_last(run) < 0)
-            TESS_TRY(tess__compare_say(c, "%s was never validated: there is nothing to compare",
-                                       run->path));
+            TESS_TRY(tess__compare_note(c, "%s was never validated: there is nothing to compare",
+                                        run->path));
         else if (end < most)
-            TESS_TRY(tess__compare_say(c, "%s ends at step %lld, others go on to step %lld",
-                                       run->path, (long long)end, (long long)most));
+            TESS_TRY(tess__compare_note(c, "%s ends at step %lld, others go on to step %lld",
+                                        run->path, (long long)end, (long long)most));
     }
     if (c->info.step == 0)
-        return tess__compare_say(c, "there is no step at which every run was validated");
+        return tess__compare_note(c, "there is no step at which every run was validated");
     if (c->info.step < most)
-        return tess__compare_say(c,
-                                 "the last step at which every run was validated is %lld of %lld",
-                                 (long long)c->info.step, (long long)most);
+        return tess__compare_note(c,
+                                  "the last step at which every run was validated is %lld of %lld",
+                                  (long long)c->info.step, (long long)most);
     return TESS_OK;
 }
 
@@ -138,10 +138,10 @@ static tess_status note_data(tess_compare *c)
             const json_t *first = json_object_get(c->runs[0].settings, keys[k]);
             const json_t *other = json_object_get(c->runs[i].settings, keys[k]);
             if (first && other && !json_equal(first, other)) {
-                TESS_TRY(tess__compare_say(c,
-                                           "runs differ in \"%s\": their losses are not of the "
-                                           "same thing",
-                                           keys[k]));
+                TESS_TRY(tess__compare_note(c,
+                                            "runs differ in \"%s\": their losses are not of the "
+                                            "same thing",
+                                            keys[k]));
                 break;
             }
         }
@@ -156,11 +156,11 @@ static tess_status note_pairs(tess_compare *c)
             TESS_TRY(tess_compare_arm_view(c, i, &arm));
             if (arm.at_step.change.n == 0)
                 TESS_TRY(
-                    tess__compare_say(c, "%s has no seed in common with %s: no change is reported",
-                                      arm.label, c->arms[c->info.baseline].label));
+                    tess__compare_note(c, "%s has no seed in common with %s: no change is reported",
+                                       arm.label, c->arms[c->info.baseline].label));
             else if (arm.at_step.change.n == 1)
-                TESS_TRY(tess__compare_say(c, "%s has one seed in common with %s: no interval",
-                                           arm.label, c->arms[c->info.baseline].label));
+                TESS_TRY(tess__compare_note(c, "%s has one seed in common with %s: no interval",
+                                            arm.label, c->arms[c->info.baseline].label));
         }
     }
     return TESS_OK;

@@ -85,7 +85,7 @@ struct tess_compare {
 tess_status tess__arms_find(tess_compare *compare);
 
 /* Adds a sentence to the notes. */
-tess_status tess__compare_say(tess_compare *compare, const char *format, ...)
+tess_status tess__compare_note(tess_compare *compare, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* ---- compare_view.c ------------------------------------------------------------------------- */

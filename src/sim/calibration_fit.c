@@ -102,7 +102,7 @@ static tess_status search(tess_calibration *k, double *best)
     return TESS_OK;
 }
 
-static void put_back(tess_calibration *k, const double *values)
+static void restore(tess_calibration *k, const double *values)
 {
     for (int i = 0; i < k->n; i++)
         (void)tess_sim_params_set(k->params, k->index[i], values[i]);
@@ -143,7 +143,7 @@ static tess_status leave_out(tess_calibration *k)
         if (!is_first(k, i))
             continue;
         k->left_out = k->cases.cases[i].model;
-        put_back(k, neutrals);
+        restore(k, neutrals);
         TESS_TRY(search(k, &unused));
         sum += cost_of(k, 1, &n) * n;
         n_all += n;
@@ -166,6 +166,6 @@ tess_status tess__calibration_fit(tess_calibration *k, int leave)
                           tess_quantity_name(k->quantity));
     if (leave)
         TESS_TRY(leave_out(k));
-    put_back(k, k->start);
+    restore(k, k->start);
     return search(k, &k->info.after);
 }

@@ -16,7 +16,7 @@ static int is_owner(json_t *scalar, const char *owner)
 }
 
 /* Puts a value where the file has it, or where it would have it. */
-static void put_value(json_t *root, const tess_sim_param *p)
+static void set_value(json_t *root, const tess_sim_param *p)
 {
     if (strcmp(p->group, "scalar") == 0) {
         json_t *item;
@@ -48,7 +48,7 @@ tess_status tess_calibration_write(const tess_calibration *calibration, const ch
     for (int i = 0; i < k->n; i++) {
         tess_sim_param p;
         (void)tess_sim_params_query(k->params, k->index[i], &p);
-        put_value(doc.root, &p);
+        set_value(doc.root, &p);
     }
     const tess_status status = tess__json_write(k->ctx, path, doc.root);
     tess__json_close(&doc);

@@ -34,7 +34,7 @@ const tess__measured_def tess__measured_defs[TESS__MEASURED_COUNT] = {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static const char *keep(tess__cases *cases, const char *text)
+static const char *copy_text(tess__cases *cases, const char *text)
 {
     return text && *text ? tess__arena_string(&cases->arena, text, strlen(text)) : "";
 }
@@ -44,7 +44,7 @@ static tess_status add_skip(tess__cases *cases, int row, const char *reason)
     TESS_TRY(tess__grow(cases->ctx, &cases->skips, sizeof *cases->skips, cases->n_skips,
                         cases->n_skips + 1, &cases->skip_room));
     tess_validation_skip *list = cases->skips;
-    const char *text = keep(cases, reason);
+    const char *text = copy_text(cases, reason);
     if (!text)
         return TESS_ENOMEM;
     int at = cases->n_skips++;
@@ -267,9 +267,9 @@ static tess_status measure(tess__cases *cases, int begin, const tess__row *row, 
 static tess_status add_row(tess__cases *cases, int begin, int number, const tess__row *row)
 {
     tess__case c = {.row = number, .repeats = 1};
-    c.label = keep(cases, tess__row_value(row, "label"));
-    c.group = keep(cases, tess__row_value(row, "group"));
-    c.model = keep(cases, tess__row_value(row, "model.name"));
+    c.label = copy_text(cases, tess__row_value(row, "label"));
+    c.group = copy_text(cases, tess__row_value(row, "group"));
+    c.model = copy_text(cases, tess__row_value(row, "model.name"));
     if (!c.label || !c.group || !c.model)
         return TESS_ENOMEM;
     if (!*c.model)

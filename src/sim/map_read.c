@@ -26,7 +26,7 @@ typedef struct {
     tess__arena *arena;
 } reader;
 
-static void *take(reader *r, size_t n, size_t size)
+static void *alloc_items(reader *r, size_t n, size_t size)
 {
     void *p = tess__arena_take(r->arena, (n ? n : 1) * size);
     if (p)
@@ -66,8 +66,8 @@ static tess_status read_words(reader *r, const tess__json_node *object, tess__va
     if (!words.value)
         return TESS_OK;
     const size_t n = json_object_size(words.value);
-    value->words = take(r, n, sizeof *value->words);
-    value->values = take(r, n, sizeof *value->values);
+    value->words = alloc_items(r, n, sizeof *value->words);
+    value->values = alloc_items(r, n, sizeof *value->values);
     if (!value->words || !value->values)
         return TESS_ENOMEM;
     const char *key;
@@ -128,7 +128,7 @@ static tess_status read_set(reader *r, tess__json_node node, int columns, tess__
     const size_t size = json_object_size(object.value);
     if (size > LIST_MAX)
         return tess__json_fail(object, "has %zu members, must have at most %d", size, LIST_MAX);
-    if (!(*set = take(r, size, sizeof **set)))
+    if (!(*set = alloc_items(r, size, sizeof **set)))
         return TESS_ENOMEM;
     const char *key;
     json_t *item;
@@ -154,7 +154,7 @@ static tess_status read_condition(reader *r, tess__json_node node, tess__conditi
     const int list = json_is_array(node.value);
     if (list)
         TESS_TRY(tess__json_array(node, 1, LIST_MAX, &array, &n));
-    if (!(c->column = copy(r, node.key)) || !(c->patterns = take(r, n, sizeof *c->patterns)))
+    if (!(c->column = copy(r, node.key)) || !(c->patterns = alloc_items(r, n, sizeof *c->patterns)))
         return TESS_ENOMEM;
     for (; (size_t)c->n < n; c->n++)
         TESS_TRY(
@@ -168,7 +168,7 @@ static tess_status read_rule(reader *r, tess__json_node node, tess__map_rule *ru
     tess__json_node object, when;
     TESS_TRY(tess__json_object(node, members, 4, &object));
     TESS_TRY(tess__json_object(tess__json_member(&object, "when"), NULL, 0, &when));
-    rule->when = take(r, json_object_size(when.value), sizeof *rule->when);
+    rule->when = alloc_items(r, json_object_size(when.value), sizeof *rule->when);
     if (!rule->when)
         return TESS_ENOMEM;
     const char *key;
@@ -187,7 +187,7 @@ static tess_status read_rules(reader *r, const tess__json_node *root, tess__map 
     tess__json_node array;
     size_t n;
     TESS_TRY(tess__json_array(tess__json_optional(root, "rules"), 0, LIST_MAX, &array, &n));
-    if (!(map->rules = take(r, n, sizeof *map->rules)))
+    if (!(map->rules = alloc_items(r, n, sizeof *map->rules)))
         return TESS_ENOMEM;
     for (; (size_t)map->n_rules < n; map->n_rules++)
         TESS_TRY(read_rule(r, tess__json_element(&array, (size_t)map->n_rules),
@@ -201,7 +201,7 @@ static tess_status read_detect(reader *r, const tess__json_node *root, tess__map
     size_t n;
     TESS_TRY(
         tess__json_array(tess__json_member(root, "detect"), 1, TESS_TABLE_COLUMNS, &array, &n));
-    if (!(map->detect = take(r, n, sizeof *map->detect)))
+    if (!(map->detect = alloc_items(r, n, sizeof *map->detect)))
         return TESS_ENOMEM;
     for (; (size_t)map->n_detect < n; map->n_detect++)
         TESS_TRY(tess__json_text(tess__json_element(&array, (size_t)map->n_detect), r->arena,
@@ -216,7 +216,7 @@ static tess_status read_columns(reader *r, const tess__json_node *root, tess__ma
     int n_constants, n_columns;
     TESS_TRY(read_set(r, tess__json_optional(root, "constants"), 0, &constants, &n_constants));
     TESS_TRY(read_set(r, tess__json_optional(root, "columns"), 1, &columns, &n_columns));
-    map->columns = take(r, (size_t)n_constants + (size_t)n_columns, sizeof *map->columns);
+    map->columns = alloc_items(r, (size_t)n_constants + (size_t)n_columns, sizeof *map->columns);
     if (!map->columns)
         return TESS_ENOMEM;
     for (int i = 0; i < n_constants; i++)

@@ -102,7 +102,7 @@ static void sort_entries(tess_sim_measured *db)
     db->count = n;
 }
 
-static tess_status take_cases(tess_sim_measured *db, const char *path, const tess__cases *cases)
+static tess_status add_cases(tess_sim_measured *db, const char *path, const tess__cases *cases)
 {
     size_t bytes;
     if (tess__mul((size_t)cases->n, sizeof *db->entries, &bytes))
@@ -134,7 +134,7 @@ static tess_status read_table(tess_sim_measured *db, const char *path, const cha
     if (status == TESS_OK) {
         status = tess__cases_add(&cases, &map, &table);
         if (status == TESS_OK)
-            status = take_cases(db, path, &cases);
+            status = add_cases(db, path, &cases);
         tess__cases_free(&cases);
         tess__map_close(&map);
     }

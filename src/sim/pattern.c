@@ -45,7 +45,7 @@ static int fits_stars(const char *pattern, const char *text)
 }
 
 /* Copies a number that begins at text, without the commas between its digits. */
-static size_t take_number(const char *text, char *out, size_t size)
+static size_t find_number(const char *text, char *out, size_t size)
 {
     size_t n = 0;
     int exponent = 0;
@@ -81,7 +81,7 @@ int tess__first_number(const char *text, const char *after, double *value)
         if (!is_digit(*text) && !point && !sign)
             continue;
         char number[64];
-        const size_t n = take_number(text, number, sizeof number);
+        const size_t n = find_number(text, number, sizeof number);
         return tess__csv_number(&(tess__csv_field){number, n}, value);
     }
     return 0;

@@ -50,7 +50,7 @@ static tess_status rule_holds(const tess__map *map, const tess__table *table, in
     return TESS_OK;
 }
 
-static void put(tess__row *row, const char *key, const char *value)
+static void set_text(tess__row *row, const char *key, const char *value)
 {
     for (int i = 0; i < row->n; i++)
         if (strcmp(row->settings[i].key, key) == 0) {
@@ -63,7 +63,7 @@ static void put(tess__row *row, const char *key, const char *value)
         row->settings[row->n++] = (tess__setting){key, value};
 }
 
-static void put_number(tess__row *row, const char *key, double number)
+static void set_number(tess__row *row, const char *key, double number)
 {
     char *text = row->text + row->used;
     if (sizeof row->text - row->used < TESS_REAL_TEXT) {
@@ -71,11 +71,11 @@ static void put_number(tess__row *row, const char *key, double number)
         return;
     }
     row->used += strlen(tess__real_text(number, 0, text)) + 1;
-    put(row, key, text);
+    set_text(row, key, text);
 }
 
 /* The cell's number times those of other columns. */
-static tess_status take_number(const tess__map *map, const tess__table *table, int at,
+static tess_status read_number(const tess__map *map, const tess__table *table, int at,
                                const tess__assignment *a, const char *cell, tess__row *row)
 {
     const tess__value *v = &a->value;
@@ -95,7 +95,7 @@ static tess_status take_number(const tess__map *map, const tess__table *table, i
         }
         number *= factor;
     }
-    put_number(row, a->key, number);
+    set_number(row, a->key, number);
     return TESS_OK;
 }
 
@@ -105,7 +105,7 @@ static tess_status assign(const tess__map *map, const tess__table *table, int at
     const tess__value *v = &a->value;
     int column;
     if (!v->column) {
-        put(row, a->key, v->constant);
+        set_text(row, a->key, v->constant);
         return TESS_OK;
     }
     TESS_TRY(find_column(map, table, v->column, &column));
@@ -113,7 +113,7 @@ static tess_status assign(const tess__map *map, const tess__table *table, int at
     for (int i = 0; i < v->n_words; i++)
         if (tess__pattern_fits(v->words[i], cell)) {
             if (v->values[i])
-                put(row, a->key, v->values[i]);
+                set_text(row, a->key, v->values[i]);
             return TESS_OK;
         }
     if (!*cell) {
@@ -123,11 +123,11 @@ static tess_status assign(const tess__map *map, const tess__table *table, int at
         return TESS_OK;
     }
     if (v->number)
-        return take_number(map, table, at, a, cell, row);
+        return read_number(map, table, at, a, cell, row);
     if (v->n_words)
         refuse(row, "%.40s is \"%.60s\", which the map does not know", v->column, cell);
     else
-        put(row, a->key, cell);
+        set_text(row, a->key, cell);
     return TESS_OK;
 }
 

@@ -7,7 +7,7 @@
  */
 #include "fields.h"
 
-static tess_status broken(const char *name, int64_t value, const char *rule_text, int64_t other)
+static tess_status fail_rule(const char *name, int64_t value, const char *rule_text, int64_t other)
 {
     return tess__fail(TESS_EINVAL, "scenario: %s is %lld, must %s %lld", name, (long long)value,
                       rule_text, (long long)other);
@@ -55,13 +55,13 @@ static tess_status check_ranges(const tess_scenario *s)
     return TESS_OK;
 }
 
-static void usual(int *value, int otherwise)
+static void set_default(int *value, int otherwise)
 {
     if (*value == 0)
         *value = otherwise;
 }
 
-static void usual_real(double *value, double otherwise)
+static void set_default_real(double *value, double otherwise)
 {
     if (*value == 0.0)
         *value = otherwise;
@@ -72,11 +72,11 @@ static void usual_real(double *value, double otherwise)
 /* Tokens of a clip: the autoencoder keeps the first frame and strides over the others. */
 static tess_status fill_video(tess_sim_model *m)
 {
-    usual(&m->stride_t, 4);
-    usual(&m->stride_s, 8);
-    usual(&m->patch_t, 1);
-    usual(&m->patch_s, 2);
-    usual(&m->latent, 16);
+    set_default(&m->stride_t, 4);
+    set_default(&m->stride_s, 8);
+    set_default(&m->patch_t, 1);
+    set_default(&m->patch_s, 2);
+    set_default(&m->latent, 16);
     m->full = 1;
     if (m->seq)
         return TESS_OK;
@@ -85,9 +85,9 @@ static tess_status fill_video(tess_sim_model *m)
                           "scenario: a DiT needs model.seq, or model.frames, height and width");
     const int cell = m->stride_s * m->patch_s;
     if (m->height % cell)
-        return broken("model.height", m->height, "be a multiple of", cell);
+        return fail_rule("model.height", m->height, "be a multiple of", cell);
     if (m->width % cell)
-        return broken("model.width", m->width, "be a multiple of", cell);
+        return fail_rule("model.width", m->width, "be a multiple of", cell);
     const int64_t steps = ((m->frames - 1) / m->stride_t + m->patch_t) / m->patch_t;
     m->seq = steps * (m->height / cell) * (m->width / cell) + (m->cross ? 0 : m->text);
     return TESS_OK;
@@ -103,14 +103,15 @@ static tess_status fill_experts(tess_sim_model *m)
     if (!m->expert_ffn)
         m->expert_ffn = m->ffn;
     if (m->dense_layers > m->layers)
-        return broken("model.dense_layers", m->dense_layers, "be at most model.layers", m->layers);
-    usual_real(&m->capacity, 1.0);
+        return fail_rule("model.dense_layers", m->dense_layers, "be at most model.layers",
+                         m->layers);
+    set_default_real(&m->capacity, 1.0);
     return TESS_OK;
 }
 
 static tess_status fill_model(tess_sim_model *m)
 {
-    usual(&m->kv_heads, m->heads);
+    set_default(&m->kv_heads, m->heads);
     if (m->kv_rank) {
         if (!m->nope_dim || !m->value_dim)
             return tess__fail(TESS_EINVAL,
@@ -120,19 +121,19 @@ static tess_status fill_model(tess_sim_model *m)
         m->head_dim = m->nope_dim + m->rope_dim;
     }
     if (!m->head_dim && m->hidden % m->heads)
-        return broken("model.hidden", m->hidden, "be a multiple of model.heads", m->heads);
-    usual(&m->head_dim, m->hidden / m->heads);
-    usual(&m->value_dim, m->head_dim);
+        return fail_rule("model.hidden", m->hidden, "be a multiple of model.heads", m->heads);
+    set_default(&m->head_dim, m->hidden / m->heads);
+    set_default(&m->value_dim, m->head_dim);
     if (m->heads % m->kv_heads)
-        return broken("model.heads", m->heads, "be a multiple of model.kv_heads", m->kv_heads);
+        return fail_rule("model.heads", m->heads, "be a multiple of model.kv_heads", m->kv_heads);
     if (!m->ffn)
         m->ffn = 4 * (int64_t)m->hidden;
-    usual_real(&m->density, 1.0);
-    usual_real(&m->imbalance, 1.0);
-    usual(&m->sparse_layers, m->layers);
+    set_default_real(&m->density, 1.0);
+    set_default_real(&m->imbalance, 1.0);
+    set_default(&m->sparse_layers, m->layers);
     if (m->sparse_layers > m->layers)
-        return broken("model.sparse_layers", m->sparse_layers, "be at most model.layers,",
-                      m->layers);
+        return fail_rule("model.sparse_layers", m->sparse_layers, "be at most model.layers,",
+                         m->layers);
     TESS_TRY(fill_experts(m));
     if (m->kind == TESS_SIM_DIT)
         return fill_video(m);
@@ -147,55 +148,55 @@ static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
 {
     int *const degrees[] = {&l->tp, &l->pp, &l->vpp, &l->cp, &l->ep};
     for (int i = 0; i < 5; i++)
-        usual(degrees[i], 1);
-    usual(&l->etp, l->tp);
+        set_default(degrees[i], 1);
+    set_default(&l->etp, l->tp);
     const int64_t model_gpus = (int64_t)l->tp * l->pp * l->cp;
     if (!l->dp && l->gpus) {
         if (l->gpus % model_gpus)
-            return broken("layout.gpus", l->gpus, "be a multiple of tp cp pp", model_gpus);
+            return fail_rule("layout.gpus", l->gpus, "be a multiple of tp cp pp", model_gpus);
         l->dp = (int)(l->gpus / model_gpus);
     }
-    usual(&l->dp, 1);
+    set_default(&l->dp, 1);
     if (!l->gpus && model_gpus * l->dp <= 1 << 24)
         l->gpus = (int)(model_gpus * l->dp);
     if (l->gpus != model_gpus * l->dp)
-        return broken("layout.gpus", l->gpus, "be tp cp pp dp =", model_gpus * l->dp);
+        return fail_rule("layout.gpus", l->gpus, "be tp cp pp dp =", model_gpus * l->dp);
     if (m->heads % l->tp)
-        return broken("layout.tp", l->tp, "divide model.heads", m->heads);
+        return fail_rule("layout.tp", l->tp, "divide model.heads", m->heads);
     if ((int64_t)l->pp * l->vpp > m->layers + 2 * l->outer_layers)
-        return broken("layout.pp", l->pp, "leave a layer to each stage; layers / vpp is",
-                      m->layers / l->vpp);
+        return fail_rule("layout.pp", l->pp, "leave a layer to each stage; layers / vpp is",
+                         m->layers / l->vpp);
     if (l->vpp > 1 && l->pp == 1)
-        return broken("layout.vpp", l->vpp, "be 1 without a pipeline: layout.pp is", l->pp);
+        return fail_rule("layout.vpp", l->vpp, "be 1 without a pipeline: layout.pp is", l->pp);
     if (l->cp_kind == TESS_SIM_CP_ULYSSES && (m->heads / l->tp) % l->cp)
-        return broken("layout.cp", l->cp, "divide the heads of a tensor-parallel rank,",
-                      m->heads / l->tp);
+        return fail_rule("layout.cp", l->cp, "divide the heads of a tensor-parallel rank,",
+                         m->heads / l->tp);
     if (l->ep > 1 && !m->experts)
-        return broken("layout.ep", l->ep, "be 1: model.experts is", 0);
+        return fail_rule("layout.ep", l->ep, "be 1: model.experts is", 0);
     if (m->experts && m->experts % l->ep)
-        return broken("layout.ep", l->ep, "divide model.experts", m->experts);
+        return fail_rule("layout.ep", l->ep, "divide model.experts", m->experts);
     if (l->ep > 1 && ((int64_t)l->tp * l->cp * l->dp) % ((int64_t)l->ep * l->etp))
-        return broken("layout.ep", l->ep, "with etp divide tp cp dp,",
-                      (int64_t)l->tp * l->cp * l->dp);
+        return fail_rule("layout.ep", l->ep, "with etp divide tp cp dp,",
+                         (int64_t)l->tp * l->cp * l->dp);
     if (l->schedule == TESS_SIM_SCHEDULE_DEFAULT)
         l->schedule = l->vpp > 1 ? TESS_SIM_INTERLEAVED : TESS_SIM_1F1B;
     if (l->schedule != TESS_SIM_INTERLEAVED && l->vpp > 1)
-        return broken("layout.vpp", l->vpp, "be 1 with this schedule, not", l->vpp);
+        return fail_rule("layout.vpp", l->vpp, "be 1 with this schedule, not", l->vpp);
     if (l->pp > 1 && l->first_layers + l->last_layers > m->layers - (l->pp - 2))
-        return broken("layout.first_layers", l->first_layers,
-                      "leave layers to the other stages; model.layers is", m->layers);
+        return fail_rule("layout.first_layers", l->first_layers,
+                         "leave layers to the other stages; model.layers is", m->layers);
     return TESS_OK;
 }
 
 static tess_status fill_training(const tess_sim_layout *l, tess_sim_training *t)
 {
-    usual(&t->micro_batch, 1);
+    set_default(&t->micro_batch, 1);
     const int64_t round = (int64_t)l->dp * t->micro_batch;
     if (!t->global_batch)
         t->global_batch = round;
     if (t->global_batch % round)
-        return broken("training.global_batch", t->global_batch,
-                      "be a multiple of dp times micro_batch,", round);
+        return fail_rule("training.global_batch", t->global_batch,
+                         "be a multiple of dp times micro_batch,", round);
     if (t->grad_bytes == 1 || t->grad_bytes == 3)
         return tess__fail(TESS_EINVAL, "scenario: training.grad_bytes is %d, must be 0, 2 or 4",
                           t->grad_bytes);

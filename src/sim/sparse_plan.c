@@ -41,7 +41,7 @@ static tess_status densities(const tess_profile_view *v, int64_t step, double *d
     return TESS_OK;
 }
 
-static tess_status take(const tess_plan *plan, int layers, int ranks, tess_scenario *s)
+static tess_status read_plan(const tess_plan *plan, int layers, int ranks, tess_scenario *s)
 {
     double busiest = 0.0, all = 0.0;
     int rings = 0;
@@ -59,9 +59,9 @@ static tess_status take(const tess_plan *plan, int layers, int ranks, tess_scena
     return TESS_OK;
 }
 
-static tess_status plan_it(tess_ctx *ctx, const tess_cluster *cluster, const double *density,
-                           const tess_profile_view *v, const tess_scenario *full,
-                           tess_plan_method method, tess_scenario *s)
+static tess_status make_plan(tess_ctx *ctx, const tess_cluster *cluster, const double *density,
+                             const tess_profile_view *v, const tess_scenario *full,
+                             tess_plan_method method, tess_scenario *s)
 {
     tess_work *work = NULL;
     tess_plan *plan = NULL;
@@ -76,7 +76,7 @@ static tess_status plan_it(tess_ctx *ctx, const tess_cluster *cluster, const dou
     if (status == TESS_OK)
         status = tess_plan_create(ctx, work, cluster, &opts, &plan);
     if (status == TESS_OK)
-        status = take(plan, v->layers, cp, s);
+        status = read_plan(plan, v->layers, cp, s);
     tess_plan_destroy(plan);
     tess_work_destroy(work);
     return status;
@@ -104,7 +104,7 @@ tess_status tess_scenario_plan(tess_ctx *ctx, const tess_cluster *cluster,
         return TESS_ENOMEM;
     tess_status status = densities(&v, step, density);
     if (status == TESS_OK)
-        status = plan_it(ctx, cluster, density, &v, &full, method, &made);
+        status = make_plan(ctx, cluster, density, &v, &full, method, &made);
     double sum = 0.0;
     for (size_t k = 0; status == TESS_OK && k < n; k++)
         sum += density[k];

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Copies a field to `to`, ended by a NUL; returns where the next one goes. */
-static char *take_cell(const tess__csv_field *field, char *to)
+static char *copy_cell(const tess__csv_field *field, char *to)
 {
     for (size_t i = 0; i < field->length; i++) {
         const char c = field->text[i];
@@ -64,7 +64,7 @@ static tess_status read_record(const tess__table *table, tess__csv *csv, char **
         TESS_TRY(tess__csv_next(csv, &field));
         if (n < table->columns) {
             cells[n] = *to;
-            *to = take_cell(&field, *to);
+            *to = copy_cell(&field, *to);
         }
         n++;
     } while (!csv->end_of_record);

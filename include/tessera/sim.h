@@ -4,7 +4,7 @@
  * A scenario is a model, its layout over GPUs, how it is trained, and the software that trains it:
  * one struct of plain values, in which zero means the default. The simulator turns it into the
  * operations of one GPU of each pipeline stage, times each of them on a cluster (cost.h) with
- * parameters that are listed in one file with their origin, and puts them together: pipeline
+ * parameters that are listed in one file with their origin, and combines them: pipeline
  * schedule, exposed communication, optimiser, memory. docs/simulator.md describes the model.
  *
  * The same operations that make up the step can be asked for afterwards, so that every number has
@@ -149,9 +149,9 @@ TESS_API void tess_sim_params_destroy(tess_sim_params *params);
 /* Bytes of one GPU of the stage that needs most. */
 typedef struct {
     double weights, gradients, optimiser; /* of layers, embedding and LM head */
-    double layer_state;                   /* of these the layers' alone */
+    double layer_state;                   /* the part of the state in layers */
     double activations;       /* saved for the backward pass by all micro-batches in flight */
-    double layer_activations; /* of these the layers' alone */
+    double layer_activations; /* the part of the activations in layers */
     double working;           /* of the layer, or of the LM head, that is being computed */
     double buffers;           /* communication, gathered weights, dummy gradients */
     double allocated;         /* sum of the above: the framework's peak of allocations */

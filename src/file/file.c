@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file.c - opening, asking and closing tensor files of every kind.
+/* file.c - opening, querying and closing tensor files of every kind.
  *
  * The kind follows from the content:
  *

@@ -133,7 +133,7 @@ tess_status tess__cursor_fail(const tess__cursor *cursor, const char *expected);
 
 void tess__cursor_space(tess__cursor *cursor);
 
-/* Skips spaces; takes c, or word, if it comes next. */
+/* Skips spaces; passes over c, or word, if it comes next, and returns 1. */
 int tess__cursor_accept(tess__cursor *cursor, char c);
 int tess__cursor_word(tess__cursor *cursor, const char *word);
 

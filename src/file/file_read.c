@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file_read.c - the data of tensors: in the mapping, as a copy, or copied to the caller.
  *
- * Plain data is read in pieces, which the threads take as they come; between pieces the caller may
+ * Plain data is read in pieces, which the threads share dynamically; between pieces the caller may
  * stop. Without conversion a piece goes straight to its place; with it, through a scratch of the
  * thread's own that stays in its cache. Which thread reads a piece changes nothing in the result.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_write.c - tess_file_write: the check of what is asked for, and the way to the formats. */
+/* file_write.c - tess_file_write: checks of its arguments, and dispatch to the formats. */
 #include "file_internal.h"
 
 #include <stdlib.h>

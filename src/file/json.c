@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - JSON documents: from a file or memory, to a file, and the sentence with its line.
+/* json.c - JSON documents: read from a file or memory, written to a file; errors with a line.
  *
  * jansson allocates through its own global hooks, which belong to the program and are left alone;
  * the text of a file is ours. Memory: the text, and about 8 times as much for jansson's values.

@@ -146,7 +146,7 @@ static tess_status read_member(tess_file *file, tess__cursor *s, size_t data, te
     int bit = 0;
     for (int i = 0; i < 3 && !bit; i++)
         bit = tess__cursor_word(s, keys[i].quoted) ? keys[i].bit : 0;
-    if (!bit) { /* another key, or one of these with escapes */
+    if (!bit) { /* another key, or a known one with escapes */
         TESS_TRY(tess__cursor_string(s, &file->arena, &key));
         for (int i = 0; i < 3; i++)
             bit |= strcmp(key, keys[i].name) == 0 ? keys[i].bit : 0;

@@ -97,7 +97,7 @@ static tess_status commit_all(shard *list, int shards, tess__out **index)
 {
     for (int s = 0; s < shards; s++) {
         tess__out *out = list[s].out;
-        list[s].out = NULL; /* a commit frees it, come what may */
+        list[s].out = NULL; /* a commit frees it, also when it fails */
         TESS_TRY(tess__out_commit(out));
     }
     tess__out *out = *index;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* montage.c - clips side by side, enlarged by a whole number: what a viewer of a video sees. */
+/* montage.c - clips side by side in one frame, enlarged by a whole number. */
 #include "media_internal.h"
 
 #include <string.h>

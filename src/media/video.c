@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* video.c - FFmpeg's log and its error codes in our words. */
+/* video.c - FFmpeg's log and error codes as log lines and statuses of Tessera. */
 #include "video.h"
 
 #ifdef TESS_HAVE_FFMPEG

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* assets.c - the styles and scripts of assets/, put into the library as they are.
+/* assets.c - the styles and scripts of assets/, embedded unchanged.
  *
  * The assembler includes the files; TESS_ASSETS is their folder. A NUL after each makes it a
  * string.

@@ -88,7 +88,7 @@ static void add_point(curve *v, int column, int64_t begin, int64_t end, const in
     tess__jw_end(v->w, ']');
 }
 
-/* Lines on which all runs of the arm have the same steps; curves are of these. */
+/* Lines on which all runs of the arm have the same steps; curves show these lines alone. */
 static int64_t common_lines(const curve *v)
 {
     const tess__recorded *first = &v->c->runs[v->c->arms[v->arm].first];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* markup.c - text that grows: appending is amortised O(1), and only the first failure is kept. */
+/* markup.c - text that grows: appending is amortised O(1); the first failure is stored. */
 #include "report_internal.h"
 
 #include <string.h>

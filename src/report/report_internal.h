@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report_internal.h - pages for people: one HTML file each that loads nothing.
+/* report_internal.h - HTML pages: one file each, which loads no other.
  *
  * What comes in: plans, work, and the files of a training run. What goes out: a page with its data
  * as JSON, the styles and the scripts that draw it. A page is text that grows in memory and is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calibration.c - the parameters that measured rows ask for: which ones, and what came of it. */
+/* calibration.c - tess_calibration: which parameters are fitted to which rows, and the results. */
 #include "calibration.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calibration_fit.c - the search for parameters that measured rows ask for.
+/* calibration_fit.c - the search for the parameters that fit measured rows best.
  *
  * The cost is the mean absolute error of the chosen quantity over all cases. The search goes over
  * the parameters in turn, round after round: each is moved up and down by its step, relative to its
- * value, and kept where the cost falls by more than a hair; a round without gain halves all steps,
+ * value, and kept where the cost falls by more than rounding; a round without gain halves all steps,
  * and the search ends when they are small or the rounds are used up. No random numbers and no
  * threads: the same rows give the same parameters.
  *

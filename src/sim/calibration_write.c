@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calibration_write.c - a file of parameters with the fitted ones in their places. */
+/* calibration_write.c - the parameter file with the fitted values. */
 #include "calibration.h"
 
 #include "file/json.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ends.c - what stands before the first layer and after the last: embedding, LM head, loss.
+/* ends.c - the embedding before the first layer, LM head and loss after the last.
  *
  * The vocabulary is split over tensor-parallel ranks. Each looks up its rows and all add them up;
  * the head multiplies with its columns, and the loss needs the largest logit and the sum of

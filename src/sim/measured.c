@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* measured.c - a database of measured products, which the simulator asks before its formulas.
+/* measured.c - a database of measured matrix products, which replace the formulas.
  *
  * It comes from a table of operations through the table's map (validate.h): each row that says
  * which fraction of the peak a product of m x n x k reached becomes seconds = FLOP / (peak x

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* params_find.c - the parameters of the simulator: what there is, and how it is found.
+/* params_find.c - the parameters of the simulator: their definitions and lookup.
  *
  * A parameter belongs to a kind of hardware or to a software era, never to a model or a row of a
  * table; besides, a (system, era) may have one scalar. docs/simulator.md says what each one means.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pattern.c - what a cell of a table looks like: patterns of text, comparisons, numbers in text.
+/* pattern.c - patterns that the cells of a table match: text, comparisons, numbers in text.
  *
  *   "LLAMA3*"  a text that begins so; "*" alone fits all, "" an empty cell only
  *   "!bf16"    any text but this

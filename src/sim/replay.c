@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replay.c - a traced rank on a cluster: its computing as recorded, its messages as they cost.
+/* replay.c - a traced rank on a cluster: compute time as recorded, messages by the cost model.
  *
  * Two clocks, t of the rank and w, when its wires are free:
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row.c - what a map makes of one row of a table: settings, or the reason why there are none.
+/* row.c - one row of a table through its map: settings, or the reason why there are none.
  *
  * Rules that skip are asked first, in the order of the map; then the columns are read, then the
  * rules that set are applied. A cell that is empty where the map does not call it optional, that

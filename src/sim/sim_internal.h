@@ -157,11 +157,11 @@ enum { TESS__OPS_MAX = 320, TESS__STAGES_MAX = 4096 };
 /* Sums of a part, of one micro-batch. */
 typedef struct {
     double pass[TESS__PASSES];              /* seconds, the host's floor included */
-    double of[TESS__CLASSES][TESS__PASSES]; /* of these by class */
+    double of[TESS__CLASSES][TESS__PASSES]; /* the same by class */
     double host[TESS__PASSES];
     double saved, saved_core, saved_input, working;
     double weights;        /* parameters of this rank */
-    double expert_weights; /* of these in experts */
+    double expert_weights; /* the part in experts */
 } tess__model_part;
 
 struct tess_sim {
@@ -258,7 +258,7 @@ double tess__pipeline_seconds(const tess__pipeline *p, int *slowest);
 
 /* ---- step.c: what follows the passes --------------------------------------------------------- */
 
-/* Parameters of a stage on one rank; *experts: of these in experts. */
+/* Parameters of a stage on one rank; *experts: the part in experts. */
 double tess__stage_weights(const tess_sim *sim, int stage, double *experts);
 void tess__fsdp_ops(tess_sim *sim, int part); /* gathers and scatters of a layer */
 double tess__gradient_seconds(tess_sim *sim, int stage);

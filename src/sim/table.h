@@ -88,7 +88,7 @@ typedef struct {
     const char *name; /* as shipped, or the path */
     const char *about;
     int n_detect, n_columns, n_rules;
-    const char **detect; /* a table with all of these columns is meant */
+    const char **detect; /* columns that a table of this map has */
     tess__assignment *columns;
     tess__map_rule *rules;
 } tess__map;
@@ -115,7 +115,7 @@ typedef struct {
     const char *key, *value;
 } tess__setting;
 
-/* What a map makes of one row. A later setting of the same key takes the place of the first. */
+/* One row through a map. A later setting of the same key replaces the first. */
 typedef struct {
     int n;
     tess__setting settings[TESS_ROW_SETTINGS];

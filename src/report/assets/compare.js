@@ -18,7 +18,7 @@ const places = [["step", `at step ${data.step}`, data.step > 0],
   ["wall", `at equal time, ${data.wall === null ? "" : short(data.wall)} s of steps`, data.wall !== null],
   ["gflop", `at equal work of attention, ${data.gflop === null ? "" : short(data.gflop)} GFLOP`, data.gflop !== null]];
 
-// One place: a row for each arm, from `top` down; gives back where it ends.
+// One place: a row for each arm, from `top` down; returns its lower end.
 function drawPlace(svg, top, key, title) {
   const line = 24, rows = arms.filter((a) => a !== base), box = { left: 330, right: 780, top: top + 22, bottom: top + 26 + line * rows.length };
   const numbers = rows.flatMap((arm) => arm.at[key].change[0].slice(1)).filter((v) => v !== null).map((v) => Math.abs(100 * v));

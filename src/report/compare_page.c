@@ -282,7 +282,7 @@ static void add_figures(const tess_compare *c, tess__markup *page)
         {NULL, {"train_gflop", "Against the work that attention did.", NULL}, TESS_METRIC_GFLOP},
         {"What attention did",
          {"density",
-          "Share of (query, key) pairs that attention computed; 1 is dense. Marks on the "
+          "Fraction of (query, key) pairs that attention computed; 1 is dense. Marks on the "
           "axis: a layer or head became sparse.",
           NULL},
          TESS_METRIC_DENSITY},

@@ -6,7 +6,7 @@
  *    "maps":[{"head":..,"density":..,"rows":..,"columns":..,"cells":"base64","key_cuts":[..]},..]}
  *
  * A map is the head's mask in the order of the plan, shrunk to at most CELLS x CELLS cells; a cell
- * is the share of its blocks that are selected, 0..255. Cost: O(heads q_blocks), for each map
+ * is the fraction of its blocks that are selected, 0..255. Cost: O(heads q_blocks), for each map
  * O(q_blocks k_blocks).
  */
 #include "plan_page.h"

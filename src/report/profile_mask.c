@@ -8,7 +8,7 @@
  * Arrays are bytes over the tokens of the frames shown, which are at most FRAMES_MAX, spread over
  * the clip, that of the queries among them. Pictures are shrunk to at most SIDE_MAX on a side by
  * leaving pixels out. Mass is shown as its square root, for a few keys hold most of it. found is
- * the share of the oracle's mass that the predictor's keys hold.
+ * the fraction of the oracle's mass that the predictor's keys hold.
  */
 #include "profile_page.h"
 

@@ -160,7 +160,7 @@ static void add_head(const tess_profile_report *r, tess__markup *page)
         page,
         "<p>In an attention head each token of the clip attends to all others. Here queries "
         "come in groups of %d x %d x %d neighbouring tokens (frames, rows, columns), and a "
-        "group's <b>density</b> is the share of all keys it needs to collect %g %% of its "
+        "group's <b>density</b> is the fraction of all keys it needs to collect %g %% of its "
         "attention. Few keys: the rest need not be computed.</p>\n<div class=\"tiles\">\n",
         c[0], c[1], c[2], 100 * r->opts.mass);
     tess__page_tile(page, "layers x heads", "%d x %d", r->opts.layers, r->opts.heads);
@@ -193,7 +193,7 @@ static void add_figures(const tess_profile_report *r, tess__markup *page)
     static const tess__figure masks = {
         "masks",
         "Outlined in blue: the group of queries. First row: the clip. Attention: orange where "
-        "it is strong. Oracle: the keys that hold the share of attention above; the rest is "
+        "it is strong. Oracle: the keys that hold the attention named above; the rest is "
         "greyed out. Predictor: as many keys, chosen by the predictor.",
         "<div class=\"masks\"></div>"};
     tess__markup_print(page, "<h2>Which heads are sparse</h2>\n");

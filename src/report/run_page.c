@@ -147,7 +147,8 @@ static void add_figures(const tess__run_data *run, tess__markup *page)
         tess__page_figure(page, &buckets);
     static const tess__figure density = {
         "density",
-        "Share of (query, key) pairs that attention computed, 1 is dense; and the share of layers "
+        "Fraction of (query, key) pairs that attention computed, 1 is dense; and the fraction of "
+        "layers "
         "that are sparse. Marks on the axis, blue: a layer or head became sparse; orange: dense "
         "again.",
         NULL};

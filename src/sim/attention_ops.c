@@ -30,8 +30,8 @@ static double keys_attended(const tess_sim_model *m)
     return keys;
 }
 
-/* Seconds of sparse layers: a kernel that gathers keys runs at a share of the dense one's rate, and
- * opens and closes a query row in the time of the cluster's row_keys. */
+/* Seconds of sparse layers: a kernel that gathers keys runs at a fraction of the dense one's
+ * rate, and opens and closes a query row in the time of the cluster's row_keys. */
 static double sparse_seconds(const tess_sim *sim, double queries, double keys, double heads,
                              int backward)
 {

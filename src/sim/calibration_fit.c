@@ -3,9 +3,9 @@
  *
  * The cost is the mean absolute error of the chosen quantity over all cases. The search goes over
  * the parameters in turn, round after round: each is moved up and down by its step, relative to its
- * value, and kept where the cost falls by more than rounding; a round without gain halves all steps,
- * and the search ends when they are small or the rounds are used up. No random numbers and no
- * threads: the same rows give the same parameters.
+ * value, and kept where the cost falls by more than rounding; a round without gain halves all
+ * steps, and the search ends when they are small or the rounds are used up. No random numbers and
+ * no threads: the same rows give the same parameters.
  *
  * Leave one model out: for each model the parameters start from the defaults of the simulator,
  * which know no table (scalars from 1), are fitted to the rows of all other models and predict the

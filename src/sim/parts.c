@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a layer, which share of its forward pass runs again. */
+/* Of a layer, which fraction of its forward pass runs again. */
 static double again_share(const tess_sim *sim)
 {
     const tess_sim_training *t = &sim->s.training;

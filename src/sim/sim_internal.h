@@ -20,14 +20,14 @@ enum {
     TESS__HW_SMS,
     TESS__HW_GEMM_SHARE, /* of the peak, of a GEMM that fills the GPU */
     TESS__HW_GEMM_DEPTH, /* k at which a tile reaches half of that */
-    TESS__HW_GEMM_WAVE,  /* share of the idle part of the last wave that is paid */
+    TESS__HW_GEMM_WAVE,  /* fraction of the idle part of the last wave that is paid */
     TESS__HW_TILE_128,   /* rate of smaller tiles relative to 256 x 128 */
     TESS__HW_TILE_64,
     TESS__HW_TILE_32,
     TESS__HW_GEMM_WEIGHT,    /* time of a weight gradient relative to a product of its shape */
-    TESS__HW_GEMM_FP32,      /* share of the fp32 peak; TF32 is not used */
+    TESS__HW_GEMM_FP32,      /* fraction of the fp32 peak; TF32 is not used */
     TESS__HW_GEMM_DEPTH_FP8, /* k at which a tile of 8-bit products reaches half of its rate */
-    TESS__HW_GEMM_FP8,       /* share of the fp8 peak */
+    TESS__HW_GEMM_FP8,       /* fraction of the fp8 peak */
     TESS__HW_BMM_SHARE,      /* rate of batched products in attention, relative to plain ones */
     TESS__HW_BMM_ODD,        /* the same where head_dim is no multiple of 8 */
     TESS__HW_FLASH_FORWARD,
@@ -55,12 +55,12 @@ enum {
     TESS__ERA_FLASH,         /* speed of its flash kernels relative to today's */
     TESS__ERA_DROPOUT,       /* 1: dropout is on */
     TESS__ERA_GRAD_BYTES,
-    TESS__ERA_TP_EXPOSED, /* share of tensor-parallel communication that is waited for */
+    TESS__ERA_TP_EXPOSED, /* fraction of tensor-parallel communication that is waited for */
     TESS__ERA_TP_ASYNC,   /* 1: gradients are reduced while weight gradients are computed */
     TESS__ERA_CP_EXPOSED, /* of what attention does not hide */
     TESS__ERA_EP_EXPOSED,
     TESS__ERA_PP_EXPOSED,
-    TESS__ERA_DP_HIDDEN,     /* share of a backward pass that gradients can hide behind */
+    TESS__ERA_DP_HIDDEN,     /* fraction of a backward pass that gradients can hide behind */
     TESS__ERA_DP_FORWARD,    /* the same of a forward pass, for gathered weights */
     TESS__ERA_NETWORK_SHARE, /* of what the collective model says, for gradients */
     TESS__ERA_OVERLAP_SLOW,  /* compute beside communication takes that much longer */

@@ -82,7 +82,7 @@ TESS_API const char *tess_compare_note(const tess_compare *compare,
 
 enum { TESS_COMPARE_BUCKETS = 4 }; /* noise-level quartiles, from little noise to much */
 
-/* Validation losses at one place, and their changes against the baseline as shares of its loss
+/* Validation losses at one place, and their changes against the baseline as fractions of its loss
  * (0.01: 1 % more), by pairs of runs. Of the baseline itself changes have n 0. */
 typedef struct {
     tess_estimate loss, buckets[TESS_COMPARE_BUCKETS];

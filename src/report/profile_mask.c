@@ -145,7 +145,9 @@ static void add_mask(tess__jw *w, const shown *s)
     tess__jw_int(w, "head", m->head);
     tess__jw_text(w, "why", m->why ? m->why : "");
     tess__jw_int(w, "step", m->step);
+    w->digits = 4;
     tess__jw_real(w, "noise", m->noise);
+    w->digits = 5;
     tess__jw_row_i32(w, "grid", m->grid, 3);
     tess__jw_int(w, "keys", keys);
     tess__jw_real(w, "oracle_mass", oracle);

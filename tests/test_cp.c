@@ -377,8 +377,8 @@ static void bad_options_are_told(void **state)
     BAD(batch, 0, "batch is 0, must be 1..65536");
     BAD(tokens, 0, "tokens is 0, must be 1..2147483647");
     BAD(head_dim, 12, "head_dim is 12, must be a multiple of 8 up to 256");
-    BAD(n_groups, 3, "groups is NULL, must not be");
-    BAD(n_units, 3, "units is NULL, must not be");
+    BAD(n_groups, 3, "groups is NULL");
+    BAD(n_units, 3, "units is NULL");
     BAD(lse, 2, "lse is 2, must be 0..1");
     BAD(train, 2, "train is 2, must be 0..1");
     BAD(flops, -1.0, "flops is -1, must be 0 or 1e3..1e21");
@@ -387,16 +387,12 @@ static void bad_options_are_told(void **state)
     BAD(replan_above, -1.0, "replan_above is -1, must be 0..1e9");
     BAD(strategy, "2x2r", "strategy is \"2x2r\", must be degrees that make 1 ranks");
 #undef BAD
-    CHECK_FAILS(tess_cp_create(NULL, comm, &good, &c), TESS_EINVAL,
-                "tess_cp_create: ctx is NULL, must not be");
-    CHECK_FAILS(tess_cp_create(ctx, comm, NULL, &c), TESS_EINVAL,
-                "tess_cp_create: opts is NULL, must not be");
+    CHECK_FAILS(tess_cp_create(NULL, comm, &good, &c), TESS_EINVAL, "tess_cp_create: ctx is NULL");
+    CHECK_FAILS(tess_cp_create(ctx, comm, NULL, &c), TESS_EINVAL, "tess_cp_create: opts is NULL");
     CHECK_FAILS(tess_cp_create(ctx, comm, &good, NULL), TESS_EINVAL,
-                "tess_cp_create: context is NULL, must not be");
-    CHECK_FAILS(tess_cp_plan(NULL, 0, NULL, NULL), TESS_EINVAL,
-                "tess_cp_plan: context is NULL, must not be");
-    CHECK_FAILS(tess_cp_view(NULL, NULL), TESS_EINVAL,
-                "tess_cp_view: context is NULL, must not be");
+                "tess_cp_create: context is NULL");
+    CHECK_FAILS(tess_cp_plan(NULL, 0, NULL, NULL), TESS_EINVAL, "tess_cp_plan: context is NULL");
+    CHECK_FAILS(tess_cp_view(NULL, NULL), TESS_EINVAL, "tess_cp_view: context is NULL");
     assert_null(c);
     tess_comm_destroy(comm);
 }

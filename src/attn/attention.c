@@ -155,11 +155,7 @@ static tess_status create(tess_ctx *ctx, const tess_attn_shape *shape, size_t th
 
 tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_attn **attn)
 {
-    if (!ctx || !shape || !attn)
-        return tess__fail(TESS_EINVAL, "tess_attn_create: %s is NULL",
-                          !ctx     ? "ctx"
-                          : !shape ? "shape"
-                                   : "attn");
+    TESS_REQUIRE(ctx, shape, attn);
     return create(ctx, shape, (size_t)ctx->threads, NULL, attn);
 }
 
@@ -295,8 +291,7 @@ tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const 
                               float *lse)
 {
     static const char who[] = "tess_attn_forward";
-    if (!attn)
-        return tess__fail(TESS_EINVAL, "%s: attn is NULL", who);
+    TESS_REQUIRE(attn);
     TESS_TRY(tess__attn_check_inputs(who, attn, sel, q, k, v));
     TESS_TRY(tess__attn_check_output(who, "o", attn, o, attn->shape.tokens_q));
 

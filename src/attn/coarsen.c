@@ -125,12 +125,7 @@ tess_status tess_selection_coarsen(tess_ctx *ctx, const tess_selection *sel,
                                    const tess_sel_shape *shape, tess_selection **coarse)
 {
     static const char who[] = "tess_selection_coarsen";
-    if (!ctx || !sel || !shape || !coarse)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx     ? "ctx"
-                          : !sel   ? "sel"
-                          : !shape ? "shape"
-                                   : "coarse");
+    TESS_REQUIRE(ctx, sel, shape, coarse);
     int32_t n_q = 0, n_k = 0;
     TESS_TRY(tess__sel_shape_check(who, shape, &n_q, &n_k));
     TESS_TRY(tess__selection_fits(who, sel, shape->batch, shape->heads, shape->tokens_q,

@@ -270,11 +270,7 @@ static tess_status measure(tess_ctx *ctx, const tess_density_in *in, int32_t uni
 tess_status tess_density_measure(tess_ctx *ctx, const tess_density_in *in, double *density)
 {
     static const char who[] = "tess_density_measure";
-    if (!ctx || !in || !density)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx  ? "ctx"
-                          : !in ? "in"
-                                : "density");
+    TESS_REQUIRE(ctx, in, density);
     TESS_TRY(check_in(who, in));
     return measure(ctx, in, -1, density);
 }
@@ -283,8 +279,7 @@ tess_status tess_overlap_measure(tess_ctx *ctx, const tess_density_in *in, int32
                                  double *ratio)
 {
     static const char who[] = "tess_overlap_measure";
-    if (!ctx || !in || !ratio)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !ctx ? "ctx" : !in ? "in" : "ratio");
+    TESS_REQUIRE(ctx, in, ratio);
     TESS_TRY(check_in(who, in));
     int32_t n_q, n_k;
     TESS_TRY(tess__sel_shape_check(who, in->groups, &n_q, &n_k));

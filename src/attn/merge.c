@@ -45,8 +45,7 @@ tess_status tess_attn_merge(const tess_attn_shape *shape, const tess_view *o_par
                             const float *lse_part, const tess_view *o, float *lse)
 {
     static const char who[] = "tess_attn_merge";
-    if (!shape)
-        return tess__fail(TESS_EINVAL, "%s: shape is NULL", who);
+    TESS_REQUIRE(shape);
     if (shape->batch < 1 || shape->heads < 1 || shape->head_dim < 1 || shape->tokens_q < 0)
         return tess__fail(TESS_EINVAL, "%s: the shape is %d x %d x %lld x %d, must be positive",
                           who, shape->batch, shape->heads, (long long)shape->tokens_q,

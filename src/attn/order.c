@@ -47,8 +47,7 @@ tess_status tess_order_cubes(const int grid[3], const int cube[3], int64_t *perm
                              int64_t *bounds, int32_t *n_groups)
 {
     static const char who[] = "tess_order_cubes";
-    if (!grid || !cube)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, grid ? "cube" : "grid");
+    TESS_REQUIRE(grid, cube);
     int64_t tokens = 1, groups = 1;
     for (int i = 0; i < 3; i++) {
         if (grid[i] < 1)

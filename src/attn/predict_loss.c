@@ -193,11 +193,7 @@ tess_status tess_predict_loss_run(tess_predict *predict, const tess_predict_in *
                                   const tess_view *dk_low)
 {
     static const char who[] = "tess_predict_loss_run";
-    if (!predict || !in || !loss_heads)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !predict ? "predict"
-                          : !in    ? "in"
-                                   : "loss_heads");
+    TESS_REQUIRE(predict, in, loss_heads);
     job j;
     TESS_TRY(tess__predict_job_make(who, predict, in, &j));
     TESS_TRY(set_gradients(who, dq_low, dk_low, &j));
@@ -210,12 +206,7 @@ tess_status tess_predict_loss_part(tess_predict *predict, const tess_predict_in 
                                    const tess_view *dq_low, const tess_view *dk_low)
 {
     static const char who[] = "tess_predict_loss_part";
-    if (!predict || !in || !stats || !loss_heads)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !predict ? "predict"
-                          : !in    ? "in"
-                          : !stats ? "stats"
-                                   : "loss_heads");
+    TESS_REQUIRE(predict, in, stats, loss_heads);
     if (keys < predict->shape.tokens)
         return tess__fail(TESS_EINVAL, "%s: keys is %lld, must be this part's %lld or more", who,
                           (long long)keys, (long long)predict->shape.tokens);

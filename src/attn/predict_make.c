@@ -96,11 +96,7 @@ tess_status tess_predict_create(tess_ctx *ctx, const tess_predict_shape *shape,
                                 tess_predict **predict)
 {
     static const char who[] = "tess_predict_create";
-    if (!ctx || !shape || !predict)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx     ? "ctx"
-                          : !shape ? "shape"
-                                   : "predict");
+    TESS_REQUIRE(ctx, shape, predict);
     TESS_TRY(check_shape(who, shape));
     tess_predict p = sizes_of(shape);
     int64_t counts[SHARED];

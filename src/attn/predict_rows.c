@@ -150,11 +150,7 @@ void tess__predict_row_stats(const tess__predict_job *j, int64_t head, int row,
 tess_status tess_predict_stats_run(tess_predict *predict, const tess_predict_in *in, double *stats)
 {
     static const char who[] = "tess_predict_stats_run";
-    if (!predict || !in || !stats)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !predict ? "predict"
-                          : !in    ? "in"
-                                   : "stats");
+    TESS_REQUIRE(predict, in, stats);
     const tess_predict *p = predict;
     tess__predict_job j;
     TESS_TRY(tess__predict_job_make(who, p, in, &j));

@@ -221,12 +221,7 @@ tess_status tess_selection_measure(tess_ctx *ctx, const tess_selection *sel,
                                    const tess_sel_measure_in *in, tess_sel_stats *stats)
 {
     static const char who[] = "tess_selection_measure";
-    if (!ctx || !sel || !in || !stats)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx   ? "ctx"
-                          : !sel ? "sel"
-                          : !in  ? "in"
-                                 : "stats");
+    TESS_REQUIRE(ctx, sel, in, stats);
     TESS_TRY(tess__select_check_qk(who, in->q, in->k, in->head_dim, 256, in->scale, sel->tokens_q,
                                    sel->tokens_k));
     if (in->every < 0)

@@ -19,8 +19,7 @@ tess_status tess_selector_create(tess_ctx *ctx, const tess_selector_opts *opts,
                                  tess_selector **selector)
 {
     static const char who[] = "tess_selector_create";
-    if (!ctx || !selector)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, ctx ? "selector" : "ctx");
+    TESS_REQUIRE(ctx, selector);
     const tess_selector_opts defaults = {0};
     opts = opts ? opts : &defaults;
     TESS_TRY(tess__select_check_opts(who, opts));
@@ -48,9 +47,7 @@ void tess_selector_destroy(tess_selector *selector)
 
 tess_status tess_selector_query(const tess_selector *selector, tess_selector_info *info)
 {
-    if (!selector || !info)
-        return tess__fail(TESS_EINVAL, "tess_selector_query: %s is NULL",
-                          selector ? "info" : "selector");
+    TESS_REQUIRE(selector, info);
     const tess_selector *s = selector;
     *info = (tess_selector_info){
         .kind = s->opts.kind,
@@ -108,12 +105,7 @@ tess_status tess_selector_capacity(tess_selector *selector, const tess_sel_shape
                                    const tess_select_in *in, int64_t *capacity)
 {
     static const char who[] = "tess_selector_capacity";
-    if (!selector || !shape || !in || !capacity)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !selector ? "selector"
-                          : !shape  ? "shape"
-                          : !in     ? "in"
-                                    : "capacity");
+    TESS_REQUIRE(selector, shape, in, capacity);
     int32_t n_q, n_k;
     TESS_TRY(tess__sel_shape_check(who, shape, &n_q, &n_k));
     const tess__select_rule *rule = tess__rule_of(&selector->opts);
@@ -238,11 +230,7 @@ tess_status tess_selector_run(tess_selector *selector, const tess_select_in *in,
                               tess_selection *sel)
 {
     static const char who[] = "tess_selector_run";
-    if (!selector || !in || !sel)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !selector ? "selector"
-                          : !in     ? "in"
-                                    : "sel");
+    TESS_REQUIRE(selector, in, sel);
     tess_selector *s = selector;
     const tess__select_rule *rule = tess__rule_of(&s->opts);
     const tess_sel_shape shape = shape_of(sel);

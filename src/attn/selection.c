@@ -159,11 +159,7 @@ tess_status tess_selection_create(tess_ctx *ctx, const tess_sel_shape *shape, in
                                   tess_selection **sel)
 {
     static const char who[] = "tess_selection_create";
-    if (!ctx || !shape || !sel)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx     ? "ctx"
-                          : !shape ? "shape"
-                                   : "sel");
+    TESS_REQUIRE(ctx, shape, sel);
     int32_t n_q = 0, n_k = 0;
     TESS_TRY(tess__sel_shape_check(who, shape, &n_q, &n_k));
     if (capacity < 0)
@@ -290,8 +286,7 @@ static int64_t count_pairs(const tess_selection *sel)
 
 tess_status tess_selection_view(const tess_selection *sel, tess_selection_lists *lists)
 {
-    if (!sel || !lists)
-        return tess__fail(TESS_EINVAL, "tess_selection_view: %s is NULL", sel ? "lists" : "sel");
+    TESS_REQUIRE(sel, lists);
     const int64_t pairs = count_pairs(sel);
     const double all =
         (double)sel->batch * sel->heads * (double)sel->tokens_q * (double)sel->tokens_k;

@@ -130,8 +130,7 @@ tess_status tess_selection_set_lists(tess_selection *sel, const int64_t *offsets
                                      const int32_t *indices)
 {
     static const char who[] = "tess_selection_set_lists";
-    if (!sel || !offsets)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, sel ? "offsets" : "sel");
+    TESS_REQUIRE(sel, offsets);
     TESS_TRY(check_offsets(sel, offsets));
     const int64_t n = offsets[sel->lists];
     if (!indices && n > 0)
@@ -206,8 +205,7 @@ static int64_t mask_indices(mask_row row, int32_t *indices)
 tess_status tess_selection_set_mask(tess_selection *sel, const void *mask, tess_mask_kind kind)
 {
     static const char who[] = "tess_selection_set_mask";
-    if (!sel)
-        return tess__fail(TESS_EINVAL, "%s: sel is NULL", who);
+    TESS_REQUIRE(sel);
     if (kind != TESS_MASK_BYTES && kind != TESS_MASK_BITS)
         return tess__fail(TESS_EINVAL, "%s: kind is %d, must be %d or %d", who, (int)kind,
                           TESS_MASK_BYTES, TESS_MASK_BITS);

@@ -66,8 +66,7 @@ static tess_status reserve(tess_selection *sel)
 
 tess_status tess_selection_transpose(tess_selection *sel)
 {
-    if (!sel)
-        return tess__fail(TESS_EINVAL, "tess_selection_transpose: sel is NULL");
+    TESS_REQUIRE(sel);
     if (sel->transposed)
         return TESS_OK;
     if (!sel->offsets_t)

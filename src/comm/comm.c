@@ -70,8 +70,7 @@ void tess_comm_destroy(tess_comm *comm)
 
 tess_status tess_comm_query(const tess_comm *comm, tess_comm_info *info)
 {
-    if (!comm || !info)
-        return tess__fail(TESS_EINVAL, "tess_comm_query: %s is NULL", comm ? "info" : "comm");
+    TESS_REQUIRE(comm, info);
     *info = (tess_comm_info){.kind = comm->ops->kind,
                              .rank = comm->rank,
                              .size = comm->size,
@@ -82,9 +81,7 @@ tess_status tess_comm_query(const tess_comm *comm, tess_comm_info *info)
 
 tess_status tess_comm_counts_read(const tess_comm *comm, tess_comm_counts *counts)
 {
-    if (!comm || !counts)
-        return tess__fail(TESS_EINVAL, "tess_comm_counts_read: %s is NULL",
-                          comm ? "counts" : "comm");
+    TESS_REQUIRE(comm, counts);
     *counts = comm->counts;
     return TESS_OK;
 }
@@ -107,8 +104,7 @@ tess_status tess__comm_finish(tess_comm *comm, tess_request *request)
 
 tess_status tess_comm_wait(tess_comm *comm, tess_request *request)
 {
-    if (!comm)
-        return tess__fail(TESS_EINVAL, "tess_comm_wait: comm is NULL");
+    TESS_REQUIRE(comm);
     if (!request)
         return TESS_OK;
     int known = 0;
@@ -124,15 +120,13 @@ tess_status tess_comm_wait(tess_comm *comm, tess_request *request)
 
 tess_status tess_comm_progress(tess_comm *comm)
 {
-    if (!comm)
-        return tess__fail(TESS_EINVAL, "tess_comm_progress: comm is NULL");
+    TESS_REQUIRE(comm);
     return comm->ops->progress(comm);
 }
 
 tess_status tess_comm_fail(tess_comm *comm, tess_status mine)
 {
-    if (!comm)
-        return tess__fail(TESS_EINVAL, "tess_comm_fail: comm is NULL");
+    TESS_REQUIRE(comm);
     if (mine != TESS_OK)
         comm->ops->fail(comm, mine, tess_last_error());
     return mine;

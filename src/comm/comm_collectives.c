@@ -127,8 +127,7 @@ tess_status tess_comm_broadcast(tess_comm *comm, tess_traffic_kind traffic, int 
 
 tess_status tess_comm_agree(tess_comm *comm, tess_status mine)
 {
-    if (!comm)
-        return tess__fail(TESS_EINVAL, "tess_comm_agree: comm is NULL");
+    TESS_REQUIRE(comm);
     const int32_t own = mine;
     const int64_t peers = comm->size - 1;
     char sentence[TESS_SENTENCE_MAX] = "";

@@ -142,8 +142,7 @@ static double rate(double per_byte)
 
 tess_status tess_comm_measure(tess_comm *comm, tess_link *link)
 {
-    if (!comm || !link)
-        return tess__fail(TESS_EINVAL, "tess_comm_measure: %s is NULL", comm ? "link" : "comm");
+    TESS_REQUIRE(comm, link);
     if (comm->ops->note)
         return tess__fail(TESS_ENOTSUP, "tess_comm_measure: a trace is alone and has no links");
     link_times inside = {0}, between = {0}, alone = {0};

@@ -179,8 +179,7 @@ static tess_status join_world(tess__comm_mpi *made, tess__mpi_world *world, MPI_
 
 tess_status tess_comm_from_mpi(tess_ctx *ctx, MPI_Comm mpi, tess_comm **comm)
 {
-    if (!ctx || !comm)
-        return tess__fail(TESS_EINVAL, "tess_comm_from_mpi: %s is NULL", ctx ? "comm" : "ctx");
+    TESS_REQUIRE(ctx, comm);
     int started = 0, ended = 0, rank = 0, size = 0;
     MPI_Initialized(&started);
     MPI_Finalized(&ended);

@@ -207,8 +207,7 @@ tess_status tess_comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic
     const char *fn = "tess_comm_start_alltoallv";
     const tess__alltoallv_args args = {send, send_bytes, recv, recv_bytes};
     TESS_TRY(check_alltoall(fn, comm, traffic, &args));
-    if (!request)
-        return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
+    TESS_REQUIRE(request);
     const int64_t number = number_of(comm);
     TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &args, number));
     TESS_TRY(tess__comm_start_alltoallv(comm, traffic, &args, request));
@@ -272,8 +271,7 @@ tess_status tess_comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic,
                           "%s: rank %d sends itself %lld bytes and expects %lld from itself", fn,
                           comm->rank, own ? (long long)send_bytes : 0,
                           from == comm->rank ? (long long)recv_bytes : 0);
-    if (!request)
-        return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
+    TESS_REQUIRE(request);
     const tess__call call = {.op = "exchange",
                              .traffic = traffic,
                              .sent = own || to < 0 ? 0 : send_bytes,

@@ -71,8 +71,7 @@ static const tess__comm_ops self_ops = {
 
 tess_status tess_comm_self(tess_ctx *ctx, tess_comm **comm)
 {
-    if (!ctx || !comm)
-        return tess__fail(TESS_EINVAL, "tess_comm_self: %s is NULL", ctx ? "comm" : "ctx");
+    TESS_REQUIRE(ctx, comm);
     tess_comm *made = tess__comm_make(ctx, &self_ops, sizeof *made, 0, 1);
     if (!made)
         return TESS_ENOMEM;

@@ -127,8 +127,7 @@ static tess_status play_grid(tess_comm *comm, int columns, tess_comm **row, tess
 
 tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **sub)
 {
-    if (!comm || !sub)
-        return tess__fail(TESS_EINVAL, "tess_comm_split: %s is NULL", comm ? "sub" : "comm");
+    TESS_REQUIRE(comm, sub);
     if (comm->ops->note)
         return tess__fail(TESS_ENOTSUP, "tess_comm_split: a trace cannot know the colours of other "
                                         "ranks; tess_comm_grid makes parts of it");
@@ -138,11 +137,7 @@ tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **sub
 tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row, tess_comm **column)
 {
     const char *fn = "tess_comm_grid";
-    if (!comm || !row || !column)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", fn,
-                          !comm  ? "comm"
-                          : !row ? "row"
-                                 : "column");
+    TESS_REQUIRE(comm, row, column);
     if (columns < 1 || comm->size % columns != 0)
         return tess__fail(TESS_EINVAL, "%s: columns is %d, must divide the %d ranks", fn, columns,
                           comm->size);

@@ -157,8 +157,7 @@ static tess_status trace_subgroup(tess_comm *comm, const int *order, int n, int 
 tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm)
 {
     const char *fn = "tess_comm_trace";
-    if (!ctx || !comm)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", fn, ctx ? "comm" : "ctx");
+    TESS_REQUIRE(ctx, comm);
     if (size < 1 || size > RANKS_MAX)
         return tess__fail(TESS_EINVAL, "%s: size is %d, must be 1..%d", fn, size, RANKS_MAX);
     if (rank < 0 || rank >= size)
@@ -190,8 +189,7 @@ tess_status tess_comm_trace_clear(tess_comm *comm)
 {
     const char *fn = "tess_comm_trace_clear";
     const tess__comm_trace *trace = NULL;
-    if (!comm)
-        return tess__fail(TESS_EINVAL, "%s: comm is NULL", fn);
+    TESS_REQUIRE(comm);
     TESS_TRY(tess__trace_of(fn, comm, &trace));
     tess__trace_log *log = trace->log;
     log->n = 0;

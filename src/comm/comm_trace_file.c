@@ -56,8 +56,7 @@ tess_status tess_comm_trace_write(const tess_comm *comm, const char *path)
 {
     const char *fn = "tess_comm_trace_write";
     const tess__comm_trace *trace = NULL;
-    if (!comm || !path)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", fn, comm ? "path" : "comm");
+    TESS_REQUIRE(comm, path);
     TESS_TRY(tess__trace_of(fn, comm, &trace));
     return tess__json_save(comm->ctx, path, add_trace, trace);
 }

@@ -36,7 +36,7 @@ static tess_status check_numbers(const char *who, const tess_cp_opts *o, int ran
     TESS_TRY(tess__check_range(who, "fresh", o->fresh, 0, 1));
     TESS_TRY(tess__check_eights(who, "head_dim", o->head_dim, TESS_DIM_MAX));
     if ((o->n_groups > 0 && !o->groups) || (o->n_units > 0 && !o->units))
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
                           o->n_groups > 0 && !o->groups ? "groups" : "units");
     if (!(o->flops == 0.0 || (o->flops >= 1e3 && o->flops <= 1e21)))
         return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
@@ -59,7 +59,7 @@ static tess_status check(const char *who, const tess_cp_opts *o, tess_cp **conte
                          tess_strategy *strategy)
 {
     if (!o || !context)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, o ? "context" : "opts");
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, o ? "context" : "opts");
     TESS_TRY(check_numbers(who, o, ranks));
     TESS_TRY(tess__strategy_parse(who, o->strategy, ranks, strategy));
     if (o->whole_keys && (strategy->ring > 1 || strategy->selective > 1))
@@ -228,8 +228,7 @@ tess_status tess_cp_create(tess_ctx *ctx, tess_comm *comm, const tess_cp_opts *o
     static const char who[] = "tess_cp_create";
     tess_comm_info group;
     tess_strategy strategy;
-    if (!ctx || !comm)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, ctx ? "comm" : "ctx");
+    TESS_REQUIRE(ctx, comm);
     TESS_TRY(tess_comm_query(comm, &group));
     TESS_TRY(tess_comm_agree(comm, check(who, opts, context, group.size, &strategy)));
     const uint64_t own = fingerprint(opts, group.size);
@@ -306,8 +305,7 @@ int64_t tess__cp_measured(const tess_cp *c)
 tess_status tess_cp_view(const tess_cp *c, tess_cp_info *info)
 {
     if (!c || !info)
-        return tess__fail(TESS_EINVAL, "tess_cp_view: %s is NULL, must not be",
-                          c ? "info" : "context");
+        return tess__fail(TESS_EINVAL, "tess_cp_view: %s is NULL", c ? "info" : "context");
     *info = (tess_cp_info){.opts = &c->opts,
                            .comm = c->comm,
                            .rank = c->rank,
@@ -331,7 +329,7 @@ tess_status tess_cp_layer(const tess_cp *c, int layer, tess_cp_layer_info *info)
     static const char who[] = "tess_cp_layer";
     tess_plan_layer view;
     if (!c || !info)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who, c ? "info" : "context");
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, c ? "info" : "context");
     TESS_TRY(tess__check_range(who, "layer", layer, 0, c->opts.layers - 1));
     if (!c->plan)
         return tess__fail(TESS_EINVAL, "%s: there is no plan yet", who);

@@ -363,8 +363,7 @@ static tess_status decide(tess_cp *c, int64_t step, const tess_work *work, doubl
 
 tess_status tess_cp_plan(tess_cp *context, int64_t step, const double *density, int *replanned)
 {
-    if (!context)
-        return tess__fail(TESS_EINVAL, "tess_cp_plan: context is NULL, must not be");
+    TESS_REQUIRE(context);
     TESS_TRY(tess_comm_agree(context->comm, check(context, step, density)));
     TESS_TRY(agree_numbers(context, density));
     const int far = tess__cp_learn(context, step);

@@ -171,11 +171,7 @@ tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t in
 
 tess_status tess_data_prompt(const tess_data *data, const char *prompt, float *text)
 {
-    if (!data || !prompt || !text)
-        return tess__fail(TESS_EINVAL, "tess_data_prompt: %s is NULL",
-                          !data     ? "data"
-                          : !prompt ? "prompt"
-                                    : "text");
+    TESS_REQUIRE(data, prompt, text);
     if (data->items && data->items->items[0].text_rows > 0)
         return tess__fail(
             TESS_ENOTSUP,

@@ -10,8 +10,7 @@ tess_status tess_stage_query(const tess_attention_opts *opts, int sparse, int64_
                              tess_stage *stage)
 {
     static const char who[] = "tess_stage_query";
-    if (!opts || !stage)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, opts ? "stage" : "opts");
+    TESS_REQUIRE(opts, stage);
     if (sparse != 0 && sparse != 1)
         return tess__fail(TESS_EINVAL, "%s: sparse is %d, must be 0 or 1", who, sparse);
     TESS_TRY(tess__check_range(who, "tokens", tokens, 1, INT32_MAX));
@@ -41,11 +40,7 @@ tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predictor, int la
 {
     static const char who[] = "tess_learner_create";
     tess_predictor_info info;
-    if (!ctx || !predictor || !learner)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx         ? "ctx"
-                          : !predictor ? "predictor"
-                                       : "learner");
+    TESS_REQUIRE(ctx, predictor, learner);
     TESS_TRY(tess_predictor_query(predictor, &info));
     if (layers < 1 || info.params % layers != 0)
         return tess__fail(TESS_EINVAL,
@@ -68,8 +63,7 @@ tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predictor, int la
 tess_status tess_learner_update(tess_learner *learner, double lr, int *updated)
 {
     static const char who[] = "tess_learner_update";
-    if (!learner || !updated)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, learner ? "updated" : "learner");
+    TESS_REQUIRE(learner, updated);
     if (!(lr >= 0.0 && lr <= 1e3))
         return tess__fail(TESS_EINVAL, "%s: lr is %g, must be 0..1000", who, lr);
     for (int layer = 0; layer < learner->learner.layers; layer++)

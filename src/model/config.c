@@ -73,8 +73,7 @@ tess_status tess_model_preset(const char *name, tess_model_config *config)
 {
     const char *names[PRESETS];
     char list[128] = "";
-    if (!name || !config)
-        return tess__fail(TESS_EINVAL, "tess_model_preset: %s is NULL", name ? "config" : "name");
+    TESS_REQUIRE(name, config);
     for (int i = 0; i < PRESETS; i++) {
         names[i] = presets[i].name;
         if (strcmp(name, names[i]) == 0) {

@@ -212,11 +212,7 @@ tess_status tess__config_parse(tess_ctx *ctx, const char *name, const char *text
 tess_status tess_model_config_read(tess_ctx *ctx, const char *path, tess_model_config *config)
 {
     char file[PATH_MAX];
-    if (!ctx || !path || !config)
-        return tess__fail(TESS_EINVAL, "tess_model_config_read: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "config");
+    TESS_REQUIRE(ctx, path, config);
     TESS_TRY(tess__config_path(path, file));
     tess__json doc;
     TESS_TRY(tess__json_open(ctx, file, &doc));

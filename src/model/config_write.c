@@ -88,8 +88,7 @@ tess_status tess_model_config_write(tess_ctx *ctx, const char *path,
                                     const tess_model_config *config)
 {
     char file[PATH_MAX];
-    if (!ctx || !path)
-        return tess__fail(TESS_EINVAL, "tess_model_config_write: %s is NULL", ctx ? "path" : "ctx");
+    TESS_REQUIRE(ctx, path);
     TESS_TRY(tess__config_check("tess_model_config_write", config));
     TESS_TRY(tess__config_path(path, file));
     return tess__config_write(ctx, file, config, TESS_WEIGHTS_DIFFUSERS);

@@ -204,8 +204,7 @@ tess_status tess_linear_forward(const tess_ctx *ctx, const tess_linear_shape *sh
 {
     static const char who[] = "tess_linear_forward";
     TESS_TRY(check_shape(who, ctx, shape));
-    if (!x || !w || !y)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !x ? "x" : !w ? "w" : "y");
+    TESS_REQUIRE(x, w, y);
     return tess__linear_forward(ctx, shape, x, w, bias, y, NULL);
 }
 
@@ -215,8 +214,7 @@ tess_status tess_linear_backward(const tess_ctx *ctx, const tess_linear_shape *s
 {
     static const char who[] = "tess_linear_backward";
     TESS_TRY(check_shape(who, ctx, shape));
-    if (!dy)
-        return tess__fail(TESS_EINVAL, "%s: dy is NULL", who);
+    TESS_REQUIRE(dy);
     if ((dx && !w) || (dw && !x))
         return tess__fail(TESS_EINVAL, "%s: %s is NULL, must be given for %s", who,
                           dx && !w ? "w" : "x", dx && !w ? "dx" : "dw");

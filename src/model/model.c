@@ -127,11 +127,7 @@ tess_status tess_model_create(tess_ctx *ctx, const tess_model_config *config,
                               const tess_model_opts *opts, tess_model **model)
 {
     static const tess_model_opts defaults;
-    if (!ctx || !config || !model)
-        return tess__fail(TESS_EINVAL, "tess_model_create: %s is NULL",
-                          !ctx      ? "ctx"
-                          : !config ? "config"
-                                    : "model");
+    TESS_REQUIRE(ctx, config, model);
     TESS_TRY(tess_model_config_check(config));
     opts = opts ? opts : &defaults;
     tess_model *made = NULL;
@@ -145,8 +141,7 @@ tess_status tess_model_create(tess_ctx *ctx, const tess_model_config *config,
 
 tess_status tess_model_query(const tess_model *model, tess_model_info *info)
 {
-    if (!model || !info)
-        return tess__fail(TESS_EINVAL, "tess_model_query: %s is NULL", model ? "info" : "model");
+    TESS_REQUIRE(model, info);
     *info = (tess_model_info){
         .ctx = model->ctx,
         .config = model->config,
@@ -160,8 +155,7 @@ tess_status tess_model_query(const tess_model *model, tess_model_info *info)
 
 tess_status tess_model_param(const tess_model *model, int index, tess_param *param)
 {
-    if (!model || !param)
-        return tess__fail(TESS_EINVAL, "tess_model_param: %s is NULL", model ? "param" : "model");
+    TESS_REQUIRE(model, param);
     if (index < 0 || index >= model->params.params)
         return tess__fail(TESS_EINVAL, "tess_model_param: index is %d, must be 0..%d", index,
                           model->params.params - 1);
@@ -184,8 +178,7 @@ tess_status tess_model_param(const tess_model *model, int index, tess_param *par
 
 tess_status tess_model_zero_gradients(tess_model *model)
 {
-    if (!model)
-        return tess__fail(TESS_EINVAL, "tess_model_zero_gradients: model is NULL");
+    TESS_REQUIRE(model);
     if (!model->gradients)
         return tess__fail(TESS_EINVAL,
                           "tess_model_zero_gradients: the model was made without gradients");

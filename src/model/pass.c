@@ -50,11 +50,7 @@ static tess_status make_places(tess_pass *p, const int *cube)
 tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, tess_pass **pass)
 {
     static const char who[] = "tess_pass_create";
-    if (!model || !shape || !pass)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !model   ? "model"
-                          : !shape ? "shape"
-                                   : "pass");
+    TESS_REQUIRE(model, shape, pass);
     tess_pass plan = {.model = model, .ctx = model->ctx, .shape = *shape};
     if (shape->sparse)
         plan.room = *shape->sparse;
@@ -104,8 +100,7 @@ void tess_pass_destroy(tess_pass *pass)
 
 tess_status tess_pass_times_read(const tess_pass *pass, tess_pass_times *times)
 {
-    if (!pass || !times)
-        return tess__fail(TESS_EINVAL, "tess_pass_times_read: %s is NULL", pass ? "times" : "pass");
+    TESS_REQUIRE(pass, times);
     *times = pass->times;
     return TESS_OK;
 }
@@ -190,8 +185,7 @@ static void count_time(tess_pass *p, tess__lap begin, const tess_pass_times *bef
 tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *out)
 {
     static const char who[] = "tess_pass_forward";
-    if (!pass || !in || !out)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !pass ? "pass" : !in ? "in" : "out");
+    TESS_REQUIRE(pass, in, out);
     if (!in->x || !in->timestep || !in->text)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
                           !in->x          ? "in->x"
@@ -261,8 +255,7 @@ static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
 tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx)
 {
     static const char who[] = "tess_pass_backward";
-    if (!pass || !dout)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, pass ? "dout" : "pass");
+    TESS_REQUIRE(pass, dout);
     if (!pass->shape.train)
         return tess__fail(TESS_EINVAL, "%s: the pass was made with train 0", who);
     if (!pass->ready)

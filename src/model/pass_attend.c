@@ -223,9 +223,7 @@ tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
 
 tess_status tess_pass_attend_result(const tess_pass *pass, int layer, tess_attend_result *result)
 {
-    if (!pass || !result)
-        return tess__fail(TESS_EINVAL, "tess_pass_attend_result: %s is NULL",
-                          pass ? "result" : "pass");
+    TESS_REQUIRE(pass, result);
     if (layer < 0 || layer >= pass->z.layers)
         return tess__fail(TESS_EINVAL, "tess_pass_attend_result: layer is %d, must be 0..%d", layer,
                           pass->z.layers - 1);

@@ -84,11 +84,7 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
                             const tess_pass_shape *shape, int threads, tess_model_memory *memory)
 {
     static const char who[] = "tess_model_need";
-    if (!config || !shape || !memory)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !config  ? "config"
-                          : !shape ? "shape"
-                                   : "memory");
+    TESS_REQUIRE(config, shape, memory);
     TESS_TRY(tess__check_range(who, "threads", threads, 1, 1024));
     TESS_TRY(tess_model_config_check(config));
     tess_pass pass = {.shape = *shape, .ranks = tess__ranks_of(shape->context)};

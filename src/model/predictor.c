@@ -104,11 +104,7 @@ tess_status tess_predictor_create(tess_ctx *ctx, const tess_model_config *config
                                   const tess_predictor_opts *opts, tess_predictor **predictor)
 {
     static const char who[] = "tess_predictor_create";
-    if (!ctx || !config || !predictor)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx      ? "ctx"
-                          : !config ? "config"
-                                    : "predictor");
+    TESS_REQUIRE(ctx, config, predictor);
     tess_predictor_opts resolved = opts ? *opts : (tess_predictor_opts){0};
     TESS_TRY(tess_model_config_check(config));
     TESS_TRY(tess__predictor_check(who, &resolved));
@@ -130,9 +126,7 @@ tess_status tess_predictor_create(tess_ctx *ctx, const tess_model_config *config
 
 tess_status tess_predictor_query(const tess_predictor *predictor, tess_predictor_info *info)
 {
-    if (!predictor || !info)
-        return tess__fail(TESS_EINVAL, "tess_predictor_query: %s is NULL",
-                          predictor ? "info" : "predictor");
+    TESS_REQUIRE(predictor, info);
     *info = (tess_predictor_info){
         .opts = predictor->opts,
         .params = predictor->config.layers * predictor->layer_params,
@@ -146,8 +140,7 @@ tess_status tess_predictor_query(const tess_predictor *predictor, tess_predictor
 tess_status tess_predictor_param(const tess_predictor *predictor, int index, tess_param *param)
 {
     static const char who[] = "tess_predictor_param";
-    if (!predictor || !param)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, predictor ? "param" : "predictor");
+    TESS_REQUIRE(predictor, param);
     const tess_predictor *p = predictor;
     const int n = p->config.layers * p->layer_params;
     if (index < 0 || index >= n)
@@ -176,8 +169,7 @@ tess_status tess_predictor_param(const tess_predictor *predictor, int index, tes
 
 tess_status tess_predictor_zero_gradients(tess_predictor *predictor)
 {
-    if (!predictor)
-        return tess__fail(TESS_EINVAL, "tess_predictor_zero_gradients: predictor is NULL");
+    TESS_REQUIRE(predictor);
     memset(predictor->gradients, 0,
            (size_t)(predictor->config.layers * predictor->layer_count) * sizeof(float));
     return TESS_OK;

@@ -18,9 +18,7 @@ static const char suffix[] = ".safetensors";
 
 tess_status tess_predictor_save(const tess_predictor *predictor, const char *path)
 {
-    if (!predictor || !path)
-        return tess__fail(TESS_EINVAL, "tess_predictor_save: %s is NULL",
-                          predictor ? "path" : "predictor");
+    TESS_REQUIRE(predictor, path);
     const size_t length = strlen(path), end = strlen(suffix);
     if (length < end || strcmp(path + length - end, suffix) != 0)
         return tess__fail(TESS_EINVAL, "tess_predictor_save: path is \"%.300s\", must end in %s",
@@ -149,12 +147,7 @@ static tess_status read_file(tess_ctx *ctx, const tess_model_config *config, con
 tess_status tess_predictor_load(tess_ctx *ctx, const tess_model_config *config, const char *path,
                                 tess_predictor **predictor)
 {
-    if (!ctx || !config || !path || !predictor)
-        return tess__fail(TESS_EINVAL, "tess_predictor_load: %s is NULL",
-                          !ctx      ? "ctx"
-                          : !config ? "config"
-                          : !path   ? "path"
-                                    : "predictor");
+    TESS_REQUIRE(ctx, config, path, predictor);
     tess_file *file = NULL;
     TESS_TRY(tess_model_config_check(config));
     TESS_TRY(tess_file_open(ctx, path, &file));

@@ -193,11 +193,7 @@ tess_status tess__weights_read(const tess_model *model, const char *path, float 
 tess_status tess_model_load(tess_ctx *ctx, const char *path, const tess_model_opts *opts,
                             tess_model **model)
 {
-    if (!ctx || !path || !model)
-        return tess__fail(TESS_EINVAL, "tess_model_load: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "model");
+    TESS_REQUIRE(ctx, path, model);
     tess__model_files files;
     tess_model_config config;
     tess_model *made = NULL;

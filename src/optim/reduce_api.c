@@ -56,8 +56,7 @@ tess_status tess_reduce_create(tess_model *model, tess_comm *comm, tess_optim op
 tess_status tess_reduce_attach(tess_reduce *reduce, tess_pass *pass)
 {
     static const char who[] = "tess_reduce_attach";
-    if (!reduce)
-        return tess__fail(TESS_EINVAL, "%s: reduce is NULL", who);
+    TESS_REQUIRE(reduce);
     if (pass && pass->model != reduce->model)
         return tess__fail(TESS_EINVAL, "%s: the pass is of another model", who);
     if (reduce->pass)

@@ -368,8 +368,7 @@ tess_status tess__plan_fits(const char *who, const tess_plan_info *info, const t
 tess_status tess_plan_check(const tess_plan *plan, const tess_work *work)
 {
     static const char who[] = "tess_plan_check";
-    if (!plan)
-        return tess__fail(TESS_EINVAL, "%s: plan is NULL", who);
+    TESS_REQUIRE(plan);
     char why[TESS_PLAN_WHY];
     if (tess__plan_info_wrong(&plan->info, why))
         return tess__fail(TESS_EINVAL, "%s: %s", who, why);

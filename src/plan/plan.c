@@ -109,8 +109,7 @@ void tess_plan_destroy(tess_plan *plan)
 
 tess_status tess_plan_query(const tess_plan *plan, tess_plan_info *info)
 {
-    if (!plan || !info)
-        return tess__fail(TESS_EINVAL, "tess_plan_query: %s is NULL", plan ? "info" : "plan");
+    TESS_REQUIRE(plan, info);
     *info = plan->info;
     return TESS_OK;
 }
@@ -129,8 +128,7 @@ tess_status tess_plan_layer_view(const tess_plan *plan, int layer, tess_plan_lay
 {
     static const char who[] = "tess_plan_layer_view";
     TESS_TRY(tess__plan_layer_ok(who, plan, layer));
-    if (!view)
-        return tess__fail(TESS_EINVAL, "%s: view is NULL", who);
+    TESS_REQUIRE(view);
     *view = plan->layers[layer];
     return TESS_OK;
 }

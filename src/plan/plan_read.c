@@ -349,11 +349,7 @@ tess_status tess__plan_read(tess_ctx *ctx, const tess__json *doc, tess_plan **pl
 
 tess_status tess_plan_load(tess_ctx *ctx, const char *path, tess_plan **plan)
 {
-    if (!ctx || !path || !plan)
-        return tess__fail(TESS_EINVAL, "tess_plan_load: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "plan");
+    TESS_REQUIRE(ctx, path, plan);
     tess__json doc;
     TESS_TRY(tess__json_open(ctx, path, &doc));
     const tess_status status = tess__plan_read(ctx, &doc, plan);

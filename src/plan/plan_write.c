@@ -115,7 +115,6 @@ static void add_plan(tess__jw *w, const void *user)
 
 tess_status tess_plan_save(const tess_plan *plan, const char *path)
 {
-    if (!plan || !path)
-        return tess__fail(TESS_EINVAL, "tess_plan_save: %s is NULL", plan ? "path" : "plan");
+    TESS_REQUIRE(plan, path);
     return tess__json_save(plan->ctx, path, add_plan, plan);
 }

@@ -339,11 +339,7 @@ tess_status tess_profile_open(tess_ctx *ctx, const char *path, const tess_profil
                               tess_profile **profile)
 {
     static const char who[] = "tess_profile_open";
-    if (!ctx || !path || !profile)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "profile");
+    TESS_REQUIRE(ctx, path, profile);
     static const char *const keys[] = {"", "step", "layer", "head"};
     if (opts && opts->column) {
         const tess__csv_field column = {opts->column, strlen(opts->column)};
@@ -363,9 +359,7 @@ tess_status tess_profile_open(tess_ctx *ctx, const char *path, const tess_profil
 
 tess_status tess_profile_query(const tess_profile *profile, tess_profile_view *view)
 {
-    if (!profile || !view)
-        return tess__fail(TESS_EINVAL, "tess_profile_query: %s is NULL",
-                          profile ? "view" : "profile");
+    TESS_REQUIRE(profile, view);
     *view = profile->view;
     return TESS_OK;
 }

@@ -66,7 +66,7 @@ static tess_status check(const char *who, const tess_plan *plan, const tess_work
                          const tess_plan_verdict *answer)
 {
     if (!plan || !work || !opts || !answer)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
                           !plan   ? "plan"
                           : !work ? "work"
                           : !opts ? "opts"

@@ -274,12 +274,7 @@ tess_status tess_plan_create(tess_ctx *ctx, const tess_work *work, const tess_cl
 {
     static const char who[] = "tess_plan_create";
     tess__task task;
-    if (!ctx || !work || !opts || !plan)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must not be", who,
-                          !ctx    ? "ctx"
-                          : !work ? "work"
-                          : !opts ? "opts"
-                                  : "plan");
+    TESS_REQUIRE(ctx, work, opts, plan);
     TESS_TRY(tess__task_make(who, ctx, work, cluster, opts, &task));
     const int n = tess__candidate_list(&task, NULL);
     if (n == 0)
@@ -299,9 +294,7 @@ tess_status tess_plan_create(tess_ctx *ctx, const tess_work *work, const tess_cl
 
 tess_status tess_plan_explain(const tess_plan *plan, tess_candidate_fn fn, void *user)
 {
-    if (!plan || !fn)
-        return tess__fail(TESS_EINVAL, "tess_plan_explain: %s is NULL, must not be",
-                          !plan ? "plan" : "fn");
+    TESS_REQUIRE(plan, fn);
     for (int at = 0; at < plan->info.layers; at++)
         for (int i = 0; i < plan->n_candidates; i++)
             fn(user, at, &plan->candidates[(size_t)at * (size_t)plan->n_candidates + (size_t)i]);

@@ -159,8 +159,7 @@ tess_status tess__strategy_parse(const char *who, const char *text, int ranks,
 tess_status tess_strategy_parse(const char *text, int ranks, tess_strategy *strategy)
 {
     static const char who[] = "tess_strategy_parse";
-    if (!strategy)
-        return tess__fail(TESS_EINVAL, "%s: strategy is NULL", who);
+    TESS_REQUIRE(strategy);
     TESS_TRY(tess__check_range(who, "ranks", ranks, 1, TESS_PLAN_RANKS_MAX));
     return tess__strategy_parse(who, text, ranks, strategy);
 }

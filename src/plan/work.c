@@ -267,8 +267,7 @@ tess_status tess_work_from_density_blocks(tess_ctx *ctx, const double *density, 
 
 tess_status tess_work_query(const tess_work *work, tess_work_info *info)
 {
-    if (!work || !info)
-        return tess__fail(TESS_EINVAL, "tess_work_query: %s is NULL", work ? "info" : "work");
+    TESS_REQUIRE(work, info);
     *info = work->info;
     return TESS_OK;
 }

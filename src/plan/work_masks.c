@@ -123,11 +123,7 @@ static void clear_loads(tess_work *work)
 tess_status tess_work_from_masks(tess_ctx *ctx, const tess_mask_set *masks, tess_work **work)
 {
     static const char who[] = "tess_work_from_masks";
-    if (!ctx || !masks || !work)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx     ? "ctx"
-                          : !masks ? "masks"
-                                   : "work");
+    TESS_REQUIRE(ctx, masks, work);
     TESS_TRY(check_masks(who, masks));
     tess_work *made = NULL;
     TESS_TRY(make(ctx, masks, &made));
@@ -140,8 +136,7 @@ tess_status tess_work_from_masks(tess_ctx *ctx, const tess_mask_set *masks, tess
 tess_status tess_work_set_masks(tess_work *work, const tess_mask_set *masks)
 {
     static const char who[] = "tess_work_set_masks";
-    if (!work || !masks)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, work ? "masks" : "work");
+    TESS_REQUIRE(work, masks);
     TESS_TRY(check_masks(who, masks));
     const tess_work_info *in = &work->info;
     if (!in->masks || work->by_rows)
@@ -266,11 +261,7 @@ tess_status tess__work_read(tess_ctx *ctx, const char *name, tess_file *file,
 tess_status tess_work_load(tess_ctx *ctx, const char *path, const tess_mask_opts *opts,
                            tess_work **work)
 {
-    if (!ctx || !path || !work)
-        return tess__fail(TESS_EINVAL, "tess_work_load: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !path ? "path"
-                                  : "work");
+    TESS_REQUIRE(ctx, path, work);
     tess_file *file = NULL;
     TESS_TRY(tess_file_open(ctx, path, &file));
     const tess_status status = tess__work_read(ctx, path, file, opts, work);

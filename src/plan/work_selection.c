@@ -67,11 +67,7 @@ tess_status tess_work_from_selection(tess_ctx *ctx, const tess_selection *const 
                                      tess_work **work)
 {
     static const char who[] = "tess_work_from_selection";
-    if (!ctx || !layers || !work)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx      ? "ctx"
-                          : !layers ? "layers"
-                                    : "work");
+    TESS_REQUIRE(ctx, layers, work);
     TESS_TRY(check(who, layers, n));
     const tess_selection *first = layers[0];
     const tess_work_info info = {.layers = n,

@@ -131,11 +131,7 @@ tess_status tess_plan_exchange(const tess_plan *plan, const tess_work *work, int
                                tess_exchange **exchange)
 {
     static const char who[] = "tess_plan_exchange";
-    if (!plan || !bounds_q || !exchange)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !plan       ? "plan"
-                          : !bounds_q ? "bounds_q"
-                                      : "exchange");
+    TESS_REQUIRE(plan, bounds_q, exchange);
     bounds_k = bounds_k ? bounds_k : bounds_q;
     TESS_TRY(check(who, plan, work, layer, rank, bounds_q, bounds_k));
     const tess_plan_info *info = &plan->info;
@@ -181,9 +177,7 @@ tess_status tess_plan_exchange(const tess_plan *plan, const tess_work *work, int
 
 tess_status tess_exchange_query(const tess_exchange *exchange, tess_exchange_info *info)
 {
-    if (!exchange || !info)
-        return tess__fail(TESS_EINVAL, "tess_exchange_query: %s is NULL",
-                          exchange ? "info" : "exchange");
+    TESS_REQUIRE(exchange, info);
     *info = exchange->info;
     return TESS_OK;
 }
@@ -213,8 +207,7 @@ tess_status tess_exchange_view(const tess_exchange *exchange, tess_rows rows, te
 {
     static const char who[] = "tess_exchange_view";
     TESS_TRY(check_rows(who, exchange, rows));
-    if (!view)
-        return tess__fail(TESS_EINVAL, "%s: view is NULL", who);
+    TESS_REQUIRE(view);
     const tess__run_list *out = &exchange->to_compute[ways[rows].side];
     const tess__run_list *in = &exchange->computed[ways[rows].side];
     const tess__run_list *sends = ways[rows].back ? in : out, *recvs = ways[rows].back ? out : in;
@@ -268,11 +261,7 @@ tess_status tess_exchange_index(const tess_exchange *exchange, tess_rows rows, t
 
 tess_status tess_exchange_slots(const tess_exchange *exchange, const tess_slot **slots, int64_t *n)
 {
-    if (!exchange || !slots || !n)
-        return tess__fail(TESS_EINVAL, "tess_exchange_slots: %s is NULL",
-                          !exchange ? "exchange"
-                          : !slots  ? "slots"
-                                    : "n");
+    TESS_REQUIRE(exchange, slots, n);
     *slots = exchange->slots;
     *n = exchange->n_slots;
     return TESS_OK;
@@ -280,9 +269,7 @@ tess_status tess_exchange_slots(const tess_exchange *exchange, const tess_slot *
 
 tess_status tess_exchange_ring(const tess_exchange *exchange, tess_ring_view *view)
 {
-    if (!exchange || !view)
-        return tess__fail(TESS_EINVAL, "tess_exchange_ring: %s is NULL",
-                          exchange ? "view" : "exchange");
+    TESS_REQUIRE(exchange, view);
     *view = exchange->ring;
     return TESS_OK;
 }

@@ -40,8 +40,7 @@ tess_status tess_plan_pieces(const tess_plan *plan, int layer, int rank, tess_pi
     if (rank < 0 || rank >= plan->info.ranks)
         return tess__fail(TESS_EINVAL, "%s: rank is %d, must be 0..%d", who, rank,
                           plan->info.ranks - 1);
-    if (!n)
-        return tess__fail(TESS_EINVAL, "%s: n is NULL", who);
+    TESS_REQUIRE(n);
     const int64_t need = walk_pieces(&plan->layers[layer], rank, NULL);
     if (pieces && *n < need)
         return tess__fail(TESS_EINVAL, "%s: n is %lld, rank %d has %lld pieces", who, (long long)*n,

@@ -233,8 +233,7 @@ tess__query_tile tess__tile_at(const tess_attn *attn, const tess_selection *sel,
 {
     if (!sel) {
         const int64_t begin = index * TILE_DENSE, left = attn->shape.tokens_q - begin;
-        return (tess__query_tile){.begin = begin,
-                                  .n = (int)(left < TILE_DENSE ? left : TILE_DENSE)};
+        return (tess__query_tile){.begin = begin, .n = (int)TESS_MIN(left, TILE_DENSE)};
     }
     const int32_t group = tess__range_of(sel->tiles, sel->n_q, index);
     const int64_t parts = sel->tiles[group + 1] - sel->tiles[group],

@@ -125,7 +125,7 @@ static int64_t choose_rows(const tess_break_even_shape *s, int64_t keys)
     int64_t rows = (int64_t)(flop_round / flop);
     rows = rows < ROWS_LEAST ? ROWS_LEAST : rows;
     rows = (rows + s->group - 1) / s->group * s->group;
-    rows = rows < keys ? rows : keys;
+    rows = TESS_MIN(rows, keys);
     return rows < s->tokens / 2 ? rows : s->tokens < keys ? s->tokens : keys;
 }
 
@@ -133,7 +133,7 @@ static tess_status make(bench *b)
 {
     const tess_break_even_shape *s = b->shape;
     const tess_selector_opts rule = {.kind = s->rank ? TESS_SELECT_PREDICTOR : TESS_SELECT_RANDOM};
-    b->keys = s->tokens < KEYS_MOST ? s->tokens : KEYS_MOST;
+    b->keys = TESS_MIN(s->tokens, KEYS_MOST);
     b->rows = choose_rows(s, b->keys);
     TESS_TRY(make_tensors(b));
     TESS_TRY(tess_selector_create(b->ctx, &rule, &b->selector));

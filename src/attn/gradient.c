@@ -63,7 +63,7 @@ static int64_t choose_ranges(const tess_attn *attn, const tess_selection *sel, i
     const int64_t wanted = (ITEMS_LEAST + heads - 1) / heads, affordable = keys / KEYS_LEAST;
     int64_t n = keys / KEYS_GOOD;
     if (n < wanted)
-        n = wanted < affordable ? wanted : affordable;
+        n = TESS_MIN(wanted, affordable);
     n = n > TESS_RANGES_MAX ? TESS_RANGES_MAX : n;
     n = n > units ? units : n;
     return n < 1 ? 1 : n;
@@ -197,7 +197,7 @@ static void run_virtuals(const job *j, tess_attn *attn, tess__attn_scratch *w)
 #pragma omp for schedule(dynamic)
     for (int64_t item = 0; item < heads * parts; item++) {
         const int64_t first = item % parts * each, left = j->tiles - first;
-        run_virtual(j, item / parts, first, first + (left < each ? left : each), w);
+        run_virtual(j, item / parts, first, first + TESS_MIN(left, each), w);
     }
     tess__virtual_spread(attn, j->tiles);
 }

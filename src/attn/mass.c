@@ -109,7 +109,7 @@ void tess__mass_row(const tess__mass_keys *keys, const float *scores, const tess
 {
     float max = -INFINITY;
     for (int64_t j = 0; j < keys->tokens; j++)
-        max = scores[j] > max ? scores[j] : max;
+        max = TESS_MAX(scores[j], max);
     const float shift = isfinite(max) ? max * keys->scale2 : 0.0f;
     int32_t u = 0;
     memset(mass, 0, sizeof *mass * (size_t)keys->n_k);

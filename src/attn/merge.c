@@ -20,7 +20,7 @@ static float merge_row(float *o, float lse, const float *part, float lse_part, i
             o[d] = part[d];
         return lse_part;
     }
-    const float m = lse > lse_part ? lse : lse_part;
+    const float m = TESS_MAX(lse, lse_part);
     const float a = expf(lse - m), b = expf(lse_part - m), s = a + b;
     const float own = a / s, other = b / s; /* one division for each row, not for each element */
     for (int d = 0; d < dim; d++)

@@ -38,7 +38,7 @@ static void write_cubes(writer *w, const int grid[3], const int cube[3])
         for (low[1] = 0; low[1] < grid[1]; low[1] += cube[1])
             for (low[2] = 0; low[2] < grid[2]; low[2] += cube[2]) {
                 for (int i = 0; i < 3; i++)
-                    high[i] = low[i] + cube[i] < grid[i] ? low[i] + cube[i] : grid[i];
+                    high[i] = TESS_MIN(low[i] + cube[i], grid[i]);
                 write_cube(w, grid, low, high);
             }
 }

@@ -63,7 +63,7 @@ static void list_shared(const tess_predict *p, int threads, int64_t counts[SHARE
         1,        threads, p->tasks * TESS_PREDICT_STATS, p->heads * TESS_PREDICT_STATS,
         p->tasks, p->tasks};
     const size_t row = (size_t)p->wide * sizeof(float);
-    const size_t partial = (size_t)(of_rows > of_map ? of_rows : of_map) * sizeof(float);
+    const size_t partial = (size_t)TESS_MAX(of_rows, of_map) * sizeof(float);
     const size_t each[SHARED] = {
         sizeof(tess_predict), sizeof(tess__predict_scratch), row, row, partial, row};
     memcpy(counts, all, sizeof all);

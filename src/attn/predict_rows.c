@@ -122,7 +122,7 @@ static void merge_sums(const float *m, int64_t next, int64_t parts, int wide, do
 {
     double top = -INFINITY, sum = 0.0;
     for (int64_t i = 0; i < parts; i++)
-        top = (double)m[i * next] > top ? (double)m[i * next] : top;
+        top = TESS_MAX((double)m[i * next], top);
     for (int64_t i = 0; i < parts; i++)
         sum += (double)m[i * next + wide] * exp2((double)m[i * next] - top);
     out[0] = top;
@@ -172,7 +172,7 @@ tess_status tess_predict_stats_run(tess_predict *predict, const tess_predict_in 
 /* m, l of one set of keys, and of both. */
 static void merge_pair(const double part[2], double all[2])
 {
-    const double top = part[0] > all[0] ? part[0] : all[0];
+    const double top = TESS_MAX(part[0], all[0]);
     all[1] = all[1] * exp2(all[0] - top) + part[1] * exp2(part[0] - top);
     all[0] = top;
 }

@@ -110,9 +110,9 @@ void tess__rule_edges(tess__select_job *job, const tess__scratch *w, int64_t hea
             continue;
         }
         draw(job, w, head, g);
-        int32_t k = choose(w->scores, 0, (o->global_k < n_k ? o->global_k : n_k) - 1);
+        int32_t k = choose(w->scores, 0, TESS_MIN(o->global_k, n_k) - 1);
         k += choose_local(job, w->scores, g);
-        k += o->random < n_k - k ? o->random : n_k - k;
+        k += TESS_MIN(o->random, n_k - k);
         tess__select_emit(job, w, head, g, w->scores, k);
     }
 }

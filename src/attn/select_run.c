@@ -127,7 +127,7 @@ static tess_status run_heads(const tess_selector *s, tess__select_job *job, int6
             const int64_t first = i % packs * PACK_CHUNK, left = job->head_panels - first;
             const int64_t head = job->first_head + i / packs;
             if (!is_idle(job, head))
-                tess__select_pack(job, &w, head, first, left < PACK_CHUNK ? left : PACK_CHUNK);
+                tess__select_pack(job, &w, head, first, TESS_MIN(left, PACK_CHUNK));
         }
         int64_t i;
         while ((i = tess__turns_next(&run)) >= 0) {
@@ -147,7 +147,7 @@ tess_status tess__select_run(const tess_selector *s, tess__select_job *job, int6
     int64_t told = 0;
     for (job->first_head = 0; job->first_head < heads; job->first_head += batch_heads) {
         const int64_t left = heads - job->first_head;
-        TESS_TRY(run_heads(s, job, left < batch_heads ? left : batch_heads, shape, &told));
+        TESS_TRY(run_heads(s, job, TESS_MIN(left, batch_heads), shape, &told));
     }
     return TESS_OK;
 }

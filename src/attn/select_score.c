@@ -104,7 +104,7 @@ static int32_t count_top_p(const float *scores, int32_t n, float scale, double s
 {
     float max = -INFINITY;
     for (int32_t u = 0; u < n; u++)
-        max = scores[u] > max ? scores[u] : max;
+        max = TESS_MAX(scores[u], max);
     for (int32_t u = 0; u < n; u++) {
         const float x = scale * (scores[u] - max);
         w->scores[u] = x <= 0.0f ? expf(x) : 0.0f;

@@ -23,7 +23,7 @@ int tess__virtual_slices(const tess_attn_shape *shape)
 {
     const int64_t heads = (int64_t)shape->batch * shape->heads;
     const int64_t most = ITEMS_GOOD / heads, by_rows = shape->tokens_k / ROWS_LEAST;
-    const int64_t n = by_rows < most ? by_rows : most;
+    const int64_t n = TESS_MIN(by_rows, most);
     return !shape->compensate ? 0 : n < 1 ? 1 : (int)n;
 }
 

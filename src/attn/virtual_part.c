@@ -124,7 +124,7 @@ static float mean_of(const tess__left *left, int32_t g, int dim, float *mean)
 
 static float join_row(float *o, float lse, const float *v, float s, int dim)
 {
-    const float m = lse > s ? lse : s, a = expf(lse - m), b = expf(s - m), sum = a + b;
+    const float m = TESS_MAX(lse, s), a = expf(lse - m), b = expf(s - m), sum = a + b;
     for (int d = 0; d < dim; d++)
         o[d] = (a * o[d] + b * v[d]) / sum;
     return m + logf(sum);

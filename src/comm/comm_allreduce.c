@@ -112,7 +112,7 @@ static tess_status reduce_by_segments(tess_comm *comm, tess_traffic_kind traffic
         out[p] = (each + (p < rest)) * size;
         in[p] = own * size;
     }
-    char *segment = x + (each * comm->rank + (comm->rank < rest ? comm->rank : rest)) * size;
+    char *segment = x + (each * comm->rank + TESS_MIN(comm->rank, rest)) * size;
     TESS_TRY(
         tess__comm_alltoallv(comm, traffic, &(tess__alltoallv_args){x, out, comm->scratch, in}));
     combine(comm, op, segment, own);
@@ -130,10 +130,10 @@ static int64_t traffic_of(const tess_comm *comm, const operation *op, int64_t n,
         return peers * n * (int64_t)op->size;
     *messages = 0;
     for (int64_t now; n > 0; n -= now) {
-        now = n < most ? n : most;
+        now = TESS_MIN(n, most);
         const int64_t own = now / size + (comm->rank < now % size);
         elements += now - own + peers * own;
-        *messages += (now < size ? now : size) - (own > 0) + (own > 0 ? peers : 0);
+        *messages += TESS_MIN(now, size) - (own > 0) + (own > 0 ? peers : 0);
     }
     return elements * (int64_t)op->size;
 }
@@ -153,7 +153,7 @@ static tess_status play(tess_comm *comm, tess_traffic_kind traffic, const operat
                              .most = comm->size > 1 ? sent / (comm->size - 1) : 0};
     TESS_TRY(comm->ops->note(comm, &call));
     for (int64_t at = 0, now; at < n && comm->size > 1; at += now) {
-        now = n - at < TESS_COMM_PIECE / size ? n - at : TESS_COMM_PIECE / size;
+        now = TESS_MIN(n - at, TESS_COMM_PIECE / size);
         TESS_TRY(reduce_by_allgather(comm, traffic, op, x + at * size, now));
     }
     comm->counts = before;
@@ -191,7 +191,7 @@ tess_status tess_comm_allreduce(tess_comm *comm, tess_traffic_kind traffic, void
         return n > 0 ? reduce_by_allgather(comm, traffic, op, x, n) : comm->ops->progress(comm);
     const int64_t most = comm->size * (TESS_COMM_PIECE / (int64_t)op->size);
     while (n > 0) {
-        const int64_t now = n < most ? n : most;
+        const int64_t now = TESS_MIN(n, most);
         TESS_TRY(reduce_by_segments(comm, traffic, op, x, now));
         x += now * (int64_t)op->size;
         n -= now;

@@ -68,7 +68,7 @@ static tess_status broadcast_small(tess_comm *comm, tess_traffic_kind traffic, i
 static int64_t part_begin(int64_t n, int size, int p)
 {
     const int64_t rest = n % size;
-    return n / size * p + (p < rest ? p : rest);
+    return n / size * p + TESS_MIN(p, rest);
 }
 
 static tess_status broadcast_large(tess_comm *comm, tess_traffic_kind traffic, int root, char *data,
@@ -154,7 +154,7 @@ tess_status tess_comm_agree(tess_comm *comm, tess_status mine)
 static tess_status compare(tess_comm *comm, const char *data, int64_t bytes, int32_t *differs)
 {
     for (int64_t at = 0; at < bytes; at += TESS_COMM_PIECE) {
-        const int64_t n = bytes - at < TESS_COMM_PIECE ? bytes - at : TESS_COMM_PIECE;
+        const int64_t n = TESS_MIN(bytes - at, TESS_COMM_PIECE);
         if (comm->rank == 0)
             memcpy(comm->scratch, data + at, (size_t)n);
         TESS_TRY(broadcast_small(comm, TESS_TRAFFIC_CONTROL, 0, comm->scratch, n));

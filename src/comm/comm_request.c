@@ -147,7 +147,7 @@ tess_status tess__comm_note(tess_comm *comm, const char *op, tess_traffic_kind t
             continue;
         call.sent += bytes;
         call.received += args->recv_bytes[p];
-        call.most = call.most > bytes ? call.most : bytes;
+        call.most = TESS_MAX(call.most, bytes);
     }
     return comm->ops->note(comm, &call);
 }

@@ -39,16 +39,6 @@ static const double round_bytes = 24.0 * 1048576.0;
 /* Trees over three or more nodes reach 17.8 of the 23.6 GB/s a channel that they reach over two. */
 static const double deep_tree = 17.8 / 23.6;
 
-static double least(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-static double greatest(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 static int floor_log2(int n)
 {
     int log = 0;
@@ -107,7 +97,7 @@ static double ring_bandwidth(const problem *q)
         inside = p->ring_by_gpus[n];
     if (q->nodes == 1)
         return inside;
-    return n == 1 ? q->network : least(inside, q->network);
+    return n == 1 ? q->network : TESS_MIN(inside, q->network);
 }
 
 typedef struct {
@@ -127,7 +117,7 @@ static void consider(offer *best, offer one)
 static double opening(const problem *q, tess_protocol protocol, double bytes, double *channels)
 {
     const tess_collective_params *p = q->p;
-    *channels = least(greatest(bytes / busy[protocol], 1.0), p->channels);
+    *channels = TESS_MIN(TESS_MAX(bytes / busy[protocol], 1.0), p->channels);
     return p->call + p->extra[protocol] + p->channel * (*channels - 1.0);
 }
 
@@ -141,7 +131,7 @@ static offer ring(const problem *q, tess_protocol protocol)
             s.between * p->net_hop[TESS_ALGORITHM_RING][protocol];
     o.ns += q->bytes * s.wire * 1e9 / (ring_bandwidth(q) * share_of(p, protocol));
     if (protocol == TESS_PROTOCOL_SIMPLE && q->nodes == 1)
-        o.ns += p->loop * greatest(q->bytes / (q->gpus * round_bytes) - 1.0, 0.0);
+        o.ns += p->loop * TESS_MAX(q->bytes / (q->gpus * round_bytes) - 1.0, 0.0);
     return o;
 }
 
@@ -168,7 +158,7 @@ static offer nvls(const problem *q)
                .channels = p->channels};
     const double inside = q->bytes * (q->per_node + 1) / q->per_node * 1e9 / p->nvls_bandwidth;
     const double between = deep ? 2.0 * q->bytes * 1e9 / q->network : 0.0;
-    o.ns = p->call + p->nvls + greatest(inside, between) +
+    o.ns = p->call + p->nvls + TESS_MAX(inside, between) +
            2 * floor_log2(q->nodes) * p->net_hop[TESS_ALGORITHM_TREE][TESS_PROTOCOL_SIMPLE];
     return o;
 }
@@ -188,7 +178,7 @@ static offer pairs(const problem *q)
     const double between = far > 0.0 ? q->bytes * far * 1e9 / nic : 0.0;
     o.ns = opening(q, TESS_PROTOCOL_SIMPLE, q->bytes, &o.channels);
     o.ns += (q->nodes > 1 ? p->net_hop : p->hop)[TESS_ALGORITHM_RING][TESS_PROTOCOL_SIMPLE];
-    o.ns += greatest(inside, between);
+    o.ns += TESS_MAX(inside, between);
     return o;
 }
 
@@ -222,8 +212,8 @@ static double network_of(const tess_cluster_info *info, int k)
 {
     if (info->nics == 0)
         return 0.0;
-    const double each = greatest((double)info->nics / info->node_gpus, 1.0);
-    return info->collectives.network * least(k * each / info->nics, 1.0);
+    const double each = TESS_MAX((double)info->nics / info->node_gpus, 1.0);
+    return info->collectives.network * TESS_MIN(k * each / info->nics, 1.0);
 }
 
 void tess__collective_ns(const tess_cluster_info *info, const tess_collective *work,

@@ -67,11 +67,6 @@ tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_wor
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Seconds per byte times 1e9: what bytes are multiplied with. */
 typedef struct {
     double link, rank, node; /* inside; between, of one rank; between, of a whole node */
@@ -101,16 +96,16 @@ void tess__exchange_ns(const tess_cluster_info *info, const tess_traffic *traffi
             out += traffic[p].far_out;
             in += traffic[p].far_in;
         }
-        const double node = (double)most(out, in) * w.node;
+        const double node = (double)TESS_MAX(out, in) * w.node;
         for (int p = begin; p < end; p++) {
-            const int64_t near = most(traffic[p].near_out, traffic[p].near_in);
-            const int64_t far = most(traffic[p].far_out, traffic[p].far_in);
+            const int64_t near = TESS_MAX(traffic[p].near_out, traffic[p].near_in);
+            const int64_t far = TESS_MAX(traffic[p].far_out, traffic[p].far_in);
             const double inside = near ? (double)info->link_latency + (double)near * w.link : 0.0;
             double between = (double)far * w.rank;
             if (between < node)
                 between = node;
             between = far ? (double)info->network_latency + between : 0.0;
-            ns[p] = near || far ? info->launch + tess__ns(inside > between ? inside : between) : 0;
+            ns[p] = near || far ? info->launch + tess__ns(TESS_MAX(inside, between)) : 0;
         }
     }
 }

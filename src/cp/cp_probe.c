@@ -89,8 +89,8 @@ static tess_status make_tensors(probe *p)
 static tess_status make(probe *p)
 {
     const tess__probe_shape *s = p->shape;
-    p->keys = s->tokens < KEYS_MOST ? s->tokens : KEYS_MOST;
-    p->rows = p->keys < ROWS_MOST ? p->keys : ROWS_MOST;
+    p->keys = TESS_MIN(s->tokens, KEYS_MOST);
+    p->rows = TESS_MIN(p->keys, ROWS_MOST);
     const tess_attn_shape attn = {
         .batch = 1, .heads = 1, .head_dim = s->head_dim, .tokens_q = p->rows, .tokens_k = p->keys};
     const tess_sel_shape lists = {.batch = 1,
@@ -124,7 +124,7 @@ static void drop(probe *p)
 static void keep_best(double *best, int64_t start)
 {
     const double ns = fmax((double)(tess__cpu_ns() - start), 1.0);
-    *best = ns < *best ? ns : *best;
+    *best = TESS_MIN(ns, *best);
 }
 
 static tess_status time_kind(probe *p, int kind)

@@ -143,8 +143,8 @@ static tess_status describe(const tess_cp *c, const tess_link *link, const world
 {
     const double forward = forward_flop * c->opts.head_dim / c->rates.forward;
     const double backward = backward_flop * c->opts.head_dim / c->rates.backward;
-    const double faster = forward > backward ? forward : backward;
-    const double peak = faster > least_flops ? faster : least_flops;
+    const double faster = TESS_MAX(forward, backward);
+    const double peak = TESS_MAX(faster, least_flops);
     const int per_node = (c->ranks + w->nodes - 1) / w->nodes;
     const char *origin = "measured by these ranks";
     tess_cluster_info info = {.name = "measured",

@@ -25,19 +25,9 @@ enum { OBJECTS_MAX = 2, PER_OBJECT = 8, SIDE_MIN = 8 };
 static float box(float x, float y, float half_x, float half_y)
 {
     const float dx = fabsf(x) - half_x, dy = fabsf(y) - half_y;
-    const float ox = dx > 0 ? dx : 0, oy = dy > 0 ? dy : 0;
-    const float inside = dx > dy ? dx : dy;
-    return sqrtf(ox * ox + oy * oy) + (inside < 0 ? inside : 0);
-}
-
-static float smaller(float a, float b)
-{
-    return a < b ? a : b;
-}
-
-static float larger(float a, float b)
-{
-    return a > b ? a : b;
+    const float ox = TESS_MAX(dx, 0), oy = TESS_MAX(dy, 0);
+    const float inside = TESS_MAX(dx, dy);
+    return sqrtf(ox * ox + oy * oy) + TESS_MIN(inside, 0);
 }
 
 static float disc(float x, float y)
@@ -53,7 +43,7 @@ static float square(float x, float y)
 static float triangle(float x, float y)
 {
     const float slope = 0.5F * (1.7320508F * fabsf(x) - (y - 0.15F)); /* of both upper sides */
-    return larger(slope - 0.57F, y - 0.15F - 0.57F);
+    return TESS_MAX(slope - 0.57F, y - 0.15F - 0.57F);
 }
 
 static float ring(float x, float y)
@@ -63,22 +53,22 @@ static float ring(float x, float y)
 
 static float cross(float x, float y)
 {
-    return smaller(box(x, y, 0.95F, 0.32F), box(x, y, 0.32F, 0.95F));
+    return TESS_MIN(box(x, y, 0.95F, 0.32F), box(x, y, 0.32F, 0.95F));
 }
 
 static float letter_l(float x, float y)
 {
-    return smaller(box(x + 0.38F, y, 0.27F, 0.95F), box(x, y - 0.68F, 0.65F, 0.27F));
+    return TESS_MIN(box(x + 0.38F, y, 0.27F, 0.95F), box(x, y - 0.68F, 0.65F, 0.27F));
 }
 
 static float letter_t(float x, float y)
 {
-    return smaller(box(x, y + 0.66F, 0.85F, 0.28F), box(x, y, 0.28F, 0.94F));
+    return TESS_MIN(box(x, y + 0.66F, 0.85F, 0.28F), box(x, y, 0.28F, 0.94F));
 }
 
 static float letter_h(float x, float y)
 {
-    return smaller(box(fabsf(x) - 0.52F, y, 0.26F, 0.92F), box(x, y, 0.6F, 0.24F));
+    return TESS_MIN(box(fabsf(x) - 0.52F, y, 0.26F, 0.92F), box(x, y, 0.6F, 0.24F));
 }
 
 static const struct {
@@ -129,7 +119,7 @@ static float between(float low, float high, float u)
 static float start(float u, float side, float radius, float travel, float sign)
 {
     const float free = side - 2 * radius;
-    const float ahead = between(smaller(0.8F * travel, free), free, u);
+    const float ahead = between(TESS_MIN(0.8F * travel, free), free, u);
     return sign > 0 ? side - radius - ahead : radius + ahead;
 }
 
@@ -140,7 +130,7 @@ static object make_object(const float u[PER_OBJECT], int height, int width, int 
         o.kind++;
     o.colour = (int)(u[1] * N_COLOURS);
     o.direction = (int)(u[2] * 4);
-    const float unit = (float)(height < width ? height : width);
+    const float unit = (float)TESS_MIN(height, width);
     o.radius = unit * between(0.17F, most, u[3]);
     const float travel = unit * between(0.3F, 0.5F, u[4]);
     const float dx = directions[o.direction].dx, dy = directions[o.direction].dy;
@@ -205,7 +195,7 @@ static void draw_row(const scene *s, int t, int y, int height, int width, uint8_
             const float cover = 0.5F - kinds[o->kind].distance(px, py) * o->radius;
             if (cover <= 0)
                 continue;
-            const float a = smaller(cover, 1.0F);
+            const float a = TESS_MIN(cover, 1.0F);
             for (int c = 0; c < 3; c++) {
                 uint8_t *p = rgb + (size_t)x * 3 + c;
                 *p = (uint8_t)((float)*p * (1 - a) + (float)colours[o->colour].rgb[c] * a + 0.5F);

@@ -240,7 +240,7 @@ tess_status tess__row_exchange_create(const tess_dist_attn *d, const tess__dist_
 
 static inline void tess__raise_to(int64_t *most, int64_t n)
 {
-    *most = n > *most ? n : *most;
+    *most = TESS_MAX(n, *most);
 }
 
 /* Raises the need to what one exchange_rows takes, out or back, of so many floats of each row of

@@ -101,7 +101,7 @@ void tess__need_move(const tess_dist_attn *d, const tess__dist_layer *layer, int
                         tess__segment_list_rows(&layer->kv.local, rank, ranks) * kv_floats;
     const int64_t in = tess__segment_list_rows(&layer->q.packed, rank, ranks) * q_floats +
                        tess__segment_list_rows(&layer->kv.packed, rank, ranks) * kv_floats;
-    const int64_t most = d->opts.batch * (out > in ? out : in);
+    const int64_t most = d->opts.batch * TESS_MAX(out, in);
     tess__raise_to(&need->send, most);
     tess__raise_to(&need->recv, most);
 }

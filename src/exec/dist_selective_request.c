@@ -212,7 +212,7 @@ static tess_status reserve_messages(tess_dist_attn *d, const tess__selective *x,
         out += d->opts.batch * x->first[d->ranks];
         in += d->opts.batch * x->n_local_heads * d->ranks;
     }
-    const int64_t most = 2 * (out > in ? out : in) * d->opts.head_dim;
+    const int64_t most = 2 * TESS_MAX(out, in) * d->opts.head_dim;
     TESS_TRY(grow(d, &d->send, most));
     return grow(d, &d->recv, most);
 }

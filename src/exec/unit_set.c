@@ -13,6 +13,8 @@
  */
 #include "unit_set.h"
 
+#include "base/base_internal.h"
+
 #include <string.h>
 
 enum { NONE, ALL, BITS, GAPS };
@@ -55,7 +57,7 @@ int64_t tess__set_next(const uint64_t *set, int64_t begin, int64_t end, int valu
         const uint64_t word = (value ? set[begin / 64] : ~set[begin / 64]) >> (begin % 64);
         if (word) {
             begin += __builtin_ctzll(word);
-            return begin < end ? begin : end;
+            return TESS_MIN(begin, end);
         }
         begin += 64 - begin % 64;
     }

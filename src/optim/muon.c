@@ -53,7 +53,7 @@ static int64_t pieces_of(int64_t n)
 
 static size_t length(int64_t n, int64_t at)
 {
-    return (size_t)(n - at < TESS_PIECE ? n - at : TESS_PIECE);
+    return (size_t)TESS_MIN(n - at, TESS_PIECE);
 }
 
 /* The norm of x; sums has room for the pieces. */

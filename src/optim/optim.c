@@ -38,13 +38,13 @@ static measures measure(const tess__optim_slot *slots, const int *times, int n, 
         }
         const int64_t need = tess__muon_scratch(slots[i].rows, slots[i].cols);
         int64_t *most = tess__muon_small(slots[i].rows, slots[i].cols) ? &small : &large;
-        *most = need > *most ? need : *most;
+        *most = TESS_MAX(need, *most);
         m.matrices += repeat;
     }
     if (small > 0)
         m.scratch_sets = TESS_MIN(threads, m.matrices);
     const int64_t each = (large + m.scratch_sets - 1) / m.scratch_sets;
-    m.scratch_each = small > each ? small : each;
+    m.scratch_each = TESS_MAX(small, each);
     m.scratch_each = (m.scratch_each + 15) / 16 * 16; /* whole cache lines */
     return m;
 }
@@ -72,7 +72,7 @@ static void add_pieces(tess__optim *o, int muon)
         for (int64_t at = 0; at < slot->count; at += TESS_PIECE) {
             const int64_t left = slot->count - at;
             o->pieces[o->n_pieces++] =
-                (tess__optim_piece){i, at, (size_t)(left < TESS_PIECE ? left : TESS_PIECE)};
+                (tess__optim_piece){i, at, (size_t)TESS_MIN(left, TESS_PIECE)};
         }
     }
 }

@@ -82,7 +82,7 @@ static void sum_ranks(const tess__reduce *r, float *recv, int64_t n)
     const int ranks = r->owners->ranks;
 #pragma omp parallel for num_threads(r->ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += TESS_PIECE) {
-        const int64_t count = n - at < TESS_PIECE ? n - at : TESS_PIECE;
+        const int64_t count = TESS_MIN(n - at, TESS_PIECE);
         for (int rank = 1; rank < ranks; rank++) {
             const float *from = recv + rank * n + at;
             for (int64_t i = 0; i < count; i++)

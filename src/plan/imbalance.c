@@ -22,7 +22,7 @@ enum { ULYSSES_MAX = 65536, RING_MAX = 4096 };
 static int64_t run_begin(int64_t n, int runs, int64_t i)
 {
     const int64_t rest = n % runs;
-    return n / runs * i + (i < rest ? i : rest);
+    return n / runs * i + TESS_MIN(i, rest);
 }
 
 typedef struct {

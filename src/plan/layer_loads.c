@@ -100,7 +100,7 @@ static double slowest_tile(const tess_plan_info *info, const tess_plan_layer *la
     for (int s = 0; s < layer->strategy.ring; s++) {
         const int rank = tess__rank_at(layer, u, s);
         const double time = time_of(info, rank, tess__tile(layer, tiles, rank, step));
-        slowest = time > slowest ? time : slowest;
+        slowest = TESS_MAX(time, slowest);
     }
     return slowest;
 }
@@ -112,20 +112,20 @@ void tess__layer_rho_of(const tess_plan_info *info, const tess_plan_layer *layer
     int64_t total = 0;
     for (int r = 0; r < info->ranks; r++) {
         const double time = time_of(info, r, loads[r]);
-        free = time > free ? time : free;
+        free = TESS_MAX(time, free);
         total += loads[r];
     }
     for (int u = 0; tiles && u < layer->groups; u++) {
         double sum = 0.0;
         for (int step = 0; step < layer->strategy.ring; step++)
             sum += slowest_tile(info, layer, tiles, u, step);
-        grouped = sum > grouped ? sum : grouped;
+        grouped = TESS_MAX(sum, grouped);
     }
     for (int step = 0; tiles && step < layer->strategy.ring; step++) {
         double slowest = 0.0;
         for (int u = 0; u < layer->groups; u++) {
             const double time = slowest_tile(info, layer, tiles, u, step);
-            slowest = time > slowest ? time : slowest;
+            slowest = TESS_MAX(time, slowest);
         }
         global += slowest;
     }
@@ -289,7 +289,7 @@ tess_status tess__layer_measure(tess_ctx *ctx, const tess_plan_info *info, const
     const tess_status status = measure_loads(ctx, info, &made, work, at, loads, made.rho);
     made.load_max = made.load_total = 0;
     for (int r = 0; status == TESS_OK && r < info->ranks; r++) {
-        made.load_max = loads[r] > made.load_max ? loads[r] : made.load_max;
+        made.load_max = TESS_MAX(loads[r], made.load_max);
         made.load_total += loads[r];
     }
     tess__free(ctx, loads);

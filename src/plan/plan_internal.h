@@ -63,7 +63,7 @@ tess_status tess__plan_layer_ok(const char *who, const tess_plan *plan, int laye
 static inline int32_t tess__even_cut(int32_t n, int parts, int p)
 {
     const int32_t rest = n % parts;
-    return p * (n / parts) + (p < rest ? p : rest);
+    return p * (n / parts) + TESS_MIN(p, rest);
 }
 
 /* The first row of a block; block = blocks gives the tokens. */

@@ -197,10 +197,10 @@ static tess_status count_heads(const reader *r, int64_t *first, int *heads)
 {
     int64_t least = r->records[0].key[HEAD], most = least;
     for (size_t i = 1; i < r->n; i++) {
-        least = r->records[i].key[HEAD] < least ? r->records[i].key[HEAD] : least;
-        most = r->records[i].key[HEAD] > most ? r->records[i].key[HEAD] : most;
+        least = TESS_MIN(r->records[i].key[HEAD], least);
+        most = TESS_MAX(r->records[i].key[HEAD], most);
     }
-    *first = least < 1 ? least : 1;
+    *first = TESS_MIN(least, 1);
     *heads = (int)(most - *first + 1);
     if (*heads > HEADS_MAX)
         return tess__fail(TESS_EFORMAT, "%s: %d heads, must be 1..%d", r->csv.name, *heads,

@@ -23,7 +23,7 @@
 static inline int64_t tess__shard(int64_t rows, int ranks, int p)
 {
     const int64_t rest = rows % ranks;
-    return p * (rows / ranks) + (p < rest ? p : rest);
+    return p * (rows / ranks) + TESS_MIN(p, rest);
 }
 
 /* Heads of a group of a layer of whole heads. */

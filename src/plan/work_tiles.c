@@ -156,7 +156,7 @@ static void add_to_parts(void *user, const uint64_t *const *rows, int n, int64_t
     uint64_t planes[TESS_PLANES * STRIP];
     const uint64_t *from[TESS_PLANE_ROWS];
     for (int at = 0; at < work->words; at += STRIP) {
-        const int words = work->words - at < STRIP ? work->words - at : STRIP;
+        const int words = TESS_MIN(work->words - at, STRIP);
         for (int i = 0; i < n; i++)
             from[i] = rows[i] + at;
         kernels->bits_planes(planes, from, n, words);
@@ -236,7 +236,7 @@ static void add_to_columns(void *user, const uint64_t *const *rows, int n, int64
     uint64_t planes[TESS_PLANES * STRIP];
     const uint64_t *from[TESS_PLANE_ROWS];
     for (int at = 0; at < work->words; at += STRIP) {
-        const int words = work->words - at < STRIP ? work->words - at : STRIP;
+        const int words = TESS_MIN(work->words - at, STRIP);
         for (int i = 0; i < n; i++)
             from[i] = rows[i] + at;
         work->ctx->kernels->bits_planes(planes, from, n, words);
@@ -281,7 +281,7 @@ int64_t tess__work_union(const tess_work *work, int layer, int head, int32_t q_b
     int64_t count = 0;
     for (int at = 0; at < work->words; at += STRIP) {
         uint64_t any[STRIP] = {0};
-        const int words = work->words - at < STRIP ? work->words - at : STRIP;
+        const int words = TESS_MIN(work->words - at, STRIP);
         for (int32_t q = q_begin; q < q_end; q++) {
             const uint64_t *row = tess__work_bits(work, layer, head, q) + at;
             for (int w = 0; w < words; w++)

@@ -18,11 +18,6 @@
 
 #include "tessera/advanced/cost.h"
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return TESS_MAX(a, b);
-}
-
 /* What cost.h knows a call as. */
 static tess_collective collective_of(const tess__replay_call *call, int per_node)
 {
@@ -30,7 +25,7 @@ static tess_collective collective_of(const tess__replay_call *call, int per_node
         TESS_ALL_TO_ALL, TESS_SEND_RECEIVE, TESS_ALL_GATHER, TESS_BROADCAST,
         TESS_ALL_REDUCE, TESS_ALL_REDUCE,   TESS_ALL_REDUCE, TESS_ALL_REDUCE};
     const int n = call->count, near = per_node / (call->stride > 0 ? call->stride : 1);
-    const int64_t most = larger(call->sent, call->received);
+    const int64_t most = TESS_MAX(call->sent, call->received);
     tess_collective c = {.op = ops[call->op],
                          .gpus = n,
                          .per_node = near < 1   ? 1

@@ -81,7 +81,7 @@ static int32_t next_bit(const uint64_t *bits, int32_t block, int32_t n, int valu
         const uint64_t word = (value ? bits[block / 64] : ~bits[block / 64]) >> (block % 64);
         if (word) {
             block += __builtin_ctzll(word);
-            return block < n ? block : n;
+            return TESS_MIN(block, n);
         }
         block += 64 - block % 64;
     }
@@ -228,8 +228,8 @@ static int64_t cut_pattern(tess__uses *uses, const tess__pattern *p, int64_t beg
     int64_t rows = 0, n = 0;
     for (int64_t i = p->first; i < p->last; i++) {
         const tess__pattern_range *s = &uses->spans[i];
-        const int64_t from = s->begin > begin ? s->begin : begin;
-        const int64_t to = s->end < end ? s->end : end;
+        const int64_t from = TESS_MAX(s->begin, begin);
+        const int64_t to = TESS_MIN(s->end, end);
         const int hit = from < to;
         uses->cut[n] = (tess__pattern_range){from - begin, to - begin, s->place + from - s->begin};
         n += hit;

@@ -39,8 +39,7 @@ int64_t tess__shares_union(const tess_plan_info *info, const tess_plan_layer *la
     memset(bits, 0, words * sizeof *bits);
     for (int64_t i = begin; i < end; i++)
         for (size_t w = 0; w < words; w += WORDS)
-            join_rows(work, at, &layer->shares[i], order, w, words - w < WORDS ? words - w : WORDS,
-                      bits);
+            join_rows(work, at, &layer->shares[i], order, w, TESS_MIN(words - w, WORDS), bits);
     int64_t count = 0;
     for (size_t w = 0; w < words; w++)
         count += __builtin_popcountll(bits[w]);

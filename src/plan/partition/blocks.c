@@ -71,7 +71,7 @@ static double heaviest(const int64_t *weights, const int32_t *order, const int32
         double sum = 0.0;
         for (int32_t at = cuts[p]; at < cuts[p + 1]; at++)
             sum += (double)weights[order[at]];
-        most = sum > most ? sum : most;
+        most = TESS_MAX(sum, most);
     }
     return most;
 }

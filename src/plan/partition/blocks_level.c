@@ -31,7 +31,7 @@ static int64_t weight(const state *s, int32_t place)
 
 static void consider(const state *s, int64_t gap, int32_t at, int32_t bt, pair *best)
 {
-    const int64_t d = weight(s, at) - weight(s, bt), gain = d < gap - d ? d : gap - d;
+    const int64_t d = weight(s, at) - weight(s, bt), gain = TESS_MIN(d, gap - d);
     if (gain > best->gain)
         *best = (pair){at, bt, d, gain};
 }

@@ -70,7 +70,7 @@ static double time_after(const tess__ring_search *ring, const double *out, const
         const lens *const l = &ring->lenses[s];
         const double ta = (l->a + (in[l->oa] - out[l->oa])) * l->slow_a;
         const double tb = (l->b - (in[l->ob] - out[l->ob])) * l->slow_b;
-        const double longer = ta > tb ? ta : tb;
+        const double longer = TESS_MAX(ta, tb);
         sum += longer > l->others ? longer : l->others;
     }
     return sum;
@@ -203,7 +203,7 @@ static void try_many(tess__ring_search *ring, tess__ring_side *side, double enou
 {
     uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
     const int64_t affordable = MOST_WORK / ring->ring, wanted = (int64_t)side->n * TRIES;
-    const int64_t tries = (wanted < affordable ? wanted : affordable) / DRAWS;
+    const int64_t tries = TESS_MIN(wanted, affordable) / DRAWS;
     double watched = INFINITY;
     for (int64_t t = 0; t < tries && ring->time > enough; t++) {
         if (t % (tries / 4 + 1) == 0) {

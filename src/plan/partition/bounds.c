@@ -13,11 +13,6 @@
  */
 #include "space.h"
 
-static int64_t most_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 int64_t tess__heads_bound(tess__space *space, const tess__heads *heads, tess_plan_method method)
 {
     const int n = heads->heads, m = heads->groups;
@@ -27,22 +22,22 @@ int64_t tess__heads_bound(tess__space *space, const tess__heads *heads, tess_pla
         sum += w[h];
     for (int g = 0; g < m; g++) {
         total += tess__speed(heads->speeds, g);
-        fastest = most_of(fastest, tess__speed(heads->speeds, g));
+        fastest = TESS_MAX(fastest, tess__speed(heads->speeds, g));
     }
     const int32_t *const order = space->order;
     tess__sort_loads(w, n, space->order, space->order_swap);
     int64_t least = n > 0 ? w[order[0]] : 0;
     if (n > m)
-        least = most_of(least, w[order[m - 1]] + w[order[m]]);
+        least = TESS_MAX(least, w[order[m - 1]] + w[order[m]]);
     const int equal = heads->equal_heads || method == TESS_PLAN_DB_SP ||
                       method == TESS_PLAN_SNAKE || method == TESS_PLAN_CONTIGUOUS;
     if (equal && n >= m) {
         int64_t together = w[order[0]];
         for (int i = 0; i < n / m - 1; i++)
             together += w[order[n - 1 - i]];
-        least = most_of(least, together);
+        least = TESS_MAX(least, together);
     }
-    return most_of(sum / m + (sum % m != 0), tess__time(least, fastest, total, m));
+    return TESS_MAX(sum / m + (sum % m != 0), tess__time(least, fastest, total, m));
 }
 
 int64_t tess__fractional_bound(const tess_work *work, int layer, int ranks, const int32_t *speeds)
@@ -55,13 +50,13 @@ int64_t tess__fractional_bound(const tess_work *work, int layer, int ranks, cons
         int64_t before = 0;
         for (int32_t g = 0; g < blocks; g++) {
             const int64_t after = tess__work_prefix(work, layer, h, g + 1);
-            block = most_of(block, after - before);
+            block = TESS_MAX(block, after - before);
             before = after;
         }
     }
     for (int p = 0; p < ranks; p++) {
         total += speeds ? speeds[p] : 1;
-        fastest = speeds ? most_of(fastest, speeds[p]) : 1;
+        fastest = speeds ? TESS_MAX(fastest, speeds[p]) : 1;
     }
-    return most_of(sum / ranks + (sum % ranks != 0), tess__time(block, fastest, total, ranks));
+    return TESS_MAX(sum / ranks + (sum % ranks != 0), tess__time(block, fastest, total, ranks));
 }

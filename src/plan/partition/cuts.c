@@ -89,8 +89,8 @@ static void cut(const line *l, int32_t *cuts)
         const int32_t ideal = nearest(l, (int64_t)((tess__int128)all * speeds / l->total_speed));
         const int32_t last =
             last_within(l, cuts[p - 1], l->prefix[cuts[p - 1]] + room(l, p - 1, time));
-        const int32_t near = ideal > cuts[p] ? ideal : cuts[p];
-        cuts[p] = near < last ? near : last;
+        const int32_t near = TESS_MAX(ideal, cuts[p]);
+        cuts[p] = TESS_MIN(near, last);
     }
 }
 

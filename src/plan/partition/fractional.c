@@ -188,7 +188,7 @@ static int64_t measure(tess__space *space, const tess_share *shares, int64_t n)
     for (int p = 0; p < line->ranks; p++) {
         const int64_t time =
             tess__time(sums[p], tess__speed(line->wide_speeds, p), line->total_speed, line->ranks);
-        most = time > most ? time : most;
+        most = TESS_MAX(time, most);
     }
     return most;
 }

@@ -84,7 +84,7 @@ int64_t tess__heads_time(tess__space *space, const tess__heads *heads, const int
     for (int g = 0; g < heads->groups; g++) {
         const int64_t time =
             tess__time(space->sums[g], tess__speed(heads->speeds, g), total, heads->groups);
-        most = time > most ? time : most;
+        most = TESS_MAX(time, most);
     }
     return most;
 }

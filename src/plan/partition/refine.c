@@ -132,7 +132,7 @@ static void look_fast(const search *s, int a, const tess__some *x, int b, const 
         const int64_t off = from + 2 * y[j].load;
         const int64_t size = off < 0 ? -off : off;
         found = size < least ? j : found;
-        least = size < least ? size : least;
+        least = TESS_MIN(size, least);
     }
     if (found == NONE)
         return;

@@ -15,7 +15,7 @@ typedef struct {
 
 static size_t most_of(size_t a, size_t b)
 {
-    return a > b ? a : b;
+    return TESS_MAX(a, b);
 }
 
 /* Takes all parts from the arena, in one allocation. */

@@ -16,7 +16,8 @@ typedef struct {
 typedef struct {
     tess_ctx *ctx;
     tess__trace_record *records;
-    size_t n, room;
+    size_t n;
+    int64_t room;
     int64_t origin, end; /* of the trace; of the last call */
     int64_t numbers;     /* that have been given */
 } tess__trace_log;

@@ -3,7 +3,7 @@
  *
  * The bytes behind the first zero byte choose the way: which member or element to enter at each
  * level, and which rule to read it by. Whatever is there, the place of its value and of its key is
- * found in the text.
+ * found in the text. What the writer makes of the document reads back as the same document.
  */
 #include "file/json.h"
 
@@ -64,6 +64,22 @@ static tess__json_node enter(const tess__json_node *node, unsigned way)
     return tess__json_member(node, "absent");
 }
 
+static void write_and_read(tess_ctx *ctx, const json_t *value, int indent)
+{
+    tess__jw count = {.indent = indent, .html = 1};
+    tess__jw_value(&count, NULL, value);
+    tess__jw_buffer buffer = {.text = malloc(count.bytes + 1), .room = count.bytes + 1};
+    MUST(buffer.text);
+    tess__jw w = {.write = tess__jw_to_buffer, .to = &buffer, .indent = indent, .html = 1};
+    tess__jw_value(&w, NULL, value);
+    MUST(w.status == TESS_OK && buffer.used == count.bytes);
+    tess__json doc;
+    MUST(tess__json_open_memory(ctx, "written.json", buffer.text, buffer.used, &doc) == TESS_OK);
+    MUST(json_equal(doc.root, value));
+    tess__json_close(&doc);
+    free(buffer.text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -75,6 +91,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const tess_status status =
         tess__json_open_memory(ctx, "fuzz.json", (const char *)data, bytes, &doc);
     if (status == TESS_OK) {
+        write_and_read(ctx, doc.root, 0);
+        write_and_read(ctx, doc.root, 2);
         tess__json_node nodes[LEVELS];
         nodes[0] = tess__json_root(&doc);
         for (int i = 0; i < LEVELS; i++) {

@@ -190,7 +190,7 @@ void tess__machine_read(const char *root, tess_machine *machine);
 /* CPU time of the calling thread. */
 int64_t tess__cpu_ns(void);
 
-/* tess_timing_run with the probes on `threads` threads; progress is told of `what`. Options have no
+/* tess_timing_run with the probes on `threads` threads; progress reports `what`. Options have no
  * defaults here. */
 tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
                              const tess_timing_opts *opts, tess_timed_fn fn, void *user,

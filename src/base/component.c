@@ -22,7 +22,7 @@ static tess_component compiler(void)
 
 static tess_component openmp(void)
 {
-    /* _OPENMP is the date of the standard, which is what all runtimes agree to tell. */
+    /* _OPENMP is the date of the standard, the version that all runtimes report. */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
     return (tess_component){"OpenMP", TEXT(_OPENMP), "threads", 1};

@@ -90,7 +90,7 @@ static void shared_memory(const tess__facts *f, tess__diagnosis *d)
 {
     const int64_t least = 256 * MIB;
     if (f->shm_free < 0)
-        say(d, TESS_FINDING_NOTE, "", "/dev/shm cannot be looked at");
+        say(d, TESS_FINDING_NOTE, "", "/dev/shm cannot be read");
     else if (f->shm_free < least)
         say(d, f->mpi_ranks > 1 ? TESS_FINDING_WARNING : TESS_FINDING_NOTE,
             "give the container more shared memory (docker run --shm-size=1g)",

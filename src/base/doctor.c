@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor.c - gathers what the doctor judges: environment, loaded libraries, disk, machine.
+/* doctor.c - gathers what tessera doctor checks: environment, loaded libraries, disk, machine.
  *
- * The environment is read here because it is the patient: launchers and OpenMP take their settings
- * from it, and a wrong one is what users come with.
+ * The environment is read here because the report is about it: launchers and OpenMP read their
+ * settings from it, and wrong ones are a common cause of problems.
  */
 #define _GNU_SOURCE
 #include "doctor.h"

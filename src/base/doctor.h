@@ -14,12 +14,12 @@ typedef struct {
     int thread_limit;           /* $OMP_THREAD_LIMIT; 0 if unset */
     char runtimes[128]; /* OpenMP runtimes loaded in this process, "libgomp.so.1 libomp.so.5" */
     int n_runtimes;
-    int launcher_ranks; /* processes an MPI launcher says it started; 0: none was seen */
-    int launcher_local; /* of these, on this machine */
+    int launcher_ranks; /* processes an MPI launcher says it started; 0: no launcher was found */
+    int launcher_local; /* of launcher_ranks, on this machine */
     int mpi_ranks;      /* ranks MPI itself reports; 0: MPI is not in use */
     int64_t shm_free;   /* bytes free in /dev/shm; -1 unknown */
     const char *dir;    /* where results go */
-    int dir_error;      /* errno of looking at it; 0 if it can be written */
+    int dir_error;      /* errno of checking it; 0 if it can be written */
     int64_t disk_free;  /* bytes; -1 unknown */
     int64_t disk_wanted;
     const char *build_type; /* "Release" */

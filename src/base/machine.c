@@ -67,7 +67,7 @@ static void read_processor(const char *root, tess_machine *machine)
     snprintf(machine->arch, sizeof machine->arch, "%.15s",
              uname(&host) == 0 ? host.machine : "unknown");
     char text[4096], model[64];
-    /* "model name" on x86; arm64 tells the board's name elsewhere, if at all. */
+    /* "model name" on x86; arm64 has the board's name elsewhere, if at all. */
     if (tess__sys_text(root, "/proc/cpuinfo", text, sizeof text) > 0 &&
         find_line(text, "model name", model, sizeof model))
         snprintf(machine->cpu, sizeof machine->cpu, "%s", model);

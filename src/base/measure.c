@@ -6,8 +6,8 @@
  * part first, so that it lies on that thread's NUMA node. It is larger than every cache four times
  * over, but takes at most a quarter of what is available. A call goes over a window of it, at least
  * 128 MiB where there are several, and the next call over the next one: whatever a cache held of a
- * window has left it when its turn comes again, and a cache of 260 MiB does not make a minute of
- * it.
+ * window has left it before the window is used again, and the measurement stays short also with a
+ * cache of 260 MiB.
  */
 #include "base_internal.h"
 
@@ -21,7 +21,7 @@ typedef struct {
     float *memory;
     size_t floats;  /* of memory; a multiple of 2 * 16 * threads * windows */
     size_t windows; /* of each thread's part */
-    size_t turn;    /* counts the calls */
+    size_t calls;   /* so far */
     float sink;     /* keeps the sums alive */
     double work;    /* flop or bytes of one call */
 } job;
@@ -48,12 +48,12 @@ static tess_status run_touch(void *user)
     return TESS_OK;
 }
 
-/* The window of the calling thread whose turn it is. */
+/* The window of the calling thread for this call. */
 static float *window_of(const job *j)
 {
     const size_t part = j->floats / (size_t)j->threads;
     return j->memory + part * (size_t)omp_get_thread_num() +
-           part / j->windows * (j->turn % j->windows);
+           part / j->windows * (j->calls % j->windows);
 }
 
 static tess_status run_read(void *user)
@@ -63,7 +63,7 @@ static tess_status run_read(void *user)
     float sum = 0.0f;
 #pragma omp parallel num_threads(j->threads) reduction(+ : sum)
     sum += j->ctx->kernels->read(window_of(j), window);
-    j->turn++;
+    j->calls++;
     j->sink += sum;
     j->work = (double)(window * (size_t)j->threads * sizeof(float));
     return TESS_OK;
@@ -78,7 +78,7 @@ static tess_status run_copy(void *user)
         float *mine = window_of(j);
         memcpy(mine + half, mine, half * sizeof(float));
     }
-    j->turn++;
+    j->calls++;
     j->work = (double)(half * (size_t)j->threads * sizeof(float));
     return TESS_OK;
 }

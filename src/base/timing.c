@@ -5,8 +5,8 @@
  *
  * A probe runs the FMA kernel for about half a millisecond on every thread and adds up their rates.
  * A sample is quiet if the probes on both its sides reach `quiet` of the best probe of the run, and
- * if the process was not pushed aside meanwhile: a probe is shorter than a time slice, so the count
- * of involuntary switches tells of what happens inside a long sample. The others are dropped and
+ * if the process was not preempted meanwhile: a probe is shorter than a time slice, so the count
+ * of involuntary switches shows what happens inside a long sample. The others are dropped and
  * more are taken, up to samples_max. The judgement is made after each sample over all of them,
  * since a better probe may come. The first call warms up and does not count, unless it takes so
  * long that its beginning does not matter.

@@ -76,7 +76,7 @@ static void parse_list(const char *text, cpu_set_t *set)
  * of the set, taken together with the socket's number. A cpu without the file counts alone. */
 static int distinct(const char *root, const cpu_set_t *set, const char *name)
 {
-    int64_t seen[CPUS_MAX];
+    int64_t found[CPUS_MAX];
     int n = 0;
     for (int cpu = 0; cpu < CPUS_MAX; cpu++) {
         if (!CPU_ISSET(cpu, set))
@@ -88,10 +88,10 @@ static int distinct(const char *root, const cpu_set_t *set, const char *name)
                  cpu);
         const int64_t key = id * 65536 + tess__sys_number(root, path, 0);
         int i = 0;
-        while (i < n && seen[i] != key)
+        while (i < n && found[i] != key)
             i++;
         if (i == n)
-            seen[n++] = key;
+            found[n++] = key;
     }
     return n;
 }

@@ -168,12 +168,12 @@ static void context_parallel(tess_sim *sim, double heads, double kv, const doubl
     for (int pass = TESS__FORWARD; pass <= TESS__BACKWARD; pass++) {
         const double twice = pass == TESS__BACKWARD ? 2.0 : 1.0;
         if (l->cp_kind == TESS_SIM_CP_ULYSSES) {
-            tess__add_comm(sim, "exchange heads", pass, TESS__CP, TESS__ALL_TO_ALL,
+            tess__add_comm(sim, "exchange heads", pass, TESS__CP, TESS_ALL_TO_ALL,
                            kv_bytes + q_bytes, l->cp, l->tp, 1.0);
             continue;
         }
         /* A ring: while one part is computed the next arrives (backward: with its gradients). */
-        tess__op *op = tess__add_comm(sim, "ring of keys", pass, TESS__CP, TESS__SEND,
+        tess__op *op = tess__add_comm(sim, "ring of keys", pass, TESS__CP, TESS_SEND_RECEIVE,
                                       twice * kv_bytes, 2, l->tp, 1.0);
         const double step = op->seconds, compute = seconds[pass] / l->cp;
         const double waited = (l->cp - 1) * (fmax(step - compute, 0.0) * share);

@@ -9,12 +9,6 @@
 
 #include <math.h>
 
-static const tess_collective_op ops[] = {[TESS__ALL_REDUCE] = TESS_ALL_REDUCE,
-                                         [TESS__ALL_GATHER] = TESS_ALL_GATHER,
-                                         [TESS__REDUCE_SCATTER] = TESS_REDUCE_SCATTER,
-                                         [TESS__ALL_TO_ALL] = TESS_ALL_TO_ALL,
-                                         [TESS__SEND] = TESS_SEND_RECEIVE};
-
 /* All groups of a node run at the same time: with fewer adapters than GPUs they share them, which
  * the time of a group that is alone does not know. */
 static double crowd(const tess_cluster_info *c, int n, int members)
@@ -25,13 +19,14 @@ static double crowd(const tess_cluster_info *c, int n, int members)
     return fmax(alone * c->node_gpus / ((double)members * c->nics), 1.0);
 }
 
-double tess__comm_seconds(const tess_sim *sim, int what, double bytes, int n, int stride)
+double tess__comm_seconds(const tess_sim *sim, tess_collective_op op, double bytes, int n,
+                          int stride)
 {
     const tess_cluster_info *c = sim->cluster;
     if (n < 2)
         return 0.0;
     const int members = stride > c->node_gpus ? 1 : c->node_gpus / stride;
-    const tess_collective work = {.op = ops[what],
+    const tess_collective work = {.op = op,
                                   .bytes = (int64_t)fmin(bytes, 9007199254740992.0),
                                   .gpus = n,
                                   .per_node = members < n ? members : n};

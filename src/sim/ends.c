@@ -26,7 +26,7 @@ void tess__embed_ops(tess_sim *sim)
     tess__add_memory(sim, "lookup", TESS__WEIGHT, (2.0 + 4.0 + 2.0 * sim->dropout) * x);
     if (l->tp > 1)
         tess__add_comm(sim, "reduce", TESS__FORWARD, TESS__TP,
-                       l->sequence ? TESS__REDUCE_SCATTER : TESS__ALL_REDUCE, x, l->tp, 1, 1.0);
+                       l->sequence ? TESS_REDUCE_SCATTER : TESS_ALL_REDUCE, x, l->tp, 1, 1.0);
 }
 
 void tess__head_ops(tess_sim *sim)
@@ -43,8 +43,8 @@ void tess__head_ops(tess_sim *sim)
         e * sim->rows * h;
     tess__add_memory(sim, "norm", TESS__BACKWARD, 5.0 * e * sim->rows * h);
     if (l->tp > 1 && l->sequence)
-        tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS__ALL_GATHER, e * t * h, l->tp,
-                       1, 1.0);
+        tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS_ALL_GATHER, e * t * h, l->tp, 1,
+                       1.0);
     const int precision =
         sim->s.training.precision == TESS_SIM_FP32 ? TESS_SIM_FP32 : TESS_SIM_BF16;
     tess__add_gemm(sim, "logits", TESS__FORWARD, 1, t, columns, h, precision)->saved =
@@ -61,10 +61,10 @@ void tess__head_ops(tess_sim *sim)
     tess__add_memory(sim, "loss", TESS__FORWARD, 0.7 * passes)->saved = saved * logits;
     tess__add_memory(sim, "loss", TESS__BACKWARD, 0.3 * passes);
     if (l->tp > 1) {
-        tess__add_comm(sim, "reduce loss", TESS__FORWARD, TESS__TP, TESS__ALL_REDUCE, 12.0 * t,
+        tess__add_comm(sim, "reduce loss", TESS__FORWARD, TESS__TP, TESS_ALL_REDUCE, 12.0 * t,
                        l->tp, 1, 1.0);
         tess__add_comm(sim, "reduce gradient", TESS__BACKWARD, TESS__TP,
-                       l->sequence ? TESS__REDUCE_SCATTER : TESS__ALL_REDUCE, e * t * h, l->tp, 1,
+                       l->sequence ? TESS_REDUCE_SCATTER : TESS_ALL_REDUCE, e * t * h, l->tp, 1,
                        1.0);
     }
     part->working = (fused ? e : 4.0 + e) * logits;

@@ -154,11 +154,12 @@ static double hop_seconds(tess_sim *sim)
     sim->part = TESS__WHOLE;
     const double share =
         sim->s.training.overlap_pp == TESS_SIM_OFF ? 1.0 : sim->era[TESS__ERA_PP_EXPOSED];
-    tess__op *op = tess__add_comm(sim, "send to next stage", TESS__STEP, TESS__PP, TESS__SEND,
-                                  split ? all / l->tp : all, 2, l->tp * l->cp * l->dp, share);
+    tess__op *op =
+        tess__add_comm(sim, "send to next stage", TESS__STEP, TESS__PP, TESS_SEND_RECEIVE,
+                       split ? all / l->tp : all, 2, l->tp * l->cp * l->dp, share);
     double seconds = op->seconds + op->hidden;
     if (split && !l->sequence)
-        seconds += tess__comm_seconds(sim, TESS__ALL_GATHER, all, l->tp, 1);
+        seconds += tess__comm_seconds(sim, TESS_ALL_GATHER, all, l->tp, 1);
     return seconds;
 }
 

@@ -17,12 +17,11 @@ static void exchange(tess_sim *sim, const char *name, double rows)
     const double share = sim->era[TESS__ERA_EP_EXPOSED];
     for (int pass = TESS__FORWARD; pass <= TESS__BACKWARD; pass++) {
         if (l->ep > 1)
-            tess__add_comm(sim, name, pass, TESS__EP, TESS__ALL_TO_ALL, bytes, l->ep, l->etp,
-                           share);
+            tess__add_comm(sim, name, pass, TESS__EP, TESS_ALL_TO_ALL, bytes, l->ep, l->etp, share);
         if (l->etp > 1)
             tess__add_comm(sim, name, pass, TESS__EP,
-                           (pass == TESS__FORWARD) == (name[0] == 'd') ? TESS__ALL_GATHER
-                                                                       : TESS__REDUCE_SCATTER,
+                           (pass == TESS__FORWARD) == (name[0] == 'd') ? TESS_ALL_GATHER
+                                                                       : TESS_REDUCE_SCATTER,
                            bytes * l->etp, l->etp, 1, share);
     }
 }

@@ -51,14 +51,14 @@ static int tp_enter(tess_sim *sim)
     if (l->tp < 2)
         return -1;
     if (l->sequence) {
-        tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS__ALL_GATHER, bytes, l->tp, 1,
+        tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS_ALL_GATHER, bytes, l->tp, 1,
                        tp_share(sim));
-        tess__add_comm(sim, "gather input again", TESS__BACKWARD, TESS__TP, TESS__ALL_GATHER, bytes,
+        tess__add_comm(sim, "gather input again", TESS__BACKWARD, TESS__TP, TESS_ALL_GATHER, bytes,
                        l->tp, 1, tp_share(sim));
-        tess__add_comm(sim, "scatter gradient", TESS__BACKWARD, TESS__TP, TESS__REDUCE_SCATTER,
+        tess__add_comm(sim, "scatter gradient", TESS__BACKWARD, TESS__TP, TESS_REDUCE_SCATTER,
                        bytes, l->tp, 1, tp_share(sim));
     } else {
-        tess__add_comm(sim, "reduce gradient", TESS__BACKWARD, TESS__TP, TESS__ALL_REDUCE, bytes,
+        tess__add_comm(sim, "reduce gradient", TESS__BACKWARD, TESS__TP, TESS_ALL_REDUCE, bytes,
                        l->tp, 1, tp_share(sim));
     }
     return sim->n_ops - 1;
@@ -100,12 +100,12 @@ static void tp_leave(tess_sim *sim)
     if (l->tp < 2)
         return;
     if (l->sequence) {
-        tess__add_comm(sim, "scatter", TESS__FORWARD, TESS__TP, TESS__REDUCE_SCATTER, bytes, l->tp,
+        tess__add_comm(sim, "scatter", TESS__FORWARD, TESS__TP, TESS_REDUCE_SCATTER, bytes, l->tp,
                        1, tp_share(sim));
-        tess__add_comm(sim, "gather gradient", TESS__BACKWARD, TESS__TP, TESS__ALL_GATHER, bytes,
+        tess__add_comm(sim, "gather gradient", TESS__BACKWARD, TESS__TP, TESS_ALL_GATHER, bytes,
                        l->tp, 1, tp_share(sim));
     } else {
-        tess__add_comm(sim, "reduce", TESS__FORWARD, TESS__TP, TESS__ALL_REDUCE, bytes, l->tp, 1,
+        tess__add_comm(sim, "reduce", TESS__FORWARD, TESS__TP, TESS_ALL_REDUCE, bytes, l->tp, 1,
                        tp_share(sim));
     }
 }

@@ -85,8 +85,8 @@ void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, d
     sim->parts[sim->part].weights += batch * n * k;
 }
 
-tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class, int what,
-                         double bytes, int n, int stride, double share)
+tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class,
+                         tess_collective_op what, double bytes, int n, int stride, double share)
 {
     tess__op *op = add(sim, name, TESS__COMM, pass);
     const double seconds = tess__comm_seconds(sim, what, bytes, n, stride);

@@ -222,11 +222,11 @@ void tess__add_host(tess_sim *sim, int part, int pass, double seconds);
  * its input. Adds the parameters to the part. */
 void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, double n, double k,
                       double saved);
-/* kind of cost.h's collectives; of n ranks that lie `stride` apart. share: that is waited for. */
-enum { TESS__ALL_REDUCE, TESS__ALL_GATHER, TESS__REDUCE_SCATTER, TESS__ALL_TO_ALL, TESS__SEND };
-tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class, int what,
-                         double bytes, int n, int stride, double share);
-double tess__comm_seconds(const tess_sim *sim, int what, double bytes, int n, int stride);
+/* A collective of n ranks that lie `stride` apart. share: the fraction that is waited for. */
+tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class,
+                         tess_collective_op what, double bytes, int n, int stride, double share);
+double tess__comm_seconds(const tess_sim *sim, tess_collective_op op, double bytes, int n,
+                          int stride);
 
 /* ---- layer.c, attention_ops.c, experts.c, ends.c --------------------------------------------- */
 

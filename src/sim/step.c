@@ -42,8 +42,8 @@ static double grad_bytes(const tess_sim *sim)
 }
 
 /* Seconds of a collective on `weights` parameters of this rank, experts apart. */
-static double both(tess_sim *sim, const char *name, int pass, int what, double weights,
-                   double experts, double bytes)
+static double both(tess_sim *sim, const char *name, int pass, tess_collective_op what,
+                   double weights, double experts, double bytes)
 {
     const tess_sim_layout *l = &sim->s.layout;
     const double share = sim->era[TESS__ERA_NETWORK_SHARE];
@@ -104,18 +104,18 @@ double tess__gradient_seconds(tess_sim *sim, int stage)
     int first = sim->n_ops;
     const double all =
         both(sim, split ? "scatter gradients" : "reduce gradients", TESS__STEP,
-             split ? TESS__REDUCE_SCATTER : TESS__ALL_REDUCE, weights, experts, grad_bytes(sim));
+             split ? TESS_REDUCE_SCATTER : TESS_ALL_REDUCE, weights, experts, grad_bytes(sim));
     waited = hide(sim, first, all, behind);
     if (split) {
         first = sim->n_ops;
         waited += hide(sim, first,
-                       both(sim, "gather weights", TESS__STEP, TESS__ALL_GATHER, weights, experts,
+                       both(sim, "gather weights", TESS__STEP, TESS_ALL_GATHER, weights, experts,
                             sim->element),
                        before);
     }
     if (sim->s.model.tied && l->pp > 1) {
         tess__op *op = tess__add_comm(
-            sim, "reduce tied embedding", TESS__STEP, TESS__DP, TESS__ALL_REDUCE,
+            sim, "reduce tied embedding", TESS__STEP, TESS__DP, TESS_ALL_REDUCE,
             grad_bytes(sim) * sim->parts[TESS__EMBED].weights, 2, l->tp * l->cp * l->dp, 1.0);
         waited += op->seconds;
     }
@@ -152,13 +152,13 @@ void tess__fsdp_ops(tess_sim *sim, int part)
         if (sim->ops[i].part == part)
             compute[sim->ops[i].pass] += sim->ops[i].seconds;
     int first = sim->n_ops;
-    double all = both(sim, "gather weights", TESS__FORWARD, TESS__ALL_GATHER, p->weights,
+    double all = both(sim, "gather weights", TESS__FORWARD, TESS_ALL_GATHER, p->weights,
                       p->expert_weights, sim->element);
     hide(sim, first, all, hidden_share(sim, TESS__ERA_DP_FORWARD) * compute[TESS__FORWARD]);
     first = sim->n_ops;
-    all = both(sim, "gather weights", TESS__BACKWARD, TESS__ALL_GATHER, p->weights,
+    all = both(sim, "gather weights", TESS__BACKWARD, TESS_ALL_GATHER, p->weights,
                p->expert_weights, sim->element);
-    all += both(sim, "scatter gradients", TESS__BACKWARD, TESS__REDUCE_SCATTER, p->weights,
+    all += both(sim, "scatter gradients", TESS__BACKWARD, TESS_REDUCE_SCATTER, p->weights,
                 p->expert_weights, grad_bytes(sim));
     hide(sim, first, all,
          hidden_share(sim, TESS__ERA_DP_HIDDEN) *

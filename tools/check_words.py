@@ -88,7 +88,8 @@ NAMES = {
 
 # Phrases, as regular expressions over text whose line breaks, comment stars and string joins are spaces.
 PHRASES = [
-    (r"(a|an|the|its|their|own|each|next|this|whose|my|your) turns?(?! (on|off|into|to)\b)", "place in the work queue, round"),
+    (r"(a|an|the|its|their|own|each|next|this|whose|my|your) turns?(?! (on|off|into|to)\b)", "place in the work queue, round",
+     {"unless": r"eighth|angle"}),
     (r"of money\b", "cost (with its unit)"),
     (r"put(s|ting)? away|brought back|bring(s|ing)? back|bring(s|ing)? home|comes? home|came home|way home",
      "encode as bitmask, decode; return to the owner rank"),

@@ -4,38 +4,26 @@
 
     check_symbols.py --library tessera=build/release/lib/libtessera.so ...
 
-Declared are the functions marked TESS_API in the library's public headers and those marked
-TESS_SIBLING in the internal headers of its rooms.
+Declared are the functions marked TESS_API in the library's public headers. Libraries have copies of
+internal functions of libtessera; no writable data may be in two of them, since each would have a
+state of its own.
 """
 import re
 import subprocess
 
 import tree
 
-# The rooms of the libraries besides libtessera. A public header says at its head what to link with.
-ROOMS = {"tessera_train": {"media", "model", "data", "optim", "dsv", "train"}, "tessera_mpi": set()}
-
-
 def library_of(root, path):
     match = re.search(r"Link with lib(\w+)", tree.read(root, path))
     return match.group(1) if match else "tessera"
-
-
-def marked(root, path, mark):
-    text = re.sub(r"^[ \t]*#.*?(?<!\\)$", "", tree.code(tree.read(root, path)), flags=re.M | re.S)
-    return re.findall(rf"\b{mark}\b[^;{{]*?\b(\w+)\s*\(", text)
 
 
 def declared(root, library):
     names = set()
     for path in tree.files(root, ["include"], [".h"]):
         if library_of(root, path) == library:
-            names.update(marked(root, path, "TESS_API"))
-    taken = set().union(*ROOMS.values())
-    for path in tree.files(root, ["src"], [".h"]):
-        room = path.split("/")[1]
-        if room in ROOMS[library] if library in ROOMS else room not in taken:
-            names.update(marked(root, path, "TESS_SIBLING"))
+            text = re.sub(r"^[ \t]*#.*?(?<!\\)$", "", tree.code(tree.read(root, path)), flags=re.M | re.S)
+            names.update(re.findall(r"\bTESS_API\b[^;{]*?\b(\w+)\s*\(", text))
     return names
 
 
@@ -45,18 +33,29 @@ def exported(nm, path):
     return names - {"_init", "_fini", "_edata", "_end", "__bss_start"}
 
 
+def writable(objdump, path):
+    """Variables of the library, without those that the compiler and the linker make."""
+    output = subprocess.run([objdump, "-t", path], check=True, capture_output=True, text=True)
+    found = re.findall(r" (?:\.data|\.bss|\.tdata|\.tbss)\t\S+ +(?:\.hidden )?([a-zA-Z]\S*)$", output.stdout, re.M)
+    return {name for name in found if not name.startswith("completed.")}
+
+
 def main():
     parser = tree.arguments(__doc__.split("\n")[0])
     parser.add_argument("--nm", default="nm")
+    parser.add_argument("--objdump", default="objdump")
     parser.add_argument("--library", action="append", required=True, metavar="NAME=PATH")
     options = parser.parse_args()
-    problems, count = [], 0
+    problems, count, owners = [], 0, {}
     for pair in options.library:
         library, _, path = pair.partition("=")
         want, have = declared(options.root, library), exported(options.nm, path)
         problems += [f"lib{library}: {name} is declared but not exported" for name in sorted(want - have)]
         problems += [f"lib{library}: {name} is exported but not declared" for name in sorted(have - want)]
         count += len(have)
+        for name in sorted(writable(options.objdump, path)):
+            if owners.setdefault(name, library) != library:
+                problems.append(f"lib{library}: the variable {name} is in lib{owners[name]} too")
         if not have:
             problems.append(f"lib{library}: exports nothing")
     tree.verdict("check_symbols", problems, f"{count} symbols")

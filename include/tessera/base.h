@@ -39,6 +39,9 @@ typedef enum {
 
 TESS_API const char *tess_version(void);    /* "0.1.0" */
 TESS_API const char *tess_last_error(void); /* of this thread's last failed call; "" before one */
+
+/* Sets what tess_last_error returns on this thread, and returns status: for callbacks that fail. */
+TESS_API tess_status tess_error_set(tess_status status, const char *text);
 TESS_API const char *tess_status_name(tess_status status); /* "EINVAL"; "unknown" for others */
 
 /* ---- types every room shares ------------------------------------------------------------- */

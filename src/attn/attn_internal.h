@@ -50,12 +50,12 @@ void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape);
 size_t tess__sel_bytes(int n, const int64_t counts[], const size_t sizes[]);
 
 /* Bytes that tess_selection_create takes from the context. */
-TESS_SIBLING size_t tess__selection_bytes(int32_t n_q, int32_t n_k, int64_t lists,
+size_t tess__selection_bytes(int32_t n_q, int32_t n_k, int64_t lists,
                                           int64_t capacity);
 
 /* selection_bits.c: the lists as a bitmask, rows of (n_k + 7) / 8 bytes as tess_selection_set_mask
  * reads them; rows: which row each list is written to, NULL: that of its number. */
-TESS_SIBLING void tess__selection_encode(const tess_selection *sel, const int32_t *rows,
+void tess__selection_encode(const tess_selection *sel, const int32_t *rows,
                                          uint8_t *bits);
 
 /* Threads for `work` indices: 1 where a team costs more than it saves. */
@@ -72,11 +72,11 @@ tess_status tess__selection_fits(const char *who, const tess_selection *sel, int
 
 /* Attention of another shape with the workspace of an object of the same head_dim, which outlives
  * it: one call at a time on both. */
-TESS_SIBLING tess_status tess__attn_create_like(const tess_attn *like, const tess_attn_shape *shape,
+tess_status tess__attn_create_like(const tess_attn *like, const tess_attn_shape *shape,
                                                 tess_attn **attn);
 
 /* Bytes that tess_attn_create takes from the context; tess__attn_create_like: with 0 threads. */
-TESS_SIBLING size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
+size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
 
 /* tess_attn_merge on several threads, of arguments that are known to be right. */
 void tess__merge(int threads, const tess_attn_shape *shape, const tess_view *o_part,
@@ -98,7 +98,7 @@ tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles);
 
 /* Bytes that a selector of any kind comes to hold at most for lists of one head, `staged` indices
  * of which go through its staging area. The shape has n_q and n_k; its bounds are not read. */
-TESS_SIBLING size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t staged,
+size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t staged,
                                          int threads);
 
 /* ---- view.c ------------------------------------------------------------------------------- */

@@ -119,6 +119,6 @@ void tess__predict_row_stats(const tess__predict_job *j, int64_t head, int row,
                              double stats[TESS_PREDICT_STATS]);
 
 /* Bytes that tess_predict_create takes from the context. */
-TESS_SIBLING size_t tess__predict_bytes(const tess_predict_shape *shape, int threads);
+size_t tess__predict_bytes(const tess_predict_shape *shape, int threads);
 
 #endif

@@ -14,16 +14,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* libtessera_train and libtessera_mpi are parts of this house, but libraries of their own: what
- * they call below the public API is marked with this. tools/check_symbols knows the mark. */
-#define TESS_SIBLING __attribute__((visibility("default")))
+/* ---- fail.c: one sentence per failure, written where the failure is decided -------------- */
 
-/* ---- status.c: one sentence per failure, written where the failure is decided ------------ */
-
-/* Stores the sentence for this thread and returns status. */
-TESS_SIBLING tess_status tess__fail(tess_status status, const char *format, ...)
+/* tess_error_set with a formatted sentence, of which TESS_ERROR_MAX - 1 bytes are stored. */
+enum { TESS_ERROR_MAX = 1024 };
+tess_status tess__fail(tess_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-TESS_SIBLING tess_status tess__vfail(tess_status status, const char *format, va_list args)
+tess_status tess__vfail(tess_status status, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 
 #define TESS_TRY(call)                                                                             \
@@ -38,7 +35,7 @@ TESS_SIBLING tess_status tess__vfail(tess_status status, const char *format, va_
     TESS_TRY(tess__require(__func__, #__VA_ARGS__, (const void *const[]){__VA_ARGS__}))
 
 /* names: as many as pointers, separated by ", ". */
-TESS_SIBLING tess_status tess__require(const char *who, const char *names,
+tess_status tess__require(const char *who, const char *names,
                                        const void *const *pointers);
 
 /* The smaller and the larger of two numbers, in their common type; each is evaluated once. */
@@ -56,24 +53,24 @@ TESS_SIBLING tess_status tess__require(const char *who, const char *names,
 /* ---- range.c: whole numbers against their rules ------------------------------------------- */
 
 /* EINVAL unless low <= value <= high. */
-TESS_SIBLING tess_status tess__check_range(const char *who, const char *name, int64_t value,
+tess_status tess__check_range(const char *who, const char *name, int64_t value,
                                            int64_t low, int64_t high);
 /* EINVAL unless value is a multiple of 8, from 8 to high. */
-TESS_SIBLING tess_status tess__check_eights(const char *who, const char *name, int64_t value,
+tess_status tess__check_eights(const char *who, const char *name, int64_t value,
                                             int64_t high);
 
 /* ---- hash.c, ascending.c ---------------------------------------------------------------- */
 
 /* A number that depends on every byte, and on the one before. */
-TESS_SIBLING uint64_t tess__hash(uint64_t before, const void *data, size_t bytes);
+uint64_t tess__hash(uint64_t before, const void *data, size_t bytes);
 
 /* Ascending; no NaN among them. */
-TESS_SIBLING void tess__sort(double *x, size_t n);
+void tess__sort(double *x, size_t n);
 
 /* Sorts x; the mean of the two in the middle where n is even. n > 0. */
-TESS_SIBLING double tess__median(double *x, size_t n);
+double tess__median(double *x, size_t n);
 
-/* ---- ctx.c ------------------------------------------------------------------------------- */
+/* ---- ctx.c, log.c ------------------------------------------------------------------------ */
 
 struct tess_ctx {
     const tess__kernels *kernels;
@@ -90,12 +87,12 @@ struct tess_ctx {
     _Atomic int64_t bytes_now, bytes_peak, allocations, references;
 };
 
-TESS_SIBLING void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ...)
+void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* TESS_OK to go on, or TESS_ESTOPPED with its sentence when the caller's callback asks to stop.
  * Call it at most every few milliseconds, from the thread of the entry point. */
-TESS_SIBLING tess_status tess__progress(const tess_ctx *ctx, const char *what, int64_t done,
+tess_status tess__progress(const tess_ctx *ctx, const char *what, int64_t done,
                                         int64_t total);
 
 /* ---- mem.c: all memory comes from here --------------------------------------------------- */
@@ -105,23 +102,23 @@ enum { TESS_ALIGN = 64 };
 /* 64-byte aligned, not cleared; NULL with ENOMEM's sentence set when there is none (ask
  * tess__nomem for the status). bytes 0 gives a valid pointer. The ctx is not const for its
  * counters. */
-TESS_SIBLING void *tess__alloc(tess_ctx *ctx, size_t bytes);
-TESS_SIBLING void *tess__alloc_zero(tess_ctx *ctx, size_t bytes);
-TESS_SIBLING void tess__free(tess_ctx *ctx, void *memory); /* NULL accepted */
+void *tess__alloc(tess_ctx *ctx, size_t bytes);
+void *tess__alloc_zero(tess_ctx *ctx, size_t bytes);
+void tess__free(tess_ctx *ctx, void *memory); /* NULL accepted */
 
 /* Drops one reference. */
 void tess__ctx_release(tess_ctx *ctx);
 
 /* ENOMEM and its sentence: "cannot allocate 123 bytes". */
-TESS_SIBLING tess_status tess__nomem(size_t bytes);
+tess_status tess__nomem(size_t bytes);
 
 /* Makes room for `need` elements of `size` bytes in an array, at least doubling it: `array` is the
  * address of the pointer to it, n its elements in use, *room those allocated. */
-TESS_SIBLING tess_status tess__grow(tess_ctx *ctx, void *array, size_t size, int64_t n,
+tess_status tess__grow(tess_ctx *ctx, void *array, size_t size, int64_t n,
                                     int64_t need, int64_t *room);
 
 /* *product = a * b; returns 0, or 1 if it overflows. */
-TESS_SIBLING int tess__mul(size_t a, size_t b, size_t *product);
+int tess__mul(size_t a, size_t b, size_t *product);
 
 /* An arena hands out 64-byte aligned pieces that are freed together. {.ctx = ctx} is a valid empty
  * one. reserve makes one piece of memory from which the next takes are served, so that an object
@@ -132,18 +129,18 @@ typedef struct {
     tess__chunk *chunks; /* newest first */
 } tess__arena;
 
-TESS_SIBLING tess_status tess__arena_reserve(tess__arena *arena, size_t bytes);
-TESS_SIBLING void *tess__arena_take(tess__arena *arena,
+tess_status tess__arena_reserve(tess__arena *arena, size_t bytes);
+void *tess__arena_take(tess__arena *arena,
                                     size_t bytes); /* NULL: ENOMEM, sentence set */
-TESS_SIBLING char *tess__arena_string(tess__arena *arena, const char *s,
+char *tess__arena_string(tess__arena *arena, const char *s,
                                       size_t length);   /* copy, NUL added */
-TESS_SIBLING void tess__arena_free(tess__arena *arena); /* all pieces; the arena is empty again */
+void tess__arena_free(tess__arena *arena); /* all pieces; the arena is empty again */
 
 /* What a chunk of an arena costs beyond the bytes it was reserved for, and any other allocation. */
 enum { TESS_ALLOC_OVERHEAD = TESS_ALIGN, TESS_CHUNK_OVERHEAD = 2 * TESS_ALIGN };
 
 /* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
-TESS_SIBLING size_t tess__arena_round(size_t bytes);
+size_t tess__arena_round(size_t bytes);
 
 /* ---- shipped files -------------------------------------------------------------------------- */
 
@@ -157,7 +154,7 @@ typedef struct {
 /* ---- convert.c ------------------------------------------------------------------------------- */
 
 /* tess_convert on the calling thread, its arguments checked before. */
-TESS_SIBLING void tess__convert_chunk(const tess__kernels *kernels, tess_dtype from,
+void tess__convert_chunk(const tess__kernels *kernels, tess_dtype from,
                                       const void *src, tess_dtype to, void *dst, size_t n);
 
 /* ---- random.c: for the tests ----------------------------------------------------------------- */

@@ -134,25 +134,6 @@ void tess_ctx_destroy(tess_ctx *ctx)
         tess__ctx_release(ctx);
 }
 
-void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ...)
-{
-    if (!ctx->log || level > ctx->log_level)
-        return;
-    char message[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    ctx->log(ctx->log_user, level, message);
-}
-
-tess_status tess__progress(const tess_ctx *ctx, const char *what, int64_t done, int64_t total)
-{
-    if (ctx->progress && ctx->progress(ctx->progress_user, what, done, total) != 0)
-        return tess__fail(TESS_ESTOPPED, "stopped by the caller while %s", what);
-    return TESS_OK;
-}
-
 int tess_isa_count(void)
 {
     return tess__isa_total;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static _Thread_local char sentence[1024];
+static _Thread_local char sentence[TESS_ERROR_MAX];
 
 const char *tess_version(void)
 {
@@ -16,6 +16,15 @@ const char *tess_version(void)
 const char *tess_last_error(void)
 {
     return sentence;
+}
+
+tess_status tess_error_set(tess_status status, const char *text)
+{
+    /* The text may be the stored sentence itself. */
+    const size_t length = text ? strnlen(text, sizeof sentence - 1) : 0;
+    memmove(sentence, text ? text : "", length);
+    sentence[length] = '\0';
+    return status;
 }
 
 const char *tess_status_name(tess_status status)
@@ -30,34 +39,4 @@ const char *tess_status_name(tess_status status)
     case TESS_ESTOPPED: return "ESTOPPED";
     }
     return "unknown";
-}
-
-tess_status tess__vfail(tess_status status, const char *format, va_list args)
-{
-    /* Formatted aside first: an argument may be the sentence itself. */
-    char text[sizeof sentence];
-    vsnprintf(text, sizeof text, format, args);
-    memcpy(sentence, text, sizeof sentence);
-    return status;
-}
-
-tess_status tess__fail(tess_status status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    tess__vfail(status, format, args);
-    va_end(args);
-    return status;
-}
-
-tess_status tess__require(const char *who, const char *names, const void *const *pointers)
-{
-    for (;; pointers++) {
-        const size_t length = strcspn(names, ",");
-        if (!*pointers)
-            return tess__fail(TESS_EINVAL, "%s: %.*s is NULL", who, (int)length, names);
-        if (!names[length])
-            return TESS_OK;
-        names += length + strspn(names + length, ", ");
-    }
 }

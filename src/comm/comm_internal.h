@@ -89,9 +89,9 @@ struct tess_comm {
 
 /* A communicator at the front of a kind's own struct of `bytes` bytes, the rest of which is 0.
  * NULL: no memory. free does not ask the kind what hangs on it; NULL accepted. */
-TESS_SIBLING tess_comm *tess__comm_make(tess_ctx *ctx, const tess__comm_ops *ops, size_t bytes,
+tess_comm *tess__comm_make(tess_ctx *ctx, const tess__comm_ops *ops, size_t bytes,
                                         int rank, int size);
-TESS_SIBLING void tess__comm_free(tess_comm *comm);
+void tess__comm_free(tess_comm *comm);
 
 /* Ends a request that is open. */
 tess_status tess__comm_finish(tess_comm *comm, tess_request *request);

@@ -58,14 +58,14 @@ struct tess_file {
 /* ---- file_source.c --------------------------------------------------------------------------- */
 
 /* Maps a file. The name must outlive the source. */
-TESS_SIBLING tess_status tess__source_open(const char *name, tess__source *source);
-TESS_SIBLING void tess__source_close(tess__source *source); /* a closed one accepted */
+tess_status tess__source_open(const char *name, tess__source *source);
+void tess__source_close(tess__source *source); /* a closed one accepted */
 
 /* Copies n bytes at offset, which lie inside the source as it was when opened, to dst. EIO if the
  * file fails or has shrunk. Sets no sentence: may be called by any thread; tess__source_failed
  * says it, given the errno left behind (0: shrunk). */
-TESS_SIBLING int tess__source_copy(const tess__source *source, size_t offset, void *dst, size_t n);
-TESS_SIBLING tess_status tess__source_failed(const tess__source *source, int error);
+int tess__source_copy(const tess__source *source, size_t offset, void *dst, size_t n);
+tess_status tess__source_failed(const tess__source *source, int error);
 
 /* ---- file_names.c ---------------------------------------------------------------------------- */
 

@@ -52,66 +52,66 @@ typedef struct tess__json_node {
 
 /* Reads and parses a file; the name must live until the close. A key given twice, a NUL byte and
  * more than TESS_JSON_BYTES_MAX bytes are errors. */
-TESS_SIBLING tess_status tess__json_open(tess_ctx *ctx, const char *path, tess__json *doc);
+tess_status tess__json_open(tess_ctx *ctx, const char *path, tess__json *doc);
 
 /* The same for a text in memory, which must live until the close, as must the name. */
-TESS_SIBLING tess_status tess__json_open_memory(tess_ctx *ctx, const char *name, const char *text,
+tess_status tess__json_open_memory(tess_ctx *ctx, const char *name, const char *text,
                                                 size_t bytes, tess__json *doc);
-TESS_SIBLING void tess__json_close(tess__json *doc); /* {0} and a closed one accepted */
+void tess__json_close(tess__json *doc); /* {0} and a closed one accepted */
 
-TESS_SIBLING tess__json_node tess__json_root(const tess__json *doc);
-TESS_SIBLING tess__json_node tess__json_member(const tess__json_node *object, const char *key);
-TESS_SIBLING tess__json_node tess__json_optional(const tess__json_node *object, const char *key);
-TESS_SIBLING tess__json_node tess__json_element(const tess__json_node *array, size_t index);
+tess__json_node tess__json_root(const tess__json *doc);
+tess__json_node tess__json_member(const tess__json_node *object, const char *key);
+tess__json_node tess__json_optional(const tess__json_node *object, const char *key);
+tess__json_node tess__json_element(const tess__json_node *array, size_t index);
 
 /* EFORMAT and "<name>: line <n>: <text>", for rules beyond those below; the line is the value's,
  * or where it is absent, that of the nearest value around it. */
-TESS_SIBLING tess_status tess__json_fail(tess__json_node node, const char *format, ...)
+tess_status tess__json_fail(tess__json_node node, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Writes the document that `add` produces to a file, complete or not at all, with two spaces of
  * indent. */
-TESS_SIBLING tess_status tess__json_save(tess_ctx *ctx, const char *path,
+tess_status tess__json_save(tess_ctx *ctx, const char *path,
                                          void (*add)(tess__jw *w, const void *user),
                                          const void *user);
 
 /* The same for a value, its members in the order they were set. value NULL: what jansson returns
  * when it is out of memory, so ENOMEM. Does not consume the reference. */
-TESS_SIBLING tess_status tess__json_write(tess_ctx *ctx, const char *path, const json_t *value);
+tess_status tess__json_write(tess_ctx *ctx, const char *path, const json_t *value);
 
 /* A `write` of tess__jw for a tess__out. */
-TESS_SIBLING tess_status tess__jw_to_file(void *out, const char *bytes, size_t n);
+tess_status tess__jw_to_file(void *out, const char *bytes, size_t n);
 
 /* ---- json_read.c: values with their rules. Ranges include both ends -------------------------- */
 
 /* Enters an object that may have the members listed and no others (members NULL: any; walk them
  * with json_object_foreach(object->value, ...)). When an optional one is absent, object->value is
  * NULL, and so are all of its members. */
-TESS_SIBLING tess_status tess__json_object(tess__json_node node, const char *const *members, int n,
+tess_status tess__json_object(tess__json_node node, const char *const *members, int n,
                                            tess__json_node *object);
 
 /* Enters an array of min..max elements. An optional one that is absent has *count 0. */
-TESS_SIBLING tess_status tess__json_array(tess__json_node node, size_t min, size_t max,
+tess_status tess__json_array(tess__json_node node, size_t min, size_t max,
                                           tess__json_node *array, size_t *count);
 
 /* 1e9 is an integer as well as 1000000000. INT64_MIN or INT64_MAX: no limit on that side. */
-TESS_SIBLING tess_status tess__json_int64(tess__json_node node, int64_t min, int64_t max,
+tess_status tess__json_int64(tess__json_node node, int64_t min, int64_t max,
                                           int64_t *out);
-TESS_SIBLING tess_status tess__json_int(tess__json_node node, int min, int max, int *out);
+tess_status tess__json_int(tess__json_node node, int min, int max, int *out);
 
 /* -INFINITY or INFINITY: no limit on that side (the value is finite all the same). */
-TESS_SIBLING tess_status tess__json_double(tess__json_node node, double min, double max,
+tess_status tess__json_double(tess__json_node node, double min, double max,
                                            double *out);
-TESS_SIBLING tess_status tess__json_bool(tess__json_node node, int *out);
+tess_status tess__json_bool(tess__json_node node, int *out);
 
 /* The string lives as long as the document. */
-TESS_SIBLING tess_status tess__json_string(tess__json_node node, const char **out);
+tess_status tess__json_string(tess__json_node node, const char **out);
 
 /* The same, copied to the arena. */
 tess_status tess__json_text(tess__json_node node, tess__arena *arena, const char **out);
 
 /* One of n names; *out is its number. */
-TESS_SIBLING tess_status tess__json_enum(tess__json_node node, const char *const *names, int n,
+tess_status tess__json_enum(tess__json_node node, const char *const *names, int n,
                                          int *out);
 
 /* ---- json_escape.c --------------------------------------------------------------------------- */

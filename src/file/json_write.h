@@ -37,25 +37,25 @@ typedef struct {
         members; /* the writer's own; row: the depth of the value that stays on one line */
 } tess__jw;
 
-TESS_SIBLING void tess__jw_begin(tess__jw *w, const char *key, char bracket); /* '{' or '[' */
-TESS_SIBLING void tess__jw_row(tess__jw *w, const char *key,
+void tess__jw_begin(tess__jw *w, const char *key, char bracket); /* '{' or '[' */
+void tess__jw_row(tess__jw *w, const char *key,
                                char bracket);              /* the same, on one line */
-TESS_SIBLING void tess__jw_end(tess__jw *w, char bracket); /* '}' or ']' */
+void tess__jw_end(tess__jw *w, char bracket); /* '}' or ']' */
 
-TESS_SIBLING void tess__jw_int(tess__jw *w, const char *key, int64_t value);
-TESS_SIBLING void tess__jw_real(tess__jw *w, const char *key, double value); /* not finite: null */
-TESS_SIBLING void tess__jw_bool(tess__jw *w, const char *key, int value);
-TESS_SIBLING void tess__jw_text(tess__jw *w, const char *key, const char *utf8); /* NULL: null */
-TESS_SIBLING void tess__jw_null(tess__jw *w, const char *key);
-TESS_SIBLING void tess__jw_row_i32(tess__jw *w, const char *key, const int32_t *values, size_t n);
-TESS_SIBLING void tess__jw_row_i64(tess__jw *w, const char *key, const int64_t *values, size_t n);
-TESS_SIBLING void tess__jw_value(tess__jw *w, const char *key, const json_t *value);
+void tess__jw_int(tess__jw *w, const char *key, int64_t value);
+void tess__jw_real(tess__jw *w, const char *key, double value); /* not finite: null */
+void tess__jw_bool(tess__jw *w, const char *key, int value);
+void tess__jw_text(tess__jw *w, const char *key, const char *utf8); /* NULL: null */
+void tess__jw_null(tess__jw *w, const char *key);
+void tess__jw_row_i32(tess__jw *w, const char *key, const int32_t *values, size_t n);
+void tess__jw_row_i64(tess__jw *w, const char *key, const int64_t *values, size_t n);
+void tess__jw_value(tess__jw *w, const char *key, const json_t *value);
 
 /* An array of elements whose text exists already, with commas between them. */
-TESS_SIBLING void tess__jw_elements(tess__jw *w, const char *key, const char *text, size_t n);
+void tess__jw_elements(tess__jw *w, const char *key, const char *text, size_t n);
 
 /* The end of the text; with an indent, the end of its last line. */
-TESS_SIBLING tess_status tess__jw_finish(tess__jw *w);
+tess_status tess__jw_finish(tess__jw *w);
 
 /* A `write` for a text in memory, which is always ended by a NUL; EINVAL when it does not fit. */
 typedef struct {
@@ -63,12 +63,12 @@ typedef struct {
     size_t room, used;
 } tess__jw_buffer;
 
-TESS_SIBLING tess_status tess__jw_to_buffer(void *buffer, const char *bytes, size_t n);
+tess_status tess__jw_to_buffer(void *buffer, const char *bytes, size_t n);
 
 /* A number as text, with a point in every locale: digits significant digits at most, laid
  * out as by %g; digits 0: the fewest that read back as the same double, laid out as by Python's
  * repr, but without ".0". */
 enum { TESS_REAL_TEXT = 40 };
-TESS_SIBLING char *tess__real_text(double value, int digits, char text[TESS_REAL_TEXT]);
+char *tess__real_text(double value, int digits, char text[TESS_REAL_TEXT]);
 
 #endif

@@ -11,36 +11,36 @@
 /* Errors say "path: cannot write: No space left on device". A write that failed leaves abort as the
  * only thing to do. */
 typedef struct tess__out tess__out;
-TESS_SIBLING tess_status tess__out_open(tess_ctx *ctx, const char *path, tess__out **out);
-TESS_SIBLING tess_status tess__out_write(tess__out *out, const void *bytes, size_t n);
+tess_status tess__out_open(tess_ctx *ctx, const char *path, tess__out **out);
+tess_status tess__out_write(tess__out *out, const void *bytes, size_t n);
 
 /* Overwrites n bytes at offset, all of them written before. */
-TESS_SIBLING tess_status tess__out_patch(tess__out *out, uint64_t offset, const void *bytes,
+tess_status tess__out_patch(tess__out *out, uint64_t offset, const void *bytes,
                                          size_t n);
 
 /* Brings all bytes to disk and closes the temporary file, so that a commit that follows can only
  * fail by its rename: for several files that shall appear together. */
-TESS_SIBLING tess_status tess__out_sync(tess__out *out);
+tess_status tess__out_sync(tess__out *out);
 
 /* Syncs, renames, syncs the folder, and frees out, also on failure. A failure removes the temporary
  * file, and what was there before remains; only when the folder's sync fails, after the rename, the
  * new file is in place. */
-TESS_SIBLING tess_status tess__out_commit(tess__out *out);
-TESS_SIBLING void tess__out_abort(tess__out *out); /* leaves no trace; NULL accepted */
+tess_status tess__out_commit(tess__out *out);
+void tess__out_abort(tess__out *out); /* leaves no trace; NULL accepted */
 
 /* ---- out_folder.c: files that appear in a folder together, or not at all ------------------- */
 
 typedef struct tess__folder tess__folder;
-TESS_SIBLING tess_status tess__folder_open(tess_ctx *ctx, const char *path, tess__folder **folder);
+tess_status tess__folder_open(tess_ctx *ctx, const char *path, tess__folder **folder);
 
 /* Where to write the file called name, until the next call; at most 16 files, whose names are
  * shorter than 96 bytes. Its writer brings it to disk. */
-TESS_SIBLING tess_status tess__folder_file(tess__folder *folder, const char *name,
+tess_status tess__folder_file(tess__folder *folder, const char *name,
                                            const char **path);
 
 /* Gives the files their places and frees folder, also on failure: then what was there before
  * remains, unless a rename between two others failed. */
-TESS_SIBLING tess_status tess__folder_commit(tess__folder *folder);
-TESS_SIBLING void tess__folder_abort(tess__folder *folder); /* leaves no trace; NULL accepted */
+tess_status tess__folder_commit(tess__folder *folder);
+void tess__folder_abort(tess__folder *folder); /* leaves no trace; NULL accepted */
 
 #endif

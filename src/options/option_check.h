@@ -7,9 +7,9 @@
 #include "tessera/advanced/options.h"
 
 /* EINVAL: "tess_train_create: attention.mass is 2, must be 1e-06..1". */
-TESS_SIBLING tess_status tess__options_check(const char *who, tess_options which, const void *opts);
+tess_status tess__options_check(const char *who, tess_options which, const void *opts);
 
 /* Of all options: equal values have equal hashes. */
-TESS_SIBLING uint64_t tess__options_hash(uint64_t hash, tess_options which, const void *opts);
+uint64_t tess__options_hash(uint64_t hash, tess_options which, const void *opts);
 
 #endif

@@ -11,6 +11,7 @@
  */
 #include "tessera/dist_attn.h"
 #include "tessera/strategy.h"
+#include "tessera/advanced/collectives.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  * One layer of random bits, one thread, the best of SAMPLES. $TESS_ISA forces an instruction set.
  */
 #include "plan/work.h"
+#include "tessera/advanced/explain.h"
 
 #include <stdlib.h>
 #include <string.h>

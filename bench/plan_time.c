@@ -7,6 +7,7 @@
  * Times are the best of SAMPLES calls, in microseconds of processor time.
  */
 #include "plan/partition/partition.h"
+#include "tessera/advanced/explain.h"
 
 #include <math.h>
 #include <stdlib.h>

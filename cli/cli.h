@@ -10,7 +10,7 @@
 #define TESS_CLI_H
 
 #include "tessera/advanced/options.h"
-#include "tessera/dist.h"
+#include "tessera/comm.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -68,6 +68,7 @@ tess_status world_agree(cli *c, tess_comm *comm, tess_status status)
 /* ---- open and close ---------------------------------------------------------------------- */
 
 #ifdef CLI_MPI
+#include "tessera/advanced/collectives.h"
 #include "tessera/mpi.h"
 
 void world_mpi(char *text, size_t bytes)

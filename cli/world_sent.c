@@ -2,6 +2,8 @@
 /* world_sent.c - bytes and messages that the ranks of a command sent to each other, by kind. */
 #include "cli.h"
 
+#include "tessera/advanced/collectives.h"
+
 static const char *const kinds[TESS_TRAFFIC_COUNT] = {"payload", "index", "control"};
 
 static void sent_json(cli *c, const int64_t *bytes, const int64_t *messages)

@@ -10,8 +10,9 @@
 
 #include "test.h"
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/machine.h"
-#include "tessera/dist.h"
+#include "tessera/comm.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,9 @@
 #ifndef TESS_OOM_PLAN_H
 #define TESS_OOM_PLAN_H
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/exchange.h"
+#include "tessera/advanced/explain.h"
 #include "tessera/cluster.h"
 #include "tessera/cp.h"
 #include "tessera/dist_attn.h"

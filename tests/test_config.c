@@ -2,6 +2,7 @@
 /* test_config.c - config.json of a model: both sides' words, what is written, and the exact
  * sentence for everything that is wrong. */
 #include "files.h"
+#include "tessera/advanced/pass.h"
 #include "tessera/model.h"
 
 static void put(const char *path, const char *text)

@@ -4,6 +4,7 @@
 #include "dist_attn_data.h"
 
 #include "base/base_internal.h"
+#include "tessera/advanced/collectives.h"
 
 /* ---- failures -------------------------------------------------------------------------------- */
 

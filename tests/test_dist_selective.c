@@ -4,6 +4,7 @@
 #include "dist_mesh_data.h"
 
 #include "exec/unit_set.h"
+#include "tessera/advanced/collectives.h"
 
 #include <stdatomic.h>
 

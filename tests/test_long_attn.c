@@ -9,6 +9,7 @@
  * and dq and some keys' dk and dv agree with double precision, computed for these rows alone; a
  * key's gradients need every query that selected it, here about TOKENS / 100 of them.
  */
+#include "tessera/advanced/selection.h"
 #include "tessera/attn.h"
 #include "test.h"
 

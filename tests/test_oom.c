@@ -6,11 +6,12 @@
 
 #include "tessera/advanced/cost.h"
 #include "tessera/advanced/predict.h"
+#include "tessera/advanced/selection.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/advanced/trace.h"
 #include "tessera/advanced/validate.h"
 #include "tessera/cluster.h"
-#include "tessera/dist.h"
+#include "tessera/comm.h"
 
 static const float values[24] = {1, 2, 3, -4, 5.5f};
 static const tess_tensor tensors[] = {

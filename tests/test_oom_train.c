@@ -4,6 +4,7 @@
 #include "oom.h"
 
 #include "tessera/advanced/clip.h"
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/sparse.h"
 #include "tessera/advanced/step.h"
 #include "tessera/media.h"

@@ -2,8 +2,9 @@
 /* test_replay.c - a traced rank on a cluster: clocks that can be followed by hand, real traces, and
  * files that break a rule. */
 #include "sim/replay.h"
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/cost.h"
-#include "tessera/dist.h"
+#include "tessera/comm.h"
 #include "test.h"
 
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "ctx_fixture.h"
 
 #include "sim/fields.h"
+#include "tessera/advanced/sim_detail.h"
 
 static tess_status parse(const char *text, tess_scenario *s)
 {

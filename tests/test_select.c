@@ -2,6 +2,8 @@
 /* test_select.c - what each selector selects, against brute force in double precision. */
 #include "select_data.h"
 
+#include "tessera/advanced/selection.h"
+
 /* A score is a sum of dim = 16 products after a mean of at most 100 rows: its error is at most
  * 116 * 2^-24 times the sum of the terms' sizes, which is below 60 here, half of it each way. */
 static const double TOL_SCORE = 116 * 0x1p-24 * 60;

@@ -3,6 +3,8 @@
  * the sentences of mistakes. */
 #include "select_data.h"
 
+#include "tessera/advanced/selection.h"
+
 /* One of each kind, and the predictor once per proxy; grid fits shapes of 96 tokens. */
 static const tess_selector_opts kinds[] = {
     {.kind = TESS_SELECT_PREDICTOR},

@@ -3,6 +3,7 @@
  * masks and transposes, coarsening against masks, cubes that do not divide. */
 #include "attn/attn_internal.h"
 #include "ctx_fixture.h"
+#include "tessera/advanced/selection.h"
 
 #include <stdlib.h>
 

@@ -94,9 +94,6 @@ static void a_bad_scenario_is_reported_by_value_and_rule(void **state)
     REFUSED(s.training.grad_bytes = 3, "scenario: training.grad_bytes is 3, must be 0, 2 or 4");
     REFUSED(s.training.precision = 9, "scenario: training.precision is 9, must be 0..5");
     tess_scenario s = small();
-    s.training.offload = TESS_SIM_ON;
-    CHECK_FAILS(tess_scenario_fill(&s, &s), TESS_ENOTSUP,
-                "scenario: training.offload is on, which the simulator does not model");
     CHECK_FAILS(tess_scenario_fill(NULL, &s), TESS_EINVAL, "tess_scenario_fill: scenario is NULL");
 }
 

@@ -3,6 +3,7 @@
  * update, gradients and values of many ranks. */
 #include "sparse_data.h"
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/step.h"
 
 #define TRY(call)                                                                                  \

@@ -2,6 +2,7 @@
 /* test_weights.c - models saved and loaded: both sides' names, every type of number, shards, and
  * the exact sentence for files that are not this model. */
 #include "files.h"
+#include "tessera/advanced/pass.h"
 #include "tessera/file.h"
 #include "tessera/model.h"
 

@@ -4,6 +4,7 @@
 
 #include "attn/attn_internal.h"
 #include "plan/work.h"
+#include "tessera/advanced/explain.h"
 
 /* n places in random order. */
 static void shuffle(int32_t *order, int n)

@@ -2,7 +2,7 @@
 /* cp_bench.h - attention over many ranks: the time of the strategies of a problem, and
  * whether they are right.
  *
- * Ranks are threads with injected links: their clocks are virtual (tessera/dist.h), so that eight
+ * Ranks are threads with injected links: their clocks are virtual (tessera/comm.h), so that eight
  * ranks on two cores measure what eight cores with such links would take. Or they are those that a
  * launcher started, with their real links and the wall clock (links=mpi): each makes the same
  * tensors and lists for itself, and rank 0 receives the numbers of all ranks. Every strategy

@@ -10,6 +10,7 @@
  */
 #include "cp_bench.h"
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/exchange.h"
 #include "tessera/cp.h"
 

@@ -12,6 +12,7 @@
  */
 #include "step_ranks.h"
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/machine.h"
 #include "tessera/cp.h"
 

@@ -9,6 +9,7 @@
  */
 #include "workload.h"
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/machine.h"
 
 #include <math.h>

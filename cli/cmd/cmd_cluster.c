@@ -2,6 +2,8 @@
 /* cmd_cluster.c - tessera cluster: the shipped clusters, one of them in full, or this machine as
  * one. */
 #include "commands.h"
+#include "tessera/advanced/collectives.h"
+#include "tessera/advanced/cost.h"
 #include "tessera/advanced/machine.h"
 #include "tessera/cluster.h"
 

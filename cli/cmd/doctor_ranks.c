@@ -5,6 +5,7 @@
  * measured by all ranks together: ping-pong messages, and an all-to-all.
  */
 #include "cmd_doctor.h"
+#include "tessera/advanced/collectives.h"
 #include "world.h"
 
 #include <stdarg.h>

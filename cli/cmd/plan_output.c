@@ -8,6 +8,8 @@
  */
 #include "cmd_plan.h"
 
+#include "tessera/advanced/explain.h"
+
 #include <math.h>
 #include <stdlib.h>
 

@@ -6,6 +6,8 @@
  */
 #include "cmd_tensor.h"
 
+#include "tessera/advanced/machine.h"
+
 #include <math.h>
 #include <string.h>
 

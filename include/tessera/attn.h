@@ -76,14 +76,6 @@ TESS_API tess_status tess_selection_set_mask(tess_selection *sel, const void *ma
 /* What the selection holds. Counting pairs costs O(lists), O(indices) where units have bounds. */
 TESS_API tess_status tess_selection_view(const tess_selection *sel, tess_selection_lists *lists);
 
-/* Builds the lists by key unit. The first call reserves memory for them; later calls reuse it. */
-TESS_API tess_status tess_selection_transpose(tess_selection *sel);
-
-/* The same pairs, and the fewest more, in other groups and units: a coarse pair of (group, unit)
- * is selected if any pair of rows in it is. The ranges need not nest. The shape's batch, heads and
- * tokens are those of sel. The densities of the two say what the coarsening costs. */
-TESS_API tess_status tess_selection_coarsen(tess_ctx *ctx, const tess_selection *sel,
-                                            const tess_sel_shape *shape, tess_selection **coarse);
 TESS_API void tess_selection_destroy(tess_selection *sel);
 
 /* ---- token order -------------------------------------------------------------------------- */

@@ -153,15 +153,6 @@ TESS_API tess_status tess_random_normal(uint64_t seed, uint64_t stream, uint64_t
 TESS_API tess_status tess_convert(const tess_ctx *ctx, tess_dtype from, const void *src,
                                   tess_dtype to, void *dst, int64_t n);
 
-typedef struct {
-    int64_t count, nan, inf, zero; /* elements, and how many are NaN, +-infinity, +-0 */
-    double min, max;               /* of the elements that are not NaN; NaN if there is none */
-    double mean, deviation;        /* of the finite elements (population); NaN if there is none */
-} tess_stats;
-
-TESS_API tess_status tess_tensor_stats(const tess_ctx *ctx, const tess_tensor *tensor,
-                                       tess_stats *stats);
-
 #ifdef __cplusplus
 }
 #endif

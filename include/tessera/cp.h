@@ -18,7 +18,7 @@
 #ifndef TESSERA_CP_H
 #define TESSERA_CP_H
 
-#include "dist.h"
+#include "comm.h"
 #include "dist_attn.h"
 #include "strategy.h"
 

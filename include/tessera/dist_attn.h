@@ -23,7 +23,7 @@
 
 #include "attn.h"
 #include "base.h"
-#include "dist.h"
+#include "comm.h"
 #include "plan.h"
 
 #ifdef __cplusplus

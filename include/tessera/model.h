@@ -35,12 +35,8 @@ typedef struct {
     int rope_max;                  /* tokens along a side at most; 1..1048576 */
 } tess_model_config;
 
-TESS_API tess_status tess_model_config_check(const tess_model_config *config);
-
 /* Sizes that have a name: "tiny" for tests, "small" learns on a CPU in minutes, "1.3b" and "14b"
- * are Wan2.1's text-to-video models. The name of an index that there is not is NULL. */
-TESS_API int tess_model_preset_count(void);
-TESS_API const char *tess_model_preset_name(int index);
+ * are Wan2.1's text-to-video models. */
 TESS_API tess_status tess_model_preset(const char *name, tess_model_config *config);
 
 /* From config.json, or from that of a folder, in the words of diffusers or of the original
@@ -48,10 +44,6 @@ TESS_API tess_status tess_model_preset(const char *name, tess_model_config *conf
  * of another sort. */
 TESS_API tess_status tess_model_config_read(tess_ctx *ctx, const char *path,
                                             tess_model_config *config);
-
-/* To that file, or to config.json of that folder, in diffusers' words. */
-TESS_API tess_status tess_model_config_write(tess_ctx *ctx, const char *path,
-                                             const tess_model_config *config);
 
 /* ---- the model ---------------------------------------------------------------------------- */
 

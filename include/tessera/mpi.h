@@ -3,7 +3,7 @@
 #ifndef TESSERA_MPI_H
 #define TESSERA_MPI_H
 
-#include "dist.h"
+#include "comm.h"
 
 #include <mpi.h>
 

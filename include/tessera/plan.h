@@ -52,9 +52,6 @@ typedef struct {
 TESS_API tess_status tess_work_from_masks(tess_ctx *ctx, const tess_mask_set *masks,
                                           tess_work **work);
 
-/* Other masks of the same layers, heads and blocks; allocates nothing. */
-TESS_API tess_status tess_work_set_masks(tess_work *work, const tess_mask_set *masks);
-
 /* Masks from a file with one tensor: BOOL, or U8 of 0 and 1, ([layers,] heads, q_blocks, k_blocks).
  */
 typedef struct {
@@ -82,22 +79,7 @@ TESS_API tess_status tess_work_from_density(tess_ctx *ctx, const double *density
                                             int heads, int64_t tokens, int32_t group,
                                             tess_work **work);
 
-/* The same with blocks of their own sizes on both sides: block i has rows bounds[i]..bounds[i+1]-1,
- * from 0 to the tokens, none empty. bounds (n_blocks + 1) is copied. */
-TESS_API tess_status tess_work_from_density_blocks(tess_ctx *ctx, const double *density, int layers,
-                                                   int heads, const int64_t *bounds,
-                                                   int32_t n_blocks, tess_work **work);
-
 TESS_API tess_status tess_work_query(const tess_work *work, tess_work_info *info);
-TESS_API tess_status tess_work_loads(const tess_work *work, int layer,
-                                     int64_t *loads); /* (heads): units */
-TESS_API tess_status tess_work_rows(const tess_work *work, int layer, int head,
-                                    int64_t *loads); /* (q_blocks) */
-
-/* The key blocks that a query block selects: bit k % 64 of word k / 64. The words belong to the
- * work; *bits is NULL without masks. */
-TESS_API tess_status tess_work_mask_row(const tess_work *work, int layer, int head, int32_t q_block,
-                                        const uint64_t **bits);
 TESS_API void tess_work_destroy(tess_work *work);
 
 /* ---- imbalance ---------------------------------------------------------------------------- */
@@ -174,11 +156,8 @@ typedef enum {
 
 typedef enum { TESS_PLAN_FORWARD, TESS_PLAN_TRAIN, TESS_PLAN_PASS_COUNT } tess_plan_pass;
 
-/* The words of the command line and of plan files: "contiguous", ...; "heads-inside",
- * "sequence-inside"; "fwd", "train". NULL beyond the last. */
+/* The words of the command line and of plan files: "contiguous", ...; NULL beyond the last. */
 TESS_API const char *tess_plan_method_name(tess_plan_method method);
-TESS_API const char *tess_placement_name(tess_placement placement);
-TESS_API const char *tess_plan_pass_name(tess_plan_pass pass);
 
 /* How a layer is split over ulysses x ring x selective ranks: heads over `ulysses` groups, and the
  * sequence of each group over a ring or over selective ranks, so that at most one of ring and
@@ -266,16 +245,6 @@ TESS_API tess_status tess_plan_check(const tess_plan *plan, const tess_work *wor
  * time of all at perfect balance, where a rank's time is its load over its speed. */
 TESS_API tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_work *work,
                                          tess_rho_form form, double *rho);
-
-/* The same without a plan: contiguous heads and blocks at the layer's degrees, over all ranks for
- * fractional heads, with a barrier per iteration in each ring. -1 where the heads do not divide. */
-TESS_API tess_status tess_plan_imbalance_before(const tess_plan *plan, int layer,
-                                                const tess_work *work, double *rho);
-
-/* Units of work of each rank (ranks) without a plan, split as above, in the order (head group,
- * sequence part); -1 each where the heads do not divide. */
-TESS_API tess_status tess_plan_loads_before(const tess_plan *plan, int layer, const tess_work *work,
-                                            int64_t *loads);
 
 /* JSON, docs/formats.md; the same plan gives the same bytes. Loading checks all that
  * tess_plan_check does. */

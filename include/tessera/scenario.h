@@ -18,26 +18,11 @@ extern "C" {
  * the nearest one; a file that breaks a rule is EFORMAT with its line. */
 TESS_API tess_status tess_scenario_load(tess_ctx *ctx, const char *name, tess_scenario *scenario);
 
-/* The shipped ones, in alphabetical order; NULL outside 0..count-1. */
-TESS_API int tess_scenario_count(void);
-TESS_API const char *tess_scenario_name(int index);
-
 /* Gives one setting a value: ("layout.tp", "8"). ("model.name", "gpt-175b") gives the whole model
  * the values of the catalogue, ("model.config", "config.json") those of a published model's file.
  * EINVAL: no such setting, with the nearest one, or a value that breaks its rule. */
 TESS_API tess_status tess_scenario_set(tess_ctx *ctx, tess_scenario *scenario, const char *key,
                                        const char *value);
-
-/* The settings, in the order of the structs. */
-typedef struct {
-    const char *group, *name, *help; /* "layout", "tp", "tensor parallelism" */
-    int given;                       /* 1: not the default */
-    char value[128];                 /* as tess_scenario_set takes it */
-} tess_scenario_setting;
-
-TESS_API int tess_scenario_settings(void);
-TESS_API tess_status tess_scenario_get(const tess_scenario *scenario, int index,
-                                       tess_scenario_setting *setting);
 
 #ifdef __cplusplus
 }

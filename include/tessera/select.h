@@ -112,12 +112,6 @@ typedef struct {
 
 typedef struct tess_selector tess_selector;
 
-typedef struct {
-    tess_select_kind kind;
-    int reused;    /* 1: the last run repeated the lists of an earlier one */
-    int64_t bytes; /* of workspace */
-} tess_selector_info;
-
 TESS_API tess_status tess_selector_create(tess_ctx *ctx, const tess_selector_opts *opts,
                                           tess_selector **selector);
 
@@ -135,7 +129,6 @@ TESS_API tess_status tess_selector_capacity(tess_selector *selector, const tess_
 TESS_API tess_status tess_selector_run(tess_selector *selector, const tess_select_in *in,
                                        tess_selection *sel);
 
-TESS_API tess_status tess_selector_query(const tess_selector *selector, tess_selector_info *info);
 TESS_API void tess_selector_destroy(tess_selector *selector);
 
 /* ---- measuring ------------------------------------------------------------------------------ */

@@ -22,18 +22,39 @@ extern "C" {
 
 /* ---- scenarios ------------------------------------------------------------------------------- */
 
-enum { TESS_SIM_DECODER, TESS_SIM_DIT }; /* kind of a model */
-enum { TESS_SIM_CP_RING, TESS_SIM_CP_ULYSSES, TESS_SIM_CP_PLAN };
-enum { TESS_SIM_SCHEDULE_DEFAULT, TESS_SIM_1F1B, TESS_SIM_INTERLEAVED, TESS_SIM_ZERO_BUBBLE };
-enum { TESS_SIM_BF16, TESS_SIM_FP16, TESS_SIM_FP32, TESS_SIM_FP8, TESS_SIM_MXFP8, TESS_SIM_NVFP4 };
-enum { TESS_SIM_RECOMPUTE_NONE, TESS_SIM_RECOMPUTE_SELECTIVE, TESS_SIM_RECOMPUTE_FULL };
-enum { TESS_SIM_ATTENTION_DEFAULT, TESS_SIM_FLASH, TESS_SIM_FUSED_SOFTMAX, TESS_SIM_UNFUSED };
+typedef enum { TESS_SIM_DECODER, TESS_SIM_DIT } tess_sim_kind;
+typedef enum { TESS_SIM_CP_RING, TESS_SIM_CP_ULYSSES, TESS_SIM_CP_PLAN } tess_sim_cp;
+typedef enum {
+    TESS_SIM_SCHEDULE_DEFAULT,
+    TESS_SIM_1F1B,
+    TESS_SIM_INTERLEAVED,
+    TESS_SIM_ZERO_BUBBLE
+} tess_sim_schedule;
+typedef enum {
+    TESS_SIM_BF16,
+    TESS_SIM_FP16,
+    TESS_SIM_FP32,
+    TESS_SIM_FP8,
+    TESS_SIM_MXFP8,
+    TESS_SIM_NVFP4
+} tess_sim_precision;
+typedef enum {
+    TESS_SIM_RECOMPUTE_NONE,
+    TESS_SIM_RECOMPUTE_SELECTIVE,
+    TESS_SIM_RECOMPUTE_FULL
+} tess_sim_recompute;
+typedef enum {
+    TESS_SIM_ATTENTION_DEFAULT,
+    TESS_SIM_FLASH,
+    TESS_SIM_FUSED_SOFTMAX,
+    TESS_SIM_UNFUSED
+} tess_sim_attention;
 
-/* Three values: what the software era does, on, off. */
-enum { TESS_SIM_AUTO = 0, TESS_SIM_ON = 1, TESS_SIM_OFF = -1 };
+/* What the software era does, on, off. */
+typedef enum { TESS_SIM_AUTO = 0, TESS_SIM_ON = 1, TESS_SIM_OFF = -1 } tess_sim_switch;
 
 typedef struct {
-    int kind;
+    tess_sim_kind kind;
     int layers, hidden, heads;
     int kv_heads;   /* 0: heads */
     int head_dim;   /* 0: hidden / heads */
@@ -79,8 +100,9 @@ typedef struct {
     int tp;       /* 0: 1, and so for the others */
     int sequence; /* 1: sequence parallelism among the tp ranks */
     int pp, vpp;
-    int schedule;
-    int cp, cp_kind;
+    tess_sim_schedule schedule;
+    int cp;
+    tess_sim_cp cp_kind;
     int ep;
     int etp;  /* tensor parallelism of experts; 0: tp */
     int dp;   /* 0: gpus / (tp cp pp) */
@@ -92,16 +114,15 @@ typedef struct {
 typedef struct {
     int micro_batch;      /* samples; 0: 1 */
     int64_t global_batch; /* samples; 0: dp micro_batch */
-    int precision;
-    int recompute;
+    tess_sim_precision precision;
+    tess_sim_recompute recompute;
     int recompute_layers; /* of each stage; 0: all */
     int grad_bytes;       /* of a gradient as it is reduced; 0: the era's; 2 or 4 */
-    int attention;
-    int dropout; /* AUTO, ON, OFF, as all below */
-    int overlap_tp, overlap_dp, overlap_pp;
-    int distributed_optimizer; /* ZeRO-1 of Megatron; layout.zero of 1 or more says the same */
-    int offload;               /* activations to the host: not modelled, a scenario with ON fails */
-    int graphs;                /* CUDA graphs: no host floor */
+    tess_sim_attention attention;
+    tess_sim_switch dropout;
+    tess_sim_switch overlap_tp, overlap_dp, overlap_pp;
+    tess_sim_switch distributed_optimizer; /* ZeRO-1 of Megatron, as layout.zero of 1 or more */
+    tess_sim_switch graphs;                /* CUDA graphs: no host floor */
 } tess_sim_training;
 
 /* Only cluster and era are looked up by the simulator; system chooses the scalar of (system, era).
@@ -110,7 +131,8 @@ typedef struct {
     char cluster[128]; /* as tess_cluster_load takes it */
     char era[32];      /* "": the parameters' default era */
     char system[32];   /* "": unknown, whose scalar is 1 */
-    int scalar;        /* AUTO, ON, OFF: whether the scalar of (system, era) is used; AUTO: yes */
+    tess_sim_switch
+        scalar; /* AUTO, ON, OFF: whether the scalar of (system, era) is used; AUTO: yes */
 } tess_sim_system;
 
 typedef struct {

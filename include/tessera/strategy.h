@@ -74,26 +74,6 @@ TESS_API tess_status tess_plan_create(tess_ctx *ctx, const tess_work *work,
                                       const tess_cluster *cluster, const tess_plan_opts *opts,
                                       tess_plan **plan);
 
-/* ---- why ---------------------------------------------------------------------------------- */
-
-typedef struct {
-    tess_strategy strategy;
-    int64_t ns;                  /* predicted; -1: not predictable, or not planned to the end */
-    int64_t compute_ns, comm_ns; /* busiest rank's attention; the rest, which it does not hide */
-    double rho;                  /* a barrier per iteration in each ring; 0 where not planned */
-    double kv_copies;
-    int64_t bytes;  /* sent by the rank that sends most */
-    int64_t memory; /* of the rank that needs most */
-    int chosen;
-    const char *reason; /* "not chosen: 1.43x slower, imbalance 1.61 against 1.00" */
-} tess_candidate;
-
-typedef void (*tess_candidate_fn)(void *user, int layer, const tess_candidate *candidate);
-
-/* One call for each candidate of each layer, in a fixed order; none for a plan from a file. The
- * reasons live as long as the plan. */
-TESS_API tess_status tess_plan_explain(const tess_plan *plan, tess_candidate_fn fn, void *user);
-
 /* ---- reuse -------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tessera.h - every header of libtessera at once (those of libtessera_train and
+/* tessera.h - every stable header of libtessera at once (those of libtessera_train and
  * libtessera_mpi belong to their libraries). */
 #ifndef TESSERA_TESSERA_H
 #define TESSERA_TESSERA_H
@@ -7,8 +7,8 @@
 #include "attn.h"
 #include "base.h"
 #include "cluster.h"
+#include "comm.h"
 #include "cp.h"
-#include "dist.h"
 #include "dist_attn.h"
 #include "file.h"
 #include "plan.h"

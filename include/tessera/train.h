@@ -20,9 +20,9 @@
 #ifndef TESSERA_TRAIN_H
 #define TESSERA_TRAIN_H
 
+#include "comm.h"
 #include "cp.h"
 #include "data.h"
-#include "dist.h"
 #include "model.h"
 #include "select.h"
 
@@ -229,11 +229,6 @@ typedef int (*tess_step_fn)(void *user, const tess_step *step);
  * with a checkpoint. Where that cannot be written, the sentence says both. With a folder, the first
  * call without a resume before fails if there is a checkpoint in it. */
 TESS_API tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user);
-
-/* The loss on the fixed validation set, with the averaged weights, and the loss of each noise-level
- * quartile, whose mean it is. buckets may be NULL. */
-TESS_API tess_status tess_train_validate(tess_train *train, double *loss,
-                                         double buckets[TESS_NOISE_BUCKETS]);
 
 typedef struct {
     int64_t step, steps; /* done, of the whole run */

@@ -50,8 +50,7 @@ void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape);
 size_t tess__sel_bytes(int n, const int64_t counts[], const size_t sizes[]);
 
 /* Bytes that tess_selection_create takes from the context. */
-size_t tess__selection_bytes(int32_t n_q, int32_t n_k, int64_t lists,
-                                          int64_t capacity);
+size_t tess__selection_bytes(int32_t n_q, int32_t n_k, int64_t lists, int64_t capacity);
 
 /* selection_bits.c: the lists as a bitmask, rows of (n_k + 7) / 8 bytes as tess_selection_set_mask
  * reads them; rows: which row each list is written to, NULL: that of its number. */
@@ -73,7 +72,7 @@ tess_status tess__selection_fits(const char *who, const tess_selection *sel, int
 /* Attention of another shape with the workspace of an object of the same head_dim, which outlives
  * it: one call at a time on both. */
 tess_status tess__attn_create_like(const tess_attn *like, const tess_attn_shape *shape,
-                                                tess_attn **attn);
+                                   tess_attn **attn);
 
 /* Bytes that tess_attn_create takes from the context; tess__attn_create_like: with 0 threads. */
 size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
@@ -98,8 +97,7 @@ tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles);
 
 /* Bytes that a selector of any kind comes to hold at most for lists of one head, `staged` indices
  * of which go through its staging area. The shape has n_q and n_k; its bounds are not read. */
-size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t staged,
-                                         int threads);
+size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t staged, int threads);
 
 /* ---- view.c ------------------------------------------------------------------------------- */
 

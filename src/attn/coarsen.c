@@ -12,6 +12,8 @@
  */
 #include "attn_internal.h"
 
+#include "tessera/advanced/selection.h"
+
 #include <omp.h>
 #include <string.h>
 

@@ -11,6 +11,8 @@
  */
 #include "select_internal.h"
 
+#include "tessera/advanced/selection.h"
+
 #include <string.h>
 
 /* ---- life ----------------------------------------------------------------------------------- */

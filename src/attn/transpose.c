@@ -15,6 +15,8 @@
  */
 #include "attn_internal.h"
 
+#include "tessera/advanced/selection.h"
+
 #include <string.h>
 
 /* Ranges of units in each head: enough to keep threads even with one head, and small enough for

@@ -35,8 +35,7 @@ tess_status tess__vfail(tess_status status, const char *format, va_list args)
     TESS_TRY(tess__require(__func__, #__VA_ARGS__, (const void *const[]){__VA_ARGS__}))
 
 /* names: as many as pointers, separated by ", ". */
-tess_status tess__require(const char *who, const char *names,
-                                       const void *const *pointers);
+tess_status tess__require(const char *who, const char *names, const void *const *pointers);
 
 /* The smaller and the larger of two numbers, in their common type; each is evaluated once. */
 #define TESS_MIN(a, b)                                                                             \
@@ -53,11 +52,10 @@ tess_status tess__require(const char *who, const char *names,
 /* ---- range.c: whole numbers against their rules ------------------------------------------- */
 
 /* EINVAL unless low <= value <= high. */
-tess_status tess__check_range(const char *who, const char *name, int64_t value,
-                                           int64_t low, int64_t high);
+tess_status tess__check_range(const char *who, const char *name, int64_t value, int64_t low,
+                              int64_t high);
 /* EINVAL unless value is a multiple of 8, from 8 to high. */
-tess_status tess__check_eights(const char *who, const char *name, int64_t value,
-                                            int64_t high);
+tess_status tess__check_eights(const char *who, const char *name, int64_t value, int64_t high);
 
 /* ---- hash.c, ascending.c ---------------------------------------------------------------- */
 
@@ -92,8 +90,7 @@ void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ..
 
 /* TESS_OK to go on, or TESS_ESTOPPED with its sentence when the caller's callback asks to stop.
  * Call it at most every few milliseconds, from the thread of the entry point. */
-tess_status tess__progress(const tess_ctx *ctx, const char *what, int64_t done,
-                                        int64_t total);
+tess_status tess__progress(const tess_ctx *ctx, const char *what, int64_t done, int64_t total);
 
 /* ---- mem.c: all memory comes from here --------------------------------------------------- */
 
@@ -114,8 +111,8 @@ tess_status tess__nomem(size_t bytes);
 
 /* Makes room for `need` elements of `size` bytes in an array, at least doubling it: `array` is the
  * address of the pointer to it, n its elements in use, *room those allocated. */
-tess_status tess__grow(tess_ctx *ctx, void *array, size_t size, int64_t n,
-                                    int64_t need, int64_t *room);
+tess_status tess__grow(tess_ctx *ctx, void *array, size_t size, int64_t n, int64_t need,
+                       int64_t *room);
 
 /* *product = a * b; returns 0, or 1 if it overflows. */
 int tess__mul(size_t a, size_t b, size_t *product);
@@ -130,10 +127,8 @@ typedef struct {
 } tess__arena;
 
 tess_status tess__arena_reserve(tess__arena *arena, size_t bytes);
-void *tess__arena_take(tess__arena *arena,
-                                    size_t bytes); /* NULL: ENOMEM, sentence set */
-char *tess__arena_string(tess__arena *arena, const char *s,
-                                      size_t length);   /* copy, NUL added */
+void *tess__arena_take(tess__arena *arena, size_t bytes); /* NULL: ENOMEM, sentence set */
+char *tess__arena_string(tess__arena *arena, const char *s, size_t length); /* copy, NUL added */
 void tess__arena_free(tess__arena *arena); /* all pieces; the arena is empty again */
 
 /* What a chunk of an arena costs beyond the bytes it was reserved for, and any other allocation. */
@@ -154,8 +149,8 @@ typedef struct {
 /* ---- convert.c ------------------------------------------------------------------------------- */
 
 /* tess_convert on the calling thread, its arguments checked before. */
-void tess__convert_chunk(const tess__kernels *kernels, tess_dtype from,
-                                      const void *src, tess_dtype to, void *dst, size_t n);
+void tess__convert_chunk(const tess__kernels *kernels, tess_dtype from, const void *src,
+                         tess_dtype to, void *dst, size_t n);
 
 /* ---- random.c: for the tests ----------------------------------------------------------------- */
 

@@ -12,7 +12,8 @@
 #define TESS_COMM_INTERNAL_H
 
 #include "base/base_internal.h"
-#include "tessera/dist.h"
+#include "tessera/advanced/collectives.h"
+#include "tessera/comm.h"
 
 enum {
     TESS_SENTENCE_MAX = 1024,   /* bytes of an error sentence as it travels, NUL included */
@@ -89,8 +90,8 @@ struct tess_comm {
 
 /* A communicator at the front of a kind's own struct of `bytes` bytes, the rest of which is 0.
  * NULL: no memory. free does not ask the kind what hangs on it; NULL accepted. */
-tess_comm *tess__comm_make(tess_ctx *ctx, const tess__comm_ops *ops, size_t bytes,
-                                        int rank, int size);
+tess_comm *tess__comm_make(tess_ctx *ctx, const tess__comm_ops *ops, size_t bytes, int rank,
+                           int size);
 void tess__comm_free(tess_comm *comm);
 
 /* Ends a request that is open. */

@@ -55,8 +55,8 @@ typedef struct tess__json_node {
 tess_status tess__json_open(tess_ctx *ctx, const char *path, tess__json *doc);
 
 /* The same for a text in memory, which must live until the close, as must the name. */
-tess_status tess__json_open_memory(tess_ctx *ctx, const char *name, const char *text,
-                                                size_t bytes, tess__json *doc);
+tess_status tess__json_open_memory(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                   tess__json *doc);
 void tess__json_close(tess__json *doc); /* {0} and a closed one accepted */
 
 tess__json_node tess__json_root(const tess__json *doc);
@@ -72,8 +72,7 @@ tess_status tess__json_fail(tess__json_node node, const char *format, ...)
 /* Writes the document that `add` produces to a file, complete or not at all, with two spaces of
  * indent. */
 tess_status tess__json_save(tess_ctx *ctx, const char *path,
-                                         void (*add)(tess__jw *w, const void *user),
-                                         const void *user);
+                            void (*add)(tess__jw *w, const void *user), const void *user);
 
 /* The same for a value, its members in the order they were set. value NULL: what jansson returns
  * when it is out of memory, so ENOMEM. Does not consume the reference. */
@@ -88,20 +87,18 @@ tess_status tess__jw_to_file(void *out, const char *bytes, size_t n);
  * with json_object_foreach(object->value, ...)). When an optional one is absent, object->value is
  * NULL, and so are all of its members. */
 tess_status tess__json_object(tess__json_node node, const char *const *members, int n,
-                                           tess__json_node *object);
+                              tess__json_node *object);
 
 /* Enters an array of min..max elements. An optional one that is absent has *count 0. */
-tess_status tess__json_array(tess__json_node node, size_t min, size_t max,
-                                          tess__json_node *array, size_t *count);
+tess_status tess__json_array(tess__json_node node, size_t min, size_t max, tess__json_node *array,
+                             size_t *count);
 
 /* 1e9 is an integer as well as 1000000000. INT64_MIN or INT64_MAX: no limit on that side. */
-tess_status tess__json_int64(tess__json_node node, int64_t min, int64_t max,
-                                          int64_t *out);
+tess_status tess__json_int64(tess__json_node node, int64_t min, int64_t max, int64_t *out);
 tess_status tess__json_int(tess__json_node node, int min, int max, int *out);
 
 /* -INFINITY or INFINITY: no limit on that side (the value is finite all the same). */
-tess_status tess__json_double(tess__json_node node, double min, double max,
-                                           double *out);
+tess_status tess__json_double(tess__json_node node, double min, double max, double *out);
 tess_status tess__json_bool(tess__json_node node, int *out);
 
 /* The string lives as long as the document. */
@@ -111,8 +108,7 @@ tess_status tess__json_string(tess__json_node node, const char **out);
 tess_status tess__json_text(tess__json_node node, tess__arena *arena, const char **out);
 
 /* One of n names; *out is its number. */
-tess_status tess__json_enum(tess__json_node node, const char *const *names, int n,
-                                         int *out);
+tess_status tess__json_enum(tess__json_node node, const char *const *names, int n, int *out);
 
 /* ---- json_escape.c --------------------------------------------------------------------------- */
 

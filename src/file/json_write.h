@@ -38,9 +38,8 @@ typedef struct {
 } tess__jw;
 
 void tess__jw_begin(tess__jw *w, const char *key, char bracket); /* '{' or '[' */
-void tess__jw_row(tess__jw *w, const char *key,
-                               char bracket);              /* the same, on one line */
-void tess__jw_end(tess__jw *w, char bracket); /* '}' or ']' */
+void tess__jw_row(tess__jw *w, const char *key, char bracket);   /* the same, on one line */
+void tess__jw_end(tess__jw *w, char bracket);                    /* '}' or ']' */
 
 void tess__jw_int(tess__jw *w, const char *key, int64_t value);
 void tess__jw_real(tess__jw *w, const char *key, double value); /* not finite: null */

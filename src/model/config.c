@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include "tessera/advanced/nearest.h"
+#include "tessera/advanced/pass.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "file/json.h"
+#include "tessera/advanced/pass.h"
 
 #include <sys/stat.h>
 

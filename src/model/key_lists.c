@@ -13,6 +13,8 @@
 #include "attn/attn_internal.h"
 #include "sparse_internal.h"
 
+#include "tessera/advanced/collectives.h"
+
 #include <string.h>
 
 tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head)

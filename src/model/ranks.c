@@ -6,6 +6,8 @@
  */
 #include "ranks.h"
 
+#include "tessera/advanced/collectives.h"
+
 /* ---- the context ----------------------------------------------------------------------------- */
 
 /* Sets that the executor keeps for the gradients. */

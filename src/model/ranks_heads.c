@@ -8,6 +8,7 @@
 #include "attn/attn_internal.h"
 #include "observe.h"
 #include "ranks.h"
+#include "tessera/advanced/collectives.h"
 
 #include <string.h>
 

@@ -14,6 +14,7 @@
  */
 #include "attn/attn_internal.h"
 #include "ranks.h"
+#include "tessera/advanced/collectives.h"
 
 #include <string.h>
 

@@ -24,6 +24,7 @@
 
 #include "model/model_internal.h"
 #include "optim.h"
+#include "tessera/advanced/collectives.h"
 #include "tessera/train.h"
 
 /* ---- process_group.c ------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 
 #include "base/base_internal.h"
 #include "file/json.h"
+#include "tessera/advanced/explain.h"
 #include "tessera/plan.h"
 #include "tessera/strategy.h"
 #include "work.h"

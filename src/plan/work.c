@@ -11,6 +11,8 @@
  */
 #include "work.h"
 
+#include "tessera/advanced/explain.h"
+
 #include <string.h>
 
 enum { COUNT_MAX = 65536 };

@@ -173,7 +173,7 @@ tess_status tess__profile_read(tess_ctx *ctx, const char *name, const void *text
 /* profile_write.c: the first line of a profile's file, and any other one; returns its bytes. */
 #define TESS_PROFILE_HEAD "step,layer,head,density\n"
 enum { TESS_PROFILE_LINE = 96 };
-size_t tess__profile_line(char line[TESS_PROFILE_LINE], int64_t step, int64_t layer,
-                                       int head, double density);
+size_t tess__profile_line(char line[TESS_PROFILE_LINE], int64_t step, int64_t layer, int head,
+                          double density);
 
 #endif

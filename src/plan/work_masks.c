@@ -7,6 +7,7 @@
 #include "work.h"
 
 #include "file/file_internal.h"
+#include "tessera/advanced/explain.h"
 
 #include <string.h>
 

@@ -11,6 +11,8 @@
  */
 #include "plan_page.h"
 
+#include "tessera/advanced/explain.h"
+
 #include <string.h>
 
 enum { CELLS = 96 };

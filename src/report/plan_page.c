@@ -8,6 +8,7 @@
 #include "plan_page.h"
 
 #include "assets.h"
+#include "tessera/advanced/explain.h"
 
 #include <math.h>
 #include <string.h>

@@ -107,8 +107,8 @@ static void derive(tess_sim *sim)
     sim->dropout = s->training.dropout == TESS_SIM_AUTO ? sim->era[TESS__ERA_DROPOUT]
                    : s->training.dropout == TESS_SIM_ON ? 1.0
                                                         : 0.0;
-    sim->attention =
-        s->training.attention ? s->training.attention : (int)(sim->era[TESS__ERA_ATTENTION] + 0.5);
+    sim->attention = s->training.attention ? (int)s->training.attention
+                                           : (int)(sim->era[TESS__ERA_ATTENTION] + 0.5);
     sim->batches = s->training.global_batch / ((int64_t)s->layout.dp * s->training.micro_batch);
 }
 

@@ -104,7 +104,6 @@ const tess__field tess__fields[] = {
     SWITCH(training, overlap_dp, "gradients beside the backward pass"),
     SWITCH(training, overlap_pp, "pipeline messages beside the layers"),
     SWITCH(training, distributed_optimizer, "Megatron's ZeRO-1"),
-    SWITCH(training, offload, "activations in the host's memory"),
     SWITCH(training, graphs, "CUDA graphs"),
 
     TEXT(system, cluster, "a shipped cluster, or a file"),

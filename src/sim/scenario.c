@@ -49,9 +49,6 @@ static tess_status check_ranges(const tess_scenario *s)
     if (!(s->model.capacity == 0.0 || (s->model.capacity >= 1.0 && s->model.capacity <= 65536.0)))
         return tess__fail(TESS_EINVAL, "scenario: model.capacity is %g, must be 0 or 1..65536",
                           s->model.capacity);
-    if (s->training.offload > 0)
-        return tess__fail(TESS_ENOTSUP,
-                          "scenario: training.offload is on, which the simulator does not model");
     return TESS_OK;
 }
 

@@ -13,6 +13,7 @@
 #include "fields.h"
 
 #include "tessera/advanced/nearest.h"
+#include "tessera/advanced/sim_detail.h"
 
 #include <string.h>
 

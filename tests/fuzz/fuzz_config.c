@@ -2,6 +2,7 @@
 /* fuzz_config.c - any bytes as a model's config.json: refused with a sentence that names a line, or
  * read as sizes that keep every rule. */
 #include "model/config.h"
+#include "tessera/advanced/pass.h"
 
 #include <stdlib.h>
 #include <string.h>

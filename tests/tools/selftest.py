@@ -118,6 +118,14 @@ LAYERS = {
     "the environment": (body('getenv("X")'), NO_PRINT),
     "standard error": (body('fputs("x", stderr)'), NO_PRINT),
 }
+API = {
+    "131 stable functions": (c("include/tessera/many.h", "".join(f"TESS_API void tess_f{i}(void);\n" for i in range(129))),
+                             "131 stable functions, at most 130"),
+    "an advanced header without its note": (c("include/tessera/advanced/a.h"), 'must say "Advanced:'),
+    "an example with an advanced header": (c("examples/01_a.c", "#include <tessera/advanced/a.h>\n"), "stable headers only"),
+    "an object without an example": ({**c("include/tessera/a.h", "TESS_API void tess_thing_create(void);\n"), **c("examples/01_a.c")},
+                                     "none uses tess_thing_create"),
+}
 LEFTOVERS = {
     "unfinished work": ({"notes.md": "TO" + "DO: more\n"}, "unfinished"),
     "a path of one machine": ({"notes.md": "see /ho" + "me/me/x\n"}, "one machine"),
@@ -227,6 +235,9 @@ class Checks(unittest.TestCase):
 
     def test_layers(self):
         self.expect("check_layers.py", LAYERS)
+
+    def test_api(self):
+        self.expect("check_api.py", API)
 
     def test_leftovers(self):
         self.expect("check_leftovers.py", LEFTOVERS)

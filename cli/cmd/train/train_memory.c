@@ -2,6 +2,7 @@
 /* train_memory.c - memory that a training run needs, compared with what is available. */
 #include "train_job.h"
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/machine.h"
 
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 /* train_run.c - a training run from the command line: model, data, memory, steps, result. */
 #include "train_job.h"
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/machine.h"
 
 #include <math.h>

@@ -7,6 +7,8 @@
  */
 #include "cmd_train.h"
 
+#include "tessera/advanced/collectives.h"
+
 typedef struct {
     cli *c;
     tess_comm *comm;

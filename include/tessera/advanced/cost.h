@@ -129,6 +129,16 @@ TESS_API tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *l
                                             const char *origin, tess_cluster **cluster,
                                             tess_collective_fit *report);
 
+/* ---- a user's own cluster ---------------------------------------------------------------- */
+
+/* Like tess_cluster_load on a description that info was filled from: strings are copied, values
+ * checked by writing and reading it; collectives without channels are derived. */
+TESS_API tess_status tess_cluster_create(tess_ctx *ctx, const tess_cluster_info *info,
+                                         tess_cluster **cluster);
+
+/* Writes the description, complete or not at all. */
+TESS_API tess_status tess_cluster_save(const tess_cluster *cluster, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* machine.h - the machine: instruction sets, topology, speed, findings of the doctor; and timing.
+/* machine.h - the machine: instruction sets, topology, speed, findings of the doctor; timing,
+ * statistics of tensors.
  *
  * Advanced: functions and structs may change in any version.
  */
@@ -120,6 +121,17 @@ typedef tess_status (*tess_timed_fn)(void *user);
  * the context's threads before and after each. Fails as soon as fn does. */
 TESS_API tess_status tess_timing_run(tess_ctx *ctx, const tess_timing_opts *opts, tess_timed_fn fn,
                                      void *user, tess_timing *timing);
+
+/* ---- statistics of a tensor ---------------------------------------------------------------- */
+
+typedef struct {
+    int64_t count, nan, inf, zero; /* elements, and how many are NaN, +-infinity, +-0 */
+    double min, max;               /* of the elements that are not NaN; NaN if there is none */
+    double mean, deviation;        /* of the finite elements (population); NaN if there is none */
+} tess_stats;
+
+TESS_API tess_status tess_tensor_stats(const tess_ctx *ctx, const tess_tensor *tensor,
+                                       tess_stats *stats);
 
 #ifdef __cplusplus
 }

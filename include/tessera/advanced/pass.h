@@ -19,6 +19,18 @@
 extern "C" {
 #endif
 
+/* ---- configurations -------------------------------------------------------------------------- */
+
+TESS_API tess_status tess_model_config_check(const tess_model_config *config);
+
+/* To that file, or to config.json of that folder, in diffusers' words. */
+TESS_API tess_status tess_model_config_write(tess_ctx *ctx, const char *path,
+                                             const tess_model_config *config);
+
+/* The presets, in order; the name of an index that there is not is NULL. */
+TESS_API int tess_model_preset_count(void);
+TESS_API const char *tess_model_preset_name(int index);
+
 /* ---- parameters ---------------------------------------------------------------------------- */
 
 typedef enum {

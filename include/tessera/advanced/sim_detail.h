@@ -7,11 +7,28 @@
 #ifndef TESSERA_SIM_DETAIL_H
 #define TESSERA_SIM_DETAIL_H
 
-#include "../sim.h"
+#include "../scenario.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- scenarios ------------------------------------------------------------------------------- */
+
+/* The shipped ones, in alphabetical order; NULL outside 0..count-1. */
+TESS_API int tess_scenario_count(void);
+TESS_API const char *tess_scenario_name(int index);
+
+/* The settings, in the order of the structs. */
+typedef struct {
+    const char *group, *name, *help; /* "layout", "tp", "tensor parallelism" */
+    int given;                       /* 1: not the default */
+    char value[128];                 /* as tess_scenario_set takes it */
+} tess_scenario_setting;
+
+TESS_API int tess_scenario_settings(void);
+TESS_API tess_status tess_scenario_get(const tess_scenario *scenario, int index,
+                                       tess_scenario_setting *setting);
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 

@@ -90,6 +90,13 @@ typedef struct {
 TESS_API tess_status tess_reduce_query(const tess_reduce *reduce, tess_reduce_info *info);
 TESS_API void tess_reduce_destroy(tess_reduce *reduce); /* before the model and comm */
 
+/* ---- validation ------------------------------------------------------------------------------ */
+
+/* The loss on the fixed validation set, with the averaged weights, and the loss of each noise-level
+ * quartile, whose mean it is. buckets may be NULL. */
+TESS_API tess_status tess_train_validate(tess_train *train, double *loss,
+                                         double buckets[TESS_NOISE_BUCKETS]);
+
 #ifdef __cplusplus
 }
 #endif

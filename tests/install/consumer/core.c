@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* core.c - uses libtessera alone. */
 #include <stdio.h>
+#include <tessera/advanced/collectives.h>
 #include <tessera/tessera.h>
 
 int main(void)

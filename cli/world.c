@@ -8,6 +8,8 @@
  */
 #include "world.h"
 
+#include "tessera/advanced/collectives.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +70,6 @@ tess_status world_agree(cli *c, tess_comm *comm, tess_status status)
 /* ---- open and close ---------------------------------------------------------------------- */
 
 #ifdef CLI_MPI
-#include "tessera/advanced/collectives.h"
 #include "tessera/mpi.h"
 
 void world_mpi(char *text, size_t bytes)

@@ -4,6 +4,7 @@
  */
 #include "oom.h"
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/cost.h"
 #include "tessera/advanced/predict.h"
 #include "tessera/advanced/selection.h"

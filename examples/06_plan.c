@@ -2,8 +2,8 @@
 /* 06_plan.c - a mask of blocks, planned for three ranks, and what one of them does.
  *
  * What it shows: work from a mask, a plan that balances it although three ranks do not divide four
- * heads, the pieces of a rank, the plan as a file and as a page. Every rank makes the same plan from
- * the same mask: nothing is sent to agree on it.
+ * heads, the pieces of a rank, the plan as a file and as a page. Every rank makes the same plan
+ * from the same mask: nothing is sent to agree on it.
  *
  *   cc 06_plan.c $(pkg-config --cflags --libs tessera) && ./a.out
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_strategy_text.c - the text of strategies: every value is read back from its text, short forms
- * are read, everything else is refused with a sentence. */
+/* test_strategy_text.c - the text of strategies: every value is read back from its text, short
+ * forms are read, everything else is refused with a sentence. */
 #include "test.h"
 
 #include "plan/strategy_internal.h"

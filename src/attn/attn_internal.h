@@ -54,8 +54,7 @@ size_t tess__selection_bytes(int32_t n_q, int32_t n_k, int64_t lists, int64_t ca
 
 /* selection_bits.c: the lists as a bitmask, rows of (n_k + 7) / 8 bytes as tess_selection_set_mask
  * reads them; rows: which row each list is written to, NULL: that of its number. */
-void tess__selection_encode(const tess_selection *sel, const int32_t *rows,
-                                         uint8_t *bits);
+void tess__selection_encode(const tess_selection *sel, const int32_t *rows, uint8_t *bits);
 
 /* Threads for `work` indices: 1 where a team costs more than it saves. */
 int tess__selection_team(const tess_selection *sel, int64_t work);

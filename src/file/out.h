@@ -15,8 +15,7 @@ tess_status tess__out_open(tess_ctx *ctx, const char *path, tess__out **out);
 tess_status tess__out_write(tess__out *out, const void *bytes, size_t n);
 
 /* Overwrites n bytes at offset, all of them written before. */
-tess_status tess__out_patch(tess__out *out, uint64_t offset, const void *bytes,
-                                         size_t n);
+tess_status tess__out_patch(tess__out *out, uint64_t offset, const void *bytes, size_t n);
 
 /* Brings all bytes to disk and closes the temporary file, so that a commit that follows can only
  * fail by its rename: for several files that shall appear together. */
@@ -35,8 +34,7 @@ tess_status tess__folder_open(tess_ctx *ctx, const char *path, tess__folder **fo
 
 /* Where to write the file called name, until the next call; at most 16 files, whose names are
  * shorter than 96 bytes. Its writer brings it to disk. */
-tess_status tess__folder_file(tess__folder *folder, const char *name,
-                                           const char **path);
+tess_status tess__folder_file(tess__folder *folder, const char *name, const char **path);
 
 /* Gives the files their places and frees folder, also on failure: then what was there before
  * remains, unless a rename between two others failed. */

@@ -3,8 +3,8 @@
  *
  * Cost: one sub-communicator of the context-parallel ranks besides the world. An agreement sends 4
  * bytes to every rank in one latency; a comparison of n bytes sends those of rank 0 to every rank
- * in three latencies; comm_allreduce.c has the cost of sums. One rank alone has no communicator and no
- * such cost.
+ * in three latencies; comm_allreduce.c has the cost of sums. One rank alone has no communicator and
+ * no such cost.
  */
 #include "process_group.h"
 

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm.c - a communicator's life, what it tells of itself, and how its requests end.
+/* comm.c - communicators: creation, queries, waiting for requests.
  *
- * Memory of one rank's end of a communicator of n ranks, reserved when it is made so that no
- * operation allocates:
+ * Memory of one rank of a communicator of n ranks, reserved at creation so that no operation
+ * allocates:
  *
- *   scratch      n TESS_COMM_PIECE                     64 KiB for each rank: what sums, gathers
- *                                                      and agreement combine in
- *   messages     2 (n - 1) TESS_COMM_OPEN messages      4 KiB for each other rank
- *   of the kind  as many descriptors (threads)             10 KiB for each other rank
- *                or as many requests (MPI)              4 KiB for each other rank
+ *   scratch      n TESS_COMM_PIECE                     64 KiB per rank: where collectives combine
+ *   messages     2 (n - 1) TESS_COMM_OPEN messages      4 KiB per peer
+ *   of the kind  as many descriptors (threads)         10 KiB per peer
+ *                or as many MPI requests                4 KiB per peer
  *
- * so about 78 KiB n (72 over MPI), in every communicator that the rank is in. Ranks that are
- * threads have it in one process: 78 KiB n^2, which is 5 MiB for 8 ranks, 0.3 GiB for 64 and 78 GiB
- * for 1024. That is address space; pages are taken as they are written, and a sum of few bytes
- * writes few of them.
+ * so about 78 KiB n (72 over MPI), for every communicator of the rank. Ranks that are threads have
+ * it in one process: 78 KiB n^2, which is 5 MiB for 8 ranks, 0.3 GiB for 64 and 78 GiB for 1024.
+ * That is address space: a page becomes memory when it is first written, and a small all-reduce
+ * writes few pages.
  */
 #include "comm_internal.h"
 
 #include <string.h>
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation and queries -------------------------------------------------------------------- */
 
 tess_comm *tess__comm_make(tess_ctx *ctx, const tess__comm_ops *ops, size_t bytes, int rank,
                            int size)
@@ -91,7 +90,7 @@ int64_t tess_comm_clock(const tess_comm *comm)
     return comm ? comm->ops->clock(comm) : 0;
 }
 
-/* ---- the end of a request, or of all --------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 tess_status tess__comm_finish(tess_comm *comm, tess_request *request)
 {
@@ -112,9 +111,6 @@ tess_status tess_comm_wait(tess_comm *comm, tess_request *request)
         known |= request == &comm->requests[i] && request->open;
     if (!known)
         return tess__fail(TESS_EINVAL, "tess_comm_wait: request is not open on this communicator");
-    const tess__call call = {.op = "wait", .traffic = request->traffic, .request = request->number};
-    if (comm->ops->note)
-        TESS_TRY(comm->ops->note(comm, &call));
     return tess__comm_finish(comm, request);
 }
 

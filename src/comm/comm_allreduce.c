@@ -1,31 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_allreduce.c - sums and maxima over ranks, every element combined in rank order.
+/* comm_allreduce.c - all-reduce: sums and maxima over ranks, every element combined in rank order.
  *
- * p ranks, n bytes, latency a and time b per byte of a link. Few bytes go from everyone to
- * everyone, and each rank combines them all: a + (p - 1) n b. More of them are cut into p segments;
- * rank r gets segment r of everyone, combines, and all gather the results:
+ * p ranks, n bytes, latency a and time b per byte of a link. A few bytes are all-gathered, and each
+ * rank combines them all: a + (p - 1) n b. Longer arrays are cut into p segments, a reduce-scatter
+ * followed by an all-gather: rank r receives segment r of every rank and combines them, then all
+ * ranks gather the results:
  *
  *   x of 3 ranks    to rank 0   to rank 1   to rank 2       combined       gathered
  *   a0 a1 a2        a0          a1          a2              s0 = a0+b0+c0  s0 s1 s2
  *   b0 b1 b2        b0          b1          b2              s1 = a1+b1+c1  s0 s1 s2
  *   c0 c1 c2        c0          c1          c2              s2 = a2+b2+c2  s0 s1 s2
  *
- * which is 2 a + 2 (p - 1) / p n b, in pieces as large as the communicator's scratch. Either way an
- * element is ((a + b) + c) + ..., so its bits depend on neither way, piece nor kind.
+ * which is 2 a + 2 (p - 1) / p n b, in pieces as large as the communicator's scratch. In both
+ * algorithms an element is ((a + b) + c) + ..., so its bits do not depend on the algorithm, the
+ * pieces or the kind of communicator.
  */
 #include "comm_internal.h"
 
 #include <string.h>
 
-typedef struct {
-    const char *name; /* for a trace */
-    size_t size;
-    void (*combine)(void *into, const void *with, int64_t n); /* into = into op with */
-} operation;
-
-/* Bytes that go to everyone. Both ways take the same at n = a / b * p / ((p - 1) (p - 2)): with
- * 2 us and 10 GB/s, a / b = 20 kB, that is 30 kB for 3 ranks, 4 kB for 8 and 1.5 kB for 16. It is
- * one number that all ranks know, so that they go the same way. */
+/* Largest array that is all-gathered. Both algorithms take the same time at
+ * n = a / b * p / ((p - 1) (p - 2)): with 2 us and 10 GB/s, a / b = 20 kB, that is 30 kB for 3
+ * ranks, 4 kB for 8 and 1.5 kB for 16. A constant, so that all ranks choose the same algorithm. */
 enum { SMALL_BYTES = 4096 };
 
 static void add_f32(void *into, const void *with, int64_t n)
@@ -79,14 +75,14 @@ static void max_i64(void *into, const void *with, int64_t n)
             a[i] = b[i];
 }
 
-static const operation operations[TESS_DTYPE_COUNT][TESS_REDUCE_COUNT] = {
+static const tess__reduction reductions[TESS_DTYPE_COUNT][TESS_REDUCE_COUNT] = {
     [TESS_DTYPE_F32] = {{"sum", sizeof(float), add_f32}, {"max", sizeof(float), max_f32}},
     [TESS_DTYPE_F64] = {{"sum", sizeof(double), add_f64}, {"max", sizeof(double), max_f64}},
     [TESS_DTYPE_I64] = {{"sum", sizeof(int64_t), add_i64}, {"max", sizeof(int64_t), max_i64}},
 };
 
 /* out = the scratch's p rows of n elements, combined in rank order. */
-static void combine(const tess_comm *comm, const operation *op, char *out, int64_t n)
+static void combine(const tess_comm *comm, const tess__reduction *op, char *out, int64_t n)
 {
     const size_t row = (size_t)n * op->size;
     memcpy(out, comm->scratch, row);
@@ -94,8 +90,8 @@ static void combine(const tess_comm *comm, const operation *op, char *out, int64
         op->combine(out, comm->scratch + (size_t)p * row, n);
 }
 
-static tess_status reduce_by_allgather(tess_comm *comm, tess_traffic_kind traffic,
-                                       const operation *op, char *x, int64_t n)
+tess_status tess__reduce_by_allgather(tess_comm *comm, tess_traffic_kind traffic,
+                                      const tess__reduction *op, char *x, int64_t n)
 {
     TESS_TRY(tess__comm_allgather(comm, traffic, x, n * (int64_t)op->size, comm->scratch));
     combine(comm, op, x, n);
@@ -103,7 +99,7 @@ static tess_status reduce_by_allgather(tess_comm *comm, tess_traffic_kind traffi
 }
 
 static tess_status reduce_by_segments(tess_comm *comm, tess_traffic_kind traffic,
-                                      const operation *op, char *x, int64_t n)
+                                      const tess__reduction *op, char *x, int64_t n)
 {
     const int64_t each = n / comm->size, rest = n % comm->size, size = (int64_t)op->size;
     const int64_t own = each + (comm->rank < rest);
@@ -119,8 +115,8 @@ static tess_status reduce_by_segments(tess_comm *comm, tess_traffic_kind traffic
     return tess__comm_alltoallv(comm, traffic, &(tess__alltoallv_args){segment, NULL, x, out});
 }
 
-/* What a rank sends for n elements: in pieces, its segments out and the own one to everyone. */
-static int64_t traffic_of(const tess_comm *comm, const operation *op, int64_t n, int64_t *messages)
+int64_t tess__allreduce_bytes(const tess_comm *comm, const tess__reduction *op, int64_t n,
+                              int64_t *messages)
 {
     const int64_t size = comm->size, peers = size - 1;
     const int64_t most = size * (TESS_COMM_PIECE / (int64_t)op->size);
@@ -138,29 +134,6 @@ static int64_t traffic_of(const tess_comm *comm, const operation *op, int64_t n,
     return elements * (int64_t)op->size;
 }
 
-/* A trace: everyone has what this rank has, and what is sent is what ranks would send. */
-static tess_status play(tess_comm *comm, tess_traffic_kind traffic, const operation *op, char *x,
-                        int64_t n)
-{
-    const tess_comm_counts before = comm->counts;
-    const int64_t size = (int64_t)op->size;
-    int64_t messages;
-    const int64_t sent = traffic_of(comm, op, n, &messages);
-    const tess__call call = {.op = op->name,
-                             .traffic = traffic,
-                             .sent = sent,
-                             .received = sent,
-                             .most = comm->size > 1 ? sent / (comm->size - 1) : 0};
-    TESS_TRY(comm->ops->note(comm, &call));
-    for (int64_t at = 0, now; at < n && comm->size > 1; at += now) {
-        now = TESS_MIN(n - at, TESS_COMM_PIECE / size);
-        TESS_TRY(reduce_by_allgather(comm, traffic, op, x + at * size, now));
-    }
-    comm->counts = before;
-    tess__comm_count(comm, traffic, sent, messages);
-    return TESS_OK;
-}
-
 static tess_status check(const tess_comm *comm, tess_traffic_kind traffic, const void *x, int64_t n,
                          tess_dtype dtype, tess_reduce_op op)
 {
@@ -172,7 +145,7 @@ static tess_status check(const tess_comm *comm, tess_traffic_kind traffic, const
         return tess__fail(TESS_EINVAL, "%s: x is NULL, with %lld elements", fn, (long long)n);
     if ((unsigned)op >= TESS_REDUCE_COUNT)
         return tess__fail(TESS_EINVAL, "%s: op is %d, must be a tess_reduce_op", fn, (int)op);
-    if ((unsigned)dtype >= TESS_DTYPE_COUNT || !operations[dtype][op].combine)
+    if ((unsigned)dtype >= TESS_DTYPE_COUNT || !reductions[dtype][op].combine)
         return tess__fail(TESS_EINVAL, "%s: dtype is %d, must be F32, F64 or I64", fn, (int)dtype);
     return TESS_OK;
 }
@@ -181,14 +154,15 @@ tess_status tess_comm_allreduce(tess_comm *comm, tess_traffic_kind traffic, void
                                 tess_dtype dtype, tess_reduce_op reduce)
 {
     TESS_TRY(check(comm, traffic, data, n, dtype, reduce));
-    const operation *op = &operations[dtype][reduce];
-    if (comm->ops->note)
-        return play(comm, traffic, op, data, n);
+    const tess__reduction *op = &reductions[dtype][reduce];
+    if (comm->ops->allreduce)
+        return comm->ops->allreduce(comm, traffic, op, data, n);
     if (comm->size == 1)
         return TESS_OK;
     char *x = data;
     if (n * (int64_t)op->size <= SMALL_BYTES)
-        return n > 0 ? reduce_by_allgather(comm, traffic, op, x, n) : comm->ops->progress(comm);
+        return n > 0 ? tess__reduce_by_allgather(comm, traffic, op, x, n)
+                     : comm->ops->progress(comm);
     const int64_t most = comm->size * (TESS_COMM_PIECE / (int64_t)op->size);
     while (n > 0) {
         const int64_t now = TESS_MIN(n, most);

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_measure.c - latency and bandwidth between ranks, as messages of this library see them.
+/* comm_measure.c - latency and bandwidth between ranks, measured with messages of this library.
  *
  * Latency: half of a round trip of 8 bytes between ranks 2i and 2i + 1, all pairs at once, median
- * over many. Bandwidth: 4 MiB of every rank, even parts to all others at once, less the latency.
- * Ranks that begin a round one latency apart take turns in being early, so two rounds are timed
- * together; the best of a few counts, for a rank that has to wait for its core takes longer and
- * never less. Both are the slowest rank's, and the same on all of them.
+ * over many. Bandwidth: an all-to-all of 4 MiB from every rank, less the latency. Ranks that begin
+ * a round one latency apart alternate in being early, so two rounds are timed together; the fastest
+ * of a few counts, for a rank that waits for a core only takes longer. Both results are those of
+ * the slowest rank, and the same on all ranks.
  *
- * On several nodes the ranks of each node are one group, and those of the same index on every
- * node another: what all of them get when they use the network together. Then the first of each
- * node use it alone: where they get more, the ranks of a node share a wire.
+ * On several nodes the ranks of each node form one group, and the ranks with the same index on
+ * every node another: the network bandwidth of a rank when all ranks use the network together. Then
+ * the first rank of each node uses it alone: where that is faster, the ranks of a node share a
+ * link.
  *
- * Cost: some 0.3 s and 50 MiB of each rank, for each of the two or three.
+ * Cost: about 0.3 s and 50 MiB per rank, for each of the two or three groups.
  */
 #include "comm_internal.h"
 
 #include <string.h>
 
 enum { PINGS = 100, PINGS_LEAST = 10, PING_BYTES = 8, ROUNDS = 5, ROUND_BYTES = 4 << 20 };
-static const double budget = 3e8; /* ns for either, where that is enough */
+static const double budget = 3e8; /* ns for the latency, and for the bandwidth */
 
 typedef struct {
-    double latency; /* ns; 0 for a rank that is alone */
+    double latency; /* ns; 0 for a group of one rank */
     double per_byte;
 } link_times;
 
@@ -69,7 +70,7 @@ static tess_status flood(tess_comm *comm, const char *send, char *recv, int64_t 
     return TESS_OK;
 }
 
-/* How many more of what took `once` on the slowest rank. */
+/* Number of repetitions within the budget when one takes `once` on the slowest rank. */
 static tess_status affordable(tess_comm *comm, double once, int least, int most, int *n)
 {
     TESS_TRY(
@@ -79,7 +80,7 @@ static tess_status affordable(tess_comm *comm, double once, int least, int most,
     return TESS_OK;
 }
 
-/* The first ones wake wires and caches, and tell how many are worth while. */
+/* The first repetitions warm up links and caches, and determine how many follow. */
 static tess_status time_group(tess_comm *comm, char *buffer, int64_t *sizes, double slowest[2])
 {
     int n = 0;
@@ -115,9 +116,9 @@ static tess_status measure_group(tess_comm *comm, link_times *s)
     return TESS_OK;
 }
 
-/* Inside the nodes, between those of equal index on every node, and between the first ones.
- * Groups agree with all others before the next one begins: wires are measured one after the other,
- * and a group that fails leaves with the rest. */
+/* Inside the nodes, between the ranks with the same index on every node, and between the first
+ * ranks of the nodes. All ranks agree before the next group begins: links are measured one after
+ * the other, and all ranks return the failure of any group. */
 static tess_status measure_nodes(tess_comm *comm, link_times *inside, link_times *between,
                                  link_times *alone)
 {
@@ -142,9 +143,10 @@ static double rate(double per_byte)
 
 tess_status tess_comm_measure(tess_comm *comm, tess_link *link)
 {
-    TESS_REQUIRE(comm, link);
-    if (comm->ops->note)
-        return tess__fail(TESS_ENOTSUP, "tess_comm_measure: a trace is alone and has no links");
+    if (!comm || !link)
+        return tess__fail(TESS_EINVAL, "tess_comm_measure: %s is NULL", comm ? "link" : "comm");
+    if (comm->ops->measure)
+        return comm->ops->measure(comm, link);
     link_times inside = {0}, between = {0}, alone = {0};
     if (comm->nodes == 1)
         TESS_TRY(measure_group(comm, &inside));

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_request.c - all-to-alls and exchanges: arguments, requests, and their messages.
+/* comm_request.c - all-to-all and send-receive: arguments, requests, and their messages.
  *
- * An all-to-all is size - 1 messages out and as many in. Turn i of everyone is a permutation, so
- * that no rank gets messages from all others at once, and on several nodes so is every turn between
- * two nodes:
+ * An all-to-all is size - 1 messages out and as many in. Round i is a permutation of the ranks, so
+ * that no rank receives from all others at once; on several nodes every round between two nodes is
+ * a permutation, too:
  *
  *   4 ranks on 1 node                         4 ranks on 2 nodes: {0 1} {2 3}
- *   turn      1        2        3             turn      1        2        3
+ *   round     1        2        3             round     1        2        3
  *   rank 0    to 1     to 2     to 3          rank 0    to 1     to 2     to 3
  *             from 3   from 2   from 1                  from 1   from 2   from 3
  *   rank 1    to 2     to 3     to 0          rank 1    to 0     to 3     to 2
  *             from 0   from 3   from 2                  from 0   from 3   from 2
  *
- * A request keeps its messages in the communicator's own memory: starting one allocates nothing.
+ * The messages of a request lie in the communicator's own memory: starting one allocates nothing.
  */
 #include "comm_internal.h"
 
@@ -48,7 +48,7 @@ void tess__comm_count(tess_comm *comm, tess_traffic_kind traffic, int64_t bytes,
     comm->counts.messages[traffic] += messages;
 }
 
-/* A message of nothing is none: both sides know its size. */
+/* Zero-byte messages are not sent: both sides know the size. */
 static tess_status start_send(tess_comm *comm, tess_request *request, int to, const char *data,
                               int64_t bytes)
 {
@@ -80,14 +80,14 @@ static int64_t total(const int64_t *bytes, int n)
     return sum;
 }
 
-/* The rank that is `turn` turns away: its node and its index on it both go round. way is 1 for
- * whom to send to, -1 for whom to receive from. */
-static int peer_of(const tess_comm *comm, int turn, int way)
+/* The peer of a round: node and rank within the node both advance cyclically. way is 1 for the rank
+ * to send to, -1 for the rank to receive from. */
+static int peer_of(const tess_comm *comm, int round, int way)
 {
     const int each = comm->size % comm->nodes == 0 ? comm->size / comm->nodes : comm->size;
     const int nodes = comm->size / each;
-    const int node = (comm->rank / each + way * (turn / each) + nodes) % nodes;
-    return node * each + (comm->rank % each + way * (turn % each) + each) % each;
+    const int node = (comm->rank / each + way * (round / each) + nodes) % nodes;
+    return node * each + (comm->rank % each + way * (round % each) + each) % each;
 }
 
 static tess_status start_receives(tess_comm *comm, const tess__alltoallv_args *args,
@@ -134,25 +134,42 @@ tess_status tess__comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffi
     return TESS_OK;
 }
 
-tess_status tess__comm_note(tess_comm *comm, const char *op, tess_traffic_kind traffic,
-                            const tess__alltoallv_args *args, int64_t request)
+tess_status tess__comm_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
+                                 const tess__alltoallv_args *args)
 {
-    tess__call call = {.op = op, .traffic = traffic, .request = request};
-    if (!comm->ops->note)
-        return TESS_OK;
-    for (int p = 0; p < comm->size; p++) {
-        const int64_t *out = args->send_bytes;
-        const int64_t bytes = out ? out[p] : args->recv_bytes[comm->rank];
-        if (p == comm->rank)
-            continue;
-        call.sent += bytes;
-        call.received += args->recv_bytes[p];
-        call.most = TESS_MAX(call.most, bytes);
-    }
-    return comm->ops->note(comm, &call);
+    tess_request *request = NULL;
+    TESS_TRY(tess__comm_start_alltoallv(comm, traffic, args, &request));
+    return tess__comm_finish(comm, request);
 }
 
-/* ---- all-to-all ------------------------------------------------------------------------------ */
+tess_status tess__comm_allgather(tess_comm *comm, tess_traffic_kind traffic, const void *send,
+                                 int64_t bytes, void *recv)
+{
+    for (int p = 0; p < comm->size; p++)
+        comm->sizes[0][p] = bytes;
+    return tess__comm_alltoallv(comm, traffic,
+                                &(tess__alltoallv_args){send, NULL, recv, comm->sizes[0]});
+}
+
+tess_status tess__comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic,
+                                      const tess__sendrecv_args *args, tess_request **request)
+{
+    const int to = args->to, from = args->from, own = to == comm->rank;
+    tess_request *r = NULL;
+    TESS_TRY(comm->ops->progress(comm));
+    TESS_TRY(
+        open_request(comm, traffic, to < 0 ? NULL : args->send, to < 0 ? 0 : args->send_bytes, &r));
+    if (own && args->send_bytes > 0 && args->send != args->recv)
+        memcpy(args->recv, args->send, (size_t)args->send_bytes);
+    if (!own && from >= 0)
+        TESS_TRY(start_receive(comm, r, from, args->recv, args->recv_bytes));
+    if (!own && to >= 0)
+        TESS_TRY(start_send(comm, r, to, args->send, args->send_bytes));
+    *request = r;
+    return TESS_OK;
+}
+
+/* ---- all-to-all: the public calls ------------------------------------------------------------ */
 
 tess_status tess__comm_check(const char *fn, const tess_comm *comm, tess_traffic_kind traffic)
 {
@@ -182,8 +199,8 @@ tess_status tess__comm_check_bytes(const char *fn, const tess_comm *comm, const 
     return TESS_OK;
 }
 
-static tess_status check_alltoall(const char *fn, const tess_comm *comm, tess_traffic_kind traffic,
-                                  const tess__alltoallv_args *args)
+static tess_status check_alltoallv(const char *fn, const tess_comm *comm, tess_traffic_kind traffic,
+                                   const tess__alltoallv_args *args)
 {
     TESS_TRY(tess__comm_check(fn, comm, traffic));
     TESS_TRY(tess__comm_check_bytes(fn, comm, "send", args->send, args->send_bytes));
@@ -195,64 +212,44 @@ static tess_status check_alltoall(const char *fn, const tess_comm *comm, tess_tr
     return TESS_OK;
 }
 
-static int64_t number_of(tess_comm *comm)
-{
-    return comm->ops->note ? comm->ops->new_tag(comm) : 0;
-}
-
 tess_status tess_comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic, const void *send,
                                       const int64_t *send_bytes, void *recv,
                                       const int64_t *recv_bytes, tess_request **request)
 {
     const char *fn = "tess_comm_start_alltoallv";
     const tess__alltoallv_args args = {send, send_bytes, recv, recv_bytes};
-    TESS_TRY(check_alltoall(fn, comm, traffic, &args));
-    TESS_REQUIRE(request);
-    const int64_t number = number_of(comm);
-    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &args, number));
-    TESS_TRY(tess__comm_start_alltoallv(comm, traffic, &args, request));
-    (*request)->number = number;
-    return TESS_OK;
-}
-
-tess_status tess__comm_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
-                                 const tess__alltoallv_args *args)
-{
-    tess_request *request = NULL;
-    TESS_TRY(tess__comm_start_alltoallv(comm, traffic, args, &request));
-    return tess__comm_finish(comm, request);
+    TESS_TRY(check_alltoallv(fn, comm, traffic, &args));
+    if (!request)
+        return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
+    return comm->ops->alltoallv ? comm->ops->alltoallv(comm, traffic, &args, request)
+                                : tess__comm_start_alltoallv(comm, traffic, &args, request);
 }
 
 tess_status tess_comm_alltoallv(tess_comm *comm, tess_traffic_kind traffic, const void *send,
                                 const int64_t *send_bytes, void *recv, const int64_t *recv_bytes)
 {
     const tess__alltoallv_args args = {send, send_bytes, recv, recv_bytes};
-    TESS_TRY(check_alltoall("tess_comm_alltoallv", comm, traffic, &args));
-    TESS_TRY(tess__comm_note(comm, "alltoall", traffic, &args, 0));
-    return tess__comm_alltoallv(comm, traffic, &args);
+    TESS_TRY(check_alltoallv("tess_comm_alltoallv", comm, traffic, &args));
+    return comm->ops->alltoallv ? comm->ops->alltoallv(comm, traffic, &args, NULL)
+                                : tess__comm_alltoallv(comm, traffic, &args);
 }
 
-/* ---- exchanges ------------------------------------------------------------------------------- */
+/* ---- send-receive: the public call ----------------------------------------------------------- */
 
-typedef struct {
-    const char *name;
-    const void *data;
-    int64_t bytes;
-    int peer;
-} side;
-
-static tess_status check_side(const char *fn, const tess_comm *comm, const side *s)
+/* One direction: peer_name is "to" or "from", name "send" or "recv". */
+static tess_status check_direction(const tess_comm *comm, const char *peer_name, int peer,
+                                   const char *name, const void *data, int64_t bytes)
 {
-    const char *peer = *s->name == 's' ? "to" : "from";
-    if (s->peer < -1 || s->peer >= comm->size)
-        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be -1..%d", fn, peer, s->peer,
+    const char *fn = "tess_comm_start_sendrecv";
+    if (peer < -1 || peer >= comm->size)
+        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be -1..%d", fn, peer_name, peer,
                           comm->size - 1);
-    if (s->bytes < 0)
-        return tess__fail(TESS_EINVAL, "%s: %s_bytes is %lld, must be at least 0", fn, s->name,
-                          (long long)s->bytes);
-    if (s->peer >= 0 && s->bytes > 0 && !s->data)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, with %lld bytes", fn, s->name,
-                          (long long)s->bytes);
+    if (bytes < 0)
+        return tess__fail(TESS_EINVAL, "%s: %s_bytes is %lld, must be at least 0", fn, name,
+                          (long long)bytes);
+    if (peer >= 0 && bytes > 0 && !data)
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, with %lld bytes", fn, name,
+                          (long long)bytes);
     return TESS_OK;
 }
 
@@ -261,34 +258,18 @@ tess_status tess_comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic,
                                      int from, tess_request **request)
 {
     const char *fn = "tess_comm_start_sendrecv";
-    tess_request *r = NULL;
     TESS_TRY(tess__comm_check(fn, comm, traffic));
-    TESS_TRY(check_side(fn, comm, &(side){"send", send, send_bytes, to}));
-    TESS_TRY(check_side(fn, comm, &(side){"recv", recv, recv_bytes, from}));
+    TESS_TRY(check_direction(comm, "to", to, "send", send, send_bytes));
+    TESS_TRY(check_direction(comm, "from", from, "recv", recv, recv_bytes));
     const int own = to == comm->rank;
     if (own != (from == comm->rank) || (own && send_bytes != recv_bytes))
         return tess__fail(TESS_EINVAL,
                           "%s: rank %d sends itself %lld bytes and expects %lld from itself", fn,
                           comm->rank, own ? (long long)send_bytes : 0,
                           from == comm->rank ? (long long)recv_bytes : 0);
-    TESS_REQUIRE(request);
-    const tess__call call = {.op = "exchange",
-                             .traffic = traffic,
-                             .sent = own || to < 0 ? 0 : send_bytes,
-                             .received = own || from < 0 ? 0 : recv_bytes,
-                             .most = own || to < 0 ? 0 : send_bytes,
-                             .request = number_of(comm)};
-    if (comm->ops->note)
-        TESS_TRY(comm->ops->note(comm, &call));
-    TESS_TRY(comm->ops->progress(comm));
-    TESS_TRY(open_request(comm, traffic, to < 0 ? NULL : send, to < 0 ? 0 : send_bytes, &r));
-    r->number = call.request;
-    if (own && send_bytes > 0 && send != recv)
-        memcpy(recv, send, (size_t)send_bytes);
-    if (!own && from >= 0)
-        TESS_TRY(start_receive(comm, r, from, recv, recv_bytes));
-    if (!own && to >= 0)
-        TESS_TRY(start_send(comm, r, to, send, send_bytes));
-    *request = r;
-    return TESS_OK;
+    if (!request)
+        return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
+    const tess__sendrecv_args args = {send, send_bytes, to, recv, recv_bytes, from};
+    return comm->ops->sendrecv ? comm->ops->sendrecv(comm, traffic, &args, request)
+                               : tess__comm_start_sendrecv(comm, traffic, &args, request);
 }

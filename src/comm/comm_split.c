@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_split.c - parts of a communicator.
+/* comm_split.c - sub-communicators: by colour and key, or as rows and columns of a grid.
  *
- * Everyone tells everyone its colour, its key and its node; each rank then knows its part without
- * asking again. A rank that lacks memory says so, and all leave together.
+ * All ranks all-gather their colour, key and node; each rank then knows the members of its
+ * sub-communicator. A rank without memory reports it, and all ranks return the failure together.
  *
- * Cost of parting n ranks: a gather of 24 bytes of each, an agreement, and 8 n bytes of scratch.
- * Members are sorted by insertion, O(n) where keys ascend with ranks as in a grid, and a member's
- * node is looked for among the members before it: O(n^2) comparisons at worst, of which 1024 ranks
- * make half a million. A part is made once; it is not worth a table.
+ * Cost of splitting n ranks: an all-gather of 24 bytes per rank, an agreement, and 8 n bytes of
+ * scratch. Members are sorted by insertion, O(n) where keys ascend with ranks as in a grid, and the
+ * node of a member is searched among the members before it: O(n^2) comparisons at worst, half a
+ * million for 1024 ranks. Splitting happens once; a hash table would not pay.
  */
 #include "comm_internal.h"
 
 typedef struct {
     int32_t color, key, node, missing;
-    int64_t tag; /* new_tag: the part has that of its first member */
+    int64_t tag; /* a new one: the sub-communicator gets that of its first member */
 } entry;
 
-/* The members of this rank's part in the order of their keys; equal keys in rank order. */
+/* The members of this rank's colour in the order of their keys; equal keys in rank order. */
 static int find_members(const entry *entries, int size, int color, int *order)
 {
     int n = 0;
@@ -96,42 +96,12 @@ static tess_status split(tess_comm *comm, int color, int key, tess_comm **sub)
     return TESS_OK;
 }
 
-/* The ranks first, first + stride, ... */
-static tess_status play_part(tess_comm *comm, int first, int n, int stride, tess_comm **sub)
-{
-    int *order = tess__alloc(comm->ctx, (size_t)n * sizeof *order);
-    if (!order)
-        return TESS_ENOMEM;
-    for (int i = 0; i < n; i++)
-        order[i] = first + i * stride;
-    const tess_status status =
-        comm->ops->subgroup(comm, order, n, (comm->rank - first) / stride, 0, sub);
-    tess__free(comm->ctx, order);
-    return status;
-}
-
-/* Of a trace: nobody needs to be asked. */
-static tess_status play_grid(tess_comm *comm, int columns, tess_comm **row, tess_comm **column)
-{
-    const int r = comm->rank / columns, c = comm->rank % columns;
-    tess_comm *made = NULL;
-    TESS_TRY(play_part(comm, r * columns, columns, 1, &made));
-    const tess_status status = play_part(comm, c, comm->size / columns, columns, column);
-    if (status != TESS_OK) {
-        tess_comm_destroy(made);
-        return status;
-    }
-    *row = made;
-    return TESS_OK;
-}
-
 tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **sub)
 {
-    TESS_REQUIRE(comm, sub);
-    if (comm->ops->note)
-        return tess__fail(TESS_ENOTSUP, "tess_comm_split: a trace cannot know the colours of other "
-                                        "ranks; tess_comm_grid makes parts of it");
-    return split(comm, color, key, sub);
+    if (!comm || !sub)
+        return tess__fail(TESS_EINVAL, "tess_comm_split: %s is NULL", comm ? "sub" : "comm");
+    return comm->ops->split ? comm->ops->split(comm, color, key, sub)
+                            : split(comm, color, key, sub);
 }
 
 tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row, tess_comm **column)
@@ -142,8 +112,8 @@ tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row, tess_c
         return tess__fail(TESS_EINVAL, "%s: columns is %d, must divide the %d ranks", fn, columns,
                           comm->size);
     const int r = comm->rank / columns, c = comm->rank % columns;
-    if (comm->ops->note)
-        return play_grid(comm, columns, row, column);
+    if (comm->ops->grid)
+        return comm->ops->grid(comm, columns, row, column);
     tess_comm *made = NULL, *other = NULL;
     TESS_TRY(split(comm, r, c, &made));
     const tess_status status = split(comm, c, r, &other);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_trace.c - a communicator that plays one rank of many alone, and writes its calls down.
+/* comm_trace.c - trace recorder: a communicator of one rank that runs alone and records its calls.
  *
- * A call is written down when it begins, with the time since the one before it ended: what the rank
- * computed. What the call itself takes here, copies at most, is no time of a real one and is kept
- * apart.
+ * A call is recorded when it begins, with the time since the previous call ended: what the rank
+ * computed. The duration of the call itself, copies at most, is not that of a real one and is
+ * recorded separately.
  */
 #include "comm_trace.h"
 
@@ -13,7 +13,24 @@ enum { RANKS_MAX = 1024 };
 
 /* ---- the log -------------------------------------------------------------------------------- */
 
-/* The last call goes on until now. */
+static tess_status grow(tess__trace_log *log)
+{
+    const size_t room = log->room ? 2 * log->room : ROOM;
+    size_t bytes;
+    if (tess__mul(room, sizeof *log->records, &bytes))
+        return tess__nomem(SIZE_MAX);
+    tess__trace_record *records = tess__alloc(log->ctx, bytes);
+    if (!records)
+        return TESS_ENOMEM;
+    if (log->n > 0)
+        memcpy(records, log->records, log->n * sizeof *records);
+    tess__free(log->ctx, log->records);
+    log->records = records;
+    log->room = room;
+    return TESS_OK;
+}
+
+/* The last call ends now. */
 static void extend_last_call(tess__trace_log *log)
 {
     log->end = tess_clock_ns() - log->origin;
@@ -21,7 +38,7 @@ static void extend_last_call(tess__trace_log *log)
         log->records[log->n - 1].took = log->end - log->records[log->n - 1].begin;
 }
 
-static tess_status trace_note(tess_comm *comm, const tess__call *call)
+tess_status tess__trace_record_call(tess_comm *comm, const tess__call *call)
 {
     const tess__comm_trace *self = (const tess__comm_trace *)comm;
     tess__trace_log *log = self->log;
@@ -53,8 +70,12 @@ static tess_status trace_progress(tess_comm *comm)
     return TESS_OK;
 }
 
+/* Receives get what the rank sends itself, where the sizes agree, or zeros. */
 static tess_status trace_finish(tess_comm *comm, tess_request *request)
 {
+    const tess__call wait = {.op = "wait", .traffic = request->traffic, .request = request->number};
+    if (request->number > 0)
+        TESS_TRY(tess__trace_record_call(comm, &wait));
     for (int i = 0; i < request->n_receives; i++) {
         const tess__message *m = &request->receives[i];
         if (m->bytes == request->own_bytes)
@@ -70,7 +91,7 @@ static void trace_fail(tess_comm *comm, tess_status status, const char *sentence
 {
     (void)comm;
     (void)status;
-    (void)sentence; /* there is nobody to tell */
+    (void)sentence; /* no other rank runs */
 }
 
 static int64_t trace_clock(const tess_comm *comm)
@@ -79,12 +100,7 @@ static int64_t trace_clock(const tess_comm *comm)
     return tess_clock_ns();
 }
 
-static int64_t trace_new_tag(tess_comm *comm)
-{
-    return ++((const tess__comm_trace *)comm)->log->numbers;
-}
-
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static void trace_destroy(tess_comm *comm)
 {
@@ -95,21 +111,25 @@ static void trace_destroy(tess_comm *comm)
     tess__free(comm->ctx, self->log);
 }
 
-static tess_status trace_subgroup(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
-                                  tess_comm **sub);
-
 static const tess__comm_ops trace_ops = {
     .kind = "trace",
+    .synthetic = 1,
     .send = trace_message,
     .receive = trace_message,
     .finish = trace_finish,
     .progress = trace_progress,
     .fail = trace_fail,
     .clock = trace_clock,
-    .new_tag = trace_new_tag,
-    .subgroup = trace_subgroup,
-    .note = trace_note,
     .destroy = trace_destroy,
+    .alltoallv = tess__trace_alltoallv,
+    .sendrecv = tess__trace_sendrecv,
+    .broadcast = tess__trace_broadcast,
+    .allreduce = tess__trace_allreduce,
+    .agree = tess__trace_agree,
+    .check_equal = tess__trace_check_equal,
+    .split = tess__trace_split,
+    .grid = tess__trace_grid,
+    .measure = tess__trace_measure,
 };
 
 static tess__comm_trace *make_trace(tess_ctx *ctx, tess__trace_log *log, int rank, int size)
@@ -123,16 +143,14 @@ static tess__comm_trace *make_trace(tess_ctx *ctx, tess__trace_log *log, int ran
     return made;
 }
 
-static tess_status trace_subgroup(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
-                                  tess_comm **sub)
+tess_status tess__trace_subgroup(tess_comm *comm, int first, int n, int stride, tess_comm **sub)
 {
     const tess__comm_trace *self = (const tess__comm_trace *)comm;
-    (void)tag;
-    tess__comm_trace *made = make_trace(comm->ctx, self->log, rank, n);
+    tess__comm_trace *made = make_trace(comm->ctx, self->log, (comm->rank - first) / stride, n);
     if (!made)
         return TESS_ENOMEM;
-    made->first = self->first + order[0] * self->stride;
-    made->stride = n > 1 ? (order[1] - order[0]) * self->stride : 1;
+    made->first = self->first + first * self->stride;
+    made->stride = n > 1 ? stride * self->stride : 1;
     *sub = &made->comm;
     return TESS_OK;
 }

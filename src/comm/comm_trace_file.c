@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_trace_file.c - a trace as a Chrome trace: JSON that Perfetto shows and the simulator reads.
+/* comm_trace_file.c - a trace as a Chrome trace: JSON that Perfetto displays and the simulator
+ * reads.
  *
  *   {"otherData": {"tessera_trace": 1, "rank": 3, "ranks": 8},
  *    "traceEvents": [

@@ -141,12 +141,7 @@ static int read_requests(const tess_dist_attn *d, const tess__selective *x,
     return 1;
 }
 
-/* A rank that is played alone gets no questions: others ask for what it asks of itself. */
-static int plays_alone(const tess_dist_attn *d)
-{
-    return d->comm->ops->note != NULL;
-}
-
+/* Of a trace: no other rank sends requests; each requests what this rank requests of itself. */
 static void mirror_requests(const tess_dist_attn *d, const tess__selective *x,
                             const tess__key_requests *a)
 {
@@ -160,7 +155,7 @@ static void mirror_requests(const tess_dist_attn *d, const tess__selective *x,
 }
 
 /* The bytes of each question, once their numbers have come; -1 if they cannot be. */
-static int64_t request_sizes(const tess_dist_attn *d, const tess__selective *x, int alone,
+static int64_t request_sizes(const tess_dist_attn *d, const tess__selective *x, int synthetic,
                              const int64_t *sizes)
 {
     int64_t total = 0;
@@ -168,7 +163,7 @@ static int64_t request_sizes(const tess_dist_attn *d, const tess__selective *x, 
         const int64_t bytes = tess__requests_keys(x, c, d->rank) ? sizes[n++] : 0;
         if (bytes < 0 || bytes > x->request_bytes_in)
             return -1;
-        d->recv_base[c] = alone && c != d->rank ? 0 : bytes;
+        d->recv_base[c] = synthetic && c != d->rank ? 0 : bytes;
         total += d->recv_base[c];
     }
     return total <= x->request_bytes_in ? total : -1;
@@ -240,8 +235,9 @@ tess_status tess__request_keys(tess_dist_attn *d, tess__dist_run *run, const tes
     fixed_sizes(d, x, sizeof(int64_t));
     TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, sizes, d->send_bytes, sizes_in,
                                  d->recv_bytes));
-    const int alone = plays_alone(d);
-    if (request_sizes(d, x, alone, sizes_in) < 0) /* the others are on their way to the next call */
+    const int synthetic = d->comm->ops->synthetic;
+    if (request_sizes(d, x, synthetic, sizes_in) <
+        0) /* the others are on their way to the next call */
         return tess_comm_fail(d->comm, tess__fail(TESS_EFORMAT,
                                                   "questions about keys have more than %lld bytes",
                                                   (long long)x->request_bytes_in));
@@ -250,7 +246,7 @@ tess_status tess__request_keys(tess_dist_attn *d, tess__dist_run *run, const tes
            (size_t)(d->opts.batch * x->first[d->ranks] * x->local_words) * sizeof *a->requested);
     if (!read_requests(d, x, a, in) && run->status == TESS_OK)
         run->status = tess__fail(TESS_EFORMAT, "a question about keys that names none");
-    if (alone)
+    if (synthetic)
         mirror_requests(d, x, a);
     if (run->status == TESS_OK)
         run->status = reserve_messages(d, x, a);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_mailbox.c - descriptors in mailboxes: put in, taken out and read, withdrawn.
+/* comm_mailbox.c - mailboxes of message descriptors: post, receive, withdraw.
  *
- * Locks: a rank holds the mutex of one mailbox at a time, its own or one that it puts a descriptor
- * into. While bytes are copied none is held; the count `copying` of the sender's mailbox says so,
- * and a sender that gives up waits until it is 0, for its buffers are the caller's from then on.
+ * Locks: a rank holds the mutex of one mailbox at a time, its own or the one that it posts to. None
+ * is held while bytes are copied; `copying` of the sender's mailbox counts the copies in progress,
+ * and a sender that withdraws its messages waits until it is 0, for its buffers belong to the
+ * caller from then on.
  */
 #include "comm_thread.h"
 
@@ -25,7 +26,7 @@ void tess__mailbox_post(tess__mailbox *mailbox, tess__descriptor *l)
     pthread_mutex_unlock(&mailbox->mutex);
 }
 
-/* Copies a descriptor that was taken; no mutex is held. */
+/* Copies the message of a descriptor that was removed from the mailbox; no mutex is held. */
 static void copy_message(tess__descriptor *l, tess__descriptor *expected)
 {
     tess__mailbox *owner = l->owner;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_mpi.c - a communicator over MPI: how it is made, parted and ended. */
+/* comm_mpi.c - communicators over MPI: creation, sub-communicators, destruction. */
 #include "comm_mpi.h"
 
-enum { EAGER = 2048 }; /* bytes that every MPI sends without asking */
+enum { EAGER = 2048 }; /* bytes that every MPI sends eagerly, without a rendezvous */
 
 tess_status tess__mpi_error(const char *what, int code)
 {
@@ -21,19 +21,20 @@ static int64_t mpi_clock(const tess_comm *comm)
 static int64_t mpi_new_tag(tess_comm *comm)
 {
     (void)comm;
-    return 0; /* MPI tells communicators apart */
+    return 0; /* MPI distinguishes communicators itself */
 }
 
-/* After a failure: what has come for nobody. Some MPIs complain about it at their end. Messages
- * that do not lie here completely are left alone, for their sender may be gone. */
+/* After a failure: receives and discards messages that arrived, about which some MPIs complain when
+ * they are finalised. Messages that have not arrived completely are left, for their sender may be
+ * gone. */
 static void drain(MPI_Comm mpi)
 {
     MPI_Status status;
     int there = 0, bytes = 0;
-    char nobody[EAGER];
+    char discarded[EAGER];
     while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi, &there, &status) == MPI_SUCCESS && there &&
            MPI_Get_count(&status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes <= EAGER)
-        MPI_Recv(nobody, EAGER, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, mpi,
+        MPI_Recv(discarded, EAGER, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, mpi,
                  MPI_STATUS_IGNORE);
 }
 
@@ -49,8 +50,9 @@ static void mpi_destroy(tess_comm *comm)
     while (*at != self)
         at = &(*at)->next;
     *at = self->next;
-    /* After a failure messages may still come, and MPI would take them for those of the next
-     * communicator that it gives the same number: this one keeps its number. */
+    /* After a failure messages may still arrive, and MPI would deliver them to the next
+     * communicator with the same context id: this one is not freed, so that its id is not reused.
+     * */
     if (!self->world->failed)
         MPI_Comm_free(&self->mpi);
     if (self->is_world && !self->world->failed)
@@ -75,7 +77,7 @@ static const tess__comm_ops mpi_ops = {
     .destroy = mpi_destroy,
 };
 
-/* A communicator without world and MPI. */
+/* A communicator without its world and MPI communicator. */
 static tess__comm_mpi *make(tess_ctx *ctx, int rank, int size)
 {
     tess__comm_mpi *made =
@@ -143,15 +145,16 @@ static int find_node(tess_comm *comm, MPI_Comm mpi)
     return code;
 }
 
-/* A duplicate has the handler of what it was made from, which may end the process: ours returns
- * errors from its first call on. */
+/* A duplicate inherits the error handler, which may abort the process: ours returns errors from its
+ * first call on. */
 static int duplicate(MPI_Comm mpi, MPI_Comm *made)
 {
     const int code = MPI_Comm_dup(mpi, made);
     return code == MPI_SUCCESS ? MPI_Comm_set_errhandler(*made, MPI_ERRORS_RETURN) : code;
 }
 
-/* The world: two duplicates of mpi, and who is where. On failure nothing of MPI is held. */
+/* Makes the world: two duplicates of mpi, and the node of each rank. On failure no MPI object is
+ * held. */
 static tess_status join_world(tess__comm_mpi *made, tess__mpi_world *world, MPI_Comm mpi)
 {
     MPI_Comm own = MPI_COMM_NULL, notices = MPI_COMM_NULL;
@@ -193,7 +196,7 @@ tess_status tess_comm_from_mpi(tess_ctx *ctx, MPI_Comm mpi, tess_comm **comm)
 
     tess__comm_mpi *made = make(ctx, rank, size);
     tess__mpi_world *world = tess__alloc_zero(ctx, sizeof *world + (size_t)size);
-    /* Collective: whoever lacks memory takes part, and then all leave together. */
+    /* Collective: a rank without memory takes part, and all ranks return the failure together. */
     int missing = !made || !world, anyone = 0;
     const int code = MPI_Allreduce(&missing, &anyone, 1, MPI_INT, MPI_MAX, mpi);
     tess_status status = TESS_OK;

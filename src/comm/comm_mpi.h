@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_mpi.h - what the files of the communicator over MPI share.
+/* comm_mpi.h - communicators over MPI.
  *
- *   comm_mpi.c            life: making, parting and ending communicators
+ *   comm_mpi.c            creation, sub-communicators, destruction
  *   comm_mpi_message.c    messages and waiting for them
- *   comm_mpi_fail.c       what a failed rank tells, and what the others then do
+ *   comm_mpi_fail.c       notices of failure, and ending the messages in flight
  *
- * Waiting is polling. A rank that fails sends a notice to every other one on a communicator of its
- * own, which everyone who waits looks at too, between yields of the processor: nobody waits inside
- * MPI for somebody who has failed.
+ * Waiting is polling. A rank that fails sends a notice to all others on a separate MPI
+ * communicator, which every waiting rank polls too, between yields of the processor: no rank blocks
+ * inside MPI waiting for a rank that has failed.
  */
 #ifndef TESS_COMM_MPI_H
 #define TESS_COMM_MPI_H
@@ -20,21 +20,21 @@ typedef struct {
     char sentence[TESS_SENTENCE_MAX];
 } tess__failure_notice;
 
-/* What all parts of a communicator share; it belongs to the world communicator. */
+/* State that a communicator and its sub-communicators share; owned by the world communicator. */
 typedef struct {
     MPI_Comm notices;
     int rank, size;
-    struct tess__comm_mpi *comms; /* all of this rank */
+    struct tess__comm_mpi *comms; /* all communicators of this rank */
     int failed;
-    tess__failure_notice failure; /* as it came in, or as it goes out to everyone */
+    tess__failure_notice failure; /* as received, or as sent to all ranks */
     char quiet[];                 /* (size) 1: expects no more messages */
 } tess__mpi_world;
 
 typedef struct {
     MPI_Request handle;
-    int64_t begun;  /* bytes of the message that are under way or done */
-    int chunk, got; /* bytes of the last chunk, and how many came */
-    int code;       /* MPI's last answer */
+    int64_t begun;  /* bytes of the message that are in flight or done */
+    int chunk, got; /* bytes of the last chunk, expected and received */
+    int code;       /* the last MPI return code */
 } tess__mpi_transfer;
 
 typedef struct tess__comm_mpi {
@@ -43,11 +43,11 @@ typedef struct tess__comm_mpi {
     tess__mpi_world *world;
     int is_world; /* owns the world */
     struct tess__comm_mpi *next;
-    tess__mpi_transfer *transfers; /* flight i is that of message i */
+    tess__mpi_transfer *transfers; /* one per message: transfer i is that of message i */
     int *world_ranks;              /* (size) ranks of the world */
 } tess__comm_mpi;
 
-/* EIO, with the text that MPI has for its code. */
+/* EIO with the text of an MPI error code. */
 tess_status tess__mpi_error(const char *what, int code);
 
 static inline tess__mpi_transfer *tess__mpi_transfer_of(const tess__comm_mpi *self,
@@ -71,13 +71,13 @@ tess_status tess__mpi_finish(tess_comm *comm, tess_request *request);
 
 /* ---- comm_mpi_fail.c ------------------------------------------------------------------------- */
 
-/* The operation: tells every rank. */
+/* ops->fail: sends a failure notice to all ranks. */
 void tess__mpi_fail(tess_comm *comm, tess_status status, const char *sentence);
 
-/* Has another rank failed? */
+/* The failure of another rank, if a notice has arrived; else TESS_OK. */
 tess_status tess__mpi_check_failure(tess__mpi_world *world);
 
-/* Forgets messages in flight on a communicator. */
+/* Frees the MPI requests of all messages in flight on a communicator. */
 void tess__mpi_abandon(tess__comm_mpi *self);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_mpi_fail.c - a rank that fails tells the others, and messages in flight comes to its end.
+/* comm_mpi_fail.c - failure of a rank: notices to all ranks, and ending the messages in flight.
  *
- * A notice of the failure goes to every rank. Each then takes its messages back as far as MPI
- * lets it, and tells when it expects none any more.
+ * A failure notice is sent to every rank. Each rank then cancels its messages as far as MPI allows,
+ * and announces when it expects no more (it is quiet).
  */
 #include "comm_mpi.h"
 
@@ -10,9 +10,9 @@
 
 enum { TAG_NOTICE = 0, TAG_QUIET = 1 };
 
-static const int64_t ABANDON_NS = 2000000000; /* for messages that are given up */
+static const int64_t ABANDON_NS = 2000000000; /* time for messages in flight to end */
 
-/* Every rank hears that this one expects no more messages. */
+/* Announces to all ranks that this one expects no more messages. */
 static void announce_quiet(const tess__mpi_world *world)
 {
     for (int p = 0; p < world->size; p++) {
@@ -35,8 +35,8 @@ static void receive_quiet(tess__mpi_world *world)
     }
 }
 
-/* Looks once at every message that is still in flight, after having taken receives back if asked
- * to. Returns how many of them use the caller's memory yet. */
+/* Tests every message in flight once, after cancelling receives if `cancel`. Returns the number of
+ * messages that still use the caller's memory. */
 static int settle(const tess__mpi_world *world, int cancel, int *receives)
 {
     int moving = 0;
@@ -74,19 +74,19 @@ void tess__mpi_abandon(tess__comm_mpi *self)
     }
 }
 
-/* Ends messages in flight, so that all buffers are the caller's. A receive that nobody has begun to
- * send can be taken back, one that has begun comes to its end; then the rank says that it is quiet.
- * A send cannot be taken back: nobody reads it any more once it is done or its receiver is quiet.
- * A receiver that computes for long does not answer, so patience has an end. */
+/* Ends all messages in flight, so that all buffers belong to the caller. A receive whose send has
+ * not started is cancelled, one that has started is completed; then the rank announces that it is
+ * quiet. A send cannot be cancelled: its buffer is free once it is done or its receiver is quiet. A
+ * receiver that computes for long does not answer, so waiting is limited to ABANDON_NS. */
 static void abandon_all(tess__mpi_world *world)
 {
     const int64_t until = tess_clock_ns() + ABANDON_NS;
-    int receives, told = 0;
+    int receives, announced = 0;
     int moving = settle(world, 1, &receives);
     while (tess_clock_ns() < until) {
-        if (!told && receives == 0) {
+        if (!announced && receives == 0) {
             announce_quiet(world);
-            told = 1;
+            announced = 1;
         }
         if (moving == 0)
             break;
@@ -94,13 +94,13 @@ static void abandon_all(tess__mpi_world *world)
         receive_quiet(world);
         moving = settle(world, 0, &receives);
     }
-    if (!told)
+    if (!announced)
         announce_quiet(world);
     for (tess__comm_mpi *c = world->comms; c; c = c->next)
         tess__mpi_abandon(c);
 }
 
-static tess_status told(const tess__mpi_world *world)
+static tess_status failure_of(const tess__mpi_world *world)
 {
     return tess__fail(world->failure.status, "rank %d: %s", world->failure.rank,
                       world->failure.sentence);
@@ -111,7 +111,7 @@ tess_status tess__mpi_check_failure(tess__mpi_world *world)
     MPI_Status status;
     int there = 0;
     if (world->failed)
-        return told(world);
+        return failure_of(world);
     if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, world->notices, &there, &status) != MPI_SUCCESS ||
         !there)
         return TESS_OK;
@@ -121,20 +121,20 @@ tess_status tess__mpi_check_failure(tess__mpi_world *world)
         return tess__mpi_error("MPI_Recv", code);
     world->failed = 1;
     abandon_all(world);
-    return told(world);
+    return failure_of(world);
 }
 
 void tess__mpi_fail(tess_comm *comm, tess_status status, const char *sentence)
 {
     tess__mpi_world *world = ((const tess__comm_mpi *)comm)->world;
     if (world->failed)
-        return; /* everyone hears, or has heard, of the other failure */
+        return; /* all ranks get the notice of the earlier failure */
     world->failed = 1;
     world->failure = (tess__failure_notice){.status = status, .rank = world->rank};
     snprintf(world->failure.sentence, sizeof world->failure.sentence, "%s", sentence);
     for (int p = 0; p < world->size; p++) {
         MPI_Request handle = MPI_REQUEST_NULL;
-        /* So short that MPI takes a copy; the buffer lives as long as the world anyway. */
+        /* Sent eagerly; the buffer lives as long as the world anyway. */
         if (p != world->rank && MPI_Isend(&world->failure, sizeof world->failure, MPI_BYTE, p,
                                           TAG_NOTICE, world->notices, &handle) == MPI_SUCCESS)
             MPI_Request_free(&handle);

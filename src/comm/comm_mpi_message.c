@@ -2,8 +2,8 @@
 /* comm_mpi_message.c - messages over MPI, and waiting for them.
  *
  * Messages are non-blocking sends and receives of bytes, cut into chunks: the next chunk of a
- * message starts when the one before it is done. The tag is the message's number between its two
- * ranks, so that chunks of several open requests keep apart.
+ * message starts when the previous one is done. The tag is the number of the message between its
+ * two ranks, which separates the chunks of several open requests.
  */
 #include "comm_mpi.h"
 
@@ -11,11 +11,11 @@
 
 enum {
     CHUNK = 1 << 26, /* bytes; MPI counts with an int */
-    TAGS = 1 << 15,  /* tags that every MPI has */
-    SPINS = 200,     /* looks before the processor is yielded: some 50 us */
+    TAGS = 1 << 15,  /* tags that every MPI supports */
+    SPINS = 200,     /* polls before the processor is yielded: about 50 us */
 };
 
-/* An error ends the message; check_result tells it. */
+/* An error ends the message; check_result returns it. */
 static void start_chunk(const tess__comm_mpi *self, tess__message *m, int sends)
 {
     tess__mpi_transfer *f = tess__mpi_transfer_of(self, m);
@@ -77,7 +77,7 @@ static void advance(const tess__comm_mpi *self, tess__message *m, int sends)
         start_chunk(self, m, sends);
 }
 
-/* Moves a request on; returns how many of its messages are not done. */
+/* Advances a request; returns the number of its messages that are not done. */
 static int advance_request(const tess__comm_mpi *self, tess_request *r)
 {
     int open = 0;
@@ -90,7 +90,7 @@ static int advance_request(const tess__comm_mpi *self, tess_request *r)
     return open;
 }
 
-/* Chunks of all requests move: whoever waits for them may be waited for. */
+/* Advances the chunks of all requests: another rank may wait for any of them. */
 static void advance_all(const tess__mpi_world *world)
 {
     for (tess__comm_mpi *c = world->comms; c; c = c->next)

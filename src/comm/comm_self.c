@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_self.c - a rank that is alone: there is nobody to send to, and nothing to wait for. */
+/* comm_self.c - a communicator of one rank: no messages, nothing to wait for. */
 #include "comm_internal.h"
 
 static tess_status no_message(tess_comm *comm, tess__message *message)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_thread.c - a communicator whose ranks are threads: who waits for whom, by which clock. */
+/* comm_thread.c - communicators whose ranks are threads: messages, waiting, virtual clocks. */
 #include "comm_thread.h"
 
 typedef struct {
     tess_comm comm;
     tess__world *world;
     int64_t tag;
-    int world_rank;                /* this rank's in the world */
-    int *world_ranks;              /* (size) everyone's */
-    tess__descriptor *descriptors; /* as many as messages: descriptor i is that of message i */
+    int world_rank;                /* of this rank */
+    int *world_ranks;              /* (size) of all ranks of the communicator */
+    tess__descriptor *descriptors; /* one per message: descriptor i describes message i */
 } comm_thread;
 
 static tess__mailbox *mailbox_of(const comm_thread *self, int rank)
@@ -23,7 +23,7 @@ static tess__descriptor *descriptor_of(const comm_thread *self, const tess__mess
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
-/* Computing ends here. */
+/* Adds the CPU time since start_clock to the virtual time: computing ends. */
 static void stop_clock(const comm_thread *self)
 {
     tess__clock *clock = &self->world->mailboxes[self->world_rank].clock;
@@ -31,7 +31,7 @@ static void stop_clock(const comm_thread *self)
         clock->now += tess__cpu_ns() - clock->cpu;
 }
 
-/* And goes on here: what a call itself took is the link's business. */
+/* Computing resumes: the CPU time of the call itself is not counted, the link model is. */
 static void start_clock(const comm_thread *self)
 {
     if (self->world->linked)
@@ -51,7 +51,7 @@ static int is_remote(const comm_thread *self, int rank)
     return node > 0 && self->world_ranks[rank] / node != self->world_rank / node;
 }
 
-/* The clock goes to when the last message has arrived and the last own one has left. */
+/* Advances the clock to the time when all messages have arrived and all sent ones have left. */
 static void advance_clock(const comm_thread *self, tess_request *request)
 {
     tess__clock *clock = &self->world->mailboxes[self->world_rank].clock;
@@ -85,7 +85,7 @@ static tess_status failure(const comm_thread *self)
     return tess__fail(self->world->status, "%s", self->world->sentence);
 }
 
-/* The first failure is everyone's. */
+/* The first failure is the one that all ranks return. */
 static void thread_fail(tess_comm *comm, tess_status status, const char *sentence)
 {
     const comm_thread *self = (const comm_thread *)comm;
@@ -156,9 +156,8 @@ static tess_status thread_progress(tess_comm *comm)
     return TESS_OK;
 }
 
-/* How many messages of the request are not done; *gone is the rank of one of them whose function
- * has returned. The own mutex is held: a rank leaves after it has said that a descriptor is done.
- * */
+/* Number of messages of the request that are not done; *gone is the rank of one of them whose
+ * function has returned. The own mutex is held: a rank returns after it has set `done`. */
 static int count_open(const comm_thread *self, const tess_request *request, int *gone)
 {
     int open = 0;
@@ -175,7 +174,7 @@ static int count_open(const comm_thread *self, const tess_request *request, int 
     return open;
 }
 
-/* A descriptor of another size was not read. */
+/* A message of unexpected size was not copied. */
 static tess_status check_result(const comm_thread *self, const tess_request *request)
 {
     for (int i = 0; i < request->n_receives; i++) {
@@ -205,7 +204,7 @@ static tess_status thread_finish(tess_comm *comm, tess_request *request)
             break;
         tess__core_release(self->world);
         pthread_cond_wait(&mine->changed, &mine->mutex);
-        pthread_mutex_unlock(&mine->mutex); /* whoever has a core may need it */
+        pthread_mutex_unlock(&mine->mutex); /* the rank that holds a core may need it */
         tess__core_acquire(self->world);
         pthread_mutex_lock(&mine->mutex);
     }
@@ -222,7 +221,7 @@ static tess_status thread_finish(tess_comm *comm, tess_request *request)
     return check_result(self, request);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static int64_t thread_new_tag(tess_comm *comm)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_thread_run.c - runs a function on ranks that are threads.
+/* comm_thread_run.c - tess_comm_threads: runs a function on ranks that are threads.
  *
- * Everything the ranks need is made before the first thread starts, so that a lack of memory is the
- * caller's failure and not one rank's.
+ * All objects of the ranks are created before the first thread starts, so that a lack of memory is
+ * returned to the caller and is not the failure of one rank.
  */
 #include "comm_thread.h"
 
@@ -57,7 +57,7 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static tess_status check_wire(const char *name, int64_t latency, double bandwidth)
+static tess_status check_link(const char *name, int64_t latency, double bandwidth)
 {
     if (latency < 0 || latency > (int64_t)1 << 50)
         return tess__fail(TESS_EINVAL, "tess_comm_threads: %slatency is %lld, must be 0..2^50 ns",
@@ -79,8 +79,8 @@ static tess_status check(const tess_ctx_opts *opts, int ranks, const tess_link *
         return tess__fail(TESS_EINVAL, "%s: fn is NULL", name);
     if (!link)
         return TESS_OK;
-    TESS_TRY(check_wire("", link->latency, link->bandwidth));
-    TESS_TRY(check_wire("network_", link->network_latency, link->network_bandwidth));
+    TESS_TRY(check_link("", link->latency, link->bandwidth));
+    TESS_TRY(check_link("network_", link->network_latency, link->network_bandwidth));
     if (link->node_ranks < 0)
         return tess__fail(TESS_EINVAL, "%s: node_ranks is %d, must be at least 0", name,
                           link->node_ranks);
@@ -152,7 +152,7 @@ static void run_all(tess__world *world, rank_thread *rank_threads)
         pthread_join(rank_threads[p].thread, NULL);
 }
 
-/* With the memory of `ctx`, which no rank uses. */
+/* Memory is allocated from ctx, which no rank uses. */
 static tess_status run(tess_ctx *ctx, const tess_ctx_opts *opts, int ranks, const tess_link *link,
                        const rank_thread *like)
 {

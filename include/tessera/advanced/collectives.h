@@ -12,60 +12,61 @@
 extern "C" {
 #endif
 
-/* One rank that is alone. */
+/* A communicator of one rank. */
 TESS_API tess_status tess_comm_self(tess_ctx *ctx, tess_comm **comm);
 
-/* Neither is collective. The clock is in ns from an arbitrary start: the wall's, or the virtual one
+/* Neither is collective. The clock is in ns from an arbitrary start: wall time, or the virtual time
  * of threads with a link. */
 TESS_API tess_status tess_comm_counts_read(const tess_comm *comm, tess_comm_counts *counts);
 TESS_API int64_t tess_comm_clock(const tess_comm *comm); /* 0 if comm is NULL */
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
-/* From every rank to every rank: send holds the bytes for rank 0, those for rank 1, and so on, one
- * after the other; recv likewise those from each rank. A rank's own part is copied. Nothing is sent
- * where the size is 0. send and recv do not overlap. send_bytes and recv_bytes have one element per
- * rank; a buffer may be NULL if it has no bytes. */
+/* All-to-all with sizes per rank: send holds the bytes for rank 0, then those for rank 1, and so
+ * on; recv likewise those from each rank. The bytes for the rank itself are copied. Zero-byte
+ * messages are not sent. send and recv do not overlap. send_bytes and recv_bytes have one element
+ * per rank; a buffer may be NULL if it has no bytes. */
 TESS_API tess_status tess_comm_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
                                          const void *send, const int64_t *send_bytes, void *recv,
                                          const int64_t *recv_bytes);
 
-/* The same, started: it goes on while the rank computes, and ends with tess_comm_wait. Buffers and
- * sizes stay untouched until then. At most TESS_COMM_OPEN are open on a communicator at a time
- * (EINVAL); they may be waited for in any order. Starting and waiting allocates nothing. */
+/* The same, non-blocking: it proceeds while the rank computes, and completes in tess_comm_wait.
+ * Buffers and sizes must not change until then. At most TESS_COMM_OPEN requests are open on a
+ * communicator at a time (EINVAL); they may be waited for in any order. No memory is allocated. */
 enum { TESS_COMM_OPEN = 64 };
-typedef struct tess_request tess_request; /* the communicator's own */
+typedef struct tess_request tess_request; /* owned by the communicator */
 
 TESS_API tess_status tess_comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
                                                const void *send, const int64_t *send_bytes,
                                                void *recv, const int64_t *recv_bytes,
                                                tess_request **request);
 
-/* One message to a rank and one from a rank, started; -1 for none that way. Only these ranks take
- * part; messages between two ranks arrive in the order in which both sides started them. A rank may
- * send to itself: to and from are then both its own, and the sizes equal. */
+/* Non-blocking send to one rank and receive from one; -1: none. Only these ranks take part;
+ * messages between two ranks arrive in the order in which both sides started them. A rank may send
+ * to itself: to and from are then both its own, and the sizes equal. */
 TESS_API tess_status tess_comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic,
                                               const void *send, int64_t send_bytes, int to,
                                               void *recv, int64_t recv_bytes, int from,
                                               tess_request **request);
 
-/* Ends a started operation: its data has arrived, its buffers are the caller's. NULL is accepted.
- * After a failure of any kind the request is gone too. */
+/* Completes a started operation: its data has arrived, its buffers belong to the caller. NULL is
+ * accepted. The request is closed after a failure, too. */
 TESS_API tess_status tess_comm_wait(tess_comm *comm, tess_request *request);
 
-/* Not collective. Lets started operations move on; cheap; for long computations to call now and
- * then. Fails if another rank has failed. */
+/* Not collective. Advances started operations; cheap; to be called now and then in long
+ * computations. Fails if another rank has failed. */
 TESS_API tess_status tess_comm_progress(tess_comm *comm);
 
 /* ---- collectives --------------------------------------------------------------------------- */
 
-/* Every rank gets the bytes of all, one rank's after the other's. recv_bytes has one element per
- * rank; the own one is bytes. send may lie at its place in recv. */
+/* All-gather with sizes per rank: recv gets the bytes of rank 0, then those of rank 1, and so on.
+ * recv_bytes has one element per rank; that of this rank is bytes. In place: send may be where recv
+ * gets the bytes of this rank. */
 TESS_API tess_status tess_comm_allgatherv(tess_comm *comm, tess_traffic_kind traffic,
                                           const void *send, int64_t bytes, void *recv,
                                           const int64_t *recv_bytes);
 
-/* The bytes of rank root on every rank. */
+/* Copies the bytes of rank root to every rank. */
 TESS_API tess_status tess_comm_broadcast(tess_comm *comm, tess_traffic_kind traffic, int root,
                                          void *data, int64_t bytes);
 
@@ -82,38 +83,40 @@ TESS_API tess_status tess_comm_allreduce(tess_comm *comm, tess_traffic_kind traf
 TESS_API tess_status tess_comm_check_equal(tess_comm *comm, const char *what, const void *data,
                                            size_t bytes);
 
-/* ---- parts --------------------------------------------------------------------------------- */
+/* ---- sub-communicators --------------------------------------------------------------------- */
 
-/* Ranks of equal colour form a part, ordered by key, then by rank. color < 0: *part is NULL. */
-TESS_API tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **part);
+/* Ranks of equal colour form a sub-communicator, ordered by key, then by rank. color < 0: *sub is
+ * NULL. */
+TESS_API tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **sub);
 
-/* Ranks as a grid, rank = r * columns + c: *row holds the ranks of this r, and this is its rank c;
- * *column those of this c, and this is its rank r. columns divides the size. */
+/* Ranks as a grid, rank = r * columns + c: *row has the ranks with the same r, where this one is
+ * rank c; *column those with the same c, where this one is rank r. columns divides the size. */
 TESS_API tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row,
                                     tess_comm **column);
 
-/* ---- links and traces ------------------------------------------------------------------------ */
+/* ---- links ---------------------------------------------------------------------------------- */
 
-/* What lies between the ranks of a communicator, measured: pings for the latency, an all-to-all of
- * 4 MiB from each rank for the bandwidth, the slowest rank's of both, the same on all. On several
- * nodes node_ranks is the most of a node, and the network is measured twice: used by all ranks at
- * once, and by one of each node. A rank alone measures nothing, and gets zeros. */
+/* Measures the links of a communicator: ping-pong for the latency, an all-to-all of 4 MiB from each
+ * rank for the bandwidth, of both the slowest rank's value, the same on all ranks. On several nodes
+ * node_ranks is the largest number of ranks on a node, and the network is measured twice: used by
+ * all ranks at once, and by one rank of each node. A single rank measures nothing: zeros. */
 TESS_API tess_status tess_comm_measure(tess_comm *comm, tess_link *link);
 
-/* ---- one rank of many, alone ----------------------------------------------------------------- */
+/* ---- trace recorder ------------------------------------------------------------------------ */
 
-/* Plays rank `rank` of `size` (1..1024): nothing is sent. What would come from others is a copy of
- * what this rank sends itself, in a gather and an exchange of what it sends, or zeros where sizes
- * differ; sums are its own times size, maxima, broadcasts and agreement its own. Parts are made by
- * tess_comm_grid alone. Every call is written down with its bytes, its group and the time since the
- * one before it: the work of one rank of a job that no machine at hand could hold. */
+/* Runs as rank `rank` of `size` (1..1024) without the other ranks: nothing is sent. Bytes from
+ * other ranks are replaced: by a copy of what this rank sends itself (all-gather, send-receive: of
+ * what it sends), or by zeros where sizes differ; sums are its own value times size; maxima,
+ * broadcasts and agreement return its own. Only tess_comm_grid makes sub-communicators. Every call
+ * is recorded with its bytes, its ranks and the time since the previous call: the work of one rank
+ * of a job that is too large for the machine at hand. */
 TESS_API tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm);
 
-/* Forgets the calls so far, so that the trace begins here: with the step that is of interest. */
+/* Clears the recorded calls: the trace begins here. */
 TESS_API tess_status tess_comm_trace_clear(tess_comm *comm);
 
-/* The calls so far, of the communicator and its parts, as a Chrome trace (docs/formats.md). comm is
- * the one that tess_comm_trace made. */
+/* Writes the recorded calls of the communicator and its sub-communicators as a Chrome trace
+ * (docs/formats.md). comm is the one that tess_comm_trace made. */
 TESS_API tess_status tess_comm_trace_write(const tess_comm *comm, const char *path);
 
 #ifdef __cplusplus

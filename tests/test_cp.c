@@ -80,7 +80,7 @@ static tess_status attend(const tess_cp *c)
                            DIM};
     tess_status status = TESS_OK;
     for (int l = 0; status == TESS_OK && l < LAYERS; l++) {
-        const tess_dist_call call = {.layer = l, .save = -1};
+        const tess_dist_call call = {.layer = l, .save = -1, .unions = info.unions};
         status = tess_dist_attn_forward(info.attn, &call, &in, &in, &in, &out, NULL);
     }
     free(x);

@@ -64,7 +64,8 @@ static tess_status pass(const show *s, const tess_cp *c, int lse, float *x)
                                          .save = s->train ? l : -1,
                                          .choose = lists ? choose : NULL,
                                          .q_low = lists ? &low : NULL,
-                                         .k_low = lists ? &low : NULL};
+                                         .k_low = lists ? &low : NULL,
+                                         .unions = info.unions};
             status = pass
                          ? tess_dist_attn_backward(info.attn, &call, &in, &out[0], &out[1], &out[2])
                          : tess_dist_attn_forward(info.attn, &call, &in, &in, &in, &out[0],

@@ -119,8 +119,11 @@ static tess_status attend(stage *s, const tess_cp_info *info)
         const tess_view v = {s->v + at, TESS_DTYPE_F32, HEADS * head, head, DIM};
         const tess_view o = {s->o + l * HEADS * head + at, TESS_DTYPE_F32, HEADS * head, head, DIM};
         const int lists = s->lists[s->step][l];
-        const tess_dist_call call = {
-            .layer = l, .save = -1, .choose = lists == NONE ? NULL : choose, .user = s};
+        const tess_dist_call call = {.layer = l,
+                                     .save = -1,
+                                     .choose = lists == NONE ? NULL : choose,
+                                     .user = s,
+                                     .unions = info->unions};
         const tess_status status = tess_dist_attn_forward(info->attn, &call, &q, &k, &v, &o, NULL);
         if (status != TESS_OK)
             return status;

@@ -102,8 +102,11 @@ static tess_view local_rows(const state *s, const tess_view *whole)
 static tess_status run_layer(state *s, int layer)
 {
     workload *w = s->job->w;
-    const tess_dist_call call = {
-        .layer = layer, .save = w->p.backward ? 0 : -1, .choose = choose, .user = s};
+    const tess_dist_call call = {.layer = layer,
+                                 .save = w->p.backward ? 0 : -1,
+                                 .choose = choose,
+                                 .user = s,
+                                 .unions = s->info.unions};
     const tess_view q = local_rows(s, &w->q), k = local_rows(s, &w->k), v = local_rows(s, &w->v),
                     o = local_rows(s, &w->o);
     TRY(tess_dist_attn_forward(s->info.attn, &call, &q, &k, &v, &o, s->lse));

@@ -105,7 +105,8 @@ typedef struct {
     int64_t first, rows;   /* at home: rows first..first+rows-1 of each sample */
     const int64_t *bounds; /* (ranks + 1) */
     tess_dist_attn *attn;
-    const tess_plan *plan; /* NULL before the first */
+    const tess_union_counts *unions; /* for tess_dist_call.unions */
+    const tess_plan *plan;           /* NULL before the first */
     const tess_cluster *cluster;
     const double *union_shares; /* (layers, ranks + 1): by selective degree, as given or as seen by
                                    now; 0: not known */

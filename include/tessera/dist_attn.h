@@ -31,6 +31,7 @@ extern "C" {
 #endif
 
 typedef struct tess_dist_attn tess_dist_attn;
+typedef struct tess_union_counts tess_union_counts; /* of a context-parallel group: cp.h */
 
 /* Arrays are copied. Ranges ascend from 0 to tokens and none is empty, those of bounds may be. */
 typedef struct {
@@ -92,6 +93,9 @@ typedef struct {
     void *user;
     const tess_view *q_low, *k_low; /* batch x heads x rows at home x proj_dim; NULL: none travel.
                                        Forward only */
+    const tess_union_counts
+        *unions; /* tess_cp_info.unions: selected keys are counted there while the
+                                  group measures them; NULL: not counted. Forward only */
 } tess_dist_call;
 
 /* o = softmax(scale q k^T, restricted to the lists) v, over all ranks' rows.

@@ -314,6 +314,7 @@ tess_status tess_cp_view(const tess_cp *c, tess_cp_info *info)
                            .rows = c->bounds[c->rank + 1] - c->bounds[c->rank],
                            .bounds = c->bounds,
                            .attn = c->attn,
+                           .unions = &c->counts,
                            .plan = c->plan,
                            .cluster = c->cluster,
                            .union_shares = c->looked,

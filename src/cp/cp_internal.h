@@ -62,7 +62,7 @@ struct tess_cp {
     int looks;        /* 1: shares are looked at, 0: given, or of no use */
     int begins;       /* 1: the next look begins the means anew */
     int64_t unlooked; /* steps since the last look */
-    tess__union_counts counts;
+    tess_union_counts counts;
     tess_dist_attn *attn;
     int measured;          /* 1: rates are the ranks' own, 0: a named cluster's */
     tess__rates rates;     /* agreed */

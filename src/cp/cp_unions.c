@@ -56,7 +56,7 @@ static int32_t cut_at(const tess_cp *c, int64_t row)
 /* Cuts of all degrees, and the segments between them; scratch (n_q + 1) zeros. */
 static void cut_queries(tess_cp *c, int32_t *cuts, int32_t *bounds, int32_t *scratch)
 {
-    tess__union_counts *u = &c->counts;
+    tess_union_counts *u = &c->counts;
     int64_t all = 0;
     int32_t n = 0;
     for (int i = 0; i < u->n; i++)
@@ -79,7 +79,7 @@ static void cut_queries(tess_cp *c, int32_t *cuts, int32_t *bounds, int32_t *scr
 /* Degrees, cuts and segments; u->rows are the context's. */
 static void lay_out(tess_cp *c, int *degrees, int32_t *places)
 {
-    tess__union_counts *u = &c->counts;
+    tess_union_counts *u = &c->counts;
     const size_t cuts = (size_t)(u->parts + u->n), groups = (size_t)c->n_q + 1;
     tess__degrees(c->ranks, degrees, &u->parts);
     u->degrees = degrees;
@@ -91,7 +91,7 @@ static void lay_out(tess_cp *c, int *degrees, int32_t *places)
 /* What counting needs, in two pieces of memory of its size: contexts may be small. */
 static tess_status make_counts(tess_cp *c)
 {
-    tess__union_counts *u = &c->counts;
+    tess_union_counts *u = &c->counts;
     const int64_t units = c->opts.n_units > 0 ? c->opts.n_units : c->opts.tokens;
     u->n = tess__degrees(c->ranks, NULL, &u->parts);
     const size_t degrees = (size_t)u->n * sizeof(int);
@@ -127,7 +127,7 @@ static int64_t counts_of(const tess_cp *c)
 
 int64_t tess__cp_counts(const tess_cp *c)
 {
-    return c->attn->unions ? counts_of(c) : 0;
+    return c->counts.active ? counts_of(c) : 0;
 }
 
 void tess__cp_look(tess_cp *c, int made)
@@ -136,9 +136,9 @@ void tess__cp_look(tess_cp *c, int made)
         return;
     c->unlooked++;
     c->begins |= made;
-    if (!c->attn->unions && (made || c->unlooked >= LOOK_EVERY)) {
+    if (!c->counts.active && (made || c->unlooked >= LOOK_EVERY)) {
         memset(c->counts.rows, 0, (size_t)counts_of(c) * sizeof *c->counts.rows);
-        c->attn->unions = &c->counts;
+        c->counts.active = 1;
     }
 }
 
@@ -200,7 +200,7 @@ int tess__cp_learn(tess_cp *c, int64_t step)
 {
     const double *rows = c->counts.rows;
     int seen = 0, far = 0;
-    if (!c->attn->unions)
+    if (!c->counts.active)
         return 0;
     for (size_t l = 0; l < (size_t)c->opts.layers; l++)
         for (int i = 0; i < c->counts.n; i++) {
@@ -212,7 +212,7 @@ int tess__cp_learn(tess_cp *c, int64_t step)
         }
     if (!seen) /* dense so far: the next step may tell */
         return 0;
-    c->attn->unions = NULL;
+    c->counts.active = 0;
     c->unlooked = 0;
     c->begins = 0;
     if (far)

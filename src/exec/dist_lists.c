@@ -51,7 +51,7 @@ static tess_status ask(tess_dist_attn *d, tess__dist_run *run, int sample,
 
 tess_status tess__share_select(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
                                const tess_view *k, const tess_view *q_low, const tess_view *k_low,
-                               int keep)
+                               int encode)
 {
     const tess__dist_share *share = &run->layer->shares[i];
     double *pairs = &d->pairs[(int64_t)sample * d->opts.heads + share->head];
@@ -59,8 +59,9 @@ tess_status tess__share_select(tess_dist_attn *d, tess__dist_run *run, int sampl
     if (!dense)
         TESS_TRY(ask(d, run, sample, share, k, q_low, k_low, &dense));
     run->acts->dense[sample * run->layer->n_shares + i] = dense != 0;
-    if (d->unions && run->call->choose) /* layers without lists say nothing */
-        tess__count_unions(d, run->call->layer, share, dense ? NULL : d->lists);
+    const tess_union_counts *unions = run->call->unions;
+    if (unions && unions->active && run->call->choose)
+        tess__count_unions(d, unions, run->call->layer, share, dense ? NULL : d->lists);
     if (dense) {
         *pairs += (double)share->q_rows * (double)d->opts.tokens;
         return TESS_OK;
@@ -68,7 +69,7 @@ tess_status tess__share_select(tess_dist_attn *d, tess__dist_run *run, int sampl
     tess_selection_lists lists;
     TESS_TRY(tess_selection_view(d->lists, &lists));
     *pairs += (double)lists.pairs;
-    if (keep)
+    if (encode)
         tess__selection_encode(d->lists, NULL, bits_of(run, sample, share));
     return TESS_OK;
 }

@@ -30,7 +30,7 @@ typedef struct {
     int32_t begin, end;
 } span;
 
-static span overlap(const tess__union_counts *u, int32_t a, int32_t b, span share)
+static span overlap(const tess_union_counts *u, int32_t a, int32_t b, span share)
 {
     const int32_t begin = u->bounds[a], end = u->bounds[b];
     return (span){begin > share.begin ? begin : share.begin, end < share.end ? end : share.end};
@@ -46,9 +46,9 @@ static span groups_of(const tess__dist_share *share)
     return (span){first, first + share->n_groups};
 }
 
-static void join_lists(const tess_dist_attn *d, const tess_selection *lists, span share)
+static void join_lists(const tess_dist_attn *d, const tess_union_counts *u,
+                       const tess_selection *lists, span share)
 {
-    const tess__union_counts *u = d->unions;
     const int64_t words = tess__set_words(d->opts.n_units);
     const int team = tess__selection_team(lists, lists->offsets[lists->lists]);
 #pragma omp parallel for num_threads(team)
@@ -74,7 +74,7 @@ static int64_t rows_before(const tess_dist_attn *d, const uint64_t *set, int64_t
 }
 
 /* set = what the segments [a, b) have in a share. */
-static void join_segments(const tess__union_counts *u, int32_t a, int32_t b, span share,
+static void join_segments(const tess_union_counts *u, int32_t a, int32_t b, span share,
                           int64_t words, uint64_t *set)
 {
     memset(set, 0, (size_t)words * sizeof *set);
@@ -86,10 +86,9 @@ static void join_segments(const tess__union_counts *u, int32_t a, int32_t b, spa
 }
 
 /* What part p of a degree, segments [a, b), adds to its rows; dense: it needs all keys. */
-static void add_part(const tess_dist_attn *d, int degree, int p, int32_t a, int32_t b, span share,
-                     int dense, double *rows)
+static void add_part(const tess_dist_attn *d, const tess_union_counts *u, int degree, int p,
+                     int32_t a, int32_t b, span share, int dense, double *rows)
 {
-    const tess__union_counts *u = d->unions;
     const span part = overlap(u, a, b, share);
     const int64_t words = tess__set_words(d->opts.n_units), tokens = d->opts.tokens;
     const int owners = d->ranks / degree;
@@ -112,16 +111,15 @@ static void add_part(const tess_dist_attn *d, int degree, int p, int32_t a, int3
     }
 }
 
-void tess__count_unions(const tess_dist_attn *d, int layer, const tess__dist_share *share,
-                        const tess_selection *lists)
+void tess__count_unions(const tess_dist_attn *d, const tess_union_counts *u, int layer,
+                        const tess__dist_share *share, const tess_selection *lists)
 {
-    const tess__union_counts *u = d->unions;
     const span own = groups_of(share);
     double *rows = u->rows + layer * u->parts * TESS__UNION_COUNTS;
     const int32_t *cuts = u->cuts;
     if (lists)
-        join_lists(d, lists, own);
+        join_lists(d, u, lists, own);
     for (int i = 0; i < u->n; cuts += u->degrees[i] + 1, i++)
         for (int p = 0; p < u->degrees[i]; p++, rows += TESS__UNION_COUNTS)
-            add_part(d, u->degrees[i], p, cuts[p], cuts[p + 1], own, !lists, rows);
+            add_part(d, u, u->degrees[i], p, cuts[p], cuts[p + 1], own, !lists, rows);
 }

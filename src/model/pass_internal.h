@@ -72,6 +72,7 @@ typedef struct {
 typedef struct {
     tess_comm *comm;
     tess_dist_attn *attn;
+    const tess_union_counts *unions;
     int rank, ranks;
     const int64_t *bounds; /* (ranks + 1): rows of each */
 } tess__ranks;

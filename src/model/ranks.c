@@ -70,7 +70,7 @@ tess__ranks tess__ranks_of(const tess_cp *context)
     tess_cp_info info;
     if (!context || tess_cp_view(context, &info) != TESS_OK)
         return (tess__ranks){0};
-    return (tess__ranks){info.comm, info.attn, info.rank, info.ranks, info.bounds};
+    return (tess__ranks){info.comm, info.attn, info.unions, info.rank, info.ranks, info.bounds};
 }
 
 tess_status tess__ranks_end(const tess_pass *p, tess_status status)

@@ -45,6 +45,7 @@ static tess_dist_call call_of(tess_pass *p, int layer)
                                  : -1,
         .choose = how->keys ? choose : NULL,
         .user = p,
+        .unions = p->ranks.unions,
     };
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dist_attn.h - attention over many ranks: the executor of a plan's pieces, forward and backward.
  *
- * Every rank owns some rows of q, k, v of all heads, its rows at home. A plan says which rank
- * computes which query blocks of which heads. The executor brings rows to the ranks that compute
- * with them, attends there, densely or on lists that a callback chooses, and brings the outputs
- * home; backward the same with gradients. The result is that of one rank on the same lists, to
- * rounding: rings merge outputs part by part, and gradients of keys are sums over ranks.
+ * Every rank owns some rows of q, k, v of all heads, its local rows. A plan assigns the query
+ * blocks of each head to computing ranks. The executor sends rows to the computing ranks, computes
+ * attention there, dense or on lists that a callback selects, and returns the outputs to the owner
+ * ranks; backward does the same with gradients. The result is that of one rank on the same lists,
+ * up to rounding: rings merge partial outputs, and gradients of keys are sums over ranks.
  *
  *   tess_dist_attn *da;
  *   tess_dist_attn_create(ctx, comm, &opts, &da);
@@ -15,8 +15,9 @@
  *   tess_dist_attn_backward(da, &call, &dout, &dq, &dk, &dv);
  *
  * Forward and backward are collective: all ranks call them in the same order with the same layer,
- * and with lse and the low-rank views given on all ranks or on none. What fails on one rank fails
- * on all, with its sentence; wrong arguments on one rank alone are for tess_comm_fail.
+ * and pass lse and the projected views on all ranks or on none. A failure on one rank is returned
+ * on all, with its sentence; after wrong arguments on one rank alone the caller calls
+ * tess_comm_fail.
  */
 #ifndef TESSERA_DIST_ATTN_H
 #define TESSERA_DIST_ATTN_H
@@ -38,48 +39,49 @@ typedef struct {
     int batch, heads;      /* 1..65536 */
     int head_dim;          /* a multiple of 8 up to 256 */
     float scale;           /* 0: 1 / sqrt(head_dim) */
-    int compensate;        /* 1: a virtual key stands for the keys a list leaves out */
+    int compensate;        /* 1: a virtual key represents the keys that a list omits */
     int64_t tokens;        /* of a sample, over all ranks; 1..2^31-1 */
-    const int64_t *bounds; /* (ranks + 1): rank p has rows bounds[p]..bounds[p + 1] - 1 at home */
+    const int64_t *bounds; /* (ranks + 1): rank p owns rows bounds[p]..bounds[p + 1] - 1 */
     int32_t n_groups;      /* query groups of selections; 0: none, dense attention only */
     const int64_t *groups; /* (n_groups + 1) */
     int32_t n_units;       /* key units of selections; ignored where units is NULL */
     const int64_t *units;  /* (n_units + 1); NULL: single rows */
-    int32_t units_most;    /* of a list; 0: all */
-    int proj_dim; /* elements of the low-rank vectors that travel for the selector; 0: none */
-    int saves;    /* sets kept between forward and backward; 0: forward only */
+    int32_t units_most;    /* longest list; 0: all units */
+    int proj_dim; /* elements of the projected q and k that are sent for the selector; 0: none */
+    int saves;    /* sets of saved activations; 0: forward only */
 } tess_dist_attn_opts;
 
-/* Of the communicator's ranks; it stays the caller's and is used until the executor is destroyed.
- * Not collective. */
+/* comm stays the caller's and must outlive the executor. Not collective. */
 TESS_API tess_status tess_dist_attn_create(tess_ctx *ctx, tess_comm *comm,
                                            const tess_dist_attn_opts *opts,
                                            tess_dist_attn **dist_attn);
 
-/* The plan whose layer l serves calls with layer l; it is not kept. Its query blocks begin where
- * groups do, its key blocks where units do. Makes the lists of rows and reserves all memory:
- * nothing is allocated in forward and backward of a layer without selective keys. Saved sets and
- * what was seen are void afterwards. Not collective, and after a failure the plan before remains:
- * ranks agree on the status before they go on. */
+/* Calls with layer l use layer l of this plan, which is not referenced afterwards. Its query blocks
+ * begin where groups do, its key blocks where units do. Builds the exchange lists and allocates all
+ * memory: forward and backward of a layer without selective keys allocate nothing. Saved
+ * activations and statistics are discarded. Not collective; after a failure the previous plan
+ * remains: ranks agree on the status before they continue. */
 TESS_API tess_status tess_dist_attn_plan(tess_dist_attn *dist_attn, const tess_plan *plan);
 
-/* ---- choosing keys ------------------------------------------------------------------------- */
+/* ---- selecting keys ------------------------------------------------------------------------ */
 
-/* One share: query rows of one head that this rank computes. Views are of one sample and head. */
+/* One share: the query rows of one head that this rank computes. Views are of one sample and head.
+ * */
 typedef struct {
     int layer, sample, head;
     int32_t n_groups;
-    const int32_t *groups;  /* (n_groups): numbers of the groups of the share's rows, in order */
+    const int32_t *groups;  /* (n_groups): numbers of the query groups of the share, in order */
     const tess_view *q;     /* (rows of the share, head_dim) */
-    const tess_view *k;     /* (tokens, head_dim), in token order; NULL where this rank has not all
-                               keys: rings and selective layers */
+    const tess_view *k;     /* (tokens, head_dim), in token order; NULL in rings and selective
+                               layers, where no rank has all keys */
     const tess_view *q_low; /* (rows of the share, proj_dim); NULL without */
     const tess_view *k_low; /* (tokens, proj_dim), in token order */
 } tess_share_in;
 
-/* Called on the rank that computes, once for each sample and share, before its attention. Fills
- * `lists`, a selection of batch 1 and heads 1 that has the share's groups and all key units in
- * token order, with room for units_most in each list; or sets *dense = 1 and leaves them alone. */
+/* Called on the computing rank, once for each sample and share, before its attention. Fills
+ * `lists`, a selection of batch 1 and heads 1 with the share's groups and all key units in token
+ * order, with room for units_most in each list; or sets *dense = 1 and does not change the lists.
+ * */
 typedef tess_status (*tess_share_fn)(void *user, const tess_share_in *in, tess_selection *lists,
                                      int *dense);
 
@@ -87,12 +89,12 @@ typedef tess_status (*tess_share_fn)(void *user, const tess_share_in *in, tess_s
 
 typedef struct {
     int layer;            /* of the plan */
-    int save;             /* which set keeps what the backward pass needs, 0..saves-1; -1: none, and
-                             the last set is void afterwards */
+    int save;             /* set in which activations are saved, 0..saves-1; -1: none, and the last
+                             set is overwritten */
     tess_share_fn choose; /* NULL: dense. Forward only */
     void *user;
-    const tess_view *q_low, *k_low; /* batch x heads x rows at home x proj_dim; NULL: none travel.
-                                       Forward only */
+    const tess_view *q_low, *k_low; /* projected q, k: batch x heads x local rows x proj_dim; NULL:
+                                       none. Forward only */
     const tess_union_counts
         *unions; /* tess_cp_info.unions: selected keys are counted there while the
                                   group measures them; NULL: not counted. Forward only */
@@ -100,41 +102,40 @@ typedef struct {
 
 /* o = softmax(scale q k^T, restricted to the lists) v, over all ranks' rows.
  *
- *   q, k, v, o: batch x heads x rows at home x head_dim, F32, any strides
- *   lse:        (batch, heads, rows at home), may be NULL; 4 bytes more of each row travel for it
+ *   q, k, v, o: batch x heads x local rows x head_dim, F32, any strides
+ *   lse:        (batch, heads, local rows), may be NULL; adds 4 bytes to each row that is returned
  */
 TESS_API tess_status tess_dist_attn_forward(tess_dist_attn *dist_attn, const tess_dist_call *call,
                                             const tess_view *q, const tess_view *k,
                                             const tess_view *v, const tess_view *o, float *lse);
 
-/* The gradients of the forward call with this layer and set, from what the set keeps: q, k, v, o
- * and lse where they were computed, and the lists as bits. All F32, overwritten. dk and dv are
+/* The gradients of the forward call with this layer and set, from the saved activations: q, k, v, o
+ * and lse on the computing ranks, and the lists as bitmasks. All F32, overwritten. dk and dv are
  * summed over the ranks that computed with a key, in rank order: the same bits on every run. */
 TESS_API tess_status tess_dist_attn_backward(tess_dist_attn *dist_attn, const tess_dist_call *call,
                                              const tess_view *dout, const tess_view *dq,
                                              const tess_view *dk, const tess_view *dv);
 
-/* ---- what was seen ------------------------------------------------------------------------- */
+/* ---- statistics ---------------------------------------------------------------------------- */
 
-/* Of the last forward call of a layer, and the backward calls since. Times are of the
- * communicator's clock, and of this rank. */
+/* Statistics of the last forward call of a layer, and the backward calls since, on this rank. Times
+ * are of the communicator's clock. */
 typedef struct {
-    const double
-        *density;        /* (batch, heads): pairs attended to by all pairs, the same on all ranks */
-    int64_t attend_ns;   /* attention */
-    int64_t exchange_ns; /* inside of exchanges and agreement: waiting for others, too */
-    int64_t move_ns;     /* packing and unpacking rows */
-    int64_t select_ns;   /* the callback; backward: lists from their bits */
-    int64_t index_ns;    /* selective: finding and telling which keys are needed */
-    int64_t cpu_ns;      /* CPU time of the calling thread in attention */
+    const double *density; /* (batch, heads): computed pairs / all pairs, the same on all ranks */
+    int64_t attend_ns;     /* attention */
+    int64_t exchange_ns;   /* communication and agreement, waiting included */
+    int64_t move_ns;       /* packing and unpacking rows */
+    int64_t select_ns;     /* the callback; backward: decoding of lists */
+    int64_t index_ns;      /* selective: requests for keys */
+    int64_t cpu_ns;        /* CPU time of the calling thread in attention */
     int64_t bytes[TESS_TRAFFIC_COUNT]; /* sent to other ranks */
-    int64_t lse_bytes;                 /* of the payload: lse on its way home */
-    int64_t union_rows;                /* selective: rows of K that came from other ranks */
-    int backward;                      /* 1: the backward call that followed is in it */
+    int64_t lse_bytes;                 /* of the payload: returned lse */
+    int64_t union_rows;                /* selective: rows of K received from other ranks */
+    int backward;                      /* 1: the following backward call is included */
 } tess_dist_stats;
 
 TESS_API tess_status tess_dist_attn_stats(const tess_dist_attn *dist_attn, int layer,
-                                          tess_dist_stats *seen);
+                                          tess_dist_stats *stats);
 
 TESS_API void tess_dist_attn_destroy(tess_dist_attn *dist_attn);
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_activations.c - what forward leaves for backward, and where a share's rows lie in it.
+/* dist_activations.c - activations saved by forward for backward, and a share's rows in them.
  *
- *   | q | k, v | o | lse | dense | bits | own |      each aligned to 64 bytes
+ *   | q | k, v | o | lse | dense | bits | kind_data |      each aligned to 64 bytes
  *
  * q and o have (batch, q.packed_rows, head_dim) floats, k and v (batch, kv.packed_rows, head_dim),
- * where the places are those of the layer, so that a set that is large enough for the largest layer
- * holds any.
+ * with the packed rows of the layer, so that a buffer for the largest layer is sufficient for all.
  */
 #include "dist_attn_internal.h"
 
-enum { PIECES = 7 };
+enum { ARRAYS = 7 };
 
-static void list_pieces(const tess_dist_attn *d, const tess__dist_layer *layer,
-                        size_t bytes[PIECES])
+static void list_arrays(const tess_dist_attn *d, const tess__dist_layer *layer,
+                        size_t bytes[ARRAYS])
 {
     const size_t batch = (size_t)d->opts.batch, dim = (size_t)d->opts.head_dim;
     const size_t q = batch * (size_t)layer->q.packed_rows,
@@ -27,9 +26,9 @@ static void list_pieces(const tess_dist_attn *d, const tess__dist_layer *layer,
 
 size_t tess__activation_bytes(const tess_dist_attn *d, const tess__dist_layer *layer)
 {
-    size_t bytes[PIECES], all = 0;
-    list_pieces(d, layer, bytes);
-    for (int i = 0; i < PIECES; i++)
+    size_t bytes[ARRAYS], all = 0;
+    list_arrays(d, layer, bytes);
+    for (int i = 0; i < ARRAYS; i++)
         all += tess__arena_round(bytes[i]);
     return all;
 }
@@ -37,23 +36,23 @@ size_t tess__activation_bytes(const tess_dist_attn *d, const tess__dist_layer *l
 void tess__activation_layout(const tess_dist_attn *d, const tess__dist_layer *layer,
                              tess__activations *acts)
 {
-    size_t bytes[PIECES];
-    void *piece[PIECES];
+    size_t bytes[ARRAYS];
+    void *array[ARRAYS];
     char *at = acts->memory.data;
-    list_pieces(d, layer, bytes);
-    for (int i = 0; i < PIECES; i++) {
-        piece[i] = at;
+    list_arrays(d, layer, bytes);
+    for (int i = 0; i < ARRAYS; i++) {
+        array[i] = at;
         at += tess__arena_round(bytes[i]);
     }
     acts->layer = -1;
-    acts->q = piece[0];
-    acts->k = piece[1];
+    acts->q = array[0];
+    acts->k = array[1];
     acts->v = acts->k + d->opts.batch * layer->kv.packed_rows * d->opts.head_dim;
-    acts->o = piece[2];
-    acts->lse = piece[3];
-    acts->dense = piece[4];
-    acts->bits = piece[5];
-    acts->kind_data = piece[6];
+    acts->o = array[2];
+    acts->lse = array[3];
+    acts->dense = array[4];
+    acts->bits = array[5];
+    acts->kind_data = array[6];
 }
 
 static tess_view rows_at(float *packed, int64_t place, int width)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_attn.c - attention over many ranks: the steps that layers of all kinds have in common.
+/* dist_attn.c - attention over many ranks: the steps common to all kinds of layers.
  *
- *   forward    rows out, keys chosen, attention: the layer's kind
- *              all ranks agree that they succeeded, and on the pairs of each head
- *              o home, and lse if it is asked for
- *   backward   dout out; gradients and their way home: the layer's kind
+ *   forward    rows to the computing ranks, keys selected, attention: the kind of the layer
+ *              all ranks agree that they succeeded, and all-reduce the pairs of each head
+ *              o to the owner ranks, and lse if requested
+ *   backward   dout to the computing ranks; gradients, and those to the owner ranks: the kind
  *
- * What is agreed on is batch x heads + 1 numbers for a call with lists, a status for one without:
- * control, not payload.
+ * The agreement is an all-reduce of batch x heads + 1 numbers for a call with lists, a status for
+ * one without: control traffic, not payload.
  */
 #include "dist_attn_internal.h"
 
@@ -81,9 +81,9 @@ static tess_status check_backward(const tess_dist_attn *d, const tess_dist_call 
     return check_view(who, "dv", dv, d->local_rows, dim);
 }
 
-/* ---- what was seen --------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
-/* Adds what this rank has sent since the counts were `before`. */
+/* Adds the bytes that this rank has sent since the counts were `before`. */
 static tess_status count_bytes(tess_dist_attn *d, const tess_comm_counts *before,
                                tess_dist_stats *stats)
 {
@@ -102,7 +102,7 @@ tess_status tess__run_agree(tess_dist_attn *d, const tess__dist_run *run)
     return status;
 }
 
-/* The pairs of all ranks, and how many ranks failed behind them. */
+/* All-reduce of the pairs, and of the number of ranks that failed. */
 static tess_status sum_pairs(tess_dist_attn *d, const tess__dist_run *run, int64_t heads)
 {
     const int64_t begin = tess_comm_clock(d->comm);
@@ -113,7 +113,7 @@ static tess_status sum_pairs(tess_dist_attn *d, const tess__dist_run *run, int64
     return TESS_OK;
 }
 
-/* Densities of all heads from the pairs of all ranks, or the failure of any. */
+/* Densities of all heads from the pairs of all ranks, or the failure of any rank. */
 static tess_status agree_pairs(tess_dist_attn *d, const tess__dist_run *run)
 {
     const int64_t heads = (int64_t)d->opts.batch * d->opts.heads;

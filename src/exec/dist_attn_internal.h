@@ -8,17 +8,17 @@
  *   dist_rows.c          rows from their owner ranks to the computing ranks, and back
  *   dist_lists.c         key lists of one share: selected, encoded as a bitmask, decoded
  *   dist_unions.c        counts the keys that selective layers would need
- *   dist_whole_keys.c    all keys of a head on each of its ranks: Ulysses, uneven and fractional heads
+ *   dist_whole_keys.c    all keys of a head on its ranks: Ulysses, uneven heads, fractional heads
  *   dist_partial.*       partial attention of a share over some keys: common to the following
  *   dist_ring*.*         layers whose keys circulate in rings
  *   dist_selective*.*    layers in which only the selected keys are sent
  *
  * A call of forward, and what does it:
  *
- *   dist_attn.c   checks; activation layout; kind->forward; agreement, densities; o (and lse) to the
- *                 owner ranks
+ *   dist_attn.c   checks; activation layout; kind->forward; agreement, densities; o (and lse) to
+ *                 the owner ranks
  *   kind          q, k, v to the computing ranks (tess__rows_to_compute), keys selected
- *                 (tess__share_select), attention of each (sample, share) into acts->o and acts->lse
+ *                 (tess__share_select), attention of each (sample, share) into acts->o, acts->lse
  *
  * and of backward:
  *

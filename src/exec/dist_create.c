@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_create.c - the executor as an object: created, given plans, asked, destroyed.
+/* dist_create.c - the executor as an object: creation, plans, statistics, destruction.
  *
- * Memory: what does not depend on the plan lies in the object's arena. A plan's lists lie in an
- * arena of their own, which takes the place of the one before when all of it is made. The rows
- * (sets, gradients, messages) are buffers as large as the plan's largest layer, one allocation
- * each. A new plan makes them larger where it must, and smaller where it needs less than three
- * quarters of them, so that one that differs little allocates nothing; what selective layers grew
- * to in their calls is given back with every plan.
+ * Memory: what does not depend on the plan is in the object's arena. The lists of a plan have their
+ * own arena, which replaces the previous one when it is complete. Rows (activations, gradients,
+ * messages) are in buffers as large as the largest layer of the plan, one allocation each. A new
+ * plan enlarges them where it must, and shrinks those of which it needs less than three quarters,
+ * so that a similar plan allocates nothing; the buffers that selective layers enlarge in their
+ * calls are freed with every plan.
  */
 #include "dist_attn_internal.h"
 
@@ -17,7 +17,7 @@
 
 static const char create[] = "tess_dist_attn_create";
 
-/* Ascending from 0 to tokens in n ranges; none is empty, unless they may be. */
+/* Ascending from 0 to tokens in n ranges; none is empty unless may_be_empty. */
 static tess_status check_ranges(const char *name, const int64_t *ranges, int64_t n, int64_t tokens,
                                 int may_be_empty)
 {
@@ -113,15 +113,15 @@ static tess_status copy_options(tess_dist_attn *d)
     return copy_ranges(&d->arena, &o->units, (int64_t)o->n_units + 1);
 }
 
-/* Everything that does not depend on the plan. */
-/* A long tile would let messages wait: MPI moves long ones only inside of calls. A rank that failed
- * is noticed by the call behind the tile. */
+/* Called during attention: MPI advances long messages only inside of calls. The failure of another
+ * rank is returned by the next call on the communicator. */
 static void progress_messages(void *user)
 {
     tess_dist_attn *d = user;
     d->lost = d->lost || tess_comm_progress(d->comm) != TESS_OK;
 }
 
+/* Everything that does not depend on the plan. */
 static tess_status fill(tess_dist_attn *d)
 {
     const tess_dist_attn_opts *o = &d->opts;
@@ -205,7 +205,7 @@ void tess_dist_attn_destroy(tess_dist_attn *d)
     tess_selection_destroy(d->lists);
     tess_attn_destroy(d->attn);
     tess__arena_free(&d->plan_arena);
-    tess__arena arena = d->arena; /* the object lies in it */
+    tess__arena arena = d->arena; /* which holds the object */
     tess__arena_free(&arena);
 }
 
@@ -242,8 +242,8 @@ static tess_status reserve(tess_dist_attn *d, const tess__dist_need *need)
     return tess__attn_reserve(d->attn, need->tiles);
 }
 
-/* Makes a buffer smaller of which the plan needs less than three quarters, if there is memory for
- * both. */
+/* Shrinks a buffer of which the plan needs less than three quarters, if there is memory for both.
+ * */
 static void shrink(tess_dist_attn *d, tess__buffer *buffer, int64_t n, size_t size)
 {
     tess__buffer smaller = {0};
@@ -254,8 +254,8 @@ static void shrink(tess_dist_attn *d, tess__buffer *buffer, int64_t n, size_t si
     *buffer = smaller;
 }
 
-/* Gives back what the plan has no use for, as when layers become selective: there may be a set for
- * each of them. */
+/* Frees memory that the plan does not need: when layers become selective, they need less for each
+ * set of saved activations. */
 static void shrink_buffers(tess_dist_attn *d, const tess__dist_need *need)
 {
     sized_buffer sized_buffers[SIZED_BUFFERS];
@@ -269,7 +269,7 @@ static void shrink_buffers(tess_dist_attn *d, const tess__dist_need *need)
     tess__buffer_free(d->ctx, &d->sums);
 }
 
-/* A selection that any share's lists fit in; NULL if none has groups. */
+/* A selection with room for the lists of any share; NULL if no layer has groups. */
 static tess_status make_lists(tess_dist_attn *d, int32_t groups, tess_selection **lists)
 {
     *lists = NULL;
@@ -314,7 +314,7 @@ tess_status tess_dist_attn_plan(tess_dist_attn *d, const tess_plan *plan)
     return TESS_OK;
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 tess_status tess_dist_attn_stats(const tess_dist_attn *d, int layer, tess_dist_stats *stats)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_layer.c - a layer of the plan as this rank runs it: shares, exchanges, the memory it needs.
+/* dist_layer.c - a layer of the plan on this rank: shares, row exchanges, memory.
  *
- * Everything comes from the exchange lists of the plan (plan/exchange.c), which each rank derives
- * alone: slots become shares, with the groups of their query rows; runs become the segments of
- * exchanges. Memory: 48 bytes for each segment, 12 for each group of each share.
+ * Everything is derived from the exchange lists of the plan (plan/exchange/exchange.c), which each
+ * rank computes alone: slots become shares, with the groups of their query rows; runs become the
+ * segments of row exchanges. Memory: 48 bytes per segment, 12 per group of each share.
  */
 #include "dist_attn_internal.h"
 
@@ -108,7 +108,7 @@ void tess__need_move(const tess_dist_attn *d, const tess__dist_layer *layer, int
 
 /* ---- shares ---------------------------------------------------------------------------------- */
 
-/* Where the groups of block b begin, and those of the next one. */
+/* The groups [begin, end) of query block b. */
 static void groups_of(const tess_dist_attn *d, const tess_plan_info *info, int32_t b,
                       int32_t *begin, int32_t *end)
 {

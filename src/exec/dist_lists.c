@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_lists.c - keys of one share of one sample: chosen, put away as bits, brought back.
+/* dist_lists.c - key lists of one share of one sample: selected, encoded as a bitmask, decoded.
  *
- * The lists of one share are in memory at a time, in a selection that takes the shape of each. A
- * list of K of n units takes 32 K bits as indices and n as bits, whatever was chosen, so the memory
- * for bits is known when the plan is.
+ * The lists of one share at a time are in memory, in a selection that is reshaped for each. A list
+ * of K of n units takes 32 K bits as indices and n bits as a bitmask, whatever was selected, so the
+ * memory for bitmasks is known when the plan is.
  */
 #include "dist_attn_internal.h"
 
@@ -28,9 +28,9 @@ static uint8_t *bits_of(const tess__dist_run *run, int sample, const tess__dist_
     return run->acts->bits + (size_t)sample * run->layer->bits + share->bits;
 }
 
-static tess_status ask(tess_dist_attn *d, tess__dist_run *run, int sample,
-                       const tess__dist_share *share, const tess_view *k, const tess_view *q_low,
-                       const tess_view *k_low, int *dense)
+static tess_status call_selector(tess_dist_attn *d, tess__dist_run *run, int sample,
+                                 const tess__dist_share *share, const tess_view *k,
+                                 const tess_view *q_low, const tess_view *k_low, int *dense)
 {
     const tess_view q = tess__share_q(run->layer, sample, share, run->acts->q, d->opts.head_dim);
     const tess_share_in in = {.layer = run->call->layer,
@@ -57,7 +57,7 @@ tess_status tess__share_select(tess_dist_attn *d, tess__dist_run *run, int sampl
     double *pairs = &d->pairs[(int64_t)sample * d->opts.heads + share->head];
     int dense = !run->call->choose;
     if (!dense)
-        TESS_TRY(ask(d, run, sample, share, k, q_low, k_low, &dense));
+        TESS_TRY(call_selector(d, run, sample, share, k, q_low, k_low, &dense));
     run->acts->dense[sample * run->layer->n_shares + i] = dense != 0;
     const tess_union_counts *unions = run->call->unions;
     if (unions && unions->active && run->call->choose)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_partial.c - attention of one share against some of the keys, and how its lists are chosen.
+/* dist_partial.c - partial attention of one share over some of the keys, and selection of its
+ * lists.
  *
- * Rings and selective layers choose keys before they have them: by low-rank vectors of all tokens,
- * which travel on a exchange of their own, or by nothing but the queries. Lists are kept as bits
- * over all key units, and become lists among the keys in hand when there are some.
+ * Rings and selective layers select keys before they have them: by the projected q and k of all
+ * tokens, which have a row exchange of their own, or by the queries alone. Lists are stored as
+ * bitmasks over all key units, and converted to lists among the keys at hand.
  *
  *   d->low   q_low (batch, packed queries, proj_dim) | k_low (batch, heads of shares, tokens,
  *            proj_dim)
@@ -200,7 +201,7 @@ void tess__partial_return(tess_dist_attn *d, tess__dist_run *run, const tess_sel
     end(d, run, t);
 }
 
-/* ---- choosing -------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 tess_status tess__partial_plan(const tess_dist_attn *d, const tess__dist_plan *in, int kv_floats,
                                tess__dist_layer *layer, tess__row_exchange *low,
@@ -250,7 +251,7 @@ void tess__select_all(tess_dist_attn *d, tess__dist_run *run, const tess__row_ex
     float *q_low = d->low.data;
     float *k_low = q_low ? q_low + d->opts.batch * layer->q.packed_rows * width : NULL;
     for (int sample = 0; sample < d->opts.batch; sample++) {
-        int64_t head = -1; /* of those with shares here */
+        int64_t head = -1; /* index among the heads with shares on this rank */
         for (int64_t i = 0; run->status == TESS_OK && i < layer->n_shares; i++) {
             const tess__dist_share *share = &layer->shares[i];
             head += !share->same_head;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_ring.c - layers whose keys go round a ring: U x R, each head group a ring of R ranks.
+/* dist_ring.c - ring attention: U x R, the ranks of each head group are a ring of R.
  *
- * A rank has the query rows of its shares, and begins with one key part of all heads of its group.
- * At step t place s of the ring has part (s - t) mod R. For 4 places:
+ * A rank has the query rows of its shares, and starts with one key part of all heads of its group.
+ * At step t position s of the ring has key part (s - t) mod R. For 4 positions:
  *
- *   step   place 0   1   2   3        during a step the part in hand goes on to the next place,
- *   0          k0   k1  k2  k3        while the rank attends to it: what it gets is merged into
- *   1          k3   k0  k1  k2        what the steps before gave, by lse. A part that no later
- *   2          k2   k3  k0  k1        place has work with is not passed on.
- *   3          k1   k2  k3  k0
+ *   step   position 0   1   2   3     During a step the key part is sent to the next position while
+ *   0             k0   k1  k2  k3     the rank computes attention over it; the result is merged
+ *   1             k3   k0  k1  k2     with those of the previous steps, by lse. A key part that no
+ *   2             k2   k3  k0  k1     later position needs is not sent on.
+ *   3             k1   k2  k3  k0
  *
- * Which places have work with which parts is known when keys are chosen: every place then tells the
- * others of its ring, a bit per part. Dense layers have work everywhere.
+ * Which positions need which key parts is known when keys are selected: every position then sends
+ * the others of its ring a bit per part. Dense layers need all parts everywhere.
  *
- * Cost of a rank, with n heads in its group, B samples and P rows of a part: 2 n B P D floats for
- * each hop, in flight beside a tile. Memory: two parts for keys on their way, a tile's o and lse.
+ * Cost of a rank, with n heads in its group, B samples and P rows of a key part: 2 n B P D floats
+ * per hop, overlapped with attention. Memory: two key parts in flight, o and lse of one share.
  */
 #include "dist_ring.h"
 
@@ -30,7 +30,7 @@ tess__key_subset tess__ring_rows(const tess_dist_attn *d, const tess__ring_exec 
                               part->bounds};
 }
 
-/* ---- who needs what -------------------------------------------------------------------------- */
+/* ---- needed key parts ------------------------------------------------------------------------ */
 
 static int has_lists(const tess__dist_run *run, int sample, int64_t i)
 {
@@ -57,8 +57,8 @@ static int rank_needs(const tess_dist_attn *d, const tess__dist_run *run, const 
     return 0;
 }
 
-/* Fills needs (steps, steps): place s has work with part p. Collective in the ring where keys were
- * chosen. */
+/* Fills needs (steps, steps): position s needs key part p. Collective in the ring where keys were
+ * selected. */
 static tess_status exchange_needs(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                                   uint8_t *needs)
 {
@@ -79,7 +79,7 @@ static tess_status exchange_needs(tess_dist_attn *d, tess__dist_run *run, const 
         d->send_bytes[x->ranks[s]] = bytes;
     TESS_TRY(
         tess_comm_alltoallv(d->comm, TESS_TRAFFIC_INDEX, out, d->send_bytes, in, d->send_bytes));
-    /* Messages lie in rank order, and places ascend with ranks. */
+    /* Messages are in rank order, and positions ascend with ranks. */
     for (int s = 0; s < steps; s++)
         for (int p = 0; p < steps; p++)
             needs[s * steps + p] = in[s * bytes + p / 8] >> p % 8 & 1;
@@ -87,7 +87,6 @@ static tess_status exchange_needs(tess_dist_attn *d, tess__dist_run *run, const 
     return TESS_OK;
 }
 
-/* The steps between which each part has work. */
 void tess__ring_spans(const tess__ring_exec *x, const uint8_t *needs)
 {
     const int steps = x->steps;
@@ -102,9 +101,8 @@ void tess__ring_spans(const tess__ring_exec *x, const uint8_t *needs)
     }
 }
 
-/* ---- going round ----------------------------------------------------------------------------- */
+/* ---- circulation ----------------------------------------------------------------------------- */
 
-/* A message with what it has, or none where it has nothing. */
 tess_status tess__ring_start(tess_dist_attn *d, tess__dist_run *run, const float *send,
                              int64_t bytes, int to, float *recv, int64_t recv_bytes, int from,
                              tess_request **request)
@@ -131,14 +129,13 @@ tess_status tess__ring_finish(tess_dist_attn *d, tess__dist_run *run, tess_reque
     return status;
 }
 
-/* Where the keys of a step are: in the set, or in one of two buffers in turn. */
+/* In acts, or in two buffers alternately. */
 float *tess__ring_keys(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,
                        int step)
 {
     return step == 0 ? run->acts->k : (float *)d->scratch.data + (step - 1) % 2 * 2 * x->max_floats;
 }
 
-/* Sends the keys of a step on, and gets those of the next, as far as somebody needs them. */
 tess_status tess__ring_hop(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                            int step, tess_request **request)
 {
@@ -165,7 +162,7 @@ const tess_selection *tess__ring_lists(tess_dist_attn *d, const tess__dist_run *
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Attends to the part in hand; what earlier parts gave is merged with it. */
+/* Attention over the key part at hand, merged with the result of the previous parts. */
 static tess_status forward_share(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                                  int step, int sample, int64_t i)
 {
@@ -201,7 +198,7 @@ static tess_status forward_share(tess_dist_attn *d, tess__dist_run *run, const t
     return TESS_OK;
 }
 
-/* Shares that no part has work for see nothing. */
+/* Shares that need no key part: o = 0, lse = -inf. */
 static void finish_shares(const tess_dist_attn *d, const tess__dist_run *run,
                           const tess__ring_exec *x)
 {

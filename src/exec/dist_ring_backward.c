@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_ring_backward.c - the backward pass of a ring: keys go round once more, and sums of
- * gradients.
+/* dist_ring_backward.c - backward pass of a ring: keys and the sums of their gradients circulate.
  *
- * The sum of a part's dK and dV goes with it one step virtual_offset: a place attends, adds what
- * received from the place before it, and sends the sum on while it attends to the next part. The
- * sum begins at the first place with work for the part and goes from the last one straight own_sum.
- * So every sum has one order, that of the ring. With work for everybody, in a ring of 4:
+ * The sum of dK and dV of a key part follows the part one step later: a position computes its
+ * gradients, adds the received sum, and sends the result on while it computes with the next part.
+ * The sum starts at the first position that needs the part; the last one sends it to the position
+ * that owns the part. So every sum has one order, that of the ring. With all parts needed, in a
+ * ring of 4:
  *
- *   step   place 0            place 1                place 2   ...
- *   0      g = k0             g = k1                 g = k2        g goes to the next place
- *   1      g = k3 + received      g = k0 + received          g = k1 + received
+ *   step   position 0         position 1         position 2        ...
+ *   0      g = k0             g = k1             g = k2            g is sent to the next position
+ *   1      g = k3 + received  g = k0 + received  g = k1 + received
  *   ...
- *   3      g = k1 + received      g = k2 + received          g = k3 + received, sent to its owner
+ *   3      g = k1 + received  g = k2 + received  g = k3 + received, sent to its owner, the next
  *
- * Cost: hops of keys as forward, and as many floats for each hop of a sum; four messages in flight
- * at most. Memory: three parts beside those of keys.
+ * Cost: hops of keys as forward, and as many floats for each hop of a sum; at most four messages in
+ * flight. Memory: three key parts beside those of the keys.
  */
 #include "dist_ring.h"
 
 #include <string.h>
 
-/* What a backward pass has in flight and in hand, beside the keys. */
+/* Buffers and requests of a backward pass, beside those of the keys. */
 typedef struct {
-    float *grad[2];  /* dK, dV of the part in hand, and of the one before, on its way */
-    float *received; /* the sum that comes from the place before */
+    float *grad[2];  /* dK, dV of the current key part, and of the previous one, being sent */
+    float *received; /* the sum from the previous position */
     float *dq;       /* of one share and part */
     tess_request *sum, *own_sum, *last_send[2];
 } grad_flow;
 
-/* dq of a share grows, dk and dv of its head in the part are written. */
+/* Adds to dq of a share; overwrites dk and dv of its head in the key part. */
 static tess_status backward_share(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                                   int step, int sample, int64_t i, float *grad, float *dq_part)
 {
@@ -57,7 +57,7 @@ static tess_status backward_share(tess_dist_attn *d, tess__dist_run *run, const 
     return TESS_OK;
 }
 
-/* The gradients of the part in hand: those of all shares; zero without shares. */
+/* Gradients of the current key part over all shares; zero without shares. */
 static tess_status backward_part(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                                  int step, const grad_flow *f)
 {
@@ -74,8 +74,8 @@ static tess_status backward_part(tess_dist_attn *d, tess__dist_run *run, const t
     return TESS_OK;
 }
 
-/* The sum of the part in hand is complete up to this place: sends it to the next, or own_sum, and
- * gets ready for that of the next part, or for that of the part that began here. */
+/* The sum of the current key part is complete up to this position: sends it to the next, or to its
+ * owner, and posts the receive of the sum of the next part, or of the own part. */
 static tess_status pass_sum(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                             int step, grad_flow *f)
 {
@@ -100,8 +100,7 @@ static tess_status pass_sum(tess_dist_attn *d, tess__dist_run *run, const tess__
                             &f->sum);
 }
 
-/* One step: the keys go on, gradients of this place, the sum that received with what is
- * virtual_offset it. */
+/* One step: forwards the keys, computes the gradients, adds the received sum and forwards it. */
 static tess_status backward_step(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                                  int step, const uint8_t *needs, grad_flow *f)
 {
@@ -140,9 +139,8 @@ tess_status tess__ring_backward(tess_dist_attn *d, tess__dist_run *run)
     memset(run->dq, 0, (size_t)(d->opts.batch * layer->q.packed_rows * dim) * sizeof(float));
     if (d->opts.compensate)
         tess__ring_virtual(d, run, x);
-    /* The sum of the part that began here comes from the last place with work for it. From the
-     * place before this one other messages come first, so that it is waited for in the last step.
-     */
+    /* The sum of the own key part comes from the last position that needs it. From the previous
+     * position other messages come first, so that one is received in the last step. */
     const int last = x->last[x->position];
     if (last > 0 && last < steps - 1)
         TESS_TRY(tess__ring_start(d, run, NULL, 0, -1, run->dk, tess__ring_bytes(d, x, x->position),

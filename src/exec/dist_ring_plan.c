@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_ring_plan.c - a ring as this rank runs it: its parts, their units, the memory it takes.
+/* dist_ring_plan.c - the ring of this rank: key parts, their units, memory.
  *
- * The blocks of a part lie one after the other in the order of the plan; their key units are runs
- * of neighbours in token order. Memory: 8 bytes for each key unit that is not a single row.
+ * The blocks of a key part are in the order of the plan; their key units are runs of consecutive
+ * units. Memory: 8 bytes per key unit that is not a single row.
  */
 #include "dist_ring.h"
 
@@ -19,7 +19,7 @@ static tess__unit_run units_of(const tess_dist_attn *d, const tess_plan_info *in
     return (tess__unit_run){first, last + 1 - first};
 }
 
-/* Where each unit of the runs begins among the rows of the part. */
+/* First row in the key part of each unit of the runs. */
 static void fill_bounds(const tess_dist_attn *d, tess__ring_part *part)
 {
     int64_t at = 0, row = 0;
@@ -72,8 +72,8 @@ static tess_status make_arrays(const tess_dist_attn *d, tess__arena *arena,
                                                                                    : TESS_ENOMEM;
 }
 
-/* Scratch: two parts of keys on their way, backward three of sums, and o and lse, or dq, of a tile.
- * Sets keep who needs which part, and what lists leave out. */
+/* Scratch: two key parts in flight, backward three of gradient sums, and o and lse, or dq, of a
+ * share. Activations: which position needs which part, and omitted rows. */
 static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__ring_exec *x,
                        tess__dist_need *need)
 {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_ring_virtual.c - virtual keys in a ring: sums over parts that a place does not see.
+/* dist_ring_virtual.c - virtual keys in a ring: sums over key parts that a position does not
+ * receive.
  *
- * The virtual key of a group is the mean of all rows that its list leaves out, over all parts. Of
- * parts that come to a place, it sums what is left out itself. A part that no share of a place has
- * work with does not come; its first holder then sends the sums of its rows, two for each sample
- * and head, and all groups leave all of them out. Backward such a part's rows get what the place's
- * groups give together, which goes to the first holder the same way back:
+ * The virtual key of a group is the mean of all rows that its list omits, over all key parts. A
+ * position sums the omitted rows of the parts that it receives. A key part that no share of a
+ * position needs is not sent there; its owner then sends the sums of its rows, two for each sample
+ * and head: all groups omit all of these rows. Backward, the gradient of these rows is summed over
+ * the groups of the position and sent to the owner:
  *
- *   forward    p -> s   sum k, sum v of part p        where s has no work with p
+ *   forward    p -> s   sum k, sum v of key part p        where s does not need p
  *   backward   s -> p   sum over groups of e
  *
- * Cost: 8 D bytes for each sample and head and such pair of places, as control traffic.
+ * Cost: 8 D bytes for each sample, head and such pair of positions, as control traffic.
  *
- *   scratch, virtual_offset the rest   each | all | out (steps blocks) | in (steps blocks)
+ *   scratch, from virtual_offset   each | all | out (steps blocks) | in (steps blocks)
  */
 #include "dist_ring.h"
 
@@ -45,14 +46,14 @@ float *tess__ring_all(const tess_dist_attn *d, const tess__dist_run *run, const 
            (sample * run->layer->n_shares + i) * 2 * d->opts.head_dim;
 }
 
-/* Whether something goes from the first holder of part p to place s, or back. */
+/* Whether key part p is not sent to position s, so that sums are. */
 static int is_skipped(const tess__ring_exec *x, const uint8_t *needs, int s, int p)
 {
     return !needs[s * x->steps + p] && x->parts[p].rows > 0;
 }
 
-/* Sends the block (x->sums) to each place that it is for, and gets theirs, by place: forward about
- * the part that began here, back about the parts that did not come. */
+/* Sends the block (x->sums) to each position that needs it, and receives theirs, by position:
+ * forward about the own key part, back about the parts that were not received. */
 static tess_status exchange_sums(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                                  const uint8_t *needs, int back, const float *block, float *out,
                                  float *in)

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_rows.c - rows from their owners to the ranks that compute with them, and back.
+/* dist_rows.c - rows from their owner ranks to the computing ranks, and back.
  *
- * Tensors that travel at the same time share one all-to-all. The message from p to c, c != p, has
- * one tensor after the other, in each the samples, in each the rows in the order of c's packed
- * buffer. With ranks that need heads of their own, of q, k and v:
+ * Tensors that are moved at the same time share one all-to-all. The message from p to c, c != p,
+ * has one tensor after the other, in each the samples, in each the rows in the order of c's packed
+ * buffer. Where every rank needs its own heads of q, k and v:
  *
- *   home of p       q, k, v   | head 0 | head 1 | head 2 | head 3 | head 4 |   p's tokens
- *                                           |                          |
- *                                           v                          v
- *   message         one       [ q of heads 1, 4 | k of heads 1, 4 | v of heads 1, 4 ]
- *                                           |
- *                                           v
- *   packed of c     q         head 1 | tokens of rank 0 | .. of rank p .. | of the last rank |
- *   (k, v alike)              head 4 | tokens of rank 0 | .. of rank p .. | of the last rank |
+ *   local rows of p   q, k, v   | head 0 | head 1 | head 2 | head 3 | head 4 |   p's tokens
+ *                                             |                          |
+ *                                             v                          v
+ *   message           one       [ q of heads 1, 4 | k of heads 1, 4 | v of heads 1, 4 ]
+ *                                             |
+ *                                             v
+ *   packed on c       q         head 1 | tokens of rank 0 | .. of rank p .. | of the last rank |
+ *   (k, v alike)                head 4 | tokens of rank 0 | .. of rank p .. | of the last rank |
  *
- * Rows that stay are copied straight from home to the packed buffer, while the messages travel.
- * On the way home a row may come from several ranks (gradients of keys): each head is one item of
- * work, which takes its segments in rank order, so the sum has one order whatever the threads do.
+ * Rows whose owner computes with them are copied directly to the packed buffer while the messages
+ * are in flight. On the way back a row may come from several ranks (gradients of keys): each head
+ * is one item of work, which adds its segments in rank order, so the sum does not depend on
+ * threads.
  *
- * Cost of rank p: bytes as src/plan/traffic.c counts them, one message for each peer that rows are
- * for; each row is copied twice on the way, three times with the all-to-all, one that stays once.
+ * Cost of rank p: bytes as src/plan/price/traffic.c counts them, one message per peer with rows;
+ * each row is copied twice, three times with the all-to-all, one that is not sent once.
  */
 #include "dist_attn_internal.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { TEAM_FLOATS = 1 << 16 }; /* below this a team of threads costs more than it saves */
+enum { PARALLEL_FLOATS = 1 << 16 }; /* smaller moves use one thread */
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
@@ -42,8 +43,7 @@ static void number_rows(tess__segment_list *list)
     }
 }
 
-/* The segments of one head: the first peer writes its rows where they are all there are, the others
- * add. */
+/* The segments of one head: the first peer overwrites, where it has all rows, the others add. */
 static void order_head(tess__row_exchange *exchange, int head, int64_t local_rows)
 {
     const int64_t begin = exchange->first[head], end = exchange->first[head + 1];
@@ -68,7 +68,7 @@ void tess__row_exchange_complete(tess__row_exchange *exchange, int heads, int64_
         exchange->first[exchange->local.segments[i].head + 1]++;
     for (int h = 0; h < heads; h++)
         exchange->first[h + 1] += exchange->first[h];
-    for (int64_t i = 0; i < exchange->local.n; i++) /* leaves first[h] at the begin of head h + 1 */
+    for (int64_t i = 0; i < exchange->local.n; i++) /* advances first[h] to first[h + 1] */
         exchange->by_head[exchange->first[exchange->local.segments[i].head]++] = i;
     memmove(exchange->first + 1, exchange->first, (size_t)heads * sizeof *exchange->first);
     exchange->first[0] = 0;
@@ -106,9 +106,9 @@ static void add_rows(float *restrict to, int64_t stride_to, const float *restric
             to[i] += from[i];
 }
 
-static float *packed_row(const tess__transfer *c, int64_t b, int64_t place)
+static float *packed_row(const tess__transfer *t, int64_t b, int64_t place)
 {
-    return c->packed + (b * c->exchange->packed_rows + place) * c->width;
+    return t->packed + (b * t->exchange->packed_rows + place) * t->width;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -129,8 +129,8 @@ static const tess__segment_list *recvs_of(const job *j, int i)
     return j->back ? &j->transfers[i].exchange->local : &j->transfers[i].exchange->packed;
 }
 
-/* Where each transfers of each message begins, and the bytes of all, which it returns; what stays
- * is no message. */
+/* Offsets of each transfer in each message, and the bytes of each message; returns the sum. Rows of
+ * this rank itself are in no message. */
 static size_t lay_out(const job *j, const tess__segment_list *(*list_of)(const job *, int),
                       int64_t *base, int64_t *bytes)
 {
@@ -154,16 +154,16 @@ static float *message_row(const job *j, float *buffer, const int64_t *base, int 
     return buffer + first + (b * list->rows[segment->peer] + segment->at) * j->transfers[i].width;
 }
 
-/* ---- both sides of a message ----------------------------------------------------------------- */
+/* ---- packing and unpacking ------------------------------------------------------------------- */
 
-static int team_of(const job *j)
+static int threads_of(const job *j)
 {
     const tess_dist_attn *d = j->d;
     int64_t floats = 0;
     for (int i = 0; i < j->n; i++)
         floats += (d->opts.heads * d->local_rows + j->transfers[i].exchange->packed_rows) *
                   j->transfers[i].width;
-    return floats * d->opts.batch < TEAM_FLOATS ? 1 : d->ctx->threads;
+    return floats * d->opts.batch < PARALLEL_FLOATS ? 1 : d->ctx->threads;
 }
 
 static int chunk_of(const job *j, int64_t items)
@@ -172,15 +172,15 @@ static int chunk_of(const job *j, int64_t items)
     return chunk < 1 ? 1 : chunk > 4096 ? 4096 : (int)chunk;
 }
 
-/* Copies the segments of a transfers's sending side that leave. */
-static void pack(const job *j, int i, int team)
+/* Copies the rows of a transfer that are sent. */
+static void pack(const job *j, int i, int threads)
 {
     tess_dist_attn *d = j->d;
-    const tess__transfer *c = &j->transfers[i];
+    const tess__transfer *t = &j->transfers[i];
     const tess__segment_list *list = sends_of(j, i);
     const int64_t items = list->n * d->opts.batch;
     const int chunk = chunk_of(j, items);
-#pragma omp parallel for num_threads(team) schedule(dynamic, chunk)
+#pragma omp parallel for num_threads(threads) schedule(dynamic, chunk)
     for (int64_t item = 0; item < items; item++) {
         const int64_t b = item / list->n;
         const tess__segment *segment = &list->segments[item % list->n];
@@ -188,74 +188,74 @@ static void pack(const job *j, int i, int team)
             continue;
         float *to = message_row(j, d->send.data, d->send_base, i, list, b, segment);
         if (j->back)
-            copy_rows(to, c->width, packed_row(c, b, segment->place), c->width, segment->rows,
-                      c->width);
+            copy_rows(to, t->width, packed_row(t, b, segment->place), t->width, segment->rows,
+                      t->width);
         else
-            copy_rows(to, c->width, tess__view_row(&c->local, b, segment->head, segment->row),
-                      c->local.stride_s, segment->rows, c->width);
+            copy_rows(to, t->width, tess__view_row(&t->local, b, segment->head, segment->row),
+                      t->local.stride_s, segment->rows, t->width);
     }
 }
 
-/* Out: to the packed buffer, the segments that stay or those that received. */
-static void unpack(const job *j, int i, int stays, int team)
+/* To the packed buffer: the rows of this rank itself (own 1), or the received ones. */
+static void unpack(const job *j, int i, int own, int threads)
 {
     tess_dist_attn *d = j->d;
-    const tess__transfer *c = &j->transfers[i];
+    const tess__transfer *t = &j->transfers[i];
     const tess__segment_list *list = recvs_of(j, i);
     const int64_t items = list->n * d->opts.batch;
     const int chunk = chunk_of(j, items);
-#pragma omp parallel for num_threads(team) schedule(dynamic, chunk)
+#pragma omp parallel for num_threads(threads) schedule(dynamic, chunk)
     for (int64_t item = 0; item < items; item++) {
         const int64_t b = item / list->n;
         const tess__segment *segment = &list->segments[item % list->n];
-        if ((segment->peer == d->rank) != stays)
+        if ((segment->peer == d->rank) != own)
             continue;
-        float *to = packed_row(c, b, segment->place);
-        if (stays)
-            copy_rows(to, c->width, tess__view_row(&c->local, b, segment->head, segment->row),
-                      c->local.stride_s, segment->rows, c->width);
+        float *to = packed_row(t, b, segment->place);
+        if (own)
+            copy_rows(to, t->width, tess__view_row(&t->local, b, segment->head, segment->row),
+                      t->local.stride_s, segment->rows, t->width);
         else
-            copy_rows(to, c->width, message_row(j, d->recv.data, d->recv_base, i, list, b, segment),
-                      c->width, segment->rows, c->width);
+            copy_rows(to, t->width, message_row(j, d->recv.data, d->recv_base, i, list, b, segment),
+                      t->width, segment->rows, t->width);
     }
 }
 
-static void clear_rows(const tess__transfer *c, int64_t b, int32_t head, int64_t rows)
+static void clear_rows(const tess__transfer *t, int64_t b, int32_t head, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++)
-        memset(tess__view_row(&c->local, b, head, r), 0, (size_t)c->width * sizeof(float));
+        memset(tess__view_row(&t->local, b, head, r), 0, (size_t)t->width * sizeof(float));
 }
 
-/* Back: all rows of a head at home, from what received and what stays, in rank order. */
+/* To the owner: all local rows of a head, from received rows and own ones, in rank order. */
 static void return_head(const job *j, int i, int64_t b, int32_t head)
 {
     tess_dist_attn *d = j->d;
-    const tess__transfer *c = &j->transfers[i];
-    const tess__row_exchange *exchange = c->exchange;
+    const tess__transfer *t = &j->transfers[i];
+    const tess__row_exchange *exchange = t->exchange;
     if (exchange->clear[head])
-        clear_rows(c, b, head, d->local_rows);
+        clear_rows(t, b, head, d->local_rows);
     for (int64_t k = exchange->first[head]; k < exchange->first[head + 1]; k++) {
         const tess__segment *segment = &exchange->local.segments[exchange->by_head[k]];
-        const float *from = segment->peer == d->rank ? packed_row(c, b, segment->place)
+        const float *from = segment->peer == d->rank ? packed_row(t, b, segment->place)
                                                      : message_row(j, d->recv.data, d->recv_base, i,
                                                                    &exchange->local, b, segment);
-        float *to = tess__view_row(&c->local, b, head, segment->row);
+        float *to = tess__view_row(&t->local, b, head, segment->row);
         if (segment->adds)
-            add_rows(to, c->local.stride_s, from, segment->rows, c->width);
+            add_rows(to, t->local.stride_s, from, segment->rows, t->width);
         else
-            copy_rows(to, c->local.stride_s, from, c->width, segment->rows, c->width);
+            copy_rows(to, t->local.stride_s, from, t->width, segment->rows, t->width);
     }
 }
 
-static void return_to_owners(const job *j, int i, int team)
+static void return_to_owners(const job *j, int i, int threads)
 {
     const int64_t heads = j->d->opts.heads, items = heads * j->d->opts.batch;
-#pragma omp parallel for num_threads(team) schedule(dynamic)
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int64_t item = 0; item < items; item++)
         return_head(j, i, item / heads, (int32_t)(item % heads));
 }
 
-/* ---- all together ---------------------------------------------------------------------------- */
+/* ---- the exchange ---------------------------------------------------------------------------- */
 
 static tess_status exchange_rows(tess_dist_attn *d, tess_dist_stats *stats,
                                  const tess__transfer *transfers, int n, int back)
@@ -267,9 +267,9 @@ static tess_status exchange_rows(tess_dist_attn *d, tess_dist_stats *stats,
     const size_t in = lay_out(&j, recvs_of, d->recv_base, d->recv_bytes);
     assert(out <= d->send.bytes && in <= d->recv.bytes);
     (void)out, (void)in; /* without assertions */
-    const int team = team_of(&j);
+    const int threads = threads_of(&j);
     for (int i = 0; i < n; i++)
-        pack(&j, i, team);
+        pack(&j, i, threads);
 
     tess_request *request = NULL;
     const int64_t packed = tess_comm_clock(d->comm);
@@ -277,15 +277,15 @@ static tess_status exchange_rows(tess_dist_attn *d, tess_dist_stats *stats,
                                        d->recv.data, d->recv_bytes, &request));
     const int64_t started = tess_comm_clock(d->comm);
     for (int i = 0; i < n && !back; i++)
-        unpack(&j, i, 1, team);
+        unpack(&j, i, 1, threads);
     const int64_t copied = tess_comm_clock(d->comm);
     TESS_TRY(tess_comm_wait(d->comm, request));
     const int64_t arrived = tess_comm_clock(d->comm);
     for (int i = 0; i < n; i++)
         if (back)
-            return_to_owners(&j, i, team);
+            return_to_owners(&j, i, threads);
         else
-            unpack(&j, i, 0, team);
+            unpack(&j, i, 0, threads);
     stats->exchange_ns += started - packed + arrived - copied;
     stats->move_ns += packed - begin + copied - started + tess_comm_clock(d->comm) - arrived;
     return TESS_OK;

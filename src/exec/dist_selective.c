@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_selective.c - layers in which only selected keys travel: U x C, DSV's head x sequence
- * hybrid.
+/* dist_selective.c - layers in which only selected keys are sent: U x C, DSV's hybrid of head and
+ * sequence parallelism.
  *
  * Heads are split over U groups of ranks, the queries of a group's heads over its C ranks. A rank
- * has the query rows of its shares; of each head it needs the keys that its queries select, all of
- * them together: the union, which is found when keys are chosen.
+ * has the query rows of its shares; of each head it needs the union of the keys that its queries
+ * select, which is known once keys are selected.
  *
- *   forward    q (and the low-rank vectors) out; keys chosen; units asked for; K, V of the union
- *              come; attention of each share against the union of its head; o back
- *   backward   dout out; gradients; dq back; dK, dV of the union back, summed by their owners
+ *   forward    q (and the projected q, k) to the computing ranks; keys selected; units requested;
+ *              K, V of the union received; attention of each share over its union; o back
+ *   backward   dout to the computing ranks; gradients; dq back; dK, dV of the union back, summed by
+ *              their owner ranks
  *
- * Cost of a rank beside that of q: 2 D floats for each row of the union that is elsewhere, forward
- * and backward, and at most a bit for each key unit, head and sample; with virtual keys two rows of
- * sums for each owner, head and sample, forward and backward. Memory: the union's rows, and
- * as much for gradients. The union is not known before, so their memory grows when it must.
+ * Cost of a rank beside that of q: 2 D floats for each remote row of the union, forward and
+ * backward, and at most a bit for each key unit, head and sample; with virtual keys two rows of
+ * sums for each owner rank, head and sample, forward and backward. Memory: the rows of the union,
+ * and as much for gradients. The union is not known in advance, so these buffers grow during calls.
  */
 #include "dist_selective.h"
 
@@ -21,7 +22,7 @@
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* Which heads each rank has shares of. */
+/* Lists the heads that each rank has shares of. */
 static tess_status list_heads(const tess_dist_attn *d, const tess__dist_plan *in,
                               tess__selective *x)
 {
@@ -43,7 +44,7 @@ static tess_status list_heads(const tess_dist_attn *d, const tess__dist_plan *in
     return TESS_OK;
 }
 
-/* The units with rows at home on each rank; a unit may be on two. */
+/* Lists the units with rows on each owner rank; a unit may be on two. */
 static tess_status list_units(const tess_dist_attn *d, const tess__dist_plan *in,
                               tess__selective *x)
 {
@@ -66,14 +67,14 @@ static tess_status list_units(const tess_dist_attn *d, const tess__dist_plan *in
     return TESS_OK;
 }
 
-/* Numbers of units before each word of a union, and where its units begin among its rows. */
+/* Bytes of the index of a union: number of units before each word, first row of each unit. */
 static size_t index_bytes(const tess_dist_attn *d, const tess__selective *x)
 {
     return (size_t)x->words * sizeof(int64_t) + ((size_t)d->opts.n_units + 1) * sizeof(int64_t);
 }
 
 /* With virtual keys: rest (batch, n_local_heads, 2, head_dim), and each (groups of a share, 2,
- * head_dim); behind the index. */
+ * head_dim), after the index. */
 static int64_t virtual_floats(const tess_dist_attn *d, const tess__dist_layer *layer,
                               const tess__selective *x)
 {
@@ -126,7 +127,7 @@ static tess_status selective_plan(const tess_dist_attn *d, const tess__dist_plan
 
 /* ---- unions ---------------------------------------------------------------------------------- */
 
-/* What this rank needs: of each sample and head all units that its shares select. */
+/* a->needed: of each sample and head the union of the units that its shares select. */
 static void join_shares(const tess_dist_attn *d, const tess__dist_run *run,
                         const tess__selective *x, const tess__key_requests *a)
 {
@@ -190,7 +191,7 @@ static const tess_selection *union_lists(tess_dist_attn *d, const tess__dist_run
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* A share's virtual keys: of what it leaves out of the union, and of all rows beside it. */
+/* Virtual keys of a share: from the omitted rows of the union, and from all rows outside of it. */
 static void join_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                          const tess__key_subset *keys, const tess_selection *lists, int sample,
                          int64_t i, int64_t item)
@@ -249,7 +250,7 @@ static tess_status selective_forward(tess_dist_attn *d, tess__dist_run *run)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* What a share's virtual keys give: to dq, to dk and dv of the union, and to the rest. */
+/* Gradients of the virtual keys of a share: to dq, to dk and dv of the union, and to the rest. */
 static void return_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                            const tess_selection *lists, int sample, int64_t i, int64_t item,
                            float *dk, float *dv)
@@ -262,8 +263,8 @@ static void return_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__s
     tess__add_floats(d, rest + item * row, all, row);
 }
 
-/* Gradients of all shares: dq, and dk and dv of the unions, (2, places, head_dim). Behind them is
- * sized_buffer for those of one more share, which are added where a head has several. */
+/* Gradients of all shares: dq, and dk and dv of the unions, (2, rows of all unions, head_dim).
+ * After them is space for those of one more share, which are added where a head has several. */
 static tess_status differentiate(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                                  const tess__key_requests *a, float *sums)
 {
@@ -297,7 +298,7 @@ static tess_status differentiate(tess_dist_attn *d, tess__dist_run *run, const t
     return TESS_OK;
 }
 
-/* Floats of the gradients of all unions, and of the largest once more. */
+/* Floats of the gradients of all unions, and of the largest one again. */
 static int64_t sum_floats(const tess_dist_attn *d, const tess__selective *x,
                           const tess__key_requests *a)
 {

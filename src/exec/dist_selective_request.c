@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_selective_request.c - which rows of keys ranks ask each other for.
+/* dist_selective_request.c - requests for key rows between ranks.
  *
- * A rank needs, of each sample and head it has shares of, the units that its lists name together.
- * It tells each owner which of the units with rows there these are (unit_set.c has the form), and
- * the owner answers with K and V of their rows (dist_selective_rows.c); no row travels twice, and
- * none that nobody named:
+ * A rank needs, of each sample and head it has shares of, the union of the units in its lists. It
+ * sends each owner rank the set of needed units with rows there (encoded by unit_set.c), and the
+ * owner replies with K and V of their rows (dist_selective_rows.c); no row is sent twice, and only
+ * requested rows are sent:
  *
- *   c   bytes of the question  ->  p     control, 8 bytes
+ *   c   bytes of the request   ->  p     control, 8 bytes
  *       units, by sample, head ->        index
  *
- * A unit may have rows on two owners; each answers with its own.
+ * A unit may have rows on two owner ranks; each replies with its own.
  */
 #include "dist_selective.h"
 
@@ -91,7 +91,7 @@ int64_t tess__rows_for(const tess_dist_attn *d, const tess__selective *x,
                             d->opts.bounds[d->rank], d->opts.bounds[d->rank + 1]);
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 int64_t tess__request_scratch(const tess_dist_attn *d, const tess__selective *x)
 {
@@ -103,7 +103,7 @@ int tess__requests_keys(const tess__selective *x, int c, int p)
     return x->first[c + 1] > x->first[c] && x->unit_end[p] > x->unit_begin[p];
 }
 
-/* The questions one after the other; bytes (ranks) of each, packed to those who are asked. */
+/* Encodes the requests one after the other; bytes: of each request, for the ranks that get one. */
 static void write_requests(const tess_dist_attn *d, const tess__selective *x,
                            const tess__key_requests *a, uint8_t *message, int64_t *bytes)
 {
@@ -120,7 +120,7 @@ static void write_requests(const tess_dist_attn *d, const tess__selective *x,
     }
 }
 
-/* 0 if some question is not one. */
+/* 0 if a request is malformed. */
 static int read_requests(const tess_dist_attn *d, const tess__selective *x,
                          const tess__key_requests *a, const uint8_t *message)
 {
@@ -154,7 +154,7 @@ static void mirror_requests(const tess_dist_attn *d, const tess__selective *x,
                        (size_t)x->local_words * sizeof *a->requested);
 }
 
-/* The bytes of each question, once their numbers have come; -1 if they cannot be. */
+/* The bytes of each request, from the received sizes; -1 if they are impossible. */
 static int64_t request_sizes(const tess_dist_attn *d, const tess__selective *x, int synthetic,
                              const int64_t *sizes)
 {
@@ -169,7 +169,7 @@ static int64_t request_sizes(const tess_dist_attn *d, const tess__selective *x, 
     return total <= x->request_bytes_in ? total : -1;
 }
 
-/* Room for n floats, and some more where there is not enough: the next lists may ask for more. */
+/* Grows a buffer to n floats with a reserve: the next lists may select more. */
 static tess_status grow(const tess_dist_attn *d, tess__buffer *buffer, int64_t n)
 {
     if (buffer->data && (size_t)n * sizeof(float) <= buffer->bytes)
@@ -177,7 +177,7 @@ static tess_status grow(const tess_dist_attn *d, tess__buffer *buffer, int64_t n
     return tess__buffer_grow(d->ctx, buffer, n + n / 8, sizeof(float));
 }
 
-/* Where the rows of each sample and head begin, and sized_buffer for them. */
+/* Offsets of the rows of each sample and head, and space for them. */
 static tess_status place_rows(const tess_dist_attn *d, tess__dist_run *run,
                               const tess__selective *x, const tess__key_requests *a)
 {
@@ -190,7 +190,7 @@ static tess_status place_rows(const tess_dist_attn *d, tess__dist_run *run,
     return grow(d, &run->acts->keys, 2 * rows * d->opts.head_dim);
 }
 
-/* Room for the rows that come and go: each buffer for both, for gradients go the other way. */
+/* Space for the rows sent and received: each buffer for both, since gradients go the other way. */
 static tess_status reserve_messages(tess_dist_attn *d, const tess__selective *x,
                                     const tess__key_requests *a)
 {
@@ -212,7 +212,7 @@ static tess_status reserve_messages(tess_dist_attn *d, const tess__selective *x,
     return grow(d, &d->recv, most);
 }
 
-/* Both sides' sizes of an exchange in which some ranks ask others: `bytes` each. */
+/* Sizes of an all-to-all with `bytes` from each rank to each owner that it requests keys of. */
 static void fixed_sizes(const tess_dist_attn *d, const tess__selective *x, int64_t bytes)
 {
     for (int p = 0; p < d->ranks; p++) {
@@ -228,7 +228,7 @@ tess_status tess__request_keys(tess_dist_attn *d, tess__dist_run *run, const tes
     uint8_t *const out = (uint8_t *)(sizes_in + d->ranks), *const in = out + x->request_bytes_out;
     if (run->status == TESS_OK)
         run->status = place_rows(d, run, x, a);
-    if (run->status != TESS_OK) /* asks for nothing, and all leave together below */
+    if (run->status != TESS_OK) /* requests nothing; all ranks return the failure together below */
         memset(a->needed, 0,
                (size_t)(d->opts.batch * x->n_local_heads * x->words) * sizeof *a->needed);
     write_requests(d, x, a, out, sizes);
@@ -237,15 +237,15 @@ tess_status tess__request_keys(tess_dist_attn *d, tess__dist_run *run, const tes
                                  d->recv_bytes));
     const int synthetic = d->comm->ops->synthetic;
     if (request_sizes(d, x, synthetic, sizes_in) <
-        0) /* the others are on their way to the next call */
+        0) /* the other ranks continue with the next call */
         return tess_comm_fail(d->comm, tess__fail(TESS_EFORMAT,
-                                                  "questions about keys have more than %lld bytes",
+                                                  "requests for keys have more than %lld bytes",
                                                   (long long)x->request_bytes_in));
     TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_INDEX, out, d->send_base, in, d->recv_base));
     memset(a->requested, 0,
            (size_t)(d->opts.batch * x->first[d->ranks] * x->local_words) * sizeof *a->requested);
     if (!read_requests(d, x, a, in) && run->status == TESS_OK)
-        run->status = tess__fail(TESS_EFORMAT, "a question about keys that names none");
+        run->status = tess__fail(TESS_EFORMAT, "a request for keys is malformed");
     if (synthetic)
         mirror_requests(d, x, a);
     if (run->status == TESS_OK)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_selective_rows.c - rows of keys that ranks have asked for, on their way, and their gradients
- * back.
+/* dist_selective_rows.c - requested key rows from their owner ranks, and their gradients back.
  *
  *   p   K rows, V rows, by sample, head   ->  c     payload: the union, row by row
  *       dK rows, dV rows                  <-        backward: the same rows; p adds them, ranks
  *                                                   ascending
  *
- * The rows of a sample and head lie in token order, so that what comes from an owner is one piece.
- * Virtual keys stand for rows that are not asked for, too: their owners send the sums of these, two
- * rows of floats for each sample and head (control), and get back what each such row is given.
+ * The rows of a sample and head are in token order, so that those of one owner are contiguous.
+ * Virtual keys represent rows that are not requested, too: their owners send the sums of these, two
+ * rows of floats for each sample and head (control), and receive the gradient of each such row.
  */
 #include "dist_selective.h"
 
@@ -16,45 +15,45 @@
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Rows at home, `stride` floats apart, and those of a message, `step` floats apart. */
-typedef void (*rows_fn)(float *home, int64_t stride, float *message, int64_t step, int64_t rows,
+/* Local rows, `stride` floats apart, and those of a message, `step` floats apart. */
+typedef void (*rows_fn)(float *local, int64_t stride, float *message, int64_t step, int64_t rows,
                         int width);
 
-static void copy_rows_out(float *home, int64_t stride, float *message, int64_t step, int64_t rows,
+static void copy_rows_out(float *local, int64_t stride, float *message, int64_t step, int64_t rows,
                           int width)
 {
     if (stride == width && step == width) {
-        memcpy(message, home, (size_t)rows * (size_t)width * sizeof *home);
+        memcpy(message, local, (size_t)rows * (size_t)width * sizeof *local);
         return;
     }
-    for (int64_t r = 0; r < rows; r++, home += stride, message += step)
-        memcpy(message, home, (size_t)width * sizeof *home);
+    for (int64_t r = 0; r < rows; r++, local += stride, message += step)
+        memcpy(message, local, (size_t)width * sizeof *local);
 }
 
-static void add_rows(float *home, int64_t stride, float *message, int64_t step, int64_t rows,
+static void add_rows(float *local, int64_t stride, float *message, int64_t step, int64_t rows,
                      int width)
 {
     for (int64_t r = 0; r < rows; r++) {
-        float *restrict to = home + r * stride;
+        float *restrict to = local + r * stride;
         const float *restrict from = message + r * step;
         for (int i = 0; i < width; i++)
             to[i] += from[i];
     }
 }
 
-/* Calls fn for the rows of view that are asked for, with those of the message one after the other;
- * returns where these end. asked 0: for the rows that are not, with one row of the message. */
+/* Calls fn for the requested rows of view, with consecutive rows of the message; returns the end of
+ * these. requested 0: for the rows that are not requested, with one row of the message. */
 static float *each_row(const tess_dist_attn *d, const tess__selective *x,
-                       const tess__key_requests *a, int sample, int64_t item, int asked,
+                       const tess__key_requests *a, int sample, int64_t item, int requested,
                        const tess_view *view, rows_fn fn, float *message)
 {
     const uint64_t *set = tess__requested_at(d, x, a, sample, item);
     const int64_t low = d->opts.bounds[d->rank], high = d->opts.bounds[d->rank + 1];
     const int64_t base = x->unit_begin[d->rank], n = x->unit_end[d->rank] - base;
-    const int64_t step = asked ? d->opts.head_dim : 0;
+    const int64_t step = requested ? d->opts.head_dim : 0;
     int64_t at = 0;
     for (tess__row_span s;
-         s = tess__next_rows(d, set, asked, base, n, low, high, &at), s.end > s.begin;) {
+         s = tess__next_rows(d, set, requested, base, n, low, high, &at), s.end > s.begin;) {
         fn(tess__view_row(view, sample, x->heads[item], s.begin - low), view->stride_s, message,
            step, s.end - s.begin, d->opts.head_dim);
         message += (s.end - s.begin) * step;
@@ -62,9 +61,9 @@ static float *each_row(const tess_dist_attn *d, const tess__selective *x,
     return message;
 }
 
-/* Bytes of the messages of rows: to those who ask, or from those who are asked. */
+/* Bytes of the messages of rows: to the requesting ranks, and from the owner ranks. */
 static void row_sizes(const tess_dist_attn *d, const tess__selective *x,
-                      const tess__key_requests *a, int64_t *asked, int64_t *asking)
+                      const tess__key_requests *a, int64_t *to_requester, int64_t *from_owner)
 {
     const int64_t row = 2 * d->opts.head_dim * (int64_t)sizeof(float);
     for (int r = 0; r < d->ranks; r++) {
@@ -75,12 +74,12 @@ static void row_sizes(const tess_dist_attn *d, const tess__selective *x,
             for (int64_t h = 0; h < x->n_local_heads; h++)
                 in += tess__rows_from(d, x, a, r, sample, h);
         }
-        asked[r] = out * row;
-        asking[r] = in * row;
+        to_requester[r] = out * row;
+        from_owner[r] = in * row;
     }
 }
 
-/* Rows of sample and head i before those that owner p has. */
+/* Rows of sample and head i before those of owner p. */
 static int64_t rows_before(const tess_dist_attn *d, const tess__selective *x,
                            const tess__key_requests *a, int p, int64_t i)
 {
@@ -88,8 +87,8 @@ static int64_t rows_before(const tess_dist_attn *d, const tess__selective *x,
                             d->opts.bounds[p]);
 }
 
-/* Copies the rows of every sample and head that owner p has, K and then V, from keys to a message
- * (out) or from it. Returns where the message ends. */
+/* Copies the rows of every sample and head of owner p, K and then V, from keys to a message (out)
+ * or from it. Returns the end of the message. */
 static float *copy_pieces(const tess_dist_attn *d, const tess__selective *x,
                           const tess__key_requests *a, int p, float *keys, int out, float *message)
 {
@@ -107,7 +106,7 @@ static float *copy_pieces(const tess_dist_attn *d, const tess__selective *x,
     return message;
 }
 
-/* Rows at home that this rank itself asks for: fn between home and keys. */
+/* Local rows that this rank itself requests: fn between the tensor and keys. */
 static void own_rows(const tess_dist_attn *d, const tess__selective *x, const tess__key_requests *a,
                      const tess_view *k, const tess_view *v, rows_fn fn, float *keys)
 {
@@ -121,8 +120,8 @@ static void own_rows(const tess_dist_attn *d, const tess__selective *x, const te
     }
 }
 
-/* Rows at home that rank c asks for: fn between home and its message, K and then V for each sample
- * and head. Returns where the message ends. */
+/* Local rows that rank c requests: fn between the tensor and its message, K and then V for each
+ * sample and head. Returns the end of the message. */
 static float *requested_rows(const tess_dist_attn *d, const tess__selective *x,
                              const tess__key_requests *a, int c, const tess_view *k,
                              const tess_view *v, rows_fn fn, float *message)
@@ -135,7 +134,7 @@ static float *requested_rows(const tess_dist_attn *d, const tess__selective *x,
     return message;
 }
 
-/* One all-to-all of rows, whose sizes are in d->send_bytes and d->recv_bytes. */
+/* One all-to-all of rows with the sizes in d->send_bytes and d->recv_bytes. */
 static tess_status exchange(tess_dist_attn *d, tess_dist_stats *stats)
 {
     const int64_t begin = tess_comm_clock(d->comm);
@@ -167,9 +166,9 @@ tess_status tess__keys_fetch(tess_dist_attn *d, tess__dist_run *run, const tess_
     return TESS_OK;
 }
 
-/* ---- rows that are not asked for ------------------------------------------------------------- */
+/* ---- rows that are not requested ------------------------------------------------------------ */
 
-/* sum (head_dim) = that of the rows at home that a sample and head of a rank does not ask for. */
+/* sum (head_dim) = sum of the local rows that an item does not request, of a sample. */
 static void sum_unrequested(const tess_dist_attn *d, const tess__selective *x,
                             const tess__key_requests *a, int sample, int64_t item,
                             const tess_view *view, float *sum)
@@ -190,14 +189,14 @@ static void sum_unrequested(const tess_dist_attn *d, const tess__selective *x,
         sum[c] = (float)sums[c];
 }
 
-/* Sizes of the messages of sums: from owners to those who ask, or back. */
+/* Sizes of the messages of sums: from owner ranks to requesting ranks, or back. */
 static void rest_sizes(const tess_dist_attn *d, const tess__selective *x, int64_t *owner,
-                       int64_t *asking)
+                       int64_t *requesting)
 {
     const int64_t row = d->opts.batch * 2 * d->opts.head_dim * (int64_t)sizeof(float);
     for (int r = 0; r < d->ranks; r++) {
         owner[r] = tess__requests_keys(x, r, d->rank) ? row * (x->first[r + 1] - x->first[r]) : 0;
-        asking[r] = tess__requests_keys(x, d->rank, r) ? row * x->n_local_heads : 0;
+        requesting[r] = tess__requests_keys(x, d->rank, r) ? row * x->n_local_heads : 0;
     }
 }
 
@@ -227,7 +226,7 @@ tess_status tess__rest_sums_fetch(tess_dist_attn *d, tess__dist_run *run, const 
     return TESS_OK;
 }
 
-/* The same way back: brings what rows get that were not asked for into d->recv. */
+/* Sends the gradients of rows that were not requested to their owners, into d->recv. */
 static tess_status rest_gradients_return(tess_dist_attn *d, tess__dist_run *run,
                                          const tess__selective *x, const float *rest)
 {
@@ -246,7 +245,7 @@ static tess_status rest_gradients_return(tess_dist_attn *d, tess__dist_run *run,
     return TESS_OK;
 }
 
-/* Adds them, ranks ascending. */
+/* Adds these gradients, ranks ascending. */
 static void add_rest(const tess_dist_attn *d, const tess__dist_run *run, const tess__selective *x,
                      const tess__key_requests *a)
 {

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_unions.c - which share of the others' keys the ranks of a selective layer would need.
+/* dist_unions.c - fraction of the other ranks' keys that the ranks of a selective layer would need.
  *
- * A selective layer of degree C cuts the queries of a head into C parts. The rank of a part needs
- * the keys that its lists name together, the union, but for those at home. While somebody asks,
- * this is counted for all degrees at once whenever lists are chosen, whatever the layer's strategy:
+ * A selective layer of degree C cuts the queries of a head into C parts. The rank of a query part
+ * needs the union of the keys in its lists, except its local ones. While the context-parallel group
+ * measures, this is counted for all degrees at once whenever lists are selected, for any strategy
+ * of the layer:
  *
- *   share(C) = max over parts of  sum of (rows of the union elsewhere) / sum of (rows elsewhere)
+ *   fraction(C) = max over parts of  sum of (remote rows of the union) / sum of (remote rows)
  *
- * over heads and samples: exchanges wait for the rank that needs most. Part p goes to one of ranks
- * p U .. p U + U - 1, U = ranks / C, as its head is grouped: of the rows at home of these the mean
- * counts. A rank sees the lists of its own shares. Of a part that is cut between ranks, each counts
- * its piece, by its groups, if that tells the share within an eighth: it has seven of the part's
- * groups, or needs seven of the keys. So whole heads show all degrees, and a ring or selective
- * layer of R parts the multiples of R.
+ * over heads and samples: exchanges wait for the rank that needs most. Query part p is computed by
+ * one of the ranks p U .. p U + U - 1, U = ranks / C, depending on the group of its head: the mean
+ * of their local rows is subtracted. A rank has the lists of its own shares. Of a query part that
+ * is cut between ranks, each rank counts its piece, weighted by its groups, if that determines the
+ * fraction within an eighth: it has 7/8 of the part's groups, or needs 7/8 of the keys. So layers
+ * of whole heads measure all degrees, and a ring or selective layer of R parts the multiples of R.
  *
- * Groups between neighbouring cuts of any degree, a segment, are joined once, and parts are joined
- * from segments. Cost: a bit for each entry of each list.
+ * The lists between consecutive cuts of any degree, a segment, are joined once, and parts are
+ * joined from segments. Cost: one bit operation per entry of each list.
  */
 #include "dist_selective.h"
 
 #include <string.h>
 
-static const double tells = 0.875; /* of a part's groups, or of all keys */
+static const double representative = 0.875; /* of the groups of a query part, or of all keys */
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-/* The groups of segments or parts [a, b) that a share with groups [begin, end) has. */
+/* The groups of segments or query parts [a, b) that a share with groups [begin, end) has. */
 typedef struct {
     int32_t begin, end;
 } span;
@@ -36,7 +37,7 @@ static span overlap(const tess_union_counts *u, int32_t a, int32_t b, span share
     return (span){begin > share.begin ? begin : share.begin, end < share.end ? end : share.end};
 }
 
-/* The groups of a share; none where they do not follow each other. */
+/* The groups of a share; empty if they are not consecutive. */
 static span groups_of(const tess__dist_share *share)
 {
     const int32_t first = share->groups[0];
@@ -50,8 +51,8 @@ static void join_lists(const tess_dist_attn *d, const tess_union_counts *u,
                        const tess_selection *lists, span share)
 {
     const int64_t words = tess__set_words(d->opts.n_units);
-    const int team = tess__selection_team(lists, lists->offsets[lists->lists]);
-#pragma omp parallel for num_threads(team)
+    const int threads = tess__selection_team(lists, lists->offsets[lists->lists]);
+#pragma omp parallel for num_threads(threads)
     for (int32_t s = 0; s < u->segments; s++) {
         uint64_t *set = u->sets + s * words;
         const span own = overlap(u, s, s + 1, share);
@@ -73,7 +74,7 @@ static int64_t rows_before(const tess_dist_attn *d, const uint64_t *set, int64_t
                          : tess__set_count(set, 0, rows);
 }
 
-/* set = what the segments [a, b) have in a share. */
+/* set = the union of the segments [a, b) within a share. */
 static void join_segments(const tess_union_counts *u, int32_t a, int32_t b, span share,
                           int64_t words, uint64_t *set)
 {
@@ -85,29 +86,30 @@ static void join_segments(const tess_union_counts *u, int32_t a, int32_t b, span
     }
 }
 
-/* What part p of a degree, segments [a, b), adds to its rows; dense: it needs all keys. */
+/* Adds the counts of query part p of a degree, segments [a, b), to rows; dense: it needs all keys.
+ * */
 static void add_part(const tess_dist_attn *d, const tess_union_counts *u, int degree, int p,
                      int32_t a, int32_t b, span share, int dense, double *rows)
 {
     const span part = overlap(u, a, b, share);
     const int64_t words = tess__set_words(d->opts.n_units), tokens = d->opts.tokens;
-    const int owners = d->ranks / degree;
-    const int64_t low = d->opts.bounds[p * owners], high = d->opts.bounds[(p + 1) * owners];
-    const double elsewhere = (double)tokens - (double)(high - low) / owners;
-    double needed = elsewhere;
+    const int n_owners = d->ranks / degree;
+    const int64_t low = d->opts.bounds[p * n_owners], high = d->opts.bounds[(p + 1) * n_owners];
+    const double remote = (double)tokens - (double)(high - low) / n_owners;
+    double needed = remote;
     if (part.end <= part.begin)
         return;
     if (!dense) {
         uint64_t *const set = u->sets + u->segments * words;
         join_segments(u, a, b, share, words, set);
-        const int64_t home = rows_before(d, set, high) - rows_before(d, set, low);
-        needed = (double)rows_before(d, set, tokens) - (double)home / owners;
+        const int64_t local = rows_before(d, set, high) - rows_before(d, set, low);
+        needed = (double)rows_before(d, set, tokens) - (double)local / n_owners;
     }
     const double has = (double)(part.end - part.begin) / (double)(u->bounds[b] - u->bounds[a]);
-    rows[2] += has * elsewhere;
-    if (has >= tells || needed >= tells * elsewhere) {
+    rows[2] += has * remote;
+    if (has >= representative || needed >= representative * remote) {
         rows[0] += has * needed;
-        rows[1] += has * elsewhere;
+        rows[1] += has * remote;
     }
 }
 

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dist_whole_keys.c - layers whose ranks have whole keys: Ulysses, uneven heads, fractional heads.
+/* dist_whole_keys.c - all keys of a head on its ranks: Ulysses, uneven heads, fractional heads.
  *
- * A rank has the query rows of its shares, and of each head it has a share of the keys of all
- * tokens, in token order. With 4 heads on 3 ranks, head 0 cut in two:
+ * A rank has the query rows of its shares and, of each head that it has a share of, the keys of all
+ * tokens in token order. With 4 heads on 3 ranks, head 0 cut in two:
  *
  *            queries                                   keys and values of all tokens
  *   rank 0   head 0, first half                        head 0
  *   rank 1   head 0, second half;  head 1              head 0;  head 1
  *   rank 2   head 2;  head 3                           head 2;  head 3
  *
- * Each share is one attention of its own over all keys: its o and lse are final.
+ * Each share is one attention over all keys: its o and lse are final.
  *
- *   forward    q, k, v (and the low-rank vectors) out in one all-to-all; attention; o back
- *   backward   dout out; gradients; dq, dk, dv back in one all-to-all
+ *   forward    q, k, v (and the projected q, k) in one all-to-all; attention; o back
+ *   backward   dout in one all-to-all; gradients; dq, dk, dv back in one all-to-all
  *
- * Where several ranks have a head (here 0 and 1 have head 0), the owners of its rows add their
- * dk and dv.
+ * Where several ranks have a head (here 0 and 1 have head 0), the owner ranks add their dk and dv.
  *
- * Cost of a rank with Q query rows and K key rows (over heads) of width D, of which q and k are at
- * home: (Q - q + 2 (K - k)) D floats come and Q - q go forward, the same in turn backward. Memory:
- * 2 (Q + K) D floats for the set, as much for gradients, and the messages.
+ * Cost of a rank with Q query rows and K key rows (over heads) of width D, of which q and k are
+ * local: forward receives (Q - q + 2 (K - k)) D floats and sends (Q - q) D of o, backward receives
+ * (Q - q) D of dout and sends as many gradients as forward received. Memory: 2 (Q + K) D floats of
+ * activations, as much for gradients, and the messages.
  */
 #include "dist_attn_internal.h"
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* Keys lie in token order, whatever order the plan has them in: a segment goes where its tokens
- * are. Legs and shares ascend by head for each peer. */
+/* Packed keys are in token order, whatever their order in the plan: a segment is placed by its
+ * tokens. Segments and shares ascend by head for each peer. */
 static void place_segments(const tess_dist_attn *d, const tess__dist_layer *layer,
                            tess__segment *segments, int64_t n)
 {
@@ -43,15 +43,15 @@ static void place_segments(const tess_dist_attn *d, const tess__dist_layer *laye
 
 static void place_keys(const tess_dist_attn *d, const tess__dist_layer *layer)
 {
-    const tess__segment_list *home = &layer->kv.local;
+    const tess__segment_list *local = &layer->kv.local;
     place_segments(d, layer, layer->kv.packed.segments, layer->kv.packed.n);
-    /* Of the rows at home only those that stay are looked for in the packed buffer here. */
+    /* Of the local rows only those that this rank computes with are in its packed buffer. */
     int64_t first = 0, last;
-    while (first < home->n && home->segments[first].peer < d->rank)
+    while (first < local->n && local->segments[first].peer < d->rank)
         first++;
-    for (last = first; last < home->n && home->segments[last].peer == d->rank;)
+    for (last = first; last < local->n && local->segments[last].peer == d->rank;)
         last++;
-    place_segments(d, layer, home->segments + first, last - first);
+    place_segments(d, layer, local->segments + first, last - first);
 }
 
 static tess_status whole_plan(const tess_dist_attn *d, const tess__dist_plan *in,
@@ -137,7 +137,7 @@ static tess_status whole_forward(tess_dist_attn *d, tess__dist_run *run)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Adds the gradients of a head's keys from another of its shares. */
+/* Adds the gradients of a head's keys from another share of the head. */
 static void add(const tess_dist_attn *d, float *restrict to, const float *restrict from)
 {
     const int64_t n = d->opts.tokens * d->opts.head_dim;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit_set.c - sets of key units as bits: as messages, and lists among them.
+/* unit_set.c - sets of key units as bitmasks: as messages, and lists within them.
  *
  * A message about n units has one of four forms, named by its first byte:
  *
  *   NONE, ALL    nothing follows
  *   BITS         (n + 7) / 8 bytes, the lowest bit first
- *   GAPS         their number, then for each how many units were left out since the one before it;
- *                numbers in groups of 7 bits, the lowest first, with the top bit where more follow
+ *   GAPS         number of units, then for each the number of units skipped since the previous one;
+ *                numbers in groups of 7 bits, the lowest first, top bit set where more follow
  *
- * GAPS is taken where it is shorter than BITS: a set of few units is a byte or two for each, and no
- * set is more than its bits and a byte. Cost: a pass over the words, and over the units of GAPS.
+ * GAPS is used where it is shorter than BITS: a set of few units takes a byte or two per unit, and
+ * no set takes more than its bits and a byte. Cost: a pass over the words, and over the units of
+ * GAPS.
  */
 #include "unit_set.h"
 
@@ -20,7 +21,7 @@
 enum { NONE, ALL, BITS, GAPS };
 
 /* The bits [at, at + n) of the set, n at most 64. */
-static uint64_t take(const uint64_t *set, int64_t at, int n)
+static uint64_t get_bits(const uint64_t *set, int64_t at, int n)
 {
     const int shift = (int)(at % 64);
     uint64_t word = set[at / 64] >> shift;
@@ -29,8 +30,8 @@ static uint64_t take(const uint64_t *set, int64_t at, int n)
     return n < 64 ? word & ((UINT64_C(1) << n) - 1) : word;
 }
 
-/* Adds the bits of word at [at, at + n). */
-static void put(uint64_t *set, int64_t at, int n, uint64_t word)
+/* Sets the bits of word at [at, at + n). */
+static void set_bits(uint64_t *set, int64_t at, int n, uint64_t word)
 {
     const int shift = (int)(at % 64);
     set[at / 64] |= word << shift;
@@ -47,7 +48,7 @@ void tess__set_fill(uint64_t *set, int64_t begin, int64_t end)
 {
     for (int64_t at = begin; at < end; at += 64) {
         const int n = step(at, end);
-        put(set, at, n, n < 64 ? (UINT64_C(1) << n) - 1 : ~UINT64_C(0));
+        set_bits(set, at, n, n < 64 ? (UINT64_C(1) << n) - 1 : ~UINT64_C(0));
     }
 }
 
@@ -68,7 +69,7 @@ int64_t tess__set_count(const uint64_t *set, int64_t begin, int64_t end)
 {
     int64_t n = 0;
     for (int64_t at = begin; at < end; at += 64)
-        n += __builtin_popcountll(take(set, at, step(at, end)));
+        n += __builtin_popcountll(get_bits(set, at, step(at, end)));
     return n;
 }
 
@@ -82,7 +83,7 @@ static uint8_t *write_number(uint8_t *to, uint64_t number)
     return to;
 }
 
-/* The number at *from, which moves behind it; -1 where the bytes end first, or at 2^35. */
+/* The number at *from, which is advanced; -1 at the end of the bytes, or from 2^35 on. */
 static int64_t read_number(const uint8_t **from, const uint8_t *end)
 {
     uint64_t number = 0;
@@ -95,13 +96,13 @@ static int64_t read_number(const uint8_t **from, const uint8_t *end)
     return -1;
 }
 
-/* The form GAPS behind its first byte; NULL where it would reach `sized_buffer` bytes. */
+/* The form GAPS after its first byte; NULL if it would reach `most` bytes. */
 static uint8_t *write_gaps(const uint64_t *set, int64_t begin, int64_t end, int64_t count,
-                           int64_t sized_buffer, uint8_t *to)
+                           int64_t most, uint8_t *to)
 {
-    if (sized_buffer < 10 || count >= sized_buffer)
+    if (most < 10 || count >= most)
         return NULL;
-    const uint8_t *const last = to + sized_buffer - 5; /* a number has at most 5 bytes */
+    const uint8_t *const last = to + most - 5; /* a number has at most 5 bytes */
     to = write_number(to, (uint64_t)count);
     int64_t next = begin;
     for (int64_t unit = begin; (unit = tess__set_next(set, unit, end, 1)) < end; unit++) {
@@ -124,7 +125,7 @@ int64_t tess__set_encode(const uint64_t *set, int64_t begin, int64_t end, uint8_
     if (behind)
         return behind - message;
     for (int64_t at = begin; at < end; at += 64) {
-        const uint64_t word = take(set, at, step(at, end));
+        const uint64_t word = get_bits(set, at, step(at, end));
         const int64_t first = (at - begin) / 8, left = bytes - first;
         for (int i = 0; i < 8 && i < left; i++)
             message[1 + first + i] = (uint8_t)(word >> (8 * i));
@@ -170,15 +171,16 @@ int64_t tess__set_decode(const uint8_t *message, int64_t bytes, int64_t begin, i
         uint64_t word = 0;
         for (int i = 0; i < 8 && i < left; i++)
             word |= (uint64_t)message[1 + first + i] << (8 * i);
-        put(set, at, n, n < 64 ? word & ((UINT64_C(1) << n) - 1) : word);
+        set_bits(set, at, n, n < 64 ? word & ((UINT64_C(1) << n) - 1) : word);
     }
     return 1 + whole;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* The n bits of a row from unit `at` on, n at most 64; reads no byte that has none of them. */
-static uint64_t take_bytes(const uint8_t *row, int64_t at, int n)
+/* The n bits of a bitmask from unit `at` on, n at most 64; reads only bytes that have such a bit.
+ * */
+static uint64_t get_byte_bits(const uint8_t *row, int64_t at, int n)
 {
     const uint8_t *from = row + at / 8;
     const int shift = (int)(at % 8), bytes = (shift + n + 7) / 8;
@@ -200,7 +202,7 @@ void tess__set_join(uint64_t *set, const tess__bit_lists *lists)
     for (int32_t g = 0; g < lists->n_groups; g++) {
         const uint8_t *row = lists->bits + (size_t)g * lists->stride;
         for (int64_t at = 0; at < lists->n_units; at += 64)
-            set[at / 64] |= take_bytes(row, at, step(at, lists->n_units));
+            set[at / 64] |= get_byte_bits(row, at, step(at, lists->n_units));
     }
 }
 
@@ -210,7 +212,7 @@ int tess__lists_meet(const tess__bit_lists *lists, const tess__unit_run *runs, i
         for (int64_t r = 0; r < n_runs; r++) {
             const int64_t end = runs[r].first + runs[r].n;
             for (int64_t at = runs[r].first; at < end; at += 64)
-                if (take_bytes(lists->bits + (size_t)g * lists->stride, at, step(at, end)))
+                if (get_byte_bits(lists->bits + (size_t)g * lists->stride, at, step(at, end)))
                     return 1;
         }
     return 0;
@@ -227,7 +229,7 @@ int64_t tess__lists_in_runs(const tess__bit_lists *lists, const tess__unit_run *
         for (int64_t r = 0; r < n_runs; r++) {
             const int64_t first = runs[r].first, end = first + runs[r].n;
             for (int64_t at = first; at < end; at += 64)
-                for (uint64_t w = take_bytes(row, at, step(at, end)); w; w &= w - 1)
+                for (uint64_t w = get_byte_bits(row, at, step(at, end)); w; w &= w - 1)
                     indices[n++] = (int32_t)(place + at - first + __builtin_ctzll(w));
             place += runs[r].n;
         }
@@ -244,7 +246,7 @@ int64_t tess__lists_in_set(const tess__bit_lists *lists, const uint64_t *set, co
     for (int32_t g = 0; g < lists->n_groups; g++) {
         const uint8_t *row = lists->bits + (size_t)g * lists->stride;
         for (int64_t at = 0; at < lists->n_units; at += 64)
-            for (uint64_t w = take_bytes(row, at, step(at, lists->n_units)); w; w &= w - 1) {
+            for (uint64_t w = get_byte_bits(row, at, step(at, lists->n_units)); w; w &= w - 1) {
                 const uint64_t below = (w & -w) - 1;
                 indices[n++] = before[at / 64] + __builtin_popcountll(set[at / 64] & below);
             }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit_set.h - sets of key units as bits: as messages, as runs of rows, and lists among them.
+/* unit_set.h - sets of key units as bitmasks: as messages, as runs of rows, and lists within them.
  *
  * Unit u is bit u % 64 of word u / 64; bits beyond the last unit are 0.
  */
@@ -22,34 +22,33 @@ void tess__set_fill(uint64_t *set, int64_t begin, int64_t end);
  */
 int64_t tess__set_next(const uint64_t *set, int64_t begin, int64_t end, int value);
 
-/* How many of units begin..end-1 the set has. */
+/* Number of units of begin..end-1 in the set. */
 int64_t tess__set_count(const uint64_t *set, int64_t begin, int64_t end);
 
-/* ---- as messages ----------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-/* Bytes that a message about n units has at most. */
+/* Maximal bytes of a message about n units. */
 static inline int64_t tess__set_message_most(int64_t n)
 {
     return 1 + (n + 7) / 8;
 }
 
-/* Writes which of units begin..end-1 the set has; returns the bytes. */
+/* Encodes which of units begin..end-1 are in the set; returns the bytes. */
 int64_t tess__set_encode(const uint64_t *set, int64_t begin, int64_t end, uint8_t *message);
 
-/* Adds the units that a message of at most `bytes` bytes names, of begin..end-1. Returns the bytes
- * it has, 0 if it is not one. */
+/* Adds the units in a message of at most `bytes` bytes about units begin..end-1. Returns the bytes
+ * of the message, 0 if it is malformed. */
 int64_t tess__set_decode(const uint8_t *message, int64_t bytes, int64_t begin, int64_t end,
                          uint64_t *set);
 
-/* ---- lists among some units ------------------------------------------------------------------ */
+/* ---- lists within runs or sets --------------------------------------------------------------- */
 
-/* Units first..first+n-1, one after the other in a packed buffer. */
+/* Units first..first+n-1, consecutive in a packed buffer. */
 typedef struct {
     int64_t first, n;
 } tess__unit_run;
 
-/* Lists as they are kept: n_groups rows of bits, `stride` bytes apart, unit u in bit u % 8 of byte
- * u / 8 of a row. */
+/* Lists as stored: n_groups bitmasks, `stride` bytes apart, unit u in bit u % 8 of byte u / 8. */
 typedef struct {
     const uint8_t *bits;
     size_t stride;
@@ -60,16 +59,16 @@ typedef struct {
 /* set |= all lists. */
 void tess__set_join(uint64_t *set, const tess__bit_lists *lists);
 
-/* Whether some list has a unit of the runs. */
+/* Whether any list has a unit of the runs. */
 int tess__lists_meet(const tess__bit_lists *lists, const tess__unit_run *runs, int64_t n_runs);
 
-/* The lists among the units of runs, numbered in their order. offsets (n_groups + 1) from 0 on;
- * returns offsets[n_groups]. */
+/* The entries of the lists that are in the runs, as positions in the runs. offsets (n_groups + 1)
+ * start at 0; returns offsets[n_groups]. */
 int64_t tess__lists_in_runs(const tess__bit_lists *lists, const tess__unit_run *runs,
                             int64_t n_runs, int64_t *offsets, int32_t *indices);
 
-/* The same among the units of a set, which has all of theirs; before (words): units of the set
- * before each word. */
+/* The same for a set, which contains all entries; before (words): number of units of the set before
+ * each word. */
 int64_t tess__lists_in_set(const tess__bit_lists *lists, const uint64_t *set, const int32_t *before,
                            int64_t *offsets, int32_t *indices);
 

@@ -163,7 +163,7 @@ static tess_status s_run_plans(world *w)
                                .n_groups = 4,
                                .groups = groups,
                                .flops = 1e9,
-                               .fresh = 1};
+                               .replan_always = 1};
     tess_comm *comm = NULL;
     tess_cp *context = NULL;
     tess_status status = tess_comm_self(w->ctx, &comm);

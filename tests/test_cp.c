@@ -118,7 +118,7 @@ static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
     tess_cp *c = NULL;
     tess_status status = tess_comm_query(comm, &group);
     opts.layers += s->odd && group.rank == 2;
-    opts.tell = group.rank == 0 ? listen : NULL;
+    opts.on_event = group.rank == 0 ? listen : NULL;
     opts.user = s;
     if (status == TESS_OK)
         status = tess_cp_create(rank_ctx, comm, &opts, &c);
@@ -189,9 +189,9 @@ static void every_decision_is_told_in_a_sentence(void **state)
     assert_int_equal(play->n_told, 4);
     assert_string_equal(play->told[0], "rates of cluster h100");
     assert_int_equal(play->kinds[0], TESS_CP_RATES);
-    assert_int_equal(play->kinds[1], TESS_CP_MADE);
-    assert_int_equal(play->kinds[2], TESS_CP_KEPT);
-    assert_int_equal(play->kinds[3], TESS_CP_MADE);
+    assert_int_equal(play->kinds[1], TESS_CP_PLAN_NEW);
+    assert_int_equal(play->kinds[2], TESS_CP_PLAN_REUSED);
+    assert_int_equal(play->kinds[3], TESS_CP_PLAN_NEW);
     assert_string_equal(
         play->told[2], "plan 1 kept for step 10: imbalance 1.00; imbalance 1.000, not above 1.100");
     const char *want = "plan 1 of step 0: 2 layers fractional, imbalance 1.00, predicted ";
@@ -220,7 +220,7 @@ static void a_plan_is_made_anew_when_there_is_other_work(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(play->replanned[i], want[i]);
     set_stage("refined", 2);
-    play->opts.fresh = 1;
+    play->opts.replan_always = 1;
     run_stage();
     assert_int_equal(play->replanned[1], 1);
 }
@@ -268,7 +268,7 @@ static void measured_times_and_bytes_come_back(void **state)
     assert_true(play->info.measured_ns > 0);
     assert_true(play->info.predicted_ns > 0);
     assert_int_equal(play->info.plans, 1);
-    assert_int_equal(play->info.kept, 2);
+    assert_int_equal(play->info.reused, 2);
 }
 
 static void what_is_no_candidate_is_told_once(void **state)
@@ -276,7 +276,7 @@ static void what_is_no_candidate_is_told_once(void **state)
     (void)state;
     set_stage(NULL, 2);
     play->opts.whole_keys = 1;
-    play->opts.fresh = 1;
+    play->opts.replan_always = 1;
     run_stage();
     int keys = 0;
     for (int i = 0; i < play->n_told; i++)

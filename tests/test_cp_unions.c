@@ -103,7 +103,7 @@ static double brute_force(const stage *s, int step, int layer, int degree)
 static void listen(void *user, const tess_cp_event *event)
 {
     stage *s = user;
-    if (s->n_told < TOLD_MAX && event->kind != TESS_CP_KEPT) {
+    if (s->n_told < TOLD_MAX && event->kind != TESS_CP_PLAN_REUSED) {
         s->told_at[s->n_told] = event->step;
         snprintf(s->told[s->n_told++], sizeof s->told[0], "%s", event->sentence);
     }
@@ -162,7 +162,7 @@ static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
     memcpy(own->lists, s->lists, sizeof own->lists);
     for (int i = 0; i < LAYERS * HEADS; i++)
         density[i] = i % HEADS == DENSE_HEAD ? 1.0 : 0.2;
-    opts.tell = group.rank == 0 ? listen : NULL;
+    opts.on_event = group.rank == 0 ? listen : NULL;
     opts.user = s;
     if (status == TESS_OK)
         status = tess_cp_create(rank_ctx, comm, &opts, &c);

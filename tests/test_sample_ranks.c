@@ -185,7 +185,7 @@ static void plans_are_kept_from_step_to_step(void **state)
     assert_non_null(s);
     s->opts = opts_of(checkpoint, NULL);
     CHECK_OK(play(s, 2));
-    const int64_t made = s->plans[TESS_CP_MADE], kept = s->plans[TESS_CP_KEPT];
+    const int64_t made = s->plans[TESS_CP_PLAN_NEW], kept = s->plans[TESS_CP_PLAN_REUSED];
     assert_true(made >= 1 && made <= 3);
     assert_int_equal(made + kept, STEPS);
     free(s);

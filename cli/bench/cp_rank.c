@@ -230,8 +230,8 @@ static tess_status make(state *s, const char *strategy, tess_cp **context)
                                .train = p->backward,
                                .strategy = strategy,
                                .union_shares = s->unions,
-                               .like = s->rates,
-                               .tell = s->rank == 0 && !s->rates ? record_rates : NULL,
+                               .rates_from = s->rates,
+                               .on_event = s->rank == 0 && !s->rates ? record_rates : NULL,
                                .user = s->job};
     return tess_cp_create(s->ctx, s->comm, &opts, context);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cp.c - the ranks that share the tokens of a sample: options, rows at home, what callers see.
+/* cp.c - a context-parallel group: options, local rows, queries.
  *
  * Memory is one arena:
  *
  *   | tess_cp | bounds (ranks + 1) | blocks_q (n_q + 1) | blocks_k (n_k + 1) |
- *   | density (layers, heads) + 1 + (layers, parts, 3) | shares (layers, heads) |
- *   | seen (layers, 2) | layers | low (2, layers) | unions, looked (layers, ranks + 1) |
- *   | what counting takes (cp_unions.c) |
+ *   | density (layers, heads) + 1 + (layers, parts, 3) | head_work (layers, heads) |
+ *   | step_stats (layers, 2) | layers | projects (2, layers) |
+ *   | priced_unions, measured_unions (layers, ranks + 1) | counts (cp_unions.c) |
  *
- * beside the executor, the plan and two clusters, which are objects of their own.
+ * beside the executor, the plan and two clusters, which are separate objects.
  */
 #include "cp_internal.h"
 
@@ -33,7 +33,7 @@ static tess_status check_numbers(const char *who, const tess_cp_opts *o, int ran
     TESS_TRY(tess__check_range(who, "lse", o->lse, 0, 1));
     TESS_TRY(tess__check_range(who, "train", o->train, 0, 1));
     TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 1));
-    TESS_TRY(tess__check_range(who, "fresh", o->fresh, 0, 1));
+    TESS_TRY(tess__check_range(who, "replan_always", o->replan_always, 0, 1));
     TESS_TRY(tess__check_eights(who, "head_dim", o->head_dim, TESS_DIM_MAX));
     if ((o->n_groups > 0 && !o->groups) || (o->n_units > 0 && !o->units))
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
@@ -46,9 +46,11 @@ static tess_status check_numbers(const char *who, const tess_cp_opts *o, int ran
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
             return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,
                               (long long)i, o->union_shares[i]);
-    if (o->like && (o->like->ranks != ranks || o->like->opts.head_dim != o->head_dim))
+    if (o->rates_from &&
+        (o->rates_from->ranks != ranks || o->rates_from->opts.head_dim != o->head_dim))
         return tess__fail(TESS_EINVAL, "%s: like has %d ranks and head_dim %d, must have %d and %d",
-                          who, o->like->ranks, o->like->opts.head_dim, ranks, o->head_dim);
+                          who, o->rates_from->ranks, o->rates_from->opts.head_dim, ranks,
+                          o->head_dim);
     if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
         return tess__fail(TESS_EINVAL, "%s: replan_above is %g, must be 0..1e9", who,
                           o->replan_above);
@@ -70,13 +72,14 @@ static tess_status check(const char *who, const tess_cp_opts *o, tess_cp **conte
     return TESS_OK;
 }
 
-/* Everything that plans depend on, in a few bytes. */
+/* A hash of everything that plans depend on. */
 static uint64_t fingerprint(const tess_cp_opts *o, int ranks)
 {
-    const int64_t counts[] = {o->layers,     o->heads,      o->head_dim,     o->batch,
-                              o->tokens,     o->n_groups,   o->n_units,      o->units_most,
-                              o->proj_dim,   o->compensate, o->saves,        o->train,
-                              o->whole_keys, o->fresh,      o->like != NULL, o->lse};
+    const int64_t counts[] = {
+        o->layers,   o->heads,   o->head_dim,   o->batch,         o->tokens,
+        o->n_groups, o->n_units, o->units_most, o->proj_dim,      o->compensate,
+        o->saves,    o->train,   o->whole_keys, o->replan_always, o->rates_from != NULL,
+        o->lse};
     const double numbers[] = {o->scale, o->flops, o->union_share, o->replan_above};
     const char *const texts[] = {o->strategy ? o->strategy : "auto", o->cluster ? o->cluster : ""};
     uint64_t hash = tess__hash(0, counts, sizeof counts);
@@ -93,7 +96,7 @@ static uint64_t fingerprint(const tess_cp_opts *o, int ranks)
     return hash;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 /* Blocks of plans: the groups, and units or groups for the keys. Dense attention may be cut
  * anywhere: even blocks, several for each rank. */
@@ -115,7 +118,7 @@ static void fill_blocks(const tess_cp_opts *o, int32_t n, int64_t *bounds)
         bounds[i] = o->tokens * i / n;
 }
 
-/* Of densities and what travels with them. */
+/* Densities and the values that are all-reduced with them. */
 static size_t density_bytes(const tess_cp_opts *o, int ranks)
 {
     int64_t parts;
@@ -137,24 +140,25 @@ static size_t total_bytes(const tess_cp_opts *o, int ranks, int32_t n_q, int32_t
            tess__arena_round(2 * layers * ((size_t)ranks + 1) * sizeof(double));
 }
 
-/* The context with its arrays, of which only bounds are filled. */
+/* The object with its arrays, of which only bounds and blocks are filled. */
 static tess_status lay_out(tess_ctx *ctx, const tess_cp_opts *o, int ranks, tess_cp **context)
 {
     const int32_t n_q = count_blocks(o, ranks), n_k = o->n_units > 0 ? o->n_units : n_q;
     const size_t heads = (size_t)o->layers * (size_t)o->heads, layers = (size_t)o->layers;
     tess__arena arena = {.ctx = ctx};
     TESS_TRY(tess__arena_reserve(&arena, total_bytes(o, ranks, n_q, n_k)));
-    tess_cp *c = tess__arena_take(&arena, sizeof *c); /* the reserve holds them all */
+    tess_cp *c = tess__arena_take(&arena, sizeof *c); /* cannot fail: reserved */
     memset(c, 0, sizeof *c);
     c->bounds = tess__arena_take(&arena, ((size_t)ranks + 1) * sizeof *c->bounds);
     c->blocks_q = tess__arena_take(&arena, ((size_t)n_q + 1) * sizeof *c->blocks_q);
     c->blocks_k = tess__arena_take(&arena, ((size_t)n_k + 1) * sizeof *c->blocks_k);
     c->density = tess__arena_take(&arena, density_bytes(o, ranks));
-    c->shares = tess__arena_take(&arena, heads * sizeof *c->shares);
-    c->seen = tess__arena_take(&arena, 2 * layers * sizeof *c->seen);
+    c->head_work = tess__arena_take(&arena, heads * sizeof *c->head_work);
+    c->step_stats = tess__arena_take(&arena, 2 * layers * sizeof *c->step_stats);
     c->layers = tess__arena_take(&arena, layers * sizeof *c->layers);
-    c->low = memset(tess__arena_take(&arena, 2 * layers), 0, 2 * layers);
-    c->unions = tess__arena_take(&arena, 2 * layers * ((size_t)ranks + 1) * sizeof *c->unions);
+    c->projects = memset(tess__arena_take(&arena, 2 * layers), 0, 2 * layers);
+    c->priced_unions =
+        tess__arena_take(&arena, 2 * layers * ((size_t)ranks + 1) * sizeof *c->priced_unions);
     for (int p = 0; p <= ranks; p++)
         c->bounds[p] = tess__shard(o->tokens, ranks, p);
     fill_blocks(o, n_q, c->blocks_q);
@@ -189,7 +193,7 @@ static tess_status make_executor(tess_cp *c, const tess_cp_opts *o)
     return tess_dist_attn_create(c->ctx, c->comm, &opts, &c->attn);
 }
 
-/* What this rank can do alone. */
+/* The part of the creation that needs no other rank. */
 static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_info *group,
                               const tess_cp_opts *o, const tess_strategy *strategy,
                               tess_cp **context)
@@ -203,19 +207,19 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
     c->opts.groups = o->n_groups > 0 ? c->blocks_q : NULL;
     c->opts.units = o->n_units > 0 ? c->blocks_k : NULL;
     c->opts.strategy = c->opts.cluster = NULL;
-    c->opts.like = NULL;
+    c->opts.rates_from = NULL;
     *context = c;
     TESS_TRY(tess__cp_unions(c, o));
-    c->opts.union_shares = o->union_shares ? c->unions : NULL;
+    c->opts.union_shares = o->union_shares ? c->priced_unions : NULL;
     c->how = (tess_plan_opts){.ranks = c->ranks,
                               .strategy = *strategy,
                               .pass = o->train ? TESS_PLAN_TRAIN : TESS_PLAN_FORWARD,
                               .head_dim = o->head_dim,
                               .element_bytes = sizeof(float),
                               .proj_dim = o->proj_dim,
-                              .low_layers = c->low,
+                              .low_layers = c->projects,
                               .lse = o->lse,
-                              .union_shares = c->unions,
+                              .union_shares = c->priced_unions,
                               .whole_keys = o->whole_keys ? 2 : 0,
                               .equal_too = 1,
                               .replan_above = o->replan_above};
@@ -253,26 +257,27 @@ void tess_cp_destroy(tess_cp *context)
     tess_dist_attn_destroy(context->attn);
     tess_cluster_destroy(context->priced);
     tess_cluster_destroy(context->cluster);
-    tess__arena arena = context->arena; /* the context lies in it */
+    tess__arena arena = context->arena; /* which holds the object */
     tess__arena_free(&arena);
 }
 
-/* ---- what callers see ------------------------------------------------------------------------ */
+/* ---- events and queries ---------------------------------------------------------------------- */
 
-void tess__cp_tell(const tess_cp *c, tess_cp_event_kind kind, int64_t step, const char *format, ...)
+void tess__cp_report(const tess_cp *c, tess_cp_event_kind kind, int64_t step, const char *format,
+                     ...)
 {
-    char sentence[TESS_TOLD];
+    char sentence[TESS_EVENT_MAX];
     va_list args;
-    if (!c->opts.tell)
+    if (!c->opts.on_event)
         return;
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
     const tess_cp_event event = {kind, step, sentence};
-    c->opts.tell(c->opts.user, &event);
+    c->opts.on_event(c->opts.user, &event);
 }
 
-/* Rounds a measured value; -1 stays. */
+/* Rounds a measured value; keeps -1. */
 static int64_t whole(double x)
 {
     return x < 0.0 ? -1 : (int64_t)(x + 0.5);
@@ -317,11 +322,11 @@ tess_status tess_cp_view(const tess_cp *c, tess_cp_info *info)
                            .unions = &c->counts,
                            .plan = c->plan,
                            .cluster = c->cluster,
-                           .union_shares = c->looked,
+                           .union_shares = c->measured_unions,
                            .predicted_ns = tess__cp_predicted(c),
                            .measured_ns = tess__cp_measured(c),
                            .plans = c->plans,
-                           .kept = c->kept};
+                           .reused = c->reused};
     return TESS_OK;
 }
 

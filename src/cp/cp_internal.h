@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cp_internal.h - plans at run time: the rates they come from, the rule that keeps them, the
- * words that tell them.
+/* cp_internal.h - plans at run time: rates, reuse, measured unions of selected keys, events.
  *
- *   cp.c         the object: options, rows at home, blocks of plans, what callers see
- *   cp_probe.c   what attention and copies take on this rank
- *   cp_rates.c   rates and links agreed on, as a cluster
- *   cp_unions.c  which keys selective layers would need, given or looked at
- *   cp_plan.c    densities to work, kept plans and new ones, measured times
+ *   cp.c         the object: options, local rows, blocks of plans, queries
+ *   cp_probe.c   measures attention and copies on this rank
+ *   cp_rates.c   rates and links, agreed between ranks, as a cluster
+ *   cp_unions.c  unions of selected keys: given, or measured
+ *   cp_plan.c    densities to work, reused plans and new ones, measured times
  *
- * A plan is one for a single sample. A pass has `batch` of them, which take batch times as long but
+ * A plan is for a single sample. A pass has `batch` samples, which take batch times as long except
  * for latencies: plans are priced on a copy of the cluster whose rates are divided by the batch.
  */
 #ifndef TESS_CP_INTERNAL_H
@@ -18,9 +17,9 @@
 #include "exec/dist_attn_internal.h"
 #include "tessera/cp.h"
 
-enum { TESS_TOLD = 512 }; /* bytes of a sentence */
+enum { TESS_EVENT_MAX = 512 }; /* bytes of the sentence of an event */
 
-/* ---- cp_probe.c ------------------------------------------------------------------------- */
+/* ---- cp_probe.c ------------------------------------------------------------------------------ */
 
 /* What a rank does, on all of its threads. Times in ns. */
 typedef struct {
@@ -41,27 +40,28 @@ tess_status tess__probe(const tess_ctx *ctx, const tess__probe_shape *shape, tes
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-/* What is known of a layer besides its plan. Measured values are running means, -1 before. */
+/* Data of a layer besides its plan. Measured values are running means; -1: none yet. */
 typedef struct {
     char words[TESS_STRATEGY_TEXT];
-    int64_t bytes; /* predicted: of the rank that sends most */
+    int64_t bytes; /* predicted: maximum over ranks */
     double measured_ns, measured_bytes;
 } tess__cp_layer;
 
 struct tess_cp {
     tess_ctx *ctx;
     tess_comm *comm;
-    tess__arena arena; /* the context and its arrays lie in it */
+    tess__arena arena; /* which holds the object and its arrays */
     tess_cp_opts opts; /* arrays in the arena; without strategy and cluster */
     int rank, ranks;
-    int64_t *bounds;              /* (ranks + 1): rows at home */
+    int64_t *bounds;              /* (ranks + 1): local rows of each rank */
     int64_t *blocks_q, *blocks_k; /* (n + 1): bounds of the blocks of plans */
     int32_t n_q, n_k;
-    double *unions;   /* (layers, ranks + 1): shares that plans are priced with; 0: not known */
-    double *looked;   /* the same as it is known by now */
-    int looks;        /* 1: shares are looked at, 0: given, or of no use */
-    int begins;       /* 1: the next look begins the means anew */
-    int64_t unlooked; /* steps since the last look */
+    double *
+        priced_unions; /* (layers, ranks + 1): fractions that plans are priced with; 0: not known */
+    double *measured_unions;     /* the same, as measured so far */
+    int measures_unions;         /* 1: fractions are measured, 0: given, or not needed */
+    int restart_means;           /* 1: the next measurement restarts the means */
+    int64_t steps_since_measure; /* steps since the last measurement */
     tess_union_counts counts;
     tess_dist_attn *attn;
     int measured;          /* 1: rates are the ranks' own, 0: a named cluster's */
@@ -70,19 +70,19 @@ struct tess_cp {
     tess_cluster *priced;  /* the same for a pass of all samples */
     tess_plan_opts how;
     tess_plan *plan; /* NULL before the first */
-    int64_t plans, kept, carried_ns;
-    double planned;     /* work that the plan was made for: mean over heads of shares */
-    uint8_t *low;       /* (layers): 1: low-rank vectors travel; behind them those of the plan */
-    double select_keys; /* pairs in whose time a sparse query row is given its list */
-    double *density;    /* (layers, heads), the sum of select_ns, and counts.rows: agreed */
-    double *shares;     /* (layers, heads): time of a head in dense heads of lists */
-    double *seen;       /* (layers, 2): ns and bytes of the last step, agreed */
+    int64_t plans, reused, carried_ns;
+    double planned_work; /* work that the plan was made for: mean of head_work */
+    uint8_t *projects;   /* (2, layers): 1: projected q and k are sent; now, and in the plan */
+    double select_keys;  /* time of selecting the list of a row, in pairs of a list */
+    double *density;     /* (layers, heads), the sum of select_ns, and counts.rows: all-reduced */
+    double *head_work;   /* (layers, heads): time of a head, in units of a head of complete lists */
+    double *step_stats;  /* (layers, 2): ns and bytes of the last step, maxima over ranks */
     tess__cp_layer *layers;
 };
 
-/* Tells everybody who listens. */
-void tess__cp_tell(const tess_cp *c, tess_cp_event_kind kind, int64_t step, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+/* Calls opts.on_event. */
+void tess__cp_report(const tess_cp *c, tess_cp_event_kind kind, int64_t step, const char *format,
+                     ...) __attribute__((format(printf, 4, 5)));
 
 /* Sums over layers; -1: not known. */
 int64_t tess__cp_predicted(const tess_cp *c);
@@ -91,25 +91,25 @@ int64_t tess__cp_measured(const tess_cp *c);
 /* cp_rates.c: fills rates, cluster, priced, how. Collective. */
 tess_status tess__cp_rates(tess_cp *c, const tess_cp_opts *opts);
 
-/* ---- cp_unions.c ------------------------------------------------------------------------ */
+/* ---- cp_unions.c ----------------------------------------------------------------------------- */
 
-/* Selective degrees of so many ranks, the divisors above 1; NULL only counts them. *parts: their
- * sum. */
+/* Selective degrees of so many ranks: the divisors above 1; degrees NULL: only their number.
+ * *parts: their sum. */
 int tess__degrees(int ranks, int *degrees, int64_t *parts);
 
-/* Fills unions and looked, and makes what counting needs. */
+/* Fills priced_unions and measured_unions, and allocates the counts. */
 tess_status tess__cp_unions(tess_cp *c, const tess_cp_opts *opts);
 
-/* Numbers behind those of densities that ranks add up: 0 where nothing was looked at. */
-int64_t tess__cp_counts(const tess_cp *c);
+/* Number of counts that are all-reduced with the densities: 0 where none were counted. */
+int64_t tess__cp_count_values(const tess_cp *c);
 
-/* Takes over what was counted, once that is agreed; 1: plans should be priced anew. */
-int tess__cp_learn(tess_cp *c, int64_t step);
+/* Updates measured_unions from the all-reduced counts; 1: plans should be priced again. */
+int tess__cp_update_unions(tess_cp *c, int64_t step);
 
-/* The next plan is priced with what is known. */
+/* Prices the next plan with measured_unions. */
 void tess__cp_price_unions(tess_cp *c);
 
-/* Before a step: whether the executor shall count. made: with a new plan. */
-void tess__cp_look(tess_cp *c, int made);
+/* Before a step: decides whether the executor counts. made: with a new plan. */
+void tess__cp_schedule_measure(tess_cp *c, int made);
 
 #endif

@@ -201,7 +201,7 @@ static tess_status divide(tess_cp *c, tess_cluster **priced)
     return tess_cluster_create(c->ctx, &info, priced);
 }
 
-static void tell_rates(const tess_cp *c, const tess_cp_opts *o, const tess_link *link, int nodes)
+static void report_rates(const tess_cp *c, const tess_cp_opts *o, const tess_link *link, int nodes)
 {
     const tess__rates *r = &c->rates;
     char wires[160] = "", rows[160] = "";
@@ -220,9 +220,9 @@ static void tell_rates(const tess_cp *c, const tess_cp_opts *o, const tess_link 
         snprintf(wires + strlen(wires), sizeof wires - strlen(wires),
                  "; between %d nodes %.1f us, %.2f GB/s", nodes,
                  (double)link->network_latency * 1e-3, link->network_bandwidth * 1e-9);
-    tess__cp_tell(c, TESS_CP_RATES, -1, "rates %s: attention %.1f GFLOP/s%s%s",
-                  o->flops > 0.0 ? "given" : "measured",
-                  TESS__FLOP_FORWARD * (double)c->opts.head_dim / r->forward, rows, wires);
+    tess__cp_report(c, TESS_CP_RATES, -1, "rates %s: attention %.1f GFLOP/s%s%s",
+                    o->flops > 0.0 ? "given" : "measured",
+                    TESS__FLOP_FORWARD * (double)c->opts.head_dim / r->forward, rows, wires);
 }
 
 static tess_status measured_cluster(tess_cp *c, const tess_cp_opts *o)
@@ -235,9 +235,9 @@ static tess_status measured_cluster(tess_cp *c, const tess_cp_opts *o)
     if (c->ranks > 1)
         TESS_TRY(tess_comm_measure(c->comm, &link));
     if (!w.ordered) {
-        tess__cp_tell(c, TESS_CP_FALLBACK, -1,
-                      "the ranks of a node are not neighbours: planned as one node with the "
-                      "links between nodes");
+        tess__cp_report(c, TESS_CP_FALLBACK, -1,
+                        "the ranks of a node are not neighbours: planned as one node with the "
+                        "links between nodes");
         link.bandwidth = link.network_bandwidth;
         link.latency = link.network_latency;
         w.nodes = 1;
@@ -248,7 +248,7 @@ static tess_status measured_cluster(tess_cp *c, const tess_cp_opts *o)
     c->how.selected_ns = selected_copies * c->rates.copied * c->opts.batch;
     c->how.loaded_ns = c->rates.copied * c->opts.batch;
     c->measured = 1;
-    tell_rates(c, o, &link, w.nodes);
+    report_rates(c, o, &link, w.nodes);
     return describe(c, &link, &w, &c->cluster);
 }
 
@@ -259,8 +259,8 @@ static tess_status named_cluster(tess_cp *c, const tess_cp_opts *o)
     TESS_TRY(tess_cluster_query(c->cluster, &info));
     c->how.flops = o->flops;
     c->rates.dense = 1.0;
-    tess__cp_tell(c, TESS_CP_RATES, -1, "rates of cluster %s%s", info.name,
-                  o->flops > 0.0 ? ", attention's given" : "");
+    tess__cp_report(c, TESS_CP_RATES, -1, "rates of cluster %s%s", info.name,
+                    o->flops > 0.0 ? ", attention's given" : "");
     return TESS_OK;
 }
 
@@ -282,9 +282,9 @@ static tess_status same_cluster(tess_cp *c, const tess_cp *like)
 
 tess_status tess__cp_rates(tess_cp *c, const tess_cp_opts *o)
 {
-    tess_status status = o->like      ? same_cluster(c, o->like)
-                         : o->cluster ? named_cluster(c, o)
-                                      : measured_cluster(c, o);
+    tess_status status = o->rates_from ? same_cluster(c, o->rates_from)
+                         : o->cluster  ? named_cluster(c, o)
+                                       : measured_cluster(c, o);
     if (status == TESS_OK)
         status = divide(c, &c->priced);
     return tess_comm_agree(c->comm, status);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cp_unions.c - which share of the others' keys selective layers would need: given, or looked
- * at in some steps.
+/* cp_unions.c - fraction of the other ranks' keys that selective layers would need: given or
+ * measured.
  *
- * In the step after a plan is made, and in every LOOK_EVERY-th while it is kept, the executor
- * counts the unions of what is selected (dist_unions.c). Counts travel with the densities of the
- * next step, so that all ranks know the same shares: running means by layer and degree, begun anew
- * with each plan. Plans are priced with a copy, `unions`. It follows where a plan is made anyway;
- * and once a share is new, or has grown or shrunk by a quarter, plans are made with the new ones to
- * see whether layers should become selective or cease to be.
+ * In the step after a plan is made, and in every MEASURE_EVERY-th step while it is reused, the
+ * executor counts the unions of selected keys (exec/dist_unions.c). The counts are all-reduced with
+ * the densities of the next step, so that all ranks have the same fractions: running means by layer
+ * and degree, restarted with each plan. Plans are priced with a copy, priced_unions, which is
+ * updated when a plan is made anyway. When a fraction is new, or has grown or shrunk by a quarter,
+ * a plan is made with the new ones to determine whether layers should become selective or cease to
+ * be.
  */
 #include "cp_internal.h"
 
@@ -17,13 +18,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { LOOK_EVERY = 16 };                  /* steps */
-static const double share_changes = 1.25;  /* what makes another choice likely */
-static const double memory_of_means = 0.5; /* weight of the past in running means: looks are rare */
-static const double least_share = 1e-3;    /* 0 means that nothing is known */
-static const double seen_least = 0.3;      /* of the heads of a part: others are cut, and unlike */
+enum { MEASURE_EVERY = 16 };               /* steps */
+static const double fraction_ratio = 1.25; /* change that makes another choice likely */
+static const double mean_decay =
+    0.5; /* weight of the past in running means: measurements are rare */
+static const double min_fraction = 1e-3; /* 0 means not known */
+static const double min_measured = 0.3;  /* fraction of the heads of a query part */
 
-static size_t shares_of(const tess_cp *c)
+static size_t n_fractions(const tess_cp *c)
 {
     return (size_t)c->opts.layers * ((size_t)c->ranks + 1);
 }
@@ -42,9 +44,9 @@ int tess__degrees(int ranks, int *degrees, int64_t *parts)
     return n;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
-/* The group that begins nearest to a row, the earlier of equals: where queries of even work are
+/* The group whose first row is nearest to a row, the earlier of two: where queries of even work are
  * cut. */
 static int32_t cut_at(const tess_cp *c, int64_t row)
 {
@@ -76,7 +78,7 @@ static void cut_queries(tess_cp *c, int32_t *cuts, int32_t *bounds, int32_t *scr
     u->cuts = cuts;
 }
 
-/* Degrees, cuts and segments; u->rows are the context's. */
+/* Degrees, cuts and segments; u->rows is part of c->density. */
 static void lay_out(tess_cp *c, int *degrees, int32_t *places)
 {
     tess_union_counts *u = &c->counts;
@@ -88,7 +90,7 @@ static void lay_out(tess_cp *c, int *degrees, int32_t *places)
     u->rows = c->density + (size_t)c->opts.layers * (size_t)c->opts.heads + 1;
 }
 
-/* What counting needs, in two pieces of memory of its size: contexts may be small. */
+/* Allocates the counts in two reservations of their exact size. */
 static tess_status make_counts(tess_cp *c)
 {
     tess_union_counts *u = &c->counts;
@@ -98,7 +100,7 @@ static tess_status make_counts(tess_cp *c)
     const size_t places = ((size_t)(u->parts + u->n) + 2 * ((size_t)c->n_q + 1)) * sizeof(int32_t);
     TESS_TRY(
         tess__arena_reserve(&c->arena, tess__arena_round(degrees) + tess__arena_round(places)));
-    int *first = tess__arena_take(&c->arena, degrees); /* the reserve holds both */
+    int *first = tess__arena_take(&c->arena, degrees); /* cannot fail: reserved */
     lay_out(c, first, tess__arena_take(&c->arena, places));
     const size_t sets =
         ((size_t)u->segments + 1) * (size_t)tess__set_words(units) * sizeof *u->sets;
@@ -109,59 +111,61 @@ static tess_status make_counts(tess_cp *c)
 
 tess_status tess__cp_unions(tess_cp *c, const tess_cp_opts *o)
 {
-    const size_t n = shares_of(c);
-    c->looked = c->unions + n;
+    const size_t n = n_fractions(c);
+    c->measured_unions = c->priced_unions + n;
     for (size_t i = 0; i < n; i++)
-        c->unions[i] = c->looked[i] = o->union_shares ? o->union_shares[i] : o->union_share;
-    c->looks = c->ranks > 1 && o->n_groups > 0 && !o->whole_keys && !o->union_shares &&
-               o->union_share == 0.0;
-    return c->looks ? make_counts(c) : TESS_OK;
+        c->priced_unions[i] = c->measured_unions[i] =
+            o->union_shares ? o->union_shares[i] : o->union_share;
+    c->measures_unions = c->ranks > 1 && o->n_groups > 0 && !o->whole_keys && !o->union_shares &&
+                         o->union_share == 0.0;
+    return c->measures_unions ? make_counts(c) : TESS_OK;
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static int64_t counts_of(const tess_cp *c)
 {
     return c->opts.layers * c->counts.parts * TESS__UNION_COUNTS;
 }
 
-int64_t tess__cp_counts(const tess_cp *c)
+int64_t tess__cp_count_values(const tess_cp *c)
 {
     return c->counts.active ? counts_of(c) : 0;
 }
 
-void tess__cp_look(tess_cp *c, int made)
+void tess__cp_schedule_measure(tess_cp *c, int made)
 {
-    if (!c->looks)
+    if (!c->measures_unions)
         return;
-    c->unlooked++;
-    c->begins |= made;
-    if (!c->counts.active && (made || c->unlooked >= LOOK_EVERY)) {
+    c->steps_since_measure++;
+    c->restart_means |= made;
+    if (!c->counts.active && (made || c->steps_since_measure >= MEASURE_EVERY)) {
         memset(c->counts.rows, 0, (size_t)counts_of(c) * sizeof *c->counts.rows);
         c->counts.active = 1;
     }
 }
 
-/* The mean over the layers whose share is known; 0: none is. */
-static double mean_share(const tess_cp *c, int degree)
+/* Mean over the layers whose fraction is known; 0: none is. */
+static double mean_fraction(const tess_cp *c, int degree)
 {
     double sum = 0.0;
     int n = 0;
     for (int l = 0; l < c->opts.layers; l++) {
-        const double share = c->looked[(size_t)l * ((size_t)c->ranks + 1) + (size_t)degree];
+        const double share =
+            c->measured_unions[(size_t)l * ((size_t)c->ranks + 1) + (size_t)degree];
         sum += share;
         n += share > 0.0;
     }
     return n > 0 ? sum / n : 0.0;
 }
 
-static void tell_shares(const tess_cp *c, int64_t step)
+static void report_fractions(const tess_cp *c, int64_t step)
 {
-    char shares[TESS_TOLD / 2] = "";
+    char shares[TESS_EVENT_MAX / 2] = "";
     size_t used = 0;
     for (int i = 0; i < c->counts.n && used < sizeof shares; i++) {
         const int degree = c->counts.degrees[i];
-        const double share = mean_share(c, degree);
+        const double share = mean_fraction(c, degree);
         if (share > 0.0)
             used += (size_t)snprintf(shares + used, sizeof shares - used,
                                      used ? ", with %d %.0f %%"
@@ -169,58 +173,58 @@ static void tell_shares(const tess_cp *c, int64_t step)
                                             "the others' keys",
                                      degree, 100.0 * share);
     }
-    tess__cp_tell(c, TESS_CP_RATES, step, "selected keys: %s", shares);
+    tess__cp_report(c, TESS_CP_RATES, step, "selected keys: %s", shares);
 }
 
-/* Enters a share that was seen; returns whether it is far from what plans are priced with. */
-static int enter(tess_cp *c, size_t at, double share)
+/* Updates a measured fraction; returns whether it differs much from the priced one. */
+static int update_fraction(tess_cp *c, size_t at, double share)
 {
-    double *const known = &c->looked[at];
-    share = fmin(fmax(share, least_share), 1.0);
-    *known = c->begins || *known == 0.0
-                 ? share
-                 : memory_of_means * *known + (1.0 - memory_of_means) * share;
-    return *known > c->unions[at] * share_changes || *known * share_changes < c->unions[at];
+    double *const known = &c->measured_unions[at];
+    share = fmin(fmax(share, min_fraction), 1.0);
+    *known = c->restart_means || *known == 0.0 ? share
+                                               : mean_decay * *known + (1.0 - mean_decay) * share;
+    return *known > c->priced_unions[at] * fraction_ratio ||
+           *known * fraction_ratio < c->priced_unions[at];
 }
 
-/* The share of a degree by the counts of its parts; negative: too few of them were seen whole.
- * *seen = 1: there were lists. */
-static double share_of(int degree, const double *rows, int *seen)
+/* The fraction of a degree from the counts of its query parts; negative: too few of them were
+ * counted whole. *found = 1: there were lists. */
+static double fraction_of(int degree, const double *rows, int *found)
 {
     double most = -1.0;
     for (int p = 0; p < degree; p++, rows += TESS__UNION_COUNTS) {
-        *seen |= rows[2] > 0.0;
-        if (rows[1] > seen_least * rows[2])
+        *found |= rows[2] > 0.0;
+        if (rows[1] > min_measured * rows[2])
             most = fmax(most, rows[0] / rows[1]);
     }
     return most;
 }
 
-int tess__cp_learn(tess_cp *c, int64_t step)
+int tess__cp_update_unions(tess_cp *c, int64_t step)
 {
     const double *rows = c->counts.rows;
-    int seen = 0, far = 0;
+    int found = 0, changed = 0;
     if (!c->counts.active)
         return 0;
     for (size_t l = 0; l < (size_t)c->opts.layers; l++)
         for (int i = 0; i < c->counts.n; i++) {
             const int degree = c->counts.degrees[i];
-            const double share = share_of(degree, rows, &seen);
+            const double share = fraction_of(degree, rows, &found);
             rows += TESS__UNION_COUNTS * degree;
             if (share >= 0.0)
-                far |= enter(c, l * ((size_t)c->ranks + 1) + (size_t)degree, share);
+                changed |= update_fraction(c, l * ((size_t)c->ranks + 1) + (size_t)degree, share);
         }
-    if (!seen) /* dense so far: the next step may tell */
+    if (!found) /* dense so far: the next step may have lists */
         return 0;
     c->counts.active = 0;
-    c->unlooked = 0;
-    c->begins = 0;
-    if (far)
-        tell_shares(c, step);
-    return far;
+    c->steps_since_measure = 0;
+    c->restart_means = 0;
+    if (changed)
+        report_fractions(c, step);
+    return changed;
 }
 
 void tess__cp_price_unions(tess_cp *c)
 {
-    memcpy(c->unions, c->looked, shares_of(c) * sizeof *c->unions);
+    memcpy(c->priced_unions, c->measured_unions, n_fractions(c) * sizeof *c->priced_unions);
 }

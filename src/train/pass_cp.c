@@ -57,8 +57,8 @@ tess_status tess__pass_cp(tess_ctx *ctx, tess_comm *comm, const tess__sharing *s
         .train = shape->train,
         .strategy = s->strategy,
         .cluster = s->cluster,
-        .like = s->like,
-        .tell = s->event,
+        .rates_from = s->like,
+        .on_event = s->event,
         .user = s->user,
     };
     int64_t *bounds = NULL;

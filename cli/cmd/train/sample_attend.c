@@ -120,7 +120,8 @@ static void add_densities(sample_densities *d, int clips)
 static void print_plan(void *user, const tess_cp_event *event)
 {
     const sample_job *j = user;
-    const int wanted = j->v->plan_log || (j->c->common->verbose && event->kind != TESS_CP_KEPT);
+    const int wanted =
+        j->v->plan_log || (j->c->common->verbose && event->kind != TESS_CP_PLAN_REUSED);
     if (wanted)
         out_log(j->c, TESS_LOG_INFO, event->sentence);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* comm_ranks.h - what every communicator must do, told as the work of one rank: run by threads
+/* comm_ranks.h - what every communicator must do, as the work of one rank: run by threads
  * (test_comm.c) and under mpirun (mpi/test_comm_mpi.c).
  *
  * cmocka's assertions leave a function by a jump, which a rank on a thread of its own cannot do:
- * EXPECT returns a failure instead, after it has told which expectation was not met.
+ * EXPECT returns a failure instead, after printing which expectation was not met.
  */
 #ifndef TESS_TEST_COMM_RANKS_H
 #define TESS_TEST_COMM_RANKS_H
@@ -200,7 +200,7 @@ static inline tess_status rank_too_many(const place *me, tess_comm *comm)
 }
 
 /* Something goes once round the ring, and a message down the line from the first rank to the last,
- * whose ends have nobody on one side. */
+ * whose end ranks have a neighbour on one side only. */
 static inline tess_status rank_ring(const place *me, tess_comm *comm)
 {
     tess_comm_counts counts = {0};
@@ -492,7 +492,7 @@ static inline tess_status rank_other_size(const place *me, tess_comm *comm)
     return tess_comm_agree(comm, TESS_OK);
 }
 
-/* Everyone tells `who` that it has come so far: a rank that fails at once may otherwise be noticed
+/* Every rank notifies `who` that it has come so far: a rank that fails at once may otherwise be noticed
  * inside the call before. */
 static inline tess_status ready(const place *me, tess_comm *comm, int who)
 {

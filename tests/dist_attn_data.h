@@ -33,7 +33,7 @@ typedef struct {
                   are: near ones, some that all want, some that are a group's own */
     int tokens_first; /* 1: tensors are [batch, tokens, heads, dim], else [batch, heads, tokens,
                          dim] */
-    int with_lse;     /* 1: lse comes home, and low-rank vectors travel */
+    int with_lse;     /* 1: lse is returned, and projected q and k are sent */
     uint64_t seed;
 } problem;
 
@@ -415,17 +415,17 @@ static inline tess_status run_layer(const rank_run *r, int layer, int backward, 
         backward
             ? tess_dist_attn_backward(r->attn, &call, &dout, &dq, &dk, &dv)
             : tess_dist_attn_forward(r->attn, &call, &q, &k, &v, &o, p->with_lse ? r->lse : NULL);
-    tess_dist_stats seen;
-    if (status != TESS_OK || tess_dist_attn_stats(r->attn, layer, &seen) != TESS_OK)
+    tess_dist_stats stats;
+    if (status != TESS_OK || tess_dist_attn_stats(r->attn, layer, &stats) != TESS_OK)
         return status;
     if (!backward && p->with_lse)
         put_lse(w, r->state->rank, layer, r->lse, to->lse);
     report->bytes[layer][backward] =
-        seen.bytes[TESS_TRAFFIC_PAYLOAD] - (backward ? report->bytes[layer][0] : 0);
-    report->union_rows[layer] = seen.union_rows;
-    report->index[layer] = seen.bytes[TESS_TRAFFIC_INDEX];
-    memcpy(report->density[layer], seen.density,
-           (size_t)p->batch * (size_t)p->heads * sizeof *seen.density);
+        stats.bytes[TESS_TRAFFIC_PAYLOAD] - (backward ? report->bytes[layer][0] : 0);
+    report->union_rows[layer] = stats.union_rows;
+    report->index[layer] = stats.bytes[TESS_TRAFFIC_INDEX];
+    memcpy(report->density[layer], stats.density,
+           (size_t)p->batch * (size_t)p->heads * sizeof *stats.density);
     return TESS_OK;
 }
 

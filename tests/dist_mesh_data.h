@@ -150,7 +150,7 @@ static inline void query_rows(const world *w, int layer, int rank, int64_t *out,
     tess_exchange_destroy(x);
 }
 
-/* Floats that a rank sends for the low-rank vectors of keys. */
+/* Floats that a rank sends for the projected keys. */
 static inline int64_t low_floats(const world *w, int layer, int rank)
 {
     tess_exchange *x = NULL;
@@ -164,7 +164,7 @@ static inline int64_t low_floats(const world *w, int layer, int rank)
     return rows * LOW;
 }
 
-/* Bytes of the queries' part of a layer: q (and low-rank vectors) out, o (and lse) back; backward
+/* Bytes of the queries' part of a layer: q (and projected q, k) out, o (and lse) back; backward
  * dout out, dq back. */
 static inline int64_t query_bytes(const world *w, int layer, int rank, int backward)
 {
@@ -200,7 +200,7 @@ static inline void planned_bytes(const world *w, const mesh *m, tess_plan_method
 }
 
 /* Forward alone, and with the backward pass: what the busiest rank sent is what the planner says.
- * It counts what rings tell each other where low-rank vectors travel. */
+ * It counts the bits about needed key parts where projected q and k are sent. */
 static inline void check_planned_bytes(const world *w, const mesh *m, tess_plan_method method)
 {
     for (int pass = TESS_PLAN_FORWARD; pass <= TESS_PLAN_TRAIN; pass++) {

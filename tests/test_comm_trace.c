@@ -191,7 +191,7 @@ static tess_status play(tess_comm *comm)
     return TESS_OK;
 }
 
-static void the_file_tells_every_call_with_its_group(void **state)
+static void the_file_has_every_call_with_its_group(void **state)
 {
     (void)state;
     tess_comm *comm = NULL;
@@ -277,7 +277,7 @@ static void wrong_arguments_get_a_sentence(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(others_are_taken_to_be_like_the_rank_itself),
     cmocka_unit_test(a_played_rank_counts_what_a_real_one_sends),
-    cmocka_unit_test(the_file_tells_every_call_with_its_group),
+    cmocka_unit_test(the_file_has_every_call_with_its_group),
     cmocka_unit_test(wrong_arguments_get_a_sentence),
 };
 

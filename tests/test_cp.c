@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_cp.c - plans at run time: strategies in words, rates, plans kept and made, sentences.
  *
- * Ranks are threads. They fill what the test then looks at: a failed assertion must not leave a
+ * Ranks are threads. They fill what the test then checks: a failed assertion must not leave a
  * thread. Clusters with names make predictions the same everywhere.
  */
 #include "ctx_fixture.h"
@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-enum { RANKS = 4, LAYERS = 2, HEADS = 8, DIM = 16, TOKENS = 200, GROUPS = 10, TOLD_MAX = 16 };
+enum { RANKS = 4, LAYERS = 2, HEADS = 8, DIM = 16, TOKENS = 200, GROUPS = 10, EVENTS_MAX = 16 };
 
 static const int64_t groups[GROUPS + 1] = {0, 20, 40, 60, 80, 100, 120, 140, 160, 180, 200};
 
@@ -43,9 +43,9 @@ typedef struct {
     int steps;   /* plans */
     double density[4][RANKS][LAYERS * HEADS];
     /* Of rank 0, but for bounds. */
-    char told[TOLD_MAX][512];
-    tess_cp_event_kind kinds[TOLD_MAX];
-    int n_told;
+    char events[EVENTS_MAX][512];
+    tess_cp_event_kind kinds[EVENTS_MAX];
+    int n_events;
     int replanned[4];
     tess_cp_info info;
     tess_cp_layer_info layers[LAYERS];
@@ -60,9 +60,9 @@ static stage *play;
 static void listen(void *user, const tess_cp_event *event)
 {
     stage *s = user;
-    if (s->n_told < TOLD_MAX) {
-        s->kinds[s->n_told] = event->kind;
-        snprintf(s->told[s->n_told++], sizeof s->told[0], "%s", event->sentence);
+    if (s->n_events < EVENTS_MAX) {
+        s->kinds[s->n_events] = event->kind;
+        snprintf(s->events[s->n_events++], sizeof s->events[0], "%s", event->sentence);
     }
 }
 
@@ -87,7 +87,7 @@ static tess_status attend(const tess_cp *c)
     return status;
 }
 
-static tess_status look(stage *s, const tess_cp *c, int rank)
+static tess_status read_state(stage *s, const tess_cp *c, int rank)
 {
     tess_cp_info info;
     tess_plan_layer layer;
@@ -128,7 +128,7 @@ static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
         if (group.rank == 0)
             s->replanned[i] = made;
         if (status == TESS_OK)
-            status = look(s, c, group.rank);
+            status = read_state(s, c, group.rank);
         if (status == TESS_OK && s->attends)
             status = attend(c);
     }
@@ -160,7 +160,7 @@ static void run_stage(void)
     CHECK_OK(tess_comm_threads(NULL, RANKS, NULL, act, play));
 }
 
-static void rows_at_home_are_even_shares(void **state)
+static void local_rows_are_even_shards(void **state)
 {
     (void)state;
     static const int64_t odd[GROUPS + 1] = {0, 20, 40, 60, 80, 100, 120, 140, 160, 180, 203};
@@ -177,7 +177,7 @@ static void rows_at_home_are_even_shares(void **state)
     }
 }
 
-static void every_decision_is_told_in_a_sentence(void **state)
+static void every_decision_is_reported_in_a_sentence(void **state)
 {
     (void)state;
     set_stage("fractional", 3);
@@ -186,20 +186,20 @@ static void every_decision_is_told_in_a_sentence(void **state)
             play->density[2][r][h] = h % HEADS == 0 ? 0.9 : 0.157;
     play->opts.replan_above = 1.1;
     run_stage();
-    assert_int_equal(play->n_told, 4);
-    assert_string_equal(play->told[0], "rates of cluster h100");
+    assert_int_equal(play->n_events, 4);
+    assert_string_equal(play->events[0], "rates of cluster h100");
     assert_int_equal(play->kinds[0], TESS_CP_RATES);
     assert_int_equal(play->kinds[1], TESS_CP_PLAN_NEW);
     assert_int_equal(play->kinds[2], TESS_CP_PLAN_REUSED);
     assert_int_equal(play->kinds[3], TESS_CP_PLAN_NEW);
     assert_string_equal(
-        play->told[2], "plan 1 kept for step 10: imbalance 1.00; imbalance 1.000, not above 1.100");
+        play->events[2], "plan 1 kept for step 10: imbalance 1.00; imbalance 1.000, not above 1.100");
     const char *want = "plan 1 of step 0: 2 layers fractional, imbalance 1.00, predicted ";
-    assert_memory_equal(play->told[1], want, strlen(want));
+    assert_memory_equal(play->events[1], want, strlen(want));
     want = "plan 2 of step 20: 2 layers fractional, imbalance 1.0";
-    assert_memory_equal(play->told[3], want, strlen(want));
-    assert_non_null(strstr(play->told[3], "(was 2."));
-    assert_non_null(strstr(play->told[3], "MiB sent; the last was kept 1 step"));
+    assert_memory_equal(play->events[3], want, strlen(want));
+    assert_non_null(strstr(play->events[3], "(was 2."));
+    assert_non_null(strstr(play->events[3], "MiB sent; the last was kept 1 step"));
     assert_int_equal(play->replanned[0], 1);
     assert_int_equal(play->replanned[1], 0);
     assert_int_equal(play->replanned[2], 1);
@@ -257,8 +257,8 @@ static void measured_times_and_bytes_come_back(void **state)
     play->opts.cluster = NULL; /* measured rates */
     run_stage();
     assert_int_equal(play->kinds[0], TESS_CP_RATES);
-    assert_non_null(strstr(play->told[0], "rates measured: attention "));
-    assert_non_null(strstr(play->told[0], "; links "));
+    assert_non_null(strstr(play->events[0], "rates measured: attention "));
+    assert_non_null(strstr(play->events[0], "; links "));
     for (int l = 0; l < LAYERS; l++) {
         assert_string_equal(play->words[l], "refined U4 x R1");
         assert_true(play->layers[l].predicted_ns > 0);
@@ -271,7 +271,7 @@ static void measured_times_and_bytes_come_back(void **state)
     assert_int_equal(play->info.reused, 2);
 }
 
-static void what_is_no_candidate_is_told_once(void **state)
+static void what_is_no_candidate_is_reported_once(void **state)
 {
     (void)state;
     set_stage(NULL, 2);
@@ -279,14 +279,14 @@ static void what_is_no_candidate_is_told_once(void **state)
     play->opts.replan_always = 1;
     run_stage();
     int keys = 0;
-    for (int i = 0; i < play->n_told; i++)
+    for (int i = 0; i < play->n_events; i++)
         keys += play->kinds[i] == TESS_CP_FALLBACK;
     assert_int_equal(keys, 1);
-    assert_string_equal(play->told[1],
+    assert_string_equal(play->events[1],
                         "refined U2 x R2 is no candidate: splits keys, which must stay whole");
 }
 
-/* All ranks fail with this sentence, which a rank that leaves first may tell the others. */
+/* All ranks fail with this sentence, which a rank that returns first may send to the others. */
 static void fails_with(const char *sentence)
 {
     assert_int_equal(tess_comm_threads(NULL, RANKS, NULL, act, play), TESS_EINVAL);
@@ -295,7 +295,7 @@ static void fails_with(const char *sentence)
         fail_msg("\"%s\" does not end in \"%s\"", said, sentence);
 }
 
-static void ranks_that_disagree_are_told(void **state)
+static void ranks_that_disagree_are_refused(void **state)
 {
     (void)state;
     set_stage("refined", 1);
@@ -357,7 +357,7 @@ static void one_rank_alone_has_everything(void **state)
     tess_comm_destroy(comm);
 }
 
-static void bad_options_are_told(void **state)
+static void bad_options_are_refused(void **state)
 {
     (void)state;
     tess_comm *comm = NULL;
@@ -436,17 +436,17 @@ static int tear_down(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(probed_rates_of_any_shape_are_finite),
-    cmocka_unit_test(rows_at_home_are_even_shares),
-    cmocka_unit_test(every_decision_is_told_in_a_sentence),
+    cmocka_unit_test(local_rows_are_even_shards),
+    cmocka_unit_test(every_decision_is_reported_in_a_sentence),
     cmocka_unit_test(a_plan_is_made_anew_when_there_is_other_work),
     cmocka_unit_test(ranks_plan_the_mean_of_their_densities),
     cmocka_unit_test(measured_times_and_bytes_come_back),
-    cmocka_unit_test(what_is_no_candidate_is_told_once),
-    cmocka_unit_test(ranks_that_disagree_are_told),
+    cmocka_unit_test(what_is_no_candidate_is_reported_once),
+    cmocka_unit_test(ranks_that_disagree_are_refused),
     cmocka_unit_test(fewer_tokens_than_ranks_are_refused),
     cmocka_unit_test(a_bad_density_on_one_rank_ends_all),
     cmocka_unit_test(one_rank_alone_has_everything),
-    cmocka_unit_test(bad_options_are_told),
+    cmocka_unit_test(bad_options_are_refused),
     cmocka_unit_test(keys_that_must_stay_whole_are_not_split),
 };
 RUN_TESTS_WITH(tests, set_up, tear_down)

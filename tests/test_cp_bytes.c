@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_cp_bytes.c - what a context says that ranks send is what they send, byte for byte:
- * strategies of all kinds, dense layers beside ones whose keys are chosen by low-rank vectors.
+ * strategies of all kinds, dense layers beside ones whose keys are selected by projected q and k.
  *
- * Ranks are threads, and a failed assertion must not leave one: they fill what the test looks at.
+ * Ranks are threads, and a failed assertion must not leave one: they fill what the test checks.
  * Lists take every second key, the other half in the next group, so that every rank has work with
  * every part of the keys and needs all of them: nothing depends on what was chosen but the messages
  * of a selective layer that name keys.
@@ -21,7 +21,7 @@ static const int64_t groups[GROUPS + 1] = {0, 21, 45, 66, 90, 111, 135, 156, 180
 typedef struct {
     const char *strategy;
     int low, train, lse; /* low: layer 0 has lists */
-    int look;            /* 1: the last pass asks for lse, whatever the options say */
+    int ask_lse;           /* 1: the last pass asks for lse, whatever the options say */
     double density[3];   /* of layer 1, by step */
     /* Of rank 0. */
     tess_cp_layer_info layers[LAYERS];
@@ -83,7 +83,7 @@ static tess_status run(show *s, int rank, tess_cp *c, float *x)
         for (int h = 0; h < LAYERS * HEADS; h++)
             density[h] = h >= HEADS ? s->density[i] : s->low ? 0.5 : 1.0;
         if (i > 0)
-            status = pass(s, c, s->lse || (s->look && i == 2), x);
+            status = pass(s, c, s->lse || (s->ask_lse && i == 2), x);
         if (status == TESS_OK)
             status = tess_cp_plan(c, i, density, &replanned);
         if (rank == 0)
@@ -132,7 +132,7 @@ static void play(show *s)
 }
 
 /* Of selective layers the messages that name keys are estimated: at most a bit for each key, and
- * some bytes for each head and owner. Low-rank vectors are many times that. */
+ * some bytes for each head and owner. Projected q and k are many times that. */
 static void check_layers(const show *s, int selective)
 {
     const int64_t names = selective ? BATCH * HEADS * (TOKENS / 8 + 3 * RANKS) : 0;
@@ -163,14 +163,14 @@ static void ranks_send_what_was_predicted(void **state)
         }
 }
 
-/* Whole heads of any method, here and in a step whose calls ask for lse, as a look at heads does,
+/* Whole heads of any method, here and in a step whose calls ask for lse, as the measurement of heads does,
  * beside the plan. */
 static void lse_that_is_not_planned_is_not_counted(void **state)
 {
     (void)state;
     static const char *const strategies[] = {"contiguous", "db-sp", "refined", "fractional"};
     for (int i = 0; i < 8; i++) {
-        show s = {.strategy = strategies[i % 4], .low = i / 4, .train = 1, .look = 1};
+        show s = {.strategy = strategies[i % 4], .low = i / 4, .train = 1, .ask_lse = 1};
         play(&s);
         check_layers(&s, 0);
     }

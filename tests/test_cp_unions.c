@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_cp_unions.c - which keys selective layers would need: seen while others run, counted
+/* test_cp_unions.c - which keys selective layers would need: measured while other strategies run, counted
  * here by brute force, and taken for plans.
  *
  * Ranks are threads over slow links, so that the bytes of a strategy decide. Layers attend to
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 enum { RANKS = 4, LAYERS = 2, HEADS = 8, DIM = 16, TOKENS = 512, GROUP = 16, GROUPS = 32 };
-enum { STEPS_MAX = 40, TOLD_MAX = 64, DENSE_HEAD = 5 };
+enum { STEPS_MAX = 40, EVENTS_MAX = 64, DENSE_HEAD = 5 };
 enum { NONE, BAND, DRAWN };
 
 typedef struct {
@@ -29,9 +29,9 @@ typedef struct {
     int made[STEPS_MAX][RANKS];
     size_t bytes[STEPS_MAX][RANKS];               /* of memory */
     tess_cp_layer_info layers[STEPS_MAX][LAYERS]; /* of rank 0 */
-    char told[TOLD_MAX][512];
-    int64_t told_at[TOLD_MAX];
-    int n_told;
+    char events[EVENTS_MAX][512];
+    int64_t event_steps[EVENTS_MAX];
+    int n_events;
     int step; /* of a rank's own copy */
 } stage;
 
@@ -78,7 +78,7 @@ static tess_status choose(void *user, const tess_share_in *in, tess_selection *l
 /* The share of the others' keys that the part which needs most does need, row by row. */
 static double brute_force(const stage *s, int step, int layer, int degree)
 {
-    const int homes = RANKS / degree;
+    const int owners = RANKS / degree;
     double most = 0.0;
     for (int p = 0; p < degree; p++) {
         double need = 0.0, all = 0.0;
@@ -87,9 +87,9 @@ static double brute_force(const stage *s, int step, int layer, int degree)
                 int wanted = h == DENSE_HEAD;
                 for (int g = p * GROUPS / degree; !wanted && g < (p + 1) * GROUPS / degree; g++)
                     wanted = has(s->lists[step][layer], s->unit, layer, h, g, row / s->unit);
-                /* One of the part's ranks has it at home. */
+                /* One of the part's ranks owns it. */
                 const int near = row * degree / TOKENS == p;
-                const double elsewhere = near ? 1.0 - 1.0 / homes : 1.0;
+                const double elsewhere = near ? 1.0 - 1.0 / owners : 1.0;
                 need += wanted * elsewhere;
                 all += elsewhere;
             }
@@ -103,9 +103,9 @@ static double brute_force(const stage *s, int step, int layer, int degree)
 static void listen(void *user, const tess_cp_event *event)
 {
     stage *s = user;
-    if (s->n_told < TOLD_MAX && event->kind != TESS_CP_PLAN_REUSED) {
-        s->told_at[s->n_told] = event->step;
-        snprintf(s->told[s->n_told++], sizeof s->told[0], "%s", event->sentence);
+    if (s->n_events < EVENTS_MAX && event->kind != TESS_CP_PLAN_REUSED) {
+        s->event_steps[s->n_events] = event->step;
+        snprintf(s->events[s->n_events++], sizeof s->events[0], "%s", event->sentence);
     }
 }
 
@@ -131,7 +131,7 @@ static tess_status attend(stage *s, const tess_cp_info *info)
     return TESS_OK;
 }
 
-static tess_status look(stage *s, const tess_cp *c, int step, int rank, tess_cp_info *info)
+static tess_status read_state(stage *s, const tess_cp *c, int step, int rank, tess_cp_info *info)
 {
     tess_status status = tess_cp_view(c, info);
     memcpy(s->shares[step][rank], info->union_shares, sizeof s->shares[0][0]);
@@ -170,7 +170,7 @@ static tess_status act(void *user, tess_ctx *rank_ctx, tess_comm *comm)
         own->step = i;
         status = tess_cp_plan(c, i, density, &s->made[i][group.rank]);
         if (status == TESS_OK)
-            status = look(s, c, i, group.rank, &info);
+            status = read_state(s, c, i, group.rank, &info);
         if (status == TESS_OK)
             status = tess_ctx_query(rank_ctx, &memory);
         s->bytes[i][group.rank] = memory.bytes_now;
@@ -231,13 +231,13 @@ static int is_selective(int step, int layer)
     return strstr(play->words[step][0][layer], " x C") != NULL;
 }
 
-/* How often it was told; the step of the last time. */
-static int times_told(const char *part, int64_t *step)
+/* How often it was reported; the step of the last time. */
+static int times_reported(const char *part, int64_t *step)
 {
     int n = 0;
-    for (int i = 0; i < play->n_told; i++)
-        if (strstr(play->told[i], part)) {
-            *step = play->told_at[i];
+    for (int i = 0; i < play->n_events; i++)
+        if (strstr(play->events[i], part)) {
+            *step = play->event_steps[i];
             n++;
         }
     return n;
@@ -308,7 +308,7 @@ static void layers_that_share_keys_become_selective(void **state)
     assert_false(is_selective(1, 1)); /* drawn keys: nearly all of them would travel */
     assert_int_equal(play->made[2][0], 0);
     assert_int_equal(
-        times_told("refined U2 x C2 is no candidate: which keys its ranks would need is seen in "
+        times_reported("refined U2 x C2 is no candidate: which keys its ranks would need is measured in "
                    "the first step with lists",
                    &step),
         1);
@@ -319,14 +319,14 @@ static void layers_that_share_keys_become_selective(void **state)
         "selected keys: with 2 parts of the sequence a rank needs %.0f %% of the others' keys, "
         "with 4 %.0f %%",
         50.0 * (share(1, 0, 2) + share(1, 1, 2)), 50.0 * (share(1, 0, 4) + share(1, 1, 4)));
-    assert_int_equal(times_told(sentence, &step), 1);
+    assert_int_equal(times_reported(sentence, &step), 1);
     assert_int_equal(step, 1);
     for (int l = 0; l < LAYERS; l++)
         assert_true(output_error(l) < 1e-5);
     /* Rounding to rows, and indices, of which the model counts a bit for each unit. */
-    const tess_cp_layer_info *seen = &play->layers[2][0];
-    assert_true(seen->predicted_ns > 0);
-    assert_true(llabs(seen->bytes_sent - seen->bytes_predicted) * 50 < seen->bytes_predicted);
+    const tess_cp_layer_info *observed = &play->layers[2][0];
+    assert_true(observed->predicted_ns > 0);
+    assert_true(llabs(observed->bytes_sent - observed->bytes_predicted) * 50 < observed->bytes_predicted);
 }
 
 static void memory_of_whole_keys_is_given_back(void **state)
@@ -343,7 +343,7 @@ static void memory_of_whole_keys_is_given_back(void **state)
         assert_true(play->bytes[1][r] + sets * keys * 3 / 4 < play->bytes[0][r]);
 }
 
-static void keys_that_nobody_shares_change_nothing(void **state)
+static void keys_that_no_rank_shares_change_nothing(void **state)
 {
     (void)state;
     set_stage("auto", 3);
@@ -357,7 +357,7 @@ static void keys_that_nobody_shares_change_nothing(void **state)
     assert_true(share(2, 0, 2) > 0.98);
 }
 
-static void lists_are_looked_at_again_while_a_plan_is_kept(void **state)
+static void lists_are_measured_again_while_a_plan_is_reused(void **state)
 {
     (void)state;
     int64_t step = -1;
@@ -372,11 +372,11 @@ static void lists_are_looked_at_again_while_a_plan_is_kept(void **state)
     }
     assert_int_equal(plans, 3); /* the first, with selected keys, without them */
     assert_true(last > 3 && last < 36);
-    assert_true(times_told("selected keys: ", &step) >= 2);
+    assert_true(times_reported("selected keys: ", &step) >= 2);
     assert_true(step > 3);
 }
 
-static void dense_steps_tell_nothing(void **state)
+static void dense_steps_measure_nothing(void **state)
 {
     (void)state;
     int64_t step = -1;
@@ -386,7 +386,7 @@ static void dense_steps_tell_nothing(void **state)
     run_stage();
     assert_true(share(3, 0, 2) == 0.0);
     assert_true(fabs(share(4, 0, 2) - brute_force(play, 3, 0, 2)) < 1e-12);
-    assert_int_equal(times_told("selected keys: ", &step), 1);
+    assert_int_equal(times_reported("selected keys: ", &step), 1);
     assert_int_equal(step, 4);
     assert_true(is_selective(4, 0));
 }
@@ -429,7 +429,7 @@ static void given_shares_are_taken(void **state)
         assert_true(is_selective(i, 1));
         assert_memory_equal(play->shares[i][0], given, sizeof given);
     }
-    assert_int_equal(times_told("selected keys: ", &step), 0);
+    assert_int_equal(times_reported("selected keys: ", &step), 0);
     set_stage("auto", 1);
     play->opts.union_share = 0.05;
     run_stage();
@@ -466,9 +466,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(shares_are_those_of_brute_force),
     cmocka_unit_test(layers_that_share_keys_become_selective),
     cmocka_unit_test(memory_of_whole_keys_is_given_back),
-    cmocka_unit_test(keys_that_nobody_shares_change_nothing),
-    cmocka_unit_test(lists_are_looked_at_again_while_a_plan_is_kept),
-    cmocka_unit_test(dense_steps_tell_nothing),
+    cmocka_unit_test(keys_that_no_rank_shares_change_nothing),
+    cmocka_unit_test(lists_are_measured_again_while_a_plan_is_reused),
+    cmocka_unit_test(dense_steps_measure_nothing),
     cmocka_unit_test(a_ring_shows_its_own_degree),
     cmocka_unit_test(imposed_layers_get_their_prediction),
     cmocka_unit_test(given_shares_are_taken),

@@ -43,7 +43,7 @@ static tess_status run_failing(void *user, tess_ctx *own, tess_comm *comm)
         w->reports[info.rank].wrong +=
             tess_dist_attn_backward(attn, &call, &q, &o, &o, &o) != TESS_EINVAL;
         call.choose = NULL;
-        status = tess_comm_agree(comm, TESS_OK); /* all have looked at o */
+        status = tess_comm_agree(comm, TESS_OK); /* all ranks have checked o */
         if (status == TESS_OK)
             status = tess_dist_attn_forward(attn, &call, &q, &q, &q, &o, NULL);
     }
@@ -187,8 +187,8 @@ static void wrong_calls_get_a_sentence(void **state)
 {
     (void)state;
     alone a = make_alone();
-    tess_dist_stats seen;
-    CHECK_FAILS(tess_dist_attn_stats(a.attn, 0, &seen), TESS_EINVAL,
+    tess_dist_stats stats;
+    CHECK_FAILS(tess_dist_attn_stats(a.attn, 0, &stats), TESS_EINVAL,
                 "tess_dist_attn_stats: no plan (tess_dist_attn_plan comes first)");
     CHECK_OK(tess_dist_attn_plan(a.attn, a.w->plan));
     const tess_dist_call fine = {.save = 0};
@@ -216,7 +216,7 @@ static void wrong_calls_get_a_sentence(void **state)
                 "tess_dist_attn_forward: o has token stride 4, its rows of 8 overlap");
     CHECK_FAILS(tess_dist_attn_plan(a.attn, NULL), TESS_EINVAL,
                 "tess_dist_attn_plan: plan is NULL");
-    CHECK_FAILS(tess_dist_attn_stats(a.attn, 2, &seen), TESS_EINVAL,
+    CHECK_FAILS(tess_dist_attn_stats(a.attn, 2, &stats), TESS_EINVAL,
                 "tess_dist_attn_stats: layer is 2, must be 0..1");
     free_alone(&a);
 }

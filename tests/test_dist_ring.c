@@ -186,7 +186,7 @@ static void blocks_in_any_order_equal_one_rank(void **state)
 
 /* Queries see the keys shortly before them: places of a ring of 8 have work with their own part and
  * that of the place before, and a part goes one hop. */
-static void keys_that_nobody_further_needs_stay(void **state)
+static void keys_that_no_later_rank_needs_are_not_sent(void **state)
 {
     (void)state;
     const mesh m = {1, 8, 1};
@@ -215,7 +215,7 @@ static void keys_that_nobody_further_needs_stay(void **state)
 
 /* ---- the cost model -------------------------------------------------------------------------- */
 
-/* By the masks themselves, with low-rank vectors and without, and by densities of dense heads, of
+/* By the masks themselves, with projected q and k and without, and by densities of dense heads, of
  * which nothing is known. */
 static void the_busiest_sender_sends_what_the_plan_says(void **state)
 {
@@ -251,7 +251,7 @@ static tess_status time_rank(void *user, tess_ctx *own, tess_comm *comm)
     timed *t = user;
     const world *w = t->w;
     tess_comm_info info;
-    tess_dist_stats seen;
+    tess_dist_stats stats;
     tess_dist_attn *attn = NULL;
     TESS_TRY(tess_comm_query(comm, &info));
     const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, w->bounds[info.rank]);
@@ -261,10 +261,10 @@ static tess_status time_rank(void *user, tess_ctx *own, tess_comm *comm)
         status = tess_dist_attn_forward(attn, &(tess_dist_call){.layer = 1, .save = -1}, &q, &q, &q,
                                         &o, NULL);
     if (status == TESS_OK)
-        status = tess_dist_attn_stats(attn, 1, &seen);
+        status = tess_dist_attn_stats(attn, 1, &stats);
     if (status == TESS_OK) {
-        t->attend[info.rank] = seen.attend_ns;
-        t->exchange[info.rank] = seen.exchange_ns;
+        t->attend[info.rank] = stats.attend_ns;
+        t->exchange[info.rank] = stats.exchange_ns;
     }
     tess_dist_attn_destroy(attn);
     return status;
@@ -327,7 +327,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rings_of_40_heads_equal_one_rank),
     cmocka_unit_test(rings_of_7_heads_equal_one_rank),
     cmocka_unit_test(blocks_in_any_order_equal_one_rank),
-    cmocka_unit_test(keys_that_nobody_further_needs_stay),
+    cmocka_unit_test(keys_that_no_later_rank_needs_are_not_sent),
     cmocka_unit_test(the_busiest_sender_sends_what_the_plan_says),
     cmocka_unit_test(hops_are_hidden_behind_tiles),
 };

@@ -14,7 +14,7 @@ enum { MESHES = sizeof meshes / sizeof meshes[0], TOKENS_MAX = 1024 };
 
 /* ---- payload --------------------------------------------------------------------------------- */
 
-/* Rows of K that rank c needs of those at home on each rank, over samples and heads. */
+/* Rows of K that rank c needs from each owner rank, over samples and heads. */
 static void union_of(const world *w, int layer, int c, int64_t *rows)
 {
     const tess_plan_layer *l = &w->plan->layers[layer];

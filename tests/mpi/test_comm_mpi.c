@@ -8,7 +8,7 @@
 #include "mpi_ranks.h"
 
 static tess_ctx *ctx;
-static int no_nodes; /* 1: MPI cannot tell who shares a node */
+static int no_nodes; /* 1: MPI does not know which ranks share a node */
 
 /* In the place of MPI's, for the library too: not every mpi.h makes it visible. */
 __attribute__((visibility("default"))) int MPI_Comm_split_type(MPI_Comm comm, int type, int key,

@@ -120,7 +120,7 @@ static void long_messages_arrive_whole(void **state)
         problem q = p;
         q.heads = 3;
         q.compensate = i % 2;
-        q.band = i < 2 ? 0 : 150; /* sums of a ring go home from the next but one */
+        q.band = i < 2 ? 0 : 150; /* sums of a ring return to the owner from the next but one */
         const mesh ring = {1, size, 1}, selective = {1, 1, size};
         world *w = make_world(&q);
         plan_mesh(w, i == 1 ? &selective : &ring, TESS_PLAN_CONTIGUOUS);

@@ -193,7 +193,8 @@ static void every_decision_is_reported_in_a_sentence(void **state)
     assert_int_equal(play->kinds[2], TESS_CP_PLAN_REUSED);
     assert_int_equal(play->kinds[3], TESS_CP_PLAN_NEW);
     assert_string_equal(
-        play->events[2], "plan 1 kept for step 10: imbalance 1.00; imbalance 1.000, not above 1.100");
+        play->events[2],
+        "plan 1 kept for step 10: imbalance 1.00; imbalance 1.000, not above 1.100");
     const char *want = "plan 1 of step 0: 2 layers fractional, imbalance 1.00, predicted ";
     assert_memory_equal(play->events[1], want, strlen(want));
     want = "plan 2 of step 20: 2 layers fractional, imbalance 1.0";

@@ -21,7 +21,7 @@ static const int64_t groups[GROUPS + 1] = {0, 21, 45, 66, 90, 111, 135, 156, 180
 typedef struct {
     const char *strategy;
     int low, train, lse; /* low: layer 0 has lists */
-    int ask_lse;           /* 1: the last pass asks for lse, whatever the options say */
+    int ask_lse;         /* 1: the last pass asks for lse, whatever the options say */
     double density[3];   /* of layer 1, by step */
     /* Of rank 0. */
     tess_cp_layer_info layers[LAYERS];

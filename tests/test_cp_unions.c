@@ -308,9 +308,10 @@ static void layers_that_share_keys_become_selective(void **state)
     assert_false(is_selective(1, 1)); /* drawn keys: nearly all of them would travel */
     assert_int_equal(play->made[2][0], 0);
     assert_int_equal(
-        times_reported("refined U2 x C2 is no candidate: which keys its ranks would need is measured in "
-                   "the first step with lists",
-                   &step),
+        times_reported(
+            "refined U2 x C2 is no candidate: which keys its ranks would need is measured in "
+            "the first step with lists",
+            &step),
         1);
     assert_int_equal(step, 0);
     char sentence[256];
@@ -326,7 +327,8 @@ static void layers_that_share_keys_become_selective(void **state)
     /* Rounding to rows, and indices, of which the model counts a bit for each unit. */
     const tess_cp_layer_info *observed = &play->layers[2][0];
     assert_true(observed->predicted_ns > 0);
-    assert_true(llabs(observed->bytes_sent - observed->bytes_predicted) * 50 < observed->bytes_predicted);
+    assert_true(llabs(observed->bytes_sent - observed->bytes_predicted) * 50 <
+                observed->bytes_predicted);
 }
 
 static void memory_of_whole_keys_is_given_back(void **state)

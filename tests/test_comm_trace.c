@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_comm_trace.c - a rank that plays alone: what comes to it, what it counts, what it writes. */
+/* test_comm_trace.c - trace recorder: received data, counts, the file. */
 #include "comm_ranks.h"
 #include "files.h"
 

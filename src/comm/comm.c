@@ -116,7 +116,8 @@ tess_status tess_comm_wait(tess_comm *comm, tess_request *request)
 
 tess_status tess_comm_progress(tess_comm *comm)
 {
-    TESS_REQUIRE(comm);
+    if (!comm) /* not TESS_REQUIRE: called for every tile */
+        return tess__fail(TESS_EINVAL, "tess_comm_progress: comm is NULL");
     return comm->ops->progress(comm);
 }
 

@@ -14,11 +14,6 @@
  */
 #include "comm_thread.h"
 
-static int64_t later(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t transfer_ns(const tess_link *link, int remote, int64_t bytes)
 {
     const double bandwidth = remote ? link->network_bandwidth : link->bandwidth;
@@ -28,7 +23,7 @@ static int64_t transfer_ns(const tess_link *link, int remote, int64_t bytes)
 int64_t tess__link_leave(const tess_link *link, tess__clock *clock, int remote, int64_t bytes,
                          int64_t *sent)
 {
-    const int64_t leaves = later(clock->now, clock->out[remote]);
+    const int64_t leaves = TESS_MAX(clock->now, clock->out[remote]);
     *sent = clock->out[remote] = leaves + transfer_ns(link, remote, bytes);
     return leaves;
 }
@@ -38,6 +33,6 @@ int64_t tess__link_arrive(const tess_link *link, tess__clock *clock, int remote,
 {
     const int64_t latency = remote ? link->network_latency : link->latency;
     clock->in[remote] =
-        later(leaves + latency, clock->in[remote]) + transfer_ns(link, remote, bytes);
+        TESS_MAX(leaves + latency, clock->in[remote]) + transfer_ns(link, remote, bytes);
     return clock->in[remote];
 }

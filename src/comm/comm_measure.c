@@ -143,8 +143,7 @@ static double rate(double per_byte)
 
 tess_status tess_comm_measure(tess_comm *comm, tess_link *link)
 {
-    if (!comm || !link)
-        return tess__fail(TESS_EINVAL, "tess_comm_measure: %s is NULL", comm ? "link" : "comm");
+    TESS_REQUIRE(comm, link);
     if (comm->ops->measure)
         return comm->ops->measure(comm, link);
     link_times inside = {0}, between = {0}, alone = {0};

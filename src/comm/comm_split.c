@@ -98,8 +98,7 @@ static tess_status split(tess_comm *comm, int color, int key, tess_comm **sub)
 
 tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **sub)
 {
-    if (!comm || !sub)
-        return tess__fail(TESS_EINVAL, "tess_comm_split: %s is NULL", comm ? "sub" : "comm");
+    TESS_REQUIRE(comm, sub);
     return comm->ops->split ? comm->ops->split(comm, color, key, sub)
                             : split(comm, color, key, sub);
 }

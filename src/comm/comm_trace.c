@@ -13,23 +13,6 @@ enum { RANKS_MAX = 1024 };
 
 /* ---- the log -------------------------------------------------------------------------------- */
 
-static tess_status grow(tess__trace_log *log)
-{
-    const size_t room = log->room ? 2 * log->room : ROOM;
-    size_t bytes;
-    if (tess__mul(room, sizeof *log->records, &bytes))
-        return tess__nomem(SIZE_MAX);
-    tess__trace_record *records = tess__alloc(log->ctx, bytes);
-    if (!records)
-        return TESS_ENOMEM;
-    if (log->n > 0)
-        memcpy(records, log->records, log->n * sizeof *records);
-    tess__free(log->ctx, log->records);
-    log->records = records;
-    log->room = room;
-    return TESS_OK;
-}
-
 /* The last call ends now. */
 static void extend_last_call(tess__trace_log *log)
 {
@@ -42,8 +25,8 @@ tess_status tess__trace_record_call(tess_comm *comm, const tess__call *call)
 {
     const tess__comm_trace *self = (const tess__comm_trace *)comm;
     tess__trace_log *log = self->log;
-    TESS_TRY(tess__grow(log->ctx, &log->records, sizeof *log->records, (int64_t)log->n,
-                        (int64_t)log->n + 1, &log->room));
+    TESS_TRY(
+        tess__grow(log->ctx, &log->records, sizeof *log->records, log->n, log->n + 1, &log->room));
     const int64_t now = tess_clock_ns() - log->origin;
     log->records[log->n++] = (tess__trace_record){.call = *call,
                                                   .first = self->first,

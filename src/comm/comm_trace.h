@@ -29,8 +29,7 @@ typedef struct {
 typedef struct {
     tess_ctx *ctx;
     tess__trace_record *records;
-    size_t n;
-    int64_t room;
+    int64_t n, room;
     int64_t origin, end; /* of the trace; of the last call */
     int64_t requests;    /* numbers of started operations so far */
 } tess__trace_log;

@@ -39,7 +39,7 @@ tess_status tess__trace_alltoallv(tess_comm *comm, tess_traffic_kind traffic,
             continue;
         call.sent += bytes;
         call.received += args->recv_bytes[p];
-        call.most = call.most > bytes ? call.most : bytes;
+        call.most = TESS_MAX(call.most, bytes);
     }
     TESS_TRY(tess__trace_record_call(comm, &call));
     if (!request)

@@ -47,7 +47,7 @@ static void add_trace(tess__jw *w, const void *user)
     tess__jw_int(w, "ranks", trace->comm.size);
     tess__jw_end(w, '}');
     tess__jw_begin(w, "traceEvents", '[');
-    for (size_t i = 0; i < log->n; i++)
+    for (int64_t i = 0; i < log->n; i++)
         add_record(w, &log->records[i], trace->comm.rank);
     tess__jw_end(w, ']');
     tess__jw_end(w, '}');

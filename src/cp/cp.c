@@ -107,7 +107,7 @@ static int32_t count_blocks(const tess_cp_opts *o, int ranks)
     const int64_t most = (int64_t)ranks * BLOCKS_PER_RANK;
     const int64_t blocks = (o->tokens + BLOCK_ROWS - 1) / BLOCK_ROWS;
     const int64_t n = TESS_MAX(blocks, most);
-    return (int32_t)(n < o->tokens ? n : o->tokens);
+    return (int32_t)TESS_MIN(n, o->tokens);
 }
 
 static void fill_blocks(const tess_cp_opts *o, int32_t n, int64_t *bounds)

@@ -265,8 +265,7 @@ static uint64_t plan_hash(const tess_cp *c, const tess_plan *plan)
         tess_plan_layer_view(plan, l, &v);
         const int degrees[] = {v.strategy.ulysses, v.strategy.ring, v.strategy.selective,
                                v.strategy.placement, v.groups};
-        const int64_t parts =
-            v.strategy.ring > v.strategy.selective ? v.strategy.ring : v.strategy.selective;
+        const int64_t parts = TESS_MAX(v.strategy.ring, v.strategy.selective);
         hash = tess__hash(hash, degrees, sizeof degrees);
         hash = tess__hash(hash, v.shares, (size_t)v.n_shares * sizeof *v.shares);
         hash = hash_of(hash, v.head_group, c->opts.heads);

@@ -57,7 +57,7 @@ static tess_status check_numbers(const tess_dist_attn_opts *o)
 static tess_status check_size(const tess_dist_attn_opts *o)
 {
     const int64_t heads = (int64_t)o->batch * o->heads, pairs = o->tokens * o->tokens;
-    const int64_t width = o->head_dim > o->proj_dim ? o->head_dim : o->proj_dim;
+    const int64_t width = TESS_MAX(o->head_dim, o->proj_dim);
     int64_t all;
     if (__builtin_mul_overflow(pairs, heads, &all))
         return tess__fail(TESS_EINVAL, "%s: %lld x %lld tokens in %lld heads, must be below 2^63",

@@ -175,7 +175,7 @@ static tess_status make_shares(const tess_dist_attn *d, const tess__dist_plan *i
         if (d->opts.groups)
             TESS_TRY(list_groups(d, in, &slots[i], share));
         layer->bits += (size_t)share->n_groups * tess__group_bytes(d);
-        need->groups = share->n_groups > need->groups ? share->n_groups : need->groups;
+        need->groups = TESS_MAX(share->n_groups, need->groups);
         tess__raise_to(&need->tiles, tiles_of(share));
     }
     return TESS_OK;

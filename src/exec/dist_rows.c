@@ -169,7 +169,7 @@ static int threads_of(const job *j)
 static int chunk_of(const job *j, int64_t items)
 {
     const int64_t chunk = items / (16 * (int64_t)j->d->ctx->threads);
-    return chunk < 1 ? 1 : chunk > 4096 ? 4096 : (int)chunk;
+    return (int)TESS_MIN(TESS_MAX(chunk, 1), 4096);
 }
 
 /* Copies the rows of a transfer that are sent. */

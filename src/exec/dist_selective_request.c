@@ -63,7 +63,7 @@ tess__row_span tess__next_rows(const tess_dist_attn *d, const uint64_t *set, int
     if (first == last)
         return (tess__row_span){0, 0};
     const int64_t begin = tess__unit_row(d, base + first), end = tess__unit_row(d, base + last);
-    return (tess__row_span){begin > low ? begin : low, end < high ? end : high};
+    return (tess__row_span){TESS_MAX(begin, low), TESS_MIN(end, high)};
 }
 
 int64_t tess__count_rows(const tess_dist_attn *d, const uint64_t *set, int64_t base, int64_t begin,

@@ -34,7 +34,7 @@ typedef struct {
 static span overlap(const tess_union_counts *u, int32_t a, int32_t b, span share)
 {
     const int32_t begin = u->bounds[a], end = u->bounds[b];
-    return (span){begin > share.begin ? begin : share.begin, end < share.end ? end : share.end};
+    return (span){TESS_MAX(begin, share.begin), TESS_MIN(end, share.end)};
 }
 
 /* The groups of a share; empty if they are not consecutive. */

@@ -32,7 +32,7 @@ static tess_status run_steps(void *user, tess_ctx *ctx, tess_comm *comm)
     tess_cp_opts opts = {.layers = LAYERS, .heads = HEADS, .head_dim = 64, .batch = 1};
     opts.tokens = TOKENS;
     opts.cluster = "h100"; /* NULL: ranks and links are measured */
-    opts.tell = print_event;
+    opts.on_event = print_event;
     opts.user = &me.rank;
     TRY(tess_cp_create(ctx, comm, &opts, &cp));
     for (int i = 0; i < STEPS; i++)

@@ -492,8 +492,8 @@ static inline tess_status rank_other_size(const place *me, tess_comm *comm)
     return tess_comm_agree(comm, TESS_OK);
 }
 
-/* Every rank notifies `who` that it has come so far: a rank that fails at once may otherwise be noticed
- * inside the call before. */
+/* Every rank notifies `who` that it has come so far: a rank that fails at once may otherwise be
+ * noticed inside the call before. */
 static inline tess_status ready(const place *me, tess_comm *comm, int who)
 {
     tess_request *request = NULL;

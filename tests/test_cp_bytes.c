@@ -163,8 +163,8 @@ static void ranks_send_what_was_predicted(void **state)
         }
 }
 
-/* Whole heads of any method, here and in a step whose calls ask for lse, as the measurement of heads does,
- * beside the plan. */
+/* Whole heads of any method, here and in a step whose calls ask for lse, as the measurement of
+ * heads does, beside the plan. */
 static void lse_that_is_not_planned_is_not_counted(void **state)
 {
     (void)state;

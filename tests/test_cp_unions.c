@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_cp_unions.c - which keys selective layers would need: measured while other strategies run, counted
- * here by brute force, and taken for plans.
+/* test_cp_unions.c - which keys selective layers would need: measured while other strategies run,
+ * counted here by brute force, and taken for plans.
  *
  * Ranks are threads over slow links, so that the bytes of a strategy decide. Layers attend to
  * bands, which neighbours share, or to keys that are drawn.

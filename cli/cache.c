@@ -2,13 +2,14 @@
 /* cache.c - the folder that stores measurements of this machine.
  *
  * As other programs do it (XDG Base Directory Specification): $XDG_CACHE_HOME/tessera where that is
- * an absolute path, else ~/.cache/tessera. The library makes the folder when it has something to
- * store.
+ * an absolute path, else ~/.cache/tessera. The command makes the folder; where it cannot, the
+ * library warns that nothing is stored.
  */
 #include "cli.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* The folder that a user who says nothing gets, or -1. */
 static int own_folder(char path[CLI_CACHE_MAX])
@@ -22,6 +23,19 @@ static int own_folder(char path[CLI_CACHE_MAX])
     return n > 0 && n < CLI_CACHE_MAX ? 0 : -1;
 }
 
+/* With the folders it is in. */
+static void make_folder(const char *folder)
+{
+    char path[CLI_CACHE_MAX];
+    strcpy(path, folder);
+    for (char *at = strchr(path, '/'); at; at = strchr(at + 1, '/')) {
+        *at = 0;
+        mkdir(path, 0777);
+        *at = '/';
+    }
+    mkdir(path, 0777);
+}
+
 tess_status cache_choose(cli *c, const char *given)
 {
     c->cache[0] = 0;
@@ -32,9 +46,12 @@ tess_status cache_choose(cli *c, const char *given)
                          sizeof c->cache);
     if (given) {
         strcpy(c->cache, given);
+        make_folder(c->cache);
         return TESS_OK;
     }
-    if (own_folder(c->cache) != 0) {
+    if (own_folder(c->cache) == 0) {
+        make_folder(c->cache);
+    } else {
         c->cache[0] = 0;
         if (!c->common->quiet)
             out_log(c, TESS_LOG_INFO,

@@ -144,13 +144,13 @@ static inline void find_all(void *user, int layer, const tess_candidate *c)
 
 /* Plans on the cluster of round numbers; the chosen candidate of layer 0, whose reason lives until
  * the next call. */
-static inline void one_candidate(const tess_work *work, const tess_plan_opts *opts,
-                                 tess_candidate *c)
+static inline void one_candidate_on(const tess_cluster *cluster, const tess_work *work,
+                                    const tess_plan_opts *opts, tess_candidate *c)
 {
     static char reason[TESS_REASON_BYTES];
     tess_plan *plan = NULL;
     found f = {0};
-    CHECK_OK(tess_plan_create(ctx, work, round_cluster, opts, &plan));
+    CHECK_OK(tess_plan_create(ctx, work, cluster, opts, &plan));
     CHECK_OK(tess_plan_explain(plan, find_all, &f));
     CHECK_OK(tess_plan_check(plan, work));
     int chosen = 0;
@@ -161,6 +161,23 @@ static inline void one_candidate(const tess_work *work, const tess_plan_opts *op
     snprintf(reason, sizeof reason, "%s", c->reason);
     c->reason = reason;
     tess_plan_destroy(plan);
+}
+
+static inline void one_candidate(const tess_work *work, const tess_plan_opts *opts,
+                                 tess_candidate *c)
+{
+    one_candidate_on(round_cluster, work, opts, c);
+}
+
+/* The round cluster with one number of its description changed. */
+static inline tess_cluster *round_with(size_t offset, double value)
+{
+    tess_cluster_info info;
+    tess_cluster *cluster = NULL;
+    CHECK_OK(tess_cluster_query(round_cluster, &info));
+    memcpy((char *)&info + offset, &value, sizeof value);
+    CHECK_OK(tess_cluster_create(ctx, &info, &cluster));
+    return cluster;
 }
 
 #endif

@@ -52,8 +52,15 @@ static void watched_free(void *user, void *p)
     free(p);
 }
 
-static const tess_break_even_shape small = {
-    .head_dim = 8, .tokens = 64, .group = 8, .unit = 1, .rank = 8, .backward = 1};
+#define SHAPE(dim, n, group_rows, unit_rows, virtual_key, proj, with_backward)                     \
+    {                                                                                              \
+        .head_dim = (dim), .queries = (n), .keys = (n), .group = (group_rows),                     \
+        .unit = (unit_rows), .compensate = (virtual_key), .proj_dim = (proj),                      \
+        .backward = (with_backward)                                                                \
+    }
+
+static const tess_attn_rates_shape small = {
+    .head_dim = 8, .queries = 64, .keys = 64, .group = 8, .unit = 1, .proj_dim = 8, .backward = 1};
 
 static void check_result(const tess_break_even_result *r)
 {
@@ -69,16 +76,41 @@ static void measured_times_of_every_shape_are_finite(void **state)
 {
     (void)state;
     tess_ctx *ctx = make_ctx();
-    static const tess_break_even_shape shapes[] = {
-        {8, 64, 8, 1, 0, 8, 1},      {16, 33, 8, 4, 1, 16, 1}, {8, 1, 1, 1, 1, 8, 0},
-        {8, 40, 64, 64, 1, 0, 1},    {8, 5000, 8, 1, 1, 8, 0}, /* some of its queries */
-        {8, 40000, 64, 64, 0, 0, 0},                           /* and some of its keys */
+    static const tess_attn_rates_shape shapes[] = {
+        SHAPE(8, 64, 8, 1, 0, 8, 1),      SHAPE(16, 33, 8, 4, 1, 16, 1), SHAPE(8, 1, 1, 1, 1, 8, 0),
+        SHAPE(8, 40, 64, 64, 1, 0, 1),    SHAPE(8, 5000, 8, 1, 1, 8, 0), /* some of its queries */
+        SHAPE(8, 40000, 64, 64, 0, 0, 0),                                /* and some of its keys */
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         tess_break_even_result r;
         CHECK_OK(tess_break_even(ctx, &shapes[i], NULL, &r));
         check_result(&r);
         assert_int_equal(r.cached, 0);
+    }
+    assert_int_equal(warnings, 0);
+    tess_ctx_destroy(ctx);
+}
+
+/* Times of this machine: only their signs are known. */
+static void rates_of_every_kind_of_shape_are_finite(void **state)
+{
+    (void)state;
+    tess_ctx *ctx = make_ctx();
+    static const tess_attn_rates_shape shapes[] = {
+        SHAPE(8, 1, 1, 1, 0, 0, 0), SHAPE(64, 300, 64, 1, 0, 0, 1),
+        SHAPE(128, 2048, 100, 16, 0, 0, 0), SHAPE(72, 20, 64, 64, 1, 8, 1)};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        tess_attn_rates_shape shape = shapes[i];
+        tess_attn_rates r[2] = {0};
+        shape.seconds = 0.01;
+        CHECK_OK(tess_attn_measure(ctx, &shape, r));
+        for (int pass = 0; pass <= shape.backward; pass++) {
+            assert_true(r[pass].dense > 0 && isfinite(r[pass].dense));
+            assert_true(r[pass].sparse >= 0 && isfinite(r[pass].sparse));
+            assert_true(r[pass].per_row >= 0 && isfinite(r[pass].per_row));
+        }
+        assert_true(r[0].per_row_cold > 0 && r[0].per_part >= r[0].per_row_cold);
+        assert_true(shape.backward || r[1].dense == 0); /* not written */
     }
     assert_int_equal(warnings, 0);
     tess_ctx_destroy(ctx);
@@ -111,7 +143,8 @@ static void a_result_is_found_again_in_its_folder(void **state)
     tess_ctx *ctx = make_ctx();
     char path[256];
     tess_break_even_result first, second, other;
-    snprintf(path, sizeof path, "%s/made/with/its/parents/", folder);
+    snprintf(path, sizeof path, "%s/made", folder);
+    assert_int_equal(mkdir(path, 0777), 0);
     CHECK_OK(tess_break_even(ctx, &small, path, &first));
     CHECK_OK(tess_break_even(ctx, &small, path, &second));
     assert_int_equal(first.cached, 0);
@@ -119,8 +152,8 @@ static void a_result_is_found_again_in_its_folder(void **state)
     check_result(&second);
     second.cached = 0;
     assert_memory_equal(&first, &second, sizeof first);
-    tess_break_even_shape shape = small; /* every member of the shape counts */
-    shape.rank = 16;
+    tess_attn_rates_shape shape = small; /* every member of the shape counts */
+    shape.proj_dim = 16;
     CHECK_OK(tess_break_even(ctx, &shape, path, &other));
     assert_int_equal(other.cached, 0);
     assert_int_equal(warnings, 0);
@@ -211,16 +244,16 @@ static void wrong_arguments_get_a_sentence(void **state)
     tess_ctx *ctx = make_ctx();
     tess_break_even_result r;
     const struct {
-        tess_break_even_shape shape;
+        tess_attn_rates_shape shape;
         const char *sentence;
     } wrong[] = {
-        {{12, 64, 8, 1, 0, 8, 1}, "head_dim is 12, must be a multiple of 8 up to 256"},
-        {{8, 0, 8, 1, 0, 8, 1}, "tokens is 0, must be 1..2147483647"},
-        {{8, 64, 0, 1, 0, 8, 1}, "group is 0, must be 1 or more"},
-        {{8, 64, 8, -1, 0, 8, 1}, "unit is -1, must be 1 or more"},
-        {{8, 64, 8, 1, 2, 8, 1}, "compensate is 2, must be 0 or 1"},
-        {{8, 64, 8, 1, 0, 72, 1}, "rank is 72, must be 0 or a multiple of 8 up to 64"},
-        {{8, 64, 8, 1, 0, 8, 3}, "backward is 3, must be 0 or 1"},
+        {SHAPE(12, 64, 8, 1, 0, 8, 1), "head_dim is 12, must be a multiple of 8 up to 256"},
+        {SHAPE(8, 0, 8, 1, 0, 8, 1), "queries is 0, must be 1..2147483647"},
+        {SHAPE(8, 64, 0, 1, 0, 8, 1), "group is 0, must be 1 or more"},
+        {SHAPE(8, 64, 8, -1, 0, 8, 1), "unit is -1, must be 1 or more"},
+        {SHAPE(8, 64, 8, 1, 2, 8, 1), "compensate is 2, must be 0..1"},
+        {SHAPE(8, 64, 8, 1, 0, 72, 1), "proj_dim is 72, must be 0 or a multiple of 8 up to 64"},
+        {SHAPE(8, 64, 8, 1, 0, 8, 3), "backward is 3, must be 0..1"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char sentence[128];
@@ -250,6 +283,7 @@ static int drop_folder(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(measured_times_of_every_shape_are_finite),
+    cmocka_unit_test(rates_of_every_kind_of_shape_are_finite),
     cmocka_unit_test(measuring_leaves_the_context_as_it_is),
     cmocka_unit_test(a_result_is_found_again_in_its_folder),
     cmocka_unit_test(a_file_that_does_not_fit_is_measured_again),

@@ -257,7 +257,6 @@ static void check_rows(const setting *s)
 /* dk and dv of one key, from the groups that selected it, and how many queries these have. */
 static int64_t true_key(const setting *s, int64_t key, double *dk, double *dv)
 {
-    const tess_selection_lists *in = &s->lists_of;
     const int64_t j = key / STRIDE; /* its place in every list that has it */
     const int dim = s->dim;
     int64_t queries = 0;
@@ -265,8 +264,10 @@ static int64_t true_key(const setting *s, int64_t key, double *dk, double *dv)
     {
         double *p = malloc((size_t)s->n * sizeof *p), part[2][DIM_MAX] = {{0.0}};
 #pragma omp for schedule(dynamic)
-        for (int64_t g = in->offsets_t[key]; g < in->offsets_t[key + 1]; g++) {
-            const int64_t group = in->indices_t[g], end = (group + 1) * GROUP;
+        for (int64_t group = 0; group < (tokens + GROUP - 1) / GROUP; group++) {
+            if (j >= s->n || list_of(s, group * GROUP)[j] != key)
+                continue;
+            const int64_t end = (group + 1) * GROUP;
             for (int64_t i = group * GROUP; p && i < end && i < tokens; i++, queries++) {
                 truth t;
                 true_row(s, i, p, &t);
@@ -289,7 +290,6 @@ static int64_t true_key(const setting *s, int64_t key, double *dk, double *dv)
 
 static void check_keys(setting *s)
 {
-    CHECK_OK(tess_selection_transpose(s->sel));
     CHECK_OK(tess_selection_view(s->sel, &s->lists_of));
     for (int i = 0; i < KEYS; i++) {
         const int64_t key = i == 0 ? list_of(s, 0)[0] : list_of(s, tokens - 1)[s->n * 2 / 3];

@@ -316,11 +316,6 @@ static tess_status s_selection_set(world *w)
     return tess_selection_set_mask(w->sel, mask, TESS_MASK_BYTES);
 }
 
-static tess_status s_selection_transpose(world *w)
-{
-    return tess_selection_transpose(w->sel);
-}
-
 static tess_status s_selection_coarsen(world *w)
 {
     tess_sel_shape coarse = sel_shape;
@@ -389,12 +384,13 @@ static tess_status s_attn_virtual(world *w)
 
 static tess_status s_break_even(world *w)
 {
-    const tess_break_even_shape shape = {.head_dim = 8,
-                                         .tokens = 16,
+    const tess_attn_rates_shape shape = {.head_dim = 8,
+                                         .queries = 16,
+                                         .keys = 16,
                                          .group = 8,
                                          .unit = 1,
                                          .compensate = 1,
-                                         .rank = 8,
+                                         .proj_dim = 8,
                                          .backward = 1};
     tess_break_even_result result;
     return tess_break_even(w->ctx, &shape, NULL, &result);
@@ -425,7 +421,6 @@ static const scenario scenarios[] = {
     {"measure", s_measure, NULL, NULL},
     {"create a selection", s_selection, NULL, NULL},
     {"set a selection", s_selection_set, NULL, &sel_shape},
-    {"transpose a selection", s_selection_transpose, NULL, &sel_shape},
     {"coarsen a selection", s_selection_coarsen, NULL, &sel_shape},
     {"create attention", s_attn, NULL, NULL},
     {"create a predictor's workspace", s_predict, NULL, NULL},

@@ -342,18 +342,19 @@ static void a_ring_overlaps_its_hops_with_its_tiles(void **state)
     assert_int_equal(c.comm_ns, 0);
     /* With ten times the rate the hops are longer than the tiles. */
     tess_plan_opts fast = opts;
-    fast.flops = 100e12;
-    one_candidate(work, &fast, &c);
+    tess_cluster *faster = round_with(offsetof(tess_cluster_info, attn_flops), 100e12);
+    one_candidate_on(faster, work, &fast, &c);
     assert_true(tile / 10 < hop);
     assert_int_equal(c.ns, 3 * hop + tile / 10);
     /* Backward, gradients in fp32 travel with the keys and need one more hop to come home. */
     fast.pass = TESS_PLAN_TRAIN;
     const int64_t forward = c.ns, both = 4000 + 3 * part / 100, home = 4000 + 2 * part / 100;
     const int64_t back = tile / 4; /* 2.5 times the FLOP at ten times the rate */
-    one_candidate(work, &fast, &c);
+    one_candidate_on(faster, work, &fast, &c);
     assert_true(back < both);
     assert_int_equal(c.ns, forward + 3 * both + back + home);
     assert_int_equal(c.bytes, 3 * part + 3 * part + 4 * 2 * part);
+    tess_cluster_destroy(faster);
     tess_work_destroy(work);
 }
 
@@ -518,18 +519,19 @@ static void the_middle_wins_where_both_ends_cost_more(void **state)
     tess_work *work = NULL;
     CHECK_OK(tess_work_from_density(ctx, density, 1, 4, 64000, 64, &work));
     int64_t ns[3];
+    tess_cluster *fast = round_with(offsetof(tess_cluster_info, attn_flops), 1e15);
     for (int d = 0; d < 3; d++) {
         tess_candidate c;
-        one_candidate(
-            work,
+        one_candidate_on(
+            fast, work,
             &(tess_plan_opts){.ranks = 4,
                               .strategy = {.ulysses = 4 >> d, .ring = 1 << d, .selective = 1},
-                              .flops = 1e15,
                               .memory = (int64_t)1 << 40},
             &c);
         ns[d] = c.ns;
     }
     assert_true(ns[1] < ns[2] && ns[2] < ns[0]);
+    tess_cluster_destroy(fast);
     tess_work_destroy(work);
 }
 
@@ -580,16 +582,17 @@ static void a_union_share_stands_for_masks(void **state)
     assert_int_equal(c.bytes, (int64_t)2 * 2 * 2400 * 128 * 2 + 2 * 4800 / 64 / 8 + 1);
     assert_true(c.ns > 0);
     const int64_t half = c.bytes, ns = c.ns;
-    opts.selected_ns =
-        2.0; /* of each byte of 2,400 rows of 2 heads, and of 1,600 at home, K and V */
-    one_candidate(work, &opts, &c);
+    /* Each byte of 2,400 rows of 2 heads, and of 1,600 local ones, K and V. */
+    tess_cluster *cluster = round_with(offsetof(tess_cluster_info, select_ns), 2.0);
+    one_candidate_on(cluster, work, &opts, &c);
+    tess_cluster_destroy(cluster);
     assert_int_equal(c.ns - ns, 2 * 2 * (2400 + 1600) * 2 * 128 * 2);
     assert_int_equal(c.bytes, half);
-    opts.selected_ns = 0.0;
-    opts.loaded_ns = 3.0; /* there are 1,600 query rows in 2 heads, and so many more keys */
-    one_candidate(work, &opts, &c);
+    /* There are 1,600 query rows in 2 heads, and so many more keys. */
+    cluster = round_with(offsetof(tess_cluster_info, load_ns), 3.0);
+    one_candidate_on(cluster, work, &opts, &c);
+    tess_cluster_destroy(cluster);
     assert_int_equal(c.ns - ns, 3 * 2 * (2400 + 1600 - 1600) * 2 * 128 * 2);
-    opts.loaded_ns = 0.0;
     const double by_degree[5] = {0.0, 0.0, 1.0, 0.0, 0.5};
     opts.union_share = 1.0;
     opts.union_shares = by_degree; /* goes before */
@@ -610,14 +613,17 @@ static void copies_of_rows_are_priced(void **state)
     tess_plan_opts opts = {.ranks = 2, .strategy.ulysses = 2};
     tess_candidate plain, c;
     one_candidate(work, &opts, &plain);
-    opts.packed_ns = 2.0; /* q, k, v and o: 3,200 rows leave a rank, and it computes with 6,400 */
-    one_candidate(work, &opts, &c);
+    /* q, k, v and o: 3,200 rows leave a rank, and it computes with 6,400. */
+    tess_cluster *cluster = round_with(offsetof(tess_cluster_info, pack_ns), 2.0);
+    one_candidate_on(cluster, work, &opts, &c);
+    tess_cluster_destroy(cluster);
     assert_int_equal(c.ns - plain.ns, 2 * 4 * (3200 + 6400) * 128 * 2);
     assert_int_equal(c.bytes, plain.bytes);
     tess_work_destroy(work);
 }
 
-static void rows_that_were_weighed_are_not_priced_again(void **state)
+/* Where the work includes the fixed cost of rows, a cluster has that of further key parts alone. */
+static void rows_of_further_key_parts_have_a_cost_of_their_own(void **state)
 {
     (void)state;
     tess_work *work = even_work(2, 6400, 64, 0.9);
@@ -626,8 +632,9 @@ static void rows_that_were_weighed_are_not_priced_again(void **state)
         tess_plan_opts opts = {.ranks = 2, .strategy = {.ulysses = 2 / ring, .ring = ring}};
         tess_candidate plain, c;
         one_candidate(work, &opts, &plain);
-        opts.rows_weighed = 1;
-        one_candidate(work, &opts, &c);
+        tess_cluster *cluster = round_with(offsetof(tess_cluster_info, attn_row_keys), 0.0);
+        one_candidate_on(cluster, work, &opts, &c);
+        tess_cluster_destroy(cluster);
         less[ring - 1] = plain.ns - c.ns;
     }
     assert_true(less[0] > 0); /* 6,400 rows once; of a ring's two parts one */
@@ -762,7 +769,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_union_of_a_rank_is_measured),
     cmocka_unit_test(a_union_share_stands_for_masks),
     cmocka_unit_test(copies_of_rows_are_priced),
-    cmocka_unit_test(rows_that_were_weighed_are_not_priced_again),
+    cmocka_unit_test(rows_of_further_key_parts_have_a_cost_of_their_own),
     cmocka_unit_test(bounds_are_bounds),
     cmocka_unit_test(no_price_is_below_its_bound),
 };

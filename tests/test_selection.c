@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_selection.c - selections and token order: every argument's sentence, round trips through
- * masks and transposes, coarsening against masks, cubes that do not divide. */
+ * masks, coarsening against masks, cubes that do not divide. */
 #include "attn/attn_internal.h"
 #include "ctx_fixture.h"
 #include "tessera/advanced/selection.h"
@@ -123,8 +123,6 @@ static void a_selection_begins_empty(void **state)
     assert_int_equal(l.capacity, 9);
     assert_int_equal(l.pairs, 0);
     assert_true(l.density == 0.0);
-    assert_null(l.offsets_t);
-    assert_null(l.indices_t);
     tess_selection_destroy(sel);
     tess_selection_destroy(NULL);
 }
@@ -236,12 +234,6 @@ static void out_of_memory_leaves_everything_usable(void **state)
     left = 1; /* a selection is one allocation */
     CHECK_OK(tess_selection_create(poor, &shape, 4, &sel));
     CHECK_OK(tess_selection_set_lists(sel, (int64_t[]){0, 1, 2}, (int32_t[]){0, 2}));
-    assert_int_equal(tess_selection_transpose(sel), TESS_ENOMEM);
-    assert_null(view(sel).offsets_t);
-    assert_int_equal(view(sel).pairs, 2);
-    left = 1; /* and so is its transpose */
-    CHECK_OK(tess_selection_transpose(sel));
-    assert_memory_equal(view(sel).indices_t, ((int32_t[]){0, 1}), 2 * sizeof(int32_t));
     tess_selection *coarse = NULL;
     for (int given = 0; given < 3; given++) {
         left = given;
@@ -267,7 +259,6 @@ static void wrong_lists_get_a_sentence_and_change_nothing(void **state)
     const int64_t good_offsets[] = {0, 2, 2, 3, 6};
     const int32_t good[] = {0, 7, 3, 1, 2, 5};
     CHECK_OK(tess_selection_set_lists(sel, good_offsets, good));
-    CHECK_OK(tess_selection_transpose(sel));
     static const struct {
         int64_t offsets[5];
         int32_t indices[6];
@@ -304,7 +295,6 @@ static void wrong_lists_get_a_sentence_and_change_nothing(void **state)
         const tess_selection_lists l = view(sel);
         assert_memory_equal(l.offsets, good_offsets, sizeof good_offsets);
         assert_memory_equal(l.indices, good, sizeof good);
-        assert_non_null(l.offsets_t);
     }
     CHECK_FAILS(tess_selection_set_lists(NULL, good_offsets, good), TESS_EINVAL,
                 "tess_selection_set_lists: sel is NULL");
@@ -432,66 +422,6 @@ static void wrong_masks_get_a_sentence_and_change_nothing(void **state)
                 "tess_selection_set_mask: mask is NULL");
     CHECK_FAILS(tess_selection_set_mask(sel, mask, (tess_mask_kind)2), TESS_EINVAL,
                 "tess_selection_set_mask: kind is 2, must be 0 or 1");
-    tess_selection_destroy(sel);
-}
-
-/* ---- transpose ---------------------------------------------------------------------------- */
-
-static void the_transpose_of_the_transpose_is_the_selection(void **state)
-{
-    (void)state;
-    for (int i = 0; i < MASK_CASES; i++) {
-        uint8_t *mask;
-        tess_selection *sel = make_from_mask(&mask_cases[i], (uint64_t)i, &mask);
-        CHECK_OK(tess_selection_transpose(sel));
-        const tess_selection_lists l = view(sel);
-        const tess_sel_shape *s = &l.shape;
-        const tess_sel_shape turned = {s->batch, s->heads,    s->tokens_k, s->tokens_q, 0,
-                                       0,        s->bounds_k, s->bounds_q, s->n_k,      s->n_q};
-        /* set_lists finds the transposed lists ascending and within range, or it fails. */
-        tess_selection *other = make(&turned, l.capacity);
-        CHECK_OK(tess_selection_set_lists(other, l.offsets_t, l.indices_t));
-        const int64_t n_q = s->n_q, n_k = s->n_k;
-        for (int64_t head = 0; head < (int64_t)s->batch * s->heads; head++)
-            for (int64_t u = 0; u < n_k; u++) {
-                int64_t at = l.offsets_t[head * n_k + u];
-                for (int64_t g = 0; g < n_q; g++)
-                    if (mask[(head * n_q + g) * n_k + u]) {
-                        assert_int_equal(l.indices_t[at], g);
-                        at++;
-                    }
-                assert_int_equal(l.offsets_t[head * n_k + u + 1], at);
-            }
-        assert_int_equal(view(other).pairs, l.pairs);
-        CHECK_OK(tess_selection_transpose(other));
-        const tess_selection_lists m = view(other);
-        assert_memory_equal(m.offsets_t, l.offsets, ((size_t)l.lists + 1) * sizeof *l.offsets);
-        assert_memory_equal(m.indices_t, l.indices, (size_t)l.offsets[l.lists] * sizeof *l.indices);
-        tess_selection_destroy(other);
-        tess_selection_destroy(sel);
-        free(mask);
-    }
-}
-
-static void new_lists_forget_the_transpose_and_reuse_its_memory(void **state)
-{
-    (void)state;
-    tess_selection *sel = make(&(tess_sel_shape){1, 1, 2, 3, 1, 1, NULL, NULL, 0, 0}, 4);
-    CHECK_OK(tess_selection_set_lists(sel, (int64_t[]){0, 1, 2}, (int32_t[]){0, 0}));
-    CHECK_OK(tess_selection_transpose(sel));
-    assert_memory_equal(view(sel).offsets_t, ((int64_t[]){0, 2, 2, 2}), 4 * sizeof(int64_t));
-    tess_ctx_info before, after;
-    CHECK_OK(tess_ctx_query(ctx, &before));
-    CHECK_OK(tess_selection_set_lists(sel, (int64_t[]){0, 1, 4}, (int32_t[]){2, 0, 1, 2}));
-    assert_null(view(sel).offsets_t);
-    assert_null(view(sel).indices_t);
-    CHECK_OK(tess_selection_transpose(sel));
-    assert_memory_equal(view(sel).offsets_t, ((int64_t[]){0, 1, 2, 4}), 4 * sizeof(int64_t));
-    assert_memory_equal(view(sel).indices_t, ((int32_t[]){1, 1, 0, 1}), 4 * sizeof(int32_t));
-    CHECK_OK(tess_ctx_query(ctx, &after));
-    assert_int_equal(after.allocations, before.allocations);
-    CHECK_FAILS(tess_selection_transpose(NULL), TESS_EINVAL,
-                "tess_selection_transpose: sel is NULL");
     tess_selection_destroy(sel);
 }
 
@@ -756,8 +686,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_selection_takes_the_shape_of_another),
     cmocka_unit_test(a_mask_of_bits_is_the_mask_of_bytes),
     cmocka_unit_test(wrong_masks_get_a_sentence_and_change_nothing),
-    cmocka_unit_test(the_transpose_of_the_transpose_is_the_selection),
-    cmocka_unit_test(new_lists_forget_the_transpose_and_reuse_its_memory),
     cmocka_unit_test(coarsening_selects_what_shares_a_pair_of_rows),
     cmocka_unit_test(coarsening_is_the_same_for_every_number_of_threads),
     cmocka_unit_test(wrong_coarsening_gets_a_sentence),

@@ -57,13 +57,14 @@ void workload_cube(const int grid[3], int64_t group, int cube[3])
 static tess_status set_break_even(workload *w)
 {
     const problem *p = &w->p;
-    const tess_break_even_shape shape = {.head_dim = (int)p->dim,
-                                         .tokens = p->tokens,
+    const tess_attn_rates_shape shape = {.head_dim = (int)p->dim,
+                                         .queries = p->tokens,
+                                         .keys = p->tokens,
                                          .group = w->sparse.cube[0] * w->sparse.cube[1] *
                                                   w->sparse.cube[2],
                                          .unit = 1,
                                          .compensate = (int)p->compensate,
-                                         .rank = RANK,
+                                         .proj_dim = RANK,
                                          .backward = p->backward};
     tess_break_even_result result = {.density = p->break_even > 0 ? p->break_even : 1};
     if (p->break_even == 0 && w->timed) {

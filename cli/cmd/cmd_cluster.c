@@ -5,8 +5,10 @@
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/cost.h"
 #include "tessera/advanced/machine.h"
+#include "tessera/advanced/predict.h"
 #include "tessera/cluster.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,6 +137,7 @@ static tess_status run_show(cli *c, const values *v)
 typedef struct {
     tess_machine machine;
     tess_speed speed;
+    double attn_forward, attn_backward, attn_sparse, attn_row_keys; /* as of tess_cluster_info */
     int ranks;
     tess_link link; /* zeros: there is no second rank */
 } facts;
@@ -145,12 +148,38 @@ static tess_status measure_link(cli *c, tess_link *link)
     return c->comm ? tess_comm_measure(c->comm, link) : TESS_OK;
 }
 
+/* Of the peak of one core, for one thread measures it. */
+static double fraction(double flop, double ns, const tess_speed *speed)
+{
+    return fmin(fmax(flop * 1e9 / ns / speed->flops_one, 0.001), 1.0);
+}
+
+/* Heads of 128 on blocks of 64 x 64, as `tessera plan` takes them by default. */
+static tess_status measure_attention(cli *c, facts *f)
+{
+    enum { HEAD_DIM = 128, BLOCK = 64, TOKENS = 2048 };
+    const tess_attn_rates_shape shape = {.head_dim = HEAD_DIM,
+                                         .queries = TOKENS,
+                                         .keys = TOKENS,
+                                         .group = BLOCK,
+                                         .unit = BLOCK,
+                                         .backward = 1};
+    tess_attn_rates rates[2];
+    TRY(tess_attn_measure(c->ctx, &shape, rates));
+    f->attn_forward = fraction(4.0 * HEAD_DIM, rates[0].dense, &f->speed);
+    f->attn_backward = fraction(10.0 * HEAD_DIM, rates[1].dense, &f->speed);
+    f->attn_sparse = fmin(fmax(rates[0].dense / rates[0].sparse, 0.001), 1.0);
+    f->attn_row_keys = fmin(rates[0].per_row / rates[0].sparse, 1e6);
+    return TESS_OK;
+}
+
 static tess_status gather(cli *c, facts *f)
 {
     /* First, because the other ranks wait for it. */
     TRY(measure_link(c, &f->link));
     TRY(tess_machine_query(c->ctx, &f->machine));
-    return tess_machine_measure(c->ctx, &f->speed);
+    TRY(tess_machine_measure(c->ctx, &f->speed));
+    return measure_attention(c, f);
 }
 
 /* This machine as a cluster: a "GPU" is what one rank has, all the cores it may use, and a node
@@ -191,11 +220,11 @@ static tess_cluster_info describe(const facts *f, char *about, size_t about_byte
         .network_origin = link->node_ranks > 0 ? messages : NULL,
         .launch = slowest,
         .launch_origin = pinged ? "the smallest message" : "assumed",
-        .attn_forward = 0.5,
-        .attn_backward = 0.5,
-        .attn_sparse = 0.9,
-        .attn_row_keys = 10.0,
-        .attn_origin = "assumed: `tessera bench attn` measures it",
+        .attn_forward = f->attn_forward,
+        .attn_backward = f->attn_backward,
+        .attn_sparse = f->attn_sparse,
+        .attn_row_keys = f->attn_row_keys,
+        .attn_origin = "tessera cluster measure: one head of 128, 2048 tokens, 64 x 64 blocks",
         .collectives = {.call = (double)slowest,
                         .channels = 1,
                         .ring = rate,
@@ -223,6 +252,8 @@ static void print_facts(const cli *c, const facts *f)
     fprintf(c->out, "  fp32       %.1f GFLOP/s\n", f->speed.flops_all / 1e9);
     fprintf(c->out, "  memory     %.2f GB/s read, %.2f GB/s copied\n", f->speed.read_all / 1e9,
             f->speed.copy_all / 1e9);
+    fprintf(c->out, "  attention  forward %.2f, backward %.2f of the peak; sparse %.2f of that\n",
+            f->attn_forward, f->attn_backward, f->attn_sparse);
     print_link(c, "messages", f->link.latency, f->link.bandwidth);
     print_link(c, "network", f->link.network_latency, f->link.network_bandwidth);
     if (f->ranks == 1)
@@ -245,6 +276,10 @@ static void set_facts(cli *c, const facts *f)
     out_set(c, c->json, "flops_fp32", json_real(f->speed.flops_all));
     out_set(c, c->json, "read_gbytes_per_s", json_real(f->speed.read_all / 1e9));
     out_set(c, c->json, "copy_gbytes_per_s", json_real(f->speed.copy_all / 1e9));
+    out_set(c, c->json, "attn_forward", json_real(f->attn_forward));
+    out_set(c, c->json, "attn_backward", json_real(f->attn_backward));
+    out_set(c, c->json, "attn_sparse", json_real(f->attn_sparse));
+    out_set(c, c->json, "attn_row_keys", json_real(f->attn_row_keys));
     set_link(c, "message_us", f->link.latency, "message_gbytes_per_s", f->link.bandwidth);
     set_link(c, "network_us", f->link.network_latency, "network_gbytes_per_s",
              f->link.network_bandwidth);

@@ -60,6 +60,22 @@ static int64_t default_ulysses(const plan_values *v, int heads)
                                                                                   : v->ulysses;
 }
 
+/* The cluster, with the rate of attention that was given instead of its own. */
+static tess_status load_cluster(cli *c, const plan_values *v, tess_cluster **cluster)
+{
+    tess_cluster_info info;
+    TRY(tess_cluster_load(c->ctx, v->cluster, cluster));
+    if (isnan(v->rate))
+        return TESS_OK;
+    tess_cluster *named = *cluster;
+    tess_cluster_query(named, &info);
+    info.attn_flops = v->rate * 1e12;
+    const tess_status status = tess_cluster_create(c->ctx, &info, cluster);
+    tess_cluster_destroy(named);
+    *cluster = status == TESS_OK ? *cluster : NULL;
+    return status;
+}
+
 static tess_status prepare(job *j)
 {
     const plan_values *v = j->given;
@@ -71,7 +87,7 @@ static tess_status prepare(job *j)
     TRY(plan_input_open(c, v, &j->input));
     TRY(read_speeds(c, v, &j->speeds));
     if (v->cluster)
-        TRY(tess_cluster_load(c->ctx, v->cluster, &j->cluster));
+        TRY(load_cluster(c, v, &j->cluster));
     if (v->html)
         TRY(tess_plan_report_create(
             c->ctx, &(tess_plan_report_opts){.first_layer = plan_input_layer(&j->input, 0)},
@@ -86,7 +102,6 @@ static tess_status prepare(job *j)
         .pass = (tess_plan_pass)choices_find(passes, v->pass),
         .head_dim = (int)v->head_dim,
         .memory = isnan(v->memory) ? 0 : (int64_t)(v->memory * 1073741824.0),
-        .flops = isnan(v->rate) ? 0 : v->rate * 1e12,
         .union_share = isnan(v->union_share) ? 0 : v->union_share,
         .equal_heads = v->equal_heads,
         .whole_keys = v->whole_keys,

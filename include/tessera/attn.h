@@ -43,16 +43,14 @@ typedef struct {
  * (b * heads + h) * n_q + g is indices[offsets[i] .. offsets[i + 1]). Everything belongs to the
  * selection and changes with it. */
 typedef struct {
-    tess_sel_shape shape;     /* with bounds_q, bounds_k, n_q and n_k always set; group and unit are
+    tess_sel_shape shape;   /* with bounds_q, bounds_k, n_q and n_k always set; group and unit are
                                  0 where bounds were given */
-    int64_t lists;            /* batch * heads * n_q */
-    const int64_t *offsets;   /* (lists + 1) */
-    const int32_t *indices;   /* (offsets[lists]): ascending key units of each list */
-    const int64_t *offsets_t; /* (batch * heads * n_k + 1); NULL until transposed */
-    const int32_t *indices_t; /* ascending query groups of each key unit */
-    int64_t capacity;         /* indices there is room for */
-    int64_t pairs;            /* (query, key) pairs selected, over batch and heads */
-    double density;           /* pairs / all pairs; 0 when there are none */
+    int64_t lists;          /* batch * heads * n_q */
+    const int64_t *offsets; /* (lists + 1) */
+    const int32_t *indices; /* (offsets[lists]): ascending key units of each list */
+    int64_t capacity;       /* indices there is room for */
+    int64_t pairs;          /* (query, key) pairs selected, over batch and heads */
+    double density;         /* pairs / all pairs; 0 when there are none */
 } tess_selection_lists;
 
 typedef enum {

@@ -81,9 +81,15 @@ typedef struct {
     int64_t launch; /* ns before a collective moves its first byte */
     const char *launch_origin;
 
-    double attn_forward, attn_backward; /* share of the peak that dense attention sustains */
-    double attn_sparse;                 /* share of that which block-sparse kernels reach */
-    double attn_row_keys; /* keys in whose time a query row is opened and closed, pairs apart */
+    double attn_forward, attn_backward; /* fraction of the peak that dense attention sustains */
+    double attn_sparse;                 /* fraction of that which block-sparse kernels reach */
+    double attn_row_keys;  /* fixed cost of a query row, in units of the time of one key */
+    double attn_part_keys; /* the same for each further key part of a ring; 0: attn_row_keys */
+    double attn_flops; /* FLOP/s of sparse attention on a rank, measured; 0: peak and fractions */
+    /* ns per byte of rows that the cores of a rank copy, beside the link; 0: none. */
+    double pack_ns;   /* rows packed into messages, unpacked, or copied in place */
+    double select_ns; /* K and V of selective ranks: selection, index exchange and scatter */
+    double load_ns;   /* K and V beyond one key for each query row, from memory into caches */
     const char *attn_origin;
 
     tess_collective_params collectives;

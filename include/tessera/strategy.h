@@ -43,21 +43,6 @@ typedef struct {
                                      for selective without masks; 0: not known */
     const double *union_shares; /* (layers, ranks + 1): the same by layer and selective degree, 0:
                                      not known; NULL: union_share */
-    int rows_weighed;           /* 1: work also counts what a query row costs beside its keys;
-                                     then the cluster's row_keys are those of each further part
-                                     of a ring alone */
-    double packed_ns;           /* of a byte of rows that a rank packs, unpacks or keeps,
-                                     beside the link; 0: nothing. 0..1e6 */
-    double selected_ns;         /* of a byte of K and V that a selective rank computes with,
-                                     beside the link: found, told and put into place row by row;
-                                     0..1e6 */
-    double loaded_ns;           /* of a byte of K and V, in no cache, that a rank attends to. Work
-                                     counts as many keys as query rows; ranks that share a head, or
-                                     its sequence, have more keys than that. 0..1e6 */
-    double flops;               /* FLOP/s of sparse attention on a rank, as measured; 0: the
-                                     cluster's */
-    int equal_too;              /* 1: AUTO also tries heads alone by db-sp, as many on every
-                                     rank: over slow links the fewest bytes may be the fastest */
     int equal_heads;            /* 1: executors that need as many heads on every rank */
     int whole_keys;             /* 1: kernels without lse, so no ring; 2: nor selective, for
                                      ranks that need all keys of their heads */

@@ -11,9 +11,13 @@
 #include "base/base_internal.h"
 #include "tessera/attn.h"
 
-/* ---- selection.c, selection_set.c, transpose.c, coarsen.c --------------------------------- */
+/* Floating-point operations for each (query, key) pair and element of a head: two products forward,
+ * five backward, of a multiplication and an addition each. */
+enum { TESS__FLOP_FORWARD = 4, TESS__FLOP_BACKWARD = 10 };
 
-/* Memory: one arena, in which the selection itself lies; see selection.c and transpose.c. */
+/* ---- selection.c, selection_set.c, coarsen.c --------------------------------------------- */
+
+/* Memory: one arena, in which the selection itself lies; see selection.c. */
 struct tess_selection {
     tess_ctx *ctx;
     tess__arena arena;
@@ -25,25 +29,20 @@ struct tess_selection {
     int64_t lists, capacity;
     int64_t *offsets; /* valid at all times: offsets[lists] indices are in use */
     int32_t *indices;
-    int64_t *offsets_t; /* NULL until the first transpose */
-    int32_t *indices_t;
-    int transposed;         /* 1: the transpose belongs to the lists */
     int32_t group, unit;    /* uniform sizes; 0 where bounds were given */
     int32_t room_q, room_k; /* ranges there is memory for, */
     int64_t room_lists;     /* and lists */
 };
 
-/* For writers of lists: fill sel->offsets and sel->indices, then call this, which forgets the
- * transpose. The lists must be valid (asserted in debug builds). */
-void tess__selection_changed(tess_selection *sel);
+/* For writers of lists, after sel->offsets and sel->indices: asserts that the lists are valid. */
+void tess__selection_changed(const tess_selection *sel);
 
 /* Checks everything about a shape; *n_q and *n_k = its ranges, also of uniform sizes. */
 tess_status tess__sel_shape_check(const char *who, const tess_sel_shape *shape, int32_t *n_q,
                                   int32_t *n_k);
 
 /* Another shape of the same memory: batch, heads and ranges at most those that the selection was
- * made for, which the caller has checked; after a transpose the same key units. The lists are
- * empty. */
+ * made for, which the caller has checked. The lists are empty. */
 void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape);
 
 /* Bytes to reserve for an arena of n arrays; SIZE_MAX where a size_t does not hold them. */

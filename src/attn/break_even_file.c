@@ -2,7 +2,7 @@
 /* break_even_file.c - measurements of break_even.c on disk, one JSON file each.
  *
  *   {"format": 1,
- *    "key": "AMD EPYC, avx2, tessera 0.1.0: head_dim 128, 4096 tokens, group 64, ...",
+ *    "key": "AMD EPYC, avx2, tessera 0.1.0: head_dim 128, 4096 x 4096 tokens, group 64, ...",
  *    "ns_dense": 2.3e6, "ns_sparse_fixed": 1.1e5, "ns_sparse_per_density": 4.6e6}
  *
  * The file's name has a hash of the key, and the file has the key itself: what is read must be of
@@ -19,19 +19,20 @@
 enum { FORMAT = 1, KEY_MAX = 512 };
 
 /* Everything a time depends on, in one line. */
-static tess_status key_text(tess_ctx *ctx, const tess_break_even_shape *s, char text[KEY_MAX])
+static tess_status key_text(tess_ctx *ctx, const tess_attn_rates_shape *s, char text[KEY_MAX])
 {
     tess_machine machine;
     TESS_TRY(tess_machine_query(ctx, &machine));
     snprintf(text, KEY_MAX,
-             "%s, %s, tessera %s: head_dim %d, %lld tokens, group %d, unit %d, "
-             "compensate %d, rank %d, backward %d",
-             machine.cpu, ctx->isa, tess_version(), s->head_dim, (long long)s->tokens,
-             (int)s->group, (int)s->unit, s->compensate, s->rank, s->backward);
+             "%s, %s, tessera %s: head_dim %d, %lld x %lld tokens, group %d, unit %d, "
+             "compensate %d, proj_dim %d, backward %d",
+             machine.cpu, ctx->isa, tess_version(), s->head_dim, (long long)s->queries,
+             (long long)s->keys, (int)s->group, (int)s->unit, s->compensate, s->proj_dim,
+             s->backward);
     return TESS_OK;
 }
 
-tess_status tess__break_even_path(tess_ctx *ctx, const tess_break_even_shape *shape,
+tess_status tess__break_even_path(tess_ctx *ctx, const tess_attn_rates_shape *shape,
                                   const char *folder, char path[TESS_BREAK_EVEN_PATH])
 {
     char key[KEY_MAX];
@@ -85,7 +86,7 @@ tess_status tess__break_even_parse(tess_ctx *ctx, const char *name, const char *
     return take(&doc, key, result);
 }
 
-tess_status tess__break_even_read(tess_ctx *ctx, const tess_break_even_shape *shape,
+tess_status tess__break_even_read(tess_ctx *ctx, const tess_attn_rates_shape *shape,
                                   const char *path, tess_break_even_result *result)
 {
     char key[KEY_MAX];
@@ -95,7 +96,7 @@ tess_status tess__break_even_read(tess_ctx *ctx, const tess_break_even_shape *sh
     return take(&doc, key, result);
 }
 
-tess_status tess__break_even_write(tess_ctx *ctx, const tess_break_even_shape *shape,
+tess_status tess__break_even_write(tess_ctx *ctx, const tess_attn_rates_shape *shape,
                                    const char *path, const tess_break_even_result *result)
 {
     char key[KEY_MAX];

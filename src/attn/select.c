@@ -184,7 +184,6 @@ static tess_status search_in_place(tess_selector *s, tess__select_job *job, tess
     job->room = place_lists(sel, job->keys, job->starts);
     job->staged = sel->indices;
     memset(sel->offsets, 0, ((size_t)sel->lists + 1) * sizeof *sel->offsets);
-    sel->transposed = 0;
     TESS_TRY(tess__select_run(s, job, batch_heads, scratch));
     memcpy(sel->offsets, job->starts, (size_t)sel->lists * sizeof *sel->offsets);
     sel->offsets[sel->lists] = job->room;

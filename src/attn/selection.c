@@ -7,8 +7,7 @@
  *   | tess_selection | bounds_q (n_q+1) | bounds_k (n_k+1) | tiles (n_q+1) | offsets (lists+1) |
  *   | indices (capacity) |
  *
- * and a second one for the transpose, at its first use (transpose.c). selection_set.c writes the
- * lists.
+ * selection_set.c writes the lists.
  */
 #include "attn_internal.h"
 
@@ -212,7 +211,6 @@ void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape)
     const int32_t n_q = range_count(&q), n_k = range_count(&k);
     const int64_t lists = (int64_t)shape->batch * shape->heads * n_q;
     assert(n_q <= sel->room_q && n_k <= sel->room_k && lists <= sel->room_lists);
-    assert(!sel->offsets_t || (sel->n_k == n_k && sel->batch == shape->batch));
     sel->batch = shape->batch;
     sel->heads = shape->heads;
     sel->tokens_q = q.tokens;
@@ -222,7 +220,6 @@ void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape)
     sel->lists = lists;
     sel->group = q.bounds ? 0 : q.uniform;
     sel->unit = k.bounds ? 0 : k.uniform;
-    sel->transposed = 0;
     fill_bounds(sel->bounds_q, &q, n_q);
     fill_bounds(sel->bounds_k, &k, n_k);
     fill_tiles(sel->tiles, sel->bounds_q, n_q);
@@ -304,8 +301,6 @@ tess_status tess_selection_view(const tess_selection *sel, tess_selection_lists 
         .lists = sel->lists,
         .offsets = sel->offsets,
         .indices = sel->indices,
-        .offsets_t = sel->transposed ? sel->offsets_t : NULL,
-        .indices_t = sel->transposed ? sel->indices_t : NULL,
         .capacity = sel->capacity,
         .pairs = pairs,
         .density = all > 0.0 ? (double)pairs / all : 0.0,

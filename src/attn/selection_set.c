@@ -144,12 +144,12 @@ tess_status tess_selection_set_lists(tess_selection *sel, const int64_t *offsets
     return TESS_OK;
 }
 
-void tess__selection_changed(tess_selection *sel)
+void tess__selection_changed(const tess_selection *sel)
 {
+    (void)sel;
     assert(sel->offsets[0] == 0 && sel->offsets[sel->lists] <= sel->capacity);
     assert(first_falling_offset(sel, sel->offsets) > sel->lists);
     assert(first_invalid_list(sel, sel->offsets, sel->indices) == sel->lists);
-    sel->transposed = 0;
 }
 
 /* ---- mask --------------------------------------------------------------------------------- */

@@ -8,7 +8,9 @@
  *    "network": {"name", "nics", "gbytes_per_s", "latency_us", "efficiency", "oversubscription",
  *                "origin"},
  *    "launch": {"us", "origin"},
- *    "attention": {"forward", "backward", "sparse", "row_keys", "origin"},
+ *    "attention": {"forward", "backward", "sparse", "row_keys", "origin", and where measured
+ *                  "part_keys", "flops", "pack_ns_per_byte", "select_ns_per_byte",
+ *                  "load_ns_per_byte"},
  *    "collectives": cluster_collectives.c}
  *
  * A peak that is not known is left out, and so is the network of a single node. Decimal units:
@@ -100,8 +102,12 @@ static tess_status read_network(tess_cluster *c, const tess__json_node *root)
 static tess_status read_software(tess_cluster *c, const tess__json_node *root)
 {
     static const char *const launches[] = {"us", "origin"};
-    static const char *const names[] = {"forward", "backward", "sparse", "row_keys", "origin"};
+    static const char *const names[] = {
+        "forward",          "backward", "sparse",           "row_keys",
+        "part_keys",        "flops",    "pack_ns_per_byte", "select_ns_per_byte",
+        "load_ns_per_byte", "origin"};
     tess_cluster_info *info = &c->info;
+    double *const copies[] = {&info->pack_ns, &info->select_ns, &info->load_ns};
     tess__json_node launch, attn;
     TESS_TRY(
         tess__json_object(tess__json_member(root, "launch"), launches, COUNT(launches), &launch));
@@ -116,6 +122,12 @@ static tess_status read_software(tess_cluster *c, const tess__json_node *root)
     TESS_TRY(tess__json_double(tess__json_member(&attn, "sparse"), 0.001, 1.0, &info->attn_sparse));
     TESS_TRY(
         tess__json_double(tess__json_member(&attn, "row_keys"), 0.0, 1e6, &info->attn_row_keys));
+    info->attn_part_keys = info->attn_row_keys;
+    TESS_TRY(tess__json_double(tess__json_optional(&attn, "part_keys"), 0.0, 1e6,
+                               &info->attn_part_keys));
+    TESS_TRY(tess__json_double(tess__json_optional(&attn, "flops"), 1e3, 1e21, &info->attn_flops));
+    for (int i = 0; i < COUNT(copies); i++)
+        TESS_TRY(tess__json_double(tess__json_optional(&attn, names[6 + i]), 0.0, 1e6, copies[i]));
     return tess__json_text(tess__json_member(&attn, "origin"), &c->arena, &info->attn_origin);
 }
 

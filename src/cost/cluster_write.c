@@ -68,6 +68,18 @@ static void add_software(tess__jw *w, const tess_cluster_info *i)
     tess__jw_real(w, "backward", i->attn_backward);
     tess__jw_real(w, "sparse", i->attn_sparse);
     tess__jw_real(w, "row_keys", i->attn_row_keys);
+    if (i->attn_part_keys > 0.0 && i->attn_part_keys != i->attn_row_keys)
+        tess__jw_real(w, "part_keys", i->attn_part_keys);
+    const struct {
+        const char *name;
+        double value;
+    } measured[] = {{"flops", i->attn_flops},
+                    {"pack_ns_per_byte", i->pack_ns},
+                    {"select_ns_per_byte", i->select_ns},
+                    {"load_ns_per_byte", i->load_ns}};
+    for (int k = 0; k < 4; k++)
+        if (measured[k].value != 0.0)
+            tess__jw_real(w, measured[k].name, measured[k].value);
     add_text(w, "origin", i->attn_origin);
     tess__jw_end(w, '}');
 }

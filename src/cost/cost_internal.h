@@ -8,6 +8,7 @@
 #ifndef TESS_COST_INTERNAL_H
 #define TESS_COST_INTERNAL_H
 
+#include "attn/attn_internal.h"
 #include "base/base_internal.h"
 #include "file/json.h"
 #include "tessera/advanced/cost.h"
@@ -49,22 +50,20 @@ void tess__collective_ns(const tess_cluster_info *info, const tess_collective *w
 
 /* ---- times.c ------------------------------------------------------------------------------- */
 
-/* Floating-point operations for each (query, key) pair and element of a head: two products forward,
- * five backward, of a multiplication and an addition each. */
-enum { TESS__FLOP_FORWARD = 4, TESS__FLOP_BACKWARD = 10 };
-
 /* Rounds a time that is not negative to whole ns, at most 2^62 (146 years). */
 int64_t tess__ns(double ns);
 
-/* ns of one (query, key) pair and of one query row besides its pairs: what tess_cost_attention
- * multiplies with. */
+/* ns of one (query, key) pair, of one query row besides its pairs, and of one query row in a further
+ * key part: what tess_cost_attention multiplies with. */
 typedef struct {
-    double pair, row;
+    double pair, row, part;
 } tess__attn_rate;
 
 tess_status tess__attn_rates(const tess_cluster *cluster, int head_dim, int backward, double flops,
                              tess_precision precision, tess__attn_rate *rate);
-int64_t tess__attn_ns(const tess__attn_rate *rate, double pairs, int64_t rows);
+
+/* Of the rows, so many belong to a further key part. */
+int64_t tess__attn_ns(const tess__attn_rate *rate, double pairs, int64_t rows, int64_t further);
 
 /* tess_cost_exchange without its checks. */
 void tess__exchange_ns(const tess_cluster_info *info, const tess_traffic *traffic, int n,

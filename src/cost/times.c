@@ -23,8 +23,8 @@ tess_status tess__attn_rates(const tess_cluster *cluster, int head_dim, int back
 {
     const tess_cluster_info *info = &cluster->info;
     const double peak = precision == TESS_PRECISION_FP32 ? info->flops_fp32 : info->flops_bf16;
-    double per_second = flops;
-    if (flops == 0.0) {
+    double per_second = flops > 0.0 ? flops : info->attn_flops;
+    if (per_second == 0.0) {
         if (peak == 0.0)
             return tess__fail(TESS_ENOTSUP, "cluster %s: the peak in %s is not known", info->name,
                               precision == TESS_PRECISION_FP32 ? "fp32" : "bf16");
@@ -34,12 +34,14 @@ tess_status tess__attn_rates(const tess_cluster *cluster, int head_dim, int back
     const double flop = backward ? TESS__FLOP_BACKWARD : TESS__FLOP_FORWARD;
     rate->pair = flop * head_dim * 1e9 / per_second;
     rate->row = rate->pair * info->attn_row_keys;
+    rate->part = rate->pair * info->attn_part_keys;
     return TESS_OK;
 }
 
-int64_t tess__attn_ns(const tess__attn_rate *rate, double pairs, int64_t rows)
+int64_t tess__attn_ns(const tess__attn_rate *rate, double pairs, int64_t rows, int64_t further)
 {
-    return tess__ns(pairs * rate->pair + (double)rows * rate->row);
+    return tess__ns(pairs * rate->pair + (double)rows * rate->row +
+                    (double)further * (rate->part - rate->row));
 }
 
 tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_work *work,
@@ -61,7 +63,7 @@ tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_wor
     tess__attn_rate rate = {0};
     TESS_TRY(tess__attn_rates(cluster, work->head_dim, work->backward, work->flops, work->precision,
                               &rate));
-    *ns = tess__attn_ns(&rate, work->pairs, work->rows);
+    *ns = tess__attn_ns(&rate, work->pairs, work->rows, 0);
     return TESS_OK;
 }
 

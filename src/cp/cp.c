@@ -221,7 +221,6 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
                               .lse = o->lse,
                               .union_shares = c->priced_unions,
                               .whole_keys = o->whole_keys ? 2 : 0,
-                              .equal_too = 1,
                               .replan_above = o->replan_above};
     return make_executor(c, o);
 }

@@ -2,7 +2,6 @@
 /* cp_internal.h - plans at run time: rates, reuse, measured unions of selected keys, events.
  *
  *   cp.c         the object: options, local rows, blocks of plans, queries
- *   cp_probe.c   measures attention and copies on this rank
  *   cp_rates.c   rates and links, agreed between ranks, as a cluster
  *   cp_unions.c  unions of selected keys: given, or measured
  *   cp_plan.c    densities to work, reused plans and new ones, measured times
@@ -19,7 +18,7 @@
 
 enum { TESS_EVENT_MAX = 512 }; /* bytes of the sentence of an event */
 
-/* ---- cp_probe.c ------------------------------------------------------------------------------ */
+/* ---- cp_rates.c ------------------------------------------------------------------------------ */
 
 /* What a rank does, on all of its threads. Times in ns. */
 typedef struct {
@@ -29,14 +28,6 @@ typedef struct {
     double dense;             /* a pair of dense attention in pairs of lists: 1 or less */
     double copied;            /* of a byte that is packed or unpacked */
 } tess__rates;
-
-typedef struct {
-    int head_dim, backward;
-    int64_t tokens, group, unit; /* mean rows of a query group and of a key unit */
-} tess__probe_shape;
-
-/* Times attention on random numbers by the thread's own clock, in about a tenth of a second. */
-tess_status tess__probe(const tess_ctx *ctx, const tess__probe_shape *shape, tess__rates *rates);
 
 /* ---- the object ------------------------------------------------------------------------------ */
 

@@ -9,6 +9,7 @@
 #include "cp_internal.h"
 
 #include "cost/cost_internal.h"
+#include "tessera/advanced/predict.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,16 +40,66 @@ static double median(const double *all, int ranks, int i, double *scratch)
 
 /* ---- rates ----------------------------------------------------------------------------------- */
 
+/* ns per byte of rows of a head that are copied as messages are packed, on one thread. */
+static tess_status time_copies(tess_ctx *ctx, int head_dim, double *ns)
+{
+    enum { ROWS = 32768, ROUNDS = 12, HEADS = 16 };
+    const size_t row = (size_t)head_dim * sizeof(float);
+    char *from = tess__alloc(ctx, 2 * ROWS * row);
+    if (!from)
+        return TESS_ENOMEM;
+    char *to = from + ROWS * row;
+    memset(from, 1, 2 * ROWS * row);
+    double best = INFINITY;
+    for (int round = 0; round < ROUNDS; round++) {
+        const int64_t start = tess__cpu_ns();
+        for (size_t i = 0; i < ROWS; i++) /* the rows of all heads lie between neighbours */
+            memcpy(to + i * row, from + (i % HEADS * (ROWS / HEADS) + i / HEADS) * row, row);
+        best = fmin(best, fmax((double)(tess__cpu_ns() - start), 1.0));
+    }
+    tess__free(ctx, from);
+    *ns = best / (double)(ROWS * row);
+    return TESS_OK;
+}
+
+/* Attention on lists of so many queries and keys at most, and copies, in about a fifth of a second.
+ * K and V of a key come from memory once for each head or part of one, as many as there are rows:
+ * their bytes, copied, are added to both fixed costs. */
+static tess_status measure_rates(const tess_cp *c, const tess_cp_opts *o, tess__rates *rates)
+{
+    const int64_t queries = o->tokens < 384 ? o->tokens : 384;
+    const int64_t keys = o->tokens < 2048 ? o->tokens : 2048;
+    const int64_t group = o->n_groups ? (o->tokens + o->n_groups - 1) / o->n_groups : 128;
+    const int64_t unit = o->n_units ? (o->tokens + o->n_units - 1) / o->n_units : 1;
+    const tess_attn_rates_shape shape = {.head_dim = o->head_dim,
+                                         .queries = queries,
+                                         .keys = keys,
+                                         .group = (int32_t)(group < queries ? group : queries),
+                                         .unit = (int32_t)(unit < keys ? unit : keys),
+                                         .backward = o->train != 0,
+                                         .seconds = 0.2};
+    tess_attn_rates pass[2] = {0};
+    double copied = 0.0;
+    TESS_TRY(tess_attn_measure(c->ctx, &shape, pass));
+    TESS_TRY(time_copies(c->ctx, o->head_dim, &copied));
+    const tess_attn_rates *f = &pass[0], *b = &pass[1];
+    const double threads = c->ctx->threads;
+    const double key = 2.0 * o->head_dim * sizeof(float) * copied / f->sparse;
+    const double more = (double)TESS__FLOP_BACKWARD / TESS__FLOP_FORWARD;
+    *rates = (tess__rates){
+        .forward = f->sparse / threads,
+        .backward = (o->train ? b->sparse : more * f->sparse) / threads,
+        .row_keys = fmax(f->per_row / f->sparse, f->per_row_cold / f->sparse - 1.0) + key,
+        .part_keys = f->per_part / f->sparse + key,
+        .dense = fmin((f->dense + b->dense) / (f->sparse + b->sparse), 1.0),
+        .copied = copied / threads};
+    return TESS_OK;
+}
+
 static tess_status own_rates(const tess_cp *c, const tess_cp_opts *o, tess__rates *rates)
 {
-    const tess__probe_shape shape = {
-        .head_dim = o->head_dim,
-        .backward = o->train,
-        .tokens = o->tokens,
-        .group = o->n_groups ? (o->tokens + o->n_groups - 1) / o->n_groups : 128,
-        .unit = o->n_units ? (o->tokens + o->n_units - 1) / o->n_units : 1};
     if (o->flops == 0.0)
-        return tess__probe(c->ctx, &shape, rates);
+        return measure_rates(c, o, rates);
     *rates = (tess__rates){.forward = forward_flop * o->head_dim / o->flops,
                            .backward = backward_flop * o->head_dim / o->flops,
                            .dense = 1.0};
@@ -168,6 +219,10 @@ static tess_status describe(const tess_cp *c, const tess_link *link, const world
                               .attn_backward = backward / peak,
                               .attn_sparse = 1.0,
                               .attn_row_keys = c->rates.row_keys,
+                              .attn_part_keys = c->rates.part_keys,
+                              .pack_ns = packed_copies * c->rates.copied,
+                              .select_ns = selected_copies * c->rates.copied,
+                              .load_ns = c->rates.copied,
                               .attn_origin = origin};
     if (w->nodes > 1) {
         info.network = "between nodes";
@@ -187,14 +242,18 @@ static double shared(double bandwidth, int batch)
 }
 
 /* The cluster for a pass of several samples at once. Work counts a pair of tokens in each of them,
- * so that attention's rate stays; where rates were measured it has the rows' part in it, but for
- * what each further part of the keys adds. */
+ * so that attention's rate stays. Where rates were measured the work includes the fixed cost of
+ * rows, but for that of each further key part. */
 static tess_status divide(tess_cp *c, tess_cluster **priced)
 {
     tess_cluster_info info;
     TESS_TRY(tess_cluster_query(c->cluster, &info));
     c->how.memory = info.memory / c->opts.batch;
-    info.attn_row_keys = (c->measured ? c->rates.part_keys : info.attn_row_keys) * c->opts.batch;
+    info.attn_row_keys = c->measured ? 0.0 : info.attn_row_keys * c->opts.batch;
+    info.attn_part_keys *= c->opts.batch;
+    info.pack_ns *= c->opts.batch;
+    info.select_ns *= c->opts.batch;
+    info.load_ns *= c->opts.batch;
     info.collectives = (tess_collective_params){0}; /* nobody asks for them here */
     info.link_bandwidth = shared(info.link_bandwidth, c->opts.batch);
     info.nic_bandwidth = shared(info.nic_bandwidth, c->opts.batch);
@@ -243,10 +302,6 @@ static tess_status measured_cluster(tess_cp *c, const tess_cp_opts *o)
         w.nodes = 1;
     }
     c->how.nodes = w.nodes;
-    c->how.rows_weighed = 1;
-    c->how.packed_ns = packed_copies * c->rates.copied * c->opts.batch;
-    c->how.selected_ns = selected_copies * c->rates.copied * c->opts.batch;
-    c->how.loaded_ns = c->rates.copied * c->opts.batch;
     c->measured = 1;
     report_rates(c, o, &link, w.nodes);
     return describe(c, &link, &w, &c->cluster);
@@ -257,7 +312,15 @@ static tess_status named_cluster(tess_cp *c, const tess_cp_opts *o)
     tess_cluster_info info;
     TESS_TRY(tess_cluster_load(c->ctx, o->cluster, &c->cluster));
     TESS_TRY(tess_cluster_query(c->cluster, &info));
-    c->how.flops = o->flops;
+    if (o->flops > 0.0) {
+        tess_cluster *named = c->cluster;
+        c->cluster = NULL;
+        info.attn_flops = o->flops;
+        const tess_status status = tess_cluster_create(c->ctx, &info, &c->cluster);
+        tess_cluster_query(c->cluster, &info);
+        tess_cluster_destroy(named);
+        TESS_TRY(status);
+    }
     c->rates.dense = 1.0;
     tess__cp_report(c, TESS_CP_RATES, -1, "rates of cluster %s%s", info.name,
                     o->flops > 0.0 ? ", attention's given" : "");
@@ -270,12 +333,7 @@ static tess_status same_cluster(tess_cp *c, const tess_cp *like)
     tess_cluster_info info;
     c->rates = like->rates;
     c->measured = like->measured;
-    c->how.flops = like->how.flops;
     c->how.nodes = like->how.nodes;
-    c->how.rows_weighed = like->how.rows_weighed;
-    c->how.packed_ns = like->how.packed_ns / like->opts.batch * c->opts.batch;
-    c->how.selected_ns = like->how.selected_ns / like->opts.batch * c->opts.batch;
-    c->how.loaded_ns = like->how.loaded_ns / like->opts.batch * c->opts.batch;
     TESS_TRY(tess_cluster_query(like->cluster, &info));
     return tess_cluster_create(c->ctx, &info, &c->cluster);
 }

@@ -18,13 +18,14 @@ typedef struct {
 static tess_status measure(const tess__control *c, const int cube[3], found *f)
 {
     const int32_t group = (int32_t)((int64_t)cube[0] * cube[1] * cube[2]);
-    const tess_break_even_shape shape = {.head_dim = c->config.head_dim,
-                                         .tokens = c->tokens,
+    const tess_attn_rates_shape shape = {.head_dim = c->config.head_dim,
+                                         .queries = c->tokens,
+                                         .keys = c->tokens,
                                          .group = group,
                                          .unit = tess__attention_by_cubes(c->attention.kind) ? group
                                                                                              : 1,
                                          .compensate = c->attention.compensate,
-                                         .rank = c->rules.learns ? c->attention.proj_dim : 0,
+                                         .proj_dim = c->rules.learns ? c->attention.proj_dim : 0,
                                          .backward = c->opts.train};
     tess_break_even_result result;
     TESS_TRY(tess_break_even(c->ctx, &shape, c->attention.cache, &result));

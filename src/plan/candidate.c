@@ -50,7 +50,7 @@ int tess__candidate_list(const tess__task *task, tess_candidate *list)
             continue;
         if (parts == 1) {
             n = list_degrees(task, method, u, 1, 1, list, n);
-            if (o->strategy.method == TESS_PLAN_AUTO && o->equal_too)
+            if (o->strategy.method == TESS_PLAN_AUTO && task->pricing.cluster)
                 n = list_degrees(task, TESS_PLAN_DB_SP, u, 1, 1, list, n);
             continue;
         }

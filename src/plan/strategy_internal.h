@@ -64,10 +64,6 @@ typedef struct {
     double unit_pairs;
     double union_share; /* of remote keys, for selective layers without masks; 0: not known */
     const double *union_shares; /* (layers, ranks + 1): by selective degree; NULL: union_share */
-    int rows_weighed;           /* 1: work has what a row costs in its first part of the keys */
-    double packed_ns;           /* of a byte of rows on their way to messages or out of them */
-    double selected_ns;         /* of a byte of selected keys, beside the link */
-    double loaded_ns;           /* of a byte of K and V of keys beyond one for each query row */
     int proj_dim;               /* elements of low-rank vectors */
     const uint8_t *low_layers;  /* (layers): 0: none there; NULL: everywhere */
     int lse;                    /* 1: it comes home with o */

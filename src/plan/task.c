@@ -19,7 +19,6 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o, int l
     TESS_TRY(tess__check_range(who, "lse", o->lse, 0, 1));
     TESS_TRY(tess__check_range(who, "memory", o->memory, 0, INT64_MAX));
     TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 2));
-    TESS_TRY(tess__check_range(who, "equal_too", o->equal_too, 0, 1));
     TESS_TRY(tess__check_range(who, "reward", o->reward, -1, 1000000));
     if (o->element_bytes != 0 && o->element_bytes != 2 && o->element_bytes != 4)
         return tess__fail(TESS_EINVAL, "%s: element_bytes is %d, must be 0, 2 or 4", who,
@@ -30,18 +29,6 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o, int l
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
             return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,
                               (long long)i, o->union_shares[i]);
-    if (o->rows_weighed < 0 || o->rows_weighed > 1)
-        return tess__fail(TESS_EINVAL, "%s: rows_weighed is %d, must be 0 or 1", who,
-                          o->rows_weighed);
-    if (!(o->packed_ns >= 0.0 && o->packed_ns <= 1e6))
-        return tess__fail(TESS_EINVAL, "%s: packed_ns is %g, must be 0..1e6", who, o->packed_ns);
-    if (!(o->selected_ns >= 0.0 && o->selected_ns <= 1e6))
-        return tess__fail(TESS_EINVAL, "%s: selected_ns is %g, must be 0..1e6", who,
-                          o->selected_ns);
-    if (!(o->loaded_ns >= 0.0 && o->loaded_ns <= 1e6))
-        return tess__fail(TESS_EINVAL, "%s: loaded_ns is %g, must be 0..1e6", who, o->loaded_ns);
-    if (!(o->flops == 0.0 || (o->flops >= 1e3 && o->flops <= 1e21)))
-        return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
     if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
         return tess__fail(TESS_EINVAL, "%s: replan_above is %g, must be 0..1e9", who,
                           o->replan_above);
@@ -79,9 +66,8 @@ static tess_status use_cluster(const char *who, const tess_cluster *cluster, tes
     if (!o->memory)
         o->memory = c->memory;
     task->pricing.cluster = c;
-    TESS_TRY(
-        tess__attn_rates(cluster, o->head_dim, 0, o->flops, precision, &task->pricing.forward));
-    return tess__attn_rates(cluster, o->head_dim, 1, o->flops, precision, &task->pricing.backward);
+    TESS_TRY(tess__attn_rates(cluster, o->head_dim, 0, 0.0, precision, &task->pricing.forward));
+    return tess__attn_rates(cluster, o->head_dim, 1, 0.0, precision, &task->pricing.backward);
 }
 
 tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *work,
@@ -100,10 +86,6 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     task->pricing.unit_pairs = work->info.unit_pairs;
     task->pricing.union_share = o->union_share;
     task->pricing.union_shares = o->union_shares;
-    task->pricing.rows_weighed = o->rows_weighed;
-    task->pricing.packed_ns = o->packed_ns;
-    task->pricing.selected_ns = o->selected_ns;
-    task->pricing.loaded_ns = o->loaded_ns;
     task->pricing.proj_dim = o->proj_dim;
     task->pricing.low_layers = o->low_layers;
     task->pricing.lse = o->lse;

@@ -130,34 +130,50 @@ TESS_API tess_status tess_density_measure(tess_ctx *ctx, const tess_density_in *
 TESS_API tess_status tess_overlap_measure(tess_ctx *ctx, const tess_density_in *in, int32_t keys,
                                           double *ratio);
 
+/* ---- what attention takes ------------------------------------------------------------------- */
+
+/* Attention of one head of one sample. */
+typedef struct {
+    int head_dim;          /* a multiple of 8 up to 256 */
+    int64_t queries, keys; /* 1..2^31-1 */
+    int32_t group, unit;   /* rows; 1 or more */
+    int compensate;        /* 1: with the virtual key */
+    int proj_dim;          /* of the predictor that selects, a multiple of 8 up to 64; 0: lists are
+                              given, and selecting them takes no time */
+    int backward;          /* 1: the backward pass too */
+    double seconds;        /* CPU time to spend, about, 0..3600; 0: 1 */
+} tess_attn_rates_shape;
+
+/* Rates of one thread, in ns. */
+typedef struct {
+    double dense;        /* of a (query, key) pair of dense attention */
+    double sparse;       /* of a pair of a list */
+    double per_row;      /* of a query row besides its pairs, its selection included */
+    double per_row_cold; /* forward: the same on a list of one unit, its data in no cache */
+    double per_part; /* forward: per_row_cold and tess_attn_merge: a further key part of a ring */
+} tess_attn_rates;
+
+/* Measures rates[0], of the forward pass, and with shape->backward rates[1], of the backward pass,
+ * on this machine; long sequences on some of their queries and keys. Memory comes from the
+ * context's allocator, without being counted in the context. */
+TESS_API tess_status tess_attn_measure(const tess_ctx *ctx, const tess_attn_rates_shape *shape,
+                                       tess_attn_rates rates[2]);
+
 /* ---- when sparse attention pays -------------------------------------------------------------- */
 
-typedef struct {
-    int head_dim;        /* a multiple of 8 up to 256 */
-    int64_t tokens;      /* queries, and keys; 1..2^31-1 */
-    int32_t group, unit; /* rows; 1 or more */
-    int compensate;      /* 1: with the virtual key */
-    int rank;            /* of the predictor that selects, a multiple of 8 up to 64; 0: selecting
-                            costs nothing */
-    int backward;        /* 1: forward and backward */
-} tess_break_even_shape;
-
-/* Times are of one head of one sample, on one thread. Sparse attention of density d
- * takes ns_sparse_fixed + d ns_sparse_per_density, predictor and selection included. */
+/* Sparse attention of density d takes ns_sparse_fixed + d ns_sparse_per_density, predictor and
+ * selection included, forward and backward together. */
 typedef struct {
     double density; /* at which it takes as long as dense attention; 0: never pays, 1: always */
     double ns_dense, ns_sparse_fixed, ns_sparse_per_density;
     int cached; /* 1: from the folder */
 } tess_break_even_result;
 
-/* Measures when sparse attention pays on this machine, in a second or two; long sequences on some
- * of their queries. With a folder, which is made if it is not there, and so are
- * those it is in, the result is kept in a file
- * of its own for this CPU, instruction set, version and shape, and found there the next time. A
- * file that does not fit or cannot be written costs a warning in the context's log, and nothing
- * else. folder NULL: always measured. Memory comes from the context's allocator, without being
- * counted in the context. */
-TESS_API tess_status tess_break_even(tess_ctx *ctx, const tess_break_even_shape *shape,
+/* When sparse attention pays, by tess_attn_measure. With an existing folder the result is stored in
+ * a file of its own for this CPU, instruction set, version and shape, and found there the next
+ * time. A file that does not fit or cannot be written costs a warning in the context's log, and
+ * nothing else. folder NULL: always measured. */
+TESS_API tess_status tess_break_even(tess_ctx *ctx, const tess_attn_rates_shape *shape,
                                      const char *folder, tess_break_even_result *result);
 
 #ifdef __cplusplus

@@ -12,9 +12,6 @@
 extern "C" {
 #endif
 
-/* Builds the lists by key unit. The first call reserves memory for them; later calls reuse it. */
-TESS_API tess_status tess_selection_transpose(tess_selection *sel);
-
 /* The same pairs, and the fewest more, in other groups and units: a coarse pair of (group, unit)
  * is selected if any pair of rows in it is. The ranges need not nest. The shape's batch, heads and
  * tokens are those of sel. The densities of the two say what the coarsening costs. */

@@ -68,7 +68,7 @@ static int64_t exchange_rows(tess__desk *d, int64_t q, int64_t kv, int64_t low, 
         most = bytes > most ? bytes : most;
     }
     const int64_t ns = tess__price_exchange(d);
-    return d->pricing->cluster ? ns + tess__ns(most * d->pricing->packed_ns) : ns;
+    return d->pricing->cluster ? ns + tess__ns(most * d->pricing->cluster->pack_ns) : ns;
 }
 
 /* Bits that name key blocks, from those who need them to those who have them. */
@@ -94,7 +94,7 @@ static int64_t place_keys(const tess__desk *d)
     int64_t most = 0;
     for (int p = 0; p < d->info->ranks; p++)
         most = tess__larger(most, d->flow.kv.held[p]);
-    return d->pricing->cluster ? tess__ns((double)most * row * d->pricing->selected_ns) : 0;
+    return d->pricing->cluster ? tess__ns((double)most * row * d->pricing->cluster->select_ns) : 0;
 }
 
 /* A share of the remote keys where their union is not known. */
@@ -116,10 +116,10 @@ int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, in
 {
     const tess__pricing *pricing = d->pricing;
     const tess__attn_rate *rate = backward ? &pricing->backward : &pricing->forward;
-    int64_t rows = units > 0 ? d->flow.q.held[p] * times : 0;
-    if (pricing->rows_weighed) /* all parts but one, even over the iterations */
-        rows = rows * (d->layer->strategy.ring - 1) / d->layer->strategy.ring;
-    const int64_t ns = tess__attn_ns(rate, (double)units * pricing->unit_pairs, rows);
+    const int64_t rows = units > 0 ? d->flow.q.held[p] * times : 0;
+    const int ring = d->layer->strategy.ring; /* all key parts but one, even over the iterations */
+    const int64_t ns =
+        tess__attn_ns(rate, (double)units * pricing->unit_pairs, rows, rows * (ring - 1) / ring);
     const int32_t *speeds = d->info->speeds;
     return speeds ? tess__ns((double)ns * d->fastest / speeds[p]) : ns;
 }
@@ -130,7 +130,7 @@ static int64_t load_keys(const tess__desk *d, int p)
 {
     const int64_t rows = d->flow.kv.held[p] - d->flow.q.held[p];
     const double row = 2.0 * d->info->head_dim * d->info->element_bytes;
-    return rows > 0 ? tess__ns((double)rows * row * d->pricing->loaded_ns) : 0;
+    return rows > 0 ? tess__ns((double)rows * row * d->pricing->cluster->load_ns) : 0;
 }
 
 /* Work of all iterations of a rank, each rounded as the phase rounds it. */

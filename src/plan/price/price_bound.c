@@ -58,8 +58,9 @@ static int busy_iterations(const tess_plan_info *info, const tess_work *work, in
 /* One head group. */
 typedef struct {
     int64_t units, heads;
-    int64_t rows; /* opened by every rank */
-    int busy;     /* iterations of every rank */
+    int64_t rows;    /* that every rank computes with */
+    int64_t further; /* of them in a further key part */
+    int busy;        /* iterations of every rank */
 } group;
 
 /* Some rank has the mean of the group's work and of its queries, and keeps at most its own shard.
@@ -86,11 +87,14 @@ static int64_t bound_group(const tess__pricing *pricing, const tess_plan_info *i
     kv = kv > 0.0 ? kv : 0.0;
     const int64_t out = at_least(&l, q * row), in = tess__larger(out, at_least(&l, 2.0 * kv * row));
     const int64_t hops = (g->busy - 1) * at_least(&l, hop * info->element_bytes);
-    int64_t ns = in + tess__larger(tess__attn_ns(&pricing->forward, pairs, g->rows), hops) + out;
+    int64_t ns =
+        in + tess__larger(tess__attn_ns(&pricing->forward, pairs, g->rows, g->further), hops) + out;
     if (train) {
         const double gradient = hop * TESS_GRADIENT_BYTES;
         const int64_t back = (g->busy - 1) * at_least(&l, hop * info->element_bytes + gradient);
-        ns += out + tess__larger(tess__attn_ns(&pricing->backward, pairs, g->rows), back) + in;
+        ns += out +
+              tess__larger(tess__attn_ns(&pricing->backward, pairs, g->rows, g->further), back) +
+              in;
     }
     return ns;
 }
@@ -117,8 +121,7 @@ void tess__price_bound(const tess__pricing *pricing, const tess_plan_info *info,
             g.busy = busy_iterations(info, work, at, head_group, u, c->strategy.ring);
         if (c->strategy.ring > 1 && rows > 0)
             g.rows = rows * g.heads * (g.busy > 1 ? g.busy : 0);
-        if (pricing->rows_weighed)
-            g.rows = g.rows * (c->strategy.ring - 1) / c->strategy.ring;
+        g.further = g.rows * (c->strategy.ring - 1) / c->strategy.ring;
         if (g.busy == c->strategy.ring && part < info->tokens_k && info->unit > 0)
             sent = tess__larger(sent, g.heads * (info->tokens_k - part));
         g.busy = g.busy > 1 ? g.busy : 1;

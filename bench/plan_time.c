@@ -40,7 +40,7 @@ static void *memory(size_t bytes)
 
 typedef struct {
     tess_work *work;
-    tess__space *space;
+    tess__partition_scratch *space;
     tess_mask_set masks;
     int64_t loads[HEADS];
     int ranks, ring;
@@ -146,7 +146,7 @@ static void times(void)
              .ranks = RANKS};
     need(tess_work_from_masks(ctx, &j.masks, &j.work));
     need(tess_work_loads(j.work, 0, j.loads));
-    need(tess__space_create(ctx, &(tess__space_shape){HEADS, MANY, BLOCKS, BLOCKS, RANKS},
+    need(tess__partition_scratch_create(ctx, &(tess__partition_scratch_shape){HEADS, MANY, BLOCKS, BLOCKS, RANKS},
                             &j.space));
     j.shares = memory((HEADS + MANY) * sizeof *j.shares);
     j.q_order = memory(BLOCKS * sizeof *j.q_order);
@@ -178,7 +178,7 @@ static void times(void)
     print("fractional, 1024 ranks, from 40 head weights", measure(run_fractional, &j), 5000);
     print("refined, 1024 groups, from 40 head weights", measure(run_heads, &j), 5000);
     tess_work_destroy(j.work);
-    tess__space_destroy(j.space);
+    tess__partition_scratch_destroy(j.space);
     free(j.shares);
     free(j.q_order);
     free(j.k_order);
@@ -202,10 +202,10 @@ static void plan_cell(const double *density, int heads, int64_t tokens, int rank
                       summary *copies)
 {
     tess_work *work = NULL;
-    tess__space *space = NULL;
+    tess__partition_scratch *space = NULL;
     need(tess_work_from_density(ctx, density, 1, heads, tokens, 64, &work));
-    need(tess__space_create(
-        ctx, &(tess__space_shape){heads, ranks, work->info.q_blocks, work->info.k_blocks, 0},
+    need(tess__partition_scratch_create(
+        ctx, &(tess__partition_scratch_shape){heads, ranks, work->info.q_blocks, work->info.k_blocks, 0},
         &space));
     int32_t *const group_of = memory((size_t)heads * sizeof *group_of);
     int64_t *const loads = memory((size_t)heads * sizeof *loads);
@@ -225,7 +225,7 @@ static void plan_cell(const double *density, int heads, int64_t tokens, int rank
     free(group_of);
     free(loads);
     free(shares);
-    tess__space_destroy(space);
+    tess__partition_scratch_destroy(space);
     tess_work_destroy(work);
 }
 

@@ -41,8 +41,8 @@ static inline void random_loads(uint64_t *state, int64_t *loads, int n)
 }
 
 /* Fills group_of by a method. */
-static inline void split(tess__space *space, const tess__heads *heads, tess_plan_method method,
-                         int32_t *group_of)
+static inline void split(tess__partition_scratch *space, const tess__heads *heads,
+                         tess_plan_method method, int32_t *group_of)
 {
     for (int h = 0; h < heads->heads; h++)
         group_of[h] = -1;
@@ -50,11 +50,12 @@ static inline void split(tess__space *space, const tess__heads *heads, tess_plan
 }
 
 /* A space for up to these. */
-static inline tess__space *new_space(tess_ctx *ctx, int heads, int ranks, int32_t blocks, int ring)
+static inline tess__partition_scratch *new_space(tess_ctx *ctx, int heads, int ranks,
+                                                 int32_t blocks, int ring)
 {
-    tess__space *space = NULL;
-    CHECK_OK(
-        tess__space_create(ctx, &(tess__space_shape){heads, ranks, blocks, blocks, ring}, &space));
+    tess__partition_scratch *space = NULL;
+    CHECK_OK(tess__partition_scratch_create(
+        ctx, &(tess__partition_scratch_shape){heads, ranks, blocks, blocks, ring}, &space));
     return space;
 }
 
@@ -99,12 +100,12 @@ static inline profile read_profile(const char *name)
  * ------------------------------------------------ */
 
 static tess_ctx *ctx;
-static tess__space *space;
+static tess__partition_scratch *space;
 
 static inline int tear_down(void **state)
 {
     (void)state;
-    tess__space_destroy(space);
+    tess__partition_scratch_destroy(space);
     tess_ctx_destroy(ctx);
     return 0;
 }

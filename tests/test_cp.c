@@ -418,8 +418,8 @@ static int tear_down(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rows_at_home_are_even_shares),
-    cmocka_unit_test(every_decision_is_told_in_a_sentence),
+    cmocka_unit_test(local_rows_are_even_shards),
+    cmocka_unit_test(every_decision_is_reported_in_a_sentence),
     cmocka_unit_test(a_plan_is_made_anew_when_there_is_other_work),
     cmocka_unit_test(ranks_plan_the_mean_of_their_densities),
     cmocka_unit_test(measured_times_and_bytes_come_back),

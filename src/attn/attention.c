@@ -105,7 +105,7 @@ static void cut_scratch(tess__arena *arena, tess__attn_scratch *w, int dim)
     }
 }
 
-static size_t turns_bytes(const tess_attn_shape *s)
+static size_t finished_bytes(const tess_attn_shape *s)
 {
     return (size_t)s->batch * (size_t)s->heads * TESS_RANGES_MAX * sizeof(_Atomic int64_t);
 }
@@ -118,7 +118,7 @@ static size_t totals_bytes(const tess_attn_shape *s)
 
 static size_t object_bytes(const tess_attn_shape *s, size_t threads)
 {
-    return tess__arena_round(sizeof(tess_attn)) + tess__arena_round(turns_bytes(s)) +
+    return tess__arena_round(sizeof(tess_attn)) + tess__arena_round(finished_bytes(s)) +
            tess__arena_round(totals_bytes(s)) +
            tess__arena_round(threads * sizeof(tess__attn_scratch)) +
            threads * scratch_bytes(s->head_dim);
@@ -134,12 +134,12 @@ static tess_status create(tess_ctx *ctx, const tess_attn_shape *shape, size_t th
                           const tess_attn *like, tess_attn **attn)
 {
     TESS_TRY(check_shape(shape));
-    const size_t turns = turns_bytes(shape);
+    const size_t finished = finished_bytes(shape);
     tess__arena arena = {.ctx = ctx};
     TESS_TRY(tess__arena_reserve(&arena, object_bytes(shape, threads)));
     tess_attn *made = tess__arena_take(&arena, sizeof *made);
     *made = (tess_attn){.ctx = ctx, .shape = *shape};
-    made->turns = tess__arena_take(&arena, turns);
+    made->finished = tess__arena_take(&arena, finished);
     made->slices = made->slices_most = tess__virtual_slices(shape);
     made->totals = tess__arena_take(&arena, totals_bytes(shape));
     made->scratch =
@@ -296,18 +296,18 @@ tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const 
 
     const tess_attn_shape *s = &attn->shape;
     const int64_t tiles = tess__tile_count(attn, sel), items = tiles * s->batch * s->heads;
-    tess__turns run = {.ctx = attn->ctx,
-                       .what = "attention",
-                       .total = items,
-                       .meanwhile = attn->meanwhile,
-                       .meanwhile_user = attn->meanwhile_user};
+    tess__work_queue run = {.ctx = attn->ctx,
+                            .what = "attention",
+                            .total = items,
+                            .meanwhile = attn->meanwhile,
+                            .meanwhile_user = attn->meanwhile_user};
 #pragma omp parallel num_threads(attn->ctx->threads)
     {
         tess__attn_scratch *w = &attn->scratch[omp_get_thread_num()];
         int64_t item;
         if (tess__compensates(attn, sel))
             tess__virtual_totals(attn, k, v, w);
-        while ((item = tess__turns_next(&run)) >= 0) {
+        while ((item = tess__work_queue_next(&run)) >= 0) {
             const int64_t head = item / tiles, b = head / s->heads, h = head % s->heads;
             const tess__query_tile tile = tess__tile_at(attn, sel, item % tiles);
             const tess__attn_fwd job = {
@@ -319,5 +319,5 @@ tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const 
             attn->ctx->kernels->attn_forward(&job, w);
         }
     }
-    return tess__turns_end(&run);
+    return tess__work_queue_end(&run);
 }

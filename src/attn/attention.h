@@ -14,7 +14,7 @@ struct tess_attn {
     tess__arena arena;
     tess_attn_shape shape;       /* with the scale resolved */
     tess__attn_scratch *scratch; /* one per thread */
-    _Atomic int64_t *turns;      /* batch * heads * TESS_RANGES_MAX: tiles finished by a range */
+    _Atomic int64_t *finished;   /* batch * heads * TESS_RANGES_MAX: tiles finished by a range */
     /* The virtual key; see virtual.c. Without it all are NULL or 0. */
     int slices;      /* parts that the rows of a head are summed in, */
     int slices_most; /* and how many totals has room for */
@@ -75,7 +75,7 @@ float *tess__virtual_start(const tess_attn *attn, int64_t tiles, int64_t head, i
 /* Sums the starts of each head, with the sign turned. Called as tess__virtual_totals is. */
 void tess__virtual_spread(tess_attn *attn, int64_t tiles);
 
-/* ---- turns.c: work items handed out in order, and the caller's wish to stop
+/* ---- work_queue.c: work items handed out in order, and the caller's wish to stop
  * ----------------------- */
 
 typedef struct {
@@ -84,26 +84,27 @@ typedef struct {
     int64_t total;
     _Atomic int64_t next;
     _Atomic int stopped;
-    int64_t told; /* when progress was last told; the calling thread's own */
+    int64_t reported; /* when progress was last reported; the calling thread's own */
     /* Where this is one of several runs that make up a whole: items of the runs before it, and of
-     * all. Progress is told for the whole. */
+     * all. Progress is reported for the whole. */
     int64_t before, whole;        /* whole 0: this run is all */
     tess__meanwhile_fn meanwhile; /* as of tess__attn_meanwhile */
     void *meanwhile_user;
-} tess__turns;
+} tess__work_queue;
 
 /* The next item in ascending order, or -1 when there is none or the caller asked to stop. Called by
  * every thread of the region; the thread that made the call also tells the progress, and does what
  * is to be done meanwhile. */
-int64_t tess__turns_next(tess__turns *run);
+int64_t tess__work_queue_next(tess__work_queue *run);
 
 /* The latter alone, within an item that takes long. */
-void tess__turns_meanwhile(const tess__turns *run);
+void tess__work_queue_meanwhile(const tess__work_queue *run);
 
-/* Waits until *turn exceeds `value`; 0 if the run was stopped meanwhile. */
-int tess__turns_wait(const tess__turns *run, const _Atomic int64_t *turn, int64_t value);
+/* Waits until *finished exceeds `value`; 0 if the run was stopped meanwhile. */
+int tess__work_queue_wait(const tess__work_queue *run, const _Atomic int64_t *finished,
+                          int64_t value);
 
 /* TESS_OK, or TESS_ESTOPPED with its sentence; after the region. */
-tess_status tess__turns_end(const tess__turns *run);
+tess_status tess__work_queue_end(const tess__work_queue *run);
 
 #endif

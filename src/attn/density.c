@@ -145,16 +145,16 @@ static double conclude(record *records, int32_t n, double quantile, double other
 }
 
 static tess_status measure_head(job *j, const tess__buffer *scratch,
-                                const tess__scratch_shape *shape, int64_t *told)
+                                const tess__scratch_shape *shape, int64_t *reported)
 {
     const tess_selection *sel = j->sel;
-    tess__turns run = {
+    tess__work_queue run = {
         .ctx = j->ctx,
         .what = j->what,
         .total = j->measured,
         .before = (j->b * sel->heads + j->h) * j->measured,
         .whole = (int64_t)sel->batch * sel->heads * j->measured,
-        .told = *told,
+        .reported = *reported,
     };
 #pragma omp parallel num_threads(j->ctx->threads)
     {
@@ -162,13 +162,13 @@ static tess_status measure_head(job *j, const tess__buffer *scratch,
         tess__mass_pack(j->ctx->kernels, j->panels, j->in->k, j->b, j->h, sel->tokens_k,
                         j->in->head_dim);
         int64_t i;
-        while ((i = tess__turns_next(&run)) >= 0) {
+        while ((i = tess__work_queue_next(&run)) >= 0) {
             j->records[i] = (record){0};
             j->measure(j, &w, j->first + (int32_t)i * j->every, &j->records[i]);
         }
     }
-    *told = run.told;
-    return tess__turns_end(&run);
+    *reported = run.reported;
+    return tess__work_queue_end(&run);
 }
 
 /* ---- the calls ----------------------------------------------------------------------------- */
@@ -213,10 +213,10 @@ static tess_status measure_heads(job *j, const tess__scratch_shape *shape, doubl
         status = tess__scratch_grow(ctx, &scratch, shape, ctx->threads);
     j->keys.panels = j->panels = panels.data;
     j->records = records.data;
-    int64_t told = 0;
+    int64_t reported = 0;
     for (j->b = 0; j->b < sel->batch; j->b++)
         for (j->h = 0; j->h < sel->heads && status == TESS_OK; j->h++) {
-            status = measure_head(j, &scratch, shape, &told);
+            status = measure_head(j, &scratch, shape, &reported);
             if (status == TESS_OK)
                 found[j->b * sel->heads + j->h] =
                     conclude(j->records, j->measured, quantile, otherwise);

@@ -3,11 +3,11 @@
  *
  * The keys of each head are cut into ranges. One thread takes a range and walks the head's tiles of
  * queries in order: the range's rows of dk and dv are its own. A tile's dq gets a part from every
- * range, and range r adds its part after range r - 1 has, in turn:
+ * range, and range r adds its part after range r - 1 has, in finished:
  *
- *   range 0   tile 0 | tile 1 | tile 2 | ...      turns[0] counts the tiles it has finished
- *   range 1            tile 0 | tile 1 | ...      adds to tile t when turns[0] > t
- *   range 2                     tile 0 | ...      adds to tile t when turns[1] > t
+ *   range 0   tile 0 | tile 1 | tile 2 | ...      finished[0] counts the tiles it has finished
+ *   range 1            tile 0 | tile 1 | ...      adds to tile t when finished[0] > t
+ *   range 2                     tile 0 | ...      adds to tile t when finished[1] > t
  *
  * So every sum has one order, whatever the threads do, nothing is computed twice and no copy of dq
  * is kept. Items run range by range over all heads, so that threads meet on one head only when
@@ -203,7 +203,7 @@ static void run_virtuals(const job *j, tess_attn *attn, tess__attn_scratch *w)
 }
 
 /* One range of one head, all tiles. */
-static void run_range(const job *j, tess__turns *run, int64_t head, int64_t range,
+static void run_range(const job *j, tess__work_queue *run, int64_t head, int64_t range,
                       tess__attn_scratch *w)
 {
     const tess_attn_shape *s = &j->attn->shape;
@@ -216,7 +216,7 @@ static void run_range(const job *j, tess__turns *run, int64_t head, int64_t rang
     start_rows(j->dk, b, h, row_first, row_last, rest, s->head_dim);
     start_rows(j->dv, b, h, row_first, row_last, rest ? rest + s->head_dim : NULL, s->head_dim);
 
-    _Atomic int64_t *turn = &j->attn->turns[head * TESS_RANGES_MAX + range];
+    _Atomic int64_t *finished = &j->attn->finished[head * TESS_RANGES_MAX + range];
     for (int64_t t = 0; t < j->tiles; t++) {
         tess__query_tile tile;
         tess__attn_bwd task = make_task(j, head, t, &tile);
@@ -227,11 +227,11 @@ static void run_range(const job *j, tess__turns *run, int64_t head, int64_t rang
             task.tile.keys.units ? task.tile.keys.n > 0 : task.tile.keys.end > task.tile.keys.begin;
         if (has_keys)
             j->attn->ctx->kernels->attn_backward(&task, w);
-        tess__turns_meanwhile(run);
-        if (range > 0 && !tess__turns_wait(run, turn - 1, t))
+        tess__work_queue_meanwhile(run);
+        if (range > 0 && !tess__work_queue_wait(run, finished - 1, t))
             return;
         hand_over(j, b, h, range == 0 && task.tile.dropped == 0, &tile, w->acc, has_keys);
-        atomic_store_explicit(turn, t + 1, memory_order_release);
+        atomic_store_explicit(finished, t + 1, memory_order_release);
     }
 }
 
@@ -276,21 +276,21 @@ tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
     if (tess__compensates(attn, sel))
         TESS_TRY(tess__virtual_reserve(attn, j.tiles));
     for (int64_t i = 0; i < heads * TESS_RANGES_MAX; i++)
-        atomic_init(&attn->turns[i], 0);
+        atomic_init(&attn->finished[i], 0);
 
-    tess__turns run = {.ctx = attn->ctx,
-                       .what = "attention backward",
-                       .total = heads * j.ranges,
-                       .meanwhile = attn->meanwhile,
-                       .meanwhile_user = attn->meanwhile_user};
+    tess__work_queue run = {.ctx = attn->ctx,
+                            .what = "attention backward",
+                            .total = heads * j.ranges,
+                            .meanwhile = attn->meanwhile,
+                            .meanwhile_user = attn->meanwhile_user};
 #pragma omp parallel num_threads(attn->ctx->threads)
     {
         tess__attn_scratch *w = &attn->scratch[omp_get_thread_num()];
         int64_t item;
         if (tess__compensates(attn, sel))
             run_virtuals(&j, attn, w);
-        while ((item = tess__turns_next(&run)) >= 0)
+        while ((item = tess__work_queue_next(&run)) >= 0)
             run_range(&j, &run, item % heads, item / heads, w);
     }
-    return tess__turns_end(&run);
+    return tess__work_queue_end(&run);
 }

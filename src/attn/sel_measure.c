@@ -165,16 +165,16 @@ static tess_sel_stats stats_of(const record *r, double selected, double pairs)
 
 /* Measures one head: j->b, j->h. */
 static tess_status measure_head(job *j, const tess__buffer *scratch,
-                                const tess__scratch_shape *shape, int64_t *told, record *sum)
+                                const tess__scratch_shape *shape, int64_t *reported, record *sum)
 {
     const int64_t groups = ((int64_t)j->sel->n_q + j->every - 1) / j->every;
-    tess__turns run = {
+    tess__work_queue run = {
         .ctx = j->ctx,
         .what = "measuring a selection",
         .total = groups,
         .before = (j->b * j->sel->heads + j->h) * groups,
         .whole = (int64_t)j->sel->batch * j->sel->heads * groups,
-        .told = *told,
+        .reported = *reported,
     };
 #pragma omp parallel num_threads(j->ctx->threads)
     {
@@ -182,11 +182,11 @@ static tess_status measure_head(job *j, const tess__buffer *scratch,
         tess__mass_pack(j->kernels, j->panels, j->in->k, j->b, j->h, j->sel->tokens_k,
                         j->in->head_dim);
         int64_t i;
-        while ((i = tess__turns_next(&run)) >= 0)
+        while ((i = tess__work_queue_next(&run)) >= 0)
             measure_group(j, &w, (int32_t)(i * j->every), &j->records[i]);
     }
-    *told = run.told;
-    TESS_TRY(tess__turns_end(&run));
+    *reported = run.reported;
+    TESS_TRY(tess__work_queue_end(&run));
     *sum = (record){0};
     for (int64_t i = 0; i < groups; i++)
         add(sum, &j->records[i]);
@@ -200,14 +200,14 @@ static tess_status measure_heads(job *j, const tess__buffer *scratch,
 {
     const tess_selection *sel = j->sel;
     const double pairs = (double)sel->tokens_q * (double)sel->tokens_k;
-    int64_t told = 0;
+    int64_t reported = 0;
     record all = {0};
     double selected = 0.0;
     for (j->b = 0; j->b < sel->batch; j->b++)
         for (j->h = 0; j->h < sel->heads; j->h++) {
             const int64_t head = j->b * sel->heads + j->h;
             record sum;
-            TESS_TRY(measure_head(j, scratch, shape, &told, &sum));
+            TESS_TRY(measure_head(j, scratch, shape, &reported, &sum));
             const double here = count_pairs(sel, head * sel->n_q, sel->n_q);
             found[head] = stats_of(&sum, here, pairs);
             add(&all, &sum);

@@ -105,19 +105,19 @@ static void run_groups(const tess__select_rule *rule, tess__select_job *job, con
 
 /* The heads of one batch. */
 static tess_status run_heads(const tess_selector *s, tess__select_job *job, int64_t heads,
-                             const tess__scratch_shape *shape, int64_t *told)
+                             const tess__scratch_shape *shape, int64_t *reported)
 {
     const tess__select_rule *rule = tess__rule_of(&s->opts);
     const int64_t packs = rule->reads ? (job->head_panels + PACK_CHUNK - 1) / PACK_CHUNK : 0;
     const int32_t n_q = job->sel->n_q;
     const int64_t chunks = ((int64_t)n_q + rule->chunk - 1) / rule->chunk;
-    tess__turns run = {
+    tess__work_queue run = {
         .ctx = s->ctx,
         .what = "selecting keys",
         .total = heads * chunks,
         .before = job->first_head * chunks,
         .whole = (int64_t)job->sel->batch * job->sel->heads * chunks,
-        .told = *told,
+        .reported = *reported,
     };
 #pragma omp parallel num_threads(s->ctx->threads)
     {
@@ -130,24 +130,24 @@ static tess_status run_heads(const tess_selector *s, tess__select_job *job, int6
                 tess__select_pack(job, &w, head, first, TESS_MIN(left, PACK_CHUNK));
         }
         int64_t i;
-        while ((i = tess__turns_next(&run)) >= 0) {
+        while ((i = tess__work_queue_next(&run)) >= 0) {
             const int64_t head = job->first_head + i / chunks;
             const int32_t g = (int32_t)(i % chunks * rule->chunk), left = n_q - g;
             run_groups(rule, job, &w, head, g, left < rule->chunk ? left : rule->chunk);
         }
     }
-    *told = run.told;
-    return tess__turns_end(&run);
+    *reported = run.reported;
+    return tess__work_queue_end(&run);
 }
 
 tess_status tess__select_run(const tess_selector *s, tess__select_job *job, int64_t batch_heads,
                              const tess__scratch_shape *shape)
 {
     const int64_t heads = (int64_t)job->sel->batch * job->sel->heads;
-    int64_t told = 0;
+    int64_t reported = 0;
     for (job->first_head = 0; job->first_head < heads; job->first_head += batch_heads) {
         const int64_t left = heads - job->first_head;
-        TESS_TRY(run_heads(s, job, TESS_MIN(left, batch_heads), shape, &told));
+        TESS_TRY(run_heads(s, job, TESS_MIN(left, batch_heads), shape, &reported));
     }
     return TESS_OK;
 }

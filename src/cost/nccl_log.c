@@ -35,7 +35,7 @@ typedef struct {
     const char *name; /* of the file */
     tess_nccl_log *log;
     tess_collective_op given, op; /* op: of this run; TESS_COLLECTIVE_OPS: not known */
-    int ranks, hosts, rows_seen;
+    int ranks, hosts, rows_read;
     char (*host)[HOST_MAX]; /* HOSTS_MAX of them */
     int64_t line;
 } reader;
@@ -119,14 +119,14 @@ static tess_collective_op op_of(word w)
 
 static void next_run(reader *r)
 {
-    r->ranks = r->hosts = r->rows_seen = 0;
+    r->ranks = r->hosts = r->rows_read = 0;
     r->op = r->given;
 }
 
 /* # Rank 0 [Group 0] Pid 1 on HOST device ... */
 static tess_status read_rank(reader *r, const word *words, int n)
 {
-    if (r->rows_seen)
+    if (r->rows_read)
         next_run(r);
     for (int i = 3; i + 1 < n; i++) {
         if (!is(words[i], "on"))
@@ -159,7 +159,7 @@ static tess_status read_comment(reader *r, const word *words, int n)
         const tess_collective_op op = op_of(words[i]);
         if (op == TESS_COLLECTIVE_OPS)
             continue;
-        if (r->rows_seen)
+        if (r->rows_read)
             next_run(r);
         r->op = op;
     }
@@ -196,7 +196,7 @@ static tess_status read_row(reader *r, const word *words, int n)
         return fail(r, "a row before the ranks of its run are listed");
     if (r->op == TESS_COLLECTIVE_OPS)
         return fail(r, "the run does not say which collective it is");
-    r->rows_seen = 1;
+    r->rows_read = 1;
     if (r->ranks == 1 || row.work.bytes == 0)
         return TESS_OK;
     if (r->ranks % r->hosts)

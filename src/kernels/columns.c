@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* columns.c - rows of matrices combined with vectors over their columns: biases, gates, sums.
  *
- *   epilogue        y = x + gate (y + bias)       what follows a product; each may be left out
+ *   epilogue      y = x + gate (y + bias)       what follows a product; each may be left out
  *   scale         y = x gate
  *   gate_gradient dw += factor m, and the sum of w m
  *   column_sums   sum[j] += sum over rows of x[i][j], in double

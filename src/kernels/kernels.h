@@ -30,15 +30,16 @@ typedef struct {
     double mean, m2; /* of what is finite; 0 if nothing is */
 } tess__scan;
 
-/* What the passes of descend.c share. */
+/* One update of parameters by param_update.c. */
 typedef struct {
-    float g_scale;      /* of the gradient: clipping */
-    float beta1, beta2; /* of AdamW's moments */
-    float rate;         /* of the step, AdamW's bias correction of m included */
-    float widen, eps;   /* of AdamW's denominator: 1 / sqrt(bias correction of v) */
-    float keep;         /* 1 - rate * weight decay */
-    float blend;        /* what the running average takes of the new weights */
-} tess__descent;
+    float g_scale;        /* of the gradient: clipping */
+    float beta1, beta2;   /* of AdamW's moments */
+    float step_size;      /* learning rate, with AdamW's bias correction of m */
+    float inv_sqrt_bias2; /* 1 / sqrt(bias correction of v) */
+    float eps;            /* of AdamW's denominator */
+    float decay;          /* 1 - learning rate * weight decay */
+    float ema_rate;       /* fraction of the new weights in the running average */
+} tess__param_update;
 
 /* What predict.c's divergence needs of the rows of two tiles of scores. */
 typedef struct {
@@ -98,11 +99,12 @@ typedef struct {
                          int64_t ldb, int n, int rows, int cols);
     /* topk.c: 1 <= k <= n; index has room for k + TESS_TOPK_PAD, scratch for twice n + that */
     void (*topk)(int32_t *index, const float *x, int32_t n, int32_t k, int32_t *scratch);
-    /* descend.c: arrays of n, which do not overlap; ema may be NULL */
-    void (*adamw)(const tess__descent *d, const float *g, float *m, float *v, float *p, float *ema,
-                  size_t n);
+    /* param_update.c: arrays of n, which do not overlap; ema may be NULL */
+    void (*adamw)(const tess__param_update *d, const float *g, float *m, float *v, float *p,
+                  float *ema, size_t n);
     void (*momentum)(float b, float g_scale, const float *g, float *m, float *u, size_t n);
-    void (*follow)(const tess__descent *d, const float *u, float *p, float *ema, size_t n);
+    void (*apply_update)(const tess__param_update *d, const float *u, float *p, float *ema,
+                         size_t n);
     void (*mix)(float a, const float *x, float b, float *y, size_t n); /* y = a x + b y */
     double (*sum_squares)(const float *x, size_t n);
     /* bits.c: words (n / 64, rounded up) = n elements of a mask, bits past the end 0; returns how
@@ -118,9 +120,9 @@ typedef struct {
                           const float *scale, int64_t rows, int64_t n, float eps);
     /* rotary.c: one token */
     void (*rms_rotary)(float *y, int64_t stride_y, const float *x, const float *weight,
-                       const float *turn, int heads, int dim, float eps);
+                       const float *rope, int heads, int dim, float eps);
     void (*rms_rotary_backward)(float *dx, float *dweight, const float *dy, int64_t stride_dy,
-                                const float *x, const float *weight, const float *turn, int heads,
+                                const float *x, const float *weight, const float *rope, int heads,
                                 int dim, float eps);
     /* gelu.c */
     void (*gelu)(float *y, const float *x, int64_t n);

@@ -5,7 +5,7 @@
  *   y = h cc + swap(h) ss                               swap exchanges the elements of each pair
  *
  * A pair at angle a has cc = (cos a, cos a) and ss = (-sin a, sin a), so y is the pair rotated by
- * a; the gradient goes through the same with ss negated. turn holds cc and then ss, dim each, the
+ * a; the gradient goes through the same with ss negated. rope holds cc and then ss, dim each, the
  * same for all heads; NULL leaves the rotation out, and weight NULL the norm.
  *
  * Shapes: x, weight: (heads, dim), contiguous; y: heads of dim, stride_y apart, for attention
@@ -36,23 +36,23 @@ static float reciprocal(const float *x, int n, float eps)
 
 /* y = x cc + sign swap(x) ss; dim is a multiple of 8, so that of the widest vectors half may be
  * left over. y may be x. */
-static void rotate(float *y, const float *x, const float *turn, int dim, float sign)
+static void rotate(float *y, const float *x, const float *rope, int dim, float sign)
 {
     const vf s = vf_set1(sign);
     int i = 0;
     for (; i + VL <= dim; i += VL) {
         const vf v = vf_load(x + i);
-        vf_store(y + i, v * vf_load(turn + i) + s * vf_swap(v) * vf_load(turn + dim + i));
+        vf_store(y + i, v * vf_load(rope + i) + s * vf_swap(v) * vf_load(rope + dim + i));
     }
     for (; i < dim; i += 2) {
         const float a = x[i], b = x[i + 1];
-        y[i] = a * turn[i] + sign * b * turn[dim + i];
-        y[i + 1] = b * turn[i + 1] + sign * a * turn[dim + i + 1];
+        y[i] = a * rope[i] + sign * b * rope[dim + i];
+        y[i + 1] = b * rope[i + 1] + sign * a * rope[dim + i + 1];
     }
 }
 
 void TESS_K(tess__rms_rotary)(float *y, int64_t stride_y, const float *x, const float *weight,
-                              const float *turn, int heads, int dim, float eps)
+                              const float *rope, int heads, int dim, float eps)
 {
     const float r = weight ? reciprocal(x, heads * dim, eps) : 1.0f;
     for (int h = 0; h < heads; h++, y += stride_y, x += dim) {
@@ -61,8 +61,8 @@ void TESS_K(tess__rms_rotary)(float *y, int64_t stride_y, const float *x, const 
                 y[i] = x[i] * r * weight[h * dim + i];
         else if (y != x)
             memcpy(y, x, (size_t)dim * sizeof *y);
-        if (turn)
-            rotate(y, y, turn, dim, 1.0f);
+        if (rope)
+            rotate(y, y, rope, dim, 1.0f);
     }
 }
 
@@ -91,15 +91,15 @@ static float backward_head(float *dx, float *dweight, const float *x, const floa
 
 void TESS_K(tess__rms_rotary_backward)(float *dx, float *dweight, const float *dy,
                                        int64_t stride_dy, const float *x, const float *weight,
-                                       const float *turn, int heads, int dim, float eps)
+                                       const float *rope, int heads, int dim, float eps)
 {
     const int n = heads * dim;
     const float r = weight ? reciprocal(x, n, eps) : 1.0f;
     float sum = 0.0f;
     for (int h = 0; h < heads; h++, dy += stride_dy) {
         float *d = dx + (int64_t)h * dim;
-        if (turn)
-            rotate(d, dy, turn, dim, -1.0f);
+        if (rope)
+            rotate(d, dy, rope, dim, -1.0f);
         else
             memcpy(d, dy, (size_t)dim * sizeof *d);
         if (weight)

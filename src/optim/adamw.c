@@ -16,18 +16,18 @@ void tess__adamw_update(tess__optim *optim, const tess__optim_step *step, float 
                         const float *gradient)
 {
     const double t = (double)step->step;
-    tess__descent d = {
+    tess__param_update d = {
         .g_scale = (float)step->scale,
         .beta1 = (float)step->beta1,
         .beta2 = (float)step->beta2,
-        .rate = (float)(step->lr / (1.0 - pow(step->beta1, t))),
-        .widen = (float)(1.0 / sqrt(1.0 - pow(step->beta2, t))),
+        .step_size = (float)(step->lr / (1.0 - pow(step->beta1, t))),
+        .inv_sqrt_bias2 = (float)(1.0 / sqrt(1.0 - pow(step->beta2, t))),
         .eps = (float)step->eps,
-        .keep = 1.0f,
-        .blend = tess__ema_rate(step->ema, step->step),
+        .decay = 1.0f,
+        .ema_rate = tess__ema_rate(step->ema, step->step),
     };
-    tess__descent shrinking = d;
-    shrinking.keep = (float)(1.0 - step->lr * step->weight_decay);
+    tess__param_update shrinking = d;
+    shrinking.decay = (float)(1.0 - step->lr * step->weight_decay);
 #pragma omp parallel for num_threads(optim->ctx->threads) schedule(static)
     for (int64_t i = 0; i < optim->n_adamw; i++) {
         const tess__optim_piece *p = &optim->pieces[i];

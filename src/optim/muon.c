@@ -86,12 +86,12 @@ static void nesterov(const tess_ctx *ctx, const tess__optim_step *step, const fl
         ctx->kernels->momentum(momentum, scale, g + i, m + i, u + i, length(n, i));
 }
 
-static void follow(const tess_ctx *ctx, const tess__descent *d, const float *u, float *p,
-                   float *ema, int64_t n)
+static void apply_update(const tess_ctx *ctx, const tess__param_update *d, const float *u, float *p,
+                         float *ema, int64_t n)
 {
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < n; i += TESS_PIECE)
-        ctx->kernels->follow(d, u + i, p + i, ema ? ema + i : NULL, length(n, i));
+        ctx->kernels->apply_update(d, u + i, p + i, ema ? ema + i : NULL, length(n, i));
 }
 
 /* ---- a matrix -------------------------------------------------------------------------------- */
@@ -144,12 +144,12 @@ static tess_status update_matrix(const tess_ctx *ctx, const tess__optim *optim,
     TESS_TRY(orthogonalise(ctx, slot, x, u, &x));
     const double stretch =
         slot->rows > slot->cols ? sqrt((double)slot->rows / (double)slot->cols) : 1.0;
-    const tess__descent d = {
-        .rate = (float)(step->lr_muon * stretch),
-        .keep = (float)(1.0 - step->lr_muon * (slot->decay ? step->weight_decay : 0.0)),
-        .blend = tess__ema_rate(step->ema, step->step),
+    const tess__param_update d = {
+        .step_size = (float)(step->lr_muon * stretch),
+        .decay = (float)(1.0 - step->lr_muon * (slot->decay ? step->weight_decay : 0.0)),
+        .ema_rate = tess__ema_rate(step->ema, step->step),
     };
-    follow(ctx, &d, x, value + at, optim->ema ? optim->ema + slot->first : NULL, n);
+    apply_update(ctx, &d, x, value + at, optim->ema ? optim->ema + slot->first : NULL, n);
     return TESS_OK;
 }
 

@@ -90,22 +90,22 @@ int tess__plan_info_wrong(const tess_plan_info *info, char why[TESS_PLAN_WHY])
 
 /* ---- orders and cuts of a layer -------------------------------------------------------------- */
 
-/* Each group's order is a permutation. seen has room for a bit per block. */
+/* Each group's order is a permutation. found has room for a bit per block. */
 static int order_wrong(const char *name, const int32_t *order, int groups, int32_t blocks,
-                       uint64_t *seen, char *why)
+                       uint64_t *found, char *why)
 {
     for (int u = 0; order && u < groups; u++) {
         const int32_t *mine = order + (size_t)u * (size_t)blocks;
-        memset(seen, 0, ((size_t)blocks + 63) / 64 * sizeof *seen);
+        memset(found, 0, ((size_t)blocks + 63) / 64 * sizeof *found);
         for (int32_t p = 0; p < blocks; p++) {
             const int32_t b = mine[p];
             if (b < 0 || b >= blocks)
                 return wrong(why, "%s of group %d: block %d at place %d, must be 0..%d", name, u, b,
                              p, blocks - 1);
-            if (seen[b / 64] >> (b % 64) & 1)
+            if (found[b / 64] >> (b % 64) & 1)
                 return wrong(why, "%s of group %d: block %d is there twice, again at place %d",
                              name, u, b, p);
-            seen[b / 64] |= (uint64_t)1 << (b % 64);
+            found[b / 64] |= (uint64_t)1 << (b % 64);
         }
     }
     return 0;
@@ -158,7 +158,7 @@ int tess__layer_degrees_wrong(const tess_plan_info *info, const tess__layer_head
 }
 
 /* All that does not concern shares. */
-static int frame_wrong(const tess_plan_info *info, const tess_plan_layer *layer, uint64_t *seen,
+static int frame_wrong(const tess_plan_info *info, const tess_plan_layer *layer, uint64_t *found,
                        char *why)
 {
     const int whole = layer->head_group != NULL;
@@ -167,8 +167,8 @@ static int frame_wrong(const tess_plan_info *info, const tess_plan_layer *layer,
         return 1;
     if (layer->groups != layer->strategy.ulysses)
         return wrong(why, "groups is %d, must be %d", layer->groups, layer->strategy.ulysses);
-    if (order_wrong("the query order", layer->q_order, layer->groups, info->q_blocks, seen, why) ||
-        order_wrong("the key order", layer->k_order, layer->groups, info->k_blocks, seen, why) ||
+    if (order_wrong("the query order", layer->q_order, layer->groups, info->q_blocks, found, why) ||
+        order_wrong("the key order", layer->k_order, layer->groups, info->k_blocks, found, why) ||
         cuts_wrong("the key cuts", layer->k_cuts, layer->groups, layer->strategy.ring,
                    info->k_blocks, why))
         return 1;
@@ -316,12 +316,12 @@ tess_status tess__layer_check(tess_ctx *ctx, const tess_plan_info *info,
     const int32_t blocks = info->q_blocks > info->k_blocks ? info->q_blocks : info->k_blocks;
     const int ordered = layer->q_order || layer->k_order;
     const size_t words = ordered ? ((size_t)blocks + 63) / 64 : 1;
-    uint64_t *seen = tess__arena_take(&arena, words * sizeof *seen);
+    uint64_t *found = tess__arena_take(&arena, words * sizeof *found);
     int64_t *start = tess__arena_take(&arena, ((size_t)info->heads + 2) * sizeof *start);
     tess_share *sorted = tess__arena_take(&arena, (size_t)layer->n_shares * sizeof *sorted);
-    const int room = seen && start && sorted;
+    const int room = found && start && sorted;
     why[0] = '\0';
-    if (room && !frame_wrong(info, layer, seen, why) && !tess__shares_wrong(info, layer, why) &&
+    if (room && !frame_wrong(info, layer, found, why) && !tess__shares_wrong(info, layer, why) &&
         !index_wrong(info, layer, why))
         heads_wrong(info, layer, start, sorted, why);
     tess__arena_free(&arena);

@@ -26,7 +26,7 @@ typedef struct {
     int best;                       /* -1: none */
     tess__arena arena;              /* holds the best layer */
     tess_plan_layer layer;
-} contest;
+} search;
 
 /* 0: heads alone, 1: fractional, 2: selective, 3: ring. */
 static int class_of(const tess_candidate *c)
@@ -44,7 +44,7 @@ static int is_known(const tess__task *task, int at, const tess_candidate *c)
 }
 
 /* Whether a candidate is beaten before its blocks are planned; then it gets its bound. */
-static int is_hopeless(contest *k, int i)
+static int is_dominated(search *k, int i)
 {
     const tess__task *task = k->task;
     tess_candidate c = k->list[i];
@@ -61,7 +61,7 @@ static int is_hopeless(contest *k, int i)
 }
 
 /* Enters a price, and takes the layer as the best where it is; returns 1 if it did. */
-static int enter(contest *k, int i, const tess__price *price, const tess_plan_layer *layer)
+static int enter(search *k, int i, const tess__price *price, const tess_plan_layer *layer)
 {
     tess__task *task = k->task;
     tess_candidate *c = &k->list[i];
@@ -88,7 +88,7 @@ static int enter(contest *k, int i, const tess__price *price, const tess_plan_la
 
 /* Plans and prices candidate i and, where ranks are alike, its twin in the other placement, in the
  * arena; *kept = 1 if the best layer lies in it then. */
-static tess_status run(contest *k, tess__arena *arena, int i, int twins, int *kept)
+static tess_status run(search *k, tess__arena *arena, int i, int twins, int *kept)
 {
     tess__task *task = k->task;
     tess_plan_layer layer, placed;
@@ -109,7 +109,7 @@ static tess_status run(contest *k, tess__arena *arena, int i, int twins, int *ke
 }
 
 /* Tries candidate i; returns through *used how many candidates that settled. */
-static tess_status try_candidate(contest *k, int i, int *used)
+static tess_status try_candidate(search *k, int i, int *used)
 {
     tess__task *task = k->task;
     tess_candidate *c = &k->list[i];
@@ -124,7 +124,7 @@ static tess_status try_candidate(contest *k, int i, int *used)
             k->split = c->strategy.ulysses;
             k->split_by = c->strategy.method;
         }
-        if (is_hopeless(k, i))
+        if (is_dominated(k, i))
             return TESS_OK;
     }
     const int next = i + 1 < k->n && c[1].strategy.ulysses == c->strategy.ulysses &&
@@ -158,7 +158,7 @@ static int64_t bound_of(tess__task *task, int at, const tess_plan_layer *layer)
     return task->info.speeds ? 0 : (group + parts - 1) / parts;
 }
 
-static tess_status fail_none(const contest *k, const char *who)
+static tess_status fail_none(const search *k, const char *who)
 {
     int64_t least = 0;
     for (int i = 0; i < k->n; i++)
@@ -173,7 +173,7 @@ static tess_status fail_none(const contest *k, const char *who)
 }
 
 /* Tries all, stores the best layer in the plan, and gives every candidate its reason. */
-static tess_status run_layer(contest *k, const char *who, tess_plan *plan)
+static tess_status run_layer(search *k, const char *who, tess_plan *plan)
 {
     tess__task *task = k->task;
     k->best = -1;
@@ -212,8 +212,8 @@ static tess_status run_layer(contest *k, const char *who, tess_plan *plan)
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
-/* Scratch of the task and of the contest. */
-static tess_status make_scratch(tess__task *task, tess__arena *arena, contest *k)
+/* Scratch of the task and of the search. */
+static tess_status make_scratch(tess__task *task, tess__arena *arena, search *k)
 {
     const size_t heads = (size_t)task->info.heads, ranks = (size_t)task->info.ranks;
     const size_t n = (size_t)k->n;
@@ -230,18 +230,18 @@ static tess_status make_scratch(tess__task *task, tess__arena *arena, contest *k
     for (int i = 0; i < k->n; i++)
         if (k->list[i].strategy.ring > ring && task->work->info.masks)
             ring = k->list[i].strategy.ring;
-    const tess__space_shape shape = {.heads = task->info.heads,
-                                     .ranks = task->info.ranks,
-                                     .q_blocks = task->info.q_blocks,
-                                     .k_blocks = task->info.k_blocks,
-                                     .ring = ring > 1 ? ring : 0};
-    return tess__space_create(task->ctx, &shape, &task->space);
+    const tess__partition_scratch_shape shape = {.heads = task->info.heads,
+                                                 .ranks = task->info.ranks,
+                                                 .q_blocks = task->info.q_blocks,
+                                                 .k_blocks = task->info.k_blocks,
+                                                 .ring = ring > 1 ? ring : 0};
+    return tess__partition_scratch_create(task->ctx, &shape, &task->space);
 }
 
 static tess_status run_layers(tess__task *task, const char *who, int n, tess_plan *plan)
 {
     tess__arena arena = {.ctx = task->ctx};
-    contest k = {.task = task, .n = n, .arena = {.ctx = task->ctx}};
+    search k = {.task = task, .n = n, .arena = {.ctx = task->ctx}};
     const size_t layers = (size_t)task->info.layers;
     tess_candidate *all = tess__arena_take(&plan->arena, layers * (size_t)n * sizeof *all);
     tess_status status = all ? TESS_OK : TESS_ENOMEM;
@@ -262,7 +262,7 @@ static tess_status run_layers(tess__task *task, const char *who, int n, tess_pla
             status = tess__progress(task->ctx, "planning layers", at + 1, task->info.layers);
     }
     tess__arena_free(&k.arena);
-    tess__space_destroy(task->space);
+    tess__partition_scratch_destroy(task->space);
     tess__arena_free(&arena);
     plan->candidates = all;
     plan->n_candidates = n;

@@ -87,7 +87,7 @@ static inline int tess__rank_low(const tess__pricing *pricing, int at)
 
 /* Bytes in which a rank tells the others of its ring which key parts it has work with. They speak
  * of all samples of a pass. */
-static inline int64_t tess__ring_told(int ring)
+static inline int64_t tess__ring_announced(int ring)
 {
     return (int64_t)(ring - 1) * ((ring + 7) / 8);
 }
@@ -125,7 +125,7 @@ typedef struct {
     tess_plan_info info;
     tess__pricing pricing;
     /* Scratch, made by tess_plan_create. */
-    tess__space *space;
+    tess__partition_scratch *space;
     int32_t *heads, *part_speeds; /* (heads), (ranks) */
     int64_t *group_speeds;        /* (ranks) */
 } tess__task;

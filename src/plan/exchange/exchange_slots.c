@@ -87,8 +87,8 @@ tess_status tess__exchange_slots(const tess__job *job, const tess__uses *uses, t
 /* ---- rings ----------------------------------------------------------------------------------- */
 
 /* needed and passes of the steps, from the tiles of the rank's group. */
-static tess_status look_ahead(const tess__job *job, int u, int s, const tess_ring_view *view,
-                              tess_ring_step *step)
+static tess_status find_last_use(const tess__job *job, int u, int s, const tess_ring_view *view,
+                                 tess_ring_step *step)
 {
     const tess_plan_layer *layer = job->layer;
     const size_t ring = (size_t)layer->strategy.ring, cut = (size_t)u * (ring + 1);
@@ -153,5 +153,5 @@ tess_status tess__exchange_ring(const tess__job *job, tess_exchange *x)
                                    .needed = x->n_slots > 0 && rows > 0,
                                    .passes = t + 1 < ring};
     }
-    return job->work ? look_ahead(job, u, s, &x->ring, step) : TESS_OK;
+    return job->work ? find_last_use(job, u, s, &x->ring, step) : TESS_OK;
 }

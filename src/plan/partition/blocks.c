@@ -35,7 +35,7 @@ static const double TOO_FAR = 1.02, FAR = 1.01, NEAR = 1.003;
 enum { MOST_PARTS = 64 };
 
 typedef struct {
-    tess__space *space;
+    tess__partition_scratch *space;
     const tess__ring_job *job;
     tess__ring_search *ring;
     int32_t *q_order, *k_order, *q_cuts, *k_cuts;
@@ -45,8 +45,10 @@ typedef struct {
 static void all_contiguous(state *s)
 {
     const tess_work_info *const info = &s->job->work->info;
-    tess__parts_contiguous(info->q_blocks, s->job->ring, s->q_order, s->q_cuts, s->space->home[0]);
-    tess__parts_contiguous(info->k_blocks, s->job->ring, s->k_order, s->k_cuts, s->space->home[1]);
+    tess__parts_contiguous(info->q_blocks, s->job->ring, s->q_order, s->q_cuts,
+                           s->space->own_part[0]);
+    tess__parts_contiguous(info->k_blocks, s->job->ring, s->k_order, s->k_cuts,
+                           s->space->own_part[1]);
 }
 
 /* ---- the two sides --------------------------------------------------------------------------- */
@@ -100,7 +102,7 @@ static void begin_queries(state *s)
                                    .n = job->work->info.q_blocks,
                                    .parts = job->ring,
                                    .cuts = s->q_cuts,
-                                   .home = s->space->home[0],
+                                   .own_part = s->space->own_part[0],
                                    .reward = job->reward,
                                    .limit = NEAR * s->bound};
     if (!tess__blocks_level(s->space, &level, s->q_order))
@@ -108,7 +110,7 @@ static void begin_queries(state *s)
 }
 
 /* sums[n] = sums of x. */
-static void add_sums(tess__space *space, int32_t n, int ring)
+static void add_sums(tess__partition_scratch *space, int32_t n, int ring)
 {
     for (int32_t i = 0; i < n; i++) {
         double sum = 0.0;
@@ -127,7 +129,7 @@ static void search(state *s, int keys)
                             .weights = s->space->x_sums,
                             .cuts = keys ? s->k_cuts : s->q_cuts,
                             .order = keys ? s->k_order : s->q_order,
-                            .home = s->space->home[keys],
+                            .own_part = s->space->own_part[keys],
                             .reward = s->job->reward};
     tess__side_search(s->ring, &side, NEAR * s->bound);
 }
@@ -135,7 +137,7 @@ static void search(state *s, int keys)
 /* x = the work of each key block with each query part. */
 static void add_columns(state *s)
 {
-    tess__space *const space = s->space;
+    tess__partition_scratch *const space = s->space;
     const tess__ring_job *const job = s->job;
     const int32_t n = job->work->info.k_blocks;
     const size_t ring = (size_t)job->ring;
@@ -246,8 +248,8 @@ static tess_status plan(state *s)
     return TESS_OK;
 }
 
-tess_status tess__blocks_plan(tess__space *space, const tess__ring_job *job, int32_t *q_order,
-                              int32_t *k_order, int32_t *q_cuts, int32_t *k_cuts,
+tess_status tess__blocks_plan(tess__partition_scratch *space, const tess__ring_job *job,
+                              int32_t *q_order, int32_t *k_order, int32_t *q_cuts, int32_t *k_cuts,
                               tess__ring_result *result)
 {
     state s = {.space = space,
@@ -275,7 +277,7 @@ tess_status tess__blocks_plan(tess__space *space, const tess__ring_job *job, int
         .before = before,
         .after = after,
         .bound = s.bound,
-        .moved_q = tess__parts_moved(q_order, q_cuts, job->ring, space->home[0]),
-        .moved_k = tess__parts_moved(k_order, k_cuts, job->ring, space->home[1])};
+        .moved_q = tess__parts_moved(q_order, q_cuts, job->ring, space->own_part[0]),
+        .moved_k = tess__parts_moved(k_order, k_cuts, job->ring, space->own_part[1])};
     return TESS_OK;
 }

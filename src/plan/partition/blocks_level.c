@@ -70,8 +70,8 @@ static void settle(state *s, int part, int32_t at)
 /* The weight that leaves home less the weight that comes home. */
 static double moved(const state *s, int32_t place, int from, int to)
 {
-    const int32_t home = s->job->home[s->order[place]];
-    return (double)weight(s, place) * ((to != home) - (from != home));
+    const int32_t own_part = s->job->own_part[s->order[place]];
+    return (double)weight(s, place) * ((to != own_part) - (from != own_part));
 }
 
 static void make(state *s, int a, int b, const pair *p)
@@ -86,7 +86,7 @@ static void make(state *s, int a, int b, const pair *p)
 }
 
 /* Sums of contiguous parts, and their blocks in ascending order of weight. */
-static void begin(tess__space *space, state *s)
+static void begin(tess__partition_scratch *space, state *s)
 {
     const tess__level_job *const job = s->job;
     for (int part = 0; part < job->parts; part++) {
@@ -95,13 +95,13 @@ static void begin(tess__space *space, state *s)
     }
     tess__sort_loads(job->weights, job->n, space->order, space->order_swap);
     for (int32_t i = job->n - 1; i >= 0; i--) {
-        const int32_t block = space->order[i], part = job->home[block];
+        const int32_t block = space->order[i], part = job->own_part[block];
         s->order[job->cuts[part] + space->counts[part]++] = block;
         s->sums[part] += job->weights[block];
     }
 }
 
-int tess__blocks_level(tess__space *space, const tess__level_job *job, int32_t *order)
+int tess__blocks_level(tess__partition_scratch *space, const tess__level_job *job, int32_t *order)
 {
     state s = {job, order, space->sums};
     begin(space, &s);

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-void tess__blocks_greedy(tess__space *space, const int64_t *weights, int32_t n, int parts,
-                         int reward, int32_t *part_of)
+void tess__blocks_greedy(tess__partition_scratch *space, const int64_t *weights, int32_t n,
+                         int parts, int reward, int32_t *part_of)
 {
     tess__sort_loads(weights, n, space->order, space->order_swap);
     const tess__greedy_job job = {.n = n,
@@ -33,7 +33,8 @@ void tess__parts_order(const int32_t *part_of, int32_t n, int parts, int32_t *or
     cuts[0] = 0;
 }
 
-void tess__parts_sort(tess__space *space, int32_t n, int parts, int32_t *order, int32_t *cuts)
+void tess__parts_sort(tess__partition_scratch *space, int32_t n, int parts, int32_t *order,
+                      int32_t *cuts)
 {
     for (int p = 0; p < parts; p++)
         for (int32_t at = cuts[p]; at < cuts[p + 1]; at++)
@@ -41,22 +42,23 @@ void tess__parts_sort(tess__space *space, int32_t n, int parts, int32_t *order, 
     tess__parts_order(space->part_of, n, parts, order, cuts);
 }
 
-void tess__parts_contiguous(int32_t n, int parts, int32_t *order, int32_t *cuts, int32_t *home)
+void tess__parts_contiguous(int32_t n, int parts, int32_t *order, int32_t *cuts, int32_t *own_part)
 {
     for (int p = 0; p <= parts; p++)
         cuts[p] = tess__even_cut(n, parts, p);
     for (int p = 0; p < parts; p++)
         for (int32_t i = cuts[p]; i < cuts[p + 1]; i++) {
             order[i] = i;
-            home[i] = p;
+            own_part[i] = p;
         }
 }
 
-int64_t tess__parts_moved(const int32_t *order, const int32_t *cuts, int parts, const int32_t *home)
+int64_t tess__parts_moved(const int32_t *order, const int32_t *cuts, int parts,
+                          const int32_t *own_part)
 {
     int64_t moved = 0;
     for (int p = 0; p < parts; p++)
         for (int32_t at = cuts[p]; at < cuts[p + 1]; at++)
-            moved += home[order[at]] != p;
+            moved += own_part[order[at]] != p;
     return moved;
 }

@@ -86,8 +86,8 @@ static const double *work_of(const tess__ring_search *ring, const tess__ring_sid
  * one part to another. */
 static double moved(const tess__ring_side *side, int32_t place, int from, int to)
 {
-    const int32_t block = side->order[place], home = side->home[block];
-    return side->weights[block] * ((to != home) - (from != home));
+    const int32_t block = side->order[place], own_part = side->own_part[block];
+    return side->weights[block] * ((to != own_part) - (from != own_part));
 }
 
 /* A block has about 1 / ring of its weight in the longest tiles that its part can have, so a gain
@@ -269,7 +269,7 @@ static double away(const tess__ring_side *side, int ring)
     double sum = 0.0;
     for (int p = 0; p < ring; p++)
         for (int32_t at = side->cuts[p]; at < side->cuts[p + 1]; at++)
-            sum += side->home[side->order[at]] != p ? side->weights[side->order[at]] : 0.0;
+            sum += side->own_part[side->order[at]] != p ? side->weights[side->order[at]] : 0.0;
     return sum;
 }
 

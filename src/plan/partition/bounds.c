@@ -11,9 +11,10 @@
  * With unequal speeds LB1 to LB3 are taken on the fastest group. Where heads may be cut between
  * query blocks, what remains is the mean and the largest block.
  */
-#include "space.h"
+#include "partition_scratch.h"
 
-int64_t tess__heads_bound(tess__space *space, const tess__heads *heads, tess_plan_method method)
+int64_t tess__heads_bound(tess__partition_scratch *space, const tess__heads *heads,
+                          tess_plan_method method)
 {
     const int n = heads->heads, m = heads->groups;
     const int64_t *const w = heads->loads;

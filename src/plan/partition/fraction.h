@@ -13,7 +13,7 @@
 #ifndef TESS_FRACTION_H
 #define TESS_FRACTION_H
 
-#include "space.h"
+#include "partition_scratch.h"
 
 enum {
     TESS__LINE_RUNS = 128,      /* heads of which runs are searched for */
@@ -105,14 +105,14 @@ int64_t tess__line_share(struct tess__fraction *line, const tess__fraction_run *
 /* ---- fraction_order.c ------------------------------------------------------------------------ */
 
 /* Orders to lay the heads in, into line->order; the rooms are those of the time limit. */
-void tess__order_descending(tess__space *space);
+void tess__order_descending(tess__partition_scratch *space);
 
 /* First small sets of heads that fill ranks nearly, then the rest in its best order. Equal speeds
  * only. */
-void tess__order_sums(tess__space *space, int64_t time);
+void tess__order_sums(tess__partition_scratch *space, int64_t time);
 
 /* Groups of whole heads as `refined` makes them, those above the limit beside those below. */
-void tess__order_groups(tess__space *space, int64_t time);
+void tess__order_groups(tess__partition_scratch *space, int64_t time);
 
 /* Puts n heads, at most TESS__LINE_SMALL, into the order with the fewest copies, of all orders. */
 void tess__order_best(struct tess__fraction *line, int32_t *heads, int n);

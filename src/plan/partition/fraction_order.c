@@ -22,7 +22,7 @@
 
 enum { RUNS = TESS__LINE_SMALL + 1 }; /* numbers of runs, 0 included */
 
-void tess__order_descending(tess__space *space)
+void tess__order_descending(tess__partition_scratch *space)
 {
     struct tess__fraction *const line = space->fraction;
     const int32_t heads = line->work->info.heads;
@@ -176,7 +176,7 @@ static int64_t list(sums *s)
     return load;
 }
 
-void tess__order_sums(tess__space *space, int64_t time)
+void tess__order_sums(tess__partition_scratch *space, int64_t time)
 {
     struct tess__fraction *const line = space->fraction;
     sums s = {.line = line, .limit = time, .heads = line->spare, .residue = line->residue};
@@ -210,7 +210,7 @@ static int32_t emit(struct tess__fraction *line, const int32_t *group_of, int32_
     return n;
 }
 
-void tess__order_groups(tess__space *space, int64_t time)
+void tess__order_groups(tess__partition_scratch *space, int64_t time)
 {
     struct tess__fraction *const line = space->fraction;
     const tess__heads heads = {.heads = line->work->info.heads,

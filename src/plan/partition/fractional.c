@@ -59,7 +59,7 @@ static void consider(struct tess__fraction *line, int64_t *fewest)
 }
 
 /* The order with the fewest copies within the time limit; returns them, or -1. */
-static int64_t choose(tess__space *space, int64_t time)
+static int64_t choose(tess__partition_scratch *space, int64_t time)
 {
     struct tess__fraction *const line = space->fraction;
     int64_t fewest = -1;
@@ -95,7 +95,7 @@ static int fits(struct tess__fraction *line, int64_t time)
 
 /* The least time limit within a 4096th that heads in descending order keep (few: in their best
  * order); `low` is one that they do not. */
-static int64_t least_limit(tess__space *space, int64_t low)
+static int64_t least_limit(tess__partition_scratch *space, int64_t low)
 {
     struct tess__fraction *const line = space->fraction;
     const int64_t near = low / 4096 + 1;
@@ -156,7 +156,7 @@ static void sort(tess_share *shares, int64_t n)
 }
 
 /* Heads without work, each whole to the rank with the fewest shares; returns all shares. */
-static int64_t add_idle(tess__space *space, tess_share *shares, int64_t n)
+static int64_t add_idle(tess__partition_scratch *space, tess_share *shares, int64_t n)
 {
     struct tess__fraction *const line = space->fraction;
     int32_t *const counts = space->counts;
@@ -175,7 +175,7 @@ static int64_t add_idle(tess__space *space, tess_share *shares, int64_t n)
     return n;
 }
 
-static int64_t measure(tess__space *space, const tess_share *shares, int64_t n)
+static int64_t measure(tess__partition_scratch *space, const tess_share *shares, int64_t n)
 {
     const struct tess__fraction *const line = space->fraction;
     int64_t *const sums = space->sums, most = 0;
@@ -193,8 +193,8 @@ static int64_t measure(tess__space *space, const tess_share *shares, int64_t n)
     return most;
 }
 
-void tess__fractional(tess__space *space, const tess__fraction_job *job, tess_share *shares,
-                      tess__fraction_result *result)
+void tess__fractional(tess__partition_scratch *space, const tess__fraction_job *job,
+                      tess_share *shares, tess__fraction_result *result)
 {
     struct tess__fraction *const line = space->fraction;
     const int64_t load = begin(line, job);

@@ -11,7 +11,7 @@
  *
  * The least open group is the winner of a tournament: a binary tree over the groups in which each
  * node holds the better of its two children, so that an item costs O(log m). */
-#include "space.h"
+#include "partition_scratch.h"
 
 #include <string.h>
 
@@ -98,17 +98,17 @@ static void put(state *s, int32_t item, int g)
 
 /* Home, if it is open and its sum less the reward is below the winner's; else the winner. An item
  * without load never gains by leaving. */
-static int32_t rewarded(const state *s, int32_t winner, int32_t home, int64_t load)
+static int32_t rewarded(const state *s, int32_t winner, int32_t own, int64_t load)
 {
-    if (home == winner || s->tree[s->leaves + home] == CLOSED)
+    if (own == winner || s->tree[s->leaves + own] == CLOSED)
         return winner;
-    const tess__int128 stay = s->sums[home] - (tess__int128)s->job->reward * load;
+    const tess__int128 stay = s->sums[own] - (tess__int128)s->job->reward * load;
     if (load == 0 || stay < s->sums[winner])
-        return home;
-    return stay == s->sums[winner] && home < winner ? home : winner;
+        return own;
+    return stay == s->sums[winner] && own < winner ? own : winner;
 }
 
-void tess__greedy(tess__space *space, const tess__greedy_job *job, int32_t *group_of)
+void tess__greedy(tess__partition_scratch *space, const tess__greedy_job *job, int32_t *group_of)
 {
     state s = {.job = job, .sums = space->sums, .counts = space->counts, .tree = space->tree};
     begin(&s);
@@ -117,9 +117,9 @@ void tess__greedy(tess__space *space, const tess__greedy_job *job, int32_t *grou
         const int32_t item = job->order[i];
         int32_t g = s.tree[1];
         if (job->reward > 0) {
-            const int32_t home = item < large ? item / (s.least + 1)
-                                              : job->n % job->groups + (item - large) / s.least;
-            g = rewarded(&s, g, home, job->loads[item]);
+            const int32_t own = item < large ? item / (s.least + 1)
+                                             : job->n % job->groups + (item - large) / s.least;
+            g = rewarded(&s, g, own, job->loads[item]);
         }
         put(&s, item, g);
         group_of[item] = g;

@@ -10,8 +10,8 @@
  *
  * Sorted is by load, the largest first. Cost: O(heads log groups) beside the sort.
  */
+#include "partition_scratch.h"
 #include "plan/plan_internal.h"
-#include "space.h"
 
 #include <string.h>
 
@@ -34,7 +34,8 @@ static void snake(const int32_t *order, int heads, int groups, int32_t *group_of
     }
 }
 
-static void greedy(tess__space *space, const tess__heads *heads, int capped, int32_t *group_of)
+static void greedy(tess__partition_scratch *space, const tess__heads *heads, int capped,
+                   int32_t *group_of)
 {
     const tess__greedy_job job = {.n = heads->heads,
                                   .groups = heads->groups,
@@ -46,7 +47,7 @@ static void greedy(tess__space *space, const tess__heads *heads, int capped, int
 }
 
 /* The best of three starts, each refined by single heads; then refined by up to two. */
-static void refined(tess__space *space, const tess__heads *heads, int32_t *group_of)
+static void refined(tess__partition_scratch *space, const tess__heads *heads, int32_t *group_of)
 {
     contiguous(heads->heads, heads->groups, group_of);
     tess__refine(space, heads, 1, SINGLE_BUDGET, group_of);
@@ -59,8 +60,8 @@ static void refined(tess__space *space, const tess__heads *heads, int32_t *group
     tess__refine(space, heads, 2, DOUBLE_BUDGET, group_of);
 }
 
-void tess__heads_split(tess__space *space, const tess__heads *heads, tess_plan_method method,
-                       int32_t *group_of)
+void tess__heads_split(tess__partition_scratch *space, const tess__heads *heads,
+                       tess_plan_method method, int32_t *group_of)
 {
     tess__sort_loads(heads->loads, heads->heads, space->order, space->order_swap);
     switch (method) {
@@ -72,7 +73,8 @@ void tess__heads_split(tess__space *space, const tess__heads *heads, tess_plan_m
     }
 }
 
-int64_t tess__heads_time(tess__space *space, const tess__heads *heads, const int32_t *group_of)
+int64_t tess__heads_time(tess__partition_scratch *space, const tess__heads *heads,
+                         const int32_t *group_of)
 {
     int64_t total = 0, most = 0;
     for (int g = 0; g < heads->groups; g++) {
@@ -89,7 +91,7 @@ int64_t tess__heads_time(tess__space *space, const tess__heads *heads, const int
     return most;
 }
 
-int tess__heads_guard(tess__space *space, const tess__heads *heads, int32_t *group_of)
+int tess__heads_guard(tess__partition_scratch *space, const tess__heads *heads, int32_t *group_of)
 {
     if (heads->heads % heads->groups != 0)
         return 0;

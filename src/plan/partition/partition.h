@@ -19,17 +19,19 @@
 
 #include "plan/work.h"
 
-/* ---- space.c: scratch ------------------------------------------------------------------------ */
+/* ---- partition_scratch.c: scratch ------------------------------------------------------------------------ */
 
 /* The largest numbers that later calls may come with. ring 0: no blocks_plan. */
 typedef struct {
     int heads, ranks;
     int32_t q_blocks, k_blocks;
     int ring;
-} tess__space_shape;
-typedef struct tess__space tess__space;
-tess_status tess__space_create(tess_ctx *ctx, const tess__space_shape *shape, tess__space **space);
-void tess__space_destroy(tess__space *space); /* NULL accepted */
+} tess__partition_scratch_shape;
+typedef struct tess__partition_scratch tess__partition_scratch;
+tess_status tess__partition_scratch_create(tess_ctx *ctx,
+                                           const tess__partition_scratch_shape *shape,
+                                           tess__partition_scratch **space);
+void tess__partition_scratch_destroy(tess__partition_scratch *space); /* NULL accepted */
 
 /* ---- heads.c, refine.c: whole heads to groups ------------------------------------------------ */
 
@@ -44,22 +46,24 @@ typedef struct {
  * and db-sp give equal numbers of heads (within one) by themselves; with equal_heads lpt is db-sp
  * and refined swaps only. refined is never worse than contiguous; for the others call guard.
  * 40 heads in 8 groups: some ten microseconds, refined some tens. */
-void tess__heads_split(tess__space *space, const tess__heads *heads, tess_plan_method method,
-                       int32_t *group_of);
+void tess__heads_split(tess__partition_scratch *space, const tess__heads *heads,
+                       tess_plan_method method, int32_t *group_of);
 
 /* Replaces group_of by the contiguous one where the heads divide evenly and that has a smaller
  * time; returns 1 if it did. */
-int tess__heads_guard(tess__space *space, const tess__heads *heads, int32_t *group_of);
+int tess__heads_guard(tess__partition_scratch *space, const tess__heads *heads, int32_t *group_of);
 
 /* Time of the busiest group. */
-int64_t tess__heads_time(tess__space *space, const tess__heads *heads, const int32_t *group_of);
+int64_t tess__heads_time(tess__partition_scratch *space, const tess__heads *heads,
+                         const int32_t *group_of);
 
 /* ---- bounds.c -------------------------------------------------------------------------------- */
 
 /* No partition of the method's kind has a smaller time: the largest of LB0 (mean), LB1 (largest
  * head), LB2 (two of the groups + 1 largest share one) and, where numbers of heads are equal, LB3
  * (the largest head among the smallest). */
-int64_t tess__heads_bound(tess__space *space, const tess__heads *heads, tess_plan_method method);
+int64_t tess__heads_bound(tess__partition_scratch *space, const tess__heads *heads,
+                          tess_plan_method method);
 
 /* The bound where heads may be cut between query blocks. */
 int64_t tess__fractional_bound(const tess_work *work, int layer, int ranks, const int32_t *speeds);
@@ -88,14 +92,14 @@ typedef struct {
  * speeds those of queries follow the work). Rank r computes its queries against key part
  * (r - s) mod ring in iteration s. after <= before always, and nothing moves where it is not less,
  * as without masks. Fails only with ENOMEM. 40 heads of 1184 x 1184 blocks, ring 8: 0.6 to 7 ms. */
-tess_status tess__blocks_plan(tess__space *space, const tess__ring_job *job, int32_t *q_order,
-                              int32_t *k_order, int32_t *q_cuts, int32_t *k_cuts,
+tess_status tess__blocks_plan(tess__partition_scratch *space, const tess__ring_job *job,
+                              int32_t *q_order, int32_t *k_order, int32_t *q_cuts, int32_t *k_cuts,
                               tess__ring_result *result);
 
 /* One side alone: db-SP's biased greedy of n blocks to parts. part_of[n]. reward 0 is the capped
  * greedy of heads. */
-void tess__blocks_greedy(tess__space *space, const int64_t *weights, int32_t n, int parts,
-                         int reward, int32_t *part_of);
+void tess__blocks_greedy(tess__partition_scratch *space, const int64_t *weights, int32_t n,
+                         int parts, int reward, int32_t *part_of);
 
 /* ---- fractional.c ---------------------------------------------------------------------------- */
 
@@ -115,15 +119,16 @@ typedef struct {
 
 /* shares[heads + ranks], ascending by (rank, head): every head exactly once, any number of ranks.
  * A rank without work has no share. */
-void tess__fractional(tess__space *space, const tess__fraction_job *job, tess_share *shares,
-                      tess__fraction_result *result);
+void tess__fractional(tess__partition_scratch *space, const tess__fraction_job *job,
+                      tess_share *shares, tess__fraction_result *result);
 
-/* ---- cuts.c: selective ----------------------------------------------------------------------- */
+/* ---- query_cuts.c: selective ----------------------------------------------------------------------- */
 
 /* q_cuts[parts + 1]: contiguous ranges of query blocks such that the busiest part, over these
  * heads together, is as short as contiguous ranges allow. parts may outnumber the blocks: then some
  * are empty. Cutting evenly is tess__even_cut. */
-void tess__cuts_by_work(tess__space *space, const tess_work *work, int layer, const int32_t *heads,
-                        int n, int parts, const int32_t *speeds, int32_t *q_cuts);
+void tess__cuts_by_work(tess__partition_scratch *space, const tess_work *work, int layer,
+                        const int32_t *heads, int n, int parts, const int32_t *speeds,
+                        int32_t *q_cuts);
 
 #endif

@@ -14,14 +14,14 @@
  * search ends; a budget of exchanges to look at ends it sooner where there are many heads.
  *
  * Cost: a round looks at the sets of a times those of all other groups. Memory: lists of at most
- * TESS__SOME_MAX sets of a group; what does not fit is not looked at.
+ * TESS__HEAD_SETS_MAX sets of a group; what does not fit is not looked at.
  */
-#include "space.h"
+#include "partition_scratch.h"
 
 enum { NONE = -1 };
 
 typedef struct {
-    tess__space *space;
+    tess__partition_scratch *space;
     const tess__heads *heads;
     int32_t *group_of;
     int most;
@@ -34,9 +34,9 @@ typedef struct {
 } timed;
 
 typedef struct {
-    timed slower;    /* of the two groups, after the exchange */
-    tess__some x, y; /* y has no heads for a move */
-    int b;           /* NONE: no exchange helps */
+    timed slower;        /* of the two groups, after the exchange */
+    tess__head_set x, y; /* y has no heads for a move */
+    int b;               /* NONE: no exchange helps */
 } exchange;
 
 static int sooner(timed a, timed b)
@@ -51,7 +51,7 @@ static timed time_of(const search *s, int g)
 
 static void begin(search *s)
 {
-    tess__space *const space = s->space;
+    tess__partition_scratch *const space = s->space;
     for (int g = 0; g < s->heads->groups; g++) {
         space->sums[g] = 0;
         space->counts[g] = 0;
@@ -76,19 +76,19 @@ static int busiest(const search *s)
 }
 
 /* Lists the sets of at most `most` heads of a group, nothing first; returns how many. */
-static int list(const search *s, int g, tess__some *some)
+static int list(const search *s, int g, tess__head_set *some)
 {
     const int32_t *const next = s->space->next;
     const int64_t *const loads = s->heads->loads;
     int n = 0;
-    some[n++] = (tess__some){0, 0, {NONE, NONE}};
-    for (int32_t i = s->space->first[g]; i != NONE && n < TESS__SOME_MAX; i = next[i])
-        some[n++] = (tess__some){loads[i], 1, {i, NONE}};
+    some[n++] = (tess__head_set){0, 0, {NONE, NONE}};
+    for (int32_t i = s->space->first[g]; i != NONE && n < TESS__HEAD_SETS_MAX; i = next[i])
+        some[n++] = (tess__head_set){loads[i], 1, {i, NONE}};
     if (s->most < 2)
         return n;
     for (int32_t i = s->space->first[g]; i != NONE; i = next[i])
-        for (int32_t j = next[i]; j != NONE && n < TESS__SOME_MAX; j = next[j])
-            some[n++] = (tess__some){loads[i] + loads[j], 2, {i, j}};
+        for (int32_t j = next[i]; j != NONE && n < TESS__HEAD_SETS_MAX; j = next[j])
+            some[n++] = (tess__head_set){loads[i] + loads[j], 2, {i, j}};
     return n;
 }
 
@@ -104,8 +104,8 @@ static int keeps_counts(const search *s, int a, int b, int less)
 }
 
 /* Looks at the exchanges of x for each of y[0..n_y) between groups a and b. */
-static void look_at(const search *s, int a, const tess__some *x, int b, const tess__some *y,
-                    int n_y, exchange *best)
+static void compare_all(const search *s, int a, const tess__head_set *x, int b,
+                        const tess__head_set *y, int n_y, exchange *best)
 {
     const timed at_a = time_of(s, a), at_b = time_of(s, b);
     for (int j = 0; j < n_y; j++) {
@@ -121,8 +121,8 @@ static void look_at(const search *s, int a, const tess__some *x, int b, const te
 
 /* The same where speeds and numbers of heads are of no concern. The slower of the two groups then
  * has half of load(a) + load(b) + |load(a) - load(b) - 2 d|. */
-static void look_fast(const search *s, int a, const tess__some *x, int b, const tess__some *y,
-                      int n_y, exchange *best)
+static void compare_equal_speed(const search *s, int a, const tess__head_set *x, int b,
+                                const tess__head_set *y, int n_y, exchange *best)
 {
     const int64_t gap = s->space->sums[a] - s->space->sums[b];
     const int64_t from = gap - 2 * x->load;
@@ -142,23 +142,23 @@ static void look_fast(const search *s, int a, const tess__some *x, int b, const 
 }
 
 /* Looks at every exchange between a, whose sets are x[0..n_x), and b. */
-static void look(search *s, int a, const tess__some *x, int n_x, int b, exchange *best)
+static void compare_sets(search *s, int a, const tess__head_set *x, int n_x, int b, exchange *best)
 {
-    tess__some *const y = s->space->some[1];
+    tess__head_set *const y = s->space->some[1];
     if (!sooner(time_of(s, b), time_of(s, a)))
         return;
     const int n_y = list(s, b, y);
     s->budget -= (int64_t)n_x * n_y;
     for (int i = 1; i < n_x; i++)
         if (s->heads->speeds || s->heads->equal_heads)
-            look_at(s, a, x + i, b, y, n_y, best);
+            compare_all(s, a, x + i, b, y, n_y, best);
         else
-            look_fast(s, a, x + i, b, y, n_y, best);
+            compare_equal_speed(s, a, x + i, b, y, n_y, best);
 }
 
-static void move(search *s, const tess__some *some, int from, int to)
+static void move(search *s, const tess__head_set *some, int from, int to)
 {
-    tess__space *const space = s->space;
+    tess__partition_scratch *const space = s->space;
     for (int i = 0; i < some->n; i++) {
         int32_t *link = &space->first[from];
         while (*link != some->head[i])
@@ -181,8 +181,8 @@ static int is_even(const search *s, int a, int64_t sum, int64_t total)
     return (tess__int128)(at_a.load - 1) * total < (tess__int128)sum * at_a.speed;
 }
 
-void tess__refine(tess__space *space, const tess__heads *heads, int most, int64_t budget,
-                  int32_t *group_of)
+void tess__refine(tess__partition_scratch *space, const tess__heads *heads, int most,
+                  int64_t budget, int32_t *group_of)
 {
     search s = {space, heads, group_of, most, budget};
     int64_t sum = 0, total = 0;
@@ -198,7 +198,7 @@ void tess__refine(tess__space *space, const tess__heads *heads, int most, int64_
         exchange best = {.slower = time_of(&s, a), .b = NONE};
         const int n_x = list(&s, a, space->some[0]);
         for (int b = 0; b < heads->groups; b++)
-            look(&s, a, space->some[0], n_x, b, &best);
+            compare_sets(&s, a, space->some[0], n_x, b, &best);
         if (best.b == NONE)
             return;
         move(&s, &best.x, a, best.b);

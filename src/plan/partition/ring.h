@@ -13,7 +13,7 @@
 #ifndef TESS_RING_H
 #define TESS_RING_H
 
-#include "space.h"
+#include "partition_scratch.h"
 
 /* One diagonal as exchanges between two parts a and b of a side see it. */
 typedef struct {
@@ -35,13 +35,13 @@ typedef struct tess__ring_search {
 } tess__ring_search;
 
 typedef struct {
-    int keys;              /* 1: key blocks; 0: query blocks */
-    int32_t n;             /* blocks */
-    const double *x;       /* (n, ring) */
-    const double *weights; /* (n): sums of x over the ring */
-    const int32_t *cuts;   /* (ring + 1): places of each part */
-    int32_t *order;        /* (n): block at each place; parts are sets, in any order */
-    const int32_t *home;   /* (n): part of a block where none is moved */
+    int keys;                /* 1: key blocks; 0: query blocks */
+    int32_t n;               /* blocks */
+    const double *x;         /* (n, ring) */
+    const double *weights;   /* (n): sums of x over the ring */
+    const int32_t *cuts;     /* (ring + 1): places of each part */
+    int32_t *order;          /* (n): block at each place; parts are sets, in any order */
+    const int32_t *own_part; /* (n): part of a block where none is moved */
     double reward;
 } tess__ring_side;
 
@@ -51,14 +51,15 @@ typedef struct {
 void tess__parts_order(const int32_t *part_of, int32_t n, int parts, int32_t *order, int32_t *cuts);
 
 /* Sorts the blocks inside each part. */
-void tess__parts_sort(tess__space *space, int32_t n, int parts, int32_t *order, int32_t *cuts);
+void tess__parts_sort(tess__partition_scratch *space, int32_t n, int parts, int32_t *order,
+                      int32_t *cuts);
 
-/* Blocks as they are numbered, in parts as even as can be; home[n] is their part. */
-void tess__parts_contiguous(int32_t n, int parts, int32_t *order, int32_t *cuts, int32_t *home);
+/* Blocks as they are numbered, in parts as even as can be; own_part[n] is their part. */
+void tess__parts_contiguous(int32_t n, int parts, int32_t *order, int32_t *cuts, int32_t *own_part);
 
 /* How many blocks are not at home. */
 int64_t tess__parts_moved(const int32_t *order, const int32_t *cuts, int parts,
-                          const int32_t *home);
+                          const int32_t *own_part);
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
@@ -75,10 +76,10 @@ typedef struct {
     const int64_t *weights; /* (n) */
     int32_t n;
     int parts;
-    const int32_t *cuts, *home; /* of contiguous parts */
+    const int32_t *cuts, *own_part; /* of contiguous parts */
     double reward, limit;
 } tess__level_job;
-int tess__blocks_level(tess__space *space, const tess__level_job *job, int32_t *order);
+int tess__blocks_level(tess__partition_scratch *space, const tess__level_job *job, int32_t *order);
 
 /* ---- ring.c ---------------------------------------------------------------------------------- */
 

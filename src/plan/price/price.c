@@ -34,7 +34,7 @@ static tess_traffic sum(tess_traffic a, tess_traffic b, int64_t times)
                           a.far_out + times * b.far_out, a.far_in + times * b.far_in};
 }
 
-int64_t tess__price_exchange(tess__desk *d)
+int64_t tess__price_exchange(tess__layer_cost *d)
 {
     int64_t slowest = 0;
     for (int p = 0; p < d->info->ranks; p++)
@@ -55,7 +55,7 @@ static double copied(const tess__flow *flow, int p, int64_t bytes)
 
 /* So many bytes of each row of q, of the keys, and of those with low-rank vectors, to the ranks
  * that compute or back: packed, sent, unpacked. place_keys has the copies of selected keys. */
-static int64_t exchange_rows(tess__desk *d, int64_t q, int64_t kv, int64_t low, int back)
+static int64_t exchange_rows(tess__layer_cost *d, int64_t q, int64_t kv, int64_t low, int back)
 {
     double most = 0.0;
     for (int p = 0; p < d->info->ranks; p++) {
@@ -72,7 +72,7 @@ static int64_t exchange_rows(tess__desk *d, int64_t q, int64_t kv, int64_t low, 
 }
 
 /* Bits that name key blocks, from those who need them to those who have them. */
-static int64_t exchange_index(tess__desk *d)
+static int64_t exchange_index(tess__layer_cost *d)
 {
     const tess_plan_info *info = d->info;
     const int64_t rows =
@@ -88,7 +88,7 @@ static int64_t exchange_index(tess__desk *d)
 
 /* Keys of a selective layer, found, told and put into place one by one, its own too: the rank that
  * has most. */
-static int64_t place_keys(const tess__desk *d)
+static int64_t place_keys(const tess__layer_cost *d)
 {
     const double row = 2.0 * d->info->head_dim * d->info->element_bytes;
     int64_t most = 0;
@@ -112,7 +112,7 @@ static void thin(tess__flow *kv, double share, int ranks)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, int times)
+int64_t tess__attend(const tess__layer_cost *d, int backward, int p, int64_t units, int times)
 {
     const tess__pricing *pricing = d->pricing;
     const tess__attn_rate *rate = backward ? &pricing->backward : &pricing->forward;
@@ -126,7 +126,7 @@ int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, in
 
 /* K and V of keys beyond one for each query row, which work knows nothing of, come into caches. A
  * ring's are among the costs of its parts. */
-static int64_t load_keys(const tess__desk *d, int p)
+static int64_t load_keys(const tess__layer_cost *d, int p)
 {
     const int64_t rows = d->flow.kv.held[p] - d->flow.q.held[p];
     const double row = 2.0 * d->info->head_dim * d->info->element_bytes;
@@ -134,7 +134,7 @@ static int64_t load_keys(const tess__desk *d, int p)
 }
 
 /* Work of all iterations of a rank, each rounded as the phase rounds it. */
-static int64_t attend_all(const tess__desk *d, int backward, int p)
+static int64_t attend_all(const tess__layer_cost *d, int backward, int p)
 {
     const int ring = d->layer->strategy.ring;
     if (ring == 1)
@@ -152,23 +152,23 @@ static int64_t attend_all(const tess__desk *d, int backward, int p)
 /* Bytes of the layer's tensors on the rank that holds most: q, k, v, o at home and where they are
  * computed, lse; low-rank vectors; a ring's second key part, for the one that arrives; training's
  * gradients. */
-static int64_t memory_of(const tess__desk *d)
+static int64_t memory_of(const tess__layer_cost *d)
 {
     const tess_plan_info *info = d->info;
     const int train = info->pass == TESS_PLAN_TRAIN, ring = d->layer->strategy.ring > 1;
     const int64_t element = info->element_bytes, dim = info->head_dim;
     int64_t most = 0;
     for (int p = 0; p < info->ranks; p++) {
-        const int64_t home_q = tess__shard(info->tokens_q, info->ranks, p + 1) -
-                               tess__shard(info->tokens_q, info->ranks, p);
-        const int64_t home_k = tess__shard(info->tokens_k, info->ranks, p + 1) -
-                               tess__shard(info->tokens_k, info->ranks, p);
+        const int64_t local_q = tess__shard(info->tokens_q, info->ranks, p + 1) -
+                                tess__shard(info->tokens_q, info->ranks, p);
+        const int64_t local_k = tess__shard(info->tokens_k, info->ranks, p + 1) -
+                                tess__shard(info->tokens_k, info->ranks, p);
         const int64_t q = d->flow.q.held[p], kv = d->flow.kv.held[p];
-        int64_t rows = 2 * info->heads * (home_q + home_k) * (1 + train);
+        int64_t rows = 2 * info->heads * (local_q + local_k) * (1 + train);
         rows += 2 * q * (1 + train) + 2 * kv * (1 + ring);
         int64_t bytes = rows * dim * element + 4 * q;
         bytes +=
-            (info->heads * (home_q + home_k) + q + d->flow.low.held[p]) * d->proj_dim * element;
+            (info->heads * (local_q + local_k) + q + d->flow.low.held[p]) * d->proj_dim * element;
         if (train)
             bytes += 2 * kv * dim * (ring ? 2 * TESS_GRADIENT_BYTES : element);
         most = tess__larger(most, bytes);
@@ -178,7 +178,8 @@ static int64_t memory_of(const tess__desk *d)
 
 /* ---- all together ---------------------------------------------------------------------------- */
 
-static int64_t pass_ns(tess__desk *d, int backward, int64_t *start, int64_t *next, int64_t *compute)
+static int64_t pass_ns(tess__layer_cost *d, int backward, int64_t *start, int64_t *next,
+                       int64_t *compute)
 {
     const int64_t row = (int64_t)d->info->head_dim * d->info->element_bytes;
     const int64_t low = (int64_t)d->proj_dim * d->info->element_bytes;
@@ -189,7 +190,7 @@ static int64_t pass_ns(tess__desk *d, int backward, int64_t *start, int64_t *nex
     if (!backward && d->layer->strategy.selective > 1)
         ns += exchange_index(d);
     if (!backward && d->layer->strategy.ring > 1 && low > 0)
-        ns += tess__ring_tell(d);
+        ns += tess__ring_announce(d);
     if (d->layer->strategy.selective > 1)
         ns += place_keys(d);
     for (int p = 0; d->pricing->cluster && p < d->info->ranks; p++)
@@ -200,7 +201,7 @@ static int64_t pass_ns(tess__desk *d, int backward, int64_t *start, int64_t *nex
            (backward ? exchange_rows(d, row, 2 * row, 0, 1) : exchange_rows(d, row + lse, 0, 0, 1));
 }
 
-static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *work, int at,
+static tess_status price_in(tess__arena *arena, tess__layer_cost *d, const tess_work *work, int at,
                             tess__price *price)
 {
     const size_t n = (size_t)d->info->ranks;
@@ -208,9 +209,9 @@ static tess_status price_in(tess__arena *arena, tess__desk *d, const tess_work *
     d->ns = tess__arena_take(arena, n * sizeof *d->ns);
     d->loads = tess__arena_take(arena, n * sizeof *d->loads);
     d->sent = tess__arena_take(arena, n * sizeof *d->sent);
-    const size_t turns = (size_t)d->layer->groups * (size_t)d->layer->strategy.ring;
-    d->first = tess__arena_take(arena, turns * sizeof *d->first);
-    d->last = tess__arena_take(arena, turns * sizeof *d->last);
+    const size_t parts = (size_t)d->layer->groups * (size_t)d->layer->strategy.ring;
+    d->first = tess__arena_take(arena, parts * sizeof *d->first);
+    d->last = tess__arena_take(arena, parts * sizeof *d->last);
     int64_t *start = tess__arena_take(arena, (size_t)d->layer->strategy.ring * sizeof *start);
     int64_t *next = tess__arena_take(arena, (size_t)d->layer->strategy.ring * sizeof *next);
     if (!d->traffic || !d->ns || !d->loads || !d->sent || !d->first || !d->last || !start || !next)
@@ -248,7 +249,7 @@ tess_status tess__layer_price(tess_ctx *ctx, const tess__pricing *pricing,
                               tess__price *price)
 {
     tess__arena arena = {.ctx = ctx};
-    tess__desk d = {.pricing = pricing, .info = info, .layer = layer, .tiles = tiles};
+    tess__layer_cost d = {.pricing = pricing, .info = info, .layer = layer, .tiles = tiles};
     const tess_status status = price_in(&arena, &d, work, at, price);
     tess__arena_free(&arena);
     return status;

@@ -25,24 +25,24 @@ typedef struct {
     int64_t *sent;         /* (ranks): bytes, over all exchanges and hops */
     int proj_dim;          /* elements of the layer's low-rank vectors */
     int32_t fastest;       /* speed */
-} tess__desk;
+} tess__layer_cost;
 
 /* ---- price.c --------------------------------------------------------------------------------- */
 
 /* Prices d->traffic, in bytes, and adds it to d->sent; returns the slowest rank's time, 0 without a
  * cluster. */
-int64_t tess__price_exchange(tess__desk *d);
+int64_t tess__price_exchange(tess__layer_cost *d);
 
 /* Time of a rank for units of work whose query rows are opened `times` times. */
-int64_t tess__attend(const tess__desk *d, int backward, int p, int64_t units, int times);
+int64_t tess__attend(const tess__layer_cost *d, int backward, int p, int64_t units, int times);
 
 /* ---- price_ring.c ---------------------------------------------------------------------------- */
 
 /* Which key parts ranks have work with, told to all of their ring: the time that takes. */
-int64_t tess__ring_tell(tess__desk *d);
+int64_t tess__ring_announce(tess__layer_cost *d);
 
 /* Time from the first tile to the last, 0 without a cluster; d->sent gets the hops. start and next
  * (ring) are scratch. */
-int64_t tess__ring_phase(tess__desk *d, int backward, int64_t *start, int64_t *next);
+int64_t tess__ring_phase(tess__layer_cost *d, int backward, int64_t *start, int64_t *next);
 
 #endif

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-static int64_t part_rows(const tess__desk *d, int u, int part)
+static int64_t part_rows(const tess__layer_cost *d, int u, int part)
 {
     const tess_plan_layer *layer = d->layer;
     const int32_t *cuts = layer->k_cuts + (size_t)u * ((size_t)layer->strategy.ring + 1);
@@ -29,7 +29,7 @@ static int64_t part_rows(const tess__desk *d, int u, int part)
 }
 
 /* d->ns[p] = time of one hop with `bytes` a key row and head, of the largest part of p's group. */
-static void price_hop(tess__desk *d, int64_t bytes)
+static void price_hop(tess__layer_cost *d, int64_t bytes)
 {
     const tess_plan_layer *layer = d->layer;
     const int per_node = d->pricing->per_node;
@@ -51,10 +51,10 @@ static void price_hop(tess__desk *d, int64_t bytes)
     tess__exchange_ns(d->pricing->cluster, d->traffic, d->info->ranks, per_node, d->ns);
 }
 
-int64_t tess__ring_tell(tess__desk *d)
+int64_t tess__ring_announce(tess__layer_cost *d)
 {
     const tess_plan_layer *layer = d->layer;
-    const int64_t each = tess__ring_told(layer->strategy.ring) / (layer->strategy.ring - 1);
+    const int64_t each = tess__ring_announced(layer->strategy.ring) / (layer->strategy.ring - 1);
     const int per_node = d->pricing->per_node;
     for (int p = 0; p < d->info->ranks; p++) {
         tess_traffic t = {0};
@@ -70,7 +70,7 @@ int64_t tess__ring_tell(tess__desk *d)
 
 /* The first and the last iteration in which some rank has work with each key part: it travels until
  * the last, and its gradients from the first on. */
-static void find_ends(const tess__desk *d)
+static void find_ends(const tess__layer_cost *d)
 {
     const tess_plan_layer *layer = d->layer;
     const size_t ring = (size_t)layer->strategy.ring;
@@ -88,7 +88,7 @@ static void find_ends(const tess__desk *d)
 }
 
 /* Whether the keys that rank s of group u holds in an iteration go on. */
-static int passes(const tess__desk *d, int u, int s, int iteration)
+static int passes(const tess__layer_cost *d, int u, int s, int iteration)
 {
     const int ring = d->layer->strategy.ring;
     return d->last[u * ring + (s - iteration + ring) % ring] > iteration;
@@ -96,14 +96,14 @@ static int passes(const tess__desk *d, int u, int s, int iteration)
 
 /* Whether gradients of the part that rank s of group u holds in an iteration leave it: to the next
  * rank, or home from the last. What only its first holder has worked with is at home. */
-static int returns(const tess__desk *d, int u, int s, int iteration)
+static int returns(const tess__layer_cost *d, int u, int s, int iteration)
 {
     const int ring = d->layer->strategy.ring, at = u * ring + (s - iteration + ring) % ring;
     return d->last[at] > 0 && d->first[at] <= iteration && iteration <= d->last[at];
 }
 
 /* What a ring's ranks send over a pass: K and V while they are needed, gradients until home. */
-static void count_hops(tess__desk *d, int backward)
+static void count_hops(tess__layer_cost *d, int backward)
 {
     const tess_plan_layer *layer = d->layer;
     const int64_t row = 2 * (int64_t)d->info->head_dim;
@@ -126,7 +126,8 @@ static void count_hops(tess__desk *d, int backward)
 
 /* The end of one ring group's iterations, whose hops are in d->ns. Without tiles all of a rank's
  * are alike. */
-static int64_t ring_group(const tess__desk *d, int backward, int u, int64_t *start, int64_t *next)
+static int64_t ring_group(const tess__layer_cost *d, int backward, int u, int64_t *start,
+                          int64_t *next)
 {
     const tess_plan_layer *layer = d->layer;
     const int ring = layer->strategy.ring;
@@ -155,10 +156,10 @@ static int64_t ring_group(const tess__desk *d, int backward, int u, int64_t *sta
     return end;
 }
 
-int64_t tess__ring_phase(tess__desk *d, int backward, int64_t *start, int64_t *next)
+int64_t tess__ring_phase(tess__layer_cost *d, int backward, int64_t *start, int64_t *next)
 {
     const int64_t row = 2 * (int64_t)d->info->head_dim, gradient = row * TESS_GRADIENT_BYTES;
-    int64_t end = 0, home = 0;
+    int64_t end = 0, last_hop = 0;
     find_ends(d);
     count_hops(d, backward);
     if (!d->pricing->cluster)
@@ -169,7 +170,7 @@ int64_t tess__ring_phase(tess__desk *d, int backward, int64_t *start, int64_t *n
     if (backward) {
         price_hop(d, gradient);
         for (int p = 0; p < d->info->ranks; p++)
-            home = tess__larger(home, d->ns[p]);
+            last_hop = tess__larger(last_hop, d->ns[p]);
     }
-    return end + home;
+    return end + last_hop;
 }

@@ -21,7 +21,7 @@ typedef struct {
     int64_t *sent, *sent_node, *kept; /* (ranks): rows, except those in whole shards */
     int64_t *whole, *whole_node;      /* (ranks + 1): differences of counts of whole shards */
     tess__flow *flow;
-} loom;
+} flow_builder;
 
 static int64_t *zeros(tess__arena *arena, size_t n)
 {
@@ -31,19 +31,19 @@ static int64_t *zeros(tess__arena *arena, size_t n)
     return made;
 }
 
-static tess_status loom_make(tess__arena *arena, const tess_plan_info *info, int64_t tokens,
-                             tess__flow *flow, loom *l)
+static tess_status builder_make(tess__arena *arena, const tess_plan_info *info, int64_t tokens,
+                                tess__flow *flow, flow_builder *l)
 {
     const size_t n = (size_t)info->ranks;
-    *l = (loom){.tokens = tokens,
-                .ranks = info->ranks,
-                .per_node = (info->ranks + info->nodes - 1) / info->nodes,
-                .sent = zeros(arena, n),
-                .sent_node = zeros(arena, n),
-                .kept = zeros(arena, n),
-                .whole = zeros(arena, n + 1),
-                .whole_node = zeros(arena, n + 1),
-                .flow = flow};
+    *l = (flow_builder){.tokens = tokens,
+                        .ranks = info->ranks,
+                        .per_node = (info->ranks + info->nodes - 1) / info->nodes,
+                        .sent = zeros(arena, n),
+                        .sent_node = zeros(arena, n),
+                        .kept = zeros(arena, n),
+                        .whole = zeros(arena, n + 1),
+                        .whole_node = zeros(arena, n + 1),
+                        .flow = flow};
     flow->rows = tess__arena_take(arena, n * sizeof *flow->rows);
     flow->held = zeros(arena, n);
     if (!l->sent || !l->sent_node || !l->kept || !l->whole || !l->whole_node || !flow->rows ||
@@ -53,7 +53,7 @@ static tess_status loom_make(tess__arena *arena, const tess_plan_info *info, int
     return TESS_OK;
 }
 
-static int owner_of(const loom *l, int64_t token)
+static int owner_of(const flow_builder *l, int64_t token)
 {
     const int64_t base = l->tokens / l->ranks, rest = l->tokens % l->ranks;
     const int64_t longer = rest * (base + 1);
@@ -61,7 +61,8 @@ static int owner_of(const loom *l, int64_t token)
 }
 
 /* m times the tokens [a, b), a < b, leave their owners. */
-static void send(const loom *l, int64_t a, int64_t b, int64_t m, int64_t *rows, int64_t *whole)
+static void send(const flow_builder *l, int64_t a, int64_t b, int64_t m, int64_t *rows,
+                 int64_t *whole)
 {
     const int first = owner_of(l, a), last = owner_of(l, b - 1);
     if (first == last) {
@@ -75,7 +76,7 @@ static void send(const loom *l, int64_t a, int64_t b, int64_t m, int64_t *rows, 
 }
 
 /* Clips [*a, *b) to the shards of ranks [first, end); returns its length. */
-static int64_t clip(const loom *l, int first, int end, int64_t *a, int64_t *b)
+static int64_t clip(const flow_builder *l, int first, int end, int64_t *a, int64_t *b)
 {
     const int64_t low = tess__shard(l->tokens, l->ranks, first);
     const int64_t high = tess__shard(l->tokens, l->ranks, end);
@@ -85,7 +86,7 @@ static int64_t clip(const loom *l, int first, int end, int64_t *a, int64_t *b)
 }
 
 /* Rank p computes with the tokens [a, b) of m heads. */
-static void bring(loom *l, int p, int64_t a, int64_t b, int64_t m)
+static void add_rows(flow_builder *l, int p, int64_t a, int64_t b, int64_t m)
 {
     if (a >= b || m == 0)
         return;
@@ -104,7 +105,7 @@ static void bring(loom *l, int p, int64_t a, int64_t b, int64_t m)
         send(l, node_a, node_b, m, l->sent_node, l->whole_node);
 }
 
-static void loom_finish(loom *l)
+static void builder_sum(flow_builder *l)
 {
     int64_t whole = 0, whole_node = 0;
     for (int p = 0; p < l->ranks; p++) {
@@ -122,8 +123,8 @@ static void loom_finish(loom *l)
 /* ---- queries --------------------------------------------------------------------------------- */
 
 /* Blocks at places [begin, end) of an order (NULL: as they are), run by run. */
-static void bring_places(loom *l, const tess_plan_info *info, int keys, int p, const int32_t *order,
-                         int32_t begin, int32_t end, int64_t m)
+static void add_places(flow_builder *l, const tess_plan_info *info, int keys, int p,
+                       const int32_t *order, int32_t begin, int32_t end, int64_t m)
 {
     for (int32_t at = begin; at < end;) {
         const int32_t block = order ? order[at] : at;
@@ -131,14 +132,15 @@ static void bring_places(loom *l, const tess_plan_info *info, int keys, int p, c
         while (order && at + n < end && order[at + n] == block + n)
             n++;
         if (keys)
-            bring(l, p, tess__plan_k_row(info, block), tess__plan_k_row(info, block + n), m);
+            add_rows(l, p, tess__plan_k_row(info, block), tess__plan_k_row(info, block + n), m);
         else
-            bring(l, p, tess__plan_q_row(info, block), tess__plan_q_row(info, block + n), m);
+            add_rows(l, p, tess__plan_q_row(info, block), tess__plan_q_row(info, block + n), m);
         at += n;
     }
 }
 
-static void bring_queries(loom *l, const tess_plan_info *info, const tess_plan_layer *layer, int p)
+static void add_queries(flow_builder *l, const tess_plan_info *info, const tess_plan_layer *layer,
+                        int p)
 {
     const int u = tess__rank_group(layer, p);
     const int32_t *order =
@@ -148,7 +150,7 @@ static void bring_queries(loom *l, const tess_plan_info *info, const tess_plan_l
         int64_t m = 1; /* heads with the same places in a row travel the same way */
         while (i + m < layer->first[p + 1] && s[m].q_begin == s->q_begin && s[m].q_end == s->q_end)
             m++;
-        bring_places(l, info, 0, p, order, s->q_begin, s->q_end, m);
+        add_places(l, info, 0, p, order, s->q_begin, s->q_end, m);
         i += m;
     }
 }
@@ -164,18 +166,19 @@ static int64_t heads_of_rank(const tess_plan_layer *layer, int p)
 }
 
 /* The key part that the rank begins with, of all heads of its group. */
-static void bring_part(loom *l, const tess_plan_info *info, const tess_plan_layer *layer, int p)
+static void add_key_part(flow_builder *l, const tess_plan_info *info, const tess_plan_layer *layer,
+                         int p)
 {
     const int u = tess__rank_group(layer, p), s = tess__rank_part(layer, p);
     const int32_t *cuts = layer->k_cuts + (size_t)u * ((size_t)layer->strategy.ring + 1);
     const int32_t *order =
         layer->k_order ? layer->k_order + (size_t)u * (size_t)info->k_blocks : NULL;
-    bring_places(l, info, 1, p, order, cuts[s], cuts[s + 1], tess__group_heads(info, layer, u));
+    add_places(l, info, 1, p, order, cuts[s], cuts[s + 1], tess__group_heads(info, layer, u));
 }
 
 /* The key blocks that the rank's queries select, head by head. */
-static void bring_unions(loom *l, const tess_plan_info *info, const tess_plan_layer *layer,
-                         const tess_work *work, int at, int p, uint64_t *bits)
+static void add_unions(flow_builder *l, const tess_plan_info *info, const tess_plan_layer *layer,
+                       const tess_work *work, int at, int p, uint64_t *bits)
 {
     for (int64_t i = layer->first[p]; i < layer->first[p + 1];) {
         int64_t end = i + 1;
@@ -191,7 +194,7 @@ static void bring_unions(loom *l, const tess_plan_info *info, const tess_plan_la
             int32_t e = b + 1;
             while (e < info->k_blocks && bits[e / 64] >> (e % 64) & 1)
                 e++;
-            bring(l, p, tess__plan_k_row(info, b), tess__plan_k_row(info, e), 1);
+            add_rows(l, p, tess__plan_k_row(info, b), tess__plan_k_row(info, e), 1);
             b = e;
         }
         i = end;
@@ -202,35 +205,35 @@ tess_status tess__layer_traffic(tess__arena *arena, const tess_plan_info *info,
                                 const tess_plan_layer *layer, const tess_work *work, int at,
                                 tess__layer_flow *flow)
 {
-    loom q, kv, low;
+    flow_builder q, kv, low;
     *flow = (tess__layer_flow){0};
-    TESS_TRY(loom_make(arena, info, info->tokens_q, &flow->q, &q));
-    TESS_TRY(loom_make(arena, info, info->tokens_k, &flow->kv, &kv));
+    TESS_TRY(builder_make(arena, info, info->tokens_q, &flow->q, &q));
+    TESS_TRY(builder_make(arena, info, info->tokens_k, &flow->kv, &kv));
     const int unions = layer->strategy.selective > 1 && tess__work_words(work) > 0;
     const int apart = layer->strategy.selective > 1 || layer->strategy.ring > 1; /* low is not kv */
     uint64_t *bits = NULL;
     if (apart)
-        TESS_TRY(loom_make(arena, info, info->tokens_k, &flow->low, &low));
+        TESS_TRY(builder_make(arena, info, info->tokens_k, &flow->low, &low));
     if (unions) {
         bits = tess__arena_take(arena, (size_t)tess__work_words(work) * sizeof *bits);
         if (!bits)
             return TESS_ENOMEM;
     }
     for (int p = 0; p < info->ranks; p++) {
-        bring_queries(&q, info, layer, p);
+        add_queries(&q, info, layer, p);
         if (layer->strategy.ring > 1)
-            bring_part(&kv, info, layer, p);
+            add_key_part(&kv, info, layer, p);
         else if (unions)
-            bring_unions(&kv, info, layer, work, at, p, bits);
+            add_unions(&kv, info, layer, work, at, p, bits);
         else
-            bring(&kv, p, 0, info->tokens_k, heads_of_rank(layer, p));
+            add_rows(&kv, p, 0, info->tokens_k, heads_of_rank(layer, p));
         if (apart)
-            bring(&low, p, 0, info->tokens_k, heads_of_rank(layer, p));
+            add_rows(&low, p, 0, info->tokens_k, heads_of_rank(layer, p));
     }
-    loom_finish(&q);
-    loom_finish(&kv);
+    builder_sum(&q);
+    builder_sum(&kv);
     if (apart)
-        loom_finish(&low);
+        builder_sum(&low);
     else
         flow->low = flow->kv;
     return TESS_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pieces.c - what one rank computes, piece by piece.
+/* plan_pieces.c - what one rank computes, piece by piece.
  *
  *   for step in 0..ring-1:                          step:        0        1        2
  *     part = (s - step) mod ring                    part 0:   keys 0   keys 2   keys 1

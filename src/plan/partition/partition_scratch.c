@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space.c - scratch of the partitions: one arena, sized by a shape.
+/* partition_scratch.c - scratch of the partitions: one arena, sized by a shape.
  *
  * What depends on the ring is there only where a ring was asked for, and what fractional heads need
  * always: about 100 bytes per head and rank, and 40 KiB for the search of runs.
@@ -43,11 +43,11 @@ static tess_status take(tess__arena *arena, const part *parts, int n)
         (void *)&(field), (count), sizeof *(field)                                                 \
     }
 
-static tess_status fill(tess__space *space)
+static tess_status fill(tess__partition_scratch *space)
 {
     struct tess__fraction *const line = space->fraction;
-    tess__ring_search *const turn = space->ring;
-    const tess__space_shape *const shape = &space->shape;
+    tess__ring_search *const ring_search = space->ring;
+    const tess__partition_scratch_shape *const shape = &space->shape;
     const size_t heads = (size_t)shape->heads, ranks = (size_t)shape->ranks;
     const size_t q = (size_t)shape->q_blocks, k = (size_t)shape->k_blocks;
     const size_t ring = (size_t)shape->ring, blocks = ring > 0 ? most_of(q, k) : 0;
@@ -65,8 +65,8 @@ static tess_status fill(tess__space *space)
         PART(space->tree, 2 * leaves),
         PART(space->next, n),
         PART(space->first, m),
-        PART(space->some[0], TESS__SOME_MAX),
-        PART(space->some[1], TESS__SOME_MAX),
+        PART(space->some[0], TESS__HEAD_SETS_MAX),
+        PART(space->some[1], TESS__HEAD_SETS_MAX),
         PART(space->start, heads),
         PART(space->prefix, q + 1),
         PART(space->weights, blocks),
@@ -74,16 +74,16 @@ static tess_status fill(tess__space *space)
         PART(space->x_sums, blocks),
         PART(space->tiles, ring * ring),
         PART(space->part_of, blocks),
-        PART(space->home[0], blocks),
-        PART(space->home[1], blocks),
+        PART(space->own_part[0], blocks),
+        PART(space->own_part[1], blocks),
         PART(space->kept, 2 * (blocks + ring + 1)),
         PART(space->kept_tiles, ring * ring),
-        PART(turn->tiles, ring * ring),
-        PART(turn->slowness, ring),
-        PART(turn->longest, 3 * ring),
-        PART(turn->place, 3 * ring),
-        PART(turn->lenses, ring),
-        PART(turn->whole, 2 * ring),
+        PART(ring_search->tiles, ring * ring),
+        PART(ring_search->slowness, ring),
+        PART(ring_search->longest, 3 * ring),
+        PART(ring_search->place, 3 * ring),
+        PART(ring_search->lenses, ring),
+        PART(ring_search->whole, 2 * ring),
         PART(line->room, ranks),
         PART(line->all_speeds, ranks),
         PART(line->loads, heads),
@@ -100,26 +100,28 @@ static tess_status fill(tess__space *space)
     return take(&space->arena, parts, (int)(sizeof parts / sizeof *parts));
 }
 
-tess_status tess__space_create(tess_ctx *ctx, const tess__space_shape *shape, tess__space **space)
+tess_status tess__partition_scratch_create(tess_ctx *ctx,
+                                           const tess__partition_scratch_shape *shape,
+                                           tess__partition_scratch **space)
 {
     tess__arena arena = {.ctx = ctx};
-    tess__space *const made = tess__arena_take(&arena, sizeof *made);
+    tess__partition_scratch *const made = tess__arena_take(&arena, sizeof *made);
     if (!made)
         return TESS_ENOMEM;
-    *made = (tess__space){.arena = arena, .shape = *shape};
+    *made = (tess__partition_scratch){.arena = arena, .shape = *shape};
     const part parts[] = {PART(made->fraction, 1), PART(made->ring, 1)};
     tess_status status = take(&made->arena, parts, 2);
     if (status == TESS_OK)
         status = fill(made);
     if (status != TESS_OK) {
-        tess__space_destroy(made);
+        tess__partition_scratch_destroy(made);
         return status;
     }
     *space = made;
     return TESS_OK;
 }
 
-void tess__space_destroy(tess__space *space)
+void tess__partition_scratch_destroy(tess__partition_scratch *space)
 {
     if (!space)
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* task.c - the options of a plan: their rules and defaults, and the rates they lead to. */
+/* plan_opts.c - the options of a plan: their rules and defaults, and the rates they lead to. */
 #include "strategy_internal.h"
 
 #include <string.h>

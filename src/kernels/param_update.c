@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* descend.c - the elementwise passes of the optimisers, each over a piece of the parameters.
+/* param_update.c - the elementwise passes of the optimisers, each over a piece of the parameters.
  *
  *   adamw     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
- *             p = keep p - rate m / (sqrt(v) widen + eps),  ema = ema + blend (p - ema)
+ *             p = decay p - step_size m / (sqrt(v) inv_sqrt_bias2 + eps),  ema = ema + ema_rate (p - ema)
  *   momentum  m = b m + (1 - b) g,  u = (1 - b) g + b m         (Nesterov's look ahead)
- *   follow    p = keep p - rate u,  ema = ema + blend (p - ema)
+ *   apply_update    p = decay p - step_size u,  ema = ema + ema_rate (p - ema)
  *   mix       y = a x + b y
  *
  * where g is the gradient times g_scale (clipping). ema may be NULL. One pass reads and writes each
@@ -16,36 +16,36 @@
 
 #include <math.h>
 
-static void average(float blend, const float *restrict p, float *restrict ema, size_t n)
+static void average(float ema_rate, const float *restrict p, float *restrict ema, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        ema[i] += blend * (p[i] - ema[i]);
+        ema[i] += ema_rate * (p[i] - ema[i]);
 }
 
 /* Blocks small enough to stay in the first cache between the update and the average. */
 enum { BLOCK = 1024 };
 
-static void adamw_block(const tess__descent *d, const float *restrict g, float *restrict m,
+static void adamw_block(const tess__param_update *d, const float *restrict g, float *restrict m,
                         float *restrict v, float *restrict p, size_t n)
 {
-    const float b1 = d->beta1, b2 = d->beta2, scale = d->g_scale, keep = d->keep, rate = d->rate,
-                widen = d->widen, eps = d->eps;
+    const float b1 = d->beta1, b2 = d->beta2, scale = d->g_scale, decay = d->decay,
+                step_size = d->step_size, inv_sqrt_bias2 = d->inv_sqrt_bias2, eps = d->eps;
     for (size_t i = 0; i < n; i++) {
         const float x = scale * g[i];
         m[i] = b1 * m[i] + (1.0f - b1) * x;
         v[i] = b2 * v[i] + (1.0f - b2) * (x * x);
-        p[i] = keep * p[i] - rate * m[i] / (sqrtf(v[i]) * widen + eps);
+        p[i] = decay * p[i] - step_size * m[i] / (sqrtf(v[i]) * inv_sqrt_bias2 + eps);
     }
 }
 
-void TESS_K(tess__adamw)(const tess__descent *d, const float *g, float *m, float *v, float *p,
+void TESS_K(tess__adamw)(const tess__param_update *d, const float *g, float *m, float *v, float *p,
                          float *ema, size_t n)
 {
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t some = n - i < BLOCK ? n - i : BLOCK;
         adamw_block(d, g + i, m + i, v + i, p + i, some);
         if (ema)
-            average(d->blend, p + i, ema + i, some);
+            average(d->ema_rate, p + i, ema + i, some);
     }
 }
 
@@ -59,20 +59,21 @@ void TESS_K(tess__momentum)(float b, float g_scale, const float *restrict g, flo
     }
 }
 
-static void follow_block(float keep, float rate, const float *restrict u, float *restrict p,
+static void update_block(float decay, float step_size, const float *restrict u, float *restrict p,
                          size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        p[i] = keep * p[i] - rate * u[i];
+        p[i] = decay * p[i] - step_size * u[i];
 }
 
-void TESS_K(tess__follow)(const tess__descent *d, const float *u, float *p, float *ema, size_t n)
+void TESS_K(tess__apply_update)(const tess__param_update *d, const float *u, float *p, float *ema,
+                                size_t n)
 {
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t some = n - i < BLOCK ? n - i : BLOCK;
-        follow_block(d->keep, d->rate, u + i, p + i, some);
+        update_block(d->decay, d->step_size, u + i, p + i, some);
         if (ema)
-            average(d->blend, p + i, ema + i, some);
+            average(d->ema_rate, p + i, ema + i, some);
     }
 }
 

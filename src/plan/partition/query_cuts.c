@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuts.c - contiguous ranges of query blocks by their work.
+/* query_cuts.c - contiguous ranges of query blocks by their work.
  *
  * With prefix sums of the work of blocks, the least time in which `parts` ranges do is found by
  * bisection: a time suffices if taking as many blocks as fit, part after part, reaches the end.
@@ -8,8 +8,8 @@
  *
  * Cost: O(parts * log(blocks) * log(work)).
  */
+#include "partition_scratch.h"
 #include "plan/plan_internal.h"
-#include "space.h"
 
 typedef struct {
     const int64_t *prefix; /* (blocks + 1) */
@@ -109,8 +109,9 @@ static void add_up(const tess_work *work, int layer, const int32_t *heads, int n
             prefix[g] += tess__work_prefix(work, layer, heads ? heads[i] : i, g);
 }
 
-void tess__cuts_by_work(tess__space *space, const tess_work *work, int layer, const int32_t *heads,
-                        int n, int parts, const int32_t *speeds, int32_t *q_cuts)
+void tess__cuts_by_work(tess__partition_scratch *space, const tess_work *work, int layer,
+                        const int32_t *heads, int n, int parts, const int32_t *speeds,
+                        int32_t *q_cuts)
 {
     line l = {space->prefix, work->info.q_blocks, parts, speeds, parts};
     if (speeds) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sort.c - indices by load.
+/* sort_loads.c - indices by load.
  *
  * Few are sorted by insertion, many by a radix sort of eight bits at a time that leaves out the
  * digits all loads share. Both are stable, so equal loads stay in the order of their indices.
  *
  * Cost: O(n^2) moves up to 64 indices, O(n * digits) above; no memory but the caller's.
  */
-#include "space.h"
+#include "partition_scratch.h"
 
 #include <string.h>
 

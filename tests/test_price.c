@@ -282,14 +282,14 @@ static void low_rank_vectors_and_lse_are_bytes_too(void **state)
         one_candidate(work, &opts, &c);
         assert_int_equal(c.bytes - plain.bytes, 2 * rows * low + 4 * rows);
         assert_int_equal(c.ns - plain.ns, 2 * rows * low / 100 + 4 * rows / 100);
-        opts.low_layers = (const uint8_t[1]){0};
+        opts.proj_layers = (const uint8_t[1]){0};
         one_candidate(work, &opts, &c);
         assert_int_equal(c.bytes - plain.bytes, 4 * rows);
-        opts.low_layers = (const uint8_t[1]){1};
+        opts.proj_layers = (const uint8_t[1]){1};
         opts.lse = 0;
         one_candidate(work, &opts, &c);
         assert_int_equal(c.bytes - plain.bytes, 2 * rows * low);
-        opts.low_layers = NULL;
+        opts.proj_layers = NULL;
         opts.proj_dim = 0;
     }
     assert_int_equal(plain.bytes, 8 * rows * row);

@@ -88,7 +88,7 @@ TESS_API void tess_selection_destroy(tess_selection *sel);
  *   bounds      where each cube begins, and tokens at the end      (n_groups + 1)
  *
  * bounds and n_groups serve as bounds_q, n_q or bounds_k, n_k of a tess_sel_shape. Any output may
- * be NULL; a call with n_groups alone tells the length of bounds. Sizes are 1 or more, with fewer
+ * be NULL; a call with n_groups alone returns the length of bounds. Sizes are 1 or more, with fewer
  * than 2^31 tokens in the grid. */
 TESS_API tess_status tess_order_cubes(const int grid[3], const int cube[3], int64_t *perm,
                                       int64_t *inverse, int64_t *bounds, int32_t *n_groups);
@@ -137,15 +137,15 @@ TESS_API tess_status tess_attn_forward(tess_attn *attn, const tess_selection *se
                                        const tess_view *o, float *lse);
 
 /* dq, dk, dv = the gradients of a loss whose gradients by o and lse are dout and dlse (NULL: lse is
- * not used by the loss). All F32, overwritten; a key that nobody selected gets 0, unless the shape
+ * not used by the loss). All F32, overwritten; a key that no list has gets 0, unless the shape
  * compensates. Deterministic: the same bits on every run and for every number of threads. */
 TESS_API tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
                                         const tess_attn_saved *saved, const tess_view *dout,
                                         const float *dlse, const tess_view *dq, const tess_view *dk,
                                         const tess_view *dv);
 
-/* Merges attention over one set of keys into attention over another, as if the softmax had seen
- * both: o, lse = merge((o, lse), (o_part, lse_part)). All F32; -inf stands for "saw nothing". */
+/* Merges attention over one set of keys into attention over another, as if the softmax were over
+ * both: o, lse = merge((o, lse), (o_part, lse_part)). All F32; an lse of -inf stands for no key. */
 TESS_API tess_status tess_attn_merge(const tess_attn_shape *shape, const tess_view *o_part,
                                      const float *lse_part, const tess_view *o, float *lse);
 

@@ -88,7 +88,7 @@ TESS_API void tess_work_destroy(tess_work *work);
 typedef enum {
     TESS_RHO_GLOBAL, /* all of them, after each iteration */
     TESS_RHO_RING,   /* the ranks of a ring, after each iteration */
-    TESS_RHO_FREE,   /* nobody before the end */
+    TESS_RHO_FREE,   /* no rank before the end */
 } tess_rho_form;
 
 /* How many times longer a layer takes than with the work spread evenly, without any plan: heads cut
@@ -138,7 +138,7 @@ typedef struct tess_plan tess_plan;
 typedef enum {
     TESS_PLAN_AUTO,       /* the best of all that follow */
     TESS_PLAN_CONTIGUOUS, /* heads and blocks in their order, as they are */
-    TESS_PLAN_SNAKE,      /* heads by falling load, dealt forth and back */
+    TESS_PLAN_SNAKE,      /* heads by falling load, forth and back over the groups */
     TESS_PLAN_LPT,        /* each head to the least loaded group, any number per group */
     TESS_PLAN_DB_SP,      /* the same with as many heads in every group */
     TESS_PLAN_REFINED,    /* then moves and swaps until none helps */

@@ -96,7 +96,7 @@ typedef struct {
 } tess_budget;
 
 typedef struct {
-    const tess_view *q, *k; /* F32, batch x heads x tokens x head_dim; low-rank for PREDICTOR */
+    const tess_view *q, *k; /* F32, batch x heads x tokens x head_dim; projected for PREDICTOR */
     int head_dim;           /* a multiple of 8 up to 256; up to 64 for PREDICTOR */
     float scale;            /* of the scores before the softmax, above 0; 0: 1 / sqrt(head_dim) */
     const float *lse;       /* ORACLE, SEARCH: (batch, heads, tokens_q) of q and k, as

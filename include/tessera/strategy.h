@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy.h - makes plans: tries the ways to split each layer, takes the best and says why, and
- * tells later whether a plan still serves.
+ * decides later whether a plan still serves.
  *
  *   tess_cluster *cluster;
  *   tess_plan *plan;
@@ -30,16 +30,16 @@ typedef struct {
     tess_plan_pass pass;        /* what is predicted: forward alone, or with the backward pass */
     int head_dim;               /* 0: 128 */
     int element_bytes;          /* of q, k, v, o and their gradients: 2 (0: 2), or 4 for fp32 */
-    int proj_dim;               /* elements of the low-rank vectors by which ranks choose keys,
+    int proj_dim;               /* elements of the projected vectors by which ranks select keys,
                                      0..65536: forward, those of a query row travel with it, those
                                      of all keys of a head to every rank that has a share of it, and
-                                     the ranks of a ring tell each other what they chose; 0: none */
-    const uint8_t *low_layers;  /* (layers of the work): 0 where keys are not chosen so, and none
-                                     of this travels; NULL: everywhere */
-    int lse;                    /* 1: forward, lse comes home with o, 4 bytes a query row */
-    int64_t memory;             /* bytes per rank for the tensors of a layer's attention; 0: the
+                                     ranks of a ring announce what they selected; 0: none */
+    const uint8_t *proj_layers; /* (layers of the work): 0 where keys are not selected so, and no
+                                     projected vectors travel; NULL: everywhere */
+    int lse;            /* 1: forward, lse returns to the owner rank with o, 4 bytes a query row */
+    int64_t memory;     /* bytes per rank for the tensors of a layer's attention; 0: the
                                      cluster's GPU, no limit without one */
-    double union_share;         /* share of remote keys that the queries of a rank need together,
+    double union_share; /* share of remote keys that the queries of a rank need together,
                                      for selective without masks; 0: not known */
     const double *union_shares; /* (layers, ranks + 1): the same by layer and selective degree, 0:
                                      not known; NULL: union_share */
@@ -48,8 +48,8 @@ typedef struct {
                                      ranks that need all keys of their heads */
     int whole_heads;            /* 1: no head on two ranks: no fractional, ring, selective */
     const int32_t *speeds;      /* (ranks), relative, 1..1000000; NULL: equal */
-    int reward;                 /* for blocks that stay at home, db-SP's R_b; 0: 2, -1: none */
-    double replan_above;        /* for tess_plan_keep: an imbalance; 0: by cost */
+    int reward;          /* for blocks that stay in their part, db-SP's R_b; 0: 2, -1: none */
+    double replan_above; /* for tess_plan_keep: an imbalance; 0: by cost */
 } tess_plan_opts;
 
 /* With a cluster every layer takes the candidate of the least predicted time; then fewer bytes,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.h - what the forward and the backward pass share: the object, tiles, turns.
+/* attention.h - what the forward and the backward pass share: the object, tiles, the work queue.
  */
 #ifndef TESS_ATTENTION_H
 #define TESS_ATTENTION_H
@@ -75,8 +75,7 @@ float *tess__virtual_start(const tess_attn *attn, int64_t tiles, int64_t head, i
 /* Sums the starts of each head, with the sign turned. Called as tess__virtual_totals is. */
 void tess__virtual_spread(tess_attn *attn, int64_t tiles);
 
-/* ---- work_queue.c: work items handed out in order, and the caller's wish to stop
- * ----------------------- */
+/* ---- work_queue.c: work items in ascending order, until the caller asks to stop --------------- */
 
 typedef struct {
     tess_ctx *ctx;
@@ -93,11 +92,11 @@ typedef struct {
 } tess__work_queue;
 
 /* The next item in ascending order, or -1 when there is none or the caller asked to stop. Called by
- * every thread of the region; the thread that made the call also tells the progress, and does what
- * is to be done meanwhile. */
+ * every thread of the region; the thread that made the call also reports progress and calls
+ * meanwhile. */
 int64_t tess__work_queue_next(tess__work_queue *run);
 
-/* The latter alone, within an item that takes long. */
+/* Calls meanwhile alone, within an item that takes long. */
 void tess__work_queue_meanwhile(const tess__work_queue *run);
 
 /* Waits until *finished exceeds `value`; 0 if the run was stopped meanwhile. */

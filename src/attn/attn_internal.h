@@ -104,7 +104,7 @@ size_t tess__selector_bytes(const tess_sel_shape *shape, int head_dim, int64_t s
 tess_status tess__view_check(const char *who, const char *name, const tess_view *view,
                              tess_dtype first, tess_dtype second, int64_t tokens);
 
-/* The row of head_dim elements at (b, h, s). By number, for a view without data has rows nobody
+/* The row of head_dim elements at (b, h, s). By number, for a view without data has rows no kernel
  * reads. */
 static inline void *tess__view_row(const tess_view *view, int64_t b, int64_t h, int64_t s)
 {

@@ -23,7 +23,7 @@ enum {
 /* One thread's memory. wide: rows rounded up to whole panels; low: rank, likewise. */
 typedef struct {
     float *panels;     /* (max(wide, low), head_dim): of sampled queries, or of a map */
-    float *panels_low; /* (wide, rank): of their low-rank vectors */
+    float *panels_low; /* (wide, rank): of their projected vectors */
     float *rows_low;   /* (rows, low): these once more, as a panel to multiply gradients with */
     float *teacher;    /* (TESS__STEP, ld): scores by key and query */
     float *student;    /* (TESS__STEP, ld): scores, then their gradients */

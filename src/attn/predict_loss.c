@@ -104,7 +104,7 @@ static void learn_part(const job *j, const tess__predict_scratch *w, int64_t tas
     memset(loss, 0, sizeof *loss * (size_t)wide);
     memset(dq, 0, sizeof *dq * (size_t)in->n_rows * (size_t)low);
     memset(w->rows_low, 0, sizeof(float) * (size_t)in->n_rows * (size_t)low);
-    /* Panel c of rows_low holds columns 16 c .. 16 c + 15 of the sampled low-rank vectors. */
+    /* Panel c of rows_low holds columns 16 c .. 16 c + 15 of the sampled projected vectors. */
     for (int i = 0; i < in->n_rows; i++)
         for (int d = 0; d < rank; d++)
             w->rows_low[(d / TESS_PANEL * in->n_rows + i) * TESS_PANEL + d % TESS_PANEL] =

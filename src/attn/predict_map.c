@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predict_map.c - low-rank vectors of q or k, one map per head, and the gradient of the maps.
+/* predict_map.c - projected vectors of q or k, one map per head, and the gradient of the maps.
  *
  *   low_t = W_h x_t                      W_h (rank, head_dim)
  *   dW_h += sum over t of dlow_t x_t^T

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select_fixed.c - selectors that look at no tensor: 3D window, edges, random.
+/* select_fixed.c - selectors that read no tensor: 3D window, edges, random.
  *
  * Each gives a unit a score and says how many to take, so that lists come out of the same top-K as
  * everywhere: CHOSEN for units that a rule names, a random number in [0, 1) or 0 for the rest.

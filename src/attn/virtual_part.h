@@ -6,7 +6,7 @@
  *
  *   forward    tess__left_out for each part of the keys, lists restricted to it; tess__virtual_join
  *   backward   gradients over the parts, with the joined o and lse; tess__virtual_gradients once;
- *              tess__virtual_return for each part. Rows of parts that were not seen get `all`.
+ *              tess__virtual_return for each part. Rows of parts that were not visited get `all`.
  */
 #ifndef TESS_VIRTUAL_PART_H
 #define TESS_VIRTUAL_PART_H
@@ -35,7 +35,7 @@ void tess__left_all(const tess_attn *attn, int64_t rows, const float *sums, cons
 void tess__row_sums(tess_attn *attn, int64_t rows, const tess_view *k, const tess_view *v,
                     float *sums);
 
-/* o and lse of the groups' rows, which have seen the listed keys, see the virtual keys too. */
+/* o and lse of the groups' rows, which cover the listed keys, cover the virtual keys too. */
 void tess__virtual_join(const tess_attn *attn, const tess__left *left, const tess_view *q,
                         const tess_view *o, float *lse);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* work_queue.c - work items handed out in ascending order, waiting for a turn, stopping.
+/* work_queue.c - a queue of work items in ascending order: next, wait for an earlier item, stop.
  *
- * OpenMP's dynamic schedule may hand items out in any order; where an item waits for an earlier
+ * OpenMP's dynamic schedule may issue items in any order; where an item waits for an earlier
  * one, ascending order is what makes waiting safe: the earlier item is finished or on another
  * thread.
  */

@@ -217,7 +217,7 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
                               .head_dim = o->head_dim,
                               .element_bytes = sizeof(float),
                               .proj_dim = o->proj_dim,
-                              .low_layers = c->projects,
+                              .proj_layers = c->projects,
                               .lse = o->lse,
                               .union_shares = c->priced_unions,
                               .whole_keys = o->whole_keys ? 2 : 0,

@@ -15,7 +15,7 @@
  * of dk begin as T, and a tile begins the sums for its listed rows with -e, in registers. The
  * difference cancels where most tiles list j. What it leaves of T is rounding, at most (t + 1)
  * 2^-24 |T| for t tiles that list j, beside t additions of the same size of error that the row's
- * own sum has. And T is small: it is the gradient of a row that nobody listed.
+ * own sum has. And T is small: it is the gradient of a row that no list has.
  *
  * Work: 2 D additions for each listed row, 12 n D flop for n queries. The rows are not in the
  * cache, so the caller walks the head's keys in blocks that fit into it, with many tiles side by

@@ -2,7 +2,7 @@
 /* predict.c - losses between two tiles of scores, by column, and the products of their gradients.
  *
  * A tile holds the scores of n keys (rows, ld floats apart) by cols queries (columns): keys come as
- * they lie in memory, queries are few and packed once, so that nobody transposes the keys. cols is
+ * they lie in memory, queries are few and packed once, so that keys are not transposed. cols is
  * a multiple of TESS_PANEL, and each column is one lane of a vector.
  *
  *   lse_columns:   m, l = the running maximum and sum of 2^(scale2 s - m)
@@ -30,7 +30,7 @@ VINLINE vf share_of(vf x)
     return vf_exp2(vf_min(vf_set1(0.0f), x));
 }
 
-/* A column that has seen nothing has m = -inf and l = 0: 2^(-inf) is taken as 2^-126, times 0. A
+/* A column without scores has m = -inf and l = 0: 2^(-inf) is taken as 2^-126, times 0. A
  * NaN makes l NaN, and so does an infinite score. */
 void TESS_K(tess__lse_columns)(float *m, float *l, const float *s, int64_t ld, int cols, int n,
                                float scale2)

@@ -10,7 +10,7 @@
  *
  * A chunk is taken for finite and scanned in one pass. An infinity or NaN anywhere in it makes s
  * infinite or NaN, for sums of floats do not overflow a double; such a chunk is scanned again, with
- * p in place of what is not finite, and a census that looks at each element.
+ * p in place of what is not finite, and a census of each element.
  *
  * Bytes: the chunk, once from memory. Work per element: 5 operations on doubles, 5 on floats.
  */

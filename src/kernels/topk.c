@@ -103,7 +103,7 @@ static int32_t bisect(const int32_t *x, int32_t n, int32_t k, int64_t low, int64
     return (int32_t)low;
 }
 
-/* A score that k of n exceed or reach with near certainty; NaN if a sample cannot tell. */
+/* A score that k of n exceed or reach with near certainty; NaN if a sample cannot decide. */
 static float bracket(const float *x, int32_t n, int32_t k, int32_t *scratch)
 {
     if (n < SAMPLE_FROM)

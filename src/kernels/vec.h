@@ -202,7 +202,7 @@ VINLINE void v_prefetch_write(const void *p)
     __builtin_prefetch(p, 1, 3);
 }
 
-/* VD floats as doubles; gcc converts whole vectors in halves unless told how. */
+/* VD floats as doubles; gcc converts whole vectors in halves by itself. */
 VINLINE vd vd_load_f32(const float *p)
 {
 #if defined(__AVX512F__) && TESS_VEC == 64

@@ -6,7 +6,7 @@
  *
  *   global   sum_i max_u,r b / m      all ranks meet after every iteration
  *   ring     max_u sum_i max_r b / m  the ranks of a ring do
- *   free     max_u,r sum_i b / m      nobody waits before the end
+ *   free     max_u,r sum_i b / m      no rank waits before the end
  *
  * so that global >= ring >= free >= 1. The direction of the ring does not matter: the iterations of
  * the one are those of the other in another order. One row of tiles is held at a time: memory is

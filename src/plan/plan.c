@@ -175,7 +175,7 @@ void tess__bucket_heads(const int32_t *head_group, int heads, int groups, int32_
 }
 
 /* Counts the shares of the layer's ranks into first, and writes them where shares is not NULL. */
-static void deal_shares(const tess_plan_layer *layer, int ranks, const int32_t *start,
+static void fill_shares(const tess_plan_layer *layer, int ranks, const int32_t *start,
                         const int32_t *list, int64_t *first, tess_share *shares)
 {
     const int parts = tess__layer_parts(layer);
@@ -207,11 +207,11 @@ static tess_status make_shares(tess__arena *arena, const tess_plan_info *info,
     int64_t *first = tess__arena_take(arena, ((size_t)info->ranks + 1) * sizeof *first);
     tess_share *shares = NULL;
     if (first) {
-        deal_shares(layer, info->ranks, start, list, first, NULL);
+        fill_shares(layer, info->ranks, start, list, first, NULL);
         shares = tess__arena_take(arena, (size_t)first[info->ranks] * sizeof *shares);
     }
     if (shares) {
-        deal_shares(layer, info->ranks, start, list, first, shares);
+        fill_shares(layer, info->ranks, start, list, first, shares);
         layer->first = first;
         layer->shares = shares;
         layer->n_shares = first[info->ranks];

@@ -59,7 +59,7 @@ int tess__plan_info_wrong(const tess_plan_info *info, char why[TESS_PLAN_WHY]);
 /* EINVAL unless there is a plan that has this layer. */
 tess_status tess__plan_layer_ok(const char *who, const tess_plan *plan, int layer);
 
-/* Where part p of `parts` begins when n things are dealt out evenly, the first parts taking what
+/* Where part p of `parts` begins when n things are distributed evenly, the first parts taking what
  * is left over. p = parts gives n. */
 static inline int32_t tess__even_cut(int32_t n, int parts, int p)
 {
@@ -133,7 +133,7 @@ tess_status tess__layer_from_heads(tess__arena *arena, const tess_plan_info *inf
 /* A layer of shares in any order, which must tile every head: fractional (all degrees 1), or
  * selective with heads each cut in its own way (degrees given, ring 1; a head's ranks in one
  * group). Neighbouring shares of one head on one rank become one. `in` gives method, degrees and
- * placement; its arrays are not looked at. */
+ * placement; its arrays are not read. */
 tess_status tess__layer_from_shares(tess__arena *arena, const tess_plan_info *info,
                                     const tess__layer_heads *in, const tess_share *shares,
                                     int64_t n, tess_plan_layer *layer);

@@ -87,7 +87,7 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     task->pricing.union_share = o->union_share;
     task->pricing.union_shares = o->union_shares;
     task->pricing.proj_dim = o->proj_dim;
-    task->pricing.low_layers = o->low_layers;
+    task->pricing.proj_layers = o->proj_layers;
     task->pricing.lse = o->lse;
     task->pricing.ranks = o->ranks;
     task->pricing.per_node = (o->ranks + o->nodes - 1) / o->nodes;

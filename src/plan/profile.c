@@ -273,7 +273,7 @@ static tess_status build(const reader *r, tess__arena *arena, tess_profile_view 
 }
 
 /* Whether the name has the part in it, ASCII case apart. */
-static int speaks_of(const char *name, const char *part)
+static int has_part(const char *name, const char *part)
 {
     const size_t n = strlen(part);
     for (; strlen(name) >= n; name++)
@@ -289,16 +289,16 @@ static void warn_of_name(const reader *r)
         sum += r->records[i].density;
     const double mean = sum / (double)r->n;
     const char *column = r->value_name;
-    if (speaks_of(column, "spars"))
+    if (has_part(column, "spars"))
         tess__log(
             r->ctx, TESS_LOG_WARN,
             "%s: column \"%s\" is taken as the kept fraction, mean %.4g, though its name says "
             "the dropped one",
             r->csv.name, column, mean);
-    else if (speaks_of(column, "dens") && mean > DENSE && mean < 1.0)
+    else if (has_part(column, "dens") && mean > DENSE && mean < 1.0)
         tess__log(r->ctx, TESS_LOG_WARN,
-                  "%s: column \"%s\" is taken as the kept fraction, though its mean, %.4g, looks "
-                  "like the dropped one",
+                  "%s: column \"%s\" is taken as the kept fraction, though its mean, %.4g, "
+                  "looks like the dropped one",
                   r->csv.name, column, mean);
 }
 

@@ -20,7 +20,7 @@
  * on one core. */
 enum { PLAN_NS = 50000, WORD_NS = 1, WORD_BLOCKS_NS = 8 };
 
-/* Planning every layer, and telling all ranks the loads of all heads first. */
+/* Planning every layer, after an all-gather of the loads of all heads. */
 static int64_t cost_of(const tess_plan *plan, const tess__task *task)
 {
     const tess_plan_info *info = &plan->info;
@@ -39,7 +39,7 @@ static int64_t cost_of(const tess_plan *plan, const tess__task *task)
     return ns;
 }
 
-/* The imbalance of a layer under the work, and what that costs against its best days. */
+/* The imbalance of a layer under the work, and the extra time relative to the plan when it was made. */
 static tess_status judge(const tess_plan *plan, const tess__task *task, int at, double *rho,
                          int64_t *loss)
 {

@@ -18,7 +18,7 @@
 
 /* ---- traffic.c ------------------------------------------------------------------------------- */
 
-/* Tokens at home: rank p owns rows [tess__shard(n, ranks, p), tess__shard(n, ranks, p + 1)) of all
+/* Local rows: rank p owns rows [tess__shard(n, ranks, p), tess__shard(n, ranks, p + 1)) of all
  * heads, even shares, the first ones a row longer where they do not divide. */
 static inline int64_t tess__shard(int64_t rows, int ranks, int p)
 {
@@ -45,7 +45,7 @@ typedef struct {
 
 typedef struct {
     tess__flow q, kv;
-    tess__flow low; /* all tokens of each head that a rank has a share of: low-rank vectors, and
+    tess__flow low; /* all tokens of each head that a rank has a share of: projected vectors, and
                        what the indices of a selective layer speak of */
 } tess__layer_flow;
 
@@ -64,9 +64,9 @@ typedef struct {
     double unit_pairs;
     double union_share; /* of remote keys, for selective layers without masks; 0: not known */
     const double *union_shares; /* (layers, ranks + 1): by selective degree; NULL: union_share */
-    int proj_dim;               /* elements of low-rank vectors */
-    const uint8_t *low_layers;  /* (layers): 0: none there; NULL: everywhere */
-    int lse;                    /* 1: it comes home with o */
+    int proj_dim;               /* elements of projected vectors */
+    const uint8_t *proj_layers; /* (layers): 0: none there; NULL: everywhere */
+    int lse;                    /* 1: it returns with o */
     int ranks, per_node;
 } tess__pricing;
 
@@ -79,14 +79,14 @@ static inline double tess__union_share(const tess__pricing *pricing, int layer, 
                : pricing->union_share;
 }
 
-/* Elements of the low-rank vectors that travel in layer `at`. */
-static inline int tess__rank_low(const tess__pricing *pricing, int at)
+/* Elements of the projected vectors that travel in layer `at`. */
+static inline int tess__proj_dim(const tess__pricing *pricing, int at)
 {
-    return !pricing->low_layers || pricing->low_layers[at] ? pricing->proj_dim : 0;
+    return !pricing->proj_layers || pricing->proj_layers[at] ? pricing->proj_dim : 0;
 }
 
-/* Bytes in which a rank tells the others of its ring which key parts it has work with. They speak
- * of all samples of a pass. */
+/* Bytes by which a rank announces to its ring which key parts it has work with, of all samples of a
+ * pass together. */
 static inline int64_t tess__ring_announced(int ring)
 {
     return (int64_t)(ring - 1) * ((ring + 7) / 8);

@@ -56,7 +56,7 @@ typedef enum {
     TESS_ROWS_DO,  /* gradients of O, as Q */
     TESS_ROWS_DQ,  /* as O */
     TESS_ROWS_DKV, /* as K came, back; the owner adds what it gets */
-    TESS_ROWS_LOW, /* of all keys, owner to computing rank: what a selector looks at. All tokens of
+    TESS_ROWS_LOW, /* of all keys, owner to computing rank: what a selector reads. All tokens of
                       each head that the rank has a share of, in their order */
     TESS_ROWS_COUNT
 } tess_rows;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* predict.h - what predictors of attention learn from, and how sparse attention is.
  *
- * A predictor gives every query and key a vector of few dimensions, whose products tell which keys
- * matter (TESS_SELECT_PREDICTOR). It learns from the true scores of some sampled queries against
+ * A predictor gives every query and key a vector of few dimensions, whose products show which
+ * keys matter (TESS_SELECT_PREDICTOR). It learns from the true scores of some sampled queries against
  * all keys. Nothing of queries by keys is kept: loss and gradients come out of one call.
  *
  *   tess_predict *predict;                                   // owns the workspace
  *   tess_predict_create(ctx, &shape, &predict);
- *   tess_predict_map(predict, &q, w_q, &q_low);              // low-rank vectors, and so for k
+ *   tess_predict_map(predict, &q, w_q, &q_low);              // projected vectors, and so for k
  *   tess_predict_loss_run(predict, &in, loss_heads, &dq_low, &dk_low);
  *   tess_predict_map_backward(predict, &q, &dq_low, rows, n_rows, dw_q);
  *   tess_predict_map_backward(predict, &k, &dk_low, NULL, 0, dw_k);
@@ -30,7 +30,7 @@ extern "C" {
 typedef struct {
     int batch, heads; /* 1..65536 each */
     int head_dim;     /* a multiple of 8 up to 256 */
-    int rank;         /* of the low-rank vectors: a multiple of 8 up to 64 */
+    int rank;         /* of the projected vectors: a multiple of 8 up to 64 */
     int64_t tokens;   /* 1..2^31-1 */
     int rows;         /* sampled queries of each sample and head, at most; 1..512 */
 } tess_predict_shape;

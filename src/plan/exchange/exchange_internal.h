@@ -36,7 +36,7 @@ struct tess_exchange {
     int32_t *ids_q, *ids_k; /* block at each place of the rank's group */
 };
 
-/* What all steps look at. */
+/* What all steps read. */
 typedef struct {
     tess_ctx *ctx;
     const tess_plan_info *info;

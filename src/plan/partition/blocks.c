@@ -16,10 +16,10 @@
  *      query blocks
  *   5. contiguous parts, if that has not made the pass shorter
  *
- * Exchanges move far fewer blocks than the greedy, which deals out all of them, so it comes last.
+ * Exchanges move far fewer blocks than the greedy, which distributes all of them, so it comes last.
  *
  * Cost: each of 2., 3. and 4. reads the bits of the group once, about 1, 1 and 1.6 ms for 40 heads
- * of 1184 x 1184 blocks. Memory: (blocks, ring) sums, in the space.
+ * of 1184 x 1184 blocks. Memory: (blocks, ring) sums, in the scratch.
  */
 #include "plan/plan_internal.h"
 #include "ring.h"
@@ -27,7 +27,7 @@
 #include <string.h>
 
 /* A pass is planned if it is FAR above the bound; a search ends NEAR it; TOO_FAR is worth moving
- * most blocks, and another look at the bits. */
+ * most blocks, and reading the bits once more. */
 static const double TOO_FAR = 1.02, FAR = 1.01, NEAR = 1.003;
 
 /* The longest ring in which query blocks are searched for: counting them against every key part
@@ -79,7 +79,7 @@ static double heaviest(const int64_t *weights, const int32_t *order, const int32
 }
 
 /* Orders the n blocks of the space's weights by db-SP's biased greedy. */
-static void deal(state *s, int32_t n, int32_t *order, int32_t *cuts)
+static void distribute(state *s, int32_t n, int32_t *order, int32_t *cuts)
 {
     tess__blocks_greedy(s->space, s->space->weights, n, s->job->ring, s->job->reward,
                         s->space->part_of);
@@ -106,7 +106,7 @@ static void begin_queries(state *s)
                                    .reward = job->reward,
                                    .limit = NEAR * s->bound};
     if (!tess__blocks_level(s->space, &level, s->q_order))
-        deal(s, level.n, s->q_order, s->q_cuts);
+        distribute(s, level.n, s->q_order, s->q_cuts);
 }
 
 /* sums[n] = sums of x. */
@@ -158,17 +158,17 @@ static void plan_keys(state *s)
 }
 
 /* Step 3. */
-static void deal_all(state *s)
+static void distribute_all(state *s)
 {
     const tess_work_info *const info = &s->job->work->info;
     if (!s->job->speeds) {
         add_rows(s, s->space->weights);
-        deal(s, info->q_blocks, s->q_order, s->q_cuts);
+        distribute(s, info->q_blocks, s->q_order, s->q_cuts);
         add_columns(s);
     }
     for (int32_t k = 0; k < info->k_blocks; k++)
         s->space->weights[k] = (int64_t)s->space->x_sums[k];
-    deal(s, info->k_blocks, s->k_order, s->k_cuts);
+    distribute(s, info->k_blocks, s->k_order, s->k_cuts);
     search(s, 1);
 }
 
@@ -239,7 +239,7 @@ static tess_status plan(state *s)
     const double time = s->ring->time;
     if (time > TOO_FAR * s->bound) {
         keep_plan(s, 1);
-        deal_all(s);
+        distribute_all(s);
         if (s->ring->time >= time)
             keep_plan(s, 0);
     }

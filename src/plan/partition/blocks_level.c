@@ -3,9 +3,9 @@
  *
  * As long as the heaviest part is above a limit, one of its blocks changes places with one of the
  * lightest part: the two whose difference is nearest to half the gap between the parts. This moves
- * few blocks where parts are nearly even from the start, while a greedy deals out all of them
- * afresh. By the reward's rule an exchange must lighten the heavier part by more than reward / 64
- * of the weight that leaves home.
+ * few blocks where parts are nearly even from the start, while a greedy distributes all of
+ * them afresh. By the reward's rule an exchange must lighten the heavier part by more than reward / 64
+ * of the weight that leaves its own part.
  *
  * Blocks of a part are kept in ascending order of weight, so that the best pair is found by walking
  * both parts once. Cost: O(n / parts) per exchange, at most n exchanges.
@@ -67,7 +67,7 @@ static void settle(state *s, int part, int32_t at)
     s->order[at] = block;
 }
 
-/* The weight that leaves home less the weight that comes home. */
+/* The weight that leaves its own part less the weight that returns to it. */
 static double moved(const state *s, int32_t place, int from, int to)
 {
     const int32_t own_part = s->job->own_part[s->order[place]];

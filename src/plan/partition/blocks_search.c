@@ -3,7 +3,7 @@
  *
  * Blocks i of part a and j of part b change places if the pass of the ring becomes shorter by
  *
- *   gain > 0   and   gain * ring * 8 > reward * (weight that leaves home - weight that comes home)
+ *   gain > 0   and   gain * ring * 8 > reward * (weight that leaves its own part - that returns)
  *
  * so that a reward of 0 takes whatever helps and a large one moves nothing. Whole parts may change
  * places by the same rule. Each diagonal keeps its three longest tiles: an exchange between two
@@ -28,7 +28,7 @@ enum {
     FEW_PARTS = 16,     /* parts that change places as a whole */
     TRIES = 16,         /* exchanges drawn per block, */
     DRAWS = 8,          /* so many of them between the same two parts, */
-    MOST_WORK = 1 << 21 /* and so many tiles looked at in all */
+    MOST_WORK = 1 << 21 /* and so many tiles read in all */
 };
 
 typedef tess__lens lens;
@@ -40,7 +40,7 @@ static double *tile(const tess__ring_search *ring, const tess__ring_side *side, 
     return ring->tiles + (side->keys ? o * ring->ring + p : p * ring->ring + o);
 }
 
-/* Looks at parts a and b: of each diagonal, where their tiles are, and the longest of the others.
+/* Prepares parts a and b: of each diagonal, where their tiles are, and the longest of the others.
  */
 static void focus(const tess__ring_search *ring, const tess__ring_side *side, int a, int b)
 {
@@ -82,8 +82,8 @@ static const double *work_of(const tess__ring_search *ring, const tess__ring_sid
     return side->x + (size_t)side->order[place] * (size_t)ring->ring;
 }
 
-/* The weight that leaves home less the weight that comes home when the block at a place goes from
- * one part to another. */
+/* The weight that leaves its own part less the weight that returns to it when the block at a place
+ * goes from one part to another. */
 static double moved(const tess__ring_side *side, int32_t place, int from, int to)
 {
     const int32_t block = side->order[place], own_part = side->own_part[block];
@@ -113,7 +113,7 @@ static void make(tess__ring_search *ring, tess__ring_side *side, int a, int b, i
 }
 
 /* Brings the longest tiles up to date after parts a and b changed: diagonals on which their tiles
- * neither were nor are among the three need no look. */
+ * neither were nor are among the three stay as they are. */
 static void update_parts(tess__ring_search *ring, const tess__ring_side *side, int a, int b)
 {
     const int n = ring->ring;

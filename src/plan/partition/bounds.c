@@ -6,7 +6,7 @@
  *   LB0   the mean load
  *   LB1   w[1]: somebody has the largest
  *   LB2   w[m] + w[m+1]: two of the m + 1 largest are together
- *   LB3   w[1] + the c - 1 smallest, where everybody has at least c = floor(heads / m) heads
+ *   LB3   w[1] + the c - 1 smallest, where every group has at least c = floor(heads / m) heads
  *
  * With unequal speeds LB1 to LB3 are taken on the fastest group. Where heads may be cut between
  * query blocks, what remains is the mean and the largest block.

@@ -2,12 +2,13 @@
 /* greedy.c - items one after the other to the group that has the least so far.
  *
  * With items in descending order this is LPT; with a cap on the number of items it is db-SP's head
- * level; with a cap and a reward for staying at home it is db-SP's block level.
+ * level; with a cap and a reward for staying in the own group it is db-SP's block level.
  *
  * The cap: n items in m groups give floor(n / m) to each and one more to n mod m of them. A group
  * is open while it has fewer than floor(n / m), or has just these and one of the n mod m larger
- * places is left. Home of item i is the group that has it when all items are dealt out
- * contiguously, the larger groups first: if every item goes home, the cap never refuses one.
+ * places is left. The own group of item i is the one that has it when all items are
+ * distributed contiguously, the larger groups first: if every item goes there, the cap never
+ * refuses one.
  *
  * The least open group is the winner of a tournament: a binary tree over the groups in which each
  * node holds the better of its two children, so that an item costs O(log m). */
@@ -96,7 +97,7 @@ static void put(state *s, int32_t item, int g)
     replay(s, g);
 }
 
-/* Home, if it is open and its sum less the reward is below the winner's; else the winner. An item
+/* The own group, if it is open and its sum less the reward is below the winner's; else the winner. An item
  * without load never gains by leaving. */
 static int32_t rewarded(const state *s, int32_t winner, int32_t own, int64_t load)
 {
@@ -112,7 +113,7 @@ void tess__greedy(tess__partition_scratch *space, const tess__greedy_job *job, i
 {
     state s = {.job = job, .sums = space->sums, .counts = space->counts, .tree = space->tree};
     begin(&s);
-    const int32_t large = (s.least + 1) * s.larger; /* items whose homes are the larger groups */
+    const int32_t large = (s.least + 1) * s.larger; /* items that belong to the larger groups */
     for (int32_t i = 0; i < job->n; i++) {
         const int32_t item = job->order[i];
         int32_t g = s.tree[1];

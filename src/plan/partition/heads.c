@@ -2,7 +2,7 @@
 /* heads.c - whole heads to groups: contiguous, snake, LPT, db-SP's capped greedy.
  *
  *   contiguous   heads as they are numbered, the remainder one by one to the first groups
- *   snake        sorted, dealt out to groups 0 1 .. m-1, m-1 .. 1 0, 0 1 ..
+ *   snake        sorted, distributed to groups 0 1 .. m-1, m-1 .. 1 0, 0 1 ..
  *   lpt          sorted, each to the group with the least load (DSV's sparse head parallelism)
  *   db-sp        the same among groups with fewer than heads / groups heads; where that does not
  *                divide, heads mod groups of them have one more
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* Exchanges to look at: of single heads per start, and of up to two heads in the end. */
+/* Exchanges to compare: of single heads per start, and of up to two heads in the end. */
 enum { SINGLE_BUDGET = 400000, DOUBLE_BUDGET = 20000 };
 
 static void contiguous(int heads, int groups, int32_t *group_of)

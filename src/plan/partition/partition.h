@@ -68,9 +68,7 @@ int64_t tess__heads_bound(tess__partition_scratch *space, const tess__heads *hea
 /* The bound where heads may be cut between query blocks. */
 int64_t tess__fractional_bound(const tess_work *work, int layer, int ranks, const int32_t *speeds);
 
-/* ---- blocks*.c, ring.h: query and key blocks of one ring group
- * -----------------------
- */
+/* ---- blocks*.c, ring.h: query and key blocks of one ring group -------------------------------- */
 
 typedef struct {
     const tess_work *work;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* partition_scratch.h - scratch of the partitions, and the few things that all of them use.
  *
- * A space is one arena. What each array holds between two calls is nobody's concern, so a function
- * may use any array that no function it calls uses; the comments name the users.
+ * A space is one arena. Between two calls the arrays hold nothing of value, so a function may
+ * use any array that no function it calls uses; the comments name the users.
  */
 #ifndef TESS_SPACE_H
 #define TESS_SPACE_H
@@ -56,12 +56,12 @@ typedef struct {
     const int32_t *order;  /* (n) */
     const int64_t *speeds; /* (groups), or NULL */
     int capped;            /* 1: numbers of items differ by at most one between groups */
-    int reward;            /* an item stays at home while its home leads by reward times its load */
+    int reward; /* an item stays in its own group while that leads by reward times its load */
 } tess__greedy_job;
 void tess__greedy(tess__partition_scratch *space, const tess__greedy_job *job, int32_t *group_of);
 
 /* refine.c: exchanges of at most `most` heads (1 or 2) for as many, until none helps or about
- * `budget` of them were looked at. */
+ * `budget` of them were compared. */
 void tess__refine(tess__partition_scratch *space, const tess__heads *heads, int most,
                   int64_t budget, int32_t *group_of);
 

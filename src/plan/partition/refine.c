@@ -8,13 +8,13 @@
  *
  * Of all exchanges that help, the one whose slower group is the soonest done is made, the first of
  * equals. X and Y have at most `most` heads; most 1 gives moves and swaps. With equal numbers of
- * heads only exchanges that keep them within one are looked at.
+ * heads only exchanges that keep them within one are compared.
  *
  * The times of all groups, sorted, become smaller lexicographically with every exchange, so the
- * search ends; a budget of exchanges to look at ends it sooner where there are many heads.
+ * search ends; a budget of exchanges to compare ends it sooner where there are many heads.
  *
- * Cost: a round looks at the sets of a times those of all other groups. Memory: lists of at most
- * TESS__HEAD_SETS_MAX sets of a group; what does not fit is not looked at.
+ * Cost: a round compares the sets of a with those of all other groups. Memory: lists of at most
+ * TESS__HEAD_SETS_MAX sets of a group; sets that do not fit are left out.
  */
 #include "partition_scratch.h"
 
@@ -103,7 +103,7 @@ static int keeps_counts(const search *s, int a, int b, int less)
     return at_a >= floor && at_a <= ceil && at_b >= floor && at_b <= ceil;
 }
 
-/* Looks at the exchanges of x for each of y[0..n_y) between groups a and b. */
+/* Compares the exchanges of x for each of y[0..n_y) between groups a and b. */
 static void compare_all(const search *s, int a, const tess__head_set *x, int b,
                         const tess__head_set *y, int n_y, exchange *best)
 {
@@ -141,7 +141,7 @@ static void compare_equal_speed(const search *s, int a, const tess__head_set *x,
     *best = (exchange){{then_a > then_b ? then_a : then_b, 1}, *x, y[found], b};
 }
 
-/* Looks at every exchange between a, whose sets are x[0..n_x), and b. */
+/* Compares every exchange between a, whose sets are x[0..n_x), and b. */
 static void compare_sets(search *s, int a, const tess__head_set *x, int n_x, int b, exchange *best)
 {
     tess__head_set *const y = s->space->some[1];

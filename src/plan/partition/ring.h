@@ -57,14 +57,14 @@ void tess__parts_sort(tess__partition_scratch *space, int32_t n, int parts, int3
 /* Blocks as they are numbered, in parts as even as can be; own_part[n] is their part. */
 void tess__parts_contiguous(int32_t n, int parts, int32_t *order, int32_t *cuts, int32_t *own_part);
 
-/* How many blocks are not at home. */
+/* How many blocks are not in their own part. */
 int64_t tess__parts_moved(const int32_t *order, const int32_t *cuts, int parts,
                           const int32_t *own_part);
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
 /* The rule of the reward: whether shortening something by `gain` is worth that blocks of `weight`
- * leave home. A reward of 8 asks for the whole weight. */
+ * leave their part. A reward of 8 asks for the whole weight. */
 static inline int tess__is_worth(double reward, double gain, double weight)
 {
     return gain > 0.0 && gain * 8 > reward * weight;

@@ -3,8 +3,8 @@
  *
  * Forward: q, k and v come to the ranks that compute (one exchange), attention runs, o goes back.
  * Training adds: dO comes, the backward pass runs, dQ, dK and dV go back. Where keys are chosen by
- * low-rank vectors, forward those of a query row come with q and those of all keys of a rank's
- * heads with k, and rings tell what was chosen; lse goes back with o where it is asked for. With
+ * projected vectors, forward those of a query row come with q and those of all keys of a rank's
+ * heads with k, and ranks of a ring announce what was chosen; lse goes back with o where it is asked for. With
  * exact rows of traffic.c and rows of head_dim elements:
  *
  *   ns = in + phase + out          (the same again for the backward pass)
@@ -15,7 +15,8 @@
  * row is opened once in each iteration that has work for it. Of ranks of unequal speed the fastest
  * runs at the cluster's rate.
  *
- * A selective layer first tells each owner which key blocks are needed, one bit per block and head.
+ * A selective layer first sends each owner rank which key blocks are needed, one bit per block and
+ * head.
  */
 #include "price.h"
 
@@ -53,7 +54,7 @@ static double copied(const tess__flow *flow, int p, int64_t bytes)
     return (double)(flow->rows[p].near_out + flow->rows[p].far_out + flow->held[p]) * (double)bytes;
 }
 
-/* So many bytes of each row of q, of the keys, and of those with low-rank vectors, to the ranks
+/* So many bytes of each row of q, of the keys, and of those with projected vectors, to the ranks
  * that compute or back: packed, sent, unpacked. place_keys has the copies of selected keys. */
 static int64_t exchange_rows(tess__layer_cost *d, int64_t q, int64_t kv, int64_t low, int back)
 {
@@ -86,8 +87,8 @@ static int64_t exchange_index(tess__layer_cost *d)
     return tess__price_exchange(d);
 }
 
-/* Keys of a selective layer, found, told and put into place one by one, its own too: the rank that
- * has most. */
+/* Selection, index exchange and scatter of the keys of a selective layer, local ones included: the
+ * rank that has most. */
 static int64_t place_keys(const tess__layer_cost *d)
 {
     const double row = 2.0 * d->info->head_dim * d->info->element_bytes;
@@ -149,8 +150,8 @@ static int64_t attend_all(const tess__layer_cost *d, int backward, int p)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Bytes of the layer's tensors on the rank that holds most: q, k, v, o at home and where they are
- * computed, lse; low-rank vectors; a ring's second key part, for the one that arrives; training's
+/* Bytes of the layer's tensors on the rank that holds most: local q, k, v, o and those it
+ * computes with, lse; projected vectors; a ring's second key part, for the one that arrives; training's
  * gradients. */
 static int64_t memory_of(const tess__layer_cost *d)
 {
@@ -217,7 +218,7 @@ static tess_status price_in(tess__arena *arena, tess__layer_cost *d, const tess_
     if (!d->traffic || !d->ns || !d->loads || !d->sent || !d->first || !d->last || !start || !next)
         return TESS_ENOMEM;
     memset(d->sent, 0, n * sizeof *d->sent);
-    d->proj_dim = tess__rank_low(d->pricing, at);
+    d->proj_dim = tess__proj_dim(d->pricing, at);
     for (int p = 0; d->info->speeds && p < d->info->ranks; p++)
         d->fastest = d->info->speeds[p] > d->fastest ? d->info->speeds[p] : d->fastest;
     TESS_TRY(tess__layer_traffic(arena, d->info, d->layer, work, at, &d->flow));

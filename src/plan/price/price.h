@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* price.h - what the files that price a layer share: one layer on the desk, and its attention. */
+/* price.h - what the files that price a layer share: the pricing state of one layer. */
 #ifndef TESS_PRICE_H
 #define TESS_PRICE_H
 
@@ -12,7 +12,7 @@ static inline int64_t tess__larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* What a call needs at hand. */
+/* The pricing state of one layer. */
 typedef struct {
     const tess__pricing *pricing;
     const tess_plan_info *info;
@@ -23,7 +23,7 @@ typedef struct {
     int64_t *ns, *loads;   /* (ranks) */
     int *first, *last;     /* (groups, ring): scratch of price_ring.c */
     int64_t *sent;         /* (ranks): bytes, over all exchanges and hops */
-    int proj_dim;          /* elements of the layer's low-rank vectors */
+    int proj_dim;          /* elements of the layer's projected vectors */
     int32_t fastest;       /* speed */
 } tess__layer_cost;
 
@@ -38,7 +38,7 @@ int64_t tess__attend(const tess__layer_cost *d, int backward, int p, int64_t uni
 
 /* ---- price_ring.c ---------------------------------------------------------------------------- */
 
-/* Which key parts ranks have work with, told to all of their ring: the time that takes. */
+/* Ranks announce to their ring which key parts they have work with: the time that takes. */
 int64_t tess__ring_announce(tess__layer_cost *d);
 
 /* Time from the first tile to the last, 0 without a cluster; d->sent gets the hops. start and next

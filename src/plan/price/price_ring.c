@@ -7,7 +7,7 @@
  * keys it holds go on to the next rank at the start of an iteration, when both have come to it, as
  * long as masks show work for them on some rank ahead.
  * Backward, K and V travel with dK and dV, sums in fp32 that begin at the first rank with work for
- * the part, go on to the last one, and need one more hop from there to come home. Hops are priced
+ * the part, go on to the last one, and need one more hop from there to the owner. Hops are priced
  * for the largest key part; parts differ by a block at most. Without masks all tiles of a rank are
  * alike, and the phase of a ring is (R - 1) max(compute, hop) + compute of its busiest rank.
  */
@@ -95,14 +95,14 @@ static int passes(const tess__layer_cost *d, int u, int s, int iteration)
 }
 
 /* Whether gradients of the part that rank s of group u holds in an iteration leave it: to the next
- * rank, or home from the last. What only its first holder has worked with is at home. */
+ * rank, or from the last to the owner. What only its first holder has worked with is there. */
 static int returns(const tess__layer_cost *d, int u, int s, int iteration)
 {
     const int ring = d->layer->strategy.ring, at = u * ring + (s - iteration + ring) % ring;
     return d->last[at] > 0 && d->first[at] <= iteration && iteration <= d->last[at];
 }
 
-/* What a ring's ranks send over a pass: K and V while they are needed, gradients until home. */
+/* What a ring's ranks send over a pass: K and V while they are needed, gradients until their owner. */
 static void count_hops(tess__layer_cost *d, int backward)
 {
     const tess_plan_layer *layer = d->layer;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* traffic.c - rows that ranks exchange under a layer of a plan, exactly as an executor would.
  *
- * A rank computes with runs of tokens, each of some number of heads, and every token is at home on
+ * A rank computes with runs of tokens, each of some number of heads, and every token is owned by
  * one rank: shards are even, and the shards of a node's ranks follow each other. A run that goes to
  * rank p costs O(1):
  *

@@ -60,13 +60,20 @@ int main(void)
     TRY(tess_random_normal(1, 2, 0, v, ALL));
     const tess_view vq = view(q), vk = view(k), vv = view(v), vo = view(o), vpart = view(part);
     tess_attn *attn, *small;
-    TRY(tess_attn_create(ctx, &(tess_attn_shape){1, HEADS, DIM, TOKENS, TOKENS, 0, 0, 0}, &attn));
+    TRY(tess_attn_create(
+        ctx,
+        &(tess_attn_shape){
+            .batch = 1, .heads = HEADS, .head_dim = DIM, .tokens_q = TOKENS, .tokens_k = TOKENS},
+        &attn));
     TRY(tess_attn_forward(attn, sel, &vq, &vk, &vv, &vo, NULL));
 
     /* In head 1 the first block sees the first two: dense attention over these alone is the same,
      * to the bit. */
-    TRY(tess_attn_create(ctx, &(tess_attn_shape){1, HEADS, DIM, BLOCK, 2 * BLOCK, 0, 0, 0},
-                         &small));
+    TRY(tess_attn_create(
+        ctx,
+        &(tess_attn_shape){
+            .batch = 1, .heads = HEADS, .head_dim = DIM, .tokens_q = BLOCK, .tokens_k = 2 * BLOCK},
+        &small));
     TRY(tess_attn_forward(small, NULL, &vq, &vk, &vv, &vpart, NULL));
     const int same = !memcmp(o + TOKENS * DIM, part + TOKENS * DIM, BLOCK * DIM * sizeof(float));
     printf("density %.4f: %lld of %d blocks\n", lists.density,

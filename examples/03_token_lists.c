@@ -57,7 +57,11 @@ int main(void)
     const tess_view vdq = view(dq), vdk = view(dk), vdv = view(dv);
     const tess_attn_saved saved = {&vq, &vk, &vv, &vo, lse};
     tess_attn *attn;
-    TRY(tess_attn_create(ctx, &(tess_attn_shape){1, HEADS, DIM, TOKENS, TOKENS, 0, 0, 0}, &attn));
+    TRY(tess_attn_create(
+        ctx,
+        &(tess_attn_shape){
+            .batch = 1, .heads = HEADS, .head_dim = DIM, .tokens_q = TOKENS, .tokens_k = TOKENS},
+        &attn));
     TRY(tess_attn_forward(attn, sel, &vq, &vk, &vv, &vo, lse));
     TRY(tess_attn_backward(attn, sel, &saved, &vdout, NULL, &vdq, &vdk, &vdv));
 

@@ -51,7 +51,11 @@ int main(void)
     TRY(tess_random_normal(1, 1, 0, k, ALL));
     TRY(tess_random_normal(1, 2, 0, v, ALL));
     shape_data();
-    TRY(tess_attn_create(ctx, &(tess_attn_shape){1, HEADS, DIM, TOKENS, TOKENS, 0, 0, 0}, &attn));
+    TRY(tess_attn_create(
+        ctx,
+        &(tess_attn_shape){
+            .batch = 1, .heads = HEADS, .head_dim = DIM, .tokens_q = TOKENS, .tokens_k = TOKENS},
+        &attn));
     TRY(tess_attn_forward(attn, NULL, &vq, &vk, &vv, &vd, NULL));
     const tess_sel_shape shape = {1, HEADS, TOKENS, TOKENS, GROUP, 1, NULL, NULL, 0, 0};
     TRY(tess_selection_create(ctx, &shape, (int64_t)HEADS * TOKENS / GROUP * KEYS, &sel));

@@ -31,7 +31,8 @@ static tess_view view(float *x, int token) /* [heads, tokens, head_dim], from a 
 /* o, lse = attention of all queries to the keys begin..end. */
 static tess_status attend(tess_ctx *ctx, int begin, int end, float *o, float *lse)
 {
-    const tess_attn_shape shape = {1, HEADS, DIM, TOKENS, end - begin, 0, TESS_PRECISION_FP32, 0};
+    const tess_attn_shape shape = {
+        .batch = 1, .heads = HEADS, .head_dim = DIM, .tokens_q = TOKENS, .tokens_k = end - begin};
     const tess_view vq = view(q, 0), vk = view(k, begin), vv = view(v, begin), vo = view(o, 0);
     tess_attn *attn;
     tess_status status = tess_attn_create(ctx, &shape, &attn);
@@ -53,7 +54,8 @@ int main(void)
     TRY(attend(ctx, 0, HALF, first, lse_first));
     TRY(attend(ctx, HALF, TOKENS, second, lse_second));
 
-    const tess_attn_shape shape = {1, HEADS, DIM, TOKENS, TOKENS, 0, TESS_PRECISION_FP32, 0};
+    const tess_attn_shape shape = {
+        .batch = 1, .heads = HEADS, .head_dim = DIM, .tokens_q = TOKENS, .tokens_k = TOKENS};
     const tess_view vfirst = view(first, 0), vsecond = view(second, 0);
     TRY(tess_attn_merge(&shape, &vsecond, lse_second, &vfirst, lse_first)); /* into the first */
 

@@ -10,26 +10,164 @@
 /* ---- problems -------------------------------------------------------------------------------- */
 
 static const problem problems[] = {
-    {1, 1, 8, 1, 1, DENSE, 0, 0, 0, 0, 0, 1, 0},       /* the smallest: dq comes from dlse alone */
-    {1, 1, 8, 1, 1, RANDOM, 1, 1, 1.0, 0, 0, 1, 0},    /* the same through a list */
-    {1, 2, 64, 100, 300, DENSE, 0, 0, 0, 0, 0, 1, 0},  /* cross-attention, tails everywhere */
-    {2, 3, 72, 97, 193, DENSE, 0, 0, 0, 1, 0, 0, 0},   /* a head_dim no panel divides */
-    {1, 2, 128, 200, 200, DENSE, 0, 0, 0, 1, 1, 1, 0}, /* bf16 storage */
-    {1, 1, 256, 65, 130, DENSE, 0, 0, 0, 0, 0, 0, 0},  /* the largest head_dim */
-    {1, 1, 40, 50, 0, DENSE, 0, 0, 0, 0, 0, 0, 0},     /* no keys */
-    {1, 1, 40, 0, 50, DENSE, 0, 0, 0, 0, 0, 0, 0},     /* no queries */
-    {2, 2, 64, 256, 256, RANDOM, 64, 64, 0.4, 0, 0, 1, 0}, /* block masks */
-    {1, 2, 128, 300, 500, RANDOM, 128, 64, 0.3, 1, 0, 0, 0},
-    {1, 2, 72, 250, 333, RANDOM, 100, 16, 0.3, 0, 0, 1, 0},
-    {1, 3, 64, 256, 700, RANDOM, 64, 1, 0.2, 0, 0, 1, 0}, /* token lists */
-    {2, 2, 128, 130, 1000, RANDOM, 64, 1, 0.1, 1, 1, 0, 0},
-    {1, 2, 24, 77, 500, RANDOM, 5, 1, 0.2, 0, 0, 1, 0},       /* groups narrower than a vector */
-    {1, 1, 16, 40, 90, RANDOM, 1, 1, 0.3, 0, 0, 0, 0},        /* no grouping at all */
-    {1, 2, 64, 600, 300, RANDOM, 256, 32, 0.5, 0, 0, 1, 0},   /* groups cut into tiles */
-    {1, 2, 64, 137, 211, RANDOM, 0, 0, 0.4, 0, 0, 1, 0},      /* bounds on both sides */
-    {1, 2, 64, 128, 256, EMPTY_ROWS, 16, 8, 0.3, 0, 0, 1, 0}, /* rows that see nothing */
-    {1, 2, 64, 200, 200, FULL, 64, 8, 1.0, 1, 0, 1, 0},
-    {1, 1, 64, 96, 2500, RANDOM, 64, 1, 0.9, 0, 0, 1, 0}, /* several ranges of keys */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 8,
+     .tq = 1,
+     .tk = 1,
+     .dlse = 1}, /* the smallest: dq comes from dlse alone */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 8,
+     .tq = 1,
+     .tk = 1,
+     .pattern = RANDOM,
+     .group = 1,
+     .unit = 1,
+     .density = 1.0,
+     .dlse = 1}, /* the same through a list */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 64,
+     .tq = 100,
+     .tk = 300,
+     .dlse = 1}, /* cross-attention, tails everywhere */
+    {.batch = 2,
+     .heads = 3,
+     .dim = 72,
+     .tq = 97,
+     .tk = 193,
+     .token_major = 1}, /* a head_dim no panel divides */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 128,
+     .tq = 200,
+     .tk = 200,
+     .token_major = 1,
+     .bf16 = 1,
+     .dlse = 1},                                               /* bf16 storage */
+    {.batch = 1, .heads = 1, .dim = 256, .tq = 65, .tk = 130}, /* the largest head_dim */
+    {.batch = 1, .heads = 1, .dim = 40, .tq = 50},             /* no keys */
+    {.batch = 1, .heads = 1, .dim = 40, .tk = 50},             /* no queries */
+    {.batch = 2,
+     .heads = 2,
+     .dim = 64,
+     .tq = 256,
+     .tk = 256,
+     .pattern = RANDOM,
+     .group = 64,
+     .unit = 64,
+     .density = 0.4,
+     .dlse = 1}, /* block masks */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 128,
+     .tq = 300,
+     .tk = 500,
+     .pattern = RANDOM,
+     .group = 128,
+     .unit = 64,
+     .density = 0.3,
+     .token_major = 1},
+    {.batch = 1,
+     .heads = 2,
+     .dim = 72,
+     .tq = 250,
+     .tk = 333,
+     .pattern = RANDOM,
+     .group = 100,
+     .unit = 16,
+     .density = 0.3,
+     .dlse = 1},
+    {.batch = 1,
+     .heads = 3,
+     .dim = 64,
+     .tq = 256,
+     .tk = 700,
+     .pattern = RANDOM,
+     .group = 64,
+     .unit = 1,
+     .density = 0.2,
+     .dlse = 1}, /* token lists */
+    {.batch = 2,
+     .heads = 2,
+     .dim = 128,
+     .tq = 130,
+     .tk = 1000,
+     .pattern = RANDOM,
+     .group = 64,
+     .unit = 1,
+     .density = 0.1,
+     .token_major = 1,
+     .bf16 = 1},
+    {.batch = 1,
+     .heads = 2,
+     .dim = 24,
+     .tq = 77,
+     .tk = 500,
+     .pattern = RANDOM,
+     .group = 5,
+     .unit = 1,
+     .density = 0.2,
+     .dlse = 1}, /* groups narrower than a vector */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 16,
+     .tq = 40,
+     .tk = 90,
+     .pattern = RANDOM,
+     .group = 1,
+     .unit = 1,
+     .density = 0.3}, /* no grouping at all */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 64,
+     .tq = 600,
+     .tk = 300,
+     .pattern = RANDOM,
+     .group = 256,
+     .unit = 32,
+     .density = 0.5,
+     .dlse = 1}, /* groups cut into tiles */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 64,
+     .tq = 137,
+     .tk = 211,
+     .pattern = RANDOM,
+     .density = 0.4,
+     .dlse = 1}, /* bounds on both sides */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 64,
+     .tq = 128,
+     .tk = 256,
+     .pattern = EMPTY_ROWS,
+     .group = 16,
+     .unit = 8,
+     .density = 0.3,
+     .dlse = 1}, /* rows that see nothing */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 64,
+     .tq = 200,
+     .tk = 200,
+     .pattern = FULL,
+     .group = 64,
+     .unit = 8,
+     .density = 1.0,
+     .token_major = 1,
+     .dlse = 1},
+    {.batch = 1,
+     .heads = 1,
+     .dim = 64,
+     .tq = 96,
+     .tk = 2500,
+     .pattern = RANDOM,
+     .group = 64,
+     .unit = 1,
+     .density = 0.9,
+     .dlse = 1}, /* several ranges of keys */
 };
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
@@ -51,7 +189,7 @@ static void every_number_of_threads_gives_the_same_bits(void **state)
 static void a_full_list_gives_the_bits_of_dense_attention(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem dense = {1, 2, 64, 200, 300, DENSE, 0, 0, 0, 0, 0, 0, 0};
+    static const problem dense = {.batch = 1, .heads = 2, .dim = 64, .tq = 200, .tk = 300};
     static const int32_t groups[] = {200, 64, 1}, units[] = {300, 32, 1};
     setting d = make(ctx, &dense);
     run(ctx, &d);
@@ -91,7 +229,14 @@ static tess_selection *half_of(tess_ctx *ctx, const problem *p, int half)
 static void merging_two_halves_equals_the_whole(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem p = {2, 2, 64, 100, 260, DENSE, 16, 13, 1.0, 0, 0, 0, 0};
+    static const problem p = {.batch = 2,
+                              .heads = 2,
+                              .dim = 64,
+                              .tq = 100,
+                              .tk = 260,
+                              .group = 16,
+                              .unit = 13,
+                              .density = 1.0};
     setting whole = make(ctx, &p), a = make(ctx, &p), b = make(ctx, &p);
     run(ctx, &whole);
     a.sel = half_of(ctx, &p, 0);
@@ -161,7 +306,7 @@ static void rows_between_heads_are_left_alone(void **state)
 static void a_nan_is_not_lost(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem p = {1, 1, 16, 40, 50, DENSE, 0, 0, 0, 0, 0, 0, 0};
+    static const problem p = {.batch = 1, .heads = 1, .dim = 16, .tq = 40, .tk = 50};
     /* One that arithmetic makes, and one with a payload, as a debugger or a file may put there. */
     static const uint32_t bits[] = {0x7fc00000, 0x7fc00001, 0xffc12345};
     for (int i = 0; i < 3; i++) {
@@ -237,7 +382,8 @@ static void other_work_is_done_between_tiles(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 3; threads += 2) {
-        const problem p = {1, 2, 64, 8 * TESS_TILE, 300, DENSE, 0, 0, 0, 0, 0, 1, 0};
+        const problem p = {
+            .batch = 1, .heads = 2, .dim = 64, .tq = 8 * TESS_TILE, .tk = 300, .dlse = 1};
         meanwhile m = {.caller = pthread_self()};
         tess_ctx *ctx = NULL;
         tess_attn *attn = NULL;
@@ -278,10 +424,6 @@ static void wrong_arguments_get_a_sentence(void **state)
     CHECK_FAILS(tess_attn_create(ctx, &shape, &attn), TESS_EINVAL,
                 "tess_attn_create: scale is nan, must be positive, or 0 for 1/sqrt(head_dim)");
     shape.scale = 0.0f;
-    shape.precision = TESS_PRECISION_BF16;
-    CHECK_FAILS(tess_attn_create(ctx, &shape, &attn), TESS_ENOTSUP,
-                "tess_attn_create: precision is BF16, products are FP32 only so far");
-    shape.precision = TESS_PRECISION_FP32;
     CHECK_FAILS(tess_attn_create(ctx, NULL, &attn), TESS_EINVAL, "tess_attn_create: shape is NULL");
     assert_null(attn);
     CHECK_OK(tess_attn_create(ctx, &shape, &attn));
@@ -326,7 +468,7 @@ static int count_nan(const float *x, size_t n)
 /* 0 and -inf are for rows that saw nothing; a number gone wrong must not look like one. */
 static void check_nan(tess_ctx *ctx)
 {
-    static const problem dense = {1, 1, 64, 100, 150, DENSE, 0, 0, 0, 0, 0, 0, 0};
+    static const problem dense = {.batch = 1, .heads = 1, .dim = 64, .tq = 100, .tk = 150};
     setting s = make(ctx, &dense);
     s.q[5 * 64 + 3] = NAN;
     run(ctx, &s);

@@ -31,16 +31,14 @@ static double largest(const double *x, int32_t n)
 
 /* ---- predictor ------------------------------------------------------------------------------ */
 
-/* Every proxy and unit score on one shape; integers demand the exact list. */
+/* Both proxies on one shape; integers demand the exact list. */
 static void check_predictor(tess_ctx *ctx, const problem *p, double density, int integers)
 {
     double scores[4096];
-    for (int variant = 0; variant < 4; variant++) {
-        const tess_selector_opts opts = {.kind = TESS_SELECT_PREDICTOR,
-                                         .proxy = (tess_proxy)(variant % 2),
-                                         .unit_score = (tess_unit_score)(variant / 2)};
+    for (int proxy = 0; proxy < 2; proxy++) {
+        const tess_selector_opts opts = {.kind = TESS_SELECT_PREDICTOR, .proxy = (tess_proxy)proxy};
         /* Means of group sizes other than powers of two are not exact. */
-        if (integers && (opts.proxy == TESS_PROXY_MEAN || opts.unit_score == TESS_UNIT_MEAN))
+        if (integers && opts.proxy == TESS_PROXY_MEAN)
             continue;
         const tess_select_in in = {
             .q = &p->q, .k = &p->k, .head_dim = p->dim, .budget = {.density = density}};

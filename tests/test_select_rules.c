@@ -8,7 +8,7 @@
 /* One of each kind, and the predictor once per proxy; grid fits shapes of 96 tokens. */
 static const tess_selector_opts kinds[] = {
     {.kind = TESS_SELECT_PREDICTOR},
-    {.kind = TESS_SELECT_PREDICTOR, .proxy = TESS_PROXY_CENTRE, .unit_score = TESS_UNIT_MEAN},
+    {.kind = TESS_SELECT_PREDICTOR, .proxy = TESS_PROXY_CENTRE},
     {.kind = TESS_SELECT_PREDICTOR, .proxy = TESS_PROXY_SOFTMAX},
     {.kind = TESS_SELECT_ORACLE},
     {.kind = TESS_SELECT_POOLED},
@@ -573,7 +573,6 @@ static void wrong_options_are_named(void **state)
     } cases[] = {
         {{.kind = TESS_SELECT_COUNT}, "tess_selector_create: kind is 7, must be 0..6"},
         {{.proxy = (tess_proxy)3}, "tess_selector_create: proxy is 3, must be 0..2"},
-        {{.unit_score = (tess_unit_score)2}, "tess_selector_create: unit_score is 2, must be 0..1"},
         {{.kind = TESS_SELECT_SEARCH, .reuse = -1},
          "tess_selector_create: reuse is -1, must be 0..1073741824"},
         {{.kind = TESS_SELECT_WINDOW}, "tess_selector_create: grid[0] is 0, must be 1..2147483647"},

@@ -4,25 +4,210 @@
 #include "attn_data.h"
 
 static const problem problems[] = {
-    {1, 1, 8, 1, 1, RANDOM, 1, 1, 0.0, 0, 0, 1, 1},           /* the virtual key is the only one */
-    {1, 2, 64, 128, 256, EMPTY_ROWS, 16, 8, 0.3, 0, 0, 1, 1}, /* lists with nothing in them */
-    {2, 2, 48, 100, 512, RANDOM, 8, 1, 0.125, 1, 0, 1, 1},    /* small groups of single keys */
-    {1, 3, 64, 256, 700, RANDOM, 64, 1, 0.2, 0, 0, 0, 1},
-    {2, 2, 128, 130, 1000, RANDOM, 64, 1, 0.1, 1, 1, 1, 1}, /* bf16 storage */
-    {1, 1, 256, 65, 400, RANDOM, 32, 1, 0.5, 0, 0, 1, 1},   /* as many listed as dropped */
-    {1, 2, 72, 97, 300, RANDOM, 16, 1, 0.9, 0, 0, 1, 1},    /* fewer dropped than listed */
-    {1, 2, 40, 97, 300, RANDOM, 16, 1, 0.995, 1, 1, 0, 1},  /* a few dropped, some lists full */
-    {1, 2, 24, 77, 500, RANDOM, 5, 1, 0.2, 0, 0, 1, 1},     /* groups narrower than a vector */
-    {1, 1, 16, 40, 90, RANDOM, 1, 1, 0.3, 0, 0, 0, 1},
-    {1, 2, 64, 600, 300, RANDOM, 256, 32, 0.5, 0, 0, 1, 1},  /* groups cut into tiles */
-    {1, 2, 128, 300, 500, RANDOM, 128, 64, 0.3, 1, 0, 0, 1}, /* the last unit is shorter */
-    {1, 2, 64, 137, 211, RANDOM, 0, 0, 0.4, 0, 0, 1, 1},     /* bounds on both sides */
-    {1, 2, 64, 137, 211, RANDOM, 0, 0, 0.8, 1, 1, 1, 1},
-    {1, 1, 64, 96, 2500, RANDOM, 64, 1, 0.3, 0, 0, 1, 1}, /* several ranges of keys */
-    {1, 1, 8, 16, 9000, RANDOM, 8, 1, 0.05, 0, 0, 1, 1},  /* keys summed in slices */
-    {1, 1, 40, 20, 96, RANDOM, 20, 1, 1.0, 0, 0, 1, 1},   /* exactly a chunk, all of it */
-    {1, 1, 40, 0, 50, RANDOM, 4, 1, 0.5, 0, 0, 0, 1},     /* no queries */
-    {1, 1, 40, 50, 0, RANDOM, 4, 1, 0.5, 0, 0, 0, 1},     /* no keys */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 8,
+     .tq = 1,
+     .tk = 1,
+     .pattern = RANDOM,
+     .group = 1,
+     .unit = 1,
+     .dlse = 1,
+     .compensate = 1}, /* the virtual key is the only one */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 64,
+     .tq = 128,
+     .tk = 256,
+     .pattern = EMPTY_ROWS,
+     .group = 16,
+     .unit = 8,
+     .density = 0.3,
+     .dlse = 1,
+     .compensate = 1}, /* lists with nothing in them */
+    {.batch = 2,
+     .heads = 2,
+     .dim = 48,
+     .tq = 100,
+     .tk = 512,
+     .pattern = RANDOM,
+     .group = 8,
+     .unit = 1,
+     .density = 0.125,
+     .token_major = 1,
+     .dlse = 1,
+     .compensate = 1}, /* small groups of single keys */
+    {.batch = 1,
+     .heads = 3,
+     .dim = 64,
+     .tq = 256,
+     .tk = 700,
+     .pattern = RANDOM,
+     .group = 64,
+     .unit = 1,
+     .density = 0.2,
+     .compensate = 1},
+    {.batch = 2,
+     .heads = 2,
+     .dim = 128,
+     .tq = 130,
+     .tk = 1000,
+     .pattern = RANDOM,
+     .group = 64,
+     .unit = 1,
+     .density = 0.1,
+     .token_major = 1,
+     .bf16 = 1,
+     .dlse = 1,
+     .compensate = 1}, /* bf16 storage */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 256,
+     .tq = 65,
+     .tk = 400,
+     .pattern = RANDOM,
+     .group = 32,
+     .unit = 1,
+     .density = 0.5,
+     .dlse = 1,
+     .compensate = 1}, /* as many listed as dropped */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 72,
+     .tq = 97,
+     .tk = 300,
+     .pattern = RANDOM,
+     .group = 16,
+     .unit = 1,
+     .density = 0.9,
+     .dlse = 1,
+     .compensate = 1}, /* fewer dropped than listed */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 40,
+     .tq = 97,
+     .tk = 300,
+     .pattern = RANDOM,
+     .group = 16,
+     .unit = 1,
+     .density = 0.995,
+     .token_major = 1,
+     .bf16 = 1,
+     .compensate = 1}, /* a few dropped, some lists full */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 24,
+     .tq = 77,
+     .tk = 500,
+     .pattern = RANDOM,
+     .group = 5,
+     .unit = 1,
+     .density = 0.2,
+     .dlse = 1,
+     .compensate = 1}, /* groups narrower than a vector */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 16,
+     .tq = 40,
+     .tk = 90,
+     .pattern = RANDOM,
+     .group = 1,
+     .unit = 1,
+     .density = 0.3,
+     .compensate = 1},
+    {.batch = 1,
+     .heads = 2,
+     .dim = 64,
+     .tq = 600,
+     .tk = 300,
+     .pattern = RANDOM,
+     .group = 256,
+     .unit = 32,
+     .density = 0.5,
+     .dlse = 1,
+     .compensate = 1}, /* groups cut into tiles */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 128,
+     .tq = 300,
+     .tk = 500,
+     .pattern = RANDOM,
+     .group = 128,
+     .unit = 64,
+     .density = 0.3,
+     .token_major = 1,
+     .compensate = 1}, /* the last unit is shorter */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 64,
+     .tq = 137,
+     .tk = 211,
+     .pattern = RANDOM,
+     .density = 0.4,
+     .dlse = 1,
+     .compensate = 1}, /* bounds on both sides */
+    {.batch = 1,
+     .heads = 2,
+     .dim = 64,
+     .tq = 137,
+     .tk = 211,
+     .pattern = RANDOM,
+     .density = 0.8,
+     .token_major = 1,
+     .bf16 = 1,
+     .dlse = 1,
+     .compensate = 1},
+    {.batch = 1,
+     .heads = 1,
+     .dim = 64,
+     .tq = 96,
+     .tk = 2500,
+     .pattern = RANDOM,
+     .group = 64,
+     .unit = 1,
+     .density = 0.3,
+     .dlse = 1,
+     .compensate = 1}, /* several ranges of keys */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 8,
+     .tq = 16,
+     .tk = 9000,
+     .pattern = RANDOM,
+     .group = 8,
+     .unit = 1,
+     .density = 0.05,
+     .dlse = 1,
+     .compensate = 1}, /* keys summed in slices */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 40,
+     .tq = 20,
+     .tk = 96,
+     .pattern = RANDOM,
+     .group = 20,
+     .unit = 1,
+     .density = 1.0,
+     .dlse = 1,
+     .compensate = 1}, /* exactly a chunk, all of it */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 40,
+     .tk = 50,
+     .pattern = RANDOM,
+     .group = 4,
+     .unit = 1,
+     .density = 0.5,
+     .compensate = 1}, /* no queries */
+    {.batch = 1,
+     .heads = 1,
+     .dim = 40,
+     .tq = 50,
+     .pattern = RANDOM,
+     .group = 4,
+     .unit = 1,
+     .density = 0.5,
+     .compensate = 1}, /* no keys */
 };
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
@@ -44,9 +229,30 @@ static void what_drops_nothing_gives_the_bits_it_gives_without(void **state)
 {
     tess_ctx *ctx = *state;
     static const problem with[] = {
-        {2, 2, 64, 200, 300, FULL, 64, 1, 1.0, 0, 0, 1, 1},
-        {1, 2, 48, 100, 130, FULL, 8, 13, 1.0, 1, 1, 0, 1},
-        {1, 2, 64, 100, 130, DENSE, 0, 0, 0, 0, 0, 1, 1},
+        {.batch = 2,
+         .heads = 2,
+         .dim = 64,
+         .tq = 200,
+         .tk = 300,
+         .pattern = FULL,
+         .group = 64,
+         .unit = 1,
+         .density = 1.0,
+         .dlse = 1,
+         .compensate = 1},
+        {.batch = 1,
+         .heads = 2,
+         .dim = 48,
+         .tq = 100,
+         .tk = 130,
+         .pattern = FULL,
+         .group = 8,
+         .unit = 13,
+         .density = 1.0,
+         .token_major = 1,
+         .bf16 = 1,
+         .compensate = 1},
+        {.batch = 1, .heads = 2, .dim = 64, .tq = 100, .tk = 130, .dlse = 1, .compensate = 1},
     };
     for (int i = 0; i < 3; i++) {
         problem without = with[i];
@@ -67,7 +273,16 @@ static void equal_keys_are_replaced_without_loss(void **state)
 {
     tess_ctx *ctx = *state;
     enum { TQ = 40, TK = 300, D = 64, KEPT = 30 };
-    static const problem p = {1, 1, D, TQ, TK, RANDOM, 8, 1, 0.0, 0, 0, 1, 1};
+    static const problem p = {.batch = 1,
+                              .heads = 1,
+                              .dim = D,
+                              .tq = TQ,
+                              .tk = TK,
+                              .pattern = RANDOM,
+                              .group = 8,
+                              .unit = 1,
+                              .dlse = 1,
+                              .compensate = 1};
     setting s = make(ctx, &p), dense = make(ctx, &p);
     int64_t offsets[TQ / 8 + 1];
     int32_t indices[TQ / 8 * KEPT];
@@ -115,9 +330,35 @@ static void a_mean_far_from_zero_keeps_its_digits(void **state)
 {
     tess_ctx *ctx = *state;
     static const problem cases[] = {
-        {1, 1, 64, 16, 3000, RANDOM, 16, 1, 0.999, 0, 0, 0, 1},
-        {1, 1, 64, 16, 3000, RANDOM, 16, 1, 0.45, 0, 0, 0, 1},
-        {1, 1, 64, 16, 3000, RANDOM, 16, 1, 0.0, 0, 0, 0, 1},
+        {.batch = 1,
+         .heads = 1,
+         .dim = 64,
+         .tq = 16,
+         .tk = 3000,
+         .pattern = RANDOM,
+         .group = 16,
+         .unit = 1,
+         .density = 0.999,
+         .compensate = 1},
+        {.batch = 1,
+         .heads = 1,
+         .dim = 64,
+         .tq = 16,
+         .tk = 3000,
+         .pattern = RANDOM,
+         .group = 16,
+         .unit = 1,
+         .density = 0.45,
+         .compensate = 1},
+        {.batch = 1,
+         .heads = 1,
+         .dim = 64,
+         .tq = 16,
+         .tk = 3000,
+         .pattern = RANDOM,
+         .group = 16,
+         .unit = 1,
+         .compensate = 1},
     };
     for (int i = 0; i < 3; i++) {
         setting s = make(ctx, &cases[i]);
@@ -148,7 +389,16 @@ static void what_is_taken_back_leaves_no_trace(void **state)
 {
     tess_ctx *ctx = *state;
     enum { TQ = 512, TK = 600, D = 32, EVERY = 60 };
-    static const problem p = {1, 1, D, TQ, TK, RANDOM, 8, 1, 0.1, 0, 0, 0, 1};
+    static const problem p = {.batch = 1,
+                              .heads = 1,
+                              .dim = D,
+                              .tq = TQ,
+                              .tk = TK,
+                              .pattern = RANDOM,
+                              .group = 8,
+                              .unit = 1,
+                              .density = 0.1,
+                              .compensate = 1};
     setting s = make(ctx, &p);
     const int64_t groups = TQ / 8;
     uint8_t *mask = malloc((size_t)groups * TK);
@@ -178,7 +428,15 @@ static void what_is_taken_back_leaves_no_trace(void **state)
 static void a_nan_that_was_dropped_is_not_hidden(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem p = {1, 1, 16, 16, 50, RANDOM, 8, 1, 0.0, 0, 0, 0, 1};
+    static const problem p = {.batch = 1,
+                              .heads = 1,
+                              .dim = 16,
+                              .tq = 16,
+                              .tk = 50,
+                              .pattern = RANDOM,
+                              .group = 8,
+                              .unit = 1,
+                              .compensate = 1};
     setting s = make(ctx, &p);
     s.k[7 * 16 + 3] = NAN;
     CHECK_OK(tess_selection_set_lists(s.sel, (int64_t[]){0, 1, 2}, (int32_t[]){0, 7}));

@@ -170,14 +170,12 @@ static tess_status make_attn(workload *w)
 {
     const problem *p = &w->p;
     const tess_dtype storage = strcmp(p->storage, "f32") == 0 ? TESS_DTYPE_F32 : TESS_DTYPE_BF16;
-    w->shape = (tess_attn_shape){
-        .batch = (int)p->batch,
-        .heads = (int)p->heads,
-        .head_dim = (int)p->dim,
-        .tokens_q = p->tokens_q,
-        .tokens_k = p->tokens_k,
-        .compensate = (int)p->compensate,
-        .precision = strcmp(p->precision, "fp32") == 0 ? TESS_PRECISION_FP32 : TESS_PRECISION_BF16};
+    w->shape = (tess_attn_shape){.batch = (int)p->batch,
+                                 .heads = (int)p->heads,
+                                 .head_dim = (int)p->dim,
+                                 .tokens_q = p->tokens_q,
+                                 .tokens_k = p->tokens_k,
+                                 .compensate = (int)p->compensate};
     TRY(tess_attn_create(w->c->ctx, &w->shape, &w->attn));
     if (p->density < 1)
         TRY(select_at_random(w));

@@ -102,7 +102,6 @@ typedef struct {
     int head_dim;               /* a multiple of 8 up to 256 */
     int64_t tokens_q, tokens_k; /* 0..2^31-1 */
     float scale;                /* 0: 1 / sqrt(head_dim) */
-    tess_precision precision;   /* of the products; BF16 is ENOTSUP */
     int compensate;             /* 1: a virtual key stands for the keys a list leaves out */
 } tess_attn_shape;
 

@@ -46,9 +46,6 @@ typedef enum {
     TESS_PROXY_SOFTMAX, /* no proxy: the sum of its queries' softmaxes over all keys */
 } tess_proxy;
 
-/* A unit's score from those of its keys, for a mean or centre proxy. */
-typedef enum { TESS_UNIT_MAX, TESS_UNIT_MEAN } tess_unit_score;
-
 /* What a predictor makes its low-rank vectors of, for each layer and head. */
 typedef enum {
     TESS_PREDICT_QK,     /* q and k as attention takes them, by one matrix (rank, head_dim) each */
@@ -67,9 +64,8 @@ typedef enum {
 /* Fields of other kinds are ignored. Axes are frames, rows, columns. */
 typedef struct {
     tess_select_kind kind;
-    tess_proxy proxy;           /* PREDICTOR */
-    tess_unit_score unit_score; /* PREDICTOR */
-    int reuse;                  /* SEARCH: so many calls after a search repeat its lists; 0: none */
+    tess_proxy proxy; /* PREDICTOR */
+    int reuse;        /* SEARCH: so many calls after a search repeat its lists; 0: none */
     /* WINDOW: the tokens are a grid in cube order, cubes in row-major order with smaller ones at
      * the far edges. A cube sees `window` cubes along each axis, (window - 1) / 2 of them before
      * it; at the edges of the grid the window is moved inside. */

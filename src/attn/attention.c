@@ -32,12 +32,6 @@ static tess_status check_shape(const tess_attn_shape *s)
         return tess__fail(TESS_EINVAL,
                           "%s: scale is %g, must be positive, or 0 for 1/sqrt(head_dim)", who,
                           (double)s->scale);
-    if (s->precision == TESS_PRECISION_BF16)
-        return tess__fail(TESS_ENOTSUP, "%s: precision is BF16, products are FP32 only so far",
-                          who);
-    if (s->precision != TESS_PRECISION_FP32)
-        return tess__fail(TESS_EINVAL, "%s: precision is %d, must be FP32 (0) or BF16 (1)", who,
-                          (int)s->precision);
     if (s->compensate != 0 && s->compensate != 1)
         return tess__fail(TESS_EINVAL, "%s: compensate is %d, must be 0 or 1", who, s->compensate);
     return TESS_OK;

@@ -50,7 +50,6 @@ tess_status tess__select_check_opts(const char *who, const tess_selector_opts *o
     const int32_t *g = opts->grid, *c = opts->cube, *w = opts->window;
     const bound predictor[] = {
         {"proxy", (int64_t)opts->proxy, 0, TESS_PROXY_SOFTMAX},
-        {"unit_score", (int64_t)opts->unit_score, 0, TESS_UNIT_MEAN},
     };
     const bound window[] = {
         {"grid[0]", g[0], 1, INT32_MAX},   {"grid[1]", g[1], 1, INT32_MAX},

@@ -113,9 +113,7 @@ struct tess_selector {
     int reused;
 };
 
-/* ---- select_run.c and the rules
- * -------------------------------------------------------------------
- */
+/* ---- select_run.c and the rules -------------------------------------------------------------- */
 
 typedef struct {
     const tess_selector_opts *opts;

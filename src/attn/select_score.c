@@ -56,18 +56,14 @@ void tess__select_pack(tess__select_job *job, const tess__scratch *w, int64_t he
 
 /* ---- proxies -------------------------------------------------------------------------------- */
 
-/* Units' scores from those of their keys. */
-static void reduce(float *to, const float *row, const int64_t *bounds, int32_t n_k,
-                   tess_unit_score how)
+/* The score of a unit is the largest of its keys. */
+static void reduce(float *to, const float *row, const int64_t *bounds, int32_t n_k)
 {
     for (int32_t u = 0; u < n_k; u++) {
-        float max = row[bounds[u]], sum = 0.0f;
-        for (int64_t j = bounds[u]; j < bounds[u + 1]; j++) {
-            /* NaN gives way to any number, as it does among units. */
+        float max = row[bounds[u]];
+        for (int64_t j = bounds[u]; j < bounds[u + 1]; j++) /* any number replaces NaN */
             max = row[j] > max || max != max ? row[j] : max;
-            sum += row[j];
-        }
-        to[u] = how == TESS_UNIT_MEAN ? sum / (float)(bounds[u + 1] - bounds[u]) : max;
+        to[u] = max;
     }
 }
 
@@ -91,7 +87,7 @@ void tess__rule_proxy(tess__select_job *job, const tess__scratch *w, int64_t hea
     for (int32_t i = 0; i < n; i++) {
         const float *scores = w->rows + i * w->ld;
         if (sel->n_k != sel->tokens_k) {
-            reduce(w->scores, scores, sel->bounds_k, sel->n_k, job->opts->unit_score);
+            reduce(w->scores, scores, sel->bounds_k, sel->n_k);
             scores = w->scores;
         }
         tess__select_emit(job, w, head, g + i, scores, job->keys[head]);

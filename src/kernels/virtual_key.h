@@ -20,24 +20,18 @@ VINLINE void sum_columns(const int nr, const int nv, double *sum, const float *c
                          int d)
 {
     vf part[4][8];
-    VUNROLL
-    for (int r = 0; r < nr; r++)
-        VUNROLL
-    for (int j = 0; j < nv; j++)
-        part[r][j] = (vf){0};
+    VFOR (r, nr)
+        VFOR (j, nv)
+            part[r][j] = (vf){0};
     int i = 0;
     for (; i + nr <= n; i += nr)
-        VUNROLL
-    for (int r = 0; r < nr; r++)
-        VUNROLL
-    for (int j = 0; j < nv; j++)
-        part[r][j] += vf_load(rows[i + r] + d + j * VL);
+        VFOR (r, nr)
+            VFOR (j, nv)
+                part[r][j] += vf_load(rows[i + r] + d + j * VL);
     for (; i < n; i++)
-        VUNROLL
-    for (int j = 0; j < nv; j++)
-        part[0][j] += vf_load(rows[i] + d + j * VL);
-    VUNROLL
-    for (int j = 0; j < nv; j++) {
+        VFOR (j, nv)
+            part[0][j] += vf_load(rows[i] + d + j * VL);
+    VFOR (j, nv) {
         float whole[VL];
         VUNROLL
         for (int r = 1; r < nr; r++)

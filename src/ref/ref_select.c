@@ -52,18 +52,17 @@ static double dot_key(const double *a, const tess_select_in *in, int64_t b, int6
     return sum;
 }
 
-static void score_units(const double *proxy, tess_unit_score how, const tess_select_in *in,
-                        const tess_sel_shape *shape, int64_t b, int64_t h, double *scores)
+static void score_units(const double *proxy, const tess_select_in *in, const tess_sel_shape *shape,
+                        int64_t b, int64_t h, double *scores)
 {
     for (int32_t u = 0; u < shape->n_k; u++) {
         const int64_t first = shape->bounds_k[u], end = shape->bounds_k[u + 1];
-        double sum = 0.0, max = -INFINITY;
+        double max = -INFINITY;
         for (int64_t j = first; j < end; j++) {
             const double s = dot_key(proxy, in, b, h, j);
-            sum += s;
             max = s > max ? s : max;
         }
-        scores[u] = how == TESS_UNIT_MEAN ? sum / (double)(end - first) : max;
+        scores[u] = max;
     }
 }
 
@@ -127,7 +126,7 @@ tess_status ref_select_scores(tess_ctx *ctx, const tess_selector_opts *opts,
         mean_row(proxy, in->q, b, h, centre, centre + 1, in->head_dim);
     else
         mean_row(proxy, in->q, b, h, begin, end, in->head_dim);
-    score_units(proxy, opts->unit_score, in, shape, b, h, scores);
+    score_units(proxy, in, shape, b, h, scores);
     return TESS_OK;
 }
 

@@ -183,25 +183,25 @@ tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *like,
     fit *f = tess__alloc_zero(ctx, sizeof *f);
     if (!f)
         return TESS_ENOMEM;
-    tess_collective_fit fit;
+    tess_collective_fit errors;
     f->rows = rows;
     f->n = n;
     f->info = like->info;
     const int64_t large = 16 << 20;
-    fit.before = mean_error(f, 0, &fit.rows);
-    fit.before_large = mean_error(f, large, &fit.rows_large);
+    errors.before = mean_error(f, 0, &errors.rows);
+    errors.before_large = mean_error(f, large, &errors.rows_large);
     choose_knobs(f);
     search(f);
     for (int i = 0; i < f->n_knobs; i++) {
         const double value = four_digits(*f->knobs[i].value);
         *f->knobs[i].value = value > f->knobs[i].max ? f->knobs[i].max : value;
     }
-    fit.after = mean_error(f, 0, &fit.rows);
-    fit.after_large = mean_error(f, large, &fit.rows_large);
+    errors.after = mean_error(f, 0, &errors.rows);
+    errors.after_large = mean_error(f, large, &errors.rows_large);
     f->info.collectives.origin = origin;
     const tess_status status = tess_cluster_create(ctx, &f->info, cluster);
     tess__free(ctx, f);
     if (status == TESS_OK && report)
-        *report = fit;
+        *report = errors;
     return status;
 }

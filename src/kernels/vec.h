@@ -31,9 +31,6 @@
 #define VUNROLL4 _Pragma("GCC unroll 4")
 #endif
 
-/* A loop over registers, unrolled whole, as one statement. */
-#define VFOR(i, n) VUNROLL for (int i = 0; i < (n); i++)
-
 enum {
     VL = TESS_VEC / (int)sizeof(float),
     VD = TESS_VEC / (int)sizeof(double),

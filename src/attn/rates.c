@@ -139,6 +139,7 @@ static int64_t choose_rows(const bench *b)
 static tess_status make(bench *b)
 {
     const tess_attn_rates_shape *s = b->shape;
+    b->keys = s->keys < KEYS_MAX ? s->keys : KEYS_MAX;
     const tess_selector_opts rule = {.kind =
                                          s->proj_dim ? TESS_SELECT_PREDICTOR : TESS_SELECT_RANDOM};
     const tess_predict_shape predict = {.batch = 1,
@@ -147,7 +148,6 @@ static tess_status make(bench *b)
                                         .rank = s->proj_dim,
                                         .tokens = b->keys,
                                         .rows = 1};
-    b->keys = s->keys < KEYS_MAX ? s->keys : KEYS_MAX;
     b->rows = choose_rows(b);
     TESS_TRY(make_tensors(b));
     TESS_TRY(tess_selector_create(b->ctx, &rule, &b->selector));

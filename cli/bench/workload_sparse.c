@@ -143,7 +143,7 @@ static tess_status make_learner(workload *w, const tess_model_config *config)
     sparse_step *s = &w->sparse;
     tess_attention_opts opts = TESS_ATTENTION_OPTS_INIT;
     opts.kind = TESS_ATTENTION_DSV;
-    opts.rank = RANK;
+    opts.proj_dim = RANK;
     TRY(tess_stage_query(&opts, 1, w->p.tokens, &s->stage));
     return w->p.backward
                ? tess_learner_create(w->c->ctx, s->attend.predictor, config->layers, &s->learner)

@@ -146,8 +146,8 @@ static void times(void)
              .ranks = RANKS};
     need(tess_work_from_masks(ctx, &j.masks, &j.work));
     need(tess_work_loads(j.work, 0, j.loads));
-    need(tess__partition_scratch_create(ctx, &(tess__partition_scratch_shape){HEADS, MANY, BLOCKS, BLOCKS, RANKS},
-                            &j.space));
+    need(tess__partition_scratch_create(
+        ctx, &(tess__partition_scratch_shape){HEADS, MANY, BLOCKS, BLOCKS, RANKS}, &j.space));
     j.shares = memory((HEADS + MANY) * sizeof *j.shares);
     j.q_order = memory(BLOCKS * sizeof *j.q_order);
     j.k_order = memory(BLOCKS * sizeof *j.k_order);
@@ -205,7 +205,8 @@ static void plan_cell(const double *density, int heads, int64_t tokens, int rank
     tess__partition_scratch *space = NULL;
     need(tess_work_from_density(ctx, density, 1, heads, tokens, 64, &work));
     need(tess__partition_scratch_create(
-        ctx, &(tess__partition_scratch_shape){heads, ranks, work->info.q_blocks, work->info.k_blocks, 0},
+        ctx,
+        &(tess__partition_scratch_shape){heads, ranks, work->info.q_blocks, work->info.k_blocks, 0},
         &space));
     int32_t *const group_of = memory((size_t)heads * sizeof *group_of);
     int64_t *const loads = memory((size_t)heads * sizeof *loads);

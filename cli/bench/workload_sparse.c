@@ -117,7 +117,7 @@ tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape)
     TRY(workload_densities(w));
     TRY(set_break_even(w));
     TRY(set_budgets(w));
-    s->room.rank = RANK;
+    s->room.proj_dim = RANK;
     s->room.compensate = (int)p->compensate;
     if (p->backward)
         s->room.learn_rows = p->tokens < LEARN_ROWS ? (int)p->tokens : LEARN_ROWS;
@@ -163,7 +163,7 @@ tess_status workload_make_sparse(workload *w, const tess_model_config *config)
     for (int64_t i = 0; i < p->layers; i++)
         s->layers[i] = (tess_attend_layer){
             .kind = TESS_SELECT_PREDICTOR, .keys = s->budgets + i * heads, .learn = p->backward};
-    const tess_predictor_opts opts = {.rank = RANK, .seed = (uint64_t)p->seed};
+    const tess_predictor_opts opts = {.proj_dim = RANK, .seed = (uint64_t)p->seed};
     TRY(tess_predictor_create(w->c->ctx, config, &opts, &s->attend.predictor));
     TRY(make_learner(w, config));
     s->attend.layers = s->layers;

@@ -3,6 +3,7 @@
 #include "cmd_plan.h"
 #include "choices.h"
 #include "commands.h"
+#include "tessera/advanced/cost.h"
 #include "tessera/advanced/machine.h"
 #include "tessera/report.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* selection.h - selections by key unit and in other units; what a selector holds.
+/* selection.h - selections in other units; what a selector holds.
  *
  * Advanced: functions and structs may change in any version.
  */

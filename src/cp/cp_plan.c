@@ -220,7 +220,8 @@ static void read_candidate(void *user, int layer, const tess_candidate *candidat
     reader *r = user;
     const char *why = candidate->reason;
     if (candidate->chosen) {
-        const int64_t once = r->c->projects[layer] ? tess__ring_announced(candidate->strategy.ring) : 0;
+        const int64_t once =
+            r->c->projects[layer] ? tess__ring_announced(candidate->strategy.ring) : 0;
         r->c->layers[layer].bytes = (candidate->bytes - once) * r->c->opts.batch + once;
     }
     if (layer > 0 || candidate->ns >= 0 || r->c->plans > 1 || strstr(why, "chosen: ") ||

@@ -166,7 +166,7 @@ int main(int argc, char **argv)
     need(tess_work_from_density(ctx, density, 1, HEADS, b.tokens, GROUP, &work));
     const int ring = argc > 3 && strcmp(argv[3], "ring") == 0;
     const int selective = argc > 3 && strcmp(argv[3], "selective") == 0;
-    const tess_plan_opts opts = {.ranks = b.ranks,
+    const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = b.ranks,
                                  .strategy = {.method = TESS_PLAN_CONTIGUOUS,
                                               .ulysses = ring || selective ? 1 : b.ranks,
                                               .ring = ring ? b.ranks : 1,

@@ -91,17 +91,23 @@ int main(void)
     for (int h = 0; h < HEADS; h++)
         density[h] = 0.05 + h * 37 % 100 / 120.0;
     need(tess_work_from_density(ctx, density, 1, HEADS, BLOCKS * GROUP, GROUP, &densities));
-    const tess_plan_opts whole = {.ranks = 8,
+    const tess_plan_opts whole = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 8,
                                   .strategy = {.ulysses = 8, .method = TESS_PLAN_REFINED}};
     run(ctx, "masks, 8 ranks, heads alone", masks, cluster, &whole);
-    run(ctx, "masks, 8 ranks, auto", masks, cluster, &(tess_plan_opts){.ranks = 8});
-    run(ctx, "masks, 8 ranks, auto, no cluster", masks, NULL, &(tess_plan_opts){.ranks = 8});
-    run(ctx, "masks, 16 ranks on 2 nodes, auto", masks, cluster, &(tess_plan_opts){.ranks = 16});
+    run(ctx, "masks, 8 ranks, auto", masks, cluster,
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 8});
+    run(ctx, "masks, 8 ranks, auto, no cluster", masks, NULL,
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 8});
+    run(ctx, "masks, 16 ranks on 2 nodes, auto", masks, cluster,
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 16});
     run(ctx, "densities, 8 ranks, heads alone", densities, cluster, &whole);
-    run(ctx, "densities, 8 ranks, auto", densities, cluster, &(tess_plan_opts){.ranks = 8});
+    run(ctx, "densities, 8 ranks, auto", densities, cluster,
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 8});
     run(ctx, "densities, 1024 ranks, refined, all degrees", densities, cluster,
-        &(tess_plan_opts){.ranks = 1024, .strategy.method = TESS_PLAN_REFINED});
-    run(ctx, "densities, 1024 ranks, auto", densities, cluster, &(tess_plan_opts){.ranks = 1024});
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 1024,
+                          .strategy.method = TESS_PLAN_REFINED});
+    run(ctx, "densities, 1024 ranks, auto", densities, cluster,
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 1024});
     tess_work_destroy(masks);
     tess_work_destroy(densities);
     tess_cluster_destroy(cluster);

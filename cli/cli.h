@@ -128,8 +128,8 @@ void opt_free(const command *cmd, void *values);
 /* The options every command shares: all of them, or --help alone for a plain one. */
 const opt *opt_common(const command *cmd, int *n);
 
-/* Completes options of the library from its tables. */
-void opt_bind(opt *options, int n);
+/* Completes options of the library from its tables; their defaults are those of the values. */
+void opt_bind(opt *options, int n, const void *defaults);
 void commands_bind(void); /* of all commands; before any other use of them */
 
 /* Stores a text at the place of an option that does not repeat. Returns -1 if it breaks the rule.

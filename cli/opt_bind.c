@@ -45,14 +45,14 @@ static const char *initial_of(opt *o, const tess_option *from, const void *at)
     return o->text;
 }
 
-void opt_bind(opt *options, int n)
+void opt_bind(opt *options, int n, const void *defaults)
 {
     for (int i = 0; i < n; i++) {
         opt *o = &options[i];
         const tess_option *from = o->member ? tess_option_find(o->table, o->member) : NULL;
         if (!from)
             continue;
-        const char *defaults = tess_option_table_of(o->table)->defaults;
+        const char *library = tess_option_table_of(o->table)->defaults;
         o->type = o->type ? o->type : type_of(from->type);
         o->narrow = !o->own && (from->type == TESS_OPTION_INT || from->type == TESS_OPTION_WORD);
         o->offset += o->own ? 0 : from->offset;
@@ -62,7 +62,8 @@ void opt_bind(opt *options, int n)
         o->values = from->values;
         o->help = o->help ? o->help : from->help;
         if (o->own != OPT_OWN)
-            o->initial = initial_of(o, from, defaults + from->offset);
+            o->initial = initial_of(
+                o, from, o->own ? library + from->offset : (const char *)defaults + o->offset);
     }
 }
 

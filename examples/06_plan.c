@@ -33,7 +33,8 @@ int main(void)
     tess_plan *plan;
     TRY(tess_ctx_create(NULL, &ctx));
     TRY(tess_work_from_masks(ctx, &set, &work));
-    const tess_plan_opts opts = {.ranks = RANKS, .strategy.method = TESS_PLAN_FRACTIONAL};
+    const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = RANKS,
+                                 .strategy.method = TESS_PLAN_FRACTIONAL};
     TRY(tess_plan_create(ctx, work, NULL, &opts, &plan));
     TRY(tess_plan_check(plan, work)); /* every block exactly once */
 

@@ -50,7 +50,8 @@ static tess_status rank(void *user, tess_ctx *ctx, tess_comm *comm)
     tess_work *work;
     tess_plan *plan;
     TRY(tess_work_from_masks(ctx, &set, &work));
-    const tess_plan_opts how = {.ranks = me.size, .strategy.method = TESS_PLAN_FRACTIONAL};
+    const tess_plan_opts how = {TESS_PLAN_OPTS_DEFAULTS, .ranks = me.size,
+                                .strategy.method = TESS_PLAN_FRACTIONAL};
     TRY(tess_plan_create(ctx, work, NULL, &how, &plan)); /* the same on all: nothing is sent */
 
     tess_dist_attn *attn;

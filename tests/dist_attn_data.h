@@ -296,7 +296,8 @@ static inline tess_plan *plan_pass(const world *w, const mesh *m, tess_plan_meth
 {
     tess_plan *plan = NULL;
     tess_work *work = make_work(w);
-    const tess_plan_opts opts = {.ranks = w->p.ranks,
+    const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS,
+                                 .ranks = w->p.ranks,
                                  .strategy = {.method = method,
                                               .ulysses = m->ulysses,
                                               .ring = m->ring,

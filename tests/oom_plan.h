@@ -100,7 +100,7 @@ static tess_status plan_round(world *w, int ring, int selective)
     memset(mask, 1, sizeof mask);
     const tess_mask_set set = {.layers = 1, .heads = 4, .q_blocks = 4, .k_blocks = 4, .data = mask};
     const tess_plan_opts opts = {
-        .ranks = 4,
+        TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
         .strategy = {.method = TESS_PLAN_REFINED, .ring = ring, .selective = selective}};
     const int64_t bounds_q[5] = {0, 1, 2, 3, 4}, bounds_k[5] = {0, 1, 1, 3, 4};
     tess_work *work = NULL;
@@ -203,7 +203,8 @@ static tess_status s_dist_attn(world *w)
     if (status == TESS_OK)
         status = tess_work_from_density(w->ctx, density, 1, 2, 32, 8, &work);
     if (status == TESS_OK)
-        status = tess_plan_create(w->ctx, work, NULL, &(tess_plan_opts){.ranks = 1}, &plan);
+        status = tess_plan_create(w->ctx, work, NULL,
+                                  &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 1}, &plan);
     if (status == TESS_OK)
         status = tess_dist_attn_create(w->ctx, comm, &opts, &attn);
     for (int i = 0; status == TESS_OK && i < 2; i++)
@@ -235,7 +236,7 @@ static tess_status s_plan(world *w)
                                  .tokens_k = 6 * 64,
                                  .group = 64,
                                  .unit = 64};
-    const tess_plan_opts opts = {.ranks = 4, .nodes = 2};
+    const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .nodes = 2};
     tess_cluster *cluster = NULL;
     tess_work *work = NULL;
     tess_plan *plan = NULL;

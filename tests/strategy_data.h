@@ -114,7 +114,7 @@ static inline tess_work *random_work(uint64_t seed)
 static inline tess_plan_opts random_opts(uint64_t seed, const tess_work *work)
 {
     const int u = draw(seed, 30, 1, 4), parts = draw(seed, 31, 1, 4), ring = draw(seed, 32, 0, 1);
-    tess_plan_opts opts = {.ranks = u * parts,
+    tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = u * parts,
                            .strategy = {.ulysses = u,
                                         .ring = ring ? parts : 1,
                                         .selective = ring ? 1 : parts,

@@ -305,11 +305,13 @@ static void plans_of_another_shape_get_a_sentence(void **state)
     tess_plan *plan = NULL;
     const double density[] = {1, 1, 1};
     CHECK_OK(tess_work_from_density(ctx, density, 1, 3, 40, 10, &work));
-    CHECK_OK(tess_plan_create(ctx, work, NULL, &(tess_plan_opts){.ranks = 1}, &plan));
+    CHECK_OK(tess_plan_create(ctx, work, NULL,
+                              &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 1}, &plan));
     CHECK_FAILS(tess_dist_attn_plan(a.attn, plan), TESS_EINVAL,
                 "tess_dist_attn_plan: query block 1 begins at row 10, inside of a group");
     tess_plan_destroy(plan);
-    CHECK_OK(tess_plan_create(ctx, work, NULL, &(tess_plan_opts){.ranks = 3}, &plan));
+    CHECK_OK(tess_plan_create(ctx, work, NULL,
+                              &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 3}, &plan));
     CHECK_FAILS(tess_dist_attn_plan(a.attn, plan), TESS_EINVAL,
                 "tess_dist_attn_plan: the plan's ranks is 3, must be 1");
     tess_plan_destroy(plan);

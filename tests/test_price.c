@@ -227,7 +227,7 @@ static void heads_alone_move_and_take_what_one_computes_by_hand(void **state)
     one_candidate(
         work,
         &(tess_plan_opts){
-            .ranks = 4,
+            TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
             .strategy = {.ulysses = 4, .ring = 1, .selective = 1, .method = TESS_PLAN_CONTIGUOUS}},
         &c);
     const int64_t rows = 2 * 4800, row = 128 * 2;
@@ -247,7 +247,7 @@ static void heads_alone_move_and_take_what_one_computes_by_hand(void **state)
     one_candidate(
         work,
         &(tess_plan_opts){
-            .ranks = 4,
+            TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
             .strategy = {.ulysses = 4, .ring = 1, .selective = 1, .method = TESS_PLAN_CONTIGUOUS},
             .pass = TESS_PLAN_TRAIN},
         &t);
@@ -265,7 +265,8 @@ static void low_rank_vectors_and_lse_are_bytes_too(void **state)
 {
     (void)state;
     tess_work *work = even_work(8, 6400, 64, 0.25);
-    tess_plan_opts opts = {.ranks = 4, .strategy = {.ulysses = 4, .method = TESS_PLAN_CONTIGUOUS}};
+    tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
+                           .strategy = {.ulysses = 4, .method = TESS_PLAN_CONTIGUOUS}};
     tess_candidate plain, c;
     const int64_t rows = 2 * 4800, row = 128 * 2, low = 16 * 2;
     for (int pass = TESS_PLAN_FORWARD; pass <= TESS_PLAN_TRAIN; pass++) {
@@ -306,10 +307,9 @@ static void low_rank_keys_come_whole_where_keys_do_not(void **state)
     const int64_t low = (int64_t)3 * 8 * 1600 * 16 * 2;
     for (int ring = 0; ring < 2; ring++) {
         tess_plan_opts opts = {
-            .ranks = 4,
+            TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
             .strategy = {.ulysses = 1, .ring = ring ? 4 : 1, .selective = ring ? 1 : 4},
-            .union_share = 0.5,
-            .strategy.method = TESS_PLAN_CONTIGUOUS};
+            .union_share = 0.5, .strategy.method = TESS_PLAN_CONTIGUOUS};
         tess_candidate plain, c;
         one_candidate(work, &opts, &plain);
         opts.proj_dim = 16;
@@ -328,7 +328,7 @@ static void a_ring_overlaps_its_hops_with_its_tiles(void **state)
     (void)state;
     tess_work *work = even_work(8, 6400, 64, 0.25);
     const tess_plan_opts opts = {
-        .ranks = 4,
+        TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
         .strategy = {.ulysses = 1, .ring = 4, .selective = 1, .method = TESS_PLAN_CONTIGUOUS}};
     tess_candidate c;
     one_candidate(work, &opts, &c);
@@ -378,9 +378,10 @@ static void a_ring_waits_for_the_keys_it_needs(void **state)
     tess_work *work = NULL;
     CHECK_OK(tess_work_from_masks(ctx, &set, &work));
     tess_candidate c;
-    one_candidate(
-        work,
-        &(tess_plan_opts){.ranks = 2, .strategy = {.ring = 2, .method = TESS_PLAN_CONTIGUOUS}}, &c);
+    one_candidate(work,
+                  &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 2,
+                                    .strategy = {.ring = 2, .method = TESS_PLAN_CONTIGUOUS}},
+                  &c);
     const int64_t hop = 4000 + 100 * 128 * 2 * 2 / 100;
     const int64_t tile = (100 * 100 + 100 * 100) * 4 * 128 / 10000;
     assert_int_equal(c.ns, hop + tile);
@@ -395,9 +396,10 @@ static void uneven_heads_are_charged_to_the_rank_that_has_them(void **state)
     (void)state;
     tess_work *work = even_work(3, 6400, 64, 0.25);
     tess_candidate c;
-    one_candidate(
-        work, &(tess_plan_opts){.ranks = 2, .strategy = {.ulysses = 2, .method = TESS_PLAN_LPT}},
-        &c);
+    one_candidate(work,
+                  &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 2,
+                                    .strategy = {.ulysses = 2, .method = TESS_PLAN_LPT}},
+                  &c);
     const int64_t row = 128 * 2;
     const int64_t in = 4000 + 3 * 2 * 3200 * row / 100, out = 4000 + 2 * 3200 * row / 100;
     assert_int_equal(c.comm_ns, in + out);
@@ -413,8 +415,7 @@ static void placements_differ_in_what_crosses_between_nodes(void **state)
 {
     (void)state;
     tess_work *work = even_work(4, 4000, 100, 0.5);
-    tess_plan_opts opts = {.ranks = 4,
-                           .nodes = 2,
+    tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .nodes = 2,
                            .strategy = {.ulysses = 2, .ring = 2, .method = TESS_PLAN_CONTIGUOUS}};
     tess_plan *plan = NULL;
     found f = {0};
@@ -446,10 +447,8 @@ static void volumes_beyond_32_bits_are_right(void **state)
     tess_work *work = even_work(24, 520000, 64, 0.05);
     tess_candidate c;
     one_candidate(work,
-                  &(tess_plan_opts){.ranks = 8,
-                                    .strategy.ulysses = 8,
-                                    .head_dim = 256,
-                                    .strategy.method = TESS_PLAN_CONTIGUOUS,
+                  &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 8, .strategy.ulysses = 8,
+                                    .head_dim = 256, .strategy.method = TESS_PLAN_CONTIGUOUS,
                                     .memory = (int64_t)1 << 40},
                   &c);
     assert_int_equal(c.bytes, (int64_t)4 * 3 * (520000 - 65000) * 256 * 2);
@@ -467,7 +466,7 @@ static void without_a_ring_time_is_exchanges_and_compute_times_rho(void **state)
     tess_work *work = NULL;
     CHECK_OK(tess_work_from_density(ctx, density, 1, 4, 6400, 64, &work));
     tess_candidate c, even;
-    const tess_plan_opts opts = {.ranks = 4,
+    const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
                                  .strategy = {.ulysses = 4, .method = TESS_PLAN_CONTIGUOUS}};
     one_candidate(work, &opts, &c);
     assert_true(fabs(c.rho - 2.0) < 1e-9);
@@ -495,7 +494,7 @@ static void more_imbalance_never_takes_less_time(void **state)
             tess_candidate c;
             CHECK_OK(tess_work_from_density(ctx, density, 1, 4, 6400, 64, &work));
             one_candidate(work,
-                          &(tess_plan_opts){.ranks = 4,
+                          &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
                                             .strategy = {.ulysses = degrees[d][0],
                                                          .ring = degrees[d][1],
                                                          .selective = 1,
@@ -524,7 +523,7 @@ static void the_middle_wins_where_both_ends_cost_more(void **state)
         tess_candidate c;
         one_candidate_on(
             fast, work,
-            &(tess_plan_opts){.ranks = 4,
+            &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
                               .strategy = {.ulysses = 4 >> d, .ring = 1 << d, .selective = 1},
                               .memory = (int64_t)1 << 40},
             &c);
@@ -558,7 +557,7 @@ static void the_union_of_a_rank_is_measured(void **state)
                          .unit = 64};
     tess_work *work = NULL;
     CHECK_OK(tess_work_from_masks(ctx, &set, &work));
-    const tess_plan_opts opts = {.ranks = 4, .strategy.selective = 4};
+    const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .strategy.selective = 4};
     tess_candidate c;
     one_candidate(work, &opts, &c);
     assert_int_equal(c.bytes, 3); /* 12 of 16 blocks of 2 heads are others': 24 bits */
@@ -575,7 +574,8 @@ static void a_union_share_stands_for_masks(void **state)
 {
     (void)state;
     tess_work *work = even_work(2, 6400, 64, 0.1);
-    tess_plan_opts opts = {.ranks = 4, .strategy.selective = 4, .union_share = 0.5};
+    tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .strategy.selective = 4,
+                           .union_share = 0.5};
     tess_candidate c;
     one_candidate(work, &opts, &c);
     /* Half of the remote keys, and one bit per 64 tokens of all of them. */
@@ -610,7 +610,7 @@ static void copies_of_rows_are_priced(void **state)
 {
     (void)state;
     tess_work *work = even_work(2, 6400, 64, 0.1);
-    tess_plan_opts opts = {.ranks = 2, .strategy.ulysses = 2};
+    tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .strategy.ulysses = 2};
     tess_candidate plain, c;
     one_candidate(work, &opts, &plain);
     /* q, k, v and o: 3,200 rows leave a rank, and it computes with 6,400. */
@@ -629,7 +629,8 @@ static void rows_of_further_key_parts_have_a_cost_of_their_own(void **state)
     tess_work *work = even_work(2, 6400, 64, 0.9);
     int64_t less[2];
     for (int ring = 1; ring <= 2; ring++) {
-        tess_plan_opts opts = {.ranks = 2, .strategy = {.ulysses = 2 / ring, .ring = ring}};
+        tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 2,
+                               .strategy = {.ulysses = 2 / ring, .ring = ring}};
         tess_candidate plain, c;
         one_candidate(work, &opts, &plain);
         tess_cluster *cluster = round_with(offsetof(tess_cluster_info, attn_row_keys), 0.0);
@@ -687,11 +688,10 @@ static void bounds_are_bounds(void **state)
             CHECK_OK(tess_work_from_density(ctx, density, 1, heads, 20000, 64, &work));
         else
             work = large_masks(seed);
-        tess_plan_opts opts = {.ranks = 8,
-                               .nodes = 1 + draw(seed, 20, 0, 1),
-                               .pass = (tess_plan_pass)draw(seed, 21, 0, 1),
-                               .memory = (int64_t)1 << 40,
-                               .union_share = 0.7};
+        tess_plan_opts opts = {
+            TESS_PLAN_OPTS_DEFAULTS,           .ranks = 8,
+            .nodes = 1 + draw(seed, 20, 0, 1), .pass = (tess_plan_pass)draw(seed, 21, 0, 1),
+            .memory = (int64_t)1 << 40,        .union_share = 0.7};
         tess_plan *plan = NULL;
         found f = {0};
         CHECK_OK(tess_plan_create(ctx, work, round_cluster, &opts, &plan));
@@ -723,7 +723,8 @@ static void no_price_is_below_its_bound(void **state)
                      : random_masks(seed, 1 + (int)(seed % 9), 24, 20, 5 + (int)(seed % 60));
         for (int d = 0; d < 6; d++) {
             const int parts = 2 << d % 3, ring = d < 3;
-            const tess_plan_opts opts = {.ranks = 8,
+            const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS,
+                                         .ranks = 8,
                                          .nodes = 1 + (int)(seed / 4 % 2),
                                          .strategy = {.ulysses = 8 / parts,
                                                       .ring = ring ? parts : 1,

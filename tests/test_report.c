@@ -184,7 +184,8 @@ static void the_page_of_a_plan_holds_shares_and_imbalance(void **state)
     tess_plan_report *report = NULL;
     CHECK_OK(tess_work_from_weights(ctx, weights, 1, 4, 12, &work));
     CHECK_OK(tess_work_from_weights(ctx, weights, 2, 2, 12, &other));
-    const tess_plan_opts opts = {.ranks = 3, .strategy.method = TESS_PLAN_FRACTIONAL};
+    const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 3,
+                                 .strategy.method = TESS_PLAN_FRACTIONAL};
     CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &plan));
     CHECK_OK(tess_plan_report_create(ctx, &(tess_plan_report_opts){.first_layer = 7}, &report));
     CHECK_FAILS(tess_plan_report_write(report, "page.html"), TESS_EINVAL,

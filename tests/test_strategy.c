@@ -17,7 +17,8 @@ static void every_factorisation_is_tried_and_explained(void **state)
     tess_work *work = even_work(12, 6400, 64, 0.2);
     tess_plan *plan = NULL;
     found f = {0};
-    CHECK_OK(tess_plan_create(ctx, work, round_cluster, &(tess_plan_opts){.ranks = 16}, &plan));
+    CHECK_OK(tess_plan_create(ctx, work, round_cluster,
+                              &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 16}, &plan));
     CHECK_OK(tess_plan_explain(plan, find_all, &f));
     /* 16x1 refined and db-sp; 8, 4 and 2 by ring and selective in two placements each; 1 x 16 twice;
      * fractional. */
@@ -56,7 +57,8 @@ static void the_reason_names_what_is_worse(void **state)
     tess_plan *plan = NULL;
     found f = {0};
     CHECK_OK(tess_work_from_density(ctx, density, 1, 3, 32000, 64, &work));
-    CHECK_OK(tess_plan_create(ctx, work, round_cluster, &(tess_plan_opts){.ranks = 2}, &plan));
+    CHECK_OK(tess_plan_create(ctx, work, round_cluster,
+                              &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 2}, &plan));
     CHECK_OK(tess_plan_explain(plan, find_all, &f));
     assert_int_equal(f.n, 5);
     assert_memory_equal(f.c[0].reason, "not chosen: 1.", 14);
@@ -65,7 +67,8 @@ static void the_reason_names_what_is_worse(void **state)
 
     /* Without a cluster balance decides, then bytes. */
     f.n = 0;
-    CHECK_OK(tess_plan_create(ctx, work, NULL, &(tess_plan_opts){.ranks = 2}, &plan));
+    CHECK_OK(tess_plan_create(ctx, work, NULL,
+                              &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 2}, &plan));
     CHECK_OK(tess_plan_explain(plan, find_all, &f));
     assert_string_equal(f.c[0].reason,
                         "not chosen: no better balanced, imbalance 1.43 against 1.00, "
@@ -83,7 +86,7 @@ static void as_many_heads_on_every_rank_may_be_the_fastest(void **state)
     (void)state;
     /* One head has most of the work: balance puts it alone, and five heads travel to the other. */
     const double density[6] = {0.5, 0.1, 0.1, 0.1, 0.1, 0.1};
-    tess_plan_opts opts = {.ranks = 2, .whole_heads = 1};
+    tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .whole_heads = 1};
     tess_cluster_info info;
     tess_cluster *slow = NULL;
     tess_work *work = NULL;
@@ -113,10 +116,10 @@ static void limits_of_executors_are_respected(void **state)
         tess_plan_opts opts;
         int ring, selective, fractional; /* allowed */
     } cases[] = {
-        {{.ranks = 4, .whole_keys = 1}, 0, 1, 1},
-        {{.ranks = 4, .whole_keys = 2}, 0, 0, 1},
-        {{.ranks = 4, .whole_heads = 1}, 0, 0, 0},
-        {{.ranks = 4, .equal_heads = 1}, 1, 1, 0},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .whole_keys = 1}, 0, 1, 1},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .whole_keys = 2}, 0, 0, 1},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .whole_heads = 1}, 0, 0, 0},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .equal_heads = 1}, 1, 1, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tess_plan *plan = NULL;
@@ -139,8 +142,9 @@ static void limits_of_executors_are_respected(void **state)
     work = even_work(6, 6400, 64, 0.2);
     tess_plan *plan = NULL;
     found f = {0};
-    CHECK_OK(
-        tess_plan_create(ctx, work, NULL, &(tess_plan_opts){.ranks = 4, .equal_heads = 1}, &plan));
+    CHECK_OK(tess_plan_create(
+        ctx, work, NULL, &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .equal_heads = 1},
+        &plan));
     CHECK_OK(tess_plan_explain(plan, find_all, &f));
     assert_string_equal(f.c[0].reason, "6 heads do not divide by 4");
     tess_plan_destroy(plan);
@@ -153,13 +157,15 @@ static void what_does_not_fit_is_told_the_amount(void **state)
     /* 2 GiB a GPU: 8 heads of 300,000 tokens need 1.1 GiB at home and as much again on 2 ranks. */
     tess_work *work = even_work(8, 300000, 64, 0.02);
     tess_plan *plan = NULL;
-    CHECK_FAILS(tess_plan_create(ctx, work, round_cluster, &(tess_plan_opts){.ranks = 2}, &plan),
+    CHECK_FAILS(tess_plan_create(ctx, work, round_cluster,
+                                 &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 2}, &plan),
                 TESS_EINVAL,
                 "tess_plan_create: layer 0: no candidate fits, the smallest needs 2.3 GiB of 2");
     assert_null(plan);
     found f = {0};
-    CHECK_OK(tess_plan_create(ctx, work, round_cluster,
-                              &(tess_plan_opts){.ranks = 2, .memory = (int64_t)5 << 29}, &plan));
+    CHECK_OK(tess_plan_create(
+        ctx, work, round_cluster,
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .memory = (int64_t)5 << 29}, &plan));
     CHECK_OK(tess_plan_explain(plan, find_all, &f));
     for (int i = 0; i < f.n; i++)
         if (f.c[i].strategy.ring == 2)
@@ -177,7 +183,7 @@ static void the_same_input_gives_the_same_plan(void **state)
         tess_work *work = random_masks(seed, 8, 20, 22, 30);
         tess_plan *a = NULL, *b = NULL;
         found fa = {0}, fb = {0};
-        const tess_plan_opts opts = {.ranks = 8, .nodes = 2};
+        const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 8, .nodes = 2};
         CHECK_OK(tess_plan_create(ctx, work, round_cluster, &opts, &a));
         CHECK_OK(tess_plan_create(ctx, work, round_cluster, &opts, &b));
         CHECK_OK(tess_plan_explain(a, find_all, &fa));
@@ -213,7 +219,7 @@ static void plans_have_the_same_bits_everywhere(void **state)
         found f = {0};
         CHECK_OK(tess_cluster_load(ctx, names[seed % (sizeof names / sizeof names[0])], &cluster));
         CHECK_OK(tess_plan_create(ctx, work, cluster,
-                                  &(tess_plan_opts){.ranks = 8,
+                                  &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 8,
                                                     .nodes = 1 + (int)(seed % 4),
                                                     .pass = (tess_plan_pass)(seed % 2)},
                                   &plan));
@@ -244,13 +250,16 @@ static void the_largest_world_is_planned(void **state)
     (void)state;
     tess_work *work = even_work(16, 1 << 20, 64, 0.01);
     tess_plan *plan = NULL;
-    const tess_plan_opts most = {.ranks = 65536, .strategy.method = TESS_PLAN_FRACTIONAL};
+    const tess_plan_opts most = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 65536,
+                                 .strategy.method = TESS_PLAN_FRACTIONAL};
     CHECK_OK(tess_plan_create(ctx, work, round_cluster, &most, &plan));
     CHECK_OK(tess_plan_check(plan, work));
     tess_plan_destroy(plan);
     plan = NULL;
     CHECK_FAILS(tess_plan_create(ctx, work, round_cluster,
-                                 &(tess_plan_opts){.ranks = 8192, .strategy.ring = 8192}, &plan),
+                                 &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 8192,
+                                                   .strategy.ring = 8192},
+                                 &plan),
                 TESS_EINVAL,
                 "tess_plan_create: layer 0: no candidate can be planned: 8192 parts of the "
                 "sequence, at most 4096 are planned");
@@ -263,8 +272,9 @@ static void a_faster_rank_gets_more(void **state)
     tess_work *work = even_work(16, 6400, 64, 0.2);
     const int32_t speeds[4] = {3, 1, 1, 1};
     tess_plan *plan = NULL;
-    CHECK_OK(tess_plan_create(ctx, work, round_cluster,
-                              &(tess_plan_opts){.ranks = 4, .speeds = speeds}, &plan));
+    CHECK_OK(tess_plan_create(
+        ctx, work, round_cluster,
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .speeds = speeds}, &plan));
     int64_t loads[4];
     tess__layer_loads(&plan->info, &plan->layers[0], work, 0, loads);
     assert_true(loads[0] > 2 * loads[1]);
@@ -283,29 +293,38 @@ static void bad_options_are_told(void **state)
         tess_plan_opts opts;
         const char *sentence;
     } bad[] = {
-        {{.ranks = 0}, "ranks is 0, must be 1..65536"},
-        {{.ranks = 2, .nodes = 3}, "nodes is 3, must be 0..2"},
-        {{.ranks = 2, .strategy.method = (tess_plan_method)99}, "method is 99, must be 0..6"},
-        {{.ranks = 2, .strategy.ulysses = 3}, "ulysses is 3, must be 0..2"},
-        {{.ranks = 2, .strategy.ring = -1}, "ring is -1, must be 0..2"},
-        {{.ranks = 4, .strategy = {.ring = 2, .selective = 2}},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 0}, "ranks is 0, must be 1..65536"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .nodes = 3}, "nodes is 3, must be 0..2"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .strategy.method = (tess_plan_method)99},
+         "method is 99, must be one of auto, contiguous, snake, lpt, db-sp, refined, fractional"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .strategy.ulysses = 3},
+         "ulysses is 3, must be 0..2"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .strategy.ring = -1},
+         "ring is -1, must be 0..65536"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 4, .strategy = {.ring = 2, .selective = 2}},
          "ring is 2 and selective is 2, one must be 1"},
-        {{.ranks = 8, .strategy.ulysses = 3},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 8, .strategy.ulysses = 3},
          "ulysses 3, ring 0, selective 0: no such degrees make 8 ranks"},
-        {{.ranks = 8, .strategy = {.ulysses = 2, .ring = 2, .selective = 1}},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 8,
+          .strategy = {.ulysses = 2, .ring = 2, .selective = 1}},
          "ulysses 2, ring 2, selective 1: no such degrees make 8 ranks"},
-        {{.ranks = 2, .head_dim = -8}, "head_dim is -8, must be 0..4096"},
-        {{.ranks = 2, .element_bytes = 3}, "element_bytes is 3, must be 0, 2 or 4"},
-        {{.ranks = 2, .proj_dim = -1}, "proj_dim is -1, must be 0..65536"},
-        {{.ranks = 2, .lse = 2}, "lse is 2, must be 0..1"},
-        {{.ranks = 2, .union_share = 1.5}, "union_share is 1.5, must be 0..1"},
-        {{.ranks = 2, .union_share = NAN}, "union_share is nan, must be 0..1"},
-        {{.ranks = 2, .union_shares = (const double[]){0.5, 1.0, -0.5}},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .head_dim = -8}, "head_dim is -8, must be 1..4096"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .element_bytes = 3},
+         "element_bytes is 3, must be one of 2, 4"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .proj_dim = -1}, "proj_dim is -1, must be 0..65536"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .lse = 2}, "lse is 2, must be 0 or 1"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .union_share = 1.5},
+         "union_share is 1.5, must be 0..1"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .union_share = NAN},
+         "union_share is nan, must be 0..1"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .union_shares = (const double[]){0.5, 1.0, -0.5}},
          "union_shares[2] is -0.5, must be 0..1"},
-        {{.ranks = 2, .memory = -1}, "memory is -1, must be 0..9223372036854775807"},
-        {{.ranks = 2, .speeds = speeds}, "speeds[1] is 0, must be 1..1000000"},
-        {{.ranks = 16, .nodes = 1}, "16 ranks on 1 nodes, but a node of round has 8 GPUs"},
-        {{.ranks = 8, .strategy.ulysses = 8},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .memory = -1}, "memory is -1, must be 0..9.2e+18"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .speeds = speeds},
+         "speeds[1] is 0, must be 1..1000000"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 16, .nodes = 1},
+         "16 ranks on 1 nodes, but a node of round has 8 GPUs"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 8, .strategy.ulysses = 8},
          "layer 0: no candidate can be planned: 4 heads on 8 ranks"},
     };
     tess_plan *plan = NULL;
@@ -320,7 +339,8 @@ static void bad_options_are_told(void **state)
     CHECK_FAILS(tess_plan_create(ctx, work, NULL, NULL, &plan), TESS_EINVAL,
                 "tess_plan_create: opts is NULL");
     CHECK_OK(tess_work_from_weights(ctx, loads, 1, 2, 8, &weights));
-    CHECK_FAILS(tess_plan_create(ctx, weights, round_cluster, &(tess_plan_opts){.ranks = 2}, &plan),
+    CHECK_FAILS(tess_plan_create(ctx, weights, round_cluster,
+                                 &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 2}, &plan),
                 TESS_EINVAL,
                 "tess_plan_create: the work is of weights or of blocks without tokens, whose time "
                 "on a cluster is not known");
@@ -383,7 +403,7 @@ static void a_lower_threshold_plans_more_often(void **state)
     int last = 30;
     double rho;
     for (size_t i = 0; i < sizeof thresholds / sizeof thresholds[0]; i++) {
-        const tess_plan_opts opts = {.ranks = 4,
+        const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
                                      .strategy = {.ulysses = 4, .method = TESS_PLAN_REFINED},
                                      .replan_above = thresholds[i]};
         const int replans = count_replans(&opts, NULL, &rho);
@@ -399,7 +419,8 @@ static void cost_decides_where_a_cluster_is_known(void **state)
 {
     (void)state;
     double slow_rho, fast_rho;
-    tess_plan_opts opts = {.ranks = 4, .strategy = {.ulysses = 4, .method = TESS_PLAN_REFINED}};
+    tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 4,
+                           .strategy = {.ulysses = 4, .method = TESS_PLAN_REFINED}};
     /* The slower the ranks, the dearer imbalance, and the more often planning pays. */
     tess_cluster *const clusters[] = {round_with(offsetof(tess_cluster_info, attn_flops), 1e12),
                                       round_with(offsetof(tess_cluster_info, attn_flops), 1e15)};
@@ -445,7 +466,7 @@ static void reuse_on_a_published_profile(void **state)
     CHECK_OK(tess_profile_query(profile, &v));
     int last = v.steps;
     for (size_t i = 0; i < sizeof thresholds / sizeof thresholds[0]; i++) {
-        const tess_plan_opts opts = {.ranks = 8,
+        const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 8,
                                      .strategy = {.ulysses = 8, .method = TESS_PLAN_REFINED},
                                      .replan_above = thresholds[i]};
         tess_plan *plan = NULL;
@@ -481,7 +502,7 @@ static void keep_says_what_is_wrong(void **state)
 {
     (void)state;
     tess_work *work = drifting(0), *other = even_work(8, 16000, 64, 0.1);
-    const tess_plan_opts opts = {.ranks = 4};
+    const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 4};
     tess_plan *plan = NULL;
     tess_plan_verdict keep;
     CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &plan));
@@ -489,7 +510,8 @@ static void keep_says_what_is_wrong(void **state)
                 "tess_plan_keep: plan is NULL");
     CHECK_FAILS(tess_plan_keep(plan, other, NULL, &opts, 0, &keep), TESS_EINVAL,
                 "tess_plan_keep: the work has 1 layers, the plan 2");
-    CHECK_FAILS(tess_plan_keep(plan, work, NULL, &(tess_plan_opts){.ranks = 3}, 0, &keep),
+    CHECK_FAILS(tess_plan_keep(plan, work, NULL,
+                               &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 3}, 0, &keep),
                 TESS_EINVAL, "tess_plan_keep: ranks is 3, must be the plan's 4");
     CHECK_FAILS(tess_plan_keep(plan, work, NULL, &opts, -5, &keep), TESS_EINVAL,
                 "tess_plan_keep: carried_ns is -5, must be at least 0");

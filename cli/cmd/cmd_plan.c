@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_plan.c - tessera plan: masks or densities in, a plan for every layer and step out. */
 #include "cmd_plan.h"
-#include "choices.h"
 #include "commands.h"
 #include "tessera/advanced/cost.h"
 #include "tessera/advanced/machine.h"
@@ -12,28 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const passes[] = {"fwd", "train", NULL};
-
 /* "4,4,2": a whole number 1..1000000 for each rank. */
 static tess_status read_speeds(cli *c, const plan_values *v, int32_t **speeds)
 {
     if (!v->speeds)
         return TESS_OK;
-    int32_t *list = calloc((size_t)v->ranks, sizeof *list);
+    int32_t *list = calloc((size_t)v->opts.ranks, sizeof *list);
     if (!list)
-        return out_fail(c, TESS_ENOMEM, "no memory for %lld speeds", (long long)v->ranks);
+        return out_fail(c, TESS_ENOMEM, "no memory for %lld speeds", (long long)v->opts.ranks);
     *speeds = list;
     const char *at = v->speeds;
-    for (int64_t i = 0; i < v->ranks; i++) {
+    for (int64_t i = 0; i < v->opts.ranks; i++) {
         char *end;
         errno = 0;
         const long long value = strtoll(at, &end, 10);
-        const int last = i == v->ranks - 1;
+        const int last = i == v->opts.ranks - 1;
         if (end == at || errno || value < 1 || value > 1000000 || *end != (last ? '\0' : ','))
             return out_usage(c,
                              "--speeds is \"%.80s\", must be %lld integers 1..1000000 with commas "
                              "between them",
-                             v->speeds, (long long)v->ranks);
+                             v->speeds, (long long)v->opts.ranks);
         list[i] = (int32_t)value;
         at = end + 1;
     }
@@ -53,12 +50,13 @@ typedef struct {
     plan_tally tally;
 } job;
 
-/* A method that distributes heads does so over all ranks unless degrees are given. */
-static int64_t default_ulysses(const plan_values *v, int heads)
+/* A method that distributes whole heads does so over all ranks, unless degrees are given. */
+static int default_ulysses(const tess_plan_opts *o, int heads)
 {
-    const int named = strcmp(v->method, "auto") != 0 && strcmp(v->method, "fractional") != 0;
-    return !v->ulysses && !v->ring && !v->selective && named && v->ranks <= heads ? v->ranks
-                                                                                  : v->ulysses;
+    const tess_strategy *s = &o->strategy;
+    const int named = s->method != TESS_PLAN_AUTO && s->method != TESS_PLAN_FRACTIONAL;
+    return !s->ulysses && !s->ring && !s->selective && named && o->ranks <= heads ? o->ranks
+                                                                                  : s->ulysses;
 }
 
 /* The cluster, with the rate of attention that was given instead of its own. */
@@ -93,23 +91,12 @@ static tess_status prepare(job *j)
         TRY(tess_plan_report_create(
             c->ctx, &(tess_plan_report_opts){.first_layer = plan_input_layer(&j->input, 0)},
             &j->report));
-    j->opts = (tess_plan_opts){
-        .ranks = (int)v->ranks,
-        .nodes = (int)v->nodes,
-        .strategy = {.method = (tess_plan_method)choices_find(choices_method, v->method),
-                     .ulysses = (int)default_ulysses(v, j->input.heads),
-                     .ring = (int)v->ring,
-                     .selective = (int)v->selective},
-        .pass = (tess_plan_pass)choices_find(passes, v->pass),
-        .head_dim = (int)v->head_dim,
-        .memory = isnan(v->memory) ? 0 : (int64_t)(v->memory * 1073741824.0),
-        .union_share = isnan(v->union_share) ? 0 : v->union_share,
-        .equal_heads = v->equal_heads,
-        .whole_keys = v->whole_keys,
-        .whole_heads = v->whole_heads,
-        .speeds = j->speeds,
-        .replan_above = isnan(v->replan_above) ? 0 : v->replan_above,
-    };
+    j->opts = v->opts;
+    j->opts.strategy.ulysses = default_ulysses(&v->opts, j->input.heads);
+    j->opts.memory = isnan(v->memory) ? 0 : (int64_t)(v->memory * 1073741824.0);
+    j->opts.whole_keys = v->whole_keys;
+    j->opts.speeds = j->speeds;
+    j->opts.replan_above = isnan(v->replan_above) ? 0 : v->replan_above;
     j->tally = (plan_tally){
         .c = c, .given = v, .input = &j->input, .plans = c->json ? json_array() : NULL};
     return TESS_OK;
@@ -203,17 +190,19 @@ static tess_status run(cli *c, const void *given)
     return out_input(c, status);
 }
 
-static const opt options[] = {
+static const plan_values defaults = {.opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 8}};
+
+#define PLAN(name, metavar, of) OPT_OF(PLAN, offsetof(plan_values, opts), name, 0, metavar, of)
+
+static opt options[] = {
     {"density", 0, OPT_PATH, offsetof(plan_values, density), "FILE.csv",
      .help = "a density profile: columns step, layer, head, density"},
     {"mask", 0, OPT_PATH, offsetof(plan_values, mask), "FILE.npy",
      .help = "block masks instead, bool or uint8: [layers,] heads, query blocks, key blocks"},
     {"column", 0, OPT_STRING, offsetof(plan_values, column), "NAME",
      .help = "the profile's column that holds the kept fraction; density unless given"},
-    {"ranks", 0, OPT_INT, offsetof(plan_values, ranks), "P", .initial = "8", .min = 1, .max = 65536,
-     .help = "ranks to spread the attention over"},
-    {"nodes", 0, OPT_INT, offsetof(plan_values, nodes), "N", .min = 1, .max = 65536,
-     .help = "nodes they are in; as many as the cluster's nodes need unless given"},
+    PLAN("ranks", "P", ranks),
+    PLAN("nodes", "N", nodes),
     {"cluster", 0, OPT_STRING, offsetof(plan_values, cluster), "NAME|FILE",
      .help = "machine to predict times on: a shipped name or a JSON file; without it plans are "
              "compared by imbalance and bytes"},
@@ -222,36 +211,23 @@ static const opt options[] = {
              "mask unless given"},
     {"group", 0, OPT_INT, offsetof(plan_values, group), "G", .initial = "64", .min = 1,
      .max = 1048576, .help = "rows of a block"},
-    {"head-dim", 0, OPT_INT, offsetof(plan_values, head_dim), "D", .initial = "128", .min = 1,
-     .max = 4096, .help = "size of a head"},
-    {"method", 0, OPT_CHOICE, offsetof(plan_values, method), "NAME", .initial = "auto",
-     .choices = choices_method,
-     .help =
-         "how heads are distributed: over all ranks, unless --ulysses, --ring or --selective is "
-         "given too; auto tries "
-         "refined heads at all degrees and fractional heads"},
-    {"ulysses", 0, OPT_INT, offsetof(plan_values, ulysses), "U", .min = 1, .max = 65536,
-     .help = "head groups; free unless given"},
-    {"ring", 0, OPT_INT, offsetof(plan_values, ring), "R", .min = 1, .max = 4096,
-     .help = "sequence parts whose keys and values travel round a ring; free unless given"},
-    {"selective", 0, OPT_INT, offsetof(plan_values, selective), "C", .min = 1, .max = 65536,
-     .help = "sequence parts that fetch the keys they select; free unless given"},
-    {"pass", 0, OPT_CHOICE, offsetof(plan_values, pass), "PASS", .initial = "fwd",
-     .choices = passes, .help = "what the time covers: forward, or forward and backward"},
+    PLAN("head-dim", "D", head_dim),
+    PLAN("method", "NAME", method),
+    PLAN("ulysses", "U", ulysses),
+    PLAN("ring", "R", ring),
+    PLAN("selective", "C", selective),
+    PLAN("pass", "PASS", pass),
     {"memory", 0, OPT_DOUBLE, offsetof(plan_values, memory), "GIB", .min = 1e-6, .max = 1e6,
      .help = "memory for the attention of one layer on a rank; the cluster's unless given"},
-    {"union", 0, OPT_DOUBLE, offsetof(plan_values, union_share), "F", .max = 1,
-     .help = "share of the keys that a rank's queries select together, where only densities are "
-             "known"},
+    PLAN("union", "F", union_share),
     {"rate", 0, OPT_DOUBLE, offsetof(plan_values, rate), "TFLOPS", .min = 1e-6, .max = 1e6,
      .help = "measured rate of the attention kernel on a rank, instead of the cluster's"},
     {"speeds", 0, OPT_STRING, offsetof(plan_values, speeds), "A,B,...",
      .help = "relative speed of each rank; equal unless given"},
-    {"equal-heads", 0, OPT_FLAG, offsetof(plan_values, equal_heads),
-     .help = "every rank takes the same number of heads"},
+    PLAN("equal-heads", NULL, equal_heads),
     {"whole-keys", 0, OPT_FLAG, offsetof(plan_values, whole_keys),
      .help = "never split the keys of a query: for kernels that give no log-sum-exp"},
-    {"whole-heads", 0, OPT_FLAG, offsetof(plan_values, whole_heads), .help = "never split a head"},
+    PLAN("whole-heads", NULL, whole_heads),
     {"replan-above", 0, OPT_DOUBLE, offsetof(plan_values, replan_above), "X", .max = 1e6,
      .help = "keep a plan over steps until its mean imbalance is above this; 1.1 is db-SP's"},
     {"reuse", 0, OPT_FLAG, offsetof(plan_values, reuse),
@@ -267,6 +243,11 @@ static const opt options[] = {
     {"html", 0, OPT_PATH, offsetof(plan_values, html), "FILE",
      .help = "write a page with the loads, the shares and the masks"},
 };
+
+static void bind(void)
+{
+    opt_bind(options, (int)(sizeof options / sizeof *options), &defaults);
+}
 
 static const example examples[] = {
     {"tessera plan --density profile.csv --ranks 8", "the best plan for each layer and step"},
@@ -291,5 +272,7 @@ const command command_plan = {
     TABLE(options),
     TABLE(examples),
     .size = sizeof(plan_values),
+    .defaults = &defaults,
+    .bind = bind,
     .run = run,
 };

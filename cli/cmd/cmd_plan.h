@@ -10,10 +10,11 @@
 typedef struct {
     common common;
     const char *density, *mask, *column;
-    const char *cluster, *method, *pass, *speeds, *out, *html;
-    int64_t ranks, nodes, tokens, head_dim, group, ulysses, ring, selective, layer, step;
-    double memory, union_share, replan_above, rate;
-    int reuse, equal_heads, whole_keys, whole_heads, explain;
+    tess_plan_opts opts;
+    const char *cluster, *speeds, *out, *html;
+    int64_t tokens, group, layer, step;
+    double memory, replan_above, rate; /* in GiB; imbalance; in TFLOP/s */
+    int reuse, whole_keys, explain;
 } plan_values;
 
 /* ---- plan_input.c ---------------------------------------------------------------------------- */

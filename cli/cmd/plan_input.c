@@ -67,7 +67,7 @@ tess_status plan_input_open(cli *c, const plan_values *v, plan_input *in)
                                     : "give --density FILE.csv or --mask FILE.npy");
     if (v->density)
         return open_profile(c, v, in);
-    if (v->column || v->step >= 0 || v->union_share > 0)
+    if (v->column || v->step >= 0 || v->opts.union_share > 0)
         return out_usage(c, "%s belongs to a profile, needs --density",
                          v->column      ? "--column"
                          : v->step >= 0 ? "--step"

@@ -213,8 +213,9 @@ static void print_line(const plan_tally *t, const char *name, const plan_strateg
 void plan_print(const plan_tally *t)
 {
     FILE *f = t->c->out;
-    fprintf(f, "%lld ranks, %d step%s of %d layer%s\n", (long long)t->given->ranks, t->input->steps,
-            out_plural(t->input->steps), t->input->layers, out_plural(t->input->layers));
+    fprintf(f, "%lld ranks, %d step%s of %d layer%s\n", (long long)t->given->opts.ranks,
+            t->input->steps, out_plural(t->input->steps), t->input->layers,
+            out_plural(t->input->layers));
     fprintf(f, "%-24s %6s %17s %17s %7s %10s %9s\n", "", "", "imbalance before", "and after", "K/V",
             "bytes sent", "ms a");
     fprintf(f, "%-24s %6s %8s %8s %8s %8s %7s %10s %9s\n", "strategy", "layers", "mean", "worst",
@@ -241,8 +242,11 @@ void plan_set_json(plan_tally *t)
     const double n = (double)s->layers;
     const int before = s->before_count == s->layers;
     json_t *o = json_object();
-    out_set(c, o, "method", json_string(t->given->method));
-    out_set(c, o, "ranks", json_integer(t->given->ranks));
+    out_set(
+        c, o, "method",
+        json_string(
+            tess_option_find(TESS_OPTIONS_PLAN, "method")->words[t->given->opts.strategy.method]));
+    out_set(c, o, "ranks", json_integer(t->given->opts.ranks));
     out_set(c, o, "layers", json_integer(t->input->layers));
     out_set(c, o, "steps", json_integer(t->input->steps));
     out_set(c, o, "rho_before_mean", out_number(before ? s->before_sum / n : NAN));

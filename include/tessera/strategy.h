@@ -4,8 +4,10 @@
  *
  *   tess_cluster *cluster;
  *   tess_plan *plan;
+ *   tess_plan_opts opts = TESS_PLAN_OPTS_INIT;
+ *   opts.ranks = 8;
  *   tess_cluster_load(ctx, "h100", &cluster);
- *   tess_plan_create(ctx, work, cluster, &(tess_plan_opts){.ranks = 8}, &plan);
+ *   tess_plan_create(ctx, work, cluster, &opts, &plan);
  *
  * The same work, cluster and options give the same plan on every rank, compiler and machine.
  */
@@ -22,14 +24,16 @@ extern "C" {
 
 /* ---- making a plan ------------------------------------------------------------------------ */
 
+/* Initialise with TESS_PLAN_OPTS_INIT; ranks must be set. tessera/advanced/options.h has the
+ * ranges. */
 typedef struct {
     int ranks;                  /* 1..65536 */
     int nodes;                  /* 0: as many as the ranks need of the cluster's, 1 without one */
     tess_strategy strategy;     /* AUTO: refined heads at all degrees, and fractional heads;
                                      degrees of 0 are free, and the placement always is */
     tess_plan_pass pass;        /* what is predicted: forward alone, or with the backward pass */
-    int head_dim;               /* 0: 128 */
-    int element_bytes;          /* of q, k, v, o and their gradients: 2 (0: 2), or 4 for fp32 */
+    int head_dim;               /* 1..4096 */
+    int element_bytes;          /* of q, k, v, o and their gradients: 2, or 4 for fp32 */
     int proj_dim;               /* elements of the projected vectors by which ranks select keys,
                                      0..65536: forward, those of a query row travel with it, those
                                      of all keys of a head to every rank that has a share of it, and
@@ -48,9 +52,15 @@ typedef struct {
                                      ranks that need all keys of their heads */
     int whole_heads;            /* 1: no head on two ranks: no fractional, ring, selective */
     const int32_t *speeds;      /* (ranks), relative, 1..1000000; NULL: equal */
-    int reward;          /* for blocks that stay in their part, db-SP's R_b; 0: 2, -1: none */
-    double replan_above; /* for tess_plan_keep: an imbalance; 0: by cost */
+    int reward;                 /* for blocks that stay on their rank, R_b of db-SP; 0: none */
+    double replan_above;        /* for tess_plan_keep: an imbalance; 0: by cost */
 } tess_plan_opts;
+
+#define TESS_PLAN_OPTS_DEFAULTS .head_dim = 128, .element_bytes = 2, .reward = 2
+#define TESS_PLAN_OPTS_INIT                                                                        \
+    {                                                                                              \
+        TESS_PLAN_OPTS_DEFAULTS                                                                    \
+    }
 
 /* With a cluster every layer takes the candidate of the least predicted time; then fewer bytes,
  * then the smaller ulysses. Without one (NULL): the least imbalance in whole percent, then bytes.

@@ -211,17 +211,18 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
     *context = c;
     TESS_TRY(tess__cp_unions(c, o));
     c->opts.union_shares = o->union_shares ? c->priced_unions : NULL;
-    c->how = (tess_plan_opts){.ranks = c->ranks,
-                              .strategy = *strategy,
-                              .pass = o->train ? TESS_PLAN_TRAIN : TESS_PLAN_FORWARD,
-                              .head_dim = o->head_dim,
-                              .element_bytes = sizeof(float),
-                              .proj_dim = o->proj_dim,
-                              .proj_layers = c->projects,
-                              .lse = o->lse,
-                              .union_shares = c->priced_unions,
-                              .whole_keys = o->whole_keys ? 2 : 0,
-                              .replan_above = o->replan_above};
+    c->how = (tess_plan_opts)TESS_PLAN_OPTS_INIT;
+    c->how.ranks = c->ranks;
+    c->how.strategy = *strategy;
+    c->how.pass = o->train ? TESS_PLAN_TRAIN : TESS_PLAN_FORWARD;
+    c->how.head_dim = o->head_dim;
+    c->how.element_bytes = sizeof(float);
+    c->how.proj_dim = o->proj_dim;
+    c->how.proj_layers = c->projects;
+    c->how.lse = o->lse;
+    c->how.union_shares = c->priced_unions;
+    c->how.whole_keys = o->whole_keys ? 2 : 0;
+    c->how.replan_above = o->replan_above;
     return make_executor(c, o);
 }
 

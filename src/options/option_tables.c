@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* option_tables.c - the options of training, sparse attention, sampling and data. */
+/* option_tables.c - the options of training, sparse attention, sampling, data and planning. */
 #include "tessera/advanced/options.h"
+#include "tessera/strategy.h"
 #include "tessera/train.h"
 
 #include <stddef.h>
@@ -17,6 +18,11 @@
 #define FLAG(member, help) OPTION(member, FLAG, 0, 1, NULL, NULL, help)
 #define WORD(member, words, help) OPTION(member, WORD, 0, 0, words, NULL, help)
 #define VALUE(member, words, values, help) OPTION(member, WORD, 0, 0, words, values, help)
+/* A member of a member, by a name of its own. */
+#define MEMBER(name, member, type, low, high, words, help)                                         \
+    {                                                                                              \
+        name, TESS_OPTION_##type, offsetof(OPTS, member), low, high, words, NULL, help             \
+    }
 #define CUBE(member, help) OPTION(member, CUBE, 0, 0, NULL, NULL, help)
 #define TEXT(member, help) OPTION(member, TEXT, 0, 0, NULL, NULL, help)
 
@@ -165,6 +171,46 @@ static const tess_option data_options[] = {
 static const tess_data_opts data_defaults = TESS_DATA_OPTS_INIT;
 #undef OPTS
 
+/* ---- planning -------------------------------------------------------------------------------- */
+
+static const char *const methods[] = {"auto",  "contiguous", "snake",      "lpt",
+                                      "db-sp", "refined",    "fractional", NULL};
+static const char *const passes[] = {"fwd", "train", NULL};
+static const char *const sizes[] = {"2", "4", NULL};
+static const int size_values[] = {2, 4};
+
+#define OPTS tess_plan_opts
+static const tess_option plan_options[] = {
+    INT(ranks, 1, 65536, "ranks to distribute the attention over"),
+    INT(nodes, 0, 65536, "nodes of the ranks; 0: as many as the ranks need"),
+    MEMBER("method", strategy.method, WORD, 0, 0, methods,
+           "how heads are distributed: over all ranks, unless --ulysses, --ring or --selective is "
+           "given too; auto tries refined heads at all degrees and fractional heads"),
+    MEMBER("ulysses", strategy.ulysses, INT, 0, 65536, NULL, "head groups; 0: free"),
+    MEMBER("ring", strategy.ring, INT, 0, 65536, NULL,
+           "sequence parts whose keys and values are sent round a ring; 0: free"),
+    MEMBER("selective", strategy.selective, INT, 0, 65536, NULL,
+           "sequence parts that fetch the keys they select; 0: free"),
+    WORD(pass, passes, "what the time covers: forward, or forward and backward"),
+    INT(head_dim, 1, 4096, "size of a head"),
+    VALUE(element_bytes, sizes, size_values,
+          "bytes of an element of q, k, v, o and their gradients"),
+    INT(proj_dim, 0, 65536, "elements of the projections by which ranks choose keys; 0: none"),
+    FLAG(lse, "forward, the log-sum-exp is returned with o"),
+    INT64(memory, 0, 9.2e18, "bytes for the attention of one layer on a rank; 0: the cluster's"),
+    REAL(union_share, 0, 1,
+         "fraction of the keys that a rank's queries select together, where only densities are "
+         "known; 0: not known"),
+    FLAG(equal_heads, "every rank has the same number of heads"),
+    INT(whole_keys, 0, 2, "never split the keys of a query: for kernels without log-sum-exp"),
+    FLAG(whole_heads, "never split a head"),
+    INT(reward, 0, 1000000, "reward of blocks that stay on their rank, R_b of db-SP; 0: none"),
+    REAL(replan_above, 0, 1e9,
+         "reuse a plan over steps until its mean imbalance is above this; 1.1 is db-SP's"),
+};
+static const tess_plan_opts plan_defaults = TESS_PLAN_OPTS_INIT;
+#undef OPTS
+
 /* ---- by struct ------------------------------------------------------------------------------- */
 
 #define TABLE(prefix, name)                                                                        \
@@ -180,6 +226,7 @@ const tess_option_table *tess_option_table_of(tess_options which)
         [TESS_OPTIONS_ATTENTION] = TABLE("attention.", attention),
         [TESS_OPTIONS_SAMPLE] = TABLE("", sample),
         [TESS_OPTIONS_DATA] = TABLE("", data),
+        [TESS_OPTIONS_PLAN] = TABLE("", plan),
     };
     return &tables[which];
 }

@@ -1,37 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_opts.c - the options of a plan: their rules and defaults, and the rates they lead to. */
+/* plan_opts.c - the options of a plan: rules between them, and the rates of the cluster. */
 #include "strategy_internal.h"
+
+#include "options/option_check.h"
 
 #include <string.h>
 
 static tess_status check_numbers(const char *who, const tess_plan_opts *o, int layers)
 {
-    TESS_TRY(tess__check_range(who, "ranks", o->ranks, 1, TESS_PLAN_RANKS_MAX));
+    TESS_TRY(tess__options_check(who, TESS_OPTIONS_PLAN, o));
     TESS_TRY(tess__check_range(who, "nodes", o->nodes, 0, o->ranks));
-    TESS_TRY(
-        tess__check_range(who, "method", (int)o->strategy.method, 0, TESS_PLAN_METHOD_COUNT - 1));
     TESS_TRY(tess__check_range(who, "ulysses", o->strategy.ulysses, 0, o->ranks));
     TESS_TRY(tess__check_range(who, "ring", o->strategy.ring, 0, o->ranks));
     TESS_TRY(tess__check_range(who, "selective", o->strategy.selective, 0, o->ranks));
-    TESS_TRY(tess__check_range(who, "pass", (int)o->pass, 0, TESS_PLAN_PASS_COUNT - 1));
-    TESS_TRY(tess__check_range(who, "head_dim", o->head_dim, 0, 4096));
-    TESS_TRY(tess__check_range(who, "proj_dim", o->proj_dim, 0, 65536));
-    TESS_TRY(tess__check_range(who, "lse", o->lse, 0, 1));
-    TESS_TRY(tess__check_range(who, "memory", o->memory, 0, INT64_MAX));
-    TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 2));
-    TESS_TRY(tess__check_range(who, "reward", o->reward, -1, 1000000));
-    if (o->element_bytes != 0 && o->element_bytes != 2 && o->element_bytes != 4)
-        return tess__fail(TESS_EINVAL, "%s: element_bytes is %d, must be 0, 2 or 4", who,
-                          o->element_bytes);
-    if (!(o->union_share >= 0.0 && o->union_share <= 1.0))
-        return tess__fail(TESS_EINVAL, "%s: union_share is %g, must be 0..1", who, o->union_share);
     for (int64_t i = 0; o->union_shares && i < ((int64_t)o->ranks + 1) * layers; i++)
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
             return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,
                               (long long)i, o->union_shares[i]);
-    if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
-        return tess__fail(TESS_EINVAL, "%s: replan_above is %g, must be 0..1e9", who,
-                          o->replan_above);
     if (o->strategy.ring > 1 && o->strategy.selective > 1)
         return tess__fail(TESS_EINVAL, "%s: ring is %d and selective is %d, one must be 1", who,
                           o->strategy.ring, o->strategy.selective);
@@ -77,9 +62,6 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
     TESS_TRY(check_numbers(who, opts, work->info.layers));
     *task = (tess__task){.ctx = ctx, .work = work, .opts = *opts};
     tess_plan_opts *o = &task->opts;
-    o->head_dim = o->head_dim ? o->head_dim : 128;
-    o->element_bytes = o->element_bytes ? o->element_bytes : 2;
-    o->reward = o->reward == 0 ? 2 : o->reward < 0 ? 0 : o->reward;
     if (cluster)
         TESS_TRY(use_cluster(who, cluster, task));
     o->nodes = o->nodes ? o->nodes : 1;

@@ -67,10 +67,11 @@ static tess_status make_plan(tess_ctx *ctx, const tess_cluster *cluster, const d
     tess_plan *plan = NULL;
     const int cp = full->layout.cp;
     const int whole = method != TESS_PLAN_AUTO && method != TESS_PLAN_FRACTIONAL;
-    const tess_plan_opts opts = {.ranks = cp,
-                                 .strategy = {.method = method, .ulysses = whole ? cp : 0},
-                                 .pass = TESS_PLAN_TRAIN,
-                                 .head_dim = full->model.head_dim};
+    tess_plan_opts opts = TESS_PLAN_OPTS_INIT;
+    opts.ranks = cp;
+    opts.strategy = (tess_strategy){.method = method, .ulysses = whole ? cp : 0};
+    opts.pass = TESS_PLAN_TRAIN;
+    opts.head_dim = full->model.head_dim;
     tess_status status =
         tess_work_from_density(ctx, density, v->layers, v->heads, full->model.seq, BLOCK, &work);
     if (status == TESS_OK)

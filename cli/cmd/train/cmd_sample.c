@@ -90,7 +90,7 @@ static opt options[] = {
 
 static void bind(void)
 {
-    opt_bind(options, (int)(sizeof options / sizeof *options));
+    opt_bind(options, (int)(sizeof options / sizeof *options), &defaults);
 }
 
 static const example examples[] = {

@@ -48,6 +48,7 @@ typedef enum {
     TESS_OPTIONS_ATTENTION, /* tess_attention_opts */
     TESS_OPTIONS_SAMPLE,    /* tess_sample_opts */
     TESS_OPTIONS_DATA,      /* tess_data_opts */
+    TESS_OPTIONS_PLAN,      /* tess_plan_opts */
 } tess_options;
 
 /* The table of a struct. The members that are no options (callbacks, communicators, arrays) are not

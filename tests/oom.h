@@ -78,10 +78,10 @@ typedef struct {
 static const char *in_folder(const char *name)
 {
     static char path[2][256];
-    static int turn;
-    turn = !turn;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
+    static int next;
+    next = !next;
+    snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
+    return path[next];
 }
 
 /* In a group setup: the folder, and a context that has all memory for the files in it. */

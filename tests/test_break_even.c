@@ -27,7 +27,7 @@ static tess_ctx *make_ctx(void)
     return ctx;
 }
 
-/* An allocator that looks at the context each time it is asked. */
+/* An allocator that reads the context at each request. */
 typedef struct {
     tess_ctx *ctx;
     long live, calls;

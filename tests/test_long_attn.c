@@ -37,11 +37,11 @@ static double since(int64_t start)
 }
 
 /* At most one line in ten seconds. */
-static int tell(void *user, const char *what, int64_t done, int64_t total)
+static int report(void *user, const char *what, int64_t done, int64_t total)
 {
-    int64_t *told = user;
-    if (since(*told) >= 10.0) {
-        *told = tess_clock_ns();
+    int64_t *last = user;
+    if (since(*last) >= 10.0) {
+        *last = tess_clock_ns();
         print_message("  %s: %lld of %lld\n", what, (long long)done, (long long)total);
         fflush(stdout);
     }
@@ -162,14 +162,14 @@ static void check_memory(const tess_ctx *ctx, const setting *s)
     struct rusage usage;
     CHECK_OK(tess_ctx_query(ctx, &info));
     assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
-    const int64_t most = library_bytes(s, info.threads), seen = (int64_t)usage.ru_maxrss * 1024;
+    const int64_t most = library_bytes(s, info.threads), resident = (int64_t)usage.ru_maxrss * 1024;
     print_message("  memory: library %.1f MB (formula %.1f), caller %.1f MB, process %.1f MB\n",
                   (double)info.bytes_peak * 1e-6, (double)most * 1e-6, (double)s->bytes * 1e-6,
-                  (double)seen * 1e-6);
+                  (double)resident * 1e-6);
     assert_in_range(info.bytes_peak, 1, most);
     /* The program itself, its libraries and stacks fit into 64 MiB. While the lists are copied the
      * caller's are there a second time, but most of its arrays are not yet. */
-    assert_in_range(seen, 1, most + s->bytes + (64 << 20));
+    assert_in_range(resident, 1, most + s->bytes + (64 << 20));
 }
 
 /* ---- numbers ------------------------------------------------------------------------------- */
@@ -312,9 +312,9 @@ static void check_keys(setting *s)
 
 static void check_dim(int dim)
 {
-    int64_t told = tess_clock_ns();
+    int64_t last = tess_clock_ns();
     tess_ctx *ctx = NULL;
-    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.progress = tell, .progress_user = &told}, &ctx));
+    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.progress = report, .progress_user = &last}, &ctx));
     setting s = make(ctx, dim);
     print_message("  %lld tokens, head_dim %d, density %.5f, lists of %lld keys\n",
                   (long long)tokens, dim, s.lists_of.density, (long long)s.n);

@@ -281,7 +281,7 @@ static tess_status see_nothing(void *user, const tess_hook_in *hook)
     return TESS_OK;
 }
 
-/* On a context: the pass has no attention of its own, and whole heads come to looks. */
+/* On a context: the pass has no attention of its own, and hooks receive whole heads. */
 static tess_status pass_on(const world *w, const tess_pass_shape *shape)
 {
     static float x[3 * 4 * 4], timestep, text[4 * 8], out[3 * 4 * 4];
@@ -334,12 +334,12 @@ static tess_status train_step(const world *w, tess_train *train)
 static tess_status train_save(const world *w, tess_train *train)
 {
     char path[512], command[128];
-    tess_checkpoint told;
+    tess_checkpoint read;
     tess_status status = tess_train_save(train, in_folder("checkpoint"));
     if (status == TESS_OK)
         status = tess_checkpoint_find(w->ctx, in_folder("checkpoint"), path, sizeof path);
     if (status == TESS_OK)
-        status = tess_checkpoint_read(w->ctx, path, &told);
+        status = tess_checkpoint_read(w->ctx, path, &read);
     if (status == TESS_OK)
         status = tess_train_resume(train, path);
     snprintf(command, sizeof command, "rm -rf %s", in_folder("checkpoint"));

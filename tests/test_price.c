@@ -131,7 +131,7 @@ static tess_traffic rows_of_view(const tess_exchange *x, tess_rows kind, int ran
     return t;
 }
 
-/* Bytes that a rank sends by its exchange lists: q, k, v, low-rank vectors; o, lse; a ring's keys,
+/* Bytes that a rank sends by its exchange lists: q, k, v, projected vectors; o, lse; a ring's keys,
  * and who needs them. The bits of a selective layer, which no list has, come from the flow. */
 static int64_t bytes_of_lists(const tess_exchange *x, const tess_plan *plan,
                               const tess_plan_opts *opts, int rank)
@@ -239,10 +239,10 @@ static void heads_alone_move_and_take_what_one_computes_by_hand(void **state)
     assert_int_equal(c.ns, in + attend + out);
     assert_int_equal(c.comm_ns, in + out);
     assert_true(c.rho == 1.0 && c.kv_copies == 1.0 && c.chosen);
-    /* q, k, v, o of 8 heads at home and of 2 heads where they are computed, and lse. */
+    /* q, k, v, o of 8 heads on their owner and of 2 heads where they are computed, and lse. */
     assert_int_equal(c.memory, 4 * (8 * 1600 + 2 * 6400) * row + 4 * 2 * 6400);
 
-    /* Training brings dO, sends dQ, dK and dV home, and computes 2.5 times as much at 5 TFLOP/s. */
+    /* Training receives dO, returns dQ, dK and dV, and computes 2.5 times as much at 5 TFLOP/s. */
     tess_candidate t;
     one_candidate(
         work,
@@ -258,7 +258,7 @@ static void heads_alone_move_and_take_what_one_computes_by_hand(void **state)
     tess_work_destroy(work);
 }
 
-/* The same heads with low-rank vectors of 16 elements: those of q come with q, those of all keys of
+/* The same heads with projected vectors of 16 elements: those of q come with q, those of all keys
  * a rank's heads with k and v, forward alone; lse, 4 bytes, goes back with o. In layers that are
  * said to have none nothing changes. */
 static void low_rank_vectors_and_lse_are_bytes_too(void **state)
@@ -277,7 +277,7 @@ static void low_rank_vectors_and_lse_are_bytes_too(void **state)
         assert_int_equal(c.bytes - plain.bytes, 2 * rows * low);
         assert_int_equal(c.ns - plain.ns, 2 * rows * low / 100);
         assert_int_equal(c.compute_ns, plain.compute_ns);
-        /* Of 8 heads at home and of 2 where they are computed, of q and of k. */
+        /* Of 8 heads on their owner and of 2 where they are computed, of q and of k. */
         assert_int_equal(c.memory - plain.memory, 2 * (8 * 1600 + 2 * 6400) * low);
         opts.lse = 1;
         one_candidate(work, &opts, &c);
@@ -297,8 +297,8 @@ static void low_rank_vectors_and_lse_are_bytes_too(void **state)
     tess_work_destroy(work);
 }
 
-/* In a ring of 4, and selective, queries stay, and the low-rank vectors of all keys of all heads
- * come: 3 shards of 8 heads. A ring's ranks then tell each other what they need: a byte each, and
+/* In a ring of 4, and selective, queries stay, and the projected vectors of all keys of all heads
+ * come: 3 shards of 8 heads. A ring's ranks then announce what they need: a byte each, and
  * 4 us. */
 static void low_rank_keys_come_whole_where_keys_do_not(void **state)
 {
@@ -346,13 +346,13 @@ static void a_ring_overlaps_its_hops_with_its_tiles(void **state)
     one_candidate_on(faster, work, &fast, &c);
     assert_true(tile / 10 < hop);
     assert_int_equal(c.ns, 3 * hop + tile / 10);
-    /* Backward, gradients in fp32 travel with the keys and need one more hop to come home. */
+    /* Backward, gradients in fp32 travel with the keys and need one more hop to the owner. */
     fast.pass = TESS_PLAN_TRAIN;
-    const int64_t forward = c.ns, both = 4000 + 3 * part / 100, home = 4000 + 2 * part / 100;
+    const int64_t forward = c.ns, both = 4000 + 3 * part / 100, last = 4000 + 2 * part / 100;
     const int64_t back = tile / 4; /* 2.5 times the FLOP at ten times the rate */
     one_candidate_on(faster, work, &fast, &c);
     assert_true(back < both);
-    assert_int_equal(c.ns, forward + 3 * both + back + home);
+    assert_int_equal(c.ns, forward + 3 * both + back + last);
     assert_int_equal(c.bytes, 3 * part + 3 * part + 4 * 2 * part);
     tess_cluster_destroy(faster);
     tess_work_destroy(work);
@@ -385,7 +385,7 @@ static void a_ring_waits_for_the_keys_it_needs(void **state)
     const int64_t hop = 4000 + 100 * 128 * 2 * 2 / 100;
     const int64_t tile = (100 * 100 + 100 * 100) * 4 * 128 / 10000;
     assert_int_equal(c.ns, hop + tile);
-    assert_int_equal(c.bytes, 100 * 128 * 2 * 2); /* part 1, which nobody needs, stays */
+    assert_int_equal(c.bytes, 100 * 128 * 2 * 2); /* part 1, which no rank needs, stays */
     assert_true(c.rho == 2.0);                    /* each iteration has one rank at work */
     tess_work_destroy(work);
 }
@@ -409,7 +409,7 @@ static void uneven_heads_are_charged_to_the_rank_that_has_them(void **state)
 }
 
 /* 2 nodes of 2 ranks, U = 2, ring 2, 4 heads, 4000 tokens. Heads inside: ranks 0 and 1 share a
- * sequence half, which is at home in their node, so heads never leave it and keys cross. Sequence
+ * sequence half, whose owners are in their node, so heads never leave it and keys cross. Sequence
  * inside: a ring stays in its node, and half of what heads exchange crosses. */
 static void placements_differ_in_what_crosses_between_nodes(void **state)
 {
@@ -429,8 +429,8 @@ static void placements_differ_in_what_crosses_between_nodes(void **state)
     const int64_t far_hop = 5000 + 2 * 2 * 2000 * row / 10;
     assert_int_equal(f.c[0].strategy.placement, TESS_PLACE_HEADS_INSIDE);
     assert_int_equal(f.c[0].ns, near_in + (tile > far_hop ? tile : far_hop) + tile + near_out);
-    /* Sequence inside: rank 0 computes heads of group 0 on tokens 0..1999, at home on ranks 0 and
-     * 1, so it needs nothing from afar; rank 1 computes tokens 2000..3999, all at home in node 1.
+    /* Sequence inside: rank 0 computes heads of group 0 on tokens 0..1999, owned by ranks 0 and
+     * 1, so it needs nothing from afar; rank 1 computes tokens 2000..3999, all owned in node 1.
      */
     const int64_t far_in = 5000 + 3 * 2 * half * row / 10, far_out = 5000 + 2 * half * row / 10;
     const int64_t near_hop = 4000 + 2 * 2 * 2000 * row / 100;

@@ -20,8 +20,8 @@ typedef enum {
 typedef struct {
     tess_sample_opts opts;
     oddity odd;
-    int64_t plans[TESS_CP_EVENT_COUNT]; /* events that rank 0 was told */
-    result told[RANKS_MOST];
+    int64_t plans[TESS_CP_EVENT_COUNT]; /* events that rank 0 received */
+    result results[RANKS_MOST];
     tess_comm_counts sent[RANKS_MOST];
     tess_status status[RANKS_MOST];
     char sentence[RANKS_MOST][512];
@@ -53,7 +53,7 @@ static void sample_rank(tess_ctx *ctx, tess_comm *comm, story *s, int rank)
     memcpy(prompts, text, sizeof text);
     opts.comm = comm;
     opts.cluster = "a100-80"; /* plans that depend on no clock */
-    opts.density = s->told[rank].density;
+    opts.density = s->results[rank].density;
     tess_attention_opts attention =
         opts.attention ? *opts.attention : (tess_attention_opts)TESS_ATTENTION_OPTS_INIT;
     attention.density += odd == ODD_DENSITY ? 0.125 : 0.0;
@@ -70,14 +70,14 @@ static void sample_rank(tess_ctx *ctx, tess_comm *comm, story *s, int rank)
     if (status == TESS_OK && odd == ODD_WEIGHTS && tess_model_query(model, &info) == TESS_OK)
         info.values[7] += 1.0f;
     if (status == TESS_OK)
-        status = tess_sample_run(model, &opts, prompts, s->told[rank].latents);
+        status = tess_sample_run(model, &opts, prompts, s->results[rank].latents);
     s->status[rank] = status;
     snprintf(s->sentence[rank], sizeof s->sentence[rank], "%s",
              status == TESS_OK ? "" : tess_last_error());
     tess_model_destroy(model);
 }
 
-/* A failure is the test's to look at: returned, it would be told to ranks that have it already. */
+/* A failure is checked by the test: returned, it would be sent to ranks that have it already. */
 static tess_status play_rank(void *user, tess_ctx *ctx, tess_comm *comm)
 {
     tess_comm_info info;
@@ -111,12 +111,12 @@ static void check_ranks(int ranks, tess_sample_opts opts)
     CHECK_OK(play(again, ranks));
     for (int i = 0; i < 2 * LATENT; i++)
         want[i] = one->latents[i];
-    CHECK_CLOSE(s->told[0].latents, want, 2 * LATENT, 1e-4);
-    CHECK_CLOSE(s->told[0].density, one->density, STEPS * 4, 1e-9);
+    CHECK_CLOSE(s->results[0].latents, want, 2 * LATENT, 1e-4);
+    CHECK_CLOSE(s->results[0].density, one->density, STEPS * 4, 1e-9);
     for (int r = 0; r < ranks; r++) {
-        assert_memory_equal(s->told[r].latents, s->told[0].latents, sizeof one->latents);
-        assert_memory_equal(s->told[r].latents, again->told[r].latents, sizeof one->latents);
-        CHECK_CLOSE(s->told[r].density, one->density, STEPS * 4, 1e-9);
+        assert_memory_equal(s->results[r].latents, s->results[0].latents, sizeof one->latents);
+        assert_memory_equal(s->results[r].latents, again->results[r].latents, sizeof one->latents);
+        CHECK_CLOSE(s->results[r].density, one->density, STEPS * 4, 1e-9);
     }
     free(one);
     free(s);
@@ -192,7 +192,7 @@ static void plans_are_kept_from_step_to_step(void **state)
 }
 
 /* By every rank, in halves or not; a second call adds to it. */
-static void what_was_sent_is_told_by_kind(void **state)
+static void bytes_sent_are_reported_by_kind(void **state)
 {
     (void)state;
     for (int halves = -1; halves <= 0; halves++) {
@@ -351,7 +351,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(so_they_are_with_keys_that_are_used_again),
     cmocka_unit_test(so_they_are_without_guidance),
     cmocka_unit_test(plans_are_kept_from_step_to_step),
-    cmocka_unit_test(what_was_sent_is_told_by_kind),
+    cmocka_unit_test(bytes_sent_are_reported_by_kind),
     cmocka_unit_test(halves_that_cannot_be_are_an_error),
     cmocka_unit_test(ranks_that_differ_are_named),
     cmocka_unit_test(wrong_arguments_leave_the_ranks_as_they_were),

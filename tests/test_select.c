@@ -314,11 +314,11 @@ static void check_window(tess_ctx *ctx, const tess_selector_opts *o, int32_t gro
             int want = 0;
             for (int64_t i = bound_q(&p, list % p.n_q); i < bound_q(&p, list % p.n_q + 1); i++)
                 for (int64_t j = bound_k(&p, u); j < bound_k(&p, u + 1); j++) {
-                    int seen = 1;
+                    int visible = 1;
                     for (int a = 0; a < 3; a++)
-                        seen &= sees(cube_of[i][a], cube_of[j][a],
-                                     (o->grid[a] + o->cube[a] - 1) / o->cube[a], o->window[a]);
-                    want |= seen;
+                        visible &= sees(cube_of[i][a], cube_of[j][a],
+                                        (o->grid[a] + o->cube[a] - 1) / o->cube[a], o->window[a]);
+                    want |= visible;
                 }
             const int got = at < sel->offsets[list + 1] && sel->indices[at] == u;
             assert_int_equal(got, want);

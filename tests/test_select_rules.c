@@ -371,7 +371,7 @@ static void a_caller_can_stop_a_search_and_keeps_the_selection(void **state)
     problem_free(&p);
 }
 
-static int stop_when_told(void *user, const char *what, int64_t done, int64_t total)
+static int stop_on_request(void *user, const char *what, int64_t done, int64_t total)
 {
     (void)what;
     (void)done;
@@ -392,7 +392,7 @@ static void lists_in_place_are_those_of_staging_and_gone_when_it_is_stopped(void
         int stop = 0;
         tess_ctx *ctx = NULL;
         CHECK_OK(tess_ctx_create(
-            &(tess_ctx_opts){.threads = 2, .progress = stop_when_told, .progress_user = &stop},
+            &(tess_ctx_opts){.threads = 2, .progress = stop_on_request, .progress_user = &stop},
             &ctx));
         const int budget = chosen[i] != TESS_SELECT_WINDOW;
         tess_select_in in = {.q = &p.q, .k = &p.k, .head_dim = 56, .seed = 5};
@@ -726,7 +726,7 @@ static void missing_arguments_are_named(void **state)
     tess_ctx_destroy(ctx);
 }
 
-static void too_little_room_is_told_with_the_need(void **state)
+static void too_little_room_is_reported_with_the_need(void **state)
 {
     (void)state;
     tess_ctx *ctx = NULL;
@@ -771,7 +771,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(wrong_options_are_named),
     cmocka_unit_test(wrong_inputs_are_named),
     cmocka_unit_test(missing_arguments_are_named),
-    cmocka_unit_test(too_little_room_is_told_with_the_need),
+    cmocka_unit_test(too_little_room_is_reported_with_the_need),
 };
 
 RUN_TESTS(tests)

@@ -309,7 +309,7 @@ static void wrong_lists_get_a_sentence_and_change_nothing(void **state)
     tess_selection_destroy(sel);
 }
 
-/* Many lists, so that several threads look at once: the earliest mistake is the one reported. */
+/* Many lists, so that several threads check at once: the earliest mistake is the one reported. */
 static void the_first_of_many_mistakes_is_reported(void **state)
 {
     (void)state;

@@ -20,8 +20,8 @@ static void every_factorisation_is_tried_and_explained(void **state)
     CHECK_OK(tess_plan_create(ctx, work, round_cluster,
                               &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 16}, &plan));
     CHECK_OK(tess_plan_explain(plan, find_all, &f));
-    /* 16x1 refined and db-sp; 8, 4 and 2 by ring and selective in two placements each; 1 x 16 twice;
-     * fractional. */
+    /* 16x1 refined and db-sp; 8, 4 and 2 by ring and selective in two placements each; 1 x 16
+     * twice; fractional. */
     assert_int_equal(f.n, 2 + 3 * 4 + 2 + 1);
     assert_string_equal(f.c[0].reason, "12 heads on 16 ranks");
     assert_int_equal(f.c[0].ns, -1);
@@ -151,10 +151,10 @@ static void limits_of_executors_are_respected(void **state)
     tess_work_destroy(work);
 }
 
-static void what_does_not_fit_is_told_the_amount(void **state)
+static void a_plan_that_does_not_fit_names_the_amount(void **state)
 {
     (void)state;
-    /* 2 GiB a GPU: 8 heads of 300,000 tokens need 1.1 GiB at home and as much again on 2 ranks. */
+    /* 2 GiB a GPU: 8 heads of 300,000 tokens need 1.1 GiB locally, as much again on 2 ranks. */
     tess_work *work = even_work(8, 300000, 64, 0.02);
     tess_plan *plan = NULL;
     CHECK_FAILS(tess_plan_create(ctx, work, round_cluster,
@@ -282,7 +282,7 @@ static void a_faster_rank_gets_more(void **state)
     tess_work_destroy(work);
 }
 
-static void bad_options_are_told(void **state)
+static void bad_options_are_refused(void **state)
 {
     (void)state;
     tess_work *work = even_work(4, 6400, 64, 0.2), *weights = NULL;
@@ -525,12 +525,12 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_reason_names_what_is_worse),
     cmocka_unit_test(as_many_heads_on_every_rank_may_be_the_fastest),
     cmocka_unit_test(limits_of_executors_are_respected),
-    cmocka_unit_test(what_does_not_fit_is_told_the_amount),
+    cmocka_unit_test(a_plan_that_does_not_fit_names_the_amount),
     cmocka_unit_test(the_same_input_gives_the_same_plan),
     cmocka_unit_test(plans_have_the_same_bits_everywhere),
     cmocka_unit_test(the_largest_world_is_planned),
     cmocka_unit_test(a_faster_rank_gets_more),
-    cmocka_unit_test(bad_options_are_told),
+    cmocka_unit_test(bad_options_are_refused),
     cmocka_unit_test(a_lower_threshold_plans_more_often),
     cmocka_unit_test(cost_decides_where_a_cluster_is_known),
     cmocka_unit_test(reuse_on_a_published_profile),

@@ -333,7 +333,7 @@ static void densities_become_pairs_of_tokens(void **state)
     tess_work_destroy(work);
 }
 
-static void bad_loads_are_told(void **state)
+static void bad_loads_are_refused(void **state)
 {
     (void)state;
     tess_ctx *ctx = context();
@@ -405,7 +405,7 @@ static void new_masks_reuse_the_memory(void **state)
     free(b.mask);
 }
 
-static void bad_masks_are_told(void **state)
+static void bad_masks_are_refused(void **state)
 {
     (void)state;
     static const uint8_t mask[2 * 3 * 4];
@@ -456,7 +456,7 @@ static void bad_masks_are_told(void **state)
     assert_null(work);
 }
 
-static void places_out_of_range_are_told(void **state)
+static void places_out_of_range_are_refused(void **state)
 {
     (void)state;
     const int64_t weights[2] = {1, 2};
@@ -537,7 +537,7 @@ static const char *said(void)
     return name ? name : tess_last_error();
 }
 
-static void masks_that_are_none_are_told(void **state)
+static void masks_that_are_none_are_refused(void **state)
 {
     (void)state;
     uint8_t bytes[24] = {0, 1};
@@ -641,7 +641,7 @@ static void densities_are_spread_over_blocks_of_their_own_sizes(void **state)
     tess_work_destroy(work);
 }
 
-static void bad_blocks_of_densities_are_told(void **state)
+static void bad_blocks_of_densities_are_refused(void **state)
 {
     (void)state;
     tess_ctx *ctx = context();
@@ -674,13 +674,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(loads_of_heads_are_spread_without_loss),
     cmocka_unit_test(densities_become_pairs_of_tokens),
     cmocka_unit_test(densities_are_spread_over_blocks_of_their_own_sizes),
-    cmocka_unit_test(bad_blocks_of_densities_are_told),
-    cmocka_unit_test(bad_loads_are_told),
+    cmocka_unit_test(bad_blocks_of_densities_are_refused),
+    cmocka_unit_test(bad_loads_are_refused),
     cmocka_unit_test(new_masks_reuse_the_memory),
-    cmocka_unit_test(bad_masks_are_told),
-    cmocka_unit_test(places_out_of_range_are_told),
+    cmocka_unit_test(bad_masks_are_refused),
+    cmocka_unit_test(places_out_of_range_are_refused),
     cmocka_unit_test(mask_files_are_masks),
-    cmocka_unit_test(masks_that_are_none_are_told),
+    cmocka_unit_test(masks_that_are_none_are_refused),
     cmocka_unit_test(reading_masks_can_be_followed_and_stopped),
 };
 RUN_TESTS_WITH(tests, make_folder, drop_folder)

@@ -46,7 +46,7 @@ typedef enum {
     TESS_PROXY_SOFTMAX, /* no proxy: the sum of its queries' softmaxes over all keys */
 } tess_proxy;
 
-/* What a predictor makes its low-rank vectors of, for each layer and head. */
+/* What a predictor projects, for each layer and head. */
 typedef enum {
     TESS_PREDICT_QK,     /* q and k as attention takes them, by one matrix (rank, head_dim) each */
     TESS_PREDICT_HIDDEN, /* the block's normed and modulated input, by linear layers with bias from

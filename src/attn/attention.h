@@ -75,7 +75,7 @@ float *tess__virtual_start(const tess_attn *attn, int64_t tiles, int64_t head, i
 /* Sums the starts of each head, with the sign turned. Called as tess__virtual_totals is. */
 void tess__virtual_spread(tess_attn *attn, int64_t tiles);
 
-/* ---- work_queue.c: work items in ascending order, until the caller asks to stop --------------- */
+/* ---- work_queue.c: work items in ascending order, until the caller asks to stop -------------- */
 
 typedef struct {
     tess_ctx *ctx;

@@ -80,7 +80,7 @@ static void add_hops(fit *f, double hops[2][TESS_PROTOCOLS], int trees)
             add(f, &hops[a][p], 50.0, 2e5, a == 0 && p == 0 ? 1.0 : 4.0);
 }
 
-/* Bandwidths and the floor are free, since every log determines them; hops and shares have a weight. */
+/* Bandwidths and the floor are free: every log determines them; hops and shares have a weight. */
 static void choose_knobs(fit *f)
 {
     tess_collective_params *p = &f->info.collectives;

@@ -53,8 +53,8 @@ void tess__collective_ns(const tess_cluster_info *info, const tess_collective *w
 /* Rounds a time that is not negative to whole ns, at most 2^62 (146 years). */
 int64_t tess__ns(double ns);
 
-/* ns of one (query, key) pair, of one query row besides its pairs, and of one query row in a further
- * key part: what tess_cost_attention multiplies with. */
+/* ns of one (query, key) pair, of one query row besides its pairs, and of one query row in a
+ * further key part: what tess_cost_attention multiplies with. */
 typedef struct {
     double pair, row, part;
 } tess__attn_rate;

@@ -23,7 +23,7 @@ enum { TESS_EVENT_MAX = 512 }; /* bytes of the sentence of an event */
 /* What a rank does, on all of its threads. Times in ns. */
 typedef struct {
     double forward, backward; /* of a (query, key) pair in a list */
-    double row_keys;          /* pairs in whose time a query row is opened and closed */
+    double row_keys;          /* fixed cost of a query row, in pairs */
     double part_keys;         /* the same of each further part of the keys, merged */
     double dense;             /* a pair of dense attention in pairs of lists: 1 or less */
     double copied;            /* of a byte that is packed or unpacked */

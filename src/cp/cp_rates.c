@@ -18,7 +18,7 @@ enum { NODE = 6, MEMORY = 7, NUMBERS = 8 }; /* of a rank: its rates, its node, i
 
 /* What the executor was measured to take in terms of the probe (`tessera bench context`, Zen 4 and
  * Xeon): copies of a row that is packed or unpacked; of a selected row, which is found in bits,
- * told and put into place by itself. */
+ * announced and stored by itself. */
 static const double packed_copies = 1.5, selected_copies = 2.5;
 
 /* FLOP of 1e9 pairs for each element of a head: over ns of a pair they are FLOP/s, and over FLOP/s
@@ -254,7 +254,7 @@ static tess_status divide(tess_cp *c, tess_cluster **priced)
     info.pack_ns *= c->opts.batch;
     info.select_ns *= c->opts.batch;
     info.load_ns *= c->opts.batch;
-    info.collectives = (tess_collective_params){0}; /* nobody asks for them here */
+    info.collectives = (tess_collective_params){0}; /* not used here */
     info.link_bandwidth = shared(info.link_bandwidth, c->opts.batch);
     info.nic_bandwidth = shared(info.nic_bandwidth, c->opts.batch);
     return tess_cluster_create(c->ctx, &info, priced);

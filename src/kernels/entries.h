@@ -17,7 +17,7 @@
     X(panel_pack) X(score) X(lse_step) X(mass_step)                                                \
     X(lse_columns) X(kl_columns) X(dot_columns) X(blend_columns) X(add_products)                   \
     X(topk)                                                                                        \
-    X(adamw) X(momentum) X(apply_update) X(mix) X(sum_squares)                                           \
+    X(adamw) X(momentum) X(apply_update) X(mix) X(sum_squares)                                     \
     X(bits_row) X(bits_and_count) X(bits_planes)                                                   \
     X(norm_forward) X(norm_backward) X(rms_rotary) X(rms_rotary_backward) X(gelu) X(gelu_backward) \
     X(epilogue) X(scale) X(gate_gradient) X(column_sums)

@@ -2,8 +2,9 @@
 /* param_update.c - the elementwise passes of the optimisers, each over a piece of the parameters.
  *
  *   adamw     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
- *             p = decay p - step_size m / (sqrt(v) inv_sqrt_bias2 + eps),  ema = ema + ema_rate (p - ema)
- *   momentum  m = b m + (1 - b) g,  u = (1 - b) g + b m         (Nesterov's look ahead)
+ *             p = decay p - step_size m / (sqrt(v) inv_sqrt_bias2 + eps),
+ *             ema = ema + ema_rate (p - ema)
+ *   momentum  m = b m + (1 - b) g,  u = (1 - b) g + b m         (Nesterov)
  *   apply_update    p = decay p - step_size u,  ema = ema + ema_rate (p - ema)
  *   mix       y = a x + b y
  *

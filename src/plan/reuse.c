@@ -39,7 +39,7 @@ static int64_t cost_of(const tess_plan *plan, const tess__task *task)
     return ns;
 }
 
-/* The imbalance of a layer under the work, and the extra time relative to the plan when it was made. */
+/* The imbalance of a layer under the work, and the extra time since the plan was made. */
 static tess_status judge(const tess_plan *plan, const tess__task *task, int at, double *rho,
                          int64_t *loss)
 {

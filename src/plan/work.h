@@ -7,8 +7,8 @@
  * up, and costs O(1) time and no memory.
  *
  * A selected pair of blocks counts one unit, or, where the work came from a selection, the rows of
- * the one times the rows of the other. Rows of key blocks are stored in binary: slice b is the set of
- * key blocks whose rows have digit 2^b, so that the rows that a set of key blocks x has are
+ * the one times the rows of the other. Rows of key blocks are stored in binary: slice b is the set
+ * of key blocks whose rows have digit 2^b, so that the rows that a set of key blocks x has are
  *
  *   sum over b of 2^b * popcount(x & slice b)
  *

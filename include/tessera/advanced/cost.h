@@ -122,8 +122,8 @@ typedef struct {
 } tess_collective_fit;
 
 /* A cluster like `like` whose collectives are fitted to the rows: parameters that the
- * rows do not determine stay near what they were. The same rows give the same bits everywhere. origin says where the rows come
- * from; report may be NULL. */
+ * rows do not determine stay near what they were. The same rows give the same bits everywhere.
+ * origin says where the rows come from; report may be NULL. */
 TESS_API tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *like,
                                             const tess_collective_row *rows, int64_t n,
                                             const char *origin, tess_cluster **cluster,

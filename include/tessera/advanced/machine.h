@@ -103,7 +103,7 @@ typedef struct {
     int samples;     /* undisturbed ones wanted; 0: 7 */
     int samples_max; /* give up after this many; 0: 4 * samples */
     double quiet;    /* a sample counts if the FMA rate before and after it is at least this share
-                        of the run's best, and nobody pushed the process aside in it; 0: 0.93 */
+                        of the run's best, and the process was not preempted in it; 0: 0.93 */
 } tess_timing_opts;
 
 typedef struct {
@@ -112,7 +112,7 @@ typedef struct {
     int kept, dropped;   /* samples; the numbers above are over the kept ones */
     int disturbed;       /* 1: fewer than the samples wanted were quiet. With kept 0 the numbers
                             are over all samples */
-    double flops;        /* best FMA rate seen by the probes, all threads of the context */
+    double flops;        /* best FMA rate of the probes, all threads of the context */
 } tess_timing;
 
 typedef tess_status (*tess_timed_fn)(void *user);

@@ -2,8 +2,8 @@
 /* predict.h - what predictors of attention learn from, and how sparse attention is.
  *
  * A predictor gives every query and key a vector of few dimensions, whose products show which
- * keys matter (TESS_SELECT_PREDICTOR). It learns from the true scores of some sampled queries against
- * all keys. Nothing of queries by keys is kept: loss and gradients come out of one call.
+ * keys matter (TESS_SELECT_PREDICTOR). It learns from the true scores of sampled queries
+ * against all keys. No matrix of queries by keys is stored: one call returns loss and gradients.
  *
  *   tess_predict *predict;                                   // owns the workspace
  *   tess_predict_create(ctx, &shape, &predict);

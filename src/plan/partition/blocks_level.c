@@ -4,8 +4,8 @@
  * As long as the heaviest part is above a limit, one of its blocks changes places with one of the
  * lightest part: the two whose difference is nearest to half the gap between the parts. This moves
  * few blocks where parts are nearly even from the start, while a greedy distributes all of
- * them afresh. By the reward's rule an exchange must lighten the heavier part by more than reward / 64
- * of the weight that leaves its own part.
+ * them afresh. By the reward's rule an exchange must lighten the heavier part by more than
+ * reward / 64 of the weight that leaves its own part.
  *
  * Blocks of a part are kept in ascending order of weight, so that the best pair is found by walking
  * both parts once. Cost: O(n / parts) per exchange, at most n exchanges.

@@ -97,8 +97,8 @@ static void put(state *s, int32_t item, int g)
     replay(s, g);
 }
 
-/* The own group, if it is open and its sum less the reward is below the winner's; else the winner. An item
- * without load never gains by leaving. */
+/* The own group, if it is open and its sum less the reward is below the winner's; else the winner.
+ * An item without load never gains by leaving. */
 static int32_t rewarded(const state *s, int32_t winner, int32_t own, int64_t load)
 {
     if (own == winner || s->tree[s->leaves + own] == CLOSED)

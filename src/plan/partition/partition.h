@@ -19,7 +19,7 @@
 
 #include "plan/work.h"
 
-/* ---- partition_scratch.c: scratch ------------------------------------------------------------------------ */
+/* ---- partition_scratch.c: scratch ------------------------------------------------------------ */
 
 /* The largest numbers that later calls may come with. ring 0: no blocks_plan. */
 typedef struct {
@@ -68,7 +68,7 @@ int64_t tess__heads_bound(tess__partition_scratch *space, const tess__heads *hea
 /* The bound where heads may be cut between query blocks. */
 int64_t tess__fractional_bound(const tess_work *work, int layer, int ranks, const int32_t *speeds);
 
-/* ---- blocks*.c, ring.h: query and key blocks of one ring group -------------------------------- */
+/* ---- blocks*.c, ring.h: query and key blocks of one ring group ------------------------------- */
 
 typedef struct {
     const tess_work *work;
@@ -120,7 +120,7 @@ typedef struct {
 void tess__fractional(tess__partition_scratch *space, const tess__fraction_job *job,
                       tess_share *shares, tess__fraction_result *result);
 
-/* ---- query_cuts.c: selective ----------------------------------------------------------------------- */
+/* ---- query_cuts.c: selective ----------------------------------------------------------------- */
 
 /* q_cuts[parts + 1]: contiguous ranges of query blocks such that the busiest part, over these
  * heads together, is as short as contiguous ranges allow. parts may outnumber the blocks: then some

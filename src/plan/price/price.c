@@ -4,8 +4,8 @@
  * Forward: q, k and v come to the ranks that compute (one exchange), attention runs, o goes back.
  * Training adds: dO comes, the backward pass runs, dQ, dK and dV go back. Where keys are chosen by
  * projected vectors, forward those of a query row come with q and those of all keys of a rank's
- * heads with k, and ranks of a ring announce what was chosen; lse goes back with o where it is asked for. With
- * exact rows of traffic.c and rows of head_dim elements:
+ * heads with k, and ranks of a ring announce what was chosen; lse goes back with o where it is
+ * asked for. With exact rows of traffic.c and rows of head_dim elements:
  *
  *   ns = in + phase + out          (the same again for the backward pass)
  *
@@ -151,8 +151,8 @@ static int64_t attend_all(const tess__layer_cost *d, int backward, int p)
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Bytes of the layer's tensors on the rank that holds most: local q, k, v, o and those it
- * computes with, lse; projected vectors; a ring's second key part, for the one that arrives; training's
- * gradients. */
+ * computes with, lse; projected vectors; a ring's second key part, for the one that arrives;
+ * gradients in training. */
 static int64_t memory_of(const tess__layer_cost *d)
 {
     const tess_plan_info *info = d->info;

@@ -102,7 +102,7 @@ static int returns(const tess__layer_cost *d, int u, int s, int iteration)
     return d->last[at] > 0 && d->first[at] <= iteration && iteration <= d->last[at];
 }
 
-/* What a ring's ranks send over a pass: K and V while they are needed, gradients until their owner. */
+/* Rows that a ring's ranks send in a pass: K and V while they are needed, gradients to owners. */
 static void count_hops(tess__layer_cost *d, int backward)
 {
     const tess_plan_layer *layer = d->layer;

@@ -259,7 +259,7 @@ static void heads_alone_move_and_take_what_one_computes_by_hand(void **state)
 }
 
 /* The same heads with projected vectors of 16 elements: those of q come with q, those of all keys
- * a rank's heads with k and v, forward alone; lse, 4 bytes, goes back with o. In layers that are
+ * of a rank's heads with k and v, forward alone; lse, 4 bytes, goes back with o. In layers that are
  * said to have none nothing changes. */
 static void low_rank_vectors_and_lse_are_bytes_too(void **state)
 {

@@ -75,7 +75,7 @@ static tess_status predict_step(tess_sim *sim, const tess__cases *cases, const t
 tess_status tess__case_predict(tess_sim *sim, const tess__cases *cases, tess__case *c)
 {
     const tess_quantity quantity = tess__measured_defs[c->what].quantity;
-    double value[2];
+    double value[2] = {0}; /* 0 is refused below */
     if (quantity == TESS_QUANTITY_COLLECTIVE) {
         TESS_TRY(predict_collective(cases, c, &value[0]));
         value[1] = value[0];

@@ -108,7 +108,7 @@ static void plans_outlive_their_context(void **state)
 {
     (void)state;
     static const int64_t weights[] = {5, 3, 2, 1}, bounds[] = {0, 2, 4};
-    const tess_plan_opts opts = {.ranks = 2};
+    const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 2};
     OUTLIVES(tess_work, tess_work_from_weights(ctx, weights, 1, 4, 4, &object), tess_work_destroy);
     OUTLIVES(tess_cluster, tess_cluster_load(ctx, "h100", &object), tess_cluster_destroy);
     OUTLIVES(tess_plan_report, tess_plan_report_create(ctx, NULL, &object),

@@ -76,7 +76,7 @@ static void keys_reach_the_problem(void **state)
     problem p;
     assert_int_equal(problem_parse("attn,batch=2,heads=3,dim=64,tokens=100,tokens_k=200,"
                                    "density=0.25,unit=4,group=5,pass=bwd,storage=bf16,"
-                                   "layout=bshd,precision=bf16,seed=9",
+                                   "layout=bshd,precision=fp32,seed=9",
                                    0, &p, error),
                      0);
     assert_int_equal(p.kind, PROBLEM_ATTN);
@@ -86,7 +86,7 @@ static void keys_reach_the_problem(void **state)
     assert_true(!p.forward && p.backward);
     assert_string_equal(p.storage, "bf16");
     assert_string_equal(p.layout, "bshd");
-    assert_string_equal(p.precision, "bf16");
+    assert_string_equal(p.precision, "fp32");
     assert_int_equal(problem_parse("linear,pass=both,n=2", 0, &p, error), 0);
     assert_true(p.forward && p.backward && p.n == 2 && p.m == 4096);
 }

@@ -50,7 +50,9 @@ int tess__candidate_list(const tess__task *task, tess_candidate *list)
             continue;
         if (parts == 1) {
             n = list_degrees(task, method, u, 1, 1, list, n);
-            if (o->strategy.method == TESS_PLAN_AUTO && task->pricing.cluster)
+            /* Equal numbers of heads pay where packing rows has a measured price. */
+            if (o->strategy.method == TESS_PLAN_AUTO && task->pricing.cluster &&
+                task->pricing.cluster->pack_ns > 0)
                 n = list_degrees(task, TESS_PLAN_DB_SP, u, 1, 1, list, n);
             continue;
         }

@@ -28,6 +28,7 @@ static const double backward_flop = TESS__FLOP_BACKWARD * 1e9;
 
 /* The limits of a cluster's description. */
 static const double least_flops = 1e9, least_bandwidth = 1e6, most_bandwidth = 1e15;
+static const double least_packing = 1e-9; /* ns of a byte: rounds to nothing in a price */
 
 /* The median over ranks of column i of all (ranks, NUMBERS); scratch (ranks). */
 static double median(const double *all, int ranks, int i, double *scratch)
@@ -251,7 +252,9 @@ static tess_status divide(tess_cp *c, tess_cluster **priced)
     c->how.memory = info.memory / c->opts.batch;
     info.attn_row_keys = c->measured ? 0.0 : info.attn_row_keys * c->opts.batch;
     info.attn_part_keys *= c->opts.batch;
-    info.pack_ns *= c->opts.batch;
+    /* The executor packs rows on every cluster: where the price is unknown, the least one makes the
+     * planner try equal head counts too. */
+    info.pack_ns = info.pack_ns > 0 ? info.pack_ns * c->opts.batch : least_packing;
     info.select_ns *= c->opts.batch;
     info.load_ns *= c->opts.batch;
     info.collectives = (tess_collective_params){0}; /* not used here */

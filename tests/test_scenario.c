@@ -86,6 +86,9 @@ static void bad_files_are_refused_with_their_line(void **state)
         {"{\"schema\": 1, \"model\": {}, \"training\": {\"precision\": \"fp9\"}}",
          "s.json: line 1: training.precision is \"fp9\", must be bf16, fp16, fp32, fp8, mxfp8 or "
          "nvfp4"},
+        {"{\"schema\": 1, \"model\": {}, \"training\": {\"offload\": \"on\"}}",
+         "s.json: line 1: training.offload is \"on\", must be off or auto: the simulator does not "
+         "model it"},
         {"{\"schema\": 1, \"model\": {\"layers\": [1]}}",
          "s.json: line 1: \"layers\" must be a number, a short text, true or false"},
         {"{\"schema\": 1, \"model\": {\"name\": \"gpt-175b\", \"config\": \"c.json\"}}",
@@ -96,6 +99,15 @@ static void bad_files_are_refused_with_their_line(void **state)
         CHECK_FAILS(parse(cases[i].text, &s), TESS_EFORMAT, cases[i].sentence);
         assert_int_equal(s.layout.tp, 77);
     }
+}
+
+static void files_of_before_may_name_offload(void **state)
+{
+    (void)state;
+    tess_scenario s = {0};
+    CHECK_OK(parse("{\"schema\": 1, \"model\": {\"name\": \"gpt-175b\"}, "
+                   "\"training\": {\"offload\": \"off\"}}",
+                   &s));
 }
 
 static void settings_go_out_as_they_come_in(void **state)
@@ -180,6 +192,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_shipped_model_is_read),
     cmocka_unit_test(members_change_the_model_of_the_catalogue),
     cmocka_unit_test(bad_files_are_refused_with_their_line),
+    cmocka_unit_test(files_of_before_may_name_offload),
     cmocka_unit_test(settings_go_out_as_they_come_in),
     cmocka_unit_test(wrong_settings_are_refused),
     cmocka_unit_test(published_models_are_imported),

@@ -68,9 +68,17 @@ tess_status tess__field_read(const tess__json_node *object, const char *group, c
     const tess__json_node node = tess__json_member(object, key);
     const tess__field *field = tess__field_find(group, key);
     char text[256], sentence[512];
-    if (!field)
+    const int removed = strcmp(group, "training") == 0 && strcmp(key, "offload") == 0;
+    if (!field && !removed)
         return unknown_member(node, group, key);
     TESS_TRY(scalar_text(node, text, sizeof text));
+    if (removed) /* files of earlier versions have it, off or by default */
+        return strcmp(text, "off") == 0 || strcmp(text, "auto") == 0
+                   ? TESS_OK
+                   : tess__json_fail(node,
+                                     "training.offload is \"%s\", must be off or auto: the "
+                                     "simulator does not model it",
+                                     text);
     if (tess__field_set(scenario, field, text) == TESS_OK)
         return TESS_OK;
     snprintf(sentence, sizeof sentence, "%s", tess_last_error());

@@ -91,10 +91,17 @@ typedef struct {
     int n;
 } key_table;
 
+/* A group of a long list of options: from the one called `first` to that of the next group. */
+typedef struct {
+    const char *title, *first; /* "Data options", "data" */
+} opt_group;
+
 typedef struct {
     const char *name, *summary, *description; /* paragraphs of the description end with \n */
     const opt *arguments, *options;
     int n_arguments, n_options;
+    const opt_group *groups; /* none: one list of options */
+    int n_groups;
     const key_table *tables;
     int n_tables;
     const example *examples;
@@ -141,6 +148,9 @@ void opt_rule(const opt *o, char *text, size_t bytes);
 int opt_takes_value(const opt *o);
 int opt_repeats(const opt *o);
 int opt_negative(const opt *o); /* 1: on unless --no-NAME is given */
+
+/* The options from number `at` on that are listed together: how many, and their title. */
+int opt_group_of(const command *cmd, int at, const char **title);
 
 const char *opt_word(const opt *o, const void *values); /* the choice that was made */
 

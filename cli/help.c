@@ -114,7 +114,11 @@ void help_command(FILE *f, const command *cmd)
     option_list(f, "Arguments", cmd->arguments, cmd->n_arguments, 1);
     for (int i = 0; i < cmd->n_tables; i++)
         key_list(f, &cmd->tables[i]);
-    option_list(f, "Options", cmd->options, cmd->n_options, 0);
+    for (int i = 0, count; i < cmd->n_options; i += count) {
+        const char *title;
+        count = opt_group_of(cmd, i, &title);
+        option_list(f, title, cmd->options + i, count, 0);
+    }
     option_list(f, cmd->n_options ? "Common options" : "Options", shared, n, 0);
     if (cmd->n_examples)
         fputs("\nExamples:\n", f);

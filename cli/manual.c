@@ -77,7 +77,11 @@ static void markdown_command(FILE *f, const command *cmd)
     markdown_options(f, cmd->arguments, cmd->n_arguments, "argument", 1);
     for (int i = 0; i < cmd->n_tables; i++)
         markdown_keys(f, &cmd->tables[i]);
-    markdown_options(f, cmd->options, cmd->n_options, "option", 0);
+    for (int i = 0, count; i < cmd->n_options; i += count) {
+        const char *title;
+        count = opt_group_of(cmd, i, &title);
+        markdown_options(f, cmd->options + i, count, cmd->n_groups ? title : "option", 0);
+    }
     if (cmd->n_examples)
         fputs("\n| example | |\n|---|---|\n", f);
     for (int i = 0; i < cmd->n_examples; i++) {
@@ -179,7 +183,13 @@ static void roff_command(FILE *f, const command *cmd)
     roff_options(f, cmd->arguments, cmd->n_arguments, 1);
     for (int i = 0; i < cmd->n_tables; i++)
         roff_keys(f, &cmd->tables[i]);
-    roff_options(f, cmd->options, cmd->n_options, 0);
+    for (int i = 0, count; i < cmd->n_options; i += count) {
+        const char *title;
+        count = opt_group_of(cmd, i, &title);
+        if (cmd->n_groups)
+            fprintf(f, ".PP\n%s:\n", title);
+        roff_options(f, cmd->options + i, count, 0);
+    }
 }
 
 void manual_man(FILE *f)

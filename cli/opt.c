@@ -61,6 +61,24 @@ int opt_negative(const opt *o)
     return o->type == OPT_FLAG && o->initial && strcmp(o->initial, "1") == 0;
 }
 
+static const char *group_title(const command *cmd, const char *first)
+{
+    for (int g = 0; g < cmd->n_groups; g++)
+        if (strcmp(cmd->groups[g].first, first) == 0)
+            return cmd->groups[g].title;
+    return NULL;
+}
+
+int opt_group_of(const command *cmd, int at, const char **title)
+{
+    int n = 1;
+    *title = group_title(cmd, cmd->options[at].name);
+    *title = *title ? *title : "Options";
+    while (at + n < cmd->n_options && !group_title(cmd, cmd->options[at + n].name))
+        n++;
+    return n;
+}
+
 /* Writes the sentence and returns -1. */
 __attribute__((format(printf, 2, 3))) static int wrong(parser *p, const char *format, ...)
 {

@@ -43,14 +43,15 @@ static const tess_option train_options[] = {
     INT64(steps, 1, 1e9, "optimiser steps of the run"),
     INT(batch, 1, 65536, "clips of a micro-batch"),
     INT(accumulate, 1, 65536, "micro-batches of a step"),
-    WORD(optim, optimisers, "muon: for the matrices of the blocks, AdamW for all else"),
+    WORD(optim, optimisers,
+         "optimiser of the weights; muon: Muon for the matrices of the blocks, AdamW for all else"),
     REAL(lr, 1e-12, 1000, "learning rate of AdamW"),
     REAL(lr_muon, 1e-12, 1000, "learning rate of Muon"),
     INT64(warmup, 0, 1e9, "steps of linear learning-rate warmup; 0: none"),
     REAL(decay_from, 0, 1,
          "fraction of the steps after which the learning rate decays linearly to 0; 1: never"),
-    REAL(beta1, 0, 0.999999, "AdamW: decay of the first moment"),
-    REAL(beta2, 0, 0.9999999, "AdamW: decay of the second moment"),
+    REAL(beta1, 0, 0.999999, "decay of the first moment of AdamW"),
+    REAL(beta2, 0, 0.9999999, "decay of the second moment of AdamW"),
     REAL(momentum, 0, 0.999999, "momentum of Muon"),
     REAL(weight_decay, 0, 1000, "decoupled weight decay of matrices, times the learning rate"),
     REAL(clip, 0, 1e30, "largest norm of the gradient, which is scaled down to it; 0: any"),
@@ -58,7 +59,7 @@ static const tess_option train_options[] = {
     REAL(shift, 0.001, 1000, "shift of the noise levels: above 1, more training at high noise"),
     REAL(prompt_dropout, 0, 1,
          "fraction of clips trained without prompt, for classifier-free guidance"),
-    FLAG(keep, "recompute each block in the backward pass: less memory, more time"),
+    FLAG(keep, "recomputation of each block in the backward pass: less memory, more time"),
     VALUE(store, stores, store_values, "precision of saved activations"),
     CUBE(cube, "token order of dense attention"),
     INT64(validate_every, 0, 1e9, "steps between validations; 0: none"),
@@ -93,38 +94,43 @@ static const char *const switches[] = {"recall", "loss", "step", NULL};
 #define OPTS tess_attention_opts
 static const tess_option attention_options[] = {
     WORD(kind, kinds,
-         "self attention; dsv learns which keys matter, the others are for comparison; search is "
+         "kind of self attention; dsv learns which keys matter, the others are for comparison; "
+         "search is "
          "oracle here, and reuses its keys for some steps in tessera sample alone"),
     REAL(density, 0, 1,
          "fraction of the keys of every sparse head; 0: each head's own, from the profile"),
     REAL(mass, 1e-6, 1, "fraction of the softmax that a head's own density holds"),
-    REAL(min_density, 1e-6, 1, "least of a head's own density"),
-    REAL(max_density, 1e-6, 1, "most of a head's own density; less is faster, and holds less mass"),
-    VALUE(compensate, on_off, on_off_values, "one virtual key stands for all that were dropped"),
+    REAL(min_density, 1e-6, 1, "smallest density of a head that has its own"),
+    REAL(max_density, 1e-6, 1,
+         "largest density of a head that has its own; less is faster, and holds less mass"),
+    VALUE(compensate, on_off, on_off_values,
+          "one virtual key that stands for all keys that were dropped"),
     WORD(predictor, predictors,
          "input of the predictors: q and k, or the block's input with or without rotary positions"),
     INT(proj_dim, 8, 64, "length of the predictors' projections, a multiple of 8"),
     WORD(loss, losses, "loss of the predictors"),
     REAL(lr, 1e-12, 1000, "learning rate of the predictors; a tenth of it in stage 2"),
     REAL(lr_sparse, 0, 1000, "factor on lr in stage 2"),
-    WORD(proxy, proxies, "what stands for the queries of a cube"),
-    CUBE(cube,
-         "queries that share keys; auto: the largest cube that overlaps enough, after stage 1"),
-    WORD(switch_by, switches, "what makes layers of dsv sparse; the other kinds switch by step"),
+    WORD(proxy, proxies, "vector that stands for the queries of a cube"),
+    CUBE(cube, "cube of queries that share keys, in tokens; auto: the largest one whose queries "
+               "overlap enough, "
+               "after stage 1"),
+    WORD(switch_by, switches,
+         "rule by which layers of dsv become sparse; the other kinds switch by step"),
     INT64(switch_step, 1, 1e9, "dense steps before a switch by step"),
     REAL(switch_recall, 1e-6, 1,
          "recall of a layer on two checks in a row before a switch by recall"),
     REAL(switch_loss, 1e-9, 1e6, "mean loss of the predictors before a switch by loss"),
-    REAL(back_recall, 1e-6, 1, "a head or layer whose recall falls below it is dense again"),
+    REAL(back_recall, 1e-6, 1, "recall below which a head or layer is dense again"),
     INT64(profile_every, 0, 1e9, "steps between profiles; 0: 10 in stage 1, 25 in stage 2"),
     INT64(check_every, 1, 1e9, "steps between checks of recall"),
     INT64(index_memory, 0, 4e15,
           "memory for lists of keys; those that do not fit are selected again; 0: 1/32 of the "
           "activations"),
     REAL(break_even, 0, 1e6, "density below which sparse attention is faster; 0: measured"),
-    TEXT(dispatch,
-         "which heads are sparse: those that gain, all, or those that decisions.json of a "
-         "checkpoint lists"),
+    TEXT(dispatch, "choice of the heads that are sparse: those that gain (auto), all (sparse), or "
+                   "those that decisions.json of a "
+                   "checkpoint lists"),
 };
 static const tess_attention_opts attention_defaults = TESS_ATTENTION_OPTS_INIT;
 #undef OPTS
@@ -156,10 +162,12 @@ static const tess_sample_opts sample_defaults = TESS_SAMPLE_OPTS_INIT;
 
 #define OPTS tess_data_opts
 static const tess_option data_options[] = {
-    TEXT(source, "shapes, recall, recall-aligned, a folder of clips, or latents"),
+    TEXT(source,
+         "clips to train on: shapes, recall, recall-aligned, a folder of clips, or latents"),
     INT(frames, 1, 4096, "frames of a clip"),
-    INT(height, 1, 16384, "pixels; clips are scaled to cover the size and cut at the centre"),
-    INT(width, 1, 16384, "pixels"),
+    INT(height, 1, 16384,
+        "height of a clip in pixels; clips are scaled to cover the size and cut at the centre"),
+    INT(width, 1, 16384, "width of a clip in pixels"),
     INT(pack, 1, 16, "P x P pixels become the channels of one"),
     INT(text_len, 0, 1048576, "vectors of a prompt; 0: 16, or those of text"),
     INT(text_dim, 0, 1048576, "length of a prompt's vectors; 0: 64, or that of text"),

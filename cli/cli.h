@@ -267,7 +267,7 @@ void progress_line(cli *c, const char *text); /* a line of the command's own */
 void progress_clear(cli *c);                  /* before anything else is printed */
 
 void signals_catch(void);
-int signals_caught(void); /* SIGINT, SIGTERM or SIGUSR1, or 0 */
+int signals_caught(void); /* SIGINT, SIGTERM, SIGUSR1 or SIGHUP, or 0 */
 
 /* ---- world.c: the ranks a launcher started ----------------------------------------------- */
 

@@ -20,7 +20,9 @@ static const struct {
         {"2", "wrong usage"},
         {"3", "a check found a mismatch, or a benchmark a regression"},
         {"4", "not possible on this machine or in this build"},
-        {"130", "interrupted (143: terminated); a second signal ends the command at once"},
+        {"130",
+         "interrupted (143: terminated); a signal that follows after more than a second ends "
+         "the command at once"},
 },
   variables[] = {
       {"TESS_ISA", "instruction set, if --isa is not given"},

@@ -174,6 +174,9 @@ enum { CLI_CACHE_MAX = 1024 };    /* bytes of a folder's path */
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_MISMATCH = 3, EXIT_MACHINE = 4, EXIT_SIGNAL = 128 };
 
+/* Calls of the library while a command owns the line: what is done, and how much of it. */
+typedef void (*progress_fn)(void *user, const char *what, int64_t done, int64_t total);
+
 /* One line about a long call, on stderr: rewritten on a terminal, else repeated now and then. */
 typedef struct {
     int on, terminal, shown;  /* shown: characters of it are on the terminal */
@@ -185,6 +188,8 @@ typedef struct {
     int64_t span_total, part_begin, part_size;
     char what[64];
     int64_t done;
+    progress_fn inner; /* not NULL: the command owns the line, and inner calls do not show on it */
+    void *inner_user;
 } progress;
 
 struct cli {
@@ -263,8 +268,16 @@ void out_wrap(FILE *f, const char *text, int column, int indent);
 int progress_call(void *user, const char *what, int64_t done, int64_t total); /* user: the cli */
 void progress_span(cli *c, const char *what, int64_t total); /* what NULL: ends the span */
 void progress_part(cli *c, int64_t begin, int64_t size);
-void progress_line(cli *c, const char *text); /* a line of the command's own */
-void progress_clear(cli *c);                  /* before anything else is printed */
+void progress_clear(cli *c); /* before anything else is printed */
+
+/* The line belongs to the command until progress_own(c, NULL, NULL): calls of the library go to fn,
+ * which may show a line about them. */
+void progress_own(cli *c, progress_fn fn, void *user);
+void progress_step(cli *c, const char *text); /* on a terminal always, else every 10 seconds */
+void progress_line(cli *c, const char *text); /* the same, at most 6 times a second */
+int progress_width(void); /* columns of a line: those of the terminal, less one; else 79 */
+char *progress_rate(double rate, char text[32]);    /* "9160", "82.1k", "1.2M" */
+char *progress_time(double seconds, char text[32]); /* "1:02", "3:05:10" */
 
 void signals_catch(void);
 int signals_caught(void); /* SIGINT, SIGTERM, SIGUSR1 or SIGHUP, or 0 */

@@ -33,10 +33,33 @@ static void count_text(double n, const char *unit, char text[32])
     snprintf(text, 32, "%.3g%s%s%s", n, prefix || *unit ? " " : "", prefixes[prefix], unit);
 }
 
+char *progress_rate(double rate, char text[32])
+{
+    const int k = rate >= 1e4, m = rate >= 999.95e3;
+    snprintf(text, 32, "%.*f%s", k, rate / (m ? 1e6 : k ? 1e3 : 1.0), m ? "M" : k ? "k" : "");
+    return text;
+}
+
+char *progress_time(double seconds, char text[32])
+{
+    const long long s = seconds < 1e15 ? (long long)(seconds + 0.5) : (long long)1e15;
+    if (s < 3600)
+        snprintf(text, 32, "%lld:%02lld", s / 60, s % 60);
+    else
+        snprintf(text, 32, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    return text;
+}
+
+int progress_width(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+}
+
 static void line_text(const progress *p, int64_t done, int64_t total, double seconds, char *text,
                       size_t bytes)
 {
-    char what[sizeof p->what], rate[32];
+    char what[sizeof p->what], rate[32], left[32];
     const double per_second = seconds > 0 ? (double)done / seconds : 0;
     out_clean(p->what, what, sizeof what);
     count_text(per_second, p->span ? "B" : "", rate);
@@ -44,9 +67,9 @@ static void line_text(const progress *p, int64_t done, int64_t total, double sec
         snprintf(text, bytes, "%s   %s/s", what, rate);
         return;
     }
-    const int64_t left = (int64_t)((double)(total - done) / per_second + 0.5);
-    snprintf(text, bytes, "%s   %d %%   %s/s   %d:%02d left", what,
-             (int)(100 * ((double)done / (double)total)), rate, (int)(left / 60), (int)(left % 60));
+    snprintf(text, bytes, "%s   %d %%   %s/s   %s left", what,
+             (int)(100 * ((double)done / (double)total)), rate,
+             progress_time((double)(total - done) / per_second, left));
 }
 
 static void show_text(cli *c, const char *text, int64_t now)
@@ -57,9 +80,7 @@ static void show_text(cli *c, const char *text, int64_t now)
         out_error(c, text);
         return;
     }
-    struct winsize size;
-    const int known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-    fprintf(stderr, "\r%.*s\033[K", known ? size.ws_col - 1 : 79, text);
+    fprintf(stderr, "\r%.*s\033[K", progress_width(), text);
     p->shown = 1;
 }
 
@@ -84,7 +105,9 @@ int progress_call(void *user, const char *what, int64_t done, int64_t total)
         return 1;
     if (signals_caught())
         return !p->hold;
-    if (!p->on)
+    if (p->inner)
+        p->inner(p->inner_user, what, done, total);
+    if (!p->on || p->inner)
         return 0;
     if (p->span) {
         const double share = total > 0 ? (double)done / (double)total : 0;
@@ -100,13 +123,26 @@ int progress_call(void *user, const char *what, int64_t done, int64_t total)
     return 0;
 }
 
+void progress_own(cli *c, progress_fn fn, void *user)
+{
+    c->progress.inner = fn;
+    c->progress.inner_user = user;
+    c->progress.printed = tess_clock_ns();
+}
+
 void progress_line(cli *c, const char *text)
 {
     const int64_t now = tess_clock_ns();
-    if (c->progress.printed == 0)
-        c->progress.printed = now;
     if (due(&c->progress, now))
         show_text(c, text, now);
+}
+
+void progress_step(cli *c, const char *text)
+{
+    if (c->progress.on && c->progress.terminal)
+        show_text(c, text, tess_clock_ns());
+    else
+        progress_line(c, text);
 }
 
 void progress_span(cli *c, const char *what, int64_t total)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """terminal.py - runs a command on a terminal of 60 columns and prints what it wrote there.
 
-    terminal.py [--stdout | --interrupt LINES] COMMAND...
+    terminal.py [--columns N] [--stdout | --interrupt LINES] COMMAND...
 
 stderr is the terminal; with --stdout stdout is, too. With --interrupt the command gets SIGINT when it
 has rewritten its line so often. Exits with the command's code.
@@ -17,10 +17,14 @@ import sys
 import termios
 
 arguments = sys.argv[1:]
+columns = 60
+if arguments[0] == "--columns":
+    columns = int(arguments[1])
+    arguments = arguments[2:]
 both = arguments[0] == "--stdout"
 left = int(arguments[1]) if arguments[0] == "--interrupt" else 0
 ours, theirs = pty.openpty()
-fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 child = subprocess.Popen(arguments[2 if left else both:], stdin=subprocess.DEVNULL, stderr=theirs,
                          stdout=theirs if both else subprocess.DEVNULL)
 os.close(theirs)

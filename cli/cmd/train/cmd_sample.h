@@ -32,6 +32,13 @@ typedef struct {
     double *last; /* the same, of one batch */
 } sample_densities;
 
+/* sample_progress.c: the line of a batch. */
+typedef struct {
+    int64_t first, n;    /* clips of the batch */
+    int sparse;          /* 1: densities are recorded */
+    int64_t begun, last; /* nanoseconds: of the first step, of the last one */
+} sample_line;
+
 enum { SAMPLE_PATH = 4096 };
 
 typedef struct {
@@ -51,6 +58,7 @@ typedef struct {
     tess_comm_counts sent; /* by this rank, both times of a comparison */
     uint8_t *pixels;
     tess_clip *list;
+    sample_line line;
 } sample_job;
 
 tess_status sample_run(cli *c, const sample_values *v);
@@ -60,6 +68,9 @@ int sample_ends_with(const char *s, const char *end);
 /* sample_attend.c: all clips, twice to compare, and what was attended to. */
 tess_status sample_all(sample_job *j);
 const char *sample_kind_name(tess_attention kind); /* "dsv" */
+
+/* sample_progress.c: the line shows the steps of these clips from here on; n 0: no longer. */
+void sample_progress(sample_job *j, int64_t first, int64_t n, int sparse);
 
 /* sample_compare.c: PSNR of the two, densities. */
 tess_status sample_psnr(sample_job *j);

@@ -153,8 +153,11 @@ static tess_status sample(sample_job *j, const tess_attention_opts *attention, i
         opts.plan_event = print_plan;
         opts.plan_user = j;
         opts.sent = &j->sent;
-        TRY(tess_sample_run(j->model, &opts, j->text + first * j->text_size,
-                            latents + first * j->size));
+        sample_progress(j, first, opts.batch, record && attention->kind != TESS_ATTENTION_DENSE);
+        const tess_status status = tess_sample_run(j->model, &opts, j->text + first * j->text_size,
+                                                   latents + first * j->size);
+        sample_progress(j, 0, 0, 0);
+        TRY(status);
         if (record)
             add_densities(&j->densities, opts.batch);
     }

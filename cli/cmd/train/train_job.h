@@ -9,6 +9,14 @@
 
 enum { PATH_BYTES = 4096 };
 
+/* train_progress.c: the line of a run. */
+typedef struct {
+    tess_step step;   /* the last one; .step 0: none yet */
+    double slow;      /* running mean of the running mean of the loss: where the loss came from */
+    int level, width; /* the form of the line, and the columns it was chosen for */
+    int64_t parts_at; /* when the parts of a step were last printed, nanoseconds */
+} train_line;
+
 /* Everything the run holds. */
 typedef struct {
     cli *c;
@@ -30,6 +38,7 @@ typedef struct {
     double density, sparse_layers; /* of the last step */
     int64_t begun;                 /* nanoseconds */
     int64_t first;                 /* steps done before */
+    train_line line;
 } train_job;
 
 /* train_start.c: model, data and options, before anything is allocated for the run. */
@@ -38,6 +47,11 @@ tess_status train_prepare(train_job *j);
 /* train_memory.c. Collective: fails where the memory of this rank's host does not suffice; a dry
  * run prints the need. */
 tess_status train_check_memory(train_job *j);
+
+/* train_progress.c: takes the line before the first step, shows each step, leaves the line. */
+void train_progress_begin(train_job *j);
+void train_progress_step(train_job *j, const tess_step *step);
+void train_progress_end(train_job *j);
 
 /* train_report.c: the result. */
 tess_status train_report(train_job *j);

@@ -38,10 +38,6 @@ static void remember(train_job *j, double step_ms)
 static int on_step(void *user, const tess_step *step)
 {
     train_job *j = user;
-    char text[160];
-    const double per_step =
-        (double)(tess_clock_ns() - j->begun) / 1e9 / (double)(step->step - j->first);
-    const int64_t left = (int64_t)(per_step * (double)(step->steps - step->step) + 0.5);
     remember(j, step->step_ms);
     j->density = step->density;
     j->sparse_layers = step->sparse_layers;
@@ -49,11 +45,7 @@ static int on_step(void *user, const tess_step *step)
         memcpy(j->buckets, step->val_buckets, sizeof j->buckets);
         j->validated = 1;
     }
-    snprintf(text, sizeof text,
-             "step %lld/%lld   loss %.4f   %.1f ms   %.0f tokens/s   %lld:%02d left",
-             (long long)step->step, (long long)step->steps, step->loss_mean, step->step_ms,
-             step->tokens_per_s, (long long)(left / 60), (int)(left % 60));
-    progress_line(j->c, text);
+    train_progress_step(j, step);
     return signals_caught();
 }
 
@@ -79,11 +71,11 @@ static tess_status run_steps(train_job *j)
     tess_train_info info;
     TRY(tess_train_query(j->train, &info));
     j->first = info.step;
-    j->begun = tess_clock_ns();
     j->c->progress.hold = 1; /* on_step asks for the checkpoint that a signal ends with */
+    train_progress_begin(j);
     const tess_status status = tess_train_run(j->train, 0, on_step, j);
+    train_progress_end(j);
     j->c->progress.hold = 0;
-    progress_clear(j->c);
     if (status != TESS_ESTOPPED)
         return status;            /* on_step stops for signals alone, of this rank or another one */
     j->c->code = EXIT_SIGNAL + 2; /* of Ctrl-C, for SIGTERM too */

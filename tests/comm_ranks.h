@@ -572,7 +572,7 @@ static inline tess_status rank_wrong_arguments(const place *me, tess_comm *comm)
     EXPECT_FAILS(tess_comm_alltoallv(comm, 0, x, NULL, x, sizes), TESS_EINVAL,
                  "tess_comm_alltoallv: send_bytes is NULL");
     EXPECT_FAILS(tess_comm_alltoallv(comm, 0, x, sizes, x, negative), TESS_EINVAL,
-                 "tess_comm_alltoallv: recv_bytes[0] is -3, must be at least 0");
+                 "tess_comm_alltoallv: recv_bytes[0] is -3, must be 0 or more");
     sizes[0] = 4;
     EXPECT_FAILS(tess_comm_alltoallv(comm, 0, NULL, sizes, x, sizes), TESS_EINVAL,
                  "tess_comm_alltoallv: send is NULL, with 4 bytes");
@@ -590,7 +590,7 @@ static inline tess_status rank_wrong_arguments(const place *me, tess_comm *comm)
     EXPECT_FAILS(tess_comm_start_sendrecv(comm, 0, x, 1, me->size, x, 1, -1, &request), TESS_EINVAL,
                  sentence);
     EXPECT_FAILS(tess_comm_start_sendrecv(comm, 0, x, 1, -1, x, -1, 0, &request), TESS_EINVAL,
-                 "tess_comm_start_sendrecv: recv_bytes is -1, must be at least 0");
+                 "tess_comm_start_sendrecv: recv_bytes is -1, must be 0 or more");
     snprintf(sentence, sizeof sentence,
              "tess_comm_start_sendrecv: rank %d sends itself 1 bytes and expects 0 from itself",
              me->rank);

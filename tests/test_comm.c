@@ -92,7 +92,7 @@ static void wrong_arguments_get_a_sentence(void **state)
                 TESS_EINVAL,
                 "tess_comm_threads: network_bandwidth is -1, must be 0 or 1..1e18 bytes/s");
     CHECK_FAILS(tess_comm_threads(NULL, 1, &(tess_link){.node_ranks = -1}, fn, NULL), TESS_EINVAL,
-                "tess_comm_threads: node_ranks is -1, must be at least 0");
+                "tess_comm_threads: node_ranks is -1, must be 0 or more");
     CHECK_FAILS(tess_comm_threads(NULL, 1, &(tess_link){.share_cores = 2}, fn, NULL), TESS_EINVAL,
                 "tess_comm_threads: share_cores is 2, must be 0 or 1");
     CHECK_FAILS(tess_comm_threads(&(tess_ctx_opts){.threads = 2}, 1, &(tess_link){0}, fn, NULL),

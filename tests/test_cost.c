@@ -252,7 +252,7 @@ static void attention_says_what_is_wrong(void **state)
     } bad[] = {
         {{.pairs = -1, .head_dim = 8}, "tess_cost_attention: pairs is -1, must be 0..1e30"},
         {{.pairs = NAN, .head_dim = 8}, "tess_cost_attention: pairs is nan, must be 0..1e30"},
-        {{.rows = -2, .head_dim = 8}, "tess_cost_attention: rows is -2, must be at least 0"},
+        {{.rows = -2, .head_dim = 8}, "tess_cost_attention: rows is -2, must be 0 or more"},
         {{.head_dim = 0}, "tess_cost_attention: head_dim is 0, must be 1..4096"},
         {{.head_dim = 8, .flops = 5}, "tess_cost_attention: flops is 5, must be 0 or 1e3..1e21"},
         {{.head_dim = 8, .precision = (tess_precision)9},
@@ -353,9 +353,9 @@ static void an_exchange_says_what_is_wrong(void **state)
     int64_t ns[2];
     const tess_traffic traffic[2] = {{0}, {.near_in = -1}};
     CHECK_FAILS(tess_cost_exchange(cluster, traffic, 0, 1, ns), TESS_EINVAL,
-                "tess_cost_exchange: n is 0, must be at least 1");
+                "tess_cost_exchange: n is 0, must be 1 or more");
     CHECK_FAILS(tess_cost_exchange(cluster, traffic, 2, 0, ns), TESS_EINVAL,
-                "tess_cost_exchange: per_node is 0, must be at least 1");
+                "tess_cost_exchange: per_node is 0, must be 1 or more");
     CHECK_FAILS(tess_cost_exchange(cluster, NULL, 2, 1, ns), TESS_EINVAL,
                 "tess_cost_exchange: traffic is NULL");
     CHECK_FAILS(tess_cost_exchange(cluster, traffic, 2, 2, ns), TESS_EINVAL,

@@ -335,7 +335,7 @@ static void one_rank_alone_has_everything(void **state)
     CHECK_FAILS(tess_cp_layer(c, 1, &layer), TESS_EINVAL,
                 "tess_cp_layer: layer is 1, must be 0..0");
     CHECK_FAILS(tess_cp_plan(c, -1, NULL, NULL), TESS_EINVAL,
-                "tess_cp_plan: step is -1, must be at least 0");
+                "tess_cp_plan: step is -1, must be 0 or more");
     tess_cp_destroy(c);
     tess_comm_destroy(comm);
 }

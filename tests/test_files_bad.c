@@ -482,7 +482,7 @@ static void wrong_arguments_of_writing_get_their_sentence(void **state)
     WRITE_FAILS("x.npy", t.dtype = TESS_DTYPE_BF16,
                 "tensor 0 is BF16, which .npy and .npz do not know");
     WRITE_FAILS("x.npy", t.rank = 9, "rank of tensor 0 is 9, must be 0..8");
-    WRITE_FAILS("x.npy", t.shape[0] = -1, "shape[0] of tensor 0 is -1, must be at least 0");
+    WRITE_FAILS("x.npy", t.shape[0] = -1, "shape[0] of tensor 0 is -1, must be 0 or more");
     WRITE_FAILS("x.npy", t.shape[0] = INT64_MAX, "tensor 0 has more than 2^63 bytes");
     WRITE_FAILS("x.npy", t.data = NULL, "data of tensor 0 is NULL");
 
@@ -502,7 +502,7 @@ static void wrong_arguments_of_writing_get_their_sentence(void **state)
     TWO_FAIL("x.safetensors", 1, "value of metadata pair 0 is NULL", .metas = bad, .n_metas = 1);
     TWO_FAIL("x.safetensors", 1, "metadata pair 0 must be UTF-8", .metas = byte, .n_metas = 1);
     TWO_FAIL("x.safetensors", 1, "n_metas is 1, but metas is NULL", .n_metas = 1);
-    TWO_FAIL("x.safetensors", 1, "shard_bytes is -1, must be at least 0", .shard_bytes = -1);
+    TWO_FAIL("x.safetensors", 1, "shard_bytes is -1, must be 0 or more", .shard_bytes = -1);
     CHECK_FAILS(tess_file_write(ctx, "nowhere/x.npy", &good, 1, NULL), TESS_EIO,
                 "nowhere/x.npy: cannot create: No such file or directory");
     CHECK_FAILS(tess_file_write(ctx, "x.npz", NULL, 2, NULL), TESS_EINVAL,

@@ -70,7 +70,7 @@ static void a_bad_scenario_is_reported_by_value_and_rule(void **state)
 {
     (void)state;
     REFUSED(s.model.layers = 0, "scenario: model.layers is 0, must be 1..100000");
-    REFUSED(s.model.seq = 0, "scenario: model.seq is 0, must be at least 1");
+    REFUSED(s.model.seq = 0, "scenario: model.seq is 0, must be 1 or more");
     REFUSED(s.model.seq = -1, "scenario: model.seq is -1, must be 0..4294967296");
     REFUSED(s.model.hidden = 1000, "scenario: model.hidden is 1000, must be a multiple of "
                                    "model.heads 16");

@@ -516,7 +516,7 @@ static void keep_says_what_is_wrong(void **state)
                                &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 3}, 0, &keep),
                 TESS_EINVAL, "tess_plan_keep: ranks is 3, must be the plan's 4");
     CHECK_FAILS(tess_plan_keep(plan, work, NULL, &opts, -5, &keep), TESS_EINVAL,
-                "tess_plan_keep: carried_ns is -5, must be at least 0");
+                "tess_plan_keep: carried_ns is -5, must be 0 or more");
     tess_plan_destroy(plan);
     tess_work_destroy(work);
     tess_work_destroy(other);

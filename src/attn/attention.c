@@ -32,8 +32,7 @@ static tess_status check_shape(const tess_attn_shape *s)
         return tess__fail(TESS_EINVAL,
                           "%s: scale is %g, must be positive, or 0 for 1/sqrt(head_dim)", who,
                           (double)s->scale);
-    if (s->compensate != 0 && s->compensate != 1)
-        return tess__fail(TESS_EINVAL, "%s: compensate is %d, must be 0 or 1", who, s->compensate);
+    TESS_TRY(tess__check_flag(who, "compensate", s->compensate));
     return TESS_OK;
 }
 

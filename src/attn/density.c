@@ -188,11 +188,9 @@ static tess_status check_in(const char *who, const tess_density_in *in)
     if (!(in->mass > 0.0 && in->mass <= 1.0))
         return tess__fail(TESS_EINVAL, "%s: mass is %g, must be above 0 and at most 1", who,
                           in->mass);
-    if (!(in->quantile >= 0.0 && in->quantile <= 1.0))
-        return tess__fail(TESS_EINVAL, "%s: quantile is %g, must be 0..1", who, in->quantile);
-    if (in->every < 0 || in->first < 0)
-        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be 0 or more", who,
-                          in->every < 0 ? "every" : "first", in->every < 0 ? in->every : in->first);
+    TESS_TRY(tess__check_number(who, "quantile", in->quantile, 0, 1));
+    TESS_TRY(tess__check_least(who, "every", in->every, 0));
+    TESS_TRY(tess__check_least(who, "first", in->first, 0));
     return TESS_OK;
 }
 
@@ -283,7 +281,6 @@ tess_status tess_overlap_measure(tess_ctx *ctx, const tess_density_in *in, int32
     TESS_TRY(check_in(who, in));
     int32_t n_q, n_k;
     TESS_TRY(tess__sel_shape_check(who, in->groups, &n_q, &n_k));
-    if (keys < 0 || keys > n_k)
-        return tess__fail(TESS_EINVAL, "%s: keys is %d, must be 0..%d", who, keys, n_k);
+    TESS_TRY(tess__check_range(who, "keys", keys, 0, n_k));
     return measure(ctx, in, keys, ratio);
 }

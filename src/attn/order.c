@@ -49,13 +49,9 @@ tess_status tess_order_cubes(const int grid[3], const int cube[3], int64_t *perm
     static const char who[] = "tess_order_cubes";
     TESS_REQUIRE(grid, cube);
     int64_t tokens = 1, groups = 1;
+    TESS_TRY(tess__check_each(who, "grid", grid, 3, 1));
+    TESS_TRY(tess__check_each(who, "cube", cube, 3, 1));
     for (int i = 0; i < 3; i++) {
-        if (grid[i] < 1)
-            return tess__fail(TESS_EINVAL, "%s: grid[%d] is %d, must be 1 or more", who, i,
-                              grid[i]);
-        if (cube[i] < 1)
-            return tess__fail(TESS_EINVAL, "%s: cube[%d] is %d, must be 1 or more", who, i,
-                              cube[i]);
         tokens = tokens > INT32_MAX ? tokens : tokens * grid[i]; /* stays below 2^62 */
         groups *= tokens > INT32_MAX ? 1 : 1 + (grid[i] - 1) / cube[i];
     }

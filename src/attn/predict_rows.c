@@ -35,8 +35,7 @@ static tess_status check_in(const char *who, const tess_predict_shape *s, const 
                                   s->tokens));
     TESS_TRY(check_scale(who, "scale", in->scale));
     TESS_TRY(check_scale(who, "scale_low", in->scale_low));
-    if (in->n_rows < 1 || in->n_rows > s->rows)
-        return tess__fail(TESS_EINVAL, "%s: n_rows is %d, must be 1..%d", who, in->n_rows, s->rows);
+    TESS_TRY(tess__check_range(who, "n_rows", in->n_rows, 1, s->rows));
     if (in->loss != TESS_PREDICT_KL && in->loss != TESS_PREDICT_COSINE)
         return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", who,
                           (int)in->loss);
@@ -184,8 +183,7 @@ tess_status tess_predict_stats_merge(tess_predict_loss loss, int64_t rows, const
     if (loss != TESS_PREDICT_KL && loss != TESS_PREDICT_COSINE)
         return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", who,
                           (int)loss);
-    if (rows < 0)
-        return tess__fail(TESS_EINVAL, "%s: rows is %lld, must be 0 or more", who, (long long)rows);
+    TESS_TRY(tess__check_least(who, "rows", rows, 0));
     if (rows > 0 && (!part || !stats))
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, part ? "stats" : "part");
     for (int64_t i = 0; i < rows; i++, part += TESS_PREDICT_STATS, stats += TESS_PREDICT_STATS) {

@@ -224,8 +224,7 @@ tess_status tess_selection_measure(tess_ctx *ctx, const tess_selection *sel,
     TESS_REQUIRE(ctx, sel, in, stats);
     TESS_TRY(tess__select_check_qk(who, in->q, in->k, in->head_dim, 256, in->scale, sel->tokens_q,
                                    sel->tokens_k));
-    if (in->every < 0)
-        return tess__fail(TESS_EINVAL, "%s: every is %d, must be 0 or more", who, in->every);
+    TESS_TRY(tess__check_least(who, "every", in->every, 0));
     TESS_TRY(tess__select_check_tokens(who, sel->tokens_k));
 
     job j = {

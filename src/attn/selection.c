@@ -82,12 +82,8 @@ static tess_status check_side(const char *who, const side *s, int32_t *n)
 tess_status tess__sel_shape_check(const char *who, const tess_sel_shape *shape, int32_t *n_q,
                                   int32_t *n_k)
 {
-    if (shape->batch < 1 || shape->batch > HEADS_MAX)
-        return tess__fail(TESS_EINVAL, "%s: batch is %d, must be 1..%d", who, shape->batch,
-                          HEADS_MAX);
-    if (shape->heads < 1 || shape->heads > HEADS_MAX)
-        return tess__fail(TESS_EINVAL, "%s: heads is %d, must be 1..%d", who, shape->heads,
-                          HEADS_MAX);
+    TESS_TRY(tess__check_range(who, "batch", shape->batch, 1, HEADS_MAX));
+    TESS_TRY(tess__check_range(who, "heads", shape->heads, 1, HEADS_MAX));
     const side q = side_q(shape), k = side_k(shape);
     TESS_TRY(check_side(who, &q, n_q));
     TESS_TRY(check_side(who, &k, n_k));
@@ -161,9 +157,7 @@ tess_status tess_selection_create(tess_ctx *ctx, const tess_sel_shape *shape, in
     TESS_REQUIRE(ctx, shape, sel);
     int32_t n_q = 0, n_k = 0;
     TESS_TRY(tess__sel_shape_check(who, shape, &n_q, &n_k));
-    if (capacity < 0)
-        return tess__fail(TESS_EINVAL, "%s: capacity is %lld, must be 0 or more", who,
-                          (long long)capacity);
+    TESS_TRY(tess__check_least(who, "capacity", capacity, 0));
 
     const int64_t lists = (int64_t)shape->batch * shape->heads * n_q;
     size_t bytes[PIECES];

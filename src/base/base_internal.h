@@ -49,13 +49,29 @@ tess_status tess__require(const char *who, const char *names, const void *const 
         tess_max_a_ > tess_max_b_ ? tess_max_a_ : tess_max_b_;                                     \
     })
 
-/* ---- range.c: whole numbers against their rules ------------------------------------------- */
+/* ---- range.c: numbers against their rules -------------------------------------------------- */
 
 /* EINVAL unless low <= value <= high. */
 tess_status tess__check_range(const char *who, const char *name, int64_t value, int64_t low,
                               int64_t high);
+/* EINVAL unless value is at least `least`. */
+tess_status tess__check_least(const char *who, const char *name, int64_t value, int64_t least);
+/* The same of each of n values, called name[0], name[1] ... */
+tess_status tess__check_each(const char *who, const char *name, const int *values, int n,
+                             int least);
+/* EINVAL unless value is 0 or 1. */
+tess_status tess__check_flag(const char *who, const char *name, int value);
+/* EINVAL unless value is one of the `count` values of an enum, counted from 0. */
+tess_status tess__check_enum(const char *who, const char *name, int value, int count,
+                             const char *type);
 /* EINVAL unless value is a multiple of 8, from 8 to high. */
 tess_status tess__check_eights(const char *who, const char *name, int64_t value, int64_t high);
+/* EINVAL unless low <= value <= high; NaN is refused. */
+tess_status tess__check_number(const char *who, const char *name, double value, double low,
+                               double high);
+/* The same, or 0. */
+tess_status tess__check_number_or_0(const char *who, const char *name, double value, double low,
+                                    double high);
 
 /* ---- hash.c, ascending.c ---------------------------------------------------------------- */
 

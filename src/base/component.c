@@ -63,9 +63,7 @@ int tess_component_count(void)
 tess_status tess_component_query(int index, tess_component *component)
 {
     TESS_REQUIRE(component);
-    if (index < 0 || index >= COUNT)
-        return tess__fail(TESS_EINVAL, "tess_component_query: index is %d, must be 0..%d", index,
-                          COUNT - 1);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, COUNT - 1));
     *component = components[index]();
     return TESS_OK;
 }

@@ -83,9 +83,8 @@ tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx)
     if (!opts->allocator.alloc != !opts->allocator.free)
         return tess__fail(TESS_EINVAL,
                           "tess_ctx_create: allocator has only one of alloc and free, needs both");
-    if (opts->log_level < TESS_LOG_OFF || opts->log_level > TESS_LOG_DEBUG)
-        return tess__fail(TESS_EINVAL, "tess_ctx_create: log_level is %d, must be %d..%d",
-                          (int)opts->log_level, TESS_LOG_OFF, TESS_LOG_DEBUG);
+    TESS_TRY(tess__check_range(__func__, "log_level", (int)opts->log_level, TESS_LOG_OFF,
+                               TESS_LOG_DEBUG));
 
     const char *name = opts->isa ? opts->isa : getenv("TESS_ISA");
     int isa = 0, threads = 0;
@@ -142,9 +141,7 @@ int tess_isa_count(void)
 tess_status tess_isa_query(int index, tess_isa *isa)
 {
     TESS_REQUIRE(isa);
-    if (index < 0 || index >= tess__isa_total)
-        return tess__fail(TESS_EINVAL, "tess_isa_query: index is %d, must be 0..%d", index,
-                          tess__isa_total - 1);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, tess__isa_total - 1));
     const char *why = tess__isa_missing(index);
     *isa = (tess_isa){
         .name = tess__isas[index].name,

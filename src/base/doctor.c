@@ -106,12 +106,8 @@ tess_status tess_doctor_run(const tess_ctx *ctx, const tess_doctor_opts *opts, t
 {
     TESS_REQUIRE(ctx, fn);
     const tess_doctor_opts o = opts ? *opts : (tess_doctor_opts){0};
-    if (o.mpi_ranks < 0)
-        return tess__fail(TESS_EINVAL, "tess_doctor_run: mpi_ranks is %d, must be 0 or more",
-                          o.mpi_ranks);
-    if (o.disk_bytes < 0)
-        return tess__fail(TESS_EINVAL, "tess_doctor_run: disk_bytes is %lld, must be 0 or more",
-                          (long long)o.disk_bytes);
+    TESS_TRY(tess__check_least(__func__, "mpi_ranks", o.mpi_ranks, 0));
+    TESS_TRY(tess__check_least(__func__, "disk_bytes", o.disk_bytes, 0));
     tess__facts facts = {0};
     TESS_TRY(gather(ctx, &o, &facts));
     tess__diagnosis found[TESS_DOCTOR_MAX];

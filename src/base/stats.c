@@ -86,9 +86,7 @@ static tess_status check_tensor(const tess_tensor *tensor, size_t *count)
     if (size == 0)
         return tess__fail(TESS_EINVAL, "tess_tensor_stats: dtype is %d, must be a tess_dtype",
                           (int)tensor->dtype);
-    if (tensor->rank < 0 || tensor->rank > TESS_RANK_MAX)
-        return tess__fail(TESS_EINVAL, "tess_tensor_stats: rank is %d, must be 0..%d", tensor->rank,
-                          TESS_RANK_MAX);
+    TESS_TRY(tess__check_range("tess_tensor_stats", "rank", tensor->rank, 0, TESS_RANK_MAX));
     size_t product = 1;
     int empty = 0, overflow = 0;
     for (int i = 0; i < tensor->rank; i++) {

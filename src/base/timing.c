@@ -161,11 +161,9 @@ tess_status tess_timing_run(tess_ctx *ctx, const tess_timing_opts *opts, tess_ti
                           o.samples, SAMPLES_LIMIT, SAMPLES);
     o.samples = o.samples ? o.samples : SAMPLES;
     o.samples_max = o.samples_max ? o.samples_max : 4 * o.samples;
-    if (o.samples_max < o.samples || o.samples_max > 4 * SAMPLES_LIMIT)
-        return tess__fail(TESS_EINVAL, "tess_timing_run: samples_max is %d, must be %d..%d",
-                          o.samples_max, o.samples, 4 * SAMPLES_LIMIT);
-    if (!(o.quiet >= 0.0 && o.quiet <= 1.0))
-        return tess__fail(TESS_EINVAL, "tess_timing_run: quiet is %g, must be 0..1", o.quiet);
+    TESS_TRY(
+        tess__check_range(__func__, "samples_max", o.samples_max, o.samples, 4 * SAMPLES_LIMIT));
+    TESS_TRY(tess__check_number(__func__, "quiet", o.quiet, 0, 1));
     o.quiet = o.quiet > 0.0 ? o.quiet : 0.93;
     return tess__timing_run(ctx, "timing", ctx->threads, &o, fn, user, timing);
 }

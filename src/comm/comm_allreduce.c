@@ -143,8 +143,7 @@ static tess_status check(const tess_comm *comm, tess_traffic_kind traffic, const
         return tess__fail(TESS_EINVAL, "%s: n is %lld, must be 0..2^59", fn, (long long)n);
     if (n > 0 && !x)
         return tess__fail(TESS_EINVAL, "%s: x is NULL, with %lld elements", fn, (long long)n);
-    if ((unsigned)op >= TESS_REDUCE_COUNT)
-        return tess__fail(TESS_EINVAL, "%s: op is %d, must be a tess_reduce_op", fn, (int)op);
+    TESS_TRY(tess__check_enum(fn, "op", (int)op, TESS_REDUCE_COUNT, "tess_reduce_op"));
     if ((unsigned)dtype >= TESS_DTYPE_COUNT || !reductions[dtype][op].combine)
         return tess__fail(TESS_EINVAL, "%s: dtype is %d, must be F32, F64 or I64", fn, (int)dtype);
     return TESS_OK;

@@ -78,11 +78,8 @@ tess_status tess_comm_broadcast(tess_comm *comm, tess_traffic_kind traffic, int 
 {
     const char *fn = "tess_comm_broadcast";
     TESS_TRY(tess__comm_check(fn, comm, traffic));
-    if (root < 0 || root >= comm->size)
-        return tess__fail(TESS_EINVAL, "%s: root is %d, must be 0..%d", fn, root, comm->size - 1);
-    if (bytes < 0)
-        return tess__fail(TESS_EINVAL, "%s: bytes is %lld, must be at least 0", fn,
-                          (long long)bytes);
+    TESS_TRY(tess__check_range(fn, "root", root, 0, comm->size - 1));
+    TESS_TRY(tess__check_least(fn, "bytes", bytes, 0));
     if (bytes > 0 && !data)
         return tess__fail(TESS_EINVAL, "%s: data is NULL, with %lld bytes", fn, (long long)bytes);
     if (bytes == 0)

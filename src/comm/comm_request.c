@@ -175,9 +175,8 @@ tess_status tess__comm_check(const char *fn, const tess_comm *comm, tess_traffic
 {
     if (!comm)
         return tess__fail(TESS_EINVAL, "%s: comm is NULL", fn);
-    if ((int)traffic < 0 || traffic >= TESS_TRAFFIC_COUNT)
-        return tess__fail(TESS_EINVAL, "%s: traffic is %d, must be a tess_traffic_kind", fn,
-                          (int)traffic);
+    TESS_TRY(
+        tess__check_enum(fn, "traffic", (int)traffic, TESS_TRAFFIC_COUNT, "tess_traffic_kind"));
     return TESS_OK;
 }
 
@@ -189,7 +188,7 @@ tess_status tess__comm_check_bytes(const char *fn, const tess_comm *comm, const 
         return tess__fail(TESS_EINVAL, "%s: %s_bytes is NULL", fn, name);
     for (int p = 0; p < comm->size; p++) {
         if (bytes[p] < 0 || bytes[p] > INT64_MAX / 2 - sum)
-            return tess__fail(TESS_EINVAL, "%s: %s_bytes[%d] is %lld, must be at least 0%s", fn,
+            return tess__fail(TESS_EINVAL, "%s: %s_bytes[%d] is %lld, must be 0 or more%s", fn,
                               name, p, (long long)bytes[p],
                               bytes[p] < 0 ? "" : " and their sum below 2^62");
         sum += bytes[p];
@@ -241,11 +240,9 @@ static tess_status check_direction(const tess_comm *comm, const char *peer_name,
                                    const char *name, const void *data, int64_t bytes)
 {
     const char *fn = "tess_comm_start_sendrecv";
-    if (peer < -1 || peer >= comm->size)
-        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be -1..%d", fn, peer_name, peer,
-                          comm->size - 1);
+    TESS_TRY(tess__check_range(fn, peer_name, peer, -1, comm->size - 1));
     if (bytes < 0)
-        return tess__fail(TESS_EINVAL, "%s: %s_bytes is %lld, must be at least 0", fn, name,
+        return tess__fail(TESS_EINVAL, "%s: %s_bytes is %lld, must be 0 or more", fn, name,
                           (long long)bytes);
     if (peer >= 0 && bytes > 0 && !data)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL, with %lld bytes", fn, name,

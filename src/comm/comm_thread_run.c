@@ -73,20 +73,15 @@ static tess_status check(const tess_ctx_opts *opts, int ranks, const tess_link *
                          tess_rank_fn fn)
 {
     const char *name = "tess_comm_threads";
-    if (ranks < 1 || ranks > RANKS_MAX)
-        return tess__fail(TESS_EINVAL, "%s: ranks is %d, must be 1..%d", name, ranks, RANKS_MAX);
+    TESS_TRY(tess__check_range(name, "ranks", ranks, 1, RANKS_MAX));
     if (!fn)
         return tess__fail(TESS_EINVAL, "%s: fn is NULL", name);
     if (!link)
         return TESS_OK;
     TESS_TRY(check_link("", link->latency, link->bandwidth));
     TESS_TRY(check_link("network_", link->network_latency, link->network_bandwidth));
-    if (link->node_ranks < 0)
-        return tess__fail(TESS_EINVAL, "%s: node_ranks is %d, must be at least 0", name,
-                          link->node_ranks);
-    if (link->share_cores != 0 && link->share_cores != 1)
-        return tess__fail(TESS_EINVAL, "%s: share_cores is %d, must be 0 or 1", name,
-                          link->share_cores);
+    TESS_TRY(tess__check_least(name, "node_ranks", link->node_ranks, 0));
+    TESS_TRY(tess__check_flag(name, "share_cores", link->share_cores));
     if (opts && opts->threads > 1)
         return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1 with a link", name,
                           opts->threads);

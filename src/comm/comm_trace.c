@@ -142,10 +142,8 @@ tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm)
 {
     const char *fn = "tess_comm_trace";
     TESS_REQUIRE(ctx, comm);
-    if (size < 1 || size > RANKS_MAX)
-        return tess__fail(TESS_EINVAL, "%s: size is %d, must be 1..%d", fn, size, RANKS_MAX);
-    if (rank < 0 || rank >= size)
-        return tess__fail(TESS_EINVAL, "%s: rank is %d, must be 0..%d", fn, rank, size - 1);
+    TESS_TRY(tess__check_range(fn, "size", size, 1, RANKS_MAX));
+    TESS_TRY(tess__check_range(fn, "rank", rank, 0, size - 1));
     tess__trace_log *log = tess__alloc_zero(ctx, sizeof *log);
     if (!log)
         return TESS_ENOMEM;

@@ -248,9 +248,7 @@ tess_status tess_collective_time(const tess_cluster *cluster, const tess_collect
 {
     const char *fn = "tess_collective_time";
     TESS_REQUIRE(cluster, work, result);
-    if ((unsigned)work->op >= TESS_COLLECTIVE_OPS)
-        return tess__fail(TESS_EINVAL, "%s: op is %d, must be a tess_collective_op", fn,
-                          (int)work->op);
+    TESS_TRY(tess__check_enum(fn, "op", (int)work->op, TESS_COLLECTIVE_OPS, "tess_collective_op"));
     if (work->bytes < 0 || work->bytes > (int64_t)1 << 53)
         return tess__fail(TESS_EINVAL, "%s: bytes is %lld, must be 0..2^53", fn,
                           (long long)work->bytes);

@@ -266,8 +266,7 @@ tess_status tess_nccl_log_open(tess_ctx *ctx, const char *path, tess_collective_
 {
     const char *fn = "tess_nccl_log_open";
     TESS_REQUIRE(ctx, path, log);
-    if ((unsigned)op > TESS_COLLECTIVE_OPS)
-        return tess__fail(TESS_EINVAL, "%s: op is %d, must be a tess_collective_op", fn, (int)op);
+    TESS_TRY(tess__check_enum(fn, "op", (int)op, TESS_COLLECTIVE_OPS + 1, "tess_collective_op"));
     tess__source source;
     TESS_TRY(tess__source_open(path, &source));
     const tess_status status =

@@ -51,15 +51,11 @@ tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_wor
     TESS_REQUIRE(cluster, work, ns);
     if (!(work->pairs >= 0.0 && work->pairs <= 1e30))
         return tess__fail(TESS_EINVAL, "%s: pairs is %g, must be 0..1e30", fn, work->pairs);
-    if (work->rows < 0)
-        return tess__fail(TESS_EINVAL, "%s: rows is %lld, must be at least 0", fn,
-                          (long long)work->rows);
+    TESS_TRY(tess__check_least(fn, "rows", work->rows, 0));
     TESS_TRY(tess__check_range(fn, "head_dim", work->head_dim, 1, 4096));
     if (!(work->flops == 0.0 || (work->flops >= 1e3 && work->flops <= 1e21)))
         return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", fn, work->flops);
-    if (work->precision != TESS_PRECISION_FP32 && work->precision != TESS_PRECISION_BF16)
-        return tess__fail(TESS_EINVAL, "%s: precision is %d, must be a tess_precision", fn,
-                          (int)work->precision);
+    TESS_TRY(tess__check_enum(fn, "precision", (int)work->precision, 2, "tess_precision"));
     tess__attn_rate rate = {0};
     TESS_TRY(tess__attn_rates(cluster, work->head_dim, work->backward, work->flops, work->precision,
                               &rate));
@@ -117,9 +113,8 @@ tess_status tess_cost_exchange(const tess_cluster *cluster, const tess_traffic *
 {
     const char *fn = "tess_cost_exchange";
     TESS_REQUIRE(cluster, traffic, ns);
-    if (n < 1 || per_node < 1)
-        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be at least 1", fn,
-                          n < 1 ? "n" : "per_node", n < 1 ? n : per_node);
+    TESS_TRY(tess__check_least(fn, "n", n, 1));
+    TESS_TRY(tess__check_least(fn, "per_node", per_node, 1));
     const int64_t limit = INT64_MAX / 4 / n;
     for (int p = 0; p < n; p++) {
         const tess_traffic *t = &traffic[p];

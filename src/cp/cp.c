@@ -40,8 +40,7 @@ static tess_status check_numbers(const char *who, const tess_cp_opts *o, int ran
                           o->n_groups > 0 && !o->groups ? "groups" : "units");
     if (!(o->flops == 0.0 || (o->flops >= 1e3 && o->flops <= 1e21)))
         return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
-    if (!(o->union_share >= 0.0 && o->union_share <= 1.0))
-        return tess__fail(TESS_EINVAL, "%s: union_share is %g, must be 0..1", who, o->union_share);
+    TESS_TRY(tess__check_number(who, "union_share", o->union_share, 0, 1));
     for (int64_t i = 0; o->union_shares && i < o->layers * ((int64_t)ranks + 1); i++)
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
             return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,

@@ -40,9 +40,7 @@ static size_t n_heads(const tess_cp *c)
 static tess_status check(const tess_cp *c, int64_t step, const double *density)
 {
     static const char who[] = "tess_cp_plan";
-    if (step < 0)
-        return tess__fail(TESS_EINVAL, "%s: step is %lld, must be at least 0", who,
-                          (long long)step);
+    TESS_TRY(tess__check_least(who, "step", step, 0));
     const size_t heads = (size_t)c->opts.heads;
     for (size_t i = 0; density && i < n_heads(c); i++)
         if (!(density[i] >= 0.0 && density[i] <= 1.0))

@@ -151,11 +151,8 @@ tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t in
                              float *text, char *prompt, size_t prompt_bytes)
 {
     TESS_REQUIRE(data);
-    if (split != TESS_SPLIT_TRAIN && split != TESS_SPLIT_VALIDATION)
-        return tess__fail(TESS_EINVAL, "tess_data_sample: split is %d, must be 0 or 1", (int)split);
-    if (index < 0)
-        return tess__fail(TESS_EINVAL, "tess_data_sample: index is %lld, must be 0 or more",
-                          (long long)index);
+    TESS_TRY(tess__check_flag(__func__, "split", (int)split));
+    TESS_TRY(tess__check_least(__func__, "index", index, 0));
     if (prompt && prompt_bytes == 0)
         return tess__fail(TESS_EINVAL, "tess_data_sample: prompt_bytes is 0, must be 1 or more");
     tess__sample_meta meta = {.prompt = ""};

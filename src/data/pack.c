@@ -54,9 +54,7 @@ tess_status tess_data_pixels(const tess_data_info *info, const float *x, uint8_t
 {
     TESS_REQUIRE(info, x, pixels);
     const int p = info->pack;
-    if (p < 1 || p > TESS__PACK_MAX)
-        return tess__fail(TESS_EINVAL, "tess_data_pixels: pack is %d, must be 1..%d", p,
-                          TESS__PACK_MAX);
+    TESS_TRY(tess__check_range(__func__, "pack", p, 1, TESS__PACK_MAX));
     if (info->frames < 1 || info->height < 1 || info->width < 1)
         return tess__fail(TESS_EINVAL,
                           "tess_data_pixels: the clip is %d x %d x %d, sides must be 1 "

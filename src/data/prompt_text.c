@@ -48,10 +48,8 @@ void tess__text_vectors(const char *prompt, int text_len, int text_dim, float *t
 tess_status tess_text_vectors(const char *prompt, int text_len, int text_dim, float *text)
 {
     TESS_REQUIRE(prompt, text);
-    if (text_len < 1 || text_dim < 1)
-        return tess__fail(TESS_EINVAL, "tess_text_vectors: %s is %d, must be 1 or more",
-                          text_len < 1 ? "text_len" : "text_dim",
-                          text_len < 1 ? text_len : text_dim);
+    TESS_TRY(tess__check_least(__func__, "text_len", text_len, 1));
+    TESS_TRY(tess__check_least(__func__, "text_dim", text_dim, 1));
     tess__text_vectors(prompt, text_len, text_dim, text);
     return TESS_OK;
 }

@@ -11,8 +11,7 @@ tess_status tess_stage_query(const tess_attention_opts *opts, int sparse, int64_
 {
     static const char who[] = "tess_stage_query";
     TESS_REQUIRE(opts, stage);
-    if (sparse != 0 && sparse != 1)
-        return tess__fail(TESS_EINVAL, "%s: sparse is %d, must be 0 or 1", who, sparse);
+    TESS_TRY(tess__check_flag(who, "sparse", sparse));
     TESS_TRY(tess__check_range(who, "tokens", tokens, 1, INT32_MAX));
     tess_attention_opts o = *opts;
     TESS_TRY(tess__attention_options(who, &o));
@@ -64,8 +63,7 @@ tess_status tess_learner_update(tess_learner *learner, double lr, int *updated)
 {
     static const char who[] = "tess_learner_update";
     TESS_REQUIRE(learner, updated);
-    if (!(lr >= 0.0 && lr <= 1e3))
-        return tess__fail(TESS_EINVAL, "%s: lr is %g, must be 0..1000", who, lr);
+    TESS_TRY(tess__check_number(who, "lr", lr, 0, 1000));
     for (int layer = 0; layer < learner->learner.layers; layer++)
         learner->rates[layer] = lr;
     *updated = tess__learner_update(&learner->learner, learner->rates, 1.0, learner->updates + 1);

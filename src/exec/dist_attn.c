@@ -32,12 +32,8 @@ static tess_status check_call(const char *who, const tess_dist_attn *d, const te
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, d ? "call" : "dist_attn");
     if (!d->layers)
         return tess__fail(TESS_EINVAL, "%s: no plan (tess_dist_attn_plan comes first)", who);
-    if (call->layer < 0 || call->layer >= d->n_layers)
-        return tess__fail(TESS_EINVAL, "%s: layer is %d, must be 0..%d", who, call->layer,
-                          d->n_layers - 1);
-    if (call->save < -1 || call->save >= d->opts.saves)
-        return tess__fail(TESS_EINVAL, "%s: save is %d, must be -1..%d", who, call->save,
-                          d->opts.saves - 1);
+    TESS_TRY(tess__check_range(who, "layer", call->layer, 0, d->n_layers - 1));
+    TESS_TRY(tess__check_range(who, "save", call->save, -1, d->opts.saves - 1));
     return TESS_OK;
 }
 

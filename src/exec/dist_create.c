@@ -81,9 +81,7 @@ static tess_status check_options(const tess_dist_attn_opts *o, int ranks)
     if (o->units)
         TESS_TRY(check_ranges("units", o->units, o->n_units, o->tokens, 0));
     const int64_t units = o->units ? o->n_units : o->tokens;
-    if (o->units_most < 0 || o->units_most > units)
-        return tess__fail(TESS_EINVAL, "%s: units_most is %d, must be 0..%lld", create,
-                          o->units_most, (long long)units);
+    TESS_TRY(tess__check_range(create, "units_most", o->units_most, 0, units));
     return TESS_OK;
 }
 
@@ -323,9 +321,7 @@ tess_status tess_dist_attn_stats(const tess_dist_attn *d, int layer, tess_dist_s
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, d ? "stats" : "dist_attn");
     if (!d->layers)
         return tess__fail(TESS_EINVAL, "%s: no plan (tess_dist_attn_plan comes first)", who);
-    if (layer < 0 || layer >= d->n_layers)
-        return tess__fail(TESS_EINVAL, "%s: layer is %d, must be 0..%d", who, layer,
-                          d->n_layers - 1);
+    TESS_TRY(tess__check_range(who, "layer", layer, 0, d->n_layers - 1));
     *stats = d->layers[layer].stats;
     return TESS_OK;
 }

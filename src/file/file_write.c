@@ -88,7 +88,7 @@ static tess_status check_tensor(const tess_tensor *t, int i, tess_file_kind kind
     for (int d = 0; d < t->rank; d++) {
         if (t->shape[d] < 0)
             return tess__fail(TESS_EINVAL,
-                              "tess_file_write: shape[%d] of tensor %d is %lld, must be at least 0",
+                              "tess_file_write: shape[%d] of tensor %d is %lld, must be 0 or more",
                               d, i, (long long)t->shape[d]);
     }
     if (tess__shape_bytes(tess_dtype_size(t->dtype), t->rank, t->shape, &bytes) ||
@@ -131,12 +131,8 @@ static tess_status check_opts(const tess_file_opts *opts, tess_file_kind kind)
         return tess__fail(TESS_EINVAL,
                           "tess_file_write: n_metas is %d, must be 0 for .npy and .npz",
                           opts->n_metas);
-    if (opts->shard_bytes < 0)
-        return tess__fail(TESS_EINVAL, "tess_file_write: shard_bytes is %lld, must be at least 0",
-                          (long long)opts->shard_bytes);
-    if (opts->compress < 0 || opts->compress > 1)
-        return tess__fail(TESS_EINVAL, "tess_file_write: compress is %d, must be 0 or 1",
-                          opts->compress);
+    TESS_TRY(tess__check_least("tess_file_write", "shard_bytes", opts->shard_bytes, 0));
+    TESS_TRY(tess__check_flag("tess_file_write", "compress", opts->compress));
     for (int i = 0; i < opts->n_metas; i++) {
         const tess_meta *m = &opts->metas[i];
         if (!m->key || !m->value)

@@ -160,17 +160,10 @@ tess_status tess__clip_gather(tess__reader *reader, const tess_clip_opts *opts,
 
 static tess_status check_opts(const tess_clip_opts *o)
 {
-    if (o->frames < 0 || o->frames > TESS__CLIP_FRAMES_MAX)
-        return tess__fail(TESS_EINVAL, "tess_clip_open: frames is %d, must be 0..%d", o->frames,
-                          TESS__CLIP_FRAMES_MAX);
-    if (o->height < 0 || o->height > TESS__CLIP_SIDE_MAX || o->width < 0 ||
-        o->width > TESS__CLIP_SIDE_MAX)
-        return tess__fail(TESS_EINVAL, "tess_clip_open: %s is %d, must be 0..%d",
-                          o->height < 0 || o->height > TESS__CLIP_SIDE_MAX ? "height" : "width",
-                          o->height < 0 || o->height > TESS__CLIP_SIDE_MAX ? o->height : o->width,
-                          TESS__CLIP_SIDE_MAX);
-    if (!(o->fps >= 0) || o->fps > 1000)
-        return tess__fail(TESS_EINVAL, "tess_clip_open: fps is %g, must be 0..1000", o->fps);
+    TESS_TRY(tess__check_range("tess_clip_open", "frames", o->frames, 0, TESS__CLIP_FRAMES_MAX));
+    TESS_TRY(tess__check_range("tess_clip_open", "height", o->height, 0, TESS__CLIP_SIDE_MAX));
+    TESS_TRY(tess__check_range("tess_clip_open", "width", o->width, 0, TESS__CLIP_SIDE_MAX));
+    TESS_TRY(tess__check_number("tess_clip_open", "fps", o->fps, 0, 1000));
     return TESS_OK;
 }
 

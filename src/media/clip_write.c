@@ -11,9 +11,8 @@ static tess_status check_clip(const tess_clip *clip, const tess_clip *first)
 {
     if (!clip->pixels)
         return tess__fail(TESS_EINVAL, "tess_clip_write: pixels is NULL");
-    if (clip->frames < 1 || clip->frames > TESS__CLIP_FRAMES_MAX)
-        return tess__fail(TESS_EINVAL, "tess_clip_write: frames is %d, must be 1..%d", clip->frames,
-                          TESS__CLIP_FRAMES_MAX);
+    TESS_TRY(
+        tess__check_range("tess_clip_write", "frames", clip->frames, 1, TESS__CLIP_FRAMES_MAX));
     if (clip->height < 1 || clip->height > TESS__CLIP_SIDE_MAX || clip->width < 1 ||
         clip->width > TESS__CLIP_SIDE_MAX)
         return tess__fail(TESS_EINVAL, "tess_clip_write: frames are %d x %d, sides must be 1..%d",
@@ -89,8 +88,7 @@ tess_status tess_clip_write(tess_ctx *ctx, const char *path, const tess_clip *cl
 {
     tess__montage m;
     TESS_REQUIRE(ctx, path, clips);
-    if (n < 1)
-        return tess__fail(TESS_EINVAL, "tess_clip_write: n is %d, must be 1 or more", n);
+    TESS_TRY(tess__check_least(__func__, "n", n, 1));
     for (int i = 0; i < n; i++)
         TESS_TRY(check_clip(&clips[i], &clips[0]));
     if (tess__ends_in(path, ".png"))

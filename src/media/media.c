@@ -53,9 +53,7 @@ int tess_train_component_count(void)
 tess_status tess_train_component_query(int index, tess_component *component)
 {
     TESS_REQUIRE(component);
-    if (index < 0 || index >= tess_train_component_count())
-        return tess__fail(TESS_EINVAL, "tess_train_component_query: index is %d, must be 0..%d",
-                          index, tess_train_component_count() - 1);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, tess_train_component_count() - 1));
     *component = components[index]();
     return TESS_OK;
 }

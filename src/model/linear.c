@@ -212,9 +212,7 @@ static tess_status check_shape(const char *who, const tess_ctx *ctx, const tess_
         int64_t value, least;
     } sides[] = {{"rows", s->rows, 0}, {"in", s->in, 1}, {"out", s->out, 1}};
     for (int i = 0; i < 3; i++)
-        if (sides[i].value < sides[i].least || sides[i].value > MOST)
-            return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld..%d", who, sides[i].name,
-                              (long long)sides[i].value, (long long)sides[i].least, MOST);
+        TESS_TRY(tess__check_range(who, sides[i].name, sides[i].value, sides[i].least, MOST));
     return TESS_OK;
 }
 

@@ -156,9 +156,7 @@ tess_status tess_model_query(const tess_model *model, tess_model_info *info)
 tess_status tess_model_param(const tess_model *model, int index, tess_param *param)
 {
     TESS_REQUIRE(model, param);
-    if (index < 0 || index >= model->params.params)
-        return tess__fail(TESS_EINVAL, "tess_model_param: index is %d, must be 0..%d", index,
-                          model->params.params - 1);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, model->params.params - 1));
     int layer;
     const tess__param *p = tess__params_at(&model->params, index, &layer);
     const int64_t at =

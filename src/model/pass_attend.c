@@ -30,10 +30,8 @@ static tess_status check_window(const tess_pass *p, const tess_attend *a, int la
 {
     const tess__sizes *z = &p->z;
     int64_t units = 1;
+    TESS_TRY(tess__check_each(who, "window", a->window, 3, 1));
     for (int i = 0; i < 3; i++) {
-        if (a->window[i] < 1)
-            return tess__fail(TESS_EINVAL, "%s: window[%d] is %d, must be 1 or more", who, i,
-                              a->window[i]);
         const int64_t size = p->room.unit_cubes ? 1 : z->cube[i];
         const int64_t side =
             p->room.unit_cubes ? (z->grid[i] + z->cube[i] - 1) / z->cube[i] : z->grid[i];
@@ -102,14 +100,11 @@ static tess_status check(const tess_pass *p, const tess_attend *a)
 {
     if (!a->layers)
         return tess__fail(TESS_EINVAL, "%s: layers is NULL", who);
-    if ((unsigned)a->proxy > TESS_PROXY_SOFTMAX)
-        return tess__fail(TESS_EINVAL, "%s: proxy is %d, must be 0..%d", who, (int)a->proxy,
-                          (int)TESS_PROXY_SOFTMAX);
+    TESS_TRY(tess__check_range(who, "proxy", (int)a->proxy, 0, TESS_PROXY_SOFTMAX));
     if (a->loss != TESS_PREDICT_KL && a->loss != TESS_PREDICT_COSINE)
         return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", who,
                           (int)a->loss);
-    if (a->reuse < 0)
-        return tess__fail(TESS_EINVAL, "%s: reuse is %d, must be 0 or more", who, a->reuse);
+    TESS_TRY(tess__check_least(who, "reuse", a->reuse, 0));
     if (a->reuse > 0 && p->room.searches == 0)
         return tess__fail(TESS_EINVAL, "%s: reuse is %d, but the pass was made without searches",
                           who, a->reuse);
@@ -224,9 +219,7 @@ tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
 tess_status tess_pass_attend_result(const tess_pass *pass, int layer, tess_attend_result *result)
 {
     TESS_REQUIRE(pass, result);
-    if (layer < 0 || layer >= pass->z.layers)
-        return tess__fail(TESS_EINVAL, "tess_pass_attend_result: layer is %d, must be 0..%d", layer,
-                          pass->z.layers - 1);
+    TESS_TRY(tess__check_range(__func__, "layer", layer, 0, pass->z.layers - 1));
     const int64_t heads = (int64_t)pass->z.batch * pass->z.heads;
     double loss = 0.0;
     for (int64_t i = 0; i < heads; i++)

@@ -11,19 +11,14 @@ static tess_status check_choices(const char *who, const tess_pass_shape *s)
         return tess__fail(TESS_EINVAL,
                           "%s: text_len is %d, must be 1..65536, or 0 for the configuration's", who,
                           s->text_len);
-    if (s->train != 0 && s->train != 1)
-        return tess__fail(TESS_EINVAL, "%s: train is %d, must be 0 or 1", who, s->train);
+    TESS_TRY(tess__check_flag(who, "train", s->train));
     if (s->keep != TESS_KEEP_ALL && s->keep != TESS_KEEP_BLOCKS)
         return tess__fail(TESS_EINVAL, "%s: keep is %d, must be ALL (0) or BLOCKS (1)", who,
                           (int)s->keep);
     if (s->store != TESS_DTYPE_F32 && s->store != TESS_DTYPE_BF16)
         return tess__fail(TESS_EINVAL, "%s: store is %s, must be F32 or BF16", who,
                           tess_dtype_name(s->store));
-    for (int i = 0; s->cube && i < 3; i++)
-        if (s->cube[i] < 1)
-            return tess__fail(TESS_EINVAL, "%s: cube[%d] is %d, must be 1 or more", who, i,
-                              s->cube[i]);
-    return TESS_OK;
+    return s->cube ? tess__check_each(who, "cube", s->cube, 3, 1) : TESS_OK;
 }
 
 static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64_t tokens)
@@ -33,19 +28,17 @@ static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64
         const char *name;
         int64_t value, most;
     } rules[] = {
-        {"unit_cubes", o->unit_cubes, 1},
-        {"compensate", o->compensate, 1},
-        {"dense", o->dense, 1},
-        {"learn_rows", o->learn_rows, tokens < 512 ? tokens : 512},
-        {"index_memory", o->index_memory, INT64_MAX / 2},
-        {"searches", o->searches, s->train ? 0 : 16},
+        {"sparse.unit_cubes", o->unit_cubes, 1},
+        {"sparse.compensate", o->compensate, 1},
+        {"sparse.dense", o->dense, 1},
+        {"sparse.learn_rows", o->learn_rows, tokens < 512 ? tokens : 512},
+        {"sparse.index_memory", o->index_memory, INT64_MAX / 2},
+        {"sparse.searches", o->searches, s->train ? 0 : 16},
     };
     if (!s->cube)
         return tess__fail(TESS_EINVAL, "%s: cube is NULL, must be given with sparse", who);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (rules[i].value < 0 || rules[i].value > rules[i].most)
-            return tess__fail(TESS_EINVAL, "%s: sparse.%s is %lld, must be 0..%lld", who,
-                              rules[i].name, (long long)rules[i].value, (long long)rules[i].most);
+        TESS_TRY(tess__check_range(who, rules[i].name, rules[i].value, 0, rules[i].most));
     if (o->proj_dim < 0 || o->proj_dim > 64 || o->proj_dim % 8 != 0)
         return tess__fail(TESS_EINVAL,
                           "%s: sparse.proj_dim is %d, must be 0 or a multiple of 8 up to 64", who,
@@ -53,10 +46,7 @@ static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64
     if (o->learn_rows > 0 && o->proj_dim == 0)
         return tess__fail(TESS_EINVAL, "%s: sparse.proj_dim is 0, must be given with learn_rows",
                           who);
-    if (!(o->max_density >= 0.0 && o->max_density <= 1.0))
-        return tess__fail(TESS_EINVAL, "%s: sparse.max_density is %g, must be 0..1", who,
-                          o->max_density);
-    return TESS_OK;
+    return tess__check_number(who, "sparse.max_density", o->max_density, 0, 1);
 }
 
 /* Sizes of lists: groups are cubes, units are cubes or single keys. */

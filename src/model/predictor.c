@@ -34,8 +34,7 @@ tess_status tess__predictor_check(const char *who, const tess_predictor_opts *op
     if (opts->proj_dim < 0 || opts->proj_dim > RANK_MAX || opts->proj_dim % 8 != 0)
         return tess__fail(TESS_EINVAL, "%s: proj_dim is %d, must be a multiple of 8 up to %d", who,
                           opts->proj_dim, RANK_MAX);
-    if (opts->rotary != 0 && opts->rotary != 1)
-        return tess__fail(TESS_EINVAL, "%s: rotary is %d, must be 0 or 1", who, opts->rotary);
+    TESS_TRY(tess__check_flag(who, "rotary", opts->rotary));
     if (opts->rotary && opts->input == TESS_PREDICT_QK)
         return tess__fail(TESS_EINVAL, "%s: rotary is 1, must be 0 for QK, which is rotated", who);
     return TESS_OK;
@@ -143,8 +142,7 @@ tess_status tess_predictor_param(const tess_predictor *predictor, int index, tes
     TESS_REQUIRE(predictor, param);
     const tess_predictor *p = predictor;
     const int n = p->config.layers * p->layer_params;
-    if (index < 0 || index >= n)
-        return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index, n - 1);
+    TESS_TRY(tess__check_range(who, "index", index, 0, n - 1));
     const int layer = index / p->layer_params, part = index % p->layer_params;
     const int64_t heads = p->config.heads, rank = p->opts.proj_dim, dim = p->config.head_dim;
     const int64_t matrix = tess__predictor_matrix(p), bias = heads * rank;

@@ -78,8 +78,7 @@ static tess_status fill_folder(const tess_model *model, tess__folder *folder,
 tess_status tess_model_save(const tess_model *model, const char *dir, tess_weight_names names)
 {
     TESS_REQUIRE(model, dir);
-    if (names != TESS_WEIGHTS_DIFFUSERS && names != TESS_WEIGHTS_ORIGINAL)
-        return tess__fail(TESS_EINVAL, "tess_model_save: names is %d, must be 0 or 1", (int)names);
+    TESS_TRY(tess__check_flag(__func__, "names", (int)names));
     if (names == TESS_WEIGHTS_DIFFUSERS && !model->config.qk_norm)
         tess__log(model->ctx, TESS_LOG_WARN,
                   "%s: diffusers has no models without norms of q and k, and will not compute the "

@@ -23,8 +23,7 @@ static tess_status check(const char *who, const tess_model *model, const tess_co
                                   : "reduce");
     if (!model->gradients)
         return tess__fail(TESS_EINVAL, "%s: the model was made without gradients", who);
-    if (optim != TESS_OPTIM_MUON && optim != TESS_OPTIM_ADAMW)
-        return tess__fail(TESS_EINVAL, "%s: optim is %d, must be a tess_optim", who, (int)optim);
+    TESS_TRY(tess__check_enum(who, "optim", (int)optim, 2, "tess_optim"));
     return TESS_OK;
 }
 

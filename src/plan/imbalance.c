@@ -109,14 +109,10 @@ static tess_status check(const char *who, const tess_work *work, int layer, int 
 {
     if (!work || !rho)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, work ? "rho" : "work");
-    if (layer < 0 || layer >= work->info.layers)
-        return tess__fail(TESS_EINVAL, "%s: layer is %d, must be 0..%d", who, layer,
-                          work->info.layers - 1);
+    TESS_TRY(tess__check_range(who, "layer", layer, 0, work->info.layers - 1));
     TESS_TRY(tess__check_range(who, "ulysses", ulysses, 1, ULYSSES_MAX));
     TESS_TRY(tess__check_range(who, "ring", ring, 1, RING_MAX));
-    if (form < TESS_RHO_GLOBAL || form > TESS_RHO_FREE)
-        return tess__fail(TESS_EINVAL, "%s: form is %d, must be %d..%d", who, (int)form,
-                          TESS_RHO_GLOBAL, TESS_RHO_FREE);
+    TESS_TRY(tess__check_range(who, "form", (int)form, TESS_RHO_GLOBAL, TESS_RHO_FREE));
     return TESS_OK;
 }
 

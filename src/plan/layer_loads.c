@@ -178,8 +178,7 @@ tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_wor
     static const char who[] = "tess_plan_imbalance";
     TESS_TRY(check(who, plan, layer, work));
     TESS_REQUIRE(rho);
-    if ((unsigned)form > TESS_RHO_FREE)
-        return tess__fail(TESS_EINVAL, "%s: form is %d, must be 0..%d", who, form, TESS_RHO_FREE);
+    TESS_TRY(tess__check_range(who, "form", form, 0, TESS_RHO_FREE));
     double all[3];
     TESS_TRY(tess__layer_rho(plan->ctx, &plan->info, &plan->layers[layer], work, layer, all));
     *rho = all[form];

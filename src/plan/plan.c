@@ -118,9 +118,7 @@ tess_status tess__plan_layer_ok(const char *who, const tess_plan *plan, int laye
 {
     if (!plan)
         return tess__fail(TESS_EINVAL, "%s: plan is NULL", who);
-    if (layer < 0 || layer >= plan->info.layers)
-        return tess__fail(TESS_EINVAL, "%s: layer is %d, must be 0..%d", who, layer,
-                          plan->info.layers - 1);
+    TESS_TRY(tess__check_range(who, "layer", layer, 0, plan->info.layers - 1));
     return TESS_OK;
 }
 

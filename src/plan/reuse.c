@@ -78,9 +78,7 @@ static tess_status check(const char *who, const tess_plan *plan, const tess_work
     if (opts->ranks != plan->info.ranks)
         return tess__fail(TESS_EINVAL, "%s: ranks is %d, must be the plan's %d", who, opts->ranks,
                           plan->info.ranks);
-    if (carried_ns < 0)
-        return tess__fail(TESS_EINVAL, "%s: carried_ns is %lld, must be at least 0", who,
-                          (long long)carried_ns);
+    TESS_TRY(tess__check_least(who, "carried_ns", carried_ns, 0));
     return TESS_OK;
 }
 

@@ -279,12 +279,8 @@ static tess_status check_place(const char *who, const tess_work *work, int layer
 {
     if (!work || !loads)
         return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, work ? "loads" : "work");
-    if (layer < 0 || layer >= work->info.layers)
-        return tess__fail(TESS_EINVAL, "%s: layer is %d, must be 0..%d", who, layer,
-                          work->info.layers - 1);
-    if (head < 0 || head >= work->info.heads)
-        return tess__fail(TESS_EINVAL, "%s: head is %d, must be 0..%d", who, head,
-                          work->info.heads - 1);
+    TESS_TRY(tess__check_range(who, "layer", layer, 0, work->info.layers - 1));
+    TESS_TRY(tess__check_range(who, "head", head, 0, work->info.heads - 1));
     return TESS_OK;
 }
 

@@ -213,8 +213,7 @@ static tess_status fill(tess_compare *c, const tess_compare_run *runs, const cha
 
 static tess_status check(const tess_compare_run *runs, int n, const tess_compare_opts *o)
 {
-    if (n < 1 || n > 65536)
-        return tess__fail(TESS_EINVAL, "tess_compare_create: n is %d, must be 1..65536", n);
+    TESS_TRY(tess__check_range("tess_compare_create", "n", n, 1, 65536));
     for (int i = 0; i < n; i++)
         if (!runs[i].path)
             return tess__fail(TESS_EINVAL, "tess_compare_create: runs[%d].path is NULL", i);

@@ -159,9 +159,7 @@ static void view(const tess_compare *c, int index, double *values, double *scrat
 tess_status tess_compare_arm_view(const tess_compare *compare, int index, tess_compare_arm *arm)
 {
     TESS_REQUIRE(compare, arm);
-    if (index < 0 || index >= compare->info.arms)
-        return tess__fail(TESS_EINVAL, "tess_compare_arm_view: index is %d, must be 0..%d", index,
-                          compare->info.arms - 1);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, compare->info.arms - 1));
     int64_t lines = 0;
     for (int i = 0; i < compare->info.runs; i++)
         lines = TESS_MAX(compare->runs[i].lines, lines);

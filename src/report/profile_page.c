@@ -22,9 +22,7 @@ static tess_status check_opts(const tess_profile_report_opts *o)
         return tess__fail(TESS_EINVAL,
                           "tess_profile_report_create: %d layers of %d heads, must be 1..%d each",
                           o->layers, o->heads, SIDES_MAX);
-    if (!(o->mass >= 0 && o->mass <= 1))
-        return tess__fail(TESS_EINVAL, "tess_profile_report_create: mass is %g, must be 0..1",
-                          o->mass);
+    TESS_TRY(tess__check_number("tess_profile_report_create", "mass", o->mass, 0, 1));
     for (int i = 0; i < 3; i++)
         if (o->cube[i] < 0)
             return tess__fail(TESS_EINVAL,

@@ -67,8 +67,7 @@ tess_status tess_estimate_mean(const double *x, int n, double confidence, tess_e
 {
     if ((!x && n != 0) || !estimate)
         return tess__fail(TESS_EINVAL, "tess_estimate_mean: %s is NULL", x ? "estimate" : "x");
-    if (n < 0)
-        return tess__fail(TESS_EINVAL, "tess_estimate_mean: n is %d, must be 0 or more", n);
+    TESS_TRY(tess__check_least(__func__, "n", n, 0));
     if (!(confidence > 0 && confidence < 1))
         return tess__fail(TESS_EINVAL,
                           "tess_estimate_mean: confidence is %g, must lie between 0 and 1",

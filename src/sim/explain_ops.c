@@ -43,9 +43,7 @@ int tess_sim_ops(const tess_sim *sim)
 tess_status tess_sim_op_query(const tess_sim *sim, int index, tess_sim_op *op)
 {
     TESS_REQUIRE(sim, op);
-    if (index < 0 || index >= sim->n_ops)
-        return tess__fail(TESS_EINVAL, "tess_sim_op_query: index is %d, must be 0..%d", index,
-                          sim->n_ops - 1);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, sim->n_ops - 1));
     const tess__op *o = &sim->ops[index];
     const int hw = sim->i_hw * TESS__HW_COUNT;
     const int era = sim->params->n_hardware * TESS__HW_COUNT + sim->i_era * TESS__ERA_COUNT;

@@ -128,8 +128,7 @@ tess_status tess_trace_replay(const tess_trace *trace, const tess_cluster *clust
     if (o.compute_scale != 0.0 && !(o.compute_scale >= 1e-9 && o.compute_scale <= 1e9))
         return tess__fail(TESS_EINVAL, "%s: compute_scale is %g, must be 1e-9..1e9, or 0 for 1",
                           who, o.compute_scale);
-    if (o.per_node < 0)
-        return tess__fail(TESS_EINVAL, "%s: per_node is %d, must be 0 or more", who, o.per_node);
+    TESS_TRY(tess__check_least(who, "per_node", o.per_node, 0));
     TESS_TRY(tess_cluster_query(cluster, &info));
     size_t bytes;
     if (tess__mul((size_t)trace->info.calls, sizeof(double), &bytes))

@@ -33,22 +33,18 @@ static tess_status check_ranges(const tess_scenario *s)
 {
     for (int i = 0; i < tess__n_fields; i++)
         TESS_TRY(check_field(s, &tess__fields[i]));
-    if (!(s->model.density >= 0.0 && s->model.density <= 1.0))
-        return tess__fail(TESS_EINVAL, "scenario: model.density is %g, must be 0..1",
-                          s->model.density);
-    if (!(s->model.imbalance == 0.0 ||
-          (s->model.imbalance >= 1.0 && s->model.imbalance <= 65536.0)))
-        return tess__fail(TESS_EINVAL, "scenario: model.imbalance is %g, must be 0 or 1..65536",
-                          s->model.imbalance);
-    const double shares[] = {s->model.sparse_forward, s->model.sparse_backward};
-    for (int i = 0; i < 2; i++)
-        if (!(shares[i] == 0.0 || (shares[i] >= 0.001 && shares[i] <= 10.0)))
-            return tess__fail(TESS_EINVAL,
-                              "scenario: model.sparse_%s is %g, must be 0 or 0.001..10",
-                              i ? "backward" : "forward", shares[i]);
-    if (!(s->model.capacity == 0.0 || (s->model.capacity >= 1.0 && s->model.capacity <= 65536.0)))
-        return tess__fail(TESS_EINVAL, "scenario: model.capacity is %g, must be 0 or 1..65536",
-                          s->model.capacity);
+    const tess_sim_model *m = &s->model;
+    const struct {
+        const char *name;
+        double value, low, high;
+    } rules[] = {{"model.imbalance", m->imbalance, 1, 65536},
+                 {"model.sparse_forward", m->sparse_forward, 0.001, 10},
+                 {"model.sparse_backward", m->sparse_backward, 0.001, 10},
+                 {"model.capacity", m->capacity, 1, 65536}};
+    TESS_TRY(tess__check_number("scenario", "model.density", m->density, 0, 1));
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        TESS_TRY(tess__check_number_or_0("scenario", rules[i].name, rules[i].value, rules[i].low,
+                                         rules[i].high));
     return TESS_OK;
 }
 
@@ -135,7 +131,7 @@ static tess_status fill_model(tess_sim_model *m)
     if (m->kind == TESS_SIM_DIT)
         return fill_video(m);
     if (!m->seq)
-        return tess__fail(TESS_EINVAL, "scenario: model.seq is 0, must be at least 1");
+        return tess__fail(TESS_EINVAL, "scenario: model.seq is 0, must be 1 or more");
     return TESS_OK;
 }
 

@@ -257,9 +257,7 @@ tess_status tess_scenario_get(const tess_scenario *scenario, int index,
 {
     static const char who[] = "tess_scenario_get";
     TESS_REQUIRE(scenario, setting);
-    if (index < 0 || index >= tess__n_fields)
-        return tess__fail(TESS_EINVAL, "%s: index is %d, must be 0..%d", who, index,
-                          tess__n_fields - 1);
+    TESS_TRY(tess__check_range(who, "index", index, 0, tess__n_fields - 1));
     const tess__field *field = &tess__fields[index];
     *setting = (tess_scenario_setting){.group = field->group,
                                        .name = field->name,

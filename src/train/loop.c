@@ -306,9 +306,7 @@ static tess_status run_steps(tess_train *t, int64_t end, tess_step_fn fn, void *
 tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user)
 {
     TESS_REQUIRE(train);
-    if (steps < 0)
-        return tess__fail(TESS_EINVAL, "tess_train_run: steps is %lld, must be 0 or more",
-                          (long long)steps);
+    TESS_TRY(tess__check_least(__func__, "steps", steps, 0));
     const int64_t left = train->opts.steps - train->step;
     const int64_t end = train->step + (steps == 0 || steps > left ? left : steps);
     return tess__pg_propagate(&train->pg, run_steps(train, end, fn, user));

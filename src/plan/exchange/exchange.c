@@ -62,8 +62,7 @@ static tess_status check(const char *who, const tess_plan *plan, const tess_work
 {
     TESS_TRY(tess__plan_layer_ok(who, plan, layer));
     const tess_plan_info *info = &plan->info;
-    if (rank < 0 || rank >= info->ranks)
-        return tess__fail(TESS_EINVAL, "%s: rank is %d, must be 0..%d", who, rank, info->ranks - 1);
+    TESS_TRY(tess__check_range(who, "rank", rank, 0, info->ranks - 1));
     TESS_TRY(check_bounds(who, 'q', bounds_q, info->ranks, info->tokens_q));
     TESS_TRY(check_bounds(who, 'k', bounds_k, info->ranks, info->tokens_k));
     return check_work(who, plan, layer, work);
@@ -197,9 +196,7 @@ static tess_status check_rows(const char *who, const tess_exchange *exchange, te
 {
     if (!exchange)
         return tess__fail(TESS_EINVAL, "%s: exchange is NULL", who);
-    if ((unsigned)rows >= TESS_ROWS_COUNT)
-        return tess__fail(TESS_EINVAL, "%s: rows is %d, must be 0..%d", who, rows,
-                          TESS_ROWS_COUNT - 1);
+    TESS_TRY(tess__check_range(who, "rows", rows, 0, TESS_ROWS_COUNT - 1));
     return TESS_OK;
 }
 
@@ -243,9 +240,7 @@ tess_status tess_exchange_index(const tess_exchange *exchange, tess_rows rows, t
 {
     static const char who[] = "tess_exchange_index";
     TESS_TRY(check_rows(who, exchange, rows));
-    if ((unsigned)layout >= TESS_LAYOUT_COUNT)
-        return tess__fail(TESS_EINVAL, "%s: layout is %d, must be 0..%d", who, layout,
-                          TESS_LAYOUT_COUNT - 1);
+    TESS_TRY(tess__check_range(who, "layout", layout, 0, TESS_LAYOUT_COUNT - 1));
     const tess__side side = ways[rows].side;
     const int back = ways[rows].back;
     const int64_t shard = side == TESS__SIDE_Q ? exchange->info.shard_q : exchange->info.shard_k;

@@ -37,9 +37,7 @@ tess_status tess_plan_pieces(const tess_plan *plan, int layer, int rank, tess_pi
 {
     static const char who[] = "tess_plan_pieces";
     TESS_TRY(tess__plan_layer_ok(who, plan, layer));
-    if (rank < 0 || rank >= plan->info.ranks)
-        return tess__fail(TESS_EINVAL, "%s: rank is %d, must be 0..%d", who, rank,
-                          plan->info.ranks - 1);
+    TESS_TRY(tess__check_range(who, "rank", rank, 0, plan->info.ranks - 1));
     TESS_REQUIRE(n);
     const int64_t need = walk_pieces(&plan->layers[layer], rank, NULL);
     if (pieces && *n < need)

@@ -144,6 +144,7 @@ typedef struct {
     int64_t sample_every;     /* steps between sheets of preview samples; 0: none */
     int sample_steps;         /* Euler steps of a preview sample */
     double guidance;          /* classifier-free guidance scale of preview samples */
+    int tensorboard;          /* 1: metrics also as TensorBoard's event file in the folder */
 
     /* Many ranks: every call on the run is then collective. The model, the data and the options are
      * the same on all of them. Groups of ranks_context ranks share the clips of a micro-batch,

@@ -71,6 +71,7 @@ static const tess_option train_options[] = {
     REAL(guidance, -1000, 1000,
          "classifier-free guidance scale of preview samples; stored in checkpoints for `tessera "
          "sample`"),
+    FLAG(tensorboard, "event file of TensorBoard in the folder of the run, beside metrics.jsonl"),
     INT(ranks_context, 0, 65536,
         "ranks that share the tokens of each clip (context parallelism), while groups of so many "
         "share the clips; 0: all"),

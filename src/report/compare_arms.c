@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const silent[] = {"seed",         "validate-every", "checkpoint-every", "keep",
-                                     "sample-every", "sample-steps",   "guidance",         "cache"};
+static const char *const silent[] = {"seed",     "validate-every", "checkpoint-every",
+                                     "keep",     "sample-every",   "sample-steps",
+                                     "guidance", "cache",          "tensorboard"};
 static const char kind[] = "attention";
 
 static int is_silent(const char *key)

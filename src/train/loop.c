@@ -251,6 +251,8 @@ static tess_status after_step(tess_train *t, tess_step *now)
         return TESS_OK;
     if (t->pg.rank == 0)
         TESS_TRY(tess__metrics_add(t->opts.folder, now));
+    if (t->pg.rank == 0 && t->opts.tensorboard)
+        TESS_TRY(tess__tensorboard_add(t->opts.folder, now));
     if (is_due(t->opts.sample_every, t))
         TESS_TRY(tess__sheet_write(t));
     return is_due(t->opts.checkpoint_every, t) ? tess__run_checkpoint(t) : TESS_OK;

@@ -8,38 +8,54 @@
 static const char *const names[] = {"metrics.jsonl", "metrics.csv"};
 
 static const struct {
-    const char *name;
+    const char *name, *group; /* TensorBoard's tag is group/name */
     size_t offset;
 } columns[] = {
-    {"loss", offsetof(tess_step, loss)},
-    {"lr", offsetof(tess_step, lr)},
-    {"lr_muon", offsetof(tess_step, lr_muon)},
-    {"grad_norm", offsetof(tess_step, grad_norm)},
-    {"step_ms", offsetof(tess_step, step_ms)},
-    {"attention_ms", offsetof(tess_step, attention_ms)},
-    {"linear_ms", offsetof(tess_step, linear_ms)},
-    {"other_ms", offsetof(tess_step, other_ms)},
-    {"optimiser_ms", offsetof(tess_step, optimiser_ms)},
-    {"data_ms", offsetof(tess_step, data_ms)},
-    {"tokens_per_s", offsetof(tess_step, tokens_per_s)},
-    {"density", offsetof(tess_step, density)},
-    {"sparse_layers", offsetof(tess_step, sparse_layers)},
-    {"recall", offsetof(tess_step, recall)},
-    {"predictor_loss", offsetof(tess_step, predictor_loss)},
-    {"select_ms", offsetof(tess_step, select_ms)},
-    {"learn_ms", offsetof(tess_step, learn_ms)},
-    {"profile_ms", offsetof(tess_step, profile_ms)},
-    {"attention_gflop", offsetof(tess_step, attention_gflop)},
-    {"exchange_ms", offsetof(tess_step, exchange_ms)},
-    {"plan_ms", offsetof(tess_step, plan_ms)},
-    {"imbalance", offsetof(tess_step, imbalance)},
-    {"payload_bytes", offsetof(tess_step, payload_bytes)},
-    {"index_bytes", offsetof(tess_step, index_bytes)},
-    {"control_bytes", offsetof(tess_step, control_bytes)},
-    {"messages", offsetof(tess_step, messages)},
-    {"val_loss", offsetof(tess_step, val_loss)},
+    {"loss", "train", offsetof(tess_step, loss)},
+    {"lr", "train", offsetof(tess_step, lr)},
+    {"lr_muon", "train", offsetof(tess_step, lr_muon)},
+    {"grad_norm", "train", offsetof(tess_step, grad_norm)},
+    {"step_ms", "time", offsetof(tess_step, step_ms)},
+    {"attention_ms", "time", offsetof(tess_step, attention_ms)},
+    {"linear_ms", "time", offsetof(tess_step, linear_ms)},
+    {"other_ms", "time", offsetof(tess_step, other_ms)},
+    {"optimiser_ms", "time", offsetof(tess_step, optimiser_ms)},
+    {"data_ms", "time", offsetof(tess_step, data_ms)},
+    {"tokens_per_s", "time", offsetof(tess_step, tokens_per_s)},
+    {"density", "sparse", offsetof(tess_step, density)},
+    {"sparse_layers", "sparse", offsetof(tess_step, sparse_layers)},
+    {"recall", "sparse", offsetof(tess_step, recall)},
+    {"predictor_loss", "sparse", offsetof(tess_step, predictor_loss)},
+    {"select_ms", "time", offsetof(tess_step, select_ms)},
+    {"learn_ms", "time", offsetof(tess_step, learn_ms)},
+    {"profile_ms", "time", offsetof(tess_step, profile_ms)},
+    {"attention_gflop", "sparse", offsetof(tess_step, attention_gflop)},
+    {"exchange_ms", "ranks", offsetof(tess_step, exchange_ms)},
+    {"plan_ms", "ranks", offsetof(tess_step, plan_ms)},
+    {"imbalance", "ranks", offsetof(tess_step, imbalance)},
+    {"payload_bytes", "ranks", offsetof(tess_step, payload_bytes)},
+    {"index_bytes", "ranks", offsetof(tess_step, index_bytes)},
+    {"control_bytes", "ranks", offsetof(tess_step, control_bytes)},
+    {"messages", "ranks", offsetof(tess_step, messages)},
+    {"val_loss", "validation", offsetof(tess_step, val_loss)},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
+
+int tess__metric(const tess_step *step, int i, const char **group, const char **name, double *value)
+{
+    static const char *const buckets[TESS_NOISE_BUCKETS] = {"least_noise", "second_quartile",
+                                                            "third_quartile", "most_noise"};
+    if (i < COLUMNS) {
+        *group = columns[i].group;
+        *name = columns[i].name;
+        *value = *(const double *)((const char *)step + columns[i].offset);
+    } else if (i < COLUMNS + TESS_NOISE_BUCKETS) {
+        *group = "validation";
+        *name = buckets[i - COLUMNS];
+        *value = isnan(step->val_loss) ? (double)NAN : step->val_buckets[i - COLUMNS];
+    }
+    return i < COLUMNS + TESS_NOISE_BUCKETS;
+}
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 

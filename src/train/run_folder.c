@@ -2,6 +2,7 @@
 /* run_folder.c - the folder of a run: its files, the newest checkpoint, deletion of old ones.
  *
  *   settings.json  metrics.jsonl  metrics.csv  samples/step-000300.png
+ *   events.out.tfevents.tessera         with tensorboard
  *   checkpoints/step-000500/ ...        complete, always
  *   checkpoints/.step-001000.tmp/       being written, or left by a killed process
  *
@@ -216,6 +217,8 @@ tess_status tess__run_open(tess_train *train)
     if (train->control)
         TESS_TRY(tess__events_open(train));
     TESS_TRY(tess__plans_open(train));
+    if (train->opts.tensorboard)
+        TESS_TRY(tess__tensorboard_open(folder, train->step));
     return tess__metrics_open(train->ctx, folder, train->step);
 }
 

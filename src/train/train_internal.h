@@ -232,6 +232,14 @@ tess_status tess__lines_cut(tess_ctx *ctx, const char *path, const char *head, i
 tess_status tess__metrics_open(tess_ctx *ctx, const char *folder, int64_t step);
 tess_status tess__metrics_add(const char *folder, const tess_step *step);
 
+/* Metric number i of a step with its group and name; NaN: not measured. 0 behind the last one. */
+int tess__metric(const tess_step *step, int i, const char **group, const char **name,
+                 double *value);
+
+/* tensorboard.c: the same two calls for TensorBoard's event file. */
+tess_status tess__tensorboard_open(const char *folder, int64_t last);
+tess_status tess__tensorboard_add(const char *folder, const tess_step *step);
+
 /* ---- checkpoint.c, checkpoint_state.c, run_folder.c ------------------------------------------ */
 
 /* moments.c: moments of this rank's slots, or of all slots. */

@@ -33,6 +33,9 @@ static opt options[] = {
     {"settings", 0, OPT_PATH, AT(settings), "FILE",
      .help = "JSON file of options by name; options of the command line win"},
     TRAIN("steps", "N", steps),
+    {"until", 0, OPT_INT, AT(until), "N", .max = 1e9,
+     .help = "step at which the run ends early, with a checkpoint and the learning rates of "
+             "--steps; 0: none"},
     TRAIN("checkpoint-every", "N", checkpoint_every),
     TRAIN("keep", "N", checkpoint_limit),
     {"dry-run", 0, OPT_FLAG, AT(dry_run),
@@ -76,6 +79,7 @@ static opt options[] = {
     TRAIN("sample-every", "N", sample_every),
     TRAIN("sample-steps", "N", sample_steps),
     TRAIN("guidance", "X", guidance),
+    TRAIN("tensorboard", NULL, tensorboard),
 
     ATTENTION("attention", "KIND", kind),
     ATTENTION("density", "X", density),

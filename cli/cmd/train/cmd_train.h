@@ -14,6 +14,7 @@ typedef struct {
     const char *preset, *config, *init, *branch, *cache;
     const char *out, *settings;
     int resume, dry_run;
+    int64_t until; /* 0: to the end */
     const char *trace_out;
     int64_t trace_ranks, trace_rank;
 } train_values;

@@ -39,6 +39,7 @@ typedef struct {
     int64_t begun;                 /* nanoseconds */
     int64_t first;                 /* steps done before */
     train_line line;
+    int ended; /* 1: at the step of --until */
 } train_job;
 
 /* train_start.c: model, data and options, before anything is allocated for the run. */

@@ -46,7 +46,8 @@ static int on_step(void *user, const tess_step *step)
         j->validated = 1;
     }
     train_progress_step(j, step);
-    return signals_caught();
+    j->ended = j->v->until > 0 && step->step >= j->v->until;
+    return signals_caught() || j->ended;
 }
 
 static tess_status make_model(train_job *j)
@@ -71,13 +72,18 @@ static tess_status run_steps(train_job *j)
     tess_train_info info;
     TRY(tess_train_query(j->train, &info));
     j->first = info.step;
+    if (j->v->until > 0 && info.step >= j->v->until)
+        return TESS_OK;
     j->c->progress.hold = 1; /* on_step asks for the checkpoint that a signal ends with */
     train_progress_begin(j);
     const tess_status status = tess_train_run(j->train, 0, on_step, j);
     train_progress_end(j);
     j->c->progress.hold = 0;
     if (status != TESS_ESTOPPED)
-        return status;            /* on_step stops for signals alone, of this rank or another one */
+        return status;
+    if (j->ended)
+        return TESS_OK;
+    /* A signal, of this rank or another one. */
     j->c->code = EXIT_SIGNAL + 2; /* of Ctrl-C, for SIGTERM too */
     TRY(tess_train_query(j->train, &info));
     return out_fail(j->c, status, "interrupted by a signal; --resume goes on from %s",

@@ -11,7 +11,7 @@ set_target_properties(${TESS_LIBRARIES} PROPERTIES INSTALL_RPATH "$ORIGIN")
 # The headers of the libraries that were built; advanced/ is installed too.
 set(left_out)
 if(NOT TARGET tessera_train)
-  list(APPEND left_out media.h clip.h data.h model.h pass.h sparse.h train.h step.h)
+  list(APPEND left_out media.h clip.h data.h dataset.h model.h pass.h sparse.h train.h step.h)
 endif()
 if(NOT TARGET tessera_mpi)
   list(APPEND left_out mpi.h)

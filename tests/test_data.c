@@ -349,10 +349,10 @@ static void wrong_options_get_a_sentence(void **state)
         tess_data_opts opts;
         const char *sentence;
     } cases[] = {
-        {{TESS_DATA_OPTS_DEFAULTS, .frames = -1}, "tess_data_open: frames is -1, must be 1..4096"},
+        {{TESS_DATA_OPTS_DEFAULTS, .frames = -1}, "tess_data_open: frames is -1, must be 0..4096"},
         {{TESS_DATA_OPTS_DEFAULTS, .height = 20000},
-         "tess_data_open: height is 20000, must be 1..16384"},
-        {{TESS_DATA_OPTS_DEFAULTS, .width = -5}, "tess_data_open: width is -5, must be 1..16384"},
+         "tess_data_open: height is 20000, must be 0..16384"},
+        {{TESS_DATA_OPTS_DEFAULTS, .width = -5}, "tess_data_open: width is -5, must be 0..16384"},
         {{TESS_DATA_OPTS_DEFAULTS, .pack = 17}, "tess_data_open: pack is 17, must be 1..16"},
         {{TESS_DATA_OPTS_DEFAULTS, .pack = 3},
          "tess_data_open: a frame is 32 x 32, pack 3 must divide both sides"},

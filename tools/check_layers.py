@@ -56,7 +56,7 @@ PUBLIC = {
     "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/validate.h": "sim", "advanced/trace.h": "sim",
     "media.h": "media", "advanced/clip.h": "media",
     "model.h": "model", "advanced/pass.h": "model", "advanced/sparse.h": "model",
-    "data.h": "data", "train.h": "optim", "advanced/step.h": "optim",
+    "data.h": "data", "advanced/dataset.h": "data", "train.h": "optim", "advanced/step.h": "optim",
     "report.h": "report", "advanced/profile_report.h": "report", "advanced/compare.h": "report",
 }
 OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "data.h", "train.h"}  # not part of tessera.h

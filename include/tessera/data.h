@@ -25,9 +25,8 @@ typedef struct {
      * each with its prompt in a .txt beside it); a folder or file of latents (.npy, .npz,
      * .safetensors). A name with a slash in it, "./shapes", is always a path. */
     const char *source;
-    int frames, height,
-        width;              /* of a clip, in pixels. Latents have their own: other values than the
-                                  defaults are refused */
+    int frames, height, width; /* of a clip, in pixels; 0: 8, 32 and 32. Latents have their own, and
+                                  other values than 0 and these are refused */
     int pack;               /* p: p x p pixels become 3 p^2 channels of one. Divides both sides */
     int text_len, text_dim; /* vectors of a prompt, and their length; 0: 16 and 64, or as in text */
     const char *text;       /* NULL, or a folder or file of embeddings made elsewhere */
@@ -37,9 +36,7 @@ typedef struct {
     int64_t cache;          /* bytes of decoded clips held in memory */
 } tess_data_opts;
 
-#define TESS_DATA_OPTS_DEFAULTS                                                                    \
-    .source = "shapes", .frames = 8, .height = 32, .width = 32, .pack = 1, .token = 4,             \
-    .cache = (int64_t)1 << 30
+#define TESS_DATA_OPTS_DEFAULTS .source = "shapes", .pack = 1, .token = 4, .cache = (int64_t)1 << 30
 #define TESS_DATA_OPTS_INIT                                                                        \
     {                                                                                              \
         TESS_DATA_OPTS_DEFAULTS                                                                    \

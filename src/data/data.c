@@ -30,19 +30,20 @@ uint64_t tess__data_stream(tess_split split, int64_t index)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* The shape of a sample, from the options. */
+/* The shape of a sample, from the options. Latents set theirs when they are read. */
 static tess_status set_shape(tess_data *data, const tess_data_opts *o)
 {
     tess_data_info *info = &data->info;
-    if (o->height % o->pack || o->width % o->pack)
+    const int height = o->height ? o->height : 32, width = o->width ? o->width : 32;
+    if (height % o->pack || width % o->pack)
         return tess__fail(TESS_EINVAL,
                           "tess_data_open: a frame is %d x %d, pack %d must divide both sides",
-                          o->height, o->width, o->pack);
+                          height, width, o->pack);
     info->pack = o->pack;
     info->channels = 3 * info->pack * info->pack;
-    info->frames = o->frames;
-    info->height = o->height / info->pack;
-    info->width = o->width / info->pack;
+    info->frames = o->frames ? o->frames : 8;
+    info->height = height / info->pack;
+    info->width = width / info->pack;
     info->text_len = o->text_len ? o->text_len : 16;
     info->text_dim = o->text_dim ? o->text_dim : 64;
     info->fps = o->fps > 0 ? o->fps : 8;
@@ -94,6 +95,15 @@ static tess_status find_source(const char *name, const tess__data_source **sourc
 }
 
 /* ---- public ---------------------------------------------------------------------------------- */
+
+tess_status tess_data_kind(const char *source, const char **kind)
+{
+    const tess__data_source *found = NULL;
+    TESS_REQUIRE(source, kind);
+    TESS_TRY(find_source(source, &found));
+    *kind = found->kind;
+    return TESS_OK;
+}
 
 tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data **data)
 {

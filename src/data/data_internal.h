@@ -11,7 +11,7 @@
 #include "base/base_internal.h"
 #include "media/media_internal.h"
 #include "tessera/advanced/clip.h"
-#include "tessera/data.h"
+#include "tessera/advanced/dataset.h"
 #include "tessera/file.h"
 
 enum { TESS__FRAMES_MAX = 4096, TESS__SIDE_MAX = 16384, TESS__PACK_MAX = 16, TESS__TOKEN_MAX = 16 };

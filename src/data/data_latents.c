@@ -175,25 +175,31 @@ static tess_status inspect_tensor(tess_data *data, tess__item *item)
 
 /* ---- the source ------------------------------------------------------------------------------ */
 
-static tess_status check_opts(const tess_data_opts *o)
+/* Sides that the options name must be those of the latents. */
+static tess_status check_sides(const tess_data *data, const tess_data_opts *o)
 {
-    if (o->pack > 1)
-        return tess__fail(TESS_EINVAL, "tess_data_open: pack is %d, latents are not packed",
-                          o->pack);
-    static const tess_data_opts usual = TESS_DATA_OPTS_INIT;
-    if (o->frames != usual.frames || o->height != usual.height || o->width != usual.width)
-        return tess__fail(
-            TESS_EINVAL,
-            "tess_data_open: a clip of %d x %d x %d is asked for, latents have their own "
-            "shape",
-            o->frames, o->height, o->width);
+    const tess_data_info *info = &data->info;
+    const struct {
+        const char *name;
+        int wanted, have;
+    } sides[] = {{"frames", o->frames, info->frames},
+                 {"height", o->height, info->height},
+                 {"width", o->width, info->width}};
+    for (int i = 0; i < 3; i++)
+        if (sides[i].wanted && sides[i].wanted != sides[i].have)
+            return tess__fail(
+                TESS_EINVAL,
+                "tess_data_open: %s is %d, the latents of %.200s have %d: leave it out",
+                sides[i].name, sides[i].wanted, o->source, sides[i].have);
     return TESS_OK;
 }
 
 static tess_status latents_open(tess_data *data, const tess_data_opts *opts)
 {
     struct stat st;
-    TESS_TRY(check_opts(opts));
+    if (opts->pack > 1)
+        return tess__fail(TESS_EINVAL, "tess_data_open: pack is %d, latents are not packed",
+                          opts->pack);
     data->seed = tess__data_seed(opts->seed, "latents");
     data->info.channels = 0; /* until the first latent is read */
     if (stat(opts->source, &st) != 0)
@@ -204,7 +210,8 @@ static tess_status latents_open(tess_data *data, const tess_data_opts *opts)
     if (opts->text)
         TESS_TRY(tess__embeddings_open(data, opts));
     TESS_TRY(tess__items_inspect(data, "reading latents", folder ? inspect_file : inspect_tensor));
-    return tess__items_split(data, opts->source);
+    TESS_TRY(tess__items_split(data, opts->source));
+    return check_sides(data, opts);
 }
 
 static tess_status latents_sample(const tess_data *data, tess_split split, int64_t index, float *x,

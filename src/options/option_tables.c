@@ -165,10 +165,11 @@ static const tess_sample_opts sample_defaults = TESS_SAMPLE_OPTS_INIT;
 static const tess_option data_options[] = {
     TEXT(source,
          "clips to train on: shapes, recall, recall-aligned, a folder of clips, or latents"),
-    INT(frames, 1, 4096, "frames of a clip"),
-    INT(height, 1, 16384,
-        "height of a clip in pixels; clips are scaled to cover the size and cut at the centre"),
-    INT(width, 1, 16384, "width of a clip in pixels"),
+    INT(frames, 0, 4096, "frames of a clip; 0: 8, or those of the latents"),
+    INT(height, 0, 16384,
+        "height of a clip in pixels; clips are scaled to cover the size and cut at the centre; 0: "
+        "32, or that of the latents"),
+    INT(width, 0, 16384, "width of a clip in pixels; 0: 32, or that of the latents"),
     INT(pack, 1, 16, "P x P pixels become the channels of one"),
     INT(text_len, 0, 1048576, "vectors of a prompt; 0: 16, or those of text"),
     INT(text_dim, 0, 1048576, "length of a prompt's vectors; 0: 64, or that of text"),

@@ -55,7 +55,7 @@ static opt options[] = {
     {"scale", 0, OPT_INT, AT(scale), "N", "1", .min = 1, .max = 64,
      .help = "each pixel of a picture or video becomes N x N"},
     {"text", 0, OPT_PATH, AT(text), "FILE",
-     .help = "the prompt's embedding made elsewhere, text_len x text_dim, instead of words"},
+     .help = "the prompt's embedding made elsewhere, (rows, width), instead of words"},
     ATTENTION("attention", attention, "KIND", kind,
               "self attention; default: as the checkpoint was trained"),
     {"density", 0, OPT_DOUBLE, AT(density), "X", .min = 1e-6, .max = 1,

@@ -91,12 +91,28 @@ tess_status sample_no_memory(const sample_job *j)
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
+/* (rows, text_dim), or one of a batch of 1, into text, whose other rows are zeros already. */
+static tess_status read_rows(const sample_job *j, tess_file *file, float *text)
+{
+    const tess_data_info *d = &j->trained.data;
+    tess_tensor t;
+    TRY(tess_file_tensor(file, NULL, &t));
+    const int64_t *shape = t.shape + (t.rank == 3 && t.shape[0] == 1);
+    const int rank = t.rank - (shape != t.shape);
+    if (rank != 2 || shape[0] < 1 || shape[0] > d->text_len || shape[1] != d->text_dim)
+        return out_fail(j->c, TESS_EFORMAT,
+                        "%s: an embedding must be (rows, %d) with at most %d rows, as the model "
+                        "was trained",
+                        j->v->text, d->text_dim, d->text_len);
+    return tess_file_read(file, NULL, TESS_DTYPE_F32, text,
+                          (size_t)(shape[0] * shape[1]) * sizeof *text);
+}
+
 static tess_status read_text(const sample_job *j, float *text)
 {
     tess_file *file = NULL;
     TRY(tess_file_open(j->c->ctx, j->v->text, &file));
-    const tess_status status =
-        tess_file_read(file, NULL, TESS_DTYPE_F32, text, (size_t)j->text_size * sizeof *text);
+    const tess_status status = read_rows(j, file, text);
     tess_file_close(file);
     return status;
 }

@@ -7,7 +7,7 @@
 #include "tessera/advanced/sparse.h"
 #include "train_attention.h"
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, WAN_CHANNELS = 16 /* of the latents of Wan's VAE */ };
 
 /* train_progress.c: the line of a run. */
 typedef struct {
@@ -30,6 +30,7 @@ typedef struct {
     tess_train *train;
     char start[PATH_BYTES]; /* folder whose weights begin the run; "" for random ones */
     int resumed, branched;
+    int latents; /* 1: the model, before it follows its data, takes latents of Wan's VAE */
     char *settings;
     double *times; /* of the steps of this call */
     int64_t n_times, room;

@@ -6,6 +6,7 @@
 #include "tessera/advanced/machine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
     const char *name, *key;
@@ -42,12 +43,67 @@ static void show_need(cli *c, const tess_train_memory *need, int64_t available)
     }
 }
 
+static int64_t tokens_of(const tess_model_config *config, const tess_data_info *info)
+{
+    const int *patch = config->patch;
+    return (int64_t)(info->frames / patch[0]) * (info->height / patch[1]) *
+           (info->width / patch[2]);
+}
+
+/* 75600 as 75,600. */
+static const char *grouped(int64_t n, char text[32])
+{
+    char *at = text + 31;
+    *at = '\0';
+    for (int digits = 0; n > 0 || digits == 0; n /= 10, digits++) {
+        if (digits && digits % 3 == 0)
+            *--at = ',';
+        *--at = (char)('0' + n % 10);
+    }
+    return at;
+}
+
+/* The same clips as latents of Wan's VAE, which divides time by 4 after the first frame and both
+ * sides by 8, where the model is one that takes such latents: what it would be trained on. */
+static void show_latents(train_job *j, int threads)
+{
+    cli *c = j->c;
+    const tess_data_info *pixels = &j->info;
+    tess_model_config config = j->config;
+    tess_data_info info = *pixels;
+    tess_train_memory need;
+    char count[32], bytes[32];
+    info.channels = config.in_channels = config.out_channels = WAN_CHANNELS;
+    info.pack = 1;
+    info.frames = (pixels->frames - 1) / 4 + 1;
+    info.height = pixels->height * pixels->pack / 8;
+    info.width = pixels->width * pixels->pack / 8;
+    const int64_t tokens = tokens_of(&config, &info);
+    if (!j->latents || strcmp(pixels->kind, "latents") == 0 || tokens == 0 ||
+        tess_train_need(&config, &info, &j->opts, threads, &need) != TESS_OK)
+        return;
+    if (c->json) {
+        json_t *o = json_object();
+        out_set(c, o, "channels", json_integer(info.channels));
+        out_set(c, o, "frames", json_integer(info.frames));
+        out_set(c, o, "height", json_integer(info.height));
+        out_set(c, o, "width", json_integer(info.width));
+        out_set(c, o, "tokens", json_integer(tokens));
+        out_set(c, o, "total", json_integer(need.total));
+        out_set(c, c->json, "latents", o);
+        return;
+    }
+    fprintf(c->out,
+            "%s tokens as latents of Wan's VAE, %d x %d x %d x %d: total %s\n"
+            "scripts/encode makes latents of clips, --data trains on them\n",
+            grouped(tokens, count), info.channels, info.frames, info.height, info.width,
+            out_bytes(need.total, bytes));
+}
+
 static void show_plan(train_job *j)
 {
     cli *c = j->c;
-    const int *patch = j->config.patch;
-    const int64_t tokens = (int64_t)(j->info.frames / patch[0]) * (j->info.height / patch[1]) *
-                           (j->info.width / patch[2]);
+    const int64_t tokens = tokens_of(&j->config, &j->info);
     if (c->json) {
         out_set(c, c->json, "tokens", json_integer(tokens));
         out_set(c, c->json, "dim", json_integer(j->config.heads * j->config.head_dim));
@@ -96,6 +152,7 @@ tess_status train_check_memory(train_job *j)
     if (j->v->dry_run) {
         show_plan(j);
         show_need(j->c, &need, machine.memory_available);
+        show_latents(j, info.threads);
     }
     if (all > machine.memory_available)
         return out_fail(j->c, TESS_ENOMEM,

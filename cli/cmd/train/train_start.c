@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_start.c - start of a training run: its first weights, its data, its options. */
+#include "tessera/advanced/dataset.h"
 #include "train_job.h"
 
 #include <string.h>
@@ -58,13 +59,55 @@ static tess_status find_config(train_job *j)
 
 /* ---- data and options ------------------------------------------------------------------------ */
 
-/* The pack that gives the model its channels; 1 if there is none. */
-static int natural_pack(const tess_model_config *config)
+/* The pack that gives the model its channels; 1 if there is none, and for latents. */
+static tess_status natural_pack(const train_job *j, int *pack)
 {
-    for (int p = 1; p <= 16; p++)
-        if (3 * p * p == config->in_channels)
-            return p;
-    return 1;
+    const char *kind;
+    TRY(tess_data_kind(j->v->data.source, &kind));
+    *pack = 1;
+    for (int p = 1; p <= 16 && strcmp(kind, "latents") != 0; p++)
+        if (3 * p * p == j->config.in_channels)
+            *pack = p;
+    return TESS_OK;
+}
+
+/* A model that was made before has its channels and the width of its text. */
+static tess_status check_fit(const train_job *j)
+{
+    const tess_data_info *i = &j->info;
+    const char *model = j->start[0] ? j->start : j->v->config;
+    if (i->channels != j->config.in_channels)
+        return out_fail(j->c, TESS_EINVAL,
+                        "%.200s has %s of %d channels, the model of %.200s takes %d: %s, or a "
+                        "--preset, which takes the channels of its data",
+                        j->v->data.source,
+                        strcmp(i->kind, "latents") == 0 ? "latents" : "packed pixels", i->channels,
+                        model, j->config.in_channels,
+                        strcmp(i->kind, "latents") == 0
+                            ? "give --data of the model's own VAE"
+                            : "give --data latents, which scripts/encode makes of clips");
+    if (i->text_dim != j->config.text_dim)
+        return out_fail(j->c, TESS_EINVAL,
+                        "the embeddings of %.200s are %d wide, the model of %.200s takes %d: give "
+                        "--text of the model's own text encoder, or a --preset",
+                        j->v->data.text, i->text_dim, model, j->config.text_dim);
+    return TESS_OK;
+}
+
+/* Latents have sides that no option changes. */
+static tess_status check_patch(const train_job *j)
+{
+    const tess_data_info *i = &j->info;
+    const int *patch = j->config.patch;
+    if (strcmp(i->kind, "latents") != 0 ||
+        (i->frames % patch[0] == 0 && i->height % patch[1] == 0 && i->width % patch[2] == 0))
+        return TESS_OK;
+    return out_fail(j->c, TESS_EINVAL,
+                    "the latents of %.200s are %d x %d x %d (frames, height, width), must be "
+                    "multiples of the patch, %d x %d x %d: encode clips of such a size, or give a "
+                    "--config with another patch_size",
+                    j->v->data.source, i->frames, i->height, i->width, patch[0], patch[1],
+                    patch[2]);
 }
 
 /* A preset is a size: its channels and text follow the data. */
@@ -73,17 +116,20 @@ static tess_status open_data(train_job *j)
     const train_values *v = j->v;
     const int adapts = !j->start[0] && !v->config;
     tess_data_opts opts = v->data;
-    opts.pack = v->pack ? (int)v->pack : natural_pack(&j->config);
+    opts.pack = (int)v->pack;
+    if (!v->pack)
+        TRY(natural_pack(j, &opts.pack));
     opts.text_len = opts.text ? 0 : j->config.text_len;
     opts.text_dim = opts.text ? 0 : j->config.text_dim;
     opts.seed = (uint64_t)v->common.seed;
     TRY(tess_data_open(j->c->ctx, &opts, &j->data));
     TRY(tess_data_query(j->data, &j->info));
-    if (adapts) {
-        j->config.in_channels = j->config.out_channels = j->info.channels;
-        j->config.text_dim = j->info.text_dim;
-        j->config.text_len = j->info.text_len;
-    }
+    TRY(check_patch(j));
+    if (!adapts)
+        return check_fit(j);
+    j->config.in_channels = j->config.out_channels = j->info.channels;
+    j->config.text_dim = j->info.text_dim;
+    j->config.text_len = j->info.text_len;
     return TESS_OK;
 }
 
@@ -107,12 +153,23 @@ static void fill_options(train_job *j)
     j->opts.comm = j->trace ? j->trace : j->c->comm;
 }
 
+/* The settings have the sides that the data were opened with. */
+static char *settings_text(const train_job *j)
+{
+    train_values v = *j->v;
+    v.data.frames = j->info.frames;
+    v.data.height = j->info.height * j->info.pack;
+    v.data.width = j->info.width * j->info.pack;
+    return train_settings_text(j->c->cmd, &v);
+}
+
 /* Everything that is read before the run is made. */
 tess_status train_prepare(train_job *j)
 {
     TRY(find_config(j));
+    j->latents = j->config.in_channels == WAN_CHANNELS;
     TRY(open_data(j));
-    j->settings = train_settings_text(j->c->cmd, j->v);
+    j->settings = settings_text(j);
     if (!j->settings)
         return out_fail(j->c, TESS_ENOMEM, "no memory for the settings");
     TRY(train_trace_open(j->c, j->v, &j->trace));

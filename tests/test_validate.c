@@ -158,6 +158,73 @@ static void a_fit_finds_the_parameters_that_made_the_table(void **state)
     tess_calibration_destroy(k);
 }
 
+/* Groups come in the order of their first row, with the scores that their cases have. */
+static void groups_are_scored_in_the_order_of_the_table(void **state)
+{
+    (void)state;
+    write_table(HEADER "a,z,gpt-22b,8,1,a100-80,megatron-2022,300\n"
+                       "b,x,gpt-22b,8,2,a100-80,megatron-2022,700\n"
+                       "c,,gpt-22b,8,4,a100-80,megatron-2022,1000\n"
+                       "d,z,gpt-22b,8,8,a100-80,megatron-2022,2000\n");
+    tess_validation *v = validate(path);
+    tess_validation_info info;
+    tess_validation_group g;
+    static const char *const names[] = {"z", "x"};
+    static const int scored[] = {2, 1};
+    CHECK_OK(tess_validation_query(v, &info));
+    assert_int_equal(info.groups, 2);
+    for (int i = 0; i < 2; i++) {
+        tess_score score, plain;
+        CHECK_OK(tess_validation_group_query(v, i, &g));
+        assert_string_equal(g.name, names[i]);
+        assert_int_equal(g.score.scored, scored[i]);
+        CHECK_OK(tess_validation_score(v, TESS_QUANTITY_STEP, names[i], &score, &plain));
+        assert_true(g.score.mean == score.mean && g.score.median == score.median &&
+                    g.score.max == score.max && g.plain.mean == plain.mean);
+    }
+    CHECK_FAILS(tess_validation_group_query(v, 2, &g), TESS_EINVAL,
+                "tess_validation_group_query: index is 2, must be 0..1");
+    tess_validation_destroy(v);
+}
+
+static int stop_at_call; /* of stop_then */
+
+static int stop_then(void *user, const char *what, int64_t done, int64_t total)
+{
+    (void)user;
+    (void)what;
+    return done >= 0 && total > 0 && --stop_at_call < 0;
+}
+
+/* Wherever the caller stops them, validation and fit return its status and leave nothing. */
+static void validation_and_fit_stop_at_any_row(void **state)
+{
+    (void)state;
+    const char *tables[] = {path}, *names[] = {"a100.gemm_share"};
+    const tess_calibration_opts opts = {
+        .tables = tables, .n_tables = 1, .names = names, .n_names = 1, .leave_one_out = 1};
+    write_table(HEADER "a,,gpt-22b,8,1,a100-80,megatron-2022,500\n"
+                       "b,,gpt-175b,8,2,a100-80,megatron-2022,900\n");
+    tess_ctx *stopping = NULL;
+    CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.progress = stop_then}, &stopping));
+    for (int at = 0; at < 4; at++) {
+        tess_validation *v = NULL;
+        stop_at_call = at;
+        assert_int_equal(tess_validation_run(stopping, path, NULL, &v), TESS_ESTOPPED);
+        assert_null(v);
+    }
+    int stops = 0;
+    for (tess_status status = TESS_ESTOPPED; status == TESS_ESTOPPED; stops++) {
+        tess_calibration *k = NULL;
+        stop_at_call = 3 * stops;
+        status = tess_calibration_run(stopping, &opts, &k);
+        assert_int_equal(k ? TESS_OK : TESS_ESTOPPED, status);
+        tess_calibration_destroy(k);
+    }
+    assert_true(stops > 20);
+    tess_ctx_destroy(stopping);
+}
+
 /* ---- published tables ------------------------------------------------------------------------ */
 
 /* What each table must reach: mean absolute error in %. */
@@ -211,6 +278,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(repeats_count_once_and_skipped_rows_are_named),
     cmocka_unit_test(wrong_arguments_are_refused),
     cmocka_unit_test(a_fit_finds_the_parameters_that_made_the_table),
+    cmocka_unit_test(groups_are_scored_in_the_order_of_the_table),
+    cmocka_unit_test(validation_and_fit_stop_at_any_row),
     cmocka_unit_test(published_tables_meet_their_bars),
 };
 RUN_TESTS_WITH(tests, begin, end)

@@ -48,29 +48,6 @@ static tess_status print_cases(cli *c, const tess_validation *v, const tess_vali
     return TESS_OK;
 }
 
-/* The group number `at` of a quantity, in the order of the table; NULL behind the last one. */
-static tess_status each_group(const tess_validation *v, const tess_validation_info *info,
-                              tess_quantity quantity, int at, const char **group)
-{
-    *group = NULL;
-    for (int i = 0, groups = 0; i < info->cases; i++) {
-        tess_validation_case a, b;
-        int first = 1;
-        TRY(tess_validation_case_query(v, i, &a));
-        if (a.quantity != quantity || !*a.group)
-            continue;
-        for (int k = 0; k < i && first; k++) {
-            TRY(tess_validation_case_query(v, k, &b));
-            first = b.quantity != quantity || strcmp(a.group, b.group) != 0;
-        }
-        if (first && groups++ == at) {
-            *group = a.group;
-            return TESS_OK;
-        }
-    }
-    return TESS_OK;
-}
-
 static tess_status print_scores(cli *c, const tess_validation *v, const tess_validation_info *info)
 {
     fprintf(c->out, "%s: %s\n", info->map, info->about);
@@ -80,19 +57,18 @@ static tess_status print_scores(cli *c, const tess_validation *v, const tess_val
         return TESS_OK;
     fprintf(c->out, "%-24s %6s %9s %9s %9s   %9s\n", "absolute error, %", "scored", "mean",
             "median", "max", "scalar 1");
-    for (int q = 0; q < TESS_QUANTITIES; q++) {
+    for (int q = 0, i = 0; q < TESS_QUANTITIES; q++) {
         tess_score s, plain;
-        const char *group;
         TRY(tess_validation_score(v, (tess_quantity)q, NULL, &s, &plain));
         print_score(c, tess_quantity_name((tess_quantity)q), &s, &plain);
-        for (int i = 0;; i++) {
+        for (; i < info->groups; i++) {
+            tess_validation_group group;
             char name[64];
-            TRY(each_group(v, info, (tess_quantity)q, i, &group));
-            if (!group)
+            TRY(tess_validation_group_query(v, i, &group));
+            if ((int)group.quantity != q)
                 break;
-            TRY(tess_validation_score(v, (tess_quantity)q, group, &s, &plain));
-            snprintf(name, sizeof name, "  %s", group);
-            print_score(c, name, &s, &plain);
+            snprintf(name, sizeof name, "  %s", group.name);
+            print_score(c, name, &group.score, &group.plain);
         }
     }
     return TESS_OK;
@@ -113,22 +89,21 @@ static tess_status set_quantities(cli *c, const tess_validation *v,
                                   const tess_validation_info *info)
 {
     json_t *all = json_object();
-    for (int q = 0; q < TESS_QUANTITIES; q++) {
+    for (int q = 0, i = 0; q < TESS_QUANTITIES; q++) {
         tess_score s, plain;
-        const char *group;
         TRY(tess_validation_score(v, (tess_quantity)q, NULL, &s, &plain));
         if (!s.scored)
             continue;
         json_t *one = json_object(), *groups = json_object();
         set_score(c, one, &s, &plain);
-        for (int i = 0;; i++) {
-            TRY(each_group(v, info, (tess_quantity)q, i, &group));
-            if (!group)
+        for (; i < info->groups; i++) {
+            tess_validation_group group;
+            TRY(tess_validation_group_query(v, i, &group));
+            if ((int)group.quantity != q)
                 break;
             json_t *part = json_object();
-            TRY(tess_validation_score(v, (tess_quantity)q, group, &s, &plain));
-            set_score(c, part, &s, &plain);
-            out_set(c, groups, group, part);
+            set_score(c, part, &group.score, &group.plain);
+            out_set(c, groups, group.name, part);
         }
         out_set(c, one, "groups", groups);
         out_set(c, all, tess_quantity_name((tess_quantity)q), one);

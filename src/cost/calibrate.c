@@ -130,18 +130,20 @@ static int try_knob(const fit *f, const knob *k, double factor, double *best)
     return 0;
 }
 
-static void search(fit *f)
+static tess_status search(tess_ctx *ctx, fit *f)
 {
     double best = objective(f), step = 0.5;
     for (int round = 0; round < ROUNDS_MAX && step > 0.0005; round++) {
         int found = 0;
         for (int i = 0; i < f->n_knobs; i++) {
             const knob *k = &f->knobs[i];
+            TESS_TRY(tess__progress(ctx, "fitting collectives", round, ROUNDS_MAX));
             found |= try_knob(f, k, 1.0 + step, &best) || try_knob(f, k, 1.0 / (1.0 + step), &best);
         }
         if (!found)
             step *= 0.5;
     }
+    return TESS_OK;
 }
 
 /* x with four digits: 128.56912 -> 128.6. Powers of ten that are whole are exact, so the result is
@@ -191,7 +193,11 @@ tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *like,
     errors.before = mean_error(f, 0, &errors.rows);
     errors.before_large = mean_error(f, large, &errors.rows_large);
     choose_knobs(f);
-    search(f);
+    const tess_status searched = search(ctx, f);
+    if (searched != TESS_OK) {
+        tess__free(ctx, f);
+        return searched;
+    }
     for (int i = 0; i < f->n_knobs; i++) {
         const double value = four_digits(*f->knobs[i].value);
         *f->knobs[i].value = value > f->knobs[i].max ? f->knobs[i].max : value;

@@ -181,8 +181,10 @@ static tess_status run_layer(search *k, const char *who, tess_plan *plan)
     for (int pass = 0; pass < 4; pass++)
         for (int i = 0, used = 1; i < k->n; i += used) {
             used = 1;
-            if (class_of(&k->list[i]) == pass)
-                TESS_TRY(try_candidate(k, i, &used));
+            if (class_of(&k->list[i]) != pass)
+                continue;
+            TESS_TRY(tess__progress(task->ctx, "planning layers", k->at, task->info.layers));
+            TESS_TRY(try_candidate(k, i, &used));
         }
     if (k->best < 0)
         return fail_none(k, who);
@@ -258,8 +260,6 @@ static tess_status run_layers(tess__task *task, const char *who, int n, tess_pla
         memset(k.bounded, 0, (size_t)n);
         status = run_layer(&k, who, plan);
         tess__arena_free(&k.arena);
-        if (status == TESS_OK)
-            status = tess__progress(task->ctx, "planning layers", at + 1, task->info.layers);
     }
     tess__arena_free(&k.arena);
     tess__partition_scratch_destroy(task->space);

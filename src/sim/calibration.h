@@ -19,6 +19,8 @@ struct tess_calibration {
     double start[TESS__FITTED_MAX];
     char *from;           /* path of the parameters; NULL: the shipped ones */
     const char *left_out; /* a model whose cases do not count; NULL: none */
+    int round;            /* of the search */
+    tess_status stopped;  /* TESS_OK, or why the search ends early */
     tess_calibration_info info;
 };
 

@@ -21,7 +21,8 @@ enum { ROUNDS_MAX = 200 };
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-/* Mean absolute error in % of the cases that count, or of those left out. */
+/* Mean absolute error in % of the cases that count, or of those left out. Infinite where a case
+ * cannot be predicted, and where the caller stops the fit (k->stopped). */
 static double cost_of(tess_calibration *k, int of_left_out, int *n)
 {
     double sum = 0;
@@ -31,7 +32,8 @@ static double cost_of(tess_calibration *k, int of_left_out, int *n)
         const int out = k->left_out && strcmp(c->model, k->left_out) == 0;
         if (out != of_left_out || tess__measured_defs[c->what].quantity != k->quantity)
             continue;
-        if (tess__case_predict(k->sim, &k->cases, c) != TESS_OK)
+        k->stopped = tess__progress(k->ctx, "fitting", k->round, ROUNDS_MAX);
+        if (k->stopped != TESS_OK || tess__case_predict(k->sim, &k->cases, c) != TESS_OK)
             return INFINITY;
         sum += 100 * fabs(c->predicted[0] / c->measured - 1);
         (*n)++;
@@ -72,7 +74,7 @@ static int descend(tess_calibration *k, int i, double step, double *best)
     double low, high;
     int moved = 0;
     for (int sign = 1; sign >= -1; sign -= 2)
-        for (int more = 1; more;) {
+        for (int more = 1; more && k->stopped == TESS_OK;) {
             const double from = value_of(k, i, &low, &high);
             const double unit = from != 0 ? fabs(from) : 0.01 * (high - low);
             const double there = cost_at(k, i, from + sign * step * unit);
@@ -90,16 +92,16 @@ static int descend(tess_calibration *k, int i, double step, double *best)
 static tess_status search(tess_calibration *k, double *best)
 {
     double step = 0.16;
+    k->round = 0;
     *best = cost(k);
-    for (int round = 0; round < ROUNDS_MAX && step > 0.002; round++) {
+    for (; k->stopped == TESS_OK && k->round < ROUNDS_MAX && step > 0.002; k->round++) {
         int moved = 0;
-        TESS_TRY(tess__progress(k->ctx, "fitting", round, ROUNDS_MAX));
-        for (int i = 0; i < k->n; i++)
+        for (int i = 0; i < k->n && k->stopped == TESS_OK; i++)
             moved |= descend(k, i, step, best);
         if (!moved)
             step /= 2;
     }
-    return TESS_OK;
+    return k->stopped;
 }
 
 static void restore(tess_calibration *k, const double *values)
@@ -146,6 +148,7 @@ static tess_status leave_out(tess_calibration *k)
         restore(k, neutrals);
         TESS_TRY(search(k, &unused));
         sum += cost_of(k, 1, &n) * n;
+        TESS_TRY(k->stopped);
         n_all += n;
         k->info.models++;
     }
@@ -159,6 +162,7 @@ tess_status tess__calibration_fit(tess_calibration *k, int leave)
     int n;
     TESS_TRY(tess__cases_predict(k->sim, &k->cases));
     k->info.before = cost_of(k, 0, &n);
+    TESS_TRY(k->stopped);
     k->info.cases = n;
     k->info.parameters = k->n;
     if (!n)

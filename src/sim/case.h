@@ -80,8 +80,29 @@ typedef struct {
 tess_status tess__cases_add(tess__cases *cases, const tess__map *map, const tess__table *table);
 void tess__cases_free(tess__cases *cases);
 
-/* Leaves a row and its repeats out for a reason that shows only when it is predicted. */
-tess_status tess__cases_skip(tess__cases *cases, int row, const char *reason);
+/* A copy that lives as long as the cases; NULL: no memory. */
+const char *tess__cases_text(tess__cases *cases, const char *text);
+
+/* Leaves rows and their repeats out for reasons that show only when they are predicted: (rows),
+ * NULL of those that stay. */
+tess_status tess__cases_skip(tess__cases *cases, const char *const *reasons);
+
+/* ---- case_repeats.c -------------------------------------------------------------------------- */
+
+/* The configurations of one table; {.cases, .begin} set has none. */
+typedef struct {
+    tess__cases *cases;
+    int begin; /* the first case of the table */
+    int *slots;
+    int64_t n, used; /* n: a power of two */
+} tess__repeats;
+
+/* Room for one more; before find and put. */
+tess_status tess__repeats_reserve(tess__repeats *repeats);
+/* The case of the same configuration and quantity; NULL: none yet. */
+tess__case *tess__repeats_find(const tess__repeats *repeats, const tess__case *c);
+void tess__repeats_put(tess__repeats *repeats, int number);
+void tess__repeats_free(tess__repeats *repeats);
 
 /* ---- case_predict.c -------------------------------------------------------------------------- */
 
@@ -91,9 +112,15 @@ tess_status tess__case_predict(tess_sim *sim, const tess__cases *cases, tess__ca
 /* Predicts all; those that cannot be become skipped rows. */
 tess_status tess__cases_predict(tess_sim *sim, tess__cases *cases);
 
+/* ---- case_score.c ---------------------------------------------------------------------------- */
+
 /* |predicted / measured - 1| in % of the cases that `quantity` and `group` choose (group NULL:
  * all); plain 1: without scalars. `room` has space for all cases. */
 tess_score tess__cases_score(const tess__cases *cases, tess_quantity quantity, const char *group,
                              int plain, double *room);
+
+/* The scores of every (quantity, group), in memory of the context; `room` as above. */
+tess_status tess__cases_groups(const tess__cases *cases, double *room,
+                               tess_validation_group **groups, int *n);
 
 #endif

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* case_predict.c - predicts cases with the engine and the cost model, and scores them. */
+/* case_predict.c - predicts cases with the engine and the cost model. */
 #include "case.h"
 #include "sim_internal.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const double GIB = 1073741824.0;
 
@@ -93,45 +91,39 @@ tess_status tess__case_predict(tess_sim *sim, const tess__cases *cases, tess__ca
     return TESS_OK;
 }
 
-tess_status tess__cases_predict(tess_sim *sim, tess__cases *cases)
+/* Predicts all; reasons (rows): why a row cannot be, NULL where it can. */
+static tess_status predict_rows(tess_sim *sim, tess__cases *cases, const char **reasons,
+                                int *failed)
 {
     for (int i = 0; i < cases->n; i++) {
+        const char **reason = &reasons[cases->cases[i].row - 1];
+        TESS_TRY(tess__progress(cases->ctx, "predicting rows", i, cases->n));
+        if (*reason)
+            continue;
         const tess_status status = tess__case_predict(sim, cases, &cases->cases[i]);
-        if (status == TESS_ENOMEM)
-            return status;
         if (status == TESS_OK)
             continue;
-        char reason[TESS_ROW_REASON];
-        const int row = cases->cases[i].row;
-        snprintf(reason, sizeof reason, "%s", tess_last_error());
-        TESS_TRY(tess__cases_skip(cases, row, reason));
-        while (i >= 0 && (i >= cases->n || cases->cases[i].row >= row))
-            i--;
+        if (status == TESS_ENOMEM)
+            return status;
+        char text[TESS_ROW_REASON];
+        snprintf(text, sizeof text, "%s", tess_last_error());
+        *reason = tess__cases_text(cases, text);
+        if (!*reason)
+            return TESS_ENOMEM;
+        *failed = 1;
     }
     return TESS_OK;
 }
 
-/* ---- scores ---------------------------------------------------------------------------------- */
-
-tess_score tess__cases_score(const tess__cases *cases, tess_quantity quantity, const char *group,
-                             int plain, double *room)
+tess_status tess__cases_predict(tess_sim *sim, tess__cases *cases)
 {
-    tess_score score = {0};
-    double sum = 0;
-    for (int i = 0; i < cases->n; i++) {
-        const tess__case *c = &cases->cases[i];
-        if (tess__measured_defs[c->what].quantity != quantity ||
-            (group && strcmp(group, c->group) != 0))
-            continue;
-        const double error = 100 * fabs(c->predicted[plain] / c->measured - 1);
-        room[score.scored++] = error;
-        sum += error;
-    }
-    if (!score.scored)
-        return score;
-    const int n = score.scored;
-    score.mean = sum / n;
-    score.median = tess__median(room, (size_t)n);
-    score.max = room[n - 1];
-    return score;
+    int failed = 0;
+    const char **reasons = tess__alloc_zero(cases->ctx, (size_t)cases->rows * sizeof *reasons);
+    if (!reasons)
+        return TESS_ENOMEM;
+    tess_status status = predict_rows(sim, cases, reasons, &failed);
+    if (status == TESS_OK && failed)
+        status = tess__cases_skip(cases, reasons);
+    tess__free(cases->ctx, reasons);
+    return status;
 }

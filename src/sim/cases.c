@@ -5,7 +5,8 @@
  * A row gives one case for each quantity it measured. "model.name" and "model.config" are applied
  * first, because other settings change what they give. Two cases are the same configuration if
  * every setting of their scenarios, their collective and their product are equal; the second then
- * counts into the mean of the first. A setting that breaks its rule makes the row a skipped one.
+ * counts into the mean of the first. A hash table (case_repeats.c) finds the first: the cost is
+ * linear in the rows. A setting that breaks its rule makes the row a skipped one.
  */
 #include "case.h"
 #include "fields.h"
@@ -13,6 +14,7 @@
 #include "file/csv.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 const tess__measured_def tess__measured_defs[TESS__MEASURED_COUNT] = {
@@ -34,38 +36,42 @@ const tess__measured_def tess__measured_defs[TESS__MEASURED_COUNT] = {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static const char *copy_text(tess__cases *cases, const char *text)
+const char *tess__cases_text(tess__cases *cases, const char *text)
 {
     return text && *text ? tess__arena_string(&cases->arena, text, strlen(text)) : "";
 }
 
+/* Behind the last one; `reason` is kept as it is. */
 static tess_status add_skip(tess__cases *cases, int row, const char *reason)
 {
     TESS_TRY(tess__grow(cases->ctx, &cases->skips, sizeof *cases->skips, cases->n_skips,
                         cases->n_skips + 1, &cases->skip_room));
-    tess_validation_skip *list = cases->skips;
-    const char *text = copy_text(cases, reason);
-    if (!text)
-        return TESS_ENOMEM;
-    int at = cases->n_skips++;
-    for (; at > 0 && list[at - 1].row > row; at--)
-        list[at] = list[at - 1];
-    list[at] = (tess_validation_skip){row, text};
+    cases->skips[cases->n_skips++] = (tess_validation_skip){row, reason};
     return TESS_OK;
 }
 
-tess_status tess__cases_skip(tess__cases *cases, int row, const char *reason)
+static int by_row(const void *a, const void *b)
+{
+    const int x = ((const tess_validation_skip *)a)->row;
+    const int y = ((const tess_validation_skip *)b)->row;
+    return (x > y) - (x < y);
+}
+
+tess_status tess__cases_skip(tess__cases *cases, const char *const *reasons)
 {
     int left = 0;
     for (int i = 0; i < cases->n; i++)
-        if (cases->cases[i].row != row)
+        if (!reasons[cases->cases[i].row - 1])
             cases->cases[left++] = cases->cases[i];
     cases->n = left;
-    for (int i = 0; i < cases->rows; i++)
-        if (cases->first[i] == row) {
-            cases->first[i] = 0;
-            TESS_TRY(add_skip(cases, i + 1, reason));
-        }
+    for (int i = 0; i < cases->rows; i++) {
+        const char *reason = cases->first[i] ? reasons[cases->first[i] - 1] : NULL;
+        if (!reason)
+            continue;
+        cases->first[i] = 0;
+        TESS_TRY(add_skip(cases, i + 1, reason));
+    }
+    qsort(cases->skips, (size_t)cases->n_skips, sizeof *cases->skips, by_row);
     return TESS_OK;
 }
 
@@ -216,26 +222,14 @@ static tess_status convert(const tess__case *c, double value, double *out)
     }
 }
 
-static int same(const tess__case *a, const tess__case *b)
-{
-    if (a->what != b->what || a->cluster != b->cluster || a->collective.op != b->collective.op ||
-        a->collective.bytes != b->collective.bytes || a->collective.gpus != b->collective.gpus ||
-        a->collective.per_node != b->collective.per_node || a->product.m != b->product.m ||
-        a->product.n != b->product.n || a->product.k != b->product.k ||
-        a->product.batch != b->product.batch || a->product.weight != b->product.weight)
-        return 0;
-    for (int i = 0; i < tess__n_fields; i++)
-        if (!tess__field_equal(&a->scenario, &b->scenario, &tess__fields[i]))
-            return 0;
-    return 1;
-}
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-static tess_status add_case(tess__cases *cases, int begin, const tess__case *c)
+static tess_status add_case(tess__repeats *repeats, const tess__case *c)
 {
-    for (int i = begin; i < cases->n; i++) {
-        tess__case *known = &cases->cases[i];
-        if (!same(known, c))
-            continue;
+    tess__cases *cases = repeats->cases;
+    TESS_TRY(tess__repeats_reserve(repeats));
+    tess__case *known = tess__repeats_find(repeats, c);
+    if (known) {
         known->measured = (known->measured * known->repeats + c->measured) / (known->repeats + 1);
         known->repeats++;
         cases->first[c->row - 1] = known->row;
@@ -244,10 +238,11 @@ static tess_status add_case(tess__cases *cases, int begin, const tess__case *c)
     TESS_TRY(tess__grow(cases->ctx, &cases->cases, sizeof *cases->cases, cases->n, cases->n + 1,
                         &cases->room));
     cases->cases[cases->n++] = *c;
+    tess__repeats_put(repeats, cases->n - 1);
     return TESS_OK;
 }
 
-static tess_status measure(tess__cases *cases, int begin, const tess__row *row, tess__case *c)
+static tess_status measure(tess__repeats *repeats, const tess__row *row, tess__case *c)
 {
     int measured = 0;
     for (int i = 0; i < row->n; i++)
@@ -258,51 +253,59 @@ static tess_status measure(tess__cases *cases, int begin, const tess__row *row, 
             TESS_TRY(number_of(&row->settings[i], 1e-9, 1e15, &value));
             c->what = (tess__measured_kind)k;
             TESS_TRY(convert(c, value, &c->measured));
-            TESS_TRY(add_case(cases, begin, c));
+            TESS_TRY(add_case(repeats, c));
             measured = 1;
         }
     return measured ? TESS_OK : tess__fail(TESS_EINVAL, "nothing was measured");
 }
 
-static tess_status add_row(tess__cases *cases, int begin, int number, const tess__row *row)
+static tess_status add_row(tess__repeats *repeats, int number, const tess__row *row)
 {
+    tess__cases *cases = repeats->cases;
     tess__case c = {.row = number, .repeats = 1};
-    c.label = copy_text(cases, tess__row_value(row, "label"));
-    c.group = copy_text(cases, tess__row_value(row, "group"));
-    c.model = copy_text(cases, tess__row_value(row, "model.name"));
+    c.label = tess__cases_text(cases, tess__row_value(row, "label"));
+    c.group = tess__cases_text(cases, tess__row_value(row, "group"));
+    c.model = tess__cases_text(cases, tess__row_value(row, "model.name"));
     if (!c.label || !c.group || !c.model)
         return TESS_ENOMEM;
     if (!*c.model)
         c.model = c.label;
     TESS_TRY(apply(cases, row, &c));
-    return measure(cases, begin, row, &c);
+    return measure(repeats, row, &c);
+}
+
+/* Reads and adds the next row; one that cannot be expressed is skipped with its reason. */
+static tess_status add_next(tess__repeats *repeats, const tess__map *map, const tess__table *table,
+                            int i)
+{
+    tess__cases *cases = repeats->cases;
+    tess__row row;
+    TESS_TRY(tess__row_read(map, table, i, &row));
+    TESS_TRY(tess__grow(cases->ctx, &cases->first, sizeof *cases->first, cases->rows,
+                        cases->rows + 1, &cases->row_room));
+    const int n = cases->n, number = ++cases->rows;
+    cases->first[number - 1] = number;
+    if (!row.reason[0]) {
+        const tess_status status = add_row(repeats, number, &row);
+        if (status == TESS_OK || status == TESS_ENOMEM)
+            return status;
+        snprintf(row.reason, sizeof row.reason, "%s", tess_last_error());
+        cases->n = n;
+    }
+    cases->first[number - 1] = 0;
+    const char *reason = tess__cases_text(cases, row.reason);
+    return reason ? add_skip(cases, number, reason) : TESS_ENOMEM;
 }
 
 tess_status tess__cases_add(tess__cases *cases, const tess__map *map, const tess__table *table)
 {
-    const int begin = cases->n;
-    for (int i = 0; i < table->rows; i++) {
-        tess__row row;
-        TESS_TRY(tess__row_read(map, table, i, &row));
-        TESS_TRY(tess__grow(cases->ctx, &cases->first, sizeof *cases->first, cases->rows,
-                            cases->rows + 1, &cases->row_room));
-        cases->first[cases->rows] = cases->rows + 1;
-        cases->rows++;
-        const int n = cases->n;
-        tess_status status = TESS_OK;
-        if (!row.reason[0]) {
-            status = add_row(cases, begin, cases->rows, &row);
-            if (status != TESS_OK && status != TESS_ENOMEM) {
-                snprintf(row.reason, sizeof row.reason, "%s", tess_last_error());
-                cases->n = n;
-                status = TESS_OK;
-            }
-        }
-        if (status == TESS_OK && row.reason[0]) {
-            cases->first[cases->rows - 1] = 0;
-            status = add_skip(cases, cases->rows, row.reason);
-        }
-        TESS_TRY(status);
+    tess__repeats repeats = {.cases = cases, .begin = cases->n};
+    tess_status status = TESS_OK;
+    for (int i = 0; status == TESS_OK && i < table->rows; i++) {
+        status = tess__progress(cases->ctx, "reading rows", i, table->rows);
+        if (status == TESS_OK)
+            status = add_next(&repeats, map, table, i);
     }
-    return TESS_OK;
+    tess__repeats_free(&repeats);
+    return status;
 }

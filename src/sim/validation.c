@@ -11,6 +11,7 @@ struct tess_validation {
     tess__cases cases;
     tess__map map;
     tess_validation_info info;
+    tess_validation_group *groups;
     double *room; /* for scores */
 };
 
@@ -28,6 +29,7 @@ void tess_validation_destroy(tess_validation *v)
     tess_ctx *ctx = v->ctx;
     tess__cases_free(&v->cases);
     tess__map_close(&v->map);
+    tess__free(ctx, v->groups);
     tess__free(ctx, v->room);
     tess__free(ctx, v);
 }
@@ -66,7 +68,7 @@ static tess_status summarise(tess_validation *v)
     }
     if (!info->score.scored)
         info->quantity = TESS_QUANTITY_STEP;
-    return TESS_OK;
+    return tess__cases_groups(&v->cases, v->room, &v->groups, &info->groups);
 }
 
 static tess_status run(tess_validation *v, const char *path, const tess_validation_opts *opts)
@@ -115,6 +117,15 @@ tess_status tess_validation_score(const tess_validation *validation, tess_quanti
     TESS_REQUIRE(validation, score, plain);
     *score = tess__cases_score(&validation->cases, quantity, group, 0, validation->room);
     *plain = tess__cases_score(&validation->cases, quantity, group, 1, validation->room);
+    return TESS_OK;
+}
+
+tess_status tess_validation_group_query(const tess_validation *validation, int index,
+                                        tess_validation_group *out)
+{
+    TESS_REQUIRE(validation, out);
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, validation->info.groups - 1));
+    *out = validation->groups[index];
     return TESS_OK;
 }
 

@@ -42,6 +42,7 @@ typedef struct {
     int rows;                /* of the table */
     int cases;               /* configurations that are scored, over all quantities */
     int skipped;             /* rows that are not */
+    int groups;              /* (quantity, group) of the cases */
     tess_quantity quantity;  /* of score: the first that the table has */
     tess_score score, plain; /* with the scalars of (system, era), and with 1.0 for all */
 } tess_validation_info;
@@ -79,6 +80,17 @@ TESS_API tess_status tess_validation_query(const tess_validation *validation,
 TESS_API tess_status tess_validation_score(const tess_validation *validation,
                                            tess_quantity quantity, const char *group,
                                            tess_score *score, tess_score *plain);
+
+/* The cases of one quantity and one group, scored: groups in the order of quantities, within one in
+ * that of the table. Cases without a group are in none. */
+typedef struct {
+    tess_quantity quantity;
+    const char *name;
+    tess_score score, plain;
+} tess_validation_group;
+
+TESS_API tess_status tess_validation_group_query(const tess_validation *validation, int index,
+                                                 tess_validation_group *out);
 
 /* Cases in the order of the table; skipped rows likewise. */
 TESS_API tess_status tess_validation_case_query(const tess_validation *validation, int index,

@@ -38,7 +38,8 @@ SEES = {
     "ref": "base attn model",
     "cli": "",
     "cli/bench": "cli",
-    "cli/cmd": "cli cli/bench",
+    "cli/check": "cli",
+    "cli/cmd": "cli cli/bench cli/check",
     "cli/cmd/train": "cli cli/bench cli/cmd",
 }
 # Rooms of which a room sees the public headers only.

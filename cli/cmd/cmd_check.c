@@ -5,16 +5,18 @@
  * printed as that rank's failure, with the same exit code.
  */
 #include "bench/cp_bench.h"
+#include "check/judge.h"
 #include "commands.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct {
     common common;
     strings texts;
     const char *file;
-    int all;
     double tolerance;
+    judge_files judge;
 } values;
 
 static int passed(const comparison *o)
@@ -46,15 +48,15 @@ static tess_status verify(cli *c, const problem *p, const values *given, verdict
                         "bench measures over MPI");
     tess_status status = workload_make(c, p, 0, &w);
     if (status == TESS_OK && p->kind == PROBLEM_ATTN)
-        status = verify_attn(&w, given->all, v);
+        status = verify_attn(&w, given->judge.all, v);
     else if (status == TESS_OK && p->kind == PROBLEM_SELECT)
-        status = verify_select(&w, given->all, v);
+        status = verify_select(&w, given->judge.all, v);
     else if (status == TESS_OK && p->kind == PROBLEM_LINEAR)
-        status = verify_linear(&w, given->all, v);
+        status = verify_linear(&w, given->judge.all, v);
     else if (status == TESS_OK && p->kind == PROBLEM_CP)
         status = cp_verify(&w, v);
     else if (status == TESS_OK)
-        status = verify_step(&w, given->all, v);
+        status = verify_step(&w, given->judge.all, v);
     workload_free(&w);
     for (int i = 0; i < v->n && !isnan(given->tolerance); i++)
         v->outputs[i].tolerance = given->tolerance;
@@ -149,10 +151,27 @@ static tess_status check_all(cli *c, const problems *list, const values *given)
     return status;
 }
 
+/* 1: tensors of files are judged, not a problem of ours. */
+static int has_files(const judge_files *f)
+{
+    int given = f->mask || f->lists || f->layout || f->precision || f->dump || f->group ||
+                f->unit || !isnan(f->scale);
+    for (int i = 0; i < JUDGE_INPUTS; i++)
+        given |= f->in[i] != NULL;
+    for (int i = 0; i < JUDGE_OUTPUTS; i++)
+        given |= f->out[i] != NULL;
+    return given;
+}
+
 static tess_status run(cli *c, const void *given)
 {
     const values *v = given;
     problems list;
+    if (has_files(&v->judge)) {
+        if (v->texts.n != 1 || strcmp(v->texts.items[0], "attn") != 0 || v->file)
+            return out_usage(c, "tensors in files are checked as: tessera check attn --q FILE ...");
+        return c->rank == 0 ? judge_attn(c, &v->judge) : TESS_OK;
+    }
     tess_status status = problems_read(c, &v->texts, v->file, &list);
     if (status == TESS_OK)
         status = check_all(c, &list, v);
@@ -165,19 +184,57 @@ static const opt arguments[] = {
      .help = "what to check: a kind and its keys, such as attn,heads=8,tokens=4096"},
 };
 
+#define AT(member) offsetof(values, judge.member)
+
+static const char *const layouts[] = {"hsd", "shd", NULL};
+static const char *const precisions[] = {"fp64", "fp32", "tf32", "fp16", "bf16", NULL};
+
 static const opt options[] = {
     {"file", 0, OPT_PATH, offsetof(values, file), "FILE",
      .help = "also check the problems in a file, one to a line; # begins a comment"},
-    {"all", 0, OPT_FLAG, offsetof(values, all),
-     .help = "compare every row, however long that takes"},
+    {"all", 0, OPT_FLAG, AT(all), .help = "compare every row, however long that takes"},
     {"tolerance", 0, OPT_DOUBLE, offsetof(values, tolerance), "X", .max = 1,
      .help = "allow this relative error instead of the one derived from the problem's sizes"},
+    {"q", 0, OPT_PATH, AT(in[JUDGE_Q]), "FILE",
+     .help = "queries of attention that was computed elsewhere: .npy, .npz or .safetensors"},
+    {"k", 0, OPT_PATH, AT(in[JUDGE_K]), "FILE", .help = "its keys; their heads divide those of q"},
+    {"v", 0, OPT_PATH, AT(in[JUDGE_V]), "FILE", .help = "its values"},
+    {"do", 0, OPT_PATH, AT(in[JUDGE_DOUT]), "FILE", .help = "gradient of the loss by the output"},
+    {"o", 0, OPT_PATH, AT(out[JUDGE_O]), "FILE", .help = "output to compare"},
+    {"lse", 0, OPT_PATH, AT(out[JUDGE_LSE]), "FILE",
+     .help = "log-sum-exp to compare: batch, heads, tokens, in natural logarithms"},
+    {"dq", 0, OPT_PATH, AT(out[JUDGE_DQ]), "FILE", .help = "gradient of the queries to compare"},
+    {"dk", 0, OPT_PATH, AT(out[JUDGE_DK]), "FILE", .help = "gradient of the keys to compare"},
+    {"dv", 0, OPT_PATH, AT(out[JUDGE_DV]), "FILE", .help = "gradient of the values to compare"},
+    {"mask", 0, OPT_PATH, AT(mask), "FILE",
+     .help = "keys that each query attends to: truth values, or 0 and -inf, that broadcast to "
+             "batch, heads, queries, keys"},
+    {"group", 0, OPT_INT, AT(group), "N", .min = 1, .max = 1e9,
+     .help = "queries of a row of the mask; 1 unless given"},
+    {"unit", 0, OPT_INT, AT(unit), "N", .min = 1, .max = 1e9,
+     .help = "keys of a column of the mask; 1 unless given"},
+    {"lists", 0, OPT_PATH, AT(lists), "FILE",
+     .help = "the same as lists: .npz with offsets, indices, and group and unit or bounds_q and "
+             "bounds_k"},
+    {"layout", 0, OPT_CHOICE, AT(layout), "L", .choices = layouts,
+     .help = "order of heads and tokens in the files, behind the batch; hsd unless given"},
+    {"scale", 0, OPT_DOUBLE, AT(scale), "X", .min = -1e6, .max = 1e6,
+     .help = "factor of the scores; 1 / sqrt(head_dim) unless given"},
+    {"precision", 0, OPT_CHOICE, AT(precision), "P", .choices = precisions,
+     .help = "precision of the computation, which the tolerances follow; unless given the "
+             "narrowest that holds the values of any tensor"},
+    {"old-k", 0, OPT_PATH, AT(in[JUDGE_OLD_K]), "FILE",
+     .help = "keys of an earlier step, to recognise that they were used"},
+    {"old-v", 0, OPT_PATH, AT(in[JUDGE_OLD_V]), "FILE", .help = "values of an earlier step"},
+    {"dump", 0, OPT_PATH, AT(dump), "FOLDER",
+     .help = "write the reference in double precision: o, lse, and with --do dq, dk, dv"},
 };
 
 static const example examples[] = {
     {"tessera check attn,heads=2,dim=64,tokens=1000,pass=both", "dense attention and gradients"},
     {"tessera check --file bench/standard.txt", "everything that is measured"},
     {"tessera check attn,density=0.1,unit=1 --isa base", "token lists, without SIMD extensions"},
+    {"tessera check attn --q q.npy --k k.npy --v v.npy --o o.npy", "the output of another kernel"},
 };
 
 const command command_check = {
@@ -192,6 +249,8 @@ const command command_check = {
         "Exits with 3 if a difference is beyond the tolerance. Under a launcher every "
         "rank checks on its machine: rank 0 prints, and a mismatch elsewhere is "
         "printed with its rank.\n"
+        "With --q, --k and --v the output and the gradients of any program are judged: which "
+        "tensor is off, where, and which usual mistake explains it; docs/check.md.\n"
         "With --json each problem has the members problem, precision, ok, "
         "max_rel_error and tolerance, and outputs with these for each output; several "
         "problems are the list problems.\n",

@@ -3,11 +3,12 @@
 #include "cmd_info.h"
 #include "commands.h"
 
+#include "tessera/advanced/machine.h"
+
 #include <string.h>
 
 #ifdef CLI_TRAIN
 #include "tessera/advanced/clip.h"
-#include "tessera/advanced/machine.h"
 #include "tessera/media.h"
 #endif
 

@@ -70,8 +70,9 @@ int32_t tess__attention_units(const tess_attention_opts *o, const tess__attentio
         const int64_t bytes = groups * (int64_t)sizeof(int32_t);
         if (!isnan(at->break_even))
             most = fmin(most, floor(TESS__SLACK * at->break_even * n));
+        const int64_t lists = at->memory / LIST_SHARE / bytes;
         if (at->memory > 0 && most > 0.0)
-            most = fmin(most, fmax((double)(at->memory / LIST_SHARE / bytes), 1.0));
+            most = fmin(most, fmax((double)lists, 1.0));
     }
     return (int32_t)fmin(most, n);
 }

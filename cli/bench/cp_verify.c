@@ -46,19 +46,19 @@ static tess_status full_lists(const verifier *f, int layer, tess_selection **ful
     }
     int64_t *offsets = malloc((size_t)(some.lists + 1) * sizeof *offsets);
     int32_t *indices = malloc((size_t)capacity * sizeof *indices);
-    tess_status status = offsets && indices
-                             ? TESS_OK
-                             : out_fail(f->w->c, TESS_ENOMEM, "no memory for the lists of a layer");
-    for (; status == TESS_OK && list < some.lists; list++) {
-        const int dense = !l->keys[layer * l->heads + list / l->groups];
-        const int64_t length = dense ? l->units : some.offsets[list + 1] - some.offsets[list];
-        offsets[list] = n;
-        for (int64_t i = 0; i < length; i++)
-            indices[n++] = dense ? (int32_t)i : some.indices[some.offsets[list] + i];
-    }
-    if (status == TESS_OK) {
+    tess_status status;
+    if (offsets && indices) {
+        for (; list < some.lists; list++) {
+            const int dense = !l->keys[layer * l->heads + list / l->groups];
+            const int64_t length = dense ? l->units : some.offsets[list + 1] - some.offsets[list];
+            offsets[list] = n;
+            for (int64_t i = 0; i < length; i++)
+                indices[n++] = dense ? (int32_t)i : some.indices[some.offsets[list] + i];
+        }
         offsets[list] = n;
         status = tess_selection_create(f->w->c->ctx, &some.shape, capacity, full);
+    } else {
+        status = out_fail(f->w->c, TESS_ENOMEM, "no memory for the lists of a layer");
     }
     if (status == TESS_OK)
         status = tess_selection_set_lists(*full, offsets, indices);

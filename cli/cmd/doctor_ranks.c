@@ -214,9 +214,9 @@ tess_status doctor_ranks(cli *c, int anonymous, tess_finding_fn fn, void *user)
     tess_status status = all && bytes
                              ? query_facts(c, &mine)
                              : out_fail(c, TESS_ENOMEM, "no memory for %d ranks", c->ranks);
-    status = world_agree(c, c->comm, status);
-    for (size_t i = 0; i < n && status == TESS_OK; i++)
+    for (size_t i = 0; i < n && bytes; i++)
         bytes[i] = sizeof mine;
+    status = world_agree(c, c->comm, status);
     if (status == TESS_OK)
         status =
             tess_comm_allgatherv(c->comm, TESS_TRAFFIC_CONTROL, &mine, sizeof mine, all, bytes);

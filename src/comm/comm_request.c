@@ -16,6 +16,7 @@
  */
 #include "comm_internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -121,6 +122,7 @@ tess_status tess__comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffi
     const char *from = own > 0 ? args->send + (out ? total(out, comm->rank) : 0) : NULL;
     TESS_TRY(comm->ops->progress(comm));
     TESS_TRY(open_request(comm, traffic, from, own, &r));
+    assert(r);
     if (own > 0) {
         char *to = args->recv + total(args->recv_bytes, comm->rank);
         if (from != to)
@@ -159,6 +161,7 @@ tess_status tess__comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic
     TESS_TRY(comm->ops->progress(comm));
     TESS_TRY(
         open_request(comm, traffic, to < 0 ? NULL : args->send, to < 0 ? 0 : args->send_bytes, &r));
+    assert(r);
     if (own && args->send_bytes > 0 && args->send != args->recv)
         memcpy(args->recv, args->send, (size_t)args->send_bytes);
     if (!own && from >= 0)

@@ -11,6 +11,8 @@
  */
 #include "comm_internal.h"
 
+#include <assert.h>
+
 typedef struct {
     int32_t color, key, node, missing;
     int64_t tag; /* a new one: the sub-communicator gets that of its first member */
@@ -84,9 +86,11 @@ static tess_status split(tess_comm *comm, int color, int key, tess_comm **sub)
         status = tess__fail(TESS_ENOMEM, "a rank has no memory for a communicator");
 
     tess_comm *made = NULL;
-    if (status == TESS_OK)
-        status = tess_comm_agree(comm, make_subgroup(comm, entries, color, order,
-                                                     order ? order + comm->size : NULL, &made));
+    if (status == TESS_OK) {
+        assert(order); /* or this rank would be one of the missing */
+        status = tess_comm_agree(
+            comm, make_subgroup(comm, entries, color, order, order + comm->size, &made));
+    }
     tess__free(comm->ctx, order);
     if (status != TESS_OK) {
         tess_comm_destroy(made);

@@ -2,6 +2,8 @@
 /* comm_thread.c - communicators whose ranks are threads: messages, waiting, virtual clocks. */
 #include "comm_thread.h"
 
+#include <assert.h>
+
 typedef struct {
     tess_comm comm;
     tess__world *world;
@@ -65,6 +67,7 @@ static void advance_clock(const comm_thread *self, tess_request *request)
                 (!next || descriptor_of(self, m)->leaves < descriptor_of(self, next)->leaves))
                 next = m;
         }
+        assert(next); /* each round of n takes one message */
         descriptor_of(self, next)->timed = 1;
         const int64_t arrived =
             tess__link_arrive(&self->world->link, clock, is_remote(self, next->peer), next->bytes,

@@ -7,6 +7,7 @@
  */
 #include "comm_trace.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { RANKS_MAX = 1024 };
@@ -173,6 +174,7 @@ tess_status tess_comm_trace_clear(tess_comm *comm)
     const tess__comm_trace *trace = NULL;
     TESS_REQUIRE(comm);
     TESS_TRY(tess__trace_of(fn, comm, &trace));
+    assert(trace);
     tess__trace_log *log = trace->log;
     log->n = 0;
     log->end = 0;

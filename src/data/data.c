@@ -5,6 +5,7 @@
 #include "options/option_check.h"
 #include "tessera/advanced/nearest.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -116,6 +117,7 @@ tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data 
                                   : "source");
     TESS_TRY(tess__options_check("tess_data_open", TESS_OPTIONS_DATA, &o));
     TESS_TRY(find_source(o.source, &source));
+    assert(source);
     if (o.text && source != &tess__data_clips && source != &tess__data_latents)
         return tess__fail(TESS_EINVAL,
                           "tess_data_open: text is \"%.200s\", %s has prompts of its own", o.text,

@@ -104,7 +104,7 @@ VINLINE vf vf_swap(vf v)
         w[i] = v[i ^ 1];
     return w;
 #else
-    vi order;
+    vi order = {0};
     for (int i = 0; i < VL; i++)
         order[i] = i ^ 1;
     return __builtin_shuffle(v, order);

@@ -6,6 +6,7 @@
  */
 #include "process_group.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const float *at_owner(const tess__optim *optim, const tess__optim_slot *own,
@@ -25,6 +26,7 @@ static tess_status send_slot(const tess__process_group *pg, int owner, const flo
     tess_request *request = NULL;
     const int sends = pg->rank == owner, takes = pg->rank == 0;
     if (sends && takes) {
+        assert(to);
         memcpy(to, from, (size_t)bytes);
         return TESS_OK;
     }

@@ -201,6 +201,7 @@ static tess_status make_shares(tess__arena *arena, const tess_plan_info *info,
     if (!start)
         return TESS_ENOMEM;
     int32_t *list = start + groups + 1;
+    assert(layer->head_group);
     tess__bucket_heads(layer->head_group, info->heads, layer->groups, start, list);
     int64_t *first = tess__arena_take(arena, ((size_t)info->ranks + 1) * sizeof *first);
     tess_share *shares = NULL;

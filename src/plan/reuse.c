@@ -90,8 +90,9 @@ tess_status tess_plan_keep(const tess_plan *plan, const tess_work *work,
     tess__task task;
     TESS_TRY(check(who, plan, work, opts, carried_ns, answer));
     TESS_TRY(tess__task_make(who, plan->ctx, work, cluster, opts, &task));
-    const double threshold = opts->replan_above > 0.0 ? opts->replan_above : cluster ? 0.0 : 1.1;
-    if (threshold > 0.0)
+    const int by_cost = !(opts->replan_above > 0.0) && cluster;
+    const double threshold = opts->replan_above > 0.0 ? opts->replan_above : 1.1;
+    if (!by_cost)
         task.pricing.cluster = NULL;
     tess_plan_verdict a = {.loss_ns = -1, .carried_ns = carried_ns, .cost_ns = -1};
     int64_t loss = 0;
@@ -103,7 +104,7 @@ tess_status tess_plan_keep(const tess_plan *plan, const tess_work *work,
         loss += ns;
     }
     a.rho /= plan->info.layers;
-    if (threshold > 0.0) {
+    if (!by_cost) {
         a.keep = a.rho <= threshold;
         snprintf(a.reason, sizeof a.reason, "imbalance %.3f, %s %.3f", a.rho,
                  a.keep ? "not above" : "above", threshold);

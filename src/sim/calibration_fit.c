@@ -104,12 +104,6 @@ static tess_status search(tess_calibration *k, double *best)
     return k->stopped;
 }
 
-static void restore(tess_calibration *k, const double *values)
-{
-    for (int i = 0; i < k->n; i++)
-        (void)tess_sim_params_set(k->params, k->index[i], values[i]);
-}
-
 /* ---- leave one model out --------------------------------------------------------------------- */
 
 static int is_first(const tess_calibration *k, int i)
@@ -136,16 +130,14 @@ static double neutral(const tess_calibration *k, int i)
 
 static tess_status leave_out(tess_calibration *k)
 {
-    double neutrals[TESS__FITTED_MAX];
-    for (int i = 0; i < k->n; i++)
-        neutrals[i] = neutral(k, i);
     double sum = 0, unused;
     int n_all = 0, n;
     for (int i = 0; i < k->cases.n; i++) {
         if (!is_first(k, i))
             continue;
         k->left_out = k->cases.cases[i].model;
-        restore(k, neutrals);
+        for (int p = 0; p < k->n; p++)
+            (void)tess_sim_params_set(k->params, k->index[p], neutral(k, p));
         TESS_TRY(search(k, &unused));
         sum += cost_of(k, 1, &n) * n;
         TESS_TRY(k->stopped);
@@ -170,6 +162,7 @@ tess_status tess__calibration_fit(tess_calibration *k, int leave)
                           tess_quantity_name(k->quantity));
     if (leave)
         TESS_TRY(leave_out(k));
-    restore(k, k->start);
+    for (int p = 0; p < k->n; p++)
+        (void)tess_sim_params_set(k->params, k->index[p], k->start[p]);
     return search(k, &k->info.after);
 }

@@ -2,6 +2,7 @@
 /* train.c - creates, describes and destroys a run. */
 #include "train_internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -179,6 +180,7 @@ tess_status tess_train_create(tess_model *model, tess_data *data, const tess_tra
         tess__arena_free(&arena);
         return status;
     }
+    assert(t);
     *t = (tess_train){.ctx = model->ctx,
                       .arena = arena,
                       .model = model,

@@ -243,10 +243,10 @@ static tess_status write_csv(const profile_job *j)
     int64_t *step = malloc((size_t)steps * sizeof *step);
     int64_t *layer = malloc((size_t)j->config.layers * sizeof *layer);
     double *density = malloc((size_t)steps * n * sizeof *density);
-    tess_status status = TESS_OK;
-    if (!step || !layer || !density)
+    tess_status status;
+    if (!step || !layer || !density) {
         status = out_fail(j->c, TESS_ENOMEM, "no memory for the profile");
-    if (status == TESS_OK) {
+    } else {
         fill_csv(j, steps, step, density);
         for (int l = 0; l < j->config.layers; l++)
             layer[l] = l;

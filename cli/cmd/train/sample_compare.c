@@ -77,18 +77,21 @@ tess_status sample_density_write(const sample_job *j)
     const int most = d->steps > d->layers ? d->steps : d->layers;
     double *mean = malloc((size_t)n * sizeof *mean);
     int64_t *numbers = malloc((size_t)most * sizeof *numbers);
-    tess_status status = mean && numbers ? TESS_OK : sample_no_memory(j);
-    for (int64_t i = 0; i < n && status == TESS_OK; i++) {
-        /* A mean of ones may exceed 1 by its rounding. */
-        const double x = d->sum[i] / (double)d->clips;
-        mean[i] = x < 1.0 ? x : 1.0;
-    }
-    for (int i = 0; i < most && status == TESS_OK; i++)
-        numbers[i] = i;
-    if (status == TESS_OK)
+    tess_status status;
+    if (!mean || !numbers) {
+        status = sample_no_memory(j);
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            /* A mean of ones may exceed 1 by its rounding. */
+            const double x = d->sum[i] / (double)d->clips;
+            mean[i] = x < 1.0 ? x : 1.0;
+        }
+        for (int i = 0; i < most; i++)
+            numbers[i] = i;
         status = tess_profile_write(
             j->c->ctx, j->v->density_out,
             &(tess_profile_view){d->steps, d->layers, d->heads, numbers, numbers, mean});
+    }
     free(mean);
     free(numbers);
     return status;

@@ -6,6 +6,7 @@
  */
 #include "plan/plan_internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { WORDS = 8 }; /* of a row of bits, taken at once */
@@ -15,6 +16,7 @@ static void join_rows(const tess_work *work, int at, const tess_share *s, const 
                       size_t first, size_t n, uint64_t *bits)
 {
     uint64_t sum[WORDS] = {0};
+    assert(work->bits);
     for (int32_t p = s->q_begin; p < s->q_end; p++) {
         const uint64_t *row = tess__work_bits(work, at, s->head, order ? order[p] : p) + first;
         if (n == WORDS)

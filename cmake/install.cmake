@@ -3,10 +3,17 @@ install(TARGETS ${TESS_LIBRARIES} EXPORT tesseraTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS tessera_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# Everything finds its libraries wherever the tree is moved to.
+# Everything finds its libraries wherever the tree is moved to. The build tree has the same search path: where
+# the two differ CMake ends the one of the build tree with an empty element, which is the current folder.
 file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-set_target_properties(tessera_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+string(REGEX REPLACE "/$" "" bin_to_lib "${bin_to_lib}")
+set(cli_rpath "$ORIGIN/../lib" "$ORIGIN/${bin_to_lib}")
+list(REMOVE_DUPLICATES cli_rpath)
+set_target_properties(tessera_cli PROPERTIES INSTALL_RPATH "${cli_rpath}")
 set_target_properties(${TESS_LIBRARIES} PROPERTIES INSTALL_RPATH "$ORIGIN")
+# Folders of libraries that lie outside the system's, an own MPI or oneDNN, are kept.
+set_target_properties(tessera_cli ${TESS_LIBRARIES} PROPERTIES
+                      BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON)
 
 # The headers of the libraries that were built; advanced/ is installed too.
 set(left_out)
@@ -85,10 +92,14 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/models ${PROJECT_SOURCE_DIR}/share
         ${PROJECT_SOURCE_DIR}/share/tables DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 
 # The manual page and the completions, made from the command's tables.
-if(TARGET tess_manual)
+if(NOT CMAKE_CROSSCOMPILING)
   set(generated ${PROJECT_BINARY_DIR}/cli/generated)
   install(FILES ${generated}/tessera.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   install(FILES ${generated}/tessera DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${generated}/_tessera DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
   install(FILES ${generated}/tessera.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
+
+# `cmake --build build/release --target uninstall` removes what the last installation wrote.
+add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt
+                  -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake VERBATIM)

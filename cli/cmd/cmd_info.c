@@ -2,6 +2,7 @@
 /* cmd_info.c - tessera info: the version, what it was built with, and what this machine offers. */
 #include "cmd_info.h"
 #include "commands.h"
+#include "tessera/advanced/machine.h"
 
 #include "tessera/advanced/machine.h"
 

@@ -3,8 +3,8 @@
 """run.py - installs the build, moves the tree, and builds and runs consumers of it in both ways.
 
 The tree is moved between installation and use, so that nothing may point to where it was made. The
-consumers use find_package and pkg-config, in C and in C++, and each library that was built. The
-core library must need neither MPI nor oneDNN, so that the planner can be embedded without them.
+consumers use find_package and pkg-config, in C and in C++, and each library that was built. The installed
+files are hardened as those of the build are (hardening.py). The core library must need neither MPI nor oneDNN, so that the planner can be embedded without them.
 """
 import argparse
 import os
@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import hardening
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONSUMER = os.path.join(HERE, "consumer")
@@ -110,7 +112,7 @@ def check_needs(prefix, libdir):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    for name in "build cmake libdir version components shared cc cxx mpicc mpiexec".split():
+    for name in "build cmake libdir version components shared fortify cc cxx mpicc mpiexec".split():
         parser.add_argument("--" + name, required=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
@@ -121,6 +123,10 @@ def main():
         if options.shared == "ON":
             check_needs(prefix, options.libdir)
         expect(run(os.path.join(prefix, "bin", "tessera"), "--version"), f"tessera {options.version}")
+        if options.shared == "ON":
+            hardening.check(os.path.join(prefix, "bin", "tessera"),
+                            [os.path.join(prefix, "bin"), os.path.join(prefix, options.libdir)],
+                            options.fortify == "ON")
         by_cmake(options, prefix, work)
         by_pkg_config(options, prefix, work)
         examples(options, prefix, work)

@@ -1,0 +1,35 @@
+# Removes the files of an install_manifest.txt, and the folders of Tessera's own that are empty then.
+#
+#   cmake -DMANIFEST=build/release/install_manifest.txt -P cmake/uninstall.cmake
+#
+# DESTDIR is followed as the installation followed it. Files that an installation did not write stay.
+if(NOT EXISTS "${MANIFEST}")
+  message(FATAL_ERROR "${MANIFEST} is missing: nothing was installed from this build")
+endif()
+file(STRINGS "${MANIFEST}" files)
+set(removed 0)
+set(folders)
+foreach(file ${files})
+  set(path "$ENV{DESTDIR}${file}")
+  if(EXISTS "${path}" OR IS_SYMLINK "${path}")
+    file(REMOVE "${path}")
+    math(EXPR removed "${removed} + 1")
+  endif()
+  get_filename_component(folder "${path}" DIRECTORY)
+  while(folder MATCHES "/tessera(/|$)")
+    list(APPEND folders "${folder}")
+    get_filename_component(folder "${folder}" DIRECTORY)
+  endwhile()
+endforeach()
+# The deepest first: a folder sorts behind the one it lies in.
+list(REMOVE_DUPLICATES folders)
+list(SORT folders ORDER DESCENDING)
+foreach(folder ${folders})
+  file(GLOB inside "${folder}/*" "${folder}/.*")
+  list(FILTER inside EXCLUDE REGEX "/\\.\\.?$")
+  if(IS_DIRECTORY "${folder}" AND NOT inside)
+    file(REMOVE_RECURSE "${folder}")
+  endif()
+endforeach()
+file(REMOVE "${MANIFEST}")
+message(STATUS "removed ${removed} files")

@@ -61,7 +61,7 @@ static void on_inner(void *user, const char *what, int64_t k, int64_t steps)
     else
         speed_text(j, k, steps, ms, speed, sizeof speed);
     if (l->n > 1)
-        snprintf(last, sizeof last, "-%lld", (long long)(l->first + l->n));
+        snprintf(last, sizeof last, "-%lld", (long long)l->first + l->n);
     snprintf(text, sizeof text, "clip%s %lld%s of %lld  step %lld/%lld%s", out_plural(l->n),
              (long long)l->first + 1, last, (long long)j->clips, (long long)k + 1, (long long)steps,
              speed);

@@ -1,6 +1,6 @@
 # A signal that the launcher passes on ends training on all ranks with a checkpoint; another number of ranks resumes.
 . "$CASES/mpi.bash"
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 options="--preset tiny --frames 2 --height 16 --width 16 --batch 2 --validate-every 0 --cluster h100 --out run -q -j 1"
 "$mpirun" -n 2 bash -c 'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
     exec tessera train '"$options"' --steps 1000000' >out 2>err &

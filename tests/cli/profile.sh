@@ -1,5 +1,5 @@
 # How sparse a model's attention is: text, JSON, CSV that the planner reads, page; the same with any threads.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 tessera train --preset tiny --frames 4 --height 16 --width 16 --steps 4 --checkpoint-every 2 --validate-every 0 --out run -q >/dev/null
 numbers() { sed -E 's/[0-9]\.[0-9]{3}/N/g'; }
 tessera profile run --clips 3 --batch 2 -o page.html --csv noise.csv | numbers

@@ -1,5 +1,5 @@
 # Samples of a run in every kind of file that needs no FFmpeg; the same bits with any threads.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 tessera train --preset tiny --frames 2 --height 16 --width 16 --steps 2 --validate-every 0 --out run -q >/dev/null
 tessera sample run --prompt "a red disc" --steps 2 -o one.npy -j 1
 tessera sample run --prompt "a red disc" --steps 2 -o two.npy -j 3

@@ -1,5 +1,5 @@
 # Samples of a run that became sparse: as it was trained, in other ways, against dense ones.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 tessera train --preset tiny --frames 4 --height 16 --width 16 --steps 4 --validate-every 0 --attention dsv \
     --switch step --switch-step 2 --dispatch sparse --cube 2x2x2 --max-density 0.5 --out run -q >/dev/null
 tessera sample run --steps 4 -o trained.npy --density-out density.csv -j 1

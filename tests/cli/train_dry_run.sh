@@ -1,5 +1,5 @@
 # What a run needs is said before it begins; a run that does not fit is refused.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 numbers() { sed -E 's/ +[0-9.]+ [KMGT]iB$/ N/; s/[0-9.]+ [KMGT]iB/N/g'; }
 tessera train --preset tiny --dry-run | numbers
 tessera train --preset tiny --dry-run --json | grep -c '"total"'

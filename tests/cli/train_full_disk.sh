@@ -1,5 +1,5 @@
 # A disk that is full while a checkpoint is written: one sentence, exit 1, the last checkpoint intact.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 unshare -rm true 2>/dev/null || { echo 'no file system can be mounted here' >&2; exit 77; }
 cat >inside.sh <<'END'
 mount -t tmpfs -o size=3m none disk || exit 77

@@ -1,7 +1,7 @@
 # Latents made elsewhere train without a word about their shape: sizes, channels and the width of
 # the text come from the files. What does not fit is said with what to change.
 make() { python3 "$CASES/make.py" "$@"; }
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 try() { tessera "$@"; echo "exit $?"; }
 train() { tessera train --preset tiny --batch 2 --validate-every 0 -q "$@" >/dev/null; echo "exit $?"; }
 settings() { grep -E '"(frames|height|width|pack)"' "$1/settings.json"; }

@@ -1,5 +1,5 @@
 # Forms of predictors and other choices of dsv reach the run, and are kept in its decisions.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 small="--preset tiny --frames 4 --height 16 --width 16 --batch 2 --warmup 2 --validate-every 0 -q -j 1
     --attention dsv --density 0.25 --cube 2x2x2 --switch step --switch-step 2 --back-recall 0.01 --steps 4"
 show='

@@ -1,5 +1,5 @@
 # Defaults, then --settings, then options; what is in force is kept, and a resumed run takes it from there.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 echo '{"preset": "tiny", "steps": 3, "lr": 0.01, "batch": 2, "seed": 7, "recompute": true}' >s.json
 shape="--frames 2 --height 16 --width 16 --validate-clips 1"
 tessera train --settings s.json --lr 0.02 $shape --out run -q >/dev/null

@@ -1,5 +1,5 @@
 # The line of train and sample on a terminal of 80 columns: every step is on it, inner calls are not, and it fits.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 python3 -c 'import pty; pty.openpty()' 2>/dev/null ||
     { echo "no pseudo-terminal can be opened here" >&2; exit 77; }
 TERM=xterm python3 - <<'END'

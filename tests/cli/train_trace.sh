@@ -1,5 +1,5 @@
 # The trace recorder: a step of one rank of many as a trace that the simulator replays.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 small="--preset tiny --frames 4 --height 16 --width 16 --batch 4 -j 1 -q"
 play() { tessera train $small "$@" | sed -E 's/[0-9.]+ ms/N ms/'; echo "exit ${PIPESTATUS[0]}"; }
 play --trace-ranks 4 --trace-rank 3 --ranks-context 2 --cluster h100 --strategy fractional --trace-out t.json

@@ -1,5 +1,5 @@
 # Wrong usage of train and sample, and files that are not there or not right: one sentence each.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 try() {
     "$@"
     echo "exit $?"

@@ -724,7 +724,7 @@ static void wrong_options_are_named(void **state)
     } cases[] = {
         {{TESS_ATTENTION_OPTS_DEFAULTS, .kind = 9},
          "t: attention.kind is 9, must be one of dense, dsv, oracle, pooled, search, window, "
-         "random"},
+         "random, own"},
         {{TESS_ATTENTION_OPTS_DEFAULTS, .density = 1.5},
          "t: attention.density is 1.5, must be 0..1"},
         {{TESS_ATTENTION_OPTS_DEFAULTS, .mass = -1}, "t: attention.mass is -1, must be 1e-06..1"},

@@ -50,7 +50,7 @@ SEES_PUBLIC = {"report": "plan"}
 PUBLIC = {
     "base.h": "kernels", "advanced/machine.h": "kernels", "advanced/nearest.h": "base",
     "file.h": "file", "advanced/options.h": "options",
-    "attn.h": "attn", "select.h": "attn", "advanced/selection.h": "attn", "advanced/predict.h": "attn",
+    "attn.h": "attn", "select.h": "attn", "selector.h": "attn", "advanced/plugin.h": "attn", "advanced/selection.h": "attn", "advanced/predict.h": "attn",
     "cluster.h": "cost", "advanced/cost.h": "cost",
     "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan",
     "comm.h": "comm", "advanced/collectives.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "cp.h": "cp",

@@ -15,6 +15,7 @@
 #include "report.h"
 #include "scenario.h"
 #include "select.h"
+#include "selector.h"
 #include "sim.h"
 #include "strategy.h"
 

@@ -48,6 +48,7 @@ typedef enum {
                               is the ORACLE's */
     TESS_ATTENTION_WINDOW,
     TESS_ATTENTION_RANDOM,
+    TESS_ATTENTION_OWN, /* by the function or the masks of `selector`; docs/selection.md */
 } tess_attention;
 
 /* What brings a layer from stage 1, dense, to stage 2, sparse. */
@@ -94,6 +95,8 @@ typedef struct {
                               break_even; "sparse": always; else the path of decisions.json of a
                               checkpoint, whose choices are imposed */
     const char *cache;     /* folder of measured break-even densities; NULL: none */
+    const char *selector;  /* OWN: a shared object (tessera/selector.h) or recorded masks
+                              (tessera/advanced/plugin.h); NULL for the other kinds */
 } tess_attention_opts;
 
 #define TESS_ATTENTION_OPTS_DEFAULTS                                                               \

@@ -15,6 +15,7 @@ static const tess_select_kind kinds[] = {
     [TESS_ATTENTION_DSV] = TESS_SELECT_PREDICTOR, [TESS_ATTENTION_ORACLE] = TESS_SELECT_ORACLE,
     [TESS_ATTENTION_POOLED] = TESS_SELECT_POOLED, [TESS_ATTENTION_SEARCH] = TESS_SELECT_SEARCH,
     [TESS_ATTENTION_WINDOW] = TESS_SELECT_WINDOW, [TESS_ATTENTION_RANDOM] = TESS_SELECT_RANDOM,
+    [TESS_ATTENTION_OWN] = TESS_SELECT_ORACLE, /* the plugin chooses, and reads q and k as it */
 };
 
 tess_status tess__attend_table_create(tess__arena *arena, int layers, int heads, int batch,
@@ -67,6 +68,7 @@ void tess__attend_table_fill(tess__control *c)
     t->attend = (tess_attend){
         .layers = t->layers,
         .predictor = c->predictor,
+        .plugin = c->plugin,
         .proxy = c->attention.proxy,
         .window = {c->state.window[0], c->state.window[1], c->state.window[2]},
         .loss = c->attention.loss,

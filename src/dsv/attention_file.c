@@ -37,7 +37,8 @@ tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
     int kind, input, proxy, rotary;
     tess_attention_opts read = TESS_ATTENTION_OPTS_INIT;
     TESS_TRY(tess__json_object(node, NULL, 0, &o));
-    TESS_TRY(tess__json_enum(tess__json_member(&o, "kind"), words("kind"), 7, &kind));
+    TESS_TRY(tess__json_enum(tess__json_member(&o, "kind"), words("kind"), TESS_ATTENTION_OWN + 1,
+                             &kind));
     TESS_TRY(tess__json_double(tess__json_member(&o, "density"), 0, 1, &read.density));
     TESS_TRY(tess__json_double(tess__json_member(&o, "mass"), 0, 1, &read.mass));
     TESS_TRY(tess__json_double(tess__json_member(&o, "min_density"), 0, 1, &read.min_density));

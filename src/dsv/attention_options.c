@@ -21,6 +21,10 @@ tess_status tess__attention_options(const char *who, tess_attention_opts *o)
         return tess__fail(TESS_EINVAL,
                           "%s: attention.back_recall is %g, must be at most switch_recall, %g", who,
                           o->back_recall, o->switch_recall);
+    if (o->kind == TESS_ATTENTION_OWN && !o->selector)
+        return tess__fail(TESS_EINVAL, "%s: attention.selector is missing, kind is own", who);
+    if (o->kind != TESS_ATTENTION_OWN)
+        o->selector = NULL;
     if (o->kind != TESS_ATTENTION_DSV)
         o->switch_by = TESS_SWITCH_STEP;
     if (o->dispatch && strcmp(o->dispatch, "auto") == 0)

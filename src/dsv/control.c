@@ -113,6 +113,26 @@ static tess_status make_predictor(tess__control *c)
     return tess__learner_create(c->ctx, c->predictor, c->config.layers, &c->learner);
 }
 
+/* A selector of one's own. Recorded masks say how many keys they need, unless a density is given:
+ * those of their longest row. */
+static tess_status open_plugin(tess__control *c)
+{
+    tess_plugin_info info;
+    if (c->attention.kind != TESS_ATTENTION_OWN)
+        return TESS_OK;
+    TESS_TRY(tess_plugin_open(c->ctx, c->attention.selector, &c->plugin));
+    TESS_TRY(tess_plugin_query(c->plugin, &info));
+    if (!info.masks || c->attention.density > 0.0)
+        return TESS_OK;
+    double share = 1.0 / (double)info.units; /* of the tokens, in a column */
+    if (info.units != c->tokens && c->attention.cube[0])
+        share = (double)c->attention.cube[0] * c->attention.cube[1] * c->attention.cube[2] /
+                (double)c->tokens;
+    c->attention.density = fmin(fmax((double)info.longest, 1.0) * share, 1.0);
+    tess__attention_rules(&c->attention, &c->rules);
+    return TESS_OK;
+}
+
 tess_status tess__control_impose(tess__control *c, const uint8_t *choices)
 {
     c->rules.imposed = c->state.imposed = NULL;
@@ -148,7 +168,7 @@ tess_status tess__control_ready(tess__control *c)
 
 static tess_status copy_texts(tess__control *c)
 {
-    const char **texts[] = {&c->attention.dispatch, &c->attention.cache};
+    const char **texts[] = {&c->attention.dispatch, &c->attention.cache, &c->attention.selector};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i]) {
             *texts[i] = tess__arena_string(&c->arena, *texts[i], strlen(*texts[i]));
@@ -163,6 +183,7 @@ static tess_status build(tess__control *c)
     int cubes[TESS_CUBES][3];
     const int n = tess__attention_cubes(&c->attention, c->opts.grid, cubes);
     TESS_TRY(copy_texts(c));
+    TESS_TRY(open_plugin(c));
     TESS_TRY(take_tables(c));
     TESS_TRY(tess__dsv_state_create(c->ctx, c->config.layers, c->config.heads,
                                     (const int(*)[3])cubes, n, &c->state));
@@ -222,6 +243,7 @@ void tess__control_destroy(tess__control *control)
         return;
     tess__learner_destroy(control->ctx, &control->learner);
     tess_predictor_destroy(control->predictor);
+    tess_plugin_close(control->plugin);
     tess__observer_destroy(&control->observer);
     tess__dsv_state_destroy(&control->state);
     tess__dsv_state_destroy(&control->decision.next);

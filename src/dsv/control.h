@@ -166,6 +166,7 @@ typedef struct tess__control {
     int profiled;            /* 1: a layer was profiled in the last step */
 
     tess_predictor *predictor; /* NULL without predictors */
+    tess_plugin *plugin;       /* of OWN */
     int loaded;                /* 1: the predictors are those of the checkpoint read last */
     tess__learner learner;
     double *rates; /* (layers): learning rates of the predictors */

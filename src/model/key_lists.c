@@ -10,7 +10,7 @@
  * step and the budget they were found for. Where ranks share the groups of a head, all of them get
  * all its bits, for in a later step they may share them in another way.
  */
-#include "attn/attn_internal.h"
+#include "attn/select_internal.h"
 #include "sparse_internal.h"
 
 #include "tessera/advanced/collectives.h"
@@ -150,12 +150,45 @@ tess_status tess__lists_share(const tess_pass *p, int layer)
 
 /* ---- selecting ------------------------------------------------------------------------------- */
 
+/* A selector of the caller's. */
+static tess_status select_own(tess_pass *p, int layer, int sample, int head, const tess_view *q,
+                              const tess_view *k, const int32_t *groups, tess_selection *lists)
+{
+    const int64_t at = (int64_t)sample * p->z.heads + head;
+    tess_selection_lists l;
+    TESS_TRY(tess_selection_view(lists, &l));
+    tess_selector_task task = {
+        .layer = layer,
+        .head = head,
+        .sample = p->attend.sample + sample,
+        .step = (int64_t)p->attend.step,
+        .grid = {p->z.grid[0], p->z.grid[1], p->z.grid[2]},
+        .cube = {p->z.cube[0], p->z.cube[1], p->z.cube[2]},
+        .head_dim = p->z.head_dim,
+        .scale = tess__select_scale(0, p->z.head_dim),
+        .q = q->data,
+        .k = k->data,
+        .stride_q = q->stride_s,
+        .stride_k = k->stride_s,
+        .tokens_k = l.shape.tokens_k,
+        .n_cubes = p->z.n_q,
+        .cubes = p->bounds,
+        .bounds_q = l.shape.bounds_q,
+        .numbers = groups,
+        .keys = p->layers[layer].keys[at],
+    };
+    TESS_TRY(seed_of(p, layer, p->attend.sample * p->z.heads + at, &task.seed));
+    return tess_plugin_run(p->attend.plugin, &task, lists);
+}
+
 tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                const tess_view *k, const int32_t *groups, tess_selection *lists)
 {
     const tess_attend_layer *how = &p->layers[layer];
     const int64_t at = (int64_t)sample * p->z.heads + head;
     const int low = how->kind == TESS_SELECT_PREDICTOR;
+    if (p->attend.plugin)
+        return select_own(p, layer, sample, head, q, k, groups, lists);
     const found_head found = found_of(p, layer, at);
     if (may_reuse(p, &found))
         return reuse(p, &found, groups, lists);

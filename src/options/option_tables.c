@@ -83,8 +83,8 @@ static const tess_train_opts train_defaults = TESS_TRAIN_OPTS_INIT;
 
 /* ---- sparse attention ------------------------------------------------------------------------ */
 
-static const char *const kinds[] = {"dense",  "dsv",    "oracle", "pooled",
-                                    "search", "window", "random", NULL};
+static const char *const kinds[] = {"dense",  "dsv",    "oracle", "pooled", "search",
+                                    "window", "random", "own",    NULL};
 static const char *const on_off[] = {"on", "off", NULL};
 static const int on_off_values[] = {1, 0};
 static const char *const predictors[] = {"qk", "hidden", "hidden-plain", NULL};
@@ -132,6 +132,8 @@ static const tess_option attention_options[] = {
     TEXT(dispatch, "choice of the heads that are sparse: those that gain (auto), all (sparse), or "
                    "those that decisions.json of a "
                    "checkpoint lists"),
+    TEXT(selector, "selector of one's own for kind own: a shared object with a function of "
+                   "tessera/selector.h, or a tensor file of masks"),
 };
 static const tess_attention_opts attention_defaults = TESS_ATTENTION_OPTS_INIT;
 #undef OPTS

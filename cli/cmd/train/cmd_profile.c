@@ -36,6 +36,10 @@ static const opt options[] = {
              "checkpoint's, or 2x2x2"},
     {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", .choices = choices_proxy,
      .help = "what stands for a group before its predictor; default: the last checkpoint's"},
+    {"selector", 0, OPT_PATH, AT(selector), "FILE",
+     .help =
+         "selector whose recall is measured in place of the predictor's: a shared object with a "
+         "function of tessera/selector.h, or a tensor file of masks"},
     {"density", 0, OPT_DOUBLE, AT(density), "X", .min = 1e-6, .max = 1,
      .help = "share of the keys at which recall is measured; default: each head's own density"},
     {"cubes", 0, OPT_FLAG, AT(cubes), .initial = "1",

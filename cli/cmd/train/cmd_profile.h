@@ -10,6 +10,7 @@ typedef struct {
     strings checkpoints;
     const char *data, *out, *csv, *by;
     const char *cube, *proxy; /* NULL: the checkpoint's */
+    const char *selector;     /* NULL: recall is the predictor's */
     int64_t clips, batch, layer, head;
     double mass, noise, density; /* density: NaN: of each head's own */
     int ema, cubes;
@@ -57,6 +58,9 @@ typedef struct {
         *recall;     /* (layers, heads): sums over samples, the caller's; recall NULL: none */
     double *overlap; /* (layers): of the first order, sums as its own; the caller's */
     tess_selector *predictor; /* made when there are vectors to choose by */
+    tess_plugin *plugin;      /* chooses in its place; NULL: none */
+    int64_t sample;           /* number of the batch's first clip */
+    int32_t level;            /* noise-level quartile: what plugins get as the step */
 } profile_probe;
 
 /* The orders of the cube given, and where `others` is not 0, of further ones. */
@@ -67,6 +71,10 @@ tess_status profile_probe_hook(void *probe, const tess_hook_in *hook); /* a tess
 /* Groups of queries of `heads` heads of `batch` samples in an order of the probe. */
 tess_sel_shape profile_groups(const profile_probe *p, const profile_order *order, int batch,
                               int heads);
+
+/* profile_own.c: p->stats of the plugin at p->keys, every so many groups; and the task it gets. */
+tess_status profile_own_recall(profile_probe *p, const tess_hook_in *hook, int32_t every);
+tess_selector_task profile_own_task(const profile_probe *p, const tess_hook_in *hook, int b, int h);
 
 /* ---- profile_run.c --------------------------------------------------------------------------- */
 

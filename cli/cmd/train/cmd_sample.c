@@ -58,6 +58,9 @@ static opt options[] = {
      .help = "the prompt's embedding made elsewhere, (rows, width), instead of words"},
     ATTENTION("attention", attention, "KIND", kind,
               "self attention; default: as the checkpoint was trained"),
+    {"selector", 0, OPT_PATH, AT(selector), "FILE",
+     .help = "selector of one's own: a shared object with a function of tessera/selector.h, or a "
+             "tensor file of masks"},
     {"density", 0, OPT_DOUBLE, AT(density), "X", .min = 1e-6, .max = 1,
      .help = "fraction of the keys of every head; default: the checkpoint's budgets"},
     ATTENTION("mass", mass, "X", mass,

@@ -16,6 +16,7 @@ typedef struct {
     double guidance, shift, fps;
     int ema;
     const char *attention, *compensate, *cube, *proxy; /* NULL: the checkpoint's */
+    const char *selector;                              /* NULL: none */
     double density, mass, max_density;                 /* NaN: the checkpoint's */
     const char *density_out;                           /* NULL: not written */
     int compare;

@@ -82,6 +82,7 @@ static opt options[] = {
     TRAIN("tensorboard", NULL, tensorboard),
 
     ATTENTION("attention", "KIND", kind),
+    OPT_OF(ATTENTION, AT(opts.attention), "selector", OPT_PATH, "FILE", selector),
     ATTENTION("density", "X", density),
     ATTENTION("mass", "X", mass),
     ATTENTION("min-density", "X", min_density),

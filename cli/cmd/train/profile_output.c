@@ -105,7 +105,9 @@ static void show_text(const profile_job *j)
             j->config.layers, j->config.heads, (long long)p->tokens, p->grid[0], p->grid[1],
             p->grid[2], (long long)j->v->clips, j->info.kind, j->cube[0], j->cube[1], j->cube[2],
             p->mass);
-    if (has_recall(j))
+    if (has_recall(j) && p->plugin)
+        fprintf(f, "recall of keys chosen by %s, at ", j->v->selector);
+    else if (has_recall(j))
         fprintf(f, "recall of keys chosen by the predictor, proxy %s, at ",
                 choices_proxy[p->proxy]);
     if (has_recall(j) && isnan(p->keys_share))

@@ -86,6 +86,7 @@ void profile_probe_close(profile_probe *p)
     free(p->keys);
     free(p->stats);
     tess_selector_destroy(p->predictor);
+    tess_plugin_close(p->plugin);
 }
 
 tess_sel_shape profile_groups(const profile_probe *p, const profile_order *order, int batch,
@@ -122,8 +123,8 @@ static double mean(const double *x, int n)
     return sum / n;
 }
 
-/* Recall of the predictor at as many keys as the densities in p->values say, or as are asked for.
- */
+/* Recall of the predictor or plugin at as many keys as the densities in p->values say, or as are
+ * asked for. */
 static tess_status measure_recall(profile_probe *p, const tess_hook_in *hook,
                                   const tess_sel_shape *groups, int32_t every)
 {
@@ -133,6 +134,8 @@ static tess_status measure_recall(profile_probe *p, const tess_hook_in *hook,
         p->keys[i] = (int32_t)ceil(share * (double)p->tokens - 1e-9);
         p->keys[i] = p->keys[i] < 1 ? 1 : p->keys[i];
     }
+    if (p->plugin)
+        return profile_own_recall(p, hook, every);
     if (!p->predictor)
         TRY(tess_selector_create(
             p->ctx, &(tess_selector_opts){.kind = TESS_SELECT_PREDICTOR, .proxy = p->proxy},
@@ -194,7 +197,7 @@ tess_status profile_probe_hook(void *probe, const tess_hook_in *hook)
     double *density = p->density + (size_t)hook->layer * (size_t)p->heads;
     for (int i = 0; i < p->batch * p->heads; i++)
         density[i % p->heads] += p->values[i];
-    if (hook->q_low && p->recall) {
+    if ((hook->q_low || p->plugin) && p->recall) {
         TRY(measure_recall(p, hook, &groups, in.every));
         double *recall = p->recall + (size_t)hook->layer * (size_t)p->heads;
         for (int i = 0; i < p->batch * p->heads; i++)

@@ -150,6 +150,8 @@ static tess_status prepare(profile_job *j)
         .overlap = j->overlap};
     p->tokens = (int64_t)p->grid[0] * p->grid[1] * p->grid[2];
     TRY(profile_probe_open(j->c, j->cube, j->v->cubes, p));
+    if (j->v->selector)
+        TRY(tess_plugin_open(j->c->ctx, j->v->selector, &p->plugin));
     return reserve(j);
 }
 
@@ -224,6 +226,8 @@ static tess_status run_level(profile_job *j, profile_engine *e, int level)
         for (int64_t i = 0; i < batch; i++)
             s[i] = profile_level(j, (level + ((double)(begin + i) + 0.5) / (double)clips) /
                                         PROFILE_LEVELS);
+        j->probe.sample = begin;
+        j->probe.level = level;
         j->probe.compare = first == 0 && j->v->cubes;
         TRY(profile_batch(j, begin, (int)batch, s));
         TRY(tess_pass_forward(e->pass, &(tess_model_in){j->x, j->timestep, j->text}, j->out));
@@ -236,6 +240,7 @@ static tess_status run_point(profile_job *j, profile_engine *e, profile_point *p
     const size_t heads = (size_t)j->config.layers * (size_t)j->config.heads;
     const int64_t batches = (j->v->clips + j->probe.batch - 1) / j->probe.batch;
     const double clips = (double)(batches * j->probe.batch); /* the last batch is full too */
+    const int measured = e->predictor || j->probe.plugin;
     for (int i = 0; i < j->config.layers; i++)
         e->layers[i].hook = 1;
     TRY(tess_pass_attend(e->pass, &(tess_attend){.layers = e->layers,
@@ -244,12 +249,12 @@ static tess_status run_point(profile_job *j, profile_engine *e, profile_point *p
                                                  .user = &j->probe}));
     for (int level = 0; level < PROFILE_LEVELS; level++) {
         j->probe.density = p->density + (size_t)level * heads;
-        j->probe.recall = e->predictor ? p->recall + (size_t)level * heads : NULL;
+        j->probe.recall = measured ? p->recall + (size_t)level * heads : NULL;
         TRY(run_level(j, e, level));
     }
     for (size_t i = 0; i < heads * PROFILE_LEVELS; i++) {
         p->density[i] /= clips;
-        p->recall[i] = e->predictor ? p->recall[i] / clips : NAN;
+        p->recall[i] = measured ? p->recall[i] / clips : NAN;
     }
     return TESS_OK;
 }

@@ -22,12 +22,14 @@ static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
 {
     const sample_values *v = j->v;
     *a = j->trained.attention;
-    if (v->attention) {
-        const tess_attention kind = (tess_attention)value_of("kind", v->attention);
+    if (v->attention || v->selector) {
+        const tess_attention kind =
+            v->attention ? (tess_attention)value_of("kind", v->attention) : TESS_ATTENTION_OWN;
         if (a->kind != kind)
             *a = (tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .kind = kind};
         a->compensate = j->trained.attention.compensate;
     }
+    a->selector = v->selector;
     if (!isnan(v->mass)) {
         a->mass = v->mass;
         a->density = 0.0;
@@ -70,6 +72,14 @@ static tess_status check_attention(const sample_job *j)
                        : v->cube                ? "cube"
                        : v->proxy               ? "proxy"
                                                 : NULL;
+    if (v->selector && a->kind != TESS_ATTENTION_OWN)
+        return out_usage(j->c,
+                         "--selector is given, but attention is %s, which chooses keys itself",
+                         sample_kind_name(a->kind));
+    if (!v->selector && a->kind == TESS_ATTENTION_OWN)
+        return out_usage(j->c, "--selector is missing, %s",
+                         v->attention ? "--attention own chooses keys by it"
+                                      : "the model was trained with a selector of its own");
     if (v->search_every && a->kind != TESS_ATTENTION_SEARCH)
         return out_usage(j->c, "--search-every is given, but attention is %s",
                          sample_kind_name(a->kind));

@@ -16,7 +16,14 @@ tess_status train_attention(cli *c, const train_values *v, tess_attention_opts *
         return out_usage(c, "--back-recall is %g, must be at most --switch-recall, %g",
                          o->back_recall, o->switch_recall);
     *opts = *o;
-    if (o->kind != TESS_ATTENTION_DENSE && strcmp(o->dispatch, "auto") == 0) {
+    if (o->selector && o->kind == TESS_ATTENTION_DENSE)
+        opts->kind = TESS_ATTENTION_OWN;
+    if (!o->selector && o->kind == TESS_ATTENTION_OWN)
+        return out_usage(c, "--selector is missing, --attention own chooses keys by it");
+    if (o->selector && opts->kind != TESS_ATTENTION_OWN)
+        return out_usage(c, "--selector is given, but --attention is %s, which chooses keys itself",
+                         tess_option_find(TESS_OPTIONS_ATTENTION, "kind")->words[o->kind]);
+    if (opts->kind != TESS_ATTENTION_DENSE && strcmp(o->dispatch, "auto") == 0) {
         TRY(cache_choose(c, v->cache)); /* which heads gain is measured */
         opts->cache = cache_folder(c);
     }

@@ -21,6 +21,7 @@
 
 #include "../select.h"
 #include "pass.h"
+#include "plugin.h"
 #include "predict.h"
 
 #ifdef __cplusplus
@@ -109,6 +110,7 @@ typedef tess_status (*tess_hook_fn)(void *user, const tess_hook_in *hook);
 typedef struct {
     const tess_attend_layer *layers; /* (layers of the model) */
     tess_predictor *predictor;       /* for PREDICTOR; not the pass's, and must outlive its calls */
+    tess_plugin *plugin;             /* chooses in place of the kinds; NULL: none. Likewise */
     tess_proxy proxy;                /* of a group before the predictor */
     int32_t window[3];               /* of WINDOW: cubes */
     tess_predict_loss loss; /* of learning, over the pass's learn_rows queries of each head */

@@ -253,6 +253,48 @@ static void arms_are_named_by_what_differs(void **state)
     tess_compare_destroy(compare);
 }
 
+static void settings_of_sparsity_do_not_count_for_dense_runs(void **state)
+{
+    (void)state;
+    write_run("s0", "{\"seed\": 0, \"attention\": \"dense\", \"density\": 0, \"cube\": \"auto\"}",
+              2, 1, 1);
+    write_run("s1", "{\"seed\": 1, \"attention\": \"dense\", \"density\": 0.5, \"rank\": 8}", 2, 1,
+              1);
+    write_run("s2", "{\"seed\": 0, \"attention\": \"dsv\", \"density\": 0.5, \"lr\": 1}", 2, 1, 1);
+    write_run("s3", "{\"seed\": 0, \"attention\": \"dsv\", \"density\": 0.25, \"lr\": 1}", 2, 1, 1);
+    const char *const labels[] = {"dense", "dsv, density 0.5", "dsv, density 0.25"};
+    const tess_compare_run runs[] = {{"s2", NULL}, {"s0", NULL}, {"s1", NULL}, {"s3", NULL}};
+    tess_compare *compare = NULL;
+    tess_compare_info info;
+    tess_compare_arm arm;
+    CHECK_OK(
+        tess_compare_create(ctx, runs, 4, &(tess_compare_opts){.baseline = "dense"}, &compare));
+    CHECK_OK(tess_compare_query(compare, &info));
+    assert_true(info.arms == 3 && info.baseline == 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(tess_compare_arm_view(compare, i, &arm));
+        assert_string_equal(arm.label, labels[i == 0 ? 1 : i == 1 ? 0 : 2]);
+    }
+    tess_compare_destroy(compare);
+    CHECK_FAILS(
+        tess_compare_create(ctx, runs, 4, &(tess_compare_opts){.baseline = "dsv"}, &compare),
+        TESS_EINVAL,
+        "tess_compare_create: several arms begin with \"dsv\", must be all of a label such as "
+        "\"dsv, "
+        "density 0.5\"");
+    CHECK_OK(tess_compare_create(ctx, runs, 3, &(tess_compare_opts){.baseline = "dsv"}, &compare));
+    tess_compare_destroy(compare);
+    /* A label that begins with the name of the only arm of that kind. */
+    write_run("s4", "{\"seed\": 0, \"attention\": \"dense\", \"lr\": 2}", 2, 1, 1);
+    write_run("s5", "{\"seed\": 0, \"attention\": \"dsv\", \"lr\": 1}", 2, 1, 1);
+    const tess_compare_run two[] = {{"s5", NULL}, {"s4", NULL}};
+    CHECK_OK(tess_compare_create(ctx, two, 2, &(tess_compare_opts){.baseline = "dense"}, &compare));
+    CHECK_OK(tess_compare_query(compare, &info));
+    CHECK_OK(tess_compare_arm_view(compare, info.baseline, &arm));
+    assert_string_equal(arm.label, "dense, lr 2");
+    tess_compare_destroy(compare);
+}
+
 static void what_cannot_be_compared_is_said(void **state)
 {
     (void)state;
@@ -350,6 +392,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(runs_that_begin_later_count_time_from_there),
     cmocka_unit_test(labels_and_baselines_may_be_given),
     cmocka_unit_test(arms_are_named_by_what_differs),
+    cmocka_unit_test(settings_of_sparsity_do_not_count_for_dense_runs),
     cmocka_unit_test(what_cannot_be_compared_is_said),
     cmocka_unit_test(what_is_no_run_gets_a_sentence),
     cmocka_unit_test(the_page_holds_curves_and_changes),

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELL = 64 };
+enum { CELL = 64, LABEL = 18 }; /* tables have at most 80 columns */
 
 /* ---- text --------------------------------------------------------------------------------- */
 
@@ -40,7 +40,7 @@ typedef struct {
     const tess_compare *compare;
     tess_compare_info info;
     tess_compare_arm *arms;
-    int width; /* of labels */
+    int width; /* of the column of labels, at most LABEL */
 } job;
 
 static const char *label(const job *j, int i, char text[CELL])
@@ -48,75 +48,93 @@ static const char *label(const job *j, int i, char text[CELL])
     return out_clean(j->arms[i].label, text, CELL);
 }
 
-static void show_place(const job *j, const char *title, size_t offset)
+/* The label of a row in its column; one that is wider has a line of its own. */
+static void show_label(const job *j, int i)
 {
-    char name[CELL], loss[CELL], change[CELL];
-    FILE *f = j->c->out;
-    fprintf(f, "\n%s\n", title);
-    for (int i = 0; i < j->info.arms; i++) {
-        const tess_compare_at *at = (const tess_compare_at *)((const char *)&j->arms[i] + offset);
-        fprintf(f, "  %-*s  %-20s", j->width, label(j, i, name), mean_text(&at->loss, loss));
-        if (i != j->info.baseline)
-            fprintf(f, "  %-28s  %s\n", change_text(&at->change, change),
-                    at->verdict ? tess_verdict_name(at->verdict) : "no interval");
-        else
-            fprintf(f, "  baseline\n");
-    }
+    char name[CELL];
+    fprintf(j->c->out, "  %-*s", j->width, label(j, i, name));
+    if ((int)strlen(name) > j->width)
+        fprintf(j->c->out, "\n  %*s", j->width, "");
 }
 
-/* A cell of a row of quartiles; the last one ends the line. */
-static void show_cell(const job *j, int bucket, const char *text)
+static void show_row(const job *j, int i, const tess_estimate *loss, const tess_estimate *change,
+                     const char *verdict)
 {
-    const int last = bucket == TESS_COMPARE_BUCKETS - 1;
-    fprintf(j->c->out, "  %-*s%s", last ? 0 : 26, text, last ? "\n" : "");
+    char text[CELL];
+    show_label(j, i);
+    fprintf(j->c->out, "  %-16s", mean_text(loss, text));
+    if (i == j->info.baseline)
+        fprintf(j->c->out, "  baseline\n");
+    else
+        fprintf(j->c->out, "  %-*s%s%s\n", *verdict ? 27 : 0, change_text(change, text),
+                *verdict ? "  " : "", verdict);
+}
+
+static void show_place(const job *j, const char *title, size_t offset)
+{
+    fprintf(j->c->out, "\n%s\n", title);
+    for (int i = 0; i < j->info.arms; i++) {
+        const tess_compare_at *at = (const tess_compare_at *)((const char *)&j->arms[i] + offset);
+        show_row(j, i, &at->loss, &at->change,
+                 at->verdict ? tess_verdict_name(at->verdict) : "no interval");
+    }
 }
 
 static void show_buckets(const job *j)
 {
-    char name[CELL], loss[CELL], change[CELL];
-    FILE *f = j->c->out;
-    fprintf(f, "\nby noise level, at step %lld\n  %-*s", (long long)j->info.step, j->width, "");
-    static const char *const quartiles[] = {"least noise", "2nd quartile", "3rd quartile",
+    static const char *const quartiles[] = {"least noise", "second quartile", "third quartile",
                                             "most noise"};
-    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++)
-        show_cell(j, b, quartiles[b]);
+    for (int b = 0; b < TESS_COMPARE_BUCKETS; b++) {
+        fprintf(j->c->out, "\n%s, at step %lld\n", quartiles[b], (long long)j->info.step);
+        for (int i = 0; i < j->info.arms; i++)
+            show_row(j, i, &j->arms[i].at_step.buckets[b], &j->arms[i].at_step.bucket_changes[b],
+                     "");
+    }
+}
+
+/* A table of three estimates for each arm. */
+static void show_columns(const job *j, const char *const titles[3], const size_t offsets[3])
+{
+    char text[CELL];
+    FILE *f = j->c->out;
+    fprintf(f, "\n  %-*s  %-16s  %-16s  %s\n", j->width, "", titles[0], titles[1], titles[2]);
     for (int i = 0; i < j->info.arms; i++) {
-        const tess_compare_at *at = &j->arms[i].at_step;
-        fprintf(f, "  %-*s", j->width, label(j, i, name));
-        for (int b = 0; b < TESS_COMPARE_BUCKETS; b++)
-            show_cell(j, b, mean_text(&at->buckets[b], loss));
-        if (i == j->info.baseline)
-            continue;
-        fprintf(f, "  %-*s", j->width, "");
-        for (int b = 0; b < TESS_COMPARE_BUCKETS; b++)
-            show_cell(j, b, change_text(&at->bucket_changes[b], change));
+        show_label(j, i);
+        for (int k = 0; k < 3; k++)
+            fprintf(
+                f, "  %-*s", k < 2 ? 16 : 0,
+                mean_text((const tess_estimate *)((const char *)&j->arms[i] + offsets[k]), text));
+        fprintf(f, "\n");
+    }
+}
+
+static void show_sparsity(const job *j)
+{
+    char text[CELL];
+    FILE *f = j->c->out;
+    fprintf(f, "\n  %-*s  %4s  %7s  %-16s  %s\n", j->width, "", "runs", "steps", "density",
+            "recall");
+    for (int i = 0; i < j->info.arms; i++) {
+        const tess_compare_arm *a = &j->arms[i];
+        show_label(j, i);
+        fprintf(f, "  %4d  %7lld", a->runs, (long long)a->steps);
+        fprintf(f, "  %-16s", mean_text(&a->density, text));
+        fprintf(f, "  %s\n", mean_text(&a->recall, text));
+        if (a->switches)
+            fprintf(f, "  %-*s  %d switch%s to sparse, steps %lld..%lld; %d back\n", j->width, "",
+                    a->switches, a->switches == 1 ? "" : "es", (long long)a->first_switch,
+                    (long long)a->last_switch, a->returns);
     }
 }
 
 static void show_numbers(const job *j)
 {
-    char name[CELL], cell[CELL];
-    FILE *f = j->c->out;
-    fprintf(f, "\n  %-*s  %5s %8s  %-18s  %-18s  %-18s  %-16s  %-16s  %s\n", j->width, "", "runs",
-            "steps", "training loss", "ms a step", "ms of attention", "density", "recall",
-            "became sparse");
-    for (int i = 0; i < j->info.arms; i++) {
-        const tess_compare_arm *a = &j->arms[i];
-        fprintf(f, "  %-*s  %5d %8lld", j->width, label(j, i, name), a->runs, (long long)a->steps);
-        fprintf(f, "  %-18s", mean_text(&a->train_loss, cell));
-        fprintf(f, "  %-18s", mean_text(&a->step_ms, cell));
-        fprintf(f, "  %-18s", mean_text(&a->attention_ms, cell));
-        fprintf(f, "  %-16s", mean_text(&a->density, cell));
-        fprintf(f, "  %-16s", mean_text(&a->recall, cell));
-        if (a->switches)
-            fprintf(f, "  %d, steps %lld..%lld%s", a->switches, (long long)a->first_switch,
-                    (long long)a->last_switch, a->returns ? "," : "");
-        else
-            fprintf(f, "  -");
-        if (a->returns)
-            fprintf(f, " %d went back", a->returns);
-        fprintf(f, "\n");
-    }
+    static const char *const titles[] = {"training loss", "ms a step", "ms of attention"};
+    static const size_t offsets[] = {offsetof(tess_compare_arm, train_loss),
+                                     offsetof(tess_compare_arm, step_ms),
+                                     offsetof(tess_compare_arm, attention_ms)};
+    show_columns(j, titles, offsets);
+    show_sparsity(j);
 }
 
 static void show_text(const job *j)
@@ -127,8 +145,11 @@ static void show_text(const job *j)
             "%d run%s in %d arm%s; validation loss, intervals of %g %% over seeds, margin %g %%\n",
             j->info.runs, out_plural(j->info.runs), j->info.arms, out_plural(j->info.arms),
             100 * j->info.confidence, 100 * j->info.margin);
-    for (int i = 0; i < j->info.notes; i++)
-        fprintf(f, "note: %s\n", out_clean(tess_compare_note(j->compare, i), clean, sizeof clean));
+    for (int i = 0; i < j->info.notes; i++) {
+        fprintf(f, "note: ");
+        out_wrap(f, out_clean(tess_compare_note(j->compare, i), clean, sizeof clean), 6, 6);
+        fprintf(f, "\n");
+    }
     if (j->info.step) {
         snprintf(title, sizeof title, "at step %lld", (long long)j->info.step);
         show_place(j, title, offsetof(tess_compare_arm, at_step));
@@ -227,7 +248,8 @@ tess_status compare_show(cli *c, const tess_compare *compare)
     for (int i = 0; i < j.info.arms && status == TESS_OK; i++) {
         status = tess_compare_arm_view(compare, i, &j.arms[i]);
         const int n = status ? 0 : (int)strlen(label(&j, i, text));
-        j.width = n > j.width ? n : j.width;
+        if (n > j.width)
+            j.width = n < LABEL ? n : LABEL;
     }
     if (status == TESS_OK && c->json)
         show_json(&j);

@@ -168,18 +168,38 @@ static tess_status note_pairs(tess_compare *c)
 
 /* ---- the object --------------------------------------------------------------------------- */
 
+/* The arm of that label, else the only one whose label begins with it and a comma; -1: none, -2:
+ * several. */
+static int find_arm(const tess_compare *c, const char *label)
+{
+    const size_t n = strlen(label);
+    int found = -1;
+    for (int i = 0; i < c->info.arms; i++) {
+        const char *own = c->arms[i].label;
+        if (strcmp(own, label) == 0)
+            return i;
+        if (strncmp(own, label, n) == 0 && own[n] == ',')
+            found = found == -1 ? i : -2;
+    }
+    return found;
+}
+
 static tess_status find_baseline(tess_compare *c, const char *label)
 {
-    if (!label)
-        return TESS_OK;
+    const int found = label ? find_arm(c, label) : 0;
     const char *near = NULL;
-    for (int i = 0; i < c->info.arms; i++) {
-        if (strcmp(c->arms[i].label, label) == 0) {
-            c->info.baseline = i;
-            return TESS_OK;
-        }
-        near = tess_nearest(label, &c->arms[i].label, 1) ? c->arms[i].label : near;
+    if (found >= 0) {
+        c->info.baseline = found;
+        return TESS_OK;
     }
+    for (int i = 0; i < c->info.arms; i++)
+        near = tess_nearest(label, &c->arms[i].label, 1) ? c->arms[i].label : near;
+    if (found == -2)
+        return tess__fail(
+            TESS_EINVAL,
+            "tess_compare_create: several arms begin with \"%.80s\", must be all of a "
+            "label such as \"%.200s\"",
+            label, near ? near : c->arms[0].label);
     return tess__fail(TESS_EINVAL, "tess_compare_create: no arm is called \"%.80s\", %s \"%.200s\"",
                       label, near ? "did you mean" : "the first is",
                       near ? near : c->arms[0].label);

@@ -3,7 +3,8 @@
  *
  * Runs with a label given are in the arm of that label. Of the others those are in one arm whose
  * settings are the same but for the seed and for what does not touch training (how often it is
- * validated, kept or shown). An arm is named by the settings in which arms differ: "dsv, density
+ * validated, kept or shown); of a dense run settings of sparse attention do not count. An arm is
+ * named by the settings in which arms differ: "dsv, density
  * 0.125"; what kind of attention is first and without its key.
  */
 #include "compare_internal.h"
@@ -24,13 +25,30 @@ static int is_silent(const char *key)
     return 0;
 }
 
+/* Whether a setting counts: nothing of sparse attention does where attention is dense. */
+static int counts(const json_t *settings, const char *key)
+{
+    static const char *const sparse[] = {
+        "density",     "mass",        "min-density",   "max-density",    "compensate",
+        "predictor",   "rank",        "predictor-lr",  "predictor-loss", "proxy",
+        "cube",        "switch",      "switch-step",   "switch-recall",  "switch-loss",
+        "back-recall", "check-every", "profile-every", "index-memory",   "dispatch"};
+    const json_t *attention = json_object_get(settings, kind);
+    const int dense =
+        json_is_string(attention) && strcmp(json_string_value(attention), "dense") == 0;
+    for (size_t i = 0; dense && i < sizeof sparse / sizeof *sparse; i++)
+        if (strcmp(key, sparse[i]) == 0)
+            return 0;
+    return !is_silent(key);
+}
+
 /* Whether every setting of a that counts has the same value in b. */
 static int covers(const json_t *a, const json_t *b)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)a, key,
-                        value) if (!is_silent(key) &&
+                        value) if (counts(a, key) &&
                                    !json_equal(value, json_object_get(b, key))) return 0;
     return 1;
 }
@@ -51,7 +69,8 @@ static int differs(const tess_compare *c, const char *key)
 {
     const json_t *first = NULL;
     for (int i = 0; i < c->info.arms; i++) {
-        const json_t *value = json_object_get(c->arms[i].settings, key);
+        const json_t *settings = c->arms[i].settings;
+        const json_t *value = counts(settings, key) ? json_object_get(settings, key) : NULL;
         if (value && first && !json_equal(value, first))
             return 1;
         first = first ? first : value;
@@ -79,10 +98,11 @@ static void print_label(const tess_compare *c, const tess__arm *arm, tess__marku
     json_t *value;
     if (json_is_string(attention) && (differs(c, kind) || c->info.arms == 1))
         add_setting(text, kind, attention);
-    json_object_foreach((json_t *)arm->settings, key,
-                        value) if (!is_silent(key) && strcmp(key, kind) != 0 && differs(c, key) &&
-                                   (json_is_boolean(value) || json_is_number(value) ||
-                                    json_is_string(value))) add_setting(text, key, value);
+    json_object_foreach(
+        (json_t *)arm->settings, key,
+        value) if (counts(arm->settings, key) && strcmp(key, kind) != 0 && differs(c, key) &&
+                   (json_is_boolean(value) || json_is_number(value) || json_is_string(value)))
+        add_setting(text, key, value);
     if (text->size == 0)
         tess__markup_print(text, "%s", c->runs[arm->first].path);
 }

@@ -19,6 +19,17 @@ tessera compare dense-0 dense-1 dense-2 dsv-0 dsv-1 dsv-2 -o page.html
 ls page.html
 echo "-- other names, a stricter margin"
 tessera compare d* --label 'ours=dsv-[01]' --label 'theirs=dense-*' --margin 0.01 --baseline ours
+echo "-- long names: no table is wider than 80 columns"
+mkdir long
+for seed in 0 1; do
+    cp -r dense-$seed long/dense-$seed
+    cp -r dsv-$seed long/dsv-$seed
+    sed -i 's/"steps"/"predictor": "hidden-plain", "steps"/' long/d*-$seed/settings.json
+    cp -r long/dsv-$seed long/other-$seed
+    sed -i 's/hidden-plain/qk/; s/}/, "max-density": 0.25, "lr": 0.00012345}/' long/other-$seed/settings.json
+done
+tessera compare long/* --baseline dense | tee long.txt
+awk 'length > 80' long.txt
 echo "-- JSON"
 tessera compare dense-0 dsv-0 --json | grep -v '"version"\|"isa"\|"threads"' | head -n 40
 echo "-- what is wrong"

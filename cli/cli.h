@@ -96,11 +96,12 @@ typedef struct {
     const char *title, *first; /* "Data options", "data" */
 } opt_group;
 
-typedef struct {
+typedef struct command {
     const char *name, *summary, *description; /* paragraphs of the description end with \n */
     const opt *arguments, *options;
     int n_arguments, n_options;
-    const opt_group *groups; /* none: one list of options */
+    const struct command *of; /* command whose options are accepted too; its values come first */
+    const opt_group *groups;  /* none: one list of options */
     int n_groups;
     const key_table *tables;
     int n_tables;
@@ -131,6 +132,10 @@ enum { OPT_ERROR_MAX = 512 };
 int opt_parse(const command *cmd, int argc, char *const *argv, void *values,
               char error[OPT_ERROR_MAX]);
 void opt_free(const command *cmd, void *values);
+
+/* Words of argv, which opt_parse has accepted, that are options of cmd->of, in words with room for
+ * all; returns how many. */
+int opt_passed(const command *cmd, int argc, char *const *argv, char **words);
 
 /* The options every command shares: all of them, or --help alone for a plain one. */
 const opt *opt_common(const command *cmd, int *n);

@@ -258,7 +258,8 @@ static int store(parser *p, const opt *o, const char *dashes, const char *text)
 
 /* ---- options ----------------------------------------------------------------------------- */
 
-/* Option number i of a command, its own before the common ones; NULL beyond the last. */
+/* Option number i of a command: its own, those of the command it passes some on to, the common
+ * ones; NULL beyond the last. */
 static const opt *option(const command *cmd, int i)
 {
     int n = 0;
@@ -266,12 +267,15 @@ static const opt *option(const command *cmd, int i)
     if (i < cmd->n_options)
         return &cmd->options[i];
     i -= cmd->n_options;
+    if (cmd->of && i < cmd->of->n_options)
+        return &cmd->of->options[i];
+    i -= cmd->of ? cmd->of->n_options : 0;
     return i < n ? &shared[i] : NULL;
 }
 
 static int unknown(parser *p, const char *arg, size_t length)
 {
-    enum { MAX = 64 };
+    enum { MAX = 128 };
     char word[80], names[MAX][40];
     const char *candidates[MAX];
     int n = 0;
@@ -302,6 +306,15 @@ static const opt *find_long(const command *cmd, const char *name, size_t length,
             return o;
     }
     return NULL;
+}
+
+static const opt *find_short(const command *cmd, char letter)
+{
+    const opt *o = NULL;
+    for (int i = 0; (o = option(cmd, i)); i++)
+        if (o->short_name == letter)
+            break;
+    return o;
 }
 
 static void set_flag(parser *p, const opt *o, int no)
@@ -343,10 +356,7 @@ static int parse_long(parser *p, const char *arg, const char *next)
 static int parse_short(parser *p, const char *arg, const char *next)
 {
     for (const char *letter = arg + 1; *letter; letter++) {
-        const opt *o = NULL;
-        for (int i = 0; (o = option(p->cmd, i)); i++)
-            if (o->short_name == *letter)
-                break;
+        const opt *o = find_short(p->cmd, *letter);
         if (!o)
             return wrong(p, "-%c is no option", *letter);
         if (opt_takes_value(o))
@@ -413,6 +423,34 @@ int opt_parse(const command *cmd, int argc, char *const *argv, void *values,
         if (cmd->arguments[i].required)
             return wrong(&p, "%s is missing", cmd->arguments[i].name);
     return 0;
+}
+
+static int is_of(const command *cmd, const opt *o)
+{
+    return o >= cmd->of->options && o < cmd->of->options + cmd->of->n_options;
+}
+
+int opt_passed(const command *cmd, int argc, char *const *argv, char **words)
+{
+    int n = 0, no;
+    for (int i = 0; i < argc;) {
+        const char *arg = argv[i];
+        const int is_long = arg[0] == '-' && arg[1] == '-';
+        const size_t length = is_long ? strcspn(arg + 2, "=") : 0;
+        const opt *o = is_long ? find_long(cmd, arg + 2, length, &no) : NULL;
+        int used = o && opt_takes_value(o) && !arg[2 + length] ? 2 : 1;
+        for (const char *letter = arg + 1; !is_long && *letter; letter++) {
+            const opt *s = find_short(cmd, *letter); /* none of those that are passed on */
+            used = opt_takes_value(s) && !letter[1] ? 2 : 1;
+            if (opt_takes_value(s))
+                break;
+        }
+        for (int k = 0; k < used; k++)
+            if (o && is_of(cmd, o))
+                words[n++] = argv[i + k];
+        i += used;
+    }
+    return n;
 }
 
 void opt_free(const command *cmd, void *values)

@@ -60,22 +60,21 @@ static tess_status check_labels(cli *c, const values *v)
     return TESS_OK;
 }
 
-static tess_status compare_runs(cli *c, const values *v, const tess_compare_run *runs)
+tess_status compare_write(cli *c, const tess_compare_run *runs, int n,
+                          const tess_compare_opts *opts, const char *page)
 {
     tess_compare *compare = NULL;
-    const tess_compare_opts opts = {
-        .baseline = v->baseline, .margin = v->margin / 100, .confidence = v->confidence / 100};
-    TRY(tess_compare_create(c->ctx, runs, v->runs.n, &opts, &compare));
+    TRY(tess_compare_create(c->ctx, runs, n, opts, &compare));
     progress_clear(c);
     tess_status status = compare_show(c, compare);
-    if (status == TESS_OK && v->out)
-        status = tess_compare_write(compare, v->out);
+    if (status == TESS_OK && page)
+        status = tess_compare_write(compare, page);
     tess_compare_destroy(compare);
     TRY(status);
-    if (v->out && c->json)
-        out_set(c, c->json, "page", out_text(v->out));
-    else if (v->out)
-        fprintf(c->out, "\nthe page: %s\n", v->out);
+    if (page && c->json)
+        out_set(c, c->json, "page", out_text(page));
+    else if (page)
+        fprintf(c->out, "\nthe page: %s\n", page);
     return TESS_OK;
 }
 
@@ -88,7 +87,9 @@ static tess_status run(cli *c, const void *given)
         return out_fail(c, TESS_ENOMEM, "no memory for %d runs", v->runs.n);
     for (int i = 0; i < v->runs.n; i++)
         runs[i] = (tess_compare_run){v->runs.items[i], label_of(v, v->runs.items[i])};
-    const tess_status status = compare_runs(c, v, runs);
+    const tess_compare_opts opts = {
+        .baseline = v->baseline, .margin = v->margin / 100, .confidence = v->confidence / 100};
+    const tess_status status = compare_write(c, runs, v->runs.n, &opts, v->out);
     for (int i = 0; i < v->runs.n; i++)
         free((char *)runs[i].label);
     free(runs);

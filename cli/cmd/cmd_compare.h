@@ -6,6 +6,10 @@
 #include "cli.h"
 #include "tessera/advanced/compare.h"
 
+/* Compares runs, prints the result and writes the page; page NULL: none. */
+tess_status compare_write(cli *c, const tess_compare_run *runs, int n,
+                          const tess_compare_opts *opts, const char *page);
+
 /* The comparison as text, or as members of the result. */
 tess_status compare_show(cli *c, const tess_compare *compare);
 

@@ -262,6 +262,8 @@ char *out_json(const json_t *value);        /* as text, to be freed; NULL: no me
 char *out_bytes(int64_t bytes, char text[32]);            /* "1.50 GiB" */
 char *out_clean(const char *s, char *text, size_t bytes); /* control characters become ? */
 
+char *out_command(const cli *c); /* the command line, to be freed; NULL: no memory */
+
 const char *out_plural(int64_t n); /* "s", or "" for 1 */
 
 double out_median(double *x, int64_t n); /* sorts x; NaN of nothing */

@@ -42,8 +42,12 @@ static void the_page_of_a_run_holds_its_numbers(void **state)
              "{\"step\": 3, \"lo",
              "{\"data\": \"shapes\", \"lr\": 0.003, \"note\": \"<script>&\"}");
     write_text("run/samples/step-000002.png", "abc");
+    write_text("run/samples/prompts.txt", "a \"red\" square\na disc\n");
     CHECK_OK(tess_report_run(ctx, "run", "page.html"));
     const char *page = page_text("page.html");
+    assert_non_null(strstr(page, "\"prompts\":[\"a \\\"red\\\" square\",\"a disc\"]"));
+    assert_true(strstr(page, "<figure id=\"loss\">") < strstr(page, "<figure id=\"samples\">"));
+    assert_null(strstr(page, "http-equiv"));
     assert_non_null(strstr(page, "[1,0.5,null,null,10,"));
     assert_non_null(strstr(page, "[2,0.25,null,null,12,"));
     assert_non_null(strstr(page, "\"validation\":[[2,0.125,0.1,0.2,0.3,0.4]]"));

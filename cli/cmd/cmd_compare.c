@@ -64,9 +64,14 @@ tess_status compare_write(cli *c, const tess_compare_run *runs, int n,
                           const tess_compare_opts *opts, const char *page)
 {
     tess_compare *compare = NULL;
-    TRY(tess_compare_create(c->ctx, runs, n, opts, &compare));
+    tess_compare_opts with = *opts;
+    char *line = out_command(c);
+    with.command = line;
+    tess_status status = tess_compare_create(c->ctx, runs, n, &with, &compare);
+    free(line);
+    TRY(status);
     progress_clear(c);
-    tess_status status = compare_show(c, compare);
+    status = compare_show(c, compare);
     if (status == TESS_OK && page)
         status = tess_compare_write(compare, page);
     tess_compare_destroy(compare);

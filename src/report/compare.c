@@ -262,7 +262,13 @@ tess_status tess_compare_create(tess_ctx *ctx, const tess_compare_run *runs, int
     c->info = (tess_compare_info){.runs = n,
                                   .margin = o->margin > 0 ? o->margin : 0.01,
                                   .confidence = o->confidence > 0 ? o->confidence : 0.95};
-    const tess_status status = fill(c, runs, o->baseline);
+    tess_status status = TESS_OK;
+    if (o->command) {
+        c->command = tess__arena_string(&c->arena, o->command, strlen(o->command));
+        status = c->command ? TESS_OK : TESS_ENOMEM;
+    }
+    if (!status)
+        status = fill(c, runs, o->baseline);
     if (status) {
         tess_compare_destroy(c);
         return status;

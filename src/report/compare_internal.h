@@ -77,6 +77,7 @@ struct tess_compare {
     tess_compare_info info;
     tess__recorded *runs;
     tess__arm *arms;
+    const char *command; /* for the page; NULL: none */
     const char **notes;
     int notes_room;
 };

@@ -17,6 +17,8 @@
 
 #include "assets.h"
 
+#include <time.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -212,14 +214,42 @@ static int recorded(const tess_compare *c, int column)
     return 0;
 }
 
+/* Model, data, date and command; model and data are those of the first run, and notes have the
+ * differences. */
+static void add_facts(const tess_compare *c, tess__markup *page)
+{
+    const json_t *settings = c->runs[0].settings;
+    const json_t *config = json_object_get(settings, "config");
+    char date[64] = "";
+    const time_t now = time(NULL);
+    struct tm tm;
+    if (gmtime_r(&now, &tm))
+        strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &tm);
+    const tess__fact facts[] = {
+        {"model", json_string_value(config ? config : json_object_get(settings, "preset")), 0},
+        {"data", json_string_value(json_object_get(settings, "data")), 0},
+        {"date", date, 0},
+        {"command", c->command, 1}};
+    tess__page_facts(page, facts, (int)(sizeof facts / sizeof *facts));
+}
+
 static void add_head(const tess_compare *c, tess__markup *page)
 {
-    char text[160];
+    char text[160], title[256];
+    const tess__recorded *first = &c->runs[0];
+    const json_t *preset = json_object_get(first->settings, "preset");
+    const json_t *data_set = json_object_get(first->settings, "data");
+    const int named = json_is_string(preset) && json_is_string(data_set);
+    snprintf(title, sizeof title, "%d runs in %d arms%s%.80s%s%.80s", c->info.runs, c->info.arms,
+             named ? ": " : "", named ? json_string_value(preset) : "", named ? " on " : "",
+             named ? json_string_value(data_set) : "");
     snprintf(text, sizeof text,
              "Arms are runs that differ in the seed alone. Bands and intervals: %g %% over seeds "
              "(Student's t).",
              100 * c->info.confidence);
-    tess__page_begin(page, "Training runs compared", text);
+    tess__page_begin(page, title, 0);
+    tess__page_subtitle(page, text);
+    add_facts(c, page);
     tess__markup_print(page, "<div class=\"tiles\">\n");
     tess__page_tile(page, "runs", "%d", c->info.runs);
     tess__page_tile(page, "arms", "%d", c->info.arms);

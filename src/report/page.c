@@ -16,18 +16,39 @@ static void add(tess__markup *page, const char *s)
     tess__markup_add(page, s, strlen(s));
 }
 
-void tess__page_begin(tess__markup *page, const char *title, const char *subtitle)
+void tess__page_begin(tess__markup *page, const char *title, int refresh)
 {
     add(page, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
+              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    if (refresh > 0)
+        tess__markup_print(page, "<meta http-equiv=\"refresh\" content=\"%d\">\n", refresh);
+    add(page, "<title>");
     tess__markup_html(page, title);
     add(page, "</title>\n<style>\n");
     add(page, tess__asset_page_css);
     add(page, "</style>\n</head>\n<body>\n<h1>");
     tess__markup_html(page, title);
-    add(page, "</h1>\n<p class=\"quiet\">");
-    tess__markup_html(page, subtitle);
+    add(page, "</h1>\n");
+}
+
+void tess__page_subtitle(tess__markup *page, const char *text)
+{
+    add(page, "<p class=\"quiet\">");
+    tess__markup_html(page, text);
     add(page, "</p>\n");
+}
+
+void tess__page_facts(tess__markup *page, const tess__fact *facts, int n)
+{
+    add(page, "<dl class=\"facts\">\n");
+    for (int i = 0; i < n; i++) {
+        if (!facts[i].value || !facts[i].value[0])
+            continue;
+        tess__markup_print(page, "<dt>%s</dt><dd>%s", facts[i].name, facts[i].code ? "<code>" : "");
+        tess__markup_html(page, facts[i].value);
+        add(page, facts[i].code ? "</code></dd>\n" : "</dd>\n");
+    }
+    add(page, "</dl>\n");
 }
 
 void tess__page_figure(tess__markup *page, const tess__figure *figure)

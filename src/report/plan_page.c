@@ -186,7 +186,8 @@ static void add_figures(const tess_plan_report *r, tess__markup *page)
     static const tess__figure before = {
         "before", "Contiguous heads and blocks at the same degrees, for comparison.", NULL};
     static const tess__figure after = {
-        "after", "What each rank computes under the plan; a colour is a head.", NULL};
+        "after", "What each rank computes under the plan; a colour is a rank, a segment a head.",
+        NULL};
     static const tess__figure heads = {
         "heads", "The same work by head; a colour is a rank. A head of several colours is shared.",
         NULL};
@@ -253,7 +254,8 @@ tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
     tess__markup page = {.ctx = r->ctx}, data = {.ctx = r->ctx};
     char title[128];
     snprintf(title, sizeof title, "Sparse attention on %d ranks", r->info.ranks);
-    tess__page_begin(&page, title, r->strategy);
+    tess__page_begin(&page, title, 0);
+    tess__page_subtitle(&page, r->strategy);
     add_tiles(r, &page);
     add_figures(r, &page);
     add_data(r, &data);

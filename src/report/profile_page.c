@@ -152,7 +152,8 @@ tess_status tess_profile_report_cube(tess_profile_report *report, const tess_pro
 
 static void add_head(const tess_profile_report *r, tess__markup *page)
 {
-    tess__page_begin(page, "How sparse attention is", r->subtitle.data);
+    tess__page_begin(page, "How sparse attention is", 0);
+    tess__page_subtitle(page, r->subtitle.data ? r->subtitle.data : "");
     const int *c = r->opts.cube;
     tess__markup_print(
         page,

@@ -44,7 +44,17 @@ typedef struct {
     const char *inside; /* markup the script needs in it; NULL: none */
 } tess__figure;
 
-void tess__page_begin(tess__markup *page, const char *title, const char *subtitle);
+/* Head and title; a browser loads the page again every `refresh` seconds, 0: never. */
+void tess__page_begin(tess__markup *page, const char *title, int refresh);
+void tess__page_subtitle(tess__markup *page, const char *text);
+
+/* What the page is of: a list of names with their values. */
+typedef struct {
+    const char *name, *value; /* value NULL or "": left out */
+    int code;                 /* 1: a command */
+} tess__fact;
+void tess__page_facts(tess__markup *page, const tess__fact *facts, int n);
+
 void tess__page_figure(tess__markup *page, const tess__figure *figure);
 
 /* A number that matters, large, with a word under it. */

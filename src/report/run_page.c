@@ -5,6 +5,7 @@
 #include "assets.h"
 #include "file/file_internal.h"
 #include "file/json.h"
+#include "tessera/advanced/run_report.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -38,12 +39,12 @@ static tess_status add_sheet(tess__markup *page, const char *folder, const char 
     TESS_TRY(tess__source_open(path, &source));
     const int64_t step = strtoll(name + strcspn(name, "0123456789"), NULL, 10);
     tess__markup_print(page,
-                       "<div><img alt=\"samples after step %lld\" "
+                       "<div><img alt=\"samples after step %lld\" data-step=\"%lld\" "
                        "src=\"data:image/png;base64,",
-                       (long long)step);
+                       (long long)step, (long long)step);
     if (source.bytes <= SHEETS_BYTES_MAX)
         tess__markup_base64(page, source.data, source.bytes);
-    tess__markup_print(page, "\"><div class=\"quiet\">step %lld</div></div>\n", (long long)step);
+    tess__markup_print(page, "\"></div>\n");
     tess__source_close(&source);
     return TESS_OK;
 }
@@ -60,15 +61,16 @@ static tess_status add_samples(tess__markup *page, const char *run)
     tess_status status = TESS_OK;
     if (n > 0)
         tess__markup_print(page, "<h2>Samples as they improved</h2>\n"
-                                 "<figure id=\"samples\"><div class=\"samples\">\n");
+                                 "<figure id=\"samples\"><div>\n");
     const int shown = TESS_MIN(n, SHEETS_MAX);
     for (int i = 0; i < shown && !status; i++)
         status = add_sheet(page, folder,
                            names[shown > 1 ? (int64_t)i * (n - 1) / (shown - 1) : 0]->d_name);
     if (n > 0)
         tess__markup_print(page,
-                           "</div><figcaption>One row for each prompt, frames from left to "
-                           "right; the noise is the same every time.</figcaption></figure>\n");
+                           "</div><figcaption>One row for each prompt: the clip, and its frames "
+                           "from left to right. The noise is the same after every step."
+                           "</figcaption></figure>\n");
     for (int i = 0; i < n; i++)
         free(names[i]);
     free(names);
@@ -95,23 +97,13 @@ static void add_setting(tess__markup *page, const char *key, const json_t *value
     tess__markup_free(&text);
 }
 
-static tess_status add_settings(tess__markup *page, const char *run)
+static void add_settings(tess__markup *page, const json_t *settings)
 {
-    char path[PATH_MAX];
-    TESS_TRY(join(run, "settings.json", path));
-    tess__json doc = {0};
-    const tess_status status = tess__json_open(page->ctx, path, &doc);
-    if (status == TESS_EIO)
-        return TESS_OK; /* a run made through the library may have none */
-    if (status)
-        return status;
     const char *key;
     json_t *value;
     tess__markup_print(page, "<h2>Settings</h2>\n<table>\n");
-    json_object_foreach(doc.root, key, value) add_setting(page, key, value);
+    json_object_foreach((json_t *)settings, key, value) add_setting(page, key, value);
     tess__markup_print(page, "</table>\n");
-    tess__json_close(&doc);
-    return TESS_OK;
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -149,7 +141,7 @@ static void add_figures(const tess__run_data *run, tess__markup *page)
         "density",
         "Fraction of (query, key) pairs that attention computed, 1 is dense; and the fraction of "
         "layers "
-        "that are sparse. Marks on the axis, blue: a layer or head became sparse; orange: dense "
+        "that are sparse. Marks on the axis, violet: a layer or head became sparse; orange: dense "
         "again.",
         NULL};
     static const tess__figure recall = {
@@ -173,24 +165,52 @@ static void add_figures(const tess__run_data *run, tess__markup *page)
     tess__page_figure(page, &rates);
 }
 
-static tess_status write_page(tess_ctx *ctx, const char *run, tess__run_data *metrics,
-                              const char *path)
+/* The prompt of each row of a sheet. */
+static tess_status add_prompts(tess__jw *w, const char *run)
 {
-    tess__markup page = {.ctx = ctx}, data = {.ctx = ctx};
-    tess__page_begin(&page, "A training run", run);
-    add_tiles(metrics, &page);
-    tess_status status = add_samples(&page, run);
-    add_figures(metrics, &page);
-    if (!status)
-        status = add_settings(&page, run);
-    tess__jw w = tess__markup_json(&data, 0);
+    char path[PATH_MAX];
+    tess__source source;
+    TESS_TRY(join(run, "samples/prompts.txt", path));
+    tess__jw_begin(w, "prompts", '[');
+    if (tess__source_open(path, &source) == TESS_OK) {
+        const char *at = (const char *)source.data, *end = at + source.bytes;
+        for (const char *next; at < end && (next = memchr(at, '\n', (size_t)(end - at)));
+             at = next + 1) {
+            char prompt[256];
+            snprintf(prompt, sizeof prompt, "%.*s", (int)(next - at), at);
+            tess__jw_text(w, NULL, prompt);
+        }
+        tess__source_close(&source);
+    }
+    tess__jw_end(w, ']');
+    return TESS_OK;
+}
+
+static tess_status add_data(tess__run_data *metrics, const char *run, tess__markup *data)
+{
+    tess__jw w = tess__markup_json(data, 0);
     tess__jw_begin(&w, NULL, '{');
     tess__jw_elements(&w, "points", metrics->points.data, metrics->points.size);
     tess__jw_elements(&w, "validation", metrics->validation.data, metrics->validation.size);
     tess__jw_elements(&w, "events", metrics->events.data, metrics->events.size);
+    TESS_TRY(add_prompts(&w, run));
     tess__jw_end(&w, '}');
+    return metrics->points.status ? metrics->points.status : metrics->validation.status;
+}
+
+static tess_status write_page(const char *run, const json_t *settings, tess__run_data *metrics,
+                              const char *path, int refresh)
+{
+    tess_ctx *ctx = metrics->points.ctx;
+    tess__markup page = {.ctx = ctx}, data = {.ctx = ctx};
+    tess__run_head(&page, run, settings, refresh);
+    add_tiles(metrics, &page);
+    add_figures(metrics, &page);
+    tess_status status = add_samples(&page, run);
+    if (settings)
+        add_settings(&page, settings);
     if (!status)
-        status = metrics->points.status ? metrics->points.status : metrics->validation.status;
+        status = add_data(metrics, run, &data);
     if (!status)
         status = tess__page_write(&page, &data, tess__asset_run_js, path);
     tess__markup_free(&page);
@@ -198,12 +218,23 @@ static tess_status write_page(tess_ctx *ctx, const char *run, tess__run_data *me
     return status;
 }
 
-tess_status tess_report_run(tess_ctx *ctx, const char *run, const char *path)
+/* A run made through the library may have no settings. */
+static tess_status open_settings(tess_ctx *ctx, const char *run, tess__json *doc)
+{
+    char path[PATH_MAX];
+    TESS_TRY(join(run, "settings.json", path));
+    const tess_status status = tess__json_open(ctx, path, doc);
+    return status == TESS_EIO ? TESS_OK : status;
+}
+
+tess_status tess_run_report_write(tess_ctx *ctx, const char *run, const char *path, int refresh,
+                                  tess_run_report_info *info)
 {
     TESS_REQUIRE(ctx, run, path);
     char metrics[PATH_MAX], events[PATH_MAX];
     TESS_TRY(join(run, "metrics.jsonl", metrics));
     TESS_TRY(join(run, "events.jsonl", events));
+    tess__json settings = {0};
     tess__run_data numbers = {.val_loss = NAN,
                               .points = {.ctx = ctx},
                               .validation = {.ctx = ctx},
@@ -212,9 +243,22 @@ tess_status tess_report_run(tess_ctx *ctx, const char *run, const char *path)
     if (!status)
         status = tess__run_events(&numbers.events, events);
     if (!status)
-        status = write_page(ctx, run, &numbers, path);
+        status = open_settings(ctx, run, &settings);
+    if (!status)
+        status = write_page(run, settings.root, &numbers, path, refresh);
+    if (!status && info)
+        *info = (tess_run_report_info){
+            .step = numbers.steps,
+            .steps = (int64_t)json_integer_value(json_object_get(settings.root, "steps"))};
+    tess__json_close(&settings);
     tess__markup_free(&numbers.points);
     tess__markup_free(&numbers.validation);
     tess__markup_free(&numbers.events);
     return status;
+}
+
+tess_status tess_report_run(tess_ctx *ctx, const char *run, const char *path)
+{
+    TESS_REQUIRE(ctx, run, path);
+    return tess_run_report_write(ctx, run, path, 0, NULL);
 }

@@ -5,6 +5,8 @@
 
 #include "report_internal.h"
 
+#include <jansson.h>
+
 enum {
     TESS_RUN_LOSS = 0,
     TESS_RUN_STEP_MS = 3,
@@ -30,5 +32,8 @@ tess_status tess__run_read(tess__run_data *run, const char *path);
 /* Adds the events of a run's events.jsonl as [step, event, layer, head, why], comma-separated; a
  * file that is not there adds nothing. */
 tess_status tess__run_events(tess__markup *events, const char *path);
+
+/* run_head.c: the page's head, title and header; settings NULL: none. */
+void tess__run_head(tess__markup *page, const char *run, const json_t *settings, int refresh);
 
 #endif

@@ -101,7 +101,7 @@ def main():
         pages += [here / "compare.html", here / "sparse_run.html"]
         if has_train(options.tessera):
             tessera("train", "--preset", "tiny", "--data", "shapes", "--steps", 6, "--out", here / "run", "--quiet",
-                    "--validate-every", 3, "--sample-every", 3, "--sample-steps", 2)
+                    "--validate-every", 3, "--sample-every", 2, "--sample-steps", 2)
             tessera("report", here / "run", "-o", here / "run.html")
             tessera("profile", here / "run", "--clips", 2, "-o", here / "sparsity.html")
             pages += [here / "run.html", here / "sparsity.html"]

@@ -89,7 +89,7 @@ class Run(unittest.TestCase):
         density = (self.root / "dsv/density.csv").read_text().splitlines()[:3]
         self.assertEqual([line.split(",")[:3] for line in density],
                          [["step", "layer", "head"], ["1", "0", "0"], ["1", "0", "1"]])
-        files = {"dsv": "checkpoints density.csv events.jsonl metrics.csv metrics.jsonl settings.json",
+        files = {"dsv": "checkpoints commands.txt density.csv events.jsonl metrics.csv metrics.jsonl settings.json",
                  "dsv/checkpoints/step-000005": "config.json decisions.json diffusion_pytorch_model.safetensors ema "
                                                 "optimiser.safetensors predictor.safetensors settings.json state.json"}
         for folder, names in files.items():

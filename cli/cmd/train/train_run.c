@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- many ranks ------------------------------------------------------------------------------ */
 
@@ -35,10 +36,31 @@ static void remember(train_job *j, double step_ms)
     j->times[j->n_times++] = step_ms;
 }
 
+/* commands.txt: when the run was started or resumed, and how. The folder is there after a step. */
+static void record_command(const train_job *j)
+{
+    char path[PATH_BYTES], date[32];
+    char *line = out_command(j->c);
+    const time_t now = time(NULL);
+    struct tm tm;
+    FILE *f = NULL;
+    if (line && gmtime_r(&now, &tm) &&
+        snprintf(path, sizeof path, "%s/commands.txt", j->v->out) < (int)sizeof path)
+        f = fopen(path, "ae");
+    if (f) {
+        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &tm);
+        fprintf(f, "%s %s\n", date, line);
+        fclose(f);
+    }
+    free(line);
+}
+
 static int on_step(void *user, const tess_step *step)
 {
     train_job *j = user;
     remember(j, step->step_ms);
+    if (step->step == j->first + 1 && j->c->rank == 0 && j->v->out)
+        record_command(j);
     j->density = step->density;
     j->sparse_layers = step->sparse_layers;
     if (!isnan(step->val_loss)) {

@@ -55,9 +55,10 @@ typedef struct {
 
 typedef struct {
     const char
-        *baseline;     /* label of the arm that others are compared with; NULL: the first run's */
-    double margin;     /* within which losses count as the same, a share; 0: 0.01 */
-    double confidence; /* of the intervals; 0: 0.95 */
+        *baseline;       /* label of the arm that others are compared with; NULL: the first run's */
+    double margin;       /* within which losses count as the same, a share; 0: 0.01 */
+    double confidence;   /* of the intervals; 0: 0.95 */
+    const char *command; /* shown in the page's header; NULL: none */
 } tess_compare_opts;
 
 typedef struct tess_compare tess_compare;

@@ -18,25 +18,28 @@ const places = [["step", `at step ${data.step}`, data.step > 0],
   ["wall", `at equal time, ${data.wall === null ? "" : short(data.wall)} s of steps`, data.wall !== null],
   ["gflop", `at equal work of attention, ${data.gflop === null ? "" : short(data.gflop)} GFLOP`, data.gflop !== null]];
 
-// One place: a row for each arm, from `top` down; returns its lower end.
+// One place: a row for each arm, from `top` down; returns its lower end. In a narrow window the name and the
+// numbers of an arm are lines above its bar.
 function drawPlace(svg, top, key, title) {
-  const line = 24, rows = arms.filter((a) => a !== base), box = { left: 330, right: 780, top: top + 22, bottom: top + 26 + line * rows.length };
+  const rows = arms.filter((a) => a !== base), narrow = svg.wide < 820, line = narrow ? 62 : 24;
+  const box = { left: narrow ? 24 : 300, right: svg.wide - (narrow ? 24 : 300), top: top + 22, bottom: top + 26 + line * rows.length };
   const numbers = rows.flatMap((arm) => arm.at[key].change[0].slice(1)).filter((v) => v !== null).map((v) => Math.abs(100 * v));
   const means = rows.flatMap((arm) => (arm.at[key].change[0][0] ? [Math.abs(100 * arm.at[key].change[0][1])] : []));
   // Two seeds have intervals without end: the scale follows the dots, and bars are cut at its ends.
   const far = Math.max(200 * data.margin, Math.min(Math.max(...numbers, 0) * 1.1, 4 * Math.max(...means, 0)));
   const px = (v) => box.left + ((Math.min(Math.max(v, -far), far) + far) / (2 * far)) * (box.right - box.left);
-  shape("text", { class: "quiet", x: 4, y: top + 14 }, svg, `${title}, against ${base.label}`);
-  shape("rect", { x: px(-100 * data.margin), y: box.top, width: px(100 * data.margin) - px(-100 * data.margin), height: box.bottom - box.top, fill: "var(--good)", opacity: 0.16 }, svg);
-  for (const v of ticks(-far, far, 7)) {
+  fit(shape("text", { class: "quiet", x: 4, y: top + 14 }, svg, `${title}, against ${base.label}`), svg.wide - 8);
+  shape("rect", { x: px(-100 * data.margin), y: box.top, width: px(100 * data.margin) - px(-100 * data.margin), height: box.bottom - box.top, fill: "var(--quiet)", opacity: 0.16 }, svg);
+  for (const v of ticks(-far, far, Math.min(7, (box.right - box.left) / 90))) {
     shape("path", { class: "axis", d: `M${px(v)} ${box.top}V${box.bottom}` }, svg);
-    shape("text", { class: "quiet", x: px(v), y: box.bottom + 15, "text-anchor": "middle" }, svg, `${v > 0 ? "+" : ""}${Number(v.toPrecision(3))} %`);
+    shape("text", { class: "quiet tick-x", x: px(v), y: box.bottom + 15, "text-anchor": "middle" }, svg, `${v > 0 ? "+" : ""}${Number(v.toPrecision(3))} %`);
   }
   shape("path", { d: `M${px(0)} ${box.top}V${box.bottom}`, stroke: "var(--quiet)" }, svg);
   rows.forEach((arm, i) => {
-    const y = box.top + 2 + line * (i + 0.5), at = arm.at[key], [n, mean, low, high] = at.change[0];
-    shape("text", { x: 18, y: y + 4 }, svg, arm.label.length > 44 ? `${arm.label.slice(0, 43)}…` : arm.label);
-    shape("text", { x: box.right + 14, y: y + 4 }, svg, n ? `${pair(at.change[0])}  ${verdicts[at.verdict]}` : "no pair of runs has it");
+    const first = box.top + 2 + line * i, y = narrow ? first + 48 : first + line / 2, at = arm.at[key], [n, mean, low, high] = at.change[0];
+    const words = n ? `${pair(at.change[0])}  ${verdicts[at.verdict]}` : "no pair of runs has it";
+    fit(shape("text", { class: "name", x: narrow ? 4 : 18, y: narrow ? first + 14 : y + 4 }, svg, arm.label), narrow ? svg.wide - 8 : box.left - 24);
+    fit(shape("text", { x: narrow ? 4 : box.right + 14, y: narrow ? first + 31 : y + 4 }, svg, words), narrow ? svg.wide - 8 : svg.wide - box.right - 16);
     if (!n) return;
     if (low !== null) shape("path", { d: `M${px(100 * low)} ${y}H${px(100 * high)}`, stroke: arm.colour, "stroke-width": 3.4, opacity: 0.75 }, svg);
     shape("circle", { cx: px(100 * mean), cy: y, r: 5.2, fill: arm.colour, stroke: "var(--panel)" }, svg);
@@ -45,11 +48,11 @@ function drawPlace(svg, top, key, title) {
 }
 
 function drawChanges() {
-  const width = 1100, shown = places.filter((p) => p[2]);
-  const alone = arms.length < 2 || !shown.length;
-  const svg = canvas(find("changes"), width, alone ? 80 : shown.length * (56 + 24 * (arms.length - 1)), "change of the validation loss");
+  const figure = find("changes"), shown = places.filter((p) => p[2]), alone = arms.length < 2 || !shown.length;
+  const line = room(figure) < 820 ? 62 : 24;
+  const svg = canvas(figure, alone ? 80 : shown.length * (56 + line * (arms.length - 1)), "change of the validation loss");
   if (alone)
-    shape("text", { class: "quiet", x: width / 2, y: 40, "text-anchor": "middle" }, svg, arms.length < 2 ? "one arm: nothing to compare with" : "no place that every run has reached");
+    shape("text", { class: "quiet", x: svg.wide / 2, y: 40, "text-anchor": "middle" }, svg, arms.length < 2 ? "one arm: nothing to compare with" : "no place that every run has reached");
   else shown.reduce((top, [key, title]) => drawPlace(svg, top, key, title), 0);
 }
 
@@ -78,32 +81,19 @@ function drawCurves(id, rows, key, options) {
 
 function drawBucketCurves() {
   const holder = find("bucket_curves").querySelector(".four");
+  while (holder.children.length < quartiles.length) element("div", { class: "map" }, holder); // all, before one is measured
   quartiles.forEach((name, b) => {
-    const figure = element("div", { class: "map" }, holder);
+    const figure = holder.children[b];
     const series = arms.map((arm) => ({ name: arm.label, colour: arm.colour, points: arm.validation.map((p) => [p[0], p[6 + b]]) }));
-    lines(figure, { label: name, x: "step", y: name, series, log: true, names: b ? [] : undefined, width: 560, height: 240 });
+    lines(figure, { label: name, x: "step", y: name, series, log: true, names: [], height: 240 });
   });
 }
 
 // ---- tables --------------------------------------------------------------------------------------
 
-function table(figure, head, rows) {
-  const holder = element("div", { class: "scroll" });
-  figure.prepend(holder);
-  const body = element("table", {}, holder), top = element("tr", {}, body);
-  head.forEach((text) => element("th", {}, top, text));
-  for (const row of rows) {
-    const line = element("tr", {}, body);
-    row.forEach((cell) => {
-      const node = element("td", {}, line, cell.text ?? cell);
-      if (cell.below) element("small", {}, node, cell.below);
-    });
-  }
-}
-
 function swatch(figure) {
   figure.querySelectorAll("tr").forEach((row, i) => {
-    if (i) row.firstChild.prepend(element("span", { style: `display:inline-block;width:.7em;height:.7em;border-radius:2px;margin-right:.5em;background:${arms[i - 1].colour}` }));
+    if (i) row.firstChild.firstChild.prepend(element("i", { style: `display:inline-block;width:.7em;height:.7em;border-radius:2px;margin-right:.5em;background:${arms[i - 1].colour}` }));
   });
 }
 
@@ -126,15 +116,16 @@ function drawNumbers() {
 }
 
 const notches = arms.flatMap((arm) => arm.switch_steps.filter((t) => t[1]).map(([step]) => ({ x: step, colour: arm.colour, title: `${arm.label}: a layer or head became sparse at step ${step}` })));
-drawChanges();
-drawChangeCurves();
-for (const key of Object.keys(axis)) {
-  drawCurves(`val_${key}`, "validation", key, { y: "validation loss", notches: key === "step" ? notches : [] });
-  drawCurves(`train_${key}`, "training", key, { y: "training loss", notches: key === "step" ? notches : [] });
-}
-drawCurves("density", "training", "step", { y: "density", value: 6, log: false, low: 0, high: 1.02, notches });
-drawCurves("recall", "training", "step", { y: "recall", value: 7, log: false, high: 1.0, notches });
 drawBuckets();
-drawBucketCurves();
 drawNumbers();
-done();
+start(() => {
+  drawChanges();
+  drawChangeCurves();
+  for (const key of Object.keys(axis)) {
+    drawCurves(`val_${key}`, "validation", key, { y: "validation loss", notches: key === "step" ? notches : [], fraction: key !== "step" });
+    drawCurves(`train_${key}`, "training", key, { y: "training loss", notches: key === "step" ? notches : [], fraction: key !== "step" });
+  }
+  drawCurves("density", "training", "step", { y: "density", value: 6, log: false, low: 0, high: 1.02, notches });
+  drawCurves("recall", "training", "step", { y: "recall", value: 7, log: false, high: 1.0, notches });
+  drawBucketCurves();
+});

@@ -13,8 +13,7 @@ function drawImbalance() {
   });
   const names = [{ name: "planned", colour: "var(--after)" }];
   if (hasBefore) names.unshift({ name: "contiguous heads and blocks", colour: "var(--before)" });
-  lines(find("imbalance"), { label: "imbalance by layer", x: "layer", y: "imbalance: slowest rank / mean", series, names, low: 1,
-    marks: data.layers.length < 2 ? data.layers : undefined });
+  lines(find("imbalance"), { label: "imbalance by layer", x: "layer", y: "imbalance: slowest rank / mean", series, names, low: 1 });
 }
 
 
@@ -22,21 +21,21 @@ function drawLoads(d) {
   const total = d.shares.reduce((sum, s) => sum + s[4], 0), mean = total / data.ranks || 1;
   const after = Array.from({ length: data.ranks }, (_, r) => ({ label: r, parts: [] }));
   for (const [rank, head, begin, end, load] of d.shares)
-    after[rank].parts.push({ value: load / mean, colour: colour(head), title: `rank ${rank}: head ${head}, query blocks ${begin}..${end - 1}, ${short(load)} of work` });
-  bars(find("after"), { label: "load of each rank under the plan", x: "rank", y: "load / mean, one colour for each head", bars: after, mean: 1 });
+    after[rank].parts.push({ value: load / mean, colour: colour(rank), text: head, title: `rank ${rank}: head ${head}, query blocks ${begin}..${end - 1}, ${short(load)} of work` });
+  bars(find("after"), { label: "load of each rank under the plan", x: "rank", y: "load / mean (dashed); a segment is a head", bars: after, mean: 1 });
   find("before").hidden = !d.before;
   if (d.before)
-    bars(find("before"), { label: "load of each rank, contiguous", x: "rank", y: "load / mean", mean: 1,
-      bars: d.before.map((v, r) => ({ label: r, parts: [{ value: v / mean, colour: "var(--before)", title: `rank ${r}: ${short(v)} of work` }] })) });
-  else canvas(find("before"), 10, 1, "no contiguous assignment: heads do not divide");
+    bars(find("before"), { label: "load of each rank, contiguous", x: "rank", y: "load / mean (dashed)", mean: 1,
+      bars: d.before.map((v, r) => ({ label: r, parts: [{ value: v / mean, colour: colour(r), title: `rank ${r}: ${short(v)} of work` }] })) });
+  else canvas(find("before"), 1, "no contiguous assignment: heads do not divide");
 }
 
 function drawHeads(d) {
   const total = d.shares.reduce((sum, s) => sum + s[4], 0), mean = total / data.ranks || 1;
   const heads = Array.from({ length: data.heads }, (_, h) => ({ label: h, parts: [] }));
   for (const [rank, head, begin, end, load] of d.shares)
-    heads[head].parts.push({ value: load / mean, colour: colour(rank), title: `head ${head}: query blocks ${begin}..${end - 1} on rank ${rank}` });
-  bars(find("heads"), { label: "heads cut into shares", x: "head", y: "load / mean load of a rank, one colour for each rank", bars: heads, mean: 1, meanLabel: "one rank's part" });
+    heads[head].parts.push({ value: load / mean, colour: colour(rank), text: rank, title: `head ${head}: query blocks ${begin}..${end - 1} on rank ${rank}` });
+  bars(find("heads"), { label: "heads cut into shares", x: "head", y: "load / mean load of a rank (dashed)", bars: heads, mean: 1 });
 }
 
 // A mask of `side` x `side` cells, a byte each, with the shares of its head drawn over it.
@@ -71,7 +70,7 @@ function drawMasks(d) {
   const holder = figure.querySelector(".maps");
   holder.replaceChildren();
   for (const map of d.maps || []) drawMap(holder, d, map);
-  if (!(d.maps || []).length) shape("text", { x: 4, y: 14, class: "quiet" }, shape("svg", { viewBox: "0 0 400 20" }, holder), "no mask of this layer is in the page");
+  if (!(d.maps || []).length) element("div", { class: "map" }, holder, "no mask of this layer is in the page");
 }
 
 function drawDetail() {
@@ -82,8 +81,9 @@ function drawDetail() {
   drawMasks(d);
 }
 
-drawImbalance();
 const names = data.details.map((d) => (data.steps.length > 1 ? `step ${d.step}, layer ${d.layer}` : `layer ${d.layer}`));
 const chosen = slider(find("controls"), "Shown below: ", names, drawDetail);
-drawDetail();
-done();
+start(() => {
+  drawImbalance();
+  drawDetail();
+});

@@ -18,22 +18,22 @@ function shade(t) {
 
 function drawHeat(parent, map, values, scale, word) {
   const holder = element("div", { class: "map" }, parent);
-  const cell = Math.max(9, Math.min(52, 220 / data.heads)), tall = Math.max(8, Math.min(30, 420 / data.layers));
+  const cell = Math.max(7, Math.min(52, 220 / data.heads)), tall = Math.max(8, Math.min(30, 420 / data.layers));
   const left = 42, width = left + cell * data.heads + 2, height = 18 + tall * data.layers;
-  const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, style: `max-width:${width}px`, role: "img", "aria-label": `${word}, step ${map.step}, ${noiseName(map.noise)}` }, holder);
+  const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${word}, step ${map.step}, ${noiseName(map.noise)}` }, holder);
   values.forEach((v, i) => {
     const layer = Math.floor(i / data.heads), head = i % data.heads;
     const rect = shape("rect", { x: left + cell * head, y: 16 + tall * layer, width: cell - 0.8, height: tall - 0.8, fill: shade(scale(v)) }, svg);
     shape("title", {}, rect, `layer ${layer}, head ${head}: ${word} ${v.toFixed(3)}`);
     if (cell >= 26 && tall >= 14)
-      shape("text", { x: left + cell * (head + 0.5), y: 16 + tall * (layer + 0.5) + 4, "text-anchor": "middle", style: `font-size:10px;fill:${scale(v) > 0.55 ? "#1d2330" : "#ffffff"}` }, svg,
+      shape("text", { x: left + cell * (head + 0.5), y: 16 + tall * (layer + 0.5) + 4, "text-anchor": "middle", style: `font-size:11px;fill:${scale(v) > 0.55 ? "#1d2330" : "#ffffff"}` }, svg,
         word === "density" ? (100 * v).toFixed(0) : v.toFixed(2).replace(/^0/, ""));
   });
-  const every = (n, size) => Math.ceil(14 / size) || 1;
-  for (let l = 0; l < data.layers; l += every(data.layers, tall)) shape("text", { class: "quiet", x: left - 5, y: 16 + tall * (l + 0.5) + 4, "text-anchor": "end", style: "font-size:10px" }, svg, l);
-  for (let h = 0; h < data.heads; h += every(data.heads, cell)) shape("text", { class: "quiet", x: left + cell * (h + 0.5), y: 11, "text-anchor": "middle", style: "font-size:10px" }, svg, h);
-  shape("text", { class: "quiet", x: left - 8, y: 11, "text-anchor": "end", style: "font-size:10px" }, svg, "head");
-  shape("text", { class: "quiet", x: 9, y: 16 + (tall * data.layers) / 2, "text-anchor": "middle", transform: `rotate(-90 9 ${16 + (tall * data.layers) / 2})`, style: "font-size:10px" }, svg, "layer");
+  const every = (n, size) => Math.ceil(17 / size) || 1;
+  for (let l = 0; l < data.layers; l += every(data.layers, tall)) shape("text", { class: "quiet", x: left - 5, y: 16 + tall * (l + 0.5) + 4, "text-anchor": "end", style: "font-size:11px" }, svg, l);
+  for (let h = 0; h < data.heads; h += every(data.heads, cell)) shape("text", { class: "quiet", x: left + cell * (h + 0.5), y: 11, "text-anchor": "middle", style: "font-size:11px" }, svg, h);
+  shape("text", { class: "quiet", x: left - 8, y: 11, "text-anchor": "end", style: "font-size:11px" }, svg, "head");
+  shape("text", { class: "quiet", x: 9, y: 16 + (tall * data.layers) / 2, "text-anchor": "middle", transform: `rotate(-90 9 ${16 + (tall * data.layers) / 2})`, style: "font-size:11px" }, svg, "layer");
   element("div", {}, holder, noiseName(map.noise));
   element("div", {}, holder, `mean ${word === "density" ? `${(100 * mean(values)).toFixed(1)} %` : mean(values).toFixed(3)}`);
 }
@@ -65,15 +65,15 @@ function drawTraining() {
   const means = (step) => data.maps.filter((m) => m.step === step).map((m) => mean(m.density));
   if (steps.length > 1) {
     const series = levels.map((noise, i) => ({ name: noiseName(noise), colour: colour(i), points: steps.map((s) => [s, means(s)[i] ?? null]) }));
-    lines(find("training"), { label: "density over training", x: "training step", y: "mean density", series, low: 0, marks: steps.length < 8 ? steps : undefined });
+    lines(find("training"), { label: "density over training", x: "training step", y: "mean density", series, low: 0 });
     return;
   }
   const maps = data.maps.filter((m) => m.step === steps[0]);
   const series = Array.from({ length: data.layers * data.heads }, (_, i) => ({ name: `layer ${Math.floor(i / data.heads)}, head ${i % data.heads}`,
     colour: "var(--before)", opacity: 0.75, width: 1.1, points: maps.map((m) => [(m.noise[0] + m.noise[1]) / 2, m.density[i]]) }));
   series.push({ name: "mean", colour: "var(--after)", width: 3, points: maps.map((m) => [(m.noise[0] + m.noise[1]) / 2, mean(m.density)]) });
-  lines(find("training"), { label: "density by noise level", x: "noise level s of the clip: 0 is the clip, 1 is noise alone", y: "density", series, low: 0, high: 1.02,
-    marks: maps.map((m) => (m.noise[0] + m.noise[1]) / 2), names: [{ name: "each head", colour: "var(--before)" }, { name: "mean", colour: "var(--after)" }] });
+  lines(find("training"), { label: "density by noise level", x: "noise level (0: the clip, 1: noise)", y: "density", series, low: 0, high: 1.02, left: 0, right: 1,
+    fraction: true, names: [{ name: "each head", colour: "var(--before)" }, { name: "mean", colour: "var(--after)" }] });
   find("training").querySelector("figcaption").textContent = "The same numbers over noise levels: a line for each head.";
 }
 
@@ -124,32 +124,24 @@ function drawMask(parent, mask) {
     `${predicted ? `; as many keys of the predictor hold ${(100 * mask.found).toFixed(1)} % of that` : ""}. Noise level ${mask.noise}, training step ${mask.step}.`);
   const rows = [["the clip", () => 1, null], ["attention", () => 0.55, (t) => (0.85 * mass[t]) / 255], ["oracle", (t) => (oracle[t] ? 1 : 0), null]];
   if (predicted) rows.push(["predictor", (t) => (predicted[t] ? 1 : 0), null]);
-  const grid = element("div", { class: "frames", style: `grid-template-columns:5.5rem repeat(${mask.frames.length}, minmax(0, 96px))` }, holder);
-  element("span", {}, grid, "");
-  mask.frames.forEach((f) => element("span", { class: "quiet" }, grid, `frame ${f}`));
+  const grid = element("div", { class: "frames", style: `--frames:${mask.frames.length}` }, holder);
+  element("span", { class: "kind" }, grid, "");
+  mask.frames.forEach((f) => element("span", { class: "quiet" }, grid, f));
   for (const [name, light, tint] of rows) {
-    element("span", {}, grid, name);
+    element("span", { class: "kind" }, grid, name);
     mask.frames.forEach((_, f) => drawFrame(grid, mask, f, light, tint));
   }
 }
 
 function drawCubes() {
   if (!find("cubes")) return;
-  const table = element("table");
-  find("cubes").prepend(table);
-  const head = element("tr", {}, table);
-  ["cube (frames x rows x columns)", "queries", "overlap", "density"].forEach((text) => element("th", {}, head, text));
-  for (const c of data.cubes) {
-    const row = element("tr", {}, table);
-    [c.cube.join(" x "), c.cube.reduce((a, b) => a * b), c.overlap.toFixed(3), `${(100 * c.density).toFixed(1)} %`].forEach((text) => element("td", {}, row, text));
-    if (c.overlap >= 0.9) row.children[2].className = "chosen";
-  }
+  table(find("cubes"), ["cube (frames x rows x columns)", "queries", "overlap", "density"], data.cubes.map((c) =>
+    [c.cube.join(" x "), c.cube.reduce((a, b) => a * b), { text: c.overlap.toFixed(3), kind: c.overlap >= 0.9 ? "chosen" : "" }, `${(100 * c.density).toFixed(1)} %`]));
 }
 
 const worst = Math.min(0.8, ...data.maps.flatMap((m) => m.recall || []));
 drawHeats("density", "density", (v) => v, 0, 1);
 drawHeats("recall", "recall", (v) => (v - worst) / (1 - worst || 1), worst, 1);
-drawTraining();
 if (find("masks")) for (const mask of data.masks) drawMask(find("masks").querySelector(".masks"), mask);
 drawCubes();
-done();
+start(drawTraining);

@@ -29,17 +29,17 @@ static void rates_rise_stay_and_fall(void **state)
     tess_train_opts o;
     CHECK_OK(tess__train_options(
         "t", &(tess_train_opts){TESS_TRAIN_OPTS_DEFAULTS, .steps = 100, .warmup = 10}, &o));
-    assert_true(tess__schedule(&o, 0) == 0.1);
-    assert_true(tess__schedule(&o, 9) == 1.0);
-    assert_true(tess__schedule(&o, 50) == 1.0);
-    assert_true(tess__schedule(&o, 75) == 0.5);
-    assert_true(fabs(tess__schedule(&o, 99) - 0.02) < 1e-12);
+    assert_true(tess_train_schedule(&o, 0) == 0.1);
+    assert_true(tess_train_schedule(&o, 9) == 1.0);
+    assert_true(tess_train_schedule(&o, 50) == 1.0);
+    assert_true(tess_train_schedule(&o, 75) == 0.5);
+    assert_true(fabs(tess_train_schedule(&o, 99) - 0.02) < 1e-12);
     CHECK_OK(tess__train_options(
         "t",
         &(tess_train_opts){TESS_TRAIN_OPTS_DEFAULTS, .steps = 100, .warmup = 0, .decay_from = 1},
         &o));
     for (int i = 0; i < 100; i++)
-        assert_true(tess__schedule(&o, i) == 1.0);
+        assert_true(tess_train_schedule(&o, i) == 1.0);
 }
 
 static void levels_are_one_in_each_part(void **state)

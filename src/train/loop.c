@@ -200,7 +200,7 @@ static tess_status observe(const tess_train *t, tess_step *now)
 
 static tess_status run_step(tess_train *t, tess_step *now)
 {
-    const double factor = tess__schedule(&t->opts, t->step);
+    const double factor = tess_train_schedule(&t->opts, t->step);
     double loss = 0.0, norm = 0.0;
     tess__step_times at = {.begin = tess__pg_clock(&t->pg), .begun = tess__train_sent(t)};
     t->plan_ns = 0;
@@ -249,6 +249,9 @@ static tess_status after_step(tess_train *t, tess_step *now)
         TESS_TRY(tess__plans_add(t));
     if (!t->opts.folder)
         return TESS_OK;
+    if (t->pg.rank == 0 && t->resumed && !t->recorded)
+        TESS_TRY(tess__settings_write(t, t->opts.folder));
+    t->recorded = 1;
     if (t->pg.rank == 0)
         TESS_TRY(tess__metrics_add(t->opts.folder, now));
     if (t->pg.rank == 0 && t->opts.tensorboard)

@@ -26,7 +26,7 @@ uint64_t tess__train_options_hash(const tess_train_opts *opts)
     return opts->settings ? tess__hash(h, opts->settings, strlen(opts->settings)) : h;
 }
 
-double tess__schedule(const tess_train_opts *opts, int64_t step)
+double tess_train_schedule(const tess_train_opts *opts, int64_t step)
 {
     const double rise =
         opts->warmup > 0 && step < opts->warmup ? (double)(step + 1) / (double)opts->warmup : 1.0;

@@ -213,7 +213,8 @@ tess_status tess__run_open(tess_train *train)
         TESS_TRY(tess__path(path, folder, "samples"));
         TESS_TRY(tess__make_folder(path));
     }
-    TESS_TRY(tess__settings_write(train, folder));
+    if (!train->resumed) /* else with its first step: until then they are not in force */
+        TESS_TRY(tess__settings_write(train, folder));
     if (train->control)
         TESS_TRY(tess__events_open(train));
     TESS_TRY(tess__plans_open(train));

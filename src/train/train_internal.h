@@ -13,6 +13,7 @@
 #include "model/model_internal.h"
 #include "optim/optim.h"
 #include "optim/process_group.h"
+#include "tessera/advanced/step.h"
 #include "tessera/train.h"
 
 #include <limits.h>
@@ -49,6 +50,7 @@ struct tess_train {
     double loss_mean, val_loss, val_buckets[TESS_NOISE_BUCKETS];
     int opened;    /* 1: the folder is ready for this run */
     int resumed;   /* 1: a checkpoint was read */
+    int recorded;  /* 1: settings.json is that of this run */
     int64_t saved; /* step of the checkpoint below; -1: none */
     char checkpoint[PATH_MAX];
 };
@@ -61,9 +63,6 @@ tess_status tess__train_options(const char *who, const tess_train_opts *given,
 
 /* Of all options that must be the same on all ranks. */
 uint64_t tess__train_options_hash(const tess_train_opts *opts);
-
-/* The factor on the learning rates in step number step, from 0: warmup, constant, decay. */
-double tess__schedule(const tess_train_opts *opts, int64_t step);
 
 /* ---- flow.c: noise, and the loss ------------------------------------------------------------- */
 

@@ -85,7 +85,8 @@ def main():
             after = length * (i + chance.random()) / args.moments
             hits += killed(args, out, after)
             complete(out)
-            subprocess.run(command(args, out, 1 + i % 3, "--resume"), check=True,
+            resume = ["--resume"] if (out / "checkpoints").exists() else []  # killed before it began
+            subprocess.run(command(args, out, 1 + i % 3, *resume), check=True,
                            stdout=subprocess.DEVNULL)
             got = last(out)
             different = sorted(k for k in want.keys() | got.keys() if want.get(k) != got.get(k))

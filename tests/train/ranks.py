@@ -181,7 +181,7 @@ def checkpoint(case):
     resume = case.train(*case.context(), "--out", "run", "--resume", "--steps", "4", "--seed", "1")
     case.fails([case.args.mpirun, "-n", "2", *inside, *resume],
                "rank 1 has another set of weights than rank 0")
-    shutil.rmtree(case.root / "rank.1" / "run")
+    shutil.rmtree(case.root / "rank.1" / "run" / "checkpoints")
     case.fails([case.args.mpirun, "-n", "2", *inside, *resume],
                "rank 1 has another checkpoint to start from than rank 0")
     weights = case.root / "a/checkpoints/step-000002/diffusion_pytorch_model.safetensors"

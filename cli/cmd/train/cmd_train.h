@@ -24,8 +24,9 @@ typedef struct {
 /* Values of a command line that begins with the members of settings files. {0} is empty. */
 typedef struct {
     train_values *values; /* NULL: none were read */
+    train_values *own;    /* of the run that is resumed, or branched off, alone; NULL: none */
     char **words;
-    int n_words;
+    int n_words, n_own; /* the first n_own are of `own` */
 } train_settings;
 
 /* The options in force: the defaults, then the run's own settings if it is resumed, or those of the
@@ -33,6 +34,11 @@ typedef struct {
 tess_status train_settings_read(cli *c, const train_values *v, train_settings *s,
                                 const train_values **values);
 void train_settings_free(train_settings *s);
+
+/* Whether the user gave an option, by the command line or --settings; whether the run's own
+ * settings have it. */
+int train_settings_given(const cli *c, const train_settings *s, const char *name);
+int train_settings_has(const train_settings *s, const char *name);
 
 /* The options in force as the text of a settings file, to be freed; NULL: no memory. */
 char *train_settings_text(const command *cmd, const train_values *v);

@@ -21,6 +21,7 @@ typedef struct {
 typedef struct {
     cli *c;
     const train_values *v;
+    const train_settings *from; /* where v comes from */
     tess_model_config config;
     tess_data *data;
     tess_data_info info;
@@ -45,6 +46,14 @@ typedef struct {
 
 /* train_start.c: model, data and options, before anything is allocated for the run. */
 tess_status train_prepare(train_job *j);
+
+/* train_records.c: what is said about a run is true.
+ * resume: --preset, --config and --data must be the run's own. text: the settings in force, with
+ * the model that was found; to be freed, NULL: no memory. schedule: after a resume, says how the
+ * learning rate changes, if it does. */
+tess_status train_check_resume(const train_job *j);
+char *train_record_text(const train_job *j);
+void train_say_schedule(const train_job *j, int64_t step);
 
 /* train_memory.c. Collective: fails where the memory of this rank's host does not suffice; a dry
  * run prints the need. */

@@ -92,8 +92,18 @@ static tess_status make(train_job *j)
 static tess_status run_steps(train_job *j)
 {
     tess_train_info info;
+    char text[128];
     TRY(tess_train_query(j->train, &info));
     j->first = info.step;
+    if (j->resumed)
+        train_say_schedule(j, info.step);
+    if (info.step >= info.steps && !j->c->common->quiet) {
+        snprintf(text, sizeof text, "the run is at step %lld of %lld: nothing to do",
+                 (long long)info.step, (long long)info.steps);
+        out_log(j->c, TESS_LOG_INFO, text);
+    }
+    if (info.step >= info.steps)
+        return TESS_OK;
     if (j->v->until > 0 && info.step >= j->v->until)
         return TESS_OK;
     j->c->progress.hold = 1; /* on_step asks for the checkpoint that a signal ends with */
@@ -143,7 +153,7 @@ static tess_status check_usage(cli *c, const train_values *v)
 tess_status train_run(cli *c, const train_values *v)
 {
     train_settings settings = {0};
-    train_job j = {.c = c};
+    train_job j = {.c = c, .from = &settings};
     tess_status status = check_usage(c, v);
     if (status == TESS_OK)
         status = train_settings_read(c, v, &settings, &j.v);

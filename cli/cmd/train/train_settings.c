@@ -28,9 +28,9 @@ static const opt *find(const opt *table, int n, const char *name)
 /* Whether an option is a setting: not where a run lies, nor what is done with it and by whom. */
 static int is_setting(const opt *o)
 {
-    static const char *const others[] = {
-        "out",      "resume",  "settings",  "dry-run",     "init",       "branch", "ranks-context",
-        "strategy", "cluster", "trace-out", "trace-ranks", "trace-rank", "until"};
+    static const char *const others[] = {"out",       "resume",        "settings",   "dry-run",
+                                         "branch",    "ranks-context", "strategy",   "cluster",
+                                         "trace-out", "trace-ranks",   "trace-rank", "until"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(o->name, others[i]) == 0)
             return 0;
@@ -172,8 +172,14 @@ tess_status train_settings_read(cli *c, const train_values *v, train_settings *s
     s->values = calloc(1, sizeof *s->values);
     if (!s->values)
         return out_fail(c, TESS_ENOMEM, "no memory for the settings");
-    if (own)
+    if (own) {
         TRY(add_file(c, path, s));
+        s->n_own = s->n_words;
+        s->own = malloc(sizeof *s->own);
+        if (!s->own)
+            return out_fail(c, TESS_ENOMEM, "no memory for the settings");
+        *s->own = *s->values; /* train has no option that repeats: nothing of it was freed */
+    }
     if (v->settings)
         TRY(add_file(c, v->settings, s));
     TRY(parse_all(c, s));
@@ -181,11 +187,33 @@ tess_status train_settings_read(cli *c, const train_values *v, train_settings *s
     return TESS_OK;
 }
 
+/* Whether "--name" or "--name=..." is among the words. */
+static int has(char *const *words, int n, const char *name)
+{
+    const size_t length = strlen(name);
+    for (int i = 0; i < n; i++)
+        if (strncmp(words[i], "--", 2) == 0 && strncmp(words[i] + 2, name, length) == 0 &&
+            (words[i][length + 2] == '=' || !words[i][length + 2]))
+            return 1;
+    return 0;
+}
+
+int train_settings_given(const cli *c, const train_settings *s, const char *name)
+{
+    return has(c->argv, c->argc, name) || has(s->words + s->n_own, s->n_words - s->n_own, name);
+}
+
+int train_settings_has(const train_settings *s, const char *name)
+{
+    return has(s->words, s->n_own, name);
+}
+
 void train_settings_free(train_settings *s)
 {
     for (int i = 0; i < s->n_words; i++)
         free(s->words[i]);
     free(s->words);
+    free(s->own);
     free(s->values);
 }
 
@@ -210,15 +238,22 @@ static json_t *member(const opt *o, const void *values)
     }
 }
 
+/* Texts and words may be missing; numbers are not. */
+static int has_value(const opt *o, const void *values)
+{
+    const void *at = (const char *)values + o->offset;
+    const int text =
+        o->type == OPT_PATH || o->type == OPT_STRING || (o->type == OPT_CHOICE && !o->narrow);
+    return !text || *(const char *const *)at;
+}
+
 char *train_settings_text(const command *cmd, const train_values *v)
 {
     json_t *root = json_object();
     int failed = !root || json_object_set_new(root, "seed", json_integer(v->common.seed));
     for (int i = 0; i < cmd->n_options && !failed; i++) {
         const opt *o = &cmd->options[i];
-        const int given = o->type == OPT_FLAG || o->initial ||
-                          *(const char *const *)((const char *)v + o->offset);
-        if (is_setting(o) && given)
+        if (is_setting(o) && has_value(o, v))
             failed = json_object_set_new(root, o->name, member(o, v)) != 0;
     }
     char *text = failed ? NULL : out_json(root);

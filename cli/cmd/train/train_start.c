@@ -4,8 +4,21 @@
 #include "train_job.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* ---- where it begins ------------------------------------------------------------------------- */
+
+/* Whether a folder is that of a run, which may have ended before its first checkpoint. */
+static int is_run(const char *folder)
+{
+    static const char *const parts[] = {"settings.json", "checkpoints"};
+    char path[PATH_BYTES];
+    for (int i = 0; i < 2; i++)
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, parts[i]) < sizeof path &&
+            access(path, F_OK) == 0)
+            return 1;
+    return 0;
+}
 
 /* The newest checkpoint to resume from, if there is one. */
 static tess_status find_resume(train_job *j)
@@ -14,6 +27,9 @@ static tess_status find_resume(train_job *j)
         tess_checkpoint_find(j->c->ctx, j->v->out, j->start, sizeof j->start);
     if (status == TESS_EIO) {
         char text[PATH_BYTES + 64];
+        if (!is_run(j->v->out))
+            return out_usage(
+                j->c, "--out is %.200s, which holds no run: there is nothing to resume", j->v->out);
         snprintf(text, sizeof text, "%s, so the run begins at step 0", tess_last_error());
         if (!j->c->common->quiet)
             out_log(j->c, TESS_LOG_WARN, text);
@@ -48,7 +64,7 @@ static tess_status find_config(train_job *j)
         TRY(tess_checkpoint_find(j->c->ctx, v->branch, j->start, sizeof j->start));
         j->branched = 1;
     }
-    if (!j->resumed && v->init)
+    if (!j->resumed && !j->branched && v->init)
         TRY(find_init(j));
     if (j->start[0])
         return tess_model_config_read(j->c->ctx, j->start, &j->config);
@@ -153,23 +169,14 @@ static void fill_options(train_job *j)
     j->opts.comm = j->trace ? j->trace : j->c->comm;
 }
 
-/* The settings have the sides that the data were opened with. */
-static char *settings_text(const train_job *j)
-{
-    train_values v = *j->v;
-    v.data.frames = j->info.frames;
-    v.data.height = j->info.height * j->info.pack;
-    v.data.width = j->info.width * j->info.pack;
-    return train_settings_text(j->c->cmd, &v);
-}
-
 /* Everything that is read before the run is made. */
 tess_status train_prepare(train_job *j)
 {
+    TRY(train_check_resume(j));
     TRY(find_config(j));
     j->latents = j->config.in_channels == WAN_CHANNELS;
     TRY(open_data(j));
-    j->settings = settings_text(j);
+    j->settings = train_record_text(j);
     if (!j->settings)
         return out_fail(j->c, TESS_ENOMEM, "no memory for the settings");
     TRY(train_trace_open(j->c, j->v, &j->trace));

@@ -222,8 +222,8 @@ static void the_number_of_saved_lists_is_reported(void **state)
     r = start(1, &opts);
     CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
     assert_string_equal(text,
-                        "step 3: lists of keys are saved for the backward pass (layers 1, selected "
-                        "again 1)");
+                        "step 3: lists of keys: saved for the backward pass in 1 layers, selected "
+                        "again in 1");
     end(&r);
 }
 

@@ -164,8 +164,9 @@ static void a_layer_switches_after_two_good_checks_and_a_settled_density(void **
     assert_int_equal(decide(&d, &rules, 8).n, 0);
     char text[TESS__EVENT_BYTES];
     tess__event_text(&h.events[0], text);
-    assert_string_equal(text, "step 7: layer 0 begins to attend sparsely (by recall, recall 0.965, "
-                              "recall limit 0.95, density 0.3, density change 0)");
+    assert_string_equal(text,
+                        "step 7: layer 0 becomes sparse, by the rule of recall: recall 0.965, "
+                        "needed 0.95, density 0.3 that moved by 0");
     tess__event_json(&h.events[0], text);
     assert_string_equal(text, "{\"step\": 7, \"layer\": 0, \"event\": \"switch\", \"why\": "
                               "{\"rule\": \"recall\", \"recall\": 0.965, \"recall_limit\": 0.95, "
@@ -230,8 +231,7 @@ static void heads_go_back_and_come_again(void **state)
         assert_true(d.choice[b * HEADS] && !d.choice[b * HEADS + 1]);
     char text[TESS__EVENT_BYTES];
     tess__event_text(&h.events[0], text);
-    assert_string_equal(text,
-                        "step 11: layer 0 head 1 goes back to dense (recall 0.89, limit 0.9)");
+    assert_string_equal(text, "step 11: layer 0 head 1 is dense again: recall 0.89, needed 0.9");
     assert_int_equal(decide(&d, &rules, 12).n, 0);
     check(&d, 0, 0, 1.0, 0.96);
     assert_int_equal(decide(&d, &rules, 13).n, 0); /* one check is not enough */
@@ -260,7 +260,7 @@ static void a_layer_goes_back_by_its_mean_and_comes_again(void **state)
     assert_int_equal(h.n, 1);
     assert_true(h.events[0].kind == TESS__EVENT_BACK && h.events[0].head == -1);
     tess__event_text(&h.events[0], text);
-    assert_string_equal(text, "step 11: layer 0 goes back to dense (recall 0.84, limit 0.9)");
+    assert_string_equal(text, "step 11: layer 0 is dense again: recall 0.84, needed 0.9");
     tess__event_json(&h.events[0], text);
     assert_string_equal(text, "{\"step\": 11, \"layer\": 0, \"event\": \"back\", \"why\": "
                               "{\"recall\": 0.84, \"limit\": 0.9}}\n");
@@ -296,7 +296,8 @@ static void a_layer_goes_back_with_the_last_of_its_heads(void **state)
     h = decide(&d, &rules, 12);
     assert_int_equal(h.n, 1);
     tess__event_text(&h.events[0], text);
-    assert_string_equal(text, "step 12: layer 0 goes back to dense (recall 0.91, heads back 2)");
+    assert_string_equal(
+        text, "step 12: layer 0 is dense again: recall 0.91, heads that are dense again 2");
     assert_true(!d.sparse[0] && !d.back[0] && !d.back[1]);
     tess__dsv_state_destroy(&d);
 }
@@ -310,13 +311,15 @@ static void what_was_missing_is_reported_by_its_rule(void **state)
         const char *sentence;
     } cases[] = {
         {TESS_SWITCH_LOSS, 0,
-         "step 40: layer 0 stayed dense to the end (recall 0.75, density 0.2, loss 0.5, loss limit "
-         "0.01)"},
+         "step 40: layer 0 stayed dense to the end: recall 0.75, density 0.2, loss of the "
+         "predictors "
+         "0.5, limit 0.01"},
         {TESS_SWITCH_STEP, 0,
-         "step 40: layer 0 stayed dense to the end (recall 0.75, density 0.2, switch step 50)"},
+         "step 40: layer 0 stayed dense to the end: recall 0.75, density 0.2, switch after step "
+         "50"},
         {TESS_SWITCH_STEP, 31,
-         "step 40: layer 0 stayed dense to the end (since 31, recall 0.75, recall limit 0.95, "
-         "density 0.2, switch step 50)"},
+         "step 40: layer 0 stayed dense to the end, since step 31: recall 0.75, needed 0.95, "
+         "density 0.2, switch after step 50"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tess__dsv_state d = make(3);
@@ -350,8 +353,8 @@ static void layers_that_stay_dense_are_reported_at_the_end(void **state)
     assert_int_equal(h.n, 1);
     char text[TESS__EVENT_BYTES];
     tess__event_text(&h.events[0], text);
-    assert_string_equal(text, "step 40: layer 0 stayed dense to the end (recall 0.625, recall "
-                              "limit 0.95)");
+    assert_string_equal(text,
+                        "step 40: layer 0 stayed dense to the end: recall 0.625, needed 0.95");
     tess__dsv_state_destroy(&d);
 }
 
@@ -411,9 +414,8 @@ static void a_head_is_sparse_below_the_break_even_density_with_slack(void **stat
     char text[TESS__EVENT_BYTES];
     tess__event_text(&h.events[0], text);
     assert_string_equal(text,
-                        "step 5: layer 0 selects its sparse heads per noise-level quartile (by "
-                        "table, sparse 1, of 8, changed 1, density 0.883, break even 0.25, "
-                        "room 0.123)");
+                        "step 5: layer 0: noise 0-25 % 1, 25-50 % 0, 50-75 % 0, 75-100 % 0 of 2 "
+                        "heads sparse, density 0.883, break-even 0.25, room for density 0.123");
     tess__dsv_state_destroy(&d);
 }
 

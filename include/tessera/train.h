@@ -129,6 +129,8 @@ typedef struct {
     double ema;            /* decay of the moving average of the weights; 0: no average */
     double shift;          /* of noise levels: s = shift u / (1 + (shift - 1) u) */
     double prompt_dropout; /* fraction of clips that are trained without prompt */
+    double diverge_above; /* a loss or validation above so many times the lowest running mean of the
+                             loss ends the run; 0: it goes on */
     uint64_t seed;
     tess_keep keep;   /* TESS_KEEP_BLOCKS recomputes inside each block: less memory, more time */
     tess_dtype store; /* of saved activations: F32 or BF16 */
@@ -161,9 +163,10 @@ typedef struct {
 #define TESS_TRAIN_OPTS_DEFAULTS                                                                   \
     .batch = 4, .accumulate = 1, .steps = 1500, .warmup = 50, .decay_from = 0.5, .lr = 3e-3,       \
     .lr_muon = 0.02, .beta1 = 0.9, .beta2 = 0.99, .momentum = 0.95, .clip = 1, .ema = 0.995,       \
-    .shift = 2, .prompt_dropout = 0.12, .attention = TESS_ATTENTION_OPTS_INIT,                     \
-    .validate_every = 250, .validate_clips = 16, .checkpoint_every = 500, .checkpoint_limit = 3,   \
-    .sample_steps = 25, .guidance = 2, .strategy = "auto"
+    .shift = 2, .prompt_dropout = 0.12, .diverge_above = 10,                                       \
+    .attention = TESS_ATTENTION_OPTS_INIT, .validate_every = 250, .validate_clips = 16,            \
+    .checkpoint_every = 500, .checkpoint_limit = 3, .sample_steps = 25, .guidance = 2,             \
+    .strategy = "auto"
 #define TESS_TRAIN_OPTS_INIT                                                                       \
     {                                                                                              \
         TESS_TRAIN_OPTS_DEFAULTS                                                                   \
@@ -230,8 +233,10 @@ typedef int (*tess_step_fn)(void *user, const tess_step *step);
 /* Runs `steps` steps, or 0: all that are left of opts.steps. fn may be NULL. Stopped by fn, it
  * writes a checkpoint (with a folder) and returns ESTOPPED, or the failure of the checkpoint. A
  * loss or gradient that is not finite ends the run with EINVAL before it touches the weights, also
- * with a checkpoint. Where that cannot be written, the sentence says both. With a folder, the first
- * call without a resume before fails if there is a checkpoint in it. */
+ * with a checkpoint. Where that cannot be written, the sentence says both. A loss or validation
+ * that diverges (diverge_above) ends it with EINVAL too; the last checkpoint is then its last good
+ * state. With a folder, the first call without a resume before fails if there is a checkpoint in
+ * it. */
 TESS_API tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user);
 
 typedef struct {

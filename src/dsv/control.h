@@ -225,9 +225,10 @@ tess_status tess__control_write(const tess__control *control, const tess__event 
 tess_status tess__control_write_all(const tess__control *control, const tess__event_list *events);
 
 /* control_break_even.c. Collective: the density at which sparse attention costs what dense does,
- * on this machine, in such cubes; and how it is known. */
-tess_status tess__control_break_even(tess__control *control, const int cube[3], double *density,
-                                     const char **rule);
+ * on this machine, in such cubes; how it is known; and the tokens from which on the wanted density
+ * would pay, infinite where none. */
+tess_status tess__control_break_even(tess__control *control, const int cube[3], double wanted,
+                                     double *density, double *tokens, const char **rule);
 
 /* control_ranks.c. Collective: what this rank has observed in a step becomes that of all ranks. */
 tess_status tess__control_sum(tess__control *control);

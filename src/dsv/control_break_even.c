@@ -10,8 +10,11 @@
 
 #include "tessera/advanced/predict.h"
 
+#include <math.h>
+
 typedef struct {
     double density;
+    double dense, sparse, per_row; /* ns: of a pair, of a pair of a list, of a query's selection */
     int64_t cached;
 } found;
 
@@ -29,12 +32,24 @@ static tess_status measure(const tess__control *c, const int cube[3], found *f)
                                          .backward = c->opts.train};
     tess_break_even_result result;
     TESS_TRY(tess_break_even(c->ctx, &shape, c->attention.cache, &result));
-    *f = (found){result.density, result.cached};
+    const double rows = (double)c->tokens, pairs = rows * rows;
+    *f = (found){.density = result.density,
+                 .dense = result.ns_dense / pairs,
+                 .sparse = result.ns_sparse_per_density / pairs,
+                 .per_row = result.ns_sparse_fixed / rows,
+                 .cached = result.cached};
     return TESS_OK;
 }
 
-tess_status tess__control_break_even(tess__control *c, const int cube[3], double *density,
-                                     const char **rule)
+/* dense n > per_row + wanted sparse n: tokens from which on a density pays; infinite: none. */
+static double pays_from(const found *f, double wanted)
+{
+    const double gain = f->dense - wanted * f->sparse;
+    return gain > 0.0 ? ceil(f->per_row / gain) : (double)INFINITY;
+}
+
+tess_status tess__control_break_even(tess__control *c, const int cube[3], double wanted,
+                                     double *density, double *tokens, const char **rule)
 {
     static const char *const rules[] = {"measured", "cached"};
     tess__process_group *pg = c->opts.pg;
@@ -48,6 +63,7 @@ tess_status tess__control_break_even(tess__control *c, const int cube[3], double
     }
     TESS_TRY(status);
     *density = f.density;
+    *tokens = pays_from(&f, wanted);
     *rule = rules[f.cached != 0];
     return TESS_OK;
 }

@@ -20,18 +20,38 @@ enum { QUARTILES = TESS_NOISE_BUCKETS };
 
 /* ---- decide ---------------------------------------------------------------------------------- */
 
+/* Density of the heads: given, or the least that was measured of a layer. */
+static double wanted_density(const tess__control *c, const tess__dsv_state *s)
+{
+    double least = c->rules.density > 0.0 ? c->rules.density : 1.0;
+    for (int layer = 0; layer < s->layers && c->rules.density == 0.0; layer++)
+        least = fmin(least, tess__layer_density(s, 0, layer));
+    return least;
+}
+
 static tess_status know_break_even(tess__control *c, int64_t step, tess__decision *d)
 {
     if (c->rules.choosing != TESS__CHOOSE_TABLE || !isnan(d->next.break_even))
         return TESS_OK;
     tess__event event = {
         .kind = TESS__EVENT_BREAK_EVEN, .step = step, .layer = -1, .head = -1, .rule = "given"};
-    double density = c->attention.break_even;
+    const double wanted = wanted_density(c, &d->next);
+    double density = c->attention.break_even, tokens = (double)NAN;
     if (density == 0.0)
-        TESS_TRY(tess__control_break_even(c, d->next.cubes[0].cube, &density, &event.rule));
+        TESS_TRY(tess__control_break_even(c, d->next.cubes[0].cube, wanted, &density, &tokens,
+                                          &event.rule));
     event.why[0].name = "density";
     event.why[0].value = d->next.break_even = density;
     event.n_why = 1;
+    if (wanted >= density && !isnan(tokens)) { /* one line says that it does not pay */
+        event.why[1].name = "wanted";
+        event.why[1].value = wanted;
+        event.why[2].name = "tokens";
+        event.why[2].value = (double)c->tokens;
+        event.why[3].name = "pays_from_tokens";
+        event.why[3].value = tokens;
+        event.n_why = 4;
+    }
     tess__event_add(&d->events, &event);
     return TESS_OK;
 }

@@ -119,10 +119,11 @@ typedef enum {
 
 typedef struct tess__event {
     tess__event_kind kind;
-    int64_t step;     /* the first one that it is in force in */
-    int layer, head;  /* -1: of all */
-    const char *rule; /* NULL: none */
-    int sizes[3];     /* of a cube or window; [0] 0: none */
+    int64_t step;                  /* the first one that it is in force in */
+    int layer, head;               /* -1: of all */
+    const char *rule;              /* NULL: none */
+    int sizes[3];                  /* of a cube or window; [0] 0: none */
+    int heads[TESS_NOISE_BUCKETS]; /* of a dispatch: sparse ones, by noise-level quartile */
     struct {
         const char *name;
         double value; /* NaN: left out */

@@ -266,7 +266,7 @@ static int has_room(const tess__rules *rules, int32_t units)
 static void dispatch_layer(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
                            int layer, int32_t n, tess__event_list *events)
 {
-    int changed = 0, sparse = 0, tight = 0;
+    int changed = 0, sparse = 0, tight = 0, by_quartile[QUARTILES] = {0};
     double density = 0.0;
     for (int b = 0; b < QUARTILES; b++)
         for (int h = 0; h < d->heads; h++) {
@@ -277,28 +277,29 @@ static void dispatch_layer(const tess__dsv_state *d, const tess__rules *rules, i
             tight += worth && !now;
             changed += now != d->choice[place];
             sparse += now;
+            by_quartile[b] += now;
             density += now ? (double)units / n : 1.0;
             d->choice[place] = (uint8_t)now;
         }
     if (!changed && d->since[layer] != step)
         return;
     const int table = rules->choosing == TESS__CHOOSE_TABLE;
-    tess__event_add(
-        events,
-        &(tess__event){.kind = TESS__EVENT_DISPATCH,
-                       .step = step,
-                       .layer = layer,
-                       .head = -1,
-                       .rule = table                                    ? "table"
-                               : rules->choosing == TESS__CHOOSE_SPARSE ? "sparse"
-                                                                        : "imposed",
-                       .why = {{"sparse", sparse},
-                               {"of", QUARTILES * d->heads},
-                               {"changed", changed},
-                               {"density", density / (QUARTILES * d->heads)},
-                               {"break_even", table ? d->break_even : (double)NAN},
-                               {"room", tight ? (double)rules->units_most / n : (double)NAN}},
-                       .n_why = 6});
+    tess__event event = {.kind = TESS__EVENT_DISPATCH,
+                         .step = step,
+                         .layer = layer,
+                         .head = -1,
+                         .rule = table                                    ? "table"
+                                 : rules->choosing == TESS__CHOOSE_SPARSE ? "sparse"
+                                                                          : "imposed",
+                         .why = {{"sparse", sparse},
+                                 {"of", QUARTILES * d->heads},
+                                 {"changed", changed},
+                                 {"density", density / (QUARTILES * d->heads)},
+                                 {"break_even", table ? d->break_even : (double)NAN},
+                                 {"room", tight ? (double)rules->units_most / n : (double)NAN}},
+                         .n_why = 6};
+    memcpy(event.heads, by_quartile, sizeof event.heads);
+    tess__event_add(events, &event);
 }
 
 void tess__decide_heads(tess__dsv_state *d, const tess__rules *rules, int64_t step, int32_t n,

@@ -59,6 +59,10 @@ static const tess_option train_options[] = {
     REAL(shift, 0.001, 1000, "shift of the noise levels: above 1, more training at high noise"),
     REAL(prompt_dropout, 0, 1,
          "fraction of clips trained without prompt, for classifier-free guidance"),
+    REAL(
+        diverge_above, 0, 1e12,
+        "multiple of the lowest running mean of the loss above which a loss or validation ends the "
+        "run as diverged; 0: none"),
     FLAG(keep, "recomputation of each block in the backward pass: less memory, more time"),
     VALUE(store, stores, store_values, "precision of saved activations"),
     CUBE(cube, "token order of dense attention"),

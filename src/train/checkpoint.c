@@ -240,7 +240,7 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
     train->step = state.checkpoint.step;
     /* Batches of another size begin after the last clip of the run. */
     train->batches = (state.batches * state.batch + train->opts.batch - 1) / train->opts.batch;
-    train->loss_mean = state.loss_mean;
+    train->loss_mean = train->loss_level = state.loss_mean;
     train->val_loss = state.val_loss;
     memcpy(train->val_buckets, state.val_buckets, sizeof train->val_buckets);
     train->opened = 0;

@@ -3,8 +3,9 @@
  *
  * A step accumulates the gradients of `accumulate` micro-batches; noise levels are stratified over
  * all their clips. The loss and the norm of the gradients are checked before the update: if one is
- * not finite, the state is still that of the step before, and is saved. Between steps come, when
- * due, validation, a sheet of preview samples and a checkpoint. A step allocates nothing.
+ * not finite, the state is still that of the step before, and is saved; a loss that diverges ends
+ * the run at its last checkpoint. Between steps come, when due, validation, a
+ * sheet of preview samples and a checkpoint. A step allocates nothing.
  *
  * Each of many ranks has its clips of every micro-batch, with the same numbers, and so the same
  * noise, as on one rank; gradients are sent to their owners during the backward pass of the last
@@ -123,6 +124,26 @@ static tess_status fail_not_finite(tess_train *t, const char *what, double value
     return tess__fail(TESS_EINVAL, "%s; %s holds the state before it", why, t->checkpoint);
 }
 
+/* Whether a loss is so far above what the run had reached that the run is lost. */
+static int diverged(const tess_train *t, double loss)
+{
+    const double above = t->opts.diverge_above;
+    return above > 0 && (isnan(loss) || loss > above * t->loss_level);
+}
+
+/* EINVAL: the state that is reached is not written, so that the newest checkpoint is a good one. */
+static tess_status fail_diverged(tess_train *t, const char *what, int64_t step, double loss)
+{
+    t->pg.failure_known = 1; /* every rank has the same loss */
+    return tess__fail(
+        TESS_EINVAL,
+        "tess_train_run: the run diverges: %s of step %lld is %.3g, the lowest running "
+        "mean of the loss was %.3g; %s%s, and a smaller learning rate may help",
+        what, (long long)step, loss, t->loss_level,
+        t->checkpoint[0] ? t->checkpoint : "no checkpoint was written before",
+        t->checkpoint[0] ? " is its last good state" : "");
+}
+
 /* ESTOPPED says that the run can go on: not without the checkpoint. */
 static tess_status stop_run(tess_train *t)
 {
@@ -214,6 +235,8 @@ static tess_status run_step(tess_train *t, tess_step *now)
         return fail_not_finite(t, "the loss", loss);
     if (!isfinite(norm))
         return fail_not_finite(t, "the gradients' norm", norm);
+    if (diverged(t, loss))
+        return fail_diverged(t, "the loss", t->step + 1, loss);
     TESS_TRY(update(t, norm, factor));
     at.end = tess__pg_clock(&t->pg);
     at.ended = tess__train_sent(t);
@@ -223,6 +246,7 @@ static tess_status run_step(tess_train *t, tess_step *now)
     t->batches += t->opts.accumulate;
     t->loss_mean =
         isnan(t->loss_mean) ? loss : loss_memory * t->loss_mean + (1.0 - loss_memory) * loss;
+    t->loss_level = fmin(t->loss_level, t->loss_mean);
     tess__step_describe(t, &at, factor, now);
     now->loss = loss;
     now->grad_norm = norm;
@@ -238,24 +262,33 @@ static int is_due(int64_t every, const tess_train *t)
     return every > 0 && (t->step % every == 0 || t->step == t->opts.steps);
 }
 
+/* The step in the files of the run's folder, by rank 0. */
+static tess_status record(tess_train *t, const tess_step *now)
+{
+    if (!t->opts.folder || t->pg.rank > 0)
+        return TESS_OK;
+    if (t->resumed && !t->recorded)
+        TESS_TRY(tess__settings_write(t, t->opts.folder));
+    t->recorded = 1;
+    TESS_TRY(tess__metrics_add(t->opts.folder, now));
+    return t->opts.tensorboard ? tess__tensorboard_add(t->opts.folder, now) : TESS_OK;
+}
+
 static tess_status after_step(tess_train *t, tess_step *now)
 {
-    if (is_due(t->opts.validate_every, t)) {
+    const int validates = is_due(t->opts.validate_every, t);
+    if (validates) {
         TESS_TRY(tess__train_validate(t, &t->val_loss, t->val_buckets));
         now->val_loss = t->val_loss;
         memcpy(now->val_buckets, t->val_buckets, sizeof now->val_buckets);
     }
-    if (is_due(t->opts.validate_every, t) || t->step == t->opts.steps)
+    if (validates || t->step == t->opts.steps)
         TESS_TRY(tess__plans_add(t));
+    TESS_TRY(record(t, now));
+    if (validates && diverged(t, t->val_loss))
+        return fail_diverged(t, "the validation loss", t->step, t->val_loss);
     if (!t->opts.folder)
         return TESS_OK;
-    if (t->pg.rank == 0 && t->resumed && !t->recorded)
-        TESS_TRY(tess__settings_write(t, t->opts.folder));
-    t->recorded = 1;
-    if (t->pg.rank == 0)
-        TESS_TRY(tess__metrics_add(t->opts.folder, now));
-    if (t->pg.rank == 0 && t->opts.tensorboard)
-        TESS_TRY(tess__tensorboard_add(t->opts.folder, now));
     if (is_due(t->opts.sample_every, t))
         TESS_TRY(tess__sheet_write(t));
     return is_due(t->opts.checkpoint_every, t) ? tess__run_checkpoint(t) : TESS_OK;

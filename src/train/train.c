@@ -188,6 +188,7 @@ tess_status tess_train_create(tess_model *model, tess_data *data, const tess_tra
                       .info = info,
                       .opts = full,
                       .loss_mean = (double)NAN,
+                      .loss_level = (double)NAN,
                       .val_loss = (double)NAN,
                       .saved = -1};
     tess__counts_add(comm, -1, &t->sent_before);

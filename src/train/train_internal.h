@@ -48,10 +48,11 @@ struct tess_train {
     int64_t step;    /* done */
     int64_t batches; /* read from the data */
     double loss_mean, val_loss, val_buckets[TESS_NOISE_BUCKETS];
-    int opened;    /* 1: the folder is ready for this run */
-    int resumed;   /* 1: a checkpoint was read */
-    int recorded;  /* 1: settings.json is that of this run */
-    int64_t saved; /* step of the checkpoint below; -1: none */
+    double loss_level; /* lowest loss_mean of this process; NaN: none yet */
+    int opened;        /* 1: the folder is ready for this run */
+    int resumed;       /* 1: a checkpoint was read */
+    int recorded;      /* 1: settings.json is that of this run */
+    int64_t saved;     /* step of the checkpoint below; -1: none */
     char checkpoint[PATH_MAX];
 };
 

@@ -27,7 +27,13 @@ echo '[1]' >array.json
 try tessera train --dry-run --settings array.json
 echo '{"out": "run"}' >out.json
 try tessera train --dry-run --settings out.json
+echo '{"batch_size": 4}' >longer.json
+try tessera train --dry-run --settings longer.json
+echo 'steps: 10' >steps.yaml
+try tessera train --dry-run --settings steps.yaml
 try tessera train --dry-run --preset tiny --width 30
+try tessera train --dry-run --preset tiny --height 3
+try tessera train --dry-run --attention dsv --rank 12
 try tessera sample
 try tessera sample run
 try tessera sample run -o clip.avi

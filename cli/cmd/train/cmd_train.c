@@ -73,6 +73,7 @@ static opt options[] = {
     TRAIN("ema", "X", ema),
     TRAIN("shift", "X", shift),
     TRAIN("prompt-dropout", "X", prompt_dropout),
+    TRAIN("diverge-above", "X", diverge_above),
 
     TRAIN("validate-every", "N", validate_every),
     TRAIN("validate-clips", "N", validate_clips),
@@ -161,7 +162,8 @@ const command command_train = {
         "checkpoint opens in diffusers. A run that was stopped, killed or resumed with another "
         "number of threads ends with the same bits as one that was not.\n"
         "Ctrl-C and SIGTERM write a checkpoint and exit with 130; a second one ends at once. A "
-        "loss that is not finite ends the run with a checkpoint of the state before it.\n"
+        "loss that is not finite ends the run with a checkpoint of the state before it; one that "
+        "diverges ends it too (--diverge-above), and the last checkpoint is the last good state.\n"
         "With --attention dsv a run has two stages: dense while predictors learn which keys "
         "matter, then sparse, layer by layer. Each decision is printed and stored in events.jsonl; "
         "docs/dsv.md explains the rules.\n"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sample_run.c - samples clips from a checkpoint. */
+#include "clip_side.h"
 #include "cmd_sample.h"
 
 #include "tessera/file.h"
@@ -53,14 +54,13 @@ static tess_status find(sample_job *j)
 }
 
 /* A side in pixels to that of the latent. */
-static tess_status side(const sample_job *j, const char *name, int64_t given, int *latent)
+static tess_status side(const sample_job *j, const char *name, int64_t given, int patch,
+                        int *latent)
 {
     const int pack = j->trained.data.pack;
     if (given == 0 && *latent == 0)
         return out_usage(j->c, "--%s is missing, %s does not say it", name, j->v->checkpoint);
-    if (given % pack != 0)
-        return out_usage(j->c, "--%s is %lld, must be a multiple of %d", name, (long long)given,
-                         pack);
+    TRY(clip_side_check(j->c, name, given, pack, patch));
     if (given)
         *latent = (int)(given / pack);
     return TESS_OK;
@@ -73,8 +73,10 @@ static tess_status choose_shape(sample_job *j)
         d->frames = (int)j->v->frames;
     if (d->frames == 0)
         return out_usage(j->c, "--frames is missing, %s does not say it", j->v->checkpoint);
-    TRY(side(j, "height", j->v->height, &d->height));
-    TRY(side(j, "width", j->v->width, &d->width));
+    if (j->v->frames)
+        TRY(clip_side_check(j->c, "frames", j->v->frames, 0, j->config.patch[0]));
+    TRY(side(j, "height", j->v->height, j->config.patch[1], &d->height));
+    TRY(side(j, "width", j->v->width, j->config.patch[2], &d->width));
     if (!isnan(j->v->fps))
         d->fps = j->v->fps;
     if (!sample_ends_with(j->v->output, ".npy") && d->channels != 3 * d->pack * d->pack)

@@ -8,7 +8,8 @@ tess_status train_attention(cli *c, const train_values *v, tess_attention_opts *
 {
     const tess_attention_opts *o = &v->opts.attention;
     if (o->proj_dim % 8)
-        return out_usage(c, "--rank is %d, must be a multiple of 8 up to 64", o->proj_dim);
+        return out_usage(c, "--rank is %d, must be a multiple of 8 up to 64: %d or %d", o->proj_dim,
+                         o->proj_dim / 8 * 8, o->proj_dim / 8 * 8 + 8);
     if (o->min_density > o->max_density)
         return out_usage(c, "--min-density is %g, must be at most --max-density, %g",
                          o->min_density, o->max_density);

@@ -20,8 +20,9 @@ typedef struct {
 /* Everything the run holds. */
 typedef struct {
     cli *c;
-    const train_values *v;
-    const train_settings *from; /* where v comes from */
+    train_values values;
+    const train_values *v;      /* the values */
+    const train_settings *from; /* where they come from */
     tess_model_config config;
     tess_data *data;
     tess_data_info info;
@@ -54,6 +55,11 @@ tess_status train_prepare(train_job *j);
 tess_status train_check_resume(const train_job *j);
 char *train_record_text(const train_job *j);
 void train_say_schedule(const train_job *j, int64_t step);
+
+/* train_foresee.c: an arm that branches off switches at once, unless --switch-step is given; what
+ * cannot happen within the steps asked for is said. */
+void train_switch_branched(train_job *j);
+void train_foresee(const train_job *j);
 
 /* train_memory.c. Collective: fails where the memory of this rank's host does not suffice; a dry
  * run prints the need. */

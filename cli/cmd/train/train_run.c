@@ -159,6 +159,8 @@ tess_status train_run(cli *c, const train_values *v)
         status = train_settings_read(c, v, &settings, &j.v);
     status = world_agree(c, c->comm, status);
     if (status == TESS_OK) {
+        j.values = *j.v;
+        j.v = &j.values;
         if (c->json)
             out_set(c, c->json, "seed", json_integer(j.v->common.seed));
         status = run_job(&j);

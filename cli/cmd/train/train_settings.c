@@ -50,6 +50,23 @@ static const opt *setting(const command *cmd, const char *name)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
+/* The name that was probably meant: by few edits, or the beginning of the one that was written, as
+ * of batch_size. Names of settings have dashes. */
+static const char *meant(const char *key, const char *const *names, int n)
+{
+    char dashed[80];
+    snprintf(dashed, sizeof dashed, "%s", key);
+    for (char *p = dashed; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    const char *near = tess_nearest(dashed, names, n);
+    for (int i = 0; i < n && !near; i++) {
+        const size_t length = strlen(names[i]);
+        if (strncmp(dashed, names[i], length) == 0 && dashed[length] == '-')
+            near = names[i];
+    }
+    return near ? near : strncmp(dashed, "learning", 8) == 0 ? "lr" : NULL;
+}
+
 static tess_status unknown(cli *c, const char *path, const char *key)
 {
     const char *names[128];
@@ -58,9 +75,17 @@ static tess_status unknown(cli *c, const char *path, const char *key)
         if (is_setting(&c->cmd->options[i]))
             names[n++] = c->cmd->options[i].name;
     names[n++] = "seed";
-    const char *near = tess_nearest(key, names, n);
-    return out_fail(c, TESS_EFORMAT, "%s: unknown member \"%.80s\"%s%s%s", path, key,
-                    near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    const char *near = meant(key, names, n);
+    return out_usage(c, "%s: unknown member \"%.80s\"%s%s%s", path, key,
+                     near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+/* YAML is not read: its scalars change their type by their looks (no, 1e-3), and one format of one
+ * parser has one set of rules. */
+static int is_yaml(const char *path)
+{
+    const char *end = strrchr(path, '.');
+    return end && (strcmp(end, ".yaml") == 0 || strcmp(end, ".yml") == 0);
 }
 
 /* "--name=value", "--name" or "--no-name". */
@@ -119,6 +144,9 @@ static tess_status add_file(cli *c, const char *path, train_settings *s)
     const int before = s->n_words;
     if (access(path, R_OK) != 0)
         return out_fail(c, TESS_EIO, "%s: cannot open: %s", path, strerror(errno));
+    if (is_yaml(path))
+        return out_usage(c, "%s: is YAML, must be JSON, such as {\"steps\": 1500, \"lr\": 0.003}",
+                         path);
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &wrong);
     if (!root)
         return out_fail(c, TESS_EFORMAT, "%s: line %d: %s", path, wrong.line, wrong.text);
@@ -173,7 +201,7 @@ tess_status train_settings_read(cli *c, const train_values *v, train_settings *s
     if (!s->values)
         return out_fail(c, TESS_ENOMEM, "no memory for the settings");
     if (own) {
-        TRY(add_file(c, path, s));
+        TRY(out_input(c, add_file(c, path, s)));
         s->n_own = s->n_words;
         s->own = malloc(sizeof *s->own);
         if (!s->own)
@@ -181,7 +209,7 @@ tess_status train_settings_read(cli *c, const train_values *v, train_settings *s
         *s->own = *s->values; /* train has no option that repeats: nothing of it was freed */
     }
     if (v->settings)
-        TRY(add_file(c, v->settings, s));
+        TRY(out_input(c, add_file(c, v->settings, s)));
     TRY(parse_all(c, s));
     *values = s->values;
     return TESS_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_start.c - start of a training run: its first weights, its data, its options. */
+#include "clip_side.h"
 #include "tessera/advanced/dataset.h"
 #include "train_job.h"
 
@@ -126,6 +127,23 @@ static tess_status check_patch(const train_job *j)
                     patch[2]);
 }
 
+/* Sides that were asked for; those of latents are not asked for. */
+static tess_status check_sides(const train_job *j, int pack)
+{
+    const tess_data_opts *d = &j->v->data;
+    const int *patch = j->config.patch;
+    const struct {
+        const char *name;
+        int side, pack, patch;
+    } sides[] = {{"frames", d->frames, 0, patch[0]},
+                 {"height", d->height, pack, patch[1]},
+                 {"width", d->width, pack, patch[2]}};
+    for (int i = 0; i < 3; i++)
+        if (train_settings_given(j->c, j->from, sides[i].name))
+            TRY(clip_side_check(j->c, sides[i].name, sides[i].side, sides[i].pack, sides[i].patch));
+    return TESS_OK;
+}
+
 /* A preset is a size: its channels and text follow the data. */
 static tess_status open_data(train_job *j)
 {
@@ -138,6 +156,7 @@ static tess_status open_data(train_job *j)
     opts.text_len = opts.text ? 0 : j->config.text_len;
     opts.text_dim = opts.text ? 0 : j->config.text_dim;
     opts.seed = (uint64_t)v->common.seed;
+    TRY(check_sides(j, opts.pack));
     TRY(tess_data_open(j->c->ctx, &opts, &j->data));
     TRY(tess_data_query(j->data, &j->info));
     TRY(check_patch(j));
@@ -174,6 +193,7 @@ tess_status train_prepare(train_job *j)
 {
     TRY(train_check_resume(j));
     TRY(find_config(j));
+    train_switch_branched(j);
     j->latents = j->config.in_channels == WAN_CHANNELS;
     TRY(open_data(j));
     j->settings = train_record_text(j);
@@ -182,6 +202,7 @@ tess_status train_prepare(train_job *j)
     TRY(train_trace_open(j->c, j->v, &j->trace));
     fill_options(j);
     TRY(train_attention(j->c, j->v, &j->opts.attention));
+    train_foresee(j);
     if (j->opts.attention.kind == TESS_ATTENTION_SEARCH)
         on_event(j,
                  "every step has other clips, so that search finds its keys anew, as oracle does");

@@ -113,16 +113,16 @@ static void put_switch(const tess__event *event, char text[TESS__EVENT_BYTES])
     put_value(event, text, ", limit ", "loss_limit");
 }
 
-/* "layer 0: 8 of 8 heads sparse, density 0.25, break-even 0.44", or by quarter of the noise. */
+/* "layer 0: 8 of 8 heads sparse, density 0.25, break-even 0.44", or by noise-level quartile. */
 static void put_dispatch(const tess__event *event, char text[TESS__EVENT_BYTES])
 {
-    static const char *const quarters[] = {"noise 0-25 %", "25-50 %", "50-75 %", "75-100 %"};
+    static const char *const quartiles[] = {"noise 0-25 %", "25-50 %", "50-75 %", "75-100 %"};
     const int *n = event->heads;
     const long long heads = (long long)(value_of(event, "of") / TESS_NOISE_BUCKETS);
     const int same = n[0] == n[1] && n[1] == n[2] && n[2] == n[3];
     for (int i = 0; i < (same ? 1 : TESS_NOISE_BUCKETS); i++) {
         put(text, i ? ", " : ": ");
-        put(text, same ? "" : quarters[i]);
+        put(text, same ? "" : quartiles[i]);
         put_int(text, same ? "" : " ", n[i]);
     }
     put_int(text, " of ", heads);

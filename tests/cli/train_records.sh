@@ -1,5 +1,5 @@
 # What a run's folder says is what was done; --resume keeps the model and the data of a run.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 small="--preset tiny --frames 2 --height 16 --width 16 --batch 1 --validate-clips 1 --warmup 0 -j 1"
 try() { "$@" >/dev/null; echo "exit $?"; }
 settings() { python3 -c "
@@ -27,12 +27,12 @@ echo "== nothing to do changes nothing"
 tessera train --out run --resume --steps 2 --lr 0.5 | grep -E 'nothing|steps'
 settings run
 echo "== settings of a resumed run are those of its steps"
-tessera train --out run --resume --steps 6 -v 2>&1 | grep -E 'learning rate|^steps'
+tessera train --out run --resume --steps 6 -v 2>&1 | grep -E 'learning rate|^steps +[0-9]+$'
 settings run
 tessera train --out run --resume 2>&1 | grep -c 'learning rate'
 echo "== the schedule continues without a word where it is the same"
 tessera train $small --steps 8 --until 3 --out part -q >/dev/null
-tessera train --out part --resume 2>&1 | grep -E 'learning rate|^steps'
+tessera train --out part --resume 2>&1 | grep -E 'learning rate|^steps +[0-9]+$'
 echo "== --init records the weights that it found"
 tessera train --init run --frames 2 --height 16 --width 16 --batch 1 --validate-every 0 --steps 1 --out init -q -j 1 >/dev/null
 settings init

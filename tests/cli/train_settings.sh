@@ -19,5 +19,5 @@ lines = [json.loads(l) for l in open("run/metrics.jsonl")]
 print([l["step"] for l in lines], sorted(lines[0]))
 print([l["val_loss"] is not None for l in lines], len(lines[-1]["val_buckets"]))'
 head -c 30 run/metrics.csv; echo
-tessera train --out run $shape --preset tiny
+tessera train --out run $shape --preset tiny -q
 echo "exit $?"

@@ -19,7 +19,9 @@ for preset, steps, extra in (("tiny", 12, ["--attention", "window", "--density",
                              ("small", 3, [])):
     shown = lines("train", "--preset", preset, "--steps", str(steps), "--batch", "1", "--validate-every", "2",
                   "--validate-clips", "4", "--sample-every", "6", "--sample-steps", "2", "--cache", "none", "--out", preset, *extra)
-    line = [s for s in shown if not s.startswith("tessera train: ")]
+    banner = [s.split()[0] for s in shown if re.match(r"[a-z]+ {5,}", s)]
+    assert banner == ["model", "data", "steps", "machine", "folder"], shown
+    line = [s for s in shown if not re.match(r"tessera train: |[a-z]+ {5,}", s)]
     density = f" +density {number}" if extra else ""
     step = rf"(step )?(\d+)/{steps} +loss {number} +mean {number}( (falling|flat|rising))? +{number} ms/step +{rate} tok(ens)?/s{density} +{left}"
     for state in line:

@@ -70,6 +70,18 @@ void train_progress_begin(train_job *j);
 void train_progress_step(train_job *j, const tess_step *step);
 void train_progress_end(train_job *j);
 
+/* train_time.c: predicted seconds, of a step but for the last. */
+typedef struct {
+    double linear, attention, optimiser, other, step, run;
+} train_times;
+
+/* Measures rates for about a second and prints the time of a step and of the run. */
+tess_status train_show_time(const train_job *j, int64_t tokens, int64_t params, int threads);
+
+/* train_banner.c: what is trained, on stderr; after it, the next commands, ready to paste. */
+tess_status train_banner(const train_job *j);
+void train_next(const train_job *j);
+
 /* train_report.c: the result. */
 tess_status train_report(train_job *j);
 

@@ -137,12 +137,54 @@ static tess_status add_neighbours(cli *c, int64_t *bytes)
     return status;
 }
 
+/* Options that need less: ways to the same step. all: what the hosts' ranks need together now. */
+static tess_status fail_memory(const train_job *j, int threads, int64_t all, int64_t total,
+                               int64_t available)
+{
+    char a[32], b[32], each[32], fits[256] = "";
+    const double share = (double)all / (double)total;
+    int64_t lowest = all;
+    int found = 0;
+    for (int batch = j->opts.batch; batch > 0; batch /= 2)
+        for (int way = batch == j->opts.batch; way < 4; way++) {
+            tess_train_opts opts = j->opts;
+            tess_train_memory need;
+            char option[64] = "";
+            opts.batch = batch;
+            opts.accumulate = j->opts.accumulate * (j->opts.batch / batch);
+            opts.keep = way & 1 ? TESS_KEEP_BLOCKS : opts.keep;
+            opts.store = way & 2 ? TESS_DTYPE_BF16 : opts.store;
+            if (j->opts.batch % batch || found == 3 ||
+                tess_train_need(&j->config, &j->info, &opts, threads, &need) != TESS_OK)
+                continue;
+            const int64_t bytes = (int64_t)(share * (double)need.total);
+            lowest = bytes < lowest ? bytes : lowest;
+            if (bytes > available)
+                continue;
+            if (batch < j->opts.batch)
+                snprintf(option, sizeof option, " --batch %d --accumulate %d", batch,
+                         opts.accumulate);
+            const size_t used = strlen(fits);
+            snprintf(fits + used, sizeof fits - used, "%s%s%s%s (%s)", found ? " or" : "", option,
+                     way & 1 ? " --recompute" : "", way & 2 ? " --store bf16" : "",
+                     out_bytes(bytes, each));
+            found++;
+        }
+    if (found)
+        return out_fail(j->c, TESS_ENOMEM, "needs %s, %s available; what fits:%s",
+                        out_bytes(all, a), out_bytes(available, b), fits);
+    return out_fail(
+        j->c, TESS_ENOMEM,
+        "needs %s, %s available; %s at least with --recompute, --store bf16 and --batch "
+        "1: a smaller --preset, --frames, --height or --width needs less",
+        out_bytes(all, a), out_bytes(available, b), out_bytes(lowest, each));
+}
+
 tess_status train_check_memory(train_job *j)
 {
     tess_train_memory need;
     tess_machine machine;
     tess_ctx_info info;
-    char a[32], b[32];
     TRY(tess_ctx_query(j->c->ctx, &info));
     TRY(tess_machine_query(j->c->ctx, &machine));
     TRY(world_agree(j->c, j->c->comm,
@@ -153,11 +195,9 @@ tess_status train_check_memory(train_job *j)
         show_plan(j);
         show_need(j->c, &need, machine.memory_available);
         show_latents(j, info.threads);
+        TRY(train_show_time(j, tokens_of(&j->config, &j->info), need.weights / 4, info.threads));
     }
     if (all > machine.memory_available)
-        return out_fail(j->c, TESS_ENOMEM,
-                        "needs %s, %s available; a smaller --batch, --recompute or --store bf16 "
-                        "needs less",
-                        out_bytes(all, a), out_bytes(machine.memory_available, b));
+        return fail_memory(j, info.threads, all, need.total, machine.memory_available);
     return TESS_OK;
 }

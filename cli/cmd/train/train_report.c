@@ -20,14 +20,14 @@ static tess_status print_result(cli *c, const train_job *j, const tess_train_inf
     if (!isnan(info->val_loss))
         fprintf(c->out, "val loss     %.4f\n", info->val_loss);
     if (j->validated)
-        fprintf(c->out, "by noise     %.4f %.4f %.4f %.4f\n", j->buckets[0], j->buckets[1],
-                j->buckets[2], j->buckets[3]);
+        fprintf(c->out, "by noise     0-25 %% %.4f, 25-50 %% %.4f, 50-75 %% %.4f, 75-100 %% %.4f\n",
+                j->buckets[0], j->buckets[1], j->buckets[2], j->buckets[3]);
     if (!isnan(step_ms))
         fprintf(c->out, "step         %.1f ms, %.0f tokens/s\n", step_ms,
                 1e3 * (double)info->tokens / step_ms);
     if (j->opts.attention.kind != TESS_ATTENTION_DENSE && j->n_times > 0)
-        fprintf(c->out, "attention    %.0f of %d layers in stage 2, density %.3f\n",
-                j->sparse_layers, j->config.layers, j->density);
+        fprintf(c->out, "attention    %.0f of %d layers sparse, density %.3f\n", j->sparse_layers,
+                j->config.layers, j->density);
     if (c->ranks > 1)
         fprintf(c->out, "ranks        %d, of which %d share the tokens of a clip\n", c->ranks,
                 ranks_context(j));
@@ -35,6 +35,8 @@ static tess_status print_result(cli *c, const train_job *j, const tess_train_inf
     fprintf(c->out, "memory       %s at most\n", out_bytes(peak, text));
     if (info->checkpoint)
         fprintf(c->out, "checkpoint   %s\n", info->checkpoint);
+    if (info->checkpoint && c->rank == 0)
+        train_next(j);
     return TESS_OK;
 }
 

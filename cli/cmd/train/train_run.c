@@ -106,6 +106,7 @@ static tess_status run_steps(train_job *j)
         return TESS_OK;
     if (j->v->until > 0 && info.step >= j->v->until)
         return TESS_OK;
+    TRY(train_banner(j));
     j->c->progress.hold = 1; /* on_step asks for the checkpoint that a signal ends with */
     train_progress_begin(j);
     const tess_status status = tess_train_run(j->train, 0, on_step, j);

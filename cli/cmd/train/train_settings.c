@@ -80,8 +80,8 @@ static tess_status unknown(cli *c, const char *path, const char *key)
                      near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-/* YAML is not read: its scalars change their type by their looks (no, 1e-3), and one format of one
- * parser has one set of rules. */
+/* YAML is not read: the type of its scalars depends on their spelling (no, 1e-3), and one format of
+ * one parser has one set of rules. */
 static int is_yaml(const char *path)
 {
     const char *end = strrchr(path, '.');

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_time.c - predicted time of a step and of a run, from rates measured on this machine.
+ *
+ *   linear layers   2 parameters tokens (3, or 4 with recompute) / rate of a layer's products
+ *   attention       (query, key) pairs x rates of dense attention, forward and backward
+ *   optimiser       Muon: five Newton-Schulz steps, about 25 dim FLOP a parameter
+ *   other           OTHER of the linear layers: norms, activations, noise, loss
+ *
+ * The rates are those that `tessera bench` times, here in about a second. Ranks share all of it. A
+ * machine that is busy makes the prediction too long.
+ */
+#include "train_job.h"
+
+#include "tessera/advanced/machine.h"
+#include "tessera/advanced/pass.h"
+#include "tessera/advanced/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double OTHER = 0.2;
+enum { ROWS = 512, WIDEST = 2048, REPEATS = 5 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* FLOP/s of a linear layer of the model's width, forward and backward. */
+static tess_status linear_rate(const train_job *j, int64_t tokens, double *rate)
+{
+    const int64_t dim = least((int64_t)j->config.heads * j->config.head_dim, WIDEST);
+    const tess_linear_shape shape = {
+        .rows = least(tokens * j->opts.batch, ROWS), .in = dim, .out = dim};
+    const size_t x = (size_t)(shape.rows * dim), w = (size_t)(dim * dim);
+    float *all = calloc(3 * x + 2 * w, sizeof *all);
+    double best = INFINITY;
+    tess_status status = all ? TESS_OK : out_fail(j->c, TESS_ENOMEM, "no memory for a measurement");
+    for (int i = 0; i < REPEATS && status == TESS_OK; i++) {
+        const int64_t begun = tess_clock_ns();
+        status = tess_linear_forward(j->c->ctx, &shape, all, all + 3 * x, NULL, all + x);
+        if (status == TESS_OK)
+            status = tess_linear_backward(j->c->ctx, &shape, all, all + 3 * x, all + x, all + 2 * x,
+                                          all + 3 * x + w, NULL);
+        best = fmin(best, 1e-9 * (double)(tess_clock_ns() - begun));
+    }
+    free(all);
+    *rate = 6.0 * (double)shape.rows * (double)w / best;
+    return status;
+}
+
+/* Seconds of the self-attention of a clip, all layers and heads, on one thread. */
+static tess_status attention_time(const train_job *j, int64_t tokens, double *seconds)
+{
+    const tess_attn_rates_shape shape = {.head_dim = j->config.head_dim,
+                                         .queries = tokens,
+                                         .keys = tokens,
+                                         .group = (int32_t)least(tokens, 64),
+                                         .unit = 1,
+                                         .backward = 1,
+                                         .seconds = 0.3};
+    const int again = j->opts.keep == TESS_KEEP_BLOCKS;
+    tess_attn_rates rates[2];
+    TRY(tess_attn_measure(j->c->ctx, &shape, rates));
+    *seconds = 1e-9 * ((1 + again) * rates[0].dense + rates[1].dense) * (double)tokens *
+               (double)tokens * j->config.layers * j->config.heads;
+    return TESS_OK;
+}
+
+static tess_status predict(const train_job *j, int64_t tokens, int64_t params, int threads,
+                           train_times *t)
+{
+    const int again = j->opts.keep == TESS_KEEP_BLOCKS;
+    const double clips = (double)j->opts.batch * j->opts.accumulate;
+    const double ranks = j->c->ranks > 1 ? j->c->ranks : 1;
+    const double dim = (double)j->config.heads * j->config.head_dim;
+    double rate, attention;
+    TRY(linear_rate(j, tokens, &rate));
+    TRY(attention_time(j, tokens, &attention));
+    t->linear = 2.0 * (double)params * (double)tokens * clips * (3 + again) / rate / ranks;
+    t->attention = attention * clips / threads / ranks;
+    t->optimiser =
+        (j->opts.optim == TESS_OPTIM_MUON ? 25.0 * dim : 10.0) * (double)params / rate / ranks;
+    t->other = OTHER * t->linear;
+    t->step = t->linear + t->attention + t->optimiser + t->other;
+    const double every = (double)j->opts.validate_every;
+    const double validations = every > 0 ? ceil((double)j->opts.steps / every) : 0;
+    t->run = (double)j->opts.steps * t->step +
+             validations * 4.0 * j->opts.validate_clips / clips * t->step / (3 + again);
+    return TESS_OK;
+}
+
+/* "51 ms", "2.9 min", "58 days" */
+static const char *duration(double seconds, char text[32])
+{
+    static const struct {
+        double seconds;
+        const char *name;
+    } units[] = {{86400, "days"}, {3600, "h"}, {60, "min"}, {1, "s"}, {0, "ms"}};
+    int i = 0;
+    while (seconds < 2 * units[i].seconds)
+        i++;
+    snprintf(text, 32, "%.3g %s", seconds / (units[i].seconds > 0 ? units[i].seconds : 1e-3),
+             units[i].name);
+    return text;
+}
+
+tess_status train_show_time(const train_job *j, int64_t tokens, int64_t params, int threads)
+{
+    cli *c = j->c;
+    train_times t;
+    char text[32];
+    TRY(predict(j, tokens, params, threads, &t));
+    progress_clear(c);
+    if (c->json) {
+        json_t *o = json_object();
+        out_set(c, o, "step_ms", out_number(1e3 * t.step));
+        out_set(c, o, "linear_ms", out_number(1e3 * t.linear));
+        out_set(c, o, "attention_ms", out_number(1e3 * t.attention));
+        out_set(c, o, "optimiser_ms", out_number(1e3 * t.optimiser));
+        out_set(c, o, "run_s", out_number(t.run));
+        out_set(c, c->json, "predicted", o);
+        return TESS_OK;
+    }
+    fprintf(c->out, "%-12s about %s: linear layers %.0f %%, dense attention %.0f %%\n", "step",
+            duration(t.step, text), 100 * t.linear / t.step, 100 * t.attention / t.step);
+    fprintf(c->out, "%-12s about %s for %lld steps\n", "run", duration(t.run, text),
+            (long long)j->opts.steps);
+    return TESS_OK;
+}

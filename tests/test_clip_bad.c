@@ -127,7 +127,8 @@ static void foreign_files_are_refused(void **state)
     }
     check_refused(*state, "none.mp4", NULL, TESS_EIO, ": cannot open: No such file or directory");
     mkdir(in_folder("hollow"), 0777);
-    check_refused(*state, "hollow", NULL, TESS_EFORMAT, ": has no pictures that end in .png");
+    check_refused(*state, "hollow", NULL, TESS_EFORMAT,
+                  ": has no pictures that end in .png, .jpg or .jpeg");
 }
 
 /* A playlist or a name must not make FFmpeg leave the machine. */

@@ -6,21 +6,24 @@
 
 #include "data/data_internal.h"
 
-static char warnings[8192]; /* all that were logged, one per line */
+static char warnings[8192], lines[8192]; /* what was logged, one per line: warnings, and the rest */
 
 static void on_log(void *user, tess_log_level level, const char *message)
 {
     (void)user;
-    assert_int_equal(level, TESS_LOG_WARN);
-    const size_t used = strlen(warnings);
-    snprintf(warnings + used, sizeof warnings - used, "%s\n", message);
+    char *text = level == TESS_LOG_WARN ? warnings : lines;
+    const size_t used = strlen(text);
+    assert_true(level == TESS_LOG_WARN || level == TESS_LOG_INFO);
+    snprintf(text + used, sizeof warnings - used, "%s\n", message);
 }
 
 static int make_logging_world(void **state)
 {
     if (!mkdtemp(folder))
         return -1;
-    return tess_ctx_create(&(tess_ctx_opts){.threads = 2, .log = on_log}, (tess_ctx **)state);
+    return tess_ctx_create(
+        &(tess_ctx_opts){.threads = 2, .log = on_log, .log_level = TESS_LOG_INFO},
+        (tess_ctx **)state);
 }
 
 static void put(const char *name, const char *text)
@@ -121,7 +124,7 @@ static void broken_clips_are_skipped_named_and_counted(void **state)
 {
     make_clips(*state);
     tess_data_info info;
-    warnings[0] = '\0';
+    warnings[0] = lines[0] = '\0';
     tess_data_opts opts = {TESS_DATA_OPTS_DEFAULTS, .source = in_folder("clips"), .frames = 4,
                            .height = 8, .width = 8};
     tess_data *data = open_data(*state, &opts, &info);
@@ -131,6 +134,11 @@ static void broken_clips_are_skipped_named_and_counted(void **state)
              "%s/clips/c9.y4m: must begin with YUV4MPEG2; the clip is skipped\n"
              "%s/clips/c12.y4m: has 3 frames, 4 are wanted; the clip is skipped\n",
              folder, folder, folder);
+    assert_string_equal(lines, want);
+    snprintf(
+        want, sizeof want,
+        "3 of 30 clips cannot be used; the first: %s/clips/c4.y4m: must begin with YUV4MPEG2\n",
+        folder);
     assert_string_equal(warnings, want);
     assert_string_equal(info.kind, "clips");
     assert_int_equal(info.skipped, 3);
@@ -239,9 +247,10 @@ static void video_files_and_folders_of_pictures_are_clips(void **state)
 static void a_source_without_clips_is_an_error(void **state)
 {
     mkdir(in_folder("bare"), 0777);
-    check_refused(*state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("bare")},
-                  TESS_EFORMAT,
-                  ": has no clips: neither video files, .y4m, folders of PNGs nor latents");
+    check_refused(
+        *state, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("bare")},
+        TESS_EFORMAT,
+        ": has no clips: neither video files, .y4m, pictures, folders of them nor latents");
     put("bare/a.y4m", "x");
     put("bare/b.y4m", "x");
     char sentence[256];
@@ -353,7 +362,7 @@ static void latents_are_read_from_files_and_folders(void **state)
         memcpy(named[i].shape, shape, sizeof shape);
     CHECK_OK(tess_file_write(ctx, in_folder("named.safetensors"), named, 3, NULL));
     check_latents(ctx, "named.safetensors", 3, 0);
-    warnings[0] = '\0';
+    warnings[0] = lines[0] = '\0';
     CHECK_OK(tess_file_write(ctx, in_folder("mixed.npz"), named, 5, NULL));
     check_latents(ctx, "mixed.npz", 3, 2);
     char want[512];
@@ -363,7 +372,7 @@ static void latents_are_read_from_files_and_folders(void **state)
         "%s/mixed.npz: tensor \"odd\": is 2 x 4 x 3 x 5, the first latent is 4 x 2 x 3 x 5; the "
         "clip is skipped\n",
         folder, folder);
-    assert_string_equal(warnings, want);
+    assert_string_equal(lines, want);
 
     mkdir(in_folder("latents"), 0777);
     put_latents(ctx, "latents/a.npy", "x", 4, 1, 0);
@@ -374,11 +383,11 @@ static void latents_are_read_from_files_and_folders(void **state)
     put("latents/d.npy", "no array");
     put_latents(ctx, "latents/e.npy", "x", 5, 2, 0);
     put("latents/a.txt", "the first");
-    warnings[0] = '\0';
+    warnings[0] = lines[0] = '\0';
     check_latents(ctx, "latents", 3, 2);
-    assert_non_null(strstr(warnings, "/latents/d.npy: "));
-    assert_non_null(strstr(warnings, "/latents/e.npy: has 5 dimensions, must be (channels, frames, "
-                                     "height, width); the clip is skipped\n"));
+    assert_non_null(strstr(lines, "/latents/d.npy: "));
+    assert_non_null(strstr(lines, "/latents/e.npy: has 5 dimensions, must be (channels, frames, "
+                                  "height, width); the clip is skipped\n"));
 }
 
 static void latents_have_prompts_by_line(void **state)
@@ -489,14 +498,14 @@ static void clips_without_their_embedding_are_skipped(void **state)
     tess_data_opts opts = {TESS_DATA_OPTS_DEFAULTS, .source = in_folder("named.safetensors"),
                            .text = in_folder("texts"), .text_len = 3};
     unlink(in_folder("texts/a.npy"));
-    warnings[0] = '\0';
+    warnings[0] = lines[0] = '\0';
     tess_data *data = open_data(*state, &opts, &info);
     char want[512];
     snprintf(want, sizeof want,
              "%s/texts: has no embedding for a; the clip is skipped\n"
              "%s/texts/c.npz: an embedding has 4 rows, text_len is 3; the clip is skipped\n",
              folder, folder);
-    assert_string_equal(warnings, want);
+    assert_string_equal(lines, want);
     assert_int_equal(info.clips, 1);
     assert_int_equal(info.skipped, 2);
     tess_data_close(data);
@@ -504,12 +513,14 @@ static void clips_without_their_embedding_are_skipped(void **state)
     opts.source = in_folder("named.safetensors");
     opts.text = in_folder("texts");
     char sentence[256];
-    snprintf(sentence, sizeof sentence,
-             ": none of its 3 clips can be used; the first: %s/texts: has no embedding for a",
-             folder);
-    check_refused(*state, &opts, TESS_EFORMAT, sentence);
-    opts.text = in_folder("nothing");
+    snprintf(
+        sentence, sizeof sentence,
+        "%s/texts: has an embedding for none of the 3 clips of %s/named.safetensors; the first "
+        "is called a",
+        folder, folder);
     tess_data *none = NULL;
+    CHECK_FAILS(tess_data_open(*state, &opts, &none), TESS_EFORMAT, sentence);
+    opts.text = in_folder("nothing");
     snprintf(sentence, sizeof sentence, "%s/nothing: cannot open: No such file or directory",
              folder);
     CHECK_FAILS(tess_data_open(*state, &opts, &none), TESS_EIO, sentence);

@@ -170,7 +170,7 @@ static const opt arguments[] = {
          "of latents"},
 };
 
-static const values defaults = {.data = TESS_DATA_OPTS_INIT};
+static const values defaults = {.data = {TESS_DATA_OPTS_DEFAULTS, .stride = 1}};
 
 #define DATA(name, kind, metavar) OPT_OF(DATA, offsetof(values, data), #name, kind, metavar, name)
 
@@ -180,6 +180,11 @@ static opt options[] = {
     DATA(width, 0, "N"),
     DATA(pack, 0, "P"),
     DATA(fps, 0, "X"),
+    DATA(stride, 0, "N"),
+    OPT_OF(DATA, offsetof(values, data), "random-start", 0, NULL, random_start),
+    OPT_OF(DATA, offsetof(values, data), "random-crop", 0, NULL, random_crop),
+    DATA(flip, 0, NULL),
+    OPT_OF(DATA, offsetof(values, data), "data-memory", OPT_SIZE, "SIZE", cache),
     DATA(token, 0, "N"),
     DATA(text, OPT_PATH, "PATH"),
     {"split", 0, OPT_CHOICE, offsetof(values, split), "NAME", .initial = "train", .choices = splits,

@@ -32,6 +32,11 @@ typedef struct {
     const char *text;       /* NULL, or a folder or file of embeddings made elsewhere */
     uint64_t seed;          /* of drawn clips, and of the order of files */
     double fps;             /* of clips in files: frames read per second; 0: every frame */
+    int stride;             /* of clips in files: frames from one window to the next; 0: the first
+                               frames of each are all that is read, not rotated as files ask for */
+    int random_start;       /* 1: a window begins anywhere in its stride, anew in every epoch */
+    int random_crop;        /* 1: a window is cut anywhere from its frames, not at the centre */
+    int flip;               /* 1: every second window or so is mirrored, left to right */
     int token;              /* of the recall boards: pixels on a side */
     int64_t cache;          /* bytes of decoded clips held in memory */
 } tess_data_opts;
@@ -47,16 +52,17 @@ typedef struct {
     int channels, frames, height, width; /* of a sample: packed pixels, or a latent */
     int pack;                            /* 1 for latents */
     int text_len, text_dim;
-    int64_t clips, clips_validation; /* in a split; 0: endless */
-    int64_t skipped;                 /* broken clips, each named in a warning of the log */
-    int64_t bytes;                   /* of memory held: decoded clips, lists */
-    double fps;                      /* to show a clip at */
+    int64_t clips, clips_validation;     /* in a split; 0: endless */
+    int64_t windows, windows_validation; /* samples of an epoch; 0: endless */
+    int64_t skipped;                     /* broken clips, each named in a warning of the log */
+    int64_t bytes;                       /* of memory held: decoded clips, lists */
+    double fps;                          /* to show a clip at */
 } tess_data_info;
 
 /* Reads every clip of a folder once, so that the broken ones are known: they are skipped with a
  * warning, and one that breaks later is an error. Of n clips in files one in twenty (from n = 2 on
- * at least one) is held out for validation, always the same ones. EFORMAT: there is no clip at all.
- */
+ * at least one) is held out for validation, always the same ones; with a stride, of fewer than 20
+ * clips the end of each that is long enough instead. EFORMAT: there is no clip at all. */
 TESS_API tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data **data);
 TESS_API tess_status tess_data_query(const tess_data *data, tess_data_info *info);
 TESS_API void tess_data_close(tess_data *data);

@@ -51,7 +51,7 @@ static tess_status set_shape(tess_data *data, const tess_data_opts *o)
     return TESS_OK;
 }
 
-/* The source of a path: clips if there is one, else latents. A folder of PNGs is one clip. */
+/* The source of a path: clips if there is one, else latents. */
 static tess_status find_files(const char *path, const tess__data_source **source)
 {
     struct stat st;
@@ -66,7 +66,8 @@ static tess_status find_files(const char *path, const tess__data_source **source
     else
         return tess__fail(
             TESS_EFORMAT,
-            "%s: has no clips: neither video files, .y4m, folders of PNGs nor latents", path);
+            "%s: has no clips: neither video files, .y4m, pictures, folders of them nor latents",
+            path);
     return TESS_OK;
 }
 
@@ -118,7 +119,10 @@ tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data 
     TESS_TRY(tess__options_check("tess_data_open", TESS_OPTIONS_DATA, &o));
     TESS_TRY(find_source(o.source, &source));
     assert(source);
-    if (o.text && source != &tess__data_clips && source != &tess__data_latents)
+    if (source == &tess__data_clips && o.stride > 0)
+        source = &tess__data_windows;
+    if (o.text && source != &tess__data_windows && source != &tess__data_clips &&
+        source != &tess__data_latents)
         return tess__fail(TESS_EINVAL,
                           "tess_data_open: text is \"%.200s\", %s has prompts of its own", o.text,
                           source->kind);

@@ -41,16 +41,17 @@ struct tess_data {
     tess_data_info info;
     const tess__data_source *source;
     uint64_t seed;
-    int token;          /* of recall */
-    double fps;         /* of clips: as the options say */
-    int64_t cache_left; /* bytes left, while clips are opened */
+    int token;                                   /* of recall */
+    double fps;                                  /* of clips: as the options say */
+    int stride, random_start, random_crop, flip; /* of windows */
+    int64_t cache_left;                          /* bytes left, while clips are opened */
     tess__items *items; /* of clips and latents; NULL for synthetic sources */
     const char *text;   /* of embeddings: where they are, and the most rows one may have (0: any) */
     int text_most;
 };
 
 extern const tess__data_source tess__data_shapes, tess__data_recall, tess__data_recall_aligned,
-    tess__data_clips, tess__data_latents;
+    tess__data_clips, tess__data_windows, tess__data_latents;
 
 /* The random stream of a sample: numbers of (seed, stream), where both sides of a split and the
  * kinds of data have streams of their own. */
@@ -87,6 +88,14 @@ struct tess__item {
     tess__numbers latent;
     tess__numbers text; /* embedding */
     int text_rows;
+    /* Of windows. */
+    tess__frames frames; /* of the file */
+    double fps;          /* of the file; 0: none */
+    int length;          /* frames at the wanted rate */
+    int height, width;   /* of frames as they are stored in pixels */
+    uint8_t *pixels;     /* (length, height, width, 3); NULL: windows are decoded when sampled */
+    int held_out;        /* training has the frames before this one */
+    int validation_from; /* and validation those from here on */
 };
 
 struct tess__items {
@@ -95,6 +104,8 @@ struct tess__items {
     int *order; /* items by split: validation first */
     int n_validation;
     int n_listed;               /* before the broken ones were dropped */
+    tess_data_clip *records;    /* of all that were listed; NULL: none are kept */
+    int64_t *before[2];         /* windows of the clips before each one, by split; n + 1 of them */
     tess_file *latents, *texts; /* stay open; NULL: each item has files of its own */
     const char *first_sentence; /* why the first broken one was dropped; NULL: none was */
 };
@@ -107,16 +118,13 @@ void tess__items_close(tess_data *data);
  * not NULL. Path and name are copied. */
 tess_status tess__items_add(tess_data *data, const char *path, const char *name);
 
-/* Calls inspect for every item and drops, with a warning, items for which it returns EIO, EFORMAT
- * or ENOTSUP. Other failures (no memory, stopped) are returned. `what`: for the progress function.
- */
+/* Calls inspect for every item and drops items for which it returns EIO, EFORMAT or ENOTSUP. Other
+ * failures (no memory, stopped) are returned. `what`: for the progress function. */
 tess_status tess__items_inspect(tess_data *data, const char *what,
                                 tess_status (*inspect)(tess_data *data, tess__item *item));
 
-/* Logs the last failure as that of a skipped clip, and counts it. */
-tess_status tess__items_skip(tess_data *data);
-
-/* After the inspection: EFORMAT if no item is left; else makes the splits and info's counts. */
+/* After the inspection: EFORMAT if no item is left; else warns of those that were skipped, and
+ * makes the splits and info's counts. */
 tess_status tess__items_split(tess_data *data, const char *source);
 const tess__item *tess__items_pick(const tess_data *data, tess_split split, int64_t index);
 
@@ -131,7 +139,27 @@ tess_status tess__numbers_read(const tess_data *data, const tess__numbers *numbe
 
 /* 1: the name ends like a file of tensors. */
 int tess__is_tensors(const char *folder, const char *name);
+
+/* ---- data_clips.c ---------------------------------------------------------------------------- */
+
 int tess__is_clip(const char *folder, const char *name);
+
+/* Makes the list of clips in a folder, or of the one at path. windows: 1: JPEGs count as PNGs do,
+ * and pictures are clips of their own where a sample has one frame. */
+tess_status tess__clips_list(tess_data *data, const char *path, int windows);
+
+/* ---- data_skipped.c -------------------------------------------------------------------------- */
+
+/* Makes a record for each item of the list, which is complete. */
+tess_status tess__records_make(tess_data *data);
+
+/* Logs the last failure as that of a skipped clip, and counts it. number: of its record; -1: it has
+ * none. */
+tess_status tess__items_skip(tess_data *data, int number);
+
+/* One warning for all that were skipped; EFORMAT with a sentence, if these were all. */
+void tess__items_warn(const tess_data *data);
+tess_status tess__items_none_left(const tess_data *data, const char *source);
 
 /* ---- shuffle.c ------------------------------------------------------------------------------- */
 

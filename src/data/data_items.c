@@ -37,8 +37,10 @@ void tess__items_close(tess_data *data)
     tess__items *list = data->items;
     if (!list)
         return;
-    for (int i = 0; list->items && i < list->n; i++)
+    for (int i = 0; list->items && i < list->n; i++) {
         tess_clip_close(list->items[i].clip);
+        tess__free(data->ctx, list->items[i].pixels);
+    }
     tess_file_close(list->latents);
     tess_file_close(list->texts);
 }
@@ -78,28 +80,6 @@ tess_status tess__items_add(tess_data *data, const char *path, const char *name)
     return TESS_OK;
 }
 
-static const char *const video_endings[] = {".mp4", ".m4v", ".mov",  ".mkv", ".webm",
-                                            ".avi", ".mpg", ".mpeg", ".ts",  ".ogv",
-                                            ".wmv", ".flv", ".3gp",  ".gif", ".y4m"};
-
-static int is_png(const char *folder, const char *name)
-{
-    (void)folder;
-    return tess__ends_in(name, ".png");
-}
-
-int tess__is_clip(const char *folder, const char *name)
-{
-    for (size_t i = 0; i < sizeof video_endings / sizeof *video_endings; i++)
-        if (tess__ends_in(name, video_endings[i]))
-            return 1;
-    if (is_png(folder, name))
-        return 1; /* the folder itself is a clip */
-    char path[4096];
-    const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return length < (int)sizeof path && tess__folder_has(path, is_png);
-}
-
 int tess__is_tensors(const char *folder, const char *name)
 {
     (void)folder;
@@ -108,19 +88,6 @@ int tess__is_tensors(const char *folder, const char *name)
 }
 
 /* ---- broken files ---------------------------------------------------------------------------- */
-
-tess_status tess__items_skip(tess_data *data)
-{
-    const char *sentence = tess_last_error();
-    tess__log(data->ctx, TESS_LOG_WARN, "%s; the clip is skipped", sentence);
-    data->info.skipped++;
-    if (!data->items->first_sentence) {
-        data->items->first_sentence = tess__arena_string(&data->arena, sentence, strlen(sentence));
-        if (!data->items->first_sentence)
-            return TESS_ENOMEM;
-    }
-    return TESS_OK;
-}
 
 tess_status tess__items_inspect(tess_data *data, const char *what,
                                 tess_status (*inspect)(tess_data *data, tess__item *item))
@@ -135,7 +102,7 @@ tess_status tess__items_inspect(tess_data *data, const char *what,
         if (status == TESS_OK)
             status = inspect(data, &item);
         if (status == TESS_EIO || status == TESS_EFORMAT || status == TESS_ENOTSUP)
-            status = tess__items_skip(data);
+            status = tess__items_skip(data, item.number);
         else
             list->items[kept++] = item;
     }
@@ -163,11 +130,9 @@ static int by_hash(const void *x, const void *y)
 tess_status tess__items_split(tess_data *data, const char *source)
 {
     tess__items *list = data->items;
-    if (list->n == 0 && list->first_sentence)
-        return tess__fail(TESS_EFORMAT, "%s: none of its %lld clips can be used; the first: %s",
-                          source, (long long)data->info.skipped, list->first_sentence);
     if (list->n == 0)
-        return tess__fail(TESS_EFORMAT, "%s: has no clips", source);
+        return tess__items_none_left(data, source);
+    tess__items_warn(data);
     ticket *tickets = tess__alloc(data->ctx, (size_t)list->n * sizeof *tickets);
     if (!tickets)
         return TESS_ENOMEM;
@@ -181,6 +146,8 @@ tess_status tess__items_split(tess_data *data, const char *source)
     list->n_validation = list->n < 2 ? 0 : share > 0 ? share : 1;
     data->info.clips = list->n - list->n_validation;
     data->info.clips_validation = list->n_validation ? list->n_validation : list->n;
+    data->info.windows = data->info.clips;
+    data->info.windows_validation = data->info.clips_validation;
     return TESS_OK;
 }
 

@@ -151,7 +151,7 @@ static tess_status take_file(tess_data *data, const char *path, tess_file *file)
             if (status == TESS_ENOMEM || status == TESS_ESTOPPED)
                 return status;
             if (status != TESS_OK && pass == 1)
-                TESS_TRY(tess__items_skip(data));
+                TESS_TRY(tess__items_skip(data, -1));
         }
     }
     return TESS_OK;
@@ -206,7 +206,7 @@ static tess_status latents_open(tess_data *data, const tess_data_opts *opts)
         return tess__fail(TESS_EIO, "%s: cannot open: %m", opts->source);
     const int folder = S_ISDIR(st.st_mode);
     TESS_TRY(folder ? list_folder(data, opts->source) : list_file(data, opts->source));
-    data->items->n_listed = data->items->n;
+    TESS_TRY(tess__records_make(data));
     if (opts->text)
         TESS_TRY(tess__embeddings_open(data, opts));
     TESS_TRY(tess__items_inspect(data, "reading latents", folder ? inspect_file : inspect_tensor));

@@ -132,7 +132,15 @@ tess_status tess__embeddings_open(tess_data *data, const tess_data_opts *opts)
     const int folder = S_ISDIR(st.st_mode);
     if (!folder)
         TESS_TRY(tess_file_open(data->ctx, opts->text, &data->items->texts));
-    return tess__items_inspect(data, "reading embeddings", folder ? find_in_folder : find_in_file);
+    const char *first = data->items->n > 0 ? data->items->items[0].name : "";
+    TESS_TRY(
+        tess__items_inspect(data, "reading embeddings", folder ? find_in_folder : find_in_file));
+    if (data->items->n == 0 && data->info.skipped > 1)
+        return tess__fail(TESS_EFORMAT,
+                          "%s: has an embedding for none of the %lld clips of %.200s; "
+                          "the first is called %.80s",
+                          opts->text, (long long)data->info.skipped, opts->source, first);
+    return TESS_OK;
 }
 
 tess_status tess__embeddings_read(const tess_data *data, const tess__item *item, float *text)

@@ -167,16 +167,16 @@ static tess_status check_opts(const tess_clip_opts *o)
     return TESS_OK;
 }
 
-static tess_status open_reader(tess_ctx *ctx, const char *path, tess__reader **reader)
+tess_status tess__reader_open(tess_ctx *ctx, const char *path, int as_stored, tess__reader **reader)
 {
     struct stat st;
     if (stat(path, &st) != 0)
         return tess__fail(TESS_EIO, "%s: cannot open: %m", path);
-    if (S_ISDIR(st.st_mode))
-        return tess__pictures_open(ctx, path, reader);
+    if (S_ISDIR(st.st_mode) || tess__is_picture(NULL, path))
+        return tess__pictures_open(ctx, path, S_ISDIR(st.st_mode), reader);
     if (tess__ends_in(path, ".y4m"))
         return tess__y4m_open(ctx, path, reader);
-    return tess__video_open(ctx, path, reader);
+    return tess__video_open(ctx, path, as_stored, reader);
 }
 
 tess_status tess_clip_open(tess_ctx *ctx, const char *path, const tess_clip_opts *opts,
@@ -186,7 +186,7 @@ tess_status tess_clip_open(tess_ctx *ctx, const char *path, const tess_clip_opts
     tess__reader *reader;
     TESS_REQUIRE(ctx, path, file);
     TESS_TRY(check_opts(&o));
-    TESS_TRY(open_reader(ctx, path, &reader));
+    TESS_TRY(tess__reader_open(ctx, path, o.as_stored, &reader));
     const tess_status status = tess__clip_gather(reader, &o, file);
     reader->close(reader);
     return status;

@@ -6,6 +6,7 @@
  * appear only when they are complete.
  *
  *   clip.c -> y4m.c, pictures.c, video_read.c (readers of frames) -> resize.c -> tess_clip
+ *   a reader's list and at: any frame of a long file, without those before it
  *   clip_write.c -> montage.c (frames to show) -> y4m_write.c, gif.c, video_write.c, png.c
  */
 #ifndef TESS_MEDIA_INTERNAL_H
@@ -33,6 +34,17 @@ int tess__folder_has(const char *folder, int (*wanted)(const char *folder, const
 
 /* ---- readers: frames of a file, one after the other ------------------------------------------ */
 
+enum { TESS__LIST_MAX = 1 << 24 }; /* frames of a file */
+
+/* The frames of a file, in the order in which they are shown. */
+typedef struct {
+    int n;
+    double *times;   /* when each is shown, in seconds; NULL: they have no times */
+    int64_t *places; /* the reader's own: offsets, presentation times; NULL: none */
+    int *keys;       /* frames that decoding may begin with */
+    int n_keys;
+} tess__frames;
+
 typedef struct tess__reader tess__reader;
 struct tess__reader {
     tess_ctx *ctx;
@@ -42,12 +54,23 @@ struct tess__reader {
     /* The next frame, (height, width, 3), in the reader's memory until the following call, and when
      * it is shown, in seconds. *rgb is NULL behind the last one. */
     tess_status (*next)(tess__reader *reader, const uint8_t **rgb, double *time);
+    /* The list of all frames, in the arena; reads the file and decodes as little as it can. */
+    tess_status (*list)(tess__reader *reader, tess__arena *arena, tess__frames *frames);
+    /* Frame k of the list, in the reader's memory until the following call. A reader whose list or
+     * at was called has no next. */
+    tess_status (*at)(tess__reader *reader, const tess__frames *frames, int k, const uint8_t **rgb);
     void (*close)(tess__reader *reader);
 };
 
 tess_status tess__y4m_open(tess_ctx *ctx, const char *path, tess__reader **reader);
-tess_status tess__pictures_open(tess_ctx *ctx, const char *folder, tess__reader **reader);
-tess_status tess__video_open(tess_ctx *ctx, const char *path, tess__reader **reader);
+/* folder: 1: the pictures of a folder, 0: the picture of that path. */
+tess_status tess__pictures_open(tess_ctx *ctx, const char *path, int folder, tess__reader **reader);
+/* as_stored: 1: frames are not rotated as the file asks for. */
+tess_status tess__video_open(tess_ctx *ctx, const char *path, int as_stored, tess__reader **reader);
+
+/* The reader for a path, by what it is and by its ending. */
+tess_status tess__reader_open(tess_ctx *ctx, const char *path, int as_stored,
+                              tess__reader **reader);
 
 /* The Y4M reader on bytes in memory, which must stay there. */
 tess_status tess__y4m_open_memory(tess_ctx *ctx, const char *name, const void *data, size_t bytes,
@@ -57,6 +80,9 @@ tess_status tess__y4m_open_memory(tess_ctx *ctx, const char *name, const void *d
  * reader. */
 tess_status tess__clip_gather(tess__reader *reader, const tess_clip_opts *opts,
                               tess_clip_file **file);
+
+/* 1: the name ends like a picture, .png, .jpg or .jpeg. */
+int tess__is_picture(const char *folder, const char *name);
 
 /* A PNG as (height, width, 3), in memory of the context that the caller frees. */
 tess_status tess__png_read(tess_ctx *ctx, const char *path, int *height, int *width,
@@ -71,6 +97,19 @@ tess_status tess__resizer_create(tess_ctx *ctx, int height, int width, int to_he
                                  tess__resizer **resizer);
 void tess__resizer_run(tess__resizer *resizer, const uint8_t *from, uint8_t *to);
 void tess__resizer_destroy(tess__resizer *resizer); /* NULL accepted */
+
+/* ---- rotate.c -------------------------------------------------------------------------------- */
+
+/* How a stored frame becomes the shown one: first rows become columns, then sides are mirrored. */
+typedef struct {
+    int transpose, mirror_x, mirror_y;
+} tess__rotation;
+
+tess__rotation tess__rotation_of(const int32_t matrix[9]); /* a display matrix */
+int tess__rotation_is_none(tess__rotation rotation);
+/* (height, width, 3), or (width, height, 3) if it is transposed. */
+void tess__rotate_frame(tess__rotation rotation, int height, int width, const uint8_t *from,
+                        uint8_t *to);
 
 /* ---- yuv.c ----------------------------------------------------------------------------------- */
 

@@ -3,8 +3,9 @@
  *
  * The best video stream is decoded; libswscale turns its pixels into RGB by the matrix and range
  * the stream names, or BT.601 and BT.709 by its height where it names none. A frame of another size
- * than the first is scaled to it. Frames that FFmpeg calls damaged are an error: a
- * decoder's guesses are no training data. Only local files are opened, also by playlists.
+ * than the first is scaled to it. Frames are rotated as the file asks for. Frames that FFmpeg calls
+ * damaged are an error: a decoder's guesses are no training data. Only local files are opened, also
+ * by playlists.
  */
 #include "video.h"
 
@@ -12,22 +13,9 @@
 
 #ifdef TESS_HAVE_FFMPEG
 
-typedef struct {
-    tess__reader reader; /* the first member: the two have one address */
-    AVFormatContext *format;
-    AVCodecContext *codec;
-    struct SwsContext *scaler;
-    AVPacket *packet;
-    AVFrame *frame;
-    int stream, ended; /* ended: the decoder knows that nothing follows */
-    int64_t frames;
-    double last; /* time of the frame before */
-    uint8_t *rgb;
-} video;
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static tess_status open_format(video *v)
+static tess_status open_format(tess__video *v)
 {
     const char *path = v->reader.path;
     AVDictionary *options = NULL;
@@ -37,6 +25,8 @@ static tess_status open_format(video *v)
         return TESS_ENOMEM;
     snprintf(url, length, "file:%s", path); /* a name like http://... is a file here */
     int error = av_dict_set(&options, "protocol_whitelist", "file", 0);
+    if (error >= 0 && tess__is_picture(NULL, path)) /* a % in its name is no pattern */
+        error = av_dict_set(&options, "pattern_type", "none", 0);
     if (error >= 0)
         error = avformat_open_input(&v->format, url, NULL, &options);
     av_dict_free(&options);
@@ -51,7 +41,27 @@ static tess_status open_format(video *v)
     return TESS_OK;
 }
 
-static tess_status open_codec(video *v)
+/* How the stream is to be rotated: its display matrix, if it has one. */
+static tess__rotation stream_rotation(const AVStream *stream)
+{
+#if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 100)
+    const AVCodecParameters *par = stream->codecpar;
+    const AVPacketSideData *side = av_packet_side_data_get(
+        par->coded_side_data, par->nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
+    const uint8_t *data = side && side->size >= 9 * sizeof(int32_t) ? side->data : NULL;
+#else
+    size_t bytes = 0;
+    const uint8_t *data = av_stream_get_side_data(stream, AV_PKT_DATA_DISPLAYMATRIX, &bytes);
+    data = bytes >= 9 * sizeof(int32_t) ? data : NULL;
+#endif
+    int32_t matrix[9];
+    if (!data)
+        return (tess__rotation){0};
+    memcpy(matrix, data, sizeof matrix);
+    return tess__rotation_of(matrix);
+}
+
+static tess_status open_codec(tess__video *v)
 {
     const char *path = v->reader.path;
     const AVCodec *codec = NULL;
@@ -75,17 +85,37 @@ static tess_status open_codec(video *v)
         return tess__video_failed(path, "cannot decode", error, TESS_EFORMAT);
     const AVRational rate = av_guess_frame_rate(v->format, v->format->streams[v->stream], NULL);
     v->reader.fps = rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 25;
-    v->packet = av_packet_alloc();
-    v->frame = av_frame_alloc();
-    if (!v->packet || !v->frame)
-        return tess__video_failed(path, "decoder", AVERROR(ENOMEM), TESS_ENOMEM);
+    if (!v->as_stored)
+        v->rotation = stream_rotation(stream);
     return TESS_OK;
+}
+
+static tess_status open_file(tess__video *v)
+{
+    TESS_TRY(open_format(v));
+    return open_codec(v);
+}
+
+static void close_file(tess__video *v)
+{
+    avcodec_free_context(&v->codec);
+    avformat_close_input(&v->format);
+}
+
+tess_status tess__video_rewind(tess__video *v)
+{
+    close_file(v);
+    v->frames = 0;
+    v->first = 0;
+    v->count = 0;
+    v->ended = 0;
+    return open_file(v);
 }
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
 /* The next packet of the stream to the decoder, or the word that there is none. */
-static int feed(video *v)
+static int feed(tess__video *v)
 {
     int error;
     do {
@@ -102,13 +132,12 @@ static int feed(video *v)
     return error;
 }
 
-/* A frame in v->frame; *there is 0 behind the last. */
-static tess_status decode(video *v, int *there)
+tess_status tess__video_decode(tess__video *v, AVFrame *frame, int *there)
 {
     char what[64];
     snprintf(what, sizeof what, "frame %lld cannot be decoded", (long long)v->frames);
     for (;;) {
-        int error = avcodec_receive_frame(v->codec, v->frame);
+        int error = avcodec_receive_frame(v->codec, frame);
         if (error == AVERROR(EAGAIN) && !v->ended)
             error = feed(v);
         else if (error >= 0 || error == AVERROR_EOF) {
@@ -118,21 +147,17 @@ static tess_status decode(video *v, int *there)
         if (error < 0)
             return tess__video_failed(v->reader.path, what, error, TESS_EFORMAT);
     }
-    if (*there && (v->frame->flags & AV_FRAME_FLAG_CORRUPT || v->frame->decode_error_flags))
-        return tess__fail(TESS_EFORMAT, "%s: frame %lld is damaged", v->reader.path,
-                          (long long)v->frames);
     return TESS_OK;
 }
 
 /* Sets up the conversion of this frame's format; most often the one there is does. */
-static tess_status set_scaler(video *v)
+static tess_status set_scaler(tess__video *v)
 {
     const AVFrame *f = v->frame;
     const int full = f->color_range == AVCOL_RANGE_JPEG;
     v->scaler = sws_getCachedContext(
-        v->scaler, f->width, f->height, f->format, v->reader.width, v->reader.height,
-        AV_PIX_FMT_RGB24, SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_BITEXACT, NULL,
-        NULL, NULL);
+        v->scaler, f->width, f->height, f->format, v->width, v->height, AV_PIX_FMT_RGB24,
+        SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_BITEXACT, NULL, NULL, NULL);
     if (!v->scaler)
         return tess__fail(TESS_ENOTSUP, "%s: pixels of the kind %s cannot be converted",
                           v->reader.path, av_get_pix_fmt_name(f->format));
@@ -145,39 +170,63 @@ static tess_status set_scaler(video *v)
     return TESS_OK;
 }
 
-static tess_status to_rgb(video *v)
+/* Room for the first frame's size, which all have. */
+static tess_status set_size(tess__video *v)
 {
     enum { SLACK = 64 }; /* libswscale's vectors may write past the end of the last row */
+    const AVFrameSideData *side = av_frame_get_side_data(v->frame, AV_FRAME_DATA_DISPLAYMATRIX);
+    if (side && side->size >= 9 * sizeof(int32_t) && !v->as_stored) { /* of a photo */
+        int32_t matrix[9];
+        memcpy(matrix, side->data, sizeof matrix);
+        v->rotation = tess__rotation_of(matrix);
+    }
+    const size_t bytes = (size_t)v->frame->height * (size_t)v->frame->width * 3;
+    v->rgb = tess__alloc(v->reader.ctx, bytes + SLACK);
+    if (!v->rgb)
+        return TESS_ENOMEM;
+    if (!tess__rotation_is_none(v->rotation)) {
+        v->rotated = tess__alloc(v->reader.ctx, bytes);
+        if (!v->rotated)
+            return TESS_ENOMEM;
+    }
+    v->height = v->frame->height;
+    v->width = v->frame->width;
+    v->reader.height = v->rotation.transpose ? v->width : v->height;
+    v->reader.width = v->rotation.transpose ? v->height : v->width;
+    return TESS_OK;
+}
+
+tess_status tess__video_convert(tess__video *v)
+{
     if (v->frame->width < 1 || v->frame->height < 1 || v->frame->width > TESS__CLIP_SIDE_MAX ||
         v->frame->height > TESS__CLIP_SIDE_MAX)
         return tess__fail(TESS_ENOTSUP, "%s: frames are %d x %d, sides must be 1..%d",
                           v->reader.path, v->frame->height, v->frame->width, TESS__CLIP_SIDE_MAX);
-    if (!v->rgb) {
-        v->reader.height = v->frame->height;
-        v->reader.width = v->frame->width;
-        v->rgb = tess__alloc(v->reader.ctx,
-                             (size_t)v->frame->height * (size_t)v->frame->width * 3 + SLACK);
-        if (!v->rgb)
-            return TESS_ENOMEM;
-    }
+    if (!v->height)
+        TESS_TRY(set_size(v));
     TESS_TRY(set_scaler(v));
     uint8_t *const planes[4] = {v->rgb};
-    const int strides[4] = {v->reader.width * 3};
+    const int strides[4] = {v->width * 3};
     const int rows = sws_scale(v->scaler, (const uint8_t *const *)v->frame->data,
                                v->frame->linesize, 0, v->frame->height, planes, strides);
-    if (rows != v->reader.height)
+    if (rows != v->height)
         return tess__fail(TESS_EFORMAT, "%s: frame %lld cannot be converted", v->reader.path,
                           (long long)v->frames);
+    if (v->rotated)
+        tess__rotate_frame(v->rotation, v->height, v->width, v->rgb, v->rotated);
     return TESS_OK;
 }
 
 /* Decodes one frame ahead: the first is needed for the size. */
-static tess_status decode_rgb(video *v, int *there, double *time)
+static tess_status decode_rgb(tess__video *v, int *there, double *time)
 {
-    TESS_TRY(decode(v, there));
+    TESS_TRY(tess__video_decode(v, v->frame, there));
     if (!*there)
         return TESS_OK;
-    TESS_TRY(to_rgb(v));
+    if (v->frame->flags & AV_FRAME_FLAG_CORRUPT || v->frame->decode_error_flags)
+        return tess__fail(TESS_EFORMAT, "%s: frame %lld is damaged", v->reader.path,
+                          (long long)v->frames);
+    TESS_TRY(tess__video_convert(v));
     const int64_t stamp = v->frame->best_effort_timestamp;
     const AVRational base = v->format->streams[v->stream]->time_base;
     *time = stamp != AV_NOPTS_VALUE ? (double)stamp * av_q2d(base)
@@ -190,47 +239,60 @@ static tess_status decode_rgb(video *v, int *there, double *time)
 
 static tess_status next_frame(tess__reader *reader, const uint8_t **rgb, double *time)
 {
-    video *v = (video *)reader;
+    tess__video *v = (tess__video *)reader;
     int there = 1;
     *time = v->last;
-    if (v->frames != 0) { /* frame 0 was decoded by the open */
+    if (!v->first) { /* the first was decoded by the open */
         tess_ctx *before = tess__video_log(reader->ctx);
         const tess_status status = decode_rgb(v, &there, time);
         tess__video_log(before);
         TESS_TRY(status);
     }
+    v->first = 0;
     v->frames++;
-    *rgb = there ? v->rgb : NULL;
+    *rgb = !there ? NULL : v->rotated ? v->rotated : v->rgb;
     return TESS_OK;
 }
 
 static void close_video(tess__reader *reader)
 {
-    video *v = (video *)reader;
+    tess__video *v = (tess__video *)reader;
     tess_ctx *before = tess__video_log(reader->ctx);
     av_frame_free(&v->frame);
+    av_frame_free(&v->ahead);
     av_packet_free(&v->packet);
     sws_freeContext(v->scaler);
-    avcodec_free_context(&v->codec);
-    avformat_close_input(&v->format);
+    close_file(v);
     tess__video_log(before);
     tess__free(reader->ctx, v->rgb);
+    tess__free(reader->ctx, v->rotated);
     tess__free(reader->ctx, v);
 }
 
-tess_status tess__video_open(tess_ctx *ctx, const char *path, tess__reader **reader)
+tess_status tess__video_open(tess_ctx *ctx, const char *path, int as_stored, tess__reader **reader)
 {
-    video *v = tess__alloc_zero(ctx, sizeof *v);
+    tess__video *v = tess__alloc_zero(ctx, sizeof *v);
     if (!v)
         return TESS_ENOMEM;
-    v->reader = (tess__reader){.ctx = ctx, .path = path, .next = next_frame, .close = close_video};
+    v->reader = (tess__reader){.ctx = ctx,
+                               .path = path,
+                               .next = next_frame,
+                               .list = tess__video_list,
+                               .at = tess__video_at,
+                               .close = close_video};
+    v->as_stored = as_stored;
+    v->place = -1;
     tess_ctx *before = tess__video_log(ctx);
     int there = 0;
-    tess_status status = open_format(v);
-    if (status == TESS_OK)
-        status = open_codec(v);
+    v->packet = av_packet_alloc();
+    v->frame = av_frame_alloc();
+    v->ahead = av_frame_alloc();
+    tess_status status = v->packet && v->frame && v->ahead
+                             ? open_file(v)
+                             : tess__video_failed(path, "decoder", AVERROR(ENOMEM), TESS_ENOMEM);
     if (status == TESS_OK)
         status = decode_rgb(v, &there, &v->last);
+    v->first = 1;
     if (status == TESS_OK && !there)
         status = tess__fail(TESS_EFORMAT, "%s: has no frames", path);
     tess__video_log(before);
@@ -243,12 +305,12 @@ tess_status tess__video_open(tess_ctx *ctx, const char *path, tess__reader **rea
 }
 
 #else
-tess_status tess__video_open(tess_ctx *ctx, const char *path, tess__reader **reader)
+tess_status tess__video_open(tess_ctx *ctx, const char *path, int as_stored, tess__reader **reader)
 {
     (void)ctx;
+    (void)as_stored;
     (void)reader;
     return tess__fail(TESS_ENOTSUP,
-                      "%s: this build has no FFmpeg, clips are read from .y4m and folders of PNGs",
-                      path);
+                      "%s: this build has no FFmpeg, clips are read from .y4m and PNGs", path);
 }
 #endif

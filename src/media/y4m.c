@@ -175,24 +175,36 @@ static void to_rgb(const y4m *f)
         }
 }
 
-static tess_status next_frame(tess__reader *reader, const uint8_t **rgb, double *time)
+/* Where the planes of the next frame begin: bytes behind f->offset. 0: there is no frame. */
+static tess_status find_planes(const y4m *f, size_t *start)
 {
-    y4m *f = (y4m *)reader;
+    const tess__reader *reader = &f->reader;
     const size_t left = f->source.bytes - f->offset, bytes = f->luma + 2 * f->chroma;
-    if (left == 0) {
-        *rgb = NULL;
+    *start = 0;
+    if (left == 0)
         return TESS_OK;
-    }
     const char *text = (const char *)f->source.data + f->offset;
     const size_t most = TESS_MIN(left, TEXT_MAX);
     const char *end = memchr(text, '\n', most);
     if (!end || end - text < 5 || memcmp(text, "FRAME", 5) != 0)
         return tess__fail(TESS_EFORMAT, "%s: frame %lld: must begin with a line FRAME",
                           reader->path, (long long)f->frames);
-    const size_t start = (size_t)(end - text) + 1;
-    if (left - start < bytes)
+    *start = (size_t)(end - text) + 1;
+    if (left - *start < bytes)
         return tess__fail(TESS_EFORMAT, "%s: frame %lld: has %zu bytes, must be %zu", reader->path,
-                          (long long)f->frames, left - start, bytes);
+                          (long long)f->frames, left - *start, bytes);
+    return TESS_OK;
+}
+
+static tess_status next_frame(tess__reader *reader, const uint8_t **rgb, double *time)
+{
+    y4m *f = (y4m *)reader;
+    const size_t bytes = f->luma + 2 * f->chroma;
+    size_t start;
+    TESS_TRY(find_planes(f, &start));
+    *rgb = NULL;
+    if (start == 0)
+        return TESS_OK;
     if (tess__source_copy(&f->source, f->offset + start, f->planes, bytes))
         return tess__source_failed(&f->source, errno);
     to_rgb(f);
@@ -201,6 +213,49 @@ static tess_status next_frame(tess__reader *reader, const uint8_t **rgb, double 
     f->frames++;
     *rgb = f->rgb;
     return TESS_OK;
+}
+
+static tess_status list_frames(tess__reader *reader, tess__arena *arena, tess__frames *frames)
+{
+    y4m *f = (y4m *)reader;
+    const size_t bytes = f->luma + 2 * f->chroma, first = f->offset;
+    for (int pass = 0; pass < 2; pass++) {
+        int n = 0;
+        f->offset = first;
+        for (f->frames = 0;; f->frames++, n++) {
+            size_t start;
+            TESS_TRY(find_planes(f, &start));
+            if (start == 0)
+                break;
+            if (n == TESS__LIST_MAX)
+                return tess__fail(TESS_ENOTSUP, "%s: has more than %d frames", reader->path, n);
+            if (pass == 1) {
+                frames->places[n] = (int64_t)f->offset;
+                frames->times[n] = reader->fps > 0 ? n / reader->fps : 0;
+            }
+            f->offset += start + bytes;
+        }
+        frames->n = n;
+        if (pass == 1)
+            break;
+        frames->places = tess__arena_take(arena, (size_t)(n + 1) * sizeof *frames->places);
+        frames->times = tess__arena_take(arena, (size_t)(n + 1) * sizeof *frames->times);
+        if (!frames->places || !frames->times)
+            return TESS_ENOMEM;
+    }
+    return TESS_OK;
+}
+
+static tess_status frame_at(tess__reader *reader, const tess__frames *frames, int k,
+                            const uint8_t **rgb)
+{
+    y4m *f = (y4m *)reader;
+    double time;
+    if ((uint64_t)frames->places[k] >= f->source.bytes)
+        return tess__fail(TESS_EFORMAT, "%s: frame %d is missing", reader->path, k);
+    f->offset = (size_t)frames->places[k];
+    f->frames = k;
+    return next_frame(reader, rgb, &time);
 }
 
 static void close_file(tess__reader *reader)
@@ -222,7 +277,12 @@ static tess_status open_source(tess_ctx *ctx, const char *path, tess__source sou
         tess__source_close(&source);
         return TESS_ENOMEM;
     }
-    f->reader = (tess__reader){.ctx = ctx, .path = path, .next = next_frame, .close = close_file};
+    f->reader = (tess__reader){.ctx = ctx,
+                               .path = path,
+                               .next = next_frame,
+                               .list = list_frames,
+                               .at = frame_at,
+                               .close = close_file};
     f->source = source;
     tess_status status = read_head(f);
     const size_t left = source.bytes - f->offset, bytes = f->luma + 2 * f->chroma;

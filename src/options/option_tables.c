@@ -181,6 +181,11 @@ static const tess_option data_options[] = {
     INT(text_dim, 0, 1048576, "length of a prompt's vectors; 0: 64, or that of text"),
     TEXT(text, "folder or file of text embeddings made elsewhere"),
     REAL(fps, 0, 1000, "frames read per second of a clip in a file; 0: every frame"),
+    INT(stride, 0, 1 << 24,
+        "frames from one window of a clip in a file to the next; 0: its first frames alone"),
+    FLAG(random_start, "windows begin anywhere in their stride, anew in every epoch"),
+    FLAG(random_crop, "windows are cut anywhere from the scaled frames, not at the centre"),
+    FLAG(flip, "every second window or so is mirrored, left to right"),
     INT(token, 1, 16, "pixels on a side of the tokens that the cards of recall are made of"),
     INT64(cache, 0, 1e15, "bytes of decoded clips that are held in memory"),
 };

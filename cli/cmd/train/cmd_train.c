@@ -15,7 +15,8 @@ static tess_status run(cli *c, const void *given)
 
 static const char *const presets[] = {"tiny", "small", "1.3b", "14b", NULL};
 
-static const train_values defaults = {.opts = TESS_TRAIN_OPTS_INIT, .data = TESS_DATA_OPTS_INIT};
+static const train_values defaults = {.opts = TESS_TRAIN_OPTS_INIT,
+                                      .data = {TESS_DATA_OPTS_DEFAULTS, .stride = 1}};
 
 #define AT(member) offsetof(train_values, member)
 #define TRAIN(name, metavar, of) OPT_OF(TRAIN, AT(opts), name, 0, metavar, of)
@@ -57,6 +58,11 @@ static opt options[] = {
      .help = "side of the squares of pixels that become channels of one position; 0: as the "
              "model's channels ask for"},
     DATA("fps", "N", fps),
+    DATA("stride", "N", stride),
+    DATA("random-start", NULL, random_start),
+    DATA("random-crop", NULL, random_crop),
+    DATA("flip", NULL, flip),
+    OPT_OF(DATA, AT(data), "data-memory", OPT_SIZE, "SIZE", cache),
 
     TRAIN("batch", "N", batch),
     TRAIN("accumulate", "N", accumulate),

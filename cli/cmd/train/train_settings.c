@@ -137,7 +137,8 @@ static tess_status add_words(cli *c, const char *path, const json_t *root, train
     return TESS_OK;
 }
 
-static tess_status add_file(cli *c, const char *path, train_settings *s)
+/* own: 1: the settings of a run. One from before there were windows reads the first frames. */
+static tess_status add_file(cli *c, const char *path, int own, train_settings *s)
 {
     char error[OPT_ERROR_MAX];
     json_error_t wrong;
@@ -150,8 +151,11 @@ static tess_status add_file(cli *c, const char *path, train_settings *s)
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &wrong);
     if (!root)
         return out_fail(c, TESS_EFORMAT, "%s: line %d: %s", path, wrong.line, wrong.text);
+    const int before_windows = own && json_is_object(root) && !json_object_get(root, "stride");
     tess_status status =
-        json_is_object(root)
+        before_windows && json_object_set_new(root, "stride", json_integer(0))
+            ? out_fail(c, TESS_ENOMEM, "no memory for the settings")
+        : json_is_object(root)
             ? add_words(c, path, root, s)
             : out_fail(c, TESS_EFORMAT, "%s: is no JSON object, must hold options by name", path);
     json_decref(root);
@@ -201,7 +205,7 @@ tess_status train_settings_read(cli *c, const train_values *v, train_settings *s
     if (!s->values)
         return out_fail(c, TESS_ENOMEM, "no memory for the settings");
     if (own) {
-        TRY(out_input(c, add_file(c, path, s)));
+        TRY(out_input(c, add_file(c, path, 1, s)));
         s->n_own = s->n_words;
         s->own = malloc(sizeof *s->own);
         if (!s->own)
@@ -209,7 +213,7 @@ tess_status train_settings_read(cli *c, const train_values *v, train_settings *s
         *s->own = *s->values; /* train has no option that repeats: nothing of it was freed */
     }
     if (v->settings)
-        TRY(out_input(c, add_file(c, v->settings, s)));
+        TRY(out_input(c, add_file(c, v->settings, 0, s)));
     TRY(parse_all(c, s));
     *values = s->values;
     return TESS_OK;

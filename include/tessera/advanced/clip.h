@@ -33,14 +33,15 @@ typedef struct {
     int frames;        /* wanted; 0: all. The first ones are taken */
     int height, width; /* wanted; 0: the file's. Scaled to cover them, then cut at the centre */
     double fps;        /* wanted, 0..1000: the frame shown at each k / fps; 0: every frame */
+    int as_stored;     /* 1: frames are not rotated as the file asks for */
 } tess_clip_opts;
 
 typedef struct tess_clip_file tess_clip_file;
 
 /* Decodes a clip into memory: a .y4m (8 bits; 4:2:0, 4:2:2, 4:4:4 or mono, progressive), a folder
- * of PNGs of one size in the order of their names (which has no rate: fps is taken as given, or 8),
- * or any video file that FFmpeg reads. The same file gives the same pixels on every machine where
- * FFmpeg has no part in it.
+ * of PNGs or JPEGs of one size in the order of their names (which has no rate: fps is taken as
+ * given, or 8), one of these pictures, or any video file that FFmpeg reads. The same file gives the
+ * same pixels on every machine where FFmpeg has no part in it.
  *
  * EFORMAT: it is not what it claims to be, is cut short, or has fewer frames than wanted.
  * ENOTSUP: this build lacks FFmpeg or libpng, or the file is of a kind that is not read.

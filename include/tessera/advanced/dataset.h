@@ -17,6 +17,20 @@ extern "C" {
  * "latents". Decided by names alone: no file is opened. */
 TESS_API tess_status tess_data_kind(const char *source, const char **kind);
 
+/* A clip of a folder or file, used or skipped. Texts live as long as the data. */
+typedef struct {
+    const char *name, *path, *prompt;
+    int frames;        /* at the wanted rate; 0: not known */
+    int height, width; /* of the file's frames as they are shown, or of the latent; 0: not known */
+    double fps;        /* of the file; 0: none */
+    int64_t windows, windows_validation; /* samples of an epoch that it gives to each split */
+    const char *skipped;                 /* why it is not used; NULL: it is */
+} tess_data_clip;
+
+/* All clips that were found, in the order of their names; 0 for drawn data. */
+TESS_API int tess_data_clip_count(const tess_data *data);
+TESS_API tess_status tess_data_clip_query(const tess_data *data, int index, tess_data_clip *clip);
+
 #ifdef __cplusplus
 }
 #endif

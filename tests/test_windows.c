@@ -161,9 +161,13 @@ static void every_window_is_read_once_in_an_epoch(void **state)
                 uint8_t found[256] = {0};
                 for (int64_t i = 0; i < want; i++) {
                     const int at = first_of(data, TESS_SPLIT_TRAIN, epoch * want + i);
-                    int c = 0, t = at;
+                    int c = 0, t = at, clip, start;
                     for (; t >= lengths[c]; c++)
                         t -= lengths[c];
+                    CHECK_OK(
+                        tess_data_locate(data, TESS_SPLIT_TRAIN, epoch * want + i, &clip, &start));
+                    assert_int_equal(clip, c);
+                    assert_int_equal(start, t);
                     const int end = lengths[c] >= 8 ? lengths[c] - 4 : lengths[c];
                     assert_in_range(t, 0, end - WINDOW);
                     assert_int_equal(found[at]++, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_data.c - tessera data: the training data as numbers, captions and a picture.
  */
+#include "cmd_data.h"
 #include "commands.h"
-#include "tessera/data.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,7 @@ typedef struct {
 } values;
 
 #ifdef CLI_TRAIN
+#include "tessera/file.h"
 #include "tessera/media.h"
 
 enum { PROMPT = 4096 };
@@ -23,7 +24,8 @@ typedef struct {
     tess_data *data;
     tess_data_info info;
     tess_split split;
-    float *x;        /* one sample */
+    int numbers;     /* 1: samples are written as they are, not as pictures */
+    float *x;        /* one sample, or all of them */
     uint8_t *pixels; /* all samples */
     tess_clip *clips;
 } show;
@@ -40,6 +42,12 @@ static tess_status open_data(cli *c, const values *v, show *s)
     return TESS_OK;
 }
 
+static int ends_in(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n > m && strcmp(s + n - m, end) == 0;
+}
+
 static size_t numbers(const tess_data_info *i)
 {
     return (size_t)i->channels * (size_t)i->frames * (size_t)i->height * (size_t)i->width;
@@ -52,12 +60,14 @@ static tess_status take_memory(cli *c, const values *v, show *s)
     size_t bytes;
     if (!v->out)
         return TESS_OK;
-    if (strcmp(s->info.kind, "latents") == 0)
-        return out_fail(c, TESS_EINVAL, "-o shows pixels, %.200s has latents", v->source);
-    if (__builtin_mul_overflow(n, count, &bytes))
+    s->numbers = ends_in(v->out, ".npy");
+    if (strcmp(s->info.kind, "latents") == 0 && !s->numbers)
+        return out_fail(c, TESS_EINVAL, "-o shows pixels, %.200s has latents: give a .npy",
+                        v->source);
+    if (__builtin_mul_overflow(n * sizeof *s->x, count, &bytes))
         return out_fail(c, TESS_ENOMEM, "no memory for %lld clips", (long long)v->count);
-    s->x = malloc(n * sizeof *s->x);
-    s->pixels = malloc(bytes);
+    s->x = malloc(s->numbers ? bytes : n * sizeof *s->x);
+    s->pixels = malloc(s->numbers ? 1 : bytes / sizeof *s->x);
     s->clips = calloc(count, sizeof *s->clips);
     if (!s->x || !s->pixels || !s->clips)
         return out_fail(c, TESS_ENOMEM, "no memory for %lld clips", (long long)v->count);
@@ -79,6 +89,8 @@ static void report_head(cli *c, const show *s)
         out_set(c, c->json, "text_dim", json_integer(i->text_dim));
         out_set(c, c->json, "clips", json_integer(i->clips));
         out_set(c, c->json, "clips_validation", json_integer(i->clips_validation));
+        out_set(c, c->json, "windows", json_integer(i->windows));
+        out_set(c, c->json, "windows_validation", json_integer(i->windows_validation));
         out_set(c, c->json, "skipped", json_integer(i->skipped));
         out_set(c, c->json, "memory_bytes", json_integer(i->bytes));
         out_set(c, c->json, "samples", json_array());
@@ -93,25 +105,50 @@ static void report_head(cli *c, const show *s)
     fputc('\n', c->out);
 }
 
-static void report_sample(cli *c, int64_t index, const char *prompt)
+/* The clip that a sample is of, and its first frame; "" for drawn data. */
+static tess_status place_of(const show *s, int64_t index, tess_data_clip *clip, int *start)
 {
-    char clean[PROMPT];
+    int number;
+    *clip = (tess_data_clip){.name = ""};
+    TRY(tess_data_locate(s->data, s->split, index, &number, start));
+    return number < 0 ? TESS_OK : tess_data_clip_query(s->data, number, clip);
+}
+
+static tess_status report_sample(cli *c, const show *s, int64_t index, const char *prompt)
+{
+    char clean[PROMPT], name[64];
+    tess_data_clip clip;
+    int start;
+    TRY(place_of(s, index, &clip, &start));
     if (c->json) {
         json_t *o = json_object();
         out_set(c, o, "index", json_integer(index));
         out_set(c, o, "prompt", out_text(prompt));
+        if (clip.name[0]) {
+            out_set(c, o, "clip", out_text(clip.name));
+            out_set(c, o, "start", json_integer(start));
+        }
         out_append(c, json_object_get(c->json, "samples"), o);
-        return;
+        return TESS_OK;
     }
-    fprintf(c->out, "%6lld  %s\n", (long long)index, out_clean(prompt, clean, sizeof clean));
+    fprintf(c->out, "%6lld  ", (long long)index);
+    if (clip.name[0])
+        fputs(out_clean(clip.name, name, sizeof name), c->out);
+    if (clip.windows + clip.windows_validation > 1)
+        fprintf(c->out, ", frame %d", start);
+    if (clip.name[0] && prompt[0])
+        fputs(": ", c->out);
+    fprintf(c->out, "%s\n", out_clean(prompt, clean, sizeof clean));
+    return TESS_OK;
 }
 
 static tess_status take_sample(cli *c, const values *v, show *s, int64_t i)
 {
     char prompt[PROMPT];
-    TRY(tess_data_sample(s->data, s->split, v->first + i, s->x, NULL, prompt, sizeof prompt));
-    report_sample(c, v->first + i, prompt);
-    if (!s->x)
+    float *x = s->numbers ? s->x + (size_t)i * numbers(&s->info) : s->x;
+    TRY(tess_data_sample(s->data, s->split, v->first + i, x, NULL, prompt, sizeof prompt));
+    TRY(report_sample(c, s, v->first + i, prompt));
+    if (!s->x || s->numbers)
         return TESS_OK;
     uint8_t *pixels = s->pixels + (size_t)i * numbers(&s->info);
     TRY(tess_data_pixels(&s->info, s->x, pixels));
@@ -123,17 +160,30 @@ static tess_status take_sample(cli *c, const values *v, show *s, int64_t i)
     return TESS_OK;
 }
 
+static tess_status write_samples(cli *c, const values *v, const show *s)
+{
+    const tess_data_info *i = &s->info;
+    const tess_tensor all = {.name = "samples",
+                             .dtype = TESS_DTYPE_F32,
+                             .rank = 5,
+                             .shape = {v->count, i->channels, i->frames, i->height, i->width},
+                             .data = s->x};
+    return s->numbers ? tess_file_write(c->ctx, v->out, &all, 1, NULL)
+                      : tess_clip_write(c->ctx, v->out, s->clips, (int)v->count);
+}
+
 static tess_status show_all(cli *c, const values *v, show *s)
 {
     TRY(open_data(c, v, s));
     TRY(take_memory(c, v, s));
     progress_clear(c);
     report_head(c, s);
+    TRY(data_summary(c, s->data, &s->info));
     for (int64_t i = 0; i < v->count; i++)
         TRY(take_sample(c, v, s, i));
     if (!v->out)
         return TESS_OK;
-    TRY(tess_clip_write(c->ctx, v->out, s->clips, (int)v->count));
+    TRY(write_samples(c, v, s));
     if (c->json)
         out_set(c, c->json, "out", out_text(v->out));
     return TESS_OK;
@@ -195,7 +245,7 @@ static opt options[] = {
      .help = "samples"},
     {"output", 'o', OPT_PATH, offsetof(values, out), "FILE",
      .help = "also show them: a .png has a row of frames for each, a .mp4, .gif or .y4m plays them "
-             "side by side"},
+             "side by side; a .npy has their numbers, (samples, channels, frames, height, width)"},
 };
 
 static void bind(void)
@@ -215,10 +265,11 @@ const command command_data = {
     .name = "data",
     .summary = "what a model would be trained on",
     .description =
-        "Opens a source of training data as the trainer does, and prints the shape of its samples, "
-        "how many clips there are and how many were skipped because they are broken (each is named "
-        "by a warning), and the prompts of some. A text file beside a clip, with the same name and "
-        "the ending .txt, is its prompt.\n"
+        "Opens a source of training data as the trainer does, and prints the shape of its samples "
+        "and what a run would see: clips, windows, lengths, sizes, rates and words, which --frames "
+        "and --width keep most of it, and the prompts of some samples. Clips that cannot be used "
+        "are counted in a warning, with -v each is named. A text file beside a clip, with the same "
+        "name and the ending .txt, is its prompt.\n"
         "A sample depends on the seed, the split and its number alone.\n",
     TABLE(arguments),
     TABLE(options),

@@ -31,6 +31,7 @@ static tess_status inspect(tess_data *data, tess__item *item)
     const tess_clip_opts opts = clip_opts(data);
     tess_clip clip;
     TESS_TRY(tess__items_prompt(data, item, -1));
+    data->items->records[item->number].prompt = item->prompt;
     TESS_TRY(tess_clip_open(data->ctx, item->path, &opts, &item->clip));
     TESS_TRY(tess_clip_view(item->clip, &clip));
     if (data->info.fps == 0)

@@ -23,6 +23,7 @@ typedef struct tess__items tess__items;
 typedef struct {
     const char *prompt;     /* "" if there is none; in words, or owned by the data */
     const tess__item *item; /* the clip, of sources that have some */
+    int start;              /* the frame of it that the sample begins with */
     char words[160];        /* buffer for a generated prompt */
 } tess__sample_meta;
 

@@ -146,6 +146,11 @@ tess_status tess__items_split(tess_data *data, const char *source)
     list->n_validation = list->n < 2 ? 0 : share > 0 ? share : 1;
     data->info.clips = list->n - list->n_validation;
     data->info.clips_validation = list->n_validation ? list->n_validation : list->n;
+    for (int i = 0; list->records && i < list->n; i++) { /* one sample each; windows count more */
+        tess_data_clip *record = &list->records[list->items[list->order[i]].number];
+        record->windows = i >= list->n_validation;
+        record->windows_validation = i < list->n_validation || list->n_validation == 0;
+    }
     data->info.windows = data->info.clips;
     data->info.windows_validation = data->info.clips_validation;
     return TESS_OK;

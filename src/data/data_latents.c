@@ -211,6 +211,14 @@ static tess_status latents_open(tess_data *data, const tess_data_opts *opts)
         TESS_TRY(tess__embeddings_open(data, opts));
     TESS_TRY(tess__items_inspect(data, "reading latents", folder ? inspect_file : inspect_tensor));
     TESS_TRY(tess__items_split(data, opts->source));
+    for (int i = 0; i < data->items->n; i++) {
+        const tess__item *item = &data->items->items[i];
+        tess_data_clip *record = &data->items->records[item->number];
+        record->prompt = item->prompt;
+        record->frames = data->info.frames;
+        record->height = data->info.height;
+        record->width = data->info.width;
+    }
     return check_sides(data, opts);
 }
 

@@ -115,3 +115,19 @@ tess_status tess_data_clip_query(const tess_data *data, int index, tess_data_cli
     *clip = data->items->records[index];
     return TESS_OK;
 }
+
+tess_status tess_data_locate(const tess_data *data, tess_split split, int64_t index, int *clip,
+                             int *start)
+{
+    TESS_REQUIRE(data, clip, start);
+    if ((split != TESS_SPLIT_TRAIN && split != TESS_SPLIT_VALIDATION) || index < 0)
+        return tess__fail(TESS_EINVAL,
+                          "tess_data_locate: split is %d and index %lld, must be 0 or 1 and 0 or "
+                          "more",
+                          (int)split, (long long)index);
+    tess__sample_meta meta = {.prompt = ""};
+    TESS_TRY(data->source->sample(data, split, index, NULL, &meta));
+    *clip = meta.item ? meta.item->number : -1;
+    *start = meta.start;
+    return TESS_OK;
+}

@@ -338,6 +338,7 @@ static tess_status windows_sample(const tess_data *data, tess_split split, int64
     const window w = choose(data, split, index);
     meta->item = w.item;
     meta->prompt = w.item->prompt;
+    meta->start = w.start;
     if (!x)
         return TESS_OK;
     const size_t frames = w.item->pixels ? 0 : frame_bytes(w.item) * (size_t)data->info.frames;

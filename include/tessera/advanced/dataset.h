@@ -31,6 +31,11 @@ typedef struct {
 TESS_API int tess_data_clip_count(const tess_data *data);
 TESS_API tess_status tess_data_clip_query(const tess_data *data, int index, tess_data_clip *clip);
 
+/* Which clip sample number index is of, and the frame at the wanted rate that it begins with; -1
+ * and 0 for drawn data. */
+TESS_API tess_status tess_data_locate(const tess_data *data, tess_split split, int64_t index,
+                                      int *clip, int *start);
+
 #ifdef __cplusplus
 }
 #endif

@@ -49,6 +49,22 @@ size_t tess__tensor_bytes(const tess_tensor *tensor)
     return bytes;
 }
 
+/* Whether a program that unpacks an archive would write a member of this name elsewhere: it begins
+ * at the root, or goes up by "..". Backslashes separate folders on Windows. */
+static int leaves_folder(const char *name)
+{
+    static const char separators[] = "/\\";
+    if (*name && strchr(separators, *name))
+        return 1;
+    for (const char *part = name; *part;) {
+        const size_t length = strcspn(part, separators);
+        if (length == 2 && part[0] == '.' && part[1] == '.')
+            return 1;
+        part += length + (part[length] != '\0');
+    }
+    return 0;
+}
+
 static tess_status check_name(const tess_tensor *t, int i, tess_file_kind kind)
 {
     if (!has_names(kind))
@@ -64,6 +80,13 @@ static tess_status check_name(const tess_tensor *t, int i, tess_file_kind kind)
                           "tess_file_write: the name of tensor %d has %zu bytes, must have at most "
                           "%d in .npz",
                           i, length, UINT16_MAX - 4);
+    if (kind == TESS_FILE_NPZ && leaves_folder(t->name))
+        return tess__fail(
+            TESS_EINVAL,
+            "tess_file_write: the name of tensor %d is \"%.300s\", must in .npz neither "
+            "begin with a slash nor hold \"..\" as a folder: programs that unpack the "
+            "archive would write outside of their folder; .safetensors takes it",
+            i, t->name);
     if (is_safetensors(kind) && strcmp(t->name, "__metadata__") == 0)
         return tess__fail(TESS_EINVAL,
                           "tess_file_write: a tensor of .safetensors must not be called "

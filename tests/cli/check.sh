@@ -16,3 +16,6 @@ tessera check attn,dim=16,tokens=50 --tolerance 1e-12 | numbers
 echo "exit ${PIPESTATUS[0]}"
 # A large problem has rows chosen, and the choice depends on the seed alone.
 tessera check attn,heads=3,dim=64,tokens=2048,density=0.9,pass=bwd,group=128 | numbers
+# Queries with one key: dq and dk are 0, and what rounding leaves is measured against the terms that cancel.
+tessera check attn,heads=2,dim=64,tokens_q=64,tokens_k=1,pass=both | numbers
+tessera check attn,heads=2,dim=64,tokens_q=64,tokens_k=64,density=0.01,unit=1,group=16,pass=both --all | numbers

@@ -5,8 +5,8 @@
     bench/peers/run.py                                   the standard shapes, one thread and two
     bench/peers/run.py --shape heads=8,dim=128,tokens=8192 --threads 1 --json result.json
 
-Makes a virtual environment in build/ on the first call and installs torch, onnxruntime, onnx and
-numpy from PyPI into it; nothing else needs them. The plain torch wheel brings gigabytes of CUDA
+Makes a virtual environment in build/ on the first call and installs torch, onnxruntime, onnx,
+numpy and cffi from PyPI into it; nothing else needs them. The plain torch wheel brings gigabytes of CUDA
 libraries; PIP_EXTRA_INDEX_URL with PyTorch's index of CPU wheels makes pip take the small one.
 Then measures in a process of its own for each number of threads (measure.py says how). Run it on an
 otherwise idle machine.
@@ -22,7 +22,7 @@ from environment import environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-PACKAGES = ["torch", "onnxruntime", "onnx", "numpy"]
+PACKAGES = ["torch", "onnxruntime", "onnx", "numpy", "cffi"]
 SHAPES = ["heads=4,dim=64,tokens=4096", "heads=4,dim=128,tokens=4096",
           "heads=1,dim=64,tokens=16384", "heads=1,dim=128,tokens=16384"]
 

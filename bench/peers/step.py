@@ -5,8 +5,8 @@
     bench/peers/step.py                            4096 and 8192 tokens, one thread
     bench/peers/step.py --tokens 1024 --samples 3 --keep blocks --store bf16
 
-Makes a virtual environment in build/ on the first call and installs torch, diffusers, accelerate and
-numpy from PyPI into it. step_measure.py says what is run. Run it on an otherwise idle machine.
+Makes a virtual environment in build/ on the first call and installs torch, diffusers, accelerate,
+numpy and cffi from PyPI into it. step_measure.py says what is run. Run it on an otherwise idle machine.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ from environment import environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-PACKAGES = ["torch", "diffusers", "accelerate", "numpy"]
+PACKAGES = ["torch", "diffusers", "accelerate", "numpy", "cffi"]
 
 
 def measure(python, options, what, folder, tokens):

@@ -1,75 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tessera_c.py - the few calls of libtessera that the comparison needs, through ctypes.
+"""tessera_c.py - the few calls of libtessera and libtessera_train that the comparison needs, through cffi.
 
-The structs repeat include/tessera/base.h, attn.h and model.h. Arrays are torch's or NumPy's: [heads, tokens,
+Structs and functions are those of the headers, by tools/python_decl.py. Arrays are torch's or NumPy's: [heads, tokens,
 head_dim], float32, contiguous, given by their address.
 """
-import ctypes as c
+import os
+import sys
 
-TIMED = c.CFUNCTYPE(c.c_int, c.c_void_p)
+import cffi
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+import python_decl
 
-class CtxOpts(c.Structure):
-    _fields_ = [("isa", c.c_char_p), ("threads", c.c_int), ("allocator", c.c_void_p * 3), ("log", c.c_void_p),
-                ("log_user", c.c_void_p), ("log_level", c.c_int), ("progress", c.c_void_p),
-                ("progress_user", c.c_void_p)]
-
-
-class CtxInfo(c.Structure):
-    _fields_ = [("isa", c.c_char_p), ("threads", c.c_int), ("bytes_now", c.c_int64), ("bytes_peak", c.c_int64),
-                ("allocations", c.c_int64)]
+ffi = cffi.FFI()
+ffi.cdef(python_decl.declarations(["tessera.h", "model.h", "advanced/machine.h", "advanced/pass.h"]))
 
 
-class View(c.Structure):
-    _fields_ = [("data", c.c_void_p), ("dtype", c.c_int), ("stride_b", c.c_int64), ("stride_h", c.c_int64),
-                ("stride_s", c.c_int64)]
-
-
-class AttnShape(c.Structure):
-    _fields_ = [("batch", c.c_int), ("heads", c.c_int), ("head_dim", c.c_int), ("tokens_q", c.c_int64),
-                ("tokens_k", c.c_int64), ("scale", c.c_float), ("precision", c.c_int)]
-
-
-class Saved(c.Structure):
-    _fields_ = [(name, c.POINTER(View)) for name in "qkvo"] + [("lse", c.c_void_p)]
-
-
-class SelShape(c.Structure):
-    _fields_ = [("batch", c.c_int), ("heads", c.c_int), ("tokens_q", c.c_int64), ("tokens_k", c.c_int64),
-                ("group", c.c_int32), ("unit", c.c_int32), ("bounds_q", c.c_void_p), ("bounds_k", c.c_void_p),
-                ("n_q", c.c_int32), ("n_k", c.c_int32)]
-
-
-class TimingOpts(c.Structure):
-    _fields_ = [("samples", c.c_int), ("samples_max", c.c_int), ("quiet", c.c_double)]
-
-
-class Timing(c.Structure):
-    _fields_ = [("best", c.c_double), ("median", c.c_double), ("low", c.c_double), ("high", c.c_double),
-                ("kept", c.c_int), ("dropped", c.c_int), ("disturbed", c.c_int), ("flops", c.c_double)]
+def floats(address):
+    return ffi.cast("float *", address)
 
 
 class Tessera:
     """The library with a context of so many threads."""
 
     def __init__(self, path, threads):
-        self.lib = c.CDLL(path)
-        self.lib.tess_last_error.restype = c.c_char_p
-        self.ctx = c.c_void_p()
-        self.call("tess_ctx_create", c.byref(CtxOpts(threads=threads)), c.byref(self.ctx))
-        info = CtxInfo()
-        self.call("tess_ctx_query", self.ctx, c.byref(info))
-        self.isa, self.threads = info.isa.decode(), info.threads
+        self.lib = ffi.dlopen(path)
+        self.ctx = self.make("tess_ctx", "tess_ctx_create", ffi.new("tess_ctx_opts *", {"threads": threads}))
+        info = ffi.new("tess_ctx_info *")
+        self.call("tess_ctx_query", self.ctx, info)
+        self.isa, self.threads = ffi.string(info.isa).decode(), info.threads
 
     def call(self, name, *arguments):
-        if getattr(self.lib, name)(*arguments) != 0:
-            raise RuntimeError(self.lib.tess_last_error().decode())
+        if getattr(self.lib, name)(*arguments) != self.lib.TESS_OK:
+            raise RuntimeError(ffi.string(self.lib.tess_last_error()).decode())
+
+    def make(self, kind, name, *arguments):
+        """The object that a call returns through its last argument."""
+        made = ffi.new(kind + " **")
+        self.call(name, *arguments, made)
+        return made[0]
 
     def peak(self):
         """The FMA rate of all threads just now, in FLOP/s; takes about 3 ms."""
-        timing = Timing()
-        self.call("tess_timing_run", self.ctx, c.byref(TimingOpts(1, 1, 0.5)), TIMED(lambda user: 0), None,
-                  c.byref(timing))
+        timing = ffi.new("tess_timing *")
+        opts = ffi.new("tess_timing_opts *", {"samples": 1, "samples_max": 1, "quiet": 0.5})
+        nothing = ffi.callback("tess_timed_fn", lambda user: 0)
+        self.call("tess_timing_run", self.ctx, opts, nothing, ffi.NULL, timing)
         return timing.flops
 
 
@@ -78,69 +54,55 @@ class Attention:
 
     def __init__(self, tessera, heads, tokens, dim, mask=None, block=0):
         self.tessera, self.strides = tessera, (heads * tokens * dim, tokens * dim, dim)
-        self.attn, self.sel = c.c_void_p(), c.c_void_p()
-        shape = AttnShape(1, heads, dim, tokens, tokens, 0.0, 0)
-        tessera.call("tess_attn_create", tessera.ctx, c.byref(shape), c.byref(self.attn))
+        shape = {"batch": 1, "heads": heads, "head_dim": dim, "tokens_q": tokens, "tokens_k": tokens}
+        self.attn = tessera.make("tess_attn", "tess_attn_create", tessera.ctx, ffi.new("tess_attn_shape *", shape))
+        self.sel = ffi.NULL
         if mask is not None:
-            lists = SelShape(1, heads, tokens, tokens, block, block)
-            tessera.call("tess_selection_create", tessera.ctx, c.byref(lists), c.c_int64(mask.numel()),
-                         c.byref(self.sel))
-            tessera.call("tess_selection_set_mask", self.sel, c.c_void_p(mask.data_ptr()), 0)
+            lists = {"batch": 1, "heads": heads, "tokens_q": tokens, "tokens_k": tokens, "group": block, "unit": block}
+            self.sel = tessera.make("tess_selection", "tess_selection_create", tessera.ctx,
+                                    ffi.new("tess_sel_shape *", lists), mask.numel())
+            tessera.call("tess_selection_set_mask", self.sel, ffi.cast("void *", mask.data_ptr()), 0)
 
     def view(self, tensor):
-        return View(tensor.data_ptr(), 0, *self.strides)
+        stride_b, stride_h, stride_s = self.strides
+        return ffi.new("tess_view *", {"data": ffi.cast("void *", tensor.data_ptr()), "stride_b": stride_b,
+                                       "stride_h": stride_h, "stride_s": stride_s})
 
     def forward(self, q, k, v, o, lse):
-        views = [c.byref(self.view(x)) for x in (q, k, v, o)]
-        self.tessera.call("tess_attn_forward", self.attn, self.sel, *views, c.c_void_p(lse.data_ptr()))
+        views = [self.view(x) for x in (q, k, v, o)]
+        self.tessera.call("tess_attn_forward", self.attn, self.sel, *views, floats(lse.data_ptr()))
 
     def backward(self, q, k, v, o, lse, dout, dq, dk, dv):
-        saved = Saved(*[c.pointer(self.view(x)) for x in (q, k, v, o)], lse.data_ptr())
-        views = [c.byref(self.view(x)) for x in (dout, dq, dk, dv)]
-        self.tessera.call("tess_attn_backward", self.attn, self.sel, c.byref(saved), views[0], None, *views[1:])
+        kept = {name: self.view(x) for name, x in zip("qkvo", (q, k, v, o))}
+        saved = ffi.new("tess_attn_saved *", {**kept, "lse": floats(lse.data_ptr())})
+        views = [self.view(x) for x in (dout, dq, dk, dv)]
+        self.tessera.call("tess_attn_backward", self.attn, self.sel, saved, views[0], ffi.NULL, *views[1:])
 
     def close(self):
         self.tessera.lib.tess_attn_destroy(self.attn)
         self.tessera.lib.tess_selection_destroy(self.sel)
 
 
-class ModelOpts(c.Structure):
-    _fields_ = [("gradients", c.c_int), ("seed", c.c_uint64)]
-
-
-class PassShape(c.Structure):
-    _fields_ = [("batch", c.c_int), ("frames", c.c_int), ("height", c.c_int), ("width", c.c_int),
-                ("text_len", c.c_int), ("train", c.c_int), ("keep", c.c_int), ("store", c.c_int),
-                ("cube", c.c_void_p)]
-
-
-class ModelIn(c.Structure):
-    _fields_ = [("x", c.c_void_p), ("timestep", c.c_void_p), ("text", c.c_void_p)]
-
-
-class Param(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("kind", c.c_int), ("layer", c.c_int), ("rank", c.c_int),
-                ("shape", c.c_int64 * 5), ("count", c.c_int64), ("value", c.c_void_p), ("gradient", c.c_void_p)]
-
-
 class Step:
     """Forward and backward of a model from a folder, over arrays given by their addresses."""
 
     def __init__(self, tessera, folder, shape):
-        self.tessera, self.model, self.passes = tessera, c.c_void_p(), c.c_void_p()
-        tessera.call("tess_model_load", tessera.ctx, folder.encode(), c.byref(ModelOpts(1, 0)), c.byref(self.model))
-        tessera.call("tess_pass_create", self.model, c.byref(PassShape(**shape)), c.byref(self.passes))
+        self.tessera = tessera
+        opts = ffi.new("tess_model_opts *", {"gradients": 1})
+        self.model = tessera.make("tess_model", "tess_model_load", tessera.ctx, folder.encode(), opts)
+        self.passes = tessera.make("tess_pass", "tess_pass_create", self.model, ffi.new("tess_pass_shape *", shape))
 
     def forward(self, x, timestep, text, out):
-        self.tessera.call("tess_pass_forward", self.passes, c.byref(ModelIn(x, timestep, text)), c.c_void_p(out))
+        given = ffi.new("tess_model_in *", {"x": floats(x), "timestep": floats(timestep), "text": floats(text)})
+        self.tessera.call("tess_pass_forward", self.passes, given, floats(out))
 
     def backward(self, dout):
         self.tessera.call("tess_model_zero_gradients", self.model)
-        self.tessera.call("tess_pass_backward", self.passes, c.c_void_p(dout), None)
+        self.tessera.call("tess_pass_backward", self.passes, floats(dout), ffi.NULL)
 
     def params(self):
         """(name, number of elements, address of the gradient) of every parameter."""
-        param, index = Param(), 0
-        while self.tessera.lib.tess_model_param(self.model, index, c.byref(param)) == 0:
-            yield param.name.decode(), param.count, param.gradient
+        param, index = ffi.new("tess_param *"), 0
+        while self.tessera.lib.tess_model_param(self.model, index, param) == self.tessera.lib.TESS_OK:
+            yield ffi.string(param.name).decode(), param.count, int(ffi.cast("uintptr_t", param.gradient))
             index += 1

@@ -76,6 +76,7 @@ typedef struct {
     int help, json, quiet, verbose;
     int64_t threads, seed;
     const char *isa;
+    int64_t rank_timeout; /* seconds; 0: none */
 } common;
 
 typedef struct cli cli;
@@ -147,6 +148,9 @@ void commands_bind(void); /* of all commands; before any other use of them */
 /* Stores a text at the place of an option that does not repeat. Returns -1 if it breaks the rule.
  */
 int opt_store(const opt *o, const char *text, void *values);
+
+/* opt_unknown.c: the sentence about a word such as "--rank" that is no option of the command. */
+void opt_unknown(const command *cmd, const char *word, char error[OPT_ERROR_MAX]);
 
 /* "an integer 1..1024": what a value must be. */
 void opt_rule(const opt *o, char *text, size_t bytes);
@@ -235,6 +239,10 @@ tess_status out_usage(cli *c, const char *format, ...) __attribute__((format(pri
 /* Returns the status. What is wrong with a command's input is the caller's to mend, as what is
  * wrong with an option: EINVAL and EFORMAT exit with 2 as well. */
 tess_status out_input(cli *c, tess_status status);
+
+/* Returns the status. A failure of the library gets the option that led to it in front of its
+ * sentence: "--cluster: no cluster "h1000"". */
+tess_status out_option(cli *c, const char *option, tess_status status);
 
 /* Removes the names of the library's functions, in place: "tess_plan_create: ring is 3" becomes
  * "ring is 3". Returns the sentence. */

@@ -96,7 +96,7 @@ static void markdown_command(FILE *f, const command *cmd)
 void manual_markdown(FILE *f)
 {
     int n = 0;
-    const opt *shared = opt_common(&(command){0}, &n);
+    const opt *shared = opt_common(&(command){.everywhere = 1}, &n);
     fprintf(f, "# The command `tessera`\n\nPrinted by `tessera help --markdown`.\n\n%s\n", about);
     fputs("\n| command | |\n|---|---|\n", f);
     for (int i = 0; i < n_commands; i++)
@@ -197,7 +197,7 @@ static void roff_command(FILE *f, const command *cmd)
 void manual_man(FILE *f)
 {
     int n = 0;
-    const opt *shared = opt_common(&(command){0}, &n);
+    const opt *shared = opt_common(&(command){.everywhere = 1}, &n);
     fprintf(f, ".TH TESSERA 1 \"\" \"tessera %s\" \"User Commands\"\n", tess_version());
     fputs(".SH NAME\ntessera \\- sparse attention for video diffusion transformers\n"
           ".SH SYNOPSIS\n.B tessera\nCOMMAND [OPTION...] [ARGUMENT...]\n.SH DESCRIPTION\n",

@@ -8,8 +8,6 @@
 #include "choices.h"
 #include "cli.h"
 
-#include "tessera/advanced/nearest.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -31,6 +29,9 @@ static const opt common_options[] = {
      .help = "seed of all random numbers"},
     {"isa", 0, OPT_CHOICE, offsetof(common, isa), "ISA", .choices = isas,
      .help = "instruction set; default: $TESS_ISA, else the best this machine runs"},
+    /* The last one, of commands that run on several ranks. */
+    {"rank-timeout", 0, OPT_INT, offsetof(common, rank_timeout), "SECONDS", .min = 1, .max = 1e6,
+     .help = "with several ranks: end when one has not answered for so long; never unless given"},
 };
 
 typedef struct {
@@ -42,7 +43,8 @@ typedef struct {
 
 const opt *opt_common(const command *cmd, int *n)
 {
-    *n = cmd->plain ? 1 : (int)(sizeof common_options / sizeof *common_options);
+    const int all = sizeof common_options / sizeof *common_options;
+    *n = cmd->plain ? 1 : cmd->everywhere || cmd->serve ? all : all - 1;
     return common_options;
 }
 
@@ -91,15 +93,30 @@ __attribute__((format(printf, 2, 3))) static int wrong(parser *p, const char *fo
 
 /* ---- values ------------------------------------------------------------------------------ */
 
+/* A limit: of sizes with the largest unit that divides it, "8192T". */
+static void limit_text(const opt *o, double limit, char text[32])
+{
+    static const char units[] = "KMGT";
+    int unit = -1;
+    while (o->type == OPT_SIZE && unit < 3 && limit >= 1024 && fmod(limit, 1024) == 0) {
+        limit /= 1024;
+        unit++;
+    }
+    snprintf(text, 32, "%.15g%.*s", limit, unit >= 0, &units[unit >= 0 ? unit : 0]);
+}
+
 static void rule_range(const opt *o, const char *kind, char *text, size_t bytes)
 {
     const char *comma = o->type == OPT_SIZE ? "," : ""; /* its kind is a list */
+    char low[32], high[32];
+    limit_text(o, o->min, low);
+    limit_text(o, o->max, high);
     if (o->min == 0 && o->max == 0)
         snprintf(text, bytes, "%s", kind);
     else if (isinf(o->max))
-        snprintf(text, bytes, "%s%s of at least %.15g", kind, comma, o->min);
+        snprintf(text, bytes, "%s%s of at least %s", kind, comma, low);
     else
-        snprintf(text, bytes, "%s%s %.15g..%.15g", kind, comma, o->min, o->max);
+        snprintf(text, bytes, "%s%s %s..%s", kind, comma, low, high);
 }
 
 void opt_rule(const opt *o, char *text, size_t bytes)
@@ -244,6 +261,23 @@ int opt_store(const opt *o, const char *text, void *values)
     }
 }
 
+/* Behind the rule of an integer that is given as "32k": ", written out: 32000 or 32768". */
+static const char *written_out(const opt *o, const char *value, char text[64])
+{
+    static const char units[] = "kmg";
+    const size_t digits = strspn(value, "0123456789");
+    const char *unit = value[digits] ? strchr(units, value[digits] | 0x20) : NULL;
+    if (o->type != OPT_INT || digits == 0 || digits > 9 || !unit || value[digits + 1])
+        return "";
+    long long thousand = atoll(value), binary = thousand;
+    for (const char *u = units; u <= unit; u++) {
+        thousand *= 1000;
+        binary *= 1024;
+    }
+    snprintf(text, 64, ", written out: %lld or %lld", thousand, binary);
+    return text;
+}
+
 /* Stores text at the option's place. dashes is "--" for an option and "" for an argument. */
 static int store(parser *p, const opt *o, const char *dashes, const char *text)
 {
@@ -251,9 +285,10 @@ static int store(parser *p, const opt *o, const char *dashes, const char *text)
         return append(p, (strings *)(p->values + o->offset), text);
     if (!opt_repeats(o) && opt_store(o, text, p->values) == 0)
         return 0;
-    char rule[256];
+    char rule[256], more[64];
     opt_rule(o, rule, sizeof rule);
-    return wrong(p, "%s%s is \"%.80s\", must be %s", dashes, o->name, text, rule);
+    return wrong(p, "%s%s is \"%.80s\", must be %s%s", dashes, o->name, text, rule,
+                 written_out(o, text, more));
 }
 
 /* ---- options ----------------------------------------------------------------------------- */
@@ -275,19 +310,10 @@ static const opt *option(const command *cmd, int i)
 
 static int unknown(parser *p, const char *arg, size_t length)
 {
-    enum { MAX = 128 };
-    char word[80], names[MAX][40];
-    const char *candidates[MAX];
-    int n = 0;
-    const opt *o;
-    for (int i = 0; (o = option(p->cmd, i)) && n < MAX; i++, n++) {
-        snprintf(names[n], sizeof names[n], "%s%s", opt_negative(o) ? "--no-" : "--", o->name);
-        candidates[n] = names[n];
-    }
+    char word[80];
     snprintf(word, sizeof word, "%.*s", (int)length, arg);
-    const char *near = tess_nearest(word, candidates, n);
-    return near ? wrong(p, "%s is no option, did you mean %s?", word, near)
-                : wrong(p, "%s is no option", word);
+    opt_unknown(p->cmd, word, p->error);
+    return -1;
 }
 
 /* The option called by `length` characters of name, or NULL. *no is 1 for --no- in front of a flag.
@@ -380,6 +406,15 @@ static int parse_argument(parser *p, const char *text, int at)
     return wrong(p, "\"%.80s\" is one argument too many", text);
 }
 
+static int missing(parser *p, const opt *argument)
+{
+    char rule[256];
+    if (argument->type != OPT_CHOICE)
+        return wrong(p, "%s is missing: %s", argument->name, argument->help);
+    opt_rule(argument, rule, sizeof rule);
+    return wrong(p, "%s is missing, must be %s", argument->name, rule);
+}
+
 static void defaults(parser *p)
 {
     const opt *o;
@@ -421,7 +456,7 @@ int opt_parse(const command *cmd, int argc, char *const *argv, void *values,
     }
     for (int i = arguments; i < cmd->n_arguments; i++)
         if (cmd->arguments[i].required)
-            return wrong(&p, "%s is missing", cmd->arguments[i].name);
+            return missing(&p, &cmd->arguments[i]);
     return 0;
 }
 

@@ -53,6 +53,11 @@ tess_status out_usage(cli *c, const char *format, ...)
     return TESS_EINVAL;
 }
 
+tess_status out_option(cli *c, const char *option, tess_status status)
+{
+    return status == TESS_OK ? status : out_fail(c, status, "%s: %s", option, tess_last_error());
+}
+
 tess_status out_input(cli *c, tess_status status)
 {
     if ((status == TESS_EINVAL || status == TESS_EFORMAT) && !c->code)

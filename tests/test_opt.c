@@ -177,7 +177,7 @@ static void wrong_words_get_a_sentence(void **state)
     static const struct {
         const char *line, *sentence;
     } cases[] = {
-        {"", "FIRST is missing"},
+        {"", "FIRST is missing: h"},
         {"_", "FIRST is \"\", must be a text that is not empty"},
         {"a --count x", "--count is \"x\", must be an integer -3..10"},
         {"a --count 11", "--count is \"11\", must be an integer -3..10"},
@@ -193,7 +193,7 @@ static void wrong_words_get_a_sentence(void **state)
         {"a --bytes 1KX", "--bytes is \"1KX\", must be a size such as 4096, 64K or 2GiB"},
         {"a --bytes -1", "--bytes is \"-1\", must be a size such as 4096, 64K or 2GiB"},
         {"a --bytes 9999999T", "--bytes is \"9999999T\", must be a size such as 4096, 64K or 2GiB"},
-        {"a --limit 5K", "--limit is \"5K\", must be a size such as 4096, 64K or 2GiB, 1..4096"},
+        {"a --limit 5K", "--limit is \"5K\", must be a size such as 4096, 64K or 2GiB, 1..4K"},
         {"a --rate nan", "--rate is \"nan\", must be a number 0..1"},
         {"a --rate 1e999", "--rate is \"1e999\", must be a number 0..1"},
         {"a --rate 0.5x", "--rate is \"0.5x\", must be a number 0..1"},

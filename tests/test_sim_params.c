@@ -77,9 +77,9 @@ static void a_bad_scenario_is_reported_by_value_and_rule(void **state)
     REFUSED(s.model.kv_heads = 5, "scenario: model.heads is 16, must be a multiple of "
                                   "model.kv_heads 5");
     REFUSED(s.layout.tp = 3, "scenario: layout.tp is 3, must divide model.heads 16");
-    REFUSED(s.layout.gpus = 13, "scenario: layout.gpus is 13, must be tp cp pp dp = 12");
+    REFUSED(s.layout.gpus = 13, "scenario: layout.gpus is 13, must be tp x cp x pp x dp, 12");
     REFUSED((s.layout.gpus = 13, s.layout.dp = 0),
-            "scenario: layout.gpus is 13, must be a multiple of tp cp pp 4");
+            "scenario: layout.gpus is 13, must be a multiple of tp x cp x pp, 4");
     REFUSED(s.layout.pp = 5, "scenario: layout.pp is 5, must leave a layer to each stage; layers / "
                              "vpp is 4");
     REFUSED((s.layout.pp = 1, s.layout.vpp = 2),

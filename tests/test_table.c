@@ -204,9 +204,11 @@ static void shipped_maps_are_found_by_their_columns(void **state)
     tess__map_close(&m);
     tess__table_close(&t);
     t = table_of("a,b\n");
-    CHECK_FAILS(tess__map_find(ctx, &t, &m), TESS_EFORMAT,
-                "t.csv: no shipped map knows these columns; give one, or use the canonical columns "
-                "(docs/scenarios.md)");
+    CHECK_FAILS(
+        tess__map_find(ctx, &t, &m), TESS_EFORMAT,
+        "t.csv: no shipped map knows these columns; give a map that says what they mean, or "
+        "use the canonical columns "
+        "(docs/scenarios.md)");
     tess__table_close(&t);
 }
 

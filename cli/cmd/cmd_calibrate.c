@@ -108,7 +108,8 @@ static tess_status run(cli *c, const void *given)
 {
     const values *v = given;
     if (!v->names)
-        return out_usage(c, "--params names no parameter");
+        return out_usage(
+            c, "--params is missing, must name parameters to fit, such as h100.gemm_share");
     char *text = strdup(v->names);
     if (!text)
         return out_fail(c, TESS_ENOMEM, "no memory for the names");

@@ -255,7 +255,7 @@ static tess_status run(cli *c, const void *given)
     tess_cluster *cluster = NULL;
     tess_status status = check(c, v);
     if (status == TESS_OK)
-        status = tess_cluster_load(c->ctx, v->cluster, &cluster);
+        status = out_option(c, "--cluster", tess_cluster_load(c->ctx, v->cluster, &cluster));
     if (status == TESS_OK)
         status = v->calibrate.n ? run_fit(c, v, cluster)
                  : v->begin     ? run_sweep(c, v, cluster)

@@ -63,7 +63,7 @@ static int default_ulysses(const tess_plan_opts *o, int heads)
 static tess_status load_cluster(cli *c, const plan_values *v, tess_cluster **cluster)
 {
     tess_cluster_info info;
-    TRY(tess_cluster_load(c->ctx, v->cluster, cluster));
+    TRY(out_option(c, "--cluster", tess_cluster_load(c->ctx, v->cluster, cluster)));
     if (isnan(v->rate))
         return TESS_OK;
     tess_cluster *named = *cluster;
@@ -75,6 +75,26 @@ static tess_status load_cluster(cli *c, const plan_values *v, tess_cluster **clu
     return status;
 }
 
+/* The product of the degrees that are given must divide the ranks. */
+static tess_status check_degrees(cli *c, const tess_plan_opts *o)
+{
+    const char *const names[] = {"--ulysses", "--ring", "--selective"};
+    const int degrees[] = {o->strategy.ulysses, o->strategy.ring, o->strategy.selective};
+    int64_t product = 1;
+    char text[160] = "";
+    for (int i = 0; i < 3; i++) {
+        const size_t used = strlen(text);
+        if (degrees[i] > 0)
+            snprintf(text + used, sizeof text - used, "%s%s %d", used ? " x " : "", names[i],
+                     degrees[i]);
+        product *= degrees[i] > 0 ? degrees[i] : 1;
+    }
+    if (o->ranks % product == 0)
+        return TESS_OK;
+    return out_usage(c, "%s makes %lld, which must divide --ranks, %d", text, (long long)product,
+                     o->ranks);
+}
+
 static tess_status prepare(job *j)
 {
     const plan_values *v = j->given;
@@ -83,6 +103,7 @@ static tess_status prepare(job *j)
         return out_usage(c, "--reuse and --replan-above exclude each other");
     if (v->reuse && !v->cluster)
         return out_usage(c, "--reuse compares times, needs --cluster");
+    TRY(check_degrees(c, &v->opts));
     TRY(plan_input_open(c, v, &j->input));
     TRY(read_speeds(c, v, &j->speeds));
     if (v->cluster)

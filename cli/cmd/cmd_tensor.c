@@ -7,6 +7,7 @@
 #include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 int64_t tensor_elements(const tess_tensor *t)
 {
@@ -115,6 +116,19 @@ static tess_status pick(cli *c, const tensor_values *v, tensor_set *set)
     return check_names(c, v, set);
 }
 
+/* Whether the end of a path says which kind of tensor file it is. */
+static int has_kind(const char *path)
+{
+    static const char *const ends[] = {".npy", ".npz", ".safetensors", ".safetensors.index.json"};
+    const size_t length = strlen(path);
+    int found = 0;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t n = strlen(ends[i]);
+        found |= length >= n && strcmp(path + length - n, ends[i]) == 0;
+    }
+    return found;
+}
+
 static tess_status check_usage(cli *c, const tensor_values *v)
 {
     if (!v->convert && (v->dtype || v->shard || v->compress))
@@ -122,6 +136,11 @@ static tess_status check_usage(cli *c, const tensor_values *v)
                          v->dtype   ? "--dtype"
                          : v->shard ? "--shard"
                                     : "--compress");
+    if (v->convert && !has_kind(v->convert))
+        return out_usage(c,
+                         "--convert is \"%s\", must end in .npy, .npz, .safetensors or "
+                         ".safetensors.index.json",
+                         v->convert);
     if (!v->picture && (v->slice || !isnan(v->low) || !isnan(v->high)))
         return out_usage(c, "%s belongs to a picture, needs --picture",
                          v->slice         ? "--slice"

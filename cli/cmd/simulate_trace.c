@@ -62,7 +62,7 @@ tess_status simulate_trace(cli *c, const char *path, const char *cluster, double
     tess_trace_result result;
     tess_status status = tess_trace_load(c->ctx, path, &trace);
     if (status == TESS_OK)
-        status = tess_cluster_load(c->ctx, cluster, &on);
+        status = out_option(c, "--cluster", tess_cluster_load(c->ctx, cluster, &on));
     if (status == TESS_OK)
         status = tess_trace_query(trace, &info);
     if (status == TESS_OK)

@@ -76,8 +76,8 @@ tess_status tess__map_find(tess_ctx *ctx, const tess__table *table, tess__map *m
     }
     if (!best.n_detect)
         return tess__fail(TESS_EFORMAT,
-                          "%s: no shipped map knows these columns; give one, or use the canonical "
-                          "columns (docs/scenarios.md)",
+                          "%s: no shipped map knows these columns; give a map that says what they "
+                          "mean, or use the canonical columns (docs/scenarios.md)",
                           table->name);
     *map = best;
     return TESS_OK;

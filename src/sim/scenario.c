@@ -146,14 +146,14 @@ static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
     const int64_t model_gpus = (int64_t)l->tp * l->pp * l->cp;
     if (!l->dp && l->gpus) {
         if (l->gpus % model_gpus)
-            return fail_rule("layout.gpus", l->gpus, "be a multiple of tp cp pp", model_gpus);
+            return fail_rule("layout.gpus", l->gpus, "be a multiple of tp x cp x pp,", model_gpus);
         l->dp = (int)(l->gpus / model_gpus);
     }
     set_default(&l->dp, 1);
     if (!l->gpus && model_gpus * l->dp <= 1 << 24)
         l->gpus = (int)(model_gpus * l->dp);
     if (l->gpus != model_gpus * l->dp)
-        return fail_rule("layout.gpus", l->gpus, "be tp cp pp dp =", model_gpus * l->dp);
+        return fail_rule("layout.gpus", l->gpus, "be tp x cp x pp x dp,", model_gpus * l->dp);
     if (m->heads % l->tp)
         return fail_rule("layout.tp", l->tp, "divide model.heads", m->heads);
     if ((int64_t)l->pp * l->vpp > m->layers + 2 * l->outer_layers)

@@ -146,6 +146,63 @@ static tess_status same_build(cli *c)
                  : TESS_OK;
 }
 
+/* The command of a rank and the folder or file that it writes, as they are compared. */
+typedef struct {
+    char name[32], out[1024];
+} rank_command;
+
+static void describe_command(const cli *c, rank_command *r)
+{
+    *r = (rank_command){0};
+    snprintf(r->name, sizeof r->name, "%s", c->cmd ? c->cmd->name : "");
+    for (int i = 0; c->cmd && i < c->cmd->n_options; i++) {
+        const opt *o = &c->cmd->options[i];
+        const char *path = o->type == OPT_PATH && strncmp(o->name, "out", 3) == 0
+                               ? *(const char *const *)((const char *)c->common + o->offset)
+                               : NULL;
+        if (path)
+            snprintf(r->out, sizeof r->out, "--%s %s", o->name, path);
+    }
+}
+
+/* Collective: all ranks run the same command, and write to the same place. */
+static tess_status same_command(cli *c)
+{
+    rank_command mine, first, other;
+    describe_command(c, &mine);
+    first = mine;
+    MPI_Bcast(&first, sizeof first, MPI_BYTE, 0, MPI_COMM_WORLD);
+    int differs = memcmp(&first, &mine, sizeof mine) == 0 ? c->ranks : c->rank;
+    MPI_Allreduce(MPI_IN_PLACE, &differs, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (differs == c->ranks)
+        return TESS_OK;
+    other = mine;
+    MPI_Bcast(&other, sizeof other, MPI_BYTE, differs, MPI_COMM_WORLD);
+    return out_fail(c, TESS_EINVAL,
+                    "rank %d runs tessera %s %.300s, rank 0 tessera %s %.300s: start the same "
+                    "command on all ranks",
+                    differs, other.name, other.out, first.name, first.out);
+}
+
+/* A tess_silent_fn. */
+static void report_silent(void *user, int rank, int64_t silent_ns)
+{
+    cli *c = user;
+    char text[160];
+    const int64_t limit = c->common->rank_timeout;
+    if (c->common->quiet)
+        return;
+    int used = snprintf(text, sizeof text,
+                        "warning: rank %d has not answered for %lld s: its process is stopped, or "
+                        "computes for long",
+                        rank, (long long)(silent_ns / 1000000000));
+    if (limit)
+        snprintf(text + used, sizeof text - (size_t)used, "; --rank-timeout is %lld s",
+                 (long long)limit);
+    progress_clear(c);
+    out_error(c, text);
+}
+
 static _Thread_local int calls_mpi; /* 1 on the one thread that may */
 
 tess_status world_open(cli *c, tess_status so_far)
@@ -174,7 +231,12 @@ tess_status world_open(cli *c, tess_status so_far)
     MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (first < size)
         return broadcast_failure(c, so_far, first);
+    TRY(same_command(c));
     TRY(tess_comm_from_mpi(c->ctx, MPI_COMM_WORLD, &c->comm));
+    const int64_t limit = c->common->rank_timeout * 1000000000;
+    const tess_comm_watch_opts watch = {
+        .report_ns = limit < 60000000000 ? limit / 2 : 0, limit, report_silent, c};
+    TRY(tess_comm_watch(c->comm, &watch));
     return everywhere ? same_build(c) : TESS_OK;
 }
 

@@ -19,6 +19,7 @@
 
 #ifdef CLI_MPI
 
+#include "tessera/advanced/collectives.h"
 #include "tessera/advanced/machine.h"
 #include "tessera/mpi.h"
 
@@ -46,9 +47,12 @@ void end_open(void)
     MPI_Comm_dup(MPI_COMM_WORLD, &endings);
 }
 
-static void pause_briefly(void)
+/* Other ranks that still compute may ask whether this one is there. */
+static void pause_briefly(const cli *c)
 {
     const struct timespec ms = {.tv_nsec = 1000000};
+    if (c->comm)
+        tess_comm_progress(c->comm);
     nanosleep(&ms, NULL);
 }
 
@@ -90,8 +94,9 @@ static ending decide(const ending *all, int n)
 }
 
 /* Waits for the results of the others: without limit while no rank has failed. */
-static void collect(MPI_Request *requests, ending *all, int n)
+static void collect(const cli *c, MPI_Request *requests, ending *all)
 {
+    const int n = c->ranks;
     int64_t deadline = all[0].status == TESS_OK ? 0 : tess_clock_ns() + 3 * second;
     for (int left = n - 1; left > 0;) {
         int at = MPI_UNDEFINED, came = 0;
@@ -106,12 +111,13 @@ static void collect(MPI_Request *requests, ending *all, int n)
             abandoned = 1;
             return;
         }
-        pause_briefly();
+        pause_briefly(c);
     }
 }
 
-static ending lead(const ending *mine, int n)
+static ending lead(const cli *c, const ending *mine)
 {
+    const int n = c->ranks;
     ending *all = calloc((size_t)n, sizeof *all);
     MPI_Request *requests = calloc((size_t)n, sizeof *requests);
     ending verdict = *mine;
@@ -121,7 +127,7 @@ static ending lead(const ending *mine, int n)
         all[0] = *mine;
         for (int i = 1; i < n; i++)
             MPI_Irecv(&all[i], sizeof all[i], MPI_BYTE, i, TAG_ENDING, endings, &requests[i - 1]);
-        collect(requests, all, n);
+        collect(c, requests, all);
         verdict = decide(all, n);
         for (int i = 1; i < n && !abandoned; i++)
             MPI_Isend(&verdict, sizeof verdict, MPI_BYTE, i, TAG_VERDICT, endings,
@@ -160,7 +166,7 @@ static ending follow(const cli *c, const ending *mine)
             return verdict;
         if (deadline && tess_clock_ns() > deadline)
             break;
-        pause_briefly();
+        pause_briefly(c);
     }
     char text[CLI_SENTENCE_MAX + 32];
     snprintf(text, sizeof text, "rank %d: %s", notified < 0 ? c->rank : notified, rest);
@@ -177,7 +183,7 @@ tess_status world_end(cli *c, tess_status status)
     if (status != TESS_OK)
         snprintf(mine.sentence, sizeof mine.sentence, "%s",
                  c->sentence[0] ? c->sentence : tess_last_error());
-    const ending verdict = c->rank == 0 ? lead(&mine, c->ranks) : follow(c, &mine);
+    const ending verdict = c->rank == 0 ? lead(c, &mine) : follow(c, &mine);
     c->code = verdict.code;
     c->usage = verdict.usage;
     if (verdict.status != TESS_OK)

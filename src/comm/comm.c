@@ -121,6 +121,14 @@ tess_status tess_comm_progress(tess_comm *comm)
     return comm->ops->progress(comm);
 }
 
+tess_status tess_comm_watch(tess_comm *comm, const tess_comm_watch_opts *opts)
+{
+    TESS_REQUIRE(comm, opts);
+    TESS_TRY(tess__check_range(__func__, "report_ns", opts->report_ns, 0, INT64_MAX));
+    TESS_TRY(tess__check_range(__func__, "limit_ns", opts->limit_ns, 0, INT64_MAX));
+    return comm->ops->watch ? comm->ops->watch(comm, opts) : TESS_OK;
+}
+
 tess_status tess_comm_fail(tess_comm *comm, tess_status mine)
 {
     TESS_REQUIRE(comm);

@@ -78,6 +78,8 @@ typedef struct {
     /* Sends the failure to all ranks of the world. After this call, and after a failure received
      * from another rank, the buffers of all open requests belong to the caller. */
     void (*fail)(tess_comm *comm, tess_status status, const char *sentence);
+    /* Watches for ranks that do not answer; NULL: there are none. */
+    tess_status (*watch)(tess_comm *comm, const tess_comm_watch_opts *opts);
     int64_t (*clock)(const tess_comm *comm);
     int64_t (*new_tag)(tess_comm *comm); /* a number that is unique in the world */
     /* Collective. A communicator of n ranks of comm: order[i] is its rank i, this rank is its rank

@@ -57,8 +57,10 @@ static void mpi_destroy(tess_comm *comm)
         MPI_Comm_free(&self->mpi);
     if (self->is_world && !self->world->failed)
         MPI_Comm_free(&self->world->notices);
-    if (self->is_world)
+    if (self->is_world) {
+        tess__free(comm->ctx, self->world->peers);
         tess__free(comm->ctx, self->world);
+    }
 }
 
 static tess_status mpi_subgroup(tess_comm *comm, const int *order, int n, int rank, int64_t tag,
@@ -71,6 +73,7 @@ static const tess__comm_ops mpi_ops = {
     .finish = tess__mpi_finish,
     .progress = tess__mpi_progress,
     .fail = tess__mpi_fail,
+    .watch = tess__mpi_watch,
     .clock = mpi_clock,
     .new_tag = mpi_new_tag,
     .subgroup = mpi_subgroup,

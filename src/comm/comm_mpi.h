@@ -4,6 +4,7 @@
  *   comm_mpi.c            creation, sub-communicators, destruction
  *   comm_mpi_message.c    messages and waiting for them
  *   comm_mpi_fail.c       notices of failure, and ending the messages in flight
+ *   comm_mpi_watch.c      ranks that do not answer
  *
  * Waiting is polling. A rank that fails sends a notice to all others on a separate MPI
  * communicator, which every waiting rank polls too, between yields of the processor: no rank blocks
@@ -13,12 +14,22 @@
 #define TESS_COMM_MPI_H
 
 #include "comm_internal.h"
+#include "tessera/advanced/collectives.h"
 #include "tessera/mpi.h"
 
 typedef struct {
     int32_t status, rank;
     char sentence[TESS_SENTENCE_MAX];
 } tess__failure_notice;
+
+/* Tags of the communicator of notices. */
+enum { TESS__TAG_NOTICE, TESS__TAG_QUIET, TESS__TAG_QUESTION, TESS__TAG_ANSWER };
+
+/* What is known of a rank that is watched, in ns of tess_clock_ns. */
+typedef struct {
+    int64_t asked, heard; /* the open question, 0: none; the last answer */
+    int reported;
+} tess__mpi_peer;
 
 /* State that a communicator and its sub-communicators share; owned by the world communicator. */
 typedef struct {
@@ -27,7 +38,10 @@ typedef struct {
     struct tess__comm_mpi *comms; /* all communicators of this rank */
     int failed;
     tess__failure_notice failure; /* as received, or as sent to all ranks */
-    char quiet[];                 /* (size) 1: expects no more messages */
+    tess_comm_watch_opts watch;
+    tess__mpi_peer *peers; /* (size); NULL: ranks are not watched */
+    int64_t checked;
+    char quiet[]; /* (size) 1: expects no more messages */
 } tess__mpi_world;
 
 typedef struct {
@@ -68,6 +82,17 @@ tess_status tess__mpi_send(tess_comm *comm, tess__message *m);
 tess_status tess__mpi_receive(tess_comm *comm, tess__message *m);
 tess_status tess__mpi_progress(tess_comm *comm);
 tess_status tess__mpi_finish(tess_comm *comm, tess_request *request);
+
+/* ---- comm_mpi_watch.c ------------------------------------------------------------------------ */
+
+/* ops->watch. */
+tess_status tess__mpi_watch(tess_comm *comm, const tess_comm_watch_opts *opts);
+
+/* In a wait that began then: asks, reports, and fails at the limit. */
+tess_status tess__mpi_check_silence(tess__mpi_world *world, int64_t begun);
+
+/* A question or an answer was received. */
+void tess__mpi_answer(tess__mpi_world *world, int from, int tag);
 
 /* ---- comm_mpi_fail.c ------------------------------------------------------------------------- */
 

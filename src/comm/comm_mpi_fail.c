@@ -8,8 +8,6 @@
 
 #include <sched.h>
 
-enum { TAG_NOTICE = 0, TAG_QUIET = 1 };
-
 static const int64_t ABANDON_NS = 2000000000; /* time for messages in flight to end */
 
 /* Announces to all ranks that this one expects no more messages. */
@@ -17,8 +15,8 @@ static void announce_quiet(const tess__mpi_world *world)
 {
     for (int p = 0; p < world->size; p++) {
         MPI_Request handle = MPI_REQUEST_NULL;
-        if (p != world->rank &&
-            MPI_Isend(NULL, 0, MPI_BYTE, p, TAG_QUIET, world->notices, &handle) == MPI_SUCCESS)
+        if (p != world->rank && MPI_Isend(NULL, 0, MPI_BYTE, p, TESS__TAG_QUIET, world->notices,
+                                          &handle) == MPI_SUCCESS)
             MPI_Request_free(&handle);
     }
 }
@@ -27,9 +25,10 @@ static void receive_quiet(tess__mpi_world *world)
 {
     MPI_Status status;
     int there = 0;
-    while (MPI_Iprobe(MPI_ANY_SOURCE, TAG_QUIET, world->notices, &there, &status) == MPI_SUCCESS &&
+    while (MPI_Iprobe(MPI_ANY_SOURCE, TESS__TAG_QUIET, world->notices, &there, &status) ==
+               MPI_SUCCESS &&
            there) {
-        MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TAG_QUIET, world->notices,
+        MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, TESS__TAG_QUIET, world->notices,
                  MPI_STATUS_IGNORE);
         world->quiet[status.MPI_SOURCE] = 1;
     }
@@ -106,17 +105,33 @@ static tess_status failure_of(const tess__mpi_world *world)
                       world->failure.sentence);
 }
 
+/* Receives the empty messages that have arrived; returns 1 if a notice of failure is next. */
+static int notice_arrived(tess__mpi_world *world, MPI_Status *status)
+{
+    int there = 0;
+    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world->notices, &there, status) == MPI_SUCCESS &&
+           there) {
+        if (status->MPI_TAG == TESS__TAG_NOTICE)
+            return 1;
+        MPI_Recv(NULL, 0, MPI_BYTE, status->MPI_SOURCE, status->MPI_TAG, world->notices,
+                 MPI_STATUS_IGNORE);
+        if (status->MPI_TAG == TESS__TAG_QUIET)
+            world->quiet[status->MPI_SOURCE] = 1;
+        else
+            tess__mpi_answer(world, status->MPI_SOURCE, status->MPI_TAG);
+    }
+    return 0;
+}
+
 tess_status tess__mpi_check_failure(tess__mpi_world *world)
 {
     MPI_Status status;
-    int there = 0;
     if (world->failed)
         return failure_of(world);
-    if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, world->notices, &there, &status) != MPI_SUCCESS ||
-        !there)
+    if (!notice_arrived(world, &status))
         return TESS_OK;
     const int code = MPI_Recv(&world->failure, sizeof world->failure, MPI_BYTE, status.MPI_SOURCE,
-                              TAG_NOTICE, world->notices, MPI_STATUS_IGNORE);
+                              TESS__TAG_NOTICE, world->notices, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS)
         return tess__mpi_error("MPI_Recv", code);
     world->failed = 1;
@@ -136,7 +151,7 @@ void tess__mpi_fail(tess_comm *comm, tess_status status, const char *sentence)
         MPI_Request handle = MPI_REQUEST_NULL;
         /* Sent eagerly; the buffer lives as long as the world anyway. */
         if (p != world->rank && MPI_Isend(&world->failure, sizeof world->failure, MPI_BYTE, p,
-                                          TAG_NOTICE, world->notices, &handle) == MPI_SUCCESS)
+                                          TESS__TAG_NOTICE, world->notices, &handle) == MPI_SUCCESS)
             MPI_Request_free(&handle);
     }
     abandon_all(world);

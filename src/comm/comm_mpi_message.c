@@ -112,11 +112,15 @@ tess_status tess__mpi_progress(tess_comm *comm)
 tess_status tess__mpi_finish(tess_comm *comm, tess_request *request)
 {
     const tess__comm_mpi *self = (const tess__comm_mpi *)comm;
+    int64_t begun = 0;
     for (int polls = 0; advance_request(self, request) > 0; polls++) {
         TESS_TRY(tess__mpi_check_failure(self->world));
         advance_all(self->world);
-        if (polls >= SPINS)
-            sched_yield();
+        if (polls < SPINS)
+            continue;
+        begun = begun ? begun : tess_clock_ns();
+        TESS_TRY(tess__mpi_check_silence(self->world, begun));
+        sched_yield();
     }
     for (int i = 0; i < request->n_receives + request->n_sends; i++)
         TESS_TRY(check_result(self, tess__mpi_message(request, i)));

@@ -94,6 +94,25 @@ TESS_API tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_c
 TESS_API tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row,
                                     tess_comm **column);
 
+/* ---- ranks that do not answer ---------------------------------------------------------------- */
+
+/* On the lowest rank that answers: `rank` of the world has not for silent_ns. */
+typedef void (*tess_silent_fn)(void *user, int rank, int64_t silent_ns);
+
+typedef struct {
+    int64_t report_ns;     /* after which report is called, once for each rank; 0: 30 s */
+    int64_t limit_ns;      /* after which the call that waits fails with EIO; 0: never */
+    tess_silent_fn report; /* NULL: none */
+    void *user;
+} tess_comm_watch_opts;
+
+/* Not collective. From now on a call of this rank that waits for longer than a second asks the
+ * other ranks of the world whether they are there. A rank answers in calls that wait and in
+ * tess_comm_progress: one that is stopped (SIGSTOP) does not, nor does one that computes without
+ * such calls, so limit_ns is longer than the longest computation between them. Communicators of
+ * kinds other than "mpi" have no such ranks, and nothing happens. */
+TESS_API tess_status tess_comm_watch(tess_comm *comm, const tess_comm_watch_opts *opts);
+
 /* ---- links ---------------------------------------------------------------------------------- */
 
 /* Measures the links of a communicator: ping-pong for the latency, an all-to-all of 4 MiB from each

@@ -20,12 +20,14 @@ static const char *const axes[] = {"noise", "training", NULL};
 
 static const opt arguments[] = {
     {"CHECKPOINT", 0, OPT_PATHS, AT(checkpoints), .required = 1,
-     .help = "checkpoints of one model, or runs (their newest ones)"},
+     .help =
+         "checkpoints of one model, runs (their newest ones), or the folder of a Wan model that "
+         "diffusers opens"},
 };
 
 static const opt options[] = {
     {"data", 0, OPT_PATH, AT(data), "NAME|DIR",
-     .help = "clips to run it on; default: what it was trained on, where that has a name"},
+     .help = "clips to run it on; default: what it was trained on; a model alone needs it"},
     {"clips", 0, OPT_INT, AT(clips), "N", "8", .min = 1, .max = 1e6,
      .help = "of the validation set, each at four noise levels"},
     {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips at once"},
@@ -58,6 +60,19 @@ static const opt options[] = {
      .help = "draw this head alone; with neither, the sparsest, the median and the densest"},
     {"noise", 0, OPT_DOUBLE, AT(noise), "S", .min = 0, .max = 1,
      .help = "noise level at which heads are drawn; default: the middle of the second quartile"},
+    {"dump", 0, OPT_STRING, AT(dump), "LAYER,HEAD",
+     .help =
+         "write q, k, v and the selections of a head on the first clip, as `tessera check attn` "
+         "reads them"},
+    {"dump-to", 0, OPT_PATH, AT(dump_to), "FOLDER", .help = "where; attention unless given"},
+    {"text", 0, OPT_PATH, AT(text), "PATH",
+     .help = "folder or file of text embeddings made elsewhere; default: the run's"},
+    {"frames", 0, OPT_INT, AT(frames), "N", .min = 1, .max = 4096,
+     .help = "frames of a clip; default: the checkpoint's"},
+    {"height", 0, OPT_INT, AT(height), "N", .min = 1, .max = 16384,
+     .help = "height of a clip in pixels; default: the checkpoint's"},
+    {"width", 0, OPT_INT, AT(width), "N", .min = 1, .max = 16384,
+     .help = "width of a clip in pixels; default: the checkpoint's"},
     {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
      .help = "the last weights, not the averaged ones"},
 };
@@ -67,6 +82,8 @@ static const example examples[] = {
      "how sparse the newest checkpoint is"},
     {"tessera profile runs/shapes/checkpoints/step-* -o profile.html", "and how it became so"},
     {"tessera plan --density density.csv --ranks 8", "what that means for eight ranks"},
+    {"tessera profile runs/shapes --dump 3,0 --dump-to head",
+     "q, k, v and lists of layer 3, head 0"},
 };
 
 const command command_profile = {

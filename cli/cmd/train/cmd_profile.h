@@ -9,10 +9,12 @@ typedef struct {
     common common;
     strings checkpoints;
     const char *data, *out, *csv, *by;
-    const char *cube, *proxy; /* NULL: the checkpoint's */
-    const char *selector;     /* NULL: recall is the predictor's */
+    const char *cube, *proxy;          /* NULL: the checkpoint's */
+    const char *selector;              /* NULL: recall is the predictor's */
+    const char *dump, *dump_to, *text; /* NULL: not given */
     int64_t clips, batch, layer, head;
-    double mass, noise, density; /* density: NaN: of each head's own */
+    int64_t frames, height, width; /* 0: the checkpoint's */
+    double mass, noise, density;   /* density: NaN: of each head's own */
     int ema, cubes;
 } profile_values;
 
@@ -82,6 +84,7 @@ typedef struct {
     const char *path; /* as it was given */
     char folder[4096], weights[4096];
     tess_checkpoint trained;
+    int model_alone;          /* 1: no checkpoint, the weights of a model */
     double *density, *recall; /* (PROFILE_LEVELS, layers, heads); recall[0] NaN: no predictor */
 } profile_point;
 
@@ -112,7 +115,13 @@ typedef struct {
     profile_head heads[3];
     int n_heads;
     double mask_noise;
+    int dump_layer, dump_head;
 } profile_job;
+
+/* profile_source.c: the checkpoint or model of a path; the data of the last one, in its shape. */
+tess_status profile_find(profile_job *j, const char *path, profile_point *p,
+                         tess_model_config *config);
+tess_status profile_data(profile_job *j);
 
 /* The level s of noise u, as training shifts it. */
 double profile_level(const profile_job *j, double u);
@@ -136,6 +145,10 @@ void profile_engine_close(profile_engine *e);
 /* Chooses heads by the last checkpoint's densities, and measures which keys they attend to. */
 tess_status profile_masks(profile_job *j, profile_engine *e);
 tess_status profile_show(profile_job *j);
+
+/* profile_dump.c: what --dump says; q, k, v and the selections of that head. */
+tess_status profile_dump_check(profile_job *j);
+tess_status profile_dump(profile_job *j, profile_engine *e);
 #endif
 
 #endif

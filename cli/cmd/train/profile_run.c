@@ -36,14 +36,8 @@ static int same_model(const tess_model_config *a, const tess_model_config *b)
 
 static tess_status find_point(profile_job *j, const char *path, profile_point *p)
 {
-    tess_ctx *ctx = j->c->ctx;
-    p->path = path;
-    TRY(tess_checkpoint_find(ctx, path, p->folder, sizeof p->folder));
-    TRY(tess_checkpoint_read(ctx, p->folder, &p->trained));
-    const int ema = j->v->ema && p->trained.ema;
-    snprintf(p->weights, sizeof p->weights, "%.4090s%s", p->folder, ema ? "/ema" : "");
     tess_model_config config;
-    TRY(tess_model_config_read(ctx, p->weights, &config));
+    TRY(profile_find(j, path, p, &config));
     if (p == j->points)
         j->config = config;
     else if (!same_model(&config, &j->config))
@@ -78,37 +72,6 @@ static tess_status find_points(profile_job *j)
     return TESS_OK;
 }
 
-/* The data of the last checkpoint, in its shape. */
-static tess_status open_data(profile_job *j)
-{
-    const tess_checkpoint *trained = &j->points[j->n_points - 1].trained;
-    const tess_data_info *d = &trained->data;
-    const int named = strcmp(trained->kind, "clips") != 0 && strcmp(trained->kind, "latents") != 0;
-    if (!j->v->data && !named)
-        return out_usage(j->c, "--data is missing, the model was trained on %s of a folder",
-                         trained->kind);
-    tess_data_opts opts = TESS_DATA_OPTS_INIT;
-    opts.source = j->v->data ? j->v->data : trained->kind;
-    if (strcmp(trained->kind, "latents") != 0) { /* which have a shape of their own */
-        opts.frames = d->frames;
-        opts.height = d->height * d->pack;
-        opts.width = d->width * d->pack;
-    }
-    opts.pack = d->pack;
-    opts.text_len = trained->external ? 0 : d->text_len;
-    opts.text_dim = trained->external ? 0 : d->text_dim;
-    opts.seed = (uint64_t)j->c->common->seed;
-    TRY(tess_data_open(j->c->ctx, &opts, &j->data));
-    TRY(tess_data_query(j->data, &j->info));
-    if (j->info.channels != j->config.in_channels || j->info.text_dim != j->config.text_dim)
-        return out_fail(j->c, TESS_EINVAL,
-                        "the data have %d channels and prompts of %d numbers, the model takes %d "
-                        "and %d",
-                        j->info.channels, j->info.text_dim, j->config.in_channels,
-                        j->config.text_dim);
-    return TESS_OK;
-}
-
 static tess_status reserve(profile_job *j)
 {
     const size_t clip = (size_t)j->info.channels * (size_t)j->info.frames * (size_t)j->info.height *
@@ -131,7 +94,8 @@ static tess_status prepare(profile_job *j)
 {
     TRY(find_points(j));
     TRY(choose_cube(j));
-    TRY(open_data(j));
+    TRY(profile_dump_check(j));
+    TRY(profile_data(j));
     j->overlap = calloc((size_t)j->config.layers, sizeof *j->overlap);
     if (!j->overlap)
         return no_memory(j->c);
@@ -274,6 +238,8 @@ static tess_status run_job(profile_job *j)
             status = run_point(j, &e, &j->points[i]);
         if (status == TESS_OK && i == j->n_points - 1 && j->v->out)
             status = profile_masks(j, &e);
+        if (status == TESS_OK && i == j->n_points - 1 && j->v->dump)
+            status = profile_dump(j, &e);
         profile_engine_close(&e);
     }
     TRY(status);

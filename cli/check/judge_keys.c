@@ -19,7 +19,7 @@
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
-    return (a + b - 1) / b;
+    return a / b + (a % b != 0); /* b may be as large as a file says */
 }
 
 static double element(const judge_keys *k, int64_t at)

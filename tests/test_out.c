@@ -263,6 +263,28 @@ static tess__folder *fill_folder(const char *path, const char *a, const char *b)
     return folder;
 }
 
+/* A file that is being written stays, also one of another process. */
+static void what_killed_processes_left_is_removed(void **state)
+{
+    (void)state;
+    tess__out *out = NULL;
+    assert_int_equal(mkdir("left", 0777), 0);
+    put("left/.tessera-1-0.tmp", "dead"); /* by its number alone it might live */
+    put("left/.tessera-12-3.tmp", "dead");
+    put("left/.tessera-12-3.tmp.txt", "another's");
+    put("left/.tessera-a-3.tmp", "another's");
+    assert_int_equal(symlink("/dev/null", "left/.tessera-4-0.tmp"), 0);
+    CHECK_OK(tess__out_open(ctx, "left/new", &out));
+    tess__out_clean("left");
+    assert_int_equal(names_in("left"), 4); /* and the one of out */
+    CHECK_OK(tess__out_write(out, "new", 3));
+    CHECK_OK(tess__out_commit(out));
+    assert_holds("left/new", "new");
+    tess__out_clean("left");
+    tess__out_clean("nowhere");
+    assert_int_equal(names_in("left"), 4);
+}
+
 static void a_folder_appears_with_all_its_files(void **state)
 {
     (void)state;
@@ -337,6 +359,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_full_disk_is_reported_by_the_write_or_the_commit),
     cmocka_unit_test(a_destination_that_became_a_folder_is_reported_by_the_commit),
     cmocka_unit_test(two_files_of_one_name_do_not_disturb_each_other),
+    cmocka_unit_test(what_killed_processes_left_is_removed),
     cmocka_unit_test(a_folder_appears_with_all_its_files),
     cmocka_unit_test(files_of_an_existing_folder_change_at_the_commit),
     cmocka_unit_test(an_abandoned_folder_leaves_no_trace),

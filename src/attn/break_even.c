@@ -7,6 +7,8 @@
  */
 #include "break_even.h"
 
+#include "file/out.h"
+
 #include <unistd.h>
 
 static tess_status measure(const tess_ctx *ctx, const tess_attn_rates_shape *shape,
@@ -54,6 +56,8 @@ tess_status tess_break_even(tess_ctx *ctx, const tess_attn_rates_shape *shape, c
         TESS_TRY(tess__break_even_path(ctx, shape, folder, path));
     if (!folder || !read_cached(ctx, shape, path, &found)) {
         TESS_TRY(measure(ctx, shape, &found));
+        if (folder)
+            tess__out_clean(folder);
         if (folder && tess__break_even_write(ctx, shape, path, &found) != TESS_OK)
             tess__log(ctx, TESS_LOG_WARN, "%s; break-even is measured at each start",
                       tess_last_error());

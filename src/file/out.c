@@ -4,7 +4,8 @@
  * Bytes go to a temporary file in the destination's folder; commit syncs it, renames it over the
  * destination and syncs the folder, so that after a crash at any moment the name leads to the
  * complete old file or to the complete new one. What a killed process leaves behind is called
- * .tessera-<pid>-<n>.tmp.
+ * .tessera-<pid>-<n>.tmp. The temporary file is locked until it is closed, so that out_clean.c can
+ * tell those of killed processes, on any host.
  *
  * A destination that is a symbolic link is written through: the file it leads to is replaced, the
  * link stays. One that exists and is not a regular file (a terminal, a pipe, /dev/null) cannot be
@@ -18,6 +19,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,6 +65,15 @@ static tess_status follow_links(const char *path, char *real)
     }
 }
 
+/* 0: a cleaner has removed the file, or is about to. File systems without locks have no cleaner. */
+static int lock_temp(int fd)
+{
+    struct stat st;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return errno != EWOULDBLOCK;
+    return fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
 /* Opens a file of a name no one uses beside real. The mode is what the process's umask leaves, as
  * for any file a program creates. */
 static tess_status open_temp(tess__out *out)
@@ -72,9 +83,11 @@ static tess_status open_temp(tess__out *out)
     for (int n = 0; n < NAMES_MAX; n++) {
         snprintf(out->temp + folder, TEMP_ROOM, ".tessera-%ld-%d.tmp", (long)getpid(), n);
         out->fd = open(out->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (out->fd >= 0)
+        if (out->fd >= 0 && lock_temp(out->fd))
             return TESS_OK;
-        if (errno != EEXIST && errno != EINTR)
+        if (out->fd >= 0)
+            close(out->fd);
+        else if (errno != EEXIST && errno != EINTR)
             break;
     }
     out->temp[0] = '\0';
@@ -95,6 +108,8 @@ static tess_status open_direct(tess__out *out)
 static void out_free(tess__out *out)
 {
     tess_ctx *ctx = out->ctx;
+    if (out->fd >= 0)
+        close(out->fd);
     tess__free(ctx, out->path);
     tess__free(ctx, out);
 }
@@ -197,13 +212,17 @@ static int sync_fd(int fd)
     return failed && errno != EINVAL && errno != ENOTSUP && errno != EROFS;
 }
 
+static tess_status to_disk(tess__out *out)
+{
+    TESS_TRY(flush(out));
+    return sync_fd(out->fd) ? write_failed(out) : TESS_OK;
+}
+
 tess_status tess__out_sync(tess__out *out)
 {
     if (out->fd < 0)
         return TESS_OK;
-    TESS_TRY(flush(out));
-    if (sync_fd(out->fd))
-        return write_failed(out);
+    TESS_TRY(to_disk(out));
     const int fd = out->fd;
     out->fd = -1; /* Linux frees the number even if close is interrupted */
     if (close(fd) != 0 && errno != EINTR)
@@ -226,7 +245,8 @@ static tess_status sync_folder(tess__out *out)
 
 tess_status tess__out_commit(tess__out *out)
 {
-    tess_status status = tess__out_sync(out);
+    /* A temporary file stays locked until it has its name. */
+    tess_status status = out->fd >= 0 && out->temp[0] ? to_disk(out) : tess__out_sync(out);
     if (status == TESS_OK && out->temp[0]) {
         if (rename(out->temp, out->real) != 0) {
             status = write_failed(out);
@@ -247,8 +267,6 @@ void tess__out_abort(tess__out *out)
 {
     if (!out)
         return;
-    if (out->fd >= 0)
-        close(out->fd);
     if (out->temp[0])
         unlink(out->temp);
     out_free(out);

@@ -27,6 +27,9 @@ tess_status tess__out_sync(tess__out *out);
 tess_status tess__out_commit(tess__out *out);
 void tess__out_abort(tess__out *out); /* leaves no trace; NULL accepted */
 
+/* out_clean.c: removes the temporary files that killed processes left in a folder. */
+void tess__out_clean(const char *folder);
+
 /* ---- out_folder.c: files that appear in a folder together, or not at all ------------------- */
 
 typedef struct tess__folder tess__folder;

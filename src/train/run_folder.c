@@ -3,6 +3,7 @@
  *
  *   settings.json  metrics.jsonl  metrics.csv  samples/step-000300.png
  *   events.out.tfevents.tessera         with tensorboard
+ *   lock                                while a run is in progress: run_lock.c
  *   checkpoints/step-000500/ ...        complete, always
  *   checkpoints/.step-001000.tmp/       being written, or left by a killed process
  *
@@ -201,7 +202,6 @@ tess_status tess__run_open(tess_train *train)
     const char *folder = train->opts.folder;
     char path[PATH_MAX];
     int count;
-    TESS_TRY(tess__make_folder(folder));
     TESS_TRY(tess__path(path, folder, checkpoints));
     TESS_TRY(tess__make_folder(path));
     if (!train->resumed && scan(path, 1, INT64_MAX, &count) >= 0)
@@ -209,10 +209,11 @@ tess_status tess__run_open(tess_train *train)
                           "%s: holds checkpoints of a run, must be resumed or be another folder",
                           folder);
     clean(path);
-    if (train->opts.sample_every > 0) {
-        TESS_TRY(tess__path(path, folder, "samples"));
+    tess__out_clean(folder);
+    TESS_TRY(tess__path(path, folder, "samples"));
+    if (train->opts.sample_every > 0)
         TESS_TRY(tess__make_folder(path));
-    }
+    tess__out_clean(path);
     if (!train->resumed) /* else with its first step: until then they are not in force */
         TESS_TRY(tess__settings_write(train, folder));
     if (train->control)

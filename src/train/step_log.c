@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LINE_MOST = 2048 };
@@ -105,6 +106,9 @@ static tess_status copy_lines(FILE *in, const char *head, int64_t last, tess__ou
 tess_status tess__lines_cut(tess_ctx *ctx, const char *path, const char *head, int64_t last)
 {
     tess__out *out = NULL;
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISFIFO(st.st_mode))
+        return tess__fail(TESS_EIO, "%s: cannot write: is a pipe, must be a regular file", path);
     TESS_TRY(tess__out_open(ctx, path, &out));
     tess_status status = tess__out_write(out, head, strlen(head));
     FILE *in = fopen(path, "re");

@@ -127,7 +127,8 @@ static tess_status build(tess_train *t)
     TESS_TRY(copy_texts(t));
     TESS_TRY(take_buffers(t));
     TESS_TRY(make_owners(t));
-    return make_optim(t);
+    TESS_TRY(make_optim(t));
+    return t->opts.folder && t->pg.rank == 0 ? tess__run_lock(t) : TESS_OK;
 }
 
 static tess_status build_together(tess_train *t, const char *who)
@@ -190,6 +191,7 @@ tess_status tess_train_create(tess_model *model, tess_data *data, const tess_tra
                       .loss_mean = (double)NAN,
                       .loss_level = (double)NAN,
                       .val_loss = (double)NAN,
+                      .lock = -1,
                       .saved = -1};
     tess__counts_add(comm, -1, &t->sent_before);
     status = tess__pg_propagate(&t->pg, build_together(t, who));
@@ -205,6 +207,7 @@ void tess_train_destroy(tess_train *train)
 {
     if (!train)
         return;
+    tess__run_unlock(train);
     tess__loader_stop(train->loader);
     tess_pass_destroy(train->pass);
     tess_cp_destroy(train->cp);

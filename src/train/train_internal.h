@@ -48,6 +48,8 @@ struct tess_train {
     int64_t step;    /* done */
     int64_t batches; /* read from the data */
     double loss_mean, val_loss, val_buckets[TESS_NOISE_BUCKETS];
+    int lock;          /* the open lock file of the folder, on rank 0; -1: none */
+    int lock_made;     /* 1: the folder was made for it */
     double loss_level; /* lowest loss_mean of this process; NaN: none yet */
     int opened;        /* 1: the folder is ready for this run */
     int resumed;       /* 1: a checkpoint was read */
@@ -278,6 +280,11 @@ tess_status tess__settings_write(const tess_train *train, const char *folder);
 
 /* tess_train_save, without sending a failure of this rank alone to the others. */
 tess_status tess__train_save(tess_train *train, const char *dir);
+
+/* run_lock.c: makes the folder of the run and locks it; EINVAL names the process that has it. The
+ * end of the run unlocks it. */
+tess_status tess__run_lock(tess_train *train);
+void tess__run_unlock(tess_train *train);
 
 /* Makes checkpoints/ and samples/ in the folder of the run; removes what a killed process left. */
 tess_status tess__run_open(tess_train *train);

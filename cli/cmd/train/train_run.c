@@ -86,7 +86,11 @@ static tess_status make(train_job *j)
     TRY(tess_train_create(j->model, j->data, &j->opts, &j->train));
     if (j->branched)
         return tess_train_branch(j->train, j->start);
-    return j->resumed ? tess_train_resume(j->train, j->start) : TESS_OK;
+    if (!j->resumed)
+        return TESS_OK;
+    /* The folder is locked now: before, another process may have gone on with the run and ended. */
+    TRY(tess_checkpoint_find(j->c->ctx, j->v->out, j->start, sizeof j->start));
+    return tess_train_resume(j->train, j->start);
 }
 
 static tess_status run_steps(train_job *j)

@@ -176,7 +176,7 @@ void manual_markdown(FILE *f);
 void manual_man(FILE *f);
 void complete_shell(FILE *f, const char *shell); /* "bash", "zsh" or "fish" */
 
-/* ---- output.c, progress.c, signals.c: what is printed ------------------------------------ */
+/* ---- output.c, input.c, progress.c, signals.c: what is printed and read ---------------- */
 
 enum { CLI_SENTENCE_MAX = 1024 }; /* bytes of an error's sentence */
 enum { CLI_CACHE_MAX = 1024 };    /* bytes of a folder's path */
@@ -279,6 +279,9 @@ double out_median(double *x, int64_t n); /* sorts x; NaN of nothing */
 /* Prints text wrapped at 79 columns, further lines indented; \n ends a paragraph. column is where
  * the cursor stands. */
 void out_wrap(FILE *f, const char *text, int column, int indent);
+
+/* input.c: opens a text file, or a pipe that a process writes to. */
+tess_status input_open(cli *c, const char *path, FILE **f);
 
 int progress_call(void *user, const char *what, int64_t done, int64_t total); /* user: the cli */
 void progress_span(cli *c, const char *what, int64_t total); /* what NULL: ends the span */

@@ -11,7 +11,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+enum { STACK_LEAST = 256 << 10, STACK_USUAL = 8 << 20 }; /* bytes */
 
 /* A standard stream that was closed would lend its number to the next file opened, which would
  * then receive what is printed. A placeholder that cannot be written to takes it instead. */
@@ -25,13 +29,41 @@ static void hold_standard_streams(void)
 /* An OpenMP thread that waits for the others would spin for milliseconds before it sleeps; where
  * cores are shared with other processes, it occupies the core of the thread it waits for: steps of
  * many short loops then take up to five times as long. GNU's OpenMP reads the spin count when it is
- * loaded, so the command executes itself again with a small one, unless the user has set a policy.
- */
-static void spin_briefly(char **argv)
+ * loaded. Returns 1 if a small one is set for a process that begins now; not where the user has set
+ * a policy. */
+static int spin_briefly(void)
 {
-    if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT") &&
-        setenv("GOMP_SPINCOUNT", "1000", 0) == 0)
-        execv("/proc/self/exe", argv); /* if that fails, the default spin count stays */
+    return !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT") &&
+           setenv("GOMP_SPINCOUNT", "1000", 0) == 0;
+}
+
+/* Stacks of threads have the size that the limit of the main one had when the process began. The
+ * least is twice what `tessera train` was seen to need. Returns 1 if a lower limit was raised for a
+ * process that begins now. */
+static int raise_stack(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_LEAST)
+        return 0;
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max < STACK_USUAL ? limit.rlim_max : STACK_USUAL;
+    if (limit.rlim_cur >= STACK_LEAST && setrlimit(RLIMIT_STACK, &limit) == 0)
+        return 1;
+    fprintf(stderr, "tessera: the limit of the stack is %d KiB, must be %d or more (ulimit -s)\n",
+            (int)(before / 1024), STACK_LEAST / 1024);
+    exit(EXIT_MACHINE);
+}
+
+/* Executes the command again where something takes effect at the start of a process alone. */
+static void restart(char **argv)
+{
+    const int stack = raise_stack(), spin = spin_briefly();
+    if (stack || spin)
+        execv("/proc/self/exe", argv); /* if that fails, all is as it was */
+    /* That process would be called exe. */
+    const char *slash = argv[0] ? strrchr(argv[0], '/') : NULL;
+    if (argv[0])
+        prctl(PR_SET_NAME, slash ? slash + 1 : argv[0]);
 }
 
 static int exit_code(const cli *c, tess_status status)
@@ -148,7 +180,7 @@ static int has_json(int argc, char *const *argv)
 int main(int argc, char **argv)
 {
     const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
-    spin_briefly(argv);
+    restart(argv);
     hold_standard_streams();
     commands_bind();
     signals_catch();

@@ -17,7 +17,10 @@ tess_status baseline_read(cli *c, const char *path, json_t **baseline)
     json_error_t error;
     tess_ctx_info info;
     TRY(tess_ctx_query(c->ctx, &info));
-    json_t *root = json_load_file(path, 0, &error);
+    FILE *f;
+    TRY(input_open(c, path, &f));
+    json_t *root = json_loadf(f, 0, &error);
+    fclose(f);
     const char *isa = json_string_value(json_object_get(root, "isa"));
     const char *made_by = json_string_value(json_object_get(root, "command"));
     const int threads = (int)json_integer_value(json_object_get(root, "threads"));

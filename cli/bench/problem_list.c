@@ -65,9 +65,8 @@ tess_status problems_read(cli *c, const strings *texts, const char *path, proble
     }
     if (!path)
         return TESS_OK;
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return out_fail(c, TESS_EIO, "%.200s: cannot open: %s", path, strerror(errno));
+    FILE *f;
+    TRY(input_open(c, path, &f));
     tess_status status = read_lines(c, f, path, list);
     fclose(f);
     if (status == TESS_OK && list->n == 0)

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -94,23 +95,34 @@ tess_status tess__json_open_memory(tess_ctx *ctx, const char *name, const char *
     return TESS_OK;
 }
 
+/* After a read that failed: a pipe whose writer has nothing yet is waited for, which the caller may
+ * stop. */
+static tess_status wait_to_read(const tess_ctx *ctx, int file, const char *path)
+{
+    struct pollfd poller = {.fd = file, .events = POLLIN};
+    if (errno != EINTR && errno != EAGAIN)
+        return tess__fail(TESS_EIO, "%s: cannot read: %s", path, strerror(errno));
+    poll(&poller, 1, 100);
+    return tess__progress(ctx, path, 0, 0);
+}
+
 /* All bytes of a file, pipes included, into a buffer that grows; at most one more than the limit,
  * which parse then refuses. */
 static tess_status read_all(tess_ctx *ctx, int file, const char *path, char **text, size_t *bytes)
 {
-    struct stat info;
+    struct stat info = {0};
     size_t size = 64 * 1024, used = 0;
     if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_size < TESS_JSON_BYTES_MAX)
         size = (size_t)info.st_size + 1; /* and one to see the end */
     char *buffer = tess__alloc(ctx, size);
     while (buffer) {
         const ssize_t got = read(file, buffer + used, size - used);
-        if (got < 0 && errno == EINTR)
-            continue;
         if (got < 0) {
-            const int code = errno;
+            const tess_status status = wait_to_read(ctx, file, path);
+            if (status == TESS_OK)
+                continue;
             tess__free(ctx, buffer);
-            return tess__fail(TESS_EIO, "%s: cannot read: %s", path, strerror(code));
+            return status;
         }
         used += (size_t)got;
         if (got == 0 || used > TESS_JSON_BYTES_MAX)
@@ -126,6 +138,10 @@ static tess_status read_all(tess_ctx *ctx, int file, const char *path, char **te
     }
     if (!buffer)
         return TESS_ENOMEM;
+    if (used == 0 && S_ISFIFO(info.st_mode)) {
+        tess__free(ctx, buffer);
+        return tess__fail(TESS_EIO, "%s: cannot read: is a pipe that no process writes to", path);
+    }
     *text = buffer;
     *bytes = used;
     return TESS_OK;
@@ -133,7 +149,8 @@ static tess_status read_all(tess_ctx *ctx, int file, const char *path, char **te
 
 tess_status tess__json_open(tess_ctx *ctx, const char *path, tess__json *doc)
 {
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    /* Without O_NONBLOCK the open of a pipe would wait for someone to write to it. */
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0)
         return tess__fail(TESS_EIO, "%s: cannot open: %s", path, strerror(errno));
     char *text = NULL;

@@ -172,6 +172,8 @@ tess_status tess__reader_open(tess_ctx *ctx, const char *path, int as_stored, te
     struct stat st;
     if (stat(path, &st) != 0)
         return tess__fail(TESS_EIO, "%s: cannot open: %m", path);
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) /* a clip is read more than once */
+        return tess__fail(TESS_EIO, "%s: cannot read: is not a regular file", path);
     if (S_ISDIR(st.st_mode) || tess__is_picture(NULL, path))
         return tess__pictures_open(ctx, path, S_ISDIR(st.st_mode), reader);
     if (tess__ends_in(path, ".y4m"))

@@ -143,12 +143,13 @@ static tess_status add_file(cli *c, const char *path, int own, train_settings *s
     char error[OPT_ERROR_MAX];
     json_error_t wrong;
     const int before = s->n_words;
-    if (access(path, R_OK) != 0)
-        return out_fail(c, TESS_EIO, "%s: cannot open: %s", path, strerror(errno));
+    FILE *f;
+    TRY(input_open(c, path, &f));
+    json_t *root = is_yaml(path) ? NULL : json_loadf(f, JSON_REJECT_DUPLICATES, &wrong);
+    fclose(f);
     if (is_yaml(path))
         return out_usage(c, "%s: is YAML, must be JSON, such as {\"steps\": 1500, \"lr\": 0.003}",
                          path);
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &wrong);
     if (!root)
         return out_fail(c, TESS_EFORMAT, "%s: line %d: %s", path, wrong.line, wrong.text);
     const int before_windows = own && json_is_object(root) && !json_object_get(root, "stride");

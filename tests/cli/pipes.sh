@@ -1,0 +1,38 @@
+# Pipes as input: read while a process writes to them; one that nobody writes to is refused, not waited for.
+mkfifo pipe.json pipe.csv pipe.npy pipe.mp4
+mkdir clips && mkfifo clips/a.mp4 clips/b.txt && echo a disc >clips/a.txt
+tessera info | grep -q oneDNN && train=1
+small="--preset tiny --frames 2 --height 16 --width 16 --batch 1 --validate-every 0 --steps 1 -q"
+try() {
+    timeout 20 tessera "$@" >out
+    echo "exit $?: $1" >&2
+}
+try simulate pipe.json
+try plan --density pipe.csv --tokens 4096 --ranks 2
+try plan --density "$CASES/../../share/profiles/wan2.1-14b.csv" --tokens 4096 --ranks 8 --cluster pipe.json
+try validate pipe.csv
+try bench --file pipe.json
+try bench attn,dim=8,tokens=64 --compare pipe.json
+try check --file pipe.json
+try tensor pipe.npy
+mkdir page && mkfifo page/metrics.jsonl
+try report page
+if [ "$train" ]; then
+    try train $small --out run --settings pipe.json
+    try train $small --out run --config pipe.json
+    try data clips
+    mkdir run && mkfifo run/metrics.csv
+    try train $small --out run
+    rm run/metrics.csv
+else
+    echo 'this build has no oneDNN' >&2
+    exit 77
+fi
+# A writer that takes a second.
+timeout 20 tessera train $small --out run --settings <(sleep 1; echo '{"seed": 4}') >out && grep -c '"seed": 4' run/settings.json
+timeout 20 tessera simulate <(sleep 1; cat "$CASES/../../share/scenarios/wan2.1-14b-dsv-128.json") | grep -c throughput
+# A writer that writes nothing: a signal ends the waiting.
+sleep 30 >pipe.json &
+python3 "$CASES/interrupt.py" TERM 'grep -q pipe.json /proc/$PID/cmdline && sleep 1' tessera simulate pipe.json
+echo "exit $?"
+kill $!

@@ -38,7 +38,7 @@ static int spin_briefly(void)
 }
 
 /* Stacks of threads have the size that the limit of the main one had when the process began. The
- * least is twice what `tessera train` was seen to need. Returns 1 if a lower limit was raised for a
+ * least is twice what `tessera train` needed in tests. Returns 1 if a lower limit was raised for a
  * process that begins now. */
 static int raise_stack(void)
 {

@@ -34,7 +34,7 @@ static pid_t hold(const tess_train_opts *opts)
     return child;
 }
 
-static void a_killed_process_is_in_nobodys_way(void **state)
+static void a_killed_process_blocks_no_other_one(void **state)
 {
     (void)state;
     char host[128] = "", want[PATH_MAX + 512];
@@ -100,7 +100,7 @@ static void the_next_run_removes_temporary_files(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_killed_process_is_in_nobodys_way),
+    cmocka_unit_test(a_killed_process_blocks_no_other_one),
     cmocka_unit_test(two_runs_of_a_process_exclude_each_other),
     cmocka_unit_test(a_run_without_steps_leaves_no_folder),
     cmocka_unit_test(the_next_run_removes_temporary_files),

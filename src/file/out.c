@@ -4,8 +4,8 @@
  * Bytes go to a temporary file in the destination's folder; commit syncs it, renames it over the
  * destination and syncs the folder, so that after a crash at any moment the name leads to the
  * complete old file or to the complete new one. What a killed process leaves behind is called
- * .tessera-<pid>-<n>.tmp. The temporary file is locked until it is closed, so that out_clean.c can
- * tell those of killed processes, on any host.
+ * .tessera-<pid>-<n>.tmp. The temporary file is locked until it is closed, so that out_clean.c
+ * recognises those of killed processes, on any host.
  *
  * A destination that is a symbolic link is written through: the file it leads to is replaced, the
  * link stays. One that exists and is not a regular file (a terminal, a pipe, /dev/null) cannot be

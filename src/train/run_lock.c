@@ -2,8 +2,8 @@
 /* run_lock.c - one trainer for a folder: a lock that is held as long as the run exists.
  *
  * The lock is flock's on the file `lock` of the folder, whose text names the holder. The kernel
- * releases it with the process, however that ends, so that the file of a killed process is in
- * nobody's way. On NFS flock is a lock of the server (Linux 2.6.12 and later), which all hosts
+ * releases it with the process, however that ends, so that the file of a killed process blocks no
+ * other one. On NFS flock is a lock of the server (Linux 2.6.12 and later), which all hosts
  * respect. fcntl's locks are no choice: a process loses them when it closes any descriptor of the
  * file, and they do not exclude a second run of the same process. A file system without locks is
  * reported and used all the same.

@@ -1,4 +1,4 @@
-# Pipes as input: read while a process writes to them; one that nobody writes to is refused, not waited for.
+# Pipes as input: read while a process writes to them; one without a writer is refused, not waited for.
 mkfifo pipe.json pipe.csv pipe.npy pipe.mp4
 mkdir clips && mkfifo clips/a.mp4 clips/b.txt && echo a disc >clips/a.txt
 tessera info | grep -q oneDNN && train=1

@@ -6,6 +6,7 @@
  */
 #include "json.h"
 #include "out.h"
+#include "tessera/advanced/machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -95,14 +96,18 @@ tess_status tess__json_open_memory(tess_ctx *ctx, const char *name, const char *
     return TESS_OK;
 }
 
-/* After a read that failed: a pipe whose writer has nothing yet is waited for, which the caller may
- * stop. */
-static tess_status wait_to_read(const tess_ctx *ctx, int file, const char *path)
+/* After a read without bytes. A pipe whose writer has none yet is waited for, and one without a
+ * writer until the deadline: a process that opens it to write waits for our open. */
+static tess_status wait_to_read(const tess_ctx *ctx, int file, const char *path, ssize_t got,
+                                int64_t deadline)
 {
     struct pollfd poller = {.fd = file, .events = POLLIN};
-    if (errno != EINTR && errno != EAGAIN)
+    if (got < 0 && errno != EINTR && errno != EAGAIN)
         return tess__fail(TESS_EIO, "%s: cannot read: %s", path, strerror(errno));
-    poll(&poller, 1, 100);
+    if (got == 0 && tess_clock_ns() > deadline)
+        return tess__fail(TESS_EIO, "%s: cannot read: is a pipe that no process writes to", path);
+    /* Without a writer poll may return at once. */
+    poll(got < 0 ? &poller : NULL, got < 0, got < 0 ? 100 : 10);
     return tess__progress(ctx, path, 0, 0);
 }
 
@@ -110,6 +115,7 @@ static tess_status wait_to_read(const tess_ctx *ctx, int file, const char *path)
  * which parse then refuses. */
 static tess_status read_all(tess_ctx *ctx, int file, const char *path, char **text, size_t *bytes)
 {
+    const int64_t deadline = tess_clock_ns() + (int64_t)5e9;
     struct stat info = {0};
     size_t size = 64 * 1024, used = 0;
     if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_size < TESS_JSON_BYTES_MAX)
@@ -117,8 +123,8 @@ static tess_status read_all(tess_ctx *ctx, int file, const char *path, char **te
     char *buffer = tess__alloc(ctx, size);
     while (buffer) {
         const ssize_t got = read(file, buffer + used, size - used);
-        if (got < 0) {
-            const tess_status status = wait_to_read(ctx, file, path);
+        if (got < 0 || (got == 0 && used == 0 && S_ISFIFO(info.st_mode))) {
+            const tess_status status = wait_to_read(ctx, file, path, got, deadline);
             if (status == TESS_OK)
                 continue;
             tess__free(ctx, buffer);
@@ -138,10 +144,6 @@ static tess_status read_all(tess_ctx *ctx, int file, const char *path, char **te
     }
     if (!buffer)
         return TESS_ENOMEM;
-    if (used == 0 && S_ISFIFO(info.st_mode)) {
-        tess__free(ctx, buffer);
-        return tess__fail(TESS_EIO, "%s: cannot read: is a pipe that no process writes to", path);
-    }
     *text = buffer;
     *bytes = used;
     return TESS_OK;
@@ -149,7 +151,7 @@ static tess_status read_all(tess_ctx *ctx, int file, const char *path, char **te
 
 tess_status tess__json_open(tess_ctx *ctx, const char *path, tess__json *doc)
 {
-    /* Without O_NONBLOCK the open of a pipe would wait for someone to write to it. */
+    /* Without O_NONBLOCK the open of a pipe would wait without end for a writer. */
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0)
         return tess__fail(TESS_EIO, "%s: cannot open: %s", path, strerror(errno));

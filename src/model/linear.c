@@ -17,8 +17,6 @@
 #include "model_internal.h"
 
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
-#include <signal.h>
 #include <string.h>
 
 enum { SUM_COLUMNS = 64 };
@@ -65,48 +63,6 @@ static void choose_blocks(product *p)
     p->block_m = round_up((p->m + m_pieces - 1) / m_pieces);
 }
 
-#ifdef TESS_PLAIN_GEMM
-/* For builds whose sanitizer cannot see into oneDNN's threads. */
-static int multiply(const product *p, int64_t m, int64_t n, const float *a, const float *b,
-                    float *c)
-{
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
-            float sum = p->add ? c[i * p->n + j] : 0.0f;
-            for (int64_t l = 0; l < p->k; l++)
-                sum += a[p->trans_a == 'T' ? l * p->lda + i : i * p->lda + l] *
-                       b[p->trans_b == 'T' ? j * p->ldb + l : l * p->ldb + j];
-            c[i * p->n + j] = sum;
-        }
-    return 0;
-}
-#else
-/* All signals but those that the thread itself would cause by a fault. */
-static void asynchronous_signals(sigset_t *set)
-{
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
-    sigfillset(set);
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigdelset(set, faults[i]);
-}
-
-/* Kernels of oneDNN up to 3.11.1 use the stack pointer as a general register that points into a
- * heap buffer (oneDNN issue 4845), where the kernel would write the frame of any signal that has a
- * handler: so this thread takes none during the call. Two system calls, 0.3 us of the 20 us and
- * more that a block takes. */
-static int multiply(const product *p, int64_t m, int64_t n, const float *a, const float *b,
-                    float *c)
-{
-    sigset_t blocked, before;
-    asynchronous_signals(&blocked);
-    pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    const dnnl_status_t status = dnnl_sgemm(p->trans_a, p->trans_b, m, n, p->k, 1.0f, a, p->lda, b,
-                                            p->ldb, p->add ? 1.0f : 0.0f, c, p->n);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return status != dnnl_success;
-}
-#endif
-
 /* The block of c that begins at row i and column j. Returns 1 if oneDNN failed. */
 static int run_block(const product *p, int64_t i, int64_t j)
 {
@@ -115,7 +71,8 @@ static int run_block(const product *p, int64_t i, int64_t j)
     const float *a = p->a + (p->trans_a == 'T' ? i : i * p->lda);
     const float *b = p->b + (p->trans_b == 'T' ? j * p->ldb : j);
     float *c = p->c + i * p->n + j;
-    if (multiply(p, m, n, a, b, c))
+    if (tess__sgemm(&(tess__product){p->trans_a, p->trans_b, m, n, p->k, a, p->lda, b, p->ldb,
+                                     p->add, c, p->n}))
         return 1;
     for (int64_t row = 0; p->epilogue && row < m; row++)
         p->epilogue->fn(p->epilogue->user, i + row, j, n, c + row * p->n);
@@ -128,6 +85,7 @@ static tess_status run_product(const tess_ctx *ctx, product *p)
     const int64_t across = (p->n + p->block_n - 1) / p->block_n;
     const int64_t blocks = (p->m + p->block_m - 1) / p->block_m * across;
     int failed = 0;
+    TESS_TRY(tess__sgemm_ready());
 #pragma omp parallel num_threads(ctx->threads) reduction(| : failed)
     {
         /* oneDNN asks whether it is in a parallel region, and one thread is none. This is the

@@ -154,6 +154,26 @@ void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user);
  * the pass has no lists, or ranks share its tokens and save the lists of what they compute. */
 int tess__pass_saved_lists(const tess_pass *pass);
 
+/* ---- sgemm.c --------------------------------------------------------------------------------- */
+
+/* c = op(a) op(b), or c += if add: (m, n), row-major; op is the transpose where its letter is 'T'.
+ */
+typedef struct {
+    char trans_a, trans_b;
+    int64_t m, n, k;
+    const float *a;
+    int64_t lda;
+    const float *b;
+    int64_t ldb;
+    int add;
+    float *c;
+    int64_t ldc;
+} tess__product;
+
+/* On the calling thread, after tess__sgemm_ready has succeeded once. Returns 1 without memory. */
+int tess__sgemm(const tess__product *product);
+tess_status tess__sgemm_ready(void);
+
 /* ---- linear.c -------------------------------------------------------------------------------- */
 
 /* Called for n elements of each row of a product's result as soon as they are computed, from any

@@ -71,8 +71,8 @@ static int run_block(const product *p, int64_t i, int64_t j)
     const float *a = p->a + (p->trans_a == 'T' ? i : i * p->lda);
     const float *b = p->b + (p->trans_b == 'T' ? j * p->ldb : j);
     float *c = p->c + i * p->n + j;
-    if (tess__sgemm(&(tess__product){p->trans_a, p->trans_b, m, n, p->k, a, p->lda, b, p->ldb,
-                                     p->add, c, p->n}))
+    if (tess__sgemm(&(tess__sgemm_call){p->trans_a, p->trans_b, m, n, p->k, a, p->lda, b, p->ldb,
+                                        p->add, c, p->n}))
         return 1;
     for (int64_t row = 0; p->epilogue && row < m; row++)
         p->epilogue->fn(p->epilogue->user, i + row, j, n, c + row * p->n);

@@ -168,10 +168,10 @@ typedef struct {
     int add;
     float *c;
     int64_t ldc;
-} tess__product;
+} tess__sgemm_call;
 
 /* On the calling thread, after tess__sgemm_ready has succeeded once. Returns 1 without memory. */
-int tess__sgemm(const tess__product *product);
+int tess__sgemm(const tess__sgemm_call *product);
 tess_status tess__sgemm_ready(void);
 
 /* ---- linear.c -------------------------------------------------------------------------------- */

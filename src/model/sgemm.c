@@ -21,7 +21,7 @@
 
 #ifdef TESS_PLAIN_GEMM
 /* For builds whose sanitizer cannot see into oneDNN's threads. */
-int tess__sgemm(const tess__product *p)
+int tess__sgemm(const tess__sgemm_call *p)
 {
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++) {
@@ -48,7 +48,7 @@ static void asynchronous_signals(sigset_t *set)
         sigdelset(set, faults[i]);
 }
 
-int tess__sgemm(const tess__product *p)
+int tess__sgemm(const tess__sgemm_call *p)
 {
     sigset_t blocked, before;
     asynchronous_signals(&blocked);
@@ -70,8 +70,8 @@ static void make_kernels(void)
     for (int kind = 0; kind < 3; kind++)
         for (int i = 0; i < 9; i++) {
             const int m = sides[i / 3], n = sides[i % 3], t = letters[kind][0] == 'T';
-            tess__sgemm(&(tess__product){letters[kind][0], letters[kind][1], m, n, 2, a, t ? m : 2,
-                                         b, kind == 0 ? 2 : n, 0, c, n});
+            tess__sgemm(&(tess__sgemm_call){letters[kind][0], letters[kind][1], m, n, 2, a,
+                                            t ? m : 2, b, kind == 0 ? 2 : n, 0, c, n});
         }
 }
 

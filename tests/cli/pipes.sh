@@ -39,6 +39,6 @@ cat "$CASES/../../share/scenarios/wan2.1-14b-dsv-128.json" >pipe.json &
 timeout 20 tessera simulate pipe.json | grep -c throughput
 # A writer that writes nothing: a signal ends the waiting.
 sleep 30 >pipe.json &
-python3 "$CASES/interrupt.py" TERM 'grep -q pipe.json /proc/$PID/cmdline && sleep 1' tessera simulate pipe.json
+python3 "$CASES/interrupt.py" TERM 'ls -l /proc/$PID/fd | grep -q pipe.json' tessera simulate pipe.json
 echo "exit $?"
 kill $!

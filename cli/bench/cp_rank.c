@@ -117,11 +117,17 @@ static tess_status run_layer(state *s, int layer)
     return tess_dist_attn_backward(s->info.attn, &call, &dout, &dq, &dk, &dv);
 }
 
+/* Collective: all ranks stop if a signal came to one of them. */
+static tess_status poll_signals(state *s)
+{
+    return world_agree(s->c, s->comm, signals_caught() ? TESS_ESTOPPED : TESS_OK);
+}
+
 static tess_status time_layer(state *s, int sample, int layer)
 {
     const size_t at = cell(s, sample, layer), bytes = cell(s, 0, layer);
     tess_dist_stats stats;
-    TRY(tess_comm_agree(s->comm, TESS_OK)); /* a barrier */
+    TRY(poll_signals(s)); /* a barrier too */
     const int64_t now = tess_comm_clock(s->comm);
     const int64_t zero = s->job->comm ? now : 0; /* processes may have clocks that differ */
     s->run->start[at] = now - zero;
@@ -160,6 +166,7 @@ static tess_status first_pass(state *s)
     TRY(world_agree(s->c, s->comm, s->marks ? TESS_OK : no_memory(s, marks)));
     for (int layer = 0; layer < l->layers; layer++) {
         memset(s->marks, 0, marks);
+        TRY(poll_signals(s));
         TRY(run_layer(s, layer));
         s->run->apart[cell(s, 0, layer)] = bytes_apart(s);
         if (s->job->compare)
@@ -337,7 +344,7 @@ static tess_status run_all(state *s)
     const int rounds = samples < 1 ? 1 : samples < ROUNDS_MOST ? samples : ROUNDS_MOST;
     for (int i = 0; status == TESS_OK && i < rounds * s->job->n; i++) {
         const int round = i / s->job->n;
-        TRY(world_agree(s->c, s->comm, signals_caught() ? TESS_ESTOPPED : TESS_OK));
+        TRY(poll_signals(s));
         s->run = &s->job->runs[i % s->job->n];
         status = run_strategy(s, samples * round / rounds, samples * (round + 1) / rounds);
         drop_strategy(s);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 const char *const choices_proxy[] = {"mean", "centre", "softmax", NULL};
-const char *const choices_method[] = {"auto",  "contiguous", "snake",      "lpt",
-                                      "db-sp", "refined",    "fractional", NULL};
+const char *const choices_method[] = {"auto",    "contiguous", "snake",         "lpt", "db-sp",
+                                      "refined", "fractional", "refined-equal", NULL};
 
 int choices_find(const char *const *choices, const char *word)
 {

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { MAX_RANKS = 24, MAX_FOUND = 64 };
+enum { MAX_RANKS = 24, MAX_FOUND = 128 };
 
 static tess_ctx *ctx;
 
@@ -140,6 +140,34 @@ static inline void find_all(void *user, int layer, const tess_candidate *c)
     found *f = user;
     if (layer == 0 && f->n < MAX_FOUND)
         f->c[f->n++] = *c;
+}
+
+/* Masks of sizes at which work, not latency, decides: 64 query blocks of 512 tokens. */
+static inline tess_work *large_masks(uint64_t seed)
+{
+    enum { HEADS = 6, N = 64 };
+    static uint8_t mask[HEADS * N * N];
+    static uint32_t bits[HEADS * N * N];
+    CHECK_OK(tess_random_bits(seed, 9, 0, bits, HEADS * N * N));
+    for (int i = 0; i < HEADS * N * N; i++) {
+        const int head = i / (N * N), q = i / N % N, k = i % N;
+        /* Bands in some seeds, so that tiles of a ring are empty. */
+        const int inside = seed % 2 || abs(q - k) < 4 + (int)(seed % 7);
+        mask[i] = inside && bits[i] % 100 < 10 + 15 * (uint32_t)((head + (int)seed) % 6);
+    }
+    const tess_mask_set set = {.layers = 1,
+                               .heads = HEADS,
+                               .q_blocks = N,
+                               .k_blocks = N,
+                               .data = mask,
+                               .kind = TESS_MASK_BYTES,
+                               .tokens_q = N * 512,
+                               .tokens_k = N * 512,
+                               .group = 512,
+                               .unit = 512};
+    tess_work *work = NULL;
+    CHECK_OK(tess_work_from_masks(ctx, &set, &work));
+    return work;
 }
 
 /* Plans on the cluster of round numbers; the chosen candidate of layer 0, whose reason lives until

@@ -176,7 +176,7 @@ static void the_check_names_what_is_wrong(void **state)
         undo;                                                                                      \
         CHECK_OK(tess_plan_check(c.plan, c.work));                                                 \
     } while (0)
-    REFUSED(layer->strategy.method = TESS_PLAN_AUTO, *layer = good, "method is 0, must be 1..6");
+    REFUSED(layer->strategy.method = TESS_PLAN_AUTO, *layer = good, "method is 0, must be 1..7");
     REFUSED(layer->strategy.placement = 2, *layer = good, "placement is 2, must be 0 or 1");
     REFUSED(layer->strategy.ring = 0, *layer = good, "ring is 0, must be 1..4");
     REFUSED(layer->strategy.selective = 2, *layer = good,

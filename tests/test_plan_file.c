@@ -228,8 +228,8 @@ static void files_that_are_no_plan_are_refused_with_their_line(void **state)
         {0, "[2, 1, 1]", "[2, 1]", "line 16: \"speeds\" has 2 elements, must have 3"},
         {0, "[2, 1, 1]", "[2, 0, 1]", "line 16: \"speeds\"[1] is 0, must be 1..1000000"},
         {0, "\"refined\"", "\"auto\"",
-         "line 19: \"method\" is \"auto\", must be contiguous, snake, lpt, db-sp, refined or "
-         "fractional"},
+         "line 19: \"method\" is \"auto\", must be contiguous, snake, lpt, db-sp, refined, "
+         "fractional or refined-equal"},
         {0, "\"ulysses\": 1", "\"ulysses\": 3",
          "line 18: ulysses 3 x ring 3 x selective 1, must be 3 ranks"},
         {0, "\"ring\": 3", "\"ring\": 1",

@@ -258,7 +258,7 @@ static opt options[] = {
     {"step", 0, OPT_INT, offsetof(plan_values, step), "T", .initial = "-1", .min = -1, .max = 9e15,
      .help = "plan this step alone; -1: all"},
     {"explain", 0, OPT_FLAG, offsetof(plan_values, explain),
-     .help = "print every candidate, and why it was not chosen"},
+     .help = "print the candidates, and why each was not chosen"},
     {"out", 'o', OPT_PATH, offsetof(plan_values, out), "PLAN.json",
      .help = "write the plan; of several steps, that of the last"},
     {"html", 0, OPT_PATH, offsetof(plan_values, html), "FILE",

@@ -10,6 +10,8 @@
 
 #include "tessera/advanced/explain.h"
 
+#include <string.h>
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -160,6 +162,8 @@ static void print_candidate(void *user, int layer, const tess_candidate *k)
 {
     reasons *r = user;
     FILE *f = r->c->out;
+    if (strncmp(k->reason, "the same as ", 12) == 0)
+        return; /* methods that put heads alike are printed once */
     char text[TESS_STRATEGY_TEXT], time[32] = "-", rho[32] = "-", copies[32] = "-", bytes[32] = "-";
     if (layer != r->layer) {
         if (r->input->profile)

@@ -136,13 +136,14 @@ TESS_API tess_status tess_profile_write(tess_ctx *ctx, const char *path,
 typedef struct tess_plan tess_plan;
 
 typedef enum {
-    TESS_PLAN_AUTO,       /* the best of all that follow */
-    TESS_PLAN_CONTIGUOUS, /* heads and blocks in their order, as they are */
-    TESS_PLAN_SNAKE,      /* heads by falling load, forth and back over the groups */
-    TESS_PLAN_LPT,        /* each head to the least loaded group, any number per group */
-    TESS_PLAN_DB_SP,      /* the same with as many heads in every group */
-    TESS_PLAN_REFINED,    /* then moves and swaps until none helps */
-    TESS_PLAN_FRACTIONAL, /* heads cut between ranks wherever the load asks for it */
+    TESS_PLAN_AUTO,          /* the best of all that follow */
+    TESS_PLAN_CONTIGUOUS,    /* heads and blocks in their order, as they are */
+    TESS_PLAN_SNAKE,         /* heads by falling load, forth and back over the groups */
+    TESS_PLAN_LPT,           /* each head to the least loaded group, any number per group */
+    TESS_PLAN_DB_SP,         /* the same with as many heads in every group */
+    TESS_PLAN_REFINED,       /* the best of them, then moves and swaps until none helps */
+    TESS_PLAN_FRACTIONAL,    /* heads cut between ranks wherever the load asks for it */
+    TESS_PLAN_REFINED_EQUAL, /* refined, with as many heads in every group */
     TESS_PLAN_METHOD_COUNT
 } tess_plan_method;
 

@@ -29,7 +29,8 @@ extern "C" {
 typedef struct {
     int ranks;                  /* 1..65536 */
     int nodes;                  /* 0: as many as the ranks need of the cluster's, 1 without one */
-    tess_strategy strategy;     /* AUTO: refined heads at all degrees, and fractional heads;
+    tess_strategy strategy;     /* AUTO: every method at all degrees (without a cluster refined
+                                     heads), and fractional heads;
                                      degrees of 0 are free, and the placement always is */
     tess_plan_pass pass;        /* what is predicted: forward alone, or with the backward pass */
     int head_dim;               /* 1..4096 */

@@ -212,7 +212,7 @@ typedef struct {
 } reader;
 
 /* Reads the bytes of the chosen candidates, and reports once why others are not possible; those
- * that are "not chosen: slower" are possible. */
+ * that are "not chosen: slower" are possible, and methods differ in heads alone. */
 static void read_candidate(void *user, int layer, const tess_candidate *candidate)
 {
     reader *r = user;
@@ -223,6 +223,8 @@ static void read_candidate(void *user, int layer, const tess_candidate *candidat
         r->c->layers[layer].bytes = (candidate->bytes - once) * r->c->opts.batch + once;
     }
     if (layer > 0 || candidate->ns >= 0 || r->c->plans > 1 || strstr(why, "chosen: ") ||
+        (candidate->strategy.method != TESS_PLAN_REFINED &&
+         candidate->strategy.method != TESS_PLAN_FRACTIONAL) ||
         strcmp(r->last, why) == 0)
         return;
     char words[TESS_STRATEGY_TEXT];

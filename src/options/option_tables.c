@@ -194,8 +194,8 @@ static const tess_data_opts data_defaults = TESS_DATA_OPTS_INIT;
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-static const char *const methods[] = {"auto",  "contiguous", "snake",      "lpt",
-                                      "db-sp", "refined",    "fractional", NULL};
+static const char *const methods[] = {"auto",    "contiguous", "snake",         "lpt", "db-sp",
+                                      "refined", "fractional", "refined-equal", NULL};
 static const char *const passes[] = {"fwd", "train", NULL};
 static const char *const sizes[] = {"2", "4", NULL};
 static const int size_values[] = {2, 4};
@@ -206,7 +206,7 @@ static const tess_option plan_options[] = {
     INT(nodes, 0, 65536, "nodes of the ranks; 0: as many as the ranks need"),
     MEMBER("method", strategy.method, WORD, 0, 0, methods,
            "how heads are distributed: over all ranks, unless --ulysses, --ring or --selective is "
-           "given too; auto tries refined heads at all degrees and fractional heads"),
+           "given too; auto tries every method at all degrees"),
     MEMBER("ulysses", strategy.ulysses, INT, 0, 65536, NULL, "head groups; 0: free"),
     MEMBER("ring", strategy.ring, INT, 0, 65536, NULL,
            "sequence parts whose keys and values are sent round a ring; 0: free"),

@@ -3,8 +3,9 @@
  * group.
  *
  * Heads are split by the method. A ring with masks gets its blocks planned for each group by
- * itself where the method has a block level (db-sp, refined); a selective layer cuts the queries of
- * a group by their work. contiguous, snake and lpt leave blocks as they are, in even parts.
+ * itself where the method has a block level (db-sp, refined, refined-equal); a selective layer cuts
+ * the queries of a group by their work. contiguous, snake and lpt leave the blocks of a ring as
+ * they are, in even parts.
  */
 #include "strategy_internal.h"
 
@@ -37,27 +38,28 @@ static int list_degrees(const tess__task *task, tess_plan_method method, int u, 
     return n;
 }
 
+/* Of two equal layers the first is taken. Without a cluster plans are compared by imbalance, which
+ * is least with the first. */
+static const tess_plan_method whole_heads[] = {TESS_PLAN_REFINED, TESS_PLAN_REFINED_EQUAL,
+                                               TESS_PLAN_DB_SP,   TESS_PLAN_LPT,
+                                               TESS_PLAN_SNAKE,   TESS_PLAN_CONTIGUOUS};
+
 int tess__candidate_list(const tess__task *task, tess_candidate *list)
 {
     const tess_plan_opts *o = &task->opts;
-    const int ranks = task->info.ranks;
-    const tess_plan_method method =
-        o->strategy.method == TESS_PLAN_AUTO ? TESS_PLAN_REFINED : o->strategy.method;
+    const int ranks = task->info.ranks, given = o->strategy.method != TESS_PLAN_AUTO;
+    const tess_plan_method *methods = given ? &o->strategy.method : whole_heads;
+    const int n_methods =
+        given || !task->pricing.cluster ? 1 : (int)(sizeof whole_heads / sizeof *whole_heads);
     int n = 0;
     for (int u = ranks; u >= 1 && o->strategy.method != TESS_PLAN_FRACTIONAL; u--) {
         const int parts = ranks / u;
         if (u * parts != ranks)
             continue;
-        if (parts == 1) {
-            n = list_degrees(task, method, u, 1, 1, list, n);
-            /* Equal numbers of heads pay where packing rows has a measured price. */
-            if (o->strategy.method == TESS_PLAN_AUTO && task->pricing.cluster &&
-                task->pricing.cluster->pack_ns > 0)
-                n = list_degrees(task, TESS_PLAN_DB_SP, u, 1, 1, list, n);
-            continue;
-        }
-        n = list_degrees(task, method, u, parts, 1, list, n);
-        n = list_degrees(task, method, u, 1, parts, list, n);
+        for (int m = 0; m < n_methods; m++)
+            n = list_degrees(task, methods[m], u, parts, 1, list, n);
+        for (int m = 0; m < n_methods && parts > 1; m++)
+            n = list_degrees(task, methods[m], u, 1, parts, list, n);
     }
     const int asked = o->strategy.ulysses || o->strategy.ring || o->strategy.selective;
     if (o->strategy.method == TESS_PLAN_FRACTIONAL ||
@@ -77,10 +79,16 @@ int tess__candidate_list(const tess__task *task, tess_candidate *list)
 
 /* ---- one layer ------------------------------------------------------------------------------- */
 
-static int has_blocks(const tess__task *task, const tess_candidate *c)
+tess__block_rule tess__candidate_blocks(const tess__task *task, const tess_candidate *c)
 {
-    return c->strategy.ring > 1 && task->work->info.masks &&
-           (c->strategy.method == TESS_PLAN_DB_SP || c->strategy.method == TESS_PLAN_REFINED);
+    const tess_plan_method m = c->strategy.method;
+    const int levels =
+        m == TESS_PLAN_DB_SP || m == TESS_PLAN_REFINED || m == TESS_PLAN_REFINED_EQUAL;
+    if (levels && c->strategy.ring > 1 && task->work->info.masks)
+        return TESS__BLOCKS_ORDERED;
+    return m != TESS_PLAN_CONTIGUOUS && (c->strategy.selective > 1 || task->info.speeds)
+               ? TESS__BLOCKS_CUT
+               : TESS__BLOCKS_EVEN;
 }
 
 /* A layer with no arrays: enough to ask for the place of a rank. */
@@ -202,10 +210,10 @@ tess_status tess__candidate_layer(tess__task *task, tess__arena *arena, int at,
     if (c->strategy.method == TESS_PLAN_FRACTIONAL)
         return plan_fractional(task, arena, at, layer);
     tess__layer_heads in = {.strategy = c->strategy, .head_group = group_of};
-    if (has_blocks(task, c))
+    const tess__block_rule blocks = tess__candidate_blocks(task, c);
+    if (blocks == TESS__BLOCKS_ORDERED)
         TESS_TRY(plan_ring(task, arena, at, c, &in));
-    else if (c->strategy.method != TESS_PLAN_CONTIGUOUS &&
-             (c->strategy.selective > 1 || task->info.speeds))
+    else if (blocks == TESS__BLOCKS_CUT)
         TESS_TRY(cut_queries(task, arena, at, c, c->strategy.ring * c->strategy.selective, &in));
     return tess__layer_from_heads(arena, &task->info, &in, layer);
 }

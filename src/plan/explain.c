@@ -82,6 +82,16 @@ static void add(char why[TESS_REASON_BYTES], const char *format, double a, doubl
     snprintf(why + used, TESS_REASON_BYTES - used, format, a, b);
 }
 
+/* Names a term that makes up a tenth of the loss at least. */
+static void add_time(char why[TESS_REASON_BYTES], const char *term, int64_t ns, int64_t best,
+                     int64_t loss)
+{
+    const size_t used = strlen(why);
+    if (ns - best > loss / 10)
+        snprintf(why + used, TESS_REASON_BYTES - used, ", %s +%.3g ms", term,
+                 (double)(ns - best) / 1e6);
+}
+
 static double ratio(int64_t a, int64_t b)
 {
     return b > 0 ? (double)a / (double)b : 1.0;
@@ -115,10 +125,13 @@ void tess__candidate_reason(const tess__task *task, const tess_candidate *c,
         return;
     }
     const double slower = timed ? ratio(c->ns, best->ns) : 1.0;
-    if (timed && slower > 1.005)
+    if (timed && slower > 1.005) {
         add(why, "%.2fx slower", slower, 0.0);
-    else
+        add_time(why, "attention", c->compute_ns, best->compute_ns, c->ns - best->ns);
+        add_time(why, "exchanges", c->comm_ns, best->comm_ns, c->ns - best->ns);
+    } else {
         add(why, timed ? "as fast" : "no better balanced", 0.0, 0.0);
+    }
     if (c->rho > best->rho + 0.01)
         add(why, ", imbalance %.2f against %.2f", c->rho, best->rho);
     if (c->kv_copies > best->kv_copies + 0.01)

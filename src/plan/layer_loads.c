@@ -269,7 +269,7 @@ static tess_status count_copies(tess_ctx *ctx, const tess_plan_info *info,
     for (int64_t i = 0; i < layer->n_shares;) {
         const int64_t end = tess__shares_run(layer, i);
         blocks +=
-            selects ? tess__shares_union(info, layer, work, at, i, end, bits) : info->k_blocks;
+            selects ? tess__shares_union(info, layer, work, at, i, end, 0, bits) : info->k_blocks;
         i = end;
     }
     tess__free(ctx, bits);

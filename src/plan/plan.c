@@ -15,7 +15,7 @@
 const char *tess_plan_method_name(tess_plan_method method)
 {
     static const char *const names[TESS_PLAN_METHOD_COUNT] = {
-        "auto", "contiguous", "snake", "lpt", "db-sp", "refined", "fractional"};
+        "auto", "contiguous", "snake", "lpt", "db-sp", "refined", "fractional", "refined-equal"};
     return (unsigned)method < TESS_PLAN_METHOD_COUNT ? names[method] : NULL;
 }
 

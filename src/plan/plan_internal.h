@@ -205,10 +205,11 @@ tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tes
 int64_t tess__shares_run(const tess_plan_layer *layer, int64_t i);
 
 /* Key blocks that the shares [begin, end), all of one head and rank, select together: their number
- * and their bitmap of tess__work_words words. For work with masks. */
+ * and their bitmap of tess__work_words words. sampled > 0: what at least so many rows of each
+ * share select, evenly spaced, which is a part of it. For work with masks. */
 int64_t tess__shares_union(const tess_plan_info *info, const tess_plan_layer *layer,
                            const tess_work *work, int at, int64_t begin, int64_t end,
-                           uint64_t *bits);
+                           int32_t sampled, uint64_t *bits);
 
 /* ---- plan_read.c ----------------------------------------------------------------------------- */
 

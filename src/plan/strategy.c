@@ -2,10 +2,12 @@
 /* strategy.c - tess_plan_create: every way to split a layer, priced, and the best of them.
  *
  * Candidates of P ranks: each P = U x S with S = 1, a ring or selective, in both placements where
- * there are nodes; and fractional heads. They are tried from the cheapest to plan to the dearest:
- * heads alone, fractional, selective, rings; one whose lower bound already loses is not planned
- * further. Heads are split once per U, blocks once per (U, S), and placed twice. Each layer chooses
- * for itself. Scratch of the best layer so far is kept, that of losers freed.
+ * there are nodes, by every method for whole heads; and fractional heads. Heads alone and
+ * fractional heads are quickly planned and come first. The others follow in the order of their
+ * lower bounds (branch and bound, the best bound first), until the least bound is beaten. One whose
+ * heads are where another method put them is not planned twice. Heads are split once per U and
+ * method, blocks once per (U, S) and method, and placed twice. Each layer chooses for itself.
+ * Scratch of the best layer so far is kept, that of losers freed.
  */
 #include "strategy_internal.h"
 
@@ -19,21 +21,33 @@ typedef struct {
     tess_candidate *list; /* (n) of this layer */
     int n;
     char (*why)[TESS_REASON_BYTES]; /* (n): "" until a reason is known */
-    uint8_t *bounded;               /* (n): ns is a lower bound */
-    int32_t *group_of;              /* (heads) of the U that was split last */
-    int split;                      /* that U; 0: none */
-    tess_plan_method split_by;      /* its method */
-    int best;                       /* -1: none */
-    tess__arena arena;              /* holds the best layer */
+    uint8_t *bounded;               /* (n): ns, rho and bytes are lower bounds */
+    uint8_t *settled;               /* (n): planned, or never will be */
+    uint8_t *closer;                /* (n): its bound is as close as it gets */
+    tess__even_rings rings;
+    int *split;        /* (n): which of the splits of heads it has */
+    int n_splits;      /* one for each U and method */
+    uint8_t *is_split; /* (n_splits): group_of is valid for this layer */
+    int32_t *group_of; /* (n_splits, heads) */
+    int best;          /* -1: none */
+    tess__arena arena; /* holds the best layer */
     tess_plan_layer layer;
 } search;
 
-/* 0: heads alone, 1: fractional, 2: selective, 3: ring. */
-static int class_of(const tess_candidate *c)
+static int32_t *group_of(const search *k, int i)
 {
-    if (c->strategy.method == TESS_PLAN_FRACTIONAL)
-        return 1;
-    return c->strategy.ring > 1 ? 3 : c->strategy.selective > 1 ? 2 : 0;
+    return k->group_of + (size_t)k->split[i] * (size_t)k->task->info.heads;
+}
+
+static int same_degrees(const tess_strategy *a, const tess_strategy *b)
+{
+    return a->ulysses == b->ulysses && a->ring == b->ring && a->selective == b->selective;
+}
+
+/* Whether a candidate is quickly planned: heads alone, or fractional. */
+static int is_quick(const tess_candidate *c)
+{
+    return c->strategy.ring * c->strategy.selective == 1;
 }
 
 /* Whether it is known which keys travel. */
@@ -43,21 +57,29 @@ static int is_known(const tess__task *task, int at, const tess_candidate *c)
            tess__union_share(&task->pricing, at, c->strategy.selective) > 0.0;
 }
 
-/* Whether a candidate is beaten before its blocks are planned; then it gets its bound. */
-static int is_dominated(search *k, int i)
+/* Splits the heads of candidate i by its method. Ranks of unequal speed make the split depend on
+ * the placement, so that no other candidate can use it. */
+static void split_heads(search *k, int i)
 {
-    const tess__task *task = k->task;
-    tess_candidate c = k->list[i];
-    if (k->best < 0 || c.strategy.ring * c.strategy.selective == 1)
-        return 0;
-    tess__price_bound(&task->pricing, &task->info, task->work, k->at, k->group_of, &c);
-    if (tess__candidate_order(task, &c, &k->list[k->best]) <= 0)
-        return 0;
-    k->list[i].ns = c.ns;
-    k->list[i].rho = c.rho;
-    k->list[i].bytes = c.bytes;
-    k->bounded[i] = 1;
-    return 1;
+    uint8_t *const done = &k->is_split[k->split[i]];
+    if (!*done || k->task->info.speeds)
+        tess__candidate_heads(k->task, k->at, &k->list[i], group_of(k, i));
+    *done = 1;
+}
+
+/* The first candidate before i that is the same layer by another method; -1: none. */
+static int find_twin(const search *k, int i)
+{
+    const tess_candidate *c = &k->list[i];
+    const size_t bytes = (size_t)k->task->info.heads * sizeof(int32_t);
+    const tess__block_rule rule = tess__candidate_blocks(k->task, c);
+    int first = -1;
+    for (int j = i - 1; j >= 0 && same_degrees(&k->list[j].strategy, &c->strategy); j--)
+        if (k->list[j].strategy.placement == c->strategy.placement &&
+            tess__candidate_blocks(k->task, &k->list[j]) == rule &&
+            memcmp(group_of(k, i), group_of(k, j), bytes) == 0)
+            first = j;
+    return k->task->info.speeds ? -1 : first;
 }
 
 /* Enters a price, and takes the layer as the best where it is; returns 1 if it did. */
@@ -86,55 +108,129 @@ static int enter(search *k, int i, const tess__price *price, const tess_plan_lay
     return 1;
 }
 
+/* Candidate i gets a lower bound of its price in place of it. */
+static void set_bound(search *k, int i, const tess_plan_layer *layer)
+{
+    tess__task *task = k->task;
+    tess__price_bound(&task->pricing, &task->info, task->work, k->at, group_of(k, i), layer,
+                      k->best < 0 ? INT64_MAX : k->list[k->best].ns, &task->bound, &k->list[i]);
+    k->bounded[i] = 1;
+}
+
+static int is_dominated(const search *k, int i)
+{
+    return k->best >= 0 && tess__candidate_order(k->task, &k->list[i], &k->list[k->best]) > 0;
+}
+
+/* The tiles of a layer in a ring: from those of the heads where its blocks are as they are. */
+static tess_status count_tiles(search *k, tess__arena *arena, const tess_plan_layer *layer,
+                               int64_t **tiles)
+{
+    tess__task *task = k->task;
+    if (layer->head_group && !layer->q_order && !layer->k_order &&
+        tess__even_ring_ok(task, layer->strategy.ring))
+        return tess__even_ring_tiles(task, k->at, layer, &k->rings, arena, tiles);
+    return tess__layer_tiles(arena, &task->info, layer, task->work, k->at, tiles);
+}
+
+static tess_status price(search *k, const tess_plan_layer *layer, const int64_t *tiles,
+                         tess__price *price)
+{
+    const tess__task *task = k->task;
+    return tess__layer_price(task->ctx, &task->pricing, &task->info, layer, task->work, k->at,
+                             tiles, price);
+}
+
 /* Plans and prices candidate i and, where ranks are alike, its twin in the other placement, in the
  * arena; *kept = 1 if the best layer lies in it then. */
 static tess_status run(search *k, tess__arena *arena, int i, int twins, int *kept)
 {
     tess__task *task = k->task;
+    const tess_strategy *c = &k->list[i].strategy;
     tess_plan_layer layer, placed;
     int64_t *tiles;
-    tess__price price;
-    TESS_TRY(tess__candidate_layer(task, arena, k->at, &k->list[i], k->group_of, &layer));
-    TESS_TRY(tess__layer_tiles(arena, &task->info, &layer, task->work, k->at, &tiles));
-    for (int t = 0; t < twins; t++) {
+    tess__price cost;
+    TESS_TRY(tess__candidate_layer(task, arena, k->at, &k->list[i],
+                                   c->method == TESS_PLAN_FRACTIONAL ? NULL : group_of(k, i),
+                                   &layer));
+    TESS_TRY(count_tiles(k, arena, &layer, &tiles));
+    for (int t = i; t < i + twins; t++) {
         placed = layer;
-        if (t > 0)
-            TESS_TRY(tess__candidate_place(task, arena, &layer, k->list[i + t].strategy.placement,
-                                           &placed));
-        TESS_TRY(tess__layer_price(task->ctx, &task->pricing, &task->info, &placed, task->work,
-                                   k->at, tiles, &price));
-        *kept |= enter(k, i + t, &price, &placed);
+        if (t > i)
+            TESS_TRY(
+                tess__candidate_place(task, arena, &layer, k->list[t].strategy.placement, &placed));
+        TESS_TRY(price(k, &placed, tiles, &cost));
+        k->bounded[t] = 0;
+        *kept |= enter(k, t, &cost, &placed);
     }
     return TESS_OK;
 }
 
-/* Tries candidate i; returns through *used how many candidates that settled. */
-static tess_status try_candidate(search *k, int i, int *used)
+/* A closer bound of candidate i, which is dear to plan or to price: a selective layer by the keys
+ * that some of its rows select; a ring by the exchanges and hops of its blocks as they are, and the
+ * least time of its attention. Blocks are ordered for even tiles alone, so that an order saves
+ * neither exchanges nor hops but by chance. */
+static tess_status bound_closer(search *k, int i)
 {
     tess__task *task = k->task;
     tess_candidate *c = &k->list[i];
-    *used = 1;
-    tess__candidate_bar(task, c, k->why[i]);
-    if (k->why[i][0] || (k->best >= 0 && !is_known(task, k->at, c)))
-        return TESS_OK;
-    if (c->strategy.method != TESS_PLAN_FRACTIONAL) {
-        if (k->split != c->strategy.ulysses || k->split_by != c->strategy.method ||
-            task->info.speeds) {
-            tess__candidate_heads(task, k->at, c, k->group_of);
-            k->split = c->strategy.ulysses;
-            k->split_by = c->strategy.method;
-        }
-        if (is_dominated(k, i))
-            return TESS_OK;
-    }
-    const int next = i + 1 < k->n && c[1].strategy.ulysses == c->strategy.ulysses &&
-                     c[1].strategy.ring == c->strategy.ring &&
-                     c[1].strategy.selective == c->strategy.selective &&
-                     c[1].strategy.placement != c->strategy.placement && !task->info.speeds;
-    int kept = 0;
     tess__arena arena = {.ctx = task->ctx};
-    const tess_status status = run(k, &arena, i, 1 + next, &kept);
-    *used = 1 + next;
+    tess_plan_layer layer = {0};
+    int64_t *tiles = NULL;
+    tess__price cost;
+    tess_status status;
+    k->closer[i] = 1;
+    if (c->strategy.selective > 1) {
+        status = tess__candidate_layer(task, &arena, k->at, c, group_of(k, i), &layer);
+        if (status == TESS_OK)
+            set_bound(k, i, &layer);
+    } else {
+        const tess__layer_heads in = {.strategy = c->strategy, .head_group = group_of(k, i)};
+        status = tess__layer_from_heads(&arena, &task->info, &in, &layer);
+        if (status == TESS_OK)
+            status = count_tiles(k, &arena, &layer, &tiles);
+        if (status == TESS_OK) {
+            tess__even_ring_hops(&layer, tiles);
+            status = price(k, &layer, tiles, &cost);
+        }
+        const int64_t more = status == TESS_OK ? c->compute_ns - cost.phase_ns : 0;
+        if (status == TESS_OK)
+            c->ns = TESS_MAX(c->ns, more > 0 ? cost.ns + more : cost.ns);
+    }
+    tess__arena_free(&arena);
+    return status;
+}
+
+/* Whether a closer bound of candidate i is to be had, and worth it. */
+static int can_be_closer(const search *k, int i)
+{
+    const tess_candidate *c = &k->list[i];
+    if (k->closer[i] || !k->bounded[i] || !k->task->pricing.cluster || !k->task->work->info.masks)
+        return 0;
+    return c->strategy.selective > 1 ||
+           (tess__candidate_blocks(k->task, c) == TESS__BLOCKS_ORDERED &&
+            tess__even_ring_ok(k->task, c->strategy.ring));
+}
+
+/* The candidate of the other placement, which has the same layer: 1 if it follows i. */
+static int has_placed_twin(const search *k, int i)
+{
+    const tess_strategy *c = &k->list[i].strategy;
+    return i + 1 < k->n && k->list[i + 1].strategy.method == c->method &&
+           same_degrees(&k->list[i + 1].strategy, c) &&
+           k->list[i + 1].strategy.placement != c->placement && !k->task->info.speeds;
+}
+
+/* Plans candidate i, and its twin of the other placement. */
+static tess_status try_candidate(search *k, int i)
+{
+    int kept = 0;
+    TESS_TRY(tess__progress(k->task->ctx, "planning layers", k->at, k->task->info.layers));
+    tess__arena arena = {.ctx = k->task->ctx};
+    const int first = i > 0 && has_placed_twin(k, i - 1) ? i - 1 : i;
+    const int twins = 1 + has_placed_twin(k, first);
+    memset(k->settled + first, 1, (size_t)twins);
+    const tess_status status = run(k, &arena, first, twins, &kept);
     if (status == TESS_OK && kept) {
         tess__arena_free(&k->arena);
         k->arena = arena;
@@ -142,6 +238,58 @@ static tess_status try_candidate(search *k, int i, int *used)
         tess__arena_free(&arena);
     }
     return status;
+}
+
+/* Whether candidate i is to be planned: it is possible, and no other one of the same layer was
+ * listed before it. Its heads are split then. */
+static int is_open(search *k, int i)
+{
+    tess_candidate *c = &k->list[i];
+    tess__candidate_bar(k->task, c, k->why[i]);
+    if (k->why[i][0])
+        return 0;
+    if (c->strategy.method == TESS_PLAN_FRACTIONAL)
+        return 1;
+    split_heads(k, i);
+    const int twin = find_twin(k, i);
+    if (twin >= 0)
+        snprintf(k->why[i], TESS_REASON_BYTES, "the same as %s",
+                 tess_plan_method_name(k->list[twin].strategy.method));
+    return twin < 0;
+}
+
+/* Of the candidates that are not settled and not dominated the one with the least bound; -1: none.
+ */
+static int most_promising(const search *k)
+{
+    int least = -1;
+    for (int i = 0; i < k->n; i++)
+        if (!k->settled[i] && !is_dominated(k, i) &&
+            (least < 0 || tess__candidate_order(k->task, &k->list[i], &k->list[least]) < 0))
+            least = i;
+    return least;
+}
+
+/* Plans all candidates that can be the best: those that are quickly planned, then the others by
+ * their bounds. Those whose keys are not known are planned if nothing else is possible. */
+static tess_status try_all(search *k)
+{
+    for (int i = 0; i < k->n; i++) {
+        k->settled[i] = !is_open(k, i);
+        if (!k->settled[i] && is_quick(&k->list[i]))
+            TESS_TRY(try_candidate(k, i));
+    }
+    for (int i = 0; i < k->n; i++)
+        if (!k->settled[i] && is_known(k->task, k->at, &k->list[i]))
+            set_bound(k, i, NULL);
+        else
+            k->settled[i] = 1;
+    for (int i = most_promising(k); i >= 0; i = most_promising(k))
+        TESS_TRY(can_be_closer(k, i) ? bound_closer(k, i) : try_candidate(k, i));
+    for (int i = 0; i < k->n && k->best < 0; i++)
+        if (!k->why[i][0] && !is_known(k->task, k->at, &k->list[i]))
+            TESS_TRY(try_candidate(k, i));
+    return TESS_OK;
 }
 
 /* What the busiest rank must have at least. */
@@ -177,15 +325,10 @@ static tess_status run_layer(search *k, const char *who, tess_plan *plan)
 {
     tess__task *task = k->task;
     k->best = -1;
-    k->split = 0;
-    for (int pass = 0; pass < 4; pass++)
-        for (int i = 0, used = 1; i < k->n; i += used) {
-            used = 1;
-            if (class_of(&k->list[i]) != pass)
-                continue;
-            TESS_TRY(tess__progress(task->ctx, "planning layers", k->at, task->info.layers));
-            TESS_TRY(try_candidate(k, i, &used));
-        }
+    memset(k->is_split, 0, (size_t)k->n_splits);
+    memset(k->closer, 0, (size_t)k->n);
+    memset(k->rings.tiles, 0, sizeof k->rings.tiles);
+    TESS_TRY(try_all(k));
     if (k->best < 0)
         return fail_none(k, who);
     tess_plan_layer *layer = &plan->layers[k->at];
@@ -201,7 +344,7 @@ static tess_status run_layer(search *k, const char *who, tess_plan *plan)
         if (!k->why[i][0])
             tess__candidate_reason(task, c, &k->list[k->best], k->bounded[i], k->why[i]);
         if (k->bounded[i]) { /* bounds are no predictions */
-            c->ns = -1;
+            c->ns = c->compute_ns = -1;
             c->rho = 0.0;
             c->bytes = 0;
         }
@@ -214,6 +357,21 @@ static tess_status run_layer(search *k, const char *who, tess_plan *plan)
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
+/* Candidates of one U follow each other, so that those of its methods are near. */
+static void number_splits(search *k)
+{
+    k->n_splits = 0;
+    for (int i = 0; i < k->n; i++) {
+        const tess_strategy *a = &k->list[i].strategy;
+        k->split[i] = -1;
+        for (int j = i - 1; j >= 0 && k->list[j].strategy.ulysses == a->ulysses; j--)
+            if (k->list[j].strategy.method == a->method)
+                k->split[i] = k->split[j];
+        if (k->split[i] < 0)
+            k->split[i] = k->n_splits++;
+    }
+}
+
 /* Scratch of the task and of the search. */
 static tess_status make_scratch(tess__task *task, tess__arena *arena, search *k)
 {
@@ -222,11 +380,20 @@ static tess_status make_scratch(tess__task *task, tess__arena *arena, search *k)
     task->heads = tess__arena_take(arena, heads * sizeof *task->heads);
     task->part_speeds = tess__arena_take(arena, ranks * sizeof *task->part_speeds);
     task->group_speeds = tess__arena_take(arena, ranks * sizeof *task->group_speeds);
-    k->group_of = tess__arena_take(arena, heads * sizeof *k->group_of);
+    k->split = tess__arena_take(arena, n * sizeof *k->split);
     k->why = tess__arena_take(arena, n * sizeof *k->why);
     k->bounded = tess__arena_take(arena, n);
-    if (!task->heads || !task->part_speeds || !task->group_speeds || !k->group_of || !k->why ||
-        !k->bounded)
+    k->settled = tess__arena_take(arena, n);
+    k->closer = tess__arena_take(arena, n);
+    if (!task->heads || !task->part_speeds || !task->group_speeds || !k->split || !k->why ||
+        !k->bounded || !k->settled || !k->closer)
+        return TESS_ENOMEM;
+    TESS_TRY(tess__bound_scratch_make(arena, &task->info, task->work, &task->bound));
+    number_splits(k);
+    const size_t splits = (size_t)k->n_splits;
+    k->is_split = tess__arena_take(arena, splits);
+    k->group_of = tess__arena_take(arena, splits * heads * sizeof *k->group_of);
+    if (!k->is_split || !k->group_of)
         return TESS_ENOMEM;
     int ring = 0;
     for (int i = 0; i < k->n; i++)
@@ -243,7 +410,8 @@ static tess_status make_scratch(tess__task *task, tess__arena *arena, search *k)
 static tess_status run_layers(tess__task *task, const char *who, int n, tess_plan *plan)
 {
     tess__arena arena = {.ctx = task->ctx};
-    search k = {.task = task, .n = n, .arena = {.ctx = task->ctx}};
+    search k = {
+        .task = task, .n = n, .arena = {.ctx = task->ctx}, .rings.arena = {.ctx = task->ctx}};
     const size_t layers = (size_t)task->info.layers;
     tess_candidate *all = tess__arena_take(&plan->arena, layers * (size_t)n * sizeof *all);
     tess_status status = all ? TESS_OK : TESS_ENOMEM;
@@ -260,6 +428,7 @@ static tess_status run_layers(tess__task *task, const char *who, int n, tess_pla
         memset(k.bounded, 0, (size_t)n);
         status = run_layer(&k, who, plan);
         tess__arena_free(&k.arena);
+        tess__arena_free(&k.rings.arena);
     }
     tess__arena_free(&k.arena);
     tess__partition_scratch_destroy(task->space);

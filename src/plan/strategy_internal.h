@@ -94,6 +94,7 @@ static inline int64_t tess__ring_announced(int ring)
 
 typedef struct {
     int64_t ns, compute_ns; /* -1 without a cluster */
+    int64_t phase_ns;       /* from the first exchange to the last one: attention, a ring's hops */
     int64_t bytes, memory;  /* sent by, and needed on, the rank that has most of it */
     double rho, kv_copies;
 } tess__price;
@@ -104,10 +105,25 @@ tess_status tess__layer_price(tess_ctx *ctx, const tess__pricing *pricing,
                               const tess_work *work, int at, const int64_t *tiles,
                               tess__price *price);
 
-/* Sets ns, rho and bytes to what no layer of whole heads with the candidate's degrees goes below,
- * whatever its blocks are. */
+typedef struct {
+    tess_traffic *traffic; /* (ranks) */
+    int64_t *ns;           /* (ranks) */
+    int *parts;            /* (ranks): of a group in one node */
+    int64_t *heads;        /* (ranks): of each group */
+    int *busy;             /* (ranks): iterations of each group's ring */
+    uint64_t *bits;        /* a row of the masks */
+} tess__bound_scratch;
+
+/* Sets ns, compute_ns, rho and bytes to what no layer of whole heads with the candidate's degrees
+ * and placement goes below, whatever its blocks are. layer: that of a selective candidate, for a
+ * better bound; NULL: not planned yet. A bound above `enough` ns is not made better. */
 void tess__price_bound(const tess__pricing *pricing, const tess_plan_info *info,
-                       const tess_work *work, int at, const int32_t *head_group, tess_candidate *c);
+                       const tess_work *work, int at, const int32_t *head_group,
+                       const tess_plan_layer *layer, int64_t enough,
+                       const tess__bound_scratch *scratch, tess_candidate *c);
+
+tess_status tess__bound_scratch_make(tess__arena *arena, const tess_plan_info *info,
+                                     const tess_work *work, tess__bound_scratch *scratch);
 
 /* ---- strategy_text.c ------------------------------------------------------------------------- */
 
@@ -128,6 +144,7 @@ typedef struct {
     tess__partition_scratch *space;
     int32_t *heads, *part_speeds; /* (heads), (ranks) */
     int64_t *group_speeds;        /* (ranks) */
+    tess__bound_scratch bound;
 } tess__task;
 
 /* Checks the arguments and fills the task; nothing of it is to be freed. */
@@ -138,6 +155,16 @@ tess_status tess__task_make(const char *who, tess_ctx *ctx, const tess_work *wor
 /* All candidates in their fixed order: fewer parts of the sequence first, fractional last; list
  * NULL only counts. */
 int tess__candidate_list(const tess__task *task, tess_candidate *list);
+
+/* What happens to the blocks of a head group. */
+typedef enum {
+    TESS__BLOCKS_EVEN,    /* as they are, in even parts */
+    TESS__BLOCKS_CUT,     /* as they are, queries cut by their work */
+    TESS__BLOCKS_ORDERED, /* in an order of the group's own, see blocks.c */
+} tess__block_rule;
+
+/* Two candidates of the same degrees, heads and rule are the same layer. */
+tess__block_rule tess__candidate_blocks(const tess__task *task, const tess_candidate *c);
 
 /* Whole heads in groups, by the method; group_of (heads). */
 void tess__candidate_heads(tess__task *task, int at, const tess_candidate *c, int32_t *group_of);
@@ -151,6 +178,26 @@ tess_status tess__candidate_layer(tess__task *task, tess__arena *arena, int at,
 tess_status tess__candidate_place(tess__task *task, tess__arena *arena,
                                   const tess_plan_layer *layer, tess_placement placement,
                                   tess_plan_layer *placed);
+
+/* ---- even_ring.c ----------------------------------------------------------------------------- */
+
+enum { TESS__EVEN_RINGS = 65 };
+
+/* Tiles of all heads in rings of even parts, (heads, ring, ring) each; NULL: not counted yet. */
+typedef struct {
+    int64_t *tiles[TESS__EVEN_RINGS]; /* by ring */
+    tess__arena arena;
+} tess__even_rings;
+
+/* Whether the tiles of a ring of even parts are known from those of its heads. */
+int tess__even_ring_ok(const tess__task *task, int ring);
+
+/* What tess__layer_tiles gives for a layer whose blocks are as they are. */
+tess_status tess__even_ring_tiles(const tess__task *task, int at, const tess_plan_layer *layer,
+                                  tess__even_rings *rings, tess__arena *arena, int64_t **tiles);
+
+/* Leaves one unit of work in each tile that has some: a ring's phase is its hops then. */
+void tess__even_ring_hops(const tess_plan_layer *layer, int64_t *tiles);
 
 /* ---- explain.c ------------------------------------------------------------------------------- */
 

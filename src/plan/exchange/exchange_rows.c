@@ -192,7 +192,7 @@ static tess_status key_uses(const tess__job *job, int rank, const int32_t *order
         tess__use use = {0};
         if (unions) {
             const int64_t count =
-                tess__shares_union(job->info, layer, job->work, job->at, i, next, uses->bits);
+                tess__shares_union(job->info, layer, job->work, job->at, i, next, 0, uses->bits);
             TESS_TRY(union_pattern(job, uses, order, count));
             if (rank == job->rank)
                 TESS_TRY(keep_ids(job, uses, order, count, &use));

@@ -11,13 +11,14 @@
 
 enum { WORDS = 8 }; /* of a row of bits, taken at once */
 
-/* bits |= the words [first, first + WORDS) of the share's rows, or as many as there are. */
+/* bits |= the words [first, first + WORDS) of every step-th row of the share, or as many as there
+ * are. */
 static void join_rows(const tess_work *work, int at, const tess_share *s, const int32_t *order,
-                      size_t first, size_t n, uint64_t *bits)
+                      int32_t step, size_t first, size_t n, uint64_t *bits)
 {
     uint64_t sum[WORDS] = {0};
     assert(work->bits);
-    for (int32_t p = s->q_begin; p < s->q_end; p++) {
+    for (int32_t p = s->q_begin; p < s->q_end; p += step) {
         const uint64_t *row = tess__work_bits(work, at, s->head, order ? order[p] : p) + first;
         if (n == WORDS)
             for (size_t w = 0; w < WORDS; w++)
@@ -32,16 +33,20 @@ static void join_rows(const tess_work *work, int at, const tess_share *s, const 
 
 int64_t tess__shares_union(const tess_plan_info *info, const tess_plan_layer *layer,
                            const tess_work *work, int at, int64_t begin, int64_t end,
-                           uint64_t *bits)
+                           int32_t sampled, uint64_t *bits)
 {
     const size_t words = (size_t)tess__work_words(work);
     const int u = tess__rank_group(layer, layer->shares[begin].rank);
     const int32_t *order =
         layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL;
     memset(bits, 0, words * sizeof *bits);
-    for (int64_t i = begin; i < end; i++)
+    for (int64_t i = begin; i < end; i++) {
+        const int32_t rows = layer->shares[i].q_end - layer->shares[i].q_begin;
+        const int32_t step = sampled > 0 && rows > sampled ? rows / sampled : 1;
         for (size_t w = 0; w < words; w += WORDS)
-            join_rows(work, at, &layer->shares[i], order, w, TESS_MIN(words - w, WORDS), bits);
+            join_rows(work, at, &layer->shares[i], order, step, w, TESS_MIN(words - w, WORDS),
+                      bits);
+    }
     int64_t count = 0;
     for (size_t w = 0; w < words; w++)
         count += __builtin_popcountll(bits[w]);

@@ -31,7 +31,8 @@ int64_t tess__heads_bound(tess__partition_scratch *space, const tess__heads *hea
     if (n > m)
         least = TESS_MAX(least, w[order[m - 1]] + w[order[m]]);
     const int equal = heads->equal_heads || method == TESS_PLAN_DB_SP ||
-                      method == TESS_PLAN_SNAKE || method == TESS_PLAN_CONTIGUOUS;
+                      method == TESS_PLAN_REFINED_EQUAL || method == TESS_PLAN_SNAKE ||
+                      method == TESS_PLAN_CONTIGUOUS;
     if (equal && n >= m) {
         int64_t together = w[order[0]];
         for (int i = 0; i < n / m - 1; i++)

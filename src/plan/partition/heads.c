@@ -7,6 +7,7 @@
  *   db-sp        the same among groups with fewer than heads / groups heads; where that does not
  *                divide, heads mod groups of them have one more
  *   refined      see refine.c
+ *   refined-equal  the same with equal numbers of heads, within one
  *
  * Sorted is by load, the largest first. Cost: O(heads log groups) beside the sort.
  */
@@ -69,6 +70,12 @@ void tess__heads_split(tess__partition_scratch *space, const tess__heads *heads,
     case TESS_PLAN_LPT: greedy(space, heads, heads->equal_heads, group_of); break;
     case TESS_PLAN_DB_SP: greedy(space, heads, 1, group_of); break;
     case TESS_PLAN_REFINED: refined(space, heads, group_of); break;
+    case TESS_PLAN_REFINED_EQUAL: {
+        tess__heads equal = *heads;
+        equal.equal_heads = 1;
+        refined(space, &equal, group_of);
+        break;
+    }
     default: contiguous(heads->heads, heads->groups, group_of); break;
     }
 }

@@ -180,7 +180,7 @@ static int64_t memory_of(const tess__layer_cost *d)
 /* ---- all together ---------------------------------------------------------------------------- */
 
 static int64_t pass_ns(tess__layer_cost *d, int backward, int64_t *start, int64_t *next,
-                       int64_t *compute)
+                       tess__price *price)
 {
     const int64_t row = (int64_t)d->info->head_dim * d->info->element_bytes;
     const int64_t low = (int64_t)d->proj_dim * d->info->element_bytes;
@@ -196,9 +196,11 @@ static int64_t pass_ns(tess__layer_cost *d, int backward, int64_t *start, int64_
         ns += place_keys(d);
     for (int p = 0; d->pricing->cluster && p < d->info->ranks; p++)
         busiest = tess__larger(busiest, attend_all(d, backward, p));
-    *compute += busiest;
-    ns += d->layer->strategy.ring > 1 ? tess__ring_phase(d, backward, start, next) : busiest;
-    return ns +
+    const int64_t phase =
+        d->layer->strategy.ring > 1 ? tess__ring_phase(d, backward, start, next) : busiest;
+    price->compute_ns += busiest;
+    price->phase_ns += phase;
+    return ns + phase +
            (backward ? exchange_rows(d, row, 2 * row, 0, 1) : exchange_rows(d, row + lse, 0, 0, 1));
 }
 
@@ -227,15 +229,14 @@ static tess_status price_in(tess__arena *arena, tess__layer_cost *d, const tess_
         thin(&d->flow.kv, travels, d->info->ranks);
     tess__layer_loads(d->info, d->layer, work, at, d->loads);
 
-    int64_t compute = 0, ns = pass_ns(d, 0, start, next, &compute), copies = 0;
-    if (d->info->pass == TESS_PLAN_TRAIN)
-        ns += pass_ns(d, 1, start, next, &compute);
+    int64_t copies = 0;
     double rho[3];
     tess__layer_rho_of(d->info, d->layer, d->loads, d->tiles, rho);
-    *price = (tess__price){.ns = d->pricing->cluster ? ns : -1,
-                           .compute_ns = d->pricing->cluster ? compute : -1,
-                           .memory = memory_of(d),
-                           .rho = rho[TESS_RHO_RING]};
+    *price = (tess__price){.memory = memory_of(d), .rho = rho[TESS_RHO_RING]};
+    for (int backward = 0; backward <= (d->info->pass == TESS_PLAN_TRAIN); backward++)
+        price->ns += pass_ns(d, backward, start, next, price);
+    if (!d->pricing->cluster)
+        price->ns = price->compute_ns = price->phase_ns = -1;
     for (size_t p = 0; p < n; p++) {
         price->bytes = tess__larger(price->bytes, d->sent[p]);
         copies += d->flow.kv.held[p];

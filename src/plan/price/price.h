@@ -38,6 +38,10 @@ int64_t tess__attend(const tess__layer_cost *d, int backward, int p, int64_t uni
 
 /* ---- price_ring.c ---------------------------------------------------------------------------- */
 
+/* Adds `bytes` from each rank of ring u to the next. */
+void tess__hop_traffic(const tess_plan_layer *layer, int u, int per_node, int64_t bytes,
+                       tess_traffic *traffic);
+
 /* Ranks announce to their ring which key parts they have work with: the time that takes. */
 int64_t tess__ring_announce(tess__layer_cost *d);
 

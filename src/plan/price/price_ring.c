@@ -28,6 +28,18 @@ static int64_t part_rows(const tess__layer_cost *d, int u, int part)
     return rows;
 }
 
+void tess__hop_traffic(const tess_plan_layer *layer, int u, int per_node, int64_t bytes,
+                       tess_traffic *traffic)
+{
+    for (int s = 0; s < layer->strategy.ring; s++) {
+        const int from = tess__rank_at(layer, u, s);
+        const int to = tess__rank_at(layer, u, (s + 1) % layer->strategy.ring);
+        const int near = from / per_node == to / per_node;
+        *(near ? &traffic[from].near_out : &traffic[from].far_out) += bytes;
+        *(near ? &traffic[to].near_in : &traffic[to].far_in) += bytes;
+    }
+}
+
 /* d->ns[p] = time of one hop with `bytes` a key row and head, of the largest part of p's group. */
 static void price_hop(tess__layer_cost *d, int64_t bytes)
 {
@@ -39,14 +51,7 @@ static void price_hop(tess__layer_cost *d, int64_t bytes)
         int64_t rows = 0;
         for (int s = 0; s < layer->strategy.ring; s++)
             rows = tess__larger(rows, part_rows(d, u, s));
-        for (int s = 0; s < layer->strategy.ring; s++) {
-            const int from = tess__rank_at(layer, u, s);
-            const int to = tess__rank_at(layer, u, (s + 1) % layer->strategy.ring);
-            const int near = from / per_node == to / per_node;
-            *(near ? &d->traffic[from].near_out : &d->traffic[from].far_out) +=
-                rows * heads * bytes;
-            *(near ? &d->traffic[to].near_in : &d->traffic[to].far_in) += rows * heads * bytes;
-        }
+        tess__hop_traffic(layer, u, per_node, rows * heads * bytes, d->traffic);
     }
     tess__exchange_ns(d->pricing->cluster, d->traffic, d->info->ranks, per_node, d->ns);
 }

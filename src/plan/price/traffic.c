@@ -184,7 +184,7 @@ static void add_unions(flow_builder *l, const tess_plan_info *info, const tess_p
         int64_t end = i + 1;
         while (end < layer->first[p + 1] && layer->shares[end].head == layer->shares[i].head)
             end++;
-        tess__shares_union(info, layer, work, at, i, end, bits);
+        tess__shares_union(info, layer, work, at, i, end, 0, bits);
         for (int32_t b = 0; b < info->k_blocks;) {
             const uint64_t word = bits[b / 64] >> (b % 64);
             if (!(word & 1)) {

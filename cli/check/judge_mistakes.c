@@ -15,6 +15,8 @@
 #include <string.h>
 
 enum { SAMPLE_ROWS = 24, SAMPLE_HEADS = 3 };
+enum { ROWS = 1U << JUDGE_O | 1U << JUDGE_LSE | 1U << JUDGE_DQ };
+enum { KEYS = 1U << JUDGE_DK | 1U << JUDGE_DV };
 
 /* ---- trying ---------------------------------------------------------------------------------- */
 
@@ -56,7 +58,7 @@ static void make_sample(search *s, const judge_worst worst[JUDGE_OUTPUTS], unsig
             if (!judge_is_keys(o))
                 s->rows[n++] = worst[o].row;
         }
-    if (off & (1U << JUDGE_DK | 1U << JUDGE_DV))
+    if (off & KEYS)
         s->some.n_whole = s->some.n_heads;
     add_head(s, all - 1);
     add_head(s, 0);
@@ -69,14 +71,21 @@ static void make_sample(search *s, const judge_worst worst[JUDGE_OUTPUTS], unsig
     s->some.rows = s->rows;
 }
 
-/* Which of the outputs a mistake explains. */
+/* Which of the outputs a mistake explains. Where it may explain rows of queries and explains none
+ * of them, whole heads are not computed for dk and dv. */
 static tess_status explained(const search *s, const judge_try *t, unsigned outputs, unsigned *by)
 {
     judge_worst worst[JUDGE_OUTPUTS];
     judge_plan some = s->some, all = *s->all;
     *by = 0;
-    some.outputs = all.outputs = outputs;
-    if (!(outputs & (1U << JUDGE_DK | 1U << JUDGE_DV)))
+    some.outputs = outputs;
+    if (outputs & ROWS && outputs & KEYS) {
+        unsigned rows;
+        TRY(explained(s, t, outputs & ROWS, &rows));
+        if (rows == 0)
+            return TESS_OK;
+    }
+    if (!(outputs & KEYS))
         some.n_whole = 0;
     TRY(judge_run(s->j, &t->variant, &some, &t->reading, worst));
     for (int o = 0; o < JUDGE_OUTPUTS; o++)
@@ -174,11 +183,12 @@ static tess_status explain(search *s, const judge_worst worst[JUDGE_OUTPUTS], un
 {
     const judge_variant right = judge_right(s->j);
     judge_try first = {0}, other;
-    unsigned by = 1;
-    while (off && by) {
-        TRY(find(s, &right, 0, off, &other, &by));
+    unsigned by = 1, asked = off;
+    while (asked) {
+        TRY(find(s, &right, 0, asked, &other, &by));
         copy_text(text, by, "", by ? other.text : "");
         off &= ~by;
+        asked = by ? off : asked & ROWS ? off & KEYS : 0; /* dk and dv by themselves at last */
         if (by && !first.text[0] && !other.reading.data && !other.reading.other_layout)
             first = other;
     }

@@ -8,6 +8,9 @@
 #include "choices.h"
 #include "cli.h"
 
+
+#include "tessera/advanced/nearest.h"
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -476,6 +479,7 @@ int opt_passed(const command *cmd, int argc, char *const *argv, char **words)
         int used = o && opt_takes_value(o) && !arg[2 + length] ? 2 : 1;
         for (const char *letter = arg + 1; !is_long && *letter; letter++) {
             const opt *s = find_short(cmd, *letter); /* none of those that are passed on */
+            assert(s); /* opt_parse has accepted it, and cmd takes no arguments */
             used = opt_takes_value(s) && !letter[1] ? 2 : 1;
             if (opt_takes_value(s))
                 break;

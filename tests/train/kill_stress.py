@@ -111,8 +111,11 @@ class Stress:
             sys.exit(f"{out}: stopped after {lines[-1]}, but has {names}")
 
     def result(self, out):
-        """All files by name; times and what contains times are left out."""
-        files = {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
+        """All files by name, of checkpoints those of the last; times and what contains times are left out."""
+        older = sorted(p for p in (out / "checkpoints").glob("step-*"))[:-1]  # a stop may have made one of its own
+        files = {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*"))
+                 if p.is_file() and not any(folder in p.parents for folder in older)}
+        files["older"] = len(older)
         with open(out / "metrics.csv", newline="", encoding="utf-8") as f:
             files["metrics.csv"] = [{k: v for k, v in row.items() if k not in TIMED} for row in csv.DictReader(f)]
         files["metrics.jsonl"] = [{k: v for k, v in json.loads(line).items() if k not in TIMED}

@@ -8,7 +8,6 @@
 #include "choices.h"
 #include "cli.h"
 
-
 #include "tessera/advanced/nearest.h"
 #include <assert.h>
 #include <errno.h>

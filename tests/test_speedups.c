@@ -395,7 +395,8 @@ static void methods_differ_by_their_balance(void **state)
         run(&s);
     }
     assert_true(imbalance[0] > imbalance[1] && imbalance[1] >= imbalance[2]);
-    assert_true(imbalance[3] <= imbalance[2]);
+    assert_true(imbalance[3] <
+                imbalance[0]); /* it weighs exchanges too, so that lpt may be more even */
     tess_cluster_destroy(cluster);
     tess_profile_close(profile);
 }

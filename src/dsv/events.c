@@ -80,7 +80,10 @@ static void put_window(const tess__event *event, char text[TESS__EVENT_BYTES])
 static void put_break_even(const tess__event *event, char text[TESS__EVENT_BYTES])
 {
     const double from = value_of(event, "pays_from_tokens");
-    put_value(event, text, " sparse attention is faster than dense below density ", "density");
+    if (value_of(event, "density") == 0.0)
+        put(text, " sparse attention is never faster than dense");
+    else
+        put_value(event, text, " sparse attention is faster than dense below density ", "density");
     put(text, strcmp(event->rule, "cached") == 0  ? " (measured earlier)"
               : strcmp(event->rule, "given") == 0 ? " (given)"
                                                   : " (measured now)");

@@ -487,7 +487,7 @@ static void decisions_come_back_bit_for_bit(void **state)
     d.choice[9] = 1;
     d.break_even = 1.0 / 3;
     CHECK_OK(tess__dsv_state_write(ctx, path, &d, &attention, UNITS));
-    CHECK_OK(tess__dsv_state_read(ctx, path, &read));
+    CHECK_OK(tess__dsv_state_read(ctx, path, NULL, 0, &read));
     assert_int_equal(read.n_cubes, 3);
     assert_true(read.loss == d.loss && read.updates == 7 && read.break_even == d.break_even);
     assert_memory_equal(read.cubes[1].density, d.cubes[1].density,
@@ -528,9 +528,8 @@ static void files_that_break_a_rule_are_reported_with_their_line(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tess__dsv_state d;
-        CHECK_FAILS(
-            tess__dsv_state_read_text(ctx, "d.json", cases[i].text, strlen(cases[i].text), &d),
-            TESS_EFORMAT, cases[i].sentence);
+        CHECK_FAILS(tess__dsv_state_read(ctx, "d.json", cases[i].text, strlen(cases[i].text), &d),
+                    TESS_EFORMAT, cases[i].sentence);
     }
 }
 

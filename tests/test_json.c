@@ -12,7 +12,7 @@
 
 static tess_status open_text(const char *text, tess__json *doc)
 {
-    return tess__json_open_memory(ctx, "s.json", text, strlen(text), doc);
+    return tess__json_open(ctx, "s.json", text, strlen(text), doc);
 }
 
 static const char scenario[] = "{\n"
@@ -319,9 +319,9 @@ static void text_that_is_no_json_is_reported_with_its_line(void **state)
     tess__json doc = {0};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         CHECK_FAILS(open_text(cases[i].text, &doc), TESS_EFORMAT, cases[i].sentence);
-    CHECK_FAILS(tess__json_open_memory(ctx, "s.json", "[1,\n\0]", 6, &doc), TESS_EFORMAT,
+    CHECK_FAILS(tess__json_open(ctx, "s.json", "[1,\n\0]", 6, &doc), TESS_EFORMAT,
                 "s.json: line 2: a NUL byte");
-    CHECK_FAILS(tess__json_open_memory(ctx, "s.json", "[", TESS_JSON_BYTES_MAX + (size_t)1, &doc),
+    CHECK_FAILS(tess__json_open(ctx, "s.json", "[", TESS_JSON_BYTES_MAX + (size_t)1, &doc),
                 TESS_EFORMAT, "s.json: more than 268435456 bytes, the limit of a JSON file");
     char deep[5001];
     memset(deep, '[', 5000);
@@ -335,9 +335,10 @@ static void files_that_cannot_be_read_are_named(void **state)
 {
     (void)state;
     tess__json doc = {0};
-    CHECK_FAILS(tess__json_open(ctx, "no_such_file.json", &doc), TESS_EIO,
+    CHECK_FAILS(tess__json_open(ctx, "no_such_file.json", NULL, 0, &doc), TESS_EIO,
                 "no_such_file.json: cannot open: No such file or directory");
-    CHECK_FAILS(tess__json_open(ctx, ".", &doc), TESS_EIO, ".: cannot read: Is a directory");
+    CHECK_FAILS(tess__json_open(ctx, ".", NULL, 0, &doc), TESS_EIO,
+                ".: cannot read: Is a directory");
     assert_null(doc.text);
 }
 
@@ -350,7 +351,7 @@ static void what_is_written_reads_back_the_same(void **state)
     assert_non_null(value);
     CHECK_OK(tess__json_write(ctx, path, value));
     tess__json doc;
-    CHECK_OK(tess__json_open(ctx, path, &doc));
+    CHECK_OK(tess__json_open(ctx, path, NULL, 0, &doc));
     assert_true(json_equal(doc.root, value));
     const char *const start = "{\n  \"zeta\": 1,\n  \"alpha\": [\n    0.1";
     assert_memory_equal(doc.text, start, strlen(start));
@@ -451,7 +452,7 @@ static void a_pipe_is_read_to_its_end(void **state)
     assert_int_equal(write(ends[1], text, sizeof text), sizeof text);
     close(ends[1]);
     tess__json doc;
-    CHECK_OK(tess__json_open(ctx, path, &doc));
+    CHECK_OK(tess__json_open(ctx, path, NULL, 0, &doc));
     close(ends[0]);
     assert_int_equal(doc.bytes, sizeof text);
     assert_int_equal(json_array_size(doc.root), 2);

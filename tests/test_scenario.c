@@ -169,7 +169,7 @@ static void published_models_are_imported(void **state)
         "\"ffn_dim\": 8960, \"num_attention_heads\": 12, \"num_layers\": 30,"
         "\"patch_size\": [1, 2, 2], \"text_dim\": 4096}";
     tess_scenario s = {.model = {.seq = 4096}}, want = {0};
-    CHECK_OK(tess__model_import_text(ctx, "c.json", deepseek, sizeof deepseek - 1, &s));
+    CHECK_OK(tess__model_import(ctx, "c.json", deepseek, sizeof deepseek - 1, &s));
     CHECK_OK(tess_scenario_set(ctx, &want, "model.name", "deepseek-v3"));
     for (int i = 0; i < tess_scenario_settings(); i++) {
         tess_scenario_setting a, b;
@@ -178,12 +178,12 @@ static void published_models_are_imported(void **state)
         if (strcmp(a.value, b.value) != 0)
             fail_msg("%s is %s, must be %s", a.name, a.value, b.value);
     }
-    CHECK_OK(tess__model_import_text(ctx, "c.json", wan, sizeof wan - 1, &s));
+    CHECK_OK(tess__model_import(ctx, "c.json", wan, sizeof wan - 1, &s));
     assert_int_equal(s.model.kind, TESS_SIM_DIT);
     assert_int_equal(s.model.hidden, 1536);
     assert_int_equal(s.model.cross, 1);
     assert_int_equal(s.model.patch_s, 2);
-    CHECK_FAILS(tess__model_import_text(ctx, "c.json", "{\"a\": 1}", 8, &s), TESS_EFORMAT,
+    CHECK_FAILS(tess__model_import(ctx, "c.json", "{\"a\": 1}", 8, &s), TESS_EFORMAT,
                 "c.json: line 1: no layers, width or heads of a transformer are here");
 }
 

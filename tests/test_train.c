@@ -492,7 +492,8 @@ static void states_that_break_a_rule_are_reported_with_their_line(void **state)
         fputs(cases[i].text, f);
         fclose(f);
         snprintf(want, sizeof want, "%s: %s", in_root("state.json"), cases[i].sentence);
-        CHECK_FAILS(tess__state_read(ctx, in_root("state.json"), &read), TESS_EFORMAT, want);
+        CHECK_FAILS(tess__state_read(ctx, in_root("state.json"), NULL, 0, &read), TESS_EFORMAT,
+                    want);
     }
     tess_ctx_destroy(ctx);
 }

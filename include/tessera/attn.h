@@ -19,9 +19,7 @@
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- selections --------------------------------------------------------------------------- */
 
@@ -150,8 +148,6 @@ TESS_API tess_status tess_attn_merge(const tess_attn_shape *shape, const tess_vi
 
 TESS_API void tess_attn_destroy(tess_attn *attn);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

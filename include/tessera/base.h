@@ -19,9 +19,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Around the declarations of every header: C linkage for C++. */
 #ifdef __cplusplus
-extern "C" {
+#define TESS_BEGIN_DECLS extern "C" {
+#define TESS_END_DECLS }
+#else
+#define TESS_BEGIN_DECLS
+#define TESS_END_DECLS
 #endif
+
+TESS_BEGIN_DECLS
 
 #define TESS_API __attribute__((visibility("default")))
 
@@ -153,8 +160,6 @@ TESS_API tess_status tess_random_normal(uint64_t seed, uint64_t stream, uint64_t
 TESS_API tess_status tess_convert(const tess_ctx *ctx, tess_dtype from, const void *src,
                                   tess_dtype to, void *dst, int64_t n);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -9,9 +9,7 @@
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- clusters ---------------------------------------------------------------------------- */
 
@@ -105,8 +103,6 @@ TESS_API void tess_cluster_destroy(tess_cluster *cluster);
 TESS_API int tess_cluster_count(void);
 TESS_API const char *tess_cluster_name(int index);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -18,9 +18,7 @@
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 typedef struct tess_comm tess_comm;
 
@@ -106,8 +104,6 @@ typedef tess_status (*tess_rank_fn)(void *user, tess_ctx *ctx, tess_comm *comm);
 TESS_API tess_status tess_comm_threads(const tess_ctx_opts *opts, int ranks, const tess_link *link,
                                        tess_rank_fn fn, void *user);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -22,9 +22,7 @@
 #include "dist_attn.h"
 #include "strategy.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 typedef struct tess_cp tess_cp;
 
@@ -131,8 +129,6 @@ typedef struct {
 /* EINVAL before the first plan. */
 TESS_API tess_status tess_cp_layer(const tess_cp *cp, int layer, tess_cp_layer_info *info);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

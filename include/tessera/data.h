@@ -11,9 +11,7 @@
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 typedef struct tess_data tess_data;
 
@@ -86,8 +84,6 @@ TESS_API tess_status tess_text_vectors(const char *prompt, int text_len, int tex
  * channels are not those of packed pixels. Of info it reads the shape and pack alone. */
 TESS_API tess_status tess_data_pixels(const tess_data_info *info, const float *x, uint8_t *pixels);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -27,9 +27,7 @@
 #include "comm.h"
 #include "plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 typedef struct tess_dist_attn tess_dist_attn;
 typedef struct tess_union_counts tess_union_counts; /* of a context-parallel group: cp.h */
@@ -139,8 +137,6 @@ TESS_API tess_status tess_dist_attn_stats(const tess_dist_attn *dist_attn, int l
 
 TESS_API void tess_dist_attn_destroy(tess_dist_attn *dist_attn);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -11,9 +11,7 @@
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 typedef struct tess_file tess_file;
 
@@ -77,8 +75,6 @@ TESS_API void tess_file_close(tess_file *file);
 TESS_API tess_status tess_file_write(tess_ctx *ctx, const char *path, const tess_tensor *tensors,
                                      int n, const tess_file_opts *opts);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

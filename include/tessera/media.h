@@ -6,9 +6,7 @@
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- clips ------------------------------------------------------------------------------- */
 
@@ -30,8 +28,6 @@ typedef struct {
 TESS_API tess_status tess_clip_write(tess_ctx *ctx, const char *path, const tess_clip *clips,
                                      int n);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -14,9 +14,7 @@
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
@@ -104,8 +102,6 @@ typedef enum {
 
 enum { TESS_NOISE_BUCKETS = 4 }; /* noise-level quartiles */
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

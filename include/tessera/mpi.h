@@ -7,17 +7,13 @@
 
 #include <mpi.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* Collective over mpi, which is duplicated: the caller may free or use it at will. MPI must be
  * initialised, and not finalised before the communicator is destroyed. MPI errors on the duplicate
  * are returned as EIO, never fatal. */
 TESS_API tess_status tess_comm_from_mpi(tess_ctx *ctx, MPI_Comm mpi, tess_comm **comm);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -16,9 +16,7 @@
 #include "attn.h"
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- work --------------------------------------------------------------------------------- */
 
@@ -253,8 +251,6 @@ TESS_API tess_status tess_plan_save(const tess_plan *plan, const char *path);
 TESS_API tess_status tess_plan_load(tess_ctx *ctx, const char *path, tess_plan **plan);
 TESS_API void tess_plan_destroy(tess_plan *plan);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -6,9 +6,7 @@
 
 #include "plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* The page of a plan over any number of steps: imbalance by layer before and after, the load of
  * each rank, the heads cut into shares, and where masks are known, the masks with the cuts drawn on
@@ -43,8 +41,6 @@ TESS_API void tess_plan_report_destroy(tess_plan_report *report);
  * going on will do. */
 TESS_API tess_status tess_report_run(tess_ctx *ctx, const char *run, const char *path);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -10,9 +10,7 @@
 
 #include "sim.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* A shipped name, or a path: what contains '/' or ends in ".json". An unknown name is EINVAL with
  * the nearest one; a file that breaks a rule is EFORMAT with its line. */
@@ -24,8 +22,6 @@ TESS_API tess_status tess_scenario_load(tess_ctx *ctx, const char *name, tess_sc
 TESS_API tess_status tess_scenario_set(tess_ctx *ctx, tess_scenario *scenario, const char *key,
                                        const char *value);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

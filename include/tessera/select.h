@@ -19,9 +19,7 @@
 
 #include "attn.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- what to select ------------------------------------------------------------------------ */
 
@@ -153,8 +151,6 @@ typedef struct {
 TESS_API tess_status tess_selection_measure(tess_ctx *ctx, const tess_selection *sel,
                                             const tess_sel_measure_in *in, tess_sel_stats *stats);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -16,9 +16,7 @@
 #include "cluster.h"
 #include "plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- scenarios ------------------------------------------------------------------------------- */
 
@@ -220,8 +218,6 @@ TESS_API void tess_sim_destroy(tess_sim *sim);
 TESS_API tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster,
                                   const tess_scenario *scenario, tess_sim_result *result);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -18,9 +18,7 @@
 #include "cluster.h"
 #include "plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- making a plan ------------------------------------------------------------------------ */
 
@@ -89,8 +87,6 @@ TESS_API tess_status tess_plan_keep(const tess_plan *plan, const tess_work *work
                                     const tess_cluster *cluster, const tess_plan_opts *opts,
                                     int64_t carried_ns, tess_plan_verdict *answer);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

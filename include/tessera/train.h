@@ -26,9 +26,7 @@
 #include "model.h"
 #include "select.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- training -------------------------------------------------------------------------------- */
 
@@ -351,8 +349,6 @@ typedef struct {
 TESS_API tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts,
                                      const float *text, float *latents);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -282,10 +282,9 @@ tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const 
                               const tess_view *k, const tess_view *v, const tess_view *o,
                               float *lse)
 {
-    static const char who[] = "tess_attn_forward";
     TESS_REQUIRE(attn);
-    TESS_TRY(tess__attn_check_inputs(who, attn, sel, q, k, v));
-    TESS_TRY(tess__attn_check_output(who, "o", attn, o, attn->shape.tokens_q));
+    TESS_TRY(tess__attn_check_inputs(__func__, attn, sel, q, k, v));
+    TESS_TRY(tess__attn_check_output(__func__, "o", attn, o, attn->shape.tokens_q));
 
     const tess_attn_shape *s = &attn->shape;
     const int64_t tiles = tess__tile_count(attn, sel), items = tiles * s->batch * s->heads;

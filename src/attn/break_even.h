@@ -25,7 +25,7 @@ tess_status tess__break_even_path(tess_ctx *ctx, const tess_attn_rates_shape *sh
 tess_status tess__break_even_read(tess_ctx *ctx, const tess_attn_rates_shape *shape,
                                   const char *path, tess_break_even_result *result);
 
-/* The same for a text in memory, which must have this key; the name stands in sentences. */
+/* The same for a text, NULL: that of the file `name`, which must have this key. */
 tess_status tess__break_even_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                                    const char *key, tess_break_even_result *result);
 

@@ -67,33 +67,25 @@ static tess_status read_members(const tess__json *doc, const char *key,
                              &result->ns_sparse_per_density);
 }
 
-/* What an open document has; closes it. */
-static tess_status take(tess__json *doc, const char *key, tess_break_even_result *result)
-{
-    tess_break_even_result read = {.cached = 1};
-    const tess_status status = read_members(doc, key, &read);
-    tess__json_close(doc);
-    if (status == TESS_OK)
-        *result = read;
-    return status;
-}
-
 tess_status tess__break_even_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                                    const char *key, tess_break_even_result *result)
 {
     tess__json doc;
-    TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));
-    return take(&doc, key, result);
+    tess_break_even_result read = {.cached = 1};
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
+    const tess_status status = read_members(&doc, key, &read);
+    tess__json_close(&doc);
+    if (status == TESS_OK)
+        *result = read;
+    return status;
 }
 
 tess_status tess__break_even_read(tess_ctx *ctx, const tess_attn_rates_shape *shape,
                                   const char *path, tess_break_even_result *result)
 {
     char key[KEY_MAX];
-    tess__json doc;
     TESS_TRY(key_text(ctx, shape, key));
-    TESS_TRY(tess__json_open(ctx, path, &doc));
-    return take(&doc, key, result);
+    return tess__break_even_parse(ctx, path, NULL, 0, key, result);
 }
 
 tess_status tess__break_even_write(tess_ctx *ctx, const tess_attn_rates_shape *shape,

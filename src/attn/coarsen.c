@@ -126,11 +126,10 @@ static tess_status prepare(tess__arena *scratch, int threads, job *j)
 tess_status tess_selection_coarsen(tess_ctx *ctx, const tess_selection *sel,
                                    const tess_sel_shape *shape, tess_selection **coarse)
 {
-    static const char who[] = "tess_selection_coarsen";
     TESS_REQUIRE(ctx, sel, shape, coarse);
     int32_t n_q = 0, n_k = 0;
-    TESS_TRY(tess__sel_shape_check(who, shape, &n_q, &n_k));
-    TESS_TRY(tess__selection_fits(who, sel, shape->batch, shape->heads, shape->tokens_q,
+    TESS_TRY(tess__sel_shape_check(__func__, shape, &n_q, &n_k));
+    TESS_TRY(tess__selection_fits(__func__, sel, shape->batch, shape->heads, shape->tokens_q,
                                   shape->tokens_k));
 
     /* The first selection has no room for indices: its offsets say how much the second needs. */

@@ -267,20 +267,18 @@ static tess_status measure(tess_ctx *ctx, const tess_density_in *in, int32_t uni
 
 tess_status tess_density_measure(tess_ctx *ctx, const tess_density_in *in, double *density)
 {
-    static const char who[] = "tess_density_measure";
     TESS_REQUIRE(ctx, in, density);
-    TESS_TRY(check_in(who, in));
+    TESS_TRY(check_in(__func__, in));
     return measure(ctx, in, -1, density);
 }
 
 tess_status tess_overlap_measure(tess_ctx *ctx, const tess_density_in *in, int32_t keys,
                                  double *ratio)
 {
-    static const char who[] = "tess_overlap_measure";
     TESS_REQUIRE(ctx, in, ratio);
-    TESS_TRY(check_in(who, in));
+    TESS_TRY(check_in(__func__, in));
     int32_t n_q, n_k;
-    TESS_TRY(tess__sel_shape_check(who, in->groups, &n_q, &n_k));
-    TESS_TRY(tess__check_range(who, "keys", keys, 0, n_k));
+    TESS_TRY(tess__sel_shape_check(__func__, in->groups, &n_q, &n_k));
+    TESS_TRY(tess__check_range(__func__, "keys", keys, 0, n_k));
     return measure(ctx, in, keys, ratio);
 }

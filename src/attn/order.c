@@ -46,18 +46,17 @@ static void write_cubes(writer *w, const int grid[3], const int cube[3])
 tess_status tess_order_cubes(const int grid[3], const int cube[3], int64_t *perm, int64_t *inverse,
                              int64_t *bounds, int32_t *n_groups)
 {
-    static const char who[] = "tess_order_cubes";
     TESS_REQUIRE(grid, cube);
     int64_t tokens = 1, groups = 1;
-    TESS_TRY(tess__check_each(who, "grid", grid, 3, 1));
-    TESS_TRY(tess__check_each(who, "cube", cube, 3, 1));
+    TESS_TRY(tess__check_each(__func__, "grid", grid, 3, 1));
+    TESS_TRY(tess__check_each(__func__, "cube", cube, 3, 1));
     for (int i = 0; i < 3; i++) {
         tokens = tokens > INT32_MAX ? tokens : tokens * grid[i]; /* stays below 2^62 */
         groups *= tokens > INT32_MAX ? 1 : 1 + (grid[i] - 1) / cube[i];
     }
     if (tokens > INT32_MAX)
-        return tess__fail(TESS_EINVAL, "%s: grid is %d x %d x %d, must be below 2^31 tokens", who,
-                          grid[0], grid[1], grid[2]);
+        return tess__fail(TESS_EINVAL, "%s: grid is %d x %d x %d, must be below 2^31 tokens",
+                          __func__, grid[0], grid[1], grid[2]);
     if (perm || inverse || bounds) {
         if (bounds)
             bounds[0] = 0;

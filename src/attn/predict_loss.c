@@ -192,11 +192,10 @@ tess_status tess_predict_loss_run(tess_predict *predict, const tess_predict_in *
                                   double *loss_heads, const tess_view *dq_low,
                                   const tess_view *dk_low)
 {
-    static const char who[] = "tess_predict_loss_run";
     TESS_REQUIRE(predict, in, loss_heads);
     job j;
-    TESS_TRY(tess__predict_job_make(who, predict, in, &j));
-    TESS_TRY(set_gradients(who, dq_low, dk_low, &j));
+    TESS_TRY(tess__predict_job_make(__func__, predict, in, &j));
+    TESS_TRY(set_gradients(__func__, dq_low, dk_low, &j));
     run(&j, NULL, loss_heads);
     return TESS_OK;
 }
@@ -205,14 +204,13 @@ tess_status tess_predict_loss_part(tess_predict *predict, const tess_predict_in 
                                    const double *stats, int64_t keys, double *loss_heads,
                                    const tess_view *dq_low, const tess_view *dk_low)
 {
-    static const char who[] = "tess_predict_loss_part";
     TESS_REQUIRE(predict, in, stats, loss_heads);
     if (keys < predict->shape.tokens)
-        return tess__fail(TESS_EINVAL, "%s: keys is %lld, must be this part's %lld or more", who,
-                          (long long)keys, (long long)predict->shape.tokens);
+        return tess__fail(TESS_EINVAL, "%s: keys is %lld, must be this part's %lld or more",
+                          __func__, (long long)keys, (long long)predict->shape.tokens);
     job j;
-    TESS_TRY(tess__predict_job_make(who, predict, in, &j));
-    TESS_TRY(set_gradients(who, dq_low, dk_low, &j));
+    TESS_TRY(tess__predict_job_make(__func__, predict, in, &j));
+    TESS_TRY(set_gradients(__func__, dq_low, dk_low, &j));
     j.keys = keys;
     run(&j, stats, loss_heads);
     return TESS_OK;

@@ -95,9 +95,8 @@ size_t tess__predict_bytes(const tess_predict_shape *shape, int threads)
 tess_status tess_predict_create(tess_ctx *ctx, const tess_predict_shape *shape,
                                 tess_predict **predict)
 {
-    static const char who[] = "tess_predict_create";
     TESS_REQUIRE(ctx, shape, predict);
-    TESS_TRY(check_shape(who, shape));
+    TESS_TRY(check_shape(__func__, shape));
     tess_predict p = sizes_of(shape);
     int64_t counts[SHARED];
     size_t sizes[SHARED];

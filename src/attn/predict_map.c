@@ -120,14 +120,13 @@ tess_status tess_predict_map_backward(tess_predict *predict, const tess_view *x,
                                       const tess_view *dlow, const int64_t *rows, int64_t n_rows,
                                       float *dw)
 {
-    static const char who[] = "tess_predict_map_backward";
     tess_predict *p = predict;
-    TESS_TRY(check_map(who, p, x, dw, "dw", dlow, "dlow", 1));
+    TESS_TRY(check_map(__func__, p, x, dw, "dw", dlow, "dlow", 1));
     if (rows && (n_rows < 1 || n_rows > p->shape.tokens))
-        return tess__fail(TESS_EINVAL, "%s: n_rows is %lld, must be 1..%lld", who,
+        return tess__fail(TESS_EINVAL, "%s: n_rows is %lld, must be 1..%lld", __func__,
                           (long long)n_rows, (long long)p->shape.tokens);
     if (rows)
-        TESS_TRY(tess__predict_check_rows(who, rows, n_rows, p->shape.tokens));
+        TESS_TRY(tess__predict_check_rows(__func__, rows, n_rows, p->shape.tokens));
     const int64_t n = rows ? n_rows : p->shape.tokens;
     const gradient g = {p, x, dlow, rows, n, (n + TESS__PART - 1) / TESS__PART};
 #pragma omp parallel num_threads(p->ctx->threads)

@@ -148,11 +148,10 @@ void tess__predict_row_stats(const tess__predict_job *j, int64_t head, int row,
 
 tess_status tess_predict_stats_run(tess_predict *predict, const tess_predict_in *in, double *stats)
 {
-    static const char who[] = "tess_predict_stats_run";
     TESS_REQUIRE(predict, in, stats);
     const tess_predict *p = predict;
     tess__predict_job j;
-    TESS_TRY(tess__predict_job_make(who, p, in, &j));
+    TESS_TRY(tess__predict_job_make(__func__, p, in, &j));
 #pragma omp parallel num_threads(p->ctx->threads)
     {
         const tess__predict_scratch *w = &p->scratch[omp_get_thread_num()];
@@ -179,13 +178,12 @@ static void merge_pair(const double part[2], double all[2])
 tess_status tess_predict_stats_merge(tess_predict_loss loss, int64_t rows, const double *part,
                                      double *stats)
 {
-    static const char who[] = "tess_predict_stats_merge";
     if (loss != TESS_PREDICT_KL && loss != TESS_PREDICT_COSINE)
-        return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", who,
+        return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", __func__,
                           (int)loss);
-    TESS_TRY(tess__check_least(who, "rows", rows, 0));
+    TESS_TRY(tess__check_least(__func__, "rows", rows, 0));
     if (rows > 0 && (!part || !stats))
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, part ? "stats" : "part");
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__, part ? "stats" : "part");
     for (int64_t i = 0; i < rows; i++, part += TESS_PREDICT_STATS, stats += TESS_PREDICT_STATS) {
         if (loss == TESS_PREDICT_KL) {
             merge_pair(part, stats);

@@ -220,12 +220,11 @@ static tess_status measure_heads(job *j, const tess__buffer *scratch,
 tess_status tess_selection_measure(tess_ctx *ctx, const tess_selection *sel,
                                    const tess_sel_measure_in *in, tess_sel_stats *stats)
 {
-    static const char who[] = "tess_selection_measure";
     TESS_REQUIRE(ctx, sel, in, stats);
-    TESS_TRY(tess__select_check_qk(who, in->q, in->k, in->head_dim, 256, in->scale, sel->tokens_q,
-                                   sel->tokens_k));
-    TESS_TRY(tess__check_least(who, "every", in->every, 0));
-    TESS_TRY(tess__select_check_tokens(who, sel->tokens_k));
+    TESS_TRY(tess__select_check_qk(__func__, in->q, in->k, in->head_dim, 256, in->scale,
+                                   sel->tokens_q, sel->tokens_k));
+    TESS_TRY(tess__check_least(__func__, "every", in->every, 0));
+    TESS_TRY(tess__select_check_tokens(__func__, sel->tokens_k));
 
     job j = {
         .ctx = ctx,

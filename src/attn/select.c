@@ -20,11 +20,10 @@
 tess_status tess_selector_create(tess_ctx *ctx, const tess_selector_opts *opts,
                                  tess_selector **selector)
 {
-    static const char who[] = "tess_selector_create";
     TESS_REQUIRE(ctx, selector);
     const tess_selector_opts defaults = {0};
     opts = opts ? opts : &defaults;
-    TESS_TRY(tess__select_check_opts(who, opts));
+    TESS_TRY(tess__select_check_opts(__func__, opts));
     tess_selector *made = tess__alloc_zero(ctx, sizeof *made);
     if (!made)
         return tess__nomem(sizeof *made);
@@ -106,17 +105,16 @@ static tess_status count_lists(tess_selector *s, const tess_sel_shape *shape,
 tess_status tess_selector_capacity(tess_selector *selector, const tess_sel_shape *shape,
                                    const tess_select_in *in, int64_t *capacity)
 {
-    static const char who[] = "tess_selector_capacity";
     TESS_REQUIRE(selector, shape, in, capacity);
     int32_t n_q, n_k;
-    TESS_TRY(tess__sel_shape_check(who, shape, &n_q, &n_k));
+    TESS_TRY(tess__sel_shape_check(__func__, shape, &n_q, &n_k));
     const tess__select_rule *rule = tess__rule_of(&selector->opts);
     /* Not the selector's own: it may hold what its lists are repeated for. */
     tess__buffer keys = {0};
     const int64_t heads = (int64_t)shape->batch * shape->heads;
     TESS_TRY(tess__buffer_grow(selector->ctx, &keys, heads, sizeof(int32_t)));
     tess_status status =
-        tess__select_check_size(who, &selector->opts, in, shape, n_q, n_k, keys.data);
+        tess__select_check_size(__func__, &selector->opts, in, shape, n_q, n_k, keys.data);
     int64_t count = heads * n_q * n_k; /* of a mass, at most */
     if (status == TESS_OK && rule->budget && in->budget.mass == 0.0)
         count = count_budget(shape, n_q, keys.data);
@@ -230,7 +228,6 @@ static tess_status search(tess_selector *s, const tess_select_in *in, tess_selec
 tess_status tess_selector_run(tess_selector *selector, const tess_select_in *in,
                               tess_selection *sel)
 {
-    static const char who[] = "tess_selector_run";
     TESS_REQUIRE(selector, in, sel);
     tess_selector *s = selector;
     const tess__select_rule *rule = tess__rule_of(&s->opts);
@@ -239,10 +236,11 @@ tess_status tess_selector_run(tess_selector *selector, const tess_select_in *in,
         s->left = 0; /* growing keys would lose what the lists were made for */
     TESS_TRY(
         tess__buffer_grow(s->ctx, &s->keys, 2 * (int64_t)sel->batch * sel->heads, sizeof(int32_t)));
-    TESS_TRY(tess__select_check_size(who, &s->opts, in, &shape, sel->n_q, sel->n_k, s->keys.data));
+    TESS_TRY(
+        tess__select_check_size(__func__, &s->opts, in, &shape, sel->n_q, sel->n_k, s->keys.data));
     if (rule->reads)
-        TESS_TRY(tess__select_check_qk(who, in->q, in->k, in->head_dim, rule->dim_max, in->scale,
-                                       sel->tokens_q, sel->tokens_k));
+        TESS_TRY(tess__select_check_qk(__func__, in->q, in->k, in->head_dim, rule->dim_max,
+                                       in->scale, sel->tokens_q, sel->tokens_k));
     const tess__list_key key = {sel->batch, sel->heads, sel->tokens_q, sel->tokens_k,  sel->n_q,
                                 sel->n_k,   sel->group, sel->unit,     in->budget.mass};
     const int reused = may_reuse(s, &key);

@@ -153,11 +153,10 @@ size_t tess__selection_bytes(int32_t n_q, int32_t n_k, int64_t lists, int64_t ca
 tess_status tess_selection_create(tess_ctx *ctx, const tess_sel_shape *shape, int64_t capacity,
                                   tess_selection **sel)
 {
-    static const char who[] = "tess_selection_create";
     TESS_REQUIRE(ctx, shape, sel);
     int32_t n_q = 0, n_k = 0;
-    TESS_TRY(tess__sel_shape_check(who, shape, &n_q, &n_k));
-    TESS_TRY(tess__check_least(who, "capacity", capacity, 0));
+    TESS_TRY(tess__sel_shape_check(__func__, shape, &n_q, &n_k));
+    TESS_TRY(tess__check_least(__func__, "capacity", capacity, 0));
 
     const int64_t lists = (int64_t)shape->batch * shape->heads * n_q;
     size_t bytes[PIECES];

@@ -129,12 +129,11 @@ static void copy_indices(tess_selection *sel, const int32_t *indices, int64_t n)
 tess_status tess_selection_set_lists(tess_selection *sel, const int64_t *offsets,
                                      const int32_t *indices)
 {
-    static const char who[] = "tess_selection_set_lists";
     TESS_REQUIRE(sel, offsets);
     TESS_TRY(check_offsets(sel, offsets));
     const int64_t n = offsets[sel->lists];
     if (!indices && n > 0)
-        return tess__fail(TESS_EINVAL, "%s: indices is NULL", who);
+        return tess__fail(TESS_EINVAL, "%s: indices is NULL", __func__);
     const int64_t bad = first_invalid_list(sel, offsets, indices);
     if (bad < sel->lists)
         return fail_list(sel, bad, offsets, indices);
@@ -204,13 +203,12 @@ static int64_t mask_indices(mask_row row, int32_t *indices)
 
 tess_status tess_selection_set_mask(tess_selection *sel, const void *mask, tess_mask_kind kind)
 {
-    static const char who[] = "tess_selection_set_mask";
     TESS_REQUIRE(sel);
     if (kind != TESS_MASK_BYTES && kind != TESS_MASK_BITS)
-        return tess__fail(TESS_EINVAL, "%s: kind is %d, must be %d or %d", who, (int)kind,
+        return tess__fail(TESS_EINVAL, "%s: kind is %d, must be %d or %d", __func__, (int)kind,
                           TESS_MASK_BYTES, TESS_MASK_BITS);
     if (!mask && sel->lists > 0 && sel->n_k > 0)
-        return tess__fail(TESS_EINVAL, "%s: mask is NULL", who);
+        return tess__fail(TESS_EINVAL, "%s: mask is NULL", __func__);
     if (!mask)
         mask = ""; /* it has no element, and none is read */
 
@@ -230,8 +228,8 @@ tess_status tess_selection_set_mask(tess_selection *sel, const void *mask, tess_
         begins[part + 1] += begins[part];
     if (begins[parts] > sel->capacity)
         return tess__fail(TESS_EINVAL,
-                          "%s: the mask selects %lld units, the selection has room for %lld", who,
-                          (long long)begins[parts], (long long)sel->capacity);
+                          "%s: the mask selects %lld units, the selection has room for %lld",
+                          __func__, (long long)begins[parts], (long long)sel->capacity);
 
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int part = 0; part < parts; part++) {

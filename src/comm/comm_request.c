@@ -218,11 +218,10 @@ tess_status tess_comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic
                                       const int64_t *send_bytes, void *recv,
                                       const int64_t *recv_bytes, tess_request **request)
 {
-    const char *fn = "tess_comm_start_alltoallv";
     const tess__alltoallv_args args = {send, send_bytes, recv, recv_bytes};
-    TESS_TRY(check_alltoallv(fn, comm, traffic, &args));
+    TESS_TRY(check_alltoallv(__func__, comm, traffic, &args));
     if (!request)
-        return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
+        return tess__fail(TESS_EINVAL, "%s: request is NULL", __func__);
     return comm->ops->alltoallv ? comm->ops->alltoallv(comm, traffic, &args, request)
                                 : tess__comm_start_alltoallv(comm, traffic, &args, request);
 }
@@ -257,18 +256,17 @@ tess_status tess_comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic,
                                      int64_t send_bytes, int to, void *recv, int64_t recv_bytes,
                                      int from, tess_request **request)
 {
-    const char *fn = "tess_comm_start_sendrecv";
-    TESS_TRY(tess__comm_check(fn, comm, traffic));
+    TESS_TRY(tess__comm_check(__func__, comm, traffic));
     TESS_TRY(check_direction(comm, "to", to, "send", send, send_bytes));
     TESS_TRY(check_direction(comm, "from", from, "recv", recv, recv_bytes));
     const int own = to == comm->rank;
     if (own != (from == comm->rank) || (own && send_bytes != recv_bytes))
         return tess__fail(TESS_EINVAL,
-                          "%s: rank %d sends itself %lld bytes and expects %lld from itself", fn,
-                          comm->rank, own ? (long long)send_bytes : 0,
+                          "%s: rank %d sends itself %lld bytes and expects %lld from itself",
+                          __func__, comm->rank, own ? (long long)send_bytes : 0,
                           from == comm->rank ? (long long)recv_bytes : 0);
     if (!request)
-        return tess__fail(TESS_EINVAL, "%s: request is NULL", fn);
+        return tess__fail(TESS_EINVAL, "%s: request is NULL", __func__);
     const tess__sendrecv_args args = {send, send_bytes, to, recv, recv_bytes, from};
     return comm->ops->sendrecv ? comm->ops->sendrecv(comm, traffic, &args, request)
                                : tess__comm_start_sendrecv(comm, traffic, &args, request);

@@ -92,12 +92,11 @@ static tess_status split(tess_comm *comm, int color, int key, tess_comm **sub)
             comm, make_subgroup(comm, entries, color, order, order + comm->size, &made));
     }
     tess__free(comm->ctx, order);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *sub = made;
+    else
         tess_comm_destroy(made);
-        return status;
-    }
-    *sub = made;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **sub)
@@ -109,11 +108,10 @@ tess_status tess_comm_split(tess_comm *comm, int color, int key, tess_comm **sub
 
 tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row, tess_comm **column)
 {
-    const char *fn = "tess_comm_grid";
     TESS_REQUIRE(comm, row, column);
     if (columns < 1 || comm->size % columns != 0)
-        return tess__fail(TESS_EINVAL, "%s: columns is %d, must divide the %d ranks", fn, columns,
-                          comm->size);
+        return tess__fail(TESS_EINVAL, "%s: columns is %d, must divide the %d ranks", __func__,
+                          columns, comm->size);
     const int r = comm->rank / columns, c = comm->rank % columns;
     if (comm->ops->grid)
         return comm->ops->grid(comm, columns, row, column);

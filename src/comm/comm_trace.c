@@ -141,10 +141,9 @@ tess_status tess__trace_subgroup(tess_comm *comm, int first, int n, int stride, 
 
 tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm)
 {
-    const char *fn = "tess_comm_trace";
     TESS_REQUIRE(ctx, comm);
-    TESS_TRY(tess__check_range(fn, "size", size, 1, RANKS_MAX));
-    TESS_TRY(tess__check_range(fn, "rank", rank, 0, size - 1));
+    TESS_TRY(tess__check_range(__func__, "size", size, 1, RANKS_MAX));
+    TESS_TRY(tess__check_range(__func__, "rank", rank, 0, size - 1));
     tess__trace_log *log = tess__alloc_zero(ctx, sizeof *log);
     if (!log)
         return TESS_ENOMEM;
@@ -170,10 +169,9 @@ tess_status tess__trace_of(const char *fn, const tess_comm *comm, const tess__co
 
 tess_status tess_comm_trace_clear(tess_comm *comm)
 {
-    const char *fn = "tess_comm_trace_clear";
     const tess__comm_trace *trace = NULL;
     TESS_REQUIRE(comm);
-    TESS_TRY(tess__trace_of(fn, comm, &trace));
+    TESS_TRY(tess__trace_of(__func__, comm, &trace));
     assert(trace);
     tess__trace_log *log = trace->log;
     log->n = 0;

@@ -133,12 +133,11 @@ tess_status tess__trace_grid(tess_comm *comm, int columns, tess_comm **row, tess
     tess_comm *made = NULL;
     TESS_TRY(tess__trace_subgroup(comm, r * columns, columns, 1, &made));
     const tess_status status = tess__trace_subgroup(comm, c, comm->size / columns, columns, column);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *row = made;
+    else
         tess_comm_destroy(made);
-        return status;
-    }
-    *row = made;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess__trace_measure(tess_comm *comm, tess_link *link)

@@ -55,9 +55,8 @@ static void add_trace(tess__jw *w, const void *user)
 
 tess_status tess_comm_trace_write(const tess_comm *comm, const char *path)
 {
-    const char *fn = "tess_comm_trace_write";
     const tess__comm_trace *trace = NULL;
     TESS_REQUIRE(comm, path);
-    TESS_TRY(tess__trace_of(fn, comm, &trace));
+    TESS_TRY(tess__trace_of(__func__, comm, &trace));
     return tess__json_save(comm->ctx, path, add_trace, trace);
 }

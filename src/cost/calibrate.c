@@ -178,9 +178,8 @@ tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *like,
                                    const tess_collective_row *rows, int64_t n, const char *origin,
                                    tess_cluster **cluster, tess_collective_fit *report)
 {
-    const char *fn = "tess_cluster_calibrate";
     TESS_REQUIRE(ctx, like, rows, origin, cluster);
-    TESS_TRY(tess__check_range(fn, "n", n, 1, 1 << 20));
+    TESS_TRY(tess__check_range(__func__, "n", n, 1, 1 << 20));
     TESS_TRY(check_rows(like, rows, n));
     fit *f = tess__alloc_zero(ctx, sizeof *f);
     if (!f)

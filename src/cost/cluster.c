@@ -48,7 +48,7 @@ tess_status tess_cluster_load(tess_ctx *ctx, const char *name, tess_cluster **cl
 {
     TESS_REQUIRE(ctx, name, cluster);
     if (is_path(name))
-        return tess__cluster_open(ctx, name, cluster);
+        return tess__cluster_parse(ctx, name, NULL, 0, cluster);
     for (int i = 0; i < tess__n_shipped_clusters; i++) {
         const tess__shipped *shipped = &tess__shipped_clusters[i];
         if (strcmp(name, shipped->name) == 0)

@@ -150,36 +150,23 @@ static tess_status read_cluster(tess_cluster *c, const tess__json *doc)
     return name ? TESS_OK : TESS_ENOMEM;
 }
 
-/* Takes the document over. */
-static tess_status make(tess_ctx *ctx, tess__json *doc, tess_cluster **cluster)
+tess_status tess__cluster_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                tess_cluster **cluster)
 {
+    tess__json doc;
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
     tess_cluster *c = tess__alloc(ctx, sizeof *c);
     tess_status status = c ? TESS_OK : TESS_ENOMEM;
     if (c) {
         *c = (tess_cluster){.ctx = ctx,
                             .arena = {.ctx = ctx},
                             .info = {.network = "", .network_origin = "", .oversubscription = 1.0}};
-        status = read_cluster(c, doc);
+        status = read_cluster(c, &doc);
     }
-    tess__json_close(doc);
+    tess__json_close(&doc);
     if (status == TESS_OK)
         *cluster = c;
     else
         tess_cluster_destroy(c);
     return status;
-}
-
-tess_status tess__cluster_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
-                                tess_cluster **cluster)
-{
-    tess__json doc;
-    TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));
-    return make(ctx, &doc, cluster);
-}
-
-tess_status tess__cluster_open(tess_ctx *ctx, const char *path, tess_cluster **cluster)
-{
-    tess__json doc;
-    TESS_TRY(tess__json_open(ctx, path, &doc));
-    return make(ctx, &doc, cluster);
 }

@@ -246,16 +246,16 @@ void tess__collective_ns(const tess_cluster_info *info, const tess_collective *w
 tess_status tess_collective_time(const tess_cluster *cluster, const tess_collective *work,
                                  tess_collective_result *result)
 {
-    const char *fn = "tess_collective_time";
     TESS_REQUIRE(cluster, work, result);
-    TESS_TRY(tess__check_enum(fn, "op", (int)work->op, TESS_COLLECTIVE_OPS, "tess_collective_op"));
+    TESS_TRY(
+        tess__check_enum(__func__, "op", (int)work->op, TESS_COLLECTIVE_OPS, "tess_collective_op"));
     if (work->bytes < 0 || work->bytes > (int64_t)1 << 53)
-        return tess__fail(TESS_EINVAL, "%s: bytes is %lld, must be 0..2^53", fn,
+        return tess__fail(TESS_EINVAL, "%s: bytes is %lld, must be 0..2^53", __func__,
                           (long long)work->bytes);
-    TESS_TRY(tess__check_range(fn, "gpus", work->gpus, 1, 1 << 20));
+    TESS_TRY(tess__check_range(__func__, "gpus", work->gpus, 1, 1 << 20));
     if (work->per_node < 0 || work->per_node > cluster->info.node_gpus)
-        return tess__fail(TESS_EINVAL, "%s: per_node is %d, must be 0..%d, the GPUs of a node", fn,
-                          work->per_node, cluster->info.node_gpus);
+        return tess__fail(TESS_EINVAL, "%s: per_node is %d, must be 0..%d, the GPUs of a node",
+                          __func__, work->per_node, cluster->info.node_gpus);
     const int per_node = work->per_node ? work->per_node : cluster->info.node_gpus;
     if (work->gpus > per_node && !cluster->info.nics)
         return tess__fail(TESS_ENOTSUP, "cluster %s: %d GPUs, %d in a node, need a network",

@@ -26,10 +26,9 @@ extern const int tess__n_shipped_clusters;
 
 /* ---- cluster_read.c ------------------------------------------------------------------------ */
 
-/* Reads a description; name is what errors call it and what the cluster is called. */
+/* Reads a description, NULL: that of the file `name`, which is what the cluster is called. */
 tess_status tess__cluster_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                                 tess_cluster **cluster);
-tess_status tess__cluster_open(tess_ctx *ctx, const char *path, tess_cluster **cluster);
 
 /* ---- cluster_collectives.c ----------------------------------------------------------------- */
 

@@ -264,9 +264,9 @@ tess_status tess__nccl_log_parse(tess_ctx *ctx, const char *name, const char *te
 tess_status tess_nccl_log_open(tess_ctx *ctx, const char *path, tess_collective_op op,
                                tess_nccl_log **log)
 {
-    const char *fn = "tess_nccl_log_open";
     TESS_REQUIRE(ctx, path, log);
-    TESS_TRY(tess__check_enum(fn, "op", (int)op, TESS_COLLECTIVE_OPS + 1, "tess_collective_op"));
+    TESS_TRY(
+        tess__check_enum(__func__, "op", (int)op, TESS_COLLECTIVE_OPS + 1, "tess_collective_op"));
     tess__source source;
     TESS_TRY(tess__source_open(path, &source));
     const tess_status status =

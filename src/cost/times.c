@@ -47,15 +47,15 @@ int64_t tess__attn_ns(const tess__attn_rate *rate, double pairs, int64_t rows, i
 tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_work *work,
                                 int64_t *ns)
 {
-    const char *fn = "tess_cost_attention";
     TESS_REQUIRE(cluster, work, ns);
     if (!(work->pairs >= 0.0 && work->pairs <= 1e30))
-        return tess__fail(TESS_EINVAL, "%s: pairs is %g, must be 0..1e30", fn, work->pairs);
-    TESS_TRY(tess__check_least(fn, "rows", work->rows, 0));
-    TESS_TRY(tess__check_range(fn, "head_dim", work->head_dim, 1, 4096));
+        return tess__fail(TESS_EINVAL, "%s: pairs is %g, must be 0..1e30", __func__, work->pairs);
+    TESS_TRY(tess__check_least(__func__, "rows", work->rows, 0));
+    TESS_TRY(tess__check_range(__func__, "head_dim", work->head_dim, 1, 4096));
     if (!(work->flops == 0.0 || (work->flops >= 1e3 && work->flops <= 1e21)))
-        return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", fn, work->flops);
-    TESS_TRY(tess__check_enum(fn, "precision", (int)work->precision, 2, "tess_precision"));
+        return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", __func__,
+                          work->flops);
+    TESS_TRY(tess__check_enum(__func__, "precision", (int)work->precision, 2, "tess_precision"));
     tess__attn_rate rate = {0};
     TESS_TRY(tess__attn_rates(cluster, work->head_dim, work->backward, work->flops, work->precision,
                               &rate));
@@ -111,18 +111,17 @@ void tess__exchange_ns(const tess_cluster_info *info, const tess_traffic *traffi
 tess_status tess_cost_exchange(const tess_cluster *cluster, const tess_traffic *traffic, int n,
                                int per_node, int64_t *ns)
 {
-    const char *fn = "tess_cost_exchange";
     TESS_REQUIRE(cluster, traffic, ns);
-    TESS_TRY(tess__check_least(fn, "n", n, 1));
-    TESS_TRY(tess__check_least(fn, "per_node", per_node, 1));
+    TESS_TRY(tess__check_least(__func__, "n", n, 1));
+    TESS_TRY(tess__check_least(__func__, "per_node", per_node, 1));
     const int64_t limit = INT64_MAX / 4 / n;
     for (int p = 0; p < n; p++) {
         const tess_traffic *t = &traffic[p];
         const int64_t bytes[] = {t->near_out, t->near_in, t->far_out, t->far_in};
         for (int i = 0; i < 4; i++)
             if (bytes[i] < 0 || bytes[i] > limit)
-                return tess__fail(TESS_EINVAL, "%s: rank %d moves %lld bytes, must be 0..%lld", fn,
-                                  p, (long long)bytes[i], (long long)limit);
+                return tess__fail(TESS_EINVAL, "%s: rank %d moves %lld bytes, must be 0..%lld",
+                                  __func__, p, (long long)bytes[i], (long long)limit);
         if ((t->far_out || t->far_in) && !cluster->info.nics)
             return tess__fail(TESS_ENOTSUP, "cluster %s: traffic between nodes needs a network",
                               cluster->info.name);

@@ -228,12 +228,11 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
 tess_status tess_cp_create(tess_ctx *ctx, tess_comm *comm, const tess_cp_opts *opts,
                            tess_cp **context)
 {
-    static const char who[] = "tess_cp_create";
     tess_comm_info group;
     tess_strategy strategy;
     TESS_REQUIRE(ctx, comm);
     TESS_TRY(tess_comm_query(comm, &group));
-    TESS_TRY(tess_comm_agree(comm, check(who, opts, context, group.size, &strategy)));
+    TESS_TRY(tess_comm_agree(comm, check(__func__, opts, context, group.size, &strategy)));
     const uint64_t own = fingerprint(opts, group.size);
     TESS_TRY(tess_comm_check_equal(comm, "shape or strategy", &own, sizeof own));
     tess_cp *made = NULL;
@@ -331,13 +330,12 @@ tess_status tess_cp_view(const tess_cp *c, tess_cp_info *info)
 
 tess_status tess_cp_layer(const tess_cp *c, int layer, tess_cp_layer_info *info)
 {
-    static const char who[] = "tess_cp_layer";
     tess_plan_layer view;
     if (!c || !info)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, c ? "info" : "context");
-    TESS_TRY(tess__check_range(who, "layer", layer, 0, c->opts.layers - 1));
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__, c ? "info" : "context");
+    TESS_TRY(tess__check_range(__func__, "layer", layer, 0, c->opts.layers - 1));
     if (!c->plan)
-        return tess__fail(TESS_EINVAL, "%s: there is no plan yet", who);
+        return tess__fail(TESS_EINVAL, "%s: there is no plan yet", __func__);
     TESS_TRY(tess_plan_layer_view(c->plan, layer, &view));
     const tess__cp_layer *own = &c->layers[layer];
     *info = (tess_cp_layer_info){.words = own->words,

@@ -138,12 +138,11 @@ tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data 
     if (status == TESS_OK)
         status = source->open(made, &o);
     made->info.bytes = ctx->bytes_now - before;
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *data = made;
+    else
         tess_data_close(made);
-        return status;
-    }
-    *data = made;
-    return TESS_OK;
+    return status;
 }
 
 void tess_data_close(tess_data *data)

@@ -153,7 +153,7 @@ static tess_status read_imposed(tess__control *c)
     const char *path = c->attention.dispatch;
     if (c->rules.choosing != TESS__CHOOSE_IMPOSED)
         return TESS_OK;
-    TESS_TRY(tess__dsv_state_read(c->ctx, path, &c->imposed));
+    TESS_TRY(tess__dsv_state_read(c->ctx, path, NULL, 0, &c->imposed));
     if (c->imposed.layers != c->config.layers || c->imposed.heads != c->config.heads)
         return tess__fail(TESS_EINVAL,
                           "%s: is of %d layers of %d heads, must be of the model's %d of %d", path,
@@ -229,12 +229,11 @@ tess_status tess__control_create(tess_ctx *ctx, const tess__control_opts *opts,
     c->opts.config = NULL;
     tess__attention_rules(&c->attention, &c->rules);
     const tess_status status = build(c);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *control = c;
+    else
         tess__control_destroy(c);
-        return status;
-    }
-    *control = c;
-    return TESS_OK;
+    return status;
 }
 
 void tess__control_destroy(tess__control *control)

@@ -182,9 +182,8 @@ void tess__event_text(const tess__event *event, char text[TESS__EVENT_BYTES]);
 /* n: units, to write budgets beside the densities for those who read it. */
 tess_status tess__dsv_state_write(tess_ctx *ctx, const char *path, const tess__dsv_state *d,
                                   const tess_attention_opts *attention, int32_t n);
-tess_status tess__dsv_state_read(tess_ctx *ctx, const char *path, tess__dsv_state *d);
-tess_status tess__dsv_state_read_text(tess_ctx *ctx, const char *name, const char *text,
-                                      size_t bytes, tess__dsv_state *d); /* for tests */
+tess_status tess__dsv_state_read(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                 tess__dsv_state *d); /* text NULL: that of the file `name` */
 
 /* attention_file.c: its member "attention"; the name of a kind. */
 const char *tess__attention_name(tess_attention kind);

@@ -343,31 +343,17 @@ static tess_status read_root(tess_ctx *ctx, const tess__json *doc, tess__dsv_sta
     return tables_in(&o, d);
 }
 
-/* Reads an open document and closes it. */
-static tess_status read_document(tess_ctx *ctx, tess__json *doc, tess__dsv_state *d)
+tess_status tess__dsv_state_read(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                 tess__dsv_state *d)
 {
+    tess__json doc;
     tess__dsv_state read = {.layers = 0};
-    const tess_status status = read_root(ctx, doc, &read);
-    tess__json_close(doc);
-    if (status != TESS_OK) {
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
+    const tess_status status = read_root(ctx, &doc, &read);
+    tess__json_close(&doc);
+    if (status == TESS_OK)
+        *d = read;
+    else
         tess__dsv_state_destroy(&read);
-        return status;
-    }
-    *d = read;
-    return TESS_OK;
-}
-
-tess_status tess__dsv_state_read(tess_ctx *ctx, const char *path, tess__dsv_state *d)
-{
-    tess__json doc;
-    TESS_TRY(tess__json_open(ctx, path, &doc));
-    return read_document(ctx, &doc, d);
-}
-
-tess_status tess__dsv_state_read_text(tess_ctx *ctx, const char *name, const char *text,
-                                      size_t bytes, tess__dsv_state *d)
-{
-    tess__json doc;
-    TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));
-    return read_document(ctx, &doc, d);
+    return status;
 }

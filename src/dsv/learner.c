@@ -9,12 +9,11 @@
 tess_status tess_stage_query(const tess_attention_opts *opts, int sparse, int64_t tokens,
                              tess_stage *stage)
 {
-    static const char who[] = "tess_stage_query";
     TESS_REQUIRE(opts, stage);
-    TESS_TRY(tess__check_flag(who, "sparse", sparse));
-    TESS_TRY(tess__check_range(who, "tokens", tokens, 1, INT32_MAX));
+    TESS_TRY(tess__check_flag(__func__, "sparse", sparse));
+    TESS_TRY(tess__check_range(__func__, "tokens", tokens, 1, INT32_MAX));
     tess_attention_opts o = *opts;
-    TESS_TRY(tess__attention_options(who, &o));
+    TESS_TRY(tess__attention_options(__func__, &o));
     *stage = (tess_stage){
         .lr = sparse ? o.lr_sparse * o.lr : o.lr,
         .mass = o.mass,
@@ -37,13 +36,12 @@ struct tess_learner {
 tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predictor, int layers,
                                 tess_learner **learner)
 {
-    static const char who[] = "tess_learner_create";
     tess_predictor_info info;
     TESS_REQUIRE(ctx, predictor, learner);
     TESS_TRY(tess_predictor_query(predictor, &info));
     if (layers < 1 || info.params % layers != 0)
         return tess__fail(TESS_EINVAL,
-                          "%s: layers is %d, must divide the predictor's %d parameters", who,
+                          "%s: layers is %d, must divide the predictor's %d parameters", __func__,
                           layers, info.params);
     tess_learner *made = tess__alloc_zero(ctx, sizeof *made + (size_t)layers * sizeof(double));
     if (!made)
@@ -51,19 +49,17 @@ tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predictor, int la
     made->ctx = ctx;
     made->rates = (double *)(made + 1);
     const tess_status status = tess__learner_create(ctx, predictor, layers, &made->learner);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *learner = made;
+    else
         tess__free(ctx, made);
-        return status;
-    }
-    *learner = made;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess_learner_update(tess_learner *learner, double lr, int *updated)
 {
-    static const char who[] = "tess_learner_update";
     TESS_REQUIRE(learner, updated);
-    TESS_TRY(tess__check_number(who, "lr", lr, 0, 1000));
+    TESS_TRY(tess__check_number(__func__, "lr", lr, 0, 1000));
     for (int layer = 0; layer < learner->learner.layers; layer++)
         learner->rates[layer] = lr;
     *updated = tess__learner_update(&learner->learner, learner->rates, 1.0, learner->updates + 1);

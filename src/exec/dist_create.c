@@ -174,12 +174,11 @@ tess_status tess_dist_attn_create(tess_ctx *ctx, tess_comm *comm, const tess_dis
                              .arena = arena,
                              .plan_arena = {.ctx = ctx}};
     const tess_status status = fill(made);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *dist_attn = made;
+    else
         tess_dist_attn_destroy(made);
-        return status;
-    }
-    *dist_attn = made;
-    return TESS_OK;
+    return status;
 }
 
 static int n_sets(const tess_dist_attn *d)
@@ -316,12 +315,11 @@ tess_status tess_dist_attn_plan(tess_dist_attn *d, const tess_plan *plan)
 
 tess_status tess_dist_attn_stats(const tess_dist_attn *d, int layer, tess_dist_stats *stats)
 {
-    static const char who[] = "tess_dist_attn_stats";
     if (!d || !stats)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, d ? "stats" : "dist_attn");
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__, d ? "stats" : "dist_attn");
     if (!d->layers)
-        return tess__fail(TESS_EINVAL, "%s: no plan (tess_dist_attn_plan comes first)", who);
-    TESS_TRY(tess__check_range(who, "layer", layer, 0, d->n_layers - 1));
+        return tess__fail(TESS_EINVAL, "%s: no plan (tess_dist_attn_plan comes first)", __func__);
+    TESS_TRY(tess__check_range(__func__, "layer", layer, 0, d->n_layers - 1));
     *stats = d->layers[layer].stats;
     return TESS_OK;
 }

@@ -93,12 +93,11 @@ static tess_status file_finish(tess_file *made, tess_status status, tess_file **
         status = parsers[made->kind](made);
     if (status == TESS_OK)
         status = tess__names_index(made);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *file = made;
+    else
         tess_file_close(made);
-        return status;
-    }
-    *file = made;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess_file_open(tess_ctx *ctx, const char *path, tess_file **file)

@@ -87,15 +87,6 @@ static tess_status parse(tess__json *doc)
     return doc->root ? TESS_OK : fail_parse(doc, &error);
 }
 
-tess_status tess__json_open_memory(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
-                                   tess__json *doc)
-{
-    tess__json made = {.ctx = ctx, .name = name, .text = bytes ? text : "", .bytes = bytes};
-    TESS_TRY(parse(&made));
-    *doc = made;
-    return TESS_OK;
-}
-
 /* After a read without bytes. A pipe whose writer has none yet is waited for, and one without a
  * writer until the deadline: a process that opens it to write waits for our open. */
 static tess_status wait_to_read(const tess_ctx *ctx, int file, const char *path, ssize_t got,
@@ -149,24 +140,26 @@ static tess_status read_all(tess_ctx *ctx, int file, const char *path, char **te
     return TESS_OK;
 }
 
-tess_status tess__json_open(tess_ctx *ctx, const char *path, tess__json *doc)
+tess_status tess__json_open(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                            tess__json *doc)
 {
-    /* Without O_NONBLOCK the open of a pipe would wait without end for a writer. */
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (file < 0)
-        return tess__fail(TESS_EIO, "%s: cannot open: %s", path, strerror(errno));
-    char *text = NULL;
-    size_t bytes = 0;
-    tess_status status = read_all(ctx, file, path, &text, &bytes);
-    close(file);
-    if (status == TESS_OK)
-        status = tess__json_open_memory(ctx, path, text, bytes, doc);
-    if (status == TESS_OK) {
-        doc->owned = text;
-        doc->text = text;
-    } else {
-        tess__free(ctx, text);
+    tess__json made = {.ctx = ctx, .name = name, .bytes = bytes};
+    if (!text) {
+        /* Without O_NONBLOCK the open of a pipe would wait without end for a writer. */
+        const int file = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        if (file < 0)
+            return tess__fail(TESS_EIO, "%s: cannot open: %s", name, strerror(errno));
+        const tess_status status = read_all(ctx, file, name, &made.owned, &made.bytes);
+        close(file);
+        TESS_TRY(status);
+        text = made.owned;
     }
+    made.text = made.bytes ? text : "";
+    const tess_status status = parse(&made);
+    if (status == TESS_OK)
+        *doc = made;
+    else
+        tess__json_close(&made);
     return status;
 }
 

@@ -6,7 +6,7 @@
  * Reading a value states its rule, and a value that breaks it becomes a sentence (EFORMAT):
  *
  *   tess__json doc;
- *   TESS_TRY(tess__json_open(ctx, "scenario.json", &doc));
+ *   TESS_TRY(tess__json_open(ctx, "scenario.json", NULL, 0, &doc));
  *   tess__json_node root = tess__json_root(&doc), model;
  *   int heads, group = 64;                                     // the default of an optional member
  *   tess_status status = tess__json_object(tess__json_member(&root, "model"), names, 2, &model);
@@ -36,7 +36,7 @@ typedef struct {
     const char *text; /* kept to find lines in */
     size_t bytes;
     json_t *root;
-    void *owned; /* the text, when it was read here */
+    char *owned; /* the text, when it was read here */
 } tess__json;
 
 typedef struct tess__json_node {
@@ -50,13 +50,10 @@ typedef struct tess__json_node {
 
 /* ---- json.c: documents and places ---------------------------------------------------------- */
 
-/* Reads and parses a file; the name must live until the close. A key given twice, a NUL byte and
- * more than TESS_JSON_BYTES_MAX bytes are errors. */
-tess_status tess__json_open(tess_ctx *ctx, const char *path, tess__json *doc);
-
-/* The same for a text in memory, which must live until the close, as must the name. */
-tess_status tess__json_open_memory(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
-                                   tess__json *doc);
+/* Parses a text; NULL: that of the file `name`. Both must live until the close. A key given twice,
+ * a NUL byte and more than TESS_JSON_BYTES_MAX bytes are errors. */
+tess_status tess__json_open(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                            tess__json *doc);
 void tess__json_close(tess__json *doc); /* {0} and a closed one accepted */
 
 tess__json_node tess__json_root(const tess__json *doc);

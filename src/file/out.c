@@ -144,12 +144,11 @@ tess_status tess__out_open(tess_ctx *ctx, const char *path, tess__out **out)
     struct stat st;
     const int special = stat(real, &st) == 0 && !S_ISREG(st.st_mode);
     const tess_status status = special ? open_direct(made) : open_temp(made);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *out = made;
+    else
         out_free(made);
-        return status;
-    }
-    *out = made;
-    return TESS_OK;
+    return status;
 }
 
 static tess_status write_all(tess__out *out, const unsigned char *bytes, size_t n)

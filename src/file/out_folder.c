@@ -82,12 +82,11 @@ tess_status tess__folder_open(tess_ctx *ctx, const char *path, tess__folder **fo
         status = tess__fail(TESS_EIO, "%s: cannot create: is a file", made->path);
     if (status == TESS_OK)
         status = make_temp(made);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *folder = made;
+    else
         tess__free(ctx, made);
-        return status;
-    }
-    *folder = made;
-    return TESS_OK;
+    return status;
 }
 
 /* Writes folder/name to path; 1 with errno set if it is too long. */

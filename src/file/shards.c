@@ -121,8 +121,9 @@ tess_status tess__shards_parse(tess_file *file)
     tess__json_node root, map;
     const char **names = NULL;
     int n = 0;
-    tess_status status = tess__json_open_memory(
-        file->ctx, file->source.name, (const char *)file->source.data, file->source.bytes, &doc);
+    tess_status status = tess__json_open(file->ctx, file->source.name,
+                                         file->source.bytes ? (const char *)file->source.data : "",
+                                         file->source.bytes, &doc);
     if (status != TESS_OK)
         return status;
     root = tess__json_root(&doc);

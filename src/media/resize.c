@@ -104,12 +104,11 @@ tess_status tess__resizer_create(tess_ctx *ctx, int height, int width, int to_he
             status = r->rows ? TESS_OK : TESS_ENOMEM;
         }
     }
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *resizer = r;
+    else
         tess__resizer_destroy(r);
-        return status;
-    }
-    *resizer = r;
-    return TESS_OK;
+    return status;
 }
 
 static void across(const tess__resizer *r, const uint8_t *from, uint16_t *to)

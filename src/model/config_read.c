@@ -203,7 +203,7 @@ tess_status tess__config_parse(tess_ctx *ctx, const char *name, const char *text
                                tess_model_config *config)
 {
     tess__json doc;
-    TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
     const tess_status status = read_config(&doc, config);
     tess__json_close(&doc);
     return status;
@@ -214,9 +214,5 @@ tess_status tess_model_config_read(tess_ctx *ctx, const char *path, tess_model_c
     char file[PATH_MAX];
     TESS_REQUIRE(ctx, path, config);
     TESS_TRY(tess__config_path(path, file));
-    tess__json doc;
-    TESS_TRY(tess__json_open(ctx, file, &doc));
-    const tess_status status = read_config(&doc, config);
-    tess__json_close(&doc);
-    return status;
+    return tess__config_parse(ctx, file, NULL, 0, config);
 }

@@ -177,8 +177,7 @@ static tess_status check_shape(const char *who, const tess_ctx *ctx, const tess_
 tess_status tess_linear_forward(const tess_ctx *ctx, const tess_linear_shape *shape, const float *x,
                                 const float *w, const float *bias, float *y)
 {
-    static const char who[] = "tess_linear_forward";
-    TESS_TRY(check_shape(who, ctx, shape));
+    TESS_TRY(check_shape(__func__, ctx, shape));
     TESS_REQUIRE(x, w, y);
     return tess__linear_forward(ctx, shape, x, w, bias, y, NULL);
 }
@@ -187,11 +186,10 @@ tess_status tess_linear_backward(const tess_ctx *ctx, const tess_linear_shape *s
                                  const float *x, const float *w, const float *dy, float *dx,
                                  float *dw, float *dbias)
 {
-    static const char who[] = "tess_linear_backward";
-    TESS_TRY(check_shape(who, ctx, shape));
+    TESS_TRY(check_shape(__func__, ctx, shape));
     TESS_REQUIRE(dy);
     if ((dx && !w) || (dw && !x))
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must be given for %s", who,
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must be given for %s", __func__,
                           dx && !w ? "w" : "x", dx && !w ? "dx" : "dw");
     if (dx)
         TESS_TRY(tess__linear_dx(ctx, shape, dy, w, dx, 0, NULL));

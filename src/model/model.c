@@ -65,12 +65,11 @@ tess_status tess__model_make(tess_ctx *ctx, const tess_model_config *config, int
     make_names(made, tess__arena_take(&arena, n * NAME_BYTES));
     made->arena = arena;
     const tess_status status = make_buffers(made, gradients);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *model = made;
+    else
         tess_model_destroy(made);
-        return status;
-    }
-    *model = made;
-    return TESS_OK;
+    return status;
 }
 
 void tess_model_destroy(tess_model *model)

@@ -49,17 +49,16 @@ static tess_status make_places(tess_pass *p, const int *cube)
 
 tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, tess_pass **pass)
 {
-    static const char who[] = "tess_pass_create";
     TESS_REQUIRE(model, shape, pass);
     tess_pass plan = {.model = model, .ctx = model->ctx, .shape = *shape};
     if (shape->sparse)
         plan.room = *shape->sparse;
     size_t saved;
-    TESS_TRY(tess__pass_sizes(who, &model->config, shape, &plan.z));
+    TESS_TRY(tess__pass_sizes(__func__, &model->config, shape, &plan.z));
     plan.ranks = tess__ranks_of(shape->context);
     if (shape->train && !model->gradients)
         return tess__fail(TESS_EINVAL, "%s: train is 1, but the model was made without gradients",
-                          who);
+                          __func__);
     const size_t object = tess__arena_round(sizeof plan);
     char *memory = tess__alloc(model->ctx, object + tess__pass_layout(&plan, NULL, &saved));
     if (!memory)
@@ -75,12 +74,11 @@ tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, te
     made->shape.cube = NULL;
     made->shape.sparse = NULL;
     made->shape.context = NULL;
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *pass = made;
+    else
         tess_pass_destroy(made);
-        return status;
-    }
-    *pass = made;
-    return TESS_OK;
+    return status;
 }
 
 void tess_pass_destroy(tess_pass *pass)
@@ -184,10 +182,9 @@ static void count_time(tess_pass *p, tess__lap begin, const tess_pass_times *bef
 
 tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *out)
 {
-    static const char who[] = "tess_pass_forward";
     TESS_REQUIRE(pass, in, out);
     if (!in->x || !in->timestep || !in->text)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
+        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__,
                           !in->x          ? "in->x"
                           : !in->timestep ? "in->timestep"
                                           : "in->text");
@@ -254,12 +251,11 @@ static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
 
 tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx)
 {
-    static const char who[] = "tess_pass_backward";
     TESS_REQUIRE(pass, dout);
     if (!pass->shape.train)
-        return tess__fail(TESS_EINVAL, "%s: the pass was made with train 0", who);
+        return tess__fail(TESS_EINVAL, "%s: the pass was made with train 0", __func__);
     if (!pass->ready)
-        return tess__fail(TESS_EINVAL, "%s: there is no forward pass before it", who);
+        return tess__fail(TESS_EINVAL, "%s: there is no forward pass before it", __func__);
     const tess_pass_times before = pass->times;
     const tess__lap begin = tess__lap_begin(pass);
     pass->ready = 0;

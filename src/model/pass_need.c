@@ -83,16 +83,15 @@ static size_t sparse_bytes(const tess_pass *p, int threads)
 tess_status tess_model_need(const tess_model_config *config, const tess_model_opts *opts,
                             const tess_pass_shape *shape, int threads, tess_model_memory *memory)
 {
-    static const char who[] = "tess_model_need";
     TESS_REQUIRE(config, shape, memory);
-    TESS_TRY(tess__check_range(who, "threads", threads, 1, 1024));
+    TESS_TRY(tess__check_range(__func__, "threads", threads, 1, 1024));
     TESS_TRY(tess_model_config_check(config));
     tess_pass pass = {.shape = *shape, .ranks = tess__ranks_of(shape->context)};
     if (shape->sparse)
         pass.room = *shape->sparse;
     tess__params params;
     size_t saved;
-    TESS_TRY(tess__pass_sizes(who, config, shape, &pass.z));
+    TESS_TRY(tess__pass_sizes(__func__, config, shape, &pass.z));
     tess__params_make(config, &params);
     const size_t all = tess__pass_layout(&pass, NULL, &saved);
     const tess_attn_shape self = tess__pass_attention(&pass.z, pass.z.tokens);

@@ -102,11 +102,10 @@ static tess_status fill_layer(const tess_predictor *p, int layer, uint64_t seed)
 tess_status tess_predictor_create(tess_ctx *ctx, const tess_model_config *config,
                                   const tess_predictor_opts *opts, tess_predictor **predictor)
 {
-    static const char who[] = "tess_predictor_create";
     TESS_REQUIRE(ctx, config, predictor);
     tess_predictor_opts resolved = opts ? *opts : (tess_predictor_opts){0};
     TESS_TRY(tess_model_config_check(config));
-    TESS_TRY(tess__predictor_check(who, &resolved));
+    TESS_TRY(tess__predictor_check(__func__, &resolved));
     resolved.proj_dim = resolved.proj_dim ? resolved.proj_dim : PROJ_DIM_DEFAULT;
     tess_predictor *made = NULL;
     TESS_TRY(tess__predictor_make(ctx, config, &resolved, &made));
@@ -138,11 +137,10 @@ tess_status tess_predictor_query(const tess_predictor *predictor, tess_predictor
 
 tess_status tess_predictor_param(const tess_predictor *predictor, int index, tess_param *param)
 {
-    static const char who[] = "tess_predictor_param";
     TESS_REQUIRE(predictor, param);
     const tess_predictor *p = predictor;
     const int n = p->config.layers * p->layer_params;
-    TESS_TRY(tess__check_range(who, "index", index, 0, n - 1));
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, n - 1));
     const int layer = index / p->layer_params, part = index % p->layer_params;
     const int64_t heads = p->config.heads, rank = p->opts.proj_dim, dim = p->config.head_dim;
     const int64_t matrix = tess__predictor_matrix(p), bias = heads * rank;

@@ -136,12 +136,11 @@ static tess_status read_file(tess_ctx *ctx, const tess_model_config *config, con
     TESS_TRY(read_opts(file, path, &opts));
     TESS_TRY(tess__predictor_make(ctx, config, &opts, &made));
     const tess_status status = read_values(file, path, made);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *predictor = made;
+    else
         tess_predictor_destroy(made);
-        return status;
-    }
-    *predictor = made;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess_predictor_load(tess_ctx *ctx, const tess_model_config *config, const char *path,

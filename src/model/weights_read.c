@@ -201,10 +201,9 @@ tess_status tess_model_load(tess_ctx *ctx, const char *path, const tess_model_op
     TESS_TRY(tess_model_config_read(ctx, files.config, &config));
     TESS_TRY(tess__model_make(ctx, &config, opts && opts->gradients, &made));
     const tess_status status = tess__weights_read(made, files.weights, made->values);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *model = made;
+    else
         tess_model_destroy(made);
-        return status;
-    }
-    *model = made;
-    return TESS_OK;
+    return status;
 }

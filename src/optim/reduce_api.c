@@ -44,20 +44,18 @@ tess_status tess_reduce_create(tess_model *model, tess_comm *comm, tess_optim op
     if (status == TESS_OK)
         status = tess__reduce_create(made->ctx, &made->pg, &made->owners, model->gradients,
                                      &made->reduce);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *reduce = made;
+    else
         tess_reduce_destroy(made);
-        return status;
-    }
-    *reduce = made;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess_reduce_attach(tess_reduce *reduce, tess_pass *pass)
 {
-    static const char who[] = "tess_reduce_attach";
     TESS_REQUIRE(reduce);
     if (pass && pass->model != reduce->model)
-        return tess__fail(TESS_EINVAL, "%s: the pass is of another model", who);
+        return tess__fail(TESS_EINVAL, "%s: the pass is of another model", __func__);
     if (reduce->pass)
         tess__pass_ready(reduce->pass, NULL, NULL);
     if (pass)

@@ -367,21 +367,20 @@ tess_status tess__plan_fits(const char *who, const tess_plan_info *info, const t
 
 tess_status tess_plan_check(const tess_plan *plan, const tess_work *work)
 {
-    static const char who[] = "tess_plan_check";
     TESS_REQUIRE(plan);
     char why[TESS_PLAN_WHY];
     if (tess__plan_info_wrong(&plan->info, why))
-        return tess__fail(TESS_EINVAL, "%s: %s", who, why);
+        return tess__fail(TESS_EINVAL, "%s: %s", __func__, why);
     if (work) {
-        TESS_TRY(tess__plan_fits(who, &plan->info, work));
+        TESS_TRY(tess__plan_fits(__func__, &plan->info, work));
         if (plan->info.layers != work->info.layers)
-            return tess__fail(TESS_EINVAL, "%s: the plan has %d layers, the work %d", who,
+            return tess__fail(TESS_EINVAL, "%s: the plan has %d layers, the work %d", __func__,
                               plan->info.layers, work->info.layers);
     }
     for (int i = 0; i < plan->info.layers; i++) {
         TESS_TRY(tess__layer_check(plan->ctx, &plan->info, &plan->layers[i], why));
         if (why[0])
-            return tess__fail(TESS_EINVAL, "%s: layer %d: %s", who, i, why);
+            return tess__fail(TESS_EINVAL, "%s: layer %d: %s", __func__, i, why);
     }
     return TESS_OK;
 }

@@ -175,10 +175,9 @@ static tess_status check(const char *who, const tess_plan *plan, int layer, cons
 tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_work *work,
                                 tess_rho_form form, double *rho)
 {
-    static const char who[] = "tess_plan_imbalance";
-    TESS_TRY(check(who, plan, layer, work));
+    TESS_TRY(check(__func__, plan, layer, work));
     TESS_REQUIRE(rho);
-    TESS_TRY(tess__check_range(who, "form", form, 0, TESS_RHO_FREE));
+    TESS_TRY(tess__check_range(__func__, "form", form, 0, TESS_RHO_FREE));
     double all[3];
     TESS_TRY(tess__layer_rho(plan->ctx, &plan->info, &plan->layers[layer], work, layer, all));
     *rho = all[form];

@@ -124,8 +124,7 @@ tess_status tess__plan_layer_ok(const char *who, const tess_plan *plan, int laye
 
 tess_status tess_plan_layer_view(const tess_plan *plan, int layer, tess_plan_layer *view)
 {
-    static const char who[] = "tess_plan_layer_view";
-    TESS_TRY(tess__plan_layer_ok(who, plan, layer));
+    TESS_TRY(tess__plan_layer_ok(__func__, plan, layer));
     TESS_REQUIRE(view);
     *view = plan->layers[layer];
     return TESS_OK;

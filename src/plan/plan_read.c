@@ -339,19 +339,18 @@ tess_status tess__plan_read(tess_ctx *ctx, const tess__json *doc, tess_plan **pl
     tess__arena_free(&scratch);
     if (status == TESS_OK)
         status = read_layers(&layers, made);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *plan = made;
+    else
         tess_plan_destroy(made);
-        return status;
-    }
-    *plan = made;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess_plan_load(tess_ctx *ctx, const char *path, tess_plan **plan)
 {
     TESS_REQUIRE(ctx, path, plan);
     tess__json doc;
-    TESS_TRY(tess__json_open(ctx, path, &doc));
+    TESS_TRY(tess__json_open(ctx, path, NULL, 0, &doc));
     const tess_status status = tess__plan_read(ctx, &doc, plan);
     tess__json_close(&doc);
     return status;

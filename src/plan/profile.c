@@ -338,7 +338,6 @@ tess_status tess__profile_read(tess_ctx *ctx, const char *name, const void *text
 tess_status tess_profile_open(tess_ctx *ctx, const char *path, const tess_profile_opts *opts,
                               tess_profile **profile)
 {
-    static const char who[] = "tess_profile_open";
     TESS_REQUIRE(ctx, path, profile);
     static const char *const keys[] = {"", "step", "layer", "head"};
     if (opts && opts->column) {
@@ -346,8 +345,8 @@ tess_status tess_profile_open(tess_ctx *ctx, const char *path, const tess_profil
         for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
             if (tess__csv_is(&column, keys[i]))
                 return tess__fail(TESS_EINVAL,
-                                  "%s: column is \"%s\", must be that of the kept fraction", who,
-                                  opts->column);
+                                  "%s: column is \"%s\", must be that of the kept fraction",
+                                  __func__, opts->column);
     }
     tess__source source;
     TESS_TRY(tess__source_open(path, &source));

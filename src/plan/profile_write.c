@@ -61,10 +61,9 @@ static tess_status write_lines(tess__out *out, const tess_profile_view *v)
 
 tess_status tess_profile_write(tess_ctx *ctx, const char *path, const tess_profile_view *view)
 {
-    static const char who[] = "tess_profile_write";
     TESS_REQUIRE(ctx, path, view);
     tess__out *out = NULL;
-    TESS_TRY(check(who, view));
+    TESS_TRY(check(__func__, view));
     TESS_TRY(tess__out_open(ctx, path, &out));
     const tess_status status = write_lines(out, view);
     if (status != TESS_OK) {

@@ -86,10 +86,9 @@ tess_status tess_plan_keep(const tess_plan *plan, const tess_work *work,
                            const tess_cluster *cluster, const tess_plan_opts *opts,
                            int64_t carried_ns, tess_plan_verdict *answer)
 {
-    static const char who[] = "tess_plan_keep";
     tess__task task;
-    TESS_TRY(check(who, plan, work, opts, carried_ns, answer));
-    TESS_TRY(tess__task_make(who, plan->ctx, work, cluster, opts, &task));
+    TESS_TRY(check(__func__, plan, work, opts, carried_ns, answer));
+    TESS_TRY(tess__task_make(__func__, plan->ctx, work, cluster, opts, &task));
     const int by_cost = !(opts->replan_above > 0.0) && cluster;
     const double threshold = opts->replan_above > 0.0 ? opts->replan_above : 1.1;
     if (!by_cost)

@@ -441,19 +441,18 @@ static tess_status run_layers(tess__task *task, const char *who, int n, tess_pla
 tess_status tess_plan_create(tess_ctx *ctx, const tess_work *work, const tess_cluster *cluster,
                              const tess_plan_opts *opts, tess_plan **plan)
 {
-    static const char who[] = "tess_plan_create";
     tess__task task;
     TESS_REQUIRE(ctx, work, opts, plan);
-    TESS_TRY(tess__task_make(who, ctx, work, cluster, opts, &task));
+    TESS_TRY(tess__task_make(__func__, ctx, work, cluster, opts, &task));
     const int n = tess__candidate_list(&task, NULL);
     if (n == 0)
         return tess__fail(TESS_EINVAL,
                           "%s: ulysses %d, ring %d, selective %d: no such degrees make %d ranks",
-                          who, opts->strategy.ulysses, opts->strategy.ring,
+                          __func__, opts->strategy.ulysses, opts->strategy.ring,
                           opts->strategy.selective, opts->ranks);
     tess_plan *made = NULL;
-    TESS_TRY(tess__plan_new(ctx, who, &task.info, &made));
-    const tess_status status = run_layers(&task, who, n, made);
+    TESS_TRY(tess__plan_new(ctx, __func__, &task.info, &made));
+    const tess_status status = run_layers(&task, __func__, n, made);
     if (status == TESS_OK)
         *plan = made;
     else

@@ -158,8 +158,7 @@ tess_status tess__strategy_parse(const char *who, const char *text, int ranks,
 
 tess_status tess_strategy_parse(const char *text, int ranks, tess_strategy *strategy)
 {
-    static const char who[] = "tess_strategy_parse";
     TESS_REQUIRE(strategy);
-    TESS_TRY(tess__check_range(who, "ranks", ranks, 1, TESS_PLAN_RANKS_MAX));
-    return tess__strategy_parse(who, text, ranks, strategy);
+    TESS_TRY(tess__check_range(__func__, "ranks", ranks, 1, TESS_PLAN_RANKS_MAX));
+    return tess__strategy_parse(__func__, text, ranks, strategy);
 }

@@ -150,15 +150,14 @@ static tess_status hand_over(const char *who, tess_work *made, tess_work **work)
 tess_status tess_work_from_weights(tess_ctx *ctx, const int64_t *weights, int layers, int heads,
                                    int32_t q_blocks, tess_work **work)
 {
-    static const char who[] = "tess_work_from_weights";
-    TESS_TRY(check_heads(who, ctx, "weights", weights, layers, heads, work));
-    TESS_TRY(tess__check_range(who, "q_blocks", q_blocks, 1, INT32_MAX));
+    TESS_TRY(check_heads(__func__, ctx, "weights", weights, layers, heads, work));
+    TESS_TRY(tess__check_range(__func__, "q_blocks", q_blocks, 1, INT32_MAX));
     const size_t n = (size_t)layers * (size_t)heads;
     for (size_t i = 0; i < n; i++)
         if (weights[i] < 0)
-            return tess__fail(TESS_EINVAL,
-                              "%s: the weight of layer %zu, head %zu is %lld, must be 0 or more",
-                              who, i / (size_t)heads, i % (size_t)heads, (long long)weights[i]);
+            return tess__fail(
+                TESS_EINVAL, "%s: the weight of layer %zu, head %zu is %lld, must be 0 or more",
+                __func__, i / (size_t)heads, i % (size_t)heads, (long long)weights[i]);
     const tess_work_info info = {.layers = layers,
                                  .heads = heads,
                                  .q_blocks = q_blocks,
@@ -168,7 +167,7 @@ tess_status tess_work_from_weights(tess_ctx *ctx, const int64_t *weights, int la
     tess_work *made = NULL;
     TESS_TRY(tess__work_make(ctx, &info, NULL, NULL, 0, &made));
     memcpy(made->loads, weights, n * sizeof *weights);
-    return hand_over(who, made, work);
+    return hand_over(__func__, made, work);
 }
 
 static tess_status check_densities(const char *who, const double *density, int layers, int heads)
@@ -185,11 +184,10 @@ static tess_status check_densities(const char *who, const double *density, int l
 tess_status tess_work_from_density(tess_ctx *ctx, const double *density, int layers, int heads,
                                    int64_t tokens, int32_t group, tess_work **work)
 {
-    static const char who[] = "tess_work_from_density";
-    TESS_TRY(check_heads(who, ctx, "density", density, layers, heads, work));
-    TESS_TRY(tess__check_range(who, "tokens", tokens, 1, INT32_MAX));
-    TESS_TRY(tess__check_range(who, "group", group, 1, INT32_MAX));
-    TESS_TRY(check_densities(who, density, layers, heads));
+    TESS_TRY(check_heads(__func__, ctx, "density", density, layers, heads, work));
+    TESS_TRY(tess__check_range(__func__, "tokens", tokens, 1, INT32_MAX));
+    TESS_TRY(tess__check_range(__func__, "group", group, 1, INT32_MAX));
+    TESS_TRY(check_densities(__func__, density, layers, heads));
     const size_t n = (size_t)layers * (size_t)heads;
     const int32_t blocks = (int32_t)((tokens + group - 1) / group);
     const tess_work_info info = {.layers = layers,
@@ -206,7 +204,7 @@ tess_status tess_work_from_density(tess_ctx *ctx, const double *density, int lay
     const double pairs = (double)(tokens * tokens);
     for (size_t i = 0; i < n; i++)
         made->loads[i] = (int64_t)(density[i] * pairs + 0.5);
-    return hand_over(who, made, work);
+    return hand_over(__func__, made, work);
 }
 
 tess_status tess__work_from_shares(const char *who, tess_ctx *ctx, const tess__head_work *in,
@@ -250,10 +248,9 @@ tess_status tess_work_from_density_blocks(tess_ctx *ctx, const double *density, 
                                           int heads, const int64_t *bounds, int32_t n_blocks,
                                           tess_work **work)
 {
-    static const char who[] = "tess_work_from_density_blocks";
-    TESS_TRY(check_heads(who, ctx, "density", density, layers, heads, work));
-    TESS_TRY(check_bounds(who, bounds, n_blocks));
-    TESS_TRY(check_densities(who, density, layers, heads));
+    TESS_TRY(check_heads(__func__, ctx, "density", density, layers, heads, work));
+    TESS_TRY(check_bounds(__func__, bounds, n_blocks));
+    TESS_TRY(check_densities(__func__, density, layers, heads));
     const tess__head_work in = {.layers = layers,
                                 .heads = heads,
                                 .shares = density,
@@ -262,7 +259,7 @@ tess_status tess_work_from_density_blocks(tess_ctx *ctx, const double *density, 
                                 .n_q = n_blocks,
                                 .n_k = n_blocks,
                                 .unit_pairs = 1.0};
-    return tess__work_from_shares(who, ctx, &in, work);
+    return tess__work_from_shares(__func__, ctx, &in, work);
 }
 
 /* ---- what a work holds ---------------------------------------------------------------------- */

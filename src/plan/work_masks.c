@@ -123,9 +123,8 @@ static void clear_loads(tess_work *work)
 
 tess_status tess_work_from_masks(tess_ctx *ctx, const tess_mask_set *masks, tess_work **work)
 {
-    static const char who[] = "tess_work_from_masks";
     TESS_REQUIRE(ctx, masks, work);
-    TESS_TRY(check_masks(who, masks));
+    TESS_TRY(check_masks(__func__, masks));
     tess_work *made = NULL;
     TESS_TRY(make(ctx, masks, &made));
     clear_loads(made);
@@ -136,12 +135,11 @@ tess_status tess_work_from_masks(tess_ctx *ctx, const tess_mask_set *masks, tess
 
 tess_status tess_work_set_masks(tess_work *work, const tess_mask_set *masks)
 {
-    static const char who[] = "tess_work_set_masks";
     TESS_REQUIRE(work, masks);
-    TESS_TRY(check_masks(who, masks));
+    TESS_TRY(check_masks(__func__, masks));
     const tess_work_info *in = &work->info;
     if (!in->masks || work->by_rows)
-        return tess__fail(TESS_EINVAL, "%s: the work was not made from masks", who);
+        return tess__fail(TESS_EINVAL, "%s: the work was not made from masks", __func__);
     const int known = sizes_known(masks);
     const struct {
         const char *name;
@@ -154,8 +152,9 @@ tess_status tess_work_set_masks(tess_work *work, const tess_mask_set *masks)
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].have != rules[i].want)
-            return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld as the work was made", who,
-                              rules[i].name, (long long)rules[i].have, (long long)rules[i].want);
+            return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld as the work was made",
+                              __func__, rules[i].name, (long long)rules[i].have,
+                              (long long)rules[i].want);
     set_all(work, masks);
     return TESS_OK;
 }

@@ -66,9 +66,8 @@ static void set_head(tess_work *work, size_t at, const tess_selection *sel, int 
 tess_status tess_work_from_selection(tess_ctx *ctx, const tess_selection *const *layers, int n,
                                      tess_work **work)
 {
-    static const char who[] = "tess_work_from_selection";
     TESS_REQUIRE(ctx, layers, work);
-    TESS_TRY(check(who, layers, n));
+    TESS_TRY(check(__func__, layers, n));
     const tess_selection *first = layers[0];
     const tess_work_info info = {.layers = n,
                                  .heads = first->heads,
@@ -86,7 +85,7 @@ tess_status tess_work_from_selection(tess_ctx *ctx, const tess_selection *const 
     for (int layer = 0; layer < n; layer++)
         for (int head = 0; head < first->heads; head++)
             set_head(made, tess__work_place(made, layer, head), layers[layer], head);
-    const tess_status status = tess__work_finish(who, made);
+    const tess_status status = tess__work_finish(__func__, made);
     if (status == TESS_OK)
         *work = made;
     else

@@ -101,7 +101,7 @@ static tess_status read_settings(tess_ctx *ctx, tess__recorded *run)
     tess__json doc = {0};
     TESS_TRY(join(run->path, "settings.json", path));
     run->seed = -1;
-    tess_status status = tess__json_open(ctx, path, &doc);
+    tess_status status = tess__json_open(ctx, path, NULL, 0, &doc);
     if (status == TESS_EIO)
         return TESS_OK; /* a run made through the library may have none */
     if (status)

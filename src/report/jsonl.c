@@ -38,7 +38,7 @@ tess_status tess__jsonl_next(tess__jsonl *file, json_t **object)
         return TESS_OK;
     const size_t n = (size_t)((const char *)rawmemchr(file->at, '\n') - file->at);
     tess__json doc = {0};
-    const tess_status status = tess__json_open_memory(NULL, file->source.name, file->at, n, &doc);
+    const tess_status status = tess__json_open(NULL, file->source.name, file->at, n, &doc);
     file->line++;
     file->at += n + 1;
     if (status == TESS_ENOMEM)

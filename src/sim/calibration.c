@@ -72,12 +72,11 @@ tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_opts *opt
         status = add_table(k, o->tables[i]);
     if (status == TESS_OK)
         status = tess__calibration_fit(k, o->leave_one_out);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *calibration = k;
+    else
         tess_calibration_destroy(k);
-        return status;
-    }
-    *calibration = k;
-    return TESS_OK;
+    return status;
 }
 
 void tess_calibration_destroy(tess_calibration *k)

@@ -40,11 +40,8 @@ tess_status tess_calibration_write(const tess_calibration *calibration, const ch
     const tess_calibration *k = calibration;
     const tess__shipped *file = &tess__shipped_simulator[0];
     tess__json doc;
-    if (k->from)
-        TESS_TRY(tess__json_open(k->ctx, k->from, &doc));
-    else
-        TESS_TRY(tess__json_open_memory(k->ctx, file->name, (const char *)file->text, file->bytes,
-                                        &doc));
+    TESS_TRY(tess__json_open(k->ctx, k->from ? k->from : file->name,
+                             k->from ? NULL : (const char *)file->text, file->bytes, &doc));
     for (int i = 0; i < k->n; i++) {
         tess_sim_param p;
         (void)tess_sim_params_query(k->params, k->index[i], &p);

@@ -19,7 +19,7 @@ static tess_status open_family(tess_ctx *ctx, int family, tess__json *doc, tess_
 {
     static const char *const members[] = {"schema", "about", "models"};
     const tess__shipped *file = &tess__shipped_models[family];
-    TESS_TRY(tess__json_open_memory(ctx, file->name, (const char *)file->text, file->bytes, doc));
+    TESS_TRY(tess__json_open(ctx, file->name, (const char *)file->text, file->bytes, doc));
     const tess__json_node top = tess__json_root(doc);
     tess__json_node root;
     tess_status status = tess__json_object(top, members, 3, &root);

@@ -58,9 +58,9 @@ tess_status tess__model_use(tess_ctx *ctx, const char *name, tess_scenario *scen
 
 /* ---- import.c: models from the config.json that is published with their weights -------------- */
 
-tess_status tess__model_import(tess_ctx *ctx, const char *path, tess_scenario *scenario);
-tess_status tess__model_import_text(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
-                                    tess_scenario *scenario);
+/* text NULL: that of the file `name`, as of the readers below. */
+tess_status tess__model_import(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                               tess_scenario *scenario);
 
 /* ---- scenario_read.c ------------------------------------------------------------------------- */
 

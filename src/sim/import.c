@@ -164,33 +164,22 @@ static tess_status derive(const tess__json_node *root, const family *f, tess_sim
     return TESS_OK;
 }
 
-static tess_status finish(tess__json *doc, tess_status opened, tess_scenario *scenario)
+tess_status tess__model_import(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                               tess_scenario *scenario)
 {
-    TESS_TRY(opened);
+    tess__json doc;
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
     tess_scenario made = *scenario;
     made.model = (tess_sim_model){.seq = scenario->model.seq};
-    const tess__json_node top = tess__json_root(doc);
+    const tess__json_node top = tess__json_root(&doc);
     tess__json_node root;
     tess_status status = tess__json_object(top, NULL, 0, &root);
     if (status == TESS_OK)
         status = read_members(&root, &made);
     if (status == TESS_OK)
         status = derive(&root, find_family(class_of(root.value)), &made.model);
-    tess__json_close(doc);
+    tess__json_close(&doc);
     if (status == TESS_OK)
         *scenario = made;
     return status;
-}
-
-tess_status tess__model_import(tess_ctx *ctx, const char *path, tess_scenario *scenario)
-{
-    tess__json doc;
-    return finish(&doc, tess__json_open(ctx, path, &doc), scenario);
-}
-
-tess_status tess__model_import_text(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
-                                    tess_scenario *scenario)
-{
-    tess__json doc;
-    return finish(&doc, tess__json_open_memory(ctx, name, text, bytes, &doc), scenario);
 }

@@ -246,31 +246,19 @@ static tess_status read_map(const tess__json *doc, tess__map *map)
     return read_rules(&r, &root, map);
 }
 
-static tess_status finish(tess_ctx *ctx, tess__json *doc, tess_status opened, tess__map *map)
-{
-    tess__map made = {.arena = {.ctx = ctx}};
-    TESS_TRY(opened);
-    const tess_status status = read_map(doc, &made);
-    tess__json_close(doc);
-    if (status != TESS_OK) {
-        tess__arena_free(&made.arena);
-        return status;
-    }
-    *map = made;
-    return TESS_OK;
-}
-
 tess_status tess__map_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                             tess__map *map)
 {
     tess__json doc;
-    return finish(ctx, &doc, tess__json_open_memory(ctx, name, text, bytes, &doc), map);
-}
-
-tess_status tess__map_open(tess_ctx *ctx, const char *path, tess__map *map)
-{
-    tess__json doc;
-    return finish(ctx, &doc, tess__json_open(ctx, path, &doc), map);
+    tess__map made = {.arena = {.ctx = ctx}};
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
+    const tess_status status = read_map(&doc, &made);
+    tess__json_close(&doc);
+    if (status == TESS_OK)
+        *map = made;
+    else
+        tess__arena_free(&made.arena);
+    return status;
 }
 
 void tess__map_close(tess__map *map)

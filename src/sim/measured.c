@@ -129,8 +129,8 @@ static tess_status read_table(tess_sim_measured *db, const char *path, const cha
     tess__map map = {0};
     tess__cases cases = {.ctx = db->ctx, .arena = {.ctx = db->ctx}};
     TESS_TRY(tess__table_open(db->ctx, path, &table));
-    tess_status status =
-        map_path ? tess__map_open(db->ctx, map_path, &map) : tess__map_find(db->ctx, &table, &map);
+    tess_status status = map_path ? tess__map_parse(db->ctx, map_path, NULL, 0, &map)
+                                  : tess__map_find(db->ctx, &table, &map);
     if (status == TESS_OK) {
         status = tess__cases_add(&cases, &map, &table);
         if (status == TESS_OK)

@@ -160,10 +160,9 @@ static tess_status check_index(const char *who, const tess_sim_params *params, i
 
 tess_status tess_sim_params_query(const tess_sim_params *params, int index, tess_sim_param *param)
 {
-    const char *who = "tess_sim_params_query";
     const tess__param_def *def;
     tess_sim_param found;
-    TESS_TRY(check_index(who, params, index));
+    TESS_TRY(check_index(__func__, params, index));
     TESS_REQUIRE(param);
     found.value = 0.0;
     const double value = *place(params, index, &def, &found);
@@ -178,13 +177,12 @@ tess_status tess_sim_params_query(const tess_sim_params *params, int index, tess
 
 tess_status tess_sim_params_set(tess_sim_params *params, int index, double value)
 {
-    const char *who = "tess_sim_params_set";
     const tess__param_def *def;
     tess_sim_param found;
-    TESS_TRY(check_index(who, params, index));
+    TESS_TRY(check_index(__func__, params, index));
     double *at = place(params, index, &def, &found);
     if (!(value >= def->low && value <= def->high))
-        return tess__fail(TESS_EINVAL, "%s: %s of %s is %g, must be %g..%g", who, def->name,
+        return tess__fail(TESS_EINVAL, "%s: %s of %s is %g, must be %g..%g", __func__, def->name,
                           found.owner, value, def->low, def->high);
     *at = value;
     return TESS_OK;

@@ -177,16 +177,18 @@ static tess_status read_all(tess_sim_params *p, const tess__json *doc)
     return read_scalars(p, tess__json_member(&root, "scalars"));
 }
 
-/* Takes the document over. */
-static tess_status make(tess_ctx *ctx, tess__json *doc, tess_sim_params **params)
+tess_status tess__params_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                               tess_sim_params **params)
 {
+    tess__json doc;
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
     tess_sim_params *p = tess__alloc(ctx, sizeof *p);
     tess_status status = p ? TESS_OK : TESS_ENOMEM;
     if (p) {
         *p = (tess_sim_params){.ctx = ctx, .arena = {.ctx = ctx}};
-        status = read_all(p, doc);
+        status = read_all(p, &doc);
     }
-    tess__json_close(doc);
+    tess__json_close(&doc);
     if (status == TESS_OK)
         *params = p;
     else
@@ -194,22 +196,11 @@ static tess_status make(tess_ctx *ctx, tess__json *doc, tess_sim_params **params
     return status;
 }
 
-tess_status tess__params_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
-                               tess_sim_params **params)
-{
-    tess__json doc;
-    TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));
-    return make(ctx, &doc, params);
-}
-
 tess_status tess_sim_params_load(tess_ctx *ctx, const char *path, tess_sim_params **params)
 {
     TESS_REQUIRE(ctx, params);
-    if (path) {
-        tess__json doc;
-        TESS_TRY(tess__json_open(ctx, path, &doc));
-        return make(ctx, &doc, params);
-    }
+    if (path)
+        return tess__params_parse(ctx, path, NULL, 0, params);
     for (int i = 0; i < tess__n_shipped_simulator; i++)
         if (strcmp(tess__shipped_simulator[i].name, "parameters") == 0)
             return tess__params_parse(ctx, "share/simulator/parameters.json",

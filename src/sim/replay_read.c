@@ -156,19 +156,18 @@ static tess_status read_document(tess_ctx *ctx, const tess__json *doc, tess_trac
     reader r = {.trace = made, .open = tess__alloc(ctx, bytes)};
     const tess_status status = r.open ? read_root(&r, doc) : tess__nomem(bytes);
     tess__free(ctx, r.open);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *trace = made;
+    else
         tess_trace_destroy(made);
-        return status;
-    }
-    *trace = made;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess__trace_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                               tess_trace **trace)
 {
     tess__json doc;
-    TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
     const tess_status status = read_document(ctx, &doc, trace);
     tess__json_close(&doc);
     return status;
@@ -176,12 +175,8 @@ tess_status tess__trace_parse(tess_ctx *ctx, const char *name, const char *text,
 
 tess_status tess_trace_load(tess_ctx *ctx, const char *path, tess_trace **trace)
 {
-    tess__json doc;
     TESS_REQUIRE(ctx, path, trace);
-    TESS_TRY(tess__json_open(ctx, path, &doc));
-    const tess_status status = read_document(ctx, &doc, trace);
-    tess__json_close(&doc);
-    return status;
+    return tess__trace_parse(ctx, path, NULL, 0, trace);
 }
 
 void tess_trace_destroy(tess_trace *trace)

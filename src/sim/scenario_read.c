@@ -110,7 +110,7 @@ static tess_status read_origin(tess_ctx *ctx, const tess__json_node *object, con
         return tess__json_fail(c, "a model has a \"name\" or a \"config\", not both");
     if (config) {
         TESS_TRY(beside(c, base, config, path));
-        return tess__model_import(ctx, path, scenario);
+        return tess__model_import(ctx, path, NULL, 0, scenario);
     }
     if (!name)
         return TESS_OK;
@@ -157,23 +157,17 @@ static tess_status read_scenario(tess_ctx *ctx, const tess__json *doc, tess_scen
     return TESS_OK;
 }
 
-static tess_status finish(tess_ctx *ctx, tess__json *doc, tess_status opened,
-                          tess_scenario *scenario)
-{
-    tess_scenario made = {0};
-    TESS_TRY(opened);
-    const tess_status status = read_scenario(ctx, doc, &made);
-    tess__json_close(doc);
-    if (status == TESS_OK)
-        *scenario = made;
-    return status;
-}
-
 tess_status tess__scenario_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                                  tess_scenario *scenario)
 {
     tess__json doc;
-    return finish(ctx, &doc, tess__json_open_memory(ctx, name, text, bytes, &doc), scenario);
+    tess_scenario made = {0};
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
+    const tess_status status = read_scenario(ctx, &doc, &made);
+    tess__json_close(&doc);
+    if (status == TESS_OK)
+        *scenario = made;
+    return status;
 }
 
 /* ---- public ---------------------------------------------------------------------------------- */
@@ -191,12 +185,9 @@ const char *tess_scenario_name(int index)
 
 tess_status tess_scenario_load(tess_ctx *ctx, const char *name, tess_scenario *scenario)
 {
-    static const char who[] = "tess_scenario_load";
     TESS_REQUIRE(ctx, name, scenario);
-    if (is_path(name)) {
-        tess__json doc;
-        return finish(ctx, &doc, tess__json_open(ctx, name, &doc), scenario);
-    }
+    if (is_path(name))
+        return tess__scenario_parse(ctx, name, NULL, 0, scenario);
     const char *names[NAMES_MAX];
     int n = 0;
     for (; n < tess__n_shipped_scenarios && n < NAMES_MAX; n++) {
@@ -208,10 +199,10 @@ tess_status tess_scenario_load(tess_ctx *ctx, const char *name, tess_scenario *s
     }
     const char *near = tess_nearest(name, names, n);
     if (near)
-        return tess__fail(TESS_EINVAL, "%s: no scenario \"%.64s\"; did you mean \"%s\"?", who, name,
-                          near);
-    return tess__fail(TESS_EINVAL, "%s: no scenario \"%.64s\"; a file needs a '/' or .json", who,
-                      name);
+        return tess__fail(TESS_EINVAL, "%s: no scenario \"%.64s\"; did you mean \"%s\"?", __func__,
+                          name, near);
+    return tess__fail(TESS_EINVAL, "%s: no scenario \"%.64s\"; a file needs a '/' or .json",
+                      __func__, name);
 }
 
 static tess_status unknown_key(const char *key)
@@ -236,7 +227,7 @@ tess_status tess_scenario_set(tess_ctx *ctx, tess_scenario *scenario, const char
     if (strcmp(key, "model.name") == 0)
         return tess__model_use(ctx, value, scenario);
     if (strcmp(key, "model.config") == 0)
-        return tess__model_import(ctx, value, scenario);
+        return tess__model_import(ctx, value, NULL, 0, scenario);
     const char *dot = strchr(key, '.');
     if (dot)
         for (int i = 0; i < tess__n_fields; i++)
@@ -255,9 +246,8 @@ int tess_scenario_settings(void)
 tess_status tess_scenario_get(const tess_scenario *scenario, int index,
                               tess_scenario_setting *setting)
 {
-    static const char who[] = "tess_scenario_get";
     TESS_REQUIRE(scenario, setting);
-    TESS_TRY(tess__check_range(who, "index", index, 0, tess__n_fields - 1));
+    TESS_TRY(tess__check_range(__func__, "index", index, 0, tess__n_fields - 1));
     const tess__field *field = &tess__fields[index];
     *setting = (tess_scenario_setting){.group = field->group,
                                        .name = field->name,

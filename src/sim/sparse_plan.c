@@ -87,7 +87,6 @@ tess_status tess_scenario_plan(tess_ctx *ctx, const tess_cluster *cluster,
                                const tess_profile *profile, int64_t step, tess_plan_method method,
                                tess_scenario *scenario)
 {
-    const char *fn = "tess_scenario_plan";
     TESS_REQUIRE(ctx, cluster, profile, scenario);
     tess_profile_view v;
     tess_scenario full, made = *scenario;
@@ -97,7 +96,7 @@ tess_status tess_scenario_plan(tess_ctx *ctx, const tess_cluster *cluster,
     TESS_TRY(tess_profile_query(profile, &v));
     if (v.heads != full.model.heads || v.layers != full.model.layers)
         return tess__fail(TESS_EINVAL,
-                          "%s: the profile has %d layers of %d heads, the model %d of %d", fn,
+                          "%s: the profile has %d layers of %d heads, the model %d of %d", __func__,
                           v.layers, v.heads, full.model.layers, full.model.heads);
     const size_t n = (size_t)v.layers * (size_t)v.heads;
     double *density = tess__alloc(ctx, n * sizeof *density);

@@ -95,7 +95,6 @@ typedef struct {
 
 tess_status tess__map_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                             tess__map *map);
-tess_status tess__map_open(tess_ctx *ctx, const char *path, tess__map *map);
 void tess__map_close(tess__map *map);
 
 /* ---- map_find.c ------------------------------------------------------------------------------ */

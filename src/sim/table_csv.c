@@ -114,12 +114,11 @@ tess_status tess__table_read(tess_ctx *ctx, const char *name, const void *text, 
     tess_status status = count(&made, csv);
     if (status == TESS_OK)
         status = fill(&made, csv);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *table = made;
+    else
         tess__arena_free(&made.arena);
-        return status;
-    }
-    *table = made;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess__table_open(tess_ctx *ctx, const char *path, tess__table *table)

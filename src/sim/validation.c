@@ -75,7 +75,7 @@ static tess_status run(tess_validation *v, const char *path, const tess_validati
 {
     tess__table table = {0};
     TESS_TRY(tess__table_open(v->ctx, path, &table));
-    tess_status status = opts->map ? tess__map_open(v->ctx, opts->map, &v->map)
+    tess_status status = opts->map ? tess__map_parse(v->ctx, opts->map, NULL, 0, &v->map)
                                    : tess__map_find(v->ctx, &table, &v->map);
     if (status == TESS_OK)
         status = tess__cases_add(&v->cases, &v->map, &table);
@@ -96,12 +96,11 @@ tess_status tess_validation_run(tess_ctx *ctx, const char *path, const tess_vali
     v->ctx = ctx;
     v->cases.ctx = v->cases.arena.ctx = ctx;
     const tess_status status = run(v, path, opts ? opts : &none);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *validation = v;
+    else
         tess_validation_destroy(v);
-        return status;
-    }
-    *validation = v;
-    return TESS_OK;
+    return status;
 }
 
 tess_status tess_validation_query(const tess_validation *validation, tess_validation_info *info)

@@ -225,7 +225,7 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
     char path[PATH_MAX];
     tess__state state;
     TESS_TRY(tess__path(path, dir, "state.json"));
-    TESS_TRY(tess__state_read(train->ctx, path, &state));
+    TESS_TRY(tess__state_read(train->ctx, path, NULL, 0, &state));
     TESS_TRY(check_state(train, dir, &state));
     TESS_TRY(read_weights(train, dir, train->model->values));
     TESS_TRY(tess__path(path, dir, "ema"));

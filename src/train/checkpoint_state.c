@@ -142,28 +142,15 @@ static tess_status read_root(const tess__json *doc, tess__state *s)
     return sample_in(tess__json_member(&o, "sample"), &s->checkpoint);
 }
 
-/* Reads an open document and closes it. */
-static tess_status read_document(tess__json *doc, tess__state *state)
+tess_status tess__state_read(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                             tess__state *state)
 {
+    tess__json doc;
     tess__state read = {.checkpoint = {.step = 0}};
-    const tess_status status = read_root(doc, &read);
-    tess__json_close(doc);
+    TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
+    const tess_status status = read_root(&doc, &read);
+    tess__json_close(&doc);
     if (status == TESS_OK)
         *state = read;
     return status;
-}
-
-tess_status tess__state_read(tess_ctx *ctx, const char *path, tess__state *state)
-{
-    tess__json doc;
-    TESS_TRY(tess__json_open(ctx, path, &doc));
-    return read_document(&doc, state);
-}
-
-tess_status tess__state_read_text(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
-                                  tess__state *state)
-{
-    tess__json doc;
-    TESS_TRY(tess__json_open_memory(ctx, name, text, bytes, &doc));
-    return read_document(&doc, state);
 }

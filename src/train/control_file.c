@@ -34,7 +34,7 @@ static tess_status read_decisions(const tess__control *c, const char *dir, tess_
     TESS_TRY(tess__path(path, dir, decisions_file));
     if (access(path, F_OK) != 0)
         return TESS_OK;
-    TESS_TRY(tess__dsv_state_read(c->ctx, path, d));
+    TESS_TRY(tess__dsv_state_read(c->ctx, path, NULL, 0, d));
     *found = d->layers == c->config.layers && d->heads == c->config.heads;
     if (*found)
         return TESS_OK;
@@ -170,7 +170,7 @@ tess_status tess__control_attention(tess_ctx *ctx, const char *dir, tess_attenti
     *attention = (tess_attention_opts)TESS_ATTENTION_OPTS_INIT;
     if (access(path, F_OK) != 0)
         return TESS_OK;
-    TESS_TRY(tess__dsv_state_read(ctx, path, &d));
+    TESS_TRY(tess__dsv_state_read(ctx, path, NULL, 0, &d));
     *attention = d.attention;
     if (d.cube_chosen)
         memcpy(attention->cube, d.cubes[0].cube, sizeof attention->cube);

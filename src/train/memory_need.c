@@ -198,9 +198,8 @@ static void share_tokens(const tess_model_config *m, const tess_pass_shape *shap
 tess_status tess_train_need(const tess_model_config *config, const tess_data_info *data,
                             const tess_train_opts *opts, int threads, tess_train_memory *memory)
 {
-    static const char who[] = "tess_train_need";
     TESS_REQUIRE(config, data, memory);
-    TESS_TRY(tess__check_range(who, "threads", threads, 1, 1024));
+    TESS_TRY(tess__check_range(__func__, "threads", threads, 1, 1024));
     tess_train_opts full;
     tess_pass_shape shape;
     tess_sparse_opts room;
@@ -208,9 +207,9 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
     tess__optim_need optim;
     tess__process_group pg;
     TESS_TRY(tess_model_config_check(config));
-    TESS_TRY(tess__train_options(who, opts, &full));
-    TESS_TRY(tess__pg_layout(who, &full, &pg));
-    TESS_TRY(tess__train_fits(who, config, data));
+    TESS_TRY(tess__train_options(__func__, opts, &full));
+    TESS_TRY(tess__pg_layout(__func__, &full, &pg));
+    TESS_TRY(tess__train_fits(__func__, config, data));
     const int *patch = config->patch;
     const int grid[3] = {data->frames / patch[0], data->height / patch[1], data->width / patch[2]};
     const int batch = full.batch / pg.dp_size;

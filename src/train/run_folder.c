@@ -115,7 +115,7 @@ static tess_status newest(tess_ctx *ctx, const char *folder, char path[PATH_MAX]
         name_of(step, name);
         TESS_TRY(tess__path(path, folder, name));
         TESS_TRY(tess__path(file, path, "state.json"));
-        const tess_status status = tess__state_read(ctx, file, &state);
+        const tess_status status = tess__state_read(ctx, file, NULL, 0, &state);
         if (status == TESS_OK) {
             *found = 1;
             return TESS_OK;
@@ -129,7 +129,6 @@ static tess_status newest(tess_ctx *ctx, const char *folder, char path[PATH_MAX]
 
 tess_status tess_checkpoint_find(tess_ctx *ctx, const char *dir, char *path, size_t bytes)
 {
-    static const char who[] = "tess_checkpoint_find";
     TESS_REQUIRE(ctx, dir, path);
     char place[PATH_MAX], folder[PATH_MAX];
     int found = 0;
@@ -144,7 +143,7 @@ tess_status tess_checkpoint_find(tess_ctx *ctx, const char *dir, char *path, siz
     if (!found)
         return tess__fail(TESS_EIO, "%s: holds no complete checkpoint", dir);
     if (strlen(place) >= bytes)
-        return tess__fail(TESS_EINVAL, "%s: bytes is %zu, must be more than %zu", who, bytes,
+        return tess__fail(TESS_EINVAL, "%s: bytes is %zu, must be more than %zu", __func__, bytes,
                           strlen(place));
     memcpy(path, place, strlen(place) + 1);
     return TESS_OK;
@@ -156,7 +155,7 @@ tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir, tess_checkpoint
     char path[PATH_MAX];
     tess__state state;
     TESS_TRY(tess__path(path, dir, "state.json"));
-    TESS_TRY(tess__state_read(ctx, path, &state));
+    TESS_TRY(tess__state_read(ctx, path, NULL, 0, &state));
     TESS_TRY(tess__control_attention(ctx, dir, &state.checkpoint.attention));
     *checkpoint = state.checkpoint;
     return TESS_OK;

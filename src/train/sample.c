@@ -177,12 +177,11 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
 tess_status tess_sample_run(tess_model *model, const tess_sample_opts *opts, const float *text,
                             float *latents)
 {
-    static const char who[] = "tess_sample_run";
     TESS_REQUIRE(model, opts, text, latents);
     tess_sample_opts o = *opts;
     parts p = {0};
     tess__sample_ranks_init(model->ctx, &o, &p.ranks);
-    tess_status status = tess__pg_agree(&p.ranks.pg, check(who, model, &o));
+    tess_status status = tess__pg_agree(&p.ranks.pg, check(__func__, model, &o));
     if (status == TESS_OK)
         status = make(model, &o, text, &p);
     if (status == TESS_OK)

@@ -154,12 +154,11 @@ tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *o, c
     if (s->density)
         memset(s->density, 0, densities * sizeof *s->density);
     const tess_status status = make_control(s, model, o, grid);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *sampler = s;
+    else
         tess__sampler_destroy(s);
-        return status;
-    }
-    *sampler = s;
-    return TESS_OK;
+    return status;
 }
 
 void tess__sampler_destroy(tess__sampler *sampler)

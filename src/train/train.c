@@ -163,13 +163,12 @@ static tess_status check(const char *who, const tess_model *model, const tess_da
 tess_status tess_train_create(tess_model *model, tess_data *data, const tess_train_opts *opts,
                               tess_train **train)
 {
-    static const char who[] = "tess_train_create";
     tess_comm *comm = opts ? opts->comm : NULL;
     tess_train_opts full;
     tess_data_info info;
     tess__arena arena = {.ctx = NULL};
     tess_train *t = NULL;
-    tess_status status = check(who, model, data, opts, train, &full, &info);
+    tess_status status = check(__func__, model, data, opts, train, &full, &info);
     if (status == TESS_OK) {
         arena.ctx = model->ctx;
         t = tess__arena_take(&arena, sizeof *t);
@@ -194,13 +193,12 @@ tess_status tess_train_create(tess_model *model, tess_data *data, const tess_tra
                       .lock = -1,
                       .saved = -1};
     tess__counts_add(comm, -1, &t->sent_before);
-    status = tess__pg_propagate(&t->pg, build_together(t, who));
-    if (status != TESS_OK) {
+    status = tess__pg_propagate(&t->pg, build_together(t, __func__));
+    if (status == TESS_OK)
+        *train = t;
+    else
         tess_train_destroy(t);
-        return status;
-    }
-    *train = t;
-    return TESS_OK;
+    return status;
 }
 
 void tess_train_destroy(tess_train *train)

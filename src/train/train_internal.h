@@ -265,9 +265,8 @@ typedef struct {
     double loss_mean, val_loss, val_buckets[TESS_NOISE_BUCKETS]; /* NaN: none */
 } tess__state;
 tess_status tess__state_write(tess_ctx *ctx, const char *path, const tess__state *state);
-tess_status tess__state_read(tess_ctx *ctx, const char *path, tess__state *state);
-tess_status tess__state_read_text(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
-                                  tess__state *state); /* for tests */
+tess_status tess__state_read(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                             tess__state *state); /* text NULL: that of the file `name` */
 
 /* path = a/b; EIO with a sentence if it is too long. */
 tess_status tess__path(char path[PATH_MAX], const char *a, const char *b);

@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tess__dsv_state d;
     MUST(tess_ctx_create(&(tess_ctx_opts){.isa = "base", .threads = 1}, &ctx) == TESS_OK);
     const tess_status status =
-        tess__dsv_state_read_text(ctx, "decisions.json", (const char *)data, size, &d);
+        tess__dsv_state_read(ctx, "decisions.json", (const char *)data, size, &d);
     if (status == TESS_OK) {
         check(&d);
         tess__dsv_state_destroy(&d);

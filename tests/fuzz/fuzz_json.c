@@ -74,7 +74,7 @@ static void write_and_read(tess_ctx *ctx, const json_t *value, int indent)
     tess__jw_value(&w, NULL, value);
     MUST(w.status == TESS_OK && buffer.used == count.bytes);
     tess__json doc;
-    MUST(tess__json_open_memory(ctx, "written.json", buffer.text, buffer.used, &doc) == TESS_OK);
+    MUST(tess__json_open(ctx, "written.json", buffer.text, buffer.used, &doc) == TESS_OK);
     MUST(json_equal(doc.root, value));
     tess__json_close(&doc);
     free(buffer.text);
@@ -88,8 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tess_ctx *ctx = NULL;
     MUST(tess_ctx_create(&(tess_ctx_opts){.isa = "base", .threads = 1}, &ctx) == TESS_OK);
     tess__json doc;
-    const tess_status status =
-        tess__json_open_memory(ctx, "fuzz.json", (const char *)data, bytes, &doc);
+    const tess_status status = tess__json_open(ctx, "fuzz.json", (const char *)data, bytes, &doc);
     if (status == TESS_OK) {
         write_and_read(ctx, doc.root, 0);
         write_and_read(ctx, doc.root, 2);

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tess__json doc;
     tess_plan *plan = NULL;
     MUST(tess_ctx_create(&(tess_ctx_opts){.isa = "base", .threads = 1}, &ctx) == TESS_OK);
-    tess_status status = tess__json_open_memory(ctx, "fuzz.json", (const char *)data, size, &doc);
+    tess_status status = tess__json_open(ctx, "fuzz.json", (const char *)data, size, &doc);
     if (status == TESS_OK) {
         status = tess__plan_read(ctx, &doc, &plan);
         tess__json_close(&doc);

@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tess_scenario s = {0};
         const tess_status status =
             i == 0 ? tess__scenario_parse(ctx, "fuzz.json", (const char *)data, size, &s)
-                   : tess__model_import_text(ctx, "fuzz.json", (const char *)data, size, &s);
+                   : tess__model_import(ctx, "fuzz.json", (const char *)data, size, &s);
         if (status == TESS_OK)
             use(&s);
         else

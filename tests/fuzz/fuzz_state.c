@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tess__state state;
     MUST(tess_ctx_create(&(tess_ctx_opts){.isa = "base", .threads = 1}, &ctx) == TESS_OK);
     const tess_status status =
-        tess__state_read_text(ctx, "state.json", (const char *)data, size, &state);
+        tess__state_read(ctx, "state.json", (const char *)data, size, &state);
     if (status == TESS_OK) {
         MUST(state.checkpoint.step >= 0 && state.batch >= 1 && state.batches >= 0);
         MUST(state.optim == TESS_OPTIM_MUON || state.optim == TESS_OPTIM_ADAMW);

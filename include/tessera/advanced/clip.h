@@ -10,9 +10,7 @@
 #include "../media.h"
 #include "machine.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* What libtessera_train was built with, as tess_component_query does for libtessera. */
 TESS_API int tess_train_component_count(void);
@@ -53,8 +51,6 @@ TESS_API tess_status tess_clip_open(tess_ctx *ctx, const char *path, const tess_
 TESS_API tess_status tess_clip_view(const tess_clip_file *file, tess_clip *clip);
 TESS_API void tess_clip_close(tess_clip_file *file);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -8,9 +8,7 @@
 
 #include "../comm.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* A communicator of one rank. */
 TESS_API tess_status tess_comm_self(tess_ctx *ctx, tess_comm **comm);
@@ -138,8 +136,6 @@ TESS_API tess_status tess_comm_trace_clear(tess_comm *comm);
  * (docs/formats.md). comm is the one that tess_comm_trace made. */
 TESS_API tess_status tess_comm_trace_write(const tess_comm *comm, const char *path);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

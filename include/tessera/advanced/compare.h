@@ -19,9 +19,7 @@
 
 #include "../base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* A mean over n runs, and the interval that holds what was estimated with the confidence asked for.
  * n 0: mean is NaN; below 2 runs there is no interval: low and high are NaN. */
@@ -115,8 +113,6 @@ TESS_API tess_status tess_compare_arm_view(const tess_compare *compare, int inde
 TESS_API tess_status tess_compare_write(tess_compare *compare, const char *path);
 TESS_API void tess_compare_destroy(tess_compare *compare);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

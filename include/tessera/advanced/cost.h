@@ -12,9 +12,7 @@
 
 #include "../cluster.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- attention --------------------------------------------------------------------------- */
 
@@ -139,8 +137,6 @@ TESS_API tess_status tess_cluster_create(tess_ctx *ctx, const tess_cluster_info 
 /* Writes the description, complete or not at all. */
 TESS_API tess_status tess_cluster_save(const tess_cluster *cluster, const char *path);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -22,9 +22,7 @@
 
 #include "../plan.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 typedef struct tess_exchange tess_exchange;
 
@@ -135,8 +133,6 @@ typedef struct {
 
 TESS_API tess_status tess_exchange_ring(const tess_exchange *exchange, tess_ring_view *view);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -8,9 +8,7 @@
 
 #include "../strategy.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- work ----------------------------------------------------------------------------------- */
 
@@ -70,8 +68,6 @@ typedef void (*tess_candidate_fn)(void *user, int layer, const tess_candidate *c
  * reasons live as long as the plan. */
 TESS_API tess_status tess_plan_explain(const tess_plan *plan, tess_candidate_fn fn, void *user);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -9,9 +9,7 @@
 
 #include "../base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- the machine ------------------------------------------------------------------------- */
 
@@ -133,8 +131,6 @@ typedef struct {
 TESS_API tess_status tess_tensor_stats(const tess_ctx *ctx, const tess_tensor *tensor,
                                        tess_stats *stats);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

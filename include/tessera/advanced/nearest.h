@@ -8,16 +8,12 @@
 
 #include "../base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* The candidate that word was probably meant to be: fewest edits, at most a third of the longer one
  * (ASCII case apart), the first of equals. NULL if none is near. For "did you mean" sentences. */
 TESS_API const char *tess_nearest(const char *word, const char *const *candidates, int n);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

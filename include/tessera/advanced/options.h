@@ -12,9 +12,7 @@
 
 #include "../base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 typedef enum {
     TESS_OPTION_INT,   /* int */
@@ -58,8 +56,6 @@ TESS_API const tess_option_table *tess_option_table_of(tess_options which);
 /* The option of that name; NULL: none. */
 TESS_API const tess_option *tess_option_find(tess_options which, const char *name);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

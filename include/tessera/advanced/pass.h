@@ -15,9 +15,7 @@
 #include "../cp.h"
 #include "../model.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- configurations -------------------------------------------------------------------------- */
 
@@ -170,8 +168,6 @@ TESS_API tess_status tess_linear_backward(const tess_ctx *ctx, const tess_linear
                                           const float *x, const float *w, const float *dy,
                                           float *dx, float *dw, float *dbias);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

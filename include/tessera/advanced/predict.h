@@ -21,9 +21,7 @@
 
 #include "../select.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- learning ------------------------------------------------------------------------------ */
 
@@ -176,8 +174,6 @@ typedef struct {
 TESS_API tess_status tess_break_even(tess_ctx *ctx, const tess_attn_rates_shape *shape,
                                      const char *folder, tess_break_even_result *result);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -8,9 +8,7 @@
 
 #include "../base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* The page of a sparsity profile: how many keys heads need, by layer, noise level and training
  * step; how well a predictor finds them; and what chosen heads attend to, drawn on the frames.
@@ -73,8 +71,6 @@ TESS_API tess_status tess_profile_report_mask(tess_profile_report *report,
 TESS_API tess_status tess_profile_report_write(tess_profile_report *report, const char *path);
 TESS_API void tess_profile_report_destroy(tess_profile_report *report);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

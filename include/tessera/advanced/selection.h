@@ -8,9 +8,7 @@
 
 #include "../select.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* The same pairs, and the fewest more, in other groups and units: a coarse pair of (group, unit)
  * is selected if any pair of rows in it is. The ranges need not nest. The shape's batch, heads and
@@ -26,8 +24,6 @@ typedef struct {
 
 TESS_API tess_status tess_selector_query(const tess_selector *selector, tess_selector_info *info);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

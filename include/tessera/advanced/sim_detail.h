@@ -9,9 +9,7 @@
 
 #include "../scenario.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- scenarios ------------------------------------------------------------------------------- */
 
@@ -80,8 +78,6 @@ typedef struct {
 TESS_API int tess_sim_ops(const tess_sim *sim); /* 0 before the first run */
 TESS_API tess_status tess_sim_op_query(const tess_sim *sim, int index, tess_sim_op *op);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -24,9 +24,7 @@
 #include "plugin.h"
 #include "predict.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* Noise levels are divided into quartiles, and at most so many sizes of cubes are compared. */
 enum { TESS_CUBES = 6 };
@@ -140,8 +138,6 @@ typedef struct {
 TESS_API tess_status tess_pass_attend_result(const tess_pass *pass, int layer,
                                              tess_attend_result *result);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -23,9 +23,7 @@
 #include "../train.h"
 #include "sparse.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- predictors ---------------------------------------------------------------------------- */
 
@@ -100,8 +98,6 @@ TESS_API double tess_train_schedule(const tess_train_opts *opts, int64_t step);
 TESS_API tess_status tess_train_validate(tess_train *train, double *loss,
                                          double buckets[TESS_NOISE_BUCKETS]);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -16,9 +16,7 @@
 
 #include "../cluster.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 typedef struct tess_trace tess_trace;
 
@@ -73,8 +71,6 @@ typedef struct {
 TESS_API tess_status tess_trace_replay(const tess_trace *trace, const tess_cluster *cluster,
                                        const tess_trace_opts *opts, tess_trace_result *result);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -14,9 +14,7 @@
 #include "../scenario.h"
 #include "sim_detail.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TESS_BEGIN_DECLS
 
 /* ---- validation ------------------------------------------------------------------------------ */
 
@@ -132,8 +130,6 @@ TESS_API tess_status tess_calibration_value(const tess_calibration *calibration,
 /* The file the fit began from, with the fitted values in it. */
 TESS_API tess_status tess_calibration_write(const tess_calibration *calibration, const char *path);
 
-#ifdef __cplusplus
-}
-#endif
+TESS_END_DECLS
 
 #endif

@@ -129,10 +129,9 @@ tess_status tess_plan_exchange(const tess_plan *plan, const tess_work *work, int
                                const int64_t *bounds_q, const int64_t *bounds_k,
                                tess_exchange **exchange)
 {
-    static const char who[] = "tess_plan_exchange";
     TESS_REQUIRE(plan, bounds_q, exchange);
     bounds_k = bounds_k ? bounds_k : bounds_q;
-    TESS_TRY(check(who, plan, work, layer, rank, bounds_q, bounds_k));
+    TESS_TRY(check(__func__, plan, work, layer, rank, bounds_q, bounds_k));
     const tess_plan_info *info = &plan->info;
     tess__arena arena = {.ctx = plan->ctx};
     const size_t counts = 2 * TESS__SIDES * (size_t)info->ranks * sizeof(int64_t);
@@ -164,12 +163,11 @@ tess_status tess_plan_exchange(const tess_plan *plan, const tess_work *work, int
                      .rank = rank,
                      .bounds = {bounds_q, bounds_k, bounds_k}};
     const tess_status status = fill(&job, x);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *exchange = x;
+    else
         tess_exchange_destroy(x);
-        return status;
-    }
-    *exchange = x;
-    return TESS_OK;
+    return status;
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
@@ -202,8 +200,7 @@ static tess_status check_rows(const char *who, const tess_exchange *exchange, te
 
 tess_status tess_exchange_view(const tess_exchange *exchange, tess_rows rows, tess_rows_view *view)
 {
-    static const char who[] = "tess_exchange_view";
-    TESS_TRY(check_rows(who, exchange, rows));
+    TESS_TRY(check_rows(__func__, exchange, rows));
     TESS_REQUIRE(view);
     const tess__run_list *out = &exchange->to_compute[ways[rows].side];
     const tess__run_list *in = &exchange->computed[ways[rows].side];
@@ -238,9 +235,8 @@ static void expand(const tess__run_list *list, int packed, int64_t stride_head, 
 tess_status tess_exchange_index(const tess_exchange *exchange, tess_rows rows, tess_layout layout,
                                 int64_t *send_index, int64_t *recv_index)
 {
-    static const char who[] = "tess_exchange_index";
-    TESS_TRY(check_rows(who, exchange, rows));
-    TESS_TRY(tess__check_range(who, "layout", layout, 0, TESS_LAYOUT_COUNT - 1));
+    TESS_TRY(check_rows(__func__, exchange, rows));
+    TESS_TRY(tess__check_range(__func__, "layout", layout, 0, TESS_LAYOUT_COUNT - 1));
     const tess__side side = ways[rows].side;
     const int back = ways[rows].back;
     const int64_t shard = side == TESS__SIDE_Q ? exchange->info.shard_q : exchange->info.shard_k;

@@ -113,12 +113,11 @@ tess_status tess__partition_scratch_create(tess_ctx *ctx,
     tess_status status = take(&made->arena, parts, 2);
     if (status == TESS_OK)
         status = fill(made);
-    if (status != TESS_OK) {
+    if (status == TESS_OK)
+        *space = made;
+    else
         tess__partition_scratch_destroy(made);
-        return status;
-    }
-    *space = made;
-    return TESS_OK;
+    return status;
 }
 
 void tess__partition_scratch_destroy(tess__partition_scratch *space)

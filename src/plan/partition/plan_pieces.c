@@ -35,14 +35,13 @@ static int64_t walk_pieces(const tess_plan_layer *layer, int rank, tess_piece *p
 tess_status tess_plan_pieces(const tess_plan *plan, int layer, int rank, tess_piece *pieces,
                              int64_t *n)
 {
-    static const char who[] = "tess_plan_pieces";
-    TESS_TRY(tess__plan_layer_ok(who, plan, layer));
-    TESS_TRY(tess__check_range(who, "rank", rank, 0, plan->info.ranks - 1));
+    TESS_TRY(tess__plan_layer_ok(__func__, plan, layer));
+    TESS_TRY(tess__check_range(__func__, "rank", rank, 0, plan->info.ranks - 1));
     TESS_REQUIRE(n);
     const int64_t need = walk_pieces(&plan->layers[layer], rank, NULL);
     if (pieces && *n < need)
-        return tess__fail(TESS_EINVAL, "%s: n is %lld, rank %d has %lld pieces", who, (long long)*n,
-                          rank, (long long)need);
+        return tess__fail(TESS_EINVAL, "%s: n is %lld, rank %d has %lld pieces", __func__,
+                          (long long)*n, rank, (long long)need);
     if (pieces)
         walk_pieces(&plan->layers[layer], rank, pieces);
     *n = need;

@@ -51,13 +51,6 @@ static tess_status run_columns(job *j)
     return TESS_OK;
 }
 
-static tess_status run_union(job *j)
-{
-    for (int h = 0; h < j->bits.heads; h++)
-        j->sums[0] = tess__work_union(j->work, 0, h, 0, j->bits.q_blocks, NULL);
-    return TESS_OK;
-}
-
 static tess_status run_heads(job *j)
 {
     double rho;
@@ -145,7 +138,6 @@ int main(int argc, char **argv)
     time_it("masks from bytes", &j, run_bytes);
     time_it("tiles of permuted blocks", &j, run_tiles);
     time_it("loads of key blocks", &j, run_columns);
-    time_it("unions of all heads", &j, run_union);
     time_it("imbalance of head runs", &j, run_heads);
     time_it("imbalance of a ring", &j, run_ring);
     tess_work_destroy(j.work);

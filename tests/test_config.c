@@ -126,13 +126,11 @@ static void presets_are_valid_and_named(void **state)
 {
     (void)state;
     tess_model_config config;
-    assert_int_equal(tess_model_preset_count(), 4);
-    for (int i = 0; i < tess_model_preset_count(); i++) {
-        CHECK_OK(tess_model_preset(tess_model_preset_name(i), &config));
+    static const char *const names[] = {"tiny", "small", "1.3b", "14b"};
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(tess_model_preset(names[i], &config));
         CHECK_OK(tess_model_config_check(&config));
     }
-    assert_null(tess_model_preset_name(-1));
-    assert_null(tess_model_preset_name(4));
     CHECK_OK(tess_model_preset("14b", &config));
     assert_int_equal(config.heads * config.head_dim, 5120);
     CHECK_FAILS(tess_model_preset("smal", &config), TESS_EINVAL,

@@ -116,24 +116,6 @@ static void check_columns(const tess_work *work, const model *m)
     }
 }
 
-static void check_union(const tess_work *work, const model *m)
-{
-    const int layer = between(0, m->layers - 1), head = between(0, m->heads - 1);
-    const int begin = between(0, m->q), end = between(begin, m->q);
-    uint64_t bits[SIDE_MAX / 64 + 1] = {0};
-    int64_t want = 0;
-    const int64_t got = tess__work_union(work, layer, head, begin, end, bits);
-    for (int k = 0; k < m->k; k++) {
-        int any = 0;
-        for (int q = begin; q < end; q++)
-            any |= model_pair(m, layer, head, q, k) > 0;
-        assert_int_equal((bits[k / 64] >> (k % 64)) & 1, any);
-        want += any;
-    }
-    assert_int_equal(got, want);
-    assert_int_equal(tess__work_union(work, layer, head, begin, end, NULL), want);
-}
-
 static void masks_as_bytes_and_as_bits_are_the_same_work(void **state)
 {
     (void)state;
@@ -148,7 +130,6 @@ static void masks_as_bytes_and_as_bits_are_the_same_work(void **state)
         check_tiles(work, &m);
         check_tiles(from_bits, &m);
         check_columns(work, &m);
-        check_union(work, &m);
         tess_work_destroy(work);
         tess_work_destroy(from_bits);
         free(bits);
@@ -214,7 +195,6 @@ static void selections_count_pairs_of_tokens(void **state)
         check_rows(work, &m);
         check_tiles(work, &m);
         check_columns(work, &m);
-        check_union(work, &m);
         tess_work_destroy(work);
         for (int l = 0; l < m.layers; l++)
             tess_selection_destroy(sel[l]);
@@ -304,8 +284,6 @@ static void loads_of_heads_are_spread_without_loss(void **state)
         assert_int_equal(sum, 0);
         assert_int_equal(tess__work_words(work), 0);
         assert_null(tess__work_bits(work, 0, 0, 0));
-        assert_int_equal(tess__work_union(work, 0, 0, 0, 1, NULL), weights[0] ? blocks : 0);
-        assert_int_equal(tess__work_union(work, 0, 0, 1, 1, NULL), 0);
         tess_work_destroy(work);
     }
 }

@@ -29,9 +29,8 @@ static tess_status check_shape(const tess_attn_shape *s)
     TESS_TRY(tess__check_range(who, "tokens_q", s->tokens_q, 0, INT32_MAX));
     TESS_TRY(tess__check_range(who, "tokens_k", s->tokens_k, 0, INT32_MAX));
     if (!isfinite(s->scale) || s->scale < 0.0f)
-        return tess__fail(TESS_EINVAL,
-                          "%s: scale is %g, must be positive, or 0 for 1/sqrt(head_dim)", who,
-                          (double)s->scale);
+        return tess__invalid(who, "scale is %g, must be positive, or 0 for 1/sqrt(head_dim)",
+                             (double)s->scale);
     TESS_TRY(tess__check_flag(who, "compensate", s->compensate));
     return TESS_OK;
 }
@@ -200,8 +199,8 @@ tess_status tess__attn_check_inputs(const char *who, const tess_attn *attn,
     TESS_TRY(tess__view_check(who, "k", k, TESS_DTYPE_F32, TESS_DTYPE_BF16, s->tokens_k));
     TESS_TRY(tess__view_check(who, "v", v, TESS_DTYPE_F32, TESS_DTYPE_BF16, s->tokens_k));
     if (k->dtype != v->dtype)
-        return tess__fail(TESS_EINVAL, "%s: k is %s and v is %s, must be the same", who,
-                          tess_dtype_name(k->dtype), tess_dtype_name(v->dtype));
+        return tess__invalid(who, "k is %s and v is %s, must be the same",
+                             tess_dtype_name(k->dtype), tess_dtype_name(v->dtype));
     return TESS_OK;
 }
 
@@ -210,8 +209,8 @@ tess_status tess__attn_check_output(const char *who, const char *name, const tes
 {
     TESS_TRY(tess__view_check(who, name, view, TESS_DTYPE_F32, TESS_DTYPE_F32, tokens));
     if (tokens > 1 && llabs((long long)view->stride_s) < attn->shape.head_dim)
-        return tess__fail(TESS_EINVAL, "%s: %s has token stride %lld, its rows of %d overlap", who,
-                          name, (long long)view->stride_s, attn->shape.head_dim);
+        return tess__invalid(who, "%s has token stride %lld, its rows of %d overlap", name,
+                             (long long)view->stride_s, attn->shape.head_dim);
     return TESS_OK;
 }
 

@@ -177,17 +177,16 @@ static tess_status check_in(const char *who, const tess_density_in *in)
 {
     int32_t n_q, n_k;
     if (!in->groups)
-        return tess__fail(TESS_EINVAL, "%s: groups is NULL", who);
+        return tess__invalid(who, "groups is NULL");
     TESS_TRY(tess__sel_shape_check(who, in->groups, &n_q, &n_k));
     if (in->groups->tokens_q < 1 || in->groups->tokens_k < 1)
-        return tess__fail(TESS_EINVAL, "%s: groups has %lld queries and %lld keys, needs both", who,
-                          (long long)in->groups->tokens_q, (long long)in->groups->tokens_k);
+        return tess__invalid(who, "groups has %lld queries and %lld keys, needs both",
+                             (long long)in->groups->tokens_q, (long long)in->groups->tokens_k);
     TESS_TRY(tess__select_check_tokens(who, in->groups->tokens_k));
     TESS_TRY(tess__select_check_qk(who, in->q, in->k, in->head_dim, 256, in->scale,
                                    in->groups->tokens_q, in->groups->tokens_k));
     if (!(in->mass > 0.0 && in->mass <= 1.0))
-        return tess__fail(TESS_EINVAL, "%s: mass is %g, must be above 0 and at most 1", who,
-                          in->mass);
+        return tess__invalid(who, "mass is %g, must be above 0 and at most 1", in->mass);
     TESS_TRY(tess__check_number(who, "quantile", in->quantile, 0, 1));
     TESS_TRY(tess__check_least(who, "every", in->every, 0));
     TESS_TRY(tess__check_least(who, "first", in->first, 0));

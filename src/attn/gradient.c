@@ -241,12 +241,12 @@ static tess_status check(const tess_attn *attn, const tess_selection *sel,
 {
     static const char who[] = "tess_attn_backward";
     if (!attn || !saved)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, attn ? "saved" : "attn");
+        return tess__invalid(who, "%s is NULL", attn ? "saved" : "attn");
     const tess_attn_shape *s = &attn->shape;
     TESS_TRY(tess__attn_check_inputs(who, attn, sel, saved->q, saved->k, saved->v));
     TESS_TRY(tess__view_check(who, "o", saved->o, TESS_DTYPE_F32, TESS_DTYPE_F32, s->tokens_q));
     if (!saved->lse && s->tokens_q > 0)
-        return tess__fail(TESS_EINVAL, "%s: lse is NULL", who);
+        return tess__invalid(who, "lse is NULL");
     TESS_TRY(tess__view_check(who, "dout", dout, TESS_DTYPE_F32, TESS_DTYPE_F32, s->tokens_q));
     TESS_TRY(tess__attn_check_output(who, "dq", attn, dq, s->tokens_q));
     TESS_TRY(tess__attn_check_output(who, "dk", attn, dk, s->tokens_k));

@@ -46,14 +46,14 @@ tess_status tess_attn_merge(const tess_attn_shape *shape, const tess_view *o_par
 {
     TESS_REQUIRE(shape);
     if (shape->batch < 1 || shape->heads < 1 || shape->head_dim < 1 || shape->tokens_q < 0)
-        return tess__fail(TESS_EINVAL, "%s: the shape is %d x %d x %lld x %d, must be positive",
-                          __func__, shape->batch, shape->heads, (long long)shape->tokens_q,
-                          shape->head_dim);
+        return tess__invalid(__func__, "the shape is %d x %d x %lld x %d, must be positive",
+                             shape->batch, shape->heads, (long long)shape->tokens_q,
+                             shape->head_dim);
     TESS_TRY(tess__view_check(__func__, "o_part", o_part, TESS_DTYPE_F32, TESS_DTYPE_F32,
                               shape->tokens_q));
     TESS_TRY(tess__view_check(__func__, "o", o, TESS_DTYPE_F32, TESS_DTYPE_F32, shape->tokens_q));
     if ((!lse_part || !lse) && shape->tokens_q > 0)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__, lse_part ? "lse" : "lse_part");
+        return tess__invalid(__func__, "%s is NULL", lse_part ? "lse" : "lse_part");
     tess__merge(1, shape, o_part, lse_part, o, lse);
     return TESS_OK;
 }

@@ -55,8 +55,8 @@ tess_status tess_order_cubes(const int grid[3], const int cube[3], int64_t *perm
         groups *= tokens > INT32_MAX ? 1 : 1 + (grid[i] - 1) / cube[i];
     }
     if (tokens > INT32_MAX)
-        return tess__fail(TESS_EINVAL, "%s: grid is %d x %d x %d, must be below 2^31 tokens",
-                          __func__, grid[0], grid[1], grid[2]);
+        return tess__invalid(__func__, "grid is %d x %d x %d, must be below 2^31 tokens", grid[0],
+                             grid[1], grid[2]);
     if (perm || inverse || bounds) {
         if (bounds)
             bounds[0] = 0;

@@ -177,8 +177,8 @@ static tess_status set_gradients(const char *who, const tess_view *dq_low, const
                                  job *j)
 {
     if (!dq_low != !dk_low)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, both gradients are given or none", who,
-                          dq_low ? "dk_low" : "dq_low");
+        return tess__invalid(who, "%s is NULL, both gradients are given or none",
+                             dq_low ? "dk_low" : "dq_low");
     if (dq_low) {
         TESS_TRY(tess__view_check(who, "dq_low", dq_low, TESS_DTYPE_F32, TESS_DTYPE_F32, 1));
         TESS_TRY(tess__view_check(who, "dk_low", dk_low, TESS_DTYPE_F32, TESS_DTYPE_F32, 1));
@@ -206,8 +206,8 @@ tess_status tess_predict_loss_part(tess_predict *predict, const tess_predict_in 
 {
     TESS_REQUIRE(predict, in, stats, loss_heads);
     if (keys < predict->shape.tokens)
-        return tess__fail(TESS_EINVAL, "%s: keys is %lld, must be this part's %lld or more",
-                          __func__, (long long)keys, (long long)predict->shape.tokens);
+        return tess__invalid(__func__, "keys is %lld, must be this part's %lld or more",
+                             (long long)keys, (long long)predict->shape.tokens);
     job j;
     TESS_TRY(tess__predict_job_make(__func__, predict, in, &j));
     TESS_TRY(set_gradients(__func__, dq_low, dk_low, &j));

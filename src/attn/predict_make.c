@@ -162,8 +162,8 @@ tess_status tess__predict_check_rows(const char *who, const int64_t *rows, int64
 {
     for (int64_t i = 0; i < n; i++) {
         if (rows[i] < 0 || rows[i] >= tokens)
-            return tess__fail(TESS_EINVAL, "%s: rows[%lld] is %lld, must be 0..%lld", who,
-                              (long long)i, (long long)rows[i], (long long)tokens - 1);
+            return tess__invalid(who, "rows[%lld] is %lld, must be 0..%lld", (long long)i,
+                                 (long long)rows[i], (long long)tokens - 1);
         if (i > 0 && rows[i] <= rows[i - 1])
             return tess__fail(
                 TESS_EINVAL, "%s: rows[%lld] is %lld, must be above rows[%lld]'s %lld", who,

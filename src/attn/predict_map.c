@@ -17,7 +17,7 @@ static tess_status check_map(const char *who, const tess_predict *p, const tess_
                              const char *name_low, int64_t rows)
 {
     if (!p || !w)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, p ? name_w : "predict");
+        return tess__invalid(who, "%s is NULL", p ? name_w : "predict");
     TESS_TRY(tess__view_check(who, "x", x, TESS_DTYPE_F32, TESS_DTYPE_F32, p->shape.tokens));
     return tess__view_check(who, name_low, low, TESS_DTYPE_F32, TESS_DTYPE_F32, rows);
 }
@@ -123,8 +123,8 @@ tess_status tess_predict_map_backward(tess_predict *predict, const tess_view *x,
     tess_predict *p = predict;
     TESS_TRY(check_map(__func__, p, x, dw, "dw", dlow, "dlow", 1));
     if (rows && (n_rows < 1 || n_rows > p->shape.tokens))
-        return tess__fail(TESS_EINVAL, "%s: n_rows is %lld, must be 1..%lld", __func__,
-                          (long long)n_rows, (long long)p->shape.tokens);
+        return tess__invalid(__func__, "n_rows is %lld, must be 1..%lld", (long long)n_rows,
+                             (long long)p->shape.tokens);
     if (rows)
         TESS_TRY(tess__predict_check_rows(__func__, rows, n_rows, p->shape.tokens));
     const int64_t n = rows ? n_rows : p->shape.tokens;

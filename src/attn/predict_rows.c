@@ -20,8 +20,7 @@ static tess_status check_scale(const char *who, const char *name, float scale)
 {
     if (scale >= 0.0f && isfinite(scale))
         return TESS_OK;
-    return tess__fail(TESS_EINVAL, "%s: %s is %g, must be finite and not below 0", who, name,
-                      (double)scale);
+    return tess__invalid(who, "%s is %g, must be finite and not below 0", name, (double)scale);
 }
 
 static tess_status check_in(const char *who, const tess_predict_shape *s, const tess_predict_in *in)
@@ -37,8 +36,7 @@ static tess_status check_in(const char *who, const tess_predict_shape *s, const 
     TESS_TRY(check_scale(who, "scale_low", in->scale_low));
     TESS_TRY(tess__check_range(who, "n_rows", in->n_rows, 1, s->rows));
     if (in->loss != TESS_PREDICT_KL && in->loss != TESS_PREDICT_COSINE)
-        return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", who,
-                          (int)in->loss);
+        return tess__invalid(who, "loss is %d, must be KL (0) or COSINE (1)", (int)in->loss);
     return in->rows ? tess__predict_check_rows(who, in->rows, in->n_rows, s->tokens) : TESS_OK;
 }
 
@@ -179,11 +177,10 @@ tess_status tess_predict_stats_merge(tess_predict_loss loss, int64_t rows, const
                                      double *stats)
 {
     if (loss != TESS_PREDICT_KL && loss != TESS_PREDICT_COSINE)
-        return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", __func__,
-                          (int)loss);
+        return tess__invalid(__func__, "loss is %d, must be KL (0) or COSINE (1)", (int)loss);
     TESS_TRY(tess__check_least(__func__, "rows", rows, 0));
     if (rows > 0 && (!part || !stats))
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__, part ? "stats" : "part");
+        return tess__invalid(__func__, "%s is NULL", part ? "stats" : "part");
     for (int64_t i = 0; i < rows; i++, part += TESS_PREDICT_STATS, stats += TESS_PREDICT_STATS) {
         if (loss == TESS_PREDICT_KL) {
             merge_pair(part, stats);

@@ -321,18 +321,15 @@ tess_status tess__attn_rates_check(const char *who, const tess_ctx *ctx,
                                    const tess_attn_rates_shape *s, const void *result)
 {
     if (!ctx || !s || !result)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !ctx ? "ctx"
-                          : !s ? "shape"
-                               : "result");
+        return tess__invalid(who, "%s is NULL", !ctx ? "ctx" : !s ? "shape" : "result");
     TESS_TRY(tess__check_eights(who, "head_dim", s->head_dim, TESS_DIM_MAX));
     TESS_TRY(tess__check_range(who, "queries", s->queries, 1, INT32_MAX));
     TESS_TRY(tess__check_range(who, "keys", s->keys, 1, INT32_MAX));
     TESS_TRY(tess__check_least(who, "group", s->group, 1));
     TESS_TRY(tess__check_least(who, "unit", s->unit, 1));
     if (s->proj_dim < 0 || s->proj_dim > 64 || s->proj_dim % 8 != 0)
-        return tess__fail(TESS_EINVAL, "%s: proj_dim is %d, must be 0 or a multiple of 8 up to 64",
-                          who, s->proj_dim);
+        return tess__invalid(who, "proj_dim is %d, must be 0 or a multiple of 8 up to 64",
+                             s->proj_dim);
     TESS_TRY(tess__check_range(who, "compensate", s->compensate, 0, 1));
     TESS_TRY(tess__check_range(who, "backward", s->backward, 0, 1));
     TESS_TRY(tess__check_number(who, "seconds", s->seconds, 0, 3600));

@@ -82,8 +82,7 @@ tess_status tess__select_check_qk(const char *who, const tess_view *q, const tes
 {
     TESS_TRY(tess__check_eights(who, "head_dim", head_dim, dim_max));
     if (!(scale >= 0.0f) || isinf(scale))
-        return tess__fail(TESS_EINVAL, "%s: scale is %g, must be finite and not below 0", who,
-                          (double)scale);
+        return tess__invalid(who, "scale is %g, must be finite and not below 0", (double)scale);
     TESS_TRY(tess__view_check(who, "q", q, TESS_DTYPE_F32, TESS_DTYPE_F32, tokens_q));
     return tess__view_check(who, "k", k, TESS_DTYPE_F32, TESS_DTYPE_F32, tokens_k);
 }
@@ -96,8 +95,8 @@ static tess_status check_grid(const char *who, const int32_t grid[3], const tess
     const int64_t both[] = {shape->tokens_q, shape->tokens_k};
     for (int i = some; i < 2; i++)
         if ((double)both[i] != tokens)
-            return tess__fail(TESS_EINVAL, "%s: tokens_%c is %lld, must be grid's %d x %d x %d",
-                              who, "qk"[i], (long long)both[i], grid[0], grid[1], grid[2]);
+            return tess__invalid(who, "tokens_%c is %lld, must be grid's %d x %d x %d", "qk"[i],
+                                 (long long)both[i], grid[0], grid[1], grid[2]);
     return TESS_OK;
 }
 
@@ -107,15 +106,14 @@ static tess_status check_groups(const char *who, const tess_selector_opts *opts,
 {
     int32_t most = INT32_MAX;
     if (opts->kind == TESS_SELECT_EDGES)
-        return tess__fail(TESS_EINVAL, "%s: groups are given, edges takes whole selections", who);
+        return tess__invalid(who, "groups are given, edges takes whole selections");
     if (opts->kind == TESS_SELECT_WINDOW) {
         TESS_TRY(tess_order_cubes(opts->grid, opts->cube, NULL, NULL, NULL, &most));
         most--;
     }
     for (int32_t i = 0; i < n_q; i++)
         if (groups[i] < 0 || groups[i] > most)
-            return tess__fail(TESS_EINVAL, "%s: groups[%d] is %d, must be 0..%d", who, i, groups[i],
-                              most);
+            return tess__invalid(who, "groups[%d] is %d, must be 0..%d", i, groups[i], most);
     return TESS_OK;
 }
 
@@ -179,12 +177,12 @@ static tess_status check_budget(const char *who, const tess__select_rule *rule,
     const int given = (b->keys != 0) + (b->density != 0.0) + (b->keys_head != NULL) +
                       (b->density_head != NULL) + (b->keys_each != NULL) + (b->mass != 0.0);
     if (given != rule->budget)
-        return tess__fail(TESS_EINVAL, "%s: %d budgets are given, %s takes %s", who, given,
-                          rule->name, rule->budget ? "exactly one" : "none");
+        return tess__invalid(who, "%d budgets are given, %s takes %s", given, rule->name,
+                             rule->budget ? "exactly one" : "none");
     if (b->mass != 0.0) {
         if (!rule->mass)
-            return tess__fail(TESS_EINVAL, "%s: budget.mass is %g, %s takes keys or a density", who,
-                              b->mass, rule->name);
+            return tess__invalid(who, "budget.mass is %g, %s takes keys or a density", b->mass,
+                                 rule->name);
         return check_share(who, "budget.mass", b->mass, 0);
     }
     const int64_t heads = rule->budget ? (int64_t)shape->batch * shape->heads : 0;

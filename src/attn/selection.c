@@ -40,19 +40,18 @@ static tess_status check_bounds(const char *who, const side *s)
 {
     const int64_t least = s->tokens > 0, most = s->tokens;
     if (s->n < least || s->n > most)
-        return tess__fail(TESS_EINVAL, "%s: n_%c is %d, must be %lld..%lld for %lld tokens", who,
-                          s->name, s->n, (long long)least, (long long)most, (long long)s->tokens);
+        return tess__invalid(who, "n_%c is %d, must be %lld..%lld for %lld tokens", s->name, s->n,
+                             (long long)least, (long long)most, (long long)s->tokens);
     if (s->bounds[0] != 0)
-        return tess__fail(TESS_EINVAL, "%s: bounds_%c[0] is %lld, must be 0", who, s->name,
-                          (long long)s->bounds[0]);
+        return tess__invalid(who, "bounds_%c[0] is %lld, must be 0", s->name,
+                             (long long)s->bounds[0]);
     for (int32_t i = 1; i <= s->n; i++)
         if (s->bounds[i] <= s->bounds[i - 1])
-            return tess__fail(TESS_EINVAL,
-                              "%s: bounds_%c[%d] is %lld, must be above %lld before it", who,
-                              s->name, i, (long long)s->bounds[i], (long long)s->bounds[i - 1]);
+            return tess__invalid(who, "bounds_%c[%d] is %lld, must be above %lld before it",
+                                 s->name, i, (long long)s->bounds[i], (long long)s->bounds[i - 1]);
     if (s->bounds[s->n] != s->tokens)
-        return tess__fail(TESS_EINVAL, "%s: bounds_%c[%d] is %lld, must be tokens_%c, %lld", who,
-                          s->name, s->n, (long long)s->bounds[s->n], s->name, (long long)s->tokens);
+        return tess__invalid(who, "bounds_%c[%d] is %lld, must be tokens_%c, %lld", s->name, s->n,
+                             (long long)s->bounds[s->n], s->name, (long long)s->tokens);
     return TESS_OK;
 }
 
@@ -65,16 +64,16 @@ static int32_t range_count(const side *s)
 static tess_status check_side(const char *who, const side *s, int32_t *n)
 {
     if (s->tokens < 0 || s->tokens > INT32_MAX)
-        return tess__fail(TESS_EINVAL, "%s: tokens_%c is %lld, must be 0..%d", who, s->name,
-                          (long long)s->tokens, INT32_MAX);
+        return tess__invalid(who, "tokens_%c is %lld, must be 0..%d", s->name, (long long)s->tokens,
+                             INT32_MAX);
     if (s->bounds) {
         TESS_TRY(check_bounds(who, s));
         *n = s->n;
         return TESS_OK;
     }
     if (s->uniform < 1)
-        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be 1 or more, or bounds_%c given", who,
-                          s->uniform_name, s->uniform, s->name);
+        return tess__invalid(who, "%s is %d, must be 1 or more, or bounds_%c given",
+                             s->uniform_name, s->uniform, s->name);
     *n = range_count(s);
     return TESS_OK;
 }
@@ -91,9 +90,9 @@ tess_status tess__sel_shape_check(const char *who, const tess_sel_shape *shape, 
     const int64_t heads = (int64_t)shape->batch * shape->heads;
     int64_t pairs;
     if (__builtin_mul_overflow(shape->tokens_q * shape->tokens_k, heads, &pairs))
-        return tess__fail(TESS_EINVAL,
-                          "%s: %lld x %lld tokens in %lld heads, must be below 2^63 pairs", who,
-                          (long long)shape->tokens_q, (long long)shape->tokens_k, (long long)heads);
+        return tess__invalid(who, "%lld x %lld tokens in %lld heads, must be below 2^63 pairs",
+                             (long long)shape->tokens_q, (long long)shape->tokens_k,
+                             (long long)heads);
     return TESS_OK;
 }
 
@@ -241,8 +240,8 @@ tess_status tess__selection_fits(const char *who, const tess_selection *sel, int
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].have != rules[i].want)
-            return tess__fail(TESS_EINVAL, "%s: the selection's %s is %lld, must be %lld", who,
-                              rules[i].name, (long long)rules[i].have, (long long)rules[i].want);
+            return tess__invalid(who, "the selection's %s is %lld, must be %lld", rules[i].name,
+                                 (long long)rules[i].have, (long long)rules[i].want);
     return TESS_OK;
 }
 

@@ -101,16 +101,14 @@ static tess_status check_offsets(const tess_selection *sel, const int64_t *offse
 {
     static const char who[] = "tess_selection_set_lists";
     if (offsets[0] != 0)
-        return tess__fail(TESS_EINVAL, "%s: offsets[0] is %lld, must be 0", who,
-                          (long long)offsets[0]);
+        return tess__invalid(who, "offsets[0] is %lld, must be 0", (long long)offsets[0]);
     const int64_t i = first_falling_offset(sel, offsets);
     if (i <= sel->lists)
-        return tess__fail(TESS_EINVAL,
-                          "%s: offsets[%lld] is %lld, must be %lld or more as before it", who,
-                          (long long)i, (long long)offsets[i], (long long)offsets[i - 1]);
+        return tess__invalid(who, "offsets[%lld] is %lld, must be %lld or more as before it",
+                             (long long)i, (long long)offsets[i], (long long)offsets[i - 1]);
     if (offsets[sel->lists] > sel->capacity)
-        return tess__fail(TESS_EINVAL, "%s: %lld indices, the selection has room for %lld", who,
-                          (long long)offsets[sel->lists], (long long)sel->capacity);
+        return tess__invalid(who, "%lld indices, the selection has room for %lld",
+                             (long long)offsets[sel->lists], (long long)sel->capacity);
     return TESS_OK;
 }
 
@@ -133,7 +131,7 @@ tess_status tess_selection_set_lists(tess_selection *sel, const int64_t *offsets
     TESS_TRY(check_offsets(sel, offsets));
     const int64_t n = offsets[sel->lists];
     if (!indices && n > 0)
-        return tess__fail(TESS_EINVAL, "%s: indices is NULL", __func__);
+        return tess__invalid(__func__, "indices is NULL");
     const int64_t bad = first_invalid_list(sel, offsets, indices);
     if (bad < sel->lists)
         return fail_list(sel, bad, offsets, indices);
@@ -205,10 +203,10 @@ tess_status tess_selection_set_mask(tess_selection *sel, const void *mask, tess_
 {
     TESS_REQUIRE(sel);
     if (kind != TESS_MASK_BYTES && kind != TESS_MASK_BITS)
-        return tess__fail(TESS_EINVAL, "%s: kind is %d, must be %d or %d", __func__, (int)kind,
-                          TESS_MASK_BYTES, TESS_MASK_BITS);
+        return tess__invalid(__func__, "kind is %d, must be %d or %d", (int)kind, TESS_MASK_BYTES,
+                             TESS_MASK_BITS);
     if (!mask && sel->lists > 0 && sel->n_k > 0)
-        return tess__fail(TESS_EINVAL, "%s: mask is NULL", __func__);
+        return tess__invalid(__func__, "mask is NULL");
     if (!mask)
         mask = ""; /* it has no element, and none is read */
 
@@ -227,9 +225,9 @@ tess_status tess_selection_set_mask(tess_selection *sel, const void *mask, tess_
     for (int part = 0; part < parts; part++)
         begins[part + 1] += begins[part];
     if (begins[parts] > sel->capacity)
-        return tess__fail(TESS_EINVAL,
-                          "%s: the mask selects %lld units, the selection has room for %lld",
-                          __func__, (long long)begins[parts], (long long)sel->capacity);
+        return tess__invalid(__func__,
+                             "the mask selects %lld units, the selection has room for %lld",
+                             (long long)begins[parts], (long long)sel->capacity);
 
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int part = 0; part < parts; part++) {

@@ -6,18 +6,17 @@ tess_status tess__view_check(const char *who, const char *name, const tess_view 
                              tess_dtype first, tess_dtype second, int64_t tokens)
 {
     if (!view)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, name);
+        return tess__invalid(who, "%s is NULL", name);
     if (view->dtype != first && view->dtype != second)
-        return tess__fail(TESS_EINVAL, "%s: %s.dtype is %s, must be %s%s%s", who, name,
-                          tess_dtype_name(view->dtype), tess_dtype_name(first),
-                          first == second ? "" : " or ",
-                          first == second ? "" : tess_dtype_name(second));
+        return tess__invalid(who, "%s.dtype is %s, must be %s%s%s", name,
+                             tess_dtype_name(view->dtype), tess_dtype_name(first),
+                             first == second ? "" : " or ",
+                             first == second ? "" : tess_dtype_name(second));
     if (!view->data && tokens > 0)
-        return tess__fail(TESS_EINVAL, "%s: %s.data is NULL", who, name);
+        return tess__invalid(who, "%s.data is NULL", name);
     const size_t size = tess_dtype_size(view->dtype);
     if ((uintptr_t)view->data % size != 0)
-        return tess__fail(TESS_EINVAL,
-                          "%s: %s.data is %p, must be aligned to its %zu-byte elements", who, name,
-                          view->data, size);
+        return tess__invalid(who, "%s.data is %p, must be aligned to its %zu-byte elements", name,
+                             view->data, size);
     return TESS_OK;
 }

@@ -23,6 +23,10 @@ tess_status tess__fail(tess_status status, const char *format, ...)
 tess_status tess__vfail(tess_status status, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 
+/* EINVAL and "<who>: <the sentence>"; who is the function called, or the file. */
+tess_status tess__invalid(const char *who, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 #define TESS_TRY(call)                                                                             \
     do {                                                                                           \
         tess_status tess_try_status_ = (call);                                                     \

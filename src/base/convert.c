@@ -280,14 +280,14 @@ tess_status tess_convert(const tess_ctx *ctx, tess_dtype from, const void *src, 
 {
     TESS_REQUIRE(ctx);
     if (n < 0 || n > PTRDIFF_MAX / 8)
-        return tess__fail(TESS_EINVAL, "tess_convert: n is %lld, must be 0..%lld", (long long)n,
-                          (long long)(PTRDIFF_MAX / 8));
+        return tess__invalid(__func__, "n is %lld, must be 0..%lld", (long long)n,
+                             (long long)(PTRDIFF_MAX / 8));
     TESS_TRY(check_side("src", "from", from, src, n));
     TESS_TRY(check_side("dst", "to", to, dst, n));
     const size_t size_from = tess_dtype_size(from), size_to = tess_dtype_size(to);
     const uintptr_t a = (uintptr_t)src, b = (uintptr_t)dst;
     if (n > 0 && a < b + (size_t)n * size_to && b < a + (size_t)n * size_from)
-        return tess__fail(TESS_EINVAL, "tess_convert: src and dst overlap");
+        return tess__invalid(__func__, "src and dst overlap");
 
     const int64_t chunks = (n + CHUNK - 1) / CHUNK;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static) if (chunks > 4)

@@ -81,8 +81,7 @@ tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx)
     if (!opts)
         opts = &defaults;
     if (!opts->allocator.alloc != !opts->allocator.free)
-        return tess__fail(TESS_EINVAL,
-                          "tess_ctx_create: allocator has only one of alloc and free, needs both");
+        return tess__invalid(__func__, "allocator has only one of alloc and free, needs both");
     TESS_TRY(tess__check_range(__func__, "log_level", (int)opts->log_level, TESS_LOG_OFF,
                                TESS_LOG_DEBUG));
 

@@ -20,12 +20,22 @@ tess_status tess__fail(tess_status status, const char *format, ...)
     return status;
 }
 
+tess_status tess__invalid(const char *who, const char *format, ...)
+{
+    char text[TESS_ERROR_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return tess__fail(TESS_EINVAL, "%s: %s", who, text);
+}
+
 tess_status tess__require(const char *who, const char *names, const void *const *pointers)
 {
     for (;; pointers++) {
         const size_t length = strcspn(names, ",");
         if (!*pointers)
-            return tess__fail(TESS_EINVAL, "%s: %.*s is NULL", who, (int)length, names);
+            return tess__invalid(who, "%.*s is NULL", (int)length, names);
         if (!names[length])
             return TESS_OK;
         names += length + strspn(names + length, ", ");

@@ -171,11 +171,11 @@ static tess_status fill(const char *function, uint64_t seed, uint64_t stream, ui
                         void *out, size_t n, batch_fn batch)
 {
     if (!out && n > 0)
-        return tess__fail(TESS_EINVAL, "%s: out is NULL", function);
+        return tess__invalid(function, "out is NULL");
     if (n > 0 && n - 1 > UINT64_MAX - index)
-        return tess__fail(TESS_EINVAL,
-                          "%s: index is %llu with n %zu, must end within the stream's 2^64 numbers",
-                          function, (unsigned long long)index, n);
+        return tess__invalid(function,
+                             "index is %llu with n %zu, must end within the stream's 2^64 numbers",
+                             (unsigned long long)index, n);
     uint32_t words[4][BATCH], numbers[4 * BATCH];
     char *to = out;
     while (n > 0) {

@@ -157,8 +157,8 @@ tess_status tess_timing_run(tess_ctx *ctx, const tess_timing_opts *opts, tess_ti
     TESS_REQUIRE(ctx, fn, timing);
     tess_timing_opts o = opts ? *opts : (tess_timing_opts){0};
     if (o.samples < 0 || o.samples > SAMPLES_LIMIT)
-        return tess__fail(TESS_EINVAL, "tess_timing_run: samples is %d, must be 1..%d, or 0 for %d",
-                          o.samples, SAMPLES_LIMIT, SAMPLES);
+        return tess__invalid(__func__, "samples is %d, must be 1..%d, or 0 for %d", o.samples,
+                             SAMPLES_LIMIT, SAMPLES);
     o.samples = o.samples ? o.samples : SAMPLES;
     o.samples_max = o.samples_max ? o.samples_max : 4 * o.samples;
     TESS_TRY(

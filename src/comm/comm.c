@@ -110,14 +110,14 @@ tess_status tess_comm_wait(tess_comm *comm, tess_request *request)
     for (int i = 0; i < TESS_COMM_OPEN; i++)
         known |= request == &comm->requests[i] && request->open;
     if (!known)
-        return tess__fail(TESS_EINVAL, "tess_comm_wait: request is not open on this communicator");
+        return tess__invalid(__func__, "request is not open on this communicator");
     return tess__comm_finish(comm, request);
 }
 
 tess_status tess_comm_progress(tess_comm *comm)
 {
     if (!comm) /* not TESS_REQUIRE: called for every tile */
-        return tess__fail(TESS_EINVAL, "tess_comm_progress: comm is NULL");
+        return tess__invalid(__func__, "comm is NULL");
     return comm->ops->progress(comm);
 }
 

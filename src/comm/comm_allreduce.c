@@ -140,12 +140,12 @@ static tess_status check(const tess_comm *comm, tess_traffic_kind traffic, const
     const char *fn = "tess_comm_allreduce";
     TESS_TRY(tess__comm_check(fn, comm, traffic));
     if (n < 0 || n > INT64_MAX / 16)
-        return tess__fail(TESS_EINVAL, "%s: n is %lld, must be 0..2^59", fn, (long long)n);
+        return tess__invalid(fn, "n is %lld, must be 0..2^59", (long long)n);
     if (n > 0 && !x)
-        return tess__fail(TESS_EINVAL, "%s: x is NULL, with %lld elements", fn, (long long)n);
+        return tess__invalid(fn, "x is NULL, with %lld elements", (long long)n);
     TESS_TRY(tess__check_enum(fn, "op", (int)op, TESS_REDUCE_COUNT, "tess_reduce_op"));
     if ((unsigned)dtype >= TESS_DTYPE_COUNT || !reductions[dtype][op].combine)
-        return tess__fail(TESS_EINVAL, "%s: dtype is %d, must be F32, F64 or I64", fn, (int)dtype);
+        return tess__invalid(fn, "dtype is %d, must be F32, F64 or I64", (int)dtype);
     return TESS_OK;
 }
 

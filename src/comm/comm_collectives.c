@@ -23,11 +23,10 @@ tess_status tess_comm_allgatherv(tess_comm *comm, tess_traffic_kind traffic, con
     TESS_TRY(tess__comm_check(__func__, comm, traffic));
     TESS_TRY(tess__comm_check_bytes(__func__, comm, "recv", recv, recv_bytes));
     if (bytes != recv_bytes[comm->rank])
-        return tess__fail(TESS_EINVAL, "%s: bytes is %lld, must be recv_bytes[%d], %lld", __func__,
-                          (long long)bytes, comm->rank, (long long)recv_bytes[comm->rank]);
+        return tess__invalid(__func__, "bytes is %lld, must be recv_bytes[%d], %lld",
+                             (long long)bytes, comm->rank, (long long)recv_bytes[comm->rank]);
     if (bytes > 0 && !send)
-        return tess__fail(TESS_EINVAL, "%s: send is NULL, with %lld bytes", __func__,
-                          (long long)bytes);
+        return tess__invalid(__func__, "send is NULL, with %lld bytes", (long long)bytes);
     const tess__alltoallv_args args = {send, NULL, recv, recv_bytes};
     return comm->ops->alltoallv ? comm->ops->alltoallv(comm, traffic, &args, NULL)
                                 : tess__comm_alltoallv(comm, traffic, &args);
@@ -80,8 +79,7 @@ tess_status tess_comm_broadcast(tess_comm *comm, tess_traffic_kind traffic, int 
     TESS_TRY(tess__check_range(__func__, "root", root, 0, comm->size - 1));
     TESS_TRY(tess__check_least(__func__, "bytes", bytes, 0));
     if (bytes > 0 && !data)
-        return tess__fail(TESS_EINVAL, "%s: data is NULL, with %lld bytes", __func__,
-                          (long long)bytes);
+        return tess__invalid(__func__, "data is NULL, with %lld bytes", (long long)bytes);
     if (bytes == 0)
         return comm->ops->progress(comm);
     if (comm->ops->broadcast)
@@ -132,12 +130,9 @@ static tess_status compare(tess_comm *comm, const char *data, int64_t bytes, int
 tess_status tess_comm_check_equal(tess_comm *comm, const char *what, const void *data, size_t bytes)
 {
     if (!comm || !what || (!data && bytes > 0))
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__,
-                          !comm   ? "comm"
-                          : !what ? "what"
-                                  : "data");
+        return tess__invalid(__func__, "%s is NULL", !comm ? "comm" : !what ? "what" : "data");
     if (bytes > INT64_MAX / 2)
-        return tess__fail(TESS_EINVAL, "%s: bytes is %zu, must be below 2^62", __func__, bytes);
+        return tess__invalid(__func__, "bytes is %zu, must be below 2^62", bytes);
     if (comm->ops->check_equal)
         return comm->ops->check_equal(comm, (int64_t)bytes);
     if (comm->size == 1)

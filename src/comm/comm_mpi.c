@@ -190,10 +190,9 @@ tess_status tess_comm_from_mpi(tess_ctx *ctx, MPI_Comm mpi, tess_comm **comm)
     MPI_Initialized(&started);
     MPI_Finalized(&ended);
     if (!started || ended)
-        return tess__fail(TESS_EINVAL,
-                          "tess_comm_from_mpi: MPI is not running (MPI_Init comes first)");
+        return tess__invalid(__func__, "MPI is not running (MPI_Init comes first)");
     if (mpi == MPI_COMM_NULL)
-        return tess__fail(TESS_EINVAL, "tess_comm_from_mpi: mpi is MPI_COMM_NULL");
+        return tess__invalid(__func__, "mpi is MPI_COMM_NULL");
     MPI_Comm_rank(mpi, &rank);
     MPI_Comm_size(mpi, &size);
 

@@ -177,7 +177,7 @@ tess_status tess__comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic
 tess_status tess__comm_check(const char *fn, const tess_comm *comm, tess_traffic_kind traffic)
 {
     if (!comm)
-        return tess__fail(TESS_EINVAL, "%s: comm is NULL", fn);
+        return tess__invalid(fn, "comm is NULL");
     TESS_TRY(
         tess__check_enum(fn, "traffic", (int)traffic, TESS_TRAFFIC_COUNT, "tess_traffic_kind"));
     return TESS_OK;
@@ -188,16 +188,16 @@ tess_status tess__comm_check_bytes(const char *fn, const tess_comm *comm, const 
 {
     int64_t sum = 0;
     if (!bytes)
-        return tess__fail(TESS_EINVAL, "%s: %s_bytes is NULL", fn, name);
+        return tess__invalid(fn, "%s_bytes is NULL", name);
     for (int p = 0; p < comm->size; p++) {
         if (bytes[p] < 0 || bytes[p] > INT64_MAX / 2 - sum)
-            return tess__fail(TESS_EINVAL, "%s: %s_bytes[%d] is %lld, must be 0 or more%s", fn,
-                              name, p, (long long)bytes[p],
-                              bytes[p] < 0 ? "" : " and their sum below 2^62");
+            return tess__invalid(fn, "%s_bytes[%d] is %lld, must be 0 or more%s", name, p,
+                                 (long long)bytes[p],
+                                 bytes[p] < 0 ? "" : " and their sum below 2^62");
         sum += bytes[p];
     }
     if (sum > 0 && !data)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, with %lld bytes", fn, name, (long long)sum);
+        return tess__invalid(fn, "%s is NULL, with %lld bytes", name, (long long)sum);
     return TESS_OK;
 }
 
@@ -208,9 +208,9 @@ static tess_status check_alltoallv(const char *fn, const tess_comm *comm, tess_t
     TESS_TRY(tess__comm_check_bytes(fn, comm, "send", args->send, args->send_bytes));
     TESS_TRY(tess__comm_check_bytes(fn, comm, "recv", args->recv, args->recv_bytes));
     if (args->send_bytes[comm->rank] != args->recv_bytes[comm->rank])
-        return tess__fail(TESS_EINVAL, "%s: rank %d sends itself %lld bytes and expects %lld", fn,
-                          comm->rank, (long long)args->send_bytes[comm->rank],
-                          (long long)args->recv_bytes[comm->rank]);
+        return tess__invalid(fn, "rank %d sends itself %lld bytes and expects %lld", comm->rank,
+                             (long long)args->send_bytes[comm->rank],
+                             (long long)args->recv_bytes[comm->rank]);
     return TESS_OK;
 }
 
@@ -221,7 +221,7 @@ tess_status tess_comm_start_alltoallv(tess_comm *comm, tess_traffic_kind traffic
     const tess__alltoallv_args args = {send, send_bytes, recv, recv_bytes};
     TESS_TRY(check_alltoallv(__func__, comm, traffic, &args));
     if (!request)
-        return tess__fail(TESS_EINVAL, "%s: request is NULL", __func__);
+        return tess__invalid(__func__, "request is NULL");
     return comm->ops->alltoallv ? comm->ops->alltoallv(comm, traffic, &args, request)
                                 : tess__comm_start_alltoallv(comm, traffic, &args, request);
 }
@@ -244,11 +244,9 @@ static tess_status check_direction(const tess_comm *comm, const char *peer_name,
     const char *fn = "tess_comm_start_sendrecv";
     TESS_TRY(tess__check_range(fn, peer_name, peer, -1, comm->size - 1));
     if (bytes < 0)
-        return tess__fail(TESS_EINVAL, "%s: %s_bytes is %lld, must be 0 or more", fn, name,
-                          (long long)bytes);
+        return tess__invalid(fn, "%s_bytes is %lld, must be 0 or more", name, (long long)bytes);
     if (peer >= 0 && bytes > 0 && !data)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, with %lld bytes", fn, name,
-                          (long long)bytes);
+        return tess__invalid(fn, "%s is NULL, with %lld bytes", name, (long long)bytes);
     return TESS_OK;
 }
 
@@ -261,12 +259,11 @@ tess_status tess_comm_start_sendrecv(tess_comm *comm, tess_traffic_kind traffic,
     TESS_TRY(check_direction(comm, "from", from, "recv", recv, recv_bytes));
     const int own = to == comm->rank;
     if (own != (from == comm->rank) || (own && send_bytes != recv_bytes))
-        return tess__fail(TESS_EINVAL,
-                          "%s: rank %d sends itself %lld bytes and expects %lld from itself",
-                          __func__, comm->rank, own ? (long long)send_bytes : 0,
-                          from == comm->rank ? (long long)recv_bytes : 0);
+        return tess__invalid(
+            __func__, "rank %d sends itself %lld bytes and expects %lld from itself", comm->rank,
+            own ? (long long)send_bytes : 0, from == comm->rank ? (long long)recv_bytes : 0);
     if (!request)
-        return tess__fail(TESS_EINVAL, "%s: request is NULL", __func__);
+        return tess__invalid(__func__, "request is NULL");
     const tess__sendrecv_args args = {send, send_bytes, to, recv, recv_bytes, from};
     return comm->ops->sendrecv ? comm->ops->sendrecv(comm, traffic, &args, request)
                                : tess__comm_start_sendrecv(comm, traffic, &args, request);

@@ -110,8 +110,8 @@ tess_status tess_comm_grid(tess_comm *comm, int columns, tess_comm **row, tess_c
 {
     TESS_REQUIRE(comm, row, column);
     if (columns < 1 || comm->size % columns != 0)
-        return tess__fail(TESS_EINVAL, "%s: columns is %d, must divide the %d ranks", __func__,
-                          columns, comm->size);
+        return tess__invalid(__func__, "columns is %d, must divide the %d ranks", columns,
+                             comm->size);
     const int r = comm->rank / columns, c = comm->rank % columns;
     if (comm->ops->grid)
         return comm->ops->grid(comm, columns, row, column);

@@ -75,7 +75,7 @@ static tess_status check(const tess_ctx_opts *opts, int ranks, const tess_link *
     const char *name = "tess_comm_threads";
     TESS_TRY(tess__check_range(name, "ranks", ranks, 1, RANKS_MAX));
     if (!fn)
-        return tess__fail(TESS_EINVAL, "%s: fn is NULL", name);
+        return tess__invalid(name, "fn is NULL");
     if (!link)
         return TESS_OK;
     TESS_TRY(check_link("", link->latency, link->bandwidth));
@@ -83,8 +83,7 @@ static tess_status check(const tess_ctx_opts *opts, int ranks, const tess_link *
     TESS_TRY(tess__check_least(name, "node_ranks", link->node_ranks, 0));
     TESS_TRY(tess__check_flag(name, "share_cores", link->share_cores));
     if (opts && opts->threads > 1)
-        return tess__fail(TESS_EINVAL, "%s: threads is %d, must be 1 with a link", name,
-                          opts->threads);
+        return tess__invalid(name, "threads is %d, must be 1 with a link", opts->threads);
     return TESS_OK;
 }
 

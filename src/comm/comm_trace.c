@@ -162,7 +162,7 @@ tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm)
 tess_status tess__trace_of(const char *fn, const tess_comm *comm, const tess__comm_trace **trace)
 {
     if (comm->ops != &trace_ops || !((const tess__comm_trace *)comm)->is_world)
-        return tess__fail(TESS_EINVAL, "%s: comm is not one that tess_comm_trace made", fn);
+        return tess__invalid(fn, "comm is not one that tess_comm_trace made");
     *trace = (const tess__comm_trace *)comm;
     return TESS_OK;
 }

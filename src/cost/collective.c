@@ -250,12 +250,11 @@ tess_status tess_collective_time(const tess_cluster *cluster, const tess_collect
     TESS_TRY(
         tess__check_enum(__func__, "op", (int)work->op, TESS_COLLECTIVE_OPS, "tess_collective_op"));
     if (work->bytes < 0 || work->bytes > (int64_t)1 << 53)
-        return tess__fail(TESS_EINVAL, "%s: bytes is %lld, must be 0..2^53", __func__,
-                          (long long)work->bytes);
+        return tess__invalid(__func__, "bytes is %lld, must be 0..2^53", (long long)work->bytes);
     TESS_TRY(tess__check_range(__func__, "gpus", work->gpus, 1, 1 << 20));
     if (work->per_node < 0 || work->per_node > cluster->info.node_gpus)
-        return tess__fail(TESS_EINVAL, "%s: per_node is %d, must be 0..%d, the GPUs of a node",
-                          __func__, work->per_node, cluster->info.node_gpus);
+        return tess__invalid(__func__, "per_node is %d, must be 0..%d, the GPUs of a node",
+                             work->per_node, cluster->info.node_gpus);
     const int per_node = work->per_node ? work->per_node : cluster->info.node_gpus;
     if (work->gpus > per_node && !cluster->info.nics)
         return tess__fail(TESS_ENOTSUP, "cluster %s: %d GPUs, %d in a node, need a network",

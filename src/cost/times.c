@@ -49,12 +49,11 @@ tess_status tess_cost_attention(const tess_cluster *cluster, const tess_attn_wor
 {
     TESS_REQUIRE(cluster, work, ns);
     if (!(work->pairs >= 0.0 && work->pairs <= 1e30))
-        return tess__fail(TESS_EINVAL, "%s: pairs is %g, must be 0..1e30", __func__, work->pairs);
+        return tess__invalid(__func__, "pairs is %g, must be 0..1e30", work->pairs);
     TESS_TRY(tess__check_least(__func__, "rows", work->rows, 0));
     TESS_TRY(tess__check_range(__func__, "head_dim", work->head_dim, 1, 4096));
     if (!(work->flops == 0.0 || (work->flops >= 1e3 && work->flops <= 1e21)))
-        return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", __func__,
-                          work->flops);
+        return tess__invalid(__func__, "flops is %g, must be 0 or 1e3..1e21", work->flops);
     TESS_TRY(tess__check_enum(__func__, "precision", (int)work->precision, 2, "tess_precision"));
     tess__attn_rate rate = {0};
     TESS_TRY(tess__attn_rates(cluster, work->head_dim, work->backward, work->flops, work->precision,
@@ -120,8 +119,8 @@ tess_status tess_cost_exchange(const tess_cluster *cluster, const tess_traffic *
         const int64_t bytes[] = {t->near_out, t->near_in, t->far_out, t->far_in};
         for (int i = 0; i < 4; i++)
             if (bytes[i] < 0 || bytes[i] > limit)
-                return tess__fail(TESS_EINVAL, "%s: rank %d moves %lld bytes, must be 0..%lld",
-                                  __func__, p, (long long)bytes[i], (long long)limit);
+                return tess__invalid(__func__, "rank %d moves %lld bytes, must be 0..%lld", p,
+                                     (long long)bytes[i], (long long)limit);
         if ((t->far_out || t->far_in) && !cluster->info.nics)
             return tess__fail(TESS_ENOTSUP, "cluster %s: traffic between nodes needs a network",
                               cluster->info.name);

@@ -36,23 +36,21 @@ static tess_status check_numbers(const char *who, const tess_cp_opts *o, int ran
     TESS_TRY(tess__check_range(who, "replan_always", o->replan_always, 0, 1));
     TESS_TRY(tess__check_eights(who, "head_dim", o->head_dim, TESS_DIM_MAX));
     if ((o->n_groups > 0 && !o->groups) || (o->n_units > 0 && !o->units))
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          o->n_groups > 0 && !o->groups ? "groups" : "units");
+        return tess__invalid(who, "%s is NULL", o->n_groups > 0 && !o->groups ? "groups" : "units");
     if (!(o->flops == 0.0 || (o->flops >= 1e3 && o->flops <= 1e21)))
-        return tess__fail(TESS_EINVAL, "%s: flops is %g, must be 0 or 1e3..1e21", who, o->flops);
+        return tess__invalid(who, "flops is %g, must be 0 or 1e3..1e21", o->flops);
     TESS_TRY(tess__check_number(who, "union_share", o->union_share, 0, 1));
     for (int64_t i = 0; o->union_shares && i < o->layers * ((int64_t)ranks + 1); i++)
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
-            return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,
-                              (long long)i, o->union_shares[i]);
+            return tess__invalid(who, "union_shares[%lld] is %g, must be 0..1", (long long)i,
+                                 o->union_shares[i]);
     if (o->rates_from &&
         (o->rates_from->ranks != ranks || o->rates_from->opts.head_dim != o->head_dim))
-        return tess__fail(TESS_EINVAL, "%s: like has %d ranks and head_dim %d, must have %d and %d",
-                          who, o->rates_from->ranks, o->rates_from->opts.head_dim, ranks,
-                          o->head_dim);
+        return tess__invalid(who, "like has %d ranks and head_dim %d, must have %d and %d",
+                             o->rates_from->ranks, o->rates_from->opts.head_dim, ranks,
+                             o->head_dim);
     if (!(o->replan_above >= 0.0 && o->replan_above <= 1e9))
-        return tess__fail(TESS_EINVAL, "%s: replan_above is %g, must be 0..1e9", who,
-                          o->replan_above);
+        return tess__invalid(who, "replan_above is %g, must be 0..1e9", o->replan_above);
     return TESS_OK;
 }
 
@@ -60,14 +58,14 @@ static tess_status check(const char *who, const tess_cp_opts *o, tess_cp **conte
                          tess_strategy *strategy)
 {
     if (!o || !context)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, o ? "context" : "opts");
+        return tess__invalid(who, "%s is NULL", o ? "context" : "opts");
     TESS_TRY(check_numbers(who, o, ranks));
     TESS_TRY(tess__strategy_parse(who, o->strategy, ranks, strategy));
     if (o->whole_keys && (strategy->ring > 1 || strategy->selective > 1))
-        return tess__fail(TESS_EINVAL,
-                          "%s: strategy is \"%.40s\", must leave keys whole: their selector needs "
-                          "all keys of a head on one rank",
-                          who, o->strategy);
+        return tess__invalid(who,
+                             "strategy is \"%.40s\", must leave keys whole: their selector needs "
+                             "all keys of a head on one rank",
+                             o->strategy);
     return TESS_OK;
 }
 
@@ -308,7 +306,7 @@ int64_t tess__cp_measured(const tess_cp *c)
 tess_status tess_cp_view(const tess_cp *c, tess_cp_info *info)
 {
     if (!c || !info)
-        return tess__fail(TESS_EINVAL, "tess_cp_view: %s is NULL", c ? "info" : "context");
+        return tess__invalid(__func__, "%s is NULL", c ? "info" : "context");
     *info = (tess_cp_info){.opts = &c->opts,
                            .comm = c->comm,
                            .rank = c->rank,
@@ -332,10 +330,10 @@ tess_status tess_cp_layer(const tess_cp *c, int layer, tess_cp_layer_info *info)
 {
     tess_plan_layer view;
     if (!c || !info)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__, c ? "info" : "context");
+        return tess__invalid(__func__, "%s is NULL", c ? "info" : "context");
     TESS_TRY(tess__check_range(__func__, "layer", layer, 0, c->opts.layers - 1));
     if (!c->plan)
-        return tess__fail(TESS_EINVAL, "%s: there is no plan yet", __func__);
+        return tess__invalid(__func__, "there is no plan yet");
     TESS_TRY(tess_plan_layer_view(c->plan, layer, &view));
     const tess__cp_layer *own = &c->layers[layer];
     *info = (tess_cp_layer_info){.words = own->words,

@@ -44,9 +44,8 @@ static tess_status check(const tess_cp *c, int64_t step, const double *density)
     const size_t heads = (size_t)c->opts.heads;
     for (size_t i = 0; density && i < n_heads(c); i++)
         if (!(density[i] >= 0.0 && density[i] <= 1.0))
-            return tess__fail(TESS_EINVAL,
-                              "%s: the density of layer %zu, head %zu is %g, must be 0..1", who,
-                              i / heads, i % heads, density[i]);
+            return tess__invalid(who, "the density of layer %zu, head %zu is %g, must be 0..1",
+                                 i / heads, i % heads, density[i]);
     return TESS_OK;
 }
 

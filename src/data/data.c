@@ -112,10 +112,7 @@ tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data 
     const tess_data_opts o = opts ? *opts : (tess_data_opts)TESS_DATA_OPTS_INIT;
     const tess__data_source *source = NULL;
     if (!ctx || !data || !o.source)
-        return tess__fail(TESS_EINVAL, "tess_data_open: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !data ? "data"
-                                  : "source");
+        return tess__invalid(__func__, "%s is NULL", !ctx ? "ctx" : !data ? "data" : "source");
     TESS_TRY(tess__options_check("tess_data_open", TESS_OPTIONS_DATA, &o));
     TESS_TRY(find_source(o.source, &source));
     assert(source);
@@ -123,9 +120,8 @@ tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data 
         source = &tess__data_windows;
     if (o.text && source != &tess__data_windows && source != &tess__data_clips &&
         source != &tess__data_latents)
-        return tess__fail(TESS_EINVAL,
-                          "tess_data_open: text is \"%.200s\", %s has prompts of its own", o.text,
-                          source->kind);
+        return tess__invalid(__func__, "text is \"%.200s\", %s has prompts of its own", o.text,
+                             source->kind);
     const int64_t before = ctx->bytes_now;
     tess_data *made = tess__alloc_zero(ctx, sizeof *made);
     if (!made)
@@ -169,7 +165,7 @@ tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t in
     TESS_TRY(tess__check_flag(__func__, "split", (int)split));
     TESS_TRY(tess__check_least(__func__, "index", index, 0));
     if (prompt && prompt_bytes == 0)
-        return tess__fail(TESS_EINVAL, "tess_data_sample: prompt_bytes is 0, must be 1 or more");
+        return tess__invalid(__func__, "prompt_bytes is 0, must be 1 or more");
     tess__sample_meta meta = {.prompt = ""};
     TESS_TRY(data->source->sample(data, split, index, x, &meta));
     if (text && meta.item && meta.item->text_rows > 0)

@@ -56,14 +56,13 @@ tess_status tess_data_pixels(const tess_data_info *info, const float *x, uint8_t
     const int p = info->pack;
     TESS_TRY(tess__check_range(__func__, "pack", p, 1, TESS__PACK_MAX));
     if (info->frames < 1 || info->height < 1 || info->width < 1)
-        return tess__fail(TESS_EINVAL,
-                          "tess_data_pixels: the clip is %d x %d x %d, sides must be 1 "
-                          "or more",
-                          info->frames, info->height, info->width);
+        return tess__invalid(__func__,
+                             "the clip is %d x %d x %d, sides must be 1 "
+                             "or more",
+                             info->frames, info->height, info->width);
     if (info->channels != 3 * p * p)
-        return tess__fail(TESS_EINVAL,
-                          "tess_data_pixels: channels is %d, pixels packed by %d have %d",
-                          info->channels, p, 3 * p * p);
+        return tess__invalid(__func__, "channels is %d, pixels packed by %d have %d",
+                             info->channels, p, 3 * p * p);
     const int rows = info->height * p;
     const size_t bytes = (size_t)info->width * (size_t)p * 3;
     for (int t = 0; t < info->frames; t++)

@@ -10,19 +10,16 @@ tess_status tess__attention_options(const char *who, tess_attention_opts *o)
 {
     TESS_TRY(tess__options_check(who, TESS_OPTIONS_ATTENTION, o));
     if (o->proj_dim % 8)
-        return tess__fail(TESS_EINVAL,
-                          "%s: attention.proj_dim is %d, must be a multiple of 8 up to 64", who,
-                          o->proj_dim);
+        return tess__invalid(who, "attention.proj_dim is %d, must be a multiple of 8 up to 64",
+                             o->proj_dim);
     if (o->min_density > o->max_density)
-        return tess__fail(TESS_EINVAL,
-                          "%s: attention.min_density is %g, must be at most max_density, %g", who,
-                          o->min_density, o->max_density);
+        return tess__invalid(who, "attention.min_density is %g, must be at most max_density, %g",
+                             o->min_density, o->max_density);
     if (o->back_recall > o->switch_recall)
-        return tess__fail(TESS_EINVAL,
-                          "%s: attention.back_recall is %g, must be at most switch_recall, %g", who,
-                          o->back_recall, o->switch_recall);
+        return tess__invalid(who, "attention.back_recall is %g, must be at most switch_recall, %g",
+                             o->back_recall, o->switch_recall);
     if (o->kind == TESS_ATTENTION_OWN && !o->selector)
-        return tess__fail(TESS_EINVAL, "%s: attention.selector is missing, kind is own", who);
+        return tess__invalid(who, "attention.selector is missing, kind is own");
     if (o->kind != TESS_ATTENTION_OWN)
         o->selector = NULL;
     if (o->kind != TESS_ATTENTION_DSV)

@@ -155,9 +155,9 @@ static tess_status read_imposed(tess__control *c)
         return TESS_OK;
     TESS_TRY(tess__dsv_state_read(c->ctx, path, NULL, 0, &c->imposed));
     if (c->imposed.layers != c->config.layers || c->imposed.heads != c->config.heads)
-        return tess__fail(TESS_EINVAL,
-                          "%s: is of %d layers of %d heads, must be of the model's %d of %d", path,
-                          c->imposed.layers, c->imposed.heads, c->config.layers, c->config.heads);
+        return tess__invalid(path, "is of %d layers of %d heads, must be of the model's %d of %d",
+                             c->imposed.layers, c->imposed.heads, c->config.layers,
+                             c->config.heads);
     return tess__control_impose(c, c->imposed.choice);
 }
 

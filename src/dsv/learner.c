@@ -40,9 +40,8 @@ tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predictor, int la
     TESS_REQUIRE(ctx, predictor, learner);
     TESS_TRY(tess_predictor_query(predictor, &info));
     if (layers < 1 || info.params % layers != 0)
-        return tess__fail(TESS_EINVAL,
-                          "%s: layers is %d, must divide the predictor's %d parameters", __func__,
-                          layers, info.params);
+        return tess__invalid(__func__, "layers is %d, must divide the predictor's %d parameters",
+                             layers, info.params);
     tess_learner *made = tess__alloc_zero(ctx, sizeof *made + (size_t)layers * sizeof(double));
     if (!made)
         return TESS_ENOMEM;

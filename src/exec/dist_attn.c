@@ -21,17 +21,17 @@ static tess_status check_view(const char *who, const char *name, const tess_view
 {
     TESS_TRY(tess__view_check(who, name, view, TESS_DTYPE_F32, TESS_DTYPE_F32, rows));
     if (rows > 1 && llabs((long long)view->stride_s) < width)
-        return tess__fail(TESS_EINVAL, "%s: %s has token stride %lld, its rows of %d overlap", who,
-                          name, (long long)view->stride_s, width);
+        return tess__invalid(who, "%s has token stride %lld, its rows of %d overlap", name,
+                             (long long)view->stride_s, width);
     return TESS_OK;
 }
 
 static tess_status check_call(const char *who, const tess_dist_attn *d, const tess_dist_call *call)
 {
     if (!d || !call)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, d ? "call" : "dist_attn");
+        return tess__invalid(who, "%s is NULL", d ? "call" : "dist_attn");
     if (!d->layers)
-        return tess__fail(TESS_EINVAL, "%s: no plan (tess_dist_attn_plan comes first)", who);
+        return tess__invalid(who, "no plan (tess_dist_attn_plan comes first)");
     TESS_TRY(tess__check_range(who, "layer", call->layer, 0, d->n_layers - 1));
     TESS_TRY(tess__check_range(who, "save", call->save, -1, d->opts.saves - 1));
     return TESS_OK;
@@ -44,10 +44,10 @@ static tess_status check_forward(const tess_dist_attn *d, const tess_dist_call *
     static const char who[] = "tess_dist_attn_forward";
     TESS_TRY(check_call(who, d, call));
     if (call->choose && !d->opts.groups)
-        return tess__fail(TESS_EINVAL, "%s: choose is given, but n_groups is 0", who);
+        return tess__invalid(who, "choose is given, but n_groups is 0");
     if ((call->q_low || call->k_low) && d->opts.proj_dim == 0)
-        return tess__fail(TESS_EINVAL, "%s: %s is given, but proj_dim is 0", who,
-                          call->q_low ? "q_low" : "k_low");
+        return tess__invalid(who, "%s is given, but proj_dim is 0",
+                             call->q_low ? "q_low" : "k_low");
     const int dim = d->opts.head_dim;
     TESS_TRY(check_view(who, "q", q, d->local_rows, dim));
     TESS_TRY(check_view(who, "k", k, d->local_rows, dim));
@@ -66,10 +66,10 @@ static tess_status check_backward(const tess_dist_attn *d, const tess_dist_call 
     static const char who[] = "tess_dist_attn_backward";
     TESS_TRY(check_call(who, d, call));
     if (call->save < 0)
-        return tess__fail(TESS_EINVAL, "%s: save is -1, must be the set of a forward call", who);
+        return tess__invalid(who, "save is -1, must be the set of a forward call");
     if (d->activations[call->save].layer != call->layer)
-        return tess__fail(TESS_EINVAL, "%s: set %d has no forward call of layer %d", who,
-                          call->save, call->layer);
+        return tess__invalid(who, "set %d has no forward call of layer %d", call->save,
+                             call->layer);
     const int dim = d->opts.head_dim;
     TESS_TRY(check_view(who, "dout", dout, d->local_rows, dim));
     TESS_TRY(check_view(who, "dq", dq, d->local_rows, dim));

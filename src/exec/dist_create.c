@@ -22,17 +22,17 @@ static tess_status check_ranges(const char *name, const int64_t *ranges, int64_t
                                 int may_be_empty)
 {
     if (!may_be_empty && (n < 1 || n > tokens))
-        return tess__fail(TESS_EINVAL, "%s: n_%s is %lld, must be 1..%lld", create, name,
-                          (long long)n, (long long)tokens);
+        return tess__invalid(create, "n_%s is %lld, must be 1..%lld", name, (long long)n,
+                             (long long)tokens);
     if (ranges[0] != 0 || ranges[n] != tokens)
-        return tess__fail(TESS_EINVAL, "%s: %s go from %lld to %lld, must go from 0 to %lld",
-                          create, name, (long long)ranges[0], (long long)ranges[n],
-                          (long long)tokens);
+        return tess__invalid(create, "%s go from %lld to %lld, must go from 0 to %lld", name,
+                             (long long)ranges[0], (long long)ranges[n], (long long)tokens);
     for (int64_t i = 1; i <= n; i++)
         if (ranges[i] < ranges[i - 1] + !may_be_empty)
-            return tess__fail(TESS_EINVAL, "%s: %s[%lld] is %lld, must %s %lld before it", create,
-                              name, (long long)i, (long long)ranges[i],
-                              may_be_empty ? "not be below" : "be above", (long long)ranges[i - 1]);
+            return tess__invalid(create, "%s[%lld] is %lld, must %s %lld before it", name,
+                                 (long long)i, (long long)ranges[i],
+                                 may_be_empty ? "not be below" : "be above",
+                                 (long long)ranges[i - 1]);
     return TESS_OK;
 }
 
@@ -47,9 +47,8 @@ static tess_status check_numbers(const tess_dist_attn_opts *o)
     TESS_TRY(tess__check_range(create, "n_groups", o->n_groups, 0, o->tokens));
     TESS_TRY(tess__check_eights(create, "head_dim", o->head_dim, TESS_DIM_MAX));
     if (!isfinite(o->scale) || o->scale < 0.0f)
-        return tess__fail(TESS_EINVAL,
-                          "%s: scale is %g, must be positive, or 0 for 1/sqrt(head_dim)", create,
-                          (double)o->scale);
+        return tess__invalid(create, "scale is %g, must be positive, or 0 for 1/sqrt(head_dim)",
+                             (double)o->scale);
     return TESS_OK;
 }
 
@@ -60,12 +59,12 @@ static tess_status check_size(const tess_dist_attn_opts *o)
     const int64_t width = TESS_MAX(o->head_dim, o->proj_dim);
     int64_t all;
     if (__builtin_mul_overflow(pairs, heads, &all))
-        return tess__fail(TESS_EINVAL, "%s: %lld x %lld tokens in %lld heads, must be below 2^63",
-                          create, (long long)o->tokens, (long long)o->tokens, (long long)heads);
+        return tess__invalid(create, "%lld x %lld tokens in %lld heads, must be below 2^63",
+                             (long long)o->tokens, (long long)o->tokens, (long long)heads);
     if (__builtin_mul_overflow(o->tokens * heads, width, &all) || all >= (int64_t)1 << 55)
-        return tess__fail(TESS_EINVAL,
-                          "%s: %lld tokens in %lld heads of %lld numbers, must be below 2^55",
-                          create, (long long)o->tokens, (long long)heads, (long long)width);
+        return tess__invalid(create,
+                             "%lld tokens in %lld heads of %lld numbers, must be below 2^55",
+                             (long long)o->tokens, (long long)heads, (long long)width);
     return TESS_OK;
 }
 
@@ -74,7 +73,7 @@ static tess_status check_options(const tess_dist_attn_opts *o, int ranks)
     TESS_TRY(check_numbers(o));
     TESS_TRY(check_size(o));
     if (!o->bounds || (o->n_groups > 0 && !o->groups))
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", create, o->bounds ? "groups" : "bounds");
+        return tess__invalid(create, "%s is NULL", o->bounds ? "groups" : "bounds");
     TESS_TRY(check_ranges("bounds", o->bounds, ranks, o->tokens, 1));
     if (o->n_groups > 0)
         TESS_TRY(check_ranges("groups", o->groups, o->n_groups, o->tokens, 0));
@@ -153,11 +152,11 @@ tess_status tess_dist_attn_create(tess_ctx *ctx, tess_comm *comm, const tess_dis
                                   tess_dist_attn **dist_attn)
 {
     if (!ctx || !comm || !opts || !dist_attn)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", create,
-                          !ctx    ? "ctx"
-                          : !comm ? "comm"
-                          : !opts ? "opts"
-                                  : "dist_attn");
+        return tess__invalid(create, "%s is NULL",
+                             !ctx    ? "ctx"
+                             : !comm ? "comm"
+                             : !opts ? "opts"
+                                     : "dist_attn");
     tess_comm_info info;
     TESS_TRY(tess_comm_query(comm, &info));
     TESS_TRY(check_options(opts, info.size));
@@ -286,7 +285,7 @@ static tess_status make_lists(tess_dist_attn *d, int32_t groups, tess_selection 
 tess_status tess_dist_attn_plan(tess_dist_attn *d, const tess_plan *plan)
 {
     if (!d || !plan)
-        return tess__fail(TESS_EINVAL, "tess_dist_attn_plan: %s is NULL", d ? "plan" : "dist_attn");
+        return tess__invalid(__func__, "%s is NULL", d ? "plan" : "dist_attn");
     tess__arena arena = {.ctx = d->ctx};
     tess__dist_layer *layers = NULL;
     tess__dist_need need = {0};
@@ -316,9 +315,9 @@ tess_status tess_dist_attn_plan(tess_dist_attn *d, const tess_plan *plan)
 tess_status tess_dist_attn_stats(const tess_dist_attn *d, int layer, tess_dist_stats *stats)
 {
     if (!d || !stats)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__, d ? "stats" : "dist_attn");
+        return tess__invalid(__func__, "%s is NULL", d ? "stats" : "dist_attn");
     if (!d->layers)
-        return tess__fail(TESS_EINVAL, "%s: no plan (tess_dist_attn_plan comes first)", __func__);
+        return tess__invalid(__func__, "no plan (tess_dist_attn_plan comes first)");
     TESS_TRY(tess__check_range(__func__, "layer", layer, 0, d->n_layers - 1));
     *stats = d->layers[layer].stats;
     return TESS_OK;

@@ -22,8 +22,8 @@ static tess_status check_blocks(const char *who, const char *block, const char *
         while (ranges[at] < row)
             at++;
         if (ranges[at] != row)
-            return tess__fail(TESS_EINVAL, "%s: %s block %d begins at row %lld, inside of a %s",
-                              who, block, b, (long long)row, range);
+            return tess__invalid(who, "%s block %d begins at row %lld, inside of a %s", block, b,
+                                 (long long)row, range);
     }
     return TESS_OK;
 }
@@ -42,8 +42,8 @@ static tess_status check_plan(const tess_dist_attn *d, const tess_plan_info *inf
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].have != rules[i].want)
-            return tess__fail(TESS_EINVAL, "%s: the plan's %s is %lld, must be %lld", who,
-                              rules[i].name, (long long)rules[i].have, (long long)rules[i].want);
+            return tess__invalid(who, "the plan's %s is %lld, must be %lld", rules[i].name,
+                                 (long long)rules[i].have, (long long)rules[i].want);
     TESS_TRY(check_blocks(who, "query", "group", info, 0, d->opts.groups));
     return check_blocks(who, "key", "unit", info, 1, d->opts.units);
 }

@@ -124,11 +124,11 @@ tess_status tess_file_open_memory(tess_ctx *ctx, const char *name, const void *d
                                   tess_file **file)
 {
     if (!ctx || !name || !file || (!data && bytes > 0))
-        return tess__fail(TESS_EINVAL, "tess_file_open_memory: %s is NULL",
-                          !ctx    ? "ctx"
-                          : !name ? "name"
-                          : !file ? "file"
-                                  : "data");
+        return tess__invalid(__func__, "%s is NULL",
+                             !ctx    ? "ctx"
+                             : !name ? "name"
+                             : !file ? "file"
+                                     : "data");
     tess_file *made;
     TESS_TRY(file_create(ctx, name, &made));
     made->source.data = data;
@@ -170,8 +170,8 @@ tess_status tess_file_meta(const tess_file *file, int index, tess_meta *meta)
 {
     TESS_REQUIRE(file, meta);
     if (index < 0 || index >= file->n_metas)
-        return tess__fail(TESS_EINVAL, "tess_file_meta: index is %d, but %s has %d metadata pairs",
-                          index, file->source.name, file->n_metas);
+        return tess__invalid(__func__, "index is %d, but %s has %d metadata pairs", index,
+                             file->source.name, file->n_metas);
     *meta = file->metas[index];
     return TESS_OK;
 }
@@ -180,8 +180,8 @@ tess_status tess_file_describe(const tess_file *file, int index, tess_tensor *te
 {
     TESS_REQUIRE(file, tensor);
     if (index < 0 || index >= file->n_entries)
-        return tess__fail(TESS_EINVAL, "tess_file_describe: index is %d, but %s has %d tensors",
-                          index, file->source.name, file->n_entries);
+        return tess__invalid(__func__, "index is %d, but %s has %d tensors", index,
+                             file->source.name, file->n_entries);
     const tess__entry *entry = &file->entries[index];
     if (entry->refused)
         return tess__fail(TESS_ENOTSUP, "%s: tensor \"%.300s\": %s", entry->source->name,

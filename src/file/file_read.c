@@ -38,11 +38,11 @@ static tess_status find(const tess_file *file, const char *function, const char 
 {
     tess__entry *found = NULL;
     if (!name && file->n_entries != 1)
-        return tess__fail(TESS_EINVAL, "%s: name is NULL, but %s has %d tensors", function,
-                          file->source.name, file->n_entries);
+        return tess__invalid(function, "name is NULL, but %s has %d tensors", file->source.name,
+                             file->n_entries);
     found = name ? tess__names_find(file, name) : &file->entries[0];
     if (!found)
-        return tess__fail(TESS_EINVAL, "%s: has no tensor \"%.300s\"", file->source.name, name);
+        return tess__invalid(file->source.name, "has no tensor \"%.300s\"", name);
     if (found->refused)
         return tess__fail(TESS_ENOTSUP, "%s: tensor \"%.300s\": %s", found->source->name,
                           found->name, found->refused);
@@ -282,10 +282,10 @@ tess_status tess_file_read(tess_file *file, const char *name, tess_dtype dtype, 
     size_t needs;
     const size_t size = tess_dtype_size(dtype);
     if (!file || (!dst && bytes > 0))
-        return tess__fail(TESS_EINVAL, "tess_file_read: %s is NULL", file ? "dst" : "file");
+        return tess__invalid(__func__, "%s is NULL", file ? "dst" : "file");
     if (size == 0)
-        return tess__fail(TESS_EINVAL, "tess_file_read: dtype is %d, must be 0..%d", (int)dtype,
-                          TESS_DTYPE_COUNT - 1);
+        return tess__invalid(__func__, "dtype is %d, must be 0..%d", (int)dtype,
+                             TESS_DTYPE_COUNT - 1);
     TESS_TRY(find(file, "tess_file_read", name, &e));
     if (tess__shape_bytes(size, e->rank, e->shape, &needs))
         needs = SIZE_MAX; /* more than any buffer has */
@@ -294,7 +294,7 @@ tess_status tess_file_read(tess_file *file, const char *name, tess_dtype dtype, 
             TESS_EINVAL, "tess_file_read: bytes is %zu, but \"%.300s\" as %s %s needs %zu", bytes,
             e->name, tess_dtype_name(dtype), tess__shape_text(e->rank, e->shape, text), needs);
     if ((uintptr_t)dst % size != 0)
-        return tess__fail(TESS_EINVAL, "tess_file_read: dst must be aligned to the %zu bytes of %s",
-                          size, tess_dtype_name(dtype));
+        return tess__invalid(__func__, "dst must be aligned to the %zu bytes of %s", size,
+                             tess_dtype_name(dtype));
     return read_entry(file, e, dtype, dst);
 }

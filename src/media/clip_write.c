@@ -102,7 +102,6 @@ tess_status tess_clip_write(tess_ctx *ctx, const char *path, const tess_clip *cl
         return tess__gif_write(ctx, path, &m);
     if (tess__ends_in(path, ".mp4"))
         return tess__video_write(ctx, path, &m);
-    return tess__fail(TESS_EINVAL,
-                      "tess_clip_write: path is \"%.200s\", must end in .mp4, .gif, .y4m or .png",
-                      path);
+    return tess__invalid(__func__, "path is \"%.200s\", must end in .mp4, .gif, .y4m or .png",
+                         path);
 }

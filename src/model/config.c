@@ -60,16 +60,6 @@ static const struct {
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 
-int tess_model_preset_count(void)
-{
-    return PRESETS;
-}
-
-const char *tess_model_preset_name(int index)
-{
-    return index >= 0 && index < PRESETS ? presets[index].name : NULL;
-}
-
 tess_status tess_model_preset(const char *name, tess_model_config *config)
 {
     const char *names[PRESETS];
@@ -85,9 +75,8 @@ tess_status tess_model_preset(const char *name, tess_model_config *config)
         snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", names[i]);
     }
     const char *near = tess_nearest(name, names, PRESETS);
-    return tess__fail(TESS_EINVAL, "tess_model_preset: name is \"%.100s\", must be one of %s%s%s%s",
-                      name, list, near ? "; did you mean \"" : "", near ? near : "",
-                      near ? "\"?" : "");
+    return tess__invalid(__func__, "name is \"%.100s\", must be one of %s%s%s%s", name, list,
+                         near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
 /* ---- rules --------------------------------------------------------------------------------- */
@@ -96,8 +85,8 @@ static tess_status check_field(const char *who, const tess__config_field *f, int
 {
     TESS_TRY(tess__check_range(who, f->name, value, f->min, f->max));
     if (value % f->step != 0)
-        return tess__fail(TESS_EINVAL, "%s: %s is %d, must be %s", who, f->name, value,
-                          f->step == 2 ? "even" : "a multiple of 8");
+        return tess__invalid(who, "%s is %d, must be %s", f->name, value,
+                             f->step == 2 ? "even" : "a multiple of 8");
     return TESS_OK;
 }
 
@@ -105,7 +94,7 @@ tess_status tess__config_check(const char *who, const tess_model_config *config)
 {
     static const char *const patches[] = {"patch[0]", "patch[1]", "patch[2]"};
     if (!config)
-        return tess__fail(TESS_EINVAL, "%s: config is NULL", who);
+        return tess__invalid(who, "config is NULL");
     tess_model_config c = *config;
     for (int i = 0; i < 3; i++)
         TESS_TRY(tess__check_range(who, patches[i], c.patch[i], 1, TESS_CONFIG_PATCH_MAX));
@@ -114,12 +103,12 @@ tess_status tess__config_check(const char *who, const tess_model_config *config)
         TESS_TRY(check_field(who, f, *tess__config_at(&c, f)));
     }
     if (c.heads * c.head_dim > TESS_CONFIG_DIM_MAX)
-        return tess__fail(TESS_EINVAL, "%s: heads x head_dim is %d, must be at most %d", who,
-                          c.heads * c.head_dim, TESS_CONFIG_DIM_MAX);
+        return tess__invalid(who, "heads x head_dim is %d, must be at most %d",
+                             c.heads * c.head_dim, TESS_CONFIG_DIM_MAX);
     TESS_TRY(tess__check_range(who, "cross_attn_norm", c.cross_attn_norm, 0, 1));
     TESS_TRY(tess__check_range(who, "qk_norm", c.qk_norm, 0, 1));
     if (!(c.eps > 0.0 && c.eps <= 1.0)) /* NaN fails too */
-        return tess__fail(TESS_EINVAL, "%s: eps is %g, must be above 0 and at most 1", who, c.eps);
+        return tess__invalid(who, "eps is %g, must be above 0 and at most 1", c.eps);
     return TESS_OK;
 }
 

@@ -164,7 +164,7 @@ static tess_status check_shape(const char *who, const tess_ctx *ctx, const tess_
 {
     enum { MOST = 1 << 30 };
     if (!ctx || !s)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !ctx ? "ctx" : "shape");
+        return tess__invalid(who, "%s is NULL", !ctx ? "ctx" : "shape");
     const struct {
         const char *name;
         int64_t value, least;
@@ -189,8 +189,8 @@ tess_status tess_linear_backward(const tess_ctx *ctx, const tess_linear_shape *s
     TESS_TRY(check_shape(__func__, ctx, shape));
     TESS_REQUIRE(dy);
     if ((dx && !w) || (dw && !x))
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL, must be given for %s", __func__,
-                          dx && !w ? "w" : "x", dx && !w ? "dx" : "dw");
+        return tess__invalid(__func__, "%s is NULL, must be given for %s", dx && !w ? "w" : "x",
+                             dx && !w ? "dx" : "dw");
     if (dx)
         TESS_TRY(tess__linear_dx(ctx, shape, dy, w, dx, 0, NULL));
     if (dw)

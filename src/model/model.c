@@ -177,8 +177,7 @@ tess_status tess_model_zero_gradients(tess_model *model)
 {
     TESS_REQUIRE(model);
     if (!model->gradients)
-        return tess__fail(TESS_EINVAL,
-                          "tess_model_zero_gradients: the model was made without gradients");
+        return tess__invalid(__func__, "the model was made without gradients");
     memset(model->gradients, 0, (size_t)model->params.count * sizeof(float));
     return TESS_OK;
 }

@@ -57,8 +57,7 @@ tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, te
     TESS_TRY(tess__pass_sizes(__func__, &model->config, shape, &plan.z));
     plan.ranks = tess__ranks_of(shape->context);
     if (shape->train && !model->gradients)
-        return tess__fail(TESS_EINVAL, "%s: train is 1, but the model was made without gradients",
-                          __func__);
+        return tess__invalid(__func__, "train is 1, but the model was made without gradients");
     const size_t object = tess__arena_round(sizeof plan);
     char *memory = tess__alloc(model->ctx, object + tess__pass_layout(&plan, NULL, &saved));
     if (!memory)
@@ -184,10 +183,10 @@ tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *o
 {
     TESS_REQUIRE(pass, in, out);
     if (!in->x || !in->timestep || !in->text)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", __func__,
-                          !in->x          ? "in->x"
-                          : !in->timestep ? "in->timestep"
-                                          : "in->text");
+        return tess__invalid(__func__, "%s is NULL",
+                             !in->x          ? "in->x"
+                             : !in->timestep ? "in->timestep"
+                                             : "in->text");
     const tess_pass_times before = pass->times;
     const tess__lap begin = tess__lap_begin(pass);
     pass->ready = 0;
@@ -253,9 +252,9 @@ tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx)
 {
     TESS_REQUIRE(pass, dout);
     if (!pass->shape.train)
-        return tess__fail(TESS_EINVAL, "%s: the pass was made with train 0", __func__);
+        return tess__invalid(__func__, "the pass was made with train 0");
     if (!pass->ready)
-        return tess__fail(TESS_EINVAL, "%s: there is no forward pass before it", __func__);
+        return tess__invalid(__func__, "there is no forward pass before it");
     const tess_pass_times before = pass->times;
     const tess__lap begin = tess__lap_begin(pass);
     pass->ready = 0;

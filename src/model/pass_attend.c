@@ -21,8 +21,8 @@ static tess_status check_predictor(const tess_pass *p, const tess_predictor *pre
                  {"proj_dim", predictor->opts.proj_dim, p->room.proj_dim}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].have != sizes[i].want)
-            return tess__fail(TESS_EINVAL, "%s: the predictor's %s is %d, must be the pass's, %d",
-                              who, sizes[i].name, sizes[i].have, sizes[i].want);
+            return tess__invalid(who, "the predictor's %s is %d, must be the pass's, %d",
+                                 sizes[i].name, sizes[i].have, sizes[i].want);
     return TESS_OK;
 }
 
@@ -38,9 +38,9 @@ static tess_status check_window(const tess_pass *p, const tess_attend *a, int la
         units *= a->window[i] * size < side ? a->window[i] * size : side;
     }
     if (units > z->units_most)
-        return tess__fail(TESS_EINVAL,
-                          "%s: layer %d: the window has %lld key units, the pass has room for %d",
-                          who, layer, (long long)units, z->units_most);
+        return tess__invalid(who,
+                             "layer %d: the window has %lld key units, the pass has room for %d",
+                             layer, (long long)units, z->units_most);
     return TESS_OK;
 }
 
@@ -49,10 +49,10 @@ static tess_status check_keys(const tess_pass *p, const tess_attend_layer *l, in
     for (int i = 0; i < p->z.batch * p->z.heads; i++) {
         const int most = l->kind == TESS_SELECT_WINDOW ? INT32_MAX : p->z.units_most;
         if (l->keys[i] < 0 || l->keys[i] > most)
-            return tess__fail(TESS_EINVAL,
-                              "%s: layer %d: keys[%d] is %d, must be 0..%d: the pass has room for "
-                              "no more",
-                              who, layer, i, l->keys[i], most);
+            return tess__invalid(who,
+                                 "layer %d: keys[%d] is %d, must be 0..%d: the pass has room for "
+                                 "no more",
+                                 layer, i, l->keys[i], most);
     }
     return TESS_OK;
 }
@@ -61,36 +61,29 @@ static tess_status check_layer(const tess_pass *p, const tess_attend *a, int lay
 {
     const tess_attend_layer *l = &a->layers[layer];
     if (l->hook != 0 && l->hook != 1)
-        return tess__fail(TESS_EINVAL, "%s: layer %d: hook is %d, must be 0 or 1", who, layer,
-                          l->hook);
+        return tess__invalid(who, "layer %d: hook is %d, must be 0 or 1", layer, l->hook);
     if (l->learn != 0 && l->learn != 1)
-        return tess__fail(TESS_EINVAL, "%s: layer %d: learn is %d, must be 0 or 1", who, layer,
-                          l->learn);
+        return tess__invalid(who, "layer %d: learn is %d, must be 0 or 1", layer, l->learn);
     if (l->learn && !(a->predictor && p->room.learn_rows && p->shape.train))
-        return tess__fail(TESS_EINVAL, "%s: layer %d: learn is 1, but %s", who, layer,
-                          !a->predictor         ? "there is no predictor"
-                          : !p->room.learn_rows ? "the pass was made with learn_rows 0"
-                                                : "the pass was made with train 0");
+        return tess__invalid(who, "layer %d: learn is 1, but %s", layer,
+                             !a->predictor         ? "there is no predictor"
+                             : !p->room.learn_rows ? "the pass was made with learn_rows 0"
+                                                   : "the pass was made with train 0");
     if (l->hook && !a->hook)
-        return tess__fail(TESS_EINVAL, "%s: layer %d: hook is 1, but there is no callback", who,
-                          layer);
+        return tess__invalid(who, "layer %d: hook is 1, but there is no callback", layer);
     if (!l->keys)
         return TESS_OK;
     if (!p->z.sparse)
-        return tess__fail(TESS_EINVAL,
-                          "%s: layer %d: keys are given, but the pass was made without sparse", who,
-                          layer);
+        return tess__invalid(who, "layer %d: keys are given, but the pass was made without sparse",
+                             layer);
     if (p->room.dense)
-        return tess__fail(TESS_EINVAL,
-                          "%s: layer %d: keys are given, but the pass was made with sparse.dense",
-                          who, layer);
+        return tess__invalid(
+            who, "layer %d: keys are given, but the pass was made with sparse.dense", layer);
     if ((unsigned)l->kind >= TESS_SELECT_COUNT || l->kind == TESS_SELECT_EDGES)
-        return tess__fail(TESS_EINVAL,
-                          "%s: layer %d: kind is %d, must be a kind of selector but EDGES", who,
-                          layer, (int)l->kind);
+        return tess__invalid(who, "layer %d: kind is %d, must be a kind of selector but EDGES",
+                             layer, (int)l->kind);
     if (l->kind == TESS_SELECT_PREDICTOR && !a->predictor)
-        return tess__fail(TESS_EINVAL, "%s: layer %d: kind is PREDICTOR, but there is none", who,
-                          layer);
+        return tess__invalid(who, "layer %d: kind is PREDICTOR, but there is none", layer);
     if (l->kind == TESS_SELECT_WINDOW)
         TESS_TRY(check_window(p, a, layer));
     return check_keys(p, l, layer);
@@ -99,18 +92,15 @@ static tess_status check_layer(const tess_pass *p, const tess_attend *a, int lay
 static tess_status check(const tess_pass *p, const tess_attend *a)
 {
     if (!a->layers)
-        return tess__fail(TESS_EINVAL, "%s: layers is NULL", who);
+        return tess__invalid(who, "layers is NULL");
     TESS_TRY(tess__check_range(who, "proxy", (int)a->proxy, 0, TESS_PROXY_SOFTMAX));
     if (a->loss != TESS_PREDICT_KL && a->loss != TESS_PREDICT_COSINE)
-        return tess__fail(TESS_EINVAL, "%s: loss is %d, must be KL (0) or COSINE (1)", who,
-                          (int)a->loss);
+        return tess__invalid(who, "loss is %d, must be KL (0) or COSINE (1)", (int)a->loss);
     TESS_TRY(tess__check_least(who, "reuse", a->reuse, 0));
     if (a->reuse > 0 && p->room.searches == 0)
-        return tess__fail(TESS_EINVAL, "%s: reuse is %d, but the pass was made without searches",
-                          who, a->reuse);
+        return tess__invalid(who, "reuse is %d, but the pass was made without searches", a->reuse);
     if (a->reuse > 0 && (a->search < 0 || a->search >= p->room.searches))
-        return tess__fail(TESS_EINVAL, "%s: search is %d, must be 0..%d", who, a->search,
-                          p->room.searches - 1);
+        return tess__invalid(who, "search is %d, must be 0..%d", a->search, p->room.searches - 1);
     if (a->predictor)
         TESS_TRY(check_predictor(p, a->predictor));
     for (int layer = 0; layer < p->z.layers; layer++)
@@ -196,7 +186,7 @@ static void forget(tess_pass *p)
 tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
 {
     if (!pass)
-        return tess__fail(TESS_EINVAL, "%s: pass is NULL", who);
+        return tess__invalid(who, "pass is NULL");
     tess_selector *made[TESS_SELECT_COUNT] = {0};
     if (attend) {
         TESS_TRY(check(pass, attend));

@@ -8,16 +8,13 @@ static tess_status check_choices(const char *who, const tess_pass_shape *s)
 {
     TESS_TRY(tess__check_range(who, "batch", s->batch, 1, 65536));
     if (s->text_len < 0 || s->text_len > 65536)
-        return tess__fail(TESS_EINVAL,
-                          "%s: text_len is %d, must be 1..65536, or 0 for the configuration's", who,
-                          s->text_len);
+        return tess__invalid(who, "text_len is %d, must be 1..65536, or 0 for the configuration's",
+                             s->text_len);
     TESS_TRY(tess__check_flag(who, "train", s->train));
     if (s->keep != TESS_KEEP_ALL && s->keep != TESS_KEEP_BLOCKS)
-        return tess__fail(TESS_EINVAL, "%s: keep is %d, must be ALL (0) or BLOCKS (1)", who,
-                          (int)s->keep);
+        return tess__invalid(who, "keep is %d, must be ALL (0) or BLOCKS (1)", (int)s->keep);
     if (s->store != TESS_DTYPE_F32 && s->store != TESS_DTYPE_BF16)
-        return tess__fail(TESS_EINVAL, "%s: store is %s, must be F32 or BF16", who,
-                          tess_dtype_name(s->store));
+        return tess__invalid(who, "store is %s, must be F32 or BF16", tess_dtype_name(s->store));
     return s->cube ? tess__check_each(who, "cube", s->cube, 3, 1) : TESS_OK;
 }
 
@@ -36,16 +33,14 @@ static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64
         {"sparse.searches", o->searches, s->train ? 0 : 16},
     };
     if (!s->cube)
-        return tess__fail(TESS_EINVAL, "%s: cube is NULL, must be given with sparse", who);
+        return tess__invalid(who, "cube is NULL, must be given with sparse");
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         TESS_TRY(tess__check_range(who, rules[i].name, rules[i].value, 0, rules[i].most));
     if (o->proj_dim < 0 || o->proj_dim > 64 || o->proj_dim % 8 != 0)
-        return tess__fail(TESS_EINVAL,
-                          "%s: sparse.proj_dim is %d, must be 0 or a multiple of 8 up to 64", who,
-                          o->proj_dim);
+        return tess__invalid(who, "sparse.proj_dim is %d, must be 0 or a multiple of 8 up to 64",
+                             o->proj_dim);
     if (o->learn_rows > 0 && o->proj_dim == 0)
-        return tess__fail(TESS_EINVAL, "%s: sparse.proj_dim is 0, must be given with learn_rows",
-                          who);
+        return tess__invalid(who, "sparse.proj_dim is 0, must be given with learn_rows");
     return tess__check_number(who, "sparse.max_density", o->max_density, 0, 1);
 }
 
@@ -76,13 +71,12 @@ static tess_status check_sides(const char *who, const tess_model_config *c,
     for (int i = 0; i < 3; i++) {
         const int patch = c->patch[i];
         if (sides[i].side < 1 || sides[i].side % patch != 0)
-            return tess__fail(TESS_EINVAL, "%s: %s is %d, must be a multiple of %d, the patch's",
-                              who, sides[i].name, sides[i].side, patch);
+            return tess__invalid(who, "%s is %d, must be a multiple of %d, the patch's",
+                                 sides[i].name, sides[i].side, patch);
         grid[i] = sides[i].side / patch;
         if (grid[i] > c->rope_max)
-            return tess__fail(TESS_EINVAL,
-                              "%s: %s is %d tokens, must be at most rope_max, which is %d", who,
-                              sides[i].name, grid[i], c->rope_max);
+            return tess__invalid(who, "%s is %d tokens, must be at most rope_max, which is %d",
+                                 sides[i].name, grid[i], c->rope_max);
     }
     return TESS_OK;
 }
@@ -121,9 +115,9 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
     const double rows = (double)z.batch * z.grid[0] * z.grid[1] * z.grid[2];
     const double text_rows = (double)z.batch * (double)z.text;
     if (rows > ROWS_MAX || text_rows > ROWS_MAX)
-        return tess__fail(TESS_EINVAL, "%s: the batch has %.0f %s, must have at most %d", who,
-                          rows > ROWS_MAX ? rows : text_rows,
-                          rows > ROWS_MAX ? "tokens" : "vectors of text", ROWS_MAX);
+        return tess__invalid(who, "the batch has %.0f %s, must have at most %d",
+                             rows > ROWS_MAX ? rows : text_rows,
+                             rows > ROWS_MAX ? "tokens" : "vectors of text", ROWS_MAX);
     z.tokens = (int64_t)z.grid[0] * z.grid[1] * z.grid[2];
     z.local = z.tokens;
     if (shape->sparse) {

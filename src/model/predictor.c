@@ -29,14 +29,13 @@ int64_t tess__predictor_matrix(const tess_predictor *p)
 tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts)
 {
     if (opts->input != TESS_PREDICT_QK && opts->input != TESS_PREDICT_HIDDEN)
-        return tess__fail(TESS_EINVAL, "%s: input is %d, must be QK (0) or HIDDEN (1)", who,
-                          (int)opts->input);
+        return tess__invalid(who, "input is %d, must be QK (0) or HIDDEN (1)", (int)opts->input);
     if (opts->proj_dim < 0 || opts->proj_dim > RANK_MAX || opts->proj_dim % 8 != 0)
-        return tess__fail(TESS_EINVAL, "%s: proj_dim is %d, must be a multiple of 8 up to %d", who,
-                          opts->proj_dim, RANK_MAX);
+        return tess__invalid(who, "proj_dim is %d, must be a multiple of 8 up to %d",
+                             opts->proj_dim, RANK_MAX);
     TESS_TRY(tess__check_flag(who, "rotary", opts->rotary));
     if (opts->rotary && opts->input == TESS_PREDICT_QK)
-        return tess__fail(TESS_EINVAL, "%s: rotary is 1, must be 0 for QK, which is rotated", who);
+        return tess__invalid(who, "rotary is 1, must be 0 for QK, which is rotated");
     return TESS_OK;
 }
 

@@ -21,8 +21,7 @@ tess_status tess_predictor_save(const tess_predictor *predictor, const char *pat
     TESS_REQUIRE(predictor, path);
     const size_t length = strlen(path), end = strlen(suffix);
     if (length < end || strcmp(path + length - end, suffix) != 0)
-        return tess__fail(TESS_EINVAL, "tess_predictor_save: path is \"%.300s\", must end in %s",
-                          path, suffix);
+        return tess__invalid(__func__, "path is \"%.300s\", must end in %s", path, suffix);
     const tess_predictor *p = predictor;
     const int n = p->config.layers * p->layer_params;
     char rank[16];

@@ -28,11 +28,11 @@ static tess_status check_lists(const char *who, const tess_cp_opts *o, const tes
                  {"compensate", o->compensate, shape->sparse->compensate}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].have != sizes[i].want)
-            return tess__fail(TESS_EINVAL, "%s: the context's %s is %d, must be the pass's, %d",
-                              who, sizes[i].name, sizes[i].have, sizes[i].want);
+            return tess__invalid(who, "the context's %s is %d, must be the pass's, %d",
+                                 sizes[i].name, sizes[i].have, sizes[i].want);
     if (o->units_most != 0 && o->units_most < z->units_most)
-        return tess__fail(TESS_EINVAL, "%s: the context's units_most is %d, must be %d or more",
-                          who, o->units_most, z->units_most);
+        return tess__invalid(who, "the context's units_most is %d, must be %d or more",
+                             o->units_most, z->units_most);
     return TESS_OK;
 }
 
@@ -51,13 +51,11 @@ tess_status tess__ranks_fit(const char *who, const tess_pass_shape *shape, tess_
                  {"tokens", o->tokens, z->tokens}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].have != sizes[i].want)
-            return tess__fail(TESS_EINVAL, "%s: the context's %s is %lld, must be the pass's, %lld",
-                              who, sizes[i].name, (long long)sizes[i].have,
-                              (long long)sizes[i].want);
+            return tess__invalid(who, "the context's %s is %lld, must be the pass's, %lld",
+                                 sizes[i].name, (long long)sizes[i].have, (long long)sizes[i].want);
     const int saves = saves_of(shape, z->layers);
     if (o->saves < saves)
-        return tess__fail(TESS_EINVAL, "%s: the context's saves is %d, must be %d or more", who,
-                          o->saves, saves);
+        return tess__invalid(who, "the context's saves is %d, must be %d or more", o->saves, saves);
     if (shape->sparse && !shape->sparse->dense)
         TESS_TRY(check_lists(who, o, shape, z));
     z->first = info.first;

@@ -19,14 +19,14 @@ tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, tess__
         TESS_TRY(tess_comm_query(opts->comm, &info));
     const int context = opts->ranks_context ? opts->ranks_context : info.size;
     if (context < 1 || info.size % context != 0)
-        return tess__fail(TESS_EINVAL, "%s: ranks_context is %d, must divide the %d ranks", who,
-                          context, info.size);
+        return tess__invalid(who, "ranks_context is %d, must divide the %d ranks", context,
+                             info.size);
     const int groups = info.size / context;
     if (opts->batch % groups != 0)
-        return tess__fail(TESS_EINVAL,
-                          "%s: batch is %d, must be a multiple of the %d groups of ranks that "
-                          "share it",
-                          who, opts->batch, groups);
+        return tess__invalid(who,
+                             "batch is %d, must be a multiple of the %d groups of ranks that "
+                             "share it",
+                             opts->batch, groups);
     *pg = (tess__process_group){.rank = info.rank,
                                 .size = info.size,
                                 .dp_size = groups,

@@ -17,12 +17,9 @@ static tess_status check(const char *who, const tess_model *model, const tess_co
                          tess_optim optim, tess_reduce **reduce)
 {
     if (!model || !comm || !reduce)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !model  ? "model"
-                          : !comm ? "comm"
-                                  : "reduce");
+        return tess__invalid(who, "%s is NULL", !model ? "model" : !comm ? "comm" : "reduce");
     if (!model->gradients)
-        return tess__fail(TESS_EINVAL, "%s: the model was made without gradients", who);
+        return tess__invalid(who, "the model was made without gradients");
     TESS_TRY(tess__check_enum(who, "optim", (int)optim, 2, "tess_optim"));
     return TESS_OK;
 }
@@ -55,7 +52,7 @@ tess_status tess_reduce_attach(tess_reduce *reduce, tess_pass *pass)
 {
     TESS_REQUIRE(reduce);
     if (pass && pass->model != reduce->model)
-        return tess__fail(TESS_EINVAL, "%s: the pass is of another model", __func__);
+        return tess__invalid(__func__, "the pass is of another model");
     if (reduce->pass)
         tess__pass_ready(reduce->pass, NULL, NULL);
     if (pass)

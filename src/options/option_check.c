@@ -36,8 +36,8 @@ static tess_status check_cube(const char *who, const char *prefix, const tess_op
     const int given = cube[0] || cube[1] || cube[2];
     for (int i = 0; i < 3 && given; i++)
         if (cube[i] < 1)
-            return tess__fail(TESS_EINVAL, "%s: %s%s[%d] is %d, must be 1 or more", who, prefix,
-                              o->name, i, cube[i]);
+            return tess__invalid(who, "%s%s[%d] is %d, must be 1 or more", prefix, o->name, i,
+                                 cube[i]);
     return TESS_OK;
 }
 
@@ -56,16 +56,15 @@ static tess_status check_one(const char *who, const char *prefix, const tess_opt
         for (int i = 0; o->words[i]; i++)
             snprintf(words + strlen(words), sizeof words - strlen(words), "%s%s", i ? ", " : "",
                      o->words[i]);
-        return tess__fail(TESS_EINVAL, "%s: %s%s is %d, must be one of %s", who, prefix, o->name,
-                          *(const int *)at, words);
+        return tess__invalid(who, "%s%s is %d, must be one of %s", prefix, o->name,
+                             *(const int *)at, words);
     }
     if (value >= o->low && value <= o->high)
         return TESS_OK;
     if (o->type == TESS_OPTION_FLAG)
-        return tess__fail(TESS_EINVAL, "%s: %s%s is %.15g, must be 0 or 1", who, prefix, o->name,
-                          value);
-    return tess__fail(TESS_EINVAL, "%s: %s%s is %.15g, must be %.15g..%.15g", who, prefix, o->name,
-                      value, o->low, o->high);
+        return tess__invalid(who, "%s%s is %.15g, must be 0 or 1", prefix, o->name, value);
+    return tess__invalid(who, "%s%s is %.15g, must be %.15g..%.15g", prefix, o->name, value, o->low,
+                         o->high);
 }
 
 tess_status tess__options_check(const char *who, tess_options which, const void *opts)

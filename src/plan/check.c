@@ -348,15 +348,15 @@ tess_status tess__plan_fits(const char *who, const tess_plan_info *info, const t
     };
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
         if (facts[i].plan != facts[i].work)
-            return tess__fail(TESS_EINVAL, "%s: the plan has %lld %s, the work %lld", who,
-                              (long long)facts[i].plan, facts[i].name, (long long)facts[i].work);
+            return tess__invalid(who, "the plan has %lld %s, the work %lld",
+                                 (long long)facts[i].plan, facts[i].name, (long long)facts[i].work);
     for (int32_t b = 0; b < info->q_blocks; b++)
         if (tess__plan_q_row(info, b) != tess__work_q_row(work, b))
-            return tess__fail(TESS_EINVAL,
-                              "%s: query block %d begins at row %lld in the plan, at %lld in the "
-                              "work",
-                              who, b, (long long)tess__plan_q_row(info, b),
-                              (long long)tess__work_q_row(work, b));
+            return tess__invalid(who,
+                                 "query block %d begins at row %lld in the plan, at %lld in the "
+                                 "work",
+                                 b, (long long)tess__plan_q_row(info, b),
+                                 (long long)tess__work_q_row(work, b));
     for (int32_t b = 0; b < info->k_blocks; b++)
         if (tess__plan_k_row(info, b) != tess__work_k_row(work, b))
             return tess__fail(
@@ -370,17 +370,17 @@ tess_status tess_plan_check(const tess_plan *plan, const tess_work *work)
     TESS_REQUIRE(plan);
     char why[TESS_PLAN_WHY];
     if (tess__plan_info_wrong(&plan->info, why))
-        return tess__fail(TESS_EINVAL, "%s: %s", __func__, why);
+        return tess__invalid(__func__, "%s", why);
     if (work) {
         TESS_TRY(tess__plan_fits(__func__, &plan->info, work));
         if (plan->info.layers != work->info.layers)
-            return tess__fail(TESS_EINVAL, "%s: the plan has %d layers, the work %d", __func__,
-                              plan->info.layers, work->info.layers);
+            return tess__invalid(__func__, "the plan has %d layers, the work %d", plan->info.layers,
+                                 work->info.layers);
     }
     for (int i = 0; i < plan->info.layers; i++) {
         TESS_TRY(tess__layer_check(plan->ctx, &plan->info, &plan->layers[i], why));
         if (why[0])
-            return tess__fail(TESS_EINVAL, "%s: layer %d: %s", __func__, i, why);
+            return tess__invalid(__func__, "layer %d: %s", i, why);
     }
     return TESS_OK;
 }

@@ -108,7 +108,7 @@ static tess_status check(const char *who, const tess_work *work, int layer, int 
                          tess_rho_form form, const double *rho)
 {
     if (!work || !rho)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, work ? "rho" : "work");
+        return tess__invalid(who, "%s is NULL", work ? "rho" : "work");
     TESS_TRY(tess__check_range(who, "layer", layer, 0, work->info.layers - 1));
     TESS_TRY(tess__check_range(who, "ulysses", ulysses, 1, ULYSSES_MAX));
     TESS_TRY(tess__check_range(who, "ring", ring, 1, RING_MAX));

@@ -164,11 +164,10 @@ static tess_status check(const char *who, const tess_plan *plan, int layer, cons
 {
     TESS_TRY(tess__plan_layer_ok(who, plan, layer));
     if (!work)
-        return tess__fail(TESS_EINVAL, "%s: work is NULL", who);
+        return tess__invalid(who, "work is NULL");
     TESS_TRY(tess__plan_fits(who, &plan->info, work));
     if (layer >= work->info.layers)
-        return tess__fail(TESS_EINVAL, "%s: layer is %d, the work has %d", who, layer,
-                          work->info.layers);
+        return tess__invalid(who, "layer is %d, the work has %d", layer, work->info.layers);
     return TESS_OK;
 }
 

@@ -72,7 +72,7 @@ tess_status tess__plan_new(tess_ctx *ctx, const char *who, const tess_plan_info 
 {
     char why[TESS_PLAN_WHY];
     if (tess__plan_info_wrong(info, why))
-        return tess__fail(TESS_EINVAL, "%s: %s", who, why);
+        return tess__invalid(who, "%s", why);
     tess__arena arena = {.ctx = ctx};
     tess_plan *made = tess__arena_take(&arena, sizeof *made);
     const size_t bytes = (size_t)info->layers * sizeof *made->layers;
@@ -117,7 +117,7 @@ tess_status tess_plan_query(const tess_plan *plan, tess_plan_info *info)
 tess_status tess__plan_layer_ok(const char *who, const tess_plan *plan, int layer)
 {
     if (!plan)
-        return tess__fail(TESS_EINVAL, "%s: plan is NULL", who);
+        return tess__invalid(who, "plan is NULL");
     TESS_TRY(tess__check_range(who, "layer", layer, 0, plan->info.layers - 1));
     return TESS_OK;
 }

@@ -15,15 +15,14 @@ static tess_status check_numbers(const char *who, const tess_plan_opts *o, int l
     TESS_TRY(tess__check_range(who, "selective", o->strategy.selective, 0, o->ranks));
     for (int64_t i = 0; o->union_shares && i < ((int64_t)o->ranks + 1) * layers; i++)
         if (!(o->union_shares[i] >= 0.0 && o->union_shares[i] <= 1.0))
-            return tess__fail(TESS_EINVAL, "%s: union_shares[%lld] is %g, must be 0..1", who,
-                              (long long)i, o->union_shares[i]);
+            return tess__invalid(who, "union_shares[%lld] is %g, must be 0..1", (long long)i,
+                                 o->union_shares[i]);
     if (o->strategy.ring > 1 && o->strategy.selective > 1)
-        return tess__fail(TESS_EINVAL, "%s: ring is %d and selective is %d, one must be 1", who,
-                          o->strategy.ring, o->strategy.selective);
+        return tess__invalid(who, "ring is %d and selective is %d, one must be 1", o->strategy.ring,
+                             o->strategy.selective);
     for (int p = 0; o->speeds && p < o->ranks; p++)
         if (o->speeds[p] < 1 || o->speeds[p] > 1000000)
-            return tess__fail(TESS_EINVAL, "%s: speeds[%d] is %d, must be 1..1000000", who, p,
-                              o->speeds[p]);
+            return tess__invalid(who, "speeds[%d] is %d, must be 1..1000000", p, o->speeds[p]);
     return TESS_OK;
 }
 
@@ -38,16 +37,15 @@ static tess_status use_cluster(const char *who, const tess_cluster *cluster, tes
         o->nodes = (o->ranks + c->node_gpus - 1) / c->node_gpus;
     const int per_node = (o->ranks + o->nodes - 1) / o->nodes;
     if (per_node > c->node_gpus)
-        return tess__fail(TESS_EINVAL, "%s: %d ranks on %d nodes, but a node of %s has %d GPUs",
-                          who, o->ranks, o->nodes, c->name, c->node_gpus);
+        return tess__invalid(who, "%d ranks on %d nodes, but a node of %s has %d GPUs", o->ranks,
+                             o->nodes, c->name, c->node_gpus);
     if (o->nodes > 1 && !c->nics)
-        return tess__fail(TESS_EINVAL, "%s: nodes is %d, must be 1: cluster %s has no network", who,
-                          o->nodes, c->name);
+        return tess__invalid(who, "nodes is %d, must be 1: cluster %s has no network", o->nodes,
+                             c->name);
     if (task->work->info.unit_pairs == 0.0)
-        return tess__fail(TESS_EINVAL,
-                          "%s: the work is of weights or of blocks without tokens, whose time on "
-                          "a cluster is not known",
-                          who);
+        return tess__invalid(who,
+                             "the work is of weights or of blocks without tokens, whose time on "
+                             "a cluster is not known");
     if (!o->memory)
         o->memory = c->memory;
     task->pricing.cluster = c;

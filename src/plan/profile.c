@@ -344,9 +344,8 @@ tess_status tess_profile_open(tess_ctx *ctx, const char *path, const tess_profil
         const tess__csv_field column = {opts->column, strlen(opts->column)};
         for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
             if (tess__csv_is(&column, keys[i]))
-                return tess__fail(TESS_EINVAL,
-                                  "%s: column is \"%s\", must be that of the kept fraction",
-                                  __func__, opts->column);
+                return tess__invalid(
+                    __func__, "column is \"%s\", must be that of the kept fraction", opts->column);
     }
     tess__source source;
     TESS_TRY(tess__source_open(path, &source));

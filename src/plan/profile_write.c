@@ -13,27 +13,26 @@
 static tess_status check(const char *who, const tess_profile_view *v)
 {
     if (v->steps < 1 || v->layers < 1 || v->heads < 1)
-        return tess__fail(TESS_EINVAL,
-                          "%s: view has %d steps, %d layers, %d heads, needs 1 of each", who,
-                          v->steps, v->layers, v->heads);
+        return tess__invalid(who, "view has %d steps, %d layers, %d heads, needs 1 of each",
+                             v->steps, v->layers, v->heads);
     if (!v->step || !v->layer || !v->density)
-        return tess__fail(TESS_EINVAL, "%s: view.%s is NULL", who,
-                          !v->step    ? "step"
-                          : !v->layer ? "layer"
-                                      : "density");
+        return tess__invalid(who, "view.%s is NULL",
+                             !v->step    ? "step"
+                             : !v->layer ? "layer"
+                                         : "density");
     for (int i = 0; i < v->steps; i++)
         if (v->step[i] < 0 || (i > 0 && v->step[i] <= v->step[i - 1]))
-            return tess__fail(TESS_EINVAL, "%s: step[%d] is %lld, must be 0 or more and ascend",
-                              who, i, (long long)v->step[i]);
+            return tess__invalid(who, "step[%d] is %lld, must be 0 or more and ascend", i,
+                                 (long long)v->step[i]);
     for (int i = 0; i < v->layers; i++)
         if (v->layer[i] < 0 || (i > 0 && v->layer[i] <= v->layer[i - 1]))
-            return tess__fail(TESS_EINVAL, "%s: layer[%d] is %lld, must be 0 or more and ascend",
-                              who, i, (long long)v->layer[i]);
+            return tess__invalid(who, "layer[%d] is %lld, must be 0 or more and ascend", i,
+                                 (long long)v->layer[i]);
     const int64_t n = (int64_t)v->steps * v->layers * v->heads;
     for (int64_t i = 0; i < n; i++)
         if (!(v->density[i] >= 0.0 && v->density[i] <= 1.0))
-            return tess__fail(TESS_EINVAL, "%s: density[%lld] is %g, must be 0..1", who,
-                              (long long)i, v->density[i]);
+            return tess__invalid(who, "density[%lld] is %g, must be 0..1", (long long)i,
+                                 v->density[i]);
     return TESS_OK;
 }
 

@@ -66,18 +66,18 @@ static tess_status check(const char *who, const tess_plan *plan, const tess_work
                          const tess_plan_verdict *answer)
 {
     if (!plan || !work || !opts || !answer)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !plan   ? "plan"
-                          : !work ? "work"
-                          : !opts ? "opts"
-                                  : "answer");
+        return tess__invalid(who, "%s is NULL",
+                             !plan   ? "plan"
+                             : !work ? "work"
+                             : !opts ? "opts"
+                                     : "answer");
     TESS_TRY(tess__plan_fits(who, &plan->info, work));
     if (work->info.layers != plan->info.layers)
-        return tess__fail(TESS_EINVAL, "%s: the work has %d layers, the plan %d", who,
-                          work->info.layers, plan->info.layers);
+        return tess__invalid(who, "the work has %d layers, the plan %d", work->info.layers,
+                             plan->info.layers);
     if (opts->ranks != plan->info.ranks)
-        return tess__fail(TESS_EINVAL, "%s: ranks is %d, must be the plan's %d", who, opts->ranks,
-                          plan->info.ranks);
+        return tess__invalid(who, "ranks is %d, must be the plan's %d", opts->ranks,
+                             plan->info.ranks);
     TESS_TRY(tess__check_least(who, "carried_ns", carried_ns, 0));
     return TESS_OK;
 }

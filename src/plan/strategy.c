@@ -316,8 +316,7 @@ static tess_status fail_none(const search *k, const char *who)
         return tess__fail(
             TESS_EINVAL, "%s: layer %d: no candidate fits, the smallest needs %.1f GiB of %.4g",
             who, k->at, (double)least / 1073741824.0, (double)k->task->opts.memory / 1073741824.0);
-    return tess__fail(TESS_EINVAL, "%s: layer %d: no candidate can be planned: %s", who, k->at,
-                      k->why[0]);
+    return tess__invalid(who, "layer %d: no candidate can be planned: %s", k->at, k->why[0]);
 }
 
 /* Tries all, stores the best layer in the plan, and gives every candidate its reason. */
@@ -446,10 +445,9 @@ tess_status tess_plan_create(tess_ctx *ctx, const tess_work *work, const tess_cl
     TESS_TRY(tess__task_make(__func__, ctx, work, cluster, opts, &task));
     const int n = tess__candidate_list(&task, NULL);
     if (n == 0)
-        return tess__fail(TESS_EINVAL,
-                          "%s: ulysses %d, ring %d, selective %d: no such degrees make %d ranks",
-                          __func__, opts->strategy.ulysses, opts->strategy.ring,
-                          opts->strategy.selective, opts->ranks);
+        return tess__invalid(
+            __func__, "ulysses %d, ring %d, selective %d: no such degrees make %d ranks",
+            opts->strategy.ulysses, opts->strategy.ring, opts->strategy.selective, opts->ranks);
     tess_plan *made = NULL;
     TESS_TRY(tess__plan_new(ctx, __func__, &task.info, &made));
     const tess_status status = run_layers(&task, __func__, n, made);

@@ -44,12 +44,11 @@ static tess_status fail_unknown(const char *who, const char *text)
         words[n++] = tess_plan_method_name((tess_plan_method)m);
     const char *near = tess_nearest(text, words, n);
     if (near)
-        return tess__fail(TESS_EINVAL, "%s: strategy is \"%.40s\", did you mean %s?", who, text,
-                          near);
-    return tess__fail(TESS_EINVAL,
-                      "%s: strategy is \"%.40s\", must be auto, ring, selective, a method such as "
-                      "refined or fractional, or degrees such as 4x2r, 2x4s or 8x1",
-                      who, text);
+        return tess__invalid(who, "strategy is \"%.40s\", did you mean %s?", text, near);
+    return tess__invalid(who,
+                         "strategy is \"%.40s\", must be auto, ring, selective, a method such as "
+                         "refined or fractional, or degrees such as 4x2r, 2x4s or 8x1",
+                         text);
 }
 
 /* A whole number above 0 without sign or zeros before it. */
@@ -94,15 +93,15 @@ static tess_status set_degrees(const char *who, const char *text, int ranks, con
                                char kind, tess_strategy *s)
 {
     if (degrees[0] > ranks || degrees[1] > ranks || degrees[0] * degrees[1] != ranks)
-        return tess__fail(TESS_EINVAL,
-                          "%s: strategy is \"%.40s\", must be degrees that make %d "
-                          "ranks",
-                          who, text, ranks);
+        return tess__invalid(who,
+                             "strategy is \"%.40s\", must be degrees that make %d "
+                             "ranks",
+                             text, ranks);
     if (degrees[1] > 1 && kind == '\0')
-        return tess__fail(TESS_EINVAL,
-                          "%s: strategy is \"%.40s\", must say what splits the sequence: "
-                          "%ldx%ldr, a ring, or %ldx%lds, selective",
-                          who, text, degrees[0], degrees[1], degrees[0], degrees[1]);
+        return tess__invalid(who,
+                             "strategy is \"%.40s\", must say what splits the sequence: "
+                             "%ldx%ldr, a ring, or %ldx%lds, selective",
+                             text, degrees[0], degrees[1], degrees[0], degrees[1]);
     s->ulysses = (int)degrees[0];
     s->ring = kind == 'r' ? (int)degrees[1] : 1;
     s->selective = kind == 's' ? (int)degrees[1] : 1;

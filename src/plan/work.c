@@ -112,7 +112,7 @@ tess_status tess__work_finish(const char *who, tess_work *work)
     int64_t total = 0;
     for (size_t i = 0; i < n; i++)
         if (__builtin_add_overflow(total, work->loads[i], &total))
-            return tess__fail(TESS_EINVAL, "%s: the loads add up to 2^63 or more", who);
+            return tess__invalid(who, "the loads add up to 2^63 or more");
     work->info.total = total;
     return TESS_OK;
 }
@@ -131,7 +131,7 @@ static tess_status check_heads(const char *who, const tess_ctx *ctx, const char 
                                const void *data, int layers, int heads, tess_work **work)
 {
     if (!ctx || !data || !work)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, !ctx ? "ctx" : !data ? name : "work");
+        return tess__invalid(who, "%s is NULL", !ctx ? "ctx" : !data ? name : "work");
     TESS_TRY(tess__check_range(who, "layers", layers, 1, COUNT_MAX));
     return tess__check_range(who, "heads", heads, 1, COUNT_MAX);
 }
@@ -175,9 +175,8 @@ static tess_status check_densities(const char *who, const double *density, int l
     const size_t n = (size_t)layers * (size_t)heads;
     for (size_t i = 0; i < n; i++)
         if (!(density[i] >= 0.0 && density[i] <= 1.0))
-            return tess__fail(TESS_EINVAL,
-                              "%s: the density of layer %zu, head %zu is %g, must be 0..1", who,
-                              i / (size_t)heads, i % (size_t)heads, density[i]);
+            return tess__invalid(who, "the density of layer %zu, head %zu is %g, must be 0..1",
+                                 i / (size_t)heads, i % (size_t)heads, density[i]);
     return TESS_OK;
 }
 
@@ -232,15 +231,14 @@ tess_status tess__work_from_shares(const char *who, tess_ctx *ctx, const tess__h
 static tess_status check_bounds(const char *who, const int64_t *bounds, int32_t n)
 {
     if (!bounds)
-        return tess__fail(TESS_EINVAL, "%s: bounds is NULL", who);
+        return tess__invalid(who, "bounds is NULL");
     TESS_TRY(tess__check_range(who, "n_blocks", n, 1, INT32_MAX));
     if (bounds[0] != 0)
-        return tess__fail(TESS_EINVAL, "%s: bounds[0] is %lld, must be 0", who,
-                          (long long)bounds[0]);
+        return tess__invalid(who, "bounds[0] is %lld, must be 0", (long long)bounds[0]);
     for (int32_t i = 0; i < n; i++)
         if (bounds[i + 1] <= bounds[i])
-            return tess__fail(TESS_EINVAL, "%s: bounds[%d] is %lld, must be above %lld", who,
-                              (int)(i + 1), (long long)bounds[i + 1], (long long)bounds[i]);
+            return tess__invalid(who, "bounds[%d] is %lld, must be above %lld", (int)(i + 1),
+                                 (long long)bounds[i + 1], (long long)bounds[i]);
     return tess__check_range(who, "tokens", bounds[n], 1, INT32_MAX);
 }
 
@@ -275,7 +273,7 @@ static tess_status check_place(const char *who, const tess_work *work, int layer
                                const void *loads)
 {
     if (!work || !loads)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who, work ? "loads" : "work");
+        return tess__invalid(who, "%s is NULL", work ? "loads" : "work");
     TESS_TRY(tess__check_range(who, "layer", layer, 0, work->info.layers - 1));
     TESS_TRY(tess__check_range(who, "head", head, 0, work->info.heads - 1));
     return TESS_OK;

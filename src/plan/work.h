@@ -104,11 +104,6 @@ static inline const uint64_t *tess__work_bits(const tess_work *work, int layer, 
     return work->bits + row * (size_t)work->words;
 }
 
-/* The key blocks that any of the query blocks [q_begin, q_end) selects: how many, and which (words;
- * may be NULL). Without masks all of them, where the head has work. */
-int64_t tess__work_union(const tess_work *work, int layer, int head, int32_t q_begin, int32_t q_end,
-                         uint64_t *bits);
-
 /* ---- work_tiles.c: sums over heads, query places and key parts ------------------------------ */
 
 /* Key blocks in parts: place p of the order holds block k_order[p] (NULL: p), and part j is places

@@ -25,9 +25,9 @@ static tess_status check_side(const char *who, char side, const char *rows_name,
     TESS_TRY(tess__check_range(who, rows_name, rows, 1, INT32_MAX));
     const int64_t made = (tokens + rows - 1) / rows;
     if (made != blocks)
-        return tess__fail(TESS_EINVAL,
-                          "%s: %c_blocks is %d, but tokens_%c %lld in blocks of %d rows make %lld",
-                          who, side, blocks, side, (long long)tokens, rows, (long long)made);
+        return tess__invalid(who,
+                             "%c_blocks is %d, but tokens_%c %lld in blocks of %d rows make %lld",
+                             side, blocks, side, (long long)tokens, rows, (long long)made);
     return TESS_OK;
 }
 
@@ -53,10 +53,10 @@ static tess_status check_masks(const char *who, const tess_mask_set *m)
 {
     TESS_TRY(check_shape(who, m));
     if (m->kind != TESS_MASK_BYTES && m->kind != TESS_MASK_BITS)
-        return tess__fail(TESS_EINVAL, "%s: kind is %d, must be %d or %d", who, (int)m->kind,
-                          TESS_MASK_BYTES, TESS_MASK_BITS);
+        return tess__invalid(who, "kind is %d, must be %d or %d", (int)m->kind, TESS_MASK_BYTES,
+                             TESS_MASK_BITS);
     if (!m->data)
-        return tess__fail(TESS_EINVAL, "%s: data is NULL", who);
+        return tess__invalid(who, "data is NULL");
     return TESS_OK;
 }
 
@@ -139,7 +139,7 @@ tess_status tess_work_set_masks(tess_work *work, const tess_mask_set *masks)
     TESS_TRY(check_masks(__func__, masks));
     const tess_work_info *in = &work->info;
     if (!in->masks || work->by_rows)
-        return tess__fail(TESS_EINVAL, "%s: the work was not made from masks", __func__);
+        return tess__invalid(__func__, "the work was not made from masks");
     const int known = sizes_known(masks);
     const struct {
         const char *name;
@@ -152,9 +152,8 @@ tess_status tess_work_set_masks(tess_work *work, const tess_mask_set *masks)
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].have != rules[i].want)
-            return tess__fail(TESS_EINVAL, "%s: %s is %lld, must be %lld as the work was made",
-                              __func__, rules[i].name, (long long)rules[i].have,
-                              (long long)rules[i].want);
+            return tess__invalid(__func__, "%s is %lld, must be %lld as the work was made",
+                                 rules[i].name, (long long)rules[i].have, (long long)rules[i].want);
     set_all(work, masks);
     return TESS_OK;
 }

@@ -26,16 +26,14 @@ static tess_status check(const char *who, const tess_selection *const *layers, i
     for (int i = 0; i < n; i++) {
         const tess_selection *sel = layers[i], *first = layers[0];
         if (!sel)
-            return tess__fail(TESS_EINVAL, "%s: layers[%d] is NULL", who, i);
+            return tess__invalid(who, "layers[%d] is NULL", i);
         if (sel->batch != 1)
-            return tess__fail(TESS_EINVAL, "%s: layers[%d] has batch %d, must be 1", who, i,
-                              sel->batch);
+            return tess__invalid(who, "layers[%d] has batch %d, must be 1", i, sel->batch);
         if (sel->tokens_q < 1 || sel->tokens_k < 1)
-            return tess__fail(TESS_EINVAL, "%s: layers[%d] has no tokens", who, i);
+            return tess__invalid(who, "layers[%d] has no tokens", i);
         TESS_TRY(tess__selection_fits(who, sel, 1, first->heads, first->tokens_q, first->tokens_k));
         if (!same_ranges(sel, first))
-            return tess__fail(TESS_EINVAL,
-                              "%s: layers[%d] has other groups or units than layers[0]", who, i);
+            return tess__invalid(who, "layers[%d] has other groups or units than layers[0]", i);
     }
     return TESS_OK;
 }

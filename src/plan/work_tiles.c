@@ -270,26 +270,3 @@ void tess__work_columns(const tess_work *work, int layer, const int32_t *heads, 
         for (int32_t k = 0; k < k_blocks; k++)
             loads[k] *= tess__work_k_row(work, k + 1) - tess__work_k_row(work, k);
 }
-
-/* ---- unions --------------------------------------------------------------------------------- */
-
-int64_t tess__work_union(const tess_work *work, int layer, int head, int32_t q_begin, int32_t q_end,
-                         uint64_t *bits)
-{
-    if (!work->bits)
-        return q_begin < q_end && tess__work_head(work, layer, head) > 0 ? work->info.k_blocks : 0;
-    int64_t count = 0;
-    for (int at = 0; at < work->words; at += STRIP) {
-        uint64_t any[STRIP] = {0};
-        const int words = TESS_MIN(work->words - at, STRIP);
-        for (int32_t q = q_begin; q < q_end; q++) {
-            const uint64_t *row = tess__work_bits(work, layer, head, q) + at;
-            for (int w = 0; w < words; w++)
-                any[w] |= row[w];
-        }
-        count += work->ctx->kernels->bits_and_count(any, any, (size_t)words);
-        if (bits)
-            memcpy(bits + at, any, (size_t)words * sizeof *any);
-    }
-    return count;
-}

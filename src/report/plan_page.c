@@ -249,7 +249,7 @@ tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
 {
     TESS_REQUIRE(report, path);
     if (!report->steps)
-        return tess__fail(TESS_EINVAL, "tess_plan_report_write: no step was added");
+        return tess__invalid(__func__, "no step was added");
     const tess_plan_report *r = report;
     tess__markup page = {.ctx = r->ctx}, data = {.ctx = r->ctx};
     char title[128];

@@ -29,23 +29,20 @@ static tess_status check(const tess_profile_report *r, const tess_profile_mask *
 {
     static const char who[] = "tess_profile_report_mask";
     if (!m->query || !m->mass || !m->oracle)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !m->query  ? "query"
-                          : !m->mass ? "mass"
-                                     : "oracle");
+        return tess__invalid(who, "%s is NULL", !m->query ? "query" : !m->mass ? "mass" : "oracle");
     if (m->layer < 0 || m->layer >= r->opts.layers || m->head < 0 || m->head >= r->opts.heads)
-        return tess__fail(TESS_EINVAL, "%s: layer %d, head %d, must be below %d and %d", who,
-                          m->layer, m->head, r->opts.layers, r->opts.heads);
+        return tess__invalid(who, "layer %d, head %d, must be below %d and %d", m->layer, m->head,
+                             r->opts.layers, r->opts.heads);
     int64_t tokens = 1;
     for (int i = 0; i < 3; i++) {
         if (m->grid[i] < 1 || m->grid[i] > TOKENS_MAX / tokens)
-            return tess__fail(TESS_EINVAL, "%s: the grid is %d x %d x %d, must have 1..%d tokens",
-                              who, m->grid[0], m->grid[1], m->grid[2], TOKENS_MAX);
+            return tess__invalid(who, "the grid is %d x %d x %d, must have 1..%d tokens",
+                                 m->grid[0], m->grid[1], m->grid[2], TOKENS_MAX);
         tokens *= m->grid[i];
     }
     if (m->pixels && (m->frames < 1 || m->height < 1 || m->width < 1))
-        return tess__fail(TESS_EINVAL, "%s: the clip is %d x %d x %d, must be 1 or more", who,
-                          m->frames, m->height, m->width);
+        return tess__invalid(who, "the clip is %d x %d x %d, must be 1 or more", m->frames,
+                             m->height, m->width);
     return TESS_OK;
 }
 

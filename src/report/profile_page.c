@@ -96,14 +96,10 @@ static double add_fractions(tess__jw *w, const char *key, const double *x, size_
 tess_status tess_profile_report_add(tess_profile_report *report, const tess_profile_map *map)
 {
     if (!report || !map || !map->density)
-        return tess__fail(TESS_EINVAL, "tess_profile_report_add: %s is NULL",
-                          !report ? "report"
-                          : !map  ? "map"
-                                  : "density");
+        return tess__invalid(__func__, "%s is NULL", !report ? "report" : !map ? "map" : "density");
     if (!(map->noise_low >= 0 && map->noise_low <= map->noise_high && map->noise_high <= 1))
-        return tess__fail(TESS_EINVAL,
-                          "tess_profile_report_add: noise is %g..%g, must ascend in 0..1",
-                          map->noise_low, map->noise_high);
+        return tess__invalid(__func__, "noise is %g..%g, must ascend in 0..1", map->noise_low,
+                             map->noise_high);
     const size_t n = (size_t)report->opts.layers * (size_t)report->opts.heads;
     TESS_TRY(check_fractions("density", map->density, n));
     if (map->recall)
@@ -216,7 +212,7 @@ tess_status tess_profile_report_write(tess_profile_report *report, const char *p
 {
     TESS_REQUIRE(report, path);
     if (report->n_maps == 0)
-        return tess__fail(TESS_EINVAL, "tess_profile_report_write: no map was added");
+        return tess__invalid(__func__, "no map was added");
     tess__markup page = {.ctx = report->ctx}, data = {.ctx = report->ctx};
     add_head(report, &page);
     add_figures(report, &page);

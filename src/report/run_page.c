@@ -223,7 +223,7 @@ static tess_status open_settings(tess_ctx *ctx, const char *run, tess__json *doc
 {
     char path[PATH_MAX];
     TESS_TRY(join(run, "settings.json", path));
-    const tess_status status = tess__json_open(ctx, path, doc);
+    const tess_status status = tess__json_open(ctx, path, NULL, 0, doc);
     return status == TESS_EIO ? TESS_OK : status;
 }
 

@@ -63,19 +63,6 @@ tess_estimate tess__estimate(const double *x, int n, double confidence)
     return e;
 }
 
-tess_status tess_estimate_mean(const double *x, int n, double confidence, tess_estimate *estimate)
-{
-    if ((!x && n != 0) || !estimate)
-        return tess__fail(TESS_EINVAL, "tess_estimate_mean: %s is NULL", x ? "estimate" : "x");
-    TESS_TRY(tess__check_least(__func__, "n", n, 0));
-    if (!(confidence > 0 && confidence < 1))
-        return tess__fail(TESS_EINVAL,
-                          "tess_estimate_mean: confidence is %g, must lie between 0 and 1",
-                          confidence);
-    *estimate = tess__estimate(x, n, confidence);
-    return TESS_OK;
-}
-
 tess_verdict tess_estimate_judge(const tess_estimate *change, double margin)
 {
     if (!change || isnan(change->low) || isnan(change->high))

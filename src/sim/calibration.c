@@ -52,8 +52,7 @@ tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_opts *opt
     const tess_calibration_opts *o = opts;
     TESS_REQUIRE(ctx, opts, calibration);
     if (o->n_tables < 1 || !o->tables || o->n_names < 1 || !o->names)
-        return tess__fail(TESS_EINVAL,
-                          "tess_calibration_run: a table and a parameter must be given");
+        return tess__invalid(__func__, "a table and a parameter must be given");
     tess_calibration *k = tess__alloc_zero(ctx, sizeof *k);
     if (!k)
         return TESS_ENOMEM;

@@ -166,11 +166,6 @@ void tess_sim_measured_destroy(tess_sim_measured *measured)
     tess__free(measured->ctx, measured);
 }
 
-int tess_sim_measured_count(const tess_sim_measured *measured)
-{
-    return measured ? measured->count : 0;
-}
-
 tess_status tess_sim_use_measured(tess_sim *sim, const tess_sim_measured *measured)
 {
     TESS_REQUIRE(sim);

@@ -85,9 +85,8 @@ tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu
                 *set = &params->hardware[i];
                 return TESS_OK;
             }
-    return tess__fail(TESS_EINVAL,
-                      "%s: no hardware for the GPU \"%.64s\"; add one whose \"gpus\" match",
-                      params->name, gpu);
+    return tess__invalid(params->name,
+                         "no hardware for the GPU \"%.64s\"; add one whose \"gpus\" match", gpu);
 }
 
 tess_status tess__params_era(const tess_sim_params *params, const char *name, int *era)
@@ -107,8 +106,8 @@ tess_status tess__params_era(const tess_sim_params *params, const char *name, in
             names[n++] = params->eras[i].name;
     }
     const char *near = tess_nearest(name, names, n);
-    return tess__fail(TESS_EINVAL, "%s: no era \"%.32s\"; did you mean \"%s\"?", params->name, name,
-                      near ? near : params->eras[params->default_era].name);
+    return tess__invalid(params->name, "no era \"%.32s\"; did you mean \"%s\"?", name,
+                         near ? near : params->eras[params->default_era].name);
 }
 
 double tess__params_scalar(const tess_sim_params *params, const char *system, int era)
@@ -154,7 +153,7 @@ static double *place(const tess_sim_params *params, int index, const tess__param
 static tess_status check_index(const char *who, const tess_sim_params *params, int index)
 {
     if (!params)
-        return tess__fail(TESS_EINVAL, "%s: params is NULL", who);
+        return tess__invalid(who, "params is NULL");
     return tess__check_range(who, "index", index, 0, tess_sim_params_count(params) - 1);
 }
 
@@ -182,8 +181,8 @@ tess_status tess_sim_params_set(tess_sim_params *params, int index, double value
     TESS_TRY(check_index(__func__, params, index));
     double *at = place(params, index, &def, &found);
     if (!(value >= def->low && value <= def->high))
-        return tess__fail(TESS_EINVAL, "%s: %s of %s is %g, must be %g..%g", __func__, def->name,
-                          found.owner, value, def->low, def->high);
+        return tess__invalid(__func__, "%s of %s is %g, must be %g..%g", def->name, found.owner,
+                             value, def->low, def->high);
     *at = value;
     return TESS_OK;
 }

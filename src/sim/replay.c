@@ -125,8 +125,8 @@ tess_status tess_trace_replay(const tess_trace *trace, const tess_cluster *clust
     tess_cluster_info info;
     TESS_REQUIRE(trace, cluster, result);
     if (o.compute_scale != 0.0 && !(o.compute_scale >= 1e-9 && o.compute_scale <= 1e9))
-        return tess__fail(TESS_EINVAL, "%s: compute_scale is %g, must be 1e-9..1e9, or 0 for 1",
-                          __func__, o.compute_scale);
+        return tess__invalid(__func__, "compute_scale is %g, must be 1e-9..1e9, or 0 for 1",
+                             o.compute_scale);
     TESS_TRY(tess__check_least(__func__, "per_node", o.per_node, 0));
     TESS_TRY(tess_cluster_query(cluster, &info));
     size_t bytes;

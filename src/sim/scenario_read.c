@@ -172,17 +172,6 @@ tess_status tess__scenario_parse(tess_ctx *ctx, const char *name, const char *te
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-int tess_scenario_count(void)
-{
-    return tess__n_shipped_scenarios;
-}
-
-const char *tess_scenario_name(int index)
-{
-    return index >= 0 && index < tess__n_shipped_scenarios ? tess__shipped_scenarios[index].name
-                                                           : NULL;
-}
-
 tess_status tess_scenario_load(tess_ctx *ctx, const char *name, tess_scenario *scenario)
 {
     TESS_REQUIRE(ctx, name, scenario);
@@ -199,10 +188,8 @@ tess_status tess_scenario_load(tess_ctx *ctx, const char *name, tess_scenario *s
     }
     const char *near = tess_nearest(name, names, n);
     if (near)
-        return tess__fail(TESS_EINVAL, "%s: no scenario \"%.64s\"; did you mean \"%s\"?", __func__,
-                          name, near);
-    return tess__fail(TESS_EINVAL, "%s: no scenario \"%.64s\"; a file needs a '/' or .json",
-                      __func__, name);
+        return tess__invalid(__func__, "no scenario \"%.64s\"; did you mean \"%s\"?", name, near);
+    return tess__invalid(__func__, "no scenario \"%.64s\"; a file needs a '/' or .json", name);
 }
 
 static tess_status unknown_key(const char *key)

@@ -95,9 +95,8 @@ tess_status tess_scenario_plan(tess_ctx *ctx, const tess_cluster *cluster,
     TESS_TRY(tess_scenario_fill(&made, &full));
     TESS_TRY(tess_profile_query(profile, &v));
     if (v.heads != full.model.heads || v.layers != full.model.layers)
-        return tess__fail(TESS_EINVAL,
-                          "%s: the profile has %d layers of %d heads, the model %d of %d", __func__,
-                          v.layers, v.heads, full.model.layers, full.model.heads);
+        return tess__invalid(__func__, "the profile has %d layers of %d heads, the model %d of %d",
+                             v.layers, v.heads, full.model.layers, full.model.heads);
     const size_t n = (size_t)v.layers * (size_t)v.heads;
     double *density = tess__alloc(ctx, n * sizeof *density);
     if (!density)

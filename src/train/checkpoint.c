@@ -193,11 +193,10 @@ static tess_status check_state(const tess_train *t, const char *path, const tess
 {
     static const char *const names[] = {"muon", "adamw"};
     if ((tess_optim)state->optim != t->opts.optim)
-        return tess__fail(TESS_EINVAL, "%s: was trained with %s, must be resumed with it, not %s",
-                          path, names[state->optim], names[t->opts.optim]);
+        return tess__invalid(path, "was trained with %s, must be resumed with it, not %s",
+                             names[state->optim], names[t->opts.optim]);
     if (t->opts.ema > 0 && !state->checkpoint.ema)
-        return tess__fail(TESS_EINVAL,
-                          "%s: has no averaged weights, must be resumed without an average", path);
+        return tess__invalid(path, "has no averaged weights, must be resumed without an average");
     return TESS_OK;
 }
 

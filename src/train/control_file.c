@@ -40,9 +40,8 @@ static tess_status read_decisions(const tess__control *c, const char *dir, tess_
         return TESS_OK;
     const int layers = d->layers, heads = d->heads;
     tess__dsv_state_destroy(d);
-    return tess__fail(TESS_EINVAL,
-                      "%s: is of %d layers of %d heads, must be of the model's %d of %d", path,
-                      layers, heads, c->config.layers, c->config.heads);
+    return tess__invalid(path, "is of %d layers of %d heads, must be of the model's %d of %d",
+                         layers, heads, c->config.layers, c->config.heads);
 }
 
 /* ---- predictors ------------------------------------------------------------------------------ */
@@ -92,17 +91,16 @@ static tess_status check_same(const tess__control *c, const char *dir, const tes
 {
     const int *own = c->attention.cube, *its = d->cubes[0].cube;
     if (d->attention.kind != c->attention.kind)
-        return tess__fail(TESS_EINVAL, "%s: attention was %s, must be resumed with it, not %s", dir,
-                          tess__attention_name(d->attention.kind),
-                          tess__attention_name(c->attention.kind));
+        return tess__invalid(dir, "attention was %s, must be resumed with it, not %s",
+                             tess__attention_name(d->attention.kind),
+                             tess__attention_name(c->attention.kind));
     if (own[0] && !(d->cube_chosen && same_cube(own, its)))
-        return tess__fail(TESS_EINVAL,
-                          "%s: cubes were %dx%dx%d, must be resumed with them, not %dx%dx%d", dir,
-                          its[0], its[1], its[2], own[0], own[1], own[2]);
+        return tess__invalid(dir, "cubes were %dx%dx%d, must be resumed with them, not %dx%dx%d",
+                             its[0], its[1], its[2], own[0], own[1], own[2]);
     if (c->opts.train && c->predictor && !c->loaded && d->updates > 0)
-        return tess__fail(TESS_EINVAL,
-                          "%s: %s is not there, must be: its predictors were updated %lld times",
-                          dir, predictor_file, (long long)d->updates);
+        return tess__invalid(dir,
+                             "%s is not there, must be: its predictors were updated %lld times",
+                             predictor_file, (long long)d->updates);
     return TESS_OK;
 }
 

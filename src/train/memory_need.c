@@ -64,9 +64,9 @@ tess_status tess__train_fits(const char *who, const tess_model_config *config,
     };
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
         if (sides[i].data != sides[i].in || sides[i].data != sides[i].out)
-            return tess__fail(TESS_EINVAL, "%s: the data's %s is %d, must be the model's %s, %d",
-                              who, sides[i].what, sides[i].data, sides[i].rule,
-                              sides[i].data != sides[i].in ? sides[i].in : sides[i].out);
+            return tess__invalid(who, "the data's %s is %d, must be the model's %s, %d",
+                                 sides[i].what, sides[i].data, sides[i].rule,
+                                 sides[i].data != sides[i].in ? sides[i].in : sides[i].out);
     return TESS_OK;
 }
 

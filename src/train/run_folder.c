@@ -143,8 +143,7 @@ tess_status tess_checkpoint_find(tess_ctx *ctx, const char *dir, char *path, siz
     if (!found)
         return tess__fail(TESS_EIO, "%s: holds no complete checkpoint", dir);
     if (strlen(place) >= bytes)
-        return tess__fail(TESS_EINVAL, "%s: bytes is %zu, must be more than %zu", __func__, bytes,
-                          strlen(place));
+        return tess__invalid(__func__, "bytes is %zu, must be more than %zu", bytes, strlen(place));
     memcpy(path, place, strlen(place) + 1);
     return TESS_OK;
 }
@@ -204,9 +203,8 @@ tess_status tess__run_open(tess_train *train)
     TESS_TRY(tess__path(path, folder, checkpoints));
     TESS_TRY(tess__make_folder(path));
     if (!train->resumed && scan(path, 1, INT64_MAX, &count) >= 0)
-        return tess__fail(TESS_EINVAL,
-                          "%s: holds checkpoints of a run, must be resumed or be another folder",
-                          folder);
+        return tess__invalid(folder,
+                             "holds checkpoints of a run, must be resumed or be another folder");
     clean(path);
     tess__out_clean(folder);
     TESS_TRY(tess__path(path, folder, "samples"));

@@ -91,9 +91,8 @@ static tess_status check(const char *who, const tess_model *model, tess_sample_o
     o->text_len = o->text_len ? o->text_len : config->text_len;
     TESS_TRY(tess__options_check(who, TESS_OPTIONS_SAMPLE, o));
     if (config->in_channels != config->out_channels)
-        return tess__fail(TESS_EINVAL,
-                          "%s: the model has %d channels in and %d out, must be as many", who,
-                          config->in_channels, config->out_channels);
+        return tess__invalid(who, "the model has %d channels in and %d out, must be as many",
+                             config->in_channels, config->out_channels);
     return TESS_OK;
 }
 

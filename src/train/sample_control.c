@@ -74,7 +74,7 @@ static tess_status choose(const char *who, const tess_attention_opts *trained,
     attention->dispatch = attention->cache = NULL;
     TESS_TRY(tess__attention_options(who, attention));
     if (attention->kind == TESS_ATTENTION_WINDOW && *how == MEASURED)
-        return tess__fail(TESS_EINVAL, "%s: attention.density is 0, a window needs one", who);
+        return tess__invalid(who, "attention.density is 0, a window needs one");
     return TESS_OK;
 }
 
@@ -116,8 +116,8 @@ static tess_status make_control(tess__sampler *s, const tess_model *model,
         TESS_TRY(other ? tess__control_branch(s->control, o->checkpoint)
                        : tess__control_resume(s->control, o->checkpoint));
     if (s->control->predictor && !s->control->loaded)
-        return tess__fail(TESS_EINVAL, "%s: attention is DSV, but %s has no predictors", who,
-                          o->checkpoint ? o->checkpoint : "the model");
+        return tess__invalid(who, "attention is DSV, but %s has no predictors",
+                             o->checkpoint ? o->checkpoint : "the model");
     if (s->mode != TRAINED)
         make_sparse(s->control);
     return TESS_OK;

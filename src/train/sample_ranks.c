@@ -29,10 +29,10 @@ static tess_status choose(const char *who, tess__sample_ranks *ranks, const tess
 {
     const int guided = o->guidance != 1.0, possible = guided && size % 2 == 0;
     if (o->halves == TESS_HALVES_ON && !possible)
-        return tess__fail(TESS_EINVAL,
-                          "%s: halves are asked for with %d rank%s and guidance %g, need an even "
-                          "number of ranks and a guidance other than 1",
-                          who, size, size == 1 ? "" : "s", o->guidance);
+        return tess__invalid(who,
+                             "halves are asked for with %d rank%s and guidance %g, need an even "
+                             "number of ranks and a guidance other than 1",
+                             size, size == 1 ? "" : "s", o->guidance);
     ranks->halves = possible && o->halves != TESS_HALVES_OFF;
     return TESS_OK;
 }

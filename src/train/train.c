@@ -147,13 +147,9 @@ static tess_status check(const char *who, const tess_model *model, const tess_da
 {
     tess__process_group pg;
     if (!model || !data || !train)
-        return tess__fail(TESS_EINVAL, "%s: %s is NULL", who,
-                          !model  ? "model"
-                          : !data ? "data"
-                                  : "train");
+        return tess__invalid(who, "%s is NULL", !model ? "model" : !data ? "data" : "train");
     if (!model->gradients)
-        return tess__fail(TESS_EINVAL, "%s: the model has no gradients, must be made with them",
-                          who);
+        return tess__invalid(who, "the model has no gradients, must be made with them");
     TESS_TRY(tess__train_options(who, opts, full));
     TESS_TRY(tess__pg_layout(who, full, &pg));
     TESS_TRY(tess_data_query(data, info));

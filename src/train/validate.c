@@ -76,11 +76,3 @@ tess_status tess__train_validate(tess_train *train, double *loss, double *bucket
     memcpy(buckets, found, sizeof found);
     return TESS_OK;
 }
-
-tess_status tess_train_validate(tess_train *train, double *loss, double buckets[TESS_NOISE_BUCKETS])
-{
-    double unused[TESS_NOISE_BUCKETS];
-    TESS_REQUIRE(train, loss);
-    return tess__pg_propagate(&train->pg,
-                              tess__train_validate(train, loss, buckets ? buckets : unused));
-}

@@ -28,10 +28,6 @@ typedef struct {
     double mean, low, high;
 } tess_estimate;
 
-/* Mean and interval of n numbers, those that are NaN left out; confidence between 0 and 1. */
-TESS_API tess_status tess_estimate_mean(const double *x, int n, double confidence,
-                                        tess_estimate *estimate);
-
 /* Where the interval of a change lies against a margin m, changes below 0 being better. */
 typedef enum {
     TESS_VERDICT_NONE,   /* no interval: fewer than two pairs */

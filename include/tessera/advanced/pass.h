@@ -25,10 +25,6 @@ TESS_API tess_status tess_model_config_check(const tess_model_config *config);
 TESS_API tess_status tess_model_config_write(tess_ctx *ctx, const char *path,
                                              const tess_model_config *config);
 
-/* The presets, in order; the name of an index that there is not is NULL. */
-TESS_API int tess_model_preset_count(void);
-TESS_API const char *tess_model_preset_name(int index);
-
 /* ---- parameters ---------------------------------------------------------------------------- */
 
 typedef enum {

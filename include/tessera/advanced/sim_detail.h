@@ -13,10 +13,6 @@ TESS_BEGIN_DECLS
 
 /* ---- scenarios ------------------------------------------------------------------------------- */
 
-/* The shipped ones, in alphabetical order; NULL outside 0..count-1. */
-TESS_API int tess_scenario_count(void);
-TESS_API const char *tess_scenario_name(int index);
-
 /* The settings, in the order of the structs. */
 typedef struct {
     const char *group, *name, *help; /* "layout", "tp", "tensor parallelism" */
@@ -55,7 +51,6 @@ typedef struct tess_sim_measured tess_sim_measured;
 TESS_API tess_status tess_sim_measured_load(tess_ctx *ctx, const char *path, const char *map,
                                             tess_sim_measured **measured);
 TESS_API void tess_sim_measured_destroy(tess_sim_measured *measured);
-TESS_API int tess_sim_measured_count(const tess_sim_measured *measured); /* 0 of NULL */
 
 /* The next runs ask it first; NULL: formulas alone. It must outlive these runs. */
 TESS_API tess_status tess_sim_use_measured(tess_sim *sim, const tess_sim_measured *measured);

@@ -88,15 +88,10 @@ typedef struct {
 TESS_API tess_status tess_reduce_query(const tess_reduce *reduce, tess_reduce_info *info);
 TESS_API void tess_reduce_destroy(tess_reduce *reduce); /* before the model and comm */
 
-/* ---- learning rates, validation -------------------------------------------------------------- */
+/* ---- learning rates -------------------------------------------------------------------------- */
 
 /* The factor on the learning rates in step number step, from 0: warmup, constant, decay. */
 TESS_API double tess_train_schedule(const tess_train_opts *opts, int64_t step);
-
-/* The loss on the fixed validation set, with the averaged weights, and the loss of each noise-level
- * quartile, whose mean it is. buckets may be NULL. */
-TESS_API tess_status tess_train_validate(tess_train *train, double *loss,
-                                         double buckets[TESS_NOISE_BUCKETS]);
 
 TESS_END_DECLS
 

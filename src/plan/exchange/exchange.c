@@ -31,13 +31,12 @@ static tess_status check_bounds(const char *who, char letter, const int64_t *bou
                                 int64_t tokens)
 {
     if (bounds[0] != 0 || bounds[ranks] != tokens)
-        return tess__fail(TESS_EINVAL, "%s: bounds_%c go from %lld to %lld, must go from 0 to %lld",
-                          who, letter, (long long)bounds[0], (long long)bounds[ranks],
-                          (long long)tokens);
+        return tess__invalid(who, "bounds_%c go from %lld to %lld, must go from 0 to %lld", letter,
+                             (long long)bounds[0], (long long)bounds[ranks], (long long)tokens);
     for (int r = 0; r < ranks; r++)
         if (bounds[r] > bounds[r + 1])
-            return tess__fail(TESS_EINVAL, "%s: bounds_%c: rank %d has %lld..%lld, must not fall",
-                              who, letter, r, (long long)bounds[r], (long long)bounds[r + 1]);
+            return tess__invalid(who, "bounds_%c: rank %d has %lld..%lld, must not fall", letter, r,
+                                 (long long)bounds[r], (long long)bounds[r + 1]);
     return TESS_OK;
 }
 
@@ -49,11 +48,9 @@ static tess_status check_work(const char *who, const tess_plan *plan, int layer,
         return TESS_OK;
     TESS_TRY(tess__plan_fits(who, &plan->info, work));
     if (layer >= work->info.layers)
-        return tess__fail(TESS_EINVAL, "%s: layer is %d, the work has %d", who, layer,
-                          work->info.layers);
+        return tess__invalid(who, "layer is %d, the work has %d", layer, work->info.layers);
     if (selects && !work->info.masks)
-        return tess__fail(TESS_EINVAL, "%s: layer %d is selective, and the work has no masks", who,
-                          layer);
+        return tess__invalid(who, "layer %d is selective, and the work has no masks", layer);
     return TESS_OK;
 }
 
@@ -193,7 +190,7 @@ static const struct {
 static tess_status check_rows(const char *who, const tess_exchange *exchange, tess_rows rows)
 {
     if (!exchange)
-        return tess__fail(TESS_EINVAL, "%s: exchange is NULL", who);
+        return tess__invalid(who, "exchange is NULL");
     TESS_TRY(tess__check_range(who, "rows", rows, 0, TESS_ROWS_COUNT - 1));
     return TESS_OK;
 }

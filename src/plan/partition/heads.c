@@ -97,14 +97,3 @@ int64_t tess__heads_time(tess__partition_scratch *space, const tess__heads *head
     }
     return most;
 }
-
-int tess__heads_guard(tess__partition_scratch *space, const tess__heads *heads, int32_t *group_of)
-{
-    if (heads->heads % heads->groups != 0)
-        return 0;
-    contiguous(heads->heads, heads->groups, space->start);
-    if (tess__heads_time(space, heads, space->start) >= tess__heads_time(space, heads, group_of))
-        return 0;
-    contiguous(heads->heads, heads->groups, group_of);
-    return 1;
-}

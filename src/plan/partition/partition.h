@@ -44,14 +44,10 @@ typedef struct {
 
 /* group_of[heads] by one of the methods contiguous, snake, lpt, db-sp, refined. contiguous, snake
  * and db-sp give equal numbers of heads (within one) by themselves; with equal_heads lpt is db-sp
- * and refined swaps only. refined is never worse than contiguous; for the others call guard.
+ * and refined swaps only. refined is never worse than contiguous.
  * 40 heads in 8 groups: some ten microseconds, refined some tens. */
 void tess__heads_split(tess__partition_scratch *space, const tess__heads *heads,
                        tess_plan_method method, int32_t *group_of);
-
-/* Replaces group_of by the contiguous one where the heads divide evenly and that has a smaller
- * time; returns 1 if it did. */
-int tess__heads_guard(tess__partition_scratch *space, const tess__heads *heads, int32_t *group_of);
 
 /* Time of the busiest group. */
 int64_t tess__heads_time(tess__partition_scratch *space, const tess__heads *heads,

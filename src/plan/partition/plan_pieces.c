@@ -40,8 +40,8 @@ tess_status tess_plan_pieces(const tess_plan *plan, int layer, int rank, tess_pi
     TESS_REQUIRE(n);
     const int64_t need = walk_pieces(&plan->layers[layer], rank, NULL);
     if (pieces && *n < need)
-        return tess__fail(TESS_EINVAL, "%s: n is %lld, rank %d has %lld pieces", __func__,
-                          (long long)*n, rank, (long long)need);
+        return tess__invalid(__func__, "n is %lld, rank %d has %lld pieces", (long long)*n, rank,
+                             (long long)need);
     if (pieces)
         walk_pieces(&plan->layers[layer], rank, pieces);
     *n = need;

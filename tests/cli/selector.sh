@@ -1,5 +1,5 @@
 # A selector of one's own, as a shared object and as recorded masks: in train, sample and profile.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 so=$(dirname "$TESSERA")/../lib/selector.so
 [ -f "$so" ] || { echo 'the example selector.so is not beside this command' >&2; exit 77; }
 cp "$so" "$(dirname "$so")/plugin_version.so" "$(dirname "$so")/plugin_symbol.so" .

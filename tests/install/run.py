@@ -82,14 +82,15 @@ def examples(options, prefix, work):
     for source in sorted(name for name in os.listdir(EXAMPLES) if name.endswith(".c")):
         program = os.path.join(work, source[:-2])
         with open(os.path.join(EXAMPLES, source), encoding="utf-8") as file:
-            line = re.search(r"--libs ([\w-]+)\)( -lm)?", file.read())
-        if not line:  # a shared object, which tests/cli/selector.sh loads
-            continue
-        package, maths = line.groups()
+            shared, libs, package, maths = re.search(
+                r"cc (-shared -fPIC )?.*--cflags (--libs )?([\w-]+)\)( -lm)?", file.read()).groups()
         if package == "tessera-train" and "train" not in options.components.split(","):
             continue
-        flags = run("pkg-config", "--cflags", "--libs", package,
+        flags = run("pkg-config", "--cflags", *(["--libs"] if libs else []), package,
                     PKG_CONFIG_PATH=os.path.join(libraries, "pkgconfig")).split()
+        if shared:  # a selector, which the command loads: tests/cli/selector.sh runs it
+            run(options.cc, *shared.split(), "-o", program + ".so", os.path.join(EXAMPLES, source), *flags)
+            continue
         run(options.cc, "-o", program, os.path.join(EXAMPLES, source), *flags, *(["-lm"] if maths else []),
             *([f"-Wl,-rpath-link,{libraries}"] if options.shared == "ON" else []))
         run(program, cwd=work, LD_LIBRARY_PATH=libraries)

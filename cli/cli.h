@@ -138,6 +138,10 @@ void opt_free(const command *cmd, void *values);
  * all; returns how many. */
 int opt_passed(const command *cmd, int argc, char *const *argv, char **words);
 
+/* Option i of a command: its own, those of the command it passes some on to, the common ones; NULL
+ * beyond the last. */
+const opt *opt_at(const command *cmd, int i);
+
 /* The options every command shares: all of them, or --help alone for a plain one. */
 const opt *opt_common(const command *cmd, int *n);
 

@@ -295,9 +295,7 @@ static int store(parser *p, const opt *o, const char *dashes, const char *text)
 
 /* ---- options ----------------------------------------------------------------------------- */
 
-/* Option number i of a command: its own, those of the command it passes some on to, the common
- * ones; NULL beyond the last. */
-static const opt *option(const command *cmd, int i)
+const opt *opt_at(const command *cmd, int i)
 {
     int n = 0;
     const opt *shared = opt_common(cmd, &n);
@@ -323,7 +321,7 @@ static int unknown(parser *p, const char *arg, size_t length)
 static const opt *find_long(const command *cmd, const char *name, size_t length, int *no)
 {
     const opt *o;
-    for (int i = 0; (o = option(cmd, i)); i++) {
+    for (int i = 0; (o = opt_at(cmd, i)); i++) {
         const size_t size = strlen(o->name);
         *no = 0;
         if (length == size && memcmp(name, o->name, size) == 0)
@@ -339,7 +337,7 @@ static const opt *find_long(const command *cmd, const char *name, size_t length,
 static const opt *find_short(const command *cmd, char letter)
 {
     const opt *o = NULL;
-    for (int i = 0; (o = option(cmd, i)); i++)
+    for (int i = 0; (o = opt_at(cmd, i)); i++)
         if (o->short_name == letter)
             break;
     return o;
@@ -424,7 +422,7 @@ static void defaults(parser *p)
         memcpy(p->values, p->cmd->defaults, p->cmd->size);
     else
         memset(p->values, 0, p->cmd->size);
-    for (int i = 0; (o = option(p->cmd, i)); i++) {
+    for (int i = 0; (o = opt_at(p->cmd, i)); i++) {
         if (o->member && !o->own) /* has the default of its struct */
             continue;
         if (o->type == OPT_DOUBLE)

@@ -19,14 +19,11 @@ static const char *nearest_of(const command *cmd, const char *word, char text[NA
 {
     char names[OPTIONS_MAX][NAME_MAX_BYTES];
     const char *candidates[OPTIONS_MAX];
-    int n = 0, n_common;
-    const opt *shared = opt_common(cmd, &n_common);
-    for (int i = 0; i < cmd->n_options && n < OPTIONS_MAX; i++, n++)
-        spell(&cmd->options[i], names[n]);
-    for (int i = 0; i < n_common && n < OPTIONS_MAX; i++, n++)
-        spell(&shared[i], names[n]);
-    for (int i = 0; i < n; i++)
-        candidates[i] = names[i];
+    int n = 0;
+    for (const opt *o; n < OPTIONS_MAX && (o = opt_at(cmd, n)); n++) {
+        spell(o, names[n]);
+        candidates[n] = names[n];
+    }
     const char *near = tess_nearest(word, candidates, n);
     return near ? strcpy(text, near) : NULL;
 }

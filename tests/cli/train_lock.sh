@@ -3,13 +3,13 @@ tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77;
 options="--preset tiny --frames 2 --height 16 --width 16 --batch 1 --validate-every 0 --checkpoint-every 2 -q -j 1"
 tessera train $options --steps 1000000 --out run &
 first=$!
-until [ -d run/checkpoints/step-000004 ]; do kill -0 $first || exit 1; sleep 0.05; done
+until [ -f run/metrics.jsonl ] && [ "$(wc -l <run/metrics.jsonl)" -ge 5 ]; do kill -0 $first || exit 1; sleep 0.05; done
 for more in --resume ''; do
     tessera train $options --steps 20 --out run $more 2>err
     echo "exit $?"
     sed "s/process $first on host $(uname -n);/process N on host HOST;/" err
 done
-kill -KILL $first
+kill -KILL $first || exit 1
 wait $first 2>/dev/null
 ls run
 sed 's/,.*//' run/metrics.csv | sort -n | uniq -d

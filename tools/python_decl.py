@@ -32,7 +32,7 @@ def declarations_of(text):
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
     text = re.sub(r"#ifdef __cplusplus.*?#endif", "", text, flags=re.DOTALL)
     text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*\n", "", text, flags=re.MULTILINE)
-    text = text.replace("TESS_API ", "")
+    text = re.sub(r"\bTESS_(API|BEGIN_DECLS|END_DECLS)\b", "", text)
     return re.sub(r"\n\s*\n+", "\n", text).strip()
 
 

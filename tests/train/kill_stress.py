@@ -120,6 +120,7 @@ class Stress:
             files["metrics.csv"] = [{k: v for k, v in row.items() if k not in TIMED} for row in csv.DictReader(f)]
         files["metrics.jsonl"] = [{k: v for k, v in json.loads(line).items() if k not in TIMED}
                                   for line in (out / "metrics.jsonl").read_text().splitlines()]
+        files.pop("commands.txt", None)  # has a line for each start
         if "plans.csv" in files:
             files["plans.csv"] = [line.split(b",")[:4] for line in files["plans.csv"].splitlines()]
         return files

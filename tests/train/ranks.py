@@ -191,7 +191,9 @@ def checkpoint(case):
 
 def build(case):
     """One rank runs another build: the same code, but for the length of an instruction that does nothing."""
-    other = case.root / "tessera"
+    other = case.root / "bin" / "tessera"  # which looks for libraries in ../lib
+    other.parent.mkdir()
+    (case.root / "lib").symlink_to(case.args.tessera.resolve().parent.parent / "lib")
     code = case.args.tessera.read_bytes()
     idle = b"\x66\x2e\x0f\x1f\x84\x00\x00\x00\x00\x00"
     if code.count(idle) == 0:

@@ -162,8 +162,8 @@ tess_status tess_checkpoint_read(tess_ctx *ctx, const char *dir, tess_checkpoint
 
 /* ---- the run's own --------------------------------------------------------------------------- */
 
-/* Removes what a killed process left: checkpoints half written or half deleted. */
-static void clean(const char *folder)
+/* Checkpoints half written or half deleted. */
+static void clean_checkpoints(const char *folder)
 {
     char path[PATH_MAX];
     DIR *dir = opendir(folder);
@@ -172,6 +172,16 @@ static void clean(const char *folder)
             tess__remove_folder(path);
     if (dir)
         closedir(dir);
+}
+
+void tess__run_clean(const char *folder)
+{
+    char path[PATH_MAX];
+    if (tess__path(path, folder, checkpoints) == TESS_OK)
+        clean_checkpoints(path);
+    tess__out_clean(folder);
+    if (tess__path(path, folder, "samples") == TESS_OK)
+        tess__out_clean(path);
 }
 
 static tess_status write_text(tess_ctx *ctx, const char *path, const char *text)
@@ -205,12 +215,9 @@ tess_status tess__run_open(tess_train *train)
     if (!train->resumed && scan(path, 1, INT64_MAX, &count) >= 0)
         return tess__invalid(folder,
                              "holds checkpoints of a run, must be resumed or be another folder");
-    clean(path);
-    tess__out_clean(folder);
     TESS_TRY(tess__path(path, folder, "samples"));
     if (train->opts.sample_every > 0)
         TESS_TRY(tess__make_folder(path));
-    tess__out_clean(path);
     if (!train->resumed) /* else with its first step: until then they are not in force */
         TESS_TRY(tess__settings_write(train, folder));
     if (train->control)

@@ -128,7 +128,11 @@ static tess_status build(tess_train *t)
     TESS_TRY(take_buffers(t));
     TESS_TRY(make_owners(t));
     TESS_TRY(make_optim(t));
-    return t->opts.folder && t->pg.rank == 0 ? tess__run_lock(t) : TESS_OK;
+    if (!t->opts.folder || t->pg.rank != 0)
+        return TESS_OK;
+    TESS_TRY(tess__run_lock(t));
+    tess__run_clean(t->opts.folder);
+    return TESS_OK;
 }
 
 static tess_status build_together(tess_train *t, const char *who)

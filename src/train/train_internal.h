@@ -285,7 +285,10 @@ tess_status tess__train_save(tess_train *train, const char *dir);
 tess_status tess__run_lock(tess_train *train);
 void tess__run_unlock(tess_train *train);
 
-/* Makes checkpoints/ and samples/ in the folder of the run; removes what a killed process left. */
+/* Removes what a killed process left in the folder of a run, which is locked. */
+void tess__run_clean(const char *folder);
+
+/* Makes checkpoints/ and samples/ in the folder of the run. */
 tess_status tess__run_open(tess_train *train);
 
 /* Writes checkpoints/step-000500, unless it exists; then deletes the oldest ones. */

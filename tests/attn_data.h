@@ -6,6 +6,7 @@
 
 #include "attn/attention.h"
 #include "ref/ref.h"
+#include "tessera/advanced/clusters.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -33,6 +34,7 @@ typedef struct {
     uint16_t *k16, *v16;
     tess_view vq, vk, vv, vo, vdout, vdq, vdk, vdv;
     tess_selection *sel;
+    uint8_t *labels; /* of the last run, where keys have clusters */
 } setting;
 
 static inline float *buffer(size_t n, uint64_t seed)
@@ -161,8 +163,8 @@ static inline setting make(tess_ctx *ctx, const problem *p)
 static inline void drop(setting *s)
 {
     tess_selection_destroy(s->sel);
-    void *all[] = {s->q,    s->k,  s->v,  s->o,  s->lse, s->dout,
-                   s->dlse, s->dq, s->dk, s->dv, s->k16, s->v16};
+    void *all[] = {s->q,  s->k,  s->v,  s->o,   s->lse, s->dout,  s->dlse,
+                   s->dq, s->dk, s->dv, s->k16, s->v16, s->labels};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
 }
@@ -175,6 +177,15 @@ static inline void run(tess_ctx *ctx, setting *s)
     const tess_attn_saved saved = {&s->vq, &s->vk, &s->vv, &s->vo, s->lse};
     CHECK_OK(
         tess_attn_backward(attn, s->sel, &saved, &s->vdout, s->dlse, &s->vdq, &s->vdk, &s->vdv));
+    if (s->shape.compensate > 1) {
+        const size_t n = (size_t)(s->p->batch * s->p->heads) * (size_t)s->p->tk;
+        const uint8_t *labels;
+        CHECK_OK(tess_attn_labels(attn, &labels));
+        free(s->labels);
+        s->labels = malloc(n + 1);
+        assert_non_null(s->labels);
+        memcpy(s->labels, labels, s->sel ? n : 0);
+    }
     tess_attn_destroy(attn);
 }
 
@@ -215,12 +226,12 @@ static inline void check_problem(tess_ctx *ctx, const problem *p)
     double *want = malloc((nq + rows_q + 2 * nk + 1) * sizeof *want);
     assert_non_null(want);
     double *lse = want + nq, *dk = lse + rows_q, *dv = dk + nk;
-    CHECK_OK(
-        ref_attn_forward(ctx, &s.shape, s.sel ? &lists : NULL, &s.vq, &s.vk, &s.vv, want, lse));
+    CHECK_OK(ref_cluster_forward(ctx, &s.shape, s.sel ? &lists : NULL, s.labels, &s.vq, &s.vk,
+                                 &s.vv, want, lse));
     check_close(p, &s.vo, want, p->tq, tol_forward);
     CHECK_CLOSE(s.lse, lse, rows_q, tol_forward);
-    CHECK_OK(ref_attn_backward(ctx, &s.shape, s.sel ? &lists : NULL, &s.vq, &s.vk, &s.vv, &s.vdout,
-                               s.dlse, want, dk, dv));
+    CHECK_OK(ref_cluster_backward(ctx, &s.shape, s.sel ? &lists : NULL, s.labels, &s.vq, &s.vk,
+                                  &s.vv, &s.vdout, s.dlse, want, dk, dv));
     check_close(p, &s.vdq, want, p->tq, tol_backward);
     check_close(p, &s.vdk, dk, p->tk, tol_backward);
     check_close(p, &s.vdv, dv, p->tk, tol_backward);

@@ -138,7 +138,8 @@ static void wrong_texts_get_one_sentence(void **state)
     check_wrong("context,strategy=abcdefghijklmnopqrstuvwxyzabcdefgh",
                 "context: strategy has 34 characters, must have fewer than 32");
     check_wrong("context,ranks=65", "context: ranks is \"65\", must be an integer 1..64");
-    check_wrong("context,tokens=63", "context: tokens is \"63\", must be an integer 64..16777216");
+    check_wrong("context,tokens=63",
+                "context: tokens is \"63\", must be an integer 64..16777216, in tokens");
     check_wrong("linear,dim=8", "linear: \"dim\" is no key");
 }
 

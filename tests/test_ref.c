@@ -164,6 +164,7 @@ typedef struct {
     float dlse[B * H * TQ];
     const tess_selection_lists *sel;
     int compensate;
+    const uint8_t *labels;
 } problem;
 
 static tess_view view_q(const double *data)
@@ -202,6 +203,7 @@ static void fill_problem(problem *p, const tess_selection_lists *sel)
     fill_normal(p->dlse, B * H * TQ, 5);
     p->sel = sel;
     p->compensate = 0;
+    p->labels = NULL;
 }
 
 static tess_attn_shape shape_of(const problem *p)
@@ -217,7 +219,7 @@ static double loss(const problem *p)
     const tess_view q = view_q(p->q), k = view_k(p->k), v = view_k(p->v);
     const tess_attn_shape s = shape_of(p);
     double o[NQ], lse[B * H * TQ], sum = 0.0;
-    CHECK_OK(ref_attn_forward(ctx, &s, p->sel, &q, &k, &v, o, lse));
+    CHECK_OK(ref_cluster_forward(ctx, &s, p->sel, p->labels, &q, &k, &v, o, lse));
     for (size_t n = 0; n < NQ; n++)
         sum += p->dout[place_q(n)] * o[n];
     for (size_t i = 0; i < B * H * TQ; i++)
@@ -247,7 +249,8 @@ static void check_gradients(problem *p)
     const tess_view q = view_q(p->q), k = view_k(p->k), v = view_k(p->v), dout = view_q(p->dout);
     static double dq[NQ], dk[NK], dv[NK], slopes_q[NQ], slopes_k[NK], slopes_v[NK];
     const tess_attn_shape s = shape_of(p);
-    CHECK_OK(ref_attn_backward(ctx, &s, p->sel, &q, &k, &v, &dout, p->dlse, dq, dk, dv));
+    CHECK_OK(
+        ref_cluster_backward(ctx, &s, p->sel, p->labels, &q, &k, &v, &dout, p->dlse, dq, dk, dv));
     for (size_t n = 0; n < NQ; n++)
         slopes_q[n] = slope(p, &p->q[place_q(n)]);
     for (size_t n = 0; n < NK; n++) {
@@ -293,6 +296,13 @@ static void sparse_gradients_are_the_slopes_of_a_loss(void **state)
     fill_problem(&p, &lists);
     check_gradients(&p);
     p.compensate = 1;
+    check_gradients(&p);
+    /* Three clusters, one of them empty in some heads. */
+    static uint8_t labels[B * H * TK];
+    for (int i = 0; i < B * H * TK; i++)
+        labels[i] = (uint8_t)(i % 5 % (i / TK % 2 ? 3 : 2));
+    p.compensate = 3;
+    p.labels = labels;
     check_gradients(&p);
     tess_selection_destroy(sel);
 }

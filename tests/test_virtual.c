@@ -471,10 +471,197 @@ static void a_wrong_wish_gets_a_sentence(void **state)
     tess_ctx *ctx = *state;
     tess_attn *attn = NULL;
     const tess_attn_shape shape = {
-        .batch = 1, .heads = 1, .head_dim = 8, .tokens_q = 4, .tokens_k = 4, .compensate = 2};
+        .batch = 1, .heads = 1, .head_dim = 8, .tokens_q = 4, .tokens_k = 4, .compensate = 65};
     CHECK_FAILS(tess_attn_create(ctx, &shape, &attn), TESS_EINVAL,
-                "tess_attn_create: compensate is 2, must be 0 or 1");
+                "tess_attn_create: compensate is 65, must be 0..64");
     assert_null(attn);
+    const tess_attn_shape one = {
+        .batch = 1, .heads = 1, .head_dim = 8, .tokens_q = 4, .tokens_k = 4, .compensate = 1};
+    const uint8_t *labels = NULL;
+    CHECK_OK(tess_attn_create(ctx, &one, &attn));
+    CHECK_FAILS(tess_attn_labels(attn, &labels), TESS_EINVAL,
+                "tess_attn_labels: compensate is 1, must be 2 or more");
+    tess_attn_destroy(attn);
+}
+
+/* ---- clusters -------------------------------------------------------------------------------- */
+
+static const int cluster_counts[] = {2, 8, 33, 64};
+
+static void clusters_match_the_reference_on_every_isa(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        problem p[PROBLEMS];
+        for (int n = 0; n < PROBLEMS; n++) {
+            p[n] = problems[n];
+            p[n].compensate = cluster_counts[i];
+        }
+        check_on_every_isa(p, PROBLEMS);
+    }
+}
+
+static void clusters_have_the_same_bits_for_any_threads(void **state)
+{
+    (void)state;
+    for (int n = 0; n < PROBLEMS; n++) {
+        problem p = problems[n];
+        p.compensate = cluster_counts[n % 4];
+        check_bits_of_any_threads(&p);
+    }
+}
+
+/* Gradients by k are summed over tiles, which dense attention has others of. */
+static void full_lists_with_clusters_are_dense_attention(void **state)
+{
+    tess_ctx *ctx = *state;
+    for (int i = 0; i < 2; i++) {
+        const problem with = {.batch = 1,
+                              .heads = 2,
+                              .dim = 64,
+                              .tq = 200,
+                              .tk = 300,
+                              .pattern = i ? DENSE : FULL,
+                              .group = 64,
+                              .unit = 1,
+                              .density = 1.0,
+                              .dlse = 1,
+                              .compensate = 32};
+        problem without = with;
+        without.compensate = 0;
+        setting a = make(ctx, &with), b = make(ctx, &without);
+        run(ctx, &a);
+        run(ctx, &b);
+        check_same_bits(&a, &b);
+        tess_selection_destroy(b.sel);
+        b.sel = NULL;
+        float *o = b.o;
+        b.o = buffer((size_t)2 * 200 * 64, 0);
+        b.vo.data = b.o;
+        run(ctx, &b);
+        assert_memory_equal(a.o, b.o, (size_t)2 * 200 * 64 * sizeof(float));
+        free(o);
+        drop(&a);
+        drop(&b);
+    }
+}
+
+/* Scores up to +-80: the softmax of a query is almost all on one key, or on one virtual key. Scores
+ * of 80 carry 80 * 2^-24 * sqrt(64) = 4e-5 into the exponent; gradients pass through two. */
+static void gradients_hold_at_scores_of_eighty(void **state)
+{
+    tess_ctx *ctx = *state;
+    const problem p = {.batch = 1,
+                       .heads = 2,
+                       .dim = 64,
+                       .tq = 128,
+                       .tk = 500,
+                       .pattern = RANDOM,
+                       .group = 16,
+                       .unit = 1,
+                       .density = 0.1,
+                       .dlse = 1,
+                       .compensate = 8};
+    setting s = make(ctx, &p);
+    double most = 0;
+    for (int64_t i = 0; i < 2 * 128 * 64; i++)
+        s.q[i] *= 20.0f;
+    run(ctx, &s);
+    tess_selection_lists lists;
+    CHECK_OK(tess_selection_view(s.sel, &lists));
+    enum { NQ = 2 * 128 * 64, NK = 2 * 500 * 64 };
+    double *o = malloc((2 * NQ + 2 * NK + 256) * sizeof *o);
+    assert_non_null(o);
+    double *dq = o + NQ, *dk = dq + NQ, *dv = dk + NK, *lse = dv + NK;
+    CHECK_OK(ref_cluster_forward(ctx, &s.shape, &lists, s.labels, &s.vq, &s.vk, &s.vv, o, lse));
+    for (int i = 0; i < 256; i++)
+        most = fmax(most, lse[i]);
+    assert_true(most > 60.0 && most < 120.0);
+    CHECK_OK(ref_cluster_backward(ctx, &s.shape, &lists, s.labels, &s.vq, &s.vk, &s.vv, &s.vdout,
+                                  s.dlse, dq, dk, dv));
+    CHECK_CLOSE(s.o, o, NQ, 1e-4);
+    CHECK_CLOSE(s.dq, dq, NQ, 4e-4);
+    CHECK_CLOSE(s.dk, dk, NK, 4e-4);
+    CHECK_CLOSE(s.dv, dv, NK, 4e-4);
+    free(o);
+    drop(&s);
+}
+
+/* Four far-apart bunches of equal keys and values: with as many clusters, virtual keys lose
+ * nothing; with one they do. */
+static void bunches_of_keys_are_replaced_without_loss(void **state)
+{
+    tess_ctx *ctx = *state;
+    enum { TQ = 32, TK = 400, D = 32, KEPT = 20 };
+    problem p = {.batch = 1,
+                 .heads = 1,
+                 .dim = D,
+                 .tq = TQ,
+                 .tk = TK,
+                 .pattern = RANDOM,
+                 .group = 8,
+                 .unit = 1,
+                 .compensate = 32},
+            all = p;
+    all.pattern = DENSE;
+    double off[2];
+    for (int one = 0; one < 2; one++) {
+        p.compensate = one ? 1 : 32;
+        setting s = make(ctx, &p), dense = make(ctx, &all);
+        int64_t offsets[TQ / 8 + 1];
+        int32_t indices[TQ / 8 * KEPT];
+        for (int g = 0; g <= TQ / 8; g++)
+            offsets[g] = (int64_t)g * KEPT;
+        for (int i = 0; i < TQ / 8 * KEPT; i++)
+            indices[i] = i % KEPT * 20 + i / KEPT;
+        CHECK_OK(tess_selection_set_lists(s.sel, offsets, indices));
+        for (int j = 0; j < TK; j++) {
+            memcpy(s.k + (size_t)j * D, s.k + (size_t)(j % 4) * D, D * sizeof(float));
+            memcpy(s.v + (size_t)j * D, s.v + (size_t)(j % 4) * D, D * sizeof(float));
+        }
+        memcpy(dense.k, s.k, sizeof(float) * TK * D);
+        memcpy(dense.v, s.v, sizeof(float) * TK * D);
+        run(ctx, &s);
+        run(ctx, &dense);
+        off[one] = 0;
+        for (int i = 0; i < TQ * D; i++)
+            off[one] = fmax(off[one], fabs((double)s.o[i] - (double)dense.o[i]));
+        drop(&s);
+        drop(&dense);
+    }
+    assert_true(off[0] < 2 * tol_forward && off[1] > 0.01);
+}
+
+/* A cluster of thousands of which one row was dropped: its mean is that row, to the last digits. */
+static void one_dropped_row_of_a_cluster_keeps_its_digits(void **state)
+{
+    tess_ctx *ctx = *state;
+    enum { TK = 3000, D = 64, LOST = 1234 };
+    const problem p = {.batch = 1,
+                       .heads = 1,
+                       .dim = D,
+                       .tq = 16,
+                       .tk = TK,
+                       .pattern = RANDOM,
+                       .group = 16,
+                       .unit = 1,
+                       .density = 1.0,
+                       .compensate = 2};
+    setting s = make(ctx, &p);
+    int32_t indices[TK - 1];
+    for (int j = 0; j < TK - 1; j++)
+        indices[j] = j < LOST ? j : j + 1;
+    CHECK_OK(tess_selection_set_lists(s.sel, (int64_t[]){0, TK - 1}, indices));
+    for (int n = 0; n < TK * D; n++) {
+        s.v[n] += 1000.0f;
+        s.k[n] = n % D == 0 ? (n / D == LOST ? 10.0f : -10.0f) : 0.0f;
+    }
+    for (int n = 0; n < 16 * D; n += D)
+        s.q[n] = 50.0f;
+    run(ctx, &s);
+    for (int i = 0; i < 16 * D; i++)
+        assert_true(fabsf(s.o[i] - s.v[LOST * D + i % D]) <= 1000.0f * 0x1p-22f);
+    drop(&s);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -488,5 +675,13 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_nan_that_was_dropped_is_not_hidden, make_ctx, drop_ctx),
     cmocka_unit_test_setup_teardown(the_second_backward_pass_allocates_nothing, make_ctx, drop_ctx),
     cmocka_unit_test_setup_teardown(a_wrong_wish_gets_a_sentence, make_ctx, drop_ctx),
+    cmocka_unit_test(clusters_match_the_reference_on_every_isa),
+    cmocka_unit_test(clusters_have_the_same_bits_for_any_threads),
+    cmocka_unit_test_setup_teardown(full_lists_with_clusters_are_dense_attention, make_ctx,
+                                    drop_ctx),
+    cmocka_unit_test_setup_teardown(gradients_hold_at_scores_of_eighty, make_ctx, drop_ctx),
+    cmocka_unit_test_setup_teardown(bunches_of_keys_are_replaced_without_loss, make_ctx, drop_ctx),
+    cmocka_unit_test_setup_teardown(one_dropped_row_of_a_cluster_keeps_its_digits, make_ctx,
+                                    drop_ctx),
 };
 RUN_TESTS(tests)

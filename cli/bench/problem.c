@@ -7,7 +7,6 @@
  */
 #include "problem.h"
 
-#include "choices.h"
 #include "file/json_write.h"
 #include "tessera/advanced/nearest.h"
 
@@ -39,10 +38,11 @@ static const opt attn_keys[] = {
     {"batch", 0, OPT_INT, AT(batch), "N", "1", 1, 65536, .help = "sequences"},
     {"heads", 0, OPT_INT, AT(heads), "N", "1", 1, 65536, .help = "heads of each"},
     {"dim", 0, OPT_INT, AT(dim), "N", "128", 8, 256, .help = "head dimension, a multiple of 8"},
-    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 1, TOKENS_MAX, .help = "queries, and keys"},
-    {"tokens_q", 0, OPT_INT, AT(tokens_q), "N", NULL, 1, TOKENS_MAX,
+    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 1, TOKENS_MAX, .unit = "tokens",
+     .help = "queries, and keys"},
+    {"tokens_q", 0, OPT_INT, AT(tokens_q), "N", NULL, 1, TOKENS_MAX, .unit = "tokens",
      .help = "queries, if not as many as keys"},
-    {"tokens_k", 0, OPT_INT, AT(tokens_k), "N", NULL, 1, TOKENS_MAX,
+    {"tokens_k", 0, OPT_INT, AT(tokens_k), "N", NULL, 1, TOKENS_MAX, .unit = "tokens",
      .help = "keys, if not as many as queries"},
     {"density", 0, OPT_DOUBLE, AT(density), "X", "1", 0, 1,
      .help = "share of the key units that each group of queries selects at random, at least one; "
@@ -50,8 +50,9 @@ static const opt attn_keys[] = {
     {"unit", 0, OPT_INT, AT(unit), "N", "64", 1, TOKENS_MAX, .help = "keys selected together"},
     {"group", 0, OPT_INT, AT(group), "N", "64", 1, TOKENS_MAX,
      .help = "queries that share their selection"},
-    {"compensate", 0, OPT_INT, AT(compensate), "N", "0", 0, 1,
-     .help = "1: a virtual key stands for the keys that were not selected"},
+    {"compensate", 0, OPT_INT, AT(compensate), "N", "0", 0, 64,
+     .help = "1: a virtual key stands for the keys that were not selected; more: one for each of N "
+             "clusters of keys"},
     {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "fwd", .choices = passes,
      .help = "forward, backward, or one after the other"},
     {"storage", 0, OPT_CHOICE, AT(storage), "TYPE", "f32", .choices = storages,
@@ -67,17 +68,18 @@ static const opt attn_keys[] = {
 static const opt select_keys[] = {
     {"kind", 0, OPT_CHOICE, AT(selector), "KIND", "predictor", .choices = selectors,
      .help = "rule that ranks the keys"},
-    {"proxy", 0, OPT_CHOICE, AT(proxy), "PROXY", "mean", .choices = choices_proxy,
-     .help = "what stands for a group before the predictor"},
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "PROXY", "mean", .choices_of = "proxy",
+     .table = TESS_OPTIONS_ATTENTION, .help = "what stands for a group before the predictor"},
     {"rank", 0, OPT_INT, AT(rank), "N", "16", 8, 256,
      .help = "dimension of the vectors whose products are ranked, a multiple of 8; at most 64 for "
              "the predictor"},
     {"batch", 0, OPT_INT, AT(batch), "N", "1", 1, 65536, .help = "sequences"},
     {"heads", 0, OPT_INT, AT(heads), "N", "1", 1, 65536, .help = "heads of each"},
-    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 1, TOKENS_MAX, .help = "queries, and keys"},
-    {"tokens_q", 0, OPT_INT, AT(tokens_q), "N", NULL, 1, TOKENS_MAX,
+    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 1, TOKENS_MAX, .unit = "tokens",
+     .help = "queries, and keys"},
+    {"tokens_q", 0, OPT_INT, AT(tokens_q), "N", NULL, 1, TOKENS_MAX, .unit = "tokens",
      .help = "queries, if not as many as keys"},
-    {"tokens_k", 0, OPT_INT, AT(tokens_k), "N", NULL, 1, TOKENS_MAX,
+    {"tokens_k", 0, OPT_INT, AT(tokens_k), "N", NULL, 1, TOKENS_MAX, .unit = "tokens",
      .help = "keys, if not as many as queries"},
     {"density", 0, OPT_DOUBLE, AT(density), "X", "0.1", 0, 1,
      .help = "share of the key units to select, at least one"},
@@ -110,7 +112,8 @@ static const opt step_keys[] = {
     {"layers", 0, OPT_INT, AT(layers), "N", "4", 1, 1024, .help = "blocks"},
     {"ffn", 0, OPT_INT, AT(ffn), "N", "2048", 1, 1048576,
      .help = "width of the feed-forward layer"},
-    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 1, SIDE_MAX, .help = "of each sample"},
+    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 1, SIDE_MAX, .unit = "tokens",
+     .help = "of each sample"},
     {"text", 0, OPT_INT, AT(text), "N", "512", 1, 65536, .help = "vectors of each prompt"},
     {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "both", .choices = step_passes,
      .help = "forward alone, or forward and backward"},
@@ -140,7 +143,8 @@ static const opt context_keys[] = {
     {"ranks", 0, OPT_INT, AT(ranks), "N", "4", 1, 64, .help = "ranks, each a thread"},
     {"heads", 0, OPT_INT, AT(heads), "N", "12", 1, 4096, .help = "heads"},
     {"dim", 0, OPT_INT, AT(dim), "N", "128", 8, 256, .help = "head dimension, a multiple of 8"},
-    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 64, SIDE_MAX, .help = "of the sample"},
+    {"tokens", 0, OPT_INT, AT(tokens), "N", "4096", 64, SIDE_MAX, .unit = "tokens",
+     .help = "of the sample"},
     {"layers", 0, OPT_INT, AT(layers), "N", "1", 1, 1024, .help = "layers, each with its plan"},
     {"density", 0, OPT_DOUBLE, AT(density), "X", "1", 0, 1,
      .help = "share of the key units that each group of queries attends to; 1 is dense"},

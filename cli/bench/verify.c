@@ -7,6 +7,7 @@
 #include "verify.h"
 
 #include "ref/ref.h"
+#include "tessera/advanced/clusters.h"
 
 #include <math.h>
 #include <string.h>
@@ -84,6 +85,7 @@ typedef struct {
     tess_attn_shape shape;
     tess_view q, dout; /* (heads, count, dim) */
     tess_selection_lists lists;
+    const uint8_t *labels;          /* of the keys, where these have clusters */
     double *o, *lse, *dq, *dk, *dv; /* wanted; dq lies where o does */
 } attn_sample;
 
@@ -221,15 +223,16 @@ static tess_status without_delta(attn_sample *s, const tess_selection_lists *lis
     void *memory;
     TRY(workload_take(w, rows, TESS_DTYPE_F32, &memory));
     float *delta = memory;
-    TRY(ref_attn_forward(w->c->ctx, &s->shape, lists, &s->q, &w->k, &w->v, s->o, NULL));
+    TRY(ref_cluster_forward(w->c->ctx, &s->shape, lists, s->labels, &s->q, &w->k, &w->v, s->o,
+                            NULL));
     for (int64_t i = 0; i < rows; i++) {
         double sum = 0;
         for (int64_t c = 0; c < dim; c++)
             sum += s->o[i * dim + c] * ((const float *)s->dout.data)[i * dim + c];
         delta[i] = (float)sum;
     }
-    TRY(ref_attn_backward(w->c->ctx, &s->shape, lists, &s->q, &w->k, &w->v, &s->dout, delta, s->dq,
-                          s->dk, s->dv));
+    TRY(ref_cluster_backward(w->c->ctx, &s->shape, lists, s->labels, &s->q, &w->k, &w->v, &s->dout,
+                             delta, s->dq, s->dk, s->dv));
     widen(s, &w->dq, s->dq, 0, &unused, &largest[0]);
     widen(s, &w->dk, s->dk, 1, &unused, &largest[1]);
     return TESS_OK;
@@ -243,8 +246,8 @@ static tess_status compare_gradients(attn_sample *s, const tess_selection_lists 
 {
     workload *w = s->w;
     double difference[3] = {0}, largest[3] = {0};
-    TRY(ref_attn_backward(w->c->ctx, &s->shape, lists, &s->q, &w->k, &w->v, &s->dout, NULL, s->dq,
-                          s->dk, s->dv));
+    TRY(ref_cluster_backward(w->c->ctx, &s->shape, lists, s->labels, &s->q, &w->k, &w->v, &s->dout,
+                             NULL, s->dq, s->dk, s->dv));
     widen(s, &w->dq, s->dq, 0, &difference[0], &largest[0]);
     widen(s, &w->dk, s->dk, 1, &difference[1], &largest[1]);
     widen(s, &w->dv, s->dv, 1, &difference[2], &largest[2]);
@@ -265,7 +268,9 @@ tess_status verify_attn(workload *w, int all, verdict *v)
         TRY(workload_forward(w, w->sel));
     TRY(workload_attn(w, w->sel));
     const tess_selection_lists *lists = w->sel ? &s.lists : NULL;
-    TRY(ref_attn_forward(w->c->ctx, &s.shape, lists, &s.q, &w->k, &w->v, s.o, s.lse));
+    if (w->shape.compensate > 1 && w->sel)
+        TRY(tess_attn_labels(w->attn, &s.labels));
+    TRY(ref_cluster_forward(w->c->ctx, &s.shape, lists, s.labels, &s.q, &w->k, &w->v, s.o, s.lse));
     double difference = 0, largest = 0;
     widen(&s, &w->o, s.o, 0, &difference, &largest);
     verify_add(v, "o", difference, largest, forward);

@@ -135,7 +135,7 @@ static tess_status make_selector(workload *w)
     if (p->selector)
         w->rule.kind = kind_named(p->selector);
     if (p->proxy)
-        w->rule.proxy = (tess_proxy)choices_find(choices_proxy, p->proxy);
+        w->rule.proxy = (tess_proxy)choices_value(TESS_OPTIONS_ATTENTION, "proxy", p->proxy);
     TRY(tensor(w, p->tokens_q, dim, TESS_DTYPE_F32, STREAM_LOW_Q, &w->low_q));
     TRY(tensor(w, p->tokens_k, dim, TESS_DTYPE_F32, STREAM_LOW_K, &w->low_k));
     w->in = (tess_select_in){

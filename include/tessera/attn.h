@@ -100,7 +100,8 @@ typedef struct {
     int head_dim;               /* a multiple of 8 up to 256 */
     int64_t tokens_q, tokens_k; /* 0..2^31-1 */
     float scale;                /* 0: 1 / sqrt(head_dim) */
-    int compensate;             /* 1: a virtual key stands for the keys a list leaves out */
+    int compensate;             /* virtual keys that stand for the keys a list leaves out: 1 for
+                                   all, 2..64: one for each of so many clusters of keys */
 } tess_attn_shape;
 
 /* What the forward pass took and gave, as the backward pass needs it. */
@@ -111,7 +112,8 @@ typedef struct {
 
 /* Allocates the workspace for the context's threads. Nothing is allocated afterwards, except by the
  * first backward pass of a shape that compensates on a selection with more groups than before: 16
- * head_dim bytes for each group (or 128 queries of it) and head. */
+ * head_dim bytes for each group (or 128 queries of it) and head; with C clusters, 8 C bytes for
+ * each query and head, and 8 C head_dim for each part of the groups that is summed apart. */
 TESS_API tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape,
                                       tess_attn **attn);
 
@@ -128,7 +130,12 @@ TESS_API tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shap
  * With shape.compensate, each group has one key more, which stands for the n keys that its list
  * leaves out: their mean key, their mean value, and log n added to its score. o and lse include it,
  * and the gradients go through it to every key left out. An empty list then attends to the mean of
- * all keys; a full one, and sel NULL, give the bits they give without it. */
+ * all keys; a full one, and sel NULL, give the bits they give without it.
+ *
+ * With shape.compensate C above 1, each group has such a key for each of C clusters of which its
+ * list leaves out keys. Clusters are found in every call from k, head by head, by four rounds of
+ * k-means from evenly spaced keys: nothing is random, and the backward pass finds those of the
+ * forward pass. For the gradients they are constants. */
 TESS_API tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel,
                                        const tess_view *q, const tess_view *k, const tess_view *v,
                                        const tess_view *o, float *lse);

@@ -31,12 +31,11 @@ static tess_status check_shape(const tess_attn_shape *s)
     if (!isfinite(s->scale) || s->scale < 0.0f)
         return tess__invalid(who, "scale is %g, must be positive, or 0 for 1/sqrt(head_dim)",
                              (double)s->scale);
-    TESS_TRY(tess__check_flag(who, "compensate", s->compensate));
-    return TESS_OK;
+    return tess__check_range(who, "compensate", s->compensate, 0, TESS_CLUSTERS_MAX);
 }
 
 /* The pieces of one thread's scratch: where each pointer is, and its bytes. */
-enum { PIECES = 22 };
+enum { PIECES = 22, CLUSTER_PIECES = 5 };
 typedef struct {
     void **piece;
     size_t bytes;
@@ -75,26 +74,57 @@ static void list_pieces(tess__attn_scratch *w, int dim, piece pieces[PIECES])
     memcpy(pieces, all, sizeof all);
 }
 
-static size_t scratch_bytes(int dim)
+/* What virtual keys by cluster need besides. */
+static int list_clusters(tess__attn_scratch *w, const tess_attn_shape *s, piece pieces[PIECES])
 {
-    tess__attn_scratch none;
-    piece pieces[PIECES];
-    list_pieces(&none, dim, pieces);
+    const size_t keys = (size_t)s->compensate, wide = (size_t)tess__wide(s->head_dim);
+    const piece all[CLUSTER_PIECES] = {
+        {(void **)&w->sum, keys * 2 * (size_t)s->head_dim * sizeof(double)},
+        {(void **)&w->mean, keys * 2 * wide * sizeof(float)},
+        {(void **)&w->listed, TESS_SORT * sizeof(int32_t)},
+        {(void **)&w->sorted, TESS_SORT * sizeof(int32_t)},
+        {(void **)&w->count, keys * sizeof(int64_t)},
+    };
+    memcpy(pieces, all, sizeof all);
+    return keys > 1 ? CLUSTER_PIECES : 0;
+}
+
+static size_t sum_pieces(const piece *pieces, int n)
+{
     size_t bytes = 0;
-    for (int i = 0; i < PIECES; i++)
+    for (int i = 0; i < n; i++)
         bytes += tess__arena_round(pieces[i].bytes);
     return bytes;
 }
 
-/* The arena has room for it. Cleared: register blocks read columns past the last query. */
-static void cut_scratch(tess__arena *arena, tess__attn_scratch *w, int dim)
+/* Of one thread; own: not that of another object. */
+static size_t scratch_bytes(const tess_attn_shape *s, int own)
 {
-    piece pieces[PIECES];
-    list_pieces(w, dim, pieces);
-    for (int i = 0; i < PIECES; i++) {
+    tess__attn_scratch none;
+    piece pieces[PIECES], clusters[PIECES];
+    list_pieces(&none, s->head_dim, pieces);
+    return (own ? sum_pieces(pieces, PIECES) : 0) +
+           sum_pieces(clusters, list_clusters(&none, s, clusters));
+}
+
+/* The arena has room for it. Cleared: register blocks read columns past the last query. */
+static void cut_pieces(tess__arena *arena, const piece *pieces, int n)
+{
+    for (int i = 0; i < n; i++) {
         *pieces[i].piece = tess__arena_take(arena, pieces[i].bytes);
         memset(*pieces[i].piece, 0, pieces[i].bytes);
     }
+}
+
+static void cut_scratch(tess__arena *arena, tess__attn_scratch *w, const tess_attn_shape *s,
+                        int own)
+{
+    piece pieces[PIECES];
+    if (own) {
+        list_pieces(w, s->head_dim, pieces);
+        cut_pieces(arena, pieces, PIECES);
+    }
+    cut_pieces(arena, pieces, list_clusters(w, s, pieces));
 }
 
 static size_t finished_bytes(const tess_attn_shape *s)
@@ -104,43 +134,51 @@ static size_t finished_bytes(const tess_attn_shape *s)
 
 static size_t totals_bytes(const tess_attn_shape *s)
 {
-    return (size_t)s->batch * (size_t)s->heads * 2 * (size_t)tess__virtual_slices(s) *
+    const size_t keys = s->compensate > 1 ? (size_t)s->compensate : 1;
+    return (size_t)s->batch * (size_t)s->heads * 2 * (size_t)tess__virtual_slices(s) * keys *
            (size_t)s->head_dim * sizeof(double);
 }
 
-static size_t object_bytes(const tess_attn_shape *s, size_t threads)
+static size_t object_bytes(const tess_attn_shape *s, int threads, int own)
 {
+    /* Scratch of another object is used as it is where nothing is added to it. */
+    const size_t n = own || s->compensate > 1 ? (size_t)threads : 0;
     return tess__arena_round(sizeof(tess_attn)) + tess__arena_round(finished_bytes(s)) +
-           tess__arena_round(totals_bytes(s)) +
-           tess__arena_round(threads * sizeof(tess__attn_scratch)) +
-           threads * scratch_bytes(s->head_dim);
+           tess__arena_round(totals_bytes(s)) + tess__cluster_bytes(s) +
+           tess__arena_round(n * sizeof(tess__attn_scratch)) + n * scratch_bytes(s, own);
 }
 
-size_t tess__attn_bytes(const tess_attn_shape *shape, int threads)
+size_t tess__attn_bytes(const tess_attn_shape *shape, int threads, int own)
 {
-    return object_bytes(shape, (size_t)threads) + TESS_CHUNK_OVERHEAD;
+    return object_bytes(shape, threads, own) + TESS_CHUNK_OVERHEAD;
 }
 
-/* With scratch of its own for so many threads, or that of another object. */
-static tess_status create(tess_ctx *ctx, const tess_attn_shape *shape, size_t threads,
-                          const tess_attn *like, tess_attn **attn)
+/* With scratch of its own for the context's threads, or that of another object. */
+static tess_status create(tess_ctx *ctx, const tess_attn_shape *shape, const tess_attn *like,
+                          tess_attn **attn)
 {
     TESS_TRY(check_shape(shape));
     const size_t finished = finished_bytes(shape);
+    const int n = !like || shape->compensate > 1 ? ctx->threads : 0;
     tess__arena arena = {.ctx = ctx};
-    TESS_TRY(tess__arena_reserve(&arena, object_bytes(shape, threads)));
+    TESS_TRY(tess__arena_reserve(&arena, object_bytes(shape, ctx->threads, !like)));
     tess_attn *made = tess__arena_take(&arena, sizeof *made);
     *made = (tess_attn){.ctx = ctx, .shape = *shape};
     made->finished = tess__arena_take(&arena, finished);
     made->slices = made->slices_most = tess__virtual_slices(shape);
     made->totals = tess__arena_take(&arena, totals_bytes(shape));
-    made->scratch =
-        like ? like->scratch : tess__arena_take(&arena, threads * sizeof *made->scratch);
-    for (size_t i = 0; i < threads; i++)
-        cut_scratch(&arena, &made->scratch[i], shape->head_dim);
+    made->scratch = tess__arena_take(&arena, (size_t)n * sizeof *made->scratch);
+    for (int i = 0; i < n; i++) {
+        if (like)
+            made->scratch[i] = like->scratch[i];
+        cut_scratch(&arena, &made->scratch[i], shape, !like);
+    }
+    if (n == 0)
+        made->scratch = like->scratch;
     if (made->shape.scale == 0.0f)
         made->shape.scale = 1.0f / sqrtf((float)shape->head_dim);
     made->arena = arena;
+    tess__cluster_take(made);
     *attn = made;
     return TESS_OK;
 }
@@ -148,14 +186,14 @@ static tess_status create(tess_ctx *ctx, const tess_attn_shape *shape, size_t th
 tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_attn **attn)
 {
     TESS_REQUIRE(ctx, shape, attn);
-    return create(ctx, shape, (size_t)ctx->threads, NULL, attn);
+    return create(ctx, shape, NULL, attn);
 }
 
 tess_status tess__attn_create_like(const tess_attn *like, const tess_attn_shape *shape,
                                    tess_attn **attn)
 {
     assert(like->shape.head_dim == shape->head_dim);
-    return create(like->ctx, shape, 0, like, attn);
+    return create(like->ctx, shape, like, attn);
 }
 
 void tess_attn_destroy(tess_attn *attn)
@@ -179,11 +217,6 @@ void tess__attn_meanwhile(tess_attn *attn, tess__meanwhile_fn meanwhile, void *u
 {
     attn->meanwhile = meanwhile;
     attn->meanwhile_user = user;
-}
-
-tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles)
-{
-    return attn->shape.compensate ? tess__virtual_reserve(attn, tiles) : TESS_OK;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -268,6 +301,8 @@ tess__attn_tile tess__tile_job(const tess_attn *attn, const tess_selection *sel,
             job.dropped = dropped(sel, &job.keys);
             job.tokens = sel->tokens_k;
             job.total = tess__virtual_total(attn, b * attn->shape.heads + h);
+            if (attn->clusters)
+                tess__cluster_tile(attn, b * attn->shape.heads + h, &job);
         }
     } else {
         job.keys.end = attn->shape.tokens_k;

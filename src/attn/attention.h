@@ -19,8 +19,17 @@ struct tess_attn {
     int slices;      /* parts that the rows of a head are summed in, */
     int slices_most; /* and how many totals has room for */
     double *totals;  /* (batch * heads, slices, 2, head_dim): of k and of v */
-    double *slots;   /* (batch * heads, tiles + 1, 2, head_dim), an allocation of its own */
+    double *slots;   /* of the backward pass: virtual.c; an allocation of its own */
     size_t slots_bytes;
+    /* Virtual keys by cluster; see clusters.c. Without them all are NULL or 0. totals is then
+     * (batch * heads, slices, clusters, 2, head_dim), slots what tess__cluster_slots says. */
+    int clusters;     /* of a head: shape.compensate where that is above 1 */
+    uint8_t *labels;  /* (batch * heads, tokens_k): in use, */
+    uint8_t *own;     /* and in the arena */
+    int known;        /* 1: labels are given, not found */
+    int64_t *members; /* (batch * heads, slices, clusters): rows of each, of all in slice 0 */
+    float *centroids; /* (batch * heads, clusters, head_dim) */
+    float *half;      /* (batch * heads, clusters): half of their squared lengths */
     tess__meanwhile_fn meanwhile; /* NULL: none */
     void *meanwhile_user;
 };
@@ -64,16 +73,39 @@ void tess__virtual_totals(tess_attn *attn, const tess_view *k, const tess_view *
                           tess__attn_scratch *w);
 const double *tess__virtual_total(const tess_attn *attn, int64_t head); /* (2, head_dim) */
 
-/* Room for a slot (2, head_dim) of each tile of each head, and of one tile more. */
-tess_status tess__virtual_reserve(tess_attn *attn, int64_t tiles);
+/* gradient.c: a head's tiles are cut into items of work, of so many tiles; and their number. */
+int64_t tess__virtual_tiles(const tess_attn_shape *shape, int64_t tiles);
+int64_t tess__virtual_parts(const tess_attn_shape *shape, int64_t tiles);
 
-/* What lies in a slot: the sums that the tile's virtual key is made of, and then, in their place,
- * what the tile takes back from the rows it lists; in the last one what all rows are given. */
-double *tess__virtual_sums(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile);
+/* Sums of k's and v's rows of the tiles of an item, a (2, head_dim) each, on the thread that runs
+ * it; and what a tile takes back from the rows it lists, in the last one what all rows are given:
+ * tess__attn_reserve made room for a (2, head_dim) of each tile of each head, and one more. */
+double *tess__virtual_sums(const tess_attn *attn, int64_t tiles, int thread);
 float *tess__virtual_start(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile);
 
 /* Sums the starts of each head, with the sign turned. Called as tess__virtual_totals is. */
 void tess__virtual_spread(tess_attn *attn, int64_t tiles);
+
+/* ---- clusters.c: virtual keys by cluster ---------------------------------------------------- */
+
+/* Bytes of what an attention object holds for clusters. */
+size_t tess__cluster_bytes(const tess_attn_shape *shape);
+void tess__cluster_take(tess_attn *attn); /* from the arena, which has room */
+
+/* Finds the clusters of every head, and sums of k and v of each. Called by all threads of a region;
+ * ends with a barrier. */
+void tess__clusters(tess_attn *attn, const tess_view *k, const tess_view *v, tess__attn_scratch *w);
+
+/* Fills in what a tile of a head needs of its clusters. */
+void tess__cluster_tile(const tess_attn *attn, int64_t head, tess__attn_tile *tile);
+
+/* Bytes for the weights of every query, and for what parts of the tiles give to clusters. */
+size_t tess__cluster_slots(const tess_attn_shape *shape, int64_t parts);
+float *tess__cluster_weights(const tess_attn *attn, int64_t head, int64_t query);
+/* (clusters, 2, head_dim); part 0 is the sum of all once tess__cluster_spread has run, as
+ * tess__clusters does. */
+float *tess__cluster_given(const tess_attn *attn, int64_t parts, int64_t head, int64_t part);
+void tess__cluster_spread(tess_attn *attn, int64_t parts);
 
 /* ---- work_queue.c: work items in ascending order, until the caller asks to stop -------------- */
 

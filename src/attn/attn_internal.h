@@ -72,8 +72,11 @@ tess_status tess__selection_fits(const char *who, const tess_selection *sel, int
 tess_status tess__attn_create_like(const tess_attn *like, const tess_attn_shape *shape,
                                    tess_attn **attn);
 
-/* Bytes that tess_attn_create takes from the context; tess__attn_create_like: with 0 threads. */
-size_t tess__attn_bytes(const tess_attn_shape *shape, int threads);
+/* Bytes that tess_attn_create takes from the context, and with own 0 tess__attn_create_like. */
+size_t tess__attn_bytes(const tess_attn_shape *shape, int threads, int own);
+
+/* Bytes that the first backward pass takes for virtual keys, as tess__attn_reserve. */
+size_t tess__attn_virtual_bytes(const tess_attn_shape *shape, int64_t tiles, int threads);
 
 /* tess_attn_merge on several threads, of arguments that are known to be right. */
 void tess__merge(int threads, const tess_attn_shape *shape, const tess_view *o_part,
@@ -90,6 +93,10 @@ void tess__attn_meanwhile(tess_attn *attn, tess__meanwhile_fn meanwhile, void *u
 /* Makes the memory beforehand that backward passes of a shape that compensates take for lists whose
  * groups have `tiles` tiles of TESS_TILE queries together. */
 tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles);
+
+/* Where the next calls leave the labels (batch * heads, tokens_k) that they find, or with known,
+ * which they use; NULL: in the object. Only where shape.compensate is above 1. */
+void tess__attn_use_labels(tess_attn *attn, uint8_t *labels, int known);
 
 /* ---- workspace.c --------------------------------------------------------------------------- */
 

@@ -43,6 +43,7 @@ typedef struct {
     const float *dlse;
     int64_t tiles, ranges;
     int64_t units; /* key units, or rows without a selection */
+    int64_t parts; /* items of a head's virtual keys */
 } job;
 
 /* Keys that a tile has on average. */
@@ -112,6 +113,21 @@ static void start_rows(const tess_view *view, int64_t b, int64_t h, int64_t firs
     }
 }
 
+/* Rows begin as what their cluster is given. */
+static void start_clusters(const job *j, int64_t head, int64_t first, int64_t last)
+{
+    const tess_attn *attn = j->attn;
+    const int dim = attn->shape.head_dim;
+    const int64_t b = head / attn->shape.heads, h = head % attn->shape.heads;
+    const uint8_t *labels = attn->labels + head * attn->shape.tokens_k;
+    const float *given = tess__cluster_given(attn, j->parts, head, 0);
+    for (int64_t s = first; s < last; s++) {
+        const float *from = given + (int64_t)labels[s] * 2 * dim;
+        memcpy(tess__view_row(j->dk, b, h, s), from, (size_t)dim * sizeof *from);
+        memcpy(tess__view_row(j->dv, b, h, s), from + dim, (size_t)dim * sizeof *from);
+    }
+}
+
 /* Adds the tile's dq, or writes it if there is nothing yet. Without keys the part is zero. */
 static void hand_over(const job *j, int64_t b, int64_t h, int first, const tess__query_tile *tile,
                       const float *acc, int has_keys)
@@ -154,52 +170,90 @@ static tess__attn_bwd make_task(const job *j, int64_t head, int64_t t, tess__que
 /* The virtual keys of tiles first..last - 1 of a head, at most TILES_MOST: the rows they are made
  * of are summed for all of them block by block, so that a block comes into the cache once; then dq
  * of each tile begins with its virtual key's part, and what it takes back from the keys it lists is
- * left in its slot. */
+ * left in its start. */
 static void run_virtual(const job *j, int64_t head, int64_t first, int64_t last,
                         tess__attn_scratch *w)
 {
     const tess_attn *attn = j->attn;
     const tess_attn_shape *s = &attn->shape;
     const int64_t dim = s->head_dim, rows = BLOCK_FLOATS / dim;
-    const size_t slot = 2 * (size_t)dim * sizeof(double);
+    double *sums = tess__virtual_sums(attn, j->tiles, (int)(w - attn->scratch));
     tess__key_cursor at[TILES_MOST] = {{0}};
     tess__attn_bwd tasks[TILES_MOST];
     tess__query_tile tiles[TILES_MOST];
-    for (int64_t t = first; t < last; t++) {
+    for (int64_t t = first; t < last; t++)
         tasks[t - first] = make_task(j, head, t, &tiles[t - first]);
-        memset(tess__virtual_sums(attn, j->tiles, head, t), 0, slot);
-    }
+    memset(sums, 0, (size_t)((last - first) * 2 * dim) * sizeof *sums);
     for (int64_t begin = 0; begin < s->tokens_k; begin += rows) {
         const int64_t end = s->tokens_k - begin < rows ? s->tokens_k : begin + rows;
         for (int64_t t = first; t < last; t++)
             if (tasks[t - first].tile.dropped > 0)
                 attn->ctx->kernels->attn_sums(&tasks[t - first].tile, end, &at[t - first],
-                                              tess__virtual_sums(attn, j->tiles, head, t), w);
+                                              sums + (t - first) * 2 * dim, w);
     }
     for (int64_t t = first; t < last; t++) {
         const int64_t row = tiles[t - first].begin;
+        float *start = tess__virtual_start(attn, j->tiles, head, t);
         if (tasks[t - first].tile.dropped > 0)
             attn->ctx->kernels->attn_virtual(
-                &tasks[t - first], tess__virtual_sums(attn, j->tiles, head, t),
+                &tasks[t - first], sums + (t - first) * 2 * dim,
                 tess__view_row(j->dq, head / s->heads, head % s->heads, row), j->dq->stride_s,
-                tess__virtual_start(attn, j->tiles, head, t), w);
+                start, w);
+        else
+            memset(start, 0, (size_t)(2 * dim) * sizeof *start);
     }
+}
+
+/* The same where keys have clusters: each tile leaves its weights, and adds what it gives to the
+ * rows of each cluster to those of its part. */
+static void run_clusters(const job *j, int64_t head, int64_t part, int64_t first, int64_t last,
+                         tess__attn_scratch *w)
+{
+    const tess_attn *attn = j->attn;
+    const tess_attn_shape *s = &attn->shape;
+    float *given = tess__cluster_given(attn, j->parts, head, part);
+    memset(given, 0, (size_t)attn->clusters * 2 * (size_t)s->head_dim * sizeof *given);
+    for (int64_t t = first; t < last; t++) {
+        tess__query_tile tile;
+        const tess__attn_bwd task = make_task(j, head, t, &tile);
+        if (task.tile.dropped > 0)
+            attn->ctx->kernels->attn_cluster_keys(
+                &task, tess__view_row(j->dq, head / s->heads, head % s->heads, tile.begin),
+                j->dq->stride_s, tess__cluster_weights(attn, head, tile.begin), given, w);
+    }
+}
+
+/* The cut of the tiles follows from the shape. */
+int64_t tess__virtual_tiles(const tess_attn_shape *shape, int64_t tiles)
+{
+    const int64_t each = tiles * shape->batch * shape->heads / ITEMS_LEAST;
+    return each < 1 ? 1 : each > TILES_MOST ? TILES_MOST : each;
+}
+
+int64_t tess__virtual_parts(const tess_attn_shape *shape, int64_t tiles)
+{
+    const int64_t each = tess__virtual_tiles(shape, tiles);
+    return tiles > 0 ? (tiles + each - 1) / each : 1;
 }
 
 /* The virtual keys of all tiles. Called by all threads of the region; ends with a barrier. */
 static void run_virtuals(const job *j, tess_attn *attn, tess__attn_scratch *w)
 {
     const int64_t heads = (int64_t)attn->shape.batch * attn->shape.heads;
-    int64_t each = j->tiles * heads / ITEMS_LEAST;
-    each = each < 1 ? 1 : each > TILES_MOST ? TILES_MOST : each;
-    const int64_t parts = (j->tiles + each - 1) / each;
+    const int64_t each = tess__virtual_tiles(&attn->shape, j->tiles), parts = j->parts;
     tess__virtual_totals(attn, j->saved->k, j->saved->v, w);
 #pragma omp for schedule(dynamic)
     for (int64_t item = 0; item < heads * parts; item++) {
         const int64_t first = item % parts * each, left = j->tiles - first;
-        run_virtual(j, item / parts, first, first + TESS_MIN(left, each), w);
+        if (attn->clusters)
+            run_clusters(j, item / parts, item % parts, first, first + TESS_MIN(left, each), w);
+        else
+            run_virtual(j, item / parts, first, first + TESS_MIN(left, each), w);
     }
-    tess__virtual_spread(attn, j->tiles);
+    if (attn->clusters)
+        tess__cluster_spread(attn, parts);
+    else
+        tess__virtual_spread(attn, j->tiles);
 }
 
 /* One range of one head, all tiles. */
@@ -211,16 +265,22 @@ static void run_range(const job *j, tess__work_queue *run, int64_t head, int64_t
     const int64_t first = j->units * range / j->ranges, last = j->units * (range + 1) / j->ranges;
     const int64_t row_first = j->sel ? j->sel->bounds_k[first] : first;
     const int64_t row_last = j->sel ? j->sel->bounds_k[last] : last;
-    const int virtual = tess__compensates(j->attn, j->sel);
-    const float *rest = virtual ? tess__virtual_start(j->attn, j->tiles, head, j->tiles) : NULL;
-    start_rows(j->dk, b, h, row_first, row_last, rest, s->head_dim);
-    start_rows(j->dv, b, h, row_first, row_last, rest ? rest + s->head_dim : NULL, s->head_dim);
+    const int virtual = tess__compensates(j->attn, j->sel), clusters = j->attn->clusters;
+    if (virtual && clusters) {
+        start_clusters(j, head, row_first, row_last);
+    } else {
+        const float *rest = virtual ? tess__virtual_start(j->attn, j->tiles, head, j->tiles) : NULL;
+        start_rows(j->dk, b, h, row_first, row_last, rest, s->head_dim);
+        start_rows(j->dv, b, h, row_first, row_last, rest ? rest + s->head_dim : NULL, s->head_dim);
+    }
 
     _Atomic int64_t *finished = &j->attn->finished[head * TESS_RANGES_MAX + range];
     for (int64_t t = 0; t < j->tiles; t++) {
         tess__query_tile tile;
         tess__attn_bwd task = make_task(j, head, t, &tile);
-        if (task.tile.dropped > 0)
+        if (task.tile.dropped > 0 && clusters)
+            task.weights = tess__cluster_weights(j->attn, head, tile.begin);
+        else if (task.tile.dropped > 0)
             task.start = tess__virtual_start(j->attn, j->tiles, head, t);
         cut_keys(&task.tile.keys, first, last);
         const int has_keys =
@@ -273,8 +333,9 @@ tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
         .units = sel ? sel->n_k : attn->shape.tokens_k,
     };
     j.ranges = choose_ranges(attn, sel, j.units);
+    j.parts = tess__virtual_parts(&attn->shape, j.tiles);
     if (tess__compensates(attn, sel))
-        TESS_TRY(tess__virtual_reserve(attn, j.tiles));
+        TESS_TRY(tess__attn_reserve(attn, j.tiles));
     for (int64_t i = 0; i < heads * TESS_RANGES_MAX; i++)
         atomic_init(&attn->finished[i], 0);
 

@@ -35,6 +35,10 @@ const double *tess__virtual_total(const tess_attn *attn, int64_t head)
 void tess__virtual_totals(tess_attn *attn, const tess_view *k, const tess_view *v,
                           tess__attn_scratch *w)
 {
+    if (attn->clusters) {
+        tess__clusters(attn, k, v, w);
+        return;
+    }
     const tess_attn_shape *s = &attn->shape;
     const int64_t slices = attn->slices, items = (int64_t)s->batch * s->heads * 2 * slices;
     const int64_t dim = s->head_dim;
@@ -59,13 +63,28 @@ void tess__virtual_totals(tess_attn *attn, const tess_view *k, const tess_view *
     }
 }
 
-tess_status tess__virtual_reserve(tess_attn *attn, int64_t tiles)
+/* slots   double (threads, tiles of an item, 2, head_dim): sums of the tiles a thread works on
+ *         float (batch * heads, tiles + 1, 2, head_dim): starts */
+static size_t sums_floats(const tess_attn_shape *shape, int64_t tiles, int threads)
 {
-    const size_t heads = (size_t)attn->shape.batch * (size_t)attn->shape.heads;
-    size_t bytes;
-    if (tess__mul(heads, 2 * (size_t)attn->shape.head_dim * sizeof(double), &bytes) ||
-        tess__mul(bytes, (size_t)tiles + 1, &bytes))
-        return tess__nomem(SIZE_MAX);
+    return (size_t)(threads * tess__virtual_tiles(shape, tiles)) * 4 * (size_t)shape->head_dim;
+}
+
+size_t tess__attn_virtual_bytes(const tess_attn_shape *shape, int64_t tiles, int threads)
+{
+    const size_t heads = (size_t)shape->batch * (size_t)shape->heads;
+    size_t starts;
+    if (shape->compensate > 1)
+        return tess__cluster_slots(shape, tess__virtual_parts(shape, tiles));
+    if (tess__mul(heads, 2 * (size_t)shape->head_dim * sizeof(float), &starts) ||
+        tess__mul(starts, (size_t)tiles + 1, &starts))
+        return SIZE_MAX;
+    return shape->compensate ? sums_floats(shape, tiles, threads) * sizeof(float) + starts : 0;
+}
+
+tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles)
+{
+    const size_t bytes = tess__attn_virtual_bytes(&attn->shape, tiles, attn->ctx->threads);
     if (bytes <= attn->slots_bytes)
         return TESS_OK;
     double *slots = tess__alloc(attn->ctx, bytes);
@@ -77,14 +96,16 @@ tess_status tess__virtual_reserve(tess_attn *attn, int64_t tiles)
     return TESS_OK;
 }
 
-double *tess__virtual_sums(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile)
+double *tess__virtual_sums(const tess_attn *attn, int64_t tiles, int thread)
 {
-    return attn->slots + (head * (tiles + 1) + tile) * 2 * attn->shape.head_dim;
+    return attn->slots +
+           thread * tess__virtual_tiles(&attn->shape, tiles) * 2 * attn->shape.head_dim;
 }
 
 float *tess__virtual_start(const tess_attn *attn, int64_t tiles, int64_t head, int64_t tile)
 {
-    return (float *)tess__virtual_sums(attn, tiles, head, tile);
+    return (float *)attn->slots + sums_floats(&attn->shape, tiles, attn->ctx->threads) +
+           (head * (tiles + 1) + tile) * 2 * attn->shape.head_dim;
 }
 
 void tess__virtual_spread(tess_attn *attn, int64_t tiles)

@@ -10,11 +10,21 @@
  * caller owns the listed rows of dK and dV while this runs, and walks keys and tiles in a fixed
  * order: no atomics, the same bits every time. What the virtual key takes back from the keys that
  * were not dropped (attn_virtual.c) is where the sums for rows of dK and dV begin, and costs
- * nothing.
+ * nothing. Virtual keys of clusters are differentiated by attn_cluster_keys, before any range of
+ * keys begins:
+ *
+ *   P', dS' (clusters, n) as above, for the means k' and v' of the n_c rows that each cluster lost
+ *   dQ = scale dS'^T K'        each row of cluster c gets  sum_q P'_cq / n_c dO_q  for dV,
+ *                                                   scale sum_q dS'_cq / n_c Q_q  for dK
+ *
+ * summed over all tiles (`given`), and a listed row must get it back: not as a vector for each tile
+ * and cluster, but as weights P'_cq / n_c and dS'_cq / n_c that are taken off its own P and dS
+ * before the products with dO and Q: 2 C floats for each query.
  *
  * Work: 10 n D flop per key; 24 D bytes per key (K and V read, dK and dV read and written).
  */
 #include "attn_tile.h"
+#include "cluster_keys.h"
 #include "entries.h"
 #include "gemm.h"
 #include "keys.h"
@@ -141,6 +151,78 @@ static void gradient_pointers(const tess__attn_bwd *job, tess__attn_scratch *w, 
         w->dkp[i] = w->dvp[i] = w->spare;
 }
 
+/* dQ, without the scale, gets what the n keys to which w->kp points give. */
+static void add_queries(const tess__attn_tile *t, tess__attn_scratch *w, int n)
+{
+    pack_rows(w->panel, w->kp, n, t->dim, 1.0f);
+    gemm_output(w->acc, w->dt, n, w->panel, t->n, t->dim);
+}
+
+/* What the virtual keys give to every row of a cluster is taken off the listed ones. */
+static void take_back(const tess__attn_bwd *job, tess__attn_scratch *w, int n)
+{
+    const tess__attn_tile *t = &job->tile;
+    for (int i = 0; i < n; i++) {
+        const size_t label = t->labels[w->rows[i]], clusters = (size_t)t->clusters;
+        const float *p = job->weights + label * (size_t)t->n;
+        const float *g = p + clusters * (size_t)t->n;
+        float *row_p = w->st + (size_t)i * TESS_SCORE_LD,
+              *row_g = w->dt + (size_t)i * TESS_SCORE_LD;
+        int q = 0;
+        for (; q + VL <= t->n; q += VL) {
+            vf_store(row_p + q, vf_load(row_p + q) - vf_load(p + q));
+            vf_store(row_g + q, vf_load(row_g + q) - vf_load(g + q));
+        }
+        for (; q < t->n; q++) {
+            row_p[q] -= p[q];
+            row_g[q] -= g[q];
+        }
+    }
+}
+
+/* Writes the tile's rows of dq and its weights (2, clusters, n), and adds to given (clusters, 2,
+ * dim). At least one row is dropped. */
+void TESS_K(tess__attn_cluster_keys)(const tess__attn_bwd *job, float *dq, int64_t stride_dq,
+                                     float *weights, float *given, tess__attn_scratch *w)
+{
+    const tess__attn_tile *t = &job->tile;
+    const size_t n = (size_t)t->n, dim = (size_t)t->dim, wide = (size_t)tess__wide(t->dim);
+    int of[TESS_CLUSTERS_MAX];
+    float dropped[TESS_CLUSTERS_MAX];
+    TESS_K(tess__attn_cluster_sums)(t, w->sum, w->count, w);
+    const int m = clusters_finish(t, w, of, dropped);
+    prepare(job, w);
+    gemm_scores(w->st, w->kp, m, w->qt, t->n, t->dim, NULL, 0.0f);
+    gemm_scores(w->dt, w->vp, m, w->gt, t->n, t->dim, NULL, 0.0f);
+    for (int i = 0; i < m; i++)
+        for (int q = 0; q < t->n; q++)
+            w->st[(size_t)i * TESS_SCORE_LD + (size_t)q] += log2f(dropped[i]);
+    softmax_gradient(t, w, m);
+    memset(w->acc, 0, n * wide * sizeof(float));
+    add_queries(t, w, m);
+    for (size_t q = 0; q < n; q++)
+        for (size_t d = 0; d < dim; d++)
+            dq[(int64_t)q * stride_dq + (int64_t)d] = t->scale * w->acc[q * wide + d];
+
+    memset(weights, 0, 2 * (size_t)t->clusters * n * sizeof *weights);
+    for (int i = 0; i < m + TESS_SPARE; i++) {
+        w->dkp[i] = i < m ? given + (size_t)of[i] * 2 * dim : w->spare;
+        w->dvp[i] = i < m ? w->dkp[i] + dim : w->spare;
+        if (i >= m)
+            continue;
+        float *p = w->st + (size_t)i * TESS_SCORE_LD, *g = w->dt + (size_t)i * TESS_SCORE_LD;
+        const float fraction = 1.0f / dropped[i];
+        for (size_t q = 0; q < n; q++) {
+            p[q] *= fraction;
+            g[q] *= fraction;
+        }
+        memcpy(weights + (size_t)of[i] * n, p, n * sizeof *p);
+        memcpy(weights + (size_t)(t->clusters + of[i]) * n, g, n * sizeof *g);
+    }
+    add_rows(t, w->st, w->gn, m, w->start, w->dvp);
+    add_rows(t, w->dt, w->qn, m, w->start, w->dkp);
+}
+
 void TESS_K(tess__attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *w)
 {
     const tess__attn_tile *t = &job->tile;
@@ -157,10 +239,14 @@ void TESS_K(tess__attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *
         gemm_scores(w->st, w->kp, n, w->qt, t->n, t->dim, NULL, 0.0f);
         gemm_scores(w->dt, w->vp, n, w->gt, t->n, t->dim, NULL, 0.0f);
         softmax_gradient(t, w, n);
+        if (job->weights) {
+            add_queries(t, w, n);
+            take_back(job, w, n);
+        }
         add_rows(t, w->st, w->gn, n, w->start + tess__wide(t->dim), w->dvp);
         add_rows(t, w->dt, w->qn, n, w->start, w->dkp);
-        pack_rows(w->panel, w->kp, n, t->dim, 1.0f);
-        gemm_output(w->acc, w->dt, n, w->panel, t->n, t->dim);
+        if (!job->weights)
+            add_queries(t, w, n);
     }
     /* dQ was summed without the scale, which belongs to every term. */
     const vf scale = vf_set1(t->scale);

@@ -12,11 +12,13 @@
  *
  * Where the list leaves keys out and the tile asks for it, a virtual key comes last
  * (virtual_key.h): the list's rows are summed chunk by chunk while they are in the cache, so its
- * place is the end of the last chunk.
+ * place is the end of the last chunk. Where keys have clusters, the list is walked in their order,
+ * and a chunk of virtual keys, one for each cluster, comes last (cluster_keys.h).
  *
  * Work: 4 n D flop and 8 D bytes per key, 2 D more for the sums. Scratch: attn_tile.h.
  */
 #include "attn_tile.h"
+#include "cluster_keys.h"
 #include "entries.h"
 #include "gemm.h"
 #include "keys.h"
@@ -99,14 +101,56 @@ static int chunk_pointers(const tess__attn_tile *t, tess__attn_scratch *w, int n
     return n + 1;
 }
 
-/* The virtual key's score is that of as many keys as were dropped. The maximum that the softmax
- * subtracts is left without this, which costs nothing: 2^31 is far from the end of the range. */
-static void virtual_bias(const tess__attn_tile *t, tess__attn_scratch *w, int i)
+/* Takes the n keys to which w->kp and w->vp point into the softmax and the output. Those from
+ * `first` on are virtual, and bias is what their scores get: a virtual key's is that of as many
+ * keys as were dropped. The maximum that the softmax subtracts is left without this, which costs
+ * nothing: 2^31 is far from the end of the range. */
+static void take_keys(const tess__attn_tile *t, tess__attn_scratch *w, int n, int first,
+                      const float *bias)
 {
-    const vf bias = vf_set1(log2f((float)t->dropped));
-    float *s = w->st + (size_t)i * TESS_SCORE_LD;
-    for (int q = 0; q < t->n; q += VL)
-        vf_store(s + q, vf_load(s + q) + bias);
+    gemm_scores(w->st, w->kp, n, w->qt, t->n, t->dim, w->top, M_START);
+    for (int i = first; i < n; i++)
+        for (int q = 0; q < t->n; q += VL) {
+            float *s = w->st + (size_t)i * TESS_SCORE_LD + q;
+            vf_store(s, vf_load(s) + vf_set1(bias[i - first]));
+        }
+    softmax(t, w, n);
+    rescale(t, w);
+    pack_rows(w->panel, w->vp, n, t->dim, 1.0f);
+    gemm_output(w->acc, w->st, n, w->panel, t->n, t->dim);
+}
+
+/* The list in the order of clusters, and then a virtual key for each. */
+static void walk_clusters(const tess__attn_tile *t, tess__attn_scratch *w)
+{
+    cluster_cursor at = clusters_start(t, w);
+    int n, of[TESS_CLUSTERS_MAX];
+    float dropped[TESS_CLUSTERS_MAX];
+    while ((n = clusters_next(t, w, &at)) > 0) {
+        chunk_pointers(t, w, n, 0, 0);
+        clusters_add(t, w, w->sum, n);
+        take_keys(t, w, n, n, NULL);
+    }
+    n = clusters_finish(t, w, of, dropped);
+    for (int i = 0; i < n; i++)
+        dropped[i] = log2f(dropped[i]);
+    take_keys(t, w, n, 0, dropped);
+}
+
+static void walk_list(const tess__attn_tile *t, tess__attn_scratch *w)
+{
+    key_cursor at = keys_start(&t->keys);
+    const int sum = virtual_start(t, w);
+    const float bias = t->dropped > 0 ? log2f((float)t->dropped) : 0.0f;
+    int n, done = 0;
+    while (!done) {
+        n = keys_next(&t->keys, &at, w->rows);
+        done = n < TESS_CHUNK;
+        n = chunk_pointers(t, w, n, sum, done);
+        if (n == 0)
+            break;
+        take_keys(t, w, n, done && t->dropped > 0 ? n - 1 : n, &bias);
+    }
 }
 
 void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w)
@@ -119,22 +163,9 @@ void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w
     }
     memset(w->acc, 0, (size_t)t->n * (size_t)tess__wide(t->dim) * sizeof(float));
 
-    key_cursor at = keys_start(&t->keys);
-    const int sum = virtual_start(t, w);
-    int n, done = 0;
-    while (!done) {
-        n = keys_next(&t->keys, &at, w->rows);
-        done = n < TESS_CHUNK;
-        n = chunk_pointers(t, w, n, sum, done);
-        if (n == 0)
-            break;
-        gemm_scores(w->st, w->kp, n, w->qt, t->n, t->dim, w->top, M_START);
-        if (done && t->dropped > 0)
-            virtual_bias(t, w, n - 1);
-        softmax(t, w, n);
-        rescale(t, w);
-        pack_rows(w->panel, w->vp, n, t->dim, 1.0f);
-        gemm_output(w->acc, w->st, n, w->panel, t->n, t->dim);
-    }
+    if (t->clusters > 0 && t->dropped > 0)
+        walk_clusters(t, w);
+    else
+        walk_list(t, w);
     finish(job, w);
 }

@@ -20,6 +20,8 @@ enum {
      * the cache. */
     TESS_SCORE_LD = TESS_TILE + TESS_SPARE,
     TESS_DIM_MAX = 256,
+    TESS_CLUSTERS_MAX = 64,      /* virtual keys of a group: fewer than a chunk */
+    TESS_SORT = 20 * TESS_CHUNK, /* listed rows that are brought into the order of clusters */
 };
 
 /* Floats between two rows of a tile's output or dq: head_dim rounded up to the widest panel. */
@@ -62,9 +64,13 @@ typedef struct {
     const float **kp, **vp; /* TESS_CHUNK + SPARE: rows of the chunk */
     float **dkp, **dvp;     /* TESS_CHUNK + SPARE: their gradients */
     int32_t *rows;          /* TESS_CHUNK: their numbers */
-    double *sum;            /* 2 * D: sums of k's and of v's rows, for the virtual key */
-    float *mean;            /* 2 * D: the virtual key and its value */
-    float *start;           /* 2 * D: what sums for rows of dk and dv begin with (backward) */
+    /* C is 1, or the clusters. */
+    double *sum;  /* C * 2 * D: sums of k's and of v's rows, for the virtual keys */
+    float *mean;  /* C * 2 * D: the virtual keys and their values */
+    float *start; /* 2 * D: what sums for rows of dk and dv begin with (backward) */
+    /* Where keys have clusters, else NULL. */
+    int32_t *listed, *sorted; /* TESS_SORT: rows in the order of the list, of the clusters */
+    int64_t *count;           /* C: listed rows of each cluster */
 } tess__attn_scratch;
 
 typedef struct {
@@ -78,6 +84,10 @@ typedef struct {
     int64_t dropped;     /* how many; 0: there is no virtual key */
     int64_t tokens;      /* rows of the head */
     const double *total; /* (2, dim): sums of all rows of k and of v */
+    /* Several virtual keys, one for each cluster of keys. */
+    int clusters;           /* 0: one for all */
+    const uint8_t *labels;  /* (tokens): the cluster of each row */
+    const int64_t *members; /* (clusters): rows of each; total is (clusters, 2, dim) */
 } tess__attn_tile;
 
 /* Forward: o and lse are written (lse may be NULL). */
@@ -90,7 +100,8 @@ typedef struct {
 
 /* Backward: dk and dv rows of the listed keys are added to; the tile's dq (scale included) is left
  * in scratch->acc, n rows of D floats. dlse may be NULL. start (2, dim), if not NULL, is added to
- * each of the listed rows of dk and dv besides; see attn_virtual.c. */
+ * each of the listed rows of dk and dv besides; see attn_virtual.c. weights (2, clusters, n), if
+ * not NULL, is what the listed rows of a cluster have less of each query; see attn_backward.c. */
 typedef struct {
     tess__attn_tile tile;
     const float *o, *dout;
@@ -99,6 +110,16 @@ typedef struct {
     float *dk, *dv;
     int64_t stride_dk, stride_dv;
     const float *start;
+    const float *weights;
 } tess__attn_bwd;
+
+/* The nearest of some rows, for each of rows begin..end: see attn_clusters.c. */
+typedef struct {
+    tess__rows k;
+    int bf16, dim;
+    int clusters;
+    const float *centroids; /* (clusters, dim) */
+    const float *half;      /* (clusters): half of each centroid's squared length */
+} tess__nearest;
 
 #endif

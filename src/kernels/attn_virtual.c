@@ -90,7 +90,7 @@ static void find_weights(const tess__attn_bwd *job, tess__attn_scratch *w)
     }
 }
 
-/* Writes the tile's rows of dq, and -e and -f to start (2, dim), which may lie where sums does. */
+/* Writes the tile's rows of dq, and -e and -f to start (2, dim). */
 void TESS_K(tess__attn_virtual)(const tess__attn_bwd *job, const double *sums, float *dq,
                                 int64_t stride_dq, float *start, tess__attn_scratch *w)
 {

@@ -69,6 +69,13 @@ typedef struct {
                       tess__attn_scratch *w);
     void (*attn_virtual)(const tess__attn_bwd *job, const double *sums, float *dq,
                          int64_t stride_dq, float *start, tess__attn_scratch *w);
+    /* attn_clusters.c; attn_cluster_keys: attn_backward.c */
+    void (*attn_nearest)(const tess__nearest *n, int64_t begin, int64_t end, uint8_t *labels,
+                         tess__attn_scratch *w);
+    void (*attn_cluster_sums)(const tess__attn_tile *t, double *sums, int64_t *count,
+                              tess__attn_scratch *w);
+    void (*attn_cluster_keys)(const tess__attn_bwd *job, float *dq, int64_t stride_dq,
+                              float *weights, float *given, tess__attn_scratch *w);
     /* half.c; n elements, no overlap */
     void (*f32_from_bf16)(float *dst, const uint16_t *src, size_t n);
     void (*bf16_from_f32)(uint16_t *dst, const float *src, size_t n);

@@ -31,9 +31,9 @@ tess_sel_shape tess__pass_lists(const tess_pass *p)
                             .tokens_q = z->tokens,
                             .tokens_k = z->tokens,
                             .unit = 1,
-                            .bounds_q = p->bounds,
+                            .bounds_q = p->sparse.bounds,
                             .n_q = z->n_q,
-                            .bounds_k = p->room.unit_cubes ? p->bounds : NULL,
+                            .bounds_k = p->room.unit_cubes ? p->sparse.bounds : NULL,
                             .n_k = z->n_k};
 }
 
@@ -47,12 +47,13 @@ tess_predict_shape tess__pass_predict(const tess_pass *p)
                                 .rows = p->room.learn_rows ? p->room.learn_rows : 1};
 }
 
-/* What attention of one head comes to hold for its virtual keys, a pair of rows for each tile. */
-static size_t virtual_bytes(const tess_pass *p)
+/* What attention of one head comes to hold for its virtual keys. */
+static size_t virtual_bytes(const tess_pass *p, int threads)
 {
     const int64_t volume = (int64_t)p->z.cube[0] * p->z.cube[1] * p->z.cube[2];
-    const int64_t tiles = p->z.n_q * ((volume + TESS_TILE - 1) / TESS_TILE) + 1;
-    const size_t bytes = (size_t)(tiles * 2 * p->z.head_dim) * sizeof(float);
+    const int64_t tiles = p->z.n_q * ((volume + TESS_TILE - 1) / TESS_TILE);
+    const tess_attn_shape one = tess__pass_one(p);
+    const size_t bytes = tess__attn_virtual_bytes(&one, tiles, threads);
     return p->room.compensate && p->shape.train ? tess__arena_round(bytes) + TESS_ALLOC_OVERHEAD
                                                 : 0;
 }
@@ -76,7 +77,7 @@ static size_t sparse_bytes(const tess_pass *p, int threads)
         return choosing + tess__whole_heads_bytes(p);
     if (p->room.dense)
         return choosing;
-    return choosing + tess__attn_bytes(&one, 0) + virtual_bytes(p) +
+    return choosing + tess__attn_bytes(&one, threads, 0) + virtual_bytes(p, threads) +
            tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, capacity);
 }
 
@@ -101,8 +102,8 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
         .gradients = opts && opts->gradients ? (int64_t)tess__model_buffer_bytes(&params) : 0,
         .activations = (int64_t)saved,
         .workspace = (int64_t)(all - saved + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
-                               (shape->context ? 0 : tess__attn_bytes(&self, threads)) +
-                               tess__attn_bytes(&cross, threads) + sparse_bytes(&pass, threads)),
+                               (shape->context ? 0 : tess__attn_bytes(&self, threads, 1)) +
+                               tess__attn_bytes(&cross, threads, 1) + sparse_bytes(&pass, threads)),
     };
     m.total = m.weights + m.gradients + m.activations + m.workspace;
     *memory = m;

@@ -27,6 +27,18 @@ tess_status ref_attn_backward(tess_ctx *ctx, const tess_attn_shape *shape,
                               const tess_view *k, const tess_view *v, const tess_view *dout,
                               const float *dlse, double *dq, double *dk, double *dv);
 
+/* The same two with shape.compensate clusters of keys: labels (batch, heads, tokens_k) are theirs,
+ * as tess_attn_labels gives them; NULL: one. */
+tess_status ref_cluster_forward(tess_ctx *ctx, const tess_attn_shape *shape,
+                                const tess_selection_lists *sel, const uint8_t *labels,
+                                const tess_view *q, const tess_view *k, const tess_view *v,
+                                double *o, double *lse);
+tess_status ref_cluster_backward(tess_ctx *ctx, const tess_attn_shape *shape,
+                                 const tess_selection_lists *sel, const uint8_t *labels,
+                                 const tess_view *q, const tess_view *k, const tess_view *v,
+                                 const tess_view *dout, const float *dlse, double *dq, double *dk,
+                                 double *dv);
+
 /* o, lse = merge((o, lse), (o_part, lse_part)). */
 void ref_attn_merge(const tess_attn_shape *shape, const double *o_part, const double *lse_part,
                     double *o, double *lse);

@@ -9,9 +9,9 @@
  *   dp_j = do_i . v_j          ds_j = p_j (dp_j - sum_j p_j dp_j + dlse_i)
  *   dq_i = sum_j scale ds_j k_j         dk_j += scale ds_j q_i         dv_j += p_j do_i
  *
- * With shape.compensate J has one key more, the mean of the n keys that are not in it, with log n
- * added to its score; its gradients are summed over the queries of a group, and a share of 1 / n
- * goes to each of the n.
+ * With shape.compensate J has one key more for each cluster of keys (1: all of them): the mean of
+ * the n keys of the cluster that are not in J, with log n added to its score; its gradients are
+ * summed over the queries of a group, and a share of 1 / n goes to each of the n.
  *
  * One head after the other, one row after the other. Work: 4 D flop for each pair forward, 10 D
  * backward. Memory for each thread: one head's q, k, v and do in double, and a row of scores.
@@ -32,10 +32,12 @@ typedef struct {
     double *p, *dp;           /* (tokens_k), of which n are in use */
     int64_t *keys;            /* (tokens_k): the keys of the row, ascending */
     int64_t n;
-    int64_t dropped;           /* keys that the virtual one stands for; 0: there is none */
-    double *mean_k, *mean_v;   /* (dim): the virtual key */
-    double *mean_dk, *mean_dv; /* (dim): its gradients so far */
-    double p_mean;             /* its probability for the row */
+    int64_t clusters;          /* virtual keys: 0 without shape.compensate or a selection */
+    const uint8_t *labels;     /* (tokens_k): the cluster of each key; NULL: 0 */
+    int64_t *dropped;          /* (clusters): keys that each stands for; 0: there is none */
+    double *mean_k, *mean_v;   /* (clusters, dim): the virtual keys */
+    double *mean_dk, *mean_dv; /* (clusters, dim): their gradients so far */
+    double *p_mean, *dp_mean;  /* (clusters): their probabilities for the row, and gradients */
 } head;
 
 static double widen_one(const void *row, tess_dtype dtype, int64_t c)
@@ -100,65 +102,69 @@ static void select_keys(head *w, const tess_selection_lists *sel, int64_t bh, in
     }
 }
 
-/* to (tokens_k, dim) gets share * row for each key that is not selected. */
-static void add_to_dropped(const head *w, double *to, double share, const double *row)
+static int64_t label_of(const head *w, int64_t j)
 {
-    for (int64_t j = 0, next = 0; j < w->tokens_k; j++)
-        if (next < w->n && w->keys[next] == j)
-            next++;
-        else
-            add(to + j * w->dim, share, row, w->dim);
+    return w->labels ? w->labels[j] : 0;
 }
 
-/* Sets the virtual key of the keys that are not selected. */
+/* Sets the virtual keys of the keys that are not selected. */
 static void make_virtual(head *w)
 {
-    w->dropped = w->tokens_k - w->n;
-    memset(w->mean_k, 0, (size_t)w->dim * sizeof *w->mean_k);
-    memset(w->mean_v, 0, (size_t)w->dim * sizeof *w->mean_v);
-    memset(w->mean_dk, 0, (size_t)w->dim * sizeof *w->mean_dk);
-    memset(w->mean_dv, 0, (size_t)w->dim * sizeof *w->mean_dv);
+    memset(w->dropped, 0, (size_t)w->clusters * sizeof *w->dropped);
+    memset(w->mean_k, 0, (size_t)(4 * w->clusters * w->dim) * sizeof *w->mean_k);
     for (int64_t j = 0, next = 0; j < w->tokens_k; j++) {
+        const int64_t c = label_of(w, j);
         if (next < w->n && w->keys[next] == j) {
             next++;
             continue;
         }
-        add(w->mean_k, 1.0 / (double)w->dropped, w->k + j * w->dim, w->dim);
-        add(w->mean_v, 1.0 / (double)w->dropped, w->v + j * w->dim, w->dim);
+        w->dropped[c]++;
+        add(w->mean_k + c * w->dim, 1.0, w->k + j * w->dim, w->dim);
+        add(w->mean_v + c * w->dim, 1.0, w->v + j * w->dim, w->dim);
     }
+    for (int64_t i = 0; i < w->clusters * w->dim; i++)
+        if (w->dropped[i / w->dim] > 0) {
+            w->mean_k[i] /= (double)w->dropped[i / w->dim];
+            w->mean_v[i] /= (double)w->dropped[i / w->dim];
+        }
 }
 
-/* Gives the gradients of the virtual key to the keys it stands for. */
+/* Gives the gradients of the virtual keys to the keys they stand for. */
 static void spread_virtual(const head *w, double *dk, double *dv)
 {
-    if (w->dropped == 0)
-        return;
-    add_to_dropped(w, dk, 1.0 / (double)w->dropped, w->mean_dk);
-    add_to_dropped(w, dv, 1.0 / (double)w->dropped, w->mean_dv);
+    for (int64_t j = 0, next = 0; w->clusters > 0 && j < w->tokens_k; j++) {
+        if (next < w->n && w->keys[next] == j) {
+            next++;
+            continue;
+        }
+        const int64_t c = label_of(w, j);
+        add(dk + j * w->dim, 1.0 / (double)w->dropped[c], w->mean_dk + c * w->dim, w->dim);
+        add(dv + j * w->dim, 1.0 / (double)w->dropped[c], w->mean_dv + c * w->dim, w->dim);
+    }
 }
 
 /* Sets p for query i; returns lse. */
 static double softmax(head *w, int64_t i)
 {
     double max = -INFINITY, sum = 0.0;
-    if (w->dropped > 0) {
-        w->p_mean = w->scale * dot(w->q + i * w->dim, w->mean_k, w->dim) + log((double)w->dropped);
-        max = w->p_mean;
+    for (int64_t c = 0; c < w->clusters; c++) {
+        w->p_mean[c] = w->scale * dot(w->q + i * w->dim, w->mean_k + c * w->dim, w->dim) +
+                       log((double)w->dropped[c]); /* -inf where there is none */
+        max = fmax(max, w->p_mean[c]);
     }
     for (int64_t j = 0; j < w->n; j++) {
         w->p[j] = w->scale * dot(w->q + i * w->dim, w->k + w->keys[j] * w->dim, w->dim);
         max = fmax(max, w->p[j]);
     }
-    for (int64_t j = 0; j < w->n; j++) {
-        w->p[j] = exp(w->p[j] - max);
-        sum += w->p[j];
-    }
-    if (w->dropped > 0)
-        sum += w->p_mean = exp(w->p_mean - max);
+    for (int64_t j = 0; j < w->n; j++)
+        sum += w->p[j] = exp(w->p[j] - max);
+    for (int64_t c = 0; c < w->clusters && max > -INFINITY; c++)
+        sum += w->p_mean[c] = exp(w->p_mean[c] - max);
     for (int64_t j = 0; j < w->n; j++)
         w->p[j] /= sum;
-    w->p_mean /= sum;
-    return w->n > 0 || w->dropped > 0 ? max + log(sum) : -INFINITY;
+    for (int64_t c = 0; c < w->clusters; c++)
+        w->p_mean[c] = sum > 0.0 ? w->p_mean[c] / sum : 0.0;
+    return max > -INFINITY ? max + log(sum) : -INFINITY;
 }
 
 static void forward_row(head *w, int64_t i, double *o, double *lse)
@@ -167,8 +173,8 @@ static void forward_row(head *w, int64_t i, double *o, double *lse)
     memset(o, 0, (size_t)w->dim * sizeof *o);
     for (int64_t j = 0; j < w->n; j++)
         add(o, w->p[j], w->v + w->keys[j] * w->dim, w->dim);
-    if (w->dropped > 0)
-        add(o, w->p_mean, w->mean_v, w->dim);
+    for (int64_t c = 0; c < w->clusters; c++)
+        add(o, w->p_mean[c], w->mean_v + c * w->dim, w->dim);
     if (lse)
         *lse = row_lse;
 }
@@ -184,9 +190,10 @@ static void backward_row(head *w, int64_t i, double dlse, double *dq, double *dk
         w->dp[j] = dot(dout, w->v + w->keys[j] * dim, dim);
         delta += w->p[j] * w->dp[j];
     }
-    const double dp_mean = w->dropped > 0 ? dot(dout, w->mean_v, dim) : 0.0;
-    if (w->dropped > 0)
-        delta += w->p_mean * dp_mean;
+    for (int64_t c = 0; c < w->clusters; c++) {
+        w->dp_mean[c] = dot(dout, w->mean_v + c * dim, dim);
+        delta += w->p_mean[c] * w->dp_mean[c];
+    }
     memset(dq, 0, (size_t)dim * sizeof *dq);
     for (int64_t j = 0; j < w->n; j++) {
         const int64_t key = w->keys[j];
@@ -195,11 +202,11 @@ static void backward_row(head *w, int64_t i, double dlse, double *dq, double *dk
         add(dk + key * dim, ds, w->q + i * dim, dim);
         add(dv + key * dim, w->p[j], dout, dim);
     }
-    if (w->dropped > 0) {
-        const double ds = w->scale * w->p_mean * (dp_mean - delta + dlse);
-        add(dq, ds, w->mean_k, dim);
-        add(w->mean_dk, ds, w->q + i * dim, dim);
-        add(w->mean_dv, w->p_mean, dout, dim);
+    for (int64_t c = 0; c < w->clusters; c++) {
+        const double ds = w->scale * w->p_mean[c] * (w->dp_mean[c] - delta + dlse);
+        add(dq, ds, w->mean_k + c * dim, dim);
+        add(w->mean_dk + c * dim, ds, w->q + i * dim, dim);
+        add(w->mean_dv + c * dim, w->p_mean[c], dout, dim);
     }
 }
 
@@ -207,6 +214,7 @@ static void backward_row(head *w, int64_t i, double dlse, double *dq, double *dk
 typedef struct {
     const tess_attn_shape *shape;
     const tess_selection_lists *sel;
+    const uint8_t *labels; /* (batch, heads, tokens_k); NULL: one cluster */
     const tess_view *q, *k, *v, *dout;
     const float *dlse;
     double *o, *lse, *dq, *dk, *dv;
@@ -218,9 +226,8 @@ static void next_group(const job *j, head *w, int64_t bh, int64_t g)
     const int64_t keys = bh * w->tokens_k * w->dim;
     if (g > 0 && j->dq)
         spread_virtual(w, j->dk + keys, j->dv + keys);
-    w->dropped = 0;
     select_keys(w, j->sel, bh, g);
-    if (j->sel && j->shape->compensate)
+    if (w->clusters > 0)
         make_virtual(w);
 }
 
@@ -231,7 +238,7 @@ static void run_head(const job *j, head *w, int64_t bh)
     widen(w->q, j->q, b, h, w->tokens_q, dim);
     widen(w->k, j->k, b, h, w->tokens_k, dim);
     widen(w->v, j->v, b, h, w->tokens_k, dim);
-    w->dropped = 0;
+    w->labels = j->labels ? j->labels + keys : NULL;
     if (j->dq) {
         widen(w->dout, j->dout, b, h, w->tokens_q, dim);
         memset(j->dk + keys * dim, 0, (size_t)(w->tokens_k * dim) * sizeof *j->dk);
@@ -248,7 +255,7 @@ static void run_head(const job *j, head *w, int64_t bh)
         else
             forward_row(w, i, j->o + row * dim, j->lse ? &j->lse[row] : NULL);
     }
-    if (j->dq)
+    if (j->dq && g >= 0)
         spread_virtual(w, j->dk + keys * dim, j->dv + keys * dim);
 }
 
@@ -268,13 +275,17 @@ static tess_status take_head(tess__arena *arena, const job *j, head *w)
     w->p = tess__arena_take(arena, row);
     w->dp = tess__arena_take(arena, row);
     w->keys = tess__arena_take(arena, row);
-    const size_t dim = (size_t)s->head_dim;
-    w->mean_k = tess__arena_take(arena, 4 * dim * sizeof *w->mean_k);
-    if (!w->mean_k)
+    w->clusters = j->sel ? s->compensate : 0;
+    const size_t n = (size_t)w->clusters, dim = n * (size_t)s->head_dim;
+    w->mean_k = tess__arena_take(arena, (4 * dim + 2 * n) * sizeof *w->mean_k);
+    w->dropped = tess__arena_take(arena, n * sizeof *w->dropped);
+    if (!w->mean_k || !w->dropped)
         return TESS_ENOMEM;
     w->mean_v = w->mean_k + dim;
     w->mean_dk = w->mean_v + dim;
     w->mean_dv = w->mean_dk + dim;
+    w->p_mean = w->mean_dv + dim;
+    w->dp_mean = w->p_mean + n;
     return w->q && w->dout && w->k && w->v && w->p && w->dp && w->keys ? TESS_OK : TESS_ENOMEM;
 }
 
@@ -302,7 +313,7 @@ tess_status ref_attn_forward(tess_ctx *ctx, const tess_attn_shape *shape,
                              const tess_selection_lists *sel, const tess_view *q,
                              const tess_view *k, const tess_view *v, double *o, double *lse)
 {
-    return run(ctx, &(job){shape, sel, .q = q, .k = k, .v = v, .o = o, .lse = lse});
+    return ref_cluster_forward(ctx, shape, sel, NULL, q, k, v, o, lse);
 }
 
 tess_status ref_attn_backward(tess_ctx *ctx, const tess_attn_shape *shape,
@@ -310,7 +321,24 @@ tess_status ref_attn_backward(tess_ctx *ctx, const tess_attn_shape *shape,
                               const tess_view *k, const tess_view *v, const tess_view *dout,
                               const float *dlse, double *dq, double *dk, double *dv)
 {
-    return run(ctx, &(job){shape, sel, q, k, v, dout, dlse, .dq = dq, .dk = dk, .dv = dv});
+    return ref_cluster_backward(ctx, shape, sel, NULL, q, k, v, dout, dlse, dq, dk, dv);
+}
+
+tess_status ref_cluster_forward(tess_ctx *ctx, const tess_attn_shape *shape,
+                                const tess_selection_lists *sel, const uint8_t *labels,
+                                const tess_view *q, const tess_view *k, const tess_view *v,
+                                double *o, double *lse)
+{
+    return run(ctx, &(job){shape, sel, labels, .q = q, .k = k, .v = v, .o = o, .lse = lse});
+}
+
+tess_status ref_cluster_backward(tess_ctx *ctx, const tess_attn_shape *shape,
+                                 const tess_selection_lists *sel, const uint8_t *labels,
+                                 const tess_view *q, const tess_view *k, const tess_view *v,
+                                 const tess_view *dout, const float *dlse, double *dq, double *dk,
+                                 double *dv)
+{
+    return run(ctx, &(job){shape, sel, labels, q, k, v, dout, dlse, .dq = dq, .dk = dk, .dv = dv});
 }
 
 void ref_attn_merge(const tess_attn_shape *shape, const double *o_part, const double *lse_part,

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clusters.h - the clusters of keys that have virtual keys of their own.
+ *
+ * Advanced: functions and structs may change in any version.
+ */
+#ifndef TESSERA_CLUSTERS_H
+#define TESSERA_CLUSTERS_H
+
+#include "../attn.h"
+
+TESS_BEGIN_DECLS
+
+/* labels (batch, heads, tokens_k) = the cluster, 0..compensate - 1, of each key in the last call on
+ * a selection. They belong to the object and change with the next call. EINVAL unless the shape's
+ * compensate is 2 or more. */
+TESS_API tess_status tess_attn_labels(const tess_attn *attn, const uint8_t **labels);
+
+TESS_END_DECLS
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster_keys.h - a tile's virtual keys, one for each cluster of the rows its list leaves out.
+ *
+ *   mean_c = (sum of the cluster's rows - sum of its listed rows) / its dropped rows
+ *
+ * Listed rows are walked in the order of their clusters, TESS_SORT of them at a time, so that a sum
+ * stays in registers while its rows pass. Sums are of fp32 numbers in double: the difference keeps
+ * 2^-53 of the sums, also where a cluster of thousands of rows has one that was dropped.
+ *
+ * Cost: 2 D additions in double for each row, on rows that are needed anyway, and a counting sort.
+ */
+#ifndef TESS_CLUSTER_KEYS_H
+#define TESS_CLUSTER_KEYS_H
+
+#include "keys.h"
+
+/* Where the next chunk in the order of clusters begins. */
+typedef struct {
+    key_cursor list;
+    int have, used; /* of w->sorted */
+} cluster_cursor;
+
+VINLINE cluster_cursor clusters_start(const tess__attn_tile *t, tess__attn_scratch *w)
+{
+    memset(w->sum, 0, (size_t)t->clusters * 2 * (size_t)t->dim * sizeof *w->sum);
+    memset(w->count, 0, (size_t)t->clusters * sizeof *w->count);
+    return (cluster_cursor){.list = keys_start(&t->keys)};
+}
+
+/* Brings the next rows of the list into the order of clusters; rows of one keep their order. */
+VINLINE void clusters_sort(const tess__attn_tile *t, tess__attn_scratch *w, cluster_cursor *at)
+{
+    int place[TESS_CLUSTERS_MAX + 1] = {0}, n = 0, more;
+    while (n < TESS_SORT && (more = keys_next(&t->keys, &at->list, w->listed + n)) > 0)
+        n += more;
+    for (int i = 0; i < n; i++)
+        place[t->labels[w->listed[i]] + 1]++;
+    for (int c = 0; c < t->clusters; c++) {
+        w->count[c] += place[c + 1];
+        place[c + 1] += place[c];
+    }
+    for (int i = 0; i < n; i++)
+        w->sorted[place[t->labels[w->listed[i]]]++] = w->listed[i];
+    at->have = n;
+    at->used = 0;
+}
+
+/* Writes up to TESS_CHUNK row numbers to w->rows; returns how many, fewer only at the end. */
+VINLINE int clusters_next(const tess__attn_tile *t, tess__attn_scratch *w, cluster_cursor *at)
+{
+    if (at->used == at->have)
+        clusters_sort(t, w, at);
+    const int left = at->have - at->used, n = left < TESS_CHUNK ? left : TESS_CHUNK;
+    memcpy(w->rows, w->sorted + at->used, (size_t)n * sizeof *w->rows);
+    at->used += n;
+    return n;
+}
+
+/* sum[0..nv VD) += the sum over n rows of their columns d.. on. */
+VINLINE void add_columns(const int nv, double *sum, const float *const *rows, int n, int d)
+{
+    vd part[8];
+    VUNROLL
+    for (int j = 0; j < nv; j++)
+        memcpy(&part[j], sum + j * VD, sizeof part[j]);
+    for (int i = 0; i < n; i++)
+        VUNROLL
+    for (int j = 0; j < nv; j++)
+        part[j] += vd_load_f32(rows[i] + d + j * VD);
+    VUNROLL
+    for (int j = 0; j < nv; j++)
+        memcpy(sum + j * VD, &part[j], sizeof part[j]);
+}
+
+/* dim is a multiple of 8, which VD divides. */
+VINLINE void add_exactly(double *sum, const float *const *rows, int n, int dim)
+{
+    int d = 0;
+    for (; d + 8 * VD <= dim; d += 8 * VD)
+        add_columns(8, sum + d, rows, n, d);
+    for (; d + 4 * VD <= dim; d += 4 * VD)
+        add_columns(4, sum + d, rows, n, d);
+    for (; d < dim; d += VD)
+        add_columns(1, sum + d, rows, n, d);
+}
+
+/* Takes the n rows of a chunk, to which w->kp and w->vp point, into the sums of their clusters. */
+VINLINE void clusters_add(const tess__attn_tile *t, tess__attn_scratch *w, double *sums, int n)
+{
+    for (int i = 0, end; i < n; i = end) {
+        const uint8_t label = t->labels[w->rows[i]];
+        for (end = i + 1; end < n && t->labels[w->rows[end]] == label;)
+            end++;
+        double *sum = sums + (size_t)label * 2 * (size_t)t->dim;
+        add_exactly(sum, w->kp + i, end - i, t->dim);
+        if (t->v.data)
+            add_exactly(sum + t->dim, w->vp + i, end - i, t->dim);
+    }
+}
+
+/* Makes the virtual keys of the clusters of which rows were dropped: row i of w->mean is that of
+ * cluster of[i], which stands for n[i] rows, and its value comes `clusters` rows later. w->kp and
+ * w->vp point to them. Returns how many. */
+VINLINE int clusters_finish(const tess__attn_tile *t, tess__attn_scratch *w,
+                            int of[TESS_CLUSTERS_MAX], float n[TESS_CLUSTERS_MAX])
+{
+    const size_t dim = (size_t)t->dim, wide = (size_t)tess__wide(t->dim);
+    int m = 0;
+    for (int c = 0; c < t->clusters; c++) {
+        const int64_t dropped = t->members[c] - w->count[c];
+        if (dropped == 0)
+            continue;
+        const double inverse = 1.0 / (double)dropped;
+        for (size_t i = 0; i < 2; i++) {
+            const double *total = t->total + ((size_t)c * 2 + i) * dim;
+            const double *sum = w->sum + ((size_t)c * 2 + i) * dim;
+            float *mean = w->mean + ((size_t)m + i * (size_t)t->clusters) * wide;
+            for (size_t d = 0; d < dim; d++)
+                mean[d] = (float)((total[d] - sum[d]) * inverse);
+        }
+        of[m] = c;
+        n[m++] = (float)dropped;
+    }
+    for (int i = 0; i < m + TESS_SPARE; i++) {
+        const size_t row = (size_t)(i < m ? i : m - 1);
+        w->kp[i] = w->mean + row * wide;
+        w->vp[i] = w->mean + (row + (size_t)t->clusters) * wide;
+    }
+    return m;
+}
+
+#endif

@@ -172,6 +172,8 @@ static void harmless_keys_are_passed_over(void **state)
     assert_int_equal(config.qk_norm, 1);
     CHECK_OK(read_text("{" SIZES ", \"qk_norm\": null}", &config));
     assert_int_equal(config.qk_norm, 0);
+    CHECK_OK(read_text("{" SIZES ", \"qk_norm\": \"layer_norm\"}", &config));
+    assert_int_equal(config.qk_norm, 1);
 }
 
 static void what_is_wrong_gets_its_sentence(void **state)
@@ -209,8 +211,9 @@ static void what_is_wrong_gets_its_sentence(void **state)
         {"{" SIZES ",\n\"freq_dim\": 7}", "line 2: \"freq_dim\" is 7, must be even"},
         {"{" SIZES ",\n\"eps\": 0}", "line 2: \"eps\" is 0, must be above 0"},
         {"{" SIZES ",\n\"eps\": \"small\"}", "line 2: \"eps\" is \"small\", must be a number 0..1"},
-        {"{" SIZES ",\n\"qk_norm\": \"layer_norm\"}",
+        {"{" SIZES_ORIGINAL ",\n\"qk_norm\": \"layer_norm\"}",
          "line 2: \"qk_norm\" is \"layer_norm\", must be rms_norm_across_heads"},
+        {"{" SIZES ",\n\"qk_norm\": 1}", "line 2: \"qk_norm\" is 1, must be rms_norm_across_heads"},
         {"{" SIZES ",\n\"cross_attn_norm\": 1}",
          "line 2: \"cross_attn_norm\" is 1, must be true or false"},
         {"{" SIZES ",\n\"text_dims\": 8}",

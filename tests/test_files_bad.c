@@ -24,7 +24,10 @@ static void what_is_no_tensor_file_is_refused(void **state)
     CHECK_FAILS(tess_file_open_memory(ctx, "x", NULL, 0, &file), TESS_EFORMAT, "x: is empty");
     CHECK_FAILS(tess_file_open(ctx, "nowhere.npy", &file), TESS_EIO,
                 "nowhere.npy: cannot open: No such file or directory");
-    CHECK_FAILS(tess_file_open(ctx, ".", &file), TESS_EIO, ".: cannot read: is a folder");
+    CHECK_FAILS(
+        tess_file_open(ctx, ".", &file), TESS_EIO,
+        ".: holds no diffusion_pytorch_model.safetensors and no index of one; weights under "
+        "another name are opened by their path");
     CHECK_FAILS(tess_file_open(ctx, "/dev/null", &file), TESS_EIO,
                 "/dev/null: cannot read: is not a regular file");
     assert_int_equal(mkfifo("pipe", 0600), 0);

@@ -275,6 +275,99 @@ static void tables_of_the_rotary_embedding_are_passed_over(void **state)
     tess_ctx_destroy(loud);
 }
 
+/* "qk_norm" of the config in folder m becomes this. */
+static void set_qk_norm(const char *value)
+{
+    char command[256];
+    snprintf(command, sizeof command, "sed -i 's/\"qk_norm\": .*,/\"qk_norm\": %s,/' m/config.json",
+             value);
+    assert_int_equal(system(command), 0);
+}
+
+static void norms_are_read_off_the_tensors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *warning;
+    } cases[] = {
+        {"null", "m/config.json: \"qk_norm\" says that q and k have no norms, but m/" FILE_NAME
+                 " has their weights: they are applied"},
+        {"\"layer_norm\"", "m/config.json: \"qk_norm\" is \"layer_norm\", which diffusers does not "
+                           "read: taken as rms_norm_across_heads"},
+        {"\"rms_norm_across_heads\"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tess_ctx *loud = NULL;
+        tess_model *model = NULL;
+        fresh("m");
+        set_qk_norm(cases[i].value);
+        warning[0] = 0;
+        CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.log = keep_warning}, &loud));
+        CHECK_OK(tess_model_load(loud, "m", NULL, &model));
+        assert_string_equal(warning, cases[i].warning);
+        tess_model_destroy(model);
+        tess_ctx_destroy(loud);
+        assert_loads("m", &odd, 5, 0.0);
+    }
+}
+
+static void check_load(const char *path, tess_status status, const char *sentence);
+
+static void the_only_variant_is_taken(void **state)
+{
+    (void)state;
+    fresh("m");
+    assert_int_equal(rename("m/" FILE_NAME, "m/diffusion_pytorch_model.fp16.safetensors"), 0);
+    assert_loads("m", &odd, 5, 0.0);
+    rewrite("m/diffusion_pytorch_model.fp16.safetensors",
+            "m/diffusion_pytorch_model.fp16.safetensors.index.json", NULL, NULL, NULL);
+    assert_int_equal(unlink("m/diffusion_pytorch_model.fp16.safetensors"), 0);
+    assert_int_equal(rename("m/diffusion_pytorch_model.fp16.safetensors.index.json",
+                            "m/" FILE_NAME ".index.fp16.json"),
+                     0);
+    assert_loads("m", &odd, 5, 0.0);
+    assert_int_equal(rename("m/" FILE_NAME ".index.fp16.json", "m/" FILE_NAME ".fp16.index.json"),
+                     0);
+    assert_loads("m", &odd, 5, 0.0);
+    assert_int_equal(system("touch m/diffusion_pytorch_model.bf16.safetensors"), 0);
+    check_load("m", TESS_EIO,
+               "m: holds weights of the variants bf16 and fp16; one is opened by its path");
+}
+
+static void a_config_is_found_from_its_weights(void **state)
+{
+    (void)state;
+    tess_model_config config;
+    fresh("m");
+    CHECK_OK(tess_model_config_read(ctx, "m/" FILE_NAME, &config));
+    assert_int_equal(config.ffn_dim, odd.ffn_dim);
+    assert_int_equal(system("rm -rf p; mkdir p; mv m p/transformer"), 0);
+    CHECK_OK(tess_model_config_read(ctx, "p", &config));
+    assert_int_equal(config.ffn_dim, odd.ffn_dim);
+    assert_int_equal(system("rm p/transformer/config.json"), 0);
+    CHECK_FAILS(tess_model_config_read(ctx, "p/transformer/" FILE_NAME, &config), TESS_EIO,
+                "p/transformer/" FILE_NAME ": there is no config.json beside it");
+}
+
+static void a_folder_opens_as_its_weights(void **state)
+{
+    (void)state;
+    tess_file *file = NULL;
+    tess_file_info info;
+    fresh("m");
+    CHECK_OK(tess_file_open(ctx, "m", &file));
+    CHECK_OK(tess_file_query(file, &info));
+    assert_true(info.tensors > 10);
+    tess_file_close(file);
+    assert_int_equal(system("rm -rf p; mkdir p; mv m p/transformer"), 0);
+    CHECK_OK(tess_file_open(ctx, "p", &file));
+    tess_file_close(file);
+    CHECK_FAILS(
+        tess_file_open(ctx, "/", &file), TESS_EIO,
+        "/: holds no diffusion_pytorch_model.safetensors and no index of one; weights under "
+        "another name are opened by their path");
+}
+
 /* ---- what is wrong with a file --------------------------------------------------------------- */
 
 static void check_load(const char *path, tess_status status, const char *sentence)
@@ -457,6 +550,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_prefix_of_collections_is_understood),
     cmocka_unit_test(a_pipeline_leads_to_its_transformer),
     cmocka_unit_test(tables_of_the_rotary_embedding_are_passed_over),
+    cmocka_unit_test(norms_are_read_off_the_tensors),
+    cmocka_unit_test(the_only_variant_is_taken),
+    cmocka_unit_test(a_config_is_found_from_its_weights),
+    cmocka_unit_test(a_folder_opens_as_its_weights),
     cmocka_unit_test(a_file_of_another_model_is_refused_by_its_tensor),
     cmocka_unit_test(what_an_original_file_lacks_has_its_original_name),
     cmocka_unit_test(foreign_and_broken_files_are_refused),

@@ -178,7 +178,8 @@ static const char *const dtypes[] = {"F32", "BF16", "F16", "F64", "I32", "I64", 
 
 static const opt arguments[] = {
     {"FILE", 0, OPT_PATHS, offsetof(tensor_values, files), .required = 1,
-     .help = ".npy, .npz, .safetensors, or the .safetensors.index.json of shards"},
+     .help = ".npy, .npz, .safetensors, the .safetensors.index.json of shards, or the folder of a "
+             "model"},
 };
 
 static const opt options[] = {

@@ -42,7 +42,8 @@ typedef struct {
     int compress;        /* .npz: 1 deflates, 0 stores */
 } tess_file_opts;
 
-/* Recognises the kind by its content. Tensors are mapped, so that opening takes the time of the
+/* Recognises the kind by its content. A folder means the weights in it, as tess_model_load finds
+ * them. Tensors are mapped, so that opening takes the time of the
  * header, not of the data. The file must not shrink while it is open. */
 TESS_API tess_status tess_file_open(tess_ctx *ctx, const char *path, tess_file **file);
 

@@ -37,9 +37,11 @@ typedef struct {
  * are Wan2.1's text-to-video models. */
 TESS_API tess_status tess_model_preset(const char *name, tess_model_config *config);
 
-/* From config.json, or from that of a folder, in the words of diffusers or of the original
- * repository. EFORMAT names the line: a size that breaks its rule, a key that is not known, a model
- * of another sort. */
+/* From config.json, or from that of a folder, of a pipeline's transformer/ or beside a file of
+ * weights, in the words of diffusers or of the original repository. diffusers' "qk_norm" has no
+ * effect there: another word than its default means 1, null 0, and tess_model_load goes by the
+ * tensors; both with a warning. EFORMAT names the line: a size that breaks its rule, a key that is
+ * not known, a model of another sort. */
 TESS_API tess_status tess_model_config_read(tess_ctx *ctx, const char *path,
                                             tess_model_config *config);
 
@@ -79,9 +81,10 @@ TESS_API void tess_model_destroy(tess_model *model); /* after its passes */
 typedef enum { TESS_WEIGHTS_DIFFUSERS, TESS_WEIGHTS_ORIGINAL } tess_weight_names;
 
 /* path is a folder with config.json and diffusion_pytorch_model.safetensors or its index and shards
- * (or model.safetensors), a pipeline's folder with those in transformer/, or the weights' own path,
- * with config.json beside it. Either side's names; F32, BF16, F16 and F64, all become F32. EFORMAT
- * names the tensor that is missing, has no place or another shape. The seed is not used. */
+ * (or model.safetensors, or the only variant, *.fp16.safetensors), a pipeline's folder with those
+ * in transformer/, or the weights' own path, with config.json beside it. Either side's names; F32,
+ * BF16, F16 and F64, all become F32. EFORMAT names the tensor that is missing, has no place or
+ * another shape. The seed is not used. */
 TESS_API tess_status tess_model_load(tess_ctx *ctx, const char *path, const tess_model_opts *opts,
                                      tess_model **model);
 

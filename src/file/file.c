@@ -100,10 +100,24 @@ static tess_status file_finish(tess_file *made, tess_status status, tess_file **
     return status;
 }
 
+/* The file that a path means: itself, or the weights in a model's or a pipeline's folder. */
+static tess_status resolve(const char **path, char weights[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    if (!tess__is_folder(*path))
+        return TESS_OK;
+    const int part = tess__model_part(*path, "config.json", folder) == TESS_OK;
+    TESS_TRY(tess__model_folder(part ? folder : *path, weights));
+    *path = weights;
+    return TESS_OK;
+}
+
 tess_status tess_file_open(tess_ctx *ctx, const char *path, tess_file **file)
 {
     TESS_REQUIRE(ctx, path, file);
+    char weights[PATH_MAX];
     tess_file *made;
+    TESS_TRY(resolve(&path, weights));
     TESS_TRY(file_create(ctx, path, &made));
     tess_status status = tess__source_open(made->source.name, &made->source);
     if (status == TESS_OK)

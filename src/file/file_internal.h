@@ -17,6 +17,8 @@
 #include "out.h"
 #include "tessera/file.h"
 
+#include <limits.h>
+
 typedef struct {
     const char *name; /* what errors call it */
     const unsigned char *data;
@@ -66,6 +68,16 @@ void tess__source_close(tess__source *source); /* a closed one accepted */
  * says it, given the errno left behind (0: shrunk). */
 int tess__source_copy(const tess__source *source, size_t offset, void *dst, size_t n);
 tess_status tess__source_failed(const tess__source *source, int error);
+
+/* ---- model_folder.c -------------------------------------------------------------------------- */
+
+/* The file in a model's folder that holds its weights: an index, one file, or the only variant. */
+tess_status tess__model_folder(const char *folder, char weights[PATH_MAX]);
+
+/* The folder that holds a file of this name: path itself, or its transformer/, as a pipeline's. */
+tess_status tess__model_part(const char *path, const char *name, char folder[PATH_MAX]);
+
+int tess__is_folder(const char *path);
 
 /* ---- file_names.c ---------------------------------------------------------------------------- */
 

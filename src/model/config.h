@@ -38,6 +38,10 @@ tess_status tess__config_parse(tess_ctx *ctx, const char *name, const char *text
 /* path itself, or config.json in the folder it names. */
 tess_status tess__config_path(const char *path, char file[PATH_MAX]);
 
+/* The config.json that a path to a model means, weights_find.c: path itself, that of a folder or of
+ * a pipeline's transformer/, or the one beside a file of weights. */
+tess_status tess__config_find(const char *path, char config[PATH_MAX]);
+
 /* tess_model_config_write in the form of either side, to a file. */
 tess_status tess__config_write(tess_ctx *ctx, const char *path, const tess_model_config *config,
                                tess_weight_names names);

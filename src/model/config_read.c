@@ -141,20 +141,30 @@ static tess_status read_patch(const tess__json_node *root, int patch[3])
     return TESS_OK;
 }
 
-/* diffusers names the kind of norm or has null, the original true or false. */
-static tess_status read_qk_norm(const tess__json_node *root, int *norm)
+/* diffusers names the kind of norm or has null, the original true or false. diffusers' models have
+ * the same norms whatever it says, so a word that is not its default is no error. */
+static tess_status read_qk_norm(tess_ctx *ctx, const char *name, tess_weight_names names,
+                                const tess__json_node *root, int *norm)
 {
     static const char *const kinds[] = {"rms_norm_across_heads"};
     const tess__json_node node = tess__json_optional(root, "qk_norm");
     int kind;
-    if (node.value && json_is_null(node.value)) {
+    *norm = 1;
+    if (!node.value)
+        return TESS_OK;
+    if (json_is_null(node.value)) {
         *norm = 0;
         return TESS_OK;
     }
-    if (node.value && json_is_boolean(node.value))
+    if (json_is_boolean(node.value))
         return tess__json_bool(node, norm);
-    *norm = 1;
-    return tess__json_enum(node, kinds, 1, &kind);
+    if (names == TESS_WEIGHTS_ORIGINAL || !json_is_string(node.value))
+        return tess__json_enum(node, kinds, 1, &kind);
+    if (strcmp(json_string_value(node.value), kinds[0]) != 0)
+        tess__log(ctx, TESS_LOG_WARN,
+                  "%s: \"qk_norm\" is \"%.60s\", which diffusers does not read: taken as %s", name,
+                  json_string_value(node.value), kinds[0]);
+    return TESS_OK;
 }
 
 static tess_status read_eps(const tess__json_node *root, double *eps)
@@ -164,7 +174,8 @@ static tess_status read_eps(const tess__json_node *root, double *eps)
     return *eps > 0.0 ? TESS_OK : tess__json_fail(node, "\"eps\" is 0, must be above 0");
 }
 
-static tess_status read_config(const tess__json *doc, tess_model_config *config)
+static tess_status read_config(tess_ctx *ctx, const char *name, const tess__json *doc,
+                               tess_model_config *config)
 {
     tess_model_config c = {.patch = {1, 2, 2}, .cross_attn_norm = 1, .eps = 1e-6};
     const tess__json_node at = tess__json_root(doc);
@@ -191,7 +202,7 @@ static tess_status read_config(const tess__json *doc, tess_model_config *config)
     else
         TESS_TRY(check_dim(&root, &c));
     TESS_TRY(read_patch(&root, c.patch));
-    TESS_TRY(read_qk_norm(&root, &c.qk_norm));
+    TESS_TRY(read_qk_norm(ctx, name, names, &root, &c.qk_norm));
     TESS_TRY(check_window(&root));
     TESS_TRY(tess__json_bool(tess__json_optional(&root, "cross_attn_norm"), &c.cross_attn_norm));
     TESS_TRY(read_eps(&root, &c.eps));
@@ -204,7 +215,7 @@ tess_status tess__config_parse(tess_ctx *ctx, const char *name, const char *text
 {
     tess__json doc;
     TESS_TRY(tess__json_open(ctx, name, text, bytes, &doc));
-    const tess_status status = read_config(&doc, config);
+    const tess_status status = read_config(ctx, name, &doc, config);
     tess__json_close(&doc);
     return status;
 }
@@ -213,6 +224,6 @@ tess_status tess_model_config_read(tess_ctx *ctx, const char *path, tess_model_c
 {
     char file[PATH_MAX];
     TESS_REQUIRE(ctx, path, config);
-    TESS_TRY(tess__config_path(path, file));
+    TESS_TRY(tess__config_find(path, file));
     return tess__config_parse(ctx, file, NULL, 0, config);
 }

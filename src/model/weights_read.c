@@ -190,6 +190,37 @@ tess_status tess__weights_read(const tess_model *model, const char *path, float 
     return status;
 }
 
+/* "qk_norm": null in a config of diffusers, whose models have the norms all the same: the tensors
+ * decide. */
+static tess_status find_norms(tess_ctx *ctx, const tess__model_files *files,
+                              tess_model_config *config)
+{
+    static const char *const ends[] = {"blocks.0.attn1.norm_q.weight",
+                                       "blocks.0.self_attn.norm_q.weight"};
+    tess_file *file;
+    tess_tensor t;
+    tess_file_info info;
+    if (config->qk_norm)
+        return TESS_OK;
+    TESS_TRY(tess_file_open(ctx, files->weights, &file));
+    tess_status status = tess_file_query(file, &info);
+    for (int i = 0; status == TESS_OK && i < info.tensors && !config->qk_norm; i++) {
+        if (tess_file_describe(file, i, &t) != TESS_OK)
+            continue; /* the match says what is wrong with it */
+        const size_t n = strlen(t.name);
+        for (int e = 0; e < 2; e++)
+            config->qk_norm |=
+                n >= strlen(ends[e]) && strcmp(t.name + n - strlen(ends[e]), ends[e]) == 0;
+    }
+    tess_file_close(file);
+    if (status == TESS_OK && config->qk_norm)
+        tess__log(ctx, TESS_LOG_WARN,
+                  "%s: \"qk_norm\" says that q and k have no norms, but %s has their weights: "
+                  "they are applied",
+                  files->config, files->weights);
+    return status;
+}
+
 tess_status tess_model_load(tess_ctx *ctx, const char *path, const tess_model_opts *opts,
                             tess_model **model)
 {
@@ -199,6 +230,7 @@ tess_status tess_model_load(tess_ctx *ctx, const char *path, const tess_model_op
     tess_model *made = NULL;
     TESS_TRY(tess__model_find(path, &files));
     TESS_TRY(tess_model_config_read(ctx, files.config, &config));
+    TESS_TRY(find_norms(ctx, &files, &config));
     TESS_TRY(tess__model_make(ctx, &config, opts && opts->gradients, &made));
     const tess_status status = tess__weights_read(made, files.weights, made->values);
     if (status == TESS_OK)

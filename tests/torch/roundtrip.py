@@ -114,6 +114,24 @@ def half(tool, folder, dtype):
     compare(f"{name}, made there", ours(tool, first, given, folder), theirs(wide, given))
 
 
+def other_forms(tool, folder):
+    """What third parties have: variants, also in shards, a pipeline's folder, other words for qk_norm."""
+    for name, saving in (("variant", {}), ("variant shards", {"max_shard_size": "100KB"})):
+        first = os.path.join(folder, name)
+        model = randomise(WanTransformer3DModel(**OPTIONS["one file"][0]), 6).to(torch.float16)
+        model.save_pretrained(first, variant="fp16", **saving)
+        assert not os.path.exists(os.path.join(first, WEIGHTS)), f"{first}: has weights without a variant"
+        wide = WanTransformer3DModel.from_pretrained(first, variant="fp16", torch_dtype=torch.float32)
+        given = inputs(wide.config, 1, (2, 3, 4), 5, 4)
+        compare(name, ours(tool, first, given, folder), theirs(wide, given))
+    for word in (None, "rms_norm", "layer_norm"):
+        pipeline = os.path.join(folder, f"pipeline-{word}")
+        model = randomise(WanTransformer3DModel(**OPTIONS["one file"][0], qk_norm=word), 7)
+        model.save_pretrained(os.path.join(pipeline, "transformer"))
+        given = inputs(model.config, 1, (2, 3, 4), 5, 8)
+        compare(f"a pipeline with qk_norm {word}", ours(tool, pipeline, given, folder), theirs(model, given))
+
+
 def from_here(tool, folder):
     """A model made here opens there and computes the same."""
     made = os.path.join(folder, "made")
@@ -149,6 +167,7 @@ def main():
             from_there(tool, folder, name.replace(" ", "_"), options, **saving)
         half(tool, folder, torch.bfloat16)
         half(tool, folder, torch.float16)
+        other_forms(tool, folder)
         from_here(tool, folder)
     print("all steps passed")
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_profile.c - tessera profile: its options; profile_run.c does the rest. */
 #include "cmd_profile.h"
-#include "choices.h"
 #include "commands.h"
 
 static tess_status run(cli *c, const void *given)
@@ -21,22 +20,24 @@ static const char *const axes[] = {"noise", "training", NULL};
 static const opt arguments[] = {
     {"CHECKPOINT", 0, OPT_PATHS, AT(checkpoints), .required = 1,
      .help =
-         "checkpoints of one model, runs (their newest ones), or the folder of a Wan model that "
-         "diffusers opens"},
+         "checkpoints of one model, runs (their newest ones), or a Wan model that diffusers opens: "
+         "its folder, a pipeline's, or its weights"},
 };
 
 static const opt options[] = {
     {"data", 0, OPT_PATH, AT(data), "NAME|DIR",
      .help = "clips to run it on; default: what it was trained on; a model alone needs it"},
-    {"clips", 0, OPT_INT, AT(clips), "N", "8", .min = 1, .max = 1e6,
+    {"clips", 0, OPT_INT, AT(clips), "N", "8", .min = 1, .max = 1e6, .unit = "clips",
      .help = "of the validation set, each at four noise levels"},
-    {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips at once"},
+    {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .unit = "clips",
+     .help = "clips at once"},
     {"mass", 0, OPT_DOUBLE, AT(mass), "X", "0.9", .min = 0.001, .max = 1,
      .help = "share of the softmax that the keys must hold"},
     {"cube", 0, OPT_STRING, AT(cube), "FxHxW",
      .help = "tokens of a group of queries, in frames, rows and columns; default: the last "
              "checkpoint's, or 2x2x2"},
-    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", .choices = choices_proxy,
+    {"proxy", 0, OPT_CHOICE, AT(proxy), "KIND", .choices_of = "proxy",
+     .table = TESS_OPTIONS_ATTENTION,
      .help = "what stands for a group before its predictor; default: the last checkpoint's"},
     {"selector", 0, OPT_PATH, AT(selector), "FILE",
      .help =
@@ -67,11 +68,11 @@ static const opt options[] = {
     {"dump-to", 0, OPT_PATH, AT(dump_to), "FOLDER", .help = "where; attention unless given"},
     {"text", 0, OPT_PATH, AT(text), "PATH",
      .help = "folder or file of text embeddings made elsewhere; default: the run's"},
-    {"frames", 0, OPT_INT, AT(frames), "N", .min = 1, .max = 4096,
+    {"frames", 0, OPT_INT, AT(frames), "N", .min = 1, .max = 4096, .unit = "frames",
      .help = "frames of a clip; default: the checkpoint's"},
-    {"height", 0, OPT_INT, AT(height), "N", .min = 1, .max = 16384,
+    {"height", 0, OPT_INT, AT(height), "N", .min = 1, .max = 16384, .unit = "pixels",
      .help = "height of a clip in pixels; default: the checkpoint's"},
-    {"width", 0, OPT_INT, AT(width), "N", .min = 1, .max = 16384,
+    {"width", 0, OPT_INT, AT(width), "N", .min = 1, .max = 16384, .unit = "pixels",
      .help = "width of a clip in pixels; default: the checkpoint's"},
     {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
      .help = "the last weights, not the averaged ones"},

@@ -27,7 +27,8 @@ static const sample_values defaults = {.opts = TESS_SAMPLE_OPTS_INIT};
 
 static const opt arguments[] = {
     {"CHECKPOINT", 0, OPT_PATH, AT(checkpoint), .required = 1,
-     .help = "a checkpoint, a run (its newest one), or the folder of a model"},
+     .help = "a checkpoint, a run (its newest one), or a model: its folder, a pipeline's, or its "
+             "weights"},
 };
 
 static opt options[] = {
@@ -35,27 +36,29 @@ static opt options[] = {
      .help = "what to show; may be given several times; without one, anything"},
     {"output", 'o', OPT_PATH, AT(output), "FILE",
      .help = "written by its end: .mp4, .gif, .y4m, .png (a contact sheet), .npy (latents)"},
-    {"count", 0, OPT_INT, AT(count), "N", "1", .min = 1, .max = 100000,
+    {"count", 0, OPT_INT, AT(count), "N", "1", .min = 1, .max = 100000, .unit = "clips",
      .help = "clips for each prompt"},
-    {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .help = "clips at once"},
+    {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .unit = "clips",
+     .help = "clips at once"},
     SAMPLE("steps", "N", steps),
     {"guidance", .offset = AT(guidance), .value = "X", .own = OPT_OWN, .member = "guidance",
      .table = TESS_OPTIONS_SAMPLE,
      .help = "classifier-free guidance scale; 1: none; default: the checkpoint's"},
     {"shift", .offset = AT(shift), .value = "X", .own = OPT_OWN, .member = "shift",
      .table = TESS_OPTIONS_SAMPLE, .help = "shift of the noise levels; default: the checkpoint's"},
-    {"frames", 0, OPT_INT, AT(frames), "N", .min = 1, .max = 4096,
+    {"frames", 0, OPT_INT, AT(frames), "N", .min = 1, .max = 4096, .unit = "frames",
      .help = "default: the checkpoint's"},
-    {"height", 0, OPT_INT, AT(height), "N", .min = 1, .max = 16384,
+    {"height", 0, OPT_INT, AT(height), "N", .min = 1, .max = 16384, .unit = "pixels",
      .help = "in pixels, or of the latent; default: the checkpoint's"},
-    {"width", 0, OPT_INT, AT(width), "N", .min = 1, .max = 16384,
+    {"width", 0, OPT_INT, AT(width), "N", .min = 1, .max = 16384, .unit = "pixels",
      .help = "in pixels, or of the latent; default: the checkpoint's"},
-    {"fps", 0, OPT_DOUBLE, AT(fps), "N", .min = 0.1, .max = 1000,
+    {"fps", 0, OPT_DOUBLE, AT(fps), "N", .min = 0.1, .max = 1000, .unit = "frames per second",
      .help = "of the video; default: the checkpoint's"},
     {"scale", 0, OPT_INT, AT(scale), "N", "1", .min = 1, .max = 64,
      .help = "each pixel of a picture or video becomes N x N"},
     {"text", 0, OPT_PATH, AT(text), "FILE",
-     .help = "the prompt's embedding made elsewhere, (rows, width), instead of words"},
+     .help = "the prompt's embedding made elsewhere, (rows, width), instead of words; missing rows "
+             "are zeros"},
     ATTENTION("attention", attention, "KIND", kind,
               "self attention; default: as the checkpoint was trained"),
     {"selector", 0, OPT_PATH, AT(selector), "FILE",

@@ -108,8 +108,9 @@ static tess_status prepare(profile_job *j)
         .head_dim = j->config.head_dim,
         .grid = {j->info.frames / patch[0], j->info.height / patch[1], j->info.width / patch[2]},
         .mass = j->v->mass,
-        .proxy = j->v->proxy ? (tess_proxy)choices_find(choices_proxy, j->v->proxy)
-                             : j->points[j->n_points - 1].trained.attention.proxy,
+        .proxy = j->v->proxy
+                     ? (tess_proxy)choices_value(TESS_OPTIONS_ATTENTION, "proxy", j->v->proxy)
+                     : j->points[j->n_points - 1].trained.attention.proxy,
         .keys_share = j->v->density,
         .overlap = j->overlap};
     p->tokens = (int64_t)p->grid[0] * p->grid[1] * p->grid[2];

@@ -101,11 +101,16 @@ static tess_status read_rows(const sample_job *j, tess_file *file, float *text)
     TRY(tess_file_tensor(file, NULL, &t));
     const int64_t *shape = t.shape + (t.rank == 3 && t.shape[0] == 1);
     const int rank = t.rank - (shape != t.shape);
-    if (rank != 2 || shape[0] < 1 || shape[0] > d->text_len || shape[1] != d->text_dim)
+    if (rank != 2 || shape[0] < 1 || shape[1] != d->text_dim)
+        return out_fail(
+            j->c, TESS_EFORMAT,
+            "%s: the embedding of a prompt must be (rows, %d), as the model was trained",
+            j->v->text, d->text_dim);
+    if (shape[0] > d->text_len)
         return out_fail(j->c, TESS_EFORMAT,
-                        "%s: an embedding must be (rows, %d) with at most %d rows, as the model "
-                        "was trained",
-                        j->v->text, d->text_dim, d->text_len);
+                        "%s: the embedding has %lld rows, must have at most %d, as the model was "
+                        "trained; fewer are padded with zeros",
+                        j->v->text, (long long)shape[0], d->text_len);
     return tess_file_read(file, NULL, TESS_DTYPE_F32, text,
                           (size_t)(shape[0] * shape[1]) * sizeof *text);
 }

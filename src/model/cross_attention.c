@@ -5,7 +5,7 @@
  *   q2 = n wq^T + bq      kv2 = context wkv^T + bkv      q, k: RMS norm
  *   o2 = attention(q, k, v)      x2 = x1 + o2 wo^T + bo
  *
- * The gradient of the context is added up over all blocks in p->dtext_emb.
+ * The gradient of the context is added up over all blocks in p->cond.dtext_emb.
  *
  *   big: q by rows * dim, k and v by text rows * dim, then their gradients in the same order, all
  *   by heads; then dq2 and dkv2 by rows over q, k and v
@@ -54,8 +54,8 @@ static const float *norm_input(tess_pass *p, int layer, const tess__set *s)
     if (!m->config.cross_attn_norm)
         return s->at[SET_X1];
     tess__norm_rows(p, s->at[SET_X1], tess__block_at(m, m->values, layer, B_NORM2_W),
-                    tess__block_at(m, m->values, layer, B_NORM2_B), 0, p->n);
-    return p->n;
+                    tess__block_at(m, m->values, layer, B_NORM2_B), 0, p->ws.n);
+    return p->ws.n;
 }
 
 tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s)
@@ -67,8 +67,8 @@ tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s)
     tess__qkv_part parts[3];
     tess_view v[3];
     TESS_TRY(tess__layer_forward(p, &query, p->z.rows, n, s->at[SET_Q2], NULL));
-    TESS_TRY(tess__layer_forward(p, &kv, p->z.text_rows, p->text_emb, s->at[SET_KV2], NULL));
-    make_parts(p, layer, p->big, parts);
+    TESS_TRY(tess__layer_forward(p, &kv, p->z.text_rows, p->cond.text_emb, s->at[SET_KV2], NULL));
+    make_parts(p, layer, p->ws.big, parts);
     to_heads(p, s, parts);
     make_views(p, parts, v);
 
@@ -80,20 +80,20 @@ tess_status tess__cross_forward(tess_pass *p, int layer, const tess__set *s)
                                 s->at[SET_X2]);
 }
 
-/* p->t is the gradient of o2; dq2 and dkv2 come to lie at the beginning of big. */
+/* p->ws.t is the gradient of o2; dq2 and dkv2 come to lie at the beginning of big. */
 static tess_status attend_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const int64_t half = (p->z.rows + 2 * p->z.text_rows) * p->z.dim;
     tess__qkv_part parts[3], gradients[3];
     tess_view in[3], d[3];
-    make_parts(p, layer, p->big, parts);
-    make_parts(p, layer, p->big + half, gradients);
+    make_parts(p, layer, p->ws.big, parts);
+    make_parts(p, layer, p->ws.big + half, gradients);
     to_heads(p, s, parts);
     make_views(p, parts, in);
     make_views(p, gradients, d);
 
     const tess__lap lap = tess__lap_begin(p);
-    const tess_view o = tess__rows_view(p, s->at[SET_O2]), dout = tess__rows_view(p, p->t);
+    const tess_view o = tess__rows_view(p, s->at[SET_O2]), dout = tess__rows_view(p, p->ws.t);
     const tess_attn_saved saved = {&in[0], &in[1], &in[2], &o, s->at[SET_LSE2]};
     TESS_TRY(tess_attn_backward(p->cross, NULL, &saved, &dout, NULL, &d[0], &d[1], &d[2]));
     count_attention(p, lap);
@@ -109,18 +109,19 @@ tess_status tess__cross_backward(tess_pass *p, int layer, const tess__set *s)
     const tess__layer kv = tess__block_layer(p, layer, B_K2_W, B_K2_B, 2);
     const tess__layer out = tess__block_layer(p, layer, B_O2_W, B_O2_B, 1);
     const int64_t rows = p->z.rows;
-    const float *dq2 = p->big, *dkv2 = p->big + rows * p->z.dim;
-    TESS_TRY(tess__layer_dw(p, &out, rows, p->g, s->at[SET_O2]));
-    TESS_TRY(tess__layer_dx(p, &out, rows, p->g, p->t, 0, NULL));
+    const float *dq2 = p->ws.big, *dkv2 = p->ws.big + rows * p->z.dim;
+    TESS_TRY(tess__layer_dw(p, &out, rows, p->ws.g, s->at[SET_O2]));
+    TESS_TRY(tess__layer_dx(p, &out, rows, p->ws.g, p->ws.t, 0, NULL));
     TESS_TRY(attend_backward(p, layer, s));
-    TESS_TRY(tess__layer_dw(p, &kv, p->z.text_rows, dkv2, p->text_emb));
-    TESS_TRY(tess__layer_dx(p, &kv, p->z.text_rows, dkv2, p->dtext_emb, 1, NULL));
+    TESS_TRY(tess__layer_dw(p, &kv, p->z.text_rows, dkv2, p->cond.text_emb));
+    TESS_TRY(tess__layer_dx(p, &kv, p->z.text_rows, dkv2, p->cond.dtext_emb, 1, NULL));
     TESS_TRY(tess__layer_dw(p, &query, rows, dq2, norm_input(p, layer, s)));
     if (!m->config.cross_attn_norm)
-        return tess__layer_dx(p, &query, rows, dq2, p->g, 1, NULL);
-    TESS_TRY(tess__layer_dx(p, &query, rows, dq2, p->t, 0, NULL));
-    tess__norm_rows_backward(p, p->t, s->at[SET_X1], tess__block_at(m, m->values, layer, B_NORM2_W),
-                             0, p->g, tess__block_at(m, m->gradients, layer, B_NORM2_W),
+        return tess__layer_dx(p, &query, rows, dq2, p->ws.g, 1, NULL);
+    TESS_TRY(tess__layer_dx(p, &query, rows, dq2, p->ws.t, 0, NULL));
+    tess__norm_rows_backward(p, p->ws.t, s->at[SET_X1],
+                             tess__block_at(m, m->values, layer, B_NORM2_W), 0, p->ws.g,
+                             tess__block_at(m, m->gradients, layer, B_NORM2_W),
                              tess__block_at(m, m->gradients, layer, B_NORM2_B));
     return TESS_OK;
 }

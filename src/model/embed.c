@@ -20,8 +20,8 @@ static void make_sinusoids(tess_pass *p, const float *timestep)
     for (int64_t b = 0; b < p->z.batch; b++)
         for (int64_t i = 0; i < half; i++) {
             const double angle = timestep[b] * pow(10000.0, -(double)i / (double)half);
-            p->sinusoid[b * p->z.freq + i] = (float)cos(angle);
-            p->sinusoid[b * p->z.freq + half + i] = (float)sin(angle);
+            p->cond.sinusoid[b * p->z.freq + i] = (float)cos(angle);
+            p->cond.sinusoid[b * p->z.freq + half + i] = (float)sin(angle);
         }
 }
 
@@ -48,27 +48,27 @@ static tess_status time_forward(tess_pass *p, const float *timestep)
     const tess__layer proj = tess__outer_layer(p, P_PROJ_W);
     const int64_t batch = p->z.batch, n = batch * p->z.dim;
     make_sinusoids(p, timestep);
-    TESS_TRY(tess__layer_forward(p, &first, batch, p->sinusoid, p->time1, NULL));
-    silu(p->time1, n, p->time1_silu);
-    TESS_TRY(tess__layer_forward(p, &second, batch, p->time1_silu, p->temb, NULL));
-    silu(p->temb, n, p->temb_silu);
-    return tess__layer_forward(p, &proj, batch, p->temb_silu, p->six, NULL);
+    TESS_TRY(tess__layer_forward(p, &first, batch, p->cond.sinusoid, p->cond.time1, NULL));
+    silu(p->cond.time1, n, p->cond.time1_silu);
+    TESS_TRY(tess__layer_forward(p, &second, batch, p->cond.time1_silu, p->cond.temb, NULL));
+    silu(p->cond.temb, n, p->cond.temb_silu);
+    return tess__layer_forward(p, &proj, batch, p->cond.temb_silu, p->cond.six, NULL);
 }
 
-/* p->mod is free by then, and has room for the gradients on their way. */
+/* p->ws.mod is free by then, and has room for the gradients on their way. */
 static tess_status time_backward(tess_pass *p)
 {
     const tess__layer first = tess__outer_layer(p, P_TIME1_W);
     const tess__layer second = tess__outer_layer(p, P_TIME2_W);
     const tess__layer proj = tess__outer_layer(p, P_PROJ_W);
     const int64_t batch = p->z.batch, n = batch * p->z.dim;
-    TESS_TRY(tess__layer_dw(p, &proj, batch, p->dsix, p->temb_silu));
-    TESS_TRY(tess__layer_dx(p, &proj, batch, p->dsix, p->mod, 0, NULL));
-    silu_backward(p->mod, p->temb, n, 1, p->dtemb);
-    TESS_TRY(tess__layer_dw(p, &second, batch, p->dtemb, p->time1_silu));
-    TESS_TRY(tess__layer_dx(p, &second, batch, p->dtemb, p->mod, 0, NULL));
-    silu_backward(p->mod, p->time1, n, 0, p->mod);
-    return tess__layer_dw(p, &first, batch, p->mod, p->sinusoid);
+    TESS_TRY(tess__layer_dw(p, &proj, batch, p->cond.dsix, p->cond.temb_silu));
+    TESS_TRY(tess__layer_dx(p, &proj, batch, p->cond.dsix, p->ws.mod, 0, NULL));
+    silu_backward(p->ws.mod, p->cond.temb, n, 1, p->cond.dtemb);
+    TESS_TRY(tess__layer_dw(p, &second, batch, p->cond.dtemb, p->cond.time1_silu));
+    TESS_TRY(tess__layer_dx(p, &second, batch, p->cond.dtemb, p->ws.mod, 0, NULL));
+    silu_backward(p->ws.mod, p->cond.time1, n, 0, p->ws.mod);
+    return tess__layer_dw(p, &first, batch, p->ws.mod, p->cond.sinusoid);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -77,11 +77,11 @@ static tess_status text_forward(tess_pass *p, const float *text)
 {
     const tess__layer first = tess__outer_layer(p, P_TEXT1_W);
     const tess__layer second = tess__outer_layer(p, P_TEXT2_W);
-    float *h = p->text1 ? p->text1 : p->big;
-    if (p->text)
-        memcpy(p->text, text, (size_t)(p->z.text_rows * p->z.text_dim) * sizeof *text);
-    TESS_TRY(tess__layer_gelu(p, &first, p->z.text_rows, text, h, p->big));
-    return tess__layer_forward(p, &second, p->z.text_rows, p->big, p->text_emb, NULL);
+    float *h = p->cond.text1 ? p->cond.text1 : p->ws.big;
+    if (p->cond.text)
+        memcpy(p->cond.text, text, (size_t)(p->z.text_rows * p->z.text_dim) * sizeof *text);
+    TESS_TRY(tess__layer_gelu(p, &first, p->z.text_rows, text, h, p->ws.big));
+    return tess__layer_forward(p, &second, p->z.text_rows, p->ws.big, p->cond.text_emb, NULL);
 }
 
 static tess_status text_backward(tess_pass *p)
@@ -89,10 +89,10 @@ static tess_status text_backward(tess_pass *p)
     const tess__layer first = tess__outer_layer(p, P_TEXT1_W);
     const tess__layer second = tess__outer_layer(p, P_TEXT2_W);
     const int64_t rows = p->z.text_rows;
-    float *dh = p->big, *act = p->big + rows * p->z.dim;
-    TESS_TRY(tess__layer_gelu_dx(p, &second, rows, p->dtext_emb, p->text1, act, dh));
-    TESS_TRY(tess__layer_dw(p, &second, rows, p->dtext_emb, act));
-    return tess__layer_dw(p, &first, rows, dh, p->text);
+    float *dh = p->ws.big, *act = p->ws.big + rows * p->z.dim;
+    TESS_TRY(tess__layer_gelu_dx(p, &second, rows, p->cond.dtext_emb, p->cond.text1, act, dh));
+    TESS_TRY(tess__layer_dw(p, &second, rows, p->cond.dtext_emb, act));
+    return tess__layer_dw(p, &first, rows, dh, p->cond.text);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static tess_status text_backward(tess_pass *p)
 tess_status tess__embed_forward(tess_pass *p, const tess_model_in *in, float *x0)
 {
     const tess__layer l = tess__outer_layer(p, P_PATCH_W);
-    float *patches = p->patches ? p->patches : p->big;
+    float *patches = p->act.patches ? p->act.patches : p->ws.big;
     TESS_TRY(time_forward(p, in->timestep));
     TESS_TRY(text_forward(p, in->text));
     tess__patches_gather(p, in->x, p->model->config.in_channels, 0, patches);
@@ -112,10 +112,10 @@ tess_status tess__embed_backward(tess_pass *p, float *dx)
     const tess__layer l = tess__outer_layer(p, P_PATCH_W);
     TESS_TRY(text_backward(p));
     TESS_TRY(time_backward(p));
-    TESS_TRY(tess__layer_dw(p, &l, p->z.rows, p->g, p->patches));
+    TESS_TRY(tess__layer_dw(p, &l, p->z.rows, p->ws.g, p->act.patches));
     if (!dx)
         return TESS_OK;
-    float *rows = tess__whole_place(p, p->big, p->z.patch_in);
-    TESS_TRY(tess__layer_dx(p, &l, p->z.rows, p->g, rows, 0, NULL));
-    return tess__whole_latent(p, p->big, p->model->config.in_channels, 0, dx);
+    float *rows = tess__whole_place(p, p->ws.big, p->z.patch_in);
+    TESS_TRY(tess__layer_dx(p, &l, p->z.rows, p->ws.g, rows, 0, NULL));
+    return tess__whole_latent(p, p->ws.big, p->model->config.in_channels, 0, dx);
 }

@@ -14,8 +14,8 @@
 static void norm_input(tess_pass *p, const tess__set *s)
 {
     const int64_t dim = p->z.dim;
-    tess__norm_rows(p, s->at[SET_X2], p->mod + MOD_SCALE2 * dim, p->mod + MOD_SHIFT2 * dim,
-                    MOD_ALL * dim, p->n);
+    tess__norm_rows(p, s->at[SET_X2], p->ws.mod + MOD_SCALE2 * dim, p->ws.mod + MOD_SHIFT2 * dim,
+                    MOD_ALL * dim, p->ws.n);
 }
 
 static int64_t rows_at(const tess_pass *p, int64_t row)
@@ -32,15 +32,15 @@ tess_status tess__ffn_forward(tess_pass *p, int layer, const tess__set *s, float
     norm_input(p, s);
     for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
         rows = rows_at(p, row);
-        float *h = saved ? saved + row * p->z.ffn : p->big;
-        TESS_TRY(tess__layer_gelu(p, &first, rows, p->n + row * p->z.dim, h, p->big));
-        TESS_TRY(tess__layer_residual(p, &second, row, rows, p->big, s->at[SET_X2],
-                                      p->mod + MOD_GATE2 * p->z.dim, x_out));
+        float *h = saved ? saved + row * p->z.ffn : p->ws.big;
+        TESS_TRY(tess__layer_gelu(p, &first, rows, p->ws.n + row * p->z.dim, h, p->ws.big));
+        TESS_TRY(tess__layer_residual(p, &second, row, rows, p->ws.big, s->at[SET_X2],
+                                      p->ws.mod + MOD_GATE2 * p->z.dim, x_out));
     }
     return TESS_OK;
 }
 
-/* Rows row .. row + rows - 1: adds to the first layer's gradients and to p->m, and turns p->t from
+/* Rows row .. row + rows - 1: adds to the first layer's gradients and to ws.m, and turns ws.t from
  * the gradient of the layer's output into that of n. */
 static tess_status backward_rows(tess_pass *p, int layer, const tess__set *s, int64_t row,
                                  int64_t rows)
@@ -48,9 +48,9 @@ static tess_status backward_rows(tess_pass *p, int layer, const tess__set *s, in
     const tess__layer first = tess__block_layer(p, layer, B_FFN1_W, B_FFN1_B, 1);
     const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
     const int64_t dim = p->z.dim, size = p->z.chunk * p->z.ffn;
-    float *dh = p->big, *act = p->big + size, *again = p->big + 2 * size;
+    float *dh = p->ws.big, *act = p->ws.big + size, *again = p->ws.big + 2 * size;
     const float *h = s->at[SET_H] ? s->at[SET_H] + row * p->z.ffn : again;
-    float *n = p->n + row * dim, *t = p->t + row * dim;
+    float *n = p->ws.n + row * dim, *t = p->ws.t + row * dim;
     if (!s->at[SET_H])
         TESS_TRY(tess__layer_forward(p, &first, rows, n, again, NULL));
     TESS_TRY(tess__layer_gelu_dx(p, &second, rows, t, h, act, dh));
@@ -63,17 +63,17 @@ tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
     const int64_t dim = p->z.dim, local = p->z.local;
-    const float *gate = p->mod + MOD_GATE2 * dim;
+    const float *gate = p->ws.mod + MOD_GATE2 * dim;
     norm_input(p, s);
-    tess__gate_rows(p, p->g, gate, p->t);
+    tess__gate_rows(p, p->ws.g, gate, p->ws.t);
     for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
         rows = rows_at(p, row);
         TESS_TRY(backward_rows(p, layer, s, row, rows));
         const int64_t sample = row / local, at = sample * MOD_ALL * dim;
         if ((row + rows) % local == 0)
-            tess__gate_backward(p, &second, sample, gate + at, p->dmod + MOD_GATE2 * dim + at);
+            tess__gate_backward(p, &second, sample, gate + at, p->ws.dmod + MOD_GATE2 * dim + at);
     }
-    tess__norm_rows_backward(p, p->t, s->at[SET_X2], p->mod + MOD_SCALE2 * dim, MOD_ALL * dim, p->g,
-                             p->dmod + MOD_SCALE2 * dim, p->dmod + MOD_SHIFT2 * dim);
+    tess__norm_rows_backward(p, p->ws.t, s->at[SET_X2], p->ws.mod + MOD_SCALE2 * dim, MOD_ALL * dim,
+                             p->ws.g, p->ws.dmod + MOD_SCALE2 * dim, p->ws.dmod + MOD_SHIFT2 * dim);
     return TESS_OK;
 }

@@ -29,9 +29,9 @@ static uint8_t *bits_of(const tess_pass *p, int layer, int sample, int head)
 {
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
     const int64_t at = (int64_t)sample * p->z.heads + head;
-    if (layer < p->saved_lists)
-        return p->bits + (layer * heads + at) * p->z.head_bits;
-    return p->bits_recompute ? p->bits_recompute + at * p->z.head_bits : NULL;
+    if (layer < p->sparse.saved_lists)
+        return p->sparse.bits + (layer * heads + at) * p->z.head_bits;
+    return p->sparse.bits_recompute ? p->sparse.bits_recompute + at * p->z.head_bits : NULL;
 }
 
 static size_t row_bytes(const tess_pass *p)
@@ -42,8 +42,8 @@ static size_t row_bytes(const tess_pass *p)
 tess_status tess__attend_random(const tess_pass *p, int layer, uint64_t index, uint32_t *out,
                                 size_t n)
 {
-    const uint64_t stream = p->attend.step * (uint64_t)p->z.layers + (uint64_t)layer;
-    return tess_random_bits(p->attend.seed, stream, index, out, n);
+    const uint64_t stream = p->sparse.attend.step * (uint64_t)p->z.layers + (uint64_t)layer;
+    return tess_random_bits(p->sparse.attend.seed, stream, index, out, n);
 }
 
 /* A seed for each list of a run: random numbers of its place in it. */
@@ -60,8 +60,8 @@ static tess_status seed_of(const tess_pass *p, int layer, int64_t at, uint64_t *
 void tess__lists_forget(tess_pass *p)
 {
     const int64_t heads = (int64_t)p->z.layers * p->z.batch * p->z.heads;
-    if (p->found)
-        memset(p->found, 0, (size_t)(p->room.searches * heads) * sizeof *p->found);
+    if (p->sparse.found)
+        memset(p->sparse.found, 0, (size_t)(p->room.searches * heads) * sizeof *p->sparse.found);
 }
 
 /* One head of one sample. */
@@ -74,11 +74,12 @@ typedef struct {
 static found_head found_of(const tess_pass *p, int layer, int64_t at)
 {
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
-    const int64_t place = ((int64_t)p->attend.search * p->z.layers + layer) * heads + at;
-    const tess_attend_layer *how = &p->layers[layer];
-    if (!how->keys || how->kind != TESS_SELECT_SEARCH || p->attend.reuse == 0)
+    const int64_t place = ((int64_t)p->sparse.attend.search * p->z.layers + layer) * heads + at;
+    const tess_attend_layer *how = &p->sparse.layers[layer];
+    if (!how->keys || how->kind != TESS_SELECT_SEARCH || p->sparse.attend.reuse == 0)
         return (found_head){0};
-    return (found_head){p->found + place, p->found_bits + place * p->z.head_bits, how->keys[at]};
+    return (found_head){p->sparse.found + place, p->sparse.found_bits + place * p->z.head_bits,
+                        how->keys[at]};
 }
 
 /* Whether it was found for the same budget, in an earlier step that is near. */
@@ -86,8 +87,9 @@ static int may_reuse(const tess_pass *p, const found_head *f)
 {
     if (!f->what)
         return 0;
-    const uint64_t steps = p->attend.step - f->what->step; /* of a later one: a large number */
-    return f->what->keys == f->keys && steps > 0 && steps <= (uint64_t)p->attend.reuse;
+    const uint64_t steps =
+        p->sparse.attend.step - f->what->step; /* of a later one: a large number */
+    return f->what->keys == f->keys && steps > 0 && steps <= (uint64_t)p->sparse.attend.reuse;
 }
 
 static tess_status reuse(const tess_pass *p, const found_head *f, const int32_t *groups,
@@ -95,7 +97,7 @@ static tess_status reuse(const tess_pass *p, const found_head *f, const int32_t 
 {
     tess_selection_lists l;
     const size_t row = row_bytes(p);
-    uint8_t *rows = p->gathered_bits;
+    uint8_t *rows = p->ranks.gathered_bits;
     if (!groups)
         return tess_selection_set_mask(lists, f->bits, TESS_MASK_BITS);
     TESS_TRY(tess_selection_view(lists, &l));
@@ -109,7 +111,7 @@ static tess_status keep(const tess_pass *p, const found_head *f, const int32_t *
 {
     if (!f->what)
         return TESS_OK;
-    *f->what = (tess__found){p->attend.step, f->keys};
+    *f->what = (tess__found){p->sparse.attend.step, f->keys};
     tess__selection_encode(lists, groups, f->bits);
     return TESS_OK;
 }
@@ -128,11 +130,11 @@ static tess_status share_bits(const tess_pass *p, uint8_t *bits)
 {
     const int64_t bytes = p->z.head_bits;
     for (int r = 0; r < p->ranks.ranks; r++)
-        p->message[r] = bytes;
+        p->ranks.message[r] = bytes;
     TESS_TRY(tess_comm_allgatherv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, bits, bytes,
-                                  p->gathered_bits, p->message));
+                                  p->ranks.gathered_bits, p->ranks.message));
     for (int64_t i = 0; i < p->ranks.ranks * bytes; i++)
-        bits[i % bytes] |= p->gathered_bits[i];
+        bits[i % bytes] |= p->ranks.gathered_bits[i];
     return TESS_OK;
 }
 
@@ -142,7 +144,7 @@ tess_status tess__lists_share(const tess_pass *p, int layer)
         const found_head f = found_of(p, layer, at);
         if (f.keys == 0 || may_reuse(p, &f))
             continue;
-        *f.what = (tess__found){p->attend.step, f.keys};
+        *f.what = (tess__found){p->sparse.attend.step, f.keys};
         TESS_TRY(share_bits(p, f.bits));
     }
     return TESS_OK;
@@ -160,8 +162,8 @@ static tess_status select_own(tess_pass *p, int layer, int sample, int head, con
     tess_selector_task task = {
         .layer = layer,
         .head = head,
-        .sample = p->attend.sample + sample,
-        .step = (int64_t)p->attend.step,
+        .sample = p->sparse.attend.sample + sample,
+        .step = (int64_t)p->sparse.attend.step,
         .grid = {p->z.grid[0], p->z.grid[1], p->z.grid[2]},
         .cube = {p->z.cube[0], p->z.cube[1], p->z.cube[2]},
         .head_dim = p->z.head_dim,
@@ -172,22 +174,22 @@ static tess_status select_own(tess_pass *p, int layer, int sample, int head, con
         .stride_k = k->stride_s,
         .tokens_k = l.shape.tokens_k,
         .n_cubes = p->z.n_q,
-        .cubes = p->bounds,
+        .cubes = p->sparse.bounds,
         .bounds_q = l.shape.bounds_q,
         .numbers = groups,
-        .keys = p->layers[layer].keys[at],
+        .keys = p->sparse.layers[layer].keys[at],
     };
-    TESS_TRY(seed_of(p, layer, p->attend.sample * p->z.heads + at, &task.seed));
-    return tess_plugin_run(p->attend.plugin, &task, lists);
+    TESS_TRY(seed_of(p, layer, p->sparse.attend.sample * p->z.heads + at, &task.seed));
+    return tess_plugin_run(p->sparse.attend.plugin, &task, lists);
 }
 
 tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                const tess_view *k, const int32_t *groups, tess_selection *lists)
 {
-    const tess_attend_layer *how = &p->layers[layer];
+    const tess_attend_layer *how = &p->sparse.layers[layer];
     const int64_t at = (int64_t)sample * p->z.heads + head;
     const int low = how->kind == TESS_SELECT_PREDICTOR;
-    if (p->attend.plugin)
+    if (p->sparse.attend.plugin)
         return select_own(p, layer, sample, head, q, k, groups, lists);
     const found_head found = found_of(p, layer, at);
     if (may_reuse(p, &found))
@@ -196,42 +198,42 @@ tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, co
         .q = q, .k = k, .head_dim = low ? p->room.proj_dim : p->z.head_dim, .groups = groups};
     if (how->kind != TESS_SELECT_WINDOW)
         in.budget.keys = how->keys[at];
-    TESS_TRY(seed_of(p, layer, p->attend.sample * p->z.heads + at, &in.seed));
-    TESS_TRY(tess_selector_run(p->selectors[how->kind], &in, lists));
+    TESS_TRY(seed_of(p, layer, p->sparse.attend.sample * p->z.heads + at, &in.seed));
+    TESS_TRY(tess_selector_run(p->sparse.selectors[how->kind], &in, lists));
     return keep(p, &found, groups, lists);
 }
 
-/* The lists of all groups, in p->lists. */
+/* The lists of all groups, in p->sparse.lists. */
 static tess_status select_keys(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                                const tess_view *k)
 {
     tess_view low[2];
-    if (p->layers[layer].kind == TESS_SELECT_PREDICTOR) {
+    if (p->sparse.layers[layer].kind == TESS_SELECT_PREDICTOR) {
         tess__proj_views(p, &low[0], &low[1]);
         q = &low[0];
         k = &low[1];
     }
     const tess_view one_q = tess__one_head(q, sample, head),
                     one_k = tess__one_head(k, sample, head);
-    return tess__lists_select(p, layer, sample, head, &one_q, &one_k, NULL, p->lists);
+    return tess__lists_select(p, layer, sample, head, &one_q, &one_k, NULL, p->sparse.lists);
 }
 
 static tess_status forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,
                            const tess_view *k)
 {
     uint8_t *bits = bits_of(p, layer, sample, head);
-    if (p->recomputing && layer < p->saved_lists)
-        return tess_selection_set_mask(p->lists, bits, TESS_MASK_BITS);
+    if (p->recomputing && layer < p->sparse.saved_lists)
+        return tess_selection_set_mask(p->sparse.lists, bits, TESS_MASK_BITS);
     TESS_TRY(select_keys(p, layer, sample, head, q, k));
     /* The forward pass leaves alone what belongs to the block that is recomputed. */
-    if (bits && (p->recomputing || layer < p->saved_lists))
-        tess__selection_encode(p->lists, NULL, bits);
+    if (bits && (p->recomputing || layer < p->sparse.saved_lists))
+        tess__selection_encode(p->sparse.lists, NULL, bits);
     if (p->recomputing)
         return TESS_OK;
     tess_selection_lists l;
-    TESS_TRY(tess_selection_view(p->lists, &l));
+    TESS_TRY(tess_selection_view(p->sparse.lists, &l));
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
-    p->density[layer * heads + (int64_t)sample * p->z.heads + head] = l.density;
+    p->sparse.density[layer * heads + (int64_t)sample * p->z.heads + head] = l.density;
     return TESS_OK;
 }
 
@@ -249,7 +251,7 @@ tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, 
 {
     const tess__lap lap = tess__lap_begin(p);
     const uint8_t *bits = bits_of(p, layer, sample, head);
-    const tess_status status = bits ? tess_selection_set_mask(p->lists, bits, TESS_MASK_BITS)
+    const tess_status status = bits ? tess_selection_set_mask(p->sparse.lists, bits, TESS_MASK_BITS)
                                     : select_keys(p, layer, sample, head, q, k);
     p->times.select_ns += tess__lap_end(p, lap);
     *again = !bits && p->shape.store == TESS_DTYPE_BF16 && p->shape.keep == TESS_KEEP_ALL;

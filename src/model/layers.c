@@ -137,7 +137,8 @@ tess_status tess__layer_m(tess_pass *p, const tess__layer *l, int64_t row, int64
 {
     const tess__lap lap = tess__lap_begin(p);
     const tess_linear_shape shape = {rows, l->in, l->out};
-    const tess_status status = tess__linear_dw(p->ctx, &shape, p->g + row * p->z.dim, x, p->m, add);
+    const tess_status status =
+        tess__linear_dw(p->ctx, &shape, p->ws.g + row * p->z.dim, x, p->ws.m, add);
     p->times.linear_ns += tess__lap_end(p, lap);
     return status;
 }
@@ -146,13 +147,13 @@ void tess__gate_backward(tess_pass *p, const tess__layer *l, int64_t sample, con
                          float *dgate)
 {
     const int64_t dim = p->z.dim, in = l->in;
-    tess__column_sums(p->ctx, p->z.local, dim, p->g + sample * p->z.local * dim, p->sums, 0);
+    tess__column_sums(p->ctx, p->z.local, dim, p->ws.g + sample * p->z.local * dim, p->ws.sums, 0);
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t j = 0; j < dim; j++) {
-        const double dot = p->ctx->kernels->gate_gradient(l->dw + j * in, p->m + j * in,
+        const double dot = p->ctx->kernels->gate_gradient(l->dw + j * in, p->ws.m + j * in,
                                                           l->w + j * in, gate[j], in);
-        dgate[j] = (float)(dot + (double)l->b[j] * p->sums[j]);
-        l->db[j] += gate[j] * p->sums[j];
+        dgate[j] = (float)(dot + (double)l->b[j] * p->ws.sums[j]);
+        l->db[j] += gate[j] * p->ws.sums[j];
     }
 }
 
@@ -224,14 +225,14 @@ void tess__norm_rows_backward(tess_pass *p, const float *dy, const float *x, con
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
         const rows_block b = block_at(p->z.local, i);
-        float *part = p->partial + i * 2 * dim;
+        float *part = p->ws.partial + i * 2 * dim;
         memset(part, 0, (size_t)(2 * dim) * sizeof *part);
         p->ctx->kernels->norm_backward(dx + b.begin * dim, part, part + dim, dy + b.begin * dim,
                                        x + b.begin * dim, scale + b.sample * stride, b.n, dim, eps);
     }
     const int64_t groups = stride ? p->z.batch : 1, n = blocks / groups;
     for (int64_t group = 0; group < groups; group++) {
-        const float *part = p->partial + group * n * 2 * dim;
+        const float *part = p->ws.partial + group * n * 2 * dim;
         add_up(p, part, n, 2 * dim, dim, dscale + group * stride, !stride);
         add_up(p, part + dim, n, 2 * dim, dim, dshift + group * stride, !stride);
     }
@@ -277,7 +278,7 @@ void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_pa
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t i = 0; i < blocks; i++) {
         const rows_block b = block_at(per_sample, i);
-        float rope[TESS__ROPE_MAX], *sum = p->partial + i * width;
+        float rope[TESS__ROPE_MAX], *sum = p->ws.partial + i * width;
         memset(sum, 0, (size_t)width * sizeof *sum);
         for (int64_t row = b.begin; row < b.begin + b.n; row++) {
             if (parts[0].rotate)
@@ -292,7 +293,7 @@ void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_pa
     }
     for (int k = 0; k < n_parts; k++)
         if (parts[k].dweight)
-            add_up(p, p->partial + k * z->dim, blocks, width, z->dim, parts[k].dweight, 1);
+            add_up(p, p->ws.partial + k * z->dim, blocks, width, z->dim, parts[k].dweight, 1);
 }
 
 tess_view tess__heads_view(const tess_pass *p, const float *heads, int64_t per_sample)

@@ -15,7 +15,7 @@ void tess__modulate(tess_pass *p, const float *table, int n, const float *vector
         for (int r = 0; r < n; r++) {
             const float one = r == MOD_SCALE1 || r == MOD_SCALE2 ? 1.0f : 0.0f;
             const float *from = table + r * dim, *vector = vectors + b * stride + r * step;
-            float *to = p->mod + (b * MOD_ALL + r) * dim;
+            float *to = p->ws.mod + (b * MOD_ALL + r) * dim;
             for (int64_t i = 0; i < dim; i++)
                 to[i] = one + (from[i] + vector[i]);
         }
@@ -26,7 +26,7 @@ void tess__modulate_backward(tess_pass *p, float *dtable, int n, float *dvectors
     const int64_t dim = p->z.dim, stride = step ? n * step : dim;
     for (int64_t b = 0; b < p->z.batch; b++)
         for (int r = 0; r < n; r++) {
-            const float *from = p->dmod + (b * MOD_ALL + r) * dim;
+            const float *from = p->ws.dmod + (b * MOD_ALL + r) * dim;
             float *to = dtable + r * dim, *vector = dvectors + b * stride + r * step;
             for (int64_t i = 0; i < dim; i++) {
                 to[i] += from[i];

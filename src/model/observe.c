@@ -232,7 +232,8 @@ tess_status tess__pass_show(tess_pass *p, const tess_hook_in *in)
 {
     if (tess__observes(p->observer, in->layer))
         TESS_TRY(measure(p->observer, in));
-    return p->layers[in->layer].hook ? p->attend.hook(p->attend.user, in) : TESS_OK;
+    return p->sparse.layers[in->layer].hook ? p->sparse.attend.hook(p->sparse.attend.user, in)
+                                            : TESS_OK;
 }
 
 void tess__observe_attended(const tess_pass *p)
@@ -240,7 +241,8 @@ void tess__observe_attended(const tess_pass *p)
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
     tess__observations *s = &p->observer->sums;
     for (int layer = 0; layer < p->z.layers; layer++) {
-        const double *density = p->density + layer * heads, *losses = p->losses + layer * heads;
+        const double *density = p->sparse.density + layer * heads,
+                     *losses = p->sparse.losses + layer * heads;
         double sum = 0.0, loss = 0.0;
         for (int64_t i = 0; i < heads; i++) {
             sum += density[i];

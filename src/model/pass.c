@@ -29,21 +29,21 @@ static tess_status make_attention(tess_pass *p)
     const tess_sel_shape lists = tess__pass_lists(p);
     const int64_t room = (int64_t)p->z.n_q * p->z.units_most;
     if (alone && !p->room.dense) {
-        TESS_TRY(tess__attn_create_like(p->self, &one, &p->one));
-        TESS_TRY(tess_selection_create(p->ctx, &lists, room, &p->lists));
+        TESS_TRY(tess__attn_create_like(p->self, &one, &p->sparse.one));
+        TESS_TRY(tess_selection_create(p->ctx, &lists, room, &p->sparse.lists));
     }
     const tess_predict_shape predict = tess__pass_predict(p);
-    return p->room.proj_dim ? tess_predict_create(p->ctx, &predict, &p->predict) : TESS_OK;
+    return p->room.proj_dim ? tess_predict_create(p->ctx, &predict, &p->learn.predict) : TESS_OK;
 }
 
 /* Token order and rotations; the attention stands on the cubes. */
 static tess_status make_places(tess_pass *p, const int *cube)
 {
     tess__rope_make(p, p->z.head_dim, p->rope);
-    if (p->rope_proj[0])
-        tess__rope_make(p, p->room.proj_dim, p->rope_proj);
+    if (p->learn.rope[0])
+        tess__rope_make(p, p->room.proj_dim, p->learn.rope);
     if (cube)
-        TESS_TRY(tess_order_cubes(p->z.grid, cube, p->perm, NULL, p->bounds, NULL));
+        TESS_TRY(tess_order_cubes(p->z.grid, cube, p->perm, NULL, p->sparse.bounds, NULL));
     return TESS_OK;
 }
 
@@ -84,14 +84,14 @@ void tess_pass_destroy(tess_pass *pass)
 {
     if (!pass)
         return;
-    tess_attn_destroy(pass->one);
+    tess_attn_destroy(pass->sparse.one);
     tess_attn_destroy(pass->self);
     tess_attn_destroy(pass->cross);
-    tess_selection_destroy(pass->lists);
-    tess_predict_destroy(pass->predict);
+    tess_selection_destroy(pass->sparse.lists);
+    tess_predict_destroy(pass->learn.predict);
     for (int kind = 0; kind < TESS_SELECT_COUNT; kind++)
-        tess_selector_destroy(pass->selectors[kind]);
-    tess__free(pass->ctx, pass->whole);
+        tess_selector_destroy(pass->sparse.selectors[kind]);
+    tess__free(pass->ctx, pass->ranks.whole);
     tess__free(pass->ctx, pass);
 }
 
@@ -113,8 +113,8 @@ static int in_halves(const tess_pass *p)
 static void copy_slot(tess_pass *p, int layer, int slot, int keep)
 {
     const int64_t n = p->z.slot[slot];
-    void *saved = p->saved[layer].at[slot];
-    float *work = p->work.at[slot];
+    void *saved = p->act.saved[layer].at[slot];
+    float *work = p->act.work.at[slot];
     if (slot == SET_LSE1 || slot == SET_LSE2)
         memcpy(keep ? saved : work, keep ? (void *)work : saved, (size_t)n * sizeof *work);
     else if (keep)
@@ -126,20 +126,20 @@ static void copy_slot(tess_pass *p, int layer, int slot, int keep)
 /* Where a block's input lies in F32. */
 static float *input_of(const tess_pass *p, int layer)
 {
-    return p->saved && !in_halves(p) ? p->saved[layer].at[SET_X0] : p->work.at[SET_X0];
+    return p->act.saved && !in_halves(p) ? p->act.saved[layer].at[SET_X0] : p->act.work.at[SET_X0];
 }
 
 static float *output_of(const tess_pass *p, int layer)
 {
-    return layer + 1 < p->z.layers ? input_of(p, layer + 1) : p->last;
+    return layer + 1 < p->z.layers ? input_of(p, layer + 1) : p->act.last;
 }
 
 /* The set that a block works in, with its input. */
 static tess__set set_of(const tess_pass *p, int layer)
 {
-    if (p->saved && !in_halves(p) && p->shape.keep == TESS_KEEP_ALL)
-        return p->saved[layer];
-    tess__set set = p->work;
+    if (p->act.saved && !in_halves(p) && p->shape.keep == TESS_KEEP_ALL)
+        return p->act.saved[layer];
+    tess__set set = p->act.work;
     set.at[SET_X0] = input_of(p, layer);
     return set;
 }
@@ -149,7 +149,7 @@ static tess__set set_of(const tess_pass *p, int layer)
 static tess_status run_block(tess_pass *p, int layer)
 {
     const tess__set set = set_of(p, layer);
-    const int halves = p->saved && in_halves(p);
+    const int halves = p->act.saved && in_halves(p);
     if (halves)
         copy_slot(p, layer, SET_X0, 1);
     TESS_TRY(tess__block_forward(p, layer, &set, output_of(p, layer)));
@@ -164,7 +164,7 @@ static tess_status run_forward(tess_pass *p, const tess_model_in *in, float *out
     TESS_TRY(tess__embed_forward(p, in, input_of(p, 0)));
     for (int layer = 0; layer < p->z.layers; layer++)
         TESS_TRY(run_block(p, layer));
-    return tess__head_forward(p, p->last, out);
+    return tess__head_forward(p, p->act.last, out);
 }
 
 static int64_t counted(const tess_pass_times *t)
@@ -229,15 +229,15 @@ void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user)
 
 int tess__pass_saved_lists(const tess_pass *pass)
 {
-    return pass->lists ? pass->saved_lists : -1;
+    return pass->sparse.lists ? pass->sparse.saved_lists : -1;
 }
 
 static tess_status run_backward(tess_pass *p, const float *dout, float *dx)
 {
     const tess__sizes *z = &p->z;
-    memset(p->dsix, 0, (size_t)(z->batch * MOD_ALL * z->dim) * sizeof *p->dsix);
-    memset(p->dtemb, 0, (size_t)(z->batch * z->dim) * sizeof *p->dtemb);
-    memset(p->dtext_emb, 0, (size_t)(z->text_rows * z->dim) * sizeof *p->dtext_emb);
+    memset(p->cond.dsix, 0, (size_t)(z->batch * MOD_ALL * z->dim) * sizeof *p->cond.dsix);
+    memset(p->cond.dtemb, 0, (size_t)(z->batch * z->dim) * sizeof *p->cond.dtemb);
+    memset(p->cond.dtext_emb, 0, (size_t)(z->text_rows * z->dim) * sizeof *p->cond.dtext_emb);
     TESS_TRY(tess__head_backward(p, dout));
     TESS_TRY(tess__report_ready(p, z->layers));
     for (int layer = z->layers - 1; layer >= 0; layer--) {

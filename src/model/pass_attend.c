@@ -121,8 +121,10 @@ static int uses(const tess_pass *p, const tess_attend *a, int kind)
 /* A selector is made where there is none that does the same. */
 static int has_selector(const tess_pass *p, const tess_attend *a, int kind)
 {
-    return p->selectors[kind] && (kind != TESS_SELECT_PREDICTOR || a->proxy == p->proxy) &&
-           (kind != TESS_SELECT_WINDOW || memcmp(a->window, p->window, sizeof a->window) == 0);
+    return p->sparse.selectors[kind] &&
+           (kind != TESS_SELECT_PREDICTOR || a->proxy == p->sparse.proxy) &&
+           (kind != TESS_SELECT_WINDOW ||
+            memcmp(a->window, p->sparse.window, sizeof a->window) == 0);
 }
 
 static tess_status make_selectors(tess_pass *p, const tess_attend *a,
@@ -156,31 +158,32 @@ static void take(tess_pass *p, const tess_attend *a, tess_selector *const made[T
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
     for (int kind = 0; kind < TESS_SELECT_COUNT; kind++)
         if (made[kind]) {
-            tess_selector_destroy(p->selectors[kind]);
-            p->selectors[kind] = made[kind];
+            tess_selector_destroy(p->sparse.selectors[kind]);
+            p->sparse.selectors[kind] = made[kind];
         }
     if (made[TESS_SELECT_PREDICTOR])
-        p->proxy = a->proxy;
+        p->sparse.proxy = a->proxy;
     if (made[TESS_SELECT_WINDOW])
-        memcpy(p->window, a->window, sizeof p->window);
-    p->attend = *a;
+        memcpy(p->sparse.window, a->window, sizeof p->sparse.window);
+    p->sparse.attend = *a;
     for (int layer = 0; layer < p->z.layers; layer++) {
-        p->layers[layer] = a->layers[layer];
+        p->sparse.layers[layer] = a->layers[layer];
         if (a->layers[layer].keys) {
-            memcpy(p->keys + layer * heads, a->layers[layer].keys, (size_t)heads * sizeof *p->keys);
-            p->layers[layer].keys = p->keys + layer * heads;
+            memcpy(p->sparse.keys + layer * heads, a->layers[layer].keys,
+                   (size_t)heads * sizeof *p->sparse.keys);
+            p->sparse.layers[layer].keys = p->sparse.keys + layer * heads;
         }
     }
-    p->attend.layers = p->layers;
+    p->sparse.attend.layers = p->sparse.layers;
 }
 
 static void forget(tess_pass *p)
 {
-    p->attend = (tess_attend){.layers = p->layers};
+    p->sparse.attend = (tess_attend){.layers = p->sparse.layers};
     p->observer = NULL;
-    memset(p->layers, 0, (size_t)p->z.layers * sizeof *p->layers);
+    memset(p->sparse.layers, 0, (size_t)p->z.layers * sizeof *p->sparse.layers);
     for (int64_t i = 0; i < (int64_t)p->z.layers * p->z.batch * p->z.heads; i++)
-        p->density[i] = 1.0, p->losses[i] = NAN;
+        p->sparse.density[i] = 1.0, p->sparse.losses[i] = NAN;
 }
 
 tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
@@ -213,14 +216,14 @@ tess_status tess_pass_attend_result(const tess_pass *pass, int layer, tess_atten
     const int64_t heads = (int64_t)pass->z.batch * pass->z.heads;
     double loss = 0.0;
     for (int64_t i = 0; i < heads; i++)
-        loss += pass->losses[layer * heads + i] / (double)heads;
+        loss += pass->sparse.losses[layer * heads + i] / (double)heads;
     const int saved =
-        pass->ranks.comm ? pass->shape.keep == TESS_KEEP_ALL : layer < pass->saved_lists;
+        pass->ranks.comm ? pass->shape.keep == TESS_KEEP_ALL : layer < pass->sparse.saved_lists;
     *result = (tess_attend_result){
-        .density = pass->density + layer * heads,
+        .density = pass->sparse.density + layer * heads,
         .loss = loss,
-        .loss_heads = pass->losses + layer * heads,
-        .reselected = pass->shape.train && pass->layers[layer].keys && !saved,
+        .loss_heads = pass->sparse.losses + layer * heads,
+        .reselected = pass->shape.train && pass->sparse.layers[layer].keys && !saved,
     };
     return TESS_OK;
 }

@@ -68,54 +68,41 @@ typedef struct {
     int64_t head_bits;  /* bytes of one head's lists as bits */
 } tess__sizes;
 
-/* The ranks that share the tokens; all 0 where there is one. */
+typedef struct tess__whole_heads tess__whole_heads;
+struct tess__observer;
+
+/* The ranks that share the tokens; all 0 where there is one. See ranks.h. */
 typedef struct {
     tess_comm *comm;
     tess_dist_attn *attn;
     const tess_union_counts *unions;
     int rank, ranks;
-    const int64_t *bounds; /* (ranks + 1): rows of each */
+    const int64_t *bounds;    /* (ranks + 1): rows of each */
+    int64_t *message;         /* (2, ranks): bytes to and from each */
+    uint8_t *gathered_bits;   /* where ranks share groups: (ranks, head_bits) */
+    tess__whole_heads *whole; /* NULL until a layer is to be measured */
 } tess__ranks;
 
-/* What SEARCH found for a head of a sample, whose bits lie beside it. */
+/* Conditioning: a row for each sample, or for each row of text; gradients of a training pass. */
 typedef struct {
-    uint64_t step;
-    int32_t keys; /* 0: nothing was found */
-} tess__found;
-
-typedef struct tess__whole_heads tess__whole_heads;
-struct tess__observer;
-
-struct tess_pass {
-    tess_model *model;
-    tess_ctx *ctx;
-    tess__ranks ranks;
-    tess_attn *self, *cross; /* self: NULL where ranks share the tokens */
-    tess__sizes z;
-    tess_pass_shape shape; /* its cube, sparse and context are not stored */
-    tess_sparse_opts room; /* what sparse pointed to */
-    int ready;             /* 1: a forward pass has left what backward needs */
-    int recomputing;       /* 1: a block is being recomputed for its gradients */
-    tess_pass_times times;
-    tess__ready_fn ready_fn; /* called with complete gradients; NULL: none */
-    void *ready_user;
-
-    int64_t *perm;  /* (tokens): raster index of each token; NULL: raster order */
-    float *rope[3]; /* (side, 2, part of head_dim): rotations along each axis */
-
-    /* Conditioning: a row for each sample, or for each row of text. */
     float *sinusoid;                 /* (batch, freq) */
     float *time1, *time1_silu;       /* (batch, dim) */
     float *temb, *temb_silu;         /* (batch, dim) */
     float *six;                      /* (batch, 6 dim) */
     float *text, *text1, *text_emb;  /* (text rows, text_dim), twice (text rows, dim) */
-    float *dsix, *dtemb, *dtext_emb; /* of a training pass */
-    float *patches;                  /* (rows, patch_in); of a training pass */
-    float *last;                     /* (rows, dim): what the last block gave */
-    tess__set *saved;                /* (layers), or NULL; halves where store is BF16 */
-    tess__set work;                  /* F32; at[i] NULL where it is not needed */
+    float *dsix, *dtemb, *dtext_emb; /* gradients of six, temb, text_emb */
+} tess__conditioning;
 
-    /* Workspace. */
+/* Activations of the blocks. */
+typedef struct {
+    float *patches;   /* (rows, patch_in); of a training pass */
+    tess__set *saved; /* (layers), or NULL; halves where store is BF16 */
+    tess__set work;   /* F32; at[i] NULL where it is not needed */
+    float *last;      /* (rows, dim): what the last block gave */
+} tess__block_values;
+
+/* What a block computes in, and the next one overwrites. */
+typedef struct {
     float *mod, *dmod; /* (batch, 6, dim) of a block; the head uses the first two of the six */
     float *n;          /* (rows, dim): a norm's output */
     float *g, *t;      /* (rows, dim): the gradient of the stream, and one on its way */
@@ -123,41 +110,72 @@ struct tess_pass {
     float *m;          /* (dim, ffn or dim): the gradient of a matrix before its gate */
     float *partial;    /* (parts, 3 dim) */
     float *sums;       /* (dim) */
+} tess__workspace;
 
-    /* How layers attend; attend.layers points to layers, whose keys lie in keys. */
+/* What SEARCH found for a head of a sample, whose bits lie beside it. */
+typedef struct {
+    uint64_t step;
+    int32_t keys; /* 0: nothing was found */
+} tess__found;
+
+/* How layers attend; attend.layers points to layers, whose keys lie in keys. */
+typedef struct {
     tess_attend attend;
     tess_attend_layer *layers;
-    int32_t *keys;      /* (layers, batch, heads) */
-    double *density;    /* (layers, batch, heads): of the last forward pass */
-    double *losses;     /* the same, of the predictor; NaN: not learned */
-    int saved_lists;    /* layers whose lists are saved: the first ones */
-    int recompute_fits; /* 1: those of a block that is recomputed have room too */
-    uint8_t *bits;      /* (saved_lists, batch, heads, head_bits) */
-    uint8_t
-        *bits_recompute; /* (batch, heads, head_bits): of the block that is recomputed, or NULL */
-    tess__found *found;  /* (searches, layers, batch, heads) */
-    uint8_t *found_bits; /* (searches, layers, batch, heads, head_bits) */
-    uint8_t *gathered_bits; /* where ranks share groups: (ranks, head_bits) */
-    int64_t *bounds;        /* (n_q + 1): the cubes */
-    float *proj;            /* (2, rows, heads * proj_dim): q and k of the predictor */
-    int proj_in_big;        /* 1: which lies in big, where gradients will be */
-    tess_predict *predict;  /* maps and losses of the predictor */
-    int64_t *
-        learn_rows; /* (2, learn_rows): the queries it learns from; the local ones, as local rows */
-    float *dq_low;  /* (batch, heads, learn_rows, proj_dim): their gradients */
-    float *rope_proj[3]; /* as rope, for projected vectors */
-    /* Of ranks that share the tokens: see ranks.h. */
-    int64_t *message;                /* (2, ranks): bytes to and from each */
-    float *learn_q;                  /* all ranks' queries to learn from */
-    double *learn_stats;             /* what all ranks' keys say of them */
-    struct tess__observer *observer; /* what the layers are measured for; NULL: they are not */
-    tess__whole_heads *whole;        /* NULL until a layer is to be measured */
+    int32_t *keys;           /* (layers, batch, heads) */
+    double *density;         /* (layers, batch, heads): of the last forward pass */
+    double *losses;          /* the same, of the predictor; NaN: not learned */
+    int64_t *bounds;         /* (n_q + 1): the cubes */
+    int saved_lists;         /* layers whose lists are saved: the first ones */
+    int recompute_fits;      /* 1: those of a block that is recomputed have room too */
+    uint8_t *bits;           /* (saved_lists, batch, heads, head_bits) */
+    uint8_t *bits_recompute; /* (batch, heads, head_bits): of a block that is recomputed, or NULL */
+    tess__found *found;      /* (searches, layers, batch, heads) */
+    uint8_t *found_bits;     /* (searches, layers, batch, heads, head_bits) */
     /* Of a rank with all tokens: */
     tess_attn *one;                              /* attention of one head of one sample */
     tess_selection *lists;                       /* of it */
     tess_selector *selectors[TESS_SELECT_COUNT]; /* of the kinds used so far */
     tess_proxy proxy;                            /* what those of PREDICTOR */
     int32_t window[3];                           /* and WINDOW were made for */
+} tess__attending;
+
+/* Projections of q and k, and what the predictor learns from. */
+typedef struct {
+    tess_predict *predict; /* maps and losses */
+    float *proj;           /* (2, rows, heads * proj_dim): of q and k */
+    int in_big;            /* 1: proj lies in ws.big, where gradients will be */
+    float *rope[3];        /* as of the pass, for projected vectors */
+    int64_t *rows;         /* (2, learn_rows): its queries; the local ones, as local rows */
+    float *dq;             /* (batch, heads, learn_rows, proj_dim): their gradients */
+    float *q;              /* of ranks: the queries of all of them */
+    double *stats;         /* of ranks: what the keys of all of them say of these queries */
+} tess__learning;
+
+struct tess_pass {
+    tess_ctx *ctx;
+    tess_model *model;       /* the weights; layers.c gives views of them */
+    tess_attn *self, *cross; /* self: NULL where ranks share the tokens */
+    /* Shape. */
+    tess__sizes z;
+    tess_pass_shape shape; /* its cube, sparse and context are not stored */
+    tess_sparse_opts room; /* what sparse pointed to */
+    int64_t *perm;         /* (tokens): raster index of each token; NULL: raster order */
+    float *rope[3];        /* (side, 2, part of head_dim): rotations along each axis */
+    /* What it computes with and in. */
+    tess__ranks ranks;
+    tess__conditioning cond;
+    tess__block_values act;
+    tess__workspace ws;
+    tess__attending sparse;
+    tess__learning learn;
+    /* State. */
+    int ready;       /* 1: a forward pass has left what backward needs */
+    int recomputing; /* 1: a block is being recomputed for its gradients */
+    tess_pass_times times;
+    struct tess__observer *observer; /* what the layers are measured for; NULL: they are not */
+    tess__ready_fn ready_fn;         /* called with complete gradients; NULL: none */
+    void *ready_user;
 };
 
 /* ---- pass_sizes.c, pass_layout.c, pass_need.c ------------------------------------------------ */
@@ -224,11 +242,11 @@ tess_status tess__layer_gelu(tess_pass *p, const tess__layer *l, int64_t rows, c
 tess_status tess__layer_gelu_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
                                 const float *h, float *act, float *dh);
 
-/* p->m = g^T x of rows from row on, or added to it. */
+/* p->ws.m = g^T x of rows from row on, or added to it. */
 tess_status tess__layer_m(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
                           const float *x, int add);
 
-/* The gradients of such a layer's weights and gate, from p->m and p->g of one sample. */
+/* The gradients of such a layer's weights and gate, from p->ws.m and p->ws.g of one sample. */
 void tess__gate_backward(tess_pass *p, const tess__layer *l, int64_t sample, const float *gate,
                          float *dgate);
 
@@ -276,8 +294,8 @@ void tess__rope_at(const tess_pass *p, int64_t token, int dim, float *const rope
 
 /* ---- the network, from its input to its output ----------------------------------------------- */
 
-/* modulation.c: p->mod = table + vectors for each sample, with 1 added to the scales, and back:
- * p->dmod to the table's gradient and to that of the vectors. The table has n rows; the vectors'
+/* modulation.c: p->ws.mod = table + vectors for each sample, with 1 added to the scales, and back:
+ * p->ws.dmod to the table's gradient and to that of the vectors. The table has n rows; the vectors'
  * rows are `step` apart (0: one for all) and their samples n * step, or dim with step 0. */
 void tess__modulate(tess_pass *p, const float *table, int n, const float *vectors, int64_t step);
 void tess__modulate_backward(tess_pass *p, float *dtable, int n, float *dvectors, int64_t step);
@@ -294,13 +312,13 @@ tess_status tess__block_forward(tess_pass *p, int layer, const tess__set *s, flo
 tess_status tess__block_recompute(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__block_backward(tess_pass *p, int layer, const tess__set *s);
 
-/* self_attention.c: o of n, and back: p->g becomes the gradient of x0. */
+/* self_attention.c: o of n, and back: p->ws.g becomes the gradient of x0. */
 tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s);
 
 /* sparse_attention.c: attention over the tokens, dense or as tess_pass_attend says, with
- * parts and gradients by heads. Forward goes from p->n and parts to o1 and lse1; backward needs
- * p->n too. */
+ * parts and gradients by heads. Forward goes from p->ws.n and parts to o1 and lse1; backward needs
+ * p->ws.n too. */
 tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part parts[3],
                                  const tess__set *s);
 tess_status tess__attend_backward(tess_pass *p, int layer, const tess__qkv_part parts[3],
@@ -315,7 +333,7 @@ tess_status tess__cross_backward(tess_pass *p, int layer, const tess__set *s);
 tess_status tess__ffn_forward(tess_pass *p, int layer, const tess__set *s, float *x_out);
 tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s);
 
-/* output_head.c: the velocity of the last block's output, and its gradient as p->g. */
+/* output_head.c: the velocity of the last block's output, and its gradient as p->ws.g. */
 tess_status tess__head_forward(tess_pass *p, const float *last, float *out);
 tess_status tess__head_backward(tess_pass *p, const float *dout);
 

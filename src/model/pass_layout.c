@@ -35,18 +35,18 @@ static void cut_conditioning(tess_pass *p, cutter *c)
 {
     const tess__sizes *z = &p->z;
     const int64_t n = z->batch * z->dim, context = z->text_rows * z->dim;
-    p->sinusoid = cut_floats(c, z->batch * z->freq);
-    p->time1 = cut_floats(c, n);
-    p->time1_silu = cut_floats(c, n);
-    p->temb = cut_floats(c, n);
-    p->temb_silu = cut_floats(c, n);
-    p->six = cut_floats(c, 6 * n);
-    p->text_emb = cut_floats(c, context);
+    p->cond.sinusoid = cut_floats(c, z->batch * z->freq);
+    p->cond.time1 = cut_floats(c, n);
+    p->cond.time1_silu = cut_floats(c, n);
+    p->cond.temb = cut_floats(c, n);
+    p->cond.temb_silu = cut_floats(c, n);
+    p->cond.six = cut_floats(c, 6 * n);
+    p->cond.text_emb = cut_floats(c, context);
     if (p->shape.train) {
-        p->text = cut_floats(c, z->text_rows * z->text_dim);
-        p->text1 = cut_floats(c, context);
-        p->patches = cut_floats(c, z->rows * z->patch_in);
-        p->last = cut_floats(c, z->rows * z->dim);
+        p->cond.text = cut_floats(c, z->text_rows * z->text_dim);
+        p->cond.text1 = cut_floats(c, context);
+        p->act.patches = cut_floats(c, z->rows * z->patch_in);
+        p->act.last = cut_floats(c, z->rows * z->dim);
     }
 }
 
@@ -60,9 +60,9 @@ static void cut_lists(tess_pass *p, cutter *c)
     const int64_t lists = (int64_t)p->z.n_q * p->z.units_most * (int64_t)sizeof(int32_t);
     const int64_t share = (int64_t)(c->used / 32), rest = share > lists ? share - lists : 0;
     const int64_t room = p->room.index_memory ? p->room.index_memory : rest;
-    p->saved_lists = room / layer < p->z.layers ? (int)(room / layer) : p->z.layers;
-    p->bits = cut(c, (size_t)(p->saved_lists * layer));
-    p->recompute_fits = layer <= room;
+    p->sparse.saved_lists = room / layer < p->z.layers ? (int)(room / layer) : p->z.layers;
+    p->sparse.bits = cut(c, (size_t)(p->sparse.saved_lists * layer));
+    p->sparse.recompute_fits = layer <= room;
 }
 
 /* What lives from the forward to the backward pass. */
@@ -72,12 +72,12 @@ static void cut_saved(tess_pass *p, cutter *c)
     cut_conditioning(p, c);
     if (!p->shape.train)
         return;
-    p->saved = cut(c, (size_t)p->z.layers * sizeof *p->saved);
+    p->act.saved = cut(c, (size_t)p->z.layers * sizeof *p->act.saved);
     for (int layer = 0; layer < p->z.layers; layer++)
         for (int slot = 0; slot < last; slot++) {
             void *piece = cut_slot(c, p, slot);
             if (c->memory)
-                p->saved[layer].at[slot] = piece;
+                p->act.saved[layer].at[slot] = piece;
         }
     if (p->z.sparse && !p->room.dense && !p->ranks.comm)
         cut_lists(p, c);
@@ -88,7 +88,7 @@ static void cut_work_set(tess_pass *p, cutter *c)
 {
     const int saved_f32 = p->shape.train && p->shape.store == TESS_DTYPE_F32;
     const int all = p->shape.train && p->shape.keep == TESS_KEEP_ALL;
-    float **at = p->work.at;
+    float **at = p->act.work.at;
     if (saved_f32 && all)
         return;
     if (!saved_f32)
@@ -98,9 +98,9 @@ static void cut_work_set(tess_pass *p, cutter *c)
     at[SET_QKV] = cut_floats(c, p->z.slot[SET_QKV]);
     at[SET_KV2] = cut_floats(c, p->z.slot[SET_KV2]);
     if (!p->shape.train) { /* each is read before the other is written */
-        at[SET_O1] = at[SET_O2] = p->n;
+        at[SET_O1] = at[SET_O2] = p->ws.n;
         at[SET_Q2] = at[SET_QKV];
-        p->last = at[SET_X0];
+        p->act.last = at[SET_X0];
         return;
     }
     static const int rest[] = {SET_O1, SET_LSE1, SET_Q2, SET_O2, SET_LSE2};
@@ -171,33 +171,33 @@ static void cut_found(tess_pass *p, cutter *c)
         (size_t)p->room.searches * (size_t)p->z.layers * (size_t)p->z.batch * (size_t)p->z.heads;
     if (p->room.searches == 0)
         return;
-    p->found = cut(c, heads * sizeof *p->found);
-    p->found_bits = cut(c, heads * (size_t)p->z.head_bits);
+    p->sparse.found = cut(c, heads * sizeof *p->sparse.found);
+    p->sparse.found_bits = cut(c, heads * (size_t)p->z.head_bits);
     if (p->ranks.comm)
-        p->gathered_bits = cut(c, (size_t)p->ranks.ranks * (size_t)p->z.head_bits);
+        p->ranks.gathered_bits = cut(c, (size_t)p->ranks.ranks * (size_t)p->z.head_bits);
 }
 
 static void cut_attending(tess_pass *p, cutter *c)
 {
     const tess__sizes *z = &p->z;
     const int64_t heads = (int64_t)z->batch * z->heads;
-    p->layers = cut(c, (size_t)z->layers * sizeof *p->layers);
-    p->density = cut(c, (size_t)(z->layers * heads) * sizeof *p->density);
-    p->losses = cut(c, (size_t)(z->layers * heads) * sizeof *p->losses);
+    p->sparse.layers = cut(c, (size_t)z->layers * sizeof *p->sparse.layers);
+    p->sparse.density = cut(c, (size_t)(z->layers * heads) * sizeof *p->sparse.density);
+    p->sparse.losses = cut(c, (size_t)(z->layers * heads) * sizeof *p->sparse.losses);
     if (!z->sparse)
         return;
-    p->keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->keys);
-    p->bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->bounds);
+    p->sparse.keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->sparse.keys);
+    p->sparse.bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->sparse.bounds);
     cut_found(p, c);
-    if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->saved_lists < z->layers &&
-        p->recompute_fits)
-        p->bits_recompute = cut(c, (size_t)(heads * z->head_bits));
+    if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->sparse.saved_lists < z->layers &&
+        p->sparse.recompute_fits)
+        p->sparse.bits_recompute = cut(c, (size_t)(heads * z->head_bits));
     if (p->room.proj_dim > 0) {
         if (!proj_in_big(p))
-            p->proj = cut_floats(c, proj_size(p));
-        cut_rope(p, c, p->room.proj_dim, p->rope_proj);
-        p->learn_rows = cut(c, 2 * (size_t)p->room.learn_rows * sizeof *p->learn_rows);
-        p->dq_low = cut_floats(c, heads * p->room.learn_rows * p->room.proj_dim);
+            p->learn.proj = cut_floats(c, proj_size(p));
+        cut_rope(p, c, p->room.proj_dim, p->learn.rope);
+        p->learn.rows = cut(c, 2 * (size_t)p->room.learn_rows * sizeof *p->learn.rows);
+        p->learn.dq = cut_floats(c, heads * p->room.learn_rows * p->room.proj_dim);
     }
 }
 
@@ -208,9 +208,9 @@ static void cut_ranks(tess_pass *p, cutter *c)
     const int64_t rows = heads * p->room.learn_rows;
     if (!p->ranks.comm)
         return;
-    p->message = cut(c, 2 * (size_t)ranks * sizeof *p->message);
-    p->learn_q = cut_floats(c, rows * (p->z.head_dim + p->room.proj_dim));
-    p->learn_stats = cut(c, (size_t)(ranks * rows * TESS_PREDICT_STATS) * sizeof *p->learn_stats);
+    p->ranks.message = cut(c, 2 * (size_t)ranks * sizeof *p->ranks.message);
+    p->learn.q = cut_floats(c, rows * (p->z.head_dim + p->room.proj_dim));
+    p->learn.stats = cut(c, (size_t)(ranks * rows * TESS_PREDICT_STATS) * sizeof *p->learn.stats);
 }
 
 static void cut_workspace(tess_pass *p, cutter *c)
@@ -222,24 +222,24 @@ static void cut_workspace(tess_pass *p, cutter *c)
     cut_rope(p, c, z->head_dim, p->rope);
     cut_attending(p, c);
     cut_ranks(p, c);
-    p->mod = cut_floats(c, MOD_ALL * n);
-    p->n = cut_floats(c, wide);
-    p->big = cut_floats(c, big_size(p));
-    p->proj_in_big = proj_in_big(p);
-    if (p->proj_in_big)
-        p->proj = c->memory ? p->big + proj_place(p) : NULL;
+    p->ws.mod = cut_floats(c, MOD_ALL * n);
+    p->ws.n = cut_floats(c, wide);
+    p->ws.big = cut_floats(c, big_size(p));
+    p->learn.in_big = proj_in_big(p);
+    if (p->learn.in_big)
+        p->learn.proj = c->memory ? p->ws.big + proj_place(p) : NULL;
     cut_work_set(p, c);
     if (!p->shape.train)
         return;
-    p->dmod = cut_floats(c, MOD_ALL * n);
-    p->dsix = cut_floats(c, 6 * n);
-    p->dtemb = cut_floats(c, n);
-    p->dtext_emb = cut_floats(c, z->text_rows * z->dim);
-    p->g = cut_floats(c, wide);
-    p->t = cut_floats(c, wide);
-    p->m = cut_floats(c, z->dim * (z->ffn > z->dim ? z->ffn : z->dim));
-    p->partial = cut_floats(c, z->parts * 3 * z->dim);
-    p->sums = cut_floats(c, z->dim);
+    p->ws.dmod = cut_floats(c, MOD_ALL * n);
+    p->cond.dsix = cut_floats(c, 6 * n);
+    p->cond.dtemb = cut_floats(c, n);
+    p->cond.dtext_emb = cut_floats(c, z->text_rows * z->dim);
+    p->ws.g = cut_floats(c, wide);
+    p->ws.t = cut_floats(c, wide);
+    p->ws.m = cut_floats(c, z->dim * (z->ffn > z->dim ? z->ffn : z->dim));
+    p->ws.partial = cut_floats(c, z->parts * 3 * z->dim);
+    p->ws.sums = cut_floats(c, z->dim);
 }
 
 size_t tess__pass_layout(tess_pass *pass, void *memory, size_t *saved)

@@ -25,7 +25,7 @@ static tess_status choose_rows(tess_pass *p, int layer)
         const int64_t begin = i * p->z.tokens / n, end = (i + 1) * p->z.tokens / n;
         uint32_t word;
         TESS_TRY(tess__attend_random(p, layer, rows_index + (uint64_t)i, &word, 1));
-        p->learn_rows[i] = begin + word % (end - begin);
+        p->learn.rows[i] = begin + word % (end - begin);
     }
     return TESS_OK;
 }
@@ -34,8 +34,8 @@ tess__token_range tess__learn_local(const tess_pass *p, int64_t first, int64_t n
 {
     tess__token_range span = {0, 0};
     for (int64_t i = 0; i < p->room.learn_rows; i++) {
-        span.first += p->learn_rows[i] < first;
-        span.n += p->learn_rows[i] >= first && p->learn_rows[i] < first + n;
+        span.first += p->learn.rows[i] < first;
+        span.n += p->learn.rows[i] >= first && p->learn.rows[i] < first + n;
     }
     return span;
 }
@@ -44,21 +44,21 @@ tess__token_range tess__learn_local(const tess_pass *p, int64_t first, int64_t n
 static tess_view dq_view(const tess_pass *p, int64_t first)
 {
     const int64_t rank = p->room.proj_dim, head = p->room.learn_rows * rank;
-    return (tess_view){p->dq_low + first * rank, TESS_DTYPE_F32, p->z.heads * head, head, rank};
+    return (tess_view){p->learn.dq + first * rank, TESS_DTYPE_F32, p->z.heads * head, head, rank};
 }
 
 /* This rank's queries, as local rows. */
 static const int64_t *local_rows(const tess_pass *p, tess__token_range own)
 {
-    int64_t *rows = p->learn_rows + p->room.learn_rows;
+    int64_t *rows = p->learn.rows + p->room.learn_rows;
     for (int64_t i = 0; i < own.n; i++)
-        rows[i] = p->learn_rows[own.first + i] - p->z.first;
+        rows[i] = p->learn.rows[own.first + i] - p->z.first;
     return rows;
 }
 
 static float *dproj_of(const tess_pass *p)
 {
-    return p->big + 3 * p->z.rows * p->z.dim;
+    return p->ws.big + 3 * p->z.rows * p->z.dim;
 }
 
 /* As the projected vectors of k lie, in a buffer of their gradients. */
@@ -84,7 +84,7 @@ static void scatter_queries(tess_pass *p, tess__token_range own)
         for (int64_t h = 0; h < p->z.heads; h++)
             for (int64_t i = 0; i < own.n; i++)
                 memcpy(dproj + (b * p->z.local + rows[i]) * 2 * wide + h * rank,
-                       p->dq_low + ((b * p->z.heads + h) * n + own.first + i) * rank,
+                       p->learn.dq + ((b * p->z.heads + h) * n + own.first + i) * rank,
                        (size_t)rank * sizeof *dproj);
 }
 
@@ -94,7 +94,7 @@ static void rotate_back(tess_pass *p)
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t row = 0; row < p->z.rows; row++) {
         float rope[TESS__ROPE_MAX], *d = dproj_of(p) + row * vectors * rank;
-        tess__rope_at(p, p->z.first + row % p->z.local, rank, p->rope_proj, rope);
+        tess__rope_at(p, p->z.first + row % p->z.local, rank, p->learn.rope, rope);
         p->ctx->kernels->rms_rotary_backward(d, NULL, d, rank, NULL, NULL, rope, vectors, rank,
                                              0.0f);
     }
@@ -102,13 +102,13 @@ static void rotate_back(tess_pass *p)
 
 static tess_status hidden_gradients(tess_pass *p, tess__token_range own, float *dw)
 {
-    const tess_predictor *predictor = p->attend.predictor;
+    const tess_predictor *predictor = p->sparse.attend.predictor;
     const tess_linear_shape shape = {p->z.rows, p->z.dim,
                                      2 * (int64_t)p->z.heads * p->room.proj_dim};
     scatter_queries(p, own);
     if (predictor->opts.rotary)
         rotate_back(p);
-    TESS_TRY(tess__linear_dw(p->ctx, &shape, dproj_of(p), p->n, dw, 1));
+    TESS_TRY(tess__linear_dw(p->ctx, &shape, dproj_of(p), p->ws.n, dw, 1));
     tess__column_sums(p->ctx, shape.rows, shape.out, dproj_of(p),
                       dw + 2 * tess__predictor_matrix(predictor), 1);
     return TESS_OK;
@@ -121,14 +121,15 @@ static tess_status qk_gradients(tess_pass *p, tess__token_range own, const tess_
 {
     const tess_view dq = dq_view(p, own.first), dk = dk_view(p);
     if (own.n > 0)
-        TESS_TRY(tess_predict_map_backward(p->predict, q, &dq, local_rows(p, own), own.n, dw));
-    return tess_predict_map_backward(p->predict, k, &dk, NULL, 0,
-                                     dw + tess__predictor_matrix(p->attend.predictor));
+        TESS_TRY(
+            tess_predict_map_backward(p->learn.predict, q, &dq, local_rows(p, own), own.n, dw));
+    return tess_predict_map_backward(p->learn.predict, k, &dk, NULL, 0,
+                                     dw + tess__predictor_matrix(p->sparse.attend.predictor));
 }
 
 static tess_status learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
-    const tess_predictor *predictor = p->attend.predictor;
+    const tess_predictor *predictor = p->sparse.attend.predictor;
     const tess_view dq = dq_view(p, 0), dk = dk_view(p);
     float *dw = tess__predictor_at(predictor, predictor->gradients, layer);
     tess_view q_low, k_low;
@@ -138,12 +139,12 @@ static tess_status learn(tess_pass *p, int layer, const tess_view *q, const tess
                                 .k = k,
                                 .q_low = &q_low,
                                 .k_low = &k_low,
-                                .rows = p->learn_rows,
+                                .rows = p->learn.rows,
                                 .n_rows = p->room.learn_rows,
-                                .loss = p->attend.loss};
-    double *losses = p->losses + (int64_t)layer * p->z.batch * p->z.heads;
+                                .loss = p->sparse.attend.loss};
+    double *losses = p->sparse.losses + (int64_t)layer * p->z.batch * p->z.heads;
     TESS_TRY(p->ranks.comm ? tess__ranks_loss(p, &in, losses, &dq, &dk)
-                           : tess_predict_loss_run(p->predict, &in, losses, &dq, &dk));
+                           : tess_predict_loss_run(p->learn.predict, &in, losses, &dq, &dk));
     const tess__token_range own = tess__learn_local(p, p->z.first, p->z.local);
     return tess__of_hidden(p) ? hidden_gradients(p, own, dw) : qk_gradients(p, own, q, k, dw);
 }

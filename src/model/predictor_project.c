@@ -12,10 +12,10 @@
 void tess__proj_views(const tess_pass *p, tess_view *q_low, tess_view *k_low)
 {
     const int64_t rank = p->room.proj_dim, wide = p->z.heads * rank, head = p->z.local * rank;
-    const tess_view q = {p->proj, TESS_DTYPE_F32, p->z.local * 2 * wide, rank, 2 * wide};
-    const tess_view by_heads = {p->proj, TESS_DTYPE_F32, p->z.heads * head, head, rank};
+    const tess_view q = {p->learn.proj, TESS_DTYPE_F32, p->z.local * 2 * wide, rank, 2 * wide};
+    const tess_view by_heads = {p->learn.proj, TESS_DTYPE_F32, p->z.heads * head, head, rank};
     *q_low = *k_low = tess__of_hidden(p) ? q : by_heads;
-    k_low->data = p->proj + (tess__of_hidden(p) ? wide : p->z.rows * wide);
+    k_low->data = p->learn.proj + (tess__of_hidden(p) ? wide : p->z.rows * wide);
 }
 
 /* Each row's 2 * heads vectors, in place. */
@@ -25,19 +25,19 @@ static void rotate(tess_pass *p)
     const int64_t wide = (int64_t)vectors * rank;
 #pragma omp parallel for num_threads(p->ctx->threads)
     for (int64_t row = 0; row < p->z.rows; row++) {
-        float rope[TESS__ROPE_MAX], *x = p->proj + row * wide;
-        tess__rope_at(p, p->z.first + row % p->z.local, rank, p->rope_proj, rope);
+        float rope[TESS__ROPE_MAX], *x = p->learn.proj + row * wide;
+        tess__rope_at(p, p->z.first + row % p->z.local, rank, p->learn.rope, rope);
         p->ctx->kernels->rms_rotary(x, rank, x, NULL, rope, vectors, rank, 0.0f);
     }
 }
 
 static tess_status make_hidden(tess_pass *p, const float *w)
 {
-    const tess_predictor *predictor = p->attend.predictor;
+    const tess_predictor *predictor = p->sparse.attend.predictor;
     const tess_linear_shape shape = {p->z.rows, p->z.dim,
                                      2 * (int64_t)p->z.heads * p->room.proj_dim};
     const float *bias = w + 2 * tess__predictor_matrix(predictor);
-    TESS_TRY(tess__linear_forward(p->ctx, &shape, p->n, w, bias, p->proj, NULL));
+    TESS_TRY(tess__linear_forward(p->ctx, &shape, p->ws.n, w, bias, p->learn.proj, NULL));
     if (predictor->opts.rotary)
         rotate(p);
     return TESS_OK;
@@ -47,14 +47,15 @@ static tess_status make_qk(tess_pass *p, const float *w, const tess_view *q, con
 {
     tess_view q_low, k_low;
     tess__proj_views(p, &q_low, &k_low);
-    TESS_TRY(tess_predict_map(p->predict, q, w, &q_low));
-    return tess_predict_map(p->predict, k, w + tess__predictor_matrix(p->attend.predictor), &k_low);
+    TESS_TRY(tess_predict_map(p->learn.predict, q, w, &q_low));
+    return tess_predict_map(p->learn.predict, k,
+                            w + tess__predictor_matrix(p->sparse.attend.predictor), &k_low);
 }
 
 tess_status tess__proj_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
     const tess__lap lap = tess__lap_begin(p);
-    const tess_predictor *predictor = p->attend.predictor;
+    const tess_predictor *predictor = p->sparse.attend.predictor;
     const float *w = tess__predictor_at(predictor, predictor->values, layer);
     const tess_status status = tess__of_hidden(p) ? make_hidden(p, w) : make_qk(p, w, q, k);
     p->times.select_ns += tess__lap_end(p, lap);

@@ -68,7 +68,12 @@ tess__ranks tess__ranks_of(const tess_cp *context)
     tess_cp_info info;
     if (!context || tess_cp_view(context, &info) != TESS_OK)
         return (tess__ranks){0};
-    return (tess__ranks){info.comm, info.attn, info.unions, info.rank, info.ranks, info.bounds};
+    return (tess__ranks){.comm = info.comm,
+                         .attn = info.attn,
+                         .unions = info.unions,
+                         .rank = info.rank,
+                         .ranks = info.ranks,
+                         .bounds = info.bounds};
 }
 
 tess_status tess__ranks_end(const tess_pass *p, tess_status status)
@@ -98,8 +103,8 @@ int64_t *tess__ranks_bytes(const tess_pass *p, int64_t width)
 {
     const int64_t row = p->z.batch * width * (int64_t)sizeof(float);
     for (int r = 0; r < p->ranks.ranks; r++)
-        p->message[r] = (p->ranks.bounds[r + 1] - p->ranks.bounds[r]) * row;
-    return p->message;
+        p->ranks.message[r] = (p->ranks.bounds[r + 1] - p->ranks.bounds[r]) * row;
+    return p->ranks.message;
 }
 
 float *tess__whole_place(const tess_pass *p, float *rows, int64_t width)

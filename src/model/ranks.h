@@ -21,7 +21,7 @@ tess__ranks tess__ranks_of(const tess_cp *context); /* NULL: alone */
 /* Passes a failure on to the other ranks, and returns it. */
 tess_status tess__ranks_end(const tess_pass *p, tess_status status);
 
-/* Writes to p->message the bytes of each rank's rows of all samples, of `width` floats each. */
+/* Writes to ranks.message the bytes of each rank's rows of all samples, of `width` floats each. */
 int64_t *tess__ranks_bytes(const tess_pass *p, int64_t width);
 
 /* ---- ranks_attention.c: attention through the executor --------------------------------------- */
@@ -48,7 +48,7 @@ struct tess__whole_heads {
 };
 
 size_t tess__whole_heads_bytes(const tess_pass *p); /* with what the allocator adds */
-tess_status tess__whole_heads_make(tess_pass *p);   /* p->whole, unless it is there */
+tess_status tess__whole_heads_make(tess_pass *p);   /* p->ranks.whole, unless it is there */
 
 /* Collective: whole heads to their ranks, which measure them. */
 tess_status tess__ranks_show(tess_pass *p, int layer, const tess_view *q, const tess_view *k);

@@ -13,7 +13,7 @@
 static tess_status choose(void *user, const tess_share_in *in, tess_selection *lists, int *dense)
 {
     tess_pass *p = user;
-    const tess_attend_layer *how = &p->layers[in->layer];
+    const tess_attend_layer *how = &p->sparse.layers[in->layer];
     const int by_low = how->kind == TESS_SELECT_PREDICTOR;
     if (how->keys[(int64_t)in->sample * p->z.heads + in->head] == 0) {
         *dense = 1;
@@ -35,7 +35,7 @@ static tess_status choose(void *user, const tess_share_in *in, tess_selection *l
 
 static tess_dist_call call_of(tess_pass *p, int layer)
 {
-    const tess_attend_layer *how = &p->layers[layer];
+    const tess_attend_layer *how = &p->sparse.layers[layer];
     const int all = p->shape.keep == TESS_KEEP_ALL;
     return (tess_dist_call){
         .layer = layer,
@@ -54,14 +54,15 @@ static tess_status copy_densities(tess_pass *p, int layer)
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
     tess_dist_stats stats;
     TESS_TRY(tess_dist_attn_stats(p->ranks.attn, layer, &stats));
-    memcpy(p->density + layer * heads, stats.density, (size_t)heads * sizeof *p->density);
+    memcpy(p->sparse.density + layer * heads, stats.density,
+           (size_t)heads * sizeof *p->sparse.density);
     return TESS_OK;
 }
 
 tess_status tess__ranks_forward(tess_pass *p, int layer, const tess_view *q, const tess_view *k,
                                 const tess_view *v, const tess_view *o, float *lse)
 {
-    const tess_attend_layer *how = &p->layers[layer];
+    const tess_attend_layer *how = &p->sparse.layers[layer];
     const tess__lap lap = tess__lap_begin(p);
     const int64_t selected = p->times.select_ns;
     tess_dist_call call = call_of(p, layer);

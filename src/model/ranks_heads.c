@@ -51,7 +51,7 @@ size_t tess__whole_heads_bytes(const tess_pass *p)
 
 tess_status tess__whole_heads_make(tess_pass *p)
 {
-    if (p->whole)
+    if (p->ranks.whole)
         return TESS_OK;
     char *memory = tess__alloc(p->ctx, all_bytes(p));
     if (!memory)
@@ -66,7 +66,7 @@ tess_status tess__whole_heads_make(tess_pass *p)
         *pieces[i] = (float *)memory;
         memory += tess__arena_round((size_t)counts[i] * sizeof(float));
     }
-    p->whole = l;
+    p->ranks.whole = l;
     return TESS_OK;
 }
 
@@ -75,7 +75,7 @@ tess_status tess__whole_heads_make(tess_pass *p)
 /* For each rank the local rows of its heads: (batch, heads of it, local, width). */
 static void pack(const tess_pass *p, const tess_view *view, int64_t width, int64_t *bytes)
 {
-    float *to = p->whole->send;
+    float *to = p->ranks.whole->send;
     for (int r = 0; r < p->ranks.ranks; r++) {
         const tess__token_range heads = heads_of(p, r);
         bytes[r] = p->z.rows * heads.n * width * (int64_t)sizeof *to;
@@ -90,7 +90,7 @@ static void pack(const tess_pass *p, const tess_view *view, int64_t width, int64
 static void unpack(const tess_pass *p, int64_t width, float *whole)
 {
     const int64_t heads = p->z.batch * heads_of(p, p->ranks.rank).n;
-    const float *from = p->whole->recv;
+    const float *from = p->ranks.whole->recv;
     for (int r = 0; r < p->ranks.ranks; r++) {
         const int64_t first = p->ranks.bounds[r], n = (p->ranks.bounds[r + 1] - first) * width;
         for (int64_t head = 0; head < heads; head++, from += n)
@@ -101,13 +101,13 @@ static void unpack(const tess_pass *p, int64_t width, float *whole)
 static tess_status bring(tess_pass *p, const tess_view *view, int64_t width, float *whole)
 {
     const int64_t heads = heads_of(p, p->ranks.rank).n;
-    int64_t *send = p->message, *recv = p->message + p->ranks.ranks;
+    int64_t *send = p->ranks.message, *recv = p->ranks.message + p->ranks.ranks;
     pack(p, view, width, send);
     for (int r = 0; r < p->ranks.ranks; r++)
         recv[r] = p->z.batch * heads * (p->ranks.bounds[r + 1] - p->ranks.bounds[r]) * width *
                   (int64_t)sizeof *whole;
-    TESS_TRY(tess_comm_alltoallv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->whole->send, send,
-                                 p->whole->recv, recv));
+    TESS_TRY(tess_comm_alltoallv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD, p->ranks.whole->send, send,
+                                 p->ranks.whole->recv, recv));
     unpack(p, width, whole);
     return TESS_OK;
 }
@@ -122,7 +122,7 @@ static tess_view whole_view(const tess_pass *p, float *data, int64_t width)
 
 static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
-    const tess__whole_heads *l = p->whole;
+    const tess__whole_heads *l = p->ranks.whole;
     const tess__token_range heads = heads_of(p, p->ranks.rank);
     const int64_t dim = p->z.head_dim, rank = p->room.proj_dim;
     const tess_view views[4] = {whole_view(p, l->q, dim), whole_view(p, l->k, dim),
@@ -134,7 +134,7 @@ static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_
                          .k = &views[1]};
     TESS_TRY(bring(p, q, dim, l->q));
     TESS_TRY(bring(p, k, dim, l->k));
-    if (p->attend.predictor) {
+    if (p->sparse.attend.predictor) {
         tess_view q_low, k_low;
         tess__proj_views(p, &q_low, &k_low);
         TESS_TRY(bring(p, &q_low, rank, l->q_low));

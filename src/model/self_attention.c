@@ -29,8 +29,8 @@ static void make_parts(const tess_pass *p, int layer, float *heads, tess__qkv_pa
 static void norm_input(tess_pass *p, const tess__set *s)
 {
     const int64_t dim = p->z.dim;
-    tess__norm_rows(p, s->at[SET_X0], p->mod + MOD_SCALE1 * dim, p->mod + MOD_SHIFT1 * dim,
-                    MOD_ALL * dim, p->n);
+    tess__norm_rows(p, s->at[SET_X0], p->ws.mod + MOD_SCALE1 * dim, p->ws.mod + MOD_SHIFT1 * dim,
+                    MOD_ALL * dim, p->ws.n);
 }
 
 tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
@@ -39,26 +39,26 @@ tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
     const tess__layer out = tess__block_layer(p, layer, B_O1_W, B_O1_B, 1);
     tess__qkv_part parts[3];
     norm_input(p, s);
-    TESS_TRY(tess__layer_forward(p, &qkv, p->z.rows, p->n, s->at[SET_QKV], NULL));
-    make_parts(p, layer, p->big, parts);
+    TESS_TRY(tess__layer_forward(p, &qkv, p->z.rows, p->ws.n, s->at[SET_QKV], NULL));
+    make_parts(p, layer, p->ws.big, parts);
     tess__to_heads(p, p->z.local, s->at[SET_QKV], 3, parts);
     TESS_TRY(tess__attend_forward(p, layer, parts, s));
     return tess__layer_residual(p, &out, 0, p->z.rows, s->at[SET_O1], s->at[SET_X0],
-                                p->mod + MOD_GATE1 * p->z.dim, s->at[SET_X1]);
+                                p->ws.mod + MOD_GATE1 * p->z.dim, s->at[SET_X1]);
 }
 
-/* The layer behind attention: its gradients and its gate's; p->t = the gradient of o1. */
+/* The layer behind attention: its gradients and its gate's; p->ws.t = the gradient of o1. */
 static tess_status out_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer out = tess__block_layer(p, layer, B_O1_W, B_O1_B, 1);
     const int64_t dim = p->z.dim, local = p->z.local;
-    const float *gate = p->mod + MOD_GATE1 * dim;
-    tess__gate_rows(p, p->g, gate, p->n);
-    TESS_TRY(tess__layer_dx(p, &out, p->z.rows, p->n, p->t, 0, NULL));
+    const float *gate = p->ws.mod + MOD_GATE1 * dim;
+    tess__gate_rows(p, p->ws.g, gate, p->ws.n);
+    TESS_TRY(tess__layer_dx(p, &out, p->z.rows, p->ws.n, p->ws.t, 0, NULL));
     for (int64_t b = 0; b < p->z.batch; b++) {
         const int64_t row = b * local, at = b * MOD_ALL * dim;
         TESS_TRY(tess__layer_m(p, &out, row, local, s->at[SET_O1] + row * dim, 0));
-        tess__gate_backward(p, &out, b, gate + at, p->dmod + MOD_GATE1 * dim + at);
+        tess__gate_backward(p, &out, b, gate + at, p->ws.dmod + MOD_GATE1 * dim + at);
     }
     return TESS_OK;
 }
@@ -69,17 +69,17 @@ tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s)
     const int64_t dim = p->z.dim, rows = p->z.rows;
     tess__qkv_part parts[3], gradients[3];
     TESS_TRY(out_backward(p, layer, s));
-    make_parts(p, layer, p->big, parts);
-    make_parts(p, layer, p->big + 3 * rows * dim, gradients);
+    make_parts(p, layer, p->ws.big, parts);
+    make_parts(p, layer, p->ws.big + 3 * rows * dim, gradients);
     if (!p->ranks.comm) /* the executor keeps its own */
         tess__to_heads(p, p->z.local, s->at[SET_QKV], 3, parts);
     norm_input(p, s);
-    TESS_TRY(tess__attend_backward(p, layer, parts, gradients, s, p->t));
-    float *dqkv = p->big;
+    TESS_TRY(tess__attend_backward(p, layer, parts, gradients, s, p->ws.t));
+    float *dqkv = p->ws.big;
     tess__from_heads(p, p->z.local, s->at[SET_QKV], 3, gradients, dqkv);
-    TESS_TRY(tess__layer_dw(p, &qkv, rows, dqkv, p->n));
-    TESS_TRY(tess__layer_dx(p, &qkv, rows, dqkv, p->t, 0, NULL));
-    tess__norm_rows_backward(p, p->t, s->at[SET_X0], p->mod + MOD_SCALE1 * dim, MOD_ALL * dim, p->g,
-                             p->dmod + MOD_SCALE1 * dim, p->dmod + MOD_SHIFT1 * dim);
+    TESS_TRY(tess__layer_dw(p, &qkv, rows, dqkv, p->ws.n));
+    TESS_TRY(tess__layer_dx(p, &qkv, rows, dqkv, p->ws.t, 0, NULL));
+    tess__norm_rows_backward(p, p->ws.t, s->at[SET_X0], p->ws.mod + MOD_SCALE1 * dim, MOD_ALL * dim,
+                             p->ws.g, p->ws.dmod + MOD_SCALE1 * dim, p->ws.dmod + MOD_SHIFT1 * dim);
     return TESS_OK;
 }

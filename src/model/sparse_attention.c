@@ -45,15 +45,15 @@ static tess_status forward_one(tess_pass *p, int sparse, const qkv_views *all, c
     const qkv_views x = one_of(all, sample, head);
     const tess_view rows = tess__rows_view(p, s->at[SET_O1]);
     const tess_view o = tess__one_head(&rows, sample, head);
-    const tess_status status = tess_attn_forward(p->one, sparse ? p->lists : NULL, &x.q, &x.k, &x.v,
-                                                 &o, lse_of(p, s, sample, head));
+    const tess_status status = tess_attn_forward(p->sparse.one, sparse ? p->sparse.lists : NULL,
+                                                 &x.q, &x.k, &x.v, &o, lse_of(p, s, sample, head));
     p->times.attention_ns += tess__lap_end(p, lap);
     return status;
 }
 
 static tess_status forward_heads(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
 {
-    const int32_t *keys = p->layers[layer].keys;
+    const int32_t *keys = p->sparse.layers[layer].keys;
     for (int sample = 0; sample < p->z.batch; sample++)
         for (int head = 0; head < p->z.heads; head++, keys++) {
             if (*keys > 0)
@@ -76,7 +76,7 @@ static tess_status forward_dense(tess_pass *p, const qkv_views *all, const tess_
 /* Whether the tensors of a layer are measured, or shown to the hook. */
 static int shows(const tess_pass *p, int layer)
 {
-    return !p->recomputing && (p->layers[layer].hook || tess__observes(p->observer, layer));
+    return !p->recomputing && (p->sparse.layers[layer].hook || tess__observes(p->observer, layer));
 }
 
 /* The log-sums of whole heads are sent only for measuring: the executor keeps those of the
@@ -85,7 +85,8 @@ static tess_status forward_ranks(tess_pass *p, int layer, const qkv_views *all, 
 {
     const tess_view o = tess__rows_view(p, s->at[SET_O1]);
     return tess__ranks_forward(p, layer, &all->q, &all->k, &all->v, &o,
-                               shows(p, layer) && p->shape.train ? p->whole->lse_local : NULL);
+                               shows(p, layer) && p->shape.train ? p->ranks.whole->lse_local
+                                                                 : NULL);
 }
 
 static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
@@ -95,7 +96,7 @@ static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tes
     tess_hook_in hook = {.layer = layer, .heads = p->z.heads, .q = &all->q, .k = &all->k};
     hook.v = &all->v;
     hook.lse = s->at[SET_LSE1];
-    if (p->attend.predictor) {
+    if (p->sparse.attend.predictor) {
         tess__proj_views(p, &q_low, &k_low);
         hook.q_low = &q_low;
         hook.k_low = &k_low;
@@ -109,17 +110,17 @@ static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tes
 /* Whether the projected vectors of a layer are read. */
 static int needs_proj(const tess_pass *p, int layer)
 {
-    const tess_attend_layer *how = &p->layers[layer];
+    const tess_attend_layer *how = &p->sparse.layers[layer];
     const int chooses = how->keys && how->kind == TESS_SELECT_PREDICTOR;
     if (p->recomputing)
-        return chooses && layer >= p->saved_lists;
-    return p->attend.predictor && (chooses || how->learn || shows(p, layer));
+        return chooses && layer >= p->sparse.saved_lists;
+    return p->sparse.attend.predictor && (chooses || how->learn || shows(p, layer));
 }
 
 tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part parts[3],
                                  const tess__set *s)
 {
-    const tess_attend_layer *how = &p->layers[layer];
+    const tess_attend_layer *how = &p->sparse.layers[layer];
     const qkv_views all = views_of(p, parts);
     if (needs_proj(p, layer))
         TESS_TRY(tess__proj_make(p, layer, &all.q, &all.k));
@@ -151,7 +152,7 @@ static tess_status backward_heads(tess_pass *p, int layer, const qkv_views *all,
                                   const qkv_views *gradients, const tess__set *s,
                                   const tess_view *dout)
 {
-    const int32_t *keys = p->layers[layer].keys;
+    const int32_t *keys = p->sparse.layers[layer].keys;
     const tess_view rows = tess__rows_view(p, s->at[SET_O1]);
     for (int sample = 0; sample < p->z.batch; sample++)
         for (int head = 0; head < p->z.heads; head++, keys++) {
@@ -163,7 +164,7 @@ static tess_status backward_heads(tess_pass *p, int layer, const qkv_views *all,
                 TESS_TRY(tess__lists_backward(p, layer, sample, head, &all->q, &all->k, &again));
             if (again)
                 TESS_TRY(forward_one(p, 1, all, s, sample, head));
-            TESS_TRY(backward_call(p, p->one, *keys > 0 ? p->lists : NULL, &x, &d, &o,
+            TESS_TRY(backward_call(p, p->sparse.one, *keys > 0 ? p->sparse.lists : NULL, &x, &d, &o,
                                    lse_of(p, s, sample, head), &dout_one));
         }
     return TESS_OK;
@@ -173,22 +174,23 @@ tess_status tess__attend_backward(tess_pass *p, int layer, const tess__qkv_part 
                                   const tess__qkv_part gradients[3], const tess__set *s,
                                   const float *dout)
 {
-    const tess_attend_layer *how = &p->layers[layer];
+    const tess_attend_layer *how = &p->sparse.layers[layer];
     const qkv_views all = views_of(p, parts), d = views_of(p, gradients);
     const tess_view o = tess__rows_view(p, s->at[SET_O1]), rows = tess__rows_view(p, dout);
     if (p->ranks.comm)
         return tess__ranks_backward(p, layer, &rows, &d.q, &d.k, &d.v);
     if (!how->keys)
         return backward_call(p, p->self, NULL, &all, &d, &o, s->at[SET_LSE1], &rows);
-    float *const proj = p->proj;
+    float *const proj = p->learn.proj;
     tess_status status = TESS_OK;
-    if (how->kind == TESS_SELECT_PREDICTOR && layer >= p->saved_lists && !p->bits_recompute) {
-        if (p->proj_in_big) /* which holds gradients now; x2 is not needed any more */
-            p->proj = s->at[SET_X2];
+    if (how->kind == TESS_SELECT_PREDICTOR && layer >= p->sparse.saved_lists &&
+        !p->sparse.bits_recompute) {
+        if (p->learn.in_big) /* which holds gradients now; x2 is not needed any more */
+            p->learn.proj = s->at[SET_X2];
         status = tess__proj_make(p, layer, &all.q, &all.k);
     }
     if (status == TESS_OK)
         status = backward_heads(p, layer, &all, &d, s, &rows);
-    p->proj = proj;
+    p->learn.proj = proj;
     return status;
 }

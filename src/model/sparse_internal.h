@@ -36,7 +36,7 @@ static inline float *tess__predictor_at(const tess_predictor *p, float *buffer, 
 
 static inline int tess__of_hidden(const tess_pass *p)
 {
-    return p->attend.predictor->opts.input == TESS_PREDICT_HIDDEN;
+    return p->sparse.attend.predictor->opts.input == TESS_PREDICT_HIDDEN;
 }
 
 /* Numbers of one of a layer's two matrices. */
@@ -47,7 +47,7 @@ tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
                                  const tess_predictor_opts *opts, tess_predictor **predictor);
 tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts);
 
-/* ---- key_lists.c: the keys of one (sample, head) of a layer, in p->lists --------------------- */
+/* ---- key_lists.c: the keys of one (sample, head) of a layer, in sparse.lists ----------------- */
 
 /* Selects keys as the layer attends, by q and k (or their projections) of that head: for all
  * groups, or for those given. */
@@ -73,7 +73,7 @@ tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head);
 
 /* ---- predictor_project.c --------------------------------------------------------------------- */
 
-/* Projects q and k of a layer, from p->n or from q and k. */
+/* Projects q and k of a layer, from p->ws.n or from q and k. */
 tess_status tess__proj_make(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
 void tess__proj_views(const tess_pass *p, tess_view *q_low, tess_view *k_low);
 

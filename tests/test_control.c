@@ -142,7 +142,7 @@ static void a_layer_below_the_limit_goes_back_to_dense(void **state)
         assert_int_equal(c->state.since[layer], 10);
         assert_true(c->rates[layer] == c->attention.lr); /* at full rate again */
     }
-    assert_null(r.train->pass->lists);
+    assert_null(r.train->pass->sparse.lists);
     char line[512];
     int events = 0;
     FILE *f = fopen(in_root("back/events.jsonl"), "r");
@@ -230,7 +230,7 @@ static void the_number_of_saved_lists_is_reported(void **state)
 static int lists_come_with_the_first_sparse_layer(void *user, const tess_step *step)
 {
     const run *r = user;
-    assert_int_equal(r->train->pass->lists != NULL, step->sparse_layers > 0);
+    assert_int_equal(r->train->pass->sparse.lists != NULL, step->sparse_layers > 0);
     return 0;
 }
 
@@ -735,7 +735,7 @@ static void wrong_options_are_named(void **state)
         {{TESS_ATTENTION_OPTS_DEFAULTS, .proj_dim = 12},
          "t: attention.proj_dim is 12, must be a multiple of 8 up to 64"},
         {{TESS_ATTENTION_OPTS_DEFAULTS, .switch_step = -1},
-         "t: attention.switch_step is -1, must be 1..1000000000"},
+         "t: attention.switch_step is -1, must be 1..1000000000 steps"},
         {{TESS_ATTENTION_OPTS_DEFAULTS, .cube = {2, 0, 2}},
          "t: attention.cube[1] is 0, must be 1 or more"},
         {{TESS_ATTENTION_OPTS_DEFAULTS, .lr = (double)NAN},

@@ -379,10 +379,10 @@ static void a_full_disk_leaves_the_last_checkpoint(void **state)
              opts.folder);
     assert_int_equal(status, TESS_EIO);
     assert_string_equal(tess_last_error(), want);
-    assert_int_equal(count_entries(in_root("full/checkpoints")), 1);
     CHECK_OK(tess_checkpoint_find(r.ctx, in_root("full"), path, sizeof path));
     assert_string_equal(path, in_root("full/checkpoints/step-000002"));
     end(&r);
+    assert_int_equal(count_entries(in_root("full/checkpoints")), 1);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -394,13 +394,13 @@ static void wrong_options_are_named(void **state)
         tess_train_opts opts;
         const char *sentence;
     } cases[] = {
-        {{TESS_TRAIN_OPTS_DEFAULTS, .batch = 0}, "t: batch is 0, must be 1..65536"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .batch = 0}, "t: batch is 0, must be 1..65536 clips"},
         {{TESS_TRAIN_OPTS_DEFAULTS, .accumulate = 70000},
-         "t: accumulate is 70000, must be 1..65536"},
-        {{TESS_TRAIN_OPTS_DEFAULTS, .steps = -5}, "t: steps is -5, must be 1..1000000000"},
+         "t: accumulate is 70000, must be 1..65536 micro-batches"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .steps = -5}, "t: steps is -5, must be 1..1000000000 steps"},
         {{TESS_TRAIN_OPTS_DEFAULTS, .warmup = 2000000000},
-         "t: warmup is 2000000000, must be 0..1000000000"},
-        {{TESS_TRAIN_OPTS_DEFAULTS, .warmup = -1}, "t: warmup is -1, must be 0..1000000000"},
+         "t: warmup is 2000000000, must be 0..1000000000 steps"},
+        {{TESS_TRAIN_OPTS_DEFAULTS, .warmup = -1}, "t: warmup is -1, must be 0..1000000000 steps"},
         {{TESS_TRAIN_OPTS_DEFAULTS, .lr = -1}, "t: lr is -1, must be 1e-12..1000"},
         {{TESS_TRAIN_OPTS_DEFAULTS, .lr = (double)NAN}, "t: lr is nan, must be 1e-12..1000"},
         {{TESS_TRAIN_OPTS_DEFAULTS, .beta1 = 1}, "t: beta1 is 1, must be 0..0.999999"},
@@ -542,7 +542,7 @@ static void sampling_says_what_is_wrong(void **state)
                 "tess_sample_run: model is NULL");
     CHECK_FAILS(
         tess_sample_run(r.model, &(tess_sample_opts){TESS_SAMPLE_OPTS_DEFAULTS, .steps = -1}, x, x),
-        TESS_EINVAL, "tess_sample_run: steps is -1, must be 1..10000");
+        TESS_EINVAL, "tess_sample_run: steps is -1, must be 1..10000 steps");
     CHECK_FAILS(
         tess_sample_run(r.model, &(tess_sample_opts){TESS_SAMPLE_OPTS_DEFAULTS, .shift = -1}, x, x),
         TESS_EINVAL, "tess_sample_run: shift is -1, must be 0.001..1000");

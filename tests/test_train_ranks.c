@@ -605,7 +605,7 @@ static void groups_divide_ranks_and_clips(void **state)
                 "tess_train_create: ranks_context is 2, must divide the 3 ranks");
     opts.ranks_context = -1;
     CHECK_FAILS(run_story(&s), TESS_EINVAL,
-                "tess_train_create: ranks_context is -1, must be 0..65536");
+                "tess_train_create: ranks_context is -1, must be 0..65536 ranks");
 }
 
 static void strategies_must_be_known(void **state)

@@ -17,6 +17,8 @@ typedef enum {
     ODD_FOLDER,  /* removes the run's folder after step 4 */
     ODD_NAN,     /* and so do all: breaks its weights after step 4 */
     ODD_LOST,    /* the same, and rank 0 removes the folder of checkpoints */
+    ODD_RISES,   /* and so do all: weights become twice as large, two steps later 100 times */
+    ODD_AVERAGE, /* and so do all: their average becomes 100 times as large */
 } oddity;
 
 typedef struct {
@@ -29,6 +31,7 @@ typedef struct {
     const char *save, *resume; /* folders, or NULL */
     int branch;                /* 1: the run branches off instead of going on */
     oddity odd;
+    int64_t at; /* the step after which the oddity is; 0: 4 */
 
     /* Reported by rank 0, by step of the whole run. */
     double loss[STEPS_MOST], val_loss;
@@ -53,6 +56,21 @@ typedef struct {
     run r;
 } runner;
 
+static inline void scale(float *values, int64_t n, float factor)
+{
+    for (int64_t i = 0; i < n; i++)
+        values[i] *= factor;
+}
+
+/* Every rank has all weights, and the average of those it owns. */
+static inline void ruin(const runner *t, int64_t late)
+{
+    if (t->s->odd == ODD_RISES && (late == 0 || late == 2))
+        scale(t->r.info.values, t->r.info.count, late ? 100.0F : 2.0F);
+    if (t->s->odd == ODD_AVERAGE && late == 0)
+        scale(t->r.train->optim.ema, t->r.train->optim.total, 100.0F);
+}
+
 static inline int on_story_step(void *user, const tess_step *step)
 {
     runner *t = user;
@@ -65,6 +83,7 @@ static inline int on_story_step(void *user, const tess_step *step)
     s->last_step[t->rank] = *step;
     if (step->step == 1)
         s->first_step[t->rank] = *step;
+    ruin(t, step->step - (s->at ? s->at : 4));
     if (step->step != 4)
         return 0;
     if (s->odd == ODD_NAN || s->odd == ODD_LOST)

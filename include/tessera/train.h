@@ -232,9 +232,10 @@ typedef int (*tess_step_fn)(void *user, const tess_step *step);
  * writes a checkpoint (with a folder) and returns ESTOPPED, or the failure of the checkpoint. A
  * loss or gradient that is not finite ends the run with EINVAL before it touches the weights, also
  * with a checkpoint. Where that cannot be written, the sentence says both. A loss or validation
- * that diverges (diverge_above) ends it with EINVAL too; the last checkpoint is then its last good
- * state. With a folder, the first call without a resume before fails if there is a checkpoint in
- * it. */
+ * that diverges (diverge_above) ends it with EINVAL too; with a folder, the state is then the last
+ * good one, for which steps may be run again (and reported to fn again), and is written as a
+ * checkpoint. With a folder, the first call without a resume before fails if there is a checkpoint
+ * in it. */
 TESS_API tess_status tess_train_run(tess_train *train, int64_t steps, tess_step_fn fn, void *user);
 
 typedef struct {

@@ -104,16 +104,22 @@ static void put_lists(const tess__event *event, char text[TESS__EVENT_BYTES])
     put_value(event, text, " layers, selected again in ", "selected_again");
 }
 
-static void put_switch(const tess__event *event, char text[TESS__EVENT_BYTES])
+/* What the rules of a switch go by, with their limits. */
+static void put_reasons(const tess__event *event, char text[TESS__EVENT_BYTES])
 {
-    put(text, " becomes sparse, by the rule of ");
-    put(text, strcmp(event->rule, "step") == 0 ? "steps" : event->rule);
     put_value(event, text, ": recall ", "recall");
     put_value(event, text, ", needed ", "recall_limit");
     put_value(event, text, ", density ", "density");
     put_value(event, text, " that moved by ", "density_change");
     put_value(event, text, ", loss of the predictors ", "loss");
     put_value(event, text, ", limit ", "loss_limit");
+}
+
+static void put_switch(const tess__event *event, char text[TESS__EVENT_BYTES])
+{
+    put(text, " becomes sparse, by the rule of ");
+    put(text, strcmp(event->rule, "step") == 0 ? "steps" : event->rule);
+    put_reasons(event, text);
 }
 
 /* "layer 0: 8 of 8 heads sparse, density 0.25, break-even 0.44", or by noise-level quartile. */
@@ -152,12 +158,7 @@ static void put_stayed(const tess__event *event, char text[TESS__EVENT_BYTES])
 {
     put(text, " stayed dense to the end");
     put_value(event, text, ", since step ", "since");
-    put_value(event, text, ": recall ", "recall");
-    put_value(event, text, ", needed ", "recall_limit");
-    put_value(event, text, ", density ", "density");
-    put_value(event, text, " that moved by ", "density_change");
-    put_value(event, text, ", loss of the predictors ", "loss");
-    put_value(event, text, ", limit ", "loss_limit");
+    put_reasons(event, text);
     put_value(event, text, ", switch after step ", "switch_step");
 }
 

@@ -159,16 +159,19 @@ static tess_status save(tess_train *t, const char *dir, saving *s)
     return tess__pg_agree(&t->pg, status);
 }
 
-tess_status tess__train_save(tess_train *train, const char *dir)
+tess_status tess__checkpoint_write(tess_train *train, const char *dir)
 {
     saving s = {.dir = NULL};
     const tess_status status = save(train, dir, &s);
     tess__free(train->ctx, s.second);
-    if (status != TESS_OK) {
-        if (s.temp[0])
-            tess__remove_folder(s.temp);
-        return status;
-    }
+    if (status != TESS_OK && s.temp[0])
+        tess__remove_folder(s.temp);
+    return status;
+}
+
+tess_status tess__train_save(tess_train *train, const char *dir)
+{
+    TESS_TRY(tess__checkpoint_write(train, dir));
     train->saved = train->step;
     snprintf(train->checkpoint, sizeof train->checkpoint, "%s", dir);
     return TESS_OK;
@@ -242,13 +245,14 @@ static tess_status read_checkpoint(tess_train *train, const char *dir, int branc
     train->loss_mean = train->loss_level = state.loss_mean;
     train->val_loss = state.val_loss;
     memcpy(train->val_buckets, state.val_buckets, sizeof train->val_buckets);
+    train->divergence = (tess__divergence){.good = train->step, .validated = train->step};
     train->opened = 0;
     return TESS_OK;
 }
 
 /* Every rank reads, and all have read the same; the pass is made for the cubes of the checkpoint.
  */
-static tess_status read_together(tess_train *t, const char *dir, int branch)
+tess_status tess__checkpoint_load(tess_train *t, const char *dir, int branch)
 {
     TESS_TRY(tess__pg_agree(&t->pg, read_checkpoint(t, dir, branch)));
     TESS_TRY(tess__train_same(t));
@@ -262,7 +266,7 @@ static tess_status read_together(tess_train *t, const char *dir, int branch)
 tess_status tess_train_resume(tess_train *train, const char *dir)
 {
     TESS_REQUIRE(train, dir);
-    TESS_TRY(tess__pg_propagate(&train->pg, read_together(train, dir, 0)));
+    TESS_TRY(tess__pg_propagate(&train->pg, tess__checkpoint_load(train, dir, 0)));
     snprintf(train->checkpoint, sizeof train->checkpoint, "%s", dir);
     train->saved = train->step;
     train->resumed = 1;
@@ -272,7 +276,7 @@ tess_status tess_train_resume(tess_train *train, const char *dir)
 tess_status tess_train_branch(tess_train *train, const char *dir)
 {
     TESS_REQUIRE(train, dir);
-    TESS_TRY(tess__pg_propagate(&train->pg, read_together(train, dir, 1)));
+    TESS_TRY(tess__pg_propagate(&train->pg, tess__checkpoint_load(train, dir, 1)));
     train->resumed = 0;
     return TESS_OK;
 }

@@ -19,7 +19,7 @@ tess_status tess__events_write(void *train, const tess__event *event)
     const tess_train *t = train;
     char text[TESS__EVENT_BYTES], path[PATH_MAX];
     tess_status status = TESS_OK;
-    if (t->pg.rank > 0)
+    if (t->pg.rank > 0 || t->divergence.again)
         return TESS_OK; /* all ranks decide the same: rank 0 writes it */
     if (t->opts.folder) {
         tess__event_json(event, text);
@@ -40,7 +40,7 @@ tess_status tess__density_add(const tess_train *t)
     const tess__control *c = t->control;
     char path[PATH_MAX], line[TESS_PROFILE_LINE];
     const int cube = tess__best_cube(&c->state);
-    if (!c->profiled || !t->opts.folder || t->pg.rank > 0)
+    if (!c->profiled || !t->opts.folder || t->pg.rank > 0 || t->divergence.again)
         return TESS_OK;
     TESS_TRY(tess__path(path, t->opts.folder, density_file));
     for (int layer = 0; layer < c->config.layers; layer++)

@@ -23,7 +23,7 @@ static const char plans_head[] =
 static void print_plan(void *user, const tess_cp_event *event)
 {
     const tess_train *t = user;
-    if (t->pg.rank > 0 || event->kind == TESS_CP_PLAN_REUSED)
+    if (t->pg.rank > 0 || t->divergence.again || event->kind == TESS_CP_PLAN_REUSED)
         return;
     if (t->opts.event && event->kind != TESS_CP_FALLBACK)
         t->opts.event(t->opts.event_user, event->sentence);

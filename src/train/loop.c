@@ -4,8 +4,8 @@
  * A step accumulates the gradients of `accumulate` micro-batches; noise levels are stratified over
  * all their clips. The loss and the norm of the gradients are checked before the update: if one is
  * not finite, the state is still that of the step before, and is saved; a loss that diverges ends
- * the run at its last checkpoint. Between steps come, when due, validation, a
- * sheet of preview samples and a checkpoint. A step allocates nothing.
+ * the run with a checkpoint of its last good state (last_good.c). Between steps come, when due,
+ * validation, a sheet of preview samples and a checkpoint. A step allocates nothing.
  *
  * Each of many ranks has its clips of every micro-batch, with the same numbers, and so the same
  * noise, as on one rank; gradients are sent to their owners during the backward pass of the last
@@ -124,26 +124,6 @@ static tess_status fail_not_finite(tess_train *t, const char *what, double value
     return tess__fail(TESS_EINVAL, "%s; %s holds the state before it", why, t->checkpoint);
 }
 
-/* Whether a loss is so far above what the run had reached that the run is lost. */
-static int diverged(const tess_train *t, double loss)
-{
-    const double above = t->opts.diverge_above;
-    return above > 0 && (isnan(loss) || loss > above * t->loss_level);
-}
-
-/* EINVAL: the state that is reached is not written, so that the newest checkpoint is a good one. */
-static tess_status fail_diverged(tess_train *t, const char *what, int64_t step, double loss)
-{
-    t->pg.failure_known = 1; /* every rank has the same loss */
-    return tess__fail(
-        TESS_EINVAL,
-        "tess_train_run: the run diverges: %s of step %lld is %.3g, the lowest running "
-        "mean of the loss was %.3g; %s%s, and a smaller learning rate may help",
-        what, (long long)step, loss, t->loss_level,
-        t->checkpoint[0] ? t->checkpoint : "no checkpoint was written before",
-        t->checkpoint[0] ? " is its last good state" : "");
-}
-
 /* ESTOPPED says that the run can go on: not without the checkpoint. */
 static tess_status stop_run(tess_train *t)
 {
@@ -219,6 +199,7 @@ static tess_status observe(const tess_train *t, tess_step *now)
     return TESS_OK;
 }
 
+/* A loss that diverges is noted in t->divergence, and the step is not taken. */
 static tess_status run_step(tess_train *t, tess_step *now)
 {
     const double factor = tess_train_schedule(&t->opts, t->step);
@@ -235,8 +216,9 @@ static tess_status run_step(tess_train *t, tess_step *now)
         return fail_not_finite(t, "the loss", loss);
     if (!isfinite(norm))
         return fail_not_finite(t, "the gradients' norm", norm);
-    if (diverged(t, loss))
-        return fail_diverged(t, "the loss", t->step + 1, loss);
+    tess__good_loss(t, loss);
+    if (t->divergence.what)
+        return TESS_OK; /* the weights are as before */
     TESS_TRY(update(t, norm, factor));
     at.end = tess__pg_clock(&t->pg);
     at.ended = tess__train_sent(t);
@@ -281,26 +263,22 @@ static tess_status after_step(tess_train *t, tess_step *now)
         TESS_TRY(tess__train_validate(t, &t->val_loss, t->val_buckets));
         now->val_loss = t->val_loss;
         memcpy(now->val_buckets, t->val_buckets, sizeof now->val_buckets);
+        tess__good_validation(t);
     }
+    if (t->divergence.again)
+        return TESS_OK;
     if (validates || t->step == t->opts.steps)
         TESS_TRY(tess__plans_add(t));
     TESS_TRY(record(t, now));
-    if (validates && diverged(t, t->val_loss))
-        return fail_diverged(t, "the validation loss", t->step, t->val_loss);
-    if (!t->opts.folder)
+    if (!t->opts.folder || t->divergence.what)
         return TESS_OK;
     if (is_due(t->opts.sample_every, t))
         TESS_TRY(tess__sheet_write(t));
     return is_due(t->opts.checkpoint_every, t) ? tess__run_checkpoint(t) : TESS_OK;
 }
 
-static tess_status start(tess_train *t)
+static tess_status start_loader(tess_train *t)
 {
-    tess_status status = t->control ? tess__control_ready(t->control) : TESS_OK;
-    if (status == TESS_OK && t->opts.folder && !t->opened && t->pg.rank == 0)
-        status = tess__run_open(t);
-    TESS_TRY(tess__pg_agree(&t->pg, status));
-    t->opened = 1;
     if (t->loader)
         return TESS_OK;
     return tess__loader_start(t->ctx,
@@ -312,6 +290,18 @@ static tess_status start(tess_train *t)
                                                    .depth = TESS__RING,
                                                    .first = t->batches},
                               &t->loader);
+}
+
+static tess_status start(tess_train *t)
+{
+    tess_status status = t->control ? tess__control_ready(t->control) : TESS_OK;
+    if (status == TESS_OK && t->opts.folder && !t->opened && t->pg.rank == 0)
+        status = tess__run_open(t);
+    TESS_TRY(tess__pg_agree(&t->pg, status));
+    if (!t->opened && !t->resumed)
+        TESS_TRY(tess__good_begin(t));
+    t->opened = 1;
+    return start_loader(t);
 }
 
 /* Whether the caller of any rank wants to stop. */
@@ -326,6 +316,67 @@ static tess_status poll_stop(tess_train *t, tess_step_fn fn, void *user, const t
     return TESS_OK;
 }
 
+/* Steps that were taken before, up to step `end` or the caller's stop, without files. */
+static tess_status run_again(tess_train *t, int64_t end, tess_step_fn fn, void *user)
+{
+    int stop = 0;
+    t->divergence.again = 1;
+    t->opened = 1; /* the files of the run keep the steps that diverged */
+    TESS_TRY(start_loader(t));
+    while (t->step < end && !stop) {
+        tess_step now;
+        TESS_TRY(run_step(t, &now));
+        TESS_TRY(after_step(t, &now));
+        TESS_TRY(poll_stop(t, fn, user, &now, &stop));
+    }
+    return TESS_OK;
+}
+
+/* Back to the last good state, and its checkpoint. */
+static tess_status save_good(tess_train *t, int64_t good, tess_step_fn fn, void *user)
+{
+    int found;
+    TESS_TRY(tess__good_return(t, good, &found));
+    if (!found)
+        return TESS_OK;
+    const tess_status status = run_again(t, good, fn, user);
+    t->divergence.again = 0;
+    TESS_TRY(status);
+    t->opened = 0; /* steps after this one would be taken anew, as after a resume */
+    t->resumed = 1;
+    /* Checkpoints of later steps have lost weights, and a resume would take the newest one. */
+    TESS_TRY(tess__pg_agree(&t->pg, t->pg.rank == 0 ? tess__run_drop(t, t->step) : TESS_OK));
+    return tess__run_checkpoint(t);
+}
+
+/* EINVAL on all ranks, which have the same losses. */
+static tess_status end_diverged(tess_train *t, tess_step_fn fn, void *user)
+{
+    const tess__divergence d = t->divergence;
+    char why[256];
+    snprintf(
+        why, sizeof why,
+        "tess_train_run: the run diverges: %s of step %lld is %.3g, the lowest running mean of "
+        "the loss was %.3g",
+        d.what, (long long)d.step, d.loss, t->loss_level);
+    t->divergence.what = NULL;
+    t->checkpoint[0] = 0;
+    if (t->opts.folder && save_good(t, d.good, fn, user) != TESS_OK)
+        return tess__fail(TESS_EINVAL, "%s; and the checkpoint of its last good state failed: %s",
+                          why, tess_last_error());
+    t->pg.failure_known = 1;
+    if (!t->opts.folder)
+        return tess__fail(TESS_EINVAL, "%s; a smaller learning rate may help", why);
+    if (!t->checkpoint[0])
+        return tess__fail(TESS_EINVAL,
+                          "%s; its last good state was that of step %lld, and no checkpoint from "
+                          "before it is kept",
+                          why, (long long)d.good);
+    return tess__fail(TESS_EINVAL,
+                      "%s; %s holds its last good state, and a smaller learning rate may help", why,
+                      t->checkpoint);
+}
+
 static tess_status run_steps(tess_train *t, int64_t end, tess_step_fn fn, void *user)
 {
     TESS_TRY(start(t));
@@ -333,7 +384,10 @@ static tess_status run_steps(tess_train *t, int64_t end, tess_step_fn fn, void *
         tess_step now;
         int stop;
         TESS_TRY(run_step(t, &now));
-        TESS_TRY(after_step(t, &now));
+        if (!t->divergence.what)
+            TESS_TRY(after_step(t, &now));
+        if (t->divergence.what)
+            return end_diverged(t, fn, user);
         TESS_TRY(poll_stop(t, fn, user, &now, &stop));
         if (stop && t->step < t->opts.steps)
             return stop_run(t);

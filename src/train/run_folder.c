@@ -6,6 +6,7 @@
  *   lock                                while a run is in progress: run_lock.c
  *   checkpoints/step-000500/ ...        complete, always
  *   checkpoints/.step-001000.tmp/       being written, or left by a killed process
+ *   checkpoints/.step-start/            until there is another one: last_good.c
  *
  * A checkpoint is made under the second name and renamed when all of it is on disk; one that is
  * deleted is renamed back to such a name first. So a folder called step-N is always complete; one
@@ -168,7 +169,8 @@ static void clean_checkpoints(const char *folder)
     char path[PATH_MAX];
     DIR *dir = opendir(folder);
     for (const struct dirent *e; dir && (e = readdir(dir)) != NULL;)
-        if (strncmp(e->d_name, ".step-", 6) == 0 && tess__path(path, folder, e->d_name) == TESS_OK)
+        if ((strncmp(e->d_name, ".step-", 6) == 0 || strncmp(e->d_name, "..step-", 7) == 0) &&
+            tess__path(path, folder, e->d_name) == TESS_OK)
             tess__remove_folder(path);
     if (dir)
         closedir(dir);
@@ -243,6 +245,16 @@ static tess_status drop(const char *folder, int64_t step)
     return TESS_OK;
 }
 
+tess_status tess__run_drop(const tess_train *train, int64_t last)
+{
+    char folder[PATH_MAX];
+    int count;
+    TESS_TRY(tess__path(folder, train->opts.folder, checkpoints));
+    for (int64_t step; (step = scan(folder, 1, INT64_MAX, &count)) > last;)
+        TESS_TRY(drop(folder, step));
+    return TESS_OK;
+}
+
 /* Removes the oldest checkpoints beyond checkpoint_limit. */
 static tess_status rotate(const tess_train *train, const char *folder)
 {
@@ -256,17 +268,35 @@ static tess_status rotate(const tess_train *train, const char *folder)
     return TESS_OK;
 }
 
+int64_t tess__run_newest(const tess_train *train, int64_t last)
+{
+    char folder[PATH_MAX];
+    int count;
+    if (tess__path(folder, train->opts.folder, checkpoints) != TESS_OK)
+        return -1;
+    return scan(folder, 1, last + 1, &count);
+}
+
+tess_status tess__run_path(const tess_train *train, int64_t step, char path[PATH_MAX])
+{
+    char name[48], folder[PATH_MAX];
+    name_of(step, name);
+    TESS_TRY(tess__path(folder, train->opts.folder, checkpoints));
+    return tess__path(path, folder, name);
+}
+
 tess_status tess__run_checkpoint(tess_train *train)
 {
-    char name[48], folder[PATH_MAX], path[PATH_MAX];
+    char folder[PATH_MAX], path[PATH_MAX];
     const int writes = train->pg.rank == 0;
     if (train->saved == train->step)
         return TESS_OK;
-    name_of(train->step, name);
     TESS_TRY(tess__path(folder, train->opts.folder, checkpoints));
-    TESS_TRY(tess__path(path, folder, name));
+    TESS_TRY(tess__run_path(train, train->step, path));
     /* A checkpoint of this name can only be an unreadable one. */
     TESS_TRY(tess__pg_agree(&train->pg, writes ? drop(folder, train->step) : TESS_OK));
     TESS_TRY(tess__train_save(train, path));
+    if (writes && tess__run_newest(train, train->divergence.good) >= 0)
+        tess__good_end(train);
     return tess__pg_agree(&train->pg, writes ? rotate(train, folder) : TESS_OK);
 }

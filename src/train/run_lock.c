@@ -86,6 +86,7 @@ void tess__run_unlock(tess_train *train)
     char path[PATH_MAX];
     if (train->lock < 0)
         return;
+    tess__good_end(train);
     if (tess__path(path, train->opts.folder, "lock") == TESS_OK)
         unlink(path);
     close(train->lock);

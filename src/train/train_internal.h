@@ -18,6 +18,16 @@
 
 #include <limits.h>
 
+/* Which states of a run are good, and why the run ends where one is not: last_good.c. */
+typedef struct {
+    int64_t good;      /* newest step whose weights are good */
+    int64_t validated; /* newest step whose validation did not diverge */
+    const char *what;  /* that diverges: a loss, a validation; NULL: nothing */
+    int64_t step;      /* at which it does */
+    double loss;       /* its value */
+    int again;         /* 1: steps are run again, and written to no file */
+} tess__divergence;
+
 struct tess_train {
     tess_ctx *ctx;
     tess__arena arena; /* the object itself first, then buffers */
@@ -51,10 +61,11 @@ struct tess_train {
     int lock;          /* the open lock file of the folder, on rank 0; -1: none */
     int lock_made;     /* 1: the folder was made for it */
     double loss_level; /* lowest loss_mean of this process; NaN: none yet */
-    int opened;        /* 1: the folder is ready for this run */
-    int resumed;       /* 1: a checkpoint was read */
-    int recorded;      /* 1: settings.json is that of this run */
-    int64_t saved;     /* step of the checkpoint below; -1: none */
+    tess__divergence divergence;
+    int opened;    /* 1: the folder is ready for this run */
+    int resumed;   /* 1: a checkpoint was read */
+    int recorded;  /* 1: settings.json is that of this run */
+    int64_t saved; /* step of the checkpoint below; -1: none */
     char checkpoint[PATH_MAX];
 };
 
@@ -281,9 +292,28 @@ tess_status tess__settings_write(const tess_train *train, const char *folder);
 tess_status tess__train_save(tess_train *train, const char *dir);
 
 /* run_lock.c: makes the folder of the run and locks it; EINVAL names the process that has it. The
- * end of the run unlocks it. */
+ * end of the run unlocks it, and removes what is needed only while it goes on. */
 tess_status tess__run_lock(tess_train *train);
 void tess__run_unlock(tess_train *train);
+
+/* Collective: writes a checkpoint folder, which must not exist; `saved` is not changed. */
+tess_status tess__checkpoint_write(tess_train *train, const char *dir);
+
+/* Collective: reads a checkpoint on all ranks; branch: of another run. */
+tess_status tess__checkpoint_load(tess_train *train, const char *dir, int branch);
+
+/* last_good.c. Notes the loss of the weights at t->step, before their update; and a validation of
+ * them. Either sets divergence.what where the run diverges. */
+void tess__good_loss(tess_train *train, double loss);
+void tess__good_validation(tess_train *train);
+
+/* Collective. The state at the start of a run in a hidden folder, for there is no checkpoint yet;
+ * and back to the newest checkpoint up to a step: the start is one. *found 0: there is none. */
+tess_status tess__good_begin(tess_train *train);
+tess_status tess__good_return(tess_train *train, int64_t step, int *found);
+
+/* Removes the state at the start: at the end of the run, or as soon as a checkpoint replaces it. */
+void tess__good_end(const tess_train *train);
 
 /* Removes what a killed process left in the folder of a run, which is locked. */
 void tess__run_clean(const char *folder);
@@ -293,5 +323,11 @@ tess_status tess__run_open(tess_train *train);
 
 /* Writes checkpoints/step-000500, unless it exists; then deletes the oldest ones. */
 tess_status tess__run_checkpoint(tess_train *train);
+
+/* The newest step up to `last` of which the folder of the run has a checkpoint; -1: none. And the
+ * path of the checkpoint of a step. */
+int64_t tess__run_newest(const tess_train *train, int64_t last);
+tess_status tess__run_drop(const tess_train *train, int64_t last); /* removes all later ones */
+tess_status tess__run_path(const tess_train *train, int64_t step, char path[PATH_MAX]);
 
 #endif

@@ -1,4 +1,4 @@
-# A run whose loss explodes ends at its last good checkpoint; what cannot happen is said before the first step; arms that
+# A run whose loss explodes ends with a checkpoint of its last good state; what cannot happen is said before the first step; arms that
 # branch off are sparse at once.
 tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 small="--preset tiny --frames 4 --height 16 --width 16 --batch 1 --validate-clips 1 --warmup 0 --decay-from 1 -j 1"
@@ -8,8 +8,17 @@ echo "== divergence"
 tessera train $small --steps 5 --checkpoint-every 5 --validate-every 0 --out run -q >/dev/null
 tessera train --out run --resume --steps 400 --lr 900 --optimiser muon --lr-muon 900 --clip 0 -q 2>&1 | numbers
 echo "exit ${PIPESTATUS[0]}"
-ls run/checkpoints
+ls -A run/checkpoints
 tessera train --out run --resume --steps 8 --lr 900 --lr-muon 900 --clip 0 --diverge-above 0 -q 2>&1 | grep -c diverges
+echo "== steps are run again, and the run goes on from there with a smaller rate"
+tessera train $small --warmup 60 --steps 400 --checkpoint-every 10 --validate-every 0 --lr 1 --lr-muon 5 --clip 0 --out rising 2>&1 | grep diverges | numbers | sed -E "s/step-[0-9]+/step-N/; s/1 to [0-9]+/1 to N/"
+ls -A rising/checkpoints | sed -E "s/[0-9]+/N/"
+tessera train --out rising --resume --steps 40 --lr 0.001 --lr-muon 0.001 -q >/dev/null; echo "exit $?"
+wc -l < rising/metrics.jsonl; wc -l < rising/commands.txt
+echo "== validation alone shows it"
+tessera train $small --steps 1 --validate-every 1 --lr 900 --lr-muon 900 --clip 0 --out once -q 2>&1 | numbers
+echo "exit ${PIPESTATUS[0]}"
+ls -A once/checkpoints
 echo "== what cannot happen"
 tessera train $small --steps 2 --attention dsv --dry-run 2>&1 >/dev/null
 tessera train $small --steps 2 --attention window --density 0.25 --warmup 9 --dry-run 2>&1 >/dev/null

@@ -26,13 +26,14 @@ static const opt common_options[] = {
     {"verbose", 'v', OPT_COUNT, offsetof(common, verbose),
      .help = "print what happens; twice: in detail"},
     {"threads", 'j', OPT_INT, offsetof(common, threads), "N", .min = 1, .max = 1024,
-     .help = "threads to use; default: $TESS_THREADS, else every usable core"},
+     .unit = "threads", .help = "threads to use; default: $TESS_THREADS, else every usable core"},
     {"seed", 0, OPT_INT, offsetof(common, seed), "N", "0", .max = INFINITY,
      .help = "seed of all random numbers"},
     {"isa", 0, OPT_CHOICE, offsetof(common, isa), "ISA", .choices = isas,
      .help = "instruction set; default: $TESS_ISA, else the best this machine runs"},
     /* The last one, of commands that run on several ranks. */
     {"rank-timeout", 0, OPT_INT, offsetof(common, rank_timeout), "SECONDS", .min = 1, .max = 1e6,
+     .unit = "seconds",
      .help = "with several ranks: end when one has not answered for so long; never unless given"},
 };
 
@@ -110,6 +111,7 @@ static void limit_text(const opt *o, double limit, char text[32])
 static void rule_range(const opt *o, const char *kind, char *text, size_t bytes)
 {
     const char *comma = o->type == OPT_SIZE ? "," : ""; /* its kind is a list */
+    const int unit = o->unit && o->type != OPT_SIZE;    /* sizes are written with theirs */
     char low[32], high[32];
     limit_text(o, o->min, low);
     limit_text(o, o->max, high);
@@ -119,10 +121,20 @@ static void rule_range(const opt *o, const char *kind, char *text, size_t bytes)
         snprintf(text, bytes, "%s%s of at least %s", kind, comma, low);
     else
         snprintf(text, bytes, "%s%s %s..%s", kind, comma, low, high);
+    const size_t used = strlen(text);
+    if (unit)
+        snprintf(text + used, bytes - used, ", in %s", o->unit);
+}
+
+const char *const *opt_choices(const opt *o)
+{
+    const char *of = o->choices_of ? o->choices_of : o->member;
+    return o->choices || !of ? o->choices : tess_option_find(o->table, of)->words;
 }
 
 void opt_rule(const opt *o, char *text, size_t bytes)
 {
+    const char *const *words = opt_choices(o);
     size_t used = 0;
     switch (o->type) {
     case OPT_INT: rule_range(o, "an integer", text, bytes); return;
@@ -130,12 +142,12 @@ void opt_rule(const opt *o, char *text, size_t bytes)
     case OPT_SIZE: rule_range(o, "a size such as 4096, 64K or 2GiB", text, bytes); return;
     case OPT_CHOICE:
         text[0] = 0;
-        for (int i = 0; o->choices[i] && used < bytes; i++)
+        for (int i = 0; words[i] && used < bytes; i++)
             used += (size_t)snprintf(text + used, bytes - used, "%s%s",
-                                     i == 0              ? ""
-                                     : o->choices[i + 1] ? ", "
-                                                         : " or ",
-                                     o->choices[i]);
+                                     i == 0         ? ""
+                                     : words[i + 1] ? ", "
+                                                    : " or ",
+                                     words[i]);
         return;
     case OPT_CUBE: snprintf(text, bytes, "auto or sizes such as 2x4x4"); return;
     default: snprintf(text, bytes, "a text that is not empty"); return;
@@ -205,12 +217,13 @@ static int parse_size(const opt *o, const char *text, int64_t *value)
 
 static int parse_choice(const opt *o, const char *text, void *at)
 {
-    for (int i = 0; o->choices[i]; i++)
-        if (strcasecmp(o->choices[i], text) == 0) {
+    const char *const *words = opt_choices(o);
+    for (int i = 0; words[i]; i++)
+        if (strcasecmp(words[i], text) == 0) {
             if (o->narrow)
                 *(int *)at = o->values ? o->values[i] : i;
             else
-                *(const char **)at = o->choices[i];
+                *(const char **)at = words[i];
             return 0;
         }
     return -1;
@@ -232,7 +245,7 @@ const char *opt_word(const opt *o, const void *values)
         return *(const char *const *)at;
     while ((o->values ? o->values[i] : i) != *(const int *)at)
         i++;
-    return o->choices[i];
+    return opt_choices(o)[i];
 }
 
 /* A list has room for every argument there is, so that it is allocated once. */

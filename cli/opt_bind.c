@@ -58,9 +58,9 @@ void opt_bind(opt *options, int n, const void *defaults)
         o->offset += o->own ? 0 : from->offset;
         o->min = o->min != 0 || o->max != 0 ? o->min : from->low;
         o->max = o->max != 0 ? o->max : from->high;
-        o->choices = from->words;
         o->values = from->values;
         o->help = o->help ? o->help : from->help;
+        o->unit = o->unit ? o->unit : from->unit;
         if (o->own != OPT_OWN)
             o->initial = initial_of(
                 o, from, o->own ? library + from->offset : (const char *)defaults + o->offset);

@@ -186,8 +186,8 @@ static void wrong_words_get_a_sentence(void **state)
          "--count is \"99999999999999999999\", must be an integer -3..10"},
         {"a --count= ", "--count is \"\", must be an integer -3..10"},
         {"a --count", "--count lacks its value, must be an integer -3..10"},
-        {"a -j0", "--threads is \"0\", must be an integer 1..1024"},
-        {"a -j", "--threads lacks its value, must be an integer 1..1024"},
+        {"a -j0", "--threads is \"0\", must be an integer 1..1024, in threads"},
+        {"a -j", "--threads lacks its value, must be an integer 1..1024, in threads"},
         {"a --seed -1", "--seed is \"-1\", must be an integer of at least 0"},
         {"a --bytes 1X", "--bytes is \"1X\", must be a size such as 4096, 64K or 2GiB"},
         {"a --bytes 1KX", "--bytes is \"1KX\", must be a size such as 4096, 64K or 2GiB"},
@@ -261,7 +261,7 @@ static void the_tables_of_the_commands_are_sound(void **state)
             char line[128], error[OPT_ERROR_MAX];
             assert_true(strchr("hvqoj", o->short_name) != NULL); /* and 0, the string's end */
             assert_int_equal(o->value != NULL, opt_takes_value(o));
-            assert_int_equal(o->choices != NULL, o->type == OPT_CHOICE);
+            assert_int_equal(opt_choices(o) != NULL, o->type == OPT_CHOICE);
             assert_true(o->offset >= (cmd->plain ? sizeof(int) : sizeof(common)));
             assert_true(o->offset < cmd->size);
             if (!o->initial || !opt_takes_value(o))

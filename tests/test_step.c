@@ -62,7 +62,7 @@ static void stages_follow_the_options(void **state)
     CHECK_FAILS(
         tess_stage_query(&(tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .check_every = -1}, 1,
                          8, &stage),
-        TESS_EINVAL, "tess_stage_query: attention.check_every is -1, must be 1..1000000000");
+        TESS_EINVAL, "tess_stage_query: attention.check_every is -1, must be 1..1000000000 steps");
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */

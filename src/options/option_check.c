@@ -63,8 +63,8 @@ static tess_status check_one(const char *who, const char *prefix, const tess_opt
         return TESS_OK;
     if (o->type == TESS_OPTION_FLAG)
         return tess__invalid(who, "%s%s is %.15g, must be 0 or 1", prefix, o->name, value);
-    return tess__invalid(who, "%s%s is %.15g, must be %.15g..%.15g", prefix, o->name, value, o->low,
-                         o->high);
+    return tess__invalid(who, "%s%s is %.15g, must be %.15g..%.15g%s%s", prefix, o->name, value,
+                         o->low, o->high, o->unit ? " " : "", o->unit ? o->unit : "");
 }
 
 tess_status tess__options_check(const char *who, tess_options which, const void *opts)

@@ -7,24 +7,30 @@
 #include <stddef.h>
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): offsetof takes a member without them */
-#define OPTION(member, type, low, high, words, values, help)                                       \
+#define OPTION(member, type, low, high, words, values, help, unit)                                 \
     {                                                                                              \
-#member, TESS_OPTION_##type, offsetof(OPTS, member), low, high, words, values, help        \
+#member, TESS_OPTION_##type, offsetof(OPTS, member), low, high, words, values, help, unit  \
     }
 /* NOLINTEND(bugprone-macro-parentheses) */
-#define INT(member, low, high, help) OPTION(member, INT, low, high, NULL, NULL, help)
-#define INT64(member, low, high, help) OPTION(member, INT64, low, high, NULL, NULL, help)
-#define REAL(member, low, high, help) OPTION(member, REAL, low, high, NULL, NULL, help)
-#define FLAG(member, help) OPTION(member, FLAG, 0, 1, NULL, NULL, help)
-#define WORD(member, words, help) OPTION(member, WORD, 0, 0, words, NULL, help)
-#define VALUE(member, words, values, help) OPTION(member, WORD, 0, 0, words, values, help)
+#define INT(member, low, high, help) OPTION(member, INT, low, high, NULL, NULL, help, NULL)
+#define INT64(member, low, high, help) OPTION(member, INT64, low, high, NULL, NULL, help, NULL)
+#define REAL(member, low, high, help) OPTION(member, REAL, low, high, NULL, NULL, help, NULL)
+/* Numbers with a unit. */
+#define INT_IN(unit, member, low, high, help) OPTION(member, INT, low, high, NULL, NULL, help, unit)
+#define INT64_IN(unit, member, low, high, help)                                                    \
+    OPTION(member, INT64, low, high, NULL, NULL, help, unit)
+#define REAL_IN(unit, member, low, high, help)                                                     \
+    OPTION(member, REAL, low, high, NULL, NULL, help, unit)
+#define FLAG(member, help) OPTION(member, FLAG, 0, 1, NULL, NULL, help, NULL)
+#define WORD(member, words, help) OPTION(member, WORD, 0, 0, words, NULL, help, NULL)
+#define VALUE(member, words, values, help) OPTION(member, WORD, 0, 0, words, values, help, NULL)
 /* A member of a member, by a name of its own. */
 #define MEMBER(name, member, type, low, high, words, help)                                         \
     {                                                                                              \
-        name, TESS_OPTION_##type, offsetof(OPTS, member), low, high, words, NULL, help             \
+        name, TESS_OPTION_##type, offsetof(OPTS, member), low, high, words, NULL, help, NULL       \
     }
-#define CUBE(member, help) OPTION(member, CUBE, 0, 0, NULL, NULL, help)
-#define TEXT(member, help) OPTION(member, TEXT, 0, 0, NULL, NULL, help)
+#define CUBE(member, help) OPTION(member, CUBE, 0, 0, NULL, NULL, help, NULL)
+#define TEXT(member, help) OPTION(member, TEXT, 0, 0, NULL, NULL, help, NULL)
 
 static const char strategy_help[] =
     "how ranks share attention: contiguous, refined, fractional, ring, selective, degrees such as "
@@ -40,14 +46,14 @@ static const int store_values[] = {TESS_DTYPE_F32, TESS_DTYPE_BF16};
 
 #define OPTS tess_train_opts
 static const tess_option train_options[] = {
-    INT64(steps, 1, 1e9, "optimiser steps of the run"),
-    INT(batch, 1, 65536, "clips of a micro-batch"),
-    INT(accumulate, 1, 65536, "micro-batches of a step"),
+    INT64_IN("steps", steps, 1, 1e9, "optimiser steps of the run"),
+    INT_IN("clips", batch, 1, 65536, "clips of a micro-batch"),
+    INT_IN("micro-batches", accumulate, 1, 65536, "micro-batches of a step"),
     WORD(optim, optimisers,
          "optimiser of the weights; muon: Muon for the matrices of the blocks, AdamW for all else"),
     REAL(lr, 1e-12, 1000, "learning rate of AdamW"),
     REAL(lr_muon, 1e-12, 1000, "learning rate of Muon"),
-    INT64(warmup, 0, 1e9, "steps of linear learning-rate warmup; 0: none"),
+    INT64_IN("steps", warmup, 0, 1e9, "steps of linear learning-rate warmup; 0: none"),
     REAL(decay_from, 0, 1,
          "fraction of the steps after which the learning rate decays linearly to 0; 1: never"),
     REAL(beta1, 0, 0.999999, "decay of the first moment of AdamW"),
@@ -66,17 +72,21 @@ static const tess_option train_options[] = {
     FLAG(keep, "recomputation of each block in the backward pass: less memory, more time"),
     VALUE(store, stores, store_values, "precision of saved activations"),
     CUBE(cube, "token order of dense attention"),
-    INT64(validate_every, 0, 1e9, "steps between validations; 0: none"),
-    INT(validate_clips, 1, 1e6, "clips of the fixed validation set, each at four noise levels"),
-    INT64(checkpoint_every, 0, 1e9, "steps between checkpoints; 0: none, also not at the end"),
-    INT(checkpoint_limit, 0, 1e6, "newest checkpoints that are not deleted; 0: all"),
-    INT64(sample_every, 0, 1e9, "steps between sheets of preview samples; 0: none"),
-    INT(sample_steps, 1, 10000, "Euler steps of a preview sample"),
+    INT64_IN("steps", validate_every, 0, 1e9, "steps between validations; 0: none"),
+    INT_IN("clips", validate_clips, 1, 1e6,
+           "clips of the fixed validation set, each at four noise levels"),
+    INT64_IN("steps", checkpoint_every, 0, 1e9,
+             "steps between checkpoints; 0: none, also not at the end"),
+    INT_IN("checkpoints", checkpoint_limit, 0, 1e6,
+           "newest checkpoints that are not deleted; 0: all"),
+    INT64_IN("steps", sample_every, 0, 1e9, "steps between sheets of preview samples; 0: none"),
+    INT_IN("steps", sample_steps, 1, 10000, "Euler steps of a preview sample"),
     REAL(guidance, -1000, 1000,
          "classifier-free guidance scale of preview samples; stored in checkpoints for `tessera "
          "sample`"),
     FLAG(tensorboard, "event file of TensorBoard in the folder of the run, beside metrics.jsonl"),
-    INT(ranks_context, 0, 65536,
+    INT_IN(
+        "ranks", ranks_context, 0, 65536,
         "ranks that share the tokens of each clip (context parallelism), while groups of so many "
         "share the clips; 0: all"),
     TEXT(strategy, strategy_help),
@@ -122,16 +132,17 @@ static const tess_option attention_options[] = {
                "after stage 1"),
     WORD(switch_by, switches,
          "rule by which layers of dsv become sparse; the other kinds switch by step"),
-    INT64(switch_step, 1, 1e9, "dense steps before a switch by step"),
+    INT64_IN("steps", switch_step, 1, 1e9, "dense steps before a switch by step"),
     REAL(switch_recall, 1e-6, 1,
          "recall of a layer on two checks in a row before a switch by recall"),
     REAL(switch_loss, 1e-9, 1e6, "mean loss of the predictors before a switch by loss"),
     REAL(back_recall, 1e-6, 1, "recall below which a head or layer is dense again"),
-    INT64(profile_every, 0, 1e9, "steps between profiles; 0: 10 in stage 1, 25 in stage 2"),
-    INT64(check_every, 1, 1e9, "steps between checks of recall"),
-    INT64(index_memory, 0, 4e15,
-          "memory for lists of keys; those that do not fit are selected again; 0: 1/32 of the "
-          "activations"),
+    INT64_IN("steps", profile_every, 0, 1e9,
+             "steps between profiles; 0: 10 in stage 1, 25 in stage 2"),
+    INT64_IN("steps", check_every, 1, 1e9, "steps between checks of recall"),
+    INT64_IN("bytes", index_memory, 0, 4e15,
+             "memory for lists of keys; those that do not fit are selected again; 0: 1/32 of the "
+             "activations"),
     REAL(break_even, 0, 1e6, "density below which sparse attention is faster; 0: measured"),
     TEXT(dispatch, "choice of the heads that are sparse: those that gain (auto), all (sparse), or "
                    "those that decisions.json of a "
@@ -148,14 +159,14 @@ static const char *const halves[] = {"auto", "on", "off", NULL};
 
 #define OPTS tess_sample_opts
 static const tess_option sample_options[] = {
-    INT(batch, 1, 65536, "clips at once"),
-    INT(steps, 1, 10000, "Euler steps"),
+    INT_IN("clips", batch, 1, 65536, "clips at once"),
+    INT_IN("steps", steps, 1, 10000, "Euler steps"),
     REAL(shift, 0.001, 1000, "shift of the noise levels"),
     REAL(guidance, -1000, 1000, "classifier-free guidance scale; 1: none"),
     INT64(first, 0, 1e15, "number of the first clip"),
     CUBE(cube, "token order of dense attention"),
-    INT64(search_every, 1, 10000,
-          "steps from one search of search to the next; those between use its keys"),
+    INT64_IN("steps", search_every, 1, 10000,
+             "steps from one search of search to the next; those between use its keys"),
     WORD(halves, halves,
          "one half of the ranks evaluates with the prompt and the other one without; auto: with "
          "guidance and an even number of ranks"),
@@ -171,39 +182,42 @@ static const tess_sample_opts sample_defaults = TESS_SAMPLE_OPTS_INIT;
 static const tess_option data_options[] = {
     TEXT(source,
          "clips to train on: shapes, recall, recall-aligned, a folder of clips, or latents"),
-    INT(frames, 0, 4096, "frames of a clip; 0: 8, or those of the latents"),
-    INT(height, 0, 16384,
+    INT_IN("frames", frames, 0, 4096, "frames of a clip; 0: 8, or those of the latents"),
+    INT_IN(
+        "pixels", height, 0, 16384,
         "height of a clip in pixels; clips are scaled to cover the size and cut at the centre; 0: "
         "32, or that of the latents"),
-    INT(width, 0, 16384, "width of a clip in pixels; 0: 32, or that of the latents"),
-    INT(pack, 1, 16, "P x P pixels become the channels of one"),
-    INT(text_len, 0, 1048576, "vectors of a prompt; 0: 16, or those of text"),
+    INT_IN("pixels", width, 0, 16384, "width of a clip in pixels; 0: 32, or that of the latents"),
+    INT_IN("pixels", pack, 1, 16, "P x P pixels become the channels of one"),
+    INT_IN("vectors", text_len, 0, 1048576, "vectors of a prompt; 0: 16, or those of text"),
     INT(text_dim, 0, 1048576, "length of a prompt's vectors; 0: 64, or that of text"),
     TEXT(text, "folder or file of text embeddings made elsewhere"),
-    REAL(fps, 0, 1000, "frames read per second of a clip in a file; 0: every frame"),
-    INT(stride, 0, 1 << 24,
-        "frames from one window of a clip in a file to the next; 0: its first frames alone"),
+    REAL_IN("frames per second", fps, 0, 1000,
+            "frames read per second of a clip in a file; 0: every frame"),
+    INT_IN("frames", stride, 0, 1 << 24,
+           "frames from one window of a clip in a file to the next; 0: its first frames alone"),
     FLAG(random_start, "windows begin anywhere in their stride, anew in every epoch"),
     FLAG(random_crop, "windows are cut anywhere from the scaled frames, not at the centre"),
     FLAG(flip, "every second window or so is mirrored, left to right"),
-    INT(token, 1, 16, "pixels on a side of the tokens that the cards of recall are made of"),
-    INT64(cache, 0, 1e15, "bytes of decoded clips that are held in memory"),
+    INT_IN("pixels", token, 1, 16,
+           "pixels on a side of the tokens that the cards of recall are made of"),
+    INT64_IN("bytes", cache, 0, 1e15, "bytes of decoded clips that are held in memory"),
 };
 static const tess_data_opts data_defaults = TESS_DATA_OPTS_INIT;
 #undef OPTS
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-static const char *const methods[] = {"auto",    "contiguous", "snake",         "lpt", "db-sp",
-                                      "refined", "fractional", "refined-equal", NULL};
+static const char *const methods[TESS_PLAN_METHOD_COUNT + 1] = {
+    "auto", "contiguous", "snake", "lpt", "db-sp", "refined", "fractional", "refined-equal", NULL};
 static const char *const passes[] = {"fwd", "train", NULL};
 static const char *const sizes[] = {"2", "4", NULL};
 static const int size_values[] = {2, 4};
 
 #define OPTS tess_plan_opts
 static const tess_option plan_options[] = {
-    INT(ranks, 1, 65536, "ranks to distribute the attention over"),
-    INT(nodes, 0, 65536, "nodes of the ranks; 0: as many as the ranks need"),
+    INT_IN("ranks", ranks, 1, 65536, "ranks to distribute the attention over"),
+    INT_IN("nodes", nodes, 0, 65536, "nodes of the ranks; 0: as many as the ranks need"),
     MEMBER("method", strategy.method, WORD, 0, 0, methods,
            "how heads are distributed: over all ranks, unless --ulysses, --ring or --selective is "
            "given too; auto tries every method at all degrees"),
@@ -218,7 +232,8 @@ static const tess_option plan_options[] = {
           "bytes of an element of q, k, v, o and their gradients"),
     INT(proj_dim, 0, 65536, "elements of the projections by which ranks choose keys; 0: none"),
     FLAG(lse, "forward, the log-sum-exp is returned with o"),
-    INT64(memory, 0, 9.2e18, "bytes for the attention of one layer on a rank; 0: the cluster's"),
+    INT64_IN("bytes", memory, 0, 9.2e18,
+             "bytes for the attention of one layer on a rank; 0: the cluster's"),
     REAL(union_share, 0, 1,
          "fraction of the keys that a rank's queries select together, where only densities are "
          "known; 0: not known"),

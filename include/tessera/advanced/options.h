@@ -32,6 +32,7 @@ typedef struct {
     const char *const *words; /* of a WORD, ended by NULL */
     const int *values;        /* of the words; NULL: 0, 1, 2, ... */
     const char *help;         /* a phrase */
+    const char *unit;         /* of a number: "frames"; NULL: none */
 } tess_option;
 
 typedef struct {

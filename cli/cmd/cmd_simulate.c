@@ -28,7 +28,7 @@ static tess_status apply_profile(simulate_job *j)
     tess_profile *profile = NULL;
     if (!j->given->density)
         return TESS_OK;
-    const int method = choices_find(choices_method, j->given->method);
+    const int method = choices_value(TESS_OPTIONS_PLAN, "method", j->given->method);
     TRY(tess_profile_open(j->c->ctx, j->given->density, NULL, &profile));
     const tess_status status =
         tess_scenario_plan(j->c->ctx, j->cluster, profile, -1, (tess_plan_method)method, &j->s);
@@ -36,22 +36,28 @@ static tess_status apply_profile(simulate_job *j)
     return status;
 }
 
-static tess_status simulate(simulate_job *j)
+/* The scenario, and all that is needed to run it. */
+static tess_status prepare(simulate_job *j)
 {
     cli *c = j->c;
     TRY(tess_scenario_load(c->ctx, j->given->scenario, &j->s));
     TRY(apply_settings(j));
-    if (!j->s.system.cluster[0])
+    if (!j->s.system.cluster[0] && !j->given->search)
         return out_usage(c, "the scenario names no cluster; use --set system.cluster=NAME");
-    TRY(tess_cluster_load(c->ctx, j->s.system.cluster, &j->cluster));
-    TRY(apply_profile(j));
     TRY(tess_sim_params_load(c->ctx, j->given->params, &j->params));
-    TRY(tess_sim_create(c->ctx, j->params, &j->sim));
-    if (j->given->measured) {
+    if (j->given->measured)
         TRY(tess_sim_measured_load(c->ctx, j->given->measured, NULL, &j->measured));
-        TRY(tess_sim_use_measured(j->sim, j->measured));
-    }
-    return tess_sim_run(j->sim, j->cluster, &j->s, &j->r);
+    return TESS_OK;
+}
+
+static tess_status simulate(simulate_job *j)
+{
+    TRY(tess_cluster_load(j->c->ctx, j->s.system.cluster, &j->cluster));
+    TRY(apply_profile(j));
+    TRY(tess_sim_create(j->c->ctx, j->params, &j->sim));
+    TRY(tess_sim_use_measured(j->sim, j->measured));
+    TRY(tess_sim_run(j->sim, j->cluster, &j->s, &j->r));
+    return simulate_report(j);
 }
 
 /* ---- command --------------------------------------------------------------------------------- */
@@ -66,6 +72,7 @@ static tess_status check_usage(cli *c, const simulate_values *v)
                          v->cluster                 ? "cluster"
                          : !isnan(v->compute_scale) ? "compute-scale"
                                                     : "per-node");
+    TRY(simulate_search_usage(c, v));
     if (!v->trace)
         return TESS_OK;
     if (v->scenario || v->set.n || v->density || v->params || v->measured || v->explain)
@@ -81,9 +88,9 @@ static tess_status run(cli *c, const void *given)
     if (status == TESS_OK && v->trace)
         status = simulate_trace(c, v->trace, v->cluster, v->compute_scale, v->per_node);
     else if (status == TESS_OK)
-        status = simulate(&j);
+        status = prepare(&j);
     if (status == TESS_OK && !v->trace)
-        status = simulate_report(&j);
+        status = v->search ? simulate_search(&j) : simulate(&j);
     tess_sim_destroy(j.sim);
     tess_sim_measured_destroy(j.measured);
     tess_sim_params_destroy(j.params);
@@ -103,12 +110,12 @@ static const opt options[] = {
     {"price", 0, OPT_DOUBLE, offsetof(simulate_values, price), "MONEY", .min = 0, .max = 1e9,
      .help = "of one GPU for an hour"},
     {"steps", 0, OPT_DOUBLE, offsetof(simulate_values, steps), "N", .min = 1, .max = 1e12,
-     .help = "also the time and cost of that many steps"},
+     .unit = "steps", .help = "also the time and cost of that many steps"},
     {"density", 0, OPT_PATH, offsetof(simulate_values, density), "PROFILE.csv",
      .help = "sparse attention of a density profile (step, layer, head, density), mean over its "
              "steps, distributed over the context-parallel ranks"},
     {"method", 0, OPT_CHOICE, offsetof(simulate_values, method), "NAME", .initial = "auto",
-     .choices = choices_method,
+     .choices_of = "method", .table = TESS_OPTIONS_PLAN,
      .help = "how heads are distributed: contiguous as Ulysses does, lpt as DSV, db-sp as db-SP"},
     {"explain", 0, OPT_FLAG, offsetof(simulate_values, explain),
      .help = "print the operations that the step is made of, their formulas, and the parameters "
@@ -117,6 +124,25 @@ static const opt options[] = {
      .help = "parameters of the simulator; the shipped ones unless given"},
     {"measured", 0, OPT_PATH, offsetof(simulate_values, measured), "TABLE.csv",
      .help = "products that were measured: they come before the formulas"},
+    {"search", 0, OPT_FLAG, offsetof(simulate_values, search),
+     .help = "simulate all combinations of some settings, and list the best that fit"},
+    {"over", 0, OPT_STRINGS, offsetof(simulate_values, over), "KEY=V1,V2,...",
+     .help = "with --search: a setting and its values; default: tp, pp, vpp, cp, ep, zero, "
+             "micro_batch, recompute and sequence, all values that the rules allow"},
+    {"gpus", 0, OPT_STRING, offsetof(simulate_values, gpus), "A,B,...",
+     .help = "with --search: numbers of GPUs; default: the scenario's"},
+    {"by", 0, OPT_CHOICE, offsetof(simulate_values, by), "WHAT", .initial = "time",
+     .choices = simulate_by, .help = "with --search: what ranks the combinations"},
+    {"memory-limit", 0, OPT_DOUBLE, offsetof(simulate_values, memory_limit), "GIB", .min = 0.001,
+     .max = 1e6,
+     .help = "with --search: memory that a GPU may hold, where that is less than it has"},
+    {"deadline", 0, OPT_DOUBLE, offsetof(simulate_values, deadline), "HOURS", .min = 1e-9,
+     .max = 1e9, .help = "with --search: hours in which --steps steps must be done"},
+    {"checkpoint", 0, OPT_PATH, offsetof(simulate_values, checkpoint), "FILE",
+     .help =
+         "with --search: go on from FILE if it is there, and write to it how far the search is"},
+    {"exhaustive", 0, OPT_FLAG, offsetof(simulate_values, exhaustive),
+     .help = "with --search: simulate to the end also what a bound rules out; the same answer"},
     {"trace", 0, OPT_PATH, offsetof(simulate_values, trace), "FILE.json",
      .help = "instead of a scenario: the trace of one rank, with its compute times as recorded"},
     {"cluster", 0, OPT_PATH, offsetof(simulate_values, cluster), "NAME",
@@ -125,7 +151,7 @@ static const opt options[] = {
     {"compute-scale", 0, OPT_DOUBLE, offsetof(simulate_values, compute_scale), "X", .min = 1e-9,
      .max = 1e9, .help = "with --trace: compute time there over the recorded one; default: 1"},
     {"per-node", 0, OPT_INT, offsetof(simulate_values, per_node), "N", .max = 1048576,
-     .help = "with --trace: ranks of a node; default: the cluster's"},
+     .unit = "ranks", .help = "with --trace: ranks of a node; default: the cluster's"},
 };
 
 static const example examples[] = {
@@ -134,6 +160,10 @@ static const example examples[] = {
      "half of the GPUs, with the cost"},
     {"tessera simulate wan2.1-14b-dsv-128 --density profile.csv --method db-sp",
      "a video model with sparse attention as a profile has it"},
+    {"tessera simulate gpt-175b-96 --search", "the best layout on the same GPUs"},
+    {"tessera simulate gpt-175b-96 --search --over layout.tp=2,4,8 --over layout.pp=6,12 "
+     "--gpus 48,96 --price 2.5 --by cost",
+     "the cheapest of these combinations"},
     {"tessera simulate mine.json --explain", "every operation, and where its numbers come from"},
     {"tessera simulate --trace rank0.json --cluster h100 --compute-scale 0.004",
      "the step of a rank that was traced here, on another machine"},
@@ -150,6 +180,12 @@ const command command_simulate = {
         "over the dense bf16 peak; HFU also recomputation.\n"
         "With --json the result has the members step_ms, tokens_per_s, memory_gib, fits, breakdown "
         "in ms, memory_parts_gib, and with --explain operations.\n"
+        "With --search the settings named by --over take all combinations of their values. What "
+        "breaks a rule or does not fit is left out; the others are ranked. Ctrl-C prints the best "
+        "so far. With --json the result has combinations, valid, evaluated, feasible, best with "
+        "settings, step_ms, memory_gib and breakdown, top (ten at most), pareto (of time against "
+        "GPUs, and of cost against time), and why: what the second lost by, and what the nearest "
+        "one that does not fit lacks.\n"
         "With --trace the step is that of one rank, as `tessera train --trace-out` wrote it: "
         "computing takes the recorded time, times --compute-scale, and messages take the time of "
         "the cluster's links. With --json the result has step_ms, compute_ms, wait_ms, "

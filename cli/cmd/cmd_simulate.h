@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_simulate.h - declarations of `tessera simulate`: cmd_simulate.c runs the scenario,
- * simulate_output.c prints the result, simulate_trace.c does both for a traced rank. */
+ * simulate_output.c prints the result, simulate_trace.c does both for a traced rank,
+ * simulate_search.c for many scenarios. */
 #ifndef CLI_CMD_SIMULATE_H
 #define CLI_CMD_SIMULATE_H
 
@@ -17,6 +18,10 @@ typedef struct {
     const char *trace, *cluster; /* of a traced rank, instead of a scenario */
     double compute_scale;
     int64_t per_node;
+    int search, exhaustive; /* all combinations of some settings */
+    strings over;
+    const char *gpus, *by, *checkpoint;
+    double memory_limit, deadline;
 } simulate_values;
 
 typedef struct {
@@ -32,6 +37,17 @@ typedef struct {
 
 /* ---- simulate_output.c ----------------------------------------------------------------------- */
 
+#define SIMULATE_GIB 1073741824.0
+
+/* What a step is made of: these add up to it. */
+typedef struct {
+    const char *name, *what;
+    double seconds;
+} simulate_part;
+
+enum { SIMULATE_PARTS = 10 };
+
+void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS]);
 tess_status simulate_report(const simulate_job *j);
 
 /* ---- simulate_trace.c ------------------------------------------------------------------------ */
@@ -39,5 +55,15 @@ tess_status simulate_report(const simulate_job *j);
 /* The step of a traced rank on a cluster; scale NaN: as recorded; per_node 0: the cluster's. */
 tess_status simulate_trace(cli *c, const char *path, const char *cluster, double scale,
                            int64_t per_node);
+
+/* ---- simulate_search.c ----------------------------------------------------------------------- */
+
+extern const char *const simulate_by[]; /* tess_search_by */
+
+/* Whether the options of a search fit together, and what --search was not given for. */
+tess_status simulate_search_usage(cli *c, const simulate_values *v);
+
+/* The best of all combinations; j has scenario, cluster, parameters and measured products. */
+tess_status simulate_search(simulate_job *j);
 
 #endif

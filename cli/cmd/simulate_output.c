@@ -6,20 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double GIB = 1073741824.0;
-
 /* ---- what the step is made of ---------------------------------------------------------------- */
 
-typedef struct {
-    const char *name, *what;
-    double seconds;
-} part;
-
-enum { PARTS = 10 };
-
-static void parts_of(const tess_sim_result *r, part parts[PARTS])
+void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS])
 {
-    const part all[PARTS] = {
+    const simulate_part all[SIMULATE_PARTS] = {
         {"compute", "operations of the slowest stage", r->compute_s},
         {"tensor_parallel", "communication that is waited for", r->tp_s},
         {"context_parallel", "the same", r->cp_s},
@@ -56,10 +47,10 @@ static void print_step(const simulate_job *j)
 {
     const tess_sim_result *r = &j->r;
     FILE *f = j->c->out;
-    part parts[PARTS];
-    parts_of(r, parts);
+    simulate_part parts[SIMULATE_PARTS];
+    simulate_parts(r, parts);
     fprintf(f, "step            %12.1f ms\n", 1e3 * r->step_s);
-    for (int i = 0; i < PARTS; i++)
+    for (int i = 0; i < SIMULATE_PARTS; i++)
         if (parts[i].seconds != 0)
             fprintf(f, "  %-17s %10.1f  %5.1f %%%s%s\n", parts[i].name, 1e3 * parts[i].seconds,
                     100 * parts[i].seconds / r->step_s, *parts[i].what ? "  " : "", parts[i].what);
@@ -90,17 +81,17 @@ static void print_memory(const simulate_job *j)
     FILE *f = j->c->out;
     room rooms[ROOMS];
     rooms_of(m, rooms);
-    fprintf(f, "memory          %12.1f GiB of %.0f, stage %d\n", m->peak / GIB, m->capacity / GIB,
-            m->stage);
+    fprintf(f, "memory          %12.1f GiB of %.0f, stage %d\n", m->peak / SIMULATE_GIB,
+            m->capacity / SIMULATE_GIB, m->stage);
     for (int i = 0; i < ROOMS; i++)
         if (rooms[i].bytes > 0)
-            fprintf(f, "  %-17s %10.1f\n", rooms[i].name, rooms[i].bytes / GIB);
+            fprintf(f, "  %-17s %10.1f\n", rooms[i].name, rooms[i].bytes / SIMULATE_GIB);
     if (m->fits)
         fprintf(f, "fits\n");
     else
         fprintf(f, "%sdoes not fit: %.0f of %.0f GiB, largest part: %s%s\n",
-                out_style(j->c, STYLE_BAD), m->peak / GIB, m->capacity / GIB, m->largest,
-                out_style(j->c, STYLE_PLAIN));
+                out_style(j->c, STYLE_BAD), m->peak / SIMULATE_GIB, m->capacity / SIMULATE_GIB,
+                m->largest, out_style(j->c, STYLE_PLAIN));
 }
 
 static void print_scenario(const simulate_job *j)
@@ -220,15 +211,15 @@ static void set_json(const simulate_job *j)
 {
     cli *c = j->c;
     const tess_sim_result *r = &j->r;
-    part parts[PARTS];
+    simulate_part parts[SIMULATE_PARTS];
     room rooms[ROOMS];
     json_t *breakdown = json_object(), *memory = json_object();
-    parts_of(r, parts);
+    simulate_parts(r, parts);
     rooms_of(&r->memory, rooms);
-    for (int i = 0; i < PARTS; i++)
+    for (int i = 0; i < SIMULATE_PARTS; i++)
         out_set(c, breakdown, parts[i].name, out_number(1e3 * parts[i].seconds));
     for (int i = 0; i < ROOMS; i++)
-        out_set(c, memory, rooms[i].name, out_number(rooms[i].bytes / GIB));
+        out_set(c, memory, rooms[i].name, out_number(rooms[i].bytes / SIMULATE_GIB));
     out_set(c, c->json, "scenario", scenario_json(j));
     out_set(c, c->json, "step_ms", out_number(1e3 * r->step_s));
     out_set(c, c->json, "tokens_per_s", out_number(r->tokens_per_s));
@@ -239,8 +230,8 @@ static void set_json(const simulate_job *j)
     out_set(c, c->json, "gpu_hours", out_number(r->gpu_hours));
     out_set(c, c->json, "price",
             isnan(j->given->price) ? json_null() : out_number(r->gpu_hours * j->given->price));
-    out_set(c, c->json, "memory_gib", out_number(r->memory.peak / GIB));
-    out_set(c, c->json, "capacity_gib", out_number(r->memory.capacity / GIB));
+    out_set(c, c->json, "memory_gib", out_number(r->memory.peak / SIMULATE_GIB));
+    out_set(c, c->json, "capacity_gib", out_number(r->memory.capacity / SIMULATE_GIB));
     out_set(c, c->json, "fits", json_boolean(r->memory.fits));
     out_set(c, c->json, "largest", out_text(r->memory.largest ? r->memory.largest : ""));
     out_set(c, c->json, "memory_parts_gib", memory);

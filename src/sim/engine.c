@@ -198,12 +198,17 @@ static void break_down(const tess_sim *sim, int stage, double passes, tess_sim_r
     r->bubble_s = passes - m * (sim->forward[stage] + sim->backward[stage]) - r->pp_s;
 }
 
+/* The scalar of (system, era), and stragglers. */
+static double slowness(const tess_sim *sim)
+{
+    const double nodes = ceil((double)sim->s.layout.gpus / sim->cluster->node_gpus);
+    return sim->scalar * (1.0 + sim->era[TESS__ERA_STRAGGLE] * log2(TESS_MAX(nodes, 1.0)));
+}
+
 static void finish(tess_sim *sim, tess_sim_result *r)
 {
     const tess_scenario *s = &sim->s;
-    const double nodes = ceil((double)s->layout.gpus / sim->cluster->node_gpus);
-    const double slow =
-        sim->scalar * (1.0 + sim->era[TESS__ERA_STRAGGLE] * log2(TESS_MAX(nodes, 1.0)));
+    const double slow = slowness(sim);
     const double plain = r->compute_s + r->tp_s + r->cp_s + r->ep_s + r->pp_s + r->dp_s +
                          r->bubble_s + r->optimiser_s + r->host_s;
     r->scalar = sim->scalar;
@@ -221,22 +226,36 @@ static void finish(tess_sim *sim, tess_sim_result *r)
     tess__memory_of(sim, &r->memory);
 }
 
-tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster, const tess_scenario *scenario,
-                         tess_sim_result *result)
+tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const tess_scenario *full,
+                              int same_parts)
 {
-    TESS_REQUIRE(sim, cluster, scenario, result);
-    tess_sim_result r = {0};
-    sim->n_ops = 0;
-    TESS_TRY(tess_scenario_fill(scenario, &sim->s));
+    sim->s = *full;
     TESS_TRY(tess__sim_find_params(sim, cluster));
     derive(sim);
     split_layers(sim);
-    tess__build_parts(sim);
+    if (same_parts)
+        sim->n_ops = sim->n_part_ops;
+    else
+        tess__build_parts(sim);
+    sim->n_part_ops = sim->n_ops;
+    time_stages(sim, &sim->weight);
+    return TESS_OK;
+}
 
+double tess__sim_bound(const tess_sim *sim)
+{
+    const double rounding = 1.0 - 1e-12;
+    double most = 0.0;
+    for (int i = 0; i < sim->s.layout.pp; i++)
+        most = fmax(most, sim->forward[i] + sim->backward[i]);
+    return (double)sim->batches * most * slowness(sim) * rounding;
+}
+
+void tess__sim_finish(tess_sim *sim, tess_sim_result *result)
+{
+    tess_sim_result r = {0};
     const tess_sim_layout *l = &sim->s.layout;
-    double weight;
     int slowest;
-    time_stages(sim, &weight);
     const double hop = hop_seconds(sim);
     const double waited =
         sim->s.training.overlap_pp == TESS_SIM_OFF ? hop : hop * sim->era[TESS__ERA_PP_EXPOSED];
@@ -246,7 +265,7 @@ tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster, const tess_
                                      .batches = sim->batches,
                                      .forward = sim->forward,
                                      .backward = sim->backward,
-                                     .weight = weight,
+                                     .weight = sim->weight,
                                      .hop = hop,
                                      .hop_waited = waited};
     const double passes = tess__pipeline_seconds(&pipeline, &slowest);
@@ -257,5 +276,16 @@ tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster, const tess_
     count_times(sim, slowest);
     finish(sim, &r);
     *result = r;
+}
+
+tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster, const tess_scenario *scenario,
+                         tess_sim_result *result)
+{
+    TESS_REQUIRE(sim, cluster, scenario, result);
+    tess_scenario full;
+    sim->n_ops = 0;
+    TESS_TRY(tess_scenario_fill(scenario, &full));
+    TESS_TRY(tess__sim_prepare(sim, cluster, &full, 0));
+    tess__sim_finish(sim, result);
     return TESS_OK;
 }

@@ -186,10 +186,26 @@ struct tess_sim {
     int part; /* that operations are added to */
     tess__op ops[TESS__OPS_MAX];
     int n_ops;
+    int n_part_ops; /* those of layers, embedding and LM head: the first ones */
 
     int layers[TESS__STAGES_MAX], experts[TESS__STAGES_MAX]; /* layers of a stage, by kind */
     double forward[TESS__STAGES_MAX], backward[TESS__STAGES_MAX];
+    double weight; /* mean of a stage's weight gradients, inside backward */
 };
+
+/* ---- engine.c: a run in two halves, for a search that needs the first of most scenarios ------ */
+
+/* Operations and seconds of every stage of a scenario whose defaults are filled in; then
+ * tess__memory_of and tess__sim_bound may be asked. same_parts: layers, embedding and LM head are
+ * those of the run before. Errors as of tess_sim_run. */
+tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const tess_scenario *full,
+                              int same_parts);
+
+/* Seconds below which the step cannot be: the passes of the slowest stage without a pause. */
+double tess__sim_bound(const tess_sim *sim);
+
+/* Pipeline, gradients and optimiser: the rest of the run. */
+void tess__sim_finish(tess_sim *sim, tess_sim_result *result);
 
 /* ---- op_time.c ------------------------------------------------------------------------------- */
 

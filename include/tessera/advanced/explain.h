@@ -68,6 +68,11 @@ typedef void (*tess_candidate_fn)(void *user, int layer, const tess_candidate *c
  * reasons live as long as the plan. */
 TESS_API tess_status tess_plan_explain(const tess_plan *plan, tess_candidate_fn fn, void *user);
 
+/* The same without a callback: candidate number index of a layer. EINVAL beyond the last; a plan
+ * from a file has none. */
+TESS_API tess_status tess_plan_candidate(const tess_plan *plan, int layer, int index,
+                                         tess_candidate *candidate);
+
 TESS_END_DECLS
 
 #endif

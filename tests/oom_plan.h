@@ -122,6 +122,17 @@ static tess_status plan_round(world *w, int ring, int selective)
         status = tess_plan_exchange(back, work, 0, 1, bounds_q, bounds_k, &exchange);
     if (status != TESS_OK)
         assert_null(exchange);
+    const tess_sel_shape shape = {
+        .batch = 1, .heads = 4, .tokens_q = 4, .tokens_k = 4, .group = 1, .unit = 1};
+    tess_selection *sel = NULL, *part = NULL;
+    if (status == TESS_OK)
+        status = tess_selection_create(w->ctx, &shape, sizeof mask, &sel);
+    if (status == TESS_OK)
+        status = tess_selection_set_mask(sel, mask, TESS_MASK_BYTES);
+    if (status == TESS_OK)
+        status = tess_exchange_selection(w->ctx, exchange, sel, 0, 0, &part);
+    tess_selection_destroy(part);
+    tess_selection_destroy(sel);
     tess_exchange_destroy(exchange);
     tess_plan_destroy(back);
     tess_plan_destroy(plan);

@@ -298,7 +298,7 @@ static void bad_options_are_refused(void **state)
         tess_plan_opts opts;
         const char *sentence;
     } bad[] = {
-        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 0}, "ranks is 0, must be 1..65536"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 0}, "ranks is 0, must be 1..65536 ranks"},
         {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .nodes = 3}, "nodes is 3, must be 0..2"},
         {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .strategy.method = (tess_plan_method)99},
          "method is 99, must be one of auto, contiguous, snake, lpt, db-sp, refined, fractional, "
@@ -325,7 +325,8 @@ static void bad_options_are_refused(void **state)
          "union_share is nan, must be 0..1"},
         {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .union_shares = (const double[]){0.5, 1.0, -0.5}},
          "union_shares[2] is -0.5, must be 0..1"},
-        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .memory = -1}, "memory is -1, must be 0..9.2e+18"},
+        {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .memory = -1},
+         "memory is -1, must be 0..9.2e+18 bytes"},
         {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 2, .speeds = speeds},
          "speeds[1] is 0, must be 1..1000000"},
         {{TESS_PLAN_OPTS_DEFAULTS, .ranks = 16, .nodes = 1},

@@ -44,7 +44,11 @@ typedef enum {
     TESS_ESTOPPED = -6, /* a callback of the caller asked to stop; finished work is kept */
 } tess_status;
 
-TESS_API const char *tess_version(void);    /* "0.1.0" */
+TESS_API const char *tess_version(void); /* "0.1.0" */
+
+/* A hash of the declarations of all public headers that the library was built with, 16 hexadecimal
+ * digits: a binding made from other headers must not use the library. */
+TESS_API const char *tess_abi(void);
 TESS_API const char *tess_last_error(void); /* of this thread's last failed call; "" before one */
 
 /* Sets what tess_last_error returns on this thread, and returns status: for callbacks that fail. */
@@ -133,7 +137,12 @@ typedef struct {
     int64_t allocations;           /* how many, ever: a steady state keeps it constant */
 } tess_ctx_info;
 
-/* ENOTSUP: this machine or build cannot run the ISA that was asked for. */
+/* ENOTSUP: this machine or build cannot run the ISA that was asked for.
+ *
+ * After fork() the contexts of the child have one thread each, and so has every context that the
+ * child makes: threads of the parent are not there, and the OpenMP runtime would wait for them.
+ * Objects made before can be used in the child, with the same bits, unless another thread of the
+ * parent was in a call with them. */
 TESS_API tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx);
 TESS_API tess_status tess_ctx_query(const tess_ctx *ctx, tess_ctx_info *info);
 

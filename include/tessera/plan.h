@@ -213,6 +213,7 @@ typedef struct {
     double kv_copies;             /* copies of a head's K and V, mean over heads; 1: none extra */
     int64_t moved_q, moved_k;     /* blocks that the orders bring to another sequence part */
     int64_t predicted_ns;         /* -1 without a cluster */
+    int64_t bytes;                /* sent by the rank that sends most; -1: not known */
 } tess_plan_layer;
 
 typedef struct {

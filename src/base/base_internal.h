@@ -103,6 +103,8 @@ struct tess_ctx {
     /* Counted in mem.c, by any thread that allocates. references: one for the caller until
      * tess_ctx_destroy, and one for each block in use; the context is freed with the last. */
     _Atomic int64_t bytes_now, bytes_peak, allocations, references;
+    tess_ctx *next, *previous;     /* in ctx.c's list of live contexts */
+    void (*retire)(tess_ctx *ctx); /* takes it from there and frees it */
 };
 
 void tess__log(const tess_ctx *ctx, tess_log_level level, const char *format, ...)

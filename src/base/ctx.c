@@ -1,13 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ctx.c - the context: instruction set, threads, allocator, log, progress. */
+/* ctx.c - the context: instruction set, threads, allocator, log, progress; and fork.
+ *
+ * The threads of a process do not live on in its forked child, and an OpenMP runtime that had a
+ * team waits for them there without end. Live contexts are in a list, and a pthread_atfork handler
+ * gives those of a child one thread: objects ask their context for its threads in every call, and
+ * results do not depend on their number.
+ */
 #include "base_internal.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum { THREADS_MAX = 1024 };
+
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+static tess_ctx *live;      /* all contexts that are not freed yet */
+static int is_forked_child; /* of a process that had contexts */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&live_lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&live_lock);
+}
+
+static void after_fork_in_child(void)
+{
+    for (tess_ctx *ctx = live; ctx; ctx = ctx->next)
+        ctx->threads = 1;
+    is_forked_child = 1;
+    pthread_mutex_unlock(&live_lock);
+}
+
+/* A process that cannot register the handlers runs as well, and is not to fork. */
+static void register_handlers(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+/* Takes a context out of the list and frees it. Contexts hold this function's address, for
+ * tess__ctx_release is also in libraries that have no list. */
+static void retire(tess_ctx *ctx)
+{
+    pthread_mutex_lock(&live_lock);
+    *(ctx->previous ? &ctx->previous->next : &live) = ctx->next;
+    if (ctx->next)
+        ctx->next->previous = ctx->previous;
+    pthread_mutex_unlock(&live_lock);
+    ctx->allocator.free(ctx->allocator.user, ctx);
+}
+
+static void enlist(tess_ctx *ctx)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_handlers);
+    pthread_mutex_lock(&live_lock);
+    if (is_forked_child)
+        ctx->threads = 1;
+    ctx->next = live;
+    if (live)
+        live->previous = ctx;
+    live = ctx;
+    pthread_mutex_unlock(&live_lock);
+}
+
+/* ---- making one ------------------------------------------------------------------------------ */
 
 /* Large blocks ask for huge pages, whole ones only: passes over tensors spend 1 to 2 % less time on
  * address translation and page faults. Where the system grants none, nothing changes. */
@@ -108,7 +173,9 @@ tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx)
         .progress = opts->progress,
         .progress_user = opts->progress_user,
         .references = 1,
+        .retire = retire,
     };
+    enlist(made);
     *ctx = made;
     return TESS_OK;
 }

@@ -101,7 +101,7 @@ tess_status tess__grow(tess_ctx *ctx, void *array, size_t size, int64_t n, int64
 void tess__ctx_release(tess_ctx *ctx)
 {
     if (atomic_fetch_sub(&ctx->references, 1) == 1)
-        ctx->allocator.free(ctx->allocator.user, ctx);
+        ctx->retire(ctx);
 }
 
 struct tess__chunk {

@@ -2,6 +2,7 @@
 /* status.c - status codes and the one sentence each thread keeps of its last failure. */
 #include "base_internal.h"
 
+#include "tess_abi.h"
 #include "tess_config.h"
 
 #include <string.h>
@@ -11,6 +12,11 @@ static _Thread_local char sentence[TESS_ERROR_MAX];
 const char *tess_version(void)
 {
     return TESS_VERSION;
+}
+
+const char *tess_abi(void)
+{
+    return TESS_ABI;
 }
 
 const char *tess_last_error(void)

@@ -6,17 +6,19 @@
  */
 #include "plan_internal.h"
 
+#include "tessera/advanced/options.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names: those of options stand in their table ------------------------------------------- */
 
 const char *tess_plan_method_name(tess_plan_method method)
 {
-    static const char *const names[TESS_PLAN_METHOD_COUNT] = {
-        "auto", "contiguous", "snake", "lpt", "db-sp", "refined", "fractional", "refined-equal"};
-    return (unsigned)method < TESS_PLAN_METHOD_COUNT ? names[method] : NULL;
+    return (unsigned)method < TESS_PLAN_METHOD_COUNT
+               ? tess_option_find(TESS_OPTIONS_PLAN, "method")->words[method]
+               : NULL;
 }
 
 const char *tess_placement_name(tess_placement placement)
@@ -27,8 +29,9 @@ const char *tess_placement_name(tess_placement placement)
 
 const char *tess_plan_pass_name(tess_plan_pass pass)
 {
-    static const char *const names[TESS_PLAN_PASS_COUNT] = {"fwd", "train"};
-    return (unsigned)pass < TESS_PLAN_PASS_COUNT ? names[pass] : NULL;
+    return (unsigned)pass < TESS_PLAN_PASS_COUNT
+               ? tess_option_find(TESS_OPTIONS_PLAN, "pass")->words[pass]
+               : NULL;
 }
 
 /* ---- the object ----------------------------------------------------------------------------- */
@@ -153,6 +156,7 @@ static tess_plan_layer bare_layer(const tess__layer_heads *in)
         .groups = in->strategy.ulysses,
         .rho_before = -1.0,
         .predicted_ns = -1,
+        .bytes = -1,
     };
 }
 

@@ -135,10 +135,10 @@ static tess_status read_info(const tess__json_node *root, tess__arena *arena, te
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 static const char *const layer_members[] = {
-    "method",     "ulysses",    "ring",     "selective",   "placement",  "load_max",
-    "load_bound", "load_total", "rho_ring", "rho_free",    "rho_global", "rho_before",
-    "kv_copies",  "moved_q",    "moved_k",  "q_cuts",      "k_cuts",     "q_order",
-    "k_order",    "head_group", "shares",   "predicted_ns"};
+    "method",     "ulysses",    "ring",     "selective",    "placement",  "load_max",
+    "load_bound", "load_total", "rho_ring", "rho_free",     "rho_global", "rho_before",
+    "kv_copies",  "moved_q",    "moved_k",  "q_cuts",       "k_cuts",     "q_order",
+    "k_order",    "head_group", "shares",   "predicted_ns", "bytes"};
 enum { LAYER_MEMBERS = sizeof layer_members / sizeof layer_members[0] };
 
 static tess_status read_degrees(const tess__json_node *node, const tess_plan_info *info, int whole,
@@ -198,7 +198,10 @@ static tess_status read_measures(const tess__json_node *node, tess_plan_layer *l
     TESS_TRY(tess__json_int64(tess__json_member(node, "moved_q"), 0, INT64_MAX, &layer->moved_q));
     TESS_TRY(tess__json_int64(tess__json_member(node, "moved_k"), 0, INT64_MAX, &layer->moved_k));
     const tess__json_node predicted = tess__json_member(node, "predicted_ns");
-    layer->predicted_ns = -1;
+    const tess__json_node bytes = tess__json_optional(node, "bytes");
+    layer->predicted_ns = layer->bytes = -1;
+    if (bytes.value)
+        TESS_TRY(tess__json_int64(bytes, 0, INT64_MAX, &layer->bytes));
     return json_is_null(predicted.value)
                ? TESS_OK
                : tess__json_int64(predicted, 0, INT64_MAX, &layer->predicted_ns);
@@ -294,6 +297,7 @@ static tess_status read_layer(const tess__json_node *node, tess_plan *plan, tess
     layer.moved_q = measured.moved_q;
     layer.moved_k = measured.moved_k;
     layer.predicted_ns = measured.predicted_ns;
+    layer.bytes = measured.bytes;
     char why[TESS_PLAN_WHY];
     TESS_TRY(tess__layer_check(plan->ctx, &plan->info, &layer, why));
     if (why[0])

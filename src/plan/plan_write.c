@@ -94,6 +94,8 @@ static void add_layer(tess__jw *w, const tess_plan_info *info, const tess_plan_l
         tess__jw_null(w, "predicted_ns");
     else
         tess__jw_int(w, "predicted_ns", layer->predicted_ns);
+    if (layer->bytes >= 0)
+        tess__jw_int(w, "bytes", layer->bytes);
     if (layer->head_group)
         add_head_groups(w, info, layer);
     else

@@ -335,6 +335,7 @@ static tess_status run_layer(search *k, const char *who, tess_plan *plan)
                                    k->list[k->best].strategy.placement, layer));
     TESS_TRY(tess__layer_measure(task->ctx, &task->info, task->work, k->at, layer));
     layer->predicted_ns = k->list[k->best].ns;
+    layer->bytes = k->list[k->best].bytes;
     layer->kv_copies = k->list[k->best].kv_copies; /* with the union share, where that is known */
     layer->load_bound = bound_of(task, k->at, layer);
     k->list[k->best].chosen = 1;
@@ -464,5 +465,17 @@ tess_status tess_plan_explain(const tess_plan *plan, tess_candidate_fn fn, void 
     for (int at = 0; at < plan->info.layers; at++)
         for (int i = 0; i < plan->n_candidates; i++)
             fn(user, at, &plan->candidates[(size_t)at * (size_t)plan->n_candidates + (size_t)i]);
+    return TESS_OK;
+}
+
+tess_status tess_plan_candidate(const tess_plan *plan, int layer, int index,
+                                tess_candidate *candidate)
+{
+    TESS_REQUIRE(plan, candidate);
+    TESS_TRY(tess__plan_layer_ok(__func__, plan, layer));
+    if (index < 0 || index >= plan->n_candidates)
+        return tess__invalid(__func__, "index is %d, must be below %d, the candidates of the plan",
+                             index, plan->n_candidates);
+    *candidate = plan->candidates[(size_t)layer * (size_t)plan->n_candidates + (size_t)index];
     return TESS_OK;
 }

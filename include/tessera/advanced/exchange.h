@@ -123,6 +123,8 @@ typedef struct {
     int passes; /* 1: they go on to `next` after this step, for some rank still needs them */
 } tess_ring_step;
 
+/* Before step t > 0 keys come from `previous` if needed or passes of step[t] is 1, and only then:
+ * the previous rank sends exactly what passes of its step t - 1 says. */
 typedef struct {
     int steps;                  /* the ring degree; 1: nothing circulates, the slots say it all */
     int next, previous;         /* ranks that keys go to and come from */
@@ -132,6 +134,16 @@ typedef struct {
 } tess_ring_view;
 
 TESS_API tess_status tess_exchange_ring(const tess_exchange *exchange, tess_ring_view *view);
+
+/* The part of a selection that a slot computes, for tess_attn_forward over its packed rows: one
+ * head, sel's batch, q_rows queries and the keys of the slot (of the ring's step; 0 without a ring)
+ * in packed order. Groups and units of any size, also others than the plan's blocks: they are cut
+ * where blocks end, and the part has bounds. sel has the plan's heads and tokens. No mask is made:
+ * memory and time go with the lists. EINVAL where a slot without a ring does not hold a selected
+ * key: a selective layer whose exchange was made without work, or with that of other masks. */
+TESS_API tess_status tess_exchange_selection(tess_ctx *ctx, const tess_exchange *exchange,
+                                             const tess_selection *sel, int64_t slot, int step,
+                                             tess_selection **part);
 
 TESS_END_DECLS
 

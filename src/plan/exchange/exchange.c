@@ -112,6 +112,8 @@ static tess_status fill(tess__job *job, tess_exchange *x)
         status = tess__exchange_slots(job, mine, x);
     if (status == TESS_OK)
         status = tess__exchange_ring(job, x);
+    if (status == TESS_OK)
+        status = tess__exchange_blocks(job, x);
     x->info.packed_q = mine[TESS__SIDE_Q].rows;
     x->info.packed_k = mine[TESS__SIDE_K].rows;
     x->info.packed_low = mine[TESS__SIDE_LOW].rows;

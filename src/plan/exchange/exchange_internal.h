@@ -34,6 +34,8 @@ struct tess_exchange {
     int64_t n_slots;
     tess_ring_view ring;
     int32_t *ids_q, *ids_k; /* block at each place of the rank's group */
+    int64_t tokens_q, tokens_k;
+    int64_t *rows_q, *rows_k; /* (blocks + 1): where the plan's blocks begin */
 };
 
 /* What all steps read. */
@@ -100,5 +102,6 @@ tess_status tess__uses_message(const tess__job *job, tess__side side, tess__uses
 /* uses: those of the job's own rank, by side. */
 tess_status tess__exchange_slots(const tess__job *job, const tess__uses *uses, tess_exchange *x);
 tess_status tess__exchange_ring(const tess__job *job, tess_exchange *x);
+tess_status tess__exchange_blocks(const tess__job *job, tess_exchange *x); /* rows_q, rows_k */
 
 #endif

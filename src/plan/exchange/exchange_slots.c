@@ -84,6 +84,22 @@ tess_status tess__exchange_slots(const tess__job *job, const tess__uses *uses, t
     return TESS_OK;
 }
 
+tess_status tess__exchange_blocks(const tess__job *job, tess_exchange *x)
+{
+    const tess_plan_info *info = job->info;
+    x->tokens_q = info->tokens_q;
+    x->tokens_k = info->tokens_k;
+    x->rows_q = tess__arena_take(&x->arena, ((size_t)info->q_blocks + 1) * sizeof *x->rows_q);
+    x->rows_k = tess__arena_take(&x->arena, ((size_t)info->k_blocks + 1) * sizeof *x->rows_k);
+    if (!x->rows_q || !x->rows_k)
+        return TESS_ENOMEM;
+    for (int32_t i = 0; i <= info->q_blocks; i++)
+        x->rows_q[i] = tess__plan_q_row(info, i);
+    for (int32_t i = 0; i <= info->k_blocks; i++)
+        x->rows_k[i] = tess__plan_k_row(info, i);
+    return TESS_OK;
+}
+
 /* ---- rings ----------------------------------------------------------------------------------- */
 
 /* needed and passes of the steps, from the tiles of the rank's group. */

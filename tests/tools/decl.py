@@ -5,8 +5,9 @@
     decl.py --cc CC --library LIBRARY... [--train LIBRARY]
 
 Sizes of all public structs and offsets of their members, values of all constants: as a C program prints them that
-includes the headers. Functions: each is found in one of the libraries. The module of the out-of-line mode has the same
-structs. Then bench/peers/tessera_c.py runs attention and, with --train, a step of a model. Skips (77) without cffi.
+includes the headers. Functions: each is found in one of the libraries. tess_abi() is the hash that Python computes. The
+module of the out-of-line mode has the same structs. Then bench/peers/tessera_c.py runs attention and, with --train, a
+step of a model. Skips (77) without cffi.
 """
 import argparse
 import glob
@@ -90,6 +91,9 @@ def check_module(headers, lines):
 
 def check_functions(ffi, text, libraries):
     opened = [ffi.dlopen(path) for path in libraries]
+    compiled = ffi.string(opened[0].tess_abi()).decode()
+    if compiled != python_decl.abi():
+        sys.exit(f"tess_abi() is {compiled}, python_decl.py has {python_decl.abi()}")
     names = sorted(set(re.findall(r"\b(tess_\w+)\(", text)))
     missing = [name for name in names if not any(hasattr(library, name) for library in opened)]
     if missing:

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choices.c - names of options' choices that several files use, and their numbers. */
+/* choices.c - numbers of the words that options allow. */
 #include "choices.h"
 
 #include <stdio.h>
 #include <string.h>
-
-const char *const choices_proxy[] = {"mean", "centre", "softmax", NULL};
-const char *const choices_method[] = {"auto",    "contiguous", "snake",         "lpt", "db-sp",
-                                      "refined", "fractional", "refined-equal", NULL};
 
 int choices_find(const char *const *choices, const char *word)
 {
@@ -15,6 +11,13 @@ int choices_find(const char *const *choices, const char *word)
     while (strcmp(choices[i], word) != 0)
         i++;
     return i;
+}
+
+int choices_value(tess_options table, const char *option, const char *word)
+{
+    const tess_option *o = tess_option_find(table, option);
+    const int i = choices_find(o->words, word);
+    return o->values ? o->values[i] : i;
 }
 
 int choices_cube(const char *text, int cube[3])

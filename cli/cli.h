@@ -46,9 +46,11 @@ typedef struct {
     const char *value;          /* what help calls the value: "N" */
     const char *initial;        /* the default, as a user writes it; NULL: zero or not given */
     double min, max;            /* of numbers and sizes; both 0: any */
-    const char *const *choices; /* of OPT_CHOICE, ended by NULL */
+    const char *const *choices; /* of OPT_CHOICE, ended by NULL; or those of the library: */
+    const char *choices_of;     /* this member of `table` has them; NULL: `member` has */
     int required;               /* argument only */
     const char *help;           /* a phrase: no capital, no full stop */
+    const char *unit;           /* of a number: "frames"; NULL: none */
     /* An option of the library: opt_bind fills in type, range, choices, help and default from the
      * library's table, where they are not given here. offset is that of the library's struct. */
     const char *member; /* of that struct; NULL: an option of the command alone */
@@ -166,6 +168,7 @@ int opt_negative(const opt *o); /* 1: on unless --no-NAME is given */
 int opt_group_of(const command *cmd, int at, const char **title);
 
 const char *opt_word(const opt *o, const void *values); /* the choice that was made */
+const char *const *opt_choices(const opt *o);           /* NULL: not an OPT_CHOICE */
 
 /* ---- help.c, manual.c, complete.c: everything to read, from the tables ------------------- */
 

@@ -8,7 +8,7 @@
 extern const command command_info, command_doctor, command_tensor, command_data, command_check,
     command_bench, command_train, command_sample, command_plan, command_report, command_compare,
     command_cluster, command_collective, command_help;
-extern const command command_simulate, command_validate, command_calibrate;
+extern const command command_simulate, command_validate, command_calibrate, command_pipeline;
 extern const command command_profile, command_sweep;
 
 #endif

@@ -38,8 +38,9 @@ static void command_names(FILE *f)
 
 static void choice_names(FILE *f, const opt *o)
 {
-    for (int i = 0; o->choices[i]; i++)
-        fprintf(f, "%s%s", i ? " " : "", o->choices[i]);
+    const char *const *words = opt_choices(o);
+    for (int i = 0; words[i]; i++)
+        fprintf(f, "%s%s", i ? " " : "", words[i]);
 }
 
 /* Text inside single quotes, without the characters that are special in `special`. */

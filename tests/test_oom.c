@@ -7,6 +7,7 @@
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/cost.h"
 #include "tessera/advanced/predict.h"
+#include "tessera/advanced/search.h"
 #include "tessera/advanced/selection.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/advanced/trace.h"
@@ -246,6 +247,29 @@ static tess_status s_sim_params(world *w)
     return status;
 }
 
+static tess_status s_search(world *w)
+{
+    tess_sim_params *params = NULL;
+    tess_search *search = NULL;
+    tess_scenario s;
+    const tess_search_axis over[] = {{"layout.tp", "4,8"}, {"system.cluster", "a100-80,h100"}};
+    const tess_search_opts opts = {
+        .over = over, .n_over = 2, .checkpoint = in_folder("search.json")};
+    tess_status status = tess_scenario_load(w->ctx, "gpt-175b-96", &s);
+    if (status == TESS_OK)
+        status = tess_sim_params_load(w->ctx, NULL, &params);
+    if (status == TESS_OK)
+        status = tess_search_run(w->ctx, params, NULL, &s, &opts, &search);
+    tess_search_destroy(search);
+    search = NULL;
+    if (status == TESS_OK) /* from the checkpoint */
+        status = tess_search_run(w->ctx, params, NULL, &s, &opts, &search);
+    tess_search_destroy(search);
+    tess_sim_params_destroy(params);
+    remove(opts.checkpoint);
+    return status;
+}
+
 static tess_status s_calibrate(world *w)
 {
     tess_cluster *cluster = NULL, *fitted = NULL;
@@ -362,12 +386,16 @@ static tess_status s_density(world *w)
 }
 
 /* The first backward pass with virtual keys takes memory for them. */
-static tess_status s_attn_virtual(world *w)
+static tess_status attn_virtual(world *w, int compensate)
 {
     static float x[2 * 50 * 16], dk[2 * 50 * 16], dv[2 * 50 * 16], o[2 * 40 * 16], dq[2 * 40 * 16];
     static float lse[2 * 40];
-    const tess_attn_shape shape = {
-        .batch = 1, .heads = 2, .head_dim = 16, .tokens_q = 40, .tokens_k = 50, .compensate = 1};
+    const tess_attn_shape shape = {.batch = 1,
+                                   .heads = 2,
+                                   .head_dim = 16,
+                                   .tokens_q = 40,
+                                   .tokens_k = 50,
+                                   .compensate = compensate};
     const tess_view q = {x, TESS_DTYPE_F32, 0, 40 * 16, 16}, k = {x, TESS_DTYPE_F32, 0, 800, 16};
     const tess_view vo = {o, TESS_DTYPE_F32, 0, 640, 16}, vdq = {dq, TESS_DTYPE_F32, 0, 640, 16};
     const tess_view vdk = {dk, TESS_DTYPE_F32, 0, 800, 16}, vdv = {dv, TESS_DTYPE_F32, 0, 800, 16};
@@ -380,6 +408,16 @@ static tess_status s_attn_virtual(world *w)
                                     NULL, &vdq, &vdk, &vdv);
     tess_attn_destroy(attn);
     return status;
+}
+
+static tess_status s_attn_virtual(world *w)
+{
+    return attn_virtual(w, 1);
+}
+
+static tess_status s_attn_clusters(world *w)
+{
+    return attn_virtual(w, 8);
 }
 
 static tess_status s_break_even(world *w)
@@ -426,6 +464,7 @@ static const scenario scenarios[] = {
     {"create a predictor's workspace", s_predict, NULL, NULL},
     {"measure density and overlap", s_density, NULL, NULL},
     {"gradients of virtual keys", s_attn_virtual, NULL, &sel_shape},
+    {"attend with clusters of keys", s_attn_clusters, NULL, &sel_shape},
     {"measure the break-even density", s_break_even, NULL, NULL},
     {"work from masks", s_work_masks, NULL, NULL},
     {"work from a file", s_work_load, NULL, NULL},
@@ -439,6 +478,7 @@ static const scenario scenarios[] = {
     {"plan a scenario", s_scenario_plan, NULL, NULL},
     {"load the simulator's parameters", s_sim_params, NULL, NULL},
     {"load measured products", s_sim_measured, NULL, NULL},
+    {"search", s_search, NULL, NULL},
     {"load a scenario", s_scenario, NULL, NULL},
     {"validate a table", s_validation, NULL, NULL},
     {"calibrate", s_calibration, NULL, NULL},

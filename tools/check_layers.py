@@ -23,11 +23,13 @@ SEES = {
     "plan": CORE,
     "plan/partition": "kernels base plan",
     "plan/price": "kernels base cost plan plan/partition",
-    "plan/exchange": "kernels base plan",
+    "plan/exchange": "attn kernels base plan",
     "comm": "kernels base file",
     "exec": CORE + " comm",
     "cp": CORE + " comm exec",
-    "sim": CORE + " comm",
+    "timeline": "kernels base file cost",
+    "sim": CORE + " comm timeline",
+    "search": CORE + " comm timeline sim",
     "media": "kernels base file",
     "model": CORE + " comm exec cp media",
     "data": "kernels base options file media",
@@ -50,11 +52,13 @@ SEES_PUBLIC = {"report": "plan"}
 PUBLIC = {
     "base.h": "kernels", "advanced/machine.h": "kernels", "advanced/nearest.h": "base",
     "file.h": "file", "advanced/options.h": "options",
-    "attn.h": "attn", "select.h": "attn", "selector.h": "attn", "advanced/plugin.h": "attn", "advanced/selection.h": "attn", "advanced/predict.h": "attn",
+    "attn.h": "attn", "select.h": "attn", "selector.h": "attn", "advanced/plugin.h": "attn", "advanced/selection.h": "attn", "advanced/clusters.h": "attn", "advanced/predict.h": "attn",
     "cluster.h": "cost", "advanced/cost.h": "cost",
     "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan",
     "comm.h": "comm", "advanced/collectives.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "cp.h": "cp",
+    "advanced/timeline.h": "timeline",
     "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/validate.h": "sim", "advanced/trace.h": "sim",
+    "advanced/search.h": "search",
     "media.h": "media", "advanced/clip.h": "media",
     "model.h": "model", "advanced/pass.h": "model", "advanced/sparse.h": "model",
     "data.h": "data", "advanced/dataset.h": "data", "train.h": "optim", "advanced/step.h": "optim",
@@ -114,7 +118,7 @@ def check_public(root, path):
 
 def room_of(root, path, quoted):
     """The room an include of a file in src/ reaches, or a complaint."""
-    if quoted == "tess_config.h" or os.path.exists(os.path.join(root, os.path.dirname(path), quoted)):
+    if quoted in ("tess_abi.h", "tess_config.h") or os.path.exists(os.path.join(root, os.path.dirname(path), quoted)):
         return room_name(os.path.dirname(os.path.join(os.path.dirname(path), quoted))), None
     folder, name = os.path.split(quoted)
     if quoted.startswith("tessera/"):

@@ -363,6 +363,7 @@ static const opt options[] = {
      .help = "folder that stores the break-even densities of sparse steps; default: tessera in "
              "XDG_CACHE_HOME or ~/.cache"},
     {"samples", 0, OPT_INT, offsetof(values, samples), "N", "7", .min = 1, .max = 10000,
+     .unit = "samples",
      .help = "undisturbed samples wanted of each call; four times as many are tried"},
     {"compare", 0, OPT_PATH, offsetof(values, compare), "FILE",
      .help = "compare with an earlier result of --json; exit with 3 if a fraction of the peak is "

@@ -209,9 +209,9 @@ static const opt options[] = {
     {"mask", 0, OPT_PATH, AT(mask), "FILE",
      .help = "keys that each query attends to: truth values, or 0 and -inf, that broadcast to "
              "batch, heads, queries, keys"},
-    {"group", 0, OPT_INT, AT(group), "N", .min = 1, .max = 1e9,
+    {"group", 0, OPT_INT, AT(group), "N", .min = 1, .max = 1e9, .unit = "queries",
      .help = "queries of a row of the mask; 1 unless given"},
-    {"unit", 0, OPT_INT, AT(unit), "N", .min = 1, .max = 1e9,
+    {"unit", 0, OPT_INT, AT(unit), "N", .min = 1, .max = 1e9, .unit = "keys",
      .help = "keys of a column of the mask; 1 unless given"},
     {"lists", 0, OPT_PATH, AT(lists), "FILE",
      .help = "the same as lists: .npz with offsets, indices, and group and unit or bounds_q and "

@@ -113,9 +113,9 @@ static const opt options[] = {
      .help = "runs whose path or folder name fits GLOB are the arm NAME; may be given several "
              "times"},
     {"margin", 0, OPT_DOUBLE, offsetof(values, margin), "PERCENT", "1", .min = 1e-6, .max = 1000,
-     .help = "within which losses count as the same"},
+     .unit = "percent", .help = "within which losses count as the same"},
     {"confidence", 0, OPT_DOUBLE, offsetof(values, confidence), "PERCENT", "95", .min = 1,
-     .max = 99.9999, .help = "of the intervals"},
+     .max = 99.9999, .unit = "percent", .help = "of the intervals"},
     {"out", 'o', OPT_PATH, offsetof(values, out), "FILE",
      .help = "also write a page: curves with bands, tables by noise level, densities"},
 };

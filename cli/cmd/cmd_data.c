@@ -242,7 +242,7 @@ static opt options[] = {
     {"first", 0, OPT_INT, offsetof(values, first), "I", .max = 1e15,
      .help = "number of the first sample; 0 unless given"},
     {"count", 0, OPT_INT, offsetof(values, count), "N", .initial = "8", .min = 1, .max = 1000,
-     .help = "samples"},
+     .unit = "samples", .help = "samples"},
     {"output", 'o', OPT_PATH, offsetof(values, out), "FILE",
      .help = "also show them: a .png has a row of frames for each, a .mp4, .gif or .y4m plays them "
              "side by side; a .npy has their numbers, (samples, channels, frames, height, width)"},

@@ -103,8 +103,9 @@ static const opt options[] = {
      .help = "write the page again while the run goes on, until its last step or Ctrl-C; the page "
              "loads itself again"},
     {"every", 0, OPT_INT, offsetof(values, every), "SECONDS", "10", .min = 1, .max = 86400,
-     .help = "with --watch: least time between two pages"},
+     .unit = "seconds", .help = "with --watch: least time between two pages"},
     {"idle", 0, OPT_INT, offsetof(values, idle), "SECONDS", "600", .min = 1, .max = 1e7,
+     .unit = "seconds",
      .help = "with --watch: time without a step after which the run counts as ended"},
 };
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """command_alone.py - builds the command alone, as README.md and scripts/demo do, installs it, and removes it again.
 
-The build has no optimisation and neither MPI nor oneDNN, which takes a minute instead of several. Uninstalling removes
-the files that were installed and Tessera's own folders, and leaves what others put beside them.
+The build is configured anew and takes the objects of the build that is tested (reuse_object), so that it links what the
+target tessera_cli needs and nothing else. Uninstalling removes the files that were installed and Tessera's own folders,
+and leaves what others put beside them.
 """
 import argparse
 import os
@@ -28,14 +29,17 @@ def files_of(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    for name in "source cmake cc".split():
+    for name in "source cmake cc built".split():
         parser.add_argument("--" + name, required=True)
+    parser.add_argument("settings", nargs="*", help="NAME=VALUE of the build that is tested")
     options = parser.parse_args()
+    launcher = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reuse_object")
     with tempfile.TemporaryDirectory() as work:
         build, prefix, other = (os.path.join(work, name) for name in ("build", "prefix", "other"))
         run(options.cmake, "-S", options.source, "-B", build, "-G", "Ninja", f"-DCMAKE_C_COMPILER={options.cc}",
-            "-DCMAKE_BUILD_TYPE=Debug", "-DTESS_MPI=OFF", "-DTESS_TRAIN=OFF", f"-DCMAKE_INSTALL_PREFIX={prefix}")
-        run(options.cmake, "--build", build, "--target", "tessera_cli")
+            "-DTESS_TESTS=OFF", f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}", f"-DCMAKE_INSTALL_PREFIX={prefix}",
+            *(f"-D{setting}" for setting in options.settings))
+        run(options.cmake, "--build", build, "--target", "tessera_cli", TESS_BUILT=options.built)
         run(options.cmake, "--install", build)
         installed = files_of(prefix)
         if not {"bin/tessera", "share/man/man1/tessera.1", "include/tessera/base.h"} <= set(installed):

@@ -23,9 +23,9 @@ static const opt options[] = {
      .help = "folder of the sweep: a folder for each run, compare.html"},
     {"attention", 0, OPT_STRING, AT(attention), "KIND,...",
      .help = "kinds of attention to compare, as of `tessera train`, with commas between them"},
-    {"seeds", 0, OPT_INT, AT(seeds), "N", "3", .min = 1, .max = 1000,
+    {"seeds", 0, OPT_INT, AT(seeds), "N", "3", .min = 1, .max = 1000, .unit = "seeds",
      .help = "runs of each kind, with the seeds from --seed on"},
-    {"trunk", 0, OPT_INT, AT(trunk), "N", .max = 1e9,
+    {"trunk", 0, OPT_INT, AT(trunk), "N", .max = 1e9, .unit = "steps",
      .help = "dense steps that the runs of a seed have in common; 0: none; default: half of "
              "--steps"},
     {"init", 0, OPT_PATH, AT(init), "DIR",
@@ -33,9 +33,9 @@ static const opt options[] = {
     {"baseline", 0, OPT_STRING, AT(baseline), "NAME",
      .help = "arm that the others are compared with; default: dense, else the first kind"},
     {"margin", 0, OPT_DOUBLE, AT(margin), "PERCENT", "1", .min = 1e-6, .max = 1000,
-     .help = "difference within which losses count as the same"},
+     .unit = "percent", .help = "difference within which losses count as the same"},
     {"confidence", 0, OPT_DOUBLE, AT(confidence), "PERCENT", "95", .min = 1, .max = 99.9999,
-     .help = "confidence of the intervals"},
+     .unit = "percent", .help = "confidence of the intervals"},
     {"dry-run", 0, OPT_FLAG, AT(dry_run), .help = "commands of the runs, without running them"},
 };
 

@@ -34,7 +34,7 @@ static opt options[] = {
     {"settings", 0, OPT_PATH, AT(settings), "FILE",
      .help = "JSON file of options by name; options of the command line win"},
     TRAIN("steps", "N", steps),
-    {"until", 0, OPT_INT, AT(until), "N", .max = 1e9,
+    {"until", 0, OPT_INT, AT(until), "N", .max = 1e9, .unit = "steps",
      .help = "step at which the run ends early, with a checkpoint and the learning rates of "
              "--steps; 0: none"},
     TRAIN("checkpoint-every", "N", checkpoint_every),
@@ -54,7 +54,7 @@ static opt options[] = {
     DATA("frames", "N", frames),
     DATA("height", "N", height),
     DATA("width", "N", width),
-    {"pack", 0, OPT_INT, AT(pack), "N", "0", .max = 16,
+    {"pack", 0, OPT_INT, AT(pack), "N", "0", .max = 16, .unit = "pixels",
      .help = "side of the squares of pixels that become channels of one position; 0: as the "
              "model's channels ask for"},
     DATA("fps", "N", fps),
@@ -120,7 +120,7 @@ static opt options[] = {
     {"trace-out", 0, OPT_PATH, AT(trace_out), "FILE.json",
      .help = "trace of what a step of one rank of many sends and computes, for `tessera simulate "
              "--trace`, without training"},
-    {"trace-ranks", 0, OPT_INT, AT(trace_ranks), "N", .max = 1024,
+    {"trace-ranks", 0, OPT_INT, AT(trace_ranks), "N", .max = 1024, .unit = "ranks",
      .help = "ranks of the job that --trace-out records"},
     {"trace-rank", 0, OPT_INT, AT(trace_rank), "R", .max = 1023,
      .help = "rank that --trace-out records; default: 0"},
@@ -169,7 +169,7 @@ const command command_train = {
         "number of threads ends with the same bits as one that was not.\n"
         "Ctrl-C and SIGTERM write a checkpoint and exit with 130; a second one ends at once. A "
         "loss that is not finite ends the run with a checkpoint of the state before it; one that "
-        "diverges ends it too (--diverge-above), and the last checkpoint is the last good state.\n"
+        "diverges (--diverge-above) ends it with a checkpoint of its last good state.\n"
         "With --attention dsv a run has two stages: dense while predictors learn which keys "
         "matter, then sparse, layer by layer. Each decision is printed and stored in events.jsonl; "
         "docs/dsv.md explains the rules.\n"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* profile_output.c - a sparsity profile as text, JSON, CSV and page. */
-#include "choices.h"
 #include "cmd_profile.h"
 #include "tessera/advanced/profile_report.h"
 
@@ -21,6 +20,11 @@ static double level_high(const profile_job *j, int level)
 static size_t heads_of(const profile_job *j)
 {
     return (size_t)j->config.layers * (size_t)j->config.heads;
+}
+
+static const char *proxy_name(tess_proxy proxy)
+{
+    return tess_option_find(TESS_OPTIONS_ATTENTION, "proxy")->words[proxy];
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -108,8 +112,7 @@ static void show_text(const profile_job *j)
     if (has_recall(j) && p->plugin)
         fprintf(f, "recall of keys chosen by %s, at ", j->v->selector);
     else if (has_recall(j))
-        fprintf(f, "recall of keys chosen by the predictor, proxy %s, at ",
-                choices_proxy[p->proxy]);
+        fprintf(f, "recall of keys chosen by the predictor, proxy %s, at ", proxy_name(p->proxy));
     if (has_recall(j) && isnan(p->keys_share))
         fprintf(f, "each head's own density\n");
     else if (has_recall(j))
@@ -192,7 +195,7 @@ static void show_json(const profile_job *j)
     out_set(c, c->json, "mass", out_number(j->probe.mass));
     out_set(c, c->json, "cube", json_cube(c, j->cube));
     out_set(c, c->json, "proxy",
-            has_recall(j) ? json_string(choices_proxy[j->probe.proxy]) : json_null());
+            has_recall(j) ? json_string(proxy_name(j->probe.proxy)) : json_null());
     out_set(c, c->json, "recall_density", out_number(j->probe.keys_share));
     out_set(c, c->json, "data", out_text(j->info.kind));
     out_set(c, c->json, "clips", json_integer(j->v->clips));

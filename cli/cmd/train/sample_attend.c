@@ -9,14 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The value of a word that an option of attention allows. */
-static int value_of(const char *option, const char *word)
-{
-    const tess_option *o = tess_option_find(TESS_OPTIONS_ATTENTION, option);
-    const int i = choices_find(o->words, word);
-    return o->values ? o->values[i] : i;
-}
-
 /* How to attend, where something is asked that is not the checkpoint's. */
 static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
 {
@@ -24,7 +16,9 @@ static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
     *a = j->trained.attention;
     if (v->attention || v->selector) {
         const tess_attention kind =
-            v->attention ? (tess_attention)value_of("kind", v->attention) : TESS_ATTENTION_OWN;
+            v->attention
+                ? (tess_attention)choices_value(TESS_OPTIONS_ATTENTION, "kind", v->attention)
+                : TESS_ATTENTION_OWN;
         if (a->kind != kind)
             *a = (tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .kind = kind};
         a->compensate = j->trained.attention.compensate;
@@ -42,9 +36,9 @@ static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
             a->min_density = a->max_density;
     }
     if (v->compensate)
-        a->compensate = value_of("compensate", v->compensate);
+        a->compensate = choices_value(TESS_OPTIONS_ATTENTION, "compensate", v->compensate);
     if (v->proxy)
-        a->proxy = (tess_proxy)value_of("proxy", v->proxy);
+        a->proxy = (tess_proxy)choices_value(TESS_OPTIONS_ATTENTION, "proxy", v->proxy);
     if (v->cube && !choices_cube(v->cube, a->cube))
         return out_usage(j->c, "--cube is \"%.40s\", must be sizes such as 2x4x4", v->cube);
     return TESS_OK;

@@ -29,7 +29,7 @@ static const opt *train_option(const char *name)
 /* The next kind of the list, *at moves behind it; NULL at the end or if it is none. */
 static const char *next_kind(const char **at)
 {
-    const char *const *kinds = train_option("attention")->choices;
+    const char *const *kinds = opt_choices(train_option("attention"));
     const size_t n = strcspn(*at, ",");
     for (int i = 0; kinds[i]; i++)
         if (strlen(kinds[i]) == n && memcmp(kinds[i], *at, n) == 0) {

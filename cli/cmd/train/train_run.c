@@ -59,7 +59,7 @@ static int on_step(void *user, const tess_step *step)
 {
     train_job *j = user;
     remember(j, step->step_ms);
-    if (step->step == j->first + 1 && j->c->rank == 0 && j->v->out)
+    if (j->n_times == 1 && j->c->rank == 0 && j->v->out)
         record_command(j);
     j->density = step->density;
     j->sparse_layers = step->sparse_layers;

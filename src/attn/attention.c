@@ -173,7 +173,7 @@ static tess_status create(tess_ctx *ctx, const tess_attn_shape *shape, const tes
             made->scratch[i] = like->scratch[i];
         cut_scratch(&arena, &made->scratch[i], shape, !like);
     }
-    if (n == 0)
+    if (like && n == 0)
         made->scratch = like->scratch;
     if (made->shape.scale == 0.0f)
         made->shape.scale = 1.0f / sqrtf((float)shape->head_dim);

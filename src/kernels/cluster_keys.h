@@ -60,15 +60,12 @@ VINLINE int clusters_next(const tess__attn_tile *t, tess__attn_scratch *w, clust
 VINLINE void add_columns(const int nv, double *sum, const float *const *rows, int n, int d)
 {
     vd part[8];
-    VUNROLL
-    for (int j = 0; j < nv; j++)
+    VFOR (j, nv)
         memcpy(&part[j], sum + j * VD, sizeof part[j]);
     for (int i = 0; i < n; i++)
-        VUNROLL
-    for (int j = 0; j < nv; j++)
-        part[j] += vd_load_f32(rows[i] + d + j * VD);
-    VUNROLL
-    for (int j = 0; j < nv; j++)
+        VFOR (j, nv)
+            part[j] += vd_load_f32(rows[i] + d + j * VD);
+    VFOR (j, nv)
         memcpy(sum + j * VD, &part[j], sizeof part[j]);
 }
 

@@ -31,6 +31,10 @@
 #define VUNROLL4 _Pragma("GCC unroll 4")
 #endif
 
+/* A loop over registers, unrolled whole, as one statement. */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): i is the name that the loop declares */
+#define VFOR(i, n) VUNROLL for (int i = 0; i < (n); i++)
+
 enum {
     VL = TESS_VEC / (int)sizeof(float),
     VD = TESS_VEC / (int)sizeof(double),

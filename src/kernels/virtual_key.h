@@ -15,10 +15,6 @@
 
 #include "keys.h"
 
-/* A loop over registers, unrolled whole, as one statement. */
-/* NOLINTNEXTLINE(bugprone-macro-parentheses): i is the name that the loop declares */
-#define VFOR(i, n) VUNROLL for (int i = 0; i < (n); i++)
-
 /* sum[0..nv VL) += the sum over n rows of their columns d.. on, in nr interleaved sums. */
 VINLINE void sum_columns(const int nr, const int nv, double *sum, const float *const *rows, int n,
                          int d)

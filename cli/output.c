@@ -222,9 +222,9 @@ static int close_stdout(const cli *c)
     errno = 0;
     if (fclose(stdout) == 0 && !lost)
         return 0;
-    if (!left) {
+    errno = c->lost ? c->lost : errno;
+    if (!left && errno != EPIPE) { /* EPIPE: the reader left between the two calls */
         char sentence[128];
-        errno = c->lost ? c->lost : errno;
         snprintf(sentence, sizeof sentence, "stdout: the result cannot be written%s%s",
                  errno ? ": " : "", errno ? strerror(errno) : "");
         out_error(c, sentence);

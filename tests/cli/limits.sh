@@ -1,5 +1,5 @@
 # Limits of the shell: file size, stack; and the name that ps and pkill know the process by.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 options="--preset tiny --frames 2 --height 16 --width 16 --batch 1 --validate-every 0 -q -j 2"
 (ulimit -f 64 && tessera train $options --steps 2 --out run)
 echo "exit $?"

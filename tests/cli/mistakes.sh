@@ -76,7 +76,7 @@ mistake bench attn,density=10
 mistake bench attn --samples 0
 mistake bench --file nosuch.txt
 # Runs.
-if tessera info | grep -q oneDNN; then
+if tessera info | grep -q '^  oneDNN'; then
     mistake train --out run --step 10
     mistake train --out run --steps 1e3
     mistake train --out run --lr fast

@@ -1,7 +1,7 @@
 # A rank that is stopped, not killed: a line that names it, then an end by --rank-timeout, also where it is rank 0.
 # Ranks with other commands or other folders: one sentence.
 . "$CASES/mpi.bash"
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 options="--preset tiny --frames 2 --height 16 --width 16 --batch 2 --validate-every 0 --cluster h100 -j 1"
 # In a folder of its own, for all of this waits.
 silent() {

@@ -1,7 +1,7 @@
 # Pipes as input: read while a process writes to them; one without a writer is refused, not waited for.
 mkfifo pipe.json pipe.csv pipe.npy pipe.mp4
 mkdir clips && mkfifo clips/a.mp4 clips/b.txt && echo a disc >clips/a.txt
-tessera info | grep -q oneDNN && train=1
+tessera info | grep -q '^  oneDNN' && train=1
 small="--preset tiny --frames 2 --height 16 --width 16 --batch 1 --validate-every 0 --steps 1 -q"
 # All at once, because each waits some seconds for a writer.
 n=0

@@ -1,5 +1,5 @@
 # One head of a run in files that `tessera check attn` reads; models alone; the data of a run.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 small="--clips 2 --no-cubes -q"
 tessera train --preset tiny --frames 4 --height 16 --width 16 --steps 4 --validate-every 0 --attention dsv \
     --switch step --switch-step 2 --dispatch sparse --cube 2x2x2 --max-density 0.5 --out run -q >/dev/null

@@ -1,5 +1,5 @@
 # A second trainer in the folder of a run in progress: one sentence; the first goes on, and no step is there twice.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 options="--preset tiny --frames 2 --height 16 --width 16 --batch 1 --validate-every 0 --checkpoint-every 2 -q -j 1"
 tessera train $options --steps 1000000 --out run &
 first=$!

@@ -1,6 +1,6 @@
 # Windows of long clips: a run that stops and resumes has the bits of one that does not, with any
 # threads and memory for clips; settings of a run from before windows read the first frames.
-tessera info | grep -q oneDNN || { echo 'this build has no oneDNN' >&2; exit 77; }
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 mkdir clips
 for i in 0 1 2; do tessera data shapes --frames $((20 + 7 * i)) --first $i --count 1 -o clips/$i.y4m >/dev/null; done
 train() { tessera train --preset tiny --frames 4 --height 16 --width 16 --batch 2 --validate-every 2 -q "$@" >/dev/null; echo "exit $?"; }

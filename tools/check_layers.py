@@ -27,9 +27,10 @@ SEES = {
     "comm": "kernels base file",
     "exec": CORE + " comm",
     "cp": CORE + " comm exec",
-    "timeline": "kernels base file cost",
-    "sim": CORE + " comm timeline",
-    "search": CORE + " comm timeline sim",
+    "trace": "kernels base file",
+    "timeline": "kernels base file cost trace",
+    "sim": CORE + " comm trace timeline",
+    "search": CORE + " comm trace timeline sim",
     "media": "kernels base file",
     "model": CORE + " comm exec cp media",
     "data": "kernels base options file media",
@@ -45,7 +46,7 @@ SEES = {
     "cli/cmd/train": "cli cli/bench cli/cmd",
 }
 # Rooms of which a room sees the public headers only.
-SEES_PUBLIC = {"report": "plan"}
+SEES_PUBLIC = {"report": "plan trace"}
 # The lowest room that may include a public header: kernels know base.h for its types. tessera.h is
 # for users: no room includes it. The headers of advanced/ have no promise of stability, and no
 # header outside of it includes one.
@@ -56,7 +57,7 @@ PUBLIC = {
     "cluster.h": "cost", "advanced/cost.h": "cost",
     "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan",
     "comm.h": "comm", "advanced/collectives.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "cp.h": "cp",
-    "advanced/timeline.h": "timeline",
+    "advanced/activity.h": "trace", "advanced/timeline.h": "timeline",
     "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/validate.h": "sim", "advanced/trace.h": "sim",
     "advanced/search.h": "search",
     "media.h": "media", "advanced/clip.h": "media",

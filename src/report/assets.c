@@ -23,3 +23,4 @@ ASSET(plan_js, "plan.js");
 ASSET(run_js, "run.js");
 ASSET(compare_js, "compare.js");
 ASSET(profile_js, "profile.js");
+ASSET(activity_js, "activity.js");

@@ -74,6 +74,22 @@ TESS_API tess_status tess_activity_query(const tess_activity *file, tess_activit
 /* What a reader should know about the file: a sentence; NULL beyond the last. */
 TESS_API const char *tess_activity_note(const tess_activity *file, int index);
 
+/* Kernels and copies of one name. */
+typedef struct {
+    const char *name;
+    tess_kernel_class kernel_class;
+    int64_t kernels, ns; /* ns: sum of durations */
+} tess_activity_kernel;
+
+/* The names on which most time is spent, descending: room of them at most, *n of all. */
+TESS_API tess_status tess_activity_kernels(const tess_activity *file, tess_activity_kernel *kernels,
+                                           int64_t room, int64_t *n);
+
+/* The span in n equal parts: the fraction of each in which a compute kernel, a collective and
+ * anything runs. */
+TESS_API tess_status tess_activity_busy(const tess_activity *file, int n, double *compute,
+                                        double *comm, double *all);
+
 /* ---- collectives ----------------------------------------------------------------------------- */
 
 /* The first six as in tess_collective_op. */

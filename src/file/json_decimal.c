@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The number as digits (18 at most count, then one to round by) and the exponent behind them. */
+/* The number as digits (19 at most count, then one to round by) and the exponent behind them. */
 typedef struct {
     uint64_t digits;
     int64_t exponent;
@@ -18,7 +18,7 @@ typedef struct {
 
 static void add_digit(decimal *d, int digit, int after_point, int *dropped)
 {
-    if (d->digits <= (uint64_t)INT64_MAX / 10 - 1) {
+    if (d->digits <= (UINT64_MAX - 9) / 10) {
         d->digits = d->digits * 10 + (uint64_t)digit;
         d->exponent -= after_point;
         return;

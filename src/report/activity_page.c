@@ -3,7 +3,7 @@
  *
  *   {"parts":["compute",..],"classes":["gemm",..],"ops":["all_reduce",..],
  *    "files":[{"name":"rank 0","span":660.5,"parts":[..],"hidden":7.3,"classes":[[kernels,ms],..],
- *              "busy":{"compute":[..],"comm":[..],"all":[..]},"waits":[ms,..],
+ *              "busy":{"compute":[..],"comm":[..],"copy":[..]},"waits":[ms,..],
  *              "kernels":[[name,class,kernels,ms],..]}],
  *    "calls":[[op,ranks,bytes,calls,total,shortest,median,longest],..],"call_kinds":3}
  *
@@ -40,12 +40,12 @@ static void add_percents(tess__jw *w, const char *key, const double *x)
 
 static tess_status add_busy(tess__jw *w, const tess_activity *file)
 {
-    double compute[PARTS], comm[PARTS], all[PARTS];
-    TESS_TRY(tess_activity_busy(file, PARTS, compute, comm, all));
+    double compute[PARTS], comm[PARTS], copy[PARTS];
+    TESS_TRY(tess_activity_busy(file, PARTS, compute, comm, copy));
     tess__jw_begin(w, "busy", '{');
     add_percents(w, "compute", compute);
     add_percents(w, "comm", comm);
-    add_percents(w, "all", all);
+    add_percents(w, "copy", copy);
     tess__jw_end(w, '}');
     return TESS_OK;
 }
@@ -210,8 +210,9 @@ static void add_figures(const pages *p, tess__markup *page)
          1},
         {NULL,
          {"busy",
-          "Over time: 400 equal parts of each span. Dark where compute runs, orange where "
-          "communication runs, both above each other; grey where only copies run.",
+          "Over time, in 400 equal parts of each span: how much of a part communication (above) "
+          "and "
+          "compute (below) run; in grey, where nothing but copies runs.",
           NULL},
          1},
         {"Waiting",

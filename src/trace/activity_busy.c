@@ -50,6 +50,7 @@ tess_status tess_activity_kernels(const tess_activity *file, tess_activity_kerne
 typedef struct {
     int64_t end;
     double *parts;
+    double sign; /* 1 adds, -1 takes away */
 } layer;
 
 typedef struct {
@@ -67,25 +68,31 @@ static void lay(const scale *s, layer *l, const tess__act *act)
     l->end = end;
     const double a = (double)(from - s->begin) / s->width, b = (double)(end - s->begin) / s->width;
     for (int i = (int)a; i < s->n && (double)i < b; i++)
-        l->parts[i] += TESS_MIN(b, (double)i + 1.0) - TESS_MAX(a, (double)i);
+        l->parts[i] += l->sign * (TESS_MIN(b, (double)i + 1.0) - TESS_MAX(a, (double)i));
 }
 
 tess_status tess_activity_busy(const tess_activity *file, int n, double *compute, double *comm,
-                               double *all)
+                               double *copy)
 {
-    TESS_REQUIRE(file, compute, comm, all);
+    TESS_REQUIRE(file, compute, comm, copy);
     TESS_TRY(tess__check_range(__func__, "n", n, 1, 1 << 20));
     const scale s = {file->info.begin_ns, (double)file->info.span_ns / n, n};
-    layer layers[] = {{INT64_MIN, compute}, {INT64_MIN, comm}, {INT64_MIN, all}};
+    /* Copies that nothing hides: anything, less kernels. */
+    layer layers[] = {{INT64_MIN, compute, 1.0},
+                      {INT64_MIN, comm, 1.0},
+                      {INT64_MIN, copy, 1.0},
+                      {INT64_MIN, copy, -1.0}};
     for (int i = 0; i < 3; i++)
         memset(layers[i].parts, 0, (size_t)n * sizeof(double));
     if (file->info.span_ns == 0)
         return TESS_OK;
     for (int64_t i = 0; i < file->n_acts; i++) {
         const tess__act *act = &file->acts[i];
-        if (act->kind == TESS__ACT_KERNEL)
-            lay(&s, &layers[act->kernel_class == TESS_KERNEL_COMMUNICATION], act);
         lay(&s, &layers[2], act);
+        if (act->kind != TESS__ACT_KERNEL)
+            continue;
+        lay(&s, &layers[act->kernel_class == TESS_KERNEL_COMMUNICATION], act);
+        lay(&s, &layers[3], act);
     }
     return TESS_OK;
 }

@@ -85,10 +85,10 @@ typedef struct {
 TESS_API tess_status tess_activity_kernels(const tess_activity *file, tess_activity_kernel *kernels,
                                            int64_t room, int64_t *n);
 
-/* The span in n equal parts: the fraction of each in which a compute kernel, a collective and
- * anything runs. */
+/* The span in n equal parts: the fraction of each in which a compute kernel, a collective, and
+ * nothing but copies runs. */
 TESS_API tess_status tess_activity_busy(const tess_activity *file, int n, double *compute,
-                                        double *comm, double *all);
+                                        double *comm, double *copy);
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 

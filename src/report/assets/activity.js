@@ -36,8 +36,8 @@ function drawBusy() {
     const top = row * i + 20, base = top + 32;
     shape("text", { class: "name", x: left, y: top - 4 }, svg, `${file.name}: ${ms(file.span)} ms`);
     shape("rect", { x: left, y: top, width: wide, height: 32, fill: "var(--line)", opacity: 0.5 }, svg);
-    shape("path", { d: area(file.busy.all, left, wide, base, 32), fill: copyColour }, svg);
     shape("path", { d: area(file.busy.compute, left, wide, base, 16), fill: computeColour }, svg);
+    shape("path", { d: area(file.busy.copy, left, wide, base, 16), fill: copyColour }, svg);
     shape("path", { d: area(file.busy.comm, left, wide, base - 16, 16), fill: commColour }, svg);
   });
 }

@@ -103,6 +103,70 @@ static void bad_logs_are_refused_with_their_line(void **state)
                 "tess_nccl_log_rows: log is NULL");
 }
 
+/* ---- collectives of traces ------------------------------------------------------------------- */
+
+#define HEAD "file,rank,call,op,group,in_bytes,out_bytes,dtype,stream,begin_ns,ns,source\n"
+
+static void the_shortest_member_of_a_traced_call_counts(void **state)
+{
+    (void)state;
+    static const char text[] =
+        HEAD "a.json,0,0,all_reduce,0 1,4096,4096,float,7,100,9000,kernel\n"
+             "\"b,c.json\",1,0,all_reduce,0 1,4096,4096,float,7,900,1000,kernel\n"
+             "a.json,0,1,all_gather,0 1,100,200,half,7,100,2500,kernel\n"
+             "a.json,0,0,reduce_scatter,0 2 4 6 8 10 12 14,800,100,half,7,100,3000,kernel\n"
+             "a.json,0,0,all_reduce,,100,100,,7,1,1,name\n"
+             "a.json,0,0,reduce,0 1,100,100,,7,1,1,name\n"
+             "a.json,0,2,broadcast,0 1,,,,7,1,1,name\n"
+             "a.json,0,0,broadcast,0 1 8,8,8,byte,7,1,1,kernel\n";
+    static const tess_collective want[] = {{TESS_ALL_REDUCE, 4096, 2, 2, 0},
+                                           {TESS_ALL_GATHER, 200, 2, 2, 0},
+                                           {TESS_REDUCE_SCATTER, 800, 8, 4, 0}};
+    static const double us[] = {1.0, 2.5, 3.0};
+    const tess_collective_row *rows;
+    tess_nccl_log *log = NULL;
+    int64_t n;
+    CHECK_OK(tess__call_csv_parse(ctx, "c.csv", text, sizeof text - 1, 8, &log));
+    CHECK_OK(tess_nccl_log_rows(log, &rows, &n));
+    assert_int_equal(n, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(rows[i].work.op, want[i].op);
+        assert_int_equal(rows[i].work.bytes, want[i].bytes);
+        assert_int_equal(rows[i].work.gpus, want[i].gpus);
+        assert_int_equal(rows[i].work.per_node, want[i].per_node);
+        assert_true(rows[i].us == us[i]);
+    }
+    tess_nccl_log_close(log);
+}
+
+static void bad_lines_of_traced_calls_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *sentence;
+    } bad[] = {
+        {HEAD, "c.csv: no collective of two ranks or more whose operation, group, bytes and time "
+               "are known"},
+        {HEAD "a,0,0,all_reduce\n", "c.csv: line 2: 4 fields, must be 12"},
+        {HEAD "a,0,0,all_reduce,0;1,1,1,,7,1,1,kernel\n",
+         "c.csv: line 2: \"0;1\": a group has ranks below 1048576 with spaces between them"},
+        {HEAD "a,0,0,all_reduce,0 1,-1,1,,7,1,1,kernel\n",
+         "c.csv: line 2: \"-1\": must be an integer 0..2^53, or empty"},
+        {"file,rank,call,op,group,in,out_bytes,dtype,stream,begin_ns,ns,source\n",
+         "c.csv: line 1: \"in\": a column of another name is expected here"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tess_nccl_log *log = NULL;
+        CHECK_FAILS(tess__call_csv_parse(ctx, "c.csv", bad[i].text, strlen(bad[i].text), 8, &log),
+                    TESS_EFORMAT, bad[i].sentence);
+    }
+    tess_nccl_log *log = NULL;
+    CHECK_FAILS(tess_collective_rows_open(ctx, "nowhere.csv", TESS_ALL_REDUCE, 8, &log), TESS_EIO,
+                "nowhere.csv: cannot open: No such file or directory");
+    CHECK_FAILS(tess_collective_rows_open(ctx, "nowhere.csv", TESS_ALL_REDUCE, 0, &log),
+                TESS_EINVAL, "tess_collective_rows_open: node_gpus is 0, must be 1..1048576");
+}
+
 /* ---- fits ------------------------------------------------------------------------------------ */
 
 enum { SIZES = 14, COUNTS = 3, N = SIZES * COUNTS };
@@ -265,6 +329,8 @@ static void a_description_that_breaks_a_rule_is_no_cluster(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rows_of_all_runs_are_read),
     cmocka_unit_test(bad_logs_are_refused_with_their_line),
+    cmocka_unit_test(the_shortest_member_of_a_traced_call_counts),
+    cmocka_unit_test(bad_lines_of_traced_calls_are_refused),
     cmocka_unit_test(a_cluster_is_found_again_from_its_times),
     cmocka_unit_test(what_rows_do_not_determine_stays),
     cmocka_unit_test(bad_rows_are_refused),

@@ -4,6 +4,7 @@
  */
 #include "oom.h"
 
+#include "tessera/advanced/activity_report.h"
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/cost.h"
 #include "tessera/advanced/predict.h"
@@ -308,6 +309,36 @@ static tess_status s_nccl_log(world *w)
     return status;
 }
 
+static tess_status s_traced_calls(world *w)
+{
+    tess_nccl_log *log = NULL;
+    const tess_status status =
+        tess_collective_rows_open(w->ctx, in_folder("calls.csv"), TESS_ALL_REDUCE, 8, &log);
+    tess_nccl_log_close(log);
+    return status;
+}
+
+static tess_status s_activity(world *w)
+{
+    tess_activity *files[2] = {0};
+    tess_activity_ranks *ranks = NULL;
+    tess_status status = TESS_OK;
+    const tess_activity *const *list = (const tess_activity *const *)files;
+    for (int i = 0; i < 2 && status == TESS_OK; i++)
+        status = tess_activity_load(w->ctx, in_folder("rank0.json"),
+                                    &(tess_activity_opts){.rank_given = 1, .rank = i}, &files[i]);
+    if (status == TESS_OK)
+        status = tess_activity_compare(w->ctx, list, 2, &ranks);
+    if (status == TESS_OK)
+        status = tess_activity_write(list, 2, in_folder("y.csv"));
+    if (status == TESS_OK)
+        status = tess_activity_report(w->ctx, list, 2, ranks, "tessera trace", in_folder("y.html"));
+    tess_activity_ranks_destroy(ranks);
+    for (int i = 0; i < 2; i++)
+        tess_activity_destroy(files[i]);
+    return status;
+}
+
 static tess_status s_sim_measured(world *w)
 {
     tess_sim_measured *measured = NULL;
@@ -475,6 +506,8 @@ static const scenario scenarios[] = {
     {"load a cluster", s_cluster, NULL, NULL},
     {"fit a cluster", s_calibrate, NULL, NULL},
     {"read a log of nccl-tests", s_nccl_log, NULL, NULL},
+    {"read collectives of traces", s_traced_calls, NULL, NULL},
+    {"compare traces of two ranks", s_activity, NULL, NULL},
     {"plan a scenario", s_scenario_plan, NULL, NULL},
     {"load the simulator's parameters", s_sim_params, NULL, NULL},
     {"load measured products", s_sim_measured, NULL, NULL},
@@ -507,6 +540,38 @@ static void write_odd(void)
     fclose(f);
 }
 
+/* A trace with every source of a collective and something to note, and collectives as CSV. */
+static void write_traces(void)
+{
+    FILE *f = fopen(in_folder("rank0.json"), "w");
+    assert_non_null(f);
+    fputs("{\"distributedInfo\":{\"rank\":0,\"pg_config\":[{\"pg_name\":\"7\",\"ranks\":[0,1]}]},"
+          "\"traceEvents\":[",
+          f);
+    for (int i = 0; i < 70; i++) /* enough for every list to grow */
+        fprintf(f,
+                "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"gemm %d\",\"ts\":%d,\"dur\":-%d},"
+                "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nccl %d\",\"ts\":%d,\"dur\":3,"
+                "\"args\":{\"Collective name\":\"allreduce\",\"In msg nelems\":8,\"dtype\":"
+                "\"Float\",\"Process Group Name\":\"%d\",\"Process Group Ranks\":\"[0, %d]\","
+                "\"correlation\":%d}},"
+                "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"ts\":%d,"
+                "\"dur\":1,\"args\":{\"correlation\":%d}},"
+                "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"record_param_comms\",\"ts\":%d,"
+                "\"dur\":1,\"args\":{}},"
+                "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"ProfilerStep#%d\",\"ts\":%d,"
+                "\"dur\":1},",
+                i, 10 * i, i & 1, i, 10 * i, i, i + 1, i, 10 * i, i, 9 * i, i, 9 * i);
+    fputs("{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nccl\",\"ts\":5,\"dur\":3}", f);
+    assert_true(fclose(f) == 0);
+    f = fopen(in_folder("calls.csv"), "w");
+    assert_non_null(f);
+    fputs("file,rank,call,op,group,in_bytes,out_bytes,dtype,stream,begin_ns,ns,source\n", f);
+    for (int i = 0; i < 70; i++)
+        fprintf(f, "a,0,%d,all_reduce,0 1,8,8,float,7,1,1,kernel\n", i);
+    assert_true(fclose(f) == 0);
+}
+
 static int make_files(void **state)
 {
     (void)state;
@@ -529,6 +594,7 @@ static int make_files(void **state)
                       "8 2 float sum -1 1 1 1 0 1 1 1 0\n",
                       log) >= 0 &&
                 fclose(log) == 0);
+    write_traces();
     FILE *csv = fopen(in_folder("p.csv"), "w");
     assert_non_null(csv);
     fputs("step,layer,head,density\n", csv);

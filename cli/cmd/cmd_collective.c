@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_collective.c - tessera collective: the time of a collective on a cluster, a sweep in the form
- * of nccl-tests, and a cluster fitted to the output of nccl-tests. */
+ * of nccl-tests, and a cluster fitted to what nccl-tests printed or tessera trace wrote. */
 #include "choices.h"
 #include "commands.h"
 #include "tessera/advanced/cost.h"
@@ -159,14 +159,15 @@ static tess_status run_sweep(cli *c, const values *v, const tess_cluster *cluste
 
 /* ---- a fit ----------------------------------------------------------------------------------- */
 
-static tess_status gather(cli *c, const values *v, tess_nccl_log **logs, tess_collective_row **rows,
-                          int64_t *n)
+static tess_status gather(cli *c, const values *v, int node_gpus, tess_nccl_log **logs,
+                          tess_collective_row **rows, int64_t *n)
 {
     int64_t total = 0;
     for (int i = 0; i < v->calibrate.n; i++) {
         const tess_collective_row *list;
         int64_t count;
-        TRY(tess_nccl_log_open(c->ctx, v->calibrate.items[i], op_of(v->op), &logs[i]));
+        TRY(tess_collective_rows_open(c->ctx, v->calibrate.items[i], op_of(v->op), node_gpus,
+                                      &logs[i]));
         TRY(tess_nccl_log_rows(logs[i], &list, &count));
         total += count;
     }
@@ -208,14 +209,17 @@ static tess_status run_fit(cli *c, const values *v, const tess_cluster *cluster)
     tess_collective_row *rows = NULL;
     tess_cluster *fitted = NULL;
     tess_collective_fit report;
+    tess_cluster_info info;
     int64_t n = 0;
     char origin[512];
     if (!logs)
         return out_fail(c, TESS_ENOMEM, "no memory for %d logs", v->calibrate.n);
-    tess_status status = gather(c, v, logs, &rows, &n);
+    tess_status status = tess_cluster_query(cluster, &info);
+    if (status == TESS_OK)
+        status = gather(c, v, v->per_node ? (int)v->per_node : info.node_gpus, logs, &rows, &n);
     if (status == TESS_OK) {
         char name[400];
-        snprintf(origin, sizeof origin, "fitted to %lld rows of nccl-tests: %s%s", (long long)n,
+        snprintf(origin, sizeof origin, "fitted to %lld measured collectives: %s%s", (long long)n,
                  out_clean(v->calibrate.items[0], name, sizeof name),
                  v->calibrate.n > 1 ? " and others" : "");
         status = tess_cluster_calibrate(c->ctx, cluster, rows, n, origin, &fitted, &report);
@@ -282,7 +286,8 @@ static const opt options[] = {
     {"factor", 0, OPT_INT, offsetof(values, factor), "F", .initial = "2", .min = 2, .max = 1024,
      .help = "from one size of a sweep to the next"},
     {"calibrate", 0, OPT_PATHS, offsetof(values, calibrate), "LOG",
-     .help = "fit the cluster's collectives to what nccl-tests printed"},
+     .help = "fit the cluster's collectives to what nccl-tests printed, or to the CSV of tessera "
+             "trace --collectives"},
     {"out", 'o', OPT_PATH, offsetof(values, out), "CLUSTER.json",
      .help = "where --calibrate writes the cluster"},
 };
@@ -305,7 +310,9 @@ const command command_collective = {
         "With --begin and --end it prints a whole sweep in nccl-tests' own form. With --calibrate "
         "it reads that form, from one or several logs, fits what the model needs and writes a "
         "cluster that all commands take: rows of one GPU are passed over, times are those out of "
-        "place.\n",
+        "place. It also reads what tessera trace --collectives wrote: of each call the time of the "
+        "shortest member counts, and ranks are counted node by node, --per-node of them or as many "
+        "as a node has.\n",
     TABLE(options),
     TABLE(examples),
     .size = sizeof(values),

@@ -38,8 +38,19 @@ tess_status tess__cluster_read_collectives(tess_cluster *cluster, const tess__js
 
 /* ---- nccl_log.c ---------------------------------------------------------------------------- */
 
+struct tess_nccl_log {
+    tess_ctx *ctx;
+    tess_collective_row *rows;
+    int64_t n, room;
+};
+
 tess_status tess__nccl_log_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                                  tess_collective_op op, tess_nccl_log **log);
+
+/* ---- call_csv.c ---------------------------------------------------------------------------- */
+
+tess_status tess__call_csv_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
+                                 int node_gpus, tess_nccl_log **log);
 
 /* ---- collective.c -------------------------------------------------------------------------- */
 

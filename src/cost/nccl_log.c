@@ -20,12 +20,6 @@
 
 enum { WORDS_MAX = 24, HOST_MAX = 64, HOSTS_MAX = 4096, ROWS_MAX = 1 << 20 };
 
-struct tess_nccl_log {
-    tess_ctx *ctx;
-    tess_collective_row *rows;
-    int64_t n, room;
-};
-
 typedef struct {
     const char *text;
     size_t length;

@@ -21,7 +21,8 @@ typedef struct {
 
 static inline event parts_of(const tess__json_item *item)
 {
-    event e = {0};
+    static const tess__json_slice none = {"", 0};
+    event e = {none, none, none, none, none, none, none, none};
     for (int i = 0; i < item->n_fields; i++) {
         const tess__json_field *f = &item->fields[i];
         const char *k = f->key.text;

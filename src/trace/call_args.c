@@ -34,7 +34,16 @@ static tess__json_slice inside(tess__json_slice value)
 
 static raw_args gather(const tess__json_field *fields, int n)
 {
-    raw_args a = {.in = -1, .out = -1, .size = -1, .first = -1, .stride = -1};
+    static const tess__json_slice none = {"", 0};
+    raw_args a = {.name = none,
+                  .dtype = none,
+                  .label = none,
+                  .ranks = none,
+                  .in = -1,
+                  .out = -1,
+                  .size = -1,
+                  .first = -1,
+                  .stride = -1};
     const struct {
         const char *key;
         tess__json_slice *text;

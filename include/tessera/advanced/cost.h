@@ -109,6 +109,13 @@ typedef struct tess_nccl_log tess_nccl_log;
  * place; rows of 0 bytes and runs of one GPU are passed over. EFORMAT names the line. */
 TESS_API tess_status tess_nccl_log_open(tess_ctx *ctx, const char *path, tess_collective_op op,
                                         tess_nccl_log **log);
+/* The same, or where the file begins so, the CSV of tess_activity_write: of each call the shortest
+ * member's time, bytes of the larger side. node_gpus, 1 or more: GPUs of a node of the cluster that
+ * was traced, its ranks counted node by node. Calls of which something is not known, or that the
+ * model does not have, are passed over. */
+TESS_API tess_status tess_collective_rows_open(tess_ctx *ctx, const char *path,
+                                               tess_collective_op op, int node_gpus,
+                                               tess_nccl_log **log);
 TESS_API tess_status tess_nccl_log_rows(const tess_nccl_log *log, const tess_collective_row **rows,
                                         int64_t *n);
 TESS_API void tess_nccl_log_close(tess_nccl_log *log);

@@ -29,7 +29,8 @@ SEES = {
     "cp": CORE + " comm exec",
     "trace": "kernels base file",
     "timeline": "kernels base file cost trace",
-    "sim": CORE + " comm trace timeline",
+    "sim": CORE + " comm trace timeline sim/events",
+    "sim/events": CORE + " comm trace timeline sim",
     "search": CORE + " comm trace timeline sim",
     "media": "kernels base file",
     "model": CORE + " comm exec cp media",
@@ -46,7 +47,7 @@ SEES = {
     "cli/cmd/train": "cli cli/bench cli/cmd",
 }
 # Rooms of which a room sees the public headers only.
-SEES_PUBLIC = {"report": "plan trace"}
+SEES_PUBLIC = {"report": "plan trace timeline"}
 # The lowest room that may include a public header: kernels know base.h for its types. tessera.h is
 # for users: no room includes it. The headers of advanced/ have no promise of stability, and no
 # header outside of it includes one.
@@ -58,12 +59,12 @@ PUBLIC = {
     "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan",
     "comm.h": "comm", "advanced/collectives.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "cp.h": "cp",
     "advanced/activity.h": "trace", "advanced/timeline.h": "timeline",
-    "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/validate.h": "sim", "advanced/trace.h": "sim",
+    "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/sim_timeline.h": "sim", "advanced/validate.h": "sim", "advanced/trace.h": "sim",
     "advanced/search.h": "search",
     "media.h": "media", "advanced/clip.h": "media",
     "model.h": "model", "advanced/pass.h": "model", "advanced/sparse.h": "model",
     "data.h": "data", "advanced/dataset.h": "data", "train.h": "optim", "advanced/step.h": "optim",
-    "report.h": "report", "advanced/profile_report.h": "report", "advanced/compare.h": "report", "advanced/run_report.h": "report", "advanced/activity_report.h": "report",
+    "report.h": "report", "advanced/profile_report.h": "report", "advanced/compare.h": "report", "advanced/run_report.h": "report", "advanced/activity_report.h": "report", "advanced/timeline_report.h": "report",
 }
 OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "data.h", "train.h"}  # not part of tessera.h
 PUBLIC_SYSTEM = {"stddef.h", "stdint.h"}

@@ -56,7 +56,12 @@ static tess_status simulate(simulate_job *j)
     TRY(apply_profile(j));
     TRY(tess_sim_create(j->c->ctx, j->params, &j->sim));
     TRY(tess_sim_use_measured(j->sim, j->measured));
+    if (j->s.layout.schedule == TESS_SIM_SCHEDULE_FILE && j->s.layout.schedule_file[0]) {
+        TRY(tess_schedule_load(j->c->ctx, j->s.layout.schedule_file, &j->schedule));
+        TRY(tess_sim_use_schedule(j->sim, j->schedule));
+    }
     TRY(tess_sim_run(j->sim, j->cluster, &j->s, &j->r));
+    TRY(simulate_timeline(j));
     return simulate_report(j);
 }
 
@@ -73,9 +78,11 @@ static tess_status check_usage(cli *c, const simulate_values *v)
                          : !isnan(v->compute_scale) ? "compute-scale"
                                                     : "per-node");
     TRY(simulate_search_usage(c, v));
+    TRY(simulate_timeline_usage(c, v));
     if (!v->trace)
         return TESS_OK;
-    if (v->scenario || v->set.n || v->density || v->params || v->measured || v->explain)
+    if (v->scenario || v->timeline || v->html || v->schedule_out || v->slow_rank.n || v->scale.n ||
+        v->set.n || v->density || v->params || v->measured || v->explain)
         return out_usage(c, "--trace takes no scenario and none of its options");
     return v->cluster ? TESS_OK : out_usage(c, "--cluster is missing, --trace needs one");
 }
@@ -91,7 +98,9 @@ static tess_status run(cli *c, const void *given)
         status = prepare(&j);
     if (status == TESS_OK && !v->trace)
         status = v->search ? simulate_search(&j) : simulate(&j);
+    tess_timeline_destroy(j.timeline);
     tess_sim_destroy(j.sim);
+    tess_schedule_destroy(j.schedule);
     tess_sim_measured_destroy(j.measured);
     tess_sim_params_destroy(j.params);
     tess_cluster_destroy(j.cluster);
@@ -143,6 +152,19 @@ static const opt options[] = {
          "with --search: go on from FILE if it is there, and write to it how far the search is"},
     {"exhaustive", 0, OPT_FLAG, offsetof(simulate_values, exhaustive),
      .help = "with --search: simulate to the end also what a bound rules out; the same answer"},
+    {"timeline", 0, OPT_PATH, offsetof(simulate_values, timeline), "OUT.json[.gz]",
+     .help = "simulate every rank event by event, and write that for Perfetto"},
+    {"timeline-ranks", 0, OPT_STRING, offsetof(simulate_values, timeline_ranks), "all|0,17,...",
+     .help = "with --timeline or --html: ranks to show; default: one of each class of equal ranks"},
+    {"slow-rank", 0, OPT_STRINGS, offsetof(simulate_values, slow_rank), "RANK=X",
+     .help = "event by event, with a rank that computes X times as long: 17=1.2"},
+    {"scale", 0, OPT_STRINGS, offsetof(simulate_values, scale), "CLASS=X",
+     .help = "event by event, with X times the time of a class: gemm, attention, elementwise, "
+             "optimiser, host, tp, cp, ep, pp, dp; tp=0: free tensor-parallel communication"},
+    {"schedule-out", 0, OPT_PATH, offsetof(simulate_values, schedule_out), "OUT.csv",
+     .help = "write the order of the pipeline's passes in PyTorch's form"},
+    {"html", 0, OPT_PATH, offsetof(simulate_values, html), "OUT.html",
+     .help = "event by event, as a page: timeline, breakdown and memory"},
     {"trace", 0, OPT_PATH, offsetof(simulate_values, trace), "FILE.json",
      .help = "instead of a scenario: the trace of one rank, with its compute times as recorded"},
     {"cluster", 0, OPT_PATH, offsetof(simulate_values, cluster), "NAME",
@@ -164,6 +186,9 @@ static const example examples[] = {
     {"tessera simulate gpt-175b-96 --search --over layout.tp=2,4,8 --over layout.pp=6,12 "
      "--gpus 48,96 --price 2.5 --by cost",
      "the cheapest of these combinations"},
+    {"tessera simulate gpt-175b-8192 --timeline step.json.gz --slow-rank 17=1.2",
+     "what every rank does when, and what one slow rank costs"},
+    {"tessera simulate gpt-175b-96 --scale tp=0", "what the step would be without a class of time"},
     {"tessera simulate mine.json --explain", "every operation, and where its numbers come from"},
     {"tessera simulate --trace rank0.json --cluster h100 --compute-scale 0.004",
      "the step of a rank that was traced here, on another machine"},
@@ -186,6 +211,12 @@ const command command_simulate = {
         "settings, step_ms, memory_gib and breakdown, top (ten at most), pareto (of time against "
         "GPUs, and of cost against time), and why: what the second lost by, and what the nearest "
         "one that does not fit lacks.\n"
+        "With --timeline, --html, --slow-rank or --scale the same operations also run event by "
+        "event: a stream of a rank runs in order, an operation begins when its inputs are there, a "
+        "collective when its last member has come. Ranks that do the same at the same times are "
+        "simulated once. With --json the result has timeline: path, ranks and events written, "
+        "classes of equal ranks, step_ms, and critical: the ms of each class of operations on the "
+        "critical path, which add up to step_ms.\n"
         "With --trace the step is that of one rank, as `tessera train --trace-out` wrote it: "
         "computing takes the recorded time, times --compute-scale, and messages take the time of "
         "the cluster's links. With --json the result has step_ms, compute_ms, wait_ms, "

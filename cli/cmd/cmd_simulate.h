@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_simulate.h - declarations of `tessera simulate`: cmd_simulate.c runs the scenario,
  * simulate_output.c prints the result, simulate_trace.c does both for a traced rank,
- * simulate_search.c for many scenarios. */
+ * simulate_search.c for many scenarios, simulate_timeline.c rank by rank and event by event. */
 #ifndef CLI_CMD_SIMULATE_H
 #define CLI_CMD_SIMULATE_H
 
 #include "cli.h"
 #include "tessera/advanced/sim_detail.h"
+#include "tessera/advanced/sim_timeline.h"
 #include "tessera/scenario.h"
 
 typedef struct {
@@ -22,6 +23,8 @@ typedef struct {
     strings over;
     const char *gpus, *by, *checkpoint;
     double memory_limit, deadline;
+    const char *timeline, *timeline_ranks, *schedule_out, *html; /* the step event by event */
+    strings slow_rank, scale;
 } simulate_values;
 
 typedef struct {
@@ -33,6 +36,10 @@ typedef struct {
     tess_sim *sim;
     tess_sim_measured *measured;
     tess_sim_result r;
+    tess_schedule *schedule; /* from a file; NULL: by name */
+    tess_timeline *timeline; /* NULL: not wanted */
+    int64_t events;          /* written */
+    int ranks;               /* of them */
 } simulate_job;
 
 /* ---- simulate_output.c ----------------------------------------------------------------------- */
@@ -55,6 +62,16 @@ tess_status simulate_report(const simulate_job *j);
 /* The step of a traced rank on a cluster; scale NaN: as recorded; per_node 0: the cluster's. */
 tess_status simulate_trace(cli *c, const char *path, const char *cluster, double scale,
                            int64_t per_node);
+
+/* ---- simulate_timeline.c --------------------------------------------------------------------- */
+
+/* Whether the options of a timeline fit together, and what they were given with. */
+tess_status simulate_timeline_usage(cli *c, const simulate_values *v);
+
+/* The timeline of the step that was simulated, and the files of it, where they are wanted. */
+tess_status simulate_timeline(simulate_job *j);
+void simulate_timeline_print(const simulate_job *j);
+void simulate_timeline_json(const simulate_job *j);
 
 /* ---- simulate_search.c ----------------------------------------------------------------------- */
 

@@ -242,10 +242,12 @@ tess_status simulate_report(const simulate_job *j)
 {
     if (j->c->json) {
         set_json(j);
+        simulate_timeline_json(j);
         return j->given->explain ? set_ops(j) : TESS_OK;
     }
     print_scenario(j);
     print_step(j);
     print_memory(j);
+    simulate_timeline_print(j);
     return j->given->explain ? print_reasons(j) : TESS_OK;
 }

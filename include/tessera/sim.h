@@ -26,7 +26,12 @@ typedef enum {
     TESS_SIM_SCHEDULE_DEFAULT,
     TESS_SIM_1F1B,
     TESS_SIM_INTERLEAVED,
-    TESS_SIM_ZERO_BUBBLE
+    TESS_SIM_ZERO_BUBBLE,
+    TESS_SIM_GPIPE,
+    TESS_SIM_GPIPE_LOOPED,
+    TESS_SIM_INTERLEAVED_ZB,
+    TESS_SIM_ZB_V,
+    TESS_SIM_SCHEDULE_FILE /* layout.schedule_file; tess_sim_use_schedule gives its content */
 } tess_sim_schedule;
 typedef enum {
     TESS_SIM_BF16,
@@ -99,6 +104,7 @@ typedef struct {
     int sequence; /* 1: sequence parallelism among the tp ranks */
     int pp, vpp;
     tess_sim_schedule schedule;
+    char schedule_file[256]; /* the CSV of PyTorch's pipelining, of SCHEDULE_FILE */
     int cp;
     tess_sim_cp cp_kind;
     int ep;

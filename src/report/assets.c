@@ -24,3 +24,4 @@ ASSET(run_js, "run.js");
 ASSET(compare_js, "compare.js");
 ASSET(profile_js, "profile.js");
 ASSET(activity_js, "activity.js");
+ASSET(timeline_js, "timeline.js");

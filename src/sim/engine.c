@@ -6,6 +6,7 @@
  *
  * Everything lives in the tess_sim: a run allocates nothing.
  */
+#include "events/events_internal.h"
 #include "sim_internal.h"
 
 #include <math.h>
@@ -25,8 +26,10 @@ tess_status tess_sim_create(tess_ctx *ctx, const tess_sim_params *params, tess_s
 
 void tess_sim_destroy(tess_sim *sim)
 {
-    if (sim)
-        tess__free(sim->ctx, sim);
+    if (!sim)
+        return;
+    tess__free(sim->ctx, sim->replay);
+    tess__free(sim->ctx, sim);
 }
 
 /* ---- preparation ----------------------------------------------------------------------------- */
@@ -117,7 +120,7 @@ static void derive(tess_sim *sim)
 /* How often a stage runs each part for a micro-batch. */
 static void counts_of(const tess_sim *sim, int stage, double counts[TESS__PARTS])
 {
-    const int last = stage == sim->s.layout.pp - 1, more = sim->s.model.predict_layers;
+    const int last = stage == tess__head_stage(sim), more = sim->s.model.predict_layers;
     counts[TESS__LAYER] = sim->layers[stage] + (last && !sim->s.model.experts ? more : 0);
     counts[TESS__EXPERTS] = sim->experts[stage] + (last && sim->s.model.experts ? more : 0);
     counts[TESS__EMBED] = stage == 0;
@@ -208,7 +211,7 @@ static double slowness(const tess_sim *sim)
 static void finish(tess_sim *sim, tess_sim_result *r)
 {
     const tess_scenario *s = &sim->s;
-    const double slow = slowness(sim);
+    const double slow = sim->slow = slowness(sim);
     const double plain = r->compute_s + r->tp_s + r->cp_s + r->ep_s + r->pp_s + r->dp_s +
                          r->bubble_s + r->optimiser_s + r->host_s;
     r->scalar = sim->scalar;
@@ -230,6 +233,7 @@ tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const 
                               int same_parts)
 {
     sim->s = *full;
+    TESS_TRY(tess__file_check(sim));
     TESS_TRY(tess__sim_find_params(sim, cluster));
     derive(sim);
     split_layers(sim);
@@ -251,12 +255,21 @@ double tess__sim_bound(const tess_sim *sim)
     return (double)sim->batches * most * slowness(sim) * rounding;
 }
 
+/* Of a stage and micro-batch, the mean of the backward pass without weight gradients. */
+static double mean_input(const tess_sim *sim)
+{
+    double sum = 0.0;
+    for (int i = 0; i < sim->s.layout.pp; i++)
+        sum += sim->backward[i];
+    return sum / sim->s.layout.pp - sim->weight;
+}
+
 void tess__sim_finish(tess_sim *sim, tess_sim_result *result)
 {
     tess_sim_result r = {0};
     const tess_sim_layout *l = &sim->s.layout;
     int slowest;
-    const double hop = hop_seconds(sim);
+    const double hop = sim->hop = hop_seconds(sim);
     const double waited =
         sim->s.training.overlap_pp == TESS_SIM_OFF ? hop : hop * sim->era[TESS__ERA_PP_EXPOSED];
     const tess__pipeline pipeline = {.stages = l->pp,
@@ -266,9 +279,12 @@ void tess__sim_finish(tess_sim *sim, tess_sim_result *result)
                                      .forward = sim->forward,
                                      .backward = sim->backward,
                                      .weight = sim->weight,
+                                     .input = mean_input(sim),
                                      .hop = hop,
                                      .hop_waited = waited};
-    const double passes = tess__pipeline_seconds(&pipeline, &slowest);
+    double passes = tess__pipeline_seconds(&pipeline, &slowest);
+    if (l->schedule == TESS_SIM_SCHEDULE_FILE)
+        passes = tess__file_passes(sim, waited > 0.0);
     r.pp_s = 2.0 * l->vpp * (double)sim->batches * waited * (l->pp - 1.0) / l->pp;
     r.dp_s = tess__gradient_seconds(sim, slowest);
     r.optimiser_s = tess__optimiser_seconds(sim, slowest);

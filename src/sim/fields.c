@@ -11,7 +11,9 @@
 
 static const char *const kinds[] = {"decoder", "dit", NULL};
 static const char *const cp_kinds[] = {"ring", "ulysses", "plan", NULL};
-static const char *const schedules[] = {"default", "1f1b", "interleaved", "zero-bubble", NULL};
+static const char *const schedules[] = {
+    "default",      "1f1b",           "interleaved", "zero-bubble", "gpipe",
+    "gpipe-looped", "interleaved-zb", "zb-v",        "file",        NULL};
 static const char *const precisions[] = {"bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const attentions[] = {"default", "flash", "fused-softmax", "unfused", NULL};
@@ -81,7 +83,8 @@ const tess__field tess__fields[] = {
     FLAG(layout, sequence, "sequence parallelism among the tp ranks"),
     INT(layout, pp, 0, 4096, "pipeline stages"),
     INT(layout, vpp, 0, 4096, "parts of a stage that are interleaved"),
-    WORD(layout, schedule, schedules, "order of the micro-batches"),
+    WORD(layout, schedule, schedules, "order of the micro-batches, or a CSV file of it"),
+    TEXT(layout, schedule_file, "of schedule file: a CSV as PyTorch's pipelining dumps it"),
     INT(layout, cp, 0, 65536, "context parallelism"),
     WORD(layout, cp_kind, cp_kinds, "how context parallelism exchanges"),
     INT(layout, ep, 0, 65536, "expert parallelism"),
@@ -183,11 +186,23 @@ static tess_status read_word(const tess__field *f, const char *value, int *numbe
     return TESS_OK;
 }
 
+/* Whether the value of layout.schedule is the path of a file, not a name. */
+static int is_schedule_file(const tess__field *f, const char *value)
+{
+    const size_t n = strlen(value);
+    return f->words == schedules &&
+           (strchr(value, '/') || (n > 4 && strcmp(value + n - 4, ".csv") == 0));
+}
+
 tess_status tess__field_set(tess_scenario *scenario, const tess__field *f, const char *value)
 {
     char *at = (char *)scenario + f->offset;
     double number;
     int word;
+    if (is_schedule_file(f, value)) {
+        TESS_TRY(tess__field_set(scenario, tess__field_find("layout", "schedule_file"), value));
+        value = "file";
+    }
     switch (f->type) {
     case TESS__FIELD_INT:
         TESS_TRY(read_number(f, value, &number));

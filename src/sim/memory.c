@@ -10,10 +10,12 @@
  *
  *   (p - i - 1) 2 + (v - 1) p + 1   chunks, at most m v,
  *
+ * (interleaved-zb once p - i - 1, zb-v p 2, gpipe all of them; a file's are counted),
  * which at the first stage is 1 + (p - 1) / (p v) times the whole model's layers. Selective
  * recomputation leaves out what scores and softmax keep, full recomputation all but the input of
  * each layer; what one layer needs while it runs again is `working`.
  */
+#include "events/events_internal.h"
 #include "sim_internal.h"
 
 #include <math.h>
@@ -22,13 +24,19 @@ double tess__in_flight(const tess_sim *sim, int stage)
 {
     const tess_sim_layout *l = &sim->s.layout;
     const double m = (double)sim->batches, p = l->pp, v = l->vpp;
-    if (l->schedule != TESS_SIM_INTERLEAVED)
-        return fmin(m, p - stage);
-    const double chunks = 2.0 * (p - stage - 1.0) + (v - 1.0) * p + 1.0;
-    return fmin(m, chunks / v);
+    const double wait = p - stage - 1.0;
+    switch (l->schedule) {
+    case TESS_SIM_GPIPE:
+    case TESS_SIM_GPIPE_LOOPED: return m;
+    case TESS_SIM_INTERLEAVED: return fmin(m, (2.0 * wait + (v - 1.0) * p + 1.0) / v);
+    case TESS_SIM_INTERLEAVED_ZB: return fmin(m, (wait + (v - 1.0) * p + 1.0) / v);
+    case TESS_SIM_ZB_V: return fmin(m, p);
+    case TESS_SIM_SCHEDULE_FILE: return sim->schedule ? tess__file_in_flight(sim, stage) : m;
+    default: return fmin(m, p - stage);
+    }
 }
 
-static double kept_of(const tess_sim *sim, int part, double layers)
+double tess__kept(const tess_sim *sim, int part, double layers)
 {
     const tess__model_part *p = &sim->parts[part];
     const tess_sim_training *t = &sim->s.training;
@@ -55,7 +63,7 @@ static double working_of(const tess_sim *sim, int stage)
         if (n)
             most = fmax(most, p->working + again);
     }
-    return most + (stage == sim->s.layout.pp - 1 ? sim->parts[TESS__HEAD].working : 0.0);
+    return most + (stage == tess__head_stage(sim) ? sim->parts[TESS__HEAD].working : 0.0);
 }
 
 /* Transformer Engine hands autograd a dummy gradient of each shape of weights, and keeps it. */
@@ -106,19 +114,27 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
     m->layer_state = weights > 0.0 ? (out[0] + out[1] + out[2]) * layers / weights : 0.0;
 }
 
-static void stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
+/* The LM head runs backward at once, unless all forward passes come first. */
+static double heads_in_flight(const tess_sim *sim)
+{
+    const int schedule = sim->s.layout.schedule;
+    return schedule == TESS_SIM_GPIPE || schedule == TESS_SIM_GPIPE_LOOPED ? (double)sim->batches
+                                                                           : 1.0;
+}
+
+void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
 {
     const tess__model_part *parts = sim->parts;
     const double flight = tess__in_flight(sim, stage);
     *m = (tess_sim_memory){.stage = stage};
     state_of(sim, stage, m);
-    m->layer_activations = flight * (kept_of(sim, TESS__LAYER, sim->layers[stage]) +
-                                     kept_of(sim, TESS__EXPERTS, sim->experts[stage]));
+    m->layer_activations = flight * (tess__kept(sim, TESS__LAYER, sim->layers[stage]) +
+                                     tess__kept(sim, TESS__EXPERTS, sim->experts[stage]));
     m->activations = m->layer_activations;
     if (stage == 0)
         m->activations += flight * parts[TESS__EMBED].saved;
-    if (stage == sim->s.layout.pp - 1)
-        m->activations += parts[TESS__HEAD].saved;
+    if (stage == tess__head_stage(sim))
+        m->activations += heads_in_flight(sim) * parts[TESS__HEAD].saved;
     m->working = working_of(sim, stage);
     if (sim->era[TESS__ERA_WEIGHT_DUMMY] > 0.0)
         m->buffers += dummies_of(sim, stage);
@@ -134,7 +150,7 @@ void tess__memory_of(const tess_sim *sim, tess_sim_memory *memory)
     const int p = sim->s.layout.pp, stages[] = {0, p > 2 ? 1 : 0, p - 1};
     for (int i = 0; i < 3; i++) {
         tess_sim_memory m;
-        stage_memory(sim, stages[i], &m);
+        tess__stage_memory(sim, stages[i], &m);
         if (i == 0 || m.allocated > memory->allocated)
             *memory = m;
     }

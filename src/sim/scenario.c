@@ -137,9 +137,33 @@ static tess_status fill_model(tess_sim_model *m)
 
 /* ---- layout and training --------------------------------------------------------------------- */
 
+/* Parts of a stage that a schedule has. */
+static tess_status check_chunks(const tess_sim_layout *l)
+{
+    switch (l->schedule) {
+    case TESS_SIM_INTERLEAVED:
+    case TESS_SIM_INTERLEAVED_ZB:
+    case TESS_SIM_GPIPE_LOOPED: return TESS_OK;
+    case TESS_SIM_SCHEDULE_FILE:
+        return l->schedule_file[0]
+                   ? TESS_OK
+                   : tess__fail(TESS_EINVAL, "scenario: layout.schedule is file, but "
+                                             "layout.schedule_file is missing");
+    case TESS_SIM_ZB_V:
+        return l->vpp == 2 ? TESS_OK
+                           : fail_rule("layout.vpp", l->vpp, "be 2 with zb-v, not", l->vpp);
+    default:
+        return l->vpp == 1
+                   ? TESS_OK
+                   : fail_rule("layout.vpp", l->vpp, "be 1 with this schedule, not", l->vpp);
+    }
+}
+
 static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
 {
     int *const degrees[] = {&l->tp, &l->pp, &l->vpp, &l->cp, &l->ep};
+    if (l->schedule == TESS_SIM_ZB_V)
+        set_default(&l->vpp, 2);
     for (int i = 0; i < 5; i++)
         set_default(degrees[i], 1);
     set_default(&l->etp, l->tp);
@@ -173,8 +197,7 @@ static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
                          (int64_t)l->tp * l->cp * l->dp);
     if (l->schedule == TESS_SIM_SCHEDULE_DEFAULT)
         l->schedule = l->vpp > 1 ? TESS_SIM_INTERLEAVED : TESS_SIM_1F1B;
-    if (l->schedule != TESS_SIM_INTERLEAVED && l->vpp > 1)
-        return fail_rule("layout.vpp", l->vpp, "be 1 with this schedule, not", l->vpp);
+    TESS_TRY(check_chunks(l));
     if (l->pp > 1 && l->first_layers + l->last_layers > m->layers - (l->pp - 2))
         return fail_rule("layout.first_layers", l->first_layers,
                          "leave layers to the other stages; model.layers is", m->layers);

@@ -191,6 +191,11 @@ struct tess_sim {
     int layers[TESS__STAGES_MAX], experts[TESS__STAGES_MAX]; /* layers of a stage, by kind */
     double forward[TESS__STAGES_MAX], backward[TESS__STAGES_MAX];
     double weight; /* mean of a stage's weight gradients, inside backward */
+    double hop;    /* from a stage to the next */
+    double slow;   /* by which all takes longer: the scalar of (system, era), stragglers */
+
+    const tess_schedule *schedule; /* of tess_sim_use_schedule; NULL: none */
+    void *replay;                  /* what its replay needs */
 };
 
 /* ---- engine.c: a run in two halves, for a search that needs the first of most scenarios ------ */
@@ -265,6 +270,7 @@ typedef struct {
     int64_t batches;
     const double *forward, *backward; /* of each stage and micro-batch; backward with weights */
     double weight;                    /* mean of a stage's weight gradients, inside backward */
+    double input;                     /* and of the rest of its backward pass */
     double hop;                       /* from a stage to the next */
     double hop_waited;                /* of this what a stage waits for in the steady state */
 } tess__pipeline;
@@ -272,11 +278,15 @@ typedef struct {
 /* Seconds of a step's passes; *slowest is the stage that sets the pace. */
 double tess__pipeline_seconds(const tess__pipeline *p, int *slowest);
 
+/* The stage with the LM head: the last one, but for schedules that go back through the ranks. */
+int tess__head_stage(const tess_sim *sim);
+
 /* ---- step.c: what follows the passes --------------------------------------------------------- */
 
 /* Parameters of a stage on one rank; *experts: the part in experts. */
 double tess__stage_weights(const tess_sim *sim, int stage, double *experts);
-void tess__fsdp_ops(tess_sim *sim, int part); /* gathers and scatters of a layer */
+void tess__fsdp_ops(tess_sim *sim, int part);            /* gathers and scatters of a layer */
+int tess__overlaps_dp(const tess_sim *sim, int forward); /* gathers of weights; else gradients */
 double tess__gradient_seconds(tess_sim *sim, int stage);
 double tess__optimiser_seconds(tess_sim *sim, int stage);
 
@@ -287,6 +297,8 @@ void tess__count_flop(const tess_sim *sim, tess_sim_result *result);
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
 void tess__memory_of(const tess_sim *sim, tess_sim_memory *memory);
+void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *memory);
+double tess__kept(const tess_sim *sim, int part, double layers); /* of one micro-batch */
 double tess__in_flight(const tess_sim *sim, int stage); /* micro-batches of all its layers */
 
 #endif

@@ -14,7 +14,7 @@
 double tess__stage_weights(const tess_sim *sim, int stage, double *experts)
 {
     const tess__model_part *parts = sim->parts;
-    const int last = stage == sim->s.layout.pp - 1;
+    const int last = stage == tess__head_stage(sim);
     double n = sim->layers[stage] * parts[TESS__LAYER].weights +
                sim->experts[stage] * parts[TESS__EXPERTS].weights;
     *experts = sim->experts[stage] * parts[TESS__EXPERTS].expert_weights;
@@ -34,6 +34,11 @@ static double hidden_share(const tess_sim *sim, int parameter)
     const double era = sim->era[parameter];
     const int overlap = sim->s.training.overlap_dp;
     return overlap == TESS_SIM_OFF ? 0.0 : overlap == TESS_SIM_ON && era == 0.0 ? 0.9 : era;
+}
+
+int tess__overlaps_dp(const tess_sim *sim, int forward)
+{
+    return hidden_share(sim, forward ? TESS__ERA_DP_FORWARD : TESS__ERA_DP_HIDDEN) > 0.0;
 }
 
 static double grad_bytes(const tess_sim *sim)

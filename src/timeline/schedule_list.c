@@ -59,6 +59,26 @@ void tess_schedule_destroy(tess_schedule *s)
     tess__free(s->ctx, s);
 }
 
+tess_status tess__schedule_copy(const tess_schedule *from, tess_schedule **schedule)
+{
+    tess_schedule *s = NULL;
+    TESS_TRY(tess__schedule_create(from->ctx, from->ranks, &s));
+    s->actions = tess__alloc(s->ctx, (size_t)from->n * sizeof *s->actions);
+    s->rank_of = tess__alloc(s->ctx, (size_t)from->stages * sizeof *s->rank_of);
+    if (!s->actions || !s->rank_of) {
+        tess_schedule_destroy(s);
+        return TESS_ENOMEM;
+    }
+    memcpy(s->actions, from->actions, (size_t)from->n * sizeof *s->actions);
+    memcpy(s->rank_of, from->rank_of, (size_t)from->stages * sizeof *s->rank_of);
+    memcpy(s->first, from->first, ((size_t)from->ranks + 1) * sizeof *s->first);
+    s->stages = from->stages;
+    s->batches = from->batches;
+    s->n = s->room = from->n;
+    *schedule = s;
+    return TESS_OK;
+}
+
 tess_status tess__schedule_put(tess_schedule *s, int kind, int stage, int64_t batch)
 {
     if (s->n == ACTIONS_MAX)

@@ -124,53 +124,63 @@ static tess_status fail_stuck(const replay *r)
                       tess__action_text(a, text), other);
 }
 
-static tess_status reserve(replay *r, tess__arena *arena)
+/* Places of one piece of memory, the widest first. */
+static void lay_out(replay *r, void *memory)
 {
-    const size_t passes = (size_t)r->s->stages * (size_t)r->s->batches * sizeof(int64_t);
+    const size_t passes = (size_t)r->s->stages * (size_t)r->s->batches;
     const size_t ranks = (size_t)r->s->ranks;
-    r->forward = tess__arena_take(arena, passes);
-    r->backward = tess__arena_take(arena, passes);
-    r->next = tess__arena_take(arena, ranks * sizeof *r->next);
-    r->free_at = tess__arena_take(arena, ranks * sizeof *r->free_at);
-    r->queue = tess__arena_take(arena, ranks * sizeof *r->queue);
-    r->queued = tess__arena_take(arena, ranks);
-    if (!r->forward || !r->backward || !r->next || !r->free_at || !r->queue || !r->queued)
-        return TESS_ENOMEM;
-    memset(r->forward, 0xff, passes);
-    memset(r->backward, 0xff, passes);
+    r->forward = memory;
+    r->backward = r->forward + passes;
+    r->next = r->backward + passes;
+    r->free_at = r->next + ranks;
+    r->queue = (int32_t *)(void *)(r->free_at + ranks);
+    r->queued = (uint8_t *)(r->queue + ranks);
+    memset(r->forward, 0xff, 2 * passes * sizeof *r->forward);
     memset(r->free_at, 0, ranks * sizeof *r->free_at);
     memset(r->queued, 0, ranks);
     memcpy(r->next, r->s->first, ranks * sizeof *r->next);
+}
+
+size_t tess__schedule_replay_bytes(const tess_schedule *s)
+{
+    const size_t passes = (size_t)s->stages * (size_t)s->batches, ranks = (size_t)s->ranks;
+    return (2 * passes + 2 * ranks) * sizeof(int64_t) + ranks * (sizeof(int32_t) + 1);
+}
+
+tess_status tess__schedule_run_in(const tess_schedule *s, const tess_schedule_times *times,
+                                  void *memory, int64_t *begins, int64_t *ends, int64_t *length)
+{
+    replay r = {.s = s, .times = times};
+    lay_out(&r, memory);
+    for (int rank = 0; rank < s->ranks; rank++)
+        wake(&r, rank);
+    while (r.waiting > 0) {
+        const int rank = r.queue[r.head];
+        r.head = (r.head + 1) % s->ranks;
+        r.waiting--;
+        r.queued[rank] = 0;
+        run_rank(&r, rank, begins, ends);
+    }
+    if (r.done != s->n)
+        return fail_stuck(&r);
+    *length = r.end;
     return TESS_OK;
 }
 
 tess_status tess__schedule_run(const tess_schedule *s, const tess_schedule_times *times,
                                int64_t *begins, int64_t *ends, int64_t *length)
 {
-    replay r = {.s = s, .times = times};
-    tess__arena arena = {.ctx = s->ctx};
-    tess_status status = reserve(&r, &arena);
-    if (status == TESS_OK) {
-        for (int rank = 0; rank < s->ranks; rank++)
-            wake(&r, rank);
-        while (r.waiting > 0) {
-            const int rank = r.queue[r.head];
-            r.head = (r.head + 1) % s->ranks;
-            r.waiting--;
-            r.queued[rank] = 0;
-            run_rank(&r, rank, begins, ends);
-        }
-        status = r.done == s->n ? TESS_OK : fail_stuck(&r);
-    }
-    if (status == TESS_OK)
-        *length = r.end;
-    tess__arena_free(&arena);
+    void *memory = tess__alloc(s->ctx, tess__schedule_replay_bytes(s));
+    if (!memory)
+        return TESS_ENOMEM;
+    const tess_status status = tess__schedule_run_in(s, times, memory, begins, ends, length);
+    tess__free(s->ctx, memory);
     return status;
 }
 
 /* ---- what a schedule takes ------------------------------------------------------------------- */
 
-static void count_in_flight(const tess_schedule *s, int *in_flight)
+void tess__schedule_in_flight(const tess_schedule *s, int *in_flight)
 {
     for (int r = 0; r < s->ranks; r++) {
         int now = 0, most = 0;
@@ -217,7 +227,7 @@ tess_status tess_schedule_replay(const tess_schedule *s, const tess_schedule_tim
         busy += (double)tess__action_ns(times, &s->actions[i]);
     r.bubble = r.ns > 0 ? 1.0 - busy / ((double)r.ns * s->ranks) : 0.0;
     if (in_flight)
-        count_in_flight(s, in_flight);
+        tess__schedule_in_flight(s, in_flight);
     *result = r;
     return TESS_OK;
 }

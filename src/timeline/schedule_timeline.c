@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule_timeline.c - the passes of a schedule as a timeline, and that as a file. */
+/* schedule_timeline.c - the passes of a schedule as a timeline. */
 #include "timeline_internal.h"
 
 static tess_status add_passes(const tess_schedule *s, const int64_t *begins, const int64_t *ends,
@@ -13,6 +13,7 @@ static tess_status add_passes(const tess_schedule *s, const int64_t *begins, con
                        .row = r,
                        .name = tess__timeline_name(t, tess__action_text(&s->actions[i], text)),
                        .call = -1,
+                       .tag = -1,
                        .ns = ends[i] - begins[i]});
             if (at < 0)
                 return t->status;
@@ -48,22 +49,4 @@ tess_status tess__schedule_timeline(const tess_schedule *s, const tess_schedule_
     }
     *timeline = t;
     return TESS_OK;
-}
-
-tess_status tess_timeline_write(const tess_timeline *t, const char *path)
-{
-    static const char *const streams[] = {"compute"};
-    TESS_REQUIRE(t, path);
-    if (!t->ran || t->streams != 1)
-        return tess__invalid(__func__, "timeline is none of a schedule's passes");
-    int64_t events;
-    int32_t *ranks = tess__alloc(t->ctx, (size_t)t->rows * sizeof *ranks);
-    if (!ranks)
-        return TESS_ENOMEM;
-    for (int i = 0; i < t->rows; i++)
-        ranks[i] = i;
-    const tess__view view = {.streams = streams, .ranks = ranks, .rows = ranks, .n = t->rows};
-    const tess_status status = tess__timeline_write(t, &view, path, &events);
-    tess__free(t->ctx, ranks);
-    return status;
 }

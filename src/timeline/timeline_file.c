@@ -6,7 +6,8 @@
  *   {"ph":"M","pid":3,"tid":0,"name":"thread_name","args":{"name":"compute"}},
  *   {"ph":"X","pid":3,"tid":0,"ts":12.345,"dur":0.5,"name":"qkv","cat":"compute"},
  *   {"ph":"X","pid":3,"tid":1,"ts":13.5,"dur":1,"name":"reduce","cat":"communication",
- *    "args":{"group":"tp:0+1x8","call":0,"op":"all_reduce","bytes":4096}}]}
+ *    "args":{"group":"tp:0+1x8","call":0,"op":"all_reduce","bytes":4096,"pass":"3F2"}},
+ *   {"ph":"C","pid":3,"ts":14.5,"name":"memory","args":{"state":1000,"activations":20}}]}
  *
  * Times are microseconds with three decimals, made from nanoseconds without a rounding. Written
  * piece by piece: the file is never in memory.
@@ -137,13 +138,14 @@ static void put_call(writer *w, const tess_timeline *t, const tess__view *view, 
     put_name(w, view->ops[call->op]);
     put(w, ",\"bytes\":");
     put_int(w, call->bytes);
-    put(w, "}");
 }
 
 static tess_status put_op(writer *w, const tess_timeline *t, const tess__view *view, int rank,
                           const tess__tl_op *op)
 {
     static const char *const cats[TESS__CATS] = {"compute", "communication", "copy", "wait"};
+    if (op->end == op->begin && op->call < 0)
+        return TESS_OK; /* a mark in the order, nothing to see */
     TESS_TRY(make_room(w));
     if (op->call >= 0 && op->begin > op->ready) {
         put_head(w, rank, op->stream, op->ready, op->begin);
@@ -154,16 +156,40 @@ static tess_status put_op(writer *w, const tess_timeline *t, const tess__view *v
     put(w, ",\"cat\":\"");
     put(w, cats[op->cat]);
     put(w, "\"");
-    if (op->call >= 0 && view->group)
+    const int call = op->call >= 0 && view->group, tag = view->tags && op->tag >= 0;
+    if (call)
         put_call(w, t, view, rank, op);
-    put(w, "}");
+    if (tag) {
+        put(w, call ? ",\"pass\":" : ",\"args\":{\"pass\":");
+        put_name(w, t->names[op->tag]);
+    }
+    put(w, call || tag ? "}}" : "}");
+    return TESS_OK;
+}
+
+static tess_status put_counter(writer *w, const tess_timeline *t, const tess__view *view, int rank,
+                               const tess__tl_counter *counter)
+{
+    TESS_TRY(make_room(w));
+    put(w, w->events++ ? ",\n{\"ph\":\"C\",\"pid\":" : "{\"ph\":\"C\",\"pid\":");
+    put_int(w, rank);
+    put(w, ",\"ts\":");
+    put_us(w, t->ops[counter->op].end);
+    put(w, ",\"name\":\"memory\",\"args\":{");
+    for (int i = 0; i < TESS__COUNTERS; i++) {
+        put(w, i ? ",\"" : "\"");
+        put(w, view->counters[i]);
+        put(w, "\":");
+        put_int(w, counter->value[i]);
+    }
+    put(w, "}}");
     return TESS_OK;
 }
 
 static tess_status put_rank_names(writer *w, const tess_timeline *t, const tess__view *view,
                                   int rank)
 {
-    char text[160];
+    char text[224];
     TESS_TRY(make_room(w));
     snprintf(
         text, sizeof text,
@@ -171,11 +197,18 @@ static tess_status put_rank_names(writer *w, const tess_timeline *t, const tess_
         w->events++ ? ",\n" : "", rank, rank);
     put(w, text);
     for (int s = 0; s < t->streams; s++) {
+        char name[64] = "";
+        if (view->named && s >= view->named)
+            view->stream(view->user, rank, s, name);
+        else
+            snprintf(name, sizeof name, "%s", view->streams[s]);
+        if (!name[0])
+            continue;
         snprintf(
             text, sizeof text,
             ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":"
             "\"%s\"}}",
-            rank, s, view->streams[s]);
+            rank, s, name);
         TESS_TRY(make_room(w));
         put(w, text);
     }
@@ -202,6 +235,20 @@ static tess_status sort_rows(const tess_timeline *t, tess__arena *arena, int64_t
     return TESS_OK;
 }
 
+/* The first counter of a row. */
+static int64_t counters_of(const tess_timeline *t, int row)
+{
+    int64_t low = 0, high = t->n_counters;
+    while (low < high) {
+        const int64_t at = low + (high - low) / 2;
+        if (t->counters[at].row < row)
+            low = at + 1;
+        else
+            high = at;
+    }
+    return low;
+}
+
 static tess_status write_events(writer *w, const tess_timeline *t, const tess__view *view)
 {
     tess__arena arena = {.ctx = t->ctx};
@@ -214,6 +261,10 @@ static tess_status write_events(writer *w, const tess_timeline *t, const tess__v
         status = put_rank_names(w, t, view, view->ranks[i]);
         for (int64_t k = first[row]; k < first[row + 1] && status == TESS_OK; k++)
             status = put_op(w, t, view, view->ranks[i], &t->ops[list[k]]);
+        for (int64_t k = counters_of(t, row);
+             view->counters && k < t->n_counters && t->counters[k].row == row && status == TESS_OK;
+             k++)
+            status = put_counter(w, t, view, view->ranks[i], &t->counters[k]);
     }
     tess__arena_free(&arena);
     if (status != TESS_OK)

@@ -53,7 +53,13 @@ typedef struct {
     int32_t members, arrived, first; /* the engine's; first: member that was added last */
 } tess__tl_call;
 
-enum { TESS__CLASS_MAX = 32 };
+enum { TESS__CLASS_MAX = 32, TESS__COUNTERS = 3 };
+
+/* Values of a row from the end of an operation on, of names that the view has. */
+typedef struct {
+    int32_t op, row;
+    int64_t value[TESS__COUNTERS];
+} tess__tl_counter;
 
 /* Parts per million by which a compute operation takes longer while communication runs on its row.
  * Asked once for each name and class. */
@@ -84,8 +90,19 @@ struct tess_timeline {
     int32_t *name_slots; /* an open hash table of numbers of names; -1: free */
     int64_t n_slots;
 
+    tess__tl_counter *counters; /* row by row, ascending */
+    int64_t n_counters, room_counters;
+
     tess__slow_fn slow;
     const void *slow_user;
+
+    /* What the ranks of a job are, in the timeline's arena; view NULL: rows are the ranks. */
+    const struct tess__view *view; /* without ranks and rows */
+    int ranks;
+    const int32_t *row_of;      /* (ranks) */
+    const int32_t *first_rank;  /* (rows), ascending */
+    const char *const *classes; /* names of classes, ended by NULL; NULL: none */
+    uint8_t *critical;          /* (n) 1: on the critical path; NULL: not marked */
 
     int ran;
     int64_t end;     /* of the last operation */
@@ -109,6 +126,9 @@ int32_t tess__timeline_add(tess_timeline *t, const tess__tl_op *event);
 /* `after` begins not before `before` has ended; -1 for either: nothing. */
 void tess__timeline_depend(tess_timeline *t, int32_t after, int32_t before);
 
+/* Adds values of a row; in the order of its time. */
+void tess__timeline_count(tess_timeline *t, const tess__tl_counter *counter);
+
 /* From the next run on; NULL: nothing slows down. */
 void tess__timeline_slow(tess_timeline *t, tess__slow_fn slow, const void *user);
 
@@ -122,17 +142,23 @@ tess_status tess__timeline_run(tess_timeline *t);
 
 /* ns of each class on the chain from the last end back to 0: they add up to t->end. */
 void tess__timeline_critical(const tess_timeline *t, int64_t ns[TESS__CLASS_MAX]);
+/* Fills t->critical. */
+tess_status tess__timeline_mark_critical(tess_timeline *t);
 
 /* ---- timeline_file.c ------------------------------------------------------------------------ */
 
 /* What the caller knows of rows and streams. A rank is written with the operations of its row. */
-typedef struct {
-    const char *const *streams; /* names */
+typedef struct tess__view {
+    const char *const *streams; /* names; those beyond `named` by the function `stream` */
+    int named;                  /* 0: all of them */
     const char *const *ops;     /* of calls */
     const int32_t *ranks, *rows;
     int n;
+    int tags;                    /* 1: tags of operations are names, -1: none */
+    const char *const *counters; /* TESS__COUNTERS names; NULL: none */
     /* The process group of a call as one word, of which `rank` is a member; NULL: no calls. */
     void (*group)(const void *user, int rank, const tess__tl_call *call, char text[64]);
+    void (*stream)(const void *user, int rank, int stream, char text[64]);
     const void *user;
 } tess__view;
 
@@ -164,6 +190,7 @@ struct tess_schedule {
 
 /* schedule_list.c: an empty schedule of `ranks`; tess__schedule_check finds stages and batches. */
 tess_status tess__schedule_create(tess_ctx *ctx, int ranks, tess_schedule **schedule);
+tess_status tess__schedule_copy(const tess_schedule *from, tess_schedule **schedule);
 tess_status tess__schedule_put(tess_schedule *s, int kind, int stage, int64_t batch);
 const char *tess__action_text(const tess__action *a, char text[40]); /* "3F12" */
 
@@ -182,6 +209,11 @@ tess_status tess__schedule_parse(tess_ctx *ctx, const char *name, const char *te
  */
 tess_status tess__schedule_run(const tess_schedule *s, const tess_schedule_times *times,
                                int64_t *begins, int64_t *ends, int64_t *length);
+/* The same in memory of tess__schedule_replay_bytes(s), without an allocation. */
+size_t tess__schedule_replay_bytes(const tess_schedule *s);
+tess_status tess__schedule_run_in(const tess_schedule *s, const tess_schedule_times *times,
+                                  void *memory, int64_t *begins, int64_t *ends, int64_t *length);
+void tess__schedule_in_flight(const tess_schedule *s, int *in_flight); /* of each rank, the most */
 int64_t tess__action_ns(const tess_schedule_times *times, const tess__action *a);
 
 /* schedule_timeline.c: the passes on one stream of each rank, at their times. */

@@ -34,8 +34,8 @@ void tess_timeline_destroy(tess_timeline *t)
 {
     if (!t)
         return;
-    void *const arrays[] = {t->ops,   t->next,  t->next_member, t->last,
-                            t->calls, t->edges, t->names,       t->name_slots};
+    void *const arrays[] = {t->ops,   t->next,  t->next_member, t->last,    t->calls,
+                            t->edges, t->names, t->name_slots,  t->counters};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         tess__free(t->ctx, arrays[i]);
     tess__arena_free(&t->arena);
@@ -150,6 +150,18 @@ void tess__timeline_depend(tess_timeline *t, int32_t after, int32_t before)
         return;
     }
     t->edges[t->n_edges++] = (struct tess__edge){.before = before, .after = after};
+}
+
+void tess__timeline_count(tess_timeline *t, const tess__tl_counter *counter)
+{
+    if (t->status != TESS_OK || counter->op < 0)
+        return;
+    if (tess__grow(t->ctx, &t->counters, sizeof *t->counters, t->n_counters, t->n_counters + 1,
+                   &t->room_counters) != TESS_OK) {
+        fail(t, TESS_ENOMEM);
+        return;
+    }
+    t->counters[t->n_counters++] = *counter;
 }
 
 void tess__timeline_slow(tess_timeline *t, tess__slow_fn slow, const void *user)

@@ -95,6 +95,8 @@ def main():
         for name, arguments in plans.items():
             tessera("plan", *arguments, "--html", here / f"{name}.html")
         pages = [here / f"{name}.html" for name in plans]
+        tessera("simulate", "gpt-175b-96", "--set", "training.global_batch=24", "--slow-rank", "17=1.2", "--html", here / "timeline.html")
+        pages.append(here / "timeline.html")
         runs = write_runs(here / "runs")
         tessera("compare", *runs, "-o", here / "compare.html")
         tessera("report", here / "runs/dsv-0", "-o", here / "sparse_run.html")

@@ -8,6 +8,7 @@
 #define TESSERA_SIM_DETAIL_H
 
 #include "../scenario.h"
+#include "timeline.h"
 
 TESS_BEGIN_DECLS
 
@@ -54,6 +55,10 @@ TESS_API void tess_sim_measured_destroy(tess_sim_measured *measured);
 
 /* The next runs ask it first; NULL: formulas alone. It must outlive these runs. */
 TESS_API tess_status tess_sim_use_measured(tess_sim *sim, const tess_sim_measured *measured);
+
+/* The order of passes of the next runs whose layout.schedule is a file; NULL: none. It must outlive
+ * these runs, whose pp, vpp and micro-batches are those of the schedule. */
+TESS_API tess_status tess_sim_use_schedule(tess_sim *sim, const tess_schedule *schedule);
 
 /* What the last run is made of. `seconds` is what one execution adds to its pass, `times` how often
  * the slowest stage executes it in a step. */

@@ -18,9 +18,61 @@ typedef struct tess_timeline tess_timeline;
 
 TESS_API void tess_timeline_destroy(tess_timeline *timeline); /* NULL accepted */
 
-/* Writes the passes of tess_schedule_replay as a Chrome trace, which Perfetto opens; gzip where the
- * path ends with .gz. */
+typedef struct {
+    int64_t ns;         /* from the first begin to the last end */
+    int ranks;          /* of the job */
+    int classes;        /* ranks that do the same at the same times are one */
+    int64_t operations; /* of one rank of each class */
+    int streams;        /* of a rank */
+    int64_t counters;   /* values of memory, of one rank of each class */
+} tess_timeline_info;
+
+TESS_API tess_status tess_timeline_query(const tess_timeline *timeline, tess_timeline_info *info);
+
+/* Writes a Chrome trace, which Perfetto opens; gzip where the path ends with .gz. One rank of each
+ * class, or the ranks that are listed. *events: how many were written; NULL: not wanted. */
 TESS_API tess_status tess_timeline_write(const tess_timeline *timeline, const char *path);
+TESS_API tess_status tess_timeline_write_ranks(const tess_timeline *timeline, const int *ranks,
+                                               int n, const char *path, int64_t *events);
+
+/* ns of each class of operations on the critical path: the chain of operations from the last end
+ * back to 0, each of which began when the one before it ended. They add up to the whole. EINVAL:
+ * an index beyond the classes; *name is then NULL. */
+TESS_API tess_status tess_timeline_critical(const tess_timeline *timeline, int index,
+                                            const char **name, int64_t *ns);
+
+/* One operation, in the order of the ranks of classes and of each stream. */
+typedef struct {
+    int rank; /* the lowest of its class */
+    int stream;
+    const char *name;
+    const char *cat;           /* "compute", "communication", "copy" or "wait" */
+    const char *kind;          /* its class: "gemm"; "": none */
+    const char *pass;          /* "3F2": virtual stage 3, forward, micro-batch 2; "": none */
+    int64_t ready, begin, end; /* ns; ready: a member of a collective waits from here to begin */
+    int64_t bytes;             /* of communication; 0: none */
+    int critical;              /* 1: on the critical path */
+} tess_timeline_op;
+
+/* index from 0 to info.operations - 1. */
+TESS_API tess_status tess_timeline_op_query(const tess_timeline *timeline, int64_t index,
+                                            tess_timeline_op *op);
+
+/* Bytes of a rank from `ns` on. */
+typedef struct {
+    int rank;
+    int64_t ns, state, activations, working;
+} tess_timeline_memory;
+
+TESS_API tess_status tess_timeline_memory_query(const tess_timeline *timeline, int64_t index,
+                                                tess_timeline_memory *memory);
+
+/* The lowest rank of the class of a rank. */
+TESS_API tess_status tess_timeline_class_of(const tess_timeline *timeline, int rank, int *first);
+
+/* The name of a rank's stream; "": the rank has none. */
+TESS_API tess_status tess_timeline_stream(const tess_timeline *timeline, int rank, int stream,
+                                          char text[64]);
 
 /* ---- pipeline schedules ---------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
 typedef struct {
     common common;
     const char *table, *map, *params;
-    int rows;
+    int rows, events;
 } values;
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -162,7 +162,8 @@ static tess_status run(cli *c, const void *given)
         status = tess_sim_params_load(c->ctx, v->params, &params);
     if (status == TESS_OK)
         status = tess_validation_run(c->ctx, v->table,
-                                     &(tess_validation_opts){.map = v->map, .params = params},
+                                     &(tess_validation_opts){.map = v->map, .params = params,
+                                                             .events = v->events},
                                      &validation);
     if (status == TESS_OK)
         status = tess_validation_query(validation, &info);
@@ -187,6 +188,8 @@ static const opt options[] = {
      .help = "what the columns mean; the shipped map that knows them unless given"},
     {"params", 0, OPT_PATH, offsetof(values, params), "FILE.json",
      .help = "parameters of the simulator; the shipped ones unless given"},
+    {"events", 0, OPT_FLAG, offsetof(values, events),
+     .help = "steps event by event, as `tessera simulate --timeline` counts them"},
     {"rows", 0, OPT_FLAG, offsetof(values, rows), .initial = "1",
      .help = "do not print every row, the scores alone"},
 };

@@ -70,6 +70,7 @@ typedef struct {
     tess_validation_skip *skips;
     int *first; /* (rows): of each row the one its cases are kept under; 0: skipped */
     int n, n_skips, n_clusters, rows;
+    int events; /* 1: steps are those of tess_sim_timeline */
     int64_t room, skip_room, row_room;
     tess__case_cluster clusters[TESS__CASE_CLUSTERS];
 } tess__cases;

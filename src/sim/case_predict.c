@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* case_predict.c - predicts cases with the engine and the cost model. */
 #include "case.h"
+#include "events/events_internal.h"
 #include "sim_internal.h"
 
 #include <math.h>
@@ -51,6 +52,18 @@ static double quantity_of(tess__measured_kind what, const tess_sim_result *r)
     }
 }
 
+/* Seconds of the step of the last run, event by event. */
+static tess_status step_by_events(const tess_sim *sim, double *seconds)
+{
+    tess_timeline *t = NULL;
+    tess_timeline_info info;
+    TESS_TRY(tess_sim_timeline(sim, NULL, &t));
+    const tess_status status = tess_timeline_query(t, &info);
+    tess_timeline_destroy(t);
+    *seconds = 1e-9 * (double)info.ns;
+    return status;
+}
+
 static tess_status predict_step(tess_sim *sim, const tess__cases *cases, const tess__case *c,
                                 int plain, double *value)
 {
@@ -61,6 +74,11 @@ static tess_status predict_step(tess_sim *sim, const tess__cases *cases, const t
         s.system.scalar = TESS_SIM_OFF;
     TESS_TRY(tess_sim_run(sim, cluster, &s, &r));
     *value = quantity_of(c->what, &r);
+    if (cases->events && tess__measured_defs[c->what].quantity == TESS_QUANTITY_STEP) {
+        const double closed = r.step_s;
+        TESS_TRY(step_by_events(sim, &r.step_s));
+        *value *= r.step_s / closed;
+    }
     if (c->what != TESS__MEASURED_ACTIVATIONS_PCT)
         return TESS_OK;
     s.layout.sequence = 0;

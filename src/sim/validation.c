@@ -81,6 +81,8 @@ static tess_status run(tess_validation *v, const char *path, const tess_validati
         status = tess__cases_add(&v->cases, &v->map, &table);
     tess__table_close(&table);
     if (status == TESS_OK)
+        v->cases.events = opts->events;
+    if (status == TESS_OK)
         status = predict(v, opts->params);
     return status == TESS_OK ? summarise(v) : status;
 }

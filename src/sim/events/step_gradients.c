@@ -91,30 +91,34 @@ void tess__step_reduce(tess__step *p, const tess__stage_end *end, int part, int3
             add_comm(p, &end->gradient[i], end->part[part][i] / end->weights[i], after);
 }
 
+/* The call of this row and the one at the other end of its pipeline. */
+static int32_t tied_call(tess__step *p, const tess__stage_end *end, int first, int head)
+{
+    const int stages = p->c->stages;
+    int32_t *call = &p->tied[p->c->peer[p->row * stages + first]];
+    if (*call < 0)
+        *call = tess__timeline_call(
+            p->t, &(tess__tl_call){.group = TESS__KINDS_MAX + stages * stages + first * stages + head,
+                                   .op = TESS_ALL_REDUCE,
+                                   .bytes = (int64_t)end->tied.bytes});
+    return *call;
+}
+
 /* The first and the last stage hold the same embedding. */
 static void reduce_tied(tess__step *p, const tess__stage_end *end)
 {
     const int head = tess__head_stage(p->sim), first = p->s->rank_of[0];
     if (end->tied.seconds <= 0.0 || head == first || (p->stage != head && p->stage != first))
         return;
-    const int other = p->c->peer[p->row * p->c->stages + (p->stage == head ? first : head)];
-    const tess__tl_op op = {
-        .row = p->row,
-        .stream = TESS__STREAM_DP,
-        .cat = TESS__CAT_COMM,
-        .class = TESS__TL_DP,
-        .name = tess__timeline_name(p->t, end->tied.name),
-        .tag = -1,
-        .ns = tess__pass_ns(&p->in, end->tied.seconds, TESS__TL_DP),
-        .call =
-            p->tied[p->stage == first ? p->row : other] >= 0
-                ? p->tied[p->stage == first ? p->row : other]
-                : tess__timeline_call(
-                      p->t, &(tess__tl_call){.group = TESS__KINDS_MAX + first * p->c->stages + head,
-                                             .op = TESS_ALL_REDUCE,
-                                             .bytes = (int64_t)end->tied.bytes})};
-    p->tied[p->stage == first ? p->row : other] = op.call;
-    p->last_dp = tess__timeline_add(p->t, &op);
+    p->last_dp = tess__timeline_add(
+        p->t, &(tess__tl_op){.row = p->row,
+                             .stream = TESS__STREAM_DP,
+                             .cat = TESS__CAT_COMM,
+                             .class = TESS__TL_DP,
+                             .name = tess__timeline_name(p->t, end->tied.name),
+                             .tag = -1,
+                             .ns = tess__pass_ns(&p->in, end->tied.seconds, TESS__TL_DP),
+                             .call = tied_call(p, end, first, head)});
     tess__timeline_depend(p->t, p->last_dp, p->last);
 }
 

@@ -43,10 +43,11 @@ static void group_text(const void *user, int rank, const tess__tl_call *call, ch
     static const char *const names[TESS__CLASSES] = {"", "tp", "cp", "ep", "pp", "dp"};
     const job_view *v = user;
     if (call->group >= TESS__KINDS_MAX) {
-        const int a = (call->group - TESS__KINDS_MAX) / v->stages;
-        const int b = (call->group - TESS__KINDS_MAX) % v->stages;
+        const int pair = call->group - TESS__KINDS_MAX, all = v->stages * v->stages;
+        const int a = pair % all / v->stages, b = pair % v->stages;
         const int low = TESS_MIN(a, b), high = TESS_MAX(a, b);
-        snprintf(text, 64, "pp:%d+%dx2", low * v->size + rank % v->size, (high - low) * v->size);
+        snprintf(text, 64, "%s:%d+%dx2", pair < all ? "pp" : "tied",
+                 low * v->size + rank % v->size, (high - low) * v->size);
         return;
     }
     const tess__group_kind *kind = &v->kinds[call->group];

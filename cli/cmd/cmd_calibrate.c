@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_calibrate.c - tessera calibrate: parameters of the simulator fitted to measured runs. */
 #include "choices.h"
+#include "cmd_overlap.h"
 #include "commands.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/advanced/validate.h"
@@ -17,7 +18,44 @@ typedef struct {
     int leave;
 } values;
 
-static const char *const quantities[] = {"step", "layer", "collective", "memory", "product", NULL};
+static const char *const quantities[] = {"step",    "layer",   "collective", "memory",
+                                         "product", "overlap", NULL};
+
+/* ---- overlap --------------------------------------------------------------------------------- */
+
+static tess_status print_overlap(cli *c, const tess_calibration *k)
+{
+    static const char *const heads[] = {"fitted", "kernel left out"};
+    for (int left = 0; left < 2; left++)
+        for (int m = 0; m < TESS_OVERLAP_MODELS; m++) {
+            tess_overlap_score s;
+            TRY(tess_calibration_overlap(k, left, (tess_overlap_model)m, &s));
+            if (s.rows > 0 && m == 0)
+                overlap_print_head(c, heads[left]);
+            if (s.rows > 0)
+                overlap_print(c, (tess_overlap_model)m, &s);
+        }
+    return TESS_OK;
+}
+
+static tess_status set_overlap(cli *c, const tess_calibration *k)
+{
+    static const char *const members[] = {"overlap", "left_out_overlap"};
+    for (int left = 0; left < 2; left++) {
+        json_t *all = json_object();
+        for (int m = 0; m < TESS_OVERLAP_MODELS; m++) {
+            tess_overlap_score s;
+            TRY(tess_calibration_overlap(k, left, (tess_overlap_model)m, &s));
+            if (s.rows > 0)
+                overlap_set(c, all, (tess_overlap_model)m, &s);
+        }
+        if (json_object_size(all) > 0)
+            out_set(c, c->json, members[left], all);
+        else
+            json_decref(all);
+    }
+    return TESS_OK;
+}
 
 /* ---- result ---------------------------------------------------------------------------------- */
 
@@ -27,14 +65,16 @@ static tess_status print(cli *c, const tess_calibration *k, const tess_calibrati
     fprintf(c->out, "mean absolute error: %.3f %% before, %.3f %% after\n", info->before,
             info->after);
     if (info->models)
-        fprintf(c->out, "fitted without the model it predicts (%d models): %.3f %%\n", info->models,
-                info->left_out);
+        fprintf(c->out, "fitted without the model or kernel it predicts (%d of them): %.3f %%\n",
+                info->models, info->left_out);
+    TRY(print_overlap(c, k));
     for (int i = 0; i < info->parameters; i++) {
         tess_sim_param p;
         double before;
         TRY(tess_calibration_value(k, i, &p, &before));
-        fprintf(c->out, "  %-10s %-28s %-18s %12.6g -> %.6g\n", p.group, p.owner, p.name, before,
-                p.value);
+        fprintf(c->out, "  %-10s %-28s %-18s %12.6g -> %.6g%s%s\n", p.group, p.owner, p.name,
+                before, p.value, strcmp(p.group, "overlap") == 0 ? "; " : "",
+                strcmp(p.group, "overlap") == 0 ? p.origin : "");
     }
     return TESS_OK;
 }
@@ -47,6 +87,7 @@ static tess_status set_json(cli *c, const tess_calibration *k, const tess_calibr
     out_set(c, c->json, "after_mean_abs_pct", out_number(info->after));
     out_set(c, c->json, "left_out_mean_abs_pct",
             info->models ? out_number(info->left_out) : json_null());
+    TRY(set_overlap(c, k));
     for (int i = 0; i < info->parameters; i++) {
         tess_sim_param p;
         double before;
@@ -89,7 +130,7 @@ static tess_status run_with(cli *c, const values *v, char *text)
                              &(tess_calibration_opts){.tables = v->tables.items,
                                                       .n_tables = v->tables.n,
                                                       .names = names,
-                                                      .n_names = split(text, names),
+                                                      .n_names = text ? split(text, names) : 0,
                                                       .quantity = (tess_quantity)quantity,
                                                       .params = v->from,
                                                       .leave_one_out = v->leave},
@@ -107,11 +148,14 @@ static tess_status run_with(cli *c, const values *v, char *text)
 static tess_status run(cli *c, const void *given)
 {
     const values *v = given;
-    if (!v->names)
+    const int overlap = strcmp(v->quantity, "overlap") == 0;
+    if (!v->names && !overlap)
         return out_usage(
             c, "--params is missing, must name parameters to fit, such as h100.gemm_share");
-    char *text = strdup(v->names);
-    if (!text)
+    if (v->names && overlap)
+        return out_usage(c, "--params is given, but of --quantity overlap all are fitted");
+    char *text = overlap ? NULL : strdup(v->names);
+    if (!text && !overlap)
         return out_fail(c, TESS_ENOMEM, "no memory for the names");
     const tess_status status = run_with(c, v, text);
     free(text);
@@ -132,7 +176,7 @@ static const opt options[] = {
     {"quantity", 0, OPT_CHOICE, offsetof(values, quantity), "NAME", .initial = "step",
      .choices = quantities, .help = "what is fitted"},
     {"leave-one-out", 0, OPT_FLAG, offsetof(values, leave),
-     .help = "also fit once without each model, and predict that one"},
+     .help = "also fit once without each model (of overlap: kernel), and predict that one"},
     {"out", 'o', OPT_PATH, offsetof(values, out), "FILE.json",
      .help = "write the parameters with the fitted values"},
 };
@@ -140,6 +184,8 @@ static const opt options[] = {
 static const example examples[] = {
     {"tessera calibrate runs.csv --params h100.gemm_share,nemo-2024.tp_exposed --leave-one-out",
      "fit two parameters, and check whether they carry over"},
+    {"tessera calibrate kernels.csv --quantity overlap --leave-one-out -o mine.json",
+     "the slowdown of kernels beside communication"},
 };
 
 const command command_calibrate = {
@@ -150,7 +196,10 @@ const command command_calibrate = {
         "tables' rows falls no further, within the limits of each parameter. The same rows give "
         "the same values.\n"
         "With --leave-one-out every model is also predicted by parameters that were fitted without "
-        "it: the error to expect for a model that was not measured.\n",
+        "it: the error to expect for a model that was not measured.\n"
+        "With --quantity overlap the slowdown beside communication of each kernel, each class of "
+        "kernels, and one constant follow from the totals of their rows: no --params. What "
+        "--leave-one-out then leaves out is a kernel name.\n",
     TABLE(arguments),
     TABLE(options),
     TABLE(examples),

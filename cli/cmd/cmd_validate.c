@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_validate.c - tessera validate: compares a table of measured runs with the simulator's
  * predictions. */
+#include "cmd_overlap.h"
 #include "commands.h"
 #include "tessera/advanced/validate.h"
 
@@ -48,6 +49,21 @@ static tess_status print_cases(cli *c, const tess_validation *v, const tess_vali
     return TESS_OK;
 }
 
+/* Rows of quantity overlap beside communication: the parameters beside simpler predictions. */
+static tess_status print_overlap(cli *c, const tess_validation *v)
+{
+    tess_overlap_score s;
+    TRY(tess_validation_overlap(v, TESS_OVERLAP_PREDICTED, &s));
+    if (s.rows == 0)
+        return TESS_OK;
+    overlap_print_head(c, "beside communication");
+    for (int m = 0; m < TESS_OVERLAP_MODELS; m++) {
+        TRY(tess_validation_overlap(v, (tess_overlap_model)m, &s));
+        overlap_print(c, (tess_overlap_model)m, &s);
+    }
+    return TESS_OK;
+}
+
 static tess_status print_scores(cli *c, const tess_validation *v, const tess_validation_info *info)
 {
     fprintf(c->out, "%s: %s\n", info->map, info->about);
@@ -71,7 +87,7 @@ static tess_status print_scores(cli *c, const tess_validation *v, const tess_val
             print_score(c, name, &group.score, &group.plain);
         }
     }
-    return TESS_OK;
+    return print_overlap(c, v);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -112,6 +128,21 @@ static tess_status set_quantities(cli *c, const tess_validation *v,
     return TESS_OK;
 }
 
+static tess_status set_overlap(cli *c, const tess_validation *v)
+{
+    tess_overlap_score s;
+    json_t *all = json_object();
+    for (int m = 0; m < TESS_OVERLAP_MODELS; m++) {
+        TRY(tess_validation_overlap(v, (tess_overlap_model)m, &s));
+        overlap_set(c, all, (tess_overlap_model)m, &s);
+    }
+    if (s.rows > 0)
+        out_set(c, c->json, "overlap", all);
+    else
+        json_decref(all);
+    return TESS_OK;
+}
+
 static tess_status set_json(cli *c, const tess_validation *v, const tess_validation_info *info)
 {
     out_set(c, c->json, "map", out_text(info->map));
@@ -119,6 +150,7 @@ static tess_status set_json(cli *c, const tess_validation *v, const tess_validat
     out_set(c, c->json, "quantity", out_text(tess_quantity_name(info->quantity)));
     set_score(c, c->json, &info->score, &info->plain);
     TRY(set_quantities(c, v, info));
+    TRY(set_overlap(c, v));
     json_t *cases = json_array(), *skipped = json_array();
     for (int i = 0; i < info->cases; i++) {
         tess_validation_case k;
@@ -180,7 +212,7 @@ static tess_status run(cli *c, const void *given)
 
 static const opt arguments[] = {
     {"TABLE.csv", 0, OPT_PATH, offsetof(values, table), .required = 1,
-     .help = "measured steps, layers, memory or collectives"},
+     .help = "measured steps, layers, memory, collectives, or kernels beside communication"},
 };
 
 static const opt options[] = {
@@ -212,7 +244,12 @@ const command command_validate = {
         "docs/accuracy.md has the results on published tables.\n"
         "With --json the result has the members rows, scored, mean_abs_pct, median_abs_pct, "
         "max_abs_pct of the table's first quantity, quantities with all of them, cases, and "
-        "skipped: [{row, reason}]. Rows are counted from 1, without the header.\n",
+        "skipped: [{row, reason}]. Rows are counted from 1, without the header.\n"
+        "Of kernels that were measured alone and beside communication the ratio of the two times "
+        "is scored, and for the rows beside communication the error of the total, the root of the "
+        "mean square of the logarithm of predicted over measured, and the mean error in us, beside "
+        "those of no slowdown and of the mean ratio of the class (--json: overlap, with rows, "
+        "total_pct, log_rmse and mean_us of each).\n",
     TABLE(arguments),
     TABLE(options),
     TABLE(examples),

@@ -51,8 +51,14 @@ tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_opts *opt
 {
     const tess_calibration_opts *o = opts;
     TESS_REQUIRE(ctx, opts, calibration);
-    if (o->n_tables < 1 || !o->tables || o->n_names < 1 || !o->names)
+    const int overlap = o->quantity == TESS_QUANTITY_OVERLAP;
+    if (o->n_tables < 1 || !o->tables || (!overlap && (o->n_names < 1 || !o->names)))
         return tess__invalid(__func__, "a table and a parameter must be given");
+    if (overlap && o->n_names > 0)
+        return tess__invalid(__func__,
+                             "names \"%.80s\": of overlap all parameters are fitted, none "
+                             "is named",
+                             o->names[0]);
     tess_calibration *k = tess__alloc_zero(ctx, sizeof *k);
     if (!k)
         return TESS_ENOMEM;
@@ -70,7 +76,8 @@ tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_opts *opt
     for (int i = 0; status == TESS_OK && i < o->n_tables; i++)
         status = add_table(k, o->tables[i]);
     if (status == TESS_OK)
-        status = tess__calibration_fit(k, o->leave_one_out);
+        status = overlap ? tess__calibration_overlap(k, o->leave_one_out)
+                         : tess__calibration_fit(k, o->leave_one_out);
     if (status == TESS_OK)
         *calibration = k;
     else
@@ -93,6 +100,15 @@ tess_status tess_calibration_query(const tess_calibration *calibration, tess_cal
 {
     TESS_REQUIRE(calibration, info);
     *info = calibration->info;
+    return TESS_OK;
+}
+
+tess_status tess_calibration_overlap(const tess_calibration *calibration, int left_out,
+                                     tess_overlap_model model, tess_overlap_score *score)
+{
+    TESS_REQUIRE(calibration, score);
+    TESS_TRY(tess__check_range(__func__, "model", (int)model, 0, TESS_OVERLAP_MODELS - 1));
+    *score = calibration->overlap[left_out != 0][model];
     return TESS_OK;
 }
 

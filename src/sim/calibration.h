@@ -6,7 +6,7 @@
 #include "case.h"
 #include "sim_internal.h"
 
-enum { TESS__FITTED_MAX = 64 };
+enum { TESS__FITTED_MAX = 512 };
 
 struct tess_calibration {
     tess_ctx *ctx;
@@ -22,10 +22,14 @@ struct tess_calibration {
     int round;            /* of the search */
     tess_status stopped;  /* TESS_OK, or why the search ends early */
     tess_calibration_info info;
+    tess_overlap_score overlap[2][TESS_OVERLAP_MODELS]; /* fitted; kernel left out */
 };
 
 /* Fits the listed parameters to the cases; leave 1: after measuring the error of a model that is
  * left out. */
 tess_status tess__calibration_fit(tess_calibration *k, int leave);
+
+/* calibration_overlap.c: the same of quantity overlap, whose parameters follow from totals. */
+tess_status tess__calibration_overlap(tess_calibration *k, int leave);
 
 #endif

@@ -42,10 +42,15 @@ tess_status tess_calibration_write(const tess_calibration *calibration, const ch
     tess__json doc;
     TESS_TRY(tess__json_open(k->ctx, k->from ? k->from : file->name,
                              k->from ? NULL : (const char *)file->text, file->bytes, &doc));
+    const int first_overlap = tess_sim_params_count(k->params) - (int)k->params->overlaps.n;
     for (int i = 0; i < k->n; i++) {
         tess_sim_param p;
         (void)tess_sim_params_query(k->params, k->index[i], &p);
-        set_value(doc.root, &p);
+        if (k->index[i] >= first_overlap)
+            tess__overlap_write(json_object_get(json_object_get(doc.root, "hardware"), p.owner),
+                                &k->params->overlaps.items[k->index[i] - first_overlap]);
+        else
+            set_value(doc.root, &p);
     }
     const tess_status status = tess__json_write(k->ctx, path, doc.root);
     tess__json_close(&doc);

@@ -9,6 +9,7 @@
 #ifndef TESS_SIM_CASE_H
 #define TESS_SIM_CASE_H
 
+#include "sim/overlap/overlap_internal.h"
 #include "table.h"
 #include "tessera/advanced/cost.h"
 #include "tessera/advanced/validate.h"
@@ -28,6 +29,7 @@ typedef enum {
     TESS__MEASURED_ACTIVATIONS,
     TESS__MEASURED_ACTIVATIONS_PCT,
     TESS__MEASURED_GEMM_SHARE,
+    TESS__MEASURED_OVERLAPPED_NS,
     TESS__MEASURED_COUNT
 } tess__measured_kind;
 
@@ -50,9 +52,10 @@ typedef struct {
     tess_scenario scenario; /* of collectives and products: the system alone */
     tess_collective collective;
     tess__product product;
-    int cluster;         /* in the list of clusters */
-    double measured;     /* mean of the repeats, in the quantity's unit */
-    double predicted[2]; /* with the scalar; with 1.0 */
+    tess__overlap_row overlap; /* a row is never a repeat of another */
+    int cluster;               /* in the list of clusters */
+    double measured;           /* mean of the repeats, in the quantity's unit */
+    double predicted[2];       /* with the scalar; with 1.0 */
     const char *label, *group, *model;
 } tess__case;
 
@@ -112,6 +115,11 @@ tess_status tess__case_predict(tess_sim *sim, const tess__cases *cases, tess__ca
 
 /* Predicts all; those that cannot be become skipped rows. */
 tess_status tess__cases_predict(tess_sim *sim, tess__cases *cases);
+
+/* The rows of cases that measure an overlap, in memory of the context; the hardware of each, by its
+ * number in the parameters of sim. *n: how many. */
+tess_status tess__cases_overlap(const tess_sim *sim, const tess__cases *cases,
+                                tess__overlap_row **rows, int **hardware, int *n);
 
 /* ---- case_score.c ---------------------------------------------------------------------------- */
 

@@ -39,6 +39,53 @@ static tess_status predict_product(tess_sim *sim, const tess__cases *cases, cons
     return TESS_OK;
 }
 
+static tess_status hardware_of(const tess_sim *sim, const tess__cases *cases, const tess__case *c,
+                               int *hardware)
+{
+    const tess__param_set *set;
+    TESS_TRY(
+        tess__params_hardware(sim->params, cases->clusters[c->cluster].cluster->info.gpu, &set));
+    *hardware = (int)(set - sim->params->hardware);
+    return TESS_OK;
+}
+
+/* Time beside communication over time alone; 1 where none ran. */
+static tess_status predict_overlap(const tess_sim *sim, const tess__cases *cases,
+                                   const tess__case *c, double *ratio)
+{
+    const tess__overlap_row *o = &c->overlap;
+    int hardware = 0;
+    TESS_TRY(hardware_of(sim, cases, c, &hardware));
+    *ratio = tess__overlap_ratio(
+        o->share, tess__overlap_find(&sim->params->overlaps, hardware, o->kernel, o->kernel_class));
+    return TESS_OK;
+}
+
+tess_status tess__cases_overlap(const tess_sim *sim, const tess__cases *cases,
+                                tess__overlap_row **rows, int **hardware, int *n)
+{
+    *n = 0;
+    *rows = tess__alloc(cases->ctx, (size_t)cases->n * sizeof **rows);
+    *hardware = tess__alloc(cases->ctx, (size_t)cases->n * sizeof **hardware);
+    tess_status status = *rows && *hardware ? TESS_OK : TESS_ENOMEM;
+    for (int i = 0; status == TESS_OK && i < cases->n; i++) {
+        const tess__case *c = &cases->cases[i];
+        if (c->what != TESS__MEASURED_OVERLAPPED_NS)
+            continue;
+        (*rows)[*n] = c->overlap;
+        (*rows)[*n].beside_ns = c->measured * c->overlap.alone_ns;
+        (*rows)[*n].ratio = c->predicted[0];
+        status = hardware_of(sim, cases, c, &(*hardware)[(*n)++]);
+    }
+    if (status != TESS_OK) {
+        tess__free(cases->ctx, *rows);
+        tess__free(cases->ctx, *hardware);
+        *rows = NULL;
+        *hardware = NULL;
+    }
+    return status;
+}
+
 static double quantity_of(tess__measured_kind what, const tess_sim_result *r)
 {
     switch (what) {
@@ -97,6 +144,9 @@ tess_status tess__case_predict(tess_sim *sim, const tess__cases *cases, tess__ca
         value[1] = value[0];
     } else if (quantity == TESS_QUANTITY_PRODUCT) {
         TESS_TRY(predict_product(sim, cases, c, &value[0]));
+        value[1] = value[0];
+    } else if (quantity == TESS_QUANTITY_OVERLAP) {
+        TESS_TRY(predict_overlap(sim, cases, c, &value[0]));
         value[1] = value[0];
     } else {
         TESS_TRY(predict_step(sim, cases, c, 0, &value[0]));

@@ -32,6 +32,7 @@ const tess__measured_def tess__measured_defs[TESS__MEASURED_COUNT] = {
     [TESS__MEASURED_ACTIVATIONS] = {"measured.activations_gib", TESS_QUANTITY_MEMORY, "GiB"},
     [TESS__MEASURED_ACTIVATIONS_PCT] = {"measured.activations_pct", TESS_QUANTITY_MEMORY, "%"},
     [TESS__MEASURED_GEMM_SHARE] = {"measured.gemm_share", TESS_QUANTITY_PRODUCT, "of the peak"},
+    [TESS__MEASURED_OVERLAPPED_NS] = {"measured.overlapped_ns", TESS_QUANTITY_OVERLAP, "x"},
 };
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -159,6 +160,21 @@ static tess_status set_product(const tess__setting *s, tess__case *c)
     return TESS_OK;
 }
 
+static tess_status set_overlap(tess__cases *cases, const tess__setting *s, tess__case *c)
+{
+    if (strcmp(s->key, "overlap.share") == 0)
+        return number_of(s, 0, 1, &c->overlap.share);
+    if (strcmp(s->key, "overlap.alone_ns") == 0)
+        return number_of(s, 1, 1e15, &c->overlap.alone_ns);
+    if (strcmp(s->key, "overlap.kernel") != 0)
+        return tess__fail(TESS_EINVAL, "no setting \"%.60s\"", s->key);
+    c->overlap.kernel = tess__cases_text(cases, s->value);
+    if (!c->overlap.kernel)
+        return TESS_ENOMEM;
+    c->overlap.kernel_class = tess__kernel_class_of(c->overlap.kernel);
+    return TESS_OK;
+}
+
 static int begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
@@ -183,6 +199,8 @@ static tess_status apply(tess__cases *cases, const tess__row *row, tess__case *c
                 TESS_TRY(set_collective(s, c));
             else if (begins(s->key, "product."))
                 TESS_TRY(set_product(s, c));
+            else if (begins(s->key, "overlap."))
+                TESS_TRY(set_overlap(cases, s, c));
             else
                 TESS_TRY(tess_scenario_set(cases->ctx, &c->scenario, s->key, s->value));
         }
@@ -197,7 +215,7 @@ static tess_status apply(tess__cases *cases, const tess__row *row, tess__case *c
 
 /* ---- measurements ---------------------------------------------------------------------------- */
 
-/* Throughputs as ms of a step, bus bandwidths as us. */
+/* Throughputs as ms of a step, bus bandwidths as us, times beside communication as ratios. */
 static tess_status convert(const tess__case *c, double value, double *out)
 {
     tess_scenario full;
@@ -218,6 +236,11 @@ static tess_status convert(const tess__case *c, double value, double *out)
         *out = 1e-3 * (double)w->bytes / value * (w->op == TESS_ALL_REDUCE ? 2 : 1) *
                (w->gpus - 1) / w->gpus;
         return TESS_OK;
+    case TESS__MEASURED_OVERLAPPED_NS:
+        if (!c->overlap.kernel || c->overlap.alone_ns <= 0)
+            return tess__fail(TESS_EINVAL, "overlap.kernel and overlap.alone_ns must be given");
+        *out = value / c->overlap.alone_ns;
+        return TESS_OK;
     default: *out = value; return TESS_OK;
     }
 }
@@ -228,7 +251,8 @@ static tess_status add_case(tess__repeats *repeats, const tess__case *c)
 {
     tess__cases *cases = repeats->cases;
     TESS_TRY(tess__repeats_reserve(repeats));
-    tess__case *known = tess__repeats_find(repeats, c);
+    tess__case *known =
+        c->what == TESS__MEASURED_OVERLAPPED_NS ? NULL : tess__repeats_find(repeats, c);
     if (known) {
         known->measured = (known->measured * known->repeats + c->measured) / (known->repeats + 1);
         known->repeats++;

@@ -123,15 +123,30 @@ double tess__params_scalar(const tess_sim_params *params, const char *system, in
 int tess_sim_params_count(const tess_sim_params *params)
 {
     return params ? params->n_hardware * TESS__HW_COUNT + params->n_eras * TESS__ERA_COUNT +
-                        params->n_scalars
+                        params->n_scalars + (int)params->overlaps.n
                   : 0;
 }
 
-/* Where parameter `index` is kept; *def is NULL for a scalar. */
+static double *place_overlap(const tess_sim_params *params, tess__overlap_param *p,
+                             const tess__param_def **def, tess_sim_param *param)
+{
+    static const tess__param_def overlap = {"", "of its time alone", 0, TESS__OVERLAP_MAX, 0};
+    *def = &overlap;
+    *param = (tess_sim_param){.group = "overlap",
+                              .owner = params->hardware[p->hardware].name,
+                              .name = p->name,
+                              .origin = p->origin};
+    return &p->value;
+}
+
+/* Where parameter `index` is kept, and what it is. */
 static double *place(const tess_sim_params *params, int index, const tess__param_def **def,
                      tess_sim_param *param)
 {
     const int n_hw = params->n_hardware * TESS__HW_COUNT, n_era = params->n_eras * TESS__ERA_COUNT;
+    const int at_overlap = index - n_hw - n_era - params->n_scalars;
+    if (at_overlap >= 0)
+        return place_overlap(params, &params->overlaps.items[at_overlap], def, param);
     if (index >= n_hw + n_era) {
         tess__scalar *s = &params->scalars[index - n_hw - n_era];
         static const tess__param_def scalar = {"scalar", "", 0.2, 5, 1};
@@ -165,7 +180,8 @@ tess_status tess_sim_params_query(const tess_sim_params *params, int index, tess
     TESS_REQUIRE(param);
     found.value = 0.0;
     const double value = *place(params, index, &def, &found);
-    found.name = def->name;
+    if (!found.name)
+        found.name = def->name;
     found.unit = def->unit;
     found.low = def->low;
     found.high = def->high;
@@ -181,8 +197,9 @@ tess_status tess_sim_params_set(tess_sim_params *params, int index, double value
     TESS_TRY(check_index(__func__, params, index));
     double *at = place(params, index, &def, &found);
     if (!(value >= def->low && value <= def->high))
-        return tess__invalid(__func__, "%s of %s is %g, must be %g..%g", def->name, found.owner,
-                             value, def->low, def->high);
+        return tess__invalid(__func__, "%s of %s is %g, must be %g..%g",
+                             found.name ? found.name : def->name, found.owner, value, def->low,
+                             def->high);
     *at = value;
     return TESS_OK;
 }
@@ -193,5 +210,6 @@ void tess_sim_params_destroy(tess_sim_params *params)
         return;
     tess_ctx *ctx = params->ctx;
     tess__arena_free(&params->arena);
+    tess__free(ctx, params->overlaps.items);
     tess__free(ctx, params);
 }

@@ -2,7 +2,8 @@
 /* params_read.c - the parameters from their JSON file, every value with its rule and its origin.
  *
  *   {"schema": 1, "default_era": name,
- *    "hardware": {name: {"about", "like", "gpus": [beginnings of names], "values": values}, ...},
+ *    "hardware": {name: {"about", "like", "gpus": [beginnings of names], "values": values,
+ *                        "overlap": overlap_read.c}, ...},
  *    "eras": {name: {"about", "like", "values": values}, ...},
  *    "scalars": [{"system", "era", "value", "origin"}, ...]}
  *
@@ -67,9 +68,9 @@ static tess_status read_gpus(const reader *r, tess__json_node node, tess__param_
     return TESS_OK;
 }
 
-/* The usual values, or those of the entry that this one is like. */
+/* The usual values, or those of the entry that this one is like: *like_of, or -1. */
 static tess_status read_like(const reader *r, const tess__json_node *entry,
-                             const tess__param_set *sets, int n, tess__param_set *set)
+                             const tess__param_set *sets, int n, tess__param_set *set, int *like_of)
 {
     const char *names[SETS_MAX];
     const tess__json_node like = tess__json_optional(entry, "like");
@@ -82,21 +83,29 @@ static tess_status read_like(const reader *r, const tess__json_node *entry,
         set->value[i] = from < 0 ? r->defs[i].usual : sets[from].value[i];
         set->origin[i] = from < 0 ? "the simulator's default" : sets[from].origin[i];
     }
+    *like_of = from;
     return TESS_OK;
 }
 
 static tess_status read_set(const reader *r, tess__json_node node, const tess__param_set *sets,
                             int n, int hardware, tess__param_set *set)
 {
-    static const char *const names[] = {"about", "like", "values", "gpus"};
+    static const char *const names[] = {"about", "like", "values", "gpus", "overlap"};
     tess__json_node entry;
     *set = (tess__param_set){.about = ""};
-    TESS_TRY(tess__json_object(node, names, hardware ? 4 : 3, &entry));
+    TESS_TRY(tess__json_object(node, names, hardware ? 5 : 3, &entry));
     TESS_TRY(copy_text(r->params, node.key, &set->name));
     TESS_TRY(tess__json_text(tess__json_optional(&entry, "about"), &r->params->arena, &set->about));
-    TESS_TRY(read_like(r, &entry, sets, n, set));
-    if (hardware)
+    int from = -1;
+    TESS_TRY(read_like(r, &entry, sets, n, set, &from));
+    if (hardware) {
+        tess_sim_params *p = r->params;
         TESS_TRY(read_gpus(r, tess__json_member(&entry, "gpus"), set));
+        if (from >= 0)
+            TESS_TRY(tess__overlap_inherit(&p->overlaps, &p->arena, from, n));
+        TESS_TRY(
+            tess__overlap_read(&p->overlaps, &p->arena, n, tess__json_optional(&entry, "overlap")));
+    }
     return read_values(r, tess__json_member(&entry, "values"), set);
 }
 
@@ -185,7 +194,7 @@ tess_status tess__params_parse(tess_ctx *ctx, const char *name, const char *text
     tess_sim_params *p = tess__alloc(ctx, sizeof *p);
     tess_status status = p ? TESS_OK : TESS_ENOMEM;
     if (p) {
-        *p = (tess_sim_params){.ctx = ctx, .arena = {.ctx = ctx}};
+        *p = (tess_sim_params){.ctx = ctx, .arena = {.ctx = ctx}, .overlaps = {.ctx = ctx}};
         status = read_all(p, &doc);
     }
     tess__json_close(&doc);

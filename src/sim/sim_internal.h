@@ -10,6 +10,7 @@
 
 #include "base/base_internal.h"
 #include "cost/cost_internal.h"
+#include "sim/overlap/overlap_internal.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/sim.h"
 
@@ -110,6 +111,7 @@ struct tess_sim_params {
     const char *name;
     tess__param_set *hardware, *eras;
     tess__scalar *scalars;
+    tess__overlap_list overlaps;
     int n_hardware, n_eras, n_scalars;
     int default_era;
 };

@@ -13,12 +13,13 @@ struct tess_validation {
     tess_validation_info info;
     tess_validation_group *groups;
     double *room; /* for scores */
+    tess_overlap_score overlap[TESS_OVERLAP_MODELS];
 };
 
 const char *tess_quantity_name(tess_quantity quantity)
 {
-    static const char *const names[TESS_QUANTITIES] = {"step", "layer", "collective", "memory",
-                                                       "product"};
+    static const char *const names[TESS_QUANTITIES] = {"step",   "layer",   "collective",
+                                                       "memory", "product", "overlap"};
     return (int)quantity >= 0 && quantity < TESS_QUANTITIES ? names[quantity] : NULL;
 }
 
@@ -34,6 +35,18 @@ void tess_validation_destroy(tess_validation *v)
     tess__free(ctx, v);
 }
 
+static tess_status score_overlap(tess_validation *v, const tess_sim *sim)
+{
+    tess__overlap_row *rows;
+    int *hardware, n;
+    TESS_TRY(tess__cases_overlap(sim, &v->cases, &rows, &hardware, &n));
+    for (int m = 0; m < TESS_OVERLAP_MODELS; m++)
+        v->overlap[m] = tess__overlap_score(rows, n, (tess_overlap_model)m, 0);
+    tess__free(v->ctx, rows);
+    tess__free(v->ctx, hardware);
+    return TESS_OK;
+}
+
 static tess_status predict(tess_validation *v, const tess_sim_params *params)
 {
     tess_sim_params *own = NULL;
@@ -45,6 +58,8 @@ static tess_status predict(tess_validation *v, const tess_sim_params *params)
         status = tess_sim_create(v->ctx, params ? params : own, &sim);
     if (status == TESS_OK)
         status = tess__cases_predict(sim, &v->cases);
+    if (status == TESS_OK)
+        status = score_overlap(v, sim);
     tess_sim_destroy(sim);
     tess_sim_params_destroy(own);
     return status;
@@ -118,6 +133,15 @@ tess_status tess_validation_score(const tess_validation *validation, tess_quanti
     TESS_REQUIRE(validation, score, plain);
     *score = tess__cases_score(&validation->cases, quantity, group, 0, validation->room);
     *plain = tess__cases_score(&validation->cases, quantity, group, 1, validation->room);
+    return TESS_OK;
+}
+
+tess_status tess_validation_overlap(const tess_validation *validation, tess_overlap_model model,
+                                    tess_overlap_score *score)
+{
+    TESS_REQUIRE(validation, score);
+    TESS_TRY(tess__check_range(__func__, "model", (int)model, 0, TESS_OVERLAP_MODELS - 1));
+    *score = validation->overlap[model];
     return TESS_OK;
 }
 

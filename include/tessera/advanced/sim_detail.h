@@ -28,7 +28,7 @@ TESS_API tess_status tess_scenario_get(const tess_scenario *scenario, int index,
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 typedef struct {
-    const char *group; /* "hardware", "era" or "scalar" */
+    const char *group; /* "hardware", "era", "scalar" or "overlap" */
     const char *owner; /* "a100", "megatron-2022", or "selene megatron-2022" */
     const char *name;  /* "gemm_share" */
     const char *unit;

@@ -12,6 +12,7 @@
 #define TESSERA_VALIDATE_H
 
 #include "../scenario.h"
+#include "overlap.h"
 #include "sim_detail.h"
 
 TESS_BEGIN_DECLS
@@ -24,6 +25,7 @@ typedef enum {
     TESS_QUANTITY_COLLECTIVE, /* us */
     TESS_QUANTITY_MEMORY,     /* GiB, or % of a baseline */
     TESS_QUANTITY_PRODUCT,    /* fraction of the peak that a product reaches */
+    TESS_QUANTITY_OVERLAP,    /* time of a kernel beside communication over its time alone */
     TESS_QUANTITIES
 } tess_quantity;
 
@@ -80,6 +82,11 @@ TESS_API tess_status tess_validation_score(const tess_validation *validation,
                                            tess_quantity quantity, const char *group,
                                            tess_score *score, tess_score *plain);
 
+/* The rows of quantity overlap that communication ran beside, by the parameters or by something
+ * simpler; rows 0: the table has none. */
+TESS_API tess_status tess_validation_overlap(const tess_validation *validation,
+                                             tess_overlap_model model, tess_overlap_score *score);
+
 /* The cases of one quantity and one group, scored: groups in the order of quantities, within one in
  * that of the table. Cases without a group are in none. */
 typedef struct {
@@ -104,9 +111,11 @@ typedef struct {
     int n_tables;
     const char *const *names; /* "h100.gemm_share", "nemo-2024.tp_exposed", "scalar.SYSTEM ERA" */
     int n_names;
-    tess_quantity quantity; /* whose mean absolute error falls */
-    const char *params;     /* path of the parameters to start from; NULL: the shipped ones */
-    int leave_one_out;      /* 1: also fit without each model in turn */
+    /* Whose mean absolute error falls. Of overlap all parameters are fitted, so that totals are
+     * right, and none is named. */
+    tess_quantity quantity;
+    const char *params; /* path of the parameters to start from; NULL: the shipped ones */
+    int leave_one_out;  /* 1: also fit without each model (of overlap: kernel) in turn */
 } tess_calibration_opts;
 
 typedef struct {
@@ -123,6 +132,11 @@ TESS_API tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_
 TESS_API void tess_calibration_destroy(tess_calibration *calibration);
 TESS_API tess_status tess_calibration_query(const tess_calibration *calibration,
                                             tess_calibration_info *info);
+
+/* Of quantity overlap: scores of the fitted parameters; left_out 1: of rows whose kernel the fit
+ * did not have. rows 0: of another quantity, or not asked for. */
+TESS_API tess_status tess_calibration_overlap(const tess_calibration *calibration, int left_out,
+                                              tess_overlap_model model, tess_overlap_score *score);
 
 /* A fitted parameter, in the order of the names, and its value before. */
 TESS_API tess_status tess_calibration_value(const tess_calibration *calibration, int index,

@@ -70,21 +70,25 @@ static tess_status simulate(simulate_job *j)
 /* A traced rank or a scenario, and what belongs to it. */
 static tess_status check_usage(cli *c, const simulate_values *v)
 {
-    if (!v->trace && !v->scenario)
+    const int traces = v->trace.n > 0;
+    if (!traces && !v->scenario)
         return out_usage(c, "SCENARIO is missing");
-    if (!v->trace && (v->cluster || !isnan(v->compute_scale) || v->per_node))
+    if (!traces && (v->cluster || !isnan(v->compute_scale) || v->per_node || v->as_recorded))
         return out_usage(c, "--%s is given, but no --trace",
-                         v->cluster                 ? "cluster"
+                         v->as_recorded             ? "as-recorded"
+                         : v->cluster               ? "cluster"
                          : !isnan(v->compute_scale) ? "compute-scale"
                                                     : "per-node");
     TRY(simulate_search_usage(c, v));
     TRY(simulate_timeline_usage(c, v));
-    if (!v->trace)
+    if (!traces)
         return TESS_OK;
     if (v->scenario || v->timeline || v->html || v->schedule_out || v->slow_rank.n || v->scale.n ||
-        v->set.n || v->density || v->params || v->measured || v->explain)
+        v->set.n || v->density || v->measured || v->explain)
         return out_usage(c, "--trace takes no scenario and none of its options");
-    return v->cluster ? TESS_OK : out_usage(c, "--cluster is missing, --trace needs one");
+    return v->cluster || v->as_recorded
+               ? TESS_OK
+               : out_usage(c, "--cluster is missing, --trace needs one, or --as-recorded");
 }
 
 static tess_status run(cli *c, const void *given)
@@ -92,11 +96,11 @@ static tess_status run(cli *c, const void *given)
     const simulate_values *v = given;
     simulate_job j = {.c = c, .given = given};
     tess_status status = check_usage(c, v);
-    if (status == TESS_OK && v->trace)
-        status = simulate_trace(c, v->trace, v->cluster, v->compute_scale, v->per_node);
+    if (status == TESS_OK && v->trace.n > 0)
+        status = simulate_trace(c, v);
     else if (status == TESS_OK)
         status = prepare(&j);
-    if (status == TESS_OK && !v->trace)
+    if (status == TESS_OK && v->trace.n == 0)
         status = v->search ? simulate_search(&j) : simulate(&j);
     tess_timeline_destroy(j.timeline);
     tess_sim_destroy(j.sim);
@@ -165,8 +169,11 @@ static const opt options[] = {
      .help = "write the order of the pipeline's passes in PyTorch's form"},
     {"html", 0, OPT_PATH, offsetof(simulate_values, html), "OUT.html",
      .help = "event by event, as a page: timeline, breakdown and memory"},
-    {"trace", 0, OPT_PATH, offsetof(simulate_values, trace), "FILE.json",
-     .help = "instead of a scenario: the trace of one rank, with its compute times as recorded"},
+    {"trace", 0, OPT_PATHS, offsetof(simulate_values, trace), "FILE",
+     .help = "instead of a scenario: the trace of a rank, of `tessera train --trace-out` or of the "
+             "PyTorch profiler, plain or gzip; may be given for several ranks"},
+    {"as-recorded", 0, OPT_FLAG, offsetof(simulate_values, as_recorded),
+     .help = "with --trace: collectives take their recorded times, without a cluster"},
     {"cluster", 0, OPT_PATH, offsetof(simulate_values, cluster), "NAME",
      .help =
          "with --trace: the cluster that its messages are timed on; a shipped name or a JSON file"},
@@ -192,6 +199,8 @@ static const example examples[] = {
     {"tessera simulate mine.json --explain", "every operation, and where its numbers come from"},
     {"tessera simulate --trace rank0.json --cluster h100 --compute-scale 0.004",
      "the step of a rank that was traced here, on another machine"},
+    {"tessera simulate --trace rank0.json.gz --trace rank1.json.gz --cluster h200",
+     "ranks of a PyTorch job on other links"},
 };
 
 const command command_simulate = {
@@ -220,7 +229,12 @@ const command command_simulate = {
         "With --trace the step is that of one rank, as `tessera train --trace-out` wrote it: "
         "computing takes the recorded time, times --compute-scale, and messages take the time of "
         "the cluster's links. With --json the result has step_ms, compute_ms, wait_ms, "
-        "hidden_ms and, for each kind of call, calls, bytes, message_ms and wait_ms.\n",
+        "hidden_ms and, for each kind of call, calls, bytes, message_ms and wait_ms.\n"
+        "With several --trace, or files of the PyTorch profiler, ranks run side by side: the n-th "
+        "call of a process group is the same call on all members and begins when the last one has "
+        "come. Members without a file are like the nearest one with a file. With --json the result "
+        "has step_ms, and for each of files recorded_ms, step_ms, compute_ms, comm_ms, wait_ms and "
+        "exposed_ms. docs/simulator.md has the rules.\n",
     TABLE(arguments),
     TABLE(options),
     TABLE(examples),

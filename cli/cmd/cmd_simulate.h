@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_simulate.h - declarations of `tessera simulate`: cmd_simulate.c runs the scenario,
  * simulate_output.c prints the result, simulate_trace.c does both for a traced rank,
- * simulate_search.c for many scenarios, simulate_timeline.c rank by rank and event by event. */
+ * simulate_ranks.c for several, simulate_search.c for many scenarios, simulate_timeline.c rank by
+ * rank and event by event. */
 #ifndef CLI_CMD_SIMULATE_H
 #define CLI_CMD_SIMULATE_H
 
@@ -16,7 +17,9 @@ typedef struct {
     strings set;
     double price, steps;
     int explain;
-    const char *trace, *cluster; /* of a traced rank, instead of a scenario */
+    strings trace; /* of ranks, instead of a scenario */
+    const char *cluster;
+    int as_recorded;
     double compute_scale;
     int64_t per_node;
     int search, exhaustive; /* all combinations of some settings */
@@ -59,9 +62,12 @@ tess_status simulate_report(const simulate_job *j);
 
 /* ---- simulate_trace.c ------------------------------------------------------------------------ */
 
-/* The step of a traced rank on a cluster; scale NaN: as recorded; per_node 0: the cluster's. */
-tess_status simulate_trace(cli *c, const char *path, const char *cluster, double scale,
-                           int64_t per_node);
+/* The step of traced ranks on a cluster: --trace and its options. */
+tess_status simulate_trace(cli *c, const simulate_values *v);
+
+/* ---- simulate_ranks.c: several files, or those of a profiler ---------------------------------- */
+
+tess_status simulate_ranks(cli *c, const simulate_values *v);
 
 /* ---- simulate_timeline.c --------------------------------------------------------------------- */
 

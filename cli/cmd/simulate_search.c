@@ -33,9 +33,9 @@ tess_status simulate_search_usage(cli *c, const simulate_values *v)
             return out_usage(c, "--%s is given, but no --search", options[i].name);
     if (!v->search)
         return TESS_OK;
-    if (v->trace || v->explain || v->density)
+    if (v->trace.n || v->explain || v->density)
         return out_usage(c, "--search takes no --%s",
-                         v->trace     ? "trace"
+                         v->trace.n     ? "trace"
                          : v->explain ? "explain"
                                       : "density");
     if (!isnan(v->deadline) && isnan(v->steps))

@@ -51,27 +51,37 @@ static void set_members(cli *c, const tess_trace_info *info, const char *cluster
     out_set(c, c->json, "calls", calls);
 }
 
-tess_status simulate_trace(cli *c, const char *path, const char *cluster, double scale,
-                           int64_t per_node)
+/* One file of the trace recorder, whose rank stands for all. */
+static tess_status simulate_one(cli *c, const simulate_values *v, tess_trace *trace)
 {
-    const tess_trace_opts opts = {.compute_scale = isnan(scale) ? 0.0 : scale,
-                                  .per_node = (int)per_node};
-    tess_trace *trace = NULL;
+    const tess_trace_opts opts = {.compute_scale = isnan(v->compute_scale) ? 0.0 : v->compute_scale,
+                                  .per_node = (int)v->per_node};
     tess_cluster *on = NULL;
     tess_trace_info info = {0};
     tess_trace_result result;
-    tess_status status = tess_trace_load(c->ctx, path, &trace);
-    if (status == TESS_OK)
-        status = out_option(c, "--cluster", tess_cluster_load(c->ctx, cluster, &on));
+    tess_status status = out_option(c, "--cluster", tess_cluster_load(c->ctx, v->cluster, &on));
     if (status == TESS_OK)
         status = tess_trace_query(trace, &info);
     if (status == TESS_OK)
         status = tess_trace_replay(trace, on, &opts, &result);
     if (status == TESS_OK && c->json)
-        set_members(c, &info, cluster, &result);
+        set_members(c, &info, v->cluster, &result);
     else if (status == TESS_OK)
-        print(c, &info, cluster, &result);
+        print(c, &info, v->cluster, &result);
     tess_cluster_destroy(on);
+    return status;
+}
+
+tess_status simulate_trace(cli *c, const simulate_values *v)
+{
+    tess_trace *trace = NULL;
+    int ours = 0;
+    if (v->trace.n == 1 && !v->as_recorded)
+        TRY(tess_trace_is(c->ctx, v->trace.items[0], &ours));
+    if (!ours)
+        return simulate_ranks(c, v);
+    TRY(tess_trace_load(c->ctx, v->trace.items[0], &trace));
+    const tess_status status = simulate_one(c, v, trace);
     tess_trace_destroy(trace);
     return status;
 }

@@ -122,8 +122,9 @@ static opt options[] = {
              "--trace`, without training"},
     {"trace-ranks", 0, OPT_INT, AT(trace_ranks), "N", .max = 1024, .unit = "ranks",
      .help = "ranks of the job that --trace-out records"},
-    {"trace-rank", 0, OPT_INT, AT(trace_rank), "R", .max = 1023,
-     .help = "rank that --trace-out records; default: 0"},
+    {"trace-rank", 0, OPT_STRING, AT(trace_rank), "R",
+     .help = "rank that --trace-out records, or all: every rank in turn, into rank0.json, "
+             "rank1.json, ... of the folder that --trace-out names; default: 0"},
 };
 
 static const opt_group groups[] = {

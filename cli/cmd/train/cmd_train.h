@@ -16,7 +16,9 @@ typedef struct {
     int resume, dry_run;
     int64_t until; /* 0: to the end */
     const char *trace_out;
-    int64_t trace_ranks, trace_rank;
+    int64_t trace_ranks;
+    const char *trace_rank; /* a number, or "all" */
+    int trace_number;       /* the rank that is played now; not an option */
 } train_values;
 
 /* ---- train_settings.c: settings.json, in and out --------------------------------------------- */
@@ -50,6 +52,13 @@ tess_status train_run(cli *c, const train_values *v);
 /* ---- train_trace.c: a trace of one rank of many ---------------------------------------------- */
 
 tess_status train_trace_check(cli *c, const train_values *v);
+/* The ranks to play: *first up to *last. */
+void train_trace_ranks(const train_values *v, int *first, int *last);
+/* Whether every rank is played, each into a file of a folder. */
+int train_trace_all(const train_values *v);
+/* Makes the folder; the file of a rank in it. */
+tess_status train_trace_folder(cli *c, const train_values *v);
+void train_trace_path(const train_values *v, int rank, char *path, size_t size);
 tess_status train_trace_open(cli *c, const train_values *v, tess_comm **comm); /* if asked for */
 tess_status train_trace_run(cli *c, const train_values *v, tess_train *train, tess_comm *comm);
 

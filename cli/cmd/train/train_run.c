@@ -155,17 +155,19 @@ static tess_status check_usage(cli *c, const train_values *v)
     return TESS_OK;
 }
 
-tess_status train_run(cli *c, const train_values *v)
+/* One run; path: of the trace of one rank among all, NULL: as the options say. */
+static tess_status run_one(cli *c, const train_values *v, int trace_rank, const char *path)
 {
     train_settings settings = {0};
     train_job j = {.c = c, .from = &settings};
-    tess_status status = check_usage(c, v);
-    if (status == TESS_OK)
-        status = train_settings_read(c, v, &settings, &j.v);
+    tess_status status = train_settings_read(c, v, &settings, &j.v);
     status = world_agree(c, c->comm, status);
     if (status == TESS_OK) {
         j.values = *j.v;
         j.v = &j.values;
+        j.values.trace_number = trace_rank;
+        if (path)
+            j.values.trace_out = path;
         if (c->json)
             out_set(c, c->json, "seed", json_integer(j.v->common.seed));
         status = run_job(&j);
@@ -178,4 +180,28 @@ tess_status train_run(cli *c, const train_values *v)
     free(j.times);
     train_settings_free(&settings);
     return status;
+}
+
+/* Every rank in turn, each into its file. */
+static tess_status run_ranks(cli *c, const train_values *v)
+{
+    int first, last;
+    char path[4096];
+    TRY(train_trace_folder(c, v));
+    train_trace_ranks(v, &first, &last);
+    for (int rank = first; rank <= last; rank++) {
+        train_trace_path(v, rank, path, sizeof path);
+        TRY(run_one(c, v, rank, path));
+    }
+    return TESS_OK;
+}
+
+tess_status train_run(cli *c, const train_values *v)
+{
+    int first, last;
+    TRY(world_agree(c, c->comm, check_usage(c, v)));
+    if (v->trace_out && train_trace_all(v))
+        return run_ranks(c, v);
+    train_trace_ranks(v, &first, &last);
+    return run_one(c, v, first, NULL);
 }

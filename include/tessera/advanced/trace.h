@@ -20,6 +20,9 @@ TESS_BEGIN_DECLS
 
 typedef struct tess_trace tess_trace;
 
+/* Whether a file, plain or gzip, is such a trace: by its first bytes. */
+TESS_API tess_status tess_trace_is(tess_ctx *ctx, const char *path, int *is);
+
 /* EFORMAT names the line that breaks a rule (docs/formats.md). */
 TESS_API tess_status tess_trace_load(tess_ctx *ctx, const char *path, tess_trace **trace);
 TESS_API void tess_trace_destroy(tess_trace *trace);

@@ -16,10 +16,7 @@
  */
 #include "replay.h"
 
-#include "tessera/advanced/cost.h"
-
-/* What cost.h knows a call as. */
-static tess_collective collective_of(const tess__replay_call *call, int per_node)
+tess_collective tess__replay_collective(const tess__replay_call *call, int per_node)
 {
     static const tess_collective_op ops[TESS_TRACE_OPS] = {
         TESS_ALL_TO_ALL, TESS_SEND_RECEIVE, TESS_ALL_GATHER, TESS_BROADCAST,
@@ -51,7 +48,7 @@ static tess_collective collective_of(const tess__replay_call *call, int per_node
 static tess_status time_of(const tess_cluster *cluster, const tess__replay_call *call, int per_node,
                            double *seconds)
 {
-    const tess_collective work = collective_of(call, per_node);
+    const tess_collective work = tess__replay_collective(call, per_node);
     tess_collective_result result;
     *seconds = 0.0;
     if (call->count < 2 || (call->sent == 0 && call->received == 0))

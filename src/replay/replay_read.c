@@ -7,6 +7,8 @@
 #include "file/json.h"
 #include "replay.h"
 
+#include <math.h>
+
 static const int64_t EVENTS_MAX = 4000000, BYTES_MAX = (int64_t)1 << 53, NS_MAX = 1000000000000;
 enum { RANKS_MAX = 1 << 20, OPEN_MAX = 4096 };
 
@@ -34,18 +36,17 @@ static tess_status read_group(const reader *r, tess__json_node node, tess__repla
 {
     tess__json_node group, part;
     size_t n;
-    int first;
     const int ranks = r->trace->info.ranks;
     TESS_TRY(tess__json_array(node, 3, 3, &group, &n));
     part = tess__json_element(&group, 0);
-    TESS_TRY(tess__json_int(part, 0, ranks - 1, &first));
+    TESS_TRY(tess__json_int(part, 0, ranks - 1, &call->first));
     part = tess__json_element(&group, 1);
     TESS_TRY(tess__json_int(part, 1, ranks, &call->count));
     part = tess__json_element(&group, 2);
     TESS_TRY(tess__json_int(part, 0, ranks, &call->stride));
     if ((call->stride == 0 && call->count > 1) ||
-        first + (int64_t)(call->count - 1) * call->stride >= ranks)
-        return tess__json_fail(group, "\"group\" is [%d, %d, %d], must lie in %d ranks", first,
+        call->first + (int64_t)(call->count - 1) * call->stride >= ranks)
+        return tess__json_fail(group, "\"group\" is [%d, %d, %d], must lie in %d ranks", call->first,
                                call->count, call->stride, ranks);
     return TESS_OK;
 }
@@ -87,6 +88,9 @@ static tess_status read_call(reader *r, tess__json_node event, int64_t number,
 {
     tess__json_node args;
     int traffic;
+    double took = 0.0;
+    TESS_TRY(tess__json_double(tess__json_optional(&event, "dur"), 0, 1e-3 * (double)NS_MAX, &took));
+    call->took = llround(1e3 * took);
     TESS_TRY(tess__json_object(tess__json_member(&event, "args"), NULL, 0, &args));
     TESS_TRY(
         tess__json_enum(tess__json_member(&args, "op"), op_names, TESS_TRACE_OPS + 1, &call->op));
@@ -171,12 +175,6 @@ tess_status tess__trace_parse(tess_ctx *ctx, const char *name, const char *text,
     const tess_status status = read_document(ctx, &doc, trace);
     tess__json_close(&doc);
     return status;
-}
-
-tess_status tess_trace_load(tess_ctx *ctx, const char *path, tess_trace **trace)
-{
-    TESS_REQUIRE(ctx, path, trace);
-    return tess__trace_parse(ctx, path, NULL, 0, trace);
 }
 
 void tess_trace_destroy(tess_trace *trace)

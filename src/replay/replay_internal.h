@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* replay_internal.h - ranks from their traces, side by side in the event engine.
+ *
+ *   replay_load.c -> replay_meets.c -> replay_ours.c, replay_kineto.c -> timeline -> replay_ranks.c
+ *   files            which calls are   operations of a rank, and what                results
+ *                    the same call     each waits for
+ *
+ * A row of the timeline is a file. The n-th call of a process group is the same call, a "meet", on
+ * all members that have a file.
+ */
+#ifndef TESS_REPLAY_INTERNAL_H
+#define TESS_REPLAY_INTERNAL_H
+
+#include "replay.h"
+#include "sim/sim_internal.h"
+#include "tessera/advanced/replay.h"
+#include "timeline/timeline_internal.h"
+#include "trace/activity_internal.h"
+
+/* A call that several rows have together. */
+typedef struct {
+    int32_t group, number;
+    int op;             /* tess_call_op */
+    int64_t bytes;      /* of the collective's larger buffer; 0: not known */
+    int64_t priced;     /* the longest of its members, ns; -1: no member knows enough */
+    int64_t recorded;   /* the shortest of its members */
+    int32_t members;    /* with a file */
+    int32_t call;       /* of the timeline; -1: not yet */
+} tess__meet;
+
+typedef struct {
+    const int32_t *ranks; /* ascending */
+    int n;
+    int32_t *meets; /* (n_meets): by number */
+    int64_t n_meets, room;
+    int rows;   /* with a file */
+    int uneven; /* 1: its rows have different numbers of calls */
+} tess__meet_group;
+
+/* A file. */
+typedef struct {
+    const char *path;
+    int rank, ranks;
+    tess_trace *ours; /* one of the two */
+    tess_activity *kineto;
+    int32_t *counts; /* calls so far of each group */
+    int64_t n_counts;
+    int32_t *meets; /* (n_meets): of each collective of the file in its order; -1: of one rank, or
+                       not known whose */
+    int64_t n_meets, room_meets;
+    tess_replay_rank result;
+} tess__replay_row;
+
+struct tess_replay {
+    tess_ctx *ctx;
+    tess__arena arena;
+    const tess_cluster *cluster; /* NULL: as recorded */
+    double scale;
+    int per_node, as_recorded;
+    tess_sim_params *own_params;
+    const tess_sim_params *params;
+    int hardware; /* of the cluster's GPU in params; -1: none */
+    tess__replay_row *rows;
+    int n;
+    tess__meet_group *groups;
+    int64_t n_groups, room_groups;
+    tess__meet *meets;
+    int64_t n_meets, room_meets;
+    tess_timeline *timeline;
+    int streams; /* of a row, at most */
+    tess_replay_info info;
+    int64_t like_broadcast;
+    const char **notes;
+    int64_t room_notes;
+};
+
+/* Classes of operations beside tess_kernel_class. */
+enum { TESS__REPLAY_HOST = TESS_KERNEL_CLASSES };
+
+/* replay_load.c: fills rows. */
+tess_status tess__replay_load(tess_replay *replay, const char *const *paths, int n);
+void tess__replay_unload(tess_replay *replay);
+
+/* replay_meets.c: finds the meets of all rows, and their prices. */
+tess_status tess__replay_find_meets(tess_replay *replay);
+/* The member of a row in a meet, or a collective of one row alone: fills call, ns and class. */
+void tess__replay_join(tess_replay *replay, int32_t meet, int64_t recorded, tess__tl_op *op);
+
+/* replay_ours.c, replay_kineto.c: the streams that a row needs; its operations. */
+enum { TESS__OURS_STREAMS = 2 };
+tess_status tess__replay_ours(tess_replay *replay, int row);
+int tess__replay_kineto_streams(const tess_activity *file);
+tess_status tess__replay_kineto(tess_replay *replay, int row);
+
+/* Time of a kernel without what communication beside it cost in the recording. */
+int64_t tess__replay_alone(const tess_replay *replay, const char *name, int kernel_class,
+                           int64_t ns, int64_t beside);
+
+tess_status tess__replay_note(tess_replay *replay, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

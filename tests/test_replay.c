@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_replay.c - a traced rank on a cluster: clocks that can be followed by hand, real traces, and
  * files that break a rule. */
-#include "replay/replay.h"
+#include "replay/replay_calls.h"
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/cost.h"
 #include "tessera/comm.h"

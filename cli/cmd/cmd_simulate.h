@@ -65,7 +65,7 @@ tess_status simulate_report(const simulate_job *j);
 /* The step of traced ranks on a cluster: --trace and its options. */
 tess_status simulate_trace(cli *c, const simulate_values *v);
 
-/* ---- simulate_ranks.c: several files, or those of a profiler ---------------------------------- */
+/* ---- simulate_ranks.c: several files, or those of a profiler --------------------------------- */
 
 tess_status simulate_ranks(cli *c, const simulate_values *v);
 

@@ -16,8 +16,8 @@ static tess_status print(const cli *c, const simulate_values *v, const tess_repl
     TRY(tess_replay_query(replay, &info));
     fprintf(c->out, "%d file%s of %d rank%s, %s%s, %lld calls\n", info.files,
             info.files == 1 ? "" : "s", info.ranks, info.ranks == 1 ? "" : "s",
-            v->as_recorded ? "collectives as recorded" : "on ",
-            v->as_recorded ? "" : v->cluster, (long long)info.calls);
+            v->as_recorded ? "collectives as recorded" : "on ", v->as_recorded ? "" : v->cluster,
+            (long long)info.calls);
     fprintf(c->out, "step            %12.3f ms\n\n", ms(info.step_ns));
     fprintf(c->out, "%5s %12s %12s %12s %12s %12s %12s  %s\n", "rank", "recorded", "step",
             "compute", "collectives", "waiting", "exposed", "ms");

@@ -35,7 +35,7 @@ tess_status simulate_search_usage(cli *c, const simulate_values *v)
         return TESS_OK;
     if (v->trace.n || v->explain || v->density)
         return out_usage(c, "--search takes no --%s",
-                         v->trace.n     ? "trace"
+                         v->trace.n   ? "trace"
                          : v->explain ? "explain"
                                       : "density");
     if (!isnan(v->deadline) && isnan(v->steps))

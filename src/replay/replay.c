@@ -14,7 +14,7 @@
  * rank gave; a sum is sent twice, in parts there and whole back.
  *   Cost: one tess_collective_time for each call.
  */
-#include "replay.h"
+#include "replay_calls.h"
 
 tess_collective tess__replay_collective(const tess__replay_call *call, int per_node)
 {

@@ -11,7 +11,7 @@
 #ifndef TESS_REPLAY_INTERNAL_H
 #define TESS_REPLAY_INTERNAL_H
 
-#include "replay.h"
+#include "replay_calls.h"
 #include "sim/sim_internal.h"
 #include "tessera/advanced/replay.h"
 #include "timeline/timeline_internal.h"
@@ -20,12 +20,12 @@
 /* A call that several rows have together. */
 typedef struct {
     int32_t group, number;
-    int op;             /* tess_call_op */
-    int64_t bytes;      /* of the collective's larger buffer; 0: not known */
-    int64_t priced;     /* the longest of its members, ns; -1: no member knows enough */
-    int64_t recorded;   /* the shortest of its members */
-    int32_t members;    /* with a file */
-    int32_t call;       /* of the timeline; -1: not yet */
+    int op;           /* tess_call_op */
+    int64_t bytes;    /* of the collective's larger buffer; 0: not known */
+    int64_t priced;   /* the longest of its members, ns; -1: no member knows enough */
+    int64_t recorded; /* the shortest of its members */
+    int32_t members;  /* with a file */
+    int32_t call;     /* of the timeline; -1: not yet */
 } tess__meet;
 
 typedef struct {

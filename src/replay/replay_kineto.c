@@ -30,7 +30,7 @@ static const int64_t NEAR_NS = 10000;
 typedef struct {
     int32_t device, stream;
     int64_t last, before;
-} lane;
+} gpu_stream;
 
 /* An act in the order of its thread. */
 typedef struct {
@@ -42,10 +42,10 @@ typedef struct {
     tess_replay *r;
     const tess_activity *file;
     int row;
-    lane *lanes;
+    gpu_stream *streams;
     uint64_t *threads;
-    int n_lanes, n_threads;
-    int32_t *place;  /* (acts): lane of each */
+    int n_streams, n_threads;
+    int32_t *place;  /* (acts): number of its stream */
     launch *order;   /* (acts): by thread and launch */
     int64_t *marks;  /* (acts): when the host lets it begin, stamp of the file */
     int32_t *host;   /* (acts): operation that ends at the mark; -1: launch not known */
@@ -67,13 +67,13 @@ static int64_t end_of(const tess__act *a)
 
 /* ---- streams and threads --------------------------------------------------------------------- */
 
-static int find_lane(player *p, const tess__act *a)
+static int find_stream(player *p, const tess__act *a)
 {
-    for (int i = 0; i < p->n_lanes; i++)
-        if (p->lanes[i].stream == a->stream && p->lanes[i].device == a->device)
+    for (int i = 0; i < p->n_streams; i++)
+        if (p->streams[i].stream == a->stream && p->streams[i].device == a->device)
             return i;
-    p->lanes[p->n_lanes] = (lane){a->device, a->stream, -1, -1};
-    return p->n_lanes++;
+    p->streams[p->n_streams] = (gpu_stream){a->device, a->stream, -1, -1};
+    return p->n_streams++;
 }
 
 static int find_thread(player *p, uint64_t thread)
@@ -89,17 +89,17 @@ enum { STREAMS_MAX = 4096 };
 
 int tess__replay_kineto_streams(const tess_activity *file)
 {
-    lane lanes[STREAMS_MAX];
+    gpu_stream streams[STREAMS_MAX];
     uint64_t threads[STREAMS_MAX];
-    player p = {.lanes = lanes, .threads = threads};
+    player p = {.streams = streams, .threads = threads};
     for (int64_t i = 0; i < file->n_acts; i++) {
-        (void)find_lane(&p, &file->acts[i]);
+        (void)find_stream(&p, &file->acts[i]);
         if (file->acts[i].launch != TESS__NO_LAUNCH)
             (void)find_thread(&p, file->acts[i].thread);
-        if (p.n_lanes == STREAMS_MAX || p.n_threads == STREAMS_MAX)
+        if (p.n_streams == STREAMS_MAX || p.n_threads == STREAMS_MAX)
             return -1;
     }
-    return p.n_lanes + p.n_threads;
+    return p.n_streams + p.n_threads;
 }
 
 /* ---- the host -------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ static void add_host(player *p)
         p->marks[i] = TESS_MAX(p->marks[i], mark);
         p->host[i] = tess__timeline_add(
             t, &(tess__tl_op){.row = p->row,
-                              .stream = (int16_t)(p->n_lanes + find_thread(p, a->thread)),
+                              .stream = (int16_t)(p->n_streams + find_thread(p, a->thread)),
                               .cat = TESS__CAT_HOST,
                               .class = TESS__REPLAY_HOST,
                               .name = name,
@@ -157,14 +157,14 @@ static void add_host(player *p)
 static int64_t find_cause(const player *p, int64_t i, int own)
 {
     const tess__act *a = &p->file->acts[i];
-    const int64_t idle = p->lanes[own].last;
+    const int64_t idle = p->streams[own].last;
     int64_t found = -1;
-    for (int k = 0; k < p->n_lanes; k++) {
-        int64_t other = p->lanes[k].last;
+    for (int k = 0; k < p->n_streams; k++) {
+        int64_t other = p->streams[k].last;
         if (k == own || other < 0)
             continue;
         if (end_of(&p->file->acts[other]) > a->begin)
-            other = p->lanes[k].before;
+            other = p->streams[k].before;
         if (other < 0)
             continue;
         const tess__act *o = &p->file->acts[other];
@@ -195,7 +195,7 @@ static void add_act(player *p, int64_t i)
     const tess__act *a = &p->file->acts[i];
     tess_replay *r = p->r;
     tess_timeline *t = r->timeline;
-    lane *own = &p->lanes[p->place[i]];
+    gpu_stream *own = &p->streams[p->place[i]];
     const int64_t cause = find_cause(p, i, p->place[i]);
     const char *name = p->file->names.items[a->name].text;
     int64_t ready = p->host[i] >= 0 ? p->marks[i] : p->origin;
@@ -214,8 +214,8 @@ static void add_act(player *p, int64_t i)
     if (is_comm(a))
         tess__replay_join(r, a->call < 0 ? -1 : r->rows[p->row].meets[a->call], a->ns, &op);
     else if (op.cat == TESS__CAT_COMPUTE)
-        op.ns = llround(r->scale * (double)tess__replay_alone(r, name, a->kernel_class, a->ns,
-                                                              p->beside[i]));
+        op.ns = llround(r->scale *
+                        (double)tess__replay_alone(r, name, a->kernel_class, a->ns, p->beside[i]));
     r->rows[p->row].result.calls += is_comm(a);
     p->ops[i] = tess__timeline_add(t, &op);
     first = first < 0 ? p->ops[i] : first;
@@ -262,9 +262,9 @@ static void find_origin(player *p)
 
 static tess_status reserve(player *p, tess__arena *arena)
 {
-    const size_t n = (size_t)p->file->n_acts, streams = (size_t)p->r->streams;
-    p->lanes = tess__arena_take(arena, streams * sizeof *p->lanes);
-    p->threads = tess__arena_take(arena, streams * sizeof *p->threads);
+    const size_t n = (size_t)p->file->n_acts, most = (size_t)p->r->streams;
+    p->streams = tess__arena_take(arena, most * sizeof *p->streams);
+    p->threads = tess__arena_take(arena, most * sizeof *p->threads);
     p->place = tess__arena_take(arena, n * sizeof *p->place);
     p->order = tess__arena_take(arena, n * sizeof *p->order);
     p->marks = tess__arena_take(arena, n * sizeof *p->marks);
@@ -272,7 +272,7 @@ static tess_status reserve(player *p, tess__arena *arena)
     p->ops = tess__arena_take(arena, n * sizeof *p->ops);
     p->waiter = tess__arena_take(arena, n * sizeof *p->waiter);
     p->beside = tess__arena_take(arena, n * sizeof *p->beside);
-    if (!p->lanes || !p->threads || !p->place || !p->order || !p->marks || !p->host || !p->ops ||
+    if (!p->streams || !p->threads || !p->place || !p->order || !p->marks || !p->host || !p->ops ||
         !p->waiter || !p->beside)
         return TESS_ENOMEM;
     memset(p->host, 0xff, n * sizeof *p->host);
@@ -288,7 +288,7 @@ tess_status tess__replay_kineto(tess_replay *r, int number)
     tess_status status = reserve(&p, &arena);
     if (status == TESS_OK) {
         for (int64_t i = 0; i < f->n_acts; i++) {
-            p.place[i] = find_lane(&p, &f->acts[i]);
+            p.place[i] = find_stream(&p, &f->acts[i]);
             p.order[i] = (launch){f->acts[i].thread, f->acts[i].launch, i};
         }
         qsort(p.order, (size_t)f->n_acts, sizeof *p.order, by_launch);

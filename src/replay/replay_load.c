@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replay_load.c - files of ranks: whose trace each is, told by its content.
+/* replay_load.c - files of ranks: whose trace each is, by its content.
  *
  * A trace of tess_comm_trace_write has "tessera_trace" among its first bytes and is read whole; any
  * other file is streamed as one of a profiler.
@@ -108,9 +108,9 @@ static tess_status check_ranks(tess_replay *r)
     for (int i = 0; i < r->n; i++) {
         tess__replay_row *row = &r->rows[i];
         if (row->rank < 0 && r->n > 1)
-            return tess__fail(TESS_EINVAL,
-                              "%s: does not say its rank; name the file so that it does (rank3.json)",
-                              row->path);
+            return tess__fail(
+                TESS_EINVAL,
+                "%s: does not say its rank; name the file so that it does (rank3.json)", row->path);
         row->rank = TESS_MAX(row->rank, 0);
         r->info.ranks = TESS_MAX(r->info.ranks, row->rank + 1);
         r->info.ranks = TESS_MAX(r->info.ranks, row->ranks);

@@ -4,8 +4,9 @@
  * The n-th call of a process group is the same call on all members. Its time is the longest that
  * any member's bytes give on the cluster. Where no member knows operation and bytes it is the
  * shortest recorded time: what the others take longer is waiting. A call whose process group is not
- * known, or has one rank, meets nobody. Messages between two ranks of a larger group are no calls
- * of all members: where members have different numbers of calls, a send_receive meets nobody.
+ * known, or has one rank, is of its rank alone. Messages between two ranks of a larger group are no
+ * calls of all members: where members have different numbers of calls, a send_receive is of its
+ * rank alone.
  *
  * Process groups are compared as lists of ranks: cost calls x ranks of a group.
  */
@@ -112,9 +113,9 @@ static tess_status price(const tess_replay *r, const tess__meet_group *g, tess_c
 /* What cost.h knows a profiler's call as; 0: not enough is known. */
 static int collective_of(const tess_activity_call *c, tess_collective *work)
 {
-    static const tess_collective_op ops[] = {
-        TESS_ALL_REDUCE, TESS_ALL_GATHER,   TESS_REDUCE_SCATTER, TESS_ALL_TO_ALL, TESS_BROADCAST,
-        TESS_SEND_RECEIVE, TESS_BROADCAST, TESS_BROADCAST,      TESS_BROADCAST};
+    static const tess_collective_op ops[] = {TESS_ALL_REDUCE, TESS_ALL_GATHER, TESS_REDUCE_SCATTER,
+                                             TESS_ALL_TO_ALL, TESS_BROADCAST,  TESS_SEND_RECEIVE,
+                                             TESS_BROADCAST,  TESS_BROADCAST,  TESS_BROADCAST};
     if (c->op >= TESS_CALL_UNKNOWN)
         return 0;
     work->op = ops[c->op];
@@ -260,16 +261,19 @@ tess_status tess__replay_find_meets(tess_replay *r)
         TESS_TRY(r->rows[i].ours ? add_ours(r, &r->rows[i]) : add_kineto(r, &r->rows[i]));
     count_unmatched(r);
     if (r->info.unmatched)
-        TESS_TRY(tess__replay_note(r, "%lld calls are not in the files of all members: nobody "
-                                      "waits in them for those members",
+        TESS_TRY(tess__replay_note(r,
+                                   "calls that are not in the files of all members, in which "
+                                   "no rank waits for the others: %lld",
                                    (long long)r->info.unmatched));
     if (r->info.unpriced)
-        TESS_TRY(tess__replay_note(r, "%lld calls have their recorded time: operation, bytes or "
-                                      "process group are not known",
+        TESS_TRY(tess__replay_note(r,
+                                   "calls with their recorded time, because operation, bytes "
+                                   "or process group are not known: %lld",
                                    (long long)r->info.unpriced));
     if (r->like_broadcast && r->cluster)
-        TESS_TRY(tess__replay_note(r, "%lld calls of reduce, gather and scatter are priced like "
-                                      "broadcast",
+        TESS_TRY(tess__replay_note(r,
+                                   "calls of reduce, gather and scatter, priced like "
+                                   "broadcast: %lld",
                                    (long long)r->like_broadcast));
     return TESS_OK;
 }
@@ -287,10 +291,9 @@ void tess__replay_join(tess_replay *r, int32_t meet, int64_t recorded, tess__tl_
     if (m->op == TESS_CALL_SEND_RECEIVE && r->groups[m->group].uneven)
         return;
     if (m->call < 0)
-        m->call = tess__timeline_call(r->timeline,
-                                      &(tess__tl_call){.group = m->group,
-                                                       .number = m->number,
-                                                       .op = m->op,
-                                                       .bytes = m->bytes});
+        m->call = tess__timeline_call(r->timeline, &(tess__tl_call){.group = m->group,
+                                                                    .number = m->number,
+                                                                    .op = m->op,
+                                                                    .bytes = m->bytes});
     op->call = m->call;
 }

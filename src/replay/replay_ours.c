@@ -3,8 +3,8 @@
  *
  * Two streams: computing, and messages, which follow each other. A message begins when what was
  * computed before it is done; after a blocking one, and after the wait of a started one, computing
- * goes on when it has ended. Messages of no bytes take no time and meet nobody. As recorded, every
- * call and every wait blocks for the time that it took while the rank was alone.
+ * goes on when it has ended. Messages of no bytes take no time and have no other members. As
+ * recorded, every call and every wait blocks for the time that it took while the rank was alone.
  */
 #include "replay_internal.h"
 
@@ -62,8 +62,7 @@ static void play(player *p, int64_t number)
     if (recorded ? call->took == 0 : row->meets[number] < 0)
         return;
     const char *name = wait ? "wait" : tess_trace_op_name((tess_trace_op)call->op);
-    tess__tl_op op = {
-        .row = p->row, .stream = MESSAGES, .name = tess__timeline_name(t, name)};
+    tess__tl_op op = {.row = p->row, .stream = MESSAGES, .name = tess__timeline_name(t, name)};
     tess__replay_join(p->r, row->meets[number], call->took, &op);
     p->ends[number] = tess__timeline_add(t, &op);
     tess__timeline_depend(t, p->ends[number], p->waits[0]);

@@ -61,8 +61,9 @@ static tess_status find_hardware(tess_replay *r, const tess_sim_params *params)
     if (tess__params_hardware(r->params, info.gpu, &set) == TESS_OK)
         r->hardware = (int)(set - r->params->hardware);
     else
-        TESS_TRY(tess__replay_note(r, "no parameters for the GPU \"%.60s\": kernels are as fast "
-                                      "beside communication as alone",
+        TESS_TRY(tess__replay_note(r,
+                                   "no parameters for the GPU \"%.60s\": kernels are as fast "
+                                   "beside communication as alone",
                                    info.gpu));
     return TESS_OK;
 }

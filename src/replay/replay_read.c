@@ -5,7 +5,7 @@
  * be merged with others. Sizes are bounded so that no sum of them overflows.
  */
 #include "file/json.h"
-#include "replay.h"
+#include "replay_calls.h"
 
 #include <math.h>
 
@@ -46,8 +46,8 @@ static tess_status read_group(const reader *r, tess__json_node node, tess__repla
     TESS_TRY(tess__json_int(part, 0, ranks, &call->stride));
     if ((call->stride == 0 && call->count > 1) ||
         call->first + (int64_t)(call->count - 1) * call->stride >= ranks)
-        return tess__json_fail(group, "\"group\" is [%d, %d, %d], must lie in %d ranks", call->first,
-                               call->count, call->stride, ranks);
+        return tess__json_fail(group, "\"group\" is [%d, %d, %d], must lie in %d ranks",
+                               call->first, call->count, call->stride, ranks);
     return TESS_OK;
 }
 
@@ -89,7 +89,8 @@ static tess_status read_call(reader *r, tess__json_node event, int64_t number,
     tess__json_node args;
     int traffic;
     double took = 0.0;
-    TESS_TRY(tess__json_double(tess__json_optional(&event, "dur"), 0, 1e-3 * (double)NS_MAX, &took));
+    TESS_TRY(
+        tess__json_double(tess__json_optional(&event, "dur"), 0, 1e-3 * (double)NS_MAX, &took));
     call->took = llround(1e3 * took);
     TESS_TRY(tess__json_object(tess__json_member(&event, "args"), NULL, 0, &args));
     TESS_TRY(

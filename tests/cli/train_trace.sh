@@ -14,10 +14,21 @@ python3 -c '
 import json
 events = json.load(open("two.json"))["traceEvents"]
 print({tuple(e["args"]["group"]) for e in events if e["args"]["sent"]})'
+# Every rank in turn, and all of them together.
+play --trace-ranks 2 --trace-rank all --ranks-context 1 --trace-out ranks
+tessera simulate --trace ranks/rank0.json --trace ranks/rank1.json --cluster a100-80 --json | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+print(r["ranks"], r["unmatched_calls"], [f["rank"] for f in r["files"]], r["step_ms"] >= max(f["compute_ms"] for f in r["files"]) > 0)'
+tessera train $small --trace-ranks 2 --trace-rank all --ranks-context 1 --trace-out ranks --json | python3 -c '
+import json, sys
+print([t["trace"] for t in json.load(sys.stdin)["traces"]])'
 try() { tessera train $small "$@" || echo "exit $?"; }
 try --trace-out x.json
 try --trace-ranks 4
 try --trace-ranks 4 --trace-out x.json
+try --trace-ranks 4 --trace-rank one --cluster h100 --trace-out x.json
+try --trace-ranks 2 --trace-rank all --ranks-context 1 --trace-out no/such/folder
 try --trace-ranks 4 --trace-rank 4 --cluster h100 --trace-out x.json
 try --trace-ranks 4 --cluster h100 --trace-out x.json --out run
 try --trace-ranks 3 --ranks-context 1 --trace-out x.json

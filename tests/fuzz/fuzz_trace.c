@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_trace.c - any bytes as the trace of a rank: refused with a sentence that names the file, or
  * a trace whose step is finite and the sum of its parts. */
-#include "replay/replay.h"
+#include "replay/replay_calls.h"
 
 #include <math.h>
 #include <stdlib.h>

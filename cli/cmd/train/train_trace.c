@@ -23,7 +23,7 @@ typedef struct {
     tess_status status;
 } recorder;
 
-/* ---- which ranks ------------------------------------------------------------------------------ */
+/* ---- which ranks ----------------------------------------------------------------------------- */
 
 int train_trace_all(const train_values *v)
 {

@@ -8,7 +8,7 @@
  * Files are traces of tess_comm_trace_write and of the PyTorch profiler (Kineto), plain or gzip.
  * Computing takes the recorded time; a collective takes what cost.h says of the cluster and begins
  * when the last member has come. Members of a process group without a file are like the nearest
- * member with one: nobody waits for them. docs/simulator.md has the rules.
+ * member with one: no rank waits for them. docs/simulator.md has the rules.
  *
  * Advanced: functions and structs may change in any version.
  */
@@ -26,7 +26,7 @@ typedef struct tess_replay tess_replay;
 typedef struct {
     double compute_scale; /* time of a kernel there over the recorded one; 0: 1 */
     int per_node;         /* ranks of a node, neighbours; 0: as many as the cluster's nodes have */
-    int as_recorded;      /* 1: collectives take their own recorded time, and nobody waits */
+    int as_recorded;      /* 1: collectives take their own recorded time, and no rank waits */
     const tess_sim_params *params; /* slowdowns beside communication; NULL: the shipped ones */
 } tess_replay_opts;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replay.h - the calls of a traced rank. */
-#ifndef TESS_REPLAY_H
-#define TESS_REPLAY_H
+/* replay_calls.h - the calls of a traced rank. */
+#ifndef TESS_REPLAY_CALLS_H
+#define TESS_REPLAY_CALLS_H
 
 #include "base/base_internal.h"
 #include "tessera/advanced/cost.h"

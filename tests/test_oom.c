@@ -207,6 +207,7 @@ static tess_status s_measure(world *w)
 }
 
 #include "oom_plan.h"
+#include "oom_replay.h"
 #include "oom_report.h"
 
 static tess_status s_calibration(world *w)
@@ -515,6 +516,8 @@ static const scenario scenarios[] = {
     {"load a scenario", s_scenario, NULL, NULL},
     {"validate a table", s_validation, NULL, NULL},
     {"calibrate", s_calibration, NULL, NULL},
+    {"calibrate slowdowns", s_calibrate_overlap, NULL, NULL},
+    {"replay ranks", s_replay_ranks, NULL, NULL},
     {"make a plan", s_plan, NULL, NULL},
     {"carry a ring plan out", s_plan_ring, NULL, NULL},
     {"carry a selective plan out", s_plan_selective, NULL, NULL},
@@ -619,6 +622,7 @@ static int make_files(void **state)
           "b200,matmul,\"b=1, m=8, k=8, n=8, accumulate=False\",2250,0.5\n",
           csv);
     fclose(csv);
+    make_replay_files();
     tess_ctx_destroy(w.ctx);
     return 0;
 }

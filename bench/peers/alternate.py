@@ -12,29 +12,49 @@ that wait still spin for some milliseconds, so each sample follows a pause.
 import resource
 import time
 
+from tessera import _lib
+
 QUIET, PAUSE = 0.93, 0.02
 SWITCHES = 20  # involuntary ones per second of a thread; another busy process makes hundreds
 
 
-def sample(tessera, side):
+class Probe:
+    """The FMA rate of so many threads, by libtessera of the Python package."""
+
+    def __init__(self, threads):
+        self._context = _lib.context(threads)
+        info = _lib.ffi.new("tess_ctx_info *")
+        _lib.check(_lib.lib.tess_ctx_query(self._context, info))
+        self.isa, self.threads = _lib.ffi.string(info.isa).decode(), info.threads
+
+    def peak(self):
+        """FLOP/s just now; takes about 3 ms."""
+        timing = _lib.ffi.new("tess_timing *")
+        opts = _lib.ffi.new("tess_timing_opts *", {"samples": 1, "samples_max": 1, "quiet": 0.5})
+        nothing = _lib.ffi.callback("tess_timed_fn", lambda user: 0)
+        _lib.check(_lib.lib.tess_timing_run(self._context, opts, nothing, _lib.NULL, timing))
+        return timing.flops
+
+
+def sample(probe, side):
     """Seconds, the lower of the FMA rates before and after, and whether we kept the cores."""
-    before = tessera.peak()
+    before = probe.peak()
     time.sleep(PAUSE)
     switches, start = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, time.perf_counter()
     side()
     seconds = time.perf_counter() - start
     switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - switches
-    after = tessera.peak()
-    return seconds, min(before, after), max(before, after), switches <= SWITCHES * seconds * tessera.threads
+    after = probe.peak()
+    return seconds, min(before, after), max(before, after), switches <= SWITCHES * seconds * probe.threads
 
 
-def alternate(tessera, peer, ours, wanted):
+def alternate(probe, peer, ours, wanted):
     """Times of undisturbed samples of both, how many were taken, and the best probe."""
     times = {peer: [], ours: []}
     peer(), ours()
     for samples in range(4 * wanted):
         for side in (peer, ours):
-            times[side].append(sample(tessera, side))
+            times[side].append(sample(probe, side))
         best = max(high for side in times for _, _, high, _ in times[side])
         kept = {side: [t for t, low, _, alone in times[side] if alone and low >= QUIET * best] for side in times}
         if min(len(kept[peer]), len(kept[ours])) >= wanted:

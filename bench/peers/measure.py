@@ -5,14 +5,14 @@ Both sides compute the same numbers on the same buffers in one process, sample b
 (alternate.py). Before anything is timed the results are compared, and a peer whose output differs by
 more than 1e-4 is an error.
 
-PyTorch brings its own OpenMP runtime beside the one libtessera uses, and ONNX Runtime its own
-threads; all are set to the same number. Threads that wait still spin for some milliseconds, so each
-sample follows a pause. The peers allocate their outputs in every call, as they do for their users;
-libtessera writes into the caller's.
+Ours is tessera.torch.sparse_attention; all sides allocate their outputs in every call, as they do for
+their users. PyTorch and libtessera share one OpenMP runtime, ONNX Runtime has threads of its own; all
+are set to the same number. Threads that wait still spin for some milliseconds, so each sample follows
+a pause.
 
   sdpa         torch.nn.functional.scaled_dot_product_attention, fp32: forward, forward + backward
   flex         torch.compile(flex_attention), fp32, blocks of 128, density 0.125: forward (it has no
-               backward on CPUs)
+               backward on CPUs), all blocks listed as full
   onnxruntime  the MultiHeadAttention operator, fp32: forward
 """
 import argparse
@@ -24,10 +24,11 @@ import onnxruntime
 import torch
 from onnx import TensorProto, helper
 from torch.nn import functional
-from torch.nn.attention import flex_attention
+from torch.nn.attention.flex_attention import flex_attention
 
-import tessera_c
-from alternate import alternate, cpu_name
+import tessera
+from alternate import Probe, alternate, cpu_name
+from tessera.torch import sparse_attention, to_flex
 
 BLOCK, DENSITY, APART = 128, 0.125, 1e-4
 
@@ -42,18 +43,17 @@ class Problem:
         torch.manual_seed(1)
         shape = (1, self.heads, self.tokens, self.dim)
         self.q, self.k, self.v, self.dout = (torch.randn(shape) for _ in range(4))
-        self.o, self.dq, self.dk, self.dv = (torch.zeros(shape) for _ in range(4))
-        self.lse = torch.zeros(shape[:3])
+        self.qkv = self.q, self.k, self.v
 
     def products(self, density):
         """FLOP of one matrix product of the attention."""
         return 2.0 * density * self.heads * self.tokens * self.tokens * self.dim
 
 
-def row(tessera, problem, name, what, density, flop, sides, wanted, difference):
+def row(probe, problem, name, what, density, flop, sides, wanted, difference):
     if not difference <= APART:
         raise SystemExit(f"{problem.text}: {name} {what} and ours differ by {difference}")
-    peer, ours, taken, disturbed, best = alternate(tessera, *sides, wanted)
+    peer, ours, taken, disturbed, best = alternate(probe, *sides, wanted)
     median = {"peer": statistics.median(peer), "ours": statistics.median(ours)}
     return {"shape": problem.text, "peer": name, "pass": what, "density": density, "peak_gflops": best / 1e9,
             "peer_seconds": median["peer"], "ours_seconds": median["ours"],
@@ -68,36 +68,20 @@ def apart(a, b):
     return (a - b).abs().max().item()
 
 
-def dense_forward(tessera, p):
-    """Our side, run once: p.o and p.lse are set."""
-    attention = tessera_c.Attention(tessera, p.heads, p.tokens, p.dim)
-    ours = lambda: attention.forward(p.q, p.k, p.v, p.o, p.lse)
-    ours()
-    return attention, ours
-
-
-def run_sdpa(tessera, p, wanted):
-    attention, ours = dense_forward(tessera, p)
-    forward = lambda: functional.scaled_dot_product_attention(p.q, p.k, p.v)
+def run_sdpa(probe, p, wanted):
+    forward = lambda: functional.scaled_dot_product_attention(*p.qkv)
+    ours = lambda: sparse_attention(*p.qkv)
     with torch.no_grad():
-        yield row(tessera, p, "sdpa", "fwd", 1.0, 2 * p.products(1.0), (forward, ours), wanted, apart(forward(), p.o))
+        yield row(probe, p, "sdpa", "fwd", 1.0, 2 * p.products(1.0), (forward, ours), wanted, apart(forward(), ours()))
 
-    inputs = [x.detach().requires_grad_() for x in (p.q, p.k, p.v)]
-
-    def both():
-        o = functional.scaled_dot_product_attention(*inputs)
-        return torch.autograd.grad(o, inputs, p.dout)
-
-    def ours_both():
-        ours()
-        attention.backward(p.q, p.k, p.v, p.o, p.lse, p.dout, p.dq, p.dk, p.dv)
-    ours_both()
-    difference = max(apart(a, b) for a, b in zip(both(), (p.dq, p.dk, p.dv)))
-    yield row(tessera, p, "sdpa", "fwd+bwd", 1.0, 7 * p.products(1.0), (both, ours_both), wanted, difference)
-    attention.close()
+    inputs = [x.detach().requires_grad_() for x in p.qkv]
+    both = lambda: torch.autograd.grad(functional.scaled_dot_product_attention(*inputs), inputs, p.dout)
+    ours_both = lambda: torch.autograd.grad(sparse_attention(*inputs), inputs, p.dout)
+    difference = max(apart(a, b) for a, b in zip(both(), ours_both()))
+    yield row(probe, p, "sdpa", "fwd+bwd", 1.0, 7 * p.products(1.0), (both, ours_both), wanted, difference)
 
 
-def run_flex(tessera, p, wanted):
+def run_flex(probe, p, wanted):
     if p.tokens % BLOCK:
         yield {"shape": p.text, "peer": "flex", "pass": "fwd", "density": DENSITY,
                "skipped": f"tokens must be a multiple of {BLOCK}"}
@@ -105,24 +89,18 @@ def run_flex(tessera, p, wanted):
     blocks = p.tokens // BLOCK
     keep = max(1, round(DENSITY * blocks))
     # The same number of blocks in every row, so that the density is exact.
-    mask = torch.zeros(p.heads, blocks, blocks, dtype=torch.bool)
-    mask.scatter_(2, torch.rand(p.heads, blocks, blocks).topk(keep, dim=2).indices, True)
-    density = keep / blocks
-    block_mask = flex_attention.create_block_mask(lambda b, h, i, j: mask[h, i // BLOCK, j // BLOCK], 1, p.heads,
-                                                  p.tokens, p.tokens, device="cpu", BLOCK_SIZE=BLOCK)
+    selection = tessera.random(heads=p.heads, seq_q=p.tokens, q_block=BLOCK, k_block=BLOCK, keys=keep, seed=1)
+    block_mask, options = to_flex(selection, "cpu")
     torch._dynamo.reset()
-    compiled = torch.compile(flex_attention.flex_attention)
-    forward = lambda: compiled(p.q, p.k, p.v, block_mask=block_mask)
-    attention = tessera_c.Attention(tessera, p.heads, p.tokens, p.dim, mask, BLOCK)
-    ours = lambda: attention.forward(p.q, p.k, p.v, p.o, p.lse)
-    ours()
+    compiled = torch.compile(flex_attention)
+    forward = lambda: compiled(*p.qkv, block_mask=block_mask, kernel_options=options)
+    ours = lambda: sparse_attention(*p.qkv, selection)
     with torch.no_grad():
-        yield row(tessera, p, "flex", "fwd", density, 2 * p.products(density), (forward, ours), wanted,
-                  apart(forward(), p.o))
-    attention.close()
+        yield row(probe, p, "flex", "fwd", selection.density, 2 * p.products(selection.density), (forward, ours), wanted,
+                  apart(forward(), ours()))
 
 
-def run_onnxruntime(tessera, p, wanted):
+def run_onnxruntime(probe, p, wanted):
     width = p.heads * p.dim
     inputs = [helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, p.tokens, width]) for x in "qkv"]
     output = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1, p.tokens, width])
@@ -130,34 +108,34 @@ def run_onnxruntime(tessera, p, wanted):
     model = helper.make_model(helper.make_graph([node], "attention", inputs, [output]), ir_version=10,
                               opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)])
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = tessera.threads, 1
+    options.intra_op_num_threads, options.inter_op_num_threads = probe.threads, 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     feed = {name: numpy.ascontiguousarray(x[0].transpose(0, 1).reshape(1, p.tokens, width).numpy())
             for name, x in zip("qkv", (p.q, p.k, p.v))}
     forward = lambda: session.run(None, feed)
-    attention, ours = dense_forward(tessera, p)
+    ours = lambda: sparse_attention(*p.qkv)
     got = torch.from_numpy(forward()[0]).reshape(1, p.tokens, p.heads, p.dim).transpose(1, 2)
-    yield row(tessera, p, "onnxruntime", "fwd", 1.0, 2 * p.products(1.0), (forward, ours), wanted, apart(got, p.o))
-    attention.close()
+    with torch.no_grad():
+        yield row(probe, p, "onnxruntime", "fwd", 1.0, 2 * p.products(1.0), (forward, ours), wanted, apart(got, ours()))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("shapes", nargs="+")
-    for name in ("library", "peers", "out"):
+    for name in ("peers", "out"):
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--samples", type=int, required=True)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    tessera = tessera_c.Tessera(options.library, options.threads)
+    probe = Probe(options.threads)
     runs = {"sdpa": run_sdpa, "flex": run_flex, "onnxruntime": run_onnxruntime}
     results = [result for text in options.shapes for name in options.peers.split(",")
-               for result in runs[name](tessera, Problem(text), options.samples)]
+               for result in runs[name](probe, Problem(text), options.samples)]
     with open(options.out, "w", encoding="utf-8") as file:
-        json.dump({"threads": tessera.threads, "precision": "fp32",
+        json.dump({"threads": probe.threads, "precision": "fp32",
                    "peak_gflops": max((r["peak_gflops"] for r in results if "skipped" not in r), default=0.0),
-                   "machine": {"cpu": cpu_name(), "isa": tessera.isa,
+                   "machine": {"cpu": cpu_name(), "isa": probe.isa,
                                "versions": {"torch": torch.__version__, "onnxruntime": onnxruntime.__version__}},
                    "results": results}, file)
 

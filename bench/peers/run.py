@@ -31,10 +31,10 @@ def measure(python, options, threads):
     """The results of measure.py with so many threads on both sides."""
     count = str(threads)
     with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
-        subprocess.run([python, os.path.join(HERE, "measure.py"), "--library", options.library, "--threads", count,
+        subprocess.run([python, os.path.join(HERE, "measure.py"), "--threads", count,
                         "--samples", str(options.samples), "--peers", options.peers, "--out", out.name,
-                        *options.shape], check=True, env={**os.environ, "OMP_NUM_THREADS": count,
-                                                          "MKL_NUM_THREADS": count, "TESS_THREADS": count})
+                        *options.shape], check=True, env={**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count,
+                                                          "PYTHONPATH": options.package})
         return json.load(out)
 
 
@@ -64,12 +64,13 @@ def main():
     parser.add_argument("--peers", default="sdpa,flex,onnxruntime", help="which to run (default: all three)")
     parser.add_argument("--samples", type=int, default=7, help="undisturbed samples of each side (default 7)")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
-    parser.add_argument("--library", default=os.path.join(ROOT, "build", "release", "lib", "libtessera.so"))
+    parser.add_argument("--package", default=os.path.join(ROOT, "build", "release", "python"),
+                        help="the folder of the Python package (default build/release/python)")
     parser.add_argument("--venv", default=os.path.join(ROOT, "build", "peers-venv"))
     options = parser.parse_args()
     options.shape = options.shape or SHAPES
-    if not os.path.exists(options.library):
-        sys.exit(f"{options.library}: does not exist; build the preset release first")
+    if not os.path.exists(os.path.join(options.package, "tessera", "libtessera.so")):
+        sys.exit(f"{options.package}: has no package tessera; build the preset release first")
     python = environment(options.venv, PACKAGES)
     results = {"schema": 1, "runs": [measure(python, options, int(n)) for n in options.threads.split(",")]}
     if options.json:

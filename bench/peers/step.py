@@ -30,7 +30,7 @@ def measure(python, options, what, folder, tokens):
                            "--samples", str(options.samples), "--keep", options.keep, "--store", options.store],
                           check=True, stdout=subprocess.PIPE,
                           env={**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count,
-                               "TESS_THREADS": count})
+                               "PYTHONPATH": options.package})
     return json.loads(done.stdout)
 
 
@@ -43,6 +43,8 @@ def main():
     parser.add_argument("--store", choices=("f32", "bf16"), default="f32", help="and how (default f32)")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     parser.add_argument("--library", default=os.path.join(ROOT, "build", "release", "lib", "libtessera_train.so"))
+    parser.add_argument("--package", default=os.path.join(ROOT, "build", "release", "python"),
+                        help="the folder of the Python package (default build/release/python)")
     parser.add_argument("--venv", default=os.path.join(ROOT, "build", "peers-venv"))
     options = parser.parse_args()
     if not os.path.exists(options.library):

@@ -20,8 +20,8 @@ import statistics
 
 import numpy
 
-import tessera_c
-from alternate import alternate, cpu_name
+from alternate import Probe, alternate, cpu_name
+from train_library import Step, TrainLibrary
 
 HEADS, HEAD_DIM, LAYERS, FFN, CHANNELS, TEXT, TEXT_DIM = 4, 128, 4, 2048, 16, 512, 4096
 APART = 1e-3  # gradients, relative to each tensor's largest
@@ -45,13 +45,13 @@ def inputs(tokens):
 
 
 class Ours:
-    def __init__(self, options, tessera):
+    def __init__(self, options):
         self.x, self.timestep, self.text, self.target = inputs(options.tokens)
         self.out = numpy.empty_like(self.x)
         _, _, frames, height, width = self.x.shape
         shape = {"batch": 1, "frames": frames, "height": height, "width": width, "text_len": TEXT, "train": 1,
                  "keep": int(options.keep == "blocks"), "store": int(options.store == "bf16")}
-        self.net = tessera_c.Step(tessera, options.folder, shape)
+        self.net = Step(TrainLibrary(options.library, options.threads), options.folder, shape)
 
     def step(self):
         self.net.forward(self.x.ctypes.data, self.timestep.ctypes.data, self.text.ctypes.data, self.out.ctypes.data)
@@ -99,15 +99,15 @@ def compare(ours, peer):
 
 def run_time(options):
     peer = Peer(options, True)
-    tessera = tessera_c.Tessera(options.library, options.threads)
-    ours = Ours(options, tessera)
+    ours = Ours(options)
     peer.step(), ours.step()
     output, gradient = compare(ours, peer)
     if options.store == "f32" and not (output <= APART and gradient <= APART):
         raise SystemExit(f"diffusers and ours differ: output by {output}, gradients by {gradient}")
-    theirs, mine, taken, disturbed, _ = alternate(tessera, peer.step, ours.step, options.samples)
+    probe = Probe(options.threads)
+    theirs, mine, taken, disturbed, _ = alternate(probe, peer.step, ours.step, options.samples)
     return {"tokens": options.tokens, "threads": options.threads, "keep": options.keep, "store": options.store,
-            "cpu": cpu_name(), "isa": tessera.isa, "torch": peer.torch.__version__,
+            "cpu": cpu_name(), "isa": probe.isa, "torch": peer.torch.__version__,
             "peer_seconds": statistics.median(theirs), "ours_seconds": statistics.median(mine),
             "peer_seconds_best": min(theirs), "ours_seconds_best": min(mine), "kept": min(len(theirs), len(mine)),
             "taken": taken, "disturbed": disturbed, "output_apart": output, "gradient_apart": gradient}
@@ -140,8 +140,7 @@ def main():
         torch.set_num_threads(options.threads), WanTransformer3DModel
         result = run_memory(options, lambda: Peer(options, False))
     else:
-        tessera = tessera_c.Tessera(options.library, options.threads)
-        result = run_memory(options, lambda: Ours(options, tessera))
+        result = run_memory(options, lambda: Ours(options))
     json.dump(result, os.fdopen(1, "w"))
 
 

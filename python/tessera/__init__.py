@@ -3,12 +3,17 @@
 
 NumPy arrays in, NumPy arrays out; tessera.torch has the same for PyTorch. docs/python.md is the guide.
 """
+DISTRIBUTION = "tessera-dit"  # by which _lib.py knows that this file is ours
+
 from ._attention import attention, attention_backward
 from ._doctor import Finding, doctor
+from ._exchange import Exchange, Ring, RingStep, Slot
 from ._lib import (ArgumentError, ArgumentTypeError, Error, FileError, FormatError, OutOfMemoryError, StoppedError,
                    UnsupportedError, ffi as _ffi, get_threads, lib as _library, set_threads)
-from ._plan import Candidate, Exchange, Plan, Ring, RingStep, Slot, Verdict, plan, random_normal
-from ._selection import Measured, Selection, oracle, order_cubes, pooled, predictor, random, window
+from ._plan import Candidate, Plan, Verdict, plan
+from ._random import random_normal
+from ._selection import Measured, Selection
+from ._selectors import oracle, order_cubes, pooled, predictor, random, window
 
 __version__ = _ffi.string(_library.tess_version()).decode()
 

@@ -4,13 +4,17 @@
 An attention object of C has a workspace for one shape and serves one thread at a time: each Python thread keeps the
 last ones it used, by shape. Structs for the arguments are kept too, for making them costs as much as a small call.
 """
+from __future__ import annotations
+
 import threading
 from collections import OrderedDict
+from typing import Any, Optional, Union
 
 import numpy as np
 
 from . import _lib
 from ._lib import ArgumentError, NULL, check, context, ffi, floats, lib, make, number, rows_of, view_of
+from ._selection import Selection
 
 _KEPT = 16  # objects of a thread: 0.6 MiB for each thread of the context at head_dim 128
 
@@ -24,7 +28,8 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-def attention_object(batch, heads, seq_q, seq_k, head_dim, scale=None, compensate=False, threads=None):
+def attention_object(batch: int, heads: int, seq_q: int, seq_k: int, head_dim: int, scale: Optional[float] = None,
+                     compensate: bool = False, threads: Optional[int] = None) -> Any:
     """The tess_attn of this shape for the calling thread, made when it is first asked for."""
     threads = _lib._threads if threads is None else threads
     key = (batch, heads, seq_q, seq_k, head_dim, scale, compensate, threads)
@@ -52,7 +57,8 @@ def _new_views():
     return [ffi.new("tess_view *") for _ in range(8)]
 
 
-def _shape_of(q, k, v):
+def _shape_of(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[int, int, int, int, int]:
+    """(batch, heads, queries, keys, head_dim), if the arrays fit each other."""
     batch, heads, seq_q, head_dim = q.shape
     want = (batch, heads, k.shape[2], head_dim)
     if k.shape != want:
@@ -71,7 +77,7 @@ def _pointer(selection):
         raise _lib.ArgumentTypeError(f"selection is a {type(selection).__name__}, must be a Selection or None") from None
 
 
-def _like(name, array, shape):
+def _like(name: str, array: Any, shape: tuple[int, ...]) -> np.ndarray:
     """float32 of this shape, C-contiguous."""
     array = np.asarray(array)
     if array.dtype != np.float32:
@@ -81,7 +87,9 @@ def _like(name, array, shape):
     return np.ascontiguousarray(array)
 
 
-def attention(q, k, v, selection=None, scale=None, return_lse=False, compensate=False):
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, selection: Optional[Selection] = None,
+              scale: Optional[float] = None, return_lse: bool = False,
+              compensate: bool = False) -> Union[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """softmax(scale q k^T, restricted to the selection) v, exactly; without a selection dense attention.
 
     q: (batch, heads, queries, head_dim), k, v: (batch, heads, keys, head_dim), float32, head_dim a multiple of 8 up to
@@ -110,7 +118,10 @@ def attention(q, k, v, selection=None, scale=None, return_lse=False, compensate=
     return (o, lse) if return_lse else o
 
 
-def attention_backward(do, q, k, v, o, lse, selection=None, scale=None, dlse=None, compensate=False):
+def attention_backward(do: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, o: np.ndarray, lse: np.ndarray,
+                       selection: Optional[Selection] = None, scale: Optional[float] = None,
+                       dlse: Optional[np.ndarray] = None,
+                       compensate: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gradients (dq, dk, dv) of a loss whose gradients by the results of attention() are do and, if lse is used, dlse.
 
     do, o: the shape of q; lse, dlse: (batch, heads, queries); all float32. Other arguments as attention() had them. A

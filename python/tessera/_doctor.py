@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """_doctor.py - what slows this machine down or breaks this process: the library's findings, and those of Python."""
+from __future__ import annotations
+
 import os
-from typing import NamedTuple
+from typing import Iterable, Iterator, NamedTuple
 
 from ._lib import NULL, check, context, ffi, lib
 
@@ -14,14 +16,14 @@ class Finding(NamedTuple):
     advice: str
 
 
-def openmp_runtimes(maps):
+def openmp_runtimes(maps: Iterable[str]) -> list[str]:
     """The OpenMP runtimes among the lines of /proc/self/maps, by their paths."""
     names = ("libgomp", "libiomp5", "libomp")
     paths = {line.split(None, 5)[5].strip() for line in maps if line.count(" ") >= 5 and "/" in line}
     return sorted({os.path.realpath(p) for p in paths if os.path.basename(p).startswith(names)})
 
 
-def _of_python():
+def _of_python() -> Iterator[Finding]:
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
             runtimes = openmp_runtimes(file)
@@ -39,7 +41,7 @@ def _of_python():
                   "pip uninstall tessera, then pip install --force-reinstall tessera-dit")
 
 
-def doctor():
+def doctor() -> list[Finding]:
     """Findings about the machine and this process, as a list of Finding: levels of what slows down or breaks.
 
     >>> import tessera

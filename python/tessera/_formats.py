@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """_formats.py - selections as the arrays that kernels of other projects take, and back."""
+from __future__ import annotations
+
 import json
 import os
 
@@ -136,7 +138,7 @@ def _sta_windows(strategy, step, layer):
 
 def from_sta(cls, strategy, grid, cube, *, step=0, layer=0):
     """Selection.from_sta: see there."""
-    from ._selection import order_cubes
+    from ._selectors import order_cubes
     windows = _sta_windows(strategy, step, layer)
     bounds = order_cubes(grid, cube)[2]
     tiles = [-(-g // c) for g, c in zip(grid, cube)]

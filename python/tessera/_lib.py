@@ -7,17 +7,22 @@ headers, has its structs and functions; a library of other headers is refused.
 Contexts are never destroyed: one for each number of threads, as long as the process lives. Objects count as users of
 their context, so the order in which an interpreter frees them at its end does not matter.
 """
+from __future__ import annotations
+
 import os
 import sys
+from typing import Any, Optional
 
 import numpy as np
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
+# PyPI's package `tessera`, installed later into the same folder, puts its own __init__.py over ours.
 _package = sys.modules.get(__package__)
-if getattr(_package, "__file__", None) and os.path.dirname(os.path.abspath(_package.__file__)) != _HERE:
-    raise ImportError(f"tessera: the module found is {_package.__file__}, not that of tessera-dit: PyPI's package "
-                      "`tessera` is another project; pip uninstall tessera, then pip install --force-reinstall tessera-dit")
+if getattr(_package, "DISTRIBUTION", None) != "tessera-dit":
+    raise ImportError(f"tessera: the module found is {getattr(_package, '__file__', None)}, not that of tessera-dit: PyPI's "
+                      "package `tessera` is another project; pip uninstall tessera, then pip install --force-reinstall "
+                      "tessera-dit")
 
 try:
     from ._decl import abi, ffi
@@ -73,7 +78,7 @@ class StoppedError(Error, InterruptedError):
 
 # ---- the library -----------------------------------------------------------------------------------------------------
 
-def _open_library(path):
+def _open_library(path: str) -> Any:
     if not os.path.exists(path):
         raise ImportError(f"tessera: {path} is not there: build the target tessera_python, or reinstall tessera-dit")
     try:
@@ -101,14 +106,14 @@ _ERRORS = {getattr(lib, "TESS_" + kind.status): kind for kind in
            (ArgumentError, FormatError, FileError, UnsupportedError, OutOfMemoryError, StoppedError)}
 
 
-def check(status):
+def check(status: int) -> None:
     """Raises what the library says of a status that is not TESS_OK."""
     if status:
         text = ffi.string(lib.tess_last_error()).decode("utf-8", "replace")
         raise _ERRORS.get(status, Error)(text)
 
 
-def make(kind, call, *arguments):
+def make(kind: str, call, *arguments) -> Any:
     """The object that a call of C returns through its last argument."""
     made = ffi.new(kind + " **")
     check(call(*arguments, made))
@@ -117,25 +122,25 @@ def make(kind, call, *arguments):
 
 # ---- contexts --------------------------------------------------------------------------------------------------------
 
-_contexts = {}
+_contexts: dict[int, Any] = {}
 _threads = 0
 
 
-def set_threads(threads):
+def set_threads(threads: int) -> None:
     """Sets the threads of calls from now on: 1 to 1024, or 0 for all usable cores (or $TESS_THREADS)."""
     global _threads
     context(integer("threads", threads, 0, 1024))
     _threads = int(threads)
 
 
-def get_threads():
+def get_threads() -> int:
     """The threads that calls use: what set_threads asked for, or all usable cores; 1 in a forked child."""
     info = ffi.new("tess_ctx_info *")
     check(lib.tess_ctx_query(context(), info))
     return info.threads
 
 
-def context(threads=None):
+def context(threads: Optional[int] = None) -> Any:
     """The context of so many threads, by default those of set_threads."""
     threads = _threads if threads is None else threads
     found = _contexts.get(threads)
@@ -148,7 +153,7 @@ def context(threads=None):
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
-def integer(name, value, low, high):
+def integer(name: str, value: Any, low: int, high: int) -> int:
     """The value as int, if it is one within the range."""
     try:
         number = value.__index__()
@@ -159,14 +164,15 @@ def integer(name, value, low, high):
     return number
 
 
-def number(name, value):
+def number(name: str, value: Any) -> float:
+    """The value as float, if it is a number."""
     try:
         return float(value)
     except (TypeError, ValueError):
         raise ArgumentTypeError(f"{name} is {value!r}, must be a number") from None
 
 
-def integers(name, values, dtype=np.int64, dims=1):
+def integers(name: str, values: Any, dtype: Any = np.int64, dims: int = 1) -> np.ndarray:
     """The values as a contiguous array of this integer type, of which none is cut off."""
     array = np.asarray(values)
     if array.size == 0 and array.dtype.kind == "f":
@@ -182,34 +188,36 @@ def integers(name, values, dtype=np.int64, dims=1):
     return np.ascontiguousarray(array, dtype)
 
 
-def path_of(name, path):
+def path_of(name: str, path: Any) -> bytes:
+    """The path as C takes it."""
     try:
         return os.fsencode(path)
     except TypeError:
         raise ArgumentTypeError(f"{name} is {path!r}, must be a path") from None
 
 
-def address(array):
+def address(array: np.ndarray) -> int:
+    """Where the data begin: a quarter of the time of array.ctypes.data."""
     return array.__array_interface__["data"][0]
 
 
-def int64s(array):
+def int64s(array: np.ndarray) -> Any:
     return ffi.cast("int64_t *", address(array))
 
 
-def int32s(array):
+def int32s(array: np.ndarray) -> Any:
     return ffi.cast("int32_t *", address(array))
 
 
-def doubles(array):
+def doubles(array: np.ndarray) -> Any:
     return ffi.cast("double *", address(array))
 
 
-def floats(array):
+def floats(array: np.ndarray) -> Any:
     return ffi.cast("float *", address(array))
 
 
-def copy_of(pointer, count, dtype):
+def copy_of(pointer: Any, count: int, dtype: Any) -> np.ndarray:
     """A NumPy array of count elements from a pointer of C."""
     dtype = np.dtype(dtype)
     if count == 0 or pointer == NULL:
@@ -220,7 +228,7 @@ def copy_of(pointer, count, dtype):
 _FLOAT32 = np.dtype(np.float32)
 
 
-def rows_of(name, array):
+def rows_of(name: str, array: np.ndarray) -> np.ndarray:
     """A (batch, heads, tokens, head_dim) array of float32 whose rows of head_dim elements are contiguous."""
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(f"{name} is a {type(array).__name__}, must be a NumPy array")
@@ -234,7 +242,7 @@ def rows_of(name, array):
     return array
 
 
-def view_of(array, view):
+def view_of(array: np.ndarray, view: Any) -> Any:
     """Fills a tess_view with an array that rows_of gave."""
     view.data = ffi.cast("void *", address(array))
     b, h, s, _ = array.strides

@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_selection.py - selections, the selectors that make them, and token order."""
-from typing import NamedTuple
+"""_selection.py - selections: which keys each query attends to."""
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import _formats
-from ._lib import (NULL, ArgumentError, ArgumentTypeError, address, check, context, copy_of, doubles, ffi, floats, int32s,
-                   int64s, integer, integers, lib, make, number, rows_of, view_of)
+from ._lib import (ArgumentError, ArgumentTypeError, address, check, context, copy_of, ffi, int32s, int64s, integer, integers,
+                   lib, make, number, rows_of, view_of)
 
-_TOKENS_MAX = 2**31 - 1
+TOKENS_MAX = 2**31 - 1
+Block = Union[int, Sequence[int], np.ndarray]  # tokens of a block, or the bounds of all
 
 
-def _blocks(name, block, tokens):
+def _blocks(name: str, block: Block, tokens: int) -> tuple[int, int, Optional[np.ndarray]]:
     """(number of blocks, size, bounds) of a side: a size, or an array of bounds from 0 to tokens."""
     if np.ndim(block) == 0:
-        size = integer(name, block, 1, _TOKENS_MAX)
+        size = integer(name, block, 1, TOKENS_MAX)
         return -(-tokens // size), size, None
     bounds = integers(name, block)
     if len(bounds) < 1 or bounds[0] != 0 or bounds[-1] != tokens or (np.diff(bounds) <= 0).any():
@@ -23,11 +28,11 @@ def _blocks(name, block, tokens):
     return len(bounds) - 1, 0, bounds
 
 
-def _sel_shape(batch, heads, seq_q, seq_k, q_block, k_block):
+def sel_shape(batch: int, heads: int, seq_q: int, seq_k: int, q_block: Block, k_block: Block) -> tuple[Any, tuple]:
     """A tess_sel_shape, its numbers of blocks, and the arrays that must outlive the call."""
     shape = ffi.new("tess_sel_shape *")
     shape.batch, shape.heads = integer("batch", batch, 1, 65536), integer("heads", heads, 1, 65536)
-    shape.tokens_q, shape.tokens_k = integer("seq_q", seq_q, 0, _TOKENS_MAX), integer("seq_k", seq_k, 0, _TOKENS_MAX)
+    shape.tokens_q, shape.tokens_k = integer("seq_q", seq_q, 0, TOKENS_MAX), integer("seq_k", seq_k, 0, TOKENS_MAX)
     shape.n_q, shape.group, bounds_q = _blocks("q_block", q_block, shape.tokens_q)
     shape.n_k, shape.unit, bounds_k = _blocks("k_block", k_block, shape.tokens_k)
     if bounds_q is not None:
@@ -66,7 +71,7 @@ class Selection:
         self._lists = None
 
     @classmethod
-    def from_mask(cls, mask, q_block, k_block, seq_q, seq_k=None):
+    def from_mask(cls, mask: ArrayLike, q_block: Block, k_block: Block, seq_q: int, seq_k: Optional[int] = None) -> Selection:
         """The selection of a block mask.
 
         mask: ([batch,] heads, query blocks, key blocks), boolean or integers (not 0 selects). q_block, k_block: tokens
@@ -79,7 +84,7 @@ class Selection:
         if mask.ndim not in (3, 4):
             raise ArgumentError(f"mask has the shape {mask.shape}, must be ([batch,] heads, query blocks, key blocks)")
         mask = mask[None] if mask.ndim == 3 else mask
-        shape, kept = _sel_shape(*mask.shape[:2], seq_q, seq_q if seq_k is None else seq_k, q_block, k_block)
+        shape, kept = sel_shape(*mask.shape[:2], seq_q, seq_q if seq_k is None else seq_k, q_block, k_block)
         for have, want, word, tokens in ((mask.shape[2], shape.n_q, "query", shape.tokens_q),
                                          (mask.shape[3], shape.n_k, "key", shape.tokens_k)):
             if have != want:
@@ -90,14 +95,15 @@ class Selection:
         return made
 
     @classmethod
-    def from_lists(cls, offsets, indices, *, batch, heads, seq_q, seq_k, q_block, k_block):
+    def from_lists(cls, offsets: ArrayLike, indices: ArrayLike, *, batch: int, heads: int, seq_q: int, seq_k: int,
+                   q_block: Block, k_block: Block) -> Selection:
         """The selection of lists: that of (batch b, head h, query block g) is indices[offsets[i]:offsets[i + 1]],
         i = (b * heads + h) * query blocks + g, ascending key blocks.
 
         offsets: (batch * heads * query blocks + 1), from 0 to the number of indices. Blocks as in from_mask.
         """
         offsets, indices = integers("offsets", offsets), integers("indices", indices, np.int32)
-        shape, kept = _sel_shape(batch, heads, seq_q, seq_k, q_block, k_block)
+        shape, kept = sel_shape(batch, heads, seq_q, seq_k, q_block, k_block)
         lists = shape.batch * shape.heads * shape.n_q
         if len(offsets) != lists + 1:
             raise ArgumentError(f"offsets has {len(offsets)} elements, must have {lists + 1}: batch * heads * query blocks + 1")
@@ -115,46 +121,46 @@ class Selection:
         return self._lists
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int, int, int]:
         """(batch, heads, query blocks, key blocks)."""
         s = self._view().shape
         return s.batch, s.heads, s.n_q, s.n_k
 
     @property
-    def tokens(self):
+    def tokens(self) -> tuple[int, int]:
         """(queries, keys)."""
         s = self._view().shape
         return s.tokens_q, s.tokens_k
 
     @property
-    def block(self):
+    def block(self) -> tuple[Optional[int], Optional[int]]:
         """(q_block, k_block): tokens of a block; None on a side whose blocks have bounds of their own."""
         s = self._view().shape
         return s.group or None, s.unit or None
 
     @property
-    def bounds(self):
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Where blocks begin: (query blocks + 1) and (key blocks + 1) numbers, int64."""
         s = self._view().shape
         return copy_of(s.bounds_q, s.n_q + 1, np.int64), copy_of(s.bounds_k, s.n_k + 1, np.int64)
 
     @property
-    def density(self):
+    def density(self) -> float:
         """Selected pairs of tokens over all pairs, 0 to 1."""
         return self._view().density
 
     @property
-    def pairs(self):
+    def pairs(self) -> int:
         """Selected (query, key) pairs of tokens, over batch and heads."""
         return self._view().pairs
 
-    def lists(self):
+    def lists(self) -> tuple[np.ndarray, np.ndarray]:
         """(offsets int64, indices int32), as from_lists takes them."""
         view = self._view()
         offsets = copy_of(view.offsets, view.lists + 1, np.int64)
         return offsets, copy_of(view.indices, int(offsets[-1]), np.int32)
 
-    def to_mask(self, tokens=False):
+    def to_mask(self, tokens: bool = False) -> np.ndarray:
         """The boolean mask (batch, heads, query blocks, key blocks); of tokens instead of blocks if asked for."""
         offsets, indices = self.lists()
         batch, heads, n_q, n_k = self.shape
@@ -166,25 +172,25 @@ class Selection:
             mask = np.repeat(np.repeat(mask, np.diff(bounds_q), axis=2), np.diff(bounds_k), axis=3)
         return mask
 
-    def coarsen(self, q_block, k_block):
+    def coarsen(self, q_block: Block, k_block: Block) -> Selection:
         """The same pairs, and the fewest more, in other blocks: a pair of blocks is selected if any pair of its tokens is."""
         s = self._view().shape
-        shape, kept = _sel_shape(s.batch, s.heads, s.tokens_q, s.tokens_k, q_block, k_block)
+        shape, kept = sel_shape(s.batch, s.heads, s.tokens_q, s.tokens_k, q_block, k_block)
         return Selection(make("tess_selection", lib.tess_selection_coarsen, context(), self._p, shape))
 
-    def measure(self, q, k, *, scale=None, every=1):
+    def measure(self, q: np.ndarray, k: np.ndarray, *, scale: Optional[float] = None, every: int = 1) -> Measured:
         """How much of the softmax of q and k, (batch, heads, tokens, head_dim) float32, the selection holds.
 
         Returns Measured(mass, recall). every: measures every n-th query block of each head.
         """
         given, stats = ffi.new("tess_sel_measure_in *"), ffi.new("tess_sel_stats *")
-        kept = _fill_qk(given, q, k, self._view().shape, scale)
-        given.every = integer("every", every, 1, _TOKENS_MAX)
+        kept = fill_qk(given, q, k, self._view().shape, scale)
+        given.every = integer("every", every, 1, TOKENS_MAX)
         check(lib.tess_selection_measure(context(), self._p, given, stats))
         del kept
         return Measured(stats.mass, stats.recall)
 
-    def export(self, form, *, transposed=False, compact=False):
+    def export(self, form: str, *, transposed: bool = False, compact: bool = False) -> Union[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         """The selection as arrays that kernels take.
 
         "lists": counts (batch, heads, query blocks) and indices (..., width), int32, ascending, packed left, 0 behind;
@@ -195,20 +201,23 @@ class Selection:
         return _formats.export(self, form, transposed=transposed, compact=compact)
 
     @classmethod
-    def from_counts(cls, counts, indices, *, q_block, k_block, seq_q, seq_k=None, transposed=False):
+    def from_counts(cls, counts: ArrayLike, indices: ArrayLike, *, q_block: Block, k_block: Block, seq_q: int,
+                    seq_k: Optional[int] = None, transposed: bool = False) -> Selection:
         """The selection of export("lists"), full or compact, also FlexAttention's (kv_num_blocks, kv_indices): counts
         ([batch,] heads, blocks), indices ([batch,] heads, blocks, width); what stands behind a count is not read."""
         return _formats.from_counts(cls, counts, indices, q_block=q_block, k_block=k_block, seq_q=seq_q, seq_k=seq_k,
                                     transposed=transposed)
 
     @classmethod
-    def from_csr(cls, indptr, indices, *, batch, heads, q_block, k_block, seq_q, seq_k=None, transposed=False):
+    def from_csr(cls, indptr: ArrayLike, indices: ArrayLike, *, batch: int, heads: int, q_block: Block, k_block: Block,
+                 seq_q: int, seq_k: Optional[int] = None, transposed: bool = False) -> Selection:
         """The selection of export("csr"): ascending indices of each (batch, head, block)."""
         return _formats.from_csr(cls, indptr, indices, batch=batch, heads=heads, q_block=q_block, k_block=k_block, seq_q=seq_q,
                                  seq_k=seq_k, transposed=transposed)
 
     @classmethod
-    def from_sta(cls, strategy, grid, cube, *, step=0, layer=0):
+    def from_sta(cls, strategy: Union[ArrayLike, dict, str, os.PathLike[str]], grid: Sequence[int], cube: Sequence[int], *,
+                 step: int = 0, layer: int = 0) -> Selection:
         """The selection of STA's window strategy, tokens in cube order (order_cubes).
 
         strategy: windows (heads, 3) in tiles, or FastVideo's {"step_layer_head": [t, h, w]} or the path of such a JSON
@@ -217,16 +226,16 @@ class Selection:
         return _formats.from_sta(cls, strategy, grid, cube, step=step, layer=layer)
 
     @classmethod
-    def from_sparge(cls, mask, seq_q, seq_k=None, q_block=128, k_block=64):
+    def from_sparge(cls, mask: ArrayLike, seq_q: int, seq_k: Optional[int] = None, q_block: int = 128, k_block: int = 64) -> Selection:
         """The selection of SpargeAttn's mask_id: ([batch,] heads, blocks of 128 queries, blocks of 64 keys), 0 or 1."""
         return _formats.from_sparge(cls, mask, seq_q, seq_k, q_block, k_block)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         batch, heads, n_q, n_k = self.shape
         return f"Selection(batch={batch}, heads={heads}, blocks=({n_q}, {n_k}), tokens={self.tokens}, density={self.density:.4g})"
 
 
-def _fill_qk(given, q, k, shape, scale):
+def fill_qk(given, q: np.ndarray, k: np.ndarray, shape, scale: Optional[float]) -> tuple:
     """Fills q, k, head_dim and scale of a struct; returns what must outlive the call."""
     q, k = rows_of("q", q), rows_of("k", k)
     for name, array, tokens in (("q", q, shape.tokens_q), ("k", k, shape.tokens_k)):
@@ -239,137 +248,3 @@ def _fill_qk(given, q, k, shape, scale):
     given.head_dim = q.shape[3]
     given.scale = 0.0 if scale is None else number("scale", scale)
     return q, k, views
-
-
-# ---- token order and selectors -----------------------------------------------------------------------------------------
-
-def order_cubes(grid, cube):
-    """Tokens of a video in cubes: (perm, inverse, bounds), int64.
-
-    grid, cube: tokens along frames, rows, columns. perm[i]: the raster index of the token at place i, so that x[..., perm, :]
-    is in cube order; inverse brings it back. bounds: where each cube begins, for q_block and k_block.
-
-    >>> perm, inverse, bounds = order_cubes((2, 4, 4), (2, 2, 2))
-    >>> perm[:8].tolist(), bounds.tolist()
-    ([0, 1, 4, 5, 16, 17, 20, 21], [0, 8, 16, 24, 32])
-    """
-    sizes = []
-    for name, values in (("grid", grid), ("cube", cube)):
-        if np.shape(values) != (3,):
-            raise ArgumentError(f"{name} is {values!r}, must be three sizes: frames, rows, columns")
-        sizes.append(ffi.new("int[3]", [integer(f"{name}[{i}]", v, 1, _TOKENS_MAX) for i, v in enumerate(values)]))
-    count = ffi.new("int32_t *")
-    check(lib.tess_order_cubes(*sizes, NULL, NULL, NULL, count))
-    tokens = int(np.prod([int(g) for g in grid]))
-    perm, inverse, bounds = np.empty(tokens, np.int64), np.empty(tokens, np.int64), np.empty(count[0] + 1, np.int64)
-    check(lib.tess_order_cubes(*sizes, int64s(perm), int64s(inverse), int64s(bounds), count))
-    return perm, inverse, bounds
-
-
-def _budget(given, heads, batch, density, keys, mass=None):
-    """Fills the one budget that is given; returns the arrays that must outlive the call."""
-    chosen = [name for name, value in (("density", density), ("keys", keys), ("mass", mass)) if value is not None]
-    if len(chosen) != 1:
-        raise ArgumentError(f"density, keys, mass: {' and '.join(chosen) if chosen else 'none'} given, must be exactly one")
-    budget = given.budget
-    if mass is not None:
-        budget.mass = number("mass", mass)
-    elif np.ndim(density if keys is None else keys) == 0:
-        if keys is not None:
-            budget.keys = integer("keys", keys, 1, _TOKENS_MAX)
-        elif not 0.0 < number("density", density) <= 1.0:
-            raise ArgumentError(f"density is {density}, must be above 0, at most 1")
-        else:
-            budget.density = density
-    else:
-        name, values = ("keys", integers("keys", keys, np.int32)) if keys is not None else \
-            ("density", np.ascontiguousarray(density, np.float64))
-        if values.shape != (heads,):
-            raise ArgumentError(f"{name} has the shape {values.shape}, must be one number, or ({heads},): one for each head")
-        if keys is not None:
-            budget.keys_head = int32s(values)
-        else:
-            budget.density_head = doubles(values)
-        return values
-    return None
-
-
-def _select(opts, given, shape):
-    selector = ffi.gc(make("tess_selector", lib.tess_selector_create, context(), opts), lib.tess_selector_destroy)
-    capacity = ffi.new("int64_t *")
-    check(lib.tess_selector_capacity(selector, shape, given, capacity))
-    made = Selection(make("tess_selection", lib.tess_selection_create, context(), shape, capacity[0]))
-    check(lib.tess_selector_run(selector, given, made._p))
-    return made
-
-
-def _scored(kind, q, k, q_block, k_block, density, keys, mass, scale, lse=None, proxy=None):
-    q, k = rows_of("q", q), rows_of("k", k)
-    opts, given = ffi.new("tess_selector_opts *"), ffi.new("tess_select_in *")
-    opts.kind = kind
-    if proxy is not None:
-        words = {"mean": lib.TESS_PROXY_MEAN, "centre": lib.TESS_PROXY_CENTRE, "softmax": lib.TESS_PROXY_SOFTMAX}
-        if proxy not in words:
-            raise ArgumentError(f"proxy is {proxy!r}, must be mean, centre or softmax")
-        opts.proxy = words[proxy]
-    shape, bounds = _sel_shape(*q.shape[:2], q.shape[2], k.shape[2], q_block, k_block)
-    kept = _fill_qk(given, q, k, shape, scale)
-    if lse is not None:
-        lse = np.ascontiguousarray(lse, np.float32)
-        if lse.shape != q.shape[:3]:
-            raise ArgumentError(f"lse has the shape {lse.shape}, must be {q.shape[:3]}")
-        given.lse = floats(lse)
-    budget = _budget(given, shape.heads, shape.batch, density, keys, mass)
-    made = _select(opts, given, shape)
-    del bounds, kept, budget
-    return made
-
-
-def oracle(q, k, q_block, k_block, *, density=None, keys=None, mass=None, scale=None, lse=None):
-    """The key blocks of most softmax mass over the queries of each block.
-
-    q: (batch, heads, queries, head_dim), k: (batch, heads, keys, head_dim), float32. Exactly one of density (of key
-    blocks), keys (blocks) and mass (the smallest set that reaches this share); density and keys also one for each head.
-    lse (batch, heads, queries), as attention gives it, saves half of the time.
-    """
-    return _scored(lib.TESS_SELECT_ORACLE, q, k, q_block, k_block, density, keys, mass, scale, lse)
-
-
-def pooled(q, k, q_block, k_block, *, density=None, keys=None, mass=None, scale=None):
-    """The key blocks of the largest scores between mean queries and mean keys of the blocks. Arguments as of oracle."""
-    return _scored(lib.TESS_SELECT_POOLED, q, k, q_block, k_block, density, keys, mass, scale)
-
-
-def predictor(q, k, q_block, k_block=1, *, density=None, keys=None, scale=None, proxy="mean"):
-    """DSV's predictor: the key blocks of the largest scores of low-rank vectors.
-
-    q, k: (batch, heads, tokens, rank) projected vectors, rank a multiple of 8 up to 64. proxy: what stands for a block of
-    queries, "mean", "centre" or "softmax".
-    """
-    return _scored(lib.TESS_SELECT_PREDICTOR, q, k, q_block, k_block, density, keys, None, scale, proxy=proxy)
-
-
-def window(grid, cube, window, *, batch=1, heads=1):
-    """Sliding tiles: each cube of the video sees `window` cubes along frames, rows, columns; tokens in cube order.
-
-    grid, cube: tokens; window: cubes; three numbers each. At the edges of the grid the window is moved inside.
-    """
-    bounds = order_cubes(grid, cube)[2]
-    if np.shape(window) != (3,):
-        raise ArgumentError(f"window is {window!r}, must be three numbers of cubes: frames, rows, columns")
-    opts, given = ffi.new("tess_selector_opts *"), ffi.new("tess_select_in *")
-    opts.kind = lib.TESS_SELECT_WINDOW
-    for name, values in (("grid", grid), ("cube", cube), ("window", window)):
-        setattr(opts, name, [integer(f"{name}[{i}]", v, 1, _TOKENS_MAX) for i, v in enumerate(values)])
-    shape, kept = _sel_shape(batch, heads, int(bounds[-1]), int(bounds[-1]), bounds, bounds)
-    return _select(opts, given, shape)
-
-
-def random(*, heads, seq_q, q_block, k_block, seq_k=None, batch=1, density=None, keys=None, seed=0):
-    """A random share of the key blocks for every query block: for controls. The same seed gives the same lists."""
-    opts, given = ffi.new("tess_selector_opts *"), ffi.new("tess_select_in *")
-    opts.kind = lib.TESS_SELECT_RANDOM
-    given.seed = integer("seed", seed, 0, 2**64 - 1)
-    shape, kept = _sel_shape(batch, heads, seq_q, seq_q if seq_k is None else seq_k, q_block, k_block)
-    budget = _budget(given, shape.heads, shape.batch, density, keys)
-    return _select(opts, given, shape)

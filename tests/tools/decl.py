@@ -6,8 +6,8 @@
 
 Sizes of all public structs and offsets of their members, values of all constants: as a C program prints them that
 includes the headers. Functions: each is found in one of the libraries. tess_abi() is the hash that Python computes. The
-module of the out-of-line mode has the same structs. Then bench/peers/tessera_c.py runs attention and, with --train, a
-step of a model. Skips (77) without cffi.
+module of the out-of-line mode has the same structs. With --train, bench/peers/train_library.py runs a step of a model.
+Skips (77) without cffi.
 """
 import argparse
 import glob
@@ -27,7 +27,7 @@ except ImportError:
     print("skipped: Python has no cffi (Debian: python3-cffi)")
     sys.exit(77)
 import python_decl
-import tessera_c
+from train_library import Step, TrainLibrary, ffi as train_ffi, floats
 
 TRAIN = {"media.h", "data.h", "model.h", "train.h", "advanced/clip.h", "advanced/pass.h", "advanced/sparse.h",
          "advanced/step.h"}
@@ -101,54 +101,23 @@ def check_functions(ffi, text, libraries):
     return len(names)
 
 
-class Array:
-    """What tessera_c needs of a torch tensor."""
-
-    def __init__(self, values, kind="float"):
-        self.data, self.count = tessera_c.ffi.new(kind + "[]", values), len(values)
-
-    def data_ptr(self):
-        return int(tessera_c.ffi.cast("uintptr_t", self.data))
-
-    def numel(self):
-        return self.count
-
-
-def run_attention(library):
-    """Attention over equal keys is the mean of the values."""
-    heads, tokens, dim = 2, 16, 8
-    tessera = tessera_c.Tessera(library, 1)
-    n = heads * tokens * dim
-    q, k, v, o = Array([0.5] * n), Array([0.25] * n), Array([float(i // dim % tokens) for i in range(n)]), Array([0.0] * n)
-    lse, gradients = Array([0.0] * heads * tokens), [Array([1.0] * n) for _ in range(4)]
-    for mask in (None, Array([1, 0, 0, 1] * heads, "uint8_t")):
-        attention = tessera_c.Attention(tessera, heads, tokens, dim, mask, tokens // 2)
-        attention.forward(q, k, v, o, lse)
-        attention.backward(q, k, v, o, lse, *gradients)
-        attention.close()
-        want = (tokens - 1) / 2 if mask is None else (tokens / 2 - 1) / 2
-        if abs(o.data[0] - want) > 1e-4 or abs(gradients[3].data[0] - 1) > 1e-4:
-            sys.exit(f"attention is {o.data[0]}, must be {want}; dv is {gradients[3].data[0]}, must be 1")
-    if not tessera.peak() > 0:
-        sys.exit("the FMA rate is not above 0")
-
-
-def run_step(library, folder):
+def run_step(path, folder):
     """The gradient of the last bias, which adds to one element of every patch, is the sum of dout over patches."""
-    ffi, tessera = tessera_c.ffi, tessera_c.Tessera(library, 1)
-    config = ffi.new("tess_model_config *")
-    tessera.call("tess_model_preset", b"tiny", config)
-    made = tessera.make("tess_model", "tess_model_create", tessera.ctx, config, ffi.new("tess_model_opts *"))
-    tessera.call("tess_model_save", made, folder.encode(), tessera.lib.TESS_WEIGHTS_DIFFUSERS)
+    library = TrainLibrary(path, 1)
+    config = train_ffi.new("tess_model_config *")
+    library.call("tess_model_preset", b"tiny", config)
+    made = library.make("tess_model", "tess_model_create", library.ctx, config, train_ffi.new("tess_model_opts *"))
+    library.call("tess_model_save", made, folder.encode(), library.lib.TESS_WEIGHTS_DIFFUSERS)
     frames, height, width = (2 * side for side in config.patch)
-    step = tessera_c.Step(tessera, folder, {"batch": 1, "frames": frames, "height": height, "width": width, "train": 1})
+    step = Step(library, folder, {"batch": 1, "frames": frames, "height": height, "width": width, "train": 1})
     pixels = frames * height * width
-    x, out, dout = (Array([value] * channels * pixels) for value, channels in
-                    ((0.1, config.in_channels), (0.0, config.out_channels), (1.0, config.out_channels)))
-    timestep, text = Array([500.0]), Array([0.5] * config.text_len * config.text_dim)
-    step.forward(*(a.data_ptr() for a in (x, timestep, text, out)))
-    step.backward(dout.data_ptr())
-    gradients = {name: [tessera_c.floats(address)[i] for i in range(count)] for name, count, address in step.params()}
+    sizes = ((0.1, config.in_channels * pixels), (500.0, 1), (0.5, config.text_len * config.text_dim),
+             (0.0, config.out_channels * pixels), (1.0, config.out_channels * pixels))
+    arrays = [train_ffi.new("float[]", [value] * count) for value, count in sizes]
+    *given, dout = (int(train_ffi.cast("uintptr_t", array)) for array in arrays)
+    step.forward(*given)
+    step.backward(dout)
+    gradients = {name: [floats(address)[i] for i in range(count)] for name, count, address in step.params()}
     bias = gradients.get("proj_out.bias", [])
     if len(gradients) < 10 or not bias or any(abs(g - 8) > 1e-3 for g in bias):
         sys.exit(f"of {len(gradients)} gradients that of proj_out.bias is {bias}, must be 8")
@@ -171,7 +140,6 @@ def main():
             sys.exit(f"Python has {python}, C has {said}")
     check_module(headers, lines)
     functions = check_functions(ffi, text, [options.library, *([options.train] if options.train else [])])
-    run_attention(options.library)
     if options.train:
         with tempfile.TemporaryDirectory() as folder:
             run_step(options.train, os.path.join(folder, "model"))

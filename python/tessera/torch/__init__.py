@@ -9,6 +9,7 @@
 
 docs/python.md is the guide. Nothing here has been run on a GPU.
 """
+from .. import _lib  # first: its sentences about the package come before those about torch
 from ._balance import compute_perm
 from ._density import DensityRecorder
 from ._executor import PlanExecutor

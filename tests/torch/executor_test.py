@@ -7,16 +7,14 @@ bounds, batches of 1 and 2, against masked attention in fp64; and the bytes that
 """
 import math
 import sys
-import tempfile
-import traceback
 
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 import tessera
 import tessera.torch as tt
+from processes import run
 
 LIMIT = 1e-5
 METHODS = {2: ("fractional", "refined", "db-sp", "contiguous", "snake", "lpt", "ring", "selective"),
@@ -138,45 +136,13 @@ def some_features(rank, ranks, count):
     return "bf16 rows, lse, a kernel of the caller, equal splits"
 
 
-def start(rank, ranks, work, count, path, results):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=ranks)
-    try:
-        results.put((rank, work(rank, ranks, count), None))
-    except Exception:
-        results.put((rank, None, traceback.format_exc()))
-        raise
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def run(ranks, work, count):
-    with tempfile.TemporaryDirectory() as folder:
-        context = mp.get_context("spawn")
-        results = context.SimpleQueue()
-        processes = [context.Process(target=start, args=(r, ranks, work, count, f"{folder}/store", results)) for r in range(ranks)]
-        for process in processes:
-            process.start()
-        lines = {}
-        for _ in processes:
-            rank, line, error = results.get()
-            if error:
-                for process in processes:
-                    process.kill()
-                sys.exit(f"rank {rank} of {ranks}: {error}")
-            lines[rank] = line
-        for process in processes:
-            process.join()
-        print(f"{ranks} processes: {lines[0]}", flush=True)
-
-
 def main():
     plans = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     print(f"torch {torch.__version__}", flush=True)
     for ranks in (2, 3, 4):
-        run(ranks, random_plans, -(-plans // 3))
+        print(run(ranks, random_plans, -(-plans // 3)), flush=True)
     for ranks in (2, 3, 4):
-        run(ranks, some_features, 0)
+        print(run(ranks, some_features, 0), flush=True)
     print("all passed")
 
 

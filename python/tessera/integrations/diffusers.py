@@ -7,6 +7,8 @@
     handle.report()["layers"][0]["density"]
     handle.disable()                             # the processors that were there before
 
+    handle = shard(transformer, plan, group)     # the same over ranks: sequence sharding, and a PlanExecutor for each layer
+
 A step is a call of the transformer, counted from 0. The selector runs inside an operator, tessera::select, which gives
 the selection's handle: torch.compile traces a model as one graph, and new selections do not compile again. In the
 recomputation of gradient checkpointing the selection of the forward pass is used again.
@@ -15,6 +17,7 @@ import itertools
 import math
 import time
 import weakref
+from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -23,9 +26,15 @@ from diffusers.models.transformers import transformer_wan
 from torch import Tensor
 
 from .._lib import ArgumentError, ArgumentTypeError, Error
+from .._plan import Plan
 from .._selection import Selection
+from ..torch._executor import PlanExecutor
 from ..torch._flex import flex_kernel
 from ..torch._operator import attend as attend_operator, handle as handle_of, selection_of
+from . import _sharding
+
+Selector = Callable[[Tensor, Tensor, int, int], Optional[Selection]]
+Kernel = Union[str, Callable[[Tensor, Tensor, Tensor, Optional[Selection]], Tensor]]
 
 _KERNELS = ("auto", "tessera", "flex")
 _SPOT_CHECKS = 16  # recall is measured in every 16th call of a layer, from the first
@@ -111,16 +120,17 @@ def _recall(q, k, selection):
 
 
 class Adapter:
-    """What enable() returns."""
+    """What enable() and shard() return."""
 
-    def __init__(self, transformer, selector, executors, kernel, layers):
+    def __init__(self, transformer: WanTransformer3DModel, selector: Optional[Selector],
+                 executors: Optional[Sequence[Callable]], kernel: Kernel, layers: Iterable[int]):
         self.transformer, self.selector, self.kernel = transformer, selector, kernel
         self.executors = None if executors is None else list(executors)
         self._number = next(_next_adapter)
         _adapters[self._number] = self
         self._stock, self._layers, self._selections, self._seen = {}, {}, {}, set()
         self._verify, self._tolerance = set(), 0.0
-        self.step = -1
+        self.step, self._sharded = -1, False
         for layer in layers:
             attn = transformer.blocks[layer].attn1
             self._stock[layer] = attn.processor
@@ -179,6 +189,8 @@ class Adapter:
         if self.executors is not None:
             if eager:
                 self._begin(layer)
+                selection = getattr(self.executors[layer], "selection", None)
+                self._layers[layer]["density"] = 1.0 if selection is None else selection.density
             o = self.executors[layer](q, k, v)
         else:
             heads = [x.transpose(1, 2) for x in (q, k, v)]
@@ -213,7 +225,7 @@ class Adapter:
 
     # ---- what users call ----------------------------------------------------------------------------------------
 
-    def report(self):
+    def report(self) -> dict[str, Any]:
         """{"step": calls of the model, "layers": [{layer, density, recall, time, fallback, calls}]}.
 
         density: of the last selection. recall: of the last spot check, over a few query blocks. time: seconds of the
@@ -221,7 +233,7 @@ class Adapter:
         """
         return {"step": self.step + 1, "layers": [dict(entry) for entry in self._layers.values()]}
 
-    def verify(self, *args, tolerance=None, **kwargs):
+    def verify(self, *args, tolerance: Optional[float] = None, **kwargs) -> Optional[list[float]]:
         """Compares the next call of each layer with masked fp32 attention of 64 query rows of every head.
 
         Raises VerifyError with the layer's name if the mask was not applied. With arguments of the transformer it is run
@@ -240,14 +252,18 @@ class Adapter:
             raise VerifyError(f"blocks.{min(self._verify)}.attn1 was not called, or is compiled: verify the model before torch.compile")
         return [entry["verified"] for entry in self._layers.values()]
 
-    def disable(self):
-        """Puts the processors back that were there before."""
+    def disable(self) -> None:
+        """Puts the processors back that were there before, and removes the sharding of shard()."""
         for layer, processor in self._stock.items():
             self.transformer.blocks[layer].attn1.set_processor(processor)
         self._stock = {}
+        if self._sharded:
+            _sharding.remove(self.transformer)
+            self._sharded = False
 
 
-def enable(transformer, selector=None, *, executors=None, kernel="auto", layers=None):
+def enable(transformer: torch.nn.Module, selector: Optional[Selector] = None, *, executors: Optional[Sequence[Callable]] = None,
+           kernel: Kernel = "auto", layers: Optional[Iterable[int]] = None) -> Adapter:
     """Puts sparse self attention into a WanTransformer3DModel and returns its handle: report, verify, disable.
 
     selector: (q, k, layer, step) -> tessera.Selection or None (dense), with q and k after RoPE as (batch, heads, tokens,
@@ -272,3 +288,28 @@ def enable(transformer, selector=None, *, executors=None, kernel="auto", layers=
     if executors is not None and len(executors) != count:
         raise ArgumentError(f"executors has {len(executors)} elements, must have one for each of the {count} layers")
     return Adapter(model, selector, executors, kernel, chosen)
+
+
+def shard(transformer: torch.nn.Module, plan: Plan, group: Optional[torch.distributed.ProcessGroup] = None, *,
+          selections: Optional[Sequence[Optional[Selection]]] = None, bounds: Optional[Sequence[int]] = None) -> Adapter:
+    """Divides a WanTransformer3DModel over the ranks of a process group by a plan, and returns its handle.
+
+    Every rank calls the model with the whole input and gets the whole output, as with diffusers' enable_parallelism, which
+    this replaces, on CPUs too and for any number of heads and tokens. plan: of the model's layers and heads and of the
+    tokens of its calls. selections: one for each layer, None for dense attention. bounds: (ranks + 1) tokens, where each
+    rank's share of the sequence begins; None for even shares. In training every rank computes the loss over the whole
+    output, and gradients of parameters are to be summed over the ranks. disable() removes all of it.
+    """
+    model = getattr(transformer, "_orig_mod", transformer)
+    if not isinstance(model, WanTransformer3DModel):
+        raise ArgumentTypeError(f"transformer is a {type(model).__name__}, must be a WanTransformer3DModel")
+    count, heads = len(model.blocks), model.config.num_attention_heads
+    if (plan.layers, plan.heads) != (count, heads):
+        raise ArgumentError(f"plan is of {plan.layers} layers with {plan.heads} heads, must be of {count} with {heads} as the transformer")
+    if selections is not None and len(selections) != count:
+        raise ArgumentError(f"selections has {len(selections)} elements, must have one for each of the {count} layers")
+    executors = [PlanExecutor(plan, layer, group, bounds, None if selections is None else selections[layer]) for layer in range(count)]
+    adapter = enable(model, executors=executors)
+    _sharding.install(model, executors[0].bounds, group)
+    adapter._sharded = True
+    return adapter

@@ -9,17 +9,24 @@ Everything is torch.distributed.nn.functional.all_to_all_single, whose backward 
 returns the gradients, and sums those of keys along a ring. A rank takes part in every one of them in both directions,
 also where it has nothing to compute. The batch is folded into the row, so that all samples are one message.
 """
+from __future__ import annotations
+
 import math
+from typing import Callable, Iterator, Optional, Sequence, Union
 
 import numpy as np
 import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional as dist_nn
+from torch import Tensor
 
 from .._lib import ArgumentError, ArgumentTypeError
+from .._plan import Plan
 from .._selection import Selection
 from ._flex import flex_kernel
 from ._operator import attend as attend_operator, handle
+
+Attend = Callable[[int, np.ndarray, np.ndarray, Tensor, Tensor, Tensor], Union[Tensor, "tuple[Tensor, Tensor]"]]
 
 
 class _Anchor(torch.autograd.Function):
@@ -235,7 +242,9 @@ class PlanExecutor:
 
     # ---- the layer ----------------------------------------------------------------------------------------------
 
-    def __call__(self, q, k, v, attend=None, return_lse=False):
+    @torch.compiler.disable  # collectives of uneven splits: a compiled model has a graph break here
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, attend: Optional[Attend] = None,
+                 return_lse: bool = False) -> Union[Tensor, tuple[Tensor, Tensor]]:
         rows = int(self.bounds[self.rank + 1] - self.bounds[self.rank])
         if q.dim() != 4 or q.shape[1:3] != (rows, self.heads):
             raise ArgumentError(f"q has the shape {tuple(q.shape)}, must be (batch, {rows}, {self.heads}, head_dim) on rank {self.rank}")

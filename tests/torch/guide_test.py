@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""guide_test.py - the examples of docs/python.md that import torch run; those of several ranks on 2 processes.
+
+    PYTHONPATH=build/release/python python tests/torch/guide_test.py
+"""
+import contextlib
+import doctest
+import io
+import os
+import re
+import sys
+
+import tessera.torch
+from processes import run
+
+GUIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "python.md")
+
+
+def examples():
+    with open(GUIDE, encoding="utf-8") as file:
+        return [e for e in re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL) if "torch" in e]
+
+
+def run_rank(rank, ranks, example):
+    names = {}
+    exec(compile(example, "python.md", "exec"), names)
+    names["attention_of_a_rank"](rank, ranks)
+    return "an example of python.md"
+
+
+def main():
+    found = examples()
+    assert len(found) >= 3, f"{len(found)} examples with torch in python.md"
+    for example in found:
+        if "attention_of_a_rank" in example:
+            print(run(2, run_rank, example))
+        else:
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(compile(example, "python.md", "exec"), {})
+            print(f"an example of python.md: {out.getvalue().strip()}")
+    for name in ("_balance", "_density", "_flex", "_operator"):
+        result = doctest.testmod(sys.modules[f"tessera.torch.{name}"])
+        assert result.attempted > 0 and result.failed == 0, f"tessera.torch.{name}: {result}"
+    print("all passed")
+
+
+if __name__ == "__main__":
+    main()

@@ -15,6 +15,11 @@ from ._random import random_normal
 from ._selection import Measured, Selection
 from ._selectors import oracle, order_cubes, pooled, predictor, random, window
 
+__all__ = ["DISTRIBUTION", "ArgumentError", "ArgumentTypeError", "Candidate", "Error", "Exchange", "FileError", "Finding",
+           "FormatError", "Measured", "OutOfMemoryError", "Plan", "Ring", "RingStep", "Selection", "Slot", "StoppedError",
+           "UnsupportedError", "Verdict", "attention", "attention_backward", "doctor", "get_threads", "oracle", "order_cubes", "plan",
+           "pooled", "predictor", "random", "random_normal", "set_threads", "window"]
+
 __version__ = _ffi.string(_library.tess_version()).decode()
 
 for _kind in (ArgumentError, ArgumentTypeError, Error, FileError, FormatError, OutOfMemoryError, StoppedError, UnsupportedError,

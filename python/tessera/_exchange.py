@@ -78,11 +78,7 @@ class Exchange:
         for name, array in (("bounds", q), ("bounds_k", k)):
             if len(array) != plan.ranks + 1:
                 raise ArgumentError(f"{name} has {len(array)} elements, must have {plan.ranks + 1}: ranks + 1")
-        work = plan._work
-        if work != NULL:
-            known = ffi.new("tess_work_info *")
-            check(lib.tess_work_query(work, known))
-            work = work if known.masks else NULL
+        work = plan._work if plan.has_masks else NULL
         made = make("tess_exchange", lib.tess_plan_exchange, plan._p, work, integer("layer", layer, 0, 2**31 - 1),
                     integer("rank", rank, 0, plan.ranks - 1), int64s(q), int64s(k))
         self._p = ffi.gc(made, lib.tess_exchange_destroy)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ._lib import ArgumentError, ArgumentTypeError, integer, integers
 
+if TYPE_CHECKING:
+    from ._selection import Selection
 
-def _sizes(selection, transposed):
+
+def _sizes(selection: Selection, transposed: bool) -> tuple[int, int, int, int]:
+    """(batch, heads, rows, columns) of the lists."""
     batch, heads, n_q, n_k = selection.shape
     return (batch, heads, n_k, n_q) if transposed else (batch, heads, n_q, n_k)
 
 
-def _sorted_lists(selection, transposed):
+def _sorted_lists(selection: Selection, transposed: bool) -> tuple[np.ndarray, np.ndarray]:
     """Offsets and indices of the lists, by query block or by key block."""
     offsets, indices = selection.lists()
     if not transposed:
@@ -28,7 +33,7 @@ def _sorted_lists(selection, transposed):
     return np.concatenate([[0], np.cumsum(counts)]), (lists % max(n_q, 1))[order].astype(np.int32)
 
 
-def export(selection, form, *, transposed=False, compact=False):
+def export(selection: Selection, form: str, *, transposed: bool = False, compact: bool = False):
     """Selection.export: see there."""
     if form not in ("lists", "mask", "csr"):
         raise ArgumentError(f"form is {form!r}, must be lists, mask or csr")
@@ -51,7 +56,7 @@ def export(selection, form, *, transposed=False, compact=False):
     return counts.reshape(batch, heads, rows), table.reshape(batch, heads, rows, width)
 
 
-def _from_rows(cls, offsets, indices, batch, heads, rows, columns, transposed, shape):
+def _from_rows(cls, offsets, indices, batch, heads, rows, columns, transposed, shape) -> Selection:
     """A selection of lists by rows, which are query blocks, or key blocks where transposed."""
     if transposed:
         lists = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -62,11 +67,12 @@ def _from_rows(cls, offsets, indices, batch, heads, rows, columns, transposed, s
     return cls.from_lists(offsets, indices, batch=batch, heads=heads, **shape)
 
 
-def _blocks_of(block, tokens):
+def _blocks_of(block, tokens: int) -> int:
+    """The number of blocks of a side."""
     return len(block) - 1 if np.ndim(block) else -(-tokens // integer("block", block, 1, 2**31 - 1))
 
 
-def from_counts(cls, counts, indices, *, q_block, k_block, seq_q, seq_k=None, transposed=False):
+def from_counts(cls, counts, indices, *, q_block, k_block, seq_q, seq_k=None, transposed=False) -> Selection:
     """Selection.from_counts: see there."""
     counts, indices = np.asarray(counts), np.asarray(indices)
     if counts.ndim == 2 and indices.ndim == 3:
@@ -93,7 +99,7 @@ def from_counts(cls, counts, indices, *, q_block, k_block, seq_q, seq_k=None, tr
                       dict(seq_q=seq_q, seq_k=seq_k, q_block=q_block, k_block=k_block))
 
 
-def from_csr(cls, indptr, indices, *, batch, heads, q_block, k_block, seq_q, seq_k=None, transposed=False):
+def from_csr(cls, indptr, indices, *, batch, heads, q_block, k_block, seq_q, seq_k=None, transposed=False) -> Selection:
     """Selection.from_csr: see there."""
     seq_k = seq_q if seq_k is None else seq_k
     indptr, indices = integers("indptr", indptr), integers("indices", indices, np.int32)
@@ -108,14 +114,14 @@ def from_csr(cls, indptr, indices, *, batch, heads, q_block, k_block, seq_q, seq
                       dict(seq_q=seq_q, seq_k=seq_k, q_block=q_block, k_block=k_block))
 
 
-def _axis_mask(count, window):
+def _axis_mask(count: int, window: int) -> np.ndarray:
     """(count, count): which tiles a tile sees along an axis; the window is moved inside at the ends."""
     window = min(window, count)
     first = np.clip(np.arange(count) - (window - 1) // 2, 0, count - window)[:, None]
     return (np.arange(count) >= first) & (np.arange(count) < first + window)
 
 
-def _sta_windows(strategy, step, layer):
+def _sta_windows(strategy, step: int, layer: int) -> np.ndarray:
     """(heads, 3) windows: given as such, or of a step and layer of a strategy file, {"step_layer_head": [t, h, w]}."""
     if isinstance(strategy, (str, os.PathLike)):
         with open(strategy, encoding="utf-8") as file:
@@ -136,7 +142,7 @@ def _sta_windows(strategy, step, layer):
     return windows
 
 
-def from_sta(cls, strategy, grid, cube, *, step=0, layer=0):
+def from_sta(cls, strategy, grid, cube, *, step=0, layer=0) -> Selection:
     """Selection.from_sta: see there."""
     from ._selectors import order_cubes
     windows = _sta_windows(strategy, step, layer)
@@ -150,6 +156,6 @@ def from_sta(cls, strategy, grid, cube, *, step=0, layer=0):
     return cls.from_mask(mask, bounds, bounds, int(bounds[-1]))
 
 
-def from_sparge(cls, mask, seq_q, seq_k=None, q_block=128, k_block=64):
+def from_sparge(cls, mask, seq_q, seq_k=None, q_block=128, k_block=64) -> Selection:
     """Selection.from_sparge: see there."""
     return cls.from_mask(np.asarray(mask) != 0, q_block, k_block, seq_q, seq_k)

@@ -120,7 +120,11 @@ class Verdict(NamedTuple):
 
 
 class Plan:
-    """Who computes what, layer by layer. `plan` makes one, Plan.load reads one."""
+    """Who computes what, layer by layer. `plan` makes one, Plan.load reads one.
+
+    ranks, layers, heads; tokens, tokens_k: queries and keys; blocks: (query blocks, key blocks); has_masks: whether the plan
+    knows which pairs of blocks are computed.
+    """
 
     def __init__(self, pointer, work=NULL, cluster=NULL, opts=None, kept=(), shape=(None, None)):
         self._p = ffi.gc(pointer, lib.tess_plan_destroy)
@@ -130,6 +134,10 @@ class Plan:
         self.ranks, self.layers, self.heads = info.ranks, info.layers, info.heads
         self.tokens, self.tokens_k = info.tokens_q, info.tokens_k
         self.blocks = info.q_blocks, info.k_blocks
+        known = ffi.new("tess_work_info *")
+        if work != NULL:
+            check(lib.tess_work_query(work, known))
+        self.has_masks = bool(known.masks)
 
     def _layer(self, layer):
         view = ffi.new("tess_plan_layer *")
@@ -139,6 +147,11 @@ class Plan:
     def strategy(self, layer: int) -> str:
         """How the layer is split: "fractional", "refined U4 x R2", ..."""
         return _strategy_text(self._layer(layer).strategy)
+
+    def degrees(self, layer: int) -> tuple[int, int, int]:
+        """(Ulysses, ring, selective) degrees of the layer; their product is ranks."""
+        s = self._layer(layer).strategy
+        return s.ulysses, s.ring, s.selective
 
     def imbalance(self, layer: int) -> float:
         """How many times longer the layer takes than with its work spread evenly; 1 is perfect."""

@@ -147,4 +147,6 @@ def random(*, heads: int, seq_q: int, q_block: Block, k_block: Block, seq_k: Opt
     given.seed = integer("seed", seed, 0, 2**64 - 1)
     shape, kept = sel_shape(batch, heads, seq_q, seq_q if seq_k is None else seq_k, q_block, k_block)
     budget = _budget(given, shape.heads, density, keys)
-    return _select(opts, given, shape)
+    made = _select(opts, given, shape)
+    del kept, budget
+    return made

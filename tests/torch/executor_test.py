@@ -59,12 +59,12 @@ def case(rng, ranks, number):
     head_dim, batch = int(rng.choice([8, 12, 16])), int(rng.integers(1, 3))
     plan = tessera.plan(selection, ranks, method=method, head_dim=head_dim, element_bytes=4)
     cuts = np.sort(rng.integers(0, tokens + 1, ranks - 1))
-    bounds = [None, [0, *cuts, tokens], [0, *[0] * (ranks - 1), tokens]][int(rng.integers(3))]
+    bounds = [None, None, [0, *cuts, tokens], [0, *[0] * (ranks - 1), tokens]][int(rng.integers(4))]
     return method, selection, plan, bounds, batch, head_dim
 
 
 def run_case(rng, rank, ranks, number):
-    """(worst difference, bytes of the plan for the batch, bytes that this rank sent, method)."""
+    """(worst difference, bytes of the plan for the batch, those of its bits, bytes that this rank sent, method)."""
     method, selection, plan, bounds, batch, head_dim = case(rng, ranks, number)
     executor = tt.PlanExecutor(plan, 0, bounds=bounds, selection=selection)
     begin, end = executor.bounds[rank], executor.bounds[rank + 1]
@@ -76,7 +76,10 @@ def run_case(rng, rank, ranks, number):
     sent = executor.bytes_sent
     gradients = torch.autograd.grad((o * do[:, begin:end]).sum(), own)
     worst = max(far(a, (b[:, begin:end], b.abs().max())) for a, b in zip((o.detach(), *gradients), want))
-    return worst, plan.bytes(0) * batch if bounds is None else None, sent, method
+    # A selective layer asks for keys by a bit for each block and head, padded to bytes for each owner: the plan counts
+    # these bits, which lists known in advance save.
+    bits = batch * plan.heads * (plan.blocks[1] // 8 + ranks) if "selective" in method or " C" in method else 0
+    return worst, plan.bytes(0) * batch if bounds is None else None, bits, sent, method
 
 
 def random_plans(rank, ranks, count):
@@ -84,7 +87,7 @@ def random_plans(rank, ranks, count):
     worst, off, compared = 0.0, {}, 0
     rng = np.random.default_rng(ranks)
     for number in range(count):
-        error, wanted, sent, method = run_case(rng, rank, ranks, number)
+        error, wanted, bits, sent, method = run_case(rng, rank, ranks, number)
         numbers = torch.tensor([error, sent], dtype=torch.float64)
         dist.all_reduce(numbers, dist.ReduceOp.MAX)
         assert float(numbers[0]) < LIMIT, f"plan {number}, {method}: off by {float(numbers[0]):.3g}, must be below {LIMIT:g}"
@@ -93,9 +96,7 @@ def random_plans(rank, ranks, count):
         if wanted is None:  # the plan counts bytes of even shards
             continue
         compared += 1
-        # The plan of a selective layer counts the bits by which ranks ask for keys, which lists known in advance save.
-        slack = 8 * wanted // 100 + 64 if "selective" in method or " C" in method else 0
-        assert wanted - slack <= most <= wanted, f"plan {number}, {method}: {most} bytes were sent, the plan says {wanted}"
+        assert wanted - bits <= most <= wanted, f"plan {number}, {method}: {most} bytes were sent, the plan says {wanted}"
         if most != wanted:
             off[method] = max(off.get(method, 0), wanted - most)
     return f"{count} plans, the worst off by {worst:.1e}; bytes of {compared} are the plan's, but for {off or 'none'}"
@@ -123,16 +124,21 @@ def some_features(rank, ranks, count):
         begin, end = executor.bounds[rank], executor.bounds[rank + 1]
         own = [x[:, begin:end] for x in (q, k, v)]
         expected = want[0][:, begin:end]
-        if method != "ring":
-            assert far(executor(*own, attend=attend), (expected, want[0].abs().max())) < LIMIT, method
+        assert far(executor(*own, attend=attend), (expected, want[0].abs().max())) < LIMIT, method
         o, lse = executor(*(x.bfloat16() for x in own), return_lse=True)
         assert o.dtype == torch.bfloat16 and lse.dtype == torch.float32 and lse.shape == (2, end - begin, heads)
         assert far(o, (expected, want[0].abs().max())) < 2 ** -6, method  # inputs and output have 8 bits
-    try:
-        executor(q, k, v)
-        raise AssertionError("rows of all ranks were taken")
-    except ValueError as error:
-        assert f"must be (batch, {end - begin}, {heads}, head_dim) on rank {rank}" in str(error), error
+    unknown = tessera.plan(np.full((1, heads), 0.5), ranks, tokens=tokens, block=block, method="selective", union_shares=np.ones((1, ranks + 1)))
+    for sentence, call in (
+            (f"must be (batch, {end - begin}, {heads}, head_dim) on rank {rank}", lambda: executor(q, k, v)),
+            ("attend returned o alone, must return (o, lse) for a ring", lambda: executor(*own, attend=lambda *x: x[3])),
+            (f"plan is for {ranks + 1} ranks, must be for the {ranks}", lambda: tt.PlanExecutor(tessera.plan(selection, ranks + 1), 0)),
+            ("a selective layer needs the masks it was planned for", lambda: tt.PlanExecutor(unknown, 0))):
+        try:
+            call()
+            raise AssertionError(f"no error: {sentence}")
+        except ValueError as error:
+            assert sentence in str(error), error
     return "bf16 rows, lse, a kernel of the caller, equal splits"
 
 

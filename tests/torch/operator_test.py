@@ -173,6 +173,21 @@ class Flex(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "selection has the shape"):
             mask.update(random_selection(rng, 1, 2, 400, 400, 64, 64))
 
+    def test_one_compilation_serves_all_selections_of_a_shape(self):
+        rng = np.random.default_rng(11)
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        compiled = torch.compile(flex_attention)
+        mask = tt.FlexMask((1, 2, 200, 200), 64, "cpu")
+        q, k, v = (torch.randn(1, 2, 200, 16) for _ in range(3))
+        with torch.no_grad():
+            for share in (0.5, 0.2, 0.9):
+                selection = random_selection(rng, 1, 2, 200, 200, 64, 64, share)
+                block_mask, options = mask.update(selection)
+                want, _ = reference(q.double(), k.double(), v.double(), selection)
+                self.assertLess(distance(compiled(q, k, v, block_mask=block_mask, kernel_options=options), want), 1e-6)
+        self.assertEqual(torch._dynamo.utils.counters["stats"]["unique_graphs"], 1)
+
     def test_blocks_of_several_sizes(self):
         bounds = np.array([0, 10, 50, 64])
         selection = tessera.Selection.from_mask(np.array([[[1, 0, 1], [0, 1, 0], [1, 1, 0]]], bool), bounds, bounds, 64)

@@ -37,7 +37,7 @@ Selector = Callable[[Tensor, Tensor, int, int], Optional[Selection]]
 Kernel = Union[str, Callable[[Tensor, Tensor, Tensor, Optional[Selection]], Tensor]]
 
 _KERNELS = ("auto", "tessera", "flex")
-_SPOT_CHECKS = 16  # recall is measured in every 16th call of a layer, from the first
+_SPOT_CHECKS = 16  # recall is measured in every 16th sparse call of a layer, from the first
 _SPOT_BLOCKS = 2  # query blocks of each head of a spot check
 _VERIFY_ROWS = 64  # queries of each head that verify() computes
 
@@ -134,7 +134,8 @@ class Adapter:
         for layer in layers:
             attn = transformer.blocks[layer].attn1
             self._stock[layer] = attn.processor
-            self._layers[layer] = {"layer": layer, "density": None, "recall": None, "time": None, "fallback": None, "calls": 0}
+            self._layers[layer] = {"layer": layer, "density": None, "recall": None, "time": None, "fallback": None, "calls": 0,
+                                   "sparse_calls": 0}
             attn.set_processor(_Processor(self, layer, attn.processor))
 
     # ---- one layer ----------------------------------------------------------------------------------------------
@@ -169,7 +170,8 @@ class Adapter:
             raise ArgumentError(f"selector returned a selection of batch and heads {selection.shape[:2]} over {selection.tokens} tokens for "
                                 f"layer {layer}, must be of {want[0]} over {want[1]}")
         entry.update(density=selection.density, fallback=None)
-        if (entry["calls"] - 1) % _SPOT_CHECKS == 0:
+        entry["sparse_calls"] += 1
+        if entry["sparse_calls"] % _SPOT_CHECKS == 1:
             entry["recall"] = _recall(q.detach(), k.detach(), selection)
         self._selections[layer] = handle_of(selection)
         return handle_of(selection)
@@ -226,7 +228,7 @@ class Adapter:
     # ---- what users call ----------------------------------------------------------------------------------------
 
     def report(self) -> dict[str, Any]:
-        """{"step": calls of the model, "layers": [{layer, density, recall, time, fallback, calls}]}.
+        """{"step": calls of the model, "layers": [{layer, density, recall, time, fallback, calls, sparse_calls}]}.
 
         density: of the last selection. recall: of the last spot check, over a few query blocks. time: seconds of the
         last call, None if compiled. fallback: why a layer was dense, or None.

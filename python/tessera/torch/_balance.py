@@ -9,7 +9,7 @@ from .._lib import NULL, ArgumentError, check, context, copy_of, ffi, int64s, li
 _SCALE = 1 << 30  # of the largest cost: costs become integers, on which all ranks decide alike
 
 
-def _groups(weights, ranks):
+def _groups(weights: np.ndarray, ranks: int) -> np.ndarray:
     """(heads): the rank of each head by the planner's refined equal heads."""
     work = ffi.gc(make("tess_work", lib.tess_work_from_weights, context(1), int64s(weights), 1, len(weights), 1), lib.tess_work_destroy)
     opts = ffi.new("tess_plan_opts *")
@@ -42,7 +42,7 @@ def _(cost, world_size):
     return cost.new_empty(cost.shape, dtype=torch.long)
 
 
-def compute_perm(cost, world_size):
+def compute_perm(cost: Tensor, world_size: int) -> Tensor:
     """The permutation that groups heads into world_size runs of as many heads and nearly equal cost.
 
     cost: (heads), the work of each head, of any unit and dtype. Returns int64 (heads): rank r computes the heads

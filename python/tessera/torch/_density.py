@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """_density.py - densities of heads, recorded from what any method selects, as the CSV that `tessera plan` reads."""
+from __future__ import annotations
+
 import os
+from typing import Callable, Optional, Union
 
 import numpy as np
 import torch
@@ -9,7 +12,10 @@ from .._lib import ArgumentError, ArgumentTypeError, integer
 from .._selection import Selection
 
 
-def head_densities(source):
+Source = Union[Selection, torch.Tensor, np.ndarray]
+
+
+def head_densities(source: Source) -> np.ndarray:
     """(heads) of a selection, or of a mask ([batch,] heads, query blocks, key blocks): the selected share, mean over the batch."""
     if isinstance(source, Selection):
         offsets, indices = source.lists()
@@ -48,9 +54,10 @@ class DensityRecorder:
     """
 
     def __init__(self):
-        self._sums = {}
+        self._sums: dict[tuple[int, int], tuple[np.ndarray, int]] = {}
 
-    def record(self, source, layer, step=0):
+    def record(self, source: Source, layer: int, step: int = 0) -> None:
+        """Adds the densities of a layer's heads at a step."""
         key = integer("step", step, 0, 2**31 - 1), integer("layer", layer, 0, 65535)
         density = head_densities(source)
         total, n = self._sums.get(key, (0.0, 0))
@@ -58,7 +65,8 @@ class DensityRecorder:
             raise ArgumentError(f"source has {len(density)} heads, must have {len(total)} as layer {layer} had before")
         self._sums[key] = total + density, n + 1
 
-    def selector(self, function):
+    def selector(self, function: Callable) -> Callable:
+        """The selector (q, k, layer, step) -> Selection or None, recorded; None counts as dense."""
         def recorded(q, k, layer, step):
             selection = function(q, k, layer, step)
             if selection is None:
@@ -69,7 +77,7 @@ class DensityRecorder:
             return selection
         return recorded
 
-    def density(self, step=None):
+    def density(self, step: Optional[int] = None) -> np.ndarray:
         """(layers, heads) of a step, or the mean over all."""
         steps = {s for s, _ in self._sums} if step is None else {step}
         layers = sorted({layer for s, layer in self._sums if s in steps})
@@ -78,13 +86,14 @@ class DensityRecorder:
         rows = [[t / n for (s, l), (t, n) in self._sums.items() if l == layer and s in steps] for layer in layers]
         return np.array([np.mean(row, axis=0) for row in rows])
 
-    def csv(self):
+    def csv(self) -> str:
+        """The lines step,layer,head,density."""
         lines = ["step,layer,head,density"]
         for (step, layer), (total, n) in sorted(self._sums.items()):
             lines += [f"{step},{layer},{head},{value:.6f}" for head, value in enumerate(total / n)]
         return "\n".join(lines) + "\n"
 
-    def save(self, path):
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
         """Writes the CSV; it appears whole or not at all."""
         if not self._sums:
             raise ArgumentError("nothing was recorded, so there is nothing to save")

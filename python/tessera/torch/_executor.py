@@ -45,7 +45,7 @@ class _Anchor(torch.autograd.Function):
 class _Route:
     """One exchange of rows: which rows are sent, how many to and from each rank, and where received rows go."""
 
-    def __init__(self, rows, rank, even):
+    def __init__(self, rows: tuple, rank: int, even: bool):
         send_index, recv_index, self.sends, self.recvs = rows
         self.sends, self.recvs = [int(n) for n in self.sends], [int(n) for n in self.recvs]
         order = np.empty(len(recv_index), np.int64)
@@ -54,14 +54,15 @@ class _Route:
         self.splits = (None, None) if even else (self.recvs, self.sends)
         self._index = {torch.device("cpu"): (torch.from_numpy(np.ascontiguousarray(send_index)), torch.from_numpy(order))}
 
-    def index(self, device):
+    def index(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """(rows to send, order of received rows) on the device."""
         found = self._index.get(device)
         if found is None:
             found = self._index[device] = tuple(x.to(device) for x in self._index[torch.device("cpu")])
         return found
 
 
-def _merge(first, second):
+def _merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Attention over two sets of keys as one; either may have none (lse -inf)."""
     (o1, lse1), (o2, lse2) = first, second
     top = torch.maximum(lse1, lse2).detach()
@@ -74,7 +75,7 @@ def _merge(first, second):
     return o, torch.where(none, torch.full_like(top, -math.inf), top + torch.log(total))
 
 
-def _join(parts, batch):
+def _join(parts: list[Selection], batch: int) -> Selection:
     """Selections of one head each, of batch 1 or `batch` and the same blocks, as one with a head for each."""
     if len(parts) == 1 and parts[0].shape[0] == batch:
         return parts[0]
@@ -92,7 +93,7 @@ def _join(parts, batch):
                                 heads=len(parts), seq_q=seq_q, seq_k=seq_k, q_block=bounds_q, k_block=bounds_k)
 
 
-def default_bounds(tokens, ranks):
+def default_bounds(tokens: int, ranks: int) -> list[int]:
     """Where each rank's rows begin: as even as can be, the first ranks one row more, as Tensor.tensor_split does."""
     each, more = divmod(tokens, ranks)
     return [rank * each + min(rank, more) for rank in range(ranks + 1)]
@@ -117,12 +118,16 @@ class PlanExecutor:
     times the batch, for a plan with this head_dim and element_bytes.
     """
 
-    def __init__(self, plan, layer, group=None, bounds=None, selection=None):
+    def __init__(self, plan: Plan, layer: int, group: Optional[dist.ProcessGroup] = None,
+                 bounds: Optional[Sequence[int]] = None, selection: Optional[Selection] = None):
         self.group = group
         self.rank, ranks = dist.get_rank(group), dist.get_world_size(group)
         if plan.ranks != ranks:
             raise ArgumentError(f"plan is for {plan.ranks} ranks, must be for the {ranks} of the process group")
         self.bounds = np.asarray(default_bounds(plan.tokens, ranks) if bounds is None else bounds, np.int64)
+        if plan.degrees(layer)[2] > 1 and not plan.has_masks:
+            raise ArgumentError(f"layer {layer} is {plan.strategy(layer)}, and a selective layer needs the masks it was planned for: "
+                                "plan from selections, or with whole_keys=2")
         self.exchange = plan.exchange(layer, self.rank, self.bounds)
         self.plan, self.layer, self.heads = plan, layer, plan.heads
         even = len(set(np.diff(self.bounds).tolist())) == 1 and self._is_permutation()
@@ -133,7 +138,7 @@ class PlanExecutor:
         self._handles = {}
         self.bytes_sent = 0
 
-    def _is_permutation(self):
+    def _is_permutation(self) -> bool:
         try:
             self.plan.head_perm(self.layer)
         except ValueError:
@@ -142,13 +147,14 @@ class PlanExecutor:
 
     # ---- rows ---------------------------------------------------------------------------------------------------
 
-    def _move(self, rows, route):
+    def _move(self, rows: Tensor, route: _Route) -> Tensor:
+        """Sends rows (n, width) along a route."""
         send, order = route.index(rows.device)
         self.bytes_sent += route.away * rows.shape[1] * rows.element_size()
         received = rows.new_empty(sum(route.recvs), rows.shape[1])
         return dist_nn.all_to_all_single(received, rows[send], *route.splits, group=self.group)[order]
 
-    def _pass_on(self, keys, step):
+    def _pass_on(self, keys: Tensor, step: int) -> Tensor:
         """The keys that the rank holds at the next step of the ring."""
         ring = self.exchange.ring
         now, then = ring.step[step], ring.step[step + 1]
@@ -163,7 +169,7 @@ class PlanExecutor:
 
     # ---- shares -------------------------------------------------------------------------------------------------
 
-    def _shares(self, step):
+    def _shares(self, step: int) -> Iterator[tuple]:
         """(slot number, slot, key blocks, place of the keys, rows of the keys) of what is computed at a step."""
         ring = self.exchange.ring
         for number, slot in enumerate(self.exchange.slots):
@@ -172,13 +178,9 @@ class PlanExecutor:
                     yield number, slot, slot.k_ids, slot.k_place, slot.k_rows
             elif ring.step[step].needed and ring.step[step].rows and slot.q_rows:
                 at = ring.step[step]
-                yield number, slot, at.k_ids, self._ring_place[slot.head] * at.rows, at.rows
+                yield number, slot, at.k_ids, ring.heads.index(slot.head) * at.rows, at.rows
 
-    @property
-    def _ring_place(self):
-        return {int(head): place for place, head in enumerate(self.exchange.ring.heads)}
-
-    def _groups(self, step, batch):
+    def _groups(self, step: int, batch: int) -> list[tuple]:
         """Shares of one shape together: lists of shares, with the handle of their selection."""
         key = step, batch
         found = self._handles.get(key)
@@ -199,7 +201,7 @@ class PlanExecutor:
         return found
 
     @staticmethod
-    def _take(rows, places, n, batch):
+    def _take(rows: Tensor, places: list[int], n: int, batch: int) -> Tensor:
         """Shares of n rows at these places as (batch, shares, n, head_dim)."""
         if all(place == places[0] + i * n for i, place in enumerate(places)):
             taken = rows[places[0]:places[0] + n * len(places)]
@@ -222,6 +224,7 @@ class PlanExecutor:
                 results[share[0]] = _merge(results[share[0]], part) if share[0] in results else part
 
     def _compute_by(self, attend, queries, keys, step, batch, results):
+        """The same by a kernel of the caller, share by share."""
         width = keys.shape[1] // 2
         for number, slot, k_ids, k_place, k_rows in self._shares(step):
             q = self._take(queries, [slot.q_place], slot.q_rows, batch)[:, 0]

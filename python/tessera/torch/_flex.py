@@ -5,19 +5,24 @@ FlexAttention multiplies full blocks without asking for a mask, and blocks liste
 pair of tokens. All blocks of a selection are full. mask_mod is there all the same and looks the block up: uncompiled,
 FlexAttention ignores the lists and goes by mask_mod alone.
 """
+from __future__ import annotations
+
 import inspect
+from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
+from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from .._lib import ArgumentError, ArgumentTypeError, integer
 from .._selection import Selection
 
+Device = Union[str, torch.device]
 _HAS_Q_BLOCKS = "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters
 _HAS_AUX = "return_aux" in inspect.signature(flex_attention).parameters
 
 
-def _options(block, device):
+def _options(block: Sequence[int], device: Device) -> dict[str, Any]:
     """Kernel options: the tiles of the GPU's kernels must divide the blocks."""
     if torch.device(device).type == "cpu" or min(block) >= 128:
         return {}
@@ -25,13 +30,14 @@ def _options(block, device):
     return {"BLOCK_M": tile_q, "BLOCK_N": tile_k, "BLOCK_M1": tile_k, "BLOCK_N1": tile_q, "BLOCK_M2": tile_q, "BLOCK_N2": tile_k}
 
 
-def _check_block(block, device):
+def _check_block(block: Sequence[int], device: Device) -> None:
     if torch.device(device).type != "cpu" and any(b % 16 for b in block):
         raise ArgumentError(f"selection has blocks of {block[0]} x {block[1]} tokens, must have multiples of 16 for FlexAttention "
                             "on a GPU: selection.coarsen makes such")
 
 
-def _block_of(selection):
+def _block_of(selection: Selection) -> tuple[int, int]:
+    """(q_block, k_block) of a selection whose blocks have one size on each side."""
     if not isinstance(selection, Selection):
         raise ArgumentTypeError(f"selection is a {type(selection).__name__}, must be a tessera.Selection")
     block = []
@@ -46,12 +52,12 @@ def _block_of(selection):
     return tuple(block)
 
 
-def _lists(mask):
+def _lists(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Counts and indices, selected ones first, ascending, full width."""
     return mask.sum(-1, dtype=torch.int32), torch.argsort(~mask, dim=-1, stable=True).to(torch.int32)
 
 
-def _block_mask(mask, block, seq, train):
+def _block_mask(mask: Tensor, block: tuple[int, int], seq: tuple[int, int], train: bool) -> BlockMask:
     """A BlockMask over a boolean tensor (batch, heads, query blocks, key blocks) that it keeps looking into."""
     counts, indices = _lists(mask)
     batch, heads = mask.shape[:2]
@@ -65,7 +71,7 @@ def _block_mask(mask, block, seq, train):
                                     mask_mod=selected, seq_lengths=seq, **more)
 
 
-def to_flex(selection, device="cpu", train=False):
+def to_flex(selection: Selection, device: Device = "cpu", train: bool = False) -> tuple[BlockMask, dict[str, Any]]:
     """(BlockMask, kernel_options) for flex_attention(q, k, v, block_mask=..., kernel_options=...).
 
     train: also the lists of query blocks of each key block, which the backward pass needs. Blocks must be of one size
@@ -93,7 +99,7 @@ class FlexMask:
     (block_mask, kernel_options). Before the first update nothing is selected.
     """
 
-    def __init__(self, shape, block, device="cpu", train=False):
+    def __init__(self, shape: Sequence[int], block: Union[int, Sequence[int]], device: Device = "cpu", train: bool = False):
         shape = tuple(shape)
         if len(shape) not in (3, 4):
             raise ArgumentError(f"shape is {shape}, must be (batch, heads, queries, keys) or (batch, heads, tokens)")
@@ -106,7 +112,8 @@ class FlexMask:
         self.block_mask = _block_mask(self._mask, self.block, self.shape[2:], train)
         self.kernel_options = _options(self.block, device)
 
-    def update(self, selection):
+    def update(self, selection: Selection) -> tuple[BlockMask, dict[str, Any]]:
+        """Copies a selection of this shape into the buffers."""
         block = _block_of(selection)
         want = (*self.shape[:2], *self._blocks)
         if selection.shape != want or selection.tokens != self.shape[2:] or \
@@ -124,7 +131,7 @@ class FlexMask:
         return bm, self.kernel_options
 
 
-def _any_blocks(selection, device):
+def _any_blocks(selection: Selection, device: Device) -> BlockMask:
     """A BlockMask of tiles of 128 for blocks of several sizes: partial tiles ask mask_mod, by the block of each token."""
     mask = torch.from_numpy(selection.to_mask()).to(device)
     q_block, k_block = (torch.repeat_interleave(torch.arange(len(b) - 1), torch.from_numpy(b).diff()).to(device)
@@ -136,7 +143,8 @@ def _any_blocks(selection, device):
     return create_block_mask(selected, *mask.shape[:2], *selection.tokens, device=device)
 
 
-def flex_kernel(q, k, v, selection=None, scale=None, train=False, kernel=flex_attention):
+def flex_kernel(q: Tensor, k: Tensor, v: Tensor, selection: Optional[Selection] = None, scale: Optional[float] = None,
+                train: bool = False, kernel: Callable = flex_attention) -> tuple[Tensor, Tensor]:
     """(o, lse) of FlexAttention over a selection with blocks of any bounds: what PlanExecutor runs on GPUs.
 
     kernel: flex_attention, or torch.compile of it. Blocks of one size go by to_flex; others cost a dense mask of tokens.

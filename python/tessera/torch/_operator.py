@@ -14,7 +14,7 @@ import itertools
 import math
 import threading
 import weakref
-from typing import Optional, Tuple
+from typing import Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class _Owner(np.ndarray):
 
 
 @torch.compiler.disable
-def handle(selection):
+def handle(selection: Optional[Selection]) -> Optional[Tensor]:
     """The selection as the operator takes it: an int64 tensor of one element that owns it. None gives None: dense.
 
     A copy of the tensor (clone, to) has the number but does not own the selection.
@@ -65,7 +65,7 @@ def handle(selection):
     return torch.from_numpy(array)
 
 
-def selection_of(handle):
+def selection_of(handle: Optional[Tensor]) -> Optional[Selection]:
     """The selection of a handle; None for None and for the number 0, which both mean dense attention."""
     number = 0 if handle is None else handle.item()
     if number == 0:
@@ -88,7 +88,8 @@ class _Views(threading.local):
 _kept = _Views()
 
 
-def _view(i, tensor):
+def _view(i: int, tensor: Tensor):
+    """The thread's view number i over a tensor."""
     view = _kept.views[i]
     view.data = ffi.cast("void *", tensor.data_ptr())
     view.stride_b, view.stride_h, view.stride_s, _ = tensor.stride()
@@ -99,7 +100,7 @@ def _floats(tensor):
     return ffi.cast("float *", tensor.data_ptr())
 
 
-def _as_kernel(tensor, pad):
+def _as_kernel(tensor: Tensor, pad: int) -> Tensor:
     """fp32 with contiguous rows of padded head_dim; the tensor itself where it is so already."""
     if tensor.dtype != torch.float32:
         tensor = tensor.float()
@@ -108,7 +109,7 @@ def _as_kernel(tensor, pad):
     return tensor if tensor.stride(3) == 1 or tensor.shape[3] == 1 else tensor.contiguous()
 
 
-def _check_shapes(q, k, v):
+def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     if q.dim() != 4:
         raise ArgumentError(f"q has the shape {tuple(q.shape)}, must be (batch, heads, tokens, head_dim)")
     batch, heads, _, head_dim = q.shape
@@ -128,7 +129,7 @@ def _object(q, k, head_dim, scale, compensate):
     return attention_object(batch, heads, seq_q, k.shape[2], head_dim, scale, compensate, torch.get_num_threads())
 
 
-def _result(like, pad):
+def _result(like: Tensor, pad: int) -> Tuple[Tensor, Tensor]:
     """Where the kernel writes a result of the strides of `like`: (result, buffer for the kernel)."""
     result = torch.empty_like(like)
     if pad == 0 and result.dtype == torch.float32 and result.stride(3) == 1:
@@ -136,7 +137,8 @@ def _result(like, pad):
     return result, torch.empty((*like.shape[:3], like.shape[3] + pad), dtype=torch.float32)
 
 
-def _finish(result, buffer):
+def _finish(result: Tensor, buffer: Tensor) -> Tensor:
+    """The result, with what the kernel wrote into a buffer of its own."""
     if buffer is not result:
         result.copy_(buffer[..., :result.shape[3]])
     return result
@@ -202,7 +204,9 @@ def _backward(ctx, do, dlse):
 attend.register_autograd(_backward, setup_context=_setup_context)
 
 
-def sparse_attention(q, k, v, selection=None, scale=None, return_lse=False, compensate=False):
+def sparse_attention(q: Tensor, k: Tensor, v: Tensor, selection: Union[Selection, Tensor, None] = None,
+                     scale: Optional[float] = None, return_lse: bool = False,
+                     compensate: bool = False) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """softmax(scale q k^T, restricted to the selection) v, exactly, with gradients; without a selection dense attention.
 
     q: (batch, heads, queries, head_dim), k, v: (batch, heads, keys, head_dim), all float32, bfloat16 or float16 on the

@@ -87,7 +87,9 @@ def _recall_of(q, k, selection):
     blocks, n_q = selection.bounds[0], selection.shape[2]
     rows = [range(blocks[g], blocks[g + 1]) for g in sorted({0, n_q // 2})]
     part = tessera.Selection.from_mask(selection.to_mask()[:, :, sorted({0, n_q // 2})], BLOCK, BLOCK, BLOCK * len(rows), q.shape[2])
-    return part.measure(np.concatenate([q[:, :, list(r)].numpy() for r in rows], 2), k.numpy().copy()).recall
+    q = torch.cat([q[:, :, list(r)] for r in rows], 2)
+    padded = [F.pad(x, (0, -x.shape[3] % 8)).numpy() for x in (q, k)]  # the library takes multiples of 8
+    return part.measure(*padded, scale=q.shape[3] ** -0.5).recall
 
 
 class Adapter(unittest.TestCase):

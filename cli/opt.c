@@ -132,12 +132,31 @@ const char *const *opt_choices(const opt *o)
     return o->choices || !of ? o->choices : tess_option_find(o->table, of)->words;
 }
 
+/* Words that stand for numbers; NULL: none. */
+static const char *const *number_words(const opt *o)
+{
+    const tess_option *from = o->member ? tess_option_find(o->table, o->member) : NULL;
+    return o->type == OPT_INT && from && from->values ? from->words : NULL;
+}
+
+static void add_words(const opt *o, char *text, size_t bytes)
+{
+    const char *const *words = number_words(o);
+    for (int i = 0; words && words[i]; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, bytes - used, "%s%s", words[i + 1] ? ", " : " or ", words[i]);
+    }
+}
+
 void opt_rule(const opt *o, char *text, size_t bytes)
 {
     const char *const *words = opt_choices(o);
     size_t used = 0;
     switch (o->type) {
-    case OPT_INT: rule_range(o, "an integer", text, bytes); return;
+    case OPT_INT:
+        rule_range(o, "an integer", text, bytes);
+        add_words(o, text, bytes);
+        return;
     case OPT_DOUBLE: rule_range(o, "a number", text, bytes); return;
     case OPT_SIZE: rule_range(o, "a size such as 4096, 64K or 2GiB", text, bytes); return;
     case OPT_CHOICE:
@@ -168,10 +187,16 @@ static int starts_like_number(const char *s)
 
 static int parse_int(const opt *o, const char *text, void *at)
 {
+    const char *const *words = number_words(o);
     char *end;
     errno = 0;
-    const long long v = strtoll(text, &end, 10);
-    if (!starts_like_number(text) || *end || errno || !in_range(o, (double)v))
+    long long v = strtoll(text, &end, 10);
+    int word = 0;
+    while (words && words[word] && strcasecmp(words[word], text) != 0)
+        word++;
+    if (words && words[word])
+        v = o->values[word];
+    else if (!starts_like_number(text) || *end || errno || !in_range(o, (double)v))
         return -1;
     if (o->narrow)
         *(int *)at = (int)v;

@@ -128,6 +128,7 @@ typedef struct {
     /* Of a sparse pass: as in ref_model. */
     int (*attends)(void *user, int layer, int sample, int head, int64_t query, int64_t key);
     int compensate;
+    int (*cluster)(void *user, int layer, int sample, int head, int64_t key);
     const void *lists; /* for attends, whose user is the doubles */
 } doubles;
 
@@ -188,7 +189,8 @@ static inline double reference(doubles *d)
                          .timestep = d->timestep,
                          .text = d->text,
                          .attends = d->attends,
-                         .compensate = d->compensate};
+                         .compensate = d->compensate,
+                         .cluster = d->cluster};
     CHECK_OK(ref_model_forward(&m, d->out));
     double loss = 0.0;
     for (size_t i = 0; i < w->n_out; i++)

@@ -251,7 +251,7 @@ static void wrong_arguments_get_a_sentence(void **state)
         {SHAPE(8, 0, 8, 1, 0, 8, 1), "queries is 0, must be 1..2147483647"},
         {SHAPE(8, 64, 0, 1, 0, 8, 1), "group is 0, must be 1 or more"},
         {SHAPE(8, 64, 8, -1, 0, 8, 1), "unit is -1, must be 1 or more"},
-        {SHAPE(8, 64, 8, 1, 2, 8, 1), "compensate is 2, must be 0..1"},
+        {SHAPE(8, 64, 8, 1, 65, 8, 1), "compensate is 65, must be 0..64"},
         {SHAPE(8, 64, 8, 1, 0, 72, 1), "proj_dim is 72, must be 0 or a multiple of 8 up to 64"},
         {SHAPE(8, 64, 8, 1, 0, 8, 3), "backward is 3, must be 0..1"},
     };

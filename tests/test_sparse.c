@@ -58,6 +58,7 @@ static void full_lists_are_dense(void **state)
 /* What each query attends to, by raster index. */
 typedef struct {
     uint8_t sees[LISTS][TOKENS][TOKENS];
+    int clusters, labels[LISTS][TOKENS]; /* where there are several virtual keys */
     tess_ctx *ctx;
     const tess_attend *attend;
     int64_t perm[TOKENS], bounds[GROUPS + 1];
@@ -82,6 +83,62 @@ static void mark(hook_lists *s, int list, const tess_selection *sel)
                 for (int64_t k = l.shape.bounds_k[l.indices[i]];
                      k < l.shape.bounds_k[l.indices[i] + 1]; k++)
                     s->sees[list][s->perm[q]][s->perm[k]] = 1;
+}
+
+static int cluster_of(void *user, int layer, int sample, int head, int64_t key)
+{
+    const doubles *d = user;
+    const hook_lists *s = d->lists;
+    return s->labels[(layer * BATCH + sample) * HEADS + head][key];
+}
+
+/* The nearest of the centroids, the first of several; in double precision. */
+static int nearest(const double *centroids, int n, const float *row)
+{
+    double least = INFINITY;
+    int label = 0;
+    for (int c = 0; c < n; c++) {
+        double sum = 0.0;
+        for (int i = 0; i < config.head_dim; i++)
+            sum += pow((double)row[i] - centroids[c * config.head_dim + i], 2);
+        if (sum < least) {
+            least = sum;
+            label = c;
+        }
+    }
+    return label;
+}
+
+/* Clusters of one head's keys: by the centroids given, or by k-means as key_clusters.c says. */
+static void label(hook_lists *s, int list, const tess_view *k, const float *given)
+{
+    enum { ROUNDS = 4 };
+    const int dim = config.head_dim, n = s->clusters;
+    double centroids[64 * 64], sums[64 * 64];
+    int labels[TOKENS] = {0};
+    for (int i = 0; i < n * dim; i++) {
+        const float *row =
+            (const float *)k->data + (TOKENS - 1) * (i / dim) / (n - 1) * k->stride_s;
+        centroids[i] = given ? given[i] : row[i % dim];
+    }
+    for (int round = 0; round <= ROUNDS; round++) {
+        int members[64] = {0};
+        memset(sums, 0, sizeof sums);
+        for (int t = 0; t < TOKENS; t++) {
+            const float *row = (const float *)k->data + t * k->stride_s;
+            labels[t] = nearest(centroids, n, row);
+            members[labels[t]]++;
+            for (int i = 0; i < dim; i++)
+                sums[labels[t] * dim + i] += row[i];
+        }
+        if (given)
+            break;
+        for (int i = 0; i < n * dim && round < ROUNDS; i++)
+            if (members[i / dim])
+                centroids[i] = sums[i] / members[i / dim];
+    }
+    for (int t = 0; t < TOKENS; t++)
+        s->labels[list][s->perm[t]] = labels[t];
 }
 
 /* Selects what the pass selects, from the same numbers. */
@@ -115,6 +172,14 @@ static tess_status hook(void *user, const tess_hook_in *l)
         tess_select_in in = {.q = &q, .k = &k, .head_dim = low ? l->proj_dim : config.head_dim};
         in.budget.keys = how->kind == TESS_SELECT_WINDOW ? 0 : how->keys[i];
         memset(s->sees[list], 1, sizeof s->sees[list]);
+        if (s->clusters > 1) {
+            tess_view keys = *l->k;
+            const int64_t set = (int64_t)s->clusters * config.head_dim;
+            keys.data = (float *)keys.data + i / HEADS * keys.stride_b + i % HEADS * keys.stride_h;
+            label(s, list, &keys,
+                  s->attend->centroids ? s->attend->centroids + (l->layer * HEADS + i % HEADS) * set
+                                       : NULL);
+        }
         if (how->keys[i] > 0) {
             CHECK_OK(tess_selector_run(selector, &in, sel));
             mark(s, list, sel);
@@ -130,8 +195,8 @@ static tess_status hook(void *user, const tess_hook_in *l)
 static const double tolerance = 1.2e-5, step = 1e-5;
 
 /* The output, and the whole gradient along a random direction, on the lists that were chosen. */
-static void check_against_reference(tess_select_kind kind, const tess_predictor_opts *opts,
-                                    tess_proxy proxy, const tess_sparse_opts *room)
+static void check_clusters(tess_select_kind kind, const tess_predictor_opts *opts, tess_proxy proxy,
+                           const tess_sparse_opts *room, float *centroids)
 {
     hook_lists *s = calloc(1, sizeof *s);
     assert_non_null(s);
@@ -143,6 +208,8 @@ static void check_against_reference(tess_select_kind kind, const tess_predictor_
         CHECK_OK(tess_predictor_create(w.ctx, &config, opts, &attend.predictor));
     s->ctx = w.ctx;
     s->attend = &attend;
+    s->clusters = room->compensate;
+    attend.centroids = centroids;
     CHECK_OK(tess_order_cubes((int[3]){3, 5, 5}, cube, s->perm, NULL, s->bounds, NULL));
     layers[0].hook = layers[1].hook = 1;
     attend.proxy = proxy;
@@ -155,12 +222,19 @@ static void check_against_reference(tess_select_kind kind, const tess_predictor_
     doubles d = make_doubles(&w);
     d.attends = attends;
     d.compensate = room->compensate;
+    d.cluster = room->compensate > 1 ? cluster_of : NULL;
     d.lists = s;
     check_direction(&w, &d, tolerance, step);
     drop_doubles(&d);
     tess_predictor_destroy(attend.predictor);
     drop_world(&w);
     free(s);
+}
+
+static void check_against_reference(tess_select_kind kind, const tess_predictor_opts *opts,
+                                    tess_proxy proxy, const tess_sparse_opts *room)
+{
+    check_clusters(kind, opts, proxy, room, NULL);
 }
 
 static void every_kind_matches_double_precision_on_its_lists(void **state)
@@ -195,13 +269,66 @@ static void a_virtual_key_stands_for_what_is_dropped(void **state)
     check_against_reference(TESS_SELECT_WINDOW, NULL, TESS_PROXY_MEAN, &virtual);
 }
 
+static void virtual_keys_stand_for_the_clusters_of_what_is_dropped(void **state)
+{
+    (void)state;
+    static const int counts[] = {2, 7, 32};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const tess_sparse_opts room = {.proj_dim = 8, .compensate = counts[i]};
+        const size_t n = (size_t)LAYERS * HEADS * (size_t)counts[i] * (size_t)config.head_dim;
+        float *centroids = floats(n, 11);
+        check_clusters(TESS_SELECT_ORACLE, NULL, TESS_PROXY_MEAN, &room, NULL);
+        check_clusters(TESS_SELECT_WINDOW, NULL, TESS_PROXY_MEAN, &room, centroids);
+        free(centroids);
+    }
+}
+
+/* Those of all samples, found in a pass that renews them: kept by passes that do not. */
+static void clusters_that_are_renewed_serve_later_passes(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.compensate = 5};
+    const tess_pass_shape shape = shape_with(&room);
+    const size_t n = (size_t)LAYERS * HEADS * 5 * (size_t)config.head_dim;
+    float *first = floats(n, 1), *second = floats(n, 2);
+    tess_attend_layer layers[LAYERS];
+    tess_attend attend = attend_with(TESS_SELECT_ORACLE, mixed[0], mixed[1], layers);
+    world a = make_world(1, &config, &shape), b = make_world(2, &config, &shape);
+    layers[0].renew = layers[1].renew = 1;
+    attend.centroids = first;
+    CHECK_OK(tess_pass_attend(a.pass, &attend));
+    run_both(&a);
+    attend.centroids = second;
+    CHECK_OK(tess_pass_attend(b.pass, &attend));
+    run_both(&b);
+    assert_memory_equal(first, second, n * sizeof *first);
+    check_same(&a, &b);
+    layers[0].renew = layers[1].renew = 0;
+    CHECK_OK(tess_model_zero_gradients(b.model));
+    CHECK_OK(tess_pass_attend(b.pass, &attend));
+    run_both(&b);
+    assert_memory_equal(first, second, n * sizeof *first);
+    check_same(&a, &b);
+    attend.centroids = NULL;
+    layers[0].renew = 1;
+    CHECK_FAILS(tess_pass_attend(b.pass, &attend), TESS_EINVAL,
+                "tess_pass_attend: layer 0: renew is 1, but centroids is NULL");
+    drop_world(&a);
+    drop_world(&b);
+    free(first);
+    free(second);
+}
+
 /* ---- keeping and selecting again ------------------------------------------------------------- */
 
 static world run_kept(tess_keep keep, tess_dtype store, int64_t index_memory, int threads,
                       tess_select_kind kind, int reselected)
 {
-    const tess_sparse_opts room = {
-        .proj_dim = 8, .index_memory = index_memory, .compensate = kind == TESS_SELECT_ORACLE};
+    const tess_sparse_opts room = {.proj_dim = 8,
+                                   .index_memory = index_memory,
+                                   .compensate = kind == TESS_SELECT_ORACLE   ? 1
+                                                 : kind == TESS_SELECT_RANDOM ? 6
+                                                                              : 0};
     tess_pass_shape shape = shape_with(&room);
     shape.keep = keep;
     shape.store = store;
@@ -463,7 +590,7 @@ static void the_memory_taken_is_what_is_needed_at_most(void **state)
     for (int choice = 0; choice < 32; choice++) {
         const tess_sparse_opts room = {.proj_dim = choice & 1 ? 16 : 0,
                                        .unit_cubes = choice >> 1 & 1,
-                                       .compensate = choice >> 1 & 1,
+                                       .compensate = choice & 2 ? choice & 8 ? 9 : 1 : 0,
                                        .learn_rows = choice & 1 && choice & 4 ? 7 : 0,
                                        .index_memory = choice & 4 ? NONE : 0};
         static const int32_t few[2][BATCH * HEADS] = {{1, 2, 0, 1, 3, 2}, {5, 4, 3, 5, 7, 12}};
@@ -549,7 +676,7 @@ static void a_pass_says_what_is_wrong_with_its_room(void **state)
         const char *sentence;
     } cases[] = {
         {{.unit_cubes = 2}, "tess_model_need: sparse.unit_cubes is 2, must be 0..1"},
-        {{.compensate = -1}, "tess_model_need: sparse.compensate is -1, must be 0..1"},
+        {{.compensate = -1}, "tess_model_need: sparse.compensate is -1, must be 0..64"},
         {{.dense = 2}, "tess_model_need: sparse.dense is 2, must be 0..1"},
         {{.proj_dim = 12},
          "tess_model_need: sparse.proj_dim is 12, must be 0 or a multiple of 8 up to 64"},
@@ -681,6 +808,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_kind_matches_double_precision_on_its_lists),
     cmocka_unit_test(every_predictor_matches_double_precision_on_its_lists),
     cmocka_unit_test(a_virtual_key_stands_for_what_is_dropped),
+    cmocka_unit_test(virtual_keys_stand_for_the_clusters_of_what_is_dropped),
+    cmocka_unit_test(clusters_that_are_renewed_serve_later_passes),
     cmocka_unit_test(lists_kept_selected_again_or_run_again_give_the_same_bits),
     cmocka_unit_test(halves_change_gradients_by_their_rounding_alone),
     cmocka_unit_test(a_pass_without_training_gives_the_same_output),

@@ -71,7 +71,10 @@ typedef struct {
     double mass;        /* fraction of the softmax that the profile's density holds */
     double min_density; /* of budgets from the profile */
     double max_density;
-    int compensate; /* 1: a virtual key stands for all keys that were dropped */
+    int compensate; /* virtual keys that stand for the keys that were dropped: 0, 1: one for all,
+                       2..64: one for each of so many clusters of keys */
+    int64_t cluster_every; /* steps between renewals of the clusters, which all clips share; 0: each
+                              clip has its own, found in every step */
     tess_predictor_kind predictor;
     int proj_dim; /* length of the predictors' projections, a multiple of 8 */
     tess_predict_loss loss;

@@ -23,13 +23,14 @@ struct tess_attn {
     size_t slots_bytes;
     /* Virtual keys by cluster; see clusters.c. Without them all are NULL or 0. totals is then
      * (batch * heads, slices, clusters, 2, head_dim), slots what tess__cluster_slots says. */
-    int clusters;     /* of a head: shape.compensate where that is above 1 */
-    uint8_t *labels;  /* (batch * heads, tokens_k): in use, */
-    uint8_t *own;     /* and in the arena */
-    int known;        /* 1: labels are given, not found */
-    int64_t *members; /* (batch * heads, slices, clusters): rows of each, of all in slice 0 */
-    float *centroids; /* (batch * heads, clusters, head_dim) */
-    float *half;      /* (batch * heads, clusters): half of their squared lengths */
+    int clusters;       /* of a head: shape.compensate where that is above 1 */
+    uint8_t *labels;    /* (batch * heads, tokens_k): in use, */
+    uint8_t *own;       /* and in the arena */
+    int known;          /* 1: labels are given, not found */
+    const float *given; /* (batch * heads, clusters, head_dim): centroids; NULL: they are found */
+    int64_t *members;   /* (batch * heads, slices, clusters): rows of each, of all in slice 0 */
+    float *centroids;   /* (batch * heads, clusters, head_dim) */
+    float *half;        /* (batch * heads, clusters): half of their squared lengths */
     tess__meanwhile_fn meanwhile; /* NULL: none */
     void *meanwhile_user;
 };

@@ -94,9 +94,38 @@ void tess__attn_meanwhile(tess_attn *attn, tess__meanwhile_fn meanwhile, void *u
  * groups have `tiles` tiles of TESS_TILE queries together. */
 tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles);
 
+/* The centroids (batch * heads, clusters, head_dim) that the next calls find the labels by; NULL:
+ * they find their own. Only where shape.compensate is above 1. */
+void tess__attn_use_centroids(tess_attn *attn, const float *centroids);
+
 /* Where the next calls leave the labels (batch * heads, tokens_k) that they find, or with known,
  * which they use; NULL: in the object. Only where shape.compensate is above 1. */
 void tess__attn_use_labels(tess_attn *attn, uint8_t *labels, int known);
+
+/* ---- centroids.c: k-means on keys of which each rank has some rows ---------------------------- */
+
+enum { TESS__KMEANS_ROUNDS = 4 };
+
+typedef struct {
+    int batch, heads, head_dim;
+    int clusters;                 /* 2 or more */
+    int sets;                     /* batch: one for each sample; 1: one for all */
+    int64_t tokens, first, local; /* of a sample; of them this rank's: the first, and how many */
+} tess__centroid_shape;
+
+/* Numbers in centroids (sets, heads, clusters, head_dim) and in sums. */
+int64_t tess__centroid_floats(const tess__centroid_shape *shape);
+int64_t tess__centroid_sums(const tess__centroid_shape *shape);
+
+/* k: (batch, heads, local) rows in F32. attn: for its context and scratch, of the same head_dim.
+ * Sums are this rank's. */
+void tess__centroids_start(const tess__centroid_shape *shape, const tess_view *k, double *sums);
+void tess__centroids_round(tess_attn *attn, const tess__centroid_shape *shape, const tess_view *k,
+                           const float *centroids, double *sums);
+void tess__centroids_move(const tess__centroid_shape *shape, const double *sums, float *centroids);
+
+/* half (clusters): half of the centroids' squared lengths. */
+void tess__centroid_halves(const float *centroids, int clusters, int dim, float *half);
 
 /* ---- workspace.c --------------------------------------------------------------------------- */
 

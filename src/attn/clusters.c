@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clusters.c - clusters of a head's keys, each of which has a virtual key of its own.
  *
- * Clusters are those of k-means on the rows of k: ROUNDS rounds from rows that are spread evenly,
- * on every n-th row so that at most SAMPLE rows take part, and then each row goes to the nearest
- * centroid. Nothing is random, and an empty cluster keeps its centroid. For the gradients the
+ * Clusters are those of k-means on the rows of k: TESS__KMEANS_ROUNDS rounds from rows that are
+ * spread evenly, on every n-th row so that at most SAMPLE rows take part, and then each row goes to
+ * the nearest centroid. Centroids may be given instead (centroids.c). Nothing is random, and an empty cluster keeps its centroid. For the gradients the
  * assignment is a constant.
  *
  *   forward    labels, and the sums of k and v of each cluster; attn_forward.c
@@ -22,7 +22,7 @@
 
 #include <string.h>
 
-enum { ROUNDS = 4, SAMPLE = 4096 };
+enum { SAMPLE = 4096 };
 
 static int64_t heads_of(const tess_attn_shape *s)
 {
@@ -77,6 +77,11 @@ void tess__attn_use_labels(tess_attn *attn, uint8_t *labels, int known)
 {
     attn->labels = labels ? labels : attn->own;
     attn->known = labels && known;
+}
+
+void tess__attn_use_centroids(tess_attn *attn, const float *centroids)
+{
+    attn->given = centroids;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -149,14 +154,16 @@ static void join_slices(tess_attn *attn, int64_t head)
 
 static void measure(tess_attn *attn, int64_t head)
 {
-    const int dim = attn->shape.head_dim;
-    const float *centroid = centroids_of(attn, head);
-    for (int c = 0; c < attn->clusters; c++, centroid += dim) {
-        double sum = 0.0;
-        for (int d = 0; d < dim; d++)
-            sum += (double)centroid[d] * (double)centroid[d];
-        attn->half[head * attn->clusters + c] = (float)(0.5 * sum);
-    }
+    tess__centroid_halves(centroids_of(attn, head), attn->clusters, attn->shape.head_dim,
+                          attn->half + head * attn->clusters);
+}
+
+/* Those of the caller. */
+static void take_head(tess_attn *attn, int64_t head)
+{
+    const int64_t n = (int64_t)attn->clusters * attn->shape.head_dim;
+    memcpy(centroids_of(attn, head), attn->given + head * n, (size_t)n * sizeof *attn->given);
+    measure(attn, head);
 }
 
 /* Rows 0 to n - 1, spread evenly. */
@@ -195,9 +202,13 @@ static void find_centroids(tess_attn *attn, const tess_view *k, tess__attn_scrat
     const int64_t tokens = attn->shape.tokens_k, heads = heads_of(&attn->shape);
     const int64_t step = (tokens + SAMPLE - 1) / SAMPLE, n = (tokens + step - 1) / step;
 #pragma omp for
-    for (int64_t head = 0; head < heads; head++)
-        start_head(attn, k, step, n, head);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int64_t head = 0; head < heads; head++) {
+        if (attn->given)
+            take_head(attn, head);
+        else
+            start_head(attn, k, step, n, head);
+    }
+    for (int round = 0; !attn->given && round < TESS__KMEANS_ROUNDS; round++) {
 #pragma omp for schedule(dynamic)
         for (int64_t item = 0; item < heads * attn->slices; item++)
             sum_slice(attn, k, NULL, step, n, item, w);

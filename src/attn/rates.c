@@ -330,7 +330,7 @@ tess_status tess__attn_rates_check(const char *who, const tess_ctx *ctx,
     if (s->proj_dim < 0 || s->proj_dim > 64 || s->proj_dim % 8 != 0)
         return tess__invalid(who, "proj_dim is %d, must be 0 or a multiple of 8 up to 64",
                              s->proj_dim);
-    TESS_TRY(tess__check_range(who, "compensate", s->compensate, 0, 1));
+    TESS_TRY(tess__check_range(who, "compensate", s->compensate, 0, TESS_CLUSTERS_MAX));
     TESS_TRY(tess__check_range(who, "backward", s->backward, 0, 1));
     TESS_TRY(tess__check_number(who, "seconds", s->seconds, 0, 3600));
     return TESS_OK;

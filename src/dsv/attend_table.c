@@ -27,7 +27,8 @@ tess_status tess__attend_table_create(tess__arena *arena, int layers, int heads,
     t->budgets = tess__arena_take(arena, all * QUARTILES * sizeof *t->budgets);
     t->densities = tess__arena_take(arena, all * sizeof *t->densities);
     t->keys = tess__arena_take(arena, all * each * sizeof *t->keys);
-    return t->layers && t->budgets && t->densities && t->keys ? TESS_OK : TESS_ENOMEM;
+    t->renew = tess__arena_take(arena, (size_t)layers);
+    return t->layers && t->budgets && t->densities && t->keys && t->renew ? TESS_OK : TESS_ENOMEM;
 }
 
 /* The budgets of a head, 0 where it is dense, and the density that plans expect of it, mean over
@@ -64,6 +65,7 @@ void tess__attend_table_fill(tess__control *c)
         int32_t *keys = t->keys + (int64_t)layer * t->batch * t->heads;
         t->layers[layer] =
             (tess_attend_layer){.kind = kinds[c->attention.kind], .keys = sparse ? keys : NULL};
+        t->renew[layer] = (uint8_t)(sparse && tess__clusters_due(c, layer));
     }
     t->attend = (tess_attend){
         .layers = t->layers,
@@ -73,6 +75,7 @@ void tess__attend_table_fill(tess__control *c)
         .window = {c->state.window[0], c->state.window[1], c->state.window[2]},
         .loss = c->attention.loss,
         .seed = c->opts.seed,
+        .centroids = c->clusters.centroids,
     };
     t->learns = c->rules.learns;
 }
@@ -88,6 +91,7 @@ tess_status tess__attend_table_set(tess__attend_table *t, tess_pass *pass, const
             memcpy(keys + (int64_t)b * t->heads, budgets + tess__quartile(u[b]) * t->heads,
                    (size_t)t->heads * sizeof *keys);
         t->layers[layer].learn = how->observer && t->learns;
+        t->layers[layer].renew = how->renews && t->renew[layer];
     }
     attend.step = (uint64_t)how->number;
     attend.sample = how->sample;

@@ -2,7 +2,7 @@
 /* attention_file.c - how a run attends, as a member of decisions.json: what sampling needs of it.
  *
  *   "attention": {"kind": "dsv", "density": 0.0, "mass": 0.9, "min_density": 0.03,
- *                 "max_density": 1.0, "compensate": true, "input": "qk", "rotary": true,
+ *                 "max_density": 1.0, "compensate": 1, "cluster_every": 0, "input": "qk", "rotary": true,
  *                 "rank": 16, "proxy": "mean"}
  */
 #include "decide.h"
@@ -23,12 +23,21 @@ const char *tess__attention_name(tess_attention kind)
 
 json_t *tess__attention_out(const tess_attention_opts *o)
 {
-    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:b,s:s,s:b,s:i,s:s}", "kind", words("kind")[o->kind],
-                     "density", o->density, "mass", o->mass, "min_density", o->min_density,
-                     "max_density", o->max_density, "compensate", o->compensate, "input",
+    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:i,s:I,s:s,s:b,s:i,s:s}", "kind",
+                     words("kind")[o->kind], "density", o->density, "mass", o->mass, "min_density",
+                     o->min_density, "max_density", o->max_density, "compensate", o->compensate,
+                     "cluster_every", (json_int_t)o->cluster_every, "input",
                      inputs[o->predictor != TESS_PREDICTOR_QK], "rotary",
                      o->predictor != TESS_PREDICTOR_HIDDEN_PLAIN, "rank", o->proj_dim, "proxy",
                      words("proxy")[o->proxy]);
+}
+
+/* Runs from before there were clusters say true or false. */
+static tess_status compensate_in(tess__json_node node, int *compensate)
+{
+    return node.value && json_is_boolean(node.value)
+               ? tess__json_bool(node, compensate)
+               : tess__json_int(node, 0, TESS_CLUSTERS_MAX, compensate);
 }
 
 tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
@@ -43,7 +52,10 @@ tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
     TESS_TRY(tess__json_double(tess__json_member(&o, "mass"), 0, 1, &read.mass));
     TESS_TRY(tess__json_double(tess__json_member(&o, "min_density"), 0, 1, &read.min_density));
     TESS_TRY(tess__json_double(tess__json_member(&o, "max_density"), 0, 1, &read.max_density));
-    TESS_TRY(tess__json_bool(tess__json_member(&o, "compensate"), &read.compensate));
+    TESS_TRY(compensate_in(tess__json_member(&o, "compensate"), &read.compensate));
+    read.cluster_every = 0;
+    TESS_TRY(tess__json_int64(tess__json_optional(&o, "cluster_every"), 0, 1000000000,
+                              &read.cluster_every));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "input"), inputs, 2, &input));
     TESS_TRY(tess__json_bool(tess__json_member(&o, "rotary"), &rotary));
     TESS_TRY(tess__json_int(tess__json_member(&o, "rank"), 8, 64, &read.proj_dim));

@@ -136,7 +136,10 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
     const int64_t budgets = (TESS_CUBES + 1) * each * QUARTILES;
     /* Values, gradients, two moments; orders; sampled queries; sums and both states; budgets of
      * checks and of the table, events; keys of a pass. */
-    return 4 * predictor_count(o, m) * f + (2 * n + 1) * tokens * (int64_t)sizeof(int64_t) +
+    const int64_t clusters =
+        tess__clusters_count(o, m) * f + (tess__clusters_count(o, m) ? m->layers : 0) * (f + 4);
+    return clusters + m->layers + 4 * predictor_count(o, m) * f +
+           (2 * n + 1) * tokens * (int64_t)sizeof(int64_t) +
            all * rows * (m->head_dim + o->proj_dim + 1) * f + doubles * (int64_t)sizeof(double) +
            budgets * (int64_t)sizeof(int32_t) +
            tess__events_most(m->layers, m->heads) * (int64_t)sizeof(tess__event) +

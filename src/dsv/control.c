@@ -194,6 +194,7 @@ static tess_status build(tess__control *c)
     TESS_TRY(tess__control_orders(c));
     TESS_TRY(make_predictor(c));
     TESS_TRY(make_observer(c));
+    TESS_TRY(tess__control_clusters(c));
     tess__control_changed(c);
     return TESS_OK;
 }

@@ -7,6 +7,7 @@
  *
  *   decisions.json            measurements and decisions (decide_file.c)
  *   predictor.safetensors     the predictors (sparse.h); their moments are in optimiser.safetensors
+ *   clusters.safetensors      clusters of keys that all clips share (control_clusters.c)
  *
  * State, observations and decision have a type each:
  *
@@ -107,12 +108,14 @@ typedef struct {
     int32_t *budgets;          /* (layers, quartiles, heads): key units; 0: dense */
     double *densities;         /* (layers, heads): expected, mean over the quartiles; for plans */
     int32_t *keys;             /* (layers, batch, heads): budgets of the pass at hand */
+    uint8_t *renew;            /* (layers): 1: clusters are renewed in this step */
 } tess__attend_table;
 
 /* What differs from pass to pass. */
 typedef struct {
     int64_t number, sample;   /* keys of random choices: the pass's, and its first sample's */
     int reuse, search;        /* of SEARCH in sampling, as in tess_attend */
+    int renews;               /* 1: clusters that are due are renewed */
     tess__observer *observer; /* NULL: the pass neither learns nor measures */
 } tess__attend_pass;
 
@@ -145,6 +148,12 @@ typedef struct {
     tess__event_list events;
 } tess__decision;
 
+/* Clusters of keys that all clips share; all NULL where there are none. */
+typedef struct {
+    float *centroids; /* (layers, heads, clusters, head_dim) */
+    int64_t *found;   /* (layers): the step that renewed them last; 0: none yet */
+} tess__shared_clusters;
+
 typedef struct tess__control {
     tess_ctx *ctx;
     tess__arena arena; /* the object itself first, then buffers */
@@ -170,6 +179,7 @@ typedef struct tess__control {
     int loaded;                /* 1: the predictors are those of the checkpoint read last */
     tess__learner learner;
     double *rates; /* (layers): learning rates of the predictors */
+    tess__shared_clusters clusters;
 } tess__control;
 
 tess_status tess__control_create(tess_ctx *ctx, const tess__control_opts *opts,
@@ -230,6 +240,13 @@ tess_status tess__control_write_all(const tess__control *control, const tess__ev
 tess_status tess__control_break_even(tess__control *control, const int cube[3], double wanted,
                                      double *density, double *tokens, const char **rule);
 
+/* control_clusters.c: numbers in the centroids of all layers, 0: none; their memory; whether those
+ * of a sparse layer are renewed in this step; and after the step, collective: they were. */
+int64_t tess__clusters_count(const tess_attention_opts *opts, const tess_model_config *config);
+tess_status tess__control_clusters(tess__control *control);
+int tess__clusters_due(const tess__control *control, int layer);
+tess_status tess__clusters_renewed(tess__control *control);
+
 /* control_ranks.c. Collective: what this rank has observed in a step becomes that of all ranks. */
 tess_status tess__control_sum(tess__control *control);
 
@@ -239,6 +256,10 @@ tess_status tess__control_sum(tess__control *control);
 tess_status tess__control_save(const tess__control *control, const char *dir);
 tess_status tess__control_resume(tess__control *control, const char *dir);
 tess_status tess__control_branch(tess__control *control, const char *dir);
+
+/* clusters_file.c. */
+tess_status tess__clusters_save(const tess__control *control, const char *dir);
+tess_status tess__clusters_load(tess__control *control, const char *dir);
 
 /* How a checkpoint was trained to attend, with its cubes if they were chosen; DENSE without
  * decisions. */

@@ -150,6 +150,7 @@ static tess_status decide(tess__control *c, tess_step *step)
 tess_status tess__control_observe(tess__control *c, int batches, int forwards, tess_step *step)
 {
     TESS_TRY(sum_and_learn(c, batches, step));
+    TESS_TRY(tess__clusters_renewed(c));
     c->profiled = fold(c);
     describe(c, forwards, step);
     tess__attend_table_fill(c);

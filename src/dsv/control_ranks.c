@@ -72,6 +72,11 @@ uint64_t tess__control_hash(const tess__control *c)
     h = tess__hash(h, d->window, sizeof d->window);
     h = tess__hash(h, &d->loss, sizeof d->loss);
     h = tess__hash(h, &d->updates, sizeof d->updates);
+    if (c->clusters.centroids) {
+        h = tess__hash(h, c->clusters.found, l * sizeof *c->clusters.found);
+        h = tess__hash(h, c->clusters.centroids,
+                       (size_t)tess__clusters_count(&c->attention, &c->config) * sizeof(float));
+    }
     if (!c->predictor || !c->opts.train)
         return h;
     return tess__hash(h, c->learner.info.values, (size_t)c->learner.info.count * sizeof(float));

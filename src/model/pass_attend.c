@@ -69,6 +69,10 @@ static tess_status check_layer(const tess_pass *p, const tess_attend *a, int lay
                              !a->predictor         ? "there is no predictor"
                              : !p->room.learn_rows ? "the pass was made with learn_rows 0"
                                                    : "the pass was made with train 0");
+    if (l->renew != 0 && l->renew != 1)
+        return tess__invalid(who, "layer %d: renew is %d, must be 0 or 1", layer, l->renew);
+    if (l->renew && !a->centroids)
+        return tess__invalid(who, "layer %d: renew is 1, but centroids is NULL", layer);
     if (l->hook && !a->hook)
         return tess__invalid(who, "layer %d: hook is 1, but there is no callback", layer);
     if (!l->keys)
@@ -101,6 +105,9 @@ static tess_status check(const tess_pass *p, const tess_attend *a)
         return tess__invalid(who, "reuse is %d, but the pass was made without searches", a->reuse);
     if (a->reuse > 0 && (a->search < 0 || a->search >= p->room.searches))
         return tess__invalid(who, "search is %d, must be 0..%d", a->search, p->room.searches - 1);
+    if (a->centroids && p->room.compensate <= 1)
+        return tess__invalid(who, "centroids are given, but the pass was made with compensate %d",
+                             p->room.compensate);
     if (a->predictor)
         TESS_TRY(check_predictor(p, a->predictor));
     for (int layer = 0; layer < p->z.layers; layer++)

@@ -130,8 +130,12 @@ typedef struct {
     int recompute_fits;      /* 1: those of a block that is recomputed have room too */
     uint8_t *bits;           /* (saved_lists, batch, heads, head_bits) */
     uint8_t *bits_recompute; /* (batch, heads, head_bits): of a block that is recomputed, or NULL */
-    tess__found *found;      /* (searches, layers, batch, heads) */
-    uint8_t *found_bits;     /* (searches, layers, batch, heads, head_bits) */
+    /* Of clusters of keys, where compensate is above 1; layers: 1 without training. */
+    float *centroids; /* (layers, batch, heads, clusters, head_dim), unless the caller's are used */
+    double *centroid_sums; /* what they are found by: attn/centroids.c */
+    uint8_t *labels;       /* (layers, batch, heads, tokens), of a rank with all tokens */
+    tess__found *found;    /* (searches, layers, batch, heads) */
+    uint8_t *found_bits;   /* (searches, layers, batch, heads, head_bits) */
     /* Of a rank with all tokens: */
     tess_attn *one;                              /* attention of one head of one sample */
     tess_selection *lists;                       /* of it */

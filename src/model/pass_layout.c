@@ -65,6 +65,20 @@ static void cut_lists(tess_pass *p, cutter *c)
     p->sparse.recompute_fits = layer <= room;
 }
 
+/* Centroids and labels of clusters of keys. */
+static void cut_clusters(tess_pass *p, cutter *c)
+{
+    const tess__sizes *z = &p->z;
+    const int64_t heads = (int64_t)z->batch * z->heads, layers = p->shape.train ? z->layers : 1;
+    const int64_t rows = heads * p->room.compensate;
+    if (p->room.compensate <= 1 || !z->sparse || p->room.dense)
+        return;
+    p->sparse.centroids = cut_floats(c, layers * rows * z->head_dim);
+    p->sparse.centroid_sums = cut(c, (size_t)(rows * (z->head_dim + 1)) * sizeof(double));
+    if (!p->ranks.comm)
+        p->sparse.labels = cut(c, (size_t)(layers * heads * z->tokens));
+}
+
 /* What lives from the forward to the backward pass. */
 static void cut_saved(tess_pass *p, cutter *c)
 {
@@ -79,6 +93,7 @@ static void cut_saved(tess_pass *p, cutter *c)
             if (c->memory)
                 p->act.saved[layer].at[slot] = piece;
         }
+    cut_clusters(p, c);
     if (p->z.sparse && !p->room.dense && !p->ranks.comm)
         cut_lists(p, c);
 }
@@ -189,6 +204,8 @@ static void cut_attending(tess_pass *p, cutter *c)
     p->sparse.keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->sparse.keys);
     p->sparse.bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->sparse.bounds);
     cut_found(p, c);
+    if (!p->shape.train)
+        cut_clusters(p, c);
     if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->sparse.saved_lists < z->layers &&
         p->sparse.recompute_fits)
         p->sparse.bits_recompute = cut(c, (size_t)(heads * z->head_bits));

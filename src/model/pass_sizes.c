@@ -26,7 +26,7 @@ static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64
         int64_t value, most;
     } rules[] = {
         {"sparse.unit_cubes", o->unit_cubes, 1},
-        {"sparse.compensate", o->compensate, 1},
+        {"sparse.compensate", o->compensate, TESS_CLUSTERS_MAX},
         {"sparse.dense", o->dense, 1},
         {"sparse.learn_rows", o->learn_rows, tokens < 512 ? tokens : 512},
         {"sparse.index_memory", o->index_memory, INT64_MAX / 2},

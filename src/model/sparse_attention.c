@@ -9,6 +9,7 @@
  *
  * Work of a sparse head: density times that of a dense one, 4 and 10 D flop for each pair.
  */
+#include "attn/attn_internal.h"
 #include "observe.h"
 #include "ranks.h"
 
@@ -37,6 +38,18 @@ static float *lse_of(const tess_pass *p, const tess__set *s, int sample, int hea
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+/* The clusters of one head's keys: found by its centroids, or known from the forward pass. */
+static void use_clusters(const tess_pass *p, int layer, int sample, int head, int known)
+{
+    int64_t between;
+    if (p->room.compensate <= 1)
+        return;
+    const float *centroids = tess__clusters_of(p, layer, &between);
+    tess__attn_use_centroids(p->sparse.one, centroids + sample * between +
+                                                (int64_t)head * p->room.compensate * p->z.head_dim);
+    tess__attn_use_labels(p->sparse.one, tess__labels_of(p, layer, sample, head), known);
+}
+
 /* One head of one sample on the lists at hand, or dense. */
 static tess_status forward_one(tess_pass *p, int sparse, const qkv_views *all, const tess__set *s,
                                int sample, int head)
@@ -58,6 +71,7 @@ static tess_status forward_heads(tess_pass *p, int layer, const qkv_views *all, 
         for (int head = 0; head < p->z.heads; head++, keys++) {
             if (*keys > 0)
                 TESS_TRY(tess__lists_forward(p, layer, sample, head, &all->q, &all->k));
+            use_clusters(p, layer, sample, head, p->recomputing);
             TESS_TRY(forward_one(p, *keys > 0, all, s, sample, head));
         }
     return TESS_OK;
@@ -124,6 +138,7 @@ tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part p
     const qkv_views all = views_of(p, parts);
     if (needs_proj(p, layer))
         TESS_TRY(tess__proj_make(p, layer, &all.q, &all.k));
+    TESS_TRY(tess__clusters_find(p, layer, &all.k));
     TESS_TRY(p->ranks.comm ? forward_ranks(p, layer, &all, s)
              : how->keys   ? forward_heads(p, layer, &all, s)
                            : forward_dense(p, &all, s));
@@ -162,6 +177,7 @@ static tess_status backward_heads(tess_pass *p, int layer, const qkv_views *all,
             int again = 0;
             if (*keys > 0)
                 TESS_TRY(tess__lists_backward(p, layer, sample, head, &all->q, &all->k, &again));
+            use_clusters(p, layer, sample, head, 1);
             if (again)
                 TESS_TRY(forward_one(p, 1, all, s, sample, head));
             TESS_TRY(backward_call(p, p->sparse.one, *keys > 0 ? p->sparse.lists : NULL, &x, &d, &o,

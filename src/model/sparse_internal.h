@@ -71,6 +71,19 @@ tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, 
 /* The part of a view that belongs to one head of one sample. */
 tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head);
 
+/* ---- key_clusters.c: clusters of keys, where compensate is above 1 ---------------------------- */
+
+/* Finds the centroids of a layer, in a forward pass that needs new ones; k: of the whole layer, this
+ * rank's rows. Collective. */
+tess_status tess__clusters_find(tess_pass *p, int layer, const tess_view *k);
+
+/* The centroids (heads, clusters, head_dim) of a layer's first sample; those of the next one begin
+ * *between floats later. */
+const float *tess__clusters_of(const tess_pass *p, int layer, int64_t *between);
+
+/* The labels (tokens) of a head's keys. */
+uint8_t *tess__labels_of(const tess_pass *p, int layer, int sample, int head);
+
 /* ---- predictor_project.c --------------------------------------------------------------------- */
 
 /* Projects q and k of a layer, from p->ws.n or from q and k. */

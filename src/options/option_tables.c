@@ -29,6 +29,9 @@
     {                                                                                              \
         name, TESS_OPTION_##type, offsetof(OPTS, member), low, high, words, NULL, help, NULL       \
     }
+/* A number for which words may stand. */
+#define COUNT(member, low, high, words, values, help)                                              \
+    OPTION(member, INT, low, high, words, values, help, NULL)
 #define CUBE(member, help) OPTION(member, CUBE, 0, 0, NULL, NULL, help, NULL)
 #define TEXT(member, help) OPTION(member, TEXT, 0, 0, NULL, NULL, help, NULL)
 
@@ -118,8 +121,13 @@ static const tess_option attention_options[] = {
     REAL(min_density, 1e-6, 1, "smallest density of a head that has its own"),
     REAL(max_density, 1e-6, 1,
          "largest density of a head that has its own; less is faster, and holds less mass"),
-    VALUE(compensate, on_off, on_off_values,
-          "one virtual key that stands for all keys that were dropped"),
+    COUNT(
+        compensate, 0, 64, on_off, on_off_values,
+        "virtual keys that stand for the keys that were dropped: 0 or off: none, 1 or on: one for "
+        "all, more: one for each of so many clusters of keys"),
+    INT64_IN("steps", cluster_every, 0, 1e9,
+             "steps between renewals of the clusters, which all clips share and checkpoints keep; "
+             "0: each clip has its own, found in every step"),
     WORD(predictor, predictors,
          "input of the predictors: q and k, or the block's input with or without rotary positions"),
     INT(proj_dim, 8, 64, "length of the predictors' projections, a multiple of 8"),

@@ -96,7 +96,10 @@ typedef struct {
     /* Whether a query attends to a key in a layer's self attention, both by their raster index;
      * NULL: always. */
     int (*attends)(void *user, int layer, int sample, int head, int64_t query, int64_t key);
-    int compensate; /* 1: one more key stands for those a query does not attend to */
+    int compensate; /* more keys that stand for those a query does not attend to: 0, 1, or one for
+                       each of so many clusters, up to 64: */
+    /* The cluster of a key by its raster index; NULL: there is one. */
+    int (*cluster)(void *user, int layer, int sample, int head, int64_t key);
 } ref_model;
 
 tess_status ref_model_forward(const ref_model *model, double *out);

@@ -118,51 +118,62 @@ static double dot(const double *a, const double *b, int n)
     return sum;
 }
 
-/* to = the mean of the rows of x, `stride` apart, of the keys whose score is -inf. */
-static double mean_dropped(const double *x, int64_t stride, const double *s, int64_t keys, int dim,
-                           double *to)
-{
-    double n = 0.0;
-    memset(to, 0, (size_t)dim * sizeof *to);
-    for (int64_t j = 0; j < keys; j++)
-        if (s[j] == -INFINITY) {
-            n += 1.0;
-            for (int c = 0; c < dim; c++)
-                to[c] += x[j * stride + c];
-        }
-    for (int c = 0; c < dim && n > 0.0; c++)
-        to[c] /= n;
-    return n;
-}
-
-/* One query of one head: o = softmax(s) v over the keys it attends to, and over one more that
- * stands for the rest, with score q kbar / sqrt(dim) + log of their number. */
-static void attend(const net *t, int64_t i, int h, int64_t keys, int self)
+/* The virtual key of one cluster: its score, -INFINITY where no key of it is dropped, and its value.
+ */
+static double virtual_key(const net *t, const double *q, const double *k, const double *v, int h,
+                          const double *s, int64_t keys, int cluster, double *value)
 {
     const int dim = t->m->config->head_dim;
+    double mean[256] = {0}, n = 0.0;
+    memset(value, 0, (size_t)dim * sizeof *value);
+    for (int64_t j = 0; j < keys; j++) {
+        const int of =
+            t->m->cluster ? t->m->cluster(t->m->user, t->layer, t->sample, h, j) : cluster;
+        if (s[j] > -INFINITY || of != cluster)
+            continue;
+        n++;
+        for (int c = 0; c < dim; c++) {
+            mean[c] += k[j * t->dim + c];
+            value[c] += v[j * t->dim + c];
+        }
+    }
+    for (int c = 0; c < dim && n > 0.0; c++) {
+        mean[c] /= n;
+        value[c] /= n;
+    }
+    return n > 0.0 ? dot(q, mean, dim) / sqrt((double)dim) + log(n) : -INFINITY;
+}
+
+/* One query of one head: o = softmax(s) v over the keys it attends to, and over one more for each
+ * cluster of the rest, with score q kbar / sqrt(dim) + log of their number. */
+static void attend(const net *t, int64_t i, int h, int64_t keys, int self)
+{
+    const int dim = t->m->config->head_dim, virtual = self ? t->m->compensate : 0;
     const int64_t at = h * dim;
     const double *q = t->q + i * t->dim + at, *k = t->k + at, *v = t->v + at;
-    double *s = t->wide, *o = t->o + i * t->dim + at, most = -INFINITY, sum = 0.0, mean[256] = {0};
+    double *s = t->wide, *o = t->o + i * t->dim + at, most = -INFINITY, sum = 0.0;
+    double scores[64], values[64][256];
     for (int64_t j = 0; j < keys; j++) {
         const int sees =
             !self || !t->m->attends || t->m->attends(t->m->user, t->layer, t->sample, h, i, j);
         s[j] = sees ? dot(q, k + j * t->dim, dim) / sqrt((double)dim) : -INFINITY;
-    }
-    s[keys] = -INFINITY;
-    if (self && t->m->compensate) {
-        const double dropped = mean_dropped(k, t->dim, s, keys, dim, mean);
-        if (dropped > 0.0)
-            s[keys] = dot(q, mean, dim) / sqrt((double)dim) + log(dropped);
-        mean_dropped(v, t->dim, s, keys, dim, mean);
-    }
-    for (int64_t j = 0; j <= keys; j++)
         most = fmax(most, s[j]);
-    for (int64_t j = 0; j <= keys; j++)
+    }
+    for (int c = 0; c < virtual; c++) {
+        scores[c] = virtual_key(t, q, k, v, h, s, keys, c, values[c]);
+        most = fmax(most, scores[c]);
+    }
+    for (int64_t j = 0; j < keys; j++)
         sum += s[j] = exp(s[j] - most);
+    for (int c = 0; c < virtual; c++)
+        sum += scores[c] = exp(scores[c] - most);
     memset(o, 0, (size_t)dim * sizeof *o);
-    for (int64_t j = 0; j <= keys; j++)
-        for (int c = 0; c < dim && s[j] > 0.0; c++)
-            o[c] += s[j] / sum * (j < keys ? v[j * t->dim + c] : mean[c]);
+    for (int64_t j = 0; j < keys; j++)
+        for (int d = 0; d < dim && s[j] > 0.0; d++)
+            o[d] += s[j] / sum * v[j * t->dim + d];
+    for (int c = 0; c < virtual; c++)
+        for (int d = 0; d < dim && scores[c] > 0.0; d++)
+            o[d] += scores[c] / sum * values[c][d];
 }
 
 static void attention(const net *t, int64_t keys, int self)

@@ -19,6 +19,7 @@ tess_status tess__control_save(const tess__control *c, const char *dir)
     TESS_TRY(tess__path(path, dir, decisions_file));
     const int32_t n = tess__control_units(c, c->state.cubes[tess__best_cube(&c->state)].cube);
     TESS_TRY(tess__dsv_state_write(c->ctx, path, &c->state, &c->attention, n));
+    TESS_TRY(tess__clusters_save(c, dir));
     if (!c->predictor)
         return TESS_OK;
     TESS_TRY(tess__path(path, dir, predictor_file));
@@ -118,6 +119,7 @@ tess_status tess__control_resume(tess__control *c, const char *dir)
         return status;
     }
     TESS_TRY(tess__control_adopt(c, &d));
+    TESS_TRY(tess__clusters_load(c, dir));
     /* Those of the file may have changed since. */
     TESS_TRY(tess__control_impose(c, d.imposed ? d.imposed : c->imposed.choice));
     tess__control_changed(c);

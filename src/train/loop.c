@@ -57,6 +57,7 @@ static tess_status forward(tess_train *t, int micro)
             &t->control->table, t->pass, t->u,
             &(tess__attend_pass){.number = t->step * t->opts.accumulate + micro,
                                  .sample = (int64_t)t->pg.dp_rank * t->batch,
+                                 .renews = micro == 0,
                                  .observer = &t->control->observer}));
     return tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out);
 }

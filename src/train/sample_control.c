@@ -93,6 +93,21 @@ static void make_sparse(tess__control *c)
         tess__window(cubes, c->attention.density, c->state.window);
 }
 
+/* Clusters of the checkpoint serve where all sparse layers have them; else each clip has its own. */
+static tess_status take_clusters(tess__control *c, const char *checkpoint)
+{
+    int missing = 0;
+    if (!c->clusters.centroids)
+        return TESS_OK;
+    if (checkpoint)
+        TESS_TRY(tess__clusters_load(c, checkpoint));
+    for (int layer = 0; layer < c->config.layers; layer++)
+        missing |= c->state.sparse[layer] && c->clusters.found[layer] == 0;
+    if (missing)
+        c->clusters.centroids = NULL;
+    return TESS_OK;
+}
+
 static tess_status make_control(tess__sampler *s, const tess_model *model,
                                 const tess_sample_opts *o, const int grid[3])
 {
@@ -120,6 +135,8 @@ static tess_status make_control(tess__sampler *s, const tess_model *model,
                              o->checkpoint ? o->checkpoint : "the model");
     if (s->mode != TRAINED)
         make_sparse(s->control);
+    TESS_TRY(take_clusters(s->control, o->checkpoint));
+    tess__control_changed(s->control);
     return TESS_OK;
 }
 

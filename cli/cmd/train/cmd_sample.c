@@ -23,7 +23,7 @@ static tess_status run(cli *c, const void *given)
     }
 #define SAMPLE(name, metavar, of) OPT_OF(SAMPLE, AT(opts), name, 0, metavar, of)
 
-static const sample_values defaults = {.opts = TESS_SAMPLE_OPTS_INIT};
+static const sample_values defaults = {.opts = TESS_SAMPLE_OPTS_INIT, .compensate = -1};
 
 static const opt arguments[] = {
     {"CHECKPOINT", 0, OPT_PATH, AT(checkpoint), .required = 1,
@@ -70,8 +70,10 @@ static opt options[] = {
               "fraction of the softmax that budgets hold; measured while sampling, where it "
               "differs from the checkpoint's"),
     ATTENTION("max-density", max_density, "X", max_density, "most of a head's own density"),
-    ATTENTION("compensate", compensate, "WHEN", compensate,
-              "one virtual key stands for all that were dropped; default: the checkpoint's"),
+    {"compensate", .offset = AT(compensate), .value = "N", .own = OPT_OWN, .member = "compensate",
+     .table = TESS_OPTIONS_ATTENTION,
+     .help = "virtual keys that stand for the keys that were dropped: 0 or off: none, 1 or on: one "
+             "for all, more: one for each of so many clusters; default: the checkpoint's"},
     {"cube", 0, OPT_STRING, AT(cube), "FxHxW",
      .help = "queries that share keys; with --density, --mass or another --attention; default: the "
              "checkpoint's, or 2x4x4"},

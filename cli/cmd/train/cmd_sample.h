@@ -15,10 +15,11 @@ typedef struct {
     int64_t count, batch, frames, height, width, scale;
     double guidance, shift, fps;
     int ema;
-    const char *attention, *compensate, *cube, *proxy; /* NULL: the checkpoint's */
-    const char *selector;                              /* NULL: none */
-    double density, mass, max_density;                 /* NaN: the checkpoint's */
-    const char *density_out;                           /* NULL: not written */
+    const char *attention, *cube, *proxy; /* NULL: the checkpoint's */
+    int64_t compensate;                   /* -1: the checkpoint's */
+    const char *selector;                 /* NULL: none */
+    double density, mass, max_density;    /* NaN: the checkpoint's */
+    const char *density_out;              /* NULL: not written */
     int compare;
     int64_t search_every; /* 0: not given */
     /* many ranks */

@@ -22,6 +22,7 @@ static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
         if (a->kind != kind)
             *a = (tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .kind = kind};
         a->compensate = j->trained.attention.compensate;
+        a->cluster_every = j->trained.attention.cluster_every;
     }
     a->selector = v->selector;
     if (!isnan(v->mass)) {
@@ -35,8 +36,11 @@ static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
         if (a->min_density > a->max_density)
             a->min_density = a->max_density;
     }
-    if (v->compensate)
-        a->compensate = choices_value(TESS_OPTIONS_ATTENTION, "compensate", v->compensate);
+    if (v->compensate >= 0) {
+        /* Clusters of a checkpoint are for its own number of them. */
+        a->cluster_every = v->compensate == a->compensate ? a->cluster_every : 0;
+        a->compensate = (int)v->compensate;
+    }
     if (v->proxy)
         a->proxy = (tess_proxy)choices_value(TESS_OPTIONS_ATTENTION, "proxy", v->proxy);
     if (v->cube && !choices_cube(v->cube, a->cube))
@@ -62,7 +66,7 @@ static tess_status check_attention(const sample_job *j)
     const char *name = !isnan(v->density)       ? "density"
                        : !isnan(v->mass)        ? "mass"
                        : !isnan(v->max_density) ? "max-density"
-                       : v->compensate          ? "compensate"
+                       : v->compensate >= 0     ? "compensate"
                        : v->cube                ? "cube"
                        : v->proxy               ? "proxy"
                                                 : NULL;

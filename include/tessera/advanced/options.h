@@ -29,7 +29,7 @@ typedef struct {
     tess_option_type type;
     size_t offset;            /* of the member */
     double low, high;         /* of numbers, both included */
-    const char *const *words; /* of a WORD, ended by NULL */
+    const char *const *words; /* of a WORD, ended by NULL; of an INT: words for some numbers */
     const int *values;        /* of the words; NULL: 0, 1, 2, ... */
     const char *help;         /* a phrase */
     const char *unit;         /* of a number: "frames"; NULL: none */

@@ -135,7 +135,7 @@ typedef struct {
     int head_dim;          /* a multiple of 8 up to 256 */
     int64_t queries, keys; /* 1..2^31-1 */
     int32_t group, unit;   /* rows; 1 or more */
-    int compensate;        /* 1: with the virtual key */
+    int compensate;        /* virtual keys, as in tess_attn_shape */
     int proj_dim;          /* of the predictor that selects, a multiple of 8 up to 64; 0: lists are
                               given, and selecting them takes no time */
     int backward;          /* 1: the backward pass too */

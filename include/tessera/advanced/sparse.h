@@ -84,6 +84,8 @@ typedef struct {
     int learn;             /* 1: the forward pass adds the gradients of the predictor's loss to the
                               predictor's gradients; q and k get none from it */
     int hook;              /* 1: the hook is called in the forward pass */
+    int renew;             /* 1: the layer's part of tess_attend.centroids is found anew in the
+                              forward pass, from the keys of its samples; only if keys is given */
 } tess_attend_layer;
 
 /* Input and result of a layer's attention, for the hook; valid during the call. Views are F32, of
@@ -117,6 +119,9 @@ typedef struct {
     int reuse;              /* SEARCH: what was found for a sample's head in one of so many steps
                                before `step` is used again, if its budget is the same; 0: nothing */
     int search;             /* SEARCH: the set that is used and filled, below the pass's searches */
+    float *centroids;       /* (layers, heads, compensate, head_dim) of a pass made with compensate
+                               above 1: the clusters of keys, for all samples; the caller's, must
+                               outlive its calls. NULL: each sample's, found in each forward pass */
     tess_hook_fn hook;
     void *user;
 } tess_attend;

@@ -10,6 +10,7 @@
 
 #include "ctx_fixture.h"
 
+#include "tessera/advanced/clusters.h"
 #include "tessera/attn.h"
 #include "tessera/dist_attn.h"
 #include "tessera/strategy.h"
@@ -37,6 +38,13 @@ typedef struct {
     uint64_t seed;
 } problem;
 
+/* None, one, or one for each of some clusters: what problem i has. */
+static inline int virtual_keys(int i)
+{
+    static const int counts[] = {0, 1, 5};
+    return counts[i % 3];
+}
+
 /* What the ranks gave. Tensors as the inputs; lse (batch, heads, tokens). */
 typedef struct {
     float *o, *lse, *dq, *dk, *dv; /* (LAYERS, ...) */
@@ -58,6 +66,7 @@ typedef struct {
     int64_t groups[256], units[256];
     tess_plan *plan;
     float *q, *k, *v, *dout, *q_low, *k_low; /* (LAYERS, ...) */
+    float *centroids; /* numbers, the first ones of each layer: (batch, heads, compensate, dim) */
     answer got[REPEATS], want;
     rank_report reports[RANKS_MAX];
 } world;
@@ -196,6 +205,17 @@ static inline answer make_answer(const problem *p)
                     tensor(p, p->dim, 0), tensor(p, p->dim, 0)};
 }
 
+/* Samples have clusters of their own, or all the same. */
+static inline int64_t between(const problem *p)
+{
+    return p->seed % 2 ? (int64_t)p->heads * p->compensate * p->dim : 0;
+}
+
+static inline const float *centroids_of(const world *w, int layer)
+{
+    return w->centroids + (size_t)layer * numbers(&w->p, w->p.dim);
+}
+
 static inline void free_answer(answer *a)
 {
     free(a->o);
@@ -214,6 +234,7 @@ static inline world *make_world(const problem *p)
     float **const tensors[] = {&w->q, &w->k, &w->v, &w->dout, &w->q_low, &w->k_low};
     for (int i = 0; i < 6; i++)
         *tensors[i] = tensor(p, i < 4 ? p->dim : LOW, (uint64_t)i + 1);
+    w->centroids = tensor(p, p->dim, 7);
     for (int i = 0; i < REPEATS; i++)
         w->got[i] = make_answer(p);
     w->want = make_answer(p);
@@ -223,8 +244,8 @@ static inline world *make_world(const problem *p)
 static inline void free_world(world *w)
 {
     tess_plan_destroy(w->plan);
-    float *const tensors[] = {w->q, w->k, w->v, w->dout, w->q_low, w->k_low};
-    for (int i = 0; i < 6; i++)
+    float *const tensors[] = {w->q, w->k, w->v, w->dout, w->q_low, w->k_low, w->centroids};
+    for (int i = 0; i < 7; i++)
         free(tensors[i]);
     for (int i = 0; i < REPEATS; i++)
         free_answer(&w->got[i]);
@@ -400,6 +421,8 @@ static inline tess_status run_layer(const rank_run *r, int layer, int backward, 
     const tess_view k_low = rows_from(p, w->k_low, layer, LOW, first);
     const tess_dist_call call = {.layer = layer,
                                  .save = layer,
+                                 .centroids = centroids_of(w, layer),
+                                 .centroids_between = between(p),
                                  .choose = p->lists == DENSE ? NULL : choose,
                                  .user = r->state,
                                  .q_low = p->with_lse ? &q_low : NULL,
@@ -502,6 +525,18 @@ static inline tess_status run_rank(void *user, tess_ctx *own, tess_comm *comm)
 
 /* ---- the answer of one rank ------------------------------------------------------------------ */
 
+/* (batch, heads, compensate, dim) of a layer; the caller frees it. */
+static inline float *centroids_alone(const world *w, int layer)
+{
+    const size_t set = (size_t)w->p.heads * (size_t)w->p.compensate * (size_t)w->p.dim;
+    float *all = malloc((size_t)w->p.batch * set * sizeof *all + 1);
+    assert_non_null(all);
+    for (int b = 0; b < w->p.batch; b++)
+        memcpy(all + (size_t)b * set, centroids_of(w, layer) + b * between(&w->p),
+               set * sizeof *all);
+    return all;
+}
+
 static inline void answer_alone(world *w)
 {
     const problem *p = &w->p;
@@ -524,8 +559,12 @@ static inline void answer_alone(world *w)
         const tess_view dv = rows_from(p, w->want.dv, l, p->dim, 0);
         float *lse = w->want.lse + (size_t)l * numbers(p, 1);
         const tess_attn_saved saved = {&q, &k, &v, &o, lse};
+        float *centroids = centroids_alone(w, l);
+        if (p->compensate > 1)
+            CHECK_OK(tess_attn_centroids(attn, centroids));
         CHECK_OK(tess_attn_forward(attn, lists, &q, &k, &v, &o, lse));
         CHECK_OK(tess_attn_backward(attn, lists, &saved, &dout, NULL, &dq, &dk, &dv));
+        free(centroids);
         tess_selection_destroy(lists);
     }
     tess_attn_destroy(attn);

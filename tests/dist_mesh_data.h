@@ -22,7 +22,7 @@ static inline problem problem_of(int i, const mesh *m, int heads)
                      .tokens = 97 + i % 3 * 22,
                      .lists = lists,
                      .shards = (shard_kind)(i / 2 % SHARD_KINDS),
-                     .compensate = i / 7 % 2,
+                     .compensate = virtual_keys(i / 2),
                      .band = lists == DENSE ? 0 : i / 3 % 3 * 9,
                      .tokens_first = i / 5 % 2,
                      .with_lse = i / 4 % 2,

@@ -92,7 +92,7 @@ static void check_heads(int heads)
                                .tokens = 41 + i % 3 * 16,
                                .lists = (list_kind)((ranks + m) % LIST_KINDS),
                                .shards = (shard_kind)(i / 2 % SHARD_KINDS),
-                               .compensate = i / 3 % 2,
+                               .compensate = virtual_keys(i / 3),
                                .tokens_first = i / 5 % 2,
                                .with_lse = i / 4 % 2,
                                .seed = (uint64_t)i};
@@ -160,7 +160,7 @@ static void blocks_in_any_order_and_shares_anywhere_equal_one_rank(void **state)
                            .tokens = 97,
                            .lists = (list_kind)(i % LIST_KINDS),
                            .shards = (shard_kind)(i / 3 % SHARD_KINDS),
-                           .compensate = i / 2 % 2,
+                           .compensate = virtual_keys(i / 2),
                            .with_lse = 1,
                            .seed = (uint64_t)i + 100};
         const mesh whole = {p.ranks, 1, 1};
@@ -207,7 +207,7 @@ static void threads_of_a_rank_change_no_bit(void **state)
                        .batch = 2,
                        .tokens = 401,
                        .lists = ROWS,
-                       .compensate = 1,
+                       .compensate = 3,
                        .with_lse = 1,
                        .seed = 3};
     world *w[2];

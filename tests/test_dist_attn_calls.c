@@ -260,7 +260,7 @@ static void wrong_options_get_a_sentence(void **state)
     WITH(heads, 65537, "heads is 65537, must be 1..65536");
     WITH(head_dim, 20, "head_dim is 20, must be a multiple of 8 up to 256");
     WITH(scale, -1.0f, "scale is -1, must be positive, or 0 for 1/sqrt(head_dim)");
-    WITH(compensate, 2, "compensate is 2, must be 0..1");
+    WITH(compensate, 65, "compensate is 65, must be 0..64");
     WITH(tokens, 0, "tokens is 0, must be 1..2147483647");
     WITH(proj_dim, -1, "proj_dim is -1, must be 0..65536");
     WITH(saves, -1, "saves is -1, must be 0..65536");

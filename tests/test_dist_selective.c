@@ -290,7 +290,7 @@ static void threads_of_a_rank_change_no_bit(void **state)
                        .batch = 2,
                        .tokens = 401,
                        .lists = ROWS,
-                       .compensate = 1,
+                       .compensate = 4,
                        .with_lse = 1,
                        .seed = 3};
     world *w[2];
@@ -414,7 +414,7 @@ static void a_rank_without_memory_ends_all(void **state)
                        .batch = 1,
                        .tokens = 60,
                        .lists = ROWS,
-                       .compensate = 1,
+                       .compensate = 2,
                        .seed = 2};
     world *w = make_world(&p);
     draw_plan(w, &(mesh){2, 2, 1}, &(mesh){1, 1, 4}, 1);

@@ -147,8 +147,9 @@ static void passes_with_predictors_equal_one_rank(void **state)
 {
     (void)state;
     for (int choice = 0; choice < 8; choice++) {
-        const tess_sparse_opts room = {
-            .proj_dim = LOW, .learn_rows = LEARN, .compensate = choice / 2 % 2};
+        const tess_sparse_opts room = {.proj_dim = LOW,
+                                       .learn_rows = LEARN,
+                                       .compensate = choice / 2 % 2 ? 1 + choice % 2 * 3 : 0};
         trial *t = make_trial(choice & 1 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL, &room, "fractional");
         const int hidden = choice / 4;
         t->predictor =
@@ -177,7 +178,8 @@ static void keys_that_are_nowhere_whole_equal_one_rank(void **state)
     (void)state;
     static const char *const strategies[] = {"ring", "selective", "2x2r", "2x2s"};
     for (int choice = 0; choice < 8; choice++) {
-        const tess_sparse_opts room = {.proj_dim = LOW, .compensate = choice % 6 == 1};
+        const tess_sparse_opts room = {.proj_dim = LOW,
+                                       .compensate = choice == 5 ? 1 : choice % 2 * 3};
         const int sparse = choice % 2, some = choice / 2 < 2;
         trial *t = make_trial(choice & 4 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL,
                               sparse || choice / 2 % 2 ? &room : NULL, strategies[choice / 2]);

@@ -56,7 +56,7 @@ typedef struct {
     int proj_dim;                /* elements of projected q and k, which are sent in layers with a
                                     head of density below 1; 0: none */
     int lse;                     /* 1: all forward calls request lse */
-    int compensate;              /* 1: a virtual key represents the keys that a list omits */
+    int compensate;              /* virtual keys, as in tess_dist_attn_opts */
     int saves;                   /* sets of saved activations; tess_dist_attn_opts */
     int train;                   /* 1: backward passes too; 0: forward only */
     int whole_keys;              /* 1: selectors need all keys of a head on one rank: neither rings

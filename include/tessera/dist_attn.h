@@ -37,7 +37,8 @@ typedef struct {
     int batch, heads;      /* 1..65536 */
     int head_dim;          /* a multiple of 8 up to 256 */
     float scale;           /* 0: 1 / sqrt(head_dim) */
-    int compensate;        /* 1: a virtual key represents the keys that a list omits */
+    int compensate;        /* virtual keys that represent the keys that a list omits, as in
+                              tess_attn_shape */
     int64_t tokens;        /* of a sample, over all ranks; 1..2^31-1 */
     const int64_t *bounds; /* (ranks + 1): rank p owns rows bounds[p]..bounds[p + 1] - 1 */
     int32_t n_groups;      /* query groups of selections; 0: none, dense attention only */
@@ -93,6 +94,12 @@ typedef struct {
     void *user;
     const tess_view *q_low, *k_low; /* projected q, k: batch x heads x local rows x proj_dim; NULL:
                                        none. Forward only */
+    const float
+        *centroids; /* (heads, compensate, head_dim) of the first sample, where compensate is
+                               above 1: a key belongs to the nearest of its head. The same on all
+                               ranks; backward: those of the forward call, unless all was dense */
+    int64_t
+        centroids_between; /* floats to those of the next sample; 0: all samples have the same */
     const tess_union_counts
         *unions; /* tess_cp_info.unions: selected keys are counted there while the
                                   group measures them; NULL: not counted. Forward only */

@@ -73,6 +73,16 @@ tess_status tess_attn_labels(const tess_attn *attn, const uint8_t **labels)
     return TESS_OK;
 }
 
+tess_status tess_attn_centroids(tess_attn *attn, const float *centroids)
+{
+    TESS_REQUIRE(attn);
+    if (attn->clusters == 0)
+        return tess__invalid(__func__, "compensate is %d, must be 2 or more",
+                             attn->shape.compensate);
+    attn->given = centroids;
+    return TESS_OK;
+}
+
 void tess__attn_use_labels(tess_attn *attn, uint8_t *labels, int known)
 {
     attn->labels = labels ? labels : attn->own;

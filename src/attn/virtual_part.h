@@ -16,38 +16,53 @@
 /* What the lists of n_q groups leave out, over all parts of the keys of one sample and head. */
 typedef struct {
     int32_t n_q;
+    int clusters;            /* virtual keys of a group: 1, or one for each cluster of keys */
     const int64_t *bounds_q; /* (n_q + 1): rows of the groups */
-    int64_t *rows;           /* (n_q): keys left out */
-    float *sums;             /* (n_q, 2, head_dim): of their k, and of their v */
+    int64_t *rows;           /* (n_q, clusters): keys left out */
+    float *sums;             /* (n_q, clusters, 2, head_dim): of their k, and of their v */
 } tess__left;
 
-/* Whether attention of this workspace has virtual keys of its own. */
-void tess__attn_compensate(tess_attn *attn, int on);
+/* Floats of the sums of some rows: (clusters, 2, head_dim), and with several clusters how many rows
+ * each has (clusters). */
+static inline int64_t tess__sum_floats(int clusters, int head_dim)
+{
+    return (int64_t)clusters * 2 * head_dim + (clusters > 1 ? clusters : 0);
+}
+
+/* Whether attention of this workspace has virtual keys of its own, and how many. */
+void tess__attn_compensate(tess_attn *attn, int virtual_keys);
+
+/* Clusters are those of the centroids in use (tess__attn_use_centroids).
+ *
+ * labels (rows) = the cluster of each row of k, where there are several. */
+void tess__row_labels(tess_attn *attn, int64_t rows, const tess_view *k, uint8_t *labels);
 
 /* Adds the rows of k and v that each list leaves out; sel: batch 1, heads 1. */
 void tess__left_out(tess_attn *attn, const tess_selection *sel, const tess_view *k,
                     const tess_view *v, const tess__left *left);
 
-/* The same for lists that are empty, of which the sums (2, head_dim) of all rows are known. */
+/* The same for lists that are empty, of which the sums of all rows are known. rows: their number,
+ * for one cluster. */
 void tess__left_all(const tess_attn *attn, int64_t rows, const float *sums, const tess__left *left);
 
-/* sums (2, head_dim) = those of all rows of k and v. */
+/* sums = those of all rows of k and v, tess__sum_floats of them. */
 void tess__row_sums(tess_attn *attn, int64_t rows, const tess_view *k, const tess_view *v,
-                    float *sums);
+                    int clusters, float *sums);
 
 /* o and lse of the groups' rows, which cover the listed keys, cover the virtual keys too. */
 void tess__virtual_join(const tess_attn *attn, const tess__left *left, const tess_view *q,
                         const tess_view *o, float *lse);
 
-/* Adds to dq what the virtual keys give. each (n_q, 2, head_dim): what every row of k and of v gets
- * that a group leaves out; all (2, head_dim) grows by their sum. */
+/* Adds to dq what the virtual keys give. each (n_q, clusters, 2, head_dim): what every row of k and
+ * of v gets that a group leaves out; all (clusters, 2, head_dim) grows by their sum. */
 void tess__virtual_gradients(const tess_attn *attn, const tess__left *left,
                              const tess_attn_saved *saved, const tess_view *dout,
                              const tess_view *dq, float *each, float *all);
 
-/* Adds to dk and dv what the rows of a part get from the groups that leave them out. all: the sum
+/* Adds to dk and dv what the rows k of a part get from the groups that leave them out. all: the sum
  * of each. */
-void tess__virtual_return(const tess_attn *attn, const tess_selection *sel, const float *each,
-                          const float *all, const tess_view *dk, const tess_view *dv);
+void tess__virtual_return(tess_attn *attn, const tess_selection *sel, const tess_view *k,
+                          int clusters, const float *each, const float *all, const tess_view *dk,
+                          const tess_view *dv);
 
 #endif

@@ -71,3 +71,12 @@ tess_view tess__share_k(const tess__dist_layer *layer, int sample, const tess__d
 {
     return rows_at(packed, sample * layer->kv.packed_rows + share->k_place, width);
 }
+
+void tess__use_clusters(const tess_dist_attn *d, const tess_dist_call *call, int sample,
+                        int32_t head)
+{
+    const int64_t set = (int64_t)d->opts.compensate * d->opts.head_dim;
+    if (d->opts.compensate > 1 && call->centroids)
+        tess__attn_use_centroids(d->attn,
+                                 call->centroids + sample * call->centroids_between + head * set);
+}

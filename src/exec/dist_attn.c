@@ -37,6 +37,16 @@ static tess_status check_call(const char *who, const tess_dist_attn *d, const te
     return TESS_OK;
 }
 
+/* Clusters of keys are given with lists. */
+static tess_status check_centroids(const char *who, const tess_dist_attn *d,
+                                   const tess_dist_call *call)
+{
+    if (d->opts.compensate > 1 && !call->centroids)
+        return tess__invalid(who, "centroids is NULL, must be given: compensate is %d",
+                             d->opts.compensate);
+    return TESS_OK;
+}
+
 static tess_status check_forward(const tess_dist_attn *d, const tess_dist_call *call,
                                  const tess_view *q, const tess_view *k, const tess_view *v,
                                  const tess_view *o)
@@ -45,6 +55,8 @@ static tess_status check_forward(const tess_dist_attn *d, const tess_dist_call *
     TESS_TRY(check_call(who, d, call));
     if (call->choose && !d->opts.groups)
         return tess__invalid(who, "choose is given, but n_groups is 0");
+    if (call->choose)
+        TESS_TRY(check_centroids(who, d, call));
     if ((call->q_low || call->k_low) && d->opts.proj_dim == 0)
         return tess__invalid(who, "%s is given, but proj_dim is 0",
                              call->q_low ? "q_low" : "k_low");
@@ -70,6 +82,9 @@ static tess_status check_backward(const tess_dist_attn *d, const tess_dist_call 
     if (d->activations[call->save].layer != call->layer)
         return tess__invalid(who, "set %d has no forward call of layer %d", call->save,
                              call->layer);
+    for (int64_t i = 0; i < d->opts.batch * d->layers[call->layer].n_shares; i++)
+        if (!d->activations[call->save].dense[i])
+            TESS_TRY(check_centroids(who, d, call));
     const int dim = d->opts.head_dim;
     TESS_TRY(check_view(who, "dout", dout, d->local_rows, dim));
     TESS_TRY(check_view(who, "dq", dq, d->local_rows, dim));

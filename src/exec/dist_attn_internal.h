@@ -266,6 +266,17 @@ tess_view tess__share_q(const tess__dist_layer *layer, int sample, const tess__d
 tess_view tess__share_k(const tess__dist_layer *layer, int sample, const tess__dist_share *share,
                         float *packed, int width);
 
+/* Clusters of the keys of one sample and head in the calls that follow, by the call's centroids; of
+ * no effect where there are none. */
+void tess__use_clusters(const tess_dist_attn *d, const tess_dist_call *call, int sample,
+                        int32_t head);
+
+/* Virtual keys of a group, 1 or more, for sizes of their sums. */
+static inline int tess__virtual_keys(const tess_dist_attn *d)
+{
+    return TESS_MAX(d->opts.compensate, 1);
+}
+
 /* ---- dist_lists.c ---------------------------------------------------------------------------- */
 
 /* Calls the callback for the keys of a share; k, q_low and k_low may be NULL. Adds the pairs to

@@ -40,7 +40,7 @@ static tess_status check_numbers(const tess_dist_attn_opts *o)
 {
     TESS_TRY(tess__check_range(create, "batch", o->batch, 1, 65536));
     TESS_TRY(tess__check_range(create, "heads", o->heads, 1, 65536));
-    TESS_TRY(tess__check_range(create, "compensate", o->compensate, 0, 1));
+    TESS_TRY(tess__check_range(create, "compensate", o->compensate, 0, TESS_CLUSTERS_MAX));
     TESS_TRY(tess__check_range(create, "tokens", o->tokens, 1, INT32_MAX));
     TESS_TRY(tess__check_range(create, "proj_dim", o->proj_dim, 0, 65536));
     TESS_TRY(tess__check_range(create, "saves", o->saves, 0, 65536));

@@ -117,9 +117,8 @@ int64_t tess__layer_groups(const tess_dist_attn *d, const tess__dist_layer *laye
 static size_t left_bytes(const tess_dist_attn *d, const tess__dist_layer *layer)
 {
     const size_t groups = (size_t)d->opts.batch * (size_t)tess__layer_groups(d, layer);
-    return d->opts.compensate
-               ? groups * (sizeof(int64_t) + 2 * (size_t)d->opts.head_dim * sizeof(float))
-               : 0;
+    return groups * (size_t)d->opts.compensate *
+           (sizeof(int64_t) + 2 * (size_t)d->opts.head_dim * sizeof(float));
 }
 
 void tess__left_plan(const tess_dist_attn *d, tess__dist_layer *layer)
@@ -142,12 +141,12 @@ tess__left tess__left_of(const tess_dist_attn *d, const tess__dist_run *run, int
 {
     const tess__dist_layer *layer = run->layer;
     const tess__dist_share *share = &layer->shares[i];
-    const int64_t groups = tess__layer_groups(d, layer);
-    const int64_t at = sample * groups + (int64_t)(share->bits / tess__group_bytes(d));
+    const int64_t groups = tess__layer_groups(d, layer), keys = tess__virtual_keys(d);
+    const int64_t at = keys * (sample * groups + (int64_t)(share->bits / tess__group_bytes(d)));
     int64_t *rows =
         (int64_t *)(void *)(run->acts->kind_data + layer->kind_bytes - left_bytes(d, layer));
-    float *sums = (float *)(rows + d->opts.batch * groups);
-    return (tess__left){share->n_groups, share->bounds, rows + at,
+    float *sums = (float *)(rows + d->opts.batch * groups * keys);
+    return (tess__left){share->n_groups, (int)keys, share->bounds, rows + at,
                         sums + at * 2 * d->opts.head_dim};
 }
 
@@ -157,6 +156,7 @@ void tess__partial_left(tess_dist_attn *d, tess__dist_run *run, int sample, int6
     const tess__left left = tess__left_of(d, run, sample, i);
     const tess_view k = rows_of(d, keys->k), v = rows_of(d, keys->v);
     const timer t = begin(d);
+    tess__use_clusters(d, run->call, sample, run->layer->shares[i].head);
     tess__left_out(d->attn, lists, &k, &v, &left);
     end(d, run, t);
 }
@@ -192,12 +192,14 @@ void tess__partial_virtual(tess_dist_attn *d, tess__dist_run *run, int sample, i
     end(d, run, t);
 }
 
-void tess__partial_return(tess_dist_attn *d, tess__dist_run *run, const tess_selection *lists,
+void tess__partial_return(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                          const tess__key_subset *keys, const tess_selection *lists,
                           const float *each, const float *all, float *dk, float *dv)
 {
-    const tess_view to_k = rows_of(d, dk), to_v = rows_of(d, dv);
+    const tess_view k = rows_of(d, keys->k), to_k = rows_of(d, dk), to_v = rows_of(d, dv);
     const timer t = begin(d);
-    tess__virtual_return(d->attn, lists, each, all, &to_k, &to_v);
+    tess__use_clusters(d, run->call, sample, run->layer->shares[i].head);
+    tess__virtual_return(d->attn, lists, &k, tess__virtual_keys(d), each, all, &to_k, &to_v);
     end(d, run, t);
 }
 

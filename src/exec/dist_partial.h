@@ -57,15 +57,22 @@ tess__left tess__left_of(const tess_dist_attn *d, const tess__dist_run *run, int
 
 /* Virtual keys of a share: partial_left adds the rows of some keys that its lists omit;
  * partial_join merges the virtual keys into acts->o and acts->lse; partial_virtual computes their
- * gradients: run->dq, each (groups, 2, head_dim) and all (2, head_dim); partial_return adds those
- * to dk and dv of the omitted rows of some keys. */
+ * gradients: run->dq, each (groups, virtual keys, 2, head_dim) and all (virtual keys, 2,
+ * head_dim); partial_return adds those to dk and dv of the omitted rows of some keys. */
 void tess__partial_left(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
                         const tess__key_subset *keys, const tess_selection *lists);
 void tess__partial_join(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i);
 void tess__partial_virtual(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
                            float *each, float *all);
-void tess__partial_return(tess_dist_attn *d, tess__dist_run *run, const tess_selection *lists,
+void tess__partial_return(tess_dist_attn *d, tess__dist_run *run, int sample, int64_t i,
+                          const tess__key_subset *keys, const tess_selection *lists,
                           const float *each, const float *all, float *dk, float *dv);
+
+/* Floats of the sums of rows, of one sample and head. */
+static inline int64_t tess__dist_sums(const tess_dist_attn *d)
+{
+    return tess__sum_floats(tess__virtual_keys(d), d->opts.head_dim);
+}
 
 /* to += from, n floats. */
 void tess__add_floats(const tess_dist_attn *d, float *restrict to, const float *restrict from,

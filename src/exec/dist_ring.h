@@ -32,8 +32,10 @@ typedef struct {
     uint8_t *message;       /* (2, steps, bytes of a message): which parts a position needs */
     int *first, *last;      /* (steps): first and last step in which a position needs the part */
     uint8_t *started;       /* (batch, shares): 1: o, or dq, has been written */
+    int32_t *heads;         /* (n_heads): of the group, ascending */
+    uint8_t *labels;        /* (rows of the own key part): where keys have clusters, scratch */
     int64_t virtual_offset; /* floats of scratch before those of virtual keys */
-    int64_t sums;           /* floats of sums of rows: (batch, heads, 2, head_dim) */
+    int64_t sums;           /* floats of sums of rows: tess__dist_sums of each (batch, heads) */
 } tess__ring_exec;
 
 /* The key part on this rank at a step. */
@@ -99,8 +101,8 @@ tess_status tess__ring_fetch_sums(tess_dist_attn *d, tess__dist_run *run, const 
                                   const uint8_t *needs);
 
 /* Backward: the gradient that each group contributes to each of its omitted rows, (batch, groups,
- * 2, head_dim) in the order of shares, and the sum over the groups of each share, (batch, shares,
- * 2, head_dim). */
+ * virtual keys, 2, head_dim) in the order of shares, and the sum over the groups of each share,
+ * tess__dist_sums apart (batch, shares), of which (virtual keys, 2, head_dim) are in use. */
 float *tess__ring_each(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,
                        int sample, int64_t i);
 float *tess__ring_all(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,

@@ -52,7 +52,7 @@ static tess_status backward_share(tess_dist_attn *d, tess__dist_run *run, const 
         memset(to.v, 0, (size_t)(to.rows * dim) * sizeof(float));
     }
     if (tess__has_virtual(d, run, sample, i))
-        tess__partial_return(d, run, lists, tess__ring_each(d, run, x, sample, i),
+        tess__partial_return(d, run, sample, i, &keys, lists, tess__ring_each(d, run, x, sample, i),
                              tess__ring_all(d, run, x, sample, i), to.k, to.v);
     return TESS_OK;
 }

@@ -7,6 +7,7 @@
 #include "dist_ring.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* The units of block b, which begins and ends where units do. */
 static tess__unit_run units_of(const tess_dist_attn *d, const tess_plan_info *info, int32_t b)
@@ -58,6 +59,20 @@ static tess_status make_part(const tess_dist_attn *d, const tess__dist_plan *in,
     return TESS_OK;
 }
 
+/* What virtual keys need: the group's heads, labels of the own rows. */
+static tess_status make_virtual(const tess_dist_attn *d, tess__arena *arena,
+                                const tess_ring_view *view, tess__ring_exec *x)
+{
+    const size_t rows = d->opts.compensate > 1 ? (size_t)x->parts[x->position].rows : 0;
+    const size_t heads = (size_t)view->n_heads;
+    x->heads = tess__arena_take(arena, heads * sizeof *x->heads);
+    x->labels = tess__arena_take(arena, rows);
+    if (!x->heads || !x->labels)
+        return TESS_ENOMEM;
+    memcpy(x->heads, view->heads, heads * sizeof *x->heads);
+    return TESS_OK;
+}
+
 static tess_status make_arrays(const tess_dist_attn *d, tess__arena *arena,
                                const tess__dist_layer *layer, tess__ring_exec *x)
 {
@@ -84,7 +99,7 @@ static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__r
         tess__raise_to(&x->q_floats, layer->shares[i].q_rows * dim);
     const int parts = d->opts.saves > 0 ? 5 : 2;
     x->virtual_offset = 2 * x->max_floats * parts + 2 * x->q_floats;
-    x->sums = (int64_t)d->opts.batch * x->n_heads * 2 * dim;
+    x->sums = (int64_t)d->opts.batch * x->n_heads * tess__dist_sums(d);
     tess__raise_to(&need->scratch, x->virtual_offset + tess__ring_virtual_floats(d, layer, x));
     layer->kind_bytes = (size_t)x->steps * (size_t)x->steps;
     tess__left_plan(d, layer);
@@ -114,6 +129,7 @@ tess_status tess__ring_plan(const tess_dist_attn *d, const tess__dist_plan *in,
         x->ranks[s] = tess__rank_at(&plan, tess__rank_group(&plan, d->rank), s);
     for (int t = 0; t < x->steps; t++)
         TESS_TRY(make_part(d, in, &view.step[t], &x->parts[view.step[t].part]));
+    TESS_TRY(make_virtual(d, in->arena, &view, x));
     TESS_TRY(tess__row_exchange_create(d, in, TESS_ROWS_KV, info.packed_k, &layer->kv));
     TESS_TRY(tess__partial_plan(d, in, 2 * d->opts.head_dim, layer, &x->low, need));
     raise_need(d, layer, x, need);

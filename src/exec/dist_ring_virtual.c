@@ -11,7 +11,8 @@
  *   forward    p -> s   sum k, sum v of key part p        where s does not need p
  *   backward   s -> p   sum over groups of e
  *
- * Cost: 8 D bytes for each sample, head and such pair of positions, as control traffic.
+ * Cost: 8 D bytes for each sample, head and such pair of positions, as control traffic; with C
+ * clusters of keys C (8 D + 4), for sums and numbers of rows are those of each cluster.
  *
  *   scratch, from virtual_offset   each | all | out (steps blocks) | in (steps blocks)
  */
@@ -21,7 +22,8 @@
 
 static int64_t each_floats(const tess_dist_attn *d, const tess__dist_layer *layer)
 {
-    return d->opts.batch * tess__layer_groups(d, layer) * 2 * d->opts.head_dim;
+    return d->opts.batch * tess__layer_groups(d, layer) * tess__virtual_keys(d) * 2 *
+           d->opts.head_dim;
 }
 
 int64_t tess__ring_virtual_floats(const tess_dist_attn *d, const tess__dist_layer *layer,
@@ -36,14 +38,14 @@ float *tess__ring_each(const tess_dist_attn *d, const tess__dist_run *run, const
     const int64_t groups = tess__layer_groups(d, run->layer);
     const int64_t before = (int64_t)(run->layer->shares[i].bits / tess__group_bytes(d));
     return (float *)d->scratch.data + x->virtual_offset +
-           (sample * groups + before) * 2 * d->opts.head_dim;
+           (sample * groups + before) * tess__virtual_keys(d) * 2 * d->opts.head_dim;
 }
 
 float *tess__ring_all(const tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,
                       int sample, int64_t i)
 {
     return (float *)d->scratch.data + x->virtual_offset + each_floats(d, run->layer) +
-           (sample * run->layer->n_shares + i) * 2 * d->opts.head_dim;
+           (sample * run->layer->n_shares + i) * tess__dist_sums(d);
 }
 
 /* Whether key part p is not sent to position s, so that sums are. */
@@ -90,8 +92,9 @@ static void sum_part(tess_dist_attn *d, const tess__dist_run *run, const tess__r
                 tess__ring_rows(d, x, x->position, run->acts->k, sample, h);
             const tess_view k = {.data = keys.k, .dtype = TESS_DTYPE_F32, .stride_s = dim};
             const tess_view v = {.data = keys.v, .dtype = TESS_DTYPE_F32, .stride_s = dim};
-            tess__row_sums(d->attn, keys.rows, &k, &v, block);
-            block += 2 * dim;
+            tess__use_clusters(d, run->call, sample, x->heads[h]);
+            tess__row_sums(d->attn, keys.rows, &k, &v, tess__virtual_keys(d), block);
+            block += tess__dist_sums(d);
         }
 }
 
@@ -112,7 +115,7 @@ tess_status tess__ring_fetch_sums(tess_dist_attn *d, tess__dist_run *run, const 
                 const tess__left left = tess__left_of(d, run, sample, i);
                 if (tess__has_virtual(d, run, sample, i))
                     tess__left_all(d->attn, x->parts[p].rows,
-                                   in + (sample * x->n_heads + i) * 2 * d->opts.head_dim, &left);
+                                   in + (sample * x->n_heads + i) * tess__dist_sums(d), &left);
             }
         in += x->sums;
     }
@@ -140,10 +143,28 @@ void tess__ring_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__ring
     }
 }
 
+/* Adds what each row of the own key part gets from one position, by its cluster. */
+static void add_rows(tess_dist_attn *d, const tess__dist_run *run, const tess__ring_exec *x,
+                     int sample, int h, const float *from)
+{
+    const int dim = d->opts.head_dim, many = d->opts.compensate > 1;
+    const tess__key_subset to = tess__ring_rows(d, x, x->position, run->dk, sample, h);
+    const tess__key_subset own = tess__ring_rows(d, x, x->position, run->acts->k, sample, h);
+    const tess_view k = {.data = own.k, .dtype = TESS_DTYPE_F32, .stride_s = dim};
+    if (many) {
+        tess__use_clusters(d, run->call, sample, x->heads[h]);
+        tess__row_labels(d->attn, to.rows, &k, x->labels);
+    }
+    for (int64_t r = 0; r < to.rows; r++) {
+        const float *row = from + (ptrdiff_t)(many ? x->labels[r] : 0) * 2 * dim;
+        tess__add_floats(d, to.k + r * dim, row, dim);
+        tess__add_floats(d, to.v + r * dim, row + dim, dim);
+    }
+}
+
 tess_status tess__ring_return_sums(tess_dist_attn *d, tess__dist_run *run, const tess__ring_exec *x,
                                    const uint8_t *needs)
 {
-    const int dim = d->opts.head_dim;
     float *const all = (float *)d->scratch.data + x->virtual_offset + each_floats(d, run->layer);
     float *const out = all + x->sums, *in = out + x->sums * x->steps;
     TESS_TRY(exchange_sums(d, run, x, needs, 1, all, out, in));
@@ -151,13 +172,8 @@ tess_status tess__ring_return_sums(tess_dist_attn *d, tess__dist_run *run, const
         if (!is_skipped(x, needs, s, x->position))
             continue;
         for (int sample = 0; sample < d->opts.batch; sample++)
-            for (int h = 0; h < x->n_heads; h++, in += 2 * dim) {
-                const tess__key_subset to = tess__ring_rows(d, x, x->position, run->dk, sample, h);
-                for (int64_t r = 0; r < to.rows; r++) {
-                    tess__add_floats(d, to.k + r * dim, in, dim);
-                    tess__add_floats(d, to.v + r * dim, in + dim, dim);
-                }
-            }
+            for (int h = 0; h < x->n_heads; h++, in += tess__dist_sums(d))
+                add_rows(d, run, x, sample, h, in);
     }
     return TESS_OK;
 }

@@ -13,7 +13,8 @@
  *
  * Cost of a rank beside that of q: 2 D floats for each remote row of the union, forward and
  * backward, and at most a bit for each key unit, head and sample; with virtual keys two rows of
- * sums for each owner rank, head and sample, forward and backward. Memory: the rows of the union,
+ * sums for each owner rank, head and sample, forward and backward, with clusters of keys two for
+ * each cluster. Memory: the rows of the union,
  * and as much for gradients. The union is not known in advance, so these buffers grow during calls.
  */
 #include "dist_selective.h"
@@ -73,15 +74,16 @@ static size_t index_bytes(const tess_dist_attn *d, const tess__selective *x)
     return (size_t)x->words * sizeof(int64_t) + ((size_t)d->opts.n_units + 1) * sizeof(int64_t);
 }
 
-/* With virtual keys: rest (batch, n_local_heads, 2, head_dim), and each (groups of a share, 2,
- * head_dim), after the index. */
+/* With virtual keys, after the index: rest, sums of each (batch, n_local_heads); each (groups of a
+ * share, virtual keys, 2, head_dim), and all (virtual keys, 2, head_dim). */
 static int64_t virtual_floats(const tess_dist_attn *d, const tess__dist_layer *layer,
                               const tess__selective *x)
 {
     int64_t groups = 0;
     for (int64_t i = 0; i < layer->n_shares; i++)
         tess__raise_to(&groups, layer->shares[i].n_groups);
-    return d->opts.compensate ? 2 * d->opts.head_dim * (d->opts.batch * x->n_local_heads + groups)
+    return d->opts.compensate ? d->opts.batch * x->n_local_heads * tess__dist_sums(d) +
+                                    (groups + 1) * tess__virtual_keys(d) * 2 * d->opts.head_dim
                               : 0;
 }
 
@@ -197,8 +199,8 @@ static void join_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__sel
                          int64_t i, int64_t item)
 {
     const tess__left left = tess__left_of(d, run, sample, i);
-    tess__left_all(d->attn, d->opts.tokens - keys->rows,
-                   rest_of(d, x) + item * 2 * d->opts.head_dim, &left);
+    tess__left_all(d->attn, d->opts.tokens - keys->rows, rest_of(d, x) + item * tess__dist_sums(d),
+                   &left);
     tess__partial_left(d, run, sample, i, keys, lists);
     tess__partial_join(d, run, sample, i);
 }
@@ -252,15 +254,16 @@ static tess_status selective_forward(tess_dist_attn *d, tess__dist_run *run)
 
 /* Gradients of the virtual keys of a share: to dq, to dk and dv of the union, and to the rest. */
 static void return_virtual(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
-                           const tess_selection *lists, int sample, int64_t i, int64_t item,
-                           float *dk, float *dv)
+                           const tess__key_subset *keys, const tess_selection *lists, int sample,
+                           int64_t i, int64_t item, float *dk, float *dv)
 {
-    const int64_t row = 2 * d->opts.head_dim;
-    float *const rest = rest_of(d, x), *const each = rest + d->opts.batch * x->n_local_heads * row;
-    float all[2 * TESS_DIM_MAX] = {0};
+    const int64_t row = 2 * tess__virtual_keys(d) * d->opts.head_dim, sums = tess__dist_sums(d);
+    float *const rest = rest_of(d, x), *const all = rest + d->opts.batch * x->n_local_heads * sums;
+    float *const each = all + row;
+    memset(all, 0, (size_t)row * sizeof *all);
     tess__partial_virtual(d, run, sample, i, each, all);
-    tess__partial_return(d, run, lists, each, all, dk, dv);
-    tess__add_floats(d, rest + item * row, all, row);
+    tess__partial_return(d, run, sample, i, keys, lists, each, all, dk, dv);
+    tess__add_floats(d, rest + item * sums, all, row);
 }
 
 /* Gradients of all shares: dq, and dk and dv of the unions, (2, rows of all unions, head_dim).
@@ -287,8 +290,8 @@ static tess_status differentiate(tess_dist_attn *d, tess__dist_run *run, const t
                 run->dq + (sample * layer->q.packed_rows + share->q_place) * dim,
                 share->same_head ? part : dk, share->same_head ? part + n : dv));
             if (tess__has_virtual(d, run, sample, i))
-                return_virtual(d, run, x, lists, sample, i, item, share->same_head ? part : dk,
-                               share->same_head ? part + n : dv);
+                return_virtual(d, run, x, &keys, lists, sample, i, item,
+                               share->same_head ? part : dk, share->same_head ? part + n : dv);
             if (share->same_head) {
                 tess__add_floats(d, dk, part, n);
                 tess__add_floats(d, dv, part + n, n);
@@ -317,7 +320,7 @@ static tess_status selective_backward(tess_dist_attn *d, tess__dist_run *run)
     run->status = tess__buffer_grow(d->ctx, &d->sums, sum_floats(d, x, &a), sizeof(float));
     if (d->opts.compensate)
         memset(rest_of(d, x), 0,
-               (size_t)(d->opts.batch * x->n_local_heads * 2 * d->opts.head_dim) * sizeof(float));
+               (size_t)(d->opts.batch * x->n_local_heads * tess__dist_sums(d)) * sizeof(float));
     if (run->status == TESS_OK)
         run->status = differentiate(d, run, x, &a, d->sums.data);
     TESS_TRY(tess__run_agree(d, run));

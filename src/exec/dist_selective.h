@@ -30,6 +30,7 @@ typedef struct {
     uint64_t *requested;  /* (batch, first[ranks], local_words): local units that other ranks need,
                             counted from unit_begin */
     int64_t *row_offsets; /* (batch * n_local_heads + 1): first row of a sample and head */
+    uint8_t *labels;      /* (batch, heads, local rows): clusters, where keys have any */
 } tess__key_requests;
 
 size_t tess__key_requests_bytes(const tess_dist_attn *d, const tess__selective *x);
@@ -82,14 +83,14 @@ tess_status tess__keys_fetch(tess_dist_attn *d, tess__dist_run *run, const tess_
                              const tess__key_requests *a);
 
 /* Returns their gradients, (2, rows, head_dim), to run->local_dk and run->local_dv. With virtual
- * keys also `rest` (batch, n_local_heads, 2, head_dim), the gradient of every row that this rank
- * has not requested; NULL without. */
+ * keys also `rest`, tess__dist_sums of each (batch, n_local_heads): the gradient of every row that
+ * this rank has not requested, by its cluster; NULL without. */
 tess_status tess__key_gradients_return(tess_dist_attn *d, tess__dist_run *run,
                                        const tess__selective *x, const tess__key_requests *a,
                                        float *gradients, const float *rest);
 
-/* rest (batch, n_local_heads, 2, head_dim) = the sums of K and of V over the rows that this rank
- * has not requested. */
+/* rest, tess__dist_sums of each (batch, n_local_heads) = the sums of K and of V over the rows that
+ * this rank has not requested, by cluster. Sets a->labels. */
 tess_status tess__rest_sums_fetch(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                                   const tess__key_requests *a, float *rest);
 

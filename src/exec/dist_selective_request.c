@@ -26,11 +26,17 @@ static size_t set_counts(const tess_dist_attn *d, const tess__selective *x, size
     return batch * (size_t)(x->n_local_heads * x->words);
 }
 
+static size_t label_bytes(const tess_dist_attn *d)
+{
+    const size_t heads = (size_t)d->opts.batch * (size_t)d->opts.heads;
+    return d->opts.compensate > 1 ? heads * (size_t)d->local_rows : 0;
+}
+
 size_t tess__key_requests_bytes(const tess_dist_attn *d, const tess__selective *x)
 {
     size_t theirs, places;
     const size_t mine = set_counts(d, x, &theirs, &places);
-    return 8 * (mine + theirs + places);
+    return 8 * (mine + theirs + places) + label_bytes(d);
 }
 
 tess__key_requests tess__key_requests_of(const tess_dist_attn *d, const tess__selective *x,
@@ -39,7 +45,8 @@ tess__key_requests tess__key_requests_of(const tess_dist_attn *d, const tess__se
     size_t theirs, places;
     const size_t mine = set_counts(d, x, &theirs, &places);
     uint64_t *at = (void *)own;
-    return (tess__key_requests){at, at + mine, (int64_t *)(void *)(at + mine + theirs)};
+    return (tess__key_requests){at, at + mine, (int64_t *)(void *)(at + mine + theirs),
+                                (uint8_t *)(at + mine + theirs + places)};
 }
 
 static uint64_t *needed_at(const tess__selective *x, const tess__key_requests *a, int sample,
@@ -203,9 +210,10 @@ static tess_status reserve_messages(tess_dist_attn *d, const tess__selective *x,
             for (int64_t h = 0; p != d->rank && h < x->n_local_heads; h++)
                 in += tess__rows_from(d, x, a, p, sample, h);
     }
-    if (d->opts.compensate) { /* two rows of sums for each sample, head and owner */
-        out += d->opts.batch * x->first[d->ranks];
-        in += d->opts.batch * x->n_local_heads * d->ranks;
+    if (d->opts.compensate) { /* sums for each sample, head and owner, in rows of k and v */
+        const int64_t row = 2 * d->opts.head_dim, each = (tess__dist_sums(d) + row - 1) / row;
+        out += each * d->opts.batch * x->first[d->ranks];
+        in += each * d->opts.batch * x->n_local_heads * d->ranks;
     }
     const int64_t most = 2 * TESS_MAX(out, in) * d->opts.head_dim;
     TESS_TRY(grow(d, &d->send, most));

@@ -7,7 +7,8 @@
  *
  * The rows of a sample and head are in token order, so that those of one owner are contiguous.
  * Virtual keys represent rows that are not requested, too: their owners send the sums of these, two
- * rows of floats for each sample and head (control), and receive the gradient of each such row.
+ * rows of floats for each sample and head (control), and receive the gradient of each such row. With
+ * clusters of keys they send two rows for each cluster, and how many rows each has.
  */
 #include "dist_selective.h"
 
@@ -42,18 +43,18 @@ static void add_rows(float *local, int64_t stride, float *message, int64_t step,
 }
 
 /* Calls fn for the requested rows of view, with consecutive rows of the message; returns the end of
- * these. requested 0: for the rows that are not requested, with one row of the message. */
+ * these. */
 static float *each_row(const tess_dist_attn *d, const tess__selective *x,
-                       const tess__key_requests *a, int sample, int64_t item, int requested,
-                       const tess_view *view, rows_fn fn, float *message)
+                       const tess__key_requests *a, int sample, int64_t item, const tess_view *view,
+                       rows_fn fn, float *message)
 {
     const uint64_t *set = tess__requested_at(d, x, a, sample, item);
     const int64_t low = d->opts.bounds[d->rank], high = d->opts.bounds[d->rank + 1];
     const int64_t base = x->unit_begin[d->rank], n = x->unit_end[d->rank] - base;
-    const int64_t step = requested ? d->opts.head_dim : 0;
+    const int64_t step = d->opts.head_dim;
     int64_t at = 0;
     for (tess__row_span s;
-         s = tess__next_rows(d, set, requested, base, n, low, high, &at), s.end > s.begin;) {
+         s = tess__next_rows(d, set, 1, base, n, low, high, &at), s.end > s.begin;) {
         fn(tess__view_row(view, sample, x->heads[item], s.begin - low), view->stride_s, message,
            step, s.end - s.begin, d->opts.head_dim);
         message += (s.end - s.begin) * step;
@@ -115,8 +116,8 @@ static void own_rows(const tess_dist_attn *d, const tess__selective *x, const te
         const int sample = (int)(i / x->n_local_heads);
         const int64_t item = x->first[d->rank] + i % x->n_local_heads;
         const int64_t place = a->row_offsets[i] + rows_before(d, x, a, d->rank, i);
-        each_row(d, x, a, sample, item, 1, k, fn, keys + place * dim);
-        each_row(d, x, a, sample, item, 1, v, fn, keys + (a->row_offsets[items] + place) * dim);
+        each_row(d, x, a, sample, item, k, fn, keys + place * dim);
+        each_row(d, x, a, sample, item, v, fn, keys + (a->row_offsets[items] + place) * dim);
     }
 }
 
@@ -128,8 +129,8 @@ static float *requested_rows(const tess_dist_attn *d, const tess__selective *x,
 {
     for (int sample = 0; sample < d->opts.batch; sample++)
         for (int64_t item = x->first[c]; item < x->first[c + 1]; item++) {
-            message = each_row(d, x, a, sample, item, 1, k, fn, message);
-            message = each_row(d, x, a, sample, item, 1, v, fn, message);
+            message = each_row(d, x, a, sample, item, k, fn, message);
+            message = each_row(d, x, a, sample, item, v, fn, message);
         }
     return message;
 }
@@ -168,32 +169,69 @@ tess_status tess__keys_fetch(tess_dist_attn *d, tess__dist_run *run, const tess_
 
 /* ---- rows that are not requested ------------------------------------------------------------ */
 
-/* sum (head_dim) = sum of the local rows that an item does not request, of a sample. */
-static void sum_unrequested(const tess_dist_attn *d, const tess__selective *x,
-                            const tess__key_requests *a, int sample, int64_t item,
-                            const tess_view *view, float *sum)
+/* Labels of all local keys. */
+static void label_rows(const tess_dist_attn *d, const tess__dist_run *run,
+                       const tess__key_requests *a)
+{
+    if (d->opts.compensate <= 1)
+        return;
+    for (int sample = 0; sample < d->opts.batch; sample++)
+        for (int head = 0; head < d->opts.heads; head++) {
+            tess_view k = *run->k;
+            k.data = tess__view_row(run->k, sample, head, 0);
+            tess__use_clusters(d, run->call, sample, head);
+            tess__row_labels(d->attn, d->local_rows, &k,
+                             a->labels + ((int64_t)sample * d->opts.heads + head) * d->local_rows);
+        }
+}
+
+/* Labels of a head's local keys; NULL: there is one cluster. */
+static const uint8_t *labels_of(const tess_dist_attn *d, const tess__key_requests *a, int sample,
+                                int32_t head)
+{
+    return d->opts.compensate > 1
+               ? a->labels + ((int64_t)sample * d->opts.heads + head) * d->local_rows
+               : NULL;
+}
+
+/* sums (tess__dist_sums) = those of the local rows that an item does not request, of a sample. */
+static void sum_unrequested(const tess_dist_attn *d, const tess__dist_run *run,
+                            const tess__selective *x, const tess__key_requests *a, int sample,
+                            int64_t item, float *sums)
 {
     const uint64_t *set = tess__requested_at(d, x, a, sample, item);
     const int64_t low = d->opts.bounds[d->rank], high = d->opts.bounds[d->rank + 1];
     const int64_t base = x->unit_begin[d->rank], n = x->unit_end[d->rank] - base;
-    double sums[TESS_DIM_MAX] = {0};
-    int64_t at = 0;
-    for (tess__row_span s;
-         s = tess__next_rows(d, set, 0, base, n, low, high, &at), s.end > s.begin;)
-        for (int64_t r = s.begin; r < s.end; r++) {
-            const float *row = tess__view_row(view, sample, x->heads[item], r - low);
-            for (int c = 0; c < d->opts.head_dim; c++)
-                sums[c] += (double)row[c];
-        }
-    for (int c = 0; c < d->opts.head_dim; c++)
-        sum[c] = (float)sums[c];
+    const uint8_t *labels = labels_of(d, a, sample, x->heads[item]);
+    const int dim = d->opts.head_dim;
+    for (int cluster = 0; cluster < tess__virtual_keys(d); cluster++) {
+        double sum[2 * TESS_DIM_MAX] = {0};
+        int64_t at = 0, rows = 0;
+        for (tess__row_span s;
+             s = tess__next_rows(d, set, 0, base, n, low, high, &at), s.end > s.begin;)
+            for (int64_t r = s.begin - low; r < s.end - low; r++) {
+                if (labels && labels[r] != cluster)
+                    continue;
+                const float *k = tess__view_row(run->k, sample, x->heads[item], r);
+                const float *v = tess__view_row(run->v, sample, x->heads[item], r);
+                for (int c = 0; c < dim; c++) {
+                    sum[c] += (double)k[c];
+                    sum[dim + c] += (double)v[c];
+                }
+                rows++;
+            }
+        for (int c = 0; c < 2 * dim; c++)
+            sums[cluster * 2 * dim + c] = (float)sum[c];
+        if (labels)
+            sums[tess__virtual_keys(d) * 2 * dim + cluster] = (float)rows;
+    }
 }
 
 /* Sizes of the messages of sums: from owner ranks to requesting ranks, or back. */
 static void rest_sizes(const tess_dist_attn *d, const tess__selective *x, int64_t *owner,
                        int64_t *requesting)
 {
-    const int64_t row = d->opts.batch * 2 * d->opts.head_dim * (int64_t)sizeof(float);
+    const int64_t row = d->opts.batch * tess__dist_sums(d) * (int64_t)sizeof(float);
     for (int r = 0; r < d->ranks; r++) {
         owner[r] = tess__requests_keys(x, r, d->rank) ? row * (x->first[r + 1] - x->first[r]) : 0;
         requesting[r] = tess__requests_keys(x, d->rank, r) ? row * x->n_local_heads : 0;
@@ -203,15 +241,16 @@ static void rest_sizes(const tess_dist_attn *d, const tess__selective *x, int64_
 tess_status tess__rest_sums_fetch(tess_dist_attn *d, tess__dist_run *run, const tess__selective *x,
                                   const tess__key_requests *a, float *rest)
 {
-    const int64_t dim = d->opts.head_dim, n = d->opts.batch * x->n_local_heads * 2 * dim;
+    const int64_t n = d->opts.batch * x->n_local_heads * tess__dist_sums(d);
     float *out = d->send.data;
     const float *in = d->recv.data;
+    label_rows(d, run, a);
     rest_sizes(d, x, d->send_bytes, d->recv_bytes);
     for (int c = 0; c < d->ranks; c++)
         for (int sample = 0; d->send_bytes[c] > 0 && sample < d->opts.batch; sample++)
-            for (int64_t item = x->first[c]; item < x->first[c + 1]; item++, out += 2 * dim) {
-                sum_unrequested(d, x, a, sample, item, run->k, out);
-                sum_unrequested(d, x, a, sample, item, run->v, out + dim);
+            for (int64_t item = x->first[c]; item < x->first[c + 1]; item++) {
+                sum_unrequested(d, run, x, a, sample, item, out);
+                out += tess__dist_sums(d);
             }
     const int64_t begin = tess_comm_clock(d->comm);
     TESS_TRY(tess_comm_alltoallv(d->comm, TESS_TRAFFIC_CONTROL, d->send.data, d->send_bytes,
@@ -230,7 +269,7 @@ tess_status tess__rest_sums_fetch(tess_dist_attn *d, tess__dist_run *run, const 
 static tess_status rest_gradients_return(tess_dist_attn *d, tess__dist_run *run,
                                          const tess__selective *x, const float *rest)
 {
-    const int64_t n = d->opts.batch * x->n_local_heads * 2 * d->opts.head_dim;
+    const int64_t n = d->opts.batch * x->n_local_heads * tess__dist_sums(d);
     float *out = d->send.data;
     rest_sizes(d, x, d->recv_bytes, d->send_bytes);
     for (int p = 0; p < d->ranks; p++)
@@ -245,17 +284,37 @@ static tess_status rest_gradients_return(tess_dist_attn *d, tess__dist_run *run,
     return TESS_OK;
 }
 
+/* Adds them to the rows that an item does not request, of a sample, by their clusters. */
+static void add_unrequested(const tess_dist_attn *d, const tess__dist_run *run,
+                            const tess__selective *x, const tess__key_requests *a, int sample,
+                            int64_t item, float *from)
+{
+    const uint64_t *set = tess__requested_at(d, x, a, sample, item);
+    const int64_t low = d->opts.bounds[d->rank], high = d->opts.bounds[d->rank + 1];
+    const int64_t base = x->unit_begin[d->rank], n = x->unit_end[d->rank] - base;
+    const uint8_t *labels = labels_of(d, a, sample, x->heads[item]);
+    const int dim = d->opts.head_dim;
+    int64_t at = 0;
+    for (tess__row_span s;
+         s = tess__next_rows(d, set, 0, base, n, low, high, &at), s.end > s.begin;)
+        for (int64_t r = s.begin - low; r < s.end - low; r++) {
+            float *row = from + (ptrdiff_t)(labels ? labels[r] : 0) * 2 * dim;
+            add_rows(tess__view_row(run->local_dk, sample, x->heads[item], r), 0, row, 0, 1, dim);
+            add_rows(tess__view_row(run->local_dv, sample, x->heads[item], r), 0, row + dim, 0, 1,
+                     dim);
+        }
+}
+
 /* Adds these gradients, ranks ascending. */
 static void add_rest(const tess_dist_attn *d, const tess__dist_run *run, const tess__selective *x,
                      const tess__key_requests *a)
 {
-    const int dim = d->opts.head_dim;
     float *in = d->recv.data;
     for (int c = 0; c < d->ranks; c++)
         for (int sample = 0; tess__requests_keys(x, c, d->rank) && sample < d->opts.batch; sample++)
-            for (int64_t item = x->first[c]; item < x->first[c + 1]; item++, in += 2 * dim) {
-                each_row(d, x, a, sample, item, 0, run->local_dk, add_rows, in);
-                each_row(d, x, a, sample, item, 0, run->local_dv, add_rows, in + dim);
+            for (int64_t item = x->first[c]; item < x->first[c + 1]; item++) {
+                add_unrequested(d, run, x, a, sample, item, in);
+                in += tess__dist_sums(d);
             }
 }
 

@@ -101,6 +101,7 @@ static tess_status attend(tess_dist_attn *d, tess__dist_run *run, int sample, in
     const tess_view o = tess__share_q(layer, sample, share, acts->o, dim);
     const int dense = acts->dense[sample * layer->n_shares + i];
     tess__attn_resize(d->attn, share->q_rows, share->k_rows);
+    tess__use_clusters(d, run->call, sample, share->head);
     const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_ns();
     const tess_status status =
         tess_attn_forward(d->attn, dense ? NULL : d->lists, &q, k, &v, &o,
@@ -170,6 +171,7 @@ static tess_status backward_share(tess_dist_attn *d, tess__dist_run *run, int sa
     const tess_selection *lists;
     TESS_TRY(tess__share_decode(d, run, sample, i, &lists));
     tess__attn_resize(d->attn, share->q_rows, share->k_rows);
+    tess__use_clusters(d, run->call, sample, share->head);
     const int64_t begin = tess_comm_clock(d->comm), cpu = tess__cpu_ns();
     const tess_status status =
         tess_attn_backward(d->attn, lists, &saved, &dout, NULL, &dq, &dk_part, &dv_part);

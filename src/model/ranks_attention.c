@@ -35,7 +35,10 @@ static tess_status choose(void *user, const tess_share_in *in, tess_selection *l
 
 static tess_dist_call call_of(tess_pass *p, int layer)
 {
+    int64_t between = 0;
     const tess_attend_layer *how = &p->sparse.layers[layer];
+    const int clusters = how->keys && p->room.compensate > 1;
+    const float *centroids = clusters ? tess__clusters_of(p, layer, &between) : NULL;
     const int all = p->shape.keep == TESS_KEEP_ALL;
     return (tess_dist_call){
         .layer = layer,
@@ -46,6 +49,8 @@ static tess_dist_call call_of(tess_pass *p, int layer)
         .choose = how->keys ? choose : NULL,
         .user = p,
         .unions = p->ranks.unions,
+        .centroids = centroids,
+        .centroids_between = between,
     };
 }
 

@@ -39,7 +39,7 @@ static void plans_of_whole_and_cut_heads_equal_one_rank(void **state)
                            .tokens = 121,
                            .lists = (list_kind)(i / 3 % LIST_KINDS),
                            .shards = (shard_kind)(i / 2 % SHARD_KINDS),
-                           .compensate = i % 4 == 1,
+                           .compensate = virtual_keys(i),
                            .tokens_first = i % 5 == 2,
                            .with_lse = i % 3 == 1,
                            .seed = (uint64_t)i};
@@ -58,7 +58,7 @@ static void rings_and_selected_keys_equal_one_rank(void **state)
                            .tokens = 121,
                            .lists = (list_kind)(i / 4 % LIST_KINDS),
                            .shards = (shard_kind)(i / 2 % SHARD_KINDS),
-                           .compensate = i % 5 < 2,
+                           .compensate = virtual_keys(i + 1),
                            .with_lse = i % 3 == 1,
                            .seed = (uint64_t)i + 50};
         const int parts = i % 4 < 2 ? size : 2; /* alone, or beside groups of heads */
@@ -97,7 +97,7 @@ static void every_strategy_equals_one_rank(void **state)
                            .tokens = 73 + 2 * (i % 5), /* 8 blocks and more */
                            .lists = way == 3 && lists == DENSE ? ROWS : lists,
                            .shards = (shard_kind)(i / 2 % SHARD_KINDS),
-                           .compensate = i % 3 == 1,
+                           .compensate = virtual_keys(i),
                            .with_lse = i % 2,
                            .seed = (uint64_t)i + 300};
         if (n < size && way == 0)
@@ -119,7 +119,7 @@ static void long_messages_arrive_whole(void **state)
     for (int i = 0; i < 4; i++) {
         problem q = p;
         q.heads = 3;
-        q.compensate = i % 2;
+        q.compensate = virtual_keys(i);
         q.band = i < 2 ? 0 : 150; /* sums of a ring return to the owner from the next but one */
         const mesh ring = {1, size, 1}, selective = {1, 1, size};
         world *w = make_world(&q);

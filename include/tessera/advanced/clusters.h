@@ -15,6 +15,12 @@ TESS_BEGIN_DECLS
  * compensate is 2 or more. */
 TESS_API tess_status tess_attn_labels(const tess_attn *attn, const uint8_t **labels);
 
+/* The clusters of the next calls on a selection: a key belongs to the nearest of its head's
+ * centroids (batch, heads, compensate, head_dim), the first of several. They stay the caller's and
+ * must outlive the calls. NULL: calls find their own. EINVAL unless the shape's compensate is 2 or
+ * more. */
+TESS_API tess_status tess_attn_centroids(tess_attn *attn, const float *centroids);
+
 TESS_END_DECLS
 
 #endif

@@ -131,8 +131,9 @@ static const opt step_keys[] = {
          "layers A..B-1 of the profile, among which the step's are evenly spaced; default: all"},
     {"group", 0, OPT_INT, AT(group), "N", "64", 1, 4096,
      .help = "queries that share their selection, about: the tokens' grid is cut into cubes"},
-    {"compensate", 0, OPT_INT, AT(compensate), "N", "0", 0, 1,
-     .help = "1: a virtual key stands for the keys that were not selected"},
+    {"compensate", 0, OPT_INT, AT(compensate), "N", "0", 0, 64,
+     .help =
+         "virtual keys for the keys that were not selected: 1 for all, or one for each cluster"},
     {"break_even", 0, OPT_DOUBLE, AT(break_even), "X", "0", 0, 1,
      .help = "heads of this density or more attend densely; 0: measured before a step is timed"},
     {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,

@@ -28,7 +28,7 @@ typedef struct {
     int64_t batch, heads, dim, tokens_q, tokens_k;
     double density; /* 1: dense, without a selection */
     int64_t unit, group;
-    int64_t compensate;    /* 1: a virtual key for what was not selected */
+    int64_t compensate;    /* virtual keys for what was not selected */
     int forward, backward; /* of pass: what runs */
     const char *pass;      /* "fwd", "bwd", "both" */
     const char *storage;   /* of k and v, or of what a step keeps: "f32", "bf16" */

@@ -28,8 +28,9 @@ tess_status verify_linear(workload *w, int all, verdict *v);
 tess_status verify_step(workload *w, int all, verdict *v);
 
 /* verify_sparse.c: runs a sparse step; sees (layers, batch, heads, tokens, tokens) = 1 where a
- * query attends to a key, by raster index, until workload_free. */
-tess_status verify_sparse_step(workload *w, const uint8_t **sees);
+ * query attends to a key, by raster index, until workload_free; labels (layers, batch, heads,
+ * tokens): clusters of keys, NULL where they have none. */
+tess_status verify_sparse_step(workload *w, const uint8_t **sees, const uint8_t **labels);
 
 /* ---- what they share ---------------------------------------------------------------------- */
 

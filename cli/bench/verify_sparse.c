@@ -16,6 +16,7 @@ typedef struct {
     tess_selection *sel;
     const int64_t *perm; /* (tokens): raster index of each place */
     uint8_t *sees;
+    uint8_t *labels; /* NULL: keys have no clusters */
 } recorder;
 
 static void mark(const recorder *r, uint8_t *sees, const tess_selection_lists *l)
@@ -33,6 +34,14 @@ static tess_view one_head(const tess_view *view, int64_t b, int64_t h)
     tess_view one = *view;
     one.data = (float *)view->data + b * view->stride_b + h * view->stride_h;
     return one;
+}
+
+/* The clusters of one head's keys, by raster index. */
+static void label(const recorder *r, int64_t list, const uint8_t *labels)
+{
+    const int64_t tokens = r->w->p.tokens;
+    for (int64_t t = 0; t < tokens; t++)
+        r->labels[list * tokens + r->perm[t]] = labels[t];
 }
 
 static tess_status record(void *user, const tess_hook_in *hook)
@@ -55,6 +64,8 @@ static tess_status record(void *user, const tess_hook_in *hook)
         TRY(tess_selector_run(r->selector, &in, r->sel));
         TRY(tess_selection_view(r->sel, &lists));
         mark(r, r->sees + list * pairs, &lists);
+        if (r->labels)
+            label(r, list, hook->labels + i * p->tokens);
     }
     return TESS_OK;
 }
@@ -80,21 +91,26 @@ static tess_status run(recorder *r)
     return workload_step_sparse(w);
 }
 
-tess_status verify_sparse_step(workload *w, const uint8_t **sees)
+tess_status verify_sparse_step(workload *w, const uint8_t **sees, const uint8_t **labels)
 {
     const problem *p = &w->p;
     recorder r = {.w = w};
-    void *perm, *data;
+    void *perm, *data, *clusters = NULL;
+    if (p->compensate > 1)
+        TRY(workload_take(w, p->layers * p->batch * p->heads * p->tokens, TESS_DTYPE_U8,
+                          &clusters));
     TRY(workload_take(w, p->tokens, TESS_DTYPE_I64, &perm));
     TRY(workload_take(w, p->layers * p->batch * p->heads * p->tokens * p->tokens, TESS_DTYPE_U8,
                       &data));
     TRY(tess_order_cubes(w->sparse.grid, w->sparse.cube, perm, NULL, NULL, NULL));
     r.perm = perm;
     r.sees = data;
+    r.labels = clusters;
     const tess_status status = run(&r);
     tess_selection_destroy(r.sel);
     tess_selector_destroy(r.selector);
     *sees = data;
+    *labels = clusters;
     return status;
 }
 #endif

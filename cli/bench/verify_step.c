@@ -22,6 +22,7 @@ typedef struct {
     double *values, *x, *timestep, *text, *out;
     float *direction;
     const uint8_t *sees; /* of a sparse step; see verify_sparse_step */
+    const uint8_t *labels;
 } reference;
 
 static tess_status widen(workload *w, const float *from, int64_t n, double **to)
@@ -51,6 +52,13 @@ static int attends(void *user, int layer, int sample, int head, int64_t query, i
     return r->sees[(list * p->tokens + query) * p->tokens + key];
 }
 
+static int cluster_of(void *user, int layer, int sample, int head, int64_t key)
+{
+    const reference *r = user;
+    const problem *p = &r->w->p;
+    return r->labels[((layer * p->batch + sample) * p->heads + head) * p->tokens + key];
+}
+
 static int64_t elements(const workload *w)
 {
     const tess_pass_shape *s = &w->pass_shape;
@@ -74,7 +82,8 @@ static tess_status run_reference(reference *r, double along, double *loss)
                          .timestep = r->timestep,
                          .text = r->text,
                          .attends = r->sees ? attends : NULL,
-                         .compensate = (int)w->p.compensate};
+                         .compensate = (int)w->p.compensate,
+                         .cluster = r->labels ? cluster_of : NULL};
     for (int64_t i = 0; along != 0 && i < r->info.count; i++)
         r->values[i] = r->info.values[i] + along * r->direction[i];
     TRY(ref_model_forward(&m, r->out));
@@ -142,7 +151,7 @@ tess_status verify_step(workload *w, int all, verdict *v)
     TRY(prepare(&r));
     if (p->backward)
         TRY(tess_model_zero_gradients(w->model));
-    TRY(problem_is_sparse_step(p) ? verify_sparse_step(w, &r.sees) : workload_step(w));
+    TRY(problem_is_sparse_step(p) ? verify_sparse_step(w, &r.sees, &r.labels) : workload_step(w));
     TRY(run_reference(&r, 0, &loss));
     const int64_t n = elements(w) * r.info.config.out_channels;
     verify_widen(&(verify_rows){w->y, n, r.out, NULL, 1, n}, &difference, &largest);

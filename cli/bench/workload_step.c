@@ -104,7 +104,8 @@ static tess_status make_ranks(workload *w, tess_pass_shape *shape)
         opts.n_groups = w->sparse.groups;
         opts.groups = w->sparse.bounds;
         opts.proj_dim = w->sparse.room.proj_dim;
-        opts.compensate = opts.whole_keys = w->sparse.room.compensate;
+        opts.compensate = w->sparse.room.compensate;
+        opts.whole_keys = opts.compensate > 0;
         const double most = w->sparse.room.max_density;
         opts.units_most = (int32_t)ceil((most > 0 ? most : 1) * (double)p->tokens);
     }

@@ -100,6 +100,8 @@ typedef struct {
     const tess_view *v;             /* NULL with context parallelism */
     const tess_view *q_low, *k_low; /* projections of the predictor; NULL without one */
     int proj_dim;
+    const uint8_t *labels; /* (batch, heads, tokens): clusters of the keys of heads that are sparse;
+                              NULL unless compensate is above 1, and with context parallelism */
     const float *lse; /* (batch, heads, tokens) over the keys that were attended to; NULL in a pass
                          without training */
 } tess_hook_in;

@@ -59,6 +59,7 @@ static void full_lists_are_dense(void **state)
 typedef struct {
     uint8_t sees[LISTS][TOKENS][TOKENS];
     int clusters, labels[LISTS][TOKENS]; /* where there are several virtual keys */
+    float weights[TOKENS];               /* of the keys of one head, in the pass's order */
     tess_ctx *ctx;
     const tess_attend *attend;
     int64_t perm[TOKENS], bounds[GROUPS + 1];
@@ -93,7 +94,7 @@ static int cluster_of(void *user, int layer, int sample, int head, int64_t key)
 }
 
 /* The nearest of the centroids, the first of several; in double precision. */
-static int nearest(const double *centroids, int n, const float *row)
+static int nearest(const double *centroids, int n, const float *row, float *distance)
 {
     double least = INFINITY;
     int label = 0;
@@ -106,6 +107,7 @@ static int nearest(const double *centroids, int n, const float *row)
             label = c;
         }
     }
+    *distance = (float)sqrt(least);
     return label;
 }
 
@@ -126,7 +128,7 @@ static void label(hook_lists *s, int list, const tess_view *k, const float *give
         memset(sums, 0, sizeof sums);
         for (int t = 0; t < TOKENS; t++) {
             const float *row = (const float *)k->data + t * k->stride_s;
-            labels[t] = nearest(centroids, n, row);
+            labels[t] = nearest(centroids, n, row, &s->weights[t]);
             members[labels[t]]++;
             for (int i = 0; i < dim; i++)
                 sums[labels[t] * dim + i] += row[i];
@@ -171,6 +173,7 @@ static tess_status hook(void *user, const tess_hook_in *l)
         k.data = (float *)k.data + i / HEADS * k.stride_b + i % HEADS * k.stride_h;
         tess_select_in in = {.q = &q, .k = &k, .head_dim = low ? l->proj_dim : config.head_dim};
         in.budget.keys = how->kind == TESS_SELECT_WINDOW ? 0 : how->keys[i];
+        in.weights = s->attend->by_error ? s->weights : NULL;
         memset(s->sees[list], 1, sizeof s->sees[list]);
         if (s->clusters > 1) {
             tess_view keys = *l->k;
@@ -196,7 +199,7 @@ static const double tolerance = 1.2e-5, step = 1e-5;
 
 /* The output, and the whole gradient along a random direction, on the lists that were chosen. */
 static void check_clusters(tess_select_kind kind, const tess_predictor_opts *opts, tess_proxy proxy,
-                           const tess_sparse_opts *room, float *centroids)
+                           const tess_sparse_opts *room, float *centroids, int by_error)
 {
     hook_lists *s = calloc(1, sizeof *s);
     assert_non_null(s);
@@ -210,6 +213,7 @@ static void check_clusters(tess_select_kind kind, const tess_predictor_opts *opt
     s->attend = &attend;
     s->clusters = room->compensate;
     attend.centroids = centroids;
+    attend.by_error = by_error;
     CHECK_OK(tess_order_cubes((int[3]){3, 5, 5}, cube, s->perm, NULL, s->bounds, NULL));
     layers[0].hook = layers[1].hook = 1;
     attend.proxy = proxy;
@@ -234,7 +238,7 @@ static void check_clusters(tess_select_kind kind, const tess_predictor_opts *opt
 static void check_against_reference(tess_select_kind kind, const tess_predictor_opts *opts,
                                     tess_proxy proxy, const tess_sparse_opts *room)
 {
-    check_clusters(kind, opts, proxy, room, NULL);
+    check_clusters(kind, opts, proxy, room, NULL, 0);
 }
 
 static void every_kind_matches_double_precision_on_its_lists(void **state)
@@ -277,10 +281,21 @@ static void virtual_keys_stand_for_the_clusters_of_what_is_dropped(void **state)
         const tess_sparse_opts room = {.proj_dim = 8, .compensate = counts[i]};
         const size_t n = (size_t)LAYERS * HEADS * (size_t)counts[i] * (size_t)config.head_dim;
         float *centroids = floats(n, 11);
-        check_clusters(TESS_SELECT_ORACLE, NULL, TESS_PROXY_MEAN, &room, NULL);
-        check_clusters(TESS_SELECT_WINDOW, NULL, TESS_PROXY_MEAN, &room, centroids);
+        check_clusters(TESS_SELECT_ORACLE, NULL, TESS_PROXY_MEAN, &room, NULL, 0);
+        check_clusters(TESS_SELECT_WINDOW, NULL, TESS_PROXY_MEAN, &room, centroids, 0);
         free(centroids);
     }
+}
+
+/* Keys far from their clusters' centroids come first. */
+static void keys_may_be_chosen_by_the_error_of_their_virtual_key(void **state)
+{
+    (void)state;
+    const tess_sparse_opts room = {.proj_dim = 8, .compensate = 6};
+    const tess_predictor_opts qk = {.proj_dim = 8};
+    check_clusters(TESS_SELECT_ORACLE, NULL, TESS_PROXY_MEAN, &room, NULL, 1);
+    check_clusters(TESS_SELECT_PREDICTOR, &qk, TESS_PROXY_MEAN, &room, NULL, 1);
+    check_clusters(TESS_SELECT_PREDICTOR, &qk, TESS_PROXY_SOFTMAX, &room, NULL, 1);
 }
 
 /* Those of all samples, found in a pass that renews them: kept by passes that do not. */
@@ -810,6 +825,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_virtual_key_stands_for_what_is_dropped),
     cmocka_unit_test(virtual_keys_stand_for_the_clusters_of_what_is_dropped),
     cmocka_unit_test(clusters_that_are_renewed_serve_later_passes),
+    cmocka_unit_test(keys_may_be_chosen_by_the_error_of_their_virtual_key),
     cmocka_unit_test(lists_kept_selected_again_or_run_again_give_the_same_bits),
     cmocka_unit_test(halves_change_gradients_by_their_rounding_alone),
     cmocka_unit_test(a_pass_without_training_gives_the_same_output),

@@ -95,6 +95,8 @@ typedef struct {
     float scale;            /* of the scores before the softmax, above 0; 0: 1 / sqrt(head_dim) */
     const float *lse;       /* ORACLE, SEARCH: (batch, heads, tokens_q) of q and k, as
                                tess_attn_forward gives it; saves a pass of two. NULL: computed */
+    const float *weights;   /* ORACLE, SEARCH, PREDICTOR: (batch, heads, tokens_k), above 0: the
+                               softmax mass of a key counts so many times; NULL: once */
     uint64_t seed;          /* RANDOM, EDGES: the same seed gives the same lists */
     const int32_t *groups;  /* (n_q): sel holds these of a whole's groups, and q their rows; RANDOM
                                draws by the numbers, WINDOW takes them for cubes. NULL: all, in

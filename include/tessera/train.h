@@ -63,6 +63,13 @@ typedef enum {
     TESS_PREDICTOR_HIDDEN_PLAIN, /* the block's input alone */
 } tess_predictor_kind;
 
+/* What a selector ranks keys by. */
+typedef enum {
+    TESS_CHOOSE_MASS,  /* softmax mass of the group's queries */
+    TESS_CHOOSE_ERROR, /* mass times the distance of the key from its cluster's centroid, the error
+                          of what stands for it; of DSV, ORACLE and SEARCH, compensate above 1 */
+} tess_choose;
+
 /* Initialise with TESS_ATTENTION_OPTS_INIT. tessera/advanced/options.h has the ranges. Densities
  * are fractions of the keys, 0..1. */
 typedef struct {
@@ -73,6 +80,7 @@ typedef struct {
     double max_density;
     int compensate; /* virtual keys that stand for the keys that were dropped: 0, 1: one for all,
                        2..64: one for each of so many clusters of keys */
+    tess_choose choose;    /* which keys are selected first */
     int64_t cluster_every; /* steps between renewals of the clusters, which all clips share; 0: each
                               clip has its own, found in every step */
     tess_predictor_kind predictor;

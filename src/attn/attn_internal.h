@@ -124,6 +124,10 @@ void tess__centroids_round(tess_attn *attn, const tess__centroid_shape *shape, c
                            const float *centroids, double *sums);
 void tess__centroids_move(const tess__centroid_shape *shape, const double *sums, float *centroids);
 
+/* distances (n) = that of each row of k from the nearest centroid. */
+void tess__centroid_distances(tess_attn *attn, const tess_view *k, int64_t n, int clusters, int dim,
+                              const float *centroids, float *distances);
+
 /* half (clusters): half of the centroids' squared lengths. */
 void tess__centroid_halves(const float *centroids, int clusters, int dim, float *half);
 

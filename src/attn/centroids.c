@@ -16,6 +16,7 @@
  */
 #include "attention.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -132,4 +133,32 @@ void tess__centroids_move(const tess__centroid_shape *s, const double *sums, flo
          item++, sums += dim + 1)
         for (int d = 0; sums[dim] > 0.0 && d < dim; d++)
             centroids[item * dim + d] = (float)(sums[d] / sums[dim]);
+}
+
+void tess__centroid_distances(tess_attn *attn, const tess_view *k, int64_t n, int clusters, int dim,
+                              const float *centroids, float *distances)
+{
+    float half[TESS_CLUSTERS_MAX];
+    tess__centroid_halves(centroids, clusters, dim, half);
+#pragma omp parallel for num_threads(attn->ctx->threads)
+    for (int64_t begin = 0; begin < n; begin += PIECE) {
+        const int64_t rows = TESS_MIN(n - begin, PIECE);
+        const tess__nearest nearest = {.k = {tess__view_row(k, 0, 0, begin), k->stride_s},
+                                       .dim = dim,
+                                       .clusters = clusters,
+                                       .centroids = centroids,
+                                       .half = half};
+        uint8_t labels[PIECE];
+        attn->ctx->kernels->attn_nearest(&nearest, 0, rows, labels,
+                                         &attn->scratch[omp_get_thread_num()]);
+        for (int64_t r = 0; r < rows; r++) {
+            const float *row = tess__view_row(k, 0, 0, begin + r);
+            const float *centroid = centroids + (ptrdiff_t)labels[r] * dim;
+            double sum = 0.0;
+            for (int d = 0; d < dim; d++)
+                sum +=
+                    ((double)row[d] - (double)centroid[d]) * ((double)row[d] - (double)centroid[d]);
+            distances[begin + r] = (float)sqrt(sum);
+        }
+    }
 }

@@ -6,6 +6,9 @@
  *   pooled:     s_u = p c_u,   p and c_u the means of the group's queries and of the unit's keys
  *   mass:       s_u = softmax mass of the unit over the group's queries (mass.c)
  *
+ * With weights e_j of the keys the mass of a key is taken times e_j, which for a proxy's score is
+ * log(e_j) / scale more.
+ *
  * Proxies go in chunks of TESS__ROWS groups, which share every load of a key panel. Flop of the
  * predictor: 2 n_q tokens_k dim; of pooled: 2 n_q n_k dim; of mass: 2 or 4 tokens_q tokens_k dim.
  */
@@ -67,6 +70,32 @@ static void reduce(float *to, const float *row, const int64_t *bounds, int32_t n
     }
 }
 
+/* Weights of a head's keys; NULL: none. */
+static const float *weights_of(const tess__select_job *job, int64_t head)
+{
+    return job->in->weights ? job->in->weights + head * job->sel->tokens_k : NULL;
+}
+
+static void weigh_scores(const tess__select_job *job, int64_t head, float *scores)
+{
+    const float *e = weights_of(job, head), inverse = 1.0f / job->scale;
+    for (int64_t j = 0; e && j < job->sel->tokens_k; j++)
+        scores[j] += inverse * logf(e[j]);
+}
+
+/* Units are single keys, or their mean weight counts. */
+static void weigh_mass(const tess__select_job *job, int64_t head, float *mass)
+{
+    const float *e = weights_of(job, head);
+    const int64_t *bounds = job->sel->bounds_k;
+    for (int32_t u = 0; e && u < job->sel->n_k; u++) {
+        float sum = 0.0f;
+        for (int64_t j = bounds[u]; j < bounds[u + 1]; j++)
+            sum += e[j];
+        mass[u] *= sum / (float)(bounds[u + 1] - bounds[u]);
+    }
+}
+
 void tess__rule_proxy(tess__select_job *job, const tess__scratch *w, int64_t head, int32_t g,
                       int32_t n)
 {
@@ -86,6 +115,7 @@ void tess__rule_proxy(tess__select_job *job, const tess__scratch *w, int64_t hea
                         job->head_panels, dim);
     for (int32_t i = 0; i < n; i++) {
         const float *scores = w->rows + i * w->ld;
+        weigh_scores(job, head, w->rows + i * w->ld);
         if (sel->n_k != sel->tokens_k) {
             reduce(w->scores, scores, sel->bounds_k, sel->n_k);
             scores = w->scores;
@@ -148,6 +178,7 @@ void tess__rule_mass(tess__select_job *job, const tess__scratch *w, int64_t head
         const int64_t row = sel->bounds_q[g + i], rows = sel->bounds_q[g + i + 1] - row;
         tess__mass_group(&keys, tess__view_row(job->in->q, b, h, row), job->in->q->stride_s, rows,
                          lse ? lse + head * sel->tokens_q + row : NULL, w, w->scores);
+        weigh_mass(job, head, w->scores);
         const int32_t k = job->keys
                               ? job->keys[head]
                               : tess__mass_count(w->scores, sel->n_k, job->in->budget.mass, w);

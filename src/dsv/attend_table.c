@@ -76,6 +76,7 @@ void tess__attend_table_fill(tess__control *c)
         .loss = c->attention.loss,
         .seed = c->opts.seed,
         .centroids = c->clusters.centroids,
+        .by_error = c->attention.choose == TESS_CHOOSE_ERROR,
     };
     t->learns = c->rules.learns;
 }

@@ -2,7 +2,8 @@
 /* attention_file.c - how a run attends, as a member of decisions.json: what sampling needs of it.
  *
  *   "attention": {"kind": "dsv", "density": 0.0, "mass": 0.9, "min_density": 0.03,
- *                 "max_density": 1.0, "compensate": 1, "cluster_every": 0, "input": "qk", "rotary": true,
+ *                 "max_density": 1.0, "compensate": 1, "cluster_every": 0,
+ *                 "choose": "mass", "input": "qk", "rotary": true,
  *                 "rank": 16, "proxy": "mean"}
  */
 #include "decide.h"
@@ -23,13 +24,13 @@ const char *tess__attention_name(tess_attention kind)
 
 json_t *tess__attention_out(const tess_attention_opts *o)
 {
-    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:i,s:I,s:s,s:b,s:i,s:s}", "kind",
+    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:i,s:I,s:s,s:s,s:b,s:i,s:s}", "kind",
                      words("kind")[o->kind], "density", o->density, "mass", o->mass, "min_density",
                      o->min_density, "max_density", o->max_density, "compensate", o->compensate,
-                     "cluster_every", (json_int_t)o->cluster_every, "input",
-                     inputs[o->predictor != TESS_PREDICTOR_QK], "rotary",
-                     o->predictor != TESS_PREDICTOR_HIDDEN_PLAIN, "rank", o->proj_dim, "proxy",
-                     words("proxy")[o->proxy]);
+                     "cluster_every", (json_int_t)o->cluster_every, "choose",
+                     words("choose")[o->choose], "input", inputs[o->predictor != TESS_PREDICTOR_QK],
+                     "rotary", o->predictor != TESS_PREDICTOR_HIDDEN_PLAIN, "rank", o->proj_dim,
+                     "proxy", words("proxy")[o->proxy]);
 }
 
 /* Runs from before there were clusters say true or false. */
@@ -43,7 +44,7 @@ static tess_status compensate_in(tess__json_node node, int *compensate)
 tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
 {
     tess__json_node o;
-    int kind, input, proxy, rotary;
+    int kind, input, proxy, rotary, by = TESS_CHOOSE_MASS;
     tess_attention_opts read = TESS_ATTENTION_OPTS_INIT;
     TESS_TRY(tess__json_object(node, NULL, 0, &o));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "kind"), words("kind"), TESS_ATTENTION_OWN + 1,
@@ -60,6 +61,8 @@ tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
     TESS_TRY(tess__json_bool(tess__json_member(&o, "rotary"), &rotary));
     TESS_TRY(tess__json_int(tess__json_member(&o, "rank"), 8, 64, &read.proj_dim));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "proxy"), words("proxy"), 3, &proxy));
+    TESS_TRY(tess__json_enum(tess__json_optional(&o, "choose"), words("choose"), 2, &by));
+    read.choose = (tess_choose)by;
     read.kind = (tess_attention)kind;
     read.predictor = input == 0 ? TESS_PREDICTOR_QK
                      : rotary   ? TESS_PREDICTOR_HIDDEN

@@ -15,6 +15,13 @@ tess_status tess__attention_options(const char *who, tess_attention_opts *o)
     if (o->min_density > o->max_density)
         return tess__invalid(who, "attention.min_density is %g, must be at most max_density, %g",
                              o->min_density, o->max_density);
+    const int ranks_keys = o->kind == TESS_ATTENTION_DSV || o->kind == TESS_ATTENTION_ORACLE ||
+                           o->kind == TESS_ATTENTION_SEARCH || o->kind == TESS_ATTENTION_DENSE;
+    if (o->choose == TESS_CHOOSE_ERROR && !ranks_keys)
+        return tess__invalid(who, "attention.choose is error, kind must be dsv, oracle or search");
+    if (o->choose == TESS_CHOOSE_ERROR && o->compensate < 2)
+        return tess__invalid(who, "attention.choose is error, compensate is %d, must be 2 or more",
+                             o->compensate);
     if (o->back_recall > o->switch_recall)
         return tess__invalid(who, "attention.back_recall is %g, must be at most switch_recall, %g",
                              o->back_recall, o->switch_recall);

@@ -19,6 +19,9 @@
 
 #include "tessera/advanced/collectives.h"
 
+#include <float.h>
+#include <math.h>
+
 static int64_t set_floats(const tess_pass *p)
 {
     return (int64_t)p->z.heads * p->room.compensate * p->z.head_dim;
@@ -82,4 +85,15 @@ tess_status tess__clusters_find(tess_pass *p, int layer, const tess_view *k)
     const tess_status status = find(p, k, shared ? 1 : p->z.batch, (float *)(uintptr_t)centroids);
     p->times.select_ns += tess__lap_end(p, lap);
     return status;
+}
+
+void tess__clusters_weigh(tess_pass *p, int layer, int sample, int head, const tess_view *k)
+{
+    const int dim = p->z.head_dim, n = p->room.compensate;
+    int64_t between;
+    const float *centroids = tess__clusters_of(p, layer, &between);
+    centroids += sample * between + (int64_t)head * n * dim;
+    tess__centroid_distances(p->cross, k, p->z.tokens, n, dim, centroids, p->sparse.weights);
+    for (int64_t j = 0; j < p->z.tokens; j++) /* a key on its centroid is selected last */
+        p->sparse.weights[j] = fmaxf(p->sparse.weights[j], FLT_MIN);
 }

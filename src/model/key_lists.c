@@ -183,8 +183,15 @@ static tess_status select_own(tess_pass *p, int layer, int sample, int head, con
     return tess_plugin_run(p->sparse.attend.plugin, &task, lists);
 }
 
+static int by_mass(tess_select_kind kind)
+{
+    return kind == TESS_SELECT_PREDICTOR || kind == TESS_SELECT_ORACLE ||
+           kind == TESS_SELECT_SEARCH;
+}
+
 tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
-                               const tess_view *k, const int32_t *groups, tess_selection *lists)
+                               const tess_view *k, const tess_view *keys, const int32_t *groups,
+                               tess_selection *lists)
 {
     const tess_attend_layer *how = &p->sparse.layers[layer];
     const int64_t at = (int64_t)sample * p->z.heads + head;
@@ -198,6 +205,10 @@ tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, co
         .q = q, .k = k, .head_dim = low ? p->room.proj_dim : p->z.head_dim, .groups = groups};
     if (how->kind != TESS_SELECT_WINDOW)
         in.budget.keys = how->keys[at];
+    if (p->sparse.attend.by_error && by_mass(how->kind)) {
+        tess__clusters_weigh(p, layer, sample, head, keys);
+        in.weights = p->sparse.weights;
+    }
     TESS_TRY(seed_of(p, layer, p->sparse.attend.sample * p->z.heads + at, &in.seed));
     TESS_TRY(tess_selector_run(p->sparse.selectors[how->kind], &in, lists));
     return keep(p, &found, groups, lists);
@@ -208,6 +219,7 @@ static tess_status select_keys(tess_pass *p, int layer, int sample, int head, co
                                const tess_view *k)
 {
     tess_view low[2];
+    const tess_view keys = tess__one_head(k, sample, head);
     if (p->sparse.layers[layer].kind == TESS_SELECT_PREDICTOR) {
         tess__proj_views(p, &low[0], &low[1]);
         q = &low[0];
@@ -215,7 +227,7 @@ static tess_status select_keys(tess_pass *p, int layer, int sample, int head, co
     }
     const tess_view one_q = tess__one_head(q, sample, head),
                     one_k = tess__one_head(k, sample, head);
-    return tess__lists_select(p, layer, sample, head, &one_q, &one_k, NULL, p->sparse.lists);
+    return tess__lists_select(p, layer, sample, head, &one_q, &one_k, &keys, NULL, p->sparse.lists);
 }
 
 static tess_status forward(tess_pass *p, int layer, int sample, int head, const tess_view *q,

@@ -108,6 +108,10 @@ static tess_status check(const tess_pass *p, const tess_attend *a)
     if (a->centroids && p->room.compensate <= 1)
         return tess__invalid(who, "centroids are given, but the pass was made with compensate %d",
                              p->room.compensate);
+    TESS_TRY(tess__check_flag(who, "by_error", a->by_error));
+    if (a->by_error && p->room.compensate <= 1)
+        return tess__invalid(who, "by_error is 1, but the pass was made with compensate %d",
+                             p->room.compensate);
     if (a->predictor)
         TESS_TRY(check_predictor(p, a->predictor));
     for (int layer = 0; layer < p->z.layers; layer++)

@@ -133,6 +133,7 @@ typedef struct {
     /* Of clusters of keys, where compensate is above 1; layers: 1 without training. */
     float *centroids; /* (layers, batch, heads, clusters, head_dim), unless the caller's are used */
     double *centroid_sums; /* what they are found by: attn/centroids.c */
+    float *weights;        /* (tokens): of the keys of one head, where keys are chosen by error */
     uint8_t *labels;       /* (layers, batch, heads, tokens), of a rank with all tokens */
     tess__found *found;    /* (searches, layers, batch, heads) */
     uint8_t *found_bits;   /* (searches, layers, batch, heads, head_bits) */

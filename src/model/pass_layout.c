@@ -75,6 +75,7 @@ static void cut_clusters(tess_pass *p, cutter *c)
         return;
     p->sparse.centroids = cut_floats(c, layers * rows * z->head_dim);
     p->sparse.centroid_sums = cut(c, (size_t)(rows * (z->head_dim + 1)) * sizeof(double));
+    p->sparse.weights = cut_floats(c, z->tokens);
     if (!p->ranks.comm)
         p->sparse.labels = cut(c, (size_t)(layers * heads * z->tokens));
 }

@@ -21,14 +21,15 @@ static tess_status choose(void *user, const tess_share_in *in, tess_selection *l
     }
     const tess_view *k = by_low ? in->k_low : in->k;
     const int reads = how->kind != TESS_SELECT_WINDOW && how->kind != TESS_SELECT_RANDOM;
-    if (!k && reads)
+    if ((!k && reads) || (p->sparse.attend.by_error && !in->k))
         return tess__fail(TESS_ENOTSUP,
                           "tess_pass_forward: layer %d: the selector reads all keys of a head, "
                           "which no rank of this plan has",
                           in->layer);
     const tess__lap lap = tess__lap_begin(p);
-    const tess_status status = tess__lists_select(p, in->layer, in->sample, in->head,
-                                                  by_low ? in->q_low : in->q, k, in->groups, lists);
+    const tess_status status =
+        tess__lists_select(p, in->layer, in->sample, in->head, by_low ? in->q_low : in->q, k, in->k,
+                           in->groups, lists);
     p->times.select_ns += tess__lap_end(p, lap);
     return status;
 }

@@ -50,9 +50,10 @@ tess_status tess__predictor_check(const char *who, const tess_predictor_opts *op
 /* ---- key_lists.c: the keys of one (sample, head) of a layer, in sparse.lists ----------------- */
 
 /* Selects keys as the layer attends, by q and k (or their projections) of that head: for all
- * groups, or for those given. */
+ * groups, or for those given. keys: k itself, read where keys are chosen by error. */
 tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, const tess_view *q,
-                               const tess_view *k, const int32_t *groups, tess_selection *lists);
+                               const tess_view *k, const tess_view *keys, const int32_t *groups,
+                               tess_selection *lists);
 
 /* What SEARCH found is forgotten; and, where ranks share groups, before and after the attention of
  * a layer: room for what is found, and what all of them found. */
@@ -80,6 +81,10 @@ tess_status tess__clusters_find(tess_pass *p, int layer, const tess_view *k);
 /* The centroids (heads, clusters, head_dim) of a layer's first sample; those of the next one begin
  * *between floats later. */
 const float *tess__clusters_of(const tess_pass *p, int layer, int64_t *between);
+
+/* p->sparse.weights = the distance of each key of a head from the nearest centroid; k: (tokens) rows
+ * of that head. */
+void tess__clusters_weigh(tess_pass *p, int layer, int sample, int head, const tess_view *k);
 
 /* The labels (tokens) of a head's keys. */
 uint8_t *tess__labels_of(const tess_pass *p, int layer, int sample, int head);

@@ -107,6 +107,7 @@ static const int on_off_values[] = {1, 0};
 static const char *const predictors[] = {"qk", "hidden", "hidden-plain", NULL};
 static const char *const losses[] = {"kl", "cosine", NULL};
 static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
+static const char *const choices[] = {"mass", "error", NULL};
 static const char *const switches[] = {"recall", "loss", "step", NULL};
 
 #define OPTS tess_attention_opts
@@ -128,6 +129,10 @@ static const tess_option attention_options[] = {
     INT64_IN("steps", cluster_every, 0, 1e9,
              "steps between renewals of the clusters, which all clips share and checkpoints keep; "
              "0: each clip has its own, found in every step"),
+    WORD(choose, choices,
+         "what keys are selected by: softmax mass, or mass times distance from the cluster's "
+         "centroid, "
+         "the error of what stands for the key"),
     WORD(predictor, predictors,
          "input of the predictors: q and k, or the block's input with or without rotary positions"),
     INT(proj_dim, 8, 64, "length of the predictors' projections, a multiple of 8"),

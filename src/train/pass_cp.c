@@ -2,8 +2,8 @@
 /* pass_cp.c - the context-parallel group of a pass, made for its shape.
  *
  * Lists are of the pass's cubes: groups of queries, and units of keys where these are selected by
- * whole cubes. The oracle, pooled keys, the search and selectors of one's own read all keys of a
- * head: such layers have whole heads on a rank. A pass without lists is dense here.
+ * whole cubes. The oracle, pooled keys, the search, selectors of one's own and all that choose keys
+ * by error read all keys of a head: such layers have whole heads on a rank. A pass without lists is dense here.
  */
 #include "train_internal.h"
 
@@ -12,7 +12,8 @@
 static int wants_whole_keys(const tess_attention_opts *a)
 {
     return a->kind == TESS_ATTENTION_ORACLE || a->kind == TESS_ATTENTION_POOLED ||
-           a->kind == TESS_ATTENTION_SEARCH || a->kind == TESS_ATTENTION_OWN;
+           a->kind == TESS_ATTENTION_SEARCH || a->kind == TESS_ATTENTION_OWN ||
+           a->choose == TESS_CHOOSE_ERROR;
 }
 
 /* The options of the group that follow from the lists of the pass; bounds are allocated. */

@@ -24,6 +24,12 @@ sed -i 's/"compensate": 1/"compensate": "on"/' non/settings.json non/checkpoints
 tessera train --resume -q -j 1 --steps 4 --out non >/dev/null; echo "exit $?"
 tessera train $small --compensate 65 --out no; echo "exit $?"
 tessera train $small --compensate some --out no; echo "exit $?"
+echo "== keys by mass times distance"
+tessera train $small --compensate 4 --choose error --out error >/dev/null
+cmp -s whole0/checkpoints/step-000006/diffusion_pytorch_model.safetensors error/checkpoints/step-000006/diffusion_pytorch_model.safetensors; echo "differs: $?"
+tessera sample error --steps 2 -j 1 -o x.npy --compensate 1 | tail -n 1
+tessera train $small --choose error --compensate 1 --out no; echo "exit $?"
+tessera train $small --choose error --compensate 4 --attention window --out no; echo "exit $?"
 echo "== sampling: as it was trained, with other clusters, with none"
 for n in '' '--compensate 4' '--compensate 8' '--compensate off'; do
     tessera sample whole2 --steps 2 -j 1 -o x.npy $n | tail -n 1

@@ -96,6 +96,7 @@ static opt options[] = {
     ATTENTION("max-density", "X", max_density),
     ATTENTION("compensate", "N", compensate),
     ATTENTION("cluster-every", "N", cluster_every),
+    ATTENTION("choose", "RULE", choose),
     ATTENTION("predictor", "KIND", predictor),
     ATTENTION("rank", "N", proj_dim),
     ATTENTION("predictor-loss", "KIND", loss),

@@ -40,6 +40,7 @@ static tess_status choose_attention(const sample_job *j, tess_attention_opts *a)
         /* Clusters of a checkpoint are for its own number of them. */
         a->cluster_every = v->compensate == a->compensate ? a->cluster_every : 0;
         a->compensate = (int)v->compensate;
+        a->choose = v->compensate > 1 ? a->choose : TESS_CHOOSE_MASS;
     }
     if (v->proxy)
         a->proxy = (tess_proxy)choices_value(TESS_OPTIONS_ATTENTION, "proxy", v->proxy);

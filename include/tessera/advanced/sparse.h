@@ -124,6 +124,9 @@ typedef struct {
     float *centroids;       /* (layers, heads, compensate, head_dim) of a pass made with compensate
                                above 1: the clusters of keys, for all samples; the caller's, must
                                outlive its calls. NULL: each sample's, found in each forward pass */
+    int by_error;           /* PREDICTOR, ORACLE, SEARCH: 1: a key's mass counts times its distance
+                               from its cluster's centroid; the pass was made with compensate above
+                               1, and every rank that selects has all keys of the head */
     tess_hook_fn hook;
     void *user;
 } tess_attend;

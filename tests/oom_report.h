@@ -48,7 +48,9 @@ static tess_status s_profile_page(world *w)
                                     .predicted = some};
     tess_profile_report *report = NULL;
     tess_status status = tess_profile_report_create(
-        w->ctx, &(tess_profile_report_opts){.layers = 1, .heads = 1}, &report);
+        w->ctx,
+        &(tess_profile_report_opts){.layers = 1, .heads = 1, .input = "a run", .command = "c"},
+        &report);
     if (status == TESS_OK)
         status = tess_profile_report_add(report, &map);
     if (status == TESS_OK)

@@ -88,7 +88,11 @@ static void the_page_of_a_profile_holds_maps_and_masks(void **state)
     const uint8_t some[] = {1, 0, 0, 1}, pixels[2 * 2 * 2 * 3] = {255};
     const float mass[] = {0.5f, 0.25f, 0.125f, 0.125f};
     tess_profile_report *report = NULL;
-    const tess_profile_report_opts opts = {.layers = 1, .heads = 2, .subtitle = "<here>"};
+    const tess_profile_report_opts opts = {.layers = 1,
+                                           .heads = 2,
+                                           .subtitle = "<here>",
+                                           .input = "run/<7>",
+                                           .command = "tessera profile 'a b'"};
     CHECK_OK(tess_profile_report_create(ctx, &opts, &report));
     CHECK_FAILS(tess_profile_report_write(report, "page.html"), TESS_EINVAL,
                 "tess_profile_report_write: no map was added");
@@ -111,6 +115,10 @@ static void the_page_of_a_profile_holds_maps_and_masks(void **state)
     CHECK_OK(tess_profile_report_write(report, "page.html"));
     const char *page = page_text("page.html");
     assert_non_null(strstr(page, "&lt;here&gt;"));
+    assert_non_null(strstr(page, "<title>How sparse attention is: run/&lt;7&gt;</title>"));
+    assert_non_null(strstr(page, "<dt>input</dt><dd>run/&lt;7&gt;</dd>\n<dt>date</dt><dd>20"));
+    assert_non_null(
+        strstr(page, " UTC</dd>\n<dt>command</dt><dd><code>tessera profile 'a b'</code>"));
     assert_non_null(strstr(page, "<b>50.0 %</b><span>mean density</span>"));
     assert_non_null(strstr(page, "\"density\":[0.25,0.75],\"recall\":[0.9,1]}"));
     assert_non_null(strstr(page, "{\"cube\":[1,2,2],\"overlap\":0.95,\"density\":0.5}"));
@@ -191,7 +199,9 @@ static void the_page_of_a_plan_holds_shares_and_imbalance(void **state)
     const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 3,
                                  .strategy.method = TESS_PLAN_FRACTIONAL};
     CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &plan));
-    CHECK_OK(tess_plan_report_create(ctx, &(tess_plan_report_opts){.first_layer = 7}, &report));
+    const tess_plan_report_opts head = {
+        .first_layer = 7, .input = "p.csv", .command = "tessera plan --density p.csv"};
+    CHECK_OK(tess_plan_report_create(ctx, &head, &report));
     CHECK_FAILS(tess_plan_report_write(report, "page.html"), TESS_EINVAL,
                 "tess_plan_report_write: no step was added");
     CHECK_OK(tess_plan_report_add(report, 1, plan, work));
@@ -201,6 +211,10 @@ static void the_page_of_a_plan_holds_shares_and_imbalance(void **state)
     CHECK_OK(tess_plan_report_add(report, 5, plan, work));
     CHECK_OK(tess_plan_report_write(report, "page.html"));
     const char *page = page_text("page.html");
+    assert_non_null(strstr(page, "<title>Sparse attention of p.csv on 3 ranks</title>"));
+    assert_non_null(strstr(page, "<dt>input</dt><dd>p.csv</dd>\n<dt>date</dt><dd>20"));
+    assert_non_null(
+        strstr(page, " UTC</dd>\n<dt>command</dt><dd><code>tessera plan --density p.csv</code>"));
     assert_non_null(strstr(page, "\"layers\":[7],"));
     assert_non_null(strstr(page, "\"steps\":[1,5],"));
     assert_non_null(strstr(page, "\"before\":[[null],[null]],"));

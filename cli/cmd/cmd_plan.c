@@ -95,6 +95,19 @@ static tess_status check_degrees(cli *c, const tess_plan_opts *o)
                      o->ranks);
 }
 
+static tess_status create_report(job *j)
+{
+    const char *path = j->given->density ? j->given->density : j->given->mask;
+    const char *slash = strrchr(path, '/');
+    char *line = out_command(j->c);
+    const tess_plan_report_opts opts = {.first_layer = plan_input_layer(&j->input, 0),
+                                        .input = slash ? slash + 1 : path,
+                                        .command = line};
+    const tess_status status = tess_plan_report_create(j->c->ctx, &opts, &j->report);
+    free(line);
+    return status;
+}
+
 static tess_status prepare(job *j)
 {
     const plan_values *v = j->given;
@@ -109,9 +122,7 @@ static tess_status prepare(job *j)
     if (v->cluster)
         TRY(load_cluster(c, v, &j->cluster));
     if (v->html)
-        TRY(tess_plan_report_create(
-            c->ctx, &(tess_plan_report_opts){.first_layer = plan_input_layer(&j->input, 0)},
-            &j->report));
+        TRY(create_report(j));
     j->opts = v->opts;
     j->opts.strategy.ulysses = default_ulysses(&v->opts, j->input.heads);
     j->opts.memory = isnan(v->memory) ? 0 : (int64_t)(v->memory * 1073741824.0);

@@ -24,6 +24,8 @@ typedef struct tess_plan_report tess_plan_report;
 
 typedef struct {
     int64_t first_layer; /* the number of the plans' first layer, for the page */
+    const char *input;   /* what is planned, a file's name, for title and header; NULL: not said */
+    const char *command; /* that makes the page, for the header; NULL: not said */
 } tess_plan_report_opts;
 
 TESS_API tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *opts,

@@ -17,8 +17,6 @@
 
 #include "assets.h"
 
-#include <time.h>
-
 #include <math.h>
 #include <string.h>
 
@@ -220,11 +218,8 @@ static void add_facts(const tess_compare *c, tess__markup *page)
 {
     const json_t *settings = c->runs[0].settings;
     const json_t *config = json_object_get(settings, "config");
-    char date[64] = "";
-    const time_t now = time(NULL);
-    struct tm tm;
-    if (gmtime_r(&now, &tm))
-        strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &tm);
+    char date[64];
+    tess__page_now(date);
     const tess__fact facts[] = {
         {"model", json_string_value(config ? config : json_object_get(settings, "preset")), 0},
         {"data", json_string_value(json_object_get(settings, "data")), 0},

@@ -10,6 +10,7 @@
 #include "file/out.h"
 
 #include <string.h>
+#include <time.h>
 
 static void add(tess__markup *page, const char *s)
 {
@@ -49,6 +50,23 @@ void tess__page_facts(tess__markup *page, const tess__fact *facts, int n)
         add(page, facts[i].code ? "</code></dd>\n" : "</dd>\n");
     }
     add(page, "</dl>\n");
+}
+
+void tess__page_now(char date[64])
+{
+    const time_t now = time(NULL);
+    struct tm tm;
+    date[0] = 0;
+    if (gmtime_r(&now, &tm))
+        strftime(date, 64, "%Y-%m-%d %H:%M UTC", &tm);
+}
+
+void tess__page_made(tess__markup *page, const char *input, const char *command)
+{
+    char date[64];
+    tess__page_now(date);
+    const tess__fact facts[] = {{"input", input, 0}, {"date", date, 0}, {"command", command, 1}};
+    tess__page_facts(page, facts, (int)(sizeof facts / sizeof *facts));
 }
 
 void tess__page_figure(tess__markup *page, const tess__figure *figure)

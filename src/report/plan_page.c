@@ -30,7 +30,7 @@ struct tess_plan_report {
     int64_t *step;          /* (steps) */
     layer_numbers *numbers; /* (steps x layers of a step) */
     int64_t step_room, number_room;
-    tess__markup detail;
+    tess__markup detail, input, command;
     char strategy[TESS_STRATEGY_TEXT]; /* of all layers, if they agree */
 };
 
@@ -41,10 +41,16 @@ tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *
     tess_plan_report *r = tess__alloc_zero(ctx, sizeof *r);
     if (!r)
         return TESS_ENOMEM;
-    r->ctx = r->detail.ctx = ctx;
+    r->ctx = r->detail.ctx = r->input.ctx = r->command.ctx = ctx;
     r->first_layer = opts ? opts->first_layer : 0;
-    *report = r;
-    return TESS_OK;
+    tess__markup_print(&r->input, "%s", opts && opts->input ? opts->input : "");
+    tess__markup_print(&r->command, "%s", opts && opts->command ? opts->command : "");
+    const tess_status status = r->input.status ? r->input.status : r->command.status;
+    if (status == TESS_OK)
+        *report = r;
+    else
+        tess_plan_report_destroy(r);
+    return status;
 }
 
 void tess_plan_report_destroy(tess_plan_report *report)
@@ -54,6 +60,8 @@ void tess_plan_report_destroy(tess_plan_report *report)
     tess__free(report->ctx, report->step);
     tess__free(report->ctx, report->numbers);
     tess__markup_free(&report->detail);
+    tess__markup_free(&report->input);
+    tess__markup_free(&report->command);
     tess__free(report->ctx, report);
 }
 
@@ -252,10 +260,12 @@ tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
         return tess__invalid(__func__, "no step was added");
     const tess_plan_report *r = report;
     tess__markup page = {.ctx = r->ctx}, data = {.ctx = r->ctx};
-    char title[128];
-    snprintf(title, sizeof title, "Sparse attention on %d ranks", r->info.ranks);
+    char title[256];
+    snprintf(title, sizeof title, "Sparse attention%s%.150s on %d ranks",
+             r->input.size ? " of " : "", r->input.data ? r->input.data : "", r->info.ranks);
     tess__page_begin(&page, title, 0);
     tess__page_subtitle(&page, r->strategy);
+    tess__page_made(&page, r->input.data, r->command.data);
     add_tiles(r, &page);
     add_figures(r, &page);
     add_data(r, &data);

@@ -42,6 +42,8 @@ tess_status tess_profile_report_create(tess_ctx *ctx, const tess_profile_report_
     *r = (tess_profile_report){.ctx = ctx,
                                .opts = *opts,
                                .subtitle = {.ctx = ctx},
+                               .input = {.ctx = ctx},
+                               .command = {.ctx = ctx},
                                .maps = {.ctx = ctx},
                                .cubes = {.ctx = ctx},
                                .masks = {.ctx = ctx}};
@@ -49,10 +51,11 @@ tess_status tess_profile_report_create(tess_ctx *ctx, const tess_profile_report_
     for (int i = 0; i < 3; i++)
         r->opts.cube[i] = opts->cube[i] ? opts->cube[i] : 1;
     tess__markup_print(&r->subtitle, "%s", opts->subtitle ? opts->subtitle : "");
-    if (r->subtitle.status) {
-        const tess_status status = r->subtitle.status;
+    tess__markup_print(&r->input, "%s", opts->input ? opts->input : "");
+    tess__markup_print(&r->command, "%s", opts->command ? opts->command : "");
+    if (r->subtitle.status || r->input.status || r->command.status) {
         tess_profile_report_destroy(r);
-        return status;
+        return TESS_ENOMEM;
     }
     *report = r;
     return TESS_OK;
@@ -63,6 +66,8 @@ void tess_profile_report_destroy(tess_profile_report *report)
     if (!report)
         return;
     tess__markup_free(&report->subtitle);
+    tess__markup_free(&report->input);
+    tess__markup_free(&report->command);
     tess__markup_free(&report->maps);
     tess__markup_free(&report->cubes);
     tess__markup_free(&report->masks);
@@ -148,8 +153,12 @@ tess_status tess_profile_report_cube(tess_profile_report *report, const tess_pro
 
 static void add_head(const tess_profile_report *r, tess__markup *page)
 {
-    tess__page_begin(page, "How sparse attention is", 0);
+    char title[256];
+    snprintf(title, sizeof title, "How sparse attention is%s%.200s", r->input.size ? ": " : "",
+             r->input.data ? r->input.data : "");
+    tess__page_begin(page, title, 0);
     tess__page_subtitle(page, r->subtitle.data ? r->subtitle.data : "");
+    tess__page_made(page, r->input.data, r->command.data);
     const int *c = r->opts.cube;
     tess__markup_print(
         page,

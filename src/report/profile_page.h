@@ -8,8 +8,8 @@
 
 struct tess_profile_report {
     tess_ctx *ctx;
-    tess_profile_report_opts opts; /* with defaults; the subtitle is below */
-    tess__markup subtitle;
+    tess_profile_report_opts opts; /* with defaults; the texts are below */
+    tess__markup subtitle, input, command;
     tess__markup maps, cubes, masks; /* JSON objects, comma-separated */
     int64_t n_maps, n_cubes, n_masks;
     int64_t step; /* of the last map */

@@ -54,6 +54,11 @@ typedef struct {
     int code;                 /* 1: a command */
 } tess__fact;
 void tess__page_facts(tess__markup *page, const tess__fact *facts, int n);
+void tess__page_now(char date[64]); /* "2026-05-04 13:20 UTC" */
+
+/* The facts of a page that is made from a command's input: the file or folder, the date, the
+ * command. */
+void tess__page_made(tess__markup *page, const char *input, const char *command);
 
 void tess__page_figure(tess__markup *page, const tess__figure *figure);
 

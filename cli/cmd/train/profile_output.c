@@ -320,6 +320,7 @@ static tess_status write_page(const profile_job *j)
 {
     char subtitle[512];
     tess_profile_report *report = NULL;
+    char *line = out_command(j->c);
     snprintf(subtitle, sizeof subtitle, "%.300s, %lld clips of %s, %lld tokens each",
              j->points[j->n_points - 1].path, (long long)j->v->clips, j->info.kind,
              (long long)j->probe.tokens);
@@ -327,9 +328,13 @@ static tess_status write_page(const profile_job *j)
                                            .heads = j->config.heads,
                                            .mass = j->probe.mass,
                                            .cube = {j->cube[0], j->cube[1], j->cube[2]},
-                                           .subtitle = subtitle};
-    TRY(tess_profile_report_create(j->c->ctx, &opts, &report));
-    tess_status status = add_maps(j, report);
+                                           .subtitle = subtitle,
+                                           .input = j->points[j->n_points - 1].path,
+                                           .command = line};
+    tess_status status = tess_profile_report_create(j->c->ctx, &opts, &report);
+    free(line);
+    if (status == TESS_OK)
+        status = add_maps(j, report);
     if (status == TESS_OK)
         status = add_masks(j, report);
     if (status == TESS_OK)

@@ -24,6 +24,8 @@ typedef struct {
     double mass;          /* that densities are measured at; 0: 0.9 */
     int cube[3];          /* tokens of the groups of queries: frames, rows, columns; 0: 1 */
     const char *subtitle; /* what was measured; NULL: nothing is said */
+    const char *input;    /* model or run, for title and header; NULL: not said */
+    const char *command;  /* that makes the page, for the header; NULL: not said */
 } tess_profile_report_opts;
 
 TESS_API tess_status tess_profile_report_create(tess_ctx *ctx, const tess_profile_report_opts *opts,

@@ -306,6 +306,8 @@ char *progress_time(double seconds, char text[32]); /* "1:02", "3:05:10" */
 
 void signals_catch(void);
 int signals_caught(void); /* SIGINT, SIGTERM, SIGUSR1 or SIGHUP, or 0 */
+/* The progress function of contexts that show none: a signal stops their calls. */
+int signals_progress(void *unused, const char *what, int64_t done, int64_t total);
 
 /* ---- world.c: the ranks a launcher started ----------------------------------------------- */
 

@@ -68,3 +68,9 @@ int signals_caught(void)
 {
     return atomic_load(&caught);
 }
+
+int signals_progress(void *unused, const char *what, int64_t done, int64_t total)
+{
+    (void)unused, (void)what, (void)done, (void)total;
+    return signals_caught() != 0;
+}

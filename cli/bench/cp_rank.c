@@ -404,8 +404,8 @@ tess_status cp_job_run(cp_job *job)
                             .share_cores = problem_shares_cores(p)};
     tess_ctx_info info;
     TRY(tess_ctx_query(job->w->c->ctx, &info));
-    return tess_comm_threads(&(tess_ctx_opts){.isa = info.isa, .threads = 1}, (int)p->ranks, &link,
-                             rank_main, job);
+    const tess_ctx_opts opts = {.isa = info.isa, .threads = 1, .progress = signals_progress};
+    return tess_comm_threads(&opts, (int)p->ranks, &link, rank_main, job);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

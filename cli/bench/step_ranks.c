@@ -258,7 +258,7 @@ tess_status step_ranks_measure(cli *c, const problem *p, int samples, step_ranks
     if (!j.one)
         return out_fail(c, TESS_ENOMEM, "no memory for %d samples", samples);
     j.many = j.one + samples;
-    const tess_ctx_opts opts = {.isa = info.isa, .threads = 1};
+    const tess_ctx_opts opts = {.isa = info.isa, .threads = 1, .progress = signals_progress};
     const tess_status status = tess_comm_threads(&opts, r->ranks, NULL, rank_main, &j);
     *profile_heads = j.profile_heads;
     free(j.one);

@@ -357,7 +357,7 @@ static tess_status fail_empty(const simulate_job *j, const tess_search *s,
     char settings[SETTINGS_BYTES];
     tess_search_point p;
     const char *what = info->stopped ? "so far nothing" : "nothing";
-    j->c->code = EXIT_FAILED;
+    j->c->code = info->stopped ? EXIT_SIGNAL + signals_caught() : EXIT_FAILED;
     if (tess_search_count(s, TESS_SEARCH_LATE) > 0 &&
         tess_search_get(s, TESS_SEARCH_LATE, 0, &p) == TESS_OK)
         return out_fail(j->c, TESS_EINVAL,

@@ -39,21 +39,24 @@ static tess_status run_fma(void *user)
     return TESS_OK;
 }
 
-static tess_status run_touch(void *user)
-{
-    job *j = user;
-    const size_t part = j->floats / (size_t)j->threads;
-#pragma omp parallel num_threads(j->threads)
-    memset(j->memory + part * (size_t)omp_get_thread_num(), 1, part * sizeof(float));
-    return TESS_OK;
-}
-
 /* The window of the calling thread for this call. */
 static float *window_of(const job *j)
 {
     const size_t part = j->floats / (size_t)j->threads;
     return j->memory + part * (size_t)omp_get_thread_num() +
            part / j->windows * (j->calls % j->windows);
+}
+
+/* Window by window: the first touch of a gigabyte takes a second, and may be stopped. */
+static tess_status touch(job *j)
+{
+    const size_t window = j->floats / (size_t)j->threads / j->windows;
+    for (size_t i = 0; i < j->windows; i++, j->calls++) {
+        TESS_TRY(tess__progress(j->ctx, "measuring memory", (int64_t)i, (int64_t)j->windows));
+#pragma omp parallel num_threads(j->threads)
+        memset(window_of(j), 1, window * sizeof(float));
+    }
+    return TESS_OK;
 }
 
 static tess_status run_read(void *user)
@@ -123,7 +126,7 @@ tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
         j.memory = tess__alloc(ctx, j.floats * sizeof(float));
         if (!j.memory)
             return TESS_ENOMEM;
-        run_touch(&j);
+        status = touch(&j);
         const struct {
             const char *what;
             tess_timed_fn run;

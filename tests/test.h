@@ -18,6 +18,20 @@
 #include "tessera/advanced/machine.h"
 #include "tessera/base.h"
 
+/* 1: a sanitizer watches, and everything takes five times as long. Loops over seeds, counts and steps
+ * that say nothing about memory are shorter then; the release build runs them whole. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+#else
+enum { SANITIZED = 0 };
+#endif
+
 /* Fails with the library's sentence unless the call succeeds. */
 #define CHECK_OK(call)                                                                             \
     do {                                                                                           \

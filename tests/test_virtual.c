@@ -491,11 +491,11 @@ static const int cluster_counts[] = {2, 8, 33, 64};
 static void clusters_match_the_reference_on_every_isa(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < (SANITIZED ? 1 : 4); i++) {
         problem p[PROBLEMS];
         for (int n = 0; n < PROBLEMS; n++) {
             p[n] = problems[n];
-            p[n].compensate = cluster_counts[i];
+            p[n].compensate = cluster_counts[(i + n) % 4];
         }
         check_on_every_isa(p, PROBLEMS);
     }

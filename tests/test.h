@@ -18,8 +18,8 @@
 #include "tessera/advanced/machine.h"
 #include "tessera/base.h"
 
-/* 1: a sanitizer watches, and everything takes five times as long. Loops over seeds, counts and steps
- * that say nothing about memory are shorter then; the release build runs them whole. */
+/* 1: a sanitizer watches, and everything takes five times as long. Loops over seeds, counts and
+ * steps that say nothing about memory are shorter then; the release build runs them whole. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
 #elif defined(__has_feature)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ref_optim.c - one step of AdamW and of Muon in double precision, as plain as their papers. */
-#include "ref.h"
+#include "ref_optim.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  *
  * Memory: three rows of scores.
  */
-#include "ref.h"
+#include "ref_predict.h"
 
 #include "base/base_internal.h"
 

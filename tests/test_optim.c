@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_optim.c - AdamW, Muon, clipping and the running average against double precision. */
 #include "optim/optim.h"
-#include "ref/ref.h"
+#include "ref_optim.h"
 #include "test.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* test_predict.c - the predictor's loss, its gradients and its maps, against double precision and
  * finite differences. */
 #include "predict_data.h"
-#include "ref/ref.h"
+#include "ref_predict.h"
 
 static double mean_loss(const problem *p)
 {

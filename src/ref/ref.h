@@ -11,7 +11,6 @@
 #ifndef TESS_REF_H
 #define TESS_REF_H
 
-#include "tessera/advanced/predict.h"
 #include "tessera/attn.h"
 #include "tessera/model.h"
 #include "tessera/select.h"
@@ -51,17 +50,6 @@ void ref_linear_forward(int64_t rows, int64_t in, int64_t out, const float *x, c
 void ref_linear_backward(int64_t rows, int64_t in, int64_t out, const float *x, const float *w,
                          const float *dy, double *dx, double *dw, double *dbias);
 
-/* One step of an optimiser on n parameters p with gradient g and state m, v, all changed in place.
- */
-typedef struct {
-    int64_t step; /* from 1 */
-    double lr, beta1, beta2, eps, momentum;
-} ref_optim;
-void ref_adamw(int64_t n, const ref_optim *o, double decay, const double *g, double *m, double *v,
-               double *p);
-tess_status ref_muon(int64_t rows, int64_t cols, const ref_optim *o, double decay, const double *g,
-                     double *m, double *p);
-
 /* What a selector's rule makes of one group: scores (n_k) of the key units, of which the highest
  * are chosen. Softmax masses for ORACLE, SEARCH and the softmax proxy; in->lse is not read. Kinds
  * that read no tensor have no scores. The shape is one with bounds, as tess_selection_view gives
@@ -79,10 +67,6 @@ tess_status ref_select_mass(tess_ctx *ctx, const tess_select_in *in, const tess_
 /* By how much a list of k units misses the k highest of n scores: the highest score left out less
  * the lowest one taken. Not above 0 for an exact list. */
 double ref_select_miss(const double *scores, int32_t n, const int32_t *list, int64_t k);
-
-/* loss_heads, dq_low and dk_low of tess_predict_loss_run. */
-tess_status ref_predict_loss(tess_ctx *ctx, const tess_predict_shape *shape,
-                             const tess_predict_in *in, double *loss_heads, double *dq, double *dk);
 
 /* A model's forward pass, with parameters found by their names in diffusers. text_len and the
  * latent's sides are those of a tess_pass_shape; x, timestep, text and out as in tess_model_in and

@@ -162,10 +162,11 @@ static tess_status make_sample(attn_sample *s, int all)
     const problem *p = &w->p;
     void *rows;
     s->heads = p->batch * p->heads;
-    s->count = verify_count(p->tokens_q,
-                            (p->backward ? 14.0 : 4.0) * w->density * (double)p->dim *
-                                (double)p->tokens_k * (double)s->heads,
-                            all);
+    s->count =
+        verify_count(p->tokens_q,
+                     (TESS_FLOP_FORWARD + TESS_FLOP_BACKWARD * (double)p->backward) * w->density *
+                         (double)p->dim * (double)p->tokens_k * (double)s->heads,
+                     all);
     TRY(workload_take(w, s->heads * s->count, TESS_DTYPE_I64, &rows));
     s->rows = rows;
     for (int64_t h = 0; h < s->heads; h++)

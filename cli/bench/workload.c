@@ -289,7 +289,8 @@ tess_status workload_linear(workload *w)
 double workload_attn_flop(const problem *p, double density)
 {
     const double pairs = density * (double)p->tokens_q * (double)p->tokens_k;
-    return (4.0 * p->forward + 10.0 * p->backward) * pairs * (double)(p->dim * p->batch * p->heads);
+    return (TESS_FLOP_FORWARD * (double)p->forward + TESS_FLOP_BACKWARD * (double)p->backward) *
+           pairs * (double)(p->dim * p->batch * p->heads);
 }
 
 /* Products of scores alone: pooled by units, proxies by keys, masses by queries and keys. */

@@ -21,7 +21,8 @@ double workload_step_flop(const problem *p, double density)
     const double linear = rows * (layers * (6 * d * d + 2 * d * f) + 2 * patch * d) +
                           text * (TEXT_DIM * d + d * d + layers * 2 * d * d);
     const double pairs = rows * (density * (double)p->tokens + (double)p->text) * d * layers;
-    return (2.0 + 4.0 * p->backward) * linear + (4.0 + 10.0 * p->backward) * pairs;
+    return (2.0 + 4.0 * p->backward) * linear +
+           (TESS_FLOP_FORWARD + TESS_FLOP_BACKWARD * (double)p->backward) * pairs;
 }
 
 #ifdef CLI_TRAIN

@@ -23,7 +23,6 @@
 #include <string.h>
 
 static const double SPREAD = 4; /* standard deviations of errors that are independent */
-static const double LN2 = 0.69314718055994530942;
 
 /* A sum with its worst error and the sum of squares of its independent errors. */
 typedef struct {
@@ -153,11 +152,11 @@ static void compare_forward(const run_job *r, row_work *w, int64_t b, int64_t h)
     for (int c = 0; factor != 1 && c < j->dim; c++)
         w->o.x[c] /= factor;
     const unsigned wrong = r->v->wrong;
-    const double lse = wrong & WRONG_LSE_BASE2 ? w->lse / LN2
+    const double lse = wrong & WRONG_LSE_BASE2 ? w->lse / M_LN2
                        : wrong & WRONG_LSE_MAX ? w->max
                        : wrong & WRONG_LSE_SUM ? log(w->sum)
                                                : w->lse;
-    const double allowed = (w->lse_worst + SPREAD * sqrt(w->lse_squares)) / LN2 +
+    const double allowed = (w->lse_worst + SPREAD * sqrt(w->lse_squares)) / M_LN2 +
                            4 * j->sum_unit * (fabs(lse) + fabs(w->max) + 1) +
                            j->out[JUDGE_LSE].unit * fabs(lse);
     judge_compare(j, r->reading, JUDGE_LSE, b, h, w->i, &lse, &allowed, &w->worst[JUDGE_LSE]);
@@ -178,7 +177,7 @@ static void set_backward_p(const run_job *r, row_work *w, const double *q, const
     }
     for (int64_t a = 0; a < w->n && wrong & (WRONG_P_SUM | WRONG_P_BASE2 | WRONG_P_UNSCALED); a++)
         w->p[a] = wrong & WRONG_P_SUM     ? w->p[a] * w->sum
-                  : wrong & WRONG_P_BASE2 ? w->p[a] * exp(w->lse - w->lse / LN2)
+                  : wrong & WRONG_P_BASE2 ? w->p[a] * exp(w->lse - w->lse / M_LN2)
                                           : exp(w->s[a] / r->v->scale - w->lse);
 }
 

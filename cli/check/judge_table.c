@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double LN2 = 0.69314718055994530942;
-
 enum {
     FORWARD = 1U << JUDGE_O | 1U << JUDGE_LSE,
     SCORES = 1U << JUDGE_DQ | 1U << JUDGE_DK,
@@ -104,7 +102,7 @@ static int base_wrong(const judge *j, judge_scratch *s, int param, judge_try *t)
     snprintf(t->text, sizeof t->text, "%s",
              param ? "the scale has the factor log2(e), but the softmax is in base e"
                    : "the softmax is in base 2 without the factor log2(e)");
-    return set_scale(j, t, param ? j->scale / LN2 : j->scale * LN2);
+    return set_scale(j, t, param ? j->scale / M_LN2 : j->scale * M_LN2);
 }
 
 /* ---- which keys ------------------------------------------------------------------------------ */

@@ -166,8 +166,8 @@ static tess_status measure_attention(cli *c, facts *f)
                                          .backward = 1};
     tess_attn_rates rates[2];
     TRY(tess_attn_measure(c->ctx, &shape, rates));
-    f->attn_forward = fraction(4.0 * HEAD_DIM, rates[0].dense, &f->speed);
-    f->attn_backward = fraction(10.0 * HEAD_DIM, rates[1].dense, &f->speed);
+    f->attn_forward = fraction((double)TESS_FLOP_FORWARD * HEAD_DIM, rates[0].dense, &f->speed);
+    f->attn_backward = fraction((double)TESS_FLOP_BACKWARD * HEAD_DIM, rates[1].dense, &f->speed);
     f->attn_sparse = fmin(fmax(rates[0].dense / rates[0].sparse, 0.001), 1.0);
     f->attn_row_keys = fmin(rates[0].per_row / rates[0].sparse, 1e6);
     return TESS_OK;

@@ -93,6 +93,10 @@ TESS_API tess_status tess_order_cubes(const int grid[3], const int cube[3], int6
 
 /* ---- attention ---------------------------------------------------------------------------- */
 
+/* Floating-point operations for each (query, key) pair and element of a head: two products forward,
+ * five backward, of a multiplication and an addition each. */
+enum { TESS_FLOP_FORWARD = 4, TESS_FLOP_BACKWARD = 10 };
+
 typedef struct tess_attn tess_attn;
 
 typedef struct {

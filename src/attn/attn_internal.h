@@ -11,10 +11,6 @@
 #include "base/base_internal.h"
 #include "tessera/attn.h"
 
-/* Floating-point operations for each (query, key) pair and element of a head: two products forward,
- * five backward, of a multiplication and an addition each. */
-enum { TESS__FLOP_FORWARD = 4, TESS__FLOP_BACKWARD = 10 };
-
 /* ---- selection.c, selection_set.c, coarsen.c --------------------------------------------- */
 
 /* Memory: one arena, in which the selection itself lies; see selection.c. */

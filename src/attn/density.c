@@ -17,6 +17,7 @@
 #include "predict_internal.h"
 #include "select_internal.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,7 +240,7 @@ static tess_status measure(tess_ctx *ctx, const tess_density_in *in, int32_t uni
         .keys = {.kernels = ctx->kernels,
                  .tokens = sel->tokens_k,
                  .dim = in->head_dim,
-                 .scale2 = tess__select_scale(in->scale, in->head_dim) * 1.44269504f,
+                 .scale2 = tess__select_scale(in->scale, in->head_dim) * (float)M_LOG2E,
                  .bounds = sel->bounds_k,
                  .n_k = sel->n_k},
         .every = every,

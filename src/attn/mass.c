@@ -84,7 +84,6 @@ static void add_mass(const tess__mass_keys *keys, const float *q, int64_t stride
 int64_t tess__mass_group(const tess__mass_keys *keys, const float *q, int64_t stride, int64_t n,
                          const float *lse, const tess__scratch *w, float *mass)
 {
-    static const float log2_e = 1.44269504f;
     int64_t counted = 0;
     memset(mass, 0, sizeof *mass * (size_t)keys->n_k);
     for (int64_t i = 0; i < n; i += TESS__TILE_Q) {
@@ -92,7 +91,7 @@ int64_t tess__mass_group(const tess__mass_keys *keys, const float *q, int64_t st
         float lse2[TESS__TILE_Q];
         if (lse)
             for (int r = 0; r < rows; r++)
-                lse2[r] = lse[i + r] * log2_e;
+                lse2[r] = lse[i + r] * (float)M_LOG2E;
         else
             compute_lse2(keys, q + i * stride, stride, rows, w, lse2);
         for (int r = 0; r < rows; r++) {

@@ -18,8 +18,6 @@ enum {
     TESS__STEP = 128,
 };
 
-#define TESS__LOG2_E 1.4426950408889634
-
 /* One thread's memory. wide: rows rounded up to whole panels; low: rank, likewise. */
 typedef struct {
     float *panels;     /* (max(wide, low), head_dim): of sampled queries, or of a map */

@@ -26,8 +26,6 @@
 #include <omp.h>
 #include <string.h>
 
-static const double LN_2 = 0.69314718055994531;
-
 typedef tess__predict_job job;
 
 /* ---- between the passes -------------------------------------------------------------------- */
@@ -78,8 +76,8 @@ static void differentiate(const job *j, const tess__predict_scratch *w, const fl
     const tess_predict *p = j->p;
     const int wide = p->wide;
     const tess__kl kl = {
-        .scale2 = (float)((double)j->scale * TESS__LOG2_E),
-        .scale2_low = (float)((double)j->scale_low * TESS__LOG2_E),
+        .scale2 = (float)((double)j->scale * M_LOG2E),
+        .scale2_low = (float)((double)j->scale_low * M_LOG2E),
         .weight = (float)(j->weight * (double)j->scale_low),
         .lse2 = rows,
         .lse2_low = rows + wide,
@@ -132,7 +130,7 @@ static void finish_head(const job *j, int64_t head, double *loss_head)
     double loss = 0.0;
     for (int64_t i = 0; i < n_rows; i++)
         loss += j->in->loss == TESS_PREDICT_KL
-                    ? LN_2 * tess__predict_sum(p->losses + first * wide + i, wide, p->parts)
+                    ? M_LN2 * tess__predict_sum(p->losses + first * wide + i, wide, p->parts)
                     : (double)rows[2 * wide + i];
     /* The cosine's rows are known whole: a part takes its share of them. */
     const double share =

@@ -104,9 +104,9 @@ void tess__predict_gather(const tess__predict_job *j, const tess__predict_scratc
         const int n = tess__predict_score(j, w, &r, t);
         if (kl) {
             kernels->lse_columns(stats, stats + wide, w->teacher, p->ld, cols, n,
-                                 (float)((double)j->scale * TESS__LOG2_E));
+                                 (float)((double)j->scale * M_LOG2E));
             kernels->lse_columns(stats + 2 * wide, stats + 3 * wide, w->student, p->ld, cols, n,
-                                 (float)((double)j->scale_low * TESS__LOG2_E));
+                                 (float)((double)j->scale_low * M_LOG2E));
         } else {
             kernels->dot_columns(stats, stats + wide, stats + 2 * wide, w->student, w->teacher,
                                  p->ld, cols, n);

@@ -129,7 +129,7 @@ static int64_t choose_rows(const bench *b)
 {
     const tess_attn_rates_shape *s = b->shape;
     const double flop =
-        (TESS__FLOP_FORWARD + s->backward * TESS__FLOP_BACKWARD) * (double)b->keys * s->head_dim;
+        (TESS_FLOP_FORWARD + s->backward * TESS_FLOP_BACKWARD) * (double)b->keys * s->head_dim;
     const double affordable = s->seconds * flop_rate / flop;
     int64_t rows = affordable < ROWS_MIN ? ROWS_MIN : (int64_t)affordable;
     rows = (rows + s->group - 1) / s->group * s->group;

@@ -15,6 +15,7 @@
  */
 #include "select_internal.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -101,7 +102,7 @@ static void measure_group(const job *j, const tess__scratch *w, int32_t g, recor
         .panels = j->panels,
         .tokens = sel->tokens_k,
         .dim = j->in->head_dim,
-        .scale2 = j->scale * 1.44269504f,
+        .scale2 = j->scale * (float)M_LOG2E,
         .bounds = sel->bounds_k,
         .n_k = sel->n_k,
     };

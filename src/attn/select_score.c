@@ -168,7 +168,7 @@ void tess__rule_mass(tess__select_job *job, const tess__scratch *w, int64_t head
         .panels = tess__select_panels(job, head),
         .tokens = sel->tokens_k,
         .dim = job->in->head_dim,
-        .scale2 = job->scale * 1.44269504f,
+        .scale2 = job->scale * (float)M_LOG2E,
         .bounds = sel->bounds_k,
         .n_k = sel->n_k,
     };

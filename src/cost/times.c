@@ -31,7 +31,7 @@ tess_status tess__attn_rates(const tess_cluster *cluster, int head_dim, int back
         per_second =
             peak * (backward ? info->attn_backward : info->attn_forward) * info->attn_sparse;
     }
-    const double flop = backward ? TESS__FLOP_BACKWARD : TESS__FLOP_FORWARD;
+    const double flop = backward ? TESS_FLOP_BACKWARD : TESS_FLOP_FORWARD;
     rate->pair = flop * head_dim * 1e9 / per_second;
     rate->row = rate->pair * info->attn_row_keys;
     rate->part = rate->pair * info->attn_part_keys;

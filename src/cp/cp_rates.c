@@ -23,8 +23,8 @@ static const double packed_copies = 1.5, selected_copies = 2.5;
 
 /* FLOP of 1e9 pairs for each element of a head: over ns of a pair they are FLOP/s, and over FLOP/s
  * they are ns. */
-static const double forward_flop = TESS__FLOP_FORWARD * 1e9;
-static const double backward_flop = TESS__FLOP_BACKWARD * 1e9;
+static const double forward_flop = TESS_FLOP_FORWARD * 1e9;
+static const double backward_flop = TESS_FLOP_BACKWARD * 1e9;
 
 /* The limits of a cluster's description. */
 static const double least_flops = 1e9, least_bandwidth = 1e6, most_bandwidth = 1e15;
@@ -86,7 +86,7 @@ static tess_status measure_rates(const tess_cp *c, const tess_cp_opts *o, tess__
     const tess_attn_rates *f = &pass[0], *b = &pass[1];
     const double threads = c->ctx->threads;
     const double key = 2.0 * o->head_dim * sizeof(float) * copied / f->sparse;
-    const double more = (double)TESS__FLOP_BACKWARD / TESS__FLOP_FORWARD;
+    const double more = (double)TESS_FLOP_BACKWARD / TESS_FLOP_FORWARD;
     *rates = (tess__rates){
         .forward = f->sparse / threads,
         .backward = (o->train ? b->sparse : more * f->sparse) / threads,
@@ -269,7 +269,7 @@ static void report_rates(const tess_cp *c, const tess_cp_opts *o, const tess_lin
     char wires[160] = "", rows[160] = "";
     if (o->train)
         snprintf(rows, sizeof rows, " forward, %.1f backward",
-                 TESS__FLOP_BACKWARD * (double)c->opts.head_dim / r->backward);
+                 TESS_FLOP_BACKWARD * (double)c->opts.head_dim / r->backward);
     if (o->flops == 0.0)
         snprintf(rows + strlen(rows), sizeof rows - strlen(rows),
                  " on lists, a row as %.0f keys and %.0f for each part of them, dense %.2fx as "
@@ -284,7 +284,7 @@ static void report_rates(const tess_cp *c, const tess_cp_opts *o, const tess_lin
                  (double)link->network_latency * 1e-3, link->network_bandwidth * 1e-9);
     tess__cp_report(c, TESS_CP_RATES, -1, "rates %s: attention %.1f GFLOP/s%s%s",
                     o->flops > 0.0 ? "given" : "measured",
-                    TESS__FLOP_FORWARD * (double)c->opts.head_dim / r->forward, rows, wires);
+                    TESS_FLOP_FORWARD * (double)c->opts.head_dim / r->forward, rows, wires);
 }
 
 static tess_status measured_cluster(tess_cp *c, const tess_cp_opts *o)

@@ -31,14 +31,12 @@
 
 #include <math.h>
 
-static const float LOG2E = 1.44269504088896341f;
-
 /* Packs the tile: transposes for the score products, rows for the gradients, lse and delta. */
 static void prepare(const tess__attn_bwd *job, tess__attn_scratch *w)
 {
     const tess__attn_tile *t = &job->tile;
     const float *q0 = t->q.data;
-    pack_transposed(w->qt, q0, t->q.stride, t->n, t->dim, t->scale * LOG2E);
+    pack_transposed(w->qt, q0, t->q.stride, t->n, t->dim, t->scale * (float)M_LOG2E);
     pack_transposed(w->gt, job->dout, job->stride_dout, t->n, t->dim, 1.0f);
     const float *rows[TESS_TILE];
     for (int q = 0; q < t->n; q++)
@@ -60,7 +58,7 @@ static void prepare(const tess__attn_bwd *job, tess__attn_scratch *w)
             delta += o[d] * g[d];
         w->l[q] = delta - (job->dlse ? job->dlse[q] : 0.0f);
         /* A query that saw nothing has no probabilities. */
-        w->m[q] = job->lse[q] == -INFINITY ? 1e30f : job->lse[q] * LOG2E;
+        w->m[q] = job->lse[q] == -INFINITY ? 1e30f : job->lse[q] * (float)M_LOG2E;
     }
     for (int q = t->n; q % VL != 0; q++)
         w->m[q] = w->l[q] = 0.0f;

@@ -26,8 +26,7 @@
 
 #include <math.h>
 
-enum { PREFETCH_LEAST = 32 }; /* queries, for prefetching to be next to nothing */
-static const float LOG2E = 1.44269504088896341f, LN2 = 0.693147180559945309f;
+enum { PREFETCH_LEAST = 32 };        /* queries, for prefetching to be next to nothing */
 static const float M_START = -1e30f; /* below every score, and finite: m - m is never NaN */
 
 /* Multiplies row q of the output by 2^(m_old - m_new), left in w->top by softmax(). */
@@ -73,7 +72,7 @@ static void finish(const tess__attn_fwd *job, const tess__attn_scratch *w)
         for (int d = 0; d < t->dim; d++)
             o[d] = l != 0.0f ? acc[d] * inverse : 0.0f;
         if (job->lse)
-            job->lse[q] = l != 0.0f ? (w->m[q] + log2f(l)) * LN2 : -INFINITY;
+            job->lse[q] = l != 0.0f ? (w->m[q] + log2f(l)) * (float)M_LN2 : -INFINITY;
     }
 }
 
@@ -156,7 +155,7 @@ static void walk_list(const tess__attn_tile *t, tess__attn_scratch *w)
 void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w)
 {
     const tess__attn_tile *t = &job->tile;
-    pack_transposed(w->qt, t->q.data, t->q.stride, t->n, t->dim, t->scale * LOG2E);
+    pack_transposed(w->qt, t->q.data, t->q.stride, t->n, t->dim, t->scale * (float)M_LOG2E);
     for (int q = 0; q < t->n; q += VL) {
         vf_store(w->m + q, vf_set1(M_START));
         vf_store(w->l + q, (vf){0});

@@ -27,8 +27,6 @@
 
 #include <math.h>
 
-static const float LOG2E = 1.44269504088896341f;
-
 /* total (dim) = the sum of rows begin..end - 1. */
 void TESS_K(tess__attn_total)(double *total, const tess__rows *x, int bf16, int dim, int64_t begin,
                               int64_t end, tess__attn_scratch *w)
@@ -80,7 +78,8 @@ static void find_weights(const tess__attn_bwd *job, tess__attn_scratch *w)
         const float *g = job->dout + (int64_t)q * job->stride_dout;
         const float *o = job->o + (int64_t)q * job->stride_o;
         const float delta = dot(g, o, t->dim) - (job->dlse ? job->dlse[q] : 0.0f);
-        w->m[q] = t->scale * LOG2E * dot(row, k, t->dim) + bias - job->lse[q] * LOG2E;
+        w->m[q] =
+            t->scale * (float)M_LOG2E * dot(row, k, t->dim) + bias - job->lse[q] * (float)M_LOG2E;
         w->l[q] = dot(g, v, t->dim) - delta;
     }
     for (int q = 0; q < t->n; q += VL) {

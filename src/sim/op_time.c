@@ -78,15 +78,18 @@ double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n,
     return best + hw[TESS__HW_KERNEL_US] * 1e-6;
 }
 
+double tess__flash_flop(double head_dim, double value_dim, int backward)
+{
+    return backward ? 6.0 * head_dim + 4.0 * value_dim : 2.0 * head_dim + 2.0 * value_dim;
+}
+
 double tess__flash_seconds(const tess_sim *sim, double heads, double queries, double keys,
                            double head_dim, double value_dim, int backward)
 {
     const double *hw = sim->hw;
     const double share =
         hw[backward ? TESS__HW_FLASH_BACKWARD : TESS__HW_FLASH_FORWARD] * sim->era[TESS__ERA_FLASH];
-    /* Forward: q k^T and p v; backward: q k^T again, dv, dp, dq, dk. */
-    const double pair =
-        backward ? 6.0 * head_dim + 4.0 * value_dim : 2.0 * head_dim + 2.0 * value_dim;
+    const double pair = tess__flash_flop(head_dim, value_dim, backward);
     /* Narrow heads leave more of each tile's time to the softmax. */
     double rate = sim->cluster->flops_bf16 * share * head_dim / (head_dim + hw[TESS__HW_FLASH_DIM]);
     if (head_dim != value_dim)

@@ -54,8 +54,7 @@ tess__op *tess__add_flash(tess_sim *sim, const char *name, int pass, double head
     op->m = queries;
     op->n = keys;
     op->k = head_dim;
-    op->flop = heads * queries * keys *
-               (backward ? 6.0 * head_dim + 4.0 * value_dim : 2.0 * head_dim + 2.0 * value_dim);
+    op->flop = heads * queries * keys * tess__flash_flop(head_dim, value_dim, backward);
     op->seconds = tess__flash_seconds(sim, heads, queries, keys, head_dim, value_dim, backward);
     return op;
 }

@@ -221,6 +221,9 @@ void tess__sim_finish(tess_sim *sim, tess_sim_result *result);
 double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n, double k,
                           int precision, int weight, int grouped);
 double tess__memory_seconds(const tess_sim *sim, double bytes);
+/* FLOP of a pair of query and key. Forward: q k^T, p v; backward: q k^T again, dv, dp, dq, dk. */
+double tess__flash_flop(double head_dim, double value_dim, int backward);
+
 double tess__flash_seconds(const tess_sim *sim, double heads, double queries, double keys,
                            double head_dim, double value_dim, int backward);
 

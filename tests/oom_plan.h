@@ -10,6 +10,7 @@
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/exchange.h"
 #include "tessera/advanced/explain.h"
+#include "tessera/advanced/mix.h"
 #include "tessera/cluster.h"
 #include "tessera/cp.h"
 #include "tessera/dist_attn.h"
@@ -47,6 +48,33 @@ static tess_status s_work_selection(world *w)
     tess_work *work = NULL;
     const tess_status status = tess_work_from_selection(w->ctx, &sel, 1, &work);
     tess_work_destroy(work);
+    return status;
+}
+
+/* Clips from a file and from a code, a plan of two steps, and that of a cut clip. */
+static tess_status s_mix(world *w)
+{
+    tess_mix *file = NULL, *code = NULL;
+    tess_mix_plan *plan = NULL;
+    tess_plan *clip = NULL;
+    int64_t n;
+    tess_mix_opts opts = TESS_MIX_OPTS_INIT;
+    opts.ranks = 3;
+    opts.width = 256;
+    opts.steps = 2;
+    opts.memory = (int64_t)1 << 26;
+    tess_status status = tess_mix_open(w->ctx, in_folder("mix.csv"), &file);
+    if (status == TESS_OK)
+        status = tess_mix_parse(w->ctx, "g1b3i256f1s0,g1b1i1024f1s0", 3, 2, &code);
+    const tess_mix_clip *clips = tess_mix_clips(code, &n);
+    if (status == TESS_OK)
+        status = tess_mix_plan_create(w->ctx, clips, n, NULL, &opts, &plan);
+    if (status == TESS_OK)
+        status = tess_mix_clip_plan(plan, 0, &clip);
+    tess_plan_destroy(clip);
+    tess_mix_plan_destroy(plan);
+    tess_mix_destroy(code);
+    tess_mix_destroy(file);
     return status;
 }
 

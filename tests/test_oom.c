@@ -502,6 +502,7 @@ static const scenario scenarios[] = {
     {"work from a file", s_work_load, NULL, NULL, 0},
     {"work from a selection", s_work_selection, NULL, &sel_shape, 0},
     {"work from weights and densities", s_work_heads, NULL, NULL, 0},
+    {"mixtures of clips", s_mix, NULL, NULL, 0},
     {"open a profile", s_profile, NULL, NULL, 0},
     {"write a profile", s_profile_write, NULL, NULL, 0},
     {"load a cluster", s_cluster, NULL, NULL, 0},
@@ -603,6 +604,10 @@ static int make_files(void **state)
     fputs("step,layer,head,density\n", csv);
     for (int i = 1199; i >= 0; i--) /* enough lines for their memory to grow */
         fprintf(csv, "%d,%d,%d,0.5\n", i / 600, i / 20 % 30, i % 20);
+    fclose(csv);
+    csv = fopen(in_folder("mix.csv"), "w");
+    assert_non_null(csv);
+    fputs("tokens,count,profile\n5000,1,\n300,4,p.csv\n", csv);
     fclose(csv);
     csv = fopen(in_folder("run.csv"), "w");
     assert_non_null(csv);

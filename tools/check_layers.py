@@ -12,7 +12,7 @@ import re
 
 import tree
 
-CORE = "kernels base options file attn cost plan plan/partition plan/price plan/exchange"
+CORE = "kernels base options file attn cost plan plan/partition plan/price plan/exchange plan/mix"
 SEES = {
     "kernels": "",
     "base": "kernels",
@@ -24,6 +24,7 @@ SEES = {
     "plan/partition": "kernels base plan",
     "plan/price": "kernels base cost plan plan/partition",
     "plan/exchange": "attn kernels base plan",
+    "plan/mix": "kernels base file cost plan",
     "comm": "kernels base file",
     "exec": CORE + " comm",
     "cp": CORE + " comm exec",
@@ -58,7 +59,7 @@ PUBLIC = {
     "file.h": "file", "advanced/options.h": "options",
     "attn.h": "attn", "select.h": "attn", "selector.h": "attn", "advanced/plugin.h": "attn", "advanced/selection.h": "attn", "advanced/clusters.h": "attn", "advanced/predict.h": "attn",
     "cluster.h": "cost", "advanced/cost.h": "cost",
-    "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan",
+    "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan", "advanced/mix.h": "plan",
     "comm.h": "comm", "advanced/collectives.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "cp.h": "cp",
     "advanced/activity.h": "trace", "advanced/timeline.h": "timeline",
     "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/sim_timeline.h": "sim",

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "4,4,2": a whole number 1..1000000 for each rank. */
-static tess_status read_speeds(cli *c, const plan_values *v, int32_t **speeds)
+tess_status plan_speeds(cli *c, const plan_values *v, int32_t **speeds)
 {
     if (!v->speeds)
         return TESS_OK;
@@ -59,8 +58,7 @@ static int default_ulysses(const tess_plan_opts *o, int heads)
                                                                                   : s->ulysses;
 }
 
-/* The cluster, with the rate of attention that was given instead of its own. */
-static tess_status load_cluster(cli *c, const plan_values *v, tess_cluster **cluster)
+tess_status plan_cluster(cli *c, const plan_values *v, tess_cluster **cluster)
 {
     tess_cluster_info info;
     TRY(out_option(c, "--cluster", tess_cluster_load(c->ctx, v->cluster, cluster)));
@@ -116,11 +114,12 @@ static tess_status prepare(job *j)
         return out_usage(c, "--reuse and --replan-above exclude each other");
     if (v->reuse && !v->cluster)
         return out_usage(c, "--reuse compares times, needs --cluster");
+    TRY(plan_clips_unused(c, v));
     TRY(check_degrees(c, &v->opts));
     TRY(plan_input_open(c, v, &j->input));
-    TRY(read_speeds(c, v, &j->speeds));
+    TRY(plan_speeds(c, v, &j->speeds));
     if (v->cluster)
-        TRY(load_cluster(c, v, &j->cluster));
+        TRY(plan_cluster(c, v, &j->cluster));
     if (v->html)
         TRY(create_report(j));
     j->opts = v->opts;
@@ -204,6 +203,8 @@ static tess_status finish(job *j)
 static tess_status run(cli *c, const void *given)
 {
     job j = {.c = c, .given = given};
+    if (j.given->clips)
+        return plan_clips_run(c, given);
     tess_status status = prepare(&j);
     for (int i = 0; status == TESS_OK && i < j.input.steps; i++) {
         progress_span(c, "planning steps", j.input.steps);
@@ -231,6 +232,10 @@ static opt options[] = {
      .help = "a density profile: columns step, layer, head, density"},
     {"mask", 0, OPT_PATH, offsetof(plan_values, mask), "FILE.npy",
      .help = "block masks instead, bool or uint8: [layers,] heads, query blocks, key blocks"},
+    {"clips", 0, OPT_STRING, offsetof(plan_values, clips), "MIX.csv|CODE",
+     .help =
+         "clips of a training step instead, of several sizes: a file with the column tokens, or "
+         "frames, height and width, and count, density, noise; or KnapFormer's codes"},
     {"column", 0, OPT_STRING, offsetof(plan_values, column), "NAME",
      .help = "the profile's column that holds the kept fraction; density unless given"},
     PLAN("ranks", "P", ranks),
@@ -252,7 +257,8 @@ static opt options[] = {
     PLAN("pass", "PASS", pass),
     {"memory", 0, OPT_DOUBLE, offsetof(plan_values, memory), "GIB", .min = 1e-6, .max = 1e6,
      .unit = "GiB",
-     .help = "memory for the attention of one layer on a rank; the cluster's unless given"},
+     .help = "memory for the attention of one layer on a rank, the cluster's unless given; of "
+             "clips, for all that a rank holds of them, no limit unless given"},
     PLAN("union", "F", union_share),
     {"rate", 0, OPT_DOUBLE, offsetof(plan_values, rate), "TFLOPS", .min = 1e-6, .max = 1e6,
      .unit = "TFLOP/s",
@@ -271,8 +277,21 @@ static opt options[] = {
      .max = 2147483647, .help = "plan this layer alone; -1: all"},
     {"step", 0, OPT_INT, offsetof(plan_values, step), "T", .initial = "-1", .min = -1, .max = 9e15,
      .help = "plan this step alone; -1: all"},
+    {"steps", 0, OPT_INT, offsetof(plan_values, steps), "N", .min = 1, .max = 4096, .unit = "steps",
+     .help = "with --clips: the clips are those of so many steps, which come out even; of a code, "
+             "each rank draws so many batches; 1 unless given"},
+    {"width", 0, OPT_INT, offsetof(plan_values, width), "W", .min = 1, .max = 1048576,
+     .help = "with --clips: width of the model; 4096 unless given"},
+    {"heads", 0, OPT_INT, offsetof(plan_values, heads), "H", .min = 1, .max = 65536,
+     .help = "with --clips: heads of the model; width / 128 unless given"},
+    {"ffn", 0, OPT_INT, offsetof(plan_values, ffn), "F", .min = 1, .max = 4194304,
+     .help = "with --clips: hidden width of the feed-forward layers; 4 x width unless given"},
+    {"layers", 0, OPT_INT, offsetof(plan_values, layers), "L", .min = 1, .max = 65536,
+     .unit = "layers", .help = "with --clips: layers of the model; 1 unless given"},
+    {"whole-clips", 0, OPT_FLAG, offsetof(plan_values, whole_clips),
+     .help = "with --clips: cut no clip over several ranks"},
     {"explain", 0, OPT_FLAG, offsetof(plan_values, explain),
-     .help = "print the candidates, and why each was not chosen"},
+     .help = "print the candidates, and why each was not chosen; of clips, what each rank has"},
     {"out", 'o', OPT_PATH, offsetof(plan_values, out), "PLAN.json",
      .help = "write the plan; of several steps, that of the last"},
     {"html", 0, OPT_PATH, offsetof(plan_values, html), "FILE",
@@ -290,6 +309,8 @@ static const example examples[] = {
     {"tessera plan --density profile.csv --ranks 7 --method fractional --html plan.html",
      "any number of ranks, and a page"},
     {"tessera plan --density profile.csv --replan-above 1.1 --method db-sp", "as db-SP does it"},
+    {"tessera plan --clips mix.csv --ranks 32 --cluster h100 --layers 40 --pass train",
+     "clips of several sizes in one step"},
 };
 
 const command command_plan = {
@@ -303,7 +324,10 @@ const command command_plan = {
         "contiguous assignment at the same degrees; there is none where heads do not divide.\n"
         "With --json the result has the members summary, with the numbers over all layers and "
         "steps, and plans: for each step its layers with their shares [rank, head, first query "
-        "block, last + 1].\n",
+        "block, last + 1].\n"
+        "With --clips whole clips go to ranks, and a clip is cut over several only where none has "
+        "room for it. --json then has the assignment: [step, rank, clip, first token, last + 1, "
+        "first place, last + 1], where place = head x query blocks + query block.\n",
     TABLE(options),
     TABLE(examples),
     .size = sizeof(plan_values),

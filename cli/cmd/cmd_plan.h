@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_plan.h - shared by the files of `tessera plan`: cmd_plan.c runs the steps, plan_input.c
- * makes the work of each, plan_output.c prints the plan. */
+ * makes the work of each, plan_output.c prints the plan; plan_clips.c plans mixtures of clips. */
 #ifndef CLI_CMD_PLAN_H
 #define CLI_CMD_PLAN_H
 
@@ -15,7 +15,23 @@ typedef struct {
     int64_t tokens, group, layer, step;
     double memory, replan_above, rate; /* in GiB; imbalance; in TFLOP/s */
     int reuse, whole_keys, explain;
+    const char *clips; /* and the options of a mixture of clips; 0: not given */
+    int64_t steps, width, heads, ffn, layers;
+    int whole_clips;
 } plan_values;
+
+/* ---- cmd_plan.c ------------------------------------------------------------------------------ */
+
+/* "4,4,2": a whole number 1..1000000 for each rank, to be freed; NULL where none are given. */
+tess_status plan_speeds(cli *c, const plan_values *v, int32_t **speeds);
+/* The cluster, with the rate of attention that was given instead of its own. */
+tess_status plan_cluster(cli *c, const plan_values *v, tess_cluster **cluster);
+
+/* ---- plan_clips.c ---------------------------------------------------------------------------- */
+
+tess_status plan_clips_run(cli *c, const plan_values *v);
+/* Fails if an option of mixtures is given without one. */
+tess_status plan_clips_unused(cli *c, const plan_values *v);
 
 /* ---- plan_input.c ---------------------------------------------------------------------------- */
 

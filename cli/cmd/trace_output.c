@@ -223,10 +223,10 @@ static tess_status print_ranks(const cli *c, const trace_result *r)
             "hidden", "copies", "idle", "waits");
     for (int i = 0; i < r->n; i++) {
         TRY(tess_activity_query(r->files[i], &info));
-        fprintf(c->out, "%6d %11.3f %11.3f %9.3f %9.3f %9.3f %9.3f %8.3f%s\n", info.rank,
-                ms(info.span_ns), ms(info.compute_ns), ms(info.exposed_ns), ms(info.hidden_ns),
-                ms(info.copy_ns), ms(info.idle_ns), ms(wait_of(r, i)),
-                i == ranks.slowest ? " *" : "");
+        fprintf(c->out, "%c%5d %11.3f %11.3f %9.3f %9.3f %9.3f %9.3f %8.3f\n",
+                i == ranks.slowest ? '*' : ' ', info.rank, ms(info.span_ns), ms(info.compute_ns),
+                ms(info.exposed_ns), ms(info.hidden_ns), ms(info.copy_ns), ms(info.idle_ns),
+                ms(wait_of(r, i)));
     }
     fprintf(c->out,
             "* computes longest; imbalance of compute %.3f; %lld call%s matched; a rank waits in\n"

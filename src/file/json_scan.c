@@ -19,6 +19,8 @@ static const char *fail(tess__json_scan *s, const char *p, const char *what)
 
 static inline const char *skip_space(const char *p)
 {
+    if ((unsigned char)*p > ' ')
+        return p;
     while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')
         p++;
     return p;
@@ -39,6 +41,22 @@ static inline uint64_t special(uint64_t w)
     const uint64_t quote = w ^ (ONES * '"'), slash = w ^ (ONES * '\\');
     return (((quote - ONES) & ~quote) | ((slash - ONES) & ~slash) | ((w - ONES * 0x20) & ~w)) &
            HIGH;
+}
+
+/* Which of the 8 bytes is the first special one: the lowest mark is exact, those above may be the
+ * carry of a subtraction. */
+static inline int first_byte(uint64_t found, const char *p)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    (void)p;
+    return __builtin_ctzll(found) >> 3;
+#else
+    int i = 0;
+    (void)found;
+    while (p[i] != '"' && p[i] != '\\' && (unsigned char)p[i] >= 0x20)
+        i++;
+    return i;
+#endif
 }
 
 static inline int hex(char c)
@@ -64,12 +82,12 @@ static inline const char *scan_string(tess__json_scan *s, const char *p)
     for (;;) {
         uint64_t w;
         memcpy(&w, p, sizeof w);
-        if (!special(w)) {
+        const uint64_t found = special(w);
+        if (!found) {
             p += sizeof w;
             continue;
         }
-        while (*p != '"' && *p != '\\' && (unsigned char)*p >= 0x20)
-            p++;
+        p += first_byte(found, p);
         if (*p == '"')
             return p;
         if (*p != '\\')
@@ -199,6 +217,13 @@ static const char *scan_array(tess__json_scan *s, const char *p, int depth)
 
 static const char *scan(tess__json_scan *s, const char *p, int depth)
 {
+    const char *end = p;
+    if (*p > '0' && *p <= '9') { /* most numbers are integers in the middle of a list */
+        do
+            end++;
+        while (*end >= '0' && *end <= '9');
+        return *end == ',' ? end : scan_number(s, p);
+    }
     switch (*p) {
     case '"': p = scan_string(s, p + 1); return p ? p + 1 : NULL;
     case '{':

@@ -12,7 +12,7 @@
  *   members of the     an event as a       sorts, joins       collectives from     unions of
  *   document           record              kernel and launch  the best source      intervals
  *
- * Memory: 80 bytes for each kernel or copy and 40 for each launch, about 0.05 of the JSON; arrays
+ * Memory: 72 bytes for each kernel or copy and 32 for each launch, about 0.05 of the JSON; arrays
  * double, so that twice that may be in use while they grow.
  */
 #ifndef TESS_ACTIVITY_INTERNAL_H

@@ -72,6 +72,27 @@ def write_runs(folder):
     return sorted(folder.iterdir())
 
 
+def write_traces(folder, ranks=3, steps=60):
+    """Traces of a profiler: the higher the rank, the longer its kernels, and the others wait."""
+    names = ["ampere_sgemm_128x64_tn", "flash_fwd_kernel", "layer_norm_kernel", "void vectorized_elementwise_kernel<4, int>(int)"]
+    paths = []
+    for rank in range(ranks):
+        noise, now, events = random.Random(5), 1000.0, []
+        for i in range(steps):
+            took = round(noise.uniform(100, 150) + 20 * rank, 3)
+            events.append({"ph": "X", "cat": "kernel", "name": names[i % 4], "ts": now, "dur": took, "args": {"stream": 7}})
+            now = round(now + took + 3, 3)
+            if i % 5 == 4:
+                end = 1000 + 190 * (i + 1)
+                events.append({"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": now, "dur": round(end - now, 3),
+                               "args": {"stream": 9, "Collective name": "allreduce", "In msg nelems": 1000 * (i % 2 + 1),
+                                        "Out msg nelems": 1000 * (i % 2 + 1), "dtype": "BFloat16", "Process Group Ranks": "[0, 1, 2]"}})
+                now = end + 5.0
+        paths.append(folder / f"rank{rank}.json")
+        paths[-1].write_text(json.dumps({"distributedInfo": {"rank": rank, "world_size": ranks}, "traceEvents": events}))
+    return paths
+
+
 def has_train(tessera):
     return subprocess.run([tessera, "train", "--help"], capture_output=True).returncode == 0
 
@@ -100,7 +121,10 @@ def main():
         runs = write_runs(here / "runs")
         tessera("compare", *runs, "-o", here / "compare.html")
         tessera("report", here / "runs/dsv-0", "-o", here / "sparse_run.html")
-        pages += [here / "compare.html", here / "sparse_run.html"]
+        traces = write_traces(here)
+        tessera("trace", *traces, "--html", here / "trace.html")
+        tessera("trace", traces[0], "--html", here / "trace_one.html")
+        pages += [here / "compare.html", here / "sparse_run.html", here / "trace.html", here / "trace_one.html"]
         if has_train(options.tessera):
             tessera("train", "--preset", "tiny", "--data", "shapes", "--steps", 6, "--out", here / "run", "--quiet",
                     "--validate-every", 3, "--sample-every", 2, "--sample-steps", 2)

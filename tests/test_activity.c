@@ -270,6 +270,27 @@ static void operations_have_many_names(void **state)
             tess_call_op_name(cases[i].op));
 }
 
+static void element_types_have_many_spellings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *name;
+        int bytes;
+    } cases[] = {{"BFloat16", "bfloat16", 2}, {"c10::BFloat16", "bfloat16", 2},
+                 {"Float", "float", 4},       {"float", "float", 4},
+                 {"Half", "half", 2},         {"c10::Half", "half", 2},
+                 {"Long", "long", 8},         {"long int", "long", 8},
+                 {"Int", "int", 4},           {"signed char", "char", 1},
+                 {"Byte", "byte", 1},         {"unsigned char", "byte", 1},
+                 {"Bool", "bool", 1},         {"Float8_e4m3fn", "float8_e4m3fn", 1},
+                 {"int64", "long", 8},        {"TensorList", "", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int32_t dtype = tess__dtype_find(cases[i].text, strlen(cases[i].text));
+        assert_string_equal(tess__dtype_text(dtype), cases[i].name);
+        assert_int_equal(tess__dtype_bytes(dtype), cases[i].bytes);
+    }
+}
+
 /* ---- times ---------------------------------------------------------------------------------- */
 
 static void parts_of_the_span_add_up_to_the_nanosecond(void **state)
@@ -704,6 +725,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_name_is_the_last_source),
     cmocka_unit_test(coalesced_kernels_have_the_sends_and_receives_before_them),
     cmocka_unit_test(operations_have_many_names),
+    cmocka_unit_test(element_types_have_many_spellings),
     cmocka_unit_test(parts_of_the_span_add_up_to_the_nanosecond),
     cmocka_unit_test(random_activity_has_the_parts_of_every_nanosecond),
     cmocka_unit_test(a_step_has_what_it_launched),

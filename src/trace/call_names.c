@@ -59,31 +59,31 @@ tess_call_op tess__call_op_of(const char *name, size_t bytes)
 
 /* ---- element types -------------------------------------------------------------------------- */
 
-/* The name without "c10::" and case, and the C++ spelling where it is another word. */
+/* The name without "c10::" and case; the C++ spelling where it is another word; torch.dtype's. */
 static const struct {
-    const char *name, *spelling;
+    const char *name, *spelling, *torch;
     int bytes;
-} dtypes[] = {{"float", NULL, 4},
-              {"bfloat16", NULL, 2},
-              {"half", NULL, 2},
-              {"double", NULL, 8},
-              {"long", "long int", 8},
-              {"int", NULL, 4},
-              {"short", "short int", 2},
-              {"char", "signed char", 1},
-              {"byte", "unsigned char", 1},
-              {"bool", NULL, 1},
-              {"float8_e4m3fn", NULL, 1},
-              {"float8_e5m2", NULL, 1},
-              {"float8_e4m3fnuz", NULL, 1},
-              {"float8_e5m2fnuz", NULL, 1},
-              {"float8_e8m0fnu", NULL, 1},
-              {"uint16", "unsigned short", 2},
-              {"uint32", "unsigned int", 4},
-              {"uint64", "unsigned long", 8},
-              {"complexfloat", "complex<float>", 8},
-              {"complexdouble", "complex<double>", 16},
-              {"complexhalf", "complex<half>", 4}};
+} dtypes[] = {{"float", NULL, "float32", 4},
+              {"bfloat16", NULL, NULL, 2},
+              {"half", NULL, "float16", 2},
+              {"double", NULL, "float64", 8},
+              {"long", "long int", "int64", 8},
+              {"int", NULL, "int32", 4},
+              {"short", "short int", "int16", 2},
+              {"char", "signed char", "int8", 1},
+              {"byte", "unsigned char", "uint8", 1},
+              {"bool", NULL, NULL, 1},
+              {"float8_e4m3fn", NULL, NULL, 1},
+              {"float8_e5m2", NULL, NULL, 1},
+              {"float8_e4m3fnuz", NULL, NULL, 1},
+              {"float8_e5m2fnuz", NULL, NULL, 1},
+              {"float8_e8m0fnu", NULL, NULL, 1},
+              {"uint16", "unsigned short", NULL, 2},
+              {"uint32", "unsigned int", NULL, 4},
+              {"uint64", "unsigned long", NULL, 8},
+              {"complexfloat", "complex<float>", "complex64", 8},
+              {"complexdouble", "complex<double>", "complex128", 16},
+              {"complexhalf", "complex<half>", "complex32", 4}};
 
 static int same_word(const char *name, size_t bytes, const char *word)
 {
@@ -99,7 +99,8 @@ int32_t tess__dtype_find(const char *name, size_t bytes)
     if (bytes > 7 && strncmp(name + bytes - 7, " (long)", 7) == 0)
         bytes -= 7;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (same_word(name, bytes, dtypes[i].name) || same_word(name, bytes, dtypes[i].spelling))
+        if (same_word(name, bytes, dtypes[i].name) || same_word(name, bytes, dtypes[i].spelling) ||
+            same_word(name, bytes, dtypes[i].torch))
             return (int32_t)i;
     return -1;
 }

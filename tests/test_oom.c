@@ -9,6 +9,8 @@
 #include "tessera/advanced/cost.h"
 #include "tessera/advanced/predict.h"
 #include "tessera/advanced/search.h"
+#include "tessera/advanced/sim_timeline.h"
+#include "tessera/advanced/timeline_report.h"
 #include "tessera/advanced/selection.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/advanced/trace.h"
@@ -272,6 +274,58 @@ static tess_status s_search(world *w)
     return status;
 }
 
+#define STEP(call)                                                                                 \
+    do {                                                                                           \
+        const tess_status status_ = (call);                                                        \
+        if (status_ != TESS_OK)                                                                    \
+            return status_;                                                                        \
+    } while (0)
+
+/* A timeline with a slow rank, its schedule from a file, its file and its page. */
+static tess_status run_timeline(world *w, tess_sim *sim, const tess_cluster *cluster,
+                                tess_timeline **timeline, tess_schedule **schedule)
+{
+    const tess_slow_rank slow = {1, 1.5};
+    const tess_sim_timeline_opts opts = {.slow = &slow, .n_slow = 1};
+    tess_scenario s = {.model = {.layers = 4, .hidden = 256, .heads = 4, .seq = 256, .vocab = 512},
+                       .layout = {.tp = 2, .pp = 2, .dp = 2},
+                       .training = {.global_batch = 4}};
+    tess_sim_result r;
+    STEP(tess_sim_run(sim, cluster, &s, &r));
+    STEP(tess_sim_schedule_of(sim, schedule));
+    STEP(tess_sim_use_schedule(sim, *schedule));
+    s.layout.schedule = TESS_SIM_SCHEDULE_FILE;
+    snprintf(s.layout.schedule_file, sizeof s.layout.schedule_file, "x.csv");
+    STEP(tess_sim_run(sim, cluster, &s, &r));
+    STEP(tess_sim_timeline(sim, &opts, timeline));
+    STEP(tess_timeline_write(*timeline, in_folder("timeline.json")));
+    return tess_timeline_report_write(w->ctx, *timeline, NULL, in_folder("timeline.html"));
+}
+
+static tess_status s_timeline(world *w)
+{
+    tess_sim_params *params = NULL;
+    tess_cluster *cluster = NULL;
+    tess_sim *sim = NULL;
+    tess_timeline *timeline = NULL;
+    tess_schedule *schedule = NULL;
+    tess_status status = tess_sim_params_load(w->ctx, NULL, &params);
+    if (status == TESS_OK)
+        status = tess_cluster_load(w->ctx, "h100", &cluster);
+    if (status == TESS_OK)
+        status = tess_sim_create(w->ctx, params, &sim);
+    if (status == TESS_OK)
+        status = run_timeline(w, sim, cluster, &timeline, &schedule);
+    tess_timeline_destroy(timeline);
+    tess_sim_destroy(sim);
+    tess_schedule_destroy(schedule);
+    tess_cluster_destroy(cluster);
+    tess_sim_params_destroy(params);
+    remove(in_folder("timeline.json"));
+    remove(in_folder("timeline.html"));
+    return status;
+}
+
 static tess_status s_calibrate(world *w)
 {
     tess_cluster *cluster = NULL, *fitted = NULL;
@@ -514,6 +568,7 @@ static const scenario scenarios[] = {
     {"load the simulator's parameters", s_sim_params, NULL, NULL, 0},
     {"load measured products", s_sim_measured, NULL, NULL, 0},
     {"search", s_search, NULL, NULL, 0},
+    {"timeline of a step", s_timeline, NULL, NULL, 0},
     {"load a scenario", s_scenario, NULL, NULL, 0},
     {"validate a table", s_validation, NULL, NULL, 0},
     {"calibrate", s_calibration, NULL, NULL, 0},

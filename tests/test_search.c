@@ -143,6 +143,12 @@ static int64_t check_bounds(const char *name, tess_search_opts opts)
 static void bounds_change_nothing(void **state)
 {
     (void)state;
+    static const tess_search_axis orders[] = {
+        {"layout.schedule", "1f1b,gpipe,interleaved,gpipe-looped,zero-bubble,interleaved-zb,zb-v"},
+        {"layout.vpp", "1,2,4"},
+        {"layout.pp", "4,8,12"},
+        {"layout.tp", "4,8"}};
+    check_bounds("gpt-175b-96", (tess_search_opts){.over = orders, .n_over = 4});
     static const char *const names[] = {"gpt-175b-96", "llama3-405b", "wan2.1-14b-dsv-128"};
     const int gpus[] = {48, 96, 192};
     for (int i = 0; i < 3; i++)

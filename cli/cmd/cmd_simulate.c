@@ -44,6 +44,8 @@ static tess_status prepare(simulate_job *j)
     TRY(apply_settings(j));
     if (!j->s.system.cluster[0] && !j->given->search)
         return out_usage(c, "the scenario names no cluster; use --set system.cluster=NAME");
+    if (j->given->search && j->s.layout.schedule == TESS_SIM_SCHEDULE_FILE)
+        return out_usage(c, "layout.schedule is a file, which --search does not take");
     TRY(tess_sim_params_load(c->ctx, j->given->params, &j->params));
     if (j->given->measured)
         TRY(tess_sim_measured_load(c->ctx, j->given->measured, NULL, &j->measured));

@@ -302,7 +302,7 @@ static tess_status add_data(page_data *d, tess__markup *text)
         tess__jw_text(&w, NULL, d->list[i]);
     tess__jw_end(&w, ']');
     tess__jw_end(&w, '}');
-    return TESS_OK;
+    return tess__jw_finish(&w);
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */

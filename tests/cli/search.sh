@@ -35,3 +35,4 @@ try gpt-175b-96 --search $over --memory-limit 10 2>&1 | digits
 try gpt-175b-96 --search $over --steps 1000 --deadline 1 2>&1 | digits
 echo '{"schema": 1' >c.json
 try gpt-175b-96 --search --over tp=4,8 --checkpoint c.json
+try gpt-175b-96 --search --set layout.schedule=x.csv

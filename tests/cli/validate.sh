@@ -22,3 +22,9 @@ try() { tessera validate "$@" || echo "exit $?"; }
 try missing.csv
 printf 'a,b\n1,2\n' >u.csv && try u.csv
 printf '{"schema": 1, "detect": ["a"], "columns": {"measured.step_ms": "c"}}' >m.json && try u.csv --map m.json
+# The same step event by event: one stage, nothing that overlaps differently.
+tessera validate t.csv --events --json | python3 -c '
+import json, subprocess, sys
+a = json.load(sys.stdin)["cases"][0]["predicted"]
+b = json.loads(subprocess.check_output(["tessera", "validate", "t.csv", "--json"]))["cases"][0]["predicted"]
+print("events and closed forms", abs(a / b - 1) < 0.02)'

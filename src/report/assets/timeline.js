@@ -237,6 +237,12 @@ function drawMemory() {
 
 // ---- the page ----
 
+// A page opened as page.html#12.5-14 shows these milliseconds first.
+const part = /^#([\d.]+)-([\d.]+)$/.exec(location.hash);
+if (part && Number(part[2]) > Number(part[1])) {
+  view.from = Math.min(Number(part[1]) * 1e6, data.ns);
+  view.to = Math.min(Number(part[2]) * 1e6, data.ns);
+}
 let chosen = null;
 const names = data.ranks.map(([rank]) => `rank ${rank}`);
 if (data.ranks.length > RANKS)

@@ -193,10 +193,10 @@ static tess_status run(cli *c, const void *given)
     if (v->params)
         status = tess_sim_params_load(c->ctx, v->params, &params);
     if (status == TESS_OK)
-        status = tess_validation_run(c->ctx, v->table,
-                                     &(tess_validation_opts){.map = v->map, .params = params,
-                                                             .events = v->events},
-                                     &validation);
+        status = tess_validation_run(
+            c->ctx, v->table,
+            &(tess_validation_opts){.map = v->map, .params = params, .events = v->events},
+            &validation);
     if (status == TESS_OK)
         status = tess_validation_query(validation, &info);
     if (status == TESS_OK && c->json)

@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
     const char *map;               /* path of a map; NULL: the shipped one that knows the columns */
     const tess_sim_params *params; /* NULL: the shipped ones */
-    int events; /* 1: steps event by event, as tess_sim_timeline counts them */
+    int events;                    /* 1: steps event by event, as tess_sim_timeline counts them */
 } tess_validation_opts;
 
 typedef struct tess_validation tess_validation;

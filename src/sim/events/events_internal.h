@@ -6,9 +6,11 @@
  * of passes, slow ranks, factors. What goes out: a tess_timeline that has run.
  *
  *   rank_classes.c   ranks -> rows, process groups -> rows that take part
- *   pass_ops.c       operations of tess_sim -> a pass of a part: streams and dependencies
+ *   pass_ops.c, pass_order.c
+ *                    operations of tess_sim -> a pass of a part: streams and dependencies
  *   step_events.c    order of passes x rows x parts -> timeline
  *   step_gradients.c gathered weights, reduced gradients, optimiser
+ *   step_layout.c    what both need
  *   step_timeline.c  the public call
  *   schedule_use.c   a schedule from a file in tess_sim_run
  */
@@ -123,7 +125,47 @@ typedef struct {
 int64_t tess__pass_ns(const tess__pass_input *in, double seconds, int class);
 /* The number of a kind of groups, which is added where it is new. */
 int tess__pass_kind(tess__pass_input *in, int n, int stride, int class);
+/* A pass while it is made. */
+typedef struct {
+    tess__pass_input *in;
+    const tess_sim *sim;
+    int part, kind;
+    tess__pass *p;
+    int chain;     /* last of the data's way; -1: the input of the pass */
+    int pending;   /* communication that the compute operation after the next one waits for; -1 */
+    int last;      /* compute operation; -1: none */
+    int gathered;  /* weights that the first compute operation waits for; -1 */
+    int before;    /* collective beside whose end the next product begins; -1 */
+    double hidden; /* seconds of it that the product hides */
+} tess__builder;
+
+/* Computes `seconds` of an operation. chain: the data's way goes through it. Returns its place. */
+int tess__pass_compute(tess__builder *b, const tess__op *op, double seconds, int chain);
+int tess__pass_comm(tess__builder *b, const tess__op *op, double seconds, int after);
+void tess__pass_wait(tess__builder *b, int at, int before); /* before -1: the input of the pass */
+double tess__pass_all(const tess__op *op);                  /* seconds, hidden or not */
+/* A collective behind a product, beside whose end it runs as far as it is hidden; and before one,
+ * which the product of the next call begins beside. */
+void tess__pass_behind(tess__builder *b, const tess__op *op);
+void tess__pass_before(tess__builder *b, const tess__op *op);
+void tess__pass_product(tess__builder *b, const tess__op *gemm);
+void tess__pass_close(tess__builder *b); /* no product comes */
+void tess__pass_experts(tess__builder *b, const tess__op *op);
+
+/* pass_order.c */
 void tess__pass_fill(tess__pass_input *in, int part, int kind, tess__pass *pass);
+
+/* ---- step_layout.c, in the order of the calls ------------------------------------------------ */
+
+struct tess__step;
+tess_status tess__step_place_parts(struct tess__step *p, tess__arena *arena);
+tess_status tess__step_find_peers(struct tess__step *p, tess__arena *arena);
+void tess__step_fill_passes(struct tess__step *p);
+tess_status tess__step_fill_ends(struct tess__step *p, tess__arena *arena);
+tess_status tess__step_check_size(const struct tess__step *p); /* after the classes are found */
+tess_status tess__step_reserve_rows(struct tess__step *p, tess__arena *arena);
+void tess__step_number_names(struct tess__step *p);
+void tess__step_find_hop(struct tess__step *p);
 
 /* ---- step_events.c --------------------------------------------------------------------------- */
 
@@ -136,7 +178,7 @@ typedef struct {
 } tess__stage_end;
 
 /* The step while it is built. A part's place is its number in the virtual stage, forward. */
-typedef struct {
+typedef struct tess__step {
     tess_timeline *t;
     const tess_sim *sim;
     const tess_schedule *s;

@@ -97,10 +97,11 @@ static int32_t tied_call(tess__step *p, const tess__stage_end *end, int first, i
     const int stages = p->c->stages;
     int32_t *call = &p->tied[p->c->peer[p->row * stages + first]];
     if (*call < 0)
-        *call = tess__timeline_call(
-            p->t, &(tess__tl_call){.group = TESS__KINDS_MAX + stages * stages + first * stages + head,
-                                   .op = TESS_ALL_REDUCE,
-                                   .bytes = (int64_t)end->tied.bytes});
+        *call =
+            tess__timeline_call(p->t, &(tess__tl_call){.group = TESS__KINDS_MAX + stages * stages +
+                                                                first * stages + head,
+                                                       .op = TESS_ALL_REDUCE,
+                                                       .bytes = (int64_t)end->tied.bytes});
     return *call;
 }
 

@@ -38,13 +38,11 @@ static inline tess_status s_calibrate_overlap(world *w)
 {
     const char *const tables[] = {in_folder("kernels.csv")};
     tess_calibration *k = NULL;
-    const tess_status status =
-        tess_calibration_run(w->ctx,
-                             &(tess_calibration_opts){.tables = tables,
-                                                      .n_tables = 1,
-                                                      .quantity = TESS_QUANTITY_OVERLAP,
-                                                      .leave_one_out = 1},
-                             &k);
+    const tess_status status = tess_calibration_run(
+        w->ctx,
+        &(tess_calibration_opts){
+            .tables = tables, .n_tables = 1, .quantity = TESS_QUANTITY_OVERLAP, .leave_one_out = 1},
+        &k);
     tess_calibration_destroy(k);
     return status;
 }

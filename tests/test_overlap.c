@@ -210,6 +210,59 @@ static void the_engine_uses_the_formula(void **state)
     tess_timeline_destroy(t);
 }
 
+/* By half where the name says so. */
+static int32_t named(const void *user, const char *name, int class)
+{
+    (void)user, (void)class;
+    return strstr(name, "slow") ? 500000 : 0;
+}
+
+/* Compute of `ns` on the last row beside a call of all rows: the end of both. */
+static void run_beside(int rows, const char *kernel, int64_t ns, const char *sum, int64_t ends[2])
+{
+    tess_timeline *t = NULL;
+    int32_t member = -1;
+    CHECK_OK(tess__timeline_create(ctx, rows, 2, &t));
+    const int32_t compute = tess__timeline_add(
+        t, &(tess__tl_op){
+               .row = rows - 1, .name = tess__timeline_name(t, kernel), .call = -1, .ns = ns});
+    const int32_t call =
+        rows > 1 ? tess__timeline_call(t, &(tess__tl_call){.group = 0, .bytes = 1}) : -1;
+    for (int row = 0; row < rows; row++)
+        member = tess__timeline_add(t, &(tess__tl_op){.row = row,
+                                                      .stream = 1,
+                                                      .cat = TESS__CAT_COMM,
+                                                      .name = tess__timeline_name(t, sum),
+                                                      .call = call,
+                                                      .ns = 600});
+    tess__timeline_slow(t, named, NULL);
+    CHECK_OK(tess__timeline_run(t));
+    ends[0] = t->ops[compute].end;
+    ends[1] = t->ops[member].end;
+    assert_int_equal(t->ops[member - rows + 1].end, ends[1]); /* all members end together */
+    tess_timeline_destroy(t);
+}
+
+static void communication_may_be_slower_beside_compute(void **state)
+{
+    (void)state;
+    for (int rows = 1; rows <= 3; rows++) {
+        int64_t ends[2];
+        run_beside(rows, "kernel", 1000, "slow sum", ends); /* compute beside all of it */
+        assert_int_equal(ends[0], 1000);
+        assert_int_equal(ends[1], 900);
+        run_beside(rows, "kernel", 300, "slow sum", ends); /* 200 of its 600 ns in the first 300 */
+        assert_int_equal(ends[0], 300);
+        assert_int_equal(ends[1], 700);
+        run_beside(rows, "slow kernel", 1000, "slow sum", ends); /* both slow down */
+        assert_int_equal(ends[0], 900 + 400);
+        assert_int_equal(ends[1], 900);
+        run_beside(rows, "slow kernel", 1000, "sum", ends);
+        assert_int_equal(ends[0], 600 + 600);
+        assert_int_equal(ends[1], 600);
+    }
+}
+
 /* ---- Echo's kernels -------------------------------------------------------------------------- */
 
 /* Bars of what is given: rows of known kernels, and one kernel left out at a time. */
@@ -252,6 +305,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_kernel_left_out_does_not_predict_itself),
     cmocka_unit_test(a_moment_beside_communication_is_no_measurement),
     cmocka_unit_test(the_engine_uses_the_formula),
+    cmocka_unit_test(communication_may_be_slower_beside_compute),
     cmocka_unit_test(echo_kernels_meet_their_bars),
 };
 RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

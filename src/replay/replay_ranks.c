@@ -36,7 +36,13 @@ static double slowdown(const tess_replay *r, const char *name, int class)
 
 static int32_t slow(const void *user, const char *name, int class)
 {
-    return class <= TESS__REPLAY_HOST ? (int32_t)lround(1e6 * slowdown(user, name, class)) : 0;
+    const tess_replay *r = user;
+    if (class > TESS__REPLAY_HOST || r->hardware < 0)
+        return 0;
+    const double s = class == TESS_KERNEL_COMMUNICATION
+                         ? tess__overlap_comm(&r->params->overlaps, r->hardware)
+                         : slowdown(r, name, class);
+    return (int32_t)lround(1e6 * s);
 }
 
 int64_t tess__replay_alone(const tess_replay *r, const char *name, int kernel_class, int64_t ns,

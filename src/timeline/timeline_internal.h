@@ -61,8 +61,8 @@ typedef struct {
     int64_t value[TESS__COUNTERS];
 } tess__tl_counter;
 
-/* Parts per million by which a compute operation takes longer while communication runs on its row.
- * Asked once for each name and class. */
+/* Parts per million by which a compute operation takes longer while communication runs on its row,
+ * and communication while compute runs there. Asked once for each name and class. */
 typedef int32_t (*tess__slow_fn)(const void *user, const char *name, int class);
 
 struct tess_timeline {

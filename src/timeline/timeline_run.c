@@ -6,36 +6,13 @@
  * each running operation or call, the earliest first, and of equal times the one with the smaller
  * number: the order of events, and so every time, depends on the input alone.
  *
- * Compute beside communication is slower: while communication runs on a row, an operation there
- * that takes s ppm longer does 10^6 / (10^6 + s) ns of its work in a nanosecond. When communication
- * begins or ends on the row, the work that is left is counted and the end set anew; the queue's
- * entry of the old end is recognised by its time.
+ * Compute and communication that run together take longer: timeline_slow.c.
  *
  * n operations, e dependencies: O(n log(running) + e), 8 n + 8 e bytes beside the operations.
  */
-#include "timeline_internal.h"
+#include "timeline_engine.h"
 
 #include <string.h>
-
-typedef struct {
-    int64_t at;
-    int32_t event; /* of a call: its first member */
-} tess__end;
-
-typedef struct {
-    tess_timeline *t;
-    int32_t *pending; /* what each operation still waits for */
-    int64_t *offsets; /* into after, of each operation */
-    int32_t *after;
-    tess__end *queue; /* a binary heap */
-    int64_t queued, room;
-    int32_t *slow;    /* ppm of each name and class, where anything slows down; else NULL */
-    int32_t *running; /* of each (row, stream): the compute operation; -1: none */
-    int32_t *comms;   /* of each row: communication that runs */
-    int64_t *left;    /* of each (row, stream): work of `running` at the time `since` */
-    int64_t *since;
-    int64_t done;
-} engine;
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
@@ -44,7 +21,7 @@ static int before(const tess__end *a, const tess__end *b)
     return a->at != b->at ? a->at < b->at : a->event < b->event;
 }
 
-static tess_status push(engine *e, int64_t at, int32_t event)
+tess_status tess__engine_push(tess__engine *e, int64_t at, int32_t event)
 {
     TESS_TRY(
         tess__grow(e->t->ctx, &e->queue, sizeof *e->queue, e->queued, e->queued + 1, &e->room));
@@ -58,7 +35,7 @@ static tess_status push(engine *e, int64_t at, int32_t event)
     return TESS_OK;
 }
 
-static tess__end pop(engine *e)
+static tess__end pop(tess__engine *e)
 {
     const tess__end top = e->queue[0], last = e->queue[--e->queued];
     int64_t i = 0;
@@ -77,86 +54,32 @@ static tess__end pop(engine *e)
     return top;
 }
 
-/* ---- compute beside communication ------------------------------------------------------------ */
-
-enum { MILLION = 1000000 };
-
-static int32_t ppm_of(const engine *e, const tess__tl_op *event)
-{
-    if (!e->slow || event->cat != TESS__CAT_COMPUTE || event->call >= 0)
-        return 0;
-    return e->slow[(int64_t)event->name * TESS__CLASS_MAX + event->class];
-}
-
-/* ns that `work` takes at `ppm` more, at most what an int64_t holds; rounded up. */
-static int64_t stretched(int64_t work, int32_t ppm)
-{
-    const __int128 ns = ((__int128)work * (MILLION + ppm) + MILLION - 1) / MILLION;
-    return ns > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)ns;
-}
-
-/* Communication on a row has begun (change 1) or ended (-1) at `now`. */
-static tess_status count_comm(engine *e, int32_t row, int change, int64_t now)
-{
-    if (!e->slow)
-        return TESS_OK;
-    const int32_t was = e->comms[row];
-    e->comms[row] += change;
-    if ((was > 0) == (e->comms[row] > 0))
-        return TESS_OK;
-    for (int s = 0; s < e->t->streams; s++) {
-        const int64_t at = (int64_t)row * e->t->streams + s;
-        if (e->running[at] < 0)
-            continue;
-        tess__tl_op *event = &e->t->ops[e->running[at]];
-        const int32_t ppm = ppm_of(e, event);
-        if (ppm == 0 || event->end <= now)
-            continue;
-        const int64_t gone = now - e->since[at];
-        const int64_t work = was > 0 ? (int64_t)((__int128)gone * MILLION / (MILLION + ppm)) : gone;
-        e->left[at] -= TESS_MIN(work, e->left[at]);
-        e->since[at] = now;
-        event->end = now + (e->comms[row] > 0 ? stretched(e->left[at], ppm) : e->left[at]);
-        TESS_TRY(push(e, event->end, e->running[at]));
-    }
-    return TESS_OK;
-}
-
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static tess_status begin_alone(engine *e, int32_t i, int64_t now, int32_t cause)
+static tess_status begin_alone(tess__engine *e, int32_t i, int64_t now, int32_t cause)
 {
     tess__tl_op *event = &e->t->ops[i];
     event->begin = now;
     event->cause = cause;
     event->end = now + event->ns;
-    const int32_t ppm = ppm_of(e, event);
-    if (ppm > 0) {
-        const int64_t at = (int64_t)event->row * e->t->streams + event->stream;
-        e->running[at] = i;
-        e->left[at] = event->ns;
-        e->since[at] = now;
-        if (e->comms[event->row] > 0)
-            event->end = now + stretched(event->ns, ppm);
-    }
-    if (event->cat == TESS__CAT_COMM)
-        TESS_TRY(count_comm(e, event->row, 1, now));
-    return push(e, event->end, i);
+    TESS_TRY(tess__slow_begin(e, i, now));
+    return tess__engine_push(e, event->end, i);
 }
 
-static tess_status begin_call(engine *e, const tess__tl_call *call, int64_t now, int32_t cause)
+static tess_status begin_call(tess__engine *e, const tess__tl_call *call, int64_t now,
+                              int32_t cause)
 {
     for (int32_t i = call->first; i >= 0; i = e->t->next_member[i]) {
         tess__tl_op *event = &e->t->ops[i];
         event->begin = now;
         event->cause = cause;
         event->end = now + event->ns;
-        TESS_TRY(count_comm(e, event->row, 1, now));
     }
-    return push(e, e->t->ops[call->first].end, call->first);
+    TESS_TRY(tess__slow_begin_call(e, call, now));
+    return tess__engine_push(e, e->t->ops[call->first].end, call->first);
 }
 
-static tess_status make_ready(engine *e, int32_t i, int64_t now, int32_t cause)
+static tess_status make_ready(tess__engine *e, int32_t i, int64_t now, int32_t cause)
 {
     tess__tl_op *event = &e->t->ops[i];
     event->ready = now;
@@ -166,21 +89,18 @@ static tess_status make_ready(engine *e, int32_t i, int64_t now, int32_t cause)
     return ++call->arrived == call->members ? begin_call(e, call, now, cause) : TESS_OK;
 }
 
-static tess_status drop_pending(engine *e, int32_t i, int64_t now, int32_t cause)
+static tess_status drop_pending(tess__engine *e, int32_t i, int64_t now, int32_t cause)
 {
     return --e->pending[i] == 0 ? make_ready(e, i, now, cause) : TESS_OK;
 }
 
-static tess_status end_event(engine *e, int32_t i)
+static tess_status end_event(tess__engine *e, int32_t i)
 {
     tess_timeline *t = e->t;
     const tess__tl_op *event = &t->ops[i];
     const int64_t now = event->end;
     e->done++;
-    if (e->slow && event->call < 0)
-        e->running[(int64_t)event->row * t->streams + event->stream] = -1;
-    if (event->cat == TESS__CAT_COMM)
-        TESS_TRY(count_comm(e, event->row, -1, now));
+    TESS_TRY(tess__slow_end(e, i, now));
     if (t->last_op < 0 || now > t->end) {
         t->end = now;
         t->last_op = i;
@@ -195,7 +115,7 @@ static tess_status end_event(engine *e, int32_t i)
 /* ---- the run --------------------------------------------------------------------------------- */
 
 /* What each operation waits for, and what waits for it. */
-static void link_events(engine *e)
+static void link_events(tess__engine *e)
 {
     const tess_timeline *t = e->t;
     for (int64_t k = 0; k < t->n_edges; k++) {
@@ -214,10 +134,10 @@ static void link_events(engine *e)
     e->offsets[t->n] = t->n_edges;
 }
 
-static tess_status reserve(engine *e, tess__arena *arena)
+static tess_status reserve(tess__engine *e, tess__arena *arena)
 {
     const tess_timeline *t = e->t;
-    const size_t n = (size_t)t->n, places = (size_t)t->rows * (size_t)t->streams;
+    const size_t n = (size_t)t->n;
     e->pending = tess__arena_take(arena, n * sizeof *e->pending);
     e->offsets = tess__arena_take(arena, (n + 1) * sizeof *e->offsets);
     e->after = tess__arena_take(arena, (size_t)t->n_edges * sizeof *e->after);
@@ -225,26 +145,11 @@ static tess_status reserve(engine *e, tess__arena *arena)
         return TESS_ENOMEM;
     memset(e->pending, 0, n * sizeof *e->pending);
     memset(e->offsets, 0, (n + 1) * sizeof *e->offsets);
-    if (!t->slow)
-        return TESS_OK;
-    const size_t kinds = (size_t)t->n_names * TESS__CLASS_MAX;
-    e->slow = tess__arena_take(arena, kinds * sizeof *e->slow);
-    e->running = tess__arena_take(arena, places * sizeof *e->running);
-    e->comms = tess__arena_take(arena, (size_t)t->rows * sizeof *e->comms);
-    e->left = tess__arena_take(arena, places * sizeof *e->left);
-    e->since = tess__arena_take(arena, places * sizeof *e->since);
-    if (!e->slow || !e->running || !e->comms || !e->left || !e->since)
-        return TESS_ENOMEM;
-    memset(e->running, 0xff, places * sizeof *e->running);
-    memset(e->comms, 0, (size_t)t->rows * sizeof *e->comms);
-    for (size_t i = 0; i < kinds; i++)
-        e->slow[i] = TESS_MAX(
-            0, t->slow(t->slow_user, t->names[i / TESS__CLASS_MAX], (int)(i % TESS__CLASS_MAX)));
-    return TESS_OK;
+    return tess__slow_reserve(e, arena);
 }
 
 /* The sentence about the first operation that never ends though all before it in its stream do. */
-static tess_status stuck(const engine *e)
+static tess_status stuck(const tess__engine *e)
 {
     const tess_timeline *t = e->t;
     int64_t *const behind = e->offsets; /* 1: one before it in its stream never ends */
@@ -260,7 +165,7 @@ static tess_status stuck(const engine *e)
                       event->stream, t->names[event->name]);
 }
 
-static tess_status run(engine *e)
+static tess_status run(tess__engine *e)
 {
     tess_timeline *t = e->t;
     link_events(e);
@@ -291,7 +196,7 @@ static tess_status run(engine *e)
 
 tess_status tess__timeline_run(tess_timeline *t)
 {
-    engine e = {.t = t};
+    tess__engine e = {.t = t};
     tess__arena arena = {.ctx = t->ctx};
     t->ran = 0;
     tess_status status = t->status;

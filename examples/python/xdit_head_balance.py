@@ -4,7 +4,7 @@
 xDiT 0.7 permutes the heads of q, k and v before the all-to-all of Ulysses, so that each rank gets as many heads and nearly as
 much work (xfuser/core/sparge_attention/head_balance.py). After every step `revert_head_balance` calls `compute_perm(cost,
 world_size)` of its module for the next one, under torch.compile too; cost is (heads), measured by the sparse kernel. xDiT's own
-function deals heads out by falling cost, forth and back. This puts the planner in its place:
+function orders heads by falling cost, forth and back over the ranks. This puts the planner in its place:
 
     import xfuser.core.sparge_attention.head_balance as head_balance
     use_planner(head_balance)

@@ -137,10 +137,10 @@ class Adapter(unittest.TestCase):
 
     def test_the_report_has_what_was_selected(self):
         transformer = model()
-        recorder, seen = tt.DensityRecorder(), {}
+        recorder, given = tt.DensityRecorder(), {}
 
         def watched(q, k, layer, step):
-            seen.setdefault(layer, (q.clone(), k.clone()))
+            given.setdefault(layer, (q.clone(), k.clone()))
             return selector(q, k, layer, step)
 
         handle = enable(transformer, recorder.selector(watched))
@@ -152,7 +152,7 @@ class Adapter(unittest.TestCase):
         for layer, entry in enumerate(report["layers"]):
             q = torch.empty(2, 3, TOKENS, 12)
             self.assertAlmostEqual(entry["density"], selector(q, q, layer, 2).density)
-            q, k = seen[layer]
+            q, k = given[layer]
             self.assertAlmostEqual(entry["recall"], _recall_of(q, k, selector(q, k, layer, 0)), places=4)
             self.assertGreater(entry["time"], 0)
             self.assertIsNone(entry["fallback"])

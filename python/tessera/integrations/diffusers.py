@@ -38,7 +38,6 @@ Kernel = Union[str, Callable[[Tensor, Tensor, Tensor, Optional[Selection]], Tens
 
 _KERNELS = ("auto", "tessera", "flex")
 _SPOT_CHECKS = 16  # recall is measured in every 16th sparse call of a layer, from the first
-_SPOT_BLOCKS = 2  # query blocks of each head of a spot check
 _VERIFY_ROWS = 64  # queries of each head that verify() computes
 
 _adapters = weakref.WeakValueDictionary()  # number -> Adapter
@@ -102,21 +101,23 @@ def _masked(q, k, v, selection, rows):
 
 
 def _recall(q, k, selection):
-    """Mass of the selected units over that of as many units of most mass, over a few query blocks of each head."""
+    """Recall as Selection.measure has it, over two query blocks of each head: the mass of the selected units over that of as
+    many units of most mass, mean weighted by queries; None where nothing is selected."""
     bounds_q, bounds_k = selection.bounds
-    n_q = len(bounds_q) - 1
-    unit = torch.repeat_interleave(torch.arange(len(bounds_k) - 1), torch.from_numpy(bounds_k).diff()).to(q.device)
-    mask = selection.to_mask()
-    got, most = 0.0, 0.0
-    for block in sorted({0, n_q // 2})[:_SPOT_BLOCKS]:
-        p = torch.softmax(q[:, :, bounds_q[block]:bounds_q[block + 1]].float() @ k.float().transpose(-1, -2) / math.sqrt(q.shape[-1]), -1)
-        mass = torch.zeros(*p.shape[:2], len(bounds_k) - 1, device=q.device).index_add_(2, unit, p.sum(2))
-        chosen = torch.from_numpy(mask[:, :, block]).to(q.device)
-        ranked = mass.sort(-1, descending=True).values.cumsum(-1)
-        count = chosen.sum(-1)
-        got += float((mass * chosen).sum())
-        most += float(torch.where(count > 0, ranked.gather(-1, (count - 1).clamp(min=0)[..., None])[..., 0], torch.zeros_like(ranked[..., 0])).sum())
-    return got / most if most else None
+    n_q, n_k = selection.shape[2:]
+    unit = torch.repeat_interleave(torch.arange(n_k), torch.from_numpy(bounds_k).diff()).to(q.device)
+    mask = torch.from_numpy(selection.to_mask()).to(q.device)
+    total = weight = 0.0
+    for block in sorted({0, n_q // 2}):
+        rows = q[:, :, bounds_q[block]:bounds_q[block + 1]].float()
+        p = torch.softmax(rows @ k.float().transpose(-1, -2) / math.sqrt(q.shape[-1]), -1)
+        mass = torch.zeros(*p.shape[:2], n_k, device=q.device).index_add_(2, unit, p.sum(2))
+        chosen = mask[:, :, block]
+        some = chosen.any(-1)
+        best = mass.sort(-1, descending=True).values.cumsum(-1).gather(-1, (chosen.sum(-1) - 1).clamp(min=0)[..., None])[..., 0]
+        total += float(((mass * chosen).sum(-1) / best)[some].sum()) * rows.shape[2]
+        weight += int(some.sum()) * rows.shape[2]
+    return total / weight if weight else None
 
 
 class Adapter:

@@ -73,7 +73,7 @@ static int attends(void *user, int layer, int sample, int head, int64_t query, i
     return s->sees[(layer * BATCH + sample) * HEADS + head][query][key];
 }
 
-static void mark(hook_lists *s, int list, const tess_selection *sel)
+static void mark(hook_lists *s, int list, const tess_selection *sel, const int32_t *rows)
 {
     tess_selection_lists l;
     CHECK_OK(tess_selection_view(sel, &l));
@@ -83,7 +83,7 @@ static void mark(hook_lists *s, int list, const tess_selection *sel)
             for (int64_t q = l.shape.bounds_q[g]; q < l.shape.bounds_q[g + 1]; q++)
                 for (int64_t k = l.shape.bounds_k[l.indices[i]];
                      k < l.shape.bounds_k[l.indices[i] + 1]; k++)
-                    s->sees[list][s->perm[q]][s->perm[k]] = 1;
+                    s->sees[list][s->perm[rows ? rows[q] : q]][s->perm[k]] = 1;
 }
 
 static int cluster_of(void *user, int layer, int sample, int head, int64_t key)
@@ -183,9 +183,18 @@ static tess_status hook(void *user, const tess_hook_in *l)
                   s->attend->centroids ? s->attend->centroids + (l->layer * HEADS + i % HEADS) * set
                                        : NULL);
         }
+        const int32_t *rows = l->rows && how->keys[i] > 0 ? l->rows + (ptrdiff_t)i * TOKENS : NULL;
+        float grouped[TOKENS * 64];
+        for (int place = 0; rows && place < TOKENS; place++)
+            memcpy(grouped + place * in.head_dim, (float *)q.data + rows[place] * q.stride_s,
+                   (size_t)in.head_dim * sizeof(float));
+        if (rows) {
+            q.data = grouped;
+            q.stride_s = in.head_dim;
+        }
         if (how->keys[i] > 0) {
             CHECK_OK(tess_selector_run(selector, &in, sel));
-            mark(s, list, sel);
+            mark(s, list, sel, rows);
         }
     }
     tess_selection_destroy(sel);
@@ -298,6 +307,19 @@ static void keys_may_be_chosen_by_the_error_of_their_virtual_key(void **state)
     check_clusters(TESS_SELECT_PREDICTOR, &qk, TESS_PROXY_SOFTMAX, &room, NULL, 1);
 }
 
+static void groups_may_be_of_queries_that_look_for_the_same(void **state)
+{
+    (void)state;
+    const tess_predictor_opts qk = {.proj_dim = 8};
+    for (int group = TESS_GROUP_CONTENT; group <= TESS_GROUP_RANDOM; group++)
+        for (int compensate = 0; compensate < 3; compensate++) {
+            const tess_sparse_opts room = {
+                .proj_dim = 8, .compensate = compensate * 2, .group = (tess_group)group};
+            check_clusters(TESS_SELECT_ORACLE, NULL, TESS_PROXY_MEAN, &room, NULL, 0);
+            check_clusters(TESS_SELECT_PREDICTOR, &qk, TESS_PROXY_MEAN, &room, NULL, 0);
+        }
+}
+
 /* Those of all samples, found in a pass that renews them: kept by passes that do not. */
 static void clusters_that_are_renewed_serve_later_passes(void **state)
 {
@@ -343,7 +365,10 @@ static world run_kept(tess_keep keep, tess_dtype store, int64_t index_memory, in
                                    .index_memory = index_memory,
                                    .compensate = kind == TESS_SELECT_ORACLE   ? 1
                                                  : kind == TESS_SELECT_RANDOM ? 6
-                                                                              : 0};
+                                                                              : 0,
+                                   .group = kind == TESS_SELECT_RANDOM      ? TESS_GROUP_RANDOM
+                                            : kind == TESS_SELECT_PREDICTOR ? TESS_GROUP_CONTENT
+                                                                            : TESS_GROUP_CUBE};
     tess_pass_shape shape = shape_with(&room);
     shape.keep = keep;
     shape.store = store;
@@ -606,6 +631,7 @@ static void the_memory_taken_is_what_is_needed_at_most(void **state)
         const tess_sparse_opts room = {.proj_dim = choice & 1 ? 16 : 0,
                                        .unit_cubes = choice >> 1 & 1,
                                        .compensate = choice & 2 ? choice & 8 ? 9 : 1 : 0,
+                                       .group = choice & 4 ? TESS_GROUP_CONTENT : TESS_GROUP_CUBE,
                                        .learn_rows = choice & 1 && choice & 4 ? 7 : 0,
                                        .index_memory = choice & 4 ? NONE : 0};
         static const int32_t few[2][BATCH * HEADS] = {{1, 2, 0, 1, 3, 2}, {5, 4, 3, 5, 7, 12}};
@@ -825,6 +851,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_virtual_key_stands_for_what_is_dropped),
     cmocka_unit_test(virtual_keys_stand_for_the_clusters_of_what_is_dropped),
     cmocka_unit_test(clusters_that_are_renewed_serve_later_passes),
+    cmocka_unit_test(groups_may_be_of_queries_that_look_for_the_same),
     cmocka_unit_test(keys_may_be_chosen_by_the_error_of_their_virtual_key),
     cmocka_unit_test(lists_kept_selected_again_or_run_again_give_the_same_bits),
     cmocka_unit_test(halves_change_gradients_by_their_rounding_alone),

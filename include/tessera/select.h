@@ -37,6 +37,15 @@ typedef enum {
 /* "predictor", "oracle", ...; NULL beyond the last. */
 TESS_API const char *tess_select_kind_name(tess_select_kind kind);
 
+/* Which queries of a sparse head share their keys in a pass. */
+typedef enum {
+    TESS_GROUP_CUBE,    /* those of a cube of tokens */
+    TESS_GROUP_CONTENT, /* as many that look for the same: by recursive bisection of the projected
+                           queries, or of the queries of selectors without a predictor, along the
+                           direction in which they spread most */
+    TESS_GROUP_RANDOM,  /* as many random ones, as a control */
+} tess_group;
+
 /* What stands for a group of queries before the predictor. */
 typedef enum {
     TESS_PROXY_MEAN,    /* the mean of its queries */

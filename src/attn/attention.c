@@ -288,7 +288,8 @@ tess__attn_tile tess__tile_job(const tess_attn *attn, const tess_selection *sel,
         .n = tile->n,
         .scale = attn->shape.scale,
         .bf16 = k->dtype == TESS_DTYPE_BF16,
-        .q = {tess__view_row(q, b, h, tile->begin), q->stride_s},
+        .q = {tess__view_row(q, b, h, tess__tile_first(sel, tile)), q->stride_s},
+        .rows = tess__tile_rows(sel, b * attn->shape.heads + h, tile),
         .k = {tess__view_row(k, b, h, 0), k->stride_s},
         .v = {tess__view_row(v, b, h, 0), v->stride_s},
     };
@@ -338,9 +339,9 @@ tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const 
             const tess__query_tile tile = tess__tile_at(attn, sel, item % tiles);
             const tess__attn_fwd job = {
                 .tile = tess__tile_job(attn, sel, q, k, v, b, h, &tile),
-                .o = tess__view_row(o, b, h, tile.begin),
+                .o = tess__view_row(o, b, h, tess__tile_first(sel, &tile)),
                 .stride_o = o->stride_s,
-                .lse = lse ? lse + head * s->tokens_q + tile.begin : NULL,
+                .lse = lse ? lse + head * s->tokens_q + tess__tile_first(sel, &tile) : NULL,
             };
             attn->ctx->kernels->attn_forward(&job, w);
         }

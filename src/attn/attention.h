@@ -44,6 +44,19 @@ typedef struct {
     int32_t group; /* 0 without a selection */
 } tess__query_tile;
 
+/* The numbers of a tile's rows in a head, or NULL: begin, begin + 1, ...; and the row that views of
+ * the tile start at: the head's first one where rows have numbers. */
+static inline const int32_t *tess__tile_rows(const tess_selection *sel, int64_t head,
+                                             const tess__query_tile *tile)
+{
+    return sel && sel->rows ? sel->rows + head * sel->tokens_q + tile->begin : NULL;
+}
+
+static inline int64_t tess__tile_first(const tess_selection *sel, const tess__query_tile *tile)
+{
+    return sel && sel->rows ? 0 : tile->begin;
+}
+
 int64_t tess__tile_count(const tess_attn *attn, const tess_selection *sel); /* of one head */
 tess__query_tile tess__tile_at(const tess_attn *attn, const tess_selection *sel, int64_t index);
 

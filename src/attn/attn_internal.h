@@ -25,6 +25,8 @@ struct tess_selection {
     int64_t lists, capacity;
     int64_t *offsets; /* valid at all times: offsets[lists] indices are in use */
     int32_t *indices;
+    const int32_t *rows;    /* (batch, heads, tokens_q): the query row at each place of the groups;
+                               NULL: in order. The caller's: tess__selection_rows */
     int32_t group, unit;    /* uniform sizes; 0 where bounds were given */
     int32_t room_q, room_k; /* ranges there is memory for, */
     int64_t room_lists;     /* and lists */
@@ -40,6 +42,11 @@ tess_status tess__sel_shape_check(const char *who, const tess_sel_shape *shape, 
 /* Another shape of the same memory: batch, heads and ranges at most those that the selection was
  * made for, which the caller has checked. The lists are empty. */
 void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape);
+
+/* The groups of a selection are ranges of places, and place p of a head is query row rows[p]: a
+ * permutation for each (batch, heads), which outlives the calls on it. NULL: groups are ranges of
+ * rows. Lists stay as they are. */
+void tess__selection_rows(tess_selection *sel, const int32_t *rows);
 
 /* Bytes to reserve for an arena of n arrays; SIZE_MAX where a size_t does not hold them. */
 size_t tess__sel_bytes(int n, const int64_t counts[], const size_t sizes[]);
@@ -126,6 +133,15 @@ void tess__centroid_distances(tess_attn *attn, const tess_view *k, int64_t n, in
 
 /* half (clusters): half of the centroids' squared lengths. */
 void tess__centroid_halves(const float *centroids, int clusters, int dim, float *half);
+
+/* ---- content_groups.c: queries grouped by what they look for ---------------------------------- */
+
+/* rows (tokens) = the rows of q, of one head, at each place: group g has places bounds[g] ..
+ * bounds[g + 1] - 1. room: tess__content_bytes. */
+size_t tess__content_bytes(int64_t tokens);
+void tess__content_groups(const tess_ctx *ctx, const tess_view *q, int dim, int32_t n_q,
+                          const int64_t *bounds, void *room, int32_t *rows);
+tess_status tess__random_groups(uint64_t seed, int32_t n_q, const int64_t *bounds, int32_t *rows);
 
 /* ---- workspace.c --------------------------------------------------------------------------- */
 

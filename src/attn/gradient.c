@@ -133,11 +133,12 @@ static void hand_over(const job *j, int64_t b, int64_t h, int first, const tess_
                       const float *acc, int has_keys)
 {
     const int dim = j->attn->shape.head_dim;
+    const int32_t *rows = tess__tile_rows(j->sel, b * j->attn->shape.heads + h, tile);
 
     if (!first && !has_keys)
         return;
     for (int q = 0; q < tile->n; q++) {
-        float *row = tess__view_row(j->dq, b, h, tile->begin + q);
+        float *row = tess__view_row(j->dq, b, h, rows ? rows[q] : tile->begin + q);
         const float *part = acc + (size_t)q * (size_t)tess__wide(dim);
         for (int d = 0; d < dim; d++)
             row[d] = first ? (has_keys ? part[d] : 0.0f) : row[d] + part[d];
@@ -151,11 +152,11 @@ static tess__attn_bwd make_task(const job *j, int64_t head, int64_t t, tess__que
     const tess_attn_saved *in = j->saved;
     const int64_t b = head / s->heads, h = head % s->heads;
     *tile = tess__tile_at(j->attn, j->sel, t);
-    const int64_t at = head * s->tokens_q + tile->begin;
+    const int64_t row = tess__tile_first(j->sel, tile), at = head * s->tokens_q + row;
     return (tess__attn_bwd){
         .tile = tess__tile_job(j->attn, j->sel, in->q, in->k, in->v, b, h, tile),
-        .o = tess__view_row(in->o, b, h, tile->begin),
-        .dout = tess__view_row(j->dout, b, h, tile->begin),
+        .o = tess__view_row(in->o, b, h, row),
+        .dout = tess__view_row(j->dout, b, h, row),
         .stride_o = in->o->stride_s,
         .stride_dout = j->dout->stride_s,
         .lse = in->lse + at,
@@ -192,7 +193,7 @@ static void run_virtual(const job *j, int64_t head, int64_t first, int64_t last,
                                               sums + (t - first) * 2 * dim, w);
     }
     for (int64_t t = first; t < last; t++) {
-        const int64_t row = tiles[t - first].begin;
+        const int64_t row = tess__tile_first(j->sel, &tiles[t - first]);
         float *start = tess__virtual_start(attn, j->tiles, head, t);
         if (tasks[t - first].tile.dropped > 0)
             attn->ctx->kernels->attn_virtual(
@@ -218,7 +219,9 @@ static void run_clusters(const job *j, int64_t head, int64_t part, int64_t first
         const tess__attn_bwd task = make_task(j, head, t, &tile);
         if (task.tile.dropped > 0)
             attn->ctx->kernels->attn_cluster_keys(
-                &task, tess__view_row(j->dq, head / s->heads, head % s->heads, tile.begin),
+                &task,
+                tess__view_row(j->dq, head / s->heads, head % s->heads,
+                               tess__tile_first(j->sel, &tile)),
                 j->dq->stride_s, tess__cluster_weights(attn, head, tile.begin), given, w);
     }
 }

@@ -197,6 +197,11 @@ tess_status tess_selection_create(tess_ctx *ctx, const tess_sel_shape *shape, in
     return TESS_OK;
 }
 
+void tess__selection_rows(tess_selection *sel, const int32_t *rows)
+{
+    sel->rows = rows;
+}
+
 void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape)
 {
     const side q = side_q(shape), k = side_k(shape);
@@ -209,6 +214,7 @@ void tess__selection_reshape(tess_selection *sel, const tess_sel_shape *shape)
     sel->tokens_k = k.tokens;
     sel->n_q = n_q;
     sel->n_k = n_k;
+    sel->rows = NULL;
     sel->lists = lists;
     sel->group = q.bounds ? 0 : q.uniform;
     sel->unit = k.bounds ? 0 : k.uniform;

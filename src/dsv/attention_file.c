@@ -3,7 +3,7 @@
  *
  *   "attention": {"kind": "dsv", "density": 0.0, "mass": 0.9, "min_density": 0.03,
  *                 "max_density": 1.0, "compensate": 1, "cluster_every": 0,
- *                 "choose": "mass", "input": "qk", "rotary": true,
+ *                 "choose": "mass", "group": "cube", "input": "qk", "rotary": true,
  *                 "rank": 16, "proxy": "mean"}
  */
 #include "decide.h"
@@ -24,13 +24,14 @@ const char *tess__attention_name(tess_attention kind)
 
 json_t *tess__attention_out(const tess_attention_opts *o)
 {
-    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:i,s:I,s:s,s:s,s:b,s:i,s:s}", "kind",
+    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:i,s:I,s:s,s:s,s:s,s:b,s:i,s:s}", "kind",
                      words("kind")[o->kind], "density", o->density, "mass", o->mass, "min_density",
                      o->min_density, "max_density", o->max_density, "compensate", o->compensate,
                      "cluster_every", (json_int_t)o->cluster_every, "choose",
-                     words("choose")[o->choose], "input", inputs[o->predictor != TESS_PREDICTOR_QK],
-                     "rotary", o->predictor != TESS_PREDICTOR_HIDDEN_PLAIN, "rank", o->proj_dim,
-                     "proxy", words("proxy")[o->proxy]);
+                     words("choose")[o->choose], "group", words("group")[o->group], "input",
+                     inputs[o->predictor != TESS_PREDICTOR_QK], "rotary",
+                     o->predictor != TESS_PREDICTOR_HIDDEN_PLAIN, "rank", o->proj_dim, "proxy",
+                     words("proxy")[o->proxy]);
 }
 
 /* Runs from before there were clusters say true or false. */
@@ -44,7 +45,7 @@ static tess_status compensate_in(tess__json_node node, int *compensate)
 tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
 {
     tess__json_node o;
-    int kind, input, proxy, rotary, by = TESS_CHOOSE_MASS;
+    int kind, input, proxy, rotary, by = TESS_CHOOSE_MASS, group = TESS_GROUP_CUBE;
     tess_attention_opts read = TESS_ATTENTION_OPTS_INIT;
     TESS_TRY(tess__json_object(node, NULL, 0, &o));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "kind"), words("kind"), TESS_ATTENTION_OWN + 1,
@@ -62,6 +63,8 @@ tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
     TESS_TRY(tess__json_int(tess__json_member(&o, "rank"), 8, 64, &read.proj_dim));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "proxy"), words("proxy"), 3, &proxy));
     TESS_TRY(tess__json_enum(tess__json_optional(&o, "choose"), words("choose"), 2, &by));
+    TESS_TRY(tess__json_enum(tess__json_optional(&o, "group"), words("group"), 3, &group));
+    read.group = (tess_group)group;
     read.choose = (tess_choose)by;
     read.kind = (tess_attention)kind;
     read.predictor = input == 0 ? TESS_PREDICTOR_QK

@@ -15,6 +15,10 @@ tess_status tess__attention_options(const char *who, tess_attention_opts *o)
     if (o->min_density > o->max_density)
         return tess__invalid(who, "attention.min_density is %g, must be at most max_density, %g",
                              o->min_density, o->max_density);
+    if (o->group != TESS_GROUP_CUBE &&
+        (o->kind == TESS_ATTENTION_WINDOW || o->kind == TESS_ATTENTION_OWN))
+        return tess__invalid(who, "attention.group must be cube, kind is %s",
+                             o->kind == TESS_ATTENTION_WINDOW ? "window" : "own");
     const int ranks_keys = o->kind == TESS_ATTENTION_DSV || o->kind == TESS_ATTENTION_ORACLE ||
                            o->kind == TESS_ATTENTION_SEARCH || o->kind == TESS_ATTENTION_DENSE;
     if (o->choose == TESS_CHOOSE_ERROR && !ranks_keys)

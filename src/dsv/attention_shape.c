@@ -91,6 +91,7 @@ void tess__attention_room(const tess_attention_opts *o, const tess__attention_at
                                .proj_dim = learns ? o->proj_dim : 0,
                                .learn_rows = learns && at->train ? rows : 0,
                                .compensate = o->compensate,
+                               .group = o->group,
                                .max_density = units / n,
                                .index_memory = o->index_memory,
                                .dense = units == 0};

@@ -36,18 +36,19 @@ static void prepare(const tess__attn_bwd *job, tess__attn_scratch *w)
 {
     const tess__attn_tile *t = &job->tile;
     const float *q0 = t->q.data;
-    pack_transposed(w->qt, q0, t->q.stride, t->n, t->dim, t->scale * (float)M_LOG2E);
-    pack_transposed(w->gt, job->dout, job->stride_dout, t->n, t->dim, 1.0f);
+    pack_gathered(w->qt, q0, t->q.stride, t->rows, t->n, t->dim, t->scale * (float)M_LOG2E, w->qn);
+    pack_gathered(w->gt, job->dout, job->stride_dout, t->rows, t->n, t->dim, 1.0f, w->gn);
     const float *rows[TESS_TILE];
     for (int q = 0; q < t->n; q++)
-        rows[q] = q0 + (int64_t)q * t->q.stride;
+        rows[q] = q0 + tess__query_row(t, q) * t->q.stride;
     pack_rows(w->qn, rows, t->n, t->dim, t->scale);
     for (int q = 0; q < t->n; q++)
-        rows[q] = job->dout + (int64_t)q * job->stride_dout;
+        rows[q] = job->dout + tess__query_row(t, q) * job->stride_dout;
     pack_rows(w->gn, rows, t->n, t->dim, 1.0f);
 
     for (int q = 0; q < t->n; q++) {
-        const float *o = job->o + (int64_t)q * job->stride_o;
+        const int64_t row = tess__query_row(t, q);
+        const float *o = job->o + row * job->stride_o;
         const float *g = rows[q];
         vf sum = {0};
         int d = 0;
@@ -56,9 +57,9 @@ static void prepare(const tess__attn_bwd *job, tess__attn_scratch *w)
         float delta = vf_sum(sum);
         for (; d < t->dim; d++)
             delta += o[d] * g[d];
-        w->l[q] = delta - (job->dlse ? job->dlse[q] : 0.0f);
+        w->l[q] = delta - (job->dlse ? job->dlse[row] : 0.0f);
         /* A query that saw nothing has no probabilities. */
-        w->m[q] = job->lse[q] == -INFINITY ? 1e30f : job->lse[q] * (float)M_LOG2E;
+        w->m[q] = job->lse[row] == -INFINITY ? 1e30f : job->lse[row] * (float)M_LOG2E;
     }
     for (int q = t->n; q % VL != 0; q++)
         w->m[q] = w->l[q] = 0.0f;
@@ -200,7 +201,8 @@ void TESS_K(tess__attn_cluster_keys)(const tess__attn_bwd *job, float *dq, int64
     add_queries(t, w, m);
     for (size_t q = 0; q < n; q++)
         for (size_t d = 0; d < dim; d++)
-            dq[(int64_t)q * stride_dq + (int64_t)d] = t->scale * w->acc[q * wide + d];
+            dq[tess__query_row(t, (int)q) * stride_dq + (int64_t)d] =
+                t->scale * w->acc[q * wide + d];
 
     memset(weights, 0, 2 * (size_t)t->clusters * n * sizeof *weights);
     for (int i = 0; i < m + TESS_SPARE; i++) {

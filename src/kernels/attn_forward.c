@@ -67,12 +67,13 @@ static void finish(const tess__attn_fwd *job, const tess__attn_scratch *w)
     const tess__attn_tile *t = &job->tile;
     for (int q = 0; q < t->n; q++) {
         const float l = w->l[q], inverse = 1.0f / l;
-        float *o = job->o + (int64_t)q * job->stride_o;
+        const int64_t row = tess__query_row(t, q);
+        float *o = job->o + row * job->stride_o;
         const float *acc = w->acc + (size_t)q * (size_t)tess__wide(t->dim);
         for (int d = 0; d < t->dim; d++)
             o[d] = l != 0.0f ? acc[d] * inverse : 0.0f;
         if (job->lse)
-            job->lse[q] = l != 0.0f ? (w->m[q] + log2f(l)) * (float)M_LN2 : -INFINITY;
+            job->lse[row] = l != 0.0f ? (w->m[q] + log2f(l)) * (float)M_LN2 : -INFINITY;
     }
 }
 
@@ -155,7 +156,8 @@ static void walk_list(const tess__attn_tile *t, tess__attn_scratch *w)
 void TESS_K(tess__attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w)
 {
     const tess__attn_tile *t = &job->tile;
-    pack_transposed(w->qt, t->q.data, t->q.stride, t->n, t->dim, t->scale * (float)M_LOG2E);
+    pack_gathered(w->qt, t->q.data, t->q.stride, t->rows, t->n, t->dim, t->scale * (float)M_LOG2E,
+                  w->qn);
     for (int q = 0; q < t->n; q += VL) {
         vf_store(w->m + q, vf_set1(M_START));
         vf_store(w->l + q, (vf){0});

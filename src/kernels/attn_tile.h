@@ -74,11 +74,13 @@ typedef struct {
 } tess__attn_scratch;
 
 typedef struct {
-    int dim;            /* head_dim */
-    int n;              /* queries, 1..TESS_TILE */
-    float scale;        /* of the scores */
-    int bf16;           /* 1: k and v are bf16 */
-    tess__rows q, k, v; /* q starts at the tile's first row, k and v at the head's row 0 */
+    int dim;             /* head_dim */
+    int n;               /* queries, 1..TESS_TILE */
+    float scale;         /* of the scores */
+    int bf16;            /* 1: k and v are bf16 */
+    tess__rows q, k, v;  /* q starts at the tile's first row, k and v at the head's row 0 */
+    const int32_t *rows; /* (n): which rows of q, o, dout, lse, dlse and dq the queries are, counted
+                            from where each of these starts; NULL: 0, 1, 2, ... */
     tess__key_list keys;
     /* The virtual key, which stands for the rows that the tile's whole list leaves out. */
     int64_t dropped;     /* how many; 0: there is no virtual key */
@@ -89,6 +91,12 @@ typedef struct {
     const uint8_t *labels;  /* (tokens): the cluster of each row */
     const int64_t *members; /* (clusters): rows of each; total is (clusters, 2, dim) */
 } tess__attn_tile;
+
+/* The row of query q of a tile. */
+static inline int64_t tess__query_row(const tess__attn_tile *t, int q)
+{
+    return t->rows ? t->rows[q] : q;
+}
 
 /* Forward: o and lse are written (lse may be NULL). */
 typedef struct {

@@ -74,12 +74,13 @@ static void find_weights(const tess__attn_bwd *job, tess__attn_scratch *w)
     const float *k = w->mean, *v = w->mean + tess__wide(t->dim);
     const float bias = log2f((float)t->dropped);
     for (int q = 0; q < t->n; q++) {
-        const float *row = (const float *)t->q.data + (int64_t)q * t->q.stride;
-        const float *g = job->dout + (int64_t)q * job->stride_dout;
-        const float *o = job->o + (int64_t)q * job->stride_o;
-        const float delta = dot(g, o, t->dim) - (job->dlse ? job->dlse[q] : 0.0f);
+        const int64_t at = tess__query_row(t, q);
+        const float *row = (const float *)t->q.data + at * t->q.stride;
+        const float *g = job->dout + at * job->stride_dout;
+        const float *o = job->o + at * job->stride_o;
+        const float delta = dot(g, o, t->dim) - (job->dlse ? job->dlse[at] : 0.0f);
         w->m[q] =
-            t->scale * (float)M_LOG2E * dot(row, k, t->dim) + bias - job->lse[q] * (float)M_LOG2E;
+            t->scale * (float)M_LOG2E * dot(row, k, t->dim) + bias - job->lse[at] * (float)M_LOG2E;
         w->l[q] = dot(g, v, t->dim) - delta;
     }
     for (int q = 0; q < t->n; q += VL) {
@@ -100,10 +101,11 @@ void TESS_K(tess__attn_virtual)(const tess__attn_bwd *job, const double *sums, f
     const float fraction = 1.0f / (float)t->dropped, fraction_k = t->scale * fraction;
     memset(start, 0, 2 * (size_t)dim * sizeof *start);
     for (int q = 0; q < t->n; q++) {
-        const float *row = (const float *)t->q.data + (int64_t)q * t->q.stride;
-        const float *g = job->dout + (int64_t)q * job->stride_dout;
+        const int64_t at = tess__query_row(t, q);
+        const float *row = (const float *)t->q.data + at * t->q.stride;
+        const float *g = job->dout + at * job->stride_dout;
         const float p = w->m[q], ds = w->l[q], ds_k = t->scale * ds;
-        float *out = dq + (int64_t)q * stride_dq;
+        float *out = dq + at * stride_dq;
         for (int d = 0; d < dim; d++) {
             out[d] = ds_k * w->mean[d];
             start[d] -= ds * row[d];

@@ -79,6 +79,16 @@ VINLINE void pack_transposed(float *out, const float *x, int64_t stride, int n, 
         }
 }
 
+/* The same for rows of which rows[i] are the numbers; NULL: 0, 1, 2, ... room: n * dim floats, in
+ * which they are brought side by side. */
+VINLINE void pack_gathered(float *out, const float *x, int64_t stride, const int32_t *rows, int n,
+                           int dim, float factor, float *room)
+{
+    for (int i = 0; rows && i < n; i++)
+        memcpy(room + (size_t)i * (size_t)dim, x + rows[i] * stride, (size_t)dim * sizeof *room);
+    pack_transposed(out, rows ? room : x, rows ? dim : stride, n, dim, factor);
+}
+
 /* Panels of rows: out[d / NR][i][d % NR] = factor * row(i)[d], for n rows; columns past dim are 0.
  * out: ceil(dim / NR) * n * NR floats. */
 VINLINE void pack_rows(float *out, const float *const *rows, int n, int dim, float factor)

@@ -214,19 +214,22 @@ tess_status tess__lists_select(tess_pass *p, int layer, int sample, int head, co
     return keep(p, &found, groups, lists);
 }
 
-/* The lists of all groups, in p->sparse.lists. */
+/* The lists of all groups, in p->sparse.lists. known: the groups are those of the forward pass. */
 static tess_status select_keys(tess_pass *p, int layer, int sample, int head, const tess_view *q,
-                               const tess_view *k)
+                               const tess_view *k, int known)
 {
     tess_view low[2];
     const tess_view keys = tess__one_head(k, sample, head);
-    if (p->sparse.layers[layer].kind == TESS_SELECT_PREDICTOR) {
+    const int by_low = p->sparse.layers[layer].kind == TESS_SELECT_PREDICTOR;
+    if (by_low) {
         tess__proj_views(p, &low[0], &low[1]);
         q = &low[0];
         k = &low[1];
     }
-    const tess_view one_q = tess__one_head(q, sample, head),
-                    one_k = tess__one_head(k, sample, head);
+    tess_view one_q = tess__one_head(q, sample, head);
+    const tess_view one_k = tess__one_head(k, sample, head);
+    TESS_TRY(tess__groups_make(p, layer, sample, head, by_low ? p->room.proj_dim : p->z.head_dim,
+                               known, &one_q));
     return tess__lists_select(p, layer, sample, head, &one_q, &one_k, &keys, NULL, p->sparse.lists);
 }
 
@@ -234,9 +237,10 @@ static tess_status forward(tess_pass *p, int layer, int sample, int head, const 
                            const tess_view *k)
 {
     uint8_t *bits = bits_of(p, layer, sample, head);
+    tess__selection_rows(p->sparse.lists, tess__groups_of(p, layer, sample, head));
     if (p->recomputing && layer < p->sparse.saved_lists)
         return tess_selection_set_mask(p->sparse.lists, bits, TESS_MASK_BITS);
-    TESS_TRY(select_keys(p, layer, sample, head, q, k));
+    TESS_TRY(select_keys(p, layer, sample, head, q, k, p->recomputing));
     /* The forward pass leaves alone what belongs to the block that is recomputed. */
     if (bits && (p->recomputing || layer < p->sparse.saved_lists))
         tess__selection_encode(p->sparse.lists, NULL, bits);
@@ -263,8 +267,9 @@ tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, 
 {
     const tess__lap lap = tess__lap_begin(p);
     const uint8_t *bits = bits_of(p, layer, sample, head);
+    tess__selection_rows(p->sparse.lists, tess__groups_of(p, layer, sample, head));
     const tess_status status = bits ? tess_selection_set_mask(p->sparse.lists, bits, TESS_MASK_BITS)
-                                    : select_keys(p, layer, sample, head, q, k);
+                                    : select_keys(p, layer, sample, head, q, k, 1);
     p->times.select_ns += tess__lap_end(p, lap);
     *again = !bits && p->shape.store == TESS_DTYPE_BF16 && p->shape.keep == TESS_KEEP_ALL;
     return status;

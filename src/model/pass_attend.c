@@ -88,6 +88,9 @@ static tess_status check_layer(const tess_pass *p, const tess_attend *a, int lay
                              layer, (int)l->kind);
     if (l->kind == TESS_SELECT_PREDICTOR && !a->predictor)
         return tess__invalid(who, "layer %d: kind is PREDICTOR, but there is none", layer);
+    if (p->room.group != TESS_GROUP_CUBE && (l->kind == TESS_SELECT_WINDOW || a->plugin))
+        return tess__invalid(who, "layer %d: %s chooses keys for cubes, sparse.group is %d", layer,
+                             a->plugin ? "a plugin" : "WINDOW", (int)p->room.group);
     if (l->kind == TESS_SELECT_WINDOW)
         TESS_TRY(check_window(p, a, layer));
     return check_keys(p, l, layer);

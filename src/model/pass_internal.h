@@ -135,8 +135,12 @@ typedef struct {
     double *centroid_sums; /* what they are found by: attn/centroids.c */
     float *weights;        /* (tokens): of the keys of one head, where keys are chosen by error */
     uint8_t *labels;       /* (layers, batch, heads, tokens), of a rank with all tokens */
-    tess__found *found;    /* (searches, layers, batch, heads) */
-    uint8_t *found_bits;   /* (searches, layers, batch, heads, head_bits) */
+    /* Of groups by content, else NULL; layers: 1 without training. */
+    int32_t *rows;       /* (layers, batch, heads, tokens): the query at each place */
+    float *grouped;      /* (tokens, head_dim or proj_dim): queries of one head in that order */
+    void *group_room;    /* of tess__content_groups */
+    tess__found *found;  /* (searches, layers, batch, heads) */
+    uint8_t *found_bits; /* (searches, layers, batch, heads, head_bits) */
     /* Of a rank with all tokens: */
     tess_attn *one;                              /* attention of one head of one sample */
     tess_selection *lists;                       /* of it */

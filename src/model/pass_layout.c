@@ -5,6 +5,7 @@
  * is taken. With R rows, d = dim and f = ffn a block's set is R (9 d + f) numbers, the gradients'
  * workspace R 9 d and two or three chunks of TESS__FFN_ROWS f.
  */
+#include "attn/attn_internal.h"
 #include "pass_internal.h"
 
 typedef struct {
@@ -80,6 +81,19 @@ static void cut_clusters(tess_pass *p, cutter *c)
         p->sparse.labels = cut(c, (size_t)(layers * heads * z->tokens));
 }
 
+/* Groups of queries by content. */
+static void cut_groups(tess_pass *p, cutter *c)
+{
+    const tess__sizes *z = &p->z;
+    const int64_t heads = (int64_t)z->batch * z->heads, layers = p->shape.train ? z->layers : 1;
+    const int dim = p->room.proj_dim > z->head_dim ? p->room.proj_dim : z->head_dim;
+    if (p->room.group == TESS_GROUP_CUBE || !z->sparse || p->room.dense)
+        return;
+    p->sparse.rows = cut(c, (size_t)(layers * heads * z->tokens) * sizeof *p->sparse.rows);
+    p->sparse.grouped = cut_floats(c, z->tokens * dim);
+    p->sparse.group_room = cut(c, tess__content_bytes(z->tokens));
+}
+
 /* What lives from the forward to the backward pass. */
 static void cut_saved(tess_pass *p, cutter *c)
 {
@@ -95,6 +109,7 @@ static void cut_saved(tess_pass *p, cutter *c)
                 p->act.saved[layer].at[slot] = piece;
         }
     cut_clusters(p, c);
+    cut_groups(p, c);
     if (p->z.sparse && !p->room.dense && !p->ranks.comm)
         cut_lists(p, c);
 }
@@ -205,8 +220,10 @@ static void cut_attending(tess_pass *p, cutter *c)
     p->sparse.keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->sparse.keys);
     p->sparse.bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->sparse.bounds);
     cut_found(p, c);
-    if (!p->shape.train)
+    if (!p->shape.train) {
         cut_clusters(p, c);
+        cut_groups(p, c);
+    }
     if (p->shape.train && p->shape.keep == TESS_KEEP_BLOCKS && p->sparse.saved_lists < z->layers &&
         p->sparse.recompute_fits)
         p->sparse.bits_recompute = cut(c, (size_t)(heads * z->head_bits));

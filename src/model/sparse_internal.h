@@ -89,6 +89,16 @@ void tess__clusters_weigh(tess_pass *p, int layer, int sample, int head, const t
 /* The labels (tokens) of a head's keys. */
 uint8_t *tess__labels_of(const tess_pass *p, int layer, int sample, int head);
 
+/* ---- query_groups.c: groups of queries by content --------------------------------------------- */
+
+/* The query at each place of a head's groups; NULL: groups are cubes. */
+int32_t *tess__groups_of(const tess_pass *p, int layer, int sample, int head);
+
+/* Groups the queries of one head, unless known says that its rows are those of the forward pass;
+ * *q (tokens rows of dim) becomes a view of them in the order of the groups. */
+tess_status tess__groups_make(tess_pass *p, int layer, int sample, int head, int dim, int known,
+                              tess_view *q);
+
 /* ---- predictor_project.c --------------------------------------------------------------------- */
 
 /* Projects q and k of a layer, from p->ws.n or from q and k. */

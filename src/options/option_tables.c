@@ -108,6 +108,7 @@ static const char *const predictors[] = {"qk", "hidden", "hidden-plain", NULL};
 static const char *const losses[] = {"kl", "cosine", NULL};
 static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
 static const char *const choices[] = {"mass", "error", NULL};
+static const char *const groups[] = {"cube", "content", "random", NULL};
 static const char *const switches[] = {"recall", "loss", "step", NULL};
 
 #define OPTS tess_attention_opts
@@ -133,6 +134,10 @@ static const tess_option attention_options[] = {
          "what keys are selected by: softmax mass, or mass times distance from the cluster's "
          "centroid, "
          "the error of what stands for the key"),
+    WORD(group, groups,
+         "queries that share keys: those of a cube, as many that look for the same, or as many "
+         "random "
+         "ones, as a control"),
     WORD(predictor, predictors,
          "input of the predictors: q and k, or the block's input with or without rotary positions"),
     INT(proj_dim, 8, 64, "length of the predictors' projections, a multiple of 8"),

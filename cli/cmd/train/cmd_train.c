@@ -97,6 +97,7 @@ static opt options[] = {
     ATTENTION("compensate", "N", compensate),
     ATTENTION("cluster-every", "N", cluster_every),
     ATTENTION("choose", "RULE", choose),
+    ATTENTION("group", "KIND", group),
     ATTENTION("predictor", "KIND", predictor),
     ATTENTION("rank", "N", proj_dim),
     ATTENTION("predictor-loss", "KIND", loss),

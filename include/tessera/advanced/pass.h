@@ -14,6 +14,7 @@
 
 #include "../cp.h"
 #include "../model.h"
+#include "../select.h"
 
 TESS_BEGIN_DECLS
 
@@ -52,11 +53,12 @@ TESS_API tess_status tess_model_zero_gradients(tess_model *model); /* EINVAL wit
 
 /* What a pass that may attend sparsely (sparse.h) makes room for. */
 typedef struct {
-    int unit_cubes; /* 1: keys are selected by whole cubes; 0: one by one */
-    int proj_dim;   /* of the predictor that goes with it; 0: none, or a multiple of 8 to 64 */
-    int learn_rows; /* queries of each sample and head it learns from at most; 0: never */
-    int compensate; /* virtual keys that stand for those that were dropped: 0, 1: one for all, or
+    int unit_cubes;   /* 1: keys are selected by whole cubes; 0: one by one */
+    int proj_dim;     /* of the predictor that goes with it; 0: none, or a multiple of 8 to 64 */
+    int learn_rows;   /* queries of each sample and head it learns from at most; 0: never */
+    int compensate;   /* virtual keys that stand for those that were dropped: 0, 1: one for all, or
                            up to 64: one for each cluster of keys */
+    tess_group group; /* not with a context or searches, unless CUBE */
     double max_density;   /* largest share of the keys in a list; 0: 1 */
     int64_t index_memory; /* bytes for lists of keys saved for the backward pass; 0: 1/32 of the
                              pass's other memory, less the lists of one head. Lists that do not

@@ -102,6 +102,9 @@ typedef struct {
     int proj_dim;
     const uint8_t *labels; /* (batch, heads, tokens): clusters of the keys of heads that are sparse;
                               NULL unless compensate is above 1, and with context parallelism */
+    const int32_t
+        *rows;        /* (batch, heads, tokens): the query at each place of the groups of heads that
+                            are sparse; NULL: groups are cubes */
     const float *lse; /* (batch, heads, tokens) over the keys that were attended to; NULL in a pass
                          without training */
 } tess_hook_in;

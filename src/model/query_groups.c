@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* query_groups.c - groups of queries by content, in a pass.
+ *
+ * Groups have the sizes of the cubes, and each (sample, head) has its own: a permutation that says
+ * which query is at each place. Selectors get the queries in that order; attention reads and writes
+ * rows of q, o and dq by number, and k and v stay where they are. A permutation is made in the
+ * forward pass, 4 bytes for each token and head of every layer, and kept for the gradients and for
+ * a block that is recomputed, whose rounded queries might fall into other groups.
+ */
+#include "attn/attn_internal.h"
+#include "sparse_internal.h"
+
+#include <string.h>
+
+int32_t *tess__groups_of(const tess_pass *p, int layer, int sample, int head)
+{
+    const int64_t place = (int64_t)sample * p->z.heads + head;
+    const int64_t all = (int64_t)p->z.batch * p->z.heads;
+    if (!p->sparse.rows)
+        return NULL;
+    return p->sparse.rows + ((p->shape.train ? layer * all : 0) + place) * p->z.tokens;
+}
+
+static tess_status find(tess_pass *p, int layer, int sample, int head, int dim, const tess_view *q,
+                        int32_t *rows)
+{
+    const int64_t at = (p->sparse.attend.sample + sample) * p->z.heads + head;
+    uint32_t words[2];
+    if (p->room.group == TESS_GROUP_CONTENT) {
+        tess__content_groups(p->ctx, q, dim, p->z.n_q, p->sparse.bounds, p->sparse.group_room,
+                             rows);
+        return TESS_OK;
+    }
+    TESS_TRY(tess__attend_random(p, layer, 2 * (uint64_t)at, words, 2));
+    return tess__random_groups((uint64_t)words[0] << 32 | words[1], p->z.n_q, p->sparse.bounds,
+                               rows);
+}
+
+tess_status tess__groups_make(tess_pass *p, int layer, int sample, int head, int dim, int known,
+                              tess_view *q)
+{
+    int32_t *rows = tess__groups_of(p, layer, sample, head);
+    if (!rows)
+        return TESS_OK;
+    if (!known)
+        TESS_TRY(find(p, layer, sample, head, dim, q, rows));
+    for (int64_t i = 0; i < p->z.tokens; i++)
+        memcpy(p->sparse.grouped + i * dim, (const float *)q->data + rows[i] * q->stride_s,
+               (size_t)dim * sizeof(float));
+    q->data = p->sparse.grouped;
+    q->stride_s = dim;
+    return TESS_OK;
+}

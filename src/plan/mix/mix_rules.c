@@ -106,7 +106,7 @@ tess_status tess__mix_rules_make(const char *who, tess__arena *arena, const tess
     r->row_bytes = (int64_t)r->head_dim * o->element_bytes;
     r->token_bytes =
         o->token_bytes ? o->token_bytes : (int64_t)(held_elements(o, ffn) * o->element_bytes + 0.5);
-    r->pair = (r->train ? TESS__FLOP_FORWARD + TESS__FLOP_BACKWARD : TESS__FLOP_FORWARD) *
+    r->pair = (r->train ? TESS_FLOP_FORWARD + TESS_FLOP_BACKWARD : TESS_FLOP_FORWARD) *
               (double)r->head_dim;
     r->token = (r->train ? 3.0 : 1.0) * 2.0 * (4.0 * width * width + 2.0 * width * ffn);
     if (cluster)

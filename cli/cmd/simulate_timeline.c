@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* simulate_timeline.c - the step of a scenario rank by rank: options, files, critical path. */
 #include "cmd_simulate.h"
-#include "tessera/advanced/nearest.h"
 #include "tessera/advanced/timeline_report.h"
 
 #include <errno.h>
@@ -67,15 +66,11 @@ static tess_status read_slow(const simulate_job *j, tess_slow_rank *slow)
 
 static tess_status fail_class(cli *c, const char *text)
 {
-    const char *names[CLASSES_MAX];
     char list[256];
     size_t used = 0;
-    int n = 0;
-    for (; tess_sim_timeline_class(n); n++) {
-        names[n] = tess_sim_timeline_class(n);
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n ? ", " : "", names[n]);
-    }
-    (void)names;
+    for (int n = 0; tess_sim_timeline_class(n); n++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n ? ", " : "",
+                                 tess_sim_timeline_class(n));
     return out_usage(c, "--scale is \"%.60s\", must be CLASS=X, X from 0 to 1000, CLASS one of %s",
                      text, list);
 }

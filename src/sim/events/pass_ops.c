@@ -131,9 +131,9 @@ double tess__pass_all(const tess__op *op)
  * piece, -1: there is none. */
 static int cut_last(tess__builder *b, int64_t ns)
 {
-    tess__pass_op *first = &b->p->ops[b->last];
-    if (b->last < 0 || first->class != TESS__TL_GEMM || ns <= 0)
+    if (b->last < 0 || b->p->ops[b->last].class != TESS__TL_GEMM || ns <= 0)
         return b->chain;
+    tess__pass_op *first = &b->p->ops[b->last];
     if (ns >= first->ns)
         return first->input ? -1 : first->waits[0];
     tess__pass_op rest = *first;

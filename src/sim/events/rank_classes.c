@@ -127,7 +127,8 @@ static tess_status link_rows(tess__classes *c, tess__arena *arena)
             const tess__group_kind *kind = &c->kinds[k];
             const int first = group_first(c, kind, c->first_rank[row]);
             int32_t least = row; /* the lowest row of the group stands for all of them */
-            for (int i = 0; i < kind->n; i++)
+            /* A group that does not divide the stage ends with it. */
+            for (int i = 0; i < kind->n && first % c->size + i * kind->stride < c->size; i++)
                 least = TESS_MIN(least, c->row_of[first + i * kind->stride]);
             c->set[k * c->rows + row] = least;
         }

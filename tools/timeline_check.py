@@ -107,7 +107,7 @@ def main():
     for path in sys.argv[1:]:
         try:
             counts = check(path)
-        except (Mistake, KeyError, ValueError) as mistake:
+        except (Mistake, KeyError, ValueError, OSError) as mistake:
             print(f"{path}: {mistake!s}", file=sys.stderr)
             return 1
         print(f"{path}: " + ", ".join(f"{name} {counts[name]}" for name in sorted(counts)))

@@ -9,6 +9,12 @@ check="$CASES/../../tools/timeline_check.py"
 small="--set training.global_batch=8 --set model.layers=24"
 tessera simulate gpt-175b-96 $small --timeline t.json --slow-rank 17=1.2 | sed -n '/^event/,$p' | digits
 python3 "$check" t.json | sed 's/, end_ns.*//'
+# The checker refuses a call that is missing, and events that overlap.
+sed 's/"call":0,"op":"all_reduce"/"call":7777,"op":"all_reduce"/' t.json >bad.json
+python3 "$check" bad.json 2>&1 | cut -d: -f1-2 | sed 's/[0-9+x]*$//'
+sed '0,/"cat":"compute"/s/"dur":[0-9.]*/"dur":99999999/' t.json >bad.json
+python3 "$check" bad.json 2>&1 | sed 's/at [0-9]* ns/at N ns/'
+rm bad.json
 tessera simulate gpt-175b-96 $small --timeline all.json.gz --timeline-ranks all --set layout.schedule=zb-v --json >all.out
 python3 "$check" all.json.gz | sed 's/, end_ns.*//'
 python3 - <<'PY'

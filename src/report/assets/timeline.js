@@ -28,10 +28,11 @@ for (const c of data.classes) {
 const view = { from: 0, to: data.ns };
 let top_, lines_ = []; // the first rank shown; [{y, rank, track}]
 
+const passFills = data.names.map((name) => FILLS[/^\d+([FBIW])\d+$/.exec(name)?.[1]] || FILLS.other);
+
 function fillOf(track, i) {
-  const word = track.words[2 * i], cat = word & 7;
-  if (cat) return CAT_FILLS[cat];
-  return FILLS[/\d([FBIW])\d/.exec(data.names[track.words[2 * i + 1]])?.[1]] || FILLS.other;
+  const cat = track.words[2 * i] & 7;
+  return cat ? CAT_FILLS[cat] : passFills[track.words[2 * i + 1]];
 }
 
 // The first event that ends after that time.
@@ -55,12 +56,24 @@ function timeText(ns) {
 
 function drawTrack(pen, line, wide, dark) {
   const { track, y } = line, scale = wide / (view.to - view.from), pixel = (view.to - view.from) / wide;
+  let run = null; // narrow events of one colour without a gap between them: one rectangle
+  const flush = () => {
+    if (run) pen.fillStyle = run.fill, pen.fillRect(run.x, y, Math.max(run.right - run.x, 0.8), LINE - 4);
+    run = null;
+  };
   for (let i = firstAfter(track, view.from); i < track.n && track.times[2 * i] < view.to;) {
     const begin = track.times[2 * i], end = track.times[2 * i + 1];
-    const x = Math.max((begin - view.from) * scale, 0), right = Math.min((end - view.from) * scale, wide);
-    pen.fillStyle = fillOf(track, i);
-    pen.fillRect(x, y, Math.max(right - x - (right - x > 3 ? 0.6 : 0), 0.8), LINE - 4);
-    if (track.words[2 * i] & 8 && right - x > 3) {
+    const x = Math.max((begin - view.from) * scale, 0), right = Math.min((end - view.from) * scale, wide), fill = fillOf(track, i);
+    if (right - x < 3) {
+      if (run && run.fill === fill && x <= run.right + 0.5) run.right = right;
+      else flush(), run = { fill, x, right };
+      i = right - x < 1 ? Math.max(i + 1, firstAfter(track, view.from + (Math.floor(x) + 1) * pixel, i)) : i + 1;
+      continue;
+    }
+    flush();
+    pen.fillStyle = fill;
+    pen.fillRect(x, y, right - x - 0.6, LINE - 4);
+    if (track.words[2 * i] & 8) {
       pen.strokeStyle = dark;
       pen.lineWidth = 1.4;
       pen.strokeRect(x + 0.7, y + 0.7, right - x - 1.6, LINE - 5.4);
@@ -70,8 +83,9 @@ function drawTrack(pen, line, wide, dark) {
       pen.fillStyle = (track.words[2 * i] & 7) === 4 ? "#333" : "#fff";
       pen.fillText((track.words[2 * i] & 7) === 4 ? "wait".slice(0, room) : name.slice(0, room), x + 3, y + 11);
     }
-    i = right - x < 1 ? Math.max(i + 1, firstAfter(track, view.from + (Math.floor(x) + 1) * pixel, i)) : i + 1;
+    i++;
   }
+  flush();
 }
 
 function drawAxis(pen, wide, y, ink) {

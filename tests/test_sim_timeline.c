@@ -184,12 +184,14 @@ static void critical_path_adds_up_and_members_run_together(void **state)
 static void memory_over_time_reaches_the_peak_of_the_closed_form(void **state)
 {
     (void)state;
-    static const tess_sim_schedule schedules[] = {TESS_SIM_1F1B, TESS_SIM_ZERO_BUBBLE,
-                                                  TESS_SIM_GPIPE};
-    for (int i = 0; i < 3; i++) {
+    static const tess_sim_schedule schedules[] = {
+        TESS_SIM_1F1B,           TESS_SIM_ZERO_BUBBLE, TESS_SIM_GPIPE,       TESS_SIM_INTERLEAVED,
+        TESS_SIM_INTERLEAVED_ZB, TESS_SIM_ZB_V,        TESS_SIM_GPIPE_LOOPED};
+    for (int i = 0; i < 7; i++) {
         tess_scenario s = gpt(48, 6144, 64, 4);
         s.training.global_batch = 16;
         s.layout.schedule = schedules[i];
+        s.layout.vpp = i > 2 ? 2 : 1;
         snprintf(s.system.era, sizeof s.system.era, "megatron-core-2024");
         tess_sim_result r;
         tess_timeline *t = timeline_of(&s, NULL, &r);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""predict_ranks.py - a training of two ranks, predicted from ranks that were played alone, and measured.
+"""predict_ranks.py - a training of two ranks, predicted from traces of its ranks, and measured.
 
     tools/predict_ranks.py --tessera build/release/bin/tessera --launcher "mpirun -n 2 --bind-to core"
 
-Measures this machine as a cluster, plays both ranks alone, replays them together, trains with two
+Measures this machine as a cluster, traces each rank by itself, replays them together, trains with two
 ranks, and prints both steps; data and context parallel, --repeat times each. The machine must be
 quiet: a played step is timed once.
 """
@@ -31,7 +31,7 @@ def run(command, **environment):
 
 
 def predict(tessera, job, cluster, folder):
-    """ms of the step of both ranks, played alone."""
+    """ms of the step of both ranks, each traced by itself."""
     run([tessera, "train", *MODEL, *job, "--cluster", cluster, "--trace-ranks", str(RANKS), "--trace-rank", "all",
          "--trace-out", folder])
     traces = [word for rank in range(RANKS) for word in ("--trace", f"{folder}/rank{rank}.json")]

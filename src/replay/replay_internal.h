@@ -48,6 +48,7 @@ typedef struct {
     int32_t *meets; /* (n_meets): of each collective of the file in its order; -1: of one rank, or
                        not known whose */
     int64_t n_meets, room_meets;
+    int64_t first_op, end_op; /* in the timeline */
     tess_replay_rank result;
 } tess__replay_row;
 

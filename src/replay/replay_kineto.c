@@ -38,6 +38,11 @@ typedef struct {
     int64_t at, act;
 } launch;
 
+/* A time with a collective. */
+typedef struct {
+    int64_t begin, end;
+} comm_time;
+
 typedef struct {
     tess_replay *r;
     const tess_activity *file;
@@ -45,13 +50,14 @@ typedef struct {
     gpu_stream *streams;
     uint64_t *threads;
     int n_streams, n_threads;
-    int32_t *place;  /* (acts): number of its stream */
-    launch *order;   /* (acts): by thread and launch */
-    int64_t *marks;  /* (acts): when the host lets it begin, stamp of the file */
-    int32_t *host;   /* (acts): operation that ends at the mark; -1: launch not known */
-    int32_t *ops;    /* (acts) */
-    int32_t *waiter; /* (acts): operation of the host that waits for its end; -1: none */
-    int64_t *beside; /* (acts): ns with communication beside it */
+    int32_t *place;   /* (acts): number of its stream */
+    launch *order;    /* (acts): by thread and launch */
+    int64_t *marks;   /* (acts): when the host lets it begin, stamp of the file */
+    int32_t *host;    /* (acts): operation that ends at the mark; -1: launch not known */
+    int32_t *ops;     /* (acts) */
+    int32_t *waiter;  /* (acts): operation of the host that waits for its end; -1: none */
+    int64_t *beside;  /* (acts): ns with communication beside it */
+    comm_time *comms; /* (acts): disjoint, ascending */
     int64_t origin;
 } player;
 
@@ -229,25 +235,29 @@ static void add_act(player *p, int64_t i)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* ns of each kernel with a collective beside it: both ascend by begin. */
+/* ns of each kernel with a collective beside it. Both ascend by begin: `first` is the first time
+ * with collectives that ends behind the begin of the kernel. */
 static void count_beside(player *p)
 {
     const tess_activity *f = p->file;
-    int64_t first = 0; /* no collective before it ends after the kernel's begin */
+    int64_t n = 0, first = 0;
+    for (int64_t i = 0; i < f->n_acts; i++) {
+        const tess__act *c = &f->acts[i];
+        if (!is_comm(c))
+            continue;
+        if (n > 0 && c->begin <= p->comms[n - 1].end)
+            p->comms[n - 1].end = TESS_MAX(p->comms[n - 1].end, end_of(c));
+        else
+            p->comms[n++] = (comm_time){c->begin, end_of(c)};
+    }
     for (int64_t i = 0; i < f->n_acts; i++) {
         const tess__act *a = &f->acts[i];
-        int64_t at = a->begin;
-        while (first < i && (!is_comm(&f->acts[first]) || end_of(&f->acts[first]) <= a->begin))
+        while (first < n && p->comms[first].end <= a->begin)
             first++;
         p->beside[i] = 0;
-        for (int64_t k = first; k < f->n_acts && f->acts[k].begin < end_of(a) && !is_comm(a); k++) {
-            const tess__act *c = &f->acts[k];
-            const int64_t from = TESS_MAX(at, c->begin), to = TESS_MIN(end_of(a), end_of(c));
-            if (!is_comm(c) || to <= from)
-                continue;
-            p->beside[i] += to - from;
-            at = to;
-        }
+        for (int64_t k = first; k < n && p->comms[k].begin < end_of(a); k++)
+            p->beside[i] +=
+                TESS_MIN(end_of(a), p->comms[k].end) - TESS_MAX(a->begin, p->comms[k].begin);
     }
 }
 
@@ -272,8 +282,9 @@ static tess_status reserve(player *p, tess__arena *arena)
     p->ops = tess__arena_take(arena, n * sizeof *p->ops);
     p->waiter = tess__arena_take(arena, n * sizeof *p->waiter);
     p->beside = tess__arena_take(arena, n * sizeof *p->beside);
+    p->comms = tess__arena_take(arena, n * sizeof *p->comms);
     if (!p->streams || !p->threads || !p->place || !p->order || !p->marks || !p->host || !p->ops ||
-        !p->waiter || !p->beside)
+        !p->waiter || !p->beside || !p->comms)
         return TESS_ENOMEM;
     memset(p->host, 0xff, n * sizeof *p->host);
     memset(p->waiter, 0xff, n * sizeof *p->waiter);

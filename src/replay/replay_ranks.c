@@ -126,9 +126,9 @@ static void measure(tess_replay *r, int number, span *compute, span *comm, span 
     tess_replay_rank *out = &r->rows[number].result;
     int64_t n = 0, m = 0;
     span all = {INT64_MAX, INT64_MIN};
-    for (int64_t i = 0; i < t->n; i++) {
+    for (int64_t i = r->rows[number].first_op; i < r->rows[number].end_op; i++) {
         const tess__tl_op *op = &t->ops[i];
-        if (op->row != number || op->cat == TESS__CAT_HOST)
+        if (op->cat == TESS__CAT_HOST)
             continue;
         all.begin = TESS_MIN(all.begin, op->begin);
         all.end = TESS_MAX(all.end, op->end);
@@ -189,8 +189,11 @@ static tess_status run(tess_replay *r, const char *const *paths, int n,
     TESS_TRY(tess__replay_find_meets(r));
     TESS_TRY(count_streams(r));
     TESS_TRY(tess__timeline_create(r->ctx, n, r->streams, &r->timeline));
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        r->rows[i].first_op = r->timeline->n;
         TESS_TRY(r->rows[i].ours ? tess__replay_ours(r, i) : tess__replay_kineto(r, i));
+        r->rows[i].end_op = r->timeline->n;
+    }
     if (!r->as_recorded)
         tess__timeline_slow(r->timeline, slow, r);
     const tess_status status = tess__timeline_run(r->timeline);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_overlap.c - kernels beside communication: parameters found, fitted, scored, and used by the
  * event engine; with TESS_REFERENCE Echo's kernels. */
+#include "draw.h"
+
 #include "ctx_fixture.h"
 
 #include "sim/sim_internal.h"
@@ -263,6 +265,111 @@ static void communication_may_be_slower_beside_compute(void **state)
     }
 }
 
+/* ---- random programs ------------------------------------------------------------------------- */
+
+enum { ROWS = 3, STREAMS = 3, LENGTH = 12 };
+
+/* Compute on stream 0, calls of all rows on stream 1, communication of a row alone on stream 2; on
+ * streams 0 and 2 every second operation is a pause. */
+typedef struct {
+    int64_t ns[ROWS][STREAMS][LENGTH];
+    int slow[STREAMS];
+} program;
+
+static int is_pause(int stream, int number)
+{
+    return stream != 1 && number % 2 == 1;
+}
+
+static int32_t twice(const void *user, const char *name, int class)
+{
+    (void)class;
+    return ((const program *)user)->slow[name[0] - '0'] ? 1000000 : 0;
+}
+
+/* Nanosecond by nanosecond, in halves of a nanosecond of work: two if alone, one beside the other
+ * side. ends: of each stream of each row. */
+static void step_through(const program *p, int64_t ends[ROWS][STREAMS])
+{
+    int at[ROWS][STREAMS] = {{0}}, left = ROWS * STREAMS;
+    int64_t work[ROWS][STREAMS];
+    for (int r = 0; r < ROWS; r++)
+        for (int s = 0; s < STREAMS; s++)
+            work[r][s] = 2 * p->ns[r][s][0];
+    for (int64_t now = 1; left > 0; now++) {
+        int compute[ROWS], comm[ROWS], any = 0;
+        for (int r = 0; r < ROWS; r++) {
+            compute[r] = at[r][0] < LENGTH && !is_pause(0, at[r][0]);
+            comm[r] = at[r][1] < LENGTH || (at[r][2] < LENGTH && !is_pause(2, at[r][2]));
+            any |= compute[r];
+        }
+        for (int r = 0; r < ROWS; r++)
+            for (int s = 0; s < STREAMS; s++) {
+                const int beside = s == 0 ? comm[r] : s == 1 ? any : compute[r];
+                if (at[r][s] == LENGTH)
+                    continue;
+                work[r][s] -= beside && p->slow[s] && !is_pause(s, at[r][s]) ? 1 : 2;
+                if (work[r][s] > 0)
+                    continue;
+                if (++at[r][s] < LENGTH) {
+                    work[r][s] += 2 * p->ns[r][s][at[r][s]];
+                } else {
+                    ends[r][s] = now;
+                    left--;
+                }
+            }
+    }
+}
+
+static void run_engine(const program *p, int64_t ends[ROWS][STREAMS])
+{
+    static const char *const names[STREAMS] = {"0", "1", "2"};
+    tess_timeline *t = NULL;
+    CHECK_OK(tess__timeline_create(ctx, ROWS, STREAMS, &t));
+    for (int k = 0; k < LENGTH; k++) {
+        const int32_t call = tess__timeline_call(t, &(tess__tl_call){.number = k});
+        for (int r = 0; r < ROWS; r++)
+            for (int s = 0; s < STREAMS; s++)
+                tess__timeline_add(t, &(tess__tl_op){.row = r,
+                                                     .stream = (int16_t)s,
+                                                     .cat = is_pause(s, k) ? TESS__CAT_HOST
+                                                            : s            ? TESS__CAT_COMM
+                                                                           : TESS__CAT_COMPUTE,
+                                                     .name = tess__timeline_name(t, names[s]),
+                                                     .call = s == 1 ? call : -1,
+                                                     .ns = p->ns[r][s][k]});
+    }
+    tess__timeline_slow(t, twice, p);
+    CHECK_OK(tess__timeline_run(t));
+    for (int64_t i = 0; i < t->n; i++)
+        ends[t->ops[i].row][t->ops[i].stream] = t->ops[i].end;
+    tess_timeline_destroy(t);
+}
+
+/* The engine rounds once where a rate changes, which each end of another operation may do: the ends
+ * differ by fewer nanoseconds than that. */
+static void random_programs_take_what_stepping_through_gives(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 40; round++) {
+        program p;
+        int64_t want[ROWS][STREAMS], got[ROWS][STREAMS];
+        for (int s = 0; s < STREAMS; s++)
+            p.slow[s] = round >> s & 1;
+        for (int k = 0; k < LENGTH; k++)
+            for (int r = 0; r < ROWS; r++)
+                for (int s = 0; s < STREAMS; s++)
+                    p.ns[r][s][k] = s == 1 && r > 0 ? p.ns[0][s][k] : 1 + draw(2000);
+        step_through(&p, want);
+        run_engine(&p, got);
+        for (int r = 0; r < ROWS; r++)
+            for (int s = 0; s < STREAMS; s++)
+                if (llabs(want[r][s] - got[r][s]) > ROWS * STREAMS * LENGTH)
+                    fail_msg("round %d, row %d, stream %d: %lld ns, must be %lld", round, r, s,
+                             (long long)got[r][s], (long long)want[r][s]);
+    }
+}
+
 /* ---- Echo's kernels -------------------------------------------------------------------------- */
 
 /* Bars of what is given: rows of known kernels, and one kernel left out at a time. */
@@ -306,6 +413,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_moment_beside_communication_is_no_measurement),
     cmocka_unit_test(the_engine_uses_the_formula),
     cmocka_unit_test(communication_may_be_slower_beside_compute),
+    cmocka_unit_test(random_programs_take_what_stepping_through_gives),
     cmocka_unit_test(echo_kernels_meet_their_bars),
 };
 RUN_TESTS_WITH(tests, make_ctx, drop_ctx)

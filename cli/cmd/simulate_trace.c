@@ -80,6 +80,9 @@ tess_status simulate_trace(cli *c, const simulate_values *v)
         TRY(tess_trace_is(c->ctx, v->trace.items[0], &ours));
     if (!ours)
         return simulate_ranks(c, v);
+    if (v->params)
+        return out_usage(c, "--params is given, but %s has no kernels that it could slow down",
+                         v->trace.items[0]);
     TRY(tess_trace_load(c->ctx, v->trace.items[0], &trace));
     const tess_status status = simulate_one(c, v, trace);
     tess_trace_destroy(trace);

@@ -43,5 +43,6 @@ tessera simulate --trace k.json --as-recorded
 tessera simulate --trace k.json --trace t.json --cluster a100-80
 try --trace t.json --trace t.json --cluster a100-80
 try gpt-175b-96 --as-recorded
+try --trace t.json --cluster a100-80 --params p.json
 printf '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}' >cpu.json
 try --trace cpu.json --as-recorded

@@ -4,9 +4,13 @@
 
     PYTHONPATH=build/release/python python tests/torch/operator_test.py
 """
+import csv
 import gc
+import glob
 import math
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -16,6 +20,8 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import tessera
 import tessera.torch as tt
+
+PROFILES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared", "reference", "sparsity")
 
 
 def random_selection(rng, batch, heads, seq_q, seq_k, block_q, block_k, share=0.4):
@@ -143,6 +149,37 @@ class Operator(unittest.TestCase):
                 call()
 
 
+class Process(unittest.TestCase):
+    def run_python(self, text):
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_workers_of_a_data_loader_compute_the_same_bits(self):
+        self.run_python("""
+import numpy as np, torch, tessera, tessera.torch as tt
+torch.set_num_threads(2)
+tessera.set_threads(2)
+q = torch.randn(1, 4, 512, 32)
+selection = tessera.random(heads=4, seq_q=512, q_block=16, k_block=16, density=.3)
+class Samples(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, i): return tt.sparse_attention(q + i, q, q, selection)[0]
+want = [Samples()[i] for i in range(4)]
+for i, got in enumerate(torch.utils.data.DataLoader(Samples(), batch_size=None, num_workers=2, multiprocessing_context="fork")):
+    assert torch.equal(got, want[i]), i
+""")
+
+    def test_exit_with_a_graph_that_has_not_run_backward(self):
+        self.run_python("""
+import torch, tessera, tessera.torch as tt
+q = torch.randn(1, 2, 512, 16, requires_grad=True)
+number = tt.handle(tessera.random(heads=2, seq_q=512, q_block=64, k_block=64, density=.5))
+o = torch.ops.tessera.attend(q, q, q, number, 0.25, False)[0]
+class Cycle: pass
+cycle = Cycle(); cycle.itself = cycle; cycle.o = o; cycle.number = number
+""")
+
+
 class Flex(unittest.TestCase):
     def test_uncompiled_flex_attention_computes_the_selection(self):
         rng = np.random.default_rng(7)
@@ -221,6 +258,24 @@ class HeadOrder(unittest.TestCase):
                 perm = tt.compute_perm(torch.from_numpy(cost), ranks).numpy()
                 self.assertEqual(sorted(perm), list(range(heads)))
                 self.assertLessEqual(imbalance(cost, perm, ranks), imbalance(cost, snake(cost, ranks), ranks) * (1 + 1e-8))
+
+    def test_published_densities_of_wan(self):
+        paths = sorted(glob.glob(os.path.join(PROFILES, "*.csv")))
+        if not paths:
+            self.skipTest(f"{os.path.normpath(PROFILES)} has no densities")
+        for path in paths:
+            costs = {}
+            with open(path, encoding="utf-8") as file:
+                for row in csv.DictReader(file):
+                    costs.setdefault((row["step"], row["layer"]), []).append(float(row["density"]))
+            for ranks in (2, 4, 8):
+                ours = []
+                for cost in map(np.array, costs.values()):
+                    if len(cost) % ranks == 0:
+                        ours.append(imbalance(cost, tt.compute_perm(torch.from_numpy(cost), ranks).numpy(), ranks))
+                        self.assertLessEqual(ours[-1], imbalance(cost, snake(cost, ranks), ranks) * (1 + 1e-8))
+                if "14b" in path and ranks == 8:
+                    self.assertLessEqual(np.mean(ours), 1.02)
 
     def test_compiled_and_wrong(self):
         compiled = torch.compile(lambda c: tt.compute_perm(c * 2, 2) + 1, backend="eager", fullgraph=True)

@@ -244,4 +244,29 @@ static inline void run_world(world *w)
     }
 }
 
+/* The problem on ranks of one thread and on ranks of three, by the plan that `plan` gives a world:
+ * the same bits. Enough rows for copies by a team of threads. The world of one thread. */
+static inline world *check_threads_of_a_rank(int ranks, int heads, void (*plan)(world *w))
+{
+    const problem p = {.ranks = ranks,
+                       .heads = heads,
+                       .dim = 32,
+                       .batch = 2,
+                       .tokens = 401,
+                       .lists = ROWS,
+                       .compensate = 3,
+                       .with_lse = 1,
+                       .seed = 3};
+    world *w[2];
+    for (int i = 0; i < 2; i++) {
+        w[i] = make_world(&p);
+        plan(w[i]);
+        const tess_ctx_opts opts = {.threads = 1 + 2 * i};
+        CHECK_OK(tess_comm_threads(&opts, ranks, NULL, run_rank, w[i]));
+    }
+    check_same_bits(w[0], w[1]);
+    free_world(w[1]);
+    return w[0];
+}
+
 #endif

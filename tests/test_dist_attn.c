@@ -197,29 +197,15 @@ static void the_busiest_sender_sends_what_the_plan_says(void **state)
     }
 }
 
+static void plan_fractional(world *w)
+{
+    make_plan(w, TESS_PLAN_FRACTIONAL);
+}
+
 static void threads_of_a_rank_change_no_bit(void **state)
 {
     (void)state;
-    /* Enough rows for copies by a team. */
-    const problem p = {.ranks = 2,
-                       .heads = 6,
-                       .dim = 32,
-                       .batch = 2,
-                       .tokens = 401,
-                       .lists = ROWS,
-                       .compensate = 3,
-                       .with_lse = 1,
-                       .seed = 3};
-    world *w[2];
-    for (int i = 0; i < 2; i++) {
-        w[i] = make_world(&p);
-        make_plan(w[i], TESS_PLAN_FRACTIONAL);
-        const tess_ctx_opts opts = {.threads = 1 + 2 * i};
-        CHECK_OK(tess_comm_threads(&opts, p.ranks, NULL, run_rank, w[i]));
-    }
-    check_same_bits(w[0], w[1]);
-    free_world(w[0]);
-    free_world(w[1]);
+    free_world(check_threads_of_a_rank(2, 6, plan_fractional));
 }
 
 static const struct CMUnitTest tests[] = {

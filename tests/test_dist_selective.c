@@ -280,31 +280,19 @@ static void rows_are_those_of_the_cost_model(void **state)
     }
 }
 
+static void plan_ring_and_selective(world *w)
+{
+    draw_plan(w, &(mesh){2, 2, 1}, &(mesh){1, 1, 4}, 1);
+}
+
 /* A ring and a selective layer, with virtual keys. */
 static void threads_of_a_rank_change_no_bit(void **state)
 {
     (void)state;
-    const problem p = {.ranks = 4,
-                       .heads = 3,
-                       .dim = 32,
-                       .batch = 2,
-                       .tokens = 401,
-                       .lists = ROWS,
-                       .compensate = 4,
-                       .with_lse = 1,
-                       .seed = 3};
-    world *w[2];
-    for (int i = 0; i < 2; i++) {
-        w[i] = make_world(&p);
-        draw_plan(w[i], &(mesh){2, 2, 1}, &(mesh){1, 1, 4}, 1);
-        const tess_ctx_opts opts = {.threads = 1 + 2 * i};
-        CHECK_OK(tess_comm_threads(&opts, p.ranks, NULL, run_rank, w[i]));
-    }
-    answer_alone(w[0]);
-    check_answers(w[0], 0, p.tokens);
-    check_same_bits(w[0], w[1]);
-    free_world(w[0]);
-    free_world(w[1]);
+    world *w = check_threads_of_a_rank(4, 3, plan_ring_and_selective);
+    answer_alone(w);
+    check_answers(w, 0, w->p.tokens);
+    free_world(w);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */

@@ -30,6 +30,18 @@ cmp -s whole0/checkpoints/step-000006/diffusion_pytorch_model.safetensors error/
 tessera sample error --steps 2 -j 1 -o x.npy --compensate 1 | tail -n 1
 tessera train $small --choose error --compensate 1 --out no; echo "exit $?"
 tessera train $small --choose error --compensate 4 --attention window --out no; echo "exit $?"
+echo "== groups by content, and random ones"
+for kind in content random; do
+    tessera train $small --compensate 4 --group $kind --until 3 --out $kind >/dev/null
+    cp -r $kind whole-$kind
+    tessera train --resume -q -j 1 --out whole-$kind >/dev/null
+    tessera train --resume -q -j 2 --out $kind >/dev/null
+    same whole-$kind $kind diffusion_pytorch_model.safetensors
+    cmp -s whole0/checkpoints/step-000006/diffusion_pytorch_model.safetensors $kind/checkpoints/step-000006/diffusion_pytorch_model.safetensors; echo "differs: $?"
+    tessera sample $kind --steps 2 -j 1 -o x.npy | tail -n 1
+done
+tessera train $small --group content --attention window --out no; echo "exit $?"
+tessera train $small --group some --out no; echo "exit $?"
 echo "== sampling: as it was trained, with other clusters, with none"
 for n in '' '--compensate 4' '--compensate 8' '--compensate off'; do
     tessera sample whole2 --steps 2 -j 1 -o x.npy $n | tail -n 1

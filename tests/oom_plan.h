@@ -11,6 +11,7 @@
 #include "tessera/advanced/exchange.h"
 #include "tessera/advanced/explain.h"
 #include "tessera/advanced/mix.h"
+#include "tessera/advanced/plan_file.h"
 #include "tessera/cluster.h"
 #include "tessera/cp.h"
 #include "tessera/dist_attn.h"
@@ -48,6 +49,40 @@ static tess_status s_work_selection(world *w)
     tess_work *work = NULL;
     const tess_status status = tess_work_from_selection(w->ctx, &sel, 1, &work);
     tess_work_destroy(work);
+    return status;
+}
+
+/* A file of two steps, written and read. */
+static tess_status s_plan_file(world *w)
+{
+    const double density[2] = {0.5, 0.25};
+    const tess_plan_origin origin = {.command = "tessera plan", .source = in_folder("p.csv")};
+    tess_plan_opts opts = TESS_PLAN_OPTS_INIT;
+    tess_plan_file *file = NULL, *read = NULL;
+    tess_work *work = NULL, *loads = NULL;
+    tess_plan *plan = NULL;
+    opts.ranks = 2;
+    tess_status status = tess_work_from_density(w->ctx, density, 1, 2, 500, 64, &work);
+    if (status == TESS_OK)
+        status = tess_plan_create(w->ctx, work, NULL, &opts, &plan);
+    if (status == TESS_OK)
+        status = tess_plan_file_create(w->ctx, &origin, &file);
+    if (status == TESS_OK)
+        status = tess_plan_file_add(file, 1, plan, work);
+    if (status == TESS_OK)
+        status = tess_plan_file_add(file, 2, NULL, NULL);
+    if (status == TESS_OK)
+        status = tess_plan_file_save(file, in_folder("steps.plan.json"));
+    if (status == TESS_OK)
+        status = tess_plan_file_open(w->ctx, in_folder("steps.plan.json"), &read);
+    if (status == TESS_OK)
+        status = tess_plan_file_work(read, 1, &loads);
+    tess_work_destroy(loads);
+    tess_plan_file_destroy(read);
+    tess_plan_file_destroy(file);
+    tess_plan_destroy(plan);
+    tess_work_destroy(work);
+    remove(in_folder("steps.plan.json"));
     return status;
 }
 

@@ -557,6 +557,7 @@ static const scenario scenarios[] = {
     {"work from a selection", s_work_selection, NULL, &sel_shape, 0},
     {"work from weights and densities", s_work_heads, NULL, NULL, 0},
     {"mixtures of clips", s_mix, NULL, NULL, 0},
+    {"files of plans", s_plan_file, NULL, NULL, 0},
     {"open a profile", s_profile, NULL, NULL, 0},
     {"write a profile", s_profile_write, NULL, NULL, 0},
     {"load a cluster", s_cluster, NULL, NULL, 0},

@@ -4,6 +4,9 @@
 
 #include "files.h"
 
+#include "tessera/advanced/plan_file.h"
+#include "tessera/cluster.h"
+
 enum { CASES = 100 }; /* each is written to disk twice */
 
 /* ---- the same bytes -------------------------------------------------------------------------- */
@@ -211,7 +214,7 @@ static void files_that_are_no_plan_are_refused_with_their_line(void **state)
     } wrong[] = {
         {0, "tessera-plan", "cluster", "line 2: \"format\" is \"cluster\", must be tessera-plan"},
         {0, "  \"format\": \"tessera-plan\",\n", "", "line 1: the document lacks \"format\""},
-        {0, "\"version\": 1", "\"version\": 2", "line 3: \"version\" is 2, must be 1"},
+        {0, "\"version\": 1", "\"version\": 3", "line 3: \"version\" is 3, must be 1..2"},
         {0, "\"nodes\"", "\"node\"", "line 5: unknown member \"node\"; did you mean \"nodes\"?"},
         {0, "\"ranks\": 3", "\"ranks\": 0", "line 4: \"ranks\" is 0, must be 1..65536"},
         {0, "\"ranks\": 3", "\"ranks\": 99999999999",
@@ -307,6 +310,117 @@ static void sizes_that_no_machine_has_are_refused_before_memory_is_taken(void **
     assert_true(after.bytes_peak < 16 << 20);
 }
 
+/* ---- several steps --------------------------------------------------------------------------- */
+
+static void steps_and_origin_come_back(void **state)
+{
+    (void)state;
+    FILE *source = fopen("source.csv", "w");
+    assert_non_null(source);
+    fputs("some bytes", source);
+    fclose(source);
+    plan_case cases[2] = {{0}};
+    tess_plan_file *file = NULL, *other = NULL;
+    tess_plan_file_view v;
+    tess_plan_opts opts = TESS_PLAN_OPTS_INIT;
+    const double density[2][6] = {{0.9, 0.1, 0.2, 0.5, 0.5, 0.7}, {0.3, 0.3, 0.2, 0.1, 0.5, 0.7}};
+    const tess_plan_origin origin = {.command = "tessera plan \"x\"",
+                                     .source = "source.csv",
+                                     .cluster = "h100",
+                                     .first_layer = 7};
+    tess_cluster *cluster = NULL;
+    opts.ranks = 4;
+    CHECK_OK(tess_cluster_load(context(), "h100", &cluster));
+    CHECK_OK(tess_plan_file_create(context(), &origin, &file));
+    CHECK_FAILS(tess_plan_file_save(file, "x"), TESS_EINVAL,
+                "tess_plan_file_save: no step was added");
+    CHECK_FAILS(tess_plan_file_add(file, 1, NULL, NULL), TESS_EINVAL,
+                "tess_plan_file_add: the first step needs a plan");
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(tess_work_from_density(context(), density[i], 2, 3, 4096, 64, &cases[i].work));
+        CHECK_OK(tess_plan_create(context(), cases[i].work, cluster, &opts, &cases[i].plan));
+    }
+    CHECK_OK(tess_plan_file_add(file, 1, cases[0].plan, cases[0].work));
+    CHECK_OK(tess_plan_file_add(file, 2, NULL, NULL));
+    CHECK_OK(tess_plan_file_add(file, 5, cases[1].plan, cases[1].work));
+    CHECK_FAILS(tess_plan_file_add(file, 5, NULL, NULL), TESS_EINVAL,
+                "tess_plan_file_add: step is 5, must be 0 or more, and above the one before");
+    CHECK_FAILS(tess_plan_file_query(file, &v), TESS_EINVAL,
+                "tess_plan_file_query: the file was created, not opened");
+    CHECK_OK(tess_plan_file_save(file, "steps.plan.json"));
+    tess_plan_file_destroy(file);
+
+    CHECK_OK(tess_plan_file_open(context(), "steps.plan.json", &other));
+    CHECK_OK(tess_plan_file_query(other, &v));
+    assert_int_equal(v.steps, 3);
+    assert_int_equal(v.step[2], 5);
+    assert_ptr_equal(v.plan[0], v.plan[1]);
+    assert_ptr_not_equal(v.plan[1], v.plan[2]);
+    assert_string_equal(v.origin.command, "tessera plan \"x\"");
+    assert_string_equal(v.origin.source, "source.csv");
+    assert_string_equal(v.origin.cluster, "h100");
+    assert_int_equal(v.origin.first_layer, 7);
+    assert_int_equal(strlen(v.origin.source_hash), 16);
+    assert_non_null(strstr(v.runner_up[0], ": "));
+    for (int i = 0; i < 2; i++) {
+        tess_work *work = NULL;
+        int64_t loads[2][3];
+        const int step = i ? 2 : 1;
+        CHECK_OK(tess_plan_check(v.plan[step], cases[i].work));
+        CHECK_OK(tess_plan_save(v.plan[step], "a.json"));
+        CHECK_OK(tess_plan_save(cases[i].plan, "b.json"));
+        assert_int_equal(system("cmp a.json b.json"), 0);
+        CHECK_OK(tess_plan_file_work(other, step, &work));
+        for (int layer = 0; layer < 2; layer++) {
+            CHECK_OK(tess_work_loads(work, layer, loads[0]));
+            CHECK_OK(tess_work_loads(cases[i].work, layer, loads[1]));
+            assert_memory_equal(loads[0], loads[1], sizeof loads[0]);
+        }
+        tess_work_destroy(work);
+    }
+    tess_plan *last = NULL; /* the plan of the last step */
+    CHECK_OK(tess_plan_load(context(), "steps.plan.json", &last));
+    CHECK_OK(tess_plan_save(last, "a.json"));
+    assert_int_equal(system("cmp a.json b.json"), 0);
+    tess_plan_destroy(last);
+    tess_plan_file_destroy(other);
+
+    CHECK_OK(tess_plan_file_open(context(), "a.json", &other)); /* of one plan */
+    CHECK_OK(tess_plan_file_query(other, &v));
+    assert_int_equal(v.steps, 1);
+    assert_null(v.origin.command);
+    assert_string_equal(v.runner_up[1], "");
+    tess_work *none = NULL;
+    CHECK_FAILS(tess_plan_file_work(other, 0, &none), TESS_EINVAL,
+                "tess_plan_file_work: the file has no loads of heads");
+    tess_plan_file_destroy(other);
+    for (int i = 0; i < 2; i++) {
+        tess_plan_destroy(cases[i].plan);
+        tess_work_destroy(cases[i].work);
+    }
+    tess_cluster_destroy(cluster);
+}
+
+/* Every prefix of a file of several steps is refused, and nothing is left allocated. */
+static void steps_cut_short_anywhere_are_refused(void **state)
+{
+    (void)state;
+    static char text[1 << 16];
+    FILE *f = fopen("steps.plan.json", "r");
+    assert_non_null(f);
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    for (size_t cut = 0; cut + 2 < n; cut += 7) {
+        tess_plan_file *file = NULL;
+        f = fopen("short.json", "w");
+        assert_non_null(f);
+        assert_int_equal(fwrite(text, 1, cut, f), cut);
+        fclose(f);
+        assert_int_equal(tess_plan_file_open(context(), "short.json", &file), TESS_EFORMAT);
+        assert_null(file);
+    }
+}
+
 static void calls_without_a_plan_or_path_are_refused(void **state)
 {
     (void)state;
@@ -336,6 +450,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_that_are_no_plan_are_refused_with_their_line),
     cmocka_unit_test(a_plan_cut_short_anywhere_is_refused),
     cmocka_unit_test(sizes_that_no_machine_has_are_refused_before_memory_is_taken),
+    cmocka_unit_test(steps_and_origin_come_back),
+    cmocka_unit_test(steps_cut_short_anywhere_are_refused),
     cmocka_unit_test(calls_without_a_plan_or_path_are_refused),
 };
 RUN_TESTS_WITH(tests, enter_folder, leave)

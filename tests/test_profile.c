@@ -154,6 +154,43 @@ static void the_kept_fraction_may_have_another_name(void **state)
     tess_profile_close(profile);
 }
 
+static void a_column_may_be_the_dropped_fraction(void **state)
+{
+    (void)state;
+    static const char text[] = "step,layer,head,Sparsity\n0,0,0,0.25\n0,0,1,1\n";
+    static const double wanted[3][2] = {{0.25, 1.0}, {0.25, 1.0}, {0.75, 0.0}};
+    for (int meaning = 1; meaning <= 2; meaning++) {
+        const tess_profile_opts opts = {.column = "Sparsity", .meaning = meaning};
+        tess_profile *profile = NULL;
+        tess_profile_view v;
+        warned[0] = '\0';
+        CHECK_OK(tess__profile_read(ctx, "p.csv", text, sizeof text - 1, &opts, &profile));
+        CHECK_OK(tess_profile_query(profile, &v));
+        assert_memory_equal(v.density, wanted[meaning], sizeof wanted[meaning]);
+        assert_string_equal(warned, "");
+        tess_profile_close(profile);
+    }
+    tess_profile *none = NULL;
+    CHECK_FAILS(tess_profile_open(ctx, "p.csv", &(tess_profile_opts){.meaning = 3}, &none),
+                TESS_EINVAL, "tess_profile_open: meaning is 3, must be 0..2");
+}
+
+static void a_table_without_steps_is_step_0(void **state)
+{
+    (void)state;
+    tess_profile *profile = NULL;
+    tess_profile_view v;
+    CHECK_OK(read_text("layer,head,density\n3,1,0.5\n3,0,0.25\n", NULL, &profile));
+    CHECK_OK(tess_profile_query(profile, &v));
+    assert_int_equal(v.steps, 1);
+    assert_int_equal(v.step[0], 0);
+    assert_int_equal(v.layer[0], 3);
+    assert_true(v.density[0] == 0.25 && v.density[1] == 0.5);
+    tess_profile_close(profile);
+    check_bad("layer,head,density\n0,0,0.5\n0,0,0.5\n",
+              "p.csv: line 3: step 0, layer 0, head 0 is in line 2 too");
+}
+
 static void names_that_fit_earn_no_warning(void **state)
 {
     (void)state;
@@ -177,7 +214,7 @@ static void columns_that_are_not_there_are_reported(void **state)
     check_bad("step,layer,head,Sparsity\n0,0,0,1\n",
               "p.csv: line 1: no column \"density\" among step,layer,head,Sparsity");
     check_bad("\n\nstep;layer;head;density\r\n0;0;0;1\n",
-              "p.csv: line 3: no column \"step\" among step;layer;head;density");
+              "p.csv: line 3: no column \"layer\" among step;layer;head;density");
     check_bad("step,layer,head,density,Density\n",
               "p.csv: line 1: two columns are called \"Density\"");
     check_bad("", "p.csv: line 1: no names of columns");
@@ -350,6 +387,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(numbers_of_steps_and_layers_are_kept),
     cmocka_unit_test(large_tables_are_read_in_any_order),
     cmocka_unit_test(the_kept_fraction_may_have_another_name),
+    cmocka_unit_test(a_column_may_be_the_dropped_fraction),
+    cmocka_unit_test(a_table_without_steps_is_step_0),
     cmocka_unit_test(names_that_fit_earn_no_warning),
     cmocka_unit_test(columns_that_are_not_there_are_reported),
     cmocka_unit_test(bad_values_are_reported_with_their_line),

@@ -59,7 +59,7 @@ PUBLIC = {
     "file.h": "file", "advanced/options.h": "options",
     "attn.h": "attn", "select.h": "attn", "selector.h": "attn", "advanced/plugin.h": "attn", "advanced/selection.h": "attn", "advanced/clusters.h": "attn", "advanced/predict.h": "attn",
     "cluster.h": "cost", "advanced/cost.h": "cost",
-    "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan", "advanced/mix.h": "plan",
+    "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan", "advanced/mix.h": "plan", "advanced/plan_file.h": "plan",
     "comm.h": "comm", "advanced/collectives.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "cp.h": "cp",
     "advanced/activity.h": "trace", "advanced/timeline.h": "timeline",
     "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/sim_timeline.h": "sim",

@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "tessera/advanced/cost.h"
 #include "tessera/advanced/machine.h"
+#include "tessera/advanced/plan_file.h"
 #include "tessera/report.h"
 
 #include <errno.h>
@@ -46,6 +47,8 @@ typedef struct {
     tess_plan_opts opts;
     tess_plan *plan; /* in force */
     tess_plan_report *report;
+    tess_plan_file *file;
+    char *line; /* the command line */
     plan_tally tally;
 } job;
 
@@ -97,19 +100,30 @@ static tess_status create_report(job *j)
 {
     const char *path = j->given->density ? j->given->density : j->given->mask;
     const char *slash = strrchr(path, '/');
-    char *line = out_command(j->c);
     const tess_plan_report_opts opts = {.first_layer = plan_input_layer(&j->input, 0),
                                         .input = slash ? slash + 1 : path,
-                                        .command = line};
-    const tess_status status = tess_plan_report_create(j->c->ctx, &opts, &j->report);
-    free(line);
-    return status;
+                                        .command = j->line,
+                                        .cluster = j->given->cluster};
+    return tess_plan_report_create(j->c->ctx, &opts, &j->report);
+}
+
+/* The file of all plans, with what they are made from. */
+static tess_status create_file(job *j)
+{
+    const plan_values *v = j->given;
+    const tess_plan_origin origin = {.command = j->line,
+                                     .source = v->density ? v->density : v->mask,
+                                     .cluster = v->cluster,
+                                     .first_layer = plan_input_layer(&j->input, 0)};
+    return tess_plan_file_create(j->c->ctx, &origin, &j->file);
 }
 
 static tess_status prepare(job *j)
 {
     const plan_values *v = j->given;
     cli *c = j->c;
+    if (v->check)
+        return out_usage(c, "--check belongs to a plan that was written before, needs PLAN.json");
     if (v->reuse && !isnan(v->replan_above))
         return out_usage(c, "--reuse and --replan-above exclude each other");
     if (v->reuse && !v->cluster)
@@ -120,8 +134,13 @@ static tess_status prepare(job *j)
     TRY(plan_speeds(c, v, &j->speeds));
     if (v->cluster)
         TRY(plan_cluster(c, v, &j->cluster));
+    j->line = out_command(c);
+    if (!j->line)
+        return out_fail(c, TESS_ENOMEM, "no memory for the command line");
     if (v->html)
         TRY(create_report(j));
+    if (v->out)
+        TRY(create_file(j));
     j->opts = v->opts;
     j->opts.strategy.ulysses = default_ulysses(&v->opts, j->input.heads);
     j->opts.memory = isnan(v->memory) ? 0 : (int64_t)(v->memory * 1073741824.0);
@@ -173,6 +192,8 @@ static tess_status run_step(job *j, int i)
         status = plan_tally_step(&j->tally, step, !keep, j->plan, work);
     if (status == TESS_OK && j->report)
         status = tess_plan_report_add(j->report, step, j->plan, work);
+    if (status == TESS_OK && j->file)
+        status = tess_plan_file_add(j->file, step, keep ? NULL : j->plan, keep ? NULL : work);
     tess_work_destroy(work);
     return status;
 }
@@ -182,7 +203,7 @@ static tess_status finish(job *j)
     const plan_values *v = j->given;
     cli *c = j->c;
     if (v->out)
-        TRY(tess_plan_save(j->plan, v->out));
+        TRY(tess_plan_file_save(j->file, v->out));
     if (v->html)
         TRY(tess_plan_report_write(j->report, v->html));
     if (c->json) {
@@ -191,8 +212,7 @@ static tess_status finish(job *j)
     }
     plan_print(&j->tally);
     if (v->out && j->input.steps > 1)
-        fprintf(c->out, "%s: the plan of step %lld\n", v->out,
-                (long long)plan_input_step(&j->input, j->input.steps - 1));
+        fprintf(c->out, "%s: the plans of %d steps\n", v->out, j->input.steps);
     else if (v->out)
         fprintf(c->out, "%s: the plan\n", v->out);
     if (v->html)
@@ -203,6 +223,8 @@ static tess_status finish(job *j)
 static tess_status run(cli *c, const void *given)
 {
     job j = {.c = c, .given = given};
+    if (j.given->file)
+        return plan_show_run(c, given);
     if (j.given->clips)
         return plan_clips_run(c, given);
     tess_status status = prepare(&j);
@@ -216,6 +238,8 @@ static tess_status run(cli *c, const void *given)
         status = finish(&j);
     json_decref(j.tally.plans);
     tess_plan_report_destroy(j.report);
+    tess_plan_file_destroy(j.file);
+    free(j.line);
     tess_plan_destroy(j.plan);
     tess_cluster_destroy(j.cluster);
     free(j.speeds);
@@ -227,7 +251,15 @@ static const plan_values defaults = {.opts = {TESS_PLAN_OPTS_DEFAULTS, .ranks = 
 
 #define PLAN(name, metavar, of) OPT_OF(PLAN, offsetof(plan_values, opts), name, 0, metavar, of)
 
+static const opt arguments[] = {
+    {"PLAN.json", 0, OPT_PATH, offsetof(plan_values, file),
+     .help = "a plan that was written with --out: it is printed instead of a new one"},
+};
+
 static opt options[] = {
+    {"check", 0, OPT_PATH, offsetof(plan_values, check), "FILE",
+     .help = "with PLAN.json: check it with these masks, or this profile (.csv), and print the "
+             "imbalance they have under the plan"},
     {"density", 0, OPT_PATH, offsetof(plan_values, density), "FILE.csv",
      .help = "a density profile: columns step, layer, head, density"},
     {"mask", 0, OPT_PATH, offsetof(plan_values, mask), "FILE.npy",
@@ -238,6 +270,10 @@ static opt options[] = {
          "frames, height and width, and count, density, noise; or KnapFormer's codes"},
     {"column", 0, OPT_STRING, offsetof(plan_values, column), "NAME",
      .help = "the profile's column that holds the kept fraction; density unless given"},
+    {"kept", 0, OPT_FLAG, offsetof(plan_values, kept),
+     .help = "the column is the kept fraction, whatever its name says"},
+    {"dropped", 0, OPT_FLAG, offsetof(plan_values, dropped),
+     .help = "the column is the dropped fraction: density is 1 minus it"},
     PLAN("ranks", "P", ranks),
     PLAN("nodes", "N", nodes),
     {"cluster", 0, OPT_STRING, offsetof(plan_values, cluster), "NAME|FILE",
@@ -293,7 +329,7 @@ static opt options[] = {
     {"explain", 0, OPT_FLAG, offsetof(plan_values, explain),
      .help = "print the candidates, and why each was not chosen; of clips, what each rank has"},
     {"out", 'o', OPT_PATH, offsetof(plan_values, out), "PLAN.json",
-     .help = "write the plan; of several steps, that of the last"},
+     .help = "write the plans of all steps and layers, with the command and a hash of the input"},
     {"html", 0, OPT_PATH, offsetof(plan_values, html), "FILE",
      .help = "write a page with the loads, the shares and the masks"},
 };
@@ -308,6 +344,7 @@ static const example examples[] = {
     {"tessera plan --mask masks.npy --ranks 16 --cluster h100 --explain", "times, and why"},
     {"tessera plan --density profile.csv --ranks 7 --method fractional --html plan.html",
      "any number of ranks, and a page"},
+    {"tessera plan run.plan.json --check masks.npy", "a plan of before, under other masks"},
     {"tessera plan --density profile.csv --replan-above 1.1 --method db-sp", "as db-SP does it"},
     {"tessera plan --clips mix.csv --ranks 32 --cluster h100 --layers 40 --pass train",
      "clips of several sizes in one step"},
@@ -328,6 +365,7 @@ const command command_plan = {
         "With --clips whole clips go to ranks, and a clip is cut over several only where none has "
         "room for it. --json then has the assignment: [step, rank, clip, first token, last + 1, "
         "first place, last + 1], where place = head x query blocks + query block.\n",
+    TABLE(arguments),
     TABLE(options),
     TABLE(examples),
     .size = sizeof(plan_values),

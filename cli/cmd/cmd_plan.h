@@ -9,7 +9,10 @@
 
 typedef struct {
     common common;
+    const char *file;  /* a plan that was written before */
+    const char *check; /* the work it is checked with */
     const char *density, *mask, *column;
+    int kept, dropped;
     tess_plan_opts opts;
     const char *cluster, *speeds, *out, *html;
     int64_t tokens, group, layer, step;
@@ -27,6 +30,11 @@ tess_status plan_speeds(cli *c, const plan_values *v, int32_t **speeds);
 /* The cluster, with the rate of attention that was given instead of its own. */
 tess_status plan_cluster(cli *c, const plan_values *v, tess_cluster **cluster);
 
+/* ---- plan_show.c ----------------------------------------------------------------------------- */
+
+/* A plan that was written before: printed, explained, checked, drawn. */
+tess_status plan_show_run(cli *c, const plan_values *v);
+
 /* ---- plan_clips.c ---------------------------------------------------------------------------- */
 
 tess_status plan_clips_run(cli *c, const plan_values *v);
@@ -43,6 +51,13 @@ typedef struct {
     int first, steps; /* those that are planned */
     int layer, layers, heads;
 } plan_input;
+
+/* A profile, its column read as the options say. */
+tess_status plan_open_profile(cli *c, const plan_values *v, const char *path,
+                              tess_profile **profile);
+/* A wrong kind of file for masks that is known by its name or content gets a sentence of its own;
+ * option is what it was given with. */
+tess_status plan_check_masks(cli *c, const char *option, const char *path);
 
 tess_status plan_input_open(cli *c, const plan_values *v, plan_input *in);
 int64_t plan_input_step(const plan_input *in, int i); /* its number in the file; 0 for a mask */
@@ -75,7 +90,8 @@ typedef struct {
     json_t *plans;         /* NULL without --json */
 } plan_tally;
 
-/* Counts the plan in force for the work of a step, and with --json adds it to the plans. */
+/* Counts the plan in force for the work of a step (NULL: that it was made for), and with --json
+ * adds it to the plans. */
 tess_status plan_tally_step(plan_tally *t, int64_t step, int fresh, const tess_plan *plan,
                             const tess_work *work);
 tess_status plan_print_reasons(cli *c, const plan_input *in, int64_t step, const tess_plan *plan);

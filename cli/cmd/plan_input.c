@@ -3,6 +3,8 @@
  */
 #include "cmd_plan.h"
 
+#include <string.h>
+
 enum { TOKENS = 32760 }; /* 81 frames of 832 x 480 pixels in Wan2.1 */
 
 /* The place of a number in an ascending list, or -1. */
@@ -14,10 +16,46 @@ static int place_of(int64_t number, const int64_t *list, int n)
     return -1;
 }
 
+tess_status plan_open_profile(cli *c, const plan_values *v, const char *path,
+                              tess_profile **profile)
+{
+    if (v->kept && v->dropped)
+        return out_usage(c, "--kept and --dropped exclude each other");
+    const tess_profile_opts opts = {.column = v->column,
+                                    .meaning = v->kept      ? 1
+                                               : v->dropped ? 2
+                                                            : 0};
+    const tess_status status = tess_profile_open(c->ctx, path, &opts, profile);
+    if (status == TESS_EFORMAT && strstr(tess_last_error(), ": no column \""))
+        return out_fail(c, status,
+                        "%s; --column NAME names the column of the kept fraction, and --dropped "
+                        "says that it is the dropped one",
+                        tess_last_error());
+    return status;
+}
+
+/* What cannot be masks, said in a sentence that helps. */
+tess_status plan_check_masks(cli *c, const char *option, const char *path)
+{
+    const size_t n = strlen(path);
+    if ((n > 3 && strcmp(path + n - 3, ".pt") == 0) || (n > 4 && strcmp(path + n - 4, ".pth") == 0))
+        return out_usage(c,
+                         "%s: %s is a file of torch.save; convert it: python3 -c \"import numpy, "
+                         "torch; numpy.save('masks.npy', torch.load('%s').bool().numpy())\"",
+                         option, path, path);
+    tess_plan *plan = NULL;
+    if (n > 5 && strcmp(path + n - 5, ".json") == 0 &&
+        tess_plan_load(c->ctx, path, &plan) == TESS_OK) {
+        tess_plan_destroy(plan);
+        return out_usage(c, "%s: %s is a plan, not masks; 'tessera plan %s' prints it", option,
+                         path, path);
+    }
+    return TESS_OK;
+}
+
 static tess_status open_profile(cli *c, const plan_values *v, plan_input *in)
 {
-    const tess_profile_opts opts = {.column = v->column};
-    TRY(tess_profile_open(c->ctx, v->density, &opts, &in->profile));
+    TRY(plan_open_profile(c, v, v->density, &in->profile));
     TRY(tess_profile_query(in->profile, &in->view));
     in->steps = in->view.steps;
     in->layers = in->view.layers;
@@ -52,6 +90,7 @@ static tess_status load_masks(cli *c, const plan_values *v, plan_input *in)
         .layers = v->layer >= 0,
     };
     tess_work_info info;
+    TRY(plan_check_masks(c, "--mask", v->mask));
     TRY(tess_work_load(c->ctx, v->mask, &opts, &in->masks));
     TRY(tess_work_query(in->masks, &info));
     in->layers = info.layers;
@@ -67,9 +106,11 @@ tess_status plan_input_open(cli *c, const plan_values *v, plan_input *in)
                                     : "give --density FILE.csv or --mask FILE.npy");
     if (v->density)
         return open_profile(c, v, in);
-    if (v->column || v->step >= 0 || v->opts.union_share > 0)
+    if (v->column || v->kept || v->dropped || v->step >= 0 || v->opts.union_share > 0)
         return out_usage(c, "%s belongs to a profile, needs --density",
                          v->column      ? "--column"
+                         : v->kept      ? "--kept"
+                         : v->dropped   ? "--dropped"
                          : v->step >= 0 ? "--step"
                                         : "--union");
     in->steps = 1;

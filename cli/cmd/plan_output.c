@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include <math.h>
-#include <stdlib.h>
 
 typedef struct {
     const tess_plan_layer *view;
@@ -27,7 +26,7 @@ static void count(plan_strategy *s, const layer_result *r)
     s->after_sum += r->after;
     s->after_max = r->after > s->after_max ? r->after : s->after_max;
     s->copies_sum += r->view->kv_copies;
-    s->predicted_ms += (double)r->ns / 1e6;
+    s->predicted_ms += (double)r->ns / 1e6; /* below 0 where it is not predicted */
     s->bytes_sum += r->bytes;
     if (r->before >= 0) {
         s->before_count++;
@@ -95,23 +94,16 @@ static tess_status layer_judge(const tess_plan *plan, const tess_work *work, int
                                tess_plan_layer *view, layer_result *r)
 {
     TRY(tess_plan_layer_view(plan, layer, view));
-    TRY(tess_plan_imbalance(plan, layer, work, TESS_RHO_RING, &r->after));
-    TRY(tess_plan_imbalance_before(plan, layer, work, &r->before));
     r->view = view;
     r->ns = view->predicted_ns;
+    r->bytes = view->bytes;
+    r->after = view->rho[TESS_RHO_RING]; /* of the work it was made for */
+    r->before = view->rho_before;
+    if (!work)
+        return TESS_OK;
+    TRY(tess_plan_imbalance(plan, layer, work, TESS_RHO_RING, &r->after));
+    TRY(tess_plan_imbalance_before(plan, layer, work, &r->before));
     return TESS_OK;
-}
-
-typedef struct {
-    int64_t *bytes; /* by layer: sent by the busiest rank */
-    int layers;
-} sent;
-
-static void note_bytes(void *user, int layer, const tess_candidate *candidate)
-{
-    const sent *s = user;
-    if (candidate->chosen && layer < s->layers)
-        s->bytes[layer] = candidate->bytes;
 }
 
 tess_status plan_tally_step(plan_tally *t, int64_t step, int fresh, const tess_plan *plan,
@@ -120,14 +112,11 @@ tess_status plan_tally_step(plan_tally *t, int64_t step, int fresh, const tess_p
     cli *c = t->c;
     tess_plan_info info;
     TRY(tess_plan_query(plan, &info));
-    sent s = {calloc((size_t)info.layers, sizeof *s.bytes), info.layers};
-    if (!s.bytes)
-        return out_fail(c, TESS_ENOMEM, "no memory for %d layers", info.layers);
-    tess_status status = tess_plan_explain(plan, note_bytes, &s);
+    tess_status status = TESS_OK;
     json_t *layers = t->plans ? json_array() : NULL;
     for (int i = 0; i < info.layers && status == TESS_OK; i++) {
         tess_plan_layer view;
-        layer_result r = {.bytes = s.bytes[i]};
+        layer_result r;
         status = layer_judge(plan, work, i, &view, &r);
         if (status != TESS_OK)
             break;
@@ -138,7 +127,6 @@ tess_status plan_tally_step(plan_tally *t, int64_t step, int fresh, const tess_p
         if (layers)
             out_append(c, layers, json_layer(c, plan_input_layer(t->input, i), &r));
     }
-    free(s.bytes);
     if (layers) {
         json_t *o = json_object();
         out_set(c, o, "step", json_integer(step));
@@ -168,7 +156,7 @@ static void print_candidate(void *user, int layer, const tess_candidate *k)
     if (layer != r->layer) {
         if (r->input->profile)
             fprintf(f, "step %lld, ", (long long)r->step);
-        fprintf(f, "layer %lld\n  %-22s %-9s %9s %7s %6s %10s  why\n",
+        fprintf(f, "layer %lld\n  %-22s %-9s %9s %7s %6s %10s\n",
                 (long long)plan_input_layer(r->input, layer), "candidate", "in a node", "ms", "rho",
                 "copies", "bytes");
         r->layer = layer;
@@ -183,10 +171,12 @@ static void print_candidate(void *user, int layer, const tess_candidate *k)
         snprintf(copies, sizeof copies, "%.2f", k->kv_copies);
         out_bytes(k->bytes, bytes);
     }
-    fprintf(f, "%s%c %-22s %-9s %9s %7s %6s %10s  %s%s\n",
+    fprintf(f, "%s%c %-22s %-9s %9s %7s %6s %10s\n      ",
             k->chosen ? out_style(r->c, STYLE_GOOD) : "", k->chosen ? '*' : ' ', text,
             k->strategy.placement == TESS_PLACE_HEADS_INSIDE ? "heads" : "sequence", time, rho,
-            copies, bytes, k->reason, k->chosen ? out_style(r->c, STYLE_PLAIN) : "");
+            copies, bytes);
+    out_wrap(f, k->reason, 6, 6);
+    fprintf(f, "%s\n", k->chosen ? out_style(r->c, STYLE_PLAIN) : "");
 }
 
 tess_status plan_print_reasons(cli *c, const plan_input *in, int64_t step, const tess_plan *plan)
@@ -196,6 +186,8 @@ tess_status plan_print_reasons(cli *c, const plan_input *in, int64_t step, const
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
+
+enum { NAME = 21 }; /* columns of a strategy */
 
 static void print_line(const plan_tally *t, const char *name, const plan_strategy *s)
 {
@@ -207,23 +199,25 @@ static void print_line(const plan_tally *t, const char *name, const plan_strateg
     }
     if (s->bytes_sum >= 0)
         out_bytes(s->bytes_sum / s->layers, bytes);
-    if (t->given->cluster)
+    if (s->predicted_ms >= 0)
         snprintf(time, 32, "%.3f", s->predicted_ms / n);
-    fprintf(t->c->out, "%-24s %6lld %8s %8s %8.3f %8.3f %7.2f %10s %9s\n", name,
-            (long long)s->layers, before_mean, before_max, s->after_sum / n, s->after_max,
-            s->copies_sum / n, bytes, time);
+    if (strlen(name) > NAME) /* on a line of its own, so that lines have 80 columns at most */
+        fprintf(t->c->out, "%s\n", name);
+    fprintf(t->c->out, "%-*s %6lld %6s %6s %6.3f %6.3f %5.2f %8s %8s\n", NAME,
+            strlen(name) > NAME ? "" : name, (long long)s->layers, before_mean, before_max,
+            s->after_sum / n, s->after_max, s->copies_sum / n, bytes, time);
 }
 
 void plan_print(const plan_tally *t)
 {
     FILE *f = t->c->out;
-    fprintf(f, "%lld ranks, %d step%s of %d layer%s\n", (long long)t->given->opts.ranks,
-            t->input->steps, out_plural(t->input->steps), t->input->layers,
-            out_plural(t->input->layers));
-    fprintf(f, "%-24s %6s %17s %17s %7s %10s %9s\n", "", "", "imbalance before", "and after", "K/V",
-            "bytes sent", "ms a");
-    fprintf(f, "%-24s %6s %8s %8s %8s %8s %7s %10s %9s\n", "strategy", "layers", "mean", "worst",
-            "mean", "worst", "copies", "at most", "layer");
+    fprintf(f, "%lld rank%s, %d step%s of %d layer%s\n", (long long)t->given->opts.ranks,
+            out_plural(t->given->opts.ranks), t->input->steps, out_plural(t->input->steps),
+            t->input->layers, out_plural(t->input->layers));
+    fprintf(f, "%-*s %6s %13s %13s %5s %8s %8s\n", NAME, "", "", "imbal. before", "after", "K/V",
+            "sent", "ms a");
+    fprintf(f, "%-*s %6s %6s %6s %6s %6s %5s %8s %8s\n", NAME, "strategy", "layers", "mean",
+            "worst", "mean", "worst", "cop.", "at most", "layer");
     for (int i = 0; i < t->n_strategies; i++) {
         const plan_strategy *s = &t->strategies[i];
         char name[TESS_STRATEGY_TEXT];
@@ -232,6 +226,8 @@ void plan_print(const plan_tally *t)
     }
     if (t->n_strategies > 1)
         print_line(t, "all", &t->all);
+    if (!t->made) /* of a file */
+        return;
     fprintf(f, "planned in %.1f us a layer", (double)t->plan_ns / 1e3 / (double)t->made);
     if (t->input->steps > 1)
         fprintf(f, "; %lld new plan%s after the first", (long long)t->replans,
@@ -260,8 +256,9 @@ void plan_set_json(plan_tally *t)
     out_set(c, o, "kv_copies_mean", out_number(s->copies_sum / n));
     out_set(c, o, "replans", json_integer(t->replans));
     out_set(c, o, "predicted_ms",
-            out_number(t->given->cluster ? s->predicted_ms / t->input->steps : NAN));
-    out_set(c, o, "plan_us_mean", out_number((double)t->plan_ns / 1e3 / (double)t->made));
+            out_number(s->predicted_ms >= 0 ? s->predicted_ms / t->input->steps : NAN));
+    out_set(c, o, "plan_us_mean",
+            out_number(t->made ? (double)t->plan_ns / 1e3 / (double)t->made : NAN));
     out_set(c, c->json, "summary", o);
     out_set(c, c->json, "plans", t->plans);
     t->plans = NULL;

@@ -104,13 +104,16 @@ TESS_API tess_status tess_work_imbalance(const tess_work *work, int layer, int u
  *   1,0,0,0.7382
  *
  * CSV as of RFC 4180, in UTF-8, with or without quotes, spaces, a byte order mark, CRLF, further
- * columns; columns and lines in any order. Steps and layers are numbers of 0 or more, heads are
+ * columns; columns and lines in any order. A table without the column step is step 0. Steps and
+ * layers are numbers of 0 or more, heads are
  * counted from 0 or from 1; every step has the same layers and every layer the same heads. */
 typedef struct tess_profile tess_profile;
 
 typedef struct {
     const char *column; /* the kept fraction, 0..1; NULL: "density". Files that call it "Sparsity"
                            exist; a name that contradicts this is worth a warning in the log. */
+    int meaning;        /* 1: the column is the kept fraction, 2: the dropped one, whatever its name
+                           says, without a warning; 0: the kept one */
 } tess_profile_opts;
 
 typedef struct {

@@ -18,14 +18,16 @@ TESS_BEGIN_DECLS
  *   tess_plan_report_write(report, "plan.html");
  *   tess_plan_report_destroy(report);
  *
- * A page stays below some 10 MB: of many steps and layers it shows every imbalance, but the details
- * of the first ones only, and says so. */
+ * A page stays below 2 MB: pictures of masks get smaller with the number of layers and heads; of
+ * very many steps and layers it shows every imbalance, but the details of the first ones only, and
+ * says so. */
 typedef struct tess_plan_report tess_plan_report;
 
 typedef struct {
     int64_t first_layer; /* the number of the plans' first layer, for the page */
     const char *input;   /* what is planned, a file's name, for title and header; NULL: not said */
     const char *command; /* that makes the page, for the header; NULL: not said */
+    const char *cluster; /* that times are predicted for, for the header; NULL: not said */
 } tess_plan_report_opts;
 
 TESS_API tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *opts,

@@ -30,7 +30,7 @@ enum {
 
 /* Of plan files. */
 #define TESS_PLAN_FORMAT "tessera-plan"
-enum { TESS_PLAN_VERSION = 1 };
+enum { TESS_PLAN_VERSION = 1, TESS_PLAN_VERSION_STEPS = 2 }; /* 2: of several steps */
 
 /* Memory: one arena, in which the plan itself and all arrays of its layers lie. */
 struct tess_plan {
@@ -215,5 +215,28 @@ int64_t tess__shares_union(const tess_plan_info *info, const tess_plan_layer *la
 
 /* tess_plan_load of a document that is open. */
 tess_status tess__plan_read(tess_ctx *ctx, const tess__json *doc, tess_plan **plan);
+
+/* A plan of n layers, whose other facts are members of root. */
+tess_status tess__plan_read_layers(tess_ctx *ctx, const tess__json_node *root,
+                                   const tess__json_node *layers, size_t n, tess_plan **plan);
+
+/* ---- plan_write.c ---------------------------------------------------------------------------- */
+
+/* Members of a plan but for format, version and layers. */
+void tess__plan_add_info(tess__jw *w, const tess_plan_info *info);
+
+/* A layer as an object; loads (heads) and runner_up where they are not NULL. */
+void tess__plan_add_layer(tess__jw *w, const tess_plan_info *info, const tess_plan_layer *layer,
+                          const int64_t *loads, const char *runner_up);
+
+/* ---- plan_file_read.c ------------------------------------------------------------------------ */
+
+/* The plan of the last step of a file of several. */
+tess_status tess__plan_read_last(tess_ctx *ctx, const tess__json_node *document, tess_plan **plan);
+
+/* tess_plan_file_open of a document that is open. */
+struct tess_plan_file;
+tess_status tess__plan_file_read(tess_ctx *ctx, const tess__json *doc,
+                                 struct tess_plan_file **file);
 
 #endif

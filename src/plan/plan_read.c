@@ -135,10 +135,10 @@ static tess_status read_info(const tess__json_node *root, tess__arena *arena, te
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 static const char *const layer_members[] = {
-    "method",     "ulysses",    "ring",     "selective",    "placement",  "load_max",
-    "load_bound", "load_total", "rho_ring", "rho_free",     "rho_global", "rho_before",
-    "kv_copies",  "moved_q",    "moved_k",  "q_cuts",       "k_cuts",     "q_order",
-    "k_order",    "head_group", "shares",   "predicted_ns", "bytes"};
+    "method",       "ulysses",  "ring",     "selective",  "placement",  "load_max",   "load_bound",
+    "load_total",   "rho_ring", "rho_free", "rho_global", "rho_before", "kv_copies",  "moved_q",
+    "moved_k",      "q_cuts",   "k_cuts",   "q_order",    "k_order",    "head_group", "shares",
+    "predicted_ns", "bytes",    "loads",    "runner_up"};
 enum { LAYER_MEMBERS = sizeof layer_members / sizeof layer_members[0] };
 
 static tess_status read_degrees(const tess__json_node *node, const tess_plan_info *info, int whole,
@@ -306,6 +306,7 @@ static tess_status read_layer(const tess__json_node *node, tess_plan *plan, tess
     return TESS_OK;
 }
 
+/* tess__plan_read_layers of a plan that is there. */
 static tess_status read_layers(const tess__json_node *layers, tess_plan *plan)
 {
     tess_status status = TESS_OK;
@@ -325,24 +326,31 @@ tess_status tess__plan_read(tess_ctx *ctx, const tess__json *doc, tess_plan **pl
     static const char *const formats[] = {TESS_PLAN_FORMAT};
     const tess__json_node document = tess__json_root(doc);
     tess__json_node root, layers;
-    int ignored = 0;
+    int ignored = 0, version = 0;
     size_t n = 0;
     TESS_TRY(tess__json_object(document, NULL, 0, &root));
     TESS_TRY(tess__json_enum(tess__json_member(&root, "format"), formats, 1, &ignored));
     TESS_TRY(tess__json_int(tess__json_member(&root, "version"), TESS_PLAN_VERSION,
-                            TESS_PLAN_VERSION, &ignored));
+                            TESS_PLAN_VERSION_STEPS, &version));
+    if (version == TESS_PLAN_VERSION_STEPS)
+        return tess__plan_read_last(ctx, &document, plan);
     TESS_TRY(tess__json_object(document, plan_members, PLAN_MEMBERS, &root));
     TESS_TRY(tess__json_array(tess__json_member(&root, "layers"), 1, 65536, &layers, &n));
+    return tess__plan_read_layers(ctx, &root, &layers, n, plan);
+}
 
+tess_status tess__plan_read_layers(tess_ctx *ctx, const tess__json_node *root,
+                                   const tess__json_node *layers, size_t n, tess_plan **plan)
+{
     tess__arena scratch = {.ctx = ctx};
     tess_plan_info info = {.layers = (int)n};
     tess_plan *made = NULL;
-    tess_status status = read_info(&root, &scratch, &info);
+    tess_status status = read_info(root, &scratch, &info);
     if (status == TESS_OK)
-        status = tess__plan_new(ctx, doc->name, &info, &made);
+        status = tess__plan_new(ctx, root->doc->name, &info, &made);
     tess__arena_free(&scratch);
     if (status == TESS_OK)
-        status = read_layers(&layers, made);
+        status = read_layers(layers, made);
     if (status == TESS_OK)
         *plan = made;
     else

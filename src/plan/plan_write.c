@@ -22,10 +22,8 @@ static void add_table(tess__jw *w, const char *key, const int32_t *values, size_
     tess__jw_end(w, ']');
 }
 
-static void add_info(tess__jw *w, const tess_plan_info *info)
+void tess__plan_add_info(tess__jw *w, const tess_plan_info *info)
 {
-    tess__jw_text(w, "format", TESS_PLAN_FORMAT);
-    tess__jw_int(w, "version", TESS_PLAN_VERSION);
     tess__jw_int(w, "ranks", info->ranks);
     tess__jw_int(w, "nodes", info->nodes);
     tess__jw_int(w, "heads", info->heads);
@@ -72,7 +70,8 @@ static void add_head_groups(tess__jw *w, const tess_plan_info *info, const tess_
         add_table(w, "k_order", layer->k_order, groups, (size_t)info->k_blocks);
 }
 
-static void add_layer(tess__jw *w, const tess_plan_info *info, const tess_plan_layer *layer)
+void tess__plan_add_layer(tess__jw *w, const tess_plan_info *info, const tess_plan_layer *layer,
+                          const int64_t *loads, const char *runner_up)
 {
     tess__jw_begin(w, NULL, '{');
     tess__jw_text(w, "method", tess_plan_method_name(layer->strategy.method));
@@ -96,6 +95,10 @@ static void add_layer(tess__jw *w, const tess_plan_info *info, const tess_plan_l
         tess__jw_int(w, "predicted_ns", layer->predicted_ns);
     if (layer->bytes >= 0)
         tess__jw_int(w, "bytes", layer->bytes);
+    if (loads)
+        tess__jw_row_i64(w, "loads", loads, (size_t)info->heads);
+    if (runner_up)
+        tess__jw_text(w, "runner_up", runner_up);
     if (layer->head_group)
         add_head_groups(w, info, layer);
     else
@@ -107,10 +110,12 @@ static void add_plan(tess__jw *w, const void *user)
 {
     const tess_plan *plan = user;
     tess__jw_begin(w, NULL, '{');
-    add_info(w, &plan->info);
+    tess__jw_text(w, "format", TESS_PLAN_FORMAT);
+    tess__jw_int(w, "version", TESS_PLAN_VERSION);
+    tess__plan_add_info(w, &plan->info);
     tess__jw_begin(w, "layers", '[');
     for (int i = 0; i < plan->info.layers; i++)
-        add_layer(w, &plan->info, &plan->layers[i]);
+        tess__plan_add_layer(w, &plan->info, &plan->layers[i], NULL, NULL);
     tess__jw_end(w, ']');
     tess__jw_end(w, '}');
 }

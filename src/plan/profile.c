@@ -2,7 +2,8 @@
 /* profile.c - densities of heads over layers and steps, from a table in a CSV file.
  *
  * Lines may come in any order: they are gathered, sorted by (step, layer, head), and must then be
- * every step x every layer x every head, each once. Memory: 40 bytes a line while reading, 8 after.
+ * every step x every layer x every head, each once; a table without steps is one step, 0. Memory:
+ * 40 bytes a line while reading, 8 after.
  *
  * The column is taken as the kept fraction, whatever it is called. Two kinds of name earn a
  * warning: one that speaks of sparsity, which is the dropped fraction by name, and one that speaks
@@ -33,6 +34,7 @@ typedef struct {
     const char *names[COLUMNS];
     char value_name[TESS_CSV_QUOTE]; /* as the file writes it */
     int column[COLUMNS], n_columns;
+    int meaning;
     record *records;
     size_t n;
     int64_t room; /* of records */
@@ -74,7 +76,7 @@ static tess_status read_header(reader *r)
         end--;
     const tess__csv_field header = {csv->text + begin, end - begin};
     for (int c = 0; c < COLUMNS; c++)
-        if (r->column[c] < 0)
+        if (r->column[c] < 0 && c != STEP)
             return tess__fail(TESS_EFORMAT, "%s: line %lld: no column \"%s\" among %s", csv->name,
                               (long long)csv->line, r->names[c], tess__csv_quote(&header, quote));
     return TESS_OK;
@@ -100,12 +102,15 @@ static tess_status read_value(const reader *r, const tess__csv_field *field, rec
         return tess__fail(TESS_EFORMAT, "%s: line %lld: %s is \"%s\", must be a number 0..1",
                           r->csv.name, (long long)r->csv.line, r->value_name,
                           tess__csv_quote(field, quote));
+    if (r->meaning == 2)
+        to->density = 1.0 - to->density;
     return TESS_OK;
 }
 
 static tess_status read_record(reader *r, record *to)
 {
     int at = 0;
+    to->key[STEP] = 0; /* of a table without steps */
     to->line = r->csv.line;
     do {
         tess__csv_field field;
@@ -284,6 +289,8 @@ static int has_part(const char *name, const char *part)
 
 static void warn_of_name(const reader *r)
 {
+    if (r->meaning)
+        return;
     double sum = 0.0;
     for (size_t i = 0; i < r->n; i++)
         sum += r->records[i].density;
@@ -329,6 +336,7 @@ tess_status tess__profile_read(tess_ctx *ctx, const char *name, const void *text
     const char *column = opts && opts->column ? opts->column : "density";
     reader r = {.ctx = ctx,
                 .csv = tess__csv_start(name, text, bytes),
+                .meaning = opts ? opts->meaning : 0,
                 .names = {"step", "layer", "head", column}};
     const tess_status status = parse(&r, profile);
     tess__free(ctx, r.records);
@@ -347,6 +355,8 @@ tess_status tess_profile_open(tess_ctx *ctx, const char *path, const tess_profil
                 return tess__invalid(
                     __func__, "column is \"%s\", must be that of the kept fraction", opts->column);
     }
+    if (opts)
+        TESS_TRY(tess__check_range(__func__, "meaning", opts->meaning, 0, 2));
     tess__source source;
     TESS_TRY(tess__source_open(path, &source));
     const tess_status status =

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_detail.c - one layer of a plan as the page draws it.
  *
- *   {"step":..,"layer":..,"strategy":"..","shares":[[rank,head,q_begin,q_end,load],..],
+ *   {"step":..,"layer":..,"strategy":"..","ms":..,"shares":[[rank,head,q_begin,q_end,load],..],
  *    "before":[load of each rank, contiguous] or null,
  *    "maps":[{"head":..,"density":..,"rows":..,"columns":..,"cells":"base64","key_cuts":[..]},..]}
  *
- * A map is the head's mask in the order of the plan, shrunk to at most CELLS x CELLS cells; a cell
- * is the fraction of its blocks that are selected, 0..255. Cost: O(heads q_blocks), for each map
- * O(q_blocks k_blocks).
+ * A map is the head's mask in the order of the plan, shrunk to at most `cells` x `cells` cells; a
+ * cell is the fraction of its blocks that are selected, 0..255. Cost: O(heads q_blocks), and
+ * O(q_blocks k_blocks) for each map.
  */
 #include "plan_page.h"
 
 #include "tessera/advanced/explain.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { CELLS = 96 };
+enum { CELLS = TESS_DETAIL_CELLS };
 
 /* Work of the share's query blocks; rows has the load of each query block of its head. */
 static int64_t share_load(const tess__detail *d, const tess_share *share, const int64_t *rows)
@@ -73,8 +74,8 @@ static tess_status draw_mask(const tess__detail *d, int head, const int32_t *q_o
 {
     *selected = 0;
     memset(map->counts, 0, sizeof map->counts);
-    map->rows = TESS_MIN(d->q_blocks, CELLS);
-    map->columns = TESS_MIN(d->k_blocks, CELLS);
+    map->rows = TESS_MIN(d->q_blocks, d->cells);
+    map->columns = TESS_MIN(d->k_blocks, d->cells);
     for (int32_t i = 0; i < d->q_blocks; i++) {
         const uint64_t *bits;
         TESS_TRY(tess_work_mask_row(d->work, d->index, head, q_order ? q_order[i] : i, &bits));
@@ -148,6 +149,9 @@ tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup 
     tess__jw_int(&w, "step", detail->step);
     tess__jw_int(&w, "layer", detail->number);
     tess__jw_text(&w, "strategy", strategy);
+    tess__jw_real(&w, "ms",
+                  detail->layer->predicted_ns < 0 ? (double)NAN
+                                                  : (double)detail->layer->predicted_ns / 1e6);
     tess_status status = add_shares(detail, rows, &w);
     if (!status)
         status = add_before(detail, &w);

@@ -13,12 +13,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { DETAIL_BYTES_MAX = 8 << 20 };
+enum { DETAIL_BYTES_MAX = 7 << 18, MASK_BYTES = 5 << 18, CELLS_LEAST = 16 };
 
 /* A layer in one step. */
 typedef struct {
     double before, after; /* imbalance; before: NaN where heads do not divide */
     double copies;        /* of K and V, mean over heads */
+    double ms;            /* predicted; NaN: not predicted */
 } layer_numbers;
 
 struct tess_plan_report {
@@ -30,7 +31,7 @@ struct tess_plan_report {
     int64_t *step;          /* (steps) */
     layer_numbers *numbers; /* (steps x layers of a step) */
     int64_t step_room, number_room;
-    tess__markup detail, input, command;
+    tess__markup detail, input, command, cluster;
     char strategy[TESS_STRATEGY_TEXT]; /* of all layers, if they agree */
 };
 
@@ -41,16 +42,17 @@ tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *
     tess_plan_report *r = tess__alloc_zero(ctx, sizeof *r);
     if (!r)
         return TESS_ENOMEM;
-    r->ctx = r->detail.ctx = r->input.ctx = r->command.ctx = ctx;
+    r->ctx = r->detail.ctx = r->input.ctx = r->command.ctx = r->cluster.ctx = ctx;
     r->first_layer = opts ? opts->first_layer : 0;
     tess__markup_print(&r->input, "%s", opts && opts->input ? opts->input : "");
     tess__markup_print(&r->command, "%s", opts && opts->command ? opts->command : "");
-    const tess_status status = r->input.status ? r->input.status : r->command.status;
-    if (status == TESS_OK)
-        *report = r;
-    else
+    tess__markup_print(&r->cluster, "%s", opts && opts->cluster ? opts->cluster : "");
+    if (r->input.status || r->command.status || r->cluster.status) {
         tess_plan_report_destroy(r);
-    return status;
+        return TESS_ENOMEM;
+    }
+    *report = r;
+    return TESS_OK;
 }
 
 void tess_plan_report_destroy(tess_plan_report *report)
@@ -62,7 +64,19 @@ void tess_plan_report_destroy(tess_plan_report *report)
     tess__markup_free(&report->detail);
     tess__markup_free(&report->input);
     tess__markup_free(&report->command);
+    tess__markup_free(&report->cluster);
     tess__free(report->ctx, report);
+}
+
+/* Cells of a side of a mask's picture, so that the masks of all layers of a step fit in the page: a
+ * cell is a byte, 4 / 3 in base64. */
+static int cells_of(const tess_plan_report *r)
+{
+    const int64_t room = (int64_t)MASK_BYTES * 3 / 4 / ((int64_t)r->info.layers * r->info.heads);
+    int cells = CELLS_LEAST;
+    while (cells < TESS_DETAIL_CELLS && (int64_t)(cells + 1) * (cells + 1) <= room)
+        cells++;
+    return cells;
 }
 
 static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan *plan,
@@ -76,6 +90,7 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
     TESS_TRY(tess_plan_imbalance(plan, index, work, TESS_RHO_RING, &numbers.after));
     numbers.before = numbers.before < 0 ? NAN : numbers.before;
     numbers.copies = layer.kv_copies;
+    numbers.ms = layer.predicted_ns < 0 ? (double)NAN : (double)layer.predicted_ns / 1e6;
     r->numbers[r->layers++] = numbers;
     tess_strategy_format(&layer.strategy, strategy);
     if (r->layers > 1 && strcmp(strategy, r->strategy) != 0)
@@ -92,6 +107,7 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
         .heads = r->info.heads,
         .q_blocks = shape->q_blocks,
         .k_blocks = shape->k_blocks,
+        .cells = cells_of(r),
         .plan = plan,
         .layer = &layer,
         .work = work,
@@ -157,13 +173,14 @@ tess_status tess_plan_report_add(tess_plan_report *report, int64_t step, const t
 
 static void add_tiles(const tess_plan_report *r, tess__markup *page)
 {
-    double before = 0, before_max = 0, after = 0, after_max = 0, copies = 0;
+    double before = 0, before_max = 0, after = 0, after_max = 0, copies = 0, ms = 0;
     int64_t divided = 0;
     for (int64_t i = 0; i < r->layers; i++) {
         const layer_numbers *n = &r->numbers[i];
         after += n->after;
         after_max = TESS_MAX(n->after, after_max);
         copies += n->copies;
+        ms += n->ms;
         if (isnan(n->before))
             continue;
         divided++;
@@ -174,6 +191,9 @@ static void add_tiles(const tess_plan_report *r, tess__markup *page)
     tess__page_tile(page, "ranks", "%d", r->info.ranks);
     tess__page_tile(page, "layers x steps", "%d x %lld", r->info.layers, (long long)r->steps);
     tess__page_tile(page, "heads", "%d", r->info.heads);
+    tess__page_tile(page, "tokens", "%lld", (long long)r->info.tokens_q);
+    if (!isnan(ms))
+        tess__page_tile(page, "ms a step, predicted", "%.4g", ms / (double)r->steps);
     if (divided == r->layers) { /* means over the same layers */
         tess__page_tile(page, "imbalance before, mean", "%.3f", before / (double)r->layers);
         tess__page_tile(page, "before, worst layer", "%.3f", before_max);
@@ -186,11 +206,16 @@ static void add_tiles(const tess_plan_report *r, tess__markup *page)
 
 static void add_figures(const tess_plan_report *r, tess__markup *page)
 {
-    static const tess__figure imbalance = {
-        "imbalance",
-        "The slowest rank's work over the mean: 1 means that no rank waits. Several steps lie over "
-        "each other, later ones darker.",
-        NULL};
+    static const tess__figure imbalance = {"imbalance",
+                                           "The slowest rank's work over the mean: 1 means that no "
+                                           "rank waits. A line is the mean over "
+                                           "steps, its band reaches from the least to the most.",
+                                           NULL};
+    static const tess__figure times = {"times", "Predicted time of each layer, mean over steps.",
+                                       NULL};
+    static const tess__figure strategies = {
+        "strategies", "Layers by strategy, as planned in the step shown below.",
+        "<table class=\"plain\"></table>"};
     static const tess__figure before = {
         "before", "Contiguous heads and blocks at the same degrees, for comparison.", NULL};
     static const tess__figure after = {
@@ -206,6 +231,12 @@ static void add_figures(const tess_plan_report *r, tess__markup *page)
         "<div class=\"maps\"></div>"};
     tess__markup_print(page, "<h2>Imbalance by layer</h2>\n");
     tess__page_figure(page, &imbalance);
+    if (!isnan(r->numbers[0].ms)) {
+        tess__markup_print(page, "<h2>Time by layer</h2>\n");
+        tess__page_figure(page, &times);
+    }
+    tess__markup_print(page, "<h2>Strategy by layer</h2>\n");
+    tess__page_figure(page, &strategies);
     tess__markup_print(page, "<h2>One layer: <span id=\"strategy\"></span></h2>\n");
     if (r->details < r->layers)
         tess__markup_print(page, "<p>Details of the first %lld of %lld layers.</p>\n",
@@ -220,15 +251,17 @@ static void add_figures(const tess_plan_report *r, tess__markup *page)
     }
 }
 
-/* [[a layer's imbalance ...] for each step] */
-static void add_imbalance(tess__jw *w, const char *key, const tess_plan_report *r, int planned)
+typedef enum { BEFORE, AFTER, TIME } column;
+
+/* [[a layer's number ...] for each step] */
+static void add_numbers(tess__jw *w, const char *key, const tess_plan_report *r, column which)
 {
     const layer_numbers *n = r->numbers;
     tess__jw_begin(w, key, '[');
     for (int64_t step = 0; step < r->steps; step++) {
         tess__jw_begin(w, NULL, '[');
         for (int layer = 0; layer < r->info.layers; layer++, n++)
-            tess__jw_real(w, NULL, planned ? n->after : n->before);
+            tess__jw_real(w, NULL, which == AFTER ? n->after : which == BEFORE ? n->before : n->ms);
         tess__jw_end(w, ']');
     }
     tess__jw_end(w, ']');
@@ -247,8 +280,9 @@ static void add_data(const tess_plan_report *r, tess__markup *data)
         tess__jw_int(&w, NULL, r->first_layer + layer);
     tess__jw_end(&w, ']');
     tess__jw_row_i64(&w, "steps", r->step, (size_t)r->steps);
-    add_imbalance(&w, "before", r, 0);
-    add_imbalance(&w, "after", r, 1);
+    add_numbers(&w, "before", r, BEFORE);
+    add_numbers(&w, "after", r, AFTER);
+    add_numbers(&w, "ms", r, TIME);
     tess__jw_elements(&w, "details", r->detail.data, r->detail.size);
     tess__jw_end(&w, '}');
 }
@@ -265,7 +299,13 @@ tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
              r->input.size ? " of " : "", r->input.data ? r->input.data : "", r->info.ranks);
     tess__page_begin(&page, title, 0);
     tess__page_subtitle(&page, r->strategy);
-    tess__page_made(&page, r->input.data, r->command.data);
+    char date[64];
+    tess__page_now(date);
+    const tess__fact facts[] = {{"input", r->input.data, 0},
+                                {"cluster", r->cluster.data, 0},
+                                {"date", date, 0},
+                                {"command", r->command.data, 1}};
+    tess__page_facts(&page, facts, (int)(sizeof facts / sizeof *facts));
     add_tiles(r, &page);
     add_figures(r, &page);
     add_data(r, &data);

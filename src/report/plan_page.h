@@ -12,10 +12,13 @@ typedef struct {
     int index;            /* the layer's in plan and work */
     int ranks, heads;
     int32_t q_blocks, k_blocks;
+    int cells; /* of a side of a mask's picture, at most */
     const tess_plan *plan;
     const tess_plan_layer *layer;
     const tess_work *work;
 } tess__detail;
+
+enum { TESS_DETAIL_CELLS = 96 }; /* the most */
 
 /* Adds the layer as a JSON object: head loads, shares, the contiguous loads of ranks, and masks of
  * up to maps heads. */

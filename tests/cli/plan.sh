@@ -26,7 +26,8 @@ tessera plan --density p.csv --ranks 2 --speeds 3,1 --step 1 --layer 0 | still
 tessera plan --density p.csv --ranks 2 --equal-heads --whole-heads --whole-keys --step 1 --layer 0 | still
 echo "- files"
 tessera plan --density p.csv --ranks 3 --out plan.json --html page.html | tail -2
-tessera plan --density p.csv --ranks 3 --out again.json >/dev/null && cmp plan.json again.json
+cp plan.json before.json
+tessera plan --density p.csv --ranks 3 --out plan.json --html page.html >/dev/null && cmp plan.json before.json
 python3 "$CASES/make.py" m.npy m:U8:2x3x8x8:1,0,0,1,1,0,1
 tessera plan --mask m.npy --ranks 2 --ulysses 1 --ring 2 --out ring.json --html ring.html | still
 grep -c '<figure' page.html ring.html

@@ -10,7 +10,7 @@ import re
 text = open("page.html", encoding="utf-8").read()
 page = json.loads(re.search(r'<script[^>]*application/json[^>]*>(.*?)</script>', text, re.S).group(1))
 result = json.load(open("out.json"))
-made, printed = json.load(open("plan.json"))["layers"], result["plans"][-1]["layers"]
+made, printed = json.load(open("plan.json"))["steps"][-1]["layers"], result["plans"][-1]["layers"]
 for i, (a, b) in enumerate(zip(made, printed)):
     before, after = page["before"][-1][i], page["after"][-1][i]
     assert a["rho_before"] == b["rho_before"], (a["rho_before"], b["rho_before"])

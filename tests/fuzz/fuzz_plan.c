@@ -6,6 +6,7 @@
  */
 #include "plan/plan_internal.h"
 #include "tessera/advanced/exchange.h"
+#include "tessera/advanced/plan_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,19 @@ static void walk(const tess_plan *plan, int layer)
     }
 }
 
+static void walk_file(tess_plan_file *file)
+{
+    tess_plan_file_view v;
+    tess_work *work;
+    MUST(tess_plan_file_query(file, &v) == TESS_OK && v.steps > 0);
+    for (int i = 0; i < v.steps; i++) {
+        MUST(tess_plan_check(v.plan[i], NULL) == TESS_OK);
+        if (tess_plan_file_work(file, i, &work) == TESS_OK)
+            tess_work_destroy(work);
+    }
+    tess_plan_file_destroy(file);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     tess_ctx *ctx = NULL;
@@ -48,6 +62,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MUST(tess_ctx_create(&(tess_ctx_opts){.isa = "base", .threads = 1}, &ctx) == TESS_OK);
     tess_status status = tess__json_open(ctx, "fuzz.json", (const char *)data, size, &doc);
     if (status == TESS_OK) {
+        tess_plan_file *file = NULL;
+        if (tess__plan_file_read(ctx, &doc, &file) == TESS_OK)
+            walk_file(file);
+        else
+            MUST(!file);
         status = tess__plan_read(ctx, &doc, &plan);
         tess__json_close(&doc);
     }

@@ -66,6 +66,7 @@ static tess_status make_scratch(tess__arena *arena, const tess__mix_rules *r, in
 static int lay_all(tess__mix_lay *lay, double limit)
 {
     const double total_speed = lay->rules->total_speed;
+    double growth = 0.0002;
     for (int i = 0; i < RAISES; i++) {
         const double left = tess__mix_lay_run(lay, limit);
         if (left <= 0.0)
@@ -73,8 +74,9 @@ static int lay_all(tess__mix_lay *lay, double limit)
         if (lay->rules->whole_clips)
             return 0;
         /* Time was short: by what is left. Memory was: by ever more. */
-        const double more = left / total_speed, growth = i < 8 ? 0.002 : 0.002 * (1 << (i - 7));
-        limit += TESS_MAX(more * 1.01, limit * TESS_MIN(i < 3 ? 0.0002 : growth, 1.0));
+        const double more = left / total_speed;
+        limit += TESS_MAX(more * 1.01, limit * growth);
+        growth = i < 3 ? growth : i == 3 ? 0.002 : TESS_MIN(growth * (i < 8 ? 1.0 : 2.0), 1.0);
     }
     return 0;
 }

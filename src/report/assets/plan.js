@@ -3,17 +3,55 @@
 const find = (id) => document.getElementById(id);
 const hasBefore = data.before.some((row) => row.some((v) => v !== null));
 
-function drawImbalance() {
-  const points = (row) => row.map((v, i) => [data.layers[i], v]);
-  const series = [];
-  data.steps.forEach((step, i) => {
-    const faint = data.steps.length > 1 ? 0.35 + (0.65 * (i + 1)) / data.steps.length : 1;
-    if (hasBefore) series.push({ name: `contiguous, step ${step}`, colour: "var(--before)", opacity: faint, points: points(data.before[i]) });
-    series.push({ name: `planned, step ${step}`, colour: "var(--after)", opacity: faint, points: points(data.after[i]) });
+// A line of means over steps, with a band from the least to the most of each layer.
+function overSteps(name, fill, table) {
+  const points = [], band = [];
+  data.layers.forEach((layer, i) => {
+    const values = table.map((row) => row[i]).filter((v) => v !== null);
+    points.push([layer, values.length ? values.reduce((sum, v) => sum + v, 0) / values.length : null]);
+    band.push([layer, values.length ? Math.min(...values) : null, values.length ? Math.max(...values) : null]);
   });
-  const names = [{ name: "planned", colour: "var(--after)" }];
-  if (hasBefore) names.unshift({ name: "contiguous heads and blocks", colour: "var(--before)" });
-  lines(find("imbalance"), { label: "imbalance by layer", x: "layer", y: "imbalance: slowest rank / mean", series, names, low: 1 });
+  return { name, colour: fill, points, band: data.steps.length > 1 ? band : [] };
+}
+
+function drawImbalance() {
+  const series = [overSteps("planned", "var(--after)", data.after)];
+  if (hasBefore) series.unshift(overSteps("contiguous heads and blocks", "var(--before)", data.before));
+  const most = Math.max(...data.after.flat(), ...data.before.flat().filter((v) => v !== null));
+  lines(find("imbalance"), { label: "imbalance by layer", x: "layer", y: "imbalance: slowest rank / mean", series, low: 1, high: Math.max(most * 1.02, 1.01) });
+}
+
+function drawTimes() {
+  if (!find("times")) return;
+  lines(find("times"), { label: "predicted time by layer", x: "layer", y: "ms", series: [overSteps("predicted", "var(--after)", data.ms)], low: 0, high: Math.max(...data.ms.flat()) * 1.05 });
+}
+
+// Runs of numbers: 0-3, 7, 9-39.
+function ranges(list) {
+  const runs = [];
+  for (const v of list) {
+    const last = runs[runs.length - 1];
+    if (last && v === last[1] + 1) last[1] = v;
+    else runs.push([v, v]);
+  }
+  return runs.map(([a, b]) => (a === b ? a : `${a}-${b}`)).join(", ");
+}
+
+function drawStrategies(step) {
+  const table = find("strategies").querySelector("table"), kinds = new Map();
+  for (const d of data.details.filter((one) => one.step === step)) {
+    if (!kinds.has(d.strategy)) kinds.set(d.strategy, []);
+    kinds.get(d.strategy).push(d);
+  }
+  table.replaceChildren();
+  const head = element("tr", {}, table);
+  for (const name of ["strategy", "layers", "ms a layer"]) element("th", {}, head, name);
+  for (const [strategy, list] of kinds) {
+    const row = element("tr", {}, table), times = list.map((d) => d.ms).filter((v) => v !== null);
+    element("td", {}, row, strategy);
+    element("td", {}, row, ranges(list.map((d) => d.layer)));
+    element("td", {}, row, times.length ? short(times.reduce((sum, v) => sum + v, 0) / times.length) : "–");
+  }
 }
 
 
@@ -75,7 +113,8 @@ function drawMasks(d) {
 
 function drawDetail() {
   const d = data.details[chosen()];
-  find("strategy").textContent = d.strategy;
+  find("strategy").textContent = d.ms === null ? d.strategy : `${d.strategy}, ${short(d.ms)} ms`;
+  drawStrategies(d.step);
   drawLoads(d);
   drawHeads(d);
   drawMasks(d);
@@ -85,5 +124,6 @@ const names = data.details.map((d) => (data.steps.length > 1 ? `step ${d.step}, 
 const chosen = slider(find("controls"), "Shown below: ", names, drawDetail);
 start(() => {
   drawImbalance();
+  drawTimes();
   drawDetail();
 });

@@ -52,8 +52,7 @@ typedef struct {
     plan_tally tally;
 } job;
 
-/* A method that distributes whole heads does so over all ranks, unless degrees are given. */
-static int default_ulysses(const tess_plan_opts *o, int heads)
+int plan_default_ulysses(const tess_plan_opts *o, int heads)
 {
     const tess_strategy *s = &o->strategy;
     const int named = s->method != TESS_PLAN_AUTO && s->method != TESS_PLAN_FRACTIONAL;
@@ -142,7 +141,7 @@ static tess_status prepare(job *j)
     if (v->out)
         TRY(create_file(j));
     j->opts = v->opts;
-    j->opts.strategy.ulysses = default_ulysses(&v->opts, j->input.heads);
+    j->opts.strategy.ulysses = plan_default_ulysses(&v->opts, j->input.heads);
     j->opts.memory = isnan(v->memory) ? 0 : (int64_t)(v->memory * 1073741824.0);
     j->opts.whole_keys = v->whole_keys;
     j->opts.speeds = j->speeds;
@@ -222,11 +221,17 @@ static tess_status finish(job *j)
 
 static tess_status run(cli *c, const void *given)
 {
-    job j = {.c = c, .given = given};
-    if (j.given->file)
-        return plan_show_run(c, given);
-    if (j.given->clips)
-        return plan_clips_run(c, given);
+    plan_values own = *(const plan_values *)given;
+    int ranks[PLAN_RANKS], n;
+    TRY(plan_ranks(c, own.ranks, ranks, PLAN_RANKS, &n));
+    own.opts.ranks = ranks[0];
+    if (n > 1)
+        return plan_scaling_run(c, &own, ranks, n);
+    if (own.file)
+        return plan_show_run(c, &own);
+    if (own.clips)
+        return plan_clips_run(c, &own);
+    job j = {.c = c, .given = &own};
     tess_status status = prepare(&j);
     for (int i = 0; status == TESS_OK && i < j.input.steps; i++) {
         progress_span(c, "planning steps", j.input.steps);
@@ -274,7 +279,9 @@ static opt options[] = {
      .help = "the column is the kept fraction, whatever its name says"},
     {"dropped", 0, OPT_FLAG, offsetof(plan_values, dropped),
      .help = "the column is the dropped fraction: density is 1 minus it"},
-    PLAN("ranks", "P", ranks),
+    {"ranks", 0, OPT_STRING, offsetof(plan_values, ranks), "P[,P...]", .initial = "8",
+     .help = "ranks, 1..65536; several numbers print a table of predicted time, imbalance, bytes "
+             "and memory over them, and where more ranks stop paying"},
     PLAN("nodes", "N", nodes),
     {"cluster", 0, OPT_STRING, offsetof(plan_values, cluster), "NAME|FILE",
      .help = "machine to predict times on: a shipped name or a JSON file; without it plans are "
@@ -344,6 +351,7 @@ static const example examples[] = {
     {"tessera plan --mask masks.npy --ranks 16 --cluster h100 --explain", "times, and why"},
     {"tessera plan --density profile.csv --ranks 7 --method fractional --html plan.html",
      "any number of ranks, and a page"},
+    {"tessera plan --density profile.csv --cluster h100 --ranks 8,16,32,64", "how it scales"},
     {"tessera plan run.plan.json --check masks.npy", "a plan of before, under other masks"},
     {"tessera plan --density profile.csv --replan-above 1.1 --method db-sp", "as db-SP does it"},
     {"tessera plan --clips mix.csv --ranks 32 --cluster h100 --layers 40 --pass train",

@@ -13,6 +13,7 @@ typedef struct {
     const char *check; /* the work it is checked with */
     const char *density, *mask, *column;
     int kept, dropped;
+    const char *ranks; /* one number, which opts.ranks then is, or several */
     tess_plan_opts opts;
     const char *cluster, *speeds, *out, *html;
     int64_t tokens, group, layer, step;
@@ -29,6 +30,17 @@ typedef struct {
 tess_status plan_speeds(cli *c, const plan_values *v, int32_t **speeds);
 /* The cluster, with the rate of attention that was given instead of its own. */
 tess_status plan_cluster(cli *c, const plan_values *v, tess_cluster **cluster);
+
+/* A method that distributes whole heads does so over all ranks, unless degrees are given. */
+int plan_default_ulysses(const tess_plan_opts *o, int heads);
+
+/* ---- plan_scaling.c -------------------------------------------------------------------------- */
+
+enum { PLAN_RANKS = 64 };
+/* "8", "4,8,16": up to `room` numbers. */
+tess_status plan_ranks(cli *c, const char *text, int *ranks, int room, int *n);
+/* A table over numbers of ranks. */
+tess_status plan_scaling_run(cli *c, const plan_values *v, const int *ranks, int n);
 
 /* ---- plan_show.c ----------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static const uint64_t PLANS_HASH = 0x29914793a71d9c3e;
+static const uint64_t PLANS_HASH = 0x5519a2394bc41eac;
 
 /* ---- candidates and reasons ------------------------------------------------------------------ */
 

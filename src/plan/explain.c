@@ -97,6 +97,15 @@ static double ratio(int64_t a, int64_t b)
     return b > 0 ? (double)a / (double)b : 1.0;
 }
 
+/* A bound of the time, and what has the larger part of the loss: compute_ns is a bound too. */
+static void add_slower(char why[TESS_REASON_BYTES], const tess_candidate *c,
+                       const tess_candidate *best)
+{
+    const int attention = 2 * (c->compute_ns - best->compute_ns) > c->ns - best->ns;
+    add(why, "at least %.2fx slower by ", ratio(c->ns, best->ns), 0.0);
+    add(why, attention ? "attention" : "exchanges", 0.0, 0.0);
+}
+
 void tess__candidate_reason(const tess__task *task, const tess_candidate *c,
                             const tess_candidate *best, int bounded, char why[TESS_REASON_BYTES])
 {
@@ -116,7 +125,7 @@ void tess__candidate_reason(const tess__task *task, const tess_candidate *c,
     snprintf(why, TESS_REASON_BYTES, "not chosen: ");
     if (bounded) {
         if (timed)
-            add(why, "at least %.2fx slower", ratio(c->ns, best->ns), 0.0);
+            add_slower(why, c, best);
         else if (percent(c->rho) > percent(best->rho))
             add(why, "imbalance at least %.2f against %.2f", c->rho, best->rho);
         else

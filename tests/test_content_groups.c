@@ -30,10 +30,10 @@ static void group(int threads, const float *q, int32_t n, const int64_t *bounds,
 
 static void check_permutation(const int32_t *rows, int64_t n)
 {
-    uint8_t seen[TOKENS] = {0};
+    uint8_t found[TOKENS] = {0};
     for (int64_t i = 0; i < n; i++) {
         assert_in_range(rows[i], 0, n - 1);
-        assert_false(seen[rows[i]]++);
+        assert_false(found[rows[i]]++);
     }
 }
 

@@ -37,6 +37,7 @@ SEES = {
     "search": CORE + " comm trace timeline sim/overlap sim",
     "media": "kernels base file",
     "model": CORE + " comm exec cp media",
+    "model/lists": CORE + " comm exec cp media model",
     "data": "kernels base options file media",
     "optim": CORE + " comm exec cp media model data",
     "dsv": CORE + " comm exec cp media model data optim",

@@ -105,7 +105,7 @@ void tess__attn_use_centroids(tess_attn *attn, const float *centroids);
  * which they use; NULL: in the object. Only where shape.compensate is above 1. */
 void tess__attn_use_labels(tess_attn *attn, uint8_t *labels, int known);
 
-/* ---- centroids.c: k-means on keys of which each rank has some rows ---------------------------- */
+/* ---- centroids.c: k-means on keys of which each rank has some rows --------------------------- */
 
 enum { TESS__KMEANS_ROUNDS = 4 };
 
@@ -134,7 +134,7 @@ void tess__centroid_distances(tess_attn *attn, const tess_view *k, int64_t n, in
 /* half (clusters): half of the centroids' squared lengths. */
 void tess__centroid_halves(const float *centroids, int clusters, int dim, float *half);
 
-/* ---- content_groups.c: queries grouped by what they look for ---------------------------------- */
+/* ---- content_groups.c: queries grouped by what they look for --------------------------------- */
 
 /* rows (tokens) = the rows of q, of one head, at each place: group g has places bounds[g] ..
  * bounds[g + 1] - 1. room: tess__content_bytes. */

@@ -3,8 +3,8 @@
  *
  * Clusters are those of k-means on the rows of k: TESS__KMEANS_ROUNDS rounds from rows that are
  * spread evenly, on every n-th row so that at most SAMPLE rows take part, and then each row goes to
- * the nearest centroid. Centroids may be given instead (centroids.c). Nothing is random, and an empty cluster keeps its centroid. For the gradients the
- * assignment is a constant.
+ * the nearest centroid. Centroids may be given instead (centroids.c). Nothing is random, and an
+ * empty cluster keeps its centroid. For the gradients the assignment is a constant.
  *
  *   forward    labels, and the sums of k and v of each cluster; attn_forward.c
  *   backward   labels again, from the same k; attn_backward.c: dq of the virtual keys, weights of

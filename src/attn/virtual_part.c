@@ -15,10 +15,10 @@
  * With several clusters of keys all of this is done for each: a row belongs to the nearest of the
  * centroids in use, and gets e of its own cluster.
  *
- * Cost of C virtual keys: 2 D additions for each listed row of a group, forward and backward, 16 C D
- * flop for each query, 8 C D bytes for each group, twice in the backward pass; with clusters 2 C D
- * flop for each row of a part, forward and backward. Loops over rows are one thread's for each group, or for each range of keys, in the order
- * of groups: the same bits for any number of threads.
+ * Cost of C virtual keys: 2 D additions for each listed row of a group, forward and backward,
+ * 16 C D flop for each query, 8 C D bytes for each group, twice in the backward pass; with clusters
+ * 2 C D flop for each row of a part, forward and backward. Loops over rows are one thread's for each
+ * group, or for each range of keys, in the order of groups: the same bits for any number of threads.
  */
 #include "virtual_part.h"
 
@@ -64,7 +64,7 @@ static void total_of(const tess_attn *attn, int64_t rows, const tess_view *k, co
     attn->ctx->kernels->attn_total(total + dim, &vr, 0, dim, 0, rows, w);
 }
 
-/* ---- clusters of a part's rows ---------------------------------------------------------------- */
+/* ---- clusters of a part's rows --------------------------------------------------------------- */
 
 /* Labels of all rows in attn->own, and their sums by cluster. */
 static void sum_clusters(tess_attn *attn, int64_t rows, const tess_view *k, const tess_view *v)
@@ -106,7 +106,7 @@ static void leave_clusters(const tess_attn *attn, tess__attn_tile *t, int64_t *r
     }
 }
 
-/* ---- what lists leave out --------------------------------------------------------------------- */
+/* ---- what lists leave out -------------------------------------------------------------------- */
 
 void tess__row_sums(tess_attn *attn, int64_t rows, const tess_view *k, const tess_view *v,
                     int clusters, float *sums)

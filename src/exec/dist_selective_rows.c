@@ -7,8 +7,8 @@
  *
  * The rows of a sample and head are in token order, so that those of one owner are contiguous.
  * Virtual keys represent rows that are not requested, too: their owners send the sums of these, two
- * rows of floats for each sample and head (control), and receive the gradient of each such row. With
- * clusters of keys they send two rows for each cluster, and how many rows each has.
+ * rows of floats for each sample and head (control), and receive the gradient of each such row.
+ * With clusters of keys they send two rows for each cluster, and how many rows each has.
  */
 #include "dist_selective.h"
 

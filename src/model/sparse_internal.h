@@ -72,24 +72,24 @@ tess_status tess__lists_backward(tess_pass *p, int layer, int sample, int head, 
 /* The part of a view that belongs to one head of one sample. */
 tess_view tess__one_head(const tess_view *view, int64_t sample, int64_t head);
 
-/* ---- key_clusters.c: clusters of keys, where compensate is above 1 ---------------------------- */
+/* ---- key_clusters.c: clusters of keys, where compensate is above 1 --------------------------- */
 
-/* Finds the centroids of a layer, in a forward pass that needs new ones; k: of the whole layer, this
- * rank's rows. Collective. */
+/* Finds the centroids of a layer, in a forward pass that needs new ones; k: of the whole layer,
+ * this rank's rows. Collective. */
 tess_status tess__clusters_find(tess_pass *p, int layer, const tess_view *k);
 
 /* The centroids (heads, clusters, head_dim) of a layer's first sample; those of the next one begin
  * *between floats later. */
 const float *tess__clusters_of(const tess_pass *p, int layer, int64_t *between);
 
-/* p->sparse.weights = the distance of each key of a head from the nearest centroid; k: (tokens) rows
- * of that head. */
+/* p->sparse.weights = the distance of each key of a head from the nearest centroid; k: (tokens)
+ * rows of that head. */
 void tess__clusters_weigh(tess_pass *p, int layer, int sample, int head, const tess_view *k);
 
 /* The labels (tokens) of a head's keys. */
 uint8_t *tess__labels_of(const tess_pass *p, int layer, int sample, int head);
 
-/* ---- query_groups.c: groups of queries by content --------------------------------------------- */
+/* ---- query_groups.c: groups of queries by content -------------------------------------------- */
 
 /* The query at each place of a head's groups; NULL: groups are cubes. */
 int32_t *tess__groups_of(const tess_pass *p, int layer, int sample, int head);

@@ -118,8 +118,7 @@ static double dot(const double *a, const double *b, int n)
     return sum;
 }
 
-/* The virtual key of one cluster: its score, -INFINITY where no key of it is dropped, and its value.
- */
+/* The virtual key of one cluster: its score, -INFINITY where no key is dropped, and its value. */
 static double virtual_key(const net *t, const double *q, const double *k, const double *v, int h,
                           const double *s, int64_t keys, int cluster, double *value)
 {

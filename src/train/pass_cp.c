@@ -3,7 +3,8 @@
  *
  * Lists are of the pass's cubes: groups of queries, and units of keys where these are selected by
  * whole cubes. The oracle, pooled keys, the search, selectors of one's own and all that choose keys
- * by error read all keys of a head: such layers have whole heads on a rank. A pass without lists is dense here.
+ * by error read all keys of a head: such layers have whole heads on a rank. A pass without lists is
+ * dense here.
  */
 #include "train_internal.h"
 

@@ -93,7 +93,8 @@ static void make_sparse(tess__control *c)
         tess__window(cubes, c->attention.density, c->state.window);
 }
 
-/* Clusters of the checkpoint serve where all sparse layers have them; else each clip has its own. */
+/* Clusters of the checkpoint serve where all sparse layers have them; else each clip has its own.
+ */
 static tess_status take_clusters(tess__control *c, const char *checkpoint)
 {
     int missing = 0;

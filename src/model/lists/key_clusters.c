@@ -15,7 +15,7 @@
  * centroids from the keys that the executor keeps. Labels are constants for the gradient.
  */
 #include "attn/attn_internal.h"
-#include "ranks.h"
+#include "model/ranks.h"
 
 #include "tessera/advanced/collectives.h"
 

@@ -11,7 +11,7 @@
  * all its bits, for in a later step they may share them in another way.
  */
 #include "attn/select_internal.h"
-#include "sparse_internal.h"
+#include "model/sparse_internal.h"
 
 #include "tessera/advanced/collectives.h"
 

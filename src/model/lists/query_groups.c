@@ -4,11 +4,11 @@
  * Groups have the sizes of the cubes, and each (sample, head) has its own: a permutation that says
  * which query is at each place. Selectors get the queries in that order; attention reads and writes
  * rows of q, o and dq by number, and k and v stay where they are. A permutation is made in the
- * forward pass, 4 bytes for each token and head of every layer, and kept for the gradients and for
- * a block that is recomputed, whose rounded queries might fall into other groups.
+ * forward pass, 4 bytes for each token and head of every layer, and saved for the backward pass and
+ * for a block that is recomputed, whose rounded queries might fall into other groups.
  */
 #include "attn/attn_internal.h"
-#include "sparse_internal.h"
+#include "model/sparse_internal.h"
 
 #include <string.h>
 

@@ -17,8 +17,9 @@
  *
  * Cost of C virtual keys: 2 D additions for each listed row of a group, forward and backward,
  * 16 C D flop for each query, 8 C D bytes for each group, twice in the backward pass; with clusters
- * 2 C D flop for each row of a part, forward and backward. Loops over rows are one thread's for each
- * group, or for each range of keys, in the order of groups: the same bits for any number of threads.
+ * 2 C D flop for each row of a part, forward and backward. Loops over rows are one thread's for
+ * each group, or for each range of keys, in the order of groups: the same bits for any number of
+ * threads.
  */
 #include "virtual_part.h"
 

@@ -307,6 +307,12 @@ static void wrong_input_is_refused(void **state)
     CHECK_FAILS(
         tess_replay_run(ctx, files, 1, cluster, &(tess_replay_opts){.compute_scale = -1}, &r),
         TESS_EINVAL, "tess_replay_run: compute_scale is -1, must be 1e-9..1e9, or 0 for 1");
+    write_file(0, HEAD("0", "2") CALL("sum", "[0, 2, 1]", "4000", "900000000000", "") "]}");
+    snprintf(sentence, sizeof sentence, "%s: computes 900 s times 1e+09, must be at most 1e+08 s",
+             paths[0]);
+    CHECK_FAILS(
+        tess_replay_run(ctx, files, 1, cluster, &(tess_replay_opts){.compute_scale = 1e9}, &r),
+        TESS_EINVAL, sentence);
     /* Two groups in the opposite order, one call after the other: each waits for the other one. */
     write_file(0, HEAD("0", "4") CALL("sum", "[0, 2, 1]", "4000", "5",
                                       "") "," CALL("sum", "[0, 3, 1]", "4000", "5", "") "]}");

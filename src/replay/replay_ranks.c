@@ -181,10 +181,29 @@ static tess_status count_streams(tess_replay *r)
     return TESS_OK;
 }
 
+/* The computing of a file stays far below what an int64_t holds. */
+static tess_status check_length(const tess_replay *r)
+{
+    static const double LONGEST = 1e17; /* ns, three years */
+    for (int i = 0; i < r->n; i++) {
+        const tess__replay_row *row = &r->rows[i];
+        double ns = 0.0;
+        for (int64_t k = 0; row->ours && k < row->ours->info.calls; k++)
+            ns += (double)row->ours->calls[k].compute;
+        for (int64_t k = 0; row->kineto && k < row->kineto->n_acts; k++)
+            ns += (double)row->kineto->acts[k].ns;
+        if (!(ns * r->scale <= LONGEST))
+            return tess__fail(TESS_EINVAL, "%s: computes %g s times %g, must be at most %g s",
+                              row->path, 1e-9 * ns, r->scale, 1e-9 * LONGEST);
+    }
+    return TESS_OK;
+}
+
 static tess_status run(tess_replay *r, const char *const *paths, int n,
                        const tess_sim_params *params)
 {
     TESS_TRY(tess__replay_load(r, paths, n));
+    TESS_TRY(check_length(r));
     TESS_TRY(find_hardware(r, params));
     TESS_TRY(tess__replay_find_meets(r));
     TESS_TRY(count_streams(r));

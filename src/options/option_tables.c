@@ -131,13 +131,11 @@ static const tess_option attention_options[] = {
              "steps between renewals of the clusters, which all clips share and checkpoints keep; "
              "0: each clip has its own, found in every step"),
     WORD(choose, choices,
-         "what keys are selected by: softmax mass, or mass times distance from the cluster's "
-         "centroid, "
-         "the error of what stands for the key"),
+         "rule that selects keys: by softmax mass, or by mass times distance from the centroid of "
+         "their cluster, the error of a virtual key"),
     WORD(group, groups,
-         "queries that share keys: those of a cube, as many that look for the same, or as many "
-         "random "
-         "ones, as a control"),
+         "queries that share keys: those of a cube, as many with similar content, or as many at "
+         "random, as a control"),
     WORD(predictor, predictors,
          "input of the predictors: q and k, or the block's input with or without rotary positions"),
     INT(proj_dim, 8, 64, "length of the predictors' projections, a multiple of 8"),

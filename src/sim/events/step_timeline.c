@@ -129,14 +129,22 @@ tess_status tess_sim_schedule_of(const tess_sim *sim, tess_schedule **schedule)
     return make_schedule(sim, schedule);
 }
 
-/* Parts per million by which computing takes longer beside communication: of the time that both
- * share, overlap_slow is lost. */
+/* Parts per million by which computing takes longer beside communication: as measured of the class
+ * on this GPU, or, of GPUs without such measurements, so that overlap_slow of the time that both
+ * share is lost. */
 static int32_t slow_beside(const void *user, const char *name, int class)
 {
+    static const int kernel_class[] = {[TESS__TL_GEMM] = TESS_KERNEL_GEMM,
+                                       [TESS__TL_ATTENTION] = TESS_KERNEL_ATTENTION,
+                                       [TESS__TL_ELEMENTWISE] = TESS_KERNEL_ELEMENTWISE};
     const tess_sim *sim = user;
-    const double lost = fmin(sim->era[TESS__ERA_OVERLAP_SLOW], 0.9);
     (void)name;
-    return class <= TESS__TL_ELEMENTWISE ? (int32_t)lround(1e6 * lost / (1.0 - lost)) : 0;
+    if (class > TESS__TL_ELEMENTWISE)
+        return 0;
+    const double lost = fmin(sim->era[TESS__ERA_OVERLAP_SLOW], 0.9),
+                 measured =
+                     tess__overlap_find(&sim->params->overlaps, sim->i_hw, "", kernel_class[class]);
+    return (int32_t)lround(1e6 * (measured > 0.0 ? measured : lost / (1.0 - lost)));
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

@@ -85,8 +85,8 @@ static tess_status check_usage(cli *c, const simulate_values *v)
     TRY(simulate_timeline_usage(c, v));
     if (!traces)
         return TESS_OK;
-    if (v->scenario || v->timeline || v->html || v->schedule_out || v->slow_rank.n || v->scale.n ||
-        v->set.n || v->density || v->measured || v->explain)
+    if (v->scenario || v->timeline_ranks || v->html || v->schedule_out || v->slow_rank.n ||
+        v->scale.n || v->set.n || v->density || v->measured || v->explain)
         return out_usage(c, "--trace takes no scenario and none of its options");
     return v->cluster || v->as_recorded
                ? TESS_OK
@@ -159,7 +159,8 @@ static const opt options[] = {
     {"exhaustive", 0, OPT_FLAG, offsetof(simulate_values, exhaustive),
      .help = "with --search: simulate to the end also what a bound rules out; the same answer"},
     {"timeline", 0, OPT_PATH, offsetof(simulate_values, timeline), "OUT.json[.gz]",
-     .help = "simulate every rank event by event, and write that for Perfetto"},
+     .help = "simulate every rank event by event, and write that for Perfetto; with --trace: the "
+             "ranks that were traced"},
     {"timeline-ranks", 0, OPT_STRING, offsetof(simulate_values, timeline_ranks), "all|0,17,...",
      .help = "with --timeline or --html: ranks to show; default: one of each class of equal ranks"},
     {"slow-rank", 0, OPT_STRINGS, offsetof(simulate_values, slow_rank), "RANK=X",

@@ -85,6 +85,8 @@ tess_status simulate_ranks(cli *c, const simulate_values *v)
     opts.params = params;
     if (status == TESS_OK)
         status = tess_replay_run(c->ctx, v->trace.items, v->trace.n, on, &opts, &replay);
+    if (status == TESS_OK && v->timeline)
+        status = tess_replay_write(replay, v->timeline);
     if (status == TESS_OK)
         status = c->json ? set_members(c, v, replay) : print(c, v, replay);
     tess_replay_destroy(replay);

@@ -76,7 +76,7 @@ tess_status simulate_trace(cli *c, const simulate_values *v)
 {
     tess_trace *trace = NULL;
     int ours = 0;
-    if (v->trace.n == 1 && !v->as_recorded)
+    if (v->trace.n == 1 && !v->as_recorded && !v->timeline)
         TRY(tess_trace_is(c->ctx, v->trace.items[0], &ours));
     if (!ours)
         return simulate_ranks(c, v);

@@ -27,6 +27,9 @@ sed 's/"alltoall", "traffic"/"all", "traffic"/' t.json >bad.json && try --trace 
 sed 's/"rank": 1, /"rank": 0, /; s/2000000/5000000/' t.json >r0.json
 gzip -k r0.json
 tessera simulate --trace r0.json.gz --trace t.json --cluster a100-80
+tessera simulate --trace r0.json --trace t.json --cluster a100-80 --timeline both.json >/dev/null
+"$CASES/../../tools/timeline_check.py" both.json
+try --trace t.json --cluster h100 --slow-rank 1=2
 tessera simulate --trace r0.json --trace t.json --cluster a100-80 --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)

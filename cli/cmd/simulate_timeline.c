@@ -155,16 +155,19 @@ static tess_status write_page(const simulate_job *j, const int *ranks, int n)
     snprintf(title, sizeof title, "Timeline of a step: %.80s", j->given->scenario);
     snprintf(subtitle, sizeof subtitle, "%d GPUs of %.64s: tp %d, pp %d, cp %d, ep %d, dp %d",
              l->gpus, j->r.scenario.system.cluster, l->tp, l->pp, l->cp, l->ep, l->dp);
-    return tess_timeline_report_write(
-        j->c->ctx, j->timeline,
-        &(tess_timeline_report_opts){.title = title,
-                                     .subtitle = subtitle,
-                                     .ranks = ranks,
-                                     .n_ranks = n,
-                                     .parts = bars,
-                                     .n_parts = SIMULATE_PARTS,
-                                     .capacity = j->r.memory.capacity},
-        j->given->html);
+    char *const line = out_command(j->c);
+    const tess_timeline_report_opts opts = {.title = title,
+                                            .subtitle = subtitle,
+                                            .command = line,
+                                            .ranks = ranks,
+                                            .n_ranks = n,
+                                            .parts = bars,
+                                            .n_parts = SIMULATE_PARTS,
+                                            .capacity = j->r.memory.capacity};
+    const tess_status status =
+        tess_timeline_report_write(j->c->ctx, j->timeline, &opts, j->given->html);
+    free(line);
+    return status;
 }
 
 static tess_status write_files(simulate_job *j)

@@ -345,6 +345,7 @@ static tess_status write_page(page_data *d, const char *path)
     tess__page_begin(&page, d->opts->title ? d->opts->title : "Timeline", 0);
     if (d->opts->subtitle)
         tess__page_subtitle(&page, d->opts->subtitle);
+    tess__page_made(&page, NULL, d->opts->command);
     tess__markup_print(&page, "<div class=\"tiles\">\n");
     tess__page_tile(&page, "step, ms", "%.1f", 1e-6 * (double)d->info.ns);
     tess__page_tile(&page, "ranks", "%d", d->info.ranks);

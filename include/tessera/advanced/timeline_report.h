@@ -18,6 +18,7 @@ typedef struct {
 
 typedef struct {
     const char *title, *subtitle; /* NULL: a plain one; none */
+    const char *command;          /* that makes the page, for the header; NULL: not said */
     const int *ranks;             /* that are shown; NULL: one of each class */
     int n_ranks;
     const tess_timeline_part *parts; /* what the step is made of by closed forms; NULL: none */

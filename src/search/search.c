@@ -388,8 +388,10 @@ static tess_status run_blocks(tess_search *s)
     if (s->opts.checkpoint)
         TESS_TRY(resume(s));
     s->saved_ns = tess_clock_ns();
+    /* An exhaustive search simulates the whole of a block, and stops between two. */
+    const int64_t most = s->opts.exhaustive ? BLOCK / 8 : BLOCK;
     while (s->next < total && !s->info.stopped) {
-        const int64_t n = TESS_MIN(total - s->next, BLOCK);
+        const int64_t n = TESS_MIN(total - s->next, most);
         TESS_TRY(run_block(s, n));
         s->next += n;
         s->info.stopped =

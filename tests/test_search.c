@@ -7,6 +7,7 @@
 #include "tessera/scenario.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static tess_scenario shipped(const char *name)
@@ -231,14 +232,15 @@ static void any_number_of_threads_gives_the_same(void **state)
 
 /* ---- stopped and resumed --------------------------------------------------------------------- */
 
-static int stop_after;
+static int stop_after, stop_listing;
 
 static int stop(void *user, const char *what, int64_t done, int64_t total)
 {
     (void)user;
-    (void)what;
     (void)done;
     (void)total;
+    if (strcmp(what, "listing combinations") == 0)
+        return stop_listing;
     return stop_after-- <= 0;
 }
 
@@ -257,6 +259,12 @@ static void a_stopped_search_resumes_from_its_checkpoint(void **state)
     remove(path);
     opts.checkpoint = path;
     CHECK_OK(tess_ctx_create(&(tess_ctx_opts){.progress = stop}, &stopping));
+    tess_search *none = NULL;
+    stop_listing = 1;
+    CHECK_FAILS(tess_search_run(stopping, params, NULL, &s, &opts, &none), TESS_ESTOPPED,
+                "stopped by the caller while listing combinations");
+    assert_null(none);
+    stop_listing = 0;
     tess_search *whole = searched(ctx, &s, &plain);
     int64_t resumed = 0;
     for (int round = 0; round < 3; round++) {

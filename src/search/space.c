@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t VALID_MAX = 20000000, NUMBER_MAX = INT64_MAX / 2;
+static const int64_t VALID_MAX = 20000000, NUMBER_MAX = INT64_MAX / 2, POLL = 1024;
 
 static void apply(const tess__axis *axis, int64_t at, tess_scenario *s)
 {
@@ -75,6 +75,15 @@ static tess_status keep(tess__space *space, int64_t number)
     return TESS_OK;
 }
 
+/* Lets the caller stop a long listing. */
+static tess_status poll_stop(tess__space *space)
+{
+    return ++space->seen % POLL == 0
+               ? tess__progress(space->ctx, "listing combinations",
+                                TESS_MIN(space->seen, space->combinations), space->combinations)
+               : TESS_OK;
+}
+
 /* s has the axes before `depth` set, and the others at their least; `number` is that of these
  * axes. */
 static tess_status walk(tess__space *space, int depth, const tess_scenario *s, int64_t number)
@@ -84,6 +93,7 @@ static tess_status walk(tess__space *space, int depth, const tess_scenario *s, i
         tess_scenario next = *s, full;
         const int64_t here = number * axis->n + i;
         apply(axis, i, &next);
+        TESS_TRY(poll_stop(space));
         if (left_out(space, &next))
             continue;
         if (axis->checked && tess_scenario_fill(&next, &full) != TESS_OK) {
@@ -107,8 +117,10 @@ tess_status tess__space_list(tess__space *space)
             return tess__fail(TESS_EINVAL, "the settings have too many combinations to number");
         product *= space->axes[i].n;
     }
+    space->combinations = product;
     TESS_TRY(walk(space, 0, &space->base, 0));
-    space->combinations = space->by_rules ? space->n_valid : product;
+    if (space->by_rules)
+        space->combinations = space->n_valid;
     if (space->n_valid == 0)
         return tess__fail(TESS_EINVAL, "no combination keeps the rules; the first: %s",
                           space->refusal);

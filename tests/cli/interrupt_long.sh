@@ -2,7 +2,7 @@
 # measured peaks, sampling, profiles, searches, clips that are read.
 stop() { # once it has computed for 0.5 s
     echo "$1 $2" | cut -d, -f1
-    python3 "$CASES/interrupt.py" --cpu 1 TERM 'awk "{ exit \$14 + \$15 < 50 }" /proc/$PID/stat' tessera "$@" -q 2>&1 >out | sed '/so far nothing/d' >&2
+    python3 "$CASES/interrupt.py" --cpu 1 TERM 'awk "{ exit \$14 + \$15 < 50 }" /proc/$PID/stat' tessera "$@" -q 2>&1 >out | sed '/so far nothing\|simulate: interrupted/d' >&2
     echo "exit ${PIPESTATUS[0]}"
 }
 stop bench context,heads=8,dim=128,tokens=16384,ranks=8,density=0.5,group=64

@@ -75,7 +75,7 @@ typedef struct tess_search tess_search;
  * may be NULL. EINVAL: a setting that does not exist, with the nearest one, a value that breaks its
  * rule, a setting given twice, or no combination that keeps the rules (with the first one's
  * reason). A checkpoint of another search is EINVAL. Calls the progress callback; when that asks to
- * stop the result is of what was done. */
+ * stop the result is of what was done; ESTOPPED: the stop came before the first was simulated. */
 TESS_API tess_status tess_search_run(tess_ctx *ctx, const tess_sim_params *params,
                                      const tess_sim_measured *measured,
                                      const tess_scenario *scenario, const tess_search_opts *opts,

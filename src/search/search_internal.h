@@ -38,7 +38,7 @@ typedef struct {
     int by_rules;   /* 1: no settings were named */
     int64_t *valid; /* combinations that keep the rules, ascending */
     int64_t n_valid, room, combinations;
-    int64_t seen;      /* while they are listed: partial and whole combinations */
+    int64_t visited;   /* while they are listed: partial and whole combinations */
     char refusal[512]; /* why the first of the others is refused */
 } tess__space;
 

@@ -78,9 +78,9 @@ static tess_status keep(tess__space *space, int64_t number)
 /* Lets the caller stop a long listing. */
 static tess_status poll_stop(tess__space *space)
 {
-    return ++space->seen % POLL == 0
+    return ++space->visited % POLL == 0
                ? tess__progress(space->ctx, "listing combinations",
-                                TESS_MIN(space->seen, space->combinations), space->combinations)
+                                TESS_MIN(space->visited, space->combinations), space->combinations)
                : TESS_OK;
 }
 

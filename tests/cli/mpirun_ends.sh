@@ -63,9 +63,4 @@ echo "a rank that is killed"
 begin
 kill -9 "$(cat pid.2)"
 finish
-echo "a rank that does not answer while another is stopped"
-begin
-kill -STOP "$(cat pid.0)"
-kill -USR1 "$(cat pid.1)"
-finish
 exit 0

@@ -22,6 +22,7 @@ typedef enum {
     OPT_COUNT,   /* int: how often it was given; 0 after --no-NAME */
     OPT_INT,     /* int64_t */
     OPT_DOUBLE,  /* double, finite; NaN if not given */
+    OPT_AMOUNT,  /* the same: 250000, 1.5M, 14.8T; K M B (or G) T: powers of 1000 */
     OPT_SIZE,    /* int64_t, bytes: 4096, 64K = 64KiB = 65536, 64KB = 64000, also M G T */
     OPT_STRING,  /* const char *; NULL if not given */
     OPT_PATH,    /* the same, completed by the shell as a file */

@@ -96,13 +96,15 @@ __attribute__((format(printf, 2, 3))) static int wrong(parser *p, const char *fo
 
 /* ---- values ------------------------------------------------------------------------------ */
 
-/* A limit: of sizes with the largest unit that divides it, "8192T". */
+/* A limit: of sizes and amounts with the largest unit that divides it, "8192T". */
 static void limit_text(const opt *o, double limit, char text[32])
 {
-    static const char units[] = "KMGT";
+    const char *units = o->type == OPT_AMOUNT ? "KMBT" : "KMGT";
+    const double base = o->type == OPT_AMOUNT ? 1000 : 1024;
+    const int with_unit = o->type == OPT_SIZE || o->type == OPT_AMOUNT;
     int unit = -1;
-    while (o->type == OPT_SIZE && unit < 3 && limit >= 1024 && fmod(limit, 1024) == 0) {
-        limit /= 1024;
+    while (with_unit && unit < 3 && limit >= base && fmod(limit, base) == 0) {
+        limit /= base;
         unit++;
     }
     snprintf(text, 32, "%.15g%.*s", limit, unit >= 0, &units[unit >= 0 ? unit : 0]);
@@ -110,8 +112,9 @@ static void limit_text(const opt *o, double limit, char text[32])
 
 static void rule_range(const opt *o, const char *kind, char *text, size_t bytes)
 {
-    const char *comma = o->type == OPT_SIZE ? "," : ""; /* its kind is a list */
-    const int unit = o->unit && o->type != OPT_SIZE;    /* sizes are written with theirs */
+    const int list = o->type == OPT_SIZE || o->type == OPT_AMOUNT;
+    const char *comma = list ? "," : "";             /* its kind is a list */
+    const int unit = o->unit && o->type != OPT_SIZE; /* sizes are written with theirs */
     char low[32], high[32];
     limit_text(o, o->min, low);
     limit_text(o, o->max, high);
@@ -158,6 +161,9 @@ void opt_rule(const opt *o, char *text, size_t bytes)
         add_words(o, text, bytes);
         return;
     case OPT_DOUBLE: rule_range(o, "a number", text, bytes); return;
+    case OPT_AMOUNT:
+        rule_range(o, "a number such as 250000, 1.5M, 3B or 14.8T", text, bytes);
+        return;
     case OPT_SIZE: rule_range(o, "a size such as 4096, 64K or 2GiB", text, bytes); return;
     case OPT_CHOICE:
         text[0] = 0;
@@ -213,6 +219,24 @@ static int parse_double(const opt *o, const char *text, double *value)
         return -1;
     *value = v;
     return 0;
+}
+
+/* The suffix becomes an exponent, so that 14.8T is the double nearest to 14.8e12. */
+static int parse_amount(const opt *o, const char *text, double *value)
+{
+    static const char suffixes[] = "KMBTkmbt";
+    char number[64];
+    const size_t n = strlen(text);
+    if (n == 0 || n > 48 || text[n - 1] < 'A')
+        return parse_double(o, text, value);
+    const char *at = strchr(suffixes, text[n - 1]);
+    const int power = text[n - 1] == 'G' || text[n - 1] == 'g' ? 9
+                      : at                                     ? 3 * ((int)(at - suffixes) % 4 + 1)
+                                                               : 0;
+    if (!power || strspn(text, "0123456789.") != n - 1)
+        return -1;
+    snprintf(number, sizeof number, "%.*se%d", (int)n - 1, text, power);
+    return parse_double(o, number, value);
 }
 
 static int parse_size(const opt *o, const char *text, int64_t *value)
@@ -294,6 +318,7 @@ int opt_store(const opt *o, const char *text, void *values)
     case OPT_COUNT: *(int *)at = atoi(text); return 0;
     case OPT_INT: return parse_int(o, text, at);
     case OPT_DOUBLE: return parse_double(o, text, at);
+    case OPT_AMOUNT: return parse_amount(o, text, at);
     case OPT_SIZE: return parse_size(o, text, at);
     case OPT_CHOICE: return parse_choice(o, text, at);
     case OPT_CUBE: return parse_cube(text, at);
@@ -463,7 +488,7 @@ static void defaults(parser *p)
     for (int i = 0; (o = opt_at(p->cmd, i)); i++) {
         if (o->member && !o->own) /* has the default of its struct */
             continue;
-        if (o->type == OPT_DOUBLE)
+        if (o->type == OPT_DOUBLE || o->type == OPT_AMOUNT)
             *(double *)(p->values + o->offset) = NAN;
         if (o->initial && !o->own)
             store(p, o, "--", o->initial);

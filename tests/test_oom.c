@@ -7,6 +7,7 @@
 #include "tessera/advanced/activity_report.h"
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/cost.h"
+#include "tessera/advanced/listing.h"
 #include "tessera/advanced/predict.h"
 #include "tessera/advanced/search.h"
 #include "tessera/advanced/selection.h"
@@ -249,6 +250,19 @@ static tess_status s_sim_params(world *w)
     tess_sim_destroy(sim);
     tess_sim_params_destroy(params);
     return status;
+}
+
+static tess_status s_listing(world *w)
+{
+    tess_listing *listing = NULL;
+    for (int kind = 0; kind < TESS_LISTINGS; kind++) {
+        const tess_status status =
+            tess_listing_create(w->ctx, (tess_listing_kind)kind, NULL, &listing);
+        if (status != TESS_OK)
+            return status;
+        tess_listing_destroy(listing);
+    }
+    return TESS_OK;
 }
 
 static tess_status s_search(world *w)
@@ -567,6 +581,7 @@ static const scenario scenarios[] = {
     {"compare traces of two ranks", s_activity, NULL, NULL, 0},
     {"plan a scenario", s_scenario_plan, NULL, NULL, 0},
     {"load the simulator's parameters", s_sim_params, NULL, NULL, 0},
+    {"list the names of a scenario", s_listing, NULL, NULL, 0},
     {"load measured products", s_sim_measured, NULL, NULL, 0},
     {"search", s_search, NULL, NULL, 0},
     {"timeline of a step", s_timeline, NULL, NULL, 0},

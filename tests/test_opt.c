@@ -10,7 +10,7 @@ typedef struct {
     common common;
     int fast, cold;
     int64_t count, bytes, limit;
-    double rate;
+    double rate, amount;
     const char *text, *path, *pick, *first;
     strings words, rest;
 } values;
@@ -24,6 +24,7 @@ static const opt options[] = {
     {"bytes", 0, OPT_SIZE, offsetof(values, bytes), "SIZE", "1K", .help = "h"},
     {"limit", 0, OPT_SIZE, offsetof(values, limit), "SIZE", .min = 1, .max = 4096, .help = "h"},
     {"rate", 0, OPT_DOUBLE, offsetof(values, rate), "X", .min = 0, .max = 1, .help = "h"},
+    {"amount", 0, OPT_AMOUNT, offsetof(values, amount), "N", .min = 1, .max = 1e15, .help = "h"},
     {"text", 0, OPT_STRING, offsetof(values, text), "TEXT", .help = "h"},
     {"output", 'o', OPT_PATH, offsetof(values, path), "FILE", .help = "h"},
     {"pick", 0, OPT_CHOICE, offsetof(values, pick), "COLOUR", "green", .choices = picks,
@@ -147,6 +148,28 @@ static void help_needs_no_arguments_and_ends_the_reading(void **state)
     opt_free(&demo, &v);
 }
 
+static void amounts_have_suffixes_of_thousands(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        double amount;
+    } cases[] = {
+        {"a --amount 250000", 250000}, {"a --amount 1e6", 1e6},       {"a --amount 250K", 250e3},
+        {"a --amount 1.5m", 1.5e6},    {"a --amount 3B", 3e9},        {"a --amount 3G", 3e9},
+        {"a --amount 14.8T", 14.8e12}, {"a --amount .3B", 300000000},
+    };
+    values v;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_ok(cases[i].line, &v);
+        assert_true(v.amount == cases[i].amount);
+        opt_free(&demo, &v);
+    }
+    check_ok("a", &v);
+    assert_true(isnan(v.amount));
+    opt_free(&demo, &v);
+}
+
 static void sizes_have_suffixes(void **state)
 {
     (void)state;
@@ -193,6 +216,12 @@ static void wrong_words_get_a_sentence(void **state)
         {"a --bytes 1KX", "--bytes is \"1KX\", must be a size such as 4096, 64K or 2GiB"},
         {"a --bytes -1", "--bytes is \"-1\", must be a size such as 4096, 64K or 2GiB"},
         {"a --bytes 9999999T", "--bytes is \"9999999T\", must be a size such as 4096, 64K or 2GiB"},
+        {"a --amount 3X",
+         "--amount is \"3X\", must be a number such as 250000, 1.5M, 3B or 14.8T, 1..1000T"},
+        {"a --amount 1e3K",
+         "--amount is \"1e3K\", must be a number such as 250000, 1.5M, 3B or 14.8T, 1..1000T"},
+        {"a --amount 2000T",
+         "--amount is \"2000T\", must be a number such as 250000, 1.5M, 3B or 14.8T, 1..1000T"},
         {"a --limit 5K", "--limit is \"5K\", must be a size such as 4096, 64K or 2GiB, 1..4K"},
         {"a --rate nan", "--rate is \"nan\", must be a number 0..1"},
         {"a --rate 1e999", "--rate is \"1e999\", must be a number 0..1"},
@@ -234,9 +263,9 @@ static void an_argument_too_many_is_named(void **state)
 static void check_default(const command *cmd, const opt *o, const char *given)
 {
     char error[OPT_ERROR_MAX], *help = "-h", *untouched = calloc(1, cmd->size);
-    const size_t bytes = o->type == OPT_DOUBLE || o->type == OPT_SIZE ? 8
-                         : o->type == OPT_CUBE                        ? 3 * sizeof(int)
-                                                                      : sizeof(int);
+    const size_t bytes = o->type == OPT_DOUBLE || o->type == OPT_AMOUNT || o->type == OPT_SIZE ? 8
+                         : o->type == OPT_CUBE ? 3 * sizeof(int)
+                                               : sizeof(int);
     assert_non_null(untouched);
     assert_int_equal(opt_parse(cmd, 1, &help, untouched, error), 0);
     if (o->type == OPT_STRING || o->type == OPT_PATH)
@@ -288,6 +317,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(two_dashes_end_the_options_and_one_is_an_argument),
     cmocka_unit_test(the_last_value_wins_and_a_flag_can_be_taken_back),
     cmocka_unit_test(help_needs_no_arguments_and_ends_the_reading),
+    cmocka_unit_test(amounts_have_suffixes_of_thousands),
     cmocka_unit_test(sizes_have_suffixes),
     cmocka_unit_test(wrong_words_get_a_sentence),
     cmocka_unit_test(an_argument_too_many_is_named),

@@ -49,6 +49,7 @@ SEES = {
     "cli/check": "cli",
     "cli/cmd": "cli cli/bench cli/check",
     "cli/cmd/train": "cli cli/bench cli/cmd",
+    "cli/cmd/simulate": "cli cli/cmd",
 }
 # Rooms of which a room sees the public headers only.
 SEES_PUBLIC = {"report": "plan trace timeline"}
@@ -63,7 +64,7 @@ PUBLIC = {
     "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan", "advanced/mix.h": "plan", "advanced/plan_file.h": "plan",
     "comm.h": "comm", "advanced/collectives.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "cp.h": "cp",
     "advanced/activity.h": "trace", "advanced/timeline.h": "timeline",
-    "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/sim_timeline.h": "sim",
+    "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/listing.h": "sim", "advanced/sim_timeline.h": "sim",
     "advanced/overlap.h": "sim/overlap", "advanced/validate.h": "sim",
     "advanced/trace.h": "replay", "advanced/replay.h": "replay",
     "advanced/search.h": "search",

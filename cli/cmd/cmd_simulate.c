@@ -42,6 +42,7 @@ static tess_status prepare(simulate_job *j)
     cli *c = j->c;
     TRY(tess_scenario_load(c->ctx, j->given->scenario, &j->s));
     TRY(apply_settings(j));
+    TRY(simulate_steps(j));
     if (!j->s.system.cluster[0] && !j->given->search)
         return out_usage(c, "the scenario names no cluster; use --set system.cluster=NAME");
     if (j->given->search && j->s.layout.schedule == TESS_SIM_SCHEDULE_FILE)
@@ -73,6 +74,12 @@ static tess_status simulate(simulate_job *j)
 static tess_status check_usage(cli *c, const simulate_values *v)
 {
     const int traces = v->trace.n > 0;
+    if (v->list)
+        return v->scenario || traces
+                   ? out_usage(c, "--list is given, which takes no scenario and no --trace")
+                   : TESS_OK;
+    if (!isnan(v->steps) && !isnan(v->tokens))
+        return out_usage(c, "--steps and --tokens are given, must be one of them");
     if (!traces && !v->scenario)
         return out_usage(c, "SCENARIO is missing");
     if (!traces && (v->cluster || !isnan(v->compute_scale) || v->per_node || v->as_recorded))
@@ -96,8 +103,10 @@ static tess_status check_usage(cli *c, const simulate_values *v)
 static tess_status run(cli *c, const void *given)
 {
     const simulate_values *v = given;
-    simulate_job j = {.c = c, .given = given};
+    simulate_job j = {.c = c, .given = given, .steps = NAN};
     tess_status status = check_usage(c, v);
+    if (status == TESS_OK && v->list)
+        return out_input(c, simulate_list(c, v));
     if (status == TESS_OK && v->trace.n > 0)
         status = simulate_trace(c, v);
     else if (status == TESS_OK)
@@ -124,8 +133,14 @@ static const opt options[] = {
      .help = "change a setting: layout.tp=4, model.name=llama3-8b, system.cluster=h200"},
     {"price", 0, OPT_DOUBLE, offsetof(simulate_values, price), "MONEY", .min = 0, .max = 1e9,
      .help = "of one GPU for an hour"},
-    {"steps", 0, OPT_DOUBLE, offsetof(simulate_values, steps), "N", .min = 1, .max = 1e12,
-     .unit = "steps", .help = "also the time and cost of that many steps"},
+    {"steps", 0, OPT_AMOUNT, offsetof(simulate_values, steps), "N", .min = 1, .max = 1e12,
+     .unit = "steps", .help = "also hours, GPU-hours and cost of that many steps: 250000, 250K"},
+    {"tokens", 0, OPT_AMOUNT, offsetof(simulate_values, tokens), "N", .min = 1, .max = 1e18,
+     .unit = "tokens",
+     .help = "the same of as many steps as that many tokens need: 300B, 14.8T; K, M, B (or G) and "
+             "T are powers of 1000"},
+    {"list", 0, OPT_CHOICE, offsetof(simulate_values, list), "WHAT", .choices = simulate_lists,
+     .help = "instead of a scenario: print the names that it may use, each with what it is"},
     {"density", 0, OPT_PATH, offsetof(simulate_values, density), "PROFILE.csv",
      .help = "sparse attention of a density profile (step, layer, head, density), mean over its "
              "steps, distributed over the context-parallel ranks"},
@@ -152,7 +167,8 @@ static const opt options[] = {
      .max = 1e6,
      .help = "with --search: memory that a GPU may hold, where that is less than it has"},
     {"deadline", 0, OPT_DOUBLE, offsetof(simulate_values, deadline), "HOURS", .min = 1e-9,
-     .max = 1e9, .help = "with --search: hours in which --steps steps must be done"},
+     .max = 1e9,
+     .help = "with --search: hours in which --steps steps, or --tokens tokens, must be done"},
     {"checkpoint", 0, OPT_PATH, offsetof(simulate_values, checkpoint), "FILE",
      .help =
          "with --search: go on from FILE if it is there, and write to it how far the search is"},
@@ -192,6 +208,9 @@ static const example examples[] = {
      "half of the GPUs, with the cost"},
     {"tessera simulate wan2.1-14b-dsv-128 --density profile.csv --method db-sp",
      "a video model with sparse attention as a profile has it"},
+    {"tessera simulate deepseek-v3 --tokens 14.8T --price 2",
+     "hours, GPU-hours and cost of the whole run"},
+    {"tessera simulate --list software", "names for system.era, and what each one is"},
     {"tessera simulate gpt-175b-96 --search", "the best layout on the same GPUs"},
     {"tessera simulate gpt-175b-96 --search --over layout.tp=2,4,8 --over layout.pp=6,12 "
      "--gpus 48,96 --price 2.5 --by cost",
@@ -216,7 +235,10 @@ const command command_simulate = {
         "MFU counts the products of forward and backward pass once, with attention over all pairs, "
         "over the dense bf16 peak; HFU also recomputation.\n"
         "With --json the result has the members step_ms, tokens_per_s, memory_gib, fits, breakdown "
-        "in ms, memory_parts_gib, and with --explain operations.\n"
+        "in ms, memory_parts_gib, and with --explain operations; with --steps or --tokens run: "
+        "steps, tokens, hours, gpu_hours and price, null without --price.\n"
+        "With --list and --json the result has entries: name, about, default, and of models "
+        "family.\n"
         "With --search the settings named by --over take all combinations of their values. What "
         "breaks a rule or does not fit is left out; the others are ranked. Ctrl-C prints the best "
         "so far. With --json the result has combinations, valid, evaluated, feasible, best with "

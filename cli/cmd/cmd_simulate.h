@@ -2,7 +2,7 @@
 /* cmd_simulate.h - declarations of `tessera simulate`: cmd_simulate.c runs the scenario,
  * simulate_output.c prints the result, simulate_trace.c does both for a traced rank,
  * simulate_ranks.c for several, simulate_search.c for many scenarios, simulate_timeline.c rank by
- * rank and event by event. */
+ * rank and event by event; the folder simulate has the lists of names and the whole run. */
 #ifndef CLI_CMD_SIMULATE_H
 #define CLI_CMD_SIMULATE_H
 
@@ -15,7 +15,8 @@ typedef struct {
     common common;
     const char *scenario, *params, *measured, *density, *method;
     strings set;
-    double price, steps;
+    const char *list;
+    double price, steps, tokens;
     int explain;
     strings trace; /* of ranks, instead of a scenario */
     const char *cluster;
@@ -39,6 +40,7 @@ typedef struct {
     tess_sim *sim;
     tess_sim_measured *measured;
     tess_sim_result r;
+    double steps; /* of the whole run: --steps, or those of --tokens; NaN: not asked for */
     tess_schedule *schedule; /* from a file; NULL: by name */
     tess_timeline *timeline; /* NULL: not wanted */
     int64_t events;          /* written */
@@ -59,6 +61,20 @@ enum { SIMULATE_PARTS = 10 };
 
 void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS]);
 tess_status simulate_report(const simulate_job *j);
+
+/* ---- simulate/simulate_list.c ---------------------------------------------------------------- */
+
+extern const char *const simulate_lists[]; /* tess_listing_kind */
+
+/* --list: the names that a scenario may use. */
+tess_status simulate_list(cli *c, const simulate_values *v);
+
+/* ---- simulate/simulate_run.c: the whole run -------------------------------------------------- */
+
+/* Sets j->steps from --steps or --tokens; the scenario has its settings. */
+tess_status simulate_steps(simulate_job *j);
+void simulate_run_print(const simulate_job *j);
+void simulate_run_json(const simulate_job *j);
 
 /* ---- simulate_trace.c ------------------------------------------------------------------------ */
 

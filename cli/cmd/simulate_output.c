@@ -66,13 +66,7 @@ static void print_step(const simulate_job *j)
     if (!isnan(j->given->price))
         fprintf(f, "cost            %12.4g per step (at %g per GPU-hour)\n",
                 r->gpu_hours * j->given->price, j->given->price);
-    if (!isnan(j->given->steps)) {
-        fprintf(f, "run             %12.4g hours, %.6g GPU-hours",
-                j->given->steps * r->step_s / 3600, j->given->steps * r->gpu_hours);
-        if (!isnan(j->given->price))
-            fprintf(f, ", cost %.6g", j->given->steps * r->gpu_hours * j->given->price);
-        fputc('\n', f);
-    }
+    simulate_run_print(j);
 }
 
 static void print_memory(const simulate_job *j)
@@ -236,6 +230,7 @@ static void set_json(const simulate_job *j)
     out_set(c, c->json, "largest", out_text(r->memory.largest ? r->memory.largest : ""));
     out_set(c, c->json, "memory_parts_gib", memory);
     out_set(c, c->json, "breakdown", breakdown);
+    simulate_run_json(j);
 }
 
 tess_status simulate_report(const simulate_job *j)

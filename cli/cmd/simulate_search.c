@@ -38,8 +38,8 @@ tess_status simulate_search_usage(cli *c, const simulate_values *v)
                          v->trace.n   ? "trace"
                          : v->explain ? "explain"
                                       : "density");
-    if (!isnan(v->deadline) && isnan(v->steps))
-        return out_usage(c, "--deadline needs --steps");
+    if (!isnan(v->deadline) && isnan(v->steps) && isnan(v->tokens))
+        return out_usage(c, "--deadline needs --steps or --tokens");
     if (choices_find(simulate_by, v->by) == TESS_SEARCH_COST && isnan(v->price))
         return out_usage(c, "--by cost needs --price");
     return TESS_OK;
@@ -362,8 +362,8 @@ static tess_status fail_empty(const simulate_job *j, const tess_search *s,
         tess_search_get(s, TESS_SEARCH_LATE, 0, &p) == TESS_OK)
         return out_fail(j->c, TESS_EINVAL,
                         "%s is done in %g hours: the nearest takes %.4g hours, %.4g too many (%s)",
-                        what, j->given->deadline, j->given->steps * p.result.step_s / 3600,
-                        j->given->steps * p.result.step_s / 3600 - j->given->deadline,
+                        what, j->given->deadline, j->steps * p.result.step_s / 3600,
+                        j->steps * p.result.step_s / 3600 - j->given->deadline,
                         settings_text(s, p.combination, 0, settings));
     if (tess_search_count(s, TESS_SEARCH_NEAREST) > 0 &&
         tess_search_get(s, TESS_SEARCH_NEAREST, 0, &p) == TESS_OK)
@@ -395,7 +395,7 @@ tess_status simulate_search(simulate_job *j)
         .by = (tess_search_by)choices_find(simulate_by, v->by),
         .memory_limit = isnan(v->memory_limit) ? 0.0 : v->memory_limit * SIMULATE_GIB,
         .deadline = isnan(v->deadline) ? 0.0 : v->deadline * 3600,
-        .steps = isnan(v->steps) ? 0.0 : v->steps,
+        .steps = isnan(j->steps) ? 0.0 : j->steps,
         .price = isnan(v->price) ? 0.0 : v->price,
         .exhaustive = v->exhaustive,
         .checkpoint = v->checkpoint};

@@ -143,6 +143,26 @@ static void files_have_other_cells_too(void **state)
     unlink(path);
 }
 
+/* PyTorch 2.15 numbers the forward passes of the last rank from 1 in the list of Schedule1F1B. */
+static void list_of_1f1b_is_read_as_it_runs(void **state)
+{
+    (void)state;
+    tess_schedule *s = NULL;
+    CHECK_OK(parse("0F0,,,0F1,0B0,0F2,0B1,,0B2,0REDUCE_GRAD\n,1F1,1B0,1F2,1B1,1F3,1B2\n", &s));
+    tess_schedule *made = make("1f1b", 2, 1, 3);
+    assert_int_equal(s->n, made->n);
+    assert_int_equal(s->batches, 3);
+    for (int64_t i = 0; i < s->n; i++) {
+        assert_int_equal(s->actions[i].kind, made->actions[i].kind);
+        assert_int_equal(s->actions[i].batch, made->actions[i].batch);
+    }
+    tess_schedule_destroy(made);
+    tess_schedule_destroy(s);
+    s = NULL;
+    CHECK_FAILS(parse("0F0,0B0,0F1,0B1\n1F1,1B1\n", &s), TESS_EINVAL,
+                "s.csv: rank 1 never runs 1F0");
+}
+
 static void broken_files_are_sentences(void **state)
 {
     (void)state;
@@ -244,6 +264,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lengths_are_the_closed_forms),
     cmocka_unit_test(hops_and_stages_by_hand),
     cmocka_unit_test(files_have_other_cells_too),
+    cmocka_unit_test(list_of_1f1b_is_read_as_it_runs),
     cmocka_unit_test(broken_files_are_sentences),
     cmocka_unit_test(wrong_sizes_are_sentences),
     cmocka_unit_test(allocations_that_fail_leave_nothing),

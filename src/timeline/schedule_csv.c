@@ -6,7 +6,9 @@
  *   (0F7;7B3)OVERLAP_F_B       its two members, one after the other
  *
  * PyTorch also dumps what a rank sends, receives, gathers and reduces (0SEND_F1, 2UNSHARD, ...).
- * These follow from the passes, and are skipped too.
+ * These follow from the passes, and are skipped too. Its list of Schedule1F1B (2.15) has the
+ * forward passes of the last rank one too high, 3F1,3B0,3F2,3B1: it is read as 3F0,3B0,3F1,3B1,
+ * which PyTorch runs.
  */
 #include "file/csv.h"
 #include "file/file_internal.h"
@@ -143,6 +145,28 @@ static tess_status read_rows(reader *r)
     return TESS_OK;
 }
 
+/* Forward passes 1..n of the last rank beside backward passes 0..n-1 of the same stage become
+ * 0..n-1. As it stands such a row is no schedule: micro-batch 0 never runs forward. */
+static void number_from_zero(tess_schedule *s)
+{
+    tess__action *const row = s->actions + s->first[s->ranks - 1];
+    const int64_t n = s->n - s->first[s->ranks - 1];
+    int64_t passes[2] = {0, 0}, sums[2] = {0, 0};
+    int first = INT32_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        const int forward = row[i].kind == TESS__ACT_F;
+        if (row[i].stage != row[0].stage || (!forward && row[i].kind != TESS__ACT_B))
+            return;
+        passes[forward]++;
+        sums[forward] += row[i].batch;
+        first = forward ? TESS_MIN(first, row[i].batch) : first;
+    }
+    if (first != 1 || passes[0] != passes[1] || sums[1] != sums[0] + passes[1])
+        return;
+    for (int64_t i = 0; i < n; i++)
+        row[i].batch -= row[i].kind == TESS__ACT_F;
+}
+
 /* That every action comes to run, whatever the times are. */
 static tess_status check_order(const tess_schedule *s, const char *name)
 {
@@ -174,8 +198,10 @@ tess_status tess__schedule_parse(tess_ctx *ctx, const char *name, const char *te
     reader r = {.csv = tess__csv_start(name, text, bytes)};
     TESS_TRY(tess__schedule_create(ctx, (int)rows, &r.s));
     tess_status status = read_rows(&r);
-    if (status == TESS_OK)
+    if (status == TESS_OK) {
+        number_from_zero(r.s);
         status = tess__schedule_check(r.s, name);
+    }
     if (status == TESS_OK)
         status = check_order(r.s, name);
     if (status != TESS_OK) {

@@ -65,9 +65,7 @@ tess_status tess_plugin_open(tess_ctx *ctx, const char *path, tess_plugin **plug
     TESS_REQUIRE(ctx, path, plugin);
     TESS_TRY(read_magic(path, &elf));
     const size_t length = strlen(path) + 1;
-    tess_plugin *p = tess__alloc_zero(ctx, sizeof *p + length);
-    if (!p)
-        return tess__nomem(sizeof *p + length);
+    tess_plugin *p = TESS_ALLOC_ZERO(ctx, sizeof *p + length);
     p->ctx = ctx;
     p->path = memcpy(p + 1, path, length);
     const tess_status status = elf ? load(p) : tess__masks_open(p);

@@ -64,9 +64,7 @@ typedef struct {
 static tess_status make_view(bench *b, int64_t rows, int64_t dim, const float *numbers,
                              int64_t shift, tess_view *view)
 {
-    float *x = tess__arena_take(&b->arena, (size_t)(rows * dim) * sizeof *x);
-    if (!x)
-        return TESS_ENOMEM;
+    float *x = TESS_TAKE(&b->arena, (size_t)(rows * dim) * sizeof *x);
     for (int64_t i = 0; i < rows * dim; i++)
         x[i] = numbers[(i + shift * 1009) % PERIOD];
     *view = (tess_view){x, TESS_DTYPE_F32, rows * dim, rows * dim, dim};
@@ -83,12 +81,10 @@ static tess_status make_tensors(bench *b)
                {&b->dv, b->keys, dim},     {&b->q, b->rows, dim},    {&b->o, b->rows, dim},
                {&b->dq, b->rows, dim},     {&b->dout, b->rows, dim}, {&b->q_proj, b->keys, proj},
                {&b->k_proj, b->keys, proj}};
-    float *numbers = tess__arena_take(&b->arena, PERIOD * sizeof *numbers);
-    b->lse = tess__arena_take(&b->arena, (size_t)b->rows * sizeof *b->lse);
-    b->lse_part = tess__arena_take(&b->arena, (size_t)b->rows * sizeof *b->lse_part);
-    b->evict = tess__arena_take(&b->arena, COLD_BYTES);
-    if (!numbers || !b->lse || !b->lse_part || !b->evict)
-        return TESS_ENOMEM;
+    float *numbers = TESS_TAKE(&b->arena, PERIOD * sizeof *numbers);
+    b->lse = TESS_TAKE(&b->arena, (size_t)b->rows * sizeof *b->lse);
+    b->lse_part = TESS_TAKE(&b->arena, (size_t)b->rows * sizeof *b->lse_part);
+    b->evict = TESS_TAKE(&b->arena, COLD_BYTES);
     TESS_TRY(tess_random_normal(1, 0, 0, numbers, PERIOD));
     for (int i = 0; i < 10; i++)
         TESS_TRY(make_view(b, all[i].rows, all[i].dim, numbers, i, all[i].view));

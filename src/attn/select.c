@@ -24,9 +24,7 @@ tess_status tess_selector_create(tess_ctx *ctx, const tess_selector_opts *opts,
     const tess_selector_opts defaults = {0};
     opts = opts ? opts : &defaults;
     TESS_TRY(tess__select_check_opts(__func__, opts));
-    tess_selector *made = tess__alloc_zero(ctx, sizeof *made);
-    if (!made)
-        return tess__nomem(sizeof *made);
+    tess_selector *made = TESS_ALLOC_ZERO(ctx, sizeof *made);
     made->ctx = ctx;
     made->opts = *opts;
     *selector = made;

@@ -87,9 +87,7 @@ tess_status tess__attn_reserve(tess_attn *attn, int64_t tiles)
     const size_t bytes = tess__attn_virtual_bytes(&attn->shape, tiles, attn->ctx->threads);
     if (bytes <= attn->slots_bytes)
         return TESS_OK;
-    double *slots = tess__alloc(attn->ctx, bytes);
-    if (!slots)
-        return tess__nomem(bytes);
+    double *slots = TESS_ALLOC(attn->ctx, bytes);
     tess__free(attn->ctx, attn->slots);
     attn->slots = slots;
     attn->slots_bytes = bytes;

@@ -11,14 +11,10 @@
 
 tess_status tess__buffer_grow(tess_ctx *ctx, tess__buffer *buffer, int64_t n, size_t size)
 {
-    size_t bytes;
-    if (tess__mul((size_t)n, size, &bytes))
-        return tess__nomem(SIZE_MAX);
+    const size_t bytes = tess__bytes((size_t)n, size);
     if (buffer->data && bytes <= buffer->bytes)
         return TESS_OK;
-    void *data = tess__alloc(ctx, bytes);
-    if (!data)
-        return tess__nomem(bytes);
+    void *data = TESS_ALLOC(ctx, bytes);
     tess__free(ctx, buffer->data);
     *buffer = (tess__buffer){data, bytes};
     return TESS_OK;

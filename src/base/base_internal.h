@@ -135,9 +135,14 @@ tess_status tess__nomem(size_t bytes);
  * address of the pointer to it, n its elements in use, *room those allocated. */
 tess_status tess__grow(tess_ctx *ctx, void *array, size_t size, int64_t n, int64_t need,
                        int64_t *room);
+#define TESS_GROW(ctx, array, n, need, room)                                                       \
+    TESS_TRY(tess__grow(ctx, &(array), sizeof *(array), n, need, &(room)))
 
 /* *product = a * b; returns 0, or 1 if it overflows. */
 int tess__mul(size_t a, size_t b, size_t *product);
+
+/* n * size, or SIZE_MAX, which every allocation refuses, if that overflows. */
+size_t tess__bytes(size_t n, size_t size);
 
 /* An arena hands out 64-byte aligned pieces that are freed together. {.ctx = ctx} is a valid empty
  * one. reserve makes one piece of memory from which the next takes are served, so that an object
@@ -149,9 +154,25 @@ typedef struct {
 } tess__arena;
 
 tess_status tess__arena_reserve(tess__arena *arena, size_t bytes);
-void *tess__arena_take(tess__arena *arena, size_t bytes); /* NULL: ENOMEM, sentence set */
+void *tess__arena_take(tess__arena *arena, size_t bytes);      /* NULL: ENOMEM, sentence set */
+void *tess__arena_take_zero(tess__arena *arena, size_t bytes); /* every byte is 0 */
 char *tess__arena_string(tess__arena *arena, const char *s, size_t length); /* copy, NUL added */
 void tess__arena_free(tess__arena *arena); /* all pieces; the arena is empty again */
+
+/* The memory of the function of the same name; where there is none, the function that asks returns
+ * TESS_ENOMEM. */
+#define TESS_ALLOC(ctx, bytes) TESS_MEMORY(tess__alloc(ctx, bytes))
+#define TESS_ALLOC_ZERO(ctx, bytes) TESS_MEMORY(tess__alloc_zero(ctx, bytes))
+#define TESS_TAKE(arena, bytes) TESS_MEMORY(tess__arena_take(arena, bytes))
+#define TESS_TAKE_ZERO(arena, bytes) TESS_MEMORY(tess__arena_take_zero(arena, bytes))
+#define TESS_TAKE_STRING(arena, s, length) TESS_MEMORY(tess__arena_string(arena, s, length))
+#define TESS_MEMORY(call)                                                                          \
+    ({                                                                                             \
+        __auto_type tess_memory_ = (call);                                                         \
+        if (!tess_memory_)                                                                         \
+            return TESS_ENOMEM;                                                                    \
+        tess_memory_;                                                                              \
+    })
 
 /* What a chunk of an arena costs beyond the bytes it was reserved for, and any other allocation. */
 enum { TESS_ALLOC_OVERHEAD = TESS_ALIGN, TESS_CHUNK_OVERHEAD = 2 * TESS_ALIGN };

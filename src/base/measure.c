@@ -123,9 +123,7 @@ tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
     for (int all = 0; all < 2 && status == TESS_OK; all++) {
         job j = {.ctx = ctx, .threads = all ? ctx->threads : 1, .rounds = 1000000};
         size_memory(&machine, &j);
-        j.memory = tess__alloc(ctx, j.floats * sizeof(float));
-        if (!j.memory)
-            return TESS_ENOMEM;
+        j.memory = TESS_ALLOC(ctx, j.floats * sizeof(float));
         status = touch(&j);
         const struct {
             const char *what;

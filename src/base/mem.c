@@ -27,6 +27,12 @@ int tess__mul(size_t a, size_t b, size_t *product)
     return __builtin_mul_overflow(a, b, product);
 }
 
+size_t tess__bytes(size_t n, size_t size)
+{
+    size_t product;
+    return tess__mul(n, size, &product) ? SIZE_MAX : product;
+}
+
 size_t tess__arena_round(size_t bytes)
 {
     /* A take of nothing still gets a place of its own. */
@@ -83,12 +89,7 @@ tess_status tess__grow(tess_ctx *ctx, void *array, size_t size, int64_t n, int64
     if (need <= *room)
         return TESS_OK;
     const int64_t wanted = TESS_MAX(need, *room < FIRST ? FIRST : 2 * *room);
-    void *old, *larger;
-    size_t bytes;
-    if (tess__mul((size_t)wanted, size, &bytes))
-        return tess__nomem(SIZE_MAX);
-    if (!(larger = tess__alloc(ctx, bytes)))
-        return TESS_ENOMEM;
+    void *old, *larger = TESS_ALLOC(ctx, tess__bytes((size_t)wanted, size));
     memcpy(&old, array, sizeof old);
     if (n > 0)
         memcpy(larger, old, (size_t)n * size);
@@ -118,9 +119,7 @@ tess_status tess__arena_reserve(tess__arena *arena, size_t bytes)
     if (bytes > SIZE_MAX / 4)
         return tess__nomem(bytes);
     const size_t size = tess__arena_round(bytes);
-    tess__chunk *chunk = tess__alloc(arena->ctx, CHUNK_HEADER + size);
-    if (!chunk)
-        return TESS_ENOMEM;
+    tess__chunk *chunk = TESS_ALLOC(arena->ctx, CHUNK_HEADER + size);
     *chunk = (tess__chunk){.next = arena->chunks, .size = size};
     arena->chunks = chunk;
     return TESS_OK;
@@ -140,6 +139,14 @@ void *tess__arena_take(tess__arena *arena, size_t bytes)
     tess__chunk *chunk = arena->chunks;
     void *piece = (char *)chunk + CHUNK_HEADER + chunk->used;
     chunk->used += size;
+    return piece;
+}
+
+void *tess__arena_take_zero(tess__arena *arena, size_t bytes)
+{
+    void *piece = tess__arena_take(arena, bytes);
+    if (piece)
+        memset(piece, 0, bytes);
     return piece;
 }
 

@@ -111,9 +111,7 @@ tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
                              tess_timing *timing)
 {
     const int wanted = opts->samples, most = opts->samples_max;
-    record r = {.times = tess__alloc(ctx, (size_t)(3 * most + 1) * sizeof *r.times + (size_t)most)};
-    if (!r.times)
-        return TESS_ENOMEM;
+    record r = {.times = TESS_ALLOC(ctx, (size_t)(3 * most + 1) * sizeof *r.times + (size_t)most)};
     r.probes = r.times + most;
     r.kept = r.probes + most + 1;
     r.aside = (unsigned char *)(r.kept + most);

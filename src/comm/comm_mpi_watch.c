@@ -30,9 +30,7 @@ tess_status tess__mpi_watch(tess_comm *comm, const tess_comm_watch_opts *opts)
 {
     tess__mpi_world *world = ((const tess__comm_mpi *)comm)->world;
     if (!world->peers)
-        world->peers = tess__alloc_zero(comm->ctx, (size_t)world->size * sizeof *world->peers);
-    if (!world->peers)
-        return TESS_ENOMEM;
+        world->peers = TESS_ALLOC_ZERO(comm->ctx, (size_t)world->size * sizeof *world->peers);
     world->watch = *opts;
     if (world->watch.report_ns == 0)
         world->watch.report_ns = 30000000000;

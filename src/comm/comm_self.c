@@ -72,9 +72,7 @@ static const tess__comm_ops self_ops = {
 tess_status tess_comm_self(tess_ctx *ctx, tess_comm **comm)
 {
     TESS_REQUIRE(ctx, comm);
-    tess_comm *made = tess__comm_make(ctx, &self_ops, sizeof *made, 0, 1);
-    if (!made)
-        return TESS_ENOMEM;
+    tess_comm *made = TESS_MEMORY(tess__comm_make(ctx, &self_ops, sizeof *made, 0, 1));
     *comm = made;
     return TESS_OK;
 }

@@ -280,9 +280,7 @@ static tess_status thread_subgroup(tess_comm *comm, const int *order, int n, int
     *sub = NULL;
     if (n == 0)
         return TESS_OK;
-    comm_thread *made = make(comm->ctx, self->world, rank, n);
-    if (!made)
-        return TESS_ENOMEM;
+    comm_thread *made = TESS_MEMORY(make(comm->ctx, self->world, rank, n));
     made->tag = tag;
     made->world_rank = self->world_rank;
     for (int i = 0; i < n; i++)
@@ -294,9 +292,7 @@ static tess_status thread_subgroup(tess_comm *comm, const int *order, int n, int
 tess_status tess__thread_comm(tess_ctx *ctx, tess__world *world, int rank, tess_comm **comm)
 {
     const int node = world->link.node_ranks;
-    comm_thread *made = make(ctx, world, rank, world->ranks);
-    if (!made)
-        return TESS_ENOMEM;
+    comm_thread *made = TESS_MEMORY(make(ctx, world, rank, world->ranks));
     made->world_rank = rank;
     for (int p = 0; p < world->ranks; p++)
         made->world_ranks[p] = p;

@@ -26,8 +26,7 @@ tess_status tess__trace_record_call(tess_comm *comm, const tess__call *call)
 {
     const tess__comm_trace *self = (const tess__comm_trace *)comm;
     tess__trace_log *log = self->log;
-    TESS_TRY(
-        tess__grow(log->ctx, &log->records, sizeof *log->records, log->n, log->n + 1, &log->room));
+    TESS_GROW(log->ctx, log->records, log->n, log->n + 1, log->room);
     const int64_t now = tess_clock_ns() - log->origin;
     log->records[log->n++] = (tess__trace_record){.call = *call,
                                                   .first = self->first,
@@ -130,9 +129,8 @@ static tess__comm_trace *make_trace(tess_ctx *ctx, tess__trace_log *log, int ran
 tess_status tess__trace_subgroup(tess_comm *comm, int first, int n, int stride, tess_comm **sub)
 {
     const tess__comm_trace *self = (const tess__comm_trace *)comm;
-    tess__comm_trace *made = make_trace(comm->ctx, self->log, (comm->rank - first) / stride, n);
-    if (!made)
-        return TESS_ENOMEM;
+    tess__comm_trace *made =
+        TESS_MEMORY(make_trace(comm->ctx, self->log, (comm->rank - first) / stride, n));
     made->first = self->first + first * self->stride;
     made->stride = n > 1 ? stride * self->stride : 1;
     *sub = &made->comm;
@@ -144,9 +142,7 @@ tess_status tess_comm_trace(tess_ctx *ctx, int rank, int size, tess_comm **comm)
     TESS_REQUIRE(ctx, comm);
     TESS_TRY(tess__check_range(__func__, "size", size, 1, RANKS_MAX));
     TESS_TRY(tess__check_range(__func__, "rank", rank, 0, size - 1));
-    tess__trace_log *log = tess__alloc_zero(ctx, sizeof *log);
-    if (!log)
-        return TESS_ENOMEM;
+    tess__trace_log *log = TESS_ALLOC_ZERO(ctx, sizeof *log);
     tess__comm_trace *made = make_trace(ctx, log, rank, size);
     if (!made) {
         tess__free(ctx, log);

@@ -181,9 +181,7 @@ tess_status tess_cluster_calibrate(tess_ctx *ctx, const tess_cluster *like,
     TESS_REQUIRE(ctx, like, rows, origin, cluster);
     TESS_TRY(tess__check_range(__func__, "n", n, 1, 1 << 20));
     TESS_TRY(check_rows(like, rows, n));
-    fit *f = tess__alloc_zero(ctx, sizeof *f);
-    if (!f)
-        return TESS_ENOMEM;
+    fit *f = TESS_ALLOC_ZERO(ctx, sizeof *f);
     tess_collective_fit errors;
     f->rows = rows;
     f->n = n;

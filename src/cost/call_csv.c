@@ -119,7 +119,7 @@ static tess_status read_line(reader *r)
     if (m.row.work.op == TESS_COLLECTIVE_OPS || m.row.work.gpus < 2 || m.row.work.bytes <= 0 ||
         m.ns <= 0 || m.call < 0)
         return TESS_OK;
-    TESS_TRY(tess__grow(r->ctx, &r->members, sizeof *r->members, r->n, r->n + 1, &r->room));
+    TESS_GROW(r->ctx, r->members, r->n, r->n + 1, r->room);
     r->members[r->n++] = m;
     return TESS_OK;
 }
@@ -159,7 +159,7 @@ static int by_line(const void *x, const void *y)
 static tess_status make_rows(reader *r, tess_nccl_log *log)
 {
     qsort(r->members, (size_t)r->n, sizeof *r->members, by_call);
-    TESS_TRY(tess__grow(r->ctx, &log->rows, sizeof *log->rows, 0, r->n, &log->room));
+    TESS_GROW(r->ctx, log->rows, 0, r->n, log->room);
     for (int64_t i = 0; i < r->n; i++)
         if (i == 0 || same_call(&r->members[i], &r->members[i - 1]) != 0) {
             log->rows[log->n] = r->members[i].row;
@@ -203,9 +203,7 @@ tess_status tess__call_csv_parse(tess_ctx *ctx, const char *name, const char *te
                                  int node_gpus, tess_nccl_log **log)
 {
     reader r = {.ctx = ctx, .csv = tess__csv_start(name, text, bytes), .node_gpus = node_gpus};
-    tess_nccl_log *made = tess__alloc_zero(ctx, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess_nccl_log *made = TESS_ALLOC_ZERO(ctx, sizeof *made);
     made->ctx = ctx;
     const tess_status status = read_all(&r, made);
     tess__free(ctx, r.members);

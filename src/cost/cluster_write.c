@@ -189,9 +189,7 @@ tess_status tess_cluster_create(tess_ctx *ctx, const tess_cluster_info *info,
     TESS_TRY(check_texts(info));
     tess__jw count = {.indent = 2};
     add_cluster(&count, info);
-    tess__jw_buffer buffer = {.text = tess__alloc(ctx, count.bytes + 1), .room = count.bytes + 1};
-    if (!buffer.text)
-        return TESS_ENOMEM;
+    tess__jw_buffer buffer = {.text = TESS_ALLOC(ctx, count.bytes + 1), .room = count.bytes + 1};
     tess__jw w = {.write = tess__jw_to_buffer, .to = &buffer, .indent = 2};
     add_cluster(&w, info);
     const tess_status status = tess__cluster_parse(ctx, info->name ? info->name : "cluster",

@@ -167,7 +167,7 @@ static tess_status append(reader *r, const tess_collective_row *row)
     tess_nccl_log *log = r->log;
     if (log->n == ROWS_MAX)
         return fail(r, "more than 1048576 rows");
-    TESS_TRY(tess__grow(log->ctx, &log->rows, sizeof *log->rows, log->n, log->n + 1, &log->room));
+    TESS_GROW(log->ctx, log->rows, log->n, log->n + 1, log->room);
     log->rows[log->n++] = *row;
     return TESS_OK;
 }
@@ -240,9 +240,7 @@ tess_status tess__nccl_log_parse(tess_ctx *ctx, const char *name, const char *te
                                  tess_collective_op op, tess_nccl_log **log)
 {
     reader r = {.name = name, .given = op};
-    r.log = tess__alloc_zero(ctx, sizeof *r.log);
-    if (!r.log)
-        return TESS_ENOMEM;
+    r.log = TESS_ALLOC_ZERO(ctx, sizeof *r.log);
     r.log->ctx = ctx;
     r.host = tess__alloc(ctx, (size_t)HOSTS_MAX * sizeof *r.host);
     tess_status status = r.host ? read_lines(&r, text, bytes) : TESS_ENOMEM;

@@ -46,9 +46,7 @@ static tess_status time_copies(tess_ctx *ctx, int head_dim, double *ns)
 {
     enum { ROWS = 32768, ROUNDS = 12, HEADS = 16 };
     const size_t row = (size_t)head_dim * sizeof(float);
-    char *from = tess__alloc(ctx, 2 * ROWS * row);
-    if (!from)
-        return TESS_ENOMEM;
+    char *from = TESS_ALLOC(ctx, 2 * ROWS * row);
     char *to = from + ROWS * row;
     memset(from, 1, 2 * ROWS * row);
     double best = INFINITY;

@@ -123,9 +123,7 @@ tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data 
         return tess__invalid(__func__, "text is \"%.200s\", %s has prompts of its own", o.text,
                              source->kind);
     const int64_t before = ctx->bytes_now;
-    tess_data *made = tess__alloc_zero(ctx, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess_data *made = TESS_ALLOC_ZERO(ctx, sizeof *made);
     made->ctx = ctx;
     made->arena.ctx = ctx;
     made->source = source;

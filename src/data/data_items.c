@@ -23,13 +23,11 @@ enum { ONE_IN = 20, PROMPT_MAX = 1 << 16 };
 tess_status tess__items_make(tess_data *data, int n)
 {
     const size_t room = (size_t)(n > 0 ? n : 1);
-    data->items = tess__arena_take(&data->arena, sizeof *data->items);
-    if (!data->items)
-        return TESS_ENOMEM;
+    data->items = TESS_TAKE(&data->arena, sizeof *data->items);
     *data->items = (tess__items){0};
-    data->items->items = tess__arena_take(&data->arena, room * sizeof *data->items->items);
-    data->items->order = tess__arena_take(&data->arena, room * sizeof *data->items->order);
-    return data->items->items && data->items->order ? TESS_OK : TESS_ENOMEM;
+    data->items->items = TESS_TAKE(&data->arena, room * sizeof *data->items->items);
+    data->items->order = TESS_TAKE(&data->arena, room * sizeof *data->items->order);
+    return TESS_OK;
 }
 
 void tess__items_close(tess_data *data)
@@ -64,16 +62,12 @@ static char *stem_of(tess_data *data, const char *path)
 tess_status tess__items_add(tess_data *data, const char *path, const char *name)
 {
     tess__items *list = data->items;
-    const char *stem = stem_of(data, path);
-    const char *kept = tess__arena_string(&data->arena, path, strlen(path));
-    if (!stem || !kept)
-        return TESS_ENOMEM;
+    const char *stem = TESS_MEMORY(stem_of(data, path));
+    const char *kept = TESS_TAKE_STRING(&data->arena, path, strlen(path));
     const char *slash = strrchr(stem, '/');
     const char *called = slash && slash[1] ? slash + 1 : stem;
     if (name)
-        called = tess__arena_string(&data->arena, name, strlen(name));
-    if (!called)
-        return TESS_ENOMEM;
+        called = TESS_TAKE_STRING(&data->arena, name, strlen(name));
     list->items[list->n] =
         (tess__item){.name = called, .path = kept, .stem = stem, .prompt = "", .number = list->n};
     list->n++;
@@ -133,9 +127,7 @@ tess_status tess__items_split(tess_data *data, const char *source)
     if (list->n == 0)
         return tess__items_none_left(data, source);
     tess__items_warn(data);
-    ticket *tickets = tess__alloc(data->ctx, (size_t)list->n * sizeof *tickets);
-    if (!tickets)
-        return TESS_ENOMEM;
+    ticket *tickets = TESS_ALLOC(data->ctx, (size_t)list->n * sizeof *tickets);
     for (int i = 0; i < list->n; i++)
         tickets[i] = (ticket){tess__data_seed(0, list->items[i].name), i};
     qsort(tickets, (size_t)list->n, sizeof *tickets, by_hash);
@@ -206,9 +198,7 @@ static tess_status read_prompt(tess_data *data, const tess__source *source, int 
     if (end - begin > PROMPT_MAX)
         return tess__fail(TESS_EFORMAT, "%s: a prompt of %zu bytes, must be at most %d",
                           source->name, end - begin, PROMPT_MAX);
-    char *copy = tess__arena_string(&data->arena, text + begin, end - begin);
-    if (!copy)
-        return TESS_ENOMEM;
+    char *copy = TESS_TAKE_STRING(&data->arena, text + begin, end - begin);
     for (size_t i = 0; i < end - begin; i++)
         copy[i] = is_space(copy[i]) ? ' ' : copy[i];
     *prompt = copy;
@@ -218,9 +208,7 @@ static tess_status read_prompt(tess_data *data, const tess__source *source, int 
 tess_status tess__items_prompt(tess_data *data, tess__item *item, int line)
 {
     const size_t length = strlen(item->stem) + sizeof ".txt";
-    char *name = tess__alloc(data->ctx, length);
-    if (!name)
-        return TESS_ENOMEM;
+    char *name = TESS_ALLOC(data->ctx, length);
     snprintf(name, length, "%s.txt", item->stem);
     tess_status status = TESS_OK;
     if (access(name, F_OK) == 0) {

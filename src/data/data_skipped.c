@@ -12,9 +12,7 @@ tess_status tess__records_make(tess_data *data)
 {
     tess__items *list = data->items;
     list->n_listed = list->n;
-    list->records = tess__arena_take(&data->arena, (size_t)(list->n + 1) * sizeof *list->records);
-    if (!list->records)
-        return TESS_ENOMEM;
+    list->records = TESS_TAKE(&data->arena, (size_t)(list->n + 1) * sizeof *list->records);
     for (int i = 0; i < list->n; i++)
         list->records[i] = (tess_data_clip){.name = list->items[i].name,
                                             .path = list->items[i].path,
@@ -33,9 +31,7 @@ tess_status tess__items_skip(tess_data *data, int number)
     tess__items *list = data->items;
     const char *sentence = tess_last_error();
     tess__log(data->ctx, TESS_LOG_INFO, "%s; the clip is skipped", sentence);
-    sentence = tess__arena_string(&data->arena, sentence, strlen(sentence));
-    if (!sentence)
-        return TESS_ENOMEM;
+    sentence = TESS_TAKE_STRING(&data->arena, sentence, strlen(sentence));
     data->info.skipped++;
     list->first_sentence = list->first_sentence ? list->first_sentence : sentence;
     if (list->records && number >= 0)

@@ -142,9 +142,7 @@ static tess_status decode(tess_data *data, tess__item *item, tess__reader *reade
     const size_t bytes = frame_bytes(item);
     const int keep = (double)bytes * item->length <= (double)data->cache_left;
     const int n = keep ? item->length : data->info.frames;
-    uint8_t *pixels = tess__alloc(data->ctx, bytes * (size_t)n);
-    if (!pixels)
-        return TESS_ENOMEM;
+    uint8_t *pixels = TESS_ALLOC(data->ctx, bytes * (size_t)n);
     const tess_status status = read_frames(data, item, reader, 0, n, 1, pixels);
     if (status == TESS_OK && keep) {
         item->pixels = pixels;
@@ -215,10 +213,7 @@ static tess_status count_windows(tess_data *data)
     tess_data_info *info = &data->info;
     const int alone = list->n == 1 && list->items[0].held_out == list->items[0].length;
     for (int s = 0; s < 2; s++) {
-        list->before[s] =
-            tess__arena_take(&data->arena, (size_t)(list->n + 1) * sizeof *list->before[s]);
-        if (!list->before[s])
-            return TESS_ENOMEM;
+        list->before[s] = TESS_TAKE(&data->arena, (size_t)(list->n + 1) * sizeof *list->before[s]);
         list->before[s][0] = 0;
     }
     info->clips = info->clips_validation = 0;
@@ -343,9 +338,7 @@ static tess_status windows_sample(const tess_data *data, tess_split split, int64
         return TESS_OK;
     const size_t frames = w.item->pixels ? 0 : frame_bytes(w.item) * (size_t)data->info.frames;
     const size_t row = (size_t)data->info.width * (size_t)data->info.pack * 3;
-    uint8_t *room = tess__alloc(data->ctx, frames + row);
-    if (!room)
-        return TESS_ENOMEM;
+    uint8_t *room = TESS_ALLOC(data->ctx, frames + row);
     const uint8_t *pixels =
         w.item->pixels ? w.item->pixels + (size_t)w.start * frame_bytes(w.item) : room;
     tess_status status = TESS_OK;

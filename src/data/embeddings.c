@@ -60,9 +60,7 @@ static tess_status find_in_folder(tess_data *data, tess__item *item)
 {
     static const char *const endings[] = {".npy", ".safetensors", ".npz"};
     const size_t length = strlen(data->text) + strlen(item->name) + sizeof "/.safetensors";
-    char *path = tess__arena_take(&data->arena, length);
-    if (!path)
-        return TESS_ENOMEM;
+    char *path = TESS_TAKE(&data->arena, length);
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         snprintf(path, length, "%s/%s%s", data->text, item->name, endings[i]);
         if (access(path, F_OK) == 0)
@@ -123,9 +121,7 @@ tess_status tess__embeddings_open(tess_data *data, const tess_data_opts *opts)
     struct stat st;
     if (stat(opts->text, &st) != 0)
         return tess__fail(TESS_EIO, "%s: cannot open: %m", opts->text);
-    data->text = tess__arena_string(&data->arena, opts->text, strlen(opts->text));
-    if (!data->text)
-        return TESS_ENOMEM;
+    data->text = TESS_TAKE_STRING(&data->arena, opts->text, strlen(opts->text));
     data->text_most = opts->text_len;
     data->info.text_dim = opts->text_dim; /* 0: that of the first */
     data->info.text_len = opts->text_len; /* 0: the most rows */

@@ -110,14 +110,10 @@ static tess_status take_memory(tess__loader *l, const tess_data_info *info)
     if (all == 0 || slot_bytes(info, l->opts.batch, &x, &text))
         return tess__nomem(SIZE_MAX);
     TESS_TRY(tess__arena_reserve(&l->arena, (size_t)all - sizeof *l));
-    l->slots = tess__arena_take(&l->arena, n * sizeof *l->slots);
-    if (!l->slots)
-        return TESS_ENOMEM;
+    l->slots = TESS_TAKE(&l->arena, n * sizeof *l->slots);
     for (size_t i = 0; i < n; i++) {
-        l->slots[i].x = tess__arena_take(&l->arena, x);
-        l->slots[i].text = tess__arena_take(&l->arena, text);
-        if (!l->slots[i].x || !l->slots[i].text)
-            return TESS_ENOMEM;
+        l->slots[i].x = TESS_TAKE(&l->arena, x);
+        l->slots[i].text = TESS_TAKE(&l->arena, text);
     }
     l->x_one = x / sizeof(float) / (size_t)l->opts.batch;
     l->text_one = text / sizeof(float) / (size_t)l->opts.batch;
@@ -145,9 +141,7 @@ tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tes
 {
     tess_data_info info;
     TESS_TRY(tess_data_query(opts->data, &info));
-    tess__loader *l = tess__alloc_zero(ctx, sizeof *l);
-    if (!l)
-        return TESS_ENOMEM;
+    tess__loader *l = TESS_ALLOC_ZERO(ctx, sizeof *l);
     l->ctx = ctx;
     l->arena.ctx = ctx;
     l->opts = *opts;

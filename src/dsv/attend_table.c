@@ -23,12 +23,12 @@ tess_status tess__attend_table_create(tess__arena *arena, int layers, int heads,
 {
     const size_t all = (size_t)layers * (size_t)heads, each = (size_t)batch;
     *t = (tess__attend_table){.n_layers = layers, .heads = heads, .batch = batch};
-    t->layers = tess__arena_take(arena, (size_t)layers * sizeof *t->layers);
-    t->budgets = tess__arena_take(arena, all * QUARTILES * sizeof *t->budgets);
-    t->densities = tess__arena_take(arena, all * sizeof *t->densities);
-    t->keys = tess__arena_take(arena, all * each * sizeof *t->keys);
-    t->renew = tess__arena_take(arena, (size_t)layers);
-    return t->layers && t->budgets && t->densities && t->keys && t->renew ? TESS_OK : TESS_ENOMEM;
+    t->layers = TESS_TAKE(arena, (size_t)layers * sizeof *t->layers);
+    t->budgets = TESS_TAKE(arena, all * QUARTILES * sizeof *t->budgets);
+    t->densities = TESS_TAKE(arena, all * sizeof *t->densities);
+    t->keys = TESS_TAKE(arena, all * each * sizeof *t->keys);
+    t->renew = TESS_TAKE(arena, (size_t)layers);
+    return TESS_OK;
 }
 
 /* The budgets of a head, 0 where it is dense, and the density that plans expect of it, mean over

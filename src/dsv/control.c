@@ -19,11 +19,8 @@ static tess_status make_order(tess__control *c, const int cube[3], tess__order *
 {
     memcpy(order->cube, cube, sizeof order->cube);
     TESS_TRY(tess_order_cubes(c->opts.grid, cube, NULL, NULL, NULL, &order->groups));
-    order->perm = tess__arena_take(&c->arena, (size_t)c->tokens * sizeof *order->perm);
-    order->bounds =
-        tess__arena_take(&c->arena, ((size_t)order->groups + 1) * sizeof *order->bounds);
-    if (!order->perm || !order->bounds)
-        return TESS_ENOMEM;
+    order->perm = TESS_TAKE(&c->arena, (size_t)c->tokens * sizeof *order->perm);
+    order->bounds = TESS_TAKE(&c->arena, ((size_t)order->groups + 1) * sizeof *order->bounds);
     return tess_order_cubes(c->opts.grid, cube, order->perm, NULL, order->bounds, NULL);
 }
 
@@ -56,10 +53,8 @@ static tess_status take_tables(tess__control *c)
 {
     const size_t layers = (size_t)c->config.layers;
     const int most = tess__events_most(c->config.layers, c->config.heads);
-    c->rates = tess__arena_take(&c->arena, layers * sizeof *c->rates);
-    c->inverse = tess__arena_take(&c->arena, (size_t)c->tokens * sizeof *c->inverse);
-    if (!c->rates || !c->inverse)
-        return TESS_ENOMEM;
+    c->rates = TESS_TAKE(&c->arena, layers * sizeof *c->rates);
+    c->inverse = TESS_TAKE(&c->arena, (size_t)c->tokens * sizeof *c->inverse);
     TESS_TRY(tess__attend_table_create(&c->arena, c->config.layers, c->config.heads, c->opts.batch,
                                        &c->table));
     if (!c->opts.train)
@@ -139,9 +134,7 @@ tess_status tess__control_impose(tess__control *c, const uint8_t *choices)
     if (c->rules.choosing != TESS__CHOOSE_IMPOSED || !choices)
         return TESS_OK;
     const size_t all = (size_t)c->config.layers * QUARTILES * (size_t)c->config.heads;
-    c->state.imposed = tess__arena_take(&c->arena, all);
-    if (!c->state.imposed)
-        return TESS_ENOMEM;
+    c->state.imposed = TESS_TAKE(&c->arena, all);
     memcpy(c->state.imposed, choices, all);
     c->rules.imposed = c->state.imposed;
     return TESS_OK;
@@ -171,9 +164,7 @@ static tess_status copy_texts(tess__control *c)
     const char **texts[] = {&c->attention.dispatch, &c->attention.cache, &c->attention.selector};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i]) {
-            *texts[i] = tess__arena_string(&c->arena, *texts[i], strlen(*texts[i]));
-            if (!*texts[i])
-                return TESS_ENOMEM;
+            *texts[i] = TESS_TAKE_STRING(&c->arena, *texts[i], strlen(*texts[i]));
         }
     return TESS_OK;
 }
@@ -217,9 +208,7 @@ tess_status tess__control_create(tess_ctx *ctx, const tess__control_opts *opts,
                                  tess__control **control)
 {
     tess__arena arena = {.ctx = ctx};
-    tess__control *c = tess__arena_take(&arena, sizeof *c);
-    if (!c)
-        return TESS_ENOMEM;
+    tess__control *c = TESS_TAKE(&arena, sizeof *c);
     *c = (tess__control){.ctx = ctx,
                          .arena = arena,
                          .opts = *opts,

@@ -27,12 +27,8 @@ tess_status tess__control_clusters(tess__control *c)
     const size_t layers = (size_t)c->config.layers;
     if (n == 0)
         return TESS_OK;
-    c->clusters.centroids = tess__arena_take(&c->arena, (size_t)n * sizeof(float));
-    c->clusters.found = tess__arena_take(&c->arena, layers * sizeof *c->clusters.found);
-    if (!c->clusters.centroids || !c->clusters.found)
-        return TESS_ENOMEM;
-    memset(c->clusters.centroids, 0, (size_t)n * sizeof(float));
-    memset(c->clusters.found, 0, layers * sizeof *c->clusters.found);
+    c->clusters.centroids = TESS_TAKE_ZERO(&c->arena, (size_t)n * sizeof(float));
+    c->clusters.found = TESS_TAKE_ZERO(&c->arena, layers * sizeof *c->clusters.found);
     return TESS_OK;
 }
 

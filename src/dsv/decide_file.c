@@ -279,9 +279,7 @@ static tess_status decided_in(tess__json_node node, tess__dsv_state *d, int laye
         flags_in(tess__json_member(&o, "back"), d->heads, d->back + (int64_t)layer * d->heads));
     TESS_TRY(quartiles_in(tess__json_member(&o, "sparse"), d, layer, d->choice));
     if (layer == 0 && tess__json_optional(&o, "imposed").value) {
-        d->imposed = tess__arena_take(&d->arena, all);
-        if (!d->imposed)
-            return TESS_ENOMEM;
+        d->imposed = TESS_TAKE(&d->arena, all);
     }
     return d->imposed ? quartiles_in(tess__json_member(&o, "imposed"), d, layer, d->imposed)
                       : TESS_OK;

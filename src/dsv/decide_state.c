@@ -25,34 +25,30 @@ static tess_status make_measured(tess__arena *arena, int layers, int heads, cons
     const size_t l = (size_t)layers, h = (size_t)heads;
     *m = (tess__cube_stats){.overlap = (double)NAN};
     memcpy(m->cube, cube, sizeof m->cube);
-    m->density = tess__arena_take(arena, l * QUARTILES * h * sizeof *m->density);
-    m->profiles = tess__arena_take(arena, l * QUARTILES * sizeof *m->profiles);
-    m->recall = tess__arena_take(arena, l * h * sizeof *m->recall);
-    m->good = tess__arena_take(arena, l * sizeof *m->good);
-    m->good_heads = tess__arena_take(arena, l * h * sizeof *m->good_heads);
-    m->history = tess__arena_take(arena, l * TESS__HISTORY * sizeof *m->history);
-    if (!m->density || !m->profiles || !m->recall || !m->good || !m->good_heads || !m->history)
-        return TESS_ENOMEM;
+    m->density = TESS_TAKE(arena, l * QUARTILES * h * sizeof *m->density);
+    m->profiles = TESS_TAKE_ZERO(arena, l * QUARTILES * sizeof *m->profiles);
+    m->recall = TESS_TAKE(arena, l * h * sizeof *m->recall);
+    m->good = TESS_TAKE(arena, l * sizeof *m->good);
+    m->good_heads = TESS_TAKE_ZERO(arena, l * h * sizeof *m->good_heads);
+    m->history = TESS_TAKE(arena, l * TESS__HISTORY * sizeof *m->history);
     for (size_t i = 0; i < l * QUARTILES * h; i++)
         m->density[i] = (double)NAN;
     for (size_t i = 0; i < l * h; i++)
         m->recall[i] = (double)NAN;
     for (size_t i = 0; i < l * TESS__HISTORY; i++)
         m->history[i] = (double)NAN;
-    memset(m->profiles, 0, l * QUARTILES * sizeof *m->profiles);
     memset(m->good, 0, l * sizeof *m->good);
-    memset(m->good_heads, 0, l * h * sizeof *m->good_heads);
     return TESS_OK;
 }
 
 static tess_status make_tables(tess__dsv_state *d)
 {
     const size_t l = (size_t)d->layers, h = (size_t)d->heads;
-    d->sparse = tess__arena_take(&d->arena, l * sizeof *d->sparse);
-    d->since = tess__arena_take(&d->arena, l * sizeof *d->since);
-    d->back = tess__arena_take(&d->arena, l * h);
-    d->choice = tess__arena_take(&d->arena, l * QUARTILES * h);
-    return d->sparse && d->since && d->back && d->choice ? TESS_OK : TESS_ENOMEM;
+    d->sparse = TESS_TAKE(&d->arena, l * sizeof *d->sparse);
+    d->since = TESS_TAKE(&d->arena, l * sizeof *d->since);
+    d->back = TESS_TAKE(&d->arena, l * h);
+    d->choice = TESS_TAKE(&d->arena, l * QUARTILES * h);
+    return TESS_OK;
 }
 
 tess_status tess__dsv_state_create(tess_ctx *ctx, int layers, int heads, const int (*cubes)[3],

@@ -42,9 +42,7 @@ tess_status tess_learner_create(tess_ctx *ctx, tess_predictor *predictor, int la
     if (layers < 1 || info.params % layers != 0)
         return tess__invalid(__func__, "layers is %d, must divide the predictor's %d parameters",
                              layers, info.params);
-    tess_learner *made = tess__alloc_zero(ctx, sizeof *made + (size_t)layers * sizeof(double));
-    if (!made)
-        return TESS_ENOMEM;
+    tess_learner *made = TESS_ALLOC_ZERO(ctx, sizeof *made + (size_t)layers * sizeof(double));
     made->ctx = ctx;
     made->rates = (double *)(made + 1);
     const tess_status status = tess__learner_create(ctx, predictor, layers, &made->learner);

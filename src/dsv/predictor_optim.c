@@ -34,9 +34,7 @@ tess_status tess__learner_create(tess_ctx *ctx, tess_predictor *predictor, int l
     TESS_TRY(tess_predictor_query(predictor, &made.info));
     made.params = made.info.params / layers;
     made.count = made.info.count / layers;
-    made.optims = tess__alloc_zero(ctx, (size_t)layers * sizeof *made.optims);
-    if (!made.optims)
-        return TESS_ENOMEM;
+    made.optims = TESS_ALLOC_ZERO(ctx, (size_t)layers * sizeof *made.optims);
     for (int layer = 0; layer < layers; layer++) {
         const tess_status status = make_layer(ctx, &made, layer, &made.optims[layer]);
         if (status != TESS_OK) {
@@ -89,13 +87,11 @@ tess_status tess__learner_tensors(const tess__learner *learner, tess__arena *are
         TESS_TRY(tess_predictor_param(learner->predictor, index, &p));
         const int length = snprintf(name, sizeof name, "%s.%s", names[moment], p.name);
         tess_tensor *tensor = &tensors[(*count)++];
-        *tensor = (tess_tensor){.name = tess__arena_string(arena, name, (size_t)length),
+        *tensor = (tess_tensor){.name = TESS_TAKE_STRING(arena, name, (size_t)length),
                                 .dtype = TESS_DTYPE_F32,
                                 .rank = p.rank,
                                 .data = moment ? optim->second + slot->second
                                                : optim->first + slot->first};
-        if (!tensor->name)
-            return TESS_ENOMEM;
         memcpy(tensor->shape, p.shape, (size_t)p.rank * sizeof *p.shape);
     }
     return TESS_OK;

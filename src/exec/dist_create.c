@@ -91,9 +91,7 @@ static tess_status copy_ranges(tess__arena *arena, const int64_t **ranges, int64
 {
     if (!*ranges)
         return TESS_OK;
-    int64_t *copy = tess__arena_take(arena, (size_t)n * sizeof *copy);
-    if (!copy)
-        return TESS_ENOMEM;
+    int64_t *copy = TESS_TAKE(arena, (size_t)n * sizeof *copy);
     memcpy(copy, *ranges, (size_t)n * sizeof *copy);
     *ranges = copy;
     return TESS_OK;
@@ -125,14 +123,12 @@ static tess_status fill(tess_dist_attn *d)
     const size_t ranks = (size_t)d->ranks, heads = (size_t)o->batch * (size_t)o->heads;
     const size_t sets = o->saves > 0 ? (size_t)o->saves : 1, row = ranks * sizeof(int64_t);
     TESS_TRY(copy_options(d));
-    d->send_bytes = tess__arena_take(&d->arena, row);
-    d->recv_bytes = tess__arena_take(&d->arena, row);
-    d->send_base = tess__arena_take(&d->arena, TESS__TRANSFERS_MAX * row);
-    d->recv_base = tess__arena_take(&d->arena, TESS__TRANSFERS_MAX * row);
-    d->pairs = tess__arena_take(&d->arena, (heads + 1) * sizeof *d->pairs);
-    tess__activations *made = tess__arena_take(&d->arena, sets * sizeof *made);
-    if (!d->send_bytes || !d->recv_bytes || !d->send_base || !d->recv_base || !d->pairs || !made)
-        return TESS_ENOMEM;
+    d->send_bytes = TESS_TAKE(&d->arena, row);
+    d->recv_bytes = TESS_TAKE(&d->arena, row);
+    d->send_base = TESS_TAKE(&d->arena, TESS__TRANSFERS_MAX * row);
+    d->recv_base = TESS_TAKE(&d->arena, TESS__TRANSFERS_MAX * row);
+    d->pairs = TESS_TAKE(&d->arena, (heads + 1) * sizeof *d->pairs);
+    tess__activations *made = TESS_TAKE(&d->arena, sets * sizeof *made);
     for (size_t i = 0; i < sets; i++)
         made[i] = (tess__activations){.layer = -1};
     d->activations = made;
@@ -161,9 +157,7 @@ tess_status tess_dist_attn_create(tess_ctx *ctx, tess_comm *comm, const tess_dis
     TESS_TRY(tess_comm_query(comm, &info));
     TESS_TRY(check_options(opts, info.size));
     tess__arena arena = {.ctx = ctx};
-    tess_dist_attn *made = tess__arena_take(&arena, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess_dist_attn *made = TESS_TAKE(&arena, sizeof *made);
     *made = (tess_dist_attn){.ctx = ctx,
                              .comm = comm,
                              .rank = info.rank,

@@ -53,14 +53,9 @@ static tess_status check_plan(const tess_dist_attn *d, const tess_plan_info *inf
 static tess_status segment_list_create(tess__arena *arena, const tess_run *runs, int64_t n,
                                        const int64_t *rows, int ranks, tess__segment_list *list)
 {
-    size_t bytes;
-    if (tess__mul((size_t)n, sizeof *list->segments, &bytes))
-        return tess__nomem(SIZE_MAX);
     list->n = n;
-    list->segments = tess__arena_take(arena, bytes);
-    list->rows = tess__arena_take(arena, (size_t)ranks * sizeof *list->rows);
-    if (!list->segments || !list->rows)
-        return TESS_ENOMEM;
+    list->segments = TESS_TAKE(arena, tess__bytes((size_t)n, sizeof *list->segments));
+    list->rows = TESS_TAKE(arena, (size_t)ranks * sizeof *list->rows);
     memcpy(list->rows, rows, (size_t)ranks * sizeof *rows);
     for (int64_t i = 0; i < n; i++)
         list->segments[i] = (tess__segment){.peer = runs[i].peer,
@@ -83,12 +78,9 @@ tess_status tess__row_exchange_create(const tess_dist_attn *d, const tess__dist_
                                  &exchange->local));
     TESS_TRY(segment_list_create(in->arena, view.recvs, view.n_recvs, view.recv_rows, d->ranks,
                                  &exchange->packed));
-    exchange->by_head =
-        tess__arena_take(in->arena, (size_t)view.n_sends * sizeof *exchange->by_head);
-    exchange->first = tess__arena_take(in->arena, (heads + 1) * sizeof *exchange->first);
-    exchange->clear = tess__arena_take(in->arena, heads);
-    if (!exchange->by_head || !exchange->first || !exchange->clear)
-        return TESS_ENOMEM;
+    exchange->by_head = TESS_TAKE(in->arena, (size_t)view.n_sends * sizeof *exchange->by_head);
+    exchange->first = TESS_TAKE(in->arena, (heads + 1) * sizeof *exchange->first);
+    exchange->clear = TESS_TAKE(in->arena, heads);
     tess__row_exchange_complete(exchange, d->opts.heads, d->local_rows);
     return TESS_OK;
 }
@@ -127,10 +119,8 @@ static tess_status list_groups(const tess_dist_attn *d, const tess__dist_plan *i
         groups_of(d, info, slot->q_ids[i], &begin, &end);
         n += end - begin;
     }
-    int32_t *groups = tess__arena_take(in->arena, (size_t)n * sizeof *groups);
-    int64_t *bounds = tess__arena_take(in->arena, ((size_t)n + 1) * sizeof *bounds);
-    if (!groups || !bounds)
-        return TESS_ENOMEM;
+    int32_t *groups = TESS_TAKE(in->arena, (size_t)n * sizeof *groups);
+    int64_t *bounds = TESS_TAKE(in->arena, ((size_t)n + 1) * sizeof *bounds);
     n = 0;
     bounds[0] = 0;
     for (int32_t i = 0; i < slot->n_q; i++) {
@@ -160,9 +150,7 @@ static tess_status make_shares(const tess_dist_attn *d, const tess__dist_plan *i
     const tess_slot *slots;
     TESS_TRY(tess_exchange_slots(in->exchange, &slots, &layer->n_shares));
     const size_t n = (size_t)layer->n_shares; /* at most TESS_PLAN_SHARES_MAX */
-    layer->shares = tess__arena_take(in->arena, n * sizeof *layer->shares);
-    if (!layer->shares)
-        return TESS_ENOMEM;
+    layer->shares = TESS_TAKE(in->arena, n * sizeof *layer->shares);
     for (size_t i = 0; i < n; i++) {
         tess__dist_share *share = &layer->shares[i];
         *share = (tess__dist_share){.head = slots[i].head,
@@ -194,10 +182,7 @@ static tess_status fill_layer(const tess_dist_attn *d, const tess__dist_plan *in
                               tess__dist_layer *layer, tess__dist_need *need)
 {
     const size_t heads = (size_t)d->opts.batch * (size_t)d->opts.heads;
-    layer->density = tess__arena_take(in->arena, heads * sizeof *layer->density);
-    if (!layer->density)
-        return TESS_ENOMEM;
-    memset(layer->density, 0, heads * sizeof *layer->density);
+    layer->density = TESS_TAKE_ZERO(in->arena, heads * sizeof *layer->density);
     layer->stats.density = layer->density;
     TESS_TRY(make_shares(d, in, layer, need));
     tess_exchange_info info;
@@ -232,9 +217,7 @@ tess_status tess__dist_layers(const tess_dist_attn *d, const tess_plan *plan, te
 {
     TESS_TRY(check_plan(d, &plan->info));
     const size_t n = (size_t)plan->info.layers;
-    tess__dist_layer *made = tess__arena_take(arena, n * sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess__dist_layer *made = TESS_TAKE(arena, n * sizeof *made);
     for (int l = 0; l < plan->info.layers; l++) {
         tess__dist_plan in = {.plan = plan, .layer = l, .arena = arena};
         TESS_TRY(make_layer(d, &in, &made[l], need));

@@ -38,9 +38,7 @@ static tess_status make_part(const tess_dist_attn *d, const tess__dist_plan *in,
     *part = (tess__ring_part){.rows = step->rows};
     if (d->opts.n_groups == 0)
         return TESS_OK; /* there are no lists */
-    part->runs = tess__arena_take(in->arena, (size_t)step->n_k * sizeof *part->runs);
-    if (!part->runs)
-        return TESS_ENOMEM;
+    part->runs = TESS_TAKE(in->arena, (size_t)step->n_k * sizeof *part->runs);
     for (int32_t i = 0; i < step->n_k; i++) {
         const tess__unit_run run = units_of(d, &in->plan->info, step->k_ids[i]);
         tess__unit_run *last = part->n_runs ? &part->runs[part->n_runs - 1] : NULL;
@@ -52,9 +50,7 @@ static tess_status make_part(const tess_dist_attn *d, const tess__dist_plan *in,
     }
     if (!d->opts.units)
         return TESS_OK;
-    part->bounds = tess__arena_take(in->arena, ((size_t)part->n_units + 1) * sizeof *part->bounds);
-    if (!part->bounds)
-        return TESS_ENOMEM;
+    part->bounds = TESS_TAKE(in->arena, ((size_t)part->n_units + 1) * sizeof *part->bounds);
     fill_bounds(d, part);
     return TESS_OK;
 }
@@ -65,10 +61,8 @@ static tess_status make_virtual(const tess_dist_attn *d, tess__arena *arena,
 {
     const size_t rows = d->opts.compensate > 1 ? (size_t)x->parts[x->position].rows : 0;
     const size_t heads = (size_t)view->n_heads;
-    x->heads = tess__arena_take(arena, heads * sizeof *x->heads);
-    x->labels = tess__arena_take(arena, rows);
-    if (!x->heads || !x->labels)
-        return TESS_ENOMEM;
+    x->heads = TESS_TAKE(arena, heads * sizeof *x->heads);
+    x->labels = TESS_TAKE(arena, rows);
     memcpy(x->heads, view->heads, heads * sizeof *x->heads);
     return TESS_OK;
 }
@@ -77,14 +71,13 @@ static tess_status make_arrays(const tess_dist_attn *d, tess__arena *arena,
                                const tess__dist_layer *layer, tess__ring_exec *x)
 {
     const size_t steps = (size_t)x->steps;
-    x->ranks = tess__arena_take(arena, steps * sizeof *x->ranks);
-    x->first = tess__arena_take(arena, steps * sizeof *x->first);
-    x->last = tess__arena_take(arena, steps * sizeof *x->last);
-    x->parts = tess__arena_take(arena, steps * sizeof *x->parts);
-    x->message = tess__arena_take(arena, 2 * steps * ((steps + 7) / 8));
-    x->started = tess__arena_take(arena, (size_t)d->opts.batch * (size_t)layer->n_shares);
-    return x->ranks && x->first && x->last && x->parts && x->message && x->started ? TESS_OK
-                                                                                   : TESS_ENOMEM;
+    x->ranks = TESS_TAKE(arena, steps * sizeof *x->ranks);
+    x->first = TESS_TAKE(arena, steps * sizeof *x->first);
+    x->last = TESS_TAKE(arena, steps * sizeof *x->last);
+    x->parts = TESS_TAKE(arena, steps * sizeof *x->parts);
+    x->message = TESS_TAKE(arena, 2 * steps * ((steps + 7) / 8));
+    x->started = TESS_TAKE(arena, (size_t)d->opts.batch * (size_t)layer->n_shares);
+    return TESS_OK;
 }
 
 /* Scratch: two key parts in flight, backward three of gradient sums, and o and lse, or dq, of a
@@ -115,9 +108,7 @@ tess_status tess__ring_plan(const tess_dist_attn *d, const tess__dist_plan *in,
     TESS_TRY(tess_exchange_query(in->exchange, &info));
     TESS_TRY(tess_plan_layer_view(in->plan, in->layer, &plan));
     assert(layer->n_shares == 0 || layer->n_shares == view.n_heads);
-    tess__ring_exec *x = tess__arena_take(in->arena, sizeof *x);
-    if (!x)
-        return TESS_ENOMEM;
+    tess__ring_exec *x = TESS_TAKE(in->arena, sizeof *x);
     *x = (tess__ring_exec){.steps = view.steps,
                            .n_heads = view.n_heads,
                            .position = tess__rank_part(&plan, d->rank),

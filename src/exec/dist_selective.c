@@ -29,10 +29,8 @@ static tess_status list_heads(const tess_dist_attn *d, const tess__dist_plan *in
 {
     tess_plan_layer plan;
     TESS_TRY(tess_plan_layer_view(in->plan, in->layer, &plan));
-    x->first = tess__arena_take(in->arena, ((size_t)d->ranks + 1) * sizeof *x->first);
-    x->heads = tess__arena_take(in->arena, (size_t)plan.n_shares * sizeof *x->heads);
-    if (!x->first || !x->heads)
-        return TESS_ENOMEM;
+    x->first = TESS_TAKE(in->arena, ((size_t)d->ranks + 1) * sizeof *x->first);
+    x->heads = TESS_TAKE(in->arena, (size_t)plan.n_shares * sizeof *x->heads);
     int64_t n = 0;
     for (int r = 0; r < d->ranks; r++) {
         x->first[r] = n;
@@ -50,10 +48,8 @@ static tess_status list_units(const tess_dist_attn *d, const tess__dist_plan *in
                               tess__selective *x)
 {
     const size_t bytes = (size_t)d->ranks * sizeof *x->unit_begin;
-    x->unit_begin = tess__arena_take(in->arena, bytes);
-    x->unit_end = tess__arena_take(in->arena, bytes);
-    if (!x->unit_begin || !x->unit_end)
-        return TESS_ENOMEM;
+    x->unit_begin = TESS_TAKE(in->arena, bytes);
+    x->unit_end = TESS_TAKE(in->arena, bytes);
     for (int r = 0; r < d->ranks; r++) {
         const int64_t begin = d->opts.bounds[r], end = d->opts.bounds[r + 1];
         x->unit_begin[r] = begin;
@@ -114,9 +110,7 @@ static void raise_need(const tess_dist_attn *d, tess__dist_layer *layer, tess__s
 static tess_status selective_plan(const tess_dist_attn *d, const tess__dist_plan *in,
                                   tess__dist_layer *layer, tess__dist_need *need)
 {
-    tess__selective *x = tess__arena_take(in->arena, sizeof *x);
-    if (!x)
-        return TESS_ENOMEM;
+    tess__selective *x = TESS_TAKE(in->arena, sizeof *x);
     *x = (tess__selective){0};
     layer->kind_state = x;
     TESS_TRY(list_heads(d, in, x));

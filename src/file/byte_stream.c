@@ -135,8 +135,7 @@ static tess_status unpack(tess__byte_stream *s, void *dst, size_t n, size_t *got
 static tess_status begin(tess__byte_stream *s)
 {
     size_t n = 0, got = 1;
-    if (!(s->piece = tess__alloc(s->ctx, PIECE)))
-        return TESS_ENOMEM;
+    s->piece = TESS_ALLOC(s->ctx, PIECE);
     while (n < 2 && got > 0) {
         TESS_TRY(take(s, s->piece + n, PIECE - n, &got));
         n += got;
@@ -158,9 +157,7 @@ static tess_status begin(tess__byte_stream *s)
 
 static tess_status make(tess_ctx *ctx, const char *name, tess__byte_stream **stream)
 {
-    tess__byte_stream *made = tess__alloc_zero(ctx, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess__byte_stream *made = TESS_ALLOC_ZERO(ctx, sizeof *made);
     made->ctx = ctx;
     made->name = name;
     made->fd = -1;

@@ -71,9 +71,7 @@ static tess_status recognise(const tess__source *source, tess_file_kind *kind)
 /* An empty file with a copy of its name. */
 static tess_status file_create(tess_ctx *ctx, const char *name, tess_file **file)
 {
-    tess_file *made = tess__alloc_zero(ctx, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess_file *made = TESS_ALLOC_ZERO(ctx, sizeof *made);
     made->ctx = ctx;
     made->arena.ctx = ctx;
     made->source.fd = -1;

@@ -58,9 +58,7 @@ static int by_name(const void *a, const void *b)
 tess_status tess__names_index(tess_file *file)
 {
     const int n = file->n_entries;
-    file->sorted = tess__arena_take(&file->arena, sizeof *file->sorted * (size_t)n);
-    if (!file->sorted)
-        return TESS_ENOMEM;
+    file->sorted = TESS_TAKE(&file->arena, sizeof *file->sorted * (size_t)n);
     int ascending = 1;
     for (int i = 0; i < n; i++) {
         file->sorted[i] = &file->entries[i];

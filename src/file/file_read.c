@@ -129,9 +129,7 @@ static tess_status read_plain(const job *j)
     const int threads = j->entry->bytes < THREADS_FROM ? 1 : ctx->threads;
     team t = {.piece = j->entry->dtype == j->to ? PIECE_COPY : PIECE, .error = -1};
     if (j->entry->dtype != j->to) {
-        t.scratch = tess__alloc(ctx, t.piece * (size_t)threads);
-        if (!t.scratch)
-            return TESS_ENOMEM;
+        t.scratch = TESS_ALLOC(ctx, t.piece * (size_t)threads);
     }
 #pragma omp parallel num_threads(threads)
     read_pieces(j, &t, omp_get_thread_num());
@@ -241,9 +239,7 @@ static tess_status check_mapped(const tess_file *file, tess__entry *e)
 
 static tess_status make_copy(tess_file *file, tess__entry *e)
 {
-    void *copy = tess__alloc(file->ctx, e->bytes);
-    if (!copy)
-        return TESS_ENOMEM;
+    void *copy = TESS_ALLOC(file->ctx, e->bytes);
     const tess_status status = read_entry(file, e, e->dtype, copy);
     if (status != TESS_OK) {
         tess__free(file->ctx, copy);

@@ -130,9 +130,7 @@ static int by_text(const void *a, const void *b)
 static tess_status check_unique(tess_ctx *ctx, const tess_tensor *tensors, int n)
 {
     tess_status status = TESS_OK;
-    const char **names = tess__alloc(ctx, sizeof *names * (size_t)n);
-    if (!names)
-        return TESS_ENOMEM;
+    const char **names = TESS_ALLOC(ctx, sizeof *names * (size_t)n);
     for (int i = 0; i < n; i++)
         names[i] = tensors[i].name;
     qsort(names, (size_t)n, sizeof *names, by_text);

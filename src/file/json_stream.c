@@ -42,9 +42,7 @@ struct tess__json_stream {
 
 static tess_status resize(tess__json_stream *s, size_t room)
 {
-    char *larger = tess__alloc(s->ctx, room + TESS__SCAN_PAD);
-    if (!larger)
-        return TESS_ENOMEM;
+    char *larger = TESS_ALLOC(s->ctx, room + TESS__SCAN_PAD);
     if (s->end > 0)
         memcpy(larger, s->buffer, s->end);
     tess__free(s->ctx, s->buffer);

@@ -40,10 +40,8 @@ tess_status tess__npy_parse(tess_file *file)
                           n - head, tess_dtype_name(npy.dtype),
                           tess__shape_text(npy.rank, npy.shape, text), npy.bytes);
     }
-    tess__entry *entry = tess__arena_take(&file->arena, sizeof *entry);
-    const char *name = stem(file);
-    if (!entry || !name)
-        return TESS_ENOMEM;
+    tess__entry *entry = TESS_TAKE(&file->arena, sizeof *entry);
+    const char *name = TESS_MEMORY(stem(file));
     *entry = (tess__entry){.name = name,
                            .dtype = npy.dtype,
                            .rank = npy.rank,

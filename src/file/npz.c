@@ -87,8 +87,8 @@ static tess_status describe(tess_file *file, const char *where, const tess__zip_
     TESS_TRY(tess__zip_data(&file->source, where, m, limit, &start));
     TESS_TRY(read_npy(file->ctx, where, m, file->source.data + start, &head, &npy));
     if (npy.refused[0]) {
-        entry->refused = tess__arena_string(&file->arena, npy.refused, strlen(npy.refused));
-        return entry->refused ? TESS_OK : TESS_ENOMEM;
+        entry->refused = TESS_TAKE_STRING(&file->arena, npy.refused, strlen(npy.refused));
+        return TESS_OK;
     }
     if (npy.bytes != m->bytes - head) {
         char text[TESS_SHAPE_TEXT];
@@ -122,9 +122,7 @@ static tess_status add_member(tess_file *file, const tess__zip_entry *m, uint64_
              (int)(m->length > 200 ? 200 : m->length), m->name);
     tess__entry *entry = &file->entries[file->n_entries];
     *entry = (tess__entry){.source = &file->source};
-    entry->name = tess__arena_string(&file->arena, m->name, m->length - 4);
-    if (!entry->name)
-        return TESS_ENOMEM;
+    entry->name = TESS_TAKE_STRING(&file->arena, m->name, m->length - 4);
     file->n_entries++;
     if (m->encrypted)
         entry->refused = "is encrypted";
@@ -143,9 +141,7 @@ tess_status tess__npz_parse(tess_file *file)
     if (d.members > INT32_MAX)
         return tess__fail(TESS_ENOTSUP, "%s: has %llu members, at most %d can be read", s->name,
                           (unsigned long long)d.members, INT32_MAX);
-    file->entries = tess__arena_take(&file->arena, sizeof *file->entries * (size_t)d.members);
-    if (!file->entries)
-        return TESS_ENOMEM;
+    file->entries = TESS_TAKE(&file->arena, sizeof *file->entries * (size_t)d.members);
     size_t at = (size_t)d.offset;
     for (uint64_t i = 0; i < d.members; i++) {
         tess__zip_entry m;

@@ -27,9 +27,7 @@ static void z_free(void *ctx, void *memory)
 tess_status tess__inflate_open(tess_ctx *ctx, const char *where, const unsigned char *packed,
                                size_t n, tess__inflate **inflate)
 {
-    tess__inflate *made = tess__alloc_zero(ctx, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess__inflate *made = TESS_ALLOC_ZERO(ctx, sizeof *made);
     made->ctx = ctx;
     made->where = where;
     made->packed = packed;

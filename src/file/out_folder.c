@@ -68,9 +68,7 @@ tess_status tess__folder_open(tess_ctx *ctx, const char *path, tess__folder **fo
         errno = length ? ENAMETOOLONG : ENOENT;
         return tess__fail(TESS_EIO, "%.200s: cannot create: %m", path);
     }
-    tess__folder *made = tess__alloc(ctx, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess__folder *made = TESS_ALLOC(ctx, sizeof *made);
     made->ctx = ctx;
     made->files = 0;
     memcpy(made->path, path, length);

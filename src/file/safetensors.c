@@ -64,8 +64,8 @@ static tess_status read_dtype(tess_file *file, const char *name, tess__entry *e,
     char why[DTYPE_MAX + 80];
     const int n =
         snprintf(why, sizeof why, "dtype %s is not one of F32 BF16 F16 F64 I32 I64 U8 BOOL", name);
-    e->refused = tess__arena_string(&file->arena, why, (size_t)n);
-    return e->refused ? TESS_OK : TESS_ENOMEM;
+    e->refused = TESS_TAKE_STRING(&file->arena, why, (size_t)n);
+    return TESS_OK;
 }
 
 static tess_status read_shape(tess_file *file, tess__cursor *s, tess__entry *e)
@@ -87,8 +87,8 @@ static tess_status read_shape(tess_file *file, tess__cursor *s, tess__entry *e)
     if (rank > TESS_RANK_MAX) {
         char why[64];
         const int n = snprintf(why, sizeof why, "rank is %d, must be 0..%d", rank, TESS_RANK_MAX);
-        e->refused = tess__arena_string(&file->arena, why, (size_t)n);
-        return e->refused ? TESS_OK : TESS_ENOMEM;
+        e->refused = TESS_TAKE_STRING(&file->arena, why, (size_t)n);
+        return TESS_OK;
     }
     return TESS_OK;
 }
@@ -202,9 +202,7 @@ static int by_key(const void *a, const void *b)
 static tess_status check_keys(tess_file *file)
 {
     const size_t n = (size_t)file->n_metas;
-    const tess_meta **sorted = tess__arena_take(&file->arena, sizeof *sorted * n);
-    if (!sorted)
-        return TESS_ENOMEM;
+    const tess_meta **sorted = TESS_TAKE(&file->arena, sizeof *sorted * n);
     for (size_t i = 0; i < n; i++)
         sorted[i] = &file->metas[i];
     qsort(sorted, n, sizeof *sorted, by_key);
@@ -230,9 +228,7 @@ static tess_status read_metadata(tess_file *file, tess__cursor *s)
     if (!tess__cursor_accept(s, '{'))
         return tess__cursor_fail(s, "'{'");
     file->metas =
-        tess__arena_take(&file->arena, sizeof *file->metas * (1 + (whole.at - s->at) / META_MIN));
-    if (!file->metas)
-        return TESS_ENOMEM;
+        TESS_TAKE(&file->arena, sizeof *file->metas * (1 + (whole.at - s->at) / META_MIN));
     for (;;) {
         tess_meta *meta = &file->metas[file->n_metas];
         TESS_TRY(tess__cursor_next(s, '}', &first, &more));
@@ -294,9 +290,7 @@ static tess_status read_header(tess_file *file, tess__cursor *s, size_t data)
     int first = 1, more = 0;
     tess__cursor_accept(s, '{');
     file->entries =
-        tess__arena_take(&file->arena, sizeof *file->entries * (1 + (s->end - s->at) / TENSOR_MIN));
-    if (!file->entries)
-        return TESS_ENOMEM;
+        TESS_TAKE(&file->arena, sizeof *file->entries * (1 + (s->end - s->at) / TENSOR_MIN));
     for (;;) {
         TESS_TRY(tess__cursor_next(s, '}', &first, &more));
         if (!more)

@@ -126,9 +126,7 @@ tess_status tess__cursor_string(tess__cursor *s, tess__arena *arena, const char 
     size_t start = 0, n = 0;
     int escapes = 0;
     TESS_TRY(find_string(s, &start, &n, &escapes));
-    char *made = tess__arena_string(arena, (const char *)s->source->data + start, n);
-    if (!made)
-        return TESS_ENOMEM;
+    char *made = TESS_TAKE_STRING(arena, (const char *)s->source->data + start, n);
     if (!tess__is_utf8(made, n)) {
         s->at = start;
         return tess__cursor_fail(s, "UTF-8 in a string");

@@ -45,9 +45,7 @@ static tess_status list_shards(tess_file *file, const tess__json_node *map, cons
     const size_t count = json_object_size(map->value);
     if (count > INT_MAX)
         return tess__json_fail(*map, "%zu tensors are too many", count);
-    const char **list = tess__arena_take(&file->arena, sizeof *list * count);
-    if (!list)
-        return TESS_ENOMEM;
+    const char **list = TESS_TAKE(&file->arena, sizeof *list * count);
     size_t at = 0;
     json_object_foreach(map->value, key, value)
     {
@@ -67,9 +65,7 @@ static tess_status list_shards(tess_file *file, const tess__json_node *map, cons
 
 static tess_status open_shards(tess_file *file, const char **names, int n)
 {
-    file->shards = tess__arena_take(&file->arena, sizeof(tess_file *) * (size_t)n);
-    if (!file->shards)
-        return TESS_ENOMEM;
+    file->shards = TESS_TAKE(&file->arena, sizeof(tess_file *) * (size_t)n);
     const char *slash = strrchr(file->source.name, '/');
     const int folder = slash ? (int)(slash - file->source.name) + 1 : 0;
     for (int i = 0; i < n; i++) {
@@ -88,9 +84,7 @@ static tess_status copy_entries(tess_file *file, const tess__json_node *map, con
     const char *key;
     json_t *value;
     const size_t count = json_object_size(map->value);
-    file->entries = tess__arena_take(&file->arena, sizeof *file->entries * count);
-    if (!file->entries)
-        return TESS_ENOMEM;
+    file->entries = TESS_TAKE(&file->arena, sizeof *file->entries * count);
     json_object_foreach(map->value, key, value)
     {
         const char *name = json_string_value(value);

@@ -113,9 +113,7 @@ tess_status tess__shards_write(tess__sink *sink, const char *path, const tess_te
     const int length = (int)(strlen(path) - strlen(index_end));
     if (!tess__is_utf8(path, strlen(path)))
         return tess__fail(TESS_EINVAL, "tess_file_write: path must be UTF-8 for an index");
-    shard *list = tess__alloc(sink->ctx, sizeof *list * (size_t)shards);
-    if (!list)
-        return TESS_ENOMEM;
+    shard *list = TESS_ALLOC(sink->ctx, sizeof *list * (size_t)shards);
     cut(tensors, n, limit, list);
 
     tess_status status = TESS_OK;

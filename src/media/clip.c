@@ -38,12 +38,7 @@ static tess_status make_room(job *j)
                           TESS__CLIP_FRAMES_MAX);
     int room = j->wanted ? j->wanted : j->room ? 2 * j->room : 16;
     room = TESS_MIN(room, TESS__CLIP_FRAMES_MAX);
-    size_t bytes;
-    if (tess__mul(j->bytes, (size_t)room, &bytes))
-        return tess__nomem(SIZE_MAX);
-    uint8_t *more = tess__alloc(j->reader->ctx, bytes);
-    if (!more)
-        return TESS_ENOMEM;
+    uint8_t *more = TESS_ALLOC(j->reader->ctx, tess__bytes(j->bytes, (size_t)room));
     if (j->pixels)
         memcpy(more, j->pixels, (size_t)j->frames * j->bytes);
     tess__free(j->reader->ctx, j->pixels);
@@ -117,9 +112,7 @@ static tess_status gather(job *j, int height, int width)
     tess__reader *r = j->reader;
     TESS_TRY(tess__resizer_create(r->ctx, r->height, r->width, height, width, &j->resizer));
     if (j->fps > 0) {
-        j->held = tess__alloc(r->ctx, j->bytes);
-        if (!j->held)
-            return TESS_ENOMEM;
+        j->held = TESS_ALLOC(r->ctx, j->bytes);
     }
     TESS_TRY(j->fps > 0 ? read_at_rate(j) : read_every(j));
     return check_length(j);

@@ -69,9 +69,7 @@ static tess_status write_sheet(tess_ctx *ctx, const char *path, const tess_clip 
                           "tess_clip_write: the sheet would be %zu x %zu, sides must be at most %d",
                           height, width, SIDE_MAX);
     const size_t stride = width * 3, bytes = height * stride;
-    uint8_t *pixels = tess__alloc(ctx, bytes);
-    if (!pixels)
-        return TESS_ENOMEM;
+    uint8_t *pixels = TESS_ALLOC(ctx, bytes);
     memset(pixels, SHEET_GREY, bytes);
     for (int row = 0; row < n; row++)
         for (int t = 0; t < clips->frames; t++)

@@ -65,17 +65,13 @@ static tess_status add(listing *l, const char *name)
         if (l->n == MOST)
             return tess__fail(TESS_ENOTSUP, "%s: has more than %d files", l->folder, MOST);
         const int room = l->room ? 2 * l->room : 64;
-        char **paths = tess__arena_take(l->arena, (size_t)room * sizeof *paths);
-        if (!paths)
-            return TESS_ENOMEM;
+        char **paths = TESS_TAKE(l->arena, (size_t)room * sizeof *paths);
         if (l->n > 0)
             memcpy(paths, l->paths, (size_t)l->n * sizeof *paths);
         l->paths = paths;
         l->room = room;
     }
-    char *path = tess__arena_take(l->arena, length);
-    if (!path)
-        return TESS_ENOMEM;
+    char *path = TESS_TAKE(l->arena, length);
     const size_t slash = l->folder[strlen(l->folder) - 1] == '/';
     snprintf(path, length, "%s%s%s", l->folder, slash ? "" : "/", name);
     l->paths[l->n++] = path;

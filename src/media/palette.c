@@ -187,9 +187,7 @@ tess_status tess__palette_make(tess_ctx *ctx, const tess__montage *m, uint8_t *f
     }
     if (p->exact)
         return TESS_OK;
-    bin *bins = tess__alloc_zero(ctx, TESS__PALETTE_BINS * sizeof *bins);
-    if (!bins)
-        return TESS_ENOMEM;
+    bin *bins = TESS_ALLOC_ZERO(ctx, TESS__PALETTE_BINS * sizeof *bins);
     count_pixels(m, frame, bins);
     size_t used = 0;
     for (uint32_t i = 0; i < TESS__PALETTE_BINS; i++)

@@ -110,9 +110,7 @@ static void close_pictures(tess__reader *reader)
 static tess_status find_names(pictures *p, const char *path, int folder)
 {
     if (!folder) {
-        p->names = tess__arena_take(&p->arena, sizeof *p->names);
-        if (!p->names)
-            return TESS_ENOMEM;
+        p->names = TESS_TAKE(&p->arena, sizeof *p->names);
         p->names[0] = tess__arena_string(&p->arena, path, strlen(path));
         p->n = 1;
         return p->names[0] ? TESS_OK : TESS_ENOMEM;
@@ -128,9 +126,7 @@ static tess_status find_names(pictures *p, const char *path, int folder)
 
 tess_status tess__pictures_open(tess_ctx *ctx, const char *path, int folder, tess__reader **reader)
 {
-    pictures *p = tess__alloc_zero(ctx, sizeof *p);
-    if (!p)
-        return TESS_ENOMEM;
+    pictures *p = TESS_ALLOC_ZERO(ctx, sizeof *p);
     p->arena.ctx = ctx;
     p->reader = (tess__reader){.ctx = ctx,
                                .path = path,

@@ -63,14 +63,9 @@ static tess_status axis_make(tess__arena *arena, int n, int to, double ratio, ax
     const double reach = TESS_MAX(ratio, 1);
     const int taps = (int)(2 * reach) + 2;
     a->taps = TESS_MIN(taps, n);
-    size_t bytes;
-    if (tess__mul((size_t)to, (size_t)a->taps * sizeof *a->weights, &bytes))
-        return tess__nomem(SIZE_MAX);
-    a->first = tess__arena_take(arena, (size_t)to * sizeof *a->first);
-    a->weights = tess__arena_take(arena, bytes);
-    if (!a->first || !a->weights)
-        return TESS_ENOMEM;
-    memset(a->weights, 0, bytes);
+    const size_t bytes = tess__bytes((size_t)to, (size_t)a->taps * sizeof *a->weights);
+    a->first = TESS_TAKE(arena, (size_t)to * sizeof *a->first);
+    a->weights = TESS_TAKE_ZERO(arena, bytes);
     for (int i = 0; i < to; i++) {
         const double centre = n / 2.0 + (i + 0.5 - to / 2.0) * ratio;
         set_weights(centre, reach, n, a->taps, &a->first[i],
@@ -82,9 +77,7 @@ static tess_status axis_make(tess__arena *arena, int n, int to, double ratio, ax
 tess_status tess__resizer_create(tess_ctx *ctx, int height, int width, int to_height, int to_width,
                                  tess__resizer **resizer)
 {
-    tess__resizer *r = tess__alloc_zero(ctx, sizeof *r);
-    if (!r)
-        return TESS_ENOMEM;
+    tess__resizer *r = TESS_ALLOC_ZERO(ctx, sizeof *r);
     *r = (tess__resizer){.ctx = ctx,
                          .arena = {.ctx = ctx},
                          .height = height,

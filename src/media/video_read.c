@@ -20,9 +20,7 @@ static tess_status open_format(tess__video *v)
     const char *path = v->reader.path;
     AVDictionary *options = NULL;
     const size_t length = strlen(path) + sizeof "file:";
-    char *url = tess__alloc(v->reader.ctx, length);
-    if (!url)
-        return TESS_ENOMEM;
+    char *url = TESS_ALLOC(v->reader.ctx, length);
     snprintf(url, length, "file:%s", path); /* a name like http://... is a file here */
     int error = av_dict_set(&options, "protocol_whitelist", "file", 0);
     if (error >= 0 && tess__is_picture(NULL, path)) /* a % in its name is no pattern */
@@ -181,13 +179,9 @@ static tess_status set_size(tess__video *v)
         v->rotation = tess__rotation_of(matrix);
     }
     const size_t bytes = (size_t)v->frame->height * (size_t)v->frame->width * 3;
-    v->rgb = tess__alloc(v->reader.ctx, bytes + SLACK);
-    if (!v->rgb)
-        return TESS_ENOMEM;
+    v->rgb = TESS_ALLOC(v->reader.ctx, bytes + SLACK);
     if (!tess__rotation_is_none(v->rotation)) {
-        v->rotated = tess__alloc(v->reader.ctx, bytes);
-        if (!v->rotated)
-            return TESS_ENOMEM;
+        v->rotated = TESS_ALLOC(v->reader.ctx, bytes);
     }
     v->height = v->frame->height;
     v->width = v->frame->width;
@@ -271,9 +265,7 @@ static void close_video(tess__reader *reader)
 
 tess_status tess__video_open(tess_ctx *ctx, const char *path, int as_stored, tess__reader **reader)
 {
-    tess__video *v = tess__alloc_zero(ctx, sizeof *v);
-    if (!v)
-        return TESS_ENOMEM;
+    tess__video *v = TESS_ALLOC_ZERO(ctx, sizeof *v);
     v->reader = (tess__reader){.ctx = ctx,
                                .path = path,
                                .next = next_frame,

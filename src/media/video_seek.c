@@ -29,9 +29,7 @@ static tess_status push(numbers *list, int64_t item)
 {
     if (list->n == list->room) {
         const int room = list->room ? 2 * list->room : 256;
-        int64_t *items = tess__alloc(list->ctx, (size_t)room * sizeof *items);
-        if (!items)
-            return TESS_ENOMEM;
+        int64_t *items = TESS_ALLOC(list->ctx, (size_t)room * sizeof *items);
         if (list->n > 0)
             memcpy(items, list->items, (size_t)list->n * sizeof *items);
         tess__free(list->ctx, list->items);
@@ -89,11 +87,9 @@ static tess_status take_packets(tess__video *v, tess__arena *arena, const number
     const double base = av_q2d(v->format->streams[v->stream]->time_base);
     frames->n = all->n;
     frames->n_keys = 0;
-    frames->times = tess__arena_take(arena, (size_t)all->n * sizeof *frames->times);
-    frames->places = tess__arena_take(arena, (size_t)all->n * sizeof *frames->places);
-    frames->keys = tess__arena_take(arena, (size_t)(keys->n + 1) * sizeof *frames->keys);
-    if (!frames->times || !frames->places || !frames->keys)
-        return TESS_ENOMEM;
+    frames->times = TESS_TAKE(arena, (size_t)all->n * sizeof *frames->times);
+    frames->places = TESS_TAKE(arena, (size_t)all->n * sizeof *frames->places);
+    frames->keys = TESS_TAKE(arena, (size_t)(keys->n + 1) * sizeof *frames->keys);
     for (int i = 0, k = 0; i < all->n; i++) {
         frames->places[i] = all->items[i];
         frames->times[i] = (double)all->items[i] * base;

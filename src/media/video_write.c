@@ -141,9 +141,7 @@ static tess_status open_stream(video *v)
     v->stream = avformat_new_stream(v->format, NULL);
     v->packet = av_packet_alloc();
     v->frame = av_frame_alloc();
-    v->rgb = tess__alloc(v->ctx, (size_t)v->montage->height * (size_t)v->montage->width * 3);
-    if (!v->rgb)
-        return TESS_ENOMEM;
+    v->rgb = TESS_ALLOC(v->ctx, (size_t)v->montage->height * (size_t)v->montage->width * 3);
     if (!v->stream || !v->packet || !v->frame)
         return failed(v, "encoder", AVERROR(ENOMEM));
     v->stream->time_base = v->codec->time_base;

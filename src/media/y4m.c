@@ -238,10 +238,8 @@ static tess_status list_frames(tess__reader *reader, tess__arena *arena, tess__f
         frames->n = n;
         if (pass == 1)
             break;
-        frames->places = tess__arena_take(arena, (size_t)(n + 1) * sizeof *frames->places);
-        frames->times = tess__arena_take(arena, (size_t)(n + 1) * sizeof *frames->times);
-        if (!frames->places || !frames->times)
-            return TESS_ENOMEM;
+        frames->places = TESS_TAKE(arena, (size_t)(n + 1) * sizeof *frames->places);
+        frames->times = TESS_TAKE(arena, (size_t)(n + 1) * sizeof *frames->times);
     }
     return TESS_OK;
 }

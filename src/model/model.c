@@ -42,11 +42,9 @@ static void make_names(tess_model *m, char *names)
 static tess_status make_buffers(tess_model *m, int gradients)
 {
     const size_t bytes = (size_t)m->params.count * sizeof(float);
-    m->values = tess__alloc(m->ctx, bytes);
-    if (!m->values)
-        return TESS_ENOMEM;
-    if (gradients && !(m->gradients = tess__alloc_zero(m->ctx, bytes)))
-        return TESS_ENOMEM;
+    m->values = TESS_ALLOC(m->ctx, bytes);
+    if (gradients)
+        m->gradients = TESS_ALLOC_ZERO(m->ctx, bytes);
     return TESS_OK;
 }
 

@@ -30,9 +30,7 @@ int tess__quartile(double u)
 static tess_status make_sums(tess__arena *arena, int64_t layers, int64_t heads, tess__cube_sums *s)
 {
     s->n = layers * (QUARTILES * heads + QUARTILES + heads + 1) + 2;
-    s->all = tess__arena_take(arena, (size_t)s->n * sizeof *s->all);
-    if (!s->all)
-        return TESS_ENOMEM;
+    s->all = TESS_TAKE(arena, (size_t)s->n * sizeof *s->all);
     s->density = s->all;
     s->profiles = s->density + layers * QUARTILES * heads;
     s->recall = s->profiles + layers * QUARTILES;
@@ -51,15 +49,11 @@ tess_status tess__observer_create(tess_ctx *ctx, tess__arena *arena, const tess_
     for (int i = 0; i < TESS_CUBES; i++)
         TESS_TRY(make_sums(arena, o->layers, o->heads, &observer->sums.cubes[i]));
     TESS_TRY(tess__sampled_create(arena, o, &observer->sampled));
-    observer->layers = tess__arena_take(arena, layers * sizeof *observer->layers);
-    observer->budgets = tess__arena_take(arena, budgets * sizeof *observer->budgets);
-    observer->quartiles = tess__arena_take(arena, batch * sizeof *observer->quartiles);
-    observer->values = tess__arena_take(arena, batch * heads * sizeof *observer->values);
-    observer->keys = tess__arena_take(arena, batch * heads * sizeof *observer->keys);
-    if (!observer->layers || !observer->budgets || !observer->quartiles || !observer->values ||
-        !observer->keys)
-        return TESS_ENOMEM;
-    memset(observer->layers, 0, layers * sizeof *observer->layers);
+    observer->layers = TESS_TAKE_ZERO(arena, layers * sizeof *observer->layers);
+    observer->budgets = TESS_TAKE(arena, budgets * sizeof *observer->budgets);
+    observer->quartiles = TESS_TAKE(arena, batch * sizeof *observer->quartiles);
+    observer->values = TESS_TAKE(arena, batch * heads * sizeof *observer->values);
+    observer->keys = TESS_TAKE(arena, batch * heads * sizeof *observer->keys);
     const tess_selector_opts selector = {
         .kind = TESS_SELECT_PREDICTOR, .proxy = o->proxy, .in_place = 1};
     return o->proj_dim ? tess_selector_create(ctx, &selector, &observer->selector) : TESS_OK;

@@ -92,11 +92,11 @@ tess_status tess__sampled_create(tess__arena *arena, const tess__observer_opts *
     const size_t all = (size_t)o->batch * (size_t)o->heads;
     s->capacity = tess__sampled_rows(o->tokens);
     const size_t rows = (size_t)s->capacity;
-    s->token = tess__arena_take(arena, rows * sizeof *s->token);
-    s->bounds = tess__arena_take(arena, (rows + 1) * sizeof *s->bounds);
-    s->checked = tess__arena_take(arena, (TESS__CHECK_GROUPS + 1) * sizeof *s->checked);
-    s->q = tess__arena_take(arena, all * rows * (size_t)o->head_dim * sizeof *s->q);
-    s->low = tess__arena_take(arena, all * rows * (size_t)o->proj_dim * sizeof *s->low);
-    s->lse = tess__arena_take(arena, all * rows * sizeof *s->lse);
-    return s->token && s->bounds && s->checked && s->q && s->low && s->lse ? TESS_OK : TESS_ENOMEM;
+    s->token = TESS_TAKE(arena, rows * sizeof *s->token);
+    s->bounds = TESS_TAKE(arena, (rows + 1) * sizeof *s->bounds);
+    s->checked = TESS_TAKE(arena, (TESS__CHECK_GROUPS + 1) * sizeof *s->checked);
+    s->q = TESS_TAKE(arena, all * rows * (size_t)o->head_dim * sizeof *s->q);
+    s->low = TESS_TAKE(arena, all * rows * (size_t)o->proj_dim * sizeof *s->low);
+    s->lse = TESS_TAKE(arena, all * rows * sizeof *s->lse);
+    return TESS_OK;
 }

@@ -59,9 +59,7 @@ tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, te
     if (shape->train && !model->gradients)
         return tess__invalid(__func__, "train is 1, but the model was made without gradients");
     const size_t object = tess__arena_round(sizeof plan);
-    char *memory = tess__alloc(model->ctx, object + tess__pass_layout(&plan, NULL, &saved));
-    if (!memory)
-        return TESS_ENOMEM;
+    char *memory = TESS_ALLOC(model->ctx, object + tess__pass_layout(&plan, NULL, &saved));
     tess_pass *made = (tess_pass *)memory;
     *made = plan;
     tess__pass_layout(made, memory + object, &saved);

@@ -45,9 +45,7 @@ tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
     const int hidden = opts->input == TESS_PREDICT_HIDDEN, params = hidden ? 4 : 2;
     const size_t object = tess__arena_round(sizeof(tess_predictor));
     tess_predictor *made =
-        tess__alloc(ctx, object + (size_t)config->layers * (size_t)params * NAME_BYTES);
-    if (!made)
-        return TESS_ENOMEM;
+        TESS_ALLOC(ctx, object + (size_t)config->layers * (size_t)params * NAME_BYTES);
     *made = (tess_predictor){.ctx = ctx, .opts = *opts, .config = *config, .layer_params = params};
     made->names = (char *)made + object;
     made->layer_count = 2 * tess__predictor_matrix(made) +

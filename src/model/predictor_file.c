@@ -30,9 +30,7 @@ tess_status tess_predictor_save(const tess_predictor *predictor, const char *pat
                                {"input", inputs[p->opts.input]},
                                {"rank", rank},
                                {"rotary", p->opts.rotary ? "1" : "0"}};
-    tess_tensor *tensors = tess__alloc(p->ctx, (size_t)n * sizeof *tensors);
-    if (!tensors)
-        return TESS_ENOMEM;
+    tess_tensor *tensors = TESS_ALLOC(p->ctx, (size_t)n * sizeof *tensors);
     for (int i = 0; i < n; i++) {
         tess_param param;
         tess_predictor_param(p, i, &param);

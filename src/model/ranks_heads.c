@@ -53,9 +53,7 @@ tess_status tess__whole_heads_make(tess_pass *p)
 {
     if (p->ranks.whole)
         return TESS_OK;
-    char *memory = tess__alloc(p->ctx, all_bytes(p));
-    if (!memory)
-        return TESS_ENOMEM;
+    char *memory = TESS_ALLOC(p->ctx, all_bytes(p));
     tess__whole_heads *l = (tess__whole_heads *)memory;
     float **const pieces[PIECES] = {&l->send,  &l->recv,  &l->q,   &l->k,
                                     &l->q_low, &l->k_low, &l->lse, &l->lse_local};

@@ -53,10 +53,8 @@ static tess_status list_tensors(reading *r)
     tess_file_info info;
     TESS_TRY(tess_file_query(r->file, &info));
     r->n = info.tensors;
-    r->tensors = tess__alloc(r->model->ctx, (size_t)r->n * sizeof *r->tensors);
-    r->used = tess__alloc_zero(r->model->ctx, (size_t)r->n);
-    if (!r->tensors || !r->used)
-        return TESS_ENOMEM;
+    r->tensors = TESS_ALLOC(r->model->ctx, (size_t)r->n * sizeof *r->tensors);
+    r->used = TESS_ALLOC_ZERO(r->model->ctx, (size_t)r->n);
     for (int i = 0; i < r->n; i++)
         TESS_TRY(tess_file_describe(r->file, i, &r->tensors[i]));
     qsort(r->tensors, (size_t)r->n, sizeof *r->tensors, by_name);

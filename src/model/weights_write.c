@@ -17,20 +17,16 @@ static tess_status make_tensors(const tess_model *model, const float *values,
                                 tess_weight_names names, tess__arena *arena, tess_tensor **out)
 {
     const int n = model->params.params;
-    tess_tensor *tensors = tess__arena_take(arena, (size_t)n * sizeof *tensors);
-    if (!tensors)
-        return TESS_ENOMEM;
+    tess_tensor *tensors = TESS_TAKE(arena, (size_t)n * sizeof *tensors);
     for (int i = 0; i < n; i++) {
         tess_param p;
         char name[TESS_WEIGHT_NAME_BYTES];
         TESS_TRY(tess_model_param(model, i, &p));
         tess__weight_name(names, p.name, name);
-        tensors[i] = (tess_tensor){.name = tess__arena_string(arena, name, strlen(name)),
+        tensors[i] = (tess_tensor){.name = TESS_TAKE_STRING(arena, name, strlen(name)),
                                    .dtype = TESS_DTYPE_F32,
                                    .rank = p.rank,
                                    .data = values + (p.value - model->values)};
-        if (!tensors[i].name)
-            return TESS_ENOMEM;
         memcpy(tensors[i].shape, p.shape, sizeof p.shape);
     }
     *out = tensors;

@@ -30,9 +30,7 @@ tess_status tess_reduce_create(tess_model *model, tess_comm *comm, tess_optim op
     tess_comm_info info;
     TESS_TRY(check("tess_reduce_create", model, comm, optim, reduce));
     TESS_TRY(tess_comm_query(comm, &info));
-    tess_reduce *made = tess__alloc_zero(model->ctx, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess_reduce *made = TESS_ALLOC_ZERO(model->ctx, sizeof *made);
     made->ctx = model->ctx;
     made->model = model;
     made->pg = (tess__process_group){.world = comm, .rank = info.rank, .size = info.size};

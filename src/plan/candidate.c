@@ -140,12 +140,10 @@ static tess_status plan_ring(tess__task *task, tess__arena *arena, int at, const
 {
     const size_t groups = (size_t)c->strategy.ulysses, q = (size_t)task->info.q_blocks,
                  k = (size_t)task->info.k_blocks, cuts = (size_t)c->strategy.ring + 1;
-    int32_t *q_order = tess__arena_take(arena, groups * q * sizeof *q_order);
-    int32_t *k_order = tess__arena_take(arena, groups * k * sizeof *k_order);
-    int32_t *q_cuts = tess__arena_take(arena, groups * cuts * sizeof *q_cuts);
-    int32_t *k_cuts = tess__arena_take(arena, groups * cuts * sizeof *k_cuts);
-    if (!q_order || !k_order || !q_cuts || !k_cuts)
-        return TESS_ENOMEM;
+    int32_t *q_order = TESS_TAKE(arena, groups * q * sizeof *q_order);
+    int32_t *k_order = TESS_TAKE(arena, groups * k * sizeof *k_order);
+    int32_t *q_cuts = TESS_TAKE(arena, groups * cuts * sizeof *q_cuts);
+    int32_t *k_cuts = TESS_TAKE(arena, groups * cuts * sizeof *k_cuts);
     for (int u = 0; u < c->strategy.ulysses; u++) {
         const size_t g = (size_t)u;
         const int n = heads_of_group(task, in->head_group, u, task->heads);
@@ -172,9 +170,7 @@ static tess_status cut_queries(tess__task *task, tess__arena *arena, int at,
                                const tess_candidate *c, int parts, tess__layer_heads *in)
 {
     const size_t cuts = (size_t)parts + 1;
-    int32_t *q_cuts = tess__arena_take(arena, (size_t)c->strategy.ulysses * cuts * sizeof *q_cuts);
-    if (!q_cuts)
-        return TESS_ENOMEM;
+    int32_t *q_cuts = TESS_TAKE(arena, (size_t)c->strategy.ulysses * cuts * sizeof *q_cuts);
     for (int u = 0; u < c->strategy.ulysses; u++) {
         const int n = heads_of_group(task, in->head_group, u, task->heads);
         tess__cuts_by_work(task->space, task->work, at, task->heads, n, parts,
@@ -188,9 +184,7 @@ static tess_status plan_fractional(tess__task *task, tess__arena *arena, int at,
                                    tess_plan_layer *layer)
 {
     const size_t n = (size_t)task->info.heads + (size_t)task->info.ranks;
-    tess_share *shares = tess__arena_take(arena, n * sizeof *shares);
-    if (!shares)
-        return TESS_ENOMEM;
+    tess_share *shares = TESS_TAKE(arena, n * sizeof *shares);
     const tess__fraction_job job = {.work = task->work,
                                     .layer = at,
                                     .ranks = task->info.ranks,

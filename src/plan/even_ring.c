@@ -44,16 +44,12 @@ tess_status tess__even_ring_tiles(const tess__task *task, int at, const tess_pla
     const size_t n = (size_t)ring * (size_t)ring, heads = (size_t)task->info.heads;
     int64_t **of_heads = &rings->tiles[ring];
     if (!*of_heads) {
-        int64_t *made = tess__arena_take(&rings->arena, heads * n * sizeof *made);
-        if (!made)
-            return TESS_ENOMEM;
+        int64_t *made = TESS_TAKE(&rings->arena, heads * n * sizeof *made);
         TESS_TRY(count_heads(task, at, ring, made));
         *of_heads = made;
     }
     const size_t groups = (size_t)layer->groups;
-    int64_t *sums = tess__arena_take(arena, groups * n * sizeof *sums);
-    if (!sums)
-        return TESS_ENOMEM;
+    int64_t *sums = TESS_TAKE(arena, groups * n * sizeof *sums);
     memset(sums, 0, groups * n * sizeof *sums);
     for (size_t h = 0; h < heads; h++) {
         int64_t *to = sums + (size_t)layer->head_group[h] * n;

@@ -71,10 +71,8 @@ tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
     if (layer->strategy.ring == 1 || tess__work_words(work) == 0)
         return TESS_OK;
     const size_t ring = (size_t)layer->strategy.ring;
-    int64_t *made = tess__arena_take(arena, (size_t)layer->groups * ring * ring * sizeof *made);
-    int32_t *heads = tess__arena_take(arena, (size_t)info->heads * sizeof *heads);
-    if (!made || !heads)
-        return TESS_ENOMEM;
+    int64_t *made = TESS_TAKE(arena, (size_t)layer->groups * ring * ring * sizeof *made);
+    int32_t *heads = TESS_TAKE(arena, (size_t)info->heads * sizeof *heads);
     for (int u = 0; u < layer->groups; u++) {
         const size_t cut = (size_t)u * (ring + 1);
         int n = 0;
@@ -152,9 +150,7 @@ static tess_status measure_loads(tess_ctx *ctx, const tess_plan_info *info,
 tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tess_plan_layer *layer,
                             const tess_work *work, int at, double rho[3])
 {
-    int64_t *loads = tess__alloc(ctx, (size_t)info->ranks * sizeof *loads);
-    if (!loads)
-        return TESS_ENOMEM;
+    int64_t *loads = TESS_ALLOC(ctx, (size_t)info->ranks * sizeof *loads);
     const tess_status status = measure_loads(ctx, info, layer, work, at, loads, rho);
     tess__free(ctx, loads);
     return status;
@@ -259,9 +255,7 @@ static tess_status count_copies(tess_ctx *ctx, const tess_plan_info *info,
     const int selects = layer->strategy.selective > 1 && tess__work_words(work) > 0;
     uint64_t *bits = NULL;
     if (selects) {
-        bits = tess__alloc(ctx, (size_t)tess__work_words(work) * sizeof *bits);
-        if (!bits)
-            return TESS_ENOMEM;
+        bits = TESS_ALLOC(ctx, (size_t)tess__work_words(work) * sizeof *bits);
     }
     int64_t blocks = 0;
     for (int64_t i = 0; i < layer->n_shares;) {
@@ -280,9 +274,7 @@ tess_status tess__layer_measure(tess_ctx *ctx, const tess_plan_info *info, const
                                 int at, tess_plan_layer *layer)
 {
     tess_plan_layer made = *layer;
-    int64_t *loads = tess__alloc(ctx, (size_t)info->ranks * sizeof *loads);
-    if (!loads)
-        return TESS_ENOMEM;
+    int64_t *loads = TESS_ALLOC(ctx, (size_t)info->ranks * sizeof *loads);
     const tess_status status = measure_loads(ctx, info, &made, work, at, loads, made.rho);
     made.load_max = made.load_total = 0;
     for (int r = 0; status == TESS_OK && r < info->ranks; r++) {

@@ -40,15 +40,11 @@ const char *tess_plan_pass_name(tess_plan_pass pass)
 static tess_status keep(tess__arena *arena, const void *data, size_t n, size_t size,
                         const void **copy)
 {
-    size_t bytes;
+    const size_t bytes = tess__bytes(n, size);
     *copy = NULL;
     if (!data)
         return TESS_OK;
-    if (tess__mul(n, size, &bytes))
-        return tess__nomem(SIZE_MAX);
-    void *made = tess__arena_take(arena, bytes);
-    if (!made)
-        return TESS_ENOMEM;
+    void *made = TESS_TAKE(arena, bytes);
     memcpy(made, data, bytes);
     *copy = made;
     return TESS_OK;
@@ -140,9 +136,7 @@ static tess_status make_cuts(tess__arena *arena, const int32_t *given, int rows,
                              int32_t blocks, const int32_t **cuts)
 {
     const size_t n = (size_t)rows * ((size_t)parts + 1);
-    int32_t *made = tess__arena_take(arena, n * sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    int32_t *made = TESS_TAKE(arena, n * sizeof *made);
     for (size_t i = 0; i < n; i++)
         made[i] = given ? given[i] : tess__even_cut(blocks, parts, (int)(i % ((size_t)parts + 1)));
     *cuts = made;
@@ -200,9 +194,7 @@ static tess_status make_shares(tess__arena *arena, const tess_plan_info *info,
                                tess_plan_layer *layer)
 {
     const size_t groups = (size_t)layer->groups, heads = (size_t)info->heads;
-    int32_t *start = tess__alloc(arena->ctx, (groups + 1 + heads) * sizeof *start);
-    if (!start)
-        return TESS_ENOMEM;
+    int32_t *start = TESS_ALLOC(arena->ctx, (groups + 1 + heads) * sizeof *start);
     int32_t *list = start + groups + 1;
     assert(layer->head_group);
     tess__bucket_heads(layer->head_group, info->heads, layer->groups, start, list);
@@ -279,10 +271,8 @@ tess_status tess__layer_from_shares(tess__arena *arena, const tess_plan_info *in
     assert(in->strategy.ring == 1);
     tess_plan_layer made = bare_layer(in);
     const size_t bytes = (size_t)n * sizeof *shares;
-    tess_share *mine = tess__arena_take(arena, bytes);
-    int64_t *first = tess__arena_take(arena, ((size_t)info->ranks + 1) * sizeof *first);
-    if (!mine || !first)
-        return TESS_ENOMEM;
+    tess_share *mine = TESS_TAKE(arena, bytes);
+    int64_t *first = TESS_TAKE(arena, ((size_t)info->ranks + 1) * sizeof *first);
     TESS_TRY(make_cuts(arena, NULL, made.groups, 1, info->k_blocks, &made.k_cuts));
     if (n)
         memcpy(mine, shares, bytes);

@@ -73,10 +73,8 @@ static tess_status read_origin(const tess__json_node *root, tess_plan_file *f)
 static tess_status read_extra(const tess__json_node *layers, tess_plan_file *f, size_t at)
 {
     const size_t heads = (size_t)f->plan[at]->info.heads, n = (size_t)f->layers;
-    int64_t *loads = tess__arena_take(&f->arena, n * heads * sizeof *loads);
+    int64_t *loads = TESS_TAKE(&f->arena, n * heads * sizeof *loads);
     size_t known = 0;
-    if (!loads)
-        return TESS_ENOMEM;
     for (size_t i = 0; i < n; i++) {
         const tess__json_node layer = tess__json_element(layers, i);
         const tess__json_node stored = tess__json_optional(&layer, "loads");
@@ -123,12 +121,10 @@ static tess_status read_step(const tess__json_node *root, const tess__json_node 
 
 static tess_status make_room(tess_plan_file *f, size_t steps, size_t layers)
 {
-    f->step = tess__arena_take(&f->arena, steps * sizeof *f->step);
-    tess_plan **plans = tess__arena_take(&f->arena, steps * sizeof *plans);
-    f->loads = tess__arena_take(&f->arena, steps * sizeof *f->loads);
-    f->runner_up = tess__arena_take(&f->arena, steps * layers * sizeof *f->runner_up);
-    if (!f->step || !plans || !f->loads || !f->runner_up)
-        return TESS_ENOMEM;
+    f->step = TESS_TAKE(&f->arena, steps * sizeof *f->step);
+    tess_plan **plans = TESS_TAKE(&f->arena, steps * sizeof *plans);
+    f->loads = TESS_TAKE(&f->arena, steps * sizeof *f->loads);
+    f->runner_up = TESS_TAKE(&f->arena, steps * layers * sizeof *f->runner_up);
     memset(plans, 0, steps * sizeof *plans);
     for (size_t i = 0; i < steps * layers; i++)
         f->runner_up[i] = "";
@@ -144,9 +140,7 @@ static tess_status read_one(const tess__json *doc, tess_plan_file *f)
     f->step[0] = 0;
     f->loads[0] = NULL;
     f->layers = f->plan[0]->info.layers;
-    f->runner_up = tess__arena_take(&f->arena, (size_t)f->layers * sizeof *f->runner_up);
-    if (!f->runner_up)
-        return TESS_ENOMEM;
+    f->runner_up = TESS_TAKE(&f->arena, (size_t)f->layers * sizeof *f->runner_up);
     for (int i = 0; i < f->layers; i++)
         f->runner_up[i] = "";
     return TESS_OK;

@@ -24,8 +24,8 @@ static tess_status keep_text(tess__arena *arena, const char **text)
 {
     if (!*text)
         return TESS_OK;
-    *text = tess__arena_string(arena, *text, strlen(*text));
-    return *text ? TESS_OK : TESS_ENOMEM;
+    *text = TESS_TAKE_STRING(arena, *text, strlen(*text));
+    return TESS_OK;
 }
 
 tess_status tess_plan_file_create(tess_ctx *ctx, const tess_plan_origin *origin,
@@ -89,9 +89,7 @@ static void runner_up(const tess_plan *plan, int layer, char *text, size_t bytes
 static tess_status add_layers(tess_plan_file *f, const tess_plan *plan, const tess_work *work,
                               tess__jw *w)
 {
-    int64_t *loads = tess__alloc(f->ctx, (size_t)plan->info.heads * sizeof *loads);
-    if (!loads)
-        return TESS_ENOMEM;
+    int64_t *loads = TESS_ALLOC(f->ctx, (size_t)plan->info.heads * sizeof *loads);
     tess__jw_begin(w, "layers", '[');
     for (int i = 0; i < plan->info.layers; i++) {
         char second[TESS_STRATEGY_TEXT + 256];
@@ -121,9 +119,7 @@ static tess_status keep_info(tess_plan_file *f, const tess_plan_info *info)
     for (int i = 0; i < 3; i++) {
         if (!arrays[i].from)
             continue;
-        void *copy = tess__arena_take(&f->arena, arrays[i].bytes);
-        if (!copy)
-            return TESS_ENOMEM;
+        void *copy = TESS_TAKE(&f->arena, arrays[i].bytes);
         memcpy(copy, arrays[i].from, arrays[i].bytes);
         *arrays[i].to = copy;
     }

@@ -20,9 +20,7 @@ static tess_status read_wide(tess__json_node node, size_t n, int64_t min, int64_
     tess__json_node array;
     size_t count = 0;
     TESS_TRY(tess__json_array(node, n, n, &array, &count));
-    int64_t *made = tess__arena_take(arena, n * sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    int64_t *made = TESS_TAKE(arena, n * sizeof *made);
     for (size_t i = 0; i < n; i++)
         TESS_TRY(tess__json_int64(tess__json_element(&array, i), min, max, &made[i]));
     *out = made;
@@ -51,9 +49,7 @@ static tess_status read_table(tess__json_node node, size_t rows, size_t n, int m
         return TESS_OK;
     for (size_t i = 0; i < rows; i++)
         TESS_TRY(tess__json_array(tess__json_element(&table, i), n, n, &row, &count));
-    int32_t *made = tess__arena_take(arena, rows * n * sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    int32_t *made = TESS_TAKE(arena, rows * n * sizeof *made);
     for (size_t i = 0; i < rows; i++) {
         row = tess__json_element(&table, i);
         TESS_TRY(read_row(&row, n, min, max, made + i * n));
@@ -71,9 +67,7 @@ static tess_status read_list(tess__json_node node, size_t n, int min, int max, t
     TESS_TRY(tess__json_array(node, n, n, &row, &count));
     if (!row.value)
         return TESS_OK;
-    int32_t *made = tess__arena_take(arena, n * sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    int32_t *made = TESS_TAKE(arena, n * sizeof *made);
     TESS_TRY(read_row(&row, n, min, max, made));
     *out = made;
     return TESS_OK;
@@ -255,9 +249,7 @@ static tess_status read_shares(const tess__json_node *node, tess_plan *plan, tes
     size_t n = 0;
     TESS_TRY(
         tess__json_array(tess__json_member(node, "shares"), 1, TESS_PLAN_SHARES_MAX, &list, &n));
-    tess_share *shares = tess__arena_take(scratch, n * sizeof *shares);
-    if (!shares)
-        return TESS_ENOMEM;
+    tess_share *shares = TESS_TAKE(scratch, n * sizeof *shares);
     for (size_t i = 0; i < n; i++) {
         tess__json_node row;
         size_t four = 0;

@@ -132,8 +132,7 @@ static tess_status read_lines(reader *r)
 {
     TESS_TRY(read_header(r));
     while (tess__csv_record(&r->csv)) {
-        TESS_TRY(tess__grow(r->ctx, &r->records, sizeof *r->records, (int64_t)r->n,
-                            (int64_t)r->n + 1, &r->room));
+        TESS_GROW(r->ctx, r->records, (int64_t)r->n, (int64_t)r->n + 1, r->room);
         TESS_TRY(read_record(r, &r->records[r->n++]));
         if (r->n % PROGRESS_LINES == 0)
             TESS_TRY(tess__progress(r->ctx, "reading densities", (int64_t)r->csv.at,
@@ -244,9 +243,7 @@ static tess_status take_numbers(const reader *r, tess__arena *arena, int key,
     size_t count = 0, at = 0;
     for (size_t i = 0; i < r->n; i++)
         count += i == 0 || r->records[i].key[key] != r->records[i - 1].key[key];
-    int64_t *list = tess__arena_take(arena, count * sizeof *list);
-    if (!list)
-        return TESS_ENOMEM;
+    int64_t *list = TESS_TAKE(arena, count * sizeof *list);
     for (size_t i = 0; i < r->n; i++)
         if (i == 0 || r->records[i].key[key] != r->records[i - 1].key[key])
             list[at++] = r->records[i].key[key];
@@ -267,9 +264,7 @@ static tess_status build(const reader *r, tess__arena *arena, tess_profile_view 
     TESS_TRY(take_numbers(r, arena, STEP, &v.step, &v.steps));
     TESS_TRY(take_numbers(r, arena, LAYER, &v.layer, &v.layers));
     TESS_TRY(check_complete(r, &v, first_head));
-    double *density = tess__arena_take(arena, r->n * sizeof *density);
-    if (!density)
-        return TESS_ENOMEM;
+    double *density = TESS_TAKE(arena, r->n * sizeof *density);
     for (size_t i = 0; i < r->n; i++)
         density[i] = r->records[i].density;
     v.density = density;

@@ -348,9 +348,7 @@ static tess_status run_layer(search *k, const char *who, tess_plan *plan)
             c->rho = 0.0;
             c->bytes = 0;
         }
-        c->reason = tess__arena_string(&plan->arena, k->why[i], strlen(k->why[i]));
-        if (!c->reason)
-            return TESS_ENOMEM;
+        c->reason = TESS_TAKE_STRING(&plan->arena, k->why[i], strlen(k->why[i]));
     }
     return TESS_OK;
 }
@@ -377,24 +375,19 @@ static tess_status make_scratch(tess__task *task, tess__arena *arena, search *k)
 {
     const size_t heads = (size_t)task->info.heads, ranks = (size_t)task->info.ranks;
     const size_t n = (size_t)k->n;
-    task->heads = tess__arena_take(arena, heads * sizeof *task->heads);
-    task->part_speeds = tess__arena_take(arena, ranks * sizeof *task->part_speeds);
-    task->group_speeds = tess__arena_take(arena, ranks * sizeof *task->group_speeds);
-    k->split = tess__arena_take(arena, n * sizeof *k->split);
-    k->why = tess__arena_take(arena, n * sizeof *k->why);
-    k->bounded = tess__arena_take(arena, n);
-    k->settled = tess__arena_take(arena, n);
-    k->closer = tess__arena_take(arena, n);
-    if (!task->heads || !task->part_speeds || !task->group_speeds || !k->split || !k->why ||
-        !k->bounded || !k->settled || !k->closer)
-        return TESS_ENOMEM;
+    task->heads = TESS_TAKE(arena, heads * sizeof *task->heads);
+    task->part_speeds = TESS_TAKE(arena, ranks * sizeof *task->part_speeds);
+    task->group_speeds = TESS_TAKE(arena, ranks * sizeof *task->group_speeds);
+    k->split = TESS_TAKE(arena, n * sizeof *k->split);
+    k->why = TESS_TAKE(arena, n * sizeof *k->why);
+    k->bounded = TESS_TAKE(arena, n);
+    k->settled = TESS_TAKE(arena, n);
+    k->closer = TESS_TAKE(arena, n);
     TESS_TRY(tess__bound_scratch_make(arena, &task->info, task->work, &task->bound));
     number_splits(k);
     const size_t splits = (size_t)k->n_splits;
-    k->is_split = tess__arena_take(arena, splits);
-    k->group_of = tess__arena_take(arena, splits * heads * sizeof *k->group_of);
-    if (!k->is_split || !k->group_of)
-        return TESS_ENOMEM;
+    k->is_split = TESS_TAKE(arena, splits);
+    k->group_of = TESS_TAKE(arena, splits * heads * sizeof *k->group_of);
     int ring = 0;
     for (int i = 0; i < k->n; i++)
         if (k->list[i].strategy.ring > ring && task->work->info.masks)

@@ -108,15 +108,11 @@ tess_status tess__key_parts_make(const tess_work *work, const int32_t *k_order,
     /* All keys in one part: prefix sums know what it has. */
     const int whole = n == 1 && k_cuts[0] == 0 && k_cuts[1] == work->info.k_blocks;
     if (!work->bits || whole) {
-        made.rows = tess__alloc(work->ctx, ((size_t)n + 1) * sizeof *made.rows);
-        if (!made.rows)
-            return TESS_ENOMEM;
+        made.rows = TESS_ALLOC(work->ctx, ((size_t)n + 1) * sizeof *made.rows);
         fill_rows(&made, k_order, k_cuts);
     } else {
         const size_t row = (size_t)work->n_slices * (size_t)work->words * sizeof *made.bits;
-        made.bits = tess__alloc(work->ctx, (size_t)n * row);
-        if (!made.bits)
-            return TESS_ENOMEM;
+        made.bits = TESS_ALLOC(work->ctx, (size_t)n * row);
         fill_bits(&made, k_order, k_cuts);
     }
     *parts = made;

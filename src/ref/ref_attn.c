@@ -277,10 +277,8 @@ static tess_status take_head(tess__arena *arena, const job *j, head *w)
     w->keys = tess__arena_take(arena, row);
     w->clusters = j->sel ? s->compensate : 0;
     const size_t n = (size_t)w->clusters, dim = n * (size_t)s->head_dim;
-    w->mean_k = tess__arena_take(arena, (4 * dim + 2 * n) * sizeof *w->mean_k);
-    w->dropped = tess__arena_take(arena, n * sizeof *w->dropped);
-    if (!w->mean_k || !w->dropped)
-        return TESS_ENOMEM;
+    w->mean_k = TESS_TAKE(arena, (4 * dim + 2 * n) * sizeof *w->mean_k);
+    w->dropped = TESS_TAKE(arena, n * sizeof *w->dropped);
     w->mean_v = w->mean_k + dim;
     w->mean_dk = w->mean_v + dim;
     w->mean_dv = w->mean_dk + dim;

@@ -82,9 +82,7 @@ tess_status ref_select_mass(tess_ctx *ctx, const tess_select_in *in, const tess_
 {
     const double scale = in->scale != 0.0f ? (double)in->scale : 1.0 / sqrt((double)in->head_dim);
     const size_t bytes = sizeof(double) * (size_t)shape->tokens_k;
-    double *s = tess__alloc(ctx, bytes);
-    if (!s)
-        return tess__nomem(bytes);
+    double *s = TESS_ALLOC(ctx, bytes);
     for (int32_t u = 0; u < shape->n_k; u++)
         mass[u] = 0.0;
     for (int64_t i = begin; i < end; i++) {

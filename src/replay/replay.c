@@ -126,16 +126,12 @@ tess_status tess_trace_replay(const tess_trace *trace, const tess_cluster *clust
                              o.compute_scale);
     TESS_TRY(tess__check_least(__func__, "per_node", o.per_node, 0));
     TESS_TRY(tess_cluster_query(cluster, &info));
-    size_t bytes;
-    if (tess__mul((size_t)trace->info.calls, sizeof(double), &bytes))
-        return tess__nomem(SIZE_MAX);
     player p = {.trace = trace,
                 .cluster = cluster,
                 .scale = o.compute_scale != 0.0 ? o.compute_scale : 1.0,
                 .per_node = o.per_node ? o.per_node : info.node_gpus,
-                .ends = tess__alloc(trace->ctx, bytes)};
-    if (!p.ends)
-        return tess__nomem(bytes);
+                .ends =
+                    TESS_ALLOC(trace->ctx, tess__bytes((size_t)trace->info.calls, sizeof *p.ends))};
     const tess_status status = play_all(&p, result);
     tess__free(trace->ctx, p.ends);
     return status;

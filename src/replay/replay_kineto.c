@@ -273,19 +273,16 @@ static void find_origin(player *p)
 static tess_status reserve(player *p, tess__arena *arena)
 {
     const size_t n = (size_t)p->file->n_acts, most = (size_t)p->r->streams;
-    p->streams = tess__arena_take(arena, most * sizeof *p->streams);
-    p->threads = tess__arena_take(arena, most * sizeof *p->threads);
-    p->place = tess__arena_take(arena, n * sizeof *p->place);
-    p->order = tess__arena_take(arena, n * sizeof *p->order);
-    p->marks = tess__arena_take(arena, n * sizeof *p->marks);
-    p->host = tess__arena_take(arena, n * sizeof *p->host);
-    p->ops = tess__arena_take(arena, n * sizeof *p->ops);
-    p->waiter = tess__arena_take(arena, n * sizeof *p->waiter);
-    p->beside = tess__arena_take(arena, n * sizeof *p->beside);
-    p->comms = tess__arena_take(arena, n * sizeof *p->comms);
-    if (!p->streams || !p->threads || !p->place || !p->order || !p->marks || !p->host || !p->ops ||
-        !p->waiter || !p->beside || !p->comms)
-        return TESS_ENOMEM;
+    p->streams = TESS_TAKE(arena, most * sizeof *p->streams);
+    p->threads = TESS_TAKE(arena, most * sizeof *p->threads);
+    p->place = TESS_TAKE(arena, n * sizeof *p->place);
+    p->order = TESS_TAKE(arena, n * sizeof *p->order);
+    p->marks = TESS_TAKE(arena, n * sizeof *p->marks);
+    p->host = TESS_TAKE(arena, n * sizeof *p->host);
+    p->ops = TESS_TAKE(arena, n * sizeof *p->ops);
+    p->waiter = TESS_TAKE(arena, n * sizeof *p->waiter);
+    p->beside = TESS_TAKE(arena, n * sizeof *p->beside);
+    p->comms = TESS_TAKE(arena, n * sizeof *p->comms);
     memset(p->host, 0xff, n * sizeof *p->host);
     memset(p->waiter, 0xff, n * sizeof *p->waiter);
     return TESS_OK;

@@ -82,9 +82,7 @@ tess_status tess_trace_load(tess_ctx *ctx, const char *path, tess_trace **trace)
 static tess_status load_row(tess_replay *r, const char *path, tess__replay_row *row)
 {
     int ours = 0;
-    row->path = tess__arena_string(&r->arena, path, strlen(path));
-    if (!row->path)
-        return TESS_ENOMEM;
+    row->path = TESS_TAKE_STRING(&r->arena, path, strlen(path));
     TESS_TRY(tess_trace_is(r->ctx, path, &ours));
     if (ours) {
         TESS_TRY(tess_trace_load(r->ctx, path, &row->ours));
@@ -124,9 +122,7 @@ static tess_status check_ranks(tess_replay *r)
 
 tess_status tess__replay_load(tess_replay *r, const char *const *paths, int n)
 {
-    r->rows = tess__alloc_zero(r->ctx, (size_t)n * sizeof *r->rows);
-    if (!r->rows)
-        return TESS_ENOMEM;
+    r->rows = TESS_ALLOC_ZERO(r->ctx, (size_t)n * sizeof *r->rows);
     for (; r->n < n; r->n++) {
         TESS_TRY(tess__progress(r->ctx, "reading traces", r->n, n));
         const tess_status status = load_row(r, paths[r->n], &r->rows[r->n]);

@@ -33,12 +33,9 @@ static int has_rank(const tess__meet_group *g, int rank)
 
 static tess_status add_group(tess_replay *r, const int32_t *ranks, int n, int32_t *group)
 {
-    int32_t *own = tess__arena_take(&r->arena, (size_t)n * sizeof *own);
-    if (!own)
-        return TESS_ENOMEM;
+    int32_t *own = TESS_TAKE(&r->arena, (size_t)n * sizeof *own);
     memcpy(own, ranks, (size_t)n * sizeof *own);
-    TESS_TRY(tess__grow(r->ctx, &r->groups, sizeof *r->groups, r->n_groups, r->n_groups + 1,
-                        &r->room_groups));
+    TESS_GROW(r->ctx, r->groups, r->n_groups, r->n_groups + 1, r->room_groups);
     tess__meet_group *g = &r->groups[r->n_groups];
     *g = (tess__meet_group){.ranks = own, .n = n};
     for (int i = 0; i < r->n; i++)
@@ -71,9 +68,7 @@ static tess_status find_stride(tess_replay *r, const tess__replay_call *call, in
             return TESS_OK;
         }
     }
-    int32_t *ranks = tess__alloc(r->ctx, (size_t)call->count * sizeof *ranks);
-    if (!ranks)
-        return TESS_ENOMEM;
+    int32_t *ranks = TESS_ALLOC(r->ctx, (size_t)call->count * sizeof *ranks);
     for (int k = 0; k < call->count; k++)
         ranks[k] = call->first + k * call->stride;
     const tess_status status = add_group(r, ranks, call->count, group);
@@ -134,7 +129,7 @@ static int collective_of(const tess_activity_call *c, tess_collective *work)
 static tess_status number_of(tess_replay *r, tess__replay_row *row, int32_t group, int32_t *number)
 {
     const int64_t had = row->n_counts;
-    TESS_TRY(tess__grow(r->ctx, &row->counts, sizeof *row->counts, had, group + 1, &row->n_counts));
+    TESS_GROW(r->ctx, row->counts, had, group + 1, row->n_counts);
     if (row->n_counts > had)
         memset(row->counts + had, 0, (size_t)(row->n_counts - had) * sizeof *row->counts);
     *number = row->counts[group]++;
@@ -148,9 +143,8 @@ static tess_status meet_of(tess_replay *r, int32_t group, int32_t number, int op
         *meet = g->meets[number];
         return TESS_OK;
     }
-    TESS_TRY(tess__grow(r->ctx, &g->meets, sizeof *g->meets, g->n_meets, number + 1, &g->room));
-    TESS_TRY(tess__grow(r->ctx, &r->meets, sizeof *r->meets, r->n_meets, r->n_meets + 1,
-                        &r->room_meets));
+    TESS_GROW(r->ctx, g->meets, g->n_meets, number + 1, g->room);
+    TESS_GROW(r->ctx, r->meets, r->n_meets, r->n_meets + 1, r->room_meets);
     r->meets[r->n_meets] = (tess__meet){.group = group,
                                         .number = number,
                                         .op = op,
@@ -163,8 +157,7 @@ static tess_status meet_of(tess_replay *r, int32_t group, int32_t number, int op
 
 static tess_status put_meet(tess_replay *r, tess__replay_row *row, int32_t meet)
 {
-    TESS_TRY(tess__grow(r->ctx, &row->meets, sizeof *row->meets, row->n_meets, row->n_meets + 1,
-                        &row->room_meets));
+    TESS_GROW(r->ctx, row->meets, row->n_meets, row->n_meets + 1, row->room_meets);
     row->meets[row->n_meets++] = meet;
     return TESS_OK;
 }

@@ -78,10 +78,8 @@ tess_status tess__replay_ours(tess_replay *r, int number)
     player p = {.r = r,
                 .row = number,
                 .name = tess__timeline_name(r->timeline, "computing"),
-                .ends = tess__alloc(r->ctx, (size_t)calls * sizeof(int32_t)),
+                .ends = TESS_ALLOC(r->ctx, (size_t)calls * sizeof(int32_t)),
                 .waits = {-1, -1}};
-    if (!p.ends)
-        return TESS_ENOMEM;
     for (int64_t i = 0; i < calls; i++)
         play(&p, i);
     compute(&p, 0);

@@ -15,11 +15,8 @@ tess_status tess__replay_note(tess_replay *r, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    TESS_TRY(tess__grow(r->ctx, &r->notes, sizeof *r->notes, r->info.notes, r->info.notes + 1,
-                        &r->room_notes));
-    const char *copy = tess__arena_string(&r->arena, text, strlen(text));
-    if (!copy)
-        return TESS_ENOMEM;
+    TESS_GROW(r->ctx, r->notes, r->info.notes, r->info.notes + 1, r->room_notes);
+    const char *copy = TESS_TAKE_STRING(&r->arena, text, strlen(text));
     r->notes[r->info.notes++] = copy;
     return TESS_OK;
 }
@@ -247,9 +244,7 @@ tess_status tess_replay_run(tess_ctx *ctx, const char *const *paths, int n,
     TESS_TRY(check(cluster, &o));
     if (cluster)
         TESS_TRY(tess_cluster_query(cluster, &info));
-    tess_replay *r = tess__alloc_zero(ctx, sizeof *r);
-    if (!r)
-        return TESS_ENOMEM;
+    tess_replay *r = TESS_ALLOC_ZERO(ctx, sizeof *r);
     r->ctx = r->arena.ctx = ctx;
     r->cluster = o.as_recorded ? NULL : cluster;
     r->as_recorded = o.as_recorded != 0;

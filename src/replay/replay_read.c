@@ -116,13 +116,9 @@ static tess_status read_events(reader *r, tess__json_node node)
 {
     tess_trace *t = r->trace;
     tess__json_node events, event;
-    size_t n, bytes;
+    size_t n;
     TESS_TRY(tess__json_array(node, 0, (size_t)EVENTS_MAX, &events, &n));
-    if (tess__mul(n, sizeof *t->calls, &bytes))
-        return tess__nomem(SIZE_MAX);
-    t->calls = tess__alloc(t->ctx, bytes);
-    if (!t->calls)
-        return tess__nomem(bytes);
+    t->calls = TESS_ALLOC(t->ctx, tess__bytes(n, sizeof *t->calls));
     for (size_t i = 0; i < n; i++) {
         const tess__json_node element = tess__json_element(&events, i);
         tess__replay_call call = {.of = -1};
@@ -154,9 +150,7 @@ static tess_status read_root(reader *r, const tess__json *doc)
 static tess_status read_document(tess_ctx *ctx, const tess__json *doc, tess_trace **trace)
 {
     const size_t bytes = OPEN_MAX * sizeof(pending);
-    tess_trace *made = tess__alloc_zero(ctx, sizeof *made);
-    if (!made)
-        return tess__nomem(sizeof *made);
+    tess_trace *made = TESS_ALLOC_ZERO(ctx, sizeof *made);
     made->ctx = ctx;
     reader r = {.trace = made, .open = tess__alloc(ctx, bytes)};
     const tess_status status = r.open ? read_root(&r, doc) : tess__nomem(bytes);

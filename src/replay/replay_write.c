@@ -21,12 +21,10 @@ static tess_status write_view(const tess_replay *r, tess__arena *arena, const ch
 {
     const char *ops[TESS_CALL_OPS];
     const size_t n = (size_t)r->n, streams = (size_t)r->streams;
-    int32_t *ranks = tess__arena_take(arena, n * sizeof *ranks);
-    int32_t *rows = tess__arena_take(arena, n * sizeof *rows);
-    const char **names = tess__arena_take(arena, streams * sizeof *names);
+    int32_t *ranks = TESS_TAKE(arena, n * sizeof *ranks);
+    int32_t *rows = TESS_TAKE(arena, n * sizeof *rows);
+    const char **names = TESS_TAKE(arena, streams * sizeof *names);
     int64_t events;
-    if (!ranks || !rows || !names)
-        return TESS_ENOMEM;
     for (int i = 0; i < r->n; i++) {
         ranks[i] = r->rows[i].rank;
         rows[i] = i;
@@ -34,9 +32,7 @@ static tess_status write_view(const tess_replay *r, tess__arena *arena, const ch
     for (size_t i = 0; i < streams; i++) {
         char text[32];
         snprintf(text, sizeof text, "stream %zu", i);
-        names[i] = tess__arena_string(arena, text, strlen(text));
-        if (!names[i])
-            return TESS_ENOMEM;
+        names[i] = TESS_TAKE_STRING(arena, text, strlen(text));
     }
     for (int i = 0; i < TESS_CALL_OPS; i++)
         ops[i] = tess_call_op_name((tess_call_op)i);

@@ -90,9 +90,7 @@ tess_status tess__page_calls(tess_ctx *ctx, const tess_activity *const *files, i
 {
     int64_t count;
     TESS_TRY(gather(files, n, NULL, &count));
-    one_call *calls = tess__alloc(ctx, (size_t)count * (sizeof *calls + sizeof(row)));
-    if (!calls)
-        return TESS_ENOMEM;
+    one_call *calls = TESS_ALLOC(ctx, (size_t)count * (sizeof *calls + sizeof(row)));
     row *rows = (row *)(calls + count);
     const tess_status status = gather(files, n, calls, &count);
     qsort(calls, (size_t)count, sizeof *calls, by_kind);

@@ -25,18 +25,14 @@ tess_status tess__compare_note(tess_compare *c, const char *format, ...)
     va_end(args);
     if (c->info.notes == c->notes_room) {
         const int room = 2 * c->notes_room + 8;
-        const char **notes = tess__arena_take(&c->arena, (size_t)room * sizeof *notes);
-        if (!notes)
-            return TESS_ENOMEM;
+        const char **notes = TESS_TAKE(&c->arena, (size_t)room * sizeof *notes);
         if (c->info.notes)
             memcpy(notes, c->notes, (size_t)c->info.notes * sizeof *notes);
         c->notes = notes;
         c->notes_room = room;
     }
     const char *note =
-        tess__arena_string(&c->arena, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
-    if (!note)
-        return TESS_ENOMEM;
+        TESS_TAKE_STRING(&c->arena, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
     c->notes[c->info.notes++] = note;
     return TESS_OK;
 }
@@ -207,15 +203,10 @@ static tess_status find_baseline(tess_compare *c, const char *label)
 
 static tess_status fill(tess_compare *c, const tess_compare_run *runs, const char *baseline)
 {
-    c->runs = tess__arena_take(&c->arena, (size_t)c->info.runs * sizeof *c->runs);
-    if (!c->runs)
-        return TESS_ENOMEM;
-    memset(c->runs, 0, (size_t)c->info.runs * sizeof *c->runs);
+    c->runs = TESS_TAKE_ZERO(&c->arena, (size_t)c->info.runs * sizeof *c->runs);
     for (int i = 0; i < c->info.runs; i++) {
         tess__recorded *run = &c->runs[i];
-        run->path = tess__arena_string(&c->arena, runs[i].path, strlen(runs[i].path));
-        if (!run->path)
-            return TESS_ENOMEM;
+        run->path = TESS_TAKE_STRING(&c->arena, runs[i].path, strlen(runs[i].path));
         run->label = runs[i].label; /* until the arms have names of their own */
         TESS_TRY(tess__recorded_read(&c->arena, run));
         TESS_TRY(tess__progress(c->ctx, "reading runs", i + 1, c->info.runs));
@@ -254,9 +245,7 @@ tess_status tess_compare_create(tess_ctx *ctx, const tess_compare_run *runs, int
     const tess_compare_opts *o = opts ? opts : &none;
     TESS_REQUIRE(ctx, runs, compare);
     TESS_TRY(check(runs, n, o));
-    tess_compare *c = tess__alloc_zero(ctx, sizeof *c);
-    if (!c)
-        return TESS_ENOMEM;
+    tess_compare *c = TESS_ALLOC_ZERO(ctx, sizeof *c);
     c->ctx = ctx;
     c->arena.ctx = ctx;
     c->info = (tess_compare_info){.runs = n,

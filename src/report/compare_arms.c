@@ -148,9 +148,7 @@ static tess_status check_seeds(tess_compare *c)
 
 tess_status tess__arms_find(tess_compare *c)
 {
-    c->arms = tess__arena_take(&c->arena, (size_t)c->info.runs * sizeof *c->arms);
-    if (!c->arms)
-        return TESS_ENOMEM;
+    c->arms = TESS_TAKE(&c->arena, (size_t)c->info.runs * sizeof *c->arms);
     for (int i = 0; i < c->info.runs; i++) {
         tess__recorded *run = &c->runs[i];
         int arm = 0;

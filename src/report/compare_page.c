@@ -333,9 +333,7 @@ static void add_figures(const tess_compare *c, tess__markup *page)
 
 static tess_status add_data(const tess_compare *c, tess__markup *data)
 {
-    double *values = tess__alloc(c->ctx, (size_t)c->info.runs * sizeof *values);
-    if (!values)
-        return TESS_ENOMEM;
+    double *values = TESS_ALLOC(c->ctx, (size_t)c->info.runs * sizeof *values);
     tess__jw w = tess__markup_json(data, 9);
     tess__jw_begin(&w, NULL, '{');
     tess__jw_int(&w, "baseline", c->info.baseline);

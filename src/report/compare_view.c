@@ -164,9 +164,7 @@ tess_status tess_compare_arm_view(const tess_compare *compare, int index, tess_c
     for (int i = 0; i < compare->info.runs; i++)
         lines = TESS_MAX(compare->runs[i].lines, lines);
     const size_t n = (size_t)compare->info.runs + (size_t)lines;
-    double *values = tess__alloc(compare->ctx, n * sizeof *values);
-    if (!values)
-        return TESS_ENOMEM;
+    double *values = TESS_ALLOC(compare->ctx, n * sizeof *values);
     view(compare, index, values, values + compare->info.runs, arm);
     tess__free(compare->ctx, values);
     return TESS_OK;

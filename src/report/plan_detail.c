@@ -50,9 +50,7 @@ static tess_status add_shares(const tess__detail *d, int64_t *rows, tess__jw *w)
 /* Loads of the ranks without a plan; null where the heads do not divide. */
 static tess_status add_before(const tess__detail *d, tess__jw *w)
 {
-    int64_t *loads = tess__alloc(d->ctx, (size_t)d->ranks * sizeof *loads);
-    if (!loads)
-        return TESS_ENOMEM;
+    int64_t *loads = TESS_ALLOC(d->ctx, (size_t)d->ranks * sizeof *loads);
     const tess_status status = tess_plan_loads_before(d->plan, d->index, d->work, loads);
     if (status == TESS_OK && loads[0] >= 0)
         tess__jw_row_i64(w, "before", loads, (size_t)d->ranks);
@@ -141,9 +139,7 @@ tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup 
 {
     char strategy[TESS_STRATEGY_TEXT];
     tess_strategy_format(&detail->layer->strategy, strategy);
-    int64_t *rows = tess__alloc(detail->ctx, (size_t)detail->q_blocks * sizeof *rows);
-    if (!rows)
-        return TESS_ENOMEM;
+    int64_t *rows = TESS_ALLOC(detail->ctx, (size_t)detail->q_blocks * sizeof *rows);
     tess__jw w = tess__markup_json(text, 6);
     tess__jw_begin(&w, NULL, '{');
     tess__jw_int(&w, "step", detail->step);

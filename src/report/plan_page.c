@@ -39,9 +39,7 @@ tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *
                                     tess_plan_report **report)
 {
     TESS_REQUIRE(ctx, report);
-    tess_plan_report *r = tess__alloc_zero(ctx, sizeof *r);
-    if (!r)
-        return TESS_ENOMEM;
+    tess_plan_report *r = TESS_ALLOC_ZERO(ctx, sizeof *r);
     r->ctx = r->detail.ctx = r->input.ctx = r->command.ctx = r->cluster.ctx = ctx;
     r->first_layer = opts ? opts->first_layer : 0;
     tess__markup_print(&r->input, "%s", opts && opts->input ? opts->input : "");
@@ -147,10 +145,9 @@ tess_status tess_plan_report_add(tess_plan_report *report, int64_t step, const t
     TESS_TRY(tess_plan_query(plan, &info));
     TESS_TRY(tess_work_query(work, &shape));
     TESS_TRY(check_fit(report, &info, &shape));
-    TESS_TRY(tess__grow(report->ctx, &report->step, sizeof *report->step, report->steps,
-                        report->steps + 1, &report->step_room));
-    TESS_TRY(tess__grow(report->ctx, &report->numbers, sizeof *report->numbers, report->layers,
-                        report->layers + info.layers, &report->number_room));
+    TESS_GROW(report->ctx, report->step, report->steps, report->steps + 1, report->step_room);
+    TESS_GROW(report->ctx, report->numbers, report->layers, report->layers + info.layers,
+              report->number_room);
     if (!report->steps)
         report->info = info;
     const tess_plan_report then = *report;

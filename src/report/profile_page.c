@@ -36,9 +36,7 @@ tess_status tess_profile_report_create(tess_ctx *ctx, const tess_profile_report_
 {
     TESS_REQUIRE(ctx, opts, report);
     TESS_TRY(check_opts(opts));
-    tess_profile_report *r = tess__alloc_zero(ctx, sizeof *r);
-    if (!r)
-        return TESS_ENOMEM;
+    tess_profile_report *r = TESS_ALLOC_ZERO(ctx, sizeof *r);
     *r = (tess_profile_report){.ctx = ctx,
                                .opts = *opts,
                                .subtitle = {.ctx = ctx},

@@ -57,12 +57,9 @@ static tess_status reserve_names(page_data *d)
     d->slots = 1024;
     while (d->slots < 4 * TESS_MIN(d->info.operations, (int64_t)OPERATIONS_MAX))
         d->slots *= 2;
-    d->names = tess__arena_take(&d->arena, (size_t)d->slots * sizeof *d->names);
-    d->list = tess__arena_take(&d->arena, (size_t)d->slots * sizeof *d->list);
-    d->numbers = tess__arena_take(&d->arena, (size_t)d->slots * sizeof *d->numbers);
-    if (!d->names || !d->list || !d->numbers)
-        return TESS_ENOMEM;
-    memset(d->names, 0, (size_t)d->slots * sizeof *d->names);
+    d->names = TESS_TAKE_ZERO(&d->arena, (size_t)d->slots * sizeof *d->names);
+    d->list = TESS_TAKE(&d->arena, (size_t)d->slots * sizeof *d->list);
+    d->numbers = TESS_TAKE(&d->arena, (size_t)d->slots * sizeof *d->numbers);
     return TESS_OK;
 }
 
@@ -90,9 +87,7 @@ static int ascending(const void *a, const void *b)
 static tess_status choose_classes(page_data *d)
 {
     const int n = d->opts->ranks ? d->opts->n_ranks : d->info.classes;
-    d->shown = tess__arena_take(&d->arena, (size_t)TESS_MAX(n, 1) * sizeof *d->shown);
-    if (!d->shown)
-        return TESS_ENOMEM;
+    d->shown = TESS_TAKE(&d->arena, (size_t)TESS_MAX(n, 1) * sizeof *d->shown);
     if (d->opts->ranks) {
         for (int i = 0; i < n; i++)
             TESS_TRY(tess_timeline_class_of(d->t, d->opts->ranks[i], &d->shown[d->n_shown++]));
@@ -117,11 +112,8 @@ static tess_status choose_classes(page_data *d)
 static tess_status sort_operations(page_data *d)
 {
     const int64_t places = (int64_t)d->n_shown * d->info.streams;
-    d->first = tess__arena_take(&d->arena, ((size_t)places + 2) * sizeof *d->first);
-    d->order = tess__arena_take(&d->arena, (size_t)d->info.operations * sizeof *d->order);
-    if (!d->first || !d->order)
-        return TESS_ENOMEM;
-    memset(d->first, 0, ((size_t)places + 2) * sizeof *d->first);
+    d->first = TESS_TAKE_ZERO(&d->arena, ((size_t)places + 2) * sizeof *d->first);
+    d->order = TESS_TAKE(&d->arena, (size_t)d->info.operations * sizeof *d->order);
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < d->info.operations; i++) {
             tess_timeline_op op;
@@ -207,9 +199,7 @@ static tess_status add_memory(page_data *d, tess__jw *w, int rank, int64_t *at)
     while (*at + n < d->info.counters && tess_timeline_memory_query(d->t, *at + n, &m) == TESS_OK &&
            m.rank == rank)
         n++;
-    double *values = tess__alloc(d->ctx, 4 * (size_t)n * sizeof *values);
-    if (!values)
-        return TESS_ENOMEM;
+    double *values = TESS_ALLOC(d->ctx, 4 * (size_t)n * sizeof *values);
     for (int64_t i = 0; i < n; i++) {
         if (tess_timeline_memory_query(d->t, *at + i, &m) != TESS_OK)
             break;

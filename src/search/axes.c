@@ -82,10 +82,8 @@ static tess_status find_place(const char *key, tess__space *space, tess__axis *a
 static tess_status make_room(tess__space *space, tess__axis *axis, int64_t n, char **values,
                              const char ***texts)
 {
-    *values = tess__arena_take(&space->arena, (size_t)n * axis->size);
-    *texts = tess__arena_take(&space->arena, (size_t)n * sizeof **texts);
-    if (!*values || !*texts)
-        return TESS_ENOMEM;
+    *values = TESS_TAKE(&space->arena, (size_t)n * axis->size);
+    *texts = TESS_TAKE(&space->arena, (size_t)n * sizeof **texts);
     axis->values = *values;
     axis->texts = *texts;
     axis->n = n;
@@ -96,10 +94,8 @@ static tess_status make_room(tess__space *space, tess__axis *axis, int64_t n, ch
 static tess_status add_value(tess__space *space, const tess__axis *axis, const char *text,
                              size_t length, int64_t at, char *values, const char **texts)
 {
-    char *copy = tess__arena_string(&space->arena, text, length);
+    char *copy = TESS_TAKE_STRING(&space->arena, text, length);
     tess_scenario s = space->base;
-    if (!copy)
-        return TESS_ENOMEM;
     TESS_TRY(tess_scenario_set(space->ctx, &s, axis->key, copy));
     memcpy(values + (size_t)at * axis->size, (const char *)&s + axis->offset, axis->size);
     texts[at] = copy;

@@ -68,8 +68,7 @@ tess_status tess__ranking_add(tess_ctx *ctx, tess__ranking *r, const tess_search
     const int gpus = point->result.scenario.layout.gpus;
     const int64_t at = find_group(r, gpus);
     if (at == r->n_groups || r->groups[at].result.scenario.layout.gpus != gpus) {
-        TESS_TRY(
-            tess__grow(ctx, &r->groups, sizeof *r->groups, r->n_groups, r->n_groups + 1, &r->room));
+        TESS_GROW(ctx, r->groups, r->n_groups, r->n_groups + 1, r->room);
         for (int64_t i = r->n_groups++; i > at; i--)
             r->groups[i] = r->groups[i - 1];
         r->groups[at] = *point;
@@ -103,10 +102,8 @@ static void sort_by_time(const tess__ranking *r, int *places)
 tess_status tess__ranking_fronts(tess_ctx *ctx, tess__ranking *r)
 {
     const size_t n = (size_t)r->n_groups;
-    r->front_gpus = tess__alloc(ctx, n * sizeof *r->front_gpus);
-    r->front_cost = tess__alloc(ctx, n * sizeof *r->front_cost);
-    if (!r->front_gpus || !r->front_cost)
-        return TESS_ENOMEM;
+    r->front_gpus = TESS_ALLOC(ctx, n * sizeof *r->front_gpus);
+    r->front_cost = TESS_ALLOC(ctx, n * sizeof *r->front_cost);
     for (int i = 0; i < (int)n; i++)
         if (r->n_front_gpus == 0 || r->groups[i].result.step_s <
                                         r->groups[r->front_gpus[r->n_front_gpus - 1]].result.step_s)

@@ -83,10 +83,8 @@ static tess_status load_clusters(tess_search *s)
         }
     if (!*names[0])
         return tess__fail(TESS_EINVAL, "the scenario names no cluster");
-    s->clusters = tess__alloc_zero(s->ctx, (size_t)n * sizeof(void *));
-    s->cluster_names = tess__alloc_zero(s->ctx, (size_t)n * sizeof(void *));
-    if (!s->clusters || !s->cluster_names)
-        return TESS_ENOMEM;
+    s->clusters = TESS_ALLOC_ZERO(s->ctx, (size_t)n * sizeof(void *));
+    s->cluster_names = TESS_ALLOC_ZERO(s->ctx, (size_t)n * sizeof(void *));
     for (; s->n_clusters < n; s->n_clusters++) {
         s->cluster_names[s->n_clusters] = names[s->n_clusters];
         TESS_TRY(tess_cluster_load(s->ctx, names[s->n_clusters], &s->clusters[s->n_clusters]));
@@ -98,13 +96,11 @@ static tess_status make_workers(tess_search *s, const tess_sim_params *params,
                                 const tess_sim_measured *measured)
 {
     const size_t n = (size_t)s->ctx->threads;
-    s->workers = tess__alloc_zero(s->ctx, n * sizeof *s->workers);
-    s->probes = tess__alloc(s->ctx, BLOCK * sizeof *s->probes);
-    s->sorted = tess__alloc(s->ctx, BLOCK * sizeof(void *));
-    s->batch = tess__alloc(s->ctx, BATCH * sizeof *s->batch);
-    s->batch_ok = tess__alloc(s->ctx, BATCH * sizeof *s->batch_ok);
-    if (!s->workers || !s->probes || !s->sorted || !s->batch || !s->batch_ok)
-        return TESS_ENOMEM;
+    s->workers = TESS_ALLOC_ZERO(s->ctx, n * sizeof *s->workers);
+    s->probes = TESS_ALLOC(s->ctx, BLOCK * sizeof *s->probes);
+    s->sorted = TESS_ALLOC(s->ctx, BLOCK * sizeof(void *));
+    s->batch = TESS_ALLOC(s->ctx, BATCH * sizeof *s->batch);
+    s->batch_ok = TESS_ALLOC(s->ctx, BATCH * sizeof *s->batch_ok);
     s->n_workers = s->ctx->threads;
     for (size_t i = 0; i < n; i++) {
         TESS_TRY(tess_sim_create(s->ctx, params, &s->workers[i].sim));
@@ -314,9 +310,7 @@ static tess_status save(tess_search *s, int64_t now)
                                 .nearest = r->nearest.combination,
                                 .late = r->late.combination};
     memcpy(state.search, s->hash, sizeof s->hash);
-    state.kept = tess__alloc(s->ctx, ((size_t)r->n_groups + TESS__TOP) * sizeof *state.kept);
-    if (!state.kept)
-        return TESS_ENOMEM;
+    state.kept = TESS_ALLOC(s->ctx, ((size_t)r->n_groups + TESS__TOP) * sizeof *state.kept);
     for (int i = 0; i < r->n_top; i++)
         state.kept[state.n_kept++] = r->top[i].combination;
     for (int64_t i = 0; i < r->n_groups; i++)
@@ -446,9 +440,7 @@ tess_status tess_search_run(tess_ctx *ctx, const tess_sim_params *params,
     static const tess_search_opts usual;
     TESS_REQUIRE(ctx, params, scenario, search);
     TESS_TRY(check_opts(opts ? opts : &usual));
-    tess_search *s = tess__alloc_zero(ctx, sizeof *s);
-    if (!s)
-        return TESS_ENOMEM;
+    tess_search *s = TESS_ALLOC_ZERO(ctx, sizeof *s);
     s->ctx = s->space.ctx = s->space.arena.ctx = ctx;
     s->opts = opts ? *opts : usual;
     s->ranking.by = s->opts.by;

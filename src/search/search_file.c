@@ -18,9 +18,7 @@ static tess_status read_kept(tess_ctx *ctx, tess__json_node node, tess__search_s
     tess__json_node array;
     size_t n;
     TESS_TRY(tess__json_array(node, 0, (size_t)KEPT_MAX, &array, &n));
-    state->kept = tess__alloc(ctx, n * sizeof *state->kept);
-    if (!state->kept)
-        return TESS_ENOMEM;
+    state->kept = TESS_ALLOC(ctx, n * sizeof *state->kept);
     for (size_t i = 0; i < n; i++) {
         const tess__json_node item = tess__json_element(&array, i);
         TESS_TRY(tess__json_int64(item, 0, NUMBER_MAX, &state->kept[i]));

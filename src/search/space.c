@@ -69,8 +69,7 @@ static tess_status keep(tess__space *space, int64_t number)
         return tess__fail(TESS_EINVAL,
                           "more than %lld combinations keep the rules; name fewer values",
                           (long long)VALID_MAX);
-    TESS_TRY(tess__grow(space->ctx, &space->valid, sizeof *space->valid, space->n_valid,
-                        space->n_valid + 1, &space->room));
+    TESS_GROW(space->ctx, space->valid, space->n_valid, space->n_valid + 1, space->room);
     space->valid[space->n_valid++] = number;
     return TESS_OK;
 }

@@ -59,9 +59,7 @@ tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_opts *opt
                              "names \"%.80s\": of overlap all parameters are fitted, none "
                              "is named",
                              o->names[0]);
-    tess_calibration *k = tess__alloc_zero(ctx, sizeof *k);
-    if (!k)
-        return TESS_ENOMEM;
+    tess_calibration *k = TESS_ALLOC_ZERO(ctx, sizeof *k);
     k->ctx = k->cases.ctx = k->cases.arena.ctx = ctx;
     k->quantity = o->quantity;
     tess_status status = tess_sim_params_load(ctx, o->params, &k->params);

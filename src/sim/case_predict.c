@@ -175,9 +175,7 @@ static tess_status predict_rows(tess_sim *sim, tess__cases *cases, const char **
             return status;
         char text[TESS_ROW_REASON];
         snprintf(text, sizeof text, "%s", tess_last_error());
-        *reason = tess__cases_text(cases, text);
-        if (!*reason)
-            return TESS_ENOMEM;
+        *reason = TESS_MEMORY(tess__cases_text(cases, text));
         *failed = 1;
     }
     return TESS_OK;
@@ -186,9 +184,7 @@ static tess_status predict_rows(tess_sim *sim, tess__cases *cases, const char **
 tess_status tess__cases_predict(tess_sim *sim, tess__cases *cases)
 {
     int failed = 0;
-    const char **reasons = tess__alloc_zero(cases->ctx, (size_t)cases->rows * sizeof *reasons);
-    if (!reasons)
-        return TESS_ENOMEM;
+    const char **reasons = TESS_ALLOC_ZERO(cases->ctx, (size_t)cases->rows * sizeof *reasons);
     tess_status status = predict_rows(sim, cases, reasons, &failed);
     if (status == TESS_OK && failed)
         status = tess__cases_skip(cases, reasons);

@@ -56,9 +56,7 @@ tess_status tess__repeats_reserve(tess__repeats *repeats)
         return TESS_OK;
     tess_ctx *ctx = repeats->cases->ctx;
     const int64_t n = repeats->n ? 2 * repeats->n : 64;
-    int *slots = tess__alloc_zero(ctx, (size_t)n * sizeof *slots);
-    if (!slots)
-        return TESS_ENOMEM;
+    int *slots = TESS_ALLOC_ZERO(ctx, (size_t)n * sizeof *slots);
     tess__free(ctx, repeats->slots);
     *repeats = (tess__repeats){repeats->cases, repeats->begin, slots, n, 0};
     for (int i = repeats->begin; i < repeats->cases->n; i++)

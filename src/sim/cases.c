@@ -45,8 +45,7 @@ const char *tess__cases_text(tess__cases *cases, const char *text)
 /* Behind the last one; `reason` is kept as it is. */
 static tess_status add_skip(tess__cases *cases, int row, const char *reason)
 {
-    TESS_TRY(tess__grow(cases->ctx, &cases->skips, sizeof *cases->skips, cases->n_skips,
-                        cases->n_skips + 1, &cases->skip_room));
+    TESS_GROW(cases->ctx, cases->skips, cases->n_skips, cases->n_skips + 1, cases->skip_room);
     cases->skips[cases->n_skips++] = (tess_validation_skip){row, reason};
     return TESS_OK;
 }
@@ -168,9 +167,7 @@ static tess_status set_overlap(tess__cases *cases, const tess__setting *s, tess_
         return number_of(s, 1, 1e15, &c->overlap.alone_ns);
     if (strcmp(s->key, "overlap.kernel") != 0)
         return tess__fail(TESS_EINVAL, "no setting \"%.60s\"", s->key);
-    c->overlap.kernel = tess__cases_text(cases, s->value);
-    if (!c->overlap.kernel)
-        return TESS_ENOMEM;
+    c->overlap.kernel = TESS_MEMORY(tess__cases_text(cases, s->value));
     c->overlap.kernel_class = tess__kernel_class_of(c->overlap.kernel);
     return TESS_OK;
 }
@@ -259,8 +256,7 @@ static tess_status add_case(tess__repeats *repeats, const tess__case *c)
         cases->first[c->row - 1] = known->row;
         return TESS_OK;
     }
-    TESS_TRY(tess__grow(cases->ctx, &cases->cases, sizeof *cases->cases, cases->n, cases->n + 1,
-                        &cases->room));
+    TESS_GROW(cases->ctx, cases->cases, cases->n, cases->n + 1, cases->room);
     cases->cases[cases->n++] = *c;
     tess__repeats_put(repeats, cases->n - 1);
     return TESS_OK;
@@ -287,11 +283,9 @@ static tess_status add_row(tess__repeats *repeats, int number, const tess__row *
 {
     tess__cases *cases = repeats->cases;
     tess__case c = {.row = number, .repeats = 1};
-    c.label = tess__cases_text(cases, tess__row_value(row, "label"));
-    c.group = tess__cases_text(cases, tess__row_value(row, "group"));
-    c.model = tess__cases_text(cases, tess__row_value(row, "model.name"));
-    if (!c.label || !c.group || !c.model)
-        return TESS_ENOMEM;
+    c.label = TESS_MEMORY(tess__cases_text(cases, tess__row_value(row, "label")));
+    c.group = TESS_MEMORY(tess__cases_text(cases, tess__row_value(row, "group")));
+    c.model = TESS_MEMORY(tess__cases_text(cases, tess__row_value(row, "model.name")));
     if (!*c.model)
         c.model = c.label;
     TESS_TRY(apply(cases, row, &c));
@@ -305,8 +299,7 @@ static tess_status add_next(tess__repeats *repeats, const tess__map *map, const 
     tess__cases *cases = repeats->cases;
     tess__row row;
     TESS_TRY(tess__row_read(map, table, i, &row));
-    TESS_TRY(tess__grow(cases->ctx, &cases->first, sizeof *cases->first, cases->rows,
-                        cases->rows + 1, &cases->row_room));
+    TESS_GROW(cases->ctx, cases->first, cases->rows, cases->rows + 1, cases->row_room);
     const int n = cases->n, number = ++cases->rows;
     cases->first[number - 1] = number;
     if (!row.reason[0]) {

@@ -15,9 +15,7 @@
 tess_status tess_sim_create(tess_ctx *ctx, const tess_sim_params *params, tess_sim **sim)
 {
     TESS_REQUIRE(ctx, params, sim);
-    tess_sim *s = tess__alloc_zero(ctx, sizeof *s);
-    if (!s)
-        return TESS_ENOMEM;
+    tess_sim *s = TESS_ALLOC_ZERO(ctx, sizeof *s);
     s->ctx = ctx;
     s->params = params;
     *sim = s;

@@ -34,9 +34,7 @@ static int is_canonical(const tess__table *table)
 static tess_status make_canonical(tess_ctx *ctx, const tess__table *table, tess__map *map)
 {
     tess__map made = {.arena = {.ctx = ctx}, .name = "canonical", .about = "canonical columns"};
-    made.columns = tess__arena_take(&made.arena, (size_t)table->columns * sizeof *made.columns);
-    if (!made.columns)
-        return TESS_ENOMEM;
+    made.columns = TESS_TAKE(&made.arena, (size_t)table->columns * sizeof *made.columns);
     for (int i = 0; i < table->columns; i++) {
         const char *name = table->header[i];
         if (!is_key(name))

@@ -26,14 +26,6 @@ typedef struct {
     tess__arena *arena;
 } reader;
 
-static void *alloc_items(reader *r, size_t n, size_t size)
-{
-    void *p = tess__arena_take(r->arena, (n ? n : 1) * size);
-    if (p)
-        memset(p, 0, (n ? n : 1) * size);
-    return p;
-}
-
 static const char *copy(reader *r, const char *text)
 {
     return tess__arena_string(r->arena, text, strlen(text));
@@ -54,8 +46,8 @@ static tess_status scalar(reader *r, tess__json_node node, const char **text)
     case JSON_FALSE: from = "false"; break;
     default: return tess__json_fail(node, "must be a text, a number, true or false");
     }
-    *text = copy(r, from);
-    return *text ? TESS_OK : TESS_ENOMEM;
+    *text = TESS_MEMORY(copy(r, from));
+    return TESS_OK;
 }
 
 /* "values": {"pattern": scalar or null, ...}. */
@@ -66,17 +58,14 @@ static tess_status read_words(reader *r, const tess__json_node *object, tess__va
     if (!words.value)
         return TESS_OK;
     const size_t n = json_object_size(words.value);
-    value->words = alloc_items(r, n, sizeof *value->words);
-    value->values = alloc_items(r, n, sizeof *value->values);
-    if (!value->words || !value->values)
-        return TESS_ENOMEM;
+    value->words = TESS_TAKE_ZERO(r->arena, n * sizeof *value->words);
+    value->values = TESS_TAKE_ZERO(r->arena, n * sizeof *value->values);
     const char *key;
     json_t *item;
     json_object_foreach(words.value, key, item)
     {
         const int i = value->n_words++;
-        if (!(value->words[i] = copy(r, key)))
-            return TESS_ENOMEM;
+        value->words[i] = TESS_MEMORY(copy(r, key));
         if (!json_is_null(item))
             TESS_TRY(scalar(r, tess__json_member(&words, key), &value->values[i]));
     }
@@ -128,15 +117,13 @@ static tess_status read_set(reader *r, tess__json_node node, int columns, tess__
     const size_t size = json_object_size(object.value);
     if (size > LIST_MAX)
         return tess__json_fail(object, "has %zu members, must have at most %d", size, LIST_MAX);
-    if (!(*set = alloc_items(r, size, sizeof **set)))
-        return TESS_ENOMEM;
+    *set = TESS_TAKE_ZERO(r->arena, size * sizeof **set);
     const char *key;
     json_t *item;
     json_object_foreach(object.value, key, item)
     {
         tess__assignment *a = &(*set)[(*n)++];
-        if (!(a->key = copy(r, key)))
-            return TESS_ENOMEM;
+        a->key = TESS_MEMORY(copy(r, key));
         TESS_TRY(read_value(r, tess__json_member(&object, key), &a->value));
         if (columns && json_is_string(item)) {
             a->value.column = a->value.constant;
@@ -154,8 +141,8 @@ static tess_status read_condition(reader *r, tess__json_node node, tess__conditi
     const int list = json_is_array(node.value);
     if (list)
         TESS_TRY(tess__json_array(node, 1, LIST_MAX, &array, &n));
-    if (!(c->column = copy(r, node.key)) || !(c->patterns = alloc_items(r, n, sizeof *c->patterns)))
-        return TESS_ENOMEM;
+    c->column = TESS_MEMORY(copy(r, node.key));
+    c->patterns = TESS_TAKE_ZERO(r->arena, n * sizeof *c->patterns);
     for (; (size_t)c->n < n; c->n++)
         TESS_TRY(
             scalar(r, list ? tess__json_element(&array, (size_t)c->n) : node, &c->patterns[c->n]));
@@ -168,9 +155,7 @@ static tess_status read_rule(reader *r, tess__json_node node, tess__map_rule *ru
     tess__json_node object, when;
     TESS_TRY(tess__json_object(node, members, 4, &object));
     TESS_TRY(tess__json_object(tess__json_member(&object, "when"), NULL, 0, &when));
-    rule->when = alloc_items(r, json_object_size(when.value), sizeof *rule->when);
-    if (!rule->when)
-        return TESS_ENOMEM;
+    rule->when = TESS_TAKE_ZERO(r->arena, json_object_size(when.value) * sizeof *rule->when);
     const char *key;
     json_t *item;
     json_object_foreach(when.value, key, item)
@@ -187,8 +172,7 @@ static tess_status read_rules(reader *r, const tess__json_node *root, tess__map 
     tess__json_node array;
     size_t n;
     TESS_TRY(tess__json_array(tess__json_optional(root, "rules"), 0, LIST_MAX, &array, &n));
-    if (!(map->rules = alloc_items(r, n, sizeof *map->rules)))
-        return TESS_ENOMEM;
+    map->rules = TESS_TAKE_ZERO(r->arena, n * sizeof *map->rules);
     for (; (size_t)map->n_rules < n; map->n_rules++)
         TESS_TRY(read_rule(r, tess__json_element(&array, (size_t)map->n_rules),
                            &map->rules[map->n_rules]));
@@ -201,8 +185,7 @@ static tess_status read_detect(reader *r, const tess__json_node *root, tess__map
     size_t n;
     TESS_TRY(
         tess__json_array(tess__json_member(root, "detect"), 1, TESS_TABLE_COLUMNS, &array, &n));
-    if (!(map->detect = alloc_items(r, n, sizeof *map->detect)))
-        return TESS_ENOMEM;
+    map->detect = TESS_TAKE_ZERO(r->arena, n * sizeof *map->detect);
     for (; (size_t)map->n_detect < n; map->n_detect++)
         TESS_TRY(tess__json_text(tess__json_element(&array, (size_t)map->n_detect), r->arena,
                                  &map->detect[map->n_detect]));
@@ -216,9 +199,8 @@ static tess_status read_columns(reader *r, const tess__json_node *root, tess__ma
     int n_constants, n_columns;
     TESS_TRY(read_set(r, tess__json_optional(root, "constants"), 0, &constants, &n_constants));
     TESS_TRY(read_set(r, tess__json_optional(root, "columns"), 1, &columns, &n_columns));
-    map->columns = alloc_items(r, (size_t)n_constants + (size_t)n_columns, sizeof *map->columns);
-    if (!map->columns)
-        return TESS_ENOMEM;
+    const size_t n = (size_t)n_constants + (size_t)n_columns;
+    map->columns = TESS_TAKE_ZERO(r->arena, n * sizeof *map->columns);
     for (int i = 0; i < n_constants; i++)
         map->columns[map->n_columns++] = constants[i];
     for (int i = 0; i < n_columns; i++)
@@ -236,10 +218,8 @@ static tess_status read_map(const tess__json *doc, tess__map *map)
     int schema;
     TESS_TRY(tess__json_object(top, members, 7, &root));
     TESS_TRY(tess__json_int(tess__json_member(&root, "schema"), 1, 1, &schema));
-    map->name = copy(&r, doc->name);
+    map->name = TESS_MEMORY(copy(&r, doc->name));
     map->about = "";
-    if (!map->name)
-        return TESS_ENOMEM;
     TESS_TRY(tess__json_text(tess__json_optional(&root, "about"), r.arena, &map->about));
     TESS_TRY(read_detect(&r, &root, map));
     TESS_TRY(read_columns(&r, &root, map));

@@ -104,12 +104,7 @@ static void sort_entries(tess_sim_measured *db)
 
 static tess_status add_cases(tess_sim_measured *db, const char *path, const tess__cases *cases)
 {
-    size_t bytes;
-    if (tess__mul((size_t)cases->n, sizeof *db->entries, &bytes))
-        return tess__nomem(SIZE_MAX);
-    db->entries = tess__alloc(db->ctx, bytes);
-    if (!db->entries)
-        return TESS_ENOMEM;
+    db->entries = TESS_ALLOC(db->ctx, tess__bytes((size_t)cases->n, sizeof *db->entries));
     for (int i = 0; i < cases->n; i++) {
         if (cases->cases[i].what != TESS__MEASURED_GEMM_SHARE)
             continue;
@@ -146,9 +141,7 @@ tess_status tess_sim_measured_load(tess_ctx *ctx, const char *path, const char *
                                    tess_sim_measured **measured)
 {
     TESS_REQUIRE(ctx, path, measured);
-    tess_sim_measured *db = tess__alloc_zero(ctx, sizeof *db);
-    if (!db)
-        return TESS_ENOMEM;
+    tess_sim_measured *db = TESS_ALLOC_ZERO(ctx, sizeof *db);
     db->ctx = ctx;
     const tess_status status = read_table(db, path, map);
     if (status == TESS_OK)

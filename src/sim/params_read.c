@@ -28,9 +28,7 @@ typedef struct {
 
 static tess_status copy_text(tess_sim_params *p, const char *text, const char **out)
 {
-    char *copy = tess__arena_string(&p->arena, text, strlen(text));
-    if (!copy)
-        return TESS_ENOMEM;
+    char *copy = TESS_TAKE_STRING(&p->arena, text, strlen(text));
     *out = copy;
     return TESS_OK;
 }
@@ -117,9 +115,7 @@ static tess_status read_sets(const reader *r, tess__json_node node, int hardware
     const size_t n = json_object_size(all.value);
     if (n < 1 || n > SETS_MAX)
         return tess__json_fail(all, "has %zu entries, must have 1..%d", n, SETS_MAX);
-    tess__param_set *out = tess__arena_take(&r->params->arena, n * sizeof *out);
-    if (!out)
-        return TESS_ENOMEM;
+    tess__param_set *out = TESS_TAKE(&r->params->arena, n * sizeof *out);
     const char *key;
     json_t *value;
     int i = 0;
@@ -156,9 +152,7 @@ static tess_status read_scalars(tess_sim_params *p, tess__json_node node)
     for (int i = 0; i < p->n_eras; i++)
         eras[i] = p->eras[i].name;
     TESS_TRY(tess__json_array(node, 0, SCALARS_MAX, &list, &n));
-    p->scalars = tess__arena_take(&p->arena, n * sizeof *p->scalars);
-    if (!p->scalars)
-        return TESS_ENOMEM;
+    p->scalars = TESS_TAKE(&p->arena, n * sizeof *p->scalars);
     for (size_t i = 0; i < n; i++)
         TESS_TRY(read_scalar(p, tess__json_element(&list, i), eras, &p->scalars[i]));
     p->n_scalars = (int)n;

@@ -98,9 +98,7 @@ tess_status tess_scenario_plan(tess_ctx *ctx, const tess_cluster *cluster,
         return tess__invalid(__func__, "the profile has %d layers of %d heads, the model %d of %d",
                              v.layers, v.heads, full.model.layers, full.model.heads);
     const size_t n = (size_t)v.layers * (size_t)v.heads;
-    double *density = tess__alloc(ctx, n * sizeof *density);
-    if (!density)
-        return TESS_ENOMEM;
+    double *density = TESS_ALLOC(ctx, n * sizeof *density);
     tess_status status = densities(&v, step, density);
     if (status == TESS_OK)
         status = make_plan(ctx, cluster, density, &v, &full, method, &made);

@@ -87,14 +87,12 @@ static tess_status fill(tess__table *table, tess__csv csv)
 {
     const size_t columns = (size_t)table->columns, rows = (size_t)table->rows;
     int fields;
-    table->header = tess__arena_take(&table->arena, columns * sizeof *table->header);
-    table->cells = tess__arena_take(&table->arena, rows * columns * sizeof *table->cells);
-    table->fields = tess__arena_take(&table->arena, rows * sizeof *table->fields);
-    table->lines = tess__arena_take(&table->arena, rows * sizeof *table->lines);
+    table->header = TESS_TAKE(&table->arena, columns * sizeof *table->header);
+    table->cells = TESS_TAKE(&table->arena, rows * columns * sizeof *table->cells);
+    table->fields = TESS_TAKE(&table->arena, rows * sizeof *table->fields);
+    table->lines = TESS_TAKE(&table->arena, rows * sizeof *table->lines);
     /* Behind every field but the last stands a comma or the end of a line: room for its NUL. */
-    char *to = tess__arena_take(&table->arena, csv.bytes + 1);
-    if (!table->header || !table->cells || !table->fields || !table->lines || !to)
-        return TESS_ENOMEM;
+    char *to = TESS_TAKE(&table->arena, csv.bytes + 1);
     tess__csv_record(&csv);
     TESS_TRY(read_record(table, &csv, &to, table->header, &fields));
     TESS_TRY(check_header(table));

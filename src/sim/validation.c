@@ -68,9 +68,7 @@ static tess_status predict(tess_validation *v, const tess_sim_params *params)
 static tess_status summarise(tess_validation *v)
 {
     tess_validation_info *info = &v->info;
-    v->room = tess__alloc(v->ctx, (size_t)v->cases.n * sizeof *v->room);
-    if (!v->room)
-        return TESS_ENOMEM;
+    v->room = TESS_ALLOC(v->ctx, (size_t)v->cases.n * sizeof *v->room);
     *info = (tess_validation_info){.map = v->map.name,
                                    .about = v->map.about,
                                    .rows = v->cases.rows,
@@ -107,9 +105,7 @@ tess_status tess_validation_run(tess_ctx *ctx, const char *path, const tess_vali
 {
     static const tess_validation_opts none;
     TESS_REQUIRE(ctx, path, validation);
-    tess_validation *v = tess__alloc_zero(ctx, sizeof *v);
-    if (!v)
-        return TESS_ENOMEM;
+    tess_validation *v = TESS_ALLOC_ZERO(ctx, sizeof *v);
     v->ctx = ctx;
     v->cases.ctx = v->cases.arena.ctx = ctx;
     const tess_status status = run(v, path, opts ? opts : &none);

@@ -171,10 +171,8 @@ static void number_from_zero(tess_schedule *s)
 static tess_status check_order(const tess_schedule *s, const char *name)
 {
     const size_t bytes = (size_t)s->stages * sizeof(int64_t);
-    int64_t *zero = tess__alloc_zero(s->ctx, bytes);
+    int64_t *zero = TESS_ALLOC_ZERO(s->ctx, bytes);
     int64_t length;
-    if (!zero)
-        return TESS_ENOMEM;
     const tess_schedule_times times = {zero, zero, zero, 0};
     tess_status status = tess__schedule_run(s, &times, NULL, NULL, &length);
     tess__free(s->ctx, zero);

@@ -35,9 +35,7 @@ const char *tess_schedule_about(int index)
 
 tess_status tess__schedule_create(tess_ctx *ctx, int ranks, tess_schedule **schedule)
 {
-    tess_schedule *s = tess__alloc_zero(ctx, sizeof *s);
-    if (!s)
-        return TESS_ENOMEM;
+    tess_schedule *s = TESS_ALLOC_ZERO(ctx, sizeof *s);
     s->ctx = ctx;
     s->ranks = ranks;
     s->first = tess__alloc_zero(ctx, ((size_t)ranks + 1) * sizeof *s->first);
@@ -83,7 +81,7 @@ tess_status tess__schedule_put(tess_schedule *s, int kind, int stage, int64_t ba
 {
     if (s->n == ACTIONS_MAX)
         return tess__fail(TESS_EINVAL, "schedule: more than %d actions", ACTIONS_MAX);
-    TESS_TRY(tess__grow(s->ctx, &s->actions, sizeof *s->actions, s->n, s->n + 1, &s->room));
+    TESS_GROW(s->ctx, s->actions, s->n, s->n + 1, s->room);
     s->actions[s->n++] =
         (tess__action){.kind = (uint8_t)kind, .stage = stage, .batch = (int32_t)batch};
     return TESS_OK;
@@ -117,9 +115,7 @@ static int parts_of(int kind)
 static tess_status place_stages(tess_schedule *s, const char *name)
 {
     char text[40];
-    s->rank_of = tess__alloc(s->ctx, (size_t)s->stages * sizeof *s->rank_of);
-    if (!s->rank_of)
-        return TESS_ENOMEM;
+    s->rank_of = TESS_ALLOC(s->ctx, (size_t)s->stages * sizeof *s->rank_of);
     memset(s->rank_of, 0xff, (size_t)s->stages * sizeof *s->rank_of);
     for (int r = 0; r < s->ranks; r++)
         for (int64_t i = s->first[r]; i < s->first[r + 1]; i++) {
@@ -178,9 +174,7 @@ tess_status tess__schedule_check(tess_schedule *s, const char *name)
         return tess__fail(TESS_EINVAL, "%s: %d stages of %lld micro-batches are too many", name,
                           s->stages, (long long)s->batches);
     TESS_TRY(place_stages(s, name));
-    uint8_t *has = tess__alloc_zero(s->ctx, (size_t)(s->stages * s->batches));
-    if (!has)
-        return TESS_ENOMEM;
+    uint8_t *has = TESS_ALLOC_ZERO(s->ctx, (size_t)(s->stages * s->batches));
     const tess_status status = check_actions(s, name, has);
     tess__free(s->ctx, has);
     return status;

@@ -170,9 +170,7 @@ tess_status tess__schedule_run_in(const tess_schedule *s, const tess_schedule_ti
 tess_status tess__schedule_run(const tess_schedule *s, const tess_schedule_times *times,
                                int64_t *begins, int64_t *ends, int64_t *length)
 {
-    void *memory = tess__alloc(s->ctx, tess__schedule_replay_bytes(s));
-    if (!memory)
-        return TESS_ENOMEM;
+    void *memory = TESS_ALLOC(s->ctx, tess__schedule_replay_bytes(s));
     const tess_status status = tess__schedule_run_in(s, times, memory, begins, ends, length);
     tess__free(s->ctx, memory);
     return status;

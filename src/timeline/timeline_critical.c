@@ -18,9 +18,7 @@ void tess__timeline_critical(const tess_timeline *t, int64_t ns[TESS__CLASS_MAX]
 
 tess_status tess__timeline_mark_critical(tess_timeline *t)
 {
-    t->critical = tess__arena_take(&t->arena, (size_t)TESS_MAX(t->n, (int64_t)1));
-    if (!t->critical)
-        return TESS_ENOMEM;
+    t->critical = TESS_TAKE(&t->arena, (size_t)TESS_MAX(t->n, (int64_t)1));
     memset(t->critical, 0, (size_t)t->n);
     for (int32_t i = t->last_op; i >= 0; i = t->ops[i].cause)
         t->critical[i] = 1;

@@ -219,11 +219,8 @@ static tess_status put_rank_names(writer *w, const tess_timeline *t, const tess_
 static tess_status sort_rows(const tess_timeline *t, tess__arena *arena, int64_t **first,
                              int32_t **list)
 {
-    *first = tess__arena_take(arena, ((size_t)t->rows + 1) * sizeof **first);
-    *list = tess__arena_take(arena, (size_t)t->n * sizeof **list);
-    if (!*first || !*list)
-        return TESS_ENOMEM;
-    memset(*first, 0, ((size_t)t->rows + 1) * sizeof **first);
+    *first = TESS_TAKE_ZERO(arena, ((size_t)t->rows + 1) * sizeof **first);
+    *list = TESS_TAKE(arena, (size_t)t->n * sizeof **list);
     for (int64_t i = 0; i < t->n; i++)
         (*first)[t->ops[i].row + 1]++;
     for (int r = 0; r < t->rows; r++)
@@ -283,9 +280,7 @@ tess_status tess__timeline_write(const tess_timeline *t, const tess__view *view,
                                  int64_t *events)
 {
     writer w = {.gzip = ends_with_gz(path)};
-    w.text = tess__alloc(t->ctx, 2 * PIECE);
-    if (!w.text)
-        return TESS_ENOMEM;
+    w.text = TESS_ALLOC(t->ctx, 2 * PIECE);
     w.packed = (unsigned char *)w.text + PIECE;
     /* zlib takes its 256 KiB by itself; the fastest level packs these files ten times. */
     if (w.gzip && deflateInit2(&w.zip, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {

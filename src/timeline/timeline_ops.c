@@ -9,12 +9,8 @@
 
 tess_status tess__timeline_create(tess_ctx *ctx, int rows, int streams, tess_timeline **timeline)
 {
-    size_t lasts;
-    if (tess__mul((size_t)rows, (size_t)streams * sizeof(int32_t), &lasts))
-        return tess__nomem(SIZE_MAX);
-    tess_timeline *t = tess__alloc_zero(ctx, sizeof *t);
-    if (!t)
-        return TESS_ENOMEM;
+    const size_t lasts = tess__bytes((size_t)rows, (size_t)streams * sizeof(int32_t));
+    tess_timeline *t = TESS_ALLOC_ZERO(ctx, sizeof *t);
     t->ctx = ctx;
     t->arena.ctx = ctx;
     t->rows = rows;
@@ -64,9 +60,7 @@ static int64_t slot_of(const tess_timeline *t, const char *name)
 static tess_status more_slots(tess_timeline *t)
 {
     const int64_t n = t->n_slots ? 2 * t->n_slots : 128;
-    int32_t *slots = tess__alloc(t->ctx, (size_t)n * sizeof *slots);
-    if (!slots)
-        return TESS_ENOMEM;
+    int32_t *slots = TESS_ALLOC(t->ctx, (size_t)n * sizeof *slots);
     memset(slots, 0xff, (size_t)n * sizeof *slots);
     tess__free(t->ctx, t->name_slots);
     t->name_slots = slots;

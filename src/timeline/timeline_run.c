@@ -23,8 +23,7 @@ static int before(const tess__end *a, const tess__end *b)
 
 tess_status tess__engine_push(tess__engine *e, int64_t at, int32_t event)
 {
-    TESS_TRY(
-        tess__grow(e->t->ctx, &e->queue, sizeof *e->queue, e->queued, e->queued + 1, &e->room));
+    TESS_GROW(e->t->ctx, e->queue, e->queued, e->queued + 1, e->room);
     const tess__end end = {at, event};
     int64_t i = e->queued++;
     while (i > 0 && before(&end, &e->queue[(i - 1) / 2])) {
@@ -138,13 +137,9 @@ static tess_status reserve(tess__engine *e, tess__arena *arena)
 {
     const tess_timeline *t = e->t;
     const size_t n = (size_t)t->n;
-    e->pending = tess__arena_take(arena, n * sizeof *e->pending);
-    e->offsets = tess__arena_take(arena, (n + 1) * sizeof *e->offsets);
-    e->after = tess__arena_take(arena, (size_t)t->n_edges * sizeof *e->after);
-    if (!e->pending || !e->offsets || !e->after)
-        return TESS_ENOMEM;
-    memset(e->pending, 0, n * sizeof *e->pending);
-    memset(e->offsets, 0, (n + 1) * sizeof *e->offsets);
+    e->pending = TESS_TAKE_ZERO(arena, n * sizeof *e->pending);
+    e->offsets = TESS_TAKE_ZERO(arena, (n + 1) * sizeof *e->offsets);
+    e->after = TESS_TAKE(arena, (size_t)t->n_edges * sizeof *e->after);
     return tess__slow_reserve(e, arena);
 }
 

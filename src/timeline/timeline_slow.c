@@ -154,18 +154,13 @@ tess_status tess__slow_reserve(tess__engine *e, tess__arena *arena)
     if (!t->slow)
         return TESS_OK;
     const size_t kinds = (size_t)t->n_names * TESS__CLASS_MAX;
-    e->slow = tess__arena_take(arena, kinds * sizeof *e->slow);
-    e->running = tess__arena_take(arena, places * sizeof *e->running);
-    e->works = tess__arena_take(arena, places * sizeof *e->works);
-    e->call_works = tess__arena_take(arena, (size_t)t->n_calls * sizeof *e->call_works);
-    if (!e->slow || !e->running || !e->works || !e->call_works)
-        return TESS_ENOMEM;
+    e->slow = TESS_TAKE(arena, kinds * sizeof *e->slow);
+    e->running = TESS_TAKE(arena, places * sizeof *e->running);
+    e->works = TESS_TAKE(arena, places * sizeof *e->works);
+    e->call_works = TESS_TAKE(arena, (size_t)t->n_calls * sizeof *e->call_works);
     memset(e->running, 0xff, places * sizeof *e->running);
     for (int side = 0; side < TESS__SIDES; side++) {
-        e->counts[side] = tess__arena_take(arena, rows * sizeof *e->counts[side]);
-        if (!e->counts[side])
-            return TESS_ENOMEM;
-        memset(e->counts[side], 0, rows * sizeof *e->counts[side]);
+        e->counts[side] = TESS_TAKE_ZERO(arena, rows * sizeof *e->counts[side]);
     }
     for (size_t i = 0; i < kinds; i++)
         e->slow[i] = TESS_MAX(

@@ -119,9 +119,7 @@ tess_status tess_timeline_write_ranks(const tess_timeline *t, const int *ranks, 
     const int all = t->view ? t->ranks : t->rows;
     const int count = ranks ? n : t->rows;
     int64_t written;
-    int32_t *lists = tess__alloc(t->ctx, 2 * (size_t)TESS_MAX(count, 1) * sizeof *lists);
-    if (!lists)
-        return TESS_ENOMEM;
+    int32_t *lists = TESS_ALLOC(t->ctx, 2 * (size_t)TESS_MAX(count, 1) * sizeof *lists);
     tess_status status = TESS_OK;
     for (int i = 0; i < count && status == TESS_OK; i++) {
         lists[i] = ranks ? ranks[i] : first_rank(t, i);

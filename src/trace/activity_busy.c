@@ -21,9 +21,7 @@ tess_status tess_activity_kernels(const tess_activity *file, tess_activity_kerne
     if (room > 0)
         TESS_REQUIRE(kernels);
     const size_t bytes = (size_t)file->names.n * sizeof *kernels;
-    tess_activity_kernel *all = tess__alloc_zero(file->ctx, bytes);
-    if (!all)
-        return TESS_ENOMEM;
+    tess_activity_kernel *all = TESS_ALLOC_ZERO(file->ctx, bytes);
     int64_t used = 0;
     for (int64_t i = 0; i < file->names.n; i++)
         all[i].name = file->names.items[i].text;

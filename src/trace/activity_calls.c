@@ -207,7 +207,7 @@ static void add_call(tess_activity *f, tess__act *act)
 
 tess_status tess__activity_find_calls(tess_activity *f)
 {
-    TESS_TRY(tess__grow(f->ctx, &f->calls, sizeof *f->calls, 0, f->n_drafts, &f->room_calls));
+    TESS_GROW(f->ctx, f->calls, 0, f->n_drafts, f->room_calls);
     for (int64_t i = 0; i < f->n_acts; i++)
         if (f->acts[i].call >= 0)
             add_call(f, &f->acts[i]);

@@ -104,9 +104,7 @@ tess_status tess_activity_write(const tess_activity *const *files, int n, const 
     for (int i = 0; i < n; i++)
         TESS_REQUIRE(files[i]);
     tess_ctx *ctx = files[0]->ctx;
-    writer *w = tess__alloc_zero(ctx, sizeof *w);
-    if (!w)
-        return TESS_ENOMEM;
+    writer *w = TESS_ALLOC_ZERO(ctx, sizeof *w);
     tess_status status = tess__out_open(ctx, path, &w->out);
     if (status == TESS_OK) {
         status = write_all(w, files, n);

@@ -142,8 +142,7 @@ static role categorise(tess__event_reader *r, tess__json_slice category)
 
 tess_status tess__act_add(tess_activity *f, const tess__act *act)
 {
-    TESS_TRY(
-        tess__grow(f->ctx, &f->acts, sizeof *f->acts, f->n_acts, f->n_acts + 1, &f->room_acts));
+    TESS_GROW(f->ctx, f->acts, f->n_acts, f->n_acts + 1, f->room_acts);
     f->acts[f->n_acts] = *act;
     f->acts[f->n_acts].order = (int32_t)f->n_acts;
     f->n_acts++;
@@ -174,8 +173,7 @@ static tess_status draft_call(tess_activity *f, const tess__json_field *fields, 
                               tess__act *act)
 {
     int direction;
-    TESS_TRY(tess__grow(f->ctx, &f->drafts, sizeof *f->drafts, f->n_drafts, f->n_drafts + 1,
-                        &f->room_drafts));
+    TESS_GROW(f->ctx, f->drafts, f->n_drafts, f->n_drafts + 1, f->room_drafts);
     TESS_TRY(tess__call_args_read(f, fields, n, &f->drafts[f->n_drafts], &direction));
     act->call = (int32_t)f->n_drafts++;
     return TESS_OK;
@@ -234,8 +232,7 @@ static tess_status read_launch(tess__event_reader *r, const event *e)
         return TESS_OK;
     launch.correlation = place.correlation;
     launch.thread = thread_of(e);
-    TESS_TRY(tess__grow(f->ctx, &f->launches, sizeof *f->launches, f->n_launches, f->n_launches + 1,
-                        &f->room_launches));
+    TESS_GROW(f->ctx, f->launches, f->n_launches, f->n_launches + 1, f->room_launches);
     f->launches[f->n_launches++] = launch;
     return TESS_OK;
 }
@@ -247,8 +244,7 @@ static tess_status read_step(tess_activity *f, const event *e, tess__json_slice 
     if (!tess__json_decimal(number, 0, &span.step) || !times_of(f, e, &span.begin, &ns))
         return TESS_OK;
     span.end = span.begin + ns;
-    TESS_TRY(tess__grow(f->ctx, &f->steps, sizeof *f->steps, f->n_steps, f->n_steps + 1,
-                        &f->room_steps));
+    TESS_GROW(f->ctx, f->steps, f->n_steps, f->n_steps + 1, f->room_steps);
     f->steps[f->n_steps++] = span;
     return TESS_OK;
 }
@@ -280,8 +276,7 @@ static tess_status read_host(tess__event_reader *r, const event *e, tess__host_k
     } else if (kind == TESS__HOST_OPERATOR) {
         read_operator(r->fields, n, &op.args);
     }
-    TESS_TRY(
-        tess__grow(f->ctx, &f->host, sizeof *f->host, f->n_host, f->n_host + 1, &f->room_host));
+    TESS_GROW(f->ctx, f->host, f->n_host, f->n_host + 1, f->room_host);
     f->host[f->n_host++] = op;
     return TESS_OK;
 }

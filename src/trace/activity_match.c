@@ -51,10 +51,8 @@ static tess_status note(tess_activity_ranks *r, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    TESS_TRY(tess__grow(r->ctx, &r->notes, sizeof *r->notes, r->info.notes, r->info.notes + 1,
-                        &r->room_notes));
-    if (!(r->notes[r->info.notes] = tess__arena_string(&r->arena, text, strlen(text))))
-        return TESS_ENOMEM;
+    TESS_GROW(r->ctx, r->notes, r->info.notes, r->info.notes + 1, r->room_notes);
+    r->notes[r->info.notes] = TESS_TAKE_STRING(&r->arena, text, strlen(text));
     r->info.notes++;
     return TESS_OK;
 }
@@ -221,14 +219,9 @@ static tess_status compare_clocks(tess_activity_ranks *r, const member *members,
 static tess_status compare_calls(tess_activity_ranks *r)
 {
     int64_t n = 1;
-    size_t bytes;
     for (int i = 0; i < r->n; i++)
         n += r->files[i]->info.calls;
-    if (tess__mul((size_t)n, sizeof(member) + sizeof(int64_t), &bytes))
-        return tess__nomem(SIZE_MAX);
-    member *members = tess__alloc(r->ctx, bytes);
-    if (!members)
-        return TESS_ENOMEM;
+    member *members = TESS_ALLOC(r->ctx, tess__bytes((size_t)n, sizeof(member) + sizeof(int64_t)));
     int64_t *scratch = (int64_t *)(members + n);
     n = gather(r, members);
     const int64_t differ = match_all(r, members, &n, scratch);
@@ -273,12 +266,9 @@ static tess_status note_files(tess_activity_ranks *r)
 static tess_status fill(tess_activity_ranks *r, const tess_activity *const *files)
 {
     const size_t list = (size_t)r->n * sizeof *files, table = (size_t)r->n * sizeof *r->waits;
-    const tess_activity **copy = tess__arena_take(&r->arena, list);
-    r->waits = tess__arena_take(&r->arena, table);
-    if (!copy || !r->waits)
-        return TESS_ENOMEM;
+    const tess_activity **copy = TESS_TAKE(&r->arena, list);
+    r->waits = TESS_TAKE_ZERO(&r->arena, table);
     memcpy(copy, files, list);
-    memset(r->waits, 0, table);
     r->files = copy;
     compare_compute(r);
     TESS_TRY(note_files(r));
@@ -292,9 +282,7 @@ tess_status tess_activity_compare(tess_ctx *ctx, const tess_activity *const *fil
     TESS_TRY(tess__check_range(__func__, "n", n, 1, 1 << 16));
     for (int i = 0; i < n; i++)
         TESS_REQUIRE(files[i]);
-    tess_activity_ranks *r = tess__alloc_zero(ctx, sizeof *r);
-    if (!r)
-        return TESS_ENOMEM;
+    tess_activity_ranks *r = TESS_ALLOC_ZERO(ctx, sizeof *r);
     *r = (tess_activity_ranks){.ctx = ctx, .arena = {.ctx = ctx}, .n = n};
     const tess_status status = fill(r, files);
     if (status == TESS_OK)

@@ -18,9 +18,7 @@ static void insert(tess__act_names *t, int64_t number)
 static tess_status widen(tess_ctx *ctx, tess__act_names *t)
 {
     const int64_t slots = t->slots ? 2 * t->slots : FIRST_SLOTS;
-    int32_t *table = tess__alloc_zero(ctx, (size_t)slots * sizeof *table);
-    if (!table)
-        return TESS_ENOMEM;
+    int32_t *table = TESS_ALLOC_ZERO(ctx, (size_t)slots * sizeof *table);
     tess__free(ctx, t->table);
     t->table = table;
     t->slots = slots;
@@ -35,13 +33,11 @@ static tess_status append(tess_activity *f, tess__json_slice name, uint64_t hash
     char text[NAME_BYTES + 1];
     if (2 * (t->n + 1) > t->slots)
         TESS_TRY(widen(f->ctx, t));
-    TESS_TRY(tess__grow(f->ctx, &t->items, sizeof *t->items, t->n, t->n + 1, &t->room));
+    TESS_GROW(f->ctx, t->items, t->n, t->n + 1, t->room);
     const size_t n = tess__json_slice_text(name, text, sizeof text);
     tess__act_name item = {.raw_bytes = name.length, .hash = hash};
-    item.raw = tess__arena_string(&f->arena, name.text, name.length);
-    item.text = tess__arena_string(&f->arena, text, n);
-    if (!item.raw || !item.text)
-        return TESS_ENOMEM;
+    item.raw = TESS_TAKE_STRING(&f->arena, name.text, name.length);
+    item.text = TESS_TAKE_STRING(&f->arena, text, n);
     item.kernel_class = (uint8_t)tess__kernel_class_of(text);
     t->items[t->n] = item;
     insert(t, t->n++);

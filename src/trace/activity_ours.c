@@ -106,8 +106,7 @@ tess_status tess__event_ours(tess__event_reader *r, tess__json_slice args, int64
     TESS_TRY(tess__act_name_add(f, e.op, &act.name));
     TESS_TRY(read_group(f, e.group, &draft.group));
     if (draft.op >= 0) {
-        TESS_TRY(tess__grow(f->ctx, &f->drafts, sizeof *f->drafts, f->n_drafts, f->n_drafts + 1,
-                            &f->room_drafts));
+        TESS_GROW(f->ctx, f->drafts, f->n_drafts, f->n_drafts + 1, f->room_drafts);
         f->drafts[f->n_drafts] = draft;
         act.call = (int32_t)f->n_drafts++;
     }

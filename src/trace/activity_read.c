@@ -13,11 +13,8 @@ tess_status tess__activity_note(tess_activity *f, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    TESS_TRY(tess__grow(f->ctx, &f->notes, sizeof *f->notes, f->info.notes, f->info.notes + 1,
-                        &f->room_notes));
-    const char *note = tess__arena_string(&f->arena, text, strlen(text));
-    if (!note)
-        return TESS_ENOMEM;
+    TESS_GROW(f->ctx, f->notes, f->info.notes, f->info.notes + 1, f->room_notes);
+    const char *note = TESS_TAKE_STRING(&f->arena, text, strlen(text));
     f->notes[f->info.notes++] = note;
     return TESS_OK;
 }

@@ -21,11 +21,8 @@ tess_status tess__group_add(tess_activity *f, const int32_t *ranks, int n, int32
             *group = (int32_t)i;
             return TESS_OK;
         }
-    TESS_TRY(tess__grow(f->ctx, &f->groups, sizeof *f->groups, f->n_groups, f->n_groups + 1,
-                        &f->room_groups));
-    int32_t *copy = tess__arena_take(&f->arena, bytes);
-    if (!copy)
-        return TESS_ENOMEM;
+    TESS_GROW(f->ctx, f->groups, f->n_groups, f->n_groups + 1, f->room_groups);
+    int32_t *copy = TESS_TAKE(&f->arena, bytes);
     memcpy(copy, ranks, bytes);
     f->groups[f->n_groups] = (tess__ranks_list){.ranks = copy, .n = n};
     *group = (int32_t)f->n_groups++;
@@ -63,9 +60,7 @@ tess_status tess__group_text(tess_activity *f, tess__json_slice text, int32_t *g
         const int n = read_ranks(text, few, 512);
         return n > 0 ? tess__group_add(f, few, n, group) : TESS_OK;
     }
-    int32_t *many = tess__alloc(f->ctx, (size_t)room * sizeof *many);
-    if (!many)
-        return TESS_ENOMEM;
+    int32_t *many = TESS_ALLOC(f->ctx, (size_t)room * sizeof *many);
     const int n = read_ranks(text, many, room);
     const tess_status status = n > 0 ? tess__group_add(f, many, n, group) : TESS_OK;
     tess__free(f->ctx, many);
@@ -79,9 +74,7 @@ tess_status tess__group_stride(tess_activity *f, int64_t first, int64_t stride, 
     if (first < 0 || n < 1 || n > RANKS_MAX || stride < (n > 1) || stride > RANKS_MAX ||
         first + (n - 1) * stride >= RANKS_MAX)
         return TESS_OK;
-    int32_t *ranks = tess__alloc(f->ctx, (size_t)n * sizeof *ranks);
-    if (!ranks)
-        return TESS_ENOMEM;
+    int32_t *ranks = TESS_ALLOC(f->ctx, (size_t)n * sizeof *ranks);
     for (int64_t i = 0; i < n; i++)
         ranks[i] = (int32_t)(first + i * stride);
     const tess_status status = tess__group_add(f, ranks, (int)n, group);
@@ -97,10 +90,8 @@ tess_status tess__group_label_add(tess_activity *f, tess__json_slice name, int32
                                 memcmp(f->labels[i].raw, name.text, name.length) == 0))
         i++;
     if (i == f->n_labels) {
-        TESS_TRY(tess__grow(f->ctx, &f->labels, sizeof *f->labels, i, i + 1, &f->room_labels));
-        const char *raw = tess__arena_string(&f->arena, name.text, name.length);
-        if (!raw)
-            return TESS_ENOMEM;
+        TESS_GROW(f->ctx, f->labels, i, i + 1, f->room_labels);
+        const char *raw = TESS_TAKE_STRING(&f->arena, name.text, name.length);
         f->labels[f->n_labels++] = (tess__group_label){raw, name.length, -1};
     }
     if (group >= 0)

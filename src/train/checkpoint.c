@@ -114,8 +114,8 @@ static tess_status begin_saving(const tess_train *t, const char *dir, saving *s)
     tess__remove_folder(s->temp);
     if (!tess__pg_many(&t->pg))
         return TESS_OK;
-    s->second = tess__alloc(t->ctx, (size_t)t->owners.total_second * sizeof *s->second);
-    return s->second ? TESS_OK : TESS_ENOMEM;
+    s->second = TESS_ALLOC(t->ctx, (size_t)t->owners.total_second * sizeof *s->second);
+    return TESS_OK;
 }
 
 /* The remaining files, and the name of the folder. */

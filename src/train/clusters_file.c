@@ -38,9 +38,7 @@ tess_status tess__clusters_save(const tess__control *c, const char *dir)
         return TESS_OK;
     TESS_TRY(tess__path(path, dir, clusters_file));
     const size_t names = tess__arena_round(((size_t)layers + 1) * sizeof(tess_tensor));
-    tess_tensor *tensors = tess__alloc(c->ctx, names + (size_t)layers * NAME);
-    if (!tensors)
-        return tess__nomem(names);
+    tess_tensor *tensors = TESS_ALLOC(c->ctx, names + (size_t)layers * NAME);
     char *name = (char *)tensors + names;
     int n = 1;
     tensors[0] = (tess_tensor){.name = steps_name,

@@ -22,9 +22,7 @@ static tess_status list_moments(const tess_train *t, const tess__moments *m, int
 {
     const int n = m->n;
     const int more = predictors ? t->control->learner.info.params : 0;
-    tess_tensor *list = tess__arena_take(arena, (size_t)(n + more) * 2 * sizeof *list);
-    if (!list)
-        return TESS_ENOMEM;
+    tess_tensor *list = TESS_TAKE(arena, (size_t)(n + more) * 2 * sizeof *list);
     *count = 0;
     for (int i = 0; i < 2 * n; i++) {
         const tess__optim_slot *slot = &m->slots[i % n];
@@ -37,12 +35,10 @@ static tess_status list_moments(const tess_train *t, const tess__moments *m, int
         const int length =
             snprintf(name, sizeof name, "%s.%s", second ? "second" : "first", p.name);
         tess_tensor *tensor = &list[(*count)++];
-        *tensor = (tess_tensor){.name = tess__arena_string(arena, name, (size_t)length),
+        *tensor = (tess_tensor){.name = TESS_TAKE_STRING(arena, name, (size_t)length),
                                 .dtype = TESS_DTYPE_F32,
                                 .rank = p.rank,
                                 .data = second ? m->second + slot->second : m->first + slot->first};
-        if (!tensor->name)
-            return TESS_ENOMEM;
         memcpy(tensor->shape, p.shape, (size_t)p.rank * sizeof *p.shape);
     }
     *tensors = list;

@@ -83,12 +83,12 @@ static void cut_parts(tess__owners *o, const tess__params *params)
 static tess_status take_tables(tess__owners *o)
 {
     const size_t n = (size_t)o->n_slots, parts = (size_t)o->parts, ranks = (size_t)o->ranks;
-    o->slots = tess__arena_take(&o->arena, n * sizeof *o->slots);
-    o->owner = tess__arena_take(&o->arena, n * sizeof *o->owner);
-    o->order = tess__arena_take(&o->arena, n * sizeof *o->order);
-    o->begin = tess__arena_take(&o->arena, (parts + 1) * sizeof *o->begin);
-    o->bytes = tess__arena_take(&o->arena, parts * ranks * sizeof *o->bytes);
-    return o->slots && o->owner && o->order && o->begin && o->bytes ? TESS_OK : TESS_ENOMEM;
+    o->slots = TESS_TAKE(&o->arena, n * sizeof *o->slots);
+    o->owner = TESS_TAKE(&o->arena, n * sizeof *o->owner);
+    o->order = TESS_TAKE(&o->arena, n * sizeof *o->order);
+    o->begin = TESS_TAKE(&o->arena, (parts + 1) * sizeof *o->begin);
+    o->bytes = TESS_TAKE(&o->arena, parts * ranks * sizeof *o->bytes);
+    return TESS_OK;
 }
 
 tess_status tess__owners_create(tess_ctx *ctx, const tess__params *params, tess_optim optim,

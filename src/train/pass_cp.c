@@ -25,9 +25,7 @@ static tess_status fill_lists(tess_ctx *ctx, const tess__sharing *s, const int g
     int32_t n = 0;
     TESS_TRY(tess_order_cubes(grid, s->shape->cube, NULL, NULL, NULL, &n));
     const size_t bytes = ((size_t)n + 1) * sizeof **bounds;
-    *bounds = tess__alloc(ctx, bytes);
-    if (!*bounds)
-        return tess__nomem(bytes);
+    *bounds = TESS_ALLOC(ctx, bytes);
     TESS_TRY(tess_order_cubes(grid, s->shape->cube, NULL, NULL, *bounds, NULL));
     const double share = room->max_density > 0.0 ? room->max_density : 1.0;
     o->n_groups = n;

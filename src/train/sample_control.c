@@ -154,9 +154,7 @@ tess_status tess__sampler_create(tess_model *model, const tess_sample_opts *o, c
     *sampler = NULL;
     if (!o->checkpoint && !o->attention && !o->density)
         return TESS_OK;
-    tess__sampler *s = tess__alloc_zero(ctx, bytes);
-    if (!s)
-        return tess__nomem(bytes);
+    tess__sampler *s = TESS_ALLOC_ZERO(ctx, bytes);
     s->ctx = ctx;
     s->batch = o->batch;
     s->layers = model->config.layers;

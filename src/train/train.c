@@ -14,9 +14,7 @@ static tess_status copy_texts(tess_train *t)
     t->opts.attention.dispatch = t->opts.attention.cache = NULL; /* the controller has copies */
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i]) {
-            *texts[i] = tess__arena_string(&t->arena, *texts[i], strlen(*texts[i]));
-            if (!*texts[i])
-                return TESS_ENOMEM;
+            *texts[i] = TESS_TAKE_STRING(&t->arena, *texts[i], strlen(*texts[i]));
         }
     return TESS_OK;
 }
@@ -38,9 +36,7 @@ static tess_status take_buffers(tess_train *t)
         {(void **)&t->sums, (numbers / TESS_PIECE + 1) * sizeof *t->sums},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        *parts[i].place = tess__arena_take(&t->arena, parts[i].bytes);
-        if (!*parts[i].place)
-            return TESS_ENOMEM;
+        *parts[i].place = TESS_TAKE(&t->arena, parts[i].bytes);
     }
     return TESS_OK;
 }
@@ -49,9 +45,7 @@ static tess_status take_buffers(tess_train *t)
 static tess_status make_optim(tess_train *t)
 {
     int n = t->model->params.params;
-    tess__optim_slot *slots = tess__alloc(t->ctx, (size_t)n * sizeof *slots);
-    if (!slots)
-        return TESS_ENOMEM;
+    tess__optim_slot *slots = TESS_ALLOC(t->ctx, (size_t)n * sizeof *slots);
     if (tess__pg_many(&t->pg))
         n = tess__owners_own(&t->owners, t->pg.rank, slots);
     else

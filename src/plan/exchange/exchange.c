@@ -71,10 +71,8 @@ static tess_status gather_heads(tess__arena *arena, tess__job *job)
     if (job->layer->strategy.ring == 1)
         return TESS_OK;
     const int groups = job->layer->groups, heads = job->info->heads;
-    int32_t *at = tess__arena_take(arena, ((size_t)groups + 1) * sizeof *at);
-    int32_t *list = tess__arena_take(arena, (size_t)heads * sizeof *list);
-    if (!at || !list)
-        return TESS_ENOMEM;
+    int32_t *at = TESS_TAKE(arena, ((size_t)groups + 1) * sizeof *at);
+    int32_t *list = TESS_TAKE(arena, (size_t)heads * sizeof *list);
     tess__bucket_heads(job->layer->head_group, heads, groups, at, list);
     job->heads = list;
     job->heads_at = at;

@@ -39,9 +39,8 @@ static tess_status begin_pattern(tess__uses *uses, int64_t spans)
 {
     int64_t room = uses->room_spans;
     const int64_t need = uses->n_spans + spans;
-    TESS_TRY(tess__grow(uses->ctx, &uses->cut, sizeof *uses->cut, 0, need, &room));
-    TESS_TRY(tess__grow(uses->ctx, &uses->spans, sizeof *uses->spans, uses->n_spans, need,
-                        &uses->room_spans));
+    TESS_GROW(uses->ctx, uses->cut, 0, need, room);
+    TESS_GROW(uses->ctx, uses->spans, uses->n_spans, need, uses->room_spans);
     uses->patterns[uses->n_patterns++] =
         (tess__pattern){.first = uses->n_spans, .last = uses->n_spans};
     return TESS_OK;
@@ -92,8 +91,7 @@ static int32_t next_bit(const uint64_t *bits, int32_t block, int32_t n, int valu
 static tess_status keep_ids(const tess__job *job, tess__uses *uses, const int32_t *order,
                             int64_t count, tess__use *use)
 {
-    TESS_TRY(tess__grow(uses->ctx, &uses->ids, sizeof *uses->ids, uses->n_ids, uses->n_ids + count,
-                        &uses->room_ids));
+    TESS_GROW(uses->ctx, uses->ids, uses->n_ids, uses->n_ids + count, uses->room_ids);
     use->ids = uses->n_ids;
     use->n_ids = (int32_t)count;
     for (int32_t p = 0; p < job->info->k_blocks; p++) {
@@ -130,12 +128,10 @@ static tess_status begin_uses(const tess__job *job, int unions, int64_t n, tess_
     uses->ctx = job->ctx;
     uses->n_uses = uses->n_patterns = uses->n_spans = uses->n_ids = uses->rows = 0;
     int64_t room = uses->room_uses;
-    TESS_TRY(tess__grow(job->ctx, &uses->patterns, sizeof *uses->patterns, 0, n, &room));
-    TESS_TRY(tess__grow(job->ctx, &uses->uses, sizeof *uses->uses, 0, n, &uses->room_uses));
+    TESS_GROW(job->ctx, uses->patterns, 0, n, room);
+    TESS_GROW(job->ctx, uses->uses, 0, n, uses->room_uses);
     if (unions && !uses->bits) {
-        uses->bits = tess__alloc(job->ctx, (size_t)tess__work_words(job->work) * sizeof(uint64_t));
-        if (!uses->bits)
-            return TESS_ENOMEM;
+        uses->bits = TESS_ALLOC(job->ctx, (size_t)tess__work_words(job->work) * sizeof(uint64_t));
     }
     return TESS_OK;
 }

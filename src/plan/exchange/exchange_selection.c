@@ -66,10 +66,8 @@ static tess_status make_side(tess__arena *arena, const side_in *in, packed_side 
     if (n > INT32_MAX)
         return tess__invalid("tess_exchange_selection", "%lld ranges, must be at most %d",
                              (long long)n, INT32_MAX);
-    out->bounds = tess__arena_take(arena, ((size_t)n + 1) * sizeof *out->bounds);
-    out->from = tess__arena_take(arena, (size_t)n * sizeof *out->from);
-    if (!out->bounds || !out->from)
-        return TESS_ENOMEM;
+    out->bounds = TESS_TAKE(arena, ((size_t)n + 1) * sizeof *out->bounds);
+    out->from = TESS_TAKE(arena, (size_t)n * sizeof *out->from);
     out->n = (int32_t)n;
     cut_side(in, out);
     return TESS_OK;
@@ -79,10 +77,8 @@ static tess_status make_side(tess__arena *arena, const side_in *in, packed_side 
 static tess_status invert(tess__arena *arena, const packed_side *k, int32_t units, int64_t **first,
                           int32_t **place)
 {
-    int64_t *at = tess__arena_take(arena, ((size_t)units + 2) * sizeof *at);
-    int32_t *list = tess__arena_take(arena, (size_t)k->n * sizeof *list);
-    if (!at || !list)
-        return TESS_ENOMEM;
+    int64_t *at = TESS_TAKE(arena, ((size_t)units + 2) * sizeof *at);
+    int32_t *list = TESS_TAKE(arena, (size_t)k->n * sizeof *list);
     memset(at, 0, ((size_t)units + 2) * sizeof *at);
     for (int32_t i = 0; i < k->n; i++)
         at[k->from[i] + 2]++;
@@ -129,9 +125,7 @@ static int64_t part_list(const tess_selection *sel, int64_t list, const int64_t 
 static tess_status count_held(tess__arena *arena, const packed_side *k, int32_t units,
                               int64_t **held)
 {
-    int64_t *rows = tess__arena_take(arena, (size_t)units * sizeof *rows);
-    if (!rows)
-        return TESS_ENOMEM;
+    int64_t *rows = TESS_TAKE(arena, (size_t)units * sizeof *rows);
     memset(rows, 0, (size_t)units * sizeof *rows);
     for (int32_t i = 0; i < k->n; i++)
         rows[k->from[i]] += k->bounds[i + 1] - k->bounds[i];
@@ -190,9 +184,7 @@ static tess_status build(tess__arena *arena, tess_ctx *ctx, const tess_exchange 
     TESS_TRY(invert(arena, &k, sel->n_k, &first, &place));
     if (x->ring.steps == 1) /* in a ring the other keys come at other steps */
         TESS_TRY(count_held(arena, &k, sel->n_k, &held));
-    offsets = tess__arena_take(arena, ((size_t)sel->batch * (size_t)q.n + 1) * sizeof *offsets);
-    if (!offsets)
-        return TESS_ENOMEM;
+    offsets = TESS_TAKE(arena, ((size_t)sel->batch * (size_t)q.n + 1) * sizeof *offsets);
     TESS_TRY(walk(sel, slot->head, &q, first, place, held, offsets, NULL));
     const tess_sel_shape shape = {.batch = sel->batch,
                                   .heads = 1,

@@ -15,12 +15,7 @@
 static tess_status copy_order(tess__arena *arena, const int32_t *order, int32_t blocks,
                               int32_t **ids)
 {
-    size_t bytes;
-    if (tess__mul((size_t)blocks, sizeof **ids, &bytes))
-        return tess__nomem(SIZE_MAX);
-    int32_t *made = tess__arena_take(arena, bytes);
-    if (!made)
-        return TESS_ENOMEM;
+    int32_t *made = TESS_TAKE(arena, tess__bytes((size_t)blocks, sizeof *made));
     for (int32_t i = 0; i < blocks; i++)
         made[i] = order ? order[i] : i;
     *ids = made;
@@ -50,10 +45,8 @@ tess_status tess__exchange_slots(const tess__job *job, const tess__uses *uses, t
     order_k = order_k ? order_k + u * (size_t)job->info->k_blocks : NULL;
     TESS_TRY(copy_order(&x->arena, order_q, job->info->q_blocks, &x->ids_q));
     TESS_TRY(copy_order(&x->arena, order_k, job->info->k_blocks, &x->ids_k));
-    int32_t *ids = tess__arena_take(&x->arena, (size_t)k->n_ids * sizeof *ids);
-    x->slots = tess__arena_take(&x->arena, (size_t)q->n_uses * sizeof *x->slots);
-    if (!ids || !x->slots)
-        return TESS_ENOMEM;
+    int32_t *ids = TESS_TAKE(&x->arena, (size_t)k->n_ids * sizeof *ids);
+    x->slots = TESS_TAKE(&x->arena, (size_t)q->n_uses * sizeof *x->slots);
     if (k->n_ids)
         memcpy(ids, k->ids, (size_t)k->n_ids * sizeof *ids);
     x->n_slots = q->n_uses;
@@ -89,10 +82,8 @@ tess_status tess__exchange_blocks(const tess__job *job, tess_exchange *x)
     const tess_plan_info *info = job->info;
     x->tokens_q = info->tokens_q;
     x->tokens_k = info->tokens_k;
-    x->rows_q = tess__arena_take(&x->arena, ((size_t)info->q_blocks + 1) * sizeof *x->rows_q);
-    x->rows_k = tess__arena_take(&x->arena, ((size_t)info->k_blocks + 1) * sizeof *x->rows_k);
-    if (!x->rows_q || !x->rows_k)
-        return TESS_ENOMEM;
+    x->rows_q = TESS_TAKE(&x->arena, ((size_t)info->q_blocks + 1) * sizeof *x->rows_q);
+    x->rows_k = TESS_TAKE(&x->arena, ((size_t)info->k_blocks + 1) * sizeof *x->rows_k);
     for (int32_t i = 0; i <= info->q_blocks; i++)
         x->rows_q[i] = tess__plan_q_row(info, i);
     for (int32_t i = 0; i <= info->k_blocks; i++)
@@ -108,12 +99,7 @@ static tess_status find_last_use(const tess__job *job, int u, int s, const tess_
 {
     const tess_plan_layer *layer = job->layer;
     const size_t ring = (size_t)layer->strategy.ring, cut = (size_t)u * (ring + 1);
-    size_t bytes;
-    if (tess__mul(ring * ring, sizeof(int64_t), &bytes))
-        return tess__nomem(SIZE_MAX);
-    int64_t *tiles = tess__alloc(job->ctx, bytes);
-    if (!tiles)
-        return TESS_ENOMEM;
+    int64_t *tiles = TESS_ALLOC(job->ctx, tess__bytes(ring * ring, sizeof *tiles));
     const int32_t *order_q = layer->q_order, *order_k = layer->k_order;
     const tess_status status = tess__work_tiles(
         job->work, job->at, view->heads, view->n_heads,
@@ -135,9 +121,7 @@ tess_status tess__exchange_ring(const tess__job *job, tess_exchange *x)
 {
     const tess_plan_layer *layer = job->layer;
     const int ring = layer->strategy.ring, u = tess__rank_group(layer, job->rank);
-    tess_ring_step *step = tess__arena_take(&x->arena, (size_t)ring * sizeof *step);
-    if (!step)
-        return TESS_ENOMEM;
+    tess_ring_step *step = TESS_TAKE(&x->arena, (size_t)ring * sizeof *step);
     x->ring =
         (tess_ring_view){.steps = ring, .next = job->rank, .previous = job->rank, .step = step};
     if (ring == 1) {
@@ -146,9 +130,7 @@ tess_status tess__exchange_ring(const tess__job *job, tess_exchange *x)
     }
     const int s = tess__rank_part(layer, job->rank);
     const int n = job->heads_at[u + 1] - job->heads_at[u];
-    int32_t *heads = tess__arena_take(&x->arena, (size_t)n * sizeof *heads);
-    if (!heads)
-        return TESS_ENOMEM;
+    int32_t *heads = TESS_TAKE(&x->arena, (size_t)n * sizeof *heads);
     if (n)
         memcpy(heads, job->heads + job->heads_at[u], (size_t)n * sizeof *heads);
     x->ring.heads = heads;

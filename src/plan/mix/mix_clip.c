@@ -42,9 +42,7 @@ tess_status tess_mix_clip_plan(const tess_mix_plan *plan, int64_t clip, tess_pla
     const tess__mix_rules *r = &plan->rules;
     int64_t n;
     const int ranks = count(plan, clip, &n, NULL);
-    tess_share *shares = tess__alloc(plan->ctx, (size_t)n * sizeof *shares);
-    if (!shares)
-        return TESS_ENOMEM;
+    tess_share *shares = TESS_ALLOC(plan->ctx, (size_t)n * sizeof *shares);
     count(plan, clip, &n, shares);
     const tess_plan_info info = {.ranks = ranks,
                                  .nodes = 1,

@@ -38,27 +38,20 @@ static tess_status make_scratch(tess__arena *arena, const tess__mix_rules *r, in
 {
     const size_t ranks = (size_t)r->ranks, n = (size_t)most, parts = n + ranks;
     tess__mix_lay *lay = &s->lay;
-    lay->tree.key = tess__arena_take(arena, tess__mix_tree_bytes(r->ranks));
-    lay->room = tess__arena_take(arena, ranks * sizeof *lay->room);
-    lay->node_room = tess__arena_take(arena, (size_t)r->nodes * sizeof *lay->node_room);
-    lay->node_done = tess__arena_take(arena, (size_t)r->nodes * sizeof *lay->node_done);
-    lay->memory = tess__arena_take(arena, ranks * sizeof *lay->memory);
-    lay->pieces = tess__arena_take(arena, parts * sizeof *lay->pieces);
-    s->traffic = tess__arena_take(arena, 3 * ranks * sizeof *s->traffic);
-    s->ns = tess__arena_take(arena, ranks * sizeof *s->ns);
-    s->times = tess__arena_take(arena, ranks * sizeof *s->times);
-    s->by_tokens = tess__arena_take(arena, n * sizeof *s->by_tokens);
-    s->tried.parts = tess__arena_take(arena, parts * sizeof *s->tried.parts);
-    s->best.parts = tess__arena_take(arena, parts * sizeof *s->best.parts);
-    s->tried.rank = tess__arena_take(arena, ranks * sizeof *s->tried.rank);
-    s->best.rank = tess__arena_take(arena, ranks * sizeof *s->best.rank);
-    const void *const taken[] = {lay->tree.key, lay->room,    lay->node_room, lay->node_done,
-                                 lay->memory,   lay->pieces,  s->traffic,     s->ns,
-                                 s->times,      s->by_tokens, s->tried.parts, s->best.parts,
-                                 s->tried.rank, s->best.rank};
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        if (!taken[i])
-            return TESS_ENOMEM;
+    lay->tree.key = TESS_TAKE(arena, tess__mix_tree_bytes(r->ranks));
+    lay->room = TESS_TAKE(arena, ranks * sizeof *lay->room);
+    lay->node_room = TESS_TAKE(arena, (size_t)r->nodes * sizeof *lay->node_room);
+    lay->node_done = TESS_TAKE(arena, (size_t)r->nodes * sizeof *lay->node_done);
+    lay->memory = TESS_TAKE(arena, ranks * sizeof *lay->memory);
+    lay->pieces = TESS_TAKE(arena, parts * sizeof *lay->pieces);
+    s->traffic = TESS_TAKE(arena, 3 * ranks * sizeof *s->traffic);
+    s->ns = TESS_TAKE(arena, ranks * sizeof *s->ns);
+    s->times = TESS_TAKE(arena, ranks * sizeof *s->times);
+    s->by_tokens = TESS_TAKE(arena, n * sizeof *s->by_tokens);
+    s->tried.parts = TESS_TAKE(arena, parts * sizeof *s->tried.parts);
+    s->best.parts = TESS_TAKE(arena, parts * sizeof *s->best.parts);
+    s->tried.rank = TESS_TAKE(arena, ranks * sizeof *s->tried.rank);
+    s->best.rank = TESS_TAKE(arena, ranks * sizeof *s->best.rank);
     return TESS_OK;
 }
 
@@ -233,7 +226,7 @@ static tess_status gather(tess_ctx *ctx, const scratch *s, int step, gathered *g
     const int ranks = s->lay.rules->ranks;
     const size_t at = (size_t)step * (size_t)ranks;
     int64_t *first = g->first + at;
-    TESS_TRY(tess__grow(ctx, &g->parts, sizeof *g->parts, g->n, g->n + s->n_best, &g->room));
+    TESS_GROW(ctx, g->parts, g->n, g->n + s->n_best, g->room);
     for (int p = 0; p <= ranks; p++)
         first[p] = 0;
     for (int64_t i = 0; i < s->n_best; i++)
@@ -286,10 +279,8 @@ static tess_status plan_steps(const char *who, tess_mix_plan *plan, const tess_m
 {
     const tess__mix_rules *r = &plan->rules;
     const int steps = plan->view.steps;
-    int64_t *order = tess__arena_take(temporary, (size_t)n * sizeof *order);
-    int64_t *begin = tess__arena_take(temporary, ((size_t)steps + 1) * sizeof *begin);
-    if (!order || !begin)
-        return TESS_ENOMEM;
+    int64_t *order = TESS_TAKE(temporary, (size_t)n * sizeof *order);
+    int64_t *begin = TESS_TAKE(temporary, ((size_t)steps + 1) * sizeof *begin);
     TESS_TRY(tess__mix_steps(plan->ctx, plan->work, n, steps, order, begin));
     int64_t most = 1;
     for (int s = 0; s < steps; s++)
@@ -338,17 +329,14 @@ static tess_status check_clips(const char *who, const tess__mix_rules *r,
 /* Work of every clip. */
 static tess_status weigh(tess_mix_plan *plan, const tess_mix_clip *clips, int64_t n)
 {
-    tess__mix_work *work = tess__arena_take(&plan->arena, (size_t)n * sizeof *work);
+    tess__mix_work *work = TESS_TAKE(&plan->arena, (size_t)n * sizeof *work);
     const size_t heads = (size_t)plan->rules.heads + 1;
-    if (!work)
-        return TESS_ENOMEM;
     for (int64_t i = 0; i < n; i++) {
         const int again = i > 0 && clips[i].heads && clips[i].heads == clips[i - 1].heads &&
                           clips[i].tokens == clips[i - 1].tokens;
         double *own = NULL;
-        if (clips[i].heads && !again &&
-            !(own = tess__arena_take(&plan->arena, heads * sizeof *own)))
-            return TESS_ENOMEM;
+        if (clips[i].heads && !again)
+            own = TESS_TAKE(&plan->arena, heads * sizeof *own);
         work[i] = again ? work[i - 1] : tess__mix_work_of(&plan->rules, &clips[i], own);
     }
     plan->work = work;

@@ -158,9 +158,7 @@ static tess_status use_profile(reader *r, double noise, tess_mix_clip *clip)
 {
     tess_profile_view v;
     TESS_TRY(tess_profile_query(r->profile, &v));
-    double *heads = tess__arena_take(&r->arena, (size_t)v.heads * sizeof *heads);
-    if (!heads)
-        return TESS_ENOMEM;
+    double *heads = TESS_TAKE(&r->arena, (size_t)v.heads * sizeof *heads);
     int64_t first = 0, last = v.steps;
     if (noise >= 0.0) {
         first = TESS_MIN((int64_t)((1.0 - noise) * v.steps), (int64_t)v.steps - 1);
@@ -226,7 +224,7 @@ static tess_status read_line(reader *r)
     if (r->clips > TESS_MIX_CLIPS_MAX)
         return fail_line(r, "%lld clips, must be at most %d", (long long)r->clips,
                          (int)TESS_MIX_CLIPS_MAX);
-    TESS_TRY(tess__grow(r->ctx, &r->kinds, sizeof *r->kinds, r->n, r->n + 1, &r->room));
+    TESS_GROW(r->ctx, r->kinds, r->n, r->n + 1, r->room);
     r->kinds[r->n++] = k;
     return TESS_OK;
 }
@@ -261,9 +259,7 @@ static tess_status finish(reader *r, tess_mix **mix)
 tess_status tess__mix_read(tess_ctx *ctx, const char *name, const char *text, size_t bytes,
                            tess_mix **mix)
 {
-    reader *r = tess__alloc_zero(ctx, sizeof *r);
-    if (!r)
-        return TESS_ENOMEM;
+    reader *r = TESS_ALLOC_ZERO(ctx, sizeof *r);
     r->ctx = r->arena.ctx = ctx;
     r->csv = tess__csv_start(name, text, bytes);
     tess_status status = read_header(r);

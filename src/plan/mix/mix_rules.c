@@ -114,9 +114,7 @@ tess_status tess__mix_rules_make(const char *who, tess__arena *arena, const tess
     r->pair *= r->layers;
     r->row *= r->layers;
     r->token *= r->layers;
-    r->speed = tess__arena_take(arena, (size_t)r->ranks * sizeof *r->speed);
-    if (!r->speed)
-        return TESS_ENOMEM;
+    r->speed = TESS_TAKE(arena, (size_t)r->ranks * sizeof *r->speed);
     set_speeds(o, r);
     return TESS_OK;
 }

@@ -22,9 +22,7 @@ static int by_key(const void *a, const void *b)
 tess_status tess__mix_by_tokens(tess_ctx *ctx, const tess__mix_work *work, const int64_t *order,
                                 int64_t n, int64_t *by_tokens)
 {
-    ranked *list = tess__alloc(ctx, (size_t)n * sizeof *list);
-    if (!list)
-        return TESS_ENOMEM;
+    ranked *list = TESS_ALLOC(ctx, (size_t)n * sizeof *list);
     for (int64_t i = 0; i < n; i++)
         list[i] = (ranked){(double)work[order[i]].tokens / work[order[i]].total, order[i]};
     qsort(list, (size_t)n, sizeof *list, by_key);

@@ -30,9 +30,7 @@ static tess_status take(tess__arena *arena, const part *parts, int n)
     }
     TESS_TRY(tess__arena_reserve(arena, bytes));
     for (int i = 0; i < n; i++) {
-        void *const memory = tess__arena_take(arena, parts[i].n * parts[i].size);
-        if (!memory)
-            return tess__nomem(parts[i].n * parts[i].size);
+        void *const memory = TESS_TAKE(arena, parts[i].n * parts[i].size);
         *(void **)parts[i].pointer = memory;
     }
     return TESS_OK;
@@ -105,9 +103,7 @@ tess_status tess__partition_scratch_create(tess_ctx *ctx,
                                            tess__partition_scratch **space)
 {
     tess__arena arena = {.ctx = ctx};
-    tess__partition_scratch *const made = tess__arena_take(&arena, sizeof *made);
-    if (!made)
-        return TESS_ENOMEM;
+    tess__partition_scratch *const made = TESS_TAKE(&arena, sizeof *made);
     *made = (tess__partition_scratch){.arena = arena, .shape = *shape};
     const part parts[] = {PART(made->fraction, 1), PART(made->ring, 1)};
     tess_status status = take(&made->arena, parts, 2);

@@ -208,18 +208,15 @@ static tess_status price_in(tess__arena *arena, tess__layer_cost *d, const tess_
                             tess__price *price)
 {
     const size_t n = (size_t)d->info->ranks;
-    d->traffic = tess__arena_take(arena, n * sizeof *d->traffic);
-    d->ns = tess__arena_take(arena, n * sizeof *d->ns);
-    d->loads = tess__arena_take(arena, n * sizeof *d->loads);
-    d->sent = tess__arena_take(arena, n * sizeof *d->sent);
+    d->traffic = TESS_TAKE(arena, n * sizeof *d->traffic);
+    d->ns = TESS_TAKE(arena, n * sizeof *d->ns);
+    d->loads = TESS_TAKE(arena, n * sizeof *d->loads);
+    d->sent = TESS_TAKE_ZERO(arena, n * sizeof *d->sent);
     const size_t parts = (size_t)d->layer->groups * (size_t)d->layer->strategy.ring;
-    d->first = tess__arena_take(arena, parts * sizeof *d->first);
-    d->last = tess__arena_take(arena, parts * sizeof *d->last);
-    int64_t *start = tess__arena_take(arena, (size_t)d->layer->strategy.ring * sizeof *start);
-    int64_t *next = tess__arena_take(arena, (size_t)d->layer->strategy.ring * sizeof *next);
-    if (!d->traffic || !d->ns || !d->loads || !d->sent || !d->first || !d->last || !start || !next)
-        return TESS_ENOMEM;
-    memset(d->sent, 0, n * sizeof *d->sent);
+    d->first = TESS_TAKE(arena, parts * sizeof *d->first);
+    d->last = TESS_TAKE(arena, parts * sizeof *d->last);
+    int64_t *start = TESS_TAKE(arena, (size_t)d->layer->strategy.ring * sizeof *start);
+    int64_t *next = TESS_TAKE(arena, (size_t)d->layer->strategy.ring * sizeof *next);
     d->proj_dim = tess__proj_dim(d->pricing, at);
     for (int p = 0; d->info->speeds && p < d->info->ranks; p++)
         d->fastest = d->info->speeds[p] > d->fastest ? d->info->speeds[p] : d->fastest;

@@ -305,17 +305,13 @@ tess_status tess__bound_scratch_make(tess__arena *arena, const tess_plan_info *i
                                      const tess_work *work, tess__bound_scratch *scratch)
 {
     const size_t ranks = (size_t)info->ranks, words = (size_t)tess__work_words(work) + 1;
-    *scratch =
-        (tess__bound_scratch){.traffic = tess__arena_take(arena, ranks * sizeof *scratch->traffic),
-                              .ns = tess__arena_take(arena, ranks * sizeof *scratch->ns),
-                              .parts = tess__arena_take(arena, ranks * sizeof *scratch->parts),
-                              .heads = tess__arena_take(arena, ranks * sizeof *scratch->heads),
-                              .busy = tess__arena_take(arena, ranks * sizeof *scratch->busy),
-                              .bits = tess__arena_take(arena, words * sizeof *scratch->bits)};
-    return scratch->traffic && scratch->ns && scratch->parts && scratch->heads && scratch->busy &&
-                   scratch->bits
-               ? TESS_OK
-               : TESS_ENOMEM;
+    *scratch = (tess__bound_scratch){.traffic = TESS_TAKE(arena, ranks * sizeof *scratch->traffic),
+                                     .ns = TESS_TAKE(arena, ranks * sizeof *scratch->ns),
+                                     .parts = TESS_TAKE(arena, ranks * sizeof *scratch->parts),
+                                     .heads = TESS_TAKE(arena, ranks * sizeof *scratch->heads),
+                                     .busy = TESS_TAKE(arena, ranks * sizeof *scratch->busy),
+                                     .bits = TESS_TAKE(arena, words * sizeof *scratch->bits)};
+    return TESS_OK;
 }
 
 void tess__price_bound(const tess__pricing *pricing, const tess_plan_info *info,

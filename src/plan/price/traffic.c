@@ -23,33 +23,21 @@ typedef struct {
     tess__flow *flow;
 } flow_builder;
 
-static int64_t *zeros(tess__arena *arena, size_t n)
-{
-    int64_t *made = tess__arena_take(arena, n * sizeof *made);
-    if (made)
-        memset(made, 0, n * sizeof *made);
-    return made;
-}
-
 static tess_status builder_make(tess__arena *arena, const tess_plan_info *info, int64_t tokens,
                                 tess__flow *flow, flow_builder *l)
 {
-    const size_t n = (size_t)info->ranks;
+    const size_t n = (size_t)info->ranks, longs = n * sizeof(int64_t);
     *l = (flow_builder){.tokens = tokens,
                         .ranks = info->ranks,
                         .per_node = (info->ranks + info->nodes - 1) / info->nodes,
-                        .sent = zeros(arena, n),
-                        .sent_node = zeros(arena, n),
-                        .kept = zeros(arena, n),
-                        .whole = zeros(arena, n + 1),
-                        .whole_node = zeros(arena, n + 1),
+                        .sent = TESS_TAKE_ZERO(arena, longs),
+                        .sent_node = TESS_TAKE_ZERO(arena, longs),
+                        .kept = TESS_TAKE_ZERO(arena, longs),
+                        .whole = TESS_TAKE_ZERO(arena, longs + sizeof(int64_t)),
+                        .whole_node = TESS_TAKE_ZERO(arena, longs + sizeof(int64_t)),
                         .flow = flow};
-    flow->rows = tess__arena_take(arena, n * sizeof *flow->rows);
-    flow->held = zeros(arena, n);
-    if (!l->sent || !l->sent_node || !l->kept || !l->whole || !l->whole_node || !flow->rows ||
-        !flow->held)
-        return TESS_ENOMEM;
-    memset(flow->rows, 0, n * sizeof *flow->rows);
+    flow->rows = TESS_TAKE_ZERO(arena, n * sizeof *flow->rows);
+    flow->held = TESS_TAKE_ZERO(arena, longs);
     return TESS_OK;
 }
 
@@ -215,9 +203,7 @@ tess_status tess__layer_traffic(tess__arena *arena, const tess_plan_info *info,
     if (apart)
         TESS_TRY(builder_make(arena, info, info->tokens_k, &flow->low, &low));
     if (unions) {
-        bits = tess__arena_take(arena, (size_t)tess__work_words(work) * sizeof *bits);
-        if (!bits)
-            return TESS_ENOMEM;
+        bits = TESS_TAKE(arena, (size_t)tess__work_words(work) * sizeof *bits);
     }
     for (int p = 0; p < info->ranks; p++) {
         add_queries(&q, info, layer, p);

@@ -91,11 +91,9 @@ static tess_status number_rows(refinement *r, tess__arena *arena)
     for (int i = 0; i < c->ranks; i++)
         if (i == 0 || r->sorted[i] != r->sorted[i - 1])
             r->sorted[unique++] = r->sorted[i];
-    int32_t *number = tess__arena_take(arena, (size_t)colours * sizeof *number);
-    c->row_of = tess__arena_take(arena, (size_t)c->ranks * sizeof *c->row_of);
-    c->first_rank = tess__arena_take(arena, (size_t)colours * sizeof *c->first_rank);
-    if (!number || !c->row_of || !c->first_rank)
-        return TESS_ENOMEM;
+    int32_t *number = TESS_TAKE(arena, (size_t)colours * sizeof *number);
+    c->row_of = TESS_TAKE(arena, (size_t)c->ranks * sizeof *c->row_of);
+    c->first_rank = TESS_TAKE(arena, (size_t)colours * sizeof *c->first_rank);
     memset(number, 0xff, (size_t)colours * sizeof *number);
     c->rows = 0;
     for (int i = 0; i < c->ranks; i++) {
@@ -114,10 +112,8 @@ static tess_status number_rows(refinement *r, tess__arena *arena)
 /* Rows that share groups, and rows of the same pipelines. */
 static tess_status link_rows(tess__classes *c, tess__arena *arena)
 {
-    c->set = tess__arena_take(arena, (size_t)c->n_kinds * (size_t)c->rows * sizeof *c->set);
-    c->peer = tess__arena_take(arena, (size_t)c->rows * (size_t)c->stages * sizeof *c->peer);
-    if ((!c->set && c->n_kinds) || !c->peer)
-        return TESS_ENOMEM;
+    c->set = TESS_TAKE(arena, (size_t)c->n_kinds * (size_t)c->rows * sizeof *c->set);
+    c->peer = TESS_TAKE(arena, (size_t)c->rows * (size_t)c->stages * sizeof *c->peer);
     for (int row = 0; row < c->rows; row++)
         for (int stage = 0; stage < c->stages; stage++)
             c->peer[row * c->stages + stage] =

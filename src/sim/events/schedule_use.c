@@ -22,10 +22,8 @@ tess_status tess_sim_use_schedule(tess_sim *sim, const tess_schedule *schedule)
     if (schedule) {
         const size_t times = 3 * (size_t)schedule->stages * sizeof(int64_t);
         const size_t replay = (tess__schedule_replay_bytes(schedule) + 7) / 8 * 8;
-        block = tess__alloc(sim->ctx, sizeof(file_replay) + times + replay +
-                                          (size_t)schedule->ranks * sizeof(int));
-        if (!block)
-            return TESS_ENOMEM;
+        block = TESS_ALLOC(sim->ctx, sizeof(file_replay) + times + replay +
+                                         (size_t)schedule->ranks * sizeof(int));
         file_replay *r = (file_replay *)(void *)block;
         r->times = (int64_t *)(void *)(block + sizeof *r);
         r->memory = block + sizeof *r + times;

@@ -13,13 +13,11 @@ tess_status tess__step_place_parts(tess__step *p, tess__arena *arena)
 {
     const tess_schedule *s = p->s;
     const size_t stages = (size_t)s->stages;
-    p->places = tess__arena_take(arena, stages * sizeof *p->places);
-    p->chunk_of = tess__arena_take(arena, stages * sizeof *p->chunk_of);
-    p->last_weight = tess__arena_take(arena, stages * sizeof *p->last_weight);
-    p->first_forward = tess__arena_take(arena, stages * sizeof *p->first_forward);
-    int32_t *used = tess__arena_take(arena, (size_t)s->ranks * sizeof *used);
-    if (!p->places || !p->chunk_of || !p->last_weight || !p->first_forward || !used)
-        return TESS_ENOMEM;
+    p->places = TESS_TAKE(arena, stages * sizeof *p->places);
+    p->chunk_of = TESS_TAKE(arena, stages * sizeof *p->chunk_of);
+    p->last_weight = TESS_TAKE(arena, stages * sizeof *p->last_weight);
+    p->first_forward = TESS_TAKE(arena, stages * sizeof *p->first_forward);
+    int32_t *used = TESS_TAKE(arena, (size_t)s->ranks * sizeof *used);
     memset(used, 0, (size_t)s->ranks * sizeof *used);
     memset(p->first_forward, 0xff, stages * sizeof *p->first_forward);
     for (int k = 0; k < s->stages; k++) {
@@ -40,9 +38,7 @@ tess_status tess__step_place_parts(tess__step *p, tess__arena *arena)
             p->last_weight[a->stage] = i;
     }
     static const uint8_t order[] = {TESS__EMBED, TESS__LAYER, TESS__EXPERTS, TESS__HEAD};
-    p->parts = tess__arena_take(arena, stages * (size_t)p->places_max + 1);
-    if (!p->parts)
-        return TESS_ENOMEM;
+    p->parts = TESS_TAKE(arena, stages * (size_t)p->places_max + 1);
     for (int k = 0; k < s->stages; k++) {
         int counts[TESS__PARTS];
         uint8_t *at = &p->parts[(int64_t)k * p->places_max];
@@ -60,9 +56,7 @@ tess_status tess__step_find_peers(tess__step *p, tess__arena *arena)
     const tess_schedule *s = p->s;
     const size_t all = (size_t)s->ranks * (size_t)s->ranks;
     tess__arena scratch = {.ctx = arena->ctx};
-    uint8_t *near = tess__arena_take(&scratch, all);
-    if (!near)
-        return TESS_ENOMEM;
+    uint8_t *near = TESS_TAKE(&scratch, all);
     memset(near, 0, all);
     for (int k = 0; k + 1 < s->stages; k++) {
         const int a = s->rank_of[k], b = s->rank_of[k + 1];
@@ -147,20 +141,15 @@ tess_status tess__step_reserve_rows(tess__step *p, tess__arena *arena)
     const size_t passes =
         rows * (size_t)p->chunks * (size_t)p->s->batches * TESS__DIRECTIONS * sizeof(int32_t);
     const size_t lists = (size_t)TESS__KINDS_MAX * rows * sizeof *p->calls;
-    p->begin = tess__arena_take(arena, passes);
-    p->arrive = tess__arena_take(arena, passes);
-    p->pair_calls = tess__arena_take(arena, rows * peers * sizeof *p->pair_calls);
-    p->tied = tess__arena_take(arena, rows * sizeof *p->tied);
-    p->gathers = tess__arena_take(arena, (size_t)p->chunks * ((size_t)p->places_max + 1) *
-                                             sizeof *p->gathers);
-    p->calls = tess__arena_take(arena, lists);
-    if (p->calls)
-        memset(p->calls, 0, lists);
-    if (!p->begin || !p->arrive || !p->pair_calls || !p->tied || !p->gathers || !p->calls)
-        return TESS_ENOMEM;
+    p->begin = TESS_TAKE(arena, passes);
+    p->arrive = TESS_TAKE(arena, passes);
+    p->pair_calls = TESS_TAKE_ZERO(arena, rows * peers * sizeof *p->pair_calls);
+    p->tied = TESS_TAKE(arena, rows * sizeof *p->tied);
+    p->gathers =
+        TESS_TAKE(arena, (size_t)p->chunks * ((size_t)p->places_max + 1) * sizeof *p->gathers);
+    p->calls = TESS_TAKE_ZERO(arena, lists);
     memset(p->begin, 0xff, passes);
     memset(p->arrive, 0xff, passes);
-    memset(p->pair_calls, 0, rows * peers * sizeof *p->pair_calls);
     memset(p->tied, 0xff, rows * sizeof *p->tied);
     return TESS_OK;
 }

@@ -73,10 +73,8 @@ static tess_status give_view(tess_timeline *t, const tess__step *p)
     const size_t peers = (size_t)(p->s->ranks * p->n_peers) * sizeof *p->peers;
     const size_t ranks = (size_t)c->ranks * sizeof *c->row_of;
     const size_t rows = (size_t)c->rows * sizeof *c->first_rank;
-    job_view *v = tess__arena_take(&t->arena, sizeof *v);
-    int32_t *copies = tess__arena_take(&t->arena, peers + ranks + rows);
-    if (!v || !copies)
-        return TESS_ENOMEM;
+    job_view *v = TESS_TAKE(&t->arena, sizeof *v);
+    int32_t *copies = TESS_TAKE(&t->arena, peers + ranks + rows);
     int32_t *const row_of = copies + p->s->ranks * p->n_peers, *const first = row_of + c->ranks;
     memcpy(copies, p->peers, peers);
     memcpy(row_of, c->row_of, ranks);
@@ -153,9 +151,7 @@ static tess_status build(tess__step *p, tess__arena *arena, const tess_sim_timel
 {
     TESS_TRY(tess__step_place_parts(p, arena));
     TESS_TRY(tess__step_find_peers(p, arena));
-    p->passes = tess__arena_take(arena, TESS__PARTS * sizeof *p->passes);
-    if (!p->passes)
-        return TESS_ENOMEM;
+    p->passes = TESS_TAKE(arena, TESS__PARTS * sizeof *p->passes);
     tess__step_fill_passes(p);
     TESS_TRY(tess__step_fill_ends(p, arena));
     TESS_TRY(tess__classes_find(arena, opts->slow, opts->n_slow, opts->every_rank, p->c));

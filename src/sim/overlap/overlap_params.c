@@ -97,20 +97,15 @@ tess_status tess__overlap_put(tess__overlap_list *list, tess__arena *arena,
     tess__overlap_param *known =
         find(list, param->hardware, param->kind, param->kernel, param->kernel_class);
     tess__overlap_param made = *param;
-    made.origin = tess__arena_string(arena, param->origin, strlen(param->origin));
-    if (!made.origin)
-        return TESS_ENOMEM;
+    made.origin = TESS_TAKE_STRING(arena, param->origin, strlen(param->origin));
     if (known) {
         known->value = made.value;
         known->origin = made.origin;
         return TESS_OK;
     }
-    made.kernel = tess__arena_string(arena, param->kernel, strlen(param->kernel));
-    made.name = full_name(arena, param);
-    if (!made.kernel || !made.name)
-        return TESS_ENOMEM;
-    TESS_TRY(tess__grow(list->ctx, &list->items, sizeof *list->items, list->n, list->n + 1,
-                        &list->room));
+    made.kernel = TESS_TAKE_STRING(arena, param->kernel, strlen(param->kernel));
+    made.name = TESS_MEMORY(full_name(arena, param));
+    TESS_GROW(list->ctx, list->items, list->n, list->n + 1, list->room);
     list->items[list->n++] = made;
     return TESS_OK;
 }

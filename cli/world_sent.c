@@ -4,8 +4,6 @@
 
 #include "tessera/advanced/collectives.h"
 
-static const char *const kinds[TESS_TRAFFIC_COUNT] = {"payload", "index", "control"};
-
 static void sent_json(cli *c, const int64_t *bytes, const int64_t *messages)
 {
     json_t *all = json_object();
@@ -13,7 +11,7 @@ static void sent_json(cli *c, const int64_t *bytes, const int64_t *messages)
         json_t *one = json_object();
         out_set(c, one, "bytes", json_integer(bytes[kind]));
         out_set(c, one, "messages", json_integer(messages[kind]));
-        out_set(c, all, kinds[kind], one);
+        out_set(c, all, tess_traffic_name((tess_traffic_kind)kind), one);
     }
     out_set(c, c->json, "sent", all);
 }
@@ -35,7 +33,8 @@ tess_status world_sent(cli *c, const char *label, const tess_comm_counts *mine)
     }
     for (int kind = 0; kind < TESS_TRAFFIC_COUNT; kind++) {
         char text[32];
-        fprintf(c->out, "%s%s %s", kind ? ", " : label, out_bytes(all[kind], text), kinds[kind]);
+        fprintf(c->out, "%s%s %s", kind ? ", " : label, out_bytes(all[kind], text),
+                tess_traffic_name((tess_traffic_kind)kind));
         sum += messages[kind];
     }
     fprintf(c->out, " in %lld messages\n", (long long)sum);

@@ -45,7 +45,8 @@ static double place_of(const double *x, int n, int i)
     return place;
 }
 
-double cp_spearman(const double *a, const double *b, int n)
+/* Of ranks with ties shared; NaN where one side is constant. */
+static double spearman(const double *a, const double *b, int n)
 {
     double aa = 0, bb = 0, ab = 0;
     for (int i = 0; i < n; i++) {
@@ -181,7 +182,7 @@ static void correlate(cp_report *r)
         measured[at] = at < n ? fmin(measured[at], row->measured) : row->measured;
         n += at == n;
     }
-    r->correlation = n >= 3 ? cp_spearman(predicted, measured, n) : NAN;
+    r->correlation = n >= 3 ? spearman(predicted, measured, n) : NAN;
 }
 
 /* The least time of a layer: of all strategies, or of those predicted to take `alike` seconds. */

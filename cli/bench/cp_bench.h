@@ -103,9 +103,6 @@ typedef struct {
 tess_status cp_measure(workload *w, int samples, cp_report **report);
 void cp_report_free(cp_report *report); /* NULL accepted */
 
-/* Of ranks with ties shared; NaN where one side is constant. */
-double cp_spearman(const double *a, const double *b, int n);
-
 /* The names of the strategies that a problem asks for. */
 int cp_strategies(const problem *p, char names[CP_ROWS][PROBLEM_STRATEGY_MAX]);
 

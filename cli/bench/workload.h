@@ -112,9 +112,8 @@ tess_status workload_densities(workload *w);
 tess_status workload_make_step(workload *w);
 void workload_free_step(workload *w);
 
-/* workload_sparse.c: cubes of about `group` tokens for a grid; for workload_make_step: completes
- * the shape of a pass, and makes what its steps need. */
-void workload_cube(const int grid[3], int64_t group, int cube[3]);
+/* workload_sparse.c: for workload_make_step: completes the shape of a pass, and makes what its
+ * steps need. */
 tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape);
 tess_status workload_groups(workload *w); /* sparse.groups and bounds, of the cubes */
 tess_status workload_make_sparse(workload *w, const tess_model_config *config);

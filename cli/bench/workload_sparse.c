@@ -36,7 +36,8 @@ static double cube_cost(const int grid[3], const int cube[3], double group)
     return fabs(log(mean / group)) + log(volume / mean) + 0.1 * log((double)longest / shortest);
 }
 
-void workload_cube(const int grid[3], int64_t group, int cube[3])
+/* Cubes of about `group` tokens for a grid. */
+static void cube_of(const int grid[3], int64_t group, int cube[3])
 {
     double least = INFINITY;
     int c[3];
@@ -113,7 +114,7 @@ tess_status workload_plan_sparse(workload *w, tess_pass_shape *shape)
     s->grid[0] = shape->frames;
     s->grid[1] = shape->height / 2;
     s->grid[2] = shape->width / 2;
-    workload_cube(s->grid, p->group, s->cube);
+    cube_of(s->grid, p->group, s->cube);
     TRY(workload_densities(w));
     TRY(set_break_even(w));
     TRY(set_budgets(w));

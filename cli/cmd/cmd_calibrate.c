@@ -18,8 +18,7 @@ typedef struct {
     int leave;
 } values;
 
-static const char *const quantities[] = {"step",    "layer",   "collective", "memory",
-                                         "product", "overlap", NULL};
+static const char *quantities[TESS_QUANTITIES + 1]; /* bind fills them */
 
 /* ---- overlap --------------------------------------------------------------------------------- */
 
@@ -181,6 +180,12 @@ static const opt options[] = {
      .help = "write the parameters with the fitted values"},
 };
 
+static void bind(void)
+{
+    for (int i = 0; i < TESS_QUANTITIES; i++)
+        quantities[i] = tess_quantity_name((tess_quantity)i);
+}
+
 static const example examples[] = {
     {"tessera calibrate runs.csv --params h100.gemm_share,nemo-2024.tp_exposed --leave-one-out",
      "fit two parameters, and check whether they carry over"},
@@ -204,5 +209,6 @@ const command command_calibrate = {
     TABLE(options),
     TABLE(examples),
     .size = sizeof(values),
+    .bind = bind,
     .run = run,
 };

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const ops[] = {
-    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_receive", NULL};
+static const char *ops[TESS_COLLECTIVE_OPS + 1]; /* bind fills them */
 
 typedef struct {
     common common;
@@ -83,16 +82,14 @@ static void print_time(FILE *f, double us)
 /* The head nccl-tests print, so that programs which read theirs read this. */
 static void print_head(const cli *c, const values *v, const tess_cluster_info *info)
 {
-    static const char *const tests[] = {"all_reduce_perf", "all_gather_perf", "reduce_scatter_perf",
-                                        "alltoall_perf",   "broadcast_perf",  "sendrecv_perf"};
     const int64_t k = v->per_node ? v->per_node : info->node_gpus;
     fprintf(c->out,
             "# Predicted by tessera %s for cluster %s\n"
             "# Collective test starting: %s\n"
             "# nThread 1 nGpus 1 minBytes %lld maxBytes %lld step: %lld(factor) warmup iters: 0 "
             "iters: 0 agg iters: 1 validation: 0 graph: 0\n#\n# Using devices\n",
-            tess_version(), info->name, tests[op_of(v->op)], (long long)v->begin, (long long)v->end,
-            (long long)v->factor);
+            tess_version(), info->name, tess_nccl_test_name(op_of(v->op)), (long long)v->begin,
+            (long long)v->end, (long long)v->factor);
     for (int64_t i = 0; i < v->gpus; i++)
         fprintf(c->out, "#  Rank %2lld Group  0 Pid %6lld on node-%lld device %2lld [0x00] %s\n",
                 (long long)i, (long long)i, (long long)(i / k), (long long)(i % k), info->gpu);
@@ -292,6 +289,12 @@ static const opt options[] = {
      .help = "where --calibrate writes the cluster"},
 };
 
+static void bind(void)
+{
+    for (int i = 0; i < TESS_COLLECTIVE_OPS; i++)
+        ops[i] = tess_collective_name((tess_collective_op)i);
+}
+
 static const example examples[] = {
     {"tessera collective --bytes 64M --gpus 16 --cluster azure-ndv4",
      "time, bandwidths, algorithm and protocol"},
@@ -316,5 +319,6 @@ const command command_collective = {
     TABLE(options),
     TABLE(examples),
     .size = sizeof(values),
+    .bind = bind,
     .run = run,
 };

@@ -9,6 +9,5 @@
 /* data_summary.c: what is in the files of a source, as lines or in the JSON; nothing for drawn
  * data. */
 tess_status data_summary(cli *c, const tess_data *data, const tess_data_info *info);
-int data_words(const char *prompt);
 
 #endif

@@ -174,7 +174,7 @@ static tess_status run(cli *c, const void *given)
     return status;
 }
 
-static const char *const dtypes[] = {"F32", "BF16", "F16", "F64", "I32", "I64", "U8", "BOOL", NULL};
+static const char *dtypes[TESS_DTYPE_COUNT + 1]; /* bind fills them */
 
 static const opt arguments[] = {
     {"FILE", 0, OPT_PATHS, offsetof(tensor_values, files), .required = 1,
@@ -208,6 +208,12 @@ static const opt options[] = {
      .help = "value of the brightest colour; the largest unless given"},
 };
 
+static void bind(void)
+{
+    for (int i = 0; i < TESS_DTYPE_COUNT; i++)
+        dtypes[i] = tess_dtype_name((tess_dtype)i);
+}
+
 static const example examples[] = {
     {"tessera tensor model.safetensors --name 'blocks.0.*'", "ranges and NaN of one block"},
     {"tessera tensor model.safetensors.index.json --no-stats", "names, shapes and types at once"},
@@ -226,5 +232,6 @@ const command command_tensor = {
     TABLE(options),
     TABLE(examples),
     .size = sizeof(tensor_values),
+    .bind = bind,
     .run = run,
 };

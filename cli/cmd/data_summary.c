@@ -25,7 +25,7 @@ static int by_value(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-int data_words(const char *prompt)
+static int words_of(const char *prompt)
 {
     int words = 0, inside = 0;
     for (const char *s = prompt; *s; s++) {
@@ -204,7 +204,7 @@ static void print_text(cli *c, found *f, const tess_data_info *info)
     if (clips)
         fprintf(c->out, "%-9s %s\n", "rates", text);
     for (int i = 0; i < f->n; i++) {
-        f->numbers[i] = data_words(f->clips[i].prompt);
+        f->numbers[i] = words_of(f->clips[i].prompt);
         bare += f->numbers[i] == 0;
     }
     range_text(f, f->n, text, sizeof text);
@@ -225,7 +225,7 @@ static json_t *clip_json(cli *c, const tess_data_clip *clip)
     out_set(c, o, "fps", out_number(clip->fps));
     out_set(c, o, "windows", json_integer(clip->windows));
     out_set(c, o, "windows_validation", json_integer(clip->windows_validation));
-    out_set(c, o, "words", json_integer(data_words(clip->prompt)));
+    out_set(c, o, "words", json_integer(words_of(clip->prompt)));
     out_set(c, o, "skipped", clip->skipped ? out_sentence(clip->skipped) : json_null());
     return o;
 }

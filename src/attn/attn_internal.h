@@ -116,8 +116,7 @@ typedef struct {
     int64_t tokens, first, local; /* of a sample; of them this rank's: the first, and how many */
 } tess__centroid_shape;
 
-/* Numbers in centroids (sets, heads, clusters, head_dim) and in sums. */
-int64_t tess__centroid_floats(const tess__centroid_shape *shape);
+/* Numbers in sums. */
 int64_t tess__centroid_sums(const tess__centroid_shape *shape);
 
 /* k: (batch, heads, local) rows in F32. attn: for its context and scratch, of the same head_dim.

@@ -36,11 +36,6 @@ static sampling sampling_of(const tess__centroid_shape *s)
     return (sampling){samples, step, each, samples * each};
 }
 
-int64_t tess__centroid_floats(const tess__centroid_shape *s)
-{
-    return (int64_t)s->sets * s->heads * s->clusters * s->head_dim;
-}
-
 int64_t tess__centroid_sums(const tess__centroid_shape *s)
 {
     return (int64_t)s->sets * s->heads * s->clusters * (s->head_dim + 1);

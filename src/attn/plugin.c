@@ -106,12 +106,6 @@ typedef struct {
     int value; /* returned, the count or the key */
 } fault;
 
-static int ascending(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts a list that does not ascend. */
 static fault check_list(const tess_selector_task *task, int32_t group, int32_t count, int32_t *keys)
 {
@@ -124,7 +118,7 @@ static fault check_list(const tess_selector_task *task, int32_t group, int32_t c
         sorted &= i == 0 || keys[i] > keys[i - 1];
     }
     if (!sorted)
-        qsort(keys, (size_t)count, sizeof *keys, ascending);
+        qsort(keys, (size_t)count, sizeof *keys, tess__by_int32);
     for (int32_t i = 1; i < count; i++)
         if (keys[i] == keys[i - 1])
             return (fault){TWICE, group, keys[i]};

@@ -168,10 +168,6 @@ void tess__rule_edges(tess__select_job *job, const tess__scratch *w, int64_t hea
 void tess__rule_random(tess__select_job *job, const tess__scratch *w, int64_t head, int32_t g,
                        int32_t n);
 
-/* to (n, dim) = the means of the rows of `view` in ranges first .. first + n - 1 of the bounds. */
-void tess__pool_rows(float *to, const tess_view *view, int64_t b, int64_t h, const int64_t *bounds,
-                     int32_t first, int32_t n, int dim);
-
 /* Packs panels first .. first + n - 1 of a head: keys, or pooled units. */
 void tess__select_pack(tess__select_job *job, const tess__scratch *w, int64_t head, int64_t first,
                        int64_t n);

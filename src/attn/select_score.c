@@ -17,8 +17,9 @@
 #include <math.h>
 #include <string.h>
 
-void tess__pool_rows(float *to, const tess_view *view, int64_t b, int64_t h, const int64_t *bounds,
-                     int32_t first, int32_t n, int dim)
+/* to (n, dim) = the means of the rows of `view` in ranges first .. first + n - 1 of the bounds. */
+static void pool_rows(float *to, const tess_view *view, int64_t b, int64_t h, const int64_t *bounds,
+                      int32_t first, int32_t n, int dim)
 {
     for (int32_t i = 0; i < n; i++, to += dim) {
         const int64_t begin = bounds[first + i], end = bounds[first + i + 1];
@@ -49,7 +50,7 @@ void tess__select_pack(tess__select_job *job, const tess__scratch *w, int64_t he
             (tess__rule_of(job->opts)->pooled ? job->sel->n_k : job->sel->tokens_k) - j;
         const int here = left < TESS_PANEL ? (int)left : TESS_PANEL;
         if (tess__rule_of(job->opts)->pooled) {
-            tess__pool_rows(w->proxies, k, b, h, job->sel->bounds_k, (int32_t)j, here, dim);
+            pool_rows(w->proxies, k, b, h, job->sel->bounds_k, (int32_t)j, here, dim);
             job->kernels->panel_pack(to, w->proxies, dim, here, dim);
         } else {
             job->kernels->panel_pack(to, tess__view_row(k, b, h, j), k->stride_s, here, dim);
@@ -110,7 +111,7 @@ void tess__rule_proxy(tess__select_job *job, const tess__scratch *w, int64_t hea
                    sizeof(float) * (size_t)dim);
         }
     else
-        tess__pool_rows(w->proxies, job->in->q, b, h, sel->bounds_q, g, n, dim);
+        pool_rows(w->proxies, job->in->q, b, h, sel->bounds_q, g, n, dim);
     job->kernels->score(w->rows, w->ld, w->proxies, dim, n, tess__select_panels(job, head),
                         job->head_panels, dim);
     for (int32_t i = 0; i < n; i++) {
@@ -144,7 +145,7 @@ void tess__rule_pooled(tess__select_job *job, const tess__scratch *w, int64_t he
     const tess_selection *sel = job->sel;
     const int dim = job->in->head_dim;
     const int64_t b = head / sel->heads, h = head % sel->heads;
-    tess__pool_rows(w->proxies, job->in->q, b, h, sel->bounds_q, g, n, dim);
+    pool_rows(w->proxies, job->in->q, b, h, sel->bounds_q, g, n, dim);
     job->kernels->score(w->rows, w->ld, w->proxies, dim, n, tess__select_panels(job, head),
                         job->head_panels, dim);
     for (int32_t i = 0; i < n; i++) {

@@ -1,8 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ascending.c - numbers in ascending order, for medians and quartiles. */
+/* ascending.c - numbers in ascending order, for lists, medians and quartiles. */
 #include "base_internal.h"
 
 #include <stdlib.h>
+
+int tess__by_int32(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+int tess__by_int64(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
 
 static int ascending(const void *a, const void *b)
 {

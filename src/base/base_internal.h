@@ -82,6 +82,10 @@ tess_status tess__check_number_or_0(const char *who, const char *name, double va
 /* A number that depends on every byte, and on the one before. */
 uint64_t tess__hash(uint64_t before, const void *data, size_t bytes);
 
+/* For qsort and bsearch of arrays of such numbers, ascending. */
+int tess__by_int32(const void *a, const void *b);
+int tess__by_int64(const void *a, const void *b);
+
 /* Ascending; no NaN among them. */
 void tess__sort(double *x, size_t n);
 
@@ -179,6 +183,15 @@ enum { TESS_ALLOC_OVERHEAD = TESS_ALIGN, TESS_CHUNK_OVERHEAD = 2 * TESS_ALIGN };
 
 /* Bytes that takes of these sizes occupy in a reserved arena: sum of sizes, each rounded up. */
 size_t tess__arena_round(size_t bytes);
+
+/* ---- notes.c: what a caller should know of a result ------------------------------------------ */
+
+/* Adds a sentence to the notes of an object with the members arena, notes, room_notes and info. */
+#define TESS_NOTE(object, ...)                                                                     \
+    tess__note(&(object)->arena, &(object)->notes, &(object)->room_notes, &(object)->info.notes,   \
+               __VA_ARGS__)
+tess_status tess__note(tess__arena *arena, const char ***notes, int64_t *room, int *n,
+                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* ---- shipped files -------------------------------------------------------------------------- */
 

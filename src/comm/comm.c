@@ -85,6 +85,13 @@ tess_status tess_comm_counts_read(const tess_comm *comm, tess_comm_counts *count
     return TESS_OK;
 }
 
+const char *const tess__traffic_names[TESS_TRAFFIC_COUNT] = {"payload", "index", "control"};
+
+const char *tess_traffic_name(tess_traffic_kind kind)
+{
+    return (unsigned)kind < TESS_TRAFFIC_COUNT ? tess__traffic_names[kind] : NULL;
+}
+
 int64_t tess_comm_clock(const tess_comm *comm)
 {
     return comm ? comm->ops->clock(comm) : 0;

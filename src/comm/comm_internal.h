@@ -120,6 +120,8 @@ struct tess_comm {
 
 /* ---- comm.c ---------------------------------------------------------------------------------- */
 
+extern const char *const tess__traffic_names[TESS_TRAFFIC_COUNT];
+
 /* A communicator at the front of a kind's own struct of `bytes` bytes, the rest of which is 0.
  * NULL: no memory. tess__comm_free does not call ops->destroy; NULL accepted. */
 tess_comm *tess__comm_make(tess_ctx *ctx, const tess__comm_ops *ops, size_t bytes, int rank,

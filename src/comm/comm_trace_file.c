@@ -11,8 +11,6 @@
 
 #include "file/json.h"
 
-static const char *const traffics[TESS_TRAFFIC_COUNT] = {"payload", "index", "control"};
-
 static void add_record(tess__jw *w, const tess__trace_record *r, int rank)
 {
     tess__jw_row(w, NULL, '{');
@@ -24,7 +22,7 @@ static void add_record(tess__jw *w, const tess__trace_record *r, int rank)
     tess__jw_real(w, "dur", (double)r->took / 1e3);
     tess__jw_row(w, "args", '{');
     tess__jw_text(w, "op", r->call.op);
-    tess__jw_text(w, "traffic", traffics[r->call.traffic]);
+    tess__jw_text(w, "traffic", tess_traffic_name(r->call.traffic));
     tess__jw_row_i32(w, "group", (int32_t[]){r->first, r->count, r->stride}, 3);
     tess__jw_int(w, "sent", r->call.sent);
     tess__jw_int(w, "received", r->call.received);

@@ -61,6 +61,18 @@ static tess_status read_gpu(tess_cluster *c, const tess__json_node *root)
     return tess__json_text(tess__json_member(&gpu, "origin"), &c->arena, &info->gpu_origin);
 }
 
+/* What the link inside a node and the network have in common. */
+static tess_status read_link(tess_cluster *c, const tess__json_node *link, const char **name,
+                             double *bandwidth, int64_t *latency, double *efficiency,
+                             const char **origin)
+{
+    TESS_TRY(tess__json_text(tess__json_member(link, "name"), &c->arena, name));
+    TESS_TRY(read_scaled(tess__json_member(link, "gbytes_per_s"), 1e-3, 1e6, 1e9, bandwidth));
+    TESS_TRY(read_time(tess__json_member(link, "latency_us"), latency));
+    TESS_TRY(tess__json_double(tess__json_member(link, "efficiency"), 0.01, 1.0, efficiency));
+    return tess__json_text(tess__json_member(link, "origin"), &c->arena, origin);
+}
+
 static tess_status read_node(tess_cluster *c, const tess__json_node *root)
 {
     static const char *const names[] = {"gpus", "link"};
@@ -71,13 +83,8 @@ static tess_status read_node(tess_cluster *c, const tess__json_node *root)
     TESS_TRY(tess__json_object(tess__json_member(root, "node"), names, COUNT(names), &node));
     TESS_TRY(tess__json_int(tess__json_member(&node, "gpus"), 1, 4096, &info->node_gpus));
     TESS_TRY(tess__json_object(tess__json_member(&node, "link"), links, COUNT(links), &link));
-    TESS_TRY(tess__json_text(tess__json_member(&link, "name"), &c->arena, &info->link));
-    TESS_TRY(read_scaled(tess__json_member(&link, "gbytes_per_s"), 1e-3, 1e6, 1e9,
-                         &info->link_bandwidth));
-    TESS_TRY(read_time(tess__json_member(&link, "latency_us"), &info->link_latency));
-    TESS_TRY(tess__json_double(tess__json_member(&link, "efficiency"), 0.01, 1.0,
-                               &info->link_efficiency));
-    return tess__json_text(tess__json_member(&link, "origin"), &c->arena, &info->link_origin);
+    return read_link(c, &link, &info->link, &info->link_bandwidth, &info->link_latency,
+                     &info->link_efficiency, &info->link_origin);
 }
 
 static tess_status read_network(tess_cluster *c, const tess__json_node *root)
@@ -87,16 +94,11 @@ static tess_status read_network(tess_cluster *c, const tess__json_node *root)
     tess_cluster_info *info = &c->info;
     tess__json_node net;
     TESS_TRY(tess__json_object(tess__json_optional(root, "network"), names, COUNT(names), &net));
-    TESS_TRY(tess__json_text(tess__json_member(&net, "name"), &c->arena, &info->network));
     TESS_TRY(tess__json_int(tess__json_member(&net, "nics"), 1, 4096, &info->nics));
-    TESS_TRY(
-        read_scaled(tess__json_member(&net, "gbytes_per_s"), 1e-3, 1e6, 1e9, &info->nic_bandwidth));
-    TESS_TRY(read_time(tess__json_member(&net, "latency_us"), &info->network_latency));
-    TESS_TRY(tess__json_double(tess__json_member(&net, "efficiency"), 0.01, 1.0,
-                               &info->network_efficiency));
     TESS_TRY(tess__json_double(tess__json_member(&net, "oversubscription"), 1.0, 64.0,
                                &info->oversubscription));
-    return tess__json_text(tess__json_member(&net, "origin"), &c->arena, &info->network_origin);
+    return read_link(c, &net, &info->network, &info->nic_bandwidth, &info->network_latency,
+                     &info->network_efficiency, &info->network_origin);
 }
 
 static tess_status read_software(tess_cluster *c, const tess__json_node *root)

@@ -265,10 +265,19 @@ tess_status tess_collective_time(const tess_cluster *cluster, const tess_collect
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
+const char *const tess__collective_names[TESS_COLLECTIVE_OPS] = {
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_receive"};
+
 const char *tess_collective_name(tess_collective_op op)
 {
-    static const char *const names[TESS_COLLECTIVE_OPS] = {
-        "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_receive"};
+    return (unsigned)op < TESS_COLLECTIVE_OPS ? tess__collective_names[op] : NULL;
+}
+
+const char *tess_nccl_test_name(tess_collective_op op)
+{
+    static const char *const names[TESS_COLLECTIVE_OPS] = {"all_reduce_perf",     "all_gather_perf",
+                                                           "reduce_scatter_perf", "alltoall_perf",
+                                                           "broadcast_perf",      "sendrecv_perf"};
     return (unsigned)op < TESS_COLLECTIVE_OPS ? names[op] : NULL;
 }
 

@@ -54,6 +54,8 @@ tess_status tess__call_csv_parse(tess_ctx *ctx, const char *name, const char *te
 
 /* ---- collective.c -------------------------------------------------------------------------- */
 
+extern const char *const tess__collective_names[TESS_COLLECTIVE_OPS];
+
 /* tess_collective_time without its checks. */
 void tess__collective_ns(const tess_cluster_info *info, const tess_collective *work,
                          tess_collective_result *result);

@@ -102,11 +102,8 @@ static int number(word w, double *value)
 
 static tess_collective_op op_of(word w)
 {
-    static const char *const names[TESS_COLLECTIVE_OPS] = {"all_reduce_perf",     "all_gather_perf",
-                                                           "reduce_scatter_perf", "alltoall_perf",
-                                                           "broadcast_perf",      "sendrecv_perf"};
     for (int i = 0; i < TESS_COLLECTIVE_OPS; i++)
-        if (is(w, names[i]))
+        if (is(w, tess_nccl_test_name((tess_collective_op)i)))
             return (tess_collective_op)i;
     return TESS_COLLECTIVE_OPS;
 }

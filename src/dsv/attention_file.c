@@ -8,13 +8,13 @@
  */
 #include "decide.h"
 
-#include "tessera/advanced/options.h"
+#include "options/option_check.h"
 
 static const char *const inputs[] = {"qk", "hidden"};
 
 static const char *const *words(const char *option)
 {
-    return tess_option_find(TESS_OPTIONS_ATTENTION, option)->words;
+    return tess__option_words(TESS_OPTIONS_ATTENTION, option);
 }
 
 const char *tess__attention_name(tess_attention kind)

@@ -24,7 +24,8 @@ static tess_status make_order(tess__control *c, const int cube[3], tess__order *
     return tess_order_cubes(c->opts.grid, cube, order->perm, NULL, order->bounds, NULL);
 }
 
-tess_status tess__control_orders(tess__control *c)
+/* Token orders of the state's cubes, after it was read and after a cube was chosen. */
+static tess_status make_orders(tess__control *c)
 {
     for (int i = 0; i < c->state.n_cubes; i++)
         TESS_TRY(make_order(c, c->state.cubes[i].cube, &c->orders[i]));
@@ -182,7 +183,7 @@ static tess_status build(tess__control *c)
     if (c->attention.dispatch && access(c->attention.dispatch, F_OK) == 0)
         TESS_TRY(read_imposed(c)); /* else a checkpoint may have them */
     TESS_TRY(make_next(c));
-    TESS_TRY(tess__control_orders(c));
+    TESS_TRY(make_orders(c));
     TESS_TRY(make_predictor(c));
     TESS_TRY(make_observer(c));
     TESS_TRY(tess__control_clusters(c));
@@ -201,7 +202,7 @@ tess_status tess__control_adopt(tess__control *c, tess__dsv_state *state)
     tess__dsv_state_destroy(&c->state);
     c->state = *state;
     TESS_TRY(make_next(c));
-    return tess__control_orders(c);
+    return make_orders(c);
 }
 
 tess_status tess__control_create(tess_ctx *ctx, const tess__control_opts *opts,

@@ -214,10 +214,8 @@ uint64_t tess__control_hash(const tess__control *control);
 
 /* ---- between the controller's files ---------------------------------------------------------- */
 
-/* control.c: token orders of the state's cubes, after it was read and after a cube was chosen;
- * choices of another run, or NULL; units of a list in such cubes, and the most that there is room
- * for. */
-tess_status tess__control_orders(tess__control *control);
+/* control.c: after a cube was chosen; choices of another run, or NULL; units of a list in such
+ * cubes, and the most that there is room for. */
 tess_status tess__control_chosen(tess__control *control);
 tess_status tess__control_impose(tess__control *control, const uint8_t *choices);
 int32_t tess__control_units(const tess__control *control, const int cube[3]);

@@ -17,6 +17,7 @@
  *                  room (attention_shape.c)
  */
 #include "decide.h"
+#include "options/option_check.h"
 
 #include <math.h>
 #include <string.h>
@@ -175,25 +176,25 @@ static void send_back(const tess__dsv_state *d, const tess__rules *rules, int64_
 static void switch_layer(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
                          int layer, tess__event_list *events)
 {
-    static const char *const names[] = {"recall", "loss", "step"};
     const int by_recall = rules->switch_by == TESS_SWITCH_RECALL;
     const int by_loss = rules->switch_by == TESS_SWITCH_LOSS;
     d->sparse[layer] = 1;
     d->since[layer] = step;
     tess__event_add(
         events,
-        &(tess__event){.kind = TESS__EVENT_SWITCH,
-                       .step = step,
-                       .layer = layer,
-                       .head = -1,
-                       .rule = names[rules->switch_by],
-                       .why = {{"recall", rules->learns ? layer_recall(d, 0, layer) : (double)NAN},
-                               {"recall_limit", by_recall ? rules->switch_recall : (double)NAN},
-                               {"density", tess__layer_density(d, 0, layer)},
-                               {"density_change", by_recall ? change_of(d, 0, layer) : (double)NAN},
-                               {"loss", rules->learns ? d->loss : (double)NAN},
-                               {"loss_limit", by_loss ? rules->switch_loss : (double)NAN}},
-                       .n_why = 6});
+        &(tess__event){
+            .kind = TESS__EVENT_SWITCH,
+            .step = step,
+            .layer = layer,
+            .head = -1,
+            .rule = tess__option_words(TESS_OPTIONS_ATTENTION, "switch_by")[rules->switch_by],
+            .why = {{"recall", rules->learns ? layer_recall(d, 0, layer) : (double)NAN},
+                    {"recall_limit", by_recall ? rules->switch_recall : (double)NAN},
+                    {"density", tess__layer_density(d, 0, layer)},
+                    {"density_change", by_recall ? change_of(d, 0, layer) : (double)NAN},
+                    {"loss", rules->learns ? d->loss : (double)NAN},
+                    {"loss_limit", by_loss ? rules->switch_loss : (double)NAN}},
+            .n_why = 6});
 }
 
 int tess__decide_stages(tess__dsv_state *d, const tess__rules *rules, int64_t step,

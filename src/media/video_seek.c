@@ -40,12 +40,6 @@ static tess_status push(numbers *list, int64_t item)
     return TESS_OK;
 }
 
-static int by_value(const void *x, const void *y)
-{
-    const int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
-    return a < b ? -1 : a > b;
-}
-
 /* ---- the list -------------------------------------------------------------------------------- */
 
 /* The times of all packets of the stream, and those of keyframes; *timed is 0 if one has none. */
@@ -138,9 +132,9 @@ static tess_status list(tess__video *v, tess__arena *arena, tess__frames *frames
     tess_status status = read_packets(v, &all, &keys, &timed);
     if (status == TESS_OK && timed) {
         if (all.n > 0)
-            qsort(all.items, (size_t)all.n, sizeof *all.items, by_value);
+            qsort(all.items, (size_t)all.n, sizeof *all.items, tess__by_int64);
         if (keys.n > 0)
-            qsort(keys.items, (size_t)keys.n, sizeof *keys.items, by_value);
+            qsort(keys.items, (size_t)keys.n, sizeof *keys.items, tess__by_int64);
         timed = is_strict(&all) && all.n > 0;
     }
     if (status == TESS_OK && timed)

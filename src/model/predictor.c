@@ -26,7 +26,7 @@ int64_t tess__predictor_matrix(const tess_predictor *p)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts)
+static tess_status check_opts(const char *who, const tess_predictor_opts *opts)
 {
     if (opts->input != TESS_PREDICT_QK && opts->input != TESS_PREDICT_HIDDEN)
         return tess__invalid(who, "input is %d, must be QK (0) or HIDDEN (1)", (int)opts->input);
@@ -102,7 +102,7 @@ tess_status tess_predictor_create(tess_ctx *ctx, const tess_model_config *config
     TESS_REQUIRE(ctx, config, predictor);
     tess_predictor_opts resolved = opts ? *opts : (tess_predictor_opts){0};
     TESS_TRY(tess_model_config_check(config));
-    TESS_TRY(tess__predictor_check(__func__, &resolved));
+    TESS_TRY(check_opts(__func__, &resolved));
     resolved.proj_dim = resolved.proj_dim ? resolved.proj_dim : PROJ_DIM_DEFAULT;
     tess_predictor *made = NULL;
     TESS_TRY(tess__predictor_make(ctx, config, &resolved, &made));

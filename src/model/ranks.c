@@ -99,7 +99,8 @@ int64_t tess__lap_end(const tess_pass *p, tess__lap begin)
 
 /* ---- latents --------------------------------------------------------------------------------- */
 
-int64_t *tess__ranks_bytes(const tess_pass *p, int64_t width)
+/* Writes to ranks.message the bytes of each rank's rows of all samples, of `width` floats each. */
+static int64_t *row_bytes(const tess_pass *p, int64_t width)
 {
     const int64_t row = p->z.batch * width * (int64_t)sizeof(float);
     for (int r = 0; r < p->ranks.ranks; r++)
@@ -120,7 +121,7 @@ tess_status tess__whole_latent(tess_pass *p, float *rows, int channels, int chan
                               x);
         return TESS_OK;
     }
-    const int64_t *bytes = tess__ranks_bytes(p, width), *bounds = p->ranks.bounds;
+    const int64_t *bytes = row_bytes(p, width), *bounds = p->ranks.bounds;
     TESS_TRY(tess_comm_allgatherv(p->ranks.comm, TESS_TRAFFIC_PAYLOAD,
                                   tess__whole_place(p, rows, width), bytes[p->ranks.rank], rows,
                                   bytes));

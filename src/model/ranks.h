@@ -21,9 +21,6 @@ tess__ranks tess__ranks_of(const tess_cp *context); /* NULL: alone */
 /* Passes a failure on to the other ranks, and returns it. */
 tess_status tess__ranks_end(const tess_pass *p, tess_status status);
 
-/* Writes to ranks.message the bytes of each rank's rows of all samples, of `width` floats each. */
-int64_t *tess__ranks_bytes(const tess_pass *p, int64_t width);
-
 /* ---- ranks_attention.c: attention through the executor --------------------------------------- */
 
 /* As tess__attend_forward; lse: of the local rows, or NULL. */

@@ -45,7 +45,6 @@ int64_t tess__predictor_matrix(const tess_predictor *p);
 /* A predictor whose values are not set yet; opts with proj_dim resolved. */
 tess_status tess__predictor_make(tess_ctx *ctx, const tess_model_config *config,
                                  const tess_predictor_opts *opts, tess_predictor **predictor);
-tess_status tess__predictor_check(const char *who, const tess_predictor_opts *opts);
 
 /* ---- key_lists.c: the keys of one (sample, head) of a layer, in sparse.lists ----------------- */
 

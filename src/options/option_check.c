@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *const *tess__option_words(tess_options which, const char *name)
+{
+    return tess_option_find(which, name)->words;
+}
+
 const tess_option *tess_option_find(tess_options which, const char *name)
 {
     const tess_option_table *t = tess_option_table_of(which);

@@ -147,8 +147,10 @@ static tess_status measure_loads(tess_ctx *ctx, const tess_plan_info *info,
     return status;
 }
 
-tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tess_plan_layer *layer,
-                            const tess_work *work, int at, double rho[3])
+/* rho[3] by tess_rho_form. */
+static tess_status layer_rho(tess_ctx *ctx, const tess_plan_info *info,
+                             const tess_plan_layer *layer, const tess_work *work, int at,
+                             double rho[3])
 {
     int64_t *loads = TESS_ALLOC(ctx, (size_t)info->ranks * sizeof *loads);
     const tess_status status = measure_loads(ctx, info, layer, work, at, loads, rho);
@@ -174,7 +176,7 @@ tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_wor
     TESS_REQUIRE(rho);
     TESS_TRY(tess__check_range(__func__, "form", form, 0, TESS_RHO_FREE));
     double all[3];
-    TESS_TRY(tess__layer_rho(plan->ctx, &plan->info, &plan->layers[layer], work, layer, all));
+    TESS_TRY(layer_rho(plan->ctx, &plan->info, &plan->layers[layer], work, layer, all));
     *rho = all[form];
     return TESS_OK;
 }

@@ -6,7 +6,7 @@
  */
 #include "plan_internal.h"
 
-#include "tessera/advanced/options.h"
+#include "options/option_check.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 const char *tess_plan_method_name(tess_plan_method method)
 {
     return (unsigned)method < TESS_PLAN_METHOD_COUNT
-               ? tess_option_find(TESS_OPTIONS_PLAN, "method")->words[method]
+               ? tess__option_words(TESS_OPTIONS_PLAN, "method")[method]
                : NULL;
 }
 
@@ -30,7 +30,7 @@ const char *tess_placement_name(tess_placement placement)
 const char *tess_plan_pass_name(tess_plan_pass pass)
 {
     return (unsigned)pass < TESS_PLAN_PASS_COUNT
-               ? tess_option_find(TESS_OPTIONS_PLAN, "pass")->words[pass]
+               ? tess__option_words(TESS_OPTIONS_PLAN, "pass")[pass]
                : NULL;
 }
 

@@ -195,10 +195,6 @@ static inline int64_t tess__tile(const tess_plan_layer *layer, const int64_t *ti
 void tess__layer_rho_of(const tess_plan_info *info, const tess_plan_layer *layer,
                         const int64_t *loads, const int64_t *tiles, double rho[3]);
 
-/* rho[3] by tess_rho_form. */
-tess_status tess__layer_rho(tess_ctx *ctx, const tess_plan_info *info, const tess_plan_layer *layer,
-                            const tess_work *work, int at, double rho[3]);
-
 /* ---- shares.c -------------------------------------------------------------------------------- */
 
 /* Where the run of shares of one head and rank that begins at share i ends. */

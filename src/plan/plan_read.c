@@ -6,6 +6,7 @@
  * tess_plan_check.
  */
 #include "file/json.h"
+#include "options/option_check.h"
 #include "plan_internal.h"
 
 #include <math.h>
@@ -100,7 +101,6 @@ static tess_status read_blocks(const tess__json_node *root, const char *size, co
 
 static tess_status read_info(const tess__json_node *root, tess__arena *arena, tess_plan_info *info)
 {
-    static const char *const passes[] = {"fwd", "train"};
     int pass = 0;
     TESS_TRY(
         tess__json_int(tess__json_member(root, "ranks"), 1, TESS_PLAN_RANKS_MAX, &info->ranks));
@@ -114,7 +114,8 @@ static tess_status read_info(const tess__json_node *root, tess__arena *arena, te
                          &info->group, &info->bounds_q));
     TESS_TRY(read_blocks(root, "unit", "bounds_k", info->k_blocks, info->tokens_k, arena,
                          &info->unit, &info->bounds_k));
-    TESS_TRY(tess__json_enum(tess__json_member(root, "pass"), passes, 2, &pass));
+    TESS_TRY(tess__json_enum(tess__json_member(root, "pass"),
+                             tess__option_words(TESS_OPTIONS_PLAN, "pass"), 2, &pass));
     info->pass = (tess_plan_pass)pass;
     TESS_TRY(tess__json_int(tess__json_member(root, "head_dim"), 1, 65536, &info->head_dim));
     TESS_TRY(tess__json_int(tess__json_member(root, "element_bytes"), 1, 8, &info->element_bytes));

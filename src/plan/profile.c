@@ -160,17 +160,11 @@ static int by_key_and_line(const void *a, const void *b)
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-static int by_number(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts n numbers and drops those that come again; returns how many are left. */
 static size_t distinct(int64_t *x, size_t n)
 {
     size_t kept = 0;
-    qsort(x, n, sizeof *x, by_number);
+    qsort(x, n, sizeof *x, tess__by_int64);
     for (size_t i = 0; i < n; i++)
         if (i == 0 || x[i] != x[i - 1])
             x[kept++] = x[i];

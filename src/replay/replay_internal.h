@@ -97,7 +97,4 @@ tess_status tess__replay_kineto(tess_replay *replay, int row);
 int64_t tess__replay_alone(const tess_replay *replay, const char *name, int kernel_class,
                            int64_t ns, int64_t beside);
 
-tess_status tess__replay_note(tess_replay *replay, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 #endif

@@ -94,7 +94,7 @@ static tess_status load_row(tess_replay *r, const char *path, tess__replay_row *
     row->rank = row->kineto->info.rank;
     row->ranks = row->kineto->info.ranks;
     for (int i = 0; i < row->kineto->info.notes; i++)
-        TESS_TRY(tess__replay_note(r, "%s: %s", path, row->kineto->notes[i]));
+        TESS_TRY(TESS_NOTE(r, "%s: %s", path, row->kineto->notes[i]));
     if (row->kineto->n_acts == 0)
         return tess__fail(TESS_EINVAL, "%s: has no kernel and no copy of a GPU", path);
     return TESS_OK;

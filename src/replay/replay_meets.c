@@ -174,12 +174,12 @@ static tess_status add(tess_replay *r, tess__replay_row *row, int32_t group, int
         TESS_TRY(price(r, &r->groups[group], *work, &ns));
     tess__meet *m = &r->meets[meet];
     if (m->op != op)
-        TESS_TRY(tess__replay_note(r,
-                                   "%s: call %d of a process group of %d ranks is %s, and %s in "
-                                   "another file: they are not of the same step",
-                                   row->path, number, r->groups[group].n,
-                                   tess_call_op_name((tess_call_op)op),
-                                   tess_call_op_name((tess_call_op)m->op)));
+        TESS_TRY(TESS_NOTE(r,
+                           "%s: call %d of a process group of %d ranks is %s, and %s in "
+                           "another file: they are not of the same step",
+                           row->path, number, r->groups[group].n,
+                           tess_call_op_name((tess_call_op)op),
+                           tess_call_op_name((tess_call_op)m->op)));
     m->priced = TESS_MAX(m->priced, ns);
     m->bytes = TESS_MAX(m->bytes, work ? work->bytes : 0);
     m->recorded = TESS_MIN(m->recorded, recorded);
@@ -254,20 +254,20 @@ tess_status tess__replay_find_meets(tess_replay *r)
         TESS_TRY(r->rows[i].ours ? add_ours(r, &r->rows[i]) : add_kineto(r, &r->rows[i]));
     count_unmatched(r);
     if (r->info.unmatched)
-        TESS_TRY(tess__replay_note(r,
-                                   "calls that are not in the files of all members, in which "
-                                   "no rank waits for the others: %lld",
-                                   (long long)r->info.unmatched));
+        TESS_TRY(TESS_NOTE(r,
+                           "calls that are not in the files of all members, in which "
+                           "no rank waits for the others: %lld",
+                           (long long)r->info.unmatched));
     if (r->info.unpriced)
-        TESS_TRY(tess__replay_note(r,
-                                   "calls with their recorded time, because operation, bytes "
-                                   "or process group are not known: %lld",
-                                   (long long)r->info.unpriced));
+        TESS_TRY(TESS_NOTE(r,
+                           "calls with their recorded time, because operation, bytes "
+                           "or process group are not known: %lld",
+                           (long long)r->info.unpriced));
     if (r->like_broadcast && r->cluster)
-        TESS_TRY(tess__replay_note(r,
-                                   "calls of reduce, gather and scatter, priced like "
-                                   "broadcast: %lld",
-                                   (long long)r->like_broadcast));
+        TESS_TRY(TESS_NOTE(r,
+                           "calls of reduce, gather and scatter, priced like "
+                           "broadcast: %lld",
+                           (long long)r->like_broadcast));
     return TESS_OK;
 }
 

@@ -3,23 +3,9 @@
 #include "replay_internal.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-tess_status tess__replay_note(tess_replay *r, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    TESS_GROW(r->ctx, r->notes, r->info.notes, r->info.notes + 1, r->room_notes);
-    const char *copy = TESS_TAKE_STRING(&r->arena, text, strlen(text));
-    r->notes[r->info.notes++] = copy;
-    return TESS_OK;
-}
 
 /* ---- slowdowns ------------------------------------------------------------------------------- */
 
@@ -64,10 +50,10 @@ static tess_status find_hardware(tess_replay *r, const tess_sim_params *params)
     if (tess__params_hardware(r->params, info.gpu, &set) == TESS_OK)
         r->hardware = (int)(set - r->params->hardware);
     else
-        TESS_TRY(tess__replay_note(r,
-                                   "no parameters for the GPU \"%.60s\": kernels are as fast "
-                                   "beside communication as alone",
-                                   info.gpu));
+        TESS_TRY(TESS_NOTE(r,
+                           "no parameters for the GPU \"%.60s\": kernels are as fast "
+                           "beside communication as alone",
+                           info.gpu));
     return TESS_OK;
 }
 

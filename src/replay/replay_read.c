@@ -4,6 +4,7 @@
  * Events that are no calls (other phases of the Chrome format) are passed over, so that a trace may
  * be merged with others. Sizes are bounded so that no sum of them overflows.
  */
+#include "comm/comm_internal.h"
 #include "file/json.h"
 #include "replay_calls.h"
 
@@ -14,7 +15,6 @@ enum { RANKS_MAX = 1 << 20, OPEN_MAX = 4096 };
 
 static const char *const op_names[TESS_TRACE_OPS + 1] = {
     "alltoall", "exchange", "gather", "broadcast", "sum", "max", "agree", "same", "wait"};
-static const char *const traffics[] = {"payload", "index", "control"};
 
 const char *tess_trace_op_name(tess_trace_op op)
 {
@@ -95,7 +95,8 @@ static tess_status read_call(reader *r, tess__json_node event, int64_t number,
     TESS_TRY(tess__json_object(tess__json_member(&event, "args"), NULL, 0, &args));
     TESS_TRY(
         tess__json_enum(tess__json_member(&args, "op"), op_names, TESS_TRACE_OPS + 1, &call->op));
-    TESS_TRY(tess__json_enum(tess__json_member(&args, "traffic"), traffics, 3, &traffic));
+    TESS_TRY(tess__json_enum(tess__json_member(&args, "traffic"), tess__traffic_names,
+                             TESS_TRAFFIC_COUNT, &traffic));
     TESS_TRY(read_group(r, tess__json_member(&args, "group"), call));
     TESS_TRY(tess__json_int64(tess__json_member(&args, "sent"), 0, BYTES_MAX, &call->sent));
     TESS_TRY(tess__json_int64(tess__json_member(&args, "received"), 0, BYTES_MAX, &call->received));

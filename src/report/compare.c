@@ -14,29 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- notes -------------------------------------------------------------------------------- */
-
-tess_status tess__compare_note(tess_compare *c, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    const int n = vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (c->info.notes == c->notes_room) {
-        const int room = 2 * c->notes_room + 8;
-        const char **notes = TESS_TAKE(&c->arena, (size_t)room * sizeof *notes);
-        if (c->info.notes)
-            memcpy(notes, c->notes, (size_t)c->info.notes * sizeof *notes);
-        c->notes = notes;
-        c->notes_room = room;
-    }
-    const char *note =
-        TESS_TAKE_STRING(&c->arena, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
-    c->notes[c->info.notes++] = note;
-    return TESS_OK;
-}
-
 /* ---- what all runs have ------------------------------------------------------------------- */
 
 static int all_validated(const tess_compare *c, int64_t step)
@@ -93,9 +70,8 @@ static tess_status align(tess_compare *c)
                 run->values[axes[a]][line] -= zero;
         }
     }
-    return tess__compare_note(
-        c, "time and work are counted from step %lld on, at which the last run begins",
-        (long long)start);
+    return TESS_NOTE(c, "time and work are counted from step %lld on, at which the last run begins",
+                     (long long)start);
 }
 
 static tess_status note_lengths(tess_compare *c)
@@ -109,18 +85,17 @@ static tess_status note_lengths(tess_compare *c)
         const tess__recorded *run = &c->runs[i];
         const int64_t end = run->steps[run->lines - 1];
         if (tess__recorded_last(run) < 0)
-            TESS_TRY(tess__compare_note(c, "%s was never validated: there is nothing to compare",
-                                        run->path));
+            TESS_TRY(
+                TESS_NOTE(c, "%s was never validated: there is nothing to compare", run->path));
         else if (end < most)
-            TESS_TRY(tess__compare_note(c, "%s ends at step %lld, others go on to step %lld",
-                                        run->path, (long long)end, (long long)most));
+            TESS_TRY(TESS_NOTE(c, "%s ends at step %lld, others go on to step %lld", run->path,
+                               (long long)end, (long long)most));
     }
     if (c->info.step == 0)
-        return tess__compare_note(c, "there is no step at which every run was validated");
+        return TESS_NOTE(c, "there is no step at which every run was validated");
     if (c->info.step < most)
-        return tess__compare_note(c,
-                                  "the last step at which every run was validated is %lld of %lld",
-                                  (long long)c->info.step, (long long)most);
+        return TESS_NOTE(c, "the last step at which every run was validated is %lld of %lld",
+                         (long long)c->info.step, (long long)most);
     return TESS_OK;
 }
 
@@ -134,10 +109,10 @@ static tess_status note_data(tess_compare *c)
             const json_t *first = json_object_get(c->runs[0].settings, keys[k]);
             const json_t *other = json_object_get(c->runs[i].settings, keys[k]);
             if (first && other && !json_equal(first, other)) {
-                TESS_TRY(tess__compare_note(c,
-                                            "runs differ in \"%s\": their losses are not of the "
-                                            "same thing",
-                                            keys[k]));
+                TESS_TRY(TESS_NOTE(c,
+                                   "runs differ in \"%s\": their losses are not of the "
+                                   "same thing",
+                                   keys[k]));
                 break;
             }
         }
@@ -151,12 +126,11 @@ static tess_status note_pairs(tess_compare *c)
             tess_compare_arm arm;
             TESS_TRY(tess_compare_arm_view(c, i, &arm));
             if (arm.at_step.change.n == 0)
-                TESS_TRY(
-                    tess__compare_note(c, "%s has no seed in common with %s: no change is reported",
-                                       arm.label, c->arms[c->info.baseline].label));
+                TESS_TRY(TESS_NOTE(c, "%s has no seed in common with %s: no change is reported",
+                                   arm.label, c->arms[c->info.baseline].label));
             else if (arm.at_step.change.n == 1)
-                TESS_TRY(tess__compare_note(c, "%s has one seed in common with %s: no interval",
-                                            arm.label, c->arms[c->info.baseline].label));
+                TESS_TRY(TESS_NOTE(c, "%s has one seed in common with %s: no interval", arm.label,
+                                   c->arms[c->info.baseline].label));
         }
     }
     return TESS_OK;
@@ -272,6 +246,7 @@ void tess_compare_destroy(tess_compare *compare)
         return;
     for (int i = 0; compare->runs && i < compare->info.runs; i++)
         json_decref(compare->runs[i].settings);
+    tess__free(compare->ctx, compare->notes);
     tess__arena_free(&compare->arena);
     tess__free(compare->ctx, compare);
 }

@@ -135,11 +135,11 @@ static tess_status check_seeds(tess_compare *c)
     for (int i = 0; i < c->info.runs; i++) {
         const tess__recorded *run = &c->runs[i];
         if (run->seed < 0)
-            TESS_TRY(tess__compare_note(c, "%s has no recorded seed: it is in no pair", run->path));
+            TESS_TRY(TESS_NOTE(c, "%s has no recorded seed: it is in no pair", run->path));
         for (int k = 0; k < i; k++)
             if (run->seed >= 0 && c->runs[k].arm == run->arm && c->runs[k].seed == run->seed) {
-                TESS_TRY(tess__compare_note(c, "%s and %s have the same seed: the first is paired",
-                                            c->runs[k].path, run->path));
+                TESS_TRY(TESS_NOTE(c, "%s and %s have the same seed: the first is paired",
+                                   c->runs[k].path, run->path));
                 break;
             }
     }

@@ -79,15 +79,11 @@ struct tess_compare {
     tess__arm *arms;
     const char *command; /* for the page; NULL: none */
     const char **notes;
-    int notes_room;
+    int64_t room_notes;
 };
 
 /* Fills arms, and the arm of each run. */
 tess_status tess__arms_find(tess_compare *compare);
-
-/* Adds a sentence to the notes. */
-tess_status tess__compare_note(tess_compare *compare, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 
 /* ---- compare_view.c ------------------------------------------------------------------------- */
 

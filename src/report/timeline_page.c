@@ -78,11 +78,6 @@ static int shown_index(const page_data *d, int rank)
     return low < d->n_shown && d->shown[low] == rank ? low : -1;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
 /* Classes of the ranks that are wanted, as many as the page holds. */
 static tess_status choose_classes(page_data *d)
 {
@@ -99,7 +94,7 @@ static tess_status choose_classes(page_data *d)
                 d->shown[d->n_shown++] = first;
         }
     }
-    qsort(d->shown, (size_t)d->n_shown, sizeof *d->shown, ascending);
+    qsort(d->shown, (size_t)d->n_shown, sizeof *d->shown, tess__by_int32);
     int unique = 0;
     for (int i = 0; i < d->n_shown; i++)
         if (i == 0 || d->shown[i] != d->shown[i - 1])

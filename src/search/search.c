@@ -294,12 +294,6 @@ static void name_search(tess_search *s)
     snprintf(s->hash, sizeof s->hash, "%016llx", (unsigned long long)h);
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static tess_status save(tess_search *s, int64_t now)
 {
     const tess__ranking *r = &s->ranking;
@@ -315,7 +309,7 @@ static tess_status save(tess_search *s, int64_t now)
         state.kept[state.n_kept++] = r->top[i].combination;
     for (int64_t i = 0; i < r->n_groups; i++)
         state.kept[state.n_kept++] = r->groups[i].combination;
-    qsort(state.kept, (size_t)state.n_kept, sizeof *state.kept, compare_numbers);
+    qsort(state.kept, (size_t)state.n_kept, sizeof *state.kept, tess__by_int64);
     int64_t n = 0;
     for (int64_t i = 0; i < state.n_kept; i++)
         if (i == 0 || state.kept[i] != state.kept[i - 1])

@@ -262,7 +262,8 @@ static double mean_input(const tess_sim *sim)
     return sum / sim->s.layout.pp - sim->weight;
 }
 
-void tess__sim_finish(tess_sim *sim, tess_sim_result *result)
+/* Pipeline, gradients and optimiser: the rest of the run. */
+static void time_step(tess_sim *sim, tess_sim_result *result)
 {
     tess_sim_result r = {0};
     const tess_sim_layout *l = &sim->s.layout;
@@ -300,6 +301,6 @@ tess_status tess_sim_run(tess_sim *sim, const tess_cluster *cluster, const tess_
     sim->n_ops = 0;
     TESS_TRY(tess_scenario_fill(scenario, &full));
     TESS_TRY(tess__sim_prepare(sim, cluster, &full, 0));
-    tess__sim_finish(sim, result);
+    time_step(sim, result);
     return TESS_OK;
 }

@@ -20,7 +20,8 @@
 
 #include <math.h>
 
-double tess__in_flight(const tess_sim *sim, int stage)
+/* Micro-batches of all layers of a stage. */
+static double in_flight(const tess_sim *sim, int stage)
 {
     const tess_sim_layout *l = &sim->s.layout;
     const double m = (double)sim->batches, p = l->pp, v = l->vpp;
@@ -125,7 +126,7 @@ static double heads_in_flight(const tess_sim *sim)
 void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
 {
     const tess__model_part *parts = sim->parts;
-    const double flight = tess__in_flight(sim, stage);
+    const double flight = in_flight(sim, stage);
     *m = (tess_sim_memory){.stage = stage};
     state_of(sim, stage, m);
     m->layer_activations = flight * (tess__kept(sim, TESS__LAYER, sim->layers[stage]) +

@@ -211,9 +211,6 @@ tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const 
 /* Seconds below which the step cannot be: the passes of the slowest stage without a pause. */
 double tess__sim_bound(const tess_sim *sim);
 
-/* Pipeline, gradients and optimiser: the rest of the run. */
-void tess__sim_finish(tess_sim *sim, tess_sim_result *result);
-
 /* ---- op_time.c ------------------------------------------------------------------------------- */
 
 /* batch products of (m, k) and (k, n); weight: a weight gradient, added to fp32; grouped: of
@@ -304,6 +301,5 @@ void tess__count_flop(const tess_sim *sim, tess_sim_result *result);
 void tess__memory_of(const tess_sim *sim, tess_sim_memory *memory);
 void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *memory);
 double tess__kept(const tess_sim *sim, int part, double layers); /* of one micro-batch */
-double tess__in_flight(const tess_sim *sim, int stage); /* micro-batches of all its layers */
 
 #endif

@@ -9,28 +9,21 @@
 
 enum { STAGES_MAX = 1 << 20, ACTIONS_MAX = 1 << 28 };
 
-static const struct {
-    const char *name, *about;
-} schedules[] = {
-    {"gpipe", "all forward passes, then all backward passes"},
-    {"gpipe-looped", "the same with several stages of a rank, stage by stage (looped BFS)"},
-    {"1f1b", "one forward, one backward pass"},
-    {"interleaved", "1f1b with several stages of a rank"},
-    {"zero-bubble", "backward passes in two parts, the weights' fill the bubble (ZB-H1)"},
-    {"interleaved-zb", "the same with several stages of a rank"},
-    {"zb-v", "two stages of a rank, the second in reverse order of ranks (ZB-V)"},
+static const char *const schedules[] = {
+    "gpipe",          /* all forward passes, then all backward passes */
+    "gpipe-looped",   /* the same with several stages of a rank, stage by stage (looped BFS) */
+    "1f1b",           /* one forward, one backward pass */
+    "interleaved",    /* 1f1b with several stages of a rank */
+    "zero-bubble",    /* backward passes in two parts, the weights' fill the bubble (ZB-H1) */
+    "interleaved-zb", /* the same with several stages of a rank */
+    "zb-v",           /* two stages of a rank, the second in reverse order of ranks (ZB-V) */
 };
 
 enum { SCHEDULES = (int)(sizeof schedules / sizeof *schedules) };
 
 const char *tess_schedule_name(int index)
 {
-    return index < 0 || index >= SCHEDULES ? NULL : schedules[index].name;
-}
-
-const char *tess_schedule_about(int index)
-{
-    return index < 0 || index >= SCHEDULES ? NULL : schedules[index].about;
+    return index < 0 || index >= SCHEDULES ? NULL : schedules[index];
 }
 
 tess_status tess__schedule_create(tess_ctx *ctx, int ranks, tess_schedule **schedule)
@@ -191,7 +184,7 @@ static tess_status fail_name(const char *name)
                               i == 0              ? ""
                               : i < SCHEDULES - 1 ? ", "
                                                   : " or ",
-                              schedules[i].name);
+                              schedules[i]);
     return tess__fail(TESS_EINVAL, "schedule is \"%.60s\", must be %s", name, names);
 }
 
@@ -200,7 +193,7 @@ tess_status tess_schedule_make(tess_ctx *ctx, const char *name, int ranks, int c
 {
     TESS_REQUIRE(ctx, name, schedule);
     int kind = 0;
-    while (kind < SCHEDULES && strcmp(schedules[kind].name, name) != 0)
+    while (kind < SCHEDULES && strcmp(schedules[kind], name) != 0)
         kind++;
     if (kind == SCHEDULES)
         return fail_name(name);

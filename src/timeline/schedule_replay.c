@@ -56,7 +56,7 @@ static int64_t ready_at(const replay *r, const tess__action *a)
     return end < 0 ? -1 : TESS_MAX(r->forward[own], arrival(r, end, k + 1, k));
 }
 
-int64_t tess__action_ns(const tess_schedule_times *t, const tess__action *a)
+static int64_t action_ns(const tess_schedule_times *t, const tess__action *a)
 {
     switch (a->kind) {
     case TESS__ACT_F: return t->forward_ns[a->stage];
@@ -84,7 +84,7 @@ static void run_rank(replay *r, int rank, int64_t *begins, int64_t *ends)
         if (ready < 0)
             return;
         const int64_t begin = TESS_MAX(ready, r->free_at[rank]),
-                      end = begin + tess__action_ns(r->times, a);
+                      end = begin + action_ns(r->times, a);
         r->free_at[rank] = end;
         r->next[rank] = i + 1;
         r->done++;
@@ -222,7 +222,7 @@ tess_status tess_schedule_replay(const tess_schedule *s, const tess_schedule_tim
         TESS_TRY(tess__schedule_timeline(s, times, timeline));
     double busy = 0.0;
     for (int64_t i = 0; i < s->n; i++)
-        busy += (double)tess__action_ns(times, &s->actions[i]);
+        busy += (double)action_ns(times, &s->actions[i]);
     r.bubble = r.ns > 0 ? 1.0 - busy / ((double)r.ns * s->ranks) : 0.0;
     if (in_flight)
         tess__schedule_in_flight(s, in_flight);

@@ -143,7 +143,6 @@ static void put_call(writer *w, const tess_timeline *t, const tess__view *view, 
 static tess_status put_op(writer *w, const tess_timeline *t, const tess__view *view, int rank,
                           const tess__tl_op *op)
 {
-    static const char *const cats[TESS__CATS] = {"compute", "communication", "copy", "wait"};
     if (op->end == op->begin && op->call < 0)
         return TESS_OK; /* a mark in the order, nothing to see */
     TESS_TRY(make_room(w));
@@ -154,7 +153,7 @@ static tess_status put_op(writer *w, const tess_timeline *t, const tess__view *v
     put_head(w, rank, op->stream, op->begin, op->end);
     put_name(w, t->names[op->name]);
     put(w, ",\"cat\":\"");
-    put(w, cats[op->cat]);
+    put(w, tess__tl_cats[op->cat]);
     put(w, "\"");
     const int call = op->call >= 0 && view->group, tag = view->tags && op->tag >= 0;
     if (call)

@@ -29,6 +29,7 @@
 
 /* What an operation is. HOST: the GPU waits for the host. */
 enum { TESS__CAT_COMPUTE, TESS__CAT_COMM, TESS__CAT_COPY, TESS__CAT_HOST, TESS__CATS };
+extern const char *const tess__tl_cats[TESS__CATS]; /* their names in files */
 
 /* An operation. A row is a rank, or a class of ranks that all do the same at the same times. */
 typedef struct {
@@ -214,7 +215,6 @@ size_t tess__schedule_replay_bytes(const tess_schedule *s);
 tess_status tess__schedule_run_in(const tess_schedule *s, const tess_schedule_times *times,
                                   void *memory, int64_t *begins, int64_t *ends, int64_t *length);
 void tess__schedule_in_flight(const tess_schedule *s, int *in_flight); /* of each rank, the most */
-int64_t tess__action_ns(const tess_schedule_times *times, const tess__action *a);
 
 /* schedule_timeline.c: the passes on one stream of each rank, at their times. */
 tess_status tess__schedule_timeline(const tess_schedule *s, const tess_schedule_times *times,

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+const char *const tess__tl_cats[TESS__CATS] = {"compute", "communication", "copy", "wait"};
+
 static const char *const plain_streams[] = {"compute"};
 static const tess__view plain_view = {.streams = plain_streams};
 
@@ -77,7 +79,6 @@ tess_status tess_timeline_critical(const tess_timeline *t, int index, const char
 
 tess_status tess_timeline_op_query(const tess_timeline *t, int64_t index, tess_timeline_op *op)
 {
-    static const char *const cats[TESS__CATS] = {"compute", "communication", "copy", "wait"};
     TESS_REQUIRE(t, op);
     TESS_TRY(check_ran(__func__, t));
     TESS_TRY(tess__check_range(__func__, "index", index, 0, t->n - 1));
@@ -86,7 +87,7 @@ tess_status tess_timeline_op_query(const tess_timeline *t, int64_t index, tess_t
     *op = (tess_timeline_op){.rank = first_rank(t, o->row),
                              .stream = o->stream,
                              .name = t->names[o->name],
-                             .cat = cats[o->cat],
+                             .cat = tess__tl_cats[o->cat],
                              .kind = t->classes ? t->classes[o->class] : "",
                              .pass = tag ? t->names[o->tag] : "",
                              .ready = o->ready,

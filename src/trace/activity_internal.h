@@ -136,9 +136,6 @@ struct tess_activity {
 tess_status tess__activity_parse(tess_ctx *ctx, const char *path, tess__byte_stream *bytes,
                                  const tess_activity_opts *opts, tess_activity **file);
 
-tess_status tess__activity_note(tess_activity *file, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /* ---- activity_event.c ----------------------------------------------------------------------- */
 
 enum { TESS__CATEGORIES = 32, TESS__THREADS = 256 };
@@ -195,8 +192,6 @@ tess_status tess__act_name_add(tess_activity *file, tess__json_slice name, int32
 
 /* ---- process_groups.c ----------------------------------------------------------------------- */
 
-/* The number of the process group with these ranks, made where it is new; -1 of no rank. */
-tess_status tess__group_add(tess_activity *file, const int32_t *ranks, int n, int32_t *group);
 /* "[0, 1, 2]"; *group -1 where it is empty, cut by "..." or broken. */
 tess_status tess__group_text(tess_activity *file, tess__json_slice text, int32_t *group);
 /* first, first + stride, ...; -1 where that is no set of ranks. */

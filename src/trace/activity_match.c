@@ -12,7 +12,6 @@
 #include "activity_internal.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,22 +39,6 @@ struct tess_activity_ranks {
     const char **notes;
     int64_t room_notes;
 };
-
-static tess_status note(tess_activity_ranks *r, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static tess_status note(tess_activity_ranks *r, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    TESS_GROW(r->ctx, r->notes, r->info.notes, r->info.notes + 1, r->room_notes);
-    r->notes[r->info.notes] = TESS_TAKE_STRING(&r->arena, text, strlen(text));
-    r->info.notes++;
-    return TESS_OK;
-}
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
@@ -126,12 +109,6 @@ static int64_t gather(const tess_activity_ranks *r, member *members)
     return n;
 }
 
-static int ascending(const void *x, const void *y)
-{
-    const int64_t *a = x, *b = y;
-    return compare(*a, *b);
-}
-
 /* The end that the others are compared with: of two the first file's, else the middle one. */
 static int64_t middle_end(const member *m, int64_t n, int64_t *scratch)
 {
@@ -139,7 +116,7 @@ static int64_t middle_end(const member *m, int64_t n, int64_t *scratch)
         return m[0].end;
     for (int64_t i = 0; i < n; i++)
         scratch[i] = m[i].end;
-    qsort(scratch, (size_t)n, sizeof *scratch, ascending);
+    qsort(scratch, (size_t)n, sizeof *scratch, tess__by_int64);
     return scratch[n / 2];
 }
 
@@ -191,11 +168,11 @@ static tess_status note_clock(tess_activity_ranks *r, int file, int64_t offset)
 {
     if (offset <= CLOCK_NS && offset >= -CLOCK_NS)
         return TESS_OK;
-    return note(r,
-                "rank %d: its clock is %.1f ms %s the others of its groups, or the file is of "
-                "another step",
-                r->files[file]->info.rank, fabs((double)offset) / 1e6,
-                offset < 0 ? "behind" : "ahead of");
+    return TESS_NOTE(r,
+                     "rank %d: its clock is %.1f ms %s the others of its groups, or the file is of "
+                     "another step",
+                     r->files[file]->info.rank, fabs((double)offset) / 1e6,
+                     offset < 0 ? "behind" : "ahead of");
 }
 
 static tess_status compare_clocks(tess_activity_ranks *r, const member *members, int64_t n,
@@ -208,7 +185,7 @@ static tess_status compare_clocks(tess_activity_ranks *r, const member *members,
                 scratch[count++] = members[i].end;
         if (count == 0)
             continue;
-        qsort(scratch, (size_t)count, sizeof *scratch, ascending);
+        qsort(scratch, (size_t)count, sizeof *scratch, tess__by_int64);
         TESS_TRY(note_clock(r, f, scratch[count / 2]));
     }
     return TESS_OK;
@@ -227,8 +204,8 @@ static tess_status compare_calls(tess_activity_ranks *r)
     const int64_t differ = match_all(r, members, &n, scratch);
     tess_status status = compare_clocks(r, members, n, scratch);
     if (status == TESS_OK && differ > 0)
-        status = note(r, "%lld call%s not matched: the operation differs between the members",
-                      (long long)differ, differ == 1 ? "" : "s");
+        status = TESS_NOTE(r, "%lld call%s not matched: the operation differs between the members",
+                           (long long)differ, differ == 1 ? "" : "s");
     tess__free(r->ctx, members);
     return status;
 }
@@ -250,13 +227,13 @@ static tess_status note_files(tess_activity_ranks *r)
     for (int i = 0; i < r->n; i++) {
         const tess_activity_info *info = &r->files[i]->info;
         if (info->rank < 0 && r->n > 1)
-            TESS_TRY(
-                note(r, "%s: its rank is not known, so its calls are not matched", info->path));
+            TESS_TRY(TESS_NOTE(r, "%s: its rank is not known, so its calls are not matched",
+                               info->path));
         for (int k = 0; k < i && info->rank >= 0; k++)
             if (r->files[k]->info.rank == info->rank) {
-                TESS_TRY(note(r,
-                              "rank %d: two files, %s and %s; calls of the second are not matched",
-                              info->rank, r->files[k]->info.path, info->path));
+                TESS_TRY(TESS_NOTE(
+                    r, "rank %d: two files, %s and %s; calls of the second are not matched",
+                    info->rank, r->files[k]->info.path, info->path));
                 break;
             }
     }

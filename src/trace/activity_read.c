@@ -2,22 +2,8 @@
 /* activity_read.c - a trace from its file: members of the document, events, notes. */
 #include "activity_internal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-tess_status tess__activity_note(tess_activity *f, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    TESS_GROW(f->ctx, f->notes, f->info.notes, f->info.notes + 1, f->room_notes);
-    const char *note = TESS_TAKE_STRING(&f->arena, text, strlen(text));
-    f->notes[f->info.notes++] = note;
-    return TESS_OK;
-}
 
 /* ---- members of the document ---------------------------------------------------------------- */
 
@@ -130,8 +116,8 @@ static int rank_of_name(const char *path)
 static tess_status note_count(tess_activity *f, int64_t n, const char *one, const char *many)
 {
     return n == 0   ? TESS_OK
-           : n == 1 ? tess__activity_note(f, "1 %s", one)
-                    : tess__activity_note(f, "%lld %s", (long long)n, many);
+           : n == 1 ? TESS_NOTE(f, "1 %s", one)
+                    : TESS_NOTE(f, "%lld %s", (long long)n, many);
 }
 
 static tess_status note_counts(tess_activity *f)
@@ -204,12 +190,12 @@ static tess_status note_empty(const tess__event_reader *r)
         used = TESS_MIN(used, sizeof list - 1);
         other |= !is_host(c);
     }
-    return tess__activity_note(f, "no GPU activity (kernel, gpu_memcpy, gpu_memset): %s%s",
-                               f->info.events == 0 ? "no events at all"
-                               : other             ? "another accelerator or profiler, "
-                               : used              ? "the host only, "
-                                                   : "no complete events with a category",
-                               list);
+    return TESS_NOTE(f, "no GPU activity (kernel, gpu_memcpy, gpu_memset): %s%s",
+                     f->info.events == 0 ? "no events at all"
+                     : other             ? "another accelerator or profiler, "
+                     : used              ? "the host only, "
+                                         : "no complete events with a category",
+                     list);
 }
 
 static tess_status note_all(tess__event_reader *r, const tess__json_stream *stream)
@@ -217,10 +203,10 @@ static tess_status note_all(tess__event_reader *r, const tess__json_stream *stre
     tess_activity *f = r->file;
     const char *broken = tess__json_stream_broken(stream, &f->info.json_bytes);
     if (broken)
-        TESS_TRY(tess__activity_note(f,
-                                     "the file ends too early, after %lld bytes of JSON: %s; "
-                                     "what comes before is kept",
-                                     (long long)f->info.json_bytes, broken));
+        TESS_TRY(TESS_NOTE(f,
+                           "the file ends too early, after %lld bytes of JSON: %s; "
+                           "what comes before is kept",
+                           (long long)f->info.json_bytes, broken));
     for (int i = 0; i < r->n_threads; i++)
         f->counts.unpaired += r->depth[i];
     if (f->n_acts == 0)

@@ -10,7 +10,8 @@
 
 enum { RANKS_MAX = 1 << 20 };
 
-tess_status tess__group_add(tess_activity *f, const int32_t *ranks, int n, int32_t *group)
+/* The number of the process group with these ranks, made where it is new; -1 of no rank. */
+static tess_status add_group(tess_activity *f, const int32_t *ranks, int n, int32_t *group)
 {
     const size_t bytes = (size_t)n * sizeof *ranks;
     *group = -1;
@@ -58,11 +59,11 @@ tess_status tess__group_text(tess_activity *f, tess__json_slice text, int32_t *g
     const int room = (int)TESS_MIN(text.length, (size_t)RANKS_MAX) / 2 + 1;
     if (room <= 512) {
         const int n = read_ranks(text, few, 512);
-        return n > 0 ? tess__group_add(f, few, n, group) : TESS_OK;
+        return n > 0 ? add_group(f, few, n, group) : TESS_OK;
     }
     int32_t *many = TESS_ALLOC(f->ctx, (size_t)room * sizeof *many);
     const int n = read_ranks(text, many, room);
-    const tess_status status = n > 0 ? tess__group_add(f, many, n, group) : TESS_OK;
+    const tess_status status = n > 0 ? add_group(f, many, n, group) : TESS_OK;
     tess__free(f->ctx, many);
     return status;
 }
@@ -77,7 +78,7 @@ tess_status tess__group_stride(tess_activity *f, int64_t first, int64_t stride, 
     int32_t *ranks = TESS_ALLOC(f->ctx, (size_t)n * sizeof *ranks);
     for (int64_t i = 0; i < n; i++)
         ranks[i] = (int32_t)(first + i * stride);
-    const tess_status status = tess__group_add(f, ranks, (int)n, group);
+    const tess_status status = add_group(f, ranks, (int)n, group);
     tess__free(f->ctx, ranks);
     return status;
 }

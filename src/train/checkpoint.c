@@ -18,6 +18,7 @@
 #include "train_internal.h"
 
 #include "model/weights.h"
+#include "options/option_check.h"
 
 #include <errno.h>
 #include <math.h>
@@ -194,7 +195,7 @@ static tess_status read_weights(const tess_train *t, const char *folder, float *
 
 static tess_status check_state(const tess_train *t, const char *path, const tess__state *state)
 {
-    static const char *const names[] = {"muon", "adamw"};
+    const char *const *names = tess__option_words(TESS_OPTIONS_TRAIN, "optim");
     if ((tess_optim)state->optim != t->opts.optim)
         return tess__invalid(path, "was trained with %s, must be resumed with it, not %s",
                              names[state->optim], names[t->opts.optim]);

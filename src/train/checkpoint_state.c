@@ -16,10 +16,9 @@
 #include "train_internal.h"
 
 #include "file/json.h"
+#include "options/option_check.h"
 
 #include <math.h>
-
-static const char *const optims[] = {"muon", "adamw"};
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
@@ -52,9 +51,10 @@ tess_status tess__state_write(tess_ctx *ctx, const char *path, const tess__state
                   1, "version", tess_version(), "step", step, "data", "kind",
                   state->checkpoint.kind, "position", position, "batch", (json_int_t)state->batch,
                   "random", "generator", "philox4x32-10", "seed", (json_int_t)state->seed, "step",
-                  step, "optimiser", optims[state->optim], "average", state->checkpoint.ema,
-                  "loss_mean", number(state->loss_mean), "val_loss", number(state->val_loss),
-                  "val_buckets", buckets_out(state), "sample", sample_out(&state->checkpoint));
+                  step, "optimiser", tess__option_words(TESS_OPTIONS_TRAIN, "optim")[state->optim],
+                  "average", state->checkpoint.ema, "loss_mean", number(state->loss_mean),
+                  "val_loss", number(state->val_loss), "val_buckets", buckets_out(state), "sample",
+                  sample_out(&state->checkpoint));
     const tess_status status = tess__json_write(ctx, path, value);
     json_decref(value);
     return status;
@@ -134,7 +134,8 @@ static tess_status read_root(const tess__json *doc, tess__state *s)
     TESS_TRY(data_in(tess__json_member(&o, "data"), s));
     TESS_TRY(tess__json_object(tess__json_member(&o, "random"), NULL, 0, &random));
     TESS_TRY(tess__json_int64(tess__json_member(&random, "seed"), INT64_MIN, INT64_MAX, &s->seed));
-    TESS_TRY(tess__json_enum(tess__json_member(&o, "optimiser"), optims, 2, &s->optim));
+    TESS_TRY(tess__json_enum(tess__json_member(&o, "optimiser"),
+                             tess__option_words(TESS_OPTIONS_TRAIN, "optim"), 2, &s->optim));
     TESS_TRY(tess__json_bool(tess__json_member(&o, "average"), &s->checkpoint.ema));
     TESS_TRY(number_in(tess__json_member(&o, "loss_mean"), &s->loss_mean));
     TESS_TRY(number_in(tess__json_member(&o, "val_loss"), &s->val_loss));

@@ -137,9 +137,6 @@ typedef struct {
     tess_attend_layer *layers;
 } profile_engine;
 
-tess_status profile_engine_open(profile_job *j, const profile_point *point, profile_engine *e);
-void profile_engine_close(profile_engine *e);
-
 /* ---- profile_masks.c, profile_output.c ------------------------------------------------------- */
 
 /* Chooses heads by the last checkpoint's densities, and measures which keys they attend to. */

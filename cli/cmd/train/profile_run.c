@@ -147,7 +147,7 @@ tess_status profile_batch(profile_job *j, int64_t first, int batch, const double
     return TESS_OK;
 }
 
-tess_status profile_engine_open(profile_job *j, const profile_point *point, profile_engine *e)
+static tess_status open_engine(profile_job *j, const profile_point *point, profile_engine *e)
 {
     char path[4200];
     tess_ctx *ctx = j->c->ctx;
@@ -172,7 +172,7 @@ tess_status profile_engine_open(profile_job *j, const profile_point *point, prof
     return tess_pass_create(e->model, &shape, &e->pass);
 }
 
-void profile_engine_close(profile_engine *e)
+static void close_engine(profile_engine *e)
 {
     tess_pass_destroy(e->pass);
     tess_predictor_destroy(e->predictor);
@@ -234,14 +234,14 @@ static tess_status run_job(profile_job *j)
         for (int k = 0; k < j->probe.n_orders; k++) /* of the last checkpoint alone */
             j->probe.orders[k].overlap = j->probe.orders[k].density = 0,
             j->probe.orders[k].measured = 0;
-        status = profile_engine_open(j, &j->points[i], &e);
+        status = open_engine(j, &j->points[i], &e);
         if (status == TESS_OK)
             status = run_point(j, &e, &j->points[i]);
         if (status == TESS_OK && i == j->n_points - 1 && j->v->out)
             status = profile_masks(j, &e);
         if (status == TESS_OK && i == j->n_points - 1 && j->v->dump)
             status = profile_dump(j, &e);
-        profile_engine_close(&e);
+        close_engine(&e);
     }
     TRY(status);
     progress_clear(j->c);

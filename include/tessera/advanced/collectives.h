@@ -16,7 +16,8 @@ TESS_API tess_status tess_comm_self(tess_ctx *ctx, tess_comm **comm);
 /* Neither is collective. The clock is in ns from an arbitrary start: wall time, or the virtual time
  * of threads with a link. */
 TESS_API tess_status tess_comm_counts_read(const tess_comm *comm, tess_comm_counts *counts);
-TESS_API int64_t tess_comm_clock(const tess_comm *comm); /* 0 if comm is NULL */
+TESS_API int64_t tess_comm_clock(const tess_comm *comm);        /* 0 if comm is NULL */
+TESS_API const char *tess_traffic_name(tess_traffic_kind kind); /* "payload"; NULL: none such */
 
 /* ---- messages ------------------------------------------------------------------------------ */
 

@@ -89,6 +89,7 @@ TESS_API tess_status tess_collective_time(const tess_cluster *cluster, const tes
 
 /* "all_reduce", "ring", "LL128"; NULL outside the enum. */
 TESS_API const char *tess_collective_name(tess_collective_op op);
+TESS_API const char *tess_nccl_test_name(tess_collective_op op); /* "all_reduce_perf" */
 TESS_API const char *tess_algorithm_name(tess_algorithm algorithm);
 TESS_API const char *tess_protocol_name(tess_protocol protocol);
 

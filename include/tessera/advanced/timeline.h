@@ -80,9 +80,8 @@ TESS_API tess_status tess_timeline_stream(const tess_timeline *timeline, int ran
  * (input and weights). Stages are virtual ones: with 2 chunks a rank has two. */
 typedef struct tess_schedule tess_schedule;
 
-/* Names of the schedules, and what each is; NULL beyond the last. */
+/* Names of the schedules; NULL beyond the last. */
 TESS_API const char *tess_schedule_name(int index);
-TESS_API const char *tess_schedule_about(int index);
 
 /* By name, with the orders of torch.distributed.pipelining. ranks: of the pipeline; chunks: virtual
  * stages of a rank. EINVAL: an unknown name, or sizes that the schedule does not have. */

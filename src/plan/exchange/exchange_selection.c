@@ -91,12 +91,6 @@ static tess_status invert(tess__arena *arena, const packed_side *k, int32_t unit
     return TESS_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The list of a group of the part, or only its length; *missing = a unit whose rows the slot does
  * not all hold. */
 static int64_t part_list(const tess_selection *sel, int64_t list, const int64_t *first,
@@ -117,7 +111,7 @@ static int64_t part_list(const tess_selection *sel, int64_t list, const int64_t 
         }
     }
     if (indices && !sorted)
-        qsort(indices, (size_t)n, sizeof *indices, ascending);
+        qsort(indices, (size_t)n, sizeof *indices, tess__by_int32);
     return n;
 }
 

@@ -5,6 +5,7 @@
  * events. Memory: about 100 bytes for each operation of a class, and 4 for each rank.
  */
 #include "events_internal.h"
+#include "sim/fields.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,10 +15,6 @@ static const char *const classes[] = {"gemm", "attention", "elementwise", "optim
 _Static_assert(sizeof classes / sizeof *classes == TESS__TL_CLASSES + 1, "a name for each class");
 
 static const char *const streams[] = {"compute", "tp", "cp", "ep", "ep beside", "dp", "copies"};
-static const char *const op_names[] = {
-    [TESS_ALL_REDUCE] = "all_reduce",         [TESS_ALL_GATHER] = "all_gather",
-    [TESS_REDUCE_SCATTER] = "reduce_scatter", [TESS_ALL_TO_ALL] = "all_to_all",
-    [TESS_BROADCAST] = "broadcast",           [TESS_SEND_RECEIVE] = "send_receive"};
 static const char *const counters[TESS__COUNTERS] = {"state", "activations", "working"};
 
 const char *tess_sim_timeline_class(int index)
@@ -81,7 +78,7 @@ static tess_status give_view(tess_timeline *t, const tess__step *p)
     memcpy(first, c->first_rank, rows);
     *v = (job_view){.view = {.streams = streams,
                              .named = TESS__STREAM_PP,
-                             .ops = op_names,
+                             .ops = tess__collective_names,
                              .tags = 1,
                              .counters = counters,
                              .group = group_text,
@@ -104,17 +101,9 @@ static tess_status give_view(tess_timeline *t, const tess__step *p)
 
 static tess_status make_schedule(const tess_sim *sim, tess_schedule **schedule)
 {
-    static const char *const names[] = {
-        [TESS_SIM_1F1B] = "1f1b",
-        [TESS_SIM_INTERLEAVED] = "interleaved",
-        [TESS_SIM_ZERO_BUBBLE] = "zero-bubble",
-        [TESS_SIM_GPIPE] = "gpipe",
-        [TESS_SIM_GPIPE_LOOPED] = "gpipe-looped",
-        [TESS_SIM_INTERLEAVED_ZB] = "interleaved-zb",
-        [TESS_SIM_ZB_V] = "zb-v",
-    };
     const tess_sim_layout *l = &sim->s.layout;
-    return tess_schedule_make(sim->ctx, names[l->schedule], l->pp, l->vpp, sim->batches, schedule);
+    const char *name = tess__field_find("layout", "schedule")->words[l->schedule];
+    return tess_schedule_make(sim->ctx, name, l->pp, l->vpp, sim->batches, schedule);
 }
 
 tess_status tess_sim_schedule_of(const tess_sim *sim, tess_schedule **schedule)

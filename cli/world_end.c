@@ -10,7 +10,9 @@
  * call, has 3 seconds, then rank 0 prints the message and aborts all; if rank 0 itself does not
  * respond, the rank that failed does so after 5, and one that was notified of the failure after 7:
  * aborting the others may take a moment, and the message is printed once. MPI_Finalize too may wait
- * for messages that never arrive: after a failure it has 2 seconds.
+ * for messages that never arrive: after a failure it has 2 seconds. A signal that reaches a waiting
+ * rank is a failure of that rank, since the rank that it waits for may be stopped: the ranks that
+ * still compute are notified, and the limits above hold.
  *
  * The failure that is printed: rank 0's, if it failed by itself; else that of the lowest rank that
  * did, as "rank 2: ...". A rank that was only notified, whose sentence begins so, does not count.
@@ -56,6 +58,18 @@ static void pause_briefly(const cli *c)
     nanosleep(&ms, NULL);
 }
 
+/* Whether a signal has come for a rank that had not failed: its result is then that. */
+static int interrupted(cli *c, ending *mine)
+{
+    if (mine->status != TESS_OK || !signals_caught())
+        return 0;
+    *mine = (ending){.status = TESS_ESTOPPED,
+                     .code = EXIT_SIGNAL + signals_caught(),
+                     .sentence = "interrupted by a signal"};
+    world_fail(c, tess_error_set(TESS_ESTOPPED, mine->sentence));
+    return 1;
+}
+
 /* ---- rank 0 ------------------------------------------------------------------------------ */
 
 /* The rank in "rank 2: no space left", or -1; *rest is the text after it. */
@@ -94,7 +108,7 @@ static ending decide(const ending *all, int n)
 }
 
 /* Waits for the results of the others: without limit while no rank has failed. */
-static void collect(const cli *c, MPI_Request *requests, ending *all)
+static void collect(cli *c, MPI_Request *requests, ending *all)
 {
     const int n = c->ranks;
     int64_t deadline = all[0].status == TESS_OK ? 0 : tess_clock_ns() + 3 * second;
@@ -107,6 +121,8 @@ static void collect(const cli *c, MPI_Request *requests, ending *all)
                 deadline = tess_clock_ns() + 3 * second;
             continue;
         }
+        if (interrupted(c, &all[0]) && !deadline)
+            deadline = tess_clock_ns() + 3 * second;
         if (deadline && tess_clock_ns() > deadline) {
             abandoned = 1;
             return;
@@ -115,7 +131,32 @@ static void collect(const cli *c, MPI_Request *requests, ending *all)
     }
 }
 
-static ending lead(const cli *c, const ending *mine)
+/* Sends the result to all ranks: without limit while the command has not failed. */
+static void announce(cli *c, MPI_Request *requests, ending *verdict)
+{
+    static ending sent; /* MPI may still use it after the wait has ended */
+    sent = *verdict;
+    for (int i = 1; i < c->ranks; i++)
+        MPI_Isend(&sent, sizeof sent, MPI_BYTE, i, TAG_VERDICT, endings, &requests[i - 1]);
+    int64_t deadline = verdict->status == TESS_OK ? 0 : tess_clock_ns() + 3 * second;
+    for (int left = c->ranks - 1; left > 0;) {
+        int at = MPI_UNDEFINED, came = 0;
+        MPI_Testany(c->ranks - 1, requests, &at, &came, MPI_STATUS_IGNORE);
+        if (came && at != MPI_UNDEFINED) {
+            left--;
+            continue;
+        }
+        if (interrupted(c, verdict))
+            deadline = tess_clock_ns() + 3 * second;
+        if (deadline && tess_clock_ns() > deadline) {
+            abandoned = 1;
+            return;
+        }
+        pause_briefly(c);
+    }
+}
+
+static ending lead(cli *c, const ending *mine)
 {
     const int n = c->ranks;
     ending *all = calloc((size_t)n, sizeof *all);
@@ -129,11 +170,8 @@ static ending lead(const cli *c, const ending *mine)
             MPI_Irecv(&all[i], sizeof all[i], MPI_BYTE, i, TAG_ENDING, endings, &requests[i - 1]);
         collect(c, requests, all);
         verdict = decide(all, n);
-        for (int i = 1; i < n && !abandoned; i++)
-            MPI_Isend(&verdict, sizeof verdict, MPI_BYTE, i, TAG_VERDICT, endings,
-                      &requests[i - 1]);
-        for (int i = 1; i < n && !abandoned; i++)
-            MPI_Wait(&requests[i - 1], MPI_STATUS_IGNORE);
+        if (!abandoned)
+            announce(c, requests, &verdict);
     }
     /* If a rank did not respond, MPI may still write its result: the buffer stays. */
     if (!abandoned) {
@@ -145,7 +183,13 @@ static ending lead(const cli *c, const ending *mine)
 
 /* ---- other ranks ------------------------------------------------------------------------- */
 
-static ending follow(const cli *c, const ending *mine)
+/* How long a rank that failed waits. Of several, the first that gives up aborts the others. */
+static int64_t patience(const cli *c, int notified)
+{
+    return (notified < 0 ? 5 : 7) * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
+}
+
+static ending follow(cli *c, ending *mine)
 {
     static ending sent, verdict; /* MPI may still use them after the wait has ended */
     MPI_Request requests[2];
@@ -155,15 +199,16 @@ static ending follow(const cli *c, const ending *mine)
     MPI_Irecv(&verdict, sizeof verdict, MPI_BYTE, 0, TAG_VERDICT, endings, &requests[0]);
     MPI_Isend(&sent, sizeof sent, MPI_BYTE, 0, TAG_ENDING, endings, &requests[1]);
     const char *rest;
-    const int notified = notified_of(mine->sentence, &rest);
-    /* Of several that failed, the first that gives up aborts the others. */
-    const int64_t limit =
-        (notified < 0 ? 5 : 7) * second + (c->rank < 20 ? c->rank : 20) * (second / 10);
-    const int64_t deadline = mine->status == TESS_OK ? 0 : tess_clock_ns() + limit;
+    int notified = notified_of(mine->sentence, &rest);
+    int64_t deadline = mine->status == TESS_OK ? 0 : tess_clock_ns() + patience(c, notified);
     for (;;) {
         MPI_Testall(2, requests, &done, statuses);
         if (done)
             return verdict;
+        if (interrupted(c, mine)) {
+            notified = notified_of(mine->sentence, &rest);
+            deadline = tess_clock_ns() + patience(c, notified);
+        }
         if (deadline && tess_clock_ns() > deadline)
             break;
         pause_briefly(c);

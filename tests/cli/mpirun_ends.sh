@@ -35,17 +35,29 @@ launch -n 2 tessera check $short -j 1 : -n 1 tessera check $short -j 1 --another
 echo "a file that one rank lacks, while the others compute"
 launch -n 2 tessera check $long --all -j 1 : -n 1 tessera check --file no/such/file -j 1
 
-# Starts three ranks that compute for long. They read what from pipes, which they open when all of
-# them have met; their process numbers are then in pid.RANK.
+# Starts three ranks; rank 0 and those named compute for long, the others are soon done. They read
+# what from pipes, which they open when all of them have met; their process numbers are then in
+# pid.RANK.
 begin() {
     rm -f pid.* problem.*
     mkfifo problem.{0,1,2}
     timeout 120 "$mpirun" -n 3 bash -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
         echo $$ >pid.$rank
         exec tessera check --file problem.$rank --all -j 1' >out 2>err &
-    for rank in 0 1 2; do echo $long >problem.$rank; done
+    for rank in 0 1 2; do
+        case " 0 $* " in *" $rank "*) echo $long ;; *) echo $short ;; esac >problem.$rank
+    done
     sleep 0.5
     start=$SECONDS
+}
+# Waits until a rank has no more work: its main thread uses no time of a core worth mentioning.
+waits() {
+    local before=-1 now
+    while now=$(awk '{print $14 + $15}' "/proc/$(cat pid.$1)/task/$(cat pid.$1)/stat"); do
+        [ $((now - before)) -gt 3 ] || [ $before -lt 0 ] || break
+        before=$now
+        sleep 0.5
+    done
 }
 # Waits for the launcher: it fails in time, and no rank is left but those that wait to be buried.
 finish() {
@@ -60,7 +72,18 @@ finish() {
     done
 }
 echo "a rank that is killed"
-begin
+begin 1 2
 kill -9 "$(cat pid.2)"
+finish
+echo "a rank that does not answer while another is stopped"
+begin 1 2
+kill -STOP "$(cat pid.0)"
+kill -USR1 "$(cat pid.1)"
+finish
+echo "the same, where the other one has done its part and waits"
+begin 2
+waits 1
+kill -STOP "$(cat pid.0)"
+kill -USR1 "$(cat pid.1)"
 finish
 exit 0

@@ -7,6 +7,7 @@
 #include "tessera/advanced/activity_report.h"
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/cost.h"
+#include "tessera/advanced/job.h"
 #include "tessera/advanced/listing.h"
 #include "tessera/advanced/predict.h"
 #include "tessera/advanced/search.h"
@@ -261,6 +262,31 @@ static tess_status s_listing(world *w)
         if (status != TESS_OK)
             return status;
         tess_listing_destroy(listing);
+    }
+    return TESS_OK;
+}
+
+static tess_status s_job(world *w)
+{
+    static const char *const texts[] = {
+        "[model]\nflavor = \"8B\"\n[training]\nseq_len = 64\nother = [1, 2]\n",
+        "N=4\nA=(--num-layers $N)\nA+=(--bf16)\npython x.py ${A[@]} --hidden-size 64\n"};
+    for (int i = 0; i < 2; i++) {
+        tess_job *job = NULL;
+        tess_scenario s = {0};
+        char path[512];
+        snprintf(path, sizeof path, "%s", in_folder(i == 0 ? "job.toml" : "train.sh"));
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fputs(texts[i], f);
+        fclose(f);
+        tess_status status = tess_job_load(w->ctx, path, &job);
+        if (status == TESS_OK)
+            status = tess_job_apply(w->ctx, job, 0, &s);
+        tess_job_destroy(job);
+        remove(path);
+        if (status != TESS_OK)
+            return status;
     }
     return TESS_OK;
 }
@@ -582,6 +608,7 @@ static const scenario scenarios[] = {
     {"plan a scenario", s_scenario_plan, NULL, NULL, 0},
     {"load the simulator's parameters", s_sim_params, NULL, NULL, 0},
     {"list the names of a scenario", s_listing, NULL, NULL, 0},
+    {"read jobs of other frameworks", s_job, NULL, NULL, 0},
     {"load measured products", s_sim_measured, NULL, NULL, 0},
     {"search", s_search, NULL, NULL, 0},
     {"timeline of a step", s_timeline, NULL, NULL, 0},

@@ -9,9 +9,17 @@
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
-static tess_status apply_settings(simulate_job *j)
+static int is_model(const char *text)
+{
+    return strncmp(text, "model.name=", 11) == 0 || strncmp(text, "model.config=", 13) == 0;
+}
+
+/* Of a job file's scenario the model comes apart, before the settings of the file. */
+static tess_status apply_settings(simulate_job *j, int model)
 {
     for (int i = 0; i < j->given->set.n; i++) {
+        if (j->job && is_model(j->given->set.items[i]) != model)
+            continue;
         const char *text = j->given->set.items[i], *equal = strchr(text, '=');
         char key[64];
         if (!equal || equal == text || (size_t)(equal - text) >= sizeof key)
@@ -40,8 +48,12 @@ static tess_status apply_profile(simulate_job *j)
 static tess_status prepare(simulate_job *j)
 {
     cli *c = j->c;
-    TRY(tess_scenario_load(c->ctx, j->given->scenario, &j->s));
-    TRY(apply_settings(j));
+    if (tess_job_is_file(j->given->scenario)) {
+        TRY(simulate_job_open(j, apply_settings));
+    } else {
+        TRY(tess_scenario_load(c->ctx, j->given->scenario, &j->s));
+        TRY(apply_settings(j, 0));
+    }
     TRY(simulate_steps(j));
     if (!j->s.system.cluster[0] && !j->given->search)
         return out_usage(c, "the scenario names no cluster; use --set system.cluster=NAME");
@@ -113,6 +125,7 @@ static tess_status run(cli *c, const void *given)
         status = prepare(&j);
     if (status == TESS_OK && v->trace.n == 0)
         status = v->search ? simulate_search(&j) : simulate(&j);
+    tess_job_destroy(j.job);
     tess_timeline_destroy(j.timeline);
     tess_sim_destroy(j.sim);
     tess_schedule_destroy(j.schedule);
@@ -124,8 +137,10 @@ static tess_status run(cli *c, const void *given)
 
 static const opt arguments[] = {
     {"SCENARIO", 0, OPT_PATH, offsetof(simulate_values, scenario),
-     .help = "a JSON file, or the name of a shipped scenario: deepseek-v3, gpt-175b-96, "
-             "gpt-175b-8192, llama3-405b, wan2.1-14b-dsv-128"},
+     .help =
+         "a JSON file, torchtitan's .toml, a .sh with Megatron-LM's arguments, or the name of a "
+         "shipped scenario: deepseek-v3, gpt-175b-96, gpt-175b-8192, llama3-405b, "
+         "wan2.1-14b-dsv-128"},
 };
 
 static const opt options[] = {
@@ -218,6 +233,9 @@ static const example examples[] = {
     {"tessera simulate gpt-175b-8192 --timeline step.json.gz --slow-rank 17=1.2",
      "what every rank does when, and what one slow rank costs"},
     {"tessera simulate gpt-175b-96 --scale tp=0", "what the step would be without a class of time"},
+    {"tessera simulate job.toml --set system.cluster=h100 --set layout.gpus=64",
+     "a job of torchtitan, with what its file does not say"},
+    {"tessera simulate train.sh", "a script with Megatron-LM's arguments"},
     {"tessera simulate mine.json --explain", "every operation, and where its numbers come from"},
     {"tessera simulate --trace rank0.json --cluster h100 --compute-scale 0.004",
      "the step of a rank that was traced here, on another machine"},
@@ -239,6 +257,10 @@ const command command_simulate = {
         "steps, tokens, hours, gpu_hours and price, null without --price.\n"
         "With --list and --json the result has entries: name, about, default, and of models "
         "family.\n"
+        "A job file of torchtitan or Megatron-LM is read as a scenario: the output names what the "
+        "file does not say and where that was taken from, keys that the simulator has no setting "
+        "for, and keys that are not known. With --json the result has job: framework, read, "
+        "assumed, unmodelled, ignored and unknown.\n"
         "With --search the settings named by --over take all combinations of their values. What "
         "breaks a rule or does not fit is left out; the others are ranked. Ctrl-C prints the best "
         "so far. With --json the result has combinations, valid, evaluated, feasible, best with "

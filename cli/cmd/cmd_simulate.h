@@ -2,11 +2,13 @@
 /* cmd_simulate.h - declarations of `tessera simulate`: cmd_simulate.c runs the scenario,
  * simulate_output.c prints the result, simulate_trace.c does both for a traced rank,
  * simulate_ranks.c for several, simulate_search.c for many scenarios, simulate_timeline.c rank by
- * rank and event by event; the folder simulate has the lists of names and the whole run. */
+ * rank and event by event; the folder simulate has the lists of names, the whole run and the jobs
+ * of other frameworks. */
 #ifndef CLI_CMD_SIMULATE_H
 #define CLI_CMD_SIMULATE_H
 
 #include "cli.h"
+#include "tessera/advanced/job.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/advanced/sim_timeline.h"
 #include "tessera/scenario.h"
@@ -34,13 +36,14 @@ typedef struct {
 typedef struct {
     cli *c;
     const simulate_values *given;
+    tess_job *job;   /* of another framework; NULL: a scenario of our own */
     tess_scenario s; /* as given; r.scenario has the defaults */
     tess_sim_params *params;
     tess_cluster *cluster;
     tess_sim *sim;
     tess_sim_measured *measured;
     tess_sim_result r;
-    double steps; /* of the whole run: --steps, or those of --tokens; NaN: not asked for */
+    double steps; /* of the whole run: --steps, those of --tokens or of the job; NaN: none */
     tess_schedule *schedule; /* from a file; NULL: by name */
     tess_timeline *timeline; /* NULL: not wanted */
     int64_t events;          /* written */
@@ -68,6 +71,15 @@ extern const char *const simulate_lists[]; /* tess_listing_kind */
 
 /* --list: the names that a scenario may use. */
 tess_status simulate_list(cli *c, const simulate_values *v);
+
+/* ---- simulate/simulate_job.c: job files of other frameworks ---------------------------------- */
+
+/* The scenario of a job file; apply gives it the settings of the command line: model 1, the model's
+ * name alone, 0, the others. */
+tess_status simulate_job_open(simulate_job *j, tess_status (*apply)(simulate_job *j, int model));
+int simulate_job_model(const simulate_job *j); /* 1: the command line names the job's model */
+void simulate_job_print(const simulate_job *j);
+void simulate_job_json(const simulate_job *j);
 
 /* ---- simulate/simulate_run.c: the whole run -------------------------------------------------- */
 

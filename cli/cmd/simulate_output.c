@@ -231,6 +231,7 @@ static void set_json(const simulate_job *j)
     out_set(c, c->json, "memory_parts_gib", memory);
     out_set(c, c->json, "breakdown", breakdown);
     simulate_run_json(j);
+    simulate_job_json(j);
 }
 
 tess_status simulate_report(const simulate_job *j)
@@ -241,6 +242,7 @@ tess_status simulate_report(const simulate_job *j)
         return j->given->explain ? set_ops(j) : TESS_OK;
     }
     print_scenario(j);
+    simulate_job_print(j);
     print_step(j);
     print_memory(j);
     simulate_timeline_print(j);

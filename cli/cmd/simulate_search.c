@@ -410,6 +410,10 @@ tess_status simulate_search(simulate_job *j)
         set_json(c, s, &info, v);
     else if (status == TESS_OK)
         print_text(j, s, &info);
+    if (status == TESS_OK && c->json)
+        simulate_job_json(j);
+    else if (status == TESS_OK)
+        simulate_job_print(j);
     if (status == TESS_OK && info.stopped)
         c->code = EXIT_SIGNAL + signals_caught();
     tess_search_destroy(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simulate_run.c - the whole run behind --steps and --tokens: hours, GPU-hours, cost.
+/* simulate_run.c - the whole run of --steps, --tokens or a job: hours, GPU-hours, cost.
  *
  *   steps     = ceil(tokens / (global_batch x seq))
  *   hours     = steps x step / 3600
@@ -33,8 +33,11 @@ static tess_status check_over(simulate_job *j)
 tess_status simulate_steps(simulate_job *j)
 {
     tess_scenario full;
+    tess_job_info info = {.steps = 0};
+    if (j->job)
+        TRY(tess_job_query(j->job, &info));
     if (isnan(j->given->tokens)) {
-        j->steps = j->given->steps;
+        j->steps = isnan(j->given->steps) && info.steps >= 1 ? info.steps : j->given->steps;
         return TESS_OK;
     }
     TRY(check_over(j));

@@ -156,6 +156,25 @@ tess_status tess_data_query(const tess_data *data, tess_data_info *info)
     return TESS_OK;
 }
 
+/* As declared; meta holds what was decoded before. */
+static tess_status sample(const tess_data *data, tess_split split, int64_t index, float *x,
+                          float *text, tess__sample_meta *meta)
+{
+    TESS_TRY(data->source->sample(data, split, index, x, meta));
+    if (text && meta->item && meta->item->text_rows > 0)
+        return tess__embeddings_read(data, meta->item, text);
+    if (text)
+        tess__text_vectors(meta->prompt, data->info.text_len, data->info.text_dim, text);
+    return TESS_OK;
+}
+
+tess_status tess__data_sample(const tess_data *data, tess_split split, int64_t index,
+                              const uint8_t *decoded, float *x, float *text)
+{
+    tess__sample_meta meta = {.prompt = "", .decoded = decoded};
+    return sample(data, split, index, x, text, &meta);
+}
+
 tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t index, float *x,
                              float *text, char *prompt, size_t prompt_bytes)
 {
@@ -165,11 +184,7 @@ tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t in
     if (prompt && prompt_bytes == 0)
         return tess__invalid(__func__, "prompt_bytes is 0, must be 1 or more");
     tess__sample_meta meta = {.prompt = ""};
-    TESS_TRY(data->source->sample(data, split, index, x, &meta));
-    if (text && meta.item && meta.item->text_rows > 0)
-        TESS_TRY(tess__embeddings_read(data, meta.item, text));
-    else if (text)
-        tess__text_vectors(meta.prompt, data->info.text_len, data->info.text_dim, text);
+    TESS_TRY(sample(data, split, index, x, text, &meta));
     if (prompt)
         snprintf(prompt, prompt_bytes, "%s", meta.prompt);
     return TESS_OK;

@@ -18,12 +18,14 @@ enum { TESS__FRAMES_MAX = 4096, TESS__SIDE_MAX = 16384, TESS__PACK_MAX = 16, TES
 
 typedef struct tess__item tess__item;
 typedef struct tess__items tess__items;
+typedef struct tess__ahead tess__ahead;
 
 /* Metadata of a sample: its prompt, and its file. */
 typedef struct {
     const char *prompt;     /* "" if there is none; in words, or owned by the data */
     const tess__item *item; /* the clip, of sources that have some */
     int start;              /* the frame of it that the sample begins with */
+    const uint8_t *decoded; /* given: what tess__ahead_take returned; NULL: nothing */
     char words[160];        /* buffer for a generated prompt */
 } tess__sample_meta;
 
@@ -47,6 +49,7 @@ struct tess_data {
     int stride, random_start, random_crop, flip; /* of windows */
     int64_t cache_left;                          /* bytes left, while clips are opened */
     tess__items *items; /* of clips and latents; NULL for synthetic sources */
+    tess__ahead *ahead; /* of windows outside the cache; NULL: none */
     const char *text;   /* of embeddings: where they are, and the most rows one may have (0: any) */
     int text_most;
 };
@@ -58,6 +61,10 @@ extern const tess__data_source tess__data_shapes, tess__data_recall, tess__data_
  * kinds of data have streams of their own. */
 uint64_t tess__data_seed(uint64_t seed, const char *kind);
 uint64_t tess__data_stream(tess_split split, int64_t index);
+
+/* tess_data_sample without checks and prompt. decoded: what tess__ahead_take returned. */
+tess_status tess__data_sample(const tess_data *data, tess_split split, int64_t index,
+                              const uint8_t *decoded, float *x, float *text);
 
 /* ---- prompt_text.c --------------------------------------------------------------------------- */
 
@@ -148,6 +155,43 @@ int tess__is_clip(const char *folder, const char *name);
 /* Makes the list of clips in a folder, or of the one at path. windows: 1: JPEGs count as PNGs do,
  * and pictures are clips of their own where a sample has one frame. */
 tess_status tess__clips_list(tess_data *data, const char *path, int windows);
+
+/* ---- data_windows.c -------------------------------------------------------------------------- */
+
+/* Where a sample lies in a clip. */
+typedef struct {
+    const tess__item *item;
+    int start, y, x, mirror;
+} tess__window;
+
+tess__window tess__window_choose(const tess_data *data, tess_split split, int64_t index);
+
+/* The frame of the file that is frame k at the wanted rate; bytes of a frame as it is stored. */
+int tess__window_frame(const tess_data *data, const tess__item *item, int k);
+size_t tess__window_frame_bytes(const tess__item *item);
+
+/* ---- windows_ahead.c: of one loader at a time ------------------------------------------------ */
+
+/* The order of a loader's samples: `batch` of each `of` samples from batch number `first` on. */
+typedef struct {
+    tess_split split;
+    int batch, of;
+    int64_t skip, first;
+} tess__ahead_opts;
+
+/* Room in the data's arena, where there are clips outside the cache. */
+tess_status tess__ahead_make(tess_data *data);
+
+/* NULL: nothing is decoded ahead; the calls below accept it. */
+tess__ahead *tess__ahead_begin(const tess_data *data, const tess__ahead_opts *opts);
+void tess__ahead_end(tess__ahead *ahead);
+
+/* Decodes a frame; 0: all windows that there is room for are decoded. */
+int tess__ahead_work(tess__ahead *ahead);
+
+/* The decoded frames of the sample at a place of the order, 0, 1, ..., one after the other, until
+ * the next call; NULL: tess_data_sample decodes it. */
+const uint8_t *tess__ahead_take(tess__ahead *ahead, int64_t place);
 
 /* ---- data_skipped.c -------------------------------------------------------------------------- */
 

@@ -14,7 +14,8 @@
  *
  * Opening lists the frames of every file (video_seek.c). The frames of as many clips as fit into
  * the cache are decoded then, at the wanted size, and stay; of the others a window is decoded
- * whenever it is sampled, from the keyframe before it. Cost of a sample from the cache: a copy.
+ * whenever it is sampled, from the keyframe before it, or before that, for a loader, together with
+ * other windows of its clip (windows_ahead.c). Cost of a sample from the cache: a copy.
  */
 #include "data_internal.h"
 
@@ -54,7 +55,7 @@ static int length_at_rate(const tess_data *data, const tess__item *item)
 }
 
 /* The frame of the file that is shown at k / fps. */
-static int frame_at_rate(const tess_data *data, const tess__item *item, int k)
+int tess__window_frame(const tess_data *data, const tess__item *item, int k)
 {
     if (!has_rate(data, item))
         return k;
@@ -86,7 +87,7 @@ static void set_cover(const tess_data *data, tess__item *item, const tess__reade
     item->width = TESS_MAX((int)(reader->width / ratio + 1e-9), width);
 }
 
-static size_t frame_bytes(const tess__item *item)
+size_t tess__window_frame_bytes(const tess__item *item)
 {
     return (size_t)item->height * (size_t)item->width * 3;
 }
@@ -96,13 +97,13 @@ static tess_status read_frames(const tess_data *data, const tess__item *item, te
                                int first, int n, int report, uint8_t *pixels)
 {
     tess__resizer *resizer;
-    const size_t bytes = frame_bytes(item);
+    const size_t bytes = tess__window_frame_bytes(item);
     TESS_TRY(tess__resizer_create(data->ctx, reader->height, reader->width, item->height,
                                   item->width, &resizer));
     tess_status status = TESS_OK;
     int last = -1;
     for (int i = 0; i < n && status == TESS_OK; i++, pixels += bytes) {
-        const int k = frame_at_rate(data, item, first + i);
+        const int k = tess__window_frame(data, item, first + i);
         const uint8_t *rgb;
         if (report)
             status =
@@ -139,7 +140,7 @@ static tess_status check_length(const tess_data *data, const tess__item *item)
 /* Decodes all frames into the cache if they fit, else the first window, to know that it can. */
 static tess_status decode(tess_data *data, tess__item *item, tess__reader *reader)
 {
-    const size_t bytes = frame_bytes(item);
+    const size_t bytes = tess__window_frame_bytes(item);
     const int keep = (double)bytes * item->length <= (double)data->cache_left;
     const int n = keep ? item->length : data->info.frames;
     uint8_t *pixels = TESS_ALLOC(data->ctx, bytes * (size_t)n);
@@ -251,16 +252,11 @@ static tess_status windows_open(tess_data *data, const tess_data_opts *opts)
     TESS_TRY(tess__items_inspect(data, "reading clips", inspect));
     TESS_TRY(tess__items_split(data, opts->source));
     hold_out(data);
-    return count_windows(data);
+    TESS_TRY(count_windows(data));
+    return tess__ahead_make(data);
 }
 
 /* ---- samples --------------------------------------------------------------------------------- */
-
-/* Where a sample lies in a clip. */
-typedef struct {
-    const tess__item *item;
-    int start, y, x, mirror;
-} window;
 
 /* A number of 0..n-1 from 32 random bits. */
 static int below(uint32_t bits, int n)
@@ -283,7 +279,7 @@ static const tess__item *find_clip(const tess_data *data, int split, int64_t num
     return &data->items->items[low];
 }
 
-static window choose(const tess_data *data, tess_split split, int64_t index)
+tess__window tess__window_choose(const tess_data *data, tess_split split, int64_t index)
 {
     const int validation = split == TESS_SPLIT_VALIDATION;
     const int64_t n = validation ? data->info.windows_validation : data->info.windows;
@@ -292,7 +288,7 @@ static window choose(const tess_data *data, tess_split split, int64_t index)
                                       : tess__shuffle(data->seed, index / n, n, index % n);
     int64_t at;
     uint32_t bits[4] = {0};
-    window w = {.item = find_clip(data, validation, number, &at)};
+    tess__window w = {.item = find_clip(data, validation, number, &at)};
     const int free_y = w.item->height - data->info.height * data->info.pack;
     const int free_x = w.item->width - data->info.width * data->info.pack;
     w.y = free_y / 2;
@@ -312,13 +308,13 @@ static window choose(const tess_data *data, tess_split split, int64_t index)
 }
 
 /* Cut and mirrored rows of the window's frames to x. row: room for one. */
-static void pack(const tess_data *data, const window *w, const uint8_t *pixels, uint8_t *row,
+static void pack(const tess_data *data, const tess__window *w, const uint8_t *pixels, uint8_t *row,
                  float *x)
 {
     const int height = data->info.height * data->info.pack;
     const int width = data->info.width * data->info.pack;
     const size_t stride = (size_t)w->item->width * 3;
-    for (int t = 0; t < data->info.frames; t++, pixels += frame_bytes(w->item))
+    for (int t = 0; t < data->info.frames; t++, pixels += tess__window_frame_bytes(w->item))
         for (int y = 0; y < height; y++) {
             const uint8_t *from = pixels + (size_t)(w->y + y) * stride + (size_t)w->x * 3;
             for (int i = 0; i < width; i++)
@@ -327,31 +323,34 @@ static void pack(const tess_data *data, const window *w, const uint8_t *pixels, 
         }
 }
 
+static tess_status decode_window(const tess_data *data, const tess__window *w, uint8_t *pixels)
+{
+    tess__reader *reader;
+    TESS_TRY(tess__reader_open(data->ctx, w->item->path, 0, &reader));
+    const tess_status status =
+        read_frames(data, w->item, reader, w->start, data->info.frames, 0, pixels);
+    reader->close(reader);
+    return status;
+}
+
 static tess_status windows_sample(const tess_data *data, tess_split split, int64_t index, float *x,
                                   tess__sample_meta *meta)
 {
-    const window w = choose(data, split, index);
+    const tess__window w = tess__window_choose(data, split, index);
     meta->item = w.item;
     meta->prompt = w.item->prompt;
     meta->start = w.start;
     if (!x)
         return TESS_OK;
-    const size_t frames = w.item->pixels ? 0 : frame_bytes(w.item) * (size_t)data->info.frames;
+    const uint8_t *pixels =
+        w.item->pixels ? w.item->pixels + (size_t)w.start * tess__window_frame_bytes(w.item)
+                       : meta->decoded;
+    const size_t frames = pixels ? 0 : tess__window_frame_bytes(w.item) * (size_t)data->info.frames;
     const size_t row = (size_t)data->info.width * (size_t)data->info.pack * 3;
     uint8_t *room = TESS_ALLOC(data->ctx, frames + row);
-    const uint8_t *pixels =
-        w.item->pixels ? w.item->pixels + (size_t)w.start * frame_bytes(w.item) : room;
-    tess_status status = TESS_OK;
-    if (!w.item->pixels) {
-        tess__reader *reader;
-        status = tess__reader_open(data->ctx, w.item->path, 0, &reader);
-        if (status == TESS_OK) {
-            status = read_frames(data, w.item, reader, w.start, data->info.frames, 0, room);
-            reader->close(reader);
-        }
-    }
+    tess_status status = pixels ? TESS_OK : decode_window(data, &w, room);
     if (status == TESS_OK)
-        pack(data, &w, pixels, room + frames, x);
+        pack(data, &w, pixels ? pixels : room, room + frames, x);
     tess__free(data->ctx, room);
     return status;
 }

@@ -8,9 +8,12 @@
  * A failed sample is a batch too: its slot carries the status and the sentence, and the thread ends
  * behind it, so that the caller meets the failure exactly where the batch would have been.
  *
+ * While the ring is full, the thread decodes windows of samples to come (windows_ahead.c).
+ *
  * Memory, in one piece: the loader, then depth times x, text and the slot.
  */
 #include "loader.h"
+#include "data_internal.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -30,6 +33,7 @@ struct tess__loader {
     tess__loader_opts opts;
     size_t x_one, text_one; /* numbers of a sample */
     slot *slots;
+    tess__ahead *ahead; /* NULL: none */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -44,12 +48,30 @@ static void fill(const tess__loader *l, int64_t number, slot *s)
 {
     s->status = TESS_OK;
     const int64_t first = number * l->opts.of + l->opts.skip;
-    for (int i = 0; i < l->opts.batch && s->status == TESS_OK; i++)
+    const int64_t place = (number - l->opts.first) * l->opts.batch;
+    for (int i = 0; i < l->opts.batch && s->status == TESS_OK; i++) {
+        const uint8_t *decoded = tess__ahead_take(l->ahead, place + i);
         s->status =
-            tess_data_sample(l->opts.data, l->opts.split, first + i, s->x + (size_t)i * l->x_one,
-                             s->text + (size_t)i * l->text_one, NULL, 0);
+            tess__data_sample(l->opts.data, l->opts.split, first + i, decoded,
+                              s->x + (size_t)i * l->x_one, s->text + (size_t)i * l->text_one);
+    }
     if (s->status != TESS_OK)
         snprintf(s->sentence, sizeof s->sentence, "%s", tess_last_error());
+}
+
+/* Under the mutex: returns when a slot is free, or the loader stops. */
+static void wait_for_slot(tess__loader *l)
+{
+    int work = 1;
+    while (!l->stopping && l->produced == l->consumed + l->opts.depth) {
+        if (!work) {
+            pthread_cond_wait(&l->changed, &l->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&l->mutex);
+        work = tess__ahead_work(l->ahead);
+        pthread_mutex_lock(&l->mutex);
+    }
 }
 
 static void *produce(void *user)
@@ -58,8 +80,7 @@ static void *produce(void *user)
     int failed = 0;
     pthread_mutex_lock(&l->mutex);
     while (!failed) {
-        while (!l->stopping && l->produced == l->consumed + l->opts.depth)
-            pthread_cond_wait(&l->changed, &l->mutex);
+        wait_for_slot(l);
         if (l->stopping)
             break;
         slot *s = &l->slots[l->produced % l->opts.depth];
@@ -148,9 +169,16 @@ tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tes
     l->opts.depth = opts->depth ? opts->depth : DEPTH;
     l->opts.of = opts->of ? opts->of : opts->batch;
     tess_status status = take_memory(l, &info);
-    if (status == TESS_OK)
+    if (status == TESS_OK) {
+        l->ahead = tess__ahead_begin(l->opts.data, &(tess__ahead_opts){.split = l->opts.split,
+                                                                       .batch = l->opts.batch,
+                                                                       .of = l->opts.of,
+                                                                       .skip = l->opts.skip,
+                                                                       .first = l->opts.first});
         status = start_thread(l);
+    }
     if (status != TESS_OK) {
+        tess__ahead_end(l->ahead);
         tess__arena_free(&l->arena);
         tess__free(ctx, l);
         return status;
@@ -190,6 +218,7 @@ void tess__loader_stop(tess__loader *l)
     pthread_join(l->thread, NULL);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->mutex);
+    tess__ahead_end(l->ahead);
     tess__arena_free(&l->arena);
     tess__free(l->ctx, l);
 }

@@ -240,6 +240,74 @@ static void ranks_of_a_profiler_wait_for_each_other(void **state)
     tess_replay_destroy(r);
 }
 
+/* Kernels after calls that wait for the GPU. As recorded, in us:
+ *
+ *   host    launch 0..4, device 5..213, launch 220..224, launch 226..230, stream 231..285,
+ *           launch 300..304, device 400..401, launch 410..414
+ *   GPU     10..210, 226..276, 277..280, 306..316, 416..417
+ */
+#define SYNC(name, ts, dur)                                                                        \
+    "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"" name "\", \"pid\": 1, "              \
+    "\"tid\": 1, \"ts\": " ts ", \"dur\": " dur ", \"args\": {\"correlation\": 900}}"
+
+/* A file of rank 0 with these events. */
+static void write_events(const char *const *events, int n)
+{
+    char text[8192] = KINETO("0");
+    for (int i = 0; i < n; i++) {
+        strcat(text, i ? "," : "");
+        strcat(text, events[i]);
+    }
+    write_file(0, strcat(text, "]}"));
+}
+
+static void the_host_waits_in_its_synchronisations(void **state)
+{
+    (void)state;
+    static const char *const events[] = {LAUNCH("1", "0", "4"),
+                                         SYNC("cudaDeviceSynchronize", "5", "208"),
+                                         LAUNCH("2", "220", "4"),
+                                         LAUNCH("3", "226", "4"),
+                                         SYNC("cudaStreamSynchronize", "231", "54"),
+                                         LAUNCH("4", "300", "4"),
+                                         SYNC("cudaDeviceSynchronize", "400", "1"),
+                                         LAUNCH("5", "410", "4"),
+                                         KERNEL("ampere_sgemm", "1", "7", "10", "200"),
+                                         KERNEL("ampere_sgemm", "2", "7", "226", "50"),
+                                         KERNEL("reduce_kernel", "3", "7", "277", "3"),
+                                         KERNEL("ampere_sgemm", "4", "7", "306", "10"),
+                                         KERNEL("reduce_kernel", "5", "7", "416", "1")};
+    write_events(events, (int)(sizeof events / sizeof *events));
+    tess_replay *r = replay(1, &(tess_replay_opts){.as_recorded = 1});
+    assert_int_equal(rank_of(r, 0).span_ns, 417000 - 10000);
+    tess_replay_destroy(r);
+
+    /* The device 10..410, call until 413, launch 424, 426..526, 527..533, call until 538, launch
+     * 557, 559..579; the host is later than that when it asks again: 653..654, launch 667. */
+    r = replay(1, &(tess_replay_opts){.compute_scale = 2});
+    assert_int_equal(rank_of(r, 0).span_ns, 671000 - 10000);
+    tess_replay_destroy(r);
+
+    /* 10..2010, 2013, 2024, 2026..2526, 2527..2557, 2562, 2581, 2583..2683: the last call comes at
+     * 2677 and waits until then, 2684, 2697, 2699..2709. */
+    r = replay(1, &(tess_replay_opts){.compute_scale = 10});
+    assert_int_equal(rank_of(r, 0).span_ns, 2709000 - 10000);
+    tess_replay_destroy(r);
+}
+
+/* Stamps that contradict each other, a kernel launched after it ran, wait in no circle. */
+static void contradicting_stamps_wait_in_no_circle(void **state)
+{
+    (void)state;
+    static const char *const events[] = {
+        LAUNCH("1", "0", "4"), SYNC("cudaDeviceSynchronize", "5", "100"), LAUNCH("2", "200", "4"),
+        KERNEL("a", "2", "7", "6", "10"), KERNEL("b", "1", "7", "20", "50")};
+    write_events(events, (int)(sizeof events / sizeof *events));
+    tess_replay *r = replay(1, &(tess_replay_opts){.as_recorded = 1});
+    assert_true(rank_of(r, 0).span_ns > 0);
+    tess_replay_destroy(r);
+}
+
 /* A rank of the recorder and one of a profiler are members of one group. */
 static void traces_of_both_kinds_meet(void **state)
 {
@@ -373,6 +441,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(members_without_a_file_are_not_waited_for),
     cmocka_unit_test(one_rank_has_the_step_of_the_two_clocks),
     cmocka_unit_test(ranks_of_a_profiler_wait_for_each_other),
+    cmocka_unit_test(the_host_waits_in_its_synchronisations),
+    cmocka_unit_test(contradicting_stamps_wait_in_no_circle),
     cmocka_unit_test(traces_of_both_kinds_meet),
     cmocka_unit_test(a_slowdown_is_taken_off_and_put_on),
     cmocka_unit_test(wrong_input_is_refused),

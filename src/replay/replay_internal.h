@@ -3,7 +3,7 @@
  *
  *   replay_load.c -> replay_meets.c -> replay_ours.c, replay_kineto.c -> timeline -> replay_ranks.c
  *   files            which calls are   operations of a rank, and what                results
- *                    the same call     each waits for
+ *                    the same call     each waits for (replay_host.c)
  *
  * A row of the timeline is a file. The n-th call of a process group is the same call, a "meet", on
  * all members that have a file.
@@ -92,6 +92,68 @@ enum { TESS__OURS_STREAMS = 2 };
 tess_status tess__replay_ours(tess_replay *replay, int row);
 int tess__replay_kineto_streams(const tess_activity *file);
 tess_status tess__replay_kineto(tess_replay *replay, int row);
+
+/* ---- a rank of a profiler: replay_kineto.c, replay_host.c ------------------------------------ */
+
+/* What begins so soon after an end is taken to have waited for it. */
+static const int64_t TESS__REPLAY_NEAR_NS = 10000;
+
+/* A stream of the GPU: its last two acts, by number; -1: none. */
+typedef struct {
+    int32_t device, stream;
+    int64_t last, before;
+} tess__gpu_stream;
+
+/* An act in the order of its thread. */
+typedef struct {
+    uint64_t thread;
+    int64_t at, act;
+} tess__host_launch;
+
+/* A time with a collective. */
+typedef struct {
+    int64_t begin, end;
+} tess__comm_time;
+
+/* Acts of stream k, in order of time: acts[first[k]] .. acts[first[k + 1]]. */
+typedef struct {
+    int64_t *acts, *first;
+    int64_t *latest; /* (acts of the file): the last launch of this act and all that began before */
+} tess__stream_acts;
+
+typedef struct {
+    tess_replay *r;
+    const tess_activity *file;
+    int row;
+    tess__gpu_stream *streams;
+    uint64_t *threads;
+    int n_streams, n_threads;
+    int32_t *place;           /* (acts): number of its stream */
+    tess__host_launch *order; /* (acts): by thread and launch */
+    int64_t *marks;           /* (acts): when the host lets it begin, stamp of the file */
+    int32_t *host;            /* (acts): operation that ends at the mark; -1: launch not known */
+    int32_t *ops;             /* (acts) */
+    int32_t *waiter;          /* (acts): operation of the host that waits for its end; -1: none */
+    int32_t *waits;           /* (n_waits, 2): an operation of the host, an act that it waits for */
+    int64_t n_waits, room_waits;
+    tess__stream_acts by_stream;
+    int64_t *waited;        /* (streams): acts of one synchronisation */
+    int64_t *beside;        /* (acts): ns with communication beside it */
+    tess__comm_time *comms; /* (acts): disjoint, ascending */
+    int64_t origin;
+} tess__player;
+
+static inline int64_t tess__act_end(const tess__act *a)
+{
+    return a->begin + a->ns;
+}
+
+/* The number of a thread of the host. */
+int tess__player_thread(tess__player *player, uint64_t thread);
+/* Fills by_stream. */
+tess_status tess__player_sort_acts(tess__player *player, tess__arena *arena);
+/* The operations of the host; fills marks, host, waiter and waits. */
+tess_status tess__player_add_host(tess__player *player);
 
 /* Time of a kernel without what communication beside it cost in the recording. */
 int64_t tess__replay_alone(const tess_replay *replay, const char *name, int kernel_class,

@@ -17,9 +17,9 @@ void tess_activity_destroy(tess_activity *f)
 {
     if (!f)
         return;
-    void *const parts[] = {f->acts,  f->launches,    f->host,       f->steps,
-                           f->calls, f->groups,      f->labels,     f->drafts,
-                           f->notes, f->names.items, f->names.table};
+    void *const parts[] = {f->acts,   f->launches, f->syncs,       f->host,
+                           f->steps,  f->calls,    f->groups,      f->labels,
+                           f->drafts, f->notes,    f->names.items, f->names.table};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         tess__free(f->ctx, parts[i]);
     tess__arena_free(&f->arena);

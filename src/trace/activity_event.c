@@ -3,8 +3,8 @@
  *
  * The category decides, case apart: kernel, gpu_memcpy and gpu_memset are activity of the GPU;
  * gpu_user_annotation is not, because its spans repeat annotations and cover others' kernels;
- * categories of runtime and driver hold the launches. All else belongs to the host, of which only
- * what is about collectives and steps is kept, by its name.
+ * categories of runtime and driver hold the launches and synchronisations. All else belongs to the
+ * host, of which only what is about collectives and steps is kept, by its name.
  */
 #include "activity_internal.h"
 
@@ -220,13 +220,34 @@ static int may_launch(tess__json_slice name)
     return 0;
 }
 
+/* "cudaStreamSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize". */
+static int is_sync(tess__json_slice name)
+{
+    static const char end[] = "Synchronize\"";
+    const size_t n = sizeof end - 1;
+    return name.length > n && memcmp(name.text + name.length - n, end, n) == 0;
+}
+
+static tess_status read_sync(tess_activity *f, const event *e)
+{
+    tess__host_sync sync = {.thread = thread_of(e),
+                            .device = holds(e->name, "Device") || holds(e->name, "Ctx")};
+    int64_t ns;
+    if (!times_of(f, e, &sync.begin, &ns))
+        return TESS_OK;
+    sync.end = sync.begin + ns;
+    TESS_GROW(f->ctx, f->syncs, f->n_syncs, f->n_syncs + 1, f->room_syncs);
+    f->syncs[f->n_syncs++] = sync;
+    return TESS_OK;
+}
+
 static tess_status read_launch(tess__event_reader *r, const event *e)
 {
     tess_activity *f = r->file;
     tess__act place = {.correlation = -1};
     tess__launch launch;
     if (!may_launch(e->name))
-        return TESS_OK;
+        return is_sync(e->name) ? read_sync(f, e) : TESS_OK;
     read_place(r->fields, tess__json_fields(e->args, r->fields), &place);
     if (place.correlation < 0 || !times_of(f, e, &launch.begin, &launch.ns))
         return TESS_OK;

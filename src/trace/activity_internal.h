@@ -6,6 +6,7 @@
  *
  *   acts    kernels, copies and fills, ascending by begin, each with its class, its stream and the
  *           call on the host that launched it
+ *   syncs   calls on the host that wait for the GPU
  *   calls   collectives among them: operation, process group, bytes, element type, source
  *
  *   activity_read.c -> activity_event.c -> activity_link.c -> activity_calls.c -> activity_time.c
@@ -44,6 +45,13 @@ typedef struct {
     int64_t correlation, begin, ns;
     uint64_t thread;
 } tess__launch;
+
+/* A call on the host that waits for the GPU: cudaStreamSynchronize and its like. */
+typedef struct {
+    int64_t begin, end;
+    uint64_t thread;
+    int device; /* 1: for all of it, 0: for a stream or an event, which the call does not name */
+} tess__host_sync;
 
 /* What arguments of an event say about a collective. -1, 0 and NULL: nothing. */
 typedef struct {
@@ -116,6 +124,7 @@ struct tess_activity {
     int64_t base_ns; /* added to stamps before those of two files are compared */
     tess__act *acts;
     tess__launch *launches;
+    tess__host_sync *syncs; /* by thread and begin */
     tess__host_op *host;
     tess__step_span *steps;
     tess_activity_call *calls;
@@ -124,6 +133,7 @@ struct tess_activity {
     tess__call_args *drafts; /* while reading: arguments of the communication kernels */
     const char **notes;
     int64_t n_acts, room_acts, n_launches, room_launches, n_host, room_host, n_steps, room_steps;
+    int64_t n_syncs, room_syncs;
     int64_t room_calls, n_groups, room_groups, n_labels, room_labels, n_drafts, room_drafts;
     int64_t room_notes, unnamed_calls;
     tess__act_names names;

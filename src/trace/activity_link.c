@@ -3,7 +3,7 @@
  *
  * A kernel and its launch have the same correlation. Where a correlation comes again (files put
  * together, one launch of a graph with many kernels), a kernel belongs to the last launch that
- * began before it. Cost: three sorts and a binary search for each kernel.
+ * began before it. Cost: four sorts and a binary search for each kernel.
  */
 #include "activity_internal.h"
 
@@ -36,6 +36,15 @@ static int by_thread(const void *x, const void *y)
         return a->thread < b->thread ? -1 : 1;
     const int c = compare(a->begin, b->begin);
     return c ? c : compare(b->end, a->end);
+}
+
+static int by_sync(const void *x, const void *y)
+{
+    const tess__host_sync *a = x, *b = y;
+    if (a->thread != b->thread)
+        return a->thread < b->thread ? -1 : 1;
+    const int c = compare(a->begin, b->begin);
+    return c ? c : compare(a->end, b->end);
 }
 
 /* Files are often in order: then there is nothing to do. */
@@ -71,6 +80,7 @@ tess_status tess__activity_link(tess_activity *f)
     sort(f->acts, f->n_acts, sizeof *f->acts, by_begin);
     sort(f->launches, f->n_launches, sizeof *f->launches, by_correlation);
     sort(f->host, f->n_host, sizeof *f->host, by_thread);
+    sort(f->syncs, f->n_syncs, sizeof *f->syncs, by_sync);
     for (int64_t i = 0; i < f->n_acts; i++) {
         tess__act *act = &f->acts[i];
         const int64_t at = act->correlation < 0 ? -1 : find_launch(f, act);
@@ -110,5 +120,10 @@ tess_status tess__activity_step(tess_activity *f, int64_t step)
             f->acts[n++] = f->acts[i];
     }
     f->n_acts = n;
+    n = 0;
+    for (int64_t i = 0; i < f->n_syncs; i++)
+        if (f->syncs[i].begin >= span->begin && f->syncs[i].begin < span->end)
+            f->syncs[n++] = f->syncs[i];
+    f->n_syncs = n;
     return TESS_OK;
 }

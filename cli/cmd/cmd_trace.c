@@ -41,9 +41,11 @@ static tess_status load_all(cli *c, const values *v, trace_result *r)
             opts.rank = rank_at(v->rank, r->n, v->files.n);
         if (opts.rank < 0)
             return out_usage(c,
-                             "--rank is \"%.60s\", must be %d rank%s with commas between them, one "
-                             "for each file",
-                             v->rank, v->files.n, out_plural(v->files.n));
+                             v->files.n == 1
+                                 ? "--rank is \"%.60s\", must be one rank, for one file"
+                                 : "--rank is \"%.60s\", must be %d ranks with commas between "
+                                   "them, one for each file",
+                             v->rank, v->files.n);
         TRY(tess_activity_load(c->ctx, v->files.items[r->n], &opts, &r->files[r->n]));
     }
     return TESS_OK;

@@ -171,7 +171,7 @@ static tess_status add_head(const pages *p, const char *command, tess__markup *p
 {
     tess_activity_ranks_info ranks;
     tess_activity_info first, slowest;
-    char title[96];
+    char title[96], files[32];
     TESS_TRY(tess_activity_ranks_query(p->ranks, &ranks));
     TESS_TRY(tess_activity_query(p->files[0], &first));
     TESS_TRY(tess_activity_query(p->files[ranks.slowest], &slowest));
@@ -180,19 +180,21 @@ static tess_status add_head(const pages *p, const char *command, tess__markup *p
     tess__page_subtitle(page, "The span from the first begin to the last end of activity is "
                               "compute, exposed communication, copies that nothing hides, and "
                               "idle time.");
-    const tess__fact facts[] = {{"file", first.path, 0}, {"command", command, 1}};
+    snprintf(files, sizeof files, p->n == 1 ? "file" : "first of %d files", p->n);
+    const tess__fact facts[] = {{files, first.path, 0}, {"command", command, 1}};
     tess__page_facts(page, facts, 2);
     tess__markup_print(page, "<div class=\"tiles\">\n");
-    tess__page_tile(page, "span", "%.1f ms", (double)first.span_ns / 1e6);
-    if (first.span_ns > 0) {
-        tess__page_tile(page, "compute", "%.1f %%",
-                        100.0 * (double)first.compute_ns / (double)first.span_ns);
-        tess__page_tile(page, "idle", "%.1f %%",
-                        100.0 * (double)first.idle_ns / (double)first.span_ns);
-    }
     if (p->n > 1) {
-        tess__page_tile(page, "slowest rank", "%d", slowest.rank);
         tess__page_tile(page, "imbalance", "%.3f", ranks.imbalance);
+        tess__page_tile(page, "slowest rank", "%d", slowest.rank);
+    }
+    tess__page_tile(page, p->n == 1 ? "span" : "its span", "%.1f ms",
+                    (double)slowest.span_ns / 1e6);
+    if (slowest.span_ns > 0) {
+        tess__page_tile(page, p->n == 1 ? "compute" : "its compute", "%.1f %%",
+                        100.0 * (double)slowest.compute_ns / (double)slowest.span_ns);
+        tess__page_tile(page, p->n == 1 ? "idle" : "its idle time", "%.1f %%",
+                        100.0 * (double)slowest.idle_ns / (double)slowest.span_ns);
     }
     tess__markup_print(page, "</div>\n");
     return add_notes(p, page);

@@ -302,7 +302,9 @@ static void add_figures(const page_data *d, tess__markup *page)
     static const tess__figure critical = {
         "critical", "The chain of operations that the step is the sum of, by class, in ms.", NULL};
     static const tess__figure parts = {
-        "parts", "The same step by closed forms: what the slowest stage does and waits for, in ms.",
+        "parts",
+        "The same step by closed forms, which know no --slow-rank and no --scale: what the slowest "
+        "stage does and waits for, in ms.",
         NULL};
     static const tess__figure memory = {
         "memory", "State, activations and working memory of the chosen rank, in GiB.", NULL};

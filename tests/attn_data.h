@@ -26,6 +26,65 @@ typedef struct {
     int compensate;
 } problem;
 
+/* Samples, heads, size of a head, queries, keys; then other members by name. */
+#define PROBLEM(b, h, d, q, k, ...)                                                                \
+    {                                                                                              \
+        .batch = (b), .heads = (h), .dim = (d), .tq = (q), .tk = (k), __VA_ARGS__                  \
+    }
+#define LISTS(kind, rows, keys, share)                                                             \
+    .pattern = (kind), .group = (rows), .unit = (keys), .density = (share)
+
+/* Lists of every kind, with and without virtual keys. */
+static const problem list_problems[] = {
+    PROBLEM(1, 1, 8, 1, 1, LISTS(RANDOM, 1, 1, 1.0), .dlse = 1),        /* the smallest */
+    PROBLEM(2, 2, 64, 256, 256, LISTS(RANDOM, 64, 64, 0.4), .dlse = 1), /* block masks */
+    /* the last unit is shorter */
+    PROBLEM(1, 2, 128, 300, 500, LISTS(RANDOM, 128, 64, 0.3), .token_major = 1),
+    PROBLEM(1, 2, 72, 250, 333, LISTS(RANDOM, 100, 16, 0.3), .dlse = 1),
+    PROBLEM(1, 3, 64, 256, 700, LISTS(RANDOM, 64, 1, 0.2), .dlse = 1), /* token lists */
+    PROBLEM(2, 2, 128, 130, 1000, LISTS(RANDOM, 64, 1, 0.1), .token_major = 1, .bf16 = 1),
+    /* groups narrower than a vector */
+    PROBLEM(1, 2, 24, 77, 500, LISTS(RANDOM, 5, 1, 0.2), .dlse = 1),
+    PROBLEM(1, 1, 16, 40, 90, LISTS(RANDOM, 1, 1, 0.3)),                 /* no grouping at all */
+    PROBLEM(1, 2, 64, 600, 300, LISTS(RANDOM, 256, 32, 0.5), .dlse = 1), /* groups cut into tiles */
+    PROBLEM(1, 2, 64, 137, 211, LISTS(RANDOM, 0, 0, 0.4), .dlse = 1),    /* bounds on both sides */
+    /* rows that see nothing */
+    PROBLEM(1, 2, 64, 128, 256, LISTS(EMPTY_ROWS, 16, 8, 0.3), .dlse = 1),
+    PROBLEM(1, 2, 64, 200, 200, LISTS(FULL, 64, 8, 1.0), .token_major = 1, .dlse = 1),
+    PROBLEM(1, 1, 64, 96, 2500, LISTS(RANDOM, 64, 1, 0.9), .dlse = 1), /* several ranges of keys */
+    /* the virtual key is the only one */
+    PROBLEM(1, 1, 8, 1, 1, LISTS(RANDOM, 1, 1, 0.0), .dlse = 1),
+    /* small groups of single keys */
+    PROBLEM(2, 2, 48, 100, 512, LISTS(RANDOM, 8, 1, 0.125), .token_major = 1, .dlse = 1),
+    PROBLEM(1, 3, 64, 256, 700, LISTS(RANDOM, 64, 1, 0.2)),
+    /* bf16 storage */
+    PROBLEM(2, 2, 128, 130, 1000, LISTS(RANDOM, 64, 1, 0.1), .token_major = 1, .bf16 = 1,
+            .dlse = 1),
+    /* as many listed as dropped */
+    PROBLEM(1, 1, 256, 65, 400, LISTS(RANDOM, 32, 1, 0.5), .dlse = 1),
+    /* fewer dropped than listed */
+    PROBLEM(1, 2, 72, 97, 300, LISTS(RANDOM, 16, 1, 0.9), .dlse = 1),
+    /* a few dropped, some lists full */
+    PROBLEM(1, 2, 40, 97, 300, LISTS(RANDOM, 16, 1, 0.995), .token_major = 1, .bf16 = 1),
+    PROBLEM(1, 2, 64, 137, 211, LISTS(RANDOM, 0, 0, 0.8), .token_major = 1, .bf16 = 1, .dlse = 1),
+    PROBLEM(1, 1, 64, 96, 2500, LISTS(RANDOM, 64, 1, 0.3), .dlse = 1), /* several ranges of keys */
+    PROBLEM(1, 1, 8, 16, 9000, LISTS(RANDOM, 8, 1, 0.05), .dlse = 1),  /* keys summed in slices */
+    /* exactly a chunk, all of it */
+    PROBLEM(1, 1, 40, 20, 96, LISTS(RANDOM, 20, 1, 1.0), .dlse = 1),
+    PROBLEM(1, 1, 40, 0, 50, LISTS(RANDOM, 4, 1, 0.5)), /* no queries */
+    PROBLEM(1, 1, 40, 50, 0, LISTS(RANDOM, 4, 1, 0.5)), /* no keys */
+};
+enum { LIST_PROBLEMS = sizeof list_problems / sizeof list_problems[0] };
+
+/* The same with virtual keys: list i with counts[(from + i) % n] of them. */
+static inline void with_virtual_keys(const int *counts, int n, int from, problem p[LIST_PROBLEMS])
+{
+    for (int i = 0; i < LIST_PROBLEMS; i++) {
+        p[i] = list_problems[i];
+        p[i].compensate = counts[(from + i) % n];
+    }
+}
+
 /* Buffers hold exactly what is needed, so that the address sanitizer sees a step outside. */
 typedef struct {
     const problem *p;

@@ -10,164 +10,13 @@
 /* ---- problems -------------------------------------------------------------------------------- */
 
 static const problem problems[] = {
-    {.batch = 1,
-     .heads = 1,
-     .dim = 8,
-     .tq = 1,
-     .tk = 1,
-     .dlse = 1}, /* the smallest: dq comes from dlse alone */
-    {.batch = 1,
-     .heads = 1,
-     .dim = 8,
-     .tq = 1,
-     .tk = 1,
-     .pattern = RANDOM,
-     .group = 1,
-     .unit = 1,
-     .density = 1.0,
-     .dlse = 1}, /* the same through a list */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 100,
-     .tk = 300,
-     .dlse = 1}, /* cross-attention, tails everywhere */
-    {.batch = 2,
-     .heads = 3,
-     .dim = 72,
-     .tq = 97,
-     .tk = 193,
-     .token_major = 1}, /* a head_dim no panel divides */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 128,
-     .tq = 200,
-     .tk = 200,
-     .token_major = 1,
-     .bf16 = 1,
-     .dlse = 1},                                               /* bf16 storage */
-    {.batch = 1, .heads = 1, .dim = 256, .tq = 65, .tk = 130}, /* the largest head_dim */
-    {.batch = 1, .heads = 1, .dim = 40, .tq = 50},             /* no keys */
-    {.batch = 1, .heads = 1, .dim = 40, .tk = 50},             /* no queries */
-    {.batch = 2,
-     .heads = 2,
-     .dim = 64,
-     .tq = 256,
-     .tk = 256,
-     .pattern = RANDOM,
-     .group = 64,
-     .unit = 64,
-     .density = 0.4,
-     .dlse = 1}, /* block masks */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 128,
-     .tq = 300,
-     .tk = 500,
-     .pattern = RANDOM,
-     .group = 128,
-     .unit = 64,
-     .density = 0.3,
-     .token_major = 1},
-    {.batch = 1,
-     .heads = 2,
-     .dim = 72,
-     .tq = 250,
-     .tk = 333,
-     .pattern = RANDOM,
-     .group = 100,
-     .unit = 16,
-     .density = 0.3,
-     .dlse = 1},
-    {.batch = 1,
-     .heads = 3,
-     .dim = 64,
-     .tq = 256,
-     .tk = 700,
-     .pattern = RANDOM,
-     .group = 64,
-     .unit = 1,
-     .density = 0.2,
-     .dlse = 1}, /* token lists */
-    {.batch = 2,
-     .heads = 2,
-     .dim = 128,
-     .tq = 130,
-     .tk = 1000,
-     .pattern = RANDOM,
-     .group = 64,
-     .unit = 1,
-     .density = 0.1,
-     .token_major = 1,
-     .bf16 = 1},
-    {.batch = 1,
-     .heads = 2,
-     .dim = 24,
-     .tq = 77,
-     .tk = 500,
-     .pattern = RANDOM,
-     .group = 5,
-     .unit = 1,
-     .density = 0.2,
-     .dlse = 1}, /* groups narrower than a vector */
-    {.batch = 1,
-     .heads = 1,
-     .dim = 16,
-     .tq = 40,
-     .tk = 90,
-     .pattern = RANDOM,
-     .group = 1,
-     .unit = 1,
-     .density = 0.3}, /* no grouping at all */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 600,
-     .tk = 300,
-     .pattern = RANDOM,
-     .group = 256,
-     .unit = 32,
-     .density = 0.5,
-     .dlse = 1}, /* groups cut into tiles */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 137,
-     .tk = 211,
-     .pattern = RANDOM,
-     .density = 0.4,
-     .dlse = 1}, /* bounds on both sides */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 128,
-     .tk = 256,
-     .pattern = EMPTY_ROWS,
-     .group = 16,
-     .unit = 8,
-     .density = 0.3,
-     .dlse = 1}, /* rows that see nothing */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 200,
-     .tk = 200,
-     .pattern = FULL,
-     .group = 64,
-     .unit = 8,
-     .density = 1.0,
-     .token_major = 1,
-     .dlse = 1},
-    {.batch = 1,
-     .heads = 1,
-     .dim = 64,
-     .tq = 96,
-     .tk = 2500,
-     .pattern = RANDOM,
-     .group = 64,
-     .unit = 1,
-     .density = 0.9,
-     .dlse = 1}, /* several ranges of keys */
+    PROBLEM(1, 1, 8, 1, 1, .dlse = 1),            /* the smallest: dq comes from dlse alone */
+    PROBLEM(1, 2, 64, 100, 300, .dlse = 1),       /* cross-attention, tails everywhere */
+    PROBLEM(2, 3, 72, 97, 193, .token_major = 1), /* a head_dim no panel divides */
+    PROBLEM(1, 2, 128, 200, 200, .token_major = 1, .bf16 = 1, .dlse = 1), /* bf16 storage */
+    PROBLEM(1, 1, 256, 65, 130),                                          /* the largest head_dim */
+    PROBLEM(1, 1, 40, 50, 0),                                             /* no keys */
+    PROBLEM(1, 1, 40, 0, 50),                                             /* no queries */
 };
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
@@ -175,6 +24,7 @@ static void attention_matches_the_reference_on_every_isa(void **state)
 {
     (void)state;
     check_on_every_isa(problems, PROBLEMS);
+    check_on_every_isa(list_problems, LIST_PROBLEMS);
 }
 
 /* ---- what must hold besides ------------------------------------------------------------------ */
@@ -184,12 +34,14 @@ static void every_number_of_threads_gives_the_same_bits(void **state)
     (void)state;
     for (int n = 0; n < PROBLEMS; n++)
         check_bits_of_any_threads(&problems[n]);
+    for (int n = 0; n < LIST_PROBLEMS; n++)
+        check_bits_of_any_threads(&list_problems[n]);
 }
 
 static void a_full_list_gives_the_bits_of_dense_attention(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem dense = {.batch = 1, .heads = 2, .dim = 64, .tq = 200, .tk = 300};
+    static const problem dense = PROBLEM(1, 2, 64, 200, 300);
     static const int32_t groups[] = {200, 64, 1}, units[] = {300, 32, 1};
     setting d = make(ctx, &dense);
     run(ctx, &d);
@@ -229,14 +81,7 @@ static tess_selection *half_of(tess_ctx *ctx, const problem *p, int half)
 static void merging_two_halves_equals_the_whole(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem p = {.batch = 2,
-                              .heads = 2,
-                              .dim = 64,
-                              .tq = 100,
-                              .tk = 260,
-                              .group = 16,
-                              .unit = 13,
-                              .density = 1.0};
+    static const problem p = PROBLEM(2, 2, 64, 100, 260);
     setting whole = make(ctx, &p), a = make(ctx, &p), b = make(ctx, &p);
     run(ctx, &whole);
     a.sel = half_of(ctx, &p, 0);
@@ -306,7 +151,7 @@ static void rows_between_heads_are_left_alone(void **state)
 static void a_nan_is_not_lost(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem p = {.batch = 1, .heads = 1, .dim = 16, .tq = 40, .tk = 50};
+    static const problem p = PROBLEM(1, 1, 16, 40, 50);
     /* One that arithmetic makes, and one with a payload, as a debugger or a file may put there. */
     static const uint32_t bits[] = {0x7fc00000, 0x7fc00001, 0xffc12345};
     for (int i = 0; i < 3; i++) {
@@ -322,7 +167,8 @@ static void a_nan_is_not_lost(void **state)
 static void the_steady_state_allocates_nothing(void **state)
 {
     tess_ctx *ctx = *state;
-    setting s = make(ctx, &problems[11]);
+    static const problem lists = PROBLEM(1, 3, 64, 256, 700, LISTS(RANDOM, 64, 1, 0.2), .dlse = 1);
+    setting s = make(ctx, &lists);
     tess_attn *attn = NULL;
     CHECK_OK(tess_attn_create(ctx, &s.shape, &attn));
     tess_ctx_info before, after;
@@ -351,7 +197,8 @@ static void a_long_call_can_be_stopped(void **state)
     tess_ctx *ctx = NULL;
     CHECK_OK(tess_ctx_create(
         &(tess_ctx_opts){.threads = 3, .progress = stop_after, .progress_user = &calls}, &ctx));
-    setting s = make(ctx, &problems[19]);
+    static const problem lists = PROBLEM(1, 1, 64, 96, 2500, LISTS(RANDOM, 64, 1, 0.9), .dlse = 1);
+    setting s = make(ctx, &lists);
     tess_attn *attn = NULL;
     CHECK_OK(tess_attn_create(ctx, &s.shape, &attn));
     CHECK_FAILS(tess_attn_forward(attn, s.sel, &s.vq, &s.vk, &s.vv, &s.vo, s.lse), TESS_ESTOPPED,
@@ -468,7 +315,7 @@ static int count_nan(const float *x, size_t n)
 /* 0 and -inf are for rows without keys; a NaN must not become one of them. */
 static void check_nan(tess_ctx *ctx)
 {
-    static const problem dense = {.batch = 1, .heads = 1, .dim = 64, .tq = 100, .tk = 150};
+    static const problem dense = PROBLEM(1, 1, 64, 100, 150);
     setting s = make(ctx, &dense);
     s.q[5 * 64 + 3] = NAN;
     run(ctx, &s);

@@ -3,225 +3,21 @@
  * and where the answer is known without it. */
 #include "attn_data.h"
 
-static const problem problems[] = {
-    {.batch = 1,
-     .heads = 1,
-     .dim = 8,
-     .tq = 1,
-     .tk = 1,
-     .pattern = RANDOM,
-     .group = 1,
-     .unit = 1,
-     .dlse = 1,
-     .compensate = 1}, /* the virtual key is the only one */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 128,
-     .tk = 256,
-     .pattern = EMPTY_ROWS,
-     .group = 16,
-     .unit = 8,
-     .density = 0.3,
-     .dlse = 1,
-     .compensate = 1}, /* lists with nothing in them */
-    {.batch = 2,
-     .heads = 2,
-     .dim = 48,
-     .tq = 100,
-     .tk = 512,
-     .pattern = RANDOM,
-     .group = 8,
-     .unit = 1,
-     .density = 0.125,
-     .token_major = 1,
-     .dlse = 1,
-     .compensate = 1}, /* small groups of single keys */
-    {.batch = 1,
-     .heads = 3,
-     .dim = 64,
-     .tq = 256,
-     .tk = 700,
-     .pattern = RANDOM,
-     .group = 64,
-     .unit = 1,
-     .density = 0.2,
-     .compensate = 1},
-    {.batch = 2,
-     .heads = 2,
-     .dim = 128,
-     .tq = 130,
-     .tk = 1000,
-     .pattern = RANDOM,
-     .group = 64,
-     .unit = 1,
-     .density = 0.1,
-     .token_major = 1,
-     .bf16 = 1,
-     .dlse = 1,
-     .compensate = 1}, /* bf16 storage */
-    {.batch = 1,
-     .heads = 1,
-     .dim = 256,
-     .tq = 65,
-     .tk = 400,
-     .pattern = RANDOM,
-     .group = 32,
-     .unit = 1,
-     .density = 0.5,
-     .dlse = 1,
-     .compensate = 1}, /* as many listed as dropped */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 72,
-     .tq = 97,
-     .tk = 300,
-     .pattern = RANDOM,
-     .group = 16,
-     .unit = 1,
-     .density = 0.9,
-     .dlse = 1,
-     .compensate = 1}, /* fewer dropped than listed */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 40,
-     .tq = 97,
-     .tk = 300,
-     .pattern = RANDOM,
-     .group = 16,
-     .unit = 1,
-     .density = 0.995,
-     .token_major = 1,
-     .bf16 = 1,
-     .compensate = 1}, /* a few dropped, some lists full */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 24,
-     .tq = 77,
-     .tk = 500,
-     .pattern = RANDOM,
-     .group = 5,
-     .unit = 1,
-     .density = 0.2,
-     .dlse = 1,
-     .compensate = 1}, /* groups narrower than a vector */
-    {.batch = 1,
-     .heads = 1,
-     .dim = 16,
-     .tq = 40,
-     .tk = 90,
-     .pattern = RANDOM,
-     .group = 1,
-     .unit = 1,
-     .density = 0.3,
-     .compensate = 1},
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 600,
-     .tk = 300,
-     .pattern = RANDOM,
-     .group = 256,
-     .unit = 32,
-     .density = 0.5,
-     .dlse = 1,
-     .compensate = 1}, /* groups cut into tiles */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 128,
-     .tq = 300,
-     .tk = 500,
-     .pattern = RANDOM,
-     .group = 128,
-     .unit = 64,
-     .density = 0.3,
-     .token_major = 1,
-     .compensate = 1}, /* the last unit is shorter */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 137,
-     .tk = 211,
-     .pattern = RANDOM,
-     .density = 0.4,
-     .dlse = 1,
-     .compensate = 1}, /* bounds on both sides */
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 137,
-     .tk = 211,
-     .pattern = RANDOM,
-     .density = 0.8,
-     .token_major = 1,
-     .bf16 = 1,
-     .dlse = 1,
-     .compensate = 1},
-    {.batch = 1,
-     .heads = 1,
-     .dim = 64,
-     .tq = 96,
-     .tk = 2500,
-     .pattern = RANDOM,
-     .group = 64,
-     .unit = 1,
-     .density = 0.3,
-     .dlse = 1,
-     .compensate = 1}, /* several ranges of keys */
-    {.batch = 1,
-     .heads = 1,
-     .dim = 8,
-     .tq = 16,
-     .tk = 9000,
-     .pattern = RANDOM,
-     .group = 8,
-     .unit = 1,
-     .density = 0.05,
-     .dlse = 1,
-     .compensate = 1}, /* keys summed in slices */
-    {.batch = 1,
-     .heads = 1,
-     .dim = 40,
-     .tq = 20,
-     .tk = 96,
-     .pattern = RANDOM,
-     .group = 20,
-     .unit = 1,
-     .density = 1.0,
-     .dlse = 1,
-     .compensate = 1}, /* exactly a chunk, all of it */
-    {.batch = 1,
-     .heads = 1,
-     .dim = 40,
-     .tk = 50,
-     .pattern = RANDOM,
-     .group = 4,
-     .unit = 1,
-     .density = 0.5,
-     .compensate = 1}, /* no queries */
-    {.batch = 1,
-     .heads = 1,
-     .dim = 40,
-     .tq = 50,
-     .pattern = RANDOM,
-     .group = 4,
-     .unit = 1,
-     .density = 0.5,
-     .compensate = 1}, /* no keys */
-};
-enum { PROBLEMS = sizeof problems / sizeof problems[0] };
-
 static void virtual_keys_match_the_reference_on_every_isa(void **state)
 {
     (void)state;
-    check_on_every_isa(problems, PROBLEMS);
+    problem p[LIST_PROBLEMS];
+    with_virtual_keys(&(int){1}, 1, 0, p);
+    check_on_every_isa(p, LIST_PROBLEMS);
 }
 
 static void every_number_of_threads_gives_the_same_bits(void **state)
 {
     (void)state;
-    for (int n = 0; n < PROBLEMS; n++)
-        check_bits_of_any_threads(&problems[n]);
+    problem p[LIST_PROBLEMS];
+    with_virtual_keys(&(int){1}, 1, 0, p);
+    for (int n = 0; n < LIST_PROBLEMS; n++)
+        check_bits_of_any_threads(&p[n]);
 }
 
 /* Full lists, and no selection: the same bits with and without, gradients included. */
@@ -229,30 +25,10 @@ static void what_drops_nothing_gives_the_bits_it_gives_without(void **state)
 {
     tess_ctx *ctx = *state;
     static const problem with[] = {
-        {.batch = 2,
-         .heads = 2,
-         .dim = 64,
-         .tq = 200,
-         .tk = 300,
-         .pattern = FULL,
-         .group = 64,
-         .unit = 1,
-         .density = 1.0,
-         .dlse = 1,
-         .compensate = 1},
-        {.batch = 1,
-         .heads = 2,
-         .dim = 48,
-         .tq = 100,
-         .tk = 130,
-         .pattern = FULL,
-         .group = 8,
-         .unit = 13,
-         .density = 1.0,
-         .token_major = 1,
-         .bf16 = 1,
-         .compensate = 1},
-        {.batch = 1, .heads = 2, .dim = 64, .tq = 100, .tk = 130, .dlse = 1, .compensate = 1},
+        PROBLEM(2, 2, 64, 200, 300, LISTS(FULL, 64, 1, 1.0), .dlse = 1, .compensate = 1),
+        PROBLEM(1, 2, 48, 100, 130, LISTS(FULL, 8, 13, 1.0), .token_major = 1, .bf16 = 1,
+                .compensate = 1),
+        PROBLEM(1, 2, 64, 100, 130, .dlse = 1, .compensate = 1),
     };
     for (int i = 0; i < 3; i++) {
         problem without = with[i];
@@ -273,16 +49,8 @@ static void equal_keys_are_replaced_without_loss(void **state)
 {
     tess_ctx *ctx = *state;
     enum { TQ = 40, TK = 300, D = 64, KEPT = 30 };
-    static const problem p = {.batch = 1,
-                              .heads = 1,
-                              .dim = D,
-                              .tq = TQ,
-                              .tk = TK,
-                              .pattern = RANDOM,
-                              .group = 8,
-                              .unit = 1,
-                              .dlse = 1,
-                              .compensate = 1};
+    static const problem p =
+        PROBLEM(1, 1, D, TQ, TK, LISTS(RANDOM, 8, 1, 0), .dlse = 1, .compensate = 1);
     setting s = make(ctx, &p), dense = make(ctx, &p);
     int64_t offsets[TQ / 8 + 1];
     int32_t indices[TQ / 8 * KEPT];
@@ -330,35 +98,9 @@ static void a_mean_far_from_zero_keeps_its_digits(void **state)
 {
     tess_ctx *ctx = *state;
     static const problem cases[] = {
-        {.batch = 1,
-         .heads = 1,
-         .dim = 64,
-         .tq = 16,
-         .tk = 3000,
-         .pattern = RANDOM,
-         .group = 16,
-         .unit = 1,
-         .density = 0.999,
-         .compensate = 1},
-        {.batch = 1,
-         .heads = 1,
-         .dim = 64,
-         .tq = 16,
-         .tk = 3000,
-         .pattern = RANDOM,
-         .group = 16,
-         .unit = 1,
-         .density = 0.45,
-         .compensate = 1},
-        {.batch = 1,
-         .heads = 1,
-         .dim = 64,
-         .tq = 16,
-         .tk = 3000,
-         .pattern = RANDOM,
-         .group = 16,
-         .unit = 1,
-         .compensate = 1},
+        PROBLEM(1, 1, 64, 16, 3000, LISTS(RANDOM, 16, 1, 0.999), .compensate = 1),
+        PROBLEM(1, 1, 64, 16, 3000, LISTS(RANDOM, 16, 1, 0.45), .compensate = 1),
+        PROBLEM(1, 1, 64, 16, 3000, LISTS(RANDOM, 16, 1, 0), .compensate = 1),
     };
     for (int i = 0; i < 3; i++) {
         setting s = make(ctx, &cases[i]);
@@ -389,16 +131,7 @@ static void what_is_taken_back_leaves_no_trace(void **state)
 {
     tess_ctx *ctx = *state;
     enum { TQ = 512, TK = 600, D = 32, EVERY = 60 };
-    static const problem p = {.batch = 1,
-                              .heads = 1,
-                              .dim = D,
-                              .tq = TQ,
-                              .tk = TK,
-                              .pattern = RANDOM,
-                              .group = 8,
-                              .unit = 1,
-                              .density = 0.1,
-                              .compensate = 1};
+    static const problem p = PROBLEM(1, 1, D, TQ, TK, LISTS(RANDOM, 8, 1, 0.1), .compensate = 1);
     setting s = make(ctx, &p);
     const int64_t groups = TQ / 8;
     uint8_t *mask = malloc((size_t)groups * TK);
@@ -428,15 +161,7 @@ static void what_is_taken_back_leaves_no_trace(void **state)
 static void a_nan_that_was_dropped_is_not_hidden(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem p = {.batch = 1,
-                              .heads = 1,
-                              .dim = 16,
-                              .tq = 16,
-                              .tk = 50,
-                              .pattern = RANDOM,
-                              .group = 8,
-                              .unit = 1,
-                              .compensate = 1};
+    static const problem p = PROBLEM(1, 1, 16, 16, 50, LISTS(RANDOM, 8, 1, 0), .compensate = 1);
     setting s = make(ctx, &p);
     s.k[7 * 16 + 3] = NAN;
     CHECK_OK(tess_selection_set_lists(s.sel, (int64_t[]){0, 1, 2}, (int32_t[]){0, 7}));
@@ -448,7 +173,9 @@ static void a_nan_that_was_dropped_is_not_hidden(void **state)
 static void the_second_backward_pass_allocates_nothing(void **state)
 {
     tess_ctx *ctx = *state;
-    setting s = make(ctx, &problems[2]);
+    static const problem small_groups = PROBLEM(2, 2, 48, 100, 512, LISTS(RANDOM, 8, 1, 0.125),
+                                                .token_major = 1, .dlse = 1, .compensate = 1);
+    setting s = make(ctx, &small_groups);
     tess_attn *attn = NULL;
     CHECK_OK(tess_attn_create(ctx, &s.shape, &attn));
     tess_ctx_info before, after;
@@ -492,23 +219,19 @@ static void clusters_match_the_reference_on_every_isa(void **state)
 {
     (void)state;
     for (int i = 0; i < (SANITIZED ? 1 : 4); i++) {
-        problem p[PROBLEMS];
-        for (int n = 0; n < PROBLEMS; n++) {
-            p[n] = problems[n];
-            p[n].compensate = cluster_counts[(i + n) % 4];
-        }
-        check_on_every_isa(p, PROBLEMS);
+        problem p[LIST_PROBLEMS];
+        with_virtual_keys(cluster_counts, 4, i, p);
+        check_on_every_isa(p, LIST_PROBLEMS);
     }
 }
 
 static void clusters_have_the_same_bits_for_any_threads(void **state)
 {
     (void)state;
-    for (int n = 0; n < PROBLEMS; n++) {
-        problem p = problems[n];
-        p.compensate = cluster_counts[n % 4];
-        check_bits_of_any_threads(&p);
-    }
+    problem p[LIST_PROBLEMS];
+    with_virtual_keys(cluster_counts, 4, 0, p);
+    for (int n = 0; n < LIST_PROBLEMS; n++)
+        check_bits_of_any_threads(&p[n]);
 }
 
 /* Gradients by k are summed over tiles, which dense attention has others of. */
@@ -516,17 +239,8 @@ static void full_lists_with_clusters_are_dense_attention(void **state)
 {
     tess_ctx *ctx = *state;
     for (int i = 0; i < 2; i++) {
-        const problem with = {.batch = 1,
-                              .heads = 2,
-                              .dim = 64,
-                              .tq = 200,
-                              .tk = 300,
-                              .pattern = i ? DENSE : FULL,
-                              .group = 64,
-                              .unit = 1,
-                              .density = 1.0,
-                              .dlse = 1,
-                              .compensate = 32};
+        const problem with = PROBLEM(1, 2, 64, 200, 300, LISTS(i ? DENSE : FULL, 64, 1, 1.0),
+                                     .dlse = 1, .compensate = 32);
         problem without = with;
         without.compensate = 0;
         setting a = make(ctx, &with), b = make(ctx, &without);
@@ -551,17 +265,8 @@ static void full_lists_with_clusters_are_dense_attention(void **state)
 static void gradients_hold_at_scores_of_eighty(void **state)
 {
     tess_ctx *ctx = *state;
-    const problem p = {.batch = 1,
-                       .heads = 2,
-                       .dim = 64,
-                       .tq = 128,
-                       .tk = 500,
-                       .pattern = RANDOM,
-                       .group = 16,
-                       .unit = 1,
-                       .density = 0.1,
-                       .dlse = 1,
-                       .compensate = 8};
+    const problem p =
+        PROBLEM(1, 2, 64, 128, 500, LISTS(RANDOM, 16, 1, 0.1), .dlse = 1, .compensate = 8);
     setting s = make(ctx, &p);
     double most = 0;
     for (int64_t i = 0; i < 2 * 128 * 64; i++)
@@ -593,16 +298,7 @@ static void bunches_of_keys_are_replaced_without_loss(void **state)
 {
     tess_ctx *ctx = *state;
     enum { TQ = 32, TK = 400, D = 32, KEPT = 20 };
-    problem p = {.batch = 1,
-                 .heads = 1,
-                 .dim = D,
-                 .tq = TQ,
-                 .tk = TK,
-                 .pattern = RANDOM,
-                 .group = 8,
-                 .unit = 1,
-                 .compensate = 32},
-            all = p;
+    problem p = PROBLEM(1, 1, D, TQ, TK, LISTS(RANDOM, 8, 1, 0), .compensate = 32), all = p;
     all.pattern = DENSE;
     double off[2];
     for (int one = 0; one < 2; one++) {
@@ -637,16 +333,7 @@ static void one_dropped_row_of_a_cluster_keeps_its_digits(void **state)
 {
     tess_ctx *ctx = *state;
     enum { TK = 3000, D = 64, LOST = 1234 };
-    const problem p = {.batch = 1,
-                       .heads = 1,
-                       .dim = D,
-                       .tq = 16,
-                       .tk = TK,
-                       .pattern = RANDOM,
-                       .group = 16,
-                       .unit = 1,
-                       .density = 1.0,
-                       .compensate = 2};
+    const problem p = PROBLEM(1, 1, D, 16, TK, LISTS(RANDOM, 16, 1, 1.0), .compensate = 2);
     setting s = make(ctx, &p);
     int32_t indices[TK - 1];
     for (int j = 0; j < TK - 1; j++)

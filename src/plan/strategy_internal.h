@@ -4,7 +4,7 @@
  *   traffic.c     rows that ranks exchange, exactly as an executor would
  *   price*.c      bytes, nanoseconds and memory of a layer from them, and their bounds
  *   candidate.c   the candidates, and the layer of one: heads, blocks, cuts
- *   strategy.c    all of them priced, the best, and what is stored of the others
+ *   strategy*.c   all of them priced, the best, and what is stored of the others
  *   explain.c     why each loser lost
  *   reuse.c       whether a plan still serves
  */
@@ -214,5 +214,30 @@ void tess__candidate_reason(const tess__task *task, const tess_candidate *c,
 /* Negative where a is better than b: time, then bytes, then degrees; without a cluster imbalance in
  * steps of one percent, then bytes, then degrees. */
 int tess__candidate_order(const tess__task *task, const tess_candidate *a, const tess_candidate *b);
+
+/* ---- strategy_layer.c ------------------------------------------------------------------------ */
+
+/* The search for the best candidate of one layer. */
+typedef struct {
+    tess__task *task;
+    int at;
+    tess_candidate *list; /* (n) of this layer */
+    int n;
+    char (*why)[TESS_REASON_BYTES]; /* (n): "" until a reason is known */
+    uint8_t *bounded;               /* (n): ns, rho and bytes are lower bounds */
+    uint8_t *settled;               /* (n): planned, or never will be */
+    uint8_t *closer;                /* (n): its bound is as close as it gets */
+    tess__even_rings rings;
+    int *split;        /* (n): which of the splits of heads it has */
+    int n_splits;      /* one for each U and method */
+    uint8_t *is_split; /* (n_splits): group_of is valid for this layer */
+    int32_t *group_of; /* (n_splits, heads) */
+    int best;          /* -1: none */
+    tess__arena arena; /* holds the best layer */
+    tess_plan_layer layer;
+} tess__layer_search;
+
+/* Tries all, stores the best layer in the plan, and gives every candidate its reason. */
+tess_status tess__strategy_layer(tess__layer_search *search, const char *who, tess_plan *plan);
 
 #endif

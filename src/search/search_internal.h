@@ -93,4 +93,57 @@ tess_status tess__search_parse(tess_ctx *ctx, const char *name, const char *text
 tess_status tess__search_save(tess_ctx *ctx, const char *path, const tess__search_state *state);
 void tess__search_state_free(tess_ctx *ctx, tess__search_state *state);
 
+/* ---- the search ------------------------------------------------------------------------------ */
+
+enum { TESS__SEARCH_BLOCK = 2048, TESS__SEARCH_BATCH = 64 };
+
+/* What the first half of a run says of a combination. */
+typedef struct {
+    int64_t number;
+    int refused, gpus;
+    double bound, key; /* seconds; what it is ranked by */
+    double lacking;    /* bytes above the limit */
+} tess__probe;
+
+/* Of one thread: its simulator, and the scenario whose layers that holds. */
+typedef struct {
+    tess_sim *sim;
+    tess_scenario last;
+    int has_last;
+} tess__search_worker;
+
+struct tess_search {
+    tess_ctx *ctx;
+    tess_search_opts opts;
+    tess__space space;
+    tess__ranking ranking;
+    tess_search_info info;
+    tess_cluster **clusters;
+    const char **cluster_names;
+    int64_t n_clusters;
+    tess__search_worker *workers;
+    int n_workers;
+    tess__probe *probes;
+    tess__probe **sorted;
+    tess_search_point *batch;
+    int *batch_ok;
+    int64_t next, saved_ns;
+    char hash[20];
+};
+
+/* search_blocks.c: memory and time of the next n valid combinations, of which what matters is
+ * ranked; n at most TESS__SEARCH_BLOCK. */
+tess_status tess__search_block(tess_search *search, int64_t n);
+
+/* Simulates one combination. */
+tess_status tess__search_simulate(const tess_search *search, tess__search_worker *worker,
+                                  int64_t number, tess_search_point *point);
+
+/* Bytes that the memory of a GPU may take. */
+double tess__search_limit(const tess_search *search, double capacity);
+
+/* search_resume.c: goes on where a checkpoint of the same search ended; writes one. */
+tess_status tess__search_resume(tess_search *search);
+tess_status tess__search_keep(tess_search *search, int64_t now);
+
 #endif

@@ -129,6 +129,26 @@ typedef struct {
 void tess__mix_price_of(tess__mix_lay *lay, int step, tess_traffic *traffic, int64_t *ns,
                         tess__mix_price *price);
 
+/* ---- mix_best.c ------------------------------------------------------------------------------ */
+
+typedef struct {
+    tess__mix_lay lay;
+    tess_traffic *traffic; /* (3 * ranks) */
+    int64_t *ns;           /* (ranks) */
+    int64_t *by_tokens;    /* (n) */
+    double *times;         /* (ranks) */
+    tess__mix_price tried, best;
+    int64_t n_best; /* parts of the best; 0: none yet */
+} tess__mix_scratch;
+
+/* For steps of at most `most` clips. */
+tess_status tess__mix_scratch_make(tess__arena *arena, const tess__mix_rules *rules, int64_t most,
+                                   tess__mix_scratch *scratch);
+
+/* The best laying of the clips of scratch->lay. EINVAL: they do not fit. */
+tess_status tess__mix_step_plan(const char *who, tess_ctx *ctx, tess__mix_scratch *scratch,
+                                int step);
+
 /* Bytes that a rank holds of a clip: its tokens, and where the clip is cut, the rows of q, k, v and
  * o that its attention gathers (heads: those it has a share of). */
 static inline double tess__mix_held(const tess__mix_rules *rules, double tokens, double q_rows,

@@ -13,9 +13,10 @@ from typing import Any, Optional, Union
 import numpy as np
 
 from . import _lib
-from ._lib import ArgumentError, NULL, check, context, ffi, floats, lib, make, number, rows_of, view_of
+from ._lib import ArgumentError, NULL, check, context, ffi, floats, integer, lib, make, number, rows_of, view_of
 from ._selection import Selection
 
+COMPENSATE_MAX = 64  # as include/tessera/attn.h says
 _KEPT = 16  # objects of a thread: 0.6 MiB for each thread of the context at head_dim 128
 
 
@@ -29,12 +30,15 @@ _kept = _Kept()
 
 
 def attention_object(batch: int, heads: int, seq_q: int, seq_k: int, head_dim: int, scale: Optional[float] = None,
-                     compensate: bool = False, threads: Optional[int] = None) -> Any:
+                     compensate: int = 0, threads: Optional[int] = None) -> Any:
     """The tess_attn of this shape for the calling thread, made when it is first asked for."""
     threads = _lib._threads if threads is None else threads
     key = (batch, heads, seq_q, seq_k, head_dim, scale, compensate, threads)
     objects = _kept.objects
-    found = objects.get(key)
+    try:
+        found = objects.get(key)
+    except TypeError:  # unhashable: no number, as is said below
+        found = None
     if found is not None:
         objects.move_to_end(key)
         return found
@@ -45,7 +49,7 @@ def attention_object(batch: int, heads: int, seq_q: int, seq_k: int, head_dim: i
         if not 0.0 < number("scale", scale) < float("inf"):
             raise ArgumentError(f"scale is {scale}, must be positive and finite, or None for 1 / sqrt(head_dim)")
         shape.scale = scale
-    shape.compensate = bool(compensate)
+    shape.compensate = integer("compensate", compensate, 0, COMPENSATE_MAX)
     found = ffi.gc(make("tess_attn", lib.tess_attn_create, context(threads), shape), lib.tess_attn_destroy)
     objects[key] = found
     if len(objects) > _KEPT:
@@ -89,12 +93,13 @@ def _like(name: str, array: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, selection: Optional[Selection] = None,
               scale: Optional[float] = None, return_lse: bool = False,
-              compensate: bool = False) -> Union[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+              compensate: int = 0) -> Union[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """softmax(scale q k^T, restricted to the selection) v, exactly; without a selection dense attention.
 
     q: (batch, heads, queries, head_dim), k, v: (batch, heads, keys, head_dim), float32, head_dim a multiple of 8 up to
     256. Strides are any: views of (batch, tokens, heads, head_dim) are taken without a copy, as long as the elements of
-    a row are neighbours. scale: None for 1 / sqrt(head_dim). compensate: a virtual key stands for those a list leaves out.
+    a row are neighbours. scale: None for 1 / sqrt(head_dim). compensate: virtual keys that stand for those a list leaves
+    out: 1 (or True) for their mean, 2..64 for the means of so many clusters of keys, 0 for none.
 
     Returns o of the shape of q, and with return_lse (o, lse), lse (batch, heads, queries): the log of the softmax's sum,
     natural. A query without keys has o = 0 and lse = -inf. The same bits for every number of threads. Other Python
@@ -108,7 +113,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, selection: Optional[S
     """
     q, k, v = rows_of("q", q), rows_of("k", k), rows_of("v", v)
     batch, heads, seq_q, seq_k, head_dim = _shape_of(q, k, v)
-    attn = attention_object(batch, heads, seq_q, seq_k, head_dim, scale, bool(compensate))
+    attn = attention_object(batch, heads, seq_q, seq_k, head_dim, scale, compensate)
     o = np.empty(q.shape, np.float32)
     lse = np.empty((batch, heads, seq_q), np.float32) if return_lse else None
     views = _kept.views.pop() if _kept.views else _new_views()
@@ -121,7 +126,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, selection: Optional[S
 def attention_backward(do: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, o: np.ndarray, lse: np.ndarray,
                        selection: Optional[Selection] = None, scale: Optional[float] = None,
                        dlse: Optional[np.ndarray] = None,
-                       compensate: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+                       compensate: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gradients (dq, dk, dv) of a loss whose gradients by the results of attention() are do and, if lse is used, dlse.
 
     do, o: the shape of q; lse, dlse: (batch, heads, queries); all float32. Other arguments as attention() had them. A
@@ -135,7 +140,7 @@ def attention_backward(do: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarr
             raise ArgumentError(f"{name} has the shape {array.shape}, must be that of q, {q.shape}")
     lse = _like("lse", lse, (batch, heads, seq_q))
     dlse = None if dlse is None else _like("dlse", dlse, (batch, heads, seq_q))
-    attn = attention_object(batch, heads, seq_q, seq_k, head_dim, scale, bool(compensate))
+    attn = attention_object(batch, heads, seq_q, seq_k, head_dim, scale, compensate)
     gradients = tuple(np.empty(x.shape, np.float32) for x in (q, k, v))
     views = _kept.views.pop() if _kept.views else _new_views()
     for array, view in zip((q, k, v, o, do, *gradients), views):

@@ -2,7 +2,6 @@
 """_formats.py - selections as the arrays that kernels of other projects take, and back."""
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -124,6 +123,7 @@ def _axis_mask(count: int, window: int) -> np.ndarray:
 def _sta_windows(strategy, step: int, layer: int) -> np.ndarray:
     """(heads, 3) windows: given as such, or of a step and layer of a strategy file, {"step_layer_head": [t, h, w]}."""
     if isinstance(strategy, (str, os.PathLike)):
+        import json  # not above: it would be a fifth of the time of import tessera
         with open(strategy, encoding="utf-8") as file:
             strategy = json.load(file)
     if isinstance(strategy, dict):

@@ -9,6 +9,7 @@ their context, so the order in which an interpreter frees them at its end does n
 """
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from typing import Any, Optional
@@ -156,8 +157,8 @@ def context(threads: Optional[int] = None) -> Any:
 def integer(name: str, value: Any, low: int, high: int) -> int:
     """The value as int, if it is one within the range."""
     try:
-        number = value.__index__()
-    except AttributeError:
+        number = int(value) if isinstance(value, np.bool_) else operator.index(value)
+    except TypeError:
         raise ArgumentTypeError(f"{name} is {value!r}, must be an integer") from None
     if not low <= number <= high:
         raise ArgumentError(f"{name} is {number}, must be {low}..{high}")

@@ -51,7 +51,6 @@ def _set_option(opts, name: str, value: Any, layers: int, kept: list) -> None:
         setattr(opts, name, number(name, value))
     else:
         bits = 8 * ffi.sizeof(_FIELDS[name])
-        value = int(value) if isinstance(value, (bool, np.bool_)) else value
         setattr(opts, name, integer(name, value, -2**(bits - 1), 2**(bits - 1) - 1))
 
 

@@ -47,6 +47,23 @@ class Attention(unittest.TestCase):
         none = tessera.Selection.from_mask(np.zeros((2, 4, 4), bool), 16, 16, 64)
         np.testing.assert_allclose(tessera.attention(q, k, v, none, compensate=True)[0, 0, 5], v[0, 0].mean(0), atol=1e-6)
 
+    def test_virtual_keys_of_clusters_stand_for_equal_keys_exactly(self):
+        # Keys and values of 4 kinds: 4 clusters lose nothing, and their mean alone does.
+        pick = np.random.default_rng(1).integers(0, 4, 128)
+        k, v = (np.ascontiguousarray(np.broadcast_to(3 * draw(seed, 4, 16)[pick], (1, 2, 128, 16))) for seed in (2, 3))
+        q = draw(1, 1, 2, 128, 16)
+        selection = tessera.random(heads=2, seq_q=128, q_block=16, k_block=16, density=0.25)
+        (o, lse), (want, want_lse) = (tessera.attention(q, k, v, *more, return_lse=True) for more in ((selection,), ()))
+        self.assertGreater(np.abs(o - want).max(), 0.1)
+        self.assertGreater(np.abs(tessera.attention(q, k, v, selection, compensate=1) - want).max(), 0.1)
+        o, lse = tessera.attention(q, k, v, selection, return_lse=True, compensate=4)
+        np.testing.assert_allclose(o, want, atol=10 * TOLERANCE)  # values up to 10 here
+        np.testing.assert_allclose(lse, want_lse, atol=10 * TOLERANCE)
+        dq = tessera.attention_backward(v, q, k, v, o, lse, selection, compensate=4)[0]
+        np.testing.assert_allclose(dq, dense_backward(v, q, k, v)[0], atol=1e-3)  # values up to 100
+        np.testing.assert_array_equal(tessera.attention(q, k, v, selection, compensate=True),
+                                      tessera.attention(q, k, v, selection, compensate=np.int64(1)))
+
     def test_python_threads_share_a_selection(self):
         selection, _, mask = random_selection(5)
         q, k, v = draw(1, 2, 3, 150, 32), draw(2, 2, 3, 130, 32), draw(3, 2, 3, 130, 32)
@@ -92,6 +109,10 @@ class Attention(unittest.TestCase):
             "the selection's tokens_q is 150, must be 64": lambda: tessera.attention(q, q, q, selection),
             "selection is a list, must be a Selection": lambda: tessera.attention(q, k, k, [1]),
             "scale is -1, must be positive": lambda: tessera.attention(q, k, k, scale=-1),
+            "scale is 'x', must be a number": lambda: tessera.attention(q, k, k, scale="x"),
+            "compensate is 65, must be 0..64": lambda: tessera.attention(q, k, k, compensate=65),
+            "compensate is 0.5, must be an integer": lambda: tessera.attention(q, k, k, compensate=0.5),
+            r"compensate is \[1\], must be an integer": lambda: tessera.attention(q, k, k, compensate=[1]),
             "lse has the shape": lambda: tessera.attention_backward(q, q, k, k, q, q),
             "lse is of float64": lambda: tessera.attention_backward(q, q, k, k, q, np.zeros((2, 3, 64))),
             "do has the shape": lambda: tessera.attention_backward(q[:1], q, k, k, q, q[..., 0]),

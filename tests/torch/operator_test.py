@@ -91,19 +91,45 @@ class Operator(unittest.TestCase):
         o.sum().backward()
         self.assertTrue(bool(q.grad.isfinite().all()))
 
+    def test_compensation_is_that_of_the_arrays(self):
+        selection = random_selection(np.random.default_rng(12), 1, 2, 64, 64, 16, 16)
+        q, k, v, do = (torch.randn(1, 2, 64, 16) for _ in range(4))
+        for count in (0, 1, True, 4, 64):
+            grad = [x.clone().requires_grad_() for x in (q, k, v)]
+            o, lse = tt.sparse_attention(*grad, selection, return_lse=True, compensate=count)
+            arrays = [x.numpy() for x in (q, k, v)]
+            want_o, want_lse = tessera.attention(*arrays, selection, return_lse=True, compensate=count)
+            np.testing.assert_array_equal(o.detach().numpy(), want_o)
+            for got, want in zip(torch.autograd.grad(o, grad, do),
+                                 tessera.attention_backward(do.numpy(), *arrays, want_o, want_lse, selection, compensate=count)):
+                np.testing.assert_array_equal(got.numpy(), want)
+
+    def test_derivatives_that_are_not_there_are_refused(self):
+        q = torch.randn(1, 2, 32, 16)
+        x = q.clone().requires_grad_()
+        gradient, = torch.autograd.grad(tt.sparse_attention(x, x, x).square().sum(), x, create_graph=True)
+        plain, = torch.autograd.grad(tt.sparse_attention(x, x, x).square().sum(), x)
+        self.assertTrue(torch.equal(gradient, plain))
+        with self.assertRaisesRegex(NotImplementedError, "create_graph: the gradients of tessera's attention cannot be differentiated again"):
+            torch.autograd.grad(gradient.sum(), x)
+        with self.assertRaisesRegex(NotImplementedError, "has no forward-mode derivative"):
+            torch.func.jvp(lambda x: tt.sparse_attention(x, x, x), (q,), (q,))
+        with self.assertRaisesRegex(NotImplementedError, "inside a transform of torch.func"):
+            torch.func.grad(lambda x: tt.sparse_attention(x, x, x).sum())(q)
+
     def test_opcheck(self):
         selection = random_selection(np.random.default_rng(3), 1, 2, 48, 48, 16, 16)
         for dtype in (torch.float32, torch.bfloat16):
             for head_dim in (16, 12):
                 q, k, v = (torch.randn(1, 48, 2, head_dim).to(dtype).transpose(1, 2).requires_grad_(dtype == torch.float32) for _ in range(3))
-                torch.library.opcheck(torch.ops.tessera.attend.default, (q, k, v, tt.handle(selection), 0.25, False))
-        torch.library.opcheck(torch.ops.tessera.attend.default, (q, k, v, None, 0.25, True))
+                torch.library.opcheck(torch.ops.tessera.attend.default, (q, k, v, tt.handle(selection), 0.25, 0))
+        torch.library.opcheck(torch.ops.tessera.attend.default, (q, k, v, None, 0.25, 1))
 
     def test_gradcheck(self):
         selection = random_selection(np.random.default_rng(4), 1, 2, 24, 24, 8, 8, 0.6)
         q, k, v = (torch.randn(1, 2, 24, 8, requires_grad=True) for _ in range(3))
         number = tt.handle(selection)
-        self.assertTrue(torch.autograd.gradcheck(lambda *x: torch.ops.tessera.attend(*x, number, 0.3, False)[0], (q, k, v),
+        self.assertTrue(torch.autograd.gradcheck(lambda *x: torch.ops.tessera.attend(*x, number, 0.3, 0)[0], (q, k, v),
                                                  eps=1e-2, atol=2e-3, rtol=1e-2, fast_mode=True))
 
     def test_the_handle_owns_its_selection_until_backward(self):
@@ -114,7 +140,7 @@ class Operator(unittest.TestCase):
         number = tt.handle(random_selection(np.random.default_rng(6), 1, 2, 48, 48, 16, 16)).clone()
         gc.collect()
         with self.assertRaisesRegex(ValueError, "handle is of a selection that no longer exists"):
-            torch.ops.tessera.attend(q, q, q, number, 0.25, False)
+            torch.ops.tessera.attend(q, q, q, number, 0.25, 0)
 
     def test_new_selections_do_not_compile_again(self):
         graphs = []
@@ -124,13 +150,13 @@ class Operator(unittest.TestCase):
             return graph.forward
 
         q = torch.randn(1, 2, 48, 16)
-        compiled = torch.compile(lambda x, n: torch.ops.tessera.attend(x * 2, x, x, n, 0.25, False)[0] + 1, backend=count, fullgraph=True)
+        compiled = torch.compile(lambda x, n: torch.ops.tessera.attend(x * 2, x, x, n, 0.25, 0)[0] + 1, backend=count, fullgraph=True)
         for seed in range(4):
             selection = random_selection(np.random.default_rng(seed), 1, 2, 48, 48, 16, 16)
             got = compiled(q, tt.handle(selection))
             self.assertTrue(torch.equal(got, tt.sparse_attention(q * 2, q, q, selection, scale=0.25) + 1))
         self.assertEqual(len(graphs), 1)
-        trained = torch.compile(lambda x, n: torch.ops.tessera.attend(x, x, x, n, 0.25, False)[0], backend="aot_eager", fullgraph=True)
+        trained = torch.compile(lambda x, n: torch.ops.tessera.attend(x, x, x, n, 0.25, 0)[0], backend="aot_eager", fullgraph=True)
         x, y = q.clone().requires_grad_(), q.clone().requires_grad_()
         trained(x, tt.handle(selection)).square().sum().backward()
         tt.sparse_attention(y, y, y, selection, scale=0.25).square().sum().backward()
@@ -144,6 +170,11 @@ class Operator(unittest.TestCase):
                 ("must all be of float32", lambda: tt.sparse_attention(q, q.half(), q)),
                 ("head_dim of 264, must be 1..256", lambda: tt.sparse_attention(*[torch.randn(1, 1, 4, 264)] * 3)),
                 ("selection is a list, must be", lambda: tt.sparse_attention(q, q, q, [1])),
+                ("q is a ndarray, must be a torch.Tensor", lambda: tt.sparse_attention(q.numpy(), q, q)),
+                ("scale is 0, must be positive and finite", lambda: tt.sparse_attention(q, q, q, scale=0)),
+                ("scale is 'x', must be a number", lambda: tt.sparse_attention(q, q, q, scale="x")),
+                ("compensate is 65, must be 0..64", lambda: tt.sparse_attention(q, q, q, compensate=65)),
+                ("compensate is 0.5, must be an integer", lambda: tt.sparse_attention(q, q, q, compensate=0.5)),
                 ("q is on meta, must be on the CPU", lambda: tt.sparse_attention(*[q.to("meta")] * 3))):
             with self.assertRaisesRegex((ValueError, TypeError), sentence):
                 call()
@@ -169,12 +200,25 @@ for i, got in enumerate(torch.utils.data.DataLoader(Samples(), batch_size=None, 
     assert torch.equal(got, want[i]), i
 """)
 
+    def test_import_does_not_import_the_compiler(self):
+        self.run_python("""
+import sys, time, torch
+began = time.process_time()
+import tessera.torch as tt
+seconds = time.process_time() - began
+q = torch.randn(1, 2, 16, 8, requires_grad=True)
+tt.sparse_attention(q, q, q).sum().backward()
+tt.compute_perm(torch.ones(4), 2)
+loaded = [name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules]
+assert not loaded and seconds < 0.5, (loaded, seconds)
+""")
+
     def test_exit_with_a_graph_that_has_not_run_backward(self):
         self.run_python("""
 import torch, tessera, tessera.torch as tt
 q = torch.randn(1, 2, 512, 16, requires_grad=True)
 number = tt.handle(tessera.random(heads=2, seq_q=512, q_block=64, k_block=64, density=.5))
-o = torch.ops.tessera.attend(q, q, q, number, 0.25, False)[0]
+o = torch.ops.tessera.attend(q, q, q, number, 0.25, 0)[0]
 class Cycle: pass
 cycle = Cycle(); cycle.itself = cycle; cycle.o = o; cycle.number = number
 """)

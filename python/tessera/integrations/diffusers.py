@@ -30,6 +30,7 @@ from .._plan import Plan
 from .._selection import Selection
 from ..torch._executor import PlanExecutor
 from ..torch._flex import flex_kernel
+from ..torch._library import define
 from ..torch._operator import attend as attend_operator, handle as handle_of, selection_of
 from . import _sharding
 
@@ -48,14 +49,12 @@ class VerifyError(Error, AssertionError):
     """A layer does not compute what its selection says."""
 
 
-@torch.library.custom_op("tessera::select", mutates_args=())
-def _select(q: Tensor, k: Tensor, adapter: int, layer: int) -> Tensor:
+def _run_selector(q: Tensor, k: Tensor, adapter: int, layer: int) -> Tensor:
     return _adapters[adapter]._select(q, k, layer)
 
 
-@_select.register_fake
-def _(q, k, adapter, layer):
-    return torch.empty(1, dtype=torch.int64)
+_select = define("select(Tensor q, Tensor k, int adapter, int layer) -> Tensor", _run_selector,
+                 lambda q, k, adapter, layer: torch.empty(1, dtype=torch.int64))
 
 
 def _rotate(x, cos, sin):
@@ -183,7 +182,7 @@ class Adapter:
             return self.kernel(q, k, v, selection_of(number))
         if self.kernel == "flex" or self.kernel == "auto" and q.device.type != "cpu":
             return flex_kernel(q, k, v, selection_of(number), train=torch.is_grad_enabled())[0]
-        return attend_operator(q.float(), k.float(), v.float(), number, 1 / math.sqrt(q.shape[-1]), False)[0]
+        return attend_operator(q.float(), k.float(), v.float(), number, 1 / math.sqrt(q.shape[-1]), 0)[0]
 
     def _attend(self, layer, q, k, v):
         """(batch, tokens, heads, head_dim) in and out."""

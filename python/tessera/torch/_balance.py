@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """_balance.py - an order of heads that gives every rank as many heads and nearly as much work."""
+from __future__ import annotations
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from .._lib import NULL, ArgumentError, check, context, copy_of, ffi, int64s, lib, make
+from ._library import define
 
 _SCALE = 1 << 30  # of the largest cost: costs become integers, on which all ranks decide alike
 
@@ -22,8 +25,7 @@ def _groups(weights: np.ndarray, ranks: int) -> np.ndarray:
     return copy_of(layer.head_group, len(weights), np.int32)
 
 
-@torch.library.custom_op("tessera::head_perm", mutates_args=())
-def _head_perm(cost: Tensor, world_size: int) -> Tensor:
+def _balanced(cost: Tensor, world_size: int) -> Tensor:
     if cost.dim() != 1:
         raise ArgumentError(f"cost has the shape {tuple(cost.shape)}, must be (heads)")
     heads = cost.shape[0]
@@ -37,9 +39,8 @@ def _head_perm(cost: Tensor, world_size: int) -> Tensor:
     return torch.from_numpy(np.argsort(_groups(weights, world_size), kind="stable")).to(cost.device)
 
 
-@_head_perm.register_fake
-def _(cost, world_size):
-    return cost.new_empty(cost.shape, dtype=torch.long)
+_head_perm = define("head_perm(Tensor cost, int world_size) -> Tensor", _balanced,
+                    lambda cost, world_size: cost.new_empty(cost.shape, dtype=torch.long))
 
 
 def compute_perm(cost: Tensor, world_size: int) -> Tensor:

@@ -24,6 +24,7 @@ from .._lib import ArgumentError, ArgumentTypeError
 from .._plan import Plan
 from .._selection import Selection
 from ._flex import flex_kernel
+from ._library import untraced
 from ._operator import attend as attend_operator, handle
 
 Attend = Callable[[int, np.ndarray, np.ndarray, Tensor, Tensor, Tensor], Union[Tensor, "tuple[Tensor, Tensor]"]]
@@ -240,12 +241,12 @@ class PlanExecutor:
     @staticmethod
     def _kernel(q, k, v, selection, number):
         if q.device.type == "cpu":
-            return attend_operator(q.float(), k.float(), v.float(), number, 1 / math.sqrt(q.shape[-1]), False)
+            return attend_operator(q.float(), k.float(), v.float(), number, 1 / math.sqrt(q.shape[-1]), 0)
         return flex_kernel(q, k, v, selection, train=torch.is_grad_enabled())
 
     # ---- the layer ----------------------------------------------------------------------------------------------
 
-    @torch.compiler.disable  # collectives of uneven splits: a compiled model has a graph break here
+    @untraced  # collectives of uneven splits: a compiled model has a graph break here
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, attend: Optional[Attend] = None,
                  return_lse: bool = False) -> Union[Tensor, tuple[Tensor, Tensor]]:
         rows = int(self.bounds[self.rank + 1] - self.bounds[self.rank])

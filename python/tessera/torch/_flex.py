@@ -8,18 +8,19 @@ FlexAttention ignores the lists and goes by mask_mod alone.
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Optional, Sequence, Union
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from .._lib import ArgumentError, ArgumentTypeError, integer
 from .._selection import Selection
 
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
 Device = Union[str, torch.device]
-_HAS_Q_BLOCKS = "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters
-_HAS_AUX = "return_aux" in inspect.signature(flex_attention).parameters
 
 
 def _options(block: Sequence[int], device: Device) -> dict[str, Any]:
@@ -65,7 +66,8 @@ def _block_mask(mask: Tensor, block: tuple[int, int], seq: tuple[int, int], trai
     def selected(b, h, q, k):
         return mask[b if batch > 1 else 0, h if heads > 1 else 0, q // block[0], k // block[1]]
 
-    more = {"compute_q_blocks": train} if _HAS_Q_BLOCKS else {}
+    from torch.nn.attention.flex_attention import BlockMask  # not above: it takes 0.5 s
+    more = {"compute_q_blocks": train} if "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters else {}
     # Compiled for CPUs the C++ does not build if one tensor is two arguments: hence a copy of the indices.
     return BlockMask.from_kv_blocks(torch.zeros_like(counts), indices.clone(), counts, indices, BLOCK_SIZE=block,
                                     mask_mod=selected, seq_lengths=seq, **more)
@@ -140,15 +142,18 @@ def _any_blocks(selection: Selection, device: Device) -> BlockMask:
     def selected(b, h, q, k):
         return mask[b, h, q_block[q], k_block[k]]
 
+    from torch.nn.attention.flex_attention import create_block_mask
     return create_block_mask(selected, *mask.shape[:2], *selection.tokens, device=device)
 
 
 def flex_kernel(q: Tensor, k: Tensor, v: Tensor, selection: Optional[Selection] = None, scale: Optional[float] = None,
-                train: bool = False, kernel: Callable = flex_attention) -> tuple[Tensor, Tensor]:
+                train: bool = False, kernel: Optional[Callable[..., Any]] = None) -> tuple[Tensor, Tensor]:
     """(o, lse) of FlexAttention over a selection with blocks of any bounds: what PlanExecutor runs on GPUs.
 
-    kernel: flex_attention, or torch.compile of it. Blocks of one size go by to_flex; others cost a dense mask of tokens.
+    kernel: torch.compile of flex_attention; None for flex_attention itself. Blocks of one size go by to_flex; others cost a dense mask of tokens.
     """
+    from torch.nn.attention import flex_attention as flex
+    kernel = flex.flex_attention if kernel is None else kernel
     block_mask, options = None, {}
     if selection is not None:
         try:
@@ -156,8 +161,7 @@ def flex_kernel(q: Tensor, k: Tensor, v: Tensor, selection: Optional[Selection] 
         except ArgumentError:
             block_mask = _any_blocks(selection, q.device)
     more = {"block_mask": block_mask, "kernel_options": options or None, "scale": scale}
-    if _HAS_AUX:
-        from torch.nn.attention.flex_attention import AuxRequest
-        o, aux = kernel(q, k, v, return_aux=AuxRequest(lse=True), **more)
+    if hasattr(flex, "AuxRequest"):
+        o, aux = kernel(q, k, v, return_aux=flex.AuxRequest(lse=True), **more)
         return o, aux.lse
     return kernel(q, k, v, return_lse=True, **more)

@@ -10,36 +10,43 @@ again. Inside, the number is looked up among the selections that live.
 The kernels compute in fp32 on CPUs. Tensors of bf16 and fp16 are widened on the way in and rounded on the way out;
 head_dim is padded with zeros to a multiple of 8, which changes neither scores nor outputs.
 """
+from __future__ import annotations
+
 import itertools
 import math
+import struct
 import threading
 import weakref
-from typing import Optional, Tuple, Union
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, Union
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from .._attention import attention_object
-from .._lib import NULL, ArgumentError, ArgumentTypeError, check, ffi, lib
+from .._attention import COMPENSATE_MAX, attention_object
+from .._lib import NULL, ArgumentError, ArgumentTypeError, UnsupportedError, check, ffi, integer, lib, number
 from .._selection import Selection
+from ._library import LIBRARY, define, untraced
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _HEAD_DIM_MAX = 256
 
 # ---- handles ---------------------------------------------------------------------------------------------------------
 
-_numbers = weakref.WeakKeyDictionary()  # selection -> number
-_selections = weakref.WeakValueDictionary()  # number -> selection
+_numbers: weakref.WeakKeyDictionary[Selection, int] = weakref.WeakKeyDictionary()
+_selections: weakref.WeakValueDictionary[int, Selection] = weakref.WeakValueDictionary()
 _next_number = itertools.count(1)
 
 
 class _Owner(np.ndarray):
     """The array of a handle; its attribute keeps the selection, and the tensor's storage keeps the array."""
+    selection: Selection
 
 
-@torch.compiler.disable
+@untraced
 def handle(selection: Optional[Selection]) -> Optional[Tensor]:
     """The selection as the operator takes it: an int64 tensor of one element that owns it. None gives None: dense.
 
@@ -48,7 +55,7 @@ def handle(selection: Optional[Selection]) -> Optional[Tensor]:
     >>> import numpy as np, torch, tessera, tessera.torch
     >>> s = tessera.Selection.from_mask(np.eye(2, dtype=bool)[None], 16, 16, 32)
     >>> q = torch.ones(1, 1, 32, 8)
-    >>> o, lse = torch.ops.tessera.attend(q, q, q, tessera.torch.handle(s), 8 ** -0.5, False)
+    >>> o, lse = torch.ops.tessera.attend(q, q, q, tessera.torch.handle(s), 8 ** -0.5, 0)
     >>> o.shape, lse.shape
     (torch.Size([1, 1, 32, 8]), torch.Size([1, 1, 32]))
     """
@@ -79,24 +86,38 @@ def selection_of(handle: Optional[Tensor]) -> Optional[Selection]:
 
 # ---- the operator ----------------------------------------------------------------------------------------------------
 
+_OFFSETS = [ffi.offsetof("tess_view", name) for name in ("data", "stride_b", "stride_h", "stride_s")]
+_VIEW_SIZE = ffi.sizeof("tess_view")
+_pack_pointer, _pack_strides = struct.Struct("=Q").pack_into, struct.Struct("=qqq").pack_into
+assert _OFFSETS[2:] == [_OFFSETS[1] + 8, _OFFSETS[1] + 16]  # the three strides are neighbours
+
+
 class _Views(threading.local):
-    def __init__(self):
-        self.views = [ffi.new("tess_view *") for _ in range(8)]
+    """Structs for the arguments of a call, zero where they are not set; written as bytes, for an assignment to a field costs
+    as much as half of an allocation of PyTorch."""
+
+    def __init__(self) -> None:
+        self.array = ffi.new("tess_view[8]")
+        self.bytes = ffi.buffer(self.array)
+        self.views = [self.array + i for i in range(8)]
         self.saved = ffi.new("tess_attn_saved *")
+        self.saved.q, self.saved.k, self.saved.v, self.saved.o = self.views[:4]
+
+    def fill(self, tensors: Sequence[Tensor]) -> list[Any]:
+        """Views of these tensors."""
+        at, into = 0, self.bytes
+        for tensor in tensors:
+            b, h, s, _ = tensor.stride()
+            _pack_pointer(into, at + _OFFSETS[0], tensor.data_ptr())
+            _pack_strides(into, at + _OFFSETS[1], b, h, s)
+            at += _VIEW_SIZE
+        return self.views
 
 
 _kept = _Views()
 
 
-def _view(i: int, tensor: Tensor):
-    """The thread's view number i over a tensor."""
-    view = _kept.views[i]
-    view.data = ffi.cast("void *", tensor.data_ptr())
-    view.stride_b, view.stride_h, view.stride_s, _ = tensor.stride()
-    return view
-
-
-def _floats(tensor):
+def _floats(tensor: Tensor) -> Any:
     return ffi.cast("float *", tensor.data_ptr())
 
 
@@ -124,12 +145,12 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ArgumentTypeError(f"q, k and v are of {q.dtype}, {k.dtype} and {v.dtype}, must all be of float32, bfloat16 or float16")
 
 
-def _object(q, k, head_dim, scale, compensate):
+def _object(q: Tensor, k: Tensor, head_dim: int, scale: float, compensate: int) -> Any:
     batch, heads, seq_q, _ = q.shape
     return attention_object(batch, heads, seq_q, k.shape[2], head_dim, scale, compensate, torch.get_num_threads())
 
 
-def _result(like: Tensor, pad: int) -> Tuple[Tensor, Tensor]:
+def _result(like: Tensor, pad: int) -> tuple[Tensor, Tensor]:
     """Where the kernel writes a result of the strides of `like`: (result, buffer for the kernel)."""
     result = torch.empty_like(like)
     if pad == 0 and result.dtype == torch.float32 and result.stride(3) == 1:
@@ -144,74 +165,101 @@ def _finish(result: Tensor, buffer: Tensor) -> Tensor:
     return result
 
 
-@torch.library.custom_op("tessera::attend", mutates_args=(), device_types="cpu")
-def attend(q: Tensor, k: Tensor, v: Tensor, handle: Optional[Tensor], scale: float, compensate: bool) -> Tuple[Tensor, Tensor]:
+def _forward(q: Tensor, k: Tensor, v: Tensor, handle: Optional[Tensor], scale: float, compensate: int) -> tuple[Tensor, Tensor]:
     _check_shapes(q, k, v)
     selection = selection_of(handle)
     head_dim = q.shape[3]
     pad = -head_dim % 8
     o, buffer = _result(q, pad)
     q, k, v = _as_kernel(q, pad), _as_kernel(k, pad), _as_kernel(v, pad)
-    lse = torch.empty(q.shape[:3], dtype=torch.float32)
+    lse = q.new_empty(q.shape[:3])
+    views = _kept.fill((q, k, v, buffer))
     check(lib.tess_attn_forward(_object(q, k, head_dim + pad, scale, compensate), NULL if selection is None else selection._p,
-                                _view(0, q), _view(1, k), _view(2, v), _view(3, buffer), _floats(lse)))
-    return _finish(o, buffer), lse
+                                views[0], views[1], views[2], views[3], _floats(lse)))
+    return (o if buffer is o else _finish(o, buffer)), lse
 
 
-@attend.register_fake
-def _(q, k, v, handle, scale, compensate):
-    return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
-
-
-@torch.library.custom_op("tessera::attend_backward", mutates_args=(), device_types="cpu")
-def attend_backward(do: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
-                    handle: Optional[Tensor], scale: float, compensate: bool) -> Tuple[Tensor, Tensor, Tensor]:
+def _backward(do: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
+              handle: Optional[Tensor], scale: float, compensate: int) -> tuple[Tensor, Tensor, Tensor]:
     selection = selection_of(handle)
     head_dim = q.shape[3]
     pad = -head_dim % 8
-    results = [_result(x, pad) for x in (q, k, v)]
-    do, q, k, v, o = (_as_kernel(x, pad) for x in (do, q, k, v, o))
+    (dq, buffer_q), (dk, buffer_k), (dv, buffer_v) = _result(q, pad), _result(k, pad), _result(v, pad)
+    q, k, v, o, do = _as_kernel(q, pad), _as_kernel(k, pad), _as_kernel(v, pad), _as_kernel(o, pad), _as_kernel(do, pad)
     lse = lse.contiguous()
     dlse = None if dlse is None else dlse.float().contiguous()
-    saved = _kept.saved
-    saved.q, saved.k, saved.v, saved.o = _view(0, q), _view(1, k), _view(2, v), _view(3, o)
+    views, saved = _kept.fill((q, k, v, o, do, buffer_q, buffer_k, buffer_v)), _kept.saved
     saved.lse = _floats(lse)
     check(lib.tess_attn_backward(_object(q, k, head_dim + pad, scale, compensate), NULL if selection is None else selection._p,
-                                 saved, _view(4, do), NULL if dlse is None else _floats(dlse),
-                                 *(_view(5 + i, buffer) for i, (_, buffer) in enumerate(results))))
-    return tuple(_finish(*x) for x in results)
+                                 saved, views[4], NULL if dlse is None else _floats(dlse), views[5], views[6], views[7]))
+    return _finish(dq, buffer_q), _finish(dk, buffer_k), _finish(dv, buffer_v)
 
 
-@attend_backward.register_fake
-def _(do, dlse, q, k, v, o, lse, handle, scale, compensate):
-    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+attend = define("attend(Tensor q, Tensor k, Tensor v, Tensor? handle, float scale, int compensate) -> (Tensor, Tensor)", _forward,
+                lambda q, k, v, handle, scale, compensate: (torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)), "CPU")
+attend_backward = define("attend_backward(Tensor do, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor? handle, "
+                         "float scale, int compensate) -> (Tensor, Tensor, Tensor)", _backward,
+                         lambda do, dlse, q, k, v, *rest: (torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)), "CPU")
 
 
-def _setup_context(ctx, inputs, output):
-    q, k, v, number, ctx.scale, ctx.compensate = inputs
-    ctx.set_materialize_grads(False)  # else lse always has a gradient
-    ctx.save_for_backward(q, k, v, *output, number)
+class _Once(torch.autograd.Function):
+    """The backward pass where its own gradients are recorded (create_graph): it has none."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
+        with torch._C._AutoDispatchBelowAutograd():
+            return attend_backward(*given)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Optional[Tensor]) -> Any:
+        raise UnsupportedError("create_graph: the gradients of tessera's attention cannot be differentiated again")
 
 
-def _backward(ctx, do, dlse):
-    if do is None and dlse is None:
-        return None, None, None, None, None, None
-    q, k, v, o, lse, number = ctx.saved_tensors
-    do = torch.zeros_like(o) if do is None else do
-    return (*attend_backward(do, dlse, q, k, v, o, lse, number, ctx.scale, ctx.compensate), None, None, None)
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, handle: Optional[Tensor], scale: float,
+                compensate: int) -> tuple[Tensor, Tensor]:
+        with torch._C._AutoDispatchBelowAutograd():
+            o, lse = attend(q, k, v, handle, scale, compensate)
+        ctx.scale, ctx.compensate = scale, compensate
+        ctx.set_materialize_grads(False)  # else lse always has a gradient
+        ctx.save_for_backward(q, k, v, o, lse, handle)
+        return o, lse
+
+    @staticmethod
+    def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
+        if do is None and dlse is None:
+            return None, None, None, None, None, None
+        q, k, v, o, lse, handle = ctx.saved_tensors
+        do = torch.zeros_like(o) if do is None else do
+        given = do, dlse, q, k, v, o, lse, handle, ctx.scale, ctx.compensate
+        dq, dk, dv = _Once.apply(*given) if torch.is_grad_enabled() else attend_backward(*given)
+        return dq, dk, dv, None, None, None
 
 
-attend.register_autograd(_backward, setup_context=_setup_context)
+def _autograd(q: Tensor, k: Tensor, v: Tensor, handle: Optional[Tensor], scale: float, compensate: int) -> Any:
+    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in (q, k, v)):
+        raise UnsupportedError("q, k or v has a tangent, but this operator has no forward-mode derivative: use backward()")
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        if torch._C._are_functorch_transforms_active():
+            raise UnsupportedError("q, k or v is inside a transform of torch.func, which this operator has no rule for: use torch.autograd")
+        return _Attend.apply(q, k, v, handle, scale, compensate)
+    with torch._C._AutoDispatchBelowAutograd():
+        return attend(q, k, v, handle, scale, compensate)
+
+
+LIBRARY.impl("attend", _autograd, "Autograd")
 
 
 def sparse_attention(q: Tensor, k: Tensor, v: Tensor, selection: Union[Selection, Tensor, None] = None,
                      scale: Optional[float] = None, return_lse: bool = False,
-                     compensate: bool = False) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+                     compensate: int = 0) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale q k^T, restricted to the selection) v, exactly, with gradients; without a selection dense attention.
 
     q: (batch, heads, queries, head_dim), k, v: (batch, heads, keys, head_dim), all float32, bfloat16 or float16 on the
     CPU, of any strides; head_dim up to 256. selection: a tessera.Selection of that batch and those heads, or its handle.
-    scale: None for 1 / sqrt(head_dim). compensate: a virtual key stands for the keys that a list leaves out.
+    scale: None for 1 / sqrt(head_dim). compensate: virtual keys that stand for those a list leaves out, as of
+    tessera.attention.
 
     Returns o of the shape and dtype of q; with return_lse (o, lse), lse float32 (batch, heads, queries), natural log; a
     query without keys has o = 0 and lse = -inf. Both have gradients. Computed in fp32; the backward pass of bf16 and fp16
@@ -224,6 +272,13 @@ def sparse_attention(q: Tensor, k: Tensor, v: Tensor, selection: Union[Selection
     >>> q.grad.shape
     torch.Size([1, 2, 100, 12])
     """
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(tensor, Tensor):
+            raise ArgumentTypeError(f"{name} is a {type(tensor).__name__}, must be a torch.Tensor; tessera.attention takes NumPy arrays")
+    if scale is not None and not 0.0 < number("scale", scale) < math.inf:
+        raise ArgumentError(f"scale is {scale}, must be positive and finite, or None for 1 / sqrt(head_dim)")
+    if compensate.__class__ is not int:
+        compensate = integer("compensate", compensate, 0, COMPENSATE_MAX)
     if q.device.type != "cpu":
         raise ArgumentError(f"q is on {q.device}, must be on the CPU; tessera.torch.to_flex has a selection for FlexAttention there")
     dtype = q.dtype

@@ -120,7 +120,7 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, selection: Optional[S
     check(lib.tess_attn_forward(attn, _pointer(selection), view_of(q, views[0]), view_of(k, views[1]),
                                 view_of(v, views[2]), view_of(o, views[3]), NULL if lse is None else floats(lse)))
     _kept.views.append(views)
-    return (o, lse) if return_lse else o
+    return o if lse is None else (o, lse)
 
 
 def attention_backward(do: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, o: np.ndarray, lse: np.ndarray,
@@ -141,7 +141,7 @@ def attention_backward(do: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarr
     lse = _like("lse", lse, (batch, heads, seq_q))
     dlse = None if dlse is None else _like("dlse", dlse, (batch, heads, seq_q))
     attn = attention_object(batch, heads, seq_q, seq_k, head_dim, scale, compensate)
-    gradients = tuple(np.empty(x.shape, np.float32) for x in (q, k, v))
+    gradients: tuple[np.ndarray, np.ndarray, np.ndarray] = tuple(np.empty(x.shape, np.float32) for x in (q, k, v))  # type: ignore[assignment]
     views = _kept.views.pop() if _kept.views else _new_views()
     for array, view in zip((q, k, v, o, do, *gradients), views):
         view_of(array, view)

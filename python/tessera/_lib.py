@@ -26,7 +26,7 @@ if getattr(_package, "DISTRIBUTION", None) != "tessera-dit":
                       "tessera-dit")
 
 try:
-    from ._decl import abi, ffi
+    from ._decl import abi, ffi  # type: ignore[import-not-found]  # made by the build
 except ImportError as error:
     if "_decl" not in str(error):
         raise ImportError(f"tessera: cffi cannot be imported ({error}): pip install cffi, or Debian's python3-cffi") from error

@@ -76,7 +76,8 @@ def plan(source: Source, ranks: int, *, tokens: Optional[int] = None, block: Opt
     if not isinstance(method, str):
         raise ArgumentTypeError(f"method is {method!r}, must be a string")
     work = work_of(source, tokens, block, cluster is not None, step)
-    opts, kept = ffi.new("tess_plan_opts *", _DEFAULTS[0]), []
+    kept: list[np.ndarray] = []
+    opts = ffi.new("tess_plan_opts *", _DEFAULTS[0])
     opts.ranks = integer("ranks", ranks, 1, 65536)
     if method != "auto":
         check(lib.tess_strategy_parse(method.encode(), opts.ranks, ffi.addressof(opts, "strategy")))
@@ -188,7 +189,8 @@ class Plan:
     def candidates(self, layer: int) -> list[Candidate]:
         """What was tried for the layer, as a list of Candidate; empty for a plan from a file."""
         self._layer(layer)
-        found, c = [], ffi.new("tess_candidate *")
+        found: list[Candidate] = []
+        c = ffi.new("tess_candidate *")
         while lib.tess_plan_candidate(self._p, layer, len(found), c) == lib.TESS_OK:
             found.append(Candidate(_strategy_text(c.strategy), c.ns, c.compute_ns, c.comm_ns, c.rho, c.kv_copies, c.bytes,
                                    c.memory, bool(c.chosen), ffi.string(c.reason).decode()))
@@ -208,7 +210,7 @@ class Plan:
         By the imbalance (replan_above, or 1.1), with a cluster by the losses of the steps since the plan was made:
         carried_ns is that of the verdict before.
         """
-        work = work_of(source, *self._shape, self._cluster != NULL)
+        work = work_of(source, self._shape[0], self._shape[1], self._cluster != NULL)
         opts = self._opts
         if opts is None:
             opts = ffi.new("tess_plan_opts *", _DEFAULTS[0])

@@ -84,7 +84,7 @@ class Selection:
         if mask.ndim not in (3, 4):
             raise ArgumentError(f"mask has the shape {mask.shape}, must be ([batch,] heads, query blocks, key blocks)")
         mask = mask[None] if mask.ndim == 3 else mask
-        shape, kept = sel_shape(*mask.shape[:2], seq_q, seq_q if seq_k is None else seq_k, q_block, k_block)
+        shape, kept = sel_shape(mask.shape[0], mask.shape[1], seq_q, seq_q if seq_k is None else seq_k, q_block, k_block)
         for have, want, word, tokens in ((mask.shape[2], shape.n_q, "query", shape.tokens_q),
                                          (mask.shape[3], shape.n_k, "key", shape.tokens_k)):
             if have != want:
@@ -164,9 +164,9 @@ class Selection:
         """The boolean mask (batch, heads, query blocks, key blocks); of tokens instead of blocks if asked for."""
         offsets, indices = self.lists()
         batch, heads, n_q, n_k = self.shape
-        mask = np.zeros((batch * heads * n_q, n_k), bool)
-        mask[np.repeat(np.arange(len(mask)), np.diff(offsets)), indices] = True
-        mask = mask.reshape(batch, heads, n_q, n_k)
+        rows = np.zeros((batch * heads * n_q, n_k), bool)
+        rows[np.repeat(np.arange(len(rows)), np.diff(offsets)), indices] = True
+        mask: np.ndarray = rows.reshape(batch, heads, n_q, n_k)
         if tokens:
             bounds_q, bounds_k = self.bounds
             mask = np.repeat(np.repeat(mask, np.diff(bounds_q), axis=2), np.diff(bounds_k), axis=3)

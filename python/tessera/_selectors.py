@@ -44,7 +44,7 @@ def _budget(given, heads: int, density: Budget, keys: Budget, mass: Optional[flo
     budget = given.budget
     if mass is not None:
         budget.mass = number("mass", mass)
-    elif np.ndim(density if keys is None else keys) == 0:
+    elif np.ndim(np.asarray(density if keys is None else keys)) == 0:
         if keys is not None:
             budget.keys = integer("keys", keys, 1, TOKENS_MAX)
         elif not 0.0 < number("density", density) <= 1.0:
@@ -83,7 +83,7 @@ def _scored(kind, q, k, q_block, k_block, density, keys, mass, scale, lse=None, 
         if proxy not in words:
             raise ArgumentError(f"proxy is {proxy!r}, must be mean, centre or softmax")
         opts.proxy = words[proxy]
-    shape, bounds = sel_shape(*q.shape[:2], q.shape[2], k.shape[2], q_block, k_block)
+    shape, bounds = sel_shape(q.shape[0], q.shape[1], q.shape[2], k.shape[2], q_block, k_block)
     kept = fill_qk(given, q, k, shape, scale)
     if lse is not None:
         lse = np.ascontiguousarray(lse, np.float32)

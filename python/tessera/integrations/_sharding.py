@@ -7,7 +7,8 @@ diffusers' hooks find those tensors; here they are cut at any bounds, over any p
 """
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
@@ -41,7 +42,7 @@ class _Gather(torch.autograd.Function):
 
 class _SplitHook(ContextParallelSplitHook):
     def __init__(self, metadata, bounds: Sequence[int], rank: int):
-        super().__init__(metadata, None)
+        super().__init__(metadata, None)  # type: ignore[arg-type]  # the configuration is for diffusers' own collectives
         self.bounds, self.rank = bounds, rank
 
     def _prepare_cp_input(self, x: Tensor, cp_input) -> Tensor:
@@ -56,14 +57,15 @@ class _SplitHook(ContextParallelSplitHook):
 
 class _GatherHook(ContextParallelGatherHook):
     def __init__(self, metadata, bounds: Sequence[int], group):
-        super().__init__(metadata, None)
+        super().__init__(metadata, None)  # type: ignore[arg-type]  # the configuration is for diffusers' own collectives
         self.bounds, self.group = bounds, group
 
     def post_forward(self, module: nn.Module, output: Tensor) -> Tensor:
-        return _Gather.apply(output, self.metadata[0].gather_dim, self.bounds, self.group)
+        metadata: Any = self.metadata
+        return _Gather.apply(output, metadata[0].gather_dim, self.bounds, self.group)
 
 
-def _places(model: nn.Module):
+def _places(model: Any) -> Iterator[tuple[str, Any, Any]]:
     """(name, module, what is split or gathered there). Text is left whole: cross attention runs on every rank."""
     for name, what in model._cp_plan.items():
         if isinstance(what, dict):
@@ -72,7 +74,7 @@ def _places(model: nn.Module):
             yield name, _get_submodule_by_name(model, name), what
 
 
-def install(model: nn.Module, bounds: Sequence[int], group: Optional[dist.ProcessGroup]) -> None:
+def install(model: Any, bounds: Sequence[int], group: Optional[dist.ProcessGroup]) -> None:
     """Splits the sequence of a model's calls: rank r of the group computes the tokens bounds[r]..bounds[r + 1] - 1."""
     rank, bounds = dist.get_rank(group), [int(b) for b in bounds]
     for name, module, what in _places(model):
@@ -80,7 +82,7 @@ def install(model: nn.Module, bounds: Sequence[int], group: Optional[dist.Proces
         HookRegistry.check_if_exists_or_initialize(module).register_hook(hook, _NAME.format(name))
 
 
-def remove(model: nn.Module) -> None:
+def remove(model: Any) -> None:
     """Removes what install has put there."""
     for name, module, _ in _places(model):
         HookRegistry.check_if_exists_or_initialize(module).remove_hook(_NAME.format(name))

@@ -13,6 +13,8 @@ A step is a call of the transformer, counted from 0. The selector runs inside an
 the selection's handle: torch.compile traces a model as one graph, and new selections do not compile again. In the
 recomputation of gradient checkpointing the selection of the forward pass is used again.
 """
+from __future__ import annotations
+
 import itertools
 import math
 import time
@@ -41,7 +43,7 @@ _KERNELS = ("auto", "tessera", "flex")
 _SPOT_CHECKS = 16  # recall is measured in every 16th sparse call of a layer, from the first
 _VERIFY_ROWS = 64  # queries of each head that verify() computes
 
-_adapters = weakref.WeakValueDictionary()  # number -> Adapter
+_adapters: weakref.WeakValueDictionary[int, Adapter] = weakref.WeakValueDictionary()
 _next_adapter = itertools.count(1)
 
 
@@ -122,14 +124,18 @@ def _recall(q, k, selection):
 class Adapter:
     """What enable() and shard() return."""
 
-    def __init__(self, transformer: WanTransformer3DModel, selector: Optional[Selector],
+    def __init__(self, transformer: Any, selector: Optional[Selector],
                  executors: Optional[Sequence[Callable]], kernel: Kernel, layers: Iterable[int]):
         self.transformer, self.selector, self.kernel = transformer, selector, kernel
         self.executors = None if executors is None else list(executors)
         self._number = next(_next_adapter)
         _adapters[self._number] = self
-        self._stock, self._layers, self._selections, self._seen = {}, {}, {}, set()
-        self._verify, self._tolerance = set(), 0.0
+        self._stock: dict[int, Any] = {}
+        self._layers: dict[int, dict[str, Any]] = {}
+        self._selections: dict[int, Tensor] = {}
+        self._seen: set[int] = set()
+        self._verify: set[int] = set()
+        self._tolerance: Optional[float] = None
         self.step, self._sharded = -1, False
         for layer in layers:
             attn = transformer.blocks[layer].attn1
@@ -264,6 +270,14 @@ class Adapter:
             self._sharded = False
 
 
+def _model_of(transformer: Any) -> Any:
+    """The model, also of one that torch.compile has wrapped."""
+    model = getattr(transformer, "_orig_mod", transformer)
+    if not isinstance(model, WanTransformer3DModel):
+        raise ArgumentTypeError(f"transformer is a {type(model).__name__}, must be a WanTransformer3DModel")
+    return model
+
+
 def enable(transformer: torch.nn.Module, selector: Optional[Selector] = None, *, executors: Optional[Sequence[Callable]] = None,
            kernel: Kernel = "auto", layers: Optional[Iterable[int]] = None) -> Adapter:
     """Puts sparse self attention into a WanTransformer3DModel and returns its handle: report, verify, disable.
@@ -274,9 +288,7 @@ def enable(transformer: torch.nn.Module, selector: Optional[Selector] = None, *,
     FlexAttention on GPUs), "tessera", "flex", or a function (q, k, v, selection) -> o of (batch, heads, tokens, head_dim).
     layers: numbers of the layers; None for all. Cross attention is not changed.
     """
-    model = getattr(transformer, "_orig_mod", transformer)
-    if not isinstance(model, WanTransformer3DModel):
-        raise ArgumentTypeError(f"transformer is a {type(model).__name__}, must be a WanTransformer3DModel")
+    model = _model_of(transformer)
     if not callable(kernel) and kernel not in _KERNELS:
         raise ArgumentError(f"kernel is {kernel!r}, must be \"auto\", \"tessera\", \"flex\" or a function (q, k, v, selection) -> o")
     if selector is not None and not callable(selector):
@@ -302,9 +314,7 @@ def shard(transformer: torch.nn.Module, plan: Plan, group: Optional[torch.distri
     rank's share of the sequence begins; None for even shares. In training every rank computes the loss over the whole
     output, and gradients of parameters are to be summed over the ranks. disable() removes all of it.
     """
-    model = getattr(transformer, "_orig_mod", transformer)
-    if not isinstance(model, WanTransformer3DModel):
-        raise ArgumentTypeError(f"transformer is a {type(model).__name__}, must be a WanTransformer3DModel")
+    model = _model_of(transformer)
     count, heads = len(model.blocks), model.config.num_attention_heads
     if (plan.layers, plan.heads) != (count, heads):
         raise ArgumentError(f"plan is of {plan.layers} layers with {plan.heads} heads, must be of {count} with {heads} as the transformer")
@@ -312,6 +322,6 @@ def shard(transformer: torch.nn.Module, plan: Plan, group: Optional[torch.distri
         raise ArgumentError(f"selections has {len(selections)} elements, must have one for each of the {count} layers")
     executors = [PlanExecutor(plan, layer, group, bounds, None if selections is None else selections[layer]) for layer in range(count)]
     adapter = enable(model, executors=executors)
-    _sharding.install(model, executors[0].bounds, group)
+    _sharding.install(model, executors[0].bounds.tolist(), group)
     adapter._sharded = True
     return adapter

@@ -60,7 +60,7 @@ class DensityRecorder:
         """Adds the densities of a layer's heads at a step."""
         key = integer("step", step, 0, 2**31 - 1), integer("layer", layer, 0, 65535)
         density = head_densities(source)
-        total, n = self._sums.get(key, (0.0, 0))
+        total, n = self._sums.get(key, (np.zeros(len(density)), 0))
         if n and len(total) != len(density):
             raise ArgumentError(f"source has {len(density)} heads, must have {len(total)} as layer {layer} had before")
         self._sums[key] = total + density, n + 1

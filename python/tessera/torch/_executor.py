@@ -57,10 +57,10 @@ class _Route:
 
     def index(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """(rows to send, order of received rows) on the device."""
-        found = self._index.get(device)
-        if found is None:
-            found = self._index[device] = tuple(x.to(device) for x in self._index[torch.device("cpu")])
-        return found
+        if device not in self._index:
+            send, order = self._index[torch.device("cpu")]
+            self._index[device] = send.to(device), order.to(device)
+        return self._index[device]
 
 
 def _merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -136,7 +136,7 @@ class PlanExecutor:
         if selection is not None and not isinstance(selection, Selection):
             raise ArgumentTypeError(f"selection is a {type(selection).__name__}, must be a tessera.Selection or None")
         self.selection = selection
-        self._handles = {}
+        self._handles: dict[tuple[int, int], list[tuple]] = {}
         self.bytes_sent = 0
 
     def _is_permutation(self) -> bool:
@@ -153,7 +153,8 @@ class PlanExecutor:
         send, order = route.index(rows.device)
         self.bytes_sent += route.away * rows.shape[1] * rows.element_size()
         received = rows.new_empty(sum(route.recvs), rows.shape[1])
-        return dist_nn.all_to_all_single(received, rows[send], *route.splits, group=self.group)[order]
+        recvs, sends = route.splits
+        return dist_nn.all_to_all_single(received, rows[send], recvs, sends, group=self.group)[order]
 
     def _pass_on(self, keys: Tensor, step: int) -> Tensor:
         """The keys that the rank holds at the next step of the ring."""
@@ -186,7 +187,7 @@ class PlanExecutor:
         key = step, batch
         found = self._handles.get(key)
         if found is None:
-            groups = {}
+            groups: dict[tuple, list[tuple]] = {}
             for share in self._shares(step):
                 number, slot, _, _, k_rows = share
                 part, shape = None, (slot.q_rows, k_rows)
@@ -262,7 +263,7 @@ class PlanExecutor:
 
         queries = self._move(fold(q), self._q)
         keys = self._move(torch.cat([fold(k), fold(v)], 1), self._kv)
-        received, results = [queries, keys], {}
+        received, results = [queries, keys], dict[int, tuple]()
         for step in range(self.exchange.ring.steps):
             if attend is None:
                 self._compute(queries, keys, step, batch, results, self._kernel)

@@ -50,7 +50,7 @@ def _block_of(selection: Selection) -> tuple[int, int]:
                 raise ArgumentError(f"selection has {name} blocks of several sizes, FlexAttention takes one size, a shorter block "
                                     "at the end: selection.coarsen makes such")
         block.append(size)
-    return tuple(block)
+    return block[0], block[1]
 
 
 def _lists(mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ def _block_mask(mask: Tensor, block: tuple[int, int], seq: tuple[int, int], trai
         return mask[b if batch > 1 else 0, h if heads > 1 else 0, q // block[0], k // block[1]]
 
     from torch.nn.attention.flex_attention import BlockMask  # not above: it takes 0.5 s
-    more = {"compute_q_blocks": train} if "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters else {}
+    more: dict[str, Any] = {"compute_q_blocks": train} if "compute_q_blocks" in inspect.signature(BlockMask.from_kv_blocks).parameters else {}
     # Compiled for CPUs the C++ does not build if one tensor is two arguments: hence a copy of the indices.
     return BlockMask.from_kv_blocks(torch.zeros_like(counts), indices.clone(), counts, indices, BLOCK_SIZE=block,
                                     mask_mod=selected, seq_lengths=seq, **more)
@@ -105,9 +105,12 @@ class FlexMask:
         shape = tuple(shape)
         if len(shape) not in (3, 4):
             raise ArgumentError(f"shape is {shape}, must be (batch, heads, queries, keys) or (batch, heads, tokens)")
-        self.shape = tuple(integer("shape", n, 1, 2**31 - 1) for n in (shape if len(shape) == 4 else (*shape, shape[-1])))
+        batch, heads, queries, keys = (integer("shape", n, 1, 2**31 - 1) for n in (shape if len(shape) == 4 else (*shape, shape[-1])))
+        self.shape = batch, heads, queries, keys
         sides = block if isinstance(block, (tuple, list)) else (block, block)
-        self.block = tuple(integer("block", b, 1, 2**31 - 1) for b in sides)
+        if len(sides) != 2:
+            raise ArgumentError(f"block is {block!r}, must be one number or (q_block, k_block)")
+        self.block = integer("block", sides[0], 1, 2**31 - 1), integer("block", sides[1], 1, 2**31 - 1)
         _check_block(self.block, device)
         self._blocks = tuple(-(-n // b) for n, b in zip(self.shape[2:], self.block))
         self._mask = torch.zeros((*self.shape[:2], *self._blocks), dtype=torch.bool, device=device)
@@ -126,7 +129,7 @@ class FlexMask:
         bm = self.block_mask
         for counts, indices, mask in ((bm.full_kv_num_blocks, bm.full_kv_indices, self._mask),
                                       (bm.full_q_num_blocks, bm.full_q_indices, self._mask.transpose(-1, -2))):
-            if counts is not None:
+            if counts is not None and indices is not None:
                 new_counts, new_indices = _lists(mask)
                 counts.copy_(new_counts)
                 indices.copy_(new_indices)
@@ -143,7 +146,8 @@ def _any_blocks(selection: Selection, device: Device) -> BlockMask:
         return mask[b, h, q_block[q], k_block[k]]
 
     from torch.nn.attention.flex_attention import create_block_mask
-    return create_block_mask(selected, *mask.shape[:2], *selection.tokens, device=device)
+    seq_q, seq_k = selection.tokens
+    return create_block_mask(selected, mask.shape[0], mask.shape[1], seq_q, seq_k, device=device)
 
 
 def flex_kernel(q: Tensor, k: Tensor, v: Tensor, selection: Optional[Selection] = None, scale: Optional[float] = None,
@@ -153,8 +157,9 @@ def flex_kernel(q: Tensor, k: Tensor, v: Tensor, selection: Optional[Selection] 
     kernel: torch.compile of flex_attention; None for flex_attention itself. Blocks of one size go by to_flex; others cost a dense mask of tokens.
     """
     from torch.nn.attention import flex_attention as flex
-    kernel = flex.flex_attention if kernel is None else kernel
-    block_mask, options = None, {}
+    call: Any = kernel or flex.flex_attention
+    block_mask: Optional[BlockMask] = None
+    options: dict[str, Any] = {}
     if selection is not None:
         try:
             block_mask, options = to_flex(selection, q.device, train)
@@ -162,6 +167,7 @@ def flex_kernel(q: Tensor, k: Tensor, v: Tensor, selection: Optional[Selection] 
             block_mask = _any_blocks(selection, q.device)
     more = {"block_mask": block_mask, "kernel_options": options or None, "scale": scale}
     if hasattr(flex, "AuxRequest"):
-        o, aux = kernel(q, k, v, return_aux=flex.AuxRequest(lse=True), **more)
+        o, aux = call(q, k, v, return_aux=flex.AuxRequest(lse=True), **more)
         return o, aux.lse
-    return kernel(q, k, v, return_lse=True, **more)
+    o, lse = call(q, k, v, return_lse=True, **more)
+    return o, lse

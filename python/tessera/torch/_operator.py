@@ -74,7 +74,7 @@ def handle(selection: Optional[Selection]) -> Optional[Tensor]:
 
 def selection_of(handle: Optional[Tensor]) -> Optional[Selection]:
     """The selection of a handle; None for None and for the number 0, which both mean dense attention."""
-    number = 0 if handle is None else handle.item()
+    number = 0 if handle is None else int(handle.item())
     if number == 0:
         return None
     selection = _selections.get(number)

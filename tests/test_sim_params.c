@@ -155,20 +155,20 @@ static void an_entry_inherits_what_it_does_not_say(void **state)
     const tess__param_set *set = NULL;
     int era = -1;
     CHECK_OK(tess__params_parse(ctx, "p.json", good, strlen(good), &params));
-    CHECK_OK(tess__params_hardware(params, "H100", &set));
+    CHECK_OK(tess__params_hardware(params, "H100", 0, &set));
     assert_true(set->value[TESS__HW_SMS] == 10 && set->value[TESS__HW_KERNEL_US] == 1);
     assert_string_equal(set->origin[TESS__HW_SMS], "made up");
     assert_true(set->value[TESS__HW_GEMM_SHARE] == tess__hw_defs[TESS__HW_GEMM_SHARE].usual);
-    CHECK_OK(tess__params_era(params, "", &era));
+    era = tess__software_default(params, 0, "");
     assert_int_equal(era, 1);
     assert_true(params->eras[era].value[TESS__ERA_DROPOUT] == 1);
     assert_true(tess__params_scalar(params, "s", 0) == 1.5);
     assert_true(tess__params_scalar(params, "s", 1) == 1.0);
     assert_true(tess__params_scalar(params, "", 0) == 1.0);
-    CHECK_FAILS(tess__params_hardware(params, "T4", &set), TESS_EINVAL,
+    CHECK_FAILS(tess__params_hardware(params, "T4", 0, &set), TESS_EINVAL,
                 "p.json: no hardware for the GPU \"T4\"; add one whose \"gpus\" match");
     CHECK_FAILS(tess__params_era(params, "lat", &era), TESS_EINVAL,
-                "p.json: no era \"lat\"; did you mean \"late\"?");
+                "p.json: no software \"lat\"; did you mean \"late\"?");
     tess_sim_params_destroy(params);
 }
 

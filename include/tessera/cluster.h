@@ -59,6 +59,7 @@ typedef struct {
     double flops_fp32, flops_bf16, flops_fp8; /* dense peaks, FLOP/s; 0: not known */
     int64_t memory;                           /* bytes */
     double memory_bandwidth;                  /* bytes/s */
+    double power;                             /* W that the GPU is limited to; 0: its own limit */
     const char *gpu_origin;
 
     int node_gpus;

@@ -133,7 +133,8 @@ typedef struct {
  */
 typedef struct {
     char cluster[128]; /* as tess_cluster_load takes it */
-    char era[32];      /* "": the parameters' default era */
+    char era[32];      /* a software profile; "": the default of the hardware and date */
+    char date[16];     /* "2024-06": when the job runs, where no software is named; "": now */
     char system[32];   /* "": unknown, whose scalar is 1 */
     tess_sim_switch
         scalar; /* AUTO, ON, OFF: whether the scalar of (system, era) is used; AUTO: yes */

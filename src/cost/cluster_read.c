@@ -3,7 +3,7 @@
  *
  *   {"schema": 1, "about": text,
  *    "gpu": {"name", "peak_tflops": {"fp32", "bf16", "fp8"}, "memory_gib", "memory_gbytes_per_s",
- *            "origin"},
+ *            "power_watts" (optional), "origin"},
  *    "node": {"gpus", "link": {"name", "gbytes_per_s", "latency_us", "efficiency", "origin"}},
  *    "network": {"name", "nics", "gbytes_per_s", "latency_us", "efficiency", "oversubscription",
  *                "origin"},
@@ -42,8 +42,8 @@ static tess_status read_time(tess__json_node node, int64_t *ns)
 
 static tess_status read_gpu(tess_cluster *c, const tess__json_node *root)
 {
-    static const char *const names[] = {"name", "peak_tflops", "memory_gib", "memory_gbytes_per_s",
-                                        "origin"};
+    static const char *const names[] = {
+        "name", "peak_tflops", "memory_gib", "memory_gbytes_per_s", "power_watts", "origin"};
     static const char *const peaks[] = {"fp32", "bf16", "fp8"};
     tess_cluster_info *info = &c->info;
     tess__json_node gpu, peak;
@@ -58,6 +58,7 @@ static tess_status read_gpu(tess_cluster *c, const tess__json_node *root)
     info->memory = (int64_t)memory;
     TESS_TRY(read_scaled(tess__json_member(&gpu, "memory_gbytes_per_s"), 1e-3, 1e6, 1e9,
                          &info->memory_bandwidth));
+    TESS_TRY(tess__json_double(tess__json_optional(&gpu, "power_watts"), 1.0, 1e5, &info->power));
     return tess__json_text(tess__json_member(&gpu, "origin"), &c->arena, &info->gpu_origin);
 }
 

@@ -26,6 +26,8 @@ static void add_gpu(tess__jw *w, const tess_cluster_info *i)
     tess__jw_end(w, '}');
     tess__jw_real(w, "memory_gib", (double)i->memory / 1073741824.0);
     tess__jw_real(w, "memory_gbytes_per_s", i->memory_bandwidth / 1e9);
+    if (i->power > 0.0)
+        tess__jw_real(w, "power_watts", i->power);
     add_text(w, "origin", i->gpu_origin);
     tess__jw_end(w, '}');
 }

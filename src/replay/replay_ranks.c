@@ -47,7 +47,7 @@ static tess_status find_hardware(tess_replay *r, const tess_sim_params *params)
         TESS_TRY(tess_sim_params_load(r->ctx, NULL, &r->own_params));
     r->params = params ? params : r->own_params;
     TESS_TRY(tess_cluster_query(r->cluster, &info));
-    if (tess__params_hardware(r->params, info.gpu, &set) == TESS_OK)
+    if (tess__params_hardware(r->params, info.gpu, (double)info.memory, &set) == TESS_OK)
         r->hardware = (int)(set - r->params->hardware);
     else
         TESS_TRY(TESS_NOTE(r,

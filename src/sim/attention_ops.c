@@ -246,6 +246,8 @@ void tess__attention_ops(tess_sim *sim)
         scores_and_values(sim, samples, heads);
     }
     double seconds[2] = {0.0, 0.0};
+    for (int i = first; i < sim->n_ops && l->cp > 1 && l->cp_kind == TESS_SIM_CP_RING; i++)
+        sim->ops[i].seconds *= sim->era[TESS__ERA_CP_SLOW];
     for (int i = first; i < sim->n_ops; i++)
         seconds[sim->ops[i].pass == TESS__BACKWARD] += sim->ops[i].seconds;
     context_parallel(sim, heads, m->kv_rank ? heads : kv, seconds);

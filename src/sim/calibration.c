@@ -67,6 +67,7 @@ tess_status tess_calibration_run(tess_ctx *ctx, const tess_calibration_opts *opt
         k->from = tess__arena_string(&k->cases.arena, o->params, strlen(o->params));
         status = k->from ? TESS_OK : TESS_ENOMEM;
     }
+    k->cases.params = k->params;
     for (int i = 0; status == TESS_OK && i < o->n_names; i++)
         status = find_parameter(k, o->names[i]);
     if (status == TESS_OK)

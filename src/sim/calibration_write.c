@@ -25,7 +25,8 @@ static void set_value(json_t *root, const tess_sim_param *p)
             json_object_set_new(item, "value", json_real(p->value));
         return;
     }
-    json_t *group = json_object_get(root, strcmp(p->group, "era") == 0 ? "eras" : "hardware");
+    const char *software = json_object_get(root, "eras") ? "eras" : "software";
+    json_t *group = json_object_get(root, strcmp(p->group, "era") == 0 ? software : "hardware");
     json_t *values = json_object_get(json_object_get(group, p->owner), "values");
     json_t *entry = json_object_get(values, p->name);
     if (entry)

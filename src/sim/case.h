@@ -68,7 +68,8 @@ enum { TESS__CASE_CLUSTERS = 64 };
 
 typedef struct {
     tess_ctx *ctx;
-    tess__arena arena; /* texts */
+    const tess_sim_params *params; /* whose software rows that name none may take; NULL: none */
+    tess__arena arena;             /* texts */
     tess__case *cases;
     tess_validation_skip *skips;
     int *first; /* (rows): of each row the one its cases are kept under; 0: skipped */

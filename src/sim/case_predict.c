@@ -43,8 +43,8 @@ static tess_status hardware_of(const tess_sim *sim, const tess__cases *cases, co
                                int *hardware)
 {
     const tess__param_set *set;
-    TESS_TRY(
-        tess__params_hardware(sim->params, cases->clusters[c->cluster].cluster->info.gpu, &set));
+    const tess_cluster_info *info = &cases->clusters[c->cluster].cluster->info;
+    TESS_TRY(tess__params_hardware(sim->params, info->gpu, (double)info->memory, &set));
     *hardware = (int)(set - sim->params->hardware);
     return TESS_OK;
 }

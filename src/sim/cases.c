@@ -10,6 +10,7 @@
  */
 #include "case.h"
 #include "fields.h"
+#include "sim_internal.h"
 
 #include "file/csv.h"
 
@@ -179,7 +180,8 @@ static int begins(const char *text, const char *with)
 
 static int is_note(const char *key)
 {
-    return begins(key, "measured.") || strcmp(key, "label") == 0 || strcmp(key, "group") == 0;
+    return begins(key, "measured.") || strcmp(key, "label") == 0 || strcmp(key, "group") == 0 ||
+           strcmp(key, "source") == 0;
 }
 
 /* The settings of a row in a case without a measurement. */
@@ -279,6 +281,20 @@ static tess_status measure(tess__repeats *repeats, const tess__row *row, tess__c
     return measured ? TESS_OK : tess__fail(TESS_EINVAL, "nothing was measured");
 }
 
+/* A row that names no software takes that of its source. */
+static void name_software(const tess__cases *cases, const tess__row *row, tess__case *c)
+{
+    char text[1024];
+    const char *source = tess__row_value(row, "source");
+    tess_sim_system *system = &c->scenario.system;
+    if (!cases->params || system->era[0])
+        return;
+    snprintf(text, sizeof text, "%s %s %s", source ? source : "", c->group, c->label);
+    const int software = tess__software_of(cases->params, text);
+    if (software >= 0)
+        snprintf(system->era, sizeof system->era, "%s", cases->params->eras[software].name);
+}
+
 static tess_status add_row(tess__repeats *repeats, int number, const tess__row *row)
 {
     tess__cases *cases = repeats->cases;
@@ -289,6 +305,7 @@ static tess_status add_row(tess__repeats *repeats, int number, const tess__row *
     if (!*c.model)
         c.model = c.label;
     TESS_TRY(apply(cases, row, &c));
+    name_software(cases, row, &c);
     return measure(repeats, row, &c);
 }
 

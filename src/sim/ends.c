@@ -9,6 +9,8 @@
  */
 #include "sim_internal.h"
 
+#include <math.h>
+
 void tess__embed_ops(tess_sim *sim)
 {
     const tess_sim_model *m = &sim->s.model;
@@ -56,7 +58,8 @@ void tess__head_ops(tess_sim *sim)
     /* A fused loss leaves the gradient where the logits were; separate kernels keep them in fp32,
      * and need the conversion and the gradient besides. */
     const int fused = sim->era[TESS__ERA_LOSS_BYTES] < 40.0;
-    const double saved = fused ? e : 4.0;
+    const double held = sim->era[TESS__ERA_LOGIT_BYTES];
+    const double saved = held > 0.0 ? fmin(held, 6.0) : fused ? e : 4.0;
     const double passes = sim->era[TESS__ERA_LOSS_BYTES] * logits;
     tess__add_memory(sim, "loss", TESS__FORWARD, 0.7 * passes)->saved = saved * logits;
     tess__add_memory(sim, "loss", TESS__BACKWARD, 0.3 * passes);
@@ -67,5 +70,5 @@ void tess__head_ops(tess_sim *sim)
                        l->sequence ? TESS_REDUCE_SCATTER : TESS_ALL_REDUCE, e * t * h, l->tp, 1,
                        1.0);
     }
-    part->working = (fused ? e : 4.0 + e) * logits;
+    part->working = (held > 0.0 ? held - saved : fused ? e : 4.0 + e) * logits;
 }

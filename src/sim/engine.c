@@ -53,54 +53,35 @@ tess_status tess__sim_find_params(tess_sim *sim, const tess_cluster *cluster)
     if (sim->s.layout.gpus > c->node_gpus && !c->nics)
         return tess__fail(TESS_ENOTSUP, "cluster %s: %d GPUs need a network, a node has %d",
                           c->name, sim->s.layout.gpus, c->node_gpus);
-    TESS_TRY(tess__params_hardware(p, c->gpu, &hardware));
-    TESS_TRY(tess__params_era(p, sim->s.system.era, &sim->i_era));
+    TESS_TRY(tess__params_hardware(p, c->gpu, (double)c->memory, &hardware));
     sim->i_hw = (int)(hardware - p->hardware);
+    if (sim->s.system.era[0])
+        TESS_TRY(tess__params_era(p, sim->s.system.era, &sim->i_era));
+    else
+        sim->i_era = tess__software_default(p, sim->i_hw, sim->s.system.date);
     sim->hw = hardware->value;
     sim->era = p->eras[sim->i_era].value;
     sim->scalar = sim->s.system.scalar == TESS_SIM_OFF
                       ? 1.0
                       : tess__params_scalar(p, sim->s.system.system, sim->i_era);
     sim->cluster = c;
+    sim->clock = tess__job_clock(sim);
     return TESS_OK;
 }
 
-/* Layers of each stage: as given, or even, the remainder to the first stages. */
-static void split_layers(tess_sim *sim)
+/* Software that splits a pipeline's batch by its own rule makes larger micro-batches of it. */
+static void merge_batches(const tess_sim *sim, tess_scenario *s)
 {
-    const tess_sim_layout *l = &sim->s.layout;
-    const tess_sim_model *m = &sim->s.model;
-    const int p = l->pp, outer = l->outer_layers;
-    int fixed_stages = 0, fixed = 0, first = 0;
-    if (p > 1 && l->first_layers) {
-        fixed += l->first_layers;
-        fixed_stages++;
-    }
-    if (p > 1 && l->last_layers) {
-        fixed += l->last_layers;
-        fixed_stages++;
-    }
-    const int rest = m->layers - fixed + 2 * outer, stages = p - fixed_stages;
-    for (int i = 0, k = 0; i < p; i++) {
-        int n;
-        if (p > 1 && i == 0 && l->first_layers) {
-            n = l->first_layers;
-        } else if (p > 1 && i == p - 1 && l->last_layers) {
-            n = l->last_layers;
-        } else {
-            n = rest / stages + (k < rest % stages);
-            k++;
-            n -= outer * ((i == 0) + (i == p - 1));
-        }
-        const int plain = m->experts ? m->dense_layers - first : n;
-        sim->layers[i] = plain < 0 ? 0 : plain > n ? n : plain;
-        sim->experts[i] = n - sim->layers[i];
-        first += n;
-    }
+    const int64_t batches =
+        s->training.global_batch / ((int64_t)s->layout.dp * s->training.micro_batch);
+    const int64_t wanted = (int64_t)(sim->era[TESS__ERA_PP_ROUNDS] + 0.5) * s->layout.pp;
+    if (s->layout.pp > 1 && wanted > 0 && batches > wanted && batches % wanted == 0)
+        s->training.micro_batch *= (int)(batches / wanted);
 }
 
 static void derive(tess_sim *sim)
 {
+    merge_batches(sim, &sim->s);
     const tess_scenario *s = &sim->s;
     sim->tokens = (double)s->training.micro_batch * (double)s->model.seq / s->layout.cp;
     sim->rows = sim->tokens / (s->layout.sequence ? s->layout.tp : 1);
@@ -195,21 +176,14 @@ static void break_down(const tess_sim *sim, int stage, double passes, tess_sim_r
     r->cp_s = sums[TESS__CP];
     r->ep_s = sums[TESS__EP];
     r->dp_s += sums[TESS__DP];
-    r->host_s = host + sim->era[TESS__ERA_HOST_STEP_MS] * 1e-3;
+    r->host_s = host + tess__job_host_step(sim);
     r->bubble_s = passes - m * (sim->forward[stage] + sim->backward[stage]) - r->pp_s;
-}
-
-/* The scalar of (system, era), and stragglers. */
-static double slowness(const tess_sim *sim)
-{
-    const double nodes = ceil((double)sim->s.layout.gpus / sim->cluster->node_gpus);
-    return sim->scalar * (1.0 + sim->era[TESS__ERA_STRAGGLE] * log2(TESS_MAX(nodes, 1.0)));
 }
 
 static void finish(tess_sim *sim, tess_sim_result *r)
 {
     const tess_scenario *s = &sim->s;
-    const double slow = sim->slow = slowness(sim);
+    const double slow = sim->slow = tess__job_slowness(sim);
     const double plain = r->compute_s + r->tp_s + r->cp_s + r->ep_s + r->pp_s + r->dp_s +
                          r->bubble_s + r->optimiser_s + r->host_s;
     r->scalar = sim->scalar;
@@ -234,7 +208,7 @@ tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const 
     TESS_TRY(tess__file_check(sim));
     TESS_TRY(tess__sim_find_params(sim, cluster));
     derive(sim);
-    split_layers(sim);
+    tess__split_layers(sim);
     if (same_parts)
         sim->n_ops = sim->n_part_ops;
     else
@@ -250,7 +224,7 @@ double tess__sim_bound(const tess_sim *sim)
     double most = 0.0;
     for (int i = 0; i < sim->s.layout.pp; i++)
         most = fmax(most, sim->forward[i] + sim->backward[i]);
-    return (double)sim->batches * most * slowness(sim) * rounding;
+    return (double)sim->batches * most * tess__job_slowness(sim) * rounding;
 }
 
 /* Of a stage and micro-batch, the mean of the backward pass without weight gradients. */

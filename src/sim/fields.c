@@ -110,7 +110,8 @@ const tess__field tess__fields[] = {
     SWITCH(training, graphs, "CUDA graphs"),
 
     TEXT(system, cluster, "a shipped cluster, or a file"),
-    TEXT(system, era, "software era of the parameters"),
+    TEXT(system, era, "software profile: tessera simulate --list software"),
+    TEXT(system, date, "month of the job, 2024-06, where no software is named"),
     TEXT(system, system, "whose scalar is used"),
     SWITCH(system, scalar, "the scalar"),
 };

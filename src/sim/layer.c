@@ -42,6 +42,11 @@ static double tp_share(const tess_sim *sim)
     return overlap == TESS_SIM_OFF ? 1.0 : overlap == TESS_SIM_ON && era == 1.0 ? 0.5 : era;
 }
 
+static int keeps_gathered(const tess_sim *sim)
+{
+    return sim->era[TESS__ERA_TP_KEPT] > 0.5;
+}
+
 /* What tensor-parallel ranks exchange before a part. Returns the operation that sums the gradient
  * of its input, for tp_behind; below 0: none. */
 static int tp_enter(tess_sim *sim)
@@ -51,10 +56,13 @@ static int tp_enter(tess_sim *sim)
     if (l->tp < 2)
         return -1;
     if (l->sequence) {
-        tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS_ALL_GATHER, bytes, l->tp, 1,
-                       tp_share(sim));
-        tess__add_comm(sim, "gather input again", TESS__BACKWARD, TESS__TP, TESS_ALL_GATHER, bytes,
-                       l->tp, 1, tp_share(sim));
+        tess__op *gather = tess__add_comm(sim, "gather", TESS__FORWARD, TESS__TP, TESS_ALL_GATHER,
+                                          bytes, l->tp, 1, tp_share(sim));
+        if (keeps_gathered(sim))
+            gather->saved = bytes * (l->tp - 1.0) / l->tp;
+        if (!keeps_gathered(sim))
+            tess__add_comm(sim, "gather input again", TESS__BACKWARD, TESS__TP, TESS_ALL_GATHER,
+                           bytes, l->tp, 1, tp_share(sim));
         tess__add_comm(sim, "scatter gradient", TESS__BACKWARD, TESS__TP, TESS_REDUCE_SCATTER,
                        bytes, l->tp, 1, tp_share(sim));
     } else {
@@ -87,7 +95,7 @@ static void tp_behind(tess_sim *sim, int comm)
         if (op->kind == TESS__GEMM && op->pass == TESS__BACKWARD)
             input = op->seconds;
     }
-    if (sim->s.layout.sequence)
+    if (sim->s.layout.sequence && !keeps_gathered(sim))
         beside(sim, &sim->ops[comm - 1], input);
     if (sim->era[TESS__ERA_TP_ASYNC] > 0.5)
         beside(sim, &sim->ops[comm], weight);
@@ -115,7 +123,8 @@ void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, doubl
     const tess_sim_model *m = &sim->s.model;
     const double e = sim->element, n = batch * rows * inner, in = m->gated ? 2.0 : 1.0;
     tess__add_linear(sim, "mlp in", batch, rows, in * inner, m->hidden, saved);
-    tess__add_memory(sim, "activation", TESS__FORWARD, (in + 1.0) * e * n)->saved = in * e * n;
+    const double kept = m->gated ? in + sim->era[TESS__ERA_GLU_KEPT] : in;
+    tess__add_memory(sim, "activation", TESS__FORWARD, (in + 1.0) * e * n)->saved = kept * e * n;
     tess__add_memory(sim, "activation", TESS__BACKWARD, (2.0 * in + 1.0) * e * n);
     tess__add_linear(sim, "mlp out", batch, rows, m->hidden, inner, e * n);
     /* On the way back the gradients of both activations and of input and output exist at once. */

@@ -18,7 +18,8 @@ static int knows(const tess__map *map, const tess__table *table)
 
 static int is_key(const char *name)
 {
-    return strchr(name, '.') || strcmp(name, "label") == 0 || strcmp(name, "group") == 0;
+    return strchr(name, '.') || strcmp(name, "label") == 0 || strcmp(name, "group") == 0 ||
+           strcmp(name, "source") == 0;
 }
 
 static int is_canonical(const tess__table *table)

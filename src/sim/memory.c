@@ -37,6 +37,14 @@ static double in_flight(const tess_sim *sim, int stage)
     }
 }
 
+/* Of a layer's activations, what selective recomputation does not keep. */
+static double dropped(const tess_sim *sim, const tess__model_part *p)
+{
+    return sim->era[TESS__ERA_AGAIN_GEMM] == 0.0
+               ? p->saved_core
+               : p->saved * (1.0 - sim->era[TESS__ERA_AGAIN_KEPT]);
+}
+
 double tess__kept(const tess_sim *sim, int part, double layers)
 {
     const tess__model_part *p = &sim->parts[part];
@@ -44,7 +52,7 @@ double tess__kept(const tess_sim *sim, int part, double layers)
     const double again = t->recompute_layers ? fmin(t->recompute_layers, layers) : layers;
     switch (t->recompute) {
     case TESS_SIM_RECOMPUTE_FULL: return again * p->saved_input + (layers - again) * p->saved;
-    case TESS_SIM_RECOMPUTE_SELECTIVE: return layers * p->saved - again * p->saved_core;
+    case TESS_SIM_RECOMPUTE_SELECTIVE: return layers * p->saved - again * dropped(sim, p);
     default: return layers * p->saved;
     }
 }
@@ -59,7 +67,7 @@ static double working_of(const tess_sim *sim, int stage)
         const int n = part == TESS__LAYER ? sim->layers[stage] : sim->experts[stage];
         const tess__model_part *p = &sim->parts[part];
         const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL ? p->saved - p->saved_input
-                             : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? p->saved_core
+                             : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? dropped(sim, p)
                                                                             : 0.0;
         if (n)
             most = fmax(most, p->working + again);
@@ -96,7 +104,12 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
     double gradient = t->grad_bytes ? t->grad_bytes : sim->era[TESS__ERA_GRAD_BYTES];
     if (gradient > sim->element && sim->era[TESS__ERA_GRAD_COPY] > 0.5)
         gradient += sim->element;
-    const double each[] = {fp32 ? 4.0 : 2.0, gradient, fp32 ? 8.0 : 12.0};
+    /* In fp32 the weights are the master weights; what passes use is gathered from them. */
+    const int whole = !fp32 && sim->era[TESS__ERA_STATE_FP32] > 0.5 && zero > 0;
+    const double each[] = {whole && zero == 3 ? 4.0
+                           : fp32             ? 4.0
+                                              : 2.0,
+                           whole ? 4.0 : gradient, fp32 || (whole && zero == 3) ? 8.0 : 12.0};
     double experts;
     const double weights = tess__stage_weights(sim, stage, &experts);
     const double layers = sim->layers[stage] * sim->parts[TESS__LAYER].weights +
@@ -105,7 +118,9 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
     const double over_experts = fmax((double)l->tp * over / ((double)l->ep * l->etp), 1.0);
     double out[3];
     for (int i = 0; i < 3; i++) {
-        const int split = zero >= 3 - i; /* optimiser from 1, gradients from 2, weights from 3 */
+        int split = zero >= 3 - i;        /* optimiser from 1, gradients from 2, weights from 3 */
+        if (whole && l->pp > 1 && i == 1) /* whole until the last micro-batch */
+            split = 0;
         out[i] = each[i] * ((weights - experts) / (split ? over : 1.0) +
                             experts / (split ? over_experts : 1.0));
     }
@@ -121,6 +136,26 @@ static double heads_in_flight(const tess_sim *sim)
     const int schedule = sim->s.layout.schedule;
     return schedule == TESS_SIM_GPIPE || schedule == TESS_SIM_GPIPE_LOOPED ? (double)sim->batches
                                                                            : 1.0;
+}
+
+/* Under ZeRO-3 the weights of the layer that computes and of the one after it are whole, and so are
+ * the gradients of one until they are scattered. */
+static double in_flight_weights(const tess_sim *sim, int stage)
+{
+    const tess__model_part *parts = sim->parts;
+    double most = 0.0;
+    if (sim->s.layout.zero != 3)
+        return 0.0;
+    for (int part = TESS__LAYER; part <= TESS__HEAD; part++) {
+        const int here = part == TESS__LAYER     ? sim->layers[stage] > 0
+                         : part == TESS__EXPERTS ? sim->experts[stage] > 0
+                         : part == TESS__EMBED   ? stage == 0
+                                                 : stage == tess__head_stage(sim);
+        const double copies = part <= TESS__EXPERTS ? 2.0 : 1.0;
+        if (here)
+            most = fmax(most, parts[part].weights * copies * sim->element);
+    }
+    return most + parts[TESS__LAYER].weights * 4.0;
 }
 
 void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
@@ -142,6 +177,7 @@ void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
     if (sim->s.layout.pp > 1)
         m->buffers += flight * sim->era[TESS__ERA_PP_BUFFERS] * sim->element * sim->rows *
                       sim->s.model.hidden;
+    m->buffers += in_flight_weights(sim, stage);
     m->allocated =
         m->weights + m->gradients + m->optimiser + m->activations + m->working + m->buffers;
 }
@@ -168,7 +204,8 @@ void tess__memory_of(const tess_sim *sim, tess_sim_memory *memory)
             memory->largest = list[i].name;
         }
     memory->reserved =
-        (sim->hw[TESS__HW_RESERVED_GIB] + sim->era[TESS__ERA_RESERVED_GIB]) * 1073741824.0;
+        (sim->hw[TESS__HW_RESERVED_GIB] + sim->era[TESS__ERA_RESERVED_GIB]) * 1073741824.0 +
+        sim->era[TESS__ERA_FRAGMENT] * memory->allocated;
     memory->peak = memory->allocated + memory->reserved;
     memory->capacity = (double)sim->cluster->memory;
     memory->fits = memory->peak <= memory->capacity;

@@ -57,7 +57,7 @@ double tess__gemm_seconds(const tess_sim *sim, double batch, double m, double n,
                  {64, 128, hw[TESS__HW_TILE_64]},
                  {64, 64, hw[TESS__HW_TILE_32]}};
     double share, best = INFINITY;
-    const double peak = peak_of(sim, precision, &share);
+    const double peak = peak_of(sim, precision, &share) * sim->clock * sim->era[TESS__ERA_GEMM];
     const double depth =
         hw[precision >= TESS_SIM_FP8 ? TESS__HW_GEMM_DEPTH_FP8 : TESS__HW_GEMM_DEPTH];
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
@@ -91,7 +91,8 @@ double tess__flash_seconds(const tess_sim *sim, double heads, double queries, do
         hw[backward ? TESS__HW_FLASH_BACKWARD : TESS__HW_FLASH_FORWARD] * sim->era[TESS__ERA_FLASH];
     const double pair = tess__flash_flop(head_dim, value_dim, backward);
     /* Narrow heads leave more of each tile's time to the softmax. */
-    double rate = sim->cluster->flops_bf16 * share * head_dim / (head_dim + hw[TESS__HW_FLASH_DIM]);
+    double rate = sim->cluster->flops_bf16 * sim->clock * share * head_dim /
+                  (head_dim + hw[TESS__HW_FLASH_DIM]);
     if (head_dim != value_dim)
         rate *= hw[TESS__HW_FLASH_UNEVEN];
     /* Forward a tile is 256 queries; backward there are four times as many. */

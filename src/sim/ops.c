@@ -81,6 +81,9 @@ void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, d
         if (!ops[i]->measured)
             ops[i]->seconds = tess__gemm_seconds(sim, batch, ops[i]->m, ops[i]->n, ops[i]->k,
                                                  precision, i == 2, 1);
+    const double add = sim->era[TESS__ERA_ACCUM_BYTES];
+    if (add > 0.0)
+        tess__add_memory(sim, "add gradient", TESS__WEIGHT, add * batch * n * k);
     sim->parts[sim->part].weights += batch * n * k;
 }
 

@@ -9,6 +9,7 @@
 
 #include "tessera/advanced/nearest.h"
 
+#include <math.h>
 #include <string.h>
 
 const tess__param_def tess__hw_defs[TESS__HW_COUNT] = {
@@ -34,6 +35,10 @@ const tess__param_def tess__hw_defs[TESS__HW_COUNT] = {
     [TESS__HW_MEMORY_SHARE] = {"memory_share", "of the bandwidth", 0.05, 1, 0.8},
     [TESS__HW_KERNEL_US] = {"kernel_us", "us", 0, 100, 3},
     [TESS__HW_RESERVED_GIB] = {"reserved_gib", "GiB", 0, 64, 5},
+    [TESS__HW_POWER_WATTS] = {"power_watts", "W", 0, 1e4, 0},
+    [TESS__HW_POWER_LIMIT] = {"power_limit", "W", 0, 1e4, 0},
+    [TESS__HW_POWER_IDLE] = {"power_idle", "of power_watts", 0, 0.9, 0.15},
+    [TESS__HW_POWER_EXPONENT] = {"power_exponent", "", 1, 4, 2},
 };
 
 const tess__param_def tess__era_defs[TESS__ERA_COUNT] = {
@@ -68,6 +73,22 @@ const tess__param_def tess__era_defs[TESS__ERA_COUNT] = {
     [TESS__ERA_PP_BUFFERS] = {"pp_buffers", "of a micro-batch", 0, 16, 0},
     [TESS__ERA_RESERVED_GIB] = {"reserved_more_gib", "GiB", 0, 64, 0},
     [TESS__ERA_STRAGGLE] = {"straggle", "share for each doubling of nodes", 0, 1, 0},
+    [TESS__ERA_SPREAD] = {"spread", "of the mean speed", 0, 0.2, 0},
+    [TESS__ERA_NETWORK_LOSS] = {"network_loss", "share for each doubling of nodes", 0, 4, 0},
+    [TESS__ERA_JITTER_MS] = {"jitter_ms", "ms for each doubling of nodes", 0, 1e4, 0},
+    [TESS__ERA_DP_CALLS] = {"dp_calls", "of a layer", 0, 1000, 0},
+    [TESS__ERA_CP_SLOW] = {"cp_slow", "of attention on one GPU", 0.5, 4, 1},
+    [TESS__ERA_AGAIN_GEMM] = {"again_gemm", "share of products", 0, 1, 0},
+    [TESS__ERA_AGAIN_KEPT] = {"again_kept", "share of activations", 0, 1, 1},
+    [TESS__ERA_LOGIT_BYTES] = {"logit_bytes", "bytes of a logit", 0, 64, 0},
+    [TESS__ERA_TP_KEPT] = {"tp_kept", "0 or 1", 0, 1, 0},
+    [TESS__ERA_GLU_KEPT] = {"glu_kept", "0 or 1", 0, 1, 0},
+    [TESS__ERA_STATE_FP32] = {"state_fp32", "0 or 1", 0, 1, 0},
+    [TESS__ERA_FRAGMENT] = {"fragment", "share of allocations", 0, 1, 0},
+    [TESS__ERA_GEMM] = {"gemm", "of the hardware's", 0.2, 2, 1},
+    [TESS__ERA_ACCUM_BYTES] = {"accum_bytes", "bytes of a parameter", 0, 100, 0},
+    [TESS__ERA_PP_BALANCE] = {"pp_balance", "0 or 1", 0, 1, 0},
+    [TESS__ERA_PP_ROUNDS] = {"pp_rounds", "of a stage", 0, 1000, 0},
 };
 
 _Static_assert((int)TESS__HW_COUNT <= TESS__VALUES_MAX, "a set holds every hardware parameter");
@@ -75,38 +96,45 @@ _Static_assert((int)TESS__ERA_COUNT <= TESS__VALUES_MAX, "a set holds every era 
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu,
+static int names_gpu(const tess__param_set *set, const char *gpu)
+{
+    for (int k = 0; k < set->n_gpus; k++)
+        if (strncmp(gpu, set->gpus[k], strlen(set->gpus[k])) == 0)
+            return 1;
+    return 0;
+}
+
+tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu, double memory,
                                   const tess__param_set **set)
 {
-    for (int i = 0; i < params->n_hardware; i++)
-        for (int k = 0; k < params->hardware[i].n_gpus; k++)
-            if (strncmp(gpu, params->hardware[i].gpus[k], strlen(params->hardware[i].gpus[k])) ==
-                0) {
-                *set = &params->hardware[i];
+    for (int exact = 1; exact >= 0; exact--)
+        for (int i = 0; i < params->n_hardware; i++) {
+            const tess__param_set *one = &params->hardware[i];
+            const double gib = one->memory_gib;
+            if ((exact ? gib > 0.0 && fabs(memory / 1073741824.0 - gib) < 1.0 : gib == 0.0) &&
+                names_gpu(one, gpu)) {
+                *set = one;
                 return TESS_OK;
             }
+        }
     return tess__invalid(params->name,
                          "no hardware for the GPU \"%.64s\"; add one whose \"gpus\" match", gpu);
 }
 
 tess_status tess__params_era(const tess_sim_params *params, const char *name, int *era)
 {
-    const char *names[32];
+    const char *names[64];
     int n = 0;
-    if (!*name) {
-        *era = params->default_era;
-        return TESS_OK;
-    }
     for (int i = 0; i < params->n_eras; i++) {
         if (strcmp(name, params->eras[i].name) == 0) {
             *era = i;
             return TESS_OK;
         }
-        if (n < 32)
+        if (n < 64)
             names[n++] = params->eras[i].name;
     }
     const char *near = tess_nearest(name, names, n);
-    return tess__invalid(params->name, "no era \"%.32s\"; did you mean \"%s\"?", name,
+    return tess__invalid(params->name, "no software \"%.32s\"; did you mean \"%s\"?", name,
                          near ? near : params->eras[params->default_era].name);
 }
 

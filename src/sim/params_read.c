@@ -2,13 +2,14 @@
 /* params_read.c - the parameters from their JSON file, every value with its rule and its origin.
  *
  *   {"schema": 1, "default_era": name,
- *    "hardware": {name: {"about", "like", "gpus": [beginnings of names], "values": values,
- *                        "overlap": overlap_read.c}, ...},
- *    "eras": {name: {"about", "like", "values": values}, ...},
+ *    "hardware": {name: {"about", "like", "gpus": [beginnings of names], "memory_gib",
+ *                        "values": values, "overlap": overlap_read.c}, ...},
+ *    "software": {name: {"about", "framework", "version", "launch", "from", "match": [patterns],
+ *                        "default": [hardware], "like", "values": values}, ...},
  *    "scalars": [{"system", "era", "value", "origin"}, ...]}
  *
- * values are members {parameter: [number, origin]}. `like` names an entry before this one, whose
- * values hold unless they are given again.
+ * "eras" is an older name of "software". values are members {parameter: [number, origin]}. `like`
+ * names an entry before this one, whose values hold unless they are given again.
  */
 #include "sim_internal.h"
 
@@ -85,13 +86,47 @@ static tess_status read_like(const reader *r, const tess__json_node *entry,
     return TESS_OK;
 }
 
+/* What a software profile has beside its values: which software it is, and when it is meant. */
+static tess_status read_software(const reader *r, const tess__json_node *entry,
+                                 tess__param_set *set)
+{
+    static const char *const names[] = {"framework", "version", "launch", "from"};
+    tess_sim_params *p = r->params;
+    const char **const texts[] = {&set->framework, &set->version, &set->launch, &set->from};
+    const char *hardware[SETS_MAX];
+    tess__json_node list;
+    size_t n = 0;
+    for (int i = 0; i < COUNT(names); i++)
+        TESS_TRY(tess__json_text(tess__json_optional(entry, names[i]), &p->arena, texts[i]));
+    if (tess__json_optional(entry, "match").value)
+        TESS_TRY(
+            tess__json_array(tess__json_optional(entry, "match"), 1, TESS__MATCHES, &list, &n));
+    for (size_t i = 0; i < n; i++)
+        TESS_TRY(tess__json_text(tess__json_element(&list, i), &p->arena, &set->match[i]));
+    set->n_match = (int)n;
+    n = 0;
+    for (int i = 0; i < p->n_hardware; i++)
+        hardware[i] = p->hardware[i].name;
+    if (tess__json_optional(entry, "default").value)
+        TESS_TRY(tess__json_array(tess__json_optional(entry, "default"), 1, SETS_MAX, &list, &n));
+    for (size_t i = 0; i < n; i++) {
+        int which = 0;
+        TESS_TRY(tess__json_enum(tess__json_element(&list, i), hardware, p->n_hardware, &which));
+        set->defaults |= (uint64_t)1 << which;
+    }
+    return TESS_OK;
+}
+
 static tess_status read_set(const reader *r, tess__json_node node, const tess__param_set *sets,
                             int n, int hardware, tess__param_set *set)
 {
-    static const char *const names[] = {"about", "like", "values", "gpus", "overlap"};
+    static const char *const kinds[] = {"about", "like", "values", "gpus", "memory_gib", "overlap"};
+    static const char *const profiles[] = {"about",  "like", "values", "framework", "version",
+                                           "launch", "from", "match",  "default"};
     tess__json_node entry;
-    *set = (tess__param_set){.about = ""};
-    TESS_TRY(tess__json_object(node, names, hardware ? 5 : 3, &entry));
+    *set = (tess__param_set){.about = "", .framework = "", .version = "", .launch = "", .from = ""};
+    TESS_TRY(tess__json_object(node, hardware ? kinds : profiles,
+                               hardware ? COUNT(kinds) : COUNT(profiles), &entry));
     TESS_TRY(copy_text(r->params, node.key, &set->name));
     TESS_TRY(tess__json_text(tess__json_optional(&entry, "about"), &r->params->arena, &set->about));
     int from = -1;
@@ -99,11 +134,15 @@ static tess_status read_set(const reader *r, tess__json_node node, const tess__p
     if (hardware) {
         tess_sim_params *p = r->params;
         TESS_TRY(read_gpus(r, tess__json_member(&entry, "gpus"), set));
+        TESS_TRY(tess__json_double(tess__json_optional(&entry, "memory_gib"), 1.0, 1e6,
+                                   &set->memory_gib));
         if (from >= 0)
             TESS_TRY(tess__overlap_inherit(&p->overlaps, &p->arena, from, n));
         TESS_TRY(
             tess__overlap_read(&p->overlaps, &p->arena, n, tess__json_optional(&entry, "overlap")));
     }
+    if (!hardware)
+        TESS_TRY(read_software(r, &entry, set));
     return read_values(r, tess__json_member(&entry, "values"), set);
 }
 
@@ -161,7 +200,8 @@ static tess_status read_scalars(tess_sim_params *p, tess__json_node node)
 
 static tess_status read_all(tess_sim_params *p, const tess__json *doc)
 {
-    static const char *const names[] = {"schema", "default_era", "hardware", "eras", "scalars"};
+    static const char *const names[] = {"schema",   "default_era", "hardware",
+                                        "software", "eras",        "scalars"};
     const char *eras[SETS_MAX];
     const reader hardware = {p, tess__hw_defs, TESS__HW_COUNT};
     const reader era = {p, tess__era_defs, TESS__ERA_COUNT};
@@ -172,7 +212,9 @@ static tess_status read_all(tess_sim_params *p, const tess__json *doc)
     TESS_TRY(copy_text(p, doc->name, &p->name));
     TESS_TRY(read_sets(&hardware, tess__json_member(&root, "hardware"), 1, &p->hardware,
                        &p->n_hardware));
-    TESS_TRY(read_sets(&era, tess__json_member(&root, "eras"), 0, &p->eras, &p->n_eras));
+    const int old = tess__json_optional(&root, "eras").value != NULL;
+    TESS_TRY(read_sets(&era, tess__json_member(&root, old ? "eras" : "software"), 0, &p->eras,
+                       &p->n_eras));
     for (int i = 0; i < p->n_eras; i++)
         eras[i] = p->eras[i].name;
     TESS_TRY(

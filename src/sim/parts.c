@@ -23,15 +23,30 @@ static double again_share(const tess_sim *sim)
     return t->recompute_layers ? fmin(t->recompute_layers / each, 1.0) : 1.0;
 }
 
+/* Which share of a forward operation runs again. Selective recomputation repeats what attention
+ * keeps, or in software that chooses operation by operation a share of the products and all that is
+ * elementwise. */
+static double repeated(const tess_sim *sim, const tess__op *op)
+{
+    const double products = sim->era[TESS__ERA_AGAIN_GEMM];
+    if (sim->s.training.recompute == TESS_SIM_RECOMPUTE_FULL)
+        return 1.0;
+    if (products == 0.0)
+        return op->core ? 1.0 : 0.0;
+    const int gather = op->kind == TESS__COMM && (int)op->batch == TESS_ALL_GATHER;
+    return op->kind == TESS__GEMM ? products : op->kind == TESS__MEMORY || gather ? 1.0 : 0.0;
+}
+
 /* Forward operations that recomputation repeats, as operations of their own. */
 static void repeat(tess_sim *sim, int part, int first)
 {
-    const double share = again_share(sim);
-    const int end = sim->n_ops, full = sim->s.training.recompute == TESS_SIM_RECOMPUTE_FULL;
-    for (int i = first; i < end && share > 0.0; i++) {
+    const double each = again_share(sim);
+    const int end = sim->n_ops;
+    for (int i = first; i < end && each > 0.0; i++) {
         const tess__op *op = &sim->ops[i];
-        if (op->part != part || op->pass != TESS__FORWARD || op->seconds == 0.0 ||
-            !(full || op->core) || sim->n_ops == TESS__OPS_MAX)
+        const double share = each * repeated(sim, op);
+        if (op->part != part || op->pass != TESS__FORWARD || op->seconds == 0.0 || share == 0.0 ||
+            sim->n_ops == TESS__OPS_MAX)
             continue;
         tess__op *copy = &sim->ops[sim->n_ops++];
         *copy = *op;

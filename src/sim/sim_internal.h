@@ -33,13 +33,17 @@ enum {
     TESS__HW_BMM_ODD,        /* the same where head_dim is no multiple of 8 */
     TESS__HW_FLASH_FORWARD,
     TESS__HW_FLASH_BACKWARD,
-    TESS__HW_FLASH_DIM,    /* head_dim at which half of the rate is reached */
-    TESS__HW_FLASH_UNEVEN, /* rate where queries and values differ in width, relative to others */
-    TESS__HW_FLASH_WAVE,   /* fixed cost of a call, in units of the time of a wave of tiles */
-    TESS__HW_FLASH_KEYS,   /* fixed cost of a query row, in units of the time of a key */
-    TESS__HW_MEMORY_SHARE, /* of the memory bandwidth, of elementwise kernels */
-    TESS__HW_KERNEL_US,    /* start and end of one kernel */
-    TESS__HW_RESERVED_GIB, /* context, libraries, communication buffers */
+    TESS__HW_FLASH_DIM,      /* head_dim at which half of the rate is reached */
+    TESS__HW_FLASH_UNEVEN,   /* rate where queries and values differ in width, relative to others */
+    TESS__HW_FLASH_WAVE,     /* fixed cost of a call, in units of the time of a wave of tiles */
+    TESS__HW_FLASH_KEYS,     /* fixed cost of a query row, in units of the time of a key */
+    TESS__HW_MEMORY_SHARE,   /* of the memory bandwidth, of elementwise kernels */
+    TESS__HW_KERNEL_US,      /* start and end of one kernel */
+    TESS__HW_RESERVED_GIB,   /* context, libraries, communication buffers */
+    TESS__HW_POWER_WATTS,    /* at which the other parameters were found */
+    TESS__HW_POWER_LIMIT,    /* of a board whose cluster file states none; 0: power_watts */
+    TESS__HW_POWER_IDLE,     /* share of power_watts that does not depend on the clock */
+    TESS__HW_POWER_EXPONENT, /* of the clock, in the rest of the power */
     TESS__HW_COUNT
 };
 
@@ -76,6 +80,22 @@ enum {
     TESS__ERA_PP_BUFFERS,    /* inputs and outputs of a stage that a micro-batch in flight holds */
     TESS__ERA_RESERVED_GIB,  /* memory that fragments and libraries take besides the hardware's */
     TESS__ERA_STRAGGLE,      /* step time grows by this for each doubling of nodes */
+    TESS__ERA_SPREAD, /* standard deviation of the speed of nodes: the slowest one sets the pace */
+    TESS__ERA_NETWORK_LOSS, /* data-parallel collectives: growth for each doubling of nodes */
+    TESS__ERA_JITTER_MS,    /* of a step, for each doubling of nodes */
+    TESS__ERA_DP_CALLS,     /* collectives of a layer for gradients and weights; 0: one for all */
+    TESS__ERA_CP_SLOW,      /* time of attention in a ring relative to attention of one GPU */
+    TESS__ERA_AGAIN_GEMM,   /* share of products that selective recomputation repeats; 0: none */
+    TESS__ERA_AGAIN_KEPT,   /* and of activations that it keeps */
+    TESS__ERA_LOGIT_BYTES,  /* held for a logit at the peak; 0: by loss_bytes */
+    TESS__ERA_TP_KEPT,      /* 1: inputs that tensor parallelism gathers are kept */
+    TESS__ERA_GLU_KEPT,     /* 1: a gated MLP keeps the result of its activation besides */
+    TESS__ERA_STATE_FP32,   /* 1: weights and gradients are kept in fp32 and cast when gathered */
+    TESS__ERA_FRAGMENT,     /* share of allocations that the allocator reserves besides */
+    TESS__ERA_GEMM,         /* speed of its products relative to the hardware's */
+    TESS__ERA_ACCUM_BYTES,  /* traffic to add up a gradient, of a parameter and micro-batch */
+    TESS__ERA_PP_BALANCE,   /* 1: layers are split by cost, the LM head counted */
+    TESS__ERA_PP_ROUNDS, /* micro-batches of a pipeline for each stage; 0: as the scenario says */
     TESS__ERA_COUNT
 };
 
@@ -87,13 +107,20 @@ typedef struct {
 extern const tess__param_def tess__hw_defs[TESS__HW_COUNT];
 extern const tess__param_def tess__era_defs[TESS__ERA_COUNT];
 
-enum { TESS__GPU_NAMES = 8, TESS__VALUES_MAX = 48 };
+enum { TESS__GPU_NAMES = 8, TESS__MATCHES = 8, TESS__VALUES_MAX = 64 };
 
-/* A kind of hardware, or an era. */
+/* A kind of hardware, or a software profile. */
 typedef struct {
     const char *name, *about;
+    const char *framework, *version;  /* of software: "torchtitan", "2024"; "" where not given */
+    const char *launch;               /* eager, compiled or graphs */
+    const char *from;                 /* "2024-10": not older */
+    const char *match[TESS__MATCHES]; /* patterns of a source that used it */
+    int n_match;
+    uint64_t defaults;                 /* bits of the hardware whose default it is */
     const char *gpus[TESS__GPU_NAMES]; /* beginnings of names of GPUs; hardware only */
     int n_gpus;
+    double memory_gib; /* of these GPUs; 0: any */
     double value[TESS__VALUES_MAX];
     const char *origin[TESS__VALUES_MAX];
 } tess__param_set;
@@ -127,11 +154,17 @@ tess_status tess__params_parse(tess_ctx *ctx, const char *name, const char *text
  * ENOTSUP: the cluster lacks a peak or a network that sim->s needs. */
 tess_status tess__sim_find_params(tess_sim *sim, const tess_cluster *cluster);
 
-/* The set for a GPU's name; EINVAL names the ones there are. */
-tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu,
+/* The set for a GPU's name and bytes of memory: the first that names both, else the first that
+ * names the GPU alone. EINVAL: there is none. */
+tess_status tess__params_hardware(const tess_sim_params *params, const char *gpu, double memory,
                                   const tess__param_set **set);
-/* The number of an era; "" is the default. EINVAL with the nearest name. */
+/* The number of a software profile. EINVAL with the nearest name. */
 tess_status tess__params_era(const tess_sim_params *params, const char *name, int *era);
+
+/* software.c: the profile of a job that names none, by its hardware and date ("2024-06", or ""). */
+int tess__software_default(const tess_sim_params *params, int hardware, const char *date);
+/* The profile whose pattern fits a text that says where a run comes from; -1: none. */
+int tess__software_of(const tess_sim_params *params, const char *text);
 /* Of (system, era), or 1. */
 double tess__params_scalar(const tess_sim_params *params, const char *system, int era);
 
@@ -175,6 +208,7 @@ struct tess_sim {
     const double *hw, *era;
     int i_hw, i_era;
     double scalar;
+    double clock; /* under the power limit, relative to that of power_watts */
 
     /* Of a micro-batch on one rank. */
     double tokens;  /* where all hidden columns are whole */
@@ -192,9 +226,10 @@ struct tess_sim {
 
     int layers[TESS__STAGES_MAX], experts[TESS__STAGES_MAX]; /* layers of a stage, by kind */
     double forward[TESS__STAGES_MAX], backward[TESS__STAGES_MAX];
-    double weight; /* mean of a stage's weight gradients, inside backward */
-    double hop;    /* from a stage to the next */
-    double slow;   /* by which all takes longer: the scalar of (system, era), stragglers */
+    double weight;   /* mean of a stage's weight gradients, inside backward */
+    double hop;      /* from a stage to the next */
+    double slow;     /* by which all takes longer: the scalar of (system, era), stragglers */
+    double dp_calls; /* collectives of a stage's gradients; below 1: one */
 
     const tess_schedule *schedule; /* of tess_sim_use_schedule; NULL: none */
     void *replay;                  /* what its replay needs */
@@ -210,6 +245,17 @@ tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const 
 
 /* Seconds below which the step cannot be: the passes of the slowest stage without a pause. */
 double tess__sim_bound(const tess_sim *sim);
+
+/* ---- job_scale.c: what depends on the number of nodes, and on power -------------------------- */
+
+double tess__job_slowness(const tess_sim *sim);  /* by which all takes longer */
+double tess__job_host_step(const tess_sim *sim); /* seconds of the hosts in a step */
+double tess__job_clock(const tess_sim *sim);     /* under the power limit, relative to none */
+
+/* ---- stage_layers.c -------------------------------------------------------------------------- */
+
+/* Layers of each stage: as given, even with the remainder to the first stages, or by cost. */
+void tess__split_layers(tess_sim *sim);
 
 /* ---- op_time.c ------------------------------------------------------------------------------- */
 

@@ -60,10 +60,14 @@ static double both(tess_sim *sim, const char *name, int pass, tess_collective_op
     for (int i = 0; i < 2; i++) {
         if (counts[i] <= 0.0 || group[i] < 2)
             continue;
-        tess__op *op = tess__add_comm(sim, name, pass, TESS__DP, what, bytes * counts[i], group[i],
-                                      stride[i], 1.0);
-        if (stride[i] * group[i] > sim->cluster->node_gpus)
-            op->seconds /= share;
+        /* Many small collectives pay for their hops each. */
+        const double calls = pass == TESS__STEP ? fmax(sim->dp_calls, 1.0) : 1.0;
+        tess__op *op = tess__add_comm(sim, name, pass, TESS__DP, what, bytes * counts[i] / calls,
+                                      group[i], stride[i], 1.0);
+        const double nodes = (double)stride[i] * group[i] / sim->cluster->node_gpus;
+        op->seconds *= calls;
+        if (nodes > 1.0)
+            op->seconds *= (1.0 + sim->era[TESS__ERA_NETWORK_LOSS] * log2(nodes)) / share;
         seconds += op->seconds;
     }
     return seconds;
@@ -100,6 +104,7 @@ double tess__gradient_seconds(tess_sim *sim, int stage)
     sim->part = TESS__WHOLE;
     if (l->zero == 3)
         return 0.0;
+    sim->dp_calls = sim->era[TESS__ERA_DP_CALLS] * (sim->layers[stage] + sim->experts[stage]);
     const double weights = tess__stage_weights(sim, stage, &experts);
     const double behind =
         hidden_share(sim, TESS__ERA_DP_HIDDEN) * sim->backward[stage] * window(sim);

@@ -8,6 +8,7 @@
 
 struct tess_validation {
     tess_ctx *ctx;
+    tess_sim_params *own; /* the shipped ones, while it runs */
     tess__cases cases;
     tess__map map;
     tess_validation_info info;
@@ -47,21 +48,15 @@ static tess_status score_overlap(tess_validation *v, const tess_sim *sim)
     return TESS_OK;
 }
 
-static tess_status predict(tess_validation *v, const tess_sim_params *params)
+static tess_status predict(tess_validation *v)
 {
-    tess_sim_params *own = NULL;
     tess_sim *sim = NULL;
-    tess_status status = TESS_OK;
-    if (!params)
-        status = tess_sim_params_load(v->ctx, NULL, &own);
-    if (status == TESS_OK)
-        status = tess_sim_create(v->ctx, params ? params : own, &sim);
+    tess_status status = tess_sim_create(v->ctx, v->cases.params, &sim);
     if (status == TESS_OK)
         status = tess__cases_predict(sim, &v->cases);
     if (status == TESS_OK)
         status = score_overlap(v, sim);
     tess_sim_destroy(sim);
-    tess_sim_params_destroy(own);
     return status;
 }
 
@@ -88,6 +83,7 @@ static tess_status run(tess_validation *v, const char *path, const tess_validati
 {
     tess__table table = {0};
     TESS_TRY(tess__table_open(v->ctx, path, &table));
+    v->cases.params = opts->params ? opts->params : v->own;
     tess_status status = opts->map ? tess__map_parse(v->ctx, opts->map, NULL, 0, &v->map)
                                    : tess__map_find(v->ctx, &table, &v->map);
     if (status == TESS_OK)
@@ -96,7 +92,7 @@ static tess_status run(tess_validation *v, const char *path, const tess_validati
     if (status == TESS_OK)
         v->cases.events = opts->events;
     if (status == TESS_OK)
-        status = predict(v, opts->params);
+        status = predict(v);
     return status == TESS_OK ? summarise(v) : status;
 }
 
@@ -108,7 +104,13 @@ tess_status tess_validation_run(tess_ctx *ctx, const char *path, const tess_vali
     tess_validation *v = TESS_ALLOC_ZERO(ctx, sizeof *v);
     v->ctx = ctx;
     v->cases.ctx = v->cases.arena.ctx = ctx;
-    const tess_status status = run(v, path, opts ? opts : &none);
+    if (!opts)
+        opts = &none;
+    tess_status status = opts->params ? TESS_OK : tess_sim_params_load(ctx, NULL, &v->own);
+    if (status == TESS_OK)
+        status = run(v, path, opts);
+    tess_sim_params_destroy(v->own);
+    v->own = NULL;
     if (status == TESS_OK)
         *validation = v;
     else

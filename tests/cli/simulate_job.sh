@@ -31,7 +31,7 @@ torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py ${ARGS[@]} \
     --overlap-param-gather --quantum-flux 3 --data-path $1
 END
 # Software is left out: which one is the newest changes.
-tessera simulate job.toml | sed -n '/^read as/,/^step/p' | grep -v 'system.era\|^step\|^ *torchtitan'
+tessera simulate job.toml | sed -n '/^read as/,/^step/p' | grep -v 'system.era\|^step\|^ *\(with \)*torchtitan'
 tessera simulate train.sh | sed -n '/^read as/,/^step/p' | grep -v 'system.era\|^step\|begins with megatron'
 tessera simulate job.toml --set layout.gpus=64 --set system.cluster=h200 --json | python3 -c '
 import json, sys

@@ -125,7 +125,7 @@ static void reduce_tied(tess__step *p, const tess__stage_end *end)
 
 void tess__step_finish(tess__step *p, const tess__stage_end *end)
 {
-    const double host = p->sim->era[TESS__ERA_HOST_STEP_MS] * 1e-3;
+    const double host = tess__job_host_step(p->sim);
     for (int i = 0; i < 2 && !tess__overlaps_dp(p->sim, 0); i++)
         if (end->gradient[i].seconds + end->gradient[i].hidden > 0.0)
             add_comm(p, &end->gradient[i], 1.0, p->last);

@@ -321,6 +321,51 @@ static void a_resumed_run_goes_back_in_the_same_way(void **state)
     check_resume(&opts, (int[]){8, 9, 10}, 3);
 }
 
+/* By error: the density that settles is the rule, a poor recall sends nothing back, and the log
+ * says so. */
+static void a_profile_by_error_decides(void **state)
+{
+    (void)state;
+    char line[512];
+    tess_train_opts opts = dsv;
+    opts.steps = 14;
+    opts.attention.density = 0;
+    opts.attention.error = 0.2;
+    opts.attention.compensate = 8;
+    opts.attention.switch_recall = opts.attention.back_recall = 1;
+    opts.folder = in_root("error");
+    run r = start(2, &opts);
+    CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
+    assert_int_equal(sparse_layers(&r), r.info.config.layers);
+    end(&r);
+    FILE *f = fopen(in_root("error/events.jsonl"), "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    assert_non_null(strstr(line, "\"event\": \"switch\", \"why\": {\"rule\": \"error\""));
+    assert_non_null(strstr(line, "\"error_limit\": 0.2"));
+    fclose(f);
+    opts.folder = NULL;
+    check_resume(&opts, (int[]){5, 12}, 2);
+}
+
+/* A larger change allows fewer keys. */
+static void a_smaller_error_needs_more_keys(void **state)
+{
+    (void)state;
+    double density[2];
+    for (int i = 0; i < 2; i++) {
+        tess_train_opts opts = dsv;
+        opts.steps = 2;
+        opts.attention.density = 0;
+        opts.attention.error = i ? 0.3 : 0.003;
+        run r = start(1, &opts);
+        CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
+        density[i] = tess__layer_density(&r.train->control->state, 0, 0);
+        end(&r);
+    }
+    assert_true(density[0] > 1.5 * density[1] && density[0] <= 1.0 && density[1] >= 1.0 / 32);
+}
+
 static void a_resumed_run_chooses_the_same_cubes(void **state)
 {
     (void)state;
@@ -615,52 +660,6 @@ static void sparse_attention_takes_little_memory_more(void **state)
     }
 }
 
-/* Of 512 keys, with lists of 512, 64 or 8 groups. */
-static void lists_have_the_room_that_the_dispatcher_can_use(void **state)
-{
-    (void)state;
-    static const struct {
-        double density, max_density, break_even;
-        const char *dispatch;
-        int train, sparse, cube;
-        int64_t memory;
-        int32_t want;
-    } cases[] = {
-        {0, 1, NAN, NULL, 1, 0, 2, 0, 0},              /* stage 1 */
-        {0, 1, NAN, NULL, 1, 1, 2, 0, 512},            /* not known yet */
-        {0, 0.25, NAN, NULL, 1, 1, 2, 0, 136},         /* a cap, and rounding up to 8 */
-        {0.25, 1, NAN, NULL, 1, 1, 2, 0, 136},         /* given */
-        {0, 1, 0.2, NULL, 1, 1, 2, 0, 112},            /* 1.1 * 0.2 * 512 = 112.6 */
-        {0, 1, 0.0, NULL, 1, 1, 2, 0, 0},              /* sparse never pays */
-        {0, 1, 0.2, "sparse", 1, 1, 2, 40 << 13, 512}, /* whatever it costs */
-        {0, 1, 0.2, NULL, 0, 1, 2, 40 << 13, 512},     /* sampling takes choices as they are */
-        {0, 1, NAN, NULL, 1, 1, 2, 40 << 13, 32},      /* 8 KiB for 64 lists */
-        {0, 1, NAN, NULL, 1, 1, 1, 40 << 13, 4},
-        {0, 1, NAN, NULL, 1, 1, 4, 40 << 13, 256},
-        {0, 1, 0.05, NULL, 1, 1, 2, 40 << 13, 28}, /* the smaller one */
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int grid[3] = {8, 8, 8}, side = cases[i].cube, cube[3] = {side, side, side};
-        const tess_attention_opts opts = {TESS_ATTENTION_OPTS_DEFAULTS,
-                                          .kind = TESS_ATTENTION_DSV,
-                                          .proj_dim = 16,
-                                          .density = cases[i].density,
-                                          .max_density = cases[i].max_density,
-                                          .dispatch = cases[i].dispatch};
-        const tess__attention_at at = {.grid = grid,
-                                       .cube = cube,
-                                       .train = cases[i].train,
-                                       .sparse = cases[i].sparse,
-                                       .break_even = cases[i].break_even,
-                                       .memory = cases[i].memory};
-        tess_sparse_opts room;
-        tess__attention_room(&opts, &at, &room);
-        assert_int_equal(tess__attention_units(&opts, &at), cases[i].want);
-        assert_int_equal(room.dense, cases[i].want == 0);
-        assert_true(fabs(room.max_density - cases[i].want / 512.0) < 1e-12);
-    }
-}
-
 /* Bytes that a run of preset small takes at most, of its default data. */
 static int64_t peak_of(const tess_train_opts *opts, int64_t *said)
 {
@@ -706,6 +705,13 @@ static void what_a_run_takes_is_what_was_said(void **state)
                                            .profile_every = 1,
                                            .check_every = 1,
                                            .break_even = 1};
+    int64_t said_error;
+    opts.attention.error = 0.1;
+    opts.attention.compensate = 8;
+    const int64_t by_error = peak_of(&opts, &said_error);
+    assert_true(by_error <= said_error && (double)by_error > 0.9 * (double)said_error);
+    opts.attention.error = 0;
+    opts.attention.compensate = 1;
     const int64_t sparse = peak_of(&opts, &said);
     print_message("dense %lld of %lld, dsv %lld of %lld bytes: %.3f\n", (long long)dense,
                   (long long)said_dense, (long long)sparse, (long long)said,
@@ -713,38 +719,6 @@ static void what_a_run_takes_is_what_was_said(void **state)
     assert_true(dense <= said_dense && (double)dense > 0.95 * (double)said_dense);
     assert_true(sparse <= said && (double)sparse > 0.95 * (double)said);
     assert_true((double)sparse <= 1.05 * (double)dense);
-}
-
-static void wrong_options_are_named(void **state)
-{
-    (void)state;
-    static const struct {
-        tess_attention_opts opts;
-        const char *sentence;
-    } cases[] = {
-        {{TESS_ATTENTION_OPTS_DEFAULTS, .kind = 9},
-         "t: attention.kind is 9, must be one of dense, dsv, oracle, pooled, search, window, "
-         "random, own"},
-        {{TESS_ATTENTION_OPTS_DEFAULTS, .density = 1.5},
-         "t: attention.density is 1.5, must be 0..1"},
-        {{TESS_ATTENTION_OPTS_DEFAULTS, .mass = -1}, "t: attention.mass is -1, must be 1e-06..1"},
-        {{TESS_ATTENTION_OPTS_DEFAULTS, .min_density = 0.5, .max_density = 0.25},
-         "t: attention.min_density is 0.5, must be at most max_density, 0.25"},
-        {{TESS_ATTENTION_OPTS_DEFAULTS, .back_recall = 0.97},
-         "t: attention.back_recall is 0.97, must be at most switch_recall, 0.95"},
-        {{TESS_ATTENTION_OPTS_DEFAULTS, .proj_dim = 12},
-         "t: attention.proj_dim is 12, must be a multiple of 8 up to 64"},
-        {{TESS_ATTENTION_OPTS_DEFAULTS, .switch_step = -1},
-         "t: attention.switch_step is -1, must be 1..1000000000 steps"},
-        {{TESS_ATTENTION_OPTS_DEFAULTS, .cube = {2, 0, 2}},
-         "t: attention.cube[1] is 0, must be 1 or more"},
-        {{TESS_ATTENTION_OPTS_DEFAULTS, .lr = (double)NAN},
-         "t: attention.lr is nan, must be 1e-12..1000"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tess_attention_opts opts = cases[i].opts;
-        CHECK_FAILS(tess__attention_options("t", &opts), TESS_EINVAL, cases[i].sentence);
-    }
 }
 
 static const struct CMUnitTest tests[] = {
@@ -758,6 +732,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_decision_leaves_the_state_in_force_alone),
     cmocka_unit_test(a_resumed_run_takes_the_same_decisions),
     cmocka_unit_test(a_resumed_run_goes_back_in_the_same_way),
+    cmocka_unit_test(a_profile_by_error_decides),
+    cmocka_unit_test(a_smaller_error_needs_more_keys),
     cmocka_unit_test(a_resumed_run_chooses_the_same_cubes),
     cmocka_unit_test(a_run_of_any_choice_is_resumed_bit_for_bit),
     cmocka_unit_test(a_resumed_run_must_attend_in_the_same_way),
@@ -767,8 +743,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_step_that_does_not_measure_allocates_nothing),
     cmocka_unit_test(the_need_is_within_five_percent),
     cmocka_unit_test(sparse_attention_takes_little_memory_more),
-    cmocka_unit_test(lists_have_the_room_that_the_dispatcher_can_use),
     cmocka_unit_test(what_a_run_takes_is_what_was_said),
-    cmocka_unit_test(wrong_options_are_named),
 };
 RUN_TESTS_WITH(tests, open_root, close_root)

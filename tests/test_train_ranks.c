@@ -122,6 +122,46 @@ static void losses_of_sparse_attention_do_not_depend_on_who_has_which_tokens(voi
     check_shared_tokens(&sparse);
 }
 
+/* The densities of a run's profiles, in the order of its file; returns how many. */
+static int read_densities(const char *path, double *density, int most)
+{
+    FILE *file = fopen(path, "r");
+    char line[128];
+    int n = 0;
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    while (n < most && fscanf(file, "%*d,%*d,%*d,%lf", &density[n]) == 1)
+        n++;
+    fclose(file);
+    return n;
+}
+
+/* Whole heads, with v, come to the ranks that measure them. */
+static void a_profile_by_error_does_not_depend_on_who_has_which_tokens(void **state)
+{
+    (void)state;
+    enum { MOST = 256 };
+    double density[3][MOST];
+    int n[3];
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        tess_train_opts opts = sparse;
+        opts.folder = in_root("error");
+        opts.steps = 6;
+        opts.attention.density = 0;
+        opts.attention.error = 0.1;
+        opts.attention.compensate = 4;
+        story s = {.opts = &opts, .ranks = ranks, .context = ranks, .strategy = "fractional"};
+        run_ranks(&s);
+        n[ranks - 1] = read_densities(in_root("error/density.csv"), density[ranks - 1], MOST);
+        tess__remove_folder(in_root("error"));
+        assert_true(n[ranks - 1] > 0 && n[ranks - 1] == n[0]);
+        for (int i = 0; i < n[0]; i++) {
+            assert_true(density[0][i] > 0.03 && density[0][i] < 1.0);
+            assert_true(fabs(density[ranks - 1][i] - density[0][i]) < 1e-4);
+        }
+    }
+}
+
 static void hear(void *user, const char *sentence)
 {
     if (strstr(sentence, "index_memory"))
@@ -718,6 +758,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(losses_do_not_depend_on_who_has_which_tokens),
     cmocka_unit_test(rings_and_selected_keys_train_the_same),
     cmocka_unit_test(losses_of_sparse_attention_do_not_depend_on_who_has_which_tokens),
+    cmocka_unit_test(a_profile_by_error_does_not_depend_on_who_has_which_tokens),
     cmocka_unit_test(accumulated_passes_are_sent_once),
     cmocka_unit_test(a_step_sends_what_it_must_and_no_more),
     cmocka_unit_test(gradients_travel_while_backward_runs),

@@ -40,6 +40,7 @@ SEES = {
     "media": "kernels base file",
     "model": CORE + " comm exec cp media",
     "model/lists": CORE + " comm exec cp media model",
+    "model/observe": CORE + " comm exec cp media model",
     "data": "kernels base options file media",
     "optim": CORE + " comm exec cp media model data",
     "dsv": CORE + " comm exec cp media model data optim",

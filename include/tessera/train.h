@@ -76,6 +76,9 @@ typedef struct {
     tess_attention kind;
     double density;     /* of every sparse head; 0: each head's own, from the profile */
     double mass;        /* fraction of the softmax that the profile's density holds */
+    double error;       /* above 0: the profile's density is the smallest that changes the layer's
+                           attention output by at most this, relative and squared; of DSV, ORACLE
+                           and SEARCH. 0: by mass */
     double min_density; /* of budgets from the profile */
     double max_density;
     int compensate; /* virtual keys that stand for the keys that were dropped: 0, 1: one for all,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention_file.c - how a run attends, as a member of decisions.json: what sampling needs of it.
  *
- *   "attention": {"kind": "dsv", "density": 0.0, "mass": 0.9, "min_density": 0.03,
- *                 "max_density": 1.0, "compensate": 1, "cluster_every": 0,
+ *   "attention": {"kind": "dsv", "density": 0.0, "mass": 0.9, "error": 0.0,
+ *                 "min_density": 0.03, "max_density": 1.0, "compensate": 1, "cluster_every": 0,
  *                 "choose": "mass", "group": "cube", "input": "qk", "rotary": true,
  *                 "rank": 16, "proxy": "mean"}
  */
@@ -24,12 +24,12 @@ const char *tess__attention_name(tess_attention kind)
 
 json_t *tess__attention_out(const tess_attention_opts *o)
 {
-    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:i,s:I,s:s,s:s,s:s,s:b,s:i,s:s}", "kind",
-                     words("kind")[o->kind], "density", o->density, "mass", o->mass, "min_density",
-                     o->min_density, "max_density", o->max_density, "compensate", o->compensate,
-                     "cluster_every", (json_int_t)o->cluster_every, "choose",
-                     words("choose")[o->choose], "group", words("group")[o->group], "input",
-                     inputs[o->predictor != TESS_PREDICTOR_QK], "rotary",
+    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:f,s:i,s:I,s:s,s:s,s:s,s:b,s:i,s:s}", "kind",
+                     words("kind")[o->kind], "density", o->density, "mass", o->mass, "error",
+                     o->error, "min_density", o->min_density, "max_density", o->max_density,
+                     "compensate", o->compensate, "cluster_every", (json_int_t)o->cluster_every,
+                     "choose", words("choose")[o->choose], "group", words("group")[o->group],
+                     "input", inputs[o->predictor != TESS_PREDICTOR_QK], "rotary",
                      o->predictor != TESS_PREDICTOR_HIDDEN_PLAIN, "rank", o->proj_dim, "proxy",
                      words("proxy")[o->proxy]);
 }
@@ -52,6 +52,7 @@ tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
                              &kind));
     TESS_TRY(tess__json_double(tess__json_member(&o, "density"), 0, 1, &read.density));
     TESS_TRY(tess__json_double(tess__json_member(&o, "mass"), 0, 1, &read.mass));
+    TESS_TRY(tess__json_double(tess__json_optional(&o, "error"), 0, 1, &read.error));
     TESS_TRY(tess__json_double(tess__json_member(&o, "min_density"), 0, 1, &read.min_density));
     TESS_TRY(tess__json_double(tess__json_member(&o, "max_density"), 0, 1, &read.max_density));
     TESS_TRY(compensate_in(tess__json_member(&o, "compensate"), &read.compensate));

@@ -26,6 +26,12 @@ tess_status tess__attention_options(const char *who, tess_attention_opts *o)
     if (o->choose == TESS_CHOOSE_ERROR && o->compensate < 2)
         return tess__invalid(who, "attention.choose is error, compensate is %d, must be 2 or more",
                              o->compensate);
+    if (o->error > 0.0 && !ranks_keys)
+        return tess__invalid(who, "attention.error is %g, kind must be dsv, oracle or search",
+                             o->error);
+    if (o->error > 0.0 && o->density > 0.0)
+        return tess__invalid(who, "attention.error is %g, density is %g, must be 0", o->error,
+                             o->density);
     if (o->back_recall > o->switch_recall)
         return tess__invalid(who, "attention.back_recall is %g, must be at most switch_recall, %g",
                              o->back_recall, o->switch_recall);
@@ -60,6 +66,7 @@ void tess__attention_rules(const tess_attention_opts *o, tess__rules *rules)
         .switch_loss = o->switch_loss,
         .switch_recall = o->switch_recall,
         .back_recall = o->back_recall,
+        .error = o->error,
         .density = o->density,
         .min_density = o->min_density,
         .max_density = o->max_density,

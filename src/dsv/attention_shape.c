@@ -94,6 +94,7 @@ void tess__attention_room(const tess_attention_opts *o, const tess__attention_at
                                .group = o->group,
                                .max_density = units / n,
                                .index_memory = o->index_memory,
+                               .values = o->error > 0.0,
                                .dense = units == 0};
 }
 
@@ -133,8 +134,17 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
     if (o->kind == TESS_ATTENTION_DENSE)
         return 0;
     const int n = tess__attention_cubes(o, grid, cubes);
-    const int64_t doubles = (2 * n + TESS_CUBES) * each * (QUARTILES + 2);
+    const int64_t doubles =
+        (2 * n + TESS_CUBES) * each * (QUARTILES + 2) +
+        (o->error > 0.0 ? TESS_CUBES * each * QUARTILES * (1 + TESS__TRIAL_DENSITIES) : 0);
     const int64_t budgets = (TESS_CUBES + 1) * each * QUARTILES;
+    const int64_t volume = (int64_t)cubes[n - 1][0] * cubes[n - 1][1] * cubes[n - 1][2];
+    const tess__observer_opts change = {.head_dim = m->head_dim,
+                                        .proj_dim = o->kind == TESS_ATTENTION_DSV ? o->proj_dim : 0,
+                                        .tokens = tokens,
+                                        .error = o->error,
+                                        .compensate = o->compensate,
+                                        .group = o->group};
     /* Values, gradients, two moments; orders; sampled queries; sums and both states; budgets of
      * checks and of the table, events; keys of a pass. */
     const int64_t clusters =
@@ -145,5 +155,5 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
            budgets * (int64_t)sizeof(int32_t) +
            tess__events_most(m->layers, m->heads) * (int64_t)sizeof(tess__event) +
            all * (m->layers * (int64_t)sizeof(int32_t) + (int64_t)sizeof(double)) +
-           measuring(o, m, tokens, threads);
+           measuring(o, m, tokens, threads) + tess__change_bytes(&change, volume, threads);
 }

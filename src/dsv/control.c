@@ -89,7 +89,10 @@ static tess_status make_observer(tess__control *c)
                                       .proj_dim = c->rules.learns ? c->attention.proj_dim : 0,
                                       .tokens = c->tokens,
                                       .proxy = c->attention.proxy,
-                                      .mass = c->attention.mass};
+                                      .mass = c->attention.mass,
+                                      .error = c->attention.error,
+                                      .compensate = c->attention.compensate,
+                                      .group = c->attention.group};
     return c->opts.train ? tess__observer_create(c->ctx, &c->arena, &opts, &c->observer) : TESS_OK;
 }
 

@@ -72,7 +72,9 @@ static void fold_layer(tess__control *c, int cube, int layer)
         double *density = s->density + at * heads;
         if (s->profiles[at] == 0.0)
             continue;
-        for (int h = 0; h < heads; h++)
+        if (c->attention.error > 0.0)
+            tess__change_densities(&c->observer, cube, layer, q, density);
+        for (int h = 0; h < heads && c->attention.error == 0.0; h++)
             density[h] /= s->profiles[at];
         tess__fold_density(&c->state, cube, layer, q, density);
     }

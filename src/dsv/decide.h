@@ -76,6 +76,7 @@ typedef struct {
     tess_switch switch_by; /* STEP without predictors */
     int64_t switch_step;
     double switch_loss, switch_recall, back_recall;
+    double error; /* that densities of the profile may cause; 0: they hold a mass */
     double density, min_density, max_density; /* density 0: from the profile */
     int round;                                /* budgets are multiples of so many units */
     int32_t units_most; /* of a list that there is room for, by TABLE; 0: of any */

@@ -3,11 +3,14 @@
  *
  *   stage 1 -> 2   by recall: the layer's recall reached switch_recall on two checks in a row, and
  *                  its density differs by less than a tenth of itself between the last five checks;
+ *                  of a profile by error: its density has settled likewise;
  *                  by loss: the running mean of the predictors' loss is below switch_loss;
  *                  by step: switch_step steps are done.
  *                  In all cases budgets must be known: a density was given or measured.
  *   cube           the largest one whose overlap is at least 0.9, or the smallest; chosen when the
  *                  first layer would switch in it
+ *                  (a profile by error gives no layer back: a head whose keys are chosen badly
+ *                  gets more of them, and is dense where they are too many to pay)
  *   back, again    a head of a sparse layer whose recall is below back_recall on a check is dense,
  *                  until it has reached switch_recall on two checks in a row. So is a layer whose
  *                  mean is below, or all of whose heads went back: it is in stage 1 again, and any
@@ -65,7 +68,9 @@ static int ready(const tess__dsv_state *d, const tess__rules *rules, int64_t ste
     switch (rules->switch_by) {
     case TESS_SWITCH_STEP: return step > rules->switch_step;
     case TESS_SWITCH_LOSS: return d->loss < rules->switch_loss;
-    default: return d->cubes[cube].good[layer] >= 2 && settled(d, rules, cube, layer);
+    default:
+        return (rules->error > 0.0 || d->cubes[cube].good[layer] >= 2) &&
+               settled(d, rules, cube, layer);
     }
 }
 
@@ -176,25 +181,28 @@ static void send_back(const tess__dsv_state *d, const tess__rules *rules, int64_
 static void switch_layer(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
                          int layer, tess__event_list *events)
 {
-    const int by_recall = rules->switch_by == TESS_SWITCH_RECALL;
+    const int settles = rules->switch_by == TESS_SWITCH_RECALL;
+    const int by_error = settles && rules->error > 0.0, by_recall = settles && !by_error;
     const int by_loss = rules->switch_by == TESS_SWITCH_LOSS;
     d->sparse[layer] = 1;
     d->since[layer] = step;
     tess__event_add(
         events,
-        &(tess__event){
-            .kind = TESS__EVENT_SWITCH,
-            .step = step,
-            .layer = layer,
-            .head = -1,
-            .rule = tess__option_words(TESS_OPTIONS_ATTENTION, "switch_by")[rules->switch_by],
-            .why = {{"recall", rules->learns ? layer_recall(d, 0, layer) : (double)NAN},
-                    {"recall_limit", by_recall ? rules->switch_recall : (double)NAN},
-                    {"density", tess__layer_density(d, 0, layer)},
-                    {"density_change", by_recall ? change_of(d, 0, layer) : (double)NAN},
-                    {"loss", rules->learns ? d->loss : (double)NAN},
-                    {"loss_limit", by_loss ? rules->switch_loss : (double)NAN}},
-            .n_why = 6});
+        &(tess__event){.kind = TESS__EVENT_SWITCH,
+                       .step = step,
+                       .layer = layer,
+                       .head = -1,
+                       .rule = by_error ? "error"
+                                        : tess__option_words(TESS_OPTIONS_ATTENTION,
+                                                             "switch_by")[rules->switch_by],
+                       .why = {{"recall", rules->learns ? layer_recall(d, 0, layer) : (double)NAN},
+                               {"recall_limit", by_recall ? rules->switch_recall : (double)NAN},
+                               {"density", tess__layer_density(d, 0, layer)},
+                               {"density_change", settles ? change_of(d, 0, layer) : (double)NAN},
+                               {"error_limit", by_error ? rules->error : (double)NAN},
+                               {"loss", rules->learns ? d->loss : (double)NAN},
+                               {"loss_limit", by_loss ? rules->switch_loss : (double)NAN}},
+                       .n_why = 7});
 }
 
 int tess__decide_stages(tess__dsv_state *d, const tess__rules *rules, int64_t step,
@@ -206,7 +214,7 @@ int tess__decide_stages(tess__dsv_state *d, const tess__rules *rules, int64_t st
     for (int layer = 0; layer < d->layers && d->cube_chosen; layer++) {
         if (!d->sparse[layer] && ready(d, rules, step, 0, layer))
             switch_layer(d, rules, step, layer, events);
-        if (d->sparse[layer] && rules->learns)
+        if (d->sparse[layer] && rules->learns && rules->error == 0.0)
             send_back(d, rules, step, layer, events);
         any |= d->sparse[layer];
     }
@@ -234,7 +242,8 @@ void tess__decide_end(const tess__dsv_state *d, const tess__rules *rules, int64_
                            .head = -1,
                            .why = {{"since", since > 0 ? (double)since : none},
                                    {"recall", layer_recall(d, cube, layer)},
-                                   {"recall_limit", by_recall ? rules->switch_recall : none},
+                                   {"recall_limit",
+                                    by_recall && rules->error == 0.0 ? rules->switch_recall : none},
                                    {"density", tess__layer_density(d, cube, layer)},
                                    {"density_change", by_recall ? change_of(d, cube, layer) : none},
                                    {"loss", by_loss ? d->loss : none},

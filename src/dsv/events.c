@@ -111,6 +111,7 @@ static void put_reasons(const tess__event *event, char text[TESS__EVENT_BYTES])
     put_value(event, text, ", needed ", "recall_limit");
     put_value(event, text, ", density ", "density");
     put_value(event, text, " that moved by ", "density_change");
+    put_value(event, text, " for a change of the output by ", "error_limit");
     put_value(event, text, ", loss of the predictors ", "loss");
     put_value(event, text, ", limit ", "loss_limit");
 }

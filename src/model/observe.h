@@ -7,7 +7,8 @@
  * quartile and head. Nothing is decided here, and no callback is needed.
  *
  *   profile   density: the fraction of the keys that holds `mass` of a group's softmax, mean over
- *             the sampled groups; on request also the overlap of the queries of a cube
+ *             the sampled groups; or the one that changes the output by at most `error`
+ *             (output_change.c); on request also the overlap of the queries of a cube
  *   check     recall: the softmax mass of the predictor's keys for a group at its budget over that
  *             of as many keys chosen by the oracle
  */
@@ -32,6 +33,7 @@ enum { TESS__CHECK_GROUPS = 32 };
 typedef struct {
     int64_t rows;     /* queries */
     int32_t groups;   /* that they belong to */
+    int32_t *group;   /* (groups): their numbers among all */
     int64_t *token;   /* (rows): in the pass's order */
     int64_t *bounds;  /* (groups + 1) */
     int64_t *checked; /* (TESS__CHECK_GROUPS + 1): bounds of the groups that are checked together */
@@ -52,6 +54,10 @@ typedef struct {
     double *recall;   /* (layers, heads) */
     double *checks;   /* (layers) */
     double *overlap;  /* 2: the sum, and how many */
+    /* Of a profile by error, else NULL: squares, summed over queries and elements. */
+    double *output; /* (layers, quartiles, heads): of dense attention's output */
+    double *change; /* (layers, quartiles, heads, TESS__TRIAL_DENSITIES): of what a density of the
+                       trial changes in it */
 } tess__cube_sums;
 
 /* Sums over the forward passes since tess__observer_clear. */
@@ -76,6 +82,10 @@ typedef struct {
     int64_t tokens;   /* of a sample */
     tess_proxy proxy; /* of checks */
     double mass;
+    /* A profile by error: */
+    double error;     /* largest change of the output that a density may cause; 0: by mass */
+    int compensate;   /* virtual keys that stand for what a list leaves out */
+    tess_group group; /* queries that share a list */
 } tess__observer_opts;
 
 typedef struct tess__observer {
@@ -94,9 +104,9 @@ typedef struct tess__observer {
     tess__observations sums;
     /* Workspace. */
     tess__sampled sampled;
-    double *values; /* (batch, heads) */
-    int32_t *keys;  /* (batch, heads): budgets of a check */
-    tess_selector *selector;
+    double *values;          /* (batch, heads) */
+    int32_t *keys;           /* (batch, heads): budgets of a check */
+    tess_selector *selector; /* of checks and of a profile by error */
 } tess__observer;
 
 /* Buffers lie in the arena. */
@@ -131,5 +141,19 @@ int64_t tess__sampled_rows(int64_t tokens); /* queries at most */
 void tess__sample_groups(tess__observer *observer, const tess__order *order);
 void tess__sample_queries(tess__observer *observer, const tess_hook_in *in);
 tess_view tess__sampled_view(const tess__sampled *sampled, int heads, float *data, int64_t dim);
+
+/* ---- output_change.c: the density that changes the output by at most `error` ----------------- */
+
+enum { TESS__TRIAL_DENSITIES = 5 }; /* 1/32, 1/16, 1/8, 1/4, 1/2 */
+
+/* Adds to `output` and `change` of the sampled groups; the hook has v. */
+tess_status tess__observe_change(tess__observer *observer, int order, const tess_hook_in *in);
+
+/* density (heads) of a layer's sums in one quartile, 1 where no density of the trial suffices. */
+void tess__change_densities(const tess__observer *observer, int order, int layer, int quartile,
+                            double *density);
+
+/* Memory of a measurement at most, without the selector's. */
+int64_t tess__change_bytes(const tess__observer_opts *opts, int64_t volume, int threads);
 
 #endif

@@ -41,6 +41,7 @@ tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *lo
 struct tess__whole_heads {
     float *send, *recv;
     float *q, *k, *q_low, *k_low; /* (batch, heads of this rank, tokens, head_dim or proj_dim) */
+    float *v;                     /* the same, where it is measured too */
     float *lse, *lse_local;       /* (batch, heads of this rank, tokens); (batch, heads, local) */
 };
 
@@ -48,6 +49,7 @@ size_t tess__whole_heads_bytes(const tess_pass *p); /* with what the allocator a
 tess_status tess__whole_heads_make(tess_pass *p);   /* p->ranks.whole, unless it is there */
 
 /* Collective: whole heads to their ranks, which measure them. */
-tess_status tess__ranks_show(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
+tess_status tess__ranks_show(tess_pass *p, int layer, const tess_view *q, const tess_view *k,
+                             const tess_view *v);
 
 #endif

@@ -21,7 +21,7 @@ static tess__token_range heads_of(const tess_pass *p, int64_t rank)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-enum { PIECES = 8 };
+enum { PIECES = 9 };
 
 /* Floats of each member, in their order. */
 static void list_pieces(const tess_pass *p, int64_t counts[PIECES])
@@ -29,8 +29,9 @@ static void list_pieces(const tess_pass *p, int64_t counts[PIECES])
     const int64_t dim = p->z.head_dim, rank = p->room.proj_dim, wide = dim > rank ? dim : rank;
     const int64_t local = p->z.rows * p->z.heads;
     const int64_t whole = p->z.batch * p->z.tokens * heads_of(p, p->ranks.rank).n;
-    const int64_t all[PIECES] = {local * wide, whole * wide, whole * dim, whole * dim,
-                                 whole * rank, whole * rank, whole,       local};
+    const int64_t all[PIECES] = {local * wide, whole * wide, whole * dim,
+                                 whole * dim,  whole * rank, whole * rank,
+                                 whole,        local,        p->room.values ? whole * dim : 0};
     memcpy(counts, all, sizeof all);
 }
 
@@ -55,8 +56,8 @@ tess_status tess__whole_heads_make(tess_pass *p)
         return TESS_OK;
     char *memory = TESS_ALLOC(p->ctx, all_bytes(p));
     tess__whole_heads *l = (tess__whole_heads *)memory;
-    float **const pieces[PIECES] = {&l->send,  &l->recv,  &l->q,   &l->k,
-                                    &l->q_low, &l->k_low, &l->lse, &l->lse_local};
+    float **const pieces[PIECES] = {&l->send,  &l->recv, &l->q,         &l->k, &l->q_low,
+                                    &l->k_low, &l->lse,  &l->lse_local, &l->v};
     int64_t counts[PIECES];
     list_pieces(p, counts);
     memory += tess__arena_round(sizeof *l);
@@ -118,13 +119,15 @@ static tess_view whole_view(const tess_pass *p, float *data, int64_t width)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
+static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_view *k,
+                        const tess_view *v)
 {
     const tess__whole_heads *l = p->ranks.whole;
     const tess__token_range heads = heads_of(p, p->ranks.rank);
     const int64_t dim = p->z.head_dim, rank = p->room.proj_dim;
-    const tess_view views[4] = {whole_view(p, l->q, dim), whole_view(p, l->k, dim),
-                                whole_view(p, l->q_low, rank), whole_view(p, l->k_low, rank)};
+    const tess_view views[5] = {whole_view(p, l->q, dim), whole_view(p, l->k, dim),
+                                whole_view(p, l->q_low, rank), whole_view(p, l->k_low, rank),
+                                whole_view(p, l->v, dim)};
     tess_hook_in hook = {.layer = layer,
                          .head = (int)heads.first,
                          .heads = (int)heads.n,
@@ -132,6 +135,10 @@ static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_
                          .k = &views[1]};
     TESS_TRY(bring(p, q, dim, l->q));
     TESS_TRY(bring(p, k, dim, l->k));
+    if (p->room.values) {
+        TESS_TRY(bring(p, v, dim, l->v));
+        hook.v = &views[4];
+    }
     if (p->sparse.attend.predictor) {
         tess_view q_low, k_low;
         tess__proj_views(p, &q_low, &k_low);
@@ -150,10 +157,11 @@ static tess_status show(tess_pass *p, int layer, const tess_view *q, const tess_
     return heads.n > 0 ? tess__pass_show(p, &hook) : TESS_OK;
 }
 
-tess_status tess__ranks_show(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
+tess_status tess__ranks_show(tess_pass *p, int layer, const tess_view *q, const tess_view *k,
+                             const tess_view *v)
 {
     const tess__lap lap = tess__lap_begin(p);
-    const tess_status status = show(p, layer, q, k);
+    const tess_status status = show(p, layer, q, k, v);
     p->times.observe_ns += tess__lap_end(p, lap);
     return status;
 }

@@ -150,7 +150,8 @@ tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part p
         TESS_TRY(tess__learn(p, layer, &all.q, &all.k));
     if (!shows(p, layer))
         return TESS_OK;
-    return p->ranks.comm ? tess__ranks_show(p, layer, &all.q, &all.k) : show(p, layer, &all, s);
+    return p->ranks.comm ? tess__ranks_show(p, layer, &all.q, &all.k, &all.v)
+                         : show(p, layer, &all, s);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */

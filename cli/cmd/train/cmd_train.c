@@ -92,6 +92,7 @@ static opt options[] = {
     OPT_OF(ATTENTION, AT(opts.attention), "selector", OPT_PATH, "FILE", selector),
     ATTENTION("density", "X", density),
     ATTENTION("mass", "X", mass),
+    ATTENTION("error", "X", error),
     ATTENTION("min-density", "X", min_density),
     ATTENTION("max-density", "X", max_density),
     ATTENTION("compensate", "N", compensate),

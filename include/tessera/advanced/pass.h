@@ -65,6 +65,7 @@ typedef struct {
                              fit are selected again */
     int searches; /* sets of lists that SEARCH found and later forward passes may use again, one for
                      each sequence of like passes; 0: none. Not with train */
+    int values;   /* 1: measuring also needs v, which ranks that share tokens then send */
     int dense;    /* 1: layers learn and are measured, but all heads attend to all keys: there is
                      no room for lists */
 } tess_sparse_opts;

@@ -97,7 +97,7 @@ typedef struct {
         heads; /* the first head passed, and how many: all, or with context parallelism an even
                         part for each rank; the hook of a rank without heads is not called */
     const tess_view *q, *k;
-    const tess_view *v;             /* NULL with context parallelism */
+    const tess_view *v; /* NULL with context parallelism, unless the pass was made with values */
     const tess_view *q_low, *k_low; /* projections of the predictor; NULL without one */
     int proj_dim;
     const uint8_t *labels; /* (batch, heads, tokens): clusters of the keys of heads that are sparse;

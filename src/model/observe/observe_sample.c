@@ -11,7 +11,7 @@
  *
  * and copied side by side, as keys need no order. Memory: `capacity` rows for each sample and head.
  */
-#include "observe.h"
+#include "model/observe.h"
 
 #include <string.h>
 
@@ -46,6 +46,7 @@ void tess__sample_groups(tess__observer *o, const tess__order *order)
         if (n == 0)
             break;
         s->rows += n;
+        s->group[s->groups] = (int32_t)i;
         s->bounds[++s->groups] = s->rows;
     }
 }
@@ -94,6 +95,7 @@ tess_status tess__sampled_create(tess__arena *arena, const tess__observer_opts *
     const size_t rows = (size_t)s->capacity;
     s->token = TESS_TAKE(arena, rows * sizeof *s->token);
     s->bounds = TESS_TAKE(arena, (rows + 1) * sizeof *s->bounds);
+    s->group = TESS_TAKE(arena, rows * sizeof *s->group);
     s->checked = TESS_TAKE(arena, (TESS__CHECK_GROUPS + 1) * sizeof *s->checked);
     s->q = TESS_TAKE(arena, all * rows * (size_t)o->head_dim * sizeof *s->q);
     s->low = TESS_TAKE(arena, all * rows * (size_t)o->proj_dim * sizeof *s->low);

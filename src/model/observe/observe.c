@@ -7,11 +7,11 @@
  *
  * Flop of a layer, with r sampled queries, S keys and D = head_dim, for each sample and head and
  * each size of cubes: profile 4 r S D, half of it with the log-sums of a dense layer; overlap
- * 8 r S D; check 2 r S (proj_dim + 2 D).
+ * 8 r S D; check 2 r S (proj_dim + 2 D). A profile by error: see output_change.c.
  */
-#include "observe.h"
+#include "model/observe.h"
 
-#include "ranks.h"
+#include "model/ranks.h"
 #include "tessera/advanced/predict.h"
 
 #include <math.h>
@@ -27,15 +27,21 @@ int tess__quartile(double u)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static tess_status make_sums(tess__arena *arena, int64_t layers, int64_t heads, tess__cube_sums *s)
+static tess_status make_sums(tess__arena *arena, const tess__observer_opts *o, tess__cube_sums *s)
 {
+    const int64_t layers = o->layers, heads = o->heads, each = layers * QUARTILES * heads;
     s->n = layers * (QUARTILES * heads + QUARTILES + heads + 1) + 2;
+    s->n += o->error > 0.0 ? each * (1 + TESS__TRIAL_DENSITIES) : 0;
     s->all = TESS_TAKE(arena, (size_t)s->n * sizeof *s->all);
     s->density = s->all;
     s->profiles = s->density + layers * QUARTILES * heads;
     s->recall = s->profiles + layers * QUARTILES;
     s->checks = s->recall + layers * heads;
     s->overlap = s->checks + layers;
+    if (o->error > 0.0) {
+        s->output = s->overlap + 2;
+        s->change = s->output + each;
+    }
     memset(s->all, 0, (size_t)s->n * sizeof *s->all);
     return TESS_OK;
 }
@@ -47,16 +53,19 @@ tess_status tess__observer_create(tess_ctx *ctx, tess__arena *arena, const tess_
     const size_t budgets = TESS_CUBES * layers * QUARTILES * heads;
     *observer = (tess__observer){.ctx = ctx, .opts = *o};
     for (int i = 0; i < TESS_CUBES; i++)
-        TESS_TRY(make_sums(arena, o->layers, o->heads, &observer->sums.cubes[i]));
+        TESS_TRY(make_sums(arena, o, &observer->sums.cubes[i]));
     TESS_TRY(tess__sampled_create(arena, o, &observer->sampled));
     observer->layers = TESS_TAKE_ZERO(arena, layers * sizeof *observer->layers);
     observer->budgets = TESS_TAKE(arena, budgets * sizeof *observer->budgets);
     observer->quartiles = TESS_TAKE(arena, batch * sizeof *observer->quartiles);
     observer->values = TESS_TAKE(arena, batch * heads * sizeof *observer->values);
     observer->keys = TESS_TAKE(arena, batch * heads * sizeof *observer->keys);
-    const tess_selector_opts selector = {
-        .kind = TESS_SELECT_PREDICTOR, .proxy = o->proxy, .in_place = 1};
-    return o->proj_dim ? tess_selector_create(ctx, &selector, &observer->selector) : TESS_OK;
+    const tess_selector_opts selector = {.kind = o->proj_dim ? TESS_SELECT_PREDICTOR
+                                                             : TESS_SELECT_ORACLE,
+                                         .proxy = o->proxy,
+                                         .in_place = 1};
+    return o->proj_dim || o->error > 0.0 ? tess_selector_create(ctx, &selector, &observer->selector)
+                                         : TESS_OK;
 }
 
 void tess__observer_destroy(tess__observer *observer)
@@ -87,6 +96,19 @@ int tess__observes(const tess__observer *o, int layer)
 
 /* ---- profile --------------------------------------------------------------------------------- */
 
+/* Adds what the sampled groups say of a head's density, by mass. */
+static tess_status add_densities(tess__observer *o, const tess_density_in *density,
+                                 const tess_hook_in *in, double *to)
+{
+    TESS_TRY(tess_density_measure(o->ctx, density, o->values));
+    for (int b = 0; b < o->opts.batch; b++) {
+        const int64_t row = (int64_t)in->layer * QUARTILES + o->quartiles[b];
+        for (int h = 0; h < in->heads; h++)
+            to[row * o->opts.heads + in->head + h] += o->values[b * in->heads + h];
+    }
+    return TESS_OK;
+}
+
 static tess_status profile(tess__observer *o, int order, const tess_hook_in *in)
 {
     tess__sampled *s = &o->sampled;
@@ -106,13 +128,10 @@ static tess_status profile(tess__observer *o, int order, const tess_hook_in *in)
                                      .groups = &groups,
                                      .mass = o->opts.mass,
                                      .lse = in->lse && o->layers[in->layer].dense ? s->lse : NULL};
-    TESS_TRY(tess_density_measure(o->ctx, &density, o->values));
-    for (int b = 0; b < batch; b++) {
-        const int64_t row = (int64_t)in->layer * QUARTILES + o->quartiles[b];
-        sums->profiles[row] += in->head == 0;
-        for (int h = 0; h < heads; h++)
-            sums->density[row * o->opts.heads + in->head + h] += o->values[b * heads + h];
-    }
+    TESS_TRY(o->opts.error > 0.0 ? tess__observe_change(o, order, in)
+                                 : add_densities(o, &density, in, sums->density));
+    for (int b = 0; b < batch; b++)
+        sums->profiles[(int64_t)in->layer * QUARTILES + o->quartiles[b]] += in->head == 0;
     if (!o->overlap)
         return TESS_OK;
     TESS_TRY(tess_overlap_measure(o->ctx, &density, 0, o->values));

@@ -216,7 +216,7 @@ tess_status tess__json_stream_next(tess__json_stream *s, tess__json_item *item)
             return TESS_OK;
         if (found == BAD)
             return tess__fail(TESS_EFORMAT, "%s: byte %lld: %s", s->name,
-                              (long long)(s->offset + (s->scan.at - s->buffer)), s->scan.what);
+                              (long long)s->offset + (s->scan.at - s->buffer), s->scan.what);
         if (found == STEPPED)
             continue;
         if (s->ended)

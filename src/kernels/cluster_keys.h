@@ -61,7 +61,7 @@ VINLINE void add_columns(const int nv, double *sum, const float *const *rows, in
 {
     vd part[8];
     VFOR (j, nv)
-        memcpy(&part[j], sum + j * VD, sizeof part[j]);
+        part[j] = vd_load(sum + j * VD);
     for (int i = 0; i < n; i++)
         VFOR (j, nv)
             part[j] += vd_load_f32(rows[i] + d + j * VD);

@@ -49,6 +49,13 @@ typedef float vf __attribute__((vector_size(TESS_VEC)));
 typedef int32_t vi __attribute__((vector_size(TESS_VEC)));
 typedef double vd __attribute__((vector_size(TESS_VEC)));
 
+VINLINE vd vd_load(const double *p)
+{
+    vd v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
 VINLINE vf vf_load(const float *p)
 {
     vf v;

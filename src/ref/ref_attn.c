@@ -122,11 +122,13 @@ static void make_virtual(head *w)
         add(w->mean_k + c * w->dim, 1.0, w->k + j * w->dim, w->dim);
         add(w->mean_v + c * w->dim, 1.0, w->v + j * w->dim, w->dim);
     }
-    for (int64_t i = 0; i < w->clusters * w->dim; i++)
-        if (w->dropped[i / w->dim] > 0) {
-            w->mean_k[i] /= (double)w->dropped[i / w->dim];
-            w->mean_v[i] /= (double)w->dropped[i / w->dim];
+    for (int64_t i = 0; i < w->clusters * w->dim; i++) {
+        const int64_t c = i / w->dim;
+        if (w->dropped[c] > 0) {
+            w->mean_k[i] /= (double)w->dropped[c];
+            w->mean_v[i] /= (double)w->dropped[c];
         }
+    }
 }
 
 /* Gives the gradients of the virtual keys to the keys they stand for. */

@@ -22,7 +22,7 @@ static void add_figures(const tess__timeline_data *d, tess__markup *page)
     tess__markup_print(page, "<h2>Timeline</h2>\n");
     if (d->left_out)
         tess__markup_print(page, "<p>The first %d of %lld classes of equal ranks.</p>\n",
-                           d->n_shown, (long long)(d->n_shown + d->left_out));
+                           d->n_shown, (long long)d->n_shown + d->left_out);
     tess__markup_print(page, "<div class=\"controls\" id=\"controls\"></div>\n");
     tess__page_figure(page, &tracks);
     tess__markup_print(page, "<h2>Critical path</h2>\n");

@@ -8,7 +8,7 @@
 tess_status clip_side_check(cli *c, const char *name, int64_t side, int pack, int patch)
 {
     const int64_t unit = (int64_t)(pack ? pack : 1) * patch;
-    const long long below = (long long)(side / unit * unit), above = below + (long long)unit;
+    const long long below = (long long)side / unit * unit, above = below + unit;
     char parts[64], right[64];
     if (side % unit == 0)
         return TESS_OK;

@@ -148,7 +148,7 @@ tess_status tess_mix_parse(tess_ctx *ctx, const char *text, int ranks, int steps
     TESS_TRY(read_list(__func__, text, codes, &n));
     const int64_t count = draw(codes, n, ranks, NULL);
     if (count * steps > TESS_MIX_CLIPS_MAX)
-        return tess__invalid(__func__, "%lld clips, must be at most %d", (long long)(count * steps),
+        return tess__invalid(__func__, "%lld clips, must be at most %d", (long long)count * steps,
                              (int)TESS_MIX_CLIPS_MAX);
     tess_mix_clip *clips;
     TESS_TRY(tess__mix_new(ctx, count * steps, mix, &clips));

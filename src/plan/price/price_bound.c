@@ -147,7 +147,8 @@ static void bound_group(bounds *b, const group *g)
     const int64_t shard_q = info->tokens_q / info->ranks + 1;
     const int64_t shard_k = info->tokens_k / info->ranks + 1;
     const double pairs = (double)g->units * b->pricing->unit_pairs / parts;
-    const double q = TESS_MAX(heads * (double)(info->tokens_q / parts - shard_q), 0.0);
+    const int64_t rows_q = info->tokens_q / parts - shard_q;
+    const double q = TESS_MAX(heads * (double)rows_q, 0.0);
     double kv = 0.0;
     if (ring > 1)
         kv = heads * (double)(least_part(info->k_blocks, ring, info->unit) - shard_k);

@@ -76,7 +76,7 @@ static void z_free(void *ctx, void *memory)
 
 static tess_status fill_piece(tess__byte_stream *s)
 {
-    size_t got;
+    size_t got = 0;
     TESS_TRY(take(s, s->piece, PIECE, &got));
     s->z.next_in = s->piece;
     s->z.avail_in = (unsigned)got;

@@ -4,6 +4,7 @@
 
 #include "file/csv.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -201,7 +202,9 @@ tess_status tess__field_set(tess_scenario *scenario, const tess__field *f, const
     double number;
     int word;
     if (is_schedule_file(f, value)) {
-        TESS_TRY(tess__field_set(scenario, tess__field_find("layout", "schedule_file"), value));
+        const tess__field *file = tess__field_find("layout", "schedule_file");
+        assert(file);
+        TESS_TRY(tess__field_set(scenario, file, value));
         value = "file";
     }
     switch (f->type) {

@@ -75,22 +75,21 @@ tess_status tess_activity_busy(const tess_activity *file, int n, double *compute
     TESS_REQUIRE(file, compute, comm, copy);
     TESS_TRY(tess__check_range(__func__, "n", n, 1, 1 << 20));
     const scale s = {file->info.begin_ns, (double)file->info.span_ns / n, n};
+    layer computing = {INT64_MIN, compute, 1.0}, communicating = {INT64_MIN, comm, 1.0};
     /* Copies that nothing hides: anything, less kernels. */
-    layer layers[] = {{INT64_MIN, compute, 1.0},
-                      {INT64_MIN, comm, 1.0},
-                      {INT64_MIN, copy, 1.0},
-                      {INT64_MIN, copy, -1.0}};
-    for (int i = 0; i < 3; i++)
-        memset(layers[i].parts, 0, (size_t)n * sizeof(double));
+    layer any = {INT64_MIN, copy, 1.0}, kernels = {INT64_MIN, copy, -1.0};
+    memset(compute, 0, (size_t)n * sizeof *compute);
+    memset(comm, 0, (size_t)n * sizeof *comm);
+    memset(copy, 0, (size_t)n * sizeof *copy);
     if (file->info.span_ns == 0)
         return TESS_OK;
     for (int64_t i = 0; i < file->n_acts; i++) {
         const tess__act *act = &file->acts[i];
-        lay(&s, &layers[2], act);
+        lay(&s, &any, act);
         if (act->kind != TESS__ACT_KERNEL)
             continue;
-        lay(&s, &layers[act->kernel_class == TESS_KERNEL_COMMUNICATION], act);
-        lay(&s, &layers[3], act);
+        lay(&s, act->kernel_class == TESS_KERNEL_COMMUNICATION ? &communicating : &computing, act);
+        lay(&s, &kernels, act);
     }
     return TESS_OK;
 }

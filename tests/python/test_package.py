@@ -47,7 +47,8 @@ class Package(unittest.TestCase):
             path = os.path.join(copy, "libtessera.so")
             with open(path, "rb") as file:
                 library = file.read()
-            self.assertIn(b"\0libgomp.so.1\0", library)
+            if b"\0libgomp.so.1\0" not in library:
+                self.skipTest("the library was built with another OpenMP runtime than gcc's")
             with open(path, "wb") as file:
                 file.write(library.replace(b"\0libgomp.so.1\0", b"\0libgomp.so.0\0"))
         self.assertRegex(self.import_of_a_copy(change), "ImportError: tessera: libgomp.so.1, the OpenMP runtime, is missing; it is "

@@ -2,12 +2,15 @@
 /* option_check.c - range checks and hashes of option structs, by their tables. */
 #include "option_check.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 const char *const *tess__option_words(tess_options which, const char *name)
 {
-    return tess_option_find(which, name)->words;
+    const tess_option *option = tess_option_find(which, name);
+    assert(option);
+    return option->words;
 }
 
 const tess_option *tess_option_find(tess_options which, const char *name)

@@ -37,6 +37,8 @@ def environment(tessera, folder):
     env = {k: v for k, v in os.environ.items() if k == "OMP_TOOL_LIBRARIES" or
            not k.startswith(("TESS_", "OMP_", "OMPI_", "PMI", "LC_")) and
            k not in ("NO_COLOR", "LANG", "XDG_CACHE_HOME")}
+    # What the command sets to execute itself again: every start in a case would be two (limits.sh tests it).
+    env.setdefault("GOMP_SPINCOUNT", "1000")
     env.update(LC_ALL="C", HOME=folder, TERM="dumb", TESSERA=str(tessera), CASES=str(CASES),
                PATH=f"{tessera.parent}{os.pathsep}{env.get('PATH', '')}")
     return env

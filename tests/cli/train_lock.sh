@@ -13,3 +13,10 @@ done
 ls run
 sed 's/,.*//' run/metrics.csv | sort -n | uniq -d
 tessera train --out run --resume --steps $(($(wc -l <run/metrics.jsonl) + 2)) -q >out && ls run
+echo "the lock of a killed run: of this host, and of another one, whose locks may not reach this one"
+for host in "$(uname -n)" elsewhere; do
+    echo "process 1 on host $host" >run/lock
+    tessera train --out run --resume --steps $(($(wc -l <run/metrics.jsonl) + 1)) -j 1 2>&1 >out | grep lock
+    [ -e run/lock ] && echo "a lock is left"
+done
+exit 0

@@ -7,9 +7,9 @@
 #include "tessera/advanced/activity_report.h"
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/cost.h"
-#include "tessera/advanced/job.h"
 #include "tessera/advanced/listing.h"
 #include "tessera/advanced/predict.h"
+#include "tessera/advanced/run_log.h"
 #include "tessera/advanced/search.h"
 #include "tessera/advanced/selection.h"
 #include "tessera/advanced/sim_detail.h"
@@ -289,6 +289,24 @@ static tess_status s_job(world *w)
             return status;
     }
     return TESS_OK;
+}
+
+static tess_status s_run_log(world *w)
+{
+    char path[512];
+    tess_run_log *log = NULL;
+    snprintf(path, sizeof path, "%s", in_folder("run.log"));
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("- arguments -\n  num_layers ... 4\n- end of arguments -\n", f);
+    fputs(" iteration 1/ 9 | elapsed time per iteration (ms): 90.5 |\n", f);
+    fclose(f);
+    tess_status status = tess_run_log_load(w->ctx, path, 0, &log);
+    if (status == TESS_OK)
+        status = tess_sim_scalar_write(w->ctx, NULL, "ours", "theirs", 1, "a test", path);
+    tess_run_log_destroy(log);
+    remove(path);
+    return status;
 }
 
 static tess_status s_search(world *w)
@@ -609,6 +627,7 @@ static const scenario scenarios[] = {
     {"load the simulator's parameters", s_sim_params, NULL, NULL, 0},
     {"list the names of a scenario", s_listing, NULL, NULL, 0},
     {"read jobs of other frameworks", s_job, NULL, NULL, 0},
+    {"read a log, write a scalar", s_run_log, NULL, NULL, 0},
     {"load measured products", s_sim_measured, NULL, NULL, 0},
     {"search", s_search, NULL, NULL, 0},
     {"timeline of a step", s_timeline, NULL, NULL, 0},

@@ -70,7 +70,7 @@ PUBLIC = {
     "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/listing.h": "sim", "advanced/sim_timeline.h": "sim",
     "advanced/overlap.h": "sim/overlap", "advanced/validate.h": "sim",
     "advanced/trace.h": "replay", "advanced/replay.h": "replay",
-    "advanced/search.h": "search", "advanced/job.h": "job",
+    "advanced/search.h": "search", "advanced/job.h": "job", "advanced/run_log.h": "job",
     "media.h": "media", "advanced/clip.h": "media",
     "model.h": "model", "advanced/pass.h": "model", "advanced/sparse.h": "model",
     "data.h": "data", "advanced/dataset.h": "data", "train.h": "optim", "advanced/step.h": "optim",

@@ -15,7 +15,7 @@ static int is_model(const char *text)
 }
 
 /* Of a job file's scenario the model comes apart, before the settings of the file. */
-static tess_status apply_settings(simulate_job *j, int model)
+tess_status simulate_set(simulate_job *j, int model)
 {
     for (int i = 0; i < j->given->set.n; i++) {
         if (j->job && is_model(j->given->set.items[i]) != model)
@@ -44,16 +44,22 @@ static tess_status apply_profile(simulate_job *j)
     return status;
 }
 
+tess_status simulate_scenario(simulate_job *j)
+{
+    if (tess_job_is_file(j->given->scenario)) {
+        TRY(tess_job_load(j->c->ctx, j->given->scenario, &j->own_job));
+        j->job = j->own_job;
+        return simulate_job_use(j);
+    }
+    TRY(tess_scenario_load(j->c->ctx, j->given->scenario, &j->s));
+    return simulate_set(j, 0);
+}
+
 /* The scenario, and all that is needed to run it. */
 static tess_status prepare(simulate_job *j)
 {
     cli *c = j->c;
-    if (tess_job_is_file(j->given->scenario)) {
-        TRY(simulate_job_open(j, apply_settings));
-    } else {
-        TRY(tess_scenario_load(c->ctx, j->given->scenario, &j->s));
-        TRY(apply_settings(j, 0));
-    }
+    TRY(simulate_scenario(j));
     TRY(simulate_steps(j));
     if (!j->s.system.cluster[0] && !j->given->search)
         return out_usage(c, "the scenario names no cluster; use --set system.cluster=NAME");
@@ -125,7 +131,7 @@ static tess_status run(cli *c, const void *given)
         status = prepare(&j);
     if (status == TESS_OK && v->trace.n == 0)
         status = v->search ? simulate_search(&j) : simulate(&j);
-    tess_job_destroy(j.job);
+    tess_job_destroy(j.own_job);
     tess_timeline_destroy(j.timeline);
     tess_sim_destroy(j.sim);
     tess_schedule_destroy(j.schedule);

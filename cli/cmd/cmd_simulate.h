@@ -36,8 +36,9 @@ typedef struct {
 typedef struct {
     cli *c;
     const simulate_values *given;
-    tess_job *job;   /* of another framework; NULL: a scenario of our own */
-    tess_scenario s; /* as given; r.scenario has the defaults */
+    const tess_job *job; /* of another framework; NULL: a scenario of our own */
+    tess_job *own_job;   /* the same, if it was read from a file here */
+    tess_scenario s;     /* as given; r.scenario has the defaults */
     tess_sim_params *params;
     tess_cluster *cluster;
     tess_sim *sim;
@@ -65,6 +66,14 @@ enum { SIMULATE_PARTS = 10 };
 void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS]);
 tess_status simulate_report(const simulate_job *j);
 
+/* ---- cmd_simulate.c -------------------------------------------------------------------------- */
+
+/* The settings of the command line: of a job model 1, the model's name alone, 0, the others. */
+tess_status simulate_set(simulate_job *j, int model);
+
+/* The scenario that is given, a job file among them, with the settings of the command line. */
+tess_status simulate_scenario(simulate_job *j);
+
 /* ---- simulate/simulate_list.c ---------------------------------------------------------------- */
 
 extern const char *const simulate_lists[]; /* tess_listing_kind */
@@ -74,9 +83,8 @@ tess_status simulate_list(cli *c, const simulate_values *v);
 
 /* ---- simulate/simulate_job.c: job files of other frameworks ---------------------------------- */
 
-/* The scenario of a job file; apply gives it the settings of the command line: model 1, the model's
- * name alone, 0, the others. */
-tess_status simulate_job_open(simulate_job *j, tess_status (*apply)(simulate_job *j, int model));
+/* The scenario of j->job, with the settings of the command line. */
+tess_status simulate_job_use(simulate_job *j);
 int simulate_job_model(const simulate_job *j); /* 1: the command line names the job's model */
 void simulate_job_print(const simulate_job *j);
 void simulate_job_json(const simulate_job *j);

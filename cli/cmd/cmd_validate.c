@@ -205,6 +205,8 @@ static tess_status run(cli *c, const void *given)
         status = print_cases(c, validation, &info);
     if (status == TESS_OK && !c->json)
         status = print_scores(c, validation, &info);
+    if (status == TESS_OK && info.cases == 0)
+        c->code = EXIT_MISMATCH; /* a table of which nothing could be scored validates nothing */
     tess_validation_destroy(validation);
     tess_sim_params_destroy(params);
     return out_input(c, status);
@@ -245,6 +247,7 @@ const command command_validate = {
         "With --json the result has the members rows, scored, mean_abs_pct, median_abs_pct, "
         "max_abs_pct of the table's first quantity, quantities with all of them, cases, and "
         "skipped: [{row, reason}]. Rows are counted from 1, without the header.\n"
+        "Exit code 3: no row could be scored.\n"
         "Of kernels that were measured alone and beside communication the ratio of the two times "
         "is scored, and for the rows beside communication the error of the total, the root of the "
         "mean square of the logarithm of predicted over measured, and the mean error in us, beside "

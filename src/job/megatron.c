@@ -51,9 +51,12 @@ static tess_status map_gpus(tess_job *j)
     const tess__job_pair *batch = tess__job_find(j, "#SBATCH --nodes");
     const tess__job_pair *gpus =
         tess__job_either(j, "#SBATCH --gpus-per-node", "#SBATCH --ntasks-per-node");
+    const tess__job_pair *world = tess__job_find(j, "--world-size"); /* of a log's arguments */
     const int64_t each = tess__job_int(per, tess__job_int(gpus, batch ? 8 : 0));
     const double started =
-        (double)each * (double)tess__job_int(nodes, tess__job_int(batch, per || gpus ? 1 : 0));
+        world ? (double)tess__job_int(world, 0)
+              : (double)each *
+                    (double)tess__job_int(nodes, tess__job_int(batch, per || gpus ? 1 : 0));
     const int64_t all = started >= 1 && started <= GPUS_MAX ? (int64_t)started : 0;
     if (need < 1)
         return TESS_OK; /* the degrees themselves are refused later */

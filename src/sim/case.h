@@ -92,6 +92,17 @@ const char *tess__cases_text(tess__cases *cases, const char *text);
  * NULL of those that stay. */
 tess_status tess__cases_skip(tess__cases *cases, const char *const *reasons);
 
+/* ---- columns.c: names of canonical columns --------------------------------------------------- */
+
+int tess__column_measured(const char *key); /* 1: a measurement that is known */
+
+/* EINVAL: a collective, product or kernel has no such column; with the nearest one of its kind. */
+tess_status tess__column_check(const char *key);
+tess_status tess__column_unknown(const char *key);
+
+/* The same as a warning about a table whose rows can do without it. */
+void tess__column_warn(tess_ctx *ctx, const char *table, const char *key);
+
 /* ---- case_repeats.c -------------------------------------------------------------------------- */
 
 /* The configurations of one table; {.cases, .begin} set has none. */

@@ -136,7 +136,7 @@ static tess_status set_collective(const tess__setting *s, tess__case *c)
     else if (strcmp(s->key, "collective.nodes") == 0)
         c->collective.per_node = (int)fmin(value, 1 << 30); /* turned into GPUs of a node below */
     else
-        return tess__fail(TESS_EINVAL, "no setting \"%.60s\"", s->key);
+        return tess__column_unknown(s->key);
     return TESS_OK;
 }
 
@@ -155,7 +155,7 @@ static tess_status set_product(const tess__setting *s, tess__case *c)
                  : strcmp(name, "batch") == 0 ? &c->product.batch
                                               : NULL;
     if (!at)
-        return tess__fail(TESS_EINVAL, "no setting \"%.60s\"", s->key);
+        return tess__column_unknown(s->key);
     *at = value;
     return TESS_OK;
 }
@@ -167,7 +167,7 @@ static tess_status set_overlap(tess__cases *cases, const tess__setting *s, tess_
     if (strcmp(s->key, "overlap.alone_ns") == 0)
         return number_of(s, 1, 1e15, &c->overlap.alone_ns);
     if (strcmp(s->key, "overlap.kernel") != 0)
-        return tess__fail(TESS_EINVAL, "no setting \"%.60s\"", s->key);
+        return tess__column_unknown(s->key);
     c->overlap.kernel = TESS_MEMORY(tess__cases_text(cases, s->value));
     c->overlap.kernel_class = tess__kernel_class_of(c->overlap.kernel);
     return TESS_OK;
@@ -194,6 +194,7 @@ static tess_status apply(tess__cases *cases, const tess__row *row, tess__case *c
                 strcmp(s->key, "model.name") == 0 || strcmp(s->key, "model.config") == 0;
             if (model != first || is_note(s->key))
                 continue;
+            TESS_TRY(tess__column_check(s->key));
             if (begins(s->key, "collective."))
                 TESS_TRY(set_collective(s, c));
             else if (begins(s->key, "product."))

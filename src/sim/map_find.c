@@ -4,7 +4,7 @@
  * A table with a column "measured.*" is canonical: its columns are settings already. Otherwise the
  * shipped map wins that knows most of the columns.
  */
-#include "table.h"
+#include "case.h"
 
 #include <string.h>
 
@@ -40,6 +40,8 @@ static tess_status make_canonical(tess_ctx *ctx, const tess__table *table, tess_
         const char *name = table->header[i];
         if (!is_key(name))
             continue;
+        if (strncmp(name, "measured.", 9) == 0 && !tess__column_measured(name))
+            tess__column_warn(ctx, table->name, name);
         const char *own = tess__arena_string(&made.arena, name, strlen(name));
         if (!own) {
             tess__map_close(&made);

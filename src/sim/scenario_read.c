@@ -197,10 +197,12 @@ static tess_status unknown_key(const char *key)
     char texts[NAMES_MAX][48];
     const char *names[NAMES_MAX];
     int n = 0;
-    for (; n < tess__n_fields && n < NAMES_MAX; n++) {
+    for (; n < tess__n_fields && n < NAMES_MAX - 2; n++) {
         snprintf(texts[n], sizeof texts[n], "%s.%s", tess__fields[n].group, tess__fields[n].name);
         names[n] = texts[n];
     }
+    names[n++] = "model.name";
+    names[n++] = "model.config";
     const char *near = tess_nearest(key, names, n);
     if (near)
         return tess__fail(TESS_EINVAL, "no setting \"%.60s\"; did you mean \"%s\"?", key, near);

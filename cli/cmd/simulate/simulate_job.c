@@ -36,14 +36,13 @@ static tess_status check_model(const simulate_job *j, const tess_job_info *info)
 }
 
 /* Settings of the command line come last, but for the model, which the file's seq belongs to. */
-tess_status simulate_job_open(simulate_job *j, tess_status (*apply)(simulate_job *j, int model))
+tess_status simulate_job_use(simulate_job *j)
 {
     tess_job_info info;
-    TRY(tess_job_load(j->c->ctx, j->given->scenario, &j->job));
     TRY(tess_job_query(j->job, &info));
-    TRY(apply(j, 1));
+    TRY(simulate_set(j, 1));
     TRY(tess_job_apply(j->c->ctx, j->job, simulate_job_model(j), &j->s));
-    TRY(apply(j, 0));
+    TRY(simulate_set(j, 0));
     TRY(check_model(j, &info));
     return tess_job_complete(j->job, &j->s);
 }

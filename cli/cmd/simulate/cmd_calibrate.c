@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_calibrate.c - tessera calibrate: parameters of the simulator fitted to measured runs. */
+#include "calibrate_log.h"
 #include "choices.h"
-#include "cmd_overlap.h"
+#include "cmd/cmd_overlap.h"
 #include "commands.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/advanced/validate.h"
@@ -16,6 +17,9 @@ typedef struct {
     strings tables;
     const char *from, *names, *quantity, *out;
     int leave;
+    strings logs, set; /* of runs, instead of tables */
+    const char *software, *system, *scenario;
+    int64_t warmup;
 } values;
 
 static const char *quantities[TESS_QUANTITIES + 1]; /* bind fills them */
@@ -144,9 +148,42 @@ static tess_status run_with(cli *c, const values *v, char *text)
     return status;
 }
 
+/* Logs take the place of tables, and have options of their own. */
+static tess_status check_usage(cli *c, const values *v)
+{
+    if (v->logs.n == 0 && (v->software || v->system || v->scenario || v->set.n))
+        return out_usage(c, "--%s is given, but no --log",
+                         v->software   ? "software"
+                         : v->system   ? "system"
+                         : v->scenario ? "scenario"
+                                       : "set");
+    if (v->logs.n == 0)
+        return v->tables.n ? TESS_OK : out_usage(c, "TABLE.csv is missing, or --log FILE");
+    if (v->tables.n || v->names || v->leave)
+        return out_usage(c, "--log takes no table, no --params and no --leave-one-out");
+    return v->software ? TESS_OK
+                       : out_usage(c, "--software is missing, which --log needs; see tessera "
+                                      "simulate --list software");
+}
+
+static tess_status run_logs(cli *c, const values *v)
+{
+    return calibrate_log(c, &(calibrate_log_values){.logs = v->logs,
+                                                    .set = v->set,
+                                                    .software = v->software,
+                                                    .system = v->system,
+                                                    .scenario = v->scenario,
+                                                    .from = v->from,
+                                                    .out = v->out,
+                                                    .warmup = v->warmup});
+}
+
 static tess_status run(cli *c, const void *given)
 {
     const values *v = given;
+    TRY(check_usage(c, v));
+    if (v->logs.n)
+        return out_input(c, run_logs(c, v));
     const int overlap = strcmp(v->quantity, "overlap") == 0;
     if (!v->names && !overlap)
         return out_usage(
@@ -162,7 +199,7 @@ static tess_status run(cli *c, const void *given)
 }
 
 static const opt arguments[] = {
-    {"TABLE.csv", 0, OPT_PATHS, offsetof(values, tables), .required = 1,
+    {"TABLE.csv", 0, OPT_PATHS, offsetof(values, tables),
      .help = "measured runs, as validate takes them"},
 };
 
@@ -176,6 +213,20 @@ static const opt options[] = {
      .choices = quantities, .help = "what is fitted"},
     {"leave-one-out", 0, OPT_FLAG, offsetof(values, leave),
      .help = "also fit once without each model (of overlap: kernel), and predict that one"},
+    {"log", 0, OPT_PATHS, offsetof(values, logs), "FILE",
+     .help =
+         "instead of a table: the log of a run of torchtitan, Megatron-LM or NeMo; may be given "
+         "several times"},
+    {"software", 0, OPT_STRING, offsetof(values, software), "NAME",
+     .help = "with --log: software of the parameters that the run used"},
+    {"system", 0, OPT_STRING, offsetof(values, system), "NAME",
+     .help = "with --log: whose scalar is fitted; default: the cluster's name"},
+    {"scenario", 0, OPT_PATH, offsetof(values, scenario), "FILE",
+     .help = "with --log: the scenario or job file of the run, where the log prints no layout"},
+    {"set", 0, OPT_STRINGS, offsetof(values, set), "KEY=VALUE",
+     .help = "with --log: change a setting of the scenario: system.cluster=h200"},
+    {"warmup", 0, OPT_INT, offsetof(values, warmup), "N", "10", .max = 1e9, .unit = "steps",
+     .help = "with --log: steps at the beginning of the log that do not count"},
     {"out", 'o', OPT_PATH, offsetof(values, out), "FILE.json",
      .help = "write the parameters with the fitted values"},
 };
@@ -189,6 +240,8 @@ static void bind(void)
 static const example examples[] = {
     {"tessera calibrate runs.csv --params h100.gemm_share,nemo-2024.tp_exposed --leave-one-out",
      "fit two parameters, and check whether they carry over"},
+    {"tessera calibrate --software megatron-core-2024 --log train.log -o mine.json",
+     "one scalar from the log of a run"},
     {"tessera calibrate kernels.csv --quantity overlap --leave-one-out -o mine.json",
      "the slowdown of kernels beside communication"},
 };
@@ -202,6 +255,12 @@ const command command_calibrate = {
         "the same values.\n"
         "With --leave-one-out every model is also predicted by parameters that were fitted without "
         "it: the error to expect for a model that was not measured.\n"
+        "With --log the medians of a run's log are compared with the scenario that the log prints "
+        "(Megatron-LM's arguments, torchtitan's mesh and batch) or that --scenario gives, and the "
+        "one scalar of (system, software) that fits the steps is found; simulate uses it with "
+        "--params FILE and system.system. With --json: scalar, before_mean_abs_pct, "
+        "after_mean_abs_pct, and of each of logs framework, lines, used, step_ms, predicted_ms, "
+        "tokens_per_s_per_gpu, tflops_per_gpu, allocated_gib and reserved_gib.\n"
         "With --quantity overlap the slowdown beside communication of each kernel, each class of "
         "kernels, and one constant follow from the totals of their rows: no --params. What "
         "--leave-one-out then leaves out is a kernel name.\n",

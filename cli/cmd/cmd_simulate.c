@@ -83,6 +83,8 @@ static tess_status simulate(simulate_job *j)
     }
     TRY(tess_sim_run(j->sim, j->cluster, &j->s, &j->r));
     TRY(simulate_timeline(j));
+    if (j->given->html && !simulate_timeline_wanted(j->given))
+        TRY(simulate_page(j));
     return simulate_report(j);
 }
 
@@ -208,7 +210,9 @@ static const opt options[] = {
     {"schedule-out", 0, OPT_PATH, offsetof(simulate_values, schedule_out), "OUT.csv",
      .help = "write the order of the pipeline's passes in PyTorch's form"},
     {"html", 0, OPT_PATH, offsetof(simulate_values, html), "OUT.html",
-     .help = "event by event, as a page: timeline, breakdown and memory"},
+     .help =
+         "a page: time, memory and money by part, and what each input changes; with --timeline, "
+         "--timeline-ranks, --slow-rank or --scale: timeline, breakdown and memory"},
     {"trace", 0, OPT_PATHS, offsetof(simulate_values, trace), "FILE",
      .help = "instead of a scenario: the trace of a rank, of `tessera train --trace-out` or of the "
              "PyTorch profiler, plain or gzip; may be given for several ranks"},
@@ -273,7 +277,7 @@ const command command_simulate = {
         "settings, step_ms, memory_gib and breakdown, top (ten at most), pareto (of time against "
         "GPUs, and of cost against time), and why: what the second lost by, and what the nearest "
         "one that does not fit lacks.\n"
-        "With --timeline, --html, --slow-rank or --scale the same operations also run event by "
+        "With --timeline, --slow-rank or --scale the same operations also run event by "
         "event: a stream of a rank runs in order, an operation begins when its inputs are there, a "
         "collective when its last member has come. Ranks that do the same at the same times are "
         "simulated once. With --json the result has timeline: path, ranks and events written, "

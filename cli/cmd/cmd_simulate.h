@@ -63,6 +63,16 @@ typedef struct {
 
 enum { SIMULATE_PARTS = 10 };
 
+typedef struct {
+    const char *name;
+    double bytes;
+} simulate_room;
+
+enum { SIMULATE_ROOMS = 7 };
+
+/* What the memory of a GPU is made of. */
+void simulate_rooms(const tess_sim_memory *m, simulate_room rooms[SIMULATE_ROOMS]);
+
 void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS]);
 tess_status simulate_report(const simulate_job *j);
 
@@ -89,6 +99,10 @@ int simulate_job_model(const simulate_job *j); /* 1: the command line names the 
 void simulate_job_print(const simulate_job *j);
 void simulate_job_json(const simulate_job *j);
 
+/* ---- simulate/simulate_page.c: --html without a timeline ------------------------------------- */
+
+tess_status simulate_page(simulate_job *j);
+
 /* ---- simulate/simulate_run.c: the whole run -------------------------------------------------- */
 
 /* Sets j->steps from --steps or --tokens; the scenario has its settings. */
@@ -109,6 +123,9 @@ tess_status simulate_ranks(cli *c, const simulate_values *v);
 
 /* Whether the options of a timeline fit together, and what they were given with. */
 tess_status simulate_timeline_usage(cli *c, const simulate_values *v);
+
+/* Whether the step also runs event by event. */
+int simulate_timeline_wanted(const simulate_values *v);
 
 /* The timeline of the step that was simulated, and the files of it, where they are wanted. */
 tess_status simulate_timeline(simulate_job *j);

@@ -10,7 +10,7 @@
 
 typedef struct {
     common common;
-    const char *table, *map, *params;
+    const char *table, *map, *params, *html;
     int rows, events;
 } values;
 
@@ -205,6 +205,8 @@ static tess_status run(cli *c, const void *given)
         status = print_cases(c, validation, &info);
     if (status == TESS_OK && !c->json)
         status = print_scores(c, validation, &info);
+    if (status == TESS_OK && v->html && info.cases > 0)
+        status = validate_page(c, validation, &info, v->table, v->html);
     if (status == TESS_OK && info.cases == 0)
         c->code = EXIT_MISMATCH; /* a table of which nothing could be scored validates nothing */
     tess_validation_destroy(validation);
@@ -224,6 +226,8 @@ static const opt options[] = {
      .help = "parameters of the simulator; the shipped ones unless given"},
     {"events", 0, OPT_FLAG, offsetof(values, events),
      .help = "steps event by event, as `tessera simulate --timeline` counts them"},
+    {"html", 0, OPT_PATH, offsetof(values, html), "OUT.html",
+     .help = "a page: predicted against measured, quantity by quantity"},
     {"rows", 0, OPT_FLAG, offsetof(values, rows), .initial = "1",
      .help = "do not print every row, the scores alone"},
 };

@@ -25,19 +25,12 @@ void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS
     memcpy(parts, all, sizeof all);
 }
 
-typedef struct {
-    const char *name;
-    double bytes;
-} room;
-
-enum { ROOMS = 7 };
-
-static void rooms_of(const tess_sim_memory *m, room rooms[ROOMS])
+void simulate_rooms(const tess_sim_memory *m, simulate_room rooms[SIMULATE_ROOMS])
 {
-    const room all[ROOMS] = {{"weights", m->weights},     {"gradients", m->gradients},
-                             {"optimiser", m->optimiser}, {"activations", m->activations},
-                             {"working", m->working},     {"buffers", m->buffers},
-                             {"reserved", m->reserved}};
+    const simulate_room all[SIMULATE_ROOMS] = {
+        {"weights", m->weights},         {"gradients", m->gradients}, {"optimiser", m->optimiser},
+        {"activations", m->activations}, {"working", m->working},     {"buffers", m->buffers},
+        {"reserved", m->reserved}};
     memcpy(rooms, all, sizeof all);
 }
 
@@ -73,11 +66,11 @@ static void print_memory(const simulate_job *j)
 {
     const tess_sim_memory *m = &j->r.memory;
     FILE *f = j->c->out;
-    room rooms[ROOMS];
-    rooms_of(m, rooms);
+    simulate_room rooms[SIMULATE_ROOMS];
+    simulate_rooms(m, rooms);
     fprintf(f, "memory          %12.1f GiB of %.0f, stage %d\n", m->peak / SIMULATE_GIB,
             m->capacity / SIMULATE_GIB, m->stage);
-    for (int i = 0; i < ROOMS; i++)
+    for (int i = 0; i < SIMULATE_ROOMS; i++)
         if (rooms[i].bytes > 0)
             fprintf(f, "  %-17s %10.1f\n", rooms[i].name, rooms[i].bytes / SIMULATE_GIB);
     if (m->fits)
@@ -206,13 +199,13 @@ static void set_json(const simulate_job *j)
     cli *c = j->c;
     const tess_sim_result *r = &j->r;
     simulate_part parts[SIMULATE_PARTS];
-    room rooms[ROOMS];
+    simulate_room rooms[SIMULATE_ROOMS];
     json_t *breakdown = json_object(), *memory = json_object();
     simulate_parts(r, parts);
-    rooms_of(&r->memory, rooms);
+    simulate_rooms(&r->memory, rooms);
     for (int i = 0; i < SIMULATE_PARTS; i++)
         out_set(c, breakdown, parts[i].name, out_number(1e3 * parts[i].seconds));
-    for (int i = 0; i < ROOMS; i++)
+    for (int i = 0; i < SIMULATE_ROOMS; i++)
         out_set(c, memory, rooms[i].name, out_number(rooms[i].bytes / SIMULATE_GIB));
     out_set(c, c->json, "scenario", scenario_json(j));
     out_set(c, c->json, "step_ms", out_number(1e3 * r->step_s));

@@ -10,9 +10,9 @@
 
 enum { CLASSES_MAX = 32, SLOW_MAX = 4096 };
 
-static int wanted(const simulate_values *v)
+int simulate_timeline_wanted(const simulate_values *v)
 {
-    return v->timeline || v->html || v->slow_rank.n || v->scale.n;
+    return v->timeline || v->timeline_ranks || v->slow_rank.n || v->scale.n;
 }
 
 tess_status simulate_timeline_usage(cli *c, const simulate_values *v)
@@ -204,7 +204,7 @@ tess_status simulate_timeline(simulate_job *j)
     const simulate_values *v = j->given;
     double scale[CLASSES_MAX];
     TRY(write_schedule(j));
-    if (!wanted(v))
+    if (!simulate_timeline_wanted(v))
         return TESS_OK;
     if (v->slow_rank.n > SLOW_MAX)
         return out_usage(j->c, "--slow-rank is given %d times, at most %d", v->slow_rank.n,

@@ -25,3 +25,5 @@ ASSET(compare_js, "compare.js");
 ASSET(profile_js, "profile.js");
 ASSET(activity_js, "activity.js");
 ASSET(timeline_js, "timeline.js");
+ASSET(cost_js, "cost.js");
+ASSET(measured_js, "measured.js");

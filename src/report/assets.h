@@ -11,5 +11,7 @@ extern const char tess__asset_compare_js[] __attribute__((visibility("hidden")))
 extern const char tess__asset_profile_js[] __attribute__((visibility("hidden")));
 extern const char tess__asset_activity_js[] __attribute__((visibility("hidden")));
 extern const char tess__asset_timeline_js[] __attribute__((visibility("hidden")));
+extern const char tess__asset_cost_js[] __attribute__((visibility("hidden")));
+extern const char tess__asset_measured_js[] __attribute__((visibility("hidden")));
 
 #endif

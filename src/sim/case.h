@@ -92,7 +92,7 @@ const char *tess__cases_text(tess__cases *cases, const char *text);
  * NULL of those that stay. */
 tess_status tess__cases_skip(tess__cases *cases, const char *const *reasons);
 
-/* ---- columns.c: names of canonical columns --------------------------------------------------- */
+/* ---- table_columns.c: names of canonical columns --------------------------------------------- */
 
 int tess__column_measured(const char *key); /* 1: a measurement that is known */
 

@@ -72,6 +72,14 @@ def write_runs(folder):
     return sorted(folder.iterdir())
 
 
+def write_table(path, rows=9):
+    """Made-up runs of two groups, with times and memory."""
+    lines = ["label,group,model.name,layout.gpus,layout.tp,training.global_batch,system.cluster,measured.step_ms,measured.memory_gib"]
+    for i in range(rows):
+        lines.append(f"run {i},{'one' if i % 2 else 'another'} group,gpt-22b,{8 << i % 3},8,{8 * (i + 1)},a100-80,{1500 * (i + 1) >> i % 3},{30 + i}")
+    path.write_text("\n".join([*lines, ""]))
+
+
 def write_traces(folder, ranks=3, steps=60):
     """Traces of a profiler: the higher the rank, the longer its kernels, and the others wait."""
     names = ["ampere_sgemm_128x64_tn", "flash_fwd_kernel", "layer_norm_kernel", "void vectorized_elementwise_kernel<4, int>(int)"]
@@ -116,8 +124,11 @@ def main():
         for name, arguments in plans.items():
             tessera("plan", *arguments, "--html", here / f"{name}.html")
         pages = [here / f"{name}.html" for name in plans]
+        tessera("simulate", "gpt-175b-96", "--price", "2.5", "--tokens", "300B", "--html", here / "cost.html")
+        write_table(here / "runs.csv")
+        tessera("validate", here / "runs.csv", "--html", here / "measured.html")
         tessera("simulate", "gpt-175b-96", "--set", "training.global_batch=24", "--slow-rank", "17=1.2", "--html", here / "timeline.html")
-        pages.append(here / "timeline.html")
+        pages += [here / "cost.html", here / "measured.html", here / "timeline.html"]
         runs = write_runs(here / "runs")
         tessera("compare", *runs, "-o", here / "compare.html")
         tessera("report", here / "runs/dsv-0", "-o", here / "sparse_run.html")

@@ -42,3 +42,9 @@ try gpt-175b-96 --tokens 14.8X
 try gpt-175b-96 --tokens 300B --steps 10
 try gpt-175b-96 --search --over training.global_batch=96,192 --tokens 300B --deadline 1
 try gpt-175b-96 --search --deadline 1
+# Pages: a step by its parts with what each input changes, and predicted against measured.
+tessera simulate gpt-175b-96 --price 2 --html cost.html >/dev/null && grep -c '<figure id="\(time\|memory\|money\|inputs\)"' cost.html
+tessera simulate gpt-175b-96 --html cost.html >/dev/null && grep -c '<figure id="money"' cost.html
+printf 'label,model.name,layout.tp,system.cluster,measured.step_ms\na,gpt-22b,8,a100-80,1500\n' >t.csv
+tessera validate t.csv --html measured.html >/dev/null && grep -o '<figure id="[a-z0-9-]*"' measured.html
+try gpt-175b-96 --html no/such/folder/cost.html >/dev/null

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* columns.c - names of canonical columns that are no settings of a scenario, and the nearest of
- * them to a name that is not known: of a measurement a measurement, of a collective a collective.
- */
+/* table_columns.c - names of canonical columns that are no settings of a scenario, and the nearest
+ * to a name that is not known: of a measurement a measurement, of a collective a collective. */
 #include "case.h"
 
 #include "tessera/advanced/nearest.h"

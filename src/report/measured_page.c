@@ -66,8 +66,7 @@ static void add_quantity(tess__markup *page, const tess_measured_report_opts *o,
     tess__page_figure(page,
                       &(tess__figure){id,
                                       "Each configuration; on the line the prediction is what "
-                                      "was measured. Thin lines: intervals, where a "
-                                      "prediction has one.",
+                                      "was measured.",
                                       NULL});
 }
 

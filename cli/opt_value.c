@@ -81,7 +81,7 @@ void opt_rule(const opt *o, char *text, size_t bytes)
     case OPT_SIZE: rule_range(o, "a size such as 4096, 64K or 2GiB", text, bytes); return;
     case OPT_CHOICE:
         text[0] = 0;
-        for (int i = 0; words[i] && used < bytes; i++)
+        for (int i = 0; words && words[i] && used < bytes; i++)
             used += (size_t)snprintf(text + used, bytes - used, "%s%s",
                                      i == 0         ? ""
                                      : words[i + 1] ? ", "
@@ -181,7 +181,7 @@ static int parse_size(const opt *o, const char *text, int64_t *value)
 static int parse_choice(const opt *o, const char *text, void *at)
 {
     const char *const *words = opt_choices(o);
-    for (int i = 0; words[i]; i++)
+    for (int i = 0; words && words[i]; i++)
         if (strcasecmp(words[i], text) == 0) {
             if (o->narrow)
                 *(int *)at = o->values ? o->values[i] : i;

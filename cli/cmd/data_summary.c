@@ -158,8 +158,8 @@ static advice advise(found *f, const tess_data_info *info)
         if (c->frames > 0)
             f->numbers[n++] = c->frames;
     }
-    qsort(f->numbers, (size_t)n, sizeof *f->numbers, by_value);
     if (n > 0) {
+        qsort(f->numbers, (size_t)n, sizeof *f->numbers, by_value);
         a.frames_all = (int)f->numbers[0];
         a.frames_most = (int)f->numbers[n / 10];
     }

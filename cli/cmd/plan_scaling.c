@@ -214,10 +214,10 @@ tess_status plan_scaling_run(cli *c, const plan_values *v, const int *ranks, int
     if (other)
         return out_usage(c, "%s belongs to one number of ranks, --ranks has %d", other, n);
     point *points = calloc((size_t)n, sizeof *points);
+    if (!points)
+        return out_fail(c, TESS_ENOMEM, "no memory for a table");
     tess_cluster *cluster = NULL;
-    tess_status status = points ? TESS_OK : out_fail(c, TESS_ENOMEM, "no memory for a table");
-    if (status == TESS_OK && v->cluster)
-        status = plan_cluster(c, v, &cluster);
+    tess_status status = v->cluster ? plan_cluster(c, v, &cluster) : TESS_OK;
     for (int i = 0; status == TESS_OK && i < n; i++) {
         points[i].ranks = ranks[i];
         progress_span(c, "planning numbers of ranks", n);

@@ -103,6 +103,7 @@ tess_status tess_data_kind(const char *source, const char **kind)
     const tess__data_source *found = NULL;
     TESS_REQUIRE(source, kind);
     TESS_TRY(find_source(source, &found));
+    assert(found);
     *kind = found->kind;
     return TESS_OK;
 }

@@ -259,8 +259,10 @@ static void count_steps(tess_job *j)
     const int64_t samples = tess__job_int(tess__job_find(j, "--train-samples"), 0);
     const int64_t batch = peek(j, "--global-batch-size", 0);
     j->steps = (double)tess__job_int(tess__job_find(j, "--train-iters"), 0);
-    if (j->steps <= 0 && samples > 0 && batch > 0)
-        j->steps = (double)((samples + batch - 1) / batch);
+    if (j->steps <= 0 && samples > 0 && batch > 0) {
+        const int64_t batches = (samples + batch - 1) / batch;
+        j->steps = (double)batches;
+    }
 }
 
 tess_status tess__megatron_map(tess_job *j)

@@ -275,11 +275,14 @@ tess_status calibrate_log(cli *c, const calibrate_log_values *v)
     tess_sim_params *params = NULL;
     fitted_run *runs = calloc((size_t)v->logs.n, sizeof *runs);
     fitted_run **sorted = calloc((size_t)v->logs.n, sizeof *sorted);
-    tess_status status = runs && sorted
-                             ? tess_sim_params_load(c->ctx, v->from, &params)
-                             : out_fail(c, TESS_ENOMEM, "no memory for %d logs", v->logs.n);
-    if (status == TESS_OK)
-        status = fit_all(c, v, params, runs, sorted);
+    tess_status status = TESS_ENOMEM;
+    if (runs && sorted) {
+        status = tess_sim_params_load(c->ctx, v->from, &params);
+        if (status == TESS_OK)
+            status = fit_all(c, v, params, runs, sorted);
+    } else {
+        out_fail(c, status, "no memory for %d logs", v->logs.n);
+    }
     tess_sim_params_destroy(params);
     free(sorted);
     free(runs);

@@ -75,7 +75,7 @@ static tess_status vary_parameter(simulate_job *j, int index, levers *all)
 {
     tess_sim_param p;
     char name[NAME_MAX_BYTES];
-    double change[2];
+    double change[2] = {0};
     TRY(tess_sim_params_query(j->params, index, &p));
     if (p.value == 0)
         return TESS_OK;
@@ -135,8 +135,9 @@ static tess_status vary(simulate_job *j, levers *all)
     const int n = tess_sim_params_count(j->params);
     tess_sim_result again;
     char *used = calloc((size_t)n + 1, 1);
-    tess_status status =
-        used ? mark_used(j, used) : out_fail(j->c, TESS_ENOMEM, "no memory for %d parameters", n);
+    if (!used)
+        return out_fail(j->c, TESS_ENOMEM, "no memory for %d parameters", n);
+    tess_status status = mark_used(j, used);
     for (int i = 0; status == TESS_OK && i < n; i++)
         if (used[i])
             status = vary_parameter(j, i, all);

@@ -141,7 +141,7 @@ static tess_status add_words(cli *c, const char *path, const json_t *root, train
 static tess_status add_file(cli *c, const char *path, int own, train_settings *s)
 {
     char error[OPT_ERROR_MAX];
-    json_error_t wrong;
+    json_error_t wrong = {.line = 0};
     const int before = s->n_words;
     FILE *f;
     TRY(input_open(c, path, &f));

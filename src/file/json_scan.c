@@ -248,18 +248,18 @@ const char *tess__json_scan_value(tess__json_scan *s, const char *p)
 
 int tess__json_fields(tess__json_slice object, tess__json_field *fields)
 {
-    tess__json_scan s = {.end = object.text + object.length, .fields = fields};
     if (object.length == 0 || object.text[0] != '{')
         return 0;
+    tess__json_scan s = {.end = object.text + object.length, .fields = fields};
     return tess__json_scan_value(&s, object.text) ? s.n_fields : 0;
 }
 
 int64_t tess__json_elements(tess__json_slice array, tess__json_slice *elements, int64_t room)
 {
-    tess__json_scan s = {.end = array.text + array.length};
-    int64_t n = 0;
     if (array.length == 0 || array.text[0] != '[')
         return -1;
+    tess__json_scan s = {.end = array.text + array.length};
+    int64_t n = 0;
     for (const char *p = skip_space(array.text + 1); *p != ']'; n++) {
         const char *end = scan(&s, p, 1);
         if (!end)

@@ -149,8 +149,10 @@ static tess_status read_rows(reader *r)
  * 0..n-1. As it stands such a row is no schedule: micro-batch 0 never runs forward. */
 static void number_from_zero(tess_schedule *s)
 {
-    tess__action *const row = s->actions + s->first[s->ranks - 1];
     const int64_t n = s->n - s->first[s->ranks - 1];
+    if (n == 0)
+        return;
+    tess__action *const row = s->actions + s->first[s->ranks - 1];
     int64_t passes[2] = {0, 0}, sums[2] = {0, 0};
     int first = INT32_MAX;
     for (int64_t i = 0; i < n; i++) {

@@ -33,6 +33,8 @@ static tess_status add_group(tess_activity *f, const int32_t *ranks, int n, int3
 /* The ranks of a text like "[0, 1, 17]"; -1 if it is none. */
 static int read_ranks(tess__json_slice text, int32_t *ranks, int room)
 {
+    if (text.length == 0)
+        return 0;
     const char *p = text.text, *end = p + text.length;
     int n = 0;
     while (p < end) {

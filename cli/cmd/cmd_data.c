@@ -12,6 +12,7 @@ typedef struct {
     tess_data_opts data;
     const char *source, *out, *split;
     int64_t count, first;
+    int judge;
 } values;
 
 #ifdef CLI_TRAIN
@@ -35,6 +36,14 @@ static tess_status open_data(cli *c, const values *v, show *s)
     tess_data_opts opts = v->data;
     opts.source = v->source;
     opts.seed = (uint64_t)c->common->seed;
+    if (v->judge && !opts.frames) { /* clips of any length: each is read whole later */
+        const char *kind;
+        TRY(tess_data_kind(v->source, &kind));
+        if (strcmp(kind, "clips") == 0) {
+            opts.frames = 1;
+            opts.stride = 0;
+        }
+    }
     TRY(tess_data_open(c->ctx, &opts, &s->data));
     TRY(tess_data_query(s->data, &s->info));
     s->split =
@@ -175,6 +184,8 @@ static tess_status write_samples(cli *c, const values *v, const show *s)
 static tess_status show_all(cli *c, const values *v, show *s)
 {
     TRY(open_data(c, v, s));
+    if (v->judge)
+        return data_judge(c, s->data, &s->info, &(data_judge_range){s->split, v->first, v->count});
     TRY(take_memory(c, v, s));
     progress_clear(c);
     report_head(c, s);
@@ -243,6 +254,9 @@ static opt options[] = {
      .help = "number of the first sample; 0 unless given"},
     {"count", 0, OPT_INT, offsetof(values, count), "N", .initial = "8", .min = 1, .max = 1000,
      .unit = "samples", .help = "samples"},
+    {"judge", 0, OPT_FLAG, offsetof(values, judge),
+     .help = "count how many clips show what their prompts say: colour, shape and direction of "
+             "objects like those of shapes, and stray pixels"},
     {"output", 'o', OPT_PATH, offsetof(values, out), "FILE",
      .help = "also show them: a .png has a row of frames for each, a .mp4, .gif or .y4m plays them "
              "side by side; a .npy has their numbers, (samples, channels, frames, height, width)"},

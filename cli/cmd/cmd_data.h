@@ -10,4 +10,12 @@
  * data. */
 tess_status data_summary(cli *c, const tess_data *data, const tess_data_info *info);
 
+/* data_judge.c: prompt adherence of the clips of a folder, or of these samples of drawn data. */
+typedef struct {
+    tess_split split;
+    int64_t first, count;
+} data_judge_range;
+tess_status data_judge(cli *c, const tess_data *data, const tess_data_info *info,
+                       const data_judge_range *range);
+
 #endif

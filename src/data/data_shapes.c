@@ -7,95 +7,16 @@
  * way off, so that the word of direction is true for most of the clip and a bounce comes, if it
  * comes, at the end.
  *
- * An object is a signed distance d(p), negative inside, in units of its radius; its coverage of a
- * pixel is clamp(1/2 - d r, 0, 1) with r in pixels, which is anti-aliasing to within the curvature
- * of the edge. Only + - * / and square roots are used, so that the bytes are the same everywhere.
+ * Shapes, colours and directions are those of shape_tables.c.
  *
  * Numbers of a sample's stream: 0 decides how many, then PER_OBJECT for each object.
  */
 #include "data_internal.h"
+#include "shape_tables.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { OBJECTS_MAX = 2, PER_OBJECT = 8, SIDE_MIN = 8 };
-
-/* ---- the objects ----------------------------------------------------------------------------- */
-
-static float box(float x, float y, float half_x, float half_y)
-{
-    const float dx = fabsf(x) - half_x, dy = fabsf(y) - half_y;
-    const float ox = TESS_MAX(dx, 0), oy = TESS_MAX(dy, 0);
-    const float inside = TESS_MAX(dx, dy);
-    return sqrtf(ox * ox + oy * oy) + TESS_MIN(inside, 0);
-}
-
-static float disc(float x, float y)
-{
-    return sqrtf(x * x + y * y) - 1.0F;
-}
-
-static float square(float x, float y)
-{
-    return box(x, y, 0.86F, 0.86F);
-}
-
-static float triangle(float x, float y)
-{
-    const float slope = 0.5F * (1.7320508F * fabsf(x) - (y - 0.15F)); /* of both upper sides */
-    return TESS_MAX(slope - 0.57F, y - 0.15F - 0.57F);
-}
-
-static float ring(float x, float y)
-{
-    return fabsf(sqrtf(x * x + y * y) - 0.70F) - 0.28F;
-}
-
-static float cross(float x, float y)
-{
-    return TESS_MIN(box(x, y, 0.95F, 0.32F), box(x, y, 0.32F, 0.95F));
-}
-
-static float letter_l(float x, float y)
-{
-    return TESS_MIN(box(x + 0.38F, y, 0.27F, 0.95F), box(x, y - 0.68F, 0.65F, 0.27F));
-}
-
-static float letter_t(float x, float y)
-{
-    return TESS_MIN(box(x, y + 0.66F, 0.85F, 0.28F), box(x, y, 0.28F, 0.94F));
-}
-
-static float letter_h(float x, float y)
-{
-    return TESS_MIN(box(fabsf(x) - 0.52F, y, 0.26F, 0.92F), box(x, y, 0.6F, 0.24F));
-}
-
-static const struct {
-    const char *name;
-    float (*distance)(float x, float y);
-    float until; /* its share of the objects, those before it included */
-} kinds[] = {
-    {"disc", disc, 0.34F},         {"square", square, 0.68F},     {"triangle", triangle, 0.76F},
-    {"ring", ring, 0.84F},         {"cross", cross, 0.90F},       {"letter L", letter_l, 0.94F},
-    {"letter T", letter_t, 0.97F}, {"letter H", letter_h, 1.00F},
-};
-
-static const struct {
-    const char *name;
-    uint8_t rgb[3];
-} colours[] = {
-    {"red", {230, 45, 45}},     {"green", {45, 190, 75}}, {"blue", {50, 95, 245}},
-    {"yellow", {250, 215, 50}}, {"cyan", {45, 205, 220}}, {"purple", {170, 70, 225}},
-    {"white", {238, 238, 238}},
-};
-enum { N_COLOURS = sizeof colours / sizeof colours[0] };
-static const uint8_t background[3] = {17, 18, 28};
-
-static const struct {
-    const char *name;
-    float dx, dy;
-} directions[] = {{"left", -1, 0}, {"right", 1, 0}, {"up", 0, -1}, {"down", 0, 1}};
 
 typedef struct {
     int kind, colour, direction;
@@ -126,14 +47,15 @@ static float start(float u, float side, float radius, float travel, float sign)
 static object make_object(const float u[PER_OBJECT], int height, int width, int frames, float most)
 {
     object o = {0};
-    while (u[0] >= kinds[o.kind].until)
+    while (u[0] >= tess__shape_kinds[o.kind].until)
         o.kind++;
-    o.colour = (int)(u[1] * N_COLOURS);
-    o.direction = (int)(u[2] * 4);
+    o.colour = (int)(u[1] * TESS__SHAPE_COLOURS);
+    o.direction = (int)(u[2] * TESS__SHAPE_DIRECTIONS);
     const float unit = (float)TESS_MIN(height, width);
     o.radius = unit * between(0.17F, most, u[3]);
     const float travel = unit * between(0.3F, 0.5F, u[4]);
-    const float dx = directions[o.direction].dx, dy = directions[o.direction].dy;
+    const float dx = tess__shape_directions[o.direction].dx,
+                dy = tess__shape_directions[o.direction].dy;
     const float step = frames > 1 ? travel / (float)(frames - 1) : 0;
     o.vx = dx * step;
     o.vy = dy * step;
@@ -155,7 +77,7 @@ static void make_scene(const tess_data *data, uint64_t stream, scene *s)
             make_object(u + 1 + i * PER_OBJECT, data->info.height * pack, data->info.width * pack,
                         data->info.frames, s->n == 1 ? 0.25F : 0.20F);
     if (s->n == 2 && s->objects[1].colour == s->objects[0].colour)
-        s->objects[1].colour = (s->objects[1].colour + 1) % N_COLOURS;
+        s->objects[1].colour = (s->objects[1].colour + 1) % TESS__SHAPE_COLOURS;
 }
 
 static void describe(const scene *s, tess__sample_meta *meta)
@@ -163,9 +85,10 @@ static void describe(const scene *s, tess__sample_meta *meta)
     int used = 0;
     for (int i = 0; i < s->n; i++) {
         const object *o = &s->objects[i];
-        used += snprintf(meta->words + used, sizeof meta->words - (size_t)used,
-                         "%sa %s %s moving %s", i ? " and " : "", colours[o->colour].name,
-                         kinds[o->kind].name, directions[o->direction].name);
+        used +=
+            snprintf(meta->words + used, sizeof meta->words - (size_t)used, "%sa %s %s moving %s",
+                     i ? " and " : "", tess__shape_colours[o->colour].name,
+                     tess__shape_kinds[o->kind].name, tess__shape_directions[o->direction].name);
     }
     meta->prompt = meta->words;
 }
@@ -184,21 +107,20 @@ static float bounce(float at, float side, float radius)
 static void draw_row(const scene *s, int t, int y, int height, int width, uint8_t *rgb)
 {
     for (int x = 0; x < width; x++)
-        memcpy(rgb + (size_t)x * 3, background, 3);
+        memcpy(rgb + (size_t)x * 3, tess__shape_background, 3);
     for (int i = 0; i < s->n; i++) {
         const object *o = &s->objects[i];
         const float cx = bounce(o->x + o->vx * (float)t, (float)width, o->radius);
         const float cy = bounce(o->y + o->vy * (float)t, (float)height, o->radius);
-        const float py = ((float)y + 0.5F - cy) / o->radius;
         for (int x = 0; x < width; x++) {
-            const float px = ((float)x + 0.5F - cx) / o->radius;
-            const float cover = 0.5F - kinds[o->kind].distance(px, py) * o->radius;
-            if (cover <= 0)
+            const float a = tess__shape_coverage(o->kind, (float)x + 0.5F - cx,
+                                                 (float)y + 0.5F - cy, o->radius);
+            if (a <= 0)
                 continue;
-            const float a = TESS_MIN(cover, 1.0F);
             for (int c = 0; c < 3; c++) {
                 uint8_t *p = rgb + (size_t)x * 3 + c;
-                *p = (uint8_t)((float)*p * (1 - a) + (float)colours[o->colour].rgb[c] * a + 0.5F);
+                *p = (uint8_t)((float)*p * (1 - a) +
+                               (float)tess__shape_colours[o->colour].rgb[c] * a + 0.5F);
             }
         }
     }

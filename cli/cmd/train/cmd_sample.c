@@ -34,8 +34,12 @@ static const opt arguments[] = {
 static opt options[] = {
     {"prompt", 0, OPT_STRINGS, AT(prompts), "TEXT",
      .help = "what to show; may be given several times; without one, anything"},
-    {"output", 'o', OPT_PATH, AT(output), "FILE",
-     .help = "written by its end: .mp4, .gif, .y4m, .png (a contact sheet), .npy (latents)"},
+    {"prompts", 0, OPT_PATH, AT(prompt_file), "FILE",
+     .help = "text file of further prompts, one a line"},
+    {"output", 'o', OPT_PATH, AT(output), "FILE|DIR/",
+     .help = "written by its end: .mp4, .gif, .y4m, .png (a contact sheet), .npy (latents); a "
+             "folder, ending in /: a .y4m for each clip and its prompt in a .txt, as tessera data "
+             "reads them"},
     {"count", 0, OPT_INT, AT(count), "N", "1", .min = 1, .max = 100000, .unit = "clips",
      .help = "clips for each prompt"},
     {"batch", 0, OPT_INT, AT(batch), "N", "4", .min = 1, .max = 65536, .unit = "clips",
@@ -105,6 +109,8 @@ static const example examples[] = {
     {"tessera sample run --prompt \"a red disc moving left\" --scale 8 -o out.mp4", "one clip"},
     {"tessera sample run --prompt \"a red disc\" --prompt \"a blue square\" --count 4 -o sheet.png",
      "a contact sheet of eight"},
+    {"tessera sample run --prompts prompts.txt -o samples/",
+     "a file for each clip, for tessera data samples/ --judge"},
     {"tessera sample run --attention oracle --mass 0.9 --compare-dense --density-out density.csv "
      "-o out.mp4",
      "how sparse a model could be, and what that changes"},

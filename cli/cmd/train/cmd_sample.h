@@ -9,7 +9,7 @@
 
 typedef struct {
     common common;
-    const char *checkpoint, *output, *text;
+    const char *checkpoint, *output, *text, *prompt_file;
     strings prompts;
     tess_sample_opts opts; /* steps, halves, strategy, cluster */
     int64_t count, batch, frames, height, width, scale;
@@ -52,6 +52,7 @@ typedef struct {
     tess_checkpoint trained;
     tess_model *model;
     tess_model_config config;
+    strings prompts; /* of the options and the file */
     int64_t clips, size, text_size;
     float *text, *latents, *dense; /* of all clips */
     tess_attention_opts attention; /* chosen */
@@ -79,7 +80,13 @@ tess_status sample_psnr(sample_job *j);
 double sample_density_mean(const sample_densities *densities);
 tess_status sample_density_write(const sample_job *j);
 
-/* sample_write.c: the file, and what is said about it. */
+/* sample_prompts.c: all prompts, and the one of a clip ("": none). */
+tess_status sample_prompts(sample_job *j);
+const char *sample_prompt_of(const sample_job *j, int64_t clip);
+void sample_prompts_free(sample_job *j);
+
+/* sample_write.c: the folder that -o names, new or empty; the files; what is said about them. */
+tess_status sample_folder(const sample_job *j);
 tess_status sample_write(sample_job *j);
 tess_status sample_report(const sample_job *j);
 

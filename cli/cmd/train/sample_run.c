@@ -128,8 +128,8 @@ static tess_status make_text(sample_job *j)
 {
     const sample_values *v = j->v;
     const tess_data_info *d = &j->trained.data;
-    if (v->prompts.n > 0 && (v->text || j->trained.external))
-        return out_usage(j->c, "--prompt is given, but %s",
+    if (j->prompts.n > 0 && (v->text || j->trained.external))
+        return out_usage(j->c, "a prompt is given, but %s",
                          v->text ? "--text is the prompt"
                                  : "the model knows embeddings made elsewhere: give --text");
     j->text = calloc((size_t)(j->clips * j->text_size), sizeof *j->text);
@@ -139,8 +139,8 @@ static tess_status make_text(sample_job *j)
         float *text = j->text + i * j->text_size;
         if (v->text)
             TRY(read_text(j, text));
-        else if (v->prompts.n > 0)
-            TRY(tess_text_vectors(v->prompts.items[i / v->count], d->text_len, d->text_dim, text));
+        else
+            TRY(tess_text_vectors(sample_prompt_of(j, i), d->text_len, d->text_dim, text));
     }
     return TESS_OK;
 }
@@ -150,11 +150,14 @@ static tess_status run_job(sample_job *j)
     const tess_data_info *d = &j->trained.data;
     TRY(find(j));
     TRY(choose_shape(j));
-    j->clips = j->v->count * (j->v->prompts.n ? j->v->prompts.n : 1);
+    TRY(sample_prompts(j));
+    j->clips = j->v->count * (j->prompts.n ? j->prompts.n : 1);
     j->size = (int64_t)d->channels * d->frames * d->height * d->width;
     j->text_size = (int64_t)d->text_len * d->text_dim;
     TRY(make_text(j));
     TRY(tess_model_load(j->c->ctx, j->folder, NULL, &j->model));
+    if (j->c->rank == 0)
+        TRY(sample_folder(j));
     TRY(sample_all(j));
     if (j->c->rank == 0)
         TRY(sample_write(j));
@@ -164,13 +167,13 @@ static tess_status run_job(sample_job *j)
 
 static tess_status check_usage(cli *c, const sample_values *v)
 {
-    static const char *const ends[] = {".mp4", ".gif", ".y4m", ".png", ".npy"};
+    static const char *const ends[] = {".mp4", ".gif", ".y4m", ".png", ".npy", "/"};
     if (!v->output)
         return out_usage(c, "--output is missing, must be a file");
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (sample_ends_with(v->output, ends[i]))
             return TESS_OK;
-    return out_usage(c, "--output is \"%.80s\", must end in .mp4, .gif, .y4m, .png or .npy",
+    return out_usage(c, "--output is \"%.80s\", must end in .mp4, .gif, .y4m, .png, .npy or /",
                      v->output);
 }
 
@@ -181,6 +184,7 @@ tess_status sample_run(cli *c, const sample_values *v)
     if (status == TESS_OK)
         status = run_job(&j);
     tess_model_destroy(j.model);
+    sample_prompts_free(&j);
     free(j.text);
     free(j.latents);
     free(j.dense);

@@ -3,9 +3,12 @@
 #include "cmd_sample.h"
 #include "tessera/file.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static tess_status write_latents(const sample_job *j)
 {
@@ -34,6 +37,50 @@ static void enlarge(const uint8_t *from, int64_t rows, int width, int scale, uin
     }
 }
 
+/* ---- a folder of clips ----------------------------------------------------------------------- */
+
+/* Clips of an earlier call would be taken for those of this one. */
+tess_status sample_folder(const sample_job *j)
+{
+    const char *path = j->v->output;
+    if (!sample_ends_with(path, "/") || mkdir(path, 0777) == 0)
+        return TESS_OK;
+    DIR *d = errno == EEXIST ? opendir(path) : NULL;
+    if (!d)
+        return out_fail(j->c, TESS_EIO, "%.200s: cannot create: %s", path, strerror(errno));
+    int files = 0;
+    for (const struct dirent *e = readdir(d); e; e = readdir(d))
+        files += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    closedir(d);
+    if (files)
+        return out_fail(j->c, TESS_EIO, "%.200s: has %d file%s, must be new or empty", path, files,
+                        out_plural(files));
+    return TESS_OK;
+}
+
+static tess_status write_prompt(const sample_job *j, const char *path, const char *prompt)
+{
+    FILE *f = fopen(path, "w");
+    const int failed = !f || fprintf(f, "%s\n", prompt) < 0;
+    if (failed | (f && fclose(f) != 0))
+        return out_fail(j->c, TESS_EIO, "%.200s: cannot write: %s", path, strerror(errno));
+    return TESS_OK;
+}
+
+/* 0000.y4m and 0000.txt, 0001.y4m, ...: pixels are not compressed, and need no FFmpeg. */
+static tess_status write_folder(const sample_job *j)
+{
+    for (int64_t i = 0; i < j->clips; i++) {
+        char path[SAMPLE_PATH];
+        snprintf(path, sizeof path, "%.4000s%04lld.y4m", j->v->output, (long long)i);
+        TRY(tess_clip_write(j->c->ctx, path, &j->list[i], 1));
+        snprintf(path, sizeof path, "%.4000s%04lld.txt", j->v->output, (long long)i);
+        if (sample_prompt_of(j, i)[0])
+            TRY(write_prompt(j, path, sample_prompt_of(j, i)));
+    }
+    return TESS_OK;
+}
+
 static tess_status write_clips(sample_job *j)
 {
     const tess_data_info *d = &j->trained.data;
@@ -54,6 +101,8 @@ static tess_status write_clips(sample_job *j)
     }
     free(small);
     TRY(status);
+    if (sample_ends_with(j->v->output, "/"))
+        return write_folder(j);
     return tess_clip_write(j->c->ctx, j->v->output, j->list, (int)j->clips);
 }
 

@@ -8,6 +8,7 @@
 #define TESSERA_DATASET_H
 
 #include "../data.h"
+#include "../media.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,6 +36,27 @@ TESS_API tess_status tess_data_clip_query(const tess_data *data, int index, tess
  * and 0 for drawn data. */
 TESS_API tess_status tess_data_locate(const tess_data *data, tess_split split, int64_t index,
                                       int *clip, int *start);
+
+/* ---- prompt adherence of clips like those of `shapes` ------------------------------------ */
+
+/* How many of the words of a kind the clip follows. */
+typedef struct {
+    int asked, right;
+} tess_word_count;
+
+typedef struct {
+    tess_word_count colour, shape, direction;
+    double stray;    /* fraction of the pixels that are neither background nor of a colour of the
+                        prompt's objects, nor a mixture of the two */
+    char found[160]; /* "a red disc moving left and ...": what was found in place of each object */
+} tess_shapes_score;
+
+/* Compares a clip with its prompt, "a red disc moving left" or two such objects joined by "and",
+ * whose colours differ. A word that is left out is not asked for. src/data/judge_shapes.c has the
+ * rules. EINVAL: the prompt names no colour, shape or direction, more than two objects, or two
+ * objects without two colours. */
+TESS_API tess_status tess_shapes_judge(tess_ctx *ctx, const tess_clip *clip, const char *prompt,
+                                       tess_shapes_score *score);
 
 #ifdef __cplusplus
 }

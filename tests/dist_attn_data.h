@@ -34,6 +34,7 @@ typedef struct {
                   are: near ones, some that all want, some that are a group's own */
     int tokens_first; /* 1: tensors are [batch, tokens, heads, dim], else [batch, heads, tokens,
                          dim] */
+    int grouped;      /* 1: the groups of a share have rows in an order of their own */
     int with_lse;     /* 1: lse is returned, and projected q and k are sent */
     uint64_t seed;
 } problem;
@@ -67,6 +68,8 @@ typedef struct {
     tess_plan *plan;
     float *q, *k, *v, *dout, *q_low, *k_low; /* (LAYERS, ...) */
     float *centroids; /* numbers, the first ones of each layer: (batch, heads, compensate, dim) */
+    double *rows; /* (LAYERS, batch, heads, tokens): the query at each place of the groups; of the
+                     shares of all ranks */
     answer got[REPEATS], want;
     rank_report reports[RANKS_MAX];
 } world;
@@ -238,6 +241,8 @@ static inline world *make_world(const problem *p)
     for (int i = 0; i < REPEATS; i++)
         w->got[i] = make_answer(p);
     w->want = make_answer(p);
+    w->rows = calloc(LAYERS * numbers(p, 1), sizeof *w->rows);
+    assert_non_null(w->rows);
     return w;
 }
 
@@ -250,6 +255,7 @@ static inline void free_world(world *w)
     for (int i = 0; i < REPEATS; i++)
         free_answer(&w->got[i]);
     free_answer(&w->want);
+    free(w->rows);
     free(w);
 }
 
@@ -369,6 +375,29 @@ static inline int rows_differ(const world *w, float *full, int width, const tess
     return differ != 0;
 }
 
+/* Rows of a share in an order that is drawn: written to `in`, and as rows of the head to the world.
+ * NULL rows: in their own order. */
+static inline void draw_rows(world *w, const tess_share_in *in, int32_t *rows)
+{
+    const problem *p = &w->p;
+    double *to =
+        w->rows + (((size_t)in->layer * (size_t)p->batch + (size_t)in->sample) * (size_t)p->heads +
+                   (size_t)in->head) *
+                      (size_t)p->tokens;
+    int64_t token[1024], place[1024], n = 0;
+    for (int32_t i = 0; i < in->n_groups; i++)
+        for (int64_t r = w->groups[in->groups[i]]; r < w->groups[in->groups[i] + 1]; r++)
+            token[n] = place[n] = r, n++;
+    for (int64_t i = n - 1; rows && i > 0; i--) {
+        const int64_t j = (int64_t)(mix(p->seed ^ (uint64_t)(in->head * 4096 + i)) % (uint64_t)i);
+        const int32_t kept = rows[i];
+        rows[i] = rows[j];
+        rows[j] = kept;
+    }
+    for (int64_t i = 0; i < n; i++)
+        to[place[i]] = (double)token[rows ? rows[i] : i];
+}
+
 static inline tess_status choose(void *user, const tess_share_in *in, tess_selection *lists,
                                  int *dense)
 {
@@ -383,12 +412,15 @@ static inline tess_status choose(void *user, const tess_share_in *in, tess_selec
         wrong += rows_differ(w, w->q_low, LOW, in, in->q_low, 1);
     if (in->k_low)
         wrong += rows_differ(w, w->k_low, LOW, in, in->k_low, 0);
+    wrong += (in->rows != NULL) != w->p.grouped;
     w->reports[s->rank].wrong += wrong;
     if (density_of(w, in->layer, in->head) == 1000) {
+        draw_rows(w, in, NULL);
         *dense = 1;
         return TESS_OK;
     }
     s->offsets[0] = 0;
+    draw_rows(w, in, in->rows);
     write_lists(w, in->layer, in->sample, in->head, in->groups, in->n_groups, s->offsets,
                 s->indices);
     return tess_selection_set_lists(lists, s->offsets, s->indices);
@@ -486,7 +518,8 @@ static inline tess_dist_attn_opts options_of(const world *w)
                                  .n_units = w->n_units,
                                  .units = p->lists == BLOCKS ? w->units : NULL,
                                  .proj_dim = p->with_lse ? LOW : 0,
-                                 .saves = LAYERS};
+                                 .saves = LAYERS,
+                                 .group_rows = sparse && p->grouped};
 }
 
 /* An executor of the world's plan; the caller destroys it, whatever is returned. */
@@ -537,6 +570,26 @@ static inline float *centroids_alone(const world *w, int layer)
     return all;
 }
 
+/* Rows of one layer's tensor in the order of the groups to `to`, or with back the other way. */
+static inline void order_rows(const world *w, float *x, int layer, int width, int back, float *to)
+{
+    const problem *p = &w->p;
+    const tess_view from = rows_from(p, x, layer, width, 0), into = rows_from(p, to, 0, width, 0);
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            for (int64_t s = 0; s < p->tokens; s++) {
+                const size_t at =
+                    (((size_t)layer * (size_t)p->batch + (size_t)b) * (size_t)p->heads +
+                     (size_t)h) *
+                    (size_t)p->tokens;
+                const int64_t row =
+                    p->grouped && p->lists != DENSE ? (int64_t)w->rows[at + (size_t)s] : s;
+                float *whole = (float *)row_of(&from, b, h, row);
+                float *part = (float *)row_of(&into, b, h, s);
+                memcpy(back ? whole : part, back ? part : whole, (size_t)width * sizeof *to);
+            }
+}
+
 static inline void answer_alone(world *w)
 {
     const problem *p = &w->p;
@@ -547,26 +600,41 @@ static inline void answer_alone(world *w)
                                    .tokens_k = p->tokens,
                                    .compensate = p->compensate};
     tess_attn *attn = NULL;
+    float *grouped[4], *lse = malloc(numbers(p, 1) * sizeof *lse);
+    for (int i = 0; i < 4; i++) { /* q, o, dout and dq of a layer, in the order of the groups */
+        grouped[i] = malloc(numbers(p, p->dim) * sizeof *grouped[i]);
+        assert_true(grouped[i] && lse);
+    }
     CHECK_OK(tess_attn_create(ctx, &shape, &attn));
     for (int l = 0; l < LAYERS; l++) {
         tess_selection *lists = p->lists == DENSE ? NULL : layer_lists(w, l, p->batch);
-        const tess_view q = rows_from(p, w->q, l, p->dim, 0), k = rows_from(p, w->k, l, p->dim, 0);
-        const tess_view v = rows_from(p, w->v, l, p->dim, 0);
-        const tess_view o = rows_from(p, w->want.o, l, p->dim, 0);
-        const tess_view dout = rows_from(p, w->dout, l, p->dim, 0);
-        const tess_view dq = rows_from(p, w->want.dq, l, p->dim, 0);
+        const tess_view q = rows_from(p, grouped[0], 0, p->dim, 0);
+        const tess_view k = rows_from(p, w->k, l, p->dim, 0), v = rows_from(p, w->v, l, p->dim, 0);
+        const tess_view o = rows_from(p, grouped[1], 0, p->dim, 0);
+        const tess_view dout = rows_from(p, grouped[2], 0, p->dim, 0);
+        const tess_view dq = rows_from(p, grouped[3], 0, p->dim, 0);
         const tess_view dk = rows_from(p, w->want.dk, l, p->dim, 0);
         const tess_view dv = rows_from(p, w->want.dv, l, p->dim, 0);
-        float *lse = w->want.lse + (size_t)l * numbers(p, 1);
         const tess_attn_saved saved = {&q, &k, &v, &o, lse};
         float *centroids = centroids_alone(w, l);
+        order_rows(w, w->q, l, p->dim, 0, grouped[0]);
+        order_rows(w, w->dout, l, p->dim, 0, grouped[2]);
         if (p->compensate > 1)
             CHECK_OK(tess_attn_centroids(attn, centroids));
         CHECK_OK(tess_attn_forward(attn, lists, &q, &k, &v, &o, lse));
         CHECK_OK(tess_attn_backward(attn, lists, &saved, &dout, NULL, &dq, &dk, &dv));
+        order_rows(w, w->want.o, l, p->dim, 1, grouped[1]);
+        order_rows(w, w->want.dq, l, p->dim, 1, grouped[3]);
+        const int layout = p->tokens_first;
+        w->p.tokens_first = 0; /* lse is (batch, heads, tokens) for any layout of rows */
+        order_rows(w, w->want.lse, l, 1, 1, lse);
+        w->p.tokens_first = layout;
         free(centroids);
         tess_selection_destroy(lists);
     }
+    for (int i = 0; i < 4; i++)
+        free(grouped[i]);
+    free(lse);
     tess_attn_destroy(attn);
 }
 

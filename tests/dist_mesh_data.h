@@ -25,6 +25,7 @@ static inline problem problem_of(int i, const mesh *m, int heads)
                      .compensate = virtual_keys(i / 2),
                      .band = lists == DENSE ? 0 : i / 3 % 3 * 9,
                      .tokens_first = i / 5 % 2,
+                     .grouped = i / 7 % 2,
                      .with_lse = i / 4 % 2,
                      .seed = (uint64_t)i};
 }
@@ -255,6 +256,7 @@ static inline world *check_threads_of_a_rank(int ranks, int heads, void (*plan)(
                        .tokens = 401,
                        .lists = ROWS,
                        .compensate = 3,
+                       .grouped = ranks % 2 == 0,
                        .with_lse = 1,
                        .seed = 3};
     world *w[2];

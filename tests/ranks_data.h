@@ -180,6 +180,7 @@ static inline tess_status make_context(const trial *t, tess_ctx *ctx, tess_comm 
         .units = bounds,
         .proj_dim = t->sparse ? t->room.proj_dim : 0,
         .compensate = t->sparse ? t->room.compensate : 0,
+        .group_rows = t->sparse && t->room.group != TESS_GROUP_CUBE,
         .saves = !t->shape.train                  ? 0
                  : t->shape.keep == TESS_KEEP_ALL ? LAYERS
                                                   : 1,

@@ -94,6 +94,7 @@ static void check_heads(int heads)
                                .shards = (shard_kind)(i / 2 % SHARD_KINDS),
                                .compensate = virtual_keys(i / 3),
                                .tokens_first = i / 5 % 2,
+                               .grouped = i / 6 % 2,
                                .with_lse = i / 4 % 2,
                                .seed = (uint64_t)i};
             if (heads < ranks && methods[m] != TESS_PLAN_FRACTIONAL)
@@ -161,6 +162,7 @@ static void blocks_in_any_order_and_shares_anywhere_equal_one_rank(void **state)
                            .lists = (list_kind)(i % LIST_KINDS),
                            .shards = (shard_kind)(i / 3 % SHARD_KINDS),
                            .compensate = virtual_keys(i / 2),
+                           .grouped = i / 9,
                            .with_lse = 1,
                            .seed = (uint64_t)i + 100};
         const mesh whole = {p.ranks, 1, 1};

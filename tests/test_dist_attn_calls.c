@@ -51,6 +51,60 @@ static tess_status run_failing(void *user, tess_ctx *own, tess_comm *comm)
     return status;
 }
 
+static tess_status choose_rows_twice(void *user, const tess_share_in *in, tess_selection *lists,
+                                     int *dense)
+{
+    const rank_state *s = user;
+    if (s->rank == FAILING)
+        in->rows[3] = 2;
+    return choose(user, in, lists, dense);
+}
+
+/* Rank 2 puts a row into two places. */
+static tess_status run_rows_twice(void *user, tess_ctx *own, tess_comm *comm)
+{
+    world *w = user;
+    tess_comm_info info;
+    TESS_TRY(tess_comm_query(comm, &info));
+    const size_t room = (size_t)w->n_groups * (size_t)w->n_units;
+    rank_state s = {.w = w, .rank = info.rank};
+    tess_dist_attn *attn = NULL;
+    const tess_view q = rows_from(&w->p, w->q, 0, w->p.dim, w->bounds[info.rank]);
+    const tess_view o = rows_from(&w->p, w->got[0].o, 0, w->p.dim, w->bounds[info.rank]);
+    s.offsets = malloc(((size_t)w->n_groups + 1) * sizeof *s.offsets);
+    s.indices = malloc(room * sizeof *s.indices);
+    tess_status status = s.offsets && s.indices ? open_attn(w, own, comm, &attn) : TESS_ENOMEM;
+    const tess_dist_call call = {.save = 0, .choose = choose_rows_twice, .user = &s};
+    if (status == TESS_OK) {
+        const tess_status failed = tess_dist_attn_forward(attn, &call, &q, &q, &q, &o, NULL);
+        w->reports[info.rank].wrong =
+            failed != TESS_EINVAL || !strstr(tess_last_error(), "must be each of 0..39 once");
+    }
+    tess_dist_attn_destroy(attn);
+    free(s.offsets);
+    free(s.indices);
+    return status;
+}
+
+static void rows_of_groups_that_are_no_permutation_are_refused(void **state)
+{
+    (void)state;
+    const problem p = {.ranks = 4,
+                       .heads = 8,
+                       .dim = 8,
+                       .batch = 1,
+                       .tokens = 40,
+                       .lists = ROWS,
+                       .grouped = 1,
+                       .seed = 1};
+    world *w = make_world(&p);
+    make_plan(w, TESS_PLAN_CONTIGUOUS);
+    CHECK_OK(tess_comm_threads(NULL, p.ranks, NULL, run_rows_twice, w));
+    for (int r = 0; r < p.ranks; r++)
+        assert_int_equal(w->reports[r].wrong, 0);
+    free_world(w);
+}
+
 static void a_rank_that_cannot_choose_fails_all_with_its_sentence(void **state)
 {
     (void)state;
@@ -264,6 +318,7 @@ static void wrong_options_get_a_sentence(void **state)
     WITH(tokens, 0, "tokens is 0, must be 1..2147483647");
     WITH(proj_dim, -1, "proj_dim is -1, must be 0..65536");
     WITH(saves, -1, "saves is -1, must be 0..65536");
+    WITH(group_rows, 2, "group_rows is 2, must be 0..1");
     WITH(n_groups, -1, "n_groups is -1, must be 0..40");
     WITH(bounds, NULL, "bounds is NULL");
     WITH(groups, NULL, "groups is NULL");
@@ -322,6 +377,7 @@ static void plans_of_another_shape_get_a_sentence(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_rank_that_cannot_choose_fails_all_with_its_sentence),
+    cmocka_unit_test(rows_of_groups_that_are_no_permutation_are_refused),
     cmocka_unit_test(a_rank_that_is_asked_to_stop_stops_all),
     cmocka_unit_test(gradients_need_the_set_of_their_layer),
     cmocka_unit_test(wrong_calls_get_a_sentence),

@@ -172,6 +172,12 @@ static void use_predictor(trial *t)
     }
 }
 
+static int virtual_count(int i)
+{
+    static const int counts[] = {0, 1, 4};
+    return counts[i % 3];
+}
+
 /* Keys that go round, or that are asked for: dense, and on the keys of a predictor. */
 static void keys_that_are_nowhere_whole_equal_one_rank(void **state)
 {
@@ -188,6 +194,60 @@ static void keys_that_are_nowhere_whole_equal_one_rank(void **state)
         run_alone(t);
         for (int ranks = some ? 2 : 4; ranks <= (some ? 3 : 4); ranks++)
             check_ranks(t, ranks, TOL);
+        drop_trial(t);
+    }
+}
+
+/* A rank has all queries of its heads: the groups of one rank, and its keys. */
+static void groups_by_content_of_whole_heads_equal_one_rank(void **state)
+{
+    (void)state;
+    for (int choice = 0; choice < 6; choice++) {
+        const tess_sparse_opts room = {.proj_dim = LOW,
+                                       .compensate = virtual_count(choice),
+                                       .group = choice % 3 == 2 ? TESS_GROUP_RANDOM
+                                                                : TESS_GROUP_CONTENT};
+        trial *t = make_trial(choice & 1 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL, &room,
+                              choice < 3 ? "contiguous" : "refined");
+        use_predictor(t);
+        if (choice >= 3)
+            t->layers[1].kind = TESS_SELECT_ORACLE;
+        run_alone(t);
+        for (int ranks = 1; ranks <= HEADS; ranks++)
+            check_ranks(t, ranks, TOL);
+        drop_trial(t);
+    }
+}
+
+/* Parts of heads have groups of their own: on lists of all keys these make no difference, on others
+ * the bits are those of every run. */
+static void groups_by_content_of_parts_of_heads(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"fractional", "ring", "selective", "2x2r", "2x2s"};
+    static const int32_t all[BATCH * HEADS] = {TOKENS, 0, TOKENS, TOKENS, TOKENS, TOKENS};
+    for (int choice = 0; choice < 10; choice++) {
+        const tess_sparse_opts room = {
+            .proj_dim = LOW, .compensate = virtual_count(choice / 2), .group = TESS_GROUP_CONTENT};
+        const char *strategy = strategies[choice / 2];
+        trial *t = make_trial(choice / 2 % 2 ? TESS_KEEP_BLOCKS : TESS_KEEP_ALL, &room, strategy);
+        use_predictor(t);
+        for (int layer = 0; choice % 2 && layer < LAYERS; layer++)
+            t->layers[layer].keys = all;
+        run_alone(t);
+        if (choice % 2) {
+            check_ranks(t, 4, TOL);
+        } else {
+            CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, 4, NULL, run_rank, t));
+            for (int r = 0; r < 4; r++) {
+                assert_true(t->of[r].repeats);
+                assert_memory_equal(t->of[r].out, t->of[0].out, t->one.n_out * sizeof(float));
+                for (int layer = 0; layer < LAYERS; layer++) /* lists as long as one rank's */
+                    CHECK_CLOSE(t->of[r].density[layer], t->alone.density[layer], BATCH * HEADS,
+                                1e-12);
+            }
+            assert_true(apart(t->of[0].out, t->alone.out, (int64_t)t->one.n_out) < 0.5);
+        }
         drop_trial(t);
     }
 }
@@ -314,14 +374,18 @@ static void a_rank_takes_the_memory_that_was_predicted(void **state)
             assert_int_equal(t->of[r].bytes, t->of[r].allowed);
         drop_trial(t);
     }
-    const tess_sparse_opts room = {.proj_dim = LOW, .learn_rows = LEARN};
-    trial *t = make_trial(TESS_KEEP_ALL, &room, "fractional");
-    use_predictor(t);
-    run_alone(t);
-    CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, 3, NULL, run_rank, t));
-    for (int r = 0; r < 3; r++)
-        assert_true(t->of[r].bytes <= t->of[r].allowed && t->of[r].bytes > t->of[r].allowed / 2);
-    drop_trial(t);
+    for (int group = TESS_GROUP_CUBE; group <= TESS_GROUP_RANDOM; group++) {
+        const tess_sparse_opts room = {
+            .proj_dim = LOW, .learn_rows = LEARN, .group = (tess_group)group};
+        trial *t = make_trial(TESS_KEEP_ALL, &room, "fractional");
+        use_predictor(t);
+        run_alone(t);
+        CHECK_OK(tess_comm_threads(&(tess_ctx_opts){.threads = 1}, 3, NULL, run_rank, t));
+        for (int r = 0; r < 3; r++)
+            assert_true(t->of[r].bytes <= t->of[r].allowed &&
+                        t->of[r].bytes > t->of[r].allowed / 2);
+        drop_trial(t);
+    }
 }
 
 /* Over slow links, whose clock is the ranks': waiting is counted, and nowhere twice. */
@@ -459,6 +523,10 @@ static void to_compensate(trial *t)
 {
     t->room.compensate = 1;
 }
+static void to_content(trial *t)
+{
+    t->room.group = TESS_GROUP_CONTENT;
+}
 static void to_same(trial *t)
 {
     (void)t;
@@ -477,6 +545,7 @@ static void a_context_of_other_sizes_is_refused(void **state)
         {to_rank, TESS_KEEP_ALL, "the context's proj_dim is 8, must be the pass's, 16"},
         {to_cubes, TESS_KEEP_ALL, "the context's n_units is 0, must be the pass's, 12"},
         {to_compensate, TESS_KEEP_ALL, "the context's compensate is 0, must be the pass's, 1"},
+        {to_content, TESS_KEEP_ALL, "the context's group_rows is 0, must be the pass's, 1"},
         {to_same, TESS_KEEP_BLOCKS, "the context's saves is 1, must be 2 or more"},
     };
     const tess_sparse_opts room = {.proj_dim = LOW};
@@ -496,6 +565,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(passes_without_training_equal_one_rank),
     cmocka_unit_test(passes_with_predictors_equal_one_rank),
     cmocka_unit_test(keys_that_are_nowhere_whole_equal_one_rank),
+    cmocka_unit_test(groups_by_content_of_whole_heads_equal_one_rank),
+    cmocka_unit_test(groups_by_content_of_parts_of_heads),
     cmocka_unit_test(other_selectors_choose_the_same_keys),
     cmocka_unit_test(what_ranks_found_is_used_again_by_others),
     cmocka_unit_test(halves_round_gradients_and_not_the_output),

@@ -57,6 +57,10 @@ typedef struct {
                                     head of density below 1; 0: none */
     int lse;                     /* 1: all forward calls request lse */
     int compensate;              /* virtual keys, as in tess_dist_attn_opts */
+    int group_rows;              /* as in tess_dist_attn_opts; selective layers are then no
+                                    candidates unless union_share or union_shares is given, for
+                                    groups, and with them the keys that a rank needs, differ from
+                                    strategy to strategy */
     int saves;                   /* sets of saved activations; tess_dist_attn_opts */
     int train;                   /* 1: backward passes too; 0: forward only */
     int whole_keys;              /* 1: selectors need all keys of a head on one rank: neither rings

@@ -46,8 +46,9 @@ typedef struct {
     int32_t n_units;       /* key units of selections; ignored where units is NULL */
     const int64_t *units;  /* (n_units + 1); NULL: single rows */
     int32_t units_most;    /* longest list; 0: all units */
-    int proj_dim; /* elements of the projected q and k that are sent for the selector; 0: none */
-    int saves;    /* sets of saved activations; 0: forward only */
+    int proj_dim;   /* elements of the projected q and k that are sent for the selector; 0: none */
+    int saves;      /* sets of saved activations; 0: forward only */
+    int group_rows; /* 1: the callback may say which query rows each group of a share has */
 } tess_dist_attn_opts;
 
 /* comm stays the caller's and must outlive the executor. Not collective. */
@@ -75,6 +76,9 @@ typedef struct {
                                layers, where no rank has all keys */
     const tess_view *q_low; /* (rows of the share, proj_dim); NULL without */
     const tess_view *k_low; /* (tokens, proj_dim), in token order */
+    int32_t *rows; /* (rows of the share), with group_rows: the row of the share at each place of
+                      its groups, a permutation; 0, 1, .. unless the callback writes another. NULL
+                      without */
 } tess_share_in;
 
 /* Called on the computing rank, once for each sample and share, before its attention. Fills

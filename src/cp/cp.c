@@ -32,6 +32,7 @@ static tess_status check_numbers(const char *who, const tess_cp_opts *o, int ran
     TESS_TRY(tess__check_range(who, "n_units", o->n_units, 0, INT32_MAX));
     TESS_TRY(tess__check_range(who, "lse", o->lse, 0, 1));
     TESS_TRY(tess__check_range(who, "train", o->train, 0, 1));
+    TESS_TRY(tess__check_range(who, "group_rows", o->group_rows, 0, 1));
     TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 1));
     TESS_TRY(tess__check_range(who, "replan_always", o->replan_always, 0, 1));
     TESS_TRY(tess__check_eights(who, "head_dim", o->head_dim, TESS_DIM_MAX));
@@ -73,10 +74,10 @@ static tess_status check(const char *who, const tess_cp_opts *o, tess_cp **conte
 static uint64_t fingerprint(const tess_cp_opts *o, int ranks)
 {
     const int64_t counts[] = {
-        o->layers,   o->heads,   o->head_dim,   o->batch,         o->tokens,
-        o->n_groups, o->n_units, o->units_most, o->proj_dim,      o->compensate,
-        o->saves,    o->train,   o->whole_keys, o->replan_always, o->rates_from != NULL,
-        o->lse};
+        o->layers,   o->heads,     o->head_dim,   o->batch,         o->tokens,
+        o->n_groups, o->n_units,   o->units_most, o->proj_dim,      o->compensate,
+        o->saves,    o->train,     o->whole_keys, o->replan_always, o->rates_from != NULL,
+        o->lse,      o->group_rows};
     const double numbers[] = {o->scale, o->flops, o->union_share, o->replan_above};
     const char *const texts[] = {o->strategy ? o->strategy : "auto", o->cluster ? o->cluster : ""};
     uint64_t hash = tess__hash(0, counts, sizeof counts);
@@ -186,7 +187,8 @@ static tess_status make_executor(tess_cp *c, const tess_cp_opts *o)
                                       .units = o->n_units > 0 ? o->units : NULL,
                                       .units_most = o->units_most,
                                       .proj_dim = o->proj_dim,
-                                      .saves = o->saves};
+                                      .saves = o->saves,
+                                      .group_rows = o->group_rows};
     return tess_dist_attn_create(c->ctx, c->comm, &opts, &c->attn);
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dist_activations.c - activations saved by forward for backward, and a share's rows in them.
  *
- *   | q | k, v | o | lse | dense | bits | kind_data |      each aligned to 64 bytes
+ *   | q | k, v | o | lse | dense | bits | kind_data | rows |      each aligned to 64 bytes
  *
  * q and o have (batch, q.packed_rows, head_dim) floats, k and v (batch, kv.packed_rows, head_dim),
  * with the packed rows of the layer, so that a buffer for the largest layer is sufficient for all.
  */
 #include "dist_attn_internal.h"
 
-enum { ARRAYS = 7 };
+enum { ARRAYS = 8 };
 
 static void list_arrays(const tess_dist_attn *d, const tess__dist_layer *layer,
                         size_t bytes[ARRAYS])
@@ -22,6 +22,7 @@ static void list_arrays(const tess_dist_attn *d, const tess__dist_layer *layer,
     bytes[4] = batch * (size_t)layer->n_shares;
     bytes[5] = batch * layer->bits;
     bytes[6] = layer->kind_bytes;
+    bytes[7] = d->opts.group_rows ? q * sizeof(int32_t) : 0;
 }
 
 size_t tess__activation_bytes(const tess_dist_attn *d, const tess__dist_layer *layer)
@@ -53,6 +54,7 @@ void tess__activation_layout(const tess_dist_attn *d, const tess__dist_layer *la
     acts->dense = array[4];
     acts->bits = array[5];
     acts->kind_data = array[6];
+    acts->rows = array[7];
 }
 
 static tess_view rows_at(float *packed, int64_t place, int width)

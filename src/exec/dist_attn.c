@@ -174,9 +174,14 @@ tess_status tess_dist_attn_forward(tess_dist_attn *d, const tess_dist_call *call
     tess__activation_layout(d, layer, run.acts);
     TESS_TRY(layer->kind->forward(d, &run));
     TESS_TRY(agree_pairs(d, &run));
+    tess__to_tokens(d, &run, d->opts.head_dim, run.acts->o);
+    tess__to_tokens(d, &run, 1, run.acts->lse);
     TESS_TRY(return_to_owners(d, &run, o, lse));
-    if (call->save >= 0)
+    if (call->save >= 0) {
+        tess__to_groups(d, &run, d->opts.head_dim, run.acts->o);
+        tess__to_groups(d, &run, 1, run.acts->lse);
         run.acts->layer = call->layer;
+    }
     return count_bytes(d, &before, &layer->stats);
 }
 
@@ -206,6 +211,7 @@ tess_status tess_dist_attn_backward(tess_dist_attn *d, const tess_dist_call *cal
     const tess__transfer transfers = {&layer->q, d->opts.head_dim, *dout, run.dout};
     layer->stats.backward = 1;
     TESS_TRY(tess__rows_to_compute(d, &layer->stats, &transfers, 1));
+    tess__to_groups(d, &run, d->opts.head_dim, run.dout);
     TESS_TRY(layer->kind->backward(d, &run));
     return count_bytes(d, &before, &layer->stats);
 }

@@ -7,6 +7,7 @@
  *   dist_activations.c   activations saved by forward for backward
  *   dist_rows.c          rows from their owner ranks to the computing ranks, and back
  *   dist_lists.c         key lists of one share: selected, encoded as a bitmask, decoded
+ *   dist_groups.c        groups of a share's queries in an order of the selector's
  *   dist_unions.c        counts the keys that selective layers would need
  *   dist_whole_keys.c    all keys of a head on its ranks: Ulysses, uneven heads, fractional heads
  *   dist_partial.*       partial attention of a share over some keys: common to the following
@@ -130,6 +131,7 @@ typedef struct {
     int64_t gradients;   /* floats of dout, dq, dk, dv */
     int64_t low;         /* floats of q_low, k_low; set by the kind */
     int64_t scratch;     /* floats of workspace; set by the kind */
+    int64_t ordered;     /* floats of the largest share's rows, where groups have their own */
     int64_t tiles;       /* of a share's groups */
     int32_t groups;      /* of a share */
 } tess__dist_need;
@@ -146,6 +148,8 @@ typedef struct {
     uint8_t *dense;       /* (batch, shares): 1: no lists */
     uint8_t *bits;        /* (batch, layer->bits): lists of the shares, a bitmask per group */
     uint8_t *kind_data;   /* (layer->kind_bytes): of the kind, aligned to 64 bytes */
+    int32_t *rows;        /* (batch, q.packed_rows): with opts.group_rows, of shares that are not
+                             dense: the row of the share at each place of its groups */
     tess__buffer keys;    /* selective: rows of K and V, as many as the lists select */
 } tess__activations;
 
@@ -216,7 +220,7 @@ struct tess_dist_attn {
     tess_selection *lists; /* of one head: tess__selection_reshape; NULL without groups */
     /* Reused from plan to plan: */
     tess_attn *attn; /* of one head, large enough for any share: tess__attn_resize */
-    tess__buffer send, recv, gradients, low, scratch;
+    tess__buffer send, recv, gradients, low, scratch, ordered;
     tess__buffer sums;              /* selective: gradients of keys, as many as the lists select */
     tess__activations *activations; /* (saves, at least 1) */
     /* Of tess__rows_to_compute and tess__rows_to_owners: */
@@ -289,6 +293,21 @@ tess_status tess__share_select(tess_dist_attn *d, tess__dist_run *run, int sampl
 /* Decodes the lists of a share: *lists = d->lists, or NULL for dense. */
 tess_status tess__share_decode(tess_dist_attn *d, const tess__dist_run *run, int sample, int64_t i,
                                const tess_selection **lists);
+
+/* ---- dist_groups.c: with opts.group_rows, else without effect -------------------------------- */
+
+/* Where the selector of a share says which row is at each place, NULL: nowhere; all in order; and
+ * after the selection: checks it, and puts q in the order of the groups. */
+int32_t *tess__rows_of(const tess_dist_attn *d, const tess__dist_run *run, int sample,
+                       const tess__dist_share *share);
+void tess__rows_begin(const tess__dist_share *share, int32_t *rows);
+tess_status tess__rows_group(tess_dist_attn *d, tess__dist_run *run, int sample,
+                             const tess__dist_share *share);
+
+/* Packed rows (batch, q.packed_rows, width) of shares with lists: from the order of tokens to that
+ * of the groups, and back. */
+void tess__to_groups(const tess_dist_attn *d, tess__dist_run *run, int width, float *packed);
+void tess__to_tokens(const tess_dist_attn *d, tess__dist_run *run, int width, float *packed);
 
 /* ---- dist_unions.c --------------------------------------------------------------------------- */
 

@@ -45,6 +45,7 @@ static tess_status check_numbers(const tess_dist_attn_opts *o)
     TESS_TRY(tess__check_range(create, "proj_dim", o->proj_dim, 0, 65536));
     TESS_TRY(tess__check_range(create, "saves", o->saves, 0, 65536));
     TESS_TRY(tess__check_range(create, "n_groups", o->n_groups, 0, o->tokens));
+    TESS_TRY(tess__check_range(create, "group_rows", o->group_rows, 0, 1));
     TESS_TRY(tess__check_eights(create, "head_dim", o->head_dim, TESS_DIM_MAX));
     if (!isfinite(o->scale) || o->scale < 0.0f)
         return tess__invalid(create, "scale is %g, must be positive, or 0 for 1/sqrt(head_dim)",
@@ -188,8 +189,8 @@ void tess_dist_attn_destroy(tess_dist_attn *d)
         tess__buffer_free(ctx, &d->activations[i].memory);
         tess__buffer_free(ctx, &d->activations[i].keys);
     }
-    tess__buffer *const buffers[] = {&d->send, &d->recv,    &d->gradients,
-                                     &d->low,  &d->scratch, &d->sums};
+    tess__buffer *const buffers[] = {&d->send,    &d->recv, &d->gradients, &d->low,
+                                     &d->scratch, &d->sums, &d->ordered};
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         tess__buffer_free(ctx, buffers[i]);
     tess_selection_destroy(d->lists);
@@ -201,7 +202,7 @@ void tess_dist_attn_destroy(tess_dist_attn *d)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-enum { SIZED_BUFFERS = 5 };
+enum { SIZED_BUFFERS = 6 };
 
 typedef struct {
     tess__buffer *buffer;
@@ -216,6 +217,7 @@ static void list_buffers(tess_dist_attn *d, const tess__dist_need *need,
     sized_buffers[2] = (sized_buffer){&d->gradients, need->gradients};
     sized_buffers[3] = (sized_buffer){&d->low, need->low};
     sized_buffers[4] = (sized_buffer){&d->scratch, need->scratch};
+    sized_buffers[5] = (sized_buffer){&d->ordered, need->ordered};
 }
 
 static tess_status reserve(tess_dist_attn *d, const tess__dist_need *need)

@@ -164,6 +164,8 @@ static tess_status make_shares(const tess_dist_attn *d, const tess__dist_plan *i
             TESS_TRY(list_groups(d, in, &slots[i], share));
         layer->bits += (size_t)share->n_groups * tess__group_bytes(d);
         need->groups = TESS_MAX(share->n_groups, need->groups);
+        if (d->opts.group_rows)
+            tess__raise_to(&need->ordered, share->q_rows * d->opts.head_dim);
         tess__raise_to(&need->tiles, tiles_of(share));
     }
     return TESS_OK;

@@ -41,8 +41,10 @@ static tess_status call_selector(tess_dist_attn *d, tess__dist_run *run, int sam
                               .q = &q,
                               .k = k,
                               .q_low = q_low,
-                              .k_low = k_low};
+                              .k_low = k_low,
+                              .rows = tess__rows_of(d, run, sample, share)};
     reshape_lists(d, share);
+    tess__rows_begin(share, in.rows);
     const int64_t begin = tess_comm_clock(d->comm);
     const tess_status status = run->call->choose(run->call->user, &in, d->lists, dense);
     run->layer->stats.select_ns += tess_comm_clock(d->comm) - begin;
@@ -69,6 +71,7 @@ tess_status tess__share_select(tess_dist_attn *d, tess__dist_run *run, int sampl
     tess_selection_lists lists;
     TESS_TRY(tess_selection_view(d->lists, &lists));
     *pairs += (double)lists.pairs;
+    TESS_TRY(tess__rows_group(d, run, sample, share));
     if (encode)
         tess__selection_encode(d->lists, NULL, bits_of(run, sample, share));
     return TESS_OK;

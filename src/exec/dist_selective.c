@@ -318,6 +318,7 @@ static tess_status selective_backward(tess_dist_attn *d, tess__dist_run *run)
     if (run->status == TESS_OK)
         run->status = differentiate(d, run, x, &a, d->sums.data);
     TESS_TRY(tess__run_agree(d, run));
+    tess__to_tokens(d, run, d->opts.head_dim, run->dq);
     const tess__transfer dq = {&layer->q, d->opts.head_dim, *run->local_dq, run->dq};
     TESS_TRY(tess__rows_to_owners(d, &layer->stats, &dq, 1));
     return tess__key_gradients_return(d, run, x, &a, d->sums.data,

@@ -192,6 +192,7 @@ static tess_status whole_backward(tess_dist_attn *d, tess__dist_run *run)
         for (int64_t i = 0; run->status == TESS_OK && i < layer->n_shares; i++)
             run->status = backward_share(d, run, sample, i);
     TESS_TRY(tess__run_agree(d, run));
+    tess__to_tokens(d, run, dim, run->dq);
     const tess__transfer transfers[] = {{&layer->q, dim, *run->local_dq, run->dq},
                                         {&layer->kv, dim, *run->local_dk, run->dk},
                                         {&layer->kv, dim, *run->local_dv, run->dv}};

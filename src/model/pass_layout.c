@@ -89,7 +89,8 @@ static void cut_groups(tess_pass *p, cutter *c)
     const int dim = p->room.proj_dim > z->head_dim ? p->room.proj_dim : z->head_dim;
     if (p->room.group == TESS_GROUP_CUBE || !z->sparse || p->room.dense)
         return;
-    p->sparse.rows = cut(c, (size_t)(layers * heads * z->tokens) * sizeof *p->sparse.rows);
+    if (!p->ranks.comm) /* the executor keeps them */
+        p->sparse.rows = cut(c, (size_t)(layers * heads * z->tokens) * sizeof *p->sparse.rows);
     p->sparse.grouped = cut_floats(c, z->tokens * dim);
     p->sparse.group_room = cut(c, tess__content_bytes(z->tokens));
 }

@@ -42,9 +42,9 @@ static tess_status check_sparse(const char *who, const tess_pass_shape *s, int64
     if (o->learn_rows > 0 && o->proj_dim == 0)
         return tess__invalid(who, "sparse.proj_dim is 0, must be given with learn_rows");
     TESS_TRY(tess__check_range(who, "sparse.group", (int)o->group, 0, TESS_GROUP_RANDOM));
-    if (o->group != TESS_GROUP_CUBE && (s->context || o->searches))
-        return tess__invalid(who, "sparse.group is %d, must be CUBE (0) with %s", (int)o->group,
-                             s->context ? "a context" : "searches");
+    if (o->group != TESS_GROUP_CUBE && o->searches)
+        return tess__invalid(who, "sparse.group is %d, must be CUBE (0) with searches",
+                             (int)o->group);
     return tess__check_number(who, "sparse.max_density", o->max_density, 0, 1);
 }
 

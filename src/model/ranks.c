@@ -25,7 +25,8 @@ static tess_status check_lists(const char *who, const tess_cp_opts *o, const tes
     } sizes[] = {{"n_groups", o->n_groups, z->n_q},
                  {"n_units", o->n_units, shape->sparse->unit_cubes ? z->n_k : 0},
                  {"proj_dim", o->proj_dim, shape->sparse->proj_dim},
-                 {"compensate", o->compensate, shape->sparse->compensate}};
+                 {"compensate", o->compensate, shape->sparse->compensate},
+                 {"group_rows", o->group_rows, shape->sparse->group != TESS_GROUP_CUBE}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].have != sizes[i].want)
             return tess__invalid(who, "the context's %s is %d, must be the pass's, %d",

@@ -9,6 +9,19 @@
 
 #include <string.h>
 
+/* Groups the queries of a share, and selects keys for them. */
+static tess_status select_share(tess_pass *p, const tess_share_in *in, int by_low,
+                                const tess_view *k, tess_selection *lists)
+{
+    tess_view q = by_low ? *in->q_low : *in->q;
+    tess_selection_lists l;
+    TESS_TRY(tess_selection_view(lists, &l));
+    if (in->rows)
+        TESS_TRY(tess__groups_share(p, in, by_low ? p->room.proj_dim : p->z.head_dim,
+                                    l.shape.bounds_q, &q));
+    return tess__lists_select(p, in->layer, in->sample, in->head, &q, k, in->k, in->groups, lists);
+}
+
 /* The keys of one share, for a layer with sparse heads. */
 static tess_status choose(void *user, const tess_share_in *in, tess_selection *lists, int *dense)
 {
@@ -27,9 +40,7 @@ static tess_status choose(void *user, const tess_share_in *in, tess_selection *l
                           "which no rank of this plan has",
                           in->layer);
     const tess__lap lap = tess__lap_begin(p);
-    const tess_status status =
-        tess__lists_select(p, in->layer, in->sample, in->head, by_low ? in->q_low : in->q, k, in->k,
-                           in->groups, lists);
+    const tess_status status = select_share(p, in, by_low, k, lists);
     p->times.select_ns += tess__lap_end(p, lap);
     return status;
 }

@@ -98,6 +98,11 @@ int32_t *tess__groups_of(const tess_pass *p, int layer, int sample, int head);
 tess_status tess__groups_make(tess_pass *p, int layer, int sample, int head, int dim, int known,
                               tess_view *q);
 
+/* The same for the queries that a rank has of a head, in groups of these sizes; rows: of the share,
+ * saved by the executor. */
+tess_status tess__groups_share(tess_pass *p, const tess_share_in *in, int dim,
+                               const int64_t *bounds, tess_view *q);
+
 /* ---- predictor_project.c --------------------------------------------------------------------- */
 
 /* Projects q and k of a layer, from p->ws.n or from q and k. */

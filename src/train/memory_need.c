@@ -9,6 +9,7 @@
  */
 #include "train_internal.h"
 
+#include "attn/attn_internal.h"
 #include "comm/comm_internal.h"
 
 #include <math.h>
@@ -192,6 +193,8 @@ static void share_tokens(const tess_model_config *m, const tess_pass_shape *shap
         memory->workspace / ranks + 4 * (rows * dim + keys) * f + (int64_t)ranks * TESS_COMM_PIECE;
     if (shape->sparse)
         memory->workspace += hook_bytes(m, shape->sparse, ranks, rows);
+    if (shape->sparse && shape->sparse->group != TESS_GROUP_CUBE)
+        memory->workspace += tokens * 2 * m->head_dim * f + (int64_t)tess__content_bytes(tokens);
     memory->total = memory->weights + memory->gradients + memory->activations + memory->workspace;
 }
 

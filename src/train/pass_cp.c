@@ -35,6 +35,7 @@ static tess_status fill_lists(tess_ctx *ctx, const tess__sharing *s, const int g
     o->units_most = (int32_t)ceil(share * (double)(room->unit_cubes ? n : o->tokens));
     o->proj_dim = room->proj_dim;
     o->compensate = room->compensate;
+    o->group_rows = room->group != TESS_GROUP_CUBE;
     o->whole_keys = s->attention && wants_whole_keys(s->attention);
     return TESS_OK;
 }

@@ -6,11 +6,17 @@
 #include "dist_attn_data.h"
 #include "mpi_ranks.h"
 
+#include "tessera/advanced/collectives.h"
+
 static tess_comm *comm;
 
 static void check_world(world *w)
 {
     CHECK_OK(run_rank(w, ctx, comm));
+    if (w->p.grouped) /* each rank has written those of its shares */
+        CHECK_OK(tess_comm_allreduce(comm, TESS_TRAFFIC_CONTROL, w->rows,
+                                     (int64_t)(LAYERS * numbers(&w->p, 1)), TESS_DTYPE_F64,
+                                     TESS_REDUCE_SUM));
     answer_alone(w);
     check_answers(w, w->bounds[rank], w->bounds[rank + 1]);
     assert_int_equal(w->reports[rank].wrong, 0);
@@ -41,6 +47,7 @@ static void plans_of_whole_and_cut_heads_equal_one_rank(void **state)
                            .shards = (shard_kind)(i / 2 % SHARD_KINDS),
                            .compensate = virtual_keys(i),
                            .tokens_first = i % 5 == 2,
+                           .grouped = i % 2,
                            .with_lse = i % 3 == 1,
                            .seed = (uint64_t)i};
         check_problem(&p, methods[i % 3]);
@@ -59,6 +66,7 @@ static void rings_and_selected_keys_equal_one_rank(void **state)
                            .lists = (list_kind)(i / 4 % LIST_KINDS),
                            .shards = (shard_kind)(i / 2 % SHARD_KINDS),
                            .compensate = virtual_keys(i + 1),
+                           .grouped = i / 4 == 1 || i > 9,
                            .with_lse = i % 3 == 1,
                            .seed = (uint64_t)i + 50};
         const int parts = i % 4 < 2 ? size : 2; /* alone, or beside groups of heads */
@@ -98,6 +106,7 @@ static void every_strategy_equals_one_rank(void **state)
                            .lists = way == 3 && lists == DENSE ? ROWS : lists,
                            .shards = (shard_kind)(i / 2 % SHARD_KINDS),
                            .compensate = virtual_keys(i),
+                           .grouped = i % 3 == 1,
                            .with_lse = i % 2,
                            .seed = (uint64_t)i + 300};
         if (n < size && way == 0)

@@ -58,7 +58,8 @@ typedef struct {
     int learn_rows;   /* queries of each sample and head it learns from at most; 0: never */
     int compensate;   /* virtual keys that stand for those that were dropped: 0, 1: one for all, or
                            up to 64: one for each cluster of keys */
-    tess_group group; /* not with a context or searches, unless CUBE */
+    tess_group group; /* not with searches, unless CUBE. With a context, made with group_rows, each
+                         rank groups the queries that it has of a head: all where heads are whole */
     double max_density;   /* largest share of the keys in a list; 0: 1 */
     int64_t index_memory; /* bytes for lists of keys saved for the backward pass; 0: 1/32 of the
                              pass's other memory, less the lists of one head. Lists that do not

@@ -15,7 +15,8 @@
  * still compute are notified, and the limits above hold.
  *
  * The failure that is printed: rank 0's, if it failed by itself; else that of the lowest rank that
- * did, as "rank 2: ...". A rank that was only notified, whose sentence begins so, does not count.
+ * did, as "rank 2: ...". A rank that was only notified, whose sentence begins so, does not count; nor
+ * does a rank that stopped without a signal of its own, because another one was signalled.
  */
 #include "world.h"
 
@@ -90,9 +91,10 @@ static ending decide(const ending *all, int n)
     ending verdict = {0};
     for (int i = 0; i < n; i++) {
         const char *rest;
+        const int stopped_along = all[i].status == TESS_ESTOPPED && all[i].code == EXIT_SIGNAL;
         if (all[i].status == TESS_OK) {
             verdict.code = all[i].code > verdict.code ? all[i].code : verdict.code;
-        } else if (notified_of(all[i].sentence, &rest) >= 0) {
+        } else if (stopped_along || notified_of(all[i].sentence, &rest) >= 0) {
             notified = notified < 0 ? i : notified;
         } else if (failed < 0) {
             failed = i;

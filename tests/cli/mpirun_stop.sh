@@ -12,3 +12,12 @@ grep '^tessera' err | sed -E 's/step-[0-9]+/step-N/'
 done=$(wc -l <run/metrics.jsonl)
 ls run/checkpoints | grep -c "step-0*$done$"
 tessera train $options --resume --steps $((done + 2)) | grep steps | grep -c $((done + 2))
+# A signal that reaches one rank before its first step, while plans are made: that rank is named, the exit code is of
+# the signal. The rank is signalled as soon as it waits for signals, which it blocks then.
+"$mpirun" -n 2 bash -c '[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 0 ] || {
+    me=$BASHPID
+    (until grep -q "^SigBlk:.*420[23]$" /proc/$me/status; do sleep 0.01; done; kill -TERM $me) &
+}
+    exec tessera train '"${options/--out run/--out early}"' --steps 2' >out 2>err
+echo "exit $?"
+grep '^tessera' err

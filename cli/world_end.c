@@ -15,8 +15,8 @@
  * still compute are notified, and the limits above hold.
  *
  * The failure that is printed: rank 0's, if it failed by itself; else that of the lowest rank that
- * did, as "rank 2: ...". A rank that was only notified, whose sentence begins so, does not count; nor
- * does a rank that stopped without a signal of its own, because another one was signalled.
+ * did, as "rank 2: ...". A rank that was only notified, whose sentence begins so, does not count;
+ * nor does a rank that stopped without a signal of its own, because another rank had one.
  */
 #include "world.h"
 

@@ -292,7 +292,7 @@ static void every_component_has_a_name_and_an_effect(void **state)
     }
     tess_component c;
     CHECK_FAILS(tess_component_query(-1, &c), TESS_EINVAL,
-                "tess_component_query: index is -1, must be 0..4");
+                "tess_component_query: index is -1, must be 0..5");
 }
 
 static int make_ctx(void **state)

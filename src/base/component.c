@@ -37,7 +37,16 @@ static tess_component jansson(void)
 
 static tess_component zlib(void)
 {
-    return (tess_component){"zlib", zlibVersion(), ".npz files", 1};
+    return (tess_component){"zlib", zlibVersion(), ".npz files, gzip", 1};
+}
+
+static tess_component isal(void)
+{
+#ifdef TESS_HAVE_ISAL
+    return (tess_component){"ISA-L", TESS_ISAL_VERSION, "gzip traces", 1};
+#else
+    return (tess_component){"ISA-L", "", "gzip traces are unpacked by zlib, which takes longer", 0};
+#endif
 }
 
 static tess_component hwloc(void)
@@ -52,7 +61,7 @@ static tess_component hwloc(void)
 #endif
 }
 
-static tess_component (*const components[])(void) = {compiler, openmp, jansson, zlib, hwloc};
+static tess_component (*const components[])(void) = {compiler, openmp, jansson, zlib, isal, hwloc};
 enum { COUNT = sizeof components / sizeof components[0] };
 
 int tess_component_count(void)

@@ -2,21 +2,20 @@
 /* byte_stream.c - the bytes of a file from front to back, unpacked where the file is gzip.
  *
  * A plain file is read straight into the caller's buffer; it is not mapped, because mapped pages
- * count as resident. Gzip goes through a piece of PIECE bytes and zlib (about 1.4 GB/s come out).
+ * count as resident. Gzip goes through a piece of PIECE bytes and ISA-L or zlib (gunzip.h).
  * Members of a gzip file follow each other as gzip(1) allows. A stream that ends too early or is
  * damaged gives what could be unpacked, then ends, and says why.
  */
 #include "byte_stream.h"
+#include "gunzip.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-enum { PIECE = 1 << 17, GZIP_WINDOW = MAX_WBITS + 16 };
+enum { PIECE = 1 << 17 };
 
 struct tess__byte_stream {
     tess_ctx *ctx;
@@ -26,11 +25,12 @@ struct tess__byte_stream {
     size_t memory_left;
     unsigned char *piece; /* (PIECE); the first `head` bytes of a plain file, then packed bytes */
     size_t head_at, head;
-    int gzip, inflating; /* inflating: zlib holds a state */
-    int members;         /* of the gzip file, whole ones */
-    z_stream z;
+    const tess__gunzip_library *library;
+    void *gunzip; /* its state; NULL: a plain file */
+    int ended;    /* nothing more is to be unpacked */
+    tess__gunzip_pieces pieces;
     int64_t done, total;
-    char broken[96];
+    const char *broken; /* NULL: not */
 };
 
 /* ---- the file ------------------------------------------------------------------------------- */
@@ -64,68 +64,51 @@ static tess_status take(tess__byte_stream *s, void *dst, size_t n, size_t *got)
 
 /* ---- gzip ----------------------------------------------------------------------------------- */
 
-static void *z_alloc(void *ctx, unsigned items, unsigned size)
-{
-    return tess__alloc(ctx, (size_t)items * size);
-}
-
-static void z_free(void *ctx, void *memory)
-{
-    tess__free(ctx, memory);
-}
-
 static tess_status fill_piece(tess__byte_stream *s)
 {
-    size_t got = 0;
-    TESS_TRY(take(s, s->piece, PIECE, &got));
-    s->z.next_in = s->piece;
-    s->z.avail_in = (unsigned)got;
+    TESS_TRY(take(s, s->piece, PIECE, &s->pieces.in_left));
+    s->pieces.in = s->piece;
     return TESS_OK;
 }
 
 /* The member has ended: another follows, or nothing, or padding, which gzip(1) ignores too. */
-static tess_status next_member(tess__byte_stream *s, int *more)
+static tess_status next_member(tess__byte_stream *s)
 {
-    s->members++;
-    if (s->z.avail_in == 0)
+    if (s->pieces.in_left == 0)
         TESS_TRY(fill_piece(s));
-    *more = s->z.avail_in > 0 && s->z.next_in[0] == 0x1f;
-    if (*more)
-        inflateReset(&s->z);
+    s->ended = s->pieces.in_left == 0 || s->pieces.in[0] != 0x1f;
+    if (!s->ended)
+        s->library->reset(s->gunzip);
     return TESS_OK;
 }
 
-/* Z_BUF_ERROR: there is room, and nothing to unpack. */
-static void say_broken(tess__byte_stream *s, int code)
+static void break_off(tess__byte_stream *s, tess__gunzip_state state)
 {
-    if (code == Z_BUF_ERROR)
-        snprintf(s->broken, sizeof s->broken, "its gzip stream ends too early");
-    else
-        snprintf(s->broken, sizeof s->broken, "its gzip stream is damaged (%.40s)",
-                 s->z.msg ? s->z.msg : "no reason given");
+    static const char *const sentences[] = {
+        [TESS__GUNZIP_HUNGRY] = "its gzip stream ends too early",
+        [TESS__GUNZIP_HEADER] = "its gzip stream is damaged (incorrect header check)",
+        [TESS__GUNZIP_BLOCK] = "its gzip stream is damaged (invalid block)",
+        [TESS__GUNZIP_CHECK] = "its gzip stream is damaged (incorrect data check)",
+    };
+    s->broken = sentences[state];
+    s->ended = 1;
 }
 
 static tess_status unpack(tess__byte_stream *s, void *dst, size_t n, size_t *got)
 {
-    s->z.next_out = dst;
-    s->z.avail_out = (unsigned)TESS_MIN(n, (size_t)1 << 30);
-    const unsigned room = s->z.avail_out;
-    int more = s->inflating;
-    while (more && s->z.avail_out == room) {
-        if (s->z.avail_in == 0)
+    s->pieces.out = dst;
+    s->pieces.out_left = n;
+    while (!s->ended && s->pieces.out_left == n) {
+        tess__gunzip_state state = TESS__GUNZIP_MORE;
+        if (s->pieces.in_left == 0)
             TESS_TRY(fill_piece(s));
-        const int code = inflate(&s->z, Z_NO_FLUSH);
-        if (code == Z_MEM_ERROR)
-            return TESS_ENOMEM; /* z_alloc has said it */
-        if (code == Z_STREAM_END) {
-            TESS_TRY(next_member(s, &more));
-        } else if (code != Z_OK) {
-            say_broken(s, code);
-            more = 0;
-        }
+        TESS_TRY(s->library->step(s->gunzip, &s->pieces, &state));
+        if (state == TESS__GUNZIP_END)
+            TESS_TRY(next_member(s));
+        else if (state != TESS__GUNZIP_MORE)
+            break_off(s, state);
     }
-    s->inflating = more;
-    *got = room - s->z.avail_out;
+    *got = n - s->pieces.out_left;
     return TESS_OK;
 }
 
@@ -143,16 +126,10 @@ static tess_status begin(tess__byte_stream *s)
     s->head = n;
     if (n < 2 || s->piece[0] != 0x1f || s->piece[1] != 0x8b)
         return TESS_OK;
-    s->gzip = 1;
-    s->z.zalloc = z_alloc;
-    s->z.zfree = z_free;
-    s->z.opaque = s->ctx;
-    s->z.next_in = s->piece;
-    s->z.avail_in = (unsigned)n;
-    if (inflateInit2(&s->z, GZIP_WINDOW) != Z_OK)
-        return TESS_ENOMEM;
-    s->inflating = 1;
-    return TESS_OK;
+    s->pieces.in = s->piece;
+    s->pieces.in_left = n;
+    s->library = tess__gunzip_isal ? tess__gunzip_isal : &tess__gunzip_zlib;
+    return s->library->open(s->ctx, &s->gunzip);
 }
 
 static tess_status make(tess_ctx *ctx, const char *name, tess__byte_stream **stream)
@@ -213,7 +190,7 @@ tess_status tess__byte_stream_memory(tess_ctx *ctx, const char *name, const void
 
 tess_status tess__byte_stream_read(tess__byte_stream *s, void *dst, size_t n, size_t *got)
 {
-    if (s->gzip)
+    if (s->gunzip)
         return unpack(s, dst, n, got);
     if (s->head == 0)
         return take(s, dst, n, got);
@@ -226,7 +203,7 @@ tess_status tess__byte_stream_read(tess__byte_stream *s, void *dst, size_t n, si
 
 const char *tess__byte_stream_broken(const tess__byte_stream *s)
 {
-    return s->broken[0] ? s->broken : NULL;
+    return s->broken;
 }
 
 void tess__byte_stream_progress(const tess__byte_stream *s, int64_t *done, int64_t *total)
@@ -239,8 +216,8 @@ void tess__byte_stream_close(tess__byte_stream *s)
 {
     if (!s)
         return;
-    if (s->gzip)
-        inflateEnd(&s->z);
+    if (s->gunzip)
+        s->library->close(s->gunzip);
     if (s->fd >= 0)
         close(s->fd);
     tess__free(s->ctx, s->piece);

@@ -51,10 +51,11 @@ static tess_status resize(tess__json_stream *s, size_t room)
     return TESS_OK;
 }
 
-/* Reads more behind what has not been given yet. */
+/* Reads more behind what has not been given yet, to the end of the buffer: a value longer than the
+ * buffer is scanned again after every refill. */
 static tess_status refill(tess__json_stream *s)
 {
-    size_t got;
+    size_t got = 1;
     int64_t done, total;
     memmove(s->buffer, s->buffer + s->at, s->end - s->at);
     s->offset += (int64_t)s->at;
@@ -66,9 +67,9 @@ static tess_status refill(tess__json_stream *s)
                               s->name, (long long)s->offset);
         TESS_TRY(resize(s, 2 * s->room));
     }
-    TESS_TRY(tess__byte_stream_read(s->bytes, s->buffer + s->end, s->room - s->end, &got));
+    for (; got > 0 && s->end < s->room; s->end += got)
+        TESS_TRY(tess__byte_stream_read(s->bytes, s->buffer + s->end, s->room - s->end, &got));
     s->ended = got == 0;
-    s->end += got;
     memset(s->buffer + s->end, 0, TESS__SCAN_PAD);
     s->scan.end = s->buffer + s->end;
     tess__byte_stream_progress(s->bytes, &done, &total);

@@ -457,6 +457,72 @@ static void a_window_comes_nearest_to_the_density_from_above(void **state)
     }
 }
 
+/* Groups of each head are decided when its layer switches, and then stay. */
+static void heads_share_keys_in_the_groups_that_overlap_more(void **state)
+{
+    (void)state;
+    static const struct {
+        double error, cubes[HEADS], content[HEADS];
+        int want[HEADS];
+        const char *sentence;
+    } cases[] = {
+        {0,
+         {0.7, 0.9},
+         {0.9, 0.91},
+         {1, 0},
+         "step 2: layer 0 shares keys by content in 1 of 2 heads, in cubes in the others: overlap "
+         "in cubes 0.8, by content 0.905"},
+        {0,
+         {0.9, 0.9},
+         {0.91, 0.6},
+         {0, 0},
+         "step 2: layer 0 shares keys in cubes: overlap in cubes 0.9, by content 0.755"},
+        {0.1,
+         {0.4, 0.5},
+         {0.2, 0.4},
+         {1, 1},
+         "step 2: layer 0 shares keys by content: density needed in cubes 0.45, by content 0.3"},
+        {0.1,
+         {0.4, 0.5},
+         {0.39, 0.4},
+         {0, 1},
+         "step 2: layer 0 shares keys by content in 1 of 2 heads, in cubes in the others: density "
+         "needed in cubes 0.45, by content 0.395"},
+        {0,
+         {(double)NAN, (double)NAN},
+         {(double)NAN, (double)NAN},
+         {0, 0},
+         "step 2: layer 0 shares keys in cubes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tess__rules rules = by_recall;
+        tess__dsv_state d = make(1);
+        char text[TESS__EVENT_BYTES];
+        rules.switch_by = TESS_SWITCH_STEP;
+        rules.switch_step = 1;
+        rules.density = 0.25;
+        rules.learns = 0;
+        rules.groups = 1;
+        rules.error = cases[i].error;
+        rules.choosing = TESS__CHOOSE_SPARSE;
+        tess__fold_shared(&d, 0, 0, cases[i].cubes, cases[i].content);
+        const heard h = decide(&d, &rules, 2);
+        assert_int_equal(count(&h, TESS__EVENT_GROUP), LAYERS);
+        assert_int_equal(h.events[1].kind, TESS__EVENT_GROUP);
+        tess__event_text(&h.events[1], text);
+        assert_string_equal(text, cases[i].sentence);
+        for (int head = 0; head < HEADS; head++) {
+            assert_int_equal(d.content[head], cases[i].want[head]);
+            assert_int_equal(d.content[HEADS + head], 0); /* layer 1: not measured */
+        }
+        tess__fold_shared(&d, 0, 0, (double[HEADS]){1, 1}, (double[HEADS]){0, 0});
+        const heard later = decide(&d, &rules, 3);
+        assert_int_equal(count(&later, TESS__EVENT_GROUP), 0);
+        assert_int_equal(d.content[0], cases[i].want[0]);
+        tess__dsv_state_destroy(&d);
+    }
+}
+
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static const tess_attention_opts attention = {TESS_ATTENTION_OPTS_DEFAULTS,
@@ -465,6 +531,7 @@ static const tess_attention_opts attention = {TESS_ATTENTION_OPTS_DEFAULTS,
                                               .min_density = 0.03,
                                               .max_density = 0.25,
                                               .compensate = 0,
+                                              .group = TESS_GROUP_AUTO,
                                               .proj_dim = 32,
                                               .proxy = TESS_PROXY_SOFTMAX};
 
@@ -480,11 +547,14 @@ static void decisions_come_back_bit_for_bit(void **state)
         check(&d, i % 3, i % 2, 0.97 + 0.001 * i, 0.99);
         tess__fold_overlap(&d, i % 3, 0.9 + 0.01 * i);
         tess__fold_loss(&d, 1.0 / (7 + i));
+        tess__fold_shared(&d, i % 3, i % 2, (double[HEADS]){0.7, 1.0 / (i + 2)},
+                          (double[HEADS]){0.8, 0.9});
     }
     d.sparse[1] = 1;
     d.since[1] = 77;
     d.back[3] = 1;
     d.choice[9] = 1;
+    d.content[2] = 1;
     d.break_even = 1.0 / 3;
     CHECK_OK(tess__dsv_state_write(ctx, path, &d, &attention, UNITS));
     CHECK_OK(tess__dsv_state_read(ctx, path, NULL, 0, &read));
@@ -493,6 +563,10 @@ static void decisions_come_back_bit_for_bit(void **state)
     assert_memory_equal(read.cubes[1].density, d.cubes[1].density,
                         LAYERS * QUARTILES * HEADS * sizeof(double));
     assert_memory_equal(read.choice, d.choice, LAYERS * QUARTILES * HEADS);
+    assert_memory_equal(read.content, d.content, LAYERS * HEADS);
+    assert_memory_equal(read.cubes[2].shared, d.cubes[2].shared,
+                        2 * LAYERS * HEADS * sizeof(double));
+    assert_true(read.attention.group == TESS_GROUP_AUTO && read.cubes[0].compared[0] == 2);
     assert_true(read.attention.kind == TESS_ATTENTION_DSV && read.attention.proj_dim == 32 &&
                 read.attention.compensate == 0 && read.attention.proxy == TESS_PROXY_SOFTMAX);
     CHECK_OK(tess__dsv_state_write(ctx, other, &read, &read.attention, UNITS));
@@ -549,6 +623,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_head_is_sparse_below_the_break_even_density_with_slack),
     cmocka_unit_test(choices_can_be_imposed),
     cmocka_unit_test(a_window_comes_nearest_to_the_density_from_above),
+    cmocka_unit_test(heads_share_keys_in_the_groups_that_overlap_more),
     cmocka_unit_test(decisions_come_back_bit_for_bit),
     cmocka_unit_test(files_that_break_a_rule_are_reported_with_their_line),
 };

@@ -262,7 +262,7 @@ static void densities_are_interpolated(void **state)
             s->output[h] = h ? 150.0 : 50.0; /* mean 100 */
             memcpy(s->change + h * TRIALS, cases[i].change, sizeof cases[i].change);
         }
-        tess__change_densities(&l->observer, 0, 0, 0, density);
+        tess__change_densities(&l->observer, 0, 0, 0, 0, density);
         for (int h = 0; h < HEADS; h++)
             assert_true(fabs(density[h] - cases[i].want) < 1e-12);
     }

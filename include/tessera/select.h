@@ -44,6 +44,8 @@ typedef enum {
                            queries, or of the queries of selectors without a predictor, along the
                            direction in which they spread most */
     TESS_GROUP_RANDOM,  /* as many random ones, as a control */
+    TESS_GROUP_AUTO,    /* of a training run: CUBE or CONTENT for each layer and head, by what is
+                           measured until the layer becomes sparse */
 } tess_group;
 
 /* What stands for a group of queries before the predictor. */

@@ -83,9 +83,8 @@ typedef struct {
     double max_density;
     int compensate; /* virtual keys that stand for the keys that were dropped: 0, 1: one for all,
                        2..64: one for each of so many clusters of keys */
-    tess_choose choose; /* which keys are selected first */
-    tess_group group; /* which queries share keys; CONTENT and RANDOM: not for WINDOW, OWN and ranks
-                         that share tokens */
+    tess_choose choose;    /* which keys are selected first */
+    tess_group group;      /* which queries share keys; CUBE for WINDOW and OWN */
     int64_t cluster_every; /* steps between renewals of the clusters, which all clips share; 0: each
                               clip has its own, found in every step */
     tess_predictor_kind predictor;

@@ -28,6 +28,7 @@ tess_status tess__attend_table_create(tess__arena *arena, int layers, int heads,
     t->densities = TESS_TAKE(arena, all * sizeof *t->densities);
     t->keys = TESS_TAKE(arena, all * each * sizeof *t->keys);
     t->renew = TESS_TAKE(arena, (size_t)layers);
+    t->by_cube = TESS_TAKE(arena, all);
     return TESS_OK;
 }
 
@@ -63,8 +64,12 @@ void tess__attend_table_fill(tess__control *c)
         for (int head = 0; head < t->heads; head++)
             sparse |= fill_head(c, layer, head, most);
         int32_t *keys = t->keys + (int64_t)layer * t->batch * t->heads;
-        t->layers[layer] =
-            (tess_attend_layer){.kind = kinds[c->attention.kind], .keys = sparse ? keys : NULL};
+        uint8_t *by_cube = t->by_cube + (int64_t)layer * t->heads;
+        for (int head = 0; head < t->heads; head++)
+            by_cube[head] = !c->state.content[(int64_t)layer * t->heads + head];
+        t->layers[layer] = (tess_attend_layer){.kind = kinds[c->attention.kind],
+                                               .keys = sparse ? keys : NULL,
+                                               .by_cube = c->rules.groups ? by_cube : NULL};
         t->renew[layer] = (uint8_t)(sparse && tess__clusters_due(c, layer));
     }
     t->attend = (tess_attend){

@@ -64,7 +64,7 @@ tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
     TESS_TRY(tess__json_int(tess__json_member(&o, "rank"), 8, 64, &read.proj_dim));
     TESS_TRY(tess__json_enum(tess__json_member(&o, "proxy"), words("proxy"), 3, &proxy));
     TESS_TRY(tess__json_enum(tess__json_optional(&o, "choose"), words("choose"), 2, &by));
-    TESS_TRY(tess__json_enum(tess__json_optional(&o, "group"), words("group"), 3, &group));
+    TESS_TRY(tess__json_enum(tess__json_optional(&o, "group"), words("group"), 4, &group));
     read.group = (tess_group)group;
     read.choose = (tess_choose)by;
     read.kind = (tess_attention)kind;

@@ -71,6 +71,7 @@ void tess__attention_rules(const tess_attention_opts *o, tess__rules *rules)
         .min_density = o->min_density,
         .max_density = o->max_density,
         .round = tess__attention_by_cubes(o->kind) ? 1 : 8,
+        .groups = o->group == TESS_GROUP_AUTO,
         .choosing = !o->dispatch                         ? TESS__CHOOSE_TABLE
                     : strcmp(o->dispatch, "sparse") == 0 ? TESS__CHOOSE_SPARSE
                                                          : TESS__CHOOSE_IMPOSED,

@@ -91,7 +91,7 @@ void tess__attention_room(const tess_attention_opts *o, const tess__attention_at
                                .proj_dim = learns ? o->proj_dim : 0,
                                .learn_rows = learns && at->train ? rows : 0,
                                .compensate = o->compensate,
-                               .group = o->group,
+                               .group = o->group == TESS_GROUP_AUTO ? TESS_GROUP_CONTENT : o->group,
                                .max_density = units / n,
                                .index_memory = o->index_memory,
                                .values = o->error > 0.0,
@@ -136,7 +136,9 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
     const int n = tess__attention_cubes(o, grid, cubes);
     const int64_t doubles =
         (2 * n + TESS_CUBES) * each * (QUARTILES + 2) +
-        (o->error > 0.0 ? TESS_CUBES * each * QUARTILES * (1 + TESS__TRIAL_DENSITIES) : 0);
+        (o->error > 0.0 ? TESS_CUBES * each * QUARTILES * (1 + TESS__TRIAL_DENSITIES) : 0) *
+            (o->group == TESS_GROUP_AUTO ? 2 : 1) +
+        (o->group == TESS_GROUP_AUTO ? (2 * n + TESS_CUBES) * 2 * each : 0);
     const int64_t budgets = (TESS_CUBES + 1) * each * QUARTILES;
     const int64_t volume = (int64_t)cubes[n - 1][0] * cubes[n - 1][1] * cubes[n - 1][2];
     const tess__observer_opts change = {.head_dim = m->head_dim,
@@ -149,11 +151,12 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
      * checks and of the table, events; keys of a pass. */
     const int64_t clusters =
         tess__clusters_count(o, m) * f + (tess__clusters_count(o, m) ? m->layers : 0) * (f + 4);
-    return clusters + m->layers + 4 * predictor_count(o, m) * f +
+    return clusters + m->layers + 4 * each + 4 * predictor_count(o, m) * f +
            (2 * n + 1) * tokens * (int64_t)sizeof(int64_t) +
            all * rows * (m->head_dim + o->proj_dim + 1) * f + doubles * (int64_t)sizeof(double) +
            budgets * (int64_t)sizeof(int32_t) +
            tess__events_most(m->layers, m->heads) * (int64_t)sizeof(tess__event) +
            all * (m->layers * (int64_t)sizeof(int32_t) + (int64_t)sizeof(double)) +
-           measuring(o, m, tokens, threads) + tess__change_bytes(&change, volume, threads);
+           measuring(o, m, tokens, threads) + tess__change_bytes(&change, volume, threads) +
+           tess__group_bytes_most(&change, rows);
 }

@@ -55,6 +55,7 @@ static tess_status take_tables(tess__control *c)
     const size_t layers = (size_t)c->config.layers;
     const int most = tess__events_most(c->config.layers, c->config.heads);
     c->rates = TESS_TAKE(&c->arena, layers * sizeof *c->rates);
+    c->by_content = TESS_TAKE(&c->arena, (size_t)c->config.heads * sizeof *c->by_content);
     c->inverse = TESS_TAKE(&c->arena, (size_t)c->tokens * sizeof *c->inverse);
     TESS_TRY(tess__attend_table_create(&c->arena, c->config.layers, c->config.heads, c->opts.batch,
                                        &c->table));

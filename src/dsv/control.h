@@ -109,6 +109,7 @@ typedef struct {
     double *densities;         /* (layers, heads): expected, mean over the quartiles; for plans */
     int32_t *keys;             /* (layers, batch, heads): budgets of the pass at hand */
     uint8_t *renew;            /* (layers): 1: clusters are renewed in this step */
+    uint8_t *by_cube;          /* (layers, heads), where groups are decided: 1: in cubes */
 } tess__attend_table;
 
 /* What differs from pass to pass. */
@@ -178,7 +179,8 @@ typedef struct tess__control {
     tess_plugin *plugin;       /* of OWN */
     int loaded;                /* 1: the predictors are those of the checkpoint read last */
     tess__learner learner;
-    double *rates; /* (layers): learning rates of the predictors */
+    double *rates;      /* (layers): learning rates of the predictors */
+    double *by_content; /* (heads): densities of one quartile */
     tess__shared_clusters clusters;
 } tess__control;
 

@@ -62,6 +62,43 @@ static tess_status sum_and_learn(tess__control *c, int batches, tess_step *step)
 
 /* ---- running means --------------------------------------------------------------------------- */
 
+/* density (heads) of one quartile, by the limit of error: of the groups that were decided, or while
+ * they are compared of the better ones; both kinds are added to shared (2, layers, heads). */
+static void densities_by_error(tess__control *c, int cube, int layer, int q, double *density)
+{
+    const int heads = c->config.heads;
+    tess__cube_sums *s = &c->observer.sums.cubes[cube];
+    tess__change_densities(&c->observer, cube, layer, q, 0, density);
+    if (!s->shared || s->compared[layer] == 0.0)
+        return;
+    double *cubes = s->shared + (int64_t)layer * heads;
+    double *content = cubes + (int64_t)c->config.layers * heads;
+    const double weight = s->profiles[(int64_t)layer * QUARTILES + q];
+    for (int h = 0; h < heads; h++)
+        cubes[h] += weight * density[h];
+    tess__change_densities(&c->observer, cube, layer, q, 1, c->by_content);
+    for (int h = 0; h < heads; h++) {
+        content[h] += weight * c->by_content[h];
+        density[h] = fmin(density[h], c->by_content[h]);
+    }
+}
+
+/* Groups that were compared, means over the samples. */
+static void fold_groups(tess__control *c, int cube, int layer)
+{
+    tess__cube_sums *s = &c->observer.sums.cubes[cube];
+    const int heads = c->config.heads;
+    if (!s->shared || s->compared[layer] == 0.0)
+        return;
+    double *cubes = s->shared + (int64_t)layer * heads;
+    double *content = cubes + (int64_t)c->config.layers * heads;
+    for (int h = 0; h < heads; h++) {
+        cubes[h] /= s->compared[layer];
+        content[h] /= s->compared[layer];
+    }
+    tess__fold_shared(&c->state, cube, layer, cubes, content);
+}
+
 /* Means of what the step measured of a layer. */
 static void fold_layer(tess__control *c, int cube, int layer)
 {
@@ -73,11 +110,12 @@ static void fold_layer(tess__control *c, int cube, int layer)
         if (s->profiles[at] == 0.0)
             continue;
         if (c->attention.error > 0.0)
-            tess__change_densities(&c->observer, cube, layer, q, density);
+            densities_by_error(c, cube, layer, q, density);
         for (int h = 0; h < heads && c->attention.error == 0.0; h++)
             density[h] /= s->profiles[at];
         tess__fold_density(&c->state, cube, layer, q, density);
     }
+    fold_groups(c, cube, layer);
     double *recall = s->recall + (int64_t)layer * heads;
     if (s->checks[layer] == 0.0)
         return;

@@ -54,6 +54,8 @@ static uint64_t hash_measured(uint64_t h, const tess__dsv_state *d, const tess__
     h = tess__hash(h, m->recall, n * sizeof *m->recall);
     h = tess__hash(h, m->good, l * sizeof *m->good);
     h = tess__hash(h, m->good_heads, n * sizeof *m->good_heads);
+    h = tess__hash(h, m->shared, 2 * n * sizeof *m->shared);
+    h = tess__hash(h, m->compared, l * sizeof *m->compared);
     return tess__hash(h, m->history, l * TESS__HISTORY * sizeof *m->history);
 }
 
@@ -68,6 +70,7 @@ uint64_t tess__control_hash(const tess__control *c)
     h = tess__hash(h, d->since, l * sizeof *d->since);
     h = tess__hash(h, d->back, n);
     h = tess__hash(h, d->choice, n * TESS_NOISE_BUCKETS);
+    h = tess__hash(h, d->content, n);
     h = tess__hash(h, &d->break_even, sizeof d->break_even);
     h = tess__hash(h, d->window, sizeof d->window);
     h = tess__hash(h, &d->loss, sizeof d->loss);

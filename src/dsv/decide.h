@@ -33,6 +33,9 @@ typedef struct {
     int *good;         /* (layers): checks in a row that reached the limit, at most 2 */
     int *good_heads;   /* (layers, heads) */
     double *history;   /* (layers, TESS__HISTORY): the layer's density at checks, newest first */
+    double *shared;    /* (2, layers, heads): running mean in cubes and in groups by content: their
+                          overlap, or with a limit of error the density they need; NaN: none yet */
+    int64_t *compared; /* (layers): how many it is the mean of */
 } tess__cube_stats;
 
 /* ---- what was decided ------------------------------------------------------------------------ */
@@ -46,6 +49,7 @@ typedef struct {
     int64_t *since;    /* (layers): first step of the stage; 0: it never changed */
     uint8_t *back;     /* (layers, heads): 1: its recall fell, so it is dense in stage 2 */
     uint8_t *choice;   /* (layers, buckets, heads): 1: attends sparsely, in a sparse layer */
+    uint8_t *content;  /* (layers, heads), where groups are decided: 1: by content in stage 2 */
     uint8_t *imposed;  /* as choice: of another run; NULL: none is */
     double break_even; /* density at which sparse costs what dense does; NaN: not known */
     int window[3];     /* cubes; 0: not chosen */
@@ -79,6 +83,7 @@ typedef struct {
     double error; /* that densities of the profile may cause; 0: they hold a mass */
     double density, min_density, max_density; /* density 0: from the profile */
     int round;                                /* budgets are multiples of so many units */
+    int groups;         /* 1: cubes or content, decided for each head of a layer that switches */
     int32_t units_most; /* of a list that there is room for, by TABLE; 0: of any */
     tess__choosing choosing;
     const uint8_t *imposed; /* (layers, buckets, heads) */
@@ -90,6 +95,8 @@ void tess__fold_density(const tess__dsv_state *d, int cube, int layer, int bucke
 void tess__fold_recall(const tess__dsv_state *d, const tess__rules *rules, int cube, int layer,
                        const double *recall);
 void tess__fold_overlap(tess__dsv_state *d, int cube, double overlap);
+void tess__fold_shared(const tess__dsv_state *d, int cube, int layer, const double *cubes,
+                       const double *content); /* (heads) each */
 void tess__fold_loss(tess__dsv_state *d, double loss);
 
 /* The layer's mean over quarters and heads, and a head's over quarters; NaN: not measured. */
@@ -110,6 +117,7 @@ typedef enum {
     TESS__EVENT_WINDOW,
     TESS__EVENT_BREAK_EVEN,
     TESS__EVENT_LISTS,
+    TESS__EVENT_GROUP,
     TESS__EVENT_SWITCH,
     TESS__EVENT_DISPATCH,
     TESS__EVENT_BACK,
@@ -140,7 +148,7 @@ typedef struct {
 
 static inline int tess__events_most(int layers, int heads)
 {
-    return 3 + layers * (heads + 2);
+    return 3 + layers * (heads + 3);
 }
 
 void tess__event_add(tess__event_list *events, const tess__event *event); /* events.c */

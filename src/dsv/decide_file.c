@@ -5,13 +5,16 @@
  *    "window": null, "predictor_loss": 0.04, "predictor_updates": 500,
  *    "attention": {...}, "cubes": [{"cube": [2, 4, 4], "overlap": 0.93, "overlaps": 9, "layers": [
  *        {"density": [[0.1, 0.2], ... by noise-level quartile], "profiles": [9, 9, 9, 9],
- *         "recall": [0.97, 0.99], "good": 2, "good_heads": [2, 2], "history": [0.3, ...]}, ...]}],
+ *         "recall": [0.97, 0.99], "good": 2, "good_heads": [2, 2], "history": [0.3, ...],
+ *         "compared": 9, "in_cubes": [0.8, 0.9], "by_content": [0.9, 0.9]}, ...]}],
  *    "decisions": [{"stage": "sparse", "since": 301, "back": [0, 0],
- *                   "sparse": [[1, 1], ...], "keys": [[56, 104], ...], "imposed": [[1, 0], ...]}]}
+ *                   "sparse": [[1, 1], ...], "keys": [[56, 104], ...], "imposed": [[1, 0], ...],
+ *                   "content": [1, 0]}]}
  *
  * Tables have a row for each noise-level quartile and a column for each head. Reals are written
  * with the digits that give back the same double. "keys" is for people: it follows from the rest.
- * "imposed" is there where choices are those of another run.
+ * "imposed" is there where choices are those of another run; "compared", what was measured of
+ * groups in cubes and by content, and "content" where these are decided for each head.
  */
 #include "decide.h"
 
@@ -91,11 +94,19 @@ static json_t *measured_layer(const tess__dsv_state *d, const tess__cube_stats *
     int failed = !density;
     for (int b = 0; b < QUARTILES && !failed; b++)
         failed = append(density, numbers(m->density + (layer * QUARTILES + b) * h, d->heads));
-    return json_pack("{s:o,s:o,s:o,s:i,s:o,s:o}", "density", whole(density, failed), "profiles",
-                     integers(as_int64, m->profiles, (int64_t)layer * QUARTILES, QUARTILES),
-                     "recall", numbers(m->recall + layer * h, d->heads), "good", m->good[layer],
-                     "good_heads", integers(as_int, m->good_heads, layer * h, d->heads), "history",
-                     numbers(m->history + (int64_t)layer * TESS__HISTORY, TESS__HISTORY));
+    json_t *out =
+        json_pack("{s:o,s:o,s:o,s:i,s:o,s:o}", "density", whole(density, failed), "profiles",
+                  integers(as_int64, m->profiles, (int64_t)layer * QUARTILES, QUARTILES), "recall",
+                  numbers(m->recall + layer * h, d->heads), "good", m->good[layer], "good_heads",
+                  integers(as_int, m->good_heads, layer * h, d->heads), "history",
+                  numbers(m->history + (int64_t)layer * TESS__HISTORY, TESS__HISTORY));
+    if (!out || m->compared[layer] == 0)
+        return out;
+    const double *cubes = m->shared + layer * h, *content = cubes + d->layers * h;
+    failed = json_object_set_new(out, "compared", json_integer(m->compared[layer])) != 0 ||
+             json_object_set_new(out, "in_cubes", numbers(cubes, d->heads)) != 0 ||
+             json_object_set_new(out, "by_content", numbers(content, d->heads)) != 0;
+    return whole(out, failed);
 }
 
 static json_t *cube_out(const tess__dsv_state *d, const tess__cube_stats *m)
@@ -128,6 +139,10 @@ static json_t *decided_layer(const tess__dsv_state *d, const tess__rules *rules,
                             "since", (json_int_t)d->since[layer], "back",
                             integers(as_byte, d->back, layer * h, d->heads), "sparse",
                             whole(sparse, failed), "keys", whole(keys, failed));
+    if (out && rules->groups)
+        out = whole(out,
+                    json_object_set_new(out, "content",
+                                        integers(as_byte, d->content, layer * h, d->heads)) != 0);
     if (!out || !d->imposed)
         return out;
     json_t *imposed = json_array();
@@ -213,6 +228,19 @@ static tess_status flags_in(tess__json_node node, int n, uint8_t *values)
     return TESS_OK;
 }
 
+/* What was measured of groups, in runs that decide them. */
+static tess_status groups_in(const tess__json_node *o, const tess__dsv_state *d,
+                             const tess__cube_stats *m, int layer)
+{
+    double *cubes = m->shared + (int64_t)layer * d->heads;
+    if (!tess__json_optional(o, "compared").value)
+        return TESS_OK;
+    TESS_TRY(tess__json_int64(tess__json_member(o, "compared"), 1, count_max, &m->compared[layer]));
+    TESS_TRY(numbers_in(tess__json_member(o, "in_cubes"), d->heads, 1e6, cubes));
+    return numbers_in(tess__json_member(o, "by_content"), d->heads, 1e6,
+                      cubes + (int64_t)d->layers * d->heads);
+}
+
 static tess_status measured_in(tess__json_node node, const tess__dsv_state *d,
                                const tess__cube_stats *m, int layer)
 {
@@ -235,8 +263,9 @@ static tess_status measured_in(tess__json_node node, const tess__dsv_state *d,
     TESS_TRY(tess__json_int(tess__json_member(&o, "good"), 0, 2, &m->good[layer]));
     TESS_TRY(
         ints_in(tess__json_member(&o, "good_heads"), d->heads, 0, 2, m->good_heads + layer * h));
-    return numbers_in(tess__json_member(&o, "history"), TESS__HISTORY, 1.0,
-                      m->history + (int64_t)layer * TESS__HISTORY);
+    TESS_TRY(numbers_in(tess__json_member(&o, "history"), TESS__HISTORY, 1.0,
+                        m->history + (int64_t)layer * TESS__HISTORY));
+    return groups_in(&o, d, m, layer);
 }
 
 static tess_status cube_in(tess__json_node node, const tess__dsv_state *d, tess__cube_stats *m)
@@ -278,6 +307,9 @@ static tess_status decided_in(tess__json_node node, tess__dsv_state *d, int laye
     TESS_TRY(
         flags_in(tess__json_member(&o, "back"), d->heads, d->back + (int64_t)layer * d->heads));
     TESS_TRY(quartiles_in(tess__json_member(&o, "sparse"), d, layer, d->choice));
+    if (tess__json_optional(&o, "content").value)
+        TESS_TRY(flags_in(tess__json_member(&o, "content"), d->heads,
+                          d->content + (int64_t)layer * d->heads));
     if (layer == 0 && tess__json_optional(&o, "imposed").value) {
         d->imposed = TESS_TAKE(&d->arena, all);
     }

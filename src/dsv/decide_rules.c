@@ -7,6 +7,9 @@
  *                  by loss: the running mean of the predictors' loss is below switch_loss;
  *                  by step: switch_step steps are done.
  *                  In all cases budgets must be known: a density was given or measured.
+ *   group          (auto) a head of a layer that switches shares keys by content where that raises
+ *                  the overlap by 0.02 or more, or of a profile by error needs a twentieth fewer
+ *                  keys; else, and where it was not measured, in cubes
  *   cube           the largest one whose overlap is at least 0.9, or the smallest; chosen when the
  *                  first layer would switch in it
  *                  (a profile by error gives no layer back: a head whose keys are chosen badly
@@ -27,6 +30,7 @@
 
 enum { QUARTILES = TESS_NOISE_BUCKETS };
 static const double overlap_limit = 0.9, settled_within = 0.1;
+static const double overlap_gain = 0.02, fewer_keys = 0.95; /* of groups by content */
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
@@ -178,6 +182,35 @@ static void send_back(const tess__dsv_state *d, const tess__rules *rules, int64_
     }
 }
 
+/* Cubes or content, for each head of a layer. */
+static void choose_groups(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
+                          int layer, tess__event_list *events)
+{
+    const int64_t first = (int64_t)layer * d->heads, all = (int64_t)d->layers * d->heads;
+    const double *cubes = d->cubes[0].shared + first, *content = cubes + all;
+    const int by_error = rules->error > 0.0;
+    double mean[2] = {0.0, 0.0};
+    int n = 0;
+    for (int h = 0; h < d->heads; h++) {
+        d->content[first + h] = (uint8_t)(by_error ? content[h] <= fewer_keys * cubes[h]
+                                                   : content[h] >= cubes[h] + overlap_gain);
+        n += d->content[first + h];
+        mean[0] += cubes[h] / d->heads;
+        mean[1] += content[h] / d->heads;
+    }
+    tess__event_add(
+        events,
+        &(tess__event){.kind = TESS__EVENT_GROUP,
+                       .step = step,
+                       .layer = layer,
+                       .head = -1,
+                       .why = {{"content", n},
+                               {"of", d->heads},
+                               {by_error ? "density_in_cubes" : "overlap_in_cubes", mean[0]},
+                               {by_error ? "density_by_content" : "overlap_by_content", mean[1]}},
+                       .n_why = 4});
+}
+
 static void switch_layer(const tess__dsv_state *d, const tess__rules *rules, int64_t step,
                          int layer, tess__event_list *events)
 {
@@ -212,8 +245,11 @@ int tess__decide_stages(tess__dsv_state *d, const tess__rules *rules, int64_t st
     if (!d->cube_chosen)
         choose_cube(d, rules, step, events);
     for (int layer = 0; layer < d->layers && d->cube_chosen; layer++) {
-        if (!d->sparse[layer] && ready(d, rules, step, 0, layer))
+        if (!d->sparse[layer] && ready(d, rules, step, 0, layer)) {
             switch_layer(d, rules, step, layer, events);
+            if (rules->groups)
+                choose_groups(d, rules, step, layer, events);
+        }
         if (d->sparse[layer] && rules->learns && rules->error == 0.0)
             send_back(d, rules, step, layer, events);
         any |= d->sparse[layer];

@@ -31,6 +31,10 @@ static tess_status make_measured(tess__arena *arena, int layers, int heads, cons
     m->good = TESS_TAKE(arena, l * sizeof *m->good);
     m->good_heads = TESS_TAKE_ZERO(arena, l * h * sizeof *m->good_heads);
     m->history = TESS_TAKE(arena, l * TESS__HISTORY * sizeof *m->history);
+    m->shared = TESS_TAKE(arena, 2 * l * h * sizeof *m->shared);
+    m->compared = TESS_TAKE_ZERO(arena, l * sizeof *m->compared);
+    for (size_t i = 0; i < 2 * l * h; i++)
+        m->shared[i] = (double)NAN;
     for (size_t i = 0; i < l * QUARTILES * h; i++)
         m->density[i] = (double)NAN;
     for (size_t i = 0; i < l * h; i++)
@@ -48,6 +52,7 @@ static tess_status make_tables(tess__dsv_state *d)
     d->since = TESS_TAKE(&d->arena, l * sizeof *d->since);
     d->back = TESS_TAKE(&d->arena, l * h);
     d->choice = TESS_TAKE(&d->arena, l * QUARTILES * h);
+    d->content = TESS_TAKE(&d->arena, l * h);
     return TESS_OK;
 }
 
@@ -90,6 +95,8 @@ void tess__cube_stats_copy(const tess__dsv_state *s, const tess__cube_stats *fro
     memcpy(to->good, from->good, l * sizeof *to->good);
     memcpy(to->good_heads, from->good_heads, l * h * sizeof *to->good_heads);
     memcpy(to->history, from->history, l * TESS__HISTORY * sizeof *to->history);
+    memcpy(to->shared, from->shared, 2 * l * h * sizeof *to->shared);
+    memcpy(to->compared, from->compared, l * sizeof *to->compared);
 }
 
 void tess__dsv_state_copy(const tess__dsv_state *from, tess__dsv_state *to)
@@ -101,6 +108,7 @@ void tess__dsv_state_copy(const tess__dsv_state *from, tess__dsv_state *to)
     memcpy(to->since, from->since, l * sizeof *to->since);
     memcpy(to->back, from->back, l * h);
     memcpy(to->choice, from->choice, l * QUARTILES * h);
+    memcpy(to->content, from->content, l * h);
     memcpy(to->window, from->window, sizeof to->window);
     to->n_cubes = from->n_cubes;
     to->cube_chosen = from->cube_chosen;
@@ -118,6 +126,7 @@ void tess__dsv_state_forget(tess__dsv_state *d)
     memset(d->since, 0, l * sizeof *d->since);
     memset(d->back, 0, l * h);
     memset(d->choice, 0, l * QUARTILES * h);
+    memset(d->content, 0, l * h);
     memset(d->window, 0, sizeof d->window);
     d->break_even = (double)NAN;
 }
@@ -171,6 +180,18 @@ void tess__fold_overlap(tess__dsv_state *d, int cube, double overlap)
     tess__cube_stats *m = &d->cubes[cube];
     if (!isnan(overlap))
         fold(&m->overlap, overlap, ++m->overlaps);
+}
+
+void tess__fold_shared(const tess__dsv_state *d, int cube, int layer, const double *cubes,
+                       const double *content)
+{
+    const tess__cube_stats *m = &d->cubes[cube];
+    const int64_t first = (int64_t)layer * d->heads, all = (int64_t)d->layers * d->heads;
+    const int64_t number = ++m->compared[layer];
+    for (int h = 0; h < d->heads; h++) {
+        fold(&m->shared[first + h], cubes[h], number);
+        fold(&m->shared[all + first + h], content[h], number);
+    }
 }
 
 void tess__fold_loss(tess__dsv_state *d, double loss)

@@ -104,6 +104,23 @@ static void put_lists(const tess__event *event, char text[TESS__EVENT_BYTES])
     put_value(event, text, " layers, selected again in ", "selected_again");
 }
 
+/* "layer 0 shares keys by content in 3 of 4 heads, in cubes in the others: overlap ..." */
+static void put_group(const tess__event *event, char text[TESS__EVENT_BYTES])
+{
+    const double content = value_of(event, "content"), of = value_of(event, "of");
+    if (content > 0.0 && content < of) {
+        put_int(text, " shares keys by content in ", (long long)content);
+        put_int(text, " of ", (long long)of);
+        put(text, " heads, in cubes in the others");
+    } else {
+        put(text, content > 0.0 ? " shares keys by content" : " shares keys in cubes");
+    }
+    put_value(event, text, ": overlap in cubes ", "overlap_in_cubes");
+    put_value(event, text, ", by content ", "overlap_by_content");
+    put_value(event, text, ": density needed in cubes ", "density_in_cubes");
+    put_value(event, text, ", by content ", "density_by_content");
+}
+
 /* What the rules of a switch go by, with their limits. */
 static void put_reasons(const tess__event *event, char text[TESS__EVENT_BYTES])
 {
@@ -177,6 +194,7 @@ static const struct {
     [TESS__EVENT_WINDOW] = {"window", put_window},
     [TESS__EVENT_BREAK_EVEN] = {"break_even", put_break_even},
     [TESS__EVENT_LISTS] = {"lists", put_lists},
+    [TESS__EVENT_GROUP] = {"group", put_group},
     [TESS__EVENT_SWITCH] = {"switch", put_switch},
     [TESS__EVENT_DISPATCH] = {"dispatch", put_dispatch},
     [TESS__EVENT_BACK] = {"back", put_back},

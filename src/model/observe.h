@@ -16,6 +16,7 @@
 #define TESS_OBSERVE_H
 
 #include "pass_internal.h"
+#include "tessera/advanced/predict.h"
 #include "tessera/advanced/sparse.h"
 
 /* ---- query groups of one cube size, sampled from any order of tokens ------------------------- */
@@ -58,6 +59,12 @@ typedef struct {
     double *output; /* (layers, quartiles, heads): of dense attention's output */
     double *change; /* (layers, quartiles, heads, TESS__TRIAL_DENSITIES): of what a density of the
                        trial changes in it */
+    /* Of groups that are compared (TESS_GROUP_AUTO), else NULL: */
+    double *shared; /* (2, layers, heads): the overlap in cubes and by content, summed over samples;
+                        not of a profile by error, where there are, as above, */
+    double *output2; /* of groups by content */
+    double *change2;
+    double *compared; /* (layers): samples in the sums */
 } tess__cube_sums;
 
 /* Sums over the forward passes since tess__observer_clear. */
@@ -85,7 +92,7 @@ typedef struct {
     /* A profile by error: */
     double error;     /* largest change of the output that a density may cause; 0: by mass */
     int compensate;   /* virtual keys that stand for what a list leaves out */
-    tess_group group; /* queries that share a list */
+    tess_group group; /* queries that share a list; AUTO: cubes and content are compared */
 } tess__observer_opts;
 
 typedef struct tess__observer {
@@ -95,8 +102,11 @@ typedef struct tess__observer {
     int64_t step;              /* which groups are sampled */
     const tess__order *orders; /* (n_orders): sizes of cubes that are compared */
     int n_orders;
-    const int64_t *inverse;      /* (tokens): position in the pass's order of each raster index */
-    int overlap;                 /* 1: measured with the profile */
+    const int64_t *inverse; /* (tokens): position in the pass's order of each raster index */
+    int overlap;            /* 1: measured with the profile */
+    const uint8_t
+        *content; /* (layers, heads), with AUTO: 1: a sparse layer's groups are by content;
+                               those of dense layers are compared */
     tess__observe_layer *layers; /* (layers) */
     int32_t *budgets; /* (orders, layers, quartiles, heads): keys of a check; 0: not known yet */
     int *quartiles;   /* (batch): of the samples of the next forward pass */
@@ -149,11 +159,21 @@ enum { TESS__TRIAL_DENSITIES = 5 }; /* 1/32, 1/16, 1/8, 1/4, 1/2 */
 /* Adds to `output` and `change` of the sampled groups; the hook has v. */
 tess_status tess__observe_change(tess__observer *observer, int order, const tess_hook_in *in);
 
-/* density (heads) of a layer's sums in one quartile, 1 where no density of the trial suffices. */
+/* density (heads) of a layer's sums in one quartile, 1 where no density of the trial suffices;
+ * content 1: of groups by content, where these are compared with cubes. */
 void tess__change_densities(const tess__observer *observer, int order, int layer, int quartile,
-                            double *density);
+                            int content, double *density);
 
 /* Memory of a measurement at most, without the selector's. */
 int64_t tess__change_bytes(const tess__observer_opts *opts, int64_t volume, int threads);
+
+/* ---- observe_groups.c: cubes and groups by content compared ---------------------------------- */
+
+/* Adds to `shared` of a layer; density: as of the profile, of the cubes. */
+tess_status tess__observe_groups(tess__observer *observer, int order, const tess_hook_in *in,
+                                 const tess_density_in *density);
+
+/* Memory of that at most, without what tess_overlap_measure takes. */
+int64_t tess__group_bytes_most(const tess__observer_opts *opts, int64_t rows);
 
 #endif

@@ -166,6 +166,14 @@ static int has_hook(const tess_pass *p, const tess_attend *a)
     return any;
 }
 
+static void take_groups(tess_pass *p, int layer, const uint8_t *by_cube)
+{
+    uint8_t *own = p->sparse.by_cube + (int64_t)layer * p->z.heads;
+    for (int h = 0; h < p->z.heads; h++)
+        own[h] = by_cube && by_cube[h];
+    p->sparse.layers[layer].by_cube = own;
+}
+
 /* Nothing fails from here on. */
 static void take(tess_pass *p, const tess_attend *a, tess_selector *const made[TESS_SELECT_COUNT])
 {
@@ -187,6 +195,8 @@ static void take(tess_pass *p, const tess_attend *a, tess_selector *const made[T
                    (size_t)heads * sizeof *p->sparse.keys);
             p->sparse.layers[layer].keys = p->sparse.keys + layer * heads;
         }
+        if (p->z.sparse)
+            take_groups(p, layer, a->layers[layer].by_cube);
     }
     p->sparse.attend.layers = p->sparse.layers;
 }

@@ -123,6 +123,7 @@ typedef struct {
     tess_attend attend;
     tess_attend_layer *layers;
     int32_t *keys;           /* (layers, batch, heads) */
+    uint8_t *by_cube;        /* (layers, heads): 1: groups are cubes, whatever room.group says */
     double *density;         /* (layers, batch, heads): of the last forward pass */
     double *losses;          /* the same, of the predictor; NaN: not learned */
     int64_t *bounds;         /* (n_q + 1): the cubes */

@@ -219,6 +219,7 @@ static void cut_attending(tess_pass *p, cutter *c)
     if (!z->sparse)
         return;
     p->sparse.keys = cut(c, (size_t)(z->layers * heads) * sizeof *p->sparse.keys);
+    p->sparse.by_cube = cut(c, (size_t)z->layers * (size_t)z->heads);
     p->sparse.bounds = cut(c, ((size_t)z->n_q + 1) * sizeof *p->sparse.bounds);
     cut_found(p, c);
     if (!p->shape.train) {

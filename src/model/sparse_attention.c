@@ -113,7 +113,7 @@ static tess_status show(tess_pass *p, int layer, const qkv_views *all, const tes
     if (p->sparse.labels && p->sparse.layers[layer].keys)
         hook.labels = tess__labels_of(p, layer, 0, 0);
     if (p->sparse.layers[layer].keys)
-        hook.rows = tess__groups_of(p, layer, 0, 0);
+        hook.rows = tess__groups_rows(p, layer);
     if (p->sparse.attend.predictor) {
         tess__proj_views(p, &q_low, &k_low);
         hook.q_low = &q_low;

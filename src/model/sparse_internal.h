@@ -90,7 +90,9 @@ uint8_t *tess__labels_of(const tess_pass *p, int layer, int sample, int head);
 
 /* ---- query_groups.c: groups of queries by content -------------------------------------------- */
 
-/* The query at each place of a head's groups; NULL: groups are cubes. */
+/* The query at each place of the groups, (batch, heads, tokens) of a layer, NULL: groups of all
+ * heads are cubes; and of one head, NULL: those of this head are. */
+int32_t *tess__groups_rows(const tess_pass *p, int layer);
 int32_t *tess__groups_of(const tess_pass *p, int layer, int sample, int head);
 
 /* Groups the queries of one head, unless known says that its rows are those of the forward pass;

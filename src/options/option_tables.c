@@ -108,7 +108,7 @@ static const char *const predictors[] = {"qk", "hidden", "hidden-plain", NULL};
 static const char *const losses[] = {"kl", "cosine", NULL};
 static const char *const proxies[] = {"mean", "centre", "softmax", NULL};
 static const char *const choices[] = {"mass", "error", NULL};
-static const char *const groups[] = {"cube", "content", "random", NULL};
+static const char *const groups[] = {"cube", "content", "random", "auto", NULL};
 static const char *const switches[] = {"recall", "loss", "step", NULL};
 
 #define OPTS tess_attention_opts
@@ -139,7 +139,8 @@ static const tess_option attention_options[] = {
          "their cluster, the error of a virtual key"),
     WORD(group, groups,
          "queries that share keys: those of a cube, as many with similar content, or as many at "
-         "random, as a control"),
+         "random, as a control; auto: cube or content for each layer and head, by what is measured "
+         "until the layer becomes sparse"),
     WORD(predictor, predictors,
          "input of the predictors: q and k, or the block's input with or without rotary positions"),
     INT(proj_dim, 8, 64, "length of the predictors' projections, a multiple of 8"),

@@ -78,14 +78,16 @@ TESS_API void tess_predictor_destroy(tess_predictor *predictor); /* after the pa
 
 /* One layer. All zero is dense. */
 typedef struct {
-    tess_select_kind kind; /* all but EDGES */
-    const int32_t *keys;   /* (batch, heads): key units for each group of that sample's head; 0:
+    tess_select_kind kind;  /* all but EDGES */
+    const int32_t *keys;    /* (batch, heads): key units for each group of that sample's head; 0:
                               dense. WINDOW asks only whether it is 0. NULL: all dense */
-    int learn;             /* 1: the forward pass adds the gradients of the predictor's loss to the
+    int learn;              /* 1: the forward pass adds the gradients of the predictor's loss to the
                               predictor's gradients; q and k get none from it */
-    int hook;              /* 1: the hook is called in the forward pass */
-    int renew;             /* 1: the layer's part of tess_attend.centroids is found anew in the
+    int hook;               /* 1: the hook is called in the forward pass */
+    int renew;              /* 1: the layer's part of tess_attend.centroids is found anew in the
                               forward pass, from the keys of its samples; only if keys is given */
+    const uint8_t *by_cube; /* (heads): 1: queries of a cube share keys, whatever the pass's
+                               sparse.group says; NULL: of none */
 } tess_attend_layer;
 
 /* Input and result of a layer's attention, for the hook; valid during the call. Views are F32, of

@@ -15,13 +15,35 @@
 
 #include <string.h>
 
+int32_t *tess__groups_rows(const tess_pass *p, int layer)
+{
+    const int64_t all = (int64_t)p->z.batch * p->z.heads;
+    return p->sparse.rows ? p->sparse.rows + (p->shape.train ? layer * all * p->z.tokens : 0)
+                          : NULL;
+}
+
+static int by_cube(const tess_pass *p, int layer, int head)
+{
+    return p->sparse.by_cube[(int64_t)layer * p->z.heads + head];
+}
+
 int32_t *tess__groups_of(const tess_pass *p, int layer, int sample, int head)
 {
-    const int64_t place = (int64_t)sample * p->z.heads + head;
-    const int64_t all = (int64_t)p->z.batch * p->z.heads;
-    if (!p->sparse.rows)
+    int32_t *rows = tess__groups_rows(p, layer);
+    if (!rows || by_cube(p, layer, head))
         return NULL;
-    return p->sparse.rows + ((p->shape.train ? layer * all : 0) + place) * p->z.tokens;
+    return rows + ((int64_t)sample * p->z.heads + head) * p->z.tokens;
+}
+
+/* For the hook, where other heads have groups of their own. */
+static void keep_order(const tess_pass *p, int layer, int sample, int head)
+{
+    int32_t *rows = tess__groups_rows(p, layer);
+    if (!rows)
+        return;
+    rows += ((int64_t)sample * p->z.heads + head) * p->z.tokens;
+    for (int64_t i = 0; i < p->z.tokens; i++)
+        rows[i] = (int32_t)i;
 }
 
 /* Some queries of one head in groups with these bounds. */
@@ -59,6 +81,8 @@ tess_status tess__groups_make(tess_pass *p, int layer, int sample, int head, int
 {
     const head_groups all = {layer, sample, head, p->z.n_q, p->sparse.bounds};
     int32_t *rows = tess__groups_of(p, layer, sample, head);
+    if (!rows && !known)
+        keep_order(p, layer, sample, head);
     if (!rows)
         return TESS_OK;
     if (!known)
@@ -71,6 +95,8 @@ tess_status tess__groups_share(tess_pass *p, const tess_share_in *in, int dim,
                                const int64_t *bounds, tess_view *q)
 {
     const head_groups own = {in->layer, in->sample, in->head, in->n_groups, bounds};
+    if (by_cube(p, in->layer, in->head))
+        return TESS_OK;
     TESS_TRY(find(p, &own, dim, q, in->rows));
     gather(p, in->rows, bounds[in->n_groups], dim, q);
     return TESS_OK;

@@ -6,8 +6,9 @@
  * counts the samples. Values are added in the order of samples, layers and passes.
  *
  * Flop of a layer, with r sampled queries, S keys and D = head_dim, for each sample and head and
- * each size of cubes: profile 4 r S D, half of it with the log-sums of a dense layer; overlap
- * 8 r S D; check 2 r S (proj_dim + 2 D). A profile by error: see output_change.c.
+ * each size of cubes: profile 4 r S D, half of it with the log-sums of a dense layer; overlap 8 r
+ * S D, and twice that for groups that are compared; check 2 r S (proj_dim + 2 D). A profile by
+ * error: see output_change.c.
  */
 #include "model/observe.h"
 
@@ -31,7 +32,9 @@ static tess_status make_sums(tess__arena *arena, const tess__observer_opts *o, t
 {
     const int64_t layers = o->layers, heads = o->heads, each = layers * QUARTILES * heads;
     s->n = layers * (QUARTILES * heads + QUARTILES + heads + 1) + 2;
-    s->n += o->error > 0.0 ? each * (1 + TESS__TRIAL_DENSITIES) : 0;
+    const int both = o->group == TESS_GROUP_AUTO;
+    s->n += o->error > 0.0 ? (1 + both) * each * (1 + TESS__TRIAL_DENSITIES) : 0;
+    s->n += both ? layers * (2 * heads + 1) : 0;
     s->all = TESS_TAKE(arena, (size_t)s->n * sizeof *s->all);
     s->density = s->all;
     s->profiles = s->density + layers * QUARTILES * heads;
@@ -41,6 +44,14 @@ static tess_status make_sums(tess__arena *arena, const tess__observer_opts *o, t
     if (o->error > 0.0) {
         s->output = s->overlap + 2;
         s->change = s->output + each;
+    }
+    if (both) {
+        s->compared = s->all + s->n - layers;
+        s->shared = s->compared - 2 * layers * heads;
+    }
+    if (both && o->error > 0.0) {
+        s->output2 = s->change + each * TESS__TRIAL_DENSITIES;
+        s->change2 = s->output2 + each;
     }
     memset(s->all, 0, (size_t)s->n * sizeof *s->all);
     return TESS_OK;
@@ -132,6 +143,8 @@ static tess_status profile(tess__observer *o, int order, const tess_hook_in *in)
                                  : add_densities(o, &density, in, sums->density));
     for (int b = 0; b < batch; b++)
         sums->profiles[(int64_t)in->layer * QUARTILES + o->quartiles[b]] += in->head == 0;
+    if (o->opts.group == TESS_GROUP_AUTO && o->layers[in->layer].dense)
+        TESS_TRY(tess__observe_groups(o, order, in, &density));
     if (!o->overlap)
         return TESS_OK;
     TESS_TRY(tess_overlap_measure(o->ctx, &density, 0, o->values));

@@ -124,14 +124,14 @@ int64_t tess__change_bytes(const tess__observer_opts *o, int64_t volume, int thr
 
 /* The queries of the sampled groups: those of the cubes, or of this head's own groups. */
 static tess_status find_queries(tess__observer *o, const tess__order *order, const tess_view *by,
-                                int dim, uint64_t seed, trial *t)
+                                int dim, uint64_t seed, tess_group group, trial *t)
 {
     const tess__sampled *s = &o->sampled;
-    if (!t->placed) {
+    if (group == TESS_GROUP_CUBE) {
         memcpy(t->token, s->token, (size_t)t->rows * sizeof *t->token);
         return TESS_OK;
     }
-    if (o->opts.group == TESS_GROUP_CONTENT)
+    if (group == TESS_GROUP_CONTENT)
         tess__content_groups(o->ctx, by, dim, order->groups, order->bounds, t->room, t->placed);
     else
         TESS_TRY(tess__random_groups(seed, order->groups, order->bounds, t->placed));
@@ -198,12 +198,25 @@ static tess_view head_of(const tess_view *all, int b, int h)
     return one;
 }
 
-static tess_status measure(tess__observer *o, int order, const tess_hook_in *in, trial *t)
+/* Groups of a head in a trial: those of the options; of those that are compared the first ones or
+ * the second ones, or in a sparse layer what was decided. */
+static tess_group group_of(const tess__observer *o, int layer, int head, int second)
+{
+    if (o->opts.group != TESS_GROUP_AUTO)
+        return o->opts.group;
+    const int content =
+        o->layers[layer].dense ? second : o->content[(int64_t)layer * o->opts.heads + head];
+    return content ? TESS_GROUP_CONTENT : TESS_GROUP_CUBE;
+}
+
+static tess_status measure(tess__observer *o, int order, const tess_hook_in *in, int second,
+                           trial *t)
 {
     tess__cube_sums *sums = &o->sums.cubes[order];
+    double *output = second ? sums->output2 : sums->output;
+    double *change = second ? sums->change2 : sums->change;
     const tess_view *all[5] = {in->q, in->k, in->v, in->q_low, in->k_low};
     const int low = o->opts.proj_dim;
-    TESS_TRY(make(o, t));
     for (int i = 0; i < o->opts.batch * in->heads; i++) {
         const int b = i / in->heads, h = i % in->heads, head = in->head + h;
         const int64_t place =
@@ -213,8 +226,9 @@ static tess_status measure(tess__observer *o, int order, const tess_hook_in *in,
         for (int v = 0; v < (low ? 5 : 3); v++)
             views[v] = head_of(all[v], b, h);
         TESS_TRY(find_queries(o, &o->orders[order], &views[low ? 3 : 0],
-                              low ? low : o->opts.head_dim, seed, t));
-        TESS_TRY(measure_head(o, t, views, sums->output + place, sums->change + place * TRIALS));
+                              low ? low : o->opts.head_dim, seed,
+                              group_of(o, in->layer, head, second), t));
+        TESS_TRY(measure_head(o, t, views, output + place, change + place * TRIALS));
     }
     return TESS_OK;
 }
@@ -225,7 +239,10 @@ tess_status tess__observe_change(tess__observer *o, int order, const tess_hook_i
     const int32_t groups = TESS_MIN(s->groups, TESS__CHECK_GROUPS);
     trial t = {
         .arena = {.ctx = o->ctx}, .groups = groups, .rows = s->bounds[groups], .bounds = s->bounds};
-    const tess_status status = measure(o, order, in, &t);
+    const int both = o->opts.group == TESS_GROUP_AUTO && o->layers[in->layer].dense;
+    tess_status status = make(o, &t);
+    for (int second = 0; status == TESS_OK && second <= both; second++)
+        status = measure(o, order, in, second, &t);
     destroy(&t);
     return status;
 }
@@ -248,18 +265,20 @@ static double density_of(const double *change, double error)
 }
 
 void tess__change_densities(const tess__observer *o, int order, int layer, int quartile,
-                            double *density)
+                            int content, double *density)
 {
     const tess__cube_sums *sums = &o->sums.cubes[order];
+    const double *output = content ? sums->output2 : sums->output;
+    const double *changes = content ? sums->change2 : sums->change;
     const int heads = o->opts.heads;
     const int64_t place = ((int64_t)layer * QUARTILES + quartile) * heads;
     double whole = 0.0;
     for (int h = 0; h < heads; h++)
-        whole += sums->output[place + h] / heads;
+        whole += output[place + h] / heads;
     for (int h = 0; h < heads; h++) {
         double change[TRIALS];
         for (int i = 0; i < TRIALS; i++)
-            change[i] = sums->change[(place + h) * TRIALS + i] / whole;
+            change[i] = changes[(place + h) * TRIALS + i] / whole;
         density[h] = density_of(change, o->opts.error);
     }
 }
